@@ -1,0 +1,48 @@
+#ifndef HVD_BASE_STR_H
+#define HVD_BASE_STR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* A piece of text that somebody else owns; not terminated. */
+struct hvd_strview {
+    const char *data;
+    size_t len;
+};
+
+/* The view of a terminated string, which must outlive it. */
+struct hvd_strview hvd_strview_of(const char *s);
+
+/* Whether the view holds exactly the string. */
+bool hvd_strview_equal(struct hvd_strview view, const char *s);
+
+/*
+ * Cuts the view at the first separator: returns what stands before it and moves *rest behind it.
+ * Without a separator returns all and leaves *rest with data == NULL, which ends a loop:
+ *     while (rest.data) { struct hvd_strview item = hvd_strview_cut(&rest, ','); ... }
+ */
+struct hvd_strview hvd_strview_cut(struct hvd_strview *rest, char separator);
+
+/* The view without white space at its ends. */
+struct hvd_strview hvd_strview_trim(struct hvd_strview view);
+
+/*
+ * A decimal integer, nothing before or behind it, within [min, max]. On failure *out is untouched
+ * and err (may be NULL) says what was found and what is allowed: the caller adds the name.
+ */
+hvd_status_t hvd_str_parse_int64(struct hvd_strview text, const int64_t range_min_max[2],
+                                 int64_t *out, struct hvd_err *err);
+
+/* Whether s (may be NULL) starts with the prefix. */
+bool hvd_str_has_prefix(const char *s, const char *prefix);
+
+/* Whether s (may be NULL) ends with the suffix. */
+bool hvd_str_has_suffix(const char *s, const char *suffix);
+
+/* Whether both are NULL or both hold the same text. */
+bool hvd_str_equal(const char *a, const char *b);
+
+#endif
