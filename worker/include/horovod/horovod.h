@@ -1,0 +1,282 @@
+#ifndef HOROVOD_HOROVOD_H
+#define HOROVOD_HOROVOD_H
+
+/*
+ * libhorovod: reductions over the ranks of a training job.
+ *
+ * A program starts as N processes (horovodrun, mpirun), each calls horovod_init(), and then every
+ * rank submits the same set of named tensors, in any order and from any thread. A tensor is reduced
+ * once every rank has submitted it; the name is what pairs them.
+ *
+ *     float gradient[1000];
+ *     horovod_error_t err = {0};
+ *
+ *     if (!horovod_init(NULL, 0, NULL, NULL, 0))
+ *         return 1;
+ *     if (horovod_allreduce(gradient, gradient,
+ *                           HOROVOD_TENSOR(.name = "gradient", .dtype = HOROVOD_FLOAT32, .ndim = 1,
+ *                                          .shape = (const int64_t[]){1000}),
+ *                           &err) != HOROVOD_OK)
+ *         fprintf(stderr, "%s\n", err.message);
+ *     horovod_shutdown();
+ *
+ * Rules that hold for every function:
+ * - Any thread may call it, any number of threads at once, between horovod_init and
+ *   horovod_shutdown. The library never ends the process and installs no signal handler.
+ * - `err` may be NULL. On failure it holds the status that was returned and a sentence that says
+ *   what is wrong; on success it is left alone. Output parameters are written on success only.
+ * - Sizes and shapes are counted in elements and are 64 bits wide; memory is dense, in row-major
+ *   order, in the byte order of the machine, aligned for its type.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HOROVOD_API __attribute__((visibility("default")))
+
+/* How a call ended. Values never change; more may follow. */
+typedef enum horovod_status {
+    HOROVOD_OK = 0,
+    HOROVOD_UNKNOWN_ERROR = 1,      /* a system or MPI call failed; the message names it */
+    HOROVOD_PRECONDITION_ERROR = 2, /* not initialised, or the ranks disagree about this tensor:
+                                       every rank gets this, and the job may go on */
+    HOROVOD_ABORTED = 3,            /* a rank shut down or was lost: initialise anew or end */
+    HOROVOD_INVALID_ARGUMENT = 4,   /* this call's arguments; nothing was submitted */
+    HOROVOD_IN_PROGRESS = 5,        /* not an error: not finished yet */
+    HOROVOD_OUT_OF_MEMORY = 6,
+} horovod_status_t;
+
+#define HOROVOD_MESSAGE_MAX 1024
+
+/* The caller's, usually on the stack; start from {0}. */
+typedef struct horovod_error {
+    horovod_status_t status;
+    int reserved[3];
+    char message[HOROVOD_MESSAGE_MAX]; /* one line, terminated */
+} horovod_error_t;
+
+/* Element types. Values not listed are reserved. */
+typedef enum horovod_dtype {
+    HOROVOD_UINT8 = 0,
+    HOROVOD_INT32 = 4,
+    HOROVOD_INT64 = 5,
+    HOROVOD_FLOAT32 = 7,
+    HOROVOD_FLOAT64 = 8,
+} horovod_dtype_t;
+
+/*
+ * Reductions. Values not listed are reserved. Integers wrap around as unsigned arithmetic does;
+ * their average is the sum divided by the number of ranks, rounded towards zero.
+ */
+typedef enum horovod_reduce_op {
+    HOROVOD_AVERAGE = 0,
+    HOROVOD_SUM = 1,
+    HOROVOD_MIN = 3,
+    HOROVOD_MAX = 4,
+} horovod_reduce_op_t;
+
+/*
+ * What is submitted. `size` is sizeof(horovod_tensor_t) as the caller was compiled, so that fields
+ * can be added behind; HOROVOD_TENSOR fills it in. Fields left out are zero. Everything is copied
+ * during the call: name and shape may go away afterwards (data may not).
+ */
+typedef struct horovod_tensor {
+    size_t size;
+    const char *name; /* 1 to 1023 bytes, terminated; names the tensor on every rank, and is free
+                         for use again once the tensor is done */
+    horovod_dtype_t dtype;
+    int ndim;               /* 0 (a single element) to 16 */
+    const int64_t *shape;   /* ndim sizes, each >= 0; may be NULL when ndim is 0 */
+    horovod_reduce_op_t op; /* allreduce only */
+    int root_rank;          /* broadcast only: the rank whose data everybody receives */
+    int reserved;           /* 0 */
+} horovod_tensor_t;
+
+#ifndef __cplusplus
+/* HOROVOD_TENSOR(.name = "g", .dtype = HOROVOD_FLOAT32, .ndim = 1, .shape = shape) */
+#define HOROVOD_TENSOR(...)                                                                        \
+    (&(const horovod_tensor_t){.size = sizeof(horovod_tensor_t), __VA_ARGS__})
+#endif
+
+/* A tensor that was submitted and not waited for yet. Never 0; a value is not used twice soon. */
+typedef int64_t horovod_handle_t;
+
+/* What an allgather returns: memory of the library's, until horovod_output_release. */
+typedef struct horovod_output horovod_output_t;
+
+/* --- Start and end ---------------------------------------------------------------------------- */
+
+/*
+ * Joins the job: a collective call, every process makes it. Initialises MPI unless the program did
+ * (then at MPI_THREAD_MULTIPLE). A process that was started alone is a job of size 1. Calling it
+ * again while initialised does nothing and returns true. Returns false on failure, logs the reason
+ * to standard error, and keeps it for horovod_init_error. After a horovod_shutdown that finalised
+ * MPI it fails: MPI cannot be initialised twice in a process.
+ * ranks = NULL with n_ranks = 0 means all processes, which is what this version supports; the same
+ * holds for process sets: NULL, NULL, 0.
+ */
+HOROVOD_API bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
+                              const int *process_set_sizes, int n_process_sets);
+
+/* Why the last horovod_init failed, into err; returns its status, HOROVOD_OK if it did not. */
+HOROVOD_API horovod_status_t horovod_init_error(horovod_error_t *err);
+
+/*
+ * Leaves the job, at most once per horovod_init; does nothing when not initialised. A collective
+ * call at the end of a job: it waits until every rank shuts down or is lost. Tensors that are still
+ * pending, here or on any other rank, end with HOROVOD_ABORTED and a message that names the rank
+ * that shut down first. Handles stay valid for horovod_wait until the next horovod_init; outputs
+ * stay valid until released. Finalises MPI only if horovod_init initialised it.
+ */
+HOROVOD_API void horovod_shutdown(void);
+
+/* 1 between horovod_init and horovod_shutdown, else 0. */
+HOROVOD_API int horovod_is_initialized(void);
+
+/* --- Who am I: each -1 when not initialised --------------------------------------------------- */
+
+/* This process among all of the job, 0 to size - 1, and how many there are. */
+HOROVOD_API int horovod_rank(void);
+HOROVOD_API int horovod_size(void);
+
+/* This process among those of its host, and how many run there. */
+HOROVOD_API int horovod_local_rank(void);
+HOROVOD_API int horovod_local_size(void);
+
+/* This host among the hosts that run a process of the same local rank, and how many do. */
+HOROVOD_API int horovod_cross_rank(void);
+HOROVOD_API int horovod_cross_size(void);
+
+/* Whether every host runs the same number of processes; false when not initialised. */
+HOROVOD_API bool horovod_is_homogeneous(void);
+
+/* 1 when MPI may be called by several threads at once (MPI_THREAD_MULTIPLE), 0 when not, -1 when
+ * not initialised. */
+HOROVOD_API int horovod_mpi_threads_supported(void);
+
+/* --- What this library was built with and uses ------------------------------------------------ */
+
+HOROVOD_API bool horovod_mpi_enabled(void);
+HOROVOD_API bool horovod_mpi_built(void);
+HOROVOD_API bool horovod_gloo_enabled(void);
+HOROVOD_API bool horovod_gloo_built(void);
+HOROVOD_API int horovod_nccl_built(void); /* NCCL's version code, 0 without NCCL */
+HOROVOD_API bool horovod_ddl_built(void);
+HOROVOD_API bool horovod_ccl_built(void);
+HOROVOD_API bool horovod_cuda_built(void);
+HOROVOD_API bool horovod_rocm_built(void);
+
+/* The values of the reductions, for callers that cannot read this header. Adasum and product have
+ * their values, but this version refuses to compute them. */
+HOROVOD_API int horovod_reduce_op_average(void);
+HOROVOD_API int horovod_reduce_op_sum(void);
+HOROVOD_API int horovod_reduce_op_adasum(void);
+HOROVOD_API int horovod_reduce_op_min(void);
+HOROVOD_API int horovod_reduce_op_max(void);
+HOROVOD_API int horovod_reduce_op_product(void);
+
+/* The library's version, for example "0.1.0". */
+HOROVOD_API const char *horovod_version(void);
+
+/* The name of a status, for example "HOROVOD_ABORTED". Never NULL. */
+HOROVOD_API const char *horovod_status_name(horovod_status_t status);
+
+/* --- Collectives ------------------------------------------------------------------------------ */
+
+/*
+ * The asynchronous forms submit and return at once with a handle; each handle is ended by exactly
+ * one horovod_wait or horovod_wait_output. The synchronous forms submit and wait.
+ * Data belongs to the caller: from the submission until the wait has returned, input memory must
+ * stay and not change, output memory must stay and not be touched.
+ * Refused at submission: HOROVOD_PRECONDITION_ERROR when not initialised, HOROVOD_INVALID_ARGUMENT
+ * for arguments and for a name that is pending on this rank, HOROVOD_ABORTED once the job is
+ * shutting down. From the wait: HOROVOD_PRECONDITION_ERROR when ranks disagree (operation, type,
+ * shape, reduction, root), on every rank; HOROVOD_ABORTED.
+ */
+
+/*
+ * output = reduction of the inputs of all ranks, element by element, the same bits on every rank.
+ * Same shape, type and op on every rank. input and output are as large as the shape says; they may
+ * be the same memory, but must not overlap otherwise; both may be NULL when there are no elements.
+ */
+HOROVOD_API horovod_status_t horovod_allreduce_async(const void *input, void *output,
+                                                     const horovod_tensor_t *tensor,
+                                                     horovod_handle_t *handle,
+                                                     horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_allreduce(const void *input, void *output,
+                                               const horovod_tensor_t *tensor,
+                                               horovod_error_t *err);
+
+/*
+ * The inputs of all ranks, one behind the other in rank order, along the first dimension, which may
+ * differ between ranks (0 too); type and the other dimensions are the same everywhere, and ndim is
+ * at least 1. The output is made by the library: take it with horovod_wait_output.
+ */
+HOROVOD_API horovod_status_t horovod_allgather_async(const void *input,
+                                                     const horovod_tensor_t *tensor,
+                                                     horovod_handle_t *handle,
+                                                     horovod_error_t *err);
+/* *output becomes the caller's, to release. */
+HOROVOD_API horovod_status_t horovod_allgather(const void *input, const horovod_tensor_t *tensor,
+                                               horovod_output_t **output, horovod_error_t *err);
+
+/*
+ * output = input of tensor->root_rank. Same shape, type and root on every rank. input is read on
+ * the root alone (NULL elsewhere is fine); input and output may be the same memory.
+ */
+HOROVOD_API horovod_status_t horovod_broadcast_async(const void *input, void *output,
+                                                     const horovod_tensor_t *tensor,
+                                                     horovod_handle_t *handle,
+                                                     horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_broadcast(const void *input, void *output,
+                                               const horovod_tensor_t *tensor,
+                                               horovod_error_t *err);
+
+/* Done once every rank has come to it. One barrier at a time per rank. */
+HOROVOD_API horovod_status_t horovod_barrier_async(horovod_handle_t *handle, horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_barrier(horovod_error_t *err);
+
+/* --- Waiting ---------------------------------------------------------------------------------- */
+
+/* 1 when horovod_wait would return at once, 0 when not yet, -1 for a handle that is not pending. */
+HOROVOD_API int horovod_poll(horovod_handle_t handle);
+
+/*
+ * Blocks until the tensor is done, ends the handle, and returns how it went. The output of an
+ * allgather is thrown away. One thread waits for a handle. HOROVOD_INVALID_ARGUMENT for a handle
+ * that is unknown, already ended or being waited for.
+ */
+HOROVOD_API horovod_status_t horovod_wait(horovod_handle_t handle, horovod_error_t *err);
+
+/*
+ * horovod_wait for an allgather: *output becomes the caller's, to release. For a handle of another
+ * collective *output becomes NULL.
+ */
+HOROVOD_API horovod_status_t horovod_wait_output(horovod_handle_t handle, horovod_output_t **output,
+                                                 horovod_error_t *err);
+
+/* The gathered elements; NULL when there are none. Borrowed until the release. */
+HOROVOD_API const void *horovod_output_data(const horovod_output_t *output);
+
+/* Size of the first dimension of the output: the sum over all ranks. */
+HOROVOD_API int64_t horovod_output_rows(const horovod_output_t *output);
+
+/* Size of the first dimension that this rank contributed; -1 when there is no such rank. */
+HOROVOD_API int64_t horovod_output_rows_of(const horovod_output_t *output, int rank);
+
+/* Bytes of the gathered elements. */
+HOROVOD_API size_t horovod_output_bytes(const horovod_output_t *output);
+
+/* Frees the output. NULL is fine. */
+HOROVOD_API void horovod_output_release(horovod_output_t *output);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
