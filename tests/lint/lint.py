@@ -1,0 +1,280 @@
+"""Formatting, static analysis and house rules; called by script/lint.
+
+Each check is a function that returns a list of findings, "file:line: what is wrong". The exit status
+is 1 when any check found something. clang-tidy, the slow one, remembers what was clean: the key is the
+content of the source, of all headers it includes and of the configuration.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build"))
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod" / "lint"
+CHECKS = {}
+
+
+def check(function):
+    """Registers a check under its name, underscores as dashes."""
+    CHECKS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def run(*command, **options):
+    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, **options)
+
+
+def files(*suffixes, under=""):
+    """Files that git knows, or would with the next `git add`, with one of the suffixes."""
+    out = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "--", under or ".").stdout
+    names = sorted({line for line in out.splitlines() if (ROOT / line).is_file()})
+    return [name for name in names if name.endswith(suffixes)]
+
+
+def text_of(name):
+    return (ROOT / name).read_text(encoding="utf-8", errors="replace")
+
+
+def is_ours(name):
+    return name.endswith((".c", ".h"))
+
+
+@check
+def clang_format():
+    """C files look as .clang-format says."""
+    sources = files(".c", ".h")
+    out = run("clang-format-14", "--dry-run", "-Werror", *sources)
+    return [line for line in out.stderr.splitlines() if "error:" in line]
+
+
+def tidy_key(command, deps):
+    digest = hashlib.sha256()
+    digest.update((ROOT / ".clang-tidy").read_bytes())
+    digest.update(command.encode())
+    for name in sorted(deps):
+        path = pathlib.Path(name) if name.startswith("/") else BUILD / name
+        digest.update(name.encode())
+        digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()
+
+
+def ninja_deps():
+    """Object file -> what it was compiled from, as the last build recorded it."""
+    deps, current = {}, None
+    for line in run("ninja", "-C", str(BUILD), "-t", "deps").stdout.splitlines():
+        if line and not line.startswith(" "):
+            current = line.split(":")[0]
+            deps[current] = []
+        elif line.strip() and current:
+            deps[current].append(line.strip())
+    return deps
+
+
+def tidy_one(entry, deps):
+    stamp = CACHE / ("tidy-" + tidy_key(entry["command"], deps))
+    if deps and stamp.exists():
+        return []
+    out = run("clang-tidy-14", "--quiet", "-p", str(BUILD), entry["file"])
+    found = [line for line in out.stdout.splitlines() if re.search(r": (error|warning):", line)]
+    if out.returncode == 0 and not found:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        stamp.touch()
+        return []
+    return found or [f"{entry['file']}:1: clang-tidy failed: {out.stderr.strip()[-300:]}"]
+
+
+@check
+def clang_tidy():
+    """Bugs, analyzer paths, function sizes (80 lines, 6 parameters, nesting 4, complexity 25)."""
+    database = BUILD / "compile_commands.json"
+    if not database.exists():
+        return [f"{database}: missing; run cmake --preset dev && cmake --build --preset dev"]
+    entries = {}
+    for entry in json.loads(database.read_text()):
+        if entry["file"].startswith(str(ROOT)) and "verify_interface_header_sets" not in entry["command"]:
+            entries[entry["file"]] = entry
+    deps = ninja_deps()
+    jobs = [(entry, deps.get(entry.get("output", ""), [])) for entry in entries.values()]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = pool.map(lambda job: tidy_one(*job), jobs)
+    return sorted({line.replace(str(ROOT) + "/", "") for result in results for line in result})
+
+
+@check
+def headers_alone():
+    """Every header compiles by itself."""
+    out = run("cmake", "--build", str(BUILD), "--target", "all_verify_interface_header_sets")
+    return [line for line in out.stdout.splitlines() if "error:" in line] if out.returncode else []
+
+
+LAYERS = {
+    # folder -> folders whose headers it may include; a folder may always include its own.
+    "base": [],
+    "operator/api": ["base"],
+    "operator/core": ["base", "operator/api"],
+    "operator/kube": ["base"],
+    "operator/app": ["base", "operator/api", "operator/core", "operator/kube"],
+    "worker/include": [],
+    "worker/core": ["base"],
+    "worker/reduce": ["base", "worker/core"],
+    "worker/transport": ["base", "worker/core", "worker/reduce"],
+    "worker/engine": ["base", "worker/core", "worker/reduce", "worker/transport"],
+    "worker/api": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/engine"],
+    "worker/launch": ["base"],
+}
+
+
+@check
+def layering():
+    """Includes point one way: base <- core <- ports and adapters <- engine or app <- api or main."""
+    found = []
+    for name in files(".c", ".h"):
+        layer = next((item for item in LAYERS if name.startswith(item + "/")), None)
+        if layer is None:
+            continue
+        for number, line in enumerate(text_of(name).splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s+"([^"]+)/[^/"]+"', line)
+            if match and not any(match.group(1) == ok or match.group(1).startswith(ok + "/")
+                                 for ok in [layer] + LAYERS[layer]):
+                found.append(f"{name}:{number}: {layer} may not include {match.group(1)}")
+    return found
+
+
+BANNED = re.compile(r"(?<![\w>.])(strcpy|strcat|sprintf|vsprintf|strtok|gets|atoi|atol|atof|alloca|malloc|calloc|"
+                    r"realloc|strdup|strndup)\s*\(")
+
+
+@check
+def banned_calls():
+    """No unbounded text functions, no allocator but base/mem.h."""
+    found = []
+    for name in files(".c", ".h"):
+        if name.startswith(("base/mem", "tests/", "examples/")):
+            continue
+        code = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text_of(name), flags=re.S)
+        code = re.sub(r'"(\\.|[^"\\\n])*"', '""', code)
+        for number, line in enumerate(code.splitlines(), 1):
+            match = BANNED.search(line)
+            if match:
+                found.append(f"{name}:{number}: {match.group(1)} is banned; see base/mem.h and base/buf.h")
+    return found
+
+
+@check
+def file_rules():
+    """Files under 1,000 lines, no utils.c and its like, each .c opens with what it is for."""
+    found = []
+    for name in files(".c", ".h", ".py", ".sh"):
+        lines = text_of(name).splitlines()
+        if len(lines) > 1000:
+            found.append(f"{name}:1: {len(lines)} lines; 1,000 at most")
+        if re.fullmatch(r"(utils?|common|helpers?|misc)\.[ch]", name.rsplit("/", 1)[-1]):
+            found.append(f"{name}:1: a file is named for what it holds, not '{name.rsplit('/', 1)[-1]}'")
+        if name.endswith(".c") and not name.startswith("tests/") and not text_of(name).startswith("/*"):
+            found.append(f"{name}:1: opens without a comment on what it is for")
+    return found
+
+
+@check
+def header_guards_and_comments():
+    """Headers have their path as guard, and every prototype a comment."""
+    found = []
+    for name in files(".h"):
+        text = text_of(name)
+        guard = "HVD_" + re.sub(r"\W", "_", name).upper()
+        if name.startswith("worker/include/"):
+            guard = re.sub(r"\W", "_", name.split("include/")[1]).upper()
+        if f"#ifndef {guard}\n#define {guard}\n" not in text:
+            found.append(f"{name}:1: include guard must be {guard}")
+        found += [f"{name}:{line}: prototype without a comment: {what}" for line, what in bare_prototypes(text)]
+    return found
+
+
+def bare_prototypes(text):
+    """(line, first line) of each prototype in a block of lines that no comment opens."""
+    lines = text.split("\n")
+    for index, line in enumerate(lines):
+        if not re.match(r"^(?!typedef|#|static inline|return|extern \"C\")[A-Za-z_][\w\s\*]*?\**\w+\(", line):
+            continue
+        joined = " ".join(lines[index:index + 8])
+        if not re.match(r"[^;{]*\)[^;{]*;", joined):
+            continue
+        first = index
+        while first > 0 and lines[first - 1].strip() and not lines[first - 1].rstrip().endswith("*/"):
+            first -= 1
+        if first == 0 or not lines[first - 1].strip():
+            yield index + 1, line.strip()
+
+
+WORDS = re.compile(r"\.\./shared|/work/|\bsubagent|\bthe brief\b|\bhelper-\d|\bissue \d|deb\.debian\.org/|"
+                   r"proxy\.golang\.org|files\.pythonhosted\.org|registry\.npmjs\.org", re.I)
+
+
+@check
+def own_words():
+    """The project speaks only of itself: no machine paths, no registry hosts."""
+    found = []
+    for name in files(""):
+        if name in ("tests/lint/lint.py", "LICENSE") or name.endswith((".sum", ".gz", ".png", ".csv")):
+            continue
+        for number, line in enumerate(text_of(name).splitlines(), 1):
+            match = WORDS.search(line)
+            if match:
+                found.append(f"{name}:{number}: '{match.group()}' does not belong here")
+    return found
+
+
+@check
+def shellcheck():
+    """Shell scripts."""
+    scripts = [name for name in files("")
+               if re.match(r"#!.*\b(ba)?sh\b", text_of(name).split("\n", 1)[0]) or name.endswith(".sh")]
+    out = run("shellcheck", "-x", "-f", "gcc", *scripts)
+    return [line for line in out.stdout.splitlines() if ": note:" not in line]
+
+
+@check
+def commit_titles():
+    """`area: imperative summary`, at most 60 characters, no full stop, with a body."""
+    found = []
+    out = run("git", "log", "-z", "--no-merges", "-n", "300", "--format=%h%n%s%n%b")
+    if out.returncode:
+        return []
+    for record in filter(None, out.stdout.split("\0")):
+        commit, title, body = (record.split("\n", 2) + ["", ""])[:3]
+        if len(title) > 60 or not re.match(r"^[a-z0-9][\w/.,+ -]*: \S", title) or title.endswith("."):
+            found.append(f"{commit}:1: title must be 'area: imperative summary' in 60 characters: {title}")
+        if not body.strip():
+            found.append(f"{commit}:1: a body that says why and how it was tested is missing: {title}")
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="script/lint", description="Checks, all without arguments: " + "; ".join(
+        f"{name}: {function.__doc__.strip()}" for name, function in CHECKS.items()))
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(CHECKS))
+    chosen = parser.parse_args().checks or list(CHECKS)
+    unknown = [name for name in chosen if name not in CHECKS]
+    if unknown:
+        parser.error(f"no check '{unknown[0]}'; there are {', '.join(CHECKS)}")
+    failed = 0
+    for name in chosen:
+        begin = time.monotonic()
+        findings = CHECKS[name]()
+        for finding in findings:
+            print("  " + finding)
+        failed += bool(findings)
+        verdict = f"{len(findings)} findings" if findings else "ok"
+        print(f"lint {'not ok' if findings else 'ok'} - {name}: {verdict} ({time.monotonic() - begin:.1f} s)", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

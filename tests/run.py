@@ -1,0 +1,262 @@
+"""Runs the test suites and counts their tests; called by script/test.
+
+A suite builds what it needs, runs a real test runner (ctest with cmocka, pytest, script/lint) and
+turns its report into results. The last line of the output is the sum: "N passed, N failed, N skipped".
+"""
+import argparse
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+REPORTS = ROOT / "build" / "reports"
+PYTEST = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs"]
+
+
+@dataclasses.dataclass
+class Result:
+    """One test: outcome is passed, failed or skipped; text says why it failed or was skipped."""
+    name: str
+    outcome: str
+    text: str = ""
+
+
+def say(text):
+    print(f"[{time.monotonic() - BEGIN:4.0f} s] {text}", flush=True)
+
+
+def call(command, timeout, environment=None):
+    """(exit status, output) of a command; past the timeout it is ended, with all it started."""
+    process = subprocess.Popen(command, cwd=ROOT, text=True, errors="replace", stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                               env={**os.environ, **(environment or {})})
+    try:
+        output, _ = process.communicate(timeout=timeout)
+        return process.returncode, output
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 15)
+        try:
+            output, _ = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            output, _ = process.communicate()
+        return 124, f"{output}\nended after {timeout} s"
+
+
+BUILT = {}
+
+
+def build(preset):
+    """Configures and builds a preset once a run; None, or a failed Result with the compiler's words."""
+    if preset not in BUILT:
+        begin = time.monotonic()
+        status, output = call(["sh", "-c", f"cmake --preset {preset} && cmake --build --preset {preset}"], 1800)
+        say(f"build {preset}: {'done' if status == 0 else 'FAILED'} in {time.monotonic() - begin:.0f} s")
+        BUILT[preset] = None if status == 0 else Result(f"the {preset} preset builds", "failed", output[-6000:])
+    return BUILT[preset]
+
+
+def build_dir(preset):
+    return ROOT / ("build" if preset == "dev" else f"build-{preset}")
+
+
+def tap_results(program, failed, output):
+    """The cases of one cmocka program from its TAP output; a crash counts as a failure of its own."""
+    results = []
+    for match in re.finditer(r"^(not ok|ok)\s+\d+\s*-\s*(\S+)(\s*#\s*SKIP.*)?", output, re.M | re.I):
+        outcome = "skipped" if match.group(3) else "passed" if match.group(1) == "ok" else "failed"
+        results.append(Result(f"{program}: {match.group(2)}", outcome, output if outcome == "failed" else ""))
+    if failed and not any(result.outcome == "failed" for result in results):
+        results.append(Result(f"{program}: runs to its end", "failed", output))
+    return results or [Result(program, "passed")]
+
+
+def ctest(preset, label):
+    """Runs the programs with a label; every cmocka case is a result."""
+    failure = build(preset)
+    if failure:
+        return [failure]
+    report = REPORTS / f"ctest-{preset}-{label}.xml"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    status, output = call(["ctest", "--test-dir", str(build_dir(preset)), "-L", f"^{label}$", "-j2",
+                           "--test-output-size-passed", "10000000", "--test-output-size-failed", "10000000",
+                           "--output-junit", str(report)], 1500)
+    if not report.exists():
+        return [Result(f"ctest -L {label} ({preset})", "failed", output)]
+    results = []
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        failed = case.get("status") != "run"
+        results += tap_results(case.get("name"), failed, case.findtext("system-out") or "")
+    if status and not any(result.outcome == "failed" for result in results):
+        results.append(Result(f"ctest -L {label} ({preset})", "failed", output))
+    return results
+
+
+def pytest(path, preset="dev", timeout=1800):
+    """Runs a folder of pytest files with HVD_BUILD_DIR set to the preset's build."""
+    failure = build(preset)
+    if failure:
+        return [failure]
+    words = ["-k", OPTIONS.k] if OPTIONS.k else []
+    report = REPORTS / f"pytest-{path.replace('/', '-')}-{preset}.xml"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.unlink(missing_ok=True)
+    status, output = call([*PYTEST, f"--junitxml={report}", *words, path], timeout,
+                          {"HVD_BUILD_DIR": str(build_dir(preset)), "PYTHONDONTWRITEBYTECODE": "1"})
+    if not report.exists():
+        return [Result(f"pytest {path}", "failed", output)]
+    results = []
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        name = f"{case.get('classname', '').rsplit('.', 1)[-1]}: {case.get('name')}"
+        broken = case.find("failure") if case.find("failure") is not None else case.find("error")
+        skip = case.find("skipped")
+        if broken is not None:
+            results.append(Result(name, "failed", broken.text or broken.get("message", "")))
+        elif skip is not None:
+            results.append(Result(name, "skipped", skip.get("message", "")))
+        else:
+            results.append(Result(name, "passed"))
+    if status not in (0, 1, 5) or (status == 1 and not any(r.outcome == "failed" for r in results)):
+        results.append(Result(f"pytest {path}", "failed", output[-6000:]))
+    return results
+
+
+def lint():
+    failure = build("dev")
+    if failure:
+        return [failure]
+    status, output = call(["script/lint"], 1500)
+    results = []
+    for match in re.finditer(r"((?:^  .*\n)*)^lint (not ok|ok) - (\S+):", output, re.M):
+        results.append(Result(match.group(3), "passed" if match.group(2) == "ok" else "failed", match.group(1)))
+    if status and not any(result.outcome == "failed" for result in results):
+        results.append(Result("script/lint runs", "failed", output))
+    return results + ctest("dev", "lint")
+
+
+def clang():
+    failure = build("clang")
+    return [failure or Result("the tree builds with clang, warnings as errors", "passed")]
+
+
+def sanitized(preset):
+    return ctest(preset, "unit") + pytest("tests/integration/mpi", preset)
+
+
+CLUSTER_BUILD = []
+
+
+def start_cluster_build():
+    """Kubernetes takes minutes to build the first time: begin while other suites run."""
+    log = REPORTS / "cluster-build.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w", encoding="utf-8") as out:
+        CLUSTER_BUILD.append((subprocess.Popen(["nice", "tests/cluster/build"], cwd=ROOT, stdout=out,
+                                               stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL), log))
+
+
+def with_cluster_build(suite):
+    """The suite, once the local Kubernetes is built; a failed build fails the suite."""
+    def run_suite():
+        for process, log in CLUSTER_BUILD:
+            if process.poll() is None:
+                say("waiting for the build of the local Kubernetes ...")
+            if process.wait() != 0:
+                return [Result("tests/cluster/build", "failed", log.read_text(errors="replace")[-6000:])]
+        return suite()
+    run_suite.needs_cluster = True
+    return run_suite
+
+
+SUITES = {
+    "unit": ("pure cores and parsers, ranks simulated in one process", lambda: ctest("dev", "unit")),
+    "lint": ("formatting, static analysis, house rules", lint),
+    "clang": ("a second compiler", clang),
+    "mpi": ("the runtime under mpirun -np 1, 2, 4", lambda: pytest("tests/integration/mpi")),
+    "launch": ("horovodrun over Open MPI and ssh", lambda: pytest("tests/integration/launch")),
+    "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
+    "asan": ("unit and mpi with AddressSanitizer, leaks, UBSan", lambda: sanitized("asan")),
+    "tsan": ("unit and mpi with ThreadSanitizer", lambda: sanitized("tsan")),
+    "docs": ("what README and docs tell a reader to type", lambda: pytest("tests/integration/docs")),
+    "operator": ("the operator against the real kube-apiserver",
+                 with_cluster_build(lambda: pytest("tests/integration/operator"))),
+    "chart": ("chart and CI recipe", with_cluster_build(lambda: pytest("tests/integration/chart"))),
+    "e2e": ("chart, images and jobs on the local Kubernetes", with_cluster_build(lambda: pytest("tests/e2e"))),
+}
+
+
+def sources_of(suite):
+    folder = {"unit": "unit", "e2e": "e2e"}.get(suite, f"integration/{suite}")
+    return sorted((ROOT / "tests" / folder).rglob("test_*.*")) if suite not in ("asan", "tsan") else []
+
+
+def list_tests(suites):
+    """Every test by suite and name, read from the sources: needs no build."""
+    for suite in suites:
+        for source in sources_of(suite):
+            pattern = r"cmocka_unit_test\w*\(\s*(\w+)" if source.suffix == ".c" else r"^def (test_\w+)"
+            for name in re.findall(pattern, source.read_text(encoding="utf-8"), re.M):
+                print(f"{suite}: {source.stem}: {name}")
+        if suite == "lint":
+            text = (ROOT / "tests/lint/lint.py").read_text(encoding="utf-8")
+            for name in re.findall(r"@check\ndef (\w+)", text):
+                print(f"lint: {name.replace('_', '-')}")
+        if suite in ("asan", "tsan", "clang"):
+            print(f"{suite}: {SUITES[suite][0]}")
+
+
+def report(suite, results, seconds):
+    count = {outcome: sum(r.outcome == outcome for r in results) for outcome in ("passed", "failed", "skipped")}
+    for result in results:
+        if result.outcome == "failed":
+            print(f"--- FAILED {suite}: {result.name}\n{result.text[-8000:]}\n---")
+        elif result.outcome == "skipped":
+            print(f"    skipped {suite}: {result.name}: {result.text}")
+    say(f"{suite}: {count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped in {seconds:.0f} s")
+    return count
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="script/test", description="Suites, all without arguments: " + "; ".join(
+        f"{name}: {text}" for name, (text, _) in SUITES.items()))
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
+    parser.add_argument("--list", action="store_true", help="name every test and run none")
+    parser.add_argument("-k", metavar="WORDS", help="of the pytest suites run only tests whose names match")
+    options = parser.parse_args()
+    for name in options.suites:
+        if name not in SUITES:
+            parser.error(f"no suite '{name}'; there are {', '.join(SUITES)}")
+    return options
+
+
+def main():
+    chosen = OPTIONS.suites or list(SUITES)
+    if OPTIONS.list:
+        list_tests(chosen)
+        return 0
+    if any(getattr(SUITES[name][1], "needs_cluster", False) for name in chosen):
+        start_cluster_build()
+    total = {"passed": 0, "failed": 0, "skipped": 0}
+    for name in chosen:
+        say(f"{name}: {SUITES[name][0]} ...")
+        begin = time.monotonic()
+        results = SUITES[name][1]()
+        for outcome, count in report(name, results, time.monotonic() - begin).items():
+            total[outcome] += count
+    for process, _ in CLUSTER_BUILD:
+        process.wait()
+    print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
+    return 1 if total["failed"] or not total["passed"] else 0
+
+
+BEGIN = time.monotonic()
+OPTIONS = parse_arguments()
+
+if __name__ == "__main__":
+    sys.exit(main())
