@@ -1,0 +1,162 @@
+#ifndef HVD_OPERATOR_API_HOROVODJOB_H
+#define HVD_OPERATOR_API_HOROVODJOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/status.h"
+
+/*
+ * The HorovodJob as the operator holds it. Scalars are decoded with their defaults; the spec is
+ * also kept as compact text, because pod templates must survive with every field, known or not, and
+ * are needed only when a child is built. Strings are owned by the struct; times are whole seconds
+ * since 1970 in UTC, 0 = not set.
+ */
+
+#define HVD_JOB_API_VERSION "horovod.io/v1"
+#define HVD_JOB_KIND "HorovodJob"
+#define HVD_JOB_CONTROLLER "horovod.io/horovod-operator" /* spec.managedBy that is ours */
+#define HVD_JOB_NAME_MAX 45
+#define HVD_JOB_SSH_PORT 2222
+
+enum hvd_clean_pod_policy {
+    HVD_CLEAN_NONE,    /* workers and master stay */
+    HVD_CLEAN_RUNNING, /* the workers are removed */
+    HVD_CLEAN_ALL,     /* the master's Job and pod too */
+};
+
+/* In the order of a job's life; names in hvd_job_state_str. */
+enum hvd_job_state {
+    HVD_JOB_NEW, /* not seen by the operator yet: no status */
+    HVD_JOB_PENDING,
+    HVD_JOB_STARTING,
+    HVD_JOB_RUNNING,
+    HVD_JOB_SUSPENDED,
+    HVD_JOB_RESTARTING,
+    HVD_JOB_SUCCEEDED,
+    HVD_JOB_FAILED,
+    HVD_N_JOB_STATES,
+};
+
+enum hvd_condition_type {
+    HVD_COND_WORKERS_READY,
+    HVD_COND_RUNNING,
+    HVD_COND_SUSPENDED,
+    HVD_COND_SUCCEEDED,
+    HVD_COND_FAILED,
+    HVD_N_CONDITIONS,
+};
+
+enum hvd_truth {
+    HVD_ABSENT, /* the condition was never set */
+    HVD_FALSE,
+    HVD_TRUE,
+    HVD_UNKNOWN,
+};
+
+/* A metav1.Condition; reason and message are owned, NULL while absent. */
+struct hvd_condition {
+    enum hvd_truth truth;
+    char *reason;
+    char *message;
+    int64_t since_s; /* lastTransitionTime: when truth last changed */
+    int64_t generation;
+};
+
+struct hvd_job_spec {
+    bool is_short_form; /* image and command in the spec itself, no templates */
+    int32_t replicas;   /* workers, >= 1 */
+    int32_t slots;      /* per worker, >= 1; `auto` is resolved here */
+    bool is_suspended;
+    bool is_foreign;           /* managedBy names another controller: nothing may be written */
+    int32_t backoff_limit;     /* attempts = backoff_limit + 1 */
+    int64_t active_deadline_s; /* -1: none */
+    int64_t ttl_s;             /* after the end; -1: kept */
+    enum hvd_clean_pod_policy clean_pod_policy;
+    int32_t ssh_port;
+    char *text; /* the whole spec as compact JSON */
+};
+
+struct hvd_job_status {
+    enum hvd_job_state state;
+    int32_t workers_desired;
+    int32_t workers_ready;
+    int32_t hosts;    /* in the published list */
+    int32_t attempts; /* masters started */
+    int32_t failures; /* attempts that failed and are recorded */
+    int32_t cleaned;  /* failed attempts whose pods are gone: while < failures, a restart goes on */
+    int64_t start_s;
+    int64_t completion_s;
+    int64_t observed_generation;
+    struct hvd_condition conditions[HVD_N_CONDITIONS];
+};
+
+struct hvd_job {
+    char *namespace;
+    char *name;
+    char *uid;
+    char *resource_version;
+    int64_t generation;
+    int64_t created_s;
+    bool is_deleting;
+    struct hvd_job_spec spec;
+    struct hvd_job_status status;
+    char *invalid; /* what is wrong with the spec, and what is allowed; NULL if nothing is */
+};
+
+/*
+ * Decodes an API object into *out, which then owns copies of all it needs (hvd_job_fini). The CRD
+ * refuses wrong specs; one that got here all the same is no failure: out->invalid then says what is
+ * wrong, and reconcile turns that into the condition Failed. HVD_ERR_INVALID when the metadata is
+ * no metadata, HVD_ERR_NOMEM; *out is untouched then.
+ */
+hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd_err *err);
+
+/* Frees what the job owns. A zeroed struct is legal. */
+void hvd_job_fini(struct hvd_job *job);
+
+/* Whether the condition Succeeded or Failed is true: such a job is never started again. */
+bool hvd_job_is_finished(const struct hvd_job_status *status);
+
+/* "Pending", "Succeeded" ...; "" for HVD_JOB_NEW. */
+const char *hvd_job_state_str(enum hvd_job_state state);
+
+/* "WorkersReady" ... */
+const char *hvd_condition_str(enum hvd_condition_type type);
+
+/* Copies a status deeply into *out. HVD_ERR_NOMEM leaves *out untouched. */
+hvd_status_t hvd_job_status_copy(const struct hvd_job_status *from, struct hvd_job_status *out);
+
+/* Frees what the status owns. A zeroed struct is legal. */
+void hvd_job_status_fini(struct hvd_job_status *status);
+
+/* Whether both would be written the same. */
+bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_status *b);
+
+/* What hvd_condition_set writes; the strings are copied, message is cut at 1 KiB. */
+struct hvd_condition_update {
+    enum hvd_condition_type type;
+    enum hvd_truth truth;
+    const char *reason;
+    const char *message;
+};
+
+/*
+ * Sets a condition. Its time moves only when its truth changes. *changed (may be NULL) tells
+ * whether the truth did. HVD_ERR_NOMEM leaves the condition as it was.
+ */
+hvd_status_t hvd_condition_set(struct hvd_job_status *status,
+                               const struct hvd_condition_update *update, int64_t now_s,
+                               bool *changed);
+
+/*
+ * The body of a merge patch of the status subresource: preconditions (uid, resourceVersion) and the
+ * whole status, nulls for what is not set. The caller frees *out with hvd_free. HVD_ERR_NOMEM.
+ */
+hvd_status_t hvd_job_status_encode(const struct hvd_job *job, const struct hvd_job_status *status,
+                                   char **out, struct hvd_err *err);
+
+#endif

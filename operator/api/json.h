@@ -1,0 +1,69 @@
+#ifndef HVD_OPERATOR_API_JSON_H
+#define HVD_OPERATOR_API_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/status.h"
+
+/*
+ * Reading and building JSON with cJSON. Reading never fails: what is absent or of another type is
+ * NULL or the fallback. One thread at a time, as cJSON's allocator hooks are global.
+ */
+
+/* Makes cJSON allocate through base/mem. Call once, before any other use of cJSON. */
+void hvd_json_use_base_memory(void);
+
+/* The member called key of an object; NULL if there is none or object is no object (or NULL). */
+const cJSON *hvd_json_get(const cJSON *object, const char *key);
+
+/* Follows a dotted path ("metadata.labels"); keys that hold dots need hvd_json_get. Borrowed. */
+const cJSON *hvd_json_at(const cJSON *object, const char *path);
+
+/* The text at a path, borrowed; NULL if there is none. */
+const char *hvd_json_str(const cJSON *object, const char *path);
+
+/* The whole number at a path; fallback if there is none or it is no integer below 2^53. */
+int64_t hvd_json_int(const cJSON *object, const char *path, int64_t fallback);
+
+/* Whether true stands at the path. */
+bool hvd_json_true(const cJSON *object, const char *path);
+
+/*
+ * Building. A struct hvd_jb remembers the first failure, so that a sequence of calls is checked
+ * once, at its end: `struct hvd_jb jb = {0}; ... if (jb.failed) HVD_ERR_NOMEM`. Every call accepts
+ * a NULL parent or item (after a failure) and then does nothing. Nodes made are owned by their
+ * parent.
+ */
+struct hvd_jb {
+    bool failed; /* out of memory somewhere */
+};
+
+/* A new object or array under parent[key]; with a NULL key it is appended to the array parent; with
+ * a NULL parent it is free standing and the caller's to cJSON_Delete. NULL after a failure. */
+cJSON *hvd_jb_object(struct hvd_jb *jb, cJSON *parent, const char *key);
+cJSON *hvd_jb_array(struct hvd_jb *jb, cJSON *parent, const char *key);
+
+/* Sets parent[key], or appends for a NULL key. A NULL text writes null. */
+void hvd_jb_str(struct hvd_jb *jb, cJSON *parent, const char *key, const char *text);
+void hvd_jb_int(struct hvd_jb *jb, cJSON *parent, const char *key, int64_t number);
+void hvd_jb_bool(struct hvd_jb *jb, cJSON *parent, const char *key, bool value);
+
+/* Formatted text under parent[key]; at most 64 KiB. */
+void hvd_jb_fmt(struct hvd_jb *jb, cJSON *parent, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* A deep copy of item (NULL does nothing) under parent[key], or appended for a NULL key. */
+void hvd_jb_copy(struct hvd_jb *jb, cJSON *parent, const char *key, const cJSON *item);
+
+/* The object at parent[key], made when it is absent. NULL after a failure, and with jb untouched
+ * when something else stands there: the API server will say so better. */
+cJSON *hvd_jb_ensure_object(struct hvd_jb *jb, cJSON *parent, const char *key);
+cJSON *hvd_jb_ensure_array(struct hvd_jb *jb, cJSON *parent, const char *key);
+
+/* The compact text of root, the caller's to hvd_free; NULL after a failure (sets jb->failed). */
+char *hvd_jb_print(struct hvd_jb *jb, const cJSON *root);
+
+#endif

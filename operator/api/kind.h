@@ -1,0 +1,42 @@
+#ifndef HVD_OPERATOR_API_KIND_H
+#define HVD_OPERATOR_API_KIND_H
+
+/* The kinds of object that the operator reads or writes, and where they live in the API. */
+enum hvd_kind {
+    HVD_KIND_HOROVODJOB,
+    HVD_KIND_SECRET,
+    HVD_KIND_SERVICE,
+    HVD_KIND_STATEFULSET,
+    HVD_KIND_CONFIGMAP,
+    HVD_KIND_JOB,
+    HVD_KIND_POD,
+    HVD_KIND_EVENT,
+    HVD_N_KINDS,
+};
+
+/* One row per kind; all strings are constants. */
+struct hvd_kind_info {
+    const char *kind;        /* "StatefulSet" */
+    const char *api_version; /* "apps/v1" */
+    const char *root;        /* "/apis/apps/v1": before "/namespaces/NS/RESOURCE" */
+    const char *resource;    /* "statefulsets" */
+};
+
+/* The row of a kind. Never NULL for a legal kind. */
+const struct hvd_kind_info *hvd_kind_info(enum hvd_kind kind);
+
+#define HVD_LABEL_MANAGED_BY "app.kubernetes.io/managed-by"
+#define HVD_LABEL_JOB "horovod.io/job-name"
+#define HVD_LABEL_ROLE "horovod.io/role"
+#define HVD_MANAGER "horovod-operator" /* value of the label, source of the events */
+
+/* Watches of children and pods select by this. */
+#define HVD_SELECTOR_MANAGED HVD_LABEL_MANAGED_BY "=" HVD_MANAGER
+
+/* Annotations: the template that a StatefulSet was made from; which attempt a master's Job is; the
+ * host list that a master pod was told of, with the stage and the time of the telling. */
+#define HVD_ANNOTATION_SPEC_HASH "horovod.io/spec-hash"
+#define HVD_ANNOTATION_ATTEMPT "horovod.io/attempt"
+#define HVD_ANNOTATION_HOSTS "horovod.io/hosts"
+
+#endif

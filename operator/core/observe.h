@@ -1,0 +1,100 @@
+#ifndef HVD_OPERATOR_CORE_OBSERVE_H
+#define HVD_OPERATOR_CORE_OBSERVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/status.h"
+#include "operator/api/kind.h"
+
+/*
+ * Projections: of each child and pod only the fields that reconcile reads. Caches store these
+ * structs and nothing else. Strings are owned by the struct, NULL where the object has none.
+ */
+
+enum hvd_role {
+    HVD_ROLE_NONE,
+    HVD_ROLE_MASTER,
+    HVD_ROLE_WORKER,
+};
+
+struct hvd_meta {
+    char *namespace;
+    char *name;
+    char *uid;
+    char *resource_version;
+    char *job;        /* label horovod.io/job-name: the key under which a cache files the object */
+    char *owner_kind; /* the controlling owner reference */
+    char *owner_name;
+    char *owner_uid;
+    enum hvd_role role;
+    int64_t created_s;
+    bool is_deleting;
+    bool is_managed; /* carries the label app.kubernetes.io/managed-by=horovod-operator */
+};
+
+enum hvd_pod_phase {
+    HVD_POD_PENDING,
+    HVD_POD_RUNNING,
+    HVD_POD_SUCCEEDED,
+    HVD_POD_FAILED,
+};
+
+struct hvd_pod_view {
+    enum hvd_pod_phase phase;
+    bool is_ready;
+    char *hosts_seen; /* annotation horovod.io/hosts */
+    char *reason;     /* status.reason, e.g. Evicted */
+    char *message;    /* status.message, at most 1 KiB */
+    /* The container that failed first (the init containers come first); has_failed says whether
+     * any. */
+    bool has_failed;
+    int32_t exit_code;
+    int32_t exit_signal;
+    char *container;
+    char *container_reason; /* e.g. OOMKilled, Error */
+    char *last_line;        /* of its termination message, at most 1 KiB */
+};
+
+struct hvd_object {
+    enum hvd_kind kind;
+    struct hvd_meta meta;
+    union {
+        struct {
+            bool is_headless;
+            bool publishes_not_ready;
+            bool selects_job; /* exactly by our labels */
+        } service;
+        struct {
+            int64_t replicas;
+            char *spec_hash;
+        } statefulset;
+        struct {
+            uint64_t data_hash; /* hvd_hosts_hash of its data */
+        } configmap;
+        struct {
+            int32_t attempt; /* 0: not ours */
+            bool is_complete;
+            bool is_failed;
+            char *message; /* of the condition Failed */
+        } job;
+        struct hvd_pod_view pod;
+    } u;
+};
+
+/*
+ * Projects a decoded API object (of a list, a watch or a response; kind and apiVersion may be
+ * absent in it) into *out, which then owns all it holds. For a Secret only metadata is read, so
+ * metadata-only lists and watches (PartialObjectMetadata) are enough, and no key material comes
+ * near a cache. HVD_ERR_INVALID if metadata lacks name, namespace or uid; HVD_ERR_NOMEM; *out is
+ * untouched then.
+ */
+hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_object *out,
+                         struct hvd_err *err);
+
+/* Frees what the projection owns. A zeroed struct is legal. */
+void hvd_object_fini(struct hvd_object *object);
+
+#endif

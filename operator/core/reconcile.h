@@ -1,0 +1,107 @@
+#ifndef HVD_OPERATOR_CORE_RECONCILE_H
+#define HVD_OPERATOR_CORE_RECONCILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "operator/api/horovodjob.h"
+#include "operator/api/kind.h"
+#include "operator/core/observe.h"
+
+/*
+ * The whole decision: one job and what is observed of its children, in; a plan of actions, out. No
+ * state is kept between calls, so a restart continues from what the API server holds.
+ *
+ * How the shell (operator/app) drives it
+ * - Reconcile a job only after the caches of HorovodJobs and of all six child kinds are filled.
+ * - Reconcile again after any change of the job or of an object filed under it, at wake_at_ms, and
+ *   after a plan with actions was carried out.
+ * - What a create, a patch or a status patch returns goes into the cache at once (hvd_observe,
+ *   hvd_job_decode), so that the next pass sees it; a watch event about an older uid of the same
+ *   name never removes a newer object.
+ */
+
+/* How an action ended that is not to be repeated at once. Everything else (network, 5xx, 429, 409
+ * Conflict of a patch or a delete) is the shell's to retry with backoff; none of it is told here.
+ */
+enum hvd_failure_type {
+    HVD_FAILURE_FOREIGN, /* create answered 409 AlreadyExists and a GET shows a controller other
+                            than this job (by uid) */
+    HVD_FAILURE_INVALID, /* create or patch answered 400 or 422 */
+    HVD_FAILURE_DENIED,  /* answered 403 (quota, RBAC, admission): retried by the shell with backoff
+                          */
+};
+
+/*
+ * Kept by the shell, in memory, at most one per (kind, name) of a job: the latest. Dropped when an
+ * action on that object succeeds, when the object appears in the cache as ours, and when the job's
+ * generation changes.
+ */
+struct hvd_failure {
+    enum hvd_failure_type type;
+    enum hvd_kind kind;
+    const char *name;    /* of the child */
+    const char *message; /* the API server's text (status.message); for FOREIGN may be NULL */
+    int64_t at_ms;       /* when it happened */
+};
+
+/* All pointers are borrowed for the call. */
+struct hvd_view {
+    const struct hvd_job *job;
+    const struct hvd_object *const
+        *objects; /* children and pods filed under namespace/job name, any order */
+    size_t n_objects;
+    const struct hvd_failure *failures;
+    size_t n_failures;
+    int64_t status_written_ms; /* when this process last patched this job's status; 0: never */
+};
+
+enum hvd_action_type {
+    HVD_ACTION_CREATE,        /* POST body, fieldValidation=Strict */
+    HVD_ACTION_CREATE_SECRET, /* make a key pair, body from hvd_secret_encode (children.h), POST it
+                               */
+    HVD_ACTION_PATCH,        /* PATCH body, fieldValidation=Strict; content type by is_json_patch */
+    HVD_ACTION_PATCH_STATUS, /* PATCH .../status of the HorovodJob, merge patch */
+    HVD_ACTION_DELETE, /* DELETE with body (DeleteOptions: uid precondition, propagation); 404 is
+                          success */
+    HVD_ACTION_EVENT,  /* POST body; 409 is success: the name is derived from the occurrence */
+};
+
+/*
+ * Preconditions (uid, resourceVersion) stand inside the bodies; a 409 Conflict of a patch or a
+ * delete means that the cache is behind: read the object again (or await its watch event),
+ * reconcile anew. A 404 of a patch likewise.
+ */
+struct hvd_action {
+    enum hvd_action_type type;
+    enum hvd_kind kind;
+    char *namespace;    /* owned */
+    char *name;         /* owned */
+    char *body;         /* owned JSON text; NULL for CREATE_SECRET */
+    bool is_json_patch; /* application/json-patch+json, else application/merge-patch+json */
+    bool waits;         /* starts only when every action before it succeeded; others may overlap */
+};
+
+struct hvd_plan {
+    struct hvd_action *actions; /* owned */
+    size_t n_actions;
+    int64_t wake_at_ms; /* reconcile again then; 0: only when something changes */
+    size_t _capacity;
+};
+
+/*
+ * Decides what to do next for a job at time now_ms (Unix time). Fills *out, which must be zeroed or
+ * come from an earlier call after hvd_plan_fini; the caller frees it with hvd_plan_fini. An empty
+ * plan means that all is as it should be. If an action fails, the actions that wait behind it are
+ * dropped and the job is reconciled anew. HVD_ERR_NOMEM, or HVD_ERR_INVALID for a view that is no
+ * view; *out is empty then.
+ */
+hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct hvd_plan *out,
+                           struct hvd_err *err);
+
+/* Frees the plan's actions and empties it. A zeroed struct is legal. */
+void hvd_plan_fini(struct hvd_plan *plan);
+
+#endif
