@@ -1,0 +1,49 @@
+{{- define "horovod.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 45 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The release's full name: what everything of the operator is named after, and the job unless job.name is set. */}}
+{{- define "horovod.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 45 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 45 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 45 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "horovod.operator" -}}
+{{- printf "%s-operator" (include "horovod.fullname" .) -}}
+{{- end -}}
+
+{{/* Cluster-wide objects carry the namespace too, so that two releases do not share them. */}}
+{{- define "horovod.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "horovod.operator" .) -}}
+{{- end -}}
+
+{{- define "horovod.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "horovod.operator" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Selectors never change between versions of the chart: no version, no chart label in here. */}}
+{{- define "horovod.selector" -}}
+app.kubernetes.io/name: {{ include "horovod.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "horovod.labels" -}}
+app.kubernetes.io/name: {{ include "horovod.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}

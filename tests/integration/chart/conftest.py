@@ -1,0 +1,65 @@
+"""Fixtures of the chart's tests: helm, as tests/cluster/build makes it, and what it renders."""
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+TOP = Path(__file__).resolve().parents[3]
+CHART = TOP / "charts" / "horovod"
+KUBERNETES = "1.34.4"
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory):
+    """Runs helm with arguments; returns the finished process."""
+    built = subprocess.run([TOP / "tests" / "cluster" / "build"], stdout=subprocess.PIPE, check=True, text=True)
+    program = Path(built.stdout.splitlines()[-1]) / "helm"
+    home = tmp_path_factory.mktemp("helm")
+    env = {**os.environ, "HELM_CACHE_HOME": str(home), "HELM_CONFIG_HOME": str(home), "HELM_DATA_HOME": str(home)}
+    env.pop("KUBECONFIG", None)
+
+    def run(*args):
+        return subprocess.run([program, *args], capture_output=True, text=True, env=env, timeout=60, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def template(helm, tmp_path_factory):
+    """template(VALUES, release): `helm template` with a dictionary of values; returns the finished process."""
+    folder = tmp_path_factory.mktemp("values")
+
+    def run(values=None, release="horovod"):
+        file = folder / "values.json"
+        file.write_text(json.dumps(values or {}))
+        return helm("template", release, str(CHART), "--kube-version", KUBERNETES, "--namespace", "training",
+                    "--values", str(file))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def render(template):
+    """render(VALUES, release): the rendered objects by kind, which fails on two of one kind."""
+
+    def run(values=None, release="horovod"):
+        done = template(values, release)
+        assert done.returncode == 0, done.stderr
+        objects = {}
+        for item in yaml.safe_load_all(done.stdout):
+            if item:
+                assert item["kind"] not in objects, f"two objects of kind {item['kind']}"
+                objects[item["kind"]] = item
+        return objects
+
+    return run
+
+
+@pytest.fixture
+def chart_copy(tmp_path):
+    """A copy of the chart that a test may change."""
+    return Path(shutil.copytree(CHART, tmp_path / "horovod"))

@@ -1,0 +1,254 @@
+"""The chart: lint, what it renders, what it refuses and in which words. Installations are tested end to end."""
+import json
+
+import pytest
+import yaml
+from conftest import CHART, KUBERNETES, TOP
+from crd_schema import CrdSchema
+
+JOB = {"enabled": True, "command": ["python", "train.py"]}
+CRD = TOP / "crds" / "horovodjobs.yaml"
+
+
+def job(**values):
+    return {"job": {**JOB, **values}}
+
+
+@pytest.fixture(scope="module")
+def crd():
+    return CrdSchema(CRD.read_text())
+
+
+def container_of(deployment):
+    return deployment["spec"]["template"]["spec"]["containers"][0]
+
+
+def test_helm_lint_finds_nothing_to_warn_about(helm):
+    done = helm("lint", str(CHART), "--strict", "--kube-version", KUBERNETES)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[WARNING]" not in done.stdout and "[ERROR]" not in done.stdout
+
+
+def test_helm_lint_would_find_a_broken_template(helm, chart_copy):
+    (chart_copy / "templates" / "broken.yaml").write_text("kind: {{ .Values.none.such }}\n")
+    assert helm("lint", str(chart_copy), "--strict", "--kube-version", KUBERNETES).returncode != 0
+
+
+def test_chart_version_and_the_version_of_what_it_installs_are_the_projects():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    version = (TOP / "VERSION").read_text().strip()
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
+def test_the_charts_crd_is_the_projects_crd():
+    assert (CHART / "crds" / "horovodjobs.yaml").read_bytes() == CRD.read_bytes()
+
+
+def test_default_values_render_the_operator_and_its_rights_and_no_job(render):
+    assert set(render()) == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"}
+
+
+def test_the_operator_has_what_restricted_pod_security_asks_for_and_a_read_only_root(render):
+    deployment = render()["Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container_of(deployment)["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    assert not {"hostNetwork", "hostPID", "hostIPC", "volumes"} & set(pod)
+
+
+def test_the_operators_probes_ask_the_port_that_it_listens_on(render):
+    container = container_of(render()["Deployment"])
+    assert {p["name"]: p["containerPort"] for p in container["ports"]} == {"http": 8080}
+    for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"), ("startupProbe", "/healthz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": "http"}
+    assert any(word.startswith("--listen=") and word.endswith(":8080") for word in container["args"])
+
+
+def test_image_and_operator_values_reach_the_deployment(render):
+    deployment = render({
+        "image": {"repository": "example.org/op", "tag": "9", "pullPolicy": "Never"},
+        "operator": {"replicas": 3, "logLevel": "debug", "extraArgs": ["--namespace=a"], "podLabels": {"x": "y"},
+                     "nodeSelector": {"disk": "ssd"}, "resources": {"limits": {"memory": "1Gi"}}}})["Deployment"]
+    container = container_of(deployment)
+    assert (container["image"], container["imagePullPolicy"]) == ("example.org/op:9", "Never")
+    assert deployment["spec"]["replicas"] == 3
+    assert "--log-level=debug" in container["args"] and container["args"][-1] == "--namespace=a"
+    assert container["resources"]["limits"]["memory"] == "1Gi"
+    assert deployment["spec"]["template"]["metadata"]["labels"]["x"] == "y"
+    assert deployment["spec"]["template"]["spec"]["nodeSelector"] == {"disk": "ssd"}
+
+
+def test_the_default_image_is_of_the_charts_version(render):
+    image = container_of(render()["Deployment"])["image"]
+    assert image == "localhost/horovod-operator:" + (TOP / "VERSION").read_text().strip()
+
+
+def test_selectors_hold_nothing_that_an_upgrade_changes(render):
+    deployment = render()["Deployment"]
+    assert set(deployment["spec"]["selector"]["matchLabels"]) == {
+        "app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"}
+
+
+def test_no_right_is_a_wildcard_and_none_reaches_beyond_what_jobs_are_made_of(render):
+    objects = render()
+    rules = objects["ClusterRole"]["rules"] + objects["Role"]["rules"]
+    for rule in rules:
+        assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], rule
+        assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"]), rule
+    resources = {r for rule in objects["ClusterRole"]["rules"] for r in rule["resources"]}
+    assert resources == {"horovodjobs", "horovodjobs/status", "horovodjobs/finalizers", "secrets", "services",
+                         "configmaps", "statefulsets", "jobs", "pods", "events"}
+
+
+def test_rights_are_bound_to_the_account_that_the_operator_runs_as(render):
+    for values in ({}, {"serviceAccount": {"name": "mine"}}, {"serviceAccount": {"create": False, "name": "other"}}):
+        objects = render(values)
+        account = objects["Deployment"]["spec"]["template"]["spec"]["serviceAccountName"]
+        for binding, role in (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")):
+            assert objects[binding]["subjects"] == [
+                {"kind": "ServiceAccount", "name": account, "namespace": "training"}]
+            assert objects[binding]["roleRef"]["name"] == objects[role]["metadata"]["name"]
+        if "ServiceAccount" in objects:
+            assert objects["ServiceAccount"]["metadata"]["name"] == account
+
+
+def test_two_releases_share_no_cluster_wide_name(render):
+    names = {render(release=name)["ClusterRole"]["metadata"]["name"] for name in ("one", "two")}
+    assert len(names) == 2
+
+
+def test_without_leader_election_there_is_no_right_to_leases(render):
+    objects = render({"operator": {"leaderElect": False}})
+    assert "Role" not in objects and "--leader-elect" not in container_of(objects["Deployment"])["args"]
+
+
+def test_a_release_without_the_operator_renders_the_job_alone(render):
+    assert set(render({"operator": {"enabled": False}, **job()})) == {"HorovodJob"}
+
+
+def test_the_smallest_job_is_the_short_form(render, crd):
+    manifest = render(job(image="example.org/train:1"))["HorovodJob"]
+    assert manifest["metadata"]["name"] == "horovod" and manifest["metadata"]["namespace"] == "training"
+    assert manifest["spec"] == {"image": "example.org/train:1", "command": ["python", "train.py"],
+                                "worker": {"replicas": 2}, "slotsPerWorker": "auto"}
+    assert crd.errors(manifest) == []
+
+
+@pytest.mark.parametrize("values", [
+    job(args=["--epochs", "3"], env={"A": 1, "B": "x y"}, resources={"limits": {"memory": "1Gi"}}),
+    job(env=[{"name": "T", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}], slotsPerWorker=4),
+    job(suspend=True, backoffLimit=0, activeDeadlineSeconds=60, ttlSecondsAfterFinished=0, cleanPodPolicy="None",
+        ssh={"port": 2200}, network={"interfaces": ["eth0"]}),
+    job(hostNetwork=True, volumes=[{"name": "d", "emptyDir": {}}], volumeMounts=[{"name": "d", "mountPath": "/d"}],
+        nodeSelector={"a": "b"}, imagePullPolicy="Never", serviceAccountName="s", priorityClassName="p"),
+    {"job": {"enabled": True, "master": {"args": ["mpirun", "-np", "2", "x"], "env": {"M": "1"}},
+             "worker": {"number": 3, "env": {"W": "1"}}}},
+], ids=["words, environment, resources", "secret, slots", "lifecycle", "pods", "master's command line"])
+def test_a_rendered_job_is_one_that_the_crd_allows(render, crd, values):
+    assert crd.errors(render(values)["HorovodJob"]) == []
+
+
+def test_the_crd_would_refuse_a_rendered_job_with_a_wrong_field(render, crd):
+    manifest = render(job())["HorovodJob"]
+    manifest["spec"]["worker"]["number"] = 2
+    assert crd.errors(manifest) != []
+
+
+def test_null_and_zero_are_told_apart(render):
+    spec = render(job(ttlSecondsAfterFinished=0, backoffLimit=0))["HorovodJob"]["spec"]
+    assert spec["ttlSecondsAfterFinished"] == 0 and spec["backoffLimit"] == 0
+    assert "activeDeadlineSeconds" not in spec and "cleanPodPolicy" not in spec
+
+
+def test_the_masters_command_line_runs_as_the_old_chart_ran_it(render):
+    line = "mpirun -np 4 --mca btl ^openib python train.py"
+    values = {"job": {"enabled": True, "master": {"args": [line]}, "worker": {"number": 4}}}
+    spec = render(values)["HorovodJob"]["spec"]
+    master = spec["master"]["template"]["spec"]["containers"][0]
+    assert master["name"] == "master" and master["command"] == ["/bin/sh", "-c", line]
+    assert spec["worker"]["replicas"] == 4
+    assert spec["worker"]["template"]["spec"]["containers"][0]["name"] == "worker"
+    assert "command" not in spec["worker"]["template"]["spec"]["containers"][0]
+
+
+def test_master_and_workers_each_get_their_own_environment_after_the_common_one(render):
+    spec = render(job(env={"BOTH": 1}, master={"env": {"M": "m"}}, worker={"env": [{"name": "W", "value": "w"}]})
+                  )["HorovodJob"]["spec"]
+    names = {role: [e["name"] for e in spec[role]["template"]["spec"]["containers"][0]["env"]]
+             for role in ("master", "worker")}
+    assert names == {"master": ["BOTH", "M"], "worker": ["BOTH", "W"]}
+
+
+@pytest.mark.parametrize("values, ranks", [
+    ({}, "3"), ({"slotsPerWorker": 4}, "12"), ({"resources": {"limits": {"nvidia.com/gpu": 2}}}, "6"),
+    ({"resources": {"limits": {"nvidia.com/gpu": "8"}}, "slotsPerWorker": 1}, "3"),
+])
+def test_the_long_form_starts_a_rank_per_slot(render, values, ranks):
+    spec = render(job(worker={"number": 3}, hostNetwork=True, **values))["HorovodJob"]["spec"]
+    assert spec["master"]["template"]["spec"]["containers"][0]["command"] == [
+        "horovodrun", "-np", ranks, "--hostfile", "/etc/horovod/hosts/hostfile", "python", "train.py"]
+
+
+def test_the_master_takes_no_share_of_the_workers_resources(render):
+    spec = render(job(resources={"limits": {"nvidia.com/gpu": 1}}, hostNetwork=True))["HorovodJob"]["spec"]
+    assert "resources" not in spec["master"]["template"]["spec"]["containers"][0]
+
+
+def test_pods_of_the_long_form_are_fit_for_restricted_pod_security(render):
+    spec = render(job(volumes=[{"name": "d", "emptyDir": {}}]))["HorovodJob"]["spec"]
+    for role in ("master", "worker"):
+        pod = spec[role]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True and pod["securityContext"]["fsGroup"] > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["containers"][0]["securityContext"] == {
+            "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_words_with_quotes_and_colons_survive_rendering(render):
+    words = ["python", "-c", "print('a: b', \"{{c}}\")", "#x", "- y", ""]
+    assert render(job(command=words))["HorovodJob"]["spec"]["command"] == words
+
+
+@pytest.mark.parametrize("values, message", [
+    (job(worker={"number": 0}), "at '/job/worker/number': minimum: got 0, want 1"),
+    (job(wrkr={"number": 2}), "additional properties 'wrkr' not allowed"),
+    (job(slotsPerWorker=-1), "at '/job/slotsPerWorker': minimum: got -1, want 1"),
+    (job(name="a" * 60), "at '/job/name': maxLength: got 60, want 45"),
+    (job(name="Upper"), "at '/job/name'"),
+    (job(command="python train.py"), "at '/job/command': got string, want array"),
+    (job(cleanPodPolicy="Some"), "at '/job/cleanPodPolicy'"),
+    (job(ssh={"port": 70000}), "at '/job/ssh/port': maximum"),
+    ({"operator": {"logLevel": "loud"}}, "'error', 'warn', 'info', 'debug'"),
+    ({"operator": {"replicas": 2, "leaderElect": False}}, "at '/operator/replicas'"),
+    ({"image": {"pullPolicy": "Sometimes"}}, "'Always', 'IfNotPresent', 'Never'"),
+    ({"worker": {"number": 3}}, "additional properties 'worker' not allowed"),
+    ({"job": {"enabled": True}}, "set job.command (for example [python, train.py]) or job.master.args"),
+    (job(master={"args": ["x"]}), "job.command and job.master.args are both set"),
+    ({"job": {"enabled": True, "master": {"args": ["x"]}, "args": ["y"]}}, "job.args without job.command"),
+])
+def test_wrong_values_are_refused_in_words_that_name_the_value(template, values, message):
+    done = template(values)
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+def test_a_release_name_that_is_no_job_name_is_refused_with_what_is_allowed(template):
+    done = template(job(), release="9lives")
+    assert done.returncode != 0
+    assert "at most 45 lower-case letters" in done.stderr and "set job.name" in done.stderr
+
+
+def test_every_value_is_known_to_the_schema_and_every_schema_value_has_a_default():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def compare(at, some, properties):
+        assert set(some) == set(properties) - {"global"}, at
+        for name, sub in properties.items():
+            if "properties" in sub and isinstance(some.get(name), dict) and name != "resources":
+                compare(f"{at}.{name}", some[name], sub["properties"])
+
+    compare("values", values, schema["properties"])
