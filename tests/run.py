@@ -187,12 +187,14 @@ SUITES = {
     "operator": ("the operator against the real kube-apiserver",
                  with_cluster_build(lambda: pytest("tests/integration/operator"))),
     "chart": ("chart and CI recipe", with_cluster_build(lambda: pytest("tests/integration/chart"))),
+    "demo": ("script/demo, again, on another cluster, and down",
+             with_cluster_build(lambda: pytest("tests/demo", timeout=2400))),
     "e2e": ("chart, images and jobs on the local Kubernetes", with_cluster_build(lambda: pytest("tests/e2e"))),
 }
 
 
 def sources_of(suite):
-    folder = {"unit": "unit", "e2e": "e2e"}.get(suite, f"integration/{suite}")
+    folder = {"unit": "unit", "e2e": "e2e", "demo": "demo"}.get(suite, f"integration/{suite}")
     return sorted((ROOT / "tests" / folder).rglob("test_*.*")) if suite not in ("asan", "tsan") else []
 
 
