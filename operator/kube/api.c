@@ -1,0 +1,88 @@
+/*
+ * What an answer of the API server means. Pure. Foreign codes end here: everything above decides
+ * by hvd_status_t alone.
+ */
+#include "operator/kube/api.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    const char *method;
+} verbs[] = {
+#define X(name, verb, method) {verb, method},
+    HVD_VERB_MAP(X)
+#undef X
+};
+
+const char *hvd_verb_name(hvd_verb_t verb)
+{
+    return verb < HVD_VERB_COUNT ? verbs[verb].name : "unknown";
+}
+
+const char *hvd_verb_method(hvd_verb_t verb)
+{
+    return verb < HVD_VERB_COUNT ? verbs[verb].method : "GET";
+}
+
+const char *hvd_json_text(const cJSON *object, const char *key)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+
+    return text ? text : "";
+}
+
+const char *hvd_kube_describe(const struct hvd_kube_request *request, char *out, size_t size)
+{
+    const struct hvd_url_path *path = &request->path;
+
+    (void)snprintf(out, size, "%s %s%s%s%s%s%s%s", hvd_verb_name(request->verb),
+                   hvd_kind_info(path->kind)->resource, path->subresource ? "/" : "",
+                   path->subresource ? path->subresource : "", path->ns || path->name ? " " : "",
+                   path->ns ? path->ns : "", path->ns && path->name ? "/" : "",
+                   path->name ? path->name : "");
+    return out;
+}
+
+static hvd_status_t status_of(long code, const cJSON *body)
+{
+    if (code >= 200 && code < 300)
+        return HVD_OK;
+    if (code == 400 || code == 422)
+        return HVD_ERR_INVALID;
+    if (code == 401 || code == 403)
+        return HVD_ERR_DENIED;
+    if (code == 404)
+        return HVD_ERR_NOT_FOUND;
+    if (code == 409)
+        return strcmp(hvd_json_text(body, "reason"), "AlreadyExists") == 0 ? HVD_ERR_EXISTS
+                                                                           : HVD_ERR_CONFLICT;
+    if (code == 410)
+        return HVD_ERR_GONE;
+    if (code == 413)
+        return HVD_ERR_TOO_LARGE;
+    if (code == 408 || code == 429 || code >= 500)
+        return HVD_ERR_UNAVAILABLE;
+    return HVD_ERR_SYSTEM;
+}
+
+hvd_status_t hvd_kube_judge(const struct hvd_kube_request *request, long code, const cJSON *body,
+                            struct hvd_err *err)
+{
+    hvd_status_t st = status_of(code, body);
+    const char *text = hvd_json_text(body, "message");
+    char what[512];
+
+    if (st == HVD_OK)
+        return st;
+    (void)hvd_kube_describe(request, what, sizeof(what));
+    if (code == 401)
+        hvd_err_set(err, st, (int)code,
+                    "%s: HTTP 401: the API server does not know us: the token or the client "
+                    "certificate is missing, wrong or expired",
+                    what);
+    else
+        hvd_err_set(err, st, (int)code, "%s: HTTP %ld%s%s", what, code, *text ? ": " : "", text);
+    return st;
+}

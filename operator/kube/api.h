@@ -1,0 +1,96 @@
+#ifndef HVD_OPERATOR_KUBE_API_H
+#define HVD_OPERATOR_KUBE_API_H
+
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/status.h"
+#include "base/str.h"
+#include "operator/kube/url.h"
+
+/*
+ * The port through which watches and writers talk to the API server. Two kinds stand behind it:
+ * the client on libcurl, and the fakes of tests. Everything runs on one thread.
+ */
+
+/* The methods of the API, by the verbs that RBAC and the metrics use. */
+#define HVD_VERB_MAP(X)                                                                            \
+    X(HVD_VERB_GET, "get", "GET")                                                                  \
+    X(HVD_VERB_LIST, "list", "GET")                                                                \
+    X(HVD_VERB_WATCH, "watch", "GET")                                                              \
+    X(HVD_VERB_CREATE, "create", "POST")                                                           \
+    X(HVD_VERB_PATCH, "patch", "PATCH")                                                            \
+    X(HVD_VERB_DELETE, "delete", "DELETE")
+
+typedef enum hvd_verb {
+#define X(name, verb, method) name,
+    HVD_VERB_MAP(X)
+#undef X
+        HVD_VERB_COUNT,
+} hvd_verb_t;
+
+/* "create" and the like. Never NULL. */
+const char *hvd_verb_name(hvd_verb_t verb);
+
+/* "POST" and the like. Never NULL. */
+const char *hvd_verb_method(hvd_verb_t verb);
+
+/* How a request ended. Everything is borrowed for the call. */
+struct hvd_kube_response {
+    hvd_status_t status;
+    long code;                 /* HTTP status; 0 when none came */
+    int64_t retry_after_ms;    /* what the server asked for; 0 when it did not */
+    const cJSON *body;         /* the document; NULL for streams and when it was not JSON */
+    const struct hvd_err *err; /* names verb, object and the server's own text; NULL when OK */
+};
+
+/* Called once for each request that was sent, unless it was cancelled. */
+typedef void (*hvd_kube_done_fn)(void *ctx, const struct hvd_kube_response *response);
+
+/*
+ * Bytes of a stream, as they come. Anything but HVD_OK ends the stream with that status. Must not
+ * send or cancel requests.
+ */
+typedef hvd_status_t (*hvd_kube_data_fn)(void *ctx, struct hvd_strview bytes);
+
+/* A request; copied by send, nothing of it needs to outlive the call but ctx. */
+struct hvd_kube_request {
+    hvd_verb_t verb;
+    struct hvd_url_path path;
+    const char *query;        /* "?limit=500", encoded; or NULL */
+    const char *body;         /* or NULL */
+    const char *content_type; /* of the body */
+    const char *accept;       /* NULL: application/json */
+    int64_t timeout_ms;       /* for all of it; 0: the default */
+    hvd_kube_data_fn on_data; /* NULL: the body is gathered and parsed */
+    hvd_kube_done_fn on_done;
+    void *ctx;
+};
+
+/* A request under way, owned by the implementation until on_done returns or cancel. */
+struct hvd_kube_call;
+
+struct hvd_kube_api {
+    void *self;
+    /* Sends; *out (may be NULL) is for cancel. On failure on_done is not called. */
+    hvd_status_t (*send)(void *self, const struct hvd_kube_request *request,
+                         struct hvd_kube_call **out, struct hvd_err *err);
+    /* Drops a request without calling on_done. Not from within on_data. */
+    void (*cancel)(void *self, struct hvd_kube_call *call);
+};
+
+/*
+ * Turns an HTTP status and the server's Status document (may be NULL) into a status, once and for
+ * all, and fills err with "verb resource ns/name: HTTP code: text".
+ */
+hvd_status_t hvd_kube_judge(const struct hvd_kube_request *request, long code, const cJSON *body,
+                            struct hvd_err *err);
+
+/* Writes "verb resource ns/name" for messages into out; returns out. */
+const char *hvd_kube_describe(const struct hvd_kube_request *request, char *out, size_t size);
+
+/* The string at key of an object (any of them may be absent), else "". Borrowed from object. */
+const char *hvd_json_text(const cJSON *object, const char *key);
+
+#endif

@@ -1,0 +1,419 @@
+/*
+ * The API client: every request and every watch stream is an easy handle on one libcurl multi
+ * handle, which puts them on one HTTP/2 connection. One thread steps it; on_done runs outside
+ * libcurl and may send further requests, on_data runs inside it and may not. A call lives on the
+ * client's list from send until its on_done has returned, or until cancel.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/mem.h"
+#include "operator/kube/client_internal.h"
+
+#define BODY_MAX (64 * 1024 * 1024)
+#define ERROR_BODY_MAX (64 * 1024)
+#define DEFAULT_TIMEOUT_MS 30000
+#define NAME_MAX_BYTES 256
+
+struct hvd_kube_call {
+    struct hvd_kube_client *client;
+    struct hvd_kube_call *prev, *next;
+    CURL *easy;
+    struct curl_slist *headers;
+    struct hvd_kube_request request; /* path strings point to ns and name below */
+    struct hvd_buf body;             /* what came; of a stream only an error's text */
+    hvd_status_t data_status;        /* what on_data answered last */
+    bool is_retried;                 /* once more with a new token */
+    char ns[NAME_MAX_BYTES];
+    char name[NAME_MAX_BYTES];
+    char error[CURL_ERROR_SIZE];
+};
+
+struct hvd_kube_client {
+    struct hvd_kube_session session;
+    struct hvd_kube_client_options options;
+    struct hvd_kube_api api;
+    CURLM *multi;
+    struct hvd_kube_call *calls;
+    unsigned n_in_flight;
+    bool is_closing;
+};
+
+hvd_status_t hvd_kube_global_init(struct hvd_err *err)
+{
+    CURLcode rc = curl_global_init(CURL_GLOBAL_DEFAULT);
+
+    if (rc != CURLE_OK)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, (int)rc, "libcurl: %s", curl_easy_strerror(rc));
+    return HVD_OK;
+}
+
+void hvd_kube_global_fini(void)
+{
+    curl_global_cleanup();
+}
+
+static size_t on_write(char *data, size_t size, size_t n, void *ctx)
+{
+    struct hvd_kube_call *call = ctx;
+    size_t len = size * n;
+    long code = 0;
+
+    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &code);
+    if (call->request.on_data && code >= 200 && code < 300)
+        call->data_status =
+            call->request.on_data(call->request.ctx, (struct hvd_strview){data, len});
+    else
+        call->data_status = hvd_buf_add(&call->body, data, len);
+    return call->data_status == HVD_OK ? len : 0;
+}
+
+static void free_headers(struct hvd_kube_call *call)
+{
+    for (struct curl_slist *h = call->headers; h; h = h->next)
+        if (hvd_str_has_prefix(h->data, "Authorization:"))
+            explicit_bzero(h->data, strlen(h->data));
+    curl_slist_free_all(call->headers);
+    call->headers = NULL;
+}
+
+static void destroy_call(struct hvd_kube_call *call)
+{
+    if (!call)
+        return;
+    if (call->easy)
+        curl_easy_cleanup(call->easy);
+    free_headers(call);
+    hvd_buf_fini(&call->body);
+    hvd_free(call);
+}
+
+static bool add_header(struct hvd_kube_call *call, const char *key, const char *value)
+{
+    struct curl_slist *longer;
+    char line[256];
+    struct hvd_strview text = hvd_strview_of(value);
+
+    if (text.len + strlen(key) + 3 > sizeof(line))
+        return false;
+    (void)snprintf(line, sizeof(line), "%s: %s", key, value);
+    longer = curl_slist_append(call->headers, line);
+    if (longer)
+        call->headers = longer;
+    return longer != NULL;
+}
+
+/* Builds the headers, the token in them as it is now. */
+static CURLcode set_headers(struct hvd_kube_call *call)
+{
+    const struct hvd_kube_request *r = &call->request;
+    bool ok;
+
+    free_headers(call);
+    ok = add_header(call, "Accept", r->accept ? r->accept : "application/json");
+    if (ok && r->content_type)
+        ok = add_header(call, "Content-Type", r->content_type);
+    if (ok)
+        ok = hvd_kube_session_add_auth(&call->client->session, &call->headers);
+    return ok ? curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->headers)
+              : CURLE_OUT_OF_MEMORY;
+}
+
+static CURLcode set_body(struct hvd_kube_call *call)
+{
+    const struct hvd_kube_request *r = &call->request;
+    CURLcode rc = curl_easy_setopt(call->easy, CURLOPT_CUSTOMREQUEST, hvd_verb_method(r->verb));
+
+    if (rc == CURLE_OK && r->body) {
+        rc = curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE, (long)strlen(r->body));
+        if (rc == CURLE_OK)
+            rc = curl_easy_setopt(call->easy, CURLOPT_COPYPOSTFIELDS, r->body);
+    }
+    return rc;
+}
+
+static CURLcode configure(struct hvd_kube_call *call, const char *url)
+{
+    const struct hvd_kube_request *r = &call->request;
+    long timeout_ms = (long)(r->timeout_ms ? r->timeout_ms : DEFAULT_TIMEOUT_MS);
+    CURLcode rc = hvd_kube_session_apply(&call->client->session, call->easy);
+
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(call->easy, CURLOPT_URL, url);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(call->easy, CURLOPT_TIMEOUT_MS, timeout_ms);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, call->error);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(call->easy, CURLOPT_WRITEFUNCTION, on_write);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(call->easy, CURLOPT_WRITEDATA, call);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(call->easy, CURLOPT_PRIVATE, call);
+    if (rc == CURLE_OK)
+        rc = set_body(call);
+    return rc == CURLE_OK ? set_headers(call) : rc;
+}
+
+static hvd_status_t put_url(const struct hvd_kube_client *client,
+                            const struct hvd_kube_request *request, struct hvd_buf *url)
+{
+    hvd_status_t st = hvd_buf_puts(url, client->session.server);
+
+    if (st == HVD_OK)
+        st = hvd_url_put_path(url, &request->path);
+    if (st == HVD_OK && request->query)
+        st = hvd_buf_puts(url, request->query);
+    return st;
+}
+
+/* Copies what must outlive the send: the names, for messages. */
+static void copy_request(struct hvd_kube_call *call, const struct hvd_kube_request *request)
+{
+    call->request = *request;
+    if (request->path.ns) {
+        (void)snprintf(call->ns, sizeof(call->ns), "%s", request->path.ns);
+        call->request.path.ns = call->ns;
+    }
+    if (request->path.name) {
+        (void)snprintf(call->name, sizeof(call->name), "%s", request->path.name);
+        call->request.path.name = call->name;
+    }
+}
+
+static hvd_status_t start_call(struct hvd_kube_client *client, struct hvd_kube_call *call,
+                               const char *url, struct hvd_err *err)
+{
+    CURLcode rc = CURLE_OUT_OF_MEMORY;
+    CURLMcode mc;
+
+    call->easy = curl_easy_init();
+    if (call->easy)
+        rc = configure(call, url);
+    if (rc != CURLE_OK)
+        return HVD_FAIL(err, rc == CURLE_OUT_OF_MEMORY ? HVD_ERR_NOMEM : HVD_ERR_SYSTEM, (int)rc,
+                        "%s: %s", url, curl_easy_strerror(rc));
+    call->request.body = NULL;
+    call->request.query = NULL;
+    mc = curl_multi_add_handle(client->multi, call->easy);
+    if (mc != CURLM_OK)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, (int)mc, "%s: %s", url, curl_multi_strerror(mc));
+    return HVD_OK;
+}
+
+static hvd_status_t client_send(void *self, const struct hvd_kube_request *request,
+                                struct hvd_kube_call **out, struct hvd_err *err)
+{
+    struct hvd_kube_client *client = self;
+    struct hvd_kube_call *call;
+    struct hvd_buf url;
+    hvd_status_t st;
+
+    if (client->is_closing)
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "the API client is shutting down");
+    call = hvd_calloc(1, sizeof(*call));
+    if (!call)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "API request: out of memory");
+    hvd_buf_init(&url, 16 * 1024);
+    call->client = client;
+    hvd_buf_init(&call->body, request->on_data ? ERROR_BODY_MAX : BODY_MAX);
+    copy_request(call, request);
+    (void)hvd_kube_session_refresh(&client->session, hvd_kube_now_ms(), false);
+    st = put_url(client, request, &url);
+    if (st != HVD_OK)
+        hvd_err_set(err, st, 0, "URL of %s: %s", hvd_kind_info(request->path.kind)->resource,
+                    hvd_status_str(st));
+    else
+        st = start_call(client, call, url.data, err);
+    hvd_buf_fini(&url);
+    if (st != HVD_OK) {
+        destroy_call(call);
+        return st;
+    }
+    DL_APPEND(client->calls, call);
+    client->n_in_flight += request->on_data ? 0 : 1;
+    if (out)
+        *out = call;
+    return HVD_OK;
+}
+
+static void detach(struct hvd_kube_call *call)
+{
+    struct hvd_kube_client *client = call->client;
+
+    (void)curl_multi_remove_handle(client->multi, call->easy);
+    DL_DELETE(client->calls, call);
+    client->n_in_flight -= call->request.on_data ? 0 : 1;
+}
+
+static void client_cancel(void *self, struct hvd_kube_call *call)
+{
+    (void)self;
+    detach(call);
+    destroy_call(call);
+}
+
+/* What a transfer that ended without an HTTP answer means. */
+static hvd_status_t judge_transport(const struct hvd_kube_call *call, CURLcode rc,
+                                    struct hvd_err *err)
+{
+    hvd_status_t st = rc == CURLE_OPERATION_TIMEDOUT ? HVD_ERR_TIMEOUT : HVD_ERR_UNAVAILABLE;
+    char what[512];
+
+    (void)hvd_kube_describe(&call->request, what, sizeof(what));
+    if (call->data_status != HVD_OK)
+        return HVD_FAIL(err, call->data_status, 0, "%s: %s", what,
+                        hvd_status_str(call->data_status));
+    hvd_err_set(err, st, (int)rc, "%s: %s: %s", what, call->client->session.config->server,
+                call->error[0] ? call->error : curl_easy_strerror(rc));
+    return st;
+}
+
+/* A 401 with a token that has rotated meanwhile: the same request once more. */
+static bool retry_with_new_token(struct hvd_kube_call *call, long code)
+{
+    struct hvd_kube_client *client = call->client;
+    const char *sent = NULL;
+    bool is_new;
+
+    if (code != 401 || call->is_retried || !client->session.config->token_file)
+        return false;
+    (void)hvd_kube_session_refresh(&client->session, hvd_kube_now_ms(), true);
+    for (struct curl_slist *h = call->headers; h; h = h->next)
+        if (hvd_str_has_prefix(h->data, "Authorization: Bearer "))
+            sent = h->data + strlen("Authorization: Bearer ");
+    is_new = !hvd_str_equal(sent, client->session.token);
+    if (!is_new || set_headers(call) != CURLE_OK)
+        return false;
+    hvd_buf_reset(&call->body);
+    call->is_retried = true;
+    (void)curl_multi_remove_handle(client->multi, call->easy);
+    return curl_multi_add_handle(client->multi, call->easy) == CURLM_OK;
+}
+
+static void finish_call(struct hvd_kube_call *call, CURLcode rc)
+{
+    struct hvd_kube_client *client = call->client;
+    struct hvd_kube_response response = {.status = HVD_ERR_UNAVAILABLE};
+    struct hvd_err err = {0};
+    curl_off_t retry_after_s = 0;
+    cJSON *body = NULL;
+
+    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &response.code);
+    (void)curl_easy_getinfo(call->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
+    if (client->options.observe)
+        client->options.observe(client->options.observe_ctx, call->request.verb,
+                                call->request.path.kind, response.code);
+    if (rc == CURLE_OK && retry_with_new_token(call, response.code))
+        return;
+    detach(call);
+    if (call->body.len)
+        body = cJSON_ParseWithLength(call->body.data, call->body.len);
+    if (rc != CURLE_OK)
+        response.status = judge_transport(call, rc, &err);
+    else
+        response.status = hvd_kube_judge(&call->request, response.code, body, &err);
+    if (response.status == HVD_OK && !call->request.on_data && !body)
+        response.status = HVD_FAIL(
+            &err, HVD_ERR_UNAVAILABLE, (int)response.code, "%s %s: the answer is not JSON",
+            hvd_verb_name(call->request.verb), hvd_kind_info(call->request.path.kind)->resource);
+    response.retry_after_ms = (int64_t)retry_after_s * 1000;
+    response.body = body;
+    response.err = response.status == HVD_OK ? NULL : &err;
+    hvd_buf_fini(&call->body);
+    hvd_buf_init(&call->body, 0);
+    call->request.on_done(call->request.ctx, &response);
+    cJSON_Delete(body);
+    destroy_call(call);
+}
+
+hvd_status_t hvd_kube_client_create(const struct hvd_kube_client_options *options,
+                                    struct hvd_kube_client **out, struct hvd_err *err)
+{
+    struct hvd_kube_client *client = hvd_calloc(1, sizeof(*client));
+    hvd_status_t st;
+
+    if (!client)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "API client: out of memory");
+    client->options = *options;
+    client->api = (struct hvd_kube_api){client, client_send, client_cancel};
+    client->multi = curl_multi_init();
+    st = hvd_kube_session_init(&client->session, options->config, err);
+    if (st == HVD_OK && !client->multi)
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "API client: out of memory");
+    if (st != HVD_OK) {
+        hvd_kube_client_destroy(client);
+        return st;
+    }
+    *out = client;
+    return HVD_OK;
+}
+
+void hvd_kube_client_destroy(struct hvd_kube_client *client)
+{
+    struct hvd_err err = {.status = HVD_ERR_CANCELED, .msg = "the API client is shutting down"};
+    const struct hvd_kube_response canceled = {.status = HVD_ERR_CANCELED, .err = &err};
+
+    if (!client)
+        return;
+    client->is_closing = true;
+    while (client->calls) {
+        struct hvd_kube_call *call = client->calls;
+        detach(call);
+        call->request.on_done(call->request.ctx, &canceled);
+        destroy_call(call);
+    }
+    if (client->multi)
+        (void)curl_multi_cleanup(client->multi);
+    hvd_kube_session_fini(&client->session);
+    hvd_free(client);
+}
+
+const struct hvd_kube_api *hvd_kube_client_api(const struct hvd_kube_client *client)
+{
+    return &client->api;
+}
+
+unsigned hvd_kube_client_in_flight(const struct hvd_kube_client *client)
+{
+    return client->n_in_flight;
+}
+
+hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err *err)
+{
+    int n_running = 0;
+    int n_left = 0;
+    CURLMcode mc = curl_multi_perform(client->multi, &n_running);
+    CURLMsg *msg;
+
+    if (mc != CURLM_OK)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, (int)mc, "libcurl: %s", curl_multi_strerror(mc));
+    while ((msg = curl_multi_info_read(client->multi, &n_left)) != NULL) {
+        struct hvd_kube_call *call = NULL;
+        CURLcode rc = msg->data.result;
+
+        if (msg->msg != CURLMSG_DONE)
+            continue;
+        (void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&call);
+        finish_call(call, rc);
+    }
+    return HVD_OK;
+}
+
+hvd_status_t hvd_kube_client_wait(struct hvd_kube_client *client, const int *fds, unsigned n,
+                                  int timeout_ms, struct hvd_err *err)
+{
+    struct curl_waitfd extra[8];
+    CURLMcode mc;
+
+    if (n > sizeof(extra) / sizeof(extra[0]))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "too many descriptors to wait for");
+    for (unsigned i = 0; i < n; i++)
+        extra[i] = (struct curl_waitfd){.fd = fds[i], .events = CURL_WAIT_POLLIN};
+    mc = curl_multi_poll(client->multi, extra, n, timeout_ms, NULL);
+    if (mc != CURLM_OK)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, (int)mc, "libcurl: %s", curl_multi_strerror(mc));
+    return HVD_OK;
+}

@@ -1,0 +1,53 @@
+#ifndef HVD_OPERATOR_KUBE_CLIENT_H
+#define HVD_OPERATOR_KUBE_CLIENT_H
+
+#include <stdint.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "operator/kube/api.h"
+#include "operator/kube/config.h"
+
+/* Called after every request that left, with the HTTP status or 0. */
+typedef void (*hvd_kube_observe_fn)(void *ctx, hvd_verb_t verb, enum hvd_kind kind, long code);
+
+struct hvd_kube_client_options {
+    const struct hvd_kube_config *config; /* borrowed, must outlive the client */
+    const struct hvd_log *log;            /* borrowed; may be NULL */
+    hvd_kube_observe_fn observe;          /* may be NULL */
+    void *observe_ctx;
+};
+
+/* The client on libcurl: one connection where the server speaks HTTP/2. One thread. */
+struct hvd_kube_client;
+
+/* curl_easy_init and the like need this once per process, before threads. */
+hvd_status_t hvd_kube_global_init(struct hvd_err *err);
+
+/* Undoes hvd_kube_global_init. */
+void hvd_kube_global_fini(void);
+
+/* *out is the caller's to destroy. Connects to nothing yet. HVD_ERR_NOMEM, or what a token file
+ * that cannot be read gives. */
+hvd_status_t hvd_kube_client_create(const struct hvd_kube_client_options *options,
+                                    struct hvd_kube_client **out, struct hvd_err *err);
+
+/* Ends every request under way with HVD_ERR_CANCELED (on_done is called) and frees. NULL is ok. */
+void hvd_kube_client_destroy(struct hvd_kube_client *client);
+
+/* The port of this client; valid as long as it is. */
+const struct hvd_kube_api *hvd_kube_client_api(const struct hvd_kube_client *client);
+
+/* Requests under way, streams not counted. */
+unsigned hvd_kube_client_in_flight(const struct hvd_kube_client *client);
+
+/* Moves bytes and calls on_data and on_done for what has happened; never blocks. */
+hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err *err);
+
+/*
+ * Waits until the network, one of the n extra descriptors (readable) or the time wants something.
+ */
+hvd_status_t hvd_kube_client_wait(struct hvd_kube_client *client, const int *fds, unsigned n,
+                                  int timeout_ms, struct hvd_err *err);
+
+#endif

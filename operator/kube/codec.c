@@ -1,0 +1,72 @@
+/*
+ * Decodes the envelopes of list and watch answers. Pure. Input is the API server's, so nothing is
+ * taken for granted: whatever lacks a part that we rely on is an error, never a crash.
+ */
+#include "operator/kube/codec.h"
+
+#include <string.h>
+
+#include "operator/kube/api.h"
+
+static hvd_status_t decode_error(const cJSON *object, struct hvd_err *err)
+{
+    const cJSON *code = cJSON_GetObjectItemCaseSensitive(object, "code");
+    int http = cJSON_IsNumber(code) ? code->valueint : 0;
+    const char *text = hvd_json_text(object, "message");
+
+    if (http == 410)
+        return HVD_FAIL(err, HVD_ERR_GONE, http, "the server says: %s", text);
+    return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, http, "the server says: HTTP %d: %s", http, text);
+}
+
+static hvd_status_t decode_event(cJSON *doc, struct hvd_watch_event *out, struct hvd_err *err)
+{
+    const char *type = hvd_json_text(doc, "type");
+    const cJSON *object = cJSON_GetObjectItemCaseSensitive(doc, "object");
+    const char *version =
+        hvd_json_text(cJSON_GetObjectItemCaseSensitive(object, "metadata"), "resourceVersion");
+    hvd_watch_event_type_t t;
+
+    if (strcmp(type, "ERROR") == 0)
+        return decode_error(object, err);
+    if (strcmp(type, "ADDED") == 0 || strcmp(type, "MODIFIED") == 0)
+        t = HVD_WATCH_PUT;
+    else if (strcmp(type, "DELETED") == 0)
+        t = HVD_WATCH_REMOVE;
+    else if (strcmp(type, "BOOKMARK") == 0)
+        t = HVD_WATCH_BOOKMARK;
+    else
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "watch event of unknown type \"%.32s\"", type);
+    if (!*version)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "watch event %s without a resourceVersion", type);
+    *out = (struct hvd_watch_event){t, object, version, doc};
+    return HVD_OK;
+}
+
+hvd_status_t hvd_watch_decode(struct hvd_strview line, struct hvd_watch_event *out,
+                              struct hvd_err *err)
+{
+    cJSON *doc = cJSON_ParseWithLength(line.data, line.len);
+    hvd_status_t st;
+
+    if (!doc)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a line of the watch stream is not JSON");
+    st = decode_event(doc, out, err);
+    if (st != HVD_OK)
+        cJSON_Delete(doc);
+    return st;
+}
+
+hvd_status_t hvd_list_decode(const cJSON *doc, struct hvd_list_page *out, struct hvd_err *err)
+{
+    static const cJSON no_items;
+    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(doc, "metadata");
+    const cJSON *items = cJSON_GetObjectItemCaseSensitive(doc, "items");
+    const char *version = hvd_json_text(metadata, "resourceVersion");
+
+    if (!*version || (items && !cJSON_IsArray(items) && !cJSON_IsNull(items)))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the answer is not a list");
+    *out = (struct hvd_list_page){cJSON_IsArray(items) ? items : &no_items, version,
+                                  hvd_json_text(metadata, "continue")};
+    return HVD_OK;
+}

@@ -1,0 +1,64 @@
+#ifndef HVD_OPERATOR_KUBE_CONFIG_H
+#define HVD_OPERATOR_KUBE_CONFIG_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "base/str.h"
+
+/*
+ * How to reach an API server and who we are there. Owns all its strings; NULL where unset. Zeroed
+ * is legal for fini. Of a file and its data at most one is set. Certificates and keys are PEM.
+ */
+struct hvd_kube_config {
+    char *server; /* "https://host:port", optionally with a path; no slash at the end */
+    char *ca_file;
+    char *ca_data;
+    char *cert_file;
+    char *cert_data;
+    char *key_file;
+    char *key_data;
+    char *token;
+    char *token_file; /* read again when it rotates; goes before token */
+    char *tls_server_name;
+    char *proxy_url;
+    char *ns;         /* the namespace of the context or of our own pod */
+    char *origin;     /* where this came from, for messages: the path, or "in-cluster" */
+    bool is_insecure; /* the server's certificate is not verified */
+};
+
+/* Frees the strings and zeroes the struct; keys and tokens are wiped first. */
+void hvd_kube_config_fini(struct hvd_kube_config *config);
+
+/*
+ * Reads the current context of a kubeconfig document (YAML or JSON) into *out, which the caller
+ * must fini. Relative file names are put below dir. No I/O. origin names the document in messages.
+ * HVD_ERR_INVALID names what is wrong and in which entry; *out is untouched on failure.
+ */
+hvd_status_t hvd_kube_config_parse(struct hvd_strview text, const char *dir, const char *origin,
+                                   struct hvd_kube_config *out, struct hvd_err *err);
+
+/* Where a configuration may come from; any of them NULL where there is none. */
+struct hvd_kube_config_sources {
+    const char *path;            /* --kubeconfig */
+    const char *env_kubeconfig;  /* KUBECONFIG */
+    const char *service_host;    /* KUBERNETES_SERVICE_HOST */
+    const char *service_port;    /* KUBERNETES_SERVICE_PORT */
+    const char *service_account; /* the directory with token, ca.crt and namespace */
+};
+
+/*
+ * Loads the first source that is there: path, KUBECONFIG (one file), in-cluster. Reads files.
+ * The caller finis *out, which is untouched on failure. HVD_ERR_INVALID names the source and what
+ * is wrong; HVD_ERR_NOT_FOUND when there is no source at all, saying what to set.
+ */
+hvd_status_t hvd_kube_config_load(const struct hvd_kube_config_sources *sources,
+                                  struct hvd_kube_config *out, struct hvd_err *err);
+
+/*
+ * Reads a small file into a new terminated string (hvd_free it), of at most max bytes.
+ * HVD_ERR_SYSTEM with errno, HVD_ERR_TOO_LARGE or HVD_ERR_NOMEM; the message names the file.
+ */
+hvd_status_t hvd_kube_read_file(const char *path, size_t max, char **out, struct hvd_err *err);
+
+#endif

@@ -1,0 +1,231 @@
+/*
+ * The part of the client that knows how to reach the server and who we are: TLS, client
+ * certificates, tokens that rotate, and the TCP options by which a connection that died silently is
+ * noticed. (curl_easy_upkeep does nothing with the multi interface, so the kernel has to do it.)
+ */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "operator/kube/client_internal.h"
+
+#define TOKEN_MAX (64 * 1024)
+#define TOKEN_PERIOD_MS 60000
+#define CONNECT_TIMEOUT_MS 10000L
+#define TCP_IDLE_S 10L
+#define TCP_INTERVAL_S 5L
+#define TCP_PROBES 3
+#define TCP_SILENCE_MS 20000
+
+int64_t hvd_kube_now_ms(void)
+{
+    struct timespec ts;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/*
+ * libcurl takes the name for SNI and verification from the URL. With tls-server-name the URL names
+ * that, and CONNECT_TO leads to the real address.
+ */
+static hvd_status_t alias_server(struct hvd_kube_session *session, const char *tls_name,
+                                 struct hvd_err *err)
+{
+    const char *server = session->config->server;
+    const char *scheme_end = strstr(server, "://") + 3;
+    size_t host_len = strcspn(scheme_end, "/");
+    const char *rest = scheme_end + host_len;
+    const char *colon = memrchr(scheme_end, ':', host_len);
+    const char *bracket = memrchr(scheme_end, ']', host_len);
+    bool has_port = colon && (!bracket || colon > bracket);
+    struct hvd_strview host = {scheme_end, has_port ? (size_t)(colon - scheme_end) : host_len};
+    struct hvd_strview port = hvd_strview_of("443");
+    struct hvd_buf text;
+    hvd_status_t st;
+
+    if (has_port)
+        port = (struct hvd_strview){colon + 1, host_len - host.len - 1};
+    hvd_buf_init(&text, 4096);
+    st = hvd_buf_printf(&text, "%s:%.*s:%.*s:%.*s", tls_name, (int)port.len, port.data,
+                        (int)host.len, host.data, (int)port.len, port.data);
+    if (st == HVD_OK)
+        session->alias = curl_slist_append(NULL, text.data);
+    hvd_buf_reset(&text);
+    if (st == HVD_OK)
+        st = hvd_buf_printf(&text, "https://%s:%.*s%s", tls_name, (int)port.len, port.data, rest);
+    if (st == HVD_OK)
+        session->server = hvd_buf_take(&text);
+    hvd_buf_fini(&text);
+    if (!session->alias || !session->server)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "tls-server-name %s: out of memory", tls_name);
+    return HVD_OK;
+}
+
+static void wipe(char *secret)
+{
+    if (secret)
+        explicit_bzero(secret, strlen(secret));
+    hvd_free(secret);
+}
+
+static hvd_status_t read_token(const char *path, char **out, struct hvd_err *err)
+{
+    char *text = NULL;
+    hvd_status_t st = hvd_kube_read_file(path, TOKEN_MAX, &text, err);
+
+    if (st != HVD_OK)
+        return st;
+    text[strcspn(text, " \t\r\n")] = '\0';
+    if (!*text) {
+        wipe(text);
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s: the token file is empty", path);
+    }
+    *out = text;
+    return HVD_OK;
+}
+
+hvd_status_t hvd_kube_session_init(struct hvd_kube_session *session,
+                                   const struct hvd_kube_config *config, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    *session = (struct hvd_kube_session){.config = config};
+    if (config->token_file)
+        st = read_token(config->token_file, &session->token, err);
+    session->token_read_ms = hvd_kube_now_ms();
+    if (st == HVD_OK && config->tls_server_name && hvd_str_has_prefix(config->server, "https://"))
+        return alias_server(session, config->tls_server_name, err);
+    if (st == HVD_OK) {
+        session->server = hvd_strdup(config->server);
+        if (!session->server)
+            st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s: out of memory", config->origin);
+    }
+    return st;
+}
+
+void hvd_kube_session_fini(struct hvd_kube_session *session)
+{
+    wipe(session->token);
+    hvd_free(session->server);
+    curl_slist_free_all(session->alias);
+    *session = (struct hvd_kube_session){0};
+}
+
+bool hvd_kube_session_refresh(struct hvd_kube_session *session, int64_t now_ms, bool is_forced)
+{
+    char *token = NULL;
+    bool is_new;
+
+    if (!session->config->token_file ||
+        (!is_forced && now_ms - session->token_read_ms < TOKEN_PERIOD_MS))
+        return false;
+    session->token_read_ms = now_ms;
+    if (read_token(session->config->token_file, &token, NULL) != HVD_OK)
+        return false;
+    is_new = !hvd_str_equal(token, session->token);
+    wipe(session->token);
+    session->token = token;
+    return is_new;
+}
+
+bool hvd_kube_session_add_auth(const struct hvd_kube_session *session, struct curl_slist **headers)
+{
+    const char *token = session->token ? session->token : session->config->token;
+    struct curl_slist *longer = NULL;
+    struct hvd_buf line;
+
+    if (!token)
+        return true;
+    hvd_buf_init(&line, TOKEN_MAX + 64);
+    if (hvd_buf_printf(&line, "Authorization: Bearer %s", token) == HVD_OK)
+        longer = curl_slist_append(*headers, line.data);
+    if (longer)
+        *headers = longer;
+    if (line.data)
+        explicit_bzero(line.data, line.len);
+    hvd_buf_fini(&line);
+    return longer != NULL;
+}
+
+/* A connection whose peer is silent for 20 seconds is dead, acknowledgements included. */
+static int set_socket_options(void *ctx, curl_socket_t fd, curlsocktype purpose)
+{
+    unsigned silence_ms = TCP_SILENCE_MS;
+    int probes = TCP_PROBES;
+
+    (void)ctx;
+    if (purpose == CURLSOCKTYPE_IPCXN) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof(silence_ms));
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    }
+    return CURL_SOCKOPT_OK;
+}
+
+static CURLcode set_blob(CURL *easy, CURLoption option, const char *pem)
+{
+    struct curl_blob blob = {
+        .data = (void *)(uintptr_t)pem, .len = strlen(pem), .flags = CURL_BLOB_NOCOPY};
+
+    return curl_easy_setopt(easy, option, &blob);
+}
+
+static CURLcode apply_tls(const struct hvd_kube_config *config, CURL *easy)
+{
+    CURLcode rc = CURLE_OK;
+
+    if (config->is_insecure) {
+        rc = curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+        if (rc == CURLE_OK)
+            rc = curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    } else if (config->ca_data) {
+        rc = set_blob(easy, CURLOPT_CAINFO_BLOB, config->ca_data);
+    } else if (config->ca_file) {
+        rc = curl_easy_setopt(easy, CURLOPT_CAINFO, config->ca_file);
+    }
+    if (rc == CURLE_OK && config->cert_data)
+        rc = set_blob(easy, CURLOPT_SSLCERT_BLOB, config->cert_data);
+    else if (rc == CURLE_OK && config->cert_file)
+        rc = curl_easy_setopt(easy, CURLOPT_SSLCERT, config->cert_file);
+    if (rc == CURLE_OK && config->key_data)
+        rc = set_blob(easy, CURLOPT_SSLKEY_BLOB, config->key_data);
+    else if (rc == CURLE_OK && config->key_file)
+        rc = curl_easy_setopt(easy, CURLOPT_SSLKEY, config->key_file);
+    return rc;
+}
+
+CURLcode hvd_kube_session_apply(struct hvd_kube_session *session, CURL *easy)
+{
+    static const struct {
+        CURLoption option;
+        long value;
+    } numbers[] = {
+        {CURLOPT_NOSIGNAL, 1L},
+        {CURLOPT_PATH_AS_IS, 1L},
+        {CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS},
+        {CURLOPT_PIPEWAIT, 1L},
+        {CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS},
+        {CURLOPT_TCP_KEEPALIVE, 1L},
+        {CURLOPT_TCP_KEEPIDLE, TCP_IDLE_S},
+        {CURLOPT_TCP_KEEPINTVL, TCP_INTERVAL_S},
+    };
+    CURLcode rc = CURLE_OK;
+
+    for (size_t i = 0; rc == CURLE_OK && i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        rc = curl_easy_setopt(easy, numbers[i].option, numbers[i].value);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, set_socket_options);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(easy, CURLOPT_USERAGENT, "horovod-operator/" HVD_VERSION);
+    if (rc == CURLE_OK && session->alias)
+        rc = curl_easy_setopt(easy, CURLOPT_CONNECT_TO, session->alias);
+    if (rc == CURLE_OK && session->config->proxy_url)
+        rc = curl_easy_setopt(easy, CURLOPT_PROXY, session->config->proxy_url);
+    return rc == CURLE_OK ? apply_tls(session->config, easy) : rc;
+}

@@ -1,0 +1,392 @@
+/*
+ * List and watch of one resource. No I/O and no clock of its own: it sends through the port and is
+ * stepped with the time, so tests drive every path. The state that matters is the resource version
+ * of what was last seen; it is kept over broken streams and given up on 410 or on garbage.
+ */
+#include "operator/kube/watch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "operator/kube/backoff.h"
+#include "operator/kube/codec.h"
+#include "operator/kube/framer.h"
+
+#define SUBSYSTEM "watch"
+#define DEFAULT_PAGE 250
+#define LINE_MAX_BYTES (8 * 1024 * 1024)
+#define WATCH_MIN_S 240
+#define WATCH_SPREAD_S 61
+#define WATCH_GRACE_MS 15000
+#define VERSION_MAX 64
+#define METADATA_LIST                                                                              \
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+#define METADATA_WATCH "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+static const struct hvd_backoff backoff = {.first_ms = 200, .max_ms = 15000};
+
+enum state {
+    STATE_WAIT,
+    STATE_LIST,
+    STATE_WATCH,
+};
+
+struct hvd_watch {
+    struct hvd_watch_options options;
+    enum state state;
+    bool is_synced;
+    bool needs_list;
+    bool has_news;       /* something came on this stream */
+    unsigned n_failures; /* in a row */
+    int64_t delay_ms;    /* from the next step on; -1: due_ms counts */
+    int64_t due_ms;
+    uint32_t random;
+    struct hvd_kube_call *call; /* under way; NULL in STATE_WAIT */
+    struct hvd_framer framer;
+    char *continue_token; /* of the next page; NULL for the first */
+    char version[VERSION_MAX];
+    struct hvd_err line_err; /* why a line ended the stream */
+};
+
+static const char *plural(const struct hvd_watch *watch)
+{
+    return hvd_kind_info(watch->options.kind)->resource;
+}
+
+static uint32_t next_random(struct hvd_watch *watch)
+{
+    uint32_t x = watch->random;
+
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    watch->random = x;
+    return x;
+}
+
+static void wait_for(struct hvd_watch *watch, int64_t delay_ms)
+{
+    watch->state = STATE_WAIT;
+    watch->call = NULL;
+    watch->delay_ms = delay_ms;
+}
+
+/* Starts the list over: what came of it so far is not trusted. */
+static void forget_position(struct hvd_watch *watch)
+{
+    watch->needs_list = true;
+    hvd_free(watch->continue_token);
+    watch->continue_token = NULL;
+}
+
+/* One line for the 1st, 2nd, 4th, 8th ... failure in a row. */
+static void log_failure(const struct hvd_watch *watch, const char *text, int64_t delay_ms)
+{
+    char failures[16], delay[24];
+
+    if (watch->n_failures & (watch->n_failures - 1))
+        return;
+    (void)snprintf(failures, sizeof(failures), "%u", watch->n_failures);
+    (void)snprintf(delay, sizeof(delay), "%lld", (long long)delay_ms);
+    HVD_LOG_KV(watch->options.log, HVD_LOG_WARN, SUBSYSTEM, "cannot follow a resource, retrying",
+               {"resource", plural(watch)}, {"error", text}, {"failures", failures},
+               {"retry_ms", delay});
+}
+
+static void fail(struct hvd_watch *watch, const char *text, int64_t at_least_ms)
+{
+    int64_t delay_ms;
+
+    watch->n_failures++;
+    delay_ms = hvd_backoff_ms(&backoff, watch->n_failures, next_random(watch));
+    if (delay_ms < at_least_ms)
+        delay_ms = at_least_ms;
+    log_failure(watch, text, delay_ms);
+    wait_for(watch, delay_ms);
+}
+
+static void succeed(struct hvd_watch *watch)
+{
+    if (watch->n_failures)
+        HVD_LOG_KV(watch->options.log, HVD_LOG_INFO, SUBSYSTEM, "following the resource again",
+                   {"resource", plural(watch)});
+    watch->n_failures = 0;
+}
+
+static void set_version(struct hvd_watch *watch, const char *version)
+{
+    (void)snprintf(watch->version, sizeof(watch->version), "%s", version);
+}
+
+/* ---- list ---- */
+
+static void start_list(struct hvd_watch *watch);
+
+static hvd_status_t take_page(struct hvd_watch *watch, const struct hvd_list_page *page)
+{
+    const struct hvd_watch_handler *h = &watch->options.handler;
+    const cJSON *item;
+    char *token = NULL;
+
+    if (*page->continue_token) {
+        token = hvd_strdup(page->continue_token);
+        if (!token)
+            return HVD_ERR_NOMEM;
+    }
+    if (!watch->continue_token)
+        h->begin(h->ctx, watch->options.kind);
+    cJSON_ArrayForEach(item, page->items) h->put(h->ctx, watch->options.kind, item);
+    hvd_free(watch->continue_token);
+    watch->continue_token = token;
+    if (token)
+        return HVD_INPROGRESS;
+    set_version(watch, page->resource_version);
+    watch->needs_list = false;
+    watch->is_synced = true;
+    h->end(h->ctx, watch->options.kind);
+    return HVD_OK;
+}
+
+static void on_list_done(void *ctx, const struct hvd_kube_response *response)
+{
+    struct hvd_watch *watch = ctx;
+    struct hvd_list_page page;
+    struct hvd_err err = {0};
+    hvd_status_t st = response->status;
+
+    if (st == HVD_ERR_CANCELED) {
+        wait_for(watch, INT64_MAX / 2);
+        return;
+    }
+    if (st == HVD_OK)
+        st = hvd_list_decode(response->body, &page, &err);
+    if (st == HVD_OK)
+        st = take_page(watch, &page);
+    if (st == HVD_INPROGRESS) {
+        start_list(watch);
+    } else if (st == HVD_OK) {
+        HVD_LOG_KV(watch->options.log, HVD_LOG_DEBUG, SUBSYSTEM, "listed",
+                   {"resource", plural(watch)}, {"version", watch->version});
+        succeed(watch);
+        wait_for(watch, 0);
+    } else {
+        const char *text = response->err ? response->err->msg : err.msg;
+        forget_position(watch);
+        if (st == HVD_ERR_NOT_FOUND && watch->options.kind == HVD_KIND_HOROVODJOB)
+            text = "the server has no HorovodJob: install it by kubectl apply -f crds/";
+        fail(watch, *text ? text : hvd_status_str(st), response->retry_after_ms);
+    }
+}
+
+static hvd_status_t put_list_query(const struct hvd_watch *watch, struct hvd_buf *query)
+{
+    char limit[16];
+    bool first = true;
+    hvd_status_t st;
+
+    (void)snprintf(limit, sizeof(limit), "%u",
+                   watch->options.page_limit ? watch->options.page_limit : DEFAULT_PAGE);
+    st = hvd_url_put_query(query, &first, "limit", limit);
+    if (st == HVD_OK)
+        st = hvd_url_put_query(query, &first, "labelSelector", watch->options.label_selector);
+    if (st == HVD_OK)
+        st = hvd_url_put_query(query, &first, "continue", watch->continue_token);
+    return st;
+}
+
+static void start_list(struct hvd_watch *watch)
+{
+    struct hvd_kube_request request = {
+        .verb = HVD_VERB_LIST,
+        .path = {.kind = watch->options.kind, .ns = watch->options.ns},
+        .accept = watch->options.is_metadata_only ? METADATA_LIST : NULL,
+        .on_done = on_list_done,
+        .ctx = watch,
+    };
+    struct hvd_buf query;
+    struct hvd_err err = {0};
+    hvd_status_t st;
+
+    hvd_buf_init(&query, 16 * 1024);
+    st = put_list_query(watch, &query);
+    request.query = query.data;
+    watch->state = STATE_LIST;
+    if (st == HVD_OK)
+        st = watch->options.api->send(watch->options.api->self, &request, &watch->call, &err);
+    if (st != HVD_OK) {
+        forget_position(watch);
+        fail(watch, *err.msg ? err.msg : hvd_status_str(st), 0);
+    }
+    hvd_buf_fini(&query);
+}
+
+/* ---- watch ---- */
+
+static hvd_status_t on_line(void *ctx, struct hvd_strview line)
+{
+    struct hvd_watch *watch = ctx;
+    const struct hvd_watch_handler *h = &watch->options.handler;
+    struct hvd_watch_event event;
+    hvd_status_t st = hvd_watch_decode(line, &event, &watch->line_err);
+
+    if (st != HVD_OK)
+        return st;
+    watch->has_news = true;
+    if (event.type == HVD_WATCH_PUT)
+        h->put(h->ctx, watch->options.kind, event.object);
+    else if (event.type == HVD_WATCH_REMOVE)
+        h->remove(h->ctx, watch->options.kind, event.object);
+    set_version(watch, event.resource_version);
+    cJSON_Delete(event.doc);
+    return HVD_OK;
+}
+
+static hvd_status_t on_watch_data(void *ctx, struct hvd_strview bytes)
+{
+    struct hvd_watch *watch = ctx;
+
+    return hvd_framer_feed(&watch->framer, bytes, on_line, watch);
+}
+
+static void on_watch_done(void *ctx, const struct hvd_kube_response *response)
+{
+    struct hvd_watch *watch = ctx;
+    const char *text = *watch->line_err.msg ? watch->line_err.msg
+                       : response->err      ? response->err->msg
+                                            : "the stream ended at once";
+
+    hvd_framer_reset(&watch->framer);
+    switch (response->status) {
+    case HVD_ERR_CANCELED:
+        wait_for(watch, INT64_MAX / 2);
+        return;
+    case HVD_OK:
+    case HVD_ERR_TIMEOUT:
+        break;
+    case HVD_ERR_GONE:
+        HVD_LOG_KV(watch->options.log, HVD_LOG_INFO, SUBSYSTEM, "version too old, listing again",
+                   {"resource", plural(watch)}, {"version", watch->version});
+        forget_position(watch);
+        wait_for(watch, 0);
+        return;
+    case HVD_ERR_INVALID:
+    case HVD_ERR_TOO_LARGE:
+    case HVD_ERR_NOMEM:
+        forget_position(watch);
+        fail(watch, text, response->retry_after_ms);
+        return;
+    default:
+        fail(watch, text, response->retry_after_ms);
+        return;
+    }
+    if (watch->has_news || response->status == HVD_ERR_TIMEOUT) {
+        succeed(watch);
+        wait_for(watch, 0);
+    } else {
+        fail(watch, text, 0);
+    }
+}
+
+static hvd_status_t put_watch_query(const struct hvd_watch *watch, unsigned timeout_s,
+                                    struct hvd_buf *query)
+{
+    char timeout[16];
+    bool first = true;
+    hvd_status_t st;
+
+    (void)snprintf(timeout, sizeof(timeout), "%u", timeout_s);
+    st = hvd_url_put_query(query, &first, "watch", "true");
+    if (st == HVD_OK)
+        st = hvd_url_put_query(query, &first, "allowWatchBookmarks", "true");
+    if (st == HVD_OK)
+        st = hvd_url_put_query(query, &first, "resourceVersion", watch->version);
+    if (st == HVD_OK)
+        st = hvd_url_put_query(query, &first, "timeoutSeconds", timeout);
+    if (st == HVD_OK)
+        st = hvd_url_put_query(query, &first, "labelSelector", watch->options.label_selector);
+    return st;
+}
+
+static void start_watch(struct hvd_watch *watch)
+{
+    unsigned timeout_s = WATCH_MIN_S + next_random(watch) % WATCH_SPREAD_S;
+    struct hvd_kube_request request = {
+        .verb = HVD_VERB_WATCH,
+        .path = {.kind = watch->options.kind, .ns = watch->options.ns},
+        .accept = watch->options.is_metadata_only ? METADATA_WATCH : NULL,
+        .timeout_ms = (int64_t)timeout_s * 1000 + WATCH_GRACE_MS,
+        .on_data = on_watch_data,
+        .on_done = on_watch_done,
+        .ctx = watch,
+    };
+    struct hvd_buf query;
+    struct hvd_err err = {0};
+    hvd_status_t st;
+
+    hvd_buf_init(&query, 16 * 1024);
+    st = put_watch_query(watch, timeout_s, &query);
+    request.query = query.data;
+    watch->has_news = false;
+    hvd_err_clear(&watch->line_err);
+    watch->state = STATE_WATCH;
+    if (st == HVD_OK)
+        st = watch->options.api->send(watch->options.api->self, &request, &watch->call, &err);
+    if (st != HVD_OK)
+        fail(watch, *err.msg ? err.msg : hvd_status_str(st), 0);
+    hvd_buf_fini(&query);
+}
+
+/* ---- life ---- */
+
+hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hvd_watch **out,
+                              struct hvd_err *err)
+{
+    struct hvd_watch *watch = hvd_calloc(1, sizeof(*watch));
+
+    if (!watch)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "watch of %s: out of memory",
+                        hvd_kind_info(options->kind)->resource);
+    watch->options = *options;
+    watch->needs_list = true;
+    watch->random = options->seed ? options->seed : 1;
+    hvd_framer_init(&watch->framer, LINE_MAX_BYTES);
+    *out = watch;
+    return HVD_OK;
+}
+
+void hvd_watch_destroy(struct hvd_watch *watch)
+{
+    if (!watch)
+        return;
+    if (watch->call)
+        watch->options.api->cancel(watch->options.api->self, watch->call);
+    hvd_framer_fini(&watch->framer);
+    hvd_free(watch->continue_token);
+    hvd_free(watch);
+}
+
+int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms)
+{
+    if (watch->state != STATE_WAIT)
+        return INT64_MAX;
+    if (watch->delay_ms >= 0) {
+        watch->due_ms = now_ms + watch->delay_ms;
+        watch->delay_ms = -1;
+    }
+    if (now_ms < watch->due_ms)
+        return watch->due_ms;
+    if (watch->needs_list)
+        start_list(watch);
+    else
+        start_watch(watch);
+    if (watch->state != STATE_WAIT)
+        return INT64_MAX;
+    return now_ms + (watch->delay_ms > 0 ? watch->delay_ms : 0);
+}
+
+bool hvd_watch_is_synced(const struct hvd_watch *watch)
+{
+    return watch->is_synced;
+}

@@ -1,0 +1,62 @@
+#ifndef HVD_OPERATOR_KUBE_WATCH_H
+#define HVD_OPERATOR_KUBE_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/log.h"
+#include "operator/kube/api.h"
+
+/*
+ * Keeps somebody informed about all objects of one resource: list, then watch, for ever.
+ *
+ *            +--------- 410 Gone, or garbage ------------+
+ *            v                                           |
+ *   WAIT -> LIST page by page -> WATCH from its version -+-> WATCH from the last version seen
+ *    ^        |                                          |   (stream ended, timed out or broke)
+ *    +--------+--------- any other error: backoff -------+
+ */
+
+/* Receives objects. Called from within the client: must not send requests. All borrowed. */
+struct hvd_watch_handler {
+    void *ctx;
+    /* A list begins: objects that are not put until end are gone. */
+    void (*begin)(void *ctx, enum hvd_kind kind);
+    void (*put)(void *ctx, enum hvd_kind kind, const cJSON *object);
+    void (*remove)(void *ctx, enum hvd_kind kind, const cJSON *object);
+    void (*end)(void *ctx, enum hvd_kind kind);
+};
+
+struct hvd_watch_options {
+    const struct hvd_kube_api *api; /* borrowed, like all pointers here, for the watch's life */
+    enum hvd_kind kind;
+    const char *ns;             /* NULL: all namespaces */
+    const char *label_selector; /* NULL: all objects */
+    bool is_metadata_only;      /* PartialObjectMetadata: contents never reach us */
+    unsigned page_limit;        /* objects per page; 0: the default */
+    uint32_t seed;              /* for jitter */
+    struct hvd_watch_handler handler;
+    const struct hvd_log *log;
+};
+
+struct hvd_watch;
+
+/* *out is the caller's to destroy. Nothing is sent before the first step. HVD_ERR_NOMEM. */
+hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hvd_watch **out,
+                              struct hvd_err *err);
+
+/* Cancels what is under way and frees. NULL is legal. Not from within a handler. */
+void hvd_watch_destroy(struct hvd_watch *watch);
+
+/*
+ * Sends what is due at now_ms (any monotonic clock). Returns the time at which it wants to be
+ * called again, INT64_MAX while it waits for the server.
+ */
+int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms);
+
+/* Whether a list has been completed once. */
+bool hvd_watch_is_synced(const struct hvd_watch *watch);
+
+#endif
