@@ -41,8 +41,10 @@ struct hvd_jb {
     bool failed; /* out of memory somewhere */
 };
 
-/* A new object or array under parent[key]; with a NULL key it is appended to the array parent; with
- * a NULL parent it is free standing and the caller's to cJSON_Delete. NULL after a failure. */
+/* A new free-standing object, the caller's to cJSON_Delete. NULL after a failure. */
+cJSON *hvd_jb_root(struct hvd_jb *jb);
+
+/* A new object or array under parent[key], or appended to the array parent for a NULL key. */
 cJSON *hvd_jb_object(struct hvd_jb *jb, cJSON *parent, const char *key);
 cJSON *hvd_jb_array(struct hvd_jb *jb, cJSON *parent, const char *key);
 

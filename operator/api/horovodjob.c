@@ -1,0 +1,68 @@
+/*
+ * Decodes a HorovodJob: metadata here, spec.c and status.c the rest. Pure. A decoded job owns all
+ * of its strings and nothing of the API object it came from.
+ */
+#include "operator/api/horovodjob.h"
+
+#include "base/mem.h"
+#include "operator/api/horovodjob_internal.h"
+#include "operator/api/json.h"
+#include "operator/api/rfc3339.h"
+
+static hvd_status_t copy_text(const cJSON *object, const char *path, char **out,
+                              struct hvd_err *err)
+{
+    const char *text = hvd_json_str(object, path);
+
+    if (!text || *text == '\0')
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "HorovodJob without %s", path);
+    *out = hvd_strdup(text);
+    if (!*out)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s", text);
+    return HVD_OK;
+}
+
+static hvd_status_t decode_meta(const cJSON *object, struct hvd_job *job, struct hvd_err *err)
+{
+    hvd_status_t st = copy_text(object, "metadata.namespace", &job->namespace, err);
+
+    if (!st)
+        st = copy_text(object, "metadata.name", &job->name, err);
+    if (!st)
+        st = copy_text(object, "metadata.uid", &job->uid, err);
+    if (!st)
+        st = copy_text(object, "metadata.resourceVersion", &job->resource_version, err);
+    job->generation = hvd_json_int(object, "metadata.generation", 0);
+    job->created_s = hvd_rfc3339_parse(hvd_json_str(object, "metadata.creationTimestamp"));
+    job->is_deleting = hvd_json_str(object, "metadata.deletionTimestamp") != NULL;
+    return st;
+}
+
+hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd_err *err)
+{
+    struct hvd_job job = {0};
+    hvd_status_t st = decode_meta(object, &job, err);
+
+    if (!st)
+        st = hvd_spec_decode(hvd_json_get(object, "spec"), &job, err);
+    if (!st)
+        st = hvd_status_decode(hvd_json_get(object, "status"), &job.status, err);
+    if (st) {
+        hvd_job_fini(&job);
+        return st;
+    }
+    *out = job;
+    return HVD_OK;
+}
+
+void hvd_job_fini(struct hvd_job *job)
+{
+    hvd_free(job->namespace);
+    hvd_free(job->name);
+    hvd_free(job->uid);
+    hvd_free(job->resource_version);
+    hvd_free(job->spec.text);
+    hvd_free(job->invalid);
+    hvd_job_status_fini(&job->status);
+    *job = (struct hvd_job){0};
+}

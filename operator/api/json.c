@@ -1,0 +1,220 @@
+/*
+ * Reading and building JSON on top of cJSON, whose allocator is routed to base/mem. Reading treats
+ * what is absent and what has another type alike. Building carries one sticky failure, and never
+ * leaves a node without an owner: what cannot be attached is deleted on the spot.
+ */
+#include "operator/api/json.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define FMT_MAX 65536
+#define EXACT_MAX 9007199254740992.0 /* 2^53: whole numbers above it are not exact in a double */
+
+static void *json_malloc(size_t size)
+{
+    return hvd_malloc(size, 1);
+}
+
+void hvd_json_use_base_memory(void)
+{
+    cJSON_Hooks hooks = {.malloc_fn = json_malloc, .free_fn = hvd_free};
+
+    cJSON_InitHooks(&hooks);
+}
+
+const cJSON *hvd_json_get(const cJSON *object, const char *key)
+{
+    return cJSON_IsObject(object) ? cJSON_GetObjectItemCaseSensitive(object, key) : NULL;
+}
+
+static const cJSON *get_n(const cJSON *object, const char *key, size_t len)
+{
+    const cJSON *item = NULL;
+
+    if (!cJSON_IsObject(object))
+        return NULL;
+    cJSON_ArrayForEach(item, object)
+    {
+        if (item->string && strlen(item->string) == len && memcmp(item->string, key, len) == 0)
+            return item;
+    }
+    return NULL;
+}
+
+const cJSON *hvd_json_at(const cJSON *object, const char *path)
+{
+    while (object) {
+        size_t len = strcspn(path, ".");
+
+        object = get_n(object, path, len);
+        if (path[len] == '\0')
+            break;
+        path += len + 1;
+    }
+    return object;
+}
+
+const char *hvd_json_str(const cJSON *object, const char *path)
+{
+    return cJSON_GetStringValue((cJSON *)hvd_json_at(object, path));
+}
+
+int64_t hvd_json_int(const cJSON *object, const char *path, int64_t fallback)
+{
+    const cJSON *item = hvd_json_at(object, path);
+    double value;
+
+    if (!cJSON_IsNumber(item))
+        return fallback;
+    value = item->valuedouble;
+    if (!(fabs(value) <= EXACT_MAX) || value != floor(value))
+        return fallback;
+    return (int64_t)value;
+}
+
+bool hvd_json_true(const cJSON *object, const char *path)
+{
+    return cJSON_IsTrue(hvd_json_at(object, path));
+}
+
+/* Attaches item (NULL: out of memory) to parent; takes it over in every case. */
+static cJSON *attach(struct hvd_jb *jb, cJSON *parent, const char *key, cJSON *item)
+{
+    bool ok = false;
+
+    if (!item) {
+        jb->failed = true;
+        return NULL;
+    }
+    if (key)
+        ok = cJSON_AddItemToObject(parent, key, item);
+    else
+        ok = cJSON_AddItemToArray(parent, item);
+    if (!ok) {
+        cJSON_Delete(item);
+        jb->failed = true;
+        return NULL;
+    }
+    return item;
+}
+
+/* Replaces what stands under the key, so that setting twice does not make two members. */
+static cJSON *put(struct hvd_jb *jb, cJSON *parent, const char *key, cJSON *item)
+{
+    if (key)
+        cJSON_DeleteItemFromObjectCaseSensitive(parent, key);
+    return attach(jb, parent, key, item);
+}
+
+cJSON *hvd_jb_root(struct hvd_jb *jb)
+{
+    cJSON *root = cJSON_CreateObject();
+
+    if (!root)
+        jb->failed = true;
+    return root;
+}
+
+cJSON *hvd_jb_object(struct hvd_jb *jb, cJSON *parent, const char *key)
+{
+    return parent ? put(jb, parent, key, cJSON_CreateObject()) : NULL;
+}
+
+cJSON *hvd_jb_array(struct hvd_jb *jb, cJSON *parent, const char *key)
+{
+    return parent ? put(jb, parent, key, cJSON_CreateArray()) : NULL;
+}
+
+void hvd_jb_str(struct hvd_jb *jb, cJSON *parent, const char *key, const char *text)
+{
+    if (parent)
+        put(jb, parent, key, text ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
+void hvd_jb_int(struct hvd_jb *jb, cJSON *parent, const char *key, int64_t number)
+{
+    if (parent)
+        put(jb, parent, key, cJSON_CreateNumber((double)number));
+}
+
+void hvd_jb_bool(struct hvd_jb *jb, cJSON *parent, const char *key, bool value)
+{
+    if (parent)
+        put(jb, parent, key, cJSON_CreateBool(value));
+}
+
+static char *format(const char *fmt, va_list args) __attribute__((format(printf, 1, 0)));
+
+static char *format(const char *fmt, va_list args)
+{
+    va_list again;
+    char *text = NULL;
+    int len;
+
+    va_copy(again, args);
+    len = vsnprintf(NULL, 0, fmt, args);
+    if (len >= 0 && len < FMT_MAX)
+        text = hvd_malloc((size_t)len + 1, 1);
+    if (text)
+        (void)vsnprintf(text, (size_t)len + 1, fmt, again);
+    va_end(again);
+    return text;
+}
+
+void hvd_jb_fmt(struct hvd_jb *jb, cJSON *parent, const char *key, const char *fmt, ...)
+{
+    va_list args;
+    char *text;
+
+    va_start(args, fmt);
+    text = format(fmt, args);
+    va_end(args);
+    if (text)
+        hvd_jb_str(jb, parent, key, text);
+    else
+        jb->failed = true;
+    hvd_free(text);
+}
+
+void hvd_jb_copy(struct hvd_jb *jb, cJSON *parent, const char *key, const cJSON *item)
+{
+    if (parent && item)
+        put(jb, parent, key, cJSON_Duplicate(item, true));
+}
+
+static cJSON *existing(cJSON *parent, const char *key)
+{
+    return cJSON_IsObject(parent) ? cJSON_GetObjectItemCaseSensitive(parent, key) : NULL;
+}
+
+cJSON *hvd_jb_ensure_object(struct hvd_jb *jb, cJSON *parent, const char *key)
+{
+    cJSON *item = existing(parent, key);
+
+    if (item && !cJSON_IsNull(item))
+        return cJSON_IsObject(item) ? item : NULL;
+    return parent ? hvd_jb_object(jb, parent, key) : NULL;
+}
+
+cJSON *hvd_jb_ensure_array(struct hvd_jb *jb, cJSON *parent, const char *key)
+{
+    cJSON *item = existing(parent, key);
+
+    if (item && !cJSON_IsNull(item))
+        return cJSON_IsArray(item) ? item : NULL;
+    return parent ? hvd_jb_array(jb, parent, key) : NULL;
+}
+
+char *hvd_jb_print(struct hvd_jb *jb, const cJSON *root)
+{
+    char *text = jb->failed ? NULL : cJSON_PrintUnformatted(root);
+
+    if (!text)
+        jb->failed = true;
+    return text;
+}

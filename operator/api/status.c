@@ -1,0 +1,309 @@
+/*
+ * The status of a HorovodJob: decode, copy, compare, set conditions, encode. It is the operator's
+ * only memory, so encode and decode are inverse to each other. Pure.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "operator/api/horovodjob_internal.h"
+#include "operator/api/json.h"
+#include "operator/api/kind.h"
+#include "operator/api/rfc3339.h"
+
+#define MESSAGE_MAX 1024
+
+static const char *const state_names[HVD_N_JOB_STATES] = {
+    [HVD_JOB_NEW] = "",
+    [HVD_JOB_PENDING] = "Pending",
+    [HVD_JOB_STARTING] = "Starting",
+    [HVD_JOB_RUNNING] = "Running",
+    [HVD_JOB_SUSPENDED] = "Suspended",
+    [HVD_JOB_RESTARTING] = "Restarting",
+    [HVD_JOB_SUCCEEDED] = "Succeeded",
+    [HVD_JOB_FAILED] = "Failed",
+};
+
+static const char *const condition_names[HVD_N_CONDITIONS] = {
+    [HVD_COND_WORKERS_READY] = "WorkersReady",
+    [HVD_COND_RUNNING] = "Running",
+    [HVD_COND_SUSPENDED] = "Suspended",
+    [HVD_COND_SUCCEEDED] = "Succeeded",
+    [HVD_COND_FAILED] = "Failed",
+};
+
+static const char *const truth_names[] = {
+    [HVD_ABSENT] = "", [HVD_FALSE] = "False", [HVD_TRUE] = "True", [HVD_UNKNOWN] = "Unknown"};
+
+const char *hvd_job_state_str(enum hvd_job_state state)
+{
+    return state_names[state];
+}
+
+const char *hvd_condition_str(enum hvd_condition_type type)
+{
+    return condition_names[type];
+}
+
+bool hvd_job_is_finished(const struct hvd_job_status *status)
+{
+    return status->conditions[HVD_COND_SUCCEEDED].truth == HVD_TRUE ||
+           status->conditions[HVD_COND_FAILED].truth == HVD_TRUE;
+}
+
+/* The index of text in names, 0 when it is not there. */
+static size_t index_of(const char *const *names, size_t n, const char *text)
+{
+    for (size_t i = 1; text && i < n; i++) {
+        if (strcmp(names[i], text) == 0)
+            return i;
+    }
+    return 0;
+}
+
+static void condition_fini(struct hvd_condition *condition)
+{
+    hvd_free(condition->reason);
+    hvd_free(condition->message);
+    *condition = (struct hvd_condition){0};
+}
+
+/* The length of at most max bytes of text that does not cut a UTF-8 character in two. */
+static size_t cut_length(const char *text, size_t max)
+{
+    size_t len = strnlen(text, max + 1);
+
+    if (len <= max)
+        return len;
+    len = max;
+    while (len > 0 && ((unsigned char)text[len] & 0xC0) == 0x80)
+        len--;
+    return len;
+}
+
+/* Copies reason and message (NULL: empty) into the condition, which keeps its old ones on failure.
+ */
+static hvd_status_t condition_texts(struct hvd_condition *condition, const char *reason,
+                                    const char *message)
+{
+    char *new_reason = hvd_strdup(reason ? reason : "");
+    char *new_message = NULL;
+
+    if (!message)
+        message = "";
+    if (new_reason)
+        new_message = hvd_strndup(message, cut_length(message, MESSAGE_MAX));
+    if (!new_message) {
+        hvd_free(new_reason);
+        return HVD_ERR_NOMEM;
+    }
+    hvd_free(condition->reason);
+    hvd_free(condition->message);
+    condition->reason = new_reason;
+    condition->message = new_message;
+    return HVD_OK;
+}
+
+hvd_status_t hvd_condition_set(struct hvd_job_status *status,
+                               const struct hvd_condition_update *update, int64_t now_s,
+                               bool *changed)
+{
+    struct hvd_condition *condition = &status->conditions[update->type];
+    bool differs = condition->truth != update->truth;
+
+    if (condition_texts(condition, update->reason, update->message))
+        return HVD_ERR_NOMEM;
+    if (differs)
+        condition->since_s = now_s;
+    condition->truth = update->truth;
+    condition->generation = status->observed_generation;
+    if (changed)
+        *changed = differs;
+    return HVD_OK;
+}
+
+static hvd_status_t decode_condition(const cJSON *item, struct hvd_job_status *out)
+{
+    size_t truth = index_of(truth_names, sizeof(truth_names) / sizeof(truth_names[0]),
+                            hvd_json_str(item, "status"));
+    const char *type = hvd_json_str(item, "type");
+
+    for (size_t i = 0; type && truth && i < HVD_N_CONDITIONS; i++) {
+        struct hvd_condition *condition = &out->conditions[i];
+
+        if (strcmp(condition_names[i], type) != 0)
+            continue;
+        condition->truth = (enum hvd_truth)truth;
+        condition->since_s = hvd_rfc3339_parse(hvd_json_str(item, "lastTransitionTime"));
+        condition->generation = hvd_json_int(item, "observedGeneration", 0);
+        return condition_texts(condition, hvd_json_str(item, "reason"),
+                               hvd_json_str(item, "message"));
+    }
+    return HVD_OK;
+}
+
+/* A count that the operator wrote itself; whatever else stands there counts as 0. */
+static int32_t count(const cJSON *status, const char *path)
+{
+    int64_t value = hvd_json_int(status, path, 0);
+
+    return value < 0 || value > INT32_MAX ? 0 : (int32_t)value;
+}
+
+hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job_status *out, struct hvd_err *err)
+{
+    const cJSON *item = NULL;
+
+    out->state =
+        (enum hvd_job_state)index_of(state_names, HVD_N_JOB_STATES, hvd_json_str(status, "state"));
+    out->workers_desired = count(status, "workers.desired");
+    out->workers_ready = count(status, "workers.ready");
+    out->hosts = count(status, "hosts");
+    out->attempts = count(status, "attempts");
+    out->failures = count(status, "failures");
+    out->cleaned = count(status, "cleaned");
+    out->start_s = hvd_rfc3339_parse(hvd_json_str(status, "startTime"));
+    out->completion_s = hvd_rfc3339_parse(hvd_json_str(status, "completionTime"));
+    out->observed_generation = hvd_json_int(status, "observedGeneration", 0);
+    cJSON_ArrayForEach(item, hvd_json_get(status, "conditions"))
+    {
+        if (decode_condition(item, out))
+            return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob status");
+    }
+    return HVD_OK;
+}
+
+hvd_status_t hvd_job_status_copy(const struct hvd_job_status *from, struct hvd_job_status *out)
+{
+    struct hvd_job_status copy = *from;
+
+    memset(copy.conditions, 0, sizeof(copy.conditions));
+    for (size_t i = 0; i < HVD_N_CONDITIONS; i++) {
+        const struct hvd_condition *source = &from->conditions[i];
+
+        if (source->truth == HVD_ABSENT)
+            continue;
+        if (condition_texts(&copy.conditions[i], source->reason, source->message)) {
+            hvd_job_status_fini(&copy);
+            return HVD_ERR_NOMEM;
+        }
+        copy.conditions[i].truth = source->truth;
+        copy.conditions[i].since_s = source->since_s;
+        copy.conditions[i].generation = source->generation;
+    }
+    *out = copy;
+    return HVD_OK;
+}
+
+void hvd_job_status_fini(struct hvd_job_status *status)
+{
+    for (size_t i = 0; i < HVD_N_CONDITIONS; i++)
+        condition_fini(&status->conditions[i]);
+    *status = (struct hvd_job_status){0};
+}
+
+static bool condition_equal(const struct hvd_condition *a, const struct hvd_condition *b)
+{
+    return a->truth == b->truth && a->since_s == b->since_s && a->generation == b->generation &&
+           hvd_str_equal(a->reason, b->reason) && hvd_str_equal(a->message, b->message);
+}
+
+bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_status *b)
+{
+    bool equal = a->state == b->state && a->workers_desired == b->workers_desired &&
+                 a->workers_ready == b->workers_ready && a->hosts == b->hosts &&
+                 a->attempts == b->attempts && a->failures == b->failures &&
+                 a->cleaned == b->cleaned && a->start_s == b->start_s &&
+                 a->completion_s == b->completion_s &&
+                 a->observed_generation == b->observed_generation;
+
+    for (size_t i = 0; equal && i < HVD_N_CONDITIONS; i++)
+        equal = condition_equal(&a->conditions[i], &b->conditions[i]);
+    return equal;
+}
+
+static void encode_time(struct hvd_jb *jb, cJSON *parent, const char *key, int64_t seconds)
+{
+    char text[HVD_RFC3339_SIZE];
+
+    hvd_rfc3339_format(seconds, text);
+    hvd_jb_str(jb, parent, key, seconds ? text : NULL);
+}
+
+static void encode_conditions(struct hvd_jb *jb, cJSON *parent, const struct hvd_job_status *status)
+{
+    cJSON *array = hvd_jb_array(jb, parent, "conditions");
+
+    for (size_t i = 0; array && i < HVD_N_CONDITIONS; i++) {
+        const struct hvd_condition *condition = &status->conditions[i];
+        cJSON *item;
+
+        if (condition->truth == HVD_ABSENT)
+            continue;
+        item = hvd_jb_object(jb, array, NULL);
+        hvd_jb_str(jb, item, "type", condition_names[i]);
+        hvd_jb_str(jb, item, "status", truth_names[condition->truth]);
+        hvd_jb_str(jb, item, "reason", condition->reason);
+        hvd_jb_str(jb, item, "message", condition->message);
+        hvd_jb_int(jb, item, "observedGeneration", condition->generation);
+        encode_time(jb, item, "lastTransitionTime", condition->since_s);
+    }
+}
+
+/* What one line for people says: the message of the condition that decides the state. */
+static const char *headline(const struct hvd_job_status *status)
+{
+    static const enum hvd_condition_type order[] = {HVD_COND_FAILED, HVD_COND_SUCCEEDED,
+                                                    HVD_COND_SUSPENDED, HVD_COND_RUNNING};
+    const struct hvd_condition *running = &status->conditions[HVD_COND_RUNNING];
+
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+        if (status->conditions[order[i]].truth == HVD_TRUE)
+            return status->conditions[order[i]].message;
+    }
+    if (running->message && running->message[0] != '\0')
+        return running->message;
+    return status->conditions[HVD_COND_WORKERS_READY].message;
+}
+
+static void encode_status(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
+                          const struct hvd_job_status *status)
+{
+    cJSON *workers = hvd_jb_object(jb, out, "workers");
+
+    hvd_jb_int(jb, workers, "desired", status->workers_desired);
+    hvd_jb_int(jb, workers, "ready", status->workers_ready);
+    hvd_jb_str(jb, out, "state", state_names[status->state]);
+    hvd_jb_str(jb, out, "message", headline(status));
+    hvd_jb_fmt(jb, out, "ready", "%d/%d", status->workers_ready, status->workers_desired);
+    hvd_jb_fmt(jb, out, "selector", "%s=%s,%s=worker", HVD_LABEL_JOB, job->name, HVD_LABEL_ROLE);
+    hvd_jb_int(jb, out, "hosts", status->hosts);
+    hvd_jb_int(jb, out, "attempts", status->attempts);
+    hvd_jb_int(jb, out, "failures", status->failures);
+    hvd_jb_int(jb, out, "cleaned", status->cleaned);
+    hvd_jb_int(jb, out, "observedGeneration", status->observed_generation);
+    encode_time(jb, out, "startTime", status->start_s);
+    encode_time(jb, out, "completionTime", status->completion_s);
+    encode_conditions(jb, out, status);
+}
+
+hvd_status_t hvd_job_status_encode(const struct hvd_job *job, const struct hvd_job_status *status,
+                                   char **out, struct hvd_err *err)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root = hvd_jb_root(&jb);
+    cJSON *meta = hvd_jb_object(&jb, root, "metadata");
+    char *text;
+
+    hvd_jb_str(&jb, meta, "uid", job->uid);
+    hvd_jb_str(&jb, meta, "resourceVersion", job->resource_version);
+    encode_status(&jb, hvd_jb_object(&jb, root, "status"), job, status);
+    text = hvd_jb_print(&jb, root);
+    cJSON_Delete(root);
+    if (!text)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s/%s: status", job->namespace,
+                        job->name);
+    *out = text;
+    return HVD_OK;
+}
