@@ -34,7 +34,10 @@ apiserver_command() {
 	printf '%s\n' "$bin/kube-apiserver" "--etcd-servers=http://127.0.0.1:$4" \
 		"--bind-address=$5" "--advertise-address=$5" "--secure-port=$6" "--service-cluster-ip-range=$7" \
 		"--tls-cert-file=$pki/apiserver.crt" "--tls-private-key-file=$pki/apiserver.key" \
-		"--client-ca-file=$pki/ca.crt" --authorization-mode=Node,RBAC \
+		"--client-ca-file=$pki/ca.crt" \
+		"--requestheader-client-ca-file=$pki/ca.crt" --requestheader-allowed-names=front-proxy-client \
+		--requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group \
+		--requestheader-extra-headers-prefix=X-Remote-Extra- --authorization-mode=Node,RBAC \
 		--enable-admission-plugins=NodeRestriction,PodSecurity --allow-privileged=true \
 		--service-account-issuer=https://kubernetes.default.svc.cluster.local \
 		"--service-account-key-file=$pki/sa.pub" "--service-account-signing-key-file=$pki/sa.key" \

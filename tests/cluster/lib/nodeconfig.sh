@@ -120,19 +120,22 @@ write_proxy_config() {
 # at once: there is no resolver behind this one.
 write_dns_config() {
 	cat >"$STATE/etc/Corefile" <<-COREFILE
-		.:53 {
+		cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {
 		    bind $NODE_IP 127.0.0.1
 		    errors
 		    health 127.0.0.1:8081
 		    ready 127.0.0.1:8181
-		    kubernetes cluster.local in-addr.arpa ip6.arpa {
+		    kubernetes {
 		        kubeconfig $STATE/etc/coredns.kubeconfig
 		        pods insecure
-		        fallthrough in-addr.arpa ip6.arpa
 		        ttl 5
 		    }
 		    cache 30
 		    loadbalance
+		}
+		.:53 {
+		    bind $NODE_IP 127.0.0.1
+		    errors
 		    template ANY ANY . {
 		        rcode NXDOMAIN
 		    }
@@ -208,7 +211,7 @@ write_keys() {
 }
 
 write_node_files() {
-	mkdir -p "$STATE"/{etc,logs,audit,containerd,kubelet,var-log}
+	mkdir -p "$STATE"/{programs,etc,logs,audit,containerd,kubelet,var-log}
 	mkdir -m 0700 "$STATE/etcd" "$STATE/pki"
 	write_keys
 	write_audit_policy "$STATE/audit/audit-policy.yaml"
