@@ -1,0 +1,38 @@
+#ifndef HVD_WORKER_LAUNCH_CORE_ARGS_H
+#define HVD_WORKER_LAUNCH_CORE_ARGS_H
+
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+
+/* A growing argument vector, ready for exec. A zeroed struct is an empty one. One thread. */
+struct hvd_args {
+    char **items; /* owned, each and all; followed by a NULL once anything was added */
+    size_t n;
+    size_t _capacity;
+};
+
+/* Frees every argument and the vector; the struct is an empty vector afterwards. */
+void hvd_args_fini(struct hvd_args *args);
+
+/* Appends a copy of text. HVD_ERR_NOMEM leaves the vector as it was. */
+hvd_status_t hvd_args_add(struct hvd_args *args, const char *text, struct hvd_err *err);
+
+/* Appends formatted text of at most 1 MiB. HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE: nothing appended. */
+hvd_status_t hvd_args_addf(struct hvd_args *args, struct hvd_err *err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Appends copies of all the texts up to a NULL. What was added before a failure stays added. */
+hvd_status_t hvd_args_add_all(struct hvd_args *args, const char *const *texts, struct hvd_err *err);
+
+/*
+ * Appends text to out so that a POSIX shell reads it back as one word, whatever bytes it holds.
+ * Fails as hvd_buf_add does.
+ */
+hvd_status_t hvd_args_quote(struct hvd_buf *out, const char *text);
+
+/* Appends the whole vector to out, quoted and separated by blanks. Fails as hvd_buf_add does. */
+hvd_status_t hvd_args_quote_all(struct hvd_buf *out, const struct hvd_args *args);
+
+#endif

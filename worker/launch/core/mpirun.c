@@ -1,0 +1,169 @@
+/*
+ * The command line of mpirun, for Open MPI 4 (whose runtime is ORTE) and 5 (PRRTE). The two name
+ * the same settings differently; everything that depends on the version is in this file.
+ */
+#include "worker/launch/core/mpirun.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+/* From here on the daemons are started all from this host, so that it alone needs the key. */
+#define MANY_HOSTS 64
+
+hvd_status_t hvd_mpirun_parse_version(struct hvd_strview text, int *out_major, struct hvd_err *err)
+{
+    static const char mark[] = "(Open MPI) ";
+    const int64_t range[2] = {1, 1000};
+    struct hvd_strview line = {0};
+    int64_t major = 0;
+
+    while (text.data) {
+        struct hvd_strview rest = hvd_strview_cut(&text, '\n');
+        const char *found = rest.len ? memmem(rest.data, rest.len, mark, sizeof(mark) - 1) : NULL;
+
+        if (line.len == 0)
+            line = hvd_strview_trim(rest);
+        if (!found)
+            continue;
+        rest.len -= (size_t)(found - rest.data) + sizeof(mark) - 1;
+        rest.data = found + sizeof(mark) - 1;
+        if (hvd_str_parse_int64(hvd_strview_cut(&rest, '.'), range, &major, NULL) == HVD_OK) {
+            *out_major = (int)major;
+            return HVD_OK;
+        }
+    }
+    return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0, "mpirun is not Open MPI's: it says \"%.*s\"",
+                    line.len > 200 ? 200 : (int)line.len, line.len ? line.data : "");
+}
+
+hvd_status_t hvd_mpirun_ssh_options(const struct hvd_launch_ssh *ssh, struct hvd_args *out,
+                                    struct hvd_err *err)
+{
+    static const char *const never_ask[] = {"-o", "BatchMode=yes", NULL};
+    static const char *const accept_new[] = {"-o", "StrictHostKeyChecking=accept-new", NULL};
+    hvd_status_t st = hvd_args_add_all(out, never_ask, err);
+
+    if (st == HVD_OK && ssh->config) {
+        st = hvd_args_add_all(out, (const char *const[]){"-F", ssh->config, NULL}, err);
+    } else if (st == HVD_OK) {
+        st = hvd_args_add_all(out, accept_new, err);
+    }
+    if (st == HVD_OK && ssh->port) {
+        st = hvd_args_add(out, "-p", err);
+        if (st == HVD_OK)
+            st = hvd_args_addf(out, err, "%" PRId64, ssh->port);
+    }
+    if (st == HVD_OK && ssh->identity)
+        st = hvd_args_add_all(out, (const char *const[]){"-i", ssh->identity, NULL}, err);
+    return st;
+}
+
+/* One setting of Open MPI; the flag and the name depend on the layer and the version. */
+static hvd_status_t add_setting(struct hvd_args *out, const char *flag, const char *name,
+                                const char *value, struct hvd_err *err)
+{
+    return hvd_args_add_all(out, (const char *const[]){flag, name, value, NULL}, err);
+}
+
+/* The hosts, and how many processes each takes. */
+static hvd_status_t add_hosts(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+                              struct hvd_err *err)
+{
+    struct hvd_buf list = {0};
+    hvd_status_t st = HVD_OK;
+
+    hvd_buf_init(&list, (size_t)1 << 20);
+    for (size_t i = 0; i < plan->hosts->n && st == HVD_OK; i++)
+        st = hvd_buf_printf(&list, "%s%s:%" PRId64, i ? "," : "", plan->hosts->items[i].name,
+                            plan->hosts->items[i].slots);
+    if (st < 0)
+        st = HVD_FAIL(err, st, 0, "the host list does not fit");
+    else
+        st = hvd_args_add(out, "-np", err);
+    if (st == HVD_OK)
+        st = hvd_args_addf(out, err, "%" PRId64, hvd_hosts_slots(plan->hosts));
+    if (st == HVD_OK)
+        st = hvd_args_add_all(out, (const char *const[]){"-H", list.data, NULL}, err);
+    hvd_buf_fini(&list);
+    return st;
+}
+
+/* How the daemons are started on the other hosts. */
+static hvd_status_t add_remote(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+                               struct hvd_err *err)
+{
+    const bool is_4 = plan->mpi_major < 5;
+    const char *flag = is_4 ? "--mca" : "--prtemca";
+    struct hvd_args ssh = {0};
+    struct hvd_buf text = {0};
+    hvd_status_t st = hvd_mpirun_ssh_options(&plan->ssh, &ssh, err);
+
+    hvd_buf_init(&text, (size_t)1 << 16);
+    for (size_t i = 0; i < ssh.n && st == HVD_OK; i++)
+        st = hvd_buf_printf(&text, "%s%s", i ? " " : "", ssh.items[i]);
+    if (st == HVD_OK)
+        st = add_setting(out, flag, is_4 ? "plm_rsh_agent" : "plm_ssh_agent", "ssh", err);
+    if (st == HVD_OK)
+        st = add_setting(out, flag, is_4 ? "plm_rsh_args" : "plm_ssh_args", text.data, err);
+    if (st == HVD_OK)
+        st = add_setting(out, flag, is_4 ? "orte_keep_fqdn_hostnames" : "prte_keep_fqdn_hostnames",
+                         "1", err);
+    if (st == HVD_OK && plan->hosts->n >= MANY_HOSTS)
+        st = add_setting(out, flag, is_4 ? "plm_rsh_no_tree_spawn" : "plm_ssh_no_tree_spawn", "1",
+                         err);
+    if (st == HVD_OK && plan->interfaces)
+        st = add_setting(out, flag, is_4 ? "oob_tcp_if_include" : "prte_if_include",
+                         plan->interfaces, err);
+    hvd_buf_fini(&text);
+    hvd_args_fini(&ssh);
+    return st;
+}
+
+/* What the processes themselves need to know. */
+static hvd_status_t add_process_settings(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+                                         struct hvd_err *err)
+{
+    const bool is_4 = plan->mpi_major < 5;
+    hvd_status_t st = HVD_OK;
+
+    if (!plan->can_ptrace)
+        st = add_setting(out, "--mca", is_4 ? "btl_vader_single_copy_mechanism" : "smsc",
+                         is_4 ? "none" : "^cma", err);
+    if (st == HVD_OK && plan->is_crowded)
+        st = add_setting(out, "--mca", "mpi_yield_when_idle", "1", err);
+    if (st == HVD_OK && plan->interfaces)
+        st = add_setting(out, "--mca", "btl_tcp_if_include", plan->interfaces, err);
+    for (size_t i = 0; plan->names[i] && st == HVD_OK; i++)
+        st = hvd_args_add_all(out, (const char *const[]){"-x", plan->names[i], NULL}, err);
+    return st;
+}
+
+hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+                              struct hvd_err *err)
+{
+    static const char *const placing[] = {"--bind-to", "none", "--map-by", "slot", NULL};
+    bool has_remote = false;
+    hvd_status_t st = hvd_args_add(out, "mpirun", err);
+
+    for (size_t i = 0; i < plan->hosts->n; i++)
+        has_remote = has_remote || !plan->hosts->items[i].is_local;
+    if (st == HVD_OK && plan->is_root)
+        st = hvd_args_add(out, "--allow-run-as-root", err);
+    if (st == HVD_OK)
+        st = add_hosts(plan, out, err);
+    if (st == HVD_OK)
+        st = hvd_args_add_all(out, placing, err);
+    if (st == HVD_OK && has_remote)
+        st = add_remote(plan, out, err);
+    if (st == HVD_OK)
+        st = add_process_settings(plan, out, err);
+    if (st == HVD_OK)
+        st = hvd_args_add_all(out, plan->rank_wrapper, err);
+    if (st == HVD_OK)
+        st = hvd_args_add_all(out, plan->command, err);
+    if (st < 0)
+        hvd_args_fini(out);
+    return st;
+}

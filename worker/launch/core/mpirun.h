@@ -1,0 +1,48 @@
+#ifndef HVD_WORKER_LAUNCH_CORE_MPIRUN_H
+#define HVD_WORKER_LAUNCH_CORE_MPIRUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/str.h"
+#include "worker/launch/core/args.h"
+#include "worker/launch/core/hosts.h"
+
+/* How to reach a host with ssh; zero and NULL mean that ssh decides. All borrowed. */
+struct hvd_launch_ssh {
+    int64_t port;
+    const char *identity;
+    const char *config; /* an ssh_config file */
+};
+
+/* All that decides the command line of mpirun. Everything is borrowed. */
+struct hvd_mpirun_plan {
+    int mpi_major;
+    const struct hvd_hosts *hosts; /* what the processes fill exactly */
+    struct hvd_launch_ssh ssh;
+    const char *interfaces;          /* names or CIDRs separated by commas, or NULL */
+    bool is_root;                    /* mpirun refuses root unless told */
+    bool can_ptrace;                 /* without it one process may not copy from another's memory */
+    bool is_crowded;                 /* more processes than processors here: waiting ranks yield */
+    const char *const *names;        /* variables to export, NULL-terminated */
+    const char *const *rank_wrapper; /* stands before the command, NULL-terminated; empty: none */
+    const char *const *command;      /* NULL-terminated */
+};
+
+/*
+ * The major version in what "mpirun --version" prints. HVD_ERR_NOT_FOUND when that is not Open
+ * MPI's text: the error shows its first line.
+ */
+hvd_status_t hvd_mpirun_parse_version(struct hvd_strview text, int *out_major, struct hvd_err *err);
+
+/* Fills *out, which must be empty, with mpirun's arguments. On failure it is empty. */
+hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+                              struct hvd_err *err);
+
+/* Appends the options of ssh, program name not included. What was added before a failure stays. */
+hvd_status_t hvd_mpirun_ssh_options(const struct hvd_launch_ssh *ssh, struct hvd_args *out,
+                                    struct hvd_err *err);
+
+#endif

@@ -1,0 +1,73 @@
+#ifndef HVD_WORKER_LAUNCH_CORE_REPORT_H
+#define HVD_WORKER_LAUNCH_CORE_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "worker/launch/core/hosts.h"
+
+#define HVD_REPORT_MAX 512
+#define HVD_REPORT_NONCE_MAX 33
+
+/* How a rank ended other than with exit code 0. */
+struct hvd_report {
+    int64_t rank;
+    char host[HVD_HOST_NAME_MAX + 1];
+    int exit_code;       /* when signal is 0 */
+    int signal;          /* the signal that killed it, or 0 */
+    bool was_stopped;    /* the wrapper had been told to end it: a consequence, not a cause */
+    bool is_oom;         /* the kernel killed it for memory */
+    int64_t limit_bytes; /* memory limit of its cgroup; INT64_MAX = unknown or none */
+};
+
+/*
+ * Writes the report as the line that the wrapper sends and hvd_report_stream_feed recognises:
+ * HVD_ERR_TOO_LARGE when it does not fit. The nonce is one run's secret, so that no program's
+ * output can pass for a report.
+ */
+hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonce, char *out,
+                               size_t size);
+
+/* mpirun's standard error on its way through the launcher. */
+struct hvd_report_stream {
+    char nonce[HVD_REPORT_NONCE_MAX];
+    bool has_cause; /* a rank failed by itself */
+    struct hvd_report cause;
+    bool has_any; /* a rank was reported at all, perhaps only stopped ones */
+    struct hvd_report any;
+    bool has_text; /* mpirun's own words named a rank */
+    struct hvd_report text;
+    char _held[HVD_REPORT_MAX]; /* the beginning of what may be a report */
+    size_t _n_held;
+    char _line[HVD_REPORT_MAX]; /* the current line of mpirun, cut at this length */
+    size_t _n_line;
+};
+
+/* Prepares a stream that looks for reports with that nonce. */
+void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce);
+
+/* Takes bytes and appends all of them that belong to no report to pass. Fails as hvd_buf_add. */
+hvd_status_t hvd_report_stream_feed(struct hvd_report_stream *stream, struct hvd_strview data,
+                                    struct hvd_buf *pass);
+
+/* Appends what was held back: to be called at the end of the stream. Fails as hvd_buf_add. */
+hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct hvd_buf *pass);
+
+/* The rank to blame: the first that failed by itself, else the first known. NULL when none is. */
+const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_stream *stream);
+
+/* The exit code that says the same: the rank's, or 128 + signal. */
+int hvd_report_exit_code(const struct hvd_report *report);
+
+/*
+ * One line without newline: "rank 1 on host h was killed by signal 9 (Killed): out of memory (limit
+ * 64Mi)". The host is named as the list names it, where the list has it.
+ */
+void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
+                         size_t size);
+
+#endif

@@ -1,0 +1,247 @@
+/*
+ * What the launcher and the wrapper need to know about the machine they run on: its names and
+ * addresses, its Open MPI, what this process may do, and the memory cgroup. Only reads.
+ */
+#include "worker/launch/here.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "worker/launch/core/cgroup.h"
+#include "worker/launch/core/mpirun.h"
+#include "worker/launch/process.h"
+
+#define CAP_SYS_PTRACE_BIT 19
+
+/* Whether two addresses of the internet families are the same, ports aside. */
+static bool is_same_address(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (!a || !b || a->sa_family != b->sa_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return memcmp(&((const struct sockaddr_in *)(const void *)a)->sin_addr,
+                      &((const struct sockaddr_in *)(const void *)b)->sin_addr,
+                      sizeof(struct in_addr)) == 0;
+    if (a->sa_family == AF_INET6)
+        return memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+                      &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr,
+                      sizeof(struct in6_addr)) == 0;
+    return false;
+}
+
+/* Whether the name resolves to an address of one of the interfaces. */
+static bool has_address_here(const char *name, const struct ifaddrs *interfaces)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    bool is_here = false;
+
+    if (getaddrinfo(name, NULL, &hints, &found) != 0)
+        return false;
+    for (const struct addrinfo *a = found; a && !is_here; a = a->ai_next)
+        for (const struct ifaddrs *i = interfaces; i && !is_here; i = i->ifa_next)
+            is_here = is_same_address(a->ai_addr, i->ifa_addr);
+    freeaddrinfo(found);
+    return is_here;
+}
+
+void hvd_here_mark_local(struct hvd_hosts *hosts)
+{
+    struct ifaddrs *interfaces = NULL;
+    char name[HVD_HOST_NAME_MAX + 1] = "";
+
+    (void)gethostname(name, sizeof(name) - 1);
+    (void)getifaddrs(&interfaces);
+    for (size_t i = 0; i < hosts->n; i++) {
+        struct hvd_host *host = &hosts->items[i];
+
+        host->is_local = strcmp(host->name, name) == 0 || strcmp(host->name, "localhost") == 0 ||
+                         has_address_here(host->name, interfaces);
+    }
+    freeifaddrs(interfaces);
+}
+
+bool hvd_here_can_ptrace(void)
+{
+    struct hvd_buf text = {0};
+    unsigned long long effective = 0;
+    const char *line;
+
+    hvd_buf_init(&text, 65536);
+    if (hvd_process_read_file("/proc/self/status", &text, NULL) == HVD_OK) {
+        line = strstr(text.data, "\nCapEff:");
+        if (line)
+            effective = strtoull(line + strlen("\nCapEff:"), NULL, 16);
+    }
+    hvd_buf_fini(&text);
+    return (effective >> CAP_SYS_PTRACE_BIT & 1) != 0;
+}
+
+bool hvd_here_is_crowded(const struct hvd_hosts *hosts)
+{
+    cpu_set_t set;
+    int64_t n_processors = 1;
+
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        n_processors = CPU_COUNT(&set);
+    for (size_t i = 0; i < hosts->n; i++)
+        if (hosts->items[i].is_local && hosts->items[i].slots > n_processors)
+            return true;
+    return false;
+}
+
+/* 0 when path is a program that we may run, else the errno that says why not. */
+static int why_not_program(const char *path)
+{
+    struct stat file;
+
+    if (stat(path, &file) != 0)
+        return errno;
+    if (S_ISDIR(file.st_mode))
+        return EISDIR;
+    return access(path, X_OK) == 0 ? 0 : errno;
+}
+
+hvd_status_t hvd_here_check_program(const char *program, struct hvd_err *err)
+{
+    const char *path = getenv("PATH");
+    struct hvd_strview rest = hvd_strview_of(path ? path : "/bin:/usr/bin");
+    char candidate[4096];
+    int why = strchr(program, '/') ? why_not_program(program) : ENOENT;
+
+    while (!strchr(program, '/') && why != 0 && rest.data) {
+        struct hvd_strview dir = hvd_strview_cut(&rest, ':');
+
+        (void)snprintf(candidate, sizeof(candidate), "%.*s/%s", dir.len ? (int)dir.len : 1,
+                       dir.len ? dir.data : ".", program);
+        why = why_not_program(candidate);
+        why = why == EACCES || why == 0 ? why : ENOENT;
+    }
+    if (why == 0)
+        return HVD_OK;
+    if (why == ENOENT && !strchr(program, '/'))
+        return HVD_FAIL(err, HVD_ERR_NOT_FOUND, why,
+                        "program \"%.200s\" is not in PATH: write its path, e.g. ./%.200s", program,
+                        program);
+    return HVD_FAIL(err, why == ENOENT ? HVD_ERR_NOT_FOUND : HVD_ERR_DENIED, why,
+                    "program \"%.200s\" cannot be run: %s%s", program, strerror(why),
+                    why == EACCES ? ": make it executable (chmod +x)" : "");
+}
+
+hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err)
+{
+    char *argv[] = {"mpirun", "--version", NULL};
+    int ends[2] = {-1, -1};
+    struct hvd_buf text = {0};
+    struct hvd_spawn spawn = {.argv = argv, .fds = {-1, -1, -1}};
+    char chunk[1024];
+    ssize_t n;
+    pid_t pid = 0;
+    hvd_status_t st = hvd_process_pipe(ends, err);
+
+    if (st < 0)
+        return st;
+    hvd_buf_init(&text, 65536);
+    spawn.fds[1] = spawn.fds[2] = ends[1];
+    st = hvd_process_spawn(&spawn, &pid, NULL);
+    hvd_process_close(&ends[1]);
+    if (st < 0) {
+        st = HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
+                      "mpirun is not in PATH: install Open MPI (Debian, Ubuntu: apt-get install "
+                      "openmpi-bin openssh-client; Fedora: dnf install openmpi)");
+        goto out;
+    }
+    while ((n = read(ends[0], chunk, sizeof(chunk))) > 0 || (n < 0 && errno == EINTR))
+        if (n > 0)
+            (void)!hvd_buf_add(&text, chunk, (size_t)n);
+    (void)waitpid(pid, NULL, 0);
+    st = hvd_mpirun_parse_version(
+        (struct hvd_strview){.data = text.data ? text.data : "", .len = text.len}, out, err);
+    if (st < 0)
+        st = HVD_WRAP(err, st, "Open MPI 4 or 5 is needed");
+out:
+    hvd_process_close(&ends[0]);
+    hvd_buf_fini(&text);
+    return st;
+}
+
+/* Where this process's memory cgroup is; false when there is none to be seen. */
+static bool locate(struct hvd_cgroup *out)
+{
+    struct hvd_buf cgroup = {0};
+    struct hvd_buf mounts = {0};
+    bool is_found;
+
+    hvd_buf_init(&cgroup, 65536);
+    hvd_buf_init(&mounts, (size_t)1 << 22);
+    is_found = hvd_process_read_file("/proc/self/cgroup", &cgroup, NULL) == HVD_OK &&
+               hvd_process_read_file("/proc/self/mountinfo", &mounts, NULL) == HVD_OK &&
+               cgroup.data && mounts.data &&
+               hvd_cgroup_locate(cgroup.data, mounts.data, out) == HVD_OK;
+    hvd_buf_fini(&cgroup);
+    hvd_buf_fini(&mounts);
+    return is_found;
+}
+
+/* The text of a file in a directory into buf, which is empty otherwise. */
+static bool read_in(const char *dir, const char *name, struct hvd_buf *buf)
+{
+    char path[HVD_CGROUP_PATH_MAX + 64];
+
+    hvd_buf_reset(buf);
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return hvd_process_read_file(path, buf, NULL) == HVD_OK && buf->len > 0;
+}
+
+int64_t hvd_here_oom_kills(void)
+{
+    struct hvd_cgroup cgroup;
+    struct hvd_buf text = {0};
+    int64_t kills = -1;
+
+    if (!locate(&cgroup))
+        return -1;
+    hvd_buf_init(&text, 65536);
+    if (!read_in(cgroup.dir, cgroup.version == 1 ? "memory.oom_control" : "memory.events", &text) ||
+        hvd_cgroup_oom_kills(text.data, &kills) < 0)
+        kills = -1;
+    hvd_buf_fini(&text);
+    return kills;
+}
+
+int64_t hvd_here_memory_limit(void)
+{
+    struct hvd_cgroup cgroup;
+    struct hvd_buf text = {0};
+    int64_t limit = INT64_MAX;
+
+    if (!locate(&cgroup))
+        return INT64_MAX;
+    hvd_buf_init(&text, 65536);
+    for (;;) {
+        int64_t here = INT64_MAX;
+        char *slash = strrchr(cgroup.dir, '/');
+
+        if (read_in(cgroup.dir, cgroup.version == 1 ? "memory.limit_in_bytes" : "memory.max",
+                    &text) &&
+            hvd_cgroup_limit(text.data, &here) == HVD_OK && here < limit)
+            limit = here;
+        if (strlen(cgroup.dir) <= strlen(cgroup.mount) || !slash)
+            break;
+        *slash = '\0';
+    }
+    hvd_buf_fini(&text);
+    return limit;
+}

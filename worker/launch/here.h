@@ -1,0 +1,35 @@
+#ifndef HVD_WORKER_LAUNCH_HERE_H
+#define HVD_WORKER_LAUNCH_HERE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "worker/launch/core/hosts.h"
+
+/* Marks the hosts of the list that are this machine: by name, or by an address of an interface. */
+void hvd_here_mark_local(struct hvd_hosts *hosts);
+
+/* Whether this process may look into other processes of its user (CAP_SYS_PTRACE). */
+bool hvd_here_can_ptrace(void);
+
+/* Whether there are more processes planned for this machine than it has processors for us. */
+bool hvd_here_is_crowded(const struct hvd_hosts *hosts);
+
+/*
+ * Finds the program as execvp would. HVD_ERR_NOT_FOUND or HVD_ERR_DENIED say what is wrong with it
+ * and where it was looked for.
+ */
+hvd_status_t hvd_here_check_program(const char *program, struct hvd_err *err);
+
+/* The major version of the mpirun in PATH. HVD_ERR_NOT_FOUND says what to install. */
+hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err);
+
+/* How many processes the kernel killed for memory in this cgroup; -1 when that cannot be read. */
+int64_t hvd_here_oom_kills(void);
+
+/* The smallest memory limit of this cgroup and those above; INT64_MAX when none is seen. */
+int64_t hvd_here_memory_limit(void);
+
+#endif

@@ -1,0 +1,266 @@
+/*
+ * From options to a running job: the hosts, the checks, the environment, the command of mpirun.
+ * Decisions are made in core/; this file asks the machine and puts the answers together.
+ */
+#include "worker/launch/launch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "worker/launch/checks.h"
+#include "worker/launch/core/environment.h"
+#include "worker/launch/core/hosts.h"
+#include "worker/launch/core/mpirun.h"
+#include "worker/launch/core/report.h"
+#include "worker/launch/here.h"
+#include "worker/launch/job.h"
+#include "worker/launch/process.h"
+#include "worker/launch/rank.h"
+
+#define HOSTFILE_MAX ((size_t)16 << 20)
+
+extern char **environ;
+
+struct launch {
+    const struct hvd_launch_options *options;
+    struct hvd_hosts hosts;
+    struct hvd_launch_ssh ssh;
+    struct hvd_args environment; /* of the ranks */
+    struct hvd_args names;       /* of the variables that mpirun exports */
+    struct hvd_args argv;        /* of mpirun */
+    int mpi_major;
+    bool has_wrapper;
+    char self[4096];
+    char nonce[HVD_REPORT_NONCE_MAX];
+};
+
+static hvd_status_t load_hostfile(const char *path, struct hvd_hosts *out, struct hvd_err *err)
+{
+    struct hvd_buf text = {0};
+    hvd_status_t st;
+
+    hvd_buf_init(&text, HOSTFILE_MAX);
+    st = hvd_process_read_file(path, &text, err);
+    if (st == HVD_OK) {
+        st = hvd_hosts_parse_file(
+            (struct hvd_strview){.data = text.data ? text.data : "", .len = text.len}, out, err);
+        if (st < 0)
+            st = HVD_WRAP(err, st, "hostfile %.300s", path);
+    }
+    hvd_buf_fini(&text);
+    return st;
+}
+
+static hvd_status_t load_hosts(struct launch *l, struct hvd_err *err)
+{
+    const struct hvd_launch_options *o = l->options;
+    int64_t n_proc = o->n_proc;
+    char here[64];
+    hvd_status_t st;
+
+    if (o->hostfile) {
+        st = load_hostfile(o->hostfile, &l->hosts, err);
+    } else if (o->hosts) {
+        st = hvd_hosts_parse_list(o->hosts, &l->hosts, err);
+    } else {
+        (void)snprintf(here, sizeof(here), "localhost:%" PRId64, n_proc);
+        st = hvd_hosts_parse_list(here, &l->hosts, err);
+    }
+    if (st < 0)
+        return st;
+    st = hvd_hosts_fit(&l->hosts, n_proc ? n_proc : hvd_hosts_slots(&l->hosts), err);
+    if (st == HVD_OK)
+        hvd_here_mark_local(&l->hosts);
+    return st;
+}
+
+/* Whether any of the processes runs on this machine. */
+static bool runs_here(const struct launch *l)
+{
+    for (size_t i = 0; i < l->hosts.n; i++)
+        if (l->hosts.items[i].is_local)
+            return true;
+    return false;
+}
+
+static hvd_status_t check(struct launch *l, struct hvd_err *err)
+{
+    struct hvd_checks checks = {.ssh = l->ssh,
+                                .timeout_s = l->options->start_timeout_s,
+                                .self = l->self,
+                                .is_verbose = l->options->is_verbose};
+    hvd_status_t st = hvd_here_mpi_major(&l->mpi_major, err);
+
+    if (st == HVD_OK && runs_here(l))
+        st = hvd_here_check_program(l->options->command[0], err);
+    if (st == HVD_OK)
+        st = hvd_checks_run(&checks, &l->hosts, err);
+    if (st == HVD_OK)
+        st = hvd_hosts_check_versions(&l->hosts, l->mpi_major, err);
+    l->has_wrapper = true;
+    for (size_t i = 0; i < l->hosts.n && st == HVD_OK; i++) {
+        const struct hvd_host *host = &l->hosts.items[i];
+
+        if (host->is_local || host->has_wrapper)
+            continue;
+        l->has_wrapper = false;
+        (void)fprintf(stderr,
+                      "horovodrun: host %s has no %s " HVD_VERSION ": ranks run without it, so "
+                      "their lines carry no prefix and no death is explained\n",
+                      host->name, l->self);
+    }
+    return st;
+}
+
+/* Hands the encoded environment to mpirun in as many variables as it takes. */
+static hvd_status_t export_encoded(struct launch *l, struct hvd_err *err)
+{
+    struct hvd_buf text = {0};
+    hvd_status_t st;
+
+    hvd_buf_init(&text, HVD_LAUNCH_ENV_MAX);
+    st = hvd_environment_encode(&l->environment, &text);
+    if (st < 0)
+        st = HVD_FAIL(err, st, 0, "the environment cannot be passed on: %s", hvd_status_str(st));
+    for (size_t at = 0, i = 0; at < text.len && st == HVD_OK; at += HVD_LAUNCH_ENV_CHUNK, i++) {
+        char name[64] = HVD_LAUNCH_ENV;
+        char *part = hvd_strndup(text.data + at, text.len - at < HVD_LAUNCH_ENV_CHUNK
+                                                     ? text.len - at
+                                                     : HVD_LAUNCH_ENV_CHUNK);
+
+        if (i > 0)
+            (void)snprintf(name, sizeof(name), HVD_LAUNCH_ENV "_%zu", i);
+        if (!part || setenv(name, part, 1) != 0)
+            st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the environment");
+        else
+            st = hvd_args_add(&l->names, name, err);
+        hvd_free(part);
+    }
+    hvd_buf_fini(&text);
+    return st;
+}
+
+/* Without the wrapper mpirun itself exports; it cannot carry every value. */
+static hvd_status_t export_plain(struct launch *l, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (size_t i = 0; i < l->environment.n && st == HVD_OK; i++) {
+        char *entry = l->environment.items[i];
+        char *equals = strchr(entry, '=');
+
+        if (strpbrk(equals, ";\n"))
+            continue;
+        *equals = '\0';
+        if (setenv(entry, equals + 1, 1) != 0)
+            st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the environment");
+        else
+            st = hvd_args_add(&l->names, entry, err);
+        *equals = '=';
+    }
+    return st;
+}
+
+static hvd_status_t prepare_environment(struct launch *l, struct hvd_err *err)
+{
+    hvd_status_t st = hvd_environment_collect(environ, l->options->exports, l->options->n_exports,
+                                              &l->environment, err);
+
+    if (st == HVD_OK)
+        st = l->has_wrapper ? export_encoded(l, err) : export_plain(l, err);
+    /* The list given here is the whole truth: a default one would only filter or extend it. */
+    (void)unsetenv("OMPI_MCA_orte_default_hostfile");
+    (void)unsetenv("PRTE_MCA_prte_default_hostfile");
+    return st;
+}
+
+static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
+{
+    static const char *const none[] = {NULL};
+    const struct hvd_launch_options *o = l->options;
+    const char *mode = o->has_timestamp   ? HVD_RANK_STAMP
+                       : o->has_no_prefix ? HVD_RANK_PLAIN
+                                          : HVD_RANK_PREFIX;
+    const char *const wrapper[] = {l->self, HVD_RANK_EXEC, l->nonce, mode, NULL};
+    struct hvd_mpirun_plan plan = {
+        .mpi_major = l->mpi_major,
+        .hosts = &l->hosts,
+        .ssh = l->ssh,
+        .interfaces = o->interfaces,
+        .is_root = geteuid() == 0,
+        .can_ptrace = hvd_here_can_ptrace(),
+        .is_crowded = hvd_here_is_crowded(&l->hosts),
+        .names = l->names.n ? (const char *const *)l->names.items : none,
+        .rank_wrapper = l->has_wrapper ? wrapper : none,
+        .command = (const char *const *)o->command,
+    };
+
+    return hvd_mpirun_build(&plan, &l->argv, err);
+}
+
+/* The exact command, names of variables instead of values. */
+static void show_command(const struct launch *l)
+{
+    struct hvd_buf text = {0};
+
+    hvd_buf_init(&text, (size_t)1 << 22);
+    if (hvd_args_quote_all(&text, &l->argv) == HVD_OK)
+        (void)fprintf(stderr, "horovodrun: %s\n", text.data);
+    hvd_buf_fini(&text);
+}
+
+static hvd_status_t know_self(struct launch *l, struct hvd_err *err)
+{
+    unsigned char noise[16];
+    ssize_t n = readlink("/proc/self/exe", l->self, sizeof(l->self) - 1);
+
+    if (n <= 0 || (size_t)n >= sizeof(l->self) - 1)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot find this program's own path: %s",
+                        strerror(errno));
+    l->self[n] = '\0';
+    if (getrandom(noise, sizeof(noise), 0) != (ssize_t)sizeof(noise))
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot get random bytes: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof(noise); i++)
+        (void)snprintf(l->nonce + 2 * i, 3, "%02x", noise[i]);
+    return HVD_OK;
+}
+
+hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
+                        struct hvd_err *err)
+{
+    struct launch l = {
+        .options = options,
+        .ssh = {.port = options->ssh_port, .identity = options->ssh_identity},
+    };
+    hvd_status_t st = know_self(&l, err);
+
+    if (access(HVD_LAUNCH_SSH_CONFIG, R_OK) == 0)
+        l.ssh.config = HVD_LAUNCH_SSH_CONFIG;
+    if (st == HVD_OK)
+        st = load_hosts(&l, err);
+    if (st == HVD_OK)
+        st = check(&l, err);
+    if (st == HVD_OK)
+        st = prepare_environment(&l, err);
+    if (st == HVD_OK)
+        st = build_command(&l, err);
+    if (st == HVD_OK) {
+        struct hvd_job job = {.argv = l.argv.items, .nonce = l.nonce, .hosts = &l.hosts};
+
+        if (options->is_verbose)
+            show_command(&l);
+        st = hvd_job_run(&job, out_code, err);
+    }
+    hvd_args_fini(&l.argv);
+    hvd_args_fini(&l.names);
+    hvd_args_fini(&l.environment);
+    hvd_hosts_fini(&l.hosts);
+    return st;
+}

@@ -1,0 +1,129 @@
+/*
+ * Starting programs and moving their bytes. No shell is involved. A failure to execute comes back
+ * through a pipe that a successful exec closes, so that it is an error here and not an exit code.
+ */
+#include "worker/launch/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+hvd_status_t hvd_process_pipe(int ends[2], struct hvd_err *err)
+{
+    if (pipe2(ends, O_CLOEXEC) == 0)
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot make a pipe: %s", strerror(errno));
+}
+
+void hvd_process_close(int *fd)
+{
+    if (*fd >= 0)
+        (void)close(*fd);
+    *fd = -1;
+}
+
+/* In the child: becomes the program, or reports errno. */
+_Noreturn static void become(const struct hvd_spawn *spawn, pid_t parent, int report_fd)
+{
+    sigset_t none;
+    int failure;
+
+    (void)setpgid(0, 0);
+    if (spawn->death_signal) {
+        (void)prctl(PR_SET_PDEATHSIG, spawn->death_signal);
+        if (getppid() != parent)
+            _exit(127);
+    }
+    for (int i = 0; i < 3; i++)
+        if (spawn->fds[i] >= 0 && dup2(spawn->fds[i], i) < 0)
+            goto failed;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)execvp(spawn->argv[0], spawn->argv);
+failed:
+    failure = errno;
+    (void)!write(report_fd, &failure, sizeof(failure));
+    _exit(127);
+}
+
+hvd_status_t hvd_process_spawn(const struct hvd_spawn *spawn, pid_t *out, struct hvd_err *err)
+{
+    pid_t parent = getpid();
+    int report[2] = {-1, -1};
+    int failure = 0;
+    ssize_t n;
+    pid_t pid;
+    hvd_status_t st = hvd_process_pipe(report, err);
+
+    if (st < 0)
+        return st;
+    pid = fork();
+    if (pid == 0)
+        become(spawn, parent, report[1]);
+    failure = pid < 0 ? errno : 0;
+    hvd_process_close(&report[1]);
+    while (pid > 0 && (n = read(report[0], &failure, sizeof(failure))) < 0 && errno == EINTR)
+        ;
+    hvd_process_close(&report[0]);
+    if (failure == 0) {
+        *out = pid;
+        return HVD_OK;
+    }
+    if (pid > 0)
+        (void)waitpid(pid, NULL, 0);
+    return HVD_FAIL(err, failure == ENOENT ? HVD_ERR_NOT_FOUND : HVD_ERR_SYSTEM, failure,
+                    "cannot run %.200s: %s", spawn->argv[0], strerror(failure));
+}
+
+hvd_status_t hvd_process_read_file(const char *path, struct hvd_buf *buf, struct hvd_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    hvd_status_t st = HVD_OK;
+    char chunk[4096];
+    ssize_t n = 0;
+
+    if (fd < 0)
+        return HVD_FAIL(err, errno == ENOENT ? HVD_ERR_NOT_FOUND : HVD_ERR_SYSTEM, errno,
+                        "cannot read %s: %s", path, strerror(errno));
+    while (st == HVD_OK && (n = read(fd, chunk, sizeof(chunk))) > 0)
+        st = hvd_buf_add(buf, chunk, (size_t)n);
+    if (n < 0)
+        st = HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot read %s: %s", path, strerror(errno));
+    else if (st < 0)
+        st = HVD_FAIL(err, st, 0, "cannot read %s: %s", path, hvd_status_str(st));
+    (void)close(fd);
+    return st;
+}
+
+void hvd_process_write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd wait = {.fd = fd, .events = POLLOUT};
+
+            (void)poll(&wait, 1, 1000);
+        } else if (n < 0 && errno != EINTR) {
+            return;
+        } else if (n > 0) {
+            data += n;
+            len -= (size_t)n;
+        }
+    }
+}
+
+int64_t hvd_process_now_ms(void)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}

@@ -1,0 +1,364 @@
+/*
+ * The wrapper that mpirun starts in place of each rank. It unpacks the environment, runs the
+ * program in a process group of its own, passes signals on, names the rank before each line of
+ * output, and reports how the program ended when that was not with 0: mpirun itself knows neither
+ * about memory cgroups nor about the host's name in the list.
+ *
+ * Nothing may be left behind: when the daemon above dies we are told by SIGHUP and kill the group;
+ * when we die the program is killed by the kernel; when the program ends its children are killed.
+ */
+#include "worker/launch/rank.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "worker/launch/core/environment.h"
+#include "worker/launch/core/prefix.h"
+#include "worker/launch/core/report.h"
+#include "worker/launch/here.h"
+#include "worker/launch/process.h"
+
+#define FLUSH_AFTER_MS 100 /* an incomplete line is shown after this silence */
+#define KILL_AFTER_MS 800  /* mpirun kills us 1 s after SIGTERM: the program goes first */
+#define DRAIN_MS 1000      /* how long output is awaited after the program ended */
+#define OUTPUT_MAX ((size_t)1 << 20)
+
+struct stream {
+    int from; /* what the program writes comes out here; -1 = ended or not captured */
+    int to;
+    struct hvd_prefix prefix;
+};
+
+struct wrapper {
+    const char *nonce;
+    const char *rank;
+    char **command;
+    bool has_prefix;
+    bool has_stamp;
+    int signals; /* signalfd */
+    struct stream streams[2];
+    pid_t pid;
+    bool has_ended;
+    int status; /* as from waitpid */
+    bool was_stopped;
+    int64_t kill_at_ms; /* 0 = not planned */
+    int64_t oom_kills_before;
+};
+
+/* Puts the variables of the launcher in place of those that carried them. */
+static hvd_status_t unpack_environment(struct hvd_err *err)
+{
+    struct hvd_buf text = {0};
+    struct hvd_args entries = {0};
+    char name[64] = HVD_LAUNCH_ENV;
+    hvd_status_t st = HVD_OK;
+    const char *part;
+
+    hvd_buf_init(&text, HVD_LAUNCH_ENV_MAX);
+    for (int i = 1; st == HVD_OK && (part = getenv(name)) != NULL; i++) {
+        st = hvd_buf_puts(&text, part);
+        (void)unsetenv(name);
+        (void)snprintf(name, sizeof(name), HVD_LAUNCH_ENV "_%d", i);
+    }
+    if (st == HVD_OK && text.len > 0)
+        st = hvd_environment_decode(text.data, &entries, err);
+    for (size_t i = 0; i < entries.n && st == HVD_OK; i++) {
+        char *equals = strchr(entries.items[i], '=');
+
+        *equals = '\0';
+        if (setenv(entries.items[i], equals + 1, 1) != 0)
+            st = HVD_ERR_NOMEM;
+    }
+    hvd_args_fini(&entries);
+    hvd_buf_fini(&text);
+    return st;
+}
+
+/* A terminal without any processing, as mpirun gives to its own children; -1 when there is none. */
+static int open_terminal(int *program_end)
+{
+    int ours = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    char name[128];
+    struct termios raw;
+
+    if (ours < 0)
+        return -1;
+    if (grantpt(ours) != 0 || unlockpt(ours) != 0 || ptsname_r(ours, name, sizeof(name)) != 0 ||
+        (*program_end = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC)) < 0) {
+        (void)close(ours);
+        return -1;
+    }
+    if (tcgetattr(*program_end, &raw) == 0) {
+        cfmakeraw(&raw);
+        (void)tcsetattr(*program_end, TCSANOW, &raw);
+    }
+    return ours;
+}
+
+/*
+ * Opens what the program will write to. Where mpirun gave us a terminal (it does for stdout) the
+ * program gets one too, so that it flushes its lines as it would without us.
+ */
+static hvd_status_t open_stream(struct wrapper *w, int fd, int *program_end, struct hvd_err *err)
+{
+    struct stream *stream = &w->streams[fd - 1];
+    int ends[2] = {-1, -1};
+
+    hvd_prefix_init(&stream->prefix, w->rank, fd == 1 ? "stdout" : "stderr");
+    if (isatty(fd))
+        stream->from = open_terminal(program_end);
+    if (stream->from >= 0)
+        return HVD_OK;
+    if (hvd_process_pipe(ends, err) < 0)
+        return HVD_ERR_SYSTEM;
+    stream->from = ends[0];
+    *program_end = ends[1];
+    return HVD_OK;
+}
+
+static hvd_status_t start(struct wrapper *w, struct hvd_err *err)
+{
+    struct hvd_spawn spawn = {.argv = w->command, .fds = {-1, -1, -1}, .death_signal = SIGKILL};
+    hvd_status_t st = HVD_OK;
+
+    for (int fd = 1; fd <= 2 && w->has_prefix && st == HVD_OK; fd++)
+        st = open_stream(w, fd, &spawn.fds[fd], err);
+    if (st == HVD_OK)
+        st = hvd_process_spawn(&spawn, &w->pid, err);
+    hvd_process_close(&spawn.fds[1]);
+    hvd_process_close(&spawn.fds[2]);
+    return st;
+}
+
+/* The time of day with a blank behind it, or nothing. */
+static const char *stamp(const struct wrapper *w, char *out, size_t size)
+{
+    struct timespec now = {0};
+    struct tm utc;
+    size_t len;
+
+    out[0] = '\0';
+    if (!w->has_stamp)
+        return out;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    (void)gmtime_r(&now.tv_sec, &utc);
+    len = strftime(out, size, "%Y-%m-%dT%H:%M:%S", &utc);
+    (void)snprintf(out + len, size - len, ".%03ldZ ", now.tv_nsec / 1000000);
+    return out;
+}
+
+/* Carries what the program wrote; with is_idle gives out an incomplete line, too. */
+static void carry(const struct wrapper *w, struct stream *stream, bool is_idle)
+{
+    char chunk[16384];
+    char when[64];
+    struct hvd_buf out = {0};
+    ssize_t n = is_idle ? 0 : read(stream->from, chunk, sizeof(chunk));
+
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    hvd_buf_init(&out, OUTPUT_MAX);
+    (void)stamp(w, when, sizeof(when));
+    if (n > 0)
+        (void)!hvd_prefix_feed(&stream->prefix, when,
+                               (struct hvd_strview){.data = chunk, .len = (size_t)n}, &out);
+    else
+        (void)!hvd_prefix_flush(&stream->prefix, when, &out);
+    if (n <= 0 && !is_idle)
+        hvd_process_close(&stream->from);
+    if (out.len > 0)
+        hvd_process_write_all(stream->to, out.data, out.len);
+    hvd_buf_fini(&out);
+}
+
+static void take_signal(struct wrapper *w)
+{
+    struct signalfd_siginfo info;
+
+    if (read(w->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+        return;
+    if (info.ssi_signo == SIGCHLD) {
+        w->has_ended = w->has_ended || waitpid(w->pid, &w->status, WNOHANG) == w->pid;
+        return;
+    }
+    if (info.ssi_signo == SIGHUP) {
+        w->was_stopped = true;
+        (void)kill(-w->pid, SIGKILL);
+        return;
+    }
+    if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT || info.ssi_signo == SIGQUIT) {
+        w->was_stopped = true;
+        if (w->kill_at_ms == 0)
+            w->kill_at_ms = hvd_process_now_ms() + KILL_AFTER_MS;
+    }
+    (void)kill(-w->pid, (int)info.ssi_signo);
+}
+
+/* Waits for one event of the program and handles it; false when nothing came within timeout_ms. */
+static bool step(struct wrapper *w, int timeout_ms)
+{
+    struct pollfd fds[3] = {{.fd = w->signals, .events = POLLIN},
+                            {.fd = w->streams[0].from, .events = POLLIN},
+                            {.fd = w->streams[1].from, .events = POLLIN}};
+    int n = poll(fds, 3, timeout_ms);
+
+    if (n <= 0)
+        return n < 0 && errno == EINTR;
+    for (size_t i = 0; i < 2; i++)
+        if (fds[i + 1].revents)
+            carry(w, &w->streams[i], false);
+    if (fds[0].revents)
+        take_signal(w);
+    return true;
+}
+
+/* Runs until the program has ended and its output is carried away. */
+static void watch(struct wrapper *w)
+{
+    int64_t until_ms = 0;
+
+    while (!w->has_ended || w->streams[0].from >= 0 || w->streams[1].from >= 0) {
+        bool is_holding = hvd_prefix_is_holding(&w->streams[0].prefix) ||
+                          hvd_prefix_is_holding(&w->streams[1].prefix);
+        bool has_deadline = w->kill_at_ms || w->has_ended || is_holding;
+
+        if (w->has_ended && until_ms == 0) {
+            (void)kill(-w->pid, SIGKILL);
+            until_ms = hvd_process_now_ms() + DRAIN_MS;
+        }
+        if (until_ms && hvd_process_now_ms() > until_ms)
+            break;
+        if (!step(w, has_deadline ? FLUSH_AFTER_MS : -1) && is_holding) {
+            carry(w, &w->streams[0], true);
+            carry(w, &w->streams[1], true);
+        }
+        if (!w->has_ended && w->kill_at_ms && hvd_process_now_ms() >= w->kill_at_ms) {
+            (void)kill(-w->pid, SIGKILL);
+            w->kill_at_ms = 0;
+        }
+    }
+    carry(w, &w->streams[0], true);
+    carry(w, &w->streams[1], true);
+    (void)kill(-w->pid, SIGKILL);
+}
+
+/* Waits until mpirun has read what we wrote, so that the report reaches it in one piece. */
+static void wait_until_read(int fd)
+{
+    int unread = 0;
+
+    for (int i = 0; i < 200 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0; i++)
+        (void)poll(NULL, 0, 1);
+}
+
+/* Tells the launcher how the rank ended, and returns the exit code for mpirun. */
+static int report(const struct wrapper *w)
+{
+    struct hvd_report end = {.rank = strtol(w->rank, NULL, 10), .limit_bytes = INT64_MAX};
+    char line[HVD_REPORT_MAX];
+    int code;
+
+    if (WIFSIGNALED(w->status))
+        end.signal = WTERMSIG(w->status);
+    else
+        end.exit_code = WEXITSTATUS(w->status);
+    code = hvd_report_exit_code(&end);
+    if (code == 0)
+        return 0;
+    end.was_stopped = w->was_stopped;
+    (void)gethostname(end.host, sizeof(end.host) - 1);
+    if (code == 128 + SIGKILL && !w->was_stopped && hvd_here_oom_kills() > w->oom_kills_before) {
+        end.is_oom = true;
+        end.limit_bytes = hvd_here_memory_limit();
+    }
+    if (hvd_report_format(&end, w->nonce, line, sizeof(line)) == HVD_OK) {
+        wait_until_read(STDERR_FILENO);
+        hvd_process_write_all(STDERR_FILENO, line, strlen(line));
+    }
+    return code;
+}
+
+static hvd_status_t block_signals(struct wrapper *w, struct hvd_err *err)
+{
+    static const int watched[] = {SIGCHLD, SIGHUP,  SIGINT,  SIGTERM, SIGQUIT,
+                                  SIGUSR1, SIGUSR2, SIGCONT, SIGALRM, SIGWINCH};
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
+        (void)sigaddset(&set, watched[i]);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    w->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (w->signals < 0)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot watch signals: %s", strerror(errno));
+    return HVD_OK;
+}
+
+/* Everything up to the running program; the exit code of the wrapper. */
+static int run(struct wrapper *w)
+{
+    struct hvd_err err = {0};
+    hvd_status_t st = block_signals(w, &err);
+    char line[HVD_ERR_MSG_MAX + 64];
+
+    if (st == HVD_OK)
+        st = unpack_environment(&err);
+    w->oom_kills_before = hvd_here_oom_kills();
+    if (st == HVD_OK)
+        st = start(w, &err);
+    if (st < 0) {
+        (void)snprintf(line, sizeof(line), "horovodrun: rank %s: %s\n", w->rank,
+                       err.msg[0] ? err.msg : hvd_status_str(st));
+        hvd_process_write_all(STDERR_FILENO, line, strlen(line));
+        w->status = (st == HVD_ERR_NOT_FOUND ? 127 : 126) << 8;
+        return report(w);
+    }
+    watch(w);
+    return report(w);
+}
+
+int hvd_rank_exec(int argc, char **argv)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    pid_t daemon = getppid();
+    struct wrapper w = {
+        .signals = -1,
+        .streams = {{.from = -1, .to = STDOUT_FILENO}, {.from = -1, .to = STDERR_FILENO}}};
+    int code;
+
+    if (argc < 5) {
+        static const char usage[] = "horovodrun: " HVD_RANK_EXEC " is for mpirun alone\n";
+
+        hvd_process_write_all(STDERR_FILENO, usage, sizeof(usage) - 1);
+        return 2;
+    }
+    (void)prctl(PR_SET_PDEATHSIG, SIGHUP);
+    if (getppid() != daemon)
+        return 128 + SIGHUP;
+    rank = rank ? rank : getenv("PMIX_RANK");
+    w.rank = rank ? rank : "0";
+    w.nonce = argv[2];
+    w.has_stamp = strcmp(argv[3], HVD_RANK_STAMP) == 0;
+    w.has_prefix = w.has_stamp || strcmp(argv[3], HVD_RANK_PREFIX) == 0;
+    w.command = argv + 4;
+    code = run(&w);
+    hvd_prefix_fini(&w.streams[0].prefix);
+    hvd_prefix_fini(&w.streams[1].prefix);
+    hvd_process_close(&w.signals);
+    return code;
+}

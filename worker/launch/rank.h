@@ -1,0 +1,19 @@
+#ifndef HVD_WORKER_LAUNCH_RANK_H
+#define HVD_WORKER_LAUNCH_RANK_H
+
+/* The first argument by which horovodrun, started by mpirun, knows that it is the wrapper. */
+#define HVD_RANK_EXEC "--rank-exec"
+
+/* How the wrapper treats the program's output: the third argument. */
+#define HVD_RANK_PLAIN "plain"   /* straight through */
+#define HVD_RANK_PREFIX "prefix" /* "[3]<stdout>:" before each line */
+#define HVD_RANK_STAMP "stamp"   /* the time, too */
+
+/*
+ * The wrapper around one rank: argv is {horovodrun, --rank-exec, NONCE, MODE, PROGRAM, ...}. Runs
+ * the program and returns its exit code, 128 + signal when one killed it, 127 or 126 when it cannot
+ * be run, 2 when argv is not as above. Must be called by the main thread, before any other exists.
+ */
+int hvd_rank_exec(int argc, char **argv);
+
+#endif
