@@ -1,0 +1,35 @@
+"""The images as images/build makes them, unpacked once for all tests."""
+import subprocess
+from pathlib import Path
+
+import pytest
+from box import Box, Image
+
+TOP = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="session")
+def built():
+    """Builds both images where inputs changed; returns the folder of the archives."""
+    subprocess.run([TOP / "images" / "build", "all"], check=True)
+    return TOP / "build" / "images"
+
+
+@pytest.fixture(scope="session")
+def operator_image(built, tmp_path_factory):
+    return Image(built / "horovod-operator.tar", tmp_path_factory.mktemp("operator"))
+
+
+@pytest.fixture(scope="session")
+def worker_image(built, tmp_path_factory):
+    return Image(built / "horovod-worker.tar", tmp_path_factory.mktemp("worker"))
+
+
+@pytest.fixture
+def operator(operator_image, tmp_path):
+    return Box(operator_image, tmp_path / "box")
+
+
+@pytest.fixture
+def worker(worker_image, tmp_path):
+    return Box(worker_image, tmp_path / "box")
