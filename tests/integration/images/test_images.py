@@ -23,7 +23,7 @@ for attempt in $(seq 100); do
   sleep 0.1
 done
 printf '[127.0.0.1]:2222 %s\n' "$(cat /tmp/key/id.pub)" > /tmp/key/known_hosts
-ssh -F none -p 2222 -i /tmp/key/id -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/tmp/key/known_hosts 127.0.0.1 "$@"
+ssh -F none -p 2222 -i "${client:-/tmp/key/id}" -o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/tmp/key/known_hosts 127.0.0.1 "$@"
 kill $sshd
 """
 
@@ -104,7 +104,7 @@ def test_sshd_serves_the_image_user_under_a_read_only_root_and_starts_ranks(work
 
 
 def test_sshd_refuses_a_key_that_is_not_the_jobs(worker):
-    script = SSHD.replace("ssh -F none", "rm /tmp/key/id; ssh-keygen -q -t ecdsa -N '' -f /tmp/key/id <<< y; ssh -F none -o BatchMode=yes")
-    done = worker.run(["bash", "-c", script, "sshd", "true"])
+    script = "ssh-keygen -q -t ecdsa -N '' -f /tmp/other\n" + SSHD
+    done = worker.run(["bash", "-c", script, "sshd", "true"], env={"client": "/tmp/other"})
     assert done.returncode == 255
     assert "Permission denied (publickey" in done.stderr
