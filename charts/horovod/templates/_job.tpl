@@ -71,13 +71,9 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* What master and workers have in common around their container. */}}
+{{/* What master and workers have in common around their container. The operator adds the security contexts. */}}
 {{- define "horovod.job.pod" -}}
 {{- $job := .Values.job -}}
-securityContext:
-  runAsNonRoot: true
-  fsGroup: 1000
-  seccompProfile: {type: RuntimeDefault}
 {{- if $job.hostNetwork }}
 hostNetwork: true
 dnsPolicy: ClusterFirstWithHostNet
@@ -96,9 +92,6 @@ image: {{ include "horovod.job.image" . | quote }}
 {{- with $job.imagePullPolicy }}
 imagePullPolicy: {{ . }}
 {{- end }}
-securityContext:
-  allowPrivilegeEscalation: false
-  capabilities: {drop: [ALL]}
 {{- with $job.volumeMounts }}
 volumeMounts:
   {{- toYaml . | nindent 2 }}

@@ -45,7 +45,7 @@ def test_the_charts_crd_is_the_projects_crd():
 
 
 def test_default_values_render_the_operator_and_its_rights_and_no_job(render):
-    assert set(render()) == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"}
+    assert set(render()) == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Deployment"}
 
 
 def test_the_operator_has_what_restricted_pod_security_asks_for_and_a_read_only_root(render):
@@ -70,11 +70,10 @@ def test_the_operators_probes_ask_the_port_that_it_listens_on(render):
 def test_image_and_operator_values_reach_the_deployment(render):
     deployment = render({
         "image": {"repository": "example.org/op", "tag": "9", "pullPolicy": "Never"},
-        "operator": {"replicas": 3, "logLevel": "debug", "extraArgs": ["--namespace=a"], "podLabels": {"x": "y"},
+        "operator": {"logLevel": "debug", "extraArgs": ["--namespace=a"], "podLabels": {"x": "y"},
                      "nodeSelector": {"disk": "ssd"}, "resources": {"limits": {"memory": "1Gi"}}}})["Deployment"]
     container = container_of(deployment)
     assert (container["image"], container["imagePullPolicy"]) == ("example.org/op:9", "Never")
-    assert deployment["spec"]["replicas"] == 3
     assert "--log-level=debug" in container["args"] and container["args"][-1] == "--namespace=a"
     assert container["resources"]["limits"]["memory"] == "1Gi"
     assert deployment["spec"]["template"]["metadata"]["labels"]["x"] == "y"
@@ -93,12 +92,11 @@ def test_selectors_hold_nothing_that_an_upgrade_changes(render):
 
 
 def test_no_right_is_a_wildcard_and_none_reaches_beyond_what_jobs_are_made_of(render):
-    objects = render()
-    rules = objects["ClusterRole"]["rules"] + objects["Role"]["rules"]
+    rules = render()["ClusterRole"]["rules"]
     for rule in rules:
         assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], rule
         assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"]), rule
-    resources = {r for rule in objects["ClusterRole"]["rules"] for r in rule["resources"]}
+    resources = {r for rule in rules for r in rule["resources"]}
     assert resources == {"horovodjobs", "horovodjobs/status", "horovodjobs/finalizers", "secrets", "services",
                          "configmaps", "statefulsets", "jobs", "pods", "events"}
 
@@ -107,10 +105,9 @@ def test_rights_are_bound_to_the_account_that_the_operator_runs_as(render):
     for values in ({}, {"serviceAccount": {"name": "mine"}}, {"serviceAccount": {"create": False, "name": "other"}}):
         objects = render(values)
         account = objects["Deployment"]["spec"]["template"]["spec"]["serviceAccountName"]
-        for binding, role in (("ClusterRoleBinding", "ClusterRole"), ("RoleBinding", "Role")):
-            assert objects[binding]["subjects"] == [
-                {"kind": "ServiceAccount", "name": account, "namespace": "training"}]
-            assert objects[binding]["roleRef"]["name"] == objects[role]["metadata"]["name"]
+        assert objects["ClusterRoleBinding"]["subjects"] == [
+            {"kind": "ServiceAccount", "name": account, "namespace": "training"}]
+        assert objects["ClusterRoleBinding"]["roleRef"]["name"] == objects["ClusterRole"]["metadata"]["name"]
         if "ServiceAccount" in objects:
             assert objects["ServiceAccount"]["metadata"]["name"] == account
 
@@ -120,9 +117,9 @@ def test_two_releases_share_no_cluster_wide_name(render):
     assert len(names) == 2
 
 
-def test_without_leader_election_there_is_no_right_to_leases(render):
-    objects = render({"operator": {"leaderElect": False}})
-    assert "Role" not in objects and "--leader-elect" not in container_of(objects["Deployment"])["args"]
+def test_an_upgrade_never_runs_two_operators_at_once(render):
+    spec = render()["Deployment"]["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
 
 
 def test_a_release_without_the_operator_renders_the_job_alone(render):
@@ -197,16 +194,6 @@ def test_the_master_takes_no_share_of_the_workers_resources(render):
     assert "resources" not in spec["master"]["template"]["spec"]["containers"][0]
 
 
-def test_pods_of_the_long_form_are_fit_for_restricted_pod_security(render):
-    spec = render(job(volumes=[{"name": "d", "emptyDir": {}}]))["HorovodJob"]["spec"]
-    for role in ("master", "worker"):
-        pod = spec[role]["template"]["spec"]
-        assert pod["securityContext"]["runAsNonRoot"] is True and pod["securityContext"]["fsGroup"] > 0
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert pod["containers"][0]["securityContext"] == {
-            "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-
 def test_words_with_quotes_and_colons_survive_rendering(render):
     words = ["python", "-c", "print('a: b', \"{{c}}\")", "#x", "- y", ""]
     assert render(job(command=words))["HorovodJob"]["spec"]["command"] == words
@@ -222,7 +209,7 @@ def test_words_with_quotes_and_colons_survive_rendering(render):
     (job(cleanPodPolicy="Some"), "at '/job/cleanPodPolicy'"),
     (job(ssh={"port": 70000}), "at '/job/ssh/port': maximum"),
     ({"operator": {"logLevel": "loud"}}, "'error', 'warn', 'info', 'debug'"),
-    ({"operator": {"replicas": 2, "leaderElect": False}}, "at '/operator/replicas'"),
+    ({"operator": {"replicas": 2}}, "additional properties 'replicas' not allowed"),
     ({"image": {"pullPolicy": "Sometimes"}}, "'Always', 'IfNotPresent', 'Never'"),
     ({"worker": {"number": 3}}, "additional properties 'worker' not allowed"),
     ({"job": {"enabled": True}}, "set job.command (for example [python, train.py]) or job.master.args"),
