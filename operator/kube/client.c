@@ -16,6 +16,7 @@
 #define ERROR_BODY_MAX (64 * 1024)
 #define DEFAULT_TIMEOUT_MS 30000
 #define NAME_MAX_BYTES 256
+#define MAX_FDS 8
 
 struct hvd_kube_call {
     struct hvd_kube_client *client;
@@ -37,7 +38,6 @@ struct hvd_kube_client {
     struct hvd_kube_api api;
     CURLM *multi;
     struct hvd_kube_call *calls;
-    unsigned n_in_flight;
     bool is_closing;
 };
 
@@ -233,7 +233,6 @@ static hvd_status_t client_send(void *self, const struct hvd_kube_request *reque
         return st;
     }
     DL_APPEND(client->calls, call);
-    client->n_in_flight += request->on_data ? 0 : 1;
     if (out)
         *out = call;
     return HVD_OK;
@@ -245,7 +244,6 @@ static void detach(struct hvd_kube_call *call)
 
     (void)curl_multi_remove_handle(client->multi, call->easy);
     DL_DELETE(client->calls, call);
-    client->n_in_flight -= call->request.on_data ? 0 : 1;
 }
 
 static void client_cancel(void *self, struct hvd_kube_call *call)
@@ -376,11 +374,6 @@ const struct hvd_kube_api *hvd_kube_client_api(const struct hvd_kube_client *cli
     return &client->api;
 }
 
-unsigned hvd_kube_client_in_flight(const struct hvd_kube_client *client)
-{
-    return client->n_in_flight;
-}
-
 hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err *err)
 {
     int n_running = 0;
@@ -403,17 +396,22 @@ hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err
 }
 
 hvd_status_t hvd_kube_client_wait(struct hvd_kube_client *client, const int *fds, unsigned n,
-                                  int timeout_ms, struct hvd_err *err)
+                                  int timeout_ms, unsigned *readable, struct hvd_err *err)
 {
-    struct curl_waitfd extra[8];
+    struct curl_waitfd extra[MAX_FDS] = {0};
+    unsigned bits = 0;
     CURLMcode mc;
 
-    if (n > sizeof(extra) / sizeof(extra[0]))
+    if (n > MAX_FDS)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "too many descriptors to wait for");
     for (unsigned i = 0; i < n; i++)
         extra[i] = (struct curl_waitfd){.fd = fds[i], .events = CURL_WAIT_POLLIN};
     mc = curl_multi_poll(client->multi, extra, n, timeout_ms, NULL);
     if (mc != CURLM_OK)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, (int)mc, "libcurl: %s", curl_multi_strerror(mc));
+    for (unsigned i = 0; i < n; i++)
+        bits |= extra[i].revents ? 1u << i : 0;
+    if (readable)
+        *readable = bits;
     return HVD_OK;
 }

@@ -3,7 +3,6 @@
 
 #include <stdint.h>
 
-#include "base/log.h"
 #include "base/status.h"
 #include "operator/kube/api.h"
 #include "operator/kube/config.h"
@@ -13,7 +12,6 @@ typedef void (*hvd_kube_observe_fn)(void *ctx, hvd_verb_t verb, enum hvd_kind ki
 
 struct hvd_kube_client_options {
     const struct hvd_kube_config *config; /* borrowed, must outlive the client */
-    const struct hvd_log *log;            /* borrowed; may be NULL */
     hvd_kube_observe_fn observe;          /* may be NULL */
     void *observe_ctx;
 };
@@ -38,16 +36,14 @@ void hvd_kube_client_destroy(struct hvd_kube_client *client);
 /* The port of this client; valid as long as it is. */
 const struct hvd_kube_api *hvd_kube_client_api(const struct hvd_kube_client *client);
 
-/* Requests under way, streams not counted. */
-unsigned hvd_kube_client_in_flight(const struct hvd_kube_client *client);
-
 /* Moves bytes and calls on_data and on_done for what has happened; never blocks. */
 hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err *err);
 
 /*
  * Waits until the network, one of the n extra descriptors (readable) or the time wants something.
+ * Bit i of *readable (may be NULL) tells that fds[i] does.
  */
 hvd_status_t hvd_kube_client_wait(struct hvd_kube_client *client, const int *fds, unsigned n,
-                                  int timeout_ms, struct hvd_err *err);
+                                  int timeout_ms, unsigned *readable, struct hvd_err *err);
 
 #endif

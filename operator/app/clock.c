@@ -1,0 +1,30 @@
+/*
+ * The two clocks that the operator reads: monotonic for waiting and measuring, Unix time for what
+ * reconcile compares with times in the API. Nothing else in the operator reads a clock for logic.
+ */
+#include "operator/app/clock.h"
+
+#include <time.h>
+
+static int64_t read_us(clockid_t id)
+{
+    struct timespec ts = {0};
+
+    (void)clock_gettime(id, &ts);
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+int64_t hvd_clock_us(void)
+{
+    return read_us(CLOCK_MONOTONIC);
+}
+
+int64_t hvd_clock_ms(void)
+{
+    return hvd_clock_us() / 1000;
+}
+
+int64_t hvd_clock_unix_ms(void)
+{
+    return read_us(CLOCK_REALTIME) / 1000;
+}

@@ -1,0 +1,15 @@
+#ifndef HVD_OPERATOR_APP_CLOCK_H
+#define HVD_OPERATOR_APP_CLOCK_H
+
+#include <stdint.h>
+
+/* Microseconds of the monotonic clock. */
+int64_t hvd_clock_us(void);
+
+/* Milliseconds of the monotonic clock. */
+int64_t hvd_clock_ms(void);
+
+/* Milliseconds since 1970. */
+int64_t hvd_clock_unix_ms(void);
+
+#endif

@@ -1,0 +1,51 @@
+#ifndef HVD_OPERATOR_APP_METRICS_H
+#define HVD_OPERATOR_APP_METRICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "operator/api/horovodjob.h"
+#include "operator/kube/api.h"
+
+#define HVD_METRICS_N_BUCKETS 12
+#define HVD_METRICS_MAX_SERIES 256
+
+/* A Prometheus histogram of seconds; the bounds are in metrics.c. */
+struct hvd_histogram {
+    uint64_t buckets[HVD_METRICS_N_BUCKETS]; /* not cumulative; the last is +Inf */
+    uint64_t count;
+    double sum_s;
+};
+
+/* One series of horovod_operator_api_requests_total. */
+struct hvd_request_series {
+    hvd_verb_t verb;
+    enum hvd_kind kind;
+    long code;
+    uint64_t count;
+};
+
+/* All that /metrics shows. A zeroed struct is a valid start. One thread. */
+struct hvd_metrics {
+    struct hvd_request_series requests[HVD_METRICS_MAX_SERIES];
+    size_t n_requests;
+    struct hvd_histogram reconcile;
+    struct hvd_histogram event_to_write;
+    size_t queue_depth;
+    size_t jobs[HVD_N_JOB_STATES];
+    size_t watches_synced;
+};
+
+/* Counts a request that left; code 0: no answer came. Beyond the last series nothing is counted. */
+void hvd_metrics_count_request(struct hvd_metrics *metrics, hvd_verb_t verb, enum hvd_kind kind,
+                               long code);
+
+/* Adds a duration to a histogram. */
+void hvd_histogram_observe(struct hvd_histogram *histogram, int64_t us);
+
+/* Appends the Prometheus text format, version 0.0.4. Failures as hvd_buf_add. Pure. */
+hvd_status_t hvd_metrics_encode(const struct hvd_metrics *metrics, struct hvd_buf *out);
+
+#endif

@@ -1,0 +1,420 @@
+/*
+ * The event loop, and the wiring of everything else: watches fill the store, the store's changes
+ * fill the queue, due jobs are reconciled, plans are performed, answers go back into the store.
+ * One thread, one place that waits. Nothing is decided here: reconcile decides, and nothing is
+ * reconciled before every watch has listed once, so that what is absent in the store is absent.
+ *
+ *   API server --> watches --> store --> queue --> reconcile --> performer --> API server
+ *                                ^                                   |
+ *                                +-------- answers ------------------+
+ */
+#include "operator/app/operator.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "operator/app/clock.h"
+#include "operator/app/metrics.h"
+#include "operator/app/perform.h"
+#include "operator/app/queue.h"
+#include "operator/app/server.h"
+#include "operator/app/store.h"
+#include "operator/kube/client.h"
+#include "operator/kube/watch.h"
+
+#define SUBSYSTEM "operator"
+#define COALESCE_MS 2
+#define MAX_ACTIVE 64
+#define MAX_PLANS_IN_A_ROW 60
+#define PLANS_PER_RETRY 10
+#define STOP_GRACE_MS 500
+#define MAX_WAIT_MS 60000
+#define TRIM_PERIOD_MS 60000
+#define N_WATCHES ((size_t)HVD_KIND_POD + 1)
+
+struct hvd_operator {
+    struct hvd_operator_setup setup;
+    struct hvd_kube_client *client;
+    struct hvd_watch *watches[N_WATCHES];
+    struct hvd_queue queue;
+    struct hvd_store store;
+    struct hvd_metrics metrics;
+    struct hvd_performer performer;
+    struct hvd_server *server;
+    unsigned n_active;
+    bool is_ready;
+    bool is_feeding; /* a watch is speaking, not an answer to a write of ours */
+    int64_t trimmed_ms;
+    uint32_t random;
+};
+
+static uint32_t next_random(struct hvd_operator *op)
+{
+    op->random = op->random * 1664525u + 1013904223u;
+    return op->random;
+}
+
+/* ---- what comes in ---- */
+
+static void on_changed(void *ctx, struct hvd_entry *entry)
+{
+    struct hvd_operator *op = ctx;
+
+    if (op->is_feeding && !entry->event_us)
+        entry->event_us = hvd_clock_us();
+    hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms() + (op->is_feeding ? COALESCE_MS : 0));
+}
+
+static void on_begin(void *ctx, enum hvd_kind kind)
+{
+    struct hvd_operator *op = ctx;
+
+    hvd_store_begin(&op->store, kind);
+}
+
+static void on_put(void *ctx, enum hvd_kind kind, const cJSON *object)
+{
+    struct hvd_operator *op = ctx;
+    struct hvd_err err = {0};
+    hvd_status_t st;
+
+    op->is_feeding = true;
+    st = hvd_store_put(&op->store, kind, object, &err);
+    op->is_feeding = false;
+    if (st != HVD_OK)
+        HVD_LOG_KV(op->setup.log, HVD_LOG_ERROR, SUBSYSTEM, "cannot take in an object",
+                   {"resource", hvd_kind_info(kind)->resource}, {"error", err.msg});
+}
+
+static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
+{
+    struct hvd_operator *op = ctx;
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+
+    op->is_feeding = true;
+    hvd_store_remove(&op->store, kind, hvd_json_text(meta, "namespace"),
+                     hvd_json_text(meta, "name"), hvd_json_text(meta, "uid"));
+    op->is_feeding = false;
+}
+
+static void on_end(void *ctx, enum hvd_kind kind)
+{
+    struct hvd_operator *op = ctx;
+
+    op->is_feeding = true;
+    hvd_store_end(&op->store, kind);
+    op->is_feeding = false;
+}
+
+static void on_request(void *ctx, hvd_verb_t verb, enum hvd_kind kind, long code)
+{
+    struct hvd_operator *op = ctx;
+
+    hvd_metrics_count_request(&op->metrics, verb, kind, code);
+}
+
+/* ---- what goes out ---- */
+
+static void retry_later(struct hvd_operator *op, struct hvd_entry *entry, const char *why,
+                        int64_t at_least_ms)
+{
+    char retry[24];
+    int64_t wait_ms =
+        hvd_queue_fail(&op->queue, &entry->item, hvd_clock_ms(), next_random(op), at_least_ms);
+
+    (void)snprintf(retry, sizeof(retry), "%lld", (long long)wait_ms);
+    HVD_LOG_KV(op->setup.log, HVD_LOG_WARN, SUBSYSTEM, "job not done, retrying",
+               {"job", entry->key}, {"error", why}, {"retry_ms", retry});
+}
+
+static void on_performed(void *ctx, struct hvd_entry *entry, const struct hvd_outcome *outcome)
+{
+    struct hvd_operator *op = ctx;
+
+    op->n_active--;
+    if (outcome->status == HVD_ERR_CANCELED || outcome->status == HVD_ERR_SHUTDOWN) {
+        hvd_queue_done(&op->queue, &entry->item);
+        return;
+    }
+    if (outcome->status != HVD_OK) {
+        retry_later(op, entry, outcome->message, outcome->at_least_ms);
+        return;
+    }
+    hvd_queue_done(&op->queue, &entry->item);
+    hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms());
+}
+
+static void perform(struct hvd_operator *op, struct hvd_entry *entry, struct hvd_plan *plan)
+{
+    struct hvd_err err = {0};
+    hvd_status_t st;
+
+    if (++entry->n_plans > MAX_PLANS_IN_A_ROW) {
+        entry->n_plans -= PLANS_PER_RETRY;
+        retry_later(op, entry, "the job does not come to rest: does another program change it?", 0);
+        return;
+    }
+    op->n_active++;
+    st = hvd_perform(&op->performer, entry, plan, &err);
+    if (st == HVD_OK)
+        return;
+    op->n_active--;
+    retry_later(op, entry, err.msg, 0);
+}
+
+/* Nothing to do now: until something changes, or the time that reconcile named. */
+static void rest(struct hvd_operator *op, struct hvd_entry *entry, int64_t wake_at_ms)
+{
+    int64_t wait_ms = wake_at_ms - hvd_clock_unix_ms();
+
+    entry->n_plans = 0;
+    entry->event_us = 0;
+    hvd_queue_done(&op->queue, &entry->item);
+    if (wake_at_ms)
+        hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms() + (wait_ms > 1 ? wait_ms : 1));
+}
+
+static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
+{
+    const struct hvd_view view = {
+        .job = &entry->job,
+        .objects = entry->objects,
+        .n_objects = entry->n_objects,
+        .failures = entry->failures,
+        .n_failures = entry->n_failures,
+        .status_written_ms = entry->status_written_ms,
+    };
+    struct hvd_plan plan = {0};
+    struct hvd_err err = {0};
+    int64_t start_us = hvd_clock_us();
+    hvd_status_t st;
+
+    if (!entry->has_job) {
+        hvd_queue_done(&op->queue, &entry->item);
+        (void)hvd_store_collect(&op->store, entry);
+        return;
+    }
+    st = hvd_reconcile(&view, hvd_clock_unix_ms(), &plan, &err);
+    hvd_histogram_observe(&op->metrics.reconcile, hvd_clock_us() - start_us);
+    if (st != HVD_OK)
+        retry_later(op, entry, err.msg, 0);
+    else if (plan.n_actions)
+        perform(op, entry, &plan);
+    else
+        rest(op, entry, plan.wake_at_ms);
+    hvd_plan_fini(&plan);
+}
+
+/* ---- the loop ---- */
+
+static size_t count_synced(const struct hvd_operator *op)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < N_WATCHES; i++)
+        n += hvd_watch_is_synced(op->watches[i]) ? 1 : 0;
+    return n;
+}
+
+static void become_ready(struct hvd_operator *op)
+{
+    char jobs[24];
+
+    if (op->is_ready || count_synced(op) < N_WATCHES)
+        return;
+    op->is_ready = true;
+    (void)snprintf(jobs, sizeof(jobs), "%u", HASH_COUNT(op->store.entries));
+    HVD_LOG_KV(op->setup.log, HVD_LOG_INFO, SUBSYSTEM, "ready", {"jobs", jobs});
+    (void)malloc_trim(0);
+    op->trimmed_ms = hvd_clock_ms();
+}
+
+static void work(struct hvd_operator *op)
+{
+    int64_t now_ms = hvd_clock_ms();
+    struct hvd_queue_item *item;
+
+    if (!op->is_ready)
+        return;
+    while (op->n_active < MAX_ACTIVE && (item = hvd_queue_take(&op->queue, now_ms)) != NULL)
+        reconcile(op, hvd_entry_of(item));
+}
+
+static int wait_ms(struct hvd_operator *op, int64_t due_ms, int server_ms)
+{
+    int64_t now_ms = hvd_clock_ms();
+    int64_t left_ms;
+
+    if (op->is_ready && op->n_active < MAX_ACTIVE && hvd_queue_next_ms(&op->queue) < due_ms)
+        due_ms = hvd_queue_next_ms(&op->queue);
+    left_ms = due_ms > now_ms ? due_ms - now_ms : 0;
+    if (due_ms == INT64_MAX || left_ms > MAX_WAIT_MS)
+        left_ms = MAX_WAIT_MS;
+    if (server_ms >= 0 && server_ms < left_ms)
+        left_ms = server_ms;
+    return (int)left_ms;
+}
+
+/* Waits, then moves what can move. *is_stopped tells whether stop_fd became readable. */
+static hvd_status_t turn(struct hvd_operator *op, int timeout_ms, bool *is_stopped,
+                         struct hvd_err *err)
+{
+    int fds[2] = {op->setup.stop_fd, op->server ? hvd_server_fd(op->server) : -1};
+    unsigned readable = 0;
+    hvd_status_t st =
+        hvd_kube_client_wait(op->client, fds, op->server ? 2 : 1, timeout_ms, &readable, err);
+
+    if (st == HVD_OK)
+        st = hvd_kube_client_step(op->client, err);
+    *is_stopped = (readable & 1u) != 0;
+    return st;
+}
+
+static void trim_sometimes(struct hvd_operator *op)
+{
+    int64_t now_ms = hvd_clock_ms();
+
+    if (!op->is_ready || now_ms - op->trimmed_ms < TRIM_PERIOD_MS)
+        return;
+    (void)malloc_trim(0);
+    op->trimmed_ms = now_ms;
+}
+
+/* Lets writes under way end, so that their answers are not lost; what is lost is found again. */
+static void drain(struct hvd_operator *op)
+{
+    int64_t end_ms = hvd_clock_ms() + STOP_GRACE_MS;
+    struct hvd_err err = {0};
+
+    while (op->n_active && hvd_clock_ms() < end_ms) {
+        if (hvd_kube_client_wait(op->client, NULL, 0, 20, NULL, &err) != HVD_OK ||
+            hvd_kube_client_step(op->client, &err) != HVD_OK)
+            return;
+    }
+}
+
+hvd_status_t hvd_operator_run(struct hvd_operator *op, struct hvd_err *err)
+{
+    bool is_stopped = false;
+    hvd_status_t st = HVD_OK;
+
+    while (st == HVD_OK && !is_stopped) {
+        int64_t due_ms = INT64_MAX;
+        int server_ms = op->server ? hvd_server_step(op->server) : -1;
+
+        for (size_t i = 0; i < N_WATCHES; i++) {
+            int64_t watch_ms = hvd_watch_step(op->watches[i], hvd_clock_ms());
+            due_ms = watch_ms < due_ms ? watch_ms : due_ms;
+        }
+        become_ready(op);
+        work(op);
+        trim_sometimes(op);
+        st = turn(op, wait_ms(op, due_ms, server_ms), &is_stopped, err);
+    }
+    if (is_stopped) {
+        HVD_LOG_KV(op->setup.log, HVD_LOG_INFO, SUBSYSTEM, "stopping", {"why", "signal"});
+        drain(op);
+    }
+    return st;
+}
+
+/* ---- life ---- */
+
+static bool is_ready(void *ctx)
+{
+    const struct hvd_operator *op = ctx;
+
+    return op->is_ready;
+}
+
+static hvd_status_t put_metrics(void *ctx, struct hvd_buf *out)
+{
+    struct hvd_operator *op = ctx;
+
+    op->metrics.queue_depth = hvd_queue_depth(&op->queue, hvd_clock_ms());
+    op->metrics.watches_synced = count_synced(op);
+    memcpy(op->metrics.jobs, op->store.n_by_state, sizeof(op->metrics.jobs));
+    return hvd_metrics_encode(&op->metrics, out);
+}
+
+static hvd_status_t create_watches(struct hvd_operator *op, struct hvd_err *err)
+{
+    struct hvd_watch_options options = {
+        .api = hvd_kube_client_api(op->client),
+        .ns = op->setup.options->ns,
+        .handler = {op, on_begin, on_put, on_remove, on_end},
+        .log = op->setup.log,
+    };
+    hvd_status_t st = HVD_OK;
+
+    for (size_t i = 0; i < N_WATCHES && st == HVD_OK; i++) {
+        options.kind = (enum hvd_kind)i;
+        options.label_selector = i == HVD_KIND_HOROVODJOB ? NULL : HVD_SELECTOR_MANAGED;
+        options.is_metadata_only = i == HVD_KIND_SECRET;
+        options.seed = next_random(op);
+        st = hvd_watch_create(&options, &op->watches[i], err);
+    }
+    return st;
+}
+
+static hvd_status_t create_parts(struct hvd_operator *op, struct hvd_err *err)
+{
+    const struct hvd_kube_client_options client_options = {
+        .config = op->setup.config,
+        .observe = on_request,
+        .observe_ctx = op,
+    };
+    const struct hvd_server_handler handler = {op, is_ready, put_metrics};
+    hvd_status_t st = hvd_kube_client_create(&client_options, &op->client, err);
+
+    if (st != HVD_OK)
+        return st;
+    op->performer = (struct hvd_performer){
+        .api = hvd_kube_client_api(op->client),
+        .store = &op->store,
+        .metrics = &op->metrics,
+        .log = op->setup.log,
+        .performed = on_performed,
+        .ctx = op,
+    };
+    if (op->setup.options->listen.port)
+        st = hvd_server_create(&op->setup.options->listen, &handler, &op->server, err);
+    return st == HVD_OK ? create_watches(op, err) : st;
+}
+
+hvd_status_t hvd_operator_create(const struct hvd_operator_setup *setup, struct hvd_operator **out,
+                                 struct hvd_err *err)
+{
+    struct hvd_operator *op = hvd_calloc(1, sizeof(*op));
+    hvd_status_t st;
+
+    if (!op)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "operator: out of memory");
+    op->setup = *setup;
+    op->random = (uint32_t)hvd_clock_us();
+    hvd_store_init(&op->store, &op->queue, on_changed, op);
+    st = create_parts(op, err);
+    if (st != HVD_OK) {
+        hvd_operator_destroy(op);
+        return st;
+    }
+    *out = op;
+    return HVD_OK;
+}
+
+void hvd_operator_destroy(struct hvd_operator *op)
+{
+    if (!op)
+        return;
+    for (size_t i = 0; i < N_WATCHES; i++)
+        hvd_watch_destroy(op->watches[i]);
+    hvd_kube_client_destroy(op->client);
+    hvd_server_destroy(op->server);
+    hvd_store_fini(&op->store);
+    hvd_queue_fini(&op->queue);
+    hvd_free(op);
+}

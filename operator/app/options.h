@@ -1,0 +1,46 @@
+#ifndef HVD_OPERATOR_APP_OPTIONS_H
+#define HVD_OPERATOR_APP_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/status.h"
+
+/* Where the metrics and health server listens. */
+struct hvd_listen {
+    char host[64]; /* an IP address, "" for all; no brackets */
+    uint16_t port; /* 0: no server */
+};
+
+/* The command line and the environment, decoded. Strings are borrowed from what was given. */
+struct hvd_options {
+    const char *kubeconfig; /* NULL: KUBECONFIG, else in-cluster */
+    const char *ns;         /* NULL: all namespaces */
+    struct hvd_listen listen;
+    enum hvd_log_level log_level;
+    bool wants_help;
+    bool wants_version;
+};
+
+/* How options read an environment variable; getenv in the program. NULL: not set. */
+typedef const char *(*hvd_getenv_fn)(void *ctx, const char *name);
+
+struct hvd_environment {
+    hvd_getenv_fn get;
+    void *ctx;
+};
+
+/*
+ * Decodes argv (argv[0] is skipped) over HOROVOD_OPERATOR_* over the defaults. HVD_ERR_INVALID
+ * names the flag or variable, its value and what is allowed; *out is untouched then. Pure.
+ */
+hvd_status_t hvd_options_parse(int argc, const char *const *argv,
+                               const struct hvd_environment *environment, struct hvd_options *out,
+                               struct hvd_err *err);
+
+/* Appends the text of --help. Failures as hvd_buf_add. */
+hvd_status_t hvd_options_help(struct hvd_buf *out);
+
+#endif

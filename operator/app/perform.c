@@ -1,0 +1,451 @@
+/*
+ * Carries out the plans of reconcile. A run is one plan of one job: its actions are sent in order,
+ * overlapping where they may, and every answer goes into the store before the run goes on. What is
+ * not worth repeating at once (a foreign object, a refused template) becomes a failure that the
+ * next reconcile sees; a conflict means that the store is behind, so the object is read again; the
+ * rest ends the run with a failure, and the queue's backoff applies. One thread; no request body
+ * is ever logged.
+ *
+ *    send actions ... until one that waits ---> all answered? ---> performed()
+ *         ^                                         |
+ *         +------- an answer came ------------------+
+ */
+#include "operator/app/perform.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "operator/app/clock.h"
+#include "operator/app/sshkey.h"
+#include "operator/core/children.h"
+
+#define SUBSYSTEM "operator"
+#define METADATA "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+#define STRICT "?fieldManager=horovod-operator&fieldValidation=Strict"
+#define LENIENT "?fieldManager=horovod-operator"
+
+struct run {
+    struct hvd_performer p;
+    struct hvd_entry *entry;
+    struct hvd_plan plan;
+    size_t next; /* the first action not started */
+    unsigned n_in_flight;
+    bool is_broken; /* an action did not succeed: those that wait are dropped */
+    bool has_written;
+    int64_t event_us;    /* the event that caused this, 0: none */
+    hvd_status_t status; /* the first failure that needs a backoff */
+    int64_t at_least_ms;
+    char message[HVD_ERR_MSG_MAX];
+};
+
+/* One action under way. */
+struct step {
+    struct run *run;
+    const struct hvd_action *action;
+};
+
+static void pump(struct run *run);
+
+/* ---- results ---- */
+
+static void log_action(const struct run *run, enum hvd_log_level level, const char *text,
+                       const struct hvd_action *action, const char *error)
+{
+    HVD_LOG_KV(run->p.log, level, SUBSYSTEM, text, {"job", run->entry->key},
+               {"kind", hvd_kind_info(action->kind)->kind}, {"name", action->name},
+               {"error", error});
+}
+
+/* The run fails; the first reason is kept. */
+static void fail_run(struct run *run, hvd_status_t st, const char *message, int64_t at_least_ms)
+{
+    run->is_broken = true;
+    if (at_least_ms > run->at_least_ms)
+        run->at_least_ms = at_least_ms;
+    if (run->status != HVD_OK)
+        return;
+    run->status = st;
+    (void)snprintf(run->message, sizeof(run->message), "%s", message);
+}
+
+static const char *message_of(const struct hvd_kube_response *response)
+{
+    return response->err ? response->err->msg : hvd_status_str(response->status);
+}
+
+static void fail_with(struct run *run, const struct hvd_kube_response *response)
+{
+    fail_run(run, response->status, message_of(response), response->retry_after_ms);
+}
+
+/* What the next reconcile has to know. */
+static void note_failure(struct run *run, const struct hvd_action *action,
+                         enum hvd_failure_type type, const struct hvd_kube_response *response)
+{
+    const char *text = hvd_json_text(response->body, "message");
+    const struct hvd_failure failure = {
+        .type = type,
+        .kind = action->kind,
+        .name = action->name,
+        .message = type == HVD_FAILURE_FOREIGN ? NULL
+                   : *text                     ? text
+                                               : message_of(response),
+        .at_ms = hvd_clock_unix_ms(),
+    };
+
+    run->is_broken = true;
+    if (hvd_entry_set_failure(run->entry, &failure) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+}
+
+static void keep(struct run *run, enum hvd_kind kind, const cJSON *object)
+{
+    struct hvd_err err = {0};
+    hvd_status_t st = hvd_store_put(run->p.store, kind, object, &err);
+
+    if (st != HVD_OK)
+        fail_run(run, st, err.msg, 0);
+}
+
+static void finish_step(struct step *step)
+{
+    struct run *run = step->run;
+
+    hvd_free(step);
+    run->n_in_flight--;
+    pump(run);
+}
+
+/* ---- reading an object again, after 409 or 404 ---- */
+
+static void send_get(struct step *step, hvd_kube_done_fn on_done)
+{
+    struct run *run = step->run;
+    const struct hvd_action *action = step->action;
+    const struct hvd_kube_request request = {
+        .verb = HVD_VERB_GET,
+        .path = {.kind = action->kind, .ns = action->namespace, .name = action->name},
+        .accept = action->kind == HVD_KIND_SECRET ? METADATA : NULL,
+        .on_done = on_done,
+        .ctx = step,
+    };
+    struct hvd_err err = {0};
+    hvd_status_t st = run->p.api->send(run->p.api->self, &request, NULL, &err);
+
+    if (st != HVD_OK) {
+        fail_run(run, st, err.msg, 0);
+        finish_step(step);
+    }
+}
+
+/* Whose controller is the job? The uid decides, not the name. */
+static bool is_ours(const struct run *run, const cJSON *object)
+{
+    const cJSON *owners = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(object, "metadata"), "ownerReferences");
+    const cJSON *owner;
+
+    if (!run->entry->has_job)
+        return false;
+    cJSON_ArrayForEach(owner, owners)
+    {
+        if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(owner, "controller")) &&
+            strcmp(hvd_json_text(owner, "uid"), run->entry->job.uid) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* After a create that met an object of this name. */
+static void on_existing(void *ctx, const struct hvd_kube_response *response)
+{
+    struct step *step = ctx;
+    struct run *run = step->run;
+
+    if (response->status == HVD_ERR_NOT_FOUND) {
+        run->is_broken = true; /* gone meanwhile: the next reconcile makes it */
+    } else if (response->status != HVD_OK) {
+        fail_with(run, response);
+    } else if (is_ours(run, response->body)) {
+        log_action(run, HVD_LOG_INFO, "adopted", step->action, NULL);
+        keep(run, step->action->kind, response->body);
+    } else {
+        log_action(run, HVD_LOG_WARN, "an object of this name belongs to somebody else",
+                   step->action, NULL);
+        note_failure(run, step->action, HVD_FAILURE_FOREIGN, response);
+    }
+    finish_step(step);
+}
+
+/* After a patch or delete that met another version than the one we know. */
+static void on_reread(void *ctx, const struct hvd_kube_response *response)
+{
+    struct step *step = ctx;
+    const struct hvd_action *action = step->action;
+    struct run *run = step->run;
+
+    run->is_broken = true;
+    if (response->status == HVD_OK)
+        keep(run, action->kind, response->body);
+    else if (response->status == HVD_ERR_NOT_FOUND)
+        hvd_store_remove(run->p.store, action->kind, action->namespace, action->name, NULL);
+    else
+        fail_with(run, response);
+    finish_step(step);
+}
+
+/* ---- answers, by what was asked ---- */
+
+static void on_event_done(struct step *step, const struct hvd_kube_response *response)
+{
+    switch (response->status) {
+    case HVD_OK:
+    case HVD_ERR_EXISTS:
+        break;
+    case HVD_ERR_INVALID:
+    case HVD_ERR_DENIED:
+    case HVD_ERR_NOT_FOUND:
+        log_action(step->run, HVD_LOG_WARN, "cannot write an event", step->action,
+                   message_of(response));
+        break;
+    default:
+        fail_with(step->run, response);
+        break;
+    }
+    finish_step(step);
+}
+
+/* 400, 422 and 403 of a write to a child, which reconcile turns into conditions. */
+static void on_refused(struct step *step, const struct hvd_kube_response *response)
+{
+    struct run *run = step->run;
+    bool is_invalid = response->status == HVD_ERR_INVALID;
+
+    if (step->action->type == HVD_ACTION_PATCH_STATUS) {
+        fail_with(run, response);
+        return;
+    }
+    log_action(run, HVD_LOG_WARN, "the API server refused a write", step->action,
+               message_of(response));
+    note_failure(run, step->action, is_invalid ? HVD_FAILURE_INVALID : HVD_FAILURE_DENIED,
+                 response);
+    if (!is_invalid)
+        fail_with(run, response);
+}
+
+static void on_delete_ok(struct step *step, const struct hvd_kube_response *response)
+{
+    const struct hvd_action *action = step->action;
+    struct run *run = step->run;
+    bool is_gone = response->status == HVD_ERR_NOT_FOUND ||
+                   strcmp(hvd_json_text(response->body, "kind"), "Status") == 0;
+
+    if (response->status == HVD_OK)
+        log_action(run, HVD_LOG_INFO, "deleted", action, NULL);
+    if (is_gone)
+        hvd_store_remove(run->p.store, action->kind, action->namespace, action->name, NULL);
+    else
+        keep(run, action->kind, response->body);
+}
+
+static void log_state(const struct run *run)
+{
+    const struct hvd_job *job = &run->entry->job;
+    char ready[32];
+
+    if (!run->entry->has_job)
+        return;
+    (void)snprintf(ready, sizeof(ready), "%d/%d", (int)job->status.workers_ready,
+                   (int)job->status.workers_desired);
+    HVD_LOG_KV(run->p.log, HVD_LOG_INFO, SUBSYSTEM, "status", {"job", run->entry->key},
+               {"state", hvd_job_state_str(job->status.state)}, {"ready", ready});
+}
+
+static void on_write_ok(struct step *step, const struct hvd_kube_response *response)
+{
+    const struct hvd_action *action = step->action;
+    struct run *run = step->run;
+
+    hvd_entry_drop_failure(run->entry, action->kind, action->name);
+    keep(run, action->kind, response->body);
+    if (action->type == HVD_ACTION_PATCH_STATUS) {
+        run->entry->status_written_ms = hvd_clock_unix_ms();
+        log_state(run);
+        return;
+    }
+    log_action(run, HVD_LOG_INFO, action->type == HVD_ACTION_PATCH ? "patched" : "created", action,
+               NULL);
+}
+
+static void on_write_done(void *ctx, const struct hvd_kube_response *response)
+{
+    struct step *step = ctx;
+    const struct hvd_action *action = step->action;
+    bool is_create = action->type == HVD_ACTION_CREATE || action->type == HVD_ACTION_CREATE_SECRET;
+
+    if (action->type == HVD_ACTION_EVENT) {
+        on_event_done(step, response);
+        return;
+    }
+    if (action->type == HVD_ACTION_DELETE &&
+        (response->status == HVD_OK || response->status == HVD_ERR_NOT_FOUND)) {
+        on_delete_ok(step, response);
+        finish_step(step);
+        return;
+    }
+    switch (response->status) {
+    case HVD_OK:
+        on_write_ok(step, response);
+        break;
+    case HVD_ERR_EXISTS:
+        send_get(step, on_existing);
+        return;
+    case HVD_ERR_CONFLICT:
+    case HVD_ERR_NOT_FOUND:
+        if (!is_create) {
+            send_get(step, on_reread);
+            return;
+        }
+        fail_with(step->run, response);
+        break;
+    case HVD_ERR_INVALID:
+    case HVD_ERR_TOO_LARGE:
+    case HVD_ERR_DENIED:
+        on_refused(step, response);
+        break;
+    default:
+        fail_with(step->run, response);
+        break;
+    }
+    finish_step(step);
+}
+
+/* ---- sending ---- */
+
+static hvd_status_t send_write(struct step *step, const char *body, struct hvd_err *err)
+{
+    const struct hvd_action *a = step->action;
+    const struct hvd_performer *p = &step->run->p;
+    bool is_patch = a->type == HVD_ACTION_PATCH || a->type == HVD_ACTION_PATCH_STATUS;
+    bool is_create = a->type == HVD_ACTION_CREATE || a->type == HVD_ACTION_CREATE_SECRET ||
+                     a->type == HVD_ACTION_EVENT;
+    struct hvd_kube_request request = {
+        .verb = is_create  ? HVD_VERB_CREATE
+                : is_patch ? HVD_VERB_PATCH
+                           : HVD_VERB_DELETE,
+        .path = {.kind = a->type == HVD_ACTION_EVENT ? HVD_KIND_EVENT : a->kind,
+                 .ns = a->namespace,
+                 .name = is_create ? NULL : a->name,
+                 .subresource = a->type == HVD_ACTION_PATCH_STATUS ? "status" : NULL},
+        .query = a->type == HVD_ACTION_CREATE || a->type == HVD_ACTION_CREATE_SECRET ||
+                         a->type == HVD_ACTION_PATCH
+                     ? STRICT
+                 : a->type == HVD_ACTION_DELETE ? NULL
+                                                : LENIENT,
+        .body = body,
+        .content_type = !is_patch          ? "application/json"
+                        : a->is_json_patch ? "application/json-patch+json"
+                                           : "application/merge-patch+json",
+        .accept = a->kind == HVD_KIND_SECRET ? METADATA : NULL,
+        .on_done = on_write_done,
+        .ctx = step,
+    };
+
+    return p->api->send(p->api->self, &request, NULL, err);
+}
+
+static hvd_status_t send_secret(struct step *step, struct hvd_err *err)
+{
+    struct hvd_sshkey pair = {0};
+    char *body = NULL;
+    hvd_status_t st;
+
+    if (!step->run->entry->has_job)
+        return HVD_FAIL(err, HVD_ERR_STATE, 0, "the job is gone");
+    st = hvd_sshkey_generate(&pair, err);
+    if (st == HVD_OK) {
+        const struct hvd_ssh_key key = {pair.private_pem, pair.public_line};
+        st = hvd_secret_encode(&step->run->entry->job, &key, &body, err);
+    }
+    if (st == HVD_OK)
+        st = send_write(step, body, err);
+    if (body)
+        explicit_bzero(body, strlen(body));
+    hvd_free(body);
+    hvd_sshkey_fini(&pair);
+    return st;
+}
+
+static void observe_first_write(struct run *run)
+{
+    if (!run->has_written && run->event_us)
+        hvd_histogram_observe(&run->p.metrics->event_to_write, hvd_clock_us() - run->event_us);
+    run->has_written = true;
+}
+
+static void start_step(struct run *run, const struct hvd_action *action)
+{
+    struct step *step = hvd_calloc(1, sizeof(*step));
+    struct hvd_err err = {0};
+    hvd_status_t st;
+
+    if (!step) {
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+        return;
+    }
+    *step = (struct step){run, action};
+    observe_first_write(run);
+    st = action->type == HVD_ACTION_CREATE_SECRET ? send_secret(step, &err)
+                                                  : send_write(step, action->body, &err);
+    if (st == HVD_OK) {
+        run->n_in_flight++;
+        return;
+    }
+    fail_run(run, st, err.msg, 0);
+    hvd_free(step);
+}
+
+static void finish_run(struct run *run)
+{
+    const struct hvd_outcome outcome = {run->status, run->at_least_ms, run->message};
+    struct hvd_performer p = run->p;
+    struct hvd_entry *entry = run->entry;
+
+    p.performed(p.ctx, entry, &outcome);
+    hvd_plan_fini(&run->plan);
+    hvd_free(run);
+}
+
+/* Starts all that may start now; ends the run when nothing is left and nothing under way. */
+static void pump(struct run *run)
+{
+    while (run->next < run->plan.n_actions) {
+        const struct hvd_action *action = &run->plan.actions[run->next];
+        if (action->waits && run->n_in_flight)
+            return;
+        run->next++;
+        if (!action->waits || !run->is_broken)
+            start_step(run, action);
+    }
+    if (!run->n_in_flight)
+        finish_run(run);
+}
+
+hvd_status_t hvd_perform(const struct hvd_performer *performer, struct hvd_entry *entry,
+                         struct hvd_plan *plan, struct hvd_err *err)
+{
+    struct run *run = hvd_calloc(1, sizeof(*run));
+
+    if (!run)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s: out of memory", entry->key);
+    run->p = *performer;
+    run->entry = entry;
+    run->plan = *plan;
+    run->event_us = entry->event_us;
+    entry->event_us = 0;
+    *plan = (struct hvd_plan){0};
+    pump(run);
+    return HVD_OK;
+}

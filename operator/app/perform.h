@@ -1,0 +1,42 @@
+#ifndef HVD_OPERATOR_APP_PERFORM_H
+#define HVD_OPERATOR_APP_PERFORM_H
+
+#include <stdint.h>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "operator/app/metrics.h"
+#include "operator/app/store.h"
+#include "operator/core/reconcile.h"
+#include "operator/kube/api.h"
+
+/* How a plan ended. */
+struct hvd_outcome {
+    hvd_status_t status; /* HVD_OK: reconcile at once; else with backoff */
+    int64_t at_least_ms; /* the server asked for this wait; 0: it did not */
+    const char *message; /* why, when status is a failure; borrowed */
+};
+
+/* Called once per plan, when its last request has been answered. May start another plan. */
+typedef void (*hvd_performed_fn)(void *ctx, struct hvd_entry *entry,
+                                 const struct hvd_outcome *outcome);
+
+/* Carries plans out. Everything is borrowed and must outlive the requests. */
+struct hvd_performer {
+    const struct hvd_kube_api *api;
+    struct hvd_store *store;
+    struct hvd_metrics *metrics;
+    const struct hvd_log *log;
+    hvd_performed_fn performed;
+    void *ctx;
+};
+
+/*
+ * Starts the plan of an entry, whose queue item is active until performed is called. The plan's
+ * contents move away from *plan on success. HVD_ERR_NOMEM leaves all to the caller, and performed
+ * is not called.
+ */
+hvd_status_t hvd_perform(const struct hvd_performer *performer, struct hvd_entry *entry,
+                         struct hvd_plan *plan, struct hvd_err *err);
+
+#endif

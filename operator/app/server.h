@@ -1,0 +1,37 @@
+#ifndef HVD_OPERATOR_APP_SERVER_H
+#define HVD_OPERATOR_APP_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "operator/app/options.h"
+
+/* What the server asks its owner; called on the thread that steps it. */
+struct hvd_server_handler {
+    void *ctx;
+    bool (*is_ready)(void *ctx);
+    hvd_status_t (*put_metrics)(void *ctx, struct hvd_buf *out);
+};
+
+/* The server of /healthz, /readyz and /metrics: no thread of its own, driven by the event loop. */
+struct hvd_server;
+
+/* Listens; *out is the caller's to destroy. HVD_ERR_SYSTEM names the address and why not. */
+hvd_status_t hvd_server_create(const struct hvd_listen *listen,
+                               const struct hvd_server_handler *handler, struct hvd_server **out,
+                               struct hvd_err *err);
+
+/* Closes all connections. NULL is legal. */
+void hvd_server_destroy(struct hvd_server *server);
+
+/* A descriptor that is readable when the server has something to do. */
+int hvd_server_fd(const struct hvd_server *server);
+
+/* Serves what is there; never blocks. Returns the milliseconds until it wants to be called again
+ * without the descriptor being readable; -1: not at all. */
+int hvd_server_step(struct hvd_server *server);
+
+#endif

@@ -1,0 +1,448 @@
+/*
+ * The cache. Records (one per child or pod) are found by kind, namespace and name and hang on the
+ * entry of their job; the entry is what the queue holds and reconcile sees. Resource versions are
+ * compared as the numbers they are in every API server, so that a late watch event does not undo
+ * what the answer to our own write has told already. Pure but for the allocator.
+ */
+#include "operator/app/store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+
+struct hvd_record {
+    char *key; /* "kind/namespace/name", owned */
+    struct hvd_object object;
+    struct hvd_entry *entry;
+    unsigned round;
+    UT_hash_handle hh;
+};
+
+void hvd_store_init(struct hvd_store *store, struct hvd_queue *queue, hvd_store_changed_fn changed,
+                    void *ctx)
+{
+    *store = (struct hvd_store){.queue = queue, .changed = changed, .ctx = ctx};
+}
+
+static char *entry_key(const char *ns, const char *name)
+{
+    size_t size = strlen(ns) + strlen(name) + 2;
+    char *key = hvd_malloc(size, 1);
+
+    if (key)
+        (void)snprintf(key, size, "%s/%s", ns, name);
+    return key;
+}
+
+static char *record_key(enum hvd_kind kind, const char *ns, const char *name)
+{
+    size_t size = strlen(ns) + strlen(name) + 16;
+    char *key = hvd_malloc(size, 1);
+
+    if (key)
+        (void)snprintf(key, size, "%d/%s/%s", (int)kind, ns, name);
+    return key;
+}
+
+/* Whether version a is older than b. Both are decimal numbers in practice; if not: not older. */
+static bool is_older(const char *a, const char *b)
+{
+    char *end_a, *end_b;
+    unsigned long long na, nb;
+
+    if (!a || !b)
+        return false;
+    na = strtoull(a, &end_a, 10);
+    nb = strtoull(b, &end_b, 10);
+    return !*end_a && !*end_b && na < nb;
+}
+
+static void touch(struct hvd_store *store, struct hvd_entry *entry)
+{
+    store->changed(store->ctx, entry);
+}
+
+/* ---- failures ---- */
+
+static void free_failure(struct hvd_failure *failure)
+{
+    hvd_free((void *)(uintptr_t)failure->name);
+    hvd_free((void *)(uintptr_t)failure->message);
+}
+
+void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
+{
+    for (size_t i = 0; i < entry->n_failures; i++) {
+        if (entry->failures[i].kind != kind || strcmp(entry->failures[i].name, name) != 0)
+            continue;
+        free_failure(&entry->failures[i]);
+        entry->failures[i] = entry->failures[--entry->n_failures];
+        return;
+    }
+}
+
+hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure)
+{
+    struct hvd_failure copy = *failure;
+    struct hvd_failure *grown;
+
+    grown = hvd_realloc(entry->failures, entry->n_failures + 1, sizeof(struct hvd_failure));
+    if (!grown)
+        return HVD_ERR_NOMEM;
+    entry->failures = grown;
+    copy.name = hvd_strdup(failure->name);
+    copy.message = failure->message ? hvd_strdup(failure->message) : NULL;
+    if (!copy.name || (failure->message && !copy.message)) {
+        free_failure(&copy);
+        return HVD_ERR_NOMEM;
+    }
+    hvd_entry_drop_failure(entry, failure->kind, failure->name);
+    entry->failures[entry->n_failures++] = copy;
+    return HVD_OK;
+}
+
+static void drop_all_failures(struct hvd_entry *entry)
+{
+    for (size_t i = 0; i < entry->n_failures; i++)
+        free_failure(&entry->failures[i]);
+    hvd_free(entry->failures);
+    entry->failures = NULL;
+    entry->n_failures = 0;
+}
+
+/* ---- entries ---- */
+
+struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item)
+{
+    return (struct hvd_entry *)((char *)item - offsetof(struct hvd_entry, item));
+}
+
+static void count_job(struct hvd_store *store, const struct hvd_entry *entry, bool is_added)
+{
+    if (!entry->has_job || (unsigned)entry->job.status.state >= HVD_N_JOB_STATES)
+        return;
+    if (is_added)
+        store->n_by_state[entry->job.status.state]++;
+    else
+        store->n_by_state[entry->job.status.state]--;
+}
+
+static void free_entry(struct hvd_store *store, struct hvd_entry *entry)
+{
+    HASH_DEL(store->entries, entry);
+    hvd_queue_forget(store->queue, &entry->item);
+    count_job(store, entry, false);
+    if (entry->has_job)
+        hvd_job_fini(&entry->job);
+    drop_all_failures(entry);
+    hvd_free(entry->objects);
+    hvd_free(entry->key);
+    hvd_free(entry);
+}
+
+bool hvd_store_collect(struct hvd_store *store, struct hvd_entry *entry)
+{
+    if (entry->has_job || entry->n_objects)
+        return false;
+    free_entry(store, entry);
+    return true;
+}
+
+/* The entry of the job, made when there is none. NULL: out of memory. */
+static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, const char *name)
+{
+    char *key = entry_key(ns, name);
+    struct hvd_entry *entry = NULL;
+
+    if (!key)
+        return NULL;
+    HASH_FIND_STR(store->entries, key, entry);
+    if (entry) {
+        hvd_free(key);
+        return entry;
+    }
+    entry = hvd_calloc(1, sizeof(*entry));
+    if (!entry || hvd_queue_reserve(store->queue) != HVD_OK) {
+        hvd_free(entry);
+        hvd_free(key);
+        return NULL;
+    }
+    entry->key = key;
+    HASH_ADD_KEYPTR(hh, store->entries, entry->key, strlen(entry->key), entry);
+    return entry;
+}
+
+/* ---- jobs ---- */
+
+/* True when the job replaced what was known; it is the entry's then. */
+static bool take_job(struct hvd_store *store, struct hvd_entry *entry, struct hvd_job *job)
+{
+    entry->job_round = store->rounds[HVD_KIND_HOROVODJOB];
+    if (entry->has_job && (hvd_str_equal(entry->job.resource_version, job->resource_version) ||
+                           is_older(job->resource_version, entry->job.resource_version)))
+        return false;
+    if (!entry->has_job || entry->job.generation != job->generation ||
+        !hvd_str_equal(entry->job.uid, job->uid))
+        drop_all_failures(entry);
+    count_job(store, entry, false);
+    if (entry->has_job)
+        hvd_job_fini(&entry->job);
+    entry->job = *job;
+    entry->has_job = true;
+    count_job(store, entry, true);
+    return true;
+}
+
+static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, struct hvd_err *err)
+{
+    struct hvd_job job = {0};
+    struct hvd_entry *entry;
+    hvd_status_t st = hvd_job_decode(object, &job, err);
+
+    if (st != HVD_OK)
+        return st;
+    entry = get_entry(store, job.namespace, job.name);
+    if (!entry) {
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s/%s: out of memory", job.namespace, job.name);
+        hvd_job_fini(&job);
+        return st;
+    }
+    if (take_job(store, entry, &job))
+        touch(store, entry);
+    else
+        hvd_job_fini(&job);
+    return HVD_OK;
+}
+
+static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
+{
+    count_job(store, entry, false);
+    hvd_job_fini(&entry->job);
+    entry->job = (struct hvd_job){0};
+    entry->has_job = false;
+    entry->status_written_ms = 0;
+    drop_all_failures(entry);
+    touch(store, entry);
+}
+
+/* ---- children and pods ---- */
+
+static void unlink_record(struct hvd_record *record)
+{
+    struct hvd_entry *entry = record->entry;
+
+    for (size_t i = 0; entry && i < entry->n_objects; i++) {
+        if (entry->objects[i] != &record->object)
+            continue;
+        entry->objects[i] = entry->objects[--entry->n_objects];
+        break;
+    }
+    record->entry = NULL;
+}
+
+static hvd_status_t link_record(struct hvd_record *record, struct hvd_entry *entry)
+{
+    if (entry->n_objects == entry->capacity) {
+        size_t capacity = entry->capacity ? entry->capacity * 2 : 8;
+        const struct hvd_object **grown =
+            hvd_realloc(entry->objects, capacity, sizeof(const struct hvd_object *));
+        if (!grown)
+            return HVD_ERR_NOMEM;
+        entry->objects = grown;
+        entry->capacity = capacity;
+    }
+    entry->objects[entry->n_objects++] = &record->object;
+    record->entry = entry;
+    return HVD_OK;
+}
+
+static void free_record(struct hvd_store *store, struct hvd_record *record)
+{
+    unlink_record(record);
+    HASH_DEL(store->records, record);
+    hvd_object_fini(&record->object);
+    hvd_free(record->key);
+    hvd_free(record);
+}
+
+static void remove_record(struct hvd_store *store, struct hvd_record *record)
+{
+    struct hvd_entry *entry = record->entry;
+
+    free_record(store, record);
+    if (entry)
+        touch(store, entry);
+}
+
+static struct hvd_record *find_record(const struct hvd_store *store, enum hvd_kind kind,
+                                      const char *ns, const char *name)
+{
+    char *key = record_key(kind, ns, name);
+    struct hvd_record *record = NULL;
+
+    if (key)
+        HASH_FIND_STR(store->records, key, record);
+    hvd_free(key);
+    return record;
+}
+
+const struct hvd_object *hvd_store_find(const struct hvd_store *store, enum hvd_kind kind,
+                                        const char *ns, const char *name)
+{
+    const struct hvd_record *record = find_record(store, kind, ns, name);
+
+    return record ? &record->object : NULL;
+}
+
+/* A child of ours that appears ends what stood in its way. */
+static void drop_failure_of_ours(struct hvd_entry *entry, const struct hvd_object *object)
+{
+    if (entry->has_job && hvd_str_equal(object->meta.owner_uid, entry->job.uid))
+        hvd_entry_drop_failure(entry, object->kind, object->meta.name);
+}
+
+/* A new record, filed under its job. *object becomes the record's on success. */
+static hvd_status_t add_record(struct hvd_store *store, struct hvd_object *object,
+                               struct hvd_record **out)
+{
+    struct hvd_record *record = hvd_calloc(1, sizeof(*record));
+    struct hvd_entry *entry;
+    hvd_status_t st = HVD_ERR_NOMEM;
+
+    if (!record)
+        return st;
+    record->key = record_key(object->kind, object->meta.namespace, object->meta.name);
+    entry = record->key ? get_entry(store, object->meta.namespace, object->meta.job) : NULL;
+    if (entry)
+        st = link_record(record, entry);
+    if (st != HVD_OK) {
+        if (entry)
+            (void)hvd_store_collect(store, entry);
+        hvd_free(record->key);
+        hvd_free(record);
+        return st;
+    }
+    record->object = *object;
+    drop_failure_of_ours(entry, &record->object);
+    HASH_ADD_KEYPTR(hh, store->records, record->key, strlen(record->key), record);
+    *out = record;
+    return HVD_OK;
+}
+
+/* Files the object; it is the store's or freed afterwards. */
+static hvd_status_t take_object(struct hvd_store *store, struct hvd_object *object)
+{
+    const struct hvd_meta *meta = &object->meta;
+    struct hvd_record *record = find_record(store, object->kind, meta->namespace, meta->name);
+    hvd_status_t st;
+
+    if (record) {
+        const struct hvd_meta *known = &record->object.meta;
+        record->round = store->rounds[object->kind];
+        if (hvd_str_equal(known->resource_version, meta->resource_version) ||
+            is_older(meta->resource_version, known->resource_version)) {
+            hvd_object_fini(object);
+            return HVD_OK;
+        }
+        if (meta->job && hvd_str_equal(known->job, meta->job)) {
+            if (!hvd_str_equal(known->uid, meta->uid))
+                drop_failure_of_ours(record->entry, object);
+            hvd_object_fini(&record->object);
+            record->object = *object;
+            touch(store, record->entry);
+            return HVD_OK;
+        }
+        remove_record(store, record);
+    }
+    if (!meta->job) {
+        hvd_object_fini(object);
+        return HVD_OK;
+    }
+    st = add_record(store, object, &record);
+    if (st != HVD_OK) {
+        hvd_object_fini(object);
+        return st;
+    }
+    record->round = store->rounds[record->object.kind];
+    touch(store, record->entry);
+    return HVD_OK;
+}
+
+hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
+                           struct hvd_err *err)
+{
+    struct hvd_object projection = {0};
+    hvd_status_t st;
+
+    if (kind == HVD_KIND_HOROVODJOB)
+        return put_job(store, object, err);
+    st = hvd_observe(kind, object, &projection, err);
+    if (st != HVD_OK)
+        return st;
+    st = take_object(store, &projection);
+    if (st != HVD_OK)
+        hvd_err_set(err, st, 0, "%s: out of memory", hvd_kind_info(kind)->resource);
+    return st;
+}
+
+void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *ns, const char *name,
+                      const char *uid)
+{
+    if (kind == HVD_KIND_HOROVODJOB) {
+        char *key = entry_key(ns, name);
+        struct hvd_entry *entry = NULL;
+        if (key)
+            HASH_FIND_STR(store->entries, key, entry);
+        hvd_free(key);
+        if (entry && entry->has_job && (!uid || hvd_str_equal(entry->job.uid, uid)))
+            remove_job(store, entry);
+    } else {
+        struct hvd_record *record = find_record(store, kind, ns, name);
+        if (record && (!uid || hvd_str_equal(record->object.meta.uid, uid)))
+            remove_record(store, record);
+    }
+}
+
+void hvd_store_begin(struct hvd_store *store, enum hvd_kind kind)
+{
+    store->rounds[kind]++;
+}
+
+void hvd_store_end(struct hvd_store *store, enum hvd_kind kind)
+{
+    struct hvd_entry *entry, *next_entry;
+    struct hvd_record *record, *next_record;
+
+    if (kind == HVD_KIND_HOROVODJOB) {
+        HASH_ITER(hh, store->entries, entry, next_entry)
+        {
+            if (entry->has_job && entry->job_round != store->rounds[kind])
+                remove_job(store, entry);
+        }
+        return;
+    }
+    HASH_ITER(hh, store->records, record, next_record)
+    {
+        if (record->object.kind == kind && record->round != store->rounds[kind])
+            remove_record(store, record);
+    }
+}
+
+void hvd_store_fini(struct hvd_store *store)
+{
+    struct hvd_record *record, *next_record;
+    struct hvd_entry *entry, *next_entry;
+
+    HASH_ITER(hh, store->records, record, next_record)
+    {
+        free_record(store, record);
+    }
+    HASH_ITER(hh, store->entries, entry, next_entry)
+    {
+        free_entry(store, entry);
+    }
+    *store = (struct hvd_store){0};
+}

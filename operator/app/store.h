@@ -1,0 +1,94 @@
+#ifndef HVD_OPERATOR_APP_STORE_H
+#define HVD_OPERATOR_APP_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+#include <uthash.h>
+
+#include "base/status.h"
+#include "operator/api/horovodjob.h"
+#include "operator/app/queue.h"
+#include "operator/core/observe.h"
+#include "operator/core/reconcile.h"
+
+/*
+ * What the operator knows: for each job the decoded HorovodJob and the projections of the objects
+ * filed under it by namespace and label. Fed by watches and by the answers to our own writes; an
+ * older version never replaces a newer one. One thread.
+ */
+
+/* A job, or the place where children without one are filed until it comes. */
+struct hvd_entry {
+    char *key; /* "namespace/name", owned */
+    bool has_job;
+    unsigned job_round;                /* the list in which the job was seen last */
+    struct hvd_job job;                /* valid with has_job */
+    const struct hvd_object **objects; /* borrowed from their records */
+    size_t n_objects;
+    size_t capacity;
+    struct hvd_failure *failures; /* names and messages owned by the entry */
+    size_t n_failures;
+    int64_t status_written_ms; /* Unix time; 0: never by this process */
+    int64_t event_us;          /* monotonic time of the first event not acted on; 0: none */
+    unsigned n_plans;          /* plans in a row that were not empty */
+    struct hvd_queue_item item;
+    UT_hash_handle hh;
+};
+
+struct hvd_record;
+
+/* Called when an entry has changed. */
+typedef void (*hvd_store_changed_fn)(void *ctx, struct hvd_entry *entry);
+
+struct hvd_store {
+    struct hvd_entry *entries;  /* by key */
+    struct hvd_record *records; /* by kind, namespace and name */
+    struct hvd_queue *queue;    /* in which every entry has its room; borrowed */
+    unsigned rounds[HVD_N_KINDS];
+    size_t n_by_state[HVD_N_JOB_STATES];
+    hvd_store_changed_fn changed;
+    void *ctx;
+};
+
+/* An empty store that tells changed(ctx) about every change. Allocates nothing. */
+void hvd_store_init(struct hvd_store *store, struct hvd_queue *queue, hvd_store_changed_fn changed,
+                    void *ctx);
+
+/* Frees all of it. A zeroed store is legal. */
+void hvd_store_fini(struct hvd_store *store);
+
+/*
+ * Takes in an object as the API sent it. Silent when it is the version that is known, or an older
+ * one. Failures as hvd_observe and hvd_job_decode; the store is unchanged then.
+ */
+hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
+                           struct hvd_err *err);
+
+/* Forgets the object of this name if its uid is the one given (NULL: whatever it is). */
+void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *ns, const char *name,
+                      const char *uid);
+
+/* A complete list of the kind begins: what is not put before end is forgotten there. */
+void hvd_store_begin(struct hvd_store *store, enum hvd_kind kind);
+void hvd_store_end(struct hvd_store *store, enum hvd_kind kind);
+
+/* The projection of an object; NULL when it is not known. Borrowed until the next change. */
+const struct hvd_object *hvd_store_find(const struct hvd_store *store, enum hvd_kind kind,
+                                        const char *ns, const char *name);
+
+/* The entry of a queue item. */
+struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item);
+
+/* Remembers the latest failure of a child; failure's strings are copied. HVD_ERR_NOMEM. */
+hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure);
+
+/* Forgets the failure of that child. */
+void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
+
+/* Frees an entry that holds neither a job nor objects. True when it is gone. */
+bool hvd_store_collect(struct hvd_store *store, struct hvd_entry *entry);
+
+#endif
