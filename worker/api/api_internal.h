@@ -1,0 +1,40 @@
+#ifndef HVD_WORKER_API_API_INTERNAL_H
+#define HVD_WORKER_API_API_INTERNAL_H
+
+#include <horovod/horovod.h>
+
+#include "worker/engine/engine.h"
+
+/* --- lifecycle.c ------------------------------------------------------------------------------ */
+
+/*
+ * The engine, which stays until hvd_api_leave; NULL when there is none, and then leave must not be
+ * called. is_running: also NULL when the engine was shut down.
+ */
+struct hvd_engine *hvd_api_enter(bool is_running);
+
+/* Ends what hvd_api_enter began. */
+void hvd_api_leave(void);
+
+/* --- errors.c --------------------------------------------------------------------------------- */
+
+/* Converts an internal status to a public one and fills err (may be NULL) from `from` on failure.
+ */
+horovod_status_t hvd_api_status(hvd_status_t st, const struct hvd_err *from, horovod_error_t *err);
+
+/* Fails because Horovod is not initialised. */
+horovod_status_t hvd_api_not_initialized(horovod_error_t *err);
+
+/* --- settings.c ------------------------------------------------------------------------------- */
+
+struct hvd_settings {
+    int64_t cycle_ns;
+    int64_t stall_warning_ns; /* 0: off */
+    bool mpi_threads_disable;
+    enum hvd_log_level log_level;
+};
+
+/* Reads HOROVOD_* from the environment. HVD_ERR_INVALID names the variable and what is allowed. */
+hvd_status_t hvd_settings_read(struct hvd_settings *settings, struct hvd_err *err);
+
+#endif

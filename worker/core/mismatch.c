@@ -1,0 +1,128 @@
+/*
+ * Whether two ranks mean the same thing by a name, and the sentence that every rank gets when they
+ * do not. The sentences start with the words users of Horovod know and search for; who asked for
+ * what is added behind. Pure.
+ */
+#include "worker/core/mismatch.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A text that is cut when it is full. */
+struct cut {
+    char *out;
+    size_t size;
+    size_t len;
+};
+
+static void put(struct cut *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(struct cut *c, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    int n = vsnprintf(c->out + c->len, c->size - c->len, fmt, ap);
+    va_end(ap);
+    if (n > 0)
+        c->len = c->len + (size_t)n < c->size ? c->len + (size_t)n : c->size - 1;
+}
+
+static void put_shape(struct cut *c, const struct hvd_request *req)
+{
+    put(c, "[");
+    for (int i = 0; i < req->ndim; i++)
+        put(c, i ? ", %" PRId64 : "%" PRId64, req->shape[i]);
+    put(c, "]");
+}
+
+/* The first dimension from which on the shapes differ; -1 when they do not. */
+static int differing_dimension(const struct hvd_request *a, const struct hvd_request *b, int from)
+{
+    for (int i = from; i < a->ndim; i++)
+        if (a->shape[i] != b->shape[i])
+            return i;
+    return -1;
+}
+
+static bool gather_shapes_differ(const struct hvd_request *a, const struct hvd_request *b,
+                                 struct cut *c)
+{
+    const char *op = hvd_op_name((int)a->op);
+
+    if (a->ndim != b->ndim) {
+        put(c,
+            "Mismatched %s tensor shapes: One rank sent a tensor of rank %d, but another rank sent "
+            "a tensor of rank %d.",
+            op, a->ndim, b->ndim);
+        return true;
+    }
+    int d = differing_dimension(a, b, 1);
+    if (d < 0)
+        return false;
+    put(c,
+        "Mismatched %s tensor shapes: One rank sent a tensor with dimension %d equal to %" PRId64
+        ", but another rank sent a tensor with dimension %d equal to %" PRId64 ".",
+        op, d, a->shape[d], d, b->shape[d]);
+    return true;
+}
+
+static bool shapes_differ(const struct hvd_request *a, const struct hvd_request *b, struct cut *c)
+{
+    if (a->op == HVD_ALLGATHER)
+        return gather_shapes_differ(a, b, c);
+    if (a->ndim == b->ndim && differing_dimension(a, b, 0) < 0)
+        return false;
+    put(c, "Mismatched %s tensor shapes: One rank sent a tensor of shape ",
+        hvd_op_name((int)a->op));
+    put_shape(c, a);
+    put(c, ", but another rank sent a tensor of shape ");
+    put_shape(c, b);
+    put(c, ".");
+    return true;
+}
+
+static int compare(const struct hvd_request *a, const struct hvd_request *b, struct cut *c)
+{
+    if (a->dtype != b->dtype) {
+        put(c, "Mismatched data types: One rank had type %s, but another rank had type %s.",
+            hvd_dtype_name((int)a->dtype), hvd_dtype_name((int)b->dtype));
+        return 1;
+    }
+    if (a->op != b->op) {
+        put(c, "Mismatched operations: One rank did an %s, but another rank did an %s.",
+            hvd_op_name((int)a->op), hvd_op_name((int)b->op));
+        return 2;
+    }
+    if (shapes_differ(a, b, c))
+        return 3;
+    if (a->op == HVD_ALLREDUCE && a->reduce != b->reduce) {
+        put(c,
+            "Mismatched reduction operation: One rank sent reduction op %s, but another rank sent "
+            "reduction op %s.",
+            hvd_reduce_name((int)a->reduce), hvd_reduce_name((int)b->reduce));
+        return 4;
+    }
+    if (a->op == HVD_BROADCAST && a->root != b->root) {
+        put(c,
+            "Mismatched BROADCAST root ranks: One rank specified root rank %d, but another rank "
+            "specified root rank %d.",
+            a->root, b->root);
+        return 5;
+    }
+    return 0;
+}
+
+int hvd_mismatch(struct hvd_asked one, struct hvd_asked other, char *text, size_t size)
+{
+    struct cut c = {.out = text, .size = size};
+    int check = compare(one.req, other.req, &c);
+
+    if (check != 0)
+        put(&c, " (tensor %.*s: rank %d, then rank %d)",
+            one.req->name.len > 200 ? 200 : (int)one.req->name.len, one.req->name.data, one.rank,
+            other.rank);
+    return check;
+}

@@ -1,0 +1,58 @@
+#ifndef HVD_WORKER_CORE_NEGOTIATE_H
+#define HVD_WORKER_CORE_NEGOTIATE_H
+
+#include "worker/core/message.h"
+
+/*
+ * The coordinator's side of the agreement: which tensors every rank has asked for, in which order
+ * they will run, and whether the ranks mean the same thing.
+ *
+ *     requests of ranks ──> waiting ──all ranks seen──> step in the plan (or an ERROR step)
+ *     a rank leaves     ──> SHUTDOWN step once (ABORT when it failed); all left ──> DOWN step
+ *
+ * The order of the plan is the order in which tensors became complete. After a SHUTDOWN or ABORT
+ * step requests are ignored: every rank ends its pending tensors by itself.
+ */
+struct hvd_negotiator;
+
+/* A negotiator for ranks 0 to size - 1 (size >= 1). HVD_ERR_NOMEM. */
+hvd_status_t hvd_negotiator_create(int size, struct hvd_negotiator **out, struct hvd_err *err);
+
+/* NULL is fine. */
+void hvd_negotiator_destroy(struct hvd_negotiator *n);
+
+/*
+ * Counts a request of a rank; now_ns is only compared with later ones. HVD_ERR_INVALID when the
+ * request is illegal or that rank has asked for the name already, HVD_ERR_NOMEM,
+ * HVD_ERR_TOO_LARGE: the peer or the job is broken then, a mismatch between ranks is no failure.
+ */
+hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, int rank,
+                                    const struct hvd_request *req, int64_t now_ns,
+                                    struct hvd_err *err);
+
+/*
+ * A rank will ask for nothing any more, because of text; failed: it cannot go on, so nothing can.
+ * Again for the same rank has no effect. Failures as above.
+ */
+hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, int rank, bool failed, const char *text,
+                                  struct hvd_err *err);
+
+/* The plan made since the last hvd_negotiator_plan_sent, borrowed until the next call; NULL when
+ * there is none. */
+const struct hvd_buf *hvd_negotiator_plan(const struct hvd_negotiator *n);
+
+/* Starts the next plan; the content of the last one is gone. */
+void hvd_negotiator_plan_sent(struct hvd_negotiator *n);
+
+/* How many tensors some rank waits for. */
+size_t hvd_negotiator_waiting(const struct hvd_negotiator *n);
+
+/*
+ * Appends to report, as one text, the tensors that have waited for limit_ns and the ranks they wait
+ * for; each tensor is reported once. Nothing is appended when there is none. HVD_ERR_NOMEM,
+ * HVD_ERR_TOO_LARGE.
+ */
+hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, int64_t limit_ns,
+                                    struct hvd_buf *report);
+
+#endif

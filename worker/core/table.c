@@ -1,0 +1,101 @@
+/*
+ * The request table of one rank: which names are pending here. It exists to refuse a second tensor
+ * of the same name and to find the tensor that a plan talks about. Pure; the caller serialises.
+ */
+#include "worker/core/table.h"
+
+#include <string.h>
+
+#include "worker/core/hash_internal.h"
+
+struct row {
+    UT_hash_handle hh;
+    void *owner;
+    char name[];
+};
+
+struct hvd_table {
+    struct row *rows;
+};
+
+hvd_status_t hvd_table_create(struct hvd_table **out, struct hvd_err *err)
+{
+    struct hvd_table *t = hvd_calloc(1, sizeof(*t));
+
+    if (!t)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the request table");
+    *out = t;
+    return HVD_OK;
+}
+
+static void *remove_row(struct hvd_table *t, struct row *row)
+{
+    void *owner = row->owner;
+
+    HASH_DEL(t->rows, row);
+    hvd_free(row);
+    return owner;
+}
+
+void hvd_table_destroy(struct hvd_table *t)
+{
+    if (!t)
+        return;
+    while (t->rows)
+        remove_row(t, t->rows);
+    hvd_free(t);
+}
+
+static struct row *find(const struct hvd_table *t, struct hvd_strview name)
+{
+    struct row *row = NULL;
+
+    HASH_FIND(hh, t->rows, name.data, name.len, row);
+    return row;
+}
+
+hvd_status_t hvd_table_add(struct hvd_table *t, struct hvd_strview name, void *owner,
+                           struct hvd_err *err)
+{
+    if (find(t, name))
+        return HVD_FAIL(err, HVD_ERR_EXISTS, 0,
+                        "Requested to allreduce, allgather, or broadcast a tensor with the same "
+                        "name as another tensor that is currently being processed.  If you want to "
+                        "request another tensor, use a different tensor name.");
+
+    struct row *row = hvd_malloc(sizeof(*row) + name.len, 1);
+    if (!row)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a pending tensor");
+    row->owner = owner;
+    memcpy(row->name, name.data, name.len);
+    HASH_ADD_KEYPTR(hh, t->rows, row->name, name.len, row);
+    if (!row->hh.tbl) {
+        hvd_free(row);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a pending tensor");
+    }
+    return HVD_OK;
+}
+
+void *hvd_table_find(const struct hvd_table *t, struct hvd_strview name)
+{
+    struct row *row = find(t, name);
+
+    return row ? row->owner : NULL;
+}
+
+void *hvd_table_take(struct hvd_table *t, struct hvd_strview name)
+{
+    struct row *row = find(t, name);
+
+    return row ? remove_row(t, row) : NULL;
+}
+
+void *hvd_table_take_first(struct hvd_table *t)
+{
+    return t->rows ? remove_row(t, t->rows) : NULL;
+}
+
+size_t hvd_table_count(const struct hvd_table *t)
+{
+    return HASH_COUNT(t->rows);
+}

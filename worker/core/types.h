@@ -1,0 +1,72 @@
+#ifndef HVD_WORKER_CORE_TYPES_H
+#define HVD_WORKER_CORE_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/str.h"
+
+/* Limits of what a rank may submit; the decoder holds peers to them too. */
+#define HVD_NAME_MAX 1023
+#define HVD_NDIM_MAX 16
+#define HVD_TEXT_MAX 1000
+
+/* Values are those of the public header and of the wire. */
+enum hvd_dtype {
+    HVD_UINT8 = 0,
+    HVD_INT32 = 4,
+    HVD_INT64 = 5,
+    HVD_FLOAT32 = 7,
+    HVD_FLOAT64 = 8,
+};
+
+enum hvd_reduce {
+    HVD_AVERAGE = 0,
+    HVD_SUM = 1,
+    HVD_MIN = 3,
+    HVD_MAX = 4,
+};
+
+enum hvd_op {
+    HVD_ALLREDUCE = 0,
+    HVD_ALLGATHER = 1,
+    HVD_BROADCAST = 2,
+    HVD_BARRIER = 6,
+};
+
+/* What one rank asks for. The name is borrowed; whoever keeps a request copies it. */
+struct hvd_request {
+    enum hvd_op op;
+    enum hvd_dtype dtype;
+    enum hvd_reduce reduce; /* allreduce; HVD_SUM otherwise */
+    int root;               /* broadcast; 0 otherwise */
+    int ndim;
+    int64_t shape[HVD_NDIM_MAX];
+    struct hvd_strview name;
+};
+
+/* Bytes of one element; 0 for a type that does not exist. */
+size_t hvd_dtype_size(int dtype);
+
+/* "float32"; "unknown" for a type that does not exist. */
+const char *hvd_dtype_name(int dtype);
+
+/* "ALLREDUCE"; "UNKNOWN" for an operation that does not exist. */
+const char *hvd_op_name(int op);
+
+/* "SUM"; "UNKNOWN" for a reduction that does not exist. */
+const char *hvd_reduce_name(int reduce);
+
+/* Elements of ndim sizes, from the first given dimension on; false when a size is negative or the
+ * product times 8 bytes does not fit 63 bits. *count is untouched then. */
+bool hvd_shape_count(const int64_t *shape, int ndim, int64_t *count);
+
+/*
+ * Whether a request is one that a rank of a job of `size` may make: known values, sizes that can be
+ * addressed, a root that exists, a name of 1 to 1023 bytes. HVD_ERR_INVALID with what is wrong.
+ */
+hvd_status_t hvd_request_check(const struct hvd_request *req, int size, struct hvd_err *err);
+
+#endif

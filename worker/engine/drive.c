@@ -1,0 +1,218 @@
+/*
+ * Who drives, and how long it looks before it sleeps. At most one thread is the driver; the right
+ * to drive passes through mu, so the driver's part of the engine needs no lock of its own. A
+ * waiting thread goes before the background thread, which gives way as soon as somebody waits.
+ *
+ * MPI wakes nobody, so a driver that found nothing to do looks again: at once for a short while,
+ * then letting others run, then sleeping, from 50 us up to the cycle time. Anybody with new work
+ * wakes it from that sleep.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+#include "worker/engine/engine_internal.h"
+
+#define SPIN_STEPS 256
+#define YIELD_STEPS 2048
+#define SLEEP_MIN_NS 50000
+#define YIELD_MOVING_NS 100000000 /* while data moves, sleep only after so long without progress   \
+                                   */
+
+/* How long a driver has found nothing to do. */
+struct patience {
+    unsigned n_idle;
+    int64_t idle_since_ns;
+    int64_t sleep_ns;
+};
+
+int64_t hvd_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+hvd_status_t hvd_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+
+    if (pthread_condattr_init(&attr) != 0)
+        return HVD_ERR_SYSTEM;
+    int rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    if (rc == 0)
+        rc = pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+    return rc == 0 ? HVD_OK : HVD_ERR_SYSTEM;
+}
+
+static void wait_for(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t ns)
+{
+    const int64_t at = hvd_now_ns() + ns;
+    const struct timespec deadline = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+
+    (void)pthread_cond_timedwait(cond, mu, &deadline);
+}
+
+bool hvd_drive_allowed(const struct hvd_engine *e)
+{
+    return !e->topology.thread_bound || pthread_equal(pthread_self(), e->owner);
+}
+
+void hvd_drive_kick(struct hvd_engine *e)
+{
+    if (e->sleeper)
+        pthread_cond_signal(e->sleeper);
+    else if (!e->is_driven)
+        pthread_cond_signal(&e->background_cond);
+}
+
+static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *w)
+{
+    return w->entry ? atomic_load_explicit(&w->entry->is_done, memory_order_acquire)
+                    : atomic_load_explicit(&e->is_over, memory_order_acquire);
+}
+
+/* Passes the right to drive on to a thread that waits, else to the background. Holds mu. */
+static void release_driver(struct hvd_engine *e, const struct hvd_waiter *self)
+{
+    e->is_driven = false;
+    if (e->must_stop) {
+        pthread_cond_broadcast(&e->background_cond);
+        return;
+    }
+    for (struct hvd_waiter *w = e->waiters; w; w = w->next) {
+        if (w != self && !is_waiter_done(e, w)) {
+            pthread_cond_signal(&w->cond);
+            return;
+        }
+    }
+    pthread_cond_signal(&e->background_cond);
+}
+
+/* Sleeps unless work came in; who brings work signals cond. Does not hold mu. */
+static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_background,
+                           int64_t ns)
+{
+    pthread_mutex_lock(&e->mu);
+    if (atomic_load(&e->n_queued) == 0 &&
+        !(is_background && (e->waiters || e->is_leaving || e->must_stop))) {
+        e->sleeper = cond;
+        wait_for(cond, &e->mu, ns);
+        e->sleeper = NULL;
+    }
+    pthread_mutex_unlock(&e->mu);
+}
+
+/* What the driver does between two steps. n_moving is its own. */
+static void be_patient(struct hvd_engine *e, struct patience *p, pthread_cond_t *cond,
+                       bool is_background)
+{
+    static const unsigned spin_steps[] = {SPIN_STEPS, SPIN_STEPS / 8};
+    const unsigned spin = e->is_crowded ? 0 : spin_steps[is_background];
+
+    if (p->n_idle++ == 0)
+        p->idle_since_ns = hvd_now_ns();
+    if (p->n_idle <= spin)
+        return;
+    if (p->n_idle <= (is_background ? spin : YIELD_STEPS) ||
+        (e->n_moving > 0 && hvd_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
+        sched_yield();
+        return;
+    }
+    p->sleep_ns = p->sleep_ns ? p->sleep_ns * 2 : SLEEP_MIN_NS;
+    if (p->sleep_ns > e->options.cycle_ns)
+        p->sleep_ns = e->options.cycle_ns;
+    if (p->sleep_ns > 0)
+        sleep_a_little(e, cond, is_background, p->sleep_ns);
+    else
+        sched_yield();
+}
+
+static void step_patiently(struct hvd_engine *e, struct patience *p, pthread_cond_t *cond,
+                           bool is_background)
+{
+    if (hvd_progress_step(e))
+        *p = (struct patience){0};
+    else
+        be_patient(e, p, cond, is_background);
+}
+
+void hvd_drive_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
+{
+    waiter->next = e->waiters;
+    e->waiters = waiter;
+    atomic_fetch_add(&e->n_waiters, 1);
+    while (!is_waiter_done(e, waiter)) {
+        if (e->is_driven || !hvd_drive_allowed(e)) {
+            if (e->sleeper)
+                pthread_cond_signal(e->sleeper);
+            pthread_cond_wait(&waiter->cond, &e->mu);
+            continue;
+        }
+        struct patience patience = {0};
+        e->is_driven = true;
+        pthread_mutex_unlock(&e->mu);
+        while (!is_waiter_done(e, waiter))
+            step_patiently(e, &patience, &waiter->cond, false);
+        pthread_mutex_lock(&e->mu);
+        release_driver(e, waiter);
+    }
+    struct hvd_waiter **at = &e->waiters;
+    while (*at != waiter)
+        at = &(*at)->next;
+    *at = waiter->next;
+    /* With the last waiter gone, what else is outstanding is the background's to drive. */
+    if (atomic_fetch_sub(&e->n_waiters, 1) == 1 && !e->is_driven)
+        pthread_cond_signal(&e->background_cond);
+}
+
+bool hvd_drive_once(struct hvd_engine *e)
+{
+    if (e->is_driven || !hvd_drive_allowed(e))
+        return false;
+    e->is_driven = true;
+    pthread_mutex_unlock(&e->mu);
+    bool progressed = hvd_progress_step(e);
+    pthread_mutex_lock(&e->mu);
+    release_driver(e, NULL);
+    return progressed;
+}
+
+/* Drives until nothing is outstanding here or somebody else wants to. Holds mu in between. */
+static void drive_outstanding(struct hvd_engine *e)
+{
+    struct patience patience = {0};
+
+    e->is_driven = true;
+    pthread_mutex_unlock(&e->mu);
+    while (atomic_load(&e->n_outstanding) > 0 && atomic_load(&e->n_waiters) == 0)
+        step_patiently(e, &patience, &e->background_cond, true);
+    pthread_mutex_lock(&e->mu);
+    release_driver(e, NULL);
+}
+
+void *hvd_drive_background(void *arg)
+{
+    struct hvd_engine *e = arg;
+    const bool is_coordinator = e->topology.rank == 0 && e->topology.size > 1;
+
+    pthread_setname_np(pthread_self(), "horovod");
+    pthread_mutex_lock(&e->mu);
+    while (!e->must_stop) {
+        if (e->is_driven || e->waiters) {
+            pthread_cond_wait(&e->background_cond, &e->mu);
+        } else if (atomic_load(&e->n_outstanding) > 0) {
+            drive_outstanding(e);
+        } else if (is_coordinator && !e->is_ended) {
+            hvd_drive_once(e);
+            if (!e->must_stop && !e->waiters && atomic_load(&e->n_outstanding) == 0)
+                wait_for(&e->background_cond, &e->mu, e->options.idle_poll_ns);
+        } else {
+            pthread_cond_wait(&e->background_cond, &e->mu);
+        }
+    }
+    pthread_mutex_unlock(&e->mu);
+    return NULL;
+}

@@ -1,0 +1,81 @@
+#ifndef HVD_WORKER_ENGINE_ENGINE_H
+#define HVD_WORKER_ENGINE_ENGINE_H
+
+#include "worker/engine/output.h"
+#include "worker/transport/transport.h"
+
+/*
+ * The engine of one rank: takes tensors from any thread, agrees with the other ranks, moves the
+ * data, wakes who waits. Whoever waits, drives:
+ *
+ *   submit ──> queue ──┐                       ┌──> start, test collectives ──> done ──> waiter
+ *                      ├─ step(), one driver ──┤
+ *   messages of peers ─┘                       └──> requests, plans to peers
+ *
+ * The driver is a waiting thread when there is one (no hand-over to another thread for a small
+ * tensor), else the background thread, which sleeps while nothing is outstanding here. Only the
+ * coordinator, rank 0, then looks for messages every `idle_poll_ns`: no tensor can complete without
+ * its own request, so all it can be late for is another rank's shutdown and a stall warning.
+ */
+struct hvd_engine;
+
+struct hvd_engine_options {
+    int64_t cycle_ns;          /* a driver without progress sleeps at most so long */
+    int64_t idle_poll_ns;      /* see above */
+    int64_t stall_warning_ns;  /* 0: no stall warnings */
+    const struct hvd_log *log; /* borrowed, for the life of the engine */
+    bool no_background;        /* tensors move only while somebody waits or polls */
+};
+
+/* What is submitted; all borrowed for the call but input and output, which must stay until the end
+ * of the wait. */
+struct hvd_submission {
+    struct hvd_request request; /* legal: see hvd_request_check */
+    const void *input;
+    void *output;       /* allreduce, broadcast */
+    bool is_waited_now; /* the same thread waits at once: nobody has to be woken to drive */
+};
+
+/* An engine on the transport, which it owns from now on also on failure. HVD_ERR_NOMEM,
+ * HVD_ERR_SYSTEM. */
+hvd_status_t hvd_engine_create(struct hvd_transport *transport,
+                               const struct hvd_engine_options *options, struct hvd_engine **out,
+                               struct hvd_err *err);
+
+/* Frees an engine that was shut down, with the tensors nobody waited for. NULL is fine. */
+void hvd_engine_destroy(struct hvd_engine *e);
+
+/*
+ * Leaves the job and waits for the other ranks to do so, once. What is pending ends with
+ * HVD_ERR_SHUTDOWN. Others may wait meanwhile. HVD_ERR_STATE, and nothing is done, in a thread that
+ * may not call MPI; HVD_ERR_SYSTEM.
+ */
+hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err);
+
+/* Where this rank is; constant, also after the shutdown. */
+const struct hvd_topology *hvd_engine_topology(const struct hvd_engine *e);
+
+/*
+ * Submits a tensor; *handle is for hvd_engine_wait. HVD_ERR_EXISTS when the name is pending,
+ * HVD_ERR_SHUTDOWN, HVD_ERR_NOMEM. Any thread.
+ */
+hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission *submission,
+                               int64_t *handle, struct hvd_err *err);
+
+/* 1 when the tensor is done, 0 when not, -1 for an unknown handle. Does a step of work. */
+int hvd_engine_poll(struct hvd_engine *e, int64_t handle);
+
+/*
+ * Waits for the tensor and ends its handle. output (may be NULL): receives the gathered tensor,
+ * which is the caller's, or NULL. Returns how the tensor ended: HVD_OK, HVD_ERR_MISMATCH,
+ * HVD_ERR_SHUTDOWN, HVD_ERR_TOO_LARGE, with the reason in err; HVD_ERR_NOT_FOUND for an unknown
+ * handle or one that another thread waits for; HVD_ERR_STATE in a thread that may not call MPI.
+ */
+hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct horovod_output **output,
+                             struct hvd_err *err);
+
+/* One step of work, unless another thread drives; whether anything happened. For tests that drive
+ * all ranks from one thread. */
+bool hvd_engine_step(struct hvd_engine *e);
+
+#endif

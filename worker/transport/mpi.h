@@ -1,0 +1,20 @@
+#ifndef HVD_WORKER_TRANSPORT_MPI_H
+#define HVD_WORKER_TRANSPORT_MPI_H
+
+#include "worker/transport/transport.h"
+
+struct hvd_mpi_options {
+    bool allow_single_thread; /* accept any thread level; then the transport is thread_bound */
+    int64_t chunk_elements; /* at most so many elements in one MPI call; at most INT_MAX; 0: 2^27 */
+};
+
+/*
+ * Joins the ranks of MPI_COMM_WORLD on communicators of its own. Initialises MPI unless the program
+ * did. Collective. HVD_ERR_STATE when MPI was finalised already or its thread level is too low,
+ * HVD_ERR_NOMEM, HVD_ERR_SYSTEM. A failure inside MPI's own initialisation ends the process: that
+ * is Open MPI's doing. destroy finalises MPI when this call initialised it.
+ */
+hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_transport **out,
+                            struct hvd_err *err);
+
+#endif

@@ -1,0 +1,95 @@
+#ifndef HVD_WORKER_TRANSPORT_TRANSPORT_H
+#define HVD_WORKER_TRANSPORT_TRANSPORT_H
+
+#include "base/log.h"
+#include "worker/core/types.h"
+
+/*
+ * How ranks reach each other: control messages between any two ranks, and collectives of all ranks.
+ * One thread at a time calls into a transport, not always the same one unless `thread_bound`. No
+ * function blocks, but for create and destroy, which are collective and may wait for the peers.
+ *
+ * What every adapter keeps (tests/unit/worker/transport/conformance.h checks it):
+ * - messages between two ranks arrive whole, once, in the order sent; across senders in any order;
+ * - a message sent is on its way even if the sender never calls again, unless it leaves;
+ * - collectives are started in the same order by all ranks, several may be moving at once, and they
+ *   finish in any order; results are the same bits on every rank;
+ * - input and output may be the same memory; both stay the caller's and untouched until finished;
+ * - failures are converted to hvd_status_t here, once, and name the rank where it is known.
+ */
+struct hvd_transport;
+
+/* Where this rank is. */
+struct hvd_topology {
+    int rank;
+    int size;
+    int local_rank;
+    int local_size;
+    int cross_rank;
+    int cross_size;
+    bool is_homogeneous;   /* every host runs as many ranks */
+    bool threads_multiple; /* MPI may be called by several threads at once */
+    bool thread_bound;     /* only the thread that created the transport may call it */
+};
+
+/* A message that came in. data is the receiver's to hvd_free. */
+struct hvd_inbound {
+    int from;
+    char *data;
+    size_t len;
+};
+
+/* One collective. The caller fills it, keeps it in place until it is finished, and never copies it
+ * while it is moving. */
+struct hvd_collective {
+    enum hvd_op op; /* HVD_ALLREDUCE, HVD_ALLGATHER or HVD_BROADCAST */
+    enum hvd_dtype dtype;
+    enum hvd_reduce reduce; /* HVD_SUM, HVD_MIN or HVD_MAX: never an average */
+    int root;
+    const void *input; /* broadcast: read on the root alone */
+    void *output;
+    int64_t count;         /* elements of the input (allreduce, broadcast: of the output too) */
+    const int64_t *counts; /* allgather: elements of each rank; borrowed until finished */
+    void *_state;          /* the adapter's */
+};
+
+struct hvd_transport_ops {
+    const char *name;
+
+    /* Queues a copy of the message for rank `to`, itself excluded. HVD_ERR_NOMEM,
+     * HVD_ERR_UNAVAILABLE when the rank is lost. */
+    hvd_status_t (*send)(struct hvd_transport *t, int to, const void *data, size_t len,
+                         struct hvd_err *err);
+
+    /* The next message; HVD_INPROGRESS when there is none now. HVD_ERR_GONE once per lost rank,
+     * with in->from and the reason in err; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. */
+    hvd_status_t (*receive)(struct hvd_transport *t, struct hvd_inbound *in, struct hvd_err *err);
+
+    /* Starts a collective of at least one element somewhere. Failure means the transport is broken:
+     * HVD_ERR_NOMEM, HVD_ERR_SYSTEM. */
+    hvd_status_t (*start)(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err);
+
+    /* HVD_OK once it is finished (then do not ask again), HVD_INPROGRESS, or a failure, after which
+     * it never finishes: HVD_ERR_UNAVAILABLE when a rank is lost, HVD_ERR_SYSTEM. */
+    hvd_status_t (*test)(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err);
+
+    /* Gives up a collective that was started and not seen finished: the adapter never asks again,
+     * and stops using its memory where that is possible (MPI cannot: it may still write the
+     * output). */
+    void (*abandon)(struct hvd_transport *t, struct hvd_collective *c);
+
+    /* The host name of a rank where this rank knows it, else NULL. Borrowed. */
+    const char *(*host)(const struct hvd_transport *t, int rank);
+
+    /* Frees everything. clean: all ranks have agreed to leave, nothing is moving. Returns whether
+     * memory of abandoned collectives is certainly not written to any more. */
+    bool (*destroy)(struct hvd_transport *t, bool clean);
+};
+
+/* The part of an adapter that its users see; adapters put it first in their own struct. */
+struct hvd_transport {
+    const struct hvd_transport_ops *ops;
+    struct hvd_topology topology;
+};
+
+#endif
