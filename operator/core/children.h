@@ -1,17 +1,21 @@
 #ifndef HVD_OPERATOR_CORE_CHILDREN_H
 #define HVD_OPERATOR_CORE_CHILDREN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buf.h"
+#include <cjson/cJSON.h>
+
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
+#include "operator/api/json.h"
 #include "operator/api/kind.h"
 
 /* The bodies of a job's children, built from the job alone. */
 
 #define HVD_CHILD_NAME_MAX 64
+#define HVD_HASH_SIZE 17
 
 /* Writes the name of the job's child of that kind (J-ssh, J, J-worker, J-hosts, J-master) to out.
  */
@@ -30,7 +34,38 @@ struct hvd_ssh_key {
 hvd_status_t hvd_secret_encode(const struct hvd_job *job, const struct hvd_ssh_key *key, char **out,
                                struct hvd_err *err);
 
-/* The bodies of the other children; the caller frees *out with hvd_free. HVD_ERR_NOMEM. */
-hvd_status_t hvd_service_encode(const struct hvd_job *job, char **out, struct hvd_err *err);
+/* What the bodies of the other children are made from. */
+struct hvd_child_inputs {
+    const struct hvd_job *job;
+    const cJSON *spec;       /* job->spec.text, parsed */
+    int32_t replicas;        /* of the StatefulSet */
+    int32_t attempt;         /* of the master's Job */
+    bool has_hash;           /* the StatefulSet to patch carries the annotation spec-hash */
+    const char *hosts_seen;  /* annotation of the master's pod */
+    const cJSON *hosts_data; /* of the ConfigMap: hvd_hosts_data */
+};
+
+/*
+ * The body of a Service, StatefulSet, ConfigMap or Job to create; the caller frees *out with
+ * hvd_free. HVD_ERR_NOMEM.
+ */
+hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs *in, char **out,
+                              struct hvd_err *err);
+
+/* The hash of the StatefulSet's template, as in its annotation horovod.io/spec-hash. HVD_ERR_NOMEM.
+ */
+hvd_status_t hvd_worker_template_hash(const struct hvd_job *job, const cJSON *spec,
+                                      char out[HVD_HASH_SIZE], struct hvd_err *err);
+
+/*
+ * A JSON patch that gives a StatefulSet without pods a new template and so many replicas; uid is
+ * tested. The caller frees *out with hvd_free. HVD_ERR_NOMEM.
+ */
+hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const char *uid,
+                                       char **out, struct hvd_err *err);
+
+/* Adds labels to an object under construction: ours, with the role where it is one. */
+void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job,
+                      enum hvd_kind kind);
 
 #endif

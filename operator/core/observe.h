@@ -78,7 +78,8 @@ struct hvd_object {
             int32_t attempt; /* 0: not ours */
             bool is_complete;
             bool is_failed;
-            char *message; /* of the condition Failed */
+            int64_t failed_s; /* when */
+            char *message;    /* of the condition Failed */
         } job;
         struct hvd_pod_view pod;
     } u;

@@ -1,0 +1,216 @@
+/*
+ * The bodies of a job's children. All are owned by the HorovodJob (controller, blockOwnerDeletion),
+ * so the garbage collector removes them with it. Nothing here depends on the time or on chance: the
+ * same job gives the same bytes. Pure.
+ */
+#include "operator/core/children.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "operator/core/hash.h"
+#include "operator/core/template.h"
+
+void hvd_child_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_CHILD_NAME_MAX])
+{
+    static const char *const suffixes[HVD_N_KINDS] = {
+        [HVD_KIND_SECRET] = "-ssh",
+        [HVD_KIND_STATEFULSET] = "-worker",
+        [HVD_KIND_CONFIGMAP] = "-hosts",
+        [HVD_KIND_JOB] = "-master",
+    };
+
+    (void)snprintf(out, HVD_CHILD_NAME_MAX, "%s%s", job->name,
+                   suffixes[kind] ? suffixes[kind] : "");
+}
+
+void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job, enum hvd_kind kind)
+{
+    cJSON *labels = hvd_jb_object(jb, meta, "labels");
+
+    hvd_jb_str(jb, labels, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
+    hvd_jb_str(jb, labels, HVD_LABEL_JOB, job->name);
+    if (kind == HVD_KIND_STATEFULSET)
+        hvd_jb_str(jb, labels, HVD_LABEL_ROLE, "worker");
+    if (kind == HVD_KIND_JOB)
+        hvd_jb_str(jb, labels, HVD_LABEL_ROLE, "master");
+}
+
+/* A child with its metadata; returns metadata. */
+static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, enum hvd_kind kind)
+{
+    const struct hvd_kind_info *info = hvd_kind_info(kind);
+    char name[HVD_CHILD_NAME_MAX];
+    cJSON *meta, *owner;
+
+    hvd_child_name(job, kind, name);
+    hvd_jb_str(jb, root, "apiVersion", info->api_version);
+    hvd_jb_str(jb, root, "kind", info->kind);
+    meta = hvd_jb_object(jb, root, "metadata");
+    hvd_jb_str(jb, meta, "name", name);
+    hvd_jb_str(jb, meta, "namespace", job->namespace);
+    hvd_child_labels(jb, meta, job, kind);
+    owner = hvd_jb_object(jb, hvd_jb_array(jb, meta, "ownerReferences"), NULL);
+    hvd_jb_str(jb, owner, "apiVersion", HVD_JOB_API_VERSION);
+    hvd_jb_str(jb, owner, "kind", HVD_JOB_KIND);
+    hvd_jb_str(jb, owner, "name", job->name);
+    hvd_jb_str(jb, owner, "uid", job->uid);
+    hvd_jb_bool(jb, owner, "controller", true);
+    hvd_jb_bool(jb, owner, "blockOwnerDeletion", true);
+    return meta;
+}
+
+/* Prints and deletes root. */
+static hvd_status_t finish(struct hvd_jb *jb, cJSON *root, char **out, struct hvd_err *err)
+{
+    char *text = hvd_jb_print(jb, root);
+
+    cJSON_Delete(root);
+    if (!text)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "body of a child");
+    *out = text;
+    return HVD_OK;
+}
+
+hvd_status_t hvd_secret_encode(const struct hvd_job *job, const struct hvd_ssh_key *key, char **out,
+                               struct hvd_err *err)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root = hvd_jb_root(&jb);
+    cJSON *data;
+
+    start(&jb, root, job, HVD_KIND_SECRET);
+    hvd_jb_str(&jb, root, "type", "Opaque");
+    hvd_jb_bool(&jb, root, "immutable", true);
+    data = hvd_jb_object(&jb, root, "stringData");
+    hvd_jb_str(&jb, data, "id", key->private_pem);
+    hvd_jb_fmt(&jb, data, "id.pub", "%s\n", key->public_line);
+    hvd_jb_fmt(&jb, data, "known_hosts", "*.%s,%s-master.%s %s\n", job->name, job->name, job->name,
+               key->public_line);
+    return finish(&jb, root, out, err);
+}
+
+static void service_spec(struct hvd_jb *jb, cJSON *root, const struct hvd_child_inputs *in)
+{
+    cJSON *spec = hvd_jb_object(jb, root, "spec");
+    cJSON *selector;
+
+    hvd_jb_str(jb, spec, "clusterIP", "None");
+    hvd_jb_bool(jb, spec, "publishNotReadyAddresses", true);
+    selector = hvd_jb_object(jb, spec, "selector");
+    hvd_jb_str(jb, selector, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
+    hvd_jb_str(jb, selector, HVD_LABEL_JOB, in->job->name);
+}
+
+static void template_hash(struct hvd_jb *jb, const cJSON *template, char out[HVD_HASH_SIZE])
+{
+    char *text = hvd_jb_print(jb, template);
+
+    (void)snprintf(out, HVD_HASH_SIZE, "%016" PRIx64, hvd_hash_text(HVD_HASH_START, text));
+    hvd_free(text);
+}
+
+static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
+                             const struct hvd_child_inputs *in)
+{
+    cJSON *spec = hvd_jb_object(jb, root, "spec");
+    cJSON *labels;
+    char hash[HVD_HASH_SIZE];
+
+    hvd_jb_str(jb, spec, "serviceName", in->job->name);
+    hvd_jb_int(jb, spec, "replicas", in->replicas);
+    hvd_jb_str(jb, spec, "podManagementPolicy", "Parallel");
+    hvd_jb_str(jb, hvd_jb_object(jb, spec, "updateStrategy"), "type", "OnDelete");
+    labels = hvd_jb_object(jb, hvd_jb_object(jb, spec, "selector"), "matchLabels");
+    hvd_jb_str(jb, labels, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
+    hvd_jb_str(jb, labels, HVD_LABEL_JOB, in->job->name);
+    hvd_jb_str(jb, labels, HVD_LABEL_ROLE, "worker");
+    hvd_template_build(jb, spec, in->job, in->spec, HVD_ROLE_WORKER);
+    template_hash(jb, hvd_json_get(spec, "template"), hash);
+    hvd_jb_str(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_SPEC_HASH, hash);
+}
+
+static void job_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct hvd_child_inputs *in)
+{
+    cJSON *spec = hvd_jb_object(jb, root, "spec");
+    cJSON *pod_meta;
+
+    hvd_jb_fmt(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_ATTEMPT, "%d",
+               in->attempt);
+    hvd_jb_int(jb, spec, "backoffLimit", 0);
+    hvd_template_build(jb, spec, in->job, in->spec, HVD_ROLE_MASTER);
+    pod_meta = (cJSON *)hvd_json_at(spec, "template.metadata");
+    hvd_jb_str(jb, hvd_jb_ensure_object(jb, pod_meta, "annotations"), HVD_ANNOTATION_HOSTS,
+               in->hosts_seen);
+}
+
+hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs *in, char **out,
+                              struct hvd_err *err)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root = hvd_jb_root(&jb);
+    cJSON *meta = start(&jb, root, in->job, kind);
+
+    if (kind == HVD_KIND_SERVICE)
+        service_spec(&jb, root, in);
+    else if (kind == HVD_KIND_STATEFULSET)
+        statefulset_spec(&jb, root, meta, in);
+    else if (kind == HVD_KIND_CONFIGMAP)
+        hvd_jb_copy(&jb, root, "data", in->hosts_data);
+    else
+        job_spec(&jb, root, meta, in);
+    return finish(&jb, root, out, err);
+}
+
+hvd_status_t hvd_worker_template_hash(const struct hvd_job *job, const cJSON *spec,
+                                      char out[HVD_HASH_SIZE], struct hvd_err *err)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root = hvd_jb_root(&jb);
+
+    hvd_template_build(&jb, root, job, spec, HVD_ROLE_WORKER);
+    template_hash(&jb, hvd_json_get(root, "template"), out);
+    cJSON_Delete(root);
+    return jb.failed ? HVD_FAIL(err, HVD_ERR_NOMEM, 0, "pod template") : HVD_OK;
+}
+
+static cJSON *patch_step(struct hvd_jb *jb, cJSON *patch, const char *op, const char *path)
+{
+    cJSON *step = hvd_jb_object(jb, patch, NULL);
+
+    hvd_jb_str(jb, step, "op", op);
+    hvd_jb_str(jb, step, "path", path);
+    return step;
+}
+
+hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const char *uid,
+                                       char **out, struct hvd_err *err)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root = hvd_jb_root(&jb);
+    cJSON *patch = hvd_jb_array(&jb, root, "patch");
+    cJSON *step;
+    char hash[HVD_HASH_SIZE];
+    char *text;
+
+    hvd_jb_str(&jb, patch_step(&jb, patch, "test", "/metadata/uid"), "value", uid);
+    step = patch_step(&jb, patch, "replace", "/spec/template");
+    hvd_template_build(&jb, root, in->job, in->spec, HVD_ROLE_WORKER);
+    template_hash(&jb, hvd_json_get(root, "template"), hash);
+    hvd_jb_copy(&jb, step, "value", hvd_json_get(root, "template"));
+    hvd_jb_int(&jb, patch_step(&jb, patch, "replace", "/spec/replicas"), "value", in->replicas);
+    step = patch_step(&jb, patch, "add",
+                      in->has_hash ? "/metadata/annotations/horovod.io~1spec-hash"
+                                   : "/metadata/annotations");
+    if (in->has_hash)
+        hvd_jb_str(&jb, step, "value", hash);
+    else
+        hvd_jb_str(&jb, hvd_jb_object(&jb, step, "value"), HVD_ANNOTATION_SPEC_HASH, hash);
+    text = hvd_jb_print(&jb, patch);
+    cJSON_Delete(root);
+    if (!text)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "patch of StatefulSet %s-worker", in->job->name);
+    *out = text;
+    return HVD_OK;
+}

@@ -1,0 +1,305 @@
+/*
+ * The children of a job that is to run, each made when it is missing and repaired where it differs.
+ * Foreign objects are never touched. The template of a StatefulSet is replaced only while it has no
+ * pods: a running job never gets workers of two kinds. Pure.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/core/children.h"
+#include "operator/core/hosts.h"
+#include "operator/core/pass.h"
+#include "operator/core/plan.h"
+
+#define MESSAGE_SIZE 1024
+#define TOLD_SIZE 64
+#define TOLD_AGAIN_MS 1000
+#define TOLD_TWICE 2
+
+/* A reason why a child cannot be made now, on the condition Running and, when it is new, as an
+ * event. */
+static void report(struct hvd_pass *p, const char *reason, const char *message)
+{
+    const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_RUNNING];
+    const struct hvd_condition_update update = {HVD_COND_RUNNING, HVD_FALSE, reason, message};
+
+    if (p->is_blocked)
+        return;
+    p->is_blocked = true;
+    if (strcmp(reason, "Conflict") == 0 &&
+        !(hvd_str_equal(was->reason, reason) && hvd_str_equal(was->message, message)))
+        hvd_pass_event(p, reason, message, true);
+    hvd_pass_condition(p, &update);
+}
+
+static void report_alien(struct hvd_pass *p, enum hvd_kind kind)
+{
+    char name[HVD_CHILD_NAME_MAX], message[MESSAGE_SIZE];
+
+    hvd_child_name(p->job, kind, name);
+    hvd_pass_text(message, sizeof(message),
+                  "%s %s/%s exists and is not controlled by this HorovodJob: it is left alone; "
+                  "remove it, or give the job another name",
+                  hvd_kind_info(kind)->kind, p->job->namespace, name);
+    report(p, "Conflict", message);
+}
+
+static void report_denied(struct hvd_pass *p, enum hvd_kind kind)
+{
+    const struct hvd_failure *failure = hvd_pass_failure(p, kind);
+    char message[MESSAGE_SIZE];
+
+    if (!failure || failure->type != HVD_FAILURE_DENIED)
+        return;
+    hvd_pass_text(message, sizeof(message), "%s %s cannot be made, will be tried again: %s",
+                  hvd_kind_info(kind)->kind, failure->name,
+                  failure->message ? failure->message : "forbidden");
+    report(p, "Denied", message);
+}
+
+static void told_text(uint64_t hash, int stage, int64_t at_ms, char out[TOLD_SIZE])
+{
+    (void)snprintf(out, TOLD_SIZE, "%016" PRIx64 "-%d-%" PRId64, hash, stage, at_ms);
+}
+
+static void create(struct hvd_pass *p, enum hvd_kind kind)
+{
+    struct hvd_action action = {.type = HVD_ACTION_CREATE, .kind = kind};
+    struct hvd_child_inputs in = {.job = p->job,
+                                  .replicas = p->job->spec.replicas,
+                                  .attempt = p->job->status.failures + 1,
+                                  .hosts_data = p->hosts_data};
+    char name[HVD_CHILD_NAME_MAX], told[TOLD_SIZE];
+
+    report_denied(p, kind);
+    if (p->st)
+        return;
+    hvd_child_name(p->job, kind, name);
+    told_text(hvd_hosts_hash(p->hosts_data), TOLD_TWICE, 0, told);
+    in.hosts_seen = told;
+    in.spec = hvd_pass_spec(p);
+    /* Its pods mount the Secret and the ConfigMap; a mount that fails is retried late. */
+    action.waits = kind == HVD_KIND_STATEFULSET;
+    if (kind == HVD_KIND_SECRET)
+        action.type = HVD_ACTION_CREATE_SECRET;
+    else if (!p->st)
+        p->st = hvd_child_encode(kind, &in, &action.body, NULL);
+    if (!p->st)
+        p->st = hvd_plan_add(p->plan, &action, p->job->namespace, name);
+}
+
+/* A merge patch that starts with the uid of the object as a precondition. */
+static cJSON *merge_patch(struct hvd_jb *jb, const struct hvd_object *object)
+{
+    cJSON *root = hvd_jb_root(jb);
+
+    hvd_jb_str(jb, hvd_jb_object(jb, root, "metadata"), "uid", object->meta.uid);
+    return root;
+}
+
+static void send_patch(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_object *object,
+                       cJSON *root)
+{
+    char *body = hvd_jb_print(jb, root);
+
+    cJSON_Delete(root);
+    hvd_pass_patch(p, object, body, false);
+}
+
+/* An object of ours that lost its labels is out of sight of our watches. */
+static void repair_labels(struct hvd_pass *p, const struct hvd_object *object)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root;
+
+    if (p->st || (object->meta.is_managed && hvd_str_equal(object->meta.job, p->job->name)))
+        return;
+    root = merge_patch(&jb, object);
+    hvd_child_labels(&jb, (cJSON *)hvd_json_get(root, "metadata"), p->job, object->kind);
+    send_patch(p, &jb, object, root);
+}
+
+static void repair_service(struct hvd_pass *p, const struct hvd_object *service)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root, *spec, *selector;
+
+    if (p->st || (service->u.service.publishes_not_ready && service->u.service.selects_job))
+        return;
+    root = merge_patch(&jb, service);
+    spec = hvd_jb_object(&jb, root, "spec");
+    hvd_jb_bool(&jb, spec, "publishNotReadyAddresses", true);
+    selector = hvd_jb_object(&jb, spec, "selector");
+    hvd_jb_str(&jb, selector, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
+    hvd_jb_str(&jb, selector, HVD_LABEL_JOB, p->job->name);
+    send_patch(p, &jb, service, root);
+}
+
+void hvd_ensure_replicas(struct hvd_pass *p, int32_t replicas)
+{
+    const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
+    struct hvd_jb jb = {0};
+    cJSON *root;
+
+    if (p->st || hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS ||
+        set->u.statefulset.replicas == replicas)
+        return;
+    root = merge_patch(&jb, set);
+    hvd_jb_int(&jb, hvd_jb_object(&jb, root, "spec"), "replicas", replicas);
+    send_patch(p, &jb, set, root);
+}
+
+/* Replaces template and replicas of a set without pods whose template is out of date; true if so.
+ */
+static bool renew_template(struct hvd_pass *p, const struct hvd_object *set)
+{
+    const struct hvd_child_inputs in = {.job = p->job,
+                                        .spec = hvd_pass_spec(p),
+                                        .replicas = p->job->spec.replicas,
+                                        .has_hash = set->u.statefulset.spec_hash != NULL};
+    char hash[HVD_HASH_SIZE];
+    char *body = NULL;
+
+    if (!p->st)
+        p->st = hvd_worker_template_hash(p->job, in.spec, hash, NULL);
+    if (p->st || hvd_str_equal(hash, set->u.statefulset.spec_hash))
+        return false;
+    p->st = hvd_worker_template_patch(&in, set->meta.uid, &body, NULL);
+    if (!p->st)
+        hvd_pass_patch(p, set, body, true);
+    return true;
+}
+
+static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set)
+{
+    if (p->st)
+        return;
+    if (set->u.statefulset.replicas == 0 && p->pods.n_workers == 0 && renew_template(p, set))
+        return;
+    hvd_ensure_replicas(p, p->job->spec.replicas);
+}
+
+static void ensure(struct hvd_pass *p, enum hvd_kind kind)
+{
+    const struct hvd_object *object = p->child[kind];
+
+    switch (hvd_pass_child(p, kind)) {
+    case HVD_CHILD_MISSING:
+        create(p, kind);
+        return;
+    case HVD_CHILD_ALIEN:
+        report_alien(p, kind);
+        return;
+    case HVD_CHILD_WAIT:
+        return;
+    case HVD_CHILD_OURS:
+        break;
+    }
+    repair_labels(p, object);
+    if (kind == HVD_KIND_SERVICE)
+        repair_service(p, object);
+    if (kind == HVD_KIND_STATEFULSET)
+        repair_statefulset(p, object);
+}
+
+void hvd_ensure_children(struct hvd_pass *p)
+{
+    ensure(p, HVD_KIND_SECRET);
+    ensure(p, HVD_KIND_SERVICE);
+    ensure(p, HVD_KIND_CONFIGMAP);
+    /* Workers would mount a foreign Secret or list of that name. */
+    if (!p->is_blocked)
+        ensure(p, HVD_KIND_STATEFULSET);
+}
+
+static bool is_complete(const struct hvd_pass *p)
+{
+    return p->pods.n_ready == (size_t)p->job->spec.replicas;
+}
+
+static bool is_published(const struct hvd_pass *p)
+{
+    return hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_OURS &&
+           p->child[HVD_KIND_CONFIGMAP]->u.configmap.data_hash == hvd_hosts_hash(p->hosts_data);
+}
+
+void hvd_ensure_hosts(struct hvd_pass *p)
+{
+    const struct hvd_object *map = p->child[HVD_KIND_CONFIGMAP];
+    struct hvd_jb jb = {0};
+    cJSON *root;
+
+    if (p->st || hvd_pass_child(p, HVD_KIND_CONFIGMAP) != HVD_CHILD_OURS)
+        return;
+    if (is_published(p)) {
+        p->next.hosts = (int32_t)p->pods.n_ready;
+        return;
+    }
+    /* Nobody reads a list that still grows: it is written once, when it is complete. */
+    if (!is_complete(p) && p->pods.n_masters == 0 && p->pods.n_ready >= (size_t)p->next.hosts &&
+        p->pods.n_workers > 0)
+        return;
+    root = merge_patch(&jb, map);
+    hvd_jb_copy(&jb, root, "data", p->hosts_data);
+    send_patch(p, &jb, map, root);
+}
+
+/* The stage (0, 1, 2) to which the pod was told of the published list, and when. */
+static int told_stage(const char *seen, uint64_t hash, int64_t *at_ms)
+{
+    char *end = NULL;
+    long stage;
+
+    *at_ms = 0;
+    if (!seen || strtoull(seen, &end, 16) != hash || *end != '-')
+        return 0;
+    stage = strtol(end + 1, &end, 10);
+    if (stage < 1 || stage > TOLD_TWICE || *end != '-')
+        return 0;
+    *at_ms = strtoll(end + 1, NULL, 10);
+    return (int)stage;
+}
+
+void hvd_ensure_master_told(struct hvd_pass *p)
+{
+    const struct hvd_object *pod = p->pods.master;
+    struct hvd_jb jb = {0};
+    char told[TOLD_SIZE];
+    uint64_t hash;
+    int64_t at_ms;
+    cJSON *root;
+    int stage;
+
+    if (p->st || !pod || pod->meta.is_deleting || pod->u.pod.phase > HVD_POD_RUNNING ||
+        !is_published(p))
+        return;
+    hash = p->child[HVD_KIND_CONFIGMAP]->u.configmap.data_hash;
+    stage = told_stage(pod->u.pod.hosts_seen, hash, &at_ms);
+    if (stage == TOLD_TWICE)
+        return;
+    if (stage == 1 && p->now_ms >= at_ms && p->now_ms < at_ms + TOLD_AGAIN_MS) {
+        hvd_plan_wake(p->plan, at_ms + TOLD_AGAIN_MS);
+        return;
+    }
+    told_text(hash, stage + 1, p->now_ms, told);
+    root = merge_patch(&jb, pod);
+    hvd_jb_str(&jb, hvd_jb_object(&jb, (cJSON *)hvd_json_get(root, "metadata"), "annotations"),
+               HVD_ANNOTATION_HOSTS, told);
+    send_patch(p, &jb, pod, root);
+}
+
+void hvd_ensure_master(struct hvd_pass *p)
+{
+    enum hvd_child_state state = hvd_pass_child(p, HVD_KIND_JOB);
+
+    if (state == HVD_CHILD_ALIEN)
+        report_alien(p, HVD_KIND_JOB);
+    if (state == HVD_CHILD_OURS)
+        repair_labels(p, p->child[HVD_KIND_JOB]);
+    if (state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_complete(p) && is_published(p))
+        create(p, HVD_KIND_JOB);
+}

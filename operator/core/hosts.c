@@ -1,0 +1,98 @@
+/*
+ * The files of the ConfigMap J-hosts. Host names are J-worker-N.J: they resolve by the search path
+ * of the pod's namespace, whatever the cluster's domain is, and match known_hosts. Pure.
+ */
+#include "operator/core/hosts.h"
+
+#include "base/buf.h"
+#include "operator/core/children.h"
+#include "operator/core/hash.h"
+#include "operator/core/template.h"
+
+#define FILE_MAX (1024 * 1024)
+
+static const char *const files[] = {"hostfile", "hosts", "discover_hosts.sh", "ssh_config"};
+
+/* How one worker stands in a file. */
+struct line {
+    const char *head; /* of the file */
+    const char *before;
+    const char *between; /* host and slots */
+    const char *after;
+    const char *separator; /* before every line but the first */
+};
+
+struct list {
+    const struct hvd_job *job;
+    const int32_t *ordinals;
+    size_t n;
+};
+
+static void add_file(struct hvd_jb *jb, cJSON *data, const char *name, const struct list *list,
+                     const struct line *line)
+{
+    char set[HVD_CHILD_NAME_MAX];
+    struct hvd_buf text;
+    hvd_status_t st;
+
+    hvd_child_name(list->job, HVD_KIND_STATEFULSET, set);
+    hvd_buf_init(&text, FILE_MAX);
+    st = hvd_buf_puts(&text, line->head);
+    for (size_t i = 0; st == HVD_OK && i < list->n; i++)
+        st = hvd_buf_printf(&text, "%s%s%s-%d.%s%s%d%s", i ? line->separator : "", line->before,
+                            set, list->ordinals[i], list->job->name, line->between,
+                            list->job->spec.slots, line->after);
+    if (st == HVD_OK)
+        hvd_jb_str(jb, data, name, text.data ? text.data : "");
+    else
+        jb->failed = true;
+    hvd_buf_fini(&text);
+}
+
+static void add_ssh_config(struct hvd_jb *jb, cJSON *data, int port)
+{
+    hvd_jb_fmt(jb, data, "ssh_config",
+               "Host *\n"
+               "  Port %d\n"
+               "  IdentityFile " HVD_SSH_DIR "/id\n"
+               "  IdentitiesOnly yes\n"
+               "  UserKnownHostsFile " HVD_SSH_DIR "/known_hosts\n"
+               "  GlobalKnownHostsFile /dev/null\n"
+               "  StrictHostKeyChecking yes\n"
+               "  UpdateHostKeys no\n"
+               "  BatchMode yes\n"
+               "  ConnectTimeout 10\n"
+               "  ConnectionAttempts 10\n"
+               "  LogLevel ERROR\n",
+               port);
+}
+
+cJSON *hvd_hosts_data(struct hvd_jb *jb, const struct hvd_job *job, const int32_t *ordinals,
+                      size_t n_ordinals)
+{
+    static const struct line hostfile = {"", "", " slots=", "\n", ""};
+    static const struct line hosts = {"", "", ":", "", ","};
+    static const struct line script = {"#!/bin/sh\n", "echo ", ":", "\n", ""};
+    const struct list list = {job, ordinals, n_ordinals};
+    cJSON *data = hvd_jb_root(jb);
+
+    add_file(jb, data, files[0], &list, &hostfile);
+    add_file(jb, data, files[1], &list, &hosts);
+    add_file(jb, data, files[2], &list, &script);
+    add_ssh_config(jb, data, job->spec.ssh_port);
+    return data;
+}
+
+uint64_t hvd_hosts_hash(const cJSON *data)
+{
+    uint64_t hash = HVD_HASH_START;
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        const cJSON *file = hvd_json_get(data, files[i]);
+
+        if (!cJSON_IsString(file))
+            return 0;
+        hash = hvd_hash_text(hash, file->valuestring);
+    }
+    return hash;
+}

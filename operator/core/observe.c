@@ -1,0 +1,275 @@
+/*
+ * Projections of API objects: what reconcile reads of them, copied; the rest is forgotten. What is
+ * absent or has an unexpected type is left at zero. Pure.
+ */
+#include "operator/core/observe.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/api/rfc3339.h"
+#include "operator/core/hosts.h"
+
+#define TEXT_MAX 1024
+
+/* Copies at most TEXT_MAX bytes; a NULL text stays NULL. Cuts between UTF-8 characters. */
+static bool keep_n(const char *text, size_t len, char **out)
+{
+    if (!text)
+        return true;
+    if (len > TEXT_MAX) {
+        len = TEXT_MAX;
+        while (len > 0 && ((unsigned char)text[len] & 0xC0) == 0x80)
+            len--;
+    }
+    *out = hvd_strndup(text, len);
+    return *out != NULL;
+}
+
+static bool keep(const cJSON *object, const char *path, char **out)
+{
+    const char *text = hvd_json_str(object, path);
+
+    return keep_n(text, text ? strlen(text) : 0, out);
+}
+
+static bool observe_owner(const cJSON *meta, struct hvd_meta *out)
+{
+    const cJSON *owner = NULL;
+
+    cJSON_ArrayForEach(owner, hvd_json_get(meta, "ownerReferences"))
+    {
+        if (hvd_json_true(owner, "controller"))
+            return keep(owner, "kind", &out->owner_kind) && keep(owner, "name", &out->owner_name) &&
+                   keep(owner, "uid", &out->owner_uid);
+    }
+    return true;
+}
+
+static enum hvd_role role_of(const cJSON *labels)
+{
+    const char *role = cJSON_GetStringValue((cJSON *)hvd_json_get(labels, HVD_LABEL_ROLE));
+
+    if (role && strcmp(role, "master") == 0)
+        return HVD_ROLE_MASTER;
+    if (role && strcmp(role, "worker") == 0)
+        return HVD_ROLE_WORKER;
+    return HVD_ROLE_NONE;
+}
+
+static bool observe_meta(const cJSON *meta, struct hvd_meta *out)
+{
+    const cJSON *labels = hvd_json_get(meta, "labels");
+    const char *job = cJSON_GetStringValue((cJSON *)hvd_json_get(labels, HVD_LABEL_JOB));
+    const char *manager = cJSON_GetStringValue((cJSON *)hvd_json_get(labels, HVD_LABEL_MANAGED_BY));
+
+    out->role = role_of(labels);
+    out->is_managed = manager && strcmp(manager, HVD_MANAGER) == 0;
+    out->created_s = hvd_rfc3339_parse(hvd_json_str(meta, "creationTimestamp"));
+    out->is_deleting = hvd_json_str(meta, "deletionTimestamp") != NULL;
+    return keep(meta, "namespace", &out->namespace) && keep(meta, "name", &out->name) &&
+           keep(meta, "uid", &out->uid) && keep(meta, "resourceVersion", &out->resource_version) &&
+           keep_n(job, job ? strlen(job) : 0, &out->job) && observe_owner(meta, out);
+}
+
+static bool annotation(const cJSON *object, const char *key, char **out)
+{
+    const cJSON *item = hvd_json_get(hvd_json_at(object, "metadata.annotations"), key);
+    const char *text = cJSON_GetStringValue((cJSON *)item);
+
+    return keep_n(text, text ? strlen(text) : 0, out);
+}
+
+static bool is_text(const cJSON *object, const char *path, const char *expected)
+{
+    const char *text = hvd_json_str(object, path);
+
+    return text && strcmp(text, expected) == 0;
+}
+
+static bool observe_service(const cJSON *object, struct hvd_object *out)
+{
+    const cJSON *selector = hvd_json_at(object, "spec.selector");
+
+    out->u.service.is_headless = is_text(object, "spec.clusterIP", "None");
+    out->u.service.publishes_not_ready = hvd_json_true(object, "spec.publishNotReadyAddresses");
+    out->u.service.selects_job =
+        cJSON_GetArraySize(selector) == 2 && out->meta.name &&
+        hvd_str_equal(cJSON_GetStringValue((cJSON *)hvd_json_get(selector, HVD_LABEL_MANAGED_BY)),
+                      HVD_MANAGER) &&
+        hvd_str_equal(cJSON_GetStringValue((cJSON *)hvd_json_get(selector, HVD_LABEL_JOB)),
+                      out->meta.name);
+    return true;
+}
+
+static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
+{
+    out->u.statefulset.replicas = hvd_json_int(object, "spec.replicas", 1);
+    return annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.statefulset.spec_hash);
+}
+
+/* The condition of that type if its status is True. */
+static const cJSON *true_condition(const cJSON *object, const char *type)
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, hvd_json_at(object, "status.conditions"))
+    {
+        if (is_text(item, "type", type) && is_text(item, "status", "True"))
+            return item;
+    }
+    return NULL;
+}
+
+static bool observe_job(const cJSON *object, struct hvd_object *out)
+{
+    const cJSON *item =
+        hvd_json_get(hvd_json_at(object, "metadata.annotations"), HVD_ANNOTATION_ATTEMPT);
+    const cJSON *failed = true_condition(object, "Failed");
+    const int64_t range[2] = {1, INT32_MAX};
+    int64_t attempt = 0;
+
+    if (cJSON_IsString(item))
+        (void)!hvd_str_parse_int64(hvd_strview_of(item->valuestring), range, &attempt, NULL);
+    out->u.job.attempt = (int32_t)attempt;
+    out->u.job.is_complete = true_condition(object, "Complete") != NULL;
+    out->u.job.is_failed = failed != NULL;
+    out->u.job.failed_s = hvd_rfc3339_parse(hvd_json_str(failed, "lastTransitionTime"));
+    return keep(failed, "message", &out->u.job.message);
+}
+
+/* The last line of text that is not blank, without the white space around it. */
+static struct hvd_strview last_line(const char *text)
+{
+    struct hvd_strview rest = hvd_strview_of(text ? text : "");
+    struct hvd_strview last = {"", 0};
+
+    while (rest.data) {
+        struct hvd_strview line = hvd_strview_trim(hvd_strview_cut(&rest, '\n'));
+
+        if (line.len > 0)
+            last = line;
+    }
+    return last;
+}
+
+static bool observe_terminated(const cJSON *container, const cJSON *terminated,
+                               struct hvd_pod_view *out)
+{
+    struct hvd_strview line = last_line(hvd_json_str(terminated, "message"));
+
+    out->has_failed = true;
+    out->exit_code = (int32_t)hvd_json_int(terminated, "exitCode", 0);
+    out->exit_signal = (int32_t)hvd_json_int(terminated, "signal", 0);
+    return keep(container, "name", &out->container) &&
+           keep(terminated, "reason", &out->container_reason) &&
+           keep_n(line.data, line.len, &out->last_line);
+}
+
+static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
+{
+    static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        const cJSON *container = NULL;
+
+        cJSON_ArrayForEach(container, hvd_json_at(object, lists[i]))
+        {
+            const cJSON *terminated = hvd_json_at(container, "state.terminated");
+
+            if (hvd_json_int(terminated, "exitCode", 0) != 0)
+                return observe_terminated(container, terminated, out);
+        }
+    }
+    return true;
+}
+
+static bool observe_pod(const cJSON *object, struct hvd_object *out)
+{
+    static const char *const phases[] = {[HVD_POD_PENDING] = "Pending",
+                                         [HVD_POD_RUNNING] = "Running",
+                                         [HVD_POD_SUCCEEDED] = "Succeeded",
+                                         [HVD_POD_FAILED] = "Failed"};
+    struct hvd_pod_view *pod = &out->u.pod;
+
+    for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++) {
+        if (is_text(object, "status.phase", phases[i]))
+            pod->phase = (enum hvd_pod_phase)i;
+    }
+    pod->is_ready = true_condition(object, "Ready") != NULL;
+    if (out->meta.role != HVD_ROLE_MASTER)
+        return true;
+    return annotation(object, HVD_ANNOTATION_HOSTS, &pod->hosts_seen) &&
+           keep(object, "status.reason", &pod->reason) &&
+           keep(object, "status.message", &pod->message) && observe_containers(object, pod);
+}
+
+static bool observe_kind(const cJSON *object, struct hvd_object *out)
+{
+    switch (out->kind) {
+    case HVD_KIND_SERVICE:
+        return observe_service(object, out);
+    case HVD_KIND_STATEFULSET:
+        return observe_statefulset(object, out);
+    case HVD_KIND_CONFIGMAP:
+        out->u.configmap.data_hash = hvd_hosts_hash(hvd_json_get(object, "data"));
+        return true;
+    case HVD_KIND_JOB:
+        return observe_job(object, out);
+    case HVD_KIND_POD:
+        return observe_pod(object, out);
+    default:
+        return true;
+    }
+}
+
+hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_object *out,
+                         struct hvd_err *err)
+{
+    struct hvd_object made = {.kind = kind};
+    const cJSON *meta = hvd_json_get(object, "metadata");
+
+    if (!hvd_json_str(meta, "namespace") || !hvd_json_str(meta, "name") ||
+        !hvd_json_str(meta, "uid"))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s without namespace, name or uid",
+                        hvd_kind_info(kind)->kind);
+    if (!observe_meta(meta, &made.meta) || !observe_kind(object, &made)) {
+        hvd_object_fini(&made);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s %s", hvd_kind_info(kind)->kind,
+                        hvd_json_str(meta, "name"));
+    }
+    *out = made;
+    return HVD_OK;
+}
+
+static void meta_fini(struct hvd_meta *meta)
+{
+    hvd_free(meta->namespace);
+    hvd_free(meta->name);
+    hvd_free(meta->uid);
+    hvd_free(meta->resource_version);
+    hvd_free(meta->job);
+    hvd_free(meta->owner_kind);
+    hvd_free(meta->owner_name);
+    hvd_free(meta->owner_uid);
+}
+
+void hvd_object_fini(struct hvd_object *object)
+{
+    meta_fini(&object->meta);
+    if (object->kind == HVD_KIND_STATEFULSET) {
+        hvd_free(object->u.statefulset.spec_hash);
+    } else if (object->kind == HVD_KIND_JOB) {
+        hvd_free(object->u.job.message);
+    } else if (object->kind == HVD_KIND_POD) {
+        hvd_free(object->u.pod.hosts_seen);
+        hvd_free(object->u.pod.reason);
+        hvd_free(object->u.pod.message);
+        hvd_free(object->u.pod.container);
+        hvd_free(object->u.pod.container_reason);
+        hvd_free(object->u.pod.last_line);
+    }
+    *object = (struct hvd_object){0};
+}

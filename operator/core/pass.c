@@ -1,0 +1,134 @@
+/*
+ * What every step of a reconcile pass uses: reading the view, and adding to the plan and to the
+ * next status. The first failure sticks, so that steps need no checks of their own. Pure.
+ */
+#include "operator/core/pass.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/core/children.h"
+#include "operator/core/plan.h"
+
+#define ALIEN_RETRY_MS 60000
+
+static bool is_ours(const struct hvd_pass *p, const struct hvd_object *object)
+{
+    return hvd_str_equal(object->meta.owner_uid, p->job->uid);
+}
+
+/* Owned by a HorovodJob of this name that is gone: the garbage collector will take it. */
+static bool is_leftover(const struct hvd_pass *p, const struct hvd_object *object)
+{
+    return hvd_str_equal(object->meta.owner_kind, HVD_JOB_KIND) &&
+           hvd_str_equal(object->meta.owner_name, p->job->name);
+}
+
+const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind)
+{
+    char name[HVD_CHILD_NAME_MAX];
+
+    hvd_child_name(p->job, kind, name);
+    for (size_t i = 0; i < p->view->n_failures; i++) {
+        const struct hvd_failure *failure = &p->view->failures[i];
+
+        if (failure->kind == kind && hvd_str_equal(failure->name, name))
+            return failure;
+    }
+    return NULL;
+}
+
+enum hvd_child_state hvd_pass_child(const struct hvd_pass *p, enum hvd_kind kind)
+{
+    const struct hvd_object *object = p->child[kind];
+    const struct hvd_failure *failure;
+
+    if (object && is_ours(p, object))
+        return object->meta.is_deleting ? HVD_CHILD_WAIT : HVD_CHILD_OURS;
+    if (object)
+        return is_leftover(p, object) ? HVD_CHILD_WAIT : HVD_CHILD_ALIEN;
+    failure = hvd_pass_failure(p, kind);
+    if (failure && failure->type == HVD_FAILURE_FOREIGN) {
+        if (p->now_ms < failure->at_ms + ALIEN_RETRY_MS) {
+            hvd_plan_wake(p->plan, failure->at_ms + ALIEN_RETRY_MS);
+            return HVD_CHILD_ALIEN;
+        }
+    }
+    return HVD_CHILD_MISSING;
+}
+
+const cJSON *hvd_pass_spec(struct hvd_pass *p)
+{
+    if (!p->spec && !p->st) {
+        p->spec = cJSON_Parse(p->job->spec.text);
+        if (!p->spec)
+            p->st = HVD_ERR_NOMEM;
+    }
+    return p->spec;
+}
+
+void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update)
+{
+    bool changed = false;
+
+    if (p->st)
+        return;
+    p->st = hvd_condition_set(&p->next, update, p->now_s, &changed);
+    p->is_urgent = p->is_urgent || changed;
+}
+
+void hvd_pass_state(struct hvd_pass *p, enum hvd_job_state state)
+{
+    p->is_urgent = p->is_urgent || p->next.state != state;
+    p->next.state = state;
+}
+
+void hvd_pass_event(struct hvd_pass *p, const char *reason, const char *message, bool is_warning)
+{
+    const struct hvd_event event = {reason, message, is_warning};
+
+    p->is_urgent = true;
+    if (!p->st)
+        p->st = hvd_plan_event(p->plan, p->job, &event, p->now_s);
+}
+
+void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object, char *body,
+                    bool is_json_patch)
+{
+    const struct hvd_action action = {.type = HVD_ACTION_PATCH,
+                                      .kind = object->kind,
+                                      .body = body,
+                                      .is_json_patch = is_json_patch};
+
+    p->st = hvd_plan_add(p->plan, &action, object->meta.namespace, object->meta.name);
+}
+
+void hvd_pass_delete(struct hvd_pass *p, const struct hvd_object *object)
+{
+    if (!p->st)
+        p->st = hvd_plan_delete(p->plan, object->kind, object->meta.namespace, object->meta.name,
+                                object->meta.uid);
+}
+
+void hvd_pass_text(char *out, size_t size, const char *fmt, ...)
+{
+    va_list args;
+    size_t len;
+    int wanted;
+
+    va_start(args, fmt);
+    wanted = vsnprintf(out, size, fmt, args);
+    va_end(args);
+    if (wanted < 0 || (size_t)wanted < size)
+        return;
+    /* Cut: drop the last character, which may be a part of one. */
+    for (len = strlen(out); len > 0; len--) {
+        bool is_first_byte = ((unsigned char)out[len - 1] & 0xC0) != 0x80;
+
+        out[len - 1] = '\0';
+        if (is_first_byte)
+            break;
+    }
+}

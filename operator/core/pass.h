@@ -1,0 +1,101 @@
+#ifndef HVD_OPERATOR_CORE_PASS_H
+#define HVD_OPERATOR_CORE_PASS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "operator/core/pods.h"
+#include "operator/core/reconcile.h"
+
+/*
+ * Within operator/core only: one run of hvd_reconcile. The first failure (out of memory) stays in
+ * st and makes every further call do nothing.
+ */
+struct hvd_pass {
+    const struct hvd_view *view;
+    const struct hvd_job *job;
+    int64_t now_ms;
+    int64_t now_s;
+    struct hvd_plan *plan;
+    const struct hvd_object *child[HVD_N_KINDS]; /* of our names; whoever owns them */
+    struct hvd_pods pods;
+    cJSON *spec;                /* parsed on first use, owned */
+    cJSON *hosts_data;          /* of the Ready workers, owned */
+    struct hvd_job_status next; /* what the status should be */
+    bool is_urgent;             /* the status says something that must not wait */
+    bool is_blocked;            /* a foreign child or a refusal was reported in this pass */
+    hvd_status_t st;
+};
+
+enum hvd_child_state {
+    HVD_CHILD_MISSING, /* to be made */
+    HVD_CHILD_OURS,
+    HVD_CHILD_WAIT,  /* terminating, or left by a deleted job of the same name: goes by itself */
+    HVD_CHILD_ALIEN, /* somebody else's: left alone, retried slowly */
+};
+
+/* pass.c: what every step uses. */
+
+/* How the child of that kind stands. Sets nothing. */
+enum hvd_child_state hvd_pass_child(const struct hvd_pass *p, enum hvd_kind kind);
+
+/* The failure reported for the child of that kind; NULL if none. Borrowed from the view. */
+const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind);
+
+/* The parsed spec, borrowed; NULL after a failure. */
+const cJSON *hvd_pass_spec(struct hvd_pass *p);
+
+/* Sets a condition of the next status. */
+void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update);
+
+/* Sets the state of the next status. */
+void hvd_pass_state(struct hvd_pass *p, enum hvd_job_state state);
+
+/* Adds an event and makes the status urgent. */
+void hvd_pass_event(struct hvd_pass *p, const char *reason, const char *message, bool is_warning);
+
+/* Adds a PATCH of an object with that body, which is taken over. */
+void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object, char *body,
+                    bool is_json_patch);
+
+/* Adds the deletion of an object. */
+void hvd_pass_delete(struct hvd_pass *p, const struct hvd_object *object);
+
+/* vsnprintf that never ends within a UTF-8 character. */
+void hvd_pass_text(char *out, size_t size, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ensure.c: children as they should be. */
+
+/* Makes and repairs Secret, Service, ConfigMap and StatefulSet of a job that is to run. */
+void hvd_ensure_children(struct hvd_pass *p);
+
+/* Gives the StatefulSet so many replicas, if it is ours. */
+void hvd_ensure_replicas(struct hvd_pass *p, int32_t replicas);
+
+/* Publishes the list of Ready workers if it differs. */
+void hvd_ensure_hosts(struct hvd_pass *p);
+
+/* Tells a running master's pod of a list that changed, twice. */
+void hvd_ensure_master_told(struct hvd_pass *p);
+
+/* Makes the master's Job once every worker is Ready and the list says so. */
+void hvd_ensure_master(struct hvd_pass *p);
+
+/* outcome.c: ends and pauses. */
+
+/* Looks whether the current master has ended; true if so, and the next status says it. */
+bool hvd_outcome_master(struct hvd_pass *p);
+
+/* The condition Failed, final. event is its reason for kubectl describe. */
+void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *message);
+
+/* Removes what a finished job leaves, as cleanPodPolicy and ttlSecondsAfterFinished say. */
+void hvd_outcome_clean(struct hvd_pass *p);
+
+/* Takes master and workers down; true once nothing of them is left. */
+bool hvd_outcome_quiesce(struct hvd_pass *p);
+
+#endif

@@ -1,0 +1,37 @@
+#ifndef HVD_OPERATOR_CORE_PLAN_H
+#define HVD_OPERATOR_CORE_PLAN_H
+
+#include <cjson/cJSON.h>
+
+#include "operator/core/reconcile.h"
+
+/* Within operator/core only. Adding actions to a plan. All: HVD_ERR_NOMEM leaves the plan as it
+ * was. */
+
+/* Adds an action; body is taken over in every case and may be NULL after a failure of its maker. */
+hvd_status_t hvd_plan_add(struct hvd_plan *plan, const struct hvd_action *action,
+                          const char *namespace, const char *name);
+
+/* Wakes at that time, or earlier if something else asks for it. */
+void hvd_plan_wake(struct hvd_plan *plan, int64_t at_ms);
+
+/* Adds the deletion of an object, by uid; its dependents go in the background. */
+hvd_status_t hvd_plan_delete(struct hvd_plan *plan, enum hvd_kind kind, const char *namespace,
+                             const char *name, const char *uid);
+
+/* An event about the job. */
+struct hvd_event {
+    const char *reason;
+    const char *message;
+    bool is_warning;
+};
+
+/*
+ * Adds an event about the job at now_s. Its name is derived from what the job's persisted status
+ * holds, so until the status that comes with the event is written, the same occurrence has the same
+ * name.
+ */
+hvd_status_t hvd_plan_event(struct hvd_plan *plan, const struct hvd_job *job,
+                            const struct hvd_event *event, int64_t now_s);
+
+#endif

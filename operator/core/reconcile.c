@@ -1,0 +1,287 @@
+/*
+ * The decision about one job. Order of questions: is it ours to act on, has it finished, is its
+ * spec wrong, is it suspended, has its master ended, is a failed attempt being cleared away; only
+ * then: are its children as they should be. The answer is a plan; all memory between passes is the
+ * job's status. Pure: no I/O, no clock, no threads.
+ *
+ *   Pending -> Starting -> Running -> Succeeded | Failed
+ *      ^          |           |
+ *      |          +-----------+--> Restarting (clear away, then as Pending)
+ *      +-- Suspended <-- any state that is not final
+ */
+#include "operator/core/reconcile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/core/children.h"
+#include "operator/core/hosts.h"
+#include "operator/core/pass.h"
+#include "operator/core/plan.h"
+
+#define MESSAGE_SIZE 1024
+#define COUNTS_EVERY_MS 1000 /* how often counts alone are written */
+
+static void find_children(struct hvd_pass *p)
+{
+    static const enum hvd_kind kinds[] = {HVD_KIND_SECRET, HVD_KIND_SERVICE, HVD_KIND_STATEFULSET,
+                                          HVD_KIND_CONFIGMAP, HVD_KIND_JOB};
+    char names[HVD_N_KINDS][HVD_CHILD_NAME_MAX] = {{0}};
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        hvd_child_name(p->job, kinds[i], names[kinds[i]]);
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (hvd_str_equal(object->meta.name, names[object->kind]))
+            p->child[object->kind] = object;
+    }
+}
+
+static void set(struct hvd_pass *p, enum hvd_condition_type type, enum hvd_truth truth,
+                const char *const reason_message[2])
+{
+    const struct hvd_condition_update update = {type, truth, reason_message[0], reason_message[1]};
+
+    hvd_pass_condition(p, &update);
+}
+
+static bool is_true(const struct hvd_job_status *status, enum hvd_condition_type type)
+{
+    return status->conditions[type].truth == HVD_TRUE;
+}
+
+/* The text of a create or patch that the API server will never accept; false if there is none. */
+static bool is_refused(const struct hvd_pass *p, char out[MESSAGE_SIZE])
+{
+    for (size_t i = 0; i < p->view->n_failures; i++) {
+        const struct hvd_failure *failure = &p->view->failures[i];
+
+        if (failure->type != HVD_FAILURE_INVALID)
+            continue;
+        hvd_pass_text(out, MESSAGE_SIZE, "%s %s was refused: %s",
+                      hvd_kind_info(failure->kind)->kind, failure->name,
+                      failure->message ? failure->message : "no reason given");
+        return true;
+    }
+    return false;
+}
+
+static void count_workers(struct hvd_pass *p)
+{
+    int32_t ready = (int32_t)p->pods.n_ready;
+    int32_t wanted = p->job->spec.replicas;
+    bool is_all = ready == wanted;
+    char message[MESSAGE_SIZE];
+
+    p->next.workers_ready = ready;
+    p->next.workers_desired = wanted;
+    (void)snprintf(message, sizeof(message), "%d of %d workers are ready", ready, wanted);
+    if (is_all && !is_true(&p->job->status, HVD_COND_WORKERS_READY))
+        hvd_pass_event(p, "WorkersReady", message, false);
+    set(p, HVD_COND_WORKERS_READY, is_all ? HVD_TRUE : HVD_FALSE,
+        (const char *const[2]){is_all ? "AllReady" : "WaitingForWorkers", message});
+}
+
+static bool is_master_running(const struct hvd_pass *p)
+{
+    const struct hvd_object *pod = p->pods.master;
+
+    return pod && pod->u.pod.phase == HVD_POD_RUNNING && !pod->meta.is_deleting &&
+           hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS;
+}
+
+static void show_running(struct hvd_pass *p)
+{
+    char message[MESSAGE_SIZE];
+
+    hvd_pass_text(message, sizeof(message), "pod %s is running (attempt %d of %d)",
+                  p->pods.master->meta.name, p->job->status.failures + 1,
+                  p->job->spec.backoff_limit + 1);
+    if (!is_true(&p->job->status, HVD_COND_RUNNING))
+        hvd_pass_event(p, "MasterStarted", message, false);
+    set(p, HVD_COND_RUNNING, HVD_TRUE, (const char *const[2]){"MasterStarted", message});
+    hvd_pass_state(p, HVD_JOB_RUNNING);
+}
+
+/* The condition Running and the state of a job whose master does not run (yet, or any more). */
+static void show_waiting(struct hvd_pass *p)
+{
+    const struct hvd_condition *running = &p->next.conditions[HVD_COND_RUNNING];
+    bool has_job = hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS;
+    bool is_stale = running->reason && (strcmp(running->reason, "Conflict") == 0 ||
+                                        strcmp(running->reason, "Denied") == 0);
+
+    if (!p->is_blocked && (running->truth == HVD_TRUE || is_stale))
+        set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", ""});
+    if (p->job->status.failures > 0 && !has_job)
+        hvd_pass_state(p, HVD_JOB_RESTARTING);
+    else if (has_job || is_true(&p->next, HVD_COND_WORKERS_READY))
+        hvd_pass_state(p, HVD_JOB_STARTING);
+    else
+        hvd_pass_state(p, HVD_JOB_PENDING);
+}
+
+/* True once activeDeadlineSeconds is over, and the job failed for it. */
+static bool is_overdue(struct hvd_pass *p)
+{
+    const struct hvd_job_spec *spec = &p->job->spec;
+    int64_t end_ms = (p->next.start_s + spec->active_deadline_s) * 1000;
+    char message[MESSAGE_SIZE];
+
+    if (spec->active_deadline_s < 0)
+        return false;
+    if (p->now_ms < end_ms) {
+        hvd_plan_wake(p->plan, end_ms);
+        return false;
+    }
+    (void)snprintf(message, sizeof(message),
+                   "the job was active for longer than activeDeadlineSeconds (%lld)",
+                   (long long)spec->active_deadline_s);
+    hvd_outcome_fail(p, "DeadlineExceeded", message);
+    return true;
+}
+
+static void run(struct hvd_pass *p)
+{
+    if (p->next.start_s == 0)
+        p->next.start_s = p->now_s;
+    if (hvd_outcome_master(p) || is_overdue(p))
+        return;
+    if (p->job->status.failures > p->job->status.cleaned) {
+        if (hvd_outcome_quiesce(p))
+            p->next.cleaned = p->job->status.failures;
+        count_workers(p);
+        return;
+    }
+    hvd_ensure_children(p);
+    hvd_ensure_hosts(p);
+    hvd_ensure_master_told(p);
+    count_workers(p);
+    hvd_ensure_master(p);
+    if (is_master_running(p))
+        show_running(p);
+    else
+        show_waiting(p);
+}
+
+static void suspend(struct hvd_pass *p)
+{
+    static const char message[] = "the job is suspended by spec.suspend";
+
+    hvd_pass_state(p, HVD_JOB_SUSPENDED);
+    p->next.start_s = 0;
+    p->next.workers_ready = (int32_t)p->pods.n_ready;
+    p->next.workers_desired = p->job->spec.replicas;
+    set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"Suspended", message});
+    set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"Suspended", ""});
+    if (is_true(&p->job->status, HVD_COND_SUSPENDED))
+        (void)hvd_outcome_quiesce(p);
+    else
+        hvd_pass_event(p, "Suspended", message, false);
+    set(p, HVD_COND_SUSPENDED, HVD_TRUE, (const char *const[2]){"Suspended", message});
+}
+
+/* A suspension is carried to its end before the job starts again: nothing of the old start remains.
+ */
+static void resume(struct hvd_pass *p)
+{
+    static const char message[] = "the job is resumed";
+
+    p->next.workers_ready = (int32_t)p->pods.n_ready;
+    if (!hvd_outcome_quiesce(p))
+        return;
+    p->next.cleaned = p->next.failures;
+    p->next.start_s = p->now_s;
+    set(p, HVD_COND_SUSPENDED, HVD_FALSE, (const char *const[2]){"Resumed", message});
+    hvd_pass_state(p, HVD_JOB_PENDING);
+    hvd_pass_event(p, "Resumed", message, false);
+}
+
+static void decide(struct hvd_pass *p)
+{
+    char message[MESSAGE_SIZE];
+
+    p->next.observed_generation = p->job->generation;
+    if (p->job->status.state == HVD_JOB_NEW)
+        hvd_pass_event(p, "Created", "the job is accepted", false);
+    if (p->job->invalid)
+        hvd_outcome_fail(p, "InvalidTemplate", p->job->invalid);
+    else if (is_refused(p, message))
+        hvd_outcome_fail(p, "InvalidTemplate", message);
+    else if (p->job->spec.is_suspended)
+        suspend(p);
+    else if (is_true(&p->job->status, HVD_COND_SUSPENDED))
+        resume(p);
+    else
+        run(p);
+}
+
+/* Adds the status patch, behind all that must have happened before it is true. */
+static void write_status(struct hvd_pass *p)
+{
+    struct hvd_action action = {
+        .type = HVD_ACTION_PATCH_STATUS, .kind = HVD_KIND_HOROVODJOB, .waits = true};
+    int64_t due_ms = p->view->status_written_ms + COUNTS_EVERY_MS;
+
+    if (p->st || hvd_job_status_equal(&p->next, &p->job->status))
+        return;
+    if (!p->is_urgent && p->now_ms < due_ms && p->now_ms >= p->view->status_written_ms) {
+        hvd_plan_wake(p->plan, due_ms);
+        return;
+    }
+    p->st = hvd_job_status_encode(p->job, &p->next, &action.body, NULL);
+    if (!p->st)
+        p->st = hvd_plan_add(p->plan, &action, p->job->namespace, p->job->name);
+}
+
+static hvd_status_t prepare(struct hvd_pass *p)
+{
+    struct hvd_jb jb = {0};
+    hvd_status_t st;
+
+    find_children(p);
+    st =
+        hvd_pods_collect(p->view, p->child[HVD_KIND_STATEFULSET], p->child[HVD_KIND_JOB], &p->pods);
+    if (!st)
+        st = hvd_job_status_copy(&p->job->status, &p->next);
+    if (!st)
+        p->hosts_data = hvd_hosts_data(&jb, p->job, p->pods.ready, p->pods.n_ready);
+    return jb.failed ? HVD_ERR_NOMEM : st;
+}
+
+static bool is_view(const struct hvd_view *view)
+{
+    return view->job && view->job->name && view->job->namespace && view->job->uid &&
+           view->job->resource_version && view->job->spec.text;
+}
+
+hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct hvd_plan *out,
+                           struct hvd_err *err)
+{
+    struct hvd_pass p = {
+        .view = view, .job = view->job, .now_ms = now_ms, .now_s = now_ms / 1000, .plan = out};
+
+    if (!is_view(view))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "reconcile: a view without a decoded job");
+    if (view->job->is_deleting || view->job->spec.is_foreign)
+        return HVD_OK;
+    p.st = prepare(&p);
+    if (!p.st && hvd_job_is_finished(&view->job->status))
+        hvd_outcome_clean(&p);
+    else if (!p.st)
+        decide(&p);
+    if (!hvd_job_is_finished(&view->job->status))
+        write_status(&p);
+    cJSON_Delete(p.spec);
+    cJSON_Delete(p.hosts_data);
+    hvd_pods_fini(&p.pods);
+    hvd_job_status_fini(&p.next);
+    if (p.st) {
+        hvd_plan_fini(out);
+        return HVD_FAIL(err, p.st, 0, "HorovodJob %s/%s: %s", view->job->namespace, view->job->name,
+                        hvd_status_str(p.st));
+    }
+    return HVD_OK;
+}

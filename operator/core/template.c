@@ -1,0 +1,196 @@
+/*
+ * The pod templates of master and workers. The short form is turned into a template first, so that
+ * both forms take one way from there: labels, role container (mounts, environment, sshd), pod. What
+ * the user wrote wins over every default; what has an unexpected type is left for the API server to
+ * refuse. Pure.
+ */
+#include "operator/core/template.h"
+
+#include <string.h>
+
+#include "operator/api/kind.h"
+#include "operator/core/children.h"
+#include "operator/core/environment.h"
+#include "operator/core/security.h"
+#include "operator/core/sshd.h"
+
+#define STARTUP_S 120      /* for sshd itself to listen */
+#define STARTUP_OWN_S 3600 /* where the template has a command of its own in front of sshd */
+
+static const char *role_name(enum hvd_role role)
+{
+    return role == HVD_ROLE_MASTER ? "master" : "worker";
+}
+
+static void append_all(struct hvd_jb *jb, cJSON *to, const cJSON *from)
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, from)
+    {
+        hvd_jb_copy(jb, to, NULL, item);
+    }
+}
+
+/* horovodrun -np N --hostfile ... COMMAND ARGS */
+static void master_command(struct hvd_jb *jb, cJSON *container, const struct hvd_job *job,
+                           const cJSON *spec)
+{
+    cJSON *command = hvd_jb_array(jb, container, "command");
+
+    hvd_jb_str(jb, command, NULL, "horovodrun");
+    hvd_jb_str(jb, command, NULL, "-np");
+    hvd_jb_fmt(jb, command, NULL, "%lld", (long long)job->spec.replicas * job->spec.slots);
+    hvd_jb_str(jb, command, NULL, "--hostfile");
+    hvd_jb_str(jb, command, NULL, HVD_HOSTS_DIR "/hostfile");
+    append_all(jb, command, hvd_json_get(spec, "command"));
+    append_all(jb, command, hvd_json_get(spec, "args"));
+}
+
+static void short_form(struct hvd_jb *jb, cJSON *template, const struct hvd_job *job,
+                       const cJSON *spec, enum hvd_role role)
+{
+    cJSON *pod = hvd_jb_object(jb, template, "spec");
+    cJSON *container = hvd_jb_object(jb, hvd_jb_array(jb, pod, "containers"), NULL);
+
+    hvd_jb_bool(jb, pod, "enableServiceLinks", false);
+    hvd_jb_bool(jb, pod, "automountServiceAccountToken", false);
+    hvd_jb_str(jb, container, "name", role_name(role));
+    hvd_jb_copy(jb, container, "image", hvd_json_get(spec, "image"));
+    hvd_jb_copy(jb, container, "env", hvd_json_get(spec, "env"));
+    if (role == HVD_ROLE_MASTER)
+        master_command(jb, container, job, spec);
+    else
+        hvd_jb_copy(jb, container, "resources", hvd_json_get(spec, "resources"));
+}
+
+/* The container named after the role, else the first; NULL without any. */
+static cJSON *role_container(const cJSON *pod, const char *role)
+{
+    const cJSON *containers = hvd_json_get(pod, "containers");
+    cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, containers)
+    {
+        const char *name = hvd_json_str(item, "name");
+
+        if (name && strcmp(name, role) == 0)
+            return item;
+    }
+    return cJSON_IsArray(containers) ? containers->child : NULL;
+}
+
+static void add_mount(struct hvd_jb *jb, cJSON *container, const char *volume, const char *path)
+{
+    cJSON *mounts = hvd_jb_ensure_array(jb, container, "volumeMounts");
+    cJSON *mount = hvd_jb_object(jb, mounts, NULL);
+
+    hvd_jb_str(jb, mount, "name", volume);
+    hvd_jb_str(jb, mount, "mountPath", path);
+    if (strcmp(path, "/tmp") != 0)
+        hvd_jb_bool(jb, mount, "readOnly", true);
+}
+
+/* Whether the root is read-only and nothing is mounted at /tmp, which ssh and Open MPI write to. */
+static bool needs_tmp(const cJSON *container)
+{
+    const cJSON *mount = NULL;
+
+    if (!hvd_json_true(container, "securityContext.readOnlyRootFilesystem"))
+        return false;
+    cJSON_ArrayForEach(mount, hvd_json_get(container, "volumeMounts"))
+    {
+        const char *path = hvd_json_str(mount, "mountPath");
+
+        if (path && strcmp(path, "/tmp") == 0)
+            return false;
+    }
+    return true;
+}
+
+static cJSON *add_volume(struct hvd_jb *jb, cJSON *pod, const char *name)
+{
+    cJSON *volume = hvd_jb_object(jb, hvd_jb_ensure_array(jb, pod, "volumes"), NULL);
+
+    hvd_jb_str(jb, volume, "name", name);
+    return volume;
+}
+
+static void add_volumes(struct hvd_jb *jb, cJSON *pod, cJSON *container, const struct hvd_job *job)
+{
+    char name[HVD_CHILD_NAME_MAX];
+    cJSON *source;
+
+    hvd_child_name(job, HVD_KIND_CONFIGMAP, name);
+    source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-hosts"), "configMap");
+    hvd_jb_str(jb, source, "name", name);
+    hvd_jb_int(jb, source, "defaultMode", 0555);
+    add_mount(jb, container, "horovod-hosts", HVD_HOSTS_DIR);
+
+    /* ssh and sshd refuse a key of their own user that others may read; root owns the files. */
+    hvd_child_name(job, HVD_KIND_SECRET, name);
+    source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-ssh"), "secret");
+    hvd_jb_str(jb, source, "secretName", name);
+    hvd_jb_int(jb, source, "defaultMode", hvd_security_is_root(pod, container) ? 0400 : 0440);
+    add_mount(jb, container, "horovod-ssh", HVD_SSH_DIR);
+
+    if (needs_tmp(container)) {
+        hvd_jb_object(jb, add_volume(jb, pod, "horovod-tmp"), "emptyDir");
+        add_mount(jb, container, "horovod-tmp", "/tmp");
+    }
+}
+
+static void complete_worker(struct hvd_jb *jb, cJSON *container, int port)
+{
+    bool is_own = hvd_json_get(container, "command") || hvd_json_get(container, "args");
+
+    if (container && !is_own)
+        hvd_sshd_command(jb, container, port);
+    hvd_sshd_probes(jb, container, port, is_own ? STARTUP_OWN_S : STARTUP_S);
+}
+
+static void default_text(struct hvd_jb *jb, cJSON *object, const char *key, const char *value)
+{
+    if (object && !hvd_json_get(object, key))
+        hvd_jb_str(jb, object, key, value);
+}
+
+static void complete_master(struct hvd_jb *jb, cJSON *pod, cJSON *container,
+                            const struct hvd_job *job)
+{
+    char name[HVD_CHILD_NAME_MAX];
+
+    hvd_child_name(job, HVD_KIND_JOB, name);
+    hvd_jb_str(jb, pod, "restartPolicy", "Never");
+    hvd_jb_str(jb, pod, "hostname", name);
+    hvd_jb_str(jb, pod, "subdomain", job->name);
+    default_text(jb, container, "terminationMessagePolicy", "FallbackToLogsOnError");
+}
+
+void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_job *job,
+                        const cJSON *spec, enum hvd_role role)
+{
+    const cJSON *own =
+        hvd_json_at(spec, role == HVD_ROLE_MASTER ? "master.template" : "worker.template");
+    cJSON *template, *labels, *pod, *container;
+
+    if (!job->spec.is_short_form)
+        hvd_jb_copy(jb, parent, "template", own);
+    template = hvd_jb_ensure_object(jb, parent, "template");
+    if (job->spec.is_short_form)
+        short_form(jb, template, job, spec, role);
+    labels = hvd_jb_ensure_object(jb, hvd_jb_ensure_object(jb, template, "metadata"), "labels");
+    hvd_jb_str(jb, labels, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
+    hvd_jb_str(jb, labels, HVD_LABEL_JOB, job->name);
+    hvd_jb_str(jb, labels, HVD_LABEL_ROLE, role_name(role));
+    pod = hvd_jb_ensure_object(jb, template, "spec");
+    container = role_container(pod, role_name(role));
+    if (role == HVD_ROLE_MASTER)
+        complete_master(jb, pod, container, job);
+    else
+        complete_worker(jb, container, job->spec.ssh_port);
+    hvd_environment_add(jb, container, spec);
+    if (container)
+        add_volumes(jb, pod, container, job);
+    hvd_security_defaults(jb, pod);
+}

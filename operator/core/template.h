@@ -1,0 +1,23 @@
+#ifndef HVD_OPERATOR_CORE_TEMPLATE_H
+#define HVD_OPERATOR_CORE_TEMPLATE_H
+
+#include <cjson/cJSON.h>
+
+#include "operator/api/horovodjob.h"
+#include "operator/api/json.h"
+#include "operator/core/observe.h"
+
+/* Within operator/core only. */
+
+#define HVD_HOSTS_DIR "/etc/horovod/hosts"
+#define HVD_SSH_DIR "/etc/horovod/ssh"
+
+/*
+ * The pod template of a role under parent["template"]: the user's, or the short form's, with
+ * labels, mounts, environment, probes and security defaults added where the user has set nothing.
+ * spec is the job's decoded spec. Failures are remembered in jb.
+ */
+void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_job *job,
+                        const cJSON *spec, enum hvd_role role);
+
+#endif
