@@ -87,7 +87,7 @@ hvd_status_t hvd_args_add_all(struct hvd_args *args, const char *const *texts, s
 hvd_status_t hvd_args_quote(struct hvd_buf *out, const char *text)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                "0123456789_./:,+=@%^-";
+                                "0123456789_./:,+=@%-";
     hvd_status_t st;
 
     if (text[0] != '\0' && text[strspn(text, plain)] == '\0')

@@ -1,0 +1,158 @@
+#include "tests/unit/support.h"
+
+#include <string.h>
+
+#include "worker/launch/core/mpirun.h"
+
+static const char *const none[] = {NULL};
+static const char *const command[] = {"train", "--name", "a b", NULL};
+static const char *const wrapper[] = {"/bin/horovodrun", "--rank-exec", "n", "prefix", NULL};
+static const char *const names[] = {"HOROVOD_LAUNCH_ENV", NULL};
+
+static void versions_of_open_mpi_are_read_and_others_refused(void **state)
+{
+    static const struct {
+        const char *text;
+        int major; /* 0: refused */
+    } cases[] = {
+        {"mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/\n", 4},
+        {"Warning: odd\nmpirun (Open MPI) 5.0.1\n", 5},
+        {"HYDRA build details:\n    Version: 4.0.2\n", 0},
+        {"bash: line 1: mpirun: command not found\n", 0},
+        {"mpirun (Open MPI) x\n", 0},
+        {"", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_err err = {0};
+        int major = 0;
+
+        assert_int_equal(hvd_mpirun_parse_version(hvd_strview_of(cases[i].text), &major, &err),
+                         cases[i].major ? HVD_OK : HVD_ERR_NOT_FOUND);
+        assert_int_equal(major, cases[i].major);
+    }
+}
+
+/* Builds the command of the plan for a host list and compares it, quoted, with the expected one. */
+static void check_command(struct hvd_mpirun_plan plan, const char *list, bool is_local,
+                          const char *expected)
+{
+    struct hvd_hosts hosts = {0};
+    struct hvd_args args = {0};
+    struct hvd_buf text = {0};
+
+    hvd_buf_init(&text, 10000);
+    assert_int_equal(hvd_hosts_parse_list(list, &hosts, NULL), HVD_OK);
+    for (size_t i = 0; i < hosts.n; i++)
+        hosts.items[i].is_local = is_local;
+    plan.hosts = &hosts;
+    assert_int_equal(hvd_mpirun_build(&plan, &args, NULL), HVD_OK);
+    assert_int_equal(hvd_args_quote_all(&text, &args), HVD_OK);
+    assert_string_equal(text.data, expected);
+    hvd_buf_fini(&text);
+    hvd_args_fini(&args);
+    hvd_hosts_fini(&hosts);
+}
+
+static void here_no_ssh_is_configured(void **state)
+{
+    const struct hvd_mpirun_plan plan = {.mpi_major = 4,
+                                         .can_ptrace = true,
+                                         .names = names,
+                                         .rank_wrapper = wrapper,
+                                         .command = command};
+
+    (void)state;
+    check_command(plan, "localhost:2", true,
+                  "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot -x HOROVOD_LAUNCH_ENV "
+                  "/bin/horovodrun --rank-exec n prefix train --name 'a b'");
+}
+
+static void root_crowding_and_missing_capabilities_are_told_to_open_mpi_4(void **state)
+{
+    const struct hvd_mpirun_plan plan = {.mpi_major = 4,
+                                         .is_root = true,
+                                         .is_crowded = true,
+                                         .names = none,
+                                         .rank_wrapper = none,
+                                         .command = command};
+
+    (void)state;
+    check_command(plan, "localhost:8", true,
+                  "mpirun --allow-run-as-root -np 8 -H localhost:8 --bind-to none --map-by slot "
+                  "--mca btl_vader_single_copy_mechanism none --mca mpi_yield_when_idle 1 "
+                  "train --name 'a b'");
+}
+
+static void other_hosts_are_reached_by_open_mpi_4_with_the_users_port_and_key(void **state)
+{
+    const struct hvd_mpirun_plan plan = {.mpi_major = 4,
+                                         .can_ptrace = true,
+                                         .ssh = {.port = 2222, .identity = "/k"},
+                                         .interfaces = "eth0",
+                                         .names = none,
+                                         .rank_wrapper = none,
+                                         .command = command};
+
+    (void)state;
+    check_command(plan, "a.b:1,c.b:2", false,
+                  "mpirun -np 3 -H a.b:1,c.b:2 --bind-to none --map-by slot "
+                  "--mca plm_rsh_agent ssh --mca plm_rsh_args '-o BatchMode=yes "
+                  "-o StrictHostKeyChecking=accept-new -p 2222 -i /k' "
+                  "--mca orte_keep_fqdn_hostnames 1 --mca oob_tcp_if_include eth0 "
+                  "--mca btl_tcp_if_include eth0 train --name 'a b'");
+}
+
+static void open_mpi_5_has_its_own_names_and_the_operators_ssh_config_is_used(void **state)
+{
+    const struct hvd_mpirun_plan plan = {.mpi_major = 5,
+                                         .ssh = {.config = "/etc/horovod/hosts/ssh_config"},
+                                         .names = none,
+                                         .rank_wrapper = none,
+                                         .command = command};
+
+    (void)state;
+    check_command(plan, "a.b:1", false,
+                  "mpirun -np 1 -H a.b:1 --bind-to none --map-by slot --prtemca plm_ssh_agent ssh "
+                  "--prtemca plm_ssh_args '-o BatchMode=yes -F /etc/horovod/hosts/ssh_config' "
+                  "--prtemca prte_keep_fqdn_hostnames 1 --mca smsc '^cma' train --name 'a b'");
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    struct hvd_hosts hosts = {0};
+    const struct hvd_mpirun_plan plan = {.mpi_major = 4,
+                                         .hosts = &hosts,
+                                         .ssh = {.port = 1, .identity = "/k"},
+                                         .interfaces = "eth0",
+                                         .names = names,
+                                         .rank_wrapper = wrapper,
+                                         .command = command};
+
+    (void)state;
+    assert_int_equal(hvd_hosts_parse_list("a,b", &hosts, NULL), HVD_OK);
+    HVD_MEM_TORTURE({
+        struct hvd_args args = {0};
+        hvd_status_t st = hvd_mpirun_build(&plan, &args, NULL);
+
+        assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
+        assert_true(st == HVD_OK || args.n == 0);
+        hvd_args_fini(&args);
+    });
+    hvd_hosts_fini(&hosts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions_of_open_mpi_are_read_and_others_refused),
+        cmocka_unit_test(here_no_ssh_is_configured),
+        cmocka_unit_test(root_crowding_and_missing_capabilities_are_told_to_open_mpi_4),
+        cmocka_unit_test(other_hosts_are_reached_by_open_mpi_4_with_the_users_port_and_key),
+        cmocka_unit_test(open_mpi_5_has_its_own_names_and_the_operators_ssh_config_is_used),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
