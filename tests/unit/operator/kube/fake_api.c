@@ -1,0 +1,98 @@
+/* The port to the API server in memory, for tests: see fake_api.h. */
+#include "tests/unit/operator/kube/fake_api.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/support.h"
+
+static hvd_status_t fake_send(void *self, const struct hvd_kube_request *request,
+                              struct hvd_kube_call **out, struct hvd_err *err)
+{
+    struct fake_api *fake = self;
+    struct hvd_kube_call *call;
+
+    if (fake->fail_send != HVD_OK)
+        return HVD_FAIL(err, fake->fail_send, 0, "the fake refuses to send");
+    assert_true(fake->n_calls < FAKE_MAX_CALLS);
+    call = &fake->calls[fake->n_calls++];
+    call->request = *request;
+    (void)snprintf(call->query, sizeof(call->query), "%s", request->query ? request->query : "");
+    (void)snprintf(call->body, sizeof(call->body), "%s", request->body ? request->body : "");
+    (void)snprintf(call->ns, sizeof(call->ns), "%s", request->path.ns ? request->path.ns : "");
+    (void)snprintf(call->name, sizeof(call->name), "%s",
+                   request->path.name ? request->path.name : "");
+    call->request.query = call->query;
+    call->request.body = call->body;
+    call->request.path.ns = request->path.ns ? call->ns : NULL;
+    call->request.path.name = request->path.name ? call->name : NULL;
+    call->is_open = true;
+    if (out)
+        *out = call;
+    return HVD_OK;
+}
+
+static void fake_cancel(void *self, struct hvd_kube_call *call)
+{
+    struct fake_api *fake = self;
+
+    assert_true(call->is_open);
+    call->is_open = false;
+    fake->n_cancelled++;
+}
+
+void fake_api_init(struct fake_api *fake)
+{
+    memset(fake, 0, sizeof(*fake));
+    fake->api = (struct hvd_kube_api){fake, fake_send, fake_cancel};
+}
+
+struct hvd_kube_call *fake_api_last(struct fake_api *fake)
+{
+    assert_true(fake->n_calls > 0);
+    return &fake->calls[fake->n_calls - 1];
+}
+
+size_t fake_api_open(const struct fake_api *fake)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < fake->n_calls; i++)
+        n += fake->calls[i].is_open ? 1 : 0;
+    return n;
+}
+
+void fake_api_answer(struct hvd_kube_call *call, long code, const char *body)
+{
+    cJSON *doc = body ? cJSON_Parse(body) : NULL;
+    struct hvd_err err = {0};
+    struct hvd_kube_response response = {.code = code, .body = doc};
+
+    assert_true(call->is_open);
+    call->is_open = false;
+    response.status = hvd_kube_judge(&call->request, code, doc, &err);
+    response.err = response.status == HVD_OK ? NULL : &err;
+    call->request.on_done(call->request.ctx, &response);
+    cJSON_Delete(doc);
+}
+
+void fake_api_break(struct hvd_kube_call *call, hvd_status_t st)
+{
+    struct hvd_err err = {.status = st, .msg = "the connection broke"};
+    const struct hvd_kube_response response = {.status = st, .err = &err};
+
+    assert_true(call->is_open);
+    call->is_open = false;
+    call->request.on_done(call->request.ctx, &response);
+}
+
+hvd_status_t fake_api_stream(struct hvd_kube_call *call, const char *text)
+{
+    hvd_status_t st;
+
+    assert_true(call->is_open);
+    st = call->request.on_data(call->request.ctx, hvd_strview_of(text));
+    if (st != HVD_OK)
+        fake_api_break(call, st);
+    return st;
+}

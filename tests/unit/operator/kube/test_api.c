@@ -1,0 +1,92 @@
+#include "tests/unit/support.h"
+
+#include <string.h>
+
+#include "operator/kube/api.h"
+
+static const struct hvd_kube_request request = {
+    .verb = HVD_VERB_CREATE,
+    .path = {.kind = HVD_KIND_STATEFULSET, .ns = "default", .name = "digits-worker"},
+};
+
+static hvd_status_t judge(long code, const char *body, struct hvd_err *err)
+{
+    cJSON *doc = body ? cJSON_Parse(body) : NULL;
+    hvd_status_t st;
+
+    *err = (struct hvd_err){0};
+    st = hvd_kube_judge(&request, code, doc, err);
+    cJSON_Delete(doc);
+    return st;
+}
+
+static void http_codes_become_what_the_caller_can_do(void **state)
+{
+    static const struct {
+        long code;
+        const char *body;
+        hvd_status_t expected;
+    } rows[] = {
+        {200, "{}", HVD_OK},
+        {201, "{}", HVD_OK},
+        {400, "{}", HVD_ERR_INVALID},
+        {401, NULL, HVD_ERR_DENIED},
+        {403, "{}", HVD_ERR_DENIED},
+        {404, "{}", HVD_ERR_NOT_FOUND},
+        {405, "{}", HVD_ERR_SYSTEM},
+        {409, "{\"reason\":\"AlreadyExists\"}", HVD_ERR_EXISTS},
+        {409, "{\"reason\":\"Conflict\"}", HVD_ERR_CONFLICT},
+        {409, NULL, HVD_ERR_CONFLICT},
+        {410, "{}", HVD_ERR_GONE},
+        {413, NULL, HVD_ERR_TOO_LARGE},
+        {422, "{}", HVD_ERR_INVALID},
+        {429, NULL, HVD_ERR_UNAVAILABLE},
+        {500, "{\"message\":7}", HVD_ERR_UNAVAILABLE},
+        {503, "[]", HVD_ERR_UNAVAILABLE},
+        {301, NULL, HVD_ERR_SYSTEM},
+    };
+    struct hvd_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(judge(rows[i].code, rows[i].body, &err), rows[i].expected);
+}
+
+static void messages_name_verb_object_and_the_servers_text(void **state)
+{
+    struct hvd_err err;
+
+    (void)state;
+    assert_int_equal(judge(403, "{\"message\":\"x cannot create\"}", &err), HVD_ERR_DENIED);
+    assert_string_equal(err.msg, "create statefulsets default/digits-worker: HTTP 403: x cannot "
+                                 "create");
+    assert_int_equal(judge(503, NULL, &err), HVD_ERR_UNAVAILABLE);
+    assert_string_equal(err.msg, "create statefulsets default/digits-worker: HTTP 503");
+    assert_int_equal(judge(401, "{}", &err), HVD_ERR_DENIED);
+    assert_non_null(strstr(err.msg, "token"));
+}
+
+static void collections_and_subresources_are_described(void **state)
+{
+    const struct hvd_kube_request list = {.verb = HVD_VERB_LIST, .path = {.kind = HVD_KIND_POD}};
+    const struct hvd_kube_request patch = {
+        .verb = HVD_VERB_PATCH,
+        .path = {.kind = HVD_KIND_HOROVODJOB, .ns = "a", .name = "b", .subresource = "status"}};
+    char out[128];
+
+    (void)state;
+    assert_string_equal(hvd_kube_describe(&list, out, sizeof(out)), "list pods");
+    assert_string_equal(hvd_kube_describe(&patch, out, sizeof(out)),
+                        "patch horovodjobs/status a/b");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(http_codes_become_what_the_caller_can_do),
+        cmocka_unit_test(messages_name_verb_object_and_the_servers_text),
+        cmocka_unit_test(collections_and_subresources_are_described),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,124 @@
+#include "tests/unit/support.h"
+
+#include <string.h>
+
+#include "operator/api/json.h"
+#include "operator/kube/codec.h"
+
+#define OBJECT "{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"7\"}}"
+
+static void events_are_decoded_by_type(void **state)
+{
+    static const struct {
+        const char *line;
+        hvd_watch_event_type_t type;
+    } rows[] = {
+        {"{\"type\":\"ADDED\",\"object\":" OBJECT "}", HVD_WATCH_PUT},
+        {"{\"type\":\"MODIFIED\",\"object\":" OBJECT "}", HVD_WATCH_PUT},
+        {"{\"type\":\"DELETED\",\"object\":" OBJECT "}", HVD_WATCH_REMOVE},
+        {"{\"type\":\"BOOKMARK\",\"object\":" OBJECT "}", HVD_WATCH_BOOKMARK},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hvd_watch_event event;
+
+        assert_int_equal(hvd_watch_decode(hvd_strview_of(rows[i].line), &event, NULL), HVD_OK);
+        assert_int_equal(event.type, rows[i].type);
+        assert_string_equal(event.resource_version, "7");
+        cJSON_Delete(event.doc);
+    }
+}
+
+static void errors_in_the_stream_tell_what_to_do(void **state)
+{
+    static const struct {
+        const char *line;
+        hvd_status_t expected;
+    } rows[] = {
+        {"{\"type\":\"ERROR\",\"object\":{\"code\":410,\"message\":\"too old\"}}", HVD_ERR_GONE},
+        {"{\"type\":\"ERROR\",\"object\":{\"code\":500}}", HVD_ERR_UNAVAILABLE},
+        {"{\"type\":\"ERROR\"}", HVD_ERR_UNAVAILABLE},
+        {"{\"type\":\"OTHER\",\"object\":" OBJECT "}", HVD_ERR_INVALID},
+        {"{\"type\":\"ADDED\",\"object\":{\"metadata\":{}}}", HVD_ERR_INVALID},
+        {"{\"type\":\"ADDED\"}", HVD_ERR_INVALID},
+        {"{\"type\":3,\"object\":[]}", HVD_ERR_INVALID},
+        {"[]", HVD_ERR_INVALID},
+        {"{\"type\":\"ADDED\",", HVD_ERR_INVALID},
+        {"\x01\x02", HVD_ERR_INVALID},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hvd_watch_event event = {.resource_version = "untouched"};
+        struct hvd_err err = {0};
+
+        assert_int_equal(hvd_watch_decode(hvd_strview_of(rows[i].line), &event, &err),
+                         rows[i].expected);
+        assert_string_equal(event.resource_version, "untouched");
+        assert_true(err.msg[0] != '\0');
+    }
+}
+
+static void lists_have_items_a_version_and_perhaps_more_pages(void **state)
+{
+    cJSON *doc = cJSON_Parse("{\"metadata\":{\"resourceVersion\":\"9\",\"continue\":\"tok\"},"
+                             "\"items\":[{},{}]}");
+    cJSON *last = cJSON_Parse("{\"metadata\":{\"resourceVersion\":\"9\"},\"items\":null}");
+    struct hvd_list_page page;
+
+    (void)state;
+    assert_int_equal(hvd_list_decode(doc, &page, NULL), HVD_OK);
+    assert_int_equal(cJSON_GetArraySize(page.items), 2);
+    assert_string_equal(page.resource_version, "9");
+    assert_string_equal(page.continue_token, "tok");
+    assert_int_equal(hvd_list_decode(last, &page, NULL), HVD_OK);
+    assert_int_equal(cJSON_GetArraySize(page.items), 0);
+    assert_string_equal(page.continue_token, "");
+    cJSON_Delete(doc);
+    cJSON_Delete(last);
+}
+
+static void what_is_no_list_is_refused(void **state)
+{
+    static const char *const bad[] = {"{}", "[]", "7", "{\"metadata\":{\"resourceVersion\":9}}",
+                                      "{\"metadata\":{\"resourceVersion\":\"9\"},\"items\":{}}"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        cJSON *doc = cJSON_Parse(bad[i]);
+        struct hvd_list_page page = {.continue_token = "untouched"};
+
+        assert_int_equal(hvd_list_decode(doc, &page, NULL), HVD_ERR_INVALID);
+        assert_string_equal(page.continue_token, "untouched");
+        cJSON_Delete(doc);
+    }
+    assert_int_equal(hvd_list_decode(NULL, &(struct hvd_list_page){0}, NULL), HVD_ERR_INVALID);
+}
+
+static void a_failed_allocation_is_no_event_and_leaks_nothing(void **state)
+{
+    (void)state;
+    hvd_json_use_base_memory();
+    HVD_MEM_TORTURE({
+        struct hvd_watch_event event;
+        hvd_status_t st = hvd_watch_decode(
+            hvd_strview_of("{\"type\":\"ADDED\",\"object\":" OBJECT "}"), &event, NULL);
+        assert_int_equal(st == HVD_OK, !hvd_mem_fired());
+        if (st == HVD_OK)
+            cJSON_Delete(event.doc);
+    });
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events_are_decoded_by_type),
+        cmocka_unit_test(errors_in_the_stream_tell_what_to_do),
+        cmocka_unit_test(lists_have_items_a_version_and_perhaps_more_pages),
+        cmocka_unit_test(what_is_no_list_is_refused),
+        cmocka_unit_test(a_failed_allocation_is_no_event_and_leaks_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,274 @@
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/kube/watch.h"
+#include "tests/unit/operator/kube/fake_api.h"
+
+#define ITEM(name, version)                                                                        \
+    "{\"metadata\":{\"name\":\"" name "\",\"resourceVersion\":\"" version "\"}}"
+#define EVENT(type, name, version) "{\"type\":\"" type "\",\"object\":" ITEM(name, version) "}\n"
+#define PAGE(version, token, items)                                                                \
+    "{\"metadata\":{\"resourceVersion\":\"" version "\",\"continue\":\"" token                     \
+    "\"},\"items\":[" items "]}"
+
+/* What the handler heard, as text: "( +a +b ) -a". */
+struct bench {
+    struct fake_api fake;
+    struct hvd_watch *watch;
+    char heard[512];
+};
+
+static void hear(struct bench *bench, const char *what, const cJSON *object)
+{
+    size_t len = strlen(bench->heard);
+    const char *name = hvd_json_text(cJSON_GetObjectItemCaseSensitive(object, "metadata"), "name");
+
+    (void)snprintf(bench->heard + len, sizeof(bench->heard) - len, "%s%s", what, name);
+}
+
+static void on_begin(void *ctx, enum hvd_kind kind)
+{
+    assert_int_equal(kind, HVD_KIND_POD);
+    hear(ctx, "(", NULL);
+}
+
+static void on_put(void *ctx, enum hvd_kind kind, const cJSON *object)
+{
+    assert_int_equal(kind, HVD_KIND_POD);
+    hear(ctx, "+", object);
+}
+
+static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
+{
+    assert_int_equal(kind, HVD_KIND_POD);
+    hear(ctx, "-", object);
+}
+
+static void on_end(void *ctx, enum hvd_kind kind)
+{
+    assert_int_equal(kind, HVD_KIND_POD);
+    hear(ctx, ")", NULL);
+}
+
+static void start(struct bench *bench)
+{
+    struct hvd_watch_options options = {
+        .kind = HVD_KIND_POD,
+        .ns = "ns",
+        .label_selector = "a=b",
+        .page_limit = 2,
+        .seed = 7,
+        .handler = {bench, on_begin, on_put, on_remove, on_end},
+    };
+
+    memset(bench, 0, sizeof(*bench));
+    fake_api_init(&bench->fake);
+    options.api = &bench->fake.api;
+    assert_int_equal(hvd_watch_create(&options, &bench->watch, NULL), HVD_OK);
+}
+
+/* Lists nothing and leaves the watch stream open. */
+static void start_watching(struct bench *bench)
+{
+    start(bench);
+    assert_int_equal(hvd_watch_step(bench->watch, 0), INT64_MAX);
+    fake_api_answer(fake_api_last(&bench->fake), 200, PAGE("5", "", ""));
+    assert_int_equal(hvd_watch_step(bench->watch, 1), INT64_MAX);
+    assert_int_equal(bench->fake.n_calls, 2);
+    bench->heard[0] = '\0';
+}
+
+static void pages_are_listed_then_watched_from_their_version(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start(&b);
+    assert_int_equal(b.fake.n_calls, 0);
+    assert_int_equal(hvd_watch_step(b.watch, 0), INT64_MAX);
+    assert_string_equal(fake_api_last(&b.fake)->query, "?limit=2&labelSelector=a%3Db");
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t/1", ITEM("a", "1")));
+    assert_false(hvd_watch_is_synced(b.watch));
+    assert_string_equal(fake_api_last(&b.fake)->query,
+                        "?limit=2&labelSelector=a%3Db&continue=t%2F1");
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "", ITEM("b", "2")));
+    assert_true(hvd_watch_is_synced(b.watch));
+    assert_string_equal(b.heard, "(+a+b)");
+    assert_int_equal(hvd_watch_step(b.watch, 1), INT64_MAX);
+    assert_int_equal(fake_api_last(&b.fake)->request.verb, HVD_VERB_WATCH);
+    assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=5&timeoutSeconds="));
+    assert_non_null(strstr(fake_api_last(&b.fake)->query, "allowWatchBookmarks=true"));
+    assert_true(fake_api_last(&b.fake)->request.timeout_ms >= 255000);
+    assert_true(fake_api_last(&b.fake)->request.timeout_ms <= 315000);
+    hvd_watch_destroy(b.watch);
+    assert_int_equal(fake_api_open(&b.fake), 0);
+}
+
+static void a_stream_that_ends_is_resumed_where_it_was(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start_watching(&b);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("ADDED", "a", "6")), HVD_OK);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("DELETED", "a", "7")), HVD_OK);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("BOOKMARK", "", "9")), HVD_OK);
+    assert_string_equal(b.heard, "+a-a");
+    fake_api_answer(fake_api_last(&b.fake), 200, NULL);
+    assert_int_equal(hvd_watch_step(b.watch, 10), INT64_MAX);
+    assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=9&"));
+    fake_api_break(fake_api_last(&b.fake), HVD_ERR_TIMEOUT);
+    assert_int_equal(hvd_watch_step(b.watch, 20), INT64_MAX);
+    assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=9&"));
+    hvd_watch_destroy(b.watch);
+}
+
+static void gone_leads_to_a_new_list_at_once(void **state)
+{
+    static const char *const ways[] = {
+        NULL, "{\"type\":\"ERROR\",\"object\":{\"code\":410,\"message\":\"too old\"}}\n"};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct bench b;
+
+        start_watching(&b);
+        if (ways[i])
+            assert_int_equal(fake_api_stream(fake_api_last(&b.fake), ways[i]), HVD_ERR_GONE);
+        else
+            fake_api_answer(fake_api_last(&b.fake), 410, "{}");
+        assert_int_equal(hvd_watch_step(b.watch, 10), INT64_MAX);
+        assert_int_equal(fake_api_last(&b.fake)->request.verb, HVD_VERB_LIST);
+        assert_true(hvd_watch_is_synced(b.watch));
+        hvd_watch_destroy(b.watch);
+    }
+}
+
+static void garbage_in_the_stream_leads_to_a_list_after_a_wait(void **state)
+{
+    struct bench b;
+    int64_t due_ms;
+
+    (void)state;
+    start_watching(&b);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), "<html>\n"), HVD_ERR_INVALID);
+    due_ms = hvd_watch_step(b.watch, 1000);
+    assert_in_range(due_ms, 1100, 1200);
+    assert_int_equal(b.fake.n_calls, 2);
+    assert_int_equal(hvd_watch_step(b.watch, due_ms), INT64_MAX);
+    assert_int_equal(fake_api_last(&b.fake)->request.verb, HVD_VERB_LIST);
+    hvd_watch_destroy(b.watch);
+}
+
+static void a_broken_connection_is_retried_with_backoff_from_the_last_version(void **state)
+{
+    struct bench b;
+    int64_t now_ms = 0;
+    int64_t last_wait_ms = 0;
+
+    (void)state;
+    start_watching(&b);
+    for (unsigned i = 0; i < 10; i++) {
+        int64_t due_ms;
+
+        fake_api_break(fake_api_last(&b.fake), HVD_ERR_UNAVAILABLE);
+        due_ms = hvd_watch_step(b.watch, now_ms);
+        assert_in_range(due_ms - now_ms, 100, 15000);
+        last_wait_ms = due_ms - now_ms;
+        now_ms = due_ms;
+        assert_int_equal(hvd_watch_step(b.watch, now_ms), INT64_MAX);
+        assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=5&"));
+    }
+    assert_true(last_wait_ms >= 7500);
+    hvd_watch_destroy(b.watch);
+}
+
+static void a_list_that_expires_between_pages_starts_over(void **state)
+{
+    struct bench b;
+    int64_t due_ms;
+
+    (void)state;
+    start(&b);
+    assert_int_equal(hvd_watch_step(b.watch, 0), INT64_MAX);
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t1", ITEM("a", "1")));
+    fake_api_answer(fake_api_last(&b.fake), 410, "{}");
+    due_ms = hvd_watch_step(b.watch, 0);
+    assert_int_equal(hvd_watch_step(b.watch, due_ms), INT64_MAX);
+    assert_string_equal(fake_api_last(&b.fake)->query, "?limit=2&labelSelector=a%3Db");
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("6", "", ITEM("b", "2")));
+    assert_string_equal(b.heard, "(+a(+b)");
+    hvd_watch_destroy(b.watch);
+}
+
+static void what_cannot_be_sent_is_tried_again(void **state)
+{
+    struct bench b;
+    int64_t due_ms;
+
+    (void)state;
+    start(&b);
+    b.fake.fail_send = HVD_ERR_NOMEM;
+    due_ms = hvd_watch_step(b.watch, 0);
+    assert_in_range(due_ms, 100, 200);
+    b.fake.fail_send = HVD_OK;
+    due_ms = hvd_watch_step(b.watch, due_ms);
+    if (due_ms != INT64_MAX)
+        assert_int_equal(hvd_watch_step(b.watch, due_ms), INT64_MAX);
+    assert_int_equal(b.fake.n_calls, 1);
+    hvd_watch_destroy(b.watch);
+}
+
+/* Drives a watch until it has listed two pages; false when it could not even be created. */
+static bool sync_two_pages(struct bench *b)
+{
+    struct hvd_watch_options options = {.kind = HVD_KIND_POD,
+                                        .handler = {b, on_begin, on_put, on_remove, on_end}};
+    int64_t now_ms = 0;
+
+    fake_api_init(&b->fake);
+    options.api = &b->fake.api;
+    if (hvd_watch_create(&options, &b->watch, NULL) != HVD_OK)
+        return false;
+    for (unsigned i = 0; i < 20 && !hvd_watch_is_synced(b->watch); i++) {
+        int64_t due_ms = hvd_watch_step(b->watch, now_ms);
+        bool is_second;
+
+        now_ms = due_ms == INT64_MAX ? now_ms : due_ms;
+        if (!fake_api_open(&b->fake))
+            continue;
+        is_second = strstr(fake_api_last(&b->fake)->query, "continue") != NULL;
+        fake_api_answer(fake_api_last(&b->fake), 200,
+                        is_second ? PAGE("5", "", "") : PAGE("5", "t", ""));
+    }
+    return true;
+}
+
+static void every_failed_allocation_only_delays(void **state)
+{
+    (void)state;
+    HVD_MEM_TORTURE({
+        struct bench b = {0};
+        if (sync_two_pages(&b))
+            assert_true(hvd_watch_is_synced(b.watch));
+        hvd_watch_destroy(b.watch);
+    });
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_are_listed_then_watched_from_their_version),
+        cmocka_unit_test(a_stream_that_ends_is_resumed_where_it_was),
+        cmocka_unit_test(gone_leads_to_a_new_list_at_once),
+        cmocka_unit_test(garbage_in_the_stream_leads_to_a_list_after_a_wait),
+        cmocka_unit_test(a_broken_connection_is_retried_with_backoff_from_the_last_version),
+        cmocka_unit_test(a_list_that_expires_between_pages_starts_over),
+        cmocka_unit_test(what_cannot_be_sent_is_tried_again),
+        cmocka_unit_test(every_failed_allocation_only_delays),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
