@@ -2,8 +2,8 @@
 # Where the cluster keeps what it makes, its addresses, and how to tell whether
 # it runs. Needs say.sh and process.sh.
 
-STATE=${HOROVOD_CLUSTER_STATE:-/var/lib/horovod-cluster}
-[[ $STATE == /*/* ]] || die "HOROVOD_CLUSTER_STATE must be an absolute path below a directory, not '$STATE'"
+# One cluster a machine: its link and its cgroups have fixed names too.
+STATE=/var/lib/horovod-cluster
 
 # The first half of every address: one /16 holds the link between host and
 # node, the pods and the services.
