@@ -1,0 +1,119 @@
+"""horovodrun over two emulated hosts, each with its name, network and sshd."""
+
+import os
+import subprocess
+import uuid
+
+from conftest import HOROVODRUN, processes_with, wait_for
+
+BOTH = ["-H", "hvd-east:1,hvd-west:1", "-p", 2222]
+
+
+def reach(hosts):
+    return [*BOTH, "-i", hosts.key]
+
+
+def test_ranks_run_on_both_hosts(run, hosts):
+    result = run("-np", 2, *reach(hosts), "hostname", before=hosts.enter(0))
+    assert result.code == 0, result
+    assert sorted(result.out.splitlines()) == ["[0]<stdout>:hvd-east", "[1]<stdout>:hvd-west"]
+
+
+def test_a_hostfile_and_the_environment_reach_the_other_host(run, hosts, tmp_path):
+    (tmp_path / "hostfile").write_text("hvd-west slots=2\n")
+    result = run("--hostfile", tmp_path / "hostfile", "-p", 2222, "-i", hosts.key,
+                 "--no-prefix-output", "sh", "-c", 'echo "$(hostname) $ODD"',
+                 before=hosts.enter(0), env={"ODD": "a;b c"})
+    assert (result.code, result.out) == (0, "hvd-west a;b c\n" * 2), result
+
+
+def test_values_of_the_environment_stand_on_no_command_line(hosts):
+    mark = f"mark-{uuid.uuid4()}"
+    with subprocess.Popen(
+            [*hosts.enter(0), str(HOROVODRUN), "-np", "2", *map(str, reach(hosts)), "sh", "-c",
+             "echo up; exec sleep 600"], env={**os.environ, "MY_SECRET": mark},
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert {process.stdout.readline() for _ in range(2)} == {"[0]<stdout>:up\n",
+                                                                "[1]<stdout>:up\n"}
+        assert processes_with(mark) == []
+        process.terminate()
+
+
+def test_a_rank_that_fails_on_the_other_host_is_named_with_it(run, hosts):
+    result = run("-np", 2, *reach(hosts), "sh", "-c",
+                 '[ "$(hostname)" = hvd-west ] && kill -9 $$; exec sleep 60',
+                 before=hosts.enter(0))
+    assert result.code == 137, result
+    assert result.last == "horovodrun: rank 1 on host hvd-west was killed by signal 9 (Killed)"
+
+
+def test_a_signal_leaves_no_process_on_either_host(hosts):
+    mark = f"mark-{uuid.uuid4()}"
+    with subprocess.Popen(
+            [*hosts.enter(0), str(HOROVODRUN), "-np", "2", *map(str, reach(hosts)), "sh", "-c",
+             "echo up; sleep 600; :", mark], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True) as process:
+        for _ in range(2):
+            process.stdout.readline()
+        process.terminate()
+        assert process.wait(timeout=30) == 143
+    wait_for(lambda: not processes_with(mark), "no process is left")
+
+
+def test_a_host_that_does_not_listen_is_named_with_sshs_words(run, hosts):
+    result = run("-np", 2, "-H", "hvd-east:1,hvd-west:1", "-p", 2299, "-i", hosts.key, "true",
+                 before=hosts.enter(0))
+    assert result.code == 1, result
+    assert "host hvd-west cannot be reached by ssh" in result.last, result
+    assert "Connection refused" in result.last, result
+
+
+def test_a_host_that_never_answers_is_named_within_the_start_timeout(run, hosts):
+    result = run("-np", 2, "-H", "hvd-east:1,hvd-nowhere:1", "-p", 2222, "-i", hosts.key,
+                 "--start-timeout", 2, "true", before=hosts.enter(0))
+    assert result.code == 1 and result.seconds < 10, result
+    assert "host hvd-nowhere cannot be reached by ssh" in result.last, result
+
+
+def test_a_wrong_key_is_refused_at_once(run, hosts, tmp_path):
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"],
+                   check=True)
+    result = run("-np", 2, *BOTH, "-i", tmp_path / "other", "true", before=hosts.enter(0))
+    assert result.code == 1 and result.seconds < 5, result
+    assert "host hvd-west" in result.last and "Permission denied" in result.last, result
+
+
+def with_mpirun(hosts, folder, text):
+    """The sshd of hvd-west anew, with an mpirun of that text first in its PATH."""
+    fake = folder / "mpirun"
+    fake.write_text(text)
+    fake.chmod(0o755)
+    hosts.stop_sshd(hosts.daemons[-1])
+    return hosts.start_sshd(1, f"{folder}:{os.environ['PATH']}")
+
+
+def test_a_host_with_another_major_version_of_open_mpi_is_named(run, hosts, tmp_path):
+    daemon = with_mpirun(hosts, tmp_path, "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.3'\n")
+    try:
+        result = run("-np", 2, *reach(hosts), "true", before=hosts.enter(0))
+    finally:
+        hosts.stop_sshd(daemon)
+        hosts.start_sshd(1)
+    assert result.code == 1, result
+    assert "hvd-west has Open MPI 5, but the others have Open MPI 4" in result.last, result
+
+
+def test_a_host_without_open_mpi_is_named(run, hosts, tmp_path):
+    daemon = with_mpirun(hosts, tmp_path, "#!/bin/sh\necho 'no such thing'; exit 1\n")
+    try:
+        result = run("-np", 2, *reach(hosts), "true", before=hosts.enter(0))
+    finally:
+        hosts.stop_sshd(daemon)
+        hosts.start_sshd(1)
+    assert result.code == 1 and "host hvd-west has no Open MPI" in result.last, result
+
+
+def test_the_checks_show_what_they_found_when_asked(run, hosts):
+    result = run("-np", 2, *reach(hosts), "--verbose", "true", before=hosts.enter(0))
+    assert result.code == 0, result
+    assert "host hvd-west: Open MPI 4, horovodrun 0." in result.err, result

@@ -1,0 +1,274 @@
+"""horovodrun on this machine alone, over the real mpirun."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import uuid
+
+import pytest
+
+from conftest import HOROVODRUN, processes_with, wait_for
+
+RANK = 'import os, sys, time, signal\nrank = int(os.environ["OMPI_COMM_WORLD_RANK"])\n'
+
+
+def test_every_rank_runs_and_its_lines_carry_its_number(run):
+    result = run("-np", 3, "sh", "-c", "echo out; echo err >&2")
+    assert result.code == 0, result
+    assert sorted(result.out.splitlines()) == [f"[{r}]<stdout>:out" for r in range(3)]
+    assert sorted(result.err.splitlines()) == [f"[{r}]<stderr>:err" for r in range(3)]
+
+
+def test_prefixes_can_be_turned_off(run):
+    result = run("-np", 2, "--no-prefix-output", "echo", "plain")
+    assert (result.code, result.out) == (0, "plain\nplain\n"), result
+
+
+def test_lines_can_carry_the_time(run):
+    result = run("-np", 1, "--prefix-output-with-timestamp", "echo", "x")
+    stamp, rest = result.out.split(" ", 1)
+    assert rest == "[0]<stdout>:x\n", result
+    time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")
+
+
+def test_nothing_is_lost_when_much_is_written(run):
+    result = run("-np", 2, "seq", 1, 20000)
+    assert result.code == 0, result
+    # mpirun may put one rank's text into a line of the other, at 4 KiB of unread output; with its
+    # own --tag-output thousands of these lines would be missing.
+    expected = "".join(f"[{r}]<stdout>:{n}\n" for r in (0, 1) for n in range(1, 20001))
+    assert sorted(result.out) == sorted(expected)
+
+
+def test_a_line_that_does_not_end_is_shown_before_the_program_ends(tmp_path):
+    with subprocess.Popen([str(HOROVODRUN), "-np", "1", "sh", "-c", "printf 'half'; sleep 600"],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        seen = b""
+        while b"half" not in seen:
+            seen += os.read(process.stdout.fileno(), 100)
+        assert seen == b"[0]<stdout>:half"
+        process.terminate()
+
+
+def test_the_exit_code_is_that_of_the_first_rank_that_fails(run, script):
+    program = script(RANK + """
+if rank == 2:
+    sys.exit(3)
+time.sleep(60)
+""")
+    result = run("-np", 3, program)
+    assert result.code == 3, result
+    assert result.last == f"horovodrun: rank 2 on host {os.uname().nodename} exited with code 3"
+    assert result.seconds < 20
+
+
+@pytest.mark.parametrize("name, text", [
+    ("SIGKILL", "killed by signal 9 (Killed)"),
+    ("SIGSEGV", "killed by signal 11 (Segmentation fault)"),
+])
+def test_a_rank_that_a_signal_kills_is_named_with_the_signal(run, script, name, text):
+    program = script(RANK + f"""
+if rank == 1:
+    os.kill(os.getpid(), signal.{name})
+time.sleep(60)
+""")
+    result = run("-np", 2, program)
+    assert result.code == 128 + getattr(signal, name), result
+    assert result.last.endswith(f"rank 1 on host {os.uname().nodename} was {text}"), result
+
+
+def test_a_wrapper_that_is_killed_is_still_reported(run, script):
+    program = script(RANK + """
+if rank == 1:
+    os.kill(os.getppid(), signal.SIGKILL)
+time.sleep(60)
+""")
+    result = run("-np", 2, program)
+    assert result.code == 137, result
+    assert "rank 1 on host" in result.last and "signal 9 (Killed)" in result.last, result
+
+
+def memory_cgroup(limit_bytes):
+    """A cgroup of our own below this process's, with that limit; None where there is none."""
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            folder = pathlib.Path("/sys/fs/cgroup/memory" + path)
+            if not folder.is_dir():
+                folder = pathlib.Path("/sys/fs/cgroup/memory")
+            folder = folder / f"hvd-test-{os.getpid()}"
+            folder.mkdir()
+            (folder / "memory.limit_in_bytes").write_text(str(limit_bytes))
+            return folder
+    controllers = pathlib.Path("/sys/fs/cgroup/cgroup.subtree_control")
+    if controllers.exists() and "memory" in controllers.read_text().split():
+        folder = pathlib.Path(f"/sys/fs/cgroup/hvd-test-{os.getpid()}")
+        folder.mkdir()
+        (folder / "memory.max").write_text(str(limit_bytes))
+        if (folder / "memory.swap.max").exists():
+            (folder / "memory.swap.max").write_text("0")
+        return folder
+    return None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a memory cgroup needs root")
+def test_a_rank_that_the_kernel_kills_for_memory_is_named_with_the_limit(run, script):
+    folder = memory_cgroup(64 << 20)
+    if folder is None:
+        pytest.skip("no memory controller")
+    program = script(RANK + """
+hog = []
+while rank == 1:
+    hog.append(bytearray(os.urandom(1 << 20)))
+time.sleep(60)
+""")
+    try:
+        result = run("-np", 2, program,
+                     before=["sh", "-c", f'echo $$ > {folder}/cgroup.procs; exec "$@"', "sh"])
+    finally:
+        wait_for(lambda: not (folder / "cgroup.procs").read_text(), "the cgroup is empty")
+        folder.rmdir()
+    assert result.code == 137, result
+    assert result.last == (f"horovodrun: rank 1 on host {os.uname().nodename} was killed by "
+                           "signal 9 (Killed): out of memory (limit 64Mi)"), result
+
+
+def test_a_kill_without_memory_trouble_is_not_called_that(run):
+    result = run("-np", 1, "sh", "-c", "kill -9 $$")
+    assert result.code == 137 and "memory" not in result.last, result
+
+
+ODD = ["a b", "", "it's", '"quoted"', "line\nbreak", "$HOME `id` ; & | > x", "*", "\\", "-np",
+       "--", "é\t!"]
+
+
+def test_arguments_arrive_as_they_were_written(run):
+    result = run("-np", 1, "--no-prefix-output", "python3", "-c",
+                 "import json, sys; print(json.dumps(sys.argv[1:]))", *ODD)
+    assert result.code == 0, result
+    assert json.loads(result.out) == ODD
+
+
+def test_the_environment_arrives_as_it_was_set(run):
+    value = "a;b\nc='d' \"e\" %41 & $x \\ é"
+    result = run("-np", 1, "--no-prefix-output", "-x", "FROM_FLAG=1;2 3", "-x", "FROM_ENV", "-x",
+                 "CUDA_VISIBLE_DEVICES", "python3", "-c",
+                 "import json, os; print(json.dumps(dict(os.environ)))",
+                 env={"FROM_ENV": value, "ALSO": value, "HOROVOD_CYCLE_TIME": "2",
+                      "CUDA_VISIBLE_DEVICES": "5"})
+    assert result.code == 0, result
+    seen = json.loads(result.out)
+    assert seen["FROM_FLAG"] == "1;2 3"
+    assert seen["FROM_ENV"] == value and seen["ALSO"] == value
+    assert seen["HOROVOD_CYCLE_TIME"] == "2" and seen["CUDA_VISIBLE_DEVICES"] == "5"
+    assert seen["PATH"] == os.environ["PATH"]
+    assert not [name for name in seen if name.startswith("HOROVOD_LAUNCH")]
+
+
+def test_a_large_environment_arrives_whole(run):
+    value = "x%;" * 40000
+    result = run("-np", 1, "--no-prefix-output", "python3", "-c",
+                 "import os; print(os.environ['LARGE'] == 'x%;' * 40000)", env={"LARGE": value})
+    assert (result.code, result.out) == (0, "True\n"), result
+
+
+def test_verbose_shows_the_command_but_no_value(run):
+    result = run("-np", 1, "--verbose", "true", env={"MY_TOKEN": "do-not-show-this"})
+    assert "horovodrun: mpirun " in result.err and "-x HOROVOD_LAUNCH_ENV" in result.err, result
+    assert "do-not-show-this" not in result.err
+
+
+def test_standard_input_reaches_rank_0():
+    done = subprocess.run([str(HOROVODRUN), "-np", "1", "--no-prefix-output", "cat"],
+                          input="hello\n", text=True, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT],
+                                     [signal.SIGTERM, signal.SIGTERM], [signal.SIGKILL]])
+def test_a_signal_ends_all_ranks_and_leaves_no_process(signals, script):
+    mark = f"mark-{uuid.uuid4()}"
+    # Deaf to SIGTERM, and with a child of its own.
+    program = script(RANK + """
+import subprocess
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+subprocess.run(["sh", "-c", "sleep 600; :", *sys.argv[1:]])
+""")
+    with subprocess.Popen([str(HOROVODRUN), "-np", "2", str(program), mark],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        # horovodrun, mpirun, and for each rank wrapper, program and its shell.
+        wait_for(lambda: len(processes_with(mark)) >= 8, "the ranks run")
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.1)
+        _, err = process.communicate(timeout=30)
+    wait_for(lambda: not processes_with(mark), "no process is left")
+    if signals[0] != signal.SIGKILL:
+        assert process.returncode == 128 + signals[0], err
+        assert "horovodrun: stopped by signal" in err.splitlines()[-1], err
+
+
+def test_a_user_signal_is_passed_to_every_rank(script, tmp_path):
+    program = script(RANK + f"""
+def hit(*_):
+    open("{tmp_path}/hit-%d" % rank, "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGUSR1, hit)
+open("{tmp_path}/up-%d" % rank, "w").close()
+time.sleep(60)
+""")
+    with subprocess.Popen([str(HOROVODRUN), "-np", "2", str(program)]) as process:
+        wait_for(lambda: len(list(tmp_path.glob("up-*"))) == 2, "the ranks run")
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(timeout=30) == 0
+    assert len(list(tmp_path.glob("hit-*"))) == 2
+
+
+def test_children_of_a_rank_that_failed_are_ended(run):
+    mark = f"mark-{uuid.uuid4()}"
+    result = run("-np", 1, "sh", "-c", "sh -c 'sleep 600; :' \"$0\" & exit 4", mark)
+    assert result.code == 4, result
+    wait_for(lambda: not processes_with(mark), "no process is left")
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["-np", 2, "--gloo-timeout", "true"], 'unknown flag "--gloo-timeout"'),
+    (["-np", 2, "no-such-program-here"], 'program "no-such-program-here" is not in PATH'),
+    (["-np", 2, "/etc/passwd"], 'program "/etc/passwd" cannot be run: Permission denied'),
+    (["-np", 2, "/tmp"], 'program "/tmp" cannot be run: Is a directory'),
+    (["-np", 5, "-H", "localhost:4", "true"], "-np 5 is more than the 4 slots of 1 host"),
+    (["-np", 2, "--hostfile", "/no/such/file", "true"], "cannot read /no/such/file"),
+    (["-np", 1, "-x", "NO_SUCH_VARIABLE", "true"], "NO_SUCH_VARIABLE is not set here"),
+])
+def test_what_cannot_work_is_refused_before_anything_starts(run, arguments, says):
+    result = run(*arguments)
+    assert result.code in (1, 2) and says in result.err, result
+    assert len(result.err.splitlines()) == 1, result
+
+
+def test_a_missing_mpirun_is_answered_with_what_to_install(run, tmp_path):
+    result = run("-np", 1, "/bin/true", env={"PATH": str(tmp_path)})
+    assert result.code == 1 and "install Open MPI" in result.err, result
+
+
+def test_another_mpi_is_refused(run, tmp_path):
+    fake = tmp_path / "mpirun"
+    fake.write_text("#!/bin/sh\necho 'HYDRA build details: Version: 4.0.2'\n")
+    fake.chmod(0o755)
+    result = run("-np", 1, "/bin/true", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert result.code == 1 and "not Open MPI's" in result.err and "HYDRA" in result.err, result
+
+
+def test_a_hostfile_decides_where_and_how_many(run, tmp_path):
+    (tmp_path / "hostfile").write_text("# all here\nlocalhost slots=3\n")
+    result = run("--hostfile", tmp_path / "hostfile", "echo", "x")
+    assert result.code == 0 and result.out.count("\n") == 3, result
+
+
+def test_version_and_help(run):
+    assert run("--version").out.startswith("horovodrun 0.")
+    assert "--hostfile" in run("--help").out
