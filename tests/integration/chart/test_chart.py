@@ -91,14 +91,18 @@ def test_selectors_hold_nothing_that_an_upgrade_changes(render):
         "app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"}
 
 
-def test_no_right_is_a_wildcard_and_none_reaches_beyond_what_jobs_are_made_of(render):
+def test_no_right_is_a_wildcard_and_none_is_more_than_the_operator_uses(render):
     rules = render()["ClusterRole"]["rules"]
     for rule in rules:
         assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], rule
         assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"]), rule
-    resources = {r for rule in rules for r in rule["resources"]}
-    assert resources == {"horovodjobs", "horovodjobs/status", "horovodjobs/finalizers", "secrets", "services",
-                         "configmaps", "statefulsets", "jobs", "pods", "events"}
+    granted = {resource: set(rule["verbs"]) for rule in rules for resource in rule["resources"]}
+    read = {"get", "list", "watch"}
+    assert granted == {
+        "horovodjobs": read | {"delete"}, "horovodjobs/status": {"patch"}, "horovodjobs/finalizers": {"update"},
+        "secrets": read | {"create", "patch"}, "services": read | {"create", "patch"},
+        "configmaps": read | {"create", "patch"}, "pods": read | {"patch"}, "events": {"create"},
+        "statefulsets": read | {"create", "patch", "delete"}, "jobs": read | {"create", "patch", "delete"}}
 
 
 def test_rights_are_bound_to_the_account_that_the_operator_runs_as(render):

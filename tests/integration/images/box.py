@@ -11,7 +11,8 @@ _numbers = itertools.count()
 
 
 class Image:
-    """A docker-archive file, unpacked below `folder`."""
+    """A docker-archive file, unpacked below `folder`. Whiteouts are not applied: what a layer above removes is still in
+    the image for whoever looks, and so for the tests."""
 
     def __init__(self, archive, folder):
         self.archive = archive
@@ -31,10 +32,14 @@ class Image:
             child.stdin.close()
             assert child.wait() == 0
 
+    def remove(self):
+        """Removes what was unpacked."""
+        shutil.rmtree(self.root)
+
     def compressed_bytes(self):
-        """What a registry would store and a node would fetch."""
+        """What a registry would store and a node would fetch, at most: the fastest compression."""
         with open(self.archive, "rb") as file, subprocess.Popen(
-                ["gzip", "-6"], stdin=file, stdout=subprocess.PIPE) as child:
+                ["gzip", "-1"], stdin=file, stdout=subprocess.PIPE) as child:
             return sum(len(part) for part in iter(lambda: child.stdout.read(1 << 20), b""))
 
 

@@ -17,12 +17,16 @@ def built():
 
 @pytest.fixture(scope="session")
 def operator_image(built, tmp_path_factory):
-    return Image(built / "horovod-operator.tar", tmp_path_factory.mktemp("operator"))
+    image = Image(built / "horovod-operator.tar", tmp_path_factory.mktemp("operator"))
+    yield image
+    image.remove()
 
 
 @pytest.fixture(scope="session")
 def worker_image(built, tmp_path_factory):
-    return Image(built / "horovod-worker.tar", tmp_path_factory.mktemp("worker"))
+    image = Image(built / "horovod-worker.tar", tmp_path_factory.mktemp("worker"))
+    yield image
+    image.remove()
 
 
 @pytest.fixture

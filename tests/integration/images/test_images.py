@@ -82,7 +82,7 @@ def test_the_operator_runs_under_a_read_only_root_without_tmp(operator):
     assert VERSION in done.stdout
 
 
-def test_the_worker_image_holds_no_host_key(worker_image):
+def test_no_layer_of_the_worker_image_holds_a_host_key(worker_image):
     assert not list((worker_image.root / "etc/ssh").glob("ssh_host_*"))
 
 
