@@ -1,0 +1,220 @@
+#include "tests/unit/support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/core/message.h"
+
+static const struct hvd_request request = {
+    .op = HVD_BROADCAST,
+    .dtype = HVD_INT64,
+    .reduce = HVD_SUM,
+    .root = 5,
+    .ndim = 3,
+    .shape = {1, (int64_t)1 << 40, 0},
+    .name = {.data = "layer/weight", .len = 12},
+};
+
+static void build_requests(struct hvd_buf *buf)
+{
+    hvd_buf_init(buf, HVD_MESSAGE_MAX);
+    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_REQUESTS), HVD_OK);
+    assert_int_equal(hvd_message_add_request(buf, &request), HVD_OK);
+    assert_int_equal(hvd_message_add_request(buf, &request), HVD_OK);
+}
+
+static void build_plan(struct hvd_buf *buf)
+{
+    const int64_t rows[] = {3, 0, (int64_t)1 << 33};
+
+    hvd_buf_init(buf, HVD_MESSAGE_MAX);
+    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_PLAN), HVD_OK);
+    assert_int_equal(hvd_message_add_step(buf, HVD_ALLGATHER, hvd_strview_of("g"), rows, 3, ""),
+                     HVD_OK);
+    assert_int_equal(
+        hvd_message_add_step(buf, HVD_STEP_ERROR, hvd_strview_of("bad"), NULL, 0, "why"), HVD_OK);
+}
+
+static void build_leave(struct hvd_buf *buf)
+{
+    hvd_buf_init(buf, HVD_MESSAGE_MAX);
+    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_LEAVE), HVD_OK);
+    assert_int_equal(hvd_message_add_leave(buf, true, "out of memory"), HVD_OK);
+}
+
+static void requests_come_back_as_they_were(void **state)
+{
+    struct hvd_buf buf;
+    struct hvd_reader r;
+    struct hvd_request got;
+
+    (void)state;
+    build_requests(&buf);
+    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(r.left, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hvd_reader_request(&r, &got, NULL), HVD_OK);
+        assert_int_equal(got.op, request.op);
+        assert_int_equal(got.dtype, request.dtype);
+        assert_int_equal(got.root, 5);
+        assert_int_equal(got.ndim, 3);
+        assert_memory_equal(got.shape, request.shape, 3 * sizeof(int64_t));
+        assert_true(hvd_strview_equal(got.name, "layer/weight"));
+    }
+    assert_int_equal(hvd_reader_request(&r, &got, NULL), HVD_ERR_INVALID);
+    hvd_buf_fini(&buf);
+}
+
+static void a_plan_comes_back_as_it_was(void **state)
+{
+    struct hvd_buf buf;
+    struct hvd_reader r;
+    struct hvd_step step;
+
+    (void)state;
+    build_plan(&buf);
+    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+    assert_int_equal(step.kind, HVD_ALLGATHER);
+    assert_int_equal(step.n_rows, 3);
+    assert_int_equal(hvd_step_row(&step, 2), (int64_t)1 << 33);
+    assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+    assert_int_equal(step.kind, HVD_STEP_ERROR);
+    assert_true(hvd_strview_equal(step.name, "bad"));
+    assert_true(hvd_strview_equal(step.text, "why"));
+    hvd_buf_fini(&buf);
+}
+
+static void a_leave_comes_back_as_it_was(void **state)
+{
+    struct hvd_buf buf;
+    struct hvd_reader r;
+    struct hvd_strview text;
+    bool failed = false;
+
+    (void)state;
+    build_leave(&buf);
+    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_reader_leave(&r, &failed, &text, NULL), HVD_OK);
+    assert_true(failed);
+    assert_true(hvd_strview_equal(text, "out of memory"));
+    hvd_buf_fini(&buf);
+}
+
+/* Reads all of a message as whatever it says it is; whether it was well-formed. */
+static bool read_all(const char *data, size_t len)
+{
+    struct hvd_reader r;
+    struct hvd_request req;
+    struct hvd_step step;
+    struct hvd_strview text;
+    bool failed;
+    hvd_status_t st = hvd_reader_init(&r, data, len, NULL);
+
+    while (st == HVD_OK && r.left > 0) {
+        if (r.type == HVD_MESSAGE_REQUESTS)
+            st = hvd_reader_request(&r, &req, NULL);
+        else if (r.type == HVD_MESSAGE_LEAVE)
+            st = hvd_reader_leave(&r, &failed, &text, NULL);
+        else
+            st = hvd_reader_step(&r, &step, NULL);
+    }
+    return st == HVD_OK;
+}
+
+typedef void (*build_fn)(struct hvd_buf *buf);
+static const build_fn builders[] = {build_requests, build_plan, build_leave};
+#define N_BUILDERS (sizeof(builders) / sizeof(builders[0]))
+
+static void every_truncation_is_refused(void **state)
+{
+    (void)state;
+    for (size_t b = 0; b < N_BUILDERS; b++) {
+        struct hvd_buf buf;
+        builders[b](&buf);
+        assert_true(read_all(buf.data, buf.len));
+        for (size_t len = 0; len < buf.len; len++) {
+            /* A block of exactly that size: reading past it is seen by the address sanitizer. */
+            char *cut = hvd_malloc(len, 1);
+            memcpy(cut, buf.data, len);
+            assert_false(read_all(cut, len));
+            hvd_free(cut);
+        }
+        assert_int_equal(hvd_buf_add(&buf, "x", 1), HVD_OK);
+        assert_false(read_all(buf.data, buf.len));
+        hvd_buf_fini(&buf);
+    }
+}
+
+static void garbage_is_survived(void **state)
+{
+    unsigned seed = 7;
+
+    (void)state;
+    for (int round = 0; round < 60000; round++) {
+        struct hvd_buf buf;
+        builders[(size_t)round % N_BUILDERS](&buf);
+        for (int hits = 1 + round % 4; hits > 0; hits--) {
+            size_t at = (size_t)rand_r(&seed) % buf.len;
+            buf.data[at] = (char)rand_r(&seed);
+        }
+        char *copy = hvd_malloc(buf.len, 1);
+        memcpy(copy, buf.data, buf.len);
+        (void)read_all(copy, buf.len);
+        hvd_free(copy);
+        hvd_buf_fini(&buf);
+    }
+}
+
+static void values_that_do_not_exist_are_refused(void **state)
+{
+    /* Offsets of op, dtype, reduce and ndim in the first request, and a value each cannot have. */
+    static const struct {
+        size_t at;
+        char value;
+    } cases[] = {{8, 3}, {9, 1}, {10, 2}, {11, 17}, {11, -1}, {2, 9}, {3, 0}, {3, 4}, {0, 'x'}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_buf buf;
+        build_requests(&buf);
+        buf.data[cases[i].at] = cases[i].value;
+        assert_false(read_all(buf.data, buf.len));
+        hvd_buf_fini(&buf);
+    }
+}
+
+static void a_message_is_as_before_when_memory_runs_out(void **state)
+{
+    (void)state;
+    HVD_MEM_TORTURE({
+        struct hvd_buf buf;
+        hvd_buf_init(&buf, HVD_MESSAGE_MAX);
+        hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_REQUESTS);
+        for (int i = 0; i < 3 && st == HVD_OK; i++) {
+            size_t before = buf.len;
+            st = hvd_message_add_request(&buf, &request);
+            if (st != HVD_OK)
+                assert_int_equal(buf.len, before);
+        }
+        assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
+        if (buf.len > 0)
+            assert_true(read_all(buf.data, buf.len));
+        hvd_buf_fini(&buf);
+    });
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_come_back_as_they_were),
+        cmocka_unit_test(a_plan_comes_back_as_it_was),
+        cmocka_unit_test(a_leave_comes_back_as_it_was),
+        cmocka_unit_test(every_truncation_is_refused),
+        cmocka_unit_test(garbage_is_survived),
+        cmocka_unit_test(values_that_do_not_exist_are_refused),
+        cmocka_unit_test(a_message_is_as_before_when_memory_runs_out),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

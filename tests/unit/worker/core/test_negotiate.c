@@ -1,0 +1,239 @@
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "worker/core/negotiate.h"
+
+static const int sizes[] = {1, 2, 3, 5, 8};
+#define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+static struct hvd_request request(const char *name)
+{
+    return (struct hvd_request){.op = HVD_ALLREDUCE,
+                                .dtype = HVD_FLOAT32,
+                                .reduce = HVD_SUM,
+                                .ndim = 1,
+                                .shape = {4},
+                                .name = hvd_strview_of(name)};
+}
+
+static void ask(struct hvd_negotiator *n, int rank, const char *name)
+{
+    struct hvd_request req = request(name);
+
+    assert_int_equal(hvd_negotiator_request(n, rank, &req, 0, NULL), HVD_OK);
+}
+
+/* The steps of the plan as "kind:name kind:name"; the plan is gone afterwards. */
+static const char *take_plan(struct hvd_negotiator *n)
+{
+    static char text[1024];
+    const struct hvd_buf *plan = hvd_negotiator_plan(n);
+    struct hvd_reader r;
+    struct hvd_step step;
+    size_t len = 0;
+
+    text[0] = '\0';
+    if (!plan)
+        return text;
+    assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
+    while (r.left > 0) {
+        assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%d:%.*s", len ? " " : "",
+                                step.kind, (int)step.name.len, step.name.data);
+    }
+    hvd_negotiator_plan_sent(n);
+    return text;
+}
+
+static void a_tensor_is_planned_when_the_last_rank_asks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_SIZES; i++) {
+        struct hvd_negotiator *n = NULL;
+        assert_int_equal(hvd_negotiator_create(sizes[i], &n, NULL), HVD_OK);
+        for (int round = 0; round < 2; round++) {
+            for (int rank = sizes[i] - 1; rank >= 0; rank--) {
+                assert_null(hvd_negotiator_plan(n));
+                ask(n, rank, "t");
+            }
+            assert_string_equal(take_plan(n), "0:t");
+            assert_int_equal(hvd_negotiator_waiting(n), 0);
+        }
+        hvd_negotiator_destroy(n);
+    }
+}
+
+static void the_order_is_that_of_completion(void **state)
+{
+    struct hvd_negotiator *n = NULL;
+
+    (void)state;
+    assert_int_equal(hvd_negotiator_create(2, &n, NULL), HVD_OK);
+    ask(n, 0, "a");
+    ask(n, 0, "b");
+    ask(n, 0, "c");
+    ask(n, 1, "c");
+    ask(n, 1, "a");
+    assert_string_equal(take_plan(n), "0:c 0:a");
+    ask(n, 1, "b");
+    assert_string_equal(take_plan(n), "0:b");
+    hvd_negotiator_destroy(n);
+}
+
+static void rows_of_an_allgather_are_in_rank_order(void **state)
+{
+    struct hvd_negotiator *n = NULL;
+    struct hvd_request req = request("g");
+    struct hvd_reader r;
+    struct hvd_step step;
+
+    (void)state;
+    req.op = HVD_ALLGATHER;
+    assert_int_equal(hvd_negotiator_create(3, &n, NULL), HVD_OK);
+    for (int rank = 2; rank >= 0; rank--) {
+        req.shape[0] = rank * 10;
+        assert_int_equal(hvd_negotiator_request(n, rank, &req, 0, NULL), HVD_OK);
+    }
+    const struct hvd_buf *plan = hvd_negotiator_plan(n);
+    assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
+    assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+    assert_int_equal(step.n_rows, 3);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_int_equal(hvd_step_row(&step, rank), rank * 10);
+    hvd_negotiator_destroy(n);
+}
+
+static void a_mismatch_becomes_an_error_step_and_the_lowest_check_wins(void **state)
+{
+    struct hvd_negotiator *n = NULL;
+    struct hvd_request req = request("t");
+    struct hvd_reader r;
+    struct hvd_step step;
+
+    (void)state;
+    assert_int_equal(hvd_negotiator_create(3, &n, NULL), HVD_OK);
+    assert_int_equal(hvd_negotiator_request(n, 0, &req, 0, NULL), HVD_OK);
+    req.shape[0] = 5;
+    assert_int_equal(hvd_negotiator_request(n, 1, &req, 0, NULL), HVD_OK);
+    req.dtype = HVD_UINT8;
+    assert_int_equal(hvd_negotiator_request(n, 2, &req, 0, NULL), HVD_OK);
+    const struct hvd_buf *plan = hvd_negotiator_plan(n);
+    assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
+    assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+    assert_int_equal(step.kind, HVD_STEP_ERROR);
+    assert_int_equal(strncmp(step.text.data, "Mismatched data types", 21), 0);
+    hvd_negotiator_plan_sent(n);
+    for (int rank = 0; rank < 3; rank++) /* and the name is free again */
+        ask(n, rank, "t");
+    assert_string_equal(take_plan(n), "0:t");
+    hvd_negotiator_destroy(n);
+}
+
+static void asking_twice_is_the_peers_fault(void **state)
+{
+    struct hvd_negotiator *n = NULL;
+    struct hvd_request req = request("t");
+    struct hvd_err err = {0};
+
+    (void)state;
+    assert_int_equal(hvd_negotiator_create(2, &n, NULL), HVD_OK);
+    ask(n, 1, "t");
+    assert_int_equal(hvd_negotiator_request(n, 1, &req, 0, &err), HVD_ERR_INVALID);
+    assert_string_equal(err.msg, "rank 1 asked twice for tensor t");
+    req.ndim = -1;
+    assert_int_equal(hvd_negotiator_request(n, 0, &req, 0, NULL), HVD_ERR_INVALID);
+    hvd_negotiator_destroy(n);
+}
+
+static void the_first_rank_to_leave_ends_the_job_and_the_last_one_closes_it(void **state)
+{
+    struct hvd_negotiator *n = NULL;
+
+    (void)state;
+    assert_int_equal(hvd_negotiator_create(3, &n, NULL), HVD_OK);
+    ask(n, 0, "t");
+    assert_int_equal(hvd_negotiator_leave(n, 1, false, "rank 1 left", NULL), HVD_OK);
+    assert_string_equal(take_plan(n), "9:");
+    assert_int_equal(hvd_negotiator_waiting(n), 0);
+    ask(n, 2, "t"); /* too late, and harmless */
+    assert_int_equal(hvd_negotiator_leave(n, 1, false, "again", NULL), HVD_OK);
+    assert_int_equal(hvd_negotiator_leave(n, 0, false, "rank 0 left", NULL), HVD_OK);
+    assert_null(hvd_negotiator_plan(n));
+    assert_int_equal(hvd_negotiator_leave(n, 2, true, "rank 2 failed", NULL), HVD_OK);
+    assert_string_equal(take_plan(n), "10: 11:");
+    hvd_negotiator_destroy(n);
+}
+
+static void a_stall_names_tensors_and_missing_ranks_once(void **state)
+{
+    struct hvd_negotiator *n = NULL;
+    struct hvd_buf report;
+    struct hvd_request req = request("slow");
+    const int64_t second = 1000000000;
+
+    (void)state;
+    hvd_buf_init(&report, 4096);
+    assert_int_equal(hvd_negotiator_create(3, &n, NULL), HVD_OK);
+    assert_int_equal(hvd_negotiator_request(n, 1, &req, 5 * second, NULL), HVD_OK);
+    assert_int_equal(hvd_negotiator_stalled(n, 64 * second, 60 * second, &report), HVD_OK);
+    assert_int_equal(report.len, 0);
+    assert_int_equal(hvd_negotiator_stalled(n, 66 * second, 60 * second, &report), HVD_OK);
+    assert_non_null(strstr(report.data, "for more than 60 seconds"));
+    assert_non_null(strstr(report.data, "Missing ranks:\n0: [slow]\n2: [slow]"));
+    hvd_buf_reset(&report);
+    assert_int_equal(hvd_negotiator_stalled(n, 99 * second, 60 * second, &report), HVD_OK);
+    assert_int_equal(report.len, 0);
+    hvd_buf_fini(&report);
+    hvd_negotiator_destroy(n);
+}
+
+static hvd_status_t negotiate_all(struct hvd_negotiator *n)
+{
+    struct hvd_request req = request("t");
+    hvd_status_t st = HVD_OK;
+
+    for (int rank = 0; rank < 3 && st == HVD_OK; rank++) {
+        req = request("sum");
+        st = hvd_negotiator_request(n, rank, &req, 0, NULL);
+        req = request("gather");
+        req.op = HVD_ALLGATHER;
+        if (st == HVD_OK)
+            st = hvd_negotiator_request(n, rank, &req, 0, NULL);
+        req = request("differs");
+        req.shape[0] = rank;
+        if (st == HVD_OK)
+            st = hvd_negotiator_request(n, rank, &req, 0, NULL);
+    }
+    return st == HVD_OK ? hvd_negotiator_leave(n, 0, false, "end", NULL) : st;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    HVD_MEM_TORTURE({
+        struct hvd_negotiator *n = NULL;
+        hvd_status_t st = hvd_negotiator_create(3, &n, NULL);
+        if (st == HVD_OK)
+            st = negotiate_all(n);
+        assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
+        hvd_negotiator_destroy(n);
+    });
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_tensor_is_planned_when_the_last_rank_asks),
+        cmocka_unit_test(the_order_is_that_of_completion),
+        cmocka_unit_test(rows_of_an_allgather_are_in_rank_order),
+        cmocka_unit_test(a_mismatch_becomes_an_error_step_and_the_lowest_check_wins),
+        cmocka_unit_test(asking_twice_is_the_peers_fault),
+        cmocka_unit_test(the_first_rank_to_leave_ends_the_job_and_the_last_one_closes_it),
+        cmocka_unit_test(a_stall_names_tensors_and_missing_ranks_once),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

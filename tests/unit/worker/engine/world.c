@@ -1,0 +1,78 @@
+/* Worlds of simulated ranks for the tests of the engine. */
+#include "tests/unit/support.h"
+
+#include "tests/unit/worker/engine/world.h"
+
+#include <pthread.h>
+
+void world_open(struct world *w, int size, uint64_t seed, const struct hvd_engine_options *options)
+{
+    const struct hvd_sim_options sim = {.size = size, .seed = seed, .max_delay = 3};
+    struct hvd_transport *t[MAX_RANKS];
+
+    *w = (struct world){.size = size};
+    assert_int_equal(hvd_sim_create(&sim, &w->sim, NULL), HVD_OK);
+    for (int rank = 0; rank < size; rank++)
+        assert_int_equal(hvd_sim_join(w->sim, rank, &t[rank], NULL), HVD_OK);
+    for (int rank = 0; rank < size; rank++)
+        assert_int_equal(hvd_engine_create(t[rank], options, &w->engines[rank], NULL), HVD_OK);
+}
+
+struct job {
+    struct world *world;
+    int rank;
+    void (*body)(struct world *w, int rank);
+};
+
+static void *run_job(void *arg)
+{
+    const struct job *job = arg;
+
+    job->body(job->world, job->rank);
+    return NULL;
+}
+
+void world_run(struct world *w, void (*body)(struct world *w, int rank))
+{
+    pthread_t threads[MAX_RANKS];
+    struct job jobs[MAX_RANKS];
+
+    for (int rank = 0; rank < w->size; rank++) {
+        jobs[rank] = (struct job){.world = w, .rank = rank, .body = body};
+        assert_int_equal(pthread_create(&threads[rank], NULL, run_job, &jobs[rank]), 0);
+    }
+    for (int rank = 0; rank < w->size; rank++)
+        pthread_join(threads[rank], NULL);
+}
+
+static void shut_down(struct world *w, int rank)
+{
+    (void)hvd_engine_shutdown(w->engines[rank], NULL);
+}
+
+void world_close(struct world *w)
+{
+    world_run(w, shut_down);
+    for (int rank = 0; rank < w->size; rank++)
+        hvd_engine_destroy(w->engines[rank]);
+    hvd_sim_destroy(w->sim);
+}
+
+void world_settle(struct world *w)
+{
+    /* A delayed message shows within a few looks: this many in vain mean there is none. */
+    for (int quiet = 0; quiet < 50; quiet++)
+        for (int rank = 0; rank < w->size; rank++)
+            if (hvd_engine_step(w->engines[rank]))
+                quiet = 0;
+}
+
+struct hvd_request world_request(enum hvd_op op, const char *name, int64_t count)
+{
+    return (struct hvd_request){.op = op,
+                                .dtype = HVD_INT64,
+                                .reduce = HVD_SUM,
+                                .ndim = 1,
+                                .shape = {count},
+                                .name = hvd_strview_of(name)};
+}

@@ -1,0 +1,31 @@
+#ifndef HVD_TESTS_UNIT_WORKER_ENGINE_WORLD_H
+#define HVD_TESTS_UNIT_WORKER_ENGINE_WORLD_H
+
+#include "worker/engine/engine.h"
+#include "worker/transport/sim.h"
+
+#define MAX_RANKS 8
+
+/* N engines over one simulated transport. */
+struct world {
+    struct hvd_sim *sim;
+    struct hvd_engine *engines[MAX_RANKS];
+    int size;
+};
+
+/* Opens a world of engines. no_background: only hvd_engine_step and waits drive them. */
+void world_open(struct world *w, int size, uint64_t seed, const struct hvd_engine_options *options);
+
+/* Shuts all engines down, each in a thread of its own, and frees everything. */
+void world_close(struct world *w);
+
+/* Runs body(w, rank) in a thread per rank and waits for all. */
+void world_run(struct world *w, void (*body)(struct world *w, int rank));
+
+/* Steps all engines in turn, from this thread, until none has anything to do any more. */
+void world_settle(struct world *w);
+
+/* A request for a vector of `count` elements. */
+struct hvd_request world_request(enum hvd_op op, const char *name, int64_t count);
+
+#endif
