@@ -119,7 +119,7 @@ LAYERS = {
     "base": [],
     "operator/api": ["base"],
     "operator/core": ["base", "operator/api"],
-    "operator/kube": ["base"],
+    "operator/kube": ["base", "operator/api"],
     "operator/app": ["base", "operator/api", "operator/core", "operator/kube"],
     "worker/include": [],
     "worker/core": ["base"],

@@ -1,0 +1,98 @@
+"""Whatever README and docs tell a reader to type is run by a test: here, or by one that is named here."""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+# Run by the test named, which fails if the command does.
+ELSEWHERE = {
+    "script/demo": "tests/demo/test_demo.py::test_the_demo_makes_its_cluster_trains_repeats_and_takes_all_of_it_down",
+    "helm install horovod charts/horovod": "script/demo::install_chart",
+    "kubectl apply -f examples/digits/horovodjob.yaml": "script/demo::run_job",
+    "kubectl get horovodjobs": "script/demo::run_job",
+    "kubectl logs -f job/digits-master": "script/demo::follow_job",
+    "script/test": ".ci/run::script/test",
+    "tests/cluster/build": "tests/e2e/conftest.py::tests/cluster/build",
+    "tests/cluster/up": "tests/demo/test_demo.py::tests/cluster/up",
+    "tests/cluster/down": "tests/demo/test_demo.py::tests/cluster/down",
+    "tests/cluster/status": "tests/demo/test_demo.py::tests/cluster/status",
+    "images/build all": "script/demo::images/build all",
+}
+# Run here, as they stand.
+HERE = [
+    "cmake --preset dev && cmake --build --preset dev",
+    "build/worker/horovodrun -np 2 build/examples/digits",
+    "script/test --list",
+    "script/lint layering",
+]
+# Pages whose every command is run by a suite of its own.
+OWN_SUITE = {"ci.md": "tests/integration/images", "cluster.md": "tests/demo"}
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def commands(page):
+    found = []
+    for block in blocks(page, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            line = re.sub(r"(^|\s+)#.*", "", line).strip()
+            if line:
+                found.append(line)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_a_page_is_run_by_a_test(page):
+    if page.name in OWN_SUITE:
+        assert list((ROOT / OWN_SUITE[page.name]).glob("test_*.py"))
+        return
+    for command in commands(page):
+        assert command in HERE or command in ELSEWHERE, f"{page.name}: no test runs '{command}'"
+
+
+@pytest.mark.parametrize("command", ELSEWHERE)
+def test_the_test_named_for_a_command_exists(command):
+    name, text = ELSEWHERE[command].split("::")
+    assert text in (ROOT / name).read_text(encoding="utf-8"), f"{name} has no {text}"
+
+
+@pytest.mark.parametrize("command", HERE)
+def test_a_command_of_the_docs_works(command):
+    environment = {key: value for key, value in os.environ.items() if key != "HVD_BUILD_DIR"}
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, text=True, capture_output=True, timeout=600,
+                          check=False, env=environment)
+    assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+def test_the_command_list_has_ten_end_to_end_tests_or_more():
+    listed = subprocess.run(["script/test", "--list"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
+    assert len([line for line in listed.splitlines() if line.startswith("e2e: ")]) >= 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+def test_the_jobs_in_the_docs_have_only_fields_of_the_crd():
+    crd = yaml.safe_load((ROOT / "crds/horovodjobs.yaml").read_text(encoding="utf-8"))
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    seen = 0
+    for page in PAGES:
+        for block in blocks(page, "yaml"):
+            manifest = yaml.safe_load(block)
+            if manifest.get("kind") == "HorovodJob":
+                seen += 1
+                assert set(manifest["spec"]) <= set(spec["properties"]), page.name
+                assert set(spec["required"]) <= set(manifest["spec"]), page.name
+    assert seen >= 3
