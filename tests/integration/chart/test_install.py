@@ -1,0 +1,94 @@
+"""The chart on a real API server: it installs, its jobs are accepted, and its rights suffice for the operator."""
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import CHART, TOP
+
+CLUSTER = TOP / "tests" / "cluster"
+OPERATOR = Path(os.environ.get("HVD_BUILD_DIR", TOP / "build")) / "operator" / "horovod-operator"
+JOB = {"job": {"enabled": True, "command": ["digits"]}}
+
+
+@pytest.fixture(scope="module")
+def kubectl(tmp_path_factory):
+    """kubectl(WORDS..., stdin=TEXT) as administrator of an API server of this module; its standard output."""
+    state = tmp_path_factory.mktemp("api") / "server"
+    up = subprocess.run([CLUSTER / "apiserver", "up", state], stdout=subprocess.PIPE, text=True, check=True, timeout=300)
+    built = subprocess.run([CLUSTER / "build"], stdout=subprocess.PIPE, text=True, check=True)
+    program = Path(built.stdout.splitlines()[-1]) / "kubectl"
+
+    def run(*words, stdin=None):
+        done = subprocess.run([program, "--kubeconfig", run.kubeconfig, *words], input=stdin, capture_output=True,
+                              text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run.kubeconfig = up.stdout.splitlines()[-1]
+    yield run
+    subprocess.run([CLUSTER / "apiserver", "down", state], check=True, timeout=60)
+
+
+@pytest.fixture
+def release(helm, kubectl, tmp_path):
+    """The chart with one job, installed in the namespace default."""
+    values = tmp_path / "values.json"
+    values.write_text(json.dumps(JOB))
+    done = helm("install", "horovod", str(CHART), "--kubeconfig", kubectl.kubeconfig, "--namespace", "default",
+                "--values", str(values))
+    assert done.returncode == 0, done.stderr
+    yield done
+    done = helm("uninstall", "horovod", "--kubeconfig", kubectl.kubeconfig, "--namespace", "default")
+    assert done.returncode == 0, done.stderr
+
+
+def wait_for(what, check, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
+        time.sleep(0.1)
+
+
+def test_an_installation_makes_the_job_and_says_how_to_follow_it(release, kubectl):
+    assert kubectl("get", "horovodjobs", "-o", "name").split() == ["horovodjob.horovod.io/horovod"]
+    assert kubectl("get", "deployments", "-o", "name").split() == ["deployment.apps/horovod-operator"]
+    assert "kubectl -n default logs -f job/horovod-master" in release.stdout
+
+
+@pytest.mark.parametrize("values", [
+    {"command": ["digits"], "env": {"A": 1}, "resources": {"limits": {"memory": "1Gi"}}, "slotsPerWorker": 2},
+    {"command": ["digits"], "hostNetwork": True, "volumes": [{"name": "d", "emptyDir": {}}],
+     "volumeMounts": [{"name": "d", "mountPath": "/d"}], "network": {"interfaces": ["eth0", "10.0.0.0/8"]}},
+    {"master": {"args": ["mpirun", "-np", "2", "digits"], "resources": {"limits": {"cpu": 1}}}, "cleanPodPolicy": "All",
+     "ttlSecondsAfterFinished": 0, "backoffLimit": 3, "activeDeadlineSeconds": 9, "suspend": True, "ssh": {"port": 2200}},
+], ids=["short form", "long form", "master's command line"])
+def test_every_form_of_the_job_is_accepted_by_the_api_server(release, render, kubectl, values):
+    manifest = render({"job": {"enabled": True, "name": "other", **values}})["HorovodJob"]
+    manifest["metadata"]["namespace"] = "default"
+    kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=yaml.safe_dump(manifest))
+
+
+def test_the_operator_makes_a_jobs_children_with_the_charts_rights_alone(release, kubectl, tmp_path):
+    admin = yaml.safe_load(Path(kubectl.kubeconfig).read_text())
+    token = kubectl("create", "token", "horovod-operator").strip()
+    admin["users"] = [{"name": user["name"], "user": {"token": token}} for user in admin["users"]]
+    config, log = tmp_path / "kubeconfig", tmp_path / "log"
+    config.write_text(yaml.safe_dump(admin))
+    with log.open("w") as out, subprocess.Popen(
+            [OPERATOR, "--kubeconfig", config, "--listen", ":0", "--log-level", "debug"], stderr=out, stdout=out) as child:
+        try:
+            wait_for("the children of the job", lambda: set(kubectl(
+                "get", "secrets,services,configmaps,statefulsets", "-l", "horovod.io/job-name=horovod", "-o", "name").split()) == {
+                    "secret/horovod-ssh", "service/horovod", "configmap/horovod-hosts", "statefulset.apps/horovod-worker"})
+            wait_for("the job's status", lambda: kubectl(
+                "get", "horovodjob", "horovod", "-o", "jsonpath={.status.state}") not in ("",))
+            wait_for("the event", lambda: "Created" in kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"))
+        finally:
+            child.terminate()
+    assert child.returncode == 0
+    text = log.read_text()
+    assert "forbidden" not in text.lower() and "403" not in text, text
