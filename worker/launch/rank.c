@@ -5,7 +5,8 @@
  * about memory cgroups nor about the host's name in the list.
  *
  * Nothing may be left behind: when the daemon above dies we are told by SIGHUP and kill the group;
- * when we die the program is killed by the kernel; when the program ends its children are killed.
+ * when we die the kernel kills the program and the guard its children; when the program ends its
+ * children are killed.
  */
 #include "worker/launch/rank.h"
 
@@ -29,6 +30,7 @@
 #include "worker/launch/core/environment.h"
 #include "worker/launch/core/prefix.h"
 #include "worker/launch/core/report.h"
+#include "worker/launch/guard.h"
 #include "worker/launch/here.h"
 #include "worker/launch/process.h"
 
@@ -50,6 +52,7 @@ struct wrapper {
     bool has_prefix;
     bool has_stamp;
     int signals; /* signalfd */
+    int guard;   /* to the guard; -1 = there is none */
     struct stream streams[2];
     pid_t pid;
     bool has_ended;
@@ -139,6 +142,8 @@ static hvd_status_t start(struct wrapper *w, struct hvd_err *err)
         st = open_stream(w, fd, &spawn.fds[fd], err);
     if (st == HVD_OK)
         st = hvd_process_spawn(&spawn, &w->pid, err);
+    if (st == HVD_OK)
+        hvd_guard_watch(w->guard, w->pid);
     hvd_process_close(&spawn.fds[1]);
     hvd_process_close(&spawn.fds[2]);
     return st;
@@ -320,6 +325,8 @@ static int run(struct wrapper *w)
         st = unpack_environment(&err);
     w->oom_kills_before = hvd_here_oom_kills();
     if (st == HVD_OK)
+        st = hvd_guard_start(&w->guard, &err);
+    if (st == HVD_OK)
         st = start(w, &err);
     if (st < 0) {
         (void)snprintf(line, sizeof(line), "horovodrun: rank %s: %s\n", w->rank,
@@ -329,6 +336,7 @@ static int run(struct wrapper *w)
         return report(w);
     }
     watch(w);
+    hvd_guard_release(&w->guard);
     return report(w);
 }
 
@@ -359,6 +367,7 @@ int hvd_rank_exec(int argc, char **argv)
     code = run(&w);
     hvd_prefix_fini(&w.streams[0].prefix);
     hvd_prefix_fini(&w.streams[1].prefix);
+    hvd_guard_release(&w.guard);
     hvd_process_close(&w.signals);
     return code;
 }

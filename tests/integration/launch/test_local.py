@@ -146,7 +146,7 @@ ODD = ["a b", "", "it's", '"quoted"', "line\nbreak", "$HOME `id` ; & | > x", "*"
 
 
 def test_arguments_arrive_as_they_were_written(run):
-    result = run("-np", 1, "--no-prefix-output", "python3", "-c",
+    result = run("-np", 1, "--no-prefix-output", "/usr/bin/python3", "-c",
                  "import json, sys; print(json.dumps(sys.argv[1:]))", *ODD)
     assert result.code == 0, result
     assert json.loads(result.out) == ODD
@@ -155,7 +155,7 @@ def test_arguments_arrive_as_they_were_written(run):
 def test_the_environment_arrives_as_it_was_set(run):
     value = "a;b\nc='d' \"e\" %41 & $x \\ é"
     result = run("-np", 1, "--no-prefix-output", "-x", "FROM_FLAG=1;2 3", "-x", "FROM_ENV", "-x",
-                 "CUDA_VISIBLE_DEVICES", "python3", "-c",
+                 "CUDA_VISIBLE_DEVICES", "/usr/bin/python3", "-c",
                  "import json, os; print(json.dumps(dict(os.environ)))",
                  env={"FROM_ENV": value, "ALSO": value, "HOROVOD_CYCLE_TIME": "2",
                       "CUDA_VISIBLE_DEVICES": "5"})
@@ -170,7 +170,7 @@ def test_the_environment_arrives_as_it_was_set(run):
 
 def test_a_large_environment_arrives_whole(run):
     value = "x%;" * 40000
-    result = run("-np", 1, "--no-prefix-output", "python3", "-c",
+    result = run("-np", 1, "--no-prefix-output", "/usr/bin/python3", "-c",
                  "import os; print(os.environ['LARGE'] == 'x%;' * 40000)", env={"LARGE": value})
     assert (result.code, result.out) == (0, "True\n"), result
 
@@ -200,8 +200,8 @@ subprocess.run(["sh", "-c", "sleep 600; :", *sys.argv[1:]])
 """)
     with subprocess.Popen([str(HOROVODRUN), "-np", "2", str(program), mark],
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        # horovodrun, mpirun, and for each rank wrapper, program and its shell.
-        wait_for(lambda: len(processes_with(mark)) >= 8, "the ranks run")
+        # horovodrun, mpirun, and for each rank wrapper, guard, program and its shell.
+        wait_for(lambda: len(processes_with(mark)) >= 10, "the ranks run")
         for number in signals:
             process.send_signal(number)
             time.sleep(0.1)

@@ -1,0 +1,71 @@
+/*
+ * Who cleans up when the wrapper is killed with SIGKILL: mpirun does that to ranks that do not end
+ * in time, and the kernel's own help (PR_SET_PDEATHSIG) ends the program but not its children. The
+ * guard holds nothing but the reading end of a pipe, and waits for its other end to vanish.
+ *
+ *     wrapper --group, later 0--> guard      end of file with a group left: SIGKILL to the group
+ */
+#include "worker/launch/guard.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "worker/launch/process.h"
+
+/* In the guard: lets go of everything but the pipe, then waits. Signals are blocked already. */
+_Noreturn static void guard(int fd)
+{
+    pid_t group = 0;
+    pid_t message = 0;
+    ssize_t n;
+
+    (void)setsid();
+    if (dup2(fd, STDIN_FILENO) < 0)
+        _exit(1);
+    (void)close_range(1, ~0U, 0);
+    while ((n = read(STDIN_FILENO, &message, sizeof(message))) != 0)
+        if (n == (ssize_t)sizeof(message))
+            group = message;
+        else if (n < 0 && errno != EINTR)
+            break;
+    if (group > 1)
+        (void)kill(-group, SIGKILL);
+    _exit(0);
+}
+
+hvd_status_t hvd_guard_start(int *out_fd, struct hvd_err *err)
+{
+    int ends[2] = {-1, -1};
+    pid_t pid;
+    hvd_status_t st = hvd_process_pipe(ends, err);
+
+    if (st < 0)
+        return st;
+    pid = fork();
+    if (pid == 0) {
+        hvd_process_close(&ends[1]);
+        guard(ends[0]);
+    }
+    hvd_process_close(&ends[0]);
+    if (pid > 0) {
+        *out_fd = ends[1];
+        return HVD_OK;
+    }
+    st = HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot start a process: %s", strerror(errno));
+    hvd_process_close(&ends[1]);
+    return st;
+}
+
+void hvd_guard_watch(int fd, pid_t group)
+{
+    hvd_process_write_all(fd, (const char *)&group, sizeof(group));
+}
+
+void hvd_guard_release(int *fd)
+{
+    if (*fd >= 0)
+        hvd_guard_watch(*fd, 0);
+    hvd_process_close(fd);
+}
