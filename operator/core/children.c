@@ -103,12 +103,29 @@ static void service_spec(struct hvd_jb *jb, cJSON *root, const struct hvd_child_
     hvd_jb_str(jb, selector, HVD_LABEL_JOB, in->job->name);
 }
 
-static void template_hash(struct hvd_jb *jb, const cJSON *template, char out[HVD_HASH_SIZE])
+static void spec_hash(struct hvd_jb *jb, const cJSON *spec, char out[HVD_HASH_SIZE])
 {
-    char *text = hvd_jb_print(jb, template);
+    static const char *const fixed[] = {
+        "image",  "command",         "args",           "env", "resources",
+        "master", "worker.template", "slotsPerWorker", "ssh", "network"};
+    uint64_t hash = HVD_HASH_START;
 
-    (void)snprintf(out, HVD_HASH_SIZE, "%016" PRIx64, hvd_hash_text(HVD_HASH_START, text));
-    hvd_free(text);
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
+        const cJSON *item = hvd_json_at(spec, fixed[i]);
+        char *text = item ? hvd_jb_print(jb, item) : NULL;
+
+        hash = hvd_hash_text(hash, text);
+        hvd_free(text);
+    }
+    (void)snprintf(out, HVD_HASH_SIZE, "%016" PRIx64, hash);
+}
+
+hvd_status_t hvd_spec_hash(const cJSON *spec, char out[HVD_HASH_SIZE], struct hvd_err *err)
+{
+    struct hvd_jb jb = {0};
+
+    spec_hash(&jb, spec, out);
+    return jb.failed ? HVD_FAIL(err, HVD_ERR_NOMEM, 0, "hash of the spec") : HVD_OK;
 }
 
 static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
@@ -127,7 +144,7 @@ static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
     hvd_jb_str(jb, labels, HVD_LABEL_JOB, in->job->name);
     hvd_jb_str(jb, labels, HVD_LABEL_ROLE, "worker");
     hvd_template_build(jb, spec, in->job, in->spec, HVD_ROLE_WORKER);
-    template_hash(jb, hvd_json_get(spec, "template"), hash);
+    spec_hash(jb, in->spec, hash);
     hvd_jb_str(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_SPEC_HASH, hash);
 }
 
@@ -163,18 +180,6 @@ hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs 
     return finish(&jb, root, out, err);
 }
 
-hvd_status_t hvd_worker_template_hash(const struct hvd_job *job, const cJSON *spec,
-                                      char out[HVD_HASH_SIZE], struct hvd_err *err)
-{
-    struct hvd_jb jb = {0};
-    cJSON *root = hvd_jb_root(&jb);
-
-    hvd_template_build(&jb, root, job, spec, HVD_ROLE_WORKER);
-    template_hash(&jb, hvd_json_get(root, "template"), out);
-    cJSON_Delete(root);
-    return jb.failed ? HVD_FAIL(err, HVD_ERR_NOMEM, 0, "pod template") : HVD_OK;
-}
-
 static cJSON *patch_step(struct hvd_jb *jb, cJSON *patch, const char *op, const char *path)
 {
     cJSON *step = hvd_jb_object(jb, patch, NULL);
@@ -197,7 +202,7 @@ hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const 
     hvd_jb_str(&jb, patch_step(&jb, patch, "test", "/metadata/uid"), "value", uid);
     step = patch_step(&jb, patch, "replace", "/spec/template");
     hvd_template_build(&jb, root, in->job, in->spec, HVD_ROLE_WORKER);
-    template_hash(&jb, hvd_json_get(root, "template"), hash);
+    spec_hash(&jb, in->spec, hash);
     hvd_jb_copy(&jb, step, "value", hvd_json_get(root, "template"));
     hvd_jb_int(&jb, patch_step(&jb, patch, "replace", "/spec/replicas"), "value", in->replicas);
     step = patch_step(&jb, patch, "add",

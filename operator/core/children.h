@@ -52,10 +52,12 @@ struct hvd_child_inputs {
 hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs *in, char **out,
                               struct hvd_err *err);
 
-/* The hash of the StatefulSet's template, as in its annotation horovod.io/spec-hash. HVD_ERR_NOMEM.
+/*
+ * The hash of what cannot change while a job runs (image, command, templates, ...), as in the
+ * annotation horovod.io/spec-hash of the StatefulSet. It depends on the spec alone, not on the
+ * operator's version. HVD_ERR_NOMEM.
  */
-hvd_status_t hvd_worker_template_hash(const struct hvd_job *job, const cJSON *spec,
-                                      char out[HVD_HASH_SIZE], struct hvd_err *err);
+hvd_status_t hvd_spec_hash(const cJSON *spec, char out[HVD_HASH_SIZE], struct hvd_err *err);
 
 /*
  * A JSON patch that gives a StatefulSet without pods a new template and so many replicas; uid is

@@ -153,34 +153,43 @@ void hvd_ensure_replicas(struct hvd_pass *p, int32_t replicas)
     send_patch(p, &jb, set, root);
 }
 
-/* Replaces template and replicas of a set without pods whose template is out of date; true if so.
- */
-static bool renew_template(struct hvd_pass *p, const struct hvd_object *set)
+/* Starts a set without pods again, with the template of today: it may have changed meanwhile. */
+static void restart_set(struct hvd_pass *p, const struct hvd_object *set)
 {
     const struct hvd_child_inputs in = {.job = p->job,
                                         .spec = hvd_pass_spec(p),
                                         .replicas = p->job->spec.replicas,
                                         .has_hash = set->u.statefulset.spec_hash != NULL};
-    char hash[HVD_HASH_SIZE];
     char *body = NULL;
 
     if (!p->st)
-        p->st = hvd_worker_template_hash(p->job, in.spec, hash, NULL);
-    if (p->st || hvd_str_equal(hash, set->u.statefulset.spec_hash))
-        return false;
-    p->st = hvd_worker_template_patch(&in, set->meta.uid, &body, NULL);
+        p->st = hvd_worker_template_patch(&in, set->meta.uid, &body, NULL);
     if (!p->st)
         hvd_pass_patch(p, set, body, true);
-    return true;
 }
 
 static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set)
 {
     if (p->st)
         return;
-    if (set->u.statefulset.replicas == 0 && p->pods.n_workers == 0 && renew_template(p, set))
-        return;
-    hvd_ensure_replicas(p, p->job->spec.replicas);
+    if (set->u.statefulset.replicas == 0 && p->pods.n_workers == 0)
+        restart_set(p, set);
+    else
+        hvd_ensure_replicas(p, p->job->spec.replicas);
+}
+
+bool hvd_ensure_is_outdated(struct hvd_pass *p)
+{
+    const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
+    char hash[HVD_HASH_SIZE];
+
+    if (p->job->generation == p->job->status.observed_generation ||
+        hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS || !set->u.statefulset.spec_hash)
+        return false;
+    if (hvd_pass_spec(p))
+        p->st = hvd_spec_hash(p->spec, hash, NULL);
+    return !p->st && set->u.statefulset.replicas != 0 &&
+           !hvd_str_equal(hash, set->u.statefulset.spec_hash);
 }
 
 static void ensure(struct hvd_pass *p, enum hvd_kind kind)

@@ -72,6 +72,10 @@ void hvd_pass_text(char *out, size_t size, const char *fmt, ...)
 /* Makes and repairs Secret, Service, ConfigMap and StatefulSet of a job that is to run. */
 void hvd_ensure_children(struct hvd_pass *p);
 
+/* Whether the spec changed so that what runs is of another spec: the job was suspended, changed and
+ * resumed before anybody saw it suspended. */
+bool hvd_ensure_is_outdated(struct hvd_pass *p);
+
 /* Gives the StatefulSet so many replicas, if it is ours. */
 void hvd_ensure_replicas(struct hvd_pass *p, int32_t replicas);
 

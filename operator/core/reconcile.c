@@ -210,7 +210,7 @@ static void decide(struct hvd_pass *p)
         hvd_outcome_fail(p, "InvalidTemplate", p->job->invalid);
     else if (is_refused(p, message))
         hvd_outcome_fail(p, "InvalidTemplate", message);
-    else if (p->job->spec.is_suspended)
+    else if (p->job->spec.is_suspended || hvd_ensure_is_outdated(p))
         suspend(p);
     else if (is_true(&p->job->status, HVD_COND_SUSPENDED))
         resume(p);

@@ -1,0 +1,612 @@
+/*
+ * A cluster in memory for tests of reconcile: see world.h. Objects are cJSON, changed by cJSON's
+ * own merge and JSON patches; the operator sees them through hvd_job_decode and hvd_observe only.
+ */
+#include "tests/unit/support.h"
+
+#include "tests/unit/operator/core/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "operator/api/json.h"
+#include "operator/core/children.h"
+
+#define MAX_OBJECTS 128
+#define MAX_ROUNDS 200
+
+static void stamp(struct world *w, cJSON *object, bool is_new)
+{
+    struct hvd_jb jb = {0};
+    cJSON *meta = hvd_jb_ensure_object(&jb, object, "metadata");
+
+    w->serial++;
+    if (is_new) {
+        hvd_jb_fmt(&jb, meta, "uid", "uid-%d", w->serial);
+        hvd_jb_str(&jb, meta, "creationTimestamp", "2025-01-01T00:00:00Z");
+    }
+    hvd_jb_fmt(&jb, meta, "resourceVersion", "%d", w->serial);
+    assert_false(jb.failed);
+}
+
+/* RFC 7386, into target. */
+static void merge(cJSON *target, const cJSON *patch)
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, patch)
+    {
+        cJSON *old = cJSON_GetObjectItemCaseSensitive(target, item->string);
+
+        if (cJSON_IsObject(item) && cJSON_IsObject(old)) {
+            merge(old, item);
+            continue;
+        }
+        cJSON_DeleteItemFromObjectCaseSensitive(target, item->string);
+        if (cJSON_IsObject(item))
+            merge(cJSON_AddObjectToObject(target, item->string), item);
+        else if (!cJSON_IsNull(item))
+            cJSON_AddItemToObject(target, item->string, cJSON_Duplicate(item, true));
+    }
+}
+
+/* One step (test, replace, add) of RFC 6902 on members of objects; false if a test fails. */
+static bool json_step(cJSON *target, const cJSON *step)
+{
+    const char *at = hvd_json_str(step, "path");
+    const cJSON *value = hvd_json_get(step, "value");
+    char key[64];
+
+    for (;;) {
+        size_t n = 0;
+
+        assert_true(*at++ == '/');
+        for (; *at != '\0' && *at != '/'; at++) {
+            bool is_slash = at[0] == '~' && at[1] == '1';
+
+            key[n++] = is_slash ? '/' : *at;
+            at += is_slash;
+        }
+        key[n] = '\0';
+        if (*at == '\0')
+            break;
+        target = cJSON_GetObjectItemCaseSensitive(target, key);
+        assert_non_null(target);
+    }
+    if (strcmp(hvd_json_str(step, "op"), "test") == 0)
+        return cJSON_Compare(cJSON_GetObjectItemCaseSensitive(target, key), value, true);
+    cJSON_DeleteItemFromObjectCaseSensitive(target, key);
+    return cJSON_AddItemToObject(target, key, cJSON_Duplicate(value, true));
+}
+
+static bool json_patch(cJSON *target, const cJSON *patch)
+{
+    const cJSON *step = NULL;
+
+    cJSON_ArrayForEach(step, patch)
+    {
+        if (!json_step(target, step))
+            return false;
+    }
+    return true;
+}
+
+void world_init(struct world *w, const char *spec)
+{
+    cJSON *job;
+
+    hvd_json_use_base_memory();
+    *w = (struct world){.now_ms = 1700000000000, .actions_left = -1};
+    w->objects = cJSON_CreateArray();
+    w->events = cJSON_CreateArray();
+    job = world_put(w, "{\"kind\":\"HorovodJob\",\"metadata\":{\"name\":\"digits\",\"namespace\":"
+                       "\"default\",\"generation\":1}}");
+    cJSON_AddItemToObject(job, "spec", cJSON_Parse(spec));
+}
+
+void world_fini(struct world *w)
+{
+    cJSON_Delete(w->objects);
+    cJSON_Delete(w->events);
+}
+
+static bool is(const cJSON *object, const char *path, const char *text)
+{
+    const char *found = hvd_json_str(object, path);
+
+    return found && strcmp(found, text) == 0;
+}
+
+cJSON *world_find(const struct world *w, const char *kind, const char *name)
+{
+    cJSON *object = NULL;
+
+    cJSON_ArrayForEach(object, w->objects)
+    {
+        if (is(object, "kind", kind) && is(object, "metadata.name", name))
+            return object;
+    }
+    return NULL;
+}
+
+cJSON *world_put(struct world *w, const char *text)
+{
+    cJSON *object = cJSON_Parse(text);
+
+    assert_non_null(object);
+    stamp(w, object, true);
+    cJSON_AddItemToArray(w->objects, object);
+    return object;
+}
+
+static void drop(struct world *w, cJSON *object)
+{
+    cJSON_Delete(cJSON_DetachItemViaPointer(w->objects, object));
+}
+
+void world_remove(struct world *w, const char *kind, const char *name)
+{
+    cJSON *object = world_find(w, kind, name);
+
+    assert_non_null(object);
+    drop(w, object);
+}
+
+void world_edit(struct world *w, const char *spec_patch)
+{
+    cJSON *job = world_find(w, "HorovodJob", "digits");
+    cJSON *patch = cJSON_Parse(spec_patch);
+    struct hvd_jb jb = {0};
+
+    merge(cJSON_GetObjectItem(job, "spec"), patch);
+    hvd_jb_int(&jb, cJSON_GetObjectItem(job, "metadata"), "generation",
+               hvd_json_int(job, "metadata.generation", 0) + 1);
+    stamp(w, job, false);
+    cJSON_Delete(patch);
+}
+
+/* The operator's requests. */
+
+static void remember(struct world *w, const struct hvd_action *action, enum hvd_failure_type type)
+{
+    struct hvd_failure *failure = &w->failures[w->n_failures];
+    char *text = w->failure_text[w->n_failures++];
+
+    assert_true(w->n_failures < 4);
+    (void)snprintf(text, 128, "%s", action->name);
+    *failure = (struct hvd_failure){type, action->kind, text, "no such field \"imag\"", w->now_ms};
+}
+
+static bool create(struct world *w, const struct hvd_action *action, const char *body)
+{
+    const char *kind = hvd_kind_info(action->kind)->kind;
+    const cJSON *job = world_find(w, "HorovodJob", "digits");
+    const cJSON *found = world_find(w, kind, action->name);
+
+    if (w->refuse_kind && strcmp(w->refuse_kind, kind) == 0) {
+        remember(w, action, HVD_FAILURE_INVALID);
+        return false;
+    }
+    if (found) {
+        const cJSON *owner = cJSON_GetArrayItem(hvd_json_at(found, "metadata.ownerReferences"), 0);
+
+        if (!owner || strcmp(hvd_json_str(owner, "uid"), hvd_json_str(job, "metadata.uid")) != 0)
+            remember(w, action, HVD_FAILURE_FOREIGN);
+        return false;
+    }
+    world_put(w, body);
+    w->n_writes++;
+    return true;
+}
+
+static bool event(struct world *w, const char *body)
+{
+    cJSON *made = cJSON_Parse(body);
+    const cJSON *item = NULL;
+
+    assert_non_null(made);
+    cJSON_ArrayForEach(item, w->events)
+    {
+        if (is(item, "metadata.name", hvd_json_str(made, "metadata.name"))) {
+            cJSON_Delete(made);
+            return true;
+        }
+    }
+    cJSON_AddItemToArray(w->events, made);
+    w->n_writes++;
+    return true;
+}
+
+static bool meets(const cJSON *object, const cJSON *patch)
+{
+    const char *uid = hvd_json_str(patch, "metadata.uid");
+    const char *version = hvd_json_str(patch, "metadata.resourceVersion");
+
+    return (!uid || is(object, "metadata.uid", uid)) &&
+           (!version || is(object, "metadata.resourceVersion", version));
+}
+
+static bool patch_object(struct world *w, const struct hvd_action *action)
+{
+    cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
+    cJSON *patch = cJSON_Parse(action->body);
+    bool ok = object && patch;
+
+    assert_non_null(patch);
+    if (ok && action->is_json_patch) {
+        ok = json_patch(object, patch);
+    } else if (ok && meets(object, patch)) {
+        merge(object, patch);
+    } else {
+        ok = false;
+    }
+    cJSON_Delete(patch);
+    if (ok) {
+        stamp(w, object, false);
+        w->n_writes++;
+    } else {
+        w->n_conflicts++;
+    }
+    return ok;
+}
+
+static bool delete_object(struct world *w, const struct hvd_action *action)
+{
+    cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
+    cJSON *options = cJSON_Parse(action->body);
+    bool ok = !object || is(object, "metadata.uid", hvd_json_str(options, "preconditions.uid"));
+
+    if (object && ok) {
+        drop(w, object);
+        w->n_writes++;
+    }
+    cJSON_Delete(options);
+    return ok;
+}
+
+static bool create_secret(struct world *w, const struct hvd_job *job,
+                          const struct hvd_action *action)
+{
+    const struct hvd_ssh_key key = {"-----BEGIN EC PRIVATE KEY-----\nx\n", "ecdsa-sha2-nistp256 A"};
+    char *body = NULL;
+    bool ok;
+
+    assert_int_equal(hvd_secret_encode(job, &key, &body, NULL), HVD_OK);
+    ok = create(w, action, body);
+    hvd_free(body);
+    return ok;
+}
+
+static bool perform(struct world *w, const struct hvd_job *job, const struct hvd_action *action)
+{
+    switch (action->type) {
+    case HVD_ACTION_CREATE:
+        return create(w, action, action->body);
+    case HVD_ACTION_CREATE_SECRET:
+        return create_secret(w, job, action);
+    case HVD_ACTION_PATCH_STATUS:
+        w->status_written_ms = w->now_ms;
+        return patch_object(w, action);
+    case HVD_ACTION_PATCH:
+        return patch_object(w, action);
+    case HVD_ACTION_DELETE:
+        return delete_object(w, action);
+    case HVD_ACTION_EVENT:
+        return event(w, action->body);
+    }
+    return false;
+}
+
+static void carry_out(struct world *w, const struct hvd_job *job, const struct hvd_plan *plan)
+{
+    bool all_ok = true;
+
+    for (size_t i = 0; i < plan->n_actions; i++) {
+        if (w->actions_left == 0) {
+            w->is_dead = true;
+            return;
+        }
+        if (plan->actions[i].waits && !all_ok)
+            return;
+        if (w->actions_left > 0)
+            w->actions_left--;
+        all_ok = perform(w, job, &plan->actions[i]) && all_ok;
+    }
+}
+
+static enum hvd_kind kind_of(const cJSON *object)
+{
+    for (int kind = 0; kind < HVD_N_KINDS; kind++) {
+        if (is(object, "kind", hvd_kind_info((enum hvd_kind)kind)->kind))
+            return (enum hvd_kind)kind;
+    }
+    return HVD_N_KINDS;
+}
+
+/* What a watch that selects by our label would have delivered. */
+static size_t observe_all(const struct world *w, struct hvd_object *out)
+{
+    const cJSON *object = NULL;
+    size_t n = 0;
+
+    cJSON_ArrayForEach(object, w->objects)
+    {
+        if (kind_of(object) == HVD_KIND_HOROVODJOB)
+            continue;
+        assert_int_equal(hvd_observe(kind_of(object), object, &out[n], NULL), HVD_OK);
+        if (out[n].meta.job)
+            n++;
+        else
+            hvd_object_fini(&out[n]);
+        assert_true(n < MAX_OBJECTS);
+    }
+    return n;
+}
+
+size_t world_pass(struct world *w)
+{
+    struct hvd_object objects[MAX_OBJECTS];
+    const struct hvd_object *pointers[MAX_OBJECTS];
+    struct hvd_job job = {0};
+    struct hvd_plan plan = {0};
+    struct hvd_view view = {.job = &job,
+                            .objects = pointers,
+                            .failures = w->failures,
+                            .n_failures = w->n_failures,
+                            .status_written_ms = w->status_written_ms};
+    const cJSON *object = world_find(w, "HorovodJob", "digits");
+    size_t n_actions;
+
+    if (!object)
+        return 0;
+    assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
+    view.n_objects = observe_all(w, objects);
+    for (size_t i = 0; i < view.n_objects; i++)
+        pointers[i] = &objects[i];
+    assert_int_equal(hvd_reconcile(&view, w->now_ms, &plan, NULL), HVD_OK);
+    n_actions = plan.n_actions;
+    w->wake_at_ms = plan.wake_at_ms;
+    carry_out(w, &job, &plan);
+    hvd_plan_fini(&plan);
+    for (size_t i = 0; i < view.n_objects; i++)
+        hvd_object_fini(&objects[i]);
+    hvd_job_fini(&job);
+    return n_actions;
+}
+
+/* Controllers and kubelet. */
+
+static cJSON *owner_of(const struct world *w, const cJSON *object)
+{
+    const cJSON *owner = cJSON_GetArrayItem(hvd_json_at(object, "metadata.ownerReferences"), 0);
+    cJSON *found;
+
+    if (!owner)
+        return (cJSON *)object;
+    found = world_find(w, hvd_json_str(owner, "kind"), hvd_json_str(owner, "name"));
+    return found && is(found, "metadata.uid", hvd_json_str(owner, "uid")) ? found : NULL;
+}
+
+static bool collect_garbage(struct world *w)
+{
+    cJSON *object = NULL;
+
+    cJSON_ArrayForEach(object, w->objects)
+    {
+        if (!owner_of(w, object)) {
+            drop(w, object);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void make_pod(struct world *w, const cJSON *owner, const char *name)
+{
+    struct hvd_jb jb = {0};
+    cJSON *pod = cJSON_Duplicate(hvd_json_at(owner, "spec.template"), true);
+    cJSON *meta = hvd_jb_ensure_object(&jb, pod, "metadata");
+    cJSON *reference = hvd_jb_object(&jb, hvd_jb_array(&jb, meta, "ownerReferences"), NULL);
+    char *text;
+
+    hvd_jb_str(&jb, pod, "kind", "Pod");
+    hvd_jb_str(&jb, meta, "name", name);
+    hvd_jb_str(&jb, meta, "namespace", "default");
+    hvd_jb_copy(&jb, reference, "kind", hvd_json_get(owner, "kind"));
+    hvd_jb_copy(&jb, reference, "name", hvd_json_at(owner, "metadata.name"));
+    hvd_jb_copy(&jb, reference, "uid", hvd_json_at(owner, "metadata.uid"));
+    hvd_jb_bool(&jb, reference, "controller", true);
+    hvd_jb_str(&jb, hvd_jb_object(&jb, pod, "status"), "phase", "Pending");
+    text = hvd_jb_print(&jb, pod);
+    assert_false(jb.failed);
+    world_put(w, text);
+    hvd_free(text);
+    cJSON_Delete(pod);
+}
+
+static bool run_set(struct world *w, const cJSON *set)
+{
+    int64_t replicas = hvd_json_int(set, "spec.replicas", 0);
+    bool changed = false;
+    char name[64];
+
+    for (int i = 0; i < 16; i++) {
+        cJSON *pod;
+
+        (void)snprintf(name, sizeof(name), "%s-%d", hvd_json_str(set, "metadata.name"), i);
+        pod = world_find(w, "Pod", name);
+        if (i < replicas && !pod) {
+            make_pod(w, set, name);
+            changed = true;
+        } else if (i >= replicas && pod) {
+            drop(w, pod);
+            changed = true;
+        }
+    }
+    return changed;
+}
+
+static bool run_job(struct world *w, cJSON *job)
+{
+    if (hvd_json_at(job, "status.started"))
+        return false;
+    cJSON_AddTrueToObject(cJSON_AddObjectToObject(job, "status"), "started");
+    make_pod(w, job, "digits-master-abcde");
+    return true;
+}
+
+static bool run_pod(struct world *w, cJSON *pod)
+{
+    struct hvd_jb jb = {0};
+    cJSON *status = cJSON_GetObjectItem(pod, "status");
+    cJSON *ready;
+
+    if (w->is_kubelet_off || !is(status, "phase", "Pending"))
+        return false;
+    hvd_jb_str(&jb, status, "phase", "Running");
+    ready = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "conditions"), NULL);
+    hvd_jb_str(&jb, ready, "type", "Ready");
+    hvd_jb_str(&jb, ready, "status", "True");
+    stamp(w, pod, false);
+    return true;
+}
+
+bool world_controllers(struct world *w)
+{
+    bool changed = collect_garbage(w);
+    cJSON *object = NULL;
+
+    if (changed)
+        return true;
+    cJSON_ArrayForEach(object, w->objects)
+    {
+        if (is(object, "kind", "StatefulSet") && owner_of(w, object) &&
+            hvd_json_at(object, "spec.template"))
+            changed = run_set(w, object);
+        else if (is(object, "kind", "Job"))
+            changed = run_job(w, object);
+        else if (is(object, "kind", "Pod"))
+            changed = run_pod(w, object);
+        if (changed)
+            return true;
+    }
+    return false;
+}
+
+void world_settle(struct world *w)
+{
+    for (int round = 0; round < MAX_ROUNDS; round++) {
+        size_t n = world_pass(w);
+
+        if (w->is_dead)
+            return;
+        w->now_ms += 2000;
+        if (!world_controllers(w) && n == 0)
+            return;
+    }
+    fail_msg("the world does not settle");
+}
+
+void world_end_master(struct world *w, int exit_code, const char *message)
+{
+    cJSON *pod = world_find(w, "Pod", "digits-master-abcde");
+    struct hvd_jb jb = {0};
+    cJSON *status, *container, *terminated;
+
+    assert_non_null(pod);
+    status = cJSON_GetObjectItem(pod, "status");
+    hvd_jb_str(&jb, status, "phase", exit_code ? "Failed" : "Succeeded");
+    hvd_jb_array(&jb, status, "conditions");
+    container = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "containerStatuses"), NULL);
+    hvd_jb_str(&jb, container, "name", "master");
+    terminated = hvd_jb_object(&jb, hvd_jb_object(&jb, container, "state"), "terminated");
+    hvd_jb_int(&jb, terminated, "exitCode", exit_code);
+    hvd_jb_str(&jb, terminated, "reason", exit_code ? "Error" : "Completed");
+    hvd_jb_str(&jb, terminated, "message", message);
+    stamp(w, pod, false);
+}
+
+/* Questions. */
+
+int world_events(const struct world *w, const char *reason)
+{
+    const cJSON *item = NULL;
+    int n = 0;
+
+    cJSON_ArrayForEach(item, w->events)
+    {
+        n += is(item, "reason", reason);
+    }
+    return n;
+}
+
+const char *world_status(const struct world *w, const char *path)
+{
+    const char *text =
+        hvd_json_str(hvd_json_get(world_find(w, "HorovodJob", "digits"), "status"), path);
+
+    return text ? text : "";
+}
+
+const char *world_condition_text(const struct world *w, const char *type, const char *field)
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item,
+                       hvd_json_at(world_find(w, "HorovodJob", "digits"), "status.conditions"))
+    {
+        if (is(item, "type", type))
+            return hvd_json_str(item, field);
+    }
+    return "";
+}
+
+const char *world_condition(const struct world *w, const char *type)
+{
+    return world_condition_text(w, type, "status");
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char *world_digest(const struct world *w)
+{
+    static const char *const types[] = {"WorkersReady", "Running", "Suspended", "Succeeded",
+                                        "Failed"};
+    const cJSON *item = NULL;
+    char *lines[MAX_OBJECTS];
+    char text[512];
+    char *out = calloc(1, 65536);
+    size_t n = 0;
+
+    cJSON_ArrayForEach(item, w->objects)
+    {
+        (void)snprintf(text, sizeof(text), "%s %s replicas=%d", hvd_json_str(item, "kind"),
+                       hvd_json_str(item, "metadata.name"),
+                       (int)hvd_json_int(item, "spec.replicas", -1));
+        lines[n++] = strdup(text);
+    }
+    cJSON_ArrayForEach(item, w->events)
+    {
+        (void)snprintf(text, sizeof(text), "event %s %s", hvd_json_str(item, "reason"),
+                       hvd_json_str(item, "message"));
+        lines[n++] = strdup(text);
+    }
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        (void)snprintf(text, sizeof(text), "condition %s %s %s", types[i],
+                       world_condition(w, types[i]), world_condition_text(w, types[i], "message"));
+        lines[n++] = strdup(text);
+    }
+    (void)snprintf(text, sizeof(text), "state %s %s", world_status(w, "state"),
+                   world_status(w, "ready"));
+    lines[n++] = strdup(text);
+    qsort(lines, n, sizeof(lines[0]), by_text);
+    for (size_t i = 0; i < n; i++) {
+        strncat(strncat(out, lines[i], 600), "\n", 2);
+        free(lines[i]);
+    }
+    return out;
+}

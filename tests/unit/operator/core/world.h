@@ -1,0 +1,74 @@
+#ifndef HVD_TESTS_UNIT_OPERATOR_CORE_WORLD_H
+#define HVD_TESTS_UNIT_OPERATOR_CORE_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "operator/core/reconcile.h"
+
+/*
+ * A cluster in memory: an API server that honours preconditions, the controllers of StatefulSet,
+ * Job and garbage, and a kubelet that makes pods Ready. It carries out plans as the shell does.
+ */
+struct world {
+    cJSON *objects; /* owned array */
+    cJSON *events;  /* owned array, in order of arrival */
+    int64_t now_ms;
+    int64_t status_written_ms;
+    int64_t wake_at_ms; /* of the latest pass */
+    int serial;         /* uids and resourceVersions */
+    int n_writes;       /* requests that changed something */
+    int n_conflicts;
+    int actions_left; /* the operator dies after so many actions; -1: never */
+    bool is_dead;
+    bool is_kubelet_off; /* pods stay Pending */
+    struct hvd_failure failures[4];
+    char failure_text[4][128];
+    size_t n_failures;
+    const char *refuse_kind; /* creates of this kind answer 422 */
+};
+
+/* A world with one HorovodJob default/digits of this spec (JSON). */
+void world_init(struct world *w, const char *spec);
+void world_fini(struct world *w);
+
+/* The object of that kind and name; NULL if none. Borrowed. */
+cJSON *world_find(const struct world *w, const char *kind, const char *name);
+
+/* Adds a copy of the object (JSON text), with a uid and a resourceVersion. */
+cJSON *world_put(struct world *w, const char *text);
+
+/* Removes an object as a user would. */
+void world_remove(struct world *w, const char *kind, const char *name);
+
+/* The job's spec changes by a merge patch. */
+void world_edit(struct world *w, const char *spec_patch);
+
+/* One pass of the operator; returns how many actions it planned. */
+size_t world_pass(struct world *w);
+
+/* One round of the controllers and the kubelet; true if something changed. */
+bool world_controllers(struct world *w);
+
+/* Passes and controllers until nothing happens any more. Fails the test if that never comes. */
+void world_settle(struct world *w);
+
+/* The master's pod ends with that exit code and last words. */
+void world_end_master(struct world *w, int exit_code, const char *message);
+
+/* How many events have this reason. */
+int world_events(const struct world *w, const char *reason);
+
+/* Text at a path of the job's status; "" if none. */
+const char *world_status(const struct world *w, const char *path);
+
+/* Status ("True", ...) and message of a condition of the job; "" if it is absent. */
+const char *world_condition(const struct world *w, const char *type);
+const char *world_condition_text(const struct world *w, const char *type, const char *field);
+
+/* A text of everything that must be the same after any crash: children, conditions, events. */
+char *world_digest(const struct world *w);
+
+#endif
