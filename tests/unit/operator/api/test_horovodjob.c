@@ -1,0 +1,277 @@
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/api/horovodjob.h"
+#include "operator/api/json.h"
+
+#define FILE_MAX 65536
+
+/* A job of that name and spec (taken over). */
+static cJSON *job_object(const char *name, cJSON *spec)
+{
+    cJSON *root = cJSON_Parse("{\"metadata\":{\"namespace\":\"ns\",\"uid\":\"u\","
+                              "\"resourceVersion\":\"5\",\"generation\":3}}");
+
+    cJSON_AddStringToObject(cJSON_GetObjectItem(root, "metadata"), "name", name);
+    cJSON_AddItemToObject(root, "spec", spec);
+    return root;
+}
+
+static cJSON *smallest(void)
+{
+    return cJSON_Parse(
+        "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2},\"unknown\":{\"k\":1}}");
+}
+
+static cJSON *read_table(const char *path)
+{
+    static char text[FILE_MAX];
+    FILE *file = fopen(path, "r");
+    cJSON *table;
+    size_t len;
+
+    assert_non_null(file);
+    len = fread(text, 1, sizeof(text) - 1, file);
+    (void)fclose(file);
+    text[len] = '\0';
+    table = cJSON_Parse(text);
+    assert_non_null(table);
+    return table;
+}
+
+static void check_row(const cJSON *row)
+{
+    const char *invalid = hvd_json_str(row, "invalid");
+    cJSON *object = job_object("digits", cJSON_Duplicate(hvd_json_get(row, "spec"), true));
+    struct hvd_job job = {0};
+
+    print_message("%s\n", hvd_json_str(row, "what"));
+    assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
+    if (invalid) {
+        assert_non_null(job.invalid);
+        assert_non_null(strstr(job.invalid, invalid));
+    } else {
+        assert_null(job.invalid);
+        assert_int_equal(job.spec.replicas, hvd_json_int(row, "replicas", -1));
+        assert_int_equal(job.spec.slots, hvd_json_int(row, "slots", -1));
+        assert_int_equal(job.spec.backoff_limit, hvd_json_int(row, "backoffLimit", -1));
+        assert_int_equal(job.spec.ssh_port, hvd_json_int(row, "port", -1));
+        assert_int_equal(job.spec.is_short_form, hvd_json_true(row, "short"));
+    }
+    hvd_job_fini(&job);
+    cJSON_Delete(object);
+}
+
+static void specs_are_decoded_or_named_as_wrong(void **state)
+{
+    cJSON *table = read_table(HVD_TEST_DATA "/operator/specs.json");
+    const cJSON *row = NULL;
+
+    (void)state;
+    assert_true(cJSON_GetArraySize(table) > 10);
+    cJSON_ArrayForEach(row, table)
+    {
+        check_row(row);
+    }
+    cJSON_Delete(table);
+}
+
+static void names_are_labels_of_at_most_45_characters(void **state)
+{
+    static const struct {
+        const char *name;
+        bool ok;
+    } table[] = {{"a", true},
+                 {"digits-2", true},
+                 {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrs", true},
+                 {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrst", false},
+                 {"2digits", false},
+                 {"digits-", false},
+                 {"Digits", false},
+                 {"digits.x", false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        cJSON *object = job_object(table[i].name, smallest());
+        struct hvd_job job = {0};
+
+        assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
+        assert_int_equal(job.invalid == NULL, table[i].ok);
+        hvd_job_fini(&job);
+        cJSON_Delete(object);
+    }
+}
+
+static void unknown_fields_survive_in_the_text(void **state)
+{
+    cJSON *object = job_object("digits", smallest());
+    struct hvd_job job = {0};
+
+    (void)state;
+    assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
+    assert_non_null(strstr(job.spec.text, "\"unknown\":{\"k\":1}"));
+    assert_int_equal(job.generation, 3);
+    hvd_job_fini(&job);
+    cJSON_Delete(object);
+}
+
+static void an_object_without_metadata_is_no_job(void **state)
+{
+    cJSON *object = cJSON_Parse("{\"metadata\":{\"name\":\"a\"}}");
+    struct hvd_job job = {0};
+    struct hvd_err err = {0};
+
+    (void)state;
+    assert_int_equal(hvd_job_decode(object, &job, &err), HVD_ERR_INVALID);
+    assert_string_equal(err.msg, "HorovodJob without metadata.namespace");
+    assert_null(job.name);
+    assert_int_equal(hvd_job_decode(NULL, &job, NULL), HVD_ERR_INVALID);
+    cJSON_Delete(object);
+}
+
+static void set(struct hvd_job_status *status, enum hvd_truth truth, const char *message,
+                int64_t now_s)
+{
+    const struct hvd_condition_update update = {HVD_COND_RUNNING, truth, "Reason", message};
+
+    assert_int_equal(hvd_condition_set(status, &update, now_s, NULL), HVD_OK);
+}
+
+static void a_condition_keeps_its_time_until_its_truth_changes(void **state)
+{
+    struct hvd_job_status status = {0};
+    const struct hvd_condition *running = &status.conditions[HVD_COND_RUNNING];
+
+    (void)state;
+    set(&status, HVD_TRUE, "a", 100);
+    set(&status, HVD_TRUE, "b", 200);
+    assert_int_equal(running->since_s, 100);
+    assert_string_equal(running->message, "b");
+    set(&status, HVD_FALSE, "c", 300);
+    assert_int_equal(running->since_s, 300);
+    hvd_job_status_fini(&status);
+}
+
+static void a_long_message_is_cut_between_characters(void **state)
+{
+    struct hvd_job_status status = {0};
+    char message[1100];
+
+    (void)state;
+    memset(message, 'x', sizeof(message));
+    memcpy(message + 1023, "\xc3\xa4", 2);
+    message[1099] = '\0';
+    set(&status, HVD_TRUE, message, 1);
+    assert_int_equal(strlen(status.conditions[HVD_COND_RUNNING].message), 1023);
+    hvd_job_status_fini(&status);
+}
+
+static void fill(struct hvd_job_status *status)
+{
+    *status = (struct hvd_job_status){.state = HVD_JOB_RESTARTING,
+                                      .workers_desired = 4,
+                                      .workers_ready = 3,
+                                      .hosts = 3,
+                                      .attempts = 2,
+                                      .failures = 1,
+                                      .cleaned = 1,
+                                      .start_s = 1700000000,
+                                      .observed_generation = 7};
+    set(status, HVD_FALSE, "line \"one\"\n", 1700000001);
+}
+
+/* Encodes a status, decodes it again and compares; false when memory ran out on the way. */
+static bool round_trip(const struct hvd_job_status *status)
+{
+    const struct hvd_job from = {
+        .namespace = "ns", .name = "a", .uid = "u", .resource_version = "5"};
+    struct hvd_job to = {0};
+    cJSON *object = job_object("a", smallest());
+    cJSON *patch = NULL;
+    char *text = NULL;
+    bool done = false;
+
+    if (object && !hvd_job_status_encode(&from, status, &text, NULL))
+        patch = cJSON_Parse(text);
+    if (patch) {
+        assert_string_equal(hvd_json_str(patch, "metadata.uid"), "u");
+        assert_string_equal(hvd_json_str(patch, "metadata.resourceVersion"), "5");
+        assert_string_equal(hvd_json_str(patch, "status.ready"), "3/4");
+        assert_true(
+            cJSON_AddItemReferenceToObject(object, "status", cJSON_GetObjectItem(patch, "status")));
+        done = hvd_job_decode(object, &to, NULL) == HVD_OK;
+    }
+    if (done)
+        assert_true(hvd_job_status_equal(&to.status, status));
+    hvd_job_fini(&to);
+    hvd_free(text);
+    cJSON_Delete(object);
+    cJSON_Delete(patch);
+    return done;
+}
+
+static void a_status_survives_the_api_server(void **state)
+{
+    struct hvd_job_status status;
+
+    (void)state;
+    fill(&status);
+    assert_true(round_trip(&status));
+    hvd_job_status_fini(&status);
+}
+
+static void encode_and_decode(const cJSON *object, const struct hvd_job_status *status)
+{
+    struct hvd_job job = {0};
+    struct hvd_job_status copy = {0};
+    char *text = NULL;
+
+    if (hvd_job_decode(object, &job, NULL) == HVD_OK) {
+        hvd_status_t st = hvd_job_status_encode(&job, status, &text, NULL);
+
+        if (st == HVD_OK)
+            st = hvd_job_status_copy(status, &copy);
+        assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
+    } else {
+        assert_true(hvd_mem_fired());
+        assert_null(job.name);
+    }
+    hvd_free(text);
+    hvd_job_status_fini(&copy);
+    hvd_job_fini(&job);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    cJSON *object = job_object("a", smallest());
+    struct hvd_job_status status;
+
+    (void)state;
+    cJSON_AddItemToObject(
+        object, "status",
+        cJSON_Parse("{\"state\":\"Running\",\"conditions\":[{\"type\":\"Running\","
+                    "\"status\":\"True\",\"reason\":\"R\",\"message\":\"m\"}]}"));
+    fill(&status);
+    HVD_MEM_TORTURE(encode_and_decode(object, &status));
+    hvd_job_status_fini(&status);
+    cJSON_Delete(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(specs_are_decoded_or_named_as_wrong),
+        cmocka_unit_test(names_are_labels_of_at_most_45_characters),
+        cmocka_unit_test(unknown_fields_survive_in_the_text),
+        cmocka_unit_test(an_object_without_metadata_is_no_job),
+        cmocka_unit_test(a_condition_keeps_its_time_until_its_truth_changes),
+        cmocka_unit_test(a_long_message_is_cut_between_characters),
+        cmocka_unit_test(a_status_survives_the_api_server),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+
+    hvd_json_use_base_memory();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,202 @@
+#include "tests/unit/support.h"
+
+#include <string.h>
+
+#include "operator/api/json.h"
+#include "operator/core/hosts.h"
+#include "operator/core/observe.h"
+
+#define META(more) "\"metadata\":{\"namespace\":\"ns\",\"name\":\"digits\",\"uid\":\"u\"" more "}"
+#define MASTER_LABELS                                                                              \
+    ",\"labels\":{\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":"  \
+    "\"digits\",\"horovod.io/role\":\"master\"}"
+
+static void observe(enum hvd_kind kind, const char *text, struct hvd_object *out)
+{
+    cJSON *object = cJSON_Parse(text);
+
+    assert_non_null(object);
+    assert_int_equal(hvd_observe(kind, object, out, NULL), HVD_OK);
+    cJSON_Delete(object);
+}
+
+static void metadata_tells_whose_child_it_is(void **state)
+{
+    struct hvd_object out = {0};
+
+    (void)state;
+    observe(HVD_KIND_SECRET,
+            "{" META(",\"resourceVersion\":\"9\",\"deletionTimestamp\":\"2023-11-14T22:13:20Z\","
+                     "\"creationTimestamp\":\"2023-11-14T22:13:20Z\",\"ownerReferences\":[{\"uid\":"
+                     "\"x\"},{\"uid\":\"y\",\"kind\":\"HorovodJob\",\"name\":\"digits\","
+                     "\"controller\":true}]" MASTER_LABELS) ",\"data\":{\"id\":\"c2VjcmV0\"}}",
+            &out);
+    assert_string_equal(out.meta.owner_uid, "y");
+    assert_string_equal(out.meta.owner_kind, "HorovodJob");
+    assert_string_equal(out.meta.job, "digits");
+    assert_int_equal(out.meta.role, HVD_ROLE_MASTER);
+    assert_int_equal(out.meta.created_s, 1700000000);
+    assert_true(out.meta.is_deleting);
+    assert_true(out.meta.is_managed);
+    hvd_object_fini(&out);
+}
+
+static void an_object_without_uid_is_refused(void **state)
+{
+    cJSON *object = cJSON_Parse("{\"metadata\":{\"namespace\":\"ns\",\"name\":\"a\"}}");
+    struct hvd_object out = {0};
+    struct hvd_err err = {0};
+
+    (void)state;
+    assert_int_equal(hvd_observe(HVD_KIND_POD, object, &out, &err), HVD_ERR_INVALID);
+    assert_string_equal(err.msg, "Pod without namespace, name or uid");
+    assert_int_equal(hvd_observe(HVD_KIND_POD, NULL, &out, NULL), HVD_ERR_INVALID);
+    cJSON_Delete(object);
+}
+
+static void a_job_shows_its_attempt_and_its_end(void **state)
+{
+    struct hvd_object out = {0};
+
+    (void)state;
+    observe(
+        HVD_KIND_JOB,
+        "{" META(
+            ",\"annotations\":{\"horovod.io/attempt\":\"3\"}") ",\"status\":{\"conditions\":[{"
+                                                               "\"type\":\"FailureTarget\","
+                                                               "\"status\":\"True\"},{"
+                                                               "\"type\":\"Failed\",\"status\":"
+                                                               "\"True\",\"lastTransitionTime\":"
+                                                               "\"2023-11-14T22:13:20Z\","
+                                                               "\"message\":\"why\"},{\"type\":"
+                                                               "\"Complete\",\"status\":\"False\"}]"
+                                                               "}}",
+        &out);
+    assert_int_equal(out.u.job.attempt, 3);
+    assert_true(out.u.job.is_failed);
+    assert_false(out.u.job.is_complete);
+    assert_int_equal(out.u.job.failed_s, 1700000000);
+    assert_string_equal(out.u.job.message, "why");
+    hvd_object_fini(&out);
+}
+
+static void a_service_is_judged_by_its_selector(void **state)
+{
+    struct hvd_object out = {0};
+
+    (void)state;
+    observe(HVD_KIND_SERVICE,
+            "{" META("") ",\"spec\":{\"clusterIP\":\"None\",\"publishNotReadyAddresses\":true,"
+                         "\"selector\":{\"app.kubernetes.io/managed-by\":\"horovod-operator\","
+                         "\"horovod.io/job-name\":\"digits\"}}}",
+            &out);
+    assert_true(out.u.service.is_headless && out.u.service.publishes_not_ready &&
+                out.u.service.selects_job);
+    hvd_object_fini(&out);
+    observe(HVD_KIND_SERVICE,
+            "{" META("") ",\"spec\":{\"clusterIP\":\"10.0.0.1\",\"selector\":{"
+                         "\"horovod.io/job-name\":\"digits\"}}}",
+            &out);
+    assert_false(out.u.service.is_headless || out.u.service.selects_job);
+    hvd_object_fini(&out);
+}
+
+static const char failed_pod[] =
+    "{" META(MASTER_LABELS) ",\"status\":{\"phase\":\"Failed\",\"conditions\":[{\"type\":\"Ready\","
+                            "\"status\":\"False\"}],\"initContainerStatuses\":[{\"name\":\"init\","
+                            "\"state\":{\"terminated\":{\"exitCode\":0}}}],\"containerStatuses\":[{"
+                            "\"name\":\"side\",\"state\":{\"running\":{}}},{\"name\":\"master\","
+                            "\"state\":{\"terminated\":{\"exitCode\":137,\"reason\":\"OOMKilled\","
+                            "\"message\":\"one\\n  last words \\n \\n\"}}}]}}";
+
+static void a_failed_pod_shows_the_container_that_failed_and_its_last_line(void **state)
+{
+    struct hvd_object out = {0};
+
+    (void)state;
+    observe(HVD_KIND_POD, failed_pod, &out);
+    assert_int_equal(out.u.pod.phase, HVD_POD_FAILED);
+    assert_false(out.u.pod.is_ready);
+    assert_true(out.u.pod.has_failed);
+    assert_string_equal(out.u.pod.container, "master");
+    assert_string_equal(out.u.pod.container_reason, "OOMKilled");
+    assert_string_equal(out.u.pod.last_line, "last words");
+    assert_int_equal(out.u.pod.exit_code, 137);
+    hvd_object_fini(&out);
+}
+
+static void a_last_line_is_at_most_a_kibibyte(void **state)
+{
+    cJSON *object = cJSON_Parse(failed_pod);
+    struct hvd_object out = {0};
+    char line[3001];
+    cJSON *last = cJSON_GetArrayItem((cJSON *)hvd_json_at(object, "status.containerStatuses"), 1);
+
+    (void)state;
+    memset(line, 'y', sizeof(line) - 1);
+    line[3000] = '\0';
+    cJSON_ReplaceItemInObject((cJSON *)hvd_json_at(last, "state.terminated"), "message",
+                              cJSON_CreateString(line));
+    assert_int_equal(hvd_observe(HVD_KIND_POD, object, &out, NULL), HVD_OK);
+    assert_int_equal(strlen(out.u.pod.last_line), 1024);
+    hvd_object_fini(&out);
+    cJSON_Delete(object);
+}
+
+static void a_list_is_told_apart_by_its_four_files(void **state)
+{
+    struct hvd_object one = {0}, same = {0}, other = {0};
+
+    (void)state;
+    observe(
+        HVD_KIND_CONFIGMAP,
+        "{" META("") ",\"data\":{\"hostfile\":\"a\",\"hosts\":\"b\",\"discover_hosts.sh\":\"c\","
+                     "\"ssh_config\":\"d\"}}",
+        &one);
+    observe(
+        HVD_KIND_CONFIGMAP,
+        "{" META("") ",\"data\":{\"ssh_config\":\"d\",\"discover_hosts.sh\":\"c\",\"mine\":\"x\","
+                     "\"hosts\":\"b\",\"hostfile\":\"a\"}}",
+        &same);
+    observe(HVD_KIND_CONFIGMAP, "{" META("") ",\"data\":{\"hostfile\":\"a\"}}", &other);
+    assert_true(one.u.configmap.data_hash == same.u.configmap.data_hash);
+    assert_true(other.u.configmap.data_hash == 0);
+    hvd_object_fini(&one);
+    hvd_object_fini(&same);
+    hvd_object_fini(&other);
+}
+
+static void try_observe(const cJSON *object)
+{
+    struct hvd_object out = {0};
+    hvd_status_t st = hvd_observe(HVD_KIND_POD, object, &out, NULL);
+
+    assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
+    hvd_object_fini(&out);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    cJSON *object = cJSON_Parse(failed_pod);
+
+    (void)state;
+    HVD_MEM_TORTURE(try_observe(object));
+    cJSON_Delete(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(metadata_tells_whose_child_it_is),
+        cmocka_unit_test(an_object_without_uid_is_refused),
+        cmocka_unit_test(a_job_shows_its_attempt_and_its_end),
+        cmocka_unit_test(a_service_is_judged_by_its_selector),
+        cmocka_unit_test(a_failed_pod_shows_the_container_that_failed_and_its_last_line),
+        cmocka_unit_test(a_last_line_is_at_most_a_kibibyte),
+        cmocka_unit_test(a_list_is_told_apart_by_its_four_files),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+
+    hvd_json_use_base_memory();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
