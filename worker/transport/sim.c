@@ -38,12 +38,12 @@ struct sim_rank {
     struct letter *mailbox; /* in the order of arrival */
     uint64_t n_started;
     bool *death_told; /* by rank */
-    char host[32];
 };
 
 struct hvd_sim {
     pthread_mutex_t mu;
     struct hvd_sim_options options; /* constant */
+    char (*hosts)[16];              /* by rank; constant */
     uint64_t random;                /* what follows is guarded by mu */
     uint64_t n_messages;
     struct sim_rank **ranks;
@@ -65,7 +65,6 @@ static hvd_status_t sim_send(struct hvd_transport *t, int to, const void *data, 
     struct sim_rank *me = (struct sim_rank *)t;
     struct hvd_sim *sim = me->sim;
     struct letter *letter = hvd_malloc(sizeof(*letter) + len, 1);
-    bool is_lost = true;
 
     if (!letter)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a message to rank %d", to);
@@ -76,14 +75,14 @@ static hvd_status_t sim_send(struct hvd_transport *t, int to, const void *data, 
 
     pthread_mutex_lock(&sim->mu);
     letter->delay = draw_delay(sim);
-    if (!sim->dead[to] && !sim->dead[letter->from] && sim->ranks[to]) {
+    const bool is_lost = sim->dead[to] || sim->dead[letter->from];
+    if (!is_lost && sim->ranks[to]) { /* nobody reads what comes to a rank that has left */
         struct letter **end = &sim->ranks[to]->mailbox;
         while (*end)
             end = &(*end)->next;
         *end = letter;
         letter = NULL;
         sim->n_messages++;
-        is_lost = false;
     }
     pthread_mutex_unlock(&sim->mu);
     hvd_free(letter);
@@ -312,13 +311,8 @@ static void sim_abandon(struct hvd_transport *t, struct hvd_collective *c)
 static const char *sim_host(const struct hvd_transport *t, int rank)
 {
     const struct sim_rank *me = (const struct sim_rank *)t;
-    const char *host = NULL;
 
-    pthread_mutex_lock(&me->sim->mu);
-    if (rank >= 0 && rank < t->topology.size && me->sim->ranks[rank])
-        host = me->sim->ranks[rank]->host;
-    pthread_mutex_unlock(&me->sim->mu);
-    return host;
+    return rank >= 0 && rank < t->topology.size ? me->sim->hosts[rank] : NULL;
 }
 
 /* Leaving is dying without anybody being told: rounds that this rank joined are complete or lost.
@@ -355,44 +349,6 @@ static const struct hvd_transport_ops sim_ops = {
     .destroy = sim_leave,
 };
 
-hvd_status_t hvd_sim_create(const struct hvd_sim_options *options, struct hvd_sim **out,
-                            struct hvd_err *err)
-{
-    struct hvd_sim *sim = hvd_calloc(1, sizeof(*sim));
-
-    if (!sim)
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a simulated world");
-    sim->options = *options;
-    if (sim->options.max_delay == 0)
-        sim->options.max_delay = 1;
-    sim->random = options->seed * 2654435761u + 88172645463325252u;
-    sim->ranks = hvd_calloc((size_t)options->size, sizeof(struct sim_rank *));
-    sim->dead = hvd_calloc((size_t)options->size, sizeof(bool));
-    if (!sim->ranks || !sim->dead || pthread_mutex_init(&sim->mu, NULL) != 0) {
-        hvd_free(sim->ranks);
-        hvd_free(sim->dead);
-        hvd_free(sim);
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a simulated world");
-    }
-    *out = sim;
-    return HVD_OK;
-}
-
-void hvd_sim_destroy(struct hvd_sim *sim)
-{
-    if (!sim)
-        return;
-    while (sim->rounds) {
-        struct round *r = sim->rounds;
-        sim->rounds = r->next;
-        destroy_round(r);
-    }
-    pthread_mutex_destroy(&sim->mu);
-    hvd_free(sim->ranks);
-    hvd_free(sim->dead);
-    hvd_free(sim);
-}
-
 static struct hvd_topology place(const struct hvd_sim_options *options, int rank)
 {
     const int size = options->size;
@@ -414,6 +370,50 @@ static struct hvd_topology place(const struct hvd_sim_options *options, int rank
     };
 }
 
+hvd_status_t hvd_sim_create(const struct hvd_sim_options *options, struct hvd_sim **out,
+                            struct hvd_err *err)
+{
+    struct hvd_sim *sim = hvd_calloc(1, sizeof(*sim));
+
+    if (!sim)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a simulated world");
+    sim->options = *options;
+    if (sim->options.max_delay == 0)
+        sim->options.max_delay = 1;
+    sim->random = options->seed * 2654435761u + 88172645463325252u;
+    sim->ranks = hvd_calloc((size_t)options->size, sizeof(struct sim_rank *));
+    sim->dead = hvd_calloc((size_t)options->size, sizeof(bool));
+    sim->hosts = hvd_calloc((size_t)options->size, sizeof(*sim->hosts));
+    if (!sim->ranks || !sim->dead || !sim->hosts || pthread_mutex_init(&sim->mu, NULL) != 0) {
+        hvd_free(sim->ranks);
+        hvd_free(sim->dead);
+        hvd_free(sim->hosts);
+        hvd_free(sim);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a simulated world");
+    }
+    for (int rank = 0; rank < options->size; rank++)
+        snprintf(sim->hosts[rank], sizeof(*sim->hosts), "sim-%d",
+                 place(&sim->options, rank).cross_rank);
+    *out = sim;
+    return HVD_OK;
+}
+
+void hvd_sim_destroy(struct hvd_sim *sim)
+{
+    if (!sim)
+        return;
+    while (sim->rounds) {
+        struct round *r = sim->rounds;
+        sim->rounds = r->next;
+        destroy_round(r);
+    }
+    pthread_mutex_destroy(&sim->mu);
+    hvd_free(sim->ranks);
+    hvd_free(sim->dead);
+    hvd_free(sim->hosts);
+    hvd_free(sim);
+}
+
 hvd_status_t hvd_sim_join(struct hvd_sim *sim, int rank, struct hvd_transport **out,
                           struct hvd_err *err)
 {
@@ -429,7 +429,6 @@ hvd_status_t hvd_sim_join(struct hvd_sim *sim, int rank, struct hvd_transport **
     me->base.topology = place(&sim->options, rank);
     me->sim = sim;
     me->death_told = told;
-    snprintf(me->host, sizeof(me->host), "sim-%d", me->base.topology.cross_rank);
     pthread_mutex_lock(&sim->mu);
     sim->ranks[rank] = me;
     pthread_mutex_unlock(&sim->mu);

@@ -1,0 +1,58 @@
+#ifndef HVD_TESTS_INTEGRATION_MPI_MPI_RUNTIME_H
+#define HVD_TESTS_INTEGRATION_MPI_MPI_RUNTIME_H
+
+#include <horovod/horovod.h>
+
+/* Counts a check that does not hold and says which one, on standard error. Any thread. */
+void check(bool good, const char *what, const char *detail);
+
+/* horovod_init or the end of the program. */
+void must_init(void);
+
+/* The sum of one int64 over all ranks under that name, as a check that the job goes on. */
+void check_sum(const char *name);
+
+/* --- values.c: what the collectives compute --------------------------------------------------- */
+
+/* Every reduction of every type, in place and not; every root. */
+void mode_values(void);
+
+/* Uneven and empty allgathers. */
+void mode_gather(void);
+
+/* Several threads, each submitting in an order of its own. */
+void mode_threads(void);
+
+/* A tensor of more than 2^31 elements. */
+void mode_large(void);
+
+/* --- failures.c: what goes wrong, and what is said then --------------------------------------- */
+
+/* Every disagreement between ranks. */
+void mode_mismatch(void);
+
+/* Wrong arguments, and calls at the wrong time. */
+void mode_arguments(void);
+
+/* The last rank shuts down while the others wait. */
+void mode_leave(void);
+
+/* The last rank ends without a word: the launcher ends the job. */
+void mode_exit(void);
+
+/* MPI belongs to the program: Horovod can come and go. */
+void mode_reuse(void);
+
+/* The program initialised MPI for one thread. */
+void mode_single(void);
+
+/* A second horovod_init after MPI was finalised. */
+void mode_again(void);
+
+/* HOROVOD_MPI_THREADS_DISABLE=1. */
+void mode_funneled(void);
+
+/* horovod_init must fail; prints why. */
+void mode_refused(void);
+
+#endif

@@ -1,0 +1,123 @@
+"""The runtime under mpirun: every behaviour is a mode of the program mpi_runtime."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD = Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
+PROGRAMS = BUILD / "tests" / "integration" / "mpi"
+LIBRARY = BUILD / "worker" / "libhorovod.so"
+SANITIZERS = ROOT / "tests" / "sanitizers"
+TIMEOUT = 120
+
+
+def environment(**extra):
+    env = dict(os.environ)
+    env.setdefault("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1")
+    env.setdefault("LSAN_OPTIONS", f"suppressions={SANITIZERS}/lsan.supp:print_suppressions=0")
+    env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
+    env.setdefault("TSAN_OPTIONS", f"suppressions={SANITIZERS}/tsan.supp:ignore_noninstrumented_modules=1")
+    for name in [name for name in env if name.startswith("HOROVOD_")]:
+        del env[name]
+    env.update(extra)
+    return env
+
+
+def mpirun(n, *command, **extra):
+    return subprocess.run(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *map(str, command)],
+        env=environment(**extra), capture_output=True, text=True, timeout=TIMEOUT, check=False)
+
+
+def runtime(n, mode, **extra):
+    return mpirun(n, PROGRAMS / "mpi_runtime", mode, **extra)
+
+
+def assert_ok(result):
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("mode", ["values", "gather", "threads", "arguments", "reuse", "again"])
+def test_behaviour_holds_on_every_rank(mode, n):
+    assert_ok(runtime(n, mode))
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_mismatch_reaches_every_rank_and_the_job_goes_on(n):
+    assert_ok(runtime(n, "mismatch"))
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_rank_that_shuts_down_is_named_to_the_others(n):
+    assert_ok(runtime(n, "leave"))
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_rank_that_exits_ends_the_job_instead_of_hanging_it(n):
+    result = runtime(n, "exit")
+    assert result.returncode != 0
+    assert "never" not in result.stderr or "Horovod has been shut down" in result.stderr
+
+
+def test_mpi_initialised_for_one_thread_is_refused_with_the_level_found():
+    assert_ok(runtime(2, "single"))
+
+
+def test_without_mpi_threads_only_the_main_thread_may_wait():
+    assert_ok(runtime(2, "funneled", HOROVOD_MPI_THREADS_DISABLE="1"))
+
+
+def test_a_program_started_alone_is_a_job_of_one():
+    result = subprocess.run([PROGRAMS / "mpi_runtime", "values"], env=environment(),
+                            capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert_ok(result)
+
+
+@pytest.mark.parametrize("cycle", ["0", "0.5", "50"])
+def test_the_cycle_time_changes_no_result(cycle):
+    assert_ok(runtime(2, "threads", HOROVOD_CYCLE_TIME=cycle))
+
+
+@pytest.mark.parametrize("name, value, words", [
+    ("HOROVOD_CYCLE_TIME", "fast", "not a number of milliseconds"),
+    ("HOROVOD_CYCLE_TIME", "-1", "not a number of milliseconds"),
+    ("HOROVOD_STALL_CHECK_TIME_SECONDS", "1m", "not a number of seconds"),
+    ("HOROVOD_LOG_LEVEL", "loud", "trace, debug, info"),
+])
+def test_a_setting_that_is_none_is_refused_by_name(name, value, words):
+    result = subprocess.run([PROGRAMS / "mpi_runtime", "refused"], env=environment(**{name: value}),
+                            capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert_ok(result)
+    assert f"{name}={value}" in result.stdout
+    assert words in result.stdout
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("chunk", [0, 7])
+def test_the_mpi_transport_keeps_what_the_port_promises(n, chunk):
+    assert_ok(mpirun(n, PROGRAMS / "mpi_conformance", chunk))
+
+
+def declared_functions():
+    header = (ROOT / "worker" / "include" / "horovod" / "horovod.h").read_text()
+    return re.findall(r"^HOROVOD_API [^;]*?\b(horovod_\w+)\(", header, re.MULTILINE)
+
+
+def test_a_plain_c_program_finds_every_function_of_the_header():
+    names = declared_functions()
+    assert len(names) > 40
+    result = subprocess.run([PROGRAMS / "mpi_exports", LIBRARY, *names], env=environment(),
+                            capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert_ok(result)
+
+
+def test_the_library_exports_the_functions_of_the_header_and_nothing_else():
+    symbols = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", LIBRARY],
+                             capture_output=True, text=True, check=True).stdout
+    exported = {line.split()[0].split("@")[0] for line in symbols.splitlines()}
+    assert exported == set(declared_functions())
