@@ -3,9 +3,8 @@
  *
  *     horovodrun -np 2 digits
  *
- * Every process takes its share of each batch and the gradients are summed over all of them, so
- * any number of processes computes the same. What makes this program distributed is marked with
- * [horovod]: the rest is what you would write for one process.
+ * Each takes its share of every batch and the gradients are summed over all, so any number of them
+ * computes the same. [horovod] marks what makes it distributed: the rest is as for one process.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -371,6 +370,7 @@ int main(int argc, char **argv)
     const char *checkpoint = NULL;
     int epochs = 30;
     int batch = 96;
+    int is_usage_right = 1;
     int result;
 
     for (int flag; (flag = getopt_long(argc, argv, "", flags, NULL)) != -1;) {
@@ -383,9 +383,9 @@ int main(int argc, char **argv)
         else if (flag == 'c')
             checkpoint = optarg;
         else
-            optind = argc + 1;
+            is_usage_right = 0;
     }
-    if (optind != argc) {
+    if (!is_usage_right || optind != argc) {
         fputs("usage: digits [--epochs N] [--batch N] [--data FILE] [--checkpoint DIR]\n", stderr);
         return 2;
     }

@@ -26,8 +26,6 @@
 
 #define HOSTFILE_MAX ((size_t)16 << 20)
 
-extern char **environ;
-
 struct launch {
     const struct hvd_launch_options *options;
     struct hvd_hosts hosts;

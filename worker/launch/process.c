@@ -58,7 +58,6 @@ hvd_status_t hvd_process_spawn(const struct hvd_spawn *spawn, pid_t *out, struct
     pid_t parent = getpid();
     int report[2] = {-1, -1};
     int failure = 0;
-    ssize_t n;
     pid_t pid;
     hvd_status_t st = hvd_process_pipe(report, err);
 
@@ -69,7 +68,7 @@ hvd_status_t hvd_process_spawn(const struct hvd_spawn *spawn, pid_t *out, struct
         become(spawn, parent, report[1]);
     failure = pid < 0 ? errno : 0;
     hvd_process_close(&report[1]);
-    while (pid > 0 && (n = read(report[0], &failure, sizeof(failure))) < 0 && errno == EINTR)
+    while (pid > 0 && read(report[0], &failure, sizeof(failure)) < 0 && errno == EINTR)
         ;
     hvd_process_close(&report[0]);
     if (failure == 0) {
