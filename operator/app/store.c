@@ -13,6 +13,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#define KEY_MAX 512 /* a namespace has at most 63 bytes, a name 253 */
+
 struct hvd_record {
     char *key; /* "kind/namespace/name", owned */
     struct hvd_object object;
@@ -27,24 +29,34 @@ void hvd_store_init(struct hvd_store *store, struct hvd_queue *queue, hvd_store_
     *store = (struct hvd_store){.queue = queue, .changed = changed, .ctx = ctx};
 }
 
-static char *entry_key(const char *ns, const char *name)
-{
-    size_t size = strlen(ns) + strlen(name) + 2;
-    char *key = hvd_malloc(size, 1);
+/* Keys for looking up are built on the stack, so that a look-up cannot fail. */
+struct key {
+    char text[KEY_MAX];
+};
 
-    if (key)
-        (void)snprintf(key, size, "%s/%s", ns, name);
+static struct key entry_key(const char *ns, const char *name)
+{
+    struct key key;
+
+    (void)snprintf(key.text, sizeof(key.text), "%s/%s", ns, name);
     return key;
 }
 
-static char *record_key(enum hvd_kind kind, const char *ns, const char *name)
+static struct key record_key(enum hvd_kind kind, const char *ns, const char *name)
 {
-    size_t size = strlen(ns) + strlen(name) + 16;
-    char *key = hvd_malloc(size, 1);
+    struct key key;
 
-    if (key)
-        (void)snprintf(key, size, "%d/%s/%s", (int)kind, ns, name);
+    (void)snprintf(key.text, sizeof(key.text), "%d/%s/%s", (int)kind, ns, name);
     return key;
+}
+
+static struct hvd_entry *find_entry(const struct hvd_store *store, const char *ns, const char *name)
+{
+    struct key key = entry_key(ns, name);
+    struct hvd_entry *entry = NULL;
+
+    HASH_FIND_STR(store->entries, key.text, entry);
+    return entry;
 }
 
 /* Whether version a is older than b. Both are decimal numbers in practice; if not: not older. */
@@ -154,23 +166,19 @@ bool hvd_store_collect(struct hvd_store *store, struct hvd_entry *entry)
 /* The entry of the job, made when there is none. NULL: out of memory. */
 static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, const char *name)
 {
-    char *key = entry_key(ns, name);
-    struct hvd_entry *entry = NULL;
+    struct hvd_entry *entry = find_entry(store, ns, name);
 
-    if (!key)
-        return NULL;
-    HASH_FIND_STR(store->entries, key, entry);
-    if (entry) {
-        hvd_free(key);
+    if (entry)
         return entry;
-    }
     entry = hvd_calloc(1, sizeof(*entry));
-    if (!entry || hvd_queue_reserve(store->queue) != HVD_OK) {
+    if (!entry)
+        return NULL;
+    entry->key = hvd_strdup(entry_key(ns, name).text);
+    if (!entry->key || hvd_queue_reserve(store->queue) != HVD_OK) {
+        hvd_free(entry->key);
         hvd_free(entry);
-        hvd_free(key);
         return NULL;
     }
-    entry->key = key;
     HASH_ADD_KEYPTR(hh, store->entries, entry->key, strlen(entry->key), entry);
     return entry;
 }
@@ -280,12 +288,10 @@ static void remove_record(struct hvd_store *store, struct hvd_record *record)
 static struct hvd_record *find_record(const struct hvd_store *store, enum hvd_kind kind,
                                       const char *ns, const char *name)
 {
-    char *key = record_key(kind, ns, name);
+    struct key key = record_key(kind, ns, name);
     struct hvd_record *record = NULL;
 
-    if (key)
-        HASH_FIND_STR(store->records, key, record);
-    hvd_free(key);
+    HASH_FIND_STR(store->records, key.text, record);
     return record;
 }
 
@@ -314,7 +320,8 @@ static hvd_status_t add_record(struct hvd_store *store, struct hvd_object *objec
 
     if (!record)
         return st;
-    record->key = record_key(object->kind, object->meta.namespace, object->meta.name);
+    record->key =
+        hvd_strdup(record_key(object->kind, object->meta.namespace, object->meta.name).text);
     entry = record->key ? get_entry(store, object->meta.namespace, object->meta.job) : NULL;
     if (entry)
         st = link_record(record, entry);
@@ -392,11 +399,7 @@ void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *n
                       const char *uid)
 {
     if (kind == HVD_KIND_HOROVODJOB) {
-        char *key = entry_key(ns, name);
-        struct hvd_entry *entry = NULL;
-        if (key)
-            HASH_FIND_STR(store->entries, key, entry);
-        hvd_free(key);
+        struct hvd_entry *entry = find_entry(store, ns, name);
         if (entry && entry->has_job && (!uid || hvd_str_equal(entry->job.uid, uid)))
             remove_job(store, entry);
     } else {

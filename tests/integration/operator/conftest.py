@@ -1,0 +1,162 @@
+import itertools
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from kubeapi import Api, Namespace, until
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build"))
+PROGRAM = BUILD / "operator" / "horovod-operator"
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:exitcode=99",
+    "LSAN_OPTIONS": f"suppressions={ROOT}/tests/sanitizers/lsan.supp:print_suppressions=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+
+
+class Server:
+    """etcd, kube-apiserver and kube-controller-manager: real, but without a node."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        result = subprocess.run([ROOT / "tests/cluster/apiserver", "up", directory, "--with-controllers"],
+                                check=True, stdout=subprocess.PIPE, text=True, timeout=1500)
+        self.kubeconfig = result.stdout.strip().splitlines()[-1]
+        self.api = Api(self.kubeconfig)
+        paths = subprocess.run(["pgrep", "-a", "-f", f"kube-apiserver.*{directory}/"], check=True,
+                               stdout=subprocess.PIPE, text=True).stdout
+        self.binaries = pathlib.Path(paths.split()[1]).parent
+
+    def kubectl(self, *args, text=None, check=True):
+        return subprocess.run([self.binaries / "kubectl", f"--kubeconfig={self.kubeconfig}", *args], input=text,
+                              check=check, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+
+    def writes(self, namespace):
+        """What programs called horovod-operator wrote in the namespace, from the audit log."""
+        found = []
+        for line in (self.directory / "audit.log").read_text().splitlines():
+            if "horovod-operator/" not in line or f'"namespace":"{namespace}"' not in line:
+                continue
+            event = json.loads(line)
+            if event["verb"] not in ("get", "list", "watch") and event["stage"] == "ResponseComplete":
+                ref = event["objectRef"]
+                found.append((event["verb"], ref["resource"] + "/" + ref.get("subresource", ""),
+                              ref.get("name", ""), event["responseStatus"]["code"]))
+        return found
+
+    def down(self):
+        subprocess.run([ROOT / "tests/cluster/apiserver", "down", self.directory], check=True, timeout=60,
+                       stdout=subprocess.DEVNULL)
+
+
+class Operator:
+    """One process of the operator; its log is in a file."""
+
+    numbers = itertools.count(1)
+
+    def __init__(self, directory, *args, command=(), environment=None):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.log = directory / f"operator-{next(self.numbers)}.log"
+        clean = {k: v for k, v in os.environ.items() if k != "KUBECONFIG" and not k.startswith("HOROVOD_")}
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [*command, PROGRAM, "--listen", f"127.0.0.1:{self.port}", *args], stderr=log, stdout=log,
+                stdin=subprocess.DEVNULL, env={**clean, **SANITIZERS, **(environment or {})})
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except (urllib.error.URLError, ConnectionError):
+            return 0, ""
+
+    def wait_ready(self):
+        def ready():
+            assert self.process.poll() is None, f"the operator ended: {self.log.read_text()}"
+            return self.get("/readyz")[0] == 200
+        until(lambda: f"the operator is ready: {self.log.read_text()}", ready, 30)
+        return self
+
+    def metric(self, name, **labels):
+        """The sum of all series of that name that carry the labels."""
+        total = 0.0
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith((name + "{", name + " ")) and all(f'{k}="{v}"' in line for k, v in labels.items()):
+                total += float(line.rsplit(" ", 1)[1])
+        return total
+
+    def n_writes(self):
+        name = "horovod_operator_api_requests_total"
+        return sum(self.metric(name, verb=verb) for verb in ("create", "patch", "delete"))
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """Seconds from SIGTERM to the end."""
+        begin = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout=20)
+        took = time.monotonic() - begin
+        assert code == 0, f"exit code {code}: {self.log.read_text()}"
+        return took
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    assert PROGRAM.exists(), f"{PROGRAM} is not built: cmake --build --preset dev"
+    server = Server(tmp_path_factory.mktemp("apiserver"))
+    try:
+        server.kubectl("apply", "-f", str(ROOT / "crds"))
+        until("the CRD is served", lambda: server.kubectl("get", "horovodjobs", "-A", check=False).returncode == 0)
+        yield server
+    finally:
+        server.down()
+
+
+@pytest.fixture
+def ns(server, request):
+    """A namespace of the test's own, with its service account; deleted without waiting."""
+    name = "t-" + request.node.name.split("[")[0].replace("_", "-")[5:50].strip("-") + f"-{next(Operator.numbers)}"
+    server.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    namespace = Namespace(server.api, name)
+    until("the service account", lambda: namespace.get("serviceaccounts", "default"))
+    yield namespace
+    server.api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def run_operator(server, ns, tmp_path):
+    """Starts operators for the test's namespace; all are stopped cleanly at its end."""
+    started = []
+
+    def run(*args, wait=True, kubeconfig=server.kubeconfig, **options):
+        args = (["--kubeconfig", str(kubeconfig)] if kubeconfig else []) + ["--namespace", ns.name, *args]
+        operator = Operator(tmp_path, *args, **options)
+        started.append(operator)
+        return operator.wait_ready() if wait else operator
+
+    yield run
+    for operator in started:
+        if operator.process.poll() is None:
+            operator.stop()
+        assert "ERROR: " not in operator.log.read_text(), operator.log.read_text()
+
+
+@pytest.fixture
+def operator(run_operator):
+    return run_operator()

@@ -1,0 +1,170 @@
+"""A small client of the Kubernetes API, with which the tests play users and kubelets."""
+import base64
+import http.client
+import json
+import pathlib
+import ssl
+import tempfile
+import time
+import urllib.parse
+
+import yaml
+
+CORE = "/api/v1"
+PATHS = {
+    "pods": CORE, "services": CORE, "configmaps": CORE, "secrets": CORE, "events": CORE, "serviceaccounts": CORE,
+    "statefulsets": "/apis/apps/v1", "jobs": "/apis/batch/v1", "horovodjobs": "/apis/horovod.io/v1",
+}
+
+
+class ApiError(Exception):
+    def __init__(self, code, body):
+        super().__init__(f"HTTP {code}: {body.get('message', body)}")
+        self.code = code
+
+
+def until(what, check, timeout=20):
+    """What check() returns once it is true; an AssertionError that names what did not happen."""
+    end = time.monotonic() + timeout
+    while True:
+        result = check()
+        if result:
+            return result
+        assert time.monotonic() < end, f"not within {timeout} s: {what() if callable(what) else what}"
+        time.sleep(0.02)
+
+
+class Api:
+    """One connection, as the administrator of the kubeconfig."""
+
+    def __init__(self, kubeconfig):
+        config = yaml.safe_load(pathlib.Path(kubeconfig).read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        self.server = urllib.parse.urlsplit(cluster["server"])
+        self.ca = self._text(cluster, "certificate-authority")
+        self.context = ssl.create_default_context(cadata=self.ca)
+        with tempfile.NamedTemporaryFile("w") as pem:
+            pem.write(self._text(user, "client-certificate") + "\n" + self._text(user, "client-key"))
+            pem.flush()
+            self.context.load_cert_chain(pem.name)
+        self.connection = None
+
+    @staticmethod
+    def _text(section, key):
+        if f"{key}-data" in section:
+            return base64.b64decode(section[f"{key}-data"]).decode()
+        return pathlib.Path(section[key]).read_text()
+
+    def request(self, method, path, body=None, content_type="application/json"):
+        for attempt in (1, 2):
+            try:
+                self.connection = self.connection or http.client.HTTPSConnection(
+                    self.server.hostname, self.server.port, context=self.context, timeout=30)
+                self.connection.request(method, path, None if body is None else json.dumps(body),
+                                        {"Content-Type": content_type})
+                response = self.connection.getresponse()
+                document = json.loads(response.read() or b"{}")
+                break
+            except (http.client.HTTPException, ConnectionError):
+                self.connection = None
+                if attempt == 2:
+                    raise
+        if response.status >= 300:
+            raise ApiError(response.status, document)
+        return document
+
+
+class Namespace:
+    """The objects of one namespace, by plural name."""
+
+    def __init__(self, api, name):
+        self.api, self.name = api, name
+
+    def path(self, plural, name=None, sub=None):
+        parts = [PATHS[plural], "namespaces", self.name, plural] + [p for p in (name, sub) if p]
+        return "/".join(parts)
+
+    def get(self, plural, name):
+        try:
+            return self.api.request("GET", self.path(plural, name))
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def list(self, plural):
+        return self.api.request("GET", self.path(plural))["items"]
+
+    def create(self, plural, body):
+        return self.api.request("POST", self.path(plural), body)
+
+    def patch(self, plural, name, body, sub=None):
+        return self.api.request("PATCH", self.path(plural, name, sub), body, "application/merge-patch+json")
+
+    def delete(self, plural, name):
+        return self.api.request("DELETE", self.path(plural, name), {"propagationPolicy": "Background"})
+
+    # What users do.
+
+    def apply_job(self, name="digits", replicas=2, **spec):
+        spec = {"image": "localhost/horovod-worker:0.1.0", "command": ["python", "train.py"],
+                "worker": {"replicas": replicas}, **spec}
+        return self.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob",
+                                           "metadata": {"name": name}, "spec": spec})
+
+    def state(self, name="digits"):
+        return (self.get("horovodjobs", name) or {}).get("status", {}).get("state")
+
+    def condition(self, kind, name="digits"):
+        for condition in (self.get("horovodjobs", name) or {}).get("status", {}).get("conditions", []):
+            if condition["type"] == kind:
+                return condition
+        return None
+
+    def wait_state(self, state, name="digits", timeout=20):
+        until(lambda: f"{name} is {state}, it is {self.state(name)}", lambda: self.state(name) == state, timeout)
+
+    def events(self, name="digits"):
+        """Reasons of the operator's events about the job, in the order of their creation."""
+        items = [e for e in self.list("events") if e["involvedObject"].get("kind") == "HorovodJob"
+                 and e["involvedObject"]["name"] == name]
+        items.sort(key=lambda e: int(e["metadata"]["resourceVersion"]))
+        return [(e["reason"], e.get("count", 1)) for e in items]
+
+    # What kubelets do.
+
+    def set_pod(self, name, phase="Running", ready=True, terminated=None, container="worker"):
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        state = {"terminated": {"finishedAt": now, "startedAt": now, **terminated}} if terminated else \
+            {"running": {"startedAt": now}}
+        condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": now}
+        return self.patch("pods", name, {"status": {
+            "phase": phase, "conditions": [condition], "podIP": "10.1.2.3", "startTime": now,
+            "containerStatuses": [{"name": container, "ready": ready, "restartCount": 0, "image": "i",
+                                   "imageID": "i", "state": state}]}}, "status")
+
+    def workers(self, job="digits"):
+        return {p["metadata"]["name"] for p in self.list("pods")
+                if p["metadata"]["labels"].get("horovod.io/role") == "worker"
+                and p["metadata"]["labels"].get("horovod.io/job-name") == job}
+
+    def start_workers(self, replicas=2, job="digits"):
+        names = {f"{job}-worker-{i}" for i in range(replicas)}
+        until(f"{replicas} worker pods", lambda: self.workers(job) >= names)
+        for name in sorted(names):
+            self.set_pod(name)
+
+    def master(self, job="digits"):
+        pods = [p for p in self.list("pods") if p["metadata"]["labels"].get("horovod.io/role") == "master"
+                and p["metadata"]["labels"].get("horovod.io/job-name") == job
+                and "deletionTimestamp" not in p["metadata"]]
+        return pods[0]["metadata"]["name"] if pods else None
+
+    def start_master(self, job="digits"):
+        name = until("the master's pod", lambda: self.master(job))
+        self.set_pod(name, container="master")
+        return name
+
+    def end_master(self, name, code=0, message=""):
+        self.set_pod(name, phase="Failed" if code else "Succeeded", ready=False, container="master",
+                     terminated={"exitCode": code, "reason": "Error" if code else "Completed", "message": message})

@@ -1,0 +1,50 @@
+"""Wrong manifests are refused by kubectl apply, and what is refused is said."""
+import pytest
+import yaml
+
+GOOD = {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "digits"},
+        "spec": {"image": "localhost/horovod-worker:0.1.0", "command": ["python", "train.py"],
+                 "worker": {"replicas": 2}}}
+
+
+def changed(path, value):
+    """GOOD with the value at a dotted path; None removes it."""
+    job = yaml.safe_load(yaml.safe_dump(GOOD))
+    *parents, last = path.split(".")
+    at = job
+    for key in parents:
+        at = at.setdefault(key, {})
+    if value is None:
+        del at[last]
+    else:
+        at[last] = value
+    return job
+
+
+@pytest.mark.parametrize("path,value,words", [
+    ("spec.image", None, "spec.image"),
+    ("spec.worker.replicas", 0, "spec.worker.replicas"),
+    ("spec.worker.replicas", -1, "spec.worker.replicas"),
+    ("spec.worker.replicas", "two", "spec.worker.replicas"),
+    ("spec.workers", 3, "unknown field \"spec.workers\""),
+    ("metadata.name", "a" * 60, "at most 45 characters"),
+    ("metadata.name", "1st", "start with a letter"),
+    ("spec.slotsPerWorker", -1, "integer from 1 to 65536, or auto"),
+    ("spec.slotsPerWorker", "many", "integer from 1 to 65536, or auto"),
+    ("spec.cleanPodPolicy", "Some", "cleanPodPolicy"),
+])
+def test_a_wrong_manifest_is_refused_with_its_reason(server, ns, path, value, words):
+    result = server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(changed(path, value)), check=False)
+    assert result.returncode != 0
+    assert words in result.stdout
+    assert ns.list("horovodjobs") == []
+
+
+def test_the_smallest_manifest_is_accepted_and_listed(server, ns, operator):
+    server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(GOOD))
+    ns.wait_state("Pending")
+    lines = server.kubectl("get", "hvj", "-n", ns.name).stdout.splitlines()
+    assert lines[0].split() == ["NAME", "STATE", "READY", "ATTEMPTS", "AGE"]
+    assert lines[1].split()[:4] == ["digits", "Pending", "0/2", "0"]
+    described = server.kubectl("describe", "horovodjob", "digits", "-n", ns.name).stdout
+    assert "Created" in described

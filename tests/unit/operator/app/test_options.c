@@ -1,0 +1,152 @@
+#include "tests/unit/support.h"
+
+#include <string.h>
+
+#include "operator/app/options.h"
+
+/* An environment of name, value pairs that ends with NULL. */
+static const char *get(void *ctx, const char *name)
+{
+    const char *const *pairs = ctx;
+
+    for (; pairs && *pairs; pairs += 2)
+        if (strcmp(pairs[0], name) == 0)
+            return pairs[1];
+    return NULL;
+}
+
+static hvd_status_t parse(const char *const *pairs, const char *const *args,
+                          struct hvd_options *out, struct hvd_err *err)
+{
+    const struct hvd_environment environment = {get, (void *)(uintptr_t)pairs};
+    const char *argv[8] = {"horovod-operator"};
+    int argc = 1;
+
+    for (; args && *args; args++)
+        argv[argc++] = *args;
+    *err = (struct hvd_err){0};
+    return hvd_options_parse(argc, argv, &environment, out, err);
+}
+
+static void the_defaults_need_nothing(void **state)
+{
+    struct hvd_options o;
+    struct hvd_err err;
+
+    (void)state;
+    assert_int_equal(parse(NULL, NULL, &o, &err), HVD_OK);
+    assert_null(o.kubeconfig);
+    assert_null(o.ns);
+    assert_string_equal(o.listen.host, "");
+    assert_int_equal(o.listen.port, 8080);
+    assert_int_equal(o.log_level, HVD_LOG_INFO);
+    assert_false(o.wants_help);
+}
+
+static void flags_go_before_the_environment(void **state)
+{
+    const char *const pairs[] = {"HOROVOD_OPERATOR_NAMESPACE", "from-env",
+                                 "HOROVOD_OPERATOR_LOG_LEVEL", "error", NULL};
+    const char *const args[] = {
+        "--namespace=from-flag", "--kubeconfig", "/k", "--listen", "[::1]:9000", NULL};
+    struct hvd_options o;
+    struct hvd_err err;
+
+    (void)state;
+    assert_int_equal(parse(pairs, args, &o, &err), HVD_OK);
+    assert_string_equal(o.ns, "from-flag");
+    assert_string_equal(o.kubeconfig, "/k");
+    assert_string_equal(o.listen.host, "::1");
+    assert_int_equal(o.listen.port, 9000);
+    assert_int_equal(o.log_level, HVD_LOG_ERROR);
+}
+
+static void an_empty_namespace_means_all(void **state)
+{
+    const char *const pairs[] = {"HOROVOD_OPERATOR_NAMESPACE", "", NULL};
+    struct hvd_options o;
+    struct hvd_err err;
+
+    (void)state;
+    assert_int_equal(parse(pairs, NULL, &o, &err), HVD_OK);
+    assert_null(o.ns);
+}
+
+static void wrong_values_are_named_with_where_they_came_from(void **state)
+{
+    static const struct {
+        const char *variable, *value;
+        const char *arg, *next;
+        const char *expected;
+    } rows[] = {
+        {.arg = "--nope", .expected = "unknown argument --nope"},
+        {.arg = "--namespacex=a", .expected = "unknown argument --namespacex=a"},
+        {.arg = "extra", .expected = "unknown argument extra"},
+        {.arg = "--listen", .expected = "--listen needs a value"},
+        {.arg = "--listen=8080", .expected = "--listen=8080 is not an address"},
+        {.arg = "--listen=:65536", .expected = "--listen=:65536"},
+        {.arg = "--listen=localhost:1", .expected = "--listen=localhost:1"},
+        {.arg = "--listen=[1.2.3.4]:1", .expected = "--listen=[1.2.3.4]:1"},
+        {.arg = "--listen=[]:1", .expected = "--listen=[]:1"},
+        {.arg = "--listen=::1:80", .expected = "--listen=::1:80"},
+        {.arg = "--log-level", .next = "loud", .expected = "debug, info, warn or error"},
+        {.arg = "--namespace=-a", .expected = "--namespace=-a is not a namespace"},
+        {.arg = "--namespace=A", .expected = "--namespace=A"},
+        {.arg = "--kubeconfig=", .expected = "--kubeconfig is empty"},
+        {.variable = "HOROVOD_OPERATOR_LISTEN",
+         .value = "x",
+         .expected = "HOROVOD_OPERATOR_LISTEN=x"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *const pairs[] = {rows[i].variable, rows[i].value, NULL};
+        const char *const args[] = {rows[i].arg, rows[i].next, NULL};
+        struct hvd_options o = {.log_level = HVD_LOG_ERROR};
+        struct hvd_err err;
+
+        assert_int_equal(parse(pairs, args, &o, &err), HVD_ERR_INVALID);
+        if (!strstr(err.msg, rows[i].expected))
+            fail_msg("row %zu: \"%s\" does not say \"%s\"", i, err.msg, rows[i].expected);
+        assert_int_equal(o.log_level, HVD_LOG_ERROR);
+    }
+}
+
+static void help_lists_every_flag_and_its_variable(void **state)
+{
+    struct hvd_buf text;
+
+    (void)state;
+    hvd_buf_init(&text, 16 * 1024);
+    assert_int_equal(hvd_options_help(&text), HVD_OK);
+    assert_non_null(strstr(text.data, "--kubeconfig FILE"));
+    assert_non_null(strstr(text.data, "HOROVOD_OPERATOR_LISTEN"));
+    assert_non_null(strstr(text.data, "--version"));
+    hvd_buf_fini(&text);
+}
+
+static void help_and_version_are_recognised(void **state)
+{
+    const char *const args[] = {"--version", "-h", NULL};
+    struct hvd_options o;
+    struct hvd_err err;
+
+    (void)state;
+    assert_int_equal(parse(NULL, args, &o, &err), HVD_OK);
+    assert_true(o.wants_version);
+    assert_true(o.wants_help);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_defaults_need_nothing),
+        cmocka_unit_test(flags_go_before_the_environment),
+        cmocka_unit_test(an_empty_namespace_means_all),
+        cmocka_unit_test(wrong_values_are_named_with_where_they_came_from),
+        cmocka_unit_test(help_lists_every_flag_and_its_variable),
+        cmocka_unit_test(help_and_version_are_recognised),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

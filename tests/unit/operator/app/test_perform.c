@@ -1,0 +1,337 @@
+#include "tests/unit/support.h"
+
+#include <string.h>
+
+#include "operator/api/json.h"
+#include "operator/app/perform.h"
+#include "tests/unit/operator/app/objects.h"
+#include "tests/unit/operator/kube/fake_api.h"
+
+#define GONE "{\"reason\":\"NotFound\",\"message\":\"not found\"}"
+#define EXISTS "{\"reason\":\"AlreadyExists\",\"message\":\"exists\"}"
+
+/* A job in the store, a performer over the fake port, and how the last plan ended. */
+struct bench {
+    struct hvd_queue queue;
+    struct hvd_store store;
+    struct hvd_metrics metrics;
+    struct fake_api fake;
+    struct hvd_performer performer;
+    struct hvd_entry *entry;
+    struct hvd_plan plan;
+    unsigned n_performed;
+    hvd_status_t status;
+    int64_t at_least_ms;
+};
+
+static void on_changed(void *ctx, struct hvd_entry *entry)
+{
+    ((struct bench *)ctx)->entry = entry;
+}
+
+static void on_performed(void *ctx, struct hvd_entry *entry, const struct hvd_outcome *outcome)
+{
+    struct bench *b = ctx;
+
+    assert_ptr_equal(entry, b->entry);
+    b->n_performed++;
+    b->status = outcome->status;
+    b->at_least_ms = outcome->at_least_ms;
+}
+
+static int set_up(void **state)
+{
+    static struct bench b;
+    cJSON *job;
+
+    hvd_json_use_base_memory();
+    memset(&b, 0, sizeof(b));
+    hvd_store_init(&b.store, &b.queue, on_changed, &b);
+    fake_api_init(&b.fake);
+    b.performer = (struct hvd_performer){
+        &b.fake.api, &b.store, &b.metrics, NULL, on_performed, &b,
+    };
+    job = cJSON_Parse(JOB("j", "u1", "1"));
+    assert_int_equal(hvd_store_put(&b.store, HVD_KIND_HOROVODJOB, job, NULL), HVD_OK);
+    cJSON_Delete(job);
+    *state = &b;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *b = *state;
+
+    hvd_plan_fini(&b->plan);
+    hvd_store_fini(&b->store);
+    hvd_queue_fini(&b->queue);
+    return hvd_mem_live() == 0 ? 0 : -1;
+}
+
+/* Appends an action on the Service j, or on the job for a status patch. */
+static void plan(struct bench *b, enum hvd_action_type type, bool waits)
+{
+    struct hvd_action *grown =
+        hvd_realloc(b->plan.actions, b->plan.n_actions + 1, sizeof(struct hvd_action));
+
+    assert_non_null(grown);
+    b->plan.actions = grown;
+    grown[b->plan.n_actions++] = (struct hvd_action){
+        .type = type,
+        .kind = type == HVD_ACTION_PATCH_STATUS    ? HVD_KIND_HOROVODJOB
+                : type == HVD_ACTION_EVENT         ? HVD_KIND_EVENT
+                : type == HVD_ACTION_CREATE_SECRET ? HVD_KIND_SECRET
+                                                   : HVD_KIND_SERVICE,
+        .namespace = hvd_strdup("ns"),
+        .name = hvd_strdup(type == HVD_ACTION_CREATE_SECRET ? "j-ssh" : "j"),
+        .body = type == HVD_ACTION_CREATE_SECRET ? NULL : hvd_strdup("{}"),
+        .waits = waits,
+    };
+}
+
+static void perform(struct bench *b)
+{
+    assert_int_equal(hvd_perform(&b->performer, b->entry, &b->plan, NULL), HVD_OK);
+}
+
+static void actions_overlap_until_one_waits(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_EVENT, false);
+    plan(b, HVD_ACTION_CREATE, false);
+    plan(b, HVD_ACTION_PATCH_STATUS, true);
+    perform(b);
+    assert_int_equal(b->fake.n_calls, 2);
+    assert_string_equal(b->fake.calls[1].query,
+                        "?fieldManager=horovod-operator&fieldValidation=Strict");
+    fake_api_answer(&b->fake.calls[1], 201, CHILD("j", "s1", "5", "j", "u1"));
+    assert_int_equal(b->fake.n_calls, 2);
+    fake_api_answer(&b->fake.calls[0], 201, "{}");
+    assert_int_equal(b->fake.n_calls, 3);
+    assert_string_equal(fake_api_last(&b->fake)->request.path.subresource, "status");
+    assert_int_equal(b->n_performed, 0);
+    fake_api_answer(fake_api_last(&b->fake), 200, JOB("j", "u1", "6"));
+    assert_int_equal(b->n_performed, 1);
+    assert_int_equal(b->status, HVD_OK);
+    assert_string_equal(b->entry->job.resource_version, "6");
+    assert_true(b->entry->status_written_ms > 0);
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+}
+
+static void what_waits_behind_a_failure_is_dropped(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_CREATE, false);
+    plan(b, HVD_ACTION_PATCH_STATUS, true);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 503, NULL);
+    assert_int_equal(b->fake.n_calls, 1);
+    assert_int_equal(b->n_performed, 1);
+    assert_int_equal(b->status, HVD_ERR_UNAVAILABLE);
+}
+
+static void an_existing_object_of_ours_is_adopted(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_CREATE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 409, EXISTS);
+    assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_GET);
+    fake_api_answer(fake_api_last(&b->fake), 200, CHILD("j", "s1", "5", "j", "u1"));
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_failures, 0);
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+}
+
+static void a_foreign_object_becomes_a_failure_and_no_backoff(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_CREATE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 409, EXISTS);
+    fake_api_answer(fake_api_last(&b->fake), 200, CHILD("j", "s1", "5", "j", "another uid"));
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_failures, 1);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_FOREIGN);
+    assert_string_equal(b->entry->failures[0].name, "j");
+}
+
+static void a_refused_template_becomes_a_failure_with_the_servers_text(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_CREATE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 422, "{\"message\":\"spec.x: unknown\"}");
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_INVALID);
+    assert_string_equal(b->entry->failures[0].message, "spec.x: unknown");
+}
+
+static void a_denied_write_is_a_failure_and_is_retried(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_CREATE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 403, "{\"message\":\"exceeded quota\"}");
+    assert_int_equal(b->status, HVD_ERR_DENIED);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
+}
+
+static void a_conflict_reads_the_object_again(void **state)
+{
+    static const enum hvd_action_type types[] = {HVD_ACTION_PATCH, HVD_ACTION_DELETE};
+    struct bench *b = *state;
+
+    for (size_t i = 0; i < 2; i++) {
+        plan(b, types[i], false);
+        perform(b);
+        fake_api_answer(fake_api_last(&b->fake), 409, "{\"reason\":\"Conflict\"}");
+        assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_GET);
+        fake_api_answer(fake_api_last(&b->fake), 200,
+                        i ? CHILD("j", "s1", "6", "j", "u1") : CHILD("j", "s1", "5", "j", "u1"));
+        assert_int_equal(b->status, HVD_OK);
+        assert_string_equal(
+            hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j")->meta.resource_version,
+            i ? "6" : "5");
+    }
+}
+
+static void a_patch_of_something_gone_forgets_it(void **state)
+{
+    struct bench *b = *state;
+    cJSON *child = cJSON_Parse(CHILD("j", "s1", "5", "j", "u1"));
+
+    assert_int_equal(hvd_store_put(&b->store, HVD_KIND_SERVICE, child, NULL), HVD_OK);
+    cJSON_Delete(child);
+    plan(b, HVD_ACTION_PATCH, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 404, GONE);
+    fake_api_answer(fake_api_last(&b->fake), 404, GONE);
+    assert_int_equal(b->status, HVD_OK);
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+}
+
+static void a_delete_of_something_gone_is_done(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_DELETE, false);
+    plan(b, HVD_ACTION_PATCH_STATUS, true);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 404, GONE);
+    fake_api_answer(fake_api_last(&b->fake), 200, JOB("j", "u1", "6"));
+    assert_int_equal(b->status, HVD_OK);
+}
+
+static void a_delete_that_takes_time_is_seen_in_the_store(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_DELETE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 200, CHILD("j", "s1", "5", "j", "u1"));
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    plan(b, HVD_ACTION_DELETE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 200, "{\"kind\":\"Status\",\"status\":\"Success\"}");
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+}
+
+static void events_never_hold_a_job_up_unless_the_server_is_away(void **state)
+{
+    static const struct {
+        long code;
+        const char *body;
+        hvd_status_t expected;
+    } rows[] = {{201, "{}", HVD_OK},
+                {409, EXISTS, HVD_OK},
+                {403, "{}", HVD_OK},
+                {422, "{}", HVD_OK},
+                {500, "{}", HVD_ERR_UNAVAILABLE}};
+    struct bench *b = *state;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        plan(b, HVD_ACTION_EVENT, false);
+        perform(b);
+        fake_api_answer(fake_api_last(&b->fake), rows[i].code, rows[i].body);
+        assert_int_equal(b->n_performed, i + 1);
+        assert_int_equal(b->status, rows[i].expected);
+    }
+}
+
+static void a_secret_holds_a_new_key_and_answers_with_metadata_only(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_CREATE_SECRET, false);
+    perform(b);
+    assert_non_null(strstr(fake_api_last(&b->fake)->body, "BEGIN EC PRIVATE KEY"));
+    assert_non_null(strstr(fake_api_last(&b->fake)->request.accept, "PartialObjectMetadata"));
+    fake_api_answer(fake_api_last(&b->fake), 201, CHILD("j-ssh", "k1", "5", "j", "u1"));
+    assert_int_equal(b->status, HVD_OK);
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_SECRET, "ns", "j-ssh"));
+}
+
+static void a_request_that_cannot_be_sent_fails_the_plan(void **state)
+{
+    struct bench *b = *state;
+
+    b->fake.fail_send = HVD_ERR_SHUTDOWN;
+    plan(b, HVD_ACTION_CREATE, false);
+    plan(b, HVD_ACTION_PATCH_STATUS, true);
+    perform(b);
+    assert_int_equal(b->n_performed, 1);
+    assert_int_equal(b->status, HVD_ERR_SHUTDOWN);
+}
+
+static void every_failed_allocation_ends_the_plan_and_leaks_nothing(void **state)
+{
+    struct bench *b = *state;
+
+    for (unsigned long nth = 1; nth < 40; nth++) {
+        hvd_status_t st;
+
+        plan(b, HVD_ACTION_CREATE_SECRET, false);
+        plan(b, HVD_ACTION_DELETE, true);
+        b->n_performed = 0;
+        hvd_mem_fail_nth(nth);
+        st = hvd_perform(&b->performer, b->entry, &b->plan, NULL);
+        hvd_mem_fail_nth(0);
+        b->fake.n_calls = st == HVD_OK ? b->fake.n_calls : 0;
+        while (fake_api_open(&b->fake))
+            fake_api_answer(fake_api_last(&b->fake), 404, GONE);
+        assert_int_equal(b->n_performed, st == HVD_OK ? 1 : 0);
+        hvd_plan_fini(&b->plan);
+        b->fake.n_calls = 0;
+    }
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(actions_overlap_until_one_waits),
+        TEST(what_waits_behind_a_failure_is_dropped),
+        TEST(an_existing_object_of_ours_is_adopted),
+        TEST(a_foreign_object_becomes_a_failure_and_no_backoff),
+        TEST(a_refused_template_becomes_a_failure_with_the_servers_text),
+        TEST(a_denied_write_is_a_failure_and_is_retried),
+        TEST(a_conflict_reads_the_object_again),
+        TEST(a_patch_of_something_gone_forgets_it),
+        TEST(a_delete_of_something_gone_is_done),
+        TEST(a_delete_that_takes_time_is_seen_in_the_store),
+        TEST(events_never_hold_a_job_up_unless_the_server_is_away),
+        TEST(a_secret_holds_a_new_key_and_answers_with_metadata_only),
+        TEST(a_request_that_cannot_be_sent_fails_the_plan),
+        TEST(every_failed_allocation_ends_the_plan_and_leaks_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,211 @@
+#include "tests/unit/support.h"
+
+#include <string.h>
+
+#include "operator/api/json.h"
+#include "operator/app/store.h"
+#include "tests/unit/operator/app/objects.h"
+
+struct bench {
+    struct hvd_queue queue;
+    struct hvd_store store;
+    unsigned n_changes;
+    struct hvd_entry *last;
+};
+
+static void on_changed(void *ctx, struct hvd_entry *entry)
+{
+    struct bench *b = ctx;
+
+    b->n_changes++;
+    b->last = entry;
+}
+
+static int set_up(void **state)
+{
+    static struct bench bench;
+
+    hvd_json_use_base_memory();
+    bench = (struct bench){0};
+    hvd_store_init(&bench.store, &bench.queue, on_changed, &bench);
+    *state = &bench;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct bench *b = *state;
+
+    hvd_store_fini(&b->store);
+    hvd_queue_fini(&b->queue);
+    return hvd_mem_live() == 0 ? 0 : -1;
+}
+
+/* Puts a document and returns how many changes that made. */
+static unsigned put(struct bench *b, enum hvd_kind kind, const char *text)
+{
+    unsigned before = b->n_changes;
+    cJSON *doc = cJSON_Parse(text);
+
+    assert_non_null(doc);
+    assert_int_equal(hvd_store_put(&b->store, kind, doc, NULL), HVD_OK);
+    cJSON_Delete(doc);
+    return b->n_changes - before;
+}
+
+static void only_newer_versions_change_anything(void **state)
+{
+    struct bench *b = *state;
+
+    assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "10")), 1);
+    assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "10")), 0);
+    assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "9")), 0);
+    assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "11")), 1);
+    assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "12", "j", "u1")), 1);
+    assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "12", "j", "u1")), 0);
+    assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "9", "j", "u1")), 0);
+    assert_int_equal(b->last->n_objects, 1);
+    assert_int_equal(b->store.n_by_state[HVD_JOB_NEW], 1);
+}
+
+static void children_wait_for_their_job(void **state)
+{
+    struct bench *b = *state;
+
+    assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "5", "j", "u1")), 1);
+    assert_false(b->last->has_job);
+    assert_false(hvd_store_collect(&b->store, b->last));
+    assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "6")), 1);
+    assert_true(b->last->has_job);
+    assert_int_equal(b->last->n_objects, 1);
+    assert_string_equal(b->last->key, "ns/j");
+}
+
+static void an_old_uid_removes_nothing_new(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "2", "j", "u1"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s2", "3", "j", "u1"));
+    hvd_store_remove(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1");
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    hvd_store_remove(&b->store, HVD_KIND_SERVICE, "ns", "j", "s2");
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    hvd_store_remove(&b->store, HVD_KIND_HOROVODJOB, "ns", "j", "other");
+    assert_true(b->last->has_job);
+    hvd_store_remove(&b->store, HVD_KIND_HOROVODJOB, "ns", "j", NULL);
+    assert_false(b->last->has_job);
+    assert_true(hvd_store_collect(&b->store, b->last));
+    assert_null(b->store.entries);
+}
+
+static void a_list_forgets_what_it_does_not_hold(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("a", "u1", "1"));
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("b", "u2", "2"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("a", "s1", "3", "a", "u1"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("b", "s2", "4", "b", "u2"));
+    (void)put(b, HVD_KIND_CONFIGMAP, CHILD("a-hosts", "c1", "5", "a", "u1"));
+    hvd_store_begin(&b->store, HVD_KIND_SERVICE);
+    assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("a", "s1", "3", "a", "u1")), 0);
+    hvd_store_end(&b->store, HVD_KIND_SERVICE);
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "a"));
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "b"));
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_CONFIGMAP, "ns", "a-hosts"));
+    hvd_store_begin(&b->store, HVD_KIND_HOROVODJOB);
+    assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("b", "u2", "2")), 0);
+    hvd_store_end(&b->store, HVD_KIND_HOROVODJOB);
+    assert_string_equal(b->last->key, "ns/a");
+    assert_false(b->last->has_job);
+}
+
+static void a_child_that_changes_its_job_moves(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_SERVICE, CHILD("s", "s1", "3", "a", "u1"));
+    assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("s", "s1", "4", "b", "u2")), 2);
+    assert_string_equal(b->last->key, "ns/b");
+    assert_int_equal(b->last->n_objects, 1);
+}
+
+static void failures_end_with_our_object_or_a_new_generation(void **state)
+{
+    struct bench *b = *state;
+    const struct hvd_failure failure = {.type = HVD_FAILURE_FOREIGN,
+                                        .kind = HVD_KIND_SERVICE,
+                                        .name = "j",
+                                        .message = "theirs",
+                                        .at_ms = 1};
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    assert_int_equal(hvd_entry_set_failure(b->last, &failure), HVD_OK);
+    assert_int_equal(hvd_entry_set_failure(b->last, &failure), HVD_OK);
+    assert_int_equal(b->last->n_failures, 1);
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "2", "j", "somebody"));
+    assert_int_equal(b->last->n_failures, 1);
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s2", "3", "j", "u1"));
+    assert_int_equal(b->last->n_failures, 0);
+    assert_int_equal(hvd_entry_set_failure(b->last, &failure), HVD_OK);
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u2", "4"));
+    assert_int_equal(b->last->n_failures, 0);
+}
+
+static void objects_without_our_label_are_not_kept(void **state)
+{
+    struct bench *b = *state;
+
+    assert_int_equal(put(b, HVD_KIND_SERVICE,
+                         "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"x\",\"uid\":\"u\","
+                         "\"resourceVersion\":\"1\"}}"),
+                     0);
+    assert_null(b->store.entries);
+    assert_null(b->store.records);
+}
+
+static hvd_status_t fill(struct hvd_store *store, const cJSON *job, const cJSON *child)
+{
+    hvd_status_t st = hvd_store_put(store, HVD_KIND_HOROVODJOB, job, NULL);
+
+    return st == HVD_OK ? hvd_store_put(store, HVD_KIND_SERVICE, child, NULL) : st;
+}
+
+static void every_failed_allocation_is_reported_and_leaks_nothing(void **state)
+{
+    cJSON *job = cJSON_Parse(JOB("j", "u1", "1"));
+    cJSON *child = cJSON_Parse(CHILD("j", "s1", "2", "j", "u1"));
+
+    (void)state;
+    HVD_MEM_TORTURE({
+        struct bench b = {0};
+        hvd_status_t st;
+        hvd_store_init(&b.store, &b.queue, on_changed, &b);
+        st = fill(&b.store, job, child);
+        assert_int_equal(st == HVD_OK, !hvd_mem_fired());
+        hvd_store_fini(&b.store);
+        hvd_queue_fini(&b.queue);
+    });
+    cJSON_Delete(job);
+    cJSON_Delete(child);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(only_newer_versions_change_anything),
+        TEST(children_wait_for_their_job),
+        TEST(an_old_uid_removes_nothing_new),
+        TEST(a_list_forgets_what_it_does_not_hold),
+        TEST(a_child_that_changes_its_job_moves),
+        TEST(failures_end_with_our_object_or_a_new_generation),
+        TEST(objects_without_our_label_are_not_kept),
+        TEST(every_failed_allocation_is_reported_and_leaks_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
