@@ -9,7 +9,7 @@
 #include "operator/core/hash.h"
 #include "operator/core/template.h"
 
-#define FILE_MAX (1024 * 1024)
+#define FILE_MAX 1048576
 
 static const char *const files[] = {"hostfile", "hosts", "discover_hosts.sh", "ssh_config"};
 

@@ -14,7 +14,7 @@
 
 #include "base/buf.h"
 
-#define SETENV_MAX (128 * 1024)
+#define SETENV_MAX 131072
 
 static hvd_status_t put_quoted(struct hvd_buf *out, const char *text)
 {

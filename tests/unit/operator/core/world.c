@@ -65,7 +65,10 @@ static bool json_step(cJSON *target, const cJSON *step)
         for (; *at != '\0' && *at != '/'; at++) {
             bool is_slash = at[0] == '~' && at[1] == '1';
 
-            key[n++] = is_slash ? '/' : *at;
+            if (is_slash)
+                key[n++] = '/';
+            else
+                key[n++] = *at;
             at += is_slash;
         }
         key[n] = '\0';
