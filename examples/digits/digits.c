@@ -238,10 +238,9 @@ static void load_checkpoint(const char *dir)
 {
     char path[2048];
     static struct state loaded;
-    FILE *file;
 
     snprintf(path, sizeof(path), "%s/digits.checkpoint", dir);
-    file = fopen(path, "rb");
+    FILE *file = fopen(path, "rb");
     if (!file && errno == ENOENT)
         return;
     if (file && fread(&loaded, sizeof(loaded), 1, file) == 1 && loaded.magic == MAGIC &&

@@ -1,10 +1,11 @@
 """horovodrun over two emulated hosts, each with its name, network and sshd."""
 
 import os
+import re
 import subprocess
 import uuid
 
-from conftest import HOROVODRUN, processes_with, wait_for
+from conftest import BUILD, HOROVODRUN, processes_with, wait_for
 
 BOTH = ["-H", "hvd-east:1,hvd-west:1", "-p", 2222]
 
@@ -25,6 +26,17 @@ def test_a_hostfile_and_the_environment_reach_the_other_host(run, hosts, tmp_pat
                  "--no-prefix-output", "sh", "-c", 'echo "$(hostname) $ODD"',
                  before=hosts.enter(0), env={"ODD": "a;b c"})
     assert (result.code, result.out) == (0, "hvd-west a;b c\n" * 2), result
+
+
+def test_a_training_over_two_hosts_reduces_between_them(run, hosts):
+    digits = BUILD / "examples" / "digits"
+    one = run("-np", 1, digits, "--epochs", 3)
+    two = run("-np", 2, *reach(hosts), digits, "--epochs", 3, before=hosts.enter(0))
+    assert one.code == 0 and two.code == 0, two
+    losses = [[float(loss) for loss in re.findall(r"loss (\S+)", result.out)]
+              for result in (one, two)]
+    assert len(losses[0]) == len(losses[1]) == 3, two
+    assert max(abs(a - b) for a, b in zip(*losses)) < 1e-4, two
 
 
 def test_values_of_the_environment_stand_on_no_command_line(hosts):

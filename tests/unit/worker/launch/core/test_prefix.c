@@ -52,12 +52,12 @@ static void no_byte_is_lost_however_the_text_is_cut(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(text); i++)
-        text[i] = i % 9973 == 9972 ? '\n' : (char)('a' + i % 26);
+        text[i] = i % 9973 == 9972 ? '\n' : "abcdefghijklmnopqrstuvwxyz"[i % 26];
     for (size_t i = 0; i < sizeof(text); i++) {
         expected[n++] = text[i];
         if (text[i] == '\n') {
-            memcpy(expected + n, "[1]<stdout>:", 12);
-            n += 12;
+            for (const char *c = "[1]<stdout>:"; *c; c++)
+                expected[n++] = *c;
         }
     }
     for (size_t piece = 1; piece < 9000; piece = piece * 3 + 1) {
