@@ -227,7 +227,7 @@ static void become_ready(struct hvd_operator *op)
     if (op->is_ready || count_synced(op) < N_WATCHES)
         return;
     op->is_ready = true;
-    (void)snprintf(jobs, sizeof(jobs), "%u", HASH_COUNT(op->store.entries));
+    (void)snprintf(jobs, sizeof(jobs), "%zu", hvd_index_count(&op->store.entries));
     HVD_LOG_KV(op->setup.log, HVD_LOG_INFO, SUBSYSTEM, "ready", {"jobs", jobs});
     (void)malloc_trim(0);
     op->trimmed_ms = hvd_clock_ms();

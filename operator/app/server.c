@@ -27,8 +27,8 @@ struct hvd_server {
 
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned code, const char *text)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        strlen(text), (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY);
     enum MHD_Result result = MHD_NO;
 
     if (!response)

@@ -16,11 +16,10 @@
 #define KEY_MAX 512 /* a namespace has at most 63 bytes, a name 253 */
 
 struct hvd_record {
-    char *key; /* "kind/namespace/name", owned */
+    struct hvd_index_node node; /* key: "kind/namespace/name" */
     struct hvd_object object;
     struct hvd_entry *entry;
     unsigned round;
-    UT_hash_handle hh;
 };
 
 void hvd_store_init(struct hvd_store *store, struct hvd_queue *queue, hvd_store_changed_fn changed,
@@ -50,13 +49,21 @@ static struct key record_key(enum hvd_kind kind, const char *ns, const char *nam
     return key;
 }
 
+static struct hvd_entry *entry_at(struct hvd_index_node *node)
+{
+    return node ? (struct hvd_entry *)((char *)node - offsetof(struct hvd_entry, node)) : NULL;
+}
+
+static struct hvd_record *record_at(struct hvd_index_node *node)
+{
+    return node ? (struct hvd_record *)((char *)node - offsetof(struct hvd_record, node)) : NULL;
+}
+
 static struct hvd_entry *find_entry(const struct hvd_store *store, const char *ns, const char *name)
 {
     struct key key = entry_key(ns, name);
-    struct hvd_entry *entry = NULL;
 
-    HASH_FIND_STR(store->entries, key.text, entry);
-    return entry;
+    return entry_at(hvd_index_find(&store->entries, key.text));
 }
 
 /* Whether version a is older than b. Both are decimal numbers in practice; if not: not older. */
@@ -81,8 +88,8 @@ static void touch(struct hvd_store *store, struct hvd_entry *entry)
 
 static void free_failure(struct hvd_failure *failure)
 {
-    hvd_free((void *)(uintptr_t)failure->name);
-    hvd_free((void *)(uintptr_t)failure->message);
+    hvd_free((void *)failure->name);
+    hvd_free((void *)failure->message);
 }
 
 void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
@@ -144,14 +151,13 @@ static void count_job(struct hvd_store *store, const struct hvd_entry *entry, bo
 
 static void free_entry(struct hvd_store *store, struct hvd_entry *entry)
 {
-    HASH_DEL(store->entries, entry);
+    hvd_index_remove(&store->entries, &entry->node);
     hvd_queue_forget(store->queue, &entry->item);
     count_job(store, entry, false);
     if (entry->has_job)
         hvd_job_fini(&entry->job);
     drop_all_failures(entry);
     hvd_free(entry->objects);
-    hvd_free(entry->key);
     hvd_free(entry);
 }
 
@@ -173,13 +179,16 @@ static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, cons
     entry = hvd_calloc(1, sizeof(*entry));
     if (!entry)
         return NULL;
-    entry->key = hvd_strdup(entry_key(ns, name).text);
-    if (!entry->key || hvd_queue_reserve(store->queue) != HVD_OK) {
-        hvd_free(entry->key);
+    if (hvd_index_add(&store->entries, &entry->node, entry_key(ns, name).text) != HVD_OK) {
         hvd_free(entry);
         return NULL;
     }
-    HASH_ADD_KEYPTR(hh, store->entries, entry->key, strlen(entry->key), entry);
+    entry->key = entry->node.key;
+    if (hvd_queue_reserve(store->queue) != HVD_OK) {
+        hvd_index_remove(&store->entries, &entry->node);
+        hvd_free(entry);
+        return NULL;
+    }
     return entry;
 }
 
@@ -270,9 +279,8 @@ static hvd_status_t link_record(struct hvd_record *record, struct hvd_entry *ent
 static void free_record(struct hvd_store *store, struct hvd_record *record)
 {
     unlink_record(record);
-    HASH_DEL(store->records, record);
+    hvd_index_remove(&store->records, &record->node);
     hvd_object_fini(&record->object);
-    hvd_free(record->key);
     hvd_free(record);
 }
 
@@ -289,10 +297,8 @@ static struct hvd_record *find_record(const struct hvd_store *store, enum hvd_ki
                                       const char *ns, const char *name)
 {
     struct key key = record_key(kind, ns, name);
-    struct hvd_record *record = NULL;
 
-    HASH_FIND_STR(store->records, key.text, record);
-    return record;
+    return record_at(hvd_index_find(&store->records, key.text));
 }
 
 const struct hvd_object *hvd_store_find(const struct hvd_store *store, enum hvd_kind kind,
@@ -314,27 +320,24 @@ static void drop_failure_of_ours(struct hvd_entry *entry, const struct hvd_objec
 static hvd_status_t add_record(struct hvd_store *store, struct hvd_object *object,
                                struct hvd_record **out)
 {
-    struct hvd_record *record = hvd_calloc(1, sizeof(*record));
-    struct hvd_entry *entry;
-    hvd_status_t st = HVD_ERR_NOMEM;
+    const struct hvd_meta *meta = &object->meta;
+    struct key key = record_key(object->kind, meta->namespace, meta->name);
+    struct hvd_entry *entry = get_entry(store, meta->namespace, meta->job);
+    struct hvd_record *record = entry ? hvd_calloc(1, sizeof(*record)) : NULL;
+    hvd_status_t st = record ? link_record(record, entry) : HVD_ERR_NOMEM;
 
-    if (!record)
-        return st;
-    record->key =
-        hvd_strdup(record_key(object->kind, object->meta.namespace, object->meta.name).text);
-    entry = record->key ? get_entry(store, object->meta.namespace, object->meta.job) : NULL;
-    if (entry)
-        st = link_record(record, entry);
+    if (st == HVD_OK)
+        st = hvd_index_add(&store->records, &record->node, key.text);
     if (st != HVD_OK) {
+        if (record)
+            unlink_record(record);
+        hvd_free(record);
         if (entry)
             (void)hvd_store_collect(store, entry);
-        hvd_free(record->key);
-        hvd_free(record);
         return st;
     }
     record->object = *object;
     drop_failure_of_ours(entry, &record->object);
-    HASH_ADD_KEYPTR(hh, store->records, record->key, strlen(record->key), record);
     *out = record;
     return HVD_OK;
 }
@@ -414,21 +417,29 @@ void hvd_store_begin(struct hvd_store *store, enum hvd_kind kind)
     store->rounds[kind]++;
 }
 
+static void end_jobs(struct hvd_store *store)
+{
+    struct hvd_index_node *node = hvd_index_first(&store->entries);
+
+    while (node) {
+        struct hvd_entry *entry = entry_at(node);
+        node = hvd_index_next(node);
+        if (entry->has_job && entry->job_round != store->rounds[HVD_KIND_HOROVODJOB])
+            remove_job(store, entry);
+    }
+}
+
 void hvd_store_end(struct hvd_store *store, enum hvd_kind kind)
 {
-    struct hvd_entry *entry, *next_entry;
-    struct hvd_record *record, *next_record;
+    struct hvd_index_node *node = hvd_index_first(&store->records);
 
     if (kind == HVD_KIND_HOROVODJOB) {
-        HASH_ITER(hh, store->entries, entry, next_entry)
-        {
-            if (entry->has_job && entry->job_round != store->rounds[kind])
-                remove_job(store, entry);
-        }
+        end_jobs(store);
         return;
     }
-    HASH_ITER(hh, store->records, record, next_record)
-    {
+    while (node) {
+        struct hvd_record *record = record_at(node);
+        node = hvd_index_next(node);
         if (record->object.kind == kind && record->round != store->rounds[kind])
             remove_record(store, record);
     }
@@ -436,16 +447,11 @@ void hvd_store_end(struct hvd_store *store, enum hvd_kind kind)
 
 void hvd_store_fini(struct hvd_store *store)
 {
-    struct hvd_record *record, *next_record;
-    struct hvd_entry *entry, *next_entry;
+    struct hvd_index_node *node;
 
-    HASH_ITER(hh, store->records, record, next_record)
-    {
-        free_record(store, record);
-    }
-    HASH_ITER(hh, store->entries, entry, next_entry)
-    {
-        free_entry(store, entry);
-    }
+    while ((node = hvd_index_first(&store->records)) != NULL)
+        free_record(store, record_at(node));
+    while ((node = hvd_index_first(&store->entries)) != NULL)
+        free_entry(store, entry_at(node));
     *store = (struct hvd_store){0};
 }

@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 #include <cjson/cJSON.h>
-#include <uthash.h>
 
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
+#include "operator/app/index.h"
 #include "operator/app/queue.h"
 #include "operator/core/observe.h"
 #include "operator/core/reconcile.h"
@@ -22,7 +22,8 @@
 
 /* A job, or the place where children without one are filed until it comes. */
 struct hvd_entry {
-    char *key; /* "namespace/name", owned */
+    const char *key; /* "namespace/name", of the node */
+    struct hvd_index_node node;
     bool has_job;
     unsigned job_round;                /* the list in which the job was seen last */
     struct hvd_job job;                /* valid with has_job */
@@ -35,18 +36,15 @@ struct hvd_entry {
     int64_t event_us;          /* monotonic time of the first event not acted on; 0: none */
     unsigned n_plans;          /* plans in a row that were not empty */
     struct hvd_queue_item item;
-    UT_hash_handle hh;
 };
-
-struct hvd_record;
 
 /* Called when an entry has changed. */
 typedef void (*hvd_store_changed_fn)(void *ctx, struct hvd_entry *entry);
 
 struct hvd_store {
-    struct hvd_entry *entries;  /* by key */
-    struct hvd_record *records; /* by kind, namespace and name */
-    struct hvd_queue *queue;    /* in which every entry has its room; borrowed */
+    struct hvd_index entries; /* by namespace and name */
+    struct hvd_index records; /* of children and pods, by kind, namespace and name */
+    struct hvd_queue *queue;  /* in which every entry has its room; borrowed */
     unsigned rounds[HVD_N_KINDS];
     size_t n_by_state[HVD_N_JOB_STATES];
     hvd_store_changed_fn changed;

@@ -169,7 +169,7 @@ static int set_socket_options(void *ctx, curl_socket_t fd, curlsocktype purpose)
 static CURLcode set_blob(CURL *easy, CURLoption option, const char *pem)
 {
     struct curl_blob blob = {
-        .data = (void *)(uintptr_t)pem, .len = strlen(pem), .flags = CURL_BLOB_NOCOPY};
+        .data = (void *)pem, .len = strlen(pem), .flags = CURL_BLOB_NOCOPY};
 
     return curl_easy_setopt(easy, option, &blob);
 }

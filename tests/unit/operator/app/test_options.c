@@ -18,7 +18,7 @@ static const char *get(void *ctx, const char *name)
 static hvd_status_t parse(const char *const *pairs, const char *const *args,
                           struct hvd_options *out, struct hvd_err *err)
 {
-    const struct hvd_environment environment = {get, (void *)(uintptr_t)pairs};
+    const struct hvd_environment environment = {get, (void *)pairs};
     const char *argv[8] = {"horovod-operator"};
     int argc = 1;
 
