@@ -72,7 +72,7 @@ int64_t hvd_json_int(const cJSON *object, const char *path, int64_t fallback)
     if (!cJSON_IsNumber(item))
         return fallback;
     value = item->valuedouble;
-    if (!(fabs(value) <= EXACT_MAX) || value != floor(value))
+    if (!(fabs(value) <= EXACT_MAX) || value != (double)(int64_t)value)
         return fallback;
     return (int64_t)value;
 }
