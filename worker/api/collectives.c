@@ -58,7 +58,8 @@ static hvd_status_t make_request(const struct call *call, int size, struct hvd_r
         .ndim = t->ndim,
         .name = {.data = t->name, .len = strnlen(t->name, HVD_NAME_MAX + 1)},
     };
-    for (int i = 0; i < t->ndim && i < HVD_NDIM_MAX; i++)
+    /* Of a shape with too many dimensions nothing is read: it is refused right below. */
+    for (int i = 0; i < t->ndim && t->ndim <= HVD_NDIM_MAX; i++)
         req->shape[i] = t->shape[i];
     return hvd_request_check(req, size, err);
 }

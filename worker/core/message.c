@@ -207,7 +207,7 @@ hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_request *req, s
         got.op = (enum hvd_op)head[0];
         got.dtype = (enum hvd_dtype)head[1];
         got.reduce = (enum hvd_reduce)head[2];
-        got.ndim = head[3];
+        got.ndim = (unsigned char)head[3];
     }
     bool good = head && take_uint(r, 4, &root) && root <= INT32_MAX &&
                 take_text(r, HVD_NAME_MAX, &got.name) && take_shape(r, &got);

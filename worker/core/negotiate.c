@@ -9,15 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "worker/core/hash_internal.h"
+#include "base/mem.h"
 #include "worker/core/mismatch.h"
+#include "worker/core/names.h"
 
 #define NAMES_PER_RANK_MAX 6
 #define RANKS_REPORTED_MAX 32
 
 /* A tensor that some ranks have asked for. */
 struct waiting {
-    UT_hash_handle hh;
+    struct hvd_named named;   /* first */
     struct hvd_request first; /* the name is at `name` */
     int first_rank;
     int n_seen;
@@ -32,7 +33,7 @@ struct waiting {
 
 struct hvd_negotiator {
     int size;
-    struct waiting *waiting;
+    struct hvd_names waiting;
     struct hvd_buf plan;
     uint64_t *left; /* a bit a rank */
     int n_left;
@@ -83,7 +84,7 @@ static void destroy_waiting(struct waiting *w)
 
 static void forget(struct hvd_negotiator *n, struct waiting *w)
 {
-    HASH_DEL(n->waiting, w);
+    hvd_names_remove(&n->waiting, &w->named);
     destroy_waiting(w);
 }
 
@@ -91,8 +92,8 @@ void hvd_negotiator_destroy(struct hvd_negotiator *n)
 {
     if (!n)
         return;
-    while (n->waiting)
-        forget(n, n->waiting);
+    while (n->waiting.first)
+        forget(n, (struct waiting *)n->waiting.first);
     hvd_buf_fini(&n->plan);
     hvd_free(n->left);
     hvd_free(n);
@@ -117,8 +118,7 @@ static struct waiting *add_waiting(struct hvd_negotiator *n, const struct hvd_re
         if (!w->rows)
             goto fail;
     }
-    HASH_ADD_KEYPTR(hh, n->waiting, w->name, req->name.len, w);
-    if (w->hh.tbl)
+    if (hvd_names_add(&n->waiting, w->first.name, &w->named))
         return w;
 fail:
     destroy_waiting(w);
@@ -165,9 +165,8 @@ static hvd_status_t compare(struct waiting *w, int rank, const struct hvd_reques
 static struct waiting *get_waiting(struct hvd_negotiator *n, int rank,
                                    const struct hvd_request *req, int64_t now_ns)
 {
-    struct waiting *w = NULL;
+    struct waiting *w = (struct waiting *)hvd_names_find(&n->waiting, req->name);
 
-    HASH_FIND(hh, n->waiting, req->name.data, req->name.len, w);
     if (w)
         return w;
     w = add_waiting(n, req);
@@ -224,8 +223,8 @@ hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, int rank, bool faile
         return st;
     n->is_ending = true;
     n->is_aborted = n->is_aborted || failed;
-    while (n->waiting)
-        forget(n, n->waiting);
+    while (n->waiting.first)
+        forget(n, (struct waiting *)n->waiting.first);
     if (has_bit(n->left, rank))
         return HVD_OK;
     set_bit(n->left, rank);
@@ -245,7 +244,17 @@ void hvd_negotiator_plan_sent(struct hvd_negotiator *n)
 
 size_t hvd_negotiator_waiting(const struct hvd_negotiator *n)
 {
-    return HASH_COUNT(n->waiting);
+    return hvd_names_count(&n->waiting);
+}
+
+static struct waiting *first_waiting(const struct hvd_negotiator *n)
+{
+    return (struct waiting *)n->waiting.first;
+}
+
+static struct waiting *next_waiting(const struct waiting *w)
+{
+    return (struct waiting *)hvd_names_next(&w->named);
 }
 
 /* Adds "\nrank: [a, b, ...]" when the rank is missing from a newly stalled tensor. */
@@ -255,7 +264,7 @@ static hvd_status_t report_rank(const struct hvd_negotiator *n, int rank, int64_
     hvd_status_t st = HVD_OK;
     int n_names = 0;
 
-    for (const struct waiting *w = n->waiting; w && st == HVD_OK; w = w->hh.next) {
+    for (const struct waiting *w = first_waiting(n); w && st == HVD_OK; w = next_waiting(w)) {
         if (w->is_reported || w->since_ns > before_ns || has_bit(w->seen, rank))
             continue;
         n_names++;
@@ -296,12 +305,12 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
     const int64_t before_ns = now_ns - limit_ns;
     bool any = false;
 
-    for (const struct waiting *w = n->waiting; w; w = w->hh.next)
+    for (const struct waiting *w = first_waiting(n); w; w = next_waiting(w))
         any = any || (!w->is_reported && w->since_ns <= before_ns);
     if (!any)
         return HVD_OK;
     hvd_status_t st = write_report(n, before_ns, limit_ns, report);
-    for (struct waiting *w = n->waiting; w; w = w->hh.next)
+    for (struct waiting *w = first_waiting(n); w; w = next_waiting(w))
         w->is_reported = w->is_reported || w->since_ns <= before_ns;
     return st;
 }

@@ -6,16 +6,17 @@
 
 #include <string.h>
 
-#include "worker/core/hash_internal.h"
+#include "base/mem.h"
+#include "worker/core/names.h"
 
 struct row {
-    UT_hash_handle hh;
+    struct hvd_named named; /* first */
     void *owner;
     char name[];
 };
 
 struct hvd_table {
-    struct row *rows;
+    struct hvd_names rows;
 };
 
 hvd_status_t hvd_table_create(struct hvd_table **out, struct hvd_err *err)
@@ -32,7 +33,7 @@ static void *remove_row(struct hvd_table *t, struct row *row)
 {
     void *owner = row->owner;
 
-    HASH_DEL(t->rows, row);
+    hvd_names_remove(&t->rows, &row->named);
     hvd_free(row);
     return owner;
 }
@@ -41,17 +42,14 @@ void hvd_table_destroy(struct hvd_table *t)
 {
     if (!t)
         return;
-    while (t->rows)
-        remove_row(t, t->rows);
+    while (t->rows.first)
+        remove_row(t, (struct row *)t->rows.first);
     hvd_free(t);
 }
 
 static struct row *find(const struct hvd_table *t, struct hvd_strview name)
 {
-    struct row *row = NULL;
-
-    HASH_FIND(hh, t->rows, name.data, name.len, row);
-    return row;
+    return (struct row *)hvd_names_find(&t->rows, name);
 }
 
 hvd_status_t hvd_table_add(struct hvd_table *t, struct hvd_strview name, void *owner,
@@ -68,8 +66,8 @@ hvd_status_t hvd_table_add(struct hvd_table *t, struct hvd_strview name, void *o
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a pending tensor");
     row->owner = owner;
     memcpy(row->name, name.data, name.len);
-    HASH_ADD_KEYPTR(hh, t->rows, row->name, name.len, row);
-    if (!row->hh.tbl) {
+    name.data = row->name;
+    if (!hvd_names_add(&t->rows, name, &row->named)) {
         hvd_free(row);
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a pending tensor");
     }
@@ -92,10 +90,10 @@ void *hvd_table_take(struct hvd_table *t, struct hvd_strview name)
 
 void *hvd_table_take_first(struct hvd_table *t)
 {
-    return t->rows ? remove_row(t, t->rows) : NULL;
+    return t->rows.first ? remove_row(t, (struct row *)t->rows.first) : NULL;
 }
 
 size_t hvd_table_count(const struct hvd_table *t)
 {
-    return HASH_COUNT(t->rows);
+    return hvd_names_count(&t->rows);
 }

@@ -16,8 +16,9 @@
 #define SPIN_STEPS 256
 #define YIELD_STEPS 2048
 #define SLEEP_MIN_NS 50000
-#define YIELD_MOVING_NS 100000000 /* while data moves, sleep only after so long without progress   \
-                                   */
+#define YIELD_MOVING_NS                                                                            \
+    100000000 /* while data moves, sleep only after so long without progress                       \
+               */
 
 /* How long a driver has found nothing to do. */
 struct patience {
@@ -201,11 +202,10 @@ void *hvd_drive_background(void *arg)
     pthread_setname_np(pthread_self(), "horovod");
     pthread_mutex_lock(&e->mu);
     while (!e->must_stop) {
-        if (e->is_driven || e->waiters) {
-            pthread_cond_wait(&e->background_cond, &e->mu);
-        } else if (atomic_load(&e->n_outstanding) > 0) {
+        const bool is_free = !e->is_driven && !e->waiters;
+        if (is_free && atomic_load(&e->n_outstanding) > 0) {
             drive_outstanding(e);
-        } else if (is_coordinator && !e->is_ended) {
+        } else if (is_free && is_coordinator && !e->is_ended) {
             hvd_drive_once(e);
             if (!e->must_stop && !e->waiters && atomic_load(&e->n_outstanding) == 0)
                 wait_for(&e->background_cond, &e->mu, e->options.idle_poll_ns);

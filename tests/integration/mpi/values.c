@@ -60,7 +60,8 @@ static double reduced(horovod_dtype_t dtype, horovod_reduce_op_t op, int64_t i)
         return (double)((float)result / (float)horovod_size());
     if (dtype == HOROVOD_FLOAT64)
         return (double)result / horovod_size();
-    return result / horovod_size();
+    const int rounded = result / horovod_size();
+    return rounded;
 }
 
 static void reduce_once(horovod_dtype_t dtype, horovod_reduce_op_t op, int64_t count, bool in_place)

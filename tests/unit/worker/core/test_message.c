@@ -184,24 +184,28 @@ static void values_that_do_not_exist_are_refused(void **state)
     }
 }
 
+/* Builds a message as far as memory goes; checks that a failed item leaves no trace. */
+static void build_as_far_as_possible(void)
+{
+    struct hvd_buf buf;
+
+    hvd_buf_init(&buf, HVD_MESSAGE_MAX);
+    hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_REQUESTS);
+    for (int i = 0; i < 3 && st == HVD_OK; i++) {
+        size_t before = buf.len;
+        st = hvd_message_add_request(&buf, &request);
+        assert_true(st == HVD_OK || buf.len == before);
+    }
+    assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
+    if (buf.len > 0)
+        assert_true(read_all(buf.data, buf.len));
+    hvd_buf_fini(&buf);
+}
+
 static void a_message_is_as_before_when_memory_runs_out(void **state)
 {
     (void)state;
-    HVD_MEM_TORTURE({
-        struct hvd_buf buf;
-        hvd_buf_init(&buf, HVD_MESSAGE_MAX);
-        hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_REQUESTS);
-        for (int i = 0; i < 3 && st == HVD_OK; i++) {
-            size_t before = buf.len;
-            st = hvd_message_add_request(&buf, &request);
-            if (st != HVD_OK)
-                assert_int_equal(buf.len, before);
-        }
-        assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
-        if (buf.len > 0)
-            assert_true(read_all(buf.data, buf.len));
-        hvd_buf_fini(&buf);
-    });
+    HVD_MEM_TORTURE(build_as_far_as_possible());
 }
 
 int main(void)

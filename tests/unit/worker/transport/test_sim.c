@@ -34,27 +34,37 @@ static void close_world(struct world *w)
     hvd_sim_destroy(w->sim);
 }
 
-static void *run_conformance(void *transport)
+struct trial {
+    struct hvd_transport *transport;
+    const char *problem;
+};
+
+static void *run_conformance(void *arg)
 {
-    return (void *)(uintptr_t)hvd_transport_conformance(transport);
+    struct trial *trial = arg;
+
+    trial->problem = hvd_transport_conformance(trial->transport);
+    return NULL;
 }
 
 static void the_simulated_transport_keeps_what_the_port_promises(void **state)
 {
     pthread_t threads[MAX_RANKS];
-    void *problem = NULL;
+    struct trial trials[MAX_RANKS] = {0};
     struct world w;
 
     (void)state;
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         open_world(&w, sizes[s], s + 1);
-        for (int rank = 0; rank < w.size; rank++)
-            assert_int_equal(pthread_create(&threads[rank], NULL, run_conformance, w.ranks[rank]),
-                             0);
         for (int rank = 0; rank < w.size; rank++) {
-            pthread_join(threads[rank], &problem);
-            if (problem)
-                fail_msg("rank %d of %d: %s", rank, w.size, (const char *)problem);
+            trials[rank] = (struct trial){.transport = w.ranks[rank]};
+            assert_int_equal(pthread_create(&threads[rank], NULL, run_conformance, &trials[rank]),
+                             0);
+        }
+        for (int rank = 0; rank < w.size; rank++) {
+            pthread_join(threads[rank], NULL);
+            if (trials[rank].problem)
+                fail_msg("rank %d of %d: %s", rank, w.size, trials[rank].problem);
         }
         close_world(&w);
         assert_int_equal(hvd_mem_live(), 0);
