@@ -168,8 +168,7 @@ static int set_socket_options(void *ctx, curl_socket_t fd, curlsocktype purpose)
 
 static CURLcode set_blob(CURL *easy, CURLoption option, const char *pem)
 {
-    struct curl_blob blob = {
-        .data = (void *)pem, .len = strlen(pem), .flags = CURL_BLOB_NOCOPY};
+    struct curl_blob blob = {.data = (void *)pem, .len = strlen(pem), .flags = CURL_BLOB_NOCOPY};
 
     return curl_easy_setopt(easy, option, &blob);
 }
