@@ -54,10 +54,13 @@ def clang_format():
     return [line for line in out.stderr.splitlines() if "error:" in line]
 
 
-def tidy_key(command, deps):
+def tidy_key(entry, deps):
+    """What the verdict on a source depends on, as one hash."""
     digest = hashlib.sha256()
-    digest.update((ROOT / ".clang-tidy").read_bytes())
-    digest.update(command.encode())
+    for folder in pathlib.Path(entry["file"]).parents:
+        if folder.is_relative_to(ROOT) and (folder / ".clang-tidy").is_file():
+            digest.update((folder / ".clang-tidy").read_bytes())
+    digest.update(entry["command"].encode())
     for name in sorted(deps):
         path = pathlib.Path(name) if name.startswith("/") else BUILD / name
         digest.update(name.encode())
@@ -78,7 +81,7 @@ def ninja_deps():
 
 
 def tidy_one(entry, deps):
-    stamp = CACHE / ("tidy-" + tidy_key(entry["command"], deps))
+    stamp = CACHE / ("tidy-" + tidy_key(entry, deps))
     if deps and stamp.exists():
         return []
     out = run("clang-tidy-14", "--quiet", "-p", str(BUILD), entry["file"])
@@ -197,6 +200,11 @@ def header_guards_and_comments():
     return found
 
 
+def closes_comment(line):
+    """Whether the line ends a comment that stands alone, not one behind code."""
+    return line.rstrip().endswith("*/") and not re.match(r"\s*[^\s/*].*/\*", line)
+
+
 def bare_prototypes(text):
     """(line, first line) of each prototype in a block of lines that no comment opens."""
     lines = text.split("\n")
@@ -207,7 +215,7 @@ def bare_prototypes(text):
         if not re.match(r"[^;{]*\)[^;{]*;", joined):
             continue
         first = index
-        while first > 0 and lines[first - 1].strip() and not lines[first - 1].rstrip().endswith("*/"):
+        while first > 0 and lines[first - 1].strip() and not closes_comment(lines[first - 1]):
             first -= 1
         if first == 0 or not lines[first - 1].strip():
             yield index + 1, line.strip()

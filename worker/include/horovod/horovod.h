@@ -161,11 +161,18 @@ HOROVOD_API int horovod_mpi_threads_supported(void);
 
 /* --- What this library was built with and uses ------------------------------------------------ */
 
+/* Whether jobs of this library start over MPI, and whether it was built with MPI. */
 HOROVOD_API bool horovod_mpi_enabled(void);
 HOROVOD_API bool horovod_mpi_built(void);
+
+/* The same for Gloo. */
 HOROVOD_API bool horovod_gloo_enabled(void);
 HOROVOD_API bool horovod_gloo_built(void);
-HOROVOD_API int horovod_nccl_built(void); /* NCCL's version code, 0 without NCCL */
+
+/* The version code of the NCCL that it was built with; 0 without NCCL. */
+HOROVOD_API int horovod_nccl_built(void);
+
+/* Whether it was built with DDL, oneCCL, CUDA, ROCm. */
 HOROVOD_API bool horovod_ddl_built(void);
 HOROVOD_API bool horovod_ccl_built(void);
 HOROVOD_API bool horovod_cuda_built(void);
