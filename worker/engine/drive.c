@@ -75,6 +75,13 @@ static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *
                     : atomic_load_explicit(&e->is_over, memory_order_acquire);
 }
 
+/* Waking costs: only when there is something to drive. Holds mu. */
+static void wake_background(struct hvd_engine *e)
+{
+    if (atomic_load(&e->n_outstanding) > 0)
+        pthread_cond_signal(&e->background_cond);
+}
+
 /* Passes the right to drive on to a thread that waits, else to the background. Holds mu. */
 static void release_driver(struct hvd_engine *e, const struct hvd_waiter *self)
 {
@@ -89,7 +96,7 @@ static void release_driver(struct hvd_engine *e, const struct hvd_waiter *self)
             return;
         }
     }
-    pthread_cond_signal(&e->background_cond);
+    wake_background(e);
 }
 
 /* Sleeps unless work came in; who brings work signals cond. Does not hold mu. */
@@ -166,7 +173,7 @@ void hvd_drive_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
     *at = waiter->next;
     /* With the last waiter gone, what else is outstanding is the background's to drive. */
     if (atomic_fetch_sub(&e->n_waiters, 1) == 1 && !e->is_driven)
-        pthread_cond_signal(&e->background_cond);
+        wake_background(e);
 }
 
 bool hvd_drive_once(struct hvd_engine *e)
@@ -205,13 +212,17 @@ void *hvd_drive_background(void *arg)
         const bool is_free = !e->is_driven && !e->waiters;
         if (is_free && atomic_load(&e->n_outstanding) > 0) {
             drive_outstanding(e);
-        } else if (is_free && is_coordinator && !e->is_ended) {
-            hvd_drive_once(e);
-            if (!e->must_stop && !e->waiters && atomic_load(&e->n_outstanding) == 0)
-                wait_for(&e->background_cond, &e->mu, e->options.idle_poll_ns);
-        } else {
-            pthread_cond_wait(&e->background_cond, &e->mu);
+            continue;
         }
+        const bool looks = is_coordinator && !e->is_ended;
+        if (is_free && looks)
+            hvd_drive_once(e); /* leaves mu for a while: look again */
+        if (e->must_stop || (!e->is_driven && !e->waiters && atomic_load(&e->n_outstanding) > 0))
+            continue;
+        if (looks)
+            wait_for(&e->background_cond, &e->mu, e->options.idle_poll_ns);
+        else
+            pthread_cond_wait(&e->background_cond, &e->mu);
     }
     pthread_mutex_unlock(&e->mu);
     return NULL;

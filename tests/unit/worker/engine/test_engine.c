@@ -111,7 +111,7 @@ static void one_thread_can_drive_all_ranks_in_any_order_of_submission(void **sta
 {
     int64_t data[MAX_RANKS][N_TENSORS];
     int64_t handles[MAX_RANKS][N_TENSORS] = {0};
-    struct world w;
+    struct world w = {0};
 
     (void)state;
     for (size_t n = 0; n < N_SIZES * 4; n++) {
