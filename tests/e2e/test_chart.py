@@ -21,8 +21,9 @@ def test_the_operator_runs_restricted_and_answers_its_probes(cluster):
 
 def test_job_values_render_one_job_that_succeeds(cluster, namespace):
     cluster.helm("template", "horovod", "charts/horovod")
-    rendered = cluster.helm("template", "digits", "charts/horovod", "--set", "job.enabled=true,job.worker.number=2",
-                            "--show-only", "templates/job.yaml").stdout
+    rendered = cluster.helm("template", "digits", "charts/horovod", "--namespace", namespace.name, "--show-only",
+                            "templates/job.yaml", "--set", "job.enabled=true,job.worker.number=2",
+                            "--set-json", 'job.command=["digits", "--epochs", "2"]').stdout
     namespace.kubectl("apply", "-f", "-", stdin=rendered)
     jobs = wait_for("the job of the chart", lambda: namespace.items("horovodjobs"))
     assert len(jobs) == 1

@@ -118,8 +118,8 @@ def test_a_rank_that_exits_3_is_named_in_the_condition(namespace):
 
 
 def test_a_rank_that_exceeds_its_memory_limit_is_named_as_such(namespace):
-    eat = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then tail /dev/zero; fi; sleep 60'
-    namespace.apply(short_job("memory", ["sh", "-c", eat], resources={"limits": {"memory": "64Mi", "cpu": "1"}}))
+    eat = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exec tail /dev/zero; fi; sleep 60'
+    namespace.apply(short_job("memory", ["sh", "-c", eat], resources={"limits": {"memory": "64Mi"}}))
     namespace.wait_state("memory", "Failed")
     message = namespace.condition("memory", "Failed")["message"]
     assert re.search(r"rank 1 on host memory-worker-1\.memory.*out of memory \(limit 64Mi\)", message), message

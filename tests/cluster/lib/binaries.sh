@@ -25,6 +25,10 @@ link_flags() {
 			"$package" "$KUBERNETES_VERSION" "$package" "$major" "$package" "$minor"
 	done
 	printf -- ' -X helm.sh/helm/v3/internal/version.version=%s' "$HELM_VERSION"
+	for package in chartutil lint/rules; do
+		printf -- ' -X helm.sh/helm/v3/pkg/%s.k8sVersionMajor=%s -X helm.sh/helm/v3/pkg/%s.k8sVersionMinor=%s' \
+			"$package" "$major" "$package" "$minor"
+	done
 }
 
 # binaries_dir GO: the directory of the programs as this Go builds them from
