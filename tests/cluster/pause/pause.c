@@ -11,27 +11,27 @@
 
 static void stop(int signal_number)
 {
-	(void)signal_number;
-	_exit(0);
+    (void)signal_number;
+    _exit(0);
 }
 
 static void reap(int signal_number)
 {
-	(void)signal_number;
-	while (waitpid(-1, NULL, WNOHANG) > 0) {
-	}
+    (void)signal_number;
+    while (waitpid(-1, NULL, WNOHANG) > 0) {
+    }
 }
 
 int main(void)
 {
-	struct sigaction on_stop = {.sa_handler = stop};
-	struct sigaction on_child = {.sa_handler = reap, .sa_flags = SA_NOCLDSTOP};
+    struct sigaction on_stop = {.sa_handler = stop};
+    struct sigaction on_child = {.sa_handler = reap, .sa_flags = SA_NOCLDSTOP};
 
-	if (sigaction(SIGTERM, &on_stop, NULL) != 0 || sigaction(SIGINT, &on_stop, NULL) != 0 ||
-	    sigaction(SIGCHLD, &on_child, NULL) != 0) {
-		return 1;
-	}
-	for (;;) {
-		pause();
-	}
+    if (sigaction(SIGTERM, &on_stop, NULL) != 0 || sigaction(SIGINT, &on_stop, NULL) != 0 ||
+        sigaction(SIGCHLD, &on_child, NULL) != 0) {
+        return 1;
+    }
+    for (;;) {
+        pause();
+    }
 }
