@@ -43,10 +43,11 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void fail(const char *what)
+_Noreturn static void fail(const char *what)
 {
     fprintf(stderr, "bench: %s\n", what);
     MPI_Abort(MPI_COMM_WORLD, 1);
+    exit(1);
 }
 
 static void reduce_once(const struct arena *a, bool is_ours)

@@ -109,7 +109,7 @@ static int64_t expected(int size, int t)
 
 static void one_thread_can_drive_all_ranks_in_any_order_of_submission(void **state)
 {
-    int64_t data[MAX_RANKS][N_TENSORS];
+    int64_t data[MAX_RANKS][N_TENSORS] = {0};
     int64_t handles[MAX_RANKS][N_TENSORS] = {0};
     struct world w = {0};
 
