@@ -29,6 +29,44 @@ step() {
     say "$text: done in $((SECONDS - begin)) s"
 }
 
+# stage TEXT FUNCTION ARGS...: as step, in this shell and with the output as it comes, so that what the
+# function sets stays set, and a failing command in it ends the script.
+stage() {
+    local text=$1 started
+    shift
+    started=$(now_ms)
+    say "$text ..."
+    "$@"
+    say "$text: done in $(seconds_since "$started") s"
+}
+
+# now_ms: milliseconds since the epoch; $EPOCHREALTIME may use a decimal comma.
+now_ms() {
+    local t=${EPOCHREALTIME/,/.}
+    printf '%s' $((${t%.*} * 1000 + 10#${t#*.} / 1000))
+}
+
+# seconds_since MS: the time passed since a now_ms, as "1.2".
+seconds_since() {
+    local d=$(($(now_ms) - $1))
+    printf '%d.%d' $((d / 1000)) $((d % 1000 / 100))
+}
+
+# wait_until SECONDS WHAT COMMAND...: polls a command until it succeeds; says what was awaited and
+# returns 1 when the time is over.
+wait_until() {
+    local limit=$1 what=$2 end
+    shift 2
+    end=$(($(now_ms) + limit * 1000))
+    until "$@"; do
+        if (($(now_ms) > end)); then
+            say "error: $what: not within $limit s"
+            return 1
+        fi
+        sleep 0.1
+    done
+}
+
 # as_root COMMAND...: as it is for root, through sudo for others.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then

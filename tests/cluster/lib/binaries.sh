@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Where the built programs are, and what identifies them. Needs say.sh and
+# Where the built programs are, and what identifies them. Needs steps.sh and
 # CLUSTER_DIR (the directory tests/cluster).
 
 KUBERNETES_VERSION=v1.34.4

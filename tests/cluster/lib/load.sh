@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Images into the node's containerd. Needs say.sh, state.sh.
+# Images into the node's containerd. Needs steps.sh, state.sh.
 
 cluster_ctr() { ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io "$@"; }
 

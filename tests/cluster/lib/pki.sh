@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Keys, certificates and kubeconfigs of a cluster, made with openssl. One
 # authority signs everything; it lives as long as the cluster does.
-# Needs say.sh. Every function takes the directory of the keys first.
+# Needs steps.sh. Every function takes the directory of the keys first.
 
 # new_key FILE: a P-256 key readable by its owner alone.
 new_key() { (umask 077 && openssl ecparam -name prime256v1 -genkey -noout -out "$1"); }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Processes that outlive the program that starts them, recorded as a file
 # "PID STARTTIME" each, so that a recycled pid is never taken for ours.
-# Needs say.sh.
+# Needs steps.sh.
 
 # start_time PID: when the process started, in clock ticks since boot; empty
 # when there is no such process. The name in field 2 may hold spaces.

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Removes what a cluster leaves: after `down`, and before `up` starts over the
-# remains of a run that was killed. Needs say.sh, process.sh and state.sh.
+# remains of a run that was killed. Needs steps.sh, process.sh and state.sh.
 
 # end_processes: killing the node's first process ends all others; whatever is
 # still in our cgroups (its record lost, for instance) is killed by them.

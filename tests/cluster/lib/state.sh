@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Where the cluster keeps what it makes, its addresses, and how to tell whether
-# it runs. Needs say.sh and process.sh.
+# it runs. Needs steps.sh and process.sh.
 
 # One cluster a machine: its link and its cgroups have fixed names too.
 STATE=/var/lib/horovod-cluster
