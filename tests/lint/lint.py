@@ -6,11 +6,13 @@ content of the source, of all headers it includes and of the configuration.
 """
 import argparse
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -54,17 +56,24 @@ def clang_format():
     return [line for line in out.stderr.splitlines() if "error:" in line]
 
 
+@functools.cache
+def content(path):
+    """A hash of the file's content; of nothing when it is gone."""
+    return hashlib.sha256(path.read_bytes() if path.is_file() else b"").digest()
+
+
 def tidy_key(entry, deps):
     """What the verdict on a source depends on, as one hash."""
     digest = hashlib.sha256()
+    digest.update(content(pathlib.Path(shutil.which("clang-tidy-14") or "clang-tidy-14")))
     for folder in pathlib.Path(entry["file"]).parents:
         if folder.is_relative_to(ROOT) and (folder / ".clang-tidy").is_file():
-            digest.update((folder / ".clang-tidy").read_bytes())
+            digest.update(content(folder / ".clang-tidy"))
     digest.update(entry["command"].encode())
     for name in sorted(deps):
         path = pathlib.Path(name) if name.startswith("/") else BUILD / name
         digest.update(name.encode())
-        digest.update(path.read_bytes() if path.is_file() else b"")
+        digest.update(content(path))
     return digest.hexdigest()
 
 
@@ -78,6 +87,12 @@ def ninja_deps():
         elif line.strip() and current:
             deps[current].append(line.strip())
     return deps
+
+
+def object_of(entry):
+    """The object file of an entry of the compilation database."""
+    match = re.search(r" -o (\S+)", entry["command"])
+    return match.group(1) if match else ""
 
 
 def tidy_one(entry, deps):
@@ -104,7 +119,7 @@ def clang_tidy():
         if entry["file"].startswith(str(ROOT)) and "verify_interface_header_sets" not in entry["command"]:
             entries[entry["file"]] = entry
     deps = ninja_deps()
-    jobs = [(entry, deps.get(entry.get("output", ""), [])) for entry in entries.values()]
+    jobs = [(entry, deps.get(object_of(entry), [])) for entry in entries.values()]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = pool.map(lambda job: tidy_one(*job), jobs)
     return sorted({line.replace(str(ROOT) + "/", "") for result in results for line in result})
