@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+/* In this file: the size of what uthash's macros expand to is not ours to lower. */
+
 /* NOLINTNEXTLINE(readability-function-size,readability-function-cognitive-complexity) */
 struct hvd_index_node *hvd_index_find(const struct hvd_index *index, const char *key)
 {
