@@ -188,6 +188,8 @@ SUITES = {
                  with_cluster_build(lambda: pytest("tests/integration/operator"))),
     "images": ("the images and the CI recipe", lambda: pytest("tests/integration/images")),
     "chart": ("the chart", with_cluster_build(lambda: pytest("tests/integration/chart"))),
+    "cluster": ("the local Kubernetes itself: up, killed, down",
+                with_cluster_build(lambda: pytest("tests/integration/cluster"))),
     "demo": ("script/demo, again, on another cluster, and down",
              with_cluster_build(lambda: pytest("tests/demo", timeout=2400))),
     "e2e": ("chart, images and jobs on the local Kubernetes", with_cluster_build(lambda: pytest("tests/e2e"))),

@@ -32,7 +32,7 @@ HERE = [
     "script/lint layering",
 ]
 # Pages whose every command is run by a suite of its own.
-OWN_SUITE = {"ci.md": "tests/integration/images", "cluster.md": "tests/demo"}
+OWN_SUITE = {"ci.md": "tests/integration/images", "cluster.md": "tests/integration/cluster"}
 
 
 def blocks(page, language):
