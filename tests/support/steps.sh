@@ -13,13 +13,17 @@ die() {
 }
 
 # step TEXT COMMAND...: runs the command with its output in a log file; prints the text before and
-# the time after; on failure prints the log's end and the file's name, and returns the status.
+# the time after; on failure prints the log's end and the file's name, and returns the status. A
+# function runs in a subshell that the first failing command ends (`f || ...` would go on after it).
 step() {
-    local text=$1 begin=$SECONDS log status=0
+    local text=$1 begin=$SECONDS log status
     shift
     log=$(mktemp "${TMPDIR:-/tmp}/horovod-step.XXXXXX")
     say "$text ..."
-    "$@" >"$log" 2>&1 || status=$?
+    set +e
+    (set -e && "$@") >"$log" 2>&1
+    status=$?
+    set -e
     if [ "$status" -ne 0 ]; then
         tail -n 40 "$log" >&2
         say "$text: FAILED (exit $status) after $((SECONDS - begin)) s; whole log: $log"
