@@ -16,24 +16,39 @@
 /* Values are those of the public header and of the wire. */
 enum hvd_dtype {
     HVD_UINT8 = 0,
+    HVD_INT8 = 1,
+    HVD_UINT16 = 2,
+    HVD_INT16 = 3,
     HVD_INT32 = 4,
     HVD_INT64 = 5,
+    HVD_FLOAT16 = 6,
     HVD_FLOAT32 = 7,
     HVD_FLOAT64 = 8,
+    HVD_BOOL = 9,
+    HVD_BFLOAT16 = 10,
+    HVD_UINT32 = 11,
+    HVD_UINT64 = 12,
 };
+
+#define HVD_DTYPES 13
 
 enum hvd_reduce {
     HVD_AVERAGE = 0,
     HVD_SUM = 1,
+    HVD_ADASUM = 2,
     HVD_MIN = 3,
     HVD_MAX = 4,
+    HVD_PRODUCT = 5,
 };
 
 enum hvd_op {
     HVD_ALLREDUCE = 0,
     HVD_ALLGATHER = 1,
     HVD_BROADCAST = 2,
+    HVD_JOIN = 3,
+    HVD_ALLTOALL = 5,
     HVD_BARRIER = 6,
+    HVD_REDUCESCATTER = 7,
 };
 
 /* What one rank asks for. The name is borrowed; whoever keeps a request copies it. */

@@ -117,6 +117,7 @@ static struct hvd_entry *create_entry(const struct hvd_submission *s)
         .op = req->op,
         .dtype = req->dtype,
         .reduce = req->reduce == HVD_AVERAGE ? HVD_SUM : req->reduce,
+        .scaling = {.prescale = 1, .postscale = 1, .divisor = 1},
         .root = req->root,
         .input = s->input,
         .output = s->output,

@@ -70,9 +70,8 @@ void hvd_reduce_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *into, co
 {
     const struct row *row = &rows[dtype];
 
-    switch (op) {
-    case HVD_AVERAGE:
-    case HVD_SUM:
+    switch ((int)op) {
+    default:
         row->add(into, from, count);
         break;
     case HVD_MIN:

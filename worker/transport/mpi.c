@@ -156,7 +156,7 @@ static hvd_status_t mpi_receive(struct hvd_transport *t, struct hvd_inbound *in,
 
 static MPI_Datatype mpi_type(enum hvd_dtype dtype)
 {
-    switch (dtype) {
+    switch ((int)dtype) {
     case HVD_UINT8:
         return MPI_UINT8_T;
     case HVD_INT32:
@@ -167,22 +167,21 @@ static MPI_Datatype mpi_type(enum hvd_dtype dtype)
         return MPI_FLOAT;
     case HVD_FLOAT64:
         return MPI_DOUBLE;
+    default:
+        return MPI_DATATYPE_NULL;
     }
-    return MPI_DATATYPE_NULL;
 }
 
 static MPI_Op mpi_op(enum hvd_reduce reduce)
 {
-    switch (reduce) {
+    switch ((int)reduce) {
     case HVD_MIN:
         return MPI_MIN;
     case HVD_MAX:
         return MPI_MAX;
-    case HVD_SUM:
-    case HVD_AVERAGE:
-        break;
+    default:
+        return MPI_SUM;
     }
-    return MPI_SUM;
 }
 
 static struct move *create_move(int64_t n_calls)

@@ -39,18 +39,45 @@ struct hvd_inbound {
     size_t len;
 };
 
+/* A stretch of a payload, in elements. */
+struct hvd_piece {
+    const void *input;
+    void *output;
+    int64_t count;
+};
+
+/*
+ * What happens to every element of a reduction: result = (prescale * x of each rank, reduced) *
+ * postscale / divisor. 1 is no change; the divisor divides integers exactly, rounding towards zero.
+ * Done once, by the adapter, with the same bits on every rank.
+ */
+struct hvd_scaling {
+    double prescale;
+    double postscale;
+    int divisor;
+};
+
 /* One collective. The caller fills it, keeps it in place until it is finished, and never copies it
  * while it is moving. */
 struct hvd_collective {
-    enum hvd_op op; /* HVD_ALLREDUCE, HVD_ALLGATHER or HVD_BROADCAST */
+    enum hvd_op op; /* not HVD_BARRIER or HVD_JOIN, which move no data */
     enum hvd_dtype dtype;
-    enum hvd_reduce reduce; /* HVD_SUM, HVD_MIN or HVD_MAX: never an average */
+    enum hvd_reduce reduce; /* HVD_SUM, HVD_MIN, HVD_MAX or HVD_PRODUCT: an average is a sum with a
+                               divisor */
+    struct hvd_scaling scaling; /* allreduce, reducescatter */
     int root;
     const void *input; /* broadcast: read on the root alone */
     void *output;
-    int64_t count;         /* elements of the input (allreduce, broadcast: of the output too) */
-    const int64_t *counts; /* allgather: elements of each rank; borrowed until finished */
-    void *_state;          /* the adapter's */
+    int64_t count; /* elements of the input (allreduce, broadcast: of the output too) */
+    const struct hvd_piece *pieces; /* allreduce: tensors fused into one payload, in the same order
+                                       with the same counts on every rank, instead of input and
+                                       output; count is their sum. Borrowed until finished; NULL:
+                                       not fused */
+    int n_pieces;
+    const int64_t *counts;   /* elements, borrowed until finished. allgather: of each rank's input;
+                                reducescatter: of each rank's output; alltoall: sent to each rank */
+    const int64_t *received; /* alltoall: elements received from each rank; borrowed as above */
+    void *_state;            /* the adapter's */
 };
 
 struct hvd_transport_ops {
