@@ -19,7 +19,7 @@ def environment(**extra):
     env = dict(os.environ)
     # Open MPI is not instrumented: the thread sanitizer cannot see its locks.
     for name, value in {
-        "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1",
+        "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:fast_unwind_on_malloc=0",
         "LSAN_OPTIONS": f"suppressions={SANITIZERS}/lsan.supp:print_suppressions=0",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "TSAN_OPTIONS": f"suppressions={SANITIZERS}/tsan.supp:ignore_noninstrumented_modules=1",
