@@ -51,6 +51,17 @@ enum hvd_op {
     HVD_REDUCESCATTER = 7,
 };
 
+/*
+ * What happens to every element of a reduction: result = (prescale * x of each rank, reduced) *
+ * postscale / divisor. 1 is no change; the divisor divides integers exactly, rounding towards zero.
+ * Done once, by the transport, with the same bits on every rank.
+ */
+struct hvd_scaling {
+    double prescale;
+    double postscale;
+    int divisor;
+};
+
 /* What one rank asks for. The name is borrowed; whoever keeps a request copies it. */
 struct hvd_request {
     enum hvd_op op;

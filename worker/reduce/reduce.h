@@ -4,11 +4,67 @@
 #include "worker/core/types.h"
 
 /*
- * into[i] = into[i] op from[i] for count elements. HVD_AVERAGE adds, like HVD_SUM: the division
- * comes last. Integers wrap around. The buffers are aligned for the type and do not overlap.
+ * Element-wise arithmetic on the caller's memory: all types, all reductions. Any thread; nothing
+ * fails, nothing is allocated. The fastest code that the processor can run is chosen at the first
+ * call; every choice gives the same bits.
+ *
+ * op is HVD_SUM, HVD_MIN, HVD_MAX or HVD_PRODUCT. HVD_AVERAGE adds: the division comes last.
+ * - Integers wrap around.
+ * - float16 and bfloat16 are computed as float32 and rounded to the nearest, ties to even.
+ * - A floating point result that is not a number is always the same positive quiet one, minimum and
+ *   maximum of anything and a NaN are NaN, and -0 is less than +0: no result depends on the order
+ * of the two operands.
+ * - bool: SUM and MAX are "or", PRODUCT and MIN are "and". Any byte but 0 is true; results are
+ * 0, 1.
+ *
+ * Buffers are aligned for their type, no more. count may be 0. An output may be the very same
+ * memory as an input (out == a), but may not overlap it in part.
  */
+
+/* Whether nothing is to be done, before (prescale) and after (postscale, divisor) the reduction. */
+bool hvd_scaling_is_identity(const struct hvd_scaling *scaling);
+
+/* into[i] = into[i] op from[i] for count elements. */
 void hvd_reduce_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *into, const void *from,
                         int64_t count);
+
+/* out[i] = a[i] op b[i] for count elements. */
+void hvd_reduce_combine_into(enum hvd_dtype dtype, enum hvd_reduce op, void *out, const void *a,
+                             const void *b, int64_t count);
+
+/* The same with stores that bypass the caches, for outputs larger than they are (about 8 MiB) that
+ * are not read again soon. out is neither a nor b. Complete, and visible to other threads by the
+ * usual release and acquire, at return. */
+void hvd_reduce_combine_into_stream(enum hvd_dtype dtype, enum hvd_reduce op, void *out,
+                                    const void *a, const void *b, int64_t count);
+
+/* out[0][i] = out[1][i] = a[i] op b[i] for count elements; the two outputs do not overlap. */
+void hvd_reduce_combine_into2(enum hvd_dtype dtype, enum hvd_reduce op, void *const out[2],
+                              const void *a, const void *b, int64_t count);
+
+/* The same; out[0] is written past the caches, as above, and is neither a nor b; out[1] stays in
+ * them. */
+void hvd_reduce_combine_into2_stream(enum hvd_dtype dtype, enum hvd_reduce op, void *const out[2],
+                                     const void *a, const void *b, int64_t count);
+
+/* memcpy with stores that bypass the caches, as above. */
+void hvd_reduce_copy_stream(void *out, const void *in, size_t size_bytes);
+
+/*
+ * out[i] = in[i] * prescale for count elements; out may be in. A factor of 1 copies.
+ * Integers are multiplied as double and truncated towards zero; what does not fit becomes the
+ * smallest or largest value of the type, and NaN becomes 0. float32 is computed as double and
+ * rounded once, float16 and bfloat16 as float32 and rounded again. bool is not scaled.
+ */
+void hvd_reduce_prescale(enum hvd_dtype dtype, const struct hvd_scaling *scaling, void *out,
+                         const void *in, int64_t count);
+
+/*
+ * data[i] = data[i] * postscale / divisor for count elements. Integers as above for the factor,
+ * then divided exactly and rounded towards zero. bool is not scaled. divisor >= 1.
+ */
+void hvd_reduce_finish(enum hvd_dtype dtype, const struct hvd_scaling *scaling, void *data,
+                       int64_t count);
 
 /* data[i] = data[i] / n_ranks for count elements; integers are rounded towards zero. n_ranks >= 1.
  */

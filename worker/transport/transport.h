@@ -46,17 +46,6 @@ struct hvd_piece {
     int64_t count;
 };
 
-/*
- * What happens to every element of a reduction: result = (prescale * x of each rank, reduced) *
- * postscale / divisor. 1 is no change; the divisor divides integers exactly, rounding towards zero.
- * Done once, by the adapter, with the same bits on every rank.
- */
-struct hvd_scaling {
-    double prescale;
-    double postscale;
-    int divisor;
-};
-
 /* One collective. The caller fills it, keeps it in place until it is finished, and never copies it
  * while it is moving. */
 struct hvd_collective {
