@@ -3,6 +3,7 @@
 
 #include <horovod/horovod.h>
 
+#include "worker/api/settings.h"
 #include "worker/engine/engine.h"
 
 /* --- lifecycle.c ------------------------------------------------------------------------------ */
@@ -25,16 +26,10 @@ horovod_status_t hvd_api_status(hvd_status_t st, const struct hvd_err *from, hor
 /* Fails because Horovod is not initialised. */
 horovod_status_t hvd_api_not_initialized(horovod_error_t *err);
 
-/* --- settings.c ------------------------------------------------------------------------------- */
+/* --- log.c -------------------------------------------------------------------------------------
+ */
 
-struct hvd_settings {
-    int64_t cycle_ns;
-    int64_t stall_warning_ns; /* 0: off */
-    bool mpi_threads_disable;
-    enum hvd_log_level log_level;
-};
-
-/* Reads HOROVOD_* from the environment. HVD_ERR_INVALID names the variable and what is allowed. */
-hvd_status_t hvd_settings_read(struct hvd_settings *settings, struct hvd_err *err);
+/* A log to standard error from `level` on; hides_time leaves the time out of its lines. */
+struct hvd_log hvd_api_log(enum hvd_log_level level, bool hides_time);
 
 #endif

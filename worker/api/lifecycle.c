@@ -4,8 +4,10 @@
  * it. Lock order: `life` before `engine_lock`; both before the engine's own.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "worker/api/api_internal.h"
 #include "worker/transport/mpi.h"
@@ -51,26 +53,79 @@ static hvd_status_t check_init_arguments(const int *ranks, int n_ranks, int n_pr
     return HVD_OK;
 }
 
+static const char *look_up(void *ctx, const char *name)
+{
+    (void)ctx;
+    return getenv(name);
+}
+
+static void remark(void *ctx, const char *name, const char *why)
+{
+    hvd_log(ctx, HVD_LOG_INFO, "api", "%s has no effect: %s", name, why);
+}
+
+/* Has the threads that are made next run on this rank's core. *before: where this one ran. */
+static hvd_status_t bind_to_core(const struct hvd_settings *settings, int local_rank,
+                                 cpu_set_t *before, struct hvd_err *err)
+{
+    cpu_set_t core;
+
+    if (settings->n_cores == 0)
+        return HVD_OK;
+    if (local_rank >= settings->n_cores)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "HOROVOD_THREAD_AFFINITY has %d entries, and this is rank %d of its host: "
+                        "it needs one entry per rank of a host",
+                        settings->n_cores, local_rank);
+    CPU_ZERO(&core);
+    CPU_SET((unsigned)settings->cores[local_rank] % CPU_SETSIZE, &core);
+    int rc = pthread_getaffinity_np(pthread_self(), sizeof(*before), before);
+    if (rc == 0)
+        rc = pthread_setaffinity_np(pthread_self(), sizeof(core), &core);
+    if (rc == 0)
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_INVALID, rc,
+                    "HOROVOD_THREAD_AFFINITY: processor %d cannot be used on this host: %s",
+                    settings->cores[local_rank], strerror(rc));
+}
+
+/* The engine, its background thread bound as asked. Owns the transport from now on. */
+static hvd_status_t start_engine(const struct hvd_settings *settings,
+                                 struct hvd_transport *transport, struct hvd_engine **engine,
+                                 struct hvd_err *err)
+{
+    const struct hvd_engine_options options = {.cycle_ns = settings->cycle_ns,
+                                               .idle_poll_ns = IDLE_POLL_NS,
+                                               .stall_warning_ns = settings->stall_warning_ns,
+                                               .log = &api.log};
+    cpu_set_t before;
+    hvd_status_t st = bind_to_core(settings, transport->topology.local_rank, &before, err);
+
+    if (st != HVD_OK) {
+        transport->ops->destroy(transport, false);
+        return st;
+    }
+    st = hvd_engine_create(transport, &options, engine, err);
+    if (settings->n_cores > 0)
+        (void)pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
+    return st;
+}
+
 /* Settings, transport, engine. Holds life. */
 static hvd_status_t start(struct hvd_engine **engine, struct hvd_err *err)
 {
-    struct hvd_settings settings = {0};
+    static const struct hvd_lookup environment = {.get = look_up};
+    struct hvd_settings settings;
     struct hvd_transport *transport = NULL;
-    hvd_status_t st = hvd_settings_read(&settings, err);
+    hvd_status_t st = hvd_settings_read(&environment, &settings, err);
 
     if (st != HVD_OK)
         return st;
-    api.log = (struct hvd_log){.level = settings.log_level, .sink = hvd_log_stderr};
+    api.log = hvd_api_log(settings.log_level, settings.log_hides_time);
+    hvd_settings_remarks(&environment, remark, &api.log);
     const struct hvd_mpi_options mpi = {.allow_single_thread = settings.mpi_threads_disable};
     st = hvd_mpi_create(&mpi, &transport, err);
-    if (st != HVD_OK)
-        return st;
-    const struct hvd_engine_options options = {.cycle_ns = settings.cycle_ns,
-                                               .idle_poll_ns = IDLE_POLL_NS,
-                                               .stall_warning_ns = settings.stall_warning_ns,
-                                               .log = &api.log};
-    st = hvd_engine_create(transport, &options, engine, err);
-    return st;
+    return st == HVD_OK ? start_engine(&settings, transport, engine, err) : st;
 }
 
 /* Replaces the engine of the last job, which nobody uses once the lock is held. */

@@ -1,73 +1,311 @@
 /*
- * The settings of the runtime, from the environment, read once per horovod_init. A value that is
- * none is an error that names the variable: silently running with a default would hide a typo.
+ * The settings of the runtime. One table has every variable that is honoured, another every
+ * variable of Horovod that means nothing here, and why; docs/environment.md lists both (a test
+ * compares). A value that is none is an error that names the variable: running with a default
+ * instead would hide a typo. No environment and no log here: both come from the caller.
  */
+#include "worker/api/settings.h"
+
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 
-#include "worker/api/api_internal.h"
+#include "base/str.h"
 
-/* What a number may be, and what it is when the variable is not set. */
-struct number {
-    const char *name;
-    const char *unit;
-    double fallback;
-    double max;
+enum kind {
+    SWITCH,   /* bool */
+    INTEGER,  /* int64_t */
+    DURATION, /* int64_t of nanoseconds; written as a number of units of `unit_ns` */
+    PATH,     /* char[HVD_SETTING_MAX] */
+    LEVEL,    /* enum hvd_log_level */
+    CORES,    /* n_cores, cores */
+    WORD,     /* nothing is kept: `unit` is the only word allowed */
 };
 
-static hvd_status_t read_number(const struct number *number, double *out, struct hvd_err *err)
-{
-    const char *text = getenv(number->name);
-    char *end = NULL;
+struct variable {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    double fallback;
+    double max; /* the least is 0 */
+    const char *unit;
+    double unit_ns;
+};
 
-    if (!text || !*text) {
-        *out = number->fallback;
-        return HVD_OK;
+#define FIELD(name) offsetof(struct hvd_settings, name)
+#define EXABYTE 1152921504606846976.0
+
+static const struct variable honoured[] = {
+    {"HOROVOD_CONTROLLER", WORD, 0, 0, 0, "mpi", 0},
+    {"HOROVOD_CPU_OPERATIONS", WORD, 0, 0, 0, "mpi", 0},
+    {"HOROVOD_MPI_THREADS_DISABLE", SWITCH, FIELD(mpi_threads_disable), 0, 0, "", 0},
+    {"HOROVOD_FUSION_THRESHOLD", INTEGER, FIELD(fusion_bytes), 134217728, EXABYTE, "bytes", 0},
+    {"HOROVOD_CYCLE_TIME", DURATION, FIELD(cycle_ns), 1, 60000, "milliseconds", 1e6},
+    {"HOROVOD_CACHE_CAPACITY", INTEGER, FIELD(cache_capacity), 1024, 1 << 30, "tensors", 0},
+    {"HOROVOD_DISABLE_GROUP_FUSION", SWITCH, FIELD(disable_group_fusion), 0, 0, "", 0},
+    {"HOROVOD_DYNAMIC_PROCESS_SETS", SWITCH, FIELD(dynamic_process_sets), 0, 0, "", 0},
+    {"HOROVOD_STALL_CHECK_DISABLE", SWITCH, SIZE_MAX, 0, 0, "", 0},
+    {"HOROVOD_STALL_CHECK_TIME_SECONDS", DURATION, FIELD(stall_warning_ns), 60, 1e6, "seconds",
+     1e9},
+    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", DURATION, FIELD(stall_shutdown_ns), 0, 1e6, "seconds",
+     1e9},
+    {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", INTEGER, FIELD(adasum_chunk_bytes), 1 << 30, EXABYTE, "bytes",
+     0},
+    {"HOROVOD_THREAD_AFFINITY", CORES, 0, 0, 0, "", 0},
+    {"HOROVOD_LOG_LEVEL", LEVEL, FIELD(log_level), HVD_LOG_WARN, 0, "", 0},
+    {"HOROVOD_LOG_HIDE_TIME", SWITCH, FIELD(log_hides_time), 0, 0, "", 0},
+    {"HOROVOD_LOG_TIMESTAMP", SWITCH, SIZE_MAX, 1, 0, "", 0},
+    {"HOROVOD_TIMELINE", PATH, FIELD(timeline), 0, 0, "", 0},
+    {"HOROVOD_TIMELINE_MARK_CYCLES", SWITCH, FIELD(timeline_marks_cycles), 0, 0, "", 0},
+    {"HOROVOD_TIMELINE_ALL_RANKS", SWITCH, FIELD(timeline_all_ranks), 0, 0, "", 0},
+    {"HOROVOD_TIMELINE_MAX_BYTES", INTEGER, FIELD(timeline_max_bytes), 0, EXABYTE, "bytes", 0},
+    {"HOROVOD_METRICS_FILE", PATH, FIELD(metrics_file), 0, 0, "", 0},
+    {"HOROVOD_FLIGHT_RECORDER", PATH, FIELD(flight_recorder), 0, 0, "", 0},
+};
+
+#define MPI_PLACES "ranks come from MPI"
+#define NO_GLOO "there is no Gloo in this library"
+#define NO_GPU "this library moves the memory of the host"
+#define NO_TUNING "there is no autotuning yet"
+
+static const struct {
+    const char *name;
+    const char *why;
+} without_effect[] = {
+    {"HOROVOD_RANK", MPI_PLACES},
+    {"HOROVOD_SIZE", MPI_PLACES},
+    {"HOROVOD_LOCAL_RANK", MPI_PLACES},
+    {"HOROVOD_LOCAL_SIZE", MPI_PLACES},
+    {"HOROVOD_CROSS_RANK", MPI_PLACES},
+    {"HOROVOD_CROSS_SIZE", MPI_PLACES},
+    {"HOROVOD_HOSTNAME", MPI_PLACES},
+    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", NO_GLOO},
+    {"HOROVOD_GLOO_RENDEZVOUS_PORT", NO_GLOO},
+    {"HOROVOD_GLOO_IFACE", NO_GLOO},
+    {"HOROVOD_GLOO_TIMEOUT_SECONDS", NO_GLOO},
+    {"HOROVOD_HIERARCHICAL_ALLREDUCE", "the transport uses the hosts' structure by itself"},
+    {"HOROVOD_HIERARCHICAL_ALLGATHER", "the transport uses the hosts' structure by itself"},
+    {"HOROVOD_TORUS_ALLREDUCE", NO_GPU},
+    {"HOROVOD_BATCH_D2D_MEMCOPIES", NO_GPU},
+    {"HOROVOD_NUM_NCCL_STREAMS", NO_GPU},
+    {"HOROVOD_ENABLE_ASYNC_COMPLETION", NO_GPU},
+    {"HOROVOD_ENABLE_XLA_OPS", "there are no XLA operations in this library"},
+    {"HOROVOD_ELASTIC", "the ranks of an MPI job are fixed"},
+    {"HOROVOD_DISABLE_NVTX_RANGES", NO_GPU},
+    {"HOROVOD_AUTOTUNE", NO_TUNING},
+    {"HOROVOD_AUTOTUNE_LOG", NO_TUNING},
+    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", NO_TUNING},
+    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", NO_TUNING},
+    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", NO_TUNING},
+    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", NO_TUNING},
+    {"HOROVOD_CCL_CACHE", "there is no oneCCL in this library"},
+    {"DDL_OPTIONS", "there is no DDL in this library"},
+};
+
+#define N_HONOURED (sizeof(honoured) / sizeof(honoured[0]))
+#define N_WITHOUT_EFFECT (sizeof(without_effect) / sizeof(without_effect[0]))
+
+/* The value; NULL when it is not set, or empty. */
+static const char *look_up(const struct hvd_lookup *from, const char *name)
+{
+    const char *text = from->get(from->ctx, name);
+
+    return text && *text ? text : NULL;
+}
+
+/* As Horovod reads a switch, a number above 0 is on; words that mean something else there (all but
+ * numbers are off) are read as what they say, and anything else is refused. */
+static hvd_status_t read_switch(const char *text, bool *out)
+{
+    static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"off", "on"}};
+    static const int64_t range[2] = {0, INT_MAX};
+    int64_t value;
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        for (int is_on = 0; is_on < 2; is_on++) {
+            if (strcasecmp(text, words[i][is_on]) == 0) {
+                *out = is_on;
+                return HVD_OK;
+            }
+        }
     }
+    if (hvd_str_parse_int64(hvd_strview_of(text), range, &value, NULL) != HVD_OK)
+        return HVD_ERR_INVALID;
+    *out = value > 0;
+    return HVD_OK;
+}
+
+static hvd_status_t read_duration(const struct variable *v, const char *text, int64_t *out)
+{
+    char *end = NULL;
     double value = strtod(text, &end);
-    if (*end != '\0' || !isfinite(value) || value < 0 || value > number->max)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s=%.64s is not a number of %s from 0 to %g",
-                        number->name, text, number->unit, number->max);
-    *out = value;
+
+    if (*end != '\0' || !isfinite(value) || value < 0 || value > v->max)
+        return HVD_ERR_INVALID;
+    *out = (int64_t)(value * v->unit_ns);
     return HVD_OK;
 }
 
-/* As Horovod reads a switch: on when it is a number above 0. */
-static bool read_switch(const char *name)
+static hvd_status_t read_level(const char *text, enum hvd_log_level *out)
 {
-    const char *text = getenv(name);
+    int level = hvd_log_level_parse(text);
 
-    return text && strtol(text, NULL, 10) > 0;
+    if (strcasecmp(text, "trace") == 0)
+        level = HVD_LOG_DEBUG;
+    if (strcasecmp(text, "fatal") == 0)
+        level = HVD_LOG_ERROR;
+    if (level < 0)
+        return HVD_ERR_INVALID;
+    *out = (enum hvd_log_level)level;
+    return HVD_OK;
 }
 
-hvd_status_t hvd_settings_read(struct hvd_settings *settings, struct hvd_err *err)
+static hvd_status_t read_cores(const char *text, struct hvd_settings *settings)
 {
-    static const struct number cycle = {"HOROVOD_CYCLE_TIME", "milliseconds", 1, 60000};
-    static const struct number stall = {"HOROVOD_STALL_CHECK_TIME_SECONDS", "seconds", 60, 1e6};
-    const char *level = getenv("HOROVOD_LOG_LEVEL");
-    double cycle_ms = 0;
-    double stall_s = 0;
-    hvd_status_t st = read_number(&cycle, &cycle_ms, err);
+    static const int64_t range[2] = {0, 65535};
+    struct hvd_strview rest = hvd_strview_of(text);
+    int64_t core;
 
-    if (st == HVD_OK)
-        st = read_number(&stall, &stall_s, err);
-    if (st != HVD_OK)
-        return st;
-    int parsed = level ? hvd_log_level_parse(level) : HVD_LOG_WARN;
-    if (level && (hvd_str_equal(level, "trace") || hvd_str_equal(level, "TRACE")))
-        parsed = HVD_LOG_DEBUG;
-    if (level && (hvd_str_equal(level, "fatal") || hvd_str_equal(level, "FATAL")))
-        parsed = HVD_LOG_ERROR;
-    if (parsed < 0)
-        return HVD_FAIL(
-            err, HVD_ERR_INVALID, 0,
-            "HOROVOD_LOG_LEVEL=%.64s is not trace, debug, info, warning, error or fatal", level);
-    *settings = (struct hvd_settings){
-        .cycle_ns = (int64_t)(cycle_ms * 1e6),
-        .stall_warning_ns =
-            read_switch("HOROVOD_STALL_CHECK_DISABLE") ? 0 : (int64_t)(stall_s * 1e9),
-        .mpi_threads_disable = read_switch("HOROVOD_MPI_THREADS_DISABLE"),
-        .log_level = (enum hvd_log_level)parsed,
-    };
+    while (rest.data) {
+        struct hvd_strview item = hvd_strview_trim(hvd_strview_cut(&rest, ','));
+        if (settings->n_cores == HVD_AFFINITY_MAX ||
+            hvd_str_parse_int64(item, range, &core, NULL) != HVD_OK)
+            return HVD_ERR_INVALID;
+        settings->cores[settings->n_cores++] = (int)core;
+    }
     return HVD_OK;
+}
+
+static hvd_status_t read_path(const char *text, char *out)
+{
+    const size_t len = strlen(text);
+
+    if (len >= HVD_SETTING_MAX)
+        return HVD_ERR_INVALID;
+    memcpy(out, text, len + 1);
+    return HVD_OK;
+}
+
+/* The value of a variable into its field. HVD_ERR_INVALID when it is none. */
+static hvd_status_t read_value(const struct variable *v, const char *text,
+                               struct hvd_settings *settings)
+{
+    const int64_t range[2] = {0, v->max < EXABYTE ? (int64_t)v->max : (int64_t)EXABYTE};
+    char *field = (char *)settings + (v->offset == SIZE_MAX ? 0 : v->offset);
+    bool ignored;
+
+    switch (v->kind) {
+    case SWITCH:
+        return read_switch(text, v->offset == SIZE_MAX ? &ignored : (bool *)(void *)field);
+    case INTEGER:
+        return hvd_str_parse_int64(hvd_strview_of(text), range, (int64_t *)(void *)field, NULL);
+    case DURATION:
+        return read_duration(v, text, (int64_t *)(void *)field);
+    case LEVEL:
+        return read_level(text, (enum hvd_log_level *)(void *)field);
+    case CORES:
+        return read_cores(text, settings);
+    case PATH:
+        return read_path(text, field);
+    case WORD:
+        return strcasecmp(text, v->unit) == 0 ? HVD_OK : HVD_ERR_INVALID;
+    }
+    return HVD_ERR_INVALID;
+}
+
+static void set_fallback(const struct variable *v, struct hvd_settings *settings)
+{
+    char *field = (char *)settings + v->offset;
+
+    if (v->kind == INTEGER)
+        *(int64_t *)(void *)field = (int64_t)v->fallback;
+    else if (v->kind == DURATION)
+        *(int64_t *)(void *)field = (int64_t)(v->fallback * v->unit_ns);
+    else if (v->kind == LEVEL)
+        *(enum hvd_log_level *)(void *)field = (enum hvd_log_level)(int)v->fallback;
+}
+
+/* Refuses a value, saying what is allowed. */
+static hvd_status_t refuse(const struct variable *v, const char *text, struct hvd_err *err)
+{
+    char allowed[160] = "";
+
+    switch (v->kind) {
+    case SWITCH:
+        snprintf(allowed, sizeof(allowed), "0 or 1 (or false, true, no, yes, off, on)");
+        break;
+    case INTEGER:
+        snprintf(allowed, sizeof(allowed), "a whole number of %s from 0 to %.0f", v->unit, v->max);
+        break;
+    case DURATION:
+        snprintf(allowed, sizeof(allowed), "a number of %s from 0 to %g", v->unit, v->max);
+        break;
+    case LEVEL:
+        snprintf(allowed, sizeof(allowed), "trace, debug, info, warning, error or fatal");
+        break;
+    case CORES:
+        snprintf(allowed, sizeof(allowed),
+                 "a list of processor numbers, one per rank of a host, as in 0,1,2,3 (%d at most)",
+                 HVD_AFFINITY_MAX);
+        break;
+    case PATH:
+        snprintf(allowed, sizeof(allowed), "a path of at most %d bytes", HVD_SETTING_MAX - 1);
+        break;
+    case WORD:
+        snprintf(allowed, sizeof(allowed), "%s, which is all that this library was built with",
+                 v->unit);
+        break;
+    }
+    return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s=%.64s is not %s", v->name, text, allowed);
+}
+
+/* What one switch says, for those that have no field. They were checked before. */
+static bool is_on(const struct hvd_lookup *from, const char *name, bool fallback)
+{
+    const char *text = look_up(from, name);
+    bool value = fallback;
+
+    if (text && read_switch(text, &value) != HVD_OK)
+        return fallback;
+    return value;
+}
+
+hvd_status_t hvd_settings_read(const struct hvd_lookup *from, struct hvd_settings *settings,
+                               struct hvd_err *err)
+{
+    struct hvd_settings found = {0};
+
+    for (size_t i = 0; i < N_HONOURED; i++) {
+        const char *text = look_up(from, honoured[i].name);
+        set_fallback(&honoured[i], &found);
+        if (text && read_value(&honoured[i], text, &found) != HVD_OK)
+            return refuse(&honoured[i], text, err);
+    }
+    if (is_on(from, "HOROVOD_STALL_CHECK_DISABLE", false))
+        found.stall_warning_ns = 0;
+    if (found.stall_shutdown_ns < found.stall_warning_ns || found.stall_warning_ns == 0)
+        found.stall_shutdown_ns = 0;
+    if (!is_on(from, "HOROVOD_LOG_TIMESTAMP", true))
+        found.log_hides_time = true;
+    *settings = found;
+    return HVD_OK;
+}
+
+void hvd_settings_remarks(const struct hvd_lookup *from,
+                          void (*say)(void *ctx, const char *name, const char *why), void *ctx)
+{
+    static const char shutdown[] = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";
+    const char *text = look_up(from, shutdown);
+    struct hvd_settings settings;
+
+    for (size_t i = 0; i < N_WITHOUT_EFFECT; i++)
+        if (look_up(from, without_effect[i].name))
+            say(ctx, without_effect[i].name, without_effect[i].why);
+    if (text && strtod(text, NULL) > 0 && hvd_settings_read(from, &settings, NULL) == HVD_OK &&
+        settings.stall_shutdown_ns == 0)
+        say(ctx, shutdown,
+            "it is below the warning time HOROVOD_STALL_CHECK_TIME_SECONDS, or the check is off");
 }

@@ -1,0 +1,58 @@
+#ifndef HVD_WORKER_API_SETTINGS_H
+#define HVD_WORKER_API_SETTINGS_H
+
+#include <stdbool.h>
+
+#include "base/log.h"
+#include "base/status.h"
+
+#define HVD_SETTING_MAX 1024  /* bytes of a path, terminator included */
+#define HVD_AFFINITY_MAX 1024 /* entries of HOROVOD_THREAD_AFFINITY */
+
+/* What the environment asks for; docs/environment.md says what each means. */
+struct hvd_settings {
+    int64_t cycle_ns;
+    int64_t fusion_bytes;   /* 0: no fusion */
+    int64_t cache_capacity; /* 0: no plan cache */
+    bool disable_group_fusion;
+    bool dynamic_process_sets;
+    bool mpi_threads_disable;
+    int64_t adasum_chunk_bytes;
+    int64_t stall_warning_ns;  /* 0: off */
+    int64_t stall_shutdown_ns; /* 0: never; else >= stall_warning_ns */
+    enum hvd_log_level log_level;
+    bool log_hides_time;
+    int n_cores; /* 0: not set */
+    int cores[HVD_AFFINITY_MAX];
+    char timeline[HVD_SETTING_MAX]; /* empty: not set */
+    bool timeline_marks_cycles;
+    bool timeline_all_ranks;
+    int64_t timeline_max_bytes; /* 0: no limit */
+    char metrics_file[HVD_SETTING_MAX];
+    char flight_recorder[HVD_SETTING_MAX];
+};
+
+/* The value of a variable, NULL when it is not set; like getenv. Borrowed for the call. */
+typedef const char *(*hvd_lookup_fn)(void *ctx, const char *name);
+
+/* Where variables are looked up. */
+struct hvd_lookup {
+    hvd_lookup_fn get;
+    void *ctx;
+};
+
+/*
+ * Reads every variable that is honoured; an empty value counts as not set. HVD_ERR_INVALID names
+ * the variable, its value and what is allowed; *settings is untouched then. Any thread.
+ */
+hvd_status_t hvd_settings_read(const struct hvd_lookup *from, struct hvd_settings *settings,
+                               struct hvd_err *err);
+
+/*
+ * Calls say once for each variable that is set and has no effect here, with the reason, and for
+ * each combination that is not taken as written.
+ */
+void hvd_settings_remarks(const struct hvd_lookup *from,
+                          void (*say)(void *ctx, const char *name, const char *why), void *ctx);
+
+#endif
