@@ -149,6 +149,13 @@ def sanitized(preset):
     return ctest(preset, "unit") + pytest("tests/integration/mpi", preset)
 
 
+def fuzz():
+    """A minute for each decoder when asked for by name, ten seconds as one suite of all."""
+    seconds = "60" if "fuzz" in OPTIONS.suites else "10"
+    os.environ.setdefault("HVD_FUZZ_SECONDS", seconds)
+    return pytest("tests/fuzz", "fuzz")
+
+
 CLUSTER_BUILD = []
 
 
@@ -183,6 +190,7 @@ SUITES = {
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
     "asan": ("unit and mpi with AddressSanitizer, leaks, UBSan", lambda: sanitized("asan")),
     "tsan": ("unit and mpi with ThreadSanitizer", lambda: sanitized("tsan")),
+    "fuzz": ("every decoder, fed by libFuzzer", fuzz),
     "docs": ("what README and docs tell a reader to type", lambda: pytest("tests/integration/docs")),
     "operator": ("the operator against the real kube-apiserver",
                  with_cluster_build(lambda: pytest("tests/integration/operator"))),
@@ -197,7 +205,7 @@ SUITES = {
 
 
 def sources_of(suite):
-    folder = {"unit": "unit", "e2e": "e2e", "demo": "demo"}.get(suite, f"integration/{suite}")
+    folder = {"unit": "unit", "e2e": "e2e", "demo": "demo", "fuzz": "fuzz"}.get(suite, f"integration/{suite}")
     return sorted((ROOT / "tests" / folder).rglob("test_*.*")) if suite not in ("asan", "tsan") else []
 
 

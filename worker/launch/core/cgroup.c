@@ -67,6 +67,8 @@ static bool find_mount(const char *mountinfo, int version, struct mount *out)
         type = hvd_strview_cut(&line, ' ');
         if (line.data)
             (void)hvd_strview_cut(&line, ' ');
+        if (field[4].len == 0 || field[4].data[0] != '/')
+            continue;
         if (version == 1 ? hvd_strview_equal(type, "cgroup") && list_has(line, "memory")
                          : hvd_strview_equal(type, "cgroup2")) {
             *out = (struct mount){.root = field[3], .point = field[4]};

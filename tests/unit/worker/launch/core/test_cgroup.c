@@ -33,6 +33,7 @@ static const struct {
     {"version 2 above the namespace", "0::/../other\n",
      "25 20 0:22 /.. /sys/fs/cgroup rw - cgroup2 cgroup rw\n", 2, "/sys/fs/cgroup"},
     {"no cgroups", "", "25 20 0:22 / /proc rw - proc proc rw\n", 0, ""},
+    {"a mount without a place", "0::/\n", "25 20 0:22 / cgroup2 rw - cgroup2 cgroup rw\n", 0, ""},
     {"texts cut short", "0:", "25 20 0:22", 0, ""},
 };
 

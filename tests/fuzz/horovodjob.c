@@ -1,0 +1,29 @@
+/*
+ * A HorovodJob from the API server, whatever somebody stored there: decoded or refused, and its
+ * status is the same after being written and read again.
+ */
+#include "operator/api/horovodjob.h"
+#include "operator/api/json.h"
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hvd_err err = {0};
+    struct hvd_job_status copy = {0};
+    struct hvd_job job;
+    char *text = fuzz_text(data, size);
+    cJSON *object = cJSON_ParseWithLength(text, size);
+
+    if (object && hvd_job_decode(object, &job, &err) == HVD_OK) {
+        MUST(job.name && job.namespace && job.uid);
+        MUST(job.invalid || (job.spec.replicas >= 1 && job.spec.slots >= 1));
+        MUST(job.invalid || (job.spec.ssh_port > 0 && job.spec.ssh_port <= 65535));
+        MUST(hvd_job_status_copy(&job.status, &copy) == HVD_OK);
+        MUST(hvd_job_status_equal(&job.status, &copy));
+        hvd_job_status_fini(&copy);
+        hvd_job_fini(&job);
+    }
+    cJSON_Delete(object);
+    free(text);
+    return 0;
+}
