@@ -47,7 +47,7 @@ def test_the_digits_job_trains_to_95_percent_and_succeeds(namespace):
 
 
 def test_the_host_list_holds_exactly_the_ready_workers(namespace):
-    namespace.apply(short_job("hosts", WAIT, workers=3))
+    namespace.apply(long_job("hosts", "sleep 300", workers=3))  # a master that outlives its workers
     namespace.wait_state("hosts", "Running")
     expected = "".join(f"hosts-worker-{i}.hosts slots=1\n" for i in range(3))
     assert hostfile(namespace, "hosts") == expected
