@@ -100,6 +100,19 @@ struct hvd_transport_ops {
     /* Frees everything. clean: all ranks have agreed to leave, nothing is moving. Returns whether
      * memory of abandoned collectives is certainly not written to any more. */
     bool (*destroy)(struct hvd_transport *t, bool clean);
+
+    /* Sleeping until a peer sends a message or moves a collective on. All three are NULL where the
+     * transport wakes nobody: then the user has to look again and again.
+     *
+     *     ticket = listen(t);  if (nothing else to do) sleep(t, ticket, timeout_ns);
+     *
+     * listen announces the sleep; what happens after it ends the sleep at once. Every listen is
+     * followed by a sleep (0 ns to think better of it). A negative timeout_ns is none. Returns
+     * early for any reason. wake ends the sleep of this rank; any thread may call it, at any time.
+     */
+    uint32_t (*listen)(struct hvd_transport *t);
+    void (*sleep)(struct hvd_transport *t, uint32_t ticket, int64_t timeout_ns);
+    void (*wake)(struct hvd_transport *t);
 };
 
 /* The part of an adapter that its users see; adapters put it first in their own struct. */
