@@ -16,6 +16,8 @@
 #define MAX_RANKS 16
 #define MAX_ELEMENTS 3000
 
+static const struct hvd_scaling unscaled = {.prescale = 1, .postscale = 1, .divisor = 1};
+
 /* The bytes of the nth message between two ranks: its number, then a pattern. */
 static size_t message_len(int number)
 {
@@ -167,6 +169,7 @@ static const char *allreduces_are_right(struct hvd_transport *t, const struct ro
                         (struct hvd_collective){.op = HVD_ALLREDUCE,
                                                 .dtype = dtypes[n % 5],
                                                 .reduce = ops[n / 5 % 3],
+                                                .scaling = unscaled,
                                                 .count = counts[n / 15 % 3],
                                                 .input = room->input,
                                                 .output = n / 45 ? room->input : room->output});
@@ -239,6 +242,7 @@ static const char *many_move_at_once(struct hvd_transport *t, const struct room 
         moving[n] = (struct hvd_collective){.op = HVD_ALLREDUCE,
                                             .dtype = HVD_INT64,
                                             .reduce = HVD_SUM,
+                                            .scaling = unscaled,
                                             .input = data,
                                             .output = data,
                                             .count = 1};
