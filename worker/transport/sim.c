@@ -279,8 +279,8 @@ static hvd_status_t sim_test(struct hvd_transport *t, struct hvd_collective *c, 
     pthread_mutex_lock(&sim->mu);
     const bool is_broken = !r->is_done && r->is_broken;
     for (int i = 0; i < t->topology.size && !r->is_done; i++)
-        if (sim->dead[i] && !r->parts[i])
-            lost = i;
+        if (sim->dead[i] && (!r->parts[i] || is_broken))
+            lost = i; /* who gave up did so because of it */
     if (r->is_done && draw_delay(sim) == 0) {
         release_round(sim, r);
         c->_state = NULL;

@@ -1,0 +1,54 @@
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/unit/worker/engine/programs.h"
+
+static const int sizes[] = {1, 2, 3, 5, 8, 64};
+#define N_SIZES ((int)(sizeof(sizes) / sizeof(sizes[0])))
+
+/* HOROVOD_TEST_PROGRAMS and HOROVOD_TEST_SEED: a longer run, or one that failed. */
+static uint64_t number(const char *name, uint64_t fallback)
+{
+    const char *text = getenv(name);
+
+    return text ? strtoull(text, NULL, 10) : fallback;
+}
+
+static void run_programs(bool may_kill)
+{
+    const uint64_t n = number("HOROVOD_TEST_PROGRAMS", 600);
+    const uint64_t first = number("HOROVOD_TEST_SEED", 1);
+
+    for (uint64_t i = 0; i < n; i++) {
+        const struct program_options options = {
+            .n_ranks = sizes[(first + i) % N_SIZES], .seed = first + i, .may_kill = may_kill};
+        const char *problem = program_run(&options);
+        if (problem)
+            fail_msg("HOROVOD_TEST_SEED=%llu HOROVOD_TEST_PROGRAMS=1: %d ranks: %s",
+                     (unsigned long long)options.seed, options.n_ranks, problem);
+    }
+}
+
+static void random_programs_end_as_the_oracle_says(void **state)
+{
+    (void)state;
+    run_programs(false);
+}
+
+static void with_a_rank_that_dies_nothing_hangs_and_its_name_is_known(void **state)
+{
+    (void)state;
+    run_programs(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_programs_end_as_the_oracle_says),
+        cmocka_unit_test(with_a_rank_that_dies_nothing_hangs_and_its_name_is_known),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
