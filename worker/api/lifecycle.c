@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "worker/api/api_internal.h"
+#include "worker/transport/hybrid.h"
 #include "worker/transport/mpi.h"
 
 #define IDLE_POLL_NS 50000000
@@ -124,7 +125,10 @@ static hvd_status_t start(struct hvd_engine **engine, struct hvd_err *err)
     api.log = hvd_api_log(settings.log_level, settings.log_hides_time);
     hvd_settings_remarks(&environment, remark, &api.log);
     const struct hvd_mpi_options mpi = {.allow_single_thread = settings.mpi_threads_disable};
+    const struct hvd_hybrid_options hybrid = {.wants_shm = settings.shm, .log = &api.log};
     st = hvd_mpi_create(&mpi, &transport, err);
+    if (st == HVD_OK)
+        st = hvd_hybrid_create(transport, &hybrid, &transport, err);
     return st == HVD_OK ? start_engine(&settings, transport, engine, err) : st;
 }
 

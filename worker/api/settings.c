@@ -42,6 +42,7 @@ static const struct variable honoured[] = {
     {"HOROVOD_CONTROLLER", WORD, 0, 0, 0, "mpi", 0},
     {"HOROVOD_CPU_OPERATIONS", WORD, 0, 0, 0, "mpi", 0},
     {"HOROVOD_MPI_THREADS_DISABLE", SWITCH, FIELD(mpi_threads_disable), 0, 0, "", 0},
+    {"HOROVOD_SHM", SWITCH, FIELD(shm), 1, 0, "", 0},
     {"HOROVOD_FUSION_THRESHOLD", INTEGER, FIELD(fusion_bytes), 134217728, EXABYTE, "bytes", 0},
     {"HOROVOD_CYCLE_TIME", DURATION, FIELD(cycle_ns), 1, 60000, "milliseconds", 1e6},
     {"HOROVOD_CACHE_CAPACITY", INTEGER, FIELD(cache_capacity), 1024, 1 << 30, "tensors", 0},
@@ -220,7 +221,9 @@ static void set_fallback(const struct variable *v, struct hvd_settings *settings
 {
     char *field = (char *)settings + v->offset;
 
-    if (v->kind == INTEGER)
+    if (v->kind == SWITCH && v->offset != SIZE_MAX)
+        *(bool *)(void *)field = v->fallback > 0;
+    else if (v->kind == INTEGER)
         *(int64_t *)(void *)field = (int64_t)v->fallback;
     else if (v->kind == DURATION)
         *(int64_t *)(void *)field = (int64_t)(v->fallback * v->unit_ns);

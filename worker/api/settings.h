@@ -17,6 +17,7 @@ struct hvd_settings {
     bool disable_group_fusion;
     bool dynamic_process_sets;
     bool mpi_threads_disable;
+    bool shm; /* ranks of one host share memory */
     int64_t adasum_chunk_bytes;
     int64_t stall_warning_ns;  /* 0: off */
     int64_t stall_shutdown_ns; /* 0: never; else >= stall_warning_ns */

@@ -1,0 +1,250 @@
+#ifndef HVD_WORKER_TRANSPORT_SHM_INTERNAL_H
+#define HVD_WORKER_TRANSPORT_SHM_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "worker/transport/shm.h"
+
+/*
+ * The segment, areas in this order:
+ *
+ *     desk of each rank         doorbell to wake it, how it is
+ *     slots of each rank, two   flag "posted", the payload of a small collective right behind it
+ *     rings, from x to          control messages
+ *     stages of each rank, two  the payload of other collectives
+ *
+ * Collectives advance in rounds, numbered from 0 through the life of the segment; all ranks go
+ * through the same rounds because they start the same collectives in the same order. In round k a
+ * rank writes into its own area k % 2, posts k + 1 in its slot k % 2, waits for the others, reads
+ * theirs. It writes only once all ranks have posted round k - 1: by then they are done reading
+ * round k - 2, which lay in the same area. So no round ends with a barrier.
+ */
+#define HVD_SHM_LINE 128 /* adjacent lines are fetched together: flags are so far apart */
+#define HVD_SHM_SMALL_MAX ((size_t)2048)
+#define HVD_SHM_SCRATCH ((size_t)8192) /* a block of a reduction, small enough to stay in L1 */
+
+/* Each word has one writer but for the doorbell, which anybody rings. */
+struct hvd_shm_desk {
+    _Alignas(HVD_SHM_LINE) _Atomic uint32_t doorbell; /* a futex */
+    _Atomic uint32_t is_asleep;                       /* or about to sleep */
+    _Alignas(HVD_SHM_LINE) _Atomic uint32_t has_left; /* destroyed its transport in agreement */
+};
+
+struct hvd_shm_slot {
+    _Alignas(HVD_SHM_LINE) _Atomic uint64_t posted;
+    uint64_t _pad; /* the payload is aligned for every type, and starts in the line of the flag */
+    unsigned char payload[HVD_SHM_SMALL_MAX];
+};
+
+/* Bytes ever written and read; the difference is what is in the ring, which lies behind it. */
+struct hvd_shm_ring {
+    _Alignas(HVD_SHM_LINE) _Atomic uint64_t written;
+    _Alignas(HVD_SHM_LINE) _Atomic uint64_t read;
+    _Alignas(HVD_SHM_LINE) char bytes[];
+};
+
+/* --- shm_payload.c: the elements of a collective, in one piece or many ------------------------ */
+
+/* The payload as one run of elements. The place last used is remembered, so going through it in
+ * order costs a step for each piece. */
+struct hvd_shm_payload {
+    const struct hvd_piece *pieces; /* borrowed; NULL: `whole` is the only one */
+    struct hvd_piece whole;
+    int n_pieces;
+    int at;         /* the piece last used */
+    int64_t before; /* elements in front of it */
+    size_t width;   /* bytes of an element */
+};
+
+/* The payload of a collective, which stays where it is. */
+void hvd_shm_payload_init(struct hvd_shm_payload *p, const struct hvd_collective *c);
+
+/* Elements [from, from + count) of the input where they lie in one stretch, else NULL. */
+const void *hvd_shm_payload_input(struct hvd_shm_payload *p, int64_t from, int64_t count);
+
+/* Elements [from, from + count) of the output where they lie in one stretch, else NULL. */
+void *hvd_shm_payload_output(struct hvd_shm_payload *p, int64_t from, int64_t count);
+
+/* Copies elements of the input to `to`, multiplied by the collective's prescale. */
+void hvd_shm_payload_gather(struct hvd_shm_payload *p, const struct hvd_collective *c, int64_t from,
+                            int64_t count, void *to);
+
+/* Copies elements to the output; streams: past the caches. */
+void hvd_shm_payload_scatter(struct hvd_shm_payload *p, int64_t from, int64_t count,
+                             const void *data, bool streams);
+
+/* --- shm.c ------------------------------------------------------------------------------------ */
+
+struct hvd_shm;
+struct hvd_shm_move;
+
+/* How an operation goes through its rounds. */
+struct hvd_shm_steps {
+    /* Fills this rank's area of the round. */
+    void (*write)(struct hvd_shm *s, struct hvd_shm_move *mv);
+    /* Takes what the round brought; whether the collective is finished. */
+    bool (*read)(struct hvd_shm *s, struct hvd_shm_move *mv);
+};
+
+/* A collective that was started; kept for the next one when it is finished. */
+struct hvd_shm_move {
+    struct hvd_shm_move *next; /* in start order; or among the free */
+    struct hvd_collective *c;
+    const struct hvd_shm_steps *steps;
+    struct hvd_shm_payload payload; /* allreduce */
+    int64_t at;                     /* elements done, or of each part done */
+    int64_t stride;                 /* elements in a round, or of each part in a round */
+    int64_t total;                  /* elements to do, or of the longest part */
+    int waits_for;                  /* the only rank to wait for; -1: all of them */
+    bool is_second;                 /* of the two rounds of a chunk */
+    bool is_posted;                 /* written, not read yet */
+    bool is_done;
+    bool streams;      /* outputs are written past the caches */
+    const char *input; /* where to read; not always c->input, see below */
+    void *input_copy;  /* owned; of an alltoall in place */
+};
+
+/* A message on its way out that does not fit its ring yet. */
+struct hvd_shm_letter {
+    struct hvd_shm_letter *next;
+    size_t len;
+    size_t n_sent;
+    char data[];
+};
+
+/* A message on its way in. */
+struct hvd_shm_arrival {
+    char *data; /* owned; NULL: its head is not here yet */
+    size_t len;
+    size_t n_received;
+};
+
+struct hvd_shm {
+    struct hvd_transport base; /* first */
+    struct hvd_shm_shape shape;
+    void *segment;
+    bool owns_mapping;
+    int fd;
+    unsigned n_spins; /* looks before saying HVD_INPROGRESS */
+
+    struct hvd_shm_desk *desks;
+    struct hvd_shm_slot *slots;
+    char *rings;
+    char *stages;
+
+    uint64_t round;
+    struct hvd_shm_move *first;
+    struct hvd_shm_move *last;
+    struct hvd_shm_move *spare;
+    bool is_broken; /* a collective was given up: the ranks are out of step */
+    char *scratch;  /* HVD_SHM_SCRATCH bytes; owned */
+
+    struct hvd_shm_letter **letters;  /* to each rank, in order */
+    struct hvd_shm_arrival *arrivals; /* from each rank */
+    int n_letters;
+    int next_sender; /* where receive begins to look */
+
+    unsigned n_idle; /* calls without anything new since the last look at the clock */
+    int64_t next_check_ns;
+    bool *is_lost;
+    bool *is_told; /* by receive */
+    int lost;      /* some lost rank; -1: none */
+};
+
+/* The slot of a rank in a round. */
+static inline struct hvd_shm_slot *hvd_shm_slot(const struct hvd_shm *s, int rank, uint64_t round)
+{
+    return &s->slots[(size_t)rank * 2 + round % 2];
+}
+
+/* The staging area of a rank in a round. */
+static inline char *hvd_shm_stage(const struct hvd_shm *s, int rank, uint64_t round)
+{
+    return s->stages + ((size_t)rank * 2 + round % 2) * s->shape.stage_bytes;
+}
+
+/* The ring from a rank to a rank. */
+static inline struct hvd_shm_ring *hvd_shm_ring(const struct hvd_shm *s, int from, int to)
+{
+    const size_t stride = sizeof(struct hvd_shm_ring) + s->shape.ring_bytes;
+
+    return (struct hvd_shm_ring *)(void *)(s->rings +
+                                           stride * ((size_t)from * (size_t)s->shape.n_ranks +
+                                                     (size_t)to));
+}
+
+/* --- shm_rounds.c: collectives in their order ------------------------------------------------- */
+
+/* Ops of the port; see transport.h. */
+hvd_status_t hvd_shm_start(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err);
+hvd_status_t hvd_shm_test(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err);
+void hvd_shm_abandon(struct hvd_transport *t, struct hvd_collective *c);
+
+/* Whether the collective that is next can go on. */
+bool hvd_shm_can_move(const struct hvd_shm *s);
+
+/* Frees the collectives. */
+void hvd_shm_moves_fini(struct hvd_shm *s);
+
+/* --- shm_reduce.c, shm_copy.c ----------------------------------------------------------------- */
+
+/* Prepare a move of the operation: mv->c is set. */
+void hvd_shm_plan_allreduce(struct hvd_shm *s, struct hvd_shm_move *mv);
+void hvd_shm_plan_reducescatter(struct hvd_shm *s, struct hvd_shm_move *mv);
+void hvd_shm_plan_broadcast(struct hvd_shm *s, struct hvd_shm_move *mv);
+void hvd_shm_plan_allgather(struct hvd_shm *s, struct hvd_shm_move *mv);
+
+/* The same; HVD_ERR_NOMEM when the input has to be copied and cannot. */
+hvd_status_t hvd_shm_plan_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv, struct hvd_err *err);
+
+/* Elements in the part of a stage that belongs to one of the ranks, whole lines of cache. */
+int64_t hvd_shm_part(const struct hvd_shm *s, size_t width);
+
+/* --- shm_ring.c: control messages ------------------------------------------------------------- */
+
+/* Ops of the port; see transport.h. */
+hvd_status_t hvd_shm_send(struct hvd_transport *t, int to, const void *data, size_t len,
+                          struct hvd_err *err);
+hvd_status_t hvd_shm_receive(struct hvd_transport *t, struct hvd_inbound *in, struct hvd_err *err);
+
+/* Moves on what did not fit the rings. */
+void hvd_shm_flush(struct hvd_shm *s);
+
+/* Whether something came in that was not received yet. */
+bool hvd_shm_has_mail(const struct hvd_shm *s);
+
+/* Frees what is on its way. */
+void hvd_shm_letters_fini(struct hvd_shm *s);
+
+/* --- shm_sleep.c: sleeping, waking, who is alive ---------------------------------------------- */
+
+/* Ops of the port; see transport.h. */
+uint32_t hvd_shm_listen(struct hvd_transport *t);
+void hvd_shm_sleep(struct hvd_transport *t, uint32_t ticket, int64_t timeout_ns);
+void hvd_shm_wake(struct hvd_transport *t);
+
+/* Everything stored before is seen by others before anything loaded after is read. */
+static inline void hvd_shm_fence(void)
+{
+#ifdef __SANITIZE_THREAD__ /* which does not know fences: an operation that is one on a processor  \
+                            */
+    _Atomic int nothing = 0;
+    atomic_fetch_add(&nothing, 1);
+#else
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* Wakes a rank that sleeps, after something was written for it. */
+void hvd_shm_ring_bell(const struct hvd_shm *s, int rank);
+
+/* Wakes every other rank that sleeps. */
+void hvd_shm_ring_bells(const struct hvd_shm *s);
+
+/* Called when nothing is new: looks from time to time whether the others are alive. */
+void hvd_shm_check_alive(struct hvd_shm *s);
+
+/* Takes the lock that shows that this rank is alive. HVD_ERR_SYSTEM. */
+hvd_status_t hvd_shm_lock(const struct hvd_shm *s, struct hvd_err *err);
+
+#endif
