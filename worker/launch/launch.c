@@ -25,6 +25,8 @@
 #include "worker/launch/rank.h"
 
 #define HOSTFILE_MAX ((size_t)16 << 20)
+#define REREAD_MS 200
+#define REREAD_SAY_MS 10000
 
 struct launch {
     const struct hvd_launch_options *options;
@@ -76,6 +78,41 @@ static hvd_status_t load_hosts(struct launch *l, struct hvd_err *err)
     st = hvd_hosts_fit(&l->hosts, n_proc ? n_proc : hvd_hosts_slots(&l->hosts), err);
     if (st == HVD_OK)
         hvd_here_mark_local(&l->hosts);
+    return st;
+}
+
+/* Whether a ConfigMap's volume holds the file, which Kubernetes then keeps up to date: there every
+ * file is a link through "..data". */
+static bool is_kept(const char *hostfile)
+{
+    static const char through[] = "..data/";
+    char target[sizeof(through)];
+
+    return hostfile && readlink(hostfile, target, sizeof(target)) >= (ssize_t)sizeof(through) - 1 &&
+           memcmp(target, through, sizeof(through) - 1) == 0;
+}
+
+/*
+ * A host that comes back is missing from a kept list for a moment, and a pod sees a change late: so
+ * a list that is too short is read again until the time for the start is over.
+ */
+static hvd_status_t wait_for_hosts(struct launch *l, struct hvd_err *err)
+{
+    const int64_t tries = l->options->start_timeout_s * 1000 / REREAD_MS;
+    hvd_status_t st = load_hosts(l, err);
+
+    if (!is_kept(l->options->hostfile))
+        return st;
+    for (int64_t i = 0; i < tries && st == HVD_ERR_INVALID; i++) {
+        if (i % (REREAD_SAY_MS / REREAD_MS) == 0)
+            (void)fprintf(stderr,
+                          "horovodrun: waiting for hosts (start timeout %" PRId64 " s): %s\n",
+                          l->options->start_timeout_s, err->msg);
+        hvd_hosts_fini(&l->hosts);
+        hvd_err_clear(err);
+        (void)usleep(REREAD_MS * 1000);
+        st = load_hosts(l, err);
+    }
     return st;
 }
 
@@ -242,7 +279,7 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     if (access(HVD_LAUNCH_SSH_CONFIG, R_OK) == 0)
         l.ssh.config = HVD_LAUNCH_SSH_CONFIG;
     if (st == HVD_OK)
-        st = load_hosts(&l, err);
+        st = wait_for_hosts(&l, err);
     if (st == HVD_OK)
         st = check(&l, err);
     if (st == HVD_OK)

@@ -269,6 +269,36 @@ def test_a_hostfile_decides_where_and_how_many(run, tmp_path):
     assert result.code == 0 and result.out.count("\n") == 3, result
 
 
+def configmap_volume(folder):
+    """A folder as Kubernetes mounts a ConfigMap; returns publish(text), which exchanges what is in it."""
+    (folder / "hostfile").symlink_to("..data/hostfile")
+
+    def publish(text, version):
+        (folder / version).mkdir()
+        (folder / version / "hostfile").write_text(text)
+        (folder / "..data_tmp").symlink_to(version)
+        (folder / "..data_tmp").rename(folder / "..data")
+    return publish
+
+
+def test_a_hostfile_that_kubernetes_keeps_is_waited_for(tmp_path):
+    publish = configmap_volume(tmp_path)
+    publish("localhost slots=1\n", "..1")
+    process = subprocess.Popen([HOROVODRUN, "-np", "2", "--hostfile", tmp_path / "hostfile", "echo", "x"], text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert "waiting for hosts" in process.stderr.readline()
+    publish("localhost slots=2\n", "..2")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and out.count("x") == 2, err
+
+
+def test_the_wait_for_hosts_ends_with_the_start_timeout(run, tmp_path):
+    configmap_volume(tmp_path)("localhost slots=1\n", "..1")
+    result = run("-np", 2, "--start-timeout", 1, "--hostfile", tmp_path / "hostfile", "true")
+    assert result.code != 0 and "-np 2 is more than the 1 slots" in result.last, result
+    assert result.seconds >= 1
+
+
 def test_version_and_help(run):
     assert run("--version").out.startswith("horovodrun 0.")
     assert "--hostfile" in run("--help").out
