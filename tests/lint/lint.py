@@ -143,8 +143,10 @@ LAYERS = {
     "worker/core": ["base"],
     "worker/reduce": ["base", "worker/core"],
     "worker/transport": ["base", "worker/core", "worker/reduce"],
-    "worker/engine": ["base", "worker/core", "worker/reduce", "worker/transport"],
-    "worker/api": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/engine"],
+    "worker/watch": ["base", "worker/core"],
+    "worker/engine": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/watch"],
+    "worker/api": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/watch",
+                   "worker/engine"],
     "worker/launch": ["base"],
 }
 

@@ -1,0 +1,38 @@
+/*
+ * Names of events and operations, as Horovod's timeline has them. Constants.
+ */
+#include "worker/watch/core/event.h"
+
+static const char *const kind_names[HVD_EVENT_KINDS] = {
+    [HVD_EVENT_READY] = "READY",     [HVD_EVENT_SUBMITTED] = "SUBMITTED",
+    [HVD_EVENT_AGREED] = "AGREED",   [HVD_EVENT_STARTED] = "STARTED",
+    [HVD_EVENT_DONE] = "DONE",       [HVD_EVENT_PLAN] = "PLAN",
+    [HVD_EVENT_STALLED] = "STALLED", [HVD_EVENT_LOST] = "LOST",
+    [HVD_EVENT_FAILED] = "FAILED",
+};
+
+static const char *const op_names[][2] = {
+    [HVD_ALLREDUCE] = {"ALLREDUCE", "ALLREDUCE"},
+    [HVD_ALLGATHER] = {"ALLGATHER", "ALLGATHER"},
+    [HVD_BROADCAST] = {"BROADCAST", "BCAST"},
+    [HVD_JOIN] = {"JOIN", "JOIN"},
+    [HVD_ALLTOALL] = {"ALLTOALL", "ALLTOALL"},
+    [HVD_BARRIER] = {"BARRIER", "BARRIER"},
+    [HVD_REDUCESCATTER] = {"REDUCESCATTER", "REDUCESCATTER"},
+};
+
+const char *hvd_event_kind_name(int kind)
+{
+    const bool exists = kind > 0 && kind < HVD_EVENT_KINDS && kind_names[kind];
+
+    return exists ? kind_names[kind] : "UNKNOWN";
+}
+
+const char *hvd_event_op_name(const struct hvd_event *event, bool suffix)
+{
+    if (event->op == HVD_ALLREDUCE && event->reduce == HVD_ADASUM)
+        return suffix ? "ADASUM_ALLREDUCE" : "ADASUM";
+    if (event->op >= sizeof(op_names) / sizeof(op_names[0]) || !op_names[event->op][suffix])
+        return "UNKNOWN";
+    return op_names[event->op][suffix];
+}

@@ -1,0 +1,48 @@
+#ifndef HVD_WORKER_WATCH_CORE_EVENT_H
+#define HVD_WORKER_WATCH_CORE_EVENT_H
+
+#include "worker/core/types.h"
+
+/* What happened to a tensor, or to the job. */
+enum hvd_event_kind {
+    HVD_EVENT_READY = 1, /* coordinator: rank `detail` has asked for the tensor */
+    HVD_EVENT_SUBMITTED, /* here; the only event with type and shape */
+    HVD_EVENT_AGREED,    /* it is in a plan, all ranks have it */
+    HVD_EVENT_STARTED,   /* its data moves; the name is the transport's */
+    HVD_EVENT_DONE,      /* detail: hvd_status_t */
+    HVD_EVENT_PLAN,      /* a plan begins; detail: how many messages came before, or 0 */
+    HVD_EVENT_STALLED,   /* the name is a report; detail: how many tensors wait */
+    HVD_EVENT_LOST,      /* rank `detail`; the name says why */
+    HVD_EVENT_FAILED,    /* the job cannot go on; the name says why */
+};
+
+#define HVD_EVENT_KINDS 10
+
+/* The part of every event that has a fixed size. */
+struct hvd_event {
+    uint64_t ticks; /* of the clock, see worker/watch/clock.h */
+    uint64_t id;    /* names the tensor from SUBMITTED to DONE; 0: none */
+    int32_t detail;
+    uint16_t name_len; /* <= HVD_NAME_MAX */
+    uint8_t kind;
+    uint8_t op;
+    uint8_t dtype;
+    uint8_t reduce;
+    uint8_t ndim;
+    uint8_t _unused;
+};
+
+/* An event with what belongs to it. */
+struct hvd_note {
+    struct hvd_event event;
+    int64_t shape[HVD_NDIM_MAX];
+    char name[HVD_NAME_MAX + 1]; /* event.name_len bytes, terminated */
+};
+
+/* "SUBMITTED"; "UNKNOWN" for a kind that does not exist. */
+const char *hvd_event_kind_name(int kind);
+
+/* The timeline's name of an operation: "ALLREDUCE", "ADASUM"; suffix: as in MPI_BCAST. */
+const char *hvd_event_op_name(const struct hvd_event *event, bool suffix);
+
+#endif

@@ -1,0 +1,396 @@
+/*
+ * The timeline's state machine, one lane per tensor name:
+ *
+ *     IDLE ──ready, submitted──> NEGOTIATING ──agreed──> OPERATING ──done──> IDLE
+ *
+ * A lane's `id` is that of the tensor that is submitted now; events that name no known id belong to
+ * tensors whose beginning was not recorded, and are left out.
+ */
+#include "worker/watch/core/trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/core/names.h"
+#include "worker/watch/core/json.h"
+
+enum lane_state { IDLE, NEGOTIATING, OPERATING };
+
+struct lane;
+
+/* Names the tensor that is submitted now: ids are kept in a map of their own. */
+struct id_link {
+    struct hvd_named named;
+    uint64_t id; /* 0: none, and not in the map */
+    struct lane *lane;
+};
+
+struct lane {
+    struct hvd_named named;
+    struct id_link link;
+    int64_t pid;
+    enum lane_state state;
+    bool in_activity;
+    struct hvd_event event;
+    int64_t shape[HVD_NDIM_MAX];
+    char name[];
+};
+
+struct hvd_trace {
+    struct hvd_trace_options options;
+    struct hvd_names lanes;
+    struct hvd_names ids;
+    int64_t n_lanes;
+};
+
+/* A record being written, and where to. */
+struct record {
+    struct hvd_json json;
+    struct hvd_buf *lines;
+    hvd_status_t status; /* the first failure */
+};
+
+static void open_record(struct record *r, const char *phase, int64_t pid, int64_t ns)
+{
+    r->json.len = 0;
+    hvd_json_raw(&r->json, "{\"ph\":\"");
+    hvd_json_raw(&r->json, phase);
+    hvd_json_raw(&r->json, "\",\"pid\":");
+    hvd_json_int(&r->json, pid);
+    hvd_json_raw(&r->json, ",\"tid\":0");
+    if (phase[0] != 'M') {
+        hvd_json_raw(&r->json, ",\"ts\":");
+        hvd_json_micros(&r->json, ns);
+    }
+}
+
+static void put_name(struct record *r, const char *prefix, const char *name)
+{
+    hvd_json_raw(&r->json, ",\"name\":\"");
+    hvd_json_raw(&r->json, prefix);
+    hvd_json_raw(&r->json, name);
+    hvd_json_raw(&r->json, "\"");
+}
+
+static void close_record(struct record *r)
+{
+    hvd_json_raw(&r->json, "}\n");
+    hvd_status_t st = hvd_buf_add(r->lines, r->json.text, r->json.len);
+    if (r->status == HVD_OK)
+        r->status = st;
+}
+
+static void begin(struct record *r, const struct lane *lane, const char *prefix, const char *name,
+                  int64_t ns)
+{
+    open_record(r, "B", lane->pid, ns);
+    put_name(r, prefix, name);
+    close_record(r);
+}
+
+static void end(struct record *r, const struct lane *lane, int64_t ns)
+{
+    open_record(r, "E", lane->pid, ns);
+    close_record(r);
+}
+
+/* --- Lanes ------------------------------------------------------------------------------------ */
+
+static struct hvd_strview id_key(const uint64_t *id)
+{
+    return (struct hvd_strview){(const char *)id, sizeof(*id)};
+}
+
+static struct lane *find_id(const struct hvd_trace *trace, uint64_t id)
+{
+    struct hvd_named *found = id ? hvd_names_find(&trace->ids, id_key(&id)) : NULL;
+
+    return found ? ((struct id_link *)found)->lane : NULL;
+}
+
+static void forget_id(struct hvd_trace *trace, struct lane *lane)
+{
+    if (lane->link.id != 0)
+        hvd_names_remove(&trace->ids, &lane->link.named);
+    lane->link.id = 0;
+}
+
+/* Without memory the tensor has no id: what else happens to it is left out. */
+static void set_id(struct hvd_trace *trace, struct lane *lane, uint64_t id)
+{
+    struct lane *other = find_id(trace, id);
+
+    if (other)
+        forget_id(trace, other);
+    forget_id(trace, lane);
+    lane->link.id = id;
+    if (id != 0 && !hvd_names_add(&trace->ids, id_key(&lane->link.id), &lane->link.named))
+        lane->link.id = 0;
+}
+
+static void announce(struct record *r, const struct lane *lane)
+{
+    open_record(r, "M", lane->pid, 0);
+    put_name(r, "", "process_name");
+    hvd_json_raw(&r->json, ",\"args\":{\"name\":");
+    hvd_json_string(&r->json, hvd_strview_of(lane->name));
+    hvd_json_raw(&r->json, "}");
+    close_record(r);
+    open_record(r, "M", lane->pid, 0);
+    put_name(r, "", "process_sort_index");
+    hvd_json_raw(&r->json, ",\"args\":{\"sort_index\":");
+    hvd_json_int(&r->json, lane->pid);
+    hvd_json_raw(&r->json, "}");
+    close_record(r);
+}
+
+static struct lane *add_lane(struct hvd_trace *trace, struct record *r, struct hvd_strview name)
+{
+    struct lane *lane = hvd_calloc(1, sizeof(*lane) + name.len + 1);
+
+    if (!lane)
+        return NULL;
+    memcpy(lane->name, name.data, name.len);
+    lane->link.lane = lane;
+    lane->pid = trace->n_lanes + 1;
+    name.data = lane->name;
+    if (!hvd_names_add(&trace->lanes, name, &lane->named)) {
+        hvd_free(lane);
+        return NULL;
+    }
+    trace->n_lanes++;
+    announce(r, lane);
+    return lane;
+}
+
+static struct lane *get_lane(struct hvd_trace *trace, struct record *r, struct hvd_strview name)
+{
+    struct lane *lane = (struct lane *)hvd_names_find(&trace->lanes, name);
+
+    if (!lane && trace->n_lanes >= HVD_TRACE_LANES_MAX) {
+        name = hvd_strview_of("(other tensors)");
+        lane = (struct lane *)hvd_names_find(&trace->lanes, name);
+    }
+    if (!lane)
+        lane = add_lane(trace, r, name);
+    if (!lane)
+        r->status = HVD_ERR_NOMEM;
+    return lane;
+}
+
+/* --- Events ----------------------------------------------------------------------------------- */
+
+static void end_activity(struct record *r, struct lane *lane, int64_t ns)
+{
+    if (lane->in_activity)
+        end(r, lane, ns);
+    lane->in_activity = false;
+}
+
+/* What belongs to the end of a tensor, or of its negotiation. */
+static void put_arguments(struct record *r, const struct lane *lane, int status)
+{
+    const struct hvd_event *e = &lane->event;
+
+    hvd_json_raw(&r->json, ",\"args\":{\"dtype\":\"");
+    hvd_json_raw(&r->json, hvd_dtype_name(e->dtype));
+    hvd_json_raw(&r->json, "\",\"shape\":\"[");
+    for (int i = 0; i < e->ndim; i++) {
+        hvd_json_raw(&r->json, i ? ", " : "");
+        hvd_json_int(&r->json, lane->shape[i]);
+    }
+    hvd_json_raw(&r->json, "]\"");
+    if (status != HVD_OK) {
+        hvd_json_raw(&r->json, ",\"error\":\"");
+        hvd_json_raw(&r->json, hvd_status_str((hvd_status_t)status));
+        hvd_json_raw(&r->json, "\"");
+    }
+    hvd_json_raw(&r->json, "}");
+}
+
+/* Closes what is open in the lane. */
+static void finish(struct record *r, struct lane *lane, int status, int64_t ns)
+{
+    end_activity(r, lane, ns);
+    if (lane->state != IDLE) {
+        open_record(r, "E", lane->pid, ns);
+        if (lane->state == OPERATING || status != HVD_OK)
+            put_arguments(r, lane, status);
+        close_record(r);
+    }
+    lane->state = IDLE;
+}
+
+static void start_negotiating(struct record *r, struct lane *lane, const struct hvd_event *event,
+                              int64_t ns)
+{
+    if (lane->state == OPERATING) /* its end was lost */
+        finish(r, lane, HVD_OK, ns);
+    if (lane->state == IDLE)
+        begin(r, lane, "NEGOTIATE_", hvd_event_op_name(event, false), ns);
+    lane->state = NEGOTIATING;
+}
+
+static void add_ready(struct record *r, struct lane *lane, const struct hvd_event *event,
+                      int64_t ns)
+{
+    char rank[16];
+
+    start_negotiating(r, lane, event, ns);
+    snprintf(rank, sizeof(rank), "%d", (int)event->detail);
+    open_record(r, "X", lane->pid, ns);
+    put_name(r, "", rank);
+    hvd_json_raw(&r->json, ",\"dur\":0");
+    close_record(r);
+}
+
+/* An event of a tensor that is known by its id. */
+static void advance(struct hvd_trace *trace, struct record *r, const struct hvd_note *note,
+                    int64_t ns)
+{
+    struct lane *lane = find_id(trace, note->event.id);
+
+    if (!lane)
+        return;
+    if (note->event.kind == HVD_EVENT_DONE) {
+        finish(r, lane, note->event.detail, ns);
+        forget_id(trace, lane);
+        return;
+    }
+    if (lane->state == NEGOTIATING) {
+        end(r, lane, ns);
+        begin(r, lane, "", hvd_event_op_name(&lane->event, false), ns);
+        lane->state = OPERATING;
+    }
+    end_activity(r, lane, ns);
+    if (note->event.kind == HVD_EVENT_AGREED) {
+        begin(r, lane, "", "QUEUE", ns);
+    } else {
+        char activity[64];
+        snprintf(activity, sizeof(activity), "%.15s_", note->name);
+        begin(r, lane, activity, hvd_event_op_name(&lane->event, true), ns);
+    }
+    lane->in_activity = true;
+}
+
+/* An event of the job, across all lanes. */
+static void add_mark(struct record *r, const char *name, const struct hvd_note *note, int64_t ns)
+{
+    open_record(r, "i", 0, ns);
+    put_name(r, "", name);
+    hvd_json_raw(&r->json, ",\"s\":\"g\"");
+    if (note && note->event.name_len > 0) {
+        hvd_json_raw(&r->json, ",\"args\":{\"text\":");
+        hvd_json_string(&r->json, (struct hvd_strview){note->name, note->event.name_len});
+        hvd_json_raw(&r->json, "}");
+    }
+    close_record(r);
+}
+
+hvd_status_t hvd_trace_add(struct hvd_trace *trace, const struct hvd_note *note, int64_t ns,
+                           struct hvd_buf *lines)
+{
+    const struct hvd_event *event = &note->event;
+    const struct hvd_strview name = {note->name, event->name_len};
+    struct record r = {.lines = lines};
+    struct lane *lane;
+
+    switch (event->kind) {
+    case HVD_EVENT_READY:
+        lane = get_lane(trace, &r, name);
+        if (lane)
+            add_ready(&r, lane, event, ns);
+        break;
+    case HVD_EVENT_SUBMITTED:
+        lane = get_lane(trace, &r, name);
+        if (!lane)
+            break;
+        start_negotiating(&r, lane, event, ns);
+        set_id(trace, lane, event->id);
+        lane->event = *event;
+        memcpy(lane->shape, note->shape, sizeof(lane->shape));
+        break;
+    case HVD_EVENT_AGREED:
+    case HVD_EVENT_STARTED:
+    case HVD_EVENT_DONE:
+        advance(trace, &r, note, ns);
+        break;
+    case HVD_EVENT_PLAN:
+        if (trace->options.marks_cycles)
+            add_mark(&r, "CYCLE_START", NULL, ns);
+        break;
+    default:
+        add_mark(&r, hvd_event_kind_name(event->kind), note, ns);
+    }
+    return r.status;
+}
+
+hvd_status_t hvd_trace_add_dropped(struct hvd_trace *trace, uint64_t n, int64_t ns,
+                                   struct hvd_buf *lines)
+{
+    struct record r = {.lines = lines};
+
+    (void)trace;
+    open_record(&r, "i", 0, ns);
+    put_name(&r, "", "DROPPED");
+    hvd_json_raw(&r.json, ",\"s\":\"g\",\"args\":{\"events\":");
+    hvd_json_int(&r.json, (int64_t)n);
+    hvd_json_raw(&r.json, "}");
+    close_record(&r);
+    return r.status;
+}
+
+static void forget_all(struct hvd_trace *trace)
+{
+    struct hvd_named *first;
+
+    while ((first = trace->lanes.first)) {
+        struct lane *lane = (struct lane *)first;
+        forget_id(trace, lane);
+        hvd_names_remove(&trace->lanes, first);
+        hvd_free(lane);
+    }
+    trace->n_lanes = 0;
+}
+
+hvd_status_t hvd_trace_open(struct hvd_trace *trace, struct hvd_buf *lines)
+{
+    struct record r = {.lines = lines};
+
+    forget_all(trace);
+    open_record(&r, "M", 0, 0);
+    put_name(&r, "", "process_name");
+    hvd_json_raw(&r.json, ",\"args\":{\"name\":\"rank ");
+    hvd_json_int(&r.json, trace->options.rank);
+    hvd_json_raw(&r.json, "\",\"rank\":");
+    hvd_json_int(&r.json, trace->options.rank);
+    hvd_json_raw(&r.json, ",\"start_time_since_epoch_in_micros\":");
+    hvd_json_int(&r.json, trace->options.start_unix_us);
+    hvd_json_raw(&r.json, "}");
+    close_record(&r);
+    open_record(&r, "M", 0, 0);
+    put_name(&r, "", "process_sort_index");
+    hvd_json_raw(&r.json, ",\"args\":{\"sort_index\":0}");
+    close_record(&r);
+    return r.status;
+}
+
+hvd_status_t hvd_trace_create(const struct hvd_trace_options *options, struct hvd_trace **out)
+{
+    struct hvd_trace *trace = hvd_calloc(1, sizeof(*trace));
+
+    if (!trace)
+        return HVD_ERR_NOMEM;
+    trace->options = *options;
+    *out = trace;
+    return HVD_OK;
+}
+
+void hvd_trace_destroy(struct hvd_trace *trace)
+{
+    if (!trace)
+        return;
+    forget_all(trace);
+    hvd_free(trace);
+}

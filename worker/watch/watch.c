@@ -1,0 +1,289 @@
+/*
+ * The hooks' other half, and who may have a timeline. Recording is lock-free and any thread's;
+ * starting and ending a timeline is the writer's matter.
+ */
+#include "worker/watch/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "worker/watch/core/flight.h"
+#include "worker/watch/core/path.h"
+#include "worker/watch/recorder.h"
+#include "worker/watch/writer.h"
+
+#define PATH_BYTES 1100
+#define DUMP_MAX ((size_t)1024 * 1024)
+
+struct hvd_watch_state {
+    struct hvd_clock clock;
+    int rank;
+    int size;
+    bool has_timeline; /* it may be started */
+    bool writes_all;
+    char dump_path[PATH_BYTES]; /* empty: none */
+    char metrics_file[PATH_BYTES];
+    struct hvd_recorder *recorder; /* owned; NULL: none */
+    struct hvd_writer *writer;     /* owned; NULL: none */
+    const struct hvd_log *log;
+};
+
+static bool is_set(const char *text)
+{
+    return text && *text;
+}
+
+void hvd_watch_record(struct hvd_watch *w, unsigned on, const struct hvd_sighting *seen)
+{
+    struct hvd_watch_state *state = w->_state;
+    const struct hvd_request *req = seen->request;
+    struct hvd_event event = {
+        .ticks = hvd_clock_ticks(&state->clock),
+        .id = seen->id,
+        .detail = seen->detail,
+        .kind = (uint8_t)seen->kind,
+        .name_len = (uint16_t)(seen->name.len < HVD_NAME_MAX ? seen->name.len : HVD_NAME_MAX),
+    };
+
+    if (req) {
+        event.op = (uint8_t)req->op;
+        event.dtype = (uint8_t)req->dtype;
+        event.reduce = (uint8_t)req->reduce;
+        event.ndim = seen->kind == HVD_EVENT_SUBMITTED ? (uint8_t)req->ndim : 0;
+    }
+    if (on & HVD_WATCH_TIMELINE)
+        hvd_writer_put(state->writer, &event, req ? req->shape : NULL, seen->name.data);
+    if (on & HVD_WATCH_WAKE)
+        hvd_writer_wake(state->writer);
+    if (!(on & HVD_WATCH_RECORDER))
+        return;
+    /* Here every event carries its tensor's name. */
+    const struct hvd_strview name = req ? req->name : seen->name;
+    event.name_len = (uint16_t)(name.len < HVD_NAME_MAX ? name.len : HVD_NAME_MAX);
+    hvd_recorder_put(state->recorder, &event, name.data);
+}
+
+/* --- The flight recorder ---------------------------------------------------------------------- */
+
+static hvd_status_t encode_dump(const struct hvd_watch_state *state, const char *why,
+                                struct hvd_buf *out)
+{
+    const uint64_t n = hvd_recorder_count(state->recorder);
+    const uint64_t first = n > HVD_RECORDER_EVENTS ? n - HVD_RECORDER_EVENTS : 0;
+    struct hvd_clock clock = state->clock;
+    const time_t seconds = time(NULL);
+    char when[32] = "";
+    struct tm tm;
+
+    if (gmtime_r(&seconds, &tm))
+        strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    const struct hvd_flight_head head = {.rank = state->rank,
+                                         .size = state->size,
+                                         .why = why,
+                                         .when = when,
+                                         .n_events = n - first,
+                                         .n_recorded = n};
+    hvd_status_t st = hvd_flight_add_head(&head, out);
+    hvd_clock_sync(&clock);
+    const int64_t now = hvd_clock_since_base(&clock, hvd_clock_ticks(&clock));
+    for (uint64_t i = first; st == HVD_OK && i < n; i++) {
+        struct hvd_note note;
+        if (hvd_recorder_get(state->recorder, i, &note))
+            st = hvd_flight_add(&note, now - hvd_clock_since_base(&clock, note.event.ticks), out);
+    }
+    return st;
+}
+
+static hvd_status_t write_all(int fd, const struct hvd_buf *text)
+{
+    for (size_t at = 0; at < text->len;) {
+        const ssize_t n = write(fd, text->data + at, text->len - at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return HVD_ERR_SYSTEM;
+        at += (size_t)n;
+    }
+    return HVD_OK;
+}
+
+static hvd_status_t write_dump(const char *path, const struct hvd_buf *text, struct hvd_err *err)
+{
+    if (strcmp(path, "-") == 0)
+        return write_all(STDERR_FILENO, text);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    hvd_status_t st = fd < 0 ? HVD_ERR_SYSTEM : write_all(fd, text);
+    if (st != HVD_OK)
+        hvd_err_set(err, st, errno, "flight recorder %s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
+hvd_status_t hvd_watch_dump(struct hvd_watch *w, const char *why, struct hvd_err *err)
+{
+    const struct hvd_watch_state *state = w->_state;
+    struct hvd_buf text;
+
+    if (!state->recorder)
+        return HVD_OK;
+    hvd_buf_init(&text, DUMP_MAX);
+    hvd_status_t st = encode_dump(state, why, &text);
+    if (st == HVD_OK || st == HVD_ERR_TOO_LARGE)
+        st = write_dump(state->dump_path, &text, err);
+    else
+        st = HVD_FAIL(err, st, 0, "flight recorder: %s", hvd_status_str(st));
+    hvd_buf_fini(&text);
+    return st;
+}
+
+void hvd_watch_failed(struct hvd_watch *w, const char *why)
+{
+    struct hvd_err err = {0};
+
+    if (!w)
+        return;
+    hvd_watch_add(&w->_counts.job_failures, 1);
+    const unsigned on = hvd_watch_on(w);
+    if (on)
+        hvd_watch_record(
+            w, on, &(struct hvd_sighting){.kind = HVD_EVENT_FAILED, .name = hvd_strview_of(why)});
+    if (hvd_watch_dump(w, why, &err) != HVD_OK)
+        hvd_log(w->_state->log, HVD_LOG_ERROR, "watch", "%s", err.msg);
+}
+
+/* --- Counters --------------------------------------------------------------------------------- */
+
+void hvd_watch_counts(const struct hvd_watch *w, struct hvd_counts *counts)
+{
+    const uint64_t *from = (const uint64_t *)&w->_counts;
+    uint64_t *to = (uint64_t *)counts;
+
+    _Static_assert(sizeof(*counts) % sizeof(*to) == 0, "counts are nothing but counters");
+    for (size_t i = 0; i < sizeof(*counts) / sizeof(*to); i++)
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+    counts->submitted = atomic_load_explicit(&w->_submitted, memory_order_relaxed);
+    if (w->_state->writer)
+        hvd_writer_count(w->_state->writer, &counts->timeline_events, &counts->timeline_dropped);
+}
+
+/* --- Life ------------------------------------------------------------------------------------- */
+
+void hvd_watch_end(struct hvd_watch *w)
+{
+    if (w->_state->writer)
+        hvd_writer_stop(w->_state->writer);
+}
+
+void hvd_watch_destroy(struct hvd_watch *w)
+{
+    if (!w)
+        return;
+    if (w->_state) {
+        hvd_writer_destroy(w->_state->writer);
+        hvd_recorder_destroy(w->_state->recorder);
+    }
+    hvd_free(w->_state);
+    hvd_free(w);
+}
+
+static hvd_status_t set_path(const struct hvd_watch_state *state, const char *pattern,
+                             char out[PATH_BYTES], struct hvd_err *err)
+{
+    if (hvd_path_of_rank(pattern, state->rank, out, PATH_BYTES))
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_INVALID, 0, "path %.64s... is too long", pattern);
+}
+
+hvd_status_t hvd_watch_start_timeline(struct hvd_watch *w, const char *path, bool marks_cycles,
+                                      struct hvd_err *err)
+{
+    struct hvd_watch_state *state = w->_state;
+    const bool is_per_rank = state->writes_all || hvd_path_names_rank(path);
+    char own[PATH_BYTES];
+
+    if (!state->has_timeline)
+        return HVD_FAIL(err, HVD_ERR_STATE, 0,
+                        "the timeline is not enabled: set HOROVOD_TIMELINE to a path, or to "
+                        "DYNAMIC, before horovod_init");
+    if (state->rank != 0 && !is_per_rank)
+        return HVD_OK;
+    if (strlen(path) >= sizeof(own))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "path %.64s... is too long", path);
+    snprintf(own, sizeof(own), "%s", path);
+    hvd_status_t st = is_per_rank ? set_path(state, path, own, err) : HVD_OK;
+    return st == HVD_OK ? hvd_writer_open(state->writer, own, marks_cycles, err) : st;
+}
+
+hvd_status_t hvd_watch_stop_timeline(struct hvd_watch *w, struct hvd_err *err)
+{
+    if (!w->_state->has_timeline)
+        return HVD_FAIL(err, HVD_ERR_STATE, 0, "the timeline is not enabled");
+    hvd_writer_close(w->_state->writer);
+    return HVD_OK;
+}
+
+static hvd_status_t fill(struct hvd_watch *w, const struct hvd_watch_options *o,
+                         struct hvd_err *err)
+{
+    struct hvd_watch_state *state = w->_state;
+    const struct hvd_writer_options writer = {.watch = w,
+                                              .clock = &state->clock,
+                                              .rank = o->rank,
+                                              .timeline_bytes = o->timeline_bytes,
+                                              .metrics_file = state->metrics_file,
+                                              .has_timeline = state->has_timeline,
+                                              .log = o->log};
+    hvd_status_t st = HVD_OK;
+
+    if (is_set(o->metrics_file))
+        st = set_path(state, o->metrics_file, state->metrics_file, err);
+    if (st == HVD_OK && is_set(o->flight_recorder)) {
+        if (strcmp(o->flight_recorder, "-") == 0)
+            snprintf(state->dump_path, sizeof(state->dump_path), "-");
+        else
+            st = set_path(state, o->flight_recorder, state->dump_path, err);
+        if (st == HVD_OK && hvd_recorder_create(&state->recorder) != HVD_OK)
+            st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the flight recorder");
+        if (st == HVD_OK)
+            atomic_fetch_or(&w->_on, HVD_WATCH_RECORDER);
+    }
+    if (st == HVD_OK && (state->has_timeline || state->metrics_file[0]))
+        st = hvd_writer_create(&writer, &state->writer, err);
+    if (st == HVD_OK && state->has_timeline && strcmp(o->timeline, "DYNAMIC") != 0)
+        st = hvd_watch_start_timeline(w, o->timeline, o->marks_cycles, err);
+    return st;
+}
+
+hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hvd_watch **out,
+                              struct hvd_err *err)
+{
+    struct hvd_watch *w = hvd_calloc(1, sizeof(*w));
+    struct hvd_watch_state *state = hvd_calloc(1, sizeof(*state));
+    hvd_status_t st;
+
+    if (!w || !state) {
+        hvd_free(w);
+        hvd_free(state);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the watch");
+    }
+    w->_state = state;
+    state->rank = options->rank;
+    state->size = options->size;
+    state->has_timeline = is_set(options->timeline);
+    state->writes_all = options->all_ranks;
+    state->log = options->log;
+    hvd_clock_init(&state->clock);
+    st = fill(w, options, err);
+    if (st != HVD_OK) {
+        hvd_watch_destroy(w);
+        return st;
+    }
+    *out = w;
+    return HVD_OK;
+}

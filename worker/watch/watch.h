@@ -1,0 +1,242 @@
+#ifndef HVD_WORKER_WATCH_WATCH_H
+#define HVD_WORKER_WATCH_WATCH_H
+
+#include <stdatomic.h>
+
+#include "base/log.h"
+#include "worker/watch/core/event.h"
+#include "worker/watch/core/metrics.h"
+
+/*
+ * What can be seen of one rank: its timeline, counters and flight recorder. The engine calls the
+ * hooks below where things happen; every hook is some nanoseconds while nothing is recorded, takes
+ * a NULL watch, never fails and never waits. A thread of its own formats and writes, and sleeps
+ * while nothing happens.
+ *
+ *     hooks ──> counts                                 ──> metrics file
+ *        ├────> ring ──> writer's thread ──> trace     ──> timeline file
+ *        └────> recorder                 ──(a failure)──> dump
+ */
+struct hvd_watch {
+    atomic_uint _on; /* what records events: HVD_WATCH_...; 0: nothing */
+    atomic_uint_fast64_t _submitted;
+    struct hvd_counts _counts; /* the driver's: see hvd_watch_add */
+    struct hvd_watch_state *_state;
+};
+
+#define HVD_WATCH_TIMELINE 1U
+#define HVD_WATCH_RECORDER 2U
+#define HVD_WATCH_WAKE 4U /* the writer sleeps and wants to know of the next event */
+
+struct hvd_watch_options {
+    int rank;
+    int size;
+    const char *timeline; /* path, or DYNAMIC: may be started later; NULL or empty: may not */
+    bool marks_cycles;
+    bool all_ranks;              /* every rank writes a timeline, not rank 0 alone */
+    int64_t timeline_bytes;      /* a file that grows beyond is set aside; 0: no limit */
+    const char *metrics_file;    /* NULL or empty: none */
+    const char *flight_recorder; /* path, or - for standard error; NULL or empty: off */
+    const struct hvd_log *log;   /* borrowed, for the life of the watch */
+};
+
+/* A watch; starts the timeline if a path was given. Paths are copied. HVD_ERR_SYSTEM when a file
+ * cannot be written, HVD_ERR_INVALID when a path is too long, HVD_ERR_NOMEM. */
+hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hvd_watch **out,
+                              struct hvd_err *err);
+
+/* Ends the timeline, writes the last metrics, ends the thread: nothing is written from then on, but
+ * a dump. Once; hooks and counts still work. */
+void hvd_watch_end(struct hvd_watch *w);
+
+/* Ends what was not ended, and frees the watch: nothing calls hooks any more. NULL is fine. */
+void hvd_watch_destroy(struct hvd_watch *w);
+
+/*
+ * Starts a timeline at that path, on the ranks that write one; ends the one that runs, unless it
+ * has the same path: then nothing happens. HVD_ERR_STATE when the timeline was not enabled at
+ * creation; HVD_ERR_SYSTEM, HVD_ERR_INVALID, HVD_ERR_NOMEM. Any thread.
+ */
+hvd_status_t hvd_watch_start_timeline(struct hvd_watch *w, const char *path, bool marks_cycles,
+                                      struct hvd_err *err);
+
+/* Ends the timeline that runs, if any, and returns once its file is complete. HVD_ERR_STATE as
+ * above. Any thread. */
+hvd_status_t hvd_watch_stop_timeline(struct hvd_watch *w, struct hvd_err *err);
+
+/* What was counted so far. Any thread. */
+void hvd_watch_counts(const struct hvd_watch *w, struct hvd_counts *counts);
+
+/* Writes the flight recorder's events with a reason, when there is a recorder. HVD_ERR_SYSTEM,
+ * HVD_ERR_NOMEM. Any thread. */
+hvd_status_t hvd_watch_dump(struct hvd_watch *w, const char *why, struct hvd_err *err);
+
+/* What a hook hands over. */
+struct hvd_sighting {
+    enum hvd_event_kind kind;
+    int32_t detail;
+    uint64_t id;
+    const struct hvd_request *request; /* may be NULL */
+    struct hvd_strview name;
+};
+
+/* Records an event; `on` is what _on held. For the hooks. */
+void hvd_watch_record(struct hvd_watch *w, unsigned on, const struct hvd_sighting *seen);
+
+/* Adds to a counter that the driver alone changes: others may read it at the same time. */
+static inline void hvd_watch_add(uint64_t *counter, uint64_t n)
+{
+    __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+/* What records events now. */
+static inline unsigned hvd_watch_on(const struct hvd_watch *w)
+{
+    return atomic_load_explicit(&w->_on, memory_order_acquire);
+}
+
+/* --- Hooks: id names a tensor from its submission to its end, and is not 0 ---------------------
+ */
+
+/* A tensor was submitted here. Any thread. */
+static inline void hvd_watch_submitted(struct hvd_watch *w, uint64_t id,
+                                       const struct hvd_request *request)
+{
+    if (!w)
+        return;
+    atomic_fetch_add_explicit(&w->_submitted, 1, memory_order_relaxed);
+    const unsigned on = hvd_watch_on(w);
+    if (on)
+        hvd_watch_record(
+            w, on,
+            &(struct hvd_sighting){
+                .kind = HVD_EVENT_SUBMITTED, .id = id, .request = request, .name = request->name});
+}
+
+/* The coordinator has heard that a rank asks for a tensor. The driver. */
+static inline void hvd_watch_ready(struct hvd_watch *w, int rank, const struct hvd_request *request)
+{
+    const unsigned on = w ? hvd_watch_on(w) : 0;
+
+    if (on)
+        hvd_watch_record(w, on,
+                         &(struct hvd_sighting){.kind = HVD_EVENT_READY,
+                                                .detail = rank,
+                                                .request = request,
+                                                .name = request->name});
+}
+
+/* A plan has the tensor. The driver. */
+static inline void hvd_watch_agreed(struct hvd_watch *w, uint64_t id,
+                                    const struct hvd_request *request)
+{
+    const unsigned on = w ? hvd_watch_on(w) : 0;
+
+    if (on)
+        hvd_watch_record(
+            w, on, &(struct hvd_sighting){.kind = HVD_EVENT_AGREED, .id = id, .request = request});
+}
+
+/* The tensor's data begins to move over a transport. The driver. */
+static inline void hvd_watch_started(struct hvd_watch *w, uint64_t id,
+                                     const struct hvd_request *request, const char *transport)
+{
+    const unsigned on = w ? hvd_watch_on(w) : 0;
+
+    if (on)
+        hvd_watch_record(w, on,
+                         &(struct hvd_sighting){.kind = HVD_EVENT_STARTED,
+                                                .id = id,
+                                                .request = request,
+                                                .name = hvd_strview_of(transport)});
+}
+
+/* The tensor has ended; bytes of this rank's input. The driver. */
+static inline void hvd_watch_done(struct hvd_watch *w, uint64_t id,
+                                  const struct hvd_request *request, uint64_t bytes,
+                                  hvd_status_t status)
+{
+    if (!w)
+        return;
+    if (status == HVD_OK) {
+        hvd_watch_add(&w->_counts.completed, 1);
+        hvd_watch_add(&w->_counts.tensors[request->op % HVD_WATCH_OPS], 1);
+        hvd_watch_add(&w->_counts.bytes[request->op % HVD_WATCH_OPS], bytes);
+    } else {
+        hvd_watch_add(&w->_counts.failed, 1);
+    }
+    const unsigned on = hvd_watch_on(w);
+    if (on)
+        hvd_watch_record(
+            w, on,
+            &(struct hvd_sighting){
+                .kind = HVD_EVENT_DONE, .id = id, .request = request, .detail = (int32_t)status});
+}
+
+/* A plan is followed. The driver. */
+static inline void hvd_watch_plan(struct hvd_watch *w)
+{
+    if (!w)
+        return;
+    hvd_watch_add(&w->_counts.plans, 1);
+    const unsigned on = hvd_watch_on(w);
+    if (on)
+        hvd_watch_record(w, on, &(struct hvd_sighting){.kind = HVD_EVENT_PLAN});
+}
+
+/* A control message was sent. The driver. */
+static inline void hvd_watch_sent(struct hvd_watch *w, size_t bytes)
+{
+    if (!w)
+        return;
+    hvd_watch_add(&w->_counts.messages_sent, 1);
+    hvd_watch_add(&w->_counts.message_bytes_sent, bytes);
+}
+
+/* A control message came in. The driver. */
+static inline void hvd_watch_received(struct hvd_watch *w, size_t bytes)
+{
+    if (!w)
+        return;
+    hvd_watch_add(&w->_counts.messages_received, 1);
+    hvd_watch_add(&w->_counts.message_bytes_received, bytes);
+}
+
+/* The driver found nothing to do for long, and sleeps. The driver. */
+static inline void hvd_watch_slept(struct hvd_watch *w)
+{
+    if (w)
+        hvd_watch_add(&w->_counts.sleeps, 1);
+}
+
+/* Tensors wait for ranks: the report. The driver. */
+static inline void hvd_watch_stalled(struct hvd_watch *w, int n_tensors, const char *report)
+{
+    if (!w)
+        return;
+    hvd_watch_add(&w->_counts.stall_warnings, 1);
+    const unsigned on = hvd_watch_on(w);
+    if (on)
+        hvd_watch_record(w, on,
+                         &(struct hvd_sighting){.kind = HVD_EVENT_STALLED,
+                                                .detail = n_tensors,
+                                                .name = hvd_strview_of(report)});
+}
+
+/* A rank is gone. The driver. */
+static inline void hvd_watch_lost(struct hvd_watch *w, int rank, const char *why)
+{
+    if (!w)
+        return;
+    hvd_watch_add(&w->_counts.ranks_lost, 1);
+    const unsigned on = hvd_watch_on(w);
+    if (on)
+        hvd_watch_record(w, on,
+                         &(struct hvd_sighting){
+                             .kind = HVD_EVENT_LOST, .detail = rank, .name = hvd_strview_of(why)});
+}
+
+/* The job cannot go on: records it, and dumps the flight recorder. The driver. */
+void hvd_watch_failed(struct hvd_watch *w, const char *why);
+
+#endif
