@@ -33,8 +33,7 @@ void hvd_reduce_combine_into(enum hvd_dtype dtype, enum hvd_reduce op, void *out
                              const void *b, int64_t count);
 
 /* The same with stores that bypass the caches, for outputs larger than they are (about 8 MiB) that
- * are not read again soon. out is neither a nor b. Complete, and visible to other threads by the
- * usual release and acquire, at return. */
+ * are not read again soon. Visible to other threads by the usual release and acquire. */
 void hvd_reduce_combine_into_stream(enum hvd_dtype dtype, enum hvd_reduce op, void *out,
                                     const void *a, const void *b, int64_t count);
 
@@ -42,10 +41,31 @@ void hvd_reduce_combine_into_stream(enum hvd_dtype dtype, enum hvd_reduce op, vo
 void hvd_reduce_combine_into2(enum hvd_dtype dtype, enum hvd_reduce op, void *const out[2],
                               const void *a, const void *b, int64_t count);
 
-/* The same; out[0] is written past the caches, as above, and is neither a nor b; out[1] stays in
- * them. */
+/* The same; out[0] is written past the caches, as above, out[1] stays in them. */
 void hvd_reduce_combine_into2_stream(enum hvd_dtype dtype, enum hvd_reduce op, void *const out[2],
                                      const void *a, const void *b, int64_t count);
+
+/*
+ * All of it in one pass over the memory: scaling folded in, one or two outputs, past the caches or
+ * not. out = finish(prescale(a) op prescale(b)), with the parts that are asked for.
+ */
+struct hvd_reduce_pass {
+    enum hvd_dtype dtype;
+    enum hvd_reduce op;
+    const void *a;
+    const void *b; /* NULL: nothing is combined, out comes of a alone */
+    void *out;
+    void *second; /* gets the same as out; NULL: none */
+    int64_t count;
+    const struct hvd_scaling *scaling; /* NULL: nothing is scaled */
+    bool prescale_a;
+    bool prescale_b;
+    bool finish; /* postscale and divisor */
+    bool stream; /* out is written past the caches */
+};
+
+/* Runs the pass. Everything is borrowed until it returns. */
+void hvd_reduce_run(const struct hvd_reduce_pass *pass);
 
 /* memcpy with stores that bypass the caches, as above. */
 void hvd_reduce_copy_stream(void *out, const void *in, size_t size_bytes);
