@@ -17,6 +17,9 @@ struct hvd_engine *hvd_api_enter(bool is_running);
 /* Ends what hvd_api_enter began. */
 void hvd_api_leave(void);
 
+/* The watch of the engine that was entered, until hvd_api_leave. */
+struct hvd_watch *hvd_api_watch(void);
+
 /* --- errors.c --------------------------------------------------------------------------------- */
 
 /* Converts an internal status to a public one and fills err (may be NULL) from `from` on failure.

@@ -20,6 +20,7 @@ static struct {
     struct hvd_err init_err;      /* guarded by life */
     pthread_rwlock_t engine_lock; /* held for reading by whoever uses the engine */
     struct hvd_engine *engine;    /* guarded by engine_lock */
+    struct hvd_watch *watch;      /* likewise; outlives the engine it watches */
     atomic_bool is_running;
     struct hvd_log log; /* guarded by life while not running; constant while running */
 } api = {
@@ -90,15 +91,33 @@ static hvd_status_t bind_to_core(const struct hvd_settings *settings, int local_
                     settings->cores[local_rank], strerror(rc));
 }
 
+static hvd_status_t create_watch(const struct hvd_settings *settings,
+                                 const struct hvd_topology *topology, struct hvd_watch **watch,
+                                 struct hvd_err *err)
+{
+    const struct hvd_watch_options options = {.rank = topology->rank,
+                                              .size = topology->size,
+                                              .timeline = settings->timeline,
+                                              .marks_cycles = settings->timeline_marks_cycles,
+                                              .all_ranks = settings->timeline_all_ranks,
+                                              .timeline_bytes = settings->timeline_max_bytes,
+                                              .metrics_file = settings->metrics_file,
+                                              .flight_recorder = settings->flight_recorder,
+                                              .log = &api.log};
+
+    return hvd_watch_create(&options, watch, err);
+}
+
 /* The engine, its background thread bound as asked. Owns the transport from now on. */
 static hvd_status_t start_engine(const struct hvd_settings *settings,
-                                 struct hvd_transport *transport, struct hvd_engine **engine,
-                                 struct hvd_err *err)
+                                 struct hvd_transport *transport, struct hvd_watch *watch,
+                                 struct hvd_engine **engine, struct hvd_err *err)
 {
     const struct hvd_engine_options options = {.cycle_ns = settings->cycle_ns,
                                                .idle_poll_ns = IDLE_POLL_NS,
                                                .stall_warning_ns = settings->stall_warning_ns,
-                                               .log = &api.log};
+                                               .log = &api.log,
+                                               .watch = watch};
     cpu_set_t before;
     hvd_status_t st = bind_to_core(settings, transport->topology.local_rank, &before, err);
 
@@ -112,8 +131,8 @@ static hvd_status_t start_engine(const struct hvd_settings *settings,
     return st;
 }
 
-/* Settings, transport, engine. Holds life. */
-static hvd_status_t start(struct hvd_engine **engine, struct hvd_err *err)
+/* Settings, transport, watch, engine. Holds life. */
+static hvd_status_t start(struct hvd_engine **engine, struct hvd_watch **watch, struct hvd_err *err)
 {
     static const struct hvd_lookup environment = {.get = look_up};
     struct hvd_settings settings;
@@ -129,17 +148,30 @@ static hvd_status_t start(struct hvd_engine **engine, struct hvd_err *err)
     st = hvd_mpi_create(&mpi, &transport, err);
     if (st == HVD_OK)
         st = hvd_hybrid_create(transport, &hybrid, &transport, err);
-    return st == HVD_OK ? start_engine(&settings, transport, engine, err) : st;
+    if (st != HVD_OK)
+        return st;
+    st = create_watch(&settings, &transport->topology, watch, err);
+    if (st != HVD_OK) {
+        transport->ops->destroy(transport, false);
+        return st;
+    }
+    st = start_engine(&settings, transport, *watch, engine, err);
+    if (st != HVD_OK)
+        hvd_watch_destroy(*watch);
+    return st;
 }
 
 /* Replaces the engine of the last job, which nobody uses once the lock is held. */
-static void install(struct hvd_engine *engine)
+static void install(struct hvd_engine *engine, struct hvd_watch *watch)
 {
     pthread_rwlock_wrlock(&api.engine_lock);
     struct hvd_engine *old = api.engine;
+    struct hvd_watch *old_watch = api.watch;
     api.engine = engine;
+    api.watch = watch;
     pthread_rwlock_unlock(&api.engine_lock);
     hvd_engine_destroy(old);
+    hvd_watch_destroy(old_watch);
     atomic_store_explicit(&api.is_running, true, memory_order_release);
 }
 
@@ -147,6 +179,7 @@ bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
                   const int *process_set_sizes, int n_process_sets)
 {
     struct hvd_engine *engine = NULL;
+    struct hvd_watch *watch = NULL;
     hvd_status_t st;
 
     (void)process_set_ranks;
@@ -159,9 +192,9 @@ bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
     hvd_err_clear(&api.init_err);
     st = check_init_arguments(ranks, n_ranks, n_process_sets, &api.init_err);
     if (st == HVD_OK)
-        st = start(&engine, &api.init_err);
+        st = start(&engine, &watch, &api.init_err);
     if (st == HVD_OK) {
-        install(engine);
+        install(engine, watch);
     } else {
         const struct hvd_log log = {.level = HVD_LOG_ERROR, .sink = hvd_log_stderr};
         hvd_log(&log, HVD_LOG_ERROR, "api", "horovod_init failed: %s", api.init_err.msg);
@@ -186,9 +219,10 @@ void horovod_shutdown(void)
     struct hvd_engine *engine = hvd_api_enter(true);
     if (engine) {
         hvd_status_t st = hvd_engine_shutdown(engine, &err);
-        if (st == HVD_OK)
+        if (st == HVD_OK) {
             atomic_store(&api.is_running, false);
-        else
+            hvd_watch_end(api.watch);
+        } else
             hvd_log(&api.log, HVD_LOG_ERROR, "api", "horovod_shutdown failed: %s", err.msg);
         hvd_api_leave();
     }
@@ -198,6 +232,11 @@ void horovod_shutdown(void)
 int horovod_is_initialized(void)
 {
     return atomic_load_explicit(&api.is_running, memory_order_acquire);
+}
+
+struct hvd_watch *hvd_api_watch(void)
+{
+    return api.watch;
 }
 
 /* The topology into *out; false when not initialised. */

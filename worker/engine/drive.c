@@ -106,6 +106,7 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
     pthread_mutex_lock(&e->mu);
     if (atomic_load(&e->n_queued) == 0 &&
         !(is_background && (e->waiters || e->is_leaving || e->must_stop))) {
+        hvd_watch_slept(e->options.watch);
         e->sleeper = cond;
         wait_for(cond, &e->mu, ns);
         e->sleeper = NULL;

@@ -139,6 +139,7 @@ static hvd_status_t accept(struct hvd_engine *e, struct hvd_entry *entry, struct
         hvd_handles_remove(&e->handles, entry);
         return st;
     }
+    hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request);
     hvd_entry_list_add(&e->queue, entry);
     atomic_fetch_add(&e->n_outstanding, 1);
     atomic_fetch_add_explicit(&e->n_queued, 1, memory_order_release);

@@ -3,6 +3,7 @@
 
 #include "worker/engine/output.h"
 #include "worker/transport/transport.h"
+#include "worker/watch/watch.h"
 
 /*
  * The engine of one rank: takes tensors from any thread, agrees with the other ranks, moves the
@@ -24,6 +25,7 @@ struct hvd_engine_options {
     int64_t idle_poll_ns;      /* see above */
     int64_t stall_warning_ns;  /* 0: no stall warnings */
     const struct hvd_log *log; /* borrowed, for the life of the engine */
+    struct hvd_watch *watch;   /* borrowed, likewise; NULL: nobody watches */
     bool no_background;        /* tensors move only while somebody waits or polls */
 };
 

@@ -47,6 +47,9 @@ struct hvd_entry *hvd_entry_list_take(struct hvd_entry_list *list)
 static void finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                    const char *message)
 {
+    const uint64_t bytes = (uint64_t)entry->move.count * hvd_dtype_size((int)entry->request.dtype);
+
+    hvd_watch_done(e->options.watch, (uint64_t)entry->handle, &entry->request, bytes, status);
     entry->status = status;
     if (status != HVD_OK)
         entry->message = hvd_strdup(message); /* without memory the status has to do */
@@ -62,6 +65,13 @@ static void finish_unlocked(struct hvd_engine *e, struct hvd_entry *entry, hvd_s
     pthread_mutex_lock(&e->mu);
     finish(e, entry, status, message);
     pthread_mutex_unlock(&e->mu);
+}
+
+static hvd_status_t send_to(struct hvd_engine *e, int rank, const struct hvd_buf *message,
+                            struct hvd_err *err)
+{
+    hvd_watch_sent(e->options.watch, message->len);
+    return e->transport->ops->send(e->transport, rank, message->data, message->len, err);
 }
 
 /* --- The end ---------------------------------------------------------------------------------- */
@@ -93,6 +103,7 @@ static void abort_all(struct hvd_engine *e, const char *cause)
     end_pending(e, cause);
     e->is_aborted = true;
     snprintf(text, sizeof(text), "Horovod has been shut down. %s", cause);
+    hvd_watch_failed(e->options.watch, cause);
     for (int i = 0; i < e->n_moving; i++) {
         struct hvd_entry *moving = e->moving[i];
         e->transport->ops->abandon(e->transport, &moving->move);
@@ -121,7 +132,7 @@ static void tell(struct hvd_engine *e, int to, enum hvd_message_type type, const
         st = hvd_message_add_step(&buf, HVD_STEP_ABORT, (struct hvd_strview){.data = ""}, NULL, 0,
                                   text);
     if (st == HVD_OK)
-        st = e->transport->ops->send(e->transport, to, buf.data, buf.len, NULL);
+        st = send_to(e, to, &buf, NULL);
     (void)st; /* the peer may be the one that is lost */
     hvd_buf_fini(&buf);
 }
@@ -151,8 +162,7 @@ static hvd_status_t send_requests(struct hvd_engine *e, struct hvd_err *err)
 {
     if (e->requests.len == 0)
         return HVD_OK;
-    hvd_status_t st =
-        e->transport->ops->send(e->transport, 0, e->requests.data, e->requests.len, err);
+    hvd_status_t st = send_to(e, 0, &e->requests, err);
     hvd_buf_reset(&e->requests);
     return st;
 }
@@ -162,8 +172,10 @@ static hvd_status_t send_request(struct hvd_engine *e, const struct hvd_request 
 {
     hvd_status_t st = HVD_OK;
 
-    if (e->negotiator)
+    if (e->negotiator) {
+        hvd_watch_ready(e->options.watch, 0, request);
         return hvd_negotiator_request(e->negotiator, 0, request, now_ns, err);
+    }
     if (e->requests.len == 0)
         st = hvd_message_begin(&e->requests, HVD_MESSAGE_REQUESTS);
     if (st == HVD_OK)
@@ -217,7 +229,7 @@ static hvd_status_t send_leave(struct hvd_engine *e, bool *progressed, struct hv
     if (st == HVD_OK)
         st = hvd_message_add_leave(&buf, false, text);
     if (st == HVD_OK)
-        st = e->transport->ops->send(e->transport, 0, buf.data, buf.len, err);
+        st = send_to(e, 0, &buf, err);
     else
         st = HVD_FAIL(err, st, 0, "leaving: %s", hvd_status_str(st));
     hvd_buf_fini(&buf);
@@ -320,6 +332,8 @@ static hvd_status_t apply_step(struct hvd_engine *e, const struct hvd_step *step
                         "the plan has tensor %.*s, which this rank did not submit",
                         (int)step->name.len, step->name.data);
     if (step->kind != HVD_STEP_ERROR)
+        hvd_watch_agreed(e->options.watch, (uint64_t)entry->handle, &entry->request);
+    if (step->kind != HVD_STEP_ERROR)
         return apply_operation(e, entry, step, err);
     finish_unlocked(e, entry, HVD_ERR_MISMATCH, text);
     return HVD_OK;
@@ -332,6 +346,7 @@ static hvd_status_t apply_plan(struct hvd_engine *e, const void *data, size_t le
     struct hvd_step step;
     hvd_status_t st = hvd_reader_init(&reader, data, len, err);
 
+    hvd_watch_plan(e->options.watch);
     while (st == HVD_OK && reader.left > 0 && !e->is_aborted) {
         st = hvd_reader_step(&reader, &step, err);
         if (st == HVD_OK)
@@ -350,7 +365,7 @@ static hvd_status_t publish_plan(struct hvd_engine *e, bool *progressed, struct 
         return HVD_OK;
     *progressed = true;
     for (int rank = 1; rank < e->topology.size; rank++) {
-        hvd_status_t sent = e->transport->ops->send(e->transport, rank, plan->data, plan->len, err);
+        hvd_status_t sent = send_to(e, rank, plan, err);
         /* A lost rank is reported by receive, which says more. */
         if (sent == HVD_ERR_UNAVAILABLE)
             hvd_err_clear(err);
@@ -372,6 +387,8 @@ static hvd_status_t read_requests(struct hvd_engine *e, int from, struct hvd_rea
 
     while (st == HVD_OK && reader->left > 0) {
         st = hvd_reader_request(reader, &request, err);
+        if (st == HVD_OK)
+            hvd_watch_ready(e->options.watch, from, &request);
         if (st == HVD_OK)
             st = hvd_negotiator_request(e->negotiator, from, &request, now_ns, err);
     }
@@ -430,6 +447,7 @@ static hvd_status_t lose_rank(struct hvd_engine *e, int rank, struct hvd_err *er
              host ? host : "", err->msg);
     hvd_err_clear(err);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
+    hvd_watch_lost(e->options.watch, rank, text);
     return hvd_negotiator_leave(e->negotiator, rank, true, text, err);
 }
 
@@ -444,6 +462,7 @@ static hvd_status_t receive_messages(struct hvd_engine *e, int64_t now_ns, bool 
             return HVD_OK;
         *progressed = true;
         if (st == HVD_OK) {
+            hvd_watch_received(e->options.watch, in.len);
             st = read_message(e, &in, now_ns, err);
             hvd_free(in.data);
         } else if (st == HVD_ERR_GONE) {
@@ -461,6 +480,8 @@ static hvd_status_t start_todo(struct hvd_engine *e, bool *progressed, struct hv
 {
     while (e->n_moving < HVD_MOVING_MAX && e->todo.first) {
         struct hvd_entry *entry = e->todo.first;
+        hvd_watch_started(e->options.watch, (uint64_t)entry->handle, &entry->request,
+                          e->transport->ops->name);
         hvd_status_t st = e->transport->ops->start(e->transport, &entry->move, err);
         if (st != HVD_OK)
             return HVD_WRAP(err, st, "tensor %s", entry->name);
@@ -506,8 +527,11 @@ static hvd_status_t check_stalls(struct hvd_engine *e, int64_t now_ns, struct hv
     hvd_buf_init(&report, STALL_REPORT_MAX);
     hvd_status_t st =
         hvd_negotiator_stalled(e->negotiator, now_ns, e->options.stall_warning_ns, &report);
-    if (report.len > 0) /* a report that was cut is still one */
+    if (report.len > 0) { /* a report that was cut is still one */
         hvd_log(e->options.log, HVD_LOG_WARN, "engine", "%s", report.data);
+        hvd_watch_stalled(e->options.watch, (int)hvd_negotiator_waiting(e->negotiator),
+                          report.data);
+    }
     hvd_buf_fini(&report);
     if (st == HVD_ERR_NOMEM)
         return HVD_FAIL(err, st, 0, "out of memory for a stall report");

@@ -255,9 +255,18 @@ static hvd_status_t fill(struct hvd_watch *w, const struct hvd_watch_options *o,
     }
     if (st == HVD_OK && (state->has_timeline || state->metrics_file[0]))
         st = hvd_writer_create(&writer, &state->writer, err);
-    if (st == HVD_OK && state->has_timeline && strcmp(o->timeline, "DYNAMIC") != 0)
-        st = hvd_watch_start_timeline(w, o->timeline, o->marks_cycles, err);
     return st;
+}
+
+/* The timeline of the environment. A job is worth more than its timeline: without it, it runs. */
+static void start_first(struct hvd_watch *w, const struct hvd_watch_options *o)
+{
+    struct hvd_err err = {0};
+
+    if (!is_set(o->timeline) || strcmp(o->timeline, "DYNAMIC") == 0)
+        return;
+    if (hvd_watch_start_timeline(w, o->timeline, o->marks_cycles, &err) != HVD_OK)
+        hvd_log(o->log, HVD_LOG_ERROR, "timeline", "no timeline: %s", err.msg);
 }
 
 hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hvd_watch **out,
@@ -284,6 +293,7 @@ hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hv
         hvd_watch_destroy(w);
         return st;
     }
+    start_first(w, options);
     *out = w;
     return HVD_OK;
 }

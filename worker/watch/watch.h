@@ -40,8 +40,9 @@ struct hvd_watch_options {
     const struct hvd_log *log;   /* borrowed, for the life of the watch */
 };
 
-/* A watch; starts the timeline if a path was given. Paths are copied. HVD_ERR_SYSTEM when a file
- * cannot be written, HVD_ERR_INVALID when a path is too long, HVD_ERR_NOMEM. */
+/* A watch; starts the timeline if a path was given, and logs when that cannot be written. Paths are
+ * copied. HVD_ERR_SYSTEM when no thread starts, HVD_ERR_INVALID when a path is too long,
+ * HVD_ERR_NOMEM. */
 hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hvd_watch **out,
                               struct hvd_err *err);
 

@@ -8,6 +8,7 @@
  */
 #include "worker/watch/core/trace.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -269,6 +270,8 @@ static void advance(struct hvd_trace *trace, struct record *r, const struct hvd_
     } else {
         char activity[64];
         snprintf(activity, sizeof(activity), "%.15s_", note->name);
+        for (char *c = activity; *c; c++)
+            *c = (char)toupper((unsigned char)*c);
         begin(r, lane, activity, hvd_event_op_name(&lane->event, true), ns);
     }
     lane->in_activity = true;

@@ -205,16 +205,29 @@ static void a_timeline_must_be_enabled_and_belongs_to_rank_0(void **state)
     assert_int_equal(access(in_dir("rank1.json"), F_OK), 0);
 }
 
+static void keep_line(void *ctx, const struct hvd_log_record *record)
+{
+    snprintf(ctx, 256, "%s", record->msg);
+}
+
 static void a_timeline_that_cannot_be_written_is_an_error_that_names_it(void **state)
 {
-    const struct hvd_watch_options options = {.rank = 0, .size = 1, .timeline = "/nowhere/t.json"};
+    char logged[256] = "";
+    const struct hvd_log log = {.sink = keep_line, .ctx = logged};
+    const struct hvd_watch_options options = {
+        .rank = 0, .size = 1, .timeline = "/nowhere/t.json", .log = &log};
     struct hvd_watch *w = NULL;
     struct hvd_err err = {0};
 
     (void)state;
-    assert_int_equal(hvd_watch_create(&options, &w, &err), HVD_ERR_SYSTEM);
-    assert_non_null(strstr(err.msg, "/nowhere/t.json"));
-    assert_null(w);
+    assert_int_equal(hvd_watch_create(&options, &w, NULL), HVD_OK);
+    assert_non_null(strstr(logged, "/nowhere/t.json: No such file"));
+    live(w, 1, "t");
+    assert_int_equal(hvd_watch_start_timeline(w, "/nowhere/u.json", false, &err), HVD_ERR_SYSTEM);
+    assert_non_null(strstr(err.msg, "/nowhere/u.json"));
+    assert_int_equal(hvd_watch_start_timeline(w, in_dir("late.json"), false, NULL), HVD_OK);
+    hvd_watch_destroy(w);
+    assert_int_equal(access(in_dir("late.json"), F_OK), 0);
 }
 
 static void a_file_that_grows_too_large_is_set_aside(void **state)
