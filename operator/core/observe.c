@@ -4,6 +4,7 @@
  */
 #include "operator/core/observe.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -186,6 +187,68 @@ static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
     return true;
 }
 
+#define TROUBLE_SIZE 320
+
+/*
+ * Writes what is wrong with a container that waits; the same text as long as it is wrong, because
+ * each new one is a write (the kubelet goes to and fro between two reasons for a missing image).
+ */
+static bool describe_container(const cJSON *container, char out[TROUBLE_SIZE])
+{
+    static const char *const of_image[] = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName",
+                                           "ErrImageNeverPull"};
+    static const char *const of_start[] = {"CreateContainerConfigError", "CreateContainerError",
+                                           "RunContainerError"};
+    const char *reason = hvd_json_str(container, "state.waiting.reason");
+    const char *message = hvd_json_str(container, "state.waiting.message");
+    const char *image = hvd_json_str(container, "image");
+
+    for (size_t i = 0; reason && i < sizeof(of_image) / sizeof(of_image[0]); i++)
+        if (strcmp(reason, of_image[i]) == 0)
+            return snprintf(out, TROUBLE_SIZE, "image %.250s cannot be pulled",
+                            image ? image : "") > 0;
+    for (size_t i = 0; reason && i < sizeof(of_start) / sizeof(of_start[0]); i++)
+        if (strcmp(reason, of_start[i]) == 0)
+            return snprintf(out, TROUBLE_SIZE, "container cannot start: %.250s",
+                            message ? message : reason) > 0;
+    if (!reason || strcmp(reason, "CrashLoopBackOff") != 0)
+        return false;
+    return snprintf(out, TROUBLE_SIZE, "container keeps ending with exit code %d",
+                    (int)hvd_json_int(container, "lastState.terminated.exitCode", 0)) > 0;
+}
+
+static bool describe_scheduling(const cJSON *object, char out[TROUBLE_SIZE])
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, hvd_json_at(object, "status.conditions"))
+    {
+        const char *message = hvd_json_str(item, "message");
+
+        if (is_text(item, "type", "PodScheduled") && is_text(item, "reason", "Unschedulable"))
+            return snprintf(out, TROUBLE_SIZE, "cannot be scheduled: %.250s",
+                            message ? message : "") > 0;
+    }
+    return false;
+}
+
+static bool observe_trouble(const cJSON *object, struct hvd_pod_view *out)
+{
+    static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
+    char text[TROUBLE_SIZE];
+    bool is_found = describe_scheduling(object, text);
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !is_found; i++) {
+        const cJSON *container = NULL;
+
+        cJSON_ArrayForEach(container, hvd_json_at(object, lists[i]))
+        {
+            is_found = is_found || describe_container(container, text);
+        }
+    }
+    return !is_found || keep_n(text, strlen(text), &out->trouble);
+}
+
 static bool observe_pod(const cJSON *object, struct hvd_object *out)
 {
     static const char *const phases[] = {[HVD_POD_PENDING] = "Pending",
@@ -199,6 +262,8 @@ static bool observe_pod(const cJSON *object, struct hvd_object *out)
             pod->phase = (enum hvd_pod_phase)i;
     }
     pod->is_ready = true_condition(object, "Ready") != NULL;
+    if (!pod->is_ready && !observe_trouble(object, pod))
+        return false;
     if (out->meta.role != HVD_ROLE_MASTER)
         return true;
     return annotation(object, HVD_ANNOTATION_HOSTS, &pod->hosts_seen) &&
@@ -264,6 +329,7 @@ void hvd_object_fini(struct hvd_object *object)
     } else if (object->kind == HVD_KIND_JOB) {
         hvd_free(object->u.job.message);
     } else if (object->kind == HVD_KIND_POD) {
+        hvd_free(object->u.pod.trouble);
         hvd_free(object->u.pod.hosts_seen);
         hvd_free(object->u.pod.reason);
         hvd_free(object->u.pod.message);

@@ -45,6 +45,7 @@ enum hvd_pod_phase {
 struct hvd_pod_view {
     enum hvd_pod_phase phase;
     bool is_ready;
+    char *trouble; /* what keeps it from being Ready and will not pass by itself; NULL: nothing */
     char *hosts_seen; /* annotation horovod.io/hosts */
     char *reason;     /* status.reason, e.g. Evicted */
     char *message;    /* status.message, at most 1 KiB */

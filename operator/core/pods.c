@@ -45,6 +45,9 @@ static void add_worker(const struct hvd_view *view, const struct hvd_object *pod
     int32_t index = ordinal(view->job, pod->meta.name);
 
     out->n_workers++;
+    if (pod->u.pod.trouble && !pod->meta.is_deleting && index >= 0 && is_owned_by(pod, set) &&
+        (!out->troubled || index < ordinal(view->job, out->troubled->meta.name)))
+        out->troubled = pod;
     if (pod->u.pod.is_ready && !pod->meta.is_deleting && index >= 0 &&
         index < view->job->spec.replicas && is_owned_by(pod, set))
         out->ready[out->n_ready++] = index;

@@ -11,9 +11,10 @@
 struct hvd_pods {
     int32_t *ready; /* owned: ordinals below the wanted count, Ready, not terminating; ascending */
     size_t n_ready;
-    size_t n_workers;                /* in any state, terminating ones too */
-    size_t n_masters;                /* likewise */
-    const struct hvd_object *master; /* the pod of the current master Job; NULL if none */
+    size_t n_workers;                  /* in any state, terminating ones too */
+    size_t n_masters;                  /* likewise */
+    const struct hvd_object *master;   /* the pod of the current master Job; NULL if none */
+    const struct hvd_object *troubled; /* the first worker that something keeps from being Ready */
 };
 
 /*

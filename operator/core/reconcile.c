@@ -77,7 +77,11 @@ static void count_workers(struct hvd_pass *p)
 
     p->next.workers_ready = ready;
     p->next.workers_desired = wanted;
-    (void)snprintf(message, sizeof(message), "%d of %d workers are ready", ready, wanted);
+    if (p->pods.troubled)
+        hvd_pass_text(message, sizeof(message), "%d of %d workers are ready; pod %s %s", ready,
+                      wanted, p->pods.troubled->meta.name, p->pods.troubled->u.pod.trouble);
+    else
+        (void)snprintf(message, sizeof(message), "%d of %d workers are ready", ready, wanted);
     if (is_all && !is_true(&p->job->status, HVD_COND_WORKERS_READY))
         hvd_pass_event(p, "WorkersReady", message, false);
     set(p, HVD_COND_WORKERS_READY, is_all ? HVD_TRUE : HVD_FALSE,
@@ -110,10 +114,16 @@ static void show_waiting(struct hvd_pass *p)
 {
     const struct hvd_condition *running = &p->next.conditions[HVD_COND_RUNNING];
     bool has_job = hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS;
+    const struct hvd_object *master = p->pods.master;
+    const char *trouble = master ? master->u.pod.trouble : NULL;
+    char message[MESSAGE_SIZE];
     bool is_stale = running->reason && (strcmp(running->reason, "Conflict") == 0 ||
                                         strcmp(running->reason, "Denied") == 0);
 
-    if (!p->is_blocked && (running->truth == HVD_TRUE || is_stale))
+    if (!p->is_blocked && trouble) {
+        hvd_pass_text(message, sizeof(message), "pod %s %s", master->meta.name, trouble);
+        set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", message});
+    } else if (!p->is_blocked && (running->truth == HVD_TRUE || is_stale))
         set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", ""});
     if (p->job->status.failures > 0 && !has_job)
         hvd_pass_state(p, HVD_JOB_RESTARTING);

@@ -201,6 +201,15 @@ def test_a_suspended_job_has_no_pods_and_resumes(namespace):
     assert namespace.state("pause") == "Succeeded", namespace.condition("pause", "Failed")
 
 
+def test_an_image_that_cannot_be_pulled_is_named_in_the_condition(namespace):
+    job = short_job("noimage", ["true"])
+    job["spec"]["image"] = "localhost/no-such-image:1"
+    namespace.apply(job)
+    wait_for("the image in the condition", lambda: re.search(
+        r"^0 of 2 workers are ready; pod noimage-worker-\d image localhost/no-such-image:1 cannot be pulled$",
+        namespace.condition("noimage", "WorkersReady").get("message", "")))
+
+
 def test_kubectl_get_shows_state_ready_workers_and_age(namespace):
     namespace.apply(short_job("columns", WAIT))
     namespace.wait_state("columns", "Running")

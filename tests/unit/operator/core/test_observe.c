@@ -1,7 +1,9 @@
 #include "tests/unit/support.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/hosts.h"
 #include "operator/core/observe.h"
@@ -125,6 +127,43 @@ static void a_failed_pod_shows_the_container_that_failed_and_its_last_line(void 
     hvd_object_fini(&out);
 }
 
+static void a_pod_tells_what_keeps_it_from_being_ready(void **state)
+{
+    static const struct {
+        const char *status;
+        const char *trouble; /* NULL: none */
+    } pods[] = {
+        {"\"phase\":\"Pending\"", NULL},
+        {"\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\",\"reason\":"
+         "\"Unschedulable\",\"message\":\"0/1 nodes are available: 1 Insufficient cpu.\"}]",
+         "cannot be scheduled: 0/1 nodes are available: 1 Insufficient cpu."},
+        {"\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{\"waiting\":{\"reason\":"
+         "\"ErrImagePull\",\"message\":\"not found\"}}}]",
+         "image x:1 cannot be pulled"},
+        {"\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{\"waiting\":{\"reason\":"
+         "\"ImagePullBackOff\",\"message\":\"Back-off\"}}}]",
+         "image x:1 cannot be pulled"},
+        {"\"initContainerStatuses\":[{\"state\":{\"waiting\":{\"reason\":"
+         "\"CreateContainerConfigError\",\"message\":\"secret \\\"s\\\" not found\"}}}]",
+         "container cannot start: secret \"s\" not found"},
+        {"\"containerStatuses\":[{\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},"
+         "\"lastState\":{\"terminated\":{\"exitCode\":255}}}]",
+         "container keeps ending with exit code 255"},
+        {"\"containerStatuses\":[{\"state\":{\"waiting\":{\"reason\":\"ContainerCreating\"}}}]",
+         NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(pods) / sizeof(pods[0]); i++) {
+        struct hvd_object out = {0};
+        char text[1024];
+        (void)snprintf(text, sizeof(text), "{" META("") ",\"status\":{%s}}", pods[i].status);
+        observe(HVD_KIND_POD, text, &out);
+        assert_true(hvd_str_equal(out.u.pod.trouble, pods[i].trouble));
+        hvd_object_fini(&out);
+    }
+}
+
 static void a_last_line_is_at_most_a_kibibyte(void **state)
 {
     cJSON *object = cJSON_Parse(failed_pod);
@@ -192,6 +231,7 @@ int main(void)
         cmocka_unit_test(a_job_shows_its_attempt_and_its_end),
         cmocka_unit_test(a_service_is_judged_by_its_selector),
         cmocka_unit_test(a_failed_pod_shows_the_container_that_failed_and_its_last_line),
+        cmocka_unit_test(a_pod_tells_what_keeps_it_from_being_ready),
         cmocka_unit_test(a_last_line_is_at_most_a_kibibyte),
         cmocka_unit_test(a_list_is_told_apart_by_its_four_files),
         cmocka_unit_test(every_allocation_may_fail),

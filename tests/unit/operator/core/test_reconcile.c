@@ -470,6 +470,33 @@ static void a_finished_job_is_deleted_after_its_ttl(void **state)
     world_fini(&w);
 }
 
+static void what_keeps_a_worker_from_being_ready_is_in_the_condition_once(void **state)
+{
+    static const char status[] =
+        "{\"phase\":\"Pending\",\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{\"waiting\":{"
+        "\"reason\":\"%s\"}}}]}";
+    static const char *const reasons[] = {"ErrImagePull", "ImagePullBackOff", "ErrImagePull"};
+    struct world w;
+    char text[256];
+
+    (void)state;
+    world_init(&w, SHORT "}");
+    w.is_kubelet_off = true;
+    world_settle(&w);
+    for (size_t i = 0; i < 3; i++) {
+        cJSON *pod = world_find(&w, "Pod", "digits-worker-1");
+        const int writes = w.n_writes;
+        (void)snprintf(text, sizeof(text), status, reasons[i]);
+        cJSON_ReplaceItemInObject(pod, "status", cJSON_Parse(text));
+        world_pass(&w);
+        assert_int_equal(w.n_writes - writes, i == 0 ? 1 : 0);
+        assert_string_equal(
+            world_condition_text(&w, "WorkersReady", "message"),
+            "0 of 2 workers are ready; pod digits-worker-1 image x:1 cannot be pulled");
+    }
+    world_fini(&w);
+}
+
 static void a_lost_worker_leaves_the_list_and_the_master_is_told_twice(void **state)
 {
     struct world w;
@@ -528,6 +555,7 @@ int main(void)
         cmocka_unit_test(a_wrong_spec_that_got_past_the_crd_fails_the_job),
         cmocka_unit_test(the_deadline_is_recorded_before_the_master_is_stopped),
         cmocka_unit_test(a_finished_job_is_deleted_after_its_ttl),
+        cmocka_unit_test(what_keeps_a_worker_from_being_ready_is_in_the_condition_once),
         cmocka_unit_test(a_lost_worker_leaves_the_list_and_the_master_is_told_twice),
     };
 
