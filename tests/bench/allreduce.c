@@ -4,7 +4,8 @@
  * Run under mpirun. For each size the two arms alternate in blocks, in an order drawn at random
  * (the same on all ranks). In each iteration every rank rewrites its input, all meet in a barrier,
  * and the slowest rank's time counts; two elements of each result are checked. Rank 0 prints one
- * JSON line per pair of blocks: {"bytes": B, "ours_us": median, "mpi_us": median}.
+ * JSON line per pair of blocks: {"bytes": B, "ours_us": median, "mpi_us": median, "ping_ns":
+ * [before, after]}, the last for the placement of the cores.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -15,6 +16,8 @@
 #include <time.h>
 
 #include <horovod/horovod.h>
+
+#include "tests/bench/placement.h"
 
 #define BLOCKS 6
 #define MAX_ITERATIONS 50
@@ -105,11 +108,15 @@ static void bench_size(struct arena *a, size_t bytes, unsigned *seed)
     time_block(a, iterations, false);
     for (int block = 0; block < BLOCKS; block++) {
         double us[2];
+        double before = placement_probe();
         bool ours_first = rand_r(seed) & 1;
         us[ours_first ? 0 : 1] = time_block(a, iterations, ours_first);
         us[ours_first ? 1 : 0] = time_block(a, iterations, !ours_first);
+        double after = placement_probe();
         if (a->rank == 0)
-            printf("{\"bytes\": %zu, \"ours_us\": %.3f, \"mpi_us\": %.3f}\n", bytes, us[0], us[1]);
+            printf("{\"bytes\": %zu, \"ours_us\": %.3f, \"mpi_us\": %.3f, \"ping_ns\": [%.1f, "
+                   "%.1f]}\n",
+                   bytes, us[0], us[1], before, after);
     }
 }
 
@@ -124,6 +131,7 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     if (!horovod_init(NULL, 0, NULL, NULL, 0))
         return 1;
+    placement_start();
     a = (struct arena){.input = malloc(largest),
                        .output = malloc(largest),
                        .rank = horovod_rank(),
@@ -132,6 +140,7 @@ int main(int argc, char **argv)
         fail("out of memory");
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         bench_size(&a, sizes[i], &seed);
+    placement_stop();
     horovod_shutdown();
     free(a.input);
     free(a.output);

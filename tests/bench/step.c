@@ -230,22 +230,21 @@ static void report(const struct workload *w, const struct arm *arm, int round, s
 /* One arm's turn: joins, warms up, measures, leaves. */
 static void run_block(struct bench *b, const struct workload *w, const struct arm *arm, int round)
 {
-    struct block found = {.idle_cores = -1};
+    struct block found = {.ping_ns[0] = placement_probe(), .idle_cores = -1};
     const struct step_port *port = enter(b, arm);
 
     lay_out(b, w);
     must(port->prepare(b->tensors, w->n_tensors));
     for (int i = 0; i < w->n_warmup; i++)
         run_step(b, w, port);
-    found.ping_ns[0] = placement_probe();
     for (int i = 0; i < w->n_steps; i++)
         found.us[i] = run_step(b, w, port);
-    found.ping_ns[1] = placement_probe();
     count(b, w, port, &found);
     if (w == &workloads[0] && round == 0)
         found.idle_cores = idle();
     port->forget();
     port->shutdown();
+    found.ping_ns[1] = placement_probe();
     slowest(found.us, w->n_steps);
     slowest(&found.allocations, 1);
     slowest(&found.switches, 1);
@@ -348,7 +347,10 @@ static void load_peer(struct bench *b, const char *path)
     b->peer = dlsym(library, STEP_PEER_SYMBOL);
     if (!b->peer)
         fail(dlerror());
-    add_arm(b, (struct arm){.name = "peer", .is_peer = true});
+    /* Its default, spelled out: a second init does not go back to it by itself. */
+    add_arm(b,
+            (struct arm){
+                .name = "peer", .is_peer = true, .variable = "HOROVOD_CYCLE_TIME", .value = "1"});
     add_arm(b, (struct arm){.name = "peer-cycle0",
                             .is_peer = true,
                             .variable = "HOROVOD_CYCLE_TIME",
