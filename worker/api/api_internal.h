@@ -17,8 +17,8 @@ struct hvd_engine *hvd_api_enter(bool is_running);
 /* Ends what hvd_api_enter began. */
 void hvd_api_leave(void);
 
-/* The watch of the engine that was entered, until hvd_api_leave. */
-struct hvd_watch *hvd_api_watch(void);
+/* The watch of the engine that was entered, and its log, until hvd_api_leave. */
+struct hvd_watch *hvd_api_watch(const struct hvd_log **log);
 
 /* --- errors.c --------------------------------------------------------------------------------- */
 

@@ -222,8 +222,9 @@ void horovod_shutdown(void)
         if (st == HVD_OK) {
             atomic_store(&api.is_running, false);
             hvd_watch_end(api.watch);
-        } else
+        } else {
             hvd_log(&api.log, HVD_LOG_ERROR, "api", "horovod_shutdown failed: %s", err.msg);
+        }
         hvd_api_leave();
     }
     pthread_mutex_unlock(&api.life);
@@ -234,8 +235,9 @@ int horovod_is_initialized(void)
     return atomic_load_explicit(&api.is_running, memory_order_acquire);
 }
 
-struct hvd_watch *hvd_api_watch(void)
+struct hvd_watch *hvd_api_watch(const struct hvd_log **log)
 {
+    *log = &api.log;
     return api.watch;
 }
 

@@ -313,6 +313,8 @@ static hvd_status_t apply_step(struct hvd_engine *e, const struct hvd_step *step
 
     snprintf(text, sizeof(text), "%.*s", (int)step->text.len, step->text.data);
     if (step->kind == HVD_STEP_SHUTDOWN) {
+        if (atomic_load(&e->n_outstanding) > 0)
+            hvd_watch_failed(e->options.watch, text);
         end_pending(e, text);
         return HVD_OK;
     }

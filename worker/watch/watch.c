@@ -131,7 +131,9 @@ hvd_status_t hvd_watch_dump(struct hvd_watch *w, const char *why, struct hvd_err
     struct hvd_buf text;
 
     if (!state->recorder)
-        return HVD_OK;
+        return HVD_FAIL(err, HVD_ERR_STATE, 0,
+                        "there is no flight recorder: set HOROVOD_FLIGHT_RECORDER to a path, or to "
+                        "- for standard error, before horovod_init");
     hvd_buf_init(&text, DUMP_MAX);
     hvd_status_t st = encode_dump(state, why, &text);
     if (st == HVD_OK || st == HVD_ERR_TOO_LARGE)
@@ -153,7 +155,7 @@ void hvd_watch_failed(struct hvd_watch *w, const char *why)
     if (on)
         hvd_watch_record(
             w, on, &(struct hvd_sighting){.kind = HVD_EVENT_FAILED, .name = hvd_strview_of(why)});
-    if (hvd_watch_dump(w, why, &err) != HVD_OK)
+    if (w->_state->recorder && hvd_watch_dump(w, why, &err) != HVD_OK)
         hvd_log(w->_state->log, HVD_LOG_ERROR, "watch", "%s", err.msg);
 }
 

@@ -68,8 +68,8 @@ hvd_status_t hvd_watch_stop_timeline(struct hvd_watch *w, struct hvd_err *err);
 /* What was counted so far. Any thread. */
 void hvd_watch_counts(const struct hvd_watch *w, struct hvd_counts *counts);
 
-/* Writes the flight recorder's events with a reason, when there is a recorder. HVD_ERR_SYSTEM,
- * HVD_ERR_NOMEM. Any thread. */
+/* Writes the flight recorder's events with a reason. HVD_ERR_STATE when there is no recorder;
+ * HVD_ERR_SYSTEM, HVD_ERR_NOMEM. Any thread. */
 hvd_status_t hvd_watch_dump(struct hvd_watch *w, const char *why, struct hvd_err *err);
 
 /* What a hook hands over. */

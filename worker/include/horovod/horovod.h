@@ -282,6 +282,65 @@ HOROVOD_API size_t horovod_output_bytes(const horovod_output_t *output);
 /* Frees the output. NULL is fine. */
 HOROVOD_API void horovod_output_release(horovod_output_t *output);
 
+/* --- Watching it ------------------------------------------------------------------------------ */
+
+/*
+ * Starts a timeline, for chrome://tracing and Perfetto: every tensor's negotiation, queueing and
+ * transfer. Rank 0 writes the file; with HOROVOD_TIMELINE_ALL_RANKS=1 or a %d in the path (replaced
+ * by the rank) every rank writes one. The file can be read at any time. A timeline that runs ends
+ * first, unless it has the same path: then nothing happens. mark_cycles: a mark for every plan.
+ * Returns 1, -1 when not initialised, -2 when HOROVOD_TIMELINE was not set (to a path, or to
+ * DYNAMIC) at horovod_init, -3 when the file cannot be written, which is logged.
+ */
+HOROVOD_API int horovod_start_timeline(const char *file, bool mark_cycles);
+
+/* Ends the timeline, if one runs, and returns once its file is complete. 1, or -1 or -2 as above.
+ */
+HOROVOD_API int horovod_stop_timeline(void);
+
+/* What this process has counted since horovod_init. `size` is sizeof(horovod_counters_t) as the
+ * caller was compiled: set it before the call. HOROVOD_METRICS_FILE has the same numbers. */
+typedef struct horovod_counters {
+    size_t size;
+    uint64_t submitted; /* tensors */
+    uint64_t completed; /* tensors that ended well; the rest of the ended ones failed */
+    uint64_t failed;
+    uint64_t allreduce_tensors; /* completed, and the bytes of this rank's inputs */
+    uint64_t allreduce_bytes;
+    uint64_t allgather_tensors;
+    uint64_t allgather_bytes;
+    uint64_t broadcast_tensors;
+    uint64_t broadcast_bytes;
+    uint64_t alltoall_tensors;
+    uint64_t alltoall_bytes;
+    uint64_t reducescatter_tensors;
+    uint64_t reducescatter_bytes;
+    uint64_t barriers;
+    uint64_t joins;
+    uint64_t plans; /* tensors agreed on together share a plan */
+    uint64_t messages_sent;
+    uint64_t messages_received;
+    uint64_t message_bytes_sent;
+    uint64_t message_bytes_received;
+    uint64_t sleeps;           /* times that progress found nothing to do for long */
+    uint64_t stall_warnings;   /* rank 0 */
+    uint64_t ranks_lost;       /* rank 0 */
+    uint64_t timeline_events;  /* written */
+    uint64_t timeline_dropped; /* missing from the timeline, because it could not keep up */
+} horovod_counters_t;
+
+/* Fills as much of *counters as `size` says. HOROVOD_PRECONDITION_ERROR when not initialised,
+ * HOROVOD_INVALID_ARGUMENT for a NULL or a size smaller than that of `size`. */
+HOROVOD_API horovod_status_t horovod_counters(horovod_counters_t *counters, horovod_error_t *err);
+
+/*
+ * Writes the last 1,024 events of this rank to where HOROVOD_FLIGHT_RECORDER says, headed by `why`
+ * (may be NULL). The same happens by itself when the job fails. Not for signal handlers.
+ * HOROVOD_PRECONDITION_ERROR when not initialised or HOROVOD_FLIGHT_RECORDER was not set,
+ * HOROVOD_UNKNOWN_ERROR when the file cannot be written.
+ */
+HOROVOD_API horovod_status_t horovod_dump_flight_recorder(const char *why, horovod_error_t *err);
+
 #ifdef __cplusplus
 }
 #endif
