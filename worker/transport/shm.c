@@ -16,7 +16,6 @@
 #define STAGE_DEFAULT ((size_t)128 << 10)
 #define RING_TOTAL ((size_t)256 << 10) /* the rings that end at a rank, together */
 #define RING_MIN ((size_t)4 << 10)
-#define PAGE ((size_t)4096)
 #define SPINS 512
 #define FAREWELL_NS 5000000000
 
@@ -31,7 +30,7 @@ static struct hvd_shm_shape with_defaults(const struct hvd_shm_shape *shape)
     const size_t n = shape->n_ranks > 0 ? (size_t)shape->n_ranks : 1;
 
     if (full.stage_bytes == 0)
-        full.stage_bytes = STAGE_DEFAULT > n * PAGE ? STAGE_DEFAULT : n * PAGE;
+        full.stage_bytes = STAGE_DEFAULT > n * HVD_SHM_PAGE ? STAGE_DEFAULT : n * HVD_SHM_PAGE;
     if (full.small_bytes == 0)
         full.small_bytes = HVD_SHM_SMALL_MAX;
     if (full.ring_bytes == 0)
@@ -55,8 +54,9 @@ static struct layout lay_out(const struct hvd_shm_shape *shape)
     struct layout at = {.slots = n * sizeof(struct hvd_shm_desk)};
 
     at.rings = at.slots + n * 2 * sizeof(struct hvd_shm_slot);
-    at.stages = aligned(at.rings + n * n * (sizeof(struct hvd_shm_ring) + shape->ring_bytes), PAGE);
-    at.end = at.stages + n * 2 * shape->stage_bytes;
+    at.stages =
+        aligned(at.rings + n * n * (sizeof(struct hvd_shm_ring) + shape->ring_bytes), HVD_SHM_PAGE);
+    at.end = at.stages + n * 2 * (shape->stage_bytes + HVD_SHM_PAGE);
     return at;
 }
 
@@ -96,6 +96,7 @@ static void free_shm(struct hvd_shm *s)
     hvd_free(s->is_lost);
     hvd_free(s->is_told);
     hvd_free(s->scratch);
+    hvd_free(s->sources);
     hvd_free(s);
 }
 
@@ -182,11 +183,12 @@ hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_tr
         .is_lost = hvd_calloc(n, sizeof(bool)),
         .is_told = hvd_calloc(n, sizeof(bool)),
         .scratch = hvd_malloc(HVD_SHM_SCRATCH, 1),
+        .sources = hvd_calloc(n, sizeof(const char *)),
         .lost = -1,
     };
     place(s);
     hvd_status_t st = HVD_OK;
-    if (!s->letters || !s->arrivals || !s->is_lost || !s->is_told || !s->scratch)
+    if (!s->letters || !s->arrivals || !s->is_lost || !s->is_told || !s->scratch || !s->sources)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the shared memory transport");
     if (st == HVD_OK)
         st = hvd_shm_lock(s, err);

@@ -31,7 +31,7 @@ static void put(const struct hvd_shm_move *mv, int64_t at, const void *data, int
     if (mv->streams)
         hvd_reduce_copy_stream(out, data, (size_t)count * width);
     else
-        memcpy(out, data, (size_t)count * width);
+        hvd_shm_copy(out, data, (size_t)count * width);
 }
 
 /* --- Broadcast -------------------------------------------------------------------------------- */
@@ -49,8 +49,8 @@ static void write_root(struct hvd_shm *s, struct hvd_shm_move *mv)
     const size_t width = width_of(mv);
 
     if (s->base.topology.rank == mv->c->root)
-        memcpy(root_area(s, mv), mv->input + (size_t)mv->at * width,
-               (size_t)least(mv->stride, mv->total - mv->at) * width);
+        hvd_shm_copy(root_area(s, mv), mv->input + (size_t)mv->at * width,
+                     (size_t)least(mv->stride, mv->total - mv->at) * width);
 }
 
 static bool read_root(struct hvd_shm *s, struct hvd_shm_move *mv)
@@ -100,8 +100,8 @@ static void write_mine(struct hvd_shm *s, struct hvd_shm_move *mv)
     const int64_t n = round_count(mv, mv->c->count);
 
     if (n > 0)
-        memcpy(gather_area(s, mv, s->base.topology.rank), mv->input + (size_t)mv->at * width,
-               (size_t)n * width);
+        hvd_shm_copy(gather_area(s, mv, s->base.topology.rank), mv->input + (size_t)mv->at * width,
+                     (size_t)n * width);
 }
 
 static bool read_all(struct hvd_shm *s, struct hvd_shm_move *mv)
@@ -181,8 +181,8 @@ static void write_for_all(struct hvd_shm *s, struct hvd_shm_move *mv)
     for (int to = 0; to < s->shape.n_ranks; to++) {
         const int64_t n = round_count(mv, mv->c->counts[to]);
         if (to != rank && n > 0)
-            memcpy(stage + (size_t)(to * mv->stride) * width,
-                   mv->input + (size_t)(before + mv->at) * width, (size_t)n * width);
+            hvd_shm_copy(stage + (size_t)(to * mv->stride) * width,
+                         mv->input + (size_t)(before + mv->at) * width, (size_t)n * width);
         before += mv->c->counts[to];
     }
 }
@@ -229,7 +229,7 @@ hvd_status_t hvd_shm_plan_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv, s
         mv->input_copy = hvd_malloc((size_t)sent, width);
         if (!mv->input_copy)
             return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory: an alltoall in place");
-        memcpy(mv->input_copy, c->input, (size_t)sent * width);
+        hvd_shm_copy(mv->input_copy, c->input, (size_t)sent * width);
         mv->input = mv->input_copy;
     }
     mv->stride = hvd_shm_part(s, width);

@@ -21,6 +21,7 @@
  */
 #define HVD_SHM_LINE 128 /* adjacent lines are fetched together: flags are so far apart */
 #define HVD_SHM_SMALL_MAX ((size_t)2048)
+#define HVD_SHM_PAGE ((size_t)4096)
 #define HVD_SHM_SCRATCH ((size_t)8192) /* a block of a reduction, small enough to stay in L1 */
 
 /* Each word has one writer but for the doorbell, which anybody rings. */
@@ -32,7 +33,8 @@ struct hvd_shm_desk {
 
 struct hvd_shm_slot {
     _Alignas(HVD_SHM_LINE) _Atomic uint64_t posted;
-    uint64_t _pad; /* the payload is aligned for every type, and starts in the line of the flag */
+    uint64_t place; /* where in the stage an allreduce begins; see shm_reduce.c */
+    /* aligned for every type, and begins in the line of the flag */
     unsigned char payload[HVD_SHM_SMALL_MAX];
 };
 
@@ -68,6 +70,9 @@ void *hvd_shm_payload_output(struct hvd_shm_payload *p, int64_t from, int64_t co
 /* Copies elements of the input to `to`, multiplied by the collective's prescale. */
 void hvd_shm_payload_gather(struct hvd_shm_payload *p, const struct hvd_collective *c, int64_t from,
                             int64_t count, void *to);
+
+/* memcpy, as fast wherever the two lie; see there. */
+void hvd_shm_copy(void *to, const void *from, size_t len);
 
 /* Copies elements to the output; streams: past the caches. */
 void hvd_shm_payload_scatter(struct hvd_shm_payload *p, int64_t from, int64_t count,
@@ -136,8 +141,9 @@ struct hvd_shm {
     struct hvd_shm_move *first;
     struct hvd_shm_move *last;
     struct hvd_shm_move *spare;
-    bool is_broken; /* a collective was given up: the ranks are out of step */
-    char *scratch;  /* HVD_SHM_SCRATCH bytes; owned */
+    bool is_broken;       /* a collective was given up: the ranks are out of step */
+    char *scratch;        /* HVD_SHM_SCRATCH bytes; owned */
+    const char **sources; /* for each rank, what of it is reduced; owned */
 
     struct hvd_shm_letter **letters;  /* to each rank, in order */
     struct hvd_shm_arrival *arrivals; /* from each rank */
@@ -157,10 +163,10 @@ static inline struct hvd_shm_slot *hvd_shm_slot(const struct hvd_shm *s, int ran
     return &s->slots[(size_t)rank * 2 + round % 2];
 }
 
-/* The staging area of a rank in a round. */
+/* The staging area of a rank in a round. A page longer than the shape says. */
 static inline char *hvd_shm_stage(const struct hvd_shm *s, int rank, uint64_t round)
 {
-    return s->stages + ((size_t)rank * 2 + round % 2) * s->shape.stage_bytes;
+    return s->stages + ((size_t)rank * 2 + round % 2) * (s->shape.stage_bytes + HVD_SHM_PAGE);
 }
 
 /* The ring from a rank to a rank. */

@@ -8,7 +8,23 @@
 #include "worker/reduce/reduce.h"
 #include "worker/transport/shm_internal.h"
 
+#define COPY_MAX ((size_t)1024)   /* libc copies so much with plain loads and stores */
 #define STREAM_MIN ((size_t)4096) /* below it the fence costs more than it saves */
+
+/* For long copies libc uses string instructions, which are several times slower on some processors
+ * when both ends lie at about the same place in their pages, as tensors and stages often do. */
+void hvd_shm_copy(void *to, const void *from, size_t len)
+{
+    char *out = to;
+    const char *in = from;
+
+    for (; len > COPY_MAX; len -= COPY_MAX) {
+        memcpy(out, in, COPY_MAX);
+        out += COPY_MAX;
+        in += COPY_MAX;
+    }
+    memcpy(out, in, len);
+}
 
 void hvd_shm_payload_init(struct hvd_shm_payload *p, const struct hvd_collective *c)
 {
@@ -69,7 +85,7 @@ void hvd_shm_payload_gather(struct hvd_shm_payload *p, const struct hvd_collecti
         const int64_t n = within(piece, offset, count);
         const char *in = (const char *)piece->input + (size_t)offset * p->width;
         if (is_plain)
-            memcpy(out, in, (size_t)n * p->width);
+            hvd_shm_copy(out, in, (size_t)n * p->width);
         else
             hvd_reduce_prescale(c->dtype, &c->scaling, out, in, n);
         out += (size_t)n * p->width;
@@ -91,7 +107,7 @@ void hvd_shm_payload_scatter(struct hvd_shm_payload *p, int64_t from, int64_t co
         if (streams && (size_t)n * p->width >= STREAM_MIN)
             hvd_reduce_copy_stream(out, in, (size_t)n * p->width);
         else
-            memcpy(out, in, (size_t)n * p->width);
+            hvd_shm_copy(out, in, (size_t)n * p->width);
         in += (size_t)n * p->width;
         from += n;
         count -= n;
