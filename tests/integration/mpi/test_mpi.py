@@ -123,5 +123,6 @@ def test_a_plain_c_program_finds_every_function_of_the_header():
 def test_the_library_exports_the_functions_of_the_header_and_nothing_else():
     symbols = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", LIBRARY],
                              capture_output=True, text=True, check=True).stdout
-    exported = {line.split()[0].split("@")[0] for line in symbols.splitlines()}
-    assert exported == set(declared_functions())
+    functions = [line.split()[0] for line in symbols.splitlines() if line.split()[1] == "T"]
+    assert {name.split("@")[0] for name in functions} == set(declared_functions())
+    assert {name.partition("@@")[2] for name in functions} == {"HOROVOD_0"}, "the version of the interface"

@@ -1,0 +1,48 @@
+"""libhorovod.so as others load it: at run time, from C and from Python."""
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from test_mpi import environment
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
+LIBRARY = BUILD / "worker" / "libhorovod.so"
+
+PYTHON = f"""
+import ctypes
+library = ctypes.CDLL({str(LIBRARY)!r})
+library.horovod_version.restype = ctypes.c_char_p
+library.horovod_init.restype = ctypes.c_bool
+assert library.horovod_rank() == -1 and library.horovod_is_initialized() == 0
+assert library.horovod_init(None, 0, None, None, 0)
+print(f"rank {{library.horovod_rank()}} of {{library.horovod_size()}}: {{library.horovod_version().decode()}}", flush=True)
+library.horovod_shutdown()
+"""
+
+is_sanitized = pytest.mark.skipif("san" in BUILD.name, reason="the interpreter is not sanitized")
+
+
+def mpirun(n, *command):
+    return subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *map(str, command)],
+                          text=True, capture_output=True, timeout=120, check=False, env=environment())
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_c_program_opens_it_at_run_time(n):
+    done = mpirun(n, BUILD / "tests" / "integration" / "mpi" / "mpi_dlopen", LIBRARY)
+    assert done.returncode == 0, done.stdout + done.stderr
+    total = n * (n + 1) // 2
+    assert sorted(done.stdout.split("\n")) == ["", *(f"rank {rank} of {n}: {total}" for rank in range(n))]
+
+
+@is_sanitized
+@pytest.mark.parametrize("n", [1, 2])
+def test_python_opens_it_with_ctypes(n):
+    done = mpirun(n, sys.executable, "-c", PYTHON)
+    assert done.returncode == 0, done.stdout + done.stderr
+    version = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+    assert sorted(done.stdout.split("\n")) == ["", *(f"rank {rank} of {n}: {version}" for rank in range(n))]
