@@ -116,6 +116,7 @@ static hvd_status_t start_engine(const struct hvd_settings *settings,
     const struct hvd_engine_options options = {.cycle_ns = settings->cycle_ns,
                                                .idle_poll_ns = IDLE_POLL_NS,
                                                .stall_warning_ns = settings->stall_warning_ns,
+                                               .stall_shutdown_ns = settings->stall_shutdown_ns,
                                                .log = &api.log,
                                                .watch = watch};
     cpu_set_t before;

@@ -314,3 +314,26 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
         w->is_reported = w->is_reported || w->since_ns <= before_ns;
     return st;
 }
+
+const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
+                                   int *n_missing)
+{
+    const struct waiting *oldest = NULL;
+    const int room = *n_missing;
+    int found = 0;
+
+    for (const struct waiting *w = first_waiting(n); w; w = next_waiting(w))
+        if (w->since_ns <= before_ns && (!oldest || w->since_ns < oldest->since_ns))
+            oldest = w;
+    if (!oldest)
+        return NULL;
+    for (int rank = 0; rank < n->size; rank++) {
+        if (has_bit(oldest->seen, rank))
+            continue;
+        if (found < room)
+            missing[found] = rank;
+        found++;
+    }
+    *n_missing = found;
+    return oldest->name;
+}

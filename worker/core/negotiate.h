@@ -55,4 +55,12 @@ size_t hvd_negotiator_waiting(const struct hvd_negotiator *n);
 hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, int64_t limit_ns,
                                     struct hvd_buf *report);
 
+/*
+ * The tensor that has waited longest, if since before_ns at least: its name, borrowed until the
+ * next call; NULL when there is none. missing: the first *n_missing of the ranks it waits for;
+ * *n_missing becomes how many these are in all.
+ */
+const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
+                                   int *n_missing);
+
 #endif

@@ -20,6 +20,7 @@
 #define REQUESTS_FLUSH ((size_t)256 * 1024) /* bytes of requests in a message, about */
 #define STALL_CHECK_NS 1000000000
 #define STALL_REPORT_MAX 1024
+#define STALLED_RANKS_NAMED 4
 
 void hvd_entry_list_add(struct hvd_entry_list *list, struct hvd_entry *entry)
 {
@@ -515,6 +516,44 @@ static hvd_status_t test_moving(struct hvd_engine *e, bool *progressed, struct h
     return HVD_OK;
 }
 
+/* Appends " rank 1 on host a, rank 3 on host b and 2 more". What does not fit is left out. */
+static void add_ranks(const struct hvd_engine *e, const int *ranks, int n_ranks, char *text,
+                      size_t size)
+{
+    for (int i = 0; i < n_ranks && i < STALLED_RANKS_NAMED; i++) {
+        const char *host = e->transport->ops->host(e->transport, ranks[i]);
+        const size_t len = strlen(text);
+        snprintf(text + len, size - len, "%s rank %d%s%.64s", i ? "," : "", ranks[i],
+                 host ? " on host " : "", host ? host : "");
+    }
+    if (n_ranks > STALLED_RANKS_NAMED) {
+        const size_t len = strlen(text);
+        snprintf(text + len, size - len, " and %d more", n_ranks - STALLED_RANKS_NAMED);
+    }
+}
+
+/* Ends the job when a tensor has waited for too long: every rank hears which, and for whom. */
+static hvd_status_t end_stalled(struct hvd_engine *e, int64_t now_ns, struct hvd_err *err)
+{
+    int ranks[STALLED_RANKS_NAMED];
+    int n_ranks = STALLED_RANKS_NAMED;
+    char text[HVD_TEXT_MAX];
+    const int64_t limit_ns = e->options.stall_shutdown_ns;
+    const char *name =
+        limit_ns > 0 ? hvd_negotiator_overdue(e->negotiator, now_ns - limit_ns, ranks, &n_ranks)
+                     : NULL;
+
+    if (!name)
+        return HVD_OK;
+    snprintf(text, sizeof(text),
+             "Tensor %.300s is stalled for longer than %.3g seconds "
+             "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): it waits for",
+             name, (double)limit_ns / 1e9);
+    add_ranks(e, ranks, n_ranks, text, sizeof(text));
+    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", text);
+    return hvd_negotiator_leave(e->negotiator, e->topology.rank, true, text, err);
+}
+
 static hvd_status_t check_stalls(struct hvd_engine *e, int64_t now_ns, struct hvd_err *err)
 {
     struct hvd_buf report;
@@ -537,7 +576,7 @@ static hvd_status_t check_stalls(struct hvd_engine *e, int64_t now_ns, struct hv
     hvd_buf_fini(&report);
     if (st == HVD_ERR_NOMEM)
         return HVD_FAIL(err, st, 0, "out of memory for a stall report");
-    return HVD_OK;
+    return end_stalled(e, now_ns, err);
 }
 
 static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err *err)

@@ -182,3 +182,17 @@ def test_a_log_without_time_has_none():
     shown = watch(2, "run", HOROVOD_TIMELINE="/nowhere/t", HOROVOD_LOG_TIMESTAMP="1").stderr
     assert "level=error" in hidden and "time=" not in hidden
     assert "time=" in shown
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_stall_that_lasts_ends_the_job_with_its_cause_on_every_rank(n, tmp_path):
+    path = tmp_path / "stall.json"
+    result = watch(n, "stall", HOROVOD_STALL_CHECK_TIME_SECONDS="0.2", HOROVOD_TIMELINE=str(path),
+                   HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="0.5", HOROVOD_FLIGHT_RECORDER="-")
+    assert_ok(result)
+    for rank in range(n):
+        assert re.search(rf"^rank {rank}: .*Tensor (stalled|another) is stalled for longer than 0.5 seconds "
+                         r".*it waits for rank \d+ on host ", result.stdout, re.M), result.stdout
+        assert f"flight recorder of rank {rank} of {n}" in result.stderr
+    assert "Missing ranks:" in result.stderr
+    assert {"STALLED", "FAILED"} <= set(names(json.loads(path.read_text())))

@@ -139,6 +139,25 @@ static void mode_leave(const char *file)
     horovod_shutdown();
 }
 
+/* The last rank does not come to a tensor, until it hears why nobody waits for it any more. */
+static void mode_stall(const char *file)
+{
+    horovod_error_t err = {0};
+    float data[6] = {0};
+
+    (void)file;
+    must_init();
+    const char *name = horovod_rank() == horovod_size() - 1 ? "another" : "stalled";
+    const horovod_status_t st =
+        horovod_allreduce(data, data,
+                          HOROVOD_TENSOR(.name = name, .dtype = HOROVOD_FLOAT32, .op = HOROVOD_SUM,
+                                         .ndim = 2, .shape = (const int64_t[]){2, 3}),
+                          &err);
+    check(st == HOROVOD_ABORTED, "the stall did not end the job");
+    printf("rank %d: %s\n", horovod_rank(), err.message);
+    horovod_shutdown();
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -147,6 +166,7 @@ int main(int argc, char **argv)
     } modes[] = {
         {"run", mode_run},           {"forever", mode_forever},   {"dynamic", mode_dynamic},
         {"disabled", mode_disabled}, {"counters", mode_counters}, {"leave", mode_leave},
+        {"stall", mode_stall},
     };
 
     for (size_t i = 0; argc >= 2 && i < sizeof(modes) / sizeof(modes[0]); i++) {

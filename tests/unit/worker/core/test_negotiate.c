@@ -189,6 +189,28 @@ static void a_stall_names_tensors_and_missing_ranks_once(void **state)
     hvd_negotiator_destroy(n);
 }
 
+static void the_tensor_that_waits_longest_is_overdue(void **state)
+{
+    struct hvd_negotiator *n = NULL;
+    struct hvd_request older = request("older");
+    struct hvd_request newer = request("newer");
+    int missing[2] = {-1, -1};
+    int n_missing = 2;
+
+    (void)state;
+    assert_int_equal(hvd_negotiator_create(5, &n, NULL), HVD_OK);
+    assert_null(hvd_negotiator_overdue(n, 100, missing, &n_missing));
+    assert_int_equal(hvd_negotiator_request(n, 1, &newer, 20, NULL), HVD_OK);
+    assert_int_equal(hvd_negotiator_request(n, 0, &older, 10, NULL), HVD_OK);
+    assert_int_equal(hvd_negotiator_request(n, 2, &older, 30, NULL), HVD_OK);
+    assert_null(hvd_negotiator_overdue(n, 9, missing, &n_missing));
+    assert_string_equal(hvd_negotiator_overdue(n, 20, missing, &n_missing), "older");
+    assert_int_equal(n_missing, 3);
+    assert_int_equal(missing[0], 1);
+    assert_int_equal(missing[1], 3);
+    hvd_negotiator_destroy(n);
+}
+
 static hvd_status_t negotiate_all(struct hvd_negotiator *n)
 {
     struct hvd_request req = request("t");
@@ -232,6 +254,7 @@ int main(void)
         cmocka_unit_test(asking_twice_is_the_peers_fault),
         cmocka_unit_test(the_first_rank_to_leave_ends_the_job_and_the_last_one_closes_it),
         cmocka_unit_test(a_stall_names_tensors_and_missing_ranks_once),
+        cmocka_unit_test(the_tensor_that_waits_longest_is_overdue),
         cmocka_unit_test(every_allocation_may_fail),
     };
 

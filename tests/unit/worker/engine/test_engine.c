@@ -467,6 +467,36 @@ static void a_stall_is_warned_about_with_tensor_and_missing_rank(void **state)
     world_close(&w);
 }
 
+static void a_stall_that_lasts_ends_the_job_on_every_rank_with_its_cause(void **state)
+{
+    const struct hvd_engine_options options = {.cycle_ns = 200000,
+                                               .no_background = true,
+                                               .stall_warning_ns = 1000000,
+                                               .stall_shutdown_ns = 2000000};
+    struct hvd_request req = world_request(HVD_ALLREDUCE, "lonely", 1);
+    struct hvd_request other = world_request(HVD_ALLREDUCE, "other", 1);
+    struct hvd_err errs[3] = {0};
+    int64_t handles[3];
+    int64_t data[3] = {1, 1, 1};
+    struct world w;
+
+    (void)state;
+    world_open(&w, 3, 1, &options);
+    for (int rank = 0; rank < 3; rank++)
+        handles[rank] = submit(&w, rank, rank == 1 ? &other : &req, &data[rank], &data[rank]);
+    for (int i = 0; i < 100000000 && hvd_engine_poll(w.engines[2], handles[2]) == 0; i++)
+        for (int rank = 0; rank < 3; rank++)
+            hvd_engine_step(w.engines[rank]);
+    world_settle(&w);
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(hvd_engine_wait(w.engines[rank], handles[rank], NULL, &errs[rank]),
+                         HVD_ERR_SHUTDOWN);
+        assert_non_null(strstr(errs[rank].msg, "is stalled for longer than 0.002 seconds"));
+        assert_non_null(strstr(errs[rank].msg, "it waits for rank "));
+    }
+    world_close(&w);
+}
+
 /* One rank from start to end; how its tensors ended. */
 static hvd_status_t live(void)
 {
@@ -521,6 +551,7 @@ int main(void)
         cmocka_unit_test(a_tensor_nobody_waited_for_is_freed_with_the_engine),
         cmocka_unit_test(a_pending_name_is_refused_and_free_again_once_done),
         cmocka_unit_test(a_stall_is_warned_about_with_tensor_and_missing_rank),
+        cmocka_unit_test(a_stall_that_lasts_ends_the_job_on_every_rank_with_its_cause),
         cmocka_unit_test(every_allocation_may_fail_and_nothing_hangs),
     };
 
