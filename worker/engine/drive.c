@@ -3,9 +3,9 @@
  * to drive passes through mu, so the driver's part of the engine needs no lock of its own. A
  * waiting thread goes before the background thread, which gives way as soon as somebody waits.
  *
- * MPI wakes nobody, so a driver that found nothing to do looks again: at once for a short while,
- * then letting others run, then sleeping, from 50 us up to the cycle time. Anybody with new work
- * wakes it from that sleep.
+ * A driver that found nothing to do looks again: at once for a short while, then letting others
+ * run, then it sleeps. MPI wakes nobody, so over MPI it sleeps from 50 us up to the cycle time;
+ * over shared memory until a peer wakes it. Anybody with new work wakes it from that sleep.
  */
 #include <errno.h>
 #include <sched.h>
@@ -16,6 +16,7 @@
 #define SPIN_STEPS 256
 #define YIELD_STEPS 2048
 #define SLEEP_MIN_NS 50000
+#define SLEEP_WOKEN_NS 100000000 /* where peers wake: to look for stalls and lost ranks */
 #define YIELD_MOVING_NS                                                                            \
     100000000 /* while data moves, sleep only after so long without progress                       \
                */
@@ -61,11 +62,19 @@ bool hvd_drive_allowed(const struct hvd_engine *e)
     return !e->topology.thread_bound || pthread_equal(pthread_self(), e->owner);
 }
 
-void hvd_drive_kick(struct hvd_engine *e)
+/* Ends the driver's sleep if it sleeps. Holds mu. */
+static void wake_driver(struct hvd_engine *e)
 {
     if (e->sleeper)
         pthread_cond_signal(e->sleeper);
-    else if (!e->is_driven)
+    else if (e->is_asleep)
+        e->transport->ops->wake(e->transport);
+}
+
+void hvd_drive_kick(struct hvd_engine *e)
+{
+    wake_driver(e);
+    if (!e->is_driven)
         pthread_cond_signal(&e->background_cond);
 }
 
@@ -99,6 +108,20 @@ static void release_driver(struct hvd_engine *e, const struct hvd_waiter *self)
     wake_background(e);
 }
 
+/* Sleeps until a peer has something for this rank, or somebody wakes it. Holds mu, which is free
+ * in between. listen comes before mu is: whoever brings work from then on sees is_asleep. */
+static void sleep_in_transport(struct hvd_engine *e)
+{
+    struct hvd_transport *t = e->transport;
+    const uint32_t ticket = t->ops->listen(t);
+
+    e->is_asleep = true;
+    pthread_mutex_unlock(&e->mu);
+    t->ops->sleep(t, ticket, SLEEP_WOKEN_NS);
+    pthread_mutex_lock(&e->mu);
+    e->is_asleep = false;
+}
+
 /* Sleeps unless work came in; who brings work signals cond. Does not hold mu. */
 static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_background,
                            int64_t ns)
@@ -107,9 +130,13 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
     if (atomic_load(&e->n_queued) == 0 &&
         !(is_background && (e->waiters || e->is_leaving || e->must_stop))) {
         hvd_watch_slept(e->options.watch);
-        e->sleeper = cond;
-        wait_for(cond, &e->mu, ns);
-        e->sleeper = NULL;
+        if (e->transport->ops->listen) {
+            sleep_in_transport(e);
+        } else {
+            e->sleeper = cond;
+            wait_for(cond, &e->mu, ns);
+            e->sleeper = NULL;
+        }
     }
     pthread_mutex_unlock(&e->mu);
 }
@@ -126,7 +153,8 @@ static void be_patient(struct hvd_engine *e, struct patience *p, pthread_cond_t 
     if (p->n_idle <= spin)
         return;
     if (p->n_idle <= (is_background ? spin : YIELD_STEPS) ||
-        (e->n_moving > 0 && hvd_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
+        (!e->transport->ops->listen && e->n_moving > 0 &&
+         hvd_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
         sched_yield();
         return;
     }
@@ -155,8 +183,7 @@ void hvd_drive_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
     atomic_fetch_add(&e->n_waiters, 1);
     while (!is_waiter_done(e, waiter)) {
         if (e->is_driven || !hvd_drive_allowed(e)) {
-            if (e->sleeper)
-                pthread_cond_signal(e->sleeper);
+            wake_driver(e);
             pthread_cond_wait(&waiter->cond, &e->mu);
             continue;
         }

@@ -54,7 +54,7 @@ struct hvd_engine {
     bool has_background; /* guarded by the caller of shutdown */
     bool is_crowded;     /* constant: more ranks on this host than processors, so never spin */
 
-    pthread_mutex_t mu; /* never held while calling the transport or a log */
+    pthread_mutex_t mu; /* never held while calling a log or the transport, but for listen, wake */
     /* guarded by mu */
     struct hvd_handles handles;
     struct hvd_table *table;     /* submitted, not in a plan yet */
@@ -62,6 +62,7 @@ struct hvd_engine {
     struct hvd_waiter *waiters;
     bool is_driven;          /* some thread runs step(): it owns the section below */
     pthread_cond_t *sleeper; /* the driver sleeps on it; signal to hand it work */
+    bool is_asleep;          /* the driver sleeps in the transport; wake it to hand it work */
     pthread_cond_t background_cond;
     bool must_stop;  /* the background thread */
     bool is_leaving; /* shutdown was called here */
