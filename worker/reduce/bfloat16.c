@@ -1,10 +1,12 @@
 /*
  * bfloat16: computed as float32 and rounded to the nearest, ties to even. Plain loops that the
- * compiler vectorises, compiled once for each instruction set. Any thread; no state. float32 has
+ * compiler vectorises, compiled once for each instruction set; sums on x86-64 are in sums.c. Any
+ * thread; no state. float32 has
  * more than twice the digits, so that a sum or product is the one nearest to the exact one.
  */
 #include "worker/reduce/half_bits.h"
 #include "worker/reduce/reduce_internal.h"
+#include "worker/reduce/sums.h"
 
 #define SUM(x, y) hvd_bfloat16_result(hvd_bfloat16_widen(x) + hvd_bfloat16_widen(y))
 #define PRODUCT(x, y) hvd_bfloat16_result(hvd_bfloat16_widen(x) * hvd_bfloat16_widen(y))
@@ -34,7 +36,6 @@
     }
 
 #define KERNELS(VARIANT, TARGET)                                                                   \
-    COMBINE(sum_##VARIANT, TARGET, SUM)                                                            \
     COMBINE(product_##VARIANT, TARGET, PRODUCT)                                                    \
     COMBINE(min_##VARIANT, TARGET, LESS)                                                           \
     COMBINE(max_##VARIANT, TARGET, MORE)                                                           \
@@ -44,6 +45,11 @@
     SCALE(over_##VARIANT, TARGET, /)
 
 HVD_REDUCE_EACH_VARIANT(KERNELS)
+COMBINE(sum_portable, , SUM)
+
+/* Sums have kernels of their own on x86-64. */
+#define sum_avx2 hvd_bfloat16_sum_avx2
+#define sum_avx512 hvd_bfloat16_sum_avx512
 
 #define ROW(INDEX, VARIANT)                                                                        \
     [INDEX] = {                                                                                    \

@@ -4,9 +4,10 @@
  * no state, no allocation. The stack holds three blocks at most.
  */
 #include "worker/reduce/reduce_internal.h"
+#include "worker/reduce/sums.h"
 
-#define BLOCK_BYTES 4096
-#define LINE_BYTES 64
+#define BLOCK_BYTES 2048
+#define LINE_BYTES HVD_LINE_BYTES
 
 void hvd_reduce_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *into, const void *from,
                         int64_t count)
@@ -82,23 +83,57 @@ static void run_block(const struct hvd_reduce_pass *p, hvd_combine_fn combine, i
         memcpy(out, target, size);
 }
 
+/* The kernel that does the pass at once, with its factor; NULL: there is none. */
+static hvd_lines_fn at_once(const struct hvd_reduce_pass *p, double *factor)
+{
+    const struct hvd_sum_kernels *sums = &hvd_reduce_sums[hvd_reduce_variant()][p->dtype];
+    bool is_sum = p->op == HVD_SUM || p->op == HVD_AVERAGE;
+
+    *factor = 1;
+    if (!is_sum || !p->b || p->prescale_a || p->prescale_b)
+        return NULL;
+    if (p->finish && !hvd_reduce_finishes_by_factor(p->dtype, p->scaling, factor))
+        return NULL;
+    if (!p->stream)
+        return p->second ? sums->both : NULL;
+    return p->second ? sums->stream2 : sums->stream;
+}
+
+/* Whole lines from element at; how many elements that were. */
+static int64_t run_lines(const struct hvd_reduce_pass *p, hvd_lines_fn lines, double factor,
+                         int64_t at)
+{
+    size_t element = hvd_reduce_size(p->dtype);
+    size_t from = (size_t)at * element;
+    size_t n_lines = (size_t)(p->count - at) * element / LINE_BYTES;
+    char *const out[2] = {(char *)p->out + from, p->second ? (char *)p->second + from : NULL};
+
+    lines(out, (const char *)p->a + from, (const char *)p->b + from, n_lines, factor);
+    return (int64_t)(n_lines * LINE_BYTES / element);
+}
+
 void hvd_reduce_run(const struct hvd_reduce_pass *pass)
 {
     struct hvd_reduce_pass p = *pass;
     int64_t element = (int64_t)hvd_reduce_size(p.dtype);
-    int64_t block = BLOCK_BYTES / element;
-    int64_t ragged = (int64_t)(-(uintptr_t)p.out % LINE_BYTES) / element; /* up to the next line */
+    int64_t block = (int64_t)(-(uintptr_t)p.out % LINE_BYTES) / element; /* up to the next line */
     hvd_combine_fn combine = hvd_reduce_kernel(p.dtype, p.op);
+    hvd_lines_fn lines;
+    double factor;
 
     p.prescale_a = p.prescale_a && p.scaling && p.scaling->prescale != 1;
     p.prescale_b = p.prescale_b && p.scaling && p.scaling->prescale != 1;
     p.finish = p.finish && p.scaling && (p.scaling->postscale != 1 || p.scaling->divisor != 1);
-    for (int64_t at = 0; at < p.count;) {
-        int64_t count = at == 0 && ragged > 0 ? ragged : block;
+    lines = at_once(&p, &factor);
+    for (int64_t at = 0; at < p.count; block = BLOCK_BYTES / element) {
+        int64_t count = block < p.count - at ? block : p.count - at;
 
-        count = count < p.count - at ? count : p.count - at;
         run_block(&p, combine, at, count);
         at += count;
+        if (lines) {
+            at += run_lines(&p, lines, factor, at);
+            lines = NULL;
+        }
     }
     if (p.stream)
         hvd_reduce_stream_end();

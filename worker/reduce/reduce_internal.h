@@ -94,6 +94,11 @@ hvd_combine_fn hvd_reduce_kernel(enum hvd_dtype dtype, enum hvd_reduce op);
 /* The kernels in use for float16 or bfloat16; NULL for other types. */
 const struct hvd_half_kernels *hvd_reduce_half(enum hvd_dtype dtype);
 
+/* Whether finishing a float32 or float64 is one multiplication, rounded once; then *factor is set.
+ */
+bool hvd_reduce_finishes_by_factor(enum hvd_dtype dtype, const struct hvd_scaling *scaling,
+                                   double *factor);
+
 /* memcpy past the caches, not ordered before later stores until hvd_reduce_stream_end. Fastest when
  * out is a multiple of 64. */
 void hvd_reduce_stream(void *out, const void *in, size_t size_bytes);

@@ -16,9 +16,10 @@
         const TYPE##_t *x = in;                                                                    \
         for (int64_t i = 0; i < count; i++) {                                                      \
             double exact = (double)x[i] * factor;                                                  \
-            bool fits = exact > (double)LEAST && exact < LIMIT;                                    \
-            TYPE##_t limit = exact >= LIMIT ? MOST : exact <= (double)LEAST ? LEAST : 0;           \
-            o[i] = fits ? (TYPE##_t)exact : limit;                                                 \
+            if (exact > (double)LEAST && exact < LIMIT)                                            \
+                o[i] = (TYPE##_t)exact;                                                            \
+            else                                                                                   \
+                o[i] = (TYPE##_t)(exact >= LIMIT ? MOST : LEAST * (exact <= (double)LEAST));       \
         }                                                                                          \
     }
 
@@ -165,6 +166,20 @@ static void scale_float32(void *out, const void *in, double factor, double divis
         floats[v].scale32(out, in, factor, divisor, count);
         break;
     }
+}
+
+bool hvd_reduce_finishes_by_factor(enum hvd_dtype dtype, const struct hvd_scaling *scaling,
+                                   double *factor)
+{
+    bool is_one = scaling->divisor == 1 ||
+                  (scaling->postscale == 1 && is_power_of_two((double)scaling->divisor));
+    double product = scaling->postscale / (double)scaling->divisor;
+
+    if (!is_one || (dtype == HVD_FLOAT32 && !is_float(product)) ||
+        (dtype != HVD_FLOAT32 && dtype != HVD_FLOAT64))
+        return false;
+    *factor = product;
+    return true;
 }
 
 static void scale_float64(void *out, const void *in, double factor, double divisor, int64_t count)

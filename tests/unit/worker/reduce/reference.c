@@ -168,7 +168,7 @@ void reference_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *out, cons
     else if (op == HVD_SUM)
         x = x + y;
     else if (op == HVD_PRODUCT)
-        x = (wide_t)((uint64_t)x * (uint64_t)y);
+        x = (int64_t)((uint64_t)x * (uint64_t)y);
     else
         x = (x < y) == (op == HVD_MIN) ? x : y;
     write_integer(dtype, out, x);

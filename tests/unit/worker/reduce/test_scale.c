@@ -209,16 +209,16 @@ static void run_by_hand(const struct hvd_reduce_pass *p, void *out)
 }
 
 /* flags: which parts of a pass are asked for. */
-static void check_pass(enum hvd_dtype dtype, int64_t count, unsigned flags)
+static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling scaling,
+                       unsigned flags)
 {
     static _Alignas(64) char out[BYTES];
     static _Alignas(64) char second[BYTES];
     static char other[BYTES];
-    struct hvd_scaling scaling = {.prescale = 0.75, .postscale = 3, .divisor = 2};
     size_t start = (size_t)(count % 5) * hvd_reduce_size(dtype);
     struct hvd_reduce_pass p = {
         .dtype = dtype,
-        .op = HVD_SUM,
+        .op = flags & 128 ? HVD_MAX : HVD_AVERAGE,
         .a = in + start,
         .b = flags & 1 ? other + start : NULL,
         .out = flags & 64 ? in + start : out + start,
@@ -231,8 +231,8 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, unsigned flags)
         .stream = flags & 32,
     };
 
-    reference_fill(dtype, in, BYTES / (int64_t)hvd_reduce_size(dtype), flags);
-    reference_fill(dtype, other, BYTES / (int64_t)hvd_reduce_size(dtype), 12345);
+    reference_fill(dtype, in, count + SPARE, flags);
+    reference_fill(dtype, other, count + SPARE, 12345);
     memset(out, 0x5a, BYTES);
     memset(second, 0x5a, BYTES);
     memset(want, 0x5a, BYTES);
@@ -248,9 +248,17 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, unsigned flags)
 
 static void pass_with_all_parts(enum hvd_dtype dtype, int64_t count)
 {
-    if (count == 3 || count == 64 || count == 600 || count == MOST)
-        for (unsigned flags = 0; flags < 128; flags++)
-            check_pass(dtype, count, flags);
+    static const struct hvd_scaling scalings[] = {
+        {.prescale = 0.75, .postscale = 3, .divisor = 3},
+        {.prescale = 1, .postscale = 1, .divisor = 4},
+        {.prescale = 1, .postscale = 0.3, .divisor = 1},
+        {.prescale = 1, .postscale = 0.5, .divisor = 1},
+    };
+
+    if (count == 3 || count == 33 || count == MOST)
+        for (unsigned s = 0; s < 4; s++)
+            for (unsigned flags = 0; flags < 256; flags++)
+                check_pass(dtype, count, scalings[s], flags);
 }
 
 static void a_pass_is_its_stages_one_after_the_other(void **state)
