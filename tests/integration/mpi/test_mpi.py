@@ -107,6 +107,32 @@ def test_the_mpi_transport_keeps_what_the_port_promises(n, chunk):
     assert_ok(mpirun(n, PROGRAMS / "mpi_conformance", chunk))
 
 
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8])
+def test_ranks_of_one_host_share_memory_by_default(n):
+    assert_ok(mpirun(n, PROGRAMS / "shm_conformance", "shm+mpi"))
+
+
+def test_a_rank_that_is_alone_shares_nothing():
+    assert_ok(mpirun(1, PROGRAMS / "shm_conformance", "mpi"))
+
+
+def test_shared_memory_is_off_for_all_when_one_rank_has_it_off():
+    program = [PROGRAMS / "shm_conformance", "mpi"]
+    assert_ok(mpirun(1, "-x", "HOROVOD_SHM=0", *program, ":", "-np", "2", *program))
+
+
+@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("mode", ["values", "gather", "threads", "mismatch"])
+def test_behaviour_is_the_same_without_shared_memory(mode, n):
+    assert_ok(runtime(n, mode, HOROVOD_SHM="0"))
+
+
+@pytest.mark.parametrize("mode", ["values", "gather"])
+@pytest.mark.parametrize("n", [3, 8])
+def test_behaviour_holds_with_more_ranks_than_processors(mode, n):
+    assert_ok(runtime(n, mode))
+
+
 def declared_functions():
     header = (ROOT / "worker" / "include" / "horovod" / "horovod.h").read_text()
     return re.findall(r"^HOROVOD_API [^;]*?\b(horovod_\w+)\(", header, re.MULTILINE)
