@@ -222,7 +222,8 @@ static const char *fuse(struct hvd_transport *t, int n_pieces, bool scales)
     for (int n = 0; n < n_pieces && !problem; n++) {
         const float *out = pieces[n].output;
         for (int64_t i = 0; i < pieces[n].count; i++) {
-            const float sum = (float)(size * (size - 1) / 2 + size * (n + (int)i));
+            const int exact = size * (size - 1) / 2 + size * (n + (int)i);
+            const float sum = (float)exact;
             const float want = scales ? 2 * sum * 3 / (float)size : sum;
             if (out[i] > want * 1.00001F || out[i] < want * 0.99999F)
                 problem = "a fused tensor has a wrong element";
