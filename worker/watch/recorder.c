@@ -48,7 +48,8 @@ static uint16_t shorten(const char *name, uint16_t len, char *out)
     const size_t half = (HVD_RECORDER_NAME - sizeof(gap)) / 2;
 
     if (len < HVD_RECORDER_NAME) {
-        memcpy(out, name, len);
+        if (len > 0)
+            memcpy(out, name, len);
         return len;
     }
     memcpy(out, name, half);

@@ -94,7 +94,7 @@ static hvd_status_t rotate(struct hvd_writer *w, struct hvd_err *err)
         st = hvd_tracefile_open(&w->file, w->path, err);
     if (st == HVD_OK)
         st = hvd_trace_open(w->trace, &w->lines);
-    return st;
+    return st == HVD_OK ? flush(w, err) : st;
 }
 
 /* What is in the ring, into the file. *found: how many events. */
@@ -410,14 +410,15 @@ hvd_status_t hvd_writer_create(const struct hvd_writer_options *options, struct 
     w->file.fd = -1;
     if (options->metrics_file)
         snprintf(w->metrics_file, sizeof(w->metrics_file), "%s", options->metrics_file);
+    *out = w; /* before the thread, which reaches it through the watch */
     if (init_locks(w) != HVD_OK || (rc = pthread_create(&w->thread, NULL, run, w)) != 0) {
+        *out = NULL;
         hvd_ring_destroy(w->ring);
         hvd_free(w);
         return HVD_FAIL(err, HVD_ERR_SYSTEM, rc, "the watch's thread does not start: %s",
                         strerror(rc));
     }
     w->has_thread = true;
-    *out = w;
     return HVD_OK;
 }
 

@@ -8,18 +8,20 @@
 
 #include <stdio.h>
 
+#define FILE_MAX ((size_t)32 << 20)
+
 /* The file's content, terminated; NULL when it cannot be read. The caller's to free. */
 static inline char *read_file(const char *path)
 {
     FILE *file = fopen(path, "re");
     size_t len = 0;
-    char *text = calloc(1, 32 << 20);
+    char *text = calloc(1, FILE_MAX);
 
     if (file && text)
-        len = fread(text, 1, (32 << 20) - 1, file);
+        len = fread(text, 1, FILE_MAX - 1, file);
     if (file)
         fclose(file);
-    if (file && text && len < (32 << 20) - 1)
+    if (file && text && len < FILE_MAX - 1)
         return text;
     free(text);
     return NULL;
