@@ -2,26 +2,45 @@
  * The exported collectives: check the program's arguments, hand them to the engine, convert what
  * comes back. Any thread.
  */
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "worker/api/api_internal.h"
 
 #define BARRIER_NAME "barrier.noname"
+#define JOIN_NAME "join.noname"
+#define MADE_NAME_MAX 64
+
+/* The first version of the description ended here; what follows was added. */
+#define TENSOR_SIZE_MIN offsetof(horovod_tensor_t, prescale_factor)
 
 /* A call on its way to the engine. */
 struct call {
     enum hvd_op op;
     const void *input;
     void *output;
-    const horovod_tensor_t *tensor; /* NULL for a barrier */
+    const horovod_tensor_t *tensor; /* NULL for a barrier and a join */
 };
 
-/* Fields this library does not know must be zero: they would ask for something it cannot do. */
-static hvd_status_t check_size(const horovod_tensor_t *tensor, struct hvd_err *err)
+/* What a call becomes; the submission borrows from the rest. */
+struct prepared {
+    struct hvd_submission submission;
+    char name[MADE_NAME_MAX];
+    int64_t *splits; /* owned */
+};
+
+/* Copies a description of any size. Fields this library does not know must be zero: they would ask
+ * for something it cannot do. */
+static hvd_status_t read_tensor(const horovod_tensor_t *tensor, horovod_tensor_t *out,
+                                struct hvd_err *err)
 {
     const char *bytes = (const char *)tensor;
 
-    if (tensor->size < sizeof(*tensor) || tensor->size > 4096)
+    if (!tensor)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "tensor is NULL");
+    if (tensor->size < TENSOR_SIZE_MIN || tensor->size > 4096)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "horovod_tensor_t.size is %zu: set it to sizeof(horovod_tensor_t), as "
                         "HOROVOD_TENSOR does",
@@ -32,32 +51,48 @@ static hvd_status_t check_size(const horovod_tensor_t *tensor, struct hvd_err *e
                             "the program was compiled for a newer Horovod and uses what version %s "
                             "does not have",
                             HVD_VERSION);
-    if (tensor->reserved != 0)
+    memset(out, 0, sizeof(*out));
+    memcpy(out, tensor, tensor->size < sizeof(*out) ? tensor->size : sizeof(*out));
+    if (out->reserved != 0)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "horovod_tensor_t.reserved is not 0");
+    if (out->ndim > 0 && !out->shape)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "shape is NULL");
     return HVD_OK;
 }
 
-/* Copies the public description, dropping what does not belong to the operation. */
-static hvd_status_t make_request(const struct call *call, int size, struct hvd_request *req,
-                                 struct hvd_err *err)
+/* A name for a tensor that has none: the nth of its operation, so that ranks agree. */
+static struct hvd_strview make_name(enum hvd_op op, char name[MADE_NAME_MAX])
 {
-    const horovod_tensor_t *t = call->tensor;
+    static const char *const words[] = {[HVD_ALLREDUCE] = "allreduce",
+                                        [HVD_ALLGATHER] = "allgather",
+                                        [HVD_BROADCAST] = "broadcast",
+                                        [HVD_ALLTOALL] = "alltoall",
+                                        [HVD_REDUCESCATTER] = "reducescatter"};
+    static atomic_uint_fast64_t counters[HVD_REDUCESCATTER + 1];
+    const unsigned long number = (unsigned long)atomic_fetch_add(&counters[op], 1) + 1;
 
-    if (!t)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "tensor is NULL");
-    hvd_status_t st = check_size(t, err);
-    if (st != HVD_OK)
-        return st;
-    if (!t->name || (t->ndim > 0 && !t->shape))
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s is NULL", t->name ? "shape" : "name");
-    *req = (struct hvd_request){
-        .op = call->op,
-        .dtype = (enum hvd_dtype)t->dtype,
-        .reduce = call->op == HVD_ALLREDUCE ? (enum hvd_reduce)t->op : HVD_SUM,
-        .root = call->op == HVD_BROADCAST ? t->root_rank : 0,
-        .ndim = t->ndim,
-        .name = {.data = t->name, .len = strnlen(t->name, HVD_NAME_MAX + 1)},
-    };
+    snprintf(name, MADE_NAME_MAX, "%s.noname.%lu", words[op], number);
+    return hvd_strview_of(name);
+}
+
+static double factor(double given)
+{
+    return given < 0 || given > 0 || given != given ? given : 1;
+}
+
+/* The public description as a request, without what does not belong to the operation. */
+static hvd_status_t make_request(enum hvd_op op, const horovod_tensor_t *t, int size,
+                                 struct hvd_request *req, struct hvd_err *err)
+{
+    const bool reduces = op == HVD_ALLREDUCE || op == HVD_REDUCESCATTER;
+
+    req->op = op;
+    req->dtype = (enum hvd_dtype)t->dtype;
+    req->reduce = reduces ? (enum hvd_reduce)t->op : HVD_SUM;
+    req->root = op == HVD_BROADCAST ? t->root_rank : 0;
+    req->prescale = reduces ? factor(t->prescale_factor) : 1;
+    req->postscale = reduces ? factor(t->postscale_factor) : 1;
+    req->ndim = t->ndim;
     /* Of a shape with too many dimensions nothing is read: it is refused right below. */
     for (int i = 0; i < t->ndim && t->ndim <= HVD_NDIM_MAX; i++)
         req->shape[i] = t->shape[i];
@@ -72,52 +107,142 @@ static bool overlap(const void *a, const void *b, size_t bytes)
     return x != y && (x < y ? y - x : x - y) < bytes;
 }
 
-static hvd_status_t check_memory(const struct call *call, const struct hvd_request *req, int rank,
+static hvd_status_t check_memory(const struct call *call, const struct hvd_request *req,
+                                 const struct hvd_topology *top, const struct hvd_place *place,
                                  struct hvd_err *err)
 {
-    const bool reads = req->op != HVD_BROADCAST || rank == req->root;
+    const size_t width = hvd_dtype_size((int)req->dtype);
+    const bool reads = req->op != HVD_BROADCAST || top->rank == req->root;
     int64_t count = 0;
+    int64_t out = 0;
 
     if (!hvd_shape_count(req->shape, req->ndim, &count) || count == 0)
         return HVD_OK;
     if (reads && !call->input)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "input is NULL");
-    if (req->op == HVD_ALLGATHER)
+    if (hvd_op_keeps_shape(req->op))
+        out = count;
+    else if (req->op == HVD_REDUCESCATTER && req->ndim > 0)
+        out = hvd_rows_of(req->shape[0], place->rank, place->size) * hvd_request_row_elements(req);
+    if (out == 0)
         return HVD_OK;
     if (!call->output)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "output is NULL");
-    if (reads &&
-        overlap(call->input, call->output, (size_t)count * hvd_dtype_size((int)req->dtype)))
+    if (reads && overlap(call->input, call->output, (size_t)count * width))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "input and output overlap in part");
     return HVD_OK;
 }
 
-static hvd_status_t check_call(const struct call *call, const struct hvd_topology *top,
-                               struct hvd_request *req, struct hvd_err *err)
+/* The place of this rank in the set that the tensor names. */
+static hvd_status_t find_place(struct hvd_engine *engine, const struct call *call, int set,
+                               struct hvd_place *place, struct hvd_err *err)
 {
-    if (call->op == HVD_BARRIER) {
-        *req = (struct hvd_request){.op = HVD_BARRIER,
-                                    .reduce = HVD_SUM,
-                                    .name = {.data = BARRIER_NAME, .len = strlen(BARRIER_NAME)}};
-        return HVD_OK;
-    }
-    hvd_status_t st = make_request(call, top->size, req, err);
-    if (st == HVD_OK)
-        st = check_memory(call, req, top->rank, err);
-    if (st != HVD_OK && call->tensor && call->tensor->name && req->name.len > 0)
-        return HVD_WRAP(err, st, "tensor %.200s", call->tensor->name);
+    const char *op = hvd_op_name((int)call->op);
+    hvd_status_t st =
+        set < 0 ? HVD_ERR_NOT_FOUND : hvd_engine_place(engine, (uint32_t)set, place, NULL);
+
+    if (st == HVD_ERR_NOT_FOUND)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "%s: Process set provided does not exist, or has not been registered.", op);
+    if (st == HVD_ERR_DENIED)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "%s: Rank %d is not a member of the provided process set.", op,
+                        hvd_engine_topology(engine)->rank);
     return st;
+}
+
+static hvd_status_t prepare_splits(struct prepared *p, const horovod_tensor_t *t, int size,
+                                   struct hvd_err *err)
+{
+    p->splits = hvd_malloc((size_t)size, sizeof(*p->splits));
+    if (!p->splits)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for splits");
+    p->submission.splits = p->splits;
+    return hvd_plan_splits(&p->submission.request, t->splits, t->n_splits, size, p->splits, err);
+}
+
+static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call *call,
+                                   struct prepared *p, struct hvd_err *err)
+{
+    const struct hvd_topology *top = hvd_engine_topology(engine);
+    struct hvd_request *req = &p->submission.request;
+    struct hvd_place place = {0};
+    horovod_tensor_t t;
+    hvd_status_t st = read_tensor(call->tensor, &t, err);
+
+    if (st == HVD_OK)
+        st = find_place(engine, call, t.process_set, &place, err);
+    if (st != HVD_OK)
+        return st;
+    p->submission.set = (uint32_t)t.process_set;
+    if (t.name)
+        req->name = (struct hvd_strview){.data = t.name, .len = strnlen(t.name, HVD_NAME_MAX + 1)};
+    else
+        req->name = make_name(call->op, p->name);
+    st = make_request(call->op, &t, top->size, req, err);
+    if (st == HVD_OK)
+        st = check_memory(call, req, top, &place, err);
+    if (st == HVD_OK && call->op == HVD_ALLTOALL)
+        st = prepare_splits(p, &t, place.size, err);
+    if (st != HVD_OK && t.name && req->name.len > 0)
+        return HVD_WRAP(err, st, "tensor %.200s", t.name);
+    return st;
+}
+
+/* Checks a call. p->splits is to be freed, also on failure. */
+static hvd_status_t prepare(struct hvd_engine *engine, const struct call *call, struct prepared *p,
+                            struct hvd_err *err)
+{
+    *p = (struct prepared){.submission = {.input = call->input, .output = call->output}};
+    if (call->op != HVD_BARRIER && call->op != HVD_JOIN)
+        return prepare_tensor(engine, call, p, err);
+    p->submission.request = (struct hvd_request){
+        .op = call->op,
+        .reduce = HVD_SUM,
+        .prescale = 1,
+        .postscale = 1,
+        .name = hvd_strview_of(call->op == HVD_JOIN ? JOIN_NAME : BARRIER_NAME)};
+    return HVD_OK;
 }
 
 /* Checks and submits. The engine is entered. */
 static hvd_status_t submit(struct hvd_engine *engine, const struct call *call, bool is_waited_now,
                            int64_t *handle, struct hvd_err *err)
 {
-    struct hvd_submission s = {
-        .input = call->input, .output = call->output, .is_waited_now = is_waited_now};
-    hvd_status_t st = check_call(call, hvd_engine_topology(engine), &s.request, err);
+    struct prepared p;
+    hvd_status_t st = prepare(engine, call, &p, err);
 
-    return st == HVD_OK ? hvd_engine_submit(engine, &s, handle, err) : st;
+    p.submission.is_waited_now = is_waited_now;
+    if (st == HVD_OK)
+        st = hvd_engine_submit(engine, &p.submission, handle, err);
+    hvd_free(p.splits);
+    return st;
+}
+
+/* Checks all of a group, then submits it. The engine is entered. */
+static hvd_status_t submit_group(struct hvd_engine *engine, const struct call *calls, uint32_t n,
+                                 horovod_handle_t *handles, struct hvd_err *err)
+{
+    struct prepared *p = hvd_calloc(n, sizeof(*p));
+    struct hvd_submission *submissions = hvd_calloc(n, sizeof(*submissions));
+    hvd_status_t st = HVD_OK;
+
+    if (!p || !submissions)
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a group of %u tensors", n);
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
+        st = prepare(engine, &calls[i], &p[i], err);
+        submissions[i] = p[i].submission;
+        if (st == HVD_OK && submissions[i].set != submissions[0].set)
+            st = HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                          "tensor %u of the group is of process set %u, "
+                          "the first one of %u",
+                          i, submissions[i].set, submissions[0].set);
+    }
+    if (st == HVD_OK && n > 0)
+        st = hvd_engine_submit_group(engine, submissions, n, handles, err);
+    hvd_free(submissions);
+    hvd_free(p);
+    return st;
 }
 
 static horovod_status_t run_async(const struct call *call, horovod_handle_t *handle,
@@ -137,7 +262,8 @@ static horovod_status_t run_async(const struct call *call, horovod_handle_t *han
     return hvd_api_status(st, &why, err);
 }
 
-static horovod_status_t run(const struct call *call, struct horovod_output **output,
+/* Submits and waits. outcome as hvd_engine_wait has it. */
+static horovod_status_t run(const struct call *call, struct hvd_outcome *outcome,
                             horovod_error_t *err)
 {
     struct hvd_err why = {0};
@@ -148,20 +274,82 @@ static horovod_status_t run(const struct call *call, struct horovod_output **out
         return hvd_api_not_initialized(err);
     hvd_status_t st = submit(engine, call, true, &handle, &why);
     if (st == HVD_OK)
-        st = hvd_engine_wait(engine, handle, output, &why);
+        st = hvd_engine_wait(engine, handle, outcome, &why);
     hvd_api_leave();
     return hvd_api_status(st, &why, err);
+}
+
+/* run() for what the library makes the output of. output may be NULL. */
+static horovod_status_t run_output(const struct call *call, struct horovod_output **output,
+                                   horovod_error_t *err)
+{
+    struct hvd_outcome outcome = {0};
+    horovod_status_t status = run(call, output ? &outcome : NULL, err);
+
+    if (status == HOROVOD_OK && output)
+        *output = outcome.output;
+    return status;
+}
+
+static horovod_status_t run_group(const struct call *calls, int n, horovod_handle_t *handles,
+                                  horovod_error_t *err)
+{
+    struct hvd_err why = {0};
+    struct hvd_engine *engine = hvd_api_enter(true);
+
+    if (!engine)
+        return hvd_api_not_initialized(err);
+    hvd_status_t st = submit_group(engine, calls, (uint32_t)n, handles, &why);
+    hvd_api_leave();
+    return hvd_api_status(st, &why, err);
+}
+
+/* A group of calls of one kind. */
+struct group {
+    enum hvd_op op;
+    int n;
+    const void *const *inputs;
+    void *const *outputs; /* NULL where the library makes them */
+    const horovod_tensor_t *const *tensors;
+};
+
+static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *handles,
+                                    horovod_error_t *err)
+{
+    struct hvd_err why = {0};
+    const bool needs_outputs = g->op != HVD_ALLGATHER;
+
+    if (g->n < 0 ||
+        (g->n > 0 && (!g->inputs || !g->tensors || !handles || (needs_outputs && !g->outputs)))) {
+        hvd_err_set(&why, HVD_ERR_INVALID, 0, "a group of %d tensors, or of none that are there",
+                    g->n);
+        return hvd_api_status(HVD_ERR_INVALID, &why, err);
+    }
+    struct call *calls = hvd_calloc((size_t)g->n, sizeof(*calls));
+    if (!calls) {
+        hvd_err_set(&why, HVD_ERR_NOMEM, 0, "out of memory for a group of %d tensors", g->n);
+        return hvd_api_status(HVD_ERR_NOMEM, &why, err);
+    }
+    for (int i = 0; i < g->n; i++)
+        calls[i] =
+            (struct call){g->op, g->inputs[i], g->outputs ? g->outputs[i] : NULL, g->tensors[i]};
+    horovod_status_t status = run_group(calls, g->n, handles, err);
+    hvd_free(calls);
+    return status;
 }
 
 static horovod_status_t wait_handle(horovod_handle_t handle, struct horovod_output **output,
                                     horovod_error_t *err)
 {
     struct hvd_err why = {0};
+    struct hvd_outcome outcome = {0};
     struct hvd_engine *engine = hvd_api_enter(false);
 
     if (!engine)
         return hvd_api_not_initialized(err);
-    hvd_status_t st = hvd_engine_wait(engine, handle, output, &why);
+    hvd_status_t st = hvd_engine_wait(engine, handle, output ? &outcome : NULL, &why);
+    if (st == HVD_OK && output)
+        *output = outcome.output;
     hvd_api_leave();
     return hvd_api_status(st, &why, err);
 }
@@ -196,7 +384,7 @@ horovod_status_t horovod_allgather(const void *input, const horovod_tensor_t *te
 {
     const struct call call = {HVD_ALLGATHER, input, NULL, tensor};
 
-    return run(&call, output, err);
+    return run_output(&call, output, err);
 }
 
 horovod_status_t horovod_broadcast_async(const void *input, void *output,
@@ -214,6 +402,80 @@ horovod_status_t horovod_broadcast(const void *input, void *output, const horovo
     const struct call call = {HVD_BROADCAST, input, output, tensor};
 
     return run(&call, NULL, err);
+}
+
+horovod_status_t horovod_alltoall_async(const void *input, const horovod_tensor_t *tensor,
+                                        horovod_handle_t *handle, horovod_error_t *err)
+{
+    const struct call call = {HVD_ALLTOALL, input, NULL, tensor};
+
+    return run_async(&call, handle, err);
+}
+
+horovod_status_t horovod_alltoall(const void *input, const horovod_tensor_t *tensor,
+                                  horovod_output_t **output, horovod_error_t *err)
+{
+    const struct call call = {HVD_ALLTOALL, input, NULL, tensor};
+
+    return run_output(&call, output, err);
+}
+
+horovod_status_t horovod_reducescatter_async(const void *input, void *output,
+                                             const horovod_tensor_t *tensor,
+                                             horovod_handle_t *handle, horovod_error_t *err)
+{
+    const struct call call = {HVD_REDUCESCATTER, input, output, tensor};
+
+    return run_async(&call, handle, err);
+}
+
+horovod_status_t horovod_reducescatter(const void *input, void *output,
+                                       const horovod_tensor_t *tensor, horovod_error_t *err)
+{
+    const struct call call = {HVD_REDUCESCATTER, input, output, tensor};
+
+    return run(&call, NULL, err);
+}
+
+int64_t horovod_reducescatter_rows(int64_t rows, int rank, int size)
+{
+    return rank >= 0 && rank < size && rows >= 0 ? hvd_rows_of(rows, rank, size) : -1;
+}
+
+horovod_status_t horovod_grouped_allreduce_async(int n, const void *const *inputs,
+                                                 void *const *outputs,
+                                                 const horovod_tensor_t *const *tensors,
+                                                 horovod_handle_t *handles, horovod_error_t *err)
+{
+    return run_grouped(&(struct group){HVD_ALLREDUCE, n, inputs, outputs, tensors}, handles, err);
+}
+
+horovod_status_t horovod_grouped_allgather_async(int n, const void *const *inputs,
+                                                 const horovod_tensor_t *const *tensors,
+                                                 horovod_handle_t *handles, horovod_error_t *err)
+{
+    return run_grouped(&(struct group){HVD_ALLGATHER, n, inputs, NULL, tensors}, handles, err);
+}
+
+horovod_status_t horovod_grouped_reducescatter_async(int n, const void *const *inputs,
+                                                     void *const *outputs,
+                                                     const horovod_tensor_t *const *tensors,
+                                                     horovod_handle_t *handles,
+                                                     horovod_error_t *err)
+{
+    return run_grouped(&(struct group){HVD_REDUCESCATTER, n, inputs, outputs, tensors}, handles,
+                       err);
+}
+
+horovod_status_t horovod_join(int *last_rank, horovod_error_t *err)
+{
+    const struct call call = {.op = HVD_JOIN};
+    struct hvd_outcome outcome = {0};
+    horovod_status_t status = run(&call, &outcome, err);
+
+    if (status == HOROVOD_OK && last_rank)
+        *last_rank = (int)outcome.number;
+    return status;
 }
 
 horovod_status_t horovod_barrier_async(horovod_handle_t *handle, horovod_error_t *err)

@@ -5,7 +5,6 @@
 #include <horovod/horovod.h>
 
 #define REDUCE_ADASUM 2
-#define REDUCE_PRODUCT 5
 
 bool horovod_mpi_enabled(void)
 {
@@ -79,7 +78,7 @@ int horovod_reduce_op_max(void)
 
 int horovod_reduce_op_product(void)
 {
-    return REDUCE_PRODUCT;
+    return HOROVOD_PRODUCT;
 }
 
 const char *horovod_version(void)

@@ -117,6 +117,8 @@ static hvd_status_t start_engine(const struct hvd_settings *settings,
                                                .idle_poll_ns = IDLE_POLL_NS,
                                                .stall_warning_ns = settings->stall_warning_ns,
                                                .stall_shutdown_ns = settings->stall_shutdown_ns,
+                                               .cache_capacity = (uint32_t)settings->cache_capacity,
+                                               .fusion_bytes = settings->fusion_bytes,
                                                .log = &api.log,
                                                .watch = watch};
     cpu_set_t before;

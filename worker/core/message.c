@@ -7,9 +7,12 @@
 
 #include <string.h>
 
-#define HEADER_LEN 8
+#define HEADER_LEN 12
 #define COUNT_AT 4
-#define VERSION 1
+#define SET_AT 8
+#define PLAN_LEN 20 /* epoch, fusion, n_words */
+#define EPOCH_LEN 8
+#define VERSION 2
 
 static hvd_status_t put_uint(struct hvd_buf *buf, uint64_t value, size_t n_bytes)
 {
@@ -29,6 +32,20 @@ static uint64_t load_uint(const char *p, size_t n_bytes)
     return value;
 }
 
+static hvd_status_t put_double(struct hvd_buf *buf, double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    return put_uint(buf, bits, 8);
+}
+
+static void store_uint(char *p, uint64_t value, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i++)
+        p[i] = (char)(unsigned char)(value >> (8 * i));
+}
+
 static hvd_status_t put_text(struct hvd_buf *buf, struct hvd_strview text)
 {
     hvd_status_t st = put_uint(buf, text.len, 2);
@@ -43,28 +60,83 @@ static hvd_status_t end_item(struct hvd_buf *buf, size_t start, hvd_status_t st)
         buf->len = start;
         return st;
     }
-    uint64_t count = load_uint(buf->data + COUNT_AT, 4) + 1;
-    for (size_t i = 0; i < 4; i++)
-        buf->data[COUNT_AT + i] = (char)(unsigned char)(count >> (8 * i));
+    store_uint(buf->data + COUNT_AT, load_uint(buf->data + COUNT_AT, 4) + 1, 4);
     return HVD_OK;
 }
 
-hvd_status_t hvd_message_begin(struct hvd_buf *buf, enum hvd_message_type type)
+hvd_status_t hvd_message_begin(struct hvd_buf *buf, enum hvd_message_type type, uint32_t set)
 {
-    const char header[HEADER_LEN] = {'h', 'v', VERSION, (char)type};
+    static const char zeros[PLAN_LEN];
+    char header[HEADER_LEN] = {'h', 'v', VERSION, (char)type};
 
-    return hvd_buf_add(buf, header, sizeof(header));
+    store_uint(header + SET_AT, set, 4);
+    hvd_status_t st = hvd_buf_add(buf, header, sizeof(header));
+    if (st != HVD_OK || type != HVD_MESSAGE_PLAN)
+        return st;
+    st = hvd_buf_add(buf, zeros, sizeof(zeros));
+    if (st != HVD_OK)
+        hvd_buf_reset(buf);
+    return st;
+}
+
+static hvd_status_t put_words(struct hvd_buf *buf, const uint64_t *words, uint32_t n_words)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (uint32_t i = 0; st == HVD_OK && i < n_words; i++)
+        st = put_uint(buf, words[i], 8);
+    return st;
+}
+
+hvd_status_t hvd_message_bits(struct hvd_buf *buf, uint32_t set, uint64_t epoch,
+                              const uint64_t *words, uint32_t n_words)
+{
+    hvd_status_t st = hvd_message_begin(buf, HVD_MESSAGE_BITS, set);
+
+    if (st == HVD_OK)
+        st = put_uint(buf, epoch, EPOCH_LEN);
+    if (st == HVD_OK)
+        st = put_words(buf, words, n_words);
+    if (st == HVD_OK)
+        store_uint(buf->data + COUNT_AT, n_words, 4);
+    else
+        hvd_buf_reset(buf);
+    return st;
+}
+
+hvd_status_t hvd_message_end_plan(struct hvd_buf *buf, const struct hvd_plan_head *head)
+{
+    const size_t start = buf->len;
+    hvd_status_t st = put_words(buf, head->words, head->n_words);
+
+    if (st != HVD_OK) {
+        buf->len = start;
+        return st;
+    }
+    store_uint(buf->data + HEADER_LEN, head->epoch, 8);
+    store_uint(buf->data + HEADER_LEN + 8, (uint64_t)head->fusion, 8);
+    store_uint(buf->data + HEADER_LEN + 16, head->n_words, 4);
+    return HVD_OK;
 }
 
 hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_request *req)
 {
     const size_t start = buf->len;
-    const unsigned char head[4] = {(unsigned char)req->op, (unsigned char)req->dtype,
-                                   (unsigned char)req->reduce, (unsigned char)req->ndim};
+    const unsigned char head[5] = {(unsigned char)req->op, (unsigned char)req->dtype,
+                                   (unsigned char)req->reduce, (unsigned char)req->device,
+                                   (unsigned char)req->ndim};
     hvd_status_t st = hvd_buf_add(buf, head, sizeof(head));
 
     if (st == HVD_OK)
         st = put_uint(buf, (uint32_t)req->root, 4);
+    if (st == HVD_OK)
+        st = put_uint(buf, req->group, 4);
+    if (st == HVD_OK)
+        st = put_uint(buf, req->group_size, 4);
+    if (st == HVD_OK)
+        st = put_double(buf, req->prescale);
+    if (st == HVD_OK)
+        st = put_double(buf, req->postscale);
     if (st == HVD_OK)
         st = put_text(buf, req->name);
     for (int i = 0; st == HVD_OK && i < req->ndim; i++)
@@ -77,6 +149,13 @@ static struct hvd_strview cut_text(const char *text)
     return (struct hvd_strview){.data = text, .len = strnlen(text, HVD_TEXT_MAX)};
 }
 
+static struct hvd_strview cut_view(struct hvd_strview text)
+{
+    if (text.len > HVD_TEXT_MAX)
+        text.len = HVD_TEXT_MAX;
+    return text;
+}
+
 hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, bool failed, const char *text)
 {
     const size_t start = buf->len;
@@ -87,21 +166,71 @@ hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, bool failed, const char 
     return end_item(buf, start, st);
 }
 
-hvd_status_t hvd_message_add_step(struct hvd_buf *buf, int kind, struct hvd_strview name,
-                                  const int64_t *rows, uint32_t n_rows, const char *text)
+static hvd_status_t put_step_numbers(struct hvd_buf *buf, const struct hvd_step *step)
 {
-    const size_t start = buf->len;
-    hvd_status_t st = put_uint(buf, (uint64_t)kind, 1);
+    const unsigned char head[3] = {(unsigned char)step->kind, (unsigned char)step->dtype,
+                                   (unsigned char)step->reduce};
+    hvd_status_t st = hvd_buf_add(buf, head, sizeof(head));
 
     if (st == HVD_OK)
-        st = put_text(buf, name);
+        st = put_double(buf, step->prescale);
     if (st == HVD_OK)
-        st = put_uint(buf, n_rows, 4);
-    for (uint32_t i = 0; st == HVD_OK && i < n_rows; i++)
+        st = put_double(buf, step->postscale);
+    if (st == HVD_OK)
+        st = put_uint(buf, (uint64_t)step->count, 8);
+    if (st == HVD_OK)
+        st = put_uint(buf, step->slot, 4);
+    if (st == HVD_OK)
+        st = put_uint(buf, step->group, 4);
+    if (st == HVD_OK)
+        st = put_uint(buf, step->group_size, 4);
+    return st;
+}
+
+hvd_status_t hvd_message_add_step(struct hvd_buf *buf, const struct hvd_step *step,
+                                  const int64_t *rows)
+{
+    const size_t start = buf->len;
+    hvd_status_t st = put_step_numbers(buf, step);
+
+    if (st == HVD_OK)
+        st = put_text(buf, step->name);
+    if (st == HVD_OK)
+        st = put_uint(buf, step->n_rows, 4);
+    for (uint32_t i = 0; st == HVD_OK && i < step->n_rows; i++)
         st = put_uint(buf, (uint64_t)rows[i], 8);
     if (st == HVD_OK)
-        st = put_text(buf, cut_text(text));
+        st = put_text(buf, cut_view(step->text));
     return end_item(buf, start, st);
+}
+
+/* The part before the items. */
+static bool open_head(struct hvd_reader *r)
+{
+    const char *p = r->_rest.data;
+    size_t head = r->type == HVD_MESSAGE_PLAN ? PLAN_LEN : 0;
+
+    if (r->type == HVD_MESSAGE_BITS)
+        head = EPOCH_LEN;
+    if (r->_rest.len < head)
+        return false;
+    r->_rest.data += head;
+    r->_rest.len -= head;
+    if (head == 0)
+        return true;
+    r->epoch = load_uint(p, 8);
+    if (r->type == HVD_MESSAGE_PLAN) {
+        r->fusion = (int64_t)load_uint(p + 8, 8);
+        r->n_words = (uint32_t)load_uint(p + 16, 4);
+    } else {
+        r->n_words = r->left;
+        r->left = 0;
+    }
+    if (r->n_words > r->_rest.len / 8 || r->n_words > HVD_SLOTS_MAX / 64 || r->fusion < 0)
+        return false;
+    r->_rest.len -= (size_t)r->n_words * 8;
+    r->_words = r->_rest.data + r->_rest.len;
+    return true;
 }
 
 hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
@@ -116,14 +245,22 @@ hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
                         "a message of version %d, this library speaks %d: use the same library on "
                         "every host",
                         p[2], VERSION);
-    if (p[3] < HVD_MESSAGE_REQUESTS || p[3] > HVD_MESSAGE_PLAN)
+    if (p[3] < HVD_MESSAGE_REQUESTS || p[3] > HVD_MESSAGE_BITS)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a message of unknown type %d", p[3]);
     *r = (struct hvd_reader){.type = (enum hvd_message_type)p[3],
                              .left = (uint32_t)load_uint(p + COUNT_AT, 4),
+                             .set = (uint32_t)load_uint(p + SET_AT, 4),
                              ._rest = {.data = p + HEADER_LEN, .len = len - HEADER_LEN}};
+    if (!open_head(r))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a malformed message of type %d", p[3]);
     if (r->left == 0 && r->_rest.len > 0)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a message with bytes behind its end");
     return HVD_OK;
+}
+
+uint64_t hvd_reader_word(const struct hvd_reader *r, uint32_t i)
+{
+    return load_uint(r->_words + (size_t)i * 8, 8);
 }
 
 /* The next n bytes; NULL when there are not as many. */
@@ -145,6 +282,26 @@ static bool take_uint(struct hvd_reader *r, size_t n_bytes, uint64_t *value)
     if (p)
         *value = load_uint(p, n_bytes);
     return p != NULL;
+}
+
+static bool take_double(struct hvd_reader *r, double *value)
+{
+    uint64_t bits;
+
+    if (!take_uint(r, 8, &bits))
+        return false;
+    memcpy(value, &bits, sizeof(*value));
+    return true;
+}
+
+static bool take_uint32(struct hvd_reader *r, uint32_t *value)
+{
+    uint64_t wide;
+
+    if (!take_uint(r, 4, &wide))
+        return false;
+    *value = (uint32_t)wide;
+    return true;
 }
 
 static bool take_text(struct hvd_reader *r, size_t max, struct hvd_strview *text)
@@ -190,29 +347,44 @@ static bool take_shape(struct hvd_reader *r, struct hvd_request *req)
     return true;
 }
 
+/* Values that do not exist must not become an enum: they are refused right here. */
+static bool take_dtype_reduce(const char *p, enum hvd_dtype *dtype, enum hvd_reduce *reduce)
+{
+    if (hvd_dtype_size(p[0]) == 0 || strcmp(hvd_reduce_name(p[1]), "UNKNOWN") == 0)
+        return false;
+    *dtype = (enum hvd_dtype)p[0];
+    *reduce = (enum hvd_reduce)p[1];
+    return true;
+}
+
+static bool take_request(struct hvd_reader *r, struct hvd_request *req)
+{
+    uint64_t root = 0;
+    const char *head = take(r, 5);
+
+    if (!head || strcmp(hvd_op_name(head[0]), "UNKNOWN") == 0 ||
+        !take_dtype_reduce(head + 1, &req->dtype, &req->reduce) || head[3] < HVD_CPU ||
+        head[3] > HVD_GPU || head[4] < 0)
+        return false;
+    req->op = (enum hvd_op)head[0];
+    req->device = (enum hvd_device)head[3];
+    req->ndim = head[4];
+    if (!take_uint(r, 4, &root) || root > INT32_MAX)
+        return false;
+    req->root = (int)root;
+    return take_uint32(r, &req->group) && take_uint32(r, &req->group_size) &&
+           take_double(r, &req->prescale) && take_double(r, &req->postscale) &&
+           take_text(r, HVD_NAME_MAX, &req->name) && take_shape(r, req);
+}
+
 hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_request *req, struct hvd_err *err)
 {
     struct hvd_request got = {0};
-    uint64_t root = 0;
     hvd_status_t st = begin_item(r, HVD_MESSAGE_REQUESTS, err);
 
     if (st != HVD_OK)
         return st;
-    const char *head = take(r, 4);
-    if (head) {
-        /* Values that do not exist must not become an enum: they are refused right here. */
-        if (strcmp(hvd_op_name(head[0]), "UNKNOWN") == 0 || hvd_dtype_size(head[1]) == 0 ||
-            strcmp(hvd_reduce_name(head[2]), "UNKNOWN") == 0 || head[3] < 0)
-            return finish_item(r, false, err);
-        got.op = (enum hvd_op)head[0];
-        got.dtype = (enum hvd_dtype)head[1];
-        got.reduce = (enum hvd_reduce)head[2];
-        got.ndim = (unsigned char)head[3];
-    }
-    bool good = head && take_uint(r, 4, &root) && root <= INT32_MAX &&
-                take_text(r, HVD_NAME_MAX, &got.name) && take_shape(r, &got);
-    got.root = (int)root;
-    st = finish_item(r, good, err);
+    st = finish_item(r, take_request(r, &got), err);
     if (st == HVD_OK)
         *req = got;
     return st;
@@ -250,20 +422,36 @@ static bool take_rows(struct hvd_reader *r, struct hvd_step *step)
     return true;
 }
 
+static bool take_step(struct hvd_reader *r, struct hvd_step *step)
+{
+    uint64_t count = 0;
+    const char *head = take(r, 3);
+
+    if (!head || !take_dtype_reduce(head + 1, &step->dtype, &step->reduce))
+        return false;
+    step->kind = head[0];
+    if (!(step->kind >= HVD_STEP_ERROR && step->kind <= HVD_STEP_EVICT) &&
+        strcmp(hvd_op_name(step->kind), "UNKNOWN") == 0)
+        return false;
+    if (!take_double(r, &step->prescale) || !take_double(r, &step->postscale) ||
+        !take_uint(r, 8, &count) || count > INT64_MAX / 8)
+        return false;
+    step->count = (int64_t)count;
+    return take_uint32(r, &step->slot) &&
+           (step->slot == HVD_NO_SLOT || step->slot < HVD_SLOTS_MAX) &&
+           take_uint32(r, &step->group) && take_uint32(r, &step->group_size) &&
+           take_text(r, HVD_NAME_MAX, &step->name) && take_rows(r, step) &&
+           take_text(r, HVD_TEXT_MAX, &step->text);
+}
+
 hvd_status_t hvd_reader_step(struct hvd_reader *r, struct hvd_step *step, struct hvd_err *err)
 {
     struct hvd_step got = {0};
-    uint64_t kind = 0;
     hvd_status_t st = begin_item(r, HVD_MESSAGE_PLAN, err);
 
     if (st != HVD_OK)
         return st;
-    bool good = take_uint(r, 1, &kind) && take_text(r, HVD_NAME_MAX, &got.name) &&
-                take_rows(r, &got) && take_text(r, HVD_TEXT_MAX, &got.text);
-    got.kind = (int)kind;
-    bool known = (got.kind >= HVD_STEP_ERROR && got.kind <= HVD_STEP_DOWN) ||
-                 strcmp(hvd_op_name(got.kind), "UNKNOWN") != 0;
-    st = finish_item(r, good && known, err);
+    st = finish_item(r, take_step(r, &got), err);
     if (st == HVD_OK)
         *step = got;
     return st;

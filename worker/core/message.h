@@ -5,26 +5,38 @@
 #include "worker/core/types.h"
 
 /*
- * What ranks say to each other. Little endian, no padding:
+ * What ranks say to each other, about the tensors of one process set. Little endian, no padding:
  *
- *     header    'h' 'v' version(1) type(1) count(4)
- *     REQUESTS  count times: op(1) dtype(1) reduce(1) ndim(1) root(4) name_len(2) name shape(8
- * each) LEAVE     count = 1:   failed(1) text_len(2) text                      (rank to
- * coordinator) PLAN      count times: kind(1) name_len(2) name n_rows(4) rows(8 each) text_len(2)
- * text
+ *     header    'h' 'v' version(1) type(1) count(4) set(4)
+ *     REQUESTS  count times: op(1) dtype(1) reduce(1) device(1) ndim(1) root(4) group(4)
+ *               group_size(4) prescale(8) postscale(8) name_len(2) name shape(8 each)
+ *     BITS      epoch(8), then count words(8): the cached tensors, by slot, that a rank asks for
+ *     LEAVE     count = 1: failed(1) text_len(2) text                 (rank to coordinator)
+ *     PLAN      epoch(8) fusion(8) n_words(4), then count times: kind(1) dtype(1) reduce(1)
+ *               prescale(8) postscale(8) count(8) slot(4) group(4) group_size(4) name_len(2) name
+ *               n_rows(4) rows(8 each) text_len(2) text; then n_words words(8): the cached tensors
+ *               that every rank has asked for
  *
- * A plan is the agreed order: every rank performs its steps one after the other as they stand.
- * Decoding never allocates, never reads past the length given and refuses what encoding would not
- * produce, so a garbled message is an error and no more.
+ * A plan is the agreed order: every rank performs first the cached tensors by slot, then the steps
+ * as they stand. epoch numbers the plans of a set; what a rank says in BITS refers to the slots as
+ * they were after the plan of that epoch. Decoding never allocates, never reads past the length
+ * given and refuses what encoding would not produce, so a garbled message is an error and no more.
  */
 enum hvd_message_type {
     HVD_MESSAGE_REQUESTS = 1,
     HVD_MESSAGE_LEAVE = 2,
     HVD_MESSAGE_PLAN = 3,
+    HVD_MESSAGE_BITS = 4,
 };
 
 /* Bytes of a message at most, on either side. */
 #define HVD_MESSAGE_MAX ((size_t)64 << 20)
+
+/* The slot of a tensor that is not cached. */
+#define HVD_NO_SLOT UINT32_MAX
+
+/* Slots at most; bounds what a message can make a rank allocate. */
+#define HVD_SLOTS_MAX ((uint32_t)1 << 24)
 
 /* The steps of a plan: an hvd_op to perform, or one of these. */
 enum hvd_step_kind {
@@ -32,11 +44,20 @@ enum hvd_step_kind {
     HVD_STEP_SHUTDOWN = 9, /* all pending tensors end with text */
     HVD_STEP_ABORT = 10,   /* the same, at once: also what is moving already */
     HVD_STEP_DOWN = 11,    /* every rank has left: nothing follows */
+    HVD_STEP_EVICT = 12,   /* the slot is free again; who asked for it by bit asks by name */
 };
 
 /* One step as it stands in a plan; everything is borrowed from the message. */
 struct hvd_step {
     int kind; /* enum hvd_op or enum hvd_step_kind */
+    enum hvd_dtype dtype;
+    enum hvd_reduce reduce;
+    double prescale;
+    double postscale;
+    int64_t count;       /* elements of the input, for ranks that joined; JOIN: the last rank */
+    uint32_t slot;       /* the tensor is cached there from now on; or HVD_NO_SLOT */
+    uint32_t group;      /* of the cached tensor: 0 alone, else the group's number */
+    uint32_t group_size; /* how many cached tensors complete together */
     struct hvd_strview name;
     struct hvd_strview text;
     uint32_t n_rows;   /* allgather: the number of ranks */
@@ -46,12 +67,32 @@ struct hvd_step {
 /* Reads a message from front to back. */
 struct hvd_reader {
     enum hvd_message_type type;
-    uint32_t left; /* items not read yet */
+    uint32_t left;    /* items not read yet */
+    uint32_t set;     /* the process set it is about */
+    uint64_t epoch;   /* BITS, PLAN */
+    int64_t fusion;   /* PLAN: bytes that may be fused, as the coordinator was told */
+    uint32_t n_words; /* BITS, PLAN: read with hvd_reader_word */
+    const char *_words;
     struct hvd_strview _rest;
 };
 
-/* Starts a message in an empty buffer. HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE. */
-hvd_status_t hvd_message_begin(struct hvd_buf *buf, enum hvd_message_type type);
+/* Starts a message without items in an empty buffer. HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE. */
+hvd_status_t hvd_message_begin(struct hvd_buf *buf, enum hvd_message_type type, uint32_t set);
+
+/* A whole BITS message in an empty buffer. Failures as above. */
+hvd_status_t hvd_message_bits(struct hvd_buf *buf, uint32_t set, uint64_t epoch,
+                              const uint64_t *words, uint32_t n_words);
+
+/* What a plan says besides its steps. */
+struct hvd_plan_head {
+    uint64_t epoch;
+    int64_t fusion;
+    const uint64_t *words; /* borrowed */
+    uint32_t n_words;
+};
+
+/* Ends a plan: nothing is added to it any more. Failures as above. */
+hvd_status_t hvd_message_end_plan(struct hvd_buf *buf, const struct hvd_plan_head *head);
 
 /*
  * Appends an item and counts it in the header. On failure (HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE) the
@@ -62,9 +103,9 @@ hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_reque
 /* As above; text longer than HVD_TEXT_MAX is cut. */
 hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, bool failed, const char *text);
 
-/* As above; rows may be NULL when n_rows is 0, name and text may be empty. */
-hvd_status_t hvd_message_add_step(struct hvd_buf *buf, int kind, struct hvd_strview name,
-                                  const int64_t *rows, uint32_t n_rows, const char *text);
+/* As above; rows (n_rows of them) may be NULL when there are none, name and text may be empty. */
+hvd_status_t hvd_message_add_step(struct hvd_buf *buf, const struct hvd_step *step,
+                                  const int64_t *rows);
 
 /* Opens a message, which must outlive the reader. HVD_ERR_INVALID when it is not one. */
 hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
@@ -83,6 +124,9 @@ hvd_status_t hvd_reader_leave(struct hvd_reader *r, bool *failed, struct hvd_str
 
 /* As above. */
 hvd_status_t hvd_reader_step(struct hvd_reader *r, struct hvd_step *step, struct hvd_err *err);
+
+/* A word of bits, i < r->n_words. */
+uint64_t hvd_reader_word(const struct hvd_reader *r, uint32_t i);
 
 /* The rows of a rank, rank < step->n_rows. Never negative. */
 int64_t hvd_step_row(const struct hvd_step *step, uint32_t rank);

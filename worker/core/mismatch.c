@@ -71,8 +71,6 @@ static bool gather_shapes_differ(const struct hvd_request *a, const struct hvd_r
 
 static bool shapes_differ(const struct hvd_request *a, const struct hvd_request *b, struct cut *c)
 {
-    if (a->op == HVD_ALLGATHER)
-        return gather_shapes_differ(a, b, c);
     if (a->ndim == b->ndim && differing_dimension(a, b, 0) < 0)
         return false;
     put(c, "Mismatched %s tensor shapes: One rank sent a tensor of shape ",
@@ -82,6 +80,34 @@ static bool shapes_differ(const struct hvd_request *a, const struct hvd_request 
     put_shape(c, b);
     put(c, ".");
     return true;
+}
+
+static bool factors_differ(const struct hvd_request *a, const struct hvd_request *b)
+{
+    return memcmp(&a->prescale, &b->prescale, sizeof(a->prescale)) != 0 ||
+           memcmp(&a->postscale, &b->postscale, sizeof(a->postscale)) != 0;
+}
+
+/* Where the data comes from, and where it lies. */
+static int compare_places(const struct hvd_request *a, const struct hvd_request *b, struct cut *c)
+{
+    static const char *const devices[] = {[HVD_CPU] = "CPU", [HVD_GPU] = "GPU"};
+
+    if (a->op == HVD_BROADCAST && a->root != b->root) {
+        put(c,
+            "Mismatched BROADCAST root ranks: One rank specified root rank %d, but another rank "
+            "specified root rank %d.",
+            a->root, b->root);
+        return 11;
+    }
+    if (a->device != b->device) {
+        put(c,
+            "Mismatched %s CPU/GPU device selection: One rank specified device %s, but another "
+            "rank specified device %s.",
+            hvd_op_name((int)a->op), devices[a->device], devices[b->device]);
+        return 12;
+    }
+    return 0;
 }
 
 static int compare(const struct hvd_request *a, const struct hvd_request *b, struct cut *c)
@@ -96,21 +122,58 @@ static int compare(const struct hvd_request *a, const struct hvd_request *b, str
             hvd_op_name((int)a->op), hvd_op_name((int)b->op));
         return 2;
     }
-    if (shapes_differ(a, b, c))
+    if (!hvd_op_is_uneven(a->op) && shapes_differ(a, b, c))
         return 3;
-    if (a->op == HVD_ALLREDUCE && a->reduce != b->reduce) {
+    if (factors_differ(a, b)) {
+        put(c,
+            "Mismatched prescale and/or postscale factors: One rank sent factors (%g, %g), but "
+            "another rank sent factors (%g, %g).",
+            a->prescale, a->postscale, b->prescale, b->postscale);
+        return 4;
+    }
+    if (a->reduce != b->reduce) {
         put(c,
             "Mismatched reduction operation: One rank sent reduction op %s, but another rank sent "
             "reduction op %s.",
             hvd_reduce_name((int)a->reduce), hvd_reduce_name((int)b->reduce));
-        return 4;
-    }
-    if (a->op == HVD_BROADCAST && a->root != b->root) {
-        put(c,
-            "Mismatched BROADCAST root ranks: One rank specified root rank %d, but another rank "
-            "specified root rank %d.",
-            a->root, b->root);
         return 5;
+    }
+    if (hvd_op_is_uneven(a->op) && gather_shapes_differ(a, b, c))
+        return 8;
+    return compare_places(a, b, c);
+}
+
+int hvd_unsupported(const struct hvd_request *req, bool any_joined, char *text, size_t size)
+{
+    const char *op = hvd_op_name((int)req->op);
+    struct cut c = {.out = text, .size = size};
+
+    if (any_joined && req->op == HVD_ALLGATHER) {
+        put(&c, "Allgather is not supported with Join at this time. Specify sparse_to_dense=True "
+                "if using DistributedOptimizer");
+        return 6;
+    }
+    if (any_joined && req->op == HVD_ALLTOALL) {
+        put(&c, "Alltoall is not supported with Join at this time.");
+        return 6;
+    }
+    if (any_joined && req->op == HVD_ALLREDUCE && req->reduce != HVD_SUM &&
+        req->reduce != HVD_AVERAGE) {
+        put(&c, "Allreduce with %s is not supported with Join: zeros would change the result.",
+            hvd_reduce_name((int)req->reduce));
+        return 6;
+    }
+    if (req->ndim == 0 && (hvd_op_is_uneven(req->op) || req->op == HVD_REDUCESCATTER)) {
+        put(&c, "Process-set rank zero tried to %s a rank-zero tensor.", op);
+        return 7;
+    }
+    if (any_joined && req->op == HVD_REDUCESCATTER) {
+        put(&c, "Reducescatter is not supported with Join at this time.");
+        return 9;
+    }
+    if (any_joined && req->op == HVD_BROADCAST) {
+        put(&c, "Broadcast is not supported with Join at this time.");
+        return 11;
     }
     return 0;
 }

@@ -4,19 +4,33 @@
 #include "worker/core/message.h"
 
 /*
- * The coordinator's side of the agreement: which tensors every rank has asked for, in which order
- * they will run, and whether the ranks mean the same thing.
+ * The coordinator's side of the agreement, for one process set: which tensors every rank has asked
+ * for, in which order they will run, and whether the ranks mean the same thing.
  *
  *     requests of ranks ──> waiting ──all ranks seen──> step in the plan (or an ERROR step)
+ *     bits of ranks     ──> ready book ──all ranks seen──> words of the plan
  *     a rank leaves     ──> SHUTDOWN step once (ABORT when it failed); all left ──> DOWN step
  *
- * The order of the plan is the order in which tensors became complete. After a SHUTDOWN or ABORT
- * step requests are ignored: every rank ends its pending tensors by itself.
+ * The order of the plan is the order in which tensors became complete. A tensor that was agreed
+ * gets a slot, and is asked for by its bit from then on; asking for it by name frees the slot on
+ * every rank, and who had asked by bit asks by name too. Tensors of a group are planned together,
+ * or fail together. Ranks that have joined count as having asked. After a SHUTDOWN or ABORT step
+ * requests are ignored: every rank ends its pending tensors by itself.
  */
 struct hvd_negotiator;
 
-/* A negotiator for ranks 0 to size - 1 (size >= 1). HVD_ERR_NOMEM. */
-hvd_status_t hvd_negotiator_create(int size, struct hvd_negotiator **out, struct hvd_err *err);
+struct hvd_negotiator_options {
+    int size;                /* ranks of the set, numbered 0 to size - 1; >= 1 */
+    const int *ranks;        /* their numbers in the job, for messages; borrowed for good */
+    int world_size;          /* of the job: roots are numbered in it */
+    uint32_t set;            /* its number */
+    uint32_t cache_capacity; /* tensors cached at most; 0: none */
+    int64_t fusion_bytes;    /* told to every rank with each plan */
+};
+
+/* A negotiator without tensors. HVD_ERR_NOMEM. */
+hvd_status_t hvd_negotiator_create(const struct hvd_negotiator_options *options,
+                                   struct hvd_negotiator **out, struct hvd_err *err);
 
 /* NULL is fine. */
 void hvd_negotiator_destroy(struct hvd_negotiator *n);
@@ -30,6 +44,10 @@ hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, int rank,
                                     const struct hvd_request *req, int64_t now_ns,
                                     struct hvd_err *err);
 
+/* Counts the bits of a rank, from a BITS message. Failures as above. */
+hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int rank, const struct hvd_reader *bits,
+                                 int64_t now_ns, struct hvd_err *err);
+
 /*
  * A rank will ask for nothing any more, because of text; failed: it cannot go on, so nothing can.
  * Again for the same rank has no effect. Failures as above.
@@ -37,12 +55,19 @@ hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, int rank,
 hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, int rank, bool failed, const char *text,
                                   struct hvd_err *err);
 
-/* The plan made since the last hvd_negotiator_plan_sent, borrowed until the next call; NULL when
- * there is none. */
-const struct hvd_buf *hvd_negotiator_plan(const struct hvd_negotiator *n);
+/*
+ * The plan made since the last hvd_negotiator_plan_sent, in *plan, borrowed until then; NULL when
+ * there is none. Nothing may be counted in between. HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE.
+ */
+hvd_status_t hvd_negotiator_plan(struct hvd_negotiator *n, const struct hvd_buf **plan,
+                                 struct hvd_err *err);
 
 /* Starts the next plan; the content of the last one is gone. */
 void hvd_negotiator_plan_sent(struct hvd_negotiator *n);
+
+/* The coordinator of a set that is not the whole job ends it: a SHUTDOWN step, once. Failures as
+ * above. */
+hvd_status_t hvd_negotiator_close(struct hvd_negotiator *n, const char *text, struct hvd_err *err);
 
 /* How many tensors some rank waits for. */
 size_t hvd_negotiator_waiting(const struct hvd_negotiator *n);
@@ -57,8 +82,8 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
 
 /*
  * The tensor that has waited longest, if since before_ns at least: its name, borrowed until the
- * next call; NULL when there is none. missing: the first *n_missing of the ranks it waits for;
- * *n_missing becomes how many these are in all.
+ * next call; NULL when there is none. missing: the first *n_missing of the ranks it waits for, as
+ * they are numbered in the job; *n_missing becomes how many these are in all.
  */
 const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
                                    int *n_missing);

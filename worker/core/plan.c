@@ -1,64 +1,114 @@
 /*
- * From an agreed step to the work of this rank: element counts, sizes of the output, and whether
+ * From an agreed tensor to the work of this rank: element counts, sizes of the output, and whether
  * anything has to move at all. Pure arithmetic with overflow checks; it is also the last guard
  * against a plan that does not fit what this rank submitted.
  */
 #include "worker/core/plan.h"
 
 #include <inttypes.h>
+#include <string.h>
 
-/* Fills rows and counts; adds up the output. */
-static hvd_status_t lay_out_rows(const struct hvd_request *req, const struct hvd_step *step,
-                                 struct hvd_place place, int64_t *rows_counts[2],
-                                 struct hvd_work *work)
+/* Fills counts; adds up the output. */
+static bool add_rows(const int64_t *rows, int64_t row_elements, int size, int64_t *counts,
+                     struct hvd_work *work)
 {
-    int64_t row_elements = 1;
     int64_t bytes;
 
-    if (!hvd_shape_count(req->shape + 1, req->ndim - 1, &row_elements))
-        return HVD_ERR_TOO_LARGE;
-    for (int i = 0; i < place.size; i++) {
-        int64_t rows = hvd_step_row(step, (uint32_t)i);
-        int64_t count;
-        if (__builtin_mul_overflow(rows, row_elements, &count) ||
-            __builtin_add_overflow(work->total, count, &work->total) ||
-            __builtin_add_overflow(work->total_rows, rows, &work->total_rows))
-            return HVD_ERR_TOO_LARGE;
-        rows_counts[0][i] = rows;
-        rows_counts[1][i] = count;
-    }
-    return __builtin_mul_overflow(work->total, (int64_t)8, &bytes) ? HVD_ERR_TOO_LARGE : HVD_OK;
+    for (int i = 0; i < size; i++)
+        if (__builtin_mul_overflow(rows[i], row_elements, &counts[i]) ||
+            __builtin_add_overflow(work->total, counts[i], &work->total) ||
+            __builtin_add_overflow(work->total_rows, rows[i], &work->total_rows))
+            return false;
+    return !__builtin_mul_overflow(work->total, (int64_t)8, &bytes);
 }
 
-hvd_status_t hvd_plan_work(const struct hvd_request *req, const struct hvd_step *step,
-                           struct hvd_place place, int64_t *rows_counts[2], struct hvd_work *work,
-                           struct hvd_err *err)
+static hvd_status_t plan_gather(const struct hvd_request *req, const int64_t *rows,
+                                struct hvd_place place, int64_t *counts, struct hvd_work *work,
+                                struct hvd_err *err)
 {
-    struct hvd_work w = {0};
+    int64_t row_elements = 1;
 
-    if (step->kind != (int)req->op)
-        return HVD_FAIL(
-            err, HVD_ERR_INVALID, 0, "the plan has an %s for tensor %.*s, which is an %s",
-            hvd_op_name(step->kind), (int)req->name.len, req->name.data, hvd_op_name((int)req->op));
-    if (!hvd_shape_count(req->shape, req->ndim, &w.count))
-        return HVD_FAIL(err, HVD_ERR_TOO_LARGE, 0, "tensor %.*s is too large", (int)req->name.len,
-                        req->name.data);
-    if (req->op != HVD_ALLGATHER) {
-        w.total = w.count;
-        w.moves_data = req->op != HVD_BARRIER && w.count > 0;
-        *work = w;
-        return HVD_OK;
-    }
-    if (step->n_rows != (uint32_t)place.size ||
-        hvd_step_row(step, (uint32_t)place.rank) != req->shape[0])
+    if (!rows || rows[place.rank] != req->shape[0])
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "the plan has other rows for tensor %.*s than this rank submitted",
                         (int)req->name.len, req->name.data);
-    if (lay_out_rows(req, step, place, rows_counts, &w) != HVD_OK)
+    if (!hvd_shape_count(req->shape + 1, req->ndim - 1, &row_elements) ||
+        !add_rows(rows, row_elements, place.size, counts, work))
         return HVD_FAIL(err, HVD_ERR_TOO_LARGE, 0,
                         "the gathered tensor %.*s has more elements than memory can",
                         (int)req->name.len, req->name.data);
-    w.moves_data = w.total > 0;
-    *work = w;
+    work->moves_data = work->total > 0;
+    return HVD_OK;
+}
+
+static void plan_scatter(const struct hvd_request *req, struct hvd_place place, int64_t *counts,
+                         struct hvd_work *work)
+{
+    const int64_t row_elements = hvd_request_row_elements(req);
+
+    for (int i = 0; i < place.size; i++)
+        counts[i] = hvd_rows_of(req->shape[0], i, place.size) * row_elements;
+    work->total_rows = hvd_rows_of(req->shape[0], place.rank, place.size);
+    work->total = counts[place.rank];
+    work->moves_data = work->count > 0;
+}
+
+hvd_status_t hvd_plan_work(const struct hvd_request *req, const int64_t *rows,
+                           struct hvd_place place, int64_t *counts, struct hvd_work *work,
+                           struct hvd_err *err)
+{
+    struct hvd_work w = {0};
+    hvd_status_t st = HVD_OK;
+
+    if (!hvd_shape_count(req->shape, req->ndim, &w.count))
+        return HVD_FAIL(err, HVD_ERR_TOO_LARGE, 0, "tensor %.*s is too large", (int)req->name.len,
+                        req->name.data);
+    if (req->ndim == 0 && (hvd_op_is_uneven(req->op) || req->op == HVD_REDUCESCATTER))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has tensor %.*s without dimensions",
+                        (int)req->name.len, req->name.data);
+    if (req->op == HVD_ALLGATHER) {
+        st = plan_gather(req, rows, place, counts, &w, err);
+    } else if (req->op == HVD_REDUCESCATTER) {
+        plan_scatter(req, place, counts, &w);
+    } else if (req->op == HVD_ALLTOALL) {
+        w.moves_data = hvd_request_row_elements(req) > 0;
+    } else {
+        w.total = w.count;
+        w.moves_data = hvd_op_keeps_shape(req->op) && w.count > 0;
+    }
+    if (st == HVD_OK)
+        *work = w;
+    return st;
+}
+
+hvd_status_t hvd_plan_splits(const struct hvd_request *req, const int64_t *given, int n_given,
+                             int size, int64_t *splits, struct hvd_err *err)
+{
+    const int64_t rows = req->ndim > 0 ? req->shape[0] : 0;
+    int64_t sum = 0;
+
+    if (!given) {
+        if (rows % size != 0)
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                            "splits not provided, but first dimension of tensor is not an even "
+                            "multiple of the number of workers.");
+        for (int i = 0; i < size; i++)
+            splits[i] = rows / size;
+        return HVD_OK;
+    }
+    if (n_given != size)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "Number of entries in splits does not equal number of workers. (%d, %d)",
+                        n_given, size);
+    for (int i = 0; i < size; i++) {
+        if (given[i] < 0)
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the split for rank %d is %" PRId64, i,
+                            given[i]);
+        if (given[i] > rows - sum)
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                            "Sum of splits entries is greater than the first dimension of tensor.");
+        sum += given[i];
+    }
+    memcpy(splits, given, (size_t)size * sizeof(*splits));
     return HVD_OK;
 }

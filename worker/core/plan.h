@@ -1,13 +1,13 @@
 #ifndef HVD_WORKER_CORE_PLAN_H
 #define HVD_WORKER_CORE_PLAN_H
 
-#include "worker/core/message.h"
+#include "worker/core/types.h"
 
-/* What one rank has to do for a step of the plan, in elements. */
+/* What one rank has to do for an agreed tensor, in elements. */
 struct hvd_work {
     int64_t count;      /* elements of this rank's input */
-    int64_t total_rows; /* allgather: first dimension of the output */
-    int64_t total;      /* elements of the output */
+    int64_t total_rows; /* allgather, reducescatter: first dimension of the output */
+    int64_t total;      /* elements of the output; of an alltoall: not known yet, 0 */
     bool moves_data;    /* false: nothing to transfer, on any rank */
 };
 
@@ -18,13 +18,20 @@ struct hvd_place {
 };
 
 /*
- * Lays out the work of a step (an operation, not an error) for the request that this rank made.
- * rows and counts have place.size elements and are filled for an allgather (NULL is fine for
- * others): the first dimension and the elements of each rank. HVD_ERR_INVALID when the step does
- * not fit the request: the ranks have diverged. HVD_ERR_TOO_LARGE when the output cannot exist.
+ * Lays out the work for the request that this rank made. rows: allgather: the agreed first
+ * dimension of each rank; else not read. counts: allgather, reducescatter: receives the elements of
+ * each rank (place.size of them); else not written. HVD_ERR_INVALID when the rows do not fit the
+ * request: the ranks have diverged. HVD_ERR_TOO_LARGE when the output cannot exist.
  */
-hvd_status_t hvd_plan_work(const struct hvd_request *req, const struct hvd_step *step,
-                           struct hvd_place place, int64_t *rows_counts[2], struct hvd_work *work,
+hvd_status_t hvd_plan_work(const struct hvd_request *req, const int64_t *rows,
+                           struct hvd_place place, int64_t *counts, struct hvd_work *work,
                            struct hvd_err *err);
+
+/*
+ * The rows that an alltoall sends to each of `size` ranks, into splits. given: what the program
+ * said, n_given of them, or NULL for equal parts. HVD_ERR_INVALID when they do not fit the tensor.
+ */
+hvd_status_t hvd_plan_splits(const struct hvd_request *req, const int64_t *given, int n_given,
+                             int size, int64_t *splits, struct hvd_err *err);
 
 #endif

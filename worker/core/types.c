@@ -8,70 +8,91 @@
 #include <inttypes.h>
 #include <string.h>
 
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[HVD_DTYPES] = {
+    [HVD_UINT8] = {"uint8", 1},       [HVD_INT8] = {"int8", 1},
+    [HVD_UINT16] = {"uint16", 2},     [HVD_INT16] = {"int16", 2},
+    [HVD_INT32] = {"int32", 4},       [HVD_INT64] = {"int64", 8},
+    [HVD_FLOAT16] = {"float16", 2},   [HVD_FLOAT32] = {"float32", 4},
+    [HVD_FLOAT64] = {"float64", 8},   [HVD_BOOL] = {"bool", 1},
+    [HVD_BFLOAT16] = {"bfloat16", 2}, [HVD_UINT32] = {"uint32", 4},
+    [HVD_UINT64] = {"uint64", 8},
+};
+
+/* Gaps are values that do not exist. */
+static const char *const ops[] = {
+    [HVD_ALLREDUCE] = "ALLREDUCE",         [HVD_ALLGATHER] = "ALLGATHER",
+    [HVD_BROADCAST] = "BROADCAST",         [HVD_JOIN] = "JOIN",
+    [HVD_ALLTOALL] = "ALLTOALL",           [HVD_BARRIER] = "BARRIER",
+    [HVD_REDUCESCATTER] = "REDUCESCATTER",
+};
+
+static const char *const reductions[] = {
+    [HVD_AVERAGE] = "AVERAGE", [HVD_SUM] = "SUM", [HVD_ADASUM] = "ADASUM",
+    [HVD_MIN] = "MIN",         [HVD_MAX] = "MAX", [HVD_PRODUCT] = "PRODUCT",
+};
+
 size_t hvd_dtype_size(int dtype)
 {
-    switch (dtype) {
-    case HVD_UINT8:
-        return 1;
-    case HVD_INT32:
-    case HVD_FLOAT32:
-        return 4;
-    case HVD_INT64:
-    case HVD_FLOAT64:
-        return 8;
-    default:
-        return 0;
-    }
+    return dtype >= 0 && dtype < HVD_DTYPES ? dtypes[dtype].size : 0;
 }
 
 const char *hvd_dtype_name(int dtype)
 {
-    switch (dtype) {
-    case HVD_UINT8:
-        return "uint8";
-    case HVD_INT32:
-        return "int32";
-    case HVD_INT64:
-        return "int64";
-    case HVD_FLOAT32:
-        return "float32";
-    case HVD_FLOAT64:
-        return "float64";
-    default:
-        return "unknown";
-    }
+    return dtype >= 0 && dtype < HVD_DTYPES ? dtypes[dtype].name : "unknown";
 }
 
 const char *hvd_op_name(int op)
 {
-    switch (op) {
-    case HVD_ALLREDUCE:
-        return "ALLREDUCE";
-    case HVD_ALLGATHER:
-        return "ALLGATHER";
-    case HVD_BROADCAST:
-        return "BROADCAST";
-    case HVD_BARRIER:
-        return "BARRIER";
-    default:
-        return "UNKNOWN";
-    }
+    const bool exists = op >= 0 && op < (int)(sizeof(ops) / sizeof(ops[0])) && ops[op];
+
+    return exists ? ops[op] : "UNKNOWN";
 }
 
 const char *hvd_reduce_name(int reduce)
 {
-    switch (reduce) {
-    case HVD_AVERAGE:
-        return "AVERAGE";
-    case HVD_SUM:
-        return "SUM";
-    case HVD_MIN:
-        return "MIN";
-    case HVD_MAX:
-        return "MAX";
-    default:
-        return "UNKNOWN";
-    }
+    const bool exists = reduce >= 0 && reduce < (int)(sizeof(reductions) / sizeof(reductions[0]));
+
+    return exists ? reductions[reduce] : "UNKNOWN";
+}
+
+bool hvd_op_keeps_shape(enum hvd_op op)
+{
+    return op == HVD_ALLREDUCE || op == HVD_BROADCAST;
+}
+
+bool hvd_op_is_uneven(enum hvd_op op)
+{
+    return op == HVD_ALLGATHER || op == HVD_ALLTOALL;
+}
+
+/* Factors are compared as bits: they came from the program as they are, and a NaN equals itself. */
+static bool same_factor(double a, double b)
+{
+    return memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+bool hvd_request_equal(const struct hvd_request *a, const struct hvd_request *b)
+{
+    return a->op == b->op && a->dtype == b->dtype && a->reduce == b->reduce &&
+           a->device == b->device && a->root == b->root && a->ndim == b->ndim &&
+           same_factor(a->prescale, b->prescale) && same_factor(a->postscale, b->postscale) &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(a->shape[0])) == 0;
+}
+
+int64_t hvd_request_row_elements(const struct hvd_request *req)
+{
+    int64_t n = 1;
+
+    /* A zero among the others may hide sizes whose product does not fit. */
+    return hvd_shape_count(req->shape + 1, req->ndim - 1, &n) ? n : 0;
+}
+
+int64_t hvd_rows_of(int64_t rows, int rank, int size)
+{
+    return rows / size + (rank < rows % size);
 }
 
 bool hvd_shape_count(const int64_t *shape, int ndim, int64_t *count)
@@ -95,28 +116,39 @@ bool hvd_shape_count(const int64_t *shape, int ndim, int64_t *count)
     return true;
 }
 
+static hvd_status_t check_reduction(const struct hvd_request *req, struct hvd_err *err)
+{
+    const bool is_scatter = req->op == HVD_REDUCESCATTER;
+
+    if (is_scatter && req->reduce != HVD_SUM && req->reduce != HVD_AVERAGE)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "Reducescatter currently only supports AVERAGE and SUM.");
+    if (req->reduce == HVD_ADASUM || strcmp(hvd_reduce_name((int)req->reduce), "UNKNOWN") == 0)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "reduction %d is not supported: use average 0, sum 1, min 3, max 4 or "
+                        "product 5",
+                        (int)req->reduce);
+    return HVD_OK;
+}
+
 /* The part of the check that differs between operations. */
 static hvd_status_t check_op(const struct hvd_request *req, int size, struct hvd_err *err)
 {
     switch ((int)req->op) {
     case HVD_ALLREDUCE:
-        if (strcmp(hvd_reduce_name((int)req->reduce), "UNKNOWN") == 0)
-            return HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                            "reduction %d is not supported: use average 0, sum 1, min 3 or max 4",
-                            (int)req->reduce);
-        return HVD_OK;
-    case HVD_ALLGATHER:
-        if (req->ndim == 0)
-            return HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                            "allgather needs at least one dimension, to gather along");
-        return HVD_OK;
+    case HVD_REDUCESCATTER:
+        return check_reduction(req, err);
     case HVD_BROADCAST:
         if (req->root < 0 || req->root >= size)
             return HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                            "broadcast received invalid root rank %d: ranks are 0 to %d", req->root,
-                            size - 1);
+                            "broadcast received invalid root rank %d for provided process set: "
+                            "ranks are 0 to %d",
+                            req->root, size - 1);
         return HVD_OK;
+    case HVD_ALLGATHER:
+    case HVD_ALLTOALL:
     case HVD_BARRIER:
+    case HVD_JOIN:
         return HVD_OK;
     default:
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "operation %d does not exist", (int)req->op);
@@ -132,10 +164,8 @@ hvd_status_t hvd_request_check(const struct hvd_request *req, int size, struct h
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the name has %zu bytes: 1 to %d are allowed",
                         req->name.len, HVD_NAME_MAX);
     if (hvd_dtype_size((int)req->dtype) == 0)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                        "data type %d is not supported: use uint8 0, int32 4, int64 5, float32 7 "
-                        "or float64 8",
-                        (int)req->dtype);
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "data type %d does not exist: types are 0 to %d",
+                        (int)req->dtype, HVD_DTYPES - 1);
     if (req->ndim < 0 || req->ndim > HVD_NDIM_MAX)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%d dimensions: 0 to %d are allowed", req->ndim,
                         HVD_NDIM_MAX);
@@ -145,5 +175,8 @@ hvd_status_t hvd_request_check(const struct hvd_request *req, int size, struct h
                             req->shape[i]);
     if (!hvd_shape_count(req->shape, req->ndim, &count))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the shape has more elements than memory can");
+    if ((req->group == 0) != (req->group_size == 0))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "group %u of %u tensors", req->group,
+                        req->group_size);
     return check_op(req, size, err);
 }

@@ -62,12 +62,23 @@ struct hvd_scaling {
     int divisor;
 };
 
+/* Where the tensor's memory is. */
+enum hvd_device {
+    HVD_CPU = 0,
+    HVD_GPU = 1,
+};
+
 /* What one rank asks for. The name is borrowed; whoever keeps a request copies it. */
 struct hvd_request {
     enum hvd_op op;
     enum hvd_dtype dtype;
-    enum hvd_reduce reduce; /* allreduce; HVD_SUM otherwise */
-    int root;               /* broadcast; 0 otherwise */
+    enum hvd_reduce reduce; /* allreduce, reducescatter; HVD_SUM otherwise */
+    enum hvd_device device;
+    int root;            /* broadcast: within the process set; 0 otherwise */
+    uint32_t group;      /* tensors of a rank that complete together share a number; 0: alone */
+    uint32_t group_size; /* how many share it; 0 when alone */
+    double prescale;     /* allreduce, reducescatter; 1 otherwise */
+    double postscale;
     int ndim;
     int64_t shape[HVD_NDIM_MAX];
     struct hvd_strview name;
@@ -88,6 +99,24 @@ const char *hvd_reduce_name(int reduce);
 /* Elements of ndim sizes, from the first given dimension on; false when a size is negative or the
  * product times 8 bytes does not fit 63 bits. *count is untouched then. */
 bool hvd_shape_count(const int64_t *shape, int ndim, int64_t *count);
+
+/* Whether the result of an operation is as large as what each rank brings (an allgather's is not).
+ */
+bool hvd_op_keeps_shape(enum hvd_op op);
+
+/* Whether ranks may bring tensors that differ in the first dimension. */
+bool hvd_op_is_uneven(enum hvd_op op);
+
+/* Whether both ask for the same, but for name and group: what was agreed for one holds for the
+ * other. */
+bool hvd_request_equal(const struct hvd_request *a, const struct hvd_request *b);
+
+/* The elements of one row, a tensor without its first dimension. req->ndim >= 1 and a legal shape.
+ */
+int64_t hvd_request_row_elements(const struct hvd_request *req);
+
+/* How many of `rows` rows go to a rank when they are scattered: the first ranks get one more. */
+int64_t hvd_rows_of(int64_t rows, int rank, int size);
 
 /*
  * Whether a request is one that a rank of a job of `size` may make: known values, sizes that can be

@@ -17,6 +17,7 @@
 #define YIELD_STEPS 2048
 #define SLEEP_MIN_NS 50000
 #define SLEEP_WOKEN_NS 100000000 /* where peers wake: to look for stalls and lost ranks */
+#define LINGER_NS 100000000 /* after a submission, look for more so long without being called */
 #define YIELD_MOVING_NS                                                                            \
     100000000 /* while data moves, sleep only after so long without progress                       \
                */
@@ -87,7 +88,7 @@ static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *
 /* Waking costs: only when there is something to drive. Holds mu. */
 static void wake_background(struct hvd_engine *e)
 {
-    if (atomic_load(&e->n_outstanding) > 0)
+    if (e->is_deep && atomic_load(&e->n_outstanding) > 0)
         pthread_cond_signal(&e->background_cond);
 }
 
@@ -108,16 +109,36 @@ static void release_driver(struct hvd_engine *e, const struct hvd_waiter *self)
     wake_background(e);
 }
 
+/* What is queued may wait so long for more to come; 0: it has waited enough, or nothing is queued.
+ * Holds mu. */
+static int64_t hold_ns(const struct hvd_engine *e)
+{
+    if (atomic_load(&e->n_queued) == 0 || atomic_load(&e->n_waiters) > 0 ||
+        atomic_load(&e->is_urgent) || e->is_leaving || e->options.cycle_ns == 0 ||
+        hvd_is_batch_full(e))
+        return 0;
+    int64_t ns = e->first_queued_ns + e->options.cycle_ns - hvd_now_ns();
+    return ns > 0 ? ns : 0;
+}
+
+/* Whether there is anything to drive but what is held back. Holds mu. */
+static bool has_work(const struct hvd_engine *e)
+{
+    const size_t n_queued = atomic_load(&e->n_queued);
+
+    return atomic_load(&e->n_outstanding) > n_queued || (n_queued > 0 && hold_ns(e) == 0);
+}
+
 /* Sleeps until a peer has something for this rank, or somebody wakes it. Holds mu, which is free
  * in between. listen comes before mu is: whoever brings work from then on sees is_asleep. */
-static void sleep_in_transport(struct hvd_engine *e)
+static void sleep_in_transport(struct hvd_engine *e, int64_t ns)
 {
     struct hvd_transport *t = e->transport;
     const uint32_t ticket = t->ops->listen(t);
 
     e->is_asleep = true;
     pthread_mutex_unlock(&e->mu);
-    t->ops->sleep(t, ticket, SLEEP_WOKEN_NS);
+    t->ops->sleep(t, ticket, ns);
     pthread_mutex_lock(&e->mu);
     e->is_asleep = false;
 }
@@ -127,11 +148,14 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
                            int64_t ns)
 {
     pthread_mutex_lock(&e->mu);
-    if (atomic_load(&e->n_queued) == 0 &&
+    const int64_t held_ns = hold_ns(e);
+    if (held_ns > 0 && held_ns < ns)
+        ns = held_ns;
+    if ((atomic_load(&e->n_queued) == 0 || held_ns > 0) &&
         !(is_background && (e->waiters || e->is_leaving || e->must_stop))) {
         hvd_watch_slept(e->options.watch);
         if (e->transport->ops->listen) {
-            sleep_in_transport(e);
+            sleep_in_transport(e, held_ns > 0 ? held_ns : SLEEP_WOKEN_NS);
         } else {
             e->sleeper = cond;
             wait_for(cond, &e->mu, ns);
@@ -141,7 +165,16 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
     pthread_mutex_unlock(&e->mu);
 }
 
-/* What the driver does between two steps. n_moving is its own. */
+/* Whether data is on its way. The driver's. */
+static bool is_moving(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i] && e->sets[i]->n_moving > 0)
+            return true;
+    return false;
+}
+
+/* What the driver does between two steps. */
 static void be_patient(struct hvd_engine *e, struct patience *p, pthread_cond_t *cond,
                        bool is_background)
 {
@@ -153,7 +186,7 @@ static void be_patient(struct hvd_engine *e, struct patience *p, pthread_cond_t 
     if (p->n_idle <= spin)
         return;
     if (p->n_idle <= (is_background ? spin : YIELD_STEPS) ||
-        (!e->transport->ops->listen && e->n_moving > 0 &&
+        (!e->transport->ops->listen && is_moving(e) &&
          hvd_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
         sched_yield();
         return;
@@ -216,41 +249,75 @@ bool hvd_drive_once(struct hvd_engine *e)
     return progressed;
 }
 
-/* Drives until nothing is outstanding here or somebody else wants to. Holds mu in between. */
+/* Drives until there is nothing to drive here or somebody else wants to. Holds mu in between. */
 static void drive_outstanding(struct hvd_engine *e)
 {
     struct patience patience = {0};
 
     e->is_driven = true;
-    pthread_mutex_unlock(&e->mu);
-    while (atomic_load(&e->n_outstanding) > 0 && atomic_load(&e->n_waiters) == 0)
+    do {
+        pthread_mutex_unlock(&e->mu);
         step_patiently(e, &patience, &e->background_cond, true);
-    pthread_mutex_lock(&e->mu);
+        pthread_mutex_lock(&e->mu);
+    } while (has_work(e) && atomic_load(&e->n_waiters) == 0);
     release_driver(e, NULL);
+}
+
+/* What the background remembers while it has nothing to do. */
+struct rest {
+    unsigned long n_submitted; /* when it looked last */
+    int64_t linger_until_ns;
+};
+
+/* Sleeps until there may be something to drive. Holds mu. */
+static void sleep_well(struct hvd_engine *e, struct rest *rest, bool looks)
+{
+    const unsigned long n_submitted = atomic_load(&e->n_submitted);
+    const int64_t now_ns = hvd_now_ns();
+    const int64_t held_ns = e->waiters ? 0 : hold_ns(e);
+
+    if (n_submitted != rest->n_submitted) {
+        rest->n_submitted = n_submitted;
+        rest->linger_until_ns = now_ns + LINGER_NS;
+    }
+    if (held_ns > 0) {
+        wait_for(&e->background_cond, &e->mu, held_ns);
+        return;
+    }
+    /* A program in its loop submits again soon: looking is cheaper than being woken each time. */
+    if (e->options.cycle_ns > 0 && now_ns < rest->linger_until_ns) {
+        wait_for(&e->background_cond, &e->mu,
+                 e->options.cycle_ns > SLEEP_MIN_NS ? e->options.cycle_ns : SLEEP_MIN_NS);
+        return;
+    }
+    e->is_deep = true;
+    if (looks)
+        wait_for(&e->background_cond, &e->mu, e->options.idle_poll_ns);
+    else
+        pthread_cond_wait(&e->background_cond, &e->mu);
+    e->is_deep = false;
 }
 
 void *hvd_drive_background(void *arg)
 {
     struct hvd_engine *e = arg;
     const bool is_coordinator = e->topology.rank == 0 && e->topology.size > 1;
+    struct rest rest = {0};
 
     pthread_setname_np(pthread_self(), "horovod");
     pthread_mutex_lock(&e->mu);
     while (!e->must_stop) {
         const bool is_free = !e->is_driven && !e->waiters;
-        if (is_free && atomic_load(&e->n_outstanding) > 0) {
+        if (is_free && has_work(e)) {
             drive_outstanding(e);
             continue;
         }
         const bool looks = is_coordinator && !e->is_ended;
-        if (is_free && looks)
+        if (is_free && looks && atomic_load(&e->n_queued) == 0)
             hvd_drive_once(e); /* leaves mu for a while: look again */
-        if (e->must_stop || (!e->is_driven && !e->waiters && atomic_load(&e->n_outstanding) > 0))
+        if (e->must_stop || (!e->is_driven && !e->waiters && has_work(e)))
             continue;
-        if (looks)
-            wait_for(&e->background_cond, &e->mu, e->options.idle_poll_ns);
-        else
-            pthread_cond_wait(&e->background_cond, &e->mu);
+        sleep_well(e, &rest, looks);
     }
     pthread_mutex_unlock(&e->mu);
     return NULL;

@@ -11,14 +11,10 @@
 #include "base/mem.h"
 #include "worker/engine/engine_internal.h"
 
-static void destroy_entry(struct hvd_entry *entry)
-{
-    if (!entry)
-        return;
-    hvd_output_destroy(entry->output);
-    hvd_free(entry->message);
-    hvd_free(entry);
-}
+#define HVD_DUPLICATE_NAME                                                                         \
+    "Requested to allreduce, allgather, or broadcast a tensor with the same name as another "      \
+    "tensor that is currently being processed.  If you want to request another tensor, use a "     \
+    "different tensor name."
 
 void hvd_engine_destroy(struct hvd_engine *e)
 {
@@ -26,17 +22,21 @@ void hvd_engine_destroy(struct hvd_engine *e)
 
     if (!e)
         return;
-    while ((entry = hvd_handles_any(&e->handles))) {
-        hvd_handles_remove(&e->handles, entry);
-        destroy_entry(entry);
-    }
-    hvd_handles_fini(&e->handles);
-    hvd_table_destroy(e->table);
-    hvd_negotiator_destroy(e->negotiator);
-    hvd_buf_fini(&e->requests);
-    hvd_free(e->cause);
     if (e->transport)
         e->transport->ops->destroy(e->transport, false);
+    while ((entry = hvd_handles_any(&e->handles))) {
+        hvd_handles_remove(&e->handles, entry);
+        hvd_entry_destroy(entry);
+    }
+    while ((entry = e->pool)) {
+        e->pool = entry->next;
+        hvd_entry_destroy(entry);
+    }
+    hvd_handles_fini(&e->handles);
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        hvd_set_destroy(e->sets[i]);
+    hvd_free(e->sets);
+    hvd_free(e->cause);
     pthread_cond_destroy(&e->background_cond);
     pthread_mutex_destroy(&e->mu);
     hvd_free(e);
@@ -53,13 +53,31 @@ static hvd_status_t init_locks(struct hvd_engine *e)
     return HVD_ERR_SYSTEM;
 }
 
+/* Set 0: all ranks. */
+static hvd_status_t make_world(struct hvd_engine *e, struct hvd_err *err)
+{
+    const int size = e->topology.size;
+    int *ranks = hvd_malloc((size_t)size, sizeof(*ranks));
+    hvd_status_t st = HVD_ERR_NOMEM;
+
+    e->sets = hvd_calloc(1, sizeof(struct hvd_set *));
+    if (!ranks || !e->sets) {
+        hvd_free(ranks);
+        return HVD_FAIL(err, st, 0, "out of memory for the process sets");
+    }
+    for (int i = 0; i < size; i++)
+        ranks[i] = i;
+    e->n_sets = 1;
+    st = hvd_set_create(e, 0, ranks, size, &e->sets[0], err);
+    hvd_free(ranks);
+    return st;
+}
+
 static hvd_status_t fill(struct hvd_engine *e, struct hvd_err *err)
 {
     const bool wants_background = !e->options.no_background && !e->topology.thread_bound;
-    hvd_status_t st = hvd_table_create(&e->table, err);
+    hvd_status_t st = make_world(e, err);
 
-    if (st == HVD_OK && e->topology.rank == 0)
-        st = hvd_negotiator_create(e->topology.size, &e->negotiator, err);
     if (st != HVD_OK || !wants_background)
         return st;
     int rc = pthread_create(&e->background, NULL, hvd_drive_background, e);
@@ -88,7 +106,6 @@ hvd_status_t hvd_engine_create(struct hvd_transport *transport,
     e->options = *options;
     e->owner = pthread_self();
     e->is_crowded = n_processors > 0 && e->topology.local_size > n_processors;
-    hvd_buf_init(&e->requests, HVD_MESSAGE_MAX);
     st = fill(e, err);
     if (st != HVD_OK) {
         hvd_engine_destroy(e);
@@ -103,67 +120,217 @@ const struct hvd_topology *hvd_engine_topology(const struct hvd_engine *e)
     return &e->topology;
 }
 
-static struct hvd_entry *create_entry(const struct hvd_submission *s)
-{
-    const struct hvd_request *req = &s->request;
-    struct hvd_entry *entry = hvd_calloc(1, sizeof(*entry) + req->name.len + 1);
-
-    if (!entry)
-        return NULL;
-    memcpy(entry->name, req->name.data, req->name.len);
-    entry->request = *req;
-    entry->request.name.data = entry->name;
-    entry->move = (struct hvd_collective){
-        .op = req->op,
-        .dtype = req->dtype,
-        .reduce = req->reduce == HVD_AVERAGE ? HVD_SUM : req->reduce,
-        .scaling = {.prescale = 1, .postscale = 1, .divisor = 1},
-        .root = req->root,
-        .input = s->input,
-        .output = s->output,
-    };
-    return entry;
-}
-
-/* Takes the entry in, or leaves everything as it was. Holds mu. */
-static hvd_status_t accept(struct hvd_engine *e, struct hvd_entry *entry, struct hvd_err *err)
+static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set,
+                           const struct hvd_submission *s, struct hvd_err *err)
 {
     if (e->is_ended || e->is_leaving)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s",
                         e->cause ? e->cause : "Horovod has been shut down.");
-    hvd_status_t st = hvd_handles_add(&e->handles, entry);
+    if (!set)
+        return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
+                        "%s: Process set provided does not exist, or has not been registered.",
+                        hvd_op_name((int)s->request.op));
+    if (set->is_ended)
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");
+    if (set->is_join_pending)
+        return HVD_FAIL(err, HVD_ERR_STATE, 0,
+                        "this rank has joined: nothing can be submitted until every rank has");
+    return HVD_OK;
+}
+
+/* The slot that stands for exactly this tensor, in a group of that size; NULL when none does. */
+static struct hvd_slot *matching_slot(struct hvd_slot *slot, const struct hvd_request *req)
+{
+    if (!slot || !hvd_request_equal(&slot->request, req) || slot->group_size != req->group_size)
+        return NULL;
+    return slot;
+}
+
+/* Takes one tensor in, by its slot where it has one. Holds mu. */
+static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
+                           struct hvd_entry **out, struct hvd_err *err)
+{
+    struct hvd_set *set = hvd_set_find(e, s->set);
+    hvd_status_t st = refuse(e, set, s, err);
+
     if (st != HVD_OK)
+        return st;
+    struct hvd_slot *slot = hvd_cache_find(set->cache, s->request.name);
+    struct hvd_slot *match = matching_slot(slot, &s->request);
+    if ((slot && slot->owner) || (match && hvd_table_find(set->table, s->request.name)))
+        return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
+    struct hvd_entry *entry = hvd_entry_create(e, s);
+    if (!entry)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
+    st = hvd_handles_add(&e->handles, entry);
+    if (st != HVD_OK) {
+        hvd_entry_recycle(e, entry);
         return HVD_FAIL(err, st, 0, "out of memory for a handle");
-    st = hvd_table_add(e->table, entry->request.name, entry, err);
+    }
+    entry->slot = match;
+    if (match)
+        match->owner = entry;
+    else
+        st = hvd_table_add(set->table, entry->request.name, entry, err);
     if (st != HVD_OK) {
         hvd_handles_remove(&e->handles, entry);
+        hvd_entry_recycle(e, entry);
         return st;
     }
-    hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request);
-    hvd_entry_list_add(&e->queue, entry);
-    atomic_fetch_add(&e->n_outstanding, 1);
-    atomic_fetch_add_explicit(&e->n_queued, 1, memory_order_release);
+    *out = entry;
     return HVD_OK;
+}
+
+/* Takes back what accept did. Holds mu. */
+static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
+{
+    if (entry->slot)
+        entry->slot->owner = NULL;
+    else
+        hvd_table_take(entry->set->table, entry->request.name);
+    hvd_handles_remove(&e->handles, entry);
+    hvd_entry_recycle(e, entry);
+}
+
+/* The tensor is on its way from here on. Holds mu. */
+static void enqueue(struct hvd_engine *e, struct hvd_entry *entry)
+{
+    const size_t width = hvd_dtype_size((int)entry->request.dtype);
+    if (hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
+        e->queued_bytes += entry->count * (int64_t)width;
+    if (atomic_load(&e->n_queued) == 0) {
+        e->first_queued_ns = hvd_now_ns();
+        e->is_new_batch = true;
+    }
+    hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request);
+    if (entry->request.op == HVD_JOIN)
+        entry->set->is_join_pending = true;
+    hvd_entry_list_add(&entry->set->queue, entry);
+    atomic_fetch_add(&e->n_outstanding, 1);
+    atomic_fetch_add(&e->n_submitted, 1);
+    atomic_fetch_add_explicit(&e->n_queued, 1, memory_order_release);
+}
+
+/* Wakes who has to see what was submitted, and nobody who will look anyway. Holds mu. */
+static void call_driver(struct hvd_engine *e, bool is_waited_now)
+{
+    const bool is_full = hvd_is_batch_full(e);
+
+    /* A driver that sleeps in the transport has to learn when the new batch is due. */
+    const bool must_hear = is_full || (e->is_asleep && e->is_new_batch) ||
+                           atomic_load(&e->n_waiters) > 0 || e->options.cycle_ns == 0;
+
+    e->is_new_batch = false;
+    if (e->is_driven ? must_hear : (!is_waited_now && (e->is_deep || is_full)))
+        hvd_drive_kick(e);
 }
 
 hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission *submission,
                                int64_t *handle, struct hvd_err *err)
 {
-    struct hvd_entry *entry = create_entry(submission);
+    struct hvd_entry *entry = NULL;
 
-    if (!entry)
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
     pthread_mutex_lock(&e->mu);
-    hvd_status_t st = accept(e, entry, err);
+    hvd_status_t st = accept(e, submission, &entry, err);
     if (st == HVD_OK) {
         *handle = entry->handle;
-        entry = NULL;
-        if (!submission->is_waited_now || e->is_driven)
-            hvd_drive_kick(e);
+        enqueue(e, entry);
+        call_driver(e, submission->is_waited_now);
     }
     pthread_mutex_unlock(&e->mu);
-    destroy_entry(entry);
     return st;
+}
+
+/* A group is asked for by bits only when its tensors are the very group that was cached. */
+static bool is_cached_group(struct hvd_entry *const *entries, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!entries[i]->slot || entries[i]->slot->group != entries[0]->slot->group)
+            return false;
+    return true;
+}
+
+/* Asks for all of a group by name. Holds mu. */
+static hvd_status_t move_to_table(struct hvd_entry *const *entries, uint32_t n, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
+        struct hvd_entry *entry = entries[i];
+        if (!entry->slot)
+            continue;
+        st = hvd_table_add(entry->set->table, entry->request.name, entry, err);
+        if (st == HVD_OK) {
+            entry->slot->owner = NULL;
+            entry->slot = NULL;
+        }
+    }
+    return st;
+}
+
+/* All of a group, or nothing. Holds mu. */
+static hvd_status_t accept_group(struct hvd_engine *e, const struct hvd_submission *submissions,
+                                 uint32_t n, struct hvd_entry **entries, struct hvd_err *err)
+{
+    const uint32_t group = e->last_group == UINT32_MAX ? 1 : e->last_group + 1;
+    hvd_status_t st = HVD_OK;
+    uint32_t n_accepted = 0;
+
+    for (; n_accepted < n && st == HVD_OK; n_accepted += st == HVD_OK) {
+        struct hvd_submission s = submissions[n_accepted];
+        s.request.group = n > 1 ? group : 0;
+        s.request.group_size = n > 1 ? n : 0;
+        st = accept(e, &s, &entries[n_accepted], err);
+    }
+    if (st == HVD_OK && n > 1 && !is_cached_group(entries, n))
+        st = move_to_table(entries, n, err);
+    if (st != HVD_OK) {
+        while (n_accepted > 0)
+            take_back(e, entries[--n_accepted]);
+        return st;
+    }
+    e->last_group = group;
+    return HVD_OK;
+}
+
+hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_submission *submissions,
+                                     uint32_t n, int64_t *handles, struct hvd_err *err)
+{
+    struct hvd_entry **entries = hvd_calloc(n, sizeof(struct hvd_entry *));
+
+    if (!entries)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a group of %u tensors", n);
+    pthread_mutex_lock(&e->mu);
+    hvd_status_t st = accept_group(e, submissions, n, entries, err);
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
+        handles[i] = entries[i]->handle;
+        enqueue(e, entries[i]);
+    }
+    if (st == HVD_OK && n > 0)
+        call_driver(e, submissions[0].is_waited_now);
+    pthread_mutex_unlock(&e->mu);
+    hvd_free(entries);
+    return st;
+}
+
+hvd_status_t hvd_engine_place(struct hvd_engine *e, uint32_t set, struct hvd_place *place,
+                              struct hvd_err *err)
+{
+    pthread_mutex_lock(&e->mu);
+    const struct hvd_set *found = hvd_set_find(e, set);
+    if (found)
+        *place = found->place;
+    pthread_mutex_unlock(&e->mu);
+    return found ? HVD_OK
+                 : HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
+                            "Process set provided does not exist, or has not been registered.");
+}
+
+void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *out)
+{
+    pthread_mutex_lock(&e->mu);
+    *out = e->counters;
+    pthread_mutex_unlock(&e->mu);
 }
 
 int hvd_engine_poll(struct hvd_engine *e, int64_t handle)
@@ -171,6 +338,7 @@ int hvd_engine_poll(struct hvd_engine *e, int64_t handle)
     pthread_mutex_lock(&e->mu);
     struct hvd_entry *entry = hvd_handles_find(&e->handles, handle);
     if (entry && !atomic_load(&entry->is_done)) {
+        atomic_store(&e->is_urgent, true);
         hvd_drive_once(e);
         entry = hvd_handles_find(&e->handles, handle); /* mu was free in between */
     }
@@ -179,16 +347,16 @@ int hvd_engine_poll(struct hvd_engine *e, int64_t handle)
     return result;
 }
 
-/* What the entry has to say, into the caller's hands. */
-static hvd_status_t read_result(struct hvd_entry *entry, struct horovod_output **output,
+/* How the tensor ended, into the caller's hands. */
+static hvd_status_t read_result(struct hvd_entry *entry, struct hvd_outcome *outcome,
                                 struct hvd_err *err)
 {
     const hvd_status_t st = entry->status;
 
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "%s", entry->message ? entry->message : hvd_status_str(st));
-    if (output) {
-        *output = entry->output;
+    if (outcome) {
+        *outcome = (struct hvd_outcome){.output = entry->output, .number = entry->number};
         entry->output = NULL;
     }
     return HVD_OK;
@@ -218,11 +386,12 @@ static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_
     return entry;
 }
 
-hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct horovod_output **output,
+hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_outcome *outcome,
                              struct hvd_err *err)
 {
     struct hvd_waiter waiter = {0};
     struct hvd_err why = {0};
+    hvd_status_t st = HVD_OK;
 
     if (hvd_cond_init(&waiter.cond) != HVD_OK)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "no condition variable");
@@ -232,18 +401,17 @@ hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct horovo
         if (!atomic_load(&entry->is_done))
             hvd_drive_wait(e, &waiter);
         hvd_handles_remove(&e->handles, entry);
+        st = read_result(entry, outcome, err);
+        hvd_entry_recycle(e, entry);
     }
     pthread_mutex_unlock(&e->mu);
     pthread_cond_destroy(&waiter.cond);
-    if (!entry)
-        return HVD_FAIL(err, why.status, 0, "%s", why.msg);
-    hvd_status_t st = read_result(entry, output, err);
-    destroy_entry(entry);
-    return st;
+    return entry ? st : HVD_FAIL(err, why.status, 0, "%s", why.msg);
 }
 
 bool hvd_engine_step(struct hvd_engine *e)
 {
+    atomic_store(&e->is_urgent, true);
     pthread_mutex_lock(&e->mu);
     bool progressed = hvd_drive_once(e);
     pthread_mutex_unlock(&e->mu);
@@ -282,10 +450,10 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
     e->has_background = false;
     bool is_quiet = e->transport->ops->destroy(e->transport, e->is_down && !e->is_aborted);
     e->transport = NULL;
-    while (is_quiet && e->orphans) {
-        struct horovod_output *next = e->orphans->next_orphan;
-        hvd_output_destroy(e->orphans);
-        e->orphans = next;
-    }
+    if (is_quiet)
+        hvd_end_free_lost(e);
+    for (uint32_t i = 0; i < e->n_sets && !is_quiet; i++)
+        if (e->sets[i])
+            e->sets[i]->runs = NULL; /* MPI may still look at them: they stay */
     return HVD_OK;
 }

@@ -1,6 +1,7 @@
 #ifndef HVD_WORKER_ENGINE_ENGINE_H
 #define HVD_WORKER_ENGINE_ENGINE_H
 
+#include "worker/core/plan.h"
 #include "worker/engine/output.h"
 #include "worker/transport/transport.h"
 #include "worker/watch/watch.h"
@@ -8,6 +9,9 @@
 /*
  * The engine of one rank: takes tensors from any thread, agrees with the other ranks, moves the
  * data, wakes who waits. Whoever waits, drives:
+ *
+ * What is submitted is held back for up to `cycle_ns`, so that more can come and go with it, unless
+ * somebody waits or polls: then everything that will come has come.
  *
  *   submit ──> queue ──┐                       ┌──> start, test collectives ──> done ──> waiter
  *                      ├─ step(), one driver ──┤
@@ -28,6 +32,17 @@ struct hvd_engine_options {
     const struct hvd_log *log; /* borrowed, for the life of the engine */
     struct hvd_watch *watch;   /* borrowed, likewise; NULL: nobody watches */
     bool no_background;        /* tensors move only while somebody waits or polls */
+    uint32_t cache_capacity;   /* tensors that are asked for by a bit, at most; 0: none */
+    int64_t fusion_bytes;      /* allreduces of one type move together up to so many; 0: alone */
+};
+
+/* What the engine has done so far. */
+struct hvd_engine_counters {
+    uint64_t plans;       /* that had a tensor in them */
+    uint64_t plan_hits;   /* plans of cached tensors that were laid out before */
+    uint64_t plan_misses; /* the same, laid out anew */
+    uint64_t tensors;     /* performed */
+    uint64_t flights;     /* collectives they moved in */
 };
 
 /* What is submitted; all borrowed for the call but input and output, which must stay until the end
@@ -35,8 +50,10 @@ struct hvd_engine_options {
 struct hvd_submission {
     struct hvd_request request; /* legal: see hvd_request_check */
     const void *input;
-    void *output;       /* allreduce, broadcast */
-    bool is_waited_now; /* the same thread waits at once: nobody has to be woken to drive */
+    void *output;          /* allreduce, broadcast, reducescatter */
+    const int64_t *splits; /* alltoall: rows to each rank of the set; legal: see hvd_plan_splits */
+    uint32_t set;          /* the process set */
+    bool is_waited_now;    /* the same thread waits at once: nobody has to be woken to drive */
 };
 
 /* An engine on the transport, which it owns from now on also on failure. HVD_ERR_NOMEM,
@@ -65,16 +82,38 @@ const struct hvd_topology *hvd_engine_topology(const struct hvd_engine *e);
 hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission *submission,
                                int64_t *handle, struct hvd_err *err);
 
+/*
+ * Submits n tensors of one set that complete together or fail together; handles receives one for
+ * each. All or nothing is submitted. Failures as above; HVD_ERR_EXISTS also for a name that the
+ * group has twice.
+ */
+hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_submission *submissions,
+                                     uint32_t n, int64_t *handles, struct hvd_err *err);
+
+/* This rank in the process set, and its size, into *place. HVD_ERR_NOT_FOUND when there is no such
+ * set or this rank is not in it. Any thread. */
+hvd_status_t hvd_engine_place(struct hvd_engine *e, uint32_t set, struct hvd_place *place,
+                              struct hvd_err *err);
+
+/* What was done so far, into *out. Any thread. */
+void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *out);
+
 /* 1 when the tensor is done, 0 when not, -1 for an unknown handle. Does a step of work. */
 int hvd_engine_poll(struct hvd_engine *e, int64_t handle);
 
+/* What a wait brings besides the status. */
+struct hvd_outcome {
+    struct horovod_output *output; /* of an allgather or alltoall; the caller's; else NULL */
+    int64_t number;                /* join: the rank that joined last */
+};
+
 /*
- * Waits for the tensor and ends its handle. output (may be NULL): receives the gathered tensor,
- * which is the caller's, or NULL. Returns how the tensor ended: HVD_OK, HVD_ERR_MISMATCH,
- * HVD_ERR_SHUTDOWN, HVD_ERR_TOO_LARGE, with the reason in err; HVD_ERR_NOT_FOUND for an unknown
- * handle or one that another thread waits for; HVD_ERR_STATE in a thread that may not call MPI.
+ * Waits for the tensor and ends its handle. outcome may be NULL. Returns how the tensor ended:
+ * HVD_OK, HVD_ERR_MISMATCH, HVD_ERR_SHUTDOWN, HVD_ERR_TOO_LARGE, with the reason in err;
+ * HVD_ERR_NOT_FOUND for an unknown handle or one that another thread waits for; HVD_ERR_STATE in a
+ * thread that may not call MPI.
  */
-hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct horovod_output **output,
+hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_outcome *outcome,
                              struct hvd_err *err);
 
 /* One step of work, unless another thread drives; whether anything happened. For tests that drive

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "worker/core/cache.h"
+#include "worker/core/fusion.h"
 #include "worker/core/negotiate.h"
 #include "worker/core/plan.h"
 #include "worker/core/table.h"
@@ -16,18 +18,26 @@ struct hvd_waiter {
     const struct hvd_entry *entry; /* NULL: waits for the end of the job */
 };
 
-/* A tensor from submission to the end of its wait. */
+/* A tensor from submission to the end of its wait. Used again for another one afterwards. */
 struct hvd_entry {
-    struct hvd_entry *next; /* in the list that holds it: queue, todo */
+    struct hvd_entry *next; /* in the list that holds it: queue, pool */
     int64_t handle;
+    struct hvd_set *set;
+    struct hvd_slot *slot;      /* guarded by mu; asked for by this bit; NULL: by name */
+    bool is_sent;               /* the driver's; the coordinator has been asked */
     struct hvd_request request; /* the name is at `name` */
-    struct hvd_collective move;
-    struct horovod_output *output; /* allgather; owned until taken */
+    const void *input;
+    void *data;                    /* the caller's output */
+    int64_t *splits;               /* alltoall: rows to each rank, and as many elements; owned */
+    int64_t count;                 /* elements of the input */
+    int64_t number;                /* join: the last rank; a process set: its number */
+    struct horovod_output *output; /* allgather, alltoall; owned until taken */
     struct hvd_waiter *waiter;     /* guarded by mu; NULL: nobody waits yet */
     atomic_bool is_done;           /* set under mu, last */
     hvd_status_t status;           /* final once is_done */
     char *message;                 /* the reason of a failure; owned, may be NULL */
-    char name[];
+    char *name;                    /* owned */
+    size_t name_room;
 };
 
 /* First in, first out. */
@@ -44,7 +54,84 @@ struct hvd_handles {
     uint32_t first_free; /* index + 1; 0: none */
 };
 
+/* A tensor of a flight. */
+struct hvd_member {
+    struct hvd_entry *entry; /* NULL: this rank has joined and contributes zeros */
+    uint32_t slot;           /* in a cached run */
+    int64_t count;
+};
+
+/* Tensors that move as one collective. */
+struct hvd_flight {
+    struct hvd_flight *next; /* in todo */
+    struct hvd_run *run;
+    struct hvd_request request; /* of its first tensor, for what they have in common; no name */
+    struct hvd_work work;
+    struct hvd_collective move;
+    struct hvd_member *members; /* in the run's block */
+    struct hvd_piece *pieces;   /* the same; NULL for one tensor alone */
+    uint32_t n_members;
+    int64_t *by_rank; /* allgather: agreed rows; reducescatter: elements; owned */
+    int64_t *splits;  /* alltoall: the entry's; owned */
+    void *zeros;      /* for ranks that joined; owned */
+    bool is_second;   /* alltoall: the splits are known, the data moves */
+};
+
+/* An agreed set of tensors, divided into flights. One that came as bits is kept, and used again
+ * when the same bits come. */
+struct hvd_run {
+    struct hvd_run *next; /* in set->runs */
+    uint64_t *key;        /* the bits; in the run's block; NULL: not cached */
+    uint32_t n_key;
+    int64_t fusion;
+    uint32_t n_open; /* flights that are not done */
+    uint32_t n_flights;
+    struct hvd_flight *flights;
+};
+
 #define HVD_MOVING_MAX 8
+
+/* A process set, as its members and nobody else has it. */
+struct hvd_set {
+    uint32_t id;
+    struct hvd_place place; /* in the set */
+    int *ranks;             /* of the job, by rank of the set; owned */
+    int64_t *ones;          /* by rank: each 1; owned */
+
+    /* guarded by mu */
+    struct hvd_cache *cache;
+    struct hvd_table *table;     /* asked for by name, not in a plan yet */
+    struct hvd_entry_list queue; /* not sent yet */
+    bool is_ended;               /* nothing may be submitted */
+    bool is_join_pending;
+
+    /* the driver's */
+    struct hvd_negotiator *negotiator; /* of the set's first rank */
+    struct hvd_buf message;
+    uint64_t epoch;            /* of the plan that was followed last */
+    uint64_t *bits;            /* to be sent; owned */
+    uint32_t n_bits;           /* words that there is room for */
+    struct hvd_fusable *items; /* scratch of the plan at hand; owned */
+    struct hvd_agreed *agreed;
+    struct hvd_batch *batches;
+    uint32_t n_agreed;
+    uint32_t agreed_room;
+    struct hvd_run *runs; /* cached, or under way */
+    uint32_t n_runs;
+    struct hvd_flight *todo; /* in the agreed order, not started */
+    struct hvd_flight *todo_last;
+    struct hvd_flight *moving[HVD_MOVING_MAX];
+    int n_moving;
+    bool is_held; /* an alltoall learns its splits: nothing may overtake it */
+};
+
+/* A tensor of the plan at hand. */
+struct hvd_agreed {
+    struct hvd_entry *entry; /* NULL: this rank has joined */
+    uint32_t slot;
+    int64_t *rows; /* allgather; owned unless slot says where it is */
+    struct hvd_request request;
+};
 
 struct hvd_engine {
     struct hvd_topology topology;      /* constant */
@@ -57,13 +144,18 @@ struct hvd_engine {
     pthread_mutex_t mu; /* never held while calling a log or the transport, but for listen, wake */
     /* guarded by mu */
     struct hvd_handles handles;
-    struct hvd_table *table;     /* submitted, not in a plan yet */
-    struct hvd_entry_list queue; /* in the table, not sent yet */
+    struct hvd_entry *pool; /* entries to be used again; owned */
     struct hvd_waiter *waiters;
-    bool is_driven;          /* some thread runs step(): it owns the section below */
+    uint32_t last_group;
+    int64_t first_queued_ns; /* when the first of the queues came in; the clock is read once a batch
+                              */
+    int64_t queued_bytes;
+    bool is_new_batch;       /* the first of a batch was queued just now */
+    bool is_driven;          /* some thread runs step(): it owns the driver's section */
     pthread_cond_t *sleeper; /* the driver sleeps on it; signal to hand it work */
     bool is_asleep;          /* the driver sleeps in the transport; wake it to hand it work */
     pthread_cond_t background_cond;
+    bool is_deep;    /* the background sleeps until it is signalled */
     bool must_stop;  /* the background thread */
     bool is_leaving; /* shutdown was called here */
     bool is_ended;   /* nothing may be submitted: `cause` says why */
@@ -72,16 +164,17 @@ struct hvd_engine {
     atomic_size_t n_queued;
     atomic_size_t n_outstanding; /* submitted and not done */
     atomic_size_t n_waiters;
-    atomic_bool is_over; /* every rank has left, or nothing can be heard of them any more */
+    atomic_ulong n_submitted;
+    atomic_bool is_urgent; /* somebody polls: what is queued is not held back */
+    atomic_bool is_over;   /* every rank has left, or nothing can be heard of them any more */
+
+    struct hvd_set **sets; /* by number; changed by the driver under mu; owned; may have gaps */
+    uint32_t n_sets;
 
     /* the driver's */
     struct hvd_transport *transport;
-    struct hvd_negotiator *negotiator; /* rank 0 */
-    struct hvd_buf requests;
-    struct hvd_entry_list todo; /* in the agreed order, not started */
-    struct hvd_entry *moving[HVD_MOVING_MAX];
-    int n_moving;
-    struct horovod_output *orphans; /* of aborted allgathers; owned */
+    struct horovod_output *orphans;      /* of aborted collectives; owned */
+    struct hvd_engine_counters counters; /* written under mu */
     bool is_leave_sent;
     bool is_down;    /* the plan said so */
     bool is_aborted; /* the peers cannot be counted on */
@@ -105,16 +198,121 @@ struct hvd_entry *hvd_handles_any(const struct hvd_handles *h);
 /* Frees the table, not the entries. */
 void hvd_handles_fini(struct hvd_handles *h);
 
-/* --- progress.c: caller is the driver and does not hold mu ------------------------------------ */
+/* --- entry.c: caller holds mu where it says so ------------------------------------------------ */
 
-/* Does what can be done now; whether anything happened. */
-bool hvd_progress_step(struct hvd_engine *e);
+/* An entry for the submission, from the pool when there is one. NULL when out of memory. mu. */
+struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submission *s);
+
+/* Gives the entry back to the pool. mu. NULL is fine. */
+void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry);
+
+/* Frees the entry. NULL is fine. */
+void hvd_entry_destroy(struct hvd_entry *entry);
+
+/* Publishes how a tensor ended and wakes who waits for it. mu. */
+void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
+                      const char *message);
+
+/* The same, taking mu. */
+void hvd_entry_finish_unlocked(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
+                               const char *message);
 
 /* Appends to a list. */
 void hvd_entry_list_add(struct hvd_entry_list *list, struct hvd_entry *entry);
 
 /* Removes the first one; NULL when the list is empty. */
 struct hvd_entry *hvd_entry_list_take(struct hvd_entry_list *list);
+
+/* --- set.c ------------------------------------------------------------------------------------ */
+
+/* A process set of the given ranks of the job, this one among them. HVD_ERR_NOMEM. */
+hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *ranks, int n_ranks,
+                            struct hvd_set **out, struct hvd_err *err);
+
+/* Frees the set and what it still has to do, not its entries. NULL is fine. */
+void hvd_set_destroy(struct hvd_set *set);
+
+/* The set of that number, of which this rank is a member; NULL when there is none. */
+struct hvd_set *hvd_set_find(const struct hvd_engine *e, uint32_t id);
+
+/* The rank in the set of a rank of the job; -1 when it is not a member. */
+int hvd_set_rank_of(const struct hvd_set *set, int world_rank);
+
+/* --- run.c: caller is the driver, without mu -------------------------------------------------- */
+
+/* Makes room for one more agreed tensor of the plan at hand and returns it, zeroed and counted.
+ * NULL when out of memory. */
+struct hvd_agreed *hvd_run_agree(struct hvd_set *set);
+
+/* Forgets the agreed tensors of the plan at hand. */
+void hvd_run_forget(struct hvd_set *set);
+
+/* Puts the agreed tensors on their way, in order. HVD_ERR_NOMEM, HVD_ERR_INVALID: their entries end
+ * with the job. */
+hvd_status_t hvd_run_agreed(struct hvd_engine *e, struct hvd_set *set, int64_t fusion,
+                            struct hvd_err *err);
+
+/* The same for the cached tensors of a plan. */
+hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struct hvd_reader *plan,
+                          struct hvd_err *err);
+
+/* A slot has changed its meaning: cached runs are not used any more. */
+void hvd_run_invalidate(struct hvd_set *set);
+
+/* One flight of the run is done or given up; frees the run when it is the last and not cached. */
+void hvd_run_release(struct hvd_set *set, struct hvd_run *run);
+
+/* Frees the run and all that its flights own. NULL is fine. */
+void hvd_run_destroy(struct hvd_run *run);
+
+/* --- flight.c: caller is the driver, without mu ----------------------------------------------- */
+
+/* Puts a flight, whose members have their entries, on its way: finishes it when there is nothing to
+ * move, else appends it to todo. */
+hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                              struct hvd_err *err);
+
+/* Starts what may start and tests what moves. Failure: the transport is broken. */
+hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                                 struct hvd_err *err);
+
+/* --- apply.c: caller is the driver, without mu ------------------------------------------------ */
+
+/* Follows a plan of the coordinator. */
+hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, const void *data, size_t len,
+                            struct hvd_err *err);
+
+/* --- end.c: caller is the driver, without mu -------------------------------------------------- */
+
+/* Nothing may be submitted to the set any more; what is not agreed yet ends with the text. */
+void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text);
+
+/* The job ends in order: the same for all sets, as their coordinators say so. */
+hvd_status_t hvd_end_pending(struct hvd_engine *e, const char *cause, struct hvd_err *err);
+
+/* Gives up what is agreed as well: some rank will not do its part. */
+void hvd_abort_all(struct hvd_engine *e, const char *cause);
+
+/* This rank cannot go on: ends everything here and tells the others, through the coordinator. */
+void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err);
+
+/* Frees what was abandoned, once nothing writes to it any more. */
+void hvd_end_free_lost(struct hvd_engine *e);
+
+/* --- progress.c: caller is the driver and does not hold mu ------------------------------------ */
+
+/* Does what can be done now; whether anything happened. */
+bool hvd_progress_step(struct hvd_engine *e);
+
+/* Sends a control message. */
+hvd_status_t hvd_send(struct hvd_engine *e, int rank, const struct hvd_buf *message,
+                      struct hvd_err *err);
+
+/* Whether as much is queued as moves at once. Caller holds mu. */
+bool hvd_is_batch_full(const struct hvd_engine *e);
+
+/* Whether what is queued has waited long enough for more to come. */
+bool hvd_progress_is_due(struct hvd_engine *e);
 
 /* --- drive.c ---------------------------------------------------------------------------------- */
 

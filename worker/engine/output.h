@@ -6,13 +6,13 @@
 
 #include "base/status.h"
 
-/* The result of an allgather; the public header knows it by its tag alone. */
+/* The result of an allgather or alltoall; the public header knows it by its tag alone. */
 struct horovod_output {
     void *data; /* owned; NULL when bytes is 0 */
     size_t bytes;
     int64_t n_rows;
     int n_ranks;
-    struct horovod_output *next_orphan; /* the engine's, see abort_all */
+    struct horovod_output *next_orphan; /* the engine's, see hvd_abort_all */
     int64_t *counts;                    /* elements by rank, behind rows in the same block */
     int64_t rows[];                     /* by rank */
 };

@@ -1,53 +1,56 @@
 /*
  * The MPI transport. Control messages are point-to-point on one duplicated communicator, data moves
- * in nonblocking collectives on another, so every function returns at once. All calls come from one
- * thread at a time (the engine's driver), which is why MPI_THREAD_SERIALIZED is enough when MPI is
- * ours. Errors are returned by MPI (MPI_ERRORS_RETURN) and converted here.
- *
- * A tensor of more elements than an int counts goes in several MPI calls. They are all started at
- * once: MPI wants the collectives of a communicator in the same order on every rank, and only the
- * start of a tensor is ordered.
+ * in nonblocking calls on another and on one for each process set (mpi_move.c), so every function
+ * returns at once. All calls come from one thread at a time (the engine's driver), which is why
+ * MPI_THREAD_SERIALIZED is enough when MPI is ours. Errors are returned by MPI (MPI_ERRORS_RETURN)
+ * and converted here.
  */
 #include "worker/transport/mpi.h"
 
-#include <limits.h>
-#include <mpi.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "worker/transport/mpi_move.h"
 
 #define TAG 1
+#define SET_TAG 100 /* of the messages that make the communicator of a process set */
+#define SET_TAGS 10000
 #define HOST_LEN 64
 #define MESSAGE_LEN_MAX (1 << 30)
 #define CHUNK_DEFAULT ((int64_t)1 << 27) /* at most 1 GiB in one MPI call */
 
-/* A control message on its way out. */
+/* A control message on its way out. Kept for the next one. */
 struct outgoing {
     struct outgoing *next;
     MPI_Request request;
+    size_t room;
     char data[];
 };
 
-/* The MPI calls of one collective. */
-struct move {
-    struct move *next; /* among the abandoned */
-    int n_requests;
-    int *counts_displs; /* of an allgather in one call; owned */
-    MPI_Request requests[];
+/* A process set, but for set 0. */
+struct mpi_set {
+    struct mpi_set *next;
+    uint32_t id;
+    struct hvd_mpi_place place;
 };
 
 struct mpi_transport {
     struct hvd_transport base; /* first */
     MPI_Comm control;
-    MPI_Comm data;
+    struct hvd_mpi_place world; /* set 0 */
+    struct mpi_set *sets;       /* owned */
     bool owns_mpi;
-    int64_t chunk_elements;
+    struct hvd_mpi_mover mover;
     struct outgoing *outgoing;
-    struct move *abandoned; /* MPI may still use them: freed at the end */
-    char *hosts;            /* on rank 0: HOST_LEN bytes a rank */
+    struct outgoing *spare;         /* owned */
+    struct hvd_mpi_move *abandoned; /* MPI may still use them: freed at the end */
+    char *hosts;                    /* on rank 0: HOST_LEN bytes a rank */
     struct hvd_inbound incoming;
     MPI_Request incoming_request; /* MPI_REQUEST_NULL: nothing is coming in */
+    char *inbox;                  /* of the last message, for the next one; owned; may be NULL */
+    size_t inbox_room;
+    size_t incoming_room;
 };
 
 static struct mpi_transport *self(struct hvd_transport *t)
@@ -82,9 +85,26 @@ static hvd_status_t reap_outgoing(struct mpi_transport *m, struct hvd_err *err)
             continue;
         }
         *at = o->next;
-        hvd_free(o);
+        o->next = m->spare;
+        m->spare = o;
     }
     return HVD_OK;
+}
+
+/* A message with room for so many bytes; NULL when out of memory. */
+static struct outgoing *take_outgoing(struct mpi_transport *m, size_t len)
+{
+    for (struct outgoing **at = &m->spare; *at; at = &(*at)->next) {
+        struct outgoing *o = *at;
+        if (o->room < len)
+            continue;
+        *at = o->next;
+        return o;
+    }
+    struct outgoing *o = hvd_malloc(sizeof(*o) + len, 1);
+    if (o)
+        o->room = len;
+    return o;
 }
 
 static hvd_status_t mpi_send(struct hvd_transport *t, int to, const void *data, size_t len,
@@ -94,7 +114,7 @@ static hvd_status_t mpi_send(struct hvd_transport *t, int to, const void *data, 
 
     if (len > MESSAGE_LEN_MAX)
         return HVD_FAIL(err, HVD_ERR_TOO_LARGE, 0, "a control message of %zu bytes", len);
-    struct outgoing *o = hvd_malloc(sizeof(*o) + len, 1);
+    struct outgoing *o = take_outgoing(m, len);
     if (!o)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a message to rank %d", to);
     memcpy(o->data, data, len);
@@ -106,6 +126,35 @@ static hvd_status_t mpi_send(struct hvd_transport *t, int to, const void *data, 
     o->next = m->outgoing;
     m->outgoing = o;
     return reap_outgoing(m, err);
+}
+
+/* Memory for a message of so many bytes, as hvd_malloc gives it. NULL when out of memory. */
+static char *take_inbox(struct mpi_transport *m, size_t len)
+{
+    char *data = m->inbox;
+
+    if (data && m->inbox_room >= len) {
+        m->inbox = NULL;
+        m->incoming_room = m->inbox_room;
+        return data;
+    }
+    m->incoming_room = len;
+    return hvd_malloc(len, 1);
+}
+
+/* Keeps the memory of the message that was received last. */
+static void mpi_recycle(struct hvd_transport *t, struct hvd_inbound *in)
+{
+    struct mpi_transport *m = self(t);
+
+    /* While the next message comes in, incoming_room is that one's. */
+    if (m->incoming_request != MPI_REQUEST_NULL || m->inbox) {
+        hvd_free(in->data);
+    } else {
+        m->inbox = in->data;
+        m->inbox_room = m->incoming_room;
+    }
+    in->data = NULL;
 }
 
 /* Looks for a message and starts to receive it. */
@@ -122,7 +171,7 @@ static hvd_status_t begin_incoming(struct mpi_transport *m, struct hvd_err *err)
     if (!found)
         return HVD_INPROGRESS;
     MPI_Get_count(&status, MPI_BYTE, &len);
-    char *data = hvd_malloc((size_t)len, 1);
+    char *data = take_inbox(m, (size_t)len);
     if (!data)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for %d bytes from rank %d", len,
                         status.MPI_SOURCE);
@@ -154,195 +203,52 @@ static hvd_status_t mpi_receive(struct hvd_transport *t, struct hvd_inbound *in,
 
 /* --- Collectives ------------------------------------------------------------------------------ */
 
-static MPI_Datatype mpi_type(enum hvd_dtype dtype)
+/* Who moves the tensors of a process set; NULL when there is no such set. */
+static const struct hvd_mpi_place *find_place(const struct mpi_transport *m, uint32_t id)
 {
-    switch ((int)dtype) {
-    case HVD_UINT8:
-        return MPI_UINT8_T;
-    case HVD_INT32:
-        return MPI_INT32_T;
-    case HVD_INT64:
-        return MPI_INT64_T;
-    case HVD_FLOAT32:
-        return MPI_FLOAT;
-    case HVD_FLOAT64:
-        return MPI_DOUBLE;
-    default:
-        return MPI_DATATYPE_NULL;
-    }
-}
+    const struct mpi_set *set = m->sets;
 
-static MPI_Op mpi_op(enum hvd_reduce reduce)
-{
-    switch ((int)reduce) {
-    case HVD_MIN:
-        return MPI_MIN;
-    case HVD_MAX:
-        return MPI_MAX;
-    default:
-        return MPI_SUM;
-    }
-}
-
-static struct move *create_move(int64_t n_calls)
-{
-    struct move *mv = NULL;
-
-    if (n_calls <= INT_MAX)
-        mv = hvd_calloc(1, sizeof(*mv) + (size_t)n_calls * sizeof(MPI_Request));
-    return mv;
-}
-
-static void destroy_move(struct move *mv)
-{
-    if (!mv)
-        return;
-    hvd_free(mv->counts_displs);
-    hvd_free(mv);
-}
-
-static int64_t n_chunks(const struct mpi_transport *m, int64_t elements)
-{
-    return (elements + m->chunk_elements - 1) / m->chunk_elements;
-}
-
-static int start_reduce(struct mpi_transport *m, const struct hvd_collective *c, struct move *mv)
-{
-    const size_t width = hvd_dtype_size((int)c->dtype);
-    int rc = MPI_SUCCESS;
-
-    for (int64_t at = 0; at < c->count && rc == MPI_SUCCESS; at += m->chunk_elements) {
-        int64_t n = c->count - at < m->chunk_elements ? c->count - at : m->chunk_elements;
-        char *out = (char *)c->output + (size_t)at * width;
-        const void *in =
-            c->input == c->output ? MPI_IN_PLACE : (const char *)c->input + (size_t)at * width;
-        rc = MPI_Iallreduce(in, out, (int)n, mpi_type(c->dtype), mpi_op(c->reduce), m->data,
-                            &mv->requests[mv->n_requests]);
-        mv->n_requests += rc == MPI_SUCCESS;
-    }
-    return rc;
-}
-
-/* One broadcast of `count` elements at `data`, in as many calls as it takes. */
-static int start_cast(struct mpi_transport *m, const struct hvd_collective *c, int root, char *data,
-                      int64_t count, struct move *mv)
-{
-    const size_t width = hvd_dtype_size((int)c->dtype);
-    int rc = MPI_SUCCESS;
-
-    for (int64_t at = 0; at < count && rc == MPI_SUCCESS; at += m->chunk_elements) {
-        int64_t n = count - at < m->chunk_elements ? count - at : m->chunk_elements;
-        rc = MPI_Ibcast(data + (size_t)at * width, (int)n, mpi_type(c->dtype), root, m->data,
-                        &mv->requests[mv->n_requests]);
-        mv->n_requests += rc == MPI_SUCCESS;
-    }
-    return rc;
-}
-
-static int start_broadcast(struct mpi_transport *m, const struct hvd_collective *c, struct move *mv)
-{
-    if (m->base.topology.rank == c->root && c->output != c->input)
-        memcpy(c->output, c->input, (size_t)c->count * hvd_dtype_size((int)c->dtype));
-    return start_cast(m, c, c->root, c->output, c->count, mv);
-}
-
-/* The whole allgather in one MPI call: counts and displacements fit. */
-static int start_gather(struct mpi_transport *m, const struct hvd_collective *c, struct move *mv)
-{
-    const int size = m->base.topology.size;
-    int *displs = mv->counts_displs + size;
-    int at = 0;
-
-    for (int i = 0; i < size; i++) {
-        mv->counts_displs[i] = (int)c->counts[i];
-        displs[i] = at;
-        at += (int)c->counts[i];
-    }
-    int rc =
-        MPI_Iallgatherv(c->input, (int)c->count, mpi_type(c->dtype), c->output, mv->counts_displs,
-                        displs, mpi_type(c->dtype), m->data, &mv->requests[0]);
-    mv->n_requests += rc == MPI_SUCCESS;
-    return rc;
-}
-
-/* An allgather too large for one call: every rank broadcasts its part into place. */
-static int start_gather_by_parts(struct mpi_transport *m, const struct hvd_collective *c,
-                                 struct move *mv)
-{
-    const size_t width = hvd_dtype_size((int)c->dtype);
-    char *part = c->output;
-    int rc = MPI_SUCCESS;
-
-    for (int i = 0; i < m->base.topology.size && rc == MPI_SUCCESS; i++) {
-        if (i == m->base.topology.rank && c->count > 0)
-            memcpy(part, c->input, (size_t)c->count * width);
-        rc = start_cast(m, c, i, part, c->counts[i], mv);
-        part += (size_t)c->counts[i] * width;
-    }
-    return rc;
-}
-
-static struct move *create_gather(struct mpi_transport *m, const struct hvd_collective *c,
-                                  bool *by_parts)
-{
-    const int size = m->base.topology.size;
-    int64_t total = 0;
-    int64_t calls = 0;
-
-    for (int i = 0; i < size; i++) {
-        total += c->counts[i];
-        calls += n_chunks(m, c->counts[i]);
-    }
-    *by_parts = total > m->chunk_elements;
-    struct move *mv = create_move(*by_parts ? calls : 1);
-    if (!mv || *by_parts)
-        return mv;
-    mv->counts_displs = hvd_calloc((size_t)size * 2, sizeof(int));
-    if (!mv->counts_displs) {
-        destroy_move(mv);
-        return NULL;
-    }
-    return mv;
+    if (id == 0)
+        return &m->world;
+    while (set && set->id != id)
+        set = set->next;
+    return set ? &set->place : NULL;
 }
 
 static hvd_status_t mpi_start(struct hvd_transport *t, struct hvd_collective *c,
                               struct hvd_err *err)
 {
     struct mpi_transport *m = self(t);
-    bool by_parts = false;
-    int rc;
-    struct move *mv = c->op == HVD_ALLGATHER ? create_gather(m, c, &by_parts)
-                                             : create_move(n_chunks(m, c->count));
+    const struct hvd_mpi_place *place = find_place(m, c->set);
+    struct hvd_mpi_move *broken = NULL;
+    int rc = MPI_SUCCESS;
 
-    if (!mv)
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a collective");
-    c->_state = mv;
-    if (c->op == HVD_ALLREDUCE)
-        rc = start_reduce(m, c, mv);
-    else if (c->op == HVD_BROADCAST)
-        rc = start_broadcast(m, c, mv);
-    else
-        rc = by_parts ? start_gather_by_parts(m, c, mv) : start_gather(m, c, mv);
-    if (rc == MPI_SUCCESS)
+    if (!place)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "no process set %u", c->set);
+    c->_state = hvd_mpi_move_start(&m->mover, *place, c, &rc, &broken);
+    if (c->_state)
         return HVD_OK;
-    mv->next = m->abandoned;
-    m->abandoned = mv;
-    c->_state = NULL;
+    if (broken) {
+        broken->next = m->abandoned;
+        m->abandoned = broken;
+    }
+    if (rc == MPI_SUCCESS)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a collective");
     return fail(err, rc, hvd_op_name((int)c->op));
 }
 
 static hvd_status_t mpi_test(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err)
 {
-    struct move *mv = c->_state;
+    struct mpi_transport *m = self(t);
+    struct hvd_mpi_move *mv = c->_state;
     int done = 0;
     int rc = MPI_Testall(mv->n_requests, mv->requests, &done, MPI_STATUSES_IGNORE);
 
-    (void)t;
     if (rc != MPI_SUCCESS)
         return fail(err, rc, hvd_op_name((int)c->op));
     if (!done)
         return HVD_INPROGRESS;
-    destroy_move(mv);
+    hvd_mpi_move_finish(&m->mover, *find_place(m, c->set), c, mv);
     c->_state = NULL;
     return HVD_OK;
 }
@@ -350,11 +256,62 @@ static hvd_status_t mpi_test(struct hvd_transport *t, struct hvd_collective *c, 
 static void mpi_abandon(struct hvd_transport *t, struct hvd_collective *c)
 {
     struct mpi_transport *m = self(t);
-    struct move *mv = c->_state;
+    struct hvd_mpi_move *mv = c->_state;
 
     mv->next = m->abandoned;
     m->abandoned = mv;
     c->_state = NULL;
+}
+
+/* --- Process sets ----------------------------------------------------------------------------- */
+
+static hvd_status_t mpi_add_set(struct hvd_transport *t, uint32_t id, const int *ranks, int n_ranks,
+                                struct hvd_err *err)
+{
+    struct mpi_transport *m = self(t);
+    struct mpi_set *set = hvd_calloc(1, sizeof(*set));
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group members = MPI_GROUP_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+
+    if (!set)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for process set %u", id);
+    int rc = MPI_Comm_group(m->world.comm, &all);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Group_incl(all, n_ranks, ranks, &members);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_create_group(m->world.comm, members, SET_TAG + (int)(id % SET_TAGS), &comm);
+    if (members != MPI_GROUP_NULL)
+        MPI_Group_free(&members);
+    if (all != MPI_GROUP_NULL)
+        MPI_Group_free(&all);
+    if (rc != MPI_SUCCESS) {
+        hvd_free(set);
+        return fail(err, rc, "MPI_Comm_create_group");
+    }
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    set->id = id;
+    set->place.comm = comm;
+    MPI_Comm_rank(comm, &set->place.rank);
+    MPI_Comm_size(comm, &set->place.size);
+    set->next = m->sets;
+    m->sets = set;
+    return HVD_OK;
+}
+
+static void mpi_remove_set(struct hvd_transport *t, uint32_t id)
+{
+    struct mpi_transport *m = self(t);
+
+    for (struct mpi_set **at = &m->sets; *at; at = &(*at)->next) {
+        struct mpi_set *set = *at;
+        if (set->id != id)
+            continue;
+        *at = set->next;
+        MPI_Comm_free(&set->place.comm);
+        hvd_free(set);
+        return;
+    }
 }
 
 /* --- Life ------------------------------------------------------------------------------------- */
@@ -368,20 +325,29 @@ static const char *mpi_host(const struct hvd_transport *t, int rank)
     return m->hosts + (size_t)rank * HOST_LEN;
 }
 
+static void free_outgoing(struct outgoing *o)
+{
+    while (o) {
+        struct outgoing *next = o->next;
+        hvd_free(o);
+        o = next;
+    }
+}
+
 /* Frees what is ours in memory; the requests are complete or MPI is finalised. */
 static void free_transport(struct mpi_transport *m)
 {
-    while (m->outgoing) {
-        struct outgoing *next = m->outgoing->next;
-        hvd_free(m->outgoing);
-        m->outgoing = next;
-    }
-    while (m->abandoned) {
-        struct move *next = m->abandoned->next;
-        destroy_move(m->abandoned);
-        m->abandoned = next;
+    free_outgoing(m->outgoing);
+    free_outgoing(m->spare);
+    hvd_mpi_move_destroy(m->abandoned);
+    hvd_mpi_move_destroy(m->mover.spare);
+    while (m->sets) {
+        struct mpi_set *next = m->sets->next;
+        hvd_free(m->sets);
+        m->sets = next;
     }
     hvd_free(m->incoming.data);
+    hvd_free(m->inbox);
     hvd_free(m->hosts);
     hvd_free(m);
 }
@@ -394,8 +360,11 @@ static bool mpi_destroy(struct hvd_transport *t, bool clean)
     if (clean) {
         for (struct outgoing *o = m->outgoing; o; o = o->next)
             MPI_Wait(&o->request, MPI_STATUS_IGNORE);
+        while (m->sets)
+            mpi_remove_set(t, m->sets->id);
         MPI_Comm_free(&m->control);
-        MPI_Comm_free(&m->data);
+        MPI_Comm_free(&m->world.comm);
+        hvd_mpi_ops_fini(&m->mover.ops);
     }
     if (m->owns_mpi)
         MPI_Finalize();
@@ -410,6 +379,9 @@ static const struct hvd_transport_ops mpi_ops = {
     .name = "mpi",
     .send = mpi_send,
     .receive = mpi_receive,
+    .recycle = mpi_recycle,
+    .add_set = mpi_add_set,
+    .remove_set = mpi_remove_set,
     .start = mpi_start,
     .test = mpi_test,
     .abandon = mpi_abandon,
@@ -516,15 +488,20 @@ static int make_communicators(struct mpi_transport *m)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int rc = MPI_Comm_dup(MPI_COMM_WORLD, &m->control);
     if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_dup(MPI_COMM_WORLD, &m->data);
+        rc = MPI_Comm_dup(MPI_COMM_WORLD, &m->world.comm);
+    if (rc == MPI_SUCCESS)
+        rc = hvd_mpi_ops_init(&m->mover.ops);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, theirs);
     MPI_Errhandler_free(&theirs);
     if (rc != MPI_SUCCESS)
         return rc;
     MPI_Comm_set_errhandler(m->control, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(m->data, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(m->world.comm, MPI_ERRORS_RETURN);
     MPI_Comm_rank(m->control, &m->base.topology.rank);
-    return MPI_Comm_size(m->control, &m->base.topology.size);
+    rc = MPI_Comm_size(m->control, &m->base.topology.size);
+    m->world.rank = m->base.topology.rank;
+    m->world.size = m->base.topology.size;
+    return rc;
 }
 
 hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_transport **out,
@@ -538,7 +515,7 @@ hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_tr
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the MPI transport");
     m->base.ops = &mpi_ops;
     m->incoming_request = MPI_REQUEST_NULL;
-    m->chunk_elements = options->chunk_elements > 0 ? options->chunk_elements : CHUNK_DEFAULT;
+    m->mover.chunk_elements = options->chunk_elements > 0 ? options->chunk_elements : CHUNK_DEFAULT;
     st = enter_mpi(m, options->allow_single_thread, err);
     if (st != HVD_OK)
         goto out;

@@ -18,26 +18,37 @@ struct letter {
     int from;
     unsigned delay; /* looks until it shows */
     size_t len;
-    char data[];
+    size_t room;
+    char *data; /* owned until somebody receives it */
+};
+
+/* A process set, entered by its first member that comes. Numbers of the set 0 are in the rank. */
+struct sim_set {
+    struct sim_set *next;
+    uint32_t id;
+    int size;
+    int *ranks;          /* of the world, by rank of the set; owned */
+    uint64_t *n_started; /* by rank of the set; owned */
 };
 
 /* A collective that some rank has started. Joined by sequence number. */
 struct round {
     struct round *next;
+    struct sim_set *set;
     uint64_t number;
     int n_joined;
     int n_released;
     bool is_done;
     bool is_broken;                /* a rank gave it up: it never finishes */
-    struct hvd_collective **parts; /* by rank; owned array of borrowed collectives */
+    struct hvd_collective **parts; /* by rank of the set; owned array of borrowed collectives */
 };
 
 struct sim_rank {
     struct hvd_transport base; /* first */
     struct hvd_sim *sim;
     struct letter *mailbox; /* in the order of arrival */
-    uint64_t n_started;
-    bool *death_told; /* by rank */
+    struct letter *empty;   /* their content was received */
+    bool *death_told;       /* by rank */
 };
 
 struct hvd_sim {
@@ -49,6 +60,11 @@ struct hvd_sim {
     struct sim_rank **ranks;
     bool *dead;
     struct round *rounds;
+    struct sim_set *sets;     /* 0 is the last one */
+    struct letter *letters;   /* to be used again */
+    struct round *old_rounds; /* the same, of set 0 */
+    char *scratch;            /* for reductions; owned */
+    size_t scratch_size;
 };
 
 static unsigned draw_delay(struct hvd_sim *sim)
@@ -59,21 +75,53 @@ static unsigned draw_delay(struct hvd_sim *sim)
     return (unsigned)(sim->random % sim->options.max_delay);
 }
 
+/* A letter with room for len bytes; NULL when out of memory. Holds mu. */
+static struct letter *take_letter(struct hvd_sim *sim, size_t len)
+{
+    struct letter *letter;
+
+    for (struct letter **at = &sim->letters; *at; at = &(*at)->next) {
+        if ((*at)->room < len || !(*at)->data)
+            continue;
+        letter = *at;
+        *at = letter->next;
+        return letter;
+    }
+    letter = hvd_calloc(1, sizeof(*letter));
+    if (!letter)
+        return NULL;
+    letter->data = hvd_malloc(len, 1);
+    letter->room = len;
+    if (letter->data)
+        return letter;
+    hvd_free(letter);
+    return NULL;
+}
+
+/* Holds mu. */
+static void keep_letter(struct hvd_sim *sim, struct letter *letter)
+{
+    letter->next = sim->letters;
+    sim->letters = letter;
+}
+
 static hvd_status_t sim_send(struct hvd_transport *t, int to, const void *data, size_t len,
                              struct hvd_err *err)
 {
     struct sim_rank *me = (struct sim_rank *)t;
     struct hvd_sim *sim = me->sim;
-    struct letter *letter = hvd_malloc(sizeof(*letter) + len, 1);
+    struct letter *letter;
 
-    if (!letter)
+    pthread_mutex_lock(&sim->mu);
+    letter = take_letter(sim, len);
+    if (!letter) {
+        pthread_mutex_unlock(&sim->mu);
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a message to rank %d", to);
+    }
     letter->next = NULL;
     letter->from = t->topology.rank;
     letter->len = len;
     memcpy(letter->data, data, len);
-
-    pthread_mutex_lock(&sim->mu);
     letter->delay = draw_delay(sim);
     const bool is_lost = sim->dead[to] || sim->dead[letter->from];
     if (!is_lost && sim->ranks[to]) { /* nobody reads what comes to a rank that has left */
@@ -84,8 +132,9 @@ static hvd_status_t sim_send(struct hvd_transport *t, int to, const void *data, 
         letter = NULL;
         sim->n_messages++;
     }
+    if (letter)
+        keep_letter(sim, letter);
     pthread_mutex_unlock(&sim->mu);
-    hvd_free(letter);
     if (is_lost)
         return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0, "rank %d is lost", to);
     return HVD_OK;
@@ -144,13 +193,28 @@ static hvd_status_t sim_receive(struct hvd_transport *t, struct hvd_inbound *in,
     if (!letter)
         return HVD_INPROGRESS;
 
-    char *data = hvd_malloc(letter->len, 1);
-    if (data) {
-        memcpy(data, letter->data, letter->len);
-        *in = (struct hvd_inbound){.from = letter->from, .data = data, .len = letter->len};
-    }
-    hvd_free(letter);
-    return data ? HVD_OK : HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a message");
+    *in = (struct hvd_inbound){.from = letter->from, .data = letter->data, .len = letter->len};
+    letter->data = NULL;
+    pthread_mutex_lock(&sim->mu);
+    letter->next = me->empty;
+    me->empty = letter;
+    pthread_mutex_unlock(&sim->mu);
+    return HVD_OK;
+}
+
+static void sim_recycle(struct hvd_transport *t, struct hvd_inbound *in)
+{
+    struct hvd_sim *sim = ((struct sim_rank *)t)->sim;
+    struct sim_rank *me = (struct sim_rank *)t;
+
+    pthread_mutex_lock(&sim->mu);
+    struct letter *letter = me->empty;
+    me->empty = letter->next;
+    letter->data = in->data;
+    letter->room = in->len;
+    keep_letter(sim, letter);
+    pthread_mutex_unlock(&sim->mu);
+    in->data = NULL;
 }
 
 static void destroy_round(struct round *r)
@@ -159,76 +223,201 @@ static void destroy_round(struct round *r)
     hvd_free(r);
 }
 
-/* The round of that number, made by the first rank that comes; NULL when out of memory. */
-static struct round *get_round(struct hvd_sim *sim, uint64_t number)
+static struct sim_set *find_set(const struct hvd_sim *sim, uint32_t id)
 {
-    struct round **at = &sim->rounds;
+    struct sim_set *set = sim->sets;
 
-    for (; *at; at = &(*at)->next)
-        if ((*at)->number == number)
-            return *at;
-    struct round *r = hvd_calloc(1, sizeof(*r));
+    while (set && set->id != id)
+        set = set->next;
+    return set;
+}
+
+static int rank_in(const struct sim_set *set, int world_rank)
+{
+    for (int i = 0; i < set->size; i++)
+        if (set->ranks[i] == world_rank)
+            return i;
+    return -1;
+}
+
+static struct round *make_round(struct hvd_sim *sim, struct sim_set *set)
+{
+    struct round *r = set->id == 0 ? sim->old_rounds : NULL;
+
+    if (r) {
+        struct hvd_collective **parts = r->parts;
+        sim->old_rounds = r->next;
+        memset(parts, 0, (size_t)set->size * sizeof(struct hvd_collective *));
+        *r = (struct round){.parts = parts};
+        return r;
+    }
+    r = hvd_calloc(1, sizeof(*r));
     if (!r)
         return NULL;
-    r->number = number;
-    r->parts = hvd_calloc((size_t)sim->options.size, sizeof(struct hvd_collective *));
+    r->parts = hvd_calloc((size_t)set->size, sizeof(struct hvd_collective *));
     if (!r->parts) {
         destroy_round(r);
         return NULL;
     }
+    return r;
+}
+
+/* The round of that number, made by the first rank that comes; NULL when out of memory. */
+static struct round *get_round(struct hvd_sim *sim, struct sim_set *set, uint64_t number)
+{
+    struct round **at = &sim->rounds;
+
+    for (; *at; at = &(*at)->next)
+        if ((*at)->number == number && (*at)->set == set)
+            return *at;
+    struct round *r = make_round(sim, set);
+    if (!r)
+        return NULL;
+    r->number = number;
+    r->set = set;
     *at = r;
     return r;
 }
 
-static bool compute_allreduce(const struct round *r, int size)
+/* Room for two payloads of so many bytes. */
+static char *get_scratch(struct hvd_sim *sim, size_t bytes)
+{
+    if (sim->scratch_size < 2 * bytes) {
+        char *scratch = hvd_realloc(sim->scratch, 2 * bytes, 1);
+        if (!scratch)
+            return NULL;
+        sim->scratch = scratch;
+        sim->scratch_size = 2 * bytes;
+    }
+    return sim->scratch;
+}
+
+/* The payload of one rank in one piece, scaled, into `to`. */
+static void pack(const struct hvd_collective *c, char *to)
+{
+    const size_t width = hvd_dtype_size((int)c->dtype);
+
+    if (!c->pieces) {
+        hvd_reduce_prescale(c->dtype, &c->scaling, to, c->input, c->count);
+        return;
+    }
+    for (int i = 0; i < c->n_pieces; i++) {
+        hvd_reduce_prescale(c->dtype, &c->scaling, to, c->pieces[i].input, c->pieces[i].count);
+        to += (size_t)c->pieces[i].count * width;
+    }
+}
+
+static void unpack(const struct hvd_collective *c, const char *from)
+{
+    const size_t width = hvd_dtype_size((int)c->dtype);
+
+    if (!c->pieces)
+        memcpy(c->output, from, (size_t)c->count * width);
+    for (int i = 0; i < c->n_pieces; i++) {
+        memcpy(c->pieces[i].output, from, (size_t)c->pieces[i].count * width);
+        from += (size_t)c->pieces[i].count * width;
+    }
+}
+
+/* The reduction of all ranks, in rank order, at the start of the scratch; NULL: out of memory. */
+static char *reduce_all(struct hvd_sim *sim, const struct round *r)
 {
     const struct hvd_collective *first = r->parts[0];
     const size_t bytes = (size_t)first->count * hvd_dtype_size((int)first->dtype);
-    void *sum = hvd_malloc(bytes, 1);
+    char *sum = get_scratch(sim, bytes);
 
     if (!sum)
-        return false;
-    memcpy(sum, first->input, bytes);
-    for (int i = 1; i < size; i++)
-        hvd_reduce_combine(first->dtype, first->reduce, sum, r->parts[i]->input, first->count);
-    for (int i = 0; i < size; i++)
-        memcpy(r->parts[i]->output, sum, bytes);
-    hvd_free(sum);
-    return true;
+        return NULL;
+    pack(first, sum);
+    for (int i = 1; i < r->set->size; i++) {
+        pack(r->parts[i], sum + bytes);
+        hvd_reduce_combine(first->dtype, first->reduce, sum, sum + bytes, first->count);
+    }
+    hvd_reduce_finish(first->dtype, &first->scaling, sum, first->count);
+    return sum;
 }
 
-static void compute_broadcast(const struct round *r, int size)
+static bool compute_allreduce(struct hvd_sim *sim, const struct round *r)
+{
+    const char *sum = reduce_all(sim, r);
+
+    for (int i = 0; sum && i < r->set->size; i++)
+        unpack(r->parts[i], sum);
+    return sum != NULL;
+}
+
+static bool compute_scatter(struct hvd_sim *sim, const struct round *r)
+{
+    const char *sum = reduce_all(sim, r);
+
+    for (int i = 0; sum && i < r->set->size; i++) {
+        const struct hvd_collective *c = r->parts[i];
+        size_t bytes = (size_t)c->counts[i] * hvd_dtype_size((int)c->dtype);
+        if (bytes > 0)
+            memcpy(c->output, sum, bytes);
+        sum += bytes;
+    }
+    return sum != NULL;
+}
+
+static void compute_broadcast(const struct round *r)
 {
     const struct hvd_collective *root = r->parts[r->parts[0]->root];
     const size_t bytes = (size_t)root->count * hvd_dtype_size((int)root->dtype);
 
-    for (int i = 0; i < size; i++)
+    for (int i = 0; i < r->set->size; i++)
         if (r->parts[i]->output != root->input)
             memcpy(r->parts[i]->output, root->input, bytes);
 }
 
-static void compute_allgather(const struct round *r, int size)
+static void compute_allgather(const struct round *r)
 {
     size_t at = 0;
 
-    for (int from = 0; from < size; from++) {
+    for (int from = 0; from < r->set->size; from++) {
         const struct hvd_collective *part = r->parts[from];
         size_t bytes = (size_t)part->count * hvd_dtype_size((int)part->dtype);
-        for (int to = 0; bytes > 0 && to < size; to++)
+        for (int to = 0; bytes > 0 && to < r->set->size; to++)
             memcpy((char *)r->parts[to]->output + at, part->input, bytes);
         at += bytes;
     }
 }
 
-static bool compute(const struct round *r, int size)
+static void compute_alltoall(const struct round *r)
 {
-    if (r->parts[0]->op == HVD_ALLREDUCE)
-        return compute_allreduce(r, size);
-    if (r->parts[0]->op == HVD_BROADCAST)
-        compute_broadcast(r, size);
-    else
-        compute_allgather(r, size);
-    return true;
+    const size_t width = hvd_dtype_size((int)r->parts[0]->dtype);
+
+    for (int to = 0; to < r->set->size; to++) {
+        char *output = r->parts[to]->output;
+        for (int from = 0; from < r->set->size; from++) {
+            const struct hvd_collective *part = r->parts[from];
+            const char *input = part->input;
+            for (int i = 0; i < to; i++)
+                input += (size_t)part->counts[i] * width;
+            if (part->counts[to] > 0)
+                memcpy(output, input, (size_t)part->counts[to] * width);
+            output += (size_t)part->counts[to] * width;
+        }
+    }
+}
+
+static bool compute(struct hvd_sim *sim, const struct round *r)
+{
+    switch ((int)r->parts[0]->op) {
+    case HVD_ALLREDUCE:
+        return compute_allreduce(sim, r);
+    case HVD_REDUCESCATTER:
+        return compute_scatter(sim, r);
+    case HVD_BROADCAST:
+        compute_broadcast(r);
+        return true;
+    case HVD_ALLTOALL:
+        compute_alltoall(r);
+        return true;
+    default:
+        compute_allgather(r);
+        return true;
+    }
 }
 
 static hvd_status_t sim_start(struct hvd_transport *t, struct hvd_collective *c,
@@ -239,17 +428,22 @@ static hvd_status_t sim_start(struct hvd_transport *t, struct hvd_collective *c,
     bool good = false;
 
     pthread_mutex_lock(&sim->mu);
-    struct round *r = get_round(sim, me->n_started);
+    struct sim_set *set = find_set(sim, c->set);
+    const int rank = set ? rank_in(set, t->topology.rank) : -1;
+    struct round *r = rank >= 0 ? get_round(sim, set, set->n_started[rank]) : NULL;
     if (r) {
-        me->n_started++;
-        r->parts[t->topology.rank] = c;
+        set->n_started[rank]++;
+        r->parts[rank] = c;
         r->n_joined++;
         c->_state = r;
-        bool is_whole = r->n_joined == t->topology.size && !r->is_broken;
-        good = !is_whole || compute(r, t->topology.size);
+        bool is_whole = r->n_joined == set->size && !r->is_broken;
+        good = !is_whole || compute(sim, r);
         r->is_done = good && is_whole;
     }
     pthread_mutex_unlock(&sim->mu);
+    if (rank < 0)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d is not in process set %u",
+                        t->topology.rank, c->set);
     if (!good)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a collective");
     return HVD_OK;
@@ -258,7 +452,7 @@ static hvd_status_t sim_start(struct hvd_transport *t, struct hvd_collective *c,
 /* The last rank that sees a finished round removes it. */
 static void release_round(struct hvd_sim *sim, struct round *r)
 {
-    if (++r->n_released < sim->options.size)
+    if (++r->n_released < r->set->size)
         return;
     for (struct round **at = &sim->rounds; *at; at = &(*at)->next) {
         if (*at == r) {
@@ -266,7 +460,12 @@ static void release_round(struct hvd_sim *sim, struct round *r)
             break;
         }
     }
-    destroy_round(r);
+    if (r->set->id != 0) {
+        destroy_round(r);
+        return;
+    }
+    r->next = sim->old_rounds;
+    sim->old_rounds = r;
 }
 
 static hvd_status_t sim_test(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err)
@@ -278,9 +477,9 @@ static hvd_status_t sim_test(struct hvd_transport *t, struct hvd_collective *c, 
 
     pthread_mutex_lock(&sim->mu);
     const bool is_broken = !r->is_done && r->is_broken;
-    for (int i = 0; i < t->topology.size && !r->is_done; i++)
-        if (sim->dead[i] && (!r->parts[i] || is_broken))
-            lost = i; /* who gave up did so because of it */
+    for (int i = 0; i < r->set->size && !r->is_done; i++)
+        if (sim->dead[r->set->ranks[i]] && (!r->parts[i] || is_broken))
+            lost = r->set->ranks[i]; /* who gave up did so because of it */
     if (r->is_done && draw_delay(sim) == 0) {
         release_round(sim, r);
         c->_state = NULL;
@@ -308,11 +507,68 @@ static void sim_abandon(struct hvd_transport *t, struct hvd_collective *c)
     c->_state = NULL;
 }
 
+static struct sim_set *create_set(uint32_t id, const int *ranks, int n_ranks)
+{
+    struct sim_set *set = hvd_calloc(1, sizeof(*set));
+    const size_t n = (size_t)n_ranks;
+
+    if (!set)
+        return NULL;
+    set->id = id;
+    set->size = n_ranks;
+    set->ranks = hvd_malloc(n, sizeof(*set->ranks));
+    set->n_started = hvd_calloc(n, sizeof(*set->n_started));
+    if (!set->ranks || !set->n_started) {
+        hvd_free(set->ranks);
+        hvd_free(set->n_started);
+        hvd_free(set);
+        return NULL;
+    }
+    for (int i = 0; i < n_ranks; i++)
+        set->ranks[i] = ranks ? ranks[i] : i;
+    return set;
+}
+
+static hvd_status_t sim_add_set(struct hvd_transport *t, uint32_t id, const int *ranks, int n_ranks,
+                                struct hvd_err *err)
+{
+    struct hvd_sim *sim = ((struct sim_rank *)t)->sim;
+
+    pthread_mutex_lock(&sim->mu);
+    struct sim_set *set = find_set(sim, id);
+    if (!set) {
+        set = create_set(id, ranks, n_ranks);
+        if (set) {
+            set->next = sim->sets;
+            sim->sets = set;
+        }
+    }
+    pthread_mutex_unlock(&sim->mu);
+    return set ? HVD_OK : HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a process set");
+}
+
+/* A set stays until the end of the world: another member may still look at its last results. */
+static void sim_remove_set(struct hvd_transport *t, uint32_t id)
+{
+    (void)t;
+    (void)id;
+}
+
 static const char *sim_host(const struct hvd_transport *t, int rank)
 {
     const struct sim_rank *me = (const struct sim_rank *)t;
 
     return rank >= 0 && rank < t->topology.size ? me->sim->hosts[rank] : NULL;
+}
+
+static void destroy_letters(struct letter *letter)
+{
+    while (letter) {
+        struct letter *next = letter->next;
+        hvd_free(letter->data);
+        hvd_free(letter);
+        letter = next;
+    }
 }
 
 /* Leaving is dying without anybody being told: rounds that this rank joined are complete or lost.
@@ -325,14 +581,10 @@ static bool sim_leave(struct hvd_transport *t, bool clean)
     (void)clean;
     pthread_mutex_lock(&sim->mu);
     sim->ranks[t->topology.rank] = NULL;
-    struct letter *letter = me->mailbox;
-    me->mailbox = NULL;
+    struct letter *mailbox = me->mailbox;
     pthread_mutex_unlock(&sim->mu);
-    while (letter) {
-        struct letter *next = letter->next;
-        hvd_free(letter);
-        letter = next;
-    }
+    destroy_letters(mailbox);
+    destroy_letters(me->empty);
     hvd_free(me->death_told);
     hvd_free(me);
     return true;
@@ -342,6 +594,9 @@ static const struct hvd_transport_ops sim_ops = {
     .name = "sim",
     .send = sim_send,
     .receive = sim_receive,
+    .recycle = sim_recycle,
+    .add_set = sim_add_set,
+    .remove_set = sim_remove_set,
     .start = sim_start,
     .test = sim_test,
     .abandon = sim_abandon,
@@ -370,6 +625,22 @@ static struct hvd_topology place(const struct hvd_sim_options *options, int rank
     };
 }
 
+static void destroy_set(struct sim_set *set)
+{
+    hvd_free(set->ranks);
+    hvd_free(set->n_started);
+    hvd_free(set);
+}
+
+static void destroy_rounds(struct round *r)
+{
+    while (r) {
+        struct round *next = r->next;
+        destroy_round(r);
+        r = next;
+    }
+}
+
 hvd_status_t hvd_sim_create(const struct hvd_sim_options *options, struct hvd_sim **out,
                             struct hvd_err *err)
 {
@@ -384,7 +655,11 @@ hvd_status_t hvd_sim_create(const struct hvd_sim_options *options, struct hvd_si
     sim->ranks = hvd_calloc((size_t)options->size, sizeof(struct sim_rank *));
     sim->dead = hvd_calloc((size_t)options->size, sizeof(bool));
     sim->hosts = hvd_calloc((size_t)options->size, sizeof(*sim->hosts));
-    if (!sim->ranks || !sim->dead || !sim->hosts || pthread_mutex_init(&sim->mu, NULL) != 0) {
+    sim->sets = create_set(0, NULL, options->size);
+    if (!sim->ranks || !sim->dead || !sim->hosts || !sim->sets ||
+        pthread_mutex_init(&sim->mu, NULL) != 0) {
+        if (sim->sets)
+            destroy_set(sim->sets);
         hvd_free(sim->ranks);
         hvd_free(sim->dead);
         hvd_free(sim->hosts);
@@ -402,11 +677,15 @@ void hvd_sim_destroy(struct hvd_sim *sim)
 {
     if (!sim)
         return;
-    while (sim->rounds) {
-        struct round *r = sim->rounds;
-        sim->rounds = r->next;
-        destroy_round(r);
+    destroy_rounds(sim->rounds);
+    destroy_rounds(sim->old_rounds);
+    destroy_letters(sim->letters);
+    while (sim->sets) {
+        struct sim_set *next = sim->sets->next;
+        destroy_set(sim->sets);
+        sim->sets = next;
     }
+    hvd_free(sim->scratch);
     pthread_mutex_destroy(&sim->mu);
     hvd_free(sim->ranks);
     hvd_free(sim->dead);

@@ -54,8 +54,9 @@ struct hvd_collective {
     enum hvd_reduce reduce; /* HVD_SUM, HVD_MIN, HVD_MAX or HVD_PRODUCT: an average is a sum with a
                                divisor */
     struct hvd_scaling scaling; /* allreduce, reducescatter */
-    int root;
-    const void *input; /* broadcast: read on the root alone */
+    int root;                   /* within the process set */
+    uint32_t set;               /* the process set that moves it; 0: all ranks */
+    const void *input;          /* broadcast: read on the root alone */
     void *output;
     int64_t count; /* elements of the input (allreduce, broadcast: of the output too) */
     const struct hvd_piece *pieces; /* allreduce: tensors fused into one payload, in the same order
@@ -64,7 +65,9 @@ struct hvd_collective {
                                        not fused */
     int n_pieces;
     const int64_t *counts;   /* elements, borrowed until finished. allgather: of each rank's input;
-                                reducescatter: of each rank's output; alltoall: sent to each rank */
+                                reducescatter: of each rank's output; alltoall: sent to each rank,
+                                which lie one behind the other in rank order. An alltoall may have
+                                no element anywhere, and its ranks do not know that */
     const int64_t *received; /* alltoall: elements received from each rank; borrowed as above */
     void *_state;            /* the adapter's */
 };
@@ -81,6 +84,10 @@ struct hvd_transport_ops {
      * with in->from and the reason in err; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. */
     hvd_status_t (*receive)(struct hvd_transport *t, struct hvd_inbound *in, struct hvd_err *err);
 
+    /* Frees in->data of a message that was received, or keeps it for the next one. NULL: hvd_free
+     * does it. */
+    void (*recycle)(struct hvd_transport *t, struct hvd_inbound *in);
+
     /* Starts a collective of at least one element somewhere. Failure means the transport is broken:
      * HVD_ERR_NOMEM, HVD_ERR_SYSTEM. */
     hvd_status_t (*start)(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err);
@@ -88,6 +95,15 @@ struct hvd_transport_ops {
     /* HVD_OK once it is finished (then do not ask again), HVD_INPROGRESS, or a failure, after which
      * it never finishes: HVD_ERR_UNAVAILABLE when a rank is lost, HVD_ERR_SYSTEM. */
     hvd_status_t (*test)(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err);
+
+    /* Makes the collectives of a process set of these ranks (sorted, this one among them) possible.
+     * Every member calls it, with nothing else of theirs in between that another waits for; it may
+     * wait for the others. NULL: this adapter has no sets but 0. HVD_ERR_NOMEM, HVD_ERR_SYSTEM. */
+    hvd_status_t (*add_set)(struct hvd_transport *t, uint32_t set, const int *ranks, int n_ranks,
+                            struct hvd_err *err);
+
+    /* Ends that: nothing of the set moves any more. Every member calls it. */
+    void (*remove_set)(struct hvd_transport *t, uint32_t set);
 
     /* Gives up a collective that was started and not seen finished: the adapter never asks again,
      * and stops using its memory where that is possible (MPI cannot: it may still write the

@@ -97,20 +97,20 @@ static void refuse_tensors(void)
     char long_name[1100];
     const horovod_tensor_t good = {
         .size = sizeof(good), .name = "good", .dtype = HOROVOD_FLOAT32, .ndim = 1, .shape = shape};
-    horovod_tensor_t bad[9];
+    horovod_tensor_t bad[10];
 
     memset(long_name, 'x', sizeof(long_name) - 1);
     long_name[sizeof(long_name) - 1] = '\0';
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 10; i++)
         bad[i] = good;
     bad[0].size = 8;
     refuse(bad[0], "size is 8");
-    bad[1].name = NULL;
-    refuse(bad[1], "name is NULL");
+    bad[1].reserved = 1;
+    refuse(bad[1], "reserved is not 0");
     bad[2].name = long_name;
     refuse(bad[2], "1 to 1023");
-    bad[3].dtype = (horovod_dtype_t)9;
-    refuse(bad[3], "data type 9 is not supported");
+    bad[3].dtype = (horovod_dtype_t)13;
+    refuse(bad[3], "data type 13 does not exist");
     bad[4].op = (horovod_reduce_op_t)2;
     refuse(bad[4], "reduction 2 is not supported");
     bad[5].shape = negative;
@@ -121,6 +121,8 @@ static void refuse_tensors(void)
     refuse(bad[7], "shape is NULL");
     bad[8].ndim = 17;
     refuse(bad[8], "17 dimensions");
+    bad[9].process_set = 7;
+    refuse(bad[9], "ALLREDUCE: Process set provided does not exist, or has not been registered.");
 }
 
 static void refuse_calls(void)

@@ -63,21 +63,32 @@ typedef struct horovod_error {
 /* Element types. Values not listed are reserved. */
 typedef enum horovod_dtype {
     HOROVOD_UINT8 = 0,
+    HOROVOD_INT8 = 1,
+    HOROVOD_UINT16 = 2,
+    HOROVOD_INT16 = 3,
     HOROVOD_INT32 = 4,
     HOROVOD_INT64 = 5,
+    HOROVOD_FLOAT16 = 6, /* IEEE 754 half precision */
     HOROVOD_FLOAT32 = 7,
     HOROVOD_FLOAT64 = 8,
+    HOROVOD_BOOL = 9, /* a byte; every value but 0 is true */
+    HOROVOD_BFLOAT16 = 10,
+    HOROVOD_UINT32 = 11,
+    HOROVOD_UINT64 = 12,
 } horovod_dtype_t;
 
 /*
  * Reductions. Values not listed are reserved. Integers wrap around as unsigned arithmetic does;
- * their average is the sum divided by the number of ranks, rounded towards zero.
+ * their average is the sum divided by the number of ranks, rounded towards zero. Of bool, sum and
+ * maximum are "or", product and minimum are "and". Minimum and maximum of anything and a NaN are
+ * NaN.
  */
 typedef enum horovod_reduce_op {
     HOROVOD_AVERAGE = 0,
     HOROVOD_SUM = 1,
     HOROVOD_MIN = 3,
     HOROVOD_MAX = 4,
+    HOROVOD_PRODUCT = 5,
 } horovod_reduce_op_t;
 
 /*
@@ -88,13 +99,23 @@ typedef enum horovod_reduce_op {
 typedef struct horovod_tensor {
     size_t size;
     const char *name; /* 1 to 1023 bytes, terminated; names the tensor on every rank, and is free
-                         for use again once the tensor is done */
+                         for use again once the tensor is done. NULL: the library names it, for
+                         example "allreduce.noname.1"; then every rank makes its calls without a
+                         name in the same order. A name that is used again and again is faster */
     horovod_dtype_t dtype;
     int ndim;               /* 0 (a single element) to 16 */
     const int64_t *shape;   /* ndim sizes, each >= 0; may be NULL when ndim is 0 */
-    horovod_reduce_op_t op; /* allreduce only */
+    horovod_reduce_op_t op; /* allreduce, reducescatter */
     int root_rank;          /* broadcast only: the rank whose data everybody receives */
-    int reserved;           /* 0 */
+    int process_set;        /* the ranks that take part; 0: all */
+    double prescale_factor; /* allreduce, reducescatter: what every input is multiplied by before,
+                               and the result after the reduction, in the tensor's type (integers:
+                               as double, rounded towards zero). 0, as left out, means 1 */
+    double postscale_factor;
+    const int64_t *splits; /* alltoall only: how many rows go to each rank; NULL: the same number to
+                              each */
+    int n_splits;
+    int reserved; /* 0 */
 } horovod_tensor_t;
 
 #ifndef __cplusplus
@@ -106,7 +127,7 @@ typedef struct horovod_tensor {
 /* A tensor that was submitted and not waited for yet. Never 0; a value is not used twice soon. */
 typedef int64_t horovod_handle_t;
 
-/* What an allgather returns: memory of the library's, until horovod_output_release. */
+/* What an allgather or alltoall returns: memory of the library's, until horovod_output_release. */
 typedef struct horovod_output horovod_output_t;
 
 /* --- Start and end ---------------------------------------------------------------------------- */
@@ -178,8 +199,8 @@ HOROVOD_API bool horovod_ccl_built(void);
 HOROVOD_API bool horovod_cuda_built(void);
 HOROVOD_API bool horovod_rocm_built(void);
 
-/* The values of the reductions, for callers that cannot read this header. Adasum and product have
- * their values, but this version refuses to compute them. */
+/* The values of the reductions, for callers that cannot read this header. Adasum has its value, but
+ * this version refuses to compute it. */
 HOROVOD_API int horovod_reduce_op_average(void);
 HOROVOD_API int horovod_reduce_op_sum(void);
 HOROVOD_API int horovod_reduce_op_adasum(void);
@@ -244,6 +265,64 @@ HOROVOD_API horovod_status_t horovod_broadcast(const void *input, void *output,
                                                const horovod_tensor_t *tensor,
                                                horovod_error_t *err);
 
+/*
+ * Rank r sends the rows of its input, in order, to ranks 0, 1, ...: splits[i] of them to rank i.
+ * The output has what all ranks sent to this one, in rank order; horovod_output_rows_of says how
+ * much came from each. Type and all dimensions but the first are the same on every rank. Rows
+ * behind the sum of the splits stay at home. The output is made by the library.
+ */
+HOROVOD_API horovod_status_t horovod_alltoall_async(const void *input,
+                                                    const horovod_tensor_t *tensor,
+                                                    horovod_handle_t *handle, horovod_error_t *err);
+/* *output becomes the caller's, to release. */
+HOROVOD_API horovod_status_t horovod_alltoall(const void *input, const horovod_tensor_t *tensor,
+                                              horovod_output_t **output, horovod_error_t *err);
+
+/*
+ * The rows of the reduction of all inputs, scattered: of N rows over n ranks each gets N / n, and
+ * the first N % n ranks one more (horovod_reducescatter_rows). tensor is the input: the same shape,
+ * type and op (average or sum) on every rank. output has room for this rank's rows; it may be the
+ * input, but must not overlap it otherwise.
+ */
+HOROVOD_API horovod_status_t horovod_reducescatter_async(const void *input, void *output,
+                                                         const horovod_tensor_t *tensor,
+                                                         horovod_handle_t *handle,
+                                                         horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_reducescatter(const void *input, void *output,
+                                                   const horovod_tensor_t *tensor,
+                                                   horovod_error_t *err);
+
+/* The rows that a rank gets when `rows` rows are scattered over `size` ranks; -1 when there is no
+ * such rank. Pure arithmetic. */
+HOROVOD_API int64_t horovod_reducescatter_rows(int64_t rows, int rank, int size);
+
+/*
+ * Groups: n tensors of one process set that complete together, or all fail when one of them does.
+ * handles receives n handles, each to be ended as any other; on failure nothing was submitted.
+ * inputs and outputs hold n pointers, tensors n descriptions.
+ */
+HOROVOD_API horovod_status_t horovod_grouped_allreduce_async(int n, const void *const *inputs,
+                                                             void *const *outputs,
+                                                             const horovod_tensor_t *const *tensors,
+                                                             horovod_handle_t *handles,
+                                                             horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_grouped_allgather_async(int n, const void *const *inputs,
+                                                             const horovod_tensor_t *const *tensors,
+                                                             horovod_handle_t *handles,
+                                                             horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_grouped_reducescatter_async(
+    int n, const void *const *inputs, void *const *outputs, const horovod_tensor_t *const *tensors,
+    horovod_handle_t *handles, horovod_error_t *err);
+
+/*
+ * This rank has no more tensors for now, as when its data ended early: until every rank has joined,
+ * it contributes zeros to the sums and averages of the others (which still divide by all ranks).
+ * Everything else that the others submit meanwhile fails for them with HOROVOD_PRECONDITION_ERROR,
+ * but barriers. Nothing can be submitted on this rank until the join is done. *last_rank is the
+ * rank that joined last.
+ */
+HOROVOD_API horovod_status_t horovod_join(int *last_rank, horovod_error_t *err);
+
 /* Done once every rank has come to it. One barrier at a time per rank. */
 HOROVOD_API horovod_status_t horovod_barrier_async(horovod_handle_t *handle, horovod_error_t *err);
 HOROVOD_API horovod_status_t horovod_barrier(horovod_error_t *err);
@@ -255,28 +334,28 @@ HOROVOD_API int horovod_poll(horovod_handle_t handle);
 
 /*
  * Blocks until the tensor is done, ends the handle, and returns how it went. The output of an
- * allgather is thrown away. One thread waits for a handle. HOROVOD_INVALID_ARGUMENT for a handle
- * that is unknown, already ended or being waited for.
+ * allgather or alltoall is thrown away. One thread waits for a handle. HOROVOD_INVALID_ARGUMENT for
+ * a handle that is unknown, already ended or being waited for.
  */
 HOROVOD_API horovod_status_t horovod_wait(horovod_handle_t handle, horovod_error_t *err);
 
 /*
- * horovod_wait for an allgather: *output becomes the caller's, to release. For a handle of another
- * collective *output becomes NULL.
+ * horovod_wait for an allgather or alltoall: *output becomes the caller's, to release. For a handle
+ * of another collective *output becomes NULL.
  */
 HOROVOD_API horovod_status_t horovod_wait_output(horovod_handle_t handle, horovod_output_t **output,
                                                  horovod_error_t *err);
 
-/* The gathered elements; NULL when there are none. Borrowed until the release. */
+/* The elements; NULL when there are none. Borrowed until the release. */
 HOROVOD_API const void *horovod_output_data(const horovod_output_t *output);
 
 /* Size of the first dimension of the output: the sum over all ranks. */
 HOROVOD_API int64_t horovod_output_rows(const horovod_output_t *output);
 
-/* Size of the first dimension that this rank contributed; -1 when there is no such rank. */
+/* Size of the first dimension that a rank contributed; -1 when there is no such rank. */
 HOROVOD_API int64_t horovod_output_rows_of(const horovod_output_t *output, int rank);
 
-/* Bytes of the gathered elements. */
+/* Bytes of the elements. */
 HOROVOD_API size_t horovod_output_bytes(const horovod_output_t *output);
 
 /* Frees the output. NULL is fine. */

@@ -18,7 +18,7 @@ static const struct hvd_request request = {
 static void build_requests(struct hvd_buf *buf)
 {
     hvd_buf_init(buf, HVD_MESSAGE_MAX);
-    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_REQUESTS), HVD_OK);
+    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_REQUESTS, 3), HVD_OK);
     assert_int_equal(hvd_message_add_request(buf, &request), HVD_OK);
     assert_int_equal(hvd_message_add_request(buf, &request), HVD_OK);
 }
@@ -28,17 +28,42 @@ static void build_plan(struct hvd_buf *buf)
     const int64_t rows[] = {3, 0, (int64_t)1 << 33};
 
     hvd_buf_init(buf, HVD_MESSAGE_MAX);
-    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_PLAN), HVD_OK);
-    assert_int_equal(hvd_message_add_step(buf, HVD_ALLGATHER, hvd_strview_of("g"), rows, 3, ""),
-                     HVD_OK);
-    assert_int_equal(
-        hvd_message_add_step(buf, HVD_STEP_ERROR, hvd_strview_of("bad"), NULL, 0, "why"), HVD_OK);
+    const uint64_t words[] = {5, (uint64_t)1 << 63};
+    const struct hvd_plan_head head = {.epoch = 9, .fusion = 77, .words = words, .n_words = 2};
+    const struct hvd_step gather = {.kind = HVD_ALLGATHER,
+                                    .dtype = HVD_BFLOAT16,
+                                    .reduce = HVD_SUM,
+                                    .prescale = 0.5,
+                                    .count = 12,
+                                    .slot = 4,
+                                    .group = 2,
+                                    .group_size = 7,
+                                    .name = {.data = "g", .len = 1},
+                                    .text = {.data = ""},
+                                    .n_rows = 3};
+    const struct hvd_step error = {.kind = HVD_STEP_ERROR,
+                                   .reduce = HVD_SUM,
+                                   .slot = HVD_NO_SLOT,
+                                   .name = {.data = "bad", .len = 3},
+                                   .text = {.data = "why", .len = 3}};
+    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_PLAN, 1), HVD_OK);
+    assert_int_equal(hvd_message_add_step(buf, &gather, rows), HVD_OK);
+    assert_int_equal(hvd_message_add_step(buf, &error, NULL), HVD_OK);
+    assert_int_equal(hvd_message_end_plan(buf, &head), HVD_OK);
+}
+
+static void build_bits(struct hvd_buf *buf)
+{
+    const uint64_t words[] = {1, 0, 6};
+
+    hvd_buf_init(buf, HVD_MESSAGE_MAX);
+    assert_int_equal(hvd_message_bits(buf, 2, 41, words, 3), HVD_OK);
 }
 
 static void build_leave(struct hvd_buf *buf)
 {
     hvd_buf_init(buf, HVD_MESSAGE_MAX);
-    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_LEAVE), HVD_OK);
+    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_LEAVE, 0), HVD_OK);
     assert_int_equal(hvd_message_add_leave(buf, true, "out of memory"), HVD_OK);
 }
 
@@ -76,12 +101,39 @@ static void a_plan_comes_back_as_it_was(void **state)
     assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
     assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
     assert_int_equal(step.kind, HVD_ALLGATHER);
+    assert_int_equal(r.set, 1);
+    assert_int_equal(r.epoch, 9);
+    assert_int_equal(r.fusion, 77);
+    assert_int_equal(r.n_words, 2);
+    assert_true(hvd_reader_word(&r, 1) == (uint64_t)1 << 63);
+    assert_int_equal(step.dtype, HVD_BFLOAT16);
+    assert_true(step.prescale > 0.4 && step.prescale < 0.6);
+    assert_int_equal(step.count, 12);
+    assert_int_equal(step.slot, 4);
+    assert_int_equal(step.group, 2);
+    assert_int_equal(step.group_size, 7);
     assert_int_equal(step.n_rows, 3);
     assert_int_equal(hvd_step_row(&step, 2), (int64_t)1 << 33);
     assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
     assert_int_equal(step.kind, HVD_STEP_ERROR);
     assert_true(hvd_strview_equal(step.name, "bad"));
     assert_true(hvd_strview_equal(step.text, "why"));
+    hvd_buf_fini(&buf);
+}
+
+static void bits_come_back_as_they_were(void **state)
+{
+    struct hvd_buf buf;
+    struct hvd_reader r;
+
+    (void)state;
+    build_bits(&buf);
+    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(r.type, HVD_MESSAGE_BITS);
+    assert_int_equal(r.set, 2);
+    assert_int_equal(r.epoch, 41);
+    assert_int_equal(r.n_words, 3);
+    assert_int_equal(hvd_reader_word(&r, 2), 6);
     hvd_buf_fini(&buf);
 }
 
@@ -123,7 +175,7 @@ static bool read_all(const char *data, size_t len)
 }
 
 typedef void (*build_fn)(struct hvd_buf *buf);
-static const build_fn builders[] = {build_requests, build_plan, build_leave};
+static const build_fn builders[] = {build_requests, build_plan, build_leave, build_bits};
 #define N_BUILDERS (sizeof(builders) / sizeof(builders[0]))
 
 static void every_truncation_is_refused(void **state)
@@ -168,11 +220,13 @@ static void garbage_is_survived(void **state)
 
 static void values_that_do_not_exist_are_refused(void **state)
 {
-    /* Offsets of op, dtype, reduce and ndim in the first request, and a value each cannot have. */
+    /* Offsets of op, dtype, reduce, device and ndim in the first request, and a value each cannot
+     * have. */
     static const struct {
         size_t at;
         char value;
-    } cases[] = {{8, 3}, {9, 1}, {10, 2}, {11, 17}, {11, -1}, {2, 9}, {3, 0}, {3, 4}, {0, 'x'}};
+    } cases[] = {{12, 4},  {13, 13}, {14, 6}, {15, 2}, {16, 17},
+                 {16, -1}, {2, 9},   {3, 0},  {3, 5},  {0, 'x'}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -190,7 +244,7 @@ static void build_as_far_as_possible(void)
     struct hvd_buf buf;
 
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
-    hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_REQUESTS);
+    hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_REQUESTS, 3);
     for (int i = 0; i < 3 && st == HVD_OK; i++) {
         size_t before = buf.len;
         st = hvd_message_add_request(&buf, &request);
@@ -213,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_come_back_as_they_were),
         cmocka_unit_test(a_plan_comes_back_as_it_was),
+        cmocka_unit_test(bits_come_back_as_they_were),
         cmocka_unit_test(a_leave_comes_back_as_it_was),
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(garbage_is_survived),

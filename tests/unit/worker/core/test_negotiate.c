@@ -8,11 +8,32 @@
 static const int sizes[] = {1, 2, 3, 5, 8};
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
+static const int ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+/* Without a cache, but where a test says otherwise. */
+static hvd_status_t create(int size, struct hvd_negotiator **out)
+{
+    const struct hvd_negotiator_options options = {
+        .size = size, .ranks = ranks, .world_size = size, .fusion_bytes = 1024};
+
+    return hvd_negotiator_create(&options, out, NULL);
+}
+
+static const struct hvd_buf *plan_of(struct hvd_negotiator *n)
+{
+    const struct hvd_buf *plan = NULL;
+
+    assert_int_equal(hvd_negotiator_plan(n, &plan, NULL), HVD_OK);
+    return plan;
+}
+
 static struct hvd_request request(const char *name)
 {
     return (struct hvd_request){.op = HVD_ALLREDUCE,
                                 .dtype = HVD_FLOAT32,
                                 .reduce = HVD_SUM,
+                                .prescale = 1,
+                                .postscale = 1,
                                 .ndim = 1,
                                 .shape = {4},
                                 .name = hvd_strview_of(name)};
@@ -29,7 +50,7 @@ static void ask(struct hvd_negotiator *n, int rank, const char *name)
 static const char *take_plan(struct hvd_negotiator *n)
 {
     static char text[1024];
-    const struct hvd_buf *plan = hvd_negotiator_plan(n);
+    const struct hvd_buf *plan = plan_of(n);
     struct hvd_reader r;
     struct hvd_step step;
     size_t len = 0;
@@ -52,10 +73,10 @@ static void a_tensor_is_planned_when_the_last_rank_asks(void **state)
     (void)state;
     for (size_t i = 0; i < N_SIZES; i++) {
         struct hvd_negotiator *n = NULL;
-        assert_int_equal(hvd_negotiator_create(sizes[i], &n, NULL), HVD_OK);
+        assert_int_equal(create(sizes[i], &n), HVD_OK);
         for (int round = 0; round < 2; round++) {
             for (int rank = sizes[i] - 1; rank >= 0; rank--) {
-                assert_null(hvd_negotiator_plan(n));
+                assert_null(plan_of(n));
                 ask(n, rank, "t");
             }
             assert_string_equal(take_plan(n), "0:t");
@@ -70,7 +91,7 @@ static void the_order_is_that_of_completion(void **state)
     struct hvd_negotiator *n = NULL;
 
     (void)state;
-    assert_int_equal(hvd_negotiator_create(2, &n, NULL), HVD_OK);
+    assert_int_equal(create(2, &n), HVD_OK);
     ask(n, 0, "a");
     ask(n, 0, "b");
     ask(n, 0, "c");
@@ -91,12 +112,12 @@ static void rows_of_an_allgather_are_in_rank_order(void **state)
 
     (void)state;
     req.op = HVD_ALLGATHER;
-    assert_int_equal(hvd_negotiator_create(3, &n, NULL), HVD_OK);
+    assert_int_equal(create(3, &n), HVD_OK);
     for (int rank = 2; rank >= 0; rank--) {
         req.shape[0] = rank * 10;
         assert_int_equal(hvd_negotiator_request(n, rank, &req, 0, NULL), HVD_OK);
     }
-    const struct hvd_buf *plan = hvd_negotiator_plan(n);
+    const struct hvd_buf *plan = plan_of(n);
     assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
     assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
     assert_int_equal(step.n_rows, 3);
@@ -113,13 +134,13 @@ static void a_mismatch_becomes_an_error_step_and_the_lowest_check_wins(void **st
     struct hvd_step step;
 
     (void)state;
-    assert_int_equal(hvd_negotiator_create(3, &n, NULL), HVD_OK);
+    assert_int_equal(create(3, &n), HVD_OK);
     assert_int_equal(hvd_negotiator_request(n, 0, &req, 0, NULL), HVD_OK);
     req.shape[0] = 5;
     assert_int_equal(hvd_negotiator_request(n, 1, &req, 0, NULL), HVD_OK);
     req.dtype = HVD_UINT8;
     assert_int_equal(hvd_negotiator_request(n, 2, &req, 0, NULL), HVD_OK);
-    const struct hvd_buf *plan = hvd_negotiator_plan(n);
+    const struct hvd_buf *plan = plan_of(n);
     assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
     assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
     assert_int_equal(step.kind, HVD_STEP_ERROR);
@@ -138,7 +159,7 @@ static void asking_twice_is_the_peers_fault(void **state)
     struct hvd_err err = {0};
 
     (void)state;
-    assert_int_equal(hvd_negotiator_create(2, &n, NULL), HVD_OK);
+    assert_int_equal(create(2, &n), HVD_OK);
     ask(n, 1, "t");
     assert_int_equal(hvd_negotiator_request(n, 1, &req, 0, &err), HVD_ERR_INVALID);
     assert_string_equal(err.msg, "rank 1 asked twice for tensor t");
@@ -152,7 +173,7 @@ static void the_first_rank_to_leave_ends_the_job_and_the_last_one_closes_it(void
     struct hvd_negotiator *n = NULL;
 
     (void)state;
-    assert_int_equal(hvd_negotiator_create(3, &n, NULL), HVD_OK);
+    assert_int_equal(create(3, &n), HVD_OK);
     ask(n, 0, "t");
     assert_int_equal(hvd_negotiator_leave(n, 1, false, "rank 1 left", NULL), HVD_OK);
     assert_string_equal(take_plan(n), "9:");
@@ -160,7 +181,7 @@ static void the_first_rank_to_leave_ends_the_job_and_the_last_one_closes_it(void
     ask(n, 2, "t"); /* too late, and harmless */
     assert_int_equal(hvd_negotiator_leave(n, 1, false, "again", NULL), HVD_OK);
     assert_int_equal(hvd_negotiator_leave(n, 0, false, "rank 0 left", NULL), HVD_OK);
-    assert_null(hvd_negotiator_plan(n));
+    assert_null(plan_of(n));
     assert_int_equal(hvd_negotiator_leave(n, 2, true, "rank 2 failed", NULL), HVD_OK);
     assert_string_equal(take_plan(n), "10: 11:");
     hvd_negotiator_destroy(n);
@@ -175,7 +196,7 @@ static void a_stall_names_tensors_and_missing_ranks_once(void **state)
 
     (void)state;
     hvd_buf_init(&report, 4096);
-    assert_int_equal(hvd_negotiator_create(3, &n, NULL), HVD_OK);
+    assert_int_equal(create(3, &n), HVD_OK);
     assert_int_equal(hvd_negotiator_request(n, 1, &req, 5 * second, NULL), HVD_OK);
     assert_int_equal(hvd_negotiator_stalled(n, 64 * second, 60 * second, &report), HVD_OK);
     assert_int_equal(report.len, 0);
@@ -198,7 +219,7 @@ static void the_tensor_that_waits_longest_is_overdue(void **state)
     int n_missing = 2;
 
     (void)state;
-    assert_int_equal(hvd_negotiator_create(5, &n, NULL), HVD_OK);
+    assert_int_equal(create(5, &n), HVD_OK);
     assert_null(hvd_negotiator_overdue(n, 100, missing, &n_missing));
     assert_int_equal(hvd_negotiator_request(n, 1, &newer, 20, NULL), HVD_OK);
     assert_int_equal(hvd_negotiator_request(n, 0, &older, 10, NULL), HVD_OK);
@@ -236,7 +257,7 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     HVD_MEM_TORTURE({
         struct hvd_negotiator *n = NULL;
-        hvd_status_t st = hvd_negotiator_create(3, &n, NULL);
+        hvd_status_t st = create(3, &n);
         if (st == HVD_OK)
             st = negotiate_all(n);
         assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);

@@ -43,8 +43,8 @@ static void an_illegal_request_is_refused_with_what_is_allowed(void **state)
     req.name.len = 0;
     expect_refused(&req, 2, "1 to 1023");
     req = good();
-    req.dtype = (enum hvd_dtype)1;
-    expect_refused(&req, 2, "data type 1");
+    req.dtype = (enum hvd_dtype)13;
+    expect_refused(&req, 2, "data type 13");
     req = good();
     req.reduce = (enum hvd_reduce)2;
     expect_refused(&req, 2, "reduction 2");
@@ -60,12 +60,15 @@ static void an_illegal_request_is_refused_with_what_is_allowed(void **state)
     req = good();
     req.op = HVD_BROADCAST;
     req.root = 2;
-    expect_refused(&req, 2, "invalid root rank 2: ranks are 0 to 1");
-    req.op = HVD_ALLGATHER;
-    req.ndim = 0;
-    expect_refused(&req, 2, "at least one dimension");
-    req.op = (enum hvd_op)3;
-    expect_refused(&req, 2, "operation 3");
+    expect_refused(&req, 2, "invalid root rank 2 for provided process set: ranks are 0 to 1");
+    req.op = (enum hvd_op)4;
+    expect_refused(&req, 2, "operation 4");
+    req.op = HVD_REDUCESCATTER;
+    req.reduce = HVD_MIN;
+    expect_refused(&req, 2, "Reducescatter currently only supports AVERAGE and SUM.");
+    req = good();
+    req.group = 3;
+    expect_refused(&req, 2, "group 3 of 0");
 }
 
 static void a_zero_among_huge_sizes_makes_no_elements(void **state)

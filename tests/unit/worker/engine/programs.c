@@ -155,6 +155,8 @@ static struct hvd_request request_of(const struct run *r, int tensor, int rank, 
 {
     const struct plan_tensor *t = &r->tensors[tensor];
     struct hvd_request request = {.op = t->op,
+                                  .prescale = 1,
+                                  .postscale = 1,
                                   .dtype = t->dtype,
                                   .reduce = t->reduce,
                                   .root = t->root,
@@ -350,17 +352,17 @@ static void end_done(struct run *r, int rank)
     for (int i = 0; i < r->n_next[rank]; i++) {
         const int tensor = r->order[rank][i];
         struct submitted *s = &r->state[rank * TENSORS_MAX + tensor];
-        struct horovod_output *output = NULL;
+        struct hvd_outcome outcome = {0};
         struct hvd_err err = {0};
         if (s->is_ended || hvd_engine_poll(r->engines[rank], s->handle) != 1)
             continue;
-        const hvd_status_t st = hvd_engine_wait(r->engines[rank], s->handle, &output, &err);
+        const hvd_status_t st = hvd_engine_wait(r->engines[rank], s->handle, &outcome, &err);
         s->is_ended = true;
         r->n_ended++;
         judge(r, tensor, rank, st, err.msg);
         if (st == HVD_OK && r->tensors[tensor].op == HVD_ALLGATHER)
-            judge_gather(r, tensor, rank, output);
-        hvd_output_destroy(output);
+            judge_gather(r, tensor, rank, outcome.output);
+        hvd_output_destroy(outcome.output);
     }
 }
 
@@ -408,7 +410,8 @@ static void drive(struct run *r)
 
 static void open_world(struct run *r)
 {
-    static const struct hvd_engine_options options = {.cycle_ns = 200000, .no_background = true};
+    static const struct hvd_engine_options options = {
+        .cycle_ns = 200000, .no_background = true, .cache_capacity = 1024, .fusion_bytes = 200};
     const struct hvd_sim_options sim = {.size = r->options->n_ranks,
                                         .seed = r->options->seed,
                                         .max_delay = 1 + (unsigned)below(r, 5)};

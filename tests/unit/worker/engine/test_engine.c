@@ -14,8 +14,10 @@
 static const int sizes[] = {1, 2, 3, 5, 8};
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-static const struct hvd_engine_options threaded = {.cycle_ns = 200000, .idle_poll_ns = 1000000};
-static const struct hvd_engine_options manual = {.cycle_ns = 200000, .no_background = true};
+static const struct hvd_engine_options threaded = {
+    .cycle_ns = 200000, .idle_poll_ns = 1000000, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
+static const struct hvd_engine_options manual = {
+    .cycle_ns = 200000, .no_background = true, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
 
 /* Threads cannot assert: they count, and say what. */
 static atomic_int n_problems;
@@ -215,13 +217,14 @@ static void poll_until_done(struct world *w, int rank)
 static void gather_rows(struct world *w, int rank)
 {
     struct hvd_request req = world_request(HVD_ALLGATHER, "rows", rank % 3);
-    struct horovod_output *output = NULL;
+    struct hvd_outcome outcome = {0};
     int64_t rows[3] = {rank, rank, rank};
 
     req.ndim = 2;
     req.shape[1] = 1;
     int64_t handle = submit(w, rank, &req, rows, NULL);
-    expect(hvd_engine_wait(w->engines[rank], handle, &output, NULL) == HVD_OK, "gather", rank);
+    expect(hvd_engine_wait(w->engines[rank], handle, &outcome, NULL) == HVD_OK, "gather", rank);
+    struct horovod_output *output = outcome.output;
     const int64_t *data = output ? output->data : NULL;
     int64_t at = 0;
     for (int from = 0; output && from < w->size; from++) {
@@ -238,12 +241,13 @@ static void move_nothing(struct world *w, int rank)
     struct hvd_request req = world_request(HVD_ALLREDUCE, "empty", 0);
     struct hvd_request barrier = {.op = HVD_BARRIER, .name = hvd_strview_of("barrier")};
     struct hvd_request gather = world_request(HVD_ALLGATHER, "no rows", 0);
-    struct horovod_output *output = NULL;
+    struct hvd_outcome outcome = {0};
 
     expect(submit_and_wait(w, rank, &req, NULL, NULL) == HVD_OK, "an empty tensor failed", rank);
     expect(submit_and_wait(w, rank, &barrier, NULL, NULL) == HVD_OK, "a barrier failed", rank);
     int64_t handle = submit(w, rank, &gather, NULL, NULL);
-    expect(hvd_engine_wait(w->engines[rank], handle, &output, NULL) == HVD_OK, "gather", rank);
+    expect(hvd_engine_wait(w->engines[rank], handle, &outcome, NULL) == HVD_OK, "gather", rank);
+    struct horovod_output *output = outcome.output;
     expect(output && !output->data && output->n_rows == 0, "rows out of nowhere", rank);
     hvd_output_destroy(output);
 }
@@ -471,6 +475,7 @@ static void a_stall_that_lasts_ends_the_job_on_every_rank_with_its_cause(void **
 {
     const struct hvd_engine_options options = {.cycle_ns = 200000,
                                                .no_background = true,
+                                               .cache_capacity = 100,
                                                .stall_warning_ns = 1000000,
                                                .stall_shutdown_ns = 2000000};
     struct hvd_request req = world_request(HVD_ALLREDUCE, "lonely", 1);
@@ -504,7 +509,7 @@ static hvd_status_t live(void)
     struct hvd_request req = world_request(HVD_ALLGATHER, "g", 2);
     int64_t data[2] = {3, 4};
     const struct hvd_submission s = {.request = req, .input = data};
-    struct horovod_output *output = NULL;
+    struct hvd_outcome outcome = {0};
     struct hvd_engine *e = NULL;
     struct hvd_transport *t = NULL;
     struct hvd_sim *sim = NULL;
@@ -518,8 +523,8 @@ static hvd_status_t live(void)
     if (st == HVD_OK)
         st = hvd_engine_submit(e, &s, &handle, NULL);
     if (st == HVD_OK)
-        st = hvd_engine_wait(e, handle, &output, NULL);
-    hvd_output_destroy(output);
+        st = hvd_engine_wait(e, handle, &outcome, NULL);
+    hvd_output_destroy(outcome.output);
     if (e)
         (void)hvd_engine_shutdown(e, NULL);
     hvd_engine_destroy(e);

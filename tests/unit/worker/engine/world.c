@@ -72,6 +72,8 @@ struct hvd_request world_request(enum hvd_op op, const char *name, int64_t count
     return (struct hvd_request){.op = op,
                                 .dtype = HVD_INT64,
                                 .reduce = HVD_SUM,
+                                .prescale = 1,
+                                .postscale = 1,
                                 .ndim = 1,
                                 .shape = {count},
                                 .name = hvd_strview_of(name)};

@@ -69,7 +69,9 @@ static const char *messages_arrive_whole_and_in_order(struct hvd_transport *t)
             problem = "receive failed";
         else
             problem = check_message(&in, seen[in.from]++, scratch);
-        if (st == HVD_OK)
+        if (st == HVD_OK && t->ops->recycle)
+            t->ops->recycle(t, &in);
+        else if (st == HVD_OK)
             hvd_free(in.data);
         left--;
     }

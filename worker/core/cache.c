@@ -1,0 +1,120 @@
+/*
+ * The rank's side of the cache: names to slots and slots to what was agreed. Pure. A lookup takes
+ * no memory; only a tensor that is new does.
+ */
+#include "worker/core/cache.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+struct hvd_cache {
+    struct hvd_names names;
+    struct hvd_slot **slots; /* by index; owned */
+    uint32_t end;
+    uint32_t capacity;
+};
+
+hvd_status_t hvd_cache_create(struct hvd_cache **out, struct hvd_err *err)
+{
+    struct hvd_cache *c = hvd_calloc(1, sizeof(*c));
+
+    if (!c)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the cache of tensors");
+    *out = c;
+    return HVD_OK;
+}
+
+void hvd_cache_remove(struct hvd_cache *c, uint32_t index)
+{
+    struct hvd_slot *slot = hvd_cache_at(c, index);
+
+    if (!slot)
+        return;
+    hvd_names_remove(&c->names, &slot->named);
+    c->slots[index] = NULL;
+    hvd_free(slot->rows);
+    hvd_free(slot);
+}
+
+void hvd_cache_destroy(struct hvd_cache *c)
+{
+    if (!c)
+        return;
+    for (uint32_t i = 0; i < c->end; i++)
+        hvd_cache_remove(c, i);
+    hvd_free(c->slots);
+    hvd_free(c);
+}
+
+struct hvd_slot *hvd_cache_find(const struct hvd_cache *c, struct hvd_strview name)
+{
+    return (struct hvd_slot *)hvd_names_find(&c->names, name);
+}
+
+struct hvd_slot *hvd_cache_at(const struct hvd_cache *c, uint32_t index)
+{
+    return index < c->end ? c->slots[index] : NULL;
+}
+
+uint32_t hvd_cache_end(const struct hvd_cache *c)
+{
+    return c->end;
+}
+
+static bool make_room(struct hvd_cache *c, uint32_t index)
+{
+    uint32_t capacity = c->capacity ? c->capacity : 16;
+
+    while (capacity <= index)
+        capacity *= 2;
+    if (capacity > c->capacity) {
+        struct hvd_slot **slots = hvd_realloc(c->slots, capacity, sizeof(struct hvd_slot *));
+        if (!slots)
+            return false;
+        c->slots = slots;
+        c->capacity = capacity;
+    }
+    for (; c->end <= index; c->end++)
+        c->slots[c->end] = NULL;
+    return true;
+}
+
+static struct hvd_slot *create_slot(const struct hvd_request *req, const struct hvd_step *step)
+{
+    struct hvd_slot *slot = hvd_malloc(1, sizeof(*slot) + req->name.len + 1);
+
+    if (!slot)
+        return NULL;
+    char *name = (char *)(slot + 1);
+    memcpy(name, req->name.data, req->name.len);
+    name[req->name.len] = '\0';
+    *slot = (struct hvd_slot){
+        .index = step->slot, .group = step->group, .group_size = step->group_size, .request = *req};
+    slot->request.name.data = name;
+    if (step->n_rows > 0) {
+        slot->rows = hvd_malloc(step->n_rows, sizeof(*slot->rows));
+        if (!slot->rows) {
+            hvd_free(slot);
+            return NULL;
+        }
+        for (uint32_t i = 0; i < step->n_rows; i++)
+            slot->rows[i] = hvd_step_row(step, i);
+    }
+    return slot;
+}
+
+hvd_status_t hvd_cache_put(struct hvd_cache *c, const struct hvd_request *req,
+                           const struct hvd_step *step, struct hvd_err *err)
+{
+    struct hvd_slot *slot = make_room(c, step->slot) ? create_slot(req, step) : NULL;
+
+    if (!slot || !hvd_names_add(&c->names, slot->request.name, &slot->named)) {
+        if (slot)
+            hvd_free(slot->rows);
+        hvd_free(slot);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a cached tensor");
+    }
+    c->slots[step->slot] = slot;
+    return HVD_OK;
+}

@@ -1,0 +1,50 @@
+#ifndef HVD_WORKER_CORE_CACHE_H
+#define HVD_WORKER_CORE_CACHE_H
+
+#include "worker/core/message.h"
+#include "worker/core/names.h"
+
+/*
+ * What one rank knows of the tensors that were agreed before: a tensor in a slot is asked for by a
+ * bit instead of a description. The coordinator gives out slots in the plan, so that a slot means
+ * the same tensor on every rank. One thread at a time.
+ */
+struct hvd_cache;
+
+/* A cached tensor. The owner is the user's: the pending tensor of that name. */
+struct hvd_slot {
+    struct hvd_named named; /* first */
+    uint32_t index;
+    uint32_t group; /* 0: alone */
+    uint32_t group_size;
+    struct hvd_request request; /* this rank's; the name is owned by the cache */
+    int64_t *rows;              /* allgather: by rank; owned by the cache */
+    void *owner;
+};
+
+/* An empty cache. HVD_ERR_NOMEM. */
+hvd_status_t hvd_cache_create(struct hvd_cache **out, struct hvd_err *err);
+
+/* NULL is fine. */
+void hvd_cache_destroy(struct hvd_cache *c);
+
+/* The slot of a name; NULL when it is not cached. Borrowed until it is removed. */
+struct hvd_slot *hvd_cache_find(const struct hvd_cache *c, struct hvd_strview name);
+
+/* The slot of an index; NULL when it is free. Borrowed until it is removed. */
+struct hvd_slot *hvd_cache_at(const struct hvd_cache *c, uint32_t index);
+
+/* One more than the highest index in use ever. */
+uint32_t hvd_cache_end(const struct hvd_cache *c);
+
+/*
+ * Caches what this rank asked for in the slot that the step names; what was there, or under that
+ * name elsewhere, must be removed before. HVD_ERR_NOMEM; the cache is as it was then.
+ */
+hvd_status_t hvd_cache_put(struct hvd_cache *c, const struct hvd_request *req,
+                           const struct hvd_step *step, struct hvd_err *err);
+
+/* Frees a slot. An index that is free is fine. */
+void hvd_cache_remove(struct hvd_cache *c, uint32_t index);
+
+#endif

@@ -1,0 +1,76 @@
+/*
+ * Which tensors of a plan move together. Pure, linear in the number of tensors: a few batches are
+ * open at a time, one a kind, and a tensor joins the one of its kind or replaces it by a new one.
+ */
+#include "worker/core/fusion.h"
+
+#include <string.h>
+
+#define OPEN_MAX 16
+
+/* The batches that may still grow. */
+struct open {
+    uint32_t batches[OPEN_MAX];
+    unsigned n;
+    unsigned oldest; /* the next one to close when there are too many kinds */
+};
+
+static bool is_same_kind(const struct hvd_request *a, const struct hvd_request *b)
+{
+    return a->dtype == b->dtype && a->reduce == b->reduce && a->device == b->device &&
+           memcmp(&a->prescale, &b->prescale, sizeof(a->prescale)) == 0 &&
+           memcmp(&a->postscale, &b->postscale, sizeof(a->postscale)) == 0;
+}
+
+/* The place of the open batch of that kind, or where one shall be opened. */
+static unsigned find_place(struct open *open, const struct hvd_fusable *items,
+                           const struct hvd_batch *batches, const struct hvd_request *req)
+{
+    for (unsigned i = 0; i < open->n; i++)
+        if (is_same_kind(items[batches[open->batches[i]].first].request, req))
+            return i;
+    if (open->n < OPEN_MAX)
+        return open->n;
+    open->oldest = (open->oldest + 1) % OPEN_MAX;
+    return open->oldest;
+}
+
+static bool joins(const struct hvd_batch *batch, const struct hvd_fusable *items,
+                  const struct hvd_fusable *item, int64_t max_bytes)
+{
+    const int64_t bytes = item->count * (int64_t)hvd_dtype_size((int)item->request->dtype);
+
+    return is_same_kind(items[batch->first].request, item->request) && bytes <= max_bytes &&
+           batch->bytes <= max_bytes - bytes;
+}
+
+uint32_t hvd_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
+                  struct hvd_batch *batches)
+{
+    struct open open = {.n = 0};
+    uint32_t n_batches = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const int64_t bytes =
+            items[i].count * (int64_t)hvd_dtype_size((int)items[i].request->dtype);
+        unsigned place = OPEN_MAX;
+        items[i].next = HVD_FUSION_END;
+        if (items[i].may_fuse)
+            place = find_place(&open, items, batches, items[i].request);
+        if (place < open.n && joins(&batches[open.batches[place]], items, &items[i], max_bytes)) {
+            struct hvd_batch *batch = &batches[open.batches[place]];
+            items[batch->last].next = i;
+            batch->last = i;
+            batch->n++;
+            batch->bytes += bytes;
+            continue;
+        }
+        batches[n_batches] = (struct hvd_batch){.first = i, .last = i, .n = 1, .bytes = bytes};
+        if (place < OPEN_MAX && bytes <= max_bytes) {
+            open.batches[place] = n_batches;
+            open.n += place == open.n;
+        }
+        n_batches++;
+    }
+    return n_batches;
+}

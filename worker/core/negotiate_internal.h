@@ -1,0 +1,81 @@
+#ifndef HVD_WORKER_CORE_NEGOTIATE_INTERNAL_H
+#define HVD_WORKER_CORE_NEGOTIATE_INTERNAL_H
+
+#include "worker/core/names.h"
+#include "worker/core/negotiate.h"
+#include "worker/core/ready.h"
+
+struct hvd_cluster;
+
+/* A tensor that some ranks have asked for by name. */
+struct hvd_waiting {
+    struct hvd_named named;   /* first */
+    struct hvd_request first; /* the name is at `name` */
+    int first_rank;
+    int n_seen;
+    int failed_check; /* 0, or the lowest number of hvd_mismatch so far */
+    char *text;       /* its sentence; owned */
+    int64_t *rows;    /* allgather: first dimension by rank; owned */
+    int64_t since_ns;
+    bool is_reported;
+    bool is_complete;
+    struct hvd_cluster *cluster; /* NULL: alone */
+    struct hvd_waiting *next;    /* in the cluster */
+    uint64_t *seen;              /* a bit a rank; behind the name, in the same block */
+    char name[];
+};
+
+/* Tensors that complete together: those of one group of a rank, and of every group of another rank
+ * that has one of them. */
+struct hvd_cluster {
+    struct hvd_waiting *first;
+    struct hvd_waiting *last;
+    uint32_t n_members;
+    uint32_t n_complete;
+    uint32_t n_open; /* groups of ranks of which not all tensors have come */
+};
+
+/* A group of a rank of which not all tensors have come. */
+struct hvd_open_group {
+    struct hvd_open_group *next;
+    struct hvd_cluster *cluster;
+    int rank;
+    uint32_t group;
+    uint32_t n_left;
+};
+
+struct hvd_negotiator {
+    struct hvd_negotiator_options options;
+    struct hvd_names waiting;
+    struct hvd_open_group *open_groups; /* owned */
+    struct hvd_ready *ready;
+    struct hvd_buf plan;
+    uint64_t epoch; /* of the plan that was sent last */
+    uint64_t *left; /* a bit a rank */
+    int n_left;
+    int n_joined;
+    bool is_ending;
+    bool is_aborted;
+};
+
+/* --- group.c ---------------------------------------------------------------------------------- */
+
+/*
+ * Enters a tensor into the group that the request of a rank names (nothing when it names none).
+ * HVD_ERR_NOMEM, HVD_ERR_INVALID; the tensor is in no group more than before then.
+ */
+hvd_status_t hvd_group_enter(struct hvd_negotiator *n, struct hvd_waiting *w, int rank,
+                             const struct hvd_request *req, struct hvd_err *err);
+
+/* Frees the tensor's cluster when the tensor was its last member. */
+void hvd_group_leave(struct hvd_waiting *w);
+
+/* Forgets the groups that ranks have begun. */
+void hvd_group_fini(struct hvd_negotiator *n);
+
+/* --- negotiate.c ------------------------------------------------------------------------------ */
+
+/* Bits by rank. */
+bool hvd_rank_bit(const uint64_t *bits, int rank);
+
+#endif

@@ -1,0 +1,218 @@
+/*
+ * Following a plan: first the cached tensors that it names by bits, then its steps, in order. What
+ * stands between two notices runs as one. The driver's.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/engine_internal.h"
+
+/* What this rank asked for, off the table; NULL when it did not ask. */
+static struct hvd_entry *take_named(struct hvd_engine *e, struct hvd_set *set,
+                                    struct hvd_strview name, bool *is_join_pending)
+{
+    pthread_mutex_lock(&e->mu);
+    struct hvd_entry *entry = hvd_table_take(set->table, name);
+    *is_join_pending = set->is_join_pending;
+    pthread_mutex_unlock(&e->mu);
+    return entry;
+}
+
+static hvd_status_t copy_rows(const struct hvd_step *step, struct hvd_agreed *a)
+{
+    if (step->n_rows == 0)
+        return HVD_OK;
+    a->rows = hvd_malloc(step->n_rows, sizeof(*a->rows));
+    if (!a->rows)
+        return HVD_ERR_NOMEM;
+    for (uint32_t i = 0; i < step->n_rows; i++)
+        a->rows[i] = hvd_step_row(step, i);
+    return HVD_OK;
+}
+
+/* The tensor has a slot from now on. */
+static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set,
+                                const struct hvd_entry *entry, const struct hvd_step *step,
+                                struct hvd_err *err)
+{
+    struct hvd_request req = entry->request;
+
+    req.group = step->group;
+    req.group_size = step->group_size;
+    pthread_mutex_lock(&e->mu);
+    hvd_status_t st = hvd_cache_put(set->cache, &req, step, err);
+    pthread_mutex_unlock(&e->mu);
+    return st;
+}
+
+/* A step that performs an operation joins the tensors that run next. */
+static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
+                          const struct hvd_step *step, struct hvd_err *err)
+{
+    struct hvd_agreed *a = hvd_run_agree(set);
+    hvd_status_t st = a ? copy_rows(step, a) : HVD_ERR_NOMEM;
+
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "out of memory for a plan");
+    a->entry = entry;
+    if (!entry) { /* joined */
+        a->request = (struct hvd_request){.op = (enum hvd_op)step->kind,
+                                          .dtype = step->dtype,
+                                          .reduce = step->reduce,
+                                          .prescale = step->prescale,
+                                          .postscale = step->postscale,
+                                          .ndim = 1,
+                                          .shape = {step->count},
+                                          .name = {.data = ""}};
+        return HVD_OK;
+    }
+    a->request = entry->request;
+    hvd_watch_agreed(e->options.watch, (uint64_t)entry->handle, &entry->request);
+    if (step->n_rows != (step->kind == HVD_ALLGATHER ? (uint32_t)set->place.size : 0))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has %u rows for tensor %s", step->n_rows,
+                        entry->name);
+    return step->slot == HVD_NO_SLOT ? HVD_OK : put_in_slot(e, set, entry, step, err);
+}
+
+static void end_join(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
+                     const struct hvd_step *step)
+{
+    pthread_mutex_lock(&e->mu);
+    set->is_join_pending = false;
+    entry->number = step->count;
+    hvd_entry_finish(e, entry, HVD_OK, NULL);
+    pthread_mutex_unlock(&e->mu);
+}
+
+/* The slot is free again. Who waits in it is asked for by name. */
+static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t index,
+                          struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    hvd_run_invalidate(set);
+    pthread_mutex_lock(&e->mu);
+    struct hvd_slot *slot = hvd_cache_at(set->cache, index);
+    struct hvd_entry *entry = slot ? slot->owner : NULL;
+    if (entry) {
+        st = hvd_table_add(set->table, entry->request.name, entry, err);
+        if (st == HVD_OK) {
+            entry->slot = NULL;
+            slot->owner = NULL;
+        }
+    }
+    if (entry && st == HVD_OK && entry->is_sent) {
+        entry->is_sent = false;
+        hvd_entry_list_add(&set->queue, entry);
+        atomic_fetch_add(&e->n_queued, 1);
+        atomic_store(&e->is_urgent, true);
+    }
+    if (st == HVD_OK)
+        hvd_cache_remove(set->cache, index);
+    pthread_mutex_unlock(&e->mu);
+    return st;
+}
+
+/* A step about one tensor. */
+static hvd_status_t apply_tensor(struct hvd_engine *e, struct hvd_set *set,
+                                 const struct hvd_step *step, struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX + 1];
+    bool is_join_pending = false;
+    struct hvd_entry *entry = take_named(e, set, step->name, &is_join_pending);
+
+    if (!entry && is_join_pending) {
+        const bool computes = step->kind == HVD_ALLREDUCE && step->count > 0;
+        return computes ? agree(e, set, NULL, step, err) : HVD_OK;
+    }
+    if (!entry)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "the plan has tensor %.*s, which this rank did not submit",
+                        (int)step->name.len, step->name.data);
+    if (step->kind == HVD_STEP_ERROR) {
+        snprintf(text, sizeof(text), "%.*s", (int)step->text.len, step->text.data);
+        hvd_entry_finish_unlocked(e, entry, HVD_ERR_MISMATCH, text);
+        return HVD_OK;
+    }
+    if (step->kind == HVD_JOIN) {
+        end_join(e, set, entry, step);
+        return HVD_OK;
+    }
+    hvd_status_t st = HVD_OK;
+    if (step->kind != (int)entry->request.op)
+        st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has an %s for tensor %s, which is an %s",
+                      hvd_op_name(step->kind), entry->name, hvd_op_name((int)entry->request.op));
+    else
+        st = agree(e, set, entry, step, err);
+    if (st != HVD_OK && (set->n_agreed == 0 || set->agreed[set->n_agreed - 1].entry != entry))
+        hvd_entry_finish_unlocked(e, entry, HVD_ERR_SHUTDOWN, err ? err->msg : "");
+    return st;
+}
+
+/* A step about no tensor. */
+static hvd_status_t apply_notice(struct hvd_engine *e, struct hvd_set *set,
+                                 const struct hvd_step *step, struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX + 1];
+
+    snprintf(text, sizeof(text), "%.*s", (int)step->text.len, step->text.data);
+    if (step->kind == HVD_STEP_SHUTDOWN && set->id == 0)
+        return hvd_end_pending(e, text, err);
+    if (step->kind == HVD_STEP_SHUTDOWN)
+        hvd_end_set(e, set, text);
+    else if (step->kind == HVD_STEP_ABORT)
+        hvd_abort_all(e, text);
+    else
+        e->is_down = true;
+    return HVD_OK;
+}
+
+static hvd_status_t apply_step(struct hvd_engine *e, struct hvd_set *set,
+                               const struct hvd_step *step, int64_t fusion, struct hvd_err *err)
+{
+    if (step->kind == HVD_STEP_EVICT)
+        return evict(e, set, step->slot, err);
+    if (step->kind < HVD_STEP_SHUTDOWN || step->kind > HVD_STEP_DOWN)
+        return apply_tensor(e, set, step, err);
+    hvd_status_t st = hvd_run_agreed(e, set, fusion, err);
+    return st == HVD_OK ? apply_notice(e, set, step, err) : st;
+}
+
+/* What was agreed in a plan that cannot be followed to its end. */
+static void drop_agreed(struct hvd_engine *e, struct hvd_set *set, const char *reason)
+{
+    for (uint32_t i = 0; i < set->n_agreed; i++)
+        if (set->agreed[i].entry)
+            hvd_entry_finish_unlocked(e, set->agreed[i].entry, HVD_ERR_SHUTDOWN, reason);
+    hvd_run_forget(set);
+}
+
+hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, const void *data, size_t len,
+                            struct hvd_err *err)
+{
+    struct hvd_reader reader;
+    struct hvd_step step;
+    hvd_status_t st = hvd_reader_init(&reader, data, len, err);
+
+    hvd_watch_plan(e->options.watch);
+    /* Number 0 is the coordinator's last word, out of turn. */
+    if (st == HVD_OK && reader.epoch != 0 && reader.epoch != set->epoch + 1)
+        st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "plan %llu follows plan %llu",
+                      (unsigned long long)reader.epoch, (unsigned long long)set->epoch);
+    if (st == HVD_OK)
+        set->epoch = reader.epoch;
+    if (st == HVD_OK && reader.n_words > 0)
+        st = hvd_run_bits(e, set, &reader, err);
+    while (st == HVD_OK && reader.left > 0 && !e->is_aborted) {
+        st = hvd_reader_step(&reader, &step, err);
+        if (st == HVD_OK)
+            st = apply_step(e, set, &step, reader.fusion, err);
+    }
+    if (st == HVD_OK && !e->is_aborted)
+        st = hvd_run_agreed(e, set, reader.fusion, err);
+    if (st == HVD_OK)
+        return HVD_OK;
+    drop_agreed(e, set, err ? err->msg : hvd_status_str(st));
+    return HVD_WRAP(err, st, "plan");
+}

@@ -1,0 +1,169 @@
+/*
+ * The ends of a job. An orderly shutdown (SHUTDOWN step) ends the tensors that are not agreed yet
+ * and lets the agreed ones finish; after a failure (ABORT step, or an error here) nothing is waited
+ * for. The driver's.
+ */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "worker/engine/engine_internal.h"
+
+/* Ends what waits in slots. Holds mu. */
+static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *text)
+{
+    const uint32_t end = hvd_cache_end(set->cache);
+
+    for (uint32_t i = 0; i < end; i++) {
+        struct hvd_slot *slot = hvd_cache_at(set->cache, i);
+        if (!slot || !slot->owner)
+            continue;
+        hvd_entry_finish(e, slot->owner, HVD_ERR_SHUTDOWN, text);
+        slot->owner = NULL;
+    }
+}
+
+void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
+{
+    struct hvd_entry *entry;
+
+    pthread_mutex_lock(&e->mu);
+    set->is_ended = true;
+    set->is_join_pending = false;
+    while (hvd_entry_list_take(&set->queue)) /* they are in the table or in slots as well */
+        atomic_fetch_sub(&e->n_queued, 1);
+    while ((entry = hvd_table_take_first(set->table)))
+        hvd_entry_finish(e, entry, HVD_ERR_SHUTDOWN, text);
+    end_slots(e, set, text);
+    pthread_mutex_unlock(&e->mu);
+}
+
+/* Keeps the cause for those who come too late. */
+static void keep_cause(struct hvd_engine *e, const char *text)
+{
+    pthread_mutex_lock(&e->mu);
+    e->is_ended = true;
+    if (!e->cause)
+        e->cause = hvd_strdup(text);
+    pthread_mutex_unlock(&e->mu);
+}
+
+hvd_status_t hvd_end_pending(struct hvd_engine *e, const char *cause, struct hvd_err *err)
+{
+    char text[HVD_ERR_MSG_MAX];
+    hvd_status_t st = HVD_OK;
+
+    if (atomic_load(&e->n_outstanding) > 0)
+        hvd_watch_failed(e->options.watch, cause);
+    snprintf(text, sizeof(text), "Horovod has been shut down. %s", cause);
+    keep_cause(e, text);
+    for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++) {
+        struct hvd_set *set = e->sets[i];
+        if (!set)
+            continue;
+        if (i == 0)
+            hvd_end_set(e, set, text);
+        else if (set->negotiator) /* its members hear it in the order of its plans */
+            st = hvd_negotiator_close(set->negotiator, text, err);
+    }
+    return st;
+}
+
+/* A flight that may still be moving: its memory stays until the transport is gone. */
+static void lose(struct hvd_engine *e, struct hvd_flight *f)
+{
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        struct hvd_entry *entry = f->members[i].entry;
+        if (!entry || !entry->output)
+            continue;
+        entry->output->next_orphan = e->orphans;
+        e->orphans = entry->output;
+        entry->output = NULL;
+    }
+}
+
+static void end_flight(struct hvd_engine *e, const struct hvd_flight *f, const char *text)
+{
+    for (uint32_t i = 0; i < f->n_members; i++)
+        if (f->members[i].entry)
+            hvd_entry_finish_unlocked(e, f->members[i].entry, HVD_ERR_SHUTDOWN, text);
+}
+
+static void abort_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
+{
+    hvd_end_set(e, set, text);
+    for (int i = 0; i < set->n_moving; i++) {
+        e->transport->ops->abandon(e->transport, &set->moving[i]->move);
+        lose(e, set->moving[i]);
+        end_flight(e, set->moving[i], text);
+    }
+    set->n_moving = 0; /* the runs stay in set->runs, busy for good */
+    for (struct hvd_flight *f = set->todo; f; f = f->next)
+        end_flight(e, f, text);
+    set->todo = NULL;
+}
+
+void hvd_abort_all(struct hvd_engine *e, const char *cause)
+{
+    char text[HVD_ERR_MSG_MAX];
+
+    snprintf(text, sizeof(text), "Horovod has been shut down. %s", cause);
+    keep_cause(e, text);
+    e->is_aborted = true;
+    hvd_watch_failed(e->options.watch, cause);
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i])
+            abort_set(e, e->sets[i], text);
+}
+
+/* Sends a message with one item, as far as possible: whoever gets it knows why. */
+static void tell(struct hvd_engine *e, int to, enum hvd_message_type type, const char *text)
+{
+    const struct hvd_step step = {.kind = HVD_STEP_ABORT,
+                                  .slot = HVD_NO_SLOT,
+                                  .reduce = HVD_SUM,
+                                  .name = {.data = ""},
+                                  .text = hvd_strview_of(text)};
+    const struct hvd_plan_head head = {.epoch = 0}; /* out of turn */
+    struct hvd_buf buf;
+
+    hvd_buf_init(&buf, HVD_MESSAGE_MAX);
+    hvd_status_t st = hvd_message_begin(&buf, type, 0);
+    if (st == HVD_OK && type == HVD_MESSAGE_LEAVE) {
+        st = hvd_message_add_leave(&buf, true, text);
+    } else if (st == HVD_OK) {
+        st = hvd_message_add_step(&buf, &step, NULL);
+        if (st == HVD_OK)
+            st = hvd_message_end_plan(&buf, &head);
+    }
+    if (st == HVD_OK)
+        st = hvd_send(e, to, &buf, NULL);
+    (void)st; /* the peer may be the one that is lost */
+    hvd_buf_fini(&buf);
+}
+
+void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err)
+{
+    char cause[HVD_ERR_MSG_MAX];
+    const char *host = e->transport->ops->host(e->transport, e->topology.rank);
+
+    if (e->is_aborted)
+        return;
+    snprintf(cause, sizeof(cause), "Rank %d%s%.64s failed: %.800s", e->topology.rank,
+             host ? " on host " : "", host ? host : "", err->msg);
+    hvd_abort_all(e, cause);
+    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", cause);
+    if (e->topology.rank != 0)
+        tell(e, 0, HVD_MESSAGE_LEAVE, cause);
+    else
+        for (int rank = 1; rank < e->topology.size; rank++)
+            tell(e, rank, HVD_MESSAGE_PLAN, cause);
+}
+
+void hvd_end_free_lost(struct hvd_engine *e)
+{
+    while (e->orphans) {
+        struct horovod_output *next = e->orphans->next_orphan;
+        hvd_output_destroy(e->orphans);
+        e->orphans = next;
+    }
+}

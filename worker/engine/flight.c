@@ -1,0 +1,337 @@
+/*
+ * One collective from the plan to its result: memory for what the library returns, the description
+ * for the transport, start, test, finish. The driver's. Collectives of a set start in the agreed
+ * order; they finish as they like.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/engine_internal.h"
+#include "worker/reduce/reduce.h"
+
+static const char *name_of(const struct hvd_flight *f)
+{
+    return f->members[0].entry ? f->members[0].entry->name : "of other ranks";
+}
+
+/* Publishes how all tensors of a flight ended, and lets go of it. */
+static void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                   hvd_status_t status, const char *message)
+{
+    hvd_free(f->zeros);
+    f->zeros = NULL;
+    hvd_free(f->splits);
+    f->splits = NULL;
+    pthread_mutex_lock(&e->mu);
+    for (uint32_t i = 0; i < f->n_members; i++)
+        if (f->members[i].entry)
+            hvd_entry_finish(e, f->members[i].entry, status, message);
+    pthread_mutex_unlock(&e->mu);
+    hvd_run_release(set, f->run);
+}
+
+static hvd_status_t no_memory(struct hvd_err *err, const struct hvd_flight *f, size_t bytes)
+{
+    return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory: tensor %s needs %zu bytes", name_of(f),
+                    bytes);
+}
+
+/* Zeros in place of the tensors that this rank does not have; they receive the result too. */
+static hvd_status_t make_zeros(struct hvd_flight *f, struct hvd_err *err)
+{
+    const size_t width = hvd_dtype_size((int)f->request.dtype);
+    size_t bytes = 0;
+
+    for (uint32_t i = 0; i < f->n_members; i++)
+        if (!f->members[i].entry)
+            bytes += (size_t)f->members[i].count * width;
+    if (bytes == 0)
+        return HVD_OK;
+    f->zeros = hvd_calloc(bytes, 1);
+    return f->zeros ? HVD_OK : no_memory(err, f, bytes);
+}
+
+/* The memory of each member, as pieces or as the one input and output. */
+static void set_memory(struct hvd_flight *f)
+{
+    const size_t width = hvd_dtype_size((int)f->request.dtype);
+    char *zeros = f->zeros;
+
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        const struct hvd_member *m = &f->members[i];
+        struct hvd_piece piece = {.input = zeros, .output = zeros, .count = m->count};
+        if (m->entry) {
+            piece.input = m->entry->input;
+            piece.output = m->entry->data;
+        } else {
+            zeros += (size_t)m->count * width;
+        }
+        if (f->pieces) {
+            f->pieces[i] = piece;
+        } else {
+            f->move.input = piece.input;
+            f->move.output = piece.output;
+        }
+    }
+    f->move.pieces = f->pieces;
+    f->move.n_pieces = f->pieces ? (int)f->n_members : 0;
+}
+
+/* Memory for a result whose size is known now. */
+static hvd_status_t reserve(struct hvd_flight *f, struct horovod_output *output, int64_t total,
+                            struct hvd_err *err)
+{
+    const size_t bytes = (size_t)total * hvd_dtype_size((int)f->request.dtype);
+
+    if (hvd_output_reserve(output, bytes) != HVD_OK)
+        return no_memory(err, f, bytes);
+    f->move.output = output->data;
+    return HVD_OK;
+}
+
+static hvd_status_t prepare_gather(const struct hvd_set *set, struct hvd_flight *f,
+                                   struct hvd_err *err)
+{
+    struct hvd_entry *entry = f->members[0].entry;
+
+    if (hvd_output_create(set->place.size, &entry->output) != HVD_OK)
+        return no_memory(err, f, sizeof(*entry->output));
+    hvd_status_t st =
+        hvd_plan_work(&f->request, f->by_rank, set->place, entry->output->counts, &f->work, err);
+    if (st != HVD_OK)
+        return st;
+    memcpy(entry->output->rows, f->by_rank, (size_t)set->place.size * sizeof(int64_t));
+    entry->output->n_rows = f->work.total_rows;
+    f->move.counts = entry->output->counts;
+    return reserve(f, entry->output, f->work.total, err);
+}
+
+/* First the ranks tell each other how many rows come. */
+static hvd_status_t prepare_splits(const struct hvd_set *set, struct hvd_flight *f,
+                                   struct hvd_err *err)
+{
+    struct hvd_entry *entry = f->members[0].entry;
+    hvd_status_t st = hvd_plan_work(&f->request, NULL, set->place, NULL, &f->work, err);
+
+    if (st == HVD_OK && hvd_output_create(set->place.size, &entry->output) != HVD_OK)
+        st = no_memory(err, f, sizeof(*entry->output));
+    if (st != HVD_OK)
+        return st;
+    f->is_second = false;
+    f->splits = entry->splits;
+    entry->splits = NULL;
+    f->move.dtype = HVD_INT64;
+    f->move.input = f->splits;
+    f->move.output = entry->output->rows;
+    f->move.count = set->place.size;
+    f->move.counts = set->ones;
+    f->move.received = set->ones;
+    f->work.moves_data = true;
+    return HVD_OK;
+}
+
+/* Then the rows move. */
+static hvd_status_t prepare_rows(const struct hvd_set *set, struct hvd_flight *f,
+                                 struct hvd_err *err)
+{
+    struct horovod_output *output = f->members[0].entry->output;
+    const int64_t row = hvd_request_row_elements(&f->request);
+    int64_t *counts = f->splits + set->place.size;
+    int64_t total = 0;
+
+    output->n_rows = 0;
+    for (int i = 0; i < set->place.size; i++) {
+        counts[i] = f->splits[i] * row;
+        if (output->rows[i] < 0 ||
+            __builtin_mul_overflow(output->rows[i], row, &output->counts[i]) ||
+            __builtin_add_overflow(total, output->counts[i], &total) || total > INT64_MAX / 8)
+            return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "tensor %s receives more than memory can",
+                            name_of(f));
+        output->n_rows += output->rows[i];
+    }
+    f->is_second = true;
+    f->move.dtype = f->request.dtype;
+    f->move.input = f->members[0].entry->input;
+    f->move.count = 0;
+    for (int i = 0; i < set->place.size; i++)
+        f->move.count += counts[i];
+    f->move.counts = counts;
+    f->move.received = output->counts;
+    f->work.moves_data = row > 0;
+    return reserve(f, output, total, err);
+}
+
+static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                            struct hvd_err *err)
+{
+    const struct hvd_request *req = &f->request;
+    const bool is_average = req->reduce == HVD_AVERAGE;
+
+    f->move = (struct hvd_collective){
+        .op = req->op,
+        .dtype = req->dtype,
+        .reduce = is_average ? HVD_SUM : req->reduce,
+        .scaling = {.prescale = req->prescale,
+                    .postscale = req->postscale,
+                    .divisor = is_average ? set->place.size : 1},
+        .root = req->op == HVD_BROADCAST ? hvd_set_rank_of(set, req->root) : 0,
+        .set = set->id,
+        .count = f->work.count,
+    };
+    (void)e;
+    if (f->members[0].entry)
+        f->request.name = f->members[0].entry->request.name;
+    hvd_status_t st = make_zeros(f, err);
+    if (st != HVD_OK)
+        return st;
+    set_memory(f);
+    if (req->op == HVD_ALLGATHER)
+        return prepare_gather(set, f, err);
+    if (req->op == HVD_ALLTOALL)
+        return prepare_splits(set, f, err);
+    const int64_t count = f->work.count; /* of a fused flight: the sum */
+    st = hvd_plan_work(req, NULL, set->place, f->by_rank, &f->work, err);
+    if (f->n_members > 1) {
+        f->work.count = count;
+        f->work.moves_data = true;
+    }
+    f->move.counts = f->by_rank;
+    return st;
+}
+
+/* A set of one rank: the result is the input, scaled. */
+static void compute_alone(const struct hvd_flight *f)
+{
+    const struct hvd_collective *c = &f->move;
+    const struct hvd_piece whole = {.input = c->input, .output = c->output, .count = c->count};
+    const bool is_reduction = c->op == HVD_ALLREDUCE || c->op == HVD_REDUCESCATTER;
+
+    for (int i = 0; i < (c->n_pieces ? c->n_pieces : 1); i++) {
+        const struct hvd_piece *p = c->n_pieces ? &c->pieces[i] : &whole;
+        if (is_reduction) {
+            hvd_reduce_prescale(c->dtype, &c->scaling, p->output, p->input, p->count);
+            hvd_reduce_finish(c->dtype, &c->scaling, p->output, p->count);
+        } else if (p->output != p->input && p->count > 0) {
+            memcpy(p->output, p->input, (size_t)p->count * hvd_dtype_size((int)c->dtype));
+        }
+    }
+}
+
+/* A set of one rank: everything at once. */
+static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                                  struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (f->work.moves_data)
+        compute_alone(f);
+    if (f->request.op == HVD_ALLTOALL) {
+        st = prepare_rows(set, f, err);
+        if (st == HVD_OK && f->work.moves_data)
+            compute_alone(f);
+    }
+    if (st == HVD_OK)
+        finish(e, set, f, HVD_OK, NULL);
+    return st;
+}
+
+hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                              struct hvd_err *err)
+{
+    struct hvd_err why = {0};
+    hvd_status_t st = prepare(e, set, f, &why);
+
+    if (st == HVD_ERR_TOO_LARGE) { /* the same everywhere: this tensor's failure */
+        finish(e, set, f, st, why.msg);
+        return HVD_OK;
+    }
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "%s", why.msg);
+    if (set->place.size == 1)
+        return perform_alone(e, set, f, err);
+    if (!f->work.moves_data) {
+        finish(e, set, f, HVD_OK, NULL);
+        return HVD_OK;
+    }
+    f->next = NULL;
+    if (set->todo)
+        set->todo_last->next = f;
+    else
+        set->todo = f;
+    set->todo_last = f;
+    return HVD_OK;
+}
+
+static void tell_started(const struct hvd_engine *e, const struct hvd_flight *f)
+{
+    for (uint32_t i = 0; e->options.watch && i < f->n_members; i++)
+        if (f->members[i].entry)
+            hvd_watch_started(e->options.watch, (uint64_t)f->members[i].entry->handle,
+                              &f->members[i].entry->request, e->transport->ops->name);
+}
+
+static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                               struct hvd_err *err)
+{
+    while (set->n_moving < HVD_MOVING_MAX && set->todo && !set->is_held) {
+        struct hvd_flight *f = set->todo;
+        tell_started(e, f);
+        hvd_status_t st = e->transport->ops->start(e->transport, &f->move, err);
+        if (st != HVD_OK)
+            return HVD_WRAP(err, st, "tensor %s", name_of(f));
+        set->todo = f->next;
+        set->moving[set->n_moving++] = f;
+        set->is_held = f->request.op == HVD_ALLTOALL && !f->is_second;
+        *progressed = true;
+    }
+    return HVD_OK;
+}
+
+/* The splits of an alltoall are here: its rows move next, before anything else of the set. */
+static hvd_status_t go_on(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                          struct hvd_err *err)
+{
+    hvd_status_t st = prepare_rows(set, f, err);
+
+    set->is_held = false;
+    if (st != HVD_OK)
+        return st;
+    if (f->work.moves_data) {
+        f->next = set->todo;
+        if (!set->todo)
+            set->todo_last = f;
+        set->todo = f;
+    } else {
+        finish(e, set, f, HVD_OK, NULL);
+    }
+    return HVD_OK;
+}
+
+hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                                 struct hvd_err *err)
+{
+    hvd_status_t st = start_todo(e, set, progressed, err);
+
+    for (int i = 0; i < set->n_moving && st == HVD_OK;) {
+        struct hvd_flight *f = set->moving[i];
+        st = e->transport->ops->test(e->transport, &f->move, err);
+        if (st == HVD_INPROGRESS) {
+            st = HVD_OK;
+            i++;
+            continue;
+        }
+        if (st != HVD_OK)
+            return HVD_WRAP(err, st, "tensor %s", name_of(f));
+        *progressed = true;
+        if (f->request.op == HVD_ALLTOALL && !f->is_second) {
+            st = go_on(e, set, f, err);
+            if (st != HVD_OK)
+                return st; /* still moving: ends with the job */
+            set->moving[i] = set->moving[--set->n_moving];
+        } else {
+            set->moving[i] = set->moving[--set->n_moving];
+            finish(e, set, f, HVD_OK, NULL);
+        }
+    }
+    return st;
+}

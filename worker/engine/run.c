@@ -1,0 +1,359 @@
+/*
+ * From an agreed set of tensors to flights: what is fused, laid out once, and used again when the
+ * same bits come. The driver's; mu is taken to get at the entries that wait in slots.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/engine_internal.h"
+
+#define RUNS_MAX 64 /* cached at most */
+
+struct hvd_agreed *hvd_run_agree(struct hvd_set *set)
+{
+    if (set->n_agreed == set->agreed_room) {
+        const uint32_t room = set->agreed_room ? set->agreed_room * 2 : 16;
+        struct hvd_agreed *agreed = hvd_realloc(set->agreed, room, sizeof(*agreed));
+        if (agreed)
+            set->agreed = agreed;
+        struct hvd_fusable *items = hvd_realloc(set->items, room, sizeof(*items));
+        if (items)
+            set->items = items;
+        struct hvd_batch *batches = hvd_realloc(set->batches, room, sizeof(*batches));
+        if (batches)
+            set->batches = batches;
+        if (!agreed || !items || !batches)
+            return NULL;
+        set->agreed_room = room;
+    }
+    struct hvd_agreed *a = &set->agreed[set->n_agreed++];
+    *a = (struct hvd_agreed){.slot = HVD_NO_SLOT};
+    return a;
+}
+
+void hvd_run_forget(struct hvd_set *set)
+{
+    for (uint32_t i = 0; i < set->n_agreed; i++)
+        if (set->agreed[i].slot == HVD_NO_SLOT)
+            hvd_free(set->agreed[i].rows);
+    set->n_agreed = 0;
+}
+
+void hvd_run_destroy(struct hvd_run *run)
+{
+    if (!run)
+        return;
+    for (uint32_t i = 0; i < run->n_flights; i++) {
+        hvd_free(run->flights[i].by_rank);
+        hvd_free(run->flights[i].splits);
+        hvd_free(run->flights[i].zeros);
+    }
+    hvd_free(run);
+}
+
+static void unlink_run(struct hvd_set *set, const struct hvd_run *run)
+{
+    struct hvd_run **at = &set->runs;
+
+    while (*at != run)
+        at = &(*at)->next;
+    *at = run->next;
+    set->n_runs--;
+}
+
+void hvd_run_release(struct hvd_set *set, struct hvd_run *run)
+{
+    if (--run->n_open > 0 || run->key)
+        return;
+    unlink_run(set, run);
+    hvd_run_destroy(run);
+}
+
+void hvd_run_invalidate(struct hvd_set *set)
+{
+    for (struct hvd_run **at = &set->runs; *at;) {
+        struct hvd_run *run = *at;
+        run->key = NULL; /* when the last flight is done it goes */
+        if (run->n_open > 0) {
+            at = &run->next;
+            continue;
+        }
+        *at = run->next;
+        set->n_runs--;
+        hvd_run_destroy(run);
+    }
+}
+
+/* Makes room for one more cached run: the one that was used least recently goes. */
+static void drop_oldest(struct hvd_set *set)
+{
+    struct hvd_run *oldest = NULL;
+
+    for (struct hvd_run *run = set->runs; run; run = run->next)
+        if (run->key && run->n_open == 0)
+            oldest = run;
+    if (set->n_runs < RUNS_MAX || !oldest)
+        return;
+    unlink_run(set, oldest);
+    hvd_run_destroy(oldest);
+}
+
+/* One block: run, flights, members, pieces, key. */
+static struct hvd_run *create_run(uint32_t n_flights, uint32_t n_members, uint32_t n_key)
+{
+    const size_t flights_at = (sizeof(struct hvd_run) + 15) / 16 * 16;
+    const size_t members_at = flights_at + n_flights * sizeof(struct hvd_flight);
+    const size_t pieces_at = members_at + n_members * sizeof(struct hvd_member);
+    const size_t key_at = pieces_at + n_members * sizeof(struct hvd_piece);
+    char *block = hvd_calloc(1, key_at + n_key * sizeof(uint64_t));
+
+    if (!block)
+        return NULL;
+    struct hvd_run *run = (struct hvd_run *)(void *)block;
+    run->flights = (struct hvd_flight *)(void *)(block + flights_at);
+    run->n_flights = n_flights;
+    run->flights[0].members = (struct hvd_member *)(void *)(block + members_at);
+    run->flights[0].pieces = (struct hvd_piece *)(void *)(block + pieces_at);
+    run->key = (uint64_t *)(void *)(block + key_at);
+    return run;
+}
+
+/* What a flight needs to know of every rank. */
+static hvd_status_t fill_by_rank(struct hvd_set *set, struct hvd_flight *f,
+                                 const struct hvd_agreed *a)
+{
+    const size_t n = (size_t)set->place.size;
+
+    if (f->request.op != HVD_ALLGATHER && f->request.op != HVD_REDUCESCATTER)
+        return HVD_OK;
+    f->by_rank = hvd_calloc(n, sizeof(*f->by_rank));
+    if (!f->by_rank)
+        return HVD_ERR_NOMEM;
+    if (f->request.op == HVD_ALLGATHER && a->rows)
+        memcpy(f->by_rank, a->rows, n * sizeof(*f->by_rank));
+    return HVD_OK;
+}
+
+/* Fills a flight from a batch; members and pieces are the next free ones of the run. */
+static hvd_status_t fill_flight(struct hvd_set *set, struct hvd_run *run, uint32_t index,
+                                const struct hvd_batch *batch)
+{
+    struct hvd_flight *f = &run->flights[index];
+    uint32_t n = 0;
+
+    f->run = run;
+    f->n_members = batch->n;
+    f->request = set->agreed[batch->first].request;
+    f->work.count = 0;
+    for (uint32_t i = batch->first; i != HVD_FUSION_END; i = set->items[i].next) {
+        f->members[n++] = (struct hvd_member){.entry = set->agreed[i].entry,
+                                              .slot = set->agreed[i].slot,
+                                              .count = set->items[i].count};
+        f->work.count += set->items[i].count;
+    }
+    if (index + 1 < run->n_flights) {
+        run->flights[index + 1].members = f->members + n;
+        run->flights[index + 1].pieces = f->pieces + n;
+    }
+    if (n == 1)
+        f->pieces = NULL;
+    return fill_by_rank(set, f, &set->agreed[batch->first]);
+}
+
+/* The agreed tensors as flights. key NULL: not cached. */
+static struct hvd_run *build_run(struct hvd_set *set, int64_t fusion, uint32_t n_key)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (uint32_t i = 0; i < set->n_agreed; i++) {
+        struct hvd_fusable *item = &set->items[i];
+        const struct hvd_request *req = &set->agreed[i].request;
+        *item = (struct hvd_fusable){.request = req};
+        if (!hvd_shape_count(req->shape, req->ndim, &item->count))
+            item->count = 0; /* found out when the flight begins */
+        item->may_fuse = req->op == HVD_ALLREDUCE && item->count > 0;
+    }
+    uint32_t n = hvd_fuse(set->items, set->n_agreed, fusion, set->batches);
+    struct hvd_run *run = create_run(n, set->n_agreed, n_key);
+    if (!run)
+        return NULL;
+    run->fusion = fusion;
+    run->n_key = n_key;
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++)
+        st = fill_flight(set, run, i, &set->batches[i]);
+    if (st != HVD_OK) {
+        hvd_run_destroy(run);
+        return NULL;
+    }
+    return run;
+}
+
+/* The rest of a run that cannot begin: its tensors end with the reason. */
+static void fail_rest(struct hvd_engine *e, struct hvd_set *set, struct hvd_run *run, uint32_t from,
+                      const char *reason)
+{
+    for (uint32_t i = from; i < run->n_flights; i++) {
+        struct hvd_flight *f = &run->flights[i];
+        for (uint32_t m = 0; m < f->n_members; m++)
+            if (f->members[m].entry)
+                hvd_entry_finish_unlocked(e, f->members[m].entry, HVD_ERR_SHUTDOWN, reason);
+        hvd_run_release(set, run);
+    }
+}
+
+/* Begins all flights of a run whose members have their entries. */
+static hvd_status_t begin_run(struct hvd_engine *e, struct hvd_set *set, struct hvd_run *run,
+                              struct hvd_err *err)
+{
+    const uint32_t n = run->n_flights;
+    hvd_status_t st = HVD_OK;
+
+    run->next = set->runs;
+    set->runs = run;
+    set->n_runs++;
+    run->n_open = n;
+    pthread_mutex_lock(&e->mu);
+    e->counters.plans++;
+    e->counters.flights += n;
+    for (uint32_t i = 0; i < n; i++)
+        e->counters.tensors += run->flights[i].n_members;
+    pthread_mutex_unlock(&e->mu);
+    for (uint32_t i = 0; i < n; i++) { /* the last one may free the run */
+        st = hvd_flight_begin(e, set, &run->flights[i], err);
+        if (st != HVD_OK) {
+            fail_rest(e, set, run, i, err ? err->msg : hvd_status_str(st));
+            break;
+        }
+    }
+    return st;
+}
+
+hvd_status_t hvd_run_agreed(struct hvd_engine *e, struct hvd_set *set, int64_t fusion,
+                            struct hvd_err *err)
+{
+    if (set->n_agreed == 0)
+        return HVD_OK;
+    struct hvd_run *run = build_run(set, fusion, 0);
+    if (!run) {
+        for (uint32_t i = 0; i < set->n_agreed; i++)
+            if (set->agreed[i].entry)
+                hvd_entry_finish_unlocked(e, set->agreed[i].entry, HVD_ERR_NOMEM,
+                                          "out of memory for a plan");
+        hvd_run_forget(set);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a plan");
+    }
+    run->key = NULL;
+    hvd_run_forget(set);
+    return begin_run(e, set, run, err);
+}
+
+/* --- Cached tensors --------------------------------------------------------------------------- */
+
+static bool has_key(const struct hvd_run *run, const struct hvd_reader *plan)
+{
+    if (!run->key || run->n_key != plan->n_words || run->fusion != plan->fusion)
+        return false;
+    for (uint32_t i = 0; i < run->n_key; i++)
+        if (run->key[i] != hvd_reader_word(plan, i))
+            return false;
+    return true;
+}
+
+/* The run of these bits, taken out of the list; NULL when there is none that is free. */
+static struct hvd_run *find_run(struct hvd_set *set, const struct hvd_reader *plan)
+{
+    for (struct hvd_run *run = set->runs; run; run = run->next) {
+        if (run->n_open > 0 || !has_key(run, plan))
+            continue;
+        unlink_run(set, run);
+        return run;
+    }
+    return NULL;
+}
+
+/* Lays the bits out. */
+static hvd_status_t make_run(struct hvd_set *set, const struct hvd_reader *plan,
+                             struct hvd_run **out, struct hvd_err *err)
+{
+    hvd_run_forget(set);
+    for (uint32_t w = 0; w < plan->n_words; w++) {
+        for (uint64_t word = hvd_reader_word(plan, w); word != 0; word &= word - 1) {
+            const uint32_t index = w * 64 + (uint32_t)__builtin_ctzll(word);
+            const struct hvd_slot *slot = hvd_cache_at(set->cache, index);
+            if (!slot)
+                return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                                "the plan has slot %u, which this rank does not know", index);
+            struct hvd_agreed *a = hvd_run_agree(set);
+            if (!a)
+                return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a plan");
+            *a = (struct hvd_agreed){.slot = index, .rows = slot->rows, .request = slot->request};
+        }
+    }
+    drop_oldest(set);
+    struct hvd_run *run = build_run(set, plan->fusion, plan->n_words);
+    hvd_run_forget(set);
+    if (!run)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a plan");
+    for (uint32_t i = 0; i < plan->n_words; i++)
+        run->key[i] = hvd_reader_word(plan, i);
+    *out = run;
+    return HVD_OK;
+}
+
+/* Gives the members the entries that wait in their slots. Holds mu. */
+static hvd_status_t take_entries(struct hvd_set *set, struct hvd_run *run, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (uint32_t i = 0; i < run->n_flights; i++) {
+        struct hvd_flight *f = &run->flights[i];
+        for (uint32_t m = 0; m < f->n_members; m++) {
+            struct hvd_slot *slot = hvd_cache_at(set->cache, f->members[m].slot);
+            f->members[m].entry = slot->owner;
+            slot->owner = NULL;
+            if (!f->members[m].entry && !set->is_join_pending && st == HVD_OK)
+                st = HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                              "the plan has tensor %.*s, which this rank did not submit",
+                              (int)slot->request.name.len, slot->request.name.data);
+        }
+    }
+    return st;
+}
+
+static void tell_agreed(const struct hvd_engine *e, const struct hvd_run *run)
+{
+    for (uint32_t i = 0; e->options.watch && i < run->n_flights; i++) {
+        const struct hvd_flight *f = &run->flights[i];
+        for (uint32_t m = 0; m < f->n_members; m++)
+            if (f->members[m].entry)
+                hvd_watch_agreed(e->options.watch, (uint64_t)f->members[m].entry->handle,
+                                 &f->members[m].entry->request);
+    }
+}
+
+hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struct hvd_reader *plan,
+                          struct hvd_err *err)
+{
+    struct hvd_run *run = find_run(set, plan);
+    const bool is_hit = run != NULL;
+    hvd_status_t st = run ? HVD_OK : make_run(set, plan, &run, err);
+
+    if (st != HVD_OK)
+        return st;
+    pthread_mutex_lock(&e->mu);
+    e->counters.plan_hits += is_hit;
+    e->counters.plan_misses += !is_hit;
+    st = take_entries(set, run, err);
+    pthread_mutex_unlock(&e->mu);
+    if (st == HVD_OK)
+        tell_agreed(e, run);
+    if (st == HVD_OK)
+        return begin_run(e, set, run, err);
+    run->n_open = run->n_flights;
+    run->key = NULL;
+    run->next = set->runs;
+    set->runs = run;
+    set->n_runs++;
+    fail_rest(e, set, run, 0, err ? err->msg : hvd_status_str(st));
+    return st;
+}

@@ -1,0 +1,102 @@
+/*
+ * A process set: the ranks that agree about its tensors, and everything that this rank has pending
+ * with them. Set 0 is the whole job. Sets know nothing of each other, so none waits for another.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/engine_internal.h"
+
+void hvd_set_destroy(struct hvd_set *set)
+{
+    if (!set)
+        return;
+    while (set->runs) {
+        struct hvd_run *next = set->runs->next;
+        hvd_run_destroy(set->runs);
+        set->runs = next;
+    }
+    hvd_run_forget(set);
+    hvd_free(set->agreed);
+    hvd_free(set->items);
+    hvd_free(set->batches);
+    hvd_free(set->bits);
+    hvd_buf_fini(&set->message);
+    hvd_negotiator_destroy(set->negotiator);
+    hvd_table_destroy(set->table);
+    hvd_cache_destroy(set->cache);
+    hvd_free(set->ones);
+    hvd_free(set->ranks);
+    hvd_free(set);
+}
+
+static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+{
+    const struct hvd_negotiator_options options = {.size = set->place.size,
+                                                   .ranks = set->ranks,
+                                                   .world_size = e->topology.size,
+                                                   .set = set->id,
+                                                   .cache_capacity = e->options.cache_capacity,
+                                                   .fusion_bytes = e->options.fusion_bytes};
+    hvd_status_t st = hvd_table_create(&set->table, err);
+
+    if (st == HVD_OK)
+        st = hvd_cache_create(&set->cache, err);
+    if (st == HVD_OK && set->place.rank == 0)
+        st = hvd_negotiator_create(&options, &set->negotiator, err);
+    return st;
+}
+
+hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *ranks, int n_ranks,
+                            struct hvd_set **out, struct hvd_err *err)
+{
+    struct hvd_set *set = hvd_calloc(1, sizeof(*set));
+    const size_t n = (size_t)n_ranks;
+
+    if (set) {
+        set->ranks = hvd_malloc(n, sizeof(*set->ranks));
+        set->ones = hvd_malloc(n, sizeof(*set->ones));
+    }
+    if (!set || !set->ranks || !set->ones) {
+        hvd_set_destroy(set);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a process set");
+    }
+    set->id = id;
+    set->place.size = n_ranks;
+    hvd_buf_init(&set->message, HVD_MESSAGE_MAX);
+    for (int i = 0; i < n_ranks; i++) {
+        set->ranks[i] = ranks[i];
+        set->ones[i] = 1;
+        if (ranks[i] == e->topology.rank)
+            set->place.rank = i;
+    }
+    hvd_status_t st = fill(e, set, err);
+    if (st != HVD_OK) {
+        hvd_set_destroy(set);
+        return st;
+    }
+    *out = set;
+    return HVD_OK;
+}
+
+struct hvd_set *hvd_set_find(const struct hvd_engine *e, uint32_t id)
+{
+    return id < e->n_sets ? e->sets[id] : NULL;
+}
+
+int hvd_set_rank_of(const struct hvd_set *set, int world_rank)
+{
+    int low = 0;
+    int high = set->place.size;
+
+    while (low < high) { /* ranks are sorted */
+        int middle = low + (high - low) / 2;
+        if (set->ranks[middle] == world_rank)
+            return middle;
+        if (set->ranks[middle] < world_rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}

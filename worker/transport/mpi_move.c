@@ -1,0 +1,401 @@
+/*
+ * Collectives in MPI calls. All calls of a collective are started at once: MPI wants the
+ * collectives of a communicator in the same order on every rank, and only the start of one is
+ * ordered. What MPI cannot count in an int goes in several calls; what it cannot scale or gather
+ * from pieces is packed before and unpacked after.
+ */
+#include "worker/transport/mpi_move.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/reduce/reduce.h"
+
+#define TAG 2
+
+static size_t width_of(const struct hvd_collective *c)
+{
+    return hvd_dtype_size((int)c->dtype);
+}
+
+static void destroy_one(struct hvd_mpi_move *mv)
+{
+    hvd_free(mv->counts_displs);
+    hvd_free(mv->packed);
+    hvd_free(mv);
+}
+
+void hvd_mpi_move_destroy(struct hvd_mpi_move *mv)
+{
+    while (mv) {
+        struct hvd_mpi_move *next = mv->next;
+        destroy_one(mv);
+        mv = next;
+    }
+}
+
+/* A move for so many calls; NULL when out of memory. */
+static struct hvd_mpi_move *take_move(struct hvd_mpi_mover *mover, int64_t n_calls)
+{
+    for (struct hvd_mpi_move **at = &mover->spare; *at; at = &(*at)->next) {
+        struct hvd_mpi_move *mv = *at;
+        if (mv->room < n_calls)
+            continue;
+        *at = mv->next;
+        mv->n_requests = 0;
+        return mv;
+    }
+    if (n_calls > INT_MAX)
+        return NULL;
+    struct hvd_mpi_move *mv = hvd_calloc(1, sizeof(*mv) + (size_t)n_calls * sizeof(MPI_Request));
+    if (mv)
+        mv->room = (int)n_calls;
+    return mv;
+}
+
+static void keep_move(struct hvd_mpi_mover *mover, struct hvd_mpi_move *mv)
+{
+    mv->next = mover->spare;
+    mover->spare = mv;
+}
+
+static bool reserve_packed(struct hvd_mpi_move *mv, size_t bytes)
+{
+    if (mv->packed_size >= bytes)
+        return true;
+    char *packed = hvd_realloc(mv->packed, bytes, 1);
+    if (!packed)
+        return false;
+    mv->packed = packed;
+    mv->packed_size = bytes;
+    return true;
+}
+
+static bool reserve_counts(struct hvd_mpi_move *mv, int size)
+{
+    if (mv->size >= size)
+        return true;
+    int *both = hvd_realloc(mv->counts_displs, 2 * (size_t)size, sizeof(int));
+    if (!both)
+        return false;
+    mv->counts_displs = both;
+    mv->size = size;
+    return true;
+}
+
+static int64_t n_chunks(const struct hvd_mpi_mover *m, int64_t elements)
+{
+    return (elements + m->chunk_elements - 1) / m->chunk_elements;
+}
+
+static int64_t chunk_at(const struct hvd_mpi_mover *m, int64_t count, int64_t at)
+{
+    return count - at < m->chunk_elements ? count - at : m->chunk_elements;
+}
+
+/* What is to be started, where. */
+struct job {
+    const struct hvd_mpi_mover *mover;
+    struct hvd_mpi_place place;
+    const struct hvd_collective *c;
+    struct hvd_mpi_move *mv;
+};
+
+static MPI_Request *next_request(const struct job *j)
+{
+    return &j->mv->requests[j->mv->n_requests];
+}
+
+static int count_call(const struct job *j, int rc)
+{
+    j->mv->n_requests += rc == MPI_SUCCESS;
+    return rc;
+}
+
+/* --- Reductions ------------------------------------------------------------------------------- */
+
+static void pack(const struct hvd_collective *c, char *to)
+{
+    for (int i = 0; i < c->n_pieces; i++) {
+        hvd_reduce_prescale(c->dtype, &c->scaling, to, c->pieces[i].input, c->pieces[i].count);
+        to += (size_t)c->pieces[i].count * width_of(c);
+    }
+}
+
+static void unpack(const struct hvd_collective *c, const char *from)
+{
+    for (int i = 0; i < c->n_pieces; i++) {
+        const size_t bytes = (size_t)c->pieces[i].count * width_of(c);
+        memcpy(c->pieces[i].output, from, bytes);
+        from += bytes;
+    }
+}
+
+static bool is_prescaled(const struct hvd_collective *c)
+{
+    return c->scaling.prescale != 1;
+}
+
+static int start_allreduce(const struct job *j)
+{
+    const struct hvd_collective *c = j->c;
+    const char *input = c->input;
+    char *output = c->output;
+    int rc = MPI_SUCCESS;
+
+    if (c->pieces) {
+        output = j->mv->packed;
+        pack(c, output);
+        input = output;
+    } else if (is_prescaled(c)) {
+        hvd_reduce_prescale(c->dtype, &c->scaling, output, input, c->count);
+        input = output;
+    }
+    for (int64_t at = 0; at < c->count && rc == MPI_SUCCESS; at += j->mover->chunk_elements) {
+        const size_t offset = (size_t)at * width_of(c);
+        rc = MPI_Iallreduce(input == output ? MPI_IN_PLACE : input + offset, output + offset,
+                            (int)chunk_at(j->mover, c->count, at), hvd_mpi_type(c->dtype),
+                            hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce), j->place.comm,
+                            next_request(j));
+        rc = count_call(j, rc);
+    }
+    return rc;
+}
+
+/* Too large for one call: every rank's part is reduced to it. */
+static int start_scatter_by_parts(const struct job *j, const char *input)
+{
+    const struct hvd_collective *c = j->c;
+    int rc = MPI_SUCCESS;
+
+    for (int root = 0; root < j->place.size; root++) {
+        for (int64_t at = 0; at < c->counts[root] && rc == MPI_SUCCESS;
+             at += j->mover->chunk_elements) {
+            const size_t offset = (size_t)at * width_of(c);
+            rc = MPI_Ireduce(input + offset,
+                             root == j->place.rank ? (char *)c->output + offset : NULL,
+                             (int)chunk_at(j->mover, c->counts[root], at), hvd_mpi_type(c->dtype),
+                             hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce), root, j->place.comm,
+                             next_request(j));
+            rc = count_call(j, rc);
+        }
+        input += (size_t)c->counts[root] * width_of(c);
+    }
+    return rc;
+}
+
+static bool is_scatter_packed(const struct hvd_collective *c)
+{
+    return is_prescaled(c) || c->input == c->output;
+}
+
+static int start_scatter(const struct job *j)
+{
+    const struct hvd_collective *c = j->c;
+    const char *input = c->input;
+
+    if (is_scatter_packed(c)) {
+        hvd_reduce_prescale(c->dtype, &c->scaling, j->mv->packed, input, c->count);
+        input = j->mv->packed;
+    }
+    if (c->count > j->mover->chunk_elements)
+        return start_scatter_by_parts(j, input);
+    for (int i = 0; i < j->place.size; i++)
+        j->mv->counts_displs[i] = (int)c->counts[i];
+    return count_call(j, MPI_Ireduce_scatter(input, c->output, j->mv->counts_displs,
+                                             hvd_mpi_type(c->dtype),
+                                             hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce),
+                                             j->place.comm, next_request(j)));
+}
+
+/* --- Copies ----------------------------------------------------------------------------------- */
+
+/* One broadcast of `count` elements at `data`, in as many calls as it takes. */
+static int start_cast(const struct job *j, int root, char *data, int64_t count)
+{
+    int rc = MPI_SUCCESS;
+
+    for (int64_t at = 0; at < count && rc == MPI_SUCCESS; at += j->mover->chunk_elements) {
+        rc = MPI_Ibcast(data + (size_t)at * width_of(j->c), (int)chunk_at(j->mover, count, at),
+                        hvd_mpi_type(j->c->dtype), root, j->place.comm, next_request(j));
+        rc = count_call(j, rc);
+    }
+    return rc;
+}
+
+static int start_broadcast(const struct job *j)
+{
+    const struct hvd_collective *c = j->c;
+
+    if (j->place.rank == c->root && c->output != c->input)
+        memcpy(c->output, c->input, (size_t)c->count * width_of(c));
+    return start_cast(j, c->root, c->output, c->count);
+}
+
+static int64_t sum_of(const int64_t *counts, int size)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < size; i++)
+        sum += counts[i];
+    return sum;
+}
+
+/* An allgather too large for one call: every rank broadcasts its part into place. */
+static int start_gather_by_parts(const struct job *j)
+{
+    const struct hvd_collective *c = j->c;
+    char *part = c->output;
+    int rc = MPI_SUCCESS;
+
+    for (int i = 0; i < j->place.size && rc == MPI_SUCCESS; i++) {
+        if (i == j->place.rank && c->count > 0)
+            memcpy(part, c->input, (size_t)c->count * width_of(c));
+        rc = start_cast(j, i, part, c->counts[i]);
+        part += (size_t)c->counts[i] * width_of(c);
+    }
+    return rc;
+}
+
+static int start_gather(const struct job *j)
+{
+    const struct hvd_collective *c = j->c;
+    int *counts = j->mv->counts_displs;
+    int *displs = counts + j->place.size;
+    int at = 0;
+
+    if (sum_of(c->counts, j->place.size) > j->mover->chunk_elements)
+        return start_gather_by_parts(j);
+    for (int i = 0; i < j->place.size; i++) {
+        counts[i] = (int)c->counts[i];
+        displs[i] = at;
+        at += counts[i];
+    }
+    return count_call(j, MPI_Iallgatherv(c->input, (int)c->count, hvd_mpi_type(c->dtype), c->output,
+                                         counts, displs, hvd_mpi_type(c->dtype), j->place.comm,
+                                         next_request(j)));
+}
+
+/* Messages between this rank and another one: chunks in order. */
+static int start_exchange(const struct job *j, int peer, char *data, int64_t count, bool sends)
+{
+    int rc = MPI_SUCCESS;
+
+    for (int64_t at = 0; at < count && rc == MPI_SUCCESS; at += j->mover->chunk_elements) {
+        char *chunk = data + (size_t)at * width_of(j->c);
+        const int n = (int)chunk_at(j->mover, count, at);
+        rc = sends ? MPI_Isend(chunk, n, hvd_mpi_type(j->c->dtype), peer, TAG, j->place.comm,
+                               next_request(j))
+                   : MPI_Irecv(chunk, n, hvd_mpi_type(j->c->dtype), peer, TAG, j->place.comm,
+                               next_request(j));
+        rc = count_call(j, rc);
+    }
+    return rc;
+}
+
+static int start_alltoall(const struct job *j)
+{
+    const struct hvd_collective *c = j->c;
+    char *out = c->output;
+    char *in = (char *)(uintptr_t)c->input; /* only read */
+    char *mine = NULL;
+    int rc = MPI_SUCCESS;
+
+    for (int i = 0; i < j->place.size && rc == MPI_SUCCESS; i++) {
+        if (i == j->place.rank)
+            mine = out;
+        else
+            rc = start_exchange(j, i, out, c->received[i], false);
+        out += (size_t)c->received[i] * width_of(c);
+    }
+    for (int i = 0; i < j->place.size && rc == MPI_SUCCESS; i++) {
+        const size_t bytes = (size_t)c->counts[i] * width_of(c);
+        if (i != j->place.rank)
+            rc = start_exchange(j, i, in, c->counts[i], true);
+        else if (bytes > 0)
+            memcpy(mine, in, bytes);
+        in += bytes;
+    }
+    return rc;
+}
+
+/* --- All of them ------------------------------------------------------------------------------ */
+
+/* MPI calls that the collective takes at most. */
+static int64_t n_calls(const struct hvd_mpi_mover *m, struct hvd_mpi_place place,
+                       const struct hvd_collective *c)
+{
+    int64_t n = 0;
+
+    if (c->op == HVD_ALLREDUCE || c->op == HVD_BROADCAST)
+        return n_chunks(m, c->count);
+    for (int i = 0; i < place.size; i++) {
+        n += n_chunks(m, c->counts[i]);
+        if (c->op == HVD_ALLTOALL)
+            n += n_chunks(m, c->received[i]);
+    }
+    return n > 0 ? n : 1;
+}
+
+static bool reserve(struct hvd_mpi_move *mv, struct hvd_mpi_place place,
+                    const struct hvd_collective *c)
+{
+    const size_t bytes = (size_t)c->count * width_of(c);
+
+    if (c->op == HVD_ALLREDUCE)
+        return !c->pieces || reserve_packed(mv, bytes);
+    if (c->op == HVD_REDUCESCATTER && is_scatter_packed(c) && !reserve_packed(mv, bytes))
+        return false;
+    return reserve_counts(mv, place.size);
+}
+
+static int start(const struct job *j)
+{
+    switch ((int)j->c->op) {
+    case HVD_ALLREDUCE:
+        return start_allreduce(j);
+    case HVD_REDUCESCATTER:
+        return start_scatter(j);
+    case HVD_BROADCAST:
+        return start_broadcast(j);
+    case HVD_ALLTOALL:
+        return start_alltoall(j);
+    default:
+        return start_gather(j);
+    }
+}
+
+struct hvd_mpi_move *hvd_mpi_move_start(struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+                                        const struct hvd_collective *c, int *rc,
+                                        struct hvd_mpi_move **broken)
+{
+    struct hvd_mpi_move *mv = take_move(mover, n_calls(mover, place, c));
+
+    *rc = MPI_SUCCESS;
+    *broken = NULL;
+    if (mv && !reserve(mv, place, c)) {
+        keep_move(mover, mv);
+        mv = NULL;
+    }
+    if (!mv)
+        return NULL;
+    const struct job job = {.mover = mover, .place = place, .c = c, .mv = mv};
+    *rc = start(&job);
+    if (*rc == MPI_SUCCESS)
+        return mv;
+    *broken = mv;
+    return NULL;
+}
+
+void hvd_mpi_move_finish(struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+                         const struct hvd_collective *c, struct hvd_mpi_move *mv)
+{
+    if (c->op == HVD_ALLREDUCE) {
+        hvd_reduce_finish(c->dtype, &c->scaling, c->pieces ? mv->packed : c->output, c->count);
+        unpack(c, mv->packed);
+    } else if (c->op == HVD_REDUCESCATTER) {
+        hvd_reduce_finish(c->dtype, &c->scaling, c->output, c->counts[place.rank]);
+    }
+    keep_move(mover, mv);
+}
