@@ -34,6 +34,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="order of the arms and tensors (default: 1)")
     parser.add_argument("--bind", choices=["core", "none"], default="core",
                         help="each rank on a core of its own, or wherever the kernel likes (default: core)")
+    parser.add_argument("--models", action="store_true",
+                        help="also the gradients of ResNet-50 and BERT-large; needs 6 GB of memory")
     options = parser.parse_args()
     for name in options.names or BENCHMARKS:
         if name == "peers":

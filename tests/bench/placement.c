@@ -58,7 +58,7 @@ void placement_start(void)
         fputs("bench: the ranks share no memory: run all on one host\n", stderr);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    page.flags = (struct flag *)(((uintptr_t)base + 127) & ~(uintptr_t)127);
+    page.flags = (void *)((char *)base + (128 - (uintptr_t)base % 128) % 128);
     raise_to(&page.flags[page.rank], 0);
     if (page.rank == 0) {
         raise_to(&page.flags[page.size], 0);

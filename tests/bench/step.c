@@ -9,8 +9,8 @@
  * checked at both ends. Rank 0 prints one JSON line per block.
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +20,7 @@
 #include <time.h>
 
 #include "tests/bench/allocations.h"
+#include "tests/bench/models.h"
 #include "tests/bench/placement.h"
 #include "tests/bench/step.h"
 
@@ -29,20 +30,27 @@
 
 struct workload {
     const char *name;
-    size_t n_tensors;
+    size_t n_tensors; /* all of n_elements; or else 0, and a model's list */
     size_t n_elements;
+    size_t (*model)(size_t *sizes);
     bool is_average;
     int n_steps; /* of a block */
     int n_warmup;
 };
 
 static const struct workload workloads[] = {
-    {"1x4B", 1, 1, false, 200, 20},        {"10x4B", 10, 1, false, 100, 20},
-    {"100x4B", 100, 1, false, 100, 10},    {"1000x4B", 1000, 1, false, 50, 10},
-    {"10000x4B", 10000, 1, false, 20, 5},  {"1024x4KiB", 1024, 1024, false, 50, 5},
-    {"64x1MiB", 64, 1 << 18, true, 20, 3},
+    {"1x4B", 1, 1, NULL, false, 200, 20},
+    {"10x4B", 10, 1, NULL, false, 100, 20},
+    {"100x4B", 100, 1, NULL, false, 100, 10},
+    {"1000x4B", 1000, 1, NULL, false, 50, 10},
+    {"10000x4B", 10000, 1, NULL, false, 20, 5},
+    {"1024x4KiB", 1024, 1024, NULL, false, 50, 5},
+    {"64x1MiB", 64, 1 << 18, NULL, true, 20, 3},
+    {"resnet50", 0, 0, model_resnet50, true, 20, 3},
+    {"bert-large", 0, 0, model_bert_large, true, 3, 1},
 };
 #define N_WORKLOADS (sizeof(workloads) / sizeof(workloads[0]))
+#define N_SYNTHETIC 7 /* the models, which need much memory, follow if asked for */
 
 /* A runtime and the one variable that makes it this arm. */
 struct arm {
@@ -56,6 +64,7 @@ struct bench {
     const struct step_port *peer; /* NULL: there is none */
     struct arm arms[4];
     size_t n_arms;
+    size_t n_workloads;
     unsigned seed;
     int n_rounds;
     int rank;
@@ -64,6 +73,8 @@ struct bench {
     float *output;
     char (*names)[NAME_BYTES];
     struct step_tensor *tensors;
+    size_t n_tensors; /* of the workload that was laid out, as n_elements */
+    size_t n_elements;
     int n_iterations; /* so far: what the next inputs hold */
 };
 
@@ -110,17 +121,39 @@ static void slowest(double *values, int n)
     MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
 }
 
+static size_t sizes_of(const struct workload *w, size_t **sizes)
+{
+    const size_t n = w->model ? MODEL_MAX_TENSORS : w->n_tensors;
+
+    *sizes = calloc(n, sizeof(**sizes));
+    if (!*sizes)
+        fail("out of memory");
+    if (w->model)
+        return w->model(*sizes);
+    for (size_t i = 0; i < n; i++)
+        (*sizes)[i] = w->n_elements;
+    return n;
+}
+
 /* Names, memory and, different on each rank, the order of submission. */
 static void lay_out(struct bench *b, const struct workload *w)
 {
-    for (size_t i = 0; i < w->n_tensors; i++)
+    size_t *sizes;
+    size_t at = 0;
+
+    b->n_tensors = sizes_of(w, &sizes);
+    for (size_t i = 0; i < b->n_tensors; i++) {
         b->tensors[i] = (struct step_tensor){.name = b->names[i],
-                                             .input = b->input + i * w->n_elements,
-                                             .output = b->output + i * w->n_elements,
-                                             .n = w->n_elements,
+                                             .input = b->input + at,
+                                             .output = b->output + at,
+                                             .n = sizes[i],
                                              .is_average = w->is_average};
+        at += sizes[i];
+    }
+    b->n_elements = at;
+    free(sizes);
     unsigned seed = b->seed + 7919u * (unsigned)b->rank;
-    for (size_t i = w->n_tensors; i > 1; i--) {
+    for (size_t i = b->n_tensors; i > 1; i--) {
         const size_t j = (size_t)rand_r(&seed) % i;
         const struct step_tensor moved = b->tensors[i - 1];
         b->tensors[i - 1] = b->tensors[j];
@@ -128,35 +161,38 @@ static void lay_out(struct bench *b, const struct workload *w)
     }
 }
 
-static void fill(struct bench *b, const struct workload *w)
+static void fill(struct bench *b)
 {
     const float value = (float)(b->rank + b->n_iterations % 7 + 1);
 
-    for (size_t i = 0; i < w->n_tensors * w->n_elements; i++)
+    for (size_t i = 0; i < b->n_elements; i++)
         b->input[i] = value;
 }
 
-static void check(const struct bench *b, const struct workload *w)
+static void check(const struct bench *b)
 {
-    const int all = b->size * (b->size - 1) / 2 + b->size * (b->n_iterations % 7 + 1);
-    const float expected = w->is_average ? (float)all / (float)b->size : (float)all;
+    const int pairs = b->size * (b->size - 1);
+    const float all = (float)pairs / 2 + (float)(b->size * (b->n_iterations % 7 + 1));
 
-    for (size_t i = 0; i < w->n_tensors; i++)
-        if (b->tensors[i].output[0] != expected ||
-            b->tensors[i].output[b->tensors[i].n - 1] != expected)
+    for (size_t i = 0; i < b->n_tensors; i++) {
+        const struct step_tensor *t = &b->tensors[i];
+        const float expected = t->is_average ? all / (float)b->size : all;
+        if (fabsf(t->output[0] - expected) > 1e-6f * expected ||
+            fabsf(t->output[t->n - 1] - expected) > 1e-6f * expected)
             fail("a wrong result");
+    }
 }
 
 /* One step as it counts; microseconds of this rank. */
-static double run_step(struct bench *b, const struct workload *w, const struct step_port *port)
+static double run_step(struct bench *b, const struct step_port *port)
 {
     b->n_iterations++;
-    fill(b, w);
+    fill(b);
     placement_barrier();
     double begin = now_us();
     must(port->step());
     double spent = now_us() - begin;
-    check(b, w);
+    check(b);
     return spent;
 }
 
@@ -167,20 +203,19 @@ static double cpu_us(const struct rusage *u)
 }
 
 /* Allocations and blocking waits of the process, per step. */
-static void count(struct bench *b, const struct workload *w, const struct step_port *port,
-                  struct block *found)
+static void count(struct bench *b, int n_steps, const struct step_port *port, struct block *found)
 {
     struct rusage before;
     struct rusage after;
 
     getrusage(RUSAGE_SELF, &before);
     allocations_count(true);
-    for (int i = 0; i < COUNTED_STEPS; i++)
-        run_step(b, w, port);
+    for (int i = 0; i < n_steps; i++)
+        run_step(b, port);
     allocations_count(false);
     getrusage(RUSAGE_SELF, &after);
-    found->allocations = (double)allocations_counted() / COUNTED_STEPS;
-    found->switches = (double)(after.ru_nvcsw - before.ru_nvcsw) / COUNTED_STEPS;
+    found->allocations = (double)allocations_counted() / n_steps;
+    found->switches = (double)(after.ru_nvcsw - before.ru_nvcsw) / n_steps;
 }
 
 /* The share of a core that the process uses while it has nothing to do. */
@@ -234,12 +269,12 @@ static void run_block(struct bench *b, const struct workload *w, const struct ar
     const struct step_port *port = enter(b, arm);
 
     lay_out(b, w);
-    must(port->prepare(b->tensors, w->n_tensors));
+    must(port->prepare(b->tensors, b->n_tensors));
     for (int i = 0; i < w->n_warmup; i++)
-        run_step(b, w, port);
+        run_step(b, port);
     for (int i = 0; i < w->n_steps; i++)
-        found.us[i] = run_step(b, w, port);
-    count(b, w, port, &found);
+        found.us[i] = run_step(b, port);
+    count(b, w->n_steps < COUNTED_STEPS ? w->n_steps : COUNTED_STEPS, port, &found);
     if (w == &workloads[0] && round == 0)
         found.idle_cores = idle();
     port->forget();
@@ -274,7 +309,7 @@ static void run_only(struct bench *b, const char *arm_name, const char *workload
     const struct workload *w = NULL;
     const struct arm *arm = NULL;
 
-    for (size_t i = 0; i < N_WORKLOADS; i++)
+    for (size_t i = 0; i < b->n_workloads; i++)
         if (strcmp(workloads[i].name, workload_name) == 0)
             w = &workloads[i];
     for (size_t i = 0; i < b->n_arms; i++)
@@ -284,11 +319,11 @@ static void run_only(struct bench *b, const char *arm_name, const char *workload
         fail("--only: no such workload or arm");
     const struct step_port *port = enter(b, arm);
     lay_out(b, w);
-    must(port->prepare(b->tensors, w->n_tensors));
-    fill(b, w);
+    must(port->prepare(b->tensors, b->n_tensors));
+    fill(b);
     for (int i = 0; i < n_steps; i++)
         must(port->step());
-    check(b, w);
+    check(b);
     port->forget();
     port->shutdown();
 }
@@ -304,16 +339,20 @@ static void *allocated(size_t bytes)
 
 static void start(struct bench *b)
 {
-    size_t most_tensors = 0;
-    size_t most_elements = 0;
+    size_t most_tensors = 1;
+    size_t most_elements = 1;
 
     MPI_Comm_rank(MPI_COMM_WORLD, &b->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &b->size);
-    for (size_t i = 0; i < N_WORKLOADS; i++) {
-        const size_t n = workloads[i].n_tensors * workloads[i].n_elements;
-        most_elements = n > most_elements ? n : most_elements;
-        most_tensors =
-            workloads[i].n_tensors > most_tensors ? workloads[i].n_tensors : most_tensors;
+    for (size_t i = 0; i < b->n_workloads; i++) {
+        size_t *sizes;
+        size_t n_tensors = sizes_of(&workloads[i], &sizes);
+        size_t n_elements = 0;
+        for (size_t j = 0; j < n_tensors; j++)
+            n_elements += sizes[j];
+        free(sizes);
+        most_elements = n_elements > most_elements ? n_elements : most_elements;
+        most_tensors = n_tensors > most_tensors ? n_tensors : most_tensors;
     }
     b->input = allocated(most_elements * sizeof(float));
     b->output = allocated(most_elements * sizeof(float));
@@ -369,11 +408,14 @@ static int number(const char *text)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"peer", required_argument, NULL, 'p'}, {"timeline", required_argument, NULL, 't'},
-        {"seed", required_argument, NULL, 's'}, {"rounds", required_argument, NULL, 'r'},
-        {"only", no_argument, NULL, 'o'},       {NULL, 0, NULL, 0}};
-    static struct bench b = {.seed = 1, .n_rounds = 2};
+    static const struct option options[] = {{"peer", required_argument, NULL, 'p'},
+                                            {"timeline", required_argument, NULL, 't'},
+                                            {"seed", required_argument, NULL, 's'},
+                                            {"rounds", required_argument, NULL, 'r'},
+                                            {"only", no_argument, NULL, 'o'},
+                                            {"models", no_argument, NULL, 'm'},
+                                            {NULL, 0, NULL, 0}};
+    static struct bench b = {.seed = 1, .n_rounds = 2, .n_workloads = N_SYNTHETIC};
     bool is_only = false;
     int provided;
 
@@ -388,17 +430,19 @@ int main(int argc, char **argv)
             b.seed = (unsigned)number(optarg);
         else if (c == 'r')
             b.n_rounds = number(optarg);
+        else if (c == 'm')
+            b.n_workloads = N_WORKLOADS;
         else if (c == 'o')
             is_only = true;
         else
-            fail("usage: step [--peer LIB] [--timeline FILE] [--seed N] [--rounds N] "
+            fail("usage: step [--peer LIB] [--timeline FILE] [--seed N] [--rounds N] [--models] "
                  "[--only ARM WORKLOAD STEPS]");
     }
     start(&b);
     if (is_only && argc - optind == 3)
         run_only(&b, argv[optind], argv[optind + 1], number(argv[optind + 2]));
     for (int round = 0; !is_only && round < b.n_rounds; round++)
-        for (size_t i = 0; i < N_WORKLOADS; i++)
+        for (size_t i = 0; i < b.n_workloads; i++)
             run_round(&b, &workloads[i], round);
     stop(&b);
     MPI_Finalize();

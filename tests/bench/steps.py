@@ -15,6 +15,9 @@ ROWS = [(4, "1x4B", "1x4B", DEFAULT), (5, "1x4B-cycle0", "1x4B", CYCLE0),
         (7, "10000x4B", "10000x4B", DEFAULT), (7, "10000x4B-cycle0", "10000x4B", CYCLE0),
         (8, "1024x4KiB", "1024x4KiB", DEFAULT), (8, "1024x4KiB-cycle0", "1024x4KiB", CYCLE0),
         (9, "64x1MiB", "64x1MiB", DEFAULT), (9, "64x1MiB-cycle0", "64x1MiB", CYCLE0)]
+# Beside the rows of the table: the gradients of real models.
+MODELS = [("model", "resnet50", "resnet50", DEFAULT), ("model", "resnet50-cycle0", "resnet50", CYCLE0),
+          ("model", "bert-large", "bert-large", DEFAULT), ("model", "bert-large-cycle0", "bert-large", CYCLE0)]
 SLOPE = ["100x4B", "1000x4B", "10000x4B"]
 TIMELINE_OF = "1000x4B"
 COUNTED = ["1x4B", "100x4B", "1024x4KiB", "64x1MiB"]
@@ -76,8 +79,8 @@ def getter(workload, arm):
     return lambda found, turn: found.p50(workload, arm, turn)
 
 
-def against_peer(table, launches, has_peer):
-    for row, name, workload, arm in ROWS:
+def against_peer(table, launches, has_peer, rows):
+    for row, name, workload, arm in rows:
         if not has_peer:
             table.miss(row, name, "no peer (script/bench peers builds it)")
             continue
@@ -87,11 +90,15 @@ def against_peer(table, launches, has_peer):
         table.add(row, name, BASELINES[arm], "us" if workload else "ns", samples)
 
 
-def against_targets(table, launches):
-    """Row 10 and the allocations of row 15: measured / target, or the count where the target is 0."""
-    idle = [found.counted("1x4B", "ours", "idle_cores") for found in launches]
+def idle(table, launches):
+    """Row 10: measured / target."""
+    cores = [found.counted("1x4B", "ours", "idle_cores") for found in launches]
     table.add(10, "idle-cores", f"target {IDLE_TARGET_CORES} core", "core",
-              {"any": [(value, IDLE_TARGET_CORES, value / IDLE_TARGET_CORES) for value in idle]})
+              {"any": [(value, IDLE_TARGET_CORES, value / IDLE_TARGET_CORES) for value in cores]})
+
+
+def allocations(table, launches):
+    """Of row 15: the target is 0, so the count itself."""
     for workload in COUNTED:
         counts = [found.counted(workload, "ours", "allocations") for found in launches]
         table.add(15, f"allocations-{workload}", "target 0; the count itself", "a step",
@@ -118,7 +125,7 @@ def traced_calls(workload, n_steps, folder, bind):
 
 
 def system_calls(table, options):
-    """The rest of row 15: what more steps cost, under a tracer, which makes waits longer than they are."""
+    """Of row 15: what more steps cost, under a tracer, which makes waits longer than they are."""
     for workload in COUNTED[:2]:
         found = []
         with tempfile.TemporaryDirectory() as folder:
@@ -148,11 +155,14 @@ def measure_rows(table, options):
         trace = pathlib.Path(folder) / "timeline.json"
         arguments = [PROGRAM, "--rounds", options.rounds, "--timeline", trace]
         arguments += ["--peer", library] if has_peer else []
+        arguments += ["--models"] if options.models else []
         launches = [Launch(measure.launch([*arguments, "--seed", options.seed + number], bind=options.bind, **CACHE))
                     for number in range(options.launches)]
         is_written = any(path.stat().st_size for path in pathlib.Path(folder).iterdir())
-    against_peer(table, launches, has_peer)
+    against_peer(table, launches, has_peer, ROWS)
+    idle(table, launches)
     timeline(table, launches, is_written)
-    against_targets(table, launches)
+    allocations(table, launches)
     system_calls(table, options)
+    against_peer(table, launches, has_peer, MODELS if options.models else [])
     absolute(launches, sorted({arm for _, arm, _ in launches[0].blocks}))
