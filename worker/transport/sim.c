@@ -202,6 +202,7 @@ static hvd_status_t sim_receive(struct hvd_transport *t, struct hvd_inbound *in,
     return HVD_OK;
 }
 
+/* The last message that was received: its letter still knows how much room it has. */
 static void sim_recycle(struct hvd_transport *t, struct hvd_inbound *in)
 {
     struct hvd_sim *sim = ((struct sim_rank *)t)->sim;
@@ -211,7 +212,6 @@ static void sim_recycle(struct hvd_transport *t, struct hvd_inbound *in)
     struct letter *letter = me->empty;
     me->empty = letter->next;
     letter->data = in->data;
-    letter->room = in->len;
     keep_letter(sim, letter);
     pthread_mutex_unlock(&sim->mu);
     in->data = NULL;

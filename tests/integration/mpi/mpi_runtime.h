@@ -26,6 +26,11 @@ void mode_threads(void);
 /* A tensor of more than 2^31 elements. */
 void mode_large(void);
 
+/* --- kinds.c: every kind of collective ------------------------------------------------------- */
+
+/* Types, factors, scattered and exchanged rows, groups, joins, tensors without names. */
+void mode_kinds(void);
+
 /* --- failures.c: what goes wrong, and what is said then --------------------------------------- */
 
 /* Every disagreement between ranks. */

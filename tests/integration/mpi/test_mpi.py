@@ -51,6 +51,12 @@ def test_behaviour_holds_on_every_rank(mode, n):
     assert_ok(runtime(n, mode))
 
 
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("shm", ["0", "1"])
+def test_every_kind_of_collective_works_with_and_without_shared_memory(n, shm):
+    assert_ok(runtime(n, "kinds", HOROVOD_SHM=shm))
+
+
 @pytest.mark.parametrize("n", [2, 4])
 def test_a_mismatch_reaches_every_rank_and_the_job_goes_on(n):
     assert_ok(runtime(n, "mismatch"))
