@@ -6,13 +6,14 @@
  * slowest rank's time counts. Small payloads are reduced several times in a row, since one takes as
  * long as reading the clock; each time every line of the input is rewritten. Two elements of each
  * result are checked. Rank 0 prints one JSON line per pair of blocks: {"bytes": B, "ours_us":
- * median, "mpi_us": median}.
+ * median, "mpi_us": median, "ping_ns": [before, after]}, the last for the placement of the cores.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "tests/bench/placement.h"
 #include "worker/transport/hybrid.h"
 #include "worker/transport/mpi.h"
 
@@ -127,11 +128,15 @@ static void bench_size(struct arena *a, size_t bytes, unsigned *seed)
     time_block(a, n, false);
     for (int block = 0; block < BLOCKS; block++) {
         double us[2];
+        const double before = placement_probe();
         bool ours_first = rand_r(seed) & 1;
         us[ours_first ? 0 : 1] = time_block(a, n, ours_first);
         us[ours_first ? 1 : 0] = time_block(a, n, !ours_first);
+        const double after = placement_probe();
         if (a->transport->topology.rank == 0)
-            printf("{\"bytes\": %zu, \"ours_us\": %.3f, \"mpi_us\": %.3f}\n", bytes, us[0], us[1]);
+            printf("{\"bytes\": %zu, \"ours_us\": %.3f, \"mpi_us\": %.3f, \"ping_ns\": [%.1f, "
+                   "%.1f]}\n",
+                   bytes, us[0], us[1], before, after);
     }
 }
 
@@ -148,12 +153,14 @@ int main(int argc, char **argv)
     if (hvd_mpi_create(&mpi, &a.transport, NULL) != HVD_OK ||
         hvd_hybrid_create(a.transport, &hybrid, &a.transport, NULL) != HVD_OK)
         fail("no transport");
+    placement_start();
     a.input = calloc(largest, 1);
     a.output = malloc(largest);
     if (!a.input || !a.output)
         fail("out of memory");
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         bench_size(&a, sizes[i], &seed);
+    placement_stop();
     a.transport->ops->destroy(a.transport, true);
     free(a.input);
     free(a.output);
