@@ -18,7 +18,7 @@ static uint64_t number(const char *name, uint64_t fallback)
 
 static void run_programs(bool may_kill)
 {
-    const uint64_t n = number("HOROVOD_TEST_PROGRAMS", 600);
+    const uint64_t n = number("HOROVOD_TEST_PROGRAMS", 300);
     const uint64_t first = number("HOROVOD_TEST_SEED", 1);
 
     for (uint64_t i = 0; i < n; i++) {
