@@ -52,8 +52,9 @@ hvd_status_t hvd_ring_create(uint64_t n_slots, struct hvd_ring **out)
         hvd_free(ring);
         return HVD_ERR_NOMEM;
     }
-    const uintptr_t start = (uintptr_t)ring->memory;
-    ring->slots = (struct slot *)((start + SLOT_BYTES - 1) / SLOT_BYTES * SLOT_BYTES);
+    const size_t past = (uintptr_t)ring->memory % SLOT_BYTES;
+    void *aligned = (char *)ring->memory + (past ? SLOT_BYTES - past : 0);
+    ring->slots = aligned;
     ring->n_slots = n_slots;
     *out = ring;
     return HVD_OK;

@@ -246,34 +246,31 @@ static void add_ready(struct record *r, struct lane *lane, const struct hvd_even
     close_record(r);
 }
 
-/* An event of a tensor that is known by its id. */
-static void advance(struct hvd_trace *trace, struct record *r, const struct hvd_note *note,
-                    int64_t ns)
+/* The transfer over the transport of that name: MPI_ALLREDUCE. */
+static void begin_transfer(struct record *r, const struct lane *lane, const char *transport,
+                           int64_t ns)
 {
-    struct lane *lane = find_id(trace, note->event.id);
+    char prefix[32];
 
-    if (!lane)
-        return;
-    if (note->event.kind == HVD_EVENT_DONE) {
-        finish(r, lane, note->event.detail, ns);
-        forget_id(trace, lane);
-        return;
-    }
+    snprintf(prefix, sizeof(prefix), "%.15s_", transport);
+    for (char *c = prefix; *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+    begin(r, lane, prefix, hvd_event_op_name(&lane->event, true), ns);
+}
+
+/* An event of a tensor that is known by its id: the lane of that tensor. */
+static void advance(struct record *r, struct lane *lane, const struct hvd_note *note, int64_t ns)
+{
     if (lane->state == NEGOTIATING) {
         end(r, lane, ns);
         begin(r, lane, "", hvd_event_op_name(&lane->event, false), ns);
         lane->state = OPERATING;
     }
     end_activity(r, lane, ns);
-    if (note->event.kind == HVD_EVENT_AGREED) {
+    if (note->event.kind == HVD_EVENT_AGREED)
         begin(r, lane, "", "QUEUE", ns);
-    } else {
-        char activity[64];
-        snprintf(activity, sizeof(activity), "%.15s_", note->name);
-        for (char *c = activity; *c; c++)
-            *c = (char)toupper((unsigned char)*c);
-        begin(r, lane, activity, hvd_event_op_name(&lane->event, true), ns);
-    }
+    else
+        begin_transfer(r, lane, note->name, ns);
     lane->in_activity = true;
 }
 
@@ -316,8 +313,16 @@ hvd_status_t hvd_trace_add(struct hvd_trace *trace, const struct hvd_note *note,
         break;
     case HVD_EVENT_AGREED:
     case HVD_EVENT_STARTED:
+        lane = find_id(trace, event->id);
+        if (lane)
+            advance(&r, lane, note, ns);
+        break;
     case HVD_EVENT_DONE:
-        advance(trace, &r, note, ns);
+        lane = find_id(trace, event->id);
+        if (lane)
+            finish(&r, lane, event->detail, ns);
+        if (lane)
+            forget_id(trace, lane);
         break;
     case HVD_EVENT_PLAN:
         if (trace->options.marks_cycles)

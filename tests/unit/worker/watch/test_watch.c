@@ -1,5 +1,6 @@
 #include "tests/unit/support.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -288,17 +289,21 @@ static void metrics_are_written_while_something_happens_and_at_the_end(void **st
 /* How often the writer's thread has gone to sleep; -1 when there is none. */
 static long sleeps(void)
 {
-    char path[64];
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *task;
     long n = -1;
 
-    for (int tid = getpid(); tid < getpid() + 10000 && n < 0; tid++) {
-        snprintf(path, sizeof(path), "/proc/self/task/%d/status", tid);
-        char *text = access(path, R_OK) == 0 ? read_file(path) : NULL;
+    while (tasks && (task = readdir(tasks))) {
+        char path[300];
+        snprintf(path, sizeof(path), "/proc/self/task/%s/status", task->d_name);
+        char *text = read_file(path);
         const char *line = text ? strstr(text, "\nvoluntary_ctxt_switches:") : NULL;
         if (line && strncmp(text, "Name:\thvd-watch\n", 16) == 0)
             n = strtol(line + 25, NULL, 10);
         free(text);
     }
+    if (tasks)
+        closedir(tasks);
     return n;
 }
 

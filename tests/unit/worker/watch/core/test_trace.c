@@ -259,28 +259,32 @@ static void names_without_end_share_a_lane(void **state)
     hvd_trace_destroy(trace);
 }
 
+/* A trace with two tensors. */
+static hvd_status_t live(void)
+{
+    const struct hvd_note notes[] = {note(HVD_EVENT_SUBMITTED, 1, 0, "a"),
+                                     note(HVD_EVENT_SUBMITTED, 2, 0, "b"),
+                                     note(HVD_EVENT_DONE, 2, 0, "")};
+    struct hvd_trace *trace = NULL;
+    struct hvd_buf lines;
+    hvd_status_t st = hvd_trace_create(&options, &trace);
+
+    hvd_buf_init(&lines, 1 << 20);
+    if (st == HVD_OK)
+        st = hvd_trace_open(trace, &lines);
+    for (size_t i = 0; st == HVD_OK && i < sizeof(notes) / sizeof(notes[0]); i++)
+        st = hvd_trace_add(trace, &notes[i], 0, &lines);
+    hvd_trace_destroy(trace);
+    hvd_buf_fini(&lines);
+    return st;
+}
+
 static void running_out_of_memory_loses_records_and_nothing_else(void **state)
 {
     (void)state;
     HVD_MEM_TORTURE({
-        struct hvd_trace *trace = NULL;
-        struct hvd_buf lines;
-        hvd_buf_init(&lines, 1 << 20);
-        if (hvd_trace_create(&options, &trace) == HVD_OK) {
-            struct hvd_note n = note(HVD_EVENT_SUBMITTED, 1, 0, "a");
-            hvd_status_t st = hvd_trace_open(trace, &lines);
-            if (st == HVD_OK)
-                st = hvd_trace_add(trace, &n, 0, &lines);
-            n = note(HVD_EVENT_SUBMITTED, 2, 0, "b");
-            if (st == HVD_OK)
-                st = hvd_trace_add(trace, &n, 0, &lines);
-            n = note(HVD_EVENT_DONE, 2, 0, "");
-            if (st == HVD_OK)
-                st = hvd_trace_add(trace, &n, 0, &lines);
-            assert_true(st == HVD_OK || st == HVD_ERR_NOMEM);
-        }
-        hvd_trace_destroy(trace);
-        hvd_buf_fini(&lines);
+        const hvd_status_t st = live();
+        assert_true(st == HVD_OK || (hvd_mem_fired() && st == HVD_ERR_NOMEM));
     });
 }
 
