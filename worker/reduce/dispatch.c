@@ -69,18 +69,6 @@ void hvd_reduce_force_variant(enum hvd_reduce_variant variant)
     atomic_store_explicit(&chosen, (int)variant, memory_order_relaxed);
 }
 
-size_t hvd_reduce_size(enum hvd_dtype dtype)
-{
-    static const unsigned char sizes[HVD_DTYPES] = {
-        [HVD_UINT8] = 1,   [HVD_INT8] = 1,  [HVD_UINT16] = 2,   [HVD_INT16] = 2,
-        [HVD_INT32] = 4,   [HVD_INT64] = 8, [HVD_FLOAT16] = 2,  [HVD_FLOAT32] = 4,
-        [HVD_FLOAT64] = 8, [HVD_BOOL] = 1,  [HVD_BFLOAT16] = 2, [HVD_UINT32] = 4,
-        [HVD_UINT64] = 8,
-    };
-
-    return sizes[dtype];
-}
-
 static enum hvd_reduce_slot slot_of(enum hvd_reduce op)
 {
     switch (op) {

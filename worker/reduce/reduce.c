@@ -56,8 +56,8 @@ static void run_block(const struct hvd_reduce_pass *p, hvd_combine_fn combine, i
     _Alignas(LINE_BYTES) char scaled_a[BLOCK_BYTES];
     _Alignas(LINE_BYTES) char scaled_b[BLOCK_BYTES];
     _Alignas(LINE_BYTES) char result[BLOCK_BYTES];
-    size_t from = (size_t)at * hvd_reduce_size(p->dtype);
-    size_t size = (size_t)count * hvd_reduce_size(p->dtype);
+    size_t from = (size_t)at * hvd_dtype_size((int)p->dtype);
+    size_t size = (size_t)count * hvd_dtype_size((int)p->dtype);
     const char *a = (const char *)p->a + from;
     const char *b = p->b ? (const char *)p->b + from : NULL;
     char *out = (char *)p->out + from;
@@ -103,7 +103,7 @@ static hvd_lines_fn at_once(const struct hvd_reduce_pass *p, double *factor)
 static int64_t run_lines(const struct hvd_reduce_pass *p, hvd_lines_fn lines, double factor,
                          int64_t at)
 {
-    size_t element = hvd_reduce_size(p->dtype);
+    size_t element = hvd_dtype_size((int)p->dtype);
     size_t from = (size_t)at * element;
     size_t n_lines = (size_t)(p->count - at) * element / LINE_BYTES;
     char *const out[2] = {(char *)p->out + from, p->second ? (char *)p->second + from : NULL};
@@ -115,7 +115,7 @@ static int64_t run_lines(const struct hvd_reduce_pass *p, hvd_lines_fn lines, do
 void hvd_reduce_run(const struct hvd_reduce_pass *pass)
 {
     struct hvd_reduce_pass p = *pass;
-    int64_t element = (int64_t)hvd_reduce_size(p.dtype);
+    int64_t element = (int64_t)hvd_dtype_size((int)p.dtype);
     int64_t block = (int64_t)(-(uintptr_t)p.out % LINE_BYTES) / element; /* up to the next line */
     hvd_combine_fn combine = hvd_reduce_kernel(p.dtype, p.op);
     hvd_lines_fn lines;

@@ -86,8 +86,4 @@ void hvd_reduce_prescale(enum hvd_dtype dtype, const struct hvd_scaling *scaling
 void hvd_reduce_finish(enum hvd_dtype dtype, const struct hvd_scaling *scaling, void *data,
                        int64_t count);
 
-/* data[i] = data[i] / n_ranks for count elements; integers are rounded towards zero. n_ranks >= 1.
- */
-void hvd_reduce_divide(enum hvd_dtype dtype, void *data, int64_t count, int n_ranks);
-
 #endif

@@ -85,9 +85,6 @@ bool hvd_reduce_has_variant(enum hvd_reduce_variant variant);
 /* For tests: use this variant, which the processor must have, from now on in all threads. */
 void hvd_reduce_force_variant(enum hvd_reduce_variant variant);
 
-/* Bytes of one element. */
-size_t hvd_reduce_size(enum hvd_dtype dtype);
-
 /* The kernel in use for a type and reduction. */
 hvd_combine_fn hvd_reduce_kernel(enum hvd_dtype dtype, enum hvd_reduce op);
 

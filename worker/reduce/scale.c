@@ -248,7 +248,7 @@ void hvd_reduce_prescale(enum hvd_dtype dtype, const struct hvd_scaling *scaling
 
     if (scaling->prescale == 1 || dtype == HVD_BOOL) {
         if (out != in && count > 0)
-            memcpy(out, in, (size_t)count * hvd_reduce_size(dtype));
+            memcpy(out, in, (size_t)count * hvd_dtype_size((int)dtype));
     } else if (half) {
         scale_halves(half, out, in, scaling->prescale, 1, count);
     } else if (dtype == HVD_FLOAT32) {
@@ -275,11 +275,4 @@ void hvd_reduce_finish(enum hvd_dtype dtype, const struct hvd_scaling *scaling, 
         scale_float64(data, data, scaling->postscale, scaling->divisor, count);
     else
         scale_integers(dtype, scaling, data, count);
-}
-
-void hvd_reduce_divide(enum hvd_dtype dtype, void *data, int64_t count, int n_ranks)
-{
-    struct hvd_scaling scaling = {.prescale = 1, .postscale = 1, .divisor = n_ranks};
-
-    hvd_reduce_finish(dtype, &scaling, data, count);
 }

@@ -3,8 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "worker/reduce/reduce_internal.h"
-
 /* A binary format: digits of the significand, least and greatest exponent of a normal number. */
 struct format {
     int digits;
@@ -133,7 +131,7 @@ __extension__ typedef __int128 wide_t;
 
 static wide_t read_integer(enum hvd_dtype dtype, const void *at)
 {
-    size_t size = hvd_reduce_size(dtype);
+    size_t size = hvd_dtype_size((int)dtype);
     uint64_t bits = 0;
     wide_t value;
 
@@ -148,7 +146,7 @@ static void write_integer(enum hvd_dtype dtype, void *at, wide_t value)
 {
     uint64_t bits = (uint64_t)value;
 
-    memcpy(at, &bits, hvd_reduce_size(dtype));
+    memcpy(at, &bits, hvd_dtype_size((int)dtype));
 }
 
 void reference_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *out, const void *a,
@@ -176,7 +174,7 @@ void reference_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *out, cons
 
 static wide_t scale_integer(enum hvd_dtype dtype, wide_t x, double factor)
 {
-    int bits = 8 * (int)hvd_reduce_size(dtype);
+    int bits = 8 * (int)hvd_dtype_size((int)dtype);
     wide_t least_value = is_signed(dtype) ? -((wide_t)1 << (bits - 1)) : 0;
     wide_t most = ((wide_t)1 << (is_signed(dtype) ? bits - 1 : bits)) - 1;
     double exact = (double)x * factor;
@@ -237,7 +235,7 @@ void reference_fill(enum hvd_dtype dtype, void *data, int64_t count, uint64_t se
                                      (double)INFINITY,
                                      -(double)INFINITY,
                                      (double)NAN};
-    size_t size = hvd_reduce_size(dtype);
+    size_t size = hvd_dtype_size((int)dtype);
     uint64_t state = seed * 1000003u + (uint64_t)dtype;
 
     for (int64_t i = 0; i < count; i++) {

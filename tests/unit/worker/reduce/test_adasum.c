@@ -122,7 +122,7 @@ static void check_combine(enum hvd_dtype dtype, int64_t count)
     double swapped[MOST];
     double before[MOST];
     double dots[3];
-    size_t size = hvd_reduce_size(dtype);
+    size_t size = hvd_dtype_size((int)dtype);
 
     fill(dtype, a, 5);
     fill(dtype, b, 6);

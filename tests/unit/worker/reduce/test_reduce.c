@@ -35,7 +35,7 @@ static void prepare(struct sample *s, enum hvd_dtype dtype, enum hvd_reduce op, 
     s->dtype = dtype;
     s->op = op;
     s->count = count;
-    s->size = hvd_reduce_size(dtype);
+    s->size = hvd_dtype_size((int)dtype);
     s->start = (size_t)(SPARE / 2 + offset) * s->size;
     reference_fill(dtype, s->a, MOST + 2 * SPARE, (uint64_t)offset);
     reference_fill(dtype, s->b, MOST + 2 * SPARE, 77);

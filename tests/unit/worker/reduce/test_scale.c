@@ -10,7 +10,7 @@
 #define SPARE 8
 #define BYTES ((MOST + SPARE) * 8)
 
-static const int64_t counts[] = {0, 1, 3, 7, 8, 15, 16, 17, 31, 33, 64, 600, MOST};
+static const int64_t counts[] = {0, 1, 3, 7, 8, 15, 16, 17, 31, 33, 64, MOST};
 static const double factors[] = {1, 2, 0.25, 0.5, 1.0 / 3, -1.5, 1e10, 1e300, 0, -1e-40, 4.1e-44};
 static const int divisors[] = {1, 2, 3, 4, 7, 300, 1024, 65536, 70000, 16777217, 2147483647};
 
@@ -24,7 +24,7 @@ static char want[BYTES];
 
 static void check(enum hvd_dtype dtype, int64_t count, double factor, int divisor)
 {
-    size_t size = hvd_reduce_size(dtype);
+    size_t size = hvd_dtype_size((int)dtype);
 
     for (int64_t i = 0; i < count; i++)
         reference_scale(dtype, want + (size_t)i * size, factor, divisor);
@@ -38,7 +38,7 @@ static void check(enum hvd_dtype dtype, int64_t count, double factor, int diviso
 static void check_prescale(enum hvd_dtype dtype, int64_t count, double factor)
 {
     struct hvd_scaling s = {.prescale = factor, .postscale = 5, .divisor = 5};
-    size_t bytes = (size_t)count * hvd_reduce_size(dtype);
+    size_t bytes = (size_t)count * hvd_dtype_size((int)dtype);
 
     memset(got, 0x5a, BYTES);
     memset(want, 0x5a, BYTES);
@@ -76,8 +76,8 @@ static void for_all(void (*run)(enum hvd_dtype dtype, int64_t count))
         hvd_reduce_force_variant((enum hvd_reduce_variant)variant);
         for (int dtype = 0; dtype < HVD_DTYPES; dtype++)
             for (size_t c = 0; c < COUNTS; c++) {
-                reference_fill((enum hvd_dtype)dtype, in,
-                               BYTES / (int64_t)hvd_reduce_size((enum hvd_dtype)dtype), c);
+                reference_fill((enum hvd_dtype)dtype, in, BYTES / (int64_t)hvd_dtype_size(dtype),
+                               c);
                 run((enum hvd_dtype)dtype, counts[c]);
             }
     }
@@ -109,6 +109,13 @@ static void every_type_is_scaled_and_divided_after(void **state)
     for_all(finish_all);
 }
 
+static void divide(enum hvd_dtype dtype, void *data, int64_t count, int divisor)
+{
+    struct hvd_scaling s = {.prescale = 1, .postscale = 1, .divisor = divisor};
+
+    hvd_reduce_finish(dtype, &s, data, count);
+}
+
 static void every_small_integer_is_divided_exactly_by_many_divisors(void **state)
 {
     static int16_t signed_values[65536];
@@ -120,8 +127,8 @@ static void every_small_integer_is_divided_exactly_by_many_divisors(void **state
             signed_values[i] = (int16_t)(i - 32768);
             unsigned_values[i] = (uint16_t)i;
         }
-        hvd_reduce_divide(HVD_INT16, signed_values, 65536, divisor);
-        hvd_reduce_divide(HVD_UINT16, unsigned_values, 65536, divisor);
+        divide(HVD_INT16, signed_values, 65536, divisor);
+        divide(HVD_UINT16, unsigned_values, 65536, divisor);
         for (int i = 0; i < 65536; i++) {
             assert_int_equal(signed_values[i], (i - 32768) / divisor);
             assert_int_equal(unsigned_values[i], i / divisor);
@@ -139,13 +146,13 @@ static void integers_next_to_a_multiple_are_divided_exactly(void **state)
         uint32_t quotient = UINT32_MAX / (uint32_t)divisor;
 
         large[1] = large[0] - 1;
-        hvd_reduce_divide(HVD_INT32, values, 5, divisor);
+        divide(HVD_INT32, values, 5, divisor);
         assert_int_equal(values[0], multiple / divisor);
         assert_int_equal(values[1], (multiple - 1) / divisor);
         assert_int_equal(values[2], -(multiple / divisor));
         assert_int_equal(values[3], -((multiple - 1) / divisor));
         assert_int_equal(values[4], INT32_MIN / divisor);
-        hvd_reduce_divide(HVD_UINT32, large, 3, divisor);
+        divide(HVD_UINT32, large, 3, divisor);
         assert_int_equal(large[0], quotient);
         assert_int_equal(large[1], quotient - 1);
         assert_int_equal(large[2], quotient);
@@ -192,7 +199,7 @@ static void run_by_hand(const struct hvd_reduce_pass *p, void *out)
 {
     static char a[BYTES];
     static char b[BYTES];
-    size_t bytes = (size_t)p->count * hvd_reduce_size(p->dtype);
+    size_t bytes = (size_t)p->count * hvd_dtype_size((int)p->dtype);
 
     memcpy(a, p->a, bytes);
     if (p->prescale_a)
@@ -215,7 +222,7 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling s
     static _Alignas(64) char out[BYTES];
     static _Alignas(64) char second[BYTES];
     static char other[BYTES];
-    size_t start = (size_t)(count % 5) * hvd_reduce_size(dtype);
+    size_t start = (size_t)(count % 5) * hvd_dtype_size((int)dtype);
     struct hvd_reduce_pass p = {
         .dtype = dtype,
         .op = flags & 128 ? HVD_MAX : HVD_AVERAGE,
@@ -239,7 +246,7 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling s
     run_by_hand(&p, want + start);
     hvd_reduce_run(&p);
     if (flags & 64)
-        assert_memory_equal(in + start, want + start, (size_t)count * hvd_reduce_size(dtype));
+        assert_memory_equal(in + start, want + start, (size_t)count * hvd_dtype_size((int)dtype));
     else
         assert_memory_equal(out, want, BYTES);
     if (flags & 2)
