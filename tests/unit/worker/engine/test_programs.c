@@ -8,6 +8,12 @@
 static const int sizes[] = {1, 2, 3, 5, 8, 64};
 #define N_SIZES ((int)(sizeof(sizes) / sizeof(sizes[0])))
 
+#ifdef __SANITIZE_THREAD__
+#define N_PROGRAMS 60 /* each is fifty times slower */
+#else
+#define N_PROGRAMS 300
+#endif
+
 /* HOROVOD_TEST_PROGRAMS and HOROVOD_TEST_SEED: a longer run, or one that failed. */
 static uint64_t number(const char *name, uint64_t fallback)
 {
@@ -18,7 +24,7 @@ static uint64_t number(const char *name, uint64_t fallback)
 
 static void run_programs(bool may_kill)
 {
-    const uint64_t n = number("HOROVOD_TEST_PROGRAMS", 300);
+    const uint64_t n = number("HOROVOD_TEST_PROGRAMS", N_PROGRAMS);
     const uint64_t first = number("HOROVOD_TEST_SEED", 1);
 
     for (uint64_t i = 0; i < n; i++) {
