@@ -14,21 +14,26 @@ import steps
 OUT = measure.BUILD / "bench"
 
 
-def runtime(options):
-    """libhorovod on two ranks against MPI_Allreduce and Horovod."""
+# What a benchmark measures, in this order; a part can be named by itself.
+PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows}
+BENCHMARKS = {"runtime": list(PARTS), **{name: [name] for name in PARTS}}
+
+
+def measure_rows(name, options):
+    """One benchmark: its rows, printed and written."""
     table = measure.Table(options.seed)
-    allreduce.measure_rows(table, options)
-    steps.measure_rows(table, options)
-    return table.rows
-
-
-BENCHMARKS = {"runtime": runtime}
+    for part in BENCHMARKS[name]:
+        PARTS[part](table, options)
+    OUT.mkdir(parents=True, exist_ok=True)
+    path = OUT / f"{name}.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in table.rows), encoding="utf-8")
+    print(f"wrote {path.relative_to(measure.ROOT)}")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="script/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME",
-                        help=f"{', '.join(BENCHMARKS)} (default: all), or peers: build what they compare with")
+                        help="runtime (default), its parts allreduce and steps, or peers: build what steps compares with")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each arm in a launch (default: 2)")
     parser.add_argument("--seed", type=int, default=1, help="order of the arms and tensors (default: 1)")
@@ -37,18 +42,15 @@ def main():
     parser.add_argument("--models", action="store_true",
                         help="also the gradients of ResNet-50 and BERT-large; needs 6 GB of memory")
     options = parser.parse_args()
-    for name in options.names or BENCHMARKS:
-        if name == "peers":
-            peer.build()
-        elif name not in BENCHMARKS:
+    names = options.names or ["runtime"]
+    for name in names:
+        if name not in BENCHMARKS and name != "peers":
             parser.error(f"no benchmark '{name}'; there are {', '.join(BENCHMARKS)}, peers")
-    for name in options.names or BENCHMARKS:
-        if name == "peers":
-            continue
-        rows = BENCHMARKS[name](options)
-        OUT.mkdir(parents=True, exist_ok=True)
-        (OUT / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        print(f"wrote {(OUT / name).relative_to(measure.ROOT)}.jsonl")
+    if "peers" in names:
+        peer.build()
+    for name in names:
+        if name != "peers":
+            measure_rows(name, options)
 
 
 if __name__ == "__main__":
