@@ -20,6 +20,20 @@ void hvd_api_leave(void);
 /* The watch of the engine that was entered, and its log, until hvd_api_leave. */
 struct hvd_watch *hvd_api_watch(const struct hvd_log **log);
 
+/* --- process_sets.c --------------------------------------------------------------------------- */
+
+/* The sets that a job begins with, as horovod_init has them; borrowed. */
+struct hvd_static_sets {
+    const int *ranks;
+    const int *sizes;
+    int n;
+};
+
+/* Agrees with the other ranks about the sets and makes them. HVD_ERR_MISMATCH when they differ;
+ * else as hvd_engine_add_set. */
+hvd_status_t hvd_api_add_sets(struct hvd_engine *engine, const struct hvd_static_sets *sets,
+                              struct hvd_err *err);
+
 /* --- errors.c --------------------------------------------------------------------------------- */
 
 /* Converts an internal status to a public one and fills err (may be NULL) from `from` on failure.

@@ -43,15 +43,11 @@ void hvd_api_leave(void)
     pthread_rwlock_unlock(&api.engine_lock);
 }
 
-static hvd_status_t check_init_arguments(const int *ranks, int n_ranks, int n_process_sets,
-                                         struct hvd_err *err)
+static hvd_status_t check_init_arguments(const int *ranks, int n_ranks, struct hvd_err *err)
 {
     if (ranks || n_ranks != 0)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "a subset of %d ranks is not supported: pass NULL, 0", n_ranks);
-    if (n_process_sets != 0)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                        "%d process sets are not supported: pass NULL, NULL, 0", n_process_sets);
     return HVD_OK;
 }
 
@@ -178,6 +174,21 @@ static void install(struct hvd_engine *engine, struct hvd_watch *watch)
     atomic_store_explicit(&api.is_running, true, memory_order_release);
 }
 
+/* The process sets to begin with; without them the job ends before it began. Holds life. */
+static hvd_status_t add_sets(struct hvd_engine *engine, struct hvd_watch *watch,
+                             const struct hvd_static_sets *sets, struct hvd_err *err)
+{
+    hvd_status_t st = hvd_api_add_sets(engine, sets, err);
+
+    if (st == HVD_OK)
+        return HVD_OK;
+    hvd_status_t ended = hvd_engine_shutdown(engine, NULL);
+    (void)ended; /* the first failure says more */
+    hvd_engine_destroy(engine);
+    hvd_watch_destroy(watch);
+    return st;
+}
+
 bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
                   const int *process_set_sizes, int n_process_sets)
 {
@@ -185,17 +196,19 @@ bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
     struct hvd_watch *watch = NULL;
     hvd_status_t st;
 
-    (void)process_set_ranks;
-    (void)process_set_sizes;
+    const struct hvd_static_sets sets = {process_set_ranks, process_set_sizes, n_process_sets};
+
     pthread_mutex_lock(&api.life);
     if (atomic_load(&api.is_running)) {
         pthread_mutex_unlock(&api.life);
         return true;
     }
     hvd_err_clear(&api.init_err);
-    st = check_init_arguments(ranks, n_ranks, n_process_sets, &api.init_err);
+    st = check_init_arguments(ranks, n_ranks, &api.init_err);
     if (st == HVD_OK)
         st = start(&engine, &watch, &api.init_err);
+    if (st == HVD_OK)
+        st = add_sets(engine, watch, &sets, &api.init_err);
     if (st == HVD_OK) {
         install(engine, watch);
     } else {

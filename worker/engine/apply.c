@@ -68,7 +68,7 @@ static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_
         return HVD_OK;
     }
     a->request = entry->request;
-    hvd_watch_agreed(e->options.watch, (uint64_t)entry->handle, &entry->request);
+    hvd_watch_agreed(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request);
     if (step->n_rows != (step->kind == HVD_ALLGATHER ? (uint32_t)set->place.size : 0))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has %u rows for tensor %s", step->n_rows,
                         entry->name);

@@ -129,6 +129,16 @@ static bool has_work(const struct hvd_engine *e)
     return atomic_load(&e->n_outstanding) > n_queued || (n_queued > 0 && hold_ns(e) == 0);
 }
 
+/* Whether the transport wakes the driver for all that it waits for: data of process sets may move
+ * where nobody wakes. The driver's. */
+static bool is_woken(const struct hvd_engine *e)
+{
+    for (uint32_t i = 1; i < e->n_sets; i++)
+        if (e->sets[i] && e->sets[i]->n_moving > 0)
+            return false;
+    return e->transport->ops->listen != NULL;
+}
+
 /* Sleeps until a peer has something for this rank, or somebody wakes it. Holds mu, which is free
  * in between. listen comes before mu is: whoever brings work from then on sees is_asleep. */
 static void sleep_in_transport(struct hvd_engine *e, int64_t ns)
@@ -154,7 +164,7 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
     if ((atomic_load(&e->n_queued) == 0 || held_ns > 0) &&
         !(is_background && (e->waiters || e->is_leaving || e->must_stop))) {
         hvd_watch_slept(e->options.watch);
-        if (e->transport->ops->listen) {
+        if (is_woken(e)) {
             sleep_in_transport(e, held_ns > 0 ? held_ns : SLEEP_WOKEN_NS);
         } else {
             e->sleeper = cond;
@@ -186,8 +196,7 @@ static void be_patient(struct hvd_engine *e, struct patience *p, pthread_cond_t 
     if (p->n_idle <= spin)
         return;
     if (p->n_idle <= (is_background ? spin : YIELD_STEPS) ||
-        (!e->transport->ops->listen && is_moving(e) &&
-         hvd_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
+        (!is_woken(e) && is_moving(e) && hvd_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
         sched_yield();
         return;
     }

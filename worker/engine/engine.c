@@ -33,8 +33,16 @@ void hvd_engine_destroy(struct hvd_engine *e)
         hvd_entry_destroy(entry);
     }
     hvd_handles_fini(&e->handles);
-    for (uint32_t i = 0; i < e->n_sets; i++)
+    for (uint32_t i = 0; i < e->n_sets; i++) {
         hvd_set_destroy(e->sets[i]);
+        hvd_free(e->infos[i].ranks);
+    }
+    while (e->early) {
+        struct hvd_early *next = e->early->next;
+        hvd_free(e->early);
+        e->early = next;
+    }
+    hvd_free(e->infos);
     hvd_free(e->sets);
     hvd_free(e->cause);
     pthread_cond_destroy(&e->background_cond);
@@ -60,15 +68,13 @@ static hvd_status_t make_world(struct hvd_engine *e, struct hvd_err *err)
     int *ranks = hvd_malloc((size_t)size, sizeof(*ranks));
     hvd_status_t st = HVD_ERR_NOMEM;
 
-    e->sets = hvd_calloc(1, sizeof(struct hvd_set *));
-    if (!ranks || !e->sets) {
-        hvd_free(ranks);
+    uint32_t id = 0;
+
+    if (!ranks)
         return HVD_FAIL(err, st, 0, "out of memory for the process sets");
-    }
     for (int i = 0; i < size; i++)
         ranks[i] = i;
-    e->n_sets = 1;
-    st = hvd_set_create(e, 0, ranks, size, &e->sets[0], err);
+    st = hvd_set_register(e, ranks, size, &id, err);
     hvd_free(ranks);
     return st;
 }
@@ -130,7 +136,7 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
         return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
                         "%s: Process set provided does not exist, or has not been registered.",
                         hvd_op_name((int)s->request.op));
-    if (set->is_ended)
+    if (set->is_ended || e->infos[set->id].is_removed)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");
     if (set->is_join_pending)
         return HVD_FAIL(err, HVD_ERR_STATE, 0,
@@ -202,7 +208,7 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry)
         e->first_queued_ns = hvd_now_ns();
         e->is_new_batch = true;
     }
-    hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request);
+    hvd_watch_submitted(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request);
     if (entry->request.op == HVD_JOIN)
         entry->set->is_join_pending = true;
     hvd_entry_list_add(&entry->set->queue, entry);
@@ -318,12 +324,17 @@ hvd_status_t hvd_engine_place(struct hvd_engine *e, uint32_t set, struct hvd_pla
 {
     pthread_mutex_lock(&e->mu);
     const struct hvd_set *found = hvd_set_find(e, set);
-    if (found)
+    const bool exists = set < e->n_sets && !e->infos[set].is_removed;
+    if (found && exists)
         *place = found->place;
     pthread_mutex_unlock(&e->mu);
-    return found ? HVD_OK
-                 : HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
-                            "Process set provided does not exist, or has not been registered.");
+    if (!exists)
+        return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
+                        "Process set provided does not exist, or has not been registered.");
+    return found
+               ? HVD_OK
+               : HVD_FAIL(err, HVD_ERR_DENIED, 0,
+                          "Rank %d is not a member of the provided process set.", e->topology.rank);
 }
 
 void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *out)

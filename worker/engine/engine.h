@@ -53,6 +53,7 @@ struct hvd_submission {
     void *output;          /* allreduce, broadcast, reducescatter */
     const int64_t *splits; /* alltoall: rows to each rank of the set; legal: see hvd_plan_splits */
     uint32_t set;          /* the process set */
+    bool changes_sets;     /* the engine's own */
     bool is_waited_now;    /* the same thread waits at once: nobody has to be woken to drive */
 };
 
@@ -90,8 +91,33 @@ hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission
 hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_submission *submissions,
                                      uint32_t n, int64_t *handles, struct hvd_err *err);
 
+/*
+ * Makes a process set of these ranks; every rank of the job calls it alike, in the same order among
+ * other calls about sets, and waits. *id is its number on every rank. HVD_ERR_INVALID for ranks
+ * that cannot be; HVD_ERR_MISMATCH when ranks disagree; HVD_ERR_CONFLICT when there is such a set;
+ * HVD_ERR_EXISTS when another thread is at it; HVD_ERR_STATE when the transport has no sets;
+ * HVD_ERR_SHUTDOWN, HVD_ERR_NOMEM. Any thread that may wait.
+ */
+hvd_status_t hvd_engine_add_set(struct hvd_engine *e, const int *ranks, int n_ranks, uint32_t *id,
+                                struct hvd_err *err);
+
+/* Removes a set, not set 0, the same way. What is pending in it ends with HVD_ERR_SHUTDOWN.
+ * HVD_ERR_NOT_FOUND; else as above. */
+hvd_status_t hvd_engine_remove_set(struct hvd_engine *e, uint32_t id, struct hvd_err *err);
+
+/* Waits until every rank has called it; HVD_ERR_MISMATCH when the values differ. Else as above. */
+hvd_status_t hvd_engine_agree(struct hvd_engine *e, int32_t value, struct hvd_err *err);
+
+/* The numbers of the sets that there are, as many as there is room for; returns how many there are.
+ * Any thread. */
+int hvd_engine_sets(struct hvd_engine *e, uint32_t *ids, int room);
+
+/* The ranks of a set, sorted, as many as there is room for; returns how many there are, -1 when
+ * there is no such set. Any thread, member or not. */
+int hvd_engine_set_ranks(struct hvd_engine *e, uint32_t id, int *ranks, int room);
+
 /* This rank in the process set, and its size, into *place. HVD_ERR_NOT_FOUND when there is no such
- * set or this rank is not in it. Any thread. */
+ * set, HVD_ERR_DENIED when this rank is not in it. Any thread. */
 hvd_status_t hvd_engine_place(struct hvd_engine *e, uint32_t set, struct hvd_place *place,
                               struct hvd_err *err);
 

@@ -24,6 +24,7 @@ struct hvd_entry {
     int64_t handle;
     struct hvd_set *set;
     struct hvd_slot *slot;      /* guarded by mu; asked for by this bit; NULL: by name */
+    bool changes_sets;          /* its result is an agreement about process sets */
     bool is_sent;               /* the driver's; the coordinator has been asked */
     struct hvd_request request; /* the name is at `name` */
     const void *input;
@@ -89,6 +90,9 @@ struct hvd_run {
     struct hvd_flight *flights;
 };
 
+/* The library's own tensor: what ranks say about process sets. */
+#define HVD_CHANGE_NAME "process_set.change"
+
 #define HVD_MOVING_MAX 8
 
 /* A process set, as its members and nobody else has it. */
@@ -125,6 +129,22 @@ struct hvd_set {
     bool is_held; /* an alltoall learns its splits: nothing may overtake it */
 };
 
+/* What every rank knows of a set. */
+struct hvd_set_info {
+    int *ranks; /* sorted; owned */
+    int n_ranks;
+    bool is_removed;
+};
+
+/* A message about a set that this rank has not made yet. */
+struct hvd_early {
+    struct hvd_early *next;
+    int from;
+    uint32_t set;
+    size_t len;
+    char data[];
+};
+
 /* A tensor of the plan at hand. */
 struct hvd_agreed {
     struct hvd_entry *entry; /* NULL: this rank has joined */
@@ -144,7 +164,8 @@ struct hvd_engine {
     pthread_mutex_t mu; /* never held while calling a log or the transport, but for listen, wake */
     /* guarded by mu */
     struct hvd_handles handles;
-    struct hvd_entry *pool; /* entries to be used again; owned */
+    struct hvd_set_info *infos; /* of every set, as all ranks know it; owned */
+    struct hvd_entry *pool;     /* entries to be used again; owned */
     struct hvd_waiter *waiters;
     uint32_t last_group;
     int64_t first_queued_ns; /* when the first of the queues came in; the clock is read once a batch
@@ -175,6 +196,7 @@ struct hvd_engine {
     struct hvd_transport *transport;
     struct horovod_output *orphans;      /* of aborted collectives; owned */
     struct hvd_engine_counters counters; /* written under mu */
+    struct hvd_early *early;             /* in the order they came; owned */
     bool is_leave_sent;
     bool is_down;    /* the plan said so */
     bool is_aborted; /* the peers cannot be counted on */
@@ -209,6 +231,9 @@ void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry);
 /* Frees the entry. NULL is fine. */
 void hvd_entry_destroy(struct hvd_entry *entry);
 
+/* Who watches the entry: nobody the library's own. */
+struct hvd_watch *hvd_entry_watch(const struct hvd_engine *e, const struct hvd_entry *entry);
+
 /* Publishes how a tensor ended and wakes who waits for it. mu. */
 void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                       const char *message);
@@ -237,6 +262,18 @@ struct hvd_set *hvd_set_find(const struct hvd_engine *e, uint32_t id);
 
 /* The rank in the set of a rank of the job; -1 when it is not a member. */
 int hvd_set_rank_of(const struct hvd_set *set, int world_rank);
+
+/* --- agree_set.c: caller is the driver, without mu ---------------------------------------------
+ */
+
+/* Makes the next process set; may wait for its other members. HVD_ERR_NOMEM, HVD_ERR_SYSTEM: the
+ * ranks have diverged then. */
+hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_ranks, uint32_t *id,
+                              struct hvd_err *err);
+
+/* All ranks have said what they want of the process sets: does it. entry->status becomes how it
+ * ends. Failure: as above. */
+hvd_status_t hvd_set_changed(struct hvd_engine *e, struct hvd_entry *entry, struct hvd_err *err);
 
 /* --- run.c: caller is the driver, without mu -------------------------------------------------- */
 

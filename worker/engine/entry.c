@@ -73,6 +73,7 @@ struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submis
                                 .input = s->input,
                                 .data = s->output,
                                 .splits = splits,
+                                .changes_sets = s->changes_sets,
                                 .name = name,
                                 .name_room = name_room};
     entry->request.name.data = name;
@@ -93,12 +94,18 @@ void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry)
     e->pool = entry;
 }
 
+struct hvd_watch *hvd_entry_watch(const struct hvd_engine *e, const struct hvd_entry *entry)
+{
+    return entry->changes_sets ? NULL : e->options.watch;
+}
+
 void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                       const char *message)
 {
     const uint64_t bytes = (uint64_t)entry->count * hvd_dtype_size((int)entry->request.dtype);
 
-    hvd_watch_done(e->options.watch, (uint64_t)entry->handle, &entry->request, bytes, status);
+    hvd_watch_done(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request, bytes,
+                   status);
     entry->status = status;
     if (status != HVD_OK)
         entry->message = hvd_strdup(message); /* without memory the status has to do */

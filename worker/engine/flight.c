@@ -14,10 +14,29 @@ static const char *name_of(const struct hvd_flight *f)
     return f->members[0].entry ? f->members[0].entry->name : "of other ranks";
 }
 
+/* How an agreement about process sets ended. */
+static const char *change_text(hvd_status_t status)
+{
+    switch (status) {
+    case HVD_ERR_MISMATCH:
+        return "Different ranks tried to set up mismatching process sets";
+    case HVD_ERR_CONFLICT:
+        return "A process set of these ranks exists already";
+    case HVD_ERR_NOT_FOUND:
+        return "Process set provided does not exist, or has not been registered.";
+    default:
+        return "";
+    }
+}
+
 /* Publishes how all tensors of a flight ended, and lets go of it. */
 static void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                    hvd_status_t status, const char *message)
 {
+    if (status == HVD_OK && f->members[0].entry && f->members[0].entry->changes_sets) {
+        status = f->members[0].entry->status;
+        message = change_text(status);
+    }
     hvd_free(f->zeros);
     f->zeros = NULL;
     hvd_free(f->splits);
@@ -217,6 +236,23 @@ static void compute_alone(const struct hvd_flight *f)
     }
 }
 
+/* A flight has landed. An agreement about process sets is acted upon first. */
+static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                             struct hvd_err *err)
+{
+    struct hvd_entry *entry = f->members[0].entry;
+    hvd_status_t st = entry && entry->changes_sets ? hvd_set_changed(e, entry, err) : HVD_OK;
+
+    if (st == HVD_OK) {
+        finish(e, set, f, HVD_OK, NULL);
+        return HVD_OK;
+    }
+    entry->status = HVD_OK;
+    entry->changes_sets = false;
+    finish(e, set, f, st, err ? err->msg : hvd_status_str(st));
+    return st;
+}
+
 /* A set of one rank: everything at once. */
 static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                                   struct hvd_err *err)
@@ -230,9 +266,7 @@ static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, str
         if (st == HVD_OK && f->work.moves_data)
             compute_alone(f);
     }
-    if (st == HVD_OK)
-        finish(e, set, f, HVD_OK, NULL);
-    return st;
+    return st == HVD_OK ? complete(e, set, f, err) : st;
 }
 
 hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
@@ -266,8 +300,9 @@ static void tell_started(const struct hvd_engine *e, const struct hvd_flight *f)
 {
     for (uint32_t i = 0; e->options.watch && i < f->n_members; i++)
         if (f->members[i].entry)
-            hvd_watch_started(e->options.watch, (uint64_t)f->members[i].entry->handle,
-                              &f->members[i].entry->request, e->transport->ops->name);
+            hvd_watch_started(hvd_entry_watch(e, f->members[i].entry),
+                              (uint64_t)f->members[i].entry->handle, &f->members[i].entry->request,
+                              e->transport->ops->name);
 }
 
 static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
@@ -330,7 +365,7 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
             set->moving[i] = set->moving[--set->n_moving];
         } else {
             set->moving[i] = set->moving[--set->n_moving];
-            finish(e, set, f, HVD_OK, NULL);
+            st = complete(e, set, f, err);
         }
     }
     return st;

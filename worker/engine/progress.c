@@ -46,6 +46,12 @@ static hvd_status_t send_message(struct hvd_engine *e, struct hvd_set *set, int6
     return st;
 }
 
+static void tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request)
+{
+    if (!hvd_strview_equal(request->name, HVD_CHANGE_NAME))
+        hvd_watch_ready(e->options.watch, rank, request);
+}
+
 static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
                                  const struct hvd_request *request, int64_t now_ns,
                                  struct hvd_err *err)
@@ -53,7 +59,7 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
     hvd_status_t st = HVD_OK;
 
     if (set->negotiator) {
-        hvd_watch_ready(e->options.watch, e->topology.rank, request);
+        tell_ready(e, e->topology.rank, request);
         return hvd_negotiator_request(set->negotiator, set->place.rank, request, now_ns, err);
     }
     if (set->message.len == 0)
@@ -230,7 +236,7 @@ static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int
     while (st == HVD_OK && reader->left > 0) {
         st = hvd_reader_request(reader, &request, err);
         if (st == HVD_OK) {
-            hvd_watch_ready(e->options.watch, set->ranks[from], &request);
+            tell_ready(e, set->ranks[from], &request);
             st = hvd_negotiator_request(set->negotiator, from, &request, now_ns, err);
         }
     }
@@ -255,6 +261,23 @@ static hvd_status_t read_leave(struct hvd_engine *e, int from, struct hvd_reader
     return hvd_negotiator_leave(e->sets[0]->negotiator, from, failed, text, err);
 }
 
+/* A peer has made a set that this rank is about to make: what it says has to wait. */
+static hvd_status_t keep_early(struct hvd_engine *e, const struct hvd_inbound *in, uint32_t set,
+                               struct hvd_err *err)
+{
+    struct hvd_early *early = hvd_malloc(1, sizeof(*early) + in->len);
+    struct hvd_early **end = &e->early;
+
+    if (!early)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a message of rank %d", in->from);
+    *early = (struct hvd_early){.from = in->from, .set = set, .len = in->len};
+    memcpy(early->data, in->data, in->len);
+    while (*end)
+        end = &(*end)->next;
+    *end = early;
+    return HVD_OK;
+}
+
 static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound *in, int64_t now_ns,
                                  struct hvd_err *err)
 {
@@ -264,6 +287,8 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     if (st != HVD_OK)
         return HVD_WRAP(err, st, "from rank %d", in->from);
     struct hvd_set *set = hvd_set_find(e, reader.set);
+    if (reader.set >= e->n_sets)
+        return keep_early(e, in, reader.set, err);
     const int from = set ? hvd_set_rank_of(set, in->from) : -1;
     if (from == 0 && reader.type == HVD_MESSAGE_PLAN && !set->negotiator)
         return hvd_apply_plan(e, set, in->data, in->len, err);
@@ -331,6 +356,27 @@ static hvd_status_t receive_messages(struct hvd_engine *e, int64_t now_ns, bool 
             return st;
     }
     return HVD_OK;
+}
+
+/* What came too early and is not any more. */
+static hvd_status_t read_early(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                               struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (struct hvd_early **at = &e->early; *at && st == HVD_OK;) {
+        struct hvd_early *early = *at;
+        if (early->set >= e->n_sets) {
+            at = &early->next;
+            continue;
+        }
+        const struct hvd_inbound in = {.from = early->from, .data = early->data, .len = early->len};
+        *at = early->next;
+        *progressed = true;
+        st = read_message(e, &in, now_ns, err);
+        hvd_free(early);
+    }
+    return st;
 }
 
 /* --- The step --------------------------------------------------------------------------------- */
@@ -424,6 +470,8 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
 
     if (st == HVD_OK)
         st = send_leave(e, progressed, err);
+    if (st == HVD_OK && e->early)
+        st = read_early(e, now_ns, progressed, err);
     if (st == HVD_OK && e->topology.size > 1)
         st = receive_messages(e, now_ns, progressed, err);
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)

@@ -326,7 +326,8 @@ static void tell_agreed(const struct hvd_engine *e, const struct hvd_run *run)
         const struct hvd_flight *f = &run->flights[i];
         for (uint32_t m = 0; m < f->n_members; m++)
             if (f->members[m].entry)
-                hvd_watch_agreed(e->options.watch, (uint64_t)f->members[m].entry->handle,
+                hvd_watch_agreed(hvd_entry_watch(e, f->members[m].entry),
+                                 (uint64_t)f->members[m].entry->handle,
                                  &f->members[m].entry->request);
     }
 }

@@ -39,6 +39,12 @@ static struct hvd_transport *near_of(struct hvd_transport *t)
     return ((struct hybrid *)t)->near;
 }
 
+/* Process sets but the whole job go the far way. */
+static struct hvd_transport *mover_of(struct hvd_transport *t, const struct hvd_collective *c)
+{
+    return c->set == 0 ? near_of(t) : ((struct hybrid *)t)->far;
+}
+
 static hvd_status_t hybrid_send(struct hvd_transport *t, int to, const void *data, size_t len,
                                 struct hvd_err *err)
 {
@@ -54,18 +60,33 @@ static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *
 static hvd_status_t hybrid_start(struct hvd_transport *t, struct hvd_collective *c,
                                  struct hvd_err *err)
 {
-    return near_of(t)->ops->start(near_of(t), c, err);
+    return mover_of(t, c)->ops->start(mover_of(t, c), c, err);
 }
 
 static hvd_status_t hybrid_test(struct hvd_transport *t, struct hvd_collective *c,
                                 struct hvd_err *err)
 {
-    return near_of(t)->ops->test(near_of(t), c, err);
+    return mover_of(t, c)->ops->test(mover_of(t, c), c, err);
 }
 
 static void hybrid_abandon(struct hvd_transport *t, struct hvd_collective *c)
 {
-    near_of(t)->ops->abandon(near_of(t), c);
+    mover_of(t, c)->ops->abandon(mover_of(t, c), c);
+}
+
+static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t set, const int *ranks,
+                                   int n_ranks, struct hvd_err *err)
+{
+    struct hvd_transport *far = ((struct hybrid *)t)->far;
+
+    return far->ops->add_set(far, set, ranks, n_ranks, err);
+}
+
+static void hybrid_remove_set(struct hvd_transport *t, uint32_t set)
+{
+    struct hvd_transport *far = ((struct hybrid *)t)->far;
+
+    far->ops->remove_set(far, set);
 }
 
 static const char *hybrid_host(const struct hvd_transport *t, int rank)
@@ -106,6 +127,8 @@ static const struct hvd_transport_ops hybrid_ops = {
     .receive = hybrid_receive,
     .start = hybrid_start,
     .test = hybrid_test,
+    .add_set = hybrid_add_set,
+    .remove_set = hybrid_remove_set,
     .abandon = hybrid_abandon,
     .host = hybrid_host,
     .destroy = hybrid_destroy,

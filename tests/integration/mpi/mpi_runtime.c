@@ -19,7 +19,7 @@ static const struct {
     {"large", mode_large},     {"mismatch", mode_mismatch}, {"arguments", mode_arguments},
     {"leave", mode_leave},     {"exit", mode_exit},         {"reuse", mode_reuse},
     {"single", mode_single},   {"again", mode_again},       {"funneled", mode_funneled},
-    {"refused", mode_refused}, {"kinds", mode_kinds},
+    {"refused", mode_refused}, {"kinds", mode_kinds},       {"sets", mode_sets},
 };
 
 void check(bool good, const char *what, const char *detail)

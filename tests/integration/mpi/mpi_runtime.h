@@ -31,6 +31,9 @@ void mode_large(void);
 /* Types, factors, scattered and exchanged rows, groups, joins, tensors without names. */
 void mode_kinds(void);
 
+/* Process sets: from the start, added and removed, side by side, and what is refused. */
+void mode_sets(void);
+
 /* --- failures.c: what goes wrong, and what is said then --------------------------------------- */
 
 /* Every disagreement between ranks. */

@@ -58,6 +58,12 @@ def test_every_kind_of_collective_works_with_and_without_shared_memory(n, shm):
 
 
 @pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("shm", ["0", "1"])
+def test_process_sets_work_side_by_side_with_and_without_shared_memory(n, shm):
+    assert_ok(runtime(n, "sets", HOROVOD_SHM=shm))
+
+
+@pytest.mark.parametrize("n", [2, 4])
 def test_a_mismatch_reaches_every_rank_and_the_job_goes_on(n):
     assert_ok(runtime(n, "mismatch"))
 

@@ -138,8 +138,10 @@ typedef struct horovod_output horovod_output_t;
  * again while initialised does nothing and returns true. Returns false on failure, logs the reason
  * to standard error, and keeps it for horovod_init_error. After a horovod_shutdown that finalised
  * MPI it fails: MPI cannot be initialised twice in a process.
- * ranks = NULL with n_ranks = 0 means all processes, which is what this version supports; the same
- * holds for process sets: NULL, NULL, 0.
+ * ranks = NULL with n_ranks = 0 means all processes, which is what this version supports.
+ * Process sets to begin with, the same on every rank: n_process_sets of them, process_set_sizes
+ * says how many ranks each has, process_set_ranks lists them one set behind the other. They are
+ * numbered from 1. None: NULL, NULL, 0.
  */
 HOROVOD_API bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
                               const int *process_set_sizes, int n_process_sets);
@@ -322,6 +324,45 @@ HOROVOD_API horovod_status_t horovod_grouped_reducescatter_async(
  * rank that joined last.
  */
 HOROVOD_API horovod_status_t horovod_join(int *last_rank, horovod_error_t *err);
+
+/* --- Process sets: some of the ranks. Number 0 is the whole job --------------------------------- */
+
+/* What the functions below return instead of a result. */
+typedef enum horovod_process_set_error {
+    HOROVOD_PROCESS_SET_ERROR_INIT = -1,         /* not initialised */
+    HOROVOD_PROCESS_SET_ERROR_DYNAMIC = -2,      /* the ranks disagree, or sets cannot be had now */
+    HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET = -3,  /* there is no such set, or no such ranks */
+    HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET = -4,  /* this rank is not in it */
+    HOROVOD_PROCESS_SET_ERROR_SHUTDOWN = -5,     /* the job has been shut down */
+    HOROVOD_PROCESS_SET_ERROR_EXISTING_SET = -6, /* there is a set of these ranks */
+} horovod_process_set_error_t;
+
+/*
+ * Makes a set of these ranks (in any order) and returns its number, the same on every rank and
+ * never used again, or an error. Every rank of the job makes the same calls about sets in the same
+ * order, members or not, and waits. Sets do not wait for each other: a tensor of a set needs its
+ * members alone.
+ */
+HOROVOD_API int horovod_add_process_set(const int *ranks, int n_ranks);
+
+/* Removes a set, and returns its number or an error; calls as above. What is pending in it ends
+ * with HOROVOD_ABORTED. Set 0 stays. */
+HOROVOD_API int horovod_remove_process_set(int id);
+
+/* This rank within the set; how many ranks it has; whether this rank is in it (1 or 0). Or an
+ * error. */
+HOROVOD_API int horovod_process_set_rank(int id);
+HOROVOD_API int horovod_process_set_size(int id);
+HOROVOD_API int horovod_process_set_included(int id);
+
+/* How many sets there are, set 0 included; -1 when not initialised. */
+HOROVOD_API int horovod_number_of_process_sets(void);
+
+/* Writes the numbers of all sets to ids, which has room for them. */
+HOROVOD_API void horovod_process_set_ids(int *ids);
+
+/* Writes the ranks of a set, sorted, to ranks, which has room for them; returns 0 or an error. */
+HOROVOD_API int horovod_process_set_ranks(int id, int *ranks);
 
 /* Done once every rank has come to it. One barrier at a time per rank. */
 HOROVOD_API horovod_status_t horovod_barrier_async(horovod_handle_t *handle, horovod_error_t *err);

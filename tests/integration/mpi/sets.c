@@ -1,0 +1,118 @@
+/*
+ * Process sets through the public API: those given to horovod_init, those made and removed later.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/integration/mpi/mpi_runtime.h"
+
+/* A sum over the members of a set: each brings its rank of the job, plus 1. */
+static void sum_in(int set, const char *name, int64_t want)
+{
+    horovod_error_t err = {0};
+    int64_t value = horovod_rank() + 1;
+    const horovod_status_t st = horovod_allreduce(
+        &value, &value,
+        HOROVOD_TENSOR(.name = name, .dtype = HOROVOD_INT64, .op = HOROVOD_SUM, .process_set = set),
+        &err);
+
+    check(st == HOROVOD_OK, name, err.message);
+    check(value == want, name, "the sum is wrong");
+}
+
+/* The members alone take part; the others do not even know. */
+static void use_evens_and_odds(int evens, int odds)
+{
+    const int size = horovod_size();
+    const bool is_even = horovod_rank() % 2 == 0;
+    int64_t wants[2] = {0, 0};
+
+    for (int rank = 0; rank < size; rank++)
+        wants[rank % 2] += rank + 1;
+    for (int i = 0; i < 5; i++) {
+        for (int k = 0; k < (is_even ? 3 : 1); k++) /* sets do not wait for each other */
+            sum_in(is_even ? evens : odds, "own", wants[!is_even]);
+        check_sum("all");
+    }
+    check(horovod_process_set_included(evens) == is_even, "included", "wrong");
+    check(horovod_process_set_rank(is_even ? evens : odds) == horovod_rank() / 2, "rank", "wrong");
+    check(horovod_process_set_size(is_even ? odds : evens) == HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET,
+          "size", "of a foreign set");
+}
+
+static void cast_in(int set)
+{
+    const int root = 1; /* of the job */
+    int32_t value = horovod_rank() == root ? 77 : 0;
+    horovod_error_t err = {0};
+
+    if (horovod_process_set_included(set) != 1)
+        return;
+    check(horovod_broadcast(&value, &value,
+                            HOROVOD_TENSOR(.name = "cast", .dtype = HOROVOD_INT32,
+                                           .root_rank = root, .process_set = set),
+                            &err) == HOROVOD_OK,
+          "cast", err.message);
+    check(value == 77, "cast", "a value is wrong");
+}
+
+static void refuse(int foreign, int removed)
+{
+    horovod_error_t err = {0};
+    int64_t value = 0;
+    horovod_tensor_t tensor = {
+        .size = sizeof(tensor), .name = "t", .dtype = HOROVOD_INT64, .op = HOROVOD_SUM};
+
+    tensor.process_set = foreign;
+    check(horovod_allreduce(&value, &value, &tensor, &err) == HOROVOD_INVALID_ARGUMENT &&
+              strstr(err.message, "is not a member of the provided process set."),
+          "foreign", err.message);
+    tensor.process_set = removed;
+    check(horovod_allreduce(&value, &value, &tensor, &err) == HOROVOD_INVALID_ARGUMENT &&
+              strstr(err.message, "Process set provided does not exist"),
+          "removed", err.message);
+}
+
+void mode_sets(void)
+{
+    int ranks[64];
+    int sizes[2] = {0, 0};
+    int n = 0;
+    horovod_error_t err = {0};
+    const int size = atoi(getenv("OMPI_COMM_WORLD_SIZE"));
+
+    for (int parity = 0; parity < 2; parity++)
+        for (int rank = parity; rank < size; rank += 2, sizes[parity]++)
+            ranks[n++] = rank;
+    if (!horovod_init(NULL, 0, ranks, sizes, 2)) {
+        horovod_init_error(&err);
+        check(false, "init", err.message);
+        return;
+    }
+    use_evens_and_odds(1, 2);
+    const int backwards[] = {1, 0};
+    const int again = horovod_add_process_set(backwards, 2);
+    check(again == (size == 2 ? HOROVOD_PROCESS_SET_ERROR_EXISTING_SET : 3), "add", "wrong number");
+    if (again > 0) {
+        cast_in(again);
+        int two[2] = {-1, -1};
+        check(horovod_process_set_ranks(again, two) == 0 && two[0] == 0 && two[1] == 1, "ranks",
+              "wrong");
+    }
+    check(horovod_number_of_process_sets() == (again > 0 ? 4 : 3), "number", "wrong");
+    check(horovod_remove_process_set(1) == 1, "remove", "failed");
+    check(horovod_remove_process_set(1) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET, "remove",
+          "twice");
+    check(horovod_remove_process_set(0) == HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET, "remove",
+          "the whole job");
+    int ids[8];
+    horovod_process_set_ids(ids);
+    check(ids[0] == 0 && ids[1] == 2, "ids", "wrong");
+    if (horovod_rank() % 2 == 0)
+        refuse(2, 1);
+    check_sum("in the end");
+    horovod_shutdown();
+    check(horovod_add_process_set(backwards, 2) == HOROVOD_PROCESS_SET_ERROR_INIT, "add",
+          "after the end");
+}
