@@ -99,7 +99,8 @@ static hvd_lines_fn at_once(const struct hvd_reduce_pass *p, double *factor)
     return p->second ? sums->stream2 : sums->stream;
 }
 
-/* Whole lines from element at; how many elements that were. */
+/* Whole lines from element at; how many elements that were. None where the output never meets the
+ * start of a line because it is not aligned for its type: such stores would fault. */
 static int64_t run_lines(const struct hvd_reduce_pass *p, hvd_lines_fn lines, double factor,
                          int64_t at)
 {
@@ -108,6 +109,8 @@ static int64_t run_lines(const struct hvd_reduce_pass *p, hvd_lines_fn lines, do
     size_t n_lines = (size_t)(p->count - at) * element / LINE_BYTES;
     char *const out[2] = {(char *)p->out + from, p->second ? (char *)p->second + from : NULL};
 
+    if ((uintptr_t)out[0] % LINE_BYTES != 0)
+        return 0;
     lines(out, (const char *)p->a + from, (const char *)p->b + from, n_lines, factor);
     return (int64_t)(n_lines * LINE_BYTES / element);
 }
