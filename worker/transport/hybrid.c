@@ -57,6 +57,11 @@ static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *
     return near_of(t)->ops->receive(near_of(t), in, err);
 }
 
+static void hybrid_recycle(struct hvd_transport *t, struct hvd_inbound *in)
+{
+    near_of(t)->ops->recycle(near_of(t), in);
+}
+
 static hvd_status_t hybrid_start(struct hvd_transport *t, struct hvd_collective *c,
                                  struct hvd_err *err)
 {
@@ -125,6 +130,7 @@ static const struct hvd_transport_ops hybrid_ops = {
     .name = "shm+mpi",
     .send = hybrid_send,
     .receive = hybrid_receive,
+    .recycle = hybrid_recycle,
     .start = hybrid_start,
     .test = hybrid_test,
     .add_set = hybrid_add_set,

@@ -134,6 +134,7 @@ static const struct hvd_transport_ops shm_ops = {
     .name = "shm",
     .send = hvd_shm_send,
     .receive = hvd_shm_receive,
+    .recycle = hvd_shm_recycle,
     .start = hvd_shm_start,
     .test = hvd_shm_test,
     .abandon = hvd_shm_abandon,

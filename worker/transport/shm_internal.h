@@ -149,6 +149,8 @@ struct hvd_shm {
     struct hvd_shm_arrival *arrivals; /* from each rank */
     int n_letters;
     int next_sender; /* where receive begins to look */
+    char *kept;      /* memory of a message received, for the next one; owned, may be NULL */
+    size_t kept_bytes;
 
     unsigned n_idle; /* calls without anything new since the last look at the clock */
     int64_t next_check_ns;
@@ -212,6 +214,8 @@ int64_t hvd_shm_part(const struct hvd_shm *s, size_t width);
 hvd_status_t hvd_shm_send(struct hvd_transport *t, int to, const void *data, size_t len,
                           struct hvd_err *err);
 hvd_status_t hvd_shm_receive(struct hvd_transport *t, struct hvd_inbound *in, struct hvd_err *err);
+
+void hvd_shm_recycle(struct hvd_transport *t, struct hvd_inbound *in);
 
 /* Moves on what did not fit the rings. */
 void hvd_shm_flush(struct hvd_shm *s);

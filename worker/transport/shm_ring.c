@@ -11,6 +11,7 @@
 
 #define MESSAGE_MAX ((size_t)1 << 30)
 #define UNIT sizeof(uint64_t)
+#define SHORT ((size_t)1024)
 
 static size_t padded(size_t len)
 {
@@ -155,6 +156,38 @@ bool hvd_shm_has_mail(const struct hvd_shm *s)
     return false;
 }
 
+/* Bytes to get for a message: short ones are all alike, so that any of them can use the memory of
+ * any other. */
+static size_t room_for(size_t len)
+{
+    return len < SHORT ? SHORT : len;
+}
+
+static char *take_room(struct hvd_shm *s, size_t len)
+{
+    char *room = s->kept;
+
+    if (!room || s->kept_bytes < room_for(len))
+        return hvd_malloc(room_for(len), 1);
+    s->kept = NULL;
+    return room;
+}
+
+void hvd_shm_recycle(struct hvd_transport *t, struct hvd_inbound *in)
+{
+    struct hvd_shm *s = (struct hvd_shm *)t;
+    const size_t bytes = room_for(in->len);
+
+    if (bytes > s->shape.ring_bytes || (s->kept && s->kept_bytes >= bytes)) {
+        hvd_free(in->data);
+    } else {
+        hvd_free(s->kept);
+        s->kept = in->data;
+        s->kept_bytes = bytes;
+    }
+    in->data = NULL;
+}
+
 /* Takes what the ring from a rank has of its next message; HVD_OK once that is whole. */
 static hvd_status_t pull(struct hvd_shm *s, int from, struct hvd_err *err)
 {
@@ -171,7 +204,7 @@ static hvd_status_t pull(struct hvd_shm *s, int from, struct hvd_err *err)
         copy_out(ring, ring_bytes, at, (char *)&len, UNIT);
         if (len > MESSAGE_MAX)
             return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "the ring from rank %d is damaged", from);
-        a->data = hvd_malloc((size_t)len + 1, 1);
+        a->data = take_room(s, (size_t)len);
         if (!a->data)
             return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for %zu bytes from rank %d",
                             (size_t)len, from);
@@ -242,4 +275,6 @@ void hvd_shm_letters_fini(struct hvd_shm *s)
             hvd_free(s->arrivals[rank].data);
     }
     s->n_letters = 0;
+    hvd_free(s->kept);
+    s->kept = NULL;
 }
