@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -23,7 +24,7 @@
 #include "worker/watch/ring.h"
 #include "worker/watch/tracefile.h"
 
-#define RING_SLOTS ((uint64_t)1 << 17)
+#define RING_SLOTS ((uint64_t)1 << 19)
 #define ROUND_NS 20000000
 #define METRICS_ROUND_NS 500000000
 #define METRICS_EVERY_NS 2000000000
@@ -317,6 +318,15 @@ static bool write_metrics(struct hvd_writer *w, bool is_due)
     return true;
 }
 
+/* The ranks go first: while a timeline runs the writer takes the processor time that nobody wants,
+ * and where there is none, events are dropped. Somebody waits for its end, though. */
+static void set_urgent(bool is_urgent)
+{
+    const struct sched_param none = {0};
+
+    (void)pthread_setschedparam(pthread_self(), is_urgent ? SCHED_OTHER : SCHED_IDLE, &none);
+}
+
 /* --- The thread ------------------------------------------------------------------------------- */
 
 void hvd_writer_wake(struct hvd_writer *w)
@@ -355,6 +365,7 @@ static void rest(struct hvd_writer *w)
 static void *run(void *arg)
 {
     struct hvd_writer *w = arg;
+    bool is_urgent = true;
 
     pthread_setname_np(pthread_self(), "hvd-watch");
     pthread_mutex_lock(&w->mu);
@@ -363,6 +374,9 @@ static void *run(void *arg)
         const bool is_open = w->is_open;
         bool ended = false;
         pthread_mutex_unlock(&w->mu);
+        if (is_urgent != must_close)
+            set_urgent(must_close);
+        is_urgent = must_close;
         const uint64_t found = is_open ? write_events(w, must_close, &ended) : 0;
         const bool changed = write_metrics(w, w->n_quiet >= QUIET_ROUNDS);
         w->n_quiet = found > 0 || changed ? 0 : w->n_quiet + 1;
@@ -378,6 +392,7 @@ static void *run(void *arg)
         rest(w);
     }
     pthread_mutex_unlock(&w->mu);
+    set_urgent(true);
     (void)write_metrics(w, true);
     return NULL;
 }

@@ -321,9 +321,8 @@ static void an_idle_watch_does_not_wake_up_and_notices_the_next_tensor(void **st
     bool is_quiet = false;
     for (int i = 0; i < 100 && !is_quiet; i++) {
         const long before = sleeps();
-        assert_true(before >= 0);
         nanosleep(&pause, NULL);
-        is_quiet = sleeps() == before;
+        is_quiet = before >= 0 && sleeps() == before;
     }
     assert_true(is_quiet);
     live(w, 2, "u");
