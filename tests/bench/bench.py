@@ -5,6 +5,8 @@ median over launches with a bootstrap interval. A table goes to standard output,
 """
 import argparse
 import json
+import signal
+import sys
 
 import allreduce
 import measure
@@ -12,8 +14,6 @@ import peer
 import steps
 
 OUT = measure.BUILD / "bench"
-
-
 # What a benchmark measures, in this order; a part can be named by itself.
 PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows}
 BENCHMARKS = {"runtime": list(PARTS), **{name: [name] for name in PARTS}}
@@ -42,6 +42,7 @@ def main():
     parser.add_argument("--models", action="store_true",
                         help="also the gradients of ResNet-50 and BERT-large; needs 6 GB of memory")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))
     names = options.names or ["runtime"]
     for name in names:
         if name not in BENCHMARKS and name != "peers":

@@ -24,14 +24,18 @@ def environment(**more):
 def launch(arguments, *, bind, mca=(), **more):
     """One launch of two ranks: the JSON lines of rank 0."""
     command = [*MPIRUN, "--bind-to", bind, *mca, *map(str, arguments)]
-    try:
-        done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=LIMIT_S,
-                              env=environment(**more))
-    except subprocess.TimeoutExpired:
-        sys.exit(f"bench: {' '.join(command)}: not done within {LIMIT_S} s")
-    if done.returncode:
-        sys.exit(f"bench: {' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=environment(**more)) as process:
+        try:
+            out, err = process.communicate(timeout=LIMIT_S)
+        except BaseException as error:
+            process.terminate()  # mpirun ends its ranks
+            if isinstance(error, subprocess.TimeoutExpired):
+                sys.exit(f"bench: {' '.join(command)}: not done within {LIMIT_S} s")
+            raise
+    if process.returncode:
+        sys.exit(f"bench: {' '.join(command)}: exit {process.returncode}\n{err[-2000:]}")
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
 
 def placement(ping_ns):
