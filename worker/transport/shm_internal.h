@@ -215,6 +215,7 @@ hvd_status_t hvd_shm_send(struct hvd_transport *t, int to, const void *data, siz
                           struct hvd_err *err);
 hvd_status_t hvd_shm_receive(struct hvd_transport *t, struct hvd_inbound *in, struct hvd_err *err);
 
+/* Op of the port: keeps the memory of a short message for the next one. */
 void hvd_shm_recycle(struct hvd_transport *t, struct hvd_inbound *in);
 
 /* Moves on what did not fit the rings. */
