@@ -236,7 +236,8 @@ static void compute_alone(const struct hvd_flight *f)
     }
 }
 
-/* A flight has landed. An agreement about process sets is acted upon first. */
+/* A flight has landed. An agreement about process sets is acted upon first. On failure it is not
+ * finished. */
 static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                              struct hvd_err *err)
 {
@@ -247,9 +248,7 @@ static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct h
         finish(e, set, f, HVD_OK, NULL);
         return HVD_OK;
     }
-    entry->status = HVD_OK;
-    entry->changes_sets = false;
-    finish(e, set, f, st, err ? err->msg : hvd_status_str(st));
+    entry->changes_sets = false; /* its status is that of any other */
     return st;
 }
 
@@ -359,14 +358,14 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
             return HVD_WRAP(err, st, "tensor %s", name_of(f));
         *progressed = true;
         if (f->request.op == HVD_ALLTOALL && !f->is_second) {
-            st = go_on(e, set, f, err);
-            if (st != HVD_OK)
-                return st; /* still moving: ends with the job */
             set->moving[i] = set->moving[--set->n_moving];
+            st = go_on(e, set, f, err);
         } else {
             set->moving[i] = set->moving[--set->n_moving];
             st = complete(e, set, f, err);
         }
+        if (st != HVD_OK) /* nothing moves any more, so it ends here and not with the job */
+            finish(e, set, f, HVD_ERR_SHUTDOWN, err->msg);
     }
     return st;
 }

@@ -192,7 +192,9 @@ static struct hvd_run *build_run(struct hvd_set *set, int64_t fusion, uint32_t n
 static void fail_rest(struct hvd_engine *e, struct hvd_set *set, struct hvd_run *run, uint32_t from,
                       const char *reason)
 {
-    for (uint32_t i = from; i < run->n_flights; i++) {
+    const uint32_t n = run->n_flights;
+
+    for (uint32_t i = from; i < n; i++) { /* the last one may free the run */
         struct hvd_flight *f = &run->flights[i];
         for (uint32_t m = 0; m < f->n_members; m++)
             if (f->members[m].entry)
