@@ -45,7 +45,7 @@ static const struct variable honoured[] = {
     {"HOROVOD_SHM", SWITCH, FIELD(shm), 1, 0, "", 0},
     {"HOROVOD_FUSION_THRESHOLD", INTEGER, FIELD(fusion_bytes), 134217728, EXABYTE, "bytes", 0},
     {"HOROVOD_CYCLE_TIME", DURATION, FIELD(cycle_ns), 1, 60000, "milliseconds", 1e6},
-    {"HOROVOD_CACHE_CAPACITY", INTEGER, FIELD(cache_capacity), 1024, 1 << 30, "tensors", 0},
+    {"HOROVOD_CACHE_CAPACITY", INTEGER, FIELD(cache_capacity), 1 << 20, 1 << 30, "tensors", 0},
     {"HOROVOD_DISABLE_GROUP_FUSION", SWITCH, FIELD(disable_group_fusion), 0, 0, "", 0},
     {"HOROVOD_DYNAMIC_PROCESS_SETS", SWITCH, FIELD(dynamic_process_sets), 0, 0, "", 0},
     {"HOROVOD_STALL_CHECK_DISABLE", SWITCH, SIZE_MAX, 0, 0, "", 0},
