@@ -24,7 +24,7 @@
 #include "worker/watch/ring.h"
 #include "worker/watch/tracefile.h"
 
-#define RING_SLOTS ((uint64_t)1 << 19)
+#define RING_SLOTS ((uint64_t)1 << 17)
 #define ROUND_NS 20000000
 #define METRICS_ROUND_NS 500000000
 #define METRICS_EVERY_NS 2000000000
