@@ -364,11 +364,11 @@ static bool take_request(struct hvd_reader *r, struct hvd_request *req)
 
     if (!head || strcmp(hvd_op_name(head[0]), "UNKNOWN") == 0 ||
         !take_dtype_reduce(head + 1, &req->dtype, &req->reduce) || head[3] < HVD_CPU ||
-        head[3] > HVD_GPU || head[4] < 0)
+        head[3] > HVD_GPU)
         return false;
     req->op = (enum hvd_op)head[0];
     req->device = (enum hvd_device)head[3];
-    req->ndim = head[4];
+    req->ndim = (unsigned char)head[4];
     if (!take_uint(r, 4, &root) || root > INT32_MAX)
         return false;
     req->root = (int)root;
@@ -429,7 +429,7 @@ static bool take_step(struct hvd_reader *r, struct hvd_step *step)
 
     if (!head || !take_dtype_reduce(head + 1, &step->dtype, &step->reduce))
         return false;
-    step->kind = head[0];
+    step->kind = (unsigned char)head[0];
     if (!(step->kind >= HVD_STEP_ERROR && step->kind <= HVD_STEP_EVICT) &&
         strcmp(hvd_op_name(step->kind), "UNKNOWN") == 0)
         return false;

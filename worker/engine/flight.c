@@ -113,8 +113,8 @@ static hvd_status_t prepare_gather(const struct hvd_set *set, struct hvd_flight 
 {
     struct hvd_entry *entry = f->members[0].entry;
 
-    if (hvd_output_create(set->place.size, &entry->output) != HVD_OK)
-        return no_memory(err, f, sizeof(*entry->output));
+    if (!entry || hvd_output_create(set->place.size, &entry->output) != HVD_OK)
+        return no_memory(err, f, sizeof(struct horovod_output));
     hvd_status_t st =
         hvd_plan_work(&f->request, f->by_rank, set->place, entry->output->counts, &f->work, err);
     if (st != HVD_OK)
@@ -132,8 +132,8 @@ static hvd_status_t prepare_splits(const struct hvd_set *set, struct hvd_flight 
     struct hvd_entry *entry = f->members[0].entry;
     hvd_status_t st = hvd_plan_work(&f->request, NULL, set->place, NULL, &f->work, err);
 
-    if (st == HVD_OK && hvd_output_create(set->place.size, &entry->output) != HVD_OK)
-        st = no_memory(err, f, sizeof(*entry->output));
+    if (st == HVD_OK && (!entry || hvd_output_create(set->place.size, &entry->output) != HVD_OK))
+        st = no_memory(err, f, sizeof(struct horovod_output));
     if (st != HVD_OK)
         return st;
     f->is_second = false;
@@ -204,6 +204,9 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
     if (st != HVD_OK)
         return st;
     set_memory(f);
+    if (hvd_op_is_uneven(req->op) && !f->members[0].entry)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has an %s for a rank that has joined",
+                        hvd_op_name((int)req->op));
     if (req->op == HVD_ALLGATHER)
         return prepare_gather(set, f, err);
     if (req->op == HVD_ALLTOALL)
@@ -230,7 +233,7 @@ static void compute_alone(const struct hvd_flight *f)
         if (is_reduction) {
             hvd_reduce_prescale(c->dtype, &c->scaling, p->output, p->input, p->count);
             hvd_reduce_finish(c->dtype, &c->scaling, p->output, p->count);
-        } else if (p->output != p->input && p->count > 0) {
+        } else if (p->output != p->input && p->input && p->count > 0) {
             memcpy(p->output, p->input, (size_t)p->count * hvd_dtype_size((int)c->dtype));
         }
     }
