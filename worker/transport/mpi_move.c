@@ -277,18 +277,19 @@ static int start_gather(const struct job *j)
                                          next_request(j)));
 }
 
-/* Messages between this rank and another one: chunks in order. */
-static int start_exchange(const struct job *j, int peer, char *data, int64_t count, bool sends)
+/* Messages between this rank and another one, chunks in order: out of `from`, or into `into` when
+ * `from` is NULL. */
+static int start_exchange(const struct job *j, int peer, const char *from, char *into,
+                          int64_t count)
 {
+    const MPI_Datatype type = hvd_mpi_type(j->c->dtype);
     int rc = MPI_SUCCESS;
 
     for (int64_t at = 0; at < count && rc == MPI_SUCCESS; at += j->mover->chunk_elements) {
-        char *chunk = data + (size_t)at * width_of(j->c);
+        const size_t offset = (size_t)at * width_of(j->c);
         const int n = (int)chunk_at(j->mover, count, at);
-        rc = sends ? MPI_Isend(chunk, n, hvd_mpi_type(j->c->dtype), peer, TAG, j->place.comm,
-                               next_request(j))
-                   : MPI_Irecv(chunk, n, hvd_mpi_type(j->c->dtype), peer, TAG, j->place.comm,
-                               next_request(j));
+        rc = from ? MPI_Isend(from + offset, n, type, peer, TAG, j->place.comm, next_request(j))
+                  : MPI_Irecv(into + offset, n, type, peer, TAG, j->place.comm, next_request(j));
         rc = count_call(j, rc);
     }
     return rc;
@@ -298,7 +299,7 @@ static int start_alltoall(const struct job *j)
 {
     const struct hvd_collective *c = j->c;
     char *out = c->output;
-    char *in = (char *)(uintptr_t)c->input; /* only read */
+    const char *in = c->input;
     char *mine = NULL;
     int rc = MPI_SUCCESS;
 
@@ -306,13 +307,13 @@ static int start_alltoall(const struct job *j)
         if (i == j->place.rank)
             mine = out;
         else
-            rc = start_exchange(j, i, out, c->received[i], false);
+            rc = start_exchange(j, i, NULL, out, c->received[i]);
         out += (size_t)c->received[i] * width_of(c);
     }
     for (int i = 0; i < j->place.size && rc == MPI_SUCCESS; i++) {
         const size_t bytes = (size_t)c->counts[i] * width_of(c);
         if (i != j->place.rank)
-            rc = start_exchange(j, i, in, c->counts[i], true);
+            rc = start_exchange(j, i, in, NULL, c->counts[i]);
         else if (bytes > 0)
             memcpy(mine, in, bytes);
         in += bytes;
