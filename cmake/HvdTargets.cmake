@@ -1,13 +1,18 @@
 # One function per kind of target. Every folder is one target, so that a dependency that the
 # layering forbids fails to link; the allowed ones are the DEPS written in each CMakeLists.txt.
 
-# hvd_add_library(NAME SOURCES a.c ... [DEPS target ...] [PURE])
+# hvd_add_library(NAME SOURCES a.c ... [DEPS target ...] [HEADERS pattern ...] [PURE])
 # A static library of one folder. PURE: no I/O, clock, threads or environment; checked by nm.
-# All headers of the folder are compiled alone by the target all_verify_interface_header_sets.
+# All headers of the folder, or of a folder of several targets those that match a pattern, are
+# compiled alone by the target all_verify_interface_header_sets.
 function(hvd_add_library name)
-  cmake_parse_arguments(ARG "PURE" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "PURE" "" "SOURCES;DEPS;HEADERS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  file(GLOB headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
+  if(NOT ARG_HEADERS)
+    set(ARG_HEADERS *.h)
+  endif()
+  list(TRANSFORM ARG_HEADERS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  file(GLOB headers CONFIGURE_DEPENDS ${ARG_HEADERS})
   if(headers)
     target_sources(${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${headers})
     set_target_properties(${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)

@@ -18,8 +18,8 @@ struct open {
 static bool is_same_kind(const struct hvd_request *a, const struct hvd_request *b)
 {
     return a->dtype == b->dtype && a->reduce == b->reduce && a->device == b->device &&
-           memcmp(&a->prescale, &b->prescale, sizeof(a->prescale)) == 0 &&
-           memcmp(&a->postscale, &b->postscale, sizeof(a->postscale)) == 0;
+           hvd_factor_equal(a->prescale, b->prescale) &&
+           hvd_factor_equal(a->postscale, b->postscale);
 }
 
 /* The place of the open batch of that kind, or where one shall be opened. */

@@ -84,8 +84,8 @@ static bool shapes_differ(const struct hvd_request *a, const struct hvd_request 
 
 static bool factors_differ(const struct hvd_request *a, const struct hvd_request *b)
 {
-    return memcmp(&a->prescale, &b->prescale, sizeof(a->prescale)) != 0 ||
-           memcmp(&a->postscale, &b->postscale, sizeof(a->postscale)) != 0;
+    return !hvd_factor_equal(a->prescale, b->prescale) ||
+           !hvd_factor_equal(a->postscale, b->postscale);
 }
 
 /* Where the data comes from, and where it lies. */

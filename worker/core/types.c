@@ -68,17 +68,21 @@ bool hvd_op_is_uneven(enum hvd_op op)
     return op == HVD_ALLGATHER || op == HVD_ALLTOALL;
 }
 
-/* Factors are compared as bits: they came from the program as they are, and a NaN equals itself. */
-static bool same_factor(double a, double b)
+bool hvd_factor_equal(double a, double b)
 {
-    return memcmp(&a, &b, sizeof(a)) == 0;
+    uint64_t bits_of_a, bits_of_b;
+
+    memcpy(&bits_of_a, &a, sizeof(a));
+    memcpy(&bits_of_b, &b, sizeof(b));
+    return bits_of_a == bits_of_b;
 }
 
 bool hvd_request_equal(const struct hvd_request *a, const struct hvd_request *b)
 {
     return a->op == b->op && a->dtype == b->dtype && a->reduce == b->reduce &&
            a->device == b->device && a->root == b->root && a->ndim == b->ndim &&
-           same_factor(a->prescale, b->prescale) && same_factor(a->postscale, b->postscale) &&
+           hvd_factor_equal(a->prescale, b->prescale) &&
+           hvd_factor_equal(a->postscale, b->postscale) &&
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(a->shape[0])) == 0;
 }
 

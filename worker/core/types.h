@@ -107,6 +107,10 @@ bool hvd_op_keeps_shape(enum hvd_op op);
 /* Whether ranks may bring tensors that differ in the first dimension. */
 bool hvd_op_is_uneven(enum hvd_op op);
 
+/* Whether two factors have the same bits: they came from the program as they are, and a NaN equals
+ * itself. */
+bool hvd_factor_equal(double a, double b);
+
 /* Whether both ask for the same, but for name and group: what was agreed for one holds for the
  * other. */
 bool hvd_request_equal(const struct hvd_request *a, const struct hvd_request *b);

@@ -311,8 +311,10 @@ static void unpack(const struct hvd_collective *c, const char *from)
 {
     const size_t width = hvd_dtype_size((int)c->dtype);
 
-    if (!c->pieces)
+    if (!c->pieces) {
         memcpy(c->output, from, (size_t)c->count * width);
+        return;
+    }
     for (int i = 0; i < c->n_pieces; i++) {
         memcpy(c->pieces[i].output, from, (size_t)c->pieces[i].count * width);
         from += (size_t)c->pieces[i].count * width;

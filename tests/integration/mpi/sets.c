@@ -80,7 +80,8 @@ void mode_sets(void)
     int sizes[2] = {0, 0};
     int n = 0;
     horovod_error_t err = {0};
-    const int size = atoi(getenv("OMPI_COMM_WORLD_SIZE"));
+    const char *told = getenv("OMPI_COMM_WORLD_SIZE");
+    const int size = told ? atoi(told) : 1;
 
     for (int parity = 0; parity < 2; parity++)
         for (int rank = parity; rank < size; rank += 2, sizes[parity]++)

@@ -325,7 +325,7 @@ HOROVOD_API horovod_status_t horovod_grouped_reducescatter_async(
  */
 HOROVOD_API horovod_status_t horovod_join(int *last_rank, horovod_error_t *err);
 
-/* --- Process sets: some of the ranks. Number 0 is the whole job --------------------------------- */
+/* --- Process sets: some of the ranks. Number 0 is the whole job ------------------------------- */
 
 /* What the functions below return instead of a result. */
 typedef enum horovod_process_set_error {

@@ -17,7 +17,7 @@ static const struct hvd_engine_options options = {
 /* One thread drives all ranks; rooms of each. */
 static int64_t input[MAX_RANKS][ROOM];
 static int64_t output[MAX_RANKS][ROOM];
-static int64_t handles[MAX_RANKS][MANY];
+static int64_t handles[MAX_RANKS][MANY] = {0};
 
 static void submit(struct world *w, int rank, const struct hvd_submission *s, int64_t *handle)
 {
@@ -171,7 +171,7 @@ static void any_part_of_the_known_tensors_may_be_asked_for(void **state)
 static void change_shapes(struct world *w)
 {
     for (int step = 0; step < 12; step++) {
-        int64_t own[MAX_RANKS];
+        int64_t own[MAX_RANKS] = {0};
         struct hvd_request req = world_request(HVD_ALLREDUCE, "grows", step / 3 + 1);
         for (int rank = 0; rank < w->size; rank++) {
             const struct hvd_submission s = {
@@ -202,7 +202,7 @@ static void mismatch_after_caching(struct world *w)
         return;
     run_step(w, 3);
     for (int odd = 0; odd < w->size; odd++) {
-        int64_t own[MAX_RANKS];
+        int64_t own[MAX_RANKS] = {0};
         run_step(w, 3);
         for (int rank = 0; rank < w->size; rank++) {
             struct hvd_request req =
@@ -308,7 +308,7 @@ static int64_t rows_between(int from, int to, int step)
 
 static void exchange_once(struct world *w, int step)
 {
-    int64_t other[MAX_RANKS];
+    int64_t other[MAX_RANKS] = {0};
 
     for (int rank = 0; rank < w->size; rank++) {
         int64_t splits[MAX_RANKS];
@@ -381,7 +381,7 @@ static void submit_group(struct world *w, int rank, int64_t odd_count, int64_t *
 
 static void group_together(struct world *w)
 {
-    int64_t group[MAX_RANKS][3];
+    int64_t group[MAX_RANKS][3] = {0};
 
     for (int step = 0; step < 4; step++) {
         /* All but the last rank: no tensor of the group may run before. */
@@ -410,7 +410,7 @@ static void a_group_completes_as_a_whole(void **state)
 
 static void group_fails(struct world *w)
 {
-    int64_t group[MAX_RANKS][3];
+    int64_t group[MAX_RANKS][3] = {0};
 
     for (int step = 0; step < 3 && w->size > 1; step++) {
         for (int rank = 0; rank < w->size; rank++)
@@ -431,7 +431,7 @@ static void a_group_fails_as_a_whole_and_works_again(void **state)
 
 static void group_and_single(struct world *w)
 {
-    int64_t group[MAX_RANKS][3];
+    int64_t group[MAX_RANKS][3] = {0};
 
     /* Rank 0 groups what the others submit one by one. */
     for (int step = 0; step < 3; step++) {
