@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", HERE.parents[1] / "build-fuzz"))
+BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", HERE.parents[1] / "build-fuzz")).resolve()
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod" / "fuzz"
 SECONDS = int(os.environ.get("HVD_FUZZ_SECONDS", "10"))
 TARGETS = sorted(path.stem for path in HERE.glob("*.c"))
