@@ -13,11 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <horovod/horovod.h>
 
 #include "tests/bench/placement.h"
+#include "tests/bench/timing.h"
 
 #define BLOCKS 6
 #define MAX_ITERATIONS 50
@@ -29,29 +29,6 @@ struct arena {
     int rank;
     int size;
 };
-
-static double now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-_Noreturn static void fail(const char *what)
-{
-    fprintf(stderr, "bench: %s\n", what);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-    exit(1);
-}
 
 static void reduce_once(const struct arena *a, bool is_ours)
 {
@@ -66,7 +43,7 @@ static void reduce_once(const struct arena *a, bool is_ours)
                                          .shape = (const int64_t[]){(int64_t)a->n},
                                          .op = HOROVOD_SUM),
                           &err) != HOROVOD_OK)
-        fail(err.message);
+        bench_fail(err.message);
 }
 
 static double time_iteration(const struct arena *a, int iteration, bool is_ours)
@@ -79,11 +56,11 @@ static double time_iteration(const struct arena *a, int iteration, bool is_ours)
     for (size_t i = 0; i < a->n; i++)
         a->input[i] = fill;
     MPI_Barrier(MPI_COMM_WORLD);
-    double begin = now_us();
+    double begin = bench_now_us();
     reduce_once(a, is_ours);
-    double spent = now_us() - begin;
+    double spent = bench_now_us() - begin;
     if (a->output[0] != expected || a->output[a->n - 1] != expected)
-        fail("a wrong sum");
+        bench_fail("a wrong sum");
     MPI_Allreduce(&spent, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
 }
@@ -95,7 +72,7 @@ static double time_block(const struct arena *a, int iterations, bool is_ours)
 
     for (int i = 0; i < iterations; i++)
         times[i] = time_iteration(a, i, is_ours);
-    qsort(times, (size_t)iterations, sizeof(times[0]), by_value);
+    qsort(times, (size_t)iterations, sizeof(times[0]), bench_by_value);
     return times[iterations / 2];
 }
 
@@ -137,7 +114,7 @@ int main(int argc, char **argv)
                        .rank = horovod_rank(),
                        .size = horovod_size()};
     if (!a.input || !a.output)
-        fail("out of memory");
+        bench_fail("out of memory");
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         bench_size(&a, sizes[i], &seed);
     placement_stop();

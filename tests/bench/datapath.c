@@ -11,9 +11,9 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "tests/bench/placement.h"
+#include "tests/bench/timing.h"
 #include "worker/transport/hybrid.h"
 #include "worker/transport/mpi.h"
 
@@ -29,29 +29,6 @@ struct arena {
     float *output;
     size_t n;
 };
-
-static double now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-_Noreturn static void fail(const char *what)
-{
-    fprintf(stderr, "bench: %s\n", what);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-    exit(1);
-}
 
 static void reduce_once(const struct arena *a, bool is_ours)
 {
@@ -73,7 +50,7 @@ static void reduce_once(const struct arena *a, bool is_ours)
     while (st == HVD_OK && (st = t->ops->test(t, &c, NULL)) == HVD_INPROGRESS)
         st = HVD_OK;
     if (st != HVD_OK)
-        fail("an allreduce failed");
+        bench_fail("an allreduce failed");
 }
 
 /* Writes every line of the input: the first and the last element of every rank are `fill`. */
@@ -94,16 +71,16 @@ static double measure(const struct arena *a, int number, bool is_ours)
 
     rewrite(a, (float)(number % 7));
     MPI_Barrier(MPI_COMM_WORLD);
-    double begin = now_us();
+    double begin = bench_now_us();
     for (int i = 0; i < batch; i++) {
         const float fill = (float)((number + i) % 7);
         if (batch > 1)
             rewrite(a, fill);
         reduce_once(a, is_ours);
         if (a->output[0] != fill * (float)size || a->output[a->n - 1] != fill * (float)size)
-            fail("a wrong sum");
+            bench_fail("a wrong sum");
     }
-    spent = (now_us() - begin) / batch;
+    spent = (bench_now_us() - begin) / batch;
     MPI_Allreduce(&spent, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
 }
@@ -115,7 +92,7 @@ static double time_block(const struct arena *a, int n, bool is_ours)
 
     for (int i = 0; i < n; i++)
         times[i] = measure(a, i, is_ours);
-    qsort(times, (size_t)n, sizeof(times[0]), by_value);
+    qsort(times, (size_t)n, sizeof(times[0]), bench_by_value);
     return times[n / 2];
 }
 
@@ -152,12 +129,12 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     if (hvd_mpi_create(&mpi, &a.transport, NULL) != HVD_OK ||
         hvd_hybrid_create(a.transport, &hybrid, &a.transport, NULL) != HVD_OK)
-        fail("no transport");
+        bench_fail("no transport");
     placement_start();
     a.input = calloc(largest, 1);
     a.output = malloc(largest);
     if (!a.input || !a.output)
-        fail("out of memory");
+        bench_fail("out of memory");
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         bench_size(&a, sizes[i], &seed);
     placement_stop();

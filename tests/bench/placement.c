@@ -4,6 +4,7 @@
  * share a core get on.
  */
 #include "tests/bench/placement.h"
+#include "tests/bench/timing.h"
 
 #include <mpi.h>
 #include <sched.h>
@@ -80,14 +81,6 @@ void placement_barrier(void)
         wait_for(&page.flags[rank], page.barriers);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static double now_ns(void)
 {
     struct timespec t;
@@ -127,6 +120,6 @@ double placement_probe(void)
         play();
         samples[i] = (now_ns() - begin) / PER_SAMPLE;
     }
-    qsort(samples, (size_t)n_samples, sizeof(samples[0]), by_value);
+    qsort(samples, (size_t)n_samples, sizeof(samples[0]), bench_by_value);
     return page.rank == 0 ? samples[n_samples / 2] : 0;
 }

@@ -23,6 +23,7 @@
 #include "tests/bench/models.h"
 #include "tests/bench/placement.h"
 #include "tests/bench/step.h"
+#include "tests/bench/timing.h"
 
 #define MAX_STEPS 200
 #define COUNTED_STEPS 20
@@ -86,33 +87,10 @@ struct block {
     double idle_cores; /* of a second with nothing outstanding; -1: not measured */
 };
 
-_Noreturn static void fail(const char *what)
-{
-    fprintf(stderr, "bench: %s\n", what);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-    exit(1);
-}
-
 static void must(const char *failure)
 {
     if (failure)
-        fail(failure);
-}
-
-static double now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-
-    return (x > y) - (x < y);
+        bench_fail(failure);
 }
 
 /* Element by element the larger one of all ranks. */
@@ -127,7 +105,7 @@ static size_t sizes_of(const struct workload *w, size_t **sizes)
 
     *sizes = calloc(n, sizeof(**sizes));
     if (!*sizes)
-        fail("out of memory");
+        bench_fail("out of memory");
     if (w->model)
         return w->model(*sizes);
     for (size_t i = 0; i < n; i++)
@@ -179,7 +157,7 @@ static void check(const struct bench *b)
         const float expected = t->is_average ? all / (float)b->size : all;
         if (fabsf(t->output[0] - expected) > 1e-6f * expected ||
             fabsf(t->output[t->n - 1] - expected) > 1e-6f * expected)
-            fail("a wrong result");
+            bench_fail("a wrong result");
     }
 }
 
@@ -189,9 +167,9 @@ static double run_step(struct bench *b, const struct step_port *port)
     b->n_iterations++;
     fill(b);
     placement_barrier();
-    double begin = now_us();
+    double begin = bench_now_us();
     must(port->step());
-    double spent = now_us() - begin;
+    double spent = bench_now_us() - begin;
     check(b);
     return spent;
 }
@@ -227,9 +205,9 @@ static double idle(void)
 
     placement_barrier();
     getrusage(RUSAGE_SELF, &before);
-    double begin = now_us();
+    double begin = bench_now_us();
     nanosleep(&second, NULL);
-    double spent = now_us() - begin;
+    double spent = bench_now_us() - begin;
     getrusage(RUSAGE_SELF, &after);
     return (cpu_us(&after) - cpu_us(&before)) / spent;
 }
@@ -250,7 +228,7 @@ static void report(const struct workload *w, const struct arm *arm, int round, s
 {
     const int n = w->n_steps;
 
-    qsort(found->us, (size_t)n, sizeof(found->us[0]), by_value);
+    qsort(found->us, (size_t)n, sizeof(found->us[0]), bench_by_value);
     printf("{\"workload\": \"%s\", \"arm\": \"%s\", \"round\": %d, \"p10_us\": %.3f, \"p50_us\": "
            "%.3f, \"p99_us\": %.3f, \"ping_ns\": [%.1f, %.1f], \"allocations\": %.2f, "
            "\"switches\": %.2f",
@@ -316,7 +294,7 @@ static void run_only(struct bench *b, const char *arm_name, const char *workload
         if (strcmp(b->arms[i].name, arm_name) == 0)
             arm = &b->arms[i];
     if (!w || !arm)
-        fail("--only: no such workload or arm");
+        bench_fail("--only: no such workload or arm");
     const struct step_port *port = enter(b, arm);
     lay_out(b, w);
     must(port->prepare(b->tensors, b->n_tensors));
@@ -333,7 +311,7 @@ static void *allocated(size_t bytes)
     void *found = calloc(1, bytes);
 
     if (!found)
-        fail("out of memory");
+        bench_fail("out of memory");
     return found;
 }
 
@@ -382,10 +360,10 @@ static void load_peer(struct bench *b, const char *path)
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
     if (!library)
-        fail(dlerror());
+        bench_fail(dlerror());
     b->peer = dlsym(library, STEP_PEER_SYMBOL);
     if (!b->peer)
-        fail(dlerror());
+        bench_fail(dlerror());
     /* Its default, spelled out: a second init does not go back to it by itself. */
     add_arm(b,
             (struct arm){
@@ -402,7 +380,7 @@ static int number(const char *text)
     long value = strtol(text, &end, 10);
 
     if (end == text || *end || value < 0 || value > INT32_MAX)
-        fail("an argument that should be a number is none");
+        bench_fail("an argument that should be a number is none");
     return (int)value;
 }
 
@@ -435,8 +413,9 @@ int main(int argc, char **argv)
         else if (c == 'o')
             is_only = true;
         else
-            fail("usage: step [--peer LIB] [--timeline FILE] [--seed N] [--rounds N] [--models] "
-                 "[--only ARM WORKLOAD STEPS]");
+            bench_fail(
+                "usage: step [--peer LIB] [--timeline FILE] [--seed N] [--rounds N] [--models] "
+                "[--only ARM WORKLOAD STEPS]");
     }
     start(&b);
     if (is_only && argc - optind == 3)
