@@ -341,15 +341,57 @@ void hvd_end_free_lost(struct hvd_engine *e);
 /* Does what can be done now; whether anything happened. */
 bool hvd_progress_step(struct hvd_engine *e);
 
-/* Sends a control message. */
-hvd_status_t hvd_send(struct hvd_engine *e, int rank, const struct hvd_buf *message,
-                      struct hvd_err *err);
+/* --- ask.c: caller is the driver, without mu ---------------------------------------------------
+ */
+
+/* Asks for what was submitted since the last time, unless it is held back. */
+hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                            struct hvd_err *err);
 
 /* Whether as much is queued as moves at once. Caller holds mu. */
 bool hvd_is_batch_full(const struct hvd_engine *e);
 
 /* Whether what is queued has waited long enough for more to come. */
 bool hvd_progress_is_due(struct hvd_engine *e);
+
+/* --- hear.c: caller is the driver, without mu --------------------------------------------------
+ */
+
+/* Sends a control message. */
+hvd_status_t hvd_send(struct hvd_engine *e, int rank, const struct hvd_buf *message,
+                      struct hvd_err *err);
+
+/* Hands set->message to the coordinator of the set, which may be this rank (then it is bits); it is
+ * empty afterwards. */
+hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
+                          struct hvd_err *err);
+
+/* For the watch: a rank of the job has asked for a tensor. */
+void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request);
+
+/* After shutdown was called here: says so, once, behind the last request. */
+hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err);
+
+/* The coordinator: sends the plan made in this step, and follows it. */
+hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                              struct hvd_err *err);
+
+/* Reads what peers have sent. */
+hvd_status_t hvd_hear(struct hvd_engine *e, int64_t now_ns, bool *progressed, struct hvd_err *err);
+
+/* Reads what came too early and is not any more. */
+hvd_status_t hvd_hear_early(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                            struct hvd_err *err);
+
+/* --- stalls.c: caller is the driver, without mu ------------------------------------------------
+ */
+
+/* Whether it is time to look; then the next time is later. */
+bool hvd_is_stall_check_due(struct hvd_engine *e, int64_t now_ns);
+
+/* Warns of the tensors of a set that wait too long here, its coordinator, or ends the job. */
+hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
+                              struct hvd_err *err);
 
 /* --- drive.c ---------------------------------------------------------------------------------- */
 

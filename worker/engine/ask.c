@@ -1,0 +1,127 @@
+/*
+ * What this rank asks the coordinator for: everything that was submitted, as bits where the tensor
+ * is cached, by name otherwise. The driver's.
+ */
+#include "worker/engine/engine_internal.h"
+
+#include "base/mem.h"
+
+#define REQUESTS_FLUSH ((size_t)256 * 1024) /* bytes of requests in a message, about */
+
+static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
+                                 const struct hvd_request *request, int64_t now_ns,
+                                 struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (set->negotiator) {
+        hvd_tell_ready(e, e->topology.rank, request);
+        return hvd_negotiator_request(set->negotiator, set->place.rank, request, now_ns, err);
+    }
+    if (set->message.len == 0)
+        st = hvd_message_begin(&set->message, HVD_MESSAGE_REQUESTS, set->id);
+    if (st == HVD_OK)
+        st = hvd_message_add_request(&set->message, request);
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "requests of %zu bytes: %s", set->message.len,
+                        hvd_status_str(st));
+    return set->message.len >= REQUESTS_FLUSH ? hvd_hear_own(e, set, now_ns, err) : HVD_OK;
+}
+
+static bool make_room_for_bits(struct hvd_set *set)
+{
+    const uint32_t n = (hvd_cache_end(set->cache) + 63) / 64;
+
+    if (n <= set->n_bits)
+        return true;
+    uint64_t *bits = hvd_realloc(set->bits, n, sizeof(*bits));
+    if (!bits)
+        return false;
+    for (uint32_t i = set->n_bits; i < n; i++)
+        bits[i] = 0;
+    set->bits = bits;
+    set->n_bits = n;
+    return true;
+}
+
+static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
+                              int64_t now_ns, struct hvd_err *err)
+{
+    hvd_status_t st = hvd_message_bits(&set->message, set->id, set->epoch, set->bits, n_words);
+
+    for (uint32_t i = 0; i < n_words; i++)
+        set->bits[i] = 0;
+    return st == HVD_OK ? hvd_hear_own(e, set, now_ns, err)
+                        : HVD_FAIL(err, st, 0, "bits of %u words: %s", n_words, hvd_status_str(st));
+}
+
+/* Asks for what was taken off the queue: by bits in one message, by name in others. */
+static hvd_status_t ask(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *first,
+                        int64_t now_ns, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+    uint32_t n_words = 0;
+
+    if (!make_room_for_bits(set))
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the bits of a set");
+    for (struct hvd_entry *entry = first; entry; entry = entry->next) {
+        entry->is_sent = true;
+        if (!entry->slot)
+            continue;
+        const uint32_t word = entry->slot->index / 64;
+        set->bits[word] |= (uint64_t)1 << (entry->slot->index % 64);
+        if (word >= n_words)
+            n_words = word + 1;
+    }
+    if (n_words > 0)
+        st = send_bits(e, set, n_words, now_ns, err);
+    for (struct hvd_entry *entry = first; entry && st == HVD_OK;) {
+        struct hvd_entry *next = entry->next; /* asking may finish it */
+        if (!entry->slot)
+            st = send_request(e, set, &entry->request, now_ns, err);
+        entry = next;
+    }
+    return st == HVD_OK && !set->negotiator ? hvd_hear_own(e, set, now_ns, err) : st;
+}
+
+bool hvd_is_batch_full(const struct hvd_engine *e)
+{
+    return e->options.fusion_bytes > 0 && e->queued_bytes >= e->options.fusion_bytes;
+}
+
+bool hvd_progress_is_due(struct hvd_engine *e)
+{
+    if (atomic_load(&e->n_waiters) > 0 || atomic_load(&e->is_urgent) || e->options.cycle_ns == 0)
+        return true;
+    pthread_mutex_lock(&e->mu);
+    const bool is_full = hvd_is_batch_full(e) || e->is_leaving;
+    const int64_t since_ns = e->first_queued_ns;
+    pthread_mutex_unlock(&e->mu);
+    return is_full || hvd_now_ns() - since_ns >= e->options.cycle_ns;
+}
+
+hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                            struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (atomic_load_explicit(&e->n_queued, memory_order_acquire) == 0 || !hvd_progress_is_due(e))
+        return HVD_OK;
+    *progressed = true;
+    atomic_store(&e->is_urgent, false);
+    for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++) {
+        struct hvd_set *set = e->sets[i];
+        if (!set)
+            continue;
+        pthread_mutex_lock(&e->mu);
+        struct hvd_entry *first = set->queue.first;
+        set->queue = (struct hvd_entry_list){0};
+        for (const struct hvd_entry *entry = first; entry; entry = entry->next)
+            atomic_fetch_sub(&e->n_queued, 1);
+        e->queued_bytes = 0;
+        pthread_mutex_unlock(&e->mu);
+        if (first)
+            st = ask(e, set, first, now_ns, err);
+    }
+    return st;
+}
