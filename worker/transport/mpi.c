@@ -14,7 +14,7 @@
 #include "worker/transport/mpi_move.h"
 
 #define TAG 1
-#define SET_TAG 100 /* of the messages that make the communicator of a process set */
+#define SET_TAG 100 /* of the messages that make a communicator of some ranks */
 #define SET_TAGS 10000
 #define HOST_LEN 64
 #define MESSAGE_LEN_MAX (1 << 30)
@@ -479,20 +479,61 @@ static int learn_places(struct mpi_transport *m)
     return rc;
 }
 
-/* Our communicators; errors on them are returned, whatever the program set for its own. */
-static int make_communicators(struct mpi_transport *m)
+/* MPI would end the process for a rank that does not exist. */
+static hvd_status_t check_ranks(MPI_Comm comm, const struct hvd_mpi_options *options,
+                                struct hvd_err *err)
 {
-    MPI_Errhandler theirs = MPI_ERRHANDLER_NULL;
+    int size = 0;
 
-    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &theirs);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    int rc = MPI_Comm_dup(MPI_COMM_WORLD, &m->control);
+    MPI_Comm_size(comm, &size);
+    bool *seen = hvd_calloc((size_t)size, sizeof(*seen));
+    if (!seen)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the ranks of the job");
+    hvd_status_t st = HVD_OK;
+    for (int i = 0; i < options->n_ranks && st == HVD_OK; i++) {
+        const int rank = options->ranks[i];
+        if (rank < 0 || rank >= size)
+            st = HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                          "rank %d does not exist: the communicator has %d ranks", rank, size);
+        else if (seen[rank])
+            st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d is given twice", rank);
+        else
+            seen[rank] = true;
+    }
+    hvd_free(seen);
+    return st;
+}
+
+/* The ranks of a communicator that take part, as one of their own; MPI_COMM_NULL: not this one. */
+static int choose_ranks(MPI_Comm from, const struct hvd_mpi_options *options, MPI_Comm *out)
+{
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Group chosen = MPI_GROUP_NULL;
+    int rank = MPI_UNDEFINED;
+    int rc = MPI_Comm_group(from, &all);
+
     if (rc == MPI_SUCCESS)
-        rc = MPI_Comm_dup(MPI_COMM_WORLD, &m->world.comm);
+        rc = MPI_Group_incl(all, options->n_ranks, options->ranks, &chosen);
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Group_rank(chosen, &rank);
+    if (rc == MPI_SUCCESS && rank != MPI_UNDEFINED)
+        rc = MPI_Comm_create_group(from, chosen, SET_TAG, out);
+    if (chosen != MPI_GROUP_NULL)
+        MPI_Group_free(&chosen);
+    if (all != MPI_GROUP_NULL)
+        MPI_Group_free(&all);
+    return rc;
+}
+
+/* The two communicators, from the one that was chosen. Errors on them are returned. */
+static int duplicate(struct mpi_transport *m, MPI_Comm from)
+{
+    int rc = MPI_Comm_dup(from, &m->control);
+
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_dup(from, &m->world.comm);
     if (rc == MPI_SUCCESS)
         rc = hvd_mpi_ops_init(&m->mover.ops);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, theirs);
-    MPI_Errhandler_free(&theirs);
     if (rc != MPI_SUCCESS)
         return rc;
     MPI_Comm_set_errhandler(m->control, MPI_ERRORS_RETURN);
@@ -504,12 +545,69 @@ static int make_communicators(struct mpi_transport *m)
     return rc;
 }
 
+/* Our communicators, from some of the ranks of a communicator. */
+static hvd_status_t make_from_some(struct mpi_transport *m, MPI_Comm from,
+                                   const struct hvd_mpi_options *options, struct hvd_err *err)
+{
+    MPI_Comm chosen = MPI_COMM_NULL;
+    hvd_status_t st = check_ranks(from, options, err);
+
+    if (st != HVD_OK)
+        return st;
+    int rc = choose_ranks(from, options, &chosen);
+    if (rc == MPI_SUCCESS && chosen == MPI_COMM_NULL)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "this process is none of the %d ranks of the job",
+                        options->n_ranks);
+    if (rc == MPI_SUCCESS)
+        rc = duplicate(m, chosen);
+    if (chosen != MPI_COMM_NULL)
+        MPI_Comm_free(&chosen);
+    return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "setting up MPI communicators");
+}
+
+/* Our communicators; the program's keeps its error handler. */
+static hvd_status_t make_communicators(struct mpi_transport *m,
+                                       const struct hvd_mpi_options *options, struct hvd_err *err)
+{
+    const MPI_Comm given = options->comm ? *(const MPI_Comm *)options->comm : MPI_COMM_WORLD;
+    MPI_Errhandler theirs = MPI_ERRHANDLER_NULL;
+    hvd_status_t st = HVD_OK;
+
+    if (given == MPI_COMM_NULL)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the communicator is MPI_COMM_NULL");
+    MPI_Comm_get_errhandler(given, &theirs);
+    MPI_Comm_set_errhandler(given, MPI_ERRORS_RETURN);
+    if (options->n_ranks > 0) {
+        st = make_from_some(m, given, options, err);
+    } else {
+        const int rc = duplicate(m, given);
+        if (rc != MPI_SUCCESS)
+            st = fail(err, rc, "setting up MPI communicators");
+    }
+    MPI_Comm_set_errhandler(given, theirs);
+    MPI_Errhandler_free(&theirs);
+    return st;
+}
+
+/* Who is where. */
+static hvd_status_t learn(struct mpi_transport *m, struct hvd_err *err)
+{
+    if (m->base.topology.rank == 0) {
+        m->hosts = hvd_calloc((size_t)m->base.topology.size, HOST_LEN);
+        if (!m->hosts) /* the others are about to send: this process cannot go on alone */
+            return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the names of the hosts");
+    }
+    int rc = learn_hosts(m);
+    if (rc == MPI_SUCCESS)
+        rc = learn_places(m);
+    return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "setting up MPI communicators");
+}
+
 hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_transport **out,
                             struct hvd_err *err)
 {
     struct mpi_transport *m = hvd_calloc(1, sizeof(*m));
     hvd_status_t st;
-    int rc;
 
     if (!m)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the MPI transport");
@@ -519,18 +617,9 @@ hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_tr
     st = enter_mpi(m, options->allow_single_thread, err);
     if (st != HVD_OK)
         goto out;
-    rc = make_communicators(m);
-    if (rc == MPI_SUCCESS && m->base.topology.rank == 0) {
-        m->hosts = hvd_calloc((size_t)m->base.topology.size, HOST_LEN);
-        if (!m->hosts) /* the others are about to send: this process cannot go on alone */
-            st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the names of the hosts");
-    }
-    if (rc == MPI_SUCCESS && st == HVD_OK)
-        rc = learn_hosts(m);
-    if (rc == MPI_SUCCESS && st == HVD_OK)
-        rc = learn_places(m);
-    if (rc != MPI_SUCCESS)
-        st = fail(err, rc, "setting up MPI communicators");
+    st = make_communicators(m, options, err);
+    if (st == HVD_OK)
+        st = learn(m, err);
     if (st != HVD_OK)
         goto out;
     *out = &m->base;

@@ -6,13 +6,18 @@
 struct hvd_mpi_options {
     bool allow_single_thread; /* accept any thread level; then the transport is thread_bound */
     int64_t chunk_elements; /* at most so many elements in one MPI call; at most INT_MAX; 0: 2^27 */
+    const void *comm;       /* an MPI_Comm *, an intracommunicator; NULL: MPI_COMM_WORLD. It is
+                               duplicated, and stays the caller's */
+    const int *ranks;       /* of comm: these and nobody else, who become ranks 0, 1, ... */
+    int n_ranks;            /* 0: all of comm */
 };
 
 /*
- * Joins the ranks of MPI_COMM_WORLD on communicators of its own. Initialises MPI unless the program
- * did. Collective. HVD_ERR_STATE when MPI was finalised already or its thread level is too low,
- * HVD_ERR_NOMEM, HVD_ERR_SYSTEM. A failure inside MPI's own initialisation ends the process: that
- * is Open MPI's doing. destroy finalises MPI when this call initialised it.
+ * Joins the ranks of a communicator, or some of them, on communicators of its own. Initialises MPI
+ * unless the program did. Collective over those ranks. HVD_ERR_STATE when MPI was finalised already
+ * or its thread level is too low, HVD_ERR_INVALID when this rank is not one of `ranks`, or they are
+ * no ranks of comm; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. A failure inside MPI's own initialisation ends
+ * the process: that is Open MPI's doing. destroy finalises MPI when this call initialised it.
  */
 hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_transport **out,
                             struct hvd_err *err);
