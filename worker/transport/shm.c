@@ -97,6 +97,7 @@ static void free_shm(struct hvd_shm *s)
     hvd_free(s->is_told);
     hvd_free(s->scratch);
     hvd_free(s->sources);
+    hvd_free(s->bells);
     hvd_free(s);
 }
 
@@ -158,7 +159,7 @@ static void populate(const struct hvd_shm *s)
 #endif
 }
 
-static void place(struct hvd_shm *s)
+static void place(struct hvd_shm *s, const struct hvd_shm_options *options)
 {
     const struct layout at = lay_out(&s->shape);
     char *base = s->segment;
@@ -167,6 +168,9 @@ static void place(struct hvd_shm *s)
     s->slots = (struct hvd_shm_slot *)(void *)(base + at.slots);
     s->rings = base + at.rings;
     s->stages = base + at.stages;
+    const struct hvd_shm *bell = (const struct hvd_shm *)options->bell;
+    for (int rank = 0; s->bells && rank < s->shape.n_ranks; rank++)
+        s->bells[rank] = bell ? bell->bells[options->bell_ranks[rank]] : &s->desks[rank];
 }
 
 hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_transport **out,
@@ -198,11 +202,13 @@ hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_tr
         .is_told = hvd_calloc(n, sizeof(bool)),
         .scratch = hvd_malloc(HVD_SHM_SCRATCH, 1),
         .sources = hvd_calloc(n, sizeof(const char *)),
+        .bells = hvd_calloc(n, sizeof(struct hvd_shm_desk *)),
         .lost = -1,
     };
-    place(s);
+    place(s, options);
     hvd_status_t st = HVD_OK;
-    if (!s->letters || !s->arrivals || !s->is_lost || !s->is_told || !s->scratch || !s->sources)
+    if (!s->letters || !s->arrivals || !s->is_lost || !s->is_told || !s->scratch || !s->sources ||
+        !s->bells)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the shared memory transport");
     if (st == HVD_OK)
         st = hvd_shm_lock(s, err);

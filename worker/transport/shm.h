@@ -30,6 +30,10 @@ struct hvd_shm_options {
     int fd;                       /* of the segment, owned; a rank that ends without a word is told
                                      by its lock on it. -1: no rank can be told lost */
     bool is_crowded;              /* more ranks than processors: never spin */
+    const struct hvd_transport *bell; /* also of shared memory: whoever sleeps there is woken when
+                                         this one moves, and nobody sleeps here. Outlives this one.
+                                         NULL: ranks sleep here */
+    const int *bell_ranks;            /* which rank there each rank is; borrowed for the call */
 };
 
 /* Bytes of a segment; 0 when the shape is not a legal one. */
@@ -42,5 +46,13 @@ size_t hvd_shm_size(const struct hvd_shm_shape *shape);
  */
 hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_transport **out,
                             struct hvd_err *err);
+
+/* Whether something came in, or what was started can go on: whoever wants to sleep elsewhere asks
+ * after it said so there. */
+bool hvd_shm_has_news(const struct hvd_transport *t);
+
+/* Wakes a rank that sleeps, after something was written for it in memory of another kind. Cheap
+ * when it is awake. */
+void hvd_shm_nudge(const struct hvd_transport *t, int rank);
 
 #endif

@@ -133,6 +133,8 @@ struct hvd_shm {
     unsigned n_spins; /* looks before saying HVD_INPROGRESS */
 
     struct hvd_shm_desk *desks;
+    struct hvd_shm_desk *
+        *bells; /* for each rank, the desk with the doorbell that wakes it; owned */
     struct hvd_shm_slot *slots;
     char *rings;
     char *stages;

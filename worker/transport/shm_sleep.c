@@ -39,8 +39,8 @@ static void wake(struct hvd_shm_desk *desk)
 void hvd_shm_ring_bell(const struct hvd_shm *s, int rank)
 {
     hvd_shm_fence();
-    if (atomic_load_explicit(&s->desks[rank].is_asleep, memory_order_relaxed))
-        wake(&s->desks[rank]);
+    if (atomic_load_explicit(&s->bells[rank]->is_asleep, memory_order_relaxed))
+        wake(s->bells[rank]);
 }
 
 void hvd_shm_ring_bells(const struct hvd_shm *s)
@@ -48,8 +48,8 @@ void hvd_shm_ring_bells(const struct hvd_shm *s)
     hvd_shm_fence();
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
         if (rank != s->base.topology.rank &&
-            atomic_load_explicit(&s->desks[rank].is_asleep, memory_order_relaxed))
-            wake(&s->desks[rank]);
+            atomic_load_explicit(&s->bells[rank]->is_asleep, memory_order_relaxed))
+            wake(s->bells[rank]);
 }
 
 uint32_t hvd_shm_listen(struct hvd_transport *t)
@@ -84,7 +84,19 @@ void hvd_shm_wake(struct hvd_transport *t)
 {
     const struct hvd_shm *s = (const struct hvd_shm *)t;
 
-    wake(&s->desks[t->topology.rank]);
+    wake(s->bells[t->topology.rank]);
+}
+
+bool hvd_shm_has_news(const struct hvd_transport *t)
+{
+    const struct hvd_shm *s = (const struct hvd_shm *)t;
+
+    return hvd_shm_has_mail(s) || hvd_shm_can_move(s);
+}
+
+void hvd_shm_nudge(const struct hvd_transport *t, int rank)
+{
+    hvd_shm_ring_bell((const struct hvd_shm *)t, rank);
 }
 
 /* --- Who is alive ----------------------------------------------------------------------------- */
