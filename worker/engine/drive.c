@@ -4,7 +4,7 @@
  * waiting thread goes before the background thread, which gives way as soon as somebody waits.
  *
  * A driver that found nothing to do looks again: at once for a short while, then letting others
- * run, then it sleeps. MPI wakes nobody, so over MPI it sleeps from 50 us up to the cycle time;
+ * run, then it sleeps. MPI wakes nobody, so with MPI it sleeps from 50 us up to the cycle time;
  * over shared memory until a peer wakes it. Anybody with new work wakes it from that sleep.
  */
 #include <errno.h>
@@ -129,14 +129,12 @@ static bool has_work(const struct hvd_engine *e)
     return atomic_load(&e->n_outstanding) > n_queued || (n_queued > 0 && hold_ns(e) == 0);
 }
 
-/* Whether the transport wakes the driver for all that it waits for: data of process sets may move
- * where nobody wakes. The driver's. */
+/* Whether the transport wakes the driver for all that it waits for. The driver's. */
 static bool is_woken(const struct hvd_engine *e)
 {
-    for (uint32_t i = 1; i < e->n_sets; i++)
-        if (e->sets[i] && e->sets[i]->n_moving > 0)
-            return false;
-    return e->transport->ops->listen != NULL;
+    const struct hvd_transport_ops *ops = e->transport->ops;
+
+    return ops->listen && (!ops->wakes || ops->wakes(e->transport));
 }
 
 /* Sleeps until a peer has something for this rank, or somebody wakes it. Holds mu, which is free
@@ -166,6 +164,8 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
         hvd_watch_slept(e->options.watch);
         if (is_woken(e)) {
             sleep_in_transport(e, held_ns > 0 ? held_ns : SLEEP_WOKEN_NS);
+        } else if (e->transport->ops->listen) { /* some peers wake, others do not */
+            sleep_in_transport(e, ns);
         } else {
             e->sleeper = cond;
             wait_for(cond, &e->mu, ns);

@@ -21,6 +21,7 @@ struct hybrid {
     struct hvd_transport base; /* first */
     struct hvd_transport *near;
     struct hvd_transport *far;
+    int n_far; /* collectives that move where nobody wakes */
 };
 
 /* Where a rank lives. Equal `kernel` and `network`: a UNIX socket may connect the two. */
@@ -65,18 +66,25 @@ static void hybrid_recycle(struct hvd_transport *t, struct hvd_inbound *in)
 static hvd_status_t hybrid_start(struct hvd_transport *t, struct hvd_collective *c,
                                  struct hvd_err *err)
 {
-    return mover_of(t, c)->ops->start(mover_of(t, c), c, err);
+    hvd_status_t st = mover_of(t, c)->ops->start(mover_of(t, c), c, err);
+
+    ((struct hybrid *)t)->n_far += st == HVD_OK && c->set != 0;
+    return st;
 }
 
 static hvd_status_t hybrid_test(struct hvd_transport *t, struct hvd_collective *c,
                                 struct hvd_err *err)
 {
-    return mover_of(t, c)->ops->test(mover_of(t, c), c, err);
+    hvd_status_t st = mover_of(t, c)->ops->test(mover_of(t, c), c, err);
+
+    ((struct hybrid *)t)->n_far -= st == HVD_OK && c->set != 0;
+    return st;
 }
 
 static void hybrid_abandon(struct hvd_transport *t, struct hvd_collective *c)
 {
     mover_of(t, c)->ops->abandon(mover_of(t, c), c);
+    ((struct hybrid *)t)->n_far -= c->set != 0;
 }
 
 static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t set, const int *ranks,
@@ -126,6 +134,11 @@ static void hybrid_wake(struct hvd_transport *t)
     near_of(t)->ops->wake(near_of(t));
 }
 
+static bool hybrid_wakes(const struct hvd_transport *t)
+{
+    return ((const struct hybrid *)t)->n_far == 0;
+}
+
 static const struct hvd_transport_ops hybrid_ops = {
     .name = "shm+mpi",
     .send = hybrid_send,
@@ -141,6 +154,7 @@ static const struct hvd_transport_ops hybrid_ops = {
     .listen = hybrid_listen,
     .sleep = hybrid_sleep,
     .wake = hybrid_wake,
+    .wakes = hybrid_wakes,
 };
 
 /* --- What the ranks tell each other ----------------------------------------------------------- */

@@ -117,7 +117,7 @@ struct hvd_transport_ops {
      * memory of abandoned collectives is certainly not written to any more. */
     bool (*destroy)(struct hvd_transport *t, bool clean);
 
-    /* Sleeping until a peer sends a message or moves a collective on. All three are NULL where the
+    /* Sleeping until a peer sends a message or moves a collective on. All are NULL where the
      * transport wakes nobody: then the user has to look again and again.
      *
      *     ticket = listen(t);  if (nothing else to do) sleep(t, ticket, timeout_ns);
@@ -129,6 +129,10 @@ struct hvd_transport_ops {
     uint32_t (*listen)(struct hvd_transport *t);
     void (*sleep)(struct hvd_transport *t, uint32_t ticket, int64_t timeout_ns);
     void (*wake)(struct hvd_transport *t);
+
+    /* Whether everything that this rank may wait for ends its sleep now. Where only some of it
+     * does, the user sleeps for short times. NULL: it does. */
+    bool (*wakes)(const struct hvd_transport *t);
 };
 
 /* The part of an adapter that its users see; adapters put it first in their own struct. */
