@@ -65,6 +65,7 @@ static hvd_status_t copy_message(struct hvd_reader *reader, struct hvd_buf *agai
     uint64_t *words = words_of(reader);
     const struct hvd_plan_head head = {.epoch = reader->epoch,
                                        .fusion = reader->fusion,
+                                       .cycle_us = reader->cycle_us,
                                        .words = words,
                                        .n_words = reader->n_words};
     hvd_status_t st = HVD_OK;

@@ -10,9 +10,9 @@
 #define HEADER_LEN 12
 #define COUNT_AT 4
 #define SET_AT 8
-#define PLAN_LEN 20 /* epoch, fusion, n_words */
+#define PLAN_LEN 24 /* epoch, fusion, cycle, n_words */
 #define EPOCH_LEN 8
-#define VERSION 2
+#define VERSION 3
 
 static hvd_status_t put_uint(struct hvd_buf *buf, uint64_t value, size_t n_bytes)
 {
@@ -115,7 +115,8 @@ hvd_status_t hvd_message_end_plan(struct hvd_buf *buf, const struct hvd_plan_hea
     }
     store_uint(buf->data + HEADER_LEN, head->epoch, 8);
     store_uint(buf->data + HEADER_LEN + 8, (uint64_t)head->fusion, 8);
-    store_uint(buf->data + HEADER_LEN + 16, head->n_words, 4);
+    store_uint(buf->data + HEADER_LEN + 16, head->cycle_us, 4);
+    store_uint(buf->data + HEADER_LEN + 20, head->n_words, 4);
     return HVD_OK;
 }
 
@@ -168,8 +169,8 @@ hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, bool failed, const char 
 
 static hvd_status_t put_step_numbers(struct hvd_buf *buf, const struct hvd_step *step)
 {
-    const unsigned char head[3] = {(unsigned char)step->kind, (unsigned char)step->dtype,
-                                   (unsigned char)step->reduce};
+    const unsigned char head[4] = {(unsigned char)step->kind, (unsigned char)step->dtype,
+                                   (unsigned char)step->reduce, (unsigned char)step->device};
     hvd_status_t st = hvd_buf_add(buf, head, sizeof(head));
 
     if (st == HVD_OK)
@@ -221,7 +222,8 @@ static bool open_head(struct hvd_reader *r)
     r->epoch = load_uint(p, 8);
     if (r->type == HVD_MESSAGE_PLAN) {
         r->fusion = (int64_t)load_uint(p + 8, 8);
-        r->n_words = (uint32_t)load_uint(p + 16, 4);
+        r->cycle_us = (uint32_t)load_uint(p + 16, 4);
+        r->n_words = (uint32_t)load_uint(p + 20, 4);
     } else {
         r->n_words = r->left;
         r->left = 0;
@@ -425,11 +427,13 @@ static bool take_rows(struct hvd_reader *r, struct hvd_step *step)
 static bool take_step(struct hvd_reader *r, struct hvd_step *step)
 {
     uint64_t count = 0;
-    const char *head = take(r, 3);
+    const char *head = take(r, 4);
 
-    if (!head || !take_dtype_reduce(head + 1, &step->dtype, &step->reduce))
+    if (!head || !take_dtype_reduce(head + 1, &step->dtype, &step->reduce) || head[3] < HVD_CPU ||
+        head[3] > HVD_GPU)
         return false;
     step->kind = (unsigned char)head[0];
+    step->device = (enum hvd_device)head[3];
     if (!(step->kind >= HVD_STEP_ERROR && step->kind <= HVD_STEP_EVICT) &&
         strcmp(hvd_op_name(step->kind), "UNKNOWN") == 0)
         return false;

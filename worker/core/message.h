@@ -12,10 +12,10 @@
  *               group_size(4) prescale(8) postscale(8) name_len(2) name shape(8 each)
  *     BITS      epoch(8), then count words(8): the cached tensors, by slot, that a rank asks for
  *     LEAVE     count = 1: failed(1) text_len(2) text                 (rank to coordinator)
- *     PLAN      epoch(8) fusion(8) n_words(4), then count times: kind(1) dtype(1) reduce(1)
- *               prescale(8) postscale(8) count(8) slot(4) group(4) group_size(4) name_len(2) name
- *               n_rows(4) rows(8 each) text_len(2) text; then n_words words(8): the cached tensors
- *               that every rank has asked for
+ *     PLAN      epoch(8) fusion(8) cycle(4) n_words(4), then count times: kind(1) dtype(1)
+ *               reduce(1) device(1) prescale(8) postscale(8) count(8) slot(4) group(4)
+ *               group_size(4) name_len(2) name n_rows(4) rows(8 each) text_len(2) text; then
+ *               n_words words(8): the cached tensors that every rank has asked for
  *
  * A plan is the agreed order: every rank performs first the cached tensors by slot, then the steps
  * as they stand. epoch numbers the plans of a set; what a rank says in BITS refers to the slots as
@@ -52,6 +52,7 @@ struct hvd_step {
     int kind; /* enum hvd_op or enum hvd_step_kind */
     enum hvd_dtype dtype;
     enum hvd_reduce reduce;
+    enum hvd_device device; /* where the tensor is on the ranks that have it */
     double prescale;
     double postscale;
     int64_t count;       /* elements of the input, for ranks that joined; JOIN: the last rank */
@@ -67,11 +68,12 @@ struct hvd_step {
 /* Reads a message from front to back. */
 struct hvd_reader {
     enum hvd_message_type type;
-    uint32_t left;    /* items not read yet */
-    uint32_t set;     /* the process set it is about */
-    uint64_t epoch;   /* BITS, PLAN */
-    int64_t fusion;   /* PLAN: bytes that may be fused, as the coordinator was told */
-    uint32_t n_words; /* BITS, PLAN: read with hvd_reader_word */
+    uint32_t left;     /* items not read yet */
+    uint32_t set;      /* the process set it is about */
+    uint64_t epoch;    /* BITS, PLAN */
+    int64_t fusion;    /* PLAN: bytes that may be fused, as the coordinator was told */
+    uint32_t cycle_us; /* PLAN: how long what is submitted may be held back, likewise */
+    uint32_t n_words;  /* BITS, PLAN: read with hvd_reader_word */
     const char *_words;
     struct hvd_strview _rest;
 };
@@ -87,6 +89,7 @@ hvd_status_t hvd_message_bits(struct hvd_buf *buf, uint32_t set, uint64_t epoch,
 struct hvd_plan_head {
     uint64_t epoch;
     int64_t fusion;
+    uint32_t cycle_us;
     const uint64_t *words; /* borrowed */
     uint32_t n_words;
 };

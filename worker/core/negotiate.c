@@ -219,6 +219,7 @@ static hvd_status_t plan_tensor(struct hvd_negotiator *n, const struct hvd_waiti
     struct hvd_step step = {.kind = (int)w->first.op,
                             .dtype = w->first.dtype,
                             .reduce = w->first.reduce,
+                            .device = w->first.device,
                             .prescale = w->first.prescale,
                             .postscale = w->first.postscale,
                             .slot = HVD_NO_SLOT,
@@ -517,7 +518,8 @@ hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, int rank, bool faile
 hvd_status_t hvd_negotiator_plan(struct hvd_negotiator *n, const struct hvd_buf **plan,
                                  struct hvd_err *err)
 {
-    struct hvd_plan_head head = {.epoch = n->epoch + 1, .fusion = n->options.fusion_bytes};
+    struct hvd_plan_head head = {
+        .epoch = n->epoch + 1, .fusion = n->options.fusion_bytes, .cycle_us = n->options.cycle_us};
     hvd_status_t st = HVD_OK;
 
     head.words = hvd_ready_words(n->ready, &head.n_words);
@@ -535,6 +537,12 @@ hvd_status_t hvd_negotiator_plan(struct hvd_negotiator *n, const struct hvd_buf 
     hvd_ready_take(n->ready, n->epoch);
     *plan = &n->plan;
     return HVD_OK;
+}
+
+void hvd_negotiator_tune(struct hvd_negotiator *n, int64_t fusion_bytes, uint32_t cycle_us)
+{
+    n->options.fusion_bytes = fusion_bytes;
+    n->options.cycle_us = cycle_us;
 }
 
 void hvd_negotiator_plan_sent(struct hvd_negotiator *n)

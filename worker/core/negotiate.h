@@ -26,6 +26,7 @@ struct hvd_negotiator_options {
     uint32_t set;            /* its number */
     uint32_t cache_capacity; /* tensors cached at most; 0: none */
     int64_t fusion_bytes;    /* told to every rank with each plan */
+    uint32_t cycle_us;       /* likewise: how long what is submitted may be held back */
 };
 
 /* A negotiator without tensors. HVD_ERR_NOMEM. */
@@ -61,6 +62,9 @@ hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, int rank, bool faile
  */
 hvd_status_t hvd_negotiator_plan(struct hvd_negotiator *n, const struct hvd_buf **plan,
                                  struct hvd_err *err);
+
+/* What every rank is told from the next plan on; see the options. */
+void hvd_negotiator_tune(struct hvd_negotiator *n, int64_t fusion_bytes, uint32_t cycle_us);
 
 /* Starts the next plan; the content of the last one is gone. */
 void hvd_negotiator_plan_sent(struct hvd_negotiator *n);

@@ -60,6 +60,7 @@ static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_
         a->request = (struct hvd_request){.op = (enum hvd_op)step->kind,
                                           .dtype = step->dtype,
                                           .reduce = step->reduce,
+                                          .device = step->device,
                                           .prescale = step->prescale,
                                           .postscale = step->postscale,
                                           .ndim = 1,
@@ -188,6 +189,20 @@ static void drop_agreed(struct hvd_engine *e, struct hvd_set *set, const char *r
     hvd_run_forget(set);
 }
 
+/* The coordinator of all ranks may change how long they hold back and how much they fuse. */
+static void adopt(struct hvd_engine *e, const struct hvd_reader *plan)
+{
+    const int64_t cycle_ns = (int64_t)plan->cycle_us * 1000;
+
+    if (plan->epoch == 0 ||
+        (cycle_ns == e->options.cycle_ns && plan->fusion == e->options.fusion_bytes))
+        return;
+    pthread_mutex_lock(&e->mu);
+    e->options.cycle_ns = cycle_ns;
+    e->options.fusion_bytes = plan->fusion;
+    pthread_mutex_unlock(&e->mu);
+}
+
 hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, const void *data, size_t len,
                             struct hvd_err *err)
 {
@@ -202,6 +217,8 @@ hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, const voi
                       (unsigned long long)reader.epoch, (unsigned long long)set->epoch);
     if (st == HVD_OK)
         set->epoch = reader.epoch;
+    if (st == HVD_OK && set->id == 0)
+        adopt(e, &reader);
     if (st == HVD_OK && reader.n_words > 0)
         st = hvd_run_bits(e, set, &reader, err);
     while (st == HVD_OK && reader.left > 0 && !e->is_aborted) {

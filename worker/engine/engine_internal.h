@@ -155,7 +155,8 @@ struct hvd_agreed {
 
 struct hvd_engine {
     struct hvd_topology topology;      /* constant */
-    struct hvd_engine_options options; /* constant */
+    struct hvd_engine_options options; /* constant, but for cycle_ns and fusion_bytes, which the
+                                          driver changes under mu */
     pthread_t owner;                   /* constant: who made it; drives alone if thread_bound */
     pthread_t background;
     bool has_background; /* guarded by the caller of shutdown */

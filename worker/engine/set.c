@@ -37,7 +37,9 @@ static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct
                                                    .world_size = e->topology.size,
                                                    .set = set->id,
                                                    .cache_capacity = e->options.cache_capacity,
-                                                   .fusion_bytes = e->options.fusion_bytes};
+                                                   .fusion_bytes = e->options.fusion_bytes,
+                                                   .cycle_us =
+                                                       (uint32_t)(e->options.cycle_ns / 1000)};
     hvd_status_t st = hvd_table_create(&set->table, err);
 
     if (st == HVD_OK)

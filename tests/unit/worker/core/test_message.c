@@ -29,8 +29,10 @@ static void build_plan(struct hvd_buf *buf)
 
     hvd_buf_init(buf, HVD_MESSAGE_MAX);
     const uint64_t words[] = {5, (uint64_t)1 << 63};
-    const struct hvd_plan_head head = {.epoch = 9, .fusion = 77, .words = words, .n_words = 2};
+    const struct hvd_plan_head head = {
+        .epoch = 9, .fusion = 77, .cycle_us = 5, .words = words, .n_words = 2};
     const struct hvd_step gather = {.kind = HVD_ALLGATHER,
+                                    .device = HVD_GPU,
                                     .dtype = HVD_BFLOAT16,
                                     .reduce = HVD_SUM,
                                     .prescale = 0.5,
@@ -104,9 +106,11 @@ static void a_plan_comes_back_as_it_was(void **state)
     assert_int_equal(r.set, 1);
     assert_int_equal(r.epoch, 9);
     assert_int_equal(r.fusion, 77);
+    assert_int_equal(r.cycle_us, 5);
     assert_int_equal(r.n_words, 2);
     assert_true(hvd_reader_word(&r, 1) == (uint64_t)1 << 63);
     assert_int_equal(step.dtype, HVD_BFLOAT16);
+    assert_int_equal(step.device, HVD_GPU);
     assert_true(step.prescale > 0.4 && step.prescale < 0.6);
     assert_int_equal(step.count, 12);
     assert_int_equal(step.slot, 4);

@@ -86,6 +86,27 @@ static void a_tensor_is_planned_when_the_last_rank_asks(void **state)
     }
 }
 
+static void a_plan_says_where_tensors_are_and_what_was_tuned(void **state)
+{
+    struct hvd_negotiator *n = NULL;
+    struct hvd_request req = request("t");
+    struct hvd_reader r;
+    struct hvd_step step;
+
+    (void)state;
+    req.device = HVD_GPU;
+    assert_int_equal(create(1, &n), HVD_OK);
+    hvd_negotiator_tune(n, 4096, 250);
+    assert_int_equal(hvd_negotiator_request(n, 0, &req, 0, NULL), HVD_OK);
+    const struct hvd_buf *plan = plan_of(n);
+    assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
+    assert_int_equal(r.fusion, 4096);
+    assert_int_equal(r.cycle_us, 250);
+    assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+    assert_int_equal(step.device, HVD_GPU);
+    hvd_negotiator_destroy(n);
+}
+
 static void the_order_is_that_of_completion(void **state)
 {
     struct hvd_negotiator *n = NULL;
@@ -269,6 +290,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tensor_is_planned_when_the_last_rank_asks),
+        cmocka_unit_test(a_plan_says_where_tensors_are_and_what_was_tuned),
         cmocka_unit_test(the_order_is_that_of_completion),
         cmocka_unit_test(rows_of_an_allgather_are_in_rank_order),
         cmocka_unit_test(a_mismatch_becomes_an_error_step_and_the_lowest_check_wins),
