@@ -81,6 +81,8 @@ static void run_block(const struct hvd_reduce_pass *p, hvd_combine_fn combine, i
         hvd_reduce_stream(out, target, size);
     else if (target != out)
         memcpy(out, target, size);
+    if (p->next)
+        memcpy((char *)p->next_to + from, (const char *)p->next + from, size);
 }
 
 /* The kernel that does the pass at once, with its factor; NULL: there is none. */
@@ -90,13 +92,15 @@ static hvd_lines_fn at_once(const struct hvd_reduce_pass *p, double *factor)
     bool is_sum = p->op == HVD_SUM || p->op == HVD_AVERAGE;
 
     *factor = 1;
-    if (!is_sum || !p->b || p->prescale_a || p->prescale_b)
+    if (!is_sum || !p->b || p->prescale_a || p->prescale_b || (p->second && p->next))
         return NULL;
     if (p->finish && !hvd_reduce_finishes_by_factor(p->dtype, p->scaling, factor))
         return NULL;
-    if (!p->stream)
-        return p->second ? sums->both : NULL;
-    return p->second ? sums->stream2 : sums->stream;
+    if (p->next)
+        return p->stream ? sums->stream_next : sums->with_next;
+    if (p->second)
+        return p->stream ? sums->stream_both : sums->both;
+    return p->stream ? sums->stream : NULL;
 }
 
 /* Whole lines from element at; how many elements that were. None where the output never meets the
@@ -106,13 +110,28 @@ static int64_t run_lines(const struct hvd_reduce_pass *p, hvd_lines_fn lines, do
 {
     size_t element = hvd_dtype_size((int)p->dtype);
     size_t from = (size_t)at * element;
-    size_t n_lines = (size_t)(p->count - at) * element / LINE_BYTES;
-    char *const out[2] = {(char *)p->out + from, p->second ? (char *)p->second + from : NULL};
+    const struct hvd_lines l = {
+        .out = (char *)p->out + from,
+        .second = p->second ? (char *)p->second + from : NULL,
+        .a = (const char *)p->a + from,
+        .b = (const char *)p->b + from,
+        .next = p->next ? (const char *)p->next + from : NULL,
+        .next_to = p->next ? (char *)p->next_to + from : NULL,
+        .n_lines = (size_t)(p->count - at) * element / LINE_BYTES,
+        .factor = factor,
+    };
 
-    if ((uintptr_t)out[0] % LINE_BYTES != 0)
+    if ((uintptr_t)l.out % LINE_BYTES != 0)
         return 0;
-    lines(out, (const char *)p->a + from, (const char *)p->b + from, n_lines, factor);
-    return (int64_t)(n_lines * LINE_BYTES / element);
+    lines(&l);
+    return (int64_t)(l.n_lines * LINE_BYTES / element);
+}
+
+/* Whether the pass is the kernel alone. */
+static bool is_plain(const struct hvd_reduce_pass *p)
+{
+    return p->b && !p->second && !p->next && !p->stream && !p->prescale_a && !p->prescale_b &&
+           !p->finish;
 }
 
 void hvd_reduce_run(const struct hvd_reduce_pass *pass)
@@ -127,6 +146,10 @@ void hvd_reduce_run(const struct hvd_reduce_pass *pass)
     p.prescale_a = p.prescale_a && p.scaling && p.scaling->prescale != 1;
     p.prescale_b = p.prescale_b && p.scaling && p.scaling->prescale != 1;
     p.finish = p.finish && p.scaling && (p.scaling->postscale != 1 || p.scaling->divisor != 1);
+    if (is_plain(&p)) {
+        combine(p.out, p.a, p.b, p.count);
+        return;
+    }
     lines = at_once(&p, &factor);
     for (int64_t at = 0; at < p.count; block = BLOCK_BYTES / element) {
         int64_t count = block < p.count - at ? block : p.count - at;

@@ -62,6 +62,11 @@ struct hvd_reduce_pass {
     bool prescale_b;
     bool finish; /* postscale and divisor */
     bool stream; /* out is written past the caches */
+    /* On the way count elements of `next` are copied to next_to, unchanged: what waits for memory
+     * and what waits for another processor's cache then wait together. They overlap nothing else.
+     * NULL: nothing is. */
+    const void *next;
+    void *next_to;
 };
 
 /* Runs the pass. Everything is borrowed until it returns. */

@@ -187,26 +187,36 @@ HVD_TARGET_AVX512 static inline __m512i sum_bfloat16_avx512(const char *a, const
 /* --- Loops -------------------------------------------------------------------------------------
  */
 
+/* The processor finds the lines of one stream by itself; not soon enough at the start of each page.
+ */
+#define AHEAD ((size_t)512)
+
 #define LINES(NAME, TARGET, VECTOR, SUM, WRITE)                                                    \
-    TARGET static void NAME(char *const out[2], const char *a, const char *b, size_t n_lines,      \
-                            double factor)                                                         \
+    TARGET static void NAME(const struct hvd_lines *lines)                                         \
     {                                                                                              \
-        char *first = out[0];                                                                      \
-        char *second = out[1];                                                                     \
-        (void)second;                                                                              \
-        for (size_t i = 0; i < n_lines * HVD_LINE_BYTES; i += sizeof(VECTOR)) {                    \
-            VECTOR sum = SUM(a + i, b + i, factor);                                                \
+        const struct hvd_lines l = *lines; /* nothing that is written changes it */                \
+        for (size_t i = 0; i < l.n_lines * HVD_LINE_BYTES; i += sizeof(VECTOR)) {                  \
+            VECTOR sum = SUM(l.a + i, l.b + i, l.factor);                                          \
             WRITE;                                                                                 \
         }                                                                                          \
     }
 
+/* Copies a vector of next; asks for a later one. */
+#define NEXT(VARIANT)                                                                              \
+    _mm_prefetch(l.next + i + AHEAD, _MM_HINT_T0),                                                 \
+        store_##VARIANT(l.next_to + i, load_##VARIANT(l.next + i))
+
 #define KERNELS(DTYPE, VARIANT, TARGET, VECTOR)                                                    \
     LINES(stream_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                     \
-          stream_##VARIANT(first + i, sum))                                                        \
-    LINES(stream2_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                    \
-          (stream_##VARIANT(first + i, sum), store_##VARIANT(second + i, sum)))                    \
+          stream_##VARIANT(l.out + i, sum))                                                        \
+    LINES(stream_both_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                \
+          (stream_##VARIANT(l.out + i, sum), store_##VARIANT(l.second + i, sum)))                  \
+    LINES(stream_next_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                \
+          (stream_##VARIANT(l.out + i, sum), NEXT(VARIANT)))                                       \
     LINES(both_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                       \
-          (store_##VARIANT(first + i, sum), store_##VARIANT(second + i, sum)))
+          (store_##VARIANT(l.out + i, sum), store_##VARIANT(l.second + i, sum)))                   \
+    LINES(with_next_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                  \
+          (store_##VARIANT(l.out + i, sum), NEXT(VARIANT)))
 
 KERNELS(float16, avx2, HVD_TARGET_AVX2, __m256i)
 KERNELS(bfloat16, avx2, HVD_TARGET_AVX2, __m256i)
@@ -237,7 +247,9 @@ BFLOAT16(avx512, HVD_TARGET_AVX512, __m512i)
 
 #define ENTRY(DTYPE, VARIANT)                                                                      \
     {                                                                                              \
-        stream_##DTYPE##_##VARIANT, stream2_##DTYPE##_##VARIANT, both_##DTYPE##_##VARIANT          \
+        stream_##DTYPE##_##VARIANT, stream_both_##DTYPE##_##VARIANT,                               \
+            stream_next_##DTYPE##_##VARIANT, both_##DTYPE##_##VARIANT,                             \
+            with_next_##DTYPE##_##VARIANT                                                          \
     }
 
 #define ROW(INDEX, VARIANT)                                                                        \

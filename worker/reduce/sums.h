@@ -10,15 +10,26 @@
 
 #define HVD_LINE_BYTES 64
 
-/* n_lines lines of HVD_LINE_BYTES. What goes past the caches is aligned to a line. Sums of float32
- * and float64 are multiplied by the factor; for the halves it is 1. */
-typedef void (*hvd_lines_fn)(char *const out[2], const char *a, const char *b, size_t n_lines,
-                             double factor);
+/* Whole lines of HVD_LINE_BYTES. out is aligned to a line where it goes past the caches. */
+struct hvd_lines {
+    char *out;
+    char *second; /* kernels with a second output */
+    const char *a;
+    const char *b;
+    const char *next; /* kernels that copy on the way */
+    char *next_to;
+    size_t n_lines;
+    double factor; /* multiplies sums of float32 and float64; for the halves it is 1 */
+};
+
+typedef void (*hvd_lines_fn)(const struct hvd_lines *lines);
 
 struct hvd_sum_kernels {
-    hvd_lines_fn stream;  /* to out[0], past the caches */
-    hvd_lines_fn stream2; /* to out[0], past the caches, and to out[1] */
-    hvd_lines_fn both;    /* to out[0] and out[1] */
+    hvd_lines_fn stream;      /* to out, past the caches */
+    hvd_lines_fn stream_both; /* to out, past the caches, and to second */
+    hvd_lines_fn stream_next; /* to out, past the caches; copies next */
+    hvd_lines_fn both;        /* to out and second */
+    hvd_lines_fn with_next;   /* to out; copies next */
 };
 
 /* NULL: there is none for the type and variant. */

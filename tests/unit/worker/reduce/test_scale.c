@@ -222,7 +222,10 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling s
     static _Alignas(64) char out[BYTES];
     static _Alignas(64) char second[BYTES];
     static char other[BYTES];
+    static char next[BYTES];
+    static char moved[BYTES];
     size_t start = (size_t)(count % 5) * hvd_dtype_size((int)dtype);
+    size_t size = (size_t)count * hvd_dtype_size((int)dtype);
     struct hvd_reduce_pass p = {
         .dtype = dtype,
         .op = flags & 128 ? HVD_MAX : HVD_AVERAGE,
@@ -236,10 +239,14 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling s
         .prescale_b = flags & 8,
         .finish = flags & 16,
         .stream = flags & 32,
+        .next = flags & 256 ? next + start : NULL,
+        .next_to = flags & 256 ? moved : NULL,
     };
 
     reference_fill(dtype, in, count + SPARE, flags);
     reference_fill(dtype, other, count + SPARE, 12345);
+    reference_fill(HVD_UINT8, next, BYTES, 54321);
+    memset(moved, 0x5a, BYTES);
     memset(out, 0x5a, BYTES);
     memset(second, 0x5a, BYTES);
     memset(want, 0x5a, BYTES);
@@ -251,6 +258,9 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling s
         assert_memory_equal(out, want, BYTES);
     if (flags & 2)
         assert_memory_equal(second, want, BYTES);
+    if (flags & 256)
+        assert_memory_equal(moved, next + start, size);
+    assert_int_equal(moved[flags & 256 ? size : 0], 0x5a);
 }
 
 static void pass_with_all_parts(enum hvd_dtype dtype, int64_t count)
@@ -264,7 +274,7 @@ static void pass_with_all_parts(enum hvd_dtype dtype, int64_t count)
 
     if (count == 3 || count == 33 || count == MOST)
         for (unsigned s = 0; s < 4; s++)
-            for (unsigned flags = 0; flags < 256; flags++)
+            for (unsigned flags = 0; flags < 512; flags++)
                 check_pass(dtype, count, scalings[s], flags);
 }
 
