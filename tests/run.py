@@ -198,6 +198,8 @@ SUITES = {
     "mpi": ("the runtime under mpirun -np 1, 2, 4", lambda: pytest("tests/integration/mpi")),
     "launch": ("horovodrun over Open MPI and ssh", lambda: pytest("tests/integration/launch")),
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
+    "collectives": ("the example of each collective, from the build and installed",
+                    lambda: pytest("tests/integration/collectives")),
     "asan": ("unit and mpi with AddressSanitizer, leaks, UBSan", lambda: sanitized("asan")),
     "tsan": ("unit and mpi with ThreadSanitizer", lambda: sanitized("tsan")),
     "fuzz": ("every decoder, fed by libFuzzer", fuzz),
