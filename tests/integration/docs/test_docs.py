@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+         *sorted((ROOT / "examples").glob("*/README.md"))]
 
 # Run by the test named, which fails if the command does.
 ELSEWHERE = {
