@@ -1,6 +1,8 @@
 /*
- * The coordinator's book of cached tensors; see ready.h. Pure. Counting a bit costs a few
- * instructions and no memory; memory is taken only when a slot is given out.
+ * The coordinator's book of cached tensors; see ready.h. Pure. A word of 64 slots is counted at
+ * once: how many ranks have asked for each is a counter that stands upright, bit p of it in plane
+ * p, so adding a word of requests is the addition of a carry. Slots in groups, and all while a rank
+ * has joined, are counted one by one. Memory is taken only when a slot is given out.
  */
 #include "worker/core/ready.h"
 
@@ -15,14 +17,8 @@ struct slot {
     struct hvd_named named; /* first; in the map while in use */
     uint32_t index;
     uint32_t next_free; /* while not in use */
-    bool is_live;
     bool may_join;
-    bool is_complete; /* every rank has asked; waits for its group */
-    uint64_t since;   /* bits of ranks that have not seen this plan mean something else */
-    uint64_t last;    /* the plan that it was last ready in */
-    int n_seen;       /* ranks that have asked */
-    int64_t since_ns; /* when the first one did */
-    bool is_reported;
+    uint64_t since;      /* bits of ranks that have not seen this plan mean something else */
     uint32_t group;      /* index of the first of its group + 1; 0: alone */
     uint32_t group_size; /* at the first: how many; elsewhere not used */
     uint32_t group_next; /* HVD_NO_SLOT behind the last */
@@ -31,18 +27,32 @@ struct slot {
     char *name;          /* owned */
 };
 
+/* 64 slots. */
+struct page {
+    uint64_t live;
+    uint64_t grouped;
+    uint64_t complete; /* every rank has asked; those of groups wait for the others */
+    bool is_reported[64];
+    uint64_t last[64];      /* the plan that it was last ready in */
+    int64_t since_ns[64];   /* when the first rank asked */
+    struct slot *slots[64]; /* owned */
+};
+
 struct hvd_ready {
     int size;
+    int n_planes;
     uint32_t capacity; /* slots at most */
     struct hvd_names names;
-    struct slot **slots; /* by index; owned */
-    uint32_t n_slots;    /* made so far */
-    uint32_t room;       /* how many slots and bits the arrays hold; a multiple of 64 */
+    uint32_t n_slots; /* made so far */
+    uint32_t n_words; /* of 64 slots, that there is room for */
     uint32_t n_live;
     uint32_t first_free; /* HVD_NO_SLOT: none */
     uint32_t hand;       /* of hvd_ready_stale */
-    uint64_t *seen;      /* by rank: room / 64 words */
-    uint64_t *ready;
+    uint64_t changed;    /* the last plan that gave a slot a meaning, or took it */
+    struct page *pages;  /* n_words; owned, as all that follow */
+    uint64_t *planes;    /* n_planes of them for each word */
+    uint64_t *seen;      /* n_words by rank */
+    uint64_t *ready;     /* n_words */
     uint32_t n_ready;
     bool *joined;
     int n_joined;
@@ -60,6 +70,8 @@ hvd_status_t hvd_ready_create(int size, uint32_t capacity, struct hvd_ready **ou
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the cache of tensors");
     }
     r->size = size;
+    for (r->n_planes = 1; size >> r->n_planes; r->n_planes++)
+        ;
     r->capacity = capacity < HVD_SLOTS_MAX ? capacity : HVD_SLOTS_MAX;
     r->joined = joined;
     r->first_free = HVD_NO_SLOT;
@@ -67,17 +79,38 @@ hvd_status_t hvd_ready_create(int size, uint32_t capacity, struct hvd_ready **ou
     return HVD_OK;
 }
 
+static uint64_t bit_of(uint32_t slot)
+{
+    return (uint64_t)1 << (slot % 64);
+}
+
+static struct page *page_of(const struct hvd_ready *r, uint32_t slot)
+{
+    return &r->pages[slot / 64];
+}
+
+static struct slot *slot_at(const struct hvd_ready *r, uint32_t slot)
+{
+    return page_of(r, slot)->slots[slot % 64];
+}
+
+static bool is_live(const struct hvd_ready *r, uint32_t slot)
+{
+    return slot < r->n_slots && (r->pages[slot / 64].live & bit_of(slot));
+}
+
 void hvd_ready_destroy(struct hvd_ready *r)
 {
     if (!r)
         return;
     for (uint32_t i = 0; i < r->n_slots; i++) {
-        if (r->slots[i]->is_live)
-            hvd_names_remove(&r->names, &r->slots[i]->named);
-        hvd_free(r->slots[i]->name);
-        hvd_free(r->slots[i]);
+        if (is_live(r, i))
+            hvd_names_remove(&r->names, &slot_at(r, i)->named);
+        hvd_free(slot_at(r, i)->name);
+        hvd_free(slot_at(r, i));
     }
-    hvd_free(r->slots);
+    hvd_free(r->pages);
+    hvd_free(r->planes);
     hvd_free(r->seen);
     hvd_free(r->ready);
     hvd_free(r->joined);
@@ -96,34 +129,54 @@ uint32_t hvd_ready_room(const struct hvd_ready *r)
     return r->capacity - r->n_live;
 }
 
-/* Twice as many slots and bits. */
+/* The array with more elements of `each` bytes, zeroed; NULL, and it is as before, when out of
+ * memory. */
+static void *extend(void *array, size_t old, size_t new, size_t each)
+{
+    char *grown = hvd_realloc(array, new, each);
+
+    if (grown)
+        memset(grown + old * each, 0, (new - old) * each);
+    return grown;
+}
+
+/* The bits of every rank with more room. */
+static uint64_t *extend_seen(struct hvd_ready *r, size_t n_words)
+{
+    const size_t old = r->n_words;
+    uint64_t *seen = hvd_calloc(n_words * (size_t)r->size, sizeof(*seen));
+
+    if (!seen)
+        return NULL;
+    for (size_t rank = 0; rank < (size_t)r->size && old > 0; rank++)
+        memcpy(seen + rank * n_words, r->seen + rank * old, old * sizeof(*seen));
+    hvd_free(r->seen);
+    return seen;
+}
+
+/* Twice as many slots. An array that has grown already when another one cannot is no harm. */
 static bool grow(struct hvd_ready *r)
 {
-    const uint32_t room = r->room ? r->room * 2 : 64;
-    const size_t words = room / 64;
-    const size_t old = r->room / 64;
-    struct slot **slots = hvd_realloc(r->slots, room, sizeof(struct slot *));
+    const uint32_t n = r->n_words ? r->n_words * 2 : 1;
+    const size_t planes = (size_t)r->n_planes * sizeof(*r->planes);
+    void *grown = extend(r->pages, r->n_words, n, sizeof(*r->pages));
 
-    if (!slots)
+    if (!grown)
         return false;
-    r->slots = slots;
-    uint64_t *ready = hvd_calloc(words, sizeof(*ready));
-    uint64_t *seen = hvd_calloc(words * (size_t)r->size, sizeof(*seen));
-    if (!ready || !seen) {
-        hvd_free(ready);
-        hvd_free(seen);
+    r->pages = grown;
+    grown = extend(r->planes, r->n_words, n, planes);
+    if (!grown)
         return false;
-    }
-    for (size_t i = 0; i < old; i++)
-        ready[i] = r->ready[i];
-    for (size_t rank = 0; rank < (size_t)r->size; rank++)
-        for (size_t i = 0; i < old; i++)
-            seen[rank * words + i] = r->seen[rank * old + i];
-    hvd_free(r->ready);
-    hvd_free(r->seen);
-    r->ready = ready;
-    r->seen = seen;
-    r->room = room;
+    r->planes = grown;
+    grown = extend(r->ready, r->n_words, n, sizeof(*r->ready));
+    if (!grown)
+        return false;
+    r->ready = grown;
+    grown = extend_seen(r, n);
+    if (!grown)
+        return false;
+    r->seen = grown;
+    r->n_words = n;
     return true;
 }
 
@@ -132,30 +185,31 @@ static uint32_t find_free(struct hvd_ready *r)
 {
     if (r->first_free != HVD_NO_SLOT)
         return r->first_free;
-    if (r->n_slots == r->room && !grow(r))
+    if (r->n_slots == r->n_words * 64 && !grow(r))
         return HVD_NO_SLOT;
     struct slot *s = hvd_calloc(1, sizeof(*s));
     if (!s)
         return HVD_NO_SLOT;
     s->next_free = HVD_NO_SLOT;
-    r->slots[r->n_slots] = s;
+    page_of(r, r->n_slots)->slots[r->n_slots % 64] = s;
     r->first_free = r->n_slots;
     return r->n_slots++;
 }
 
 static void enter_group(struct hvd_ready *r, uint32_t index, const struct hvd_ready_tensor *tensor)
 {
-    struct slot *s = r->slots[index];
+    struct slot *s = slot_at(r, index);
 
     s->group_next = HVD_NO_SLOT;
     if (tensor->group == 0)
         return;
+    r->pages[index / 64].grouped |= bit_of(index);
     s->group = tensor->group == HVD_NO_SLOT ? index + 1 : tensor->group;
-    struct slot *first = r->slots[s->group - 1];
+    struct slot *first = slot_at(r, s->group - 1);
     if (first == s) {
         s->group_size = tensor->group_size;
     } else {
-        r->slots[first->group_last]->group_next = index;
+        slot_at(r, first->group_last)->group_next = index;
     }
     first->group_last = index;
 }
@@ -173,20 +227,21 @@ hvd_status_t hvd_ready_assign(struct hvd_ready *r, const struct hvd_ready_tensor
         hvd_free(name);
         return HVD_ERR_NOMEM;
     }
-    struct slot *s = r->slots[index];
+    struct slot *s = slot_at(r, index);
     const uint32_t next_free = s->next_free;
     hvd_free(s->name);
     *s = (struct slot){.index = index,
                        .next_free = next_free,
                        .name = name,
                        .may_join = tensor->may_join,
-                       .since = epoch,
-                       .last = epoch};
+                       .since = epoch};
     if (!hvd_names_add(&r->names, (struct hvd_strview){.data = name, .len = tensor->name.len},
                        &s->named))
         return HVD_ERR_NOMEM;
     r->first_free = next_free;
-    s->is_live = true;
+    r->pages[index / 64].live |= bit_of(index);
+    page_of(r, index)->last[index % 64] = epoch;
+    r->changed = epoch;
     r->n_live++;
     enter_group(r, index, tensor);
     *slot = index;
@@ -195,52 +250,99 @@ hvd_status_t hvd_ready_assign(struct hvd_ready *r, const struct hvd_ready_tensor
 
 uint32_t hvd_ready_group_first(const struct hvd_ready *r, uint32_t slot)
 {
-    const uint32_t group = r->slots[slot]->group;
+    const uint32_t group = slot_at(r, slot)->group;
 
     return group == 0 ? slot : group - 1;
 }
 
 uint32_t hvd_ready_group_next(const struct hvd_ready *r, uint32_t slot)
 {
-    return r->slots[slot]->group_next;
+    return slot_at(r, slot)->group_next;
 }
 
 static uint64_t *seen_word(const struct hvd_ready *r, int rank, uint32_t slot)
 {
-    return &r->seen[(size_t)rank * (r->room / 64) + slot / 64];
+    return &r->seen[(size_t)rank * r->n_words + slot / 64];
 }
 
-static uint64_t bit_of(uint32_t slot)
+static uint64_t *planes_of(const struct hvd_ready *r, uint32_t word)
 {
-    return (uint64_t)1 << (slot % 64);
+    return &r->planes[(size_t)word * (size_t)r->n_planes];
+}
+
+/* The slots of a word that some rank has asked for. */
+static uint64_t any_seen(const struct hvd_ready *r, uint32_t word)
+{
+    uint64_t any = 0;
+
+    for (int p = 0; p < r->n_planes; p++)
+        any |= planes_of(r, word)[p];
+    return any;
+}
+
+/* One more rank has asked for these slots; returns those that all ranks have asked for now. */
+static uint64_t count_word(struct hvd_ready *r, uint32_t word, uint64_t bits)
+{
+    uint64_t *planes = planes_of(r, word);
+    uint64_t full = bits;
+    uint64_t carry = bits;
+
+    for (int p = 0; p < r->n_planes; p++) {
+        const uint64_t plane = planes[p];
+        planes[p] = plane ^ carry;
+        carry &= plane;
+        full &= r->size >> p & 1 ? planes[p] : ~planes[p];
+    }
+    return full;
+}
+
+/* How many ranks have asked for the slot. */
+static int n_seen(const struct hvd_ready *r, uint32_t slot)
+{
+    int n = 0;
+
+    for (int p = 0; p < r->n_planes; p++)
+        n |= (int)(planes_of(r, slot / 64)[p] >> (slot % 64) & 1) << p;
+    return n;
+}
+
+/* Nobody has asked for these slots of a word. */
+static void forget_word(struct hvd_ready *r, uint32_t word, uint64_t bits)
+{
+    for (int rank = 0; rank < r->size; rank++)
+        r->seen[(size_t)rank * r->n_words + word] &= ~bits;
+    for (int p = 0; p < r->n_planes; p++)
+        planes_of(r, word)[p] &= ~bits;
+    r->pages[word].complete &= ~bits;
+    r->ready[word] &= ~bits;
 }
 
 void hvd_ready_evict(struct hvd_ready *r, uint32_t slot, uint64_t epoch)
 {
-    struct slot *s = r->slots[slot];
+    struct slot *s = slot_at(r, slot);
+    struct page *page = &r->pages[slot / 64];
 
     hvd_names_remove(&r->names, &s->named);
-    s->is_live = false;
-    s->is_complete = false;
-    s->n_seen = 0;
+    if (r->ready[slot / 64] & bit_of(slot))
+        r->n_ready--;
+    forget_word(r, slot / 64, bit_of(slot));
+    page->live &= ~bit_of(slot);
+    page->grouped &= ~bit_of(slot);
+    page_of(r, slot)->is_reported[slot % 64] = false;
     s->since = epoch;
+    r->changed = epoch;
     s->next_free = r->first_free;
     r->first_free = slot;
     r->n_live--;
-    for (int rank = 0; rank < r->size; rank++)
-        *seen_word(r, rank, slot) &= ~bit_of(slot);
-    if (r->ready[slot / 64] & bit_of(slot)) {
-        r->ready[slot / 64] &= ~bit_of(slot);
-        r->n_ready--;
-    }
 }
 
 uint32_t hvd_ready_stale(struct hvd_ready *r, uint64_t epoch, uint64_t age)
 {
     for (int i = 0; i < LOOK_MAX && r->n_slots > 0; i++) {
         r->hand = (r->hand + 1) % r->n_slots;
-        const struct slot *s = r->slots[r->hand];
-        if (s->is_live && s->n_seen == 0 && !s->is_complete && s->last + age <= epoch)
+        if (is_live(r, r->hand) && n_seen(r, r->hand) == 0 &&
+            !(r->pages[r->hand / 64].complete & bit_of(r->hand)) &&
+            page_of(r, r->hand)->last[r->hand % 64] + age <= epoch)
             return r->hand;
     }
     return HVD_NO_SLOT;
@@ -249,42 +351,43 @@ uint32_t hvd_ready_stale(struct hvd_ready *r, uint64_t epoch, uint64_t age)
 uint32_t hvd_ready_not_joinable(const struct hvd_ready *r)
 {
     for (uint32_t i = 0; i < r->n_slots; i++)
-        if (r->slots[i]->is_live && !r->slots[i]->may_join)
+        if (is_live(r, i) && !slot_at(r, i)->may_join)
             return i;
     return HVD_NO_SLOT;
 }
 
-static void set_ready(struct hvd_ready *r, uint32_t slot)
+/* Slots of a word are in the next plan. */
+static void set_ready(struct hvd_ready *r, uint32_t word, uint64_t bits)
 {
-    r->ready[slot / 64] |= bit_of(slot);
-    r->n_ready++;
+    r->ready[word] |= bits;
+    r->n_ready += (uint32_t)__builtin_popcountll(bits);
 }
 
 /* Every rank has asked for the slot. */
 static void complete(struct hvd_ready *r, uint32_t slot)
 {
-    struct slot *s = r->slots[slot];
+    const struct slot *s = slot_at(r, slot);
 
-    s->is_complete = true;
+    r->pages[slot / 64].complete |= bit_of(slot);
     if (s->group == 0) {
-        set_ready(r, slot);
+        set_ready(r, slot / 64, bit_of(slot));
         return;
     }
-    struct slot *first = r->slots[s->group - 1];
+    struct slot *first = slot_at(r, s->group - 1);
     if (++first->n_complete < first->group_size)
         return;
-    for (uint32_t i = s->group - 1; i != HVD_NO_SLOT; i = r->slots[i]->group_next)
-        set_ready(r, i);
+    for (uint32_t i = s->group - 1; i != HVD_NO_SLOT; i = slot_at(r, i)->group_next)
+        set_ready(r, i / 64, bit_of(i));
 }
 
 /* Completes the slot when nobody is missing. */
 static void check_complete(struct hvd_ready *r, uint32_t slot)
 {
-    int n = r->slots[slot]->n_seen;
+    int n = n_seen(r, slot);
 
     for (int rank = 0; r->n_joined > 0 && rank < r->size; rank++)
         n += r->joined[rank] && !(*seen_word(r, rank, slot) & bit_of(slot));
-    if (n == r->size && !r->slots[slot]->is_complete)
+    if (n == r->size && !(r->pages[slot / 64].complete & bit_of(slot)))
         complete(r, slot);
 }
 
@@ -295,27 +398,50 @@ struct asking {
     int64_t now_ns;
 };
 
+/* The first rank has asked for these slots of a word. */
+static void note_time(struct hvd_ready *r, uint32_t word, uint64_t bits, int64_t now_ns)
+{
+    for (; bits != 0; bits &= bits - 1)
+        page_of(r, word * 64 + (uint32_t)__builtin_ctzll(bits))
+            ->since_ns[(word * 64 + (uint32_t)__builtin_ctzll(bits)) % 64] = now_ns;
+}
+
+/* One slot. */
 static hvd_status_t mark(struct hvd_ready *r, const struct asking *who, uint32_t slot,
                          struct hvd_err *err)
 {
-    const int rank = who->rank;
-    struct slot *s = slot < r->n_slots ? r->slots[slot] : NULL;
-
-    if (!s)
+    if (slot >= r->n_slots)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d asked for slot %u, which was never given",
-                        rank, slot);
-    if (!s->is_live || who->epoch < s->since)
+                        who->rank, slot);
+    if (!is_live(r, slot) || who->epoch < slot_at(r, slot)->since)
         return HVD_OK;
-    uint64_t *word = seen_word(r, rank, slot);
+    uint64_t *word = seen_word(r, who->rank, slot);
     if (*word & bit_of(slot))
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d asked twice for tensor %s", rank,
-                        s->name);
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d asked twice for tensor %s", who->rank,
+                        slot_at(r, slot)->name);
     *word |= bit_of(slot);
-    if (s->n_seen++ == 0)
-        s->since_ns = who->now_ns;
-    if (s->n_seen + r->n_joined >= r->size)
+    note_time(r, slot / 64, bit_of(slot) & ~any_seen(r, slot / 64), who->now_ns);
+    const uint64_t full = count_word(r, slot / 64, bit_of(slot));
+    if (full != 0 || r->n_joined > 0)
         check_complete(r, slot);
     return HVD_OK;
+}
+
+/* All slots of a word at once; false when some of them are to be looked at one by one. */
+static bool mark_word(struct hvd_ready *r, const struct asking *who, uint32_t w, uint64_t bits)
+{
+    if (w >= r->n_words || who->epoch < r->changed || r->n_joined > 0)
+        return false;
+    struct page *page = &r->pages[w];
+    uint64_t *seen = &r->seen[(size_t)who->rank * r->n_words + w];
+    if ((bits & ~page->live) || (bits & page->grouped) || (bits & *seen))
+        return false;
+    *seen |= bits;
+    note_time(r, w, bits & ~any_seen(r, w), who->now_ns);
+    const uint64_t full = count_word(r, w, bits);
+    page->complete |= full;
+    set_ready(r, w, full);
+    return true;
 }
 
 hvd_status_t hvd_ready_bits(struct hvd_ready *r, int rank, const struct hvd_reader *bits,
@@ -326,6 +452,8 @@ hvd_status_t hvd_ready_bits(struct hvd_ready *r, int rank, const struct hvd_read
 
     for (uint32_t w = 0; w < bits->n_words; w++) {
         uint64_t word = hvd_reader_word(bits, w);
+        if (word == 0 || mark_word(r, &who, w, word))
+            continue;
         for (; word != 0 && st == HVD_OK; word &= word - 1)
             st = mark(r, &who, w * 64 + (uint32_t)__builtin_ctzll(word), err);
     }
@@ -339,7 +467,7 @@ void hvd_ready_join(struct hvd_ready *r, int rank)
     r->joined[rank] = true;
     r->n_joined++;
     for (uint32_t i = 0; i < r->n_slots; i++)
-        if (r->slots[i]->is_live && r->slots[i]->n_seen > 0)
+        if (is_live(r, i) && n_seen(r, i) > 0)
             check_complete(r, i);
 }
 
@@ -365,20 +493,17 @@ void hvd_ready_take(struct hvd_ready *r, uint64_t epoch)
     const uint32_t n_words = (r->n_slots + 63) / 64;
 
     for (uint32_t w = 0; w < n_words && r->n_ready > 0; w++) {
-        uint64_t word = r->ready[w];
-        if (word == 0)
+        const uint64_t ready = r->ready[w];
+        if (ready == 0)
             continue;
-        for (int rank = 0; rank < r->size; rank++)
-            r->seen[(size_t)rank * (r->room / 64) + w] &= ~word;
-        for (; word != 0; word &= word - 1) {
-            struct slot *s = r->slots[w * 64 + (uint32_t)__builtin_ctzll(word)];
-            s->n_seen = 0;
-            s->n_complete = 0;
-            s->is_complete = false;
-            s->is_reported = false;
-            s->last = epoch;
+        forget_word(r, w, ready);
+        for (uint64_t bits = ready; bits != 0; bits &= bits - 1) {
+            const uint32_t slot = w * 64 + (uint32_t)__builtin_ctzll(bits);
+            page_of(r, slot)->last[slot % 64] = epoch;
+            page_of(r, slot)->is_reported[slot % 64] = false;
         }
-        r->ready[w] = 0;
+        for (uint64_t bits = ready & r->pages[w].grouped; bits != 0; bits &= bits - 1)
+            slot_at(r, w * 64 + (uint32_t)__builtin_ctzll(bits))->n_complete = 0;
     }
     r->n_ready = 0;
 }
@@ -390,12 +515,19 @@ bool hvd_ready_is_missing(const struct hvd_ready *r, uint32_t slot, int rank)
 
 bool hvd_ready_next_stall(const struct hvd_ready *r, uint32_t from, struct hvd_ready_stall *stall)
 {
-    for (uint32_t i = from; i < r->n_slots; i++) {
-        struct slot *s = r->slots[i];
-        if (!s->is_live || s->n_seen == 0 || s->is_complete)
+    const uint32_t n_words = (r->n_slots + 63) / 64;
+
+    for (uint32_t w = from / 64; w < n_words; w++) {
+        uint64_t bits = any_seen(r, w) & r->pages[w].live & ~r->pages[w].complete;
+        if (w == from / 64)
+            bits &= UINT64_MAX << (from % 64);
+        if (bits == 0)
             continue;
-        *stall = (struct hvd_ready_stall){
-            .slot = i, .name = s->name, .since_ns = s->since_ns, .is_reported = &s->is_reported};
+        const uint32_t slot = w * 64 + (uint32_t)__builtin_ctzll(bits);
+        *stall = (struct hvd_ready_stall){.slot = slot,
+                                          .name = slot_at(r, slot)->name,
+                                          .since_ns = page_of(r, slot)->since_ns[slot % 64],
+                                          .is_reported = &page_of(r, slot)->is_reported[slot % 64]};
         return true;
     }
     return false;
