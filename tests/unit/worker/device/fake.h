@@ -1,0 +1,48 @@
+#ifndef HVD_TESTS_UNIT_WORKER_DEVICE_FAKE_H
+#define HVD_TESTS_UNIT_WORKER_DEVICE_FAKE_H
+
+#include "worker/device/device.h"
+
+/*
+ * A device for tests. Its memory cannot be read or written but by its own operations (whoever tries
+ * dies of SIGSEGV). What is on a stream runs some looks later, and an event shows some looks after
+ * that, both drawn from a seed; streams overtake each other. Wrong use (memory of the wrong side,
+ * a buffer freed while it is in use by a stream, an event asked for again) ends the test process
+ * with a sentence.
+ */
+struct fake_options {
+    uint64_t seed;
+    unsigned max_delay;          /* looks that an item or event takes at most; 0: none */
+    struct hvd_transport *mover; /* its collectives go over it; borrowed; NULL: it has none */
+    /* The n-th call fails, counted from 1, and for events all later ones; 0: none does. */
+    int fail_launch; /* pack, unpack, start */
+    int fail_event;  /* query */
+    int fail_alloc;  /* alloc, alloc_host */
+};
+
+/* A device; ends the test when there is no memory for it. */
+struct hvd_device_port *fake_create(const struct fake_options *options);
+
+/* Ends the test when memory, streams or events of the device are still in use. */
+void fake_destroy(struct hvd_device_port *d);
+
+/* Memory of the device with a copy of `bytes` bytes, to be freed by d->ops->free. */
+void *fake_put(struct hvd_device_port *d, const void *from, size_t bytes);
+
+/* Copies out of the device's memory. */
+void fake_get(struct hvd_device_port *d, void *to, const void *from, size_t bytes);
+
+/* An event of the program, not done yet; to be ended by fake_ready_free. */
+void *fake_ready_create(void);
+
+/* The event is done, or failed. Any thread. */
+void fake_ready_fire(void *ready, bool failed);
+
+/* Frees the event. */
+void fake_ready_free(void *ready);
+
+/* Launches and collectives so far. */
+unsigned fake_launches(struct hvd_device_port *d);
+unsigned fake_collectives(struct hvd_device_port *d);
+
+#endif
