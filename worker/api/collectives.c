@@ -180,6 +180,8 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
     else
         req->name = make_name(call->op, p->name);
     st = make_request(call->op, &t, top->size, req, err);
+    if (st == HVD_OK && req->reduce == HVD_ADASUM)
+        st = hvd_plan_check_adasum(place.size, err);
     if (st == HVD_OK)
         st = check_memory(call, req, top, &place, err);
     if (st == HVD_OK && call->op == HVD_ALLTOALL)

@@ -4,8 +4,6 @@
  */
 #include <horovod/horovod.h>
 
-#define REDUCE_ADASUM 2
-
 bool horovod_mpi_enabled(void)
 {
     return true;
@@ -63,7 +61,7 @@ int horovod_reduce_op_sum(void)
 
 int horovod_reduce_op_adasum(void)
 {
-    return REDUCE_ADASUM;
+    return HOROVOD_ADASUM;
 }
 
 int horovod_reduce_op_min(void)

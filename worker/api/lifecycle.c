@@ -115,6 +115,7 @@ static hvd_status_t start_engine(const struct hvd_settings *settings,
                                                .stall_shutdown_ns = settings->stall_shutdown_ns,
                                                .cache_capacity = (uint32_t)settings->cache_capacity,
                                                .fusion_bytes = settings->fusion_bytes,
+                                               .adasum_chunk_bytes = settings->adasum_chunk_bytes,
                                                .log = &api.log,
                                                .watch = watch};
     cpu_set_t before;

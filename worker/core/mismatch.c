@@ -158,7 +158,7 @@ int hvd_unsupported(const struct hvd_request *req, bool any_joined, char *text, 
         return 6;
     }
     if (any_joined && req->op == HVD_ALLREDUCE && req->reduce != HVD_SUM &&
-        req->reduce != HVD_AVERAGE) {
+        req->reduce != HVD_AVERAGE && req->reduce != HVD_ADASUM) {
         put(&c, "Allreduce with %s is not supported with Join: zeros would change the result.",
             hvd_reduce_name((int)req->reduce));
         return 6;

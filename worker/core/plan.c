@@ -81,6 +81,15 @@ hvd_status_t hvd_plan_work(const struct hvd_request *req, const int64_t *rows,
     return st;
 }
 
+hvd_status_t hvd_plan_check_adasum(int size, struct hvd_err *err)
+{
+    if ((size & (size - 1)) == 0)
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                    "Running Adasum with non-power of 2 ranks is not supported yet. (%d ranks)",
+                    size);
+}
+
 hvd_status_t hvd_plan_splits(const struct hvd_request *req, const int64_t *given, int n_given,
                              int size, int64_t *splits, struct hvd_err *err)
 {

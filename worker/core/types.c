@@ -44,6 +44,12 @@ const char *hvd_dtype_name(int dtype)
     return dtype >= 0 && dtype < HVD_DTYPES ? dtypes[dtype].name : "unknown";
 }
 
+bool hvd_dtype_is_real(enum hvd_dtype dtype)
+{
+    return dtype == HVD_FLOAT16 || dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64 ||
+           dtype == HVD_BFLOAT16;
+}
+
 const char *hvd_op_name(int op)
 {
     const bool exists = op >= 0 && op < (int)(sizeof(ops) / sizeof(ops[0])) && ops[op];
@@ -127,11 +133,15 @@ static hvd_status_t check_reduction(const struct hvd_request *req, struct hvd_er
     if (is_scatter && req->reduce != HVD_SUM && req->reduce != HVD_AVERAGE)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "Reducescatter currently only supports AVERAGE and SUM.");
-    if (req->reduce == HVD_ADASUM || strcmp(hvd_reduce_name((int)req->reduce), "UNKNOWN") == 0)
+    if (strcmp(hvd_reduce_name((int)req->reduce), "UNKNOWN") == 0)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                        "reduction %d is not supported: use average 0, sum 1, min 3, max 4 or "
-                        "product 5",
+                        "reduction %d does not exist: use average 0, sum 1, Adasum 2, min 3, max 4 "
+                        "or product 5",
                         (int)req->reduce);
+    if (req->reduce == HVD_ADASUM && !hvd_dtype_is_real(req->dtype))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "Adasum is for float16, float32, float64 and bfloat16, not for %s",
+                        hvd_dtype_name((int)req->dtype));
     return HVD_OK;
 }
 

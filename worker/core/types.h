@@ -90,6 +90,9 @@ size_t hvd_dtype_size(int dtype);
 /* "float32"; "unknown" for a type that does not exist. */
 const char *hvd_dtype_name(int dtype);
 
+/* Whether its values are real numbers: float16, float32, float64, bfloat16. */
+bool hvd_dtype_is_real(enum hvd_dtype dtype);
+
 /* "ALLREDUCE"; "UNKNOWN" for an operation that does not exist. */
 const char *hvd_op_name(int op);
 

@@ -463,8 +463,11 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
     e->transport = NULL;
     if (is_quiet)
         hvd_end_free_lost(e);
-    for (uint32_t i = 0; i < e->n_sets && !is_quiet; i++)
-        if (e->sets[i])
-            e->sets[i]->runs = NULL; /* MPI may still look at them: they stay */
+    for (uint32_t i = 0; i < e->n_sets && !is_quiet; i++) {
+        if (!e->sets[i])
+            continue;
+        e->sets[i]->runs = NULL; /* MPI may still look at them: they stay */
+        e->sets[i]->adasum = NULL;
+    }
     return HVD_OK;
 }

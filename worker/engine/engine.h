@@ -34,6 +34,8 @@ struct hvd_engine_options {
     bool no_background;        /* tensors move only while somebody waits or polls */
     uint32_t cache_capacity;   /* tensors that are asked for by a bit, at most; 0: none */
     int64_t fusion_bytes;      /* allreduces of one type move together up to so many; 0: alone */
+    int64_t adasum_chunk_bytes; /* the largest message of an Adasum's halves; 0: any; the same on
+                                   every rank */
 };
 
 /* What the engine has done so far. */

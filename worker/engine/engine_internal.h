@@ -75,7 +75,8 @@ struct hvd_flight {
     int64_t *by_rank; /* allgather: agreed rows; reducescatter: elements; owned */
     int64_t *splits;  /* alltoall: the entry's; owned */
     void *zeros;      /* for ranks that joined; owned */
-    bool is_second;   /* alltoall: the splits are known, the data moves */
+    bool is_second;   /* its first collective has landed */
+    bool has_more;    /* behind what moves comes another one: alltoall with its splits, Adasum */
 };
 
 /* An agreed set of tensors, divided into flights. One that came as bits is kept, and used again
@@ -126,7 +127,8 @@ struct hvd_set {
     struct hvd_flight *todo_last;
     struct hvd_flight *moving[HVD_MOVING_MAX];
     int n_moving;
-    bool is_held; /* an alltoall learns its splits: nothing may overtake it */
+    bool is_held;              /* what moves has more to come: nothing may overtake it */
+    struct hvd_adasum *adasum; /* its memory; owned; NULL: never used */
 };
 
 /* What every rank knows of a set. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/engine/engine_internal.h"
+#include "worker/engine/adasum.h"
 #include "worker/reduce/reduce.h"
 
 static const char *name_of(const struct hvd_flight *f)
@@ -136,7 +136,6 @@ static hvd_status_t prepare_splits(const struct hvd_set *set, struct hvd_flight 
         st = no_memory(err, f, sizeof(struct horovod_output));
     if (st != HVD_OK)
         return st;
-    f->is_second = false;
     f->splits = entry->splits;
     entry->splits = NULL;
     f->move.dtype = HVD_INT64;
@@ -168,7 +167,6 @@ static hvd_status_t prepare_rows(const struct hvd_set *set, struct hvd_flight *f
                             name_of(f));
         output->n_rows += output->rows[i];
     }
-    f->is_second = true;
     f->move.dtype = f->request.dtype;
     f->move.input = f->members[0].entry->input;
     f->move.count = 0;
@@ -198,12 +196,18 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         .count = f->work.count,
     };
     (void)e;
+    f->is_second = false;
+    f->has_more = req->op == HVD_ALLTOALL || hvd_adasum_is(f);
     if (f->members[0].entry)
         f->request.name = f->members[0].entry->request.name;
     hvd_status_t st = make_zeros(f, err);
     if (st != HVD_OK)
         return st;
     set_memory(f);
+    if (hvd_adasum_is(f))
+        st = hvd_plan_check_adasum(set->place.size, err);
+    if (st != HVD_OK)
+        return st;
     if (hvd_op_is_uneven(req->op) && !f->members[0].entry)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has an %s for a rank that has joined",
                         hvd_op_name((int)req->op));
@@ -300,7 +304,7 @@ hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct 
 
 static void tell_started(const struct hvd_engine *e, const struct hvd_flight *f)
 {
-    for (uint32_t i = 0; e->options.watch && i < f->n_members; i++)
+    for (uint32_t i = 0; e->options.watch && !f->is_second && i < f->n_members; i++)
         if (f->members[i].entry)
             hvd_watch_started(hvd_entry_watch(e, f->members[i].entry),
                               (uint64_t)f->members[i].entry->handle, &f->members[i].entry->request,
@@ -312,28 +316,41 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
 {
     while (set->n_moving < HVD_MOVING_MAX && set->todo && !set->is_held) {
         struct hvd_flight *f = set->todo;
+        hvd_status_t st = HVD_OK;
         tell_started(e, f);
-        hvd_status_t st = e->transport->ops->start(e->transport, &f->move, err);
+        if (f->has_more && !f->is_second && hvd_adasum_is(f))
+            st = hvd_adasum_begin(e, set, f, err);
+        if (st == HVD_OK)
+            st = e->transport->ops->start(e->transport, &f->move, err);
         if (st != HVD_OK)
             return HVD_WRAP(err, st, "tensor %s", name_of(f));
         set->todo = f->next;
         set->moving[set->n_moving++] = f;
-        set->is_held = f->request.op == HVD_ALLTOALL && !f->is_second;
+        set->is_held = f->has_more;
         *progressed = true;
     }
     return HVD_OK;
 }
 
-/* The splits of an alltoall are here: its rows move next, before anything else of the set. */
+/* A phase has ended: the next one moves before anything else of the set. An alltoall knows its
+ * splits now, its rows follow. */
 static hvd_status_t go_on(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                           struct hvd_err *err)
 {
-    hvd_status_t st = prepare_rows(set, f, err);
+    hvd_status_t st = HVD_OK;
+    bool is_landed = false;
 
+    f->is_second = true;
+    if (hvd_adasum_is(f)) {
+        is_landed = hvd_adasum_advance(set, f);
+    } else {
+        f->has_more = false;
+        st = prepare_rows(set, f, err);
+    }
     set->is_held = false;
     if (st != HVD_OK)
         return st;
-    if (f->work.moves_data) {
+    if (f->work.moves_data && !is_landed) {
         f->next = set->todo;
         if (!set->todo)
             set->todo_last = f;
@@ -360,13 +377,11 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
         if (st != HVD_OK)
             return HVD_WRAP(err, st, "tensor %s", name_of(f));
         *progressed = true;
-        if (f->request.op == HVD_ALLTOALL && !f->is_second) {
-            set->moving[i] = set->moving[--set->n_moving];
+        set->moving[i] = set->moving[--set->n_moving];
+        if (f->has_more)
             st = go_on(e, set, f, err);
-        } else {
-            set->moving[i] = set->moving[--set->n_moving];
+        else
             st = complete(e, set, f, err);
-        }
         if (st != HVD_OK) /* nothing moves any more, so it ends here and not with the job */
             finish(e, set, f, HVD_ERR_SHUTDOWN, err->msg);
     }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/engine/engine_internal.h"
+#include "worker/engine/adasum.h"
 
 void hvd_set_destroy(struct hvd_set *set)
 {
@@ -17,6 +17,7 @@ void hvd_set_destroy(struct hvd_set *set)
         set->runs = next;
     }
     hvd_run_forget(set);
+    hvd_adasum_destroy(set->adasum);
     hvd_free(set->agreed);
     hvd_free(set->items);
     hvd_free(set->batches);

@@ -111,8 +111,8 @@ static void refuse_tensors(void)
     refuse(bad[2], "1 to 1023");
     bad[3].dtype = (horovod_dtype_t)13;
     refuse(bad[3], "data type 13 does not exist");
-    bad[4].op = (horovod_reduce_op_t)2;
-    refuse(bad[4], "reduction 2 is not supported");
+    bad[4].op = (horovod_reduce_op_t)6;
+    refuse(bad[4], "reduction 6 does not exist");
     bad[5].shape = negative;
     refuse(bad[5], "dimension 0 has the size -4");
     bad[6].shape = huge;

@@ -20,6 +20,7 @@ static const struct {
     {"leave", mode_leave},     {"exit", mode_exit},         {"reuse", mode_reuse},
     {"single", mode_single},   {"again", mode_again},       {"funneled", mode_funneled},
     {"refused", mode_refused}, {"kinds", mode_kinds},       {"sets", mode_sets},
+    {"adasum", mode_adasum},
 };
 
 void check(bool good, const char *what, const char *detail)

@@ -34,6 +34,11 @@ void mode_kinds(void);
 /* Process sets: from the start, added and removed, side by side, and what is refused. */
 void mode_sets(void);
 
+/* --- adasum.c --------------------------------------------------------------------------------- */
+
+/* Adasum of tensors that have a closed form; refused unless the ranks are 2^k. */
+void mode_adasum(void);
+
 /* --- failures.c: what goes wrong, and what is said then --------------------------------------- */
 
 /* Every disagreement between ranks. */

@@ -63,6 +63,16 @@ def test_process_sets_work_side_by_side_with_and_without_shared_memory(n, shm):
     assert_ok(runtime(n, "sets", HOROVOD_SHM=shm))
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize("shm", ["0", "1"])
+def test_adasum_works_over_two_to_the_k_ranks_and_is_refused_over_others(n, shm):
+    assert_ok(runtime(n, "adasum", HOROVOD_SHM=shm))
+
+
+def test_adasum_works_in_messages_of_any_size():
+    assert_ok(runtime(4, "adasum", HOROVOD_ADASUM_MPI_CHUNK_SIZE="4096"))
+
+
 @pytest.mark.parametrize("n", [2, 4])
 def test_a_mismatch_reaches_every_rank_and_the_job_goes_on(n):
     assert_ok(runtime(n, "mismatch"))

@@ -82,10 +82,15 @@ typedef enum horovod_dtype {
  * their average is the sum divided by the number of ranks, rounded towards zero. Of bool, sum and
  * maximum are "or", product and minimum are "and". Minimum and maximum of anything and a NaN are
  * NaN.
+ * Adasum is for gradients (allreduce alone; float16, float32, float64, bfloat16; 2, 4, 8, ...
+ * ranks): those of two ranks are added where they are orthogonal and averaged where they are
+ * parallel, a (1 - a.b / (2 a.a)) + b (1 - a.b / (2 b.b)), over each tensor as a whole; then two
+ * and two, and so on. A vector of zeros changes nothing.
  */
 typedef enum horovod_reduce_op {
     HOROVOD_AVERAGE = 0,
     HOROVOD_SUM = 1,
+    HOROVOD_ADASUM = 2,
     HOROVOD_MIN = 3,
     HOROVOD_MAX = 4,
     HOROVOD_PRODUCT = 5,
@@ -201,8 +206,7 @@ HOROVOD_API bool horovod_ccl_built(void);
 HOROVOD_API bool horovod_cuda_built(void);
 HOROVOD_API bool horovod_rocm_built(void);
 
-/* The values of the reductions, for callers that cannot read this header. Adasum has its value, but
- * this version refuses to compute it. */
+/* The values of the reductions, for callers that cannot read this header. */
 HOROVOD_API int horovod_reduce_op_average(void);
 HOROVOD_API int horovod_reduce_op_sum(void);
 HOROVOD_API int horovod_reduce_op_adasum(void);
@@ -318,7 +322,8 @@ HOROVOD_API horovod_status_t horovod_grouped_reducescatter_async(
 
 /*
  * This rank has no more tensors for now, as when its data ended early: until every rank has joined,
- * it contributes zeros to the sums and averages of the others (which still divide by all ranks).
+ * it contributes zeros to the sums, averages (which still divide by all ranks) and Adasums of the
+ * others.
  * Everything else that the others submit meanwhile fails for them with HOROVOD_PRECONDITION_ERROR,
  * but barriers. Nothing can be submitted on this rank until the join is done. *last_rank is the
  * rank that joined last.

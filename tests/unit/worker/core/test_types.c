@@ -46,8 +46,12 @@ static void an_illegal_request_is_refused_with_what_is_allowed(void **state)
     req.dtype = (enum hvd_dtype)13;
     expect_refused(&req, 2, "data type 13");
     req = good();
-    req.reduce = (enum hvd_reduce)2;
-    expect_refused(&req, 2, "reduction 2");
+    req.reduce = (enum hvd_reduce)6;
+    expect_refused(&req, 2, "reduction 6 does not exist");
+    req = good();
+    req.dtype = HVD_INT32;
+    req.reduce = HVD_ADASUM;
+    expect_refused(&req, 2, "Adasum is for float16, float32, float64 and bfloat16, not for int32");
     req = good();
     req.ndim = 17;
     expect_refused(&req, 2, "17 dimensions");
