@@ -35,28 +35,94 @@ static hvd_status_t copy_step(struct hvd_reader *reader, struct hvd_buf *again)
     return st;
 }
 
+/* The spans of an item, the caller's to free. */
+static struct hvd_span *spans_of(const struct hvd_spans *by, uint32_t *n_positions)
+{
+    struct hvd_span *spans = malloc(by->n * sizeof(*spans));
+
+    MUST(spans);
+    *n_positions = 0;
+    for (uint32_t i = 0; i < by->n; i++) {
+        spans[i] = hvd_spans_at(by, i);
+        *n_positions += (uint32_t)spans[i].n;
+    }
+    return spans;
+}
+
+static hvd_status_t copy_request(struct hvd_reader *reader, struct hvd_buf *again)
+{
+    struct hvd_err err = {0};
+    struct hvd_ask ask;
+    uint32_t n = 0;
+    int64_t *rows = NULL;
+    hvd_status_t st = hvd_reader_request(reader, &ask, &err);
+
+    if (st != HVD_OK)
+        return st;
+    struct hvd_span *spans = spans_of(&ask.by, &n);
+    struct hvd_by by = {.spans = spans, .n_spans = ask.by.n, .age_ms = ask.age_ms};
+    if (hvd_request_has_rows(&ask.request)) { /* read in order, written by position */
+        const size_t reach = (size_t)(spans[by.n_spans - 1].first - spans[0].first) +
+                             (size_t)spans[by.n_spans - 1].n;
+        uint32_t row = 0;
+        if (reach > ((size_t)1 << 24)) { /* few spans may be far apart */
+            free(spans);
+            return HVD_ERR_TOO_LARGE;
+        }
+        rows = malloc(reach * sizeof(*rows));
+        MUST(rows);
+        for (uint32_t i = 0; i < by.n_spans; i++)
+            for (int k = 0; k < spans[i].n; k++)
+                rows[spans[i].first - spans[0].first + k] = hvd_ask_row(&ask, row++);
+        MUST(row == n);
+        by.rows = rows;
+        by.rows_first = spans[0].first;
+    }
+    st = hvd_message_add_request(again, &ask.request, &by);
+    free(rows);
+    free(spans);
+    return st;
+}
+
+static hvd_status_t copy_partial(struct hvd_reader *reader, struct hvd_buf *again)
+{
+    struct hvd_err err = {0};
+    struct hvd_partial partial;
+    uint32_t n = 0;
+    hvd_status_t st = hvd_reader_partial(reader, &partial, &err);
+
+    if (st != HVD_OK)
+        return st;
+    struct hvd_span *spans = spans_of(&partial.by, &n);
+    const struct hvd_by by = {.spans = spans, .n_spans = partial.by.n, .age_ms = partial.age_ms};
+    st = hvd_message_add_partial(again, partial.slot, &by);
+    free(spans);
+    return st;
+}
+
 static hvd_status_t copy_item(struct hvd_reader *reader, struct hvd_buf *again)
 {
     struct hvd_err err = {0};
-    struct hvd_request request;
     struct hvd_strview text;
+    struct hvd_span who;
     char copy[HVD_TEXT_MAX + 1];
     bool failed;
     hvd_status_t st;
 
     if (reader->type == HVD_MESSAGE_PLAN)
         return copy_step(reader, again);
-    if (reader->type == HVD_MESSAGE_REQUESTS) {
-        st = hvd_reader_request(reader, &request, &err);
-        return st == HVD_OK ? hvd_message_add_request(again, &request) : st;
-    }
-    st = hvd_reader_leave(reader, &failed, &text, &err);
+    if (reader->type == HVD_MESSAGE_REQUESTS)
+        return copy_request(reader, again);
+    if (reader->type == HVD_MESSAGE_PARTIAL)
+        return copy_partial(reader, again);
+    st = hvd_reader_leave(reader, &who, &failed, &text, &err);
     if (st != HVD_OK)
         return st;
     MUST(text.len <= HVD_TEXT_MAX);
     memcpy(copy, text.data, text.len);
     copy[text.len] = '\0';
-    return strlen(copy) == text.len ? hvd_message_add_leave(again, failed, copy) : HVD_ERR_INVALID;
+    return strlen(copy) == text.len ? hvd_message_add_leave(again, who, failed, copy)
+                                    : HVD_ERR_INVALID;
 }
 
 static hvd_status_t copy_message(struct hvd_reader *reader, struct hvd_buf *again)
@@ -75,7 +141,8 @@ static hvd_status_t copy_message(struct hvd_reader *reader, struct hvd_buf *agai
         free(words);
         return st;
     }
-    st = hvd_message_begin(again, type, reader->set);
+    st = type == HVD_MESSAGE_PARTIAL ? hvd_message_begin_partial(again, reader->set, reader->epoch)
+                                     : hvd_message_begin(again, type, reader->set);
     while (st == HVD_OK && reader->left > 0)
         st = copy_item(reader, again);
     if (st == HVD_OK && type == HVD_MESSAGE_PLAN)

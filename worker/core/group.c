@@ -1,17 +1,58 @@
 /*
- * Groups: tensors that one rank submitted together. Ranks may group differently, so the groups that
+ * Groups: tensors that ranks submitted together. A group's number is made from the names of its
+ * tensors, so ranks that group alike use the same one. Ranks may group differently: the groups that
  * share a tensor make one cluster, which is planned when all its tensors are complete and none of
  * its groups is still coming in. Pure.
  */
 #include "base/mem.h"
 #include "worker/core/negotiate_internal.h"
 
-static struct hvd_open_group *find_open(const struct hvd_negotiator *n, int rank, uint32_t group)
+uint64_t hvd_group_add(uint64_t sum, struct hvd_strview name)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, mixed so that sums of hashes differ */
+
+    for (size_t i = 0; i < name.len; i++)
+        hash = (hash ^ (unsigned char)name.data[i]) * 0x100000001b3u;
+    hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
+    hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
+    return sum + (hash ^ (hash >> 31));
+}
+
+uint32_t hvd_group_number(uint64_t sum, uint32_t n)
+{
+    const uint64_t mixed = (sum ^ n) * 0x9e3779b97f4a7c15u;
+    const uint32_t number = (uint32_t)(mixed >> 32);
+
+    return number ? number : 1;
+}
+
+static struct hvd_open_group *find_open(const struct hvd_negotiator *n,
+                                        const struct hvd_request *req)
 {
     for (struct hvd_open_group *g = n->open_groups; g; g = g->next)
-        if (g->rank == rank && g->group == group)
+        if (g->group == req->group && g->group_size == req->group_size)
             return g;
     return NULL;
+}
+
+static bool is_member(const struct hvd_waiting *w, const struct hvd_request *req)
+{
+    for (const struct hvd_membership *m = w->membership; m; m = m->next)
+        if (m->group == req->group && m->group_size == req->group_size)
+            return true;
+    return false;
+}
+
+static bool add_membership(struct hvd_waiting *w, const struct hvd_request *req)
+{
+    struct hvd_membership *m = hvd_malloc(1, sizeof(*m));
+
+    if (!m)
+        return false;
+    *m = (struct hvd_membership){
+        .next = w->membership, .group = req->group, .group_size = req->group_size};
+    w->membership = m;
+    return true;
 }
 
 static void append(struct hvd_cluster *cluster, struct hvd_waiting *w)
@@ -57,22 +98,22 @@ static void merge(struct hvd_negotiator *n, struct hvd_cluster *into, struct hvd
     hvd_free(from);
 }
 
-/* The first tensor of a group of a rank. */
-static hvd_status_t open_group(struct hvd_negotiator *n, struct hvd_cluster *cluster, int rank,
-                               const struct hvd_request *req)
+/* The first tensor of a group; NULL when out of memory. */
+static struct hvd_open_group *open_group(struct hvd_negotiator *n, struct hvd_cluster *cluster,
+                                         const struct hvd_request *req)
 {
     struct hvd_open_group *g = hvd_calloc(1, sizeof(*g));
 
     if (!g)
-        return HVD_ERR_NOMEM;
+        return NULL;
     *g = (struct hvd_open_group){.next = n->open_groups,
                                  .cluster = cluster,
-                                 .rank = rank,
                                  .group = req->group,
+                                 .group_size = req->group_size,
                                  .n_left = req->group_size};
     n->open_groups = g;
     cluster->n_open++;
-    return HVD_OK;
+    return g;
 }
 
 static void count_member(struct hvd_negotiator *n, struct hvd_open_group *g)
@@ -87,18 +128,17 @@ static void count_member(struct hvd_negotiator *n, struct hvd_open_group *g)
     hvd_free(g);
 }
 
-hvd_status_t hvd_group_enter(struct hvd_negotiator *n, struct hvd_waiting *w, int rank,
+hvd_status_t hvd_group_enter(struct hvd_negotiator *n, struct hvd_waiting *w,
                              const struct hvd_request *req, struct hvd_err *err)
 {
-    struct hvd_cluster *cluster;
-
-    if (req->group == 0)
+    if (req->group == 0 || is_member(w, req))
         return HVD_OK;
-    cluster = cluster_of(w);
-    if (!cluster ||
-        (!find_open(n, rank, req->group) && open_group(n, cluster, rank, req) != HVD_OK))
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a group of rank %d", rank);
-    struct hvd_open_group *g = find_open(n, rank, req->group);
+    struct hvd_cluster *cluster = cluster_of(w);
+    struct hvd_open_group *g = cluster ? find_open(n, req) : NULL;
+    if (cluster && !g)
+        g = open_group(n, cluster, req);
+    if (!g || !add_membership(w, req))
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a group of tensor %s", w->name);
     merge(n, g->cluster, cluster);
     count_member(n, g);
     return HVD_OK;
@@ -108,6 +148,11 @@ void hvd_group_leave(struct hvd_waiting *w)
 {
     struct hvd_cluster *cluster = w->cluster;
 
+    while (w->membership) {
+        struct hvd_membership *next = w->membership->next;
+        hvd_free(w->membership);
+        w->membership = next;
+    }
     if (!cluster)
         return;
     w->cluster = NULL;

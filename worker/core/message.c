@@ -12,7 +12,8 @@
 #define SET_AT 8
 #define PLAN_LEN 24 /* epoch, fusion, cycle, n_words */
 #define EPOCH_LEN 8
-#define VERSION 3
+#define SPAN_LEN 8
+#define VERSION 4
 
 static hvd_status_t put_uint(struct hvd_buf *buf, uint64_t value, size_t n_bytes)
 {
@@ -120,7 +121,63 @@ hvd_status_t hvd_message_end_plan(struct hvd_buf *buf, const struct hvd_plan_hea
     return HVD_OK;
 }
 
-hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_request *req)
+hvd_status_t hvd_message_begin_partial(struct hvd_buf *buf, uint32_t set, uint64_t epoch)
+{
+    hvd_status_t st = hvd_message_begin(buf, HVD_MESSAGE_PARTIAL, set);
+
+    if (st == HVD_OK)
+        st = put_uint(buf, epoch, EPOCH_LEN);
+    if (st != HVD_OK)
+        hvd_buf_reset(buf);
+    return st;
+}
+
+static hvd_status_t put_by(struct hvd_buf *buf, const struct hvd_by *by)
+{
+    hvd_status_t st = put_uint(buf, by->age_ms, 4);
+
+    if (st == HVD_OK)
+        st = put_uint(buf, by->n_spans, 4);
+    for (uint32_t i = 0; st == HVD_OK && i < by->n_spans; i++) {
+        st = put_uint(buf, (uint32_t)by->spans[i].first, 4);
+        if (st == HVD_OK)
+            st = put_uint(buf, (uint32_t)by->spans[i].n, 4);
+    }
+    return st;
+}
+
+static hvd_status_t put_rows(struct hvd_buf *buf, const struct hvd_request *req,
+                             const struct hvd_by *by)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (!by->rows)
+        return put_uint(buf, (uint64_t)req->shape[0], 8);
+    for (uint32_t i = 0; i < by->n_spans; i++) {
+        const int64_t *rows = by->rows + (by->spans[i].first - by->rows_first);
+        for (int k = 0; st == HVD_OK && k < by->spans[i].n; k++)
+            st = put_uint(buf, (uint64_t)rows[k], 8);
+    }
+    return st;
+}
+
+hvd_status_t hvd_message_add_partial(struct hvd_buf *buf, uint32_t slot, const struct hvd_by *by)
+{
+    const size_t start = buf->len;
+    hvd_status_t st = put_uint(buf, slot, 4);
+
+    if (st == HVD_OK)
+        st = put_by(buf, by);
+    return end_item(buf, start, st);
+}
+
+bool hvd_request_has_rows(const struct hvd_request *req)
+{
+    return req->op == HVD_ALLGATHER && req->ndim > 0;
+}
+
+hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_request *req,
+                                     const struct hvd_by *by)
 {
     const size_t start = buf->len;
     const unsigned char head[5] = {(unsigned char)req->op, (unsigned char)req->dtype,
@@ -140,8 +197,15 @@ hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_reque
         st = put_double(buf, req->postscale);
     if (st == HVD_OK)
         st = put_text(buf, req->name);
-    for (int i = 0; st == HVD_OK && i < req->ndim; i++)
-        st = put_uint(buf, (uint64_t)req->shape[i], 8);
+    for (int i = 0; st == HVD_OK && i < req->ndim; i++) {
+        const bool is_row = i == 0 && by->rows && hvd_request_has_rows(req);
+        const int64_t n = is_row ? by->rows[by->spans[0].first - by->rows_first] : req->shape[i];
+        st = put_uint(buf, (uint64_t)n, 8);
+    }
+    if (st == HVD_OK)
+        st = put_by(buf, by);
+    if (st == HVD_OK && hvd_request_has_rows(req))
+        st = put_rows(buf, req, by);
     return end_item(buf, start, st);
 }
 
@@ -157,11 +221,16 @@ static struct hvd_strview cut_view(struct hvd_strview text)
     return text;
 }
 
-hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, bool failed, const char *text)
+hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_span who, bool failed,
+                                   const char *text)
 {
     const size_t start = buf->len;
-    hvd_status_t st = put_uint(buf, failed, 1);
+    hvd_status_t st = put_uint(buf, (uint32_t)who.first, 4);
 
+    if (st == HVD_OK)
+        st = put_uint(buf, (uint32_t)who.n, 4);
+    if (st == HVD_OK)
+        st = put_uint(buf, failed, 1);
     if (st == HVD_OK)
         st = put_text(buf, cut_text(text));
     return end_item(buf, start, st);
@@ -211,7 +280,7 @@ static bool open_head(struct hvd_reader *r)
     const char *p = r->_rest.data;
     size_t head = r->type == HVD_MESSAGE_PLAN ? PLAN_LEN : 0;
 
-    if (r->type == HVD_MESSAGE_BITS)
+    if (r->type == HVD_MESSAGE_BITS || r->type == HVD_MESSAGE_PARTIAL)
         head = EPOCH_LEN;
     if (r->_rest.len < head)
         return false;
@@ -224,7 +293,7 @@ static bool open_head(struct hvd_reader *r)
         r->fusion = (int64_t)load_uint(p + 8, 8);
         r->cycle_us = (uint32_t)load_uint(p + 16, 4);
         r->n_words = (uint32_t)load_uint(p + 20, 4);
-    } else {
+    } else if (r->type == HVD_MESSAGE_BITS) {
         r->n_words = r->left;
         r->left = 0;
     }
@@ -247,7 +316,7 @@ hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
                         "a message of version %d, this library speaks %d: use the same library on "
                         "every host",
                         p[2], VERSION);
-    if (p[3] < HVD_MESSAGE_REQUESTS || p[3] > HVD_MESSAGE_BITS)
+    if (p[3] < HVD_MESSAGE_REQUESTS || p[3] > HVD_MESSAGE_PARTIAL)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a message of unknown type %d", p[3]);
     *r = (struct hvd_reader){.type = (enum hvd_message_type)p[3],
                              .left = (uint32_t)load_uint(p + COUNT_AT, 4),
@@ -359,6 +428,74 @@ static bool take_dtype_reduce(const char *p, enum hvd_dtype *dtype, enum hvd_red
     return true;
 }
 
+struct hvd_span hvd_spans_at(const struct hvd_spans *spans, uint32_t i)
+{
+    const char *p = spans->_bytes + (size_t)i * SPAN_LEN;
+
+    if (!spans->_bytes)
+        return spans->one;
+    return (struct hvd_span){.first = (int)load_uint(p, 4), .n = (int)load_uint(p + 4, 4)};
+}
+
+bool hvd_spans_within(const struct hvd_spans *spans, struct hvd_span span)
+{
+    const struct hvd_span last = hvd_spans_at(spans, spans->n - 1);
+
+    return hvd_spans_at(spans, 0).first >= span.first && last.first + last.n <= span.first + span.n;
+}
+
+/* A span behind position *end, which becomes the end of this one. */
+static bool check_span(const char *p, int64_t *end)
+{
+    const int64_t first = (int64_t)load_uint(p, 4);
+    const int64_t n = (int64_t)load_uint(p + 4, 4);
+
+    if (first <= *end || n < 1 || first + n > INT32_MAX)
+        return false;
+    *end = first + n;
+    return true;
+}
+
+/* The age, then spans; *n becomes how many positions they have. */
+static bool take_by(struct hvd_reader *r, uint32_t *age_ms, struct hvd_spans *by, uint64_t *n)
+{
+    int64_t end = -1;
+
+    if (!take_uint32(r, age_ms) || !take_uint32(r, &by->n) || by->n == 0 ||
+        by->n > r->_rest.len / SPAN_LEN)
+        return false;
+    by->_bytes = take(r, (size_t)by->n * SPAN_LEN);
+    *n = 0;
+    for (uint32_t i = 0; i < by->n; i++) {
+        if (!check_span(by->_bytes + (size_t)i * SPAN_LEN, &end))
+            return false;
+        *n += (uint64_t)hvd_spans_at(by, i).n;
+    }
+    return true;
+}
+
+/* n rows; the first one stands in the shape as well. */
+static bool take_ask_rows(struct hvd_reader *r, struct hvd_ask *ask, uint64_t n)
+{
+    if (n > r->_rest.len / 8)
+        return false;
+    ask->_rows = take(r, n * 8);
+    for (uint32_t i = 0; i < n; i++)
+        if (hvd_ask_row(ask, i) < 0)
+            return false;
+    return hvd_ask_row(ask, 0) == ask->request.shape[0];
+}
+
+int64_t hvd_ask_row(const struct hvd_ask *ask, uint32_t i)
+{
+    return ask->_rows ? (int64_t)load_uint(ask->_rows + (size_t)i * 8, 8) : ask->request.shape[0];
+}
+
+struct hvd_ask hvd_ask_of(const struct hvd_request *req, int position)
+{
+    return (struct hvd_ask){.request = *req, .by = {.n = 1, .one = {.first = position, .n = 1}}};
+}
+
 static bool take_request(struct hvd_reader *r, struct hvd_request *req)
 {
     uint64_t root = 0;
@@ -379,31 +516,61 @@ static bool take_request(struct hvd_reader *r, struct hvd_request *req)
            take_text(r, HVD_NAME_MAX, &req->name) && take_shape(r, req);
 }
 
-hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_request *req, struct hvd_err *err)
+static bool take_ask(struct hvd_reader *r, struct hvd_ask *ask)
 {
-    struct hvd_request got = {0};
+    uint64_t n = 0;
+
+    if (!take_request(r, &ask->request) || !take_by(r, &ask->age_ms, &ask->by, &n))
+        return false;
+    return !hvd_request_has_rows(&ask->request) || take_ask_rows(r, ask, n);
+}
+
+hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_ask *ask, struct hvd_err *err)
+{
+    struct hvd_ask got = {0};
     hvd_status_t st = begin_item(r, HVD_MESSAGE_REQUESTS, err);
 
     if (st != HVD_OK)
         return st;
-    st = finish_item(r, take_request(r, &got), err);
+    st = finish_item(r, take_ask(r, &got), err);
     if (st == HVD_OK)
-        *req = got;
+        *ask = got;
     return st;
 }
 
-hvd_status_t hvd_reader_leave(struct hvd_reader *r, bool *failed, struct hvd_strview *text,
-                              struct hvd_err *err)
+hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partial,
+                                struct hvd_err *err)
+{
+    struct hvd_partial got = {0};
+    uint64_t n = 0;
+    hvd_status_t st = begin_item(r, HVD_MESSAGE_PARTIAL, err);
+
+    if (st != HVD_OK)
+        return st;
+    const bool good = take_uint32(r, &got.slot) && got.slot < HVD_SLOTS_MAX &&
+                      take_by(r, &got.age_ms, &got.by, &n);
+    st = finish_item(r, good, err);
+    if (st == HVD_OK)
+        *partial = got;
+    return st;
+}
+
+hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, bool *failed,
+                              struct hvd_strview *text, struct hvd_err *err)
 {
     uint64_t flag = 0;
+    int64_t end = -1;
     struct hvd_strview got = {0};
     hvd_status_t st = begin_item(r, HVD_MESSAGE_LEAVE, err);
 
     if (st != HVD_OK)
         return st;
-    bool good = take_uint(r, 1, &flag) && flag <= 1 && take_text(r, HVD_TEXT_MAX, &got);
+    const char *span = take(r, SPAN_LEN);
+    bool good = span && check_span(span, &end) && take_uint(r, 1, &flag) && flag <= 1 &&
+                take_text(r, HVD_TEXT_MAX, &got);
     st = finish_item(r, good, err);
     if (st == HVD_OK) {
+        *who = hvd_spans_at(&(struct hvd_spans){.n = 1, ._bytes = span}, 0);
         *failed = flag != 0;
         *text = got;
     }

@@ -2,6 +2,7 @@
 #define HVD_WORKER_CORE_MESSAGE_H
 
 #include "base/buf.h"
+#include "worker/core/tree.h"
 #include "worker/core/types.h"
 
 /*
@@ -9,13 +10,23 @@
  *
  *     header    'h' 'v' version(1) type(1) count(4) set(4)
  *     REQUESTS  count times: op(1) dtype(1) reduce(1) device(1) ndim(1) root(4) group(4)
- *               group_size(4) prescale(8) postscale(8) name_len(2) name shape(8 each)
- *     BITS      epoch(8), then count words(8): the cached tensors, by slot, that a rank asks for
- *     LEAVE     count = 1: failed(1) text_len(2) text                 (rank to coordinator)
+ *               group_size(4) prescale(8) postscale(8) name_len(2) name shape(8 each) age_ms(4)
+ *               spans, and of an allgather rows(8 each) of each position in them
+ *     BITS      epoch(8), then count words(8): the cached tensors, by slot, that all of the
+ *               sender's subtree asks for
+ *     PARTIAL   epoch(8), then count times: slot(4) age_ms(4) spans
+ *     LEAVE     count = 1: first(4) n(4) failed(1) text_len(2) text
  *     PLAN      epoch(8) fusion(8) cycle(4) n_words(4), then count times: kind(1) dtype(1)
  *               reduce(1) device(1) prescale(8) postscale(8) count(8) slot(4) group(4)
  *               group_size(4) name_len(2) name n_rows(4) rows(8 each) text_len(2) text; then
  *               n_words words(8): the cached tensors that every rank has asked for
+ *     spans     n_spans(4), then so often: first(4) n(4)
+ *
+ * The first four go up the tree of the set, a plan comes down. Spans are the positions in the tree
+ * that ask for exactly this, in order, with gaps between them. A PARTIAL says who has asked for a
+ * cached tensor by bit when others of the subtree take long: nobody acts on it, a report of stalls
+ * tells who is missing. age_ms is how long the sender has known of the tensor. Whose span leaves
+ * has called shutdown, or failed; that one is sent to the coordinator directly.
  *
  * A plan is the agreed order: every rank performs first the cached tensors by slot, then the steps
  * as they stand. epoch numbers the plans of a set; what a rank says in BITS refers to the slots as
@@ -27,6 +38,7 @@ enum hvd_message_type {
     HVD_MESSAGE_LEAVE = 2,
     HVD_MESSAGE_PLAN = 3,
     HVD_MESSAGE_BITS = 4,
+    HVD_MESSAGE_PARTIAL = 5,
 };
 
 /* Bytes of a message at most, on either side. */
@@ -65,12 +77,34 @@ struct hvd_step {
     const char *_rows; /* unaligned, read with hvd_step_row */
 };
 
+/* Positions that do the same: spans in order, with gaps between them; read with hvd_spans_at. */
+struct hvd_spans {
+    uint32_t n;
+    struct hvd_span one; /* when there are no bytes */
+    const char *_bytes;  /* of a message; NULL: just one */
+};
+
+/* A request, and who makes it; everything is borrowed. */
+struct hvd_ask {
+    struct hvd_request request; /* of an allgather: with the rows of the first position */
+    struct hvd_spans by;
+    uint32_t age_ms;
+    const char *_rows; /* NULL: those of the request */
+};
+
+/* Who has asked for a cached tensor. */
+struct hvd_partial {
+    uint32_t slot;
+    uint32_t age_ms;
+    struct hvd_spans by;
+};
+
 /* Reads a message from front to back. */
 struct hvd_reader {
     enum hvd_message_type type;
     uint32_t left;     /* items not read yet */
     uint32_t set;      /* the process set it is about */
-    uint64_t epoch;    /* BITS, PLAN */
+    uint64_t epoch;    /* BITS, PARTIAL, PLAN */
     int64_t fusion;    /* PLAN: bytes that may be fused, as the coordinator was told */
     uint32_t cycle_us; /* PLAN: how long what is submitted may be held back, likewise */
     uint32_t n_words;  /* BITS, PLAN: read with hvd_reader_word */
@@ -85,6 +119,9 @@ hvd_status_t hvd_message_begin(struct hvd_buf *buf, enum hvd_message_type type, 
 hvd_status_t hvd_message_bits(struct hvd_buf *buf, uint32_t set, uint64_t epoch,
                               const uint64_t *words, uint32_t n_words);
 
+/* Starts a PARTIAL message in an empty buffer. Failures as above. */
+hvd_status_t hvd_message_begin_partial(struct hvd_buf *buf, uint32_t set, uint64_t epoch);
+
 /* What a plan says besides its steps. */
 struct hvd_plan_head {
     uint64_t epoch;
@@ -97,14 +134,29 @@ struct hvd_plan_head {
 /* Ends a plan: nothing is added to it any more. Failures as above. */
 hvd_status_t hvd_message_end_plan(struct hvd_buf *buf, const struct hvd_plan_head *head);
 
+/* Who an item is about; all borrowed. */
+struct hvd_by {
+    const struct hvd_span *spans; /* in order, with gaps between them */
+    uint32_t n_spans;
+    uint32_t age_ms;
+    const int64_t *rows; /* allgather: that of position p is rows[p - rows_first]; NULL: those of
+                            the request, which is one position's */
+    int rows_first;
+};
+
 /*
  * Appends an item and counts it in the header. On failure (HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE) the
  * message is as it was before.
  */
-hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_request *req);
+hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_request *req,
+                                     const struct hvd_by *by);
+
+/* As above. */
+hvd_status_t hvd_message_add_partial(struct hvd_buf *buf, uint32_t slot, const struct hvd_by *by);
 
 /* As above; text longer than HVD_TEXT_MAX is cut. */
-hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, bool failed, const char *text);
+hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_span who, bool failed,
+                                   const char *text);
 
 /* As above; rows (n_rows of them) may be NULL when there are none, name and text may be empty. */
 hvd_status_t hvd_message_add_step(struct hvd_buf *buf, const struct hvd_step *step,
@@ -119,11 +171,15 @@ hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
  * left, or when bytes follow the last one. The request is decoded, not checked against the job:
  * see hvd_request_check.
  */
-hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_request *req, struct hvd_err *err);
+hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_ask *ask, struct hvd_err *err);
+
+/* As above. */
+hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partial,
+                                struct hvd_err *err);
 
 /* As above. *text is borrowed from the message. */
-hvd_status_t hvd_reader_leave(struct hvd_reader *r, bool *failed, struct hvd_strview *text,
-                              struct hvd_err *err);
+hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, bool *failed,
+                              struct hvd_strview *text, struct hvd_err *err);
 
 /* As above. */
 hvd_status_t hvd_reader_step(struct hvd_reader *r, struct hvd_step *step, struct hvd_err *err);
@@ -133,5 +189,20 @@ uint64_t hvd_reader_word(const struct hvd_reader *r, uint32_t i);
 
 /* The rows of a rank, rank < step->n_rows. Never negative. */
 int64_t hvd_step_row(const struct hvd_step *step, uint32_t rank);
+
+/* What one position asks for. */
+struct hvd_ask hvd_ask_of(const struct hvd_request *req, int position);
+
+/* The spans, i < spans->n. */
+struct hvd_span hvd_spans_at(const struct hvd_spans *spans, uint32_t i);
+
+/* Whether all of them are within the span. */
+bool hvd_spans_within(const struct hvd_spans *spans, struct hvd_span span);
+
+/* Whether requests of this kind bring the rows of every position. */
+bool hvd_request_has_rows(const struct hvd_request *req);
+
+/* The rows of the i-th position of the spans. Never negative. */
+int64_t hvd_ask_row(const struct hvd_ask *ask, uint32_t i);
 
 #endif

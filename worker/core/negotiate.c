@@ -14,37 +14,31 @@
 
 #define STALE_AGE 1000 /* plans without a slot, before another tensor may have it */
 
-static size_t bitmap_words(int size)
+int hvd_world_rank(const struct hvd_negotiator *n, int position)
 {
-    return ((size_t)size + 63) / 64;
-}
-
-bool hvd_rank_bit(const uint64_t *bits, int rank)
-{
-    return bits[rank / 64] >> (rank % 64) & 1;
-}
-
-static void set_bit(uint64_t *bits, int rank)
-{
-    bits[rank / 64] |= (uint64_t)1 << (rank % 64);
+    return n->options.ranks[n->options.tree->rank_at[position]];
 }
 
 hvd_status_t hvd_negotiator_create(const struct hvd_negotiator_options *options,
                                    struct hvd_negotiator **out, struct hvd_err *err)
 {
+    const int n_parties = 1 + options->node->n_children;
+    const size_t words = hvd_positions_words(options->tree->size);
     struct hvd_negotiator *n = hvd_calloc(1, sizeof(*n));
-    uint64_t *left = hvd_calloc(bitmap_words(options->size), sizeof(*left));
     hvd_status_t st = HVD_ERR_NOMEM;
 
-    if (!n || !left) {
-        hvd_free(n);
-        hvd_free(left);
+    if (!n)
         return HVD_FAIL(err, st, 0, "out of memory for the negotiation");
-    }
     n->options = *options;
-    n->left = left;
+    n->size = options->tree->size;
     hvd_buf_init(&n->plan, HVD_MESSAGE_MAX);
-    st = hvd_ready_create(options->size, options->cache_capacity, &n->ready, err);
+    n->left = hvd_calloc(words, sizeof(*n->left));
+    n->joined = hvd_calloc(words, sizeof(*n->joined));
+    n->n_joined_of = hvd_calloc((size_t)n_parties, sizeof(*n->n_joined_of));
+    if (n->left && n->joined && n->n_joined_of)
+        st = hvd_ready_create(n_parties, options->cache_capacity, &n->ready, err);
+    else
+        hvd_err_set(err, st, 0, "out of memory for the negotiation");
     if (st != HVD_OK) {
         hvd_negotiator_destroy(n);
         return st;
@@ -81,9 +75,12 @@ void hvd_negotiator_destroy(struct hvd_negotiator *n)
     if (!n)
         return;
     forget_all(n);
+    hvd_partial_forget(n, HVD_NO_SLOT);
     hvd_ready_destroy(n->ready);
     hvd_buf_fini(&n->plan);
     hvd_free(n->left);
+    hvd_free(n->joined);
+    hvd_free(n->n_joined_of);
     hvd_free(n);
 }
 
@@ -94,7 +91,7 @@ static struct hvd_waiting *add_waiting(struct hvd_negotiator *n, const struct hv
     const size_t name_room = (req->name.len + 1 + align - 1) / align * align;
     const size_t head =
         (offsetof(struct hvd_waiting, name) + name_room + align - 1) / align * align;
-    struct hvd_waiting *w = hvd_calloc(1, head + bitmap_words(n->options.size) * sizeof(uint64_t));
+    struct hvd_waiting *w = hvd_calloc(1, head + hvd_positions_words(n->size) * sizeof(uint64_t));
 
     if (!w)
         return NULL;
@@ -103,7 +100,7 @@ static struct hvd_waiting *add_waiting(struct hvd_negotiator *n, const struct hv
     w->first.name.data = w->name;
     w->seen = (uint64_t *)(void *)((char *)w + head);
     if (req->op == HVD_ALLGATHER) {
-        w->rows = hvd_calloc((size_t)n->options.size, sizeof(*w->rows));
+        w->rows = hvd_calloc((size_t)n->size, sizeof(*w->rows));
         if (!w->rows)
             goto fail;
     }
@@ -157,6 +154,7 @@ static hvd_status_t evict(struct hvd_negotiator *n, uint32_t slot, struct hvd_er
         const uint32_t next = hvd_ready_group_next(n->ready, slot);
         st = add_step(n, &step, NULL, err);
         hvd_ready_evict(n->ready, slot, n->epoch + 1);
+        hvd_partial_forget(n, slot);
         slot = next;
     }
     return st;
@@ -225,7 +223,7 @@ static hvd_status_t plan_tensor(struct hvd_negotiator *n, const struct hvd_waiti
                             .slot = HVD_NO_SLOT,
                             .name = w->first.name,
                             .text = {.data = ""},
-                            .n_rows = w->rows ? (uint32_t)n->options.size : 0};
+                            .n_rows = w->rows ? (uint32_t)n->size : 0};
     hvd_status_t st = HVD_OK;
 
     if (!hvd_shape_count(w->first.shape, w->first.ndim, &step.count))
@@ -316,11 +314,9 @@ static hvd_status_t keep_text(struct hvd_waiting *w, int check, const char *text
 /* Whether every rank has asked for the tensor or has joined. */
 static bool is_seen_by_all(const struct hvd_negotiator *n, const struct hvd_waiting *w)
 {
-    int n_seen = w->n_seen;
-
-    for (int rank = 0; n->n_joined > 0 && rank < n->options.size; rank++)
-        n_seen += hvd_ready_has_joined(n->ready, rank) && !hvd_rank_bit(w->seen, rank);
-    return n_seen == n->options.size;
+    if (n->n_joined == 0)
+        return w->n_seen == n->size;
+    return hvd_positions_count(w->seen, n->joined, n->size) == n->size;
 }
 
 /* Plans the tensor, or its group, when nothing is missing. May free it. */
@@ -329,7 +325,7 @@ static hvd_status_t complete(struct hvd_negotiator *n, struct hvd_waiting *w, st
     char text[HVD_TEXT_MAX];
 
     if (!w->is_complete && is_seen_by_all(n, w)) {
-        int check = hvd_unsupported(&w->first, w->n_seen < n->options.size, text, sizeof(text));
+        int check = hvd_unsupported(&w->first, w->n_seen < n->size, text, sizeof(text));
         if (check != 0 && !w->text && keep_text(w, check, text) != HVD_OK)
             return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for tensor %s", w->name);
         w->is_complete = true;
@@ -346,13 +342,13 @@ static hvd_status_t complete(struct hvd_negotiator *n, struct hvd_waiting *w, st
 /* --- What ranks ask for ----------------------------------------------------------------------- */
 
 /* Compares with the first request; keeps the sentence of the lowest check that failed. */
-static hvd_status_t compare(const struct hvd_negotiator *n, struct hvd_waiting *w, int rank,
+static hvd_status_t compare(const struct hvd_negotiator *n, struct hvd_waiting *w, int position,
                             const struct hvd_request *req)
 {
     char text[HVD_TEXT_MAX];
     int check = hvd_mismatch(
-        (struct hvd_asked){.rank = n->options.ranks[w->first_rank], .req = &w->first},
-        (struct hvd_asked){.rank = n->options.ranks[rank], .req = req}, text, sizeof(text));
+        (struct hvd_asked){.rank = hvd_world_rank(n, w->first_position), .req = &w->first},
+        (struct hvd_asked){.rank = hvd_world_rank(n, position), .req = req}, text, sizeof(text));
 
     if (check == 0 || (w->failed_check != 0 && w->failed_check <= check))
         return HVD_OK;
@@ -360,33 +356,35 @@ static hvd_status_t compare(const struct hvd_negotiator *n, struct hvd_waiting *
 }
 
 /* The tensor of the request; made when this is the first one. NULL when out of memory. */
-static struct hvd_waiting *get_waiting(struct hvd_negotiator *n, int rank,
-                                       const struct hvd_request *req, int64_t now_ns)
+static struct hvd_waiting *get_waiting(struct hvd_negotiator *n, const struct hvd_ask *ask,
+                                       int64_t now_ns)
 {
-    struct hvd_waiting *w = (struct hvd_waiting *)hvd_names_find(&n->waiting, req->name);
+    struct hvd_waiting *w = (struct hvd_waiting *)hvd_names_find(&n->waiting, ask->request.name);
 
     if (w)
         return w;
-    w = add_waiting(n, req);
+    w = add_waiting(n, &ask->request);
     if (w) {
-        w->first_rank = rank;
-        w->since_ns = now_ns;
+        w->first_position = hvd_spans_at(&ask->by, 0).first;
+        w->since_ns = now_ns - (int64_t)ask->age_ms * 1000000;
     }
     return w;
 }
 
 /* Every rank has joined: tells them who was last, and everything is as before. */
-static hvd_status_t end_join(struct hvd_negotiator *n, int last_rank, const struct hvd_request *req,
+static hvd_status_t end_join(struct hvd_negotiator *n, int last, const struct hvd_request *req,
                              struct hvd_err *err)
 {
     const struct hvd_step step = {.kind = HVD_JOIN,
                                   .reduce = HVD_SUM,
                                   .slot = HVD_NO_SLOT,
-                                  .count = n->options.ranks[last_rank],
+                                  .count = hvd_world_rank(n, last),
                                   .name = req->name,
                                   .text = {.data = ""}};
 
     n->n_joined = 0;
+    memset(n->joined, 0, hvd_positions_words(n->size) * sizeof(*n->joined));
+    memset(n->n_joined_of, 0, (size_t)(1 + n->options.node->n_children) * sizeof(int));
     hvd_ready_unjoin(n->ready);
     return add_step(n, &step, NULL, err);
 }
@@ -409,74 +407,112 @@ static hvd_status_t complete_waiting(struct hvd_negotiator *n, struct hvd_err *e
     return st;
 }
 
-static hvd_status_t join(struct hvd_negotiator *n, int rank, const struct hvd_request *req,
+static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hvd_request *req,
                          struct hvd_err *err)
 {
+    const int party = hvd_node_party(n->options.node, position);
     hvd_status_t st = HVD_OK;
     uint32_t slot;
 
-    if (hvd_ready_has_joined(n->ready, rank))
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d joined twice", rank);
+    if (hvd_positions_has(n->joined, position))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d joined twice",
+                        hvd_world_rank(n, position));
     /* What cannot be done with zeros is asked for by name, and refused with a reason. */
     while (st == HVD_OK && (slot = hvd_ready_not_joinable(n->ready)) != HVD_NO_SLOT)
         st = evict(n, slot, err);
     if (st != HVD_OK)
         return st;
-    hvd_ready_join(n->ready, rank);
+    hvd_positions_add(n->joined, (struct hvd_span){.first = position, .n = 1});
     n->n_joined++;
+    if (++n->n_joined_of[party] == hvd_node_party_span(n->options.node, party).n)
+        hvd_ready_join(n->ready, party);
     st = complete_waiting(n, err);
-    return st == HVD_OK && n->n_joined == n->options.size ? end_join(n, rank, req, err) : st;
+    return st == HVD_OK && n->n_joined == n->size ? end_join(n, position, req, err) : st;
+}
+
+static hvd_status_t join_all(struct hvd_negotiator *n, const struct hvd_ask *ask,
+                             struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (uint32_t i = 0; i < ask->by.n; i++) {
+        const struct hvd_span span = hvd_spans_at(&ask->by, i);
+        for (int k = 0; k < span.n && st == HVD_OK; k++)
+            st = join(n, span.first + k, &ask->request, err);
+    }
+    return st;
+}
+
+/* The ranks in the spans have asked. HVD_ERR_INVALID when one of them had before. */
+static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
+                         const struct hvd_ask *ask, struct hvd_err *err)
+{
+    const bool has_rows = w->rows && hvd_request_has_rows(&ask->request);
+    uint32_t row = 0;
+
+    for (uint32_t i = 0; i < ask->by.n; i++) {
+        const struct hvd_span span = hvd_spans_at(&ask->by, i);
+        if (hvd_positions_any(w->seen, span))
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                            "rank %d or one of the %d behind it asked twice for tensor %s",
+                            hvd_world_rank(n, span.first), span.n - 1, w->name);
+        hvd_positions_add(w->seen, span);
+        w->n_seen += span.n;
+        for (int k = 0; has_rows && k < span.n; k++)
+            w->rows[n->options.tree->rank_at[span.first + k]] = hvd_ask_row(ask, row++);
+    }
+    return HVD_OK;
 }
 
 /* Counts a request for a tensor. */
-static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w, int rank,
-                          const struct hvd_request *req, struct hvd_err *err)
+static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
+                          const struct hvd_ask *ask, struct hvd_err *err)
 {
-    if (hvd_rank_bit(w->seen, rank))
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d asked twice for tensor %s",
-                        n->options.ranks[rank], w->name);
-    hvd_status_t st = compare(n, w, rank, req);
-    if (st != HVD_OK)
-        return HVD_FAIL(err, st, 0, "out of memory for a tensor of rank %d", rank);
-    st = hvd_group_enter(n, w, rank, req, err);
+    const int first = hvd_spans_at(&ask->by, 0).first;
+    hvd_status_t st = mark(n, w, ask, err);
+
     if (st != HVD_OK)
         return st;
-    set_bit(w->seen, rank);
-    w->n_seen++;
-    if (w->rows && req->op == HVD_ALLGATHER && req->ndim > 0)
-        w->rows[rank] = req->shape[0];
-    return complete(n, w, err);
+    st = compare(n, w, first, &ask->request);
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "out of memory for a tensor of rank %d",
+                        hvd_world_rank(n, first));
+    st = hvd_group_enter(n, w, &ask->request, err);
+    return st == HVD_OK ? complete(n, w, err) : st;
 }
 
-hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, int rank,
-                                    const struct hvd_request *req, int64_t now_ns,
-                                    struct hvd_err *err)
+hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, const struct hvd_ask *ask,
+                                    int64_t now_ns, struct hvd_err *err)
 {
-    hvd_status_t st = hvd_request_check(req, n->options.world_size, err);
+    const int first = hvd_spans_at(&ask->by, 0).first;
+    hvd_status_t st = hvd_request_check(&ask->request, n->options.world_size, err);
 
+    if (!hvd_spans_within(&ask->by, n->options.node->span))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that do not exist");
     if (st != HVD_OK)
-        return HVD_WRAP(err, st, "request of rank %d", n->options.ranks[rank]);
+        return HVD_WRAP(err, st, "request of rank %d", hvd_world_rank(n, first));
     if (n->is_ending)
         return HVD_OK;
-    if (req->op == HVD_JOIN)
-        return join(n, rank, req, err);
+    if (ask->request.op == HVD_JOIN)
+        return join_all(n, ask, err);
 
-    const uint32_t slot = hvd_ready_find(n->ready, req->name);
+    const uint32_t slot = hvd_ready_find(n->ready, ask->request.name);
     if (slot != HVD_NO_SLOT) {
         st = evict(n, slot, err);
         if (st != HVD_OK)
             return st;
     }
-    struct hvd_waiting *w = get_waiting(n, rank, req, now_ns);
+    struct hvd_waiting *w = get_waiting(n, ask, now_ns);
     if (!w)
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor of rank %d", rank);
-    return count(n, w, rank, req, err);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor of rank %d",
+                        hvd_world_rank(n, first));
+    return count(n, w, ask, err);
 }
 
-hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int rank, const struct hvd_reader *bits,
+hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int party, const struct hvd_reader *bits,
                                  int64_t now_ns, struct hvd_err *err)
 {
-    return n->is_ending ? HVD_OK : hvd_ready_bits(n->ready, rank, bits, now_ns, err);
+    return n->is_ending ? HVD_OK : hvd_ready_bits(n->ready, party, bits, now_ns, err);
 }
 
 /* --- The end ---------------------------------------------------------------------------------- */
@@ -494,11 +530,14 @@ hvd_status_t hvd_negotiator_close(struct hvd_negotiator *n, const char *text, st
     return st;
 }
 
-hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, int rank, bool failed, const char *text,
-                                  struct hvd_err *err)
+hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, struct hvd_span who, bool failed,
+                                  const char *text, struct hvd_err *err)
 {
+    const int n_left = hvd_positions_count(n->left, n->left, n->size);
     hvd_status_t st = HVD_OK;
 
+    if (who.first < 0 || who.first + who.n > n->size)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that do not exist");
     if (failed && !n->is_aborted)
         st = add_notice(n, HVD_STEP_ABORT, text, err);
     else if (!n->is_ending)
@@ -508,11 +547,23 @@ hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, int rank, bool faile
     n->is_ending = true;
     n->is_aborted = n->is_aborted || failed;
     forget_all(n);
-    if (hvd_rank_bit(n->left, rank))
+    hvd_positions_add(n->left, who);
+    if (n_left == n->size || hvd_positions_count(n->left, n->left, n->size) < n->size)
         return HVD_OK;
-    set_bit(n->left, rank);
-    n->n_left++;
-    return n->n_left == n->options.size ? add_notice(n, HVD_STEP_DOWN, "", err) : HVD_OK;
+    return add_notice(n, HVD_STEP_DOWN, "", err);
+}
+
+bool hvd_negotiator_is_aborted(const struct hvd_negotiator *n)
+{
+    return n->is_aborted;
+}
+
+/* What is in the plan is not stalled any more. */
+static void forget_partials(struct hvd_negotiator *n, const struct hvd_plan_head *head)
+{
+    for (uint32_t i = 0; n->notes && i < head->n_words; i++)
+        for (uint64_t word = head->words[i]; word != 0; word &= word - 1)
+            hvd_partial_forget(n, i * 64 + (uint32_t)__builtin_ctzll(word));
 }
 
 hvd_status_t hvd_negotiator_plan(struct hvd_negotiator *n, const struct hvd_buf **plan,
@@ -534,6 +585,7 @@ hvd_status_t hvd_negotiator_plan(struct hvd_negotiator *n, const struct hvd_buf 
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "plan of %zu bytes: %s", n->plan.len, hvd_status_str(st));
     n->epoch = head.epoch;
+    forget_partials(n, &head);
     hvd_ready_take(n->ready, n->epoch);
     *plan = &n->plan;
     return HVD_OK;

@@ -8,25 +8,32 @@
  * for, in which order they will run, and whether the ranks mean the same thing.
  *
  *     requests of ranks ──> waiting ──all ranks seen──> step in the plan (or an ERROR step)
- *     bits of ranks     ──> ready book ──all ranks seen──> words of the plan
+ *     bits of parties   ──> ready book ──all parties seen──> words of the plan
  *     a rank leaves     ──> SHUTDOWN step once (ABORT when it failed); all left ──> DOWN step
+ *
+ * The coordinator is the root of the set's tree. Its parties are itself and its children, each with
+ * all that hangs under it: what these say was merged on its way up (relay.h), so that their number
+ * and not that of the ranks decides what there is to do. A request says which positions make it; a
+ * bit comes when the whole subtree has asked.
  *
  * The order of the plan is the order in which tensors became complete. A tensor that was agreed
  * gets a slot, and is asked for by its bit from then on; asking for it by name frees the slot on
  * every rank, and who had asked by bit asks by name too. Tensors of a group are planned together,
- * or fail together. Ranks that have joined count as having asked. After a SHUTDOWN or ABORT step
- * requests are ignored: every rank ends its pending tensors by itself.
+ * or fail together: a group is known by a number made from its names (hvd_group_number), so it is
+ * the same one on every rank. Ranks that have joined count as having asked. After a SHUTDOWN or
+ * ABORT step requests are ignored: every rank ends its pending tensors by itself.
  */
 struct hvd_negotiator;
 
 struct hvd_negotiator_options {
-    int size;                /* ranks of the set, numbered 0 to size - 1; >= 1 */
-    const int *ranks;        /* their numbers in the job, for messages; borrowed for good */
-    int world_size;          /* of the job: roots are numbered in it */
-    uint32_t set;            /* its number */
-    uint32_t cache_capacity; /* tensors cached at most; 0: none */
-    int64_t fusion_bytes;    /* told to every rank with each plan */
-    uint32_t cycle_us;       /* likewise: how long what is submitted may be held back */
+    const struct hvd_tree *tree; /* of the set; borrowed for good */
+    const struct hvd_node *node; /* its root; likewise */
+    const int *ranks;            /* by rank of the set: its number in the job; likewise */
+    int world_size;              /* of the job: roots are numbered in it */
+    uint32_t set;                /* its number */
+    uint32_t cache_capacity;     /* tensors cached at most; 0: none */
+    int64_t fusion_bytes;        /* told to every rank with each plan */
+    uint32_t cycle_us;           /* likewise: how long what is submitted may be held back */
 };
 
 /* A negotiator without tensors. HVD_ERR_NOMEM. */
@@ -37,24 +44,32 @@ hvd_status_t hvd_negotiator_create(const struct hvd_negotiator_options *options,
 void hvd_negotiator_destroy(struct hvd_negotiator *n);
 
 /*
- * Counts a request of a rank; now_ns is only compared with later ones. HVD_ERR_INVALID when the
- * request is illegal or that rank has asked for the name already, HVD_ERR_NOMEM,
- * HVD_ERR_TOO_LARGE: the peer or the job is broken then, a mismatch between ranks is no failure.
+ * Counts a request of the ranks at some positions; now_ns is only compared with later ones.
+ * HVD_ERR_INVALID when the request is illegal or one of them has asked for the name already,
+ * HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE: the peer or the job is broken then, a mismatch between ranks is
+ * no failure.
  */
-hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, int rank,
-                                    const struct hvd_request *req, int64_t now_ns,
-                                    struct hvd_err *err);
+hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, const struct hvd_ask *ask,
+                                    int64_t now_ns, struct hvd_err *err);
 
-/* Counts the bits of a rank, from a BITS message. Failures as above. */
-hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int rank, const struct hvd_reader *bits,
+/* Counts the bits of a party, from a BITS message. Failures as above. */
+hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int party, const struct hvd_reader *bits,
                                  int64_t now_ns, struct hvd_err *err);
 
+/* Remembers which ranks of a party have asked for what the party as a whole has not, from a PARTIAL
+ * message, which is read. For reports of stalls alone. Failures as above. */
+hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int party, struct hvd_reader *partial,
+                                    int64_t now_ns, struct hvd_err *err);
+
 /*
- * A rank will ask for nothing any more, because of text; failed: it cannot go on, so nothing can.
+ * Ranks will ask for nothing any more, because of text; failed: they cannot go on, so nothing can.
  * Again for the same rank has no effect. Failures as above.
  */
-hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, int rank, bool failed, const char *text,
-                                  struct hvd_err *err);
+hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, struct hvd_span who, bool failed,
+                                  const char *text, struct hvd_err *err);
+
+/* Whether a rank has failed: then everybody is told at once and nothing follows. */
+bool hvd_negotiator_is_aborted(const struct hvd_negotiator *n);
 
 /*
  * The plan made since the last hvd_negotiator_plan_sent, in *plan, borrowed until then; NULL when
@@ -91,5 +106,10 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
  */
 const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
                                    int *n_missing);
+
+/* The number of a group: from what hvd_group_add makes of the name of each of its n tensors, in any
+ * order, beginning with 0. Never 0. */
+uint32_t hvd_group_number(uint64_t sum, uint32_t n);
+uint64_t hvd_group_add(uint64_t sum, struct hvd_strview name);
 
 #endif

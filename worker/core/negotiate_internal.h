@@ -3,6 +3,7 @@
 
 #include "worker/core/names.h"
 #include "worker/core/negotiate.h"
+#include "worker/core/positions.h"
 #include "worker/core/ready.h"
 
 struct hvd_cluster;
@@ -11,7 +12,7 @@ struct hvd_cluster;
 struct hvd_waiting {
     struct hvd_named named;   /* first */
     struct hvd_request first; /* the name is at `name` */
-    int first_rank;
+    int first_position;
     int n_seen;
     int failed_check; /* 0, or the lowest number of hvd_mismatch so far */
     char *text;       /* its sentence; owned */
@@ -19,29 +20,44 @@ struct hvd_waiting {
     int64_t since_ns;
     bool is_reported;
     bool is_complete;
-    struct hvd_cluster *cluster; /* NULL: alone */
-    struct hvd_waiting *next;    /* in the cluster */
-    uint64_t *seen;              /* a bit a rank; behind the name, in the same block */
+    struct hvd_cluster *cluster;       /* NULL: alone */
+    struct hvd_membership *membership; /* groups that it was counted in; owned */
+    struct hvd_waiting *next;          /* in the cluster */
+    uint64_t *seen;                    /* positions; behind the name, in the same block */
     char name[];
 };
 
-/* Tensors that complete together: those of one group of a rank, and of every group of another rank
- * that has one of them. */
+/* Tensors that complete together: those of one group, and of every group of another rank that has
+ * one of them. */
 struct hvd_cluster {
     struct hvd_waiting *first;
     struct hvd_waiting *last;
     uint32_t n_members;
     uint32_t n_complete;
-    uint32_t n_open; /* groups of ranks of which not all tensors have come */
+    uint32_t n_open; /* groups of which not all tensors have come */
 };
 
-/* A group of a rank of which not all tensors have come. */
+/* A group of which not all tensors have come. */
 struct hvd_open_group {
     struct hvd_open_group *next;
     struct hvd_cluster *cluster;
-    int rank;
     uint32_t group;
+    uint32_t group_size;
     uint32_t n_left;
+};
+
+/* A tensor is in a group. */
+struct hvd_membership {
+    struct hvd_membership *next;
+    uint32_t group;
+    uint32_t group_size;
+};
+
+/* Ranks that have asked for a cached tensor by bit, of parties that have not as a whole. */
+struct hvd_partial_note {
+    struct hvd_partial_note *next;
+    uint32_t slot;
+    uint64_t seen[]; /* positions */
 };
 
 struct hvd_negotiator {
@@ -50,9 +66,12 @@ struct hvd_negotiator {
     struct hvd_open_group *open_groups; /* owned */
     struct hvd_ready *ready;
     struct hvd_buf plan;
-    uint64_t epoch; /* of the plan that was sent last */
-    uint64_t *left; /* a bit a rank */
-    int n_left;
+    uint64_t epoch;                 /* of the plan that was sent last */
+    uint64_t *left;                 /* positions */
+    uint64_t *joined;               /* the same */
+    int *n_joined_of;               /* by party; owned */
+    struct hvd_partial_note *notes; /* owned */
+    int size;
     int n_joined;
     bool is_ending;
     bool is_aborted;
@@ -64,7 +83,7 @@ struct hvd_negotiator {
  * Enters a tensor into the group that the request of a rank names (nothing when it names none).
  * HVD_ERR_NOMEM, HVD_ERR_INVALID; the tensor is in no group more than before then.
  */
-hvd_status_t hvd_group_enter(struct hvd_negotiator *n, struct hvd_waiting *w, int rank,
+hvd_status_t hvd_group_enter(struct hvd_negotiator *n, struct hvd_waiting *w,
                              const struct hvd_request *req, struct hvd_err *err);
 
 /* Frees the tensor's cluster when the tensor was its last member. */
@@ -73,9 +92,14 @@ void hvd_group_leave(struct hvd_waiting *w);
 /* Forgets the groups that ranks have begun. */
 void hvd_group_fini(struct hvd_negotiator *n);
 
+/* --- stall.c ---------------------------------------------------------------------------------- */
+
+/* Forgets who has asked for a slot; HVD_NO_SLOT: for any. */
+void hvd_partial_forget(struct hvd_negotiator *n, uint32_t slot);
+
 /* --- negotiate.c ------------------------------------------------------------------------------ */
 
-/* Bits by rank. */
-bool hvd_rank_bit(const uint64_t *bits, int rank);
+/* The number in the job of the rank at a position. */
+int hvd_world_rank(const struct hvd_negotiator *n, int position);
 
 #endif

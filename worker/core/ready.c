@@ -31,6 +31,7 @@ struct slot {
 struct page {
     uint64_t live;
     uint64_t grouped;
+    uint64_t begun;    /* ranks below parties have asked, that have not as a whole */
     uint64_t complete; /* every rank has asked; those of groups wait for the others */
     bool is_reported[64];
     uint64_t last[64];      /* the plan that it was last ready in */
@@ -313,6 +314,7 @@ static void forget_word(struct hvd_ready *r, uint32_t word, uint64_t bits)
         r->seen[(size_t)rank * r->n_words + word] &= ~bits;
     for (int p = 0; p < r->n_planes; p++)
         planes_of(r, word)[p] &= ~bits;
+    r->pages[word].begun &= ~bits;
     r->pages[word].complete &= ~bits;
     r->ready[word] &= ~bits;
 }
@@ -341,7 +343,7 @@ uint32_t hvd_ready_stale(struct hvd_ready *r, uint64_t epoch, uint64_t age)
     for (int i = 0; i < LOOK_MAX && r->n_slots > 0; i++) {
         r->hand = (r->hand + 1) % r->n_slots;
         if (is_live(r, r->hand) && n_seen(r, r->hand) == 0 &&
-            !(r->pages[r->hand / 64].complete & bit_of(r->hand)) &&
+            !((r->pages[r->hand / 64].complete | r->pages[r->hand / 64].begun) & bit_of(r->hand)) &&
             page_of(r, r->hand)->last[r->hand % 64] + age <= epoch)
             return r->hand;
     }
@@ -401,7 +403,7 @@ struct asking {
 /* The first rank has asked for these slots of a word. */
 static void note_time(struct hvd_ready *r, uint32_t word, uint64_t bits, int64_t now_ns)
 {
-    for (; bits != 0; bits &= bits - 1)
+    for (bits &= ~r->pages[word].begun; bits != 0; bits &= bits - 1)
         page_of(r, word * 64 + (uint32_t)__builtin_ctzll(bits))
             ->since_ns[(word * 64 + (uint32_t)__builtin_ctzll(bits)) % 64] = now_ns;
 }
@@ -411,13 +413,13 @@ static hvd_status_t mark(struct hvd_ready *r, const struct asking *who, uint32_t
                          struct hvd_err *err)
 {
     if (slot >= r->n_slots)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d asked for slot %u, which was never given",
-                        who->rank, slot);
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "slot %u was asked for, which was never given",
+                        slot);
     if (!is_live(r, slot) || who->epoch < slot_at(r, slot)->since)
         return HVD_OK;
     uint64_t *word = seen_word(r, who->rank, slot);
     if (*word & bit_of(slot))
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d asked twice for tensor %s", who->rank,
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "tensor %s was asked for twice",
                         slot_at(r, slot)->name);
     *word |= bit_of(slot);
     note_time(r, slot / 64, bit_of(slot) & ~any_seen(r, slot / 64), who->now_ns);
@@ -460,6 +462,20 @@ hvd_status_t hvd_ready_bits(struct hvd_ready *r, int rank, const struct hvd_read
     return st;
 }
 
+bool hvd_ready_begin(struct hvd_ready *r, uint32_t slot, uint64_t epoch, int64_t since_ns)
+{
+    if (slot >= r->n_slots || !is_live(r, slot) || epoch < slot_at(r, slot)->since)
+        return false;
+    struct page *page = &r->pages[slot / 64];
+    int64_t *since = &page->since_ns[slot % 64];
+    if ((page->complete & bit_of(slot)) || epoch < page->last[slot % 64])
+        return false;
+    if (!((any_seen(r, slot / 64) | page->begun) & bit_of(slot)) || since_ns < *since)
+        *since = since_ns;
+    page->begun |= bit_of(slot);
+    return true;
+}
+
 void hvd_ready_join(struct hvd_ready *r, int rank)
 {
     if (r->joined[rank])
@@ -475,11 +491,6 @@ void hvd_ready_unjoin(struct hvd_ready *r)
 {
     memset(r->joined, 0, (size_t)r->size * sizeof(bool));
     r->n_joined = 0;
-}
-
-bool hvd_ready_has_joined(const struct hvd_ready *r, int rank)
-{
-    return r->joined[rank];
 }
 
 const uint64_t *hvd_ready_words(const struct hvd_ready *r, uint32_t *n_words)
@@ -518,7 +529,8 @@ bool hvd_ready_next_stall(const struct hvd_ready *r, uint32_t from, struct hvd_r
     const uint32_t n_words = (r->n_slots + 63) / 64;
 
     for (uint32_t w = from / 64; w < n_words; w++) {
-        uint64_t bits = any_seen(r, w) & r->pages[w].live & ~r->pages[w].complete;
+        uint64_t bits =
+            (any_seen(r, w) | r->pages[w].begun) & r->pages[w].live & ~r->pages[w].complete;
         if (w == from / 64)
             bits &= UINT64_MAX << (from % 64);
         if (bits == 0)

@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 
+#include "base/mem.h"
 #include "worker/core/negotiate_internal.h"
 
 #define NAMES_PER_RANK_MAX 6
@@ -19,9 +20,84 @@ static struct hvd_waiting *next_waiting(const struct hvd_waiting *w)
     return (struct hvd_waiting *)hvd_names_next(&w->named);
 }
 
+/* Whether a rank has neither asked for the tensor by name nor joined. */
 static bool is_missing(const struct hvd_negotiator *n, const struct hvd_waiting *w, int rank)
 {
-    return !hvd_rank_bit(w->seen, rank) && !hvd_ready_has_joined(n->ready, rank);
+    const int position = n->options.tree->position_of[rank];
+
+    return !hvd_positions_has(w->seen, position) && !hvd_positions_has(n->joined, position);
+}
+
+static struct hvd_partial_note *find_note(const struct hvd_negotiator *n, uint32_t slot)
+{
+    struct hvd_partial_note *note = n->notes;
+
+    while (note && note->slot != slot)
+        note = note->next;
+    return note;
+}
+
+/* The same for a cached tensor, by bit. */
+static bool is_slot_missing(const struct hvd_negotiator *n, uint32_t slot, int rank)
+{
+    const int position = n->options.tree->position_of[rank];
+    const struct hvd_partial_note *note = find_note(n, slot);
+
+    return hvd_ready_is_missing(n->ready, slot, hvd_node_party(n->options.node, position)) &&
+           !hvd_positions_has(n->joined, position) &&
+           !(note && hvd_positions_has(note->seen, position));
+}
+
+void hvd_partial_forget(struct hvd_negotiator *n, uint32_t slot)
+{
+    for (struct hvd_partial_note **at = &n->notes; *at;) {
+        struct hvd_partial_note *note = *at;
+        if (slot != HVD_NO_SLOT && note->slot != slot) {
+            at = &note->next;
+            continue;
+        }
+        *at = note->next;
+        hvd_free(note);
+    }
+}
+
+/* Ranks that have asked for a slot, for as long as nothing comes of it. */
+static hvd_status_t keep_note(struct hvd_negotiator *n, const struct hvd_partial *partial)
+{
+    const size_t words = hvd_positions_words(n->size);
+    struct hvd_partial_note *note = find_note(n, partial->slot);
+
+    if (!note) {
+        note = hvd_calloc(1, sizeof(*note) + words * sizeof(uint64_t));
+        if (!note)
+            return HVD_ERR_NOMEM;
+        note->slot = partial->slot;
+        note->next = n->notes;
+        n->notes = note;
+    }
+    for (uint32_t i = 0; i < partial->by.n; i++)
+        hvd_positions_add(note->seen, hvd_spans_at(&partial->by, i));
+    return HVD_OK;
+}
+
+hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int party, struct hvd_reader *partial,
+                                    int64_t now_ns, struct hvd_err *err)
+{
+    const struct hvd_span span = hvd_node_party_span(n->options.node, party);
+    struct hvd_partial item;
+    hvd_status_t st = HVD_OK;
+
+    while (st == HVD_OK && partial->left > 0) {
+        st = hvd_reader_partial(partial, &item, err);
+        if (st != HVD_OK)
+            return st;
+        if (!hvd_spans_within(&item.by, span))
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0, "bits of ranks that are elsewhere");
+        if (!n->is_ending && hvd_ready_begin(n->ready, item.slot, partial->epoch,
+                                             now_ns - (int64_t)item.age_ms * 1000000))
+            st = keep_note(n, &item);
+    }
+    return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "out of memory for who has asked for a tensor");
 }
 
 static hvd_status_t report_name(struct hvd_buf *report, int rank, int number, const char *name)
@@ -45,7 +121,7 @@ static hvd_status_t report_rank(const struct hvd_negotiator *n, int rank, int64_
     for (uint32_t from = 0; st == HVD_OK && hvd_ready_next_stall(n->ready, from, &stall);
          from = stall.slot + 1)
         if (!*stall.is_reported && stall.since_ns <= before_ns &&
-            hvd_ready_is_missing(n->ready, stall.slot, rank))
+            is_slot_missing(n, stall.slot, rank))
             st = report_name(report, n->options.ranks[rank], ++n_names, stall.name);
     if (st == HVD_OK && n_names > 0)
         st = hvd_buf_puts(report, n_names > NAMES_PER_RANK_MAX ? " ...]" : "]");
@@ -65,8 +141,7 @@ static hvd_status_t write_report(const struct hvd_negotiator *n, int64_t before_
         limit_ns / 1000000000);
     int n_ranks = 0;
 
-    for (int rank = 0; rank < n->options.size && st == HVD_OK && n_ranks < RANKS_REPORTED_MAX;
-         rank++) {
+    for (int rank = 0; rank < n->size && st == HVD_OK && n_ranks < RANKS_REPORTED_MAX; rank++) {
         size_t len = report->len;
         st = report_rank(n, rank, before_ns, report);
         n_ranks += report->len > len;
@@ -123,9 +198,8 @@ const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t befor
     if (!oldest && !oldest_slot.name)
         return NULL;
     const bool is_slot = !oldest || (oldest_slot.name && oldest_slot.since_ns < oldest->since_ns);
-    for (int rank = 0; rank < n->options.size; rank++) {
-        if (is_slot ? !hvd_ready_is_missing(n->ready, oldest_slot.slot, rank)
-                    : !is_missing(n, oldest, rank))
+    for (int rank = 0; rank < n->size; rank++) {
+        if (is_slot ? !is_slot_missing(n, oldest_slot.slot, rank) : !is_missing(n, oldest, rank))
             continue;
         if (found < room)
             missing[found] = n->options.ranks[rank];

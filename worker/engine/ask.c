@@ -2,7 +2,7 @@
  * What this rank asks the coordinator for: everything that was submitted, as bits where the tensor
  * is cached, by name otherwise. The driver's.
  */
-#include "worker/engine/engine_internal.h"
+#include "worker/engine/staging.h"
 
 #include "base/mem.h"
 
@@ -12,16 +12,16 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
                                  const struct hvd_request *request, int64_t now_ns,
                                  struct hvd_err *err)
 {
+    const struct hvd_span self = {.first = set->node.span.first, .n = 1};
+    const struct hvd_by by = {.spans = &self, .n_spans = 1};
     hvd_status_t st = HVD_OK;
 
-    if (set->negotiator) {
-        hvd_tell_ready(e, e->topology.rank, request);
-        return hvd_negotiator_request(set->negotiator, set->place.rank, request, now_ns, err);
-    }
+    if (set->node.n_children > 0 || set->negotiator)
+        return hvd_hear_own_request(e, set, request, now_ns, err);
     if (set->message.len == 0)
         st = hvd_message_begin(&set->message, HVD_MESSAGE_REQUESTS, set->id);
     if (st == HVD_OK)
-        st = hvd_message_add_request(&set->message, request);
+        st = hvd_message_add_request(&set->message, request, &by);
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "requests of %zu bytes: %s", set->message.len,
                         hvd_status_str(st));
@@ -55,6 +55,42 @@ static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_
                         : HVD_FAIL(err, st, 0, "bits of %u words: %s", n_words, hvd_status_str(st));
 }
 
+/* The number of a group by which all ranks know it: its tensors that are asked for by name are all
+ * in the list. */
+static uint32_t group_number(const struct hvd_entry *first, const struct hvd_request *request)
+{
+    uint64_t sum = 0;
+
+    for (const struct hvd_entry *entry = first; entry; entry = entry->next)
+        if (!entry->slot && entry->request.group == request->group)
+            sum = hvd_group_add(sum, entry->request.name);
+    return hvd_group_number(sum, request->group_size);
+}
+
+/* Asks by name. */
+static hvd_status_t ask_by_name(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *first,
+                                int64_t now_ns, struct hvd_err *err)
+{
+    uint32_t group = 0; /* of the last request, and its number */
+    uint32_t number = 0;
+    hvd_status_t st = HVD_OK;
+
+    for (struct hvd_entry *entry = first; entry && st == HVD_OK;) {
+        struct hvd_entry *next = entry->next; /* asking may finish it */
+        struct hvd_request request = entry->request;
+        if (!entry->slot && request.group != 0) {
+            if (request.group != group)
+                number = group_number(entry, &request);
+            group = request.group;
+            request.group = number;
+        }
+        if (!entry->slot)
+            st = send_request(e, set, &request, now_ns, err);
+        entry = next;
+    }
+    return st;
+}
+
 /* Asks for what was taken off the queue: by bits in one message, by name in others. */
 static hvd_status_t ask(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *first,
                         int64_t now_ns, struct hvd_err *err)
@@ -75,12 +111,8 @@ static hvd_status_t ask(struct hvd_engine *e, struct hvd_set *set, struct hvd_en
     }
     if (n_words > 0)
         st = send_bits(e, set, n_words, now_ns, err);
-    for (struct hvd_entry *entry = first; entry && st == HVD_OK;) {
-        struct hvd_entry *next = entry->next; /* asking may finish it */
-        if (!entry->slot)
-            st = send_request(e, set, &entry->request, now_ns, err);
-        entry = next;
-    }
+    if (st == HVD_OK)
+        st = ask_by_name(e, set, first, now_ns, err);
     return st == HVD_OK && !set->negotiator ? hvd_hear_own(e, set, now_ns, err) : st;
 }
 
@@ -120,6 +152,8 @@ hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progress
             atomic_fetch_sub(&e->n_queued, 1);
         e->queued_bytes = 0;
         pthread_mutex_unlock(&e->mu);
+        if (e->options.device)
+            st = hvd_inputs_sift(e, set, &first, err);
         if (first)
             st = ask(e, set, first, now_ns, err);
     }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "worker/engine/engine_internal.h"
+#include "worker/engine/staging.h"
 
 /* Ends what waits in slots. Holds mu. */
 static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *text)
@@ -29,6 +29,7 @@ void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
     pthread_mutex_lock(&e->mu);
     set->is_ended = true;
     set->is_join_pending = false;
+    hvd_inputs_forget(e, set);
     while (hvd_entry_list_take(&set->queue)) /* they are in the table or in slots as well */
         atomic_fetch_sub(&e->n_queued, 1);
     while ((entry = hvd_table_take_first(set->table)))
@@ -90,9 +91,11 @@ static void end_flight(struct hvd_engine *e, const struct hvd_flight *f, const c
 
 static void abort_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
 {
+    hvd_staging_abort(e, set);
     hvd_end_set(e, set, text);
     for (int i = 0; i < set->n_moving; i++) {
-        e->transport->ops->abandon(e->transport, &set->moving[i]->move);
+        if (!hvd_staging_is_landing(set->moving[i]))
+            e->transport->ops->abandon(e->transport, &set->moving[i]->move);
         lose(e, set->moving[i]);
         end_flight(e, set->moving[i], text);
     }
@@ -124,12 +127,14 @@ static void tell(struct hvd_engine *e, int to, enum hvd_message_type type, const
                                   .name = {.data = ""},
                                   .text = hvd_strview_of(text)};
     const struct hvd_plan_head head = {.epoch = 0}; /* out of turn */
+    const int position = e->sets[0]->node.span.first;
+    const struct hvd_span who = {.first = position, .n = 1};
     struct hvd_buf buf;
 
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     hvd_status_t st = hvd_message_begin(&buf, type, 0);
     if (st == HVD_OK && type == HVD_MESSAGE_LEAVE) {
-        st = hvd_message_add_leave(&buf, true, text);
+        st = hvd_message_add_leave(&buf, who, true, text);
     } else if (st == HVD_OK) {
         st = hvd_message_add_step(&buf, &step, NULL);
         if (st == HVD_OK)

@@ -28,6 +28,7 @@ struct hvd_entry {
     bool is_sent;               /* the driver's; the coordinator has been asked */
     struct hvd_request request; /* the name is at `name` */
     const void *input;
+    void *ready;                   /* see hvd_submission */
     void *data;                    /* the caller's output */
     int64_t *splits;               /* alltoall: rows to each rank, and as many elements; owned */
     int64_t count;                 /* elements of the input */
@@ -75,6 +76,7 @@ struct hvd_flight {
     int64_t *by_rank; /* allgather: agreed rows; reducescatter: elements; owned */
     int64_t *splits;  /* alltoall: the entry's; owned */
     void *zeros;      /* for ranks that joined; owned */
+    struct hvd_staging *staging; /* on the device, or on its way; owned; NULL: of the host */
     bool is_second;   /* its first collective has landed */
     bool has_more;    /* behind what moves comes another one: alltoall with its splits, Adasum */
 };
@@ -100,6 +102,8 @@ struct hvd_run {
 struct hvd_set {
     uint32_t id;
     struct hvd_place place; /* in the set */
+    struct hvd_tree tree;   /* over its ranks; constant, as the next one */
+    struct hvd_node node;   /* this rank in it */
     int *ranks;             /* of the job, by rank of the set; owned */
     int64_t *ones;          /* by rank: each 1; owned */
 
@@ -129,6 +133,8 @@ struct hvd_set {
     int n_moving;
     bool is_held;              /* what moves has more to come: nothing may overtake it */
     struct hvd_adasum *adasum; /* its memory; owned; NULL: never used */
+    struct hvd_entry_list unready;    /* their inputs are not there yet; not asked for */
+    struct hvd_set_device *on_device; /* owned; NULL: nothing of the set was on it yet */
 };
 
 /* What every rank knows of a set. */
@@ -200,6 +206,7 @@ struct hvd_engine {
     struct horovod_output *orphans;      /* of aborted collectives; owned */
     struct hvd_engine_counters counters; /* written under mu */
     struct hvd_early *early;             /* in the order they came; owned */
+    int n_on_device;                     /* events of the device that are waited for */
     bool is_leave_sent;
     bool is_down;    /* the plan said so */
     bool is_aborted; /* the peers cannot be counted on */
@@ -368,6 +375,11 @@ hvd_status_t hvd_send(struct hvd_engine *e, int rank, const struct hvd_buf *mess
  * empty afterwards. */
 hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
                           struct hvd_err *err);
+
+/* The same with one request, on a rank that hears of others. */
+hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
+                                  const struct hvd_request *request, int64_t now_ns,
+                                  struct hvd_err *err);
 
 /* For the watch: a rank of the job has asked for a tensor. */
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request);

@@ -26,14 +26,24 @@ hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now
     if (set->message.len == 0)
         return HVD_OK;
     if (!set->negotiator) {
-        st = hvd_send(e, set->ranks[0], &set->message, err);
+        st = hvd_send(e, set->ranks[set->tree.rank_at[set->node.parent]], &set->message, err);
     } else { /* only bits come this way */
         st = hvd_reader_init(&reader, set->message.data, set->message.len, err);
         if (st == HVD_OK)
-            st = hvd_negotiator_bits(set->negotiator, set->place.rank, &reader, now_ns, err);
+            st = hvd_negotiator_bits(set->negotiator, 0, &reader, now_ns, err);
     }
     hvd_buf_reset(&set->message);
     return st;
+}
+
+hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
+                                  const struct hvd_request *request, int64_t now_ns,
+                                  struct hvd_err *err)
+{
+    const struct hvd_ask ask = hvd_ask_of(request, set->node.span.first);
+
+    hvd_tell_ready(e, e->topology.rank, request);
+    return hvd_negotiator_request(set->negotiator, &ask, now_ns, err);
 }
 
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request)
@@ -44,6 +54,7 @@ void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_reque
 
 hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
 {
+    const struct hvd_span self = {.first = e->sets[0]->node.span.first, .n = 1};
     char text[HVD_TEXT_MAX];
     struct hvd_buf buf;
 
@@ -56,11 +67,11 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
     *progressed = true;
     snprintf(text, sizeof(text), "Rank %d called horovod_shutdown.", e->topology.rank);
     if (e->sets[0]->negotiator)
-        return hvd_negotiator_leave(e->sets[0]->negotiator, 0, false, text, err);
+        return hvd_negotiator_leave(e->sets[0]->negotiator, self, false, text, err);
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_LEAVE, 0);
     if (st == HVD_OK)
-        st = hvd_message_add_leave(&buf, false, text);
+        st = hvd_message_add_leave(&buf, self, false, text);
     if (st == HVD_OK)
         st = hvd_send(e, 0, &buf, err);
     else
@@ -97,14 +108,14 @@ hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *p
 static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int from,
                                   struct hvd_reader *reader, int64_t now_ns, struct hvd_err *err)
 {
-    struct hvd_request request;
+    struct hvd_ask ask;
     hvd_status_t st = HVD_OK;
 
     while (st == HVD_OK && reader->left > 0) {
-        st = hvd_reader_request(reader, &request, err);
+        st = hvd_reader_request(reader, &ask, err);
         if (st == HVD_OK) {
-            hvd_tell_ready(e, set->ranks[from], &request);
-            st = hvd_negotiator_request(set->negotiator, from, &request, now_ns, err);
+            hvd_tell_ready(e, set->ranks[from], &ask.request);
+            st = hvd_negotiator_request(set->negotiator, &ask, now_ns, err);
         }
     }
     return st;
@@ -115,9 +126,10 @@ static hvd_status_t read_leave(struct hvd_engine *e, int from, struct hvd_reader
 {
     char text[HVD_TEXT_MAX + 1];
     struct hvd_strview cause = {0};
+    struct hvd_span who;
     bool failed = false;
     const char *host = e->transport->ops->host(e->transport, from);
-    hvd_status_t st = hvd_reader_leave(reader, &failed, &cause, err);
+    hvd_status_t st = hvd_reader_leave(reader, &who, &failed, &cause, err);
 
     if (st != HVD_OK)
         return st;
@@ -125,7 +137,7 @@ static hvd_status_t read_leave(struct hvd_engine *e, int from, struct hvd_reader
         snprintf(text, sizeof(text), "%.*s", (int)cause.len, cause.data);
     else
         snprintf(text, sizeof(text), "Rank %d on host %s called horovod_shutdown.", from, host);
-    return hvd_negotiator_leave(e->sets[0]->negotiator, from, failed, text, err);
+    return hvd_negotiator_leave(e->sets[0]->negotiator, who, failed, text, err);
 }
 
 /* A peer has made a set that this rank is about to make: what it says has to wait. */
@@ -165,7 +177,9 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
                         "rank %d sent a message of type %d about process set %u to rank %d",
                         in->from, (int)reader.type, reader.set, e->topology.rank);
     if (reader.type == HVD_MESSAGE_BITS)
-        st = hvd_negotiator_bits(set->negotiator, from, &reader, now_ns, err);
+        st = hvd_negotiator_bits(set->negotiator,
+                                 hvd_node_party(&set->node, set->tree.position_of[from]), &reader,
+                                 now_ns, err);
     else if (reader.type == HVD_MESSAGE_LEAVE)
         st = read_leave(e, in->from, &reader, err);
     else
@@ -190,7 +204,9 @@ static hvd_status_t lose_rank(struct hvd_engine *e, int rank, struct hvd_err *er
     hvd_err_clear(err);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
     hvd_watch_lost(e->options.watch, rank, text);
-    return hvd_negotiator_leave(e->sets[0]->negotiator, rank, true, text, err);
+    return hvd_negotiator_leave(
+        e->sets[0]->negotiator,
+        (struct hvd_span){.first = e->sets[0]->tree.position_of[rank], .n = 1}, true, text, err);
 }
 
 /* Gives the memory of a message back. */

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "worker/engine/adasum.h"
+#include "worker/engine/staging.h"
 
 void hvd_set_destroy(struct hvd_set *set)
 {
@@ -17,6 +18,7 @@ void hvd_set_destroy(struct hvd_set *set)
         set->runs = next;
     }
     hvd_run_forget(set);
+    hvd_set_device_destroy(set->on_device);
     hvd_adasum_destroy(set->adasum);
     hvd_free(set->agreed);
     hvd_free(set->items);
@@ -26,6 +28,8 @@ void hvd_set_destroy(struct hvd_set *set)
     hvd_negotiator_destroy(set->negotiator);
     hvd_table_destroy(set->table);
     hvd_cache_destroy(set->cache);
+    hvd_node_fini(&set->node);
+    hvd_tree_fini(&set->tree);
     hvd_free(set->ones);
     hvd_free(set->ranks);
     hvd_free(set);
@@ -33,7 +37,9 @@ void hvd_set_destroy(struct hvd_set *set)
 
 static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
-    const struct hvd_negotiator_options options = {.size = set->place.size,
+    const struct hvd_tree_options shape = {.size = set->place.size, .fanout = set->place.size};
+    const struct hvd_negotiator_options options = {.tree = &set->tree,
+                                                   .node = &set->node,
                                                    .ranks = set->ranks,
                                                    .world_size = e->topology.size,
                                                    .set = set->id,
@@ -45,6 +51,10 @@ static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct
 
     if (st == HVD_OK)
         st = hvd_cache_create(&set->cache, err);
+    if (st == HVD_OK)
+        st = hvd_tree_init(&set->tree, &shape, err);
+    if (st == HVD_OK)
+        st = hvd_node_init(&set->node, &set->tree, set->tree.position_of[set->place.rank], err);
     if (st == HVD_OK && set->place.rank == 0)
         st = hvd_negotiator_create(&options, &set->negotiator, err);
     return st;

@@ -48,8 +48,9 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     add_ranks(e, ranks, n_ranks, text, sizeof(text));
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", text);
     /* Of another set: rank 0 hears of it as of any failure here. */
-    return set->id == 0 ? hvd_negotiator_leave(set->negotiator, e->topology.rank, true, text, err)
-                        : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
+    return set->id == 0
+               ? hvd_negotiator_leave(set->negotiator, (struct hvd_span){.n = 1}, true, text, err)
+               : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
 }
 
 hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,

@@ -15,12 +15,36 @@ static const struct hvd_request request = {
     .name = {.data = "layer/weight", .len = 12},
 };
 
+static const struct hvd_span spans[] = {{.first = 3, .n = 2}, {.first = 9, .n = 1}};
+static const struct hvd_by by = {.spans = spans, .n_spans = 2, .age_ms = 70};
+
 static void build_requests(struct hvd_buf *buf)
 {
     hvd_buf_init(buf, HVD_MESSAGE_MAX);
     assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_REQUESTS, 3), HVD_OK);
-    assert_int_equal(hvd_message_add_request(buf, &request), HVD_OK);
-    assert_int_equal(hvd_message_add_request(buf, &request), HVD_OK);
+    assert_int_equal(hvd_message_add_request(buf, &request, &by), HVD_OK);
+    assert_int_equal(hvd_message_add_request(buf, &request, &by), HVD_OK);
+}
+
+static void build_gather(struct hvd_buf *buf)
+{
+    struct hvd_request gather = request;
+    const int64_t rows[] = {11, 12, -1, -1, -1, -1, 17}; /* of positions 3 to 9 */
+    struct hvd_by with_rows = by;
+
+    gather.op = HVD_ALLGATHER;
+    with_rows.rows = rows;
+    with_rows.rows_first = 3;
+    hvd_buf_init(buf, HVD_MESSAGE_MAX);
+    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_REQUESTS, 3), HVD_OK);
+    assert_int_equal(hvd_message_add_request(buf, &gather, &with_rows), HVD_OK);
+}
+
+static void build_partial(struct hvd_buf *buf)
+{
+    hvd_buf_init(buf, HVD_MESSAGE_MAX);
+    assert_int_equal(hvd_message_begin_partial(buf, 3, 8), HVD_OK);
+    assert_int_equal(hvd_message_add_partial(buf, 65, &by), HVD_OK);
 }
 
 static void build_plan(struct hvd_buf *buf)
@@ -66,21 +90,22 @@ static void build_leave(struct hvd_buf *buf)
 {
     hvd_buf_init(buf, HVD_MESSAGE_MAX);
     assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_LEAVE, 0), HVD_OK);
-    assert_int_equal(hvd_message_add_leave(buf, true, "out of memory"), HVD_OK);
+    assert_int_equal(hvd_message_add_leave(buf, spans[0], true, "out of memory"), HVD_OK);
 }
 
 static void requests_come_back_as_they_were(void **state)
 {
     struct hvd_buf buf;
     struct hvd_reader r;
-    struct hvd_request got;
+    struct hvd_ask ask;
 
     (void)state;
     build_requests(&buf);
     assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
     assert_int_equal(r.left, 2);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(hvd_reader_request(&r, &got, NULL), HVD_OK);
+        assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_OK);
+        const struct hvd_request got = ask.request;
         assert_int_equal(got.op, request.op);
         assert_int_equal(got.dtype, request.dtype);
         assert_int_equal(got.root, 5);
@@ -88,8 +113,70 @@ static void requests_come_back_as_they_were(void **state)
         assert_memory_equal(got.shape, request.shape, 3 * sizeof(int64_t));
         assert_true(hvd_strview_equal(got.name, "layer/weight"));
     }
-    assert_int_equal(hvd_reader_request(&r, &got, NULL), HVD_ERR_INVALID);
+    assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_ERR_INVALID);
+    assert_int_equal(ask.age_ms, 70);
+    assert_int_equal(ask.by.n, 2);
+    assert_int_equal(hvd_spans_at(&ask.by, 0).first, 3);
+    assert_int_equal(hvd_spans_at(&ask.by, 0).n, 2);
+    assert_int_equal(hvd_spans_at(&ask.by, 1).first, 9);
+    assert_true(hvd_spans_within(&ask.by, (struct hvd_span){.first = 3, .n = 7}));
+    assert_false(hvd_spans_within(&ask.by, (struct hvd_span){.first = 4, .n = 7}));
+    assert_false(hvd_spans_within(&ask.by, (struct hvd_span){.first = 3, .n = 6}));
     hvd_buf_fini(&buf);
+}
+
+static void the_rows_of_an_allgather_come_back_by_position(void **state)
+{
+    struct hvd_buf buf;
+    struct hvd_reader r;
+    struct hvd_ask ask;
+
+    (void)state;
+    build_gather(&buf);
+    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_OK);
+    assert_int_equal(ask.request.shape[0], 11);
+    assert_int_equal(hvd_ask_row(&ask, 0), 11);
+    assert_int_equal(hvd_ask_row(&ask, 1), 12);
+    assert_int_equal(hvd_ask_row(&ask, 2), 17);
+    hvd_buf_fini(&buf);
+}
+
+static void a_partial_comes_back_as_it_was(void **state)
+{
+    struct hvd_buf buf;
+    struct hvd_reader r;
+    struct hvd_partial partial;
+
+    (void)state;
+    build_partial(&buf);
+    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(r.epoch, 8);
+    assert_int_equal(hvd_reader_partial(&r, &partial, NULL), HVD_OK);
+    assert_int_equal(partial.slot, 65);
+    assert_int_equal(partial.age_ms, 70);
+    assert_int_equal(partial.by.n, 2);
+    hvd_buf_fini(&buf);
+}
+
+static void spans_that_touch_or_go_back_are_refused(void **state)
+{
+    static const struct hvd_span bad[][2] = {
+        {{3, 2}, {5, 1}}, {{3, 2}, {4, 1}}, {{3, 2}, {1, 1}}, {{3, 0}, {9, 1}}, {{3, 2}, {9, 0}}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        const struct hvd_by worse = {.spans = bad[i], .n_spans = 2};
+        struct hvd_partial partial;
+        struct hvd_reader r;
+        struct hvd_buf buf;
+        hvd_buf_init(&buf, HVD_MESSAGE_MAX);
+        assert_int_equal(hvd_message_begin_partial(&buf, 3, 8), HVD_OK);
+        assert_int_equal(hvd_message_add_partial(&buf, 65, &worse), HVD_OK);
+        assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+        assert_int_equal(hvd_reader_partial(&r, &partial, NULL), HVD_ERR_INVALID);
+        hvd_buf_fini(&buf);
+    }
 }
 
 static void a_plan_comes_back_as_it_was(void **state)
@@ -146,13 +233,16 @@ static void a_leave_comes_back_as_it_was(void **state)
     struct hvd_buf buf;
     struct hvd_reader r;
     struct hvd_strview text;
+    struct hvd_span who;
     bool failed = false;
 
     (void)state;
     build_leave(&buf);
     assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
-    assert_int_equal(hvd_reader_leave(&r, &failed, &text, NULL), HVD_OK);
+    assert_int_equal(hvd_reader_leave(&r, &who, &failed, &text, NULL), HVD_OK);
     assert_true(failed);
+    assert_int_equal(who.first, 3);
+    assert_int_equal(who.n, 2);
     assert_true(hvd_strview_equal(text, "out of memory"));
     hvd_buf_fini(&buf);
 }
@@ -161,7 +251,9 @@ static void a_leave_comes_back_as_it_was(void **state)
 static bool read_all(const char *data, size_t len)
 {
     struct hvd_reader r;
-    struct hvd_request req;
+    struct hvd_ask ask;
+    struct hvd_partial partial;
+    struct hvd_span who;
     struct hvd_step step;
     struct hvd_strview text;
     bool failed;
@@ -169,9 +261,11 @@ static bool read_all(const char *data, size_t len)
 
     while (st == HVD_OK && r.left > 0) {
         if (r.type == HVD_MESSAGE_REQUESTS)
-            st = hvd_reader_request(&r, &req, NULL);
+            st = hvd_reader_request(&r, &ask, NULL);
         else if (r.type == HVD_MESSAGE_LEAVE)
-            st = hvd_reader_leave(&r, &failed, &text, NULL);
+            st = hvd_reader_leave(&r, &who, &failed, &text, NULL);
+        else if (r.type == HVD_MESSAGE_PARTIAL)
+            st = hvd_reader_partial(&r, &partial, NULL);
         else
             st = hvd_reader_step(&r, &step, NULL);
     }
@@ -179,7 +273,8 @@ static bool read_all(const char *data, size_t len)
 }
 
 typedef void (*build_fn)(struct hvd_buf *buf);
-static const build_fn builders[] = {build_requests, build_plan, build_leave, build_bits};
+static const build_fn builders[] = {build_requests, build_gather, build_plan,
+                                    build_leave,    build_bits,   build_partial};
 #define N_BUILDERS (sizeof(builders) / sizeof(builders[0]))
 
 static void every_truncation_is_refused(void **state)
@@ -230,7 +325,7 @@ static void values_that_do_not_exist_are_refused(void **state)
         size_t at;
         char value;
     } cases[] = {{12, 4},  {13, 13}, {14, 6}, {15, 2}, {16, 17},
-                 {16, -1}, {2, 9},   {3, 0},  {3, 5},  {0, 'x'}};
+                 {16, -1}, {2, 9},   {3, 0},  {3, 6},  {0, 'x'}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -251,7 +346,7 @@ static void build_as_far_as_possible(void)
     hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_REQUESTS, 3);
     for (int i = 0; i < 3 && st == HVD_OK; i++) {
         size_t before = buf.len;
-        st = hvd_message_add_request(&buf, &request);
+        st = hvd_message_add_request(&buf, &request, &by);
         assert_true(st == HVD_OK || buf.len == before);
     }
     assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
@@ -270,6 +365,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_come_back_as_they_were),
+        cmocka_unit_test(the_rows_of_an_allgather_come_back_by_position),
+        cmocka_unit_test(a_partial_comes_back_as_it_was),
+        cmocka_unit_test(spans_that_touch_or_go_back_are_refused),
         cmocka_unit_test(a_plan_comes_back_as_it_was),
         cmocka_unit_test(bits_come_back_as_they_were),
         cmocka_unit_test(a_leave_comes_back_as_it_was),

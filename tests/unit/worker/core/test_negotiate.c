@@ -10,13 +10,53 @@ static const int sizes[] = {1, 2, 3, 5, 8};
 
 static const int ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
+/* A negotiator with what it borrows; every rank but the first is a child of its. */
+struct world {
+    struct hvd_tree tree;
+    struct hvd_node root;
+};
+
+static struct world world;
+
+static void close_world(void)
+{
+    hvd_node_fini(&world.root);
+    hvd_tree_fini(&world.tree);
+}
+
 /* Without a cache, but where a test says otherwise. */
 static hvd_status_t create(int size, struct hvd_negotiator **out)
 {
-    const struct hvd_negotiator_options options = {
-        .size = size, .ranks = ranks, .world_size = size, .fusion_bytes = 1024};
+    const struct hvd_tree_options shape = {.size = size, .fanout = size};
+    const struct hvd_negotiator_options options = {.tree = &world.tree,
+                                                   .node = &world.root,
+                                                   .ranks = ranks,
+                                                   .world_size = size,
+                                                   .fusion_bytes = 1024};
+    hvd_status_t st = hvd_tree_init(&world.tree, &shape, NULL);
 
-    return hvd_negotiator_create(&options, out, NULL);
+    if (st == HVD_OK)
+        st = hvd_node_init(&world.root, &world.tree, 0, NULL);
+    return st == HVD_OK ? hvd_negotiator_create(&options, out, NULL) : st;
+}
+
+static void destroy(struct hvd_negotiator *n)
+{
+    hvd_negotiator_destroy(n);
+    close_world();
+}
+
+static hvd_status_t ask_for(struct hvd_negotiator *n, int rank, const struct hvd_request *req,
+                            int64_t now_ns, struct hvd_err *err)
+{
+    const struct hvd_ask ask = hvd_ask_of(req, rank);
+
+    return hvd_negotiator_request(n, &ask, now_ns, err);
+}
+
+static hvd_status_t leave(struct hvd_negotiator *n, int rank, bool failed, const char *text)
+{
+    return hvd_negotiator_leave(n, (struct hvd_span){.first = rank, .n = 1}, failed, text, NULL);
 }
 
 static const struct hvd_buf *plan_of(struct hvd_negotiator *n)
@@ -43,7 +83,7 @@ static void ask(struct hvd_negotiator *n, int rank, const char *name)
 {
     struct hvd_request req = request(name);
 
-    assert_int_equal(hvd_negotiator_request(n, rank, &req, 0, NULL), HVD_OK);
+    assert_int_equal(ask_for(n, rank, &req, 0, NULL), HVD_OK);
 }
 
 /* The steps of the plan as "kind:name kind:name"; the plan is gone afterwards. */
@@ -82,7 +122,7 @@ static void a_tensor_is_planned_when_the_last_rank_asks(void **state)
             assert_string_equal(take_plan(n), "0:t");
             assert_int_equal(hvd_negotiator_waiting(n), 0);
         }
-        hvd_negotiator_destroy(n);
+        destroy(n);
     }
 }
 
@@ -97,14 +137,14 @@ static void a_plan_says_where_tensors_are_and_what_was_tuned(void **state)
     req.device = HVD_GPU;
     assert_int_equal(create(1, &n), HVD_OK);
     hvd_negotiator_tune(n, 4096, 250);
-    assert_int_equal(hvd_negotiator_request(n, 0, &req, 0, NULL), HVD_OK);
+    assert_int_equal(ask_for(n, 0, &req, 0, NULL), HVD_OK);
     const struct hvd_buf *plan = plan_of(n);
     assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
     assert_int_equal(r.fusion, 4096);
     assert_int_equal(r.cycle_us, 250);
     assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
     assert_int_equal(step.device, HVD_GPU);
-    hvd_negotiator_destroy(n);
+    destroy(n);
 }
 
 static void the_order_is_that_of_completion(void **state)
@@ -121,7 +161,7 @@ static void the_order_is_that_of_completion(void **state)
     assert_string_equal(take_plan(n), "0:c 0:a");
     ask(n, 1, "b");
     assert_string_equal(take_plan(n), "0:b");
-    hvd_negotiator_destroy(n);
+    destroy(n);
 }
 
 static void rows_of_an_allgather_are_in_rank_order(void **state)
@@ -136,7 +176,7 @@ static void rows_of_an_allgather_are_in_rank_order(void **state)
     assert_int_equal(create(3, &n), HVD_OK);
     for (int rank = 2; rank >= 0; rank--) {
         req.shape[0] = rank * 10;
-        assert_int_equal(hvd_negotiator_request(n, rank, &req, 0, NULL), HVD_OK);
+        assert_int_equal(ask_for(n, rank, &req, 0, NULL), HVD_OK);
     }
     const struct hvd_buf *plan = plan_of(n);
     assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
@@ -144,7 +184,7 @@ static void rows_of_an_allgather_are_in_rank_order(void **state)
     assert_int_equal(step.n_rows, 3);
     for (uint32_t rank = 0; rank < 3; rank++)
         assert_int_equal(hvd_step_row(&step, rank), rank * 10);
-    hvd_negotiator_destroy(n);
+    destroy(n);
 }
 
 static void a_mismatch_becomes_an_error_step_and_the_lowest_check_wins(void **state)
@@ -156,11 +196,11 @@ static void a_mismatch_becomes_an_error_step_and_the_lowest_check_wins(void **st
 
     (void)state;
     assert_int_equal(create(3, &n), HVD_OK);
-    assert_int_equal(hvd_negotiator_request(n, 0, &req, 0, NULL), HVD_OK);
+    assert_int_equal(ask_for(n, 0, &req, 0, NULL), HVD_OK);
     req.shape[0] = 5;
-    assert_int_equal(hvd_negotiator_request(n, 1, &req, 0, NULL), HVD_OK);
+    assert_int_equal(ask_for(n, 1, &req, 0, NULL), HVD_OK);
     req.dtype = HVD_UINT8;
-    assert_int_equal(hvd_negotiator_request(n, 2, &req, 0, NULL), HVD_OK);
+    assert_int_equal(ask_for(n, 2, &req, 0, NULL), HVD_OK);
     const struct hvd_buf *plan = plan_of(n);
     assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
     assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
@@ -170,7 +210,7 @@ static void a_mismatch_becomes_an_error_step_and_the_lowest_check_wins(void **st
     for (int rank = 0; rank < 3; rank++) /* and the name is free again */
         ask(n, rank, "t");
     assert_string_equal(take_plan(n), "0:t");
-    hvd_negotiator_destroy(n);
+    destroy(n);
 }
 
 static void asking_twice_is_the_peers_fault(void **state)
@@ -182,11 +222,11 @@ static void asking_twice_is_the_peers_fault(void **state)
     (void)state;
     assert_int_equal(create(2, &n), HVD_OK);
     ask(n, 1, "t");
-    assert_int_equal(hvd_negotiator_request(n, 1, &req, 0, &err), HVD_ERR_INVALID);
-    assert_string_equal(err.msg, "rank 1 asked twice for tensor t");
+    assert_int_equal(ask_for(n, 1, &req, 0, &err), HVD_ERR_INVALID);
+    assert_string_equal(err.msg, "rank 1 or one of the 0 behind it asked twice for tensor t");
     req.ndim = -1;
-    assert_int_equal(hvd_negotiator_request(n, 0, &req, 0, NULL), HVD_ERR_INVALID);
-    hvd_negotiator_destroy(n);
+    assert_int_equal(ask_for(n, 0, &req, 0, NULL), HVD_ERR_INVALID);
+    destroy(n);
 }
 
 static void the_first_rank_to_leave_ends_the_job_and_the_last_one_closes_it(void **state)
@@ -196,16 +236,16 @@ static void the_first_rank_to_leave_ends_the_job_and_the_last_one_closes_it(void
     (void)state;
     assert_int_equal(create(3, &n), HVD_OK);
     ask(n, 0, "t");
-    assert_int_equal(hvd_negotiator_leave(n, 1, false, "rank 1 left", NULL), HVD_OK);
+    assert_int_equal(leave(n, 1, false, "rank 1 left"), HVD_OK);
     assert_string_equal(take_plan(n), "9:");
     assert_int_equal(hvd_negotiator_waiting(n), 0);
     ask(n, 2, "t"); /* too late, and harmless */
-    assert_int_equal(hvd_negotiator_leave(n, 1, false, "again", NULL), HVD_OK);
-    assert_int_equal(hvd_negotiator_leave(n, 0, false, "rank 0 left", NULL), HVD_OK);
+    assert_int_equal(leave(n, 1, false, "again"), HVD_OK);
+    assert_int_equal(leave(n, 0, false, "rank 0 left"), HVD_OK);
     assert_null(plan_of(n));
-    assert_int_equal(hvd_negotiator_leave(n, 2, true, "rank 2 failed", NULL), HVD_OK);
+    assert_int_equal(leave(n, 2, true, "rank 2 failed"), HVD_OK);
     assert_string_equal(take_plan(n), "10: 11:");
-    hvd_negotiator_destroy(n);
+    destroy(n);
 }
 
 static void a_stall_names_tensors_and_missing_ranks_once(void **state)
@@ -218,7 +258,7 @@ static void a_stall_names_tensors_and_missing_ranks_once(void **state)
     (void)state;
     hvd_buf_init(&report, 4096);
     assert_int_equal(create(3, &n), HVD_OK);
-    assert_int_equal(hvd_negotiator_request(n, 1, &req, 5 * second, NULL), HVD_OK);
+    assert_int_equal(ask_for(n, 1, &req, 5 * second, NULL), HVD_OK);
     assert_int_equal(hvd_negotiator_stalled(n, 64 * second, 60 * second, &report), HVD_OK);
     assert_int_equal(report.len, 0);
     assert_int_equal(hvd_negotiator_stalled(n, 66 * second, 60 * second, &report), HVD_OK);
@@ -228,7 +268,7 @@ static void a_stall_names_tensors_and_missing_ranks_once(void **state)
     assert_int_equal(hvd_negotiator_stalled(n, 99 * second, 60 * second, &report), HVD_OK);
     assert_int_equal(report.len, 0);
     hvd_buf_fini(&report);
-    hvd_negotiator_destroy(n);
+    destroy(n);
 }
 
 static void the_tensor_that_waits_longest_is_overdue(void **state)
@@ -242,15 +282,15 @@ static void the_tensor_that_waits_longest_is_overdue(void **state)
     (void)state;
     assert_int_equal(create(5, &n), HVD_OK);
     assert_null(hvd_negotiator_overdue(n, 100, missing, &n_missing));
-    assert_int_equal(hvd_negotiator_request(n, 1, &newer, 20, NULL), HVD_OK);
-    assert_int_equal(hvd_negotiator_request(n, 0, &older, 10, NULL), HVD_OK);
-    assert_int_equal(hvd_negotiator_request(n, 2, &older, 30, NULL), HVD_OK);
+    assert_int_equal(ask_for(n, 1, &newer, 20, NULL), HVD_OK);
+    assert_int_equal(ask_for(n, 0, &older, 10, NULL), HVD_OK);
+    assert_int_equal(ask_for(n, 2, &older, 30, NULL), HVD_OK);
     assert_null(hvd_negotiator_overdue(n, 9, missing, &n_missing));
     assert_string_equal(hvd_negotiator_overdue(n, 20, missing, &n_missing), "older");
     assert_int_equal(n_missing, 3);
     assert_int_equal(missing[0], 1);
     assert_int_equal(missing[1], 3);
-    hvd_negotiator_destroy(n);
+    destroy(n);
 }
 
 static hvd_status_t negotiate_all(struct hvd_negotiator *n)
@@ -260,17 +300,17 @@ static hvd_status_t negotiate_all(struct hvd_negotiator *n)
 
     for (int rank = 0; rank < 3 && st == HVD_OK; rank++) {
         req = request("sum");
-        st = hvd_negotiator_request(n, rank, &req, 0, NULL);
+        st = ask_for(n, rank, &req, 0, NULL);
         req = request("gather");
         req.op = HVD_ALLGATHER;
         if (st == HVD_OK)
-            st = hvd_negotiator_request(n, rank, &req, 0, NULL);
+            st = ask_for(n, rank, &req, 0, NULL);
         req = request("differs");
         req.shape[0] = rank;
         if (st == HVD_OK)
-            st = hvd_negotiator_request(n, rank, &req, 0, NULL);
+            st = ask_for(n, rank, &req, 0, NULL);
     }
-    return st == HVD_OK ? hvd_negotiator_leave(n, 0, false, "end", NULL) : st;
+    return st == HVD_OK ? leave(n, 0, false, "end") : st;
 }
 
 static void every_allocation_may_fail(void **state)
@@ -282,7 +322,7 @@ static void every_allocation_may_fail(void **state)
         if (st == HVD_OK)
             st = negotiate_all(n);
         assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
-        hvd_negotiator_destroy(n);
+        destroy(n);
     });
 }
 
