@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/engine/staging.h"
 #include "worker/reduce/adasum.h"
 #include "worker/reduce/reduce.h"
 
@@ -294,6 +295,8 @@ static struct hvd_piece piece_of(const struct hvd_flight *f, uint32_t i)
 
     if (f->pieces)
         return f->pieces[i];
+    if (f->staging)
+        return hvd_staging_piece(f, i);
     return (struct hvd_piece){.input = entry ? entry->input : f->zeros,
                               .output = entry ? entry->data : f->zeros,
                               .count = f->members[i].count};

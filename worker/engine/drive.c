@@ -129,12 +129,13 @@ static bool has_work(const struct hvd_engine *e)
     return atomic_load(&e->n_outstanding) > n_queued || (n_queued > 0 && hold_ns(e) == 0);
 }
 
-/* Whether the transport wakes the driver for all that it waits for. The driver's. */
+/* Whether the transport wakes the driver for all that it waits for: a device wakes nobody. The
+ * driver's. */
 static bool is_woken(const struct hvd_engine *e)
 {
     const struct hvd_transport_ops *ops = e->transport->ops;
 
-    return ops->listen && (!ops->wakes || ops->wakes(e->transport));
+    return ops->listen && e->n_on_device == 0 && (!ops->wakes || ops->wakes(e->transport));
 }
 
 /* Sleeps until a peer has something for this rank, or somebody wakes it. Holds mu, which is free

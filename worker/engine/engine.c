@@ -138,6 +138,9 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
                         hvd_op_name((int)s->request.op));
     if (set->is_ended || e->infos[set->id].is_removed)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");
+    if (s->request.device != HVD_CPU && !e->options.device)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "the tensor is on a device, and this rank has none");
     if (set->is_join_pending)
         return HVD_FAIL(err, HVD_ERR_STATE, 0,
                         "this rank has joined: nothing can be submitted until every rank has");

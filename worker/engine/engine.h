@@ -2,6 +2,7 @@
 #define HVD_WORKER_ENGINE_ENGINE_H
 
 #include "worker/core/plan.h"
+#include "worker/device/device.h"
 #include "worker/engine/output.h"
 #include "worker/transport/transport.h"
 #include "worker/watch/watch.h"
@@ -25,15 +26,17 @@
 struct hvd_engine;
 
 struct hvd_engine_options {
-    int64_t cycle_ns;          /* a driver without progress sleeps at most so long */
-    int64_t idle_poll_ns;      /* see above */
-    int64_t stall_warning_ns;  /* 0: no stall warnings */
-    int64_t stall_shutdown_ns; /* a tensor that waits so long ends the job; 0: none does */
-    const struct hvd_log *log; /* borrowed, for the life of the engine */
-    struct hvd_watch *watch;   /* borrowed, likewise; NULL: nobody watches */
-    bool no_background;        /* tensors move only while somebody waits or polls */
-    uint32_t cache_capacity;   /* tensors that are asked for by a bit, at most; 0: none */
-    int64_t fusion_bytes;      /* allreduces of one type move together up to so many; 0: alone */
+    int64_t cycle_ns;               /* a driver without progress sleeps at most so long */
+    int64_t idle_poll_ns;           /* see above */
+    int64_t stall_warning_ns;       /* 0: no stall warnings */
+    int64_t stall_shutdown_ns;      /* a tensor that waits so long ends the job; 0: none does */
+    const struct hvd_log *log;      /* borrowed, for the life of the engine */
+    struct hvd_watch *watch;        /* borrowed, likewise; NULL: nobody watches */
+    bool no_background;             /* tensors move only while somebody waits or polls */
+    struct hvd_device_port *device; /* borrowed, for the life of the engine and its outputs; NULL:
+                                       no tensor is on a device */
+    uint32_t cache_capacity;        /* tensors that are asked for by a bit, at most; 0: none */
+    int64_t fusion_bytes;       /* allreduces of one type move together up to so many; 0: alone */
     int64_t adasum_chunk_bytes; /* the largest message of an Adasum's halves; 0: any; the same on
                                    every rank */
 };
@@ -51,8 +54,10 @@ struct hvd_engine_counters {
  * of the wait. */
 struct hvd_submission {
     struct hvd_request request; /* legal: see hvd_request_check */
-    const void *input;
-    void *output;          /* allreduce, broadcast, reducescatter */
+    const void *input;          /* of the device, like output, when request.device says so */
+    void *output;               /* allreduce, broadcast, reducescatter */
+    void *ready;           /* the device's event that says that input is there; it stays as long as
+                              input does. NULL: it is there */
     const int64_t *splits; /* alltoall: rows to each rank of the set; legal: see hvd_plan_splits */
     uint32_t set;          /* the process set */
     bool changes_sets;     /* the engine's own */

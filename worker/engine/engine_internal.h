@@ -73,12 +73,12 @@ struct hvd_flight {
     struct hvd_member *members; /* in the run's block */
     struct hvd_piece *pieces;   /* the same; NULL for one tensor alone */
     uint32_t n_members;
-    int64_t *by_rank; /* allgather: agreed rows; reducescatter: elements; owned */
-    int64_t *splits;  /* alltoall: the entry's; owned */
-    void *zeros;      /* for ranks that joined; owned */
+    int64_t *by_rank;            /* allgather: agreed rows; reducescatter: elements; owned */
+    int64_t *splits;             /* alltoall: the entry's; owned */
+    void *zeros;                 /* for ranks that joined; owned */
     struct hvd_staging *staging; /* on the device, or on its way; owned; NULL: of the host */
-    bool is_second;   /* its first collective has landed */
-    bool has_more;    /* behind what moves comes another one: alltoall with its splits, Adasum */
+    bool is_second;              /* its first collective has landed */
+    bool has_more; /* behind what moves comes another one: alltoall with its splits, Adasum */
 };
 
 /* An agreed set of tensors, divided into flights. One that came as bits is kept, and used again
@@ -131,8 +131,8 @@ struct hvd_set {
     struct hvd_flight *todo_last;
     struct hvd_flight *moving[HVD_MOVING_MAX];
     int n_moving;
-    bool is_held;              /* what moves has more to come: nothing may overtake it */
-    struct hvd_adasum *adasum; /* its memory; owned; NULL: never used */
+    bool is_held;                     /* what moves has more to come: nothing may overtake it */
+    struct hvd_adasum *adasum;        /* its memory; owned; NULL: never used */
     struct hvd_entry_list unready;    /* their inputs are not there yet; not asked for */
     struct hvd_set_device *on_device; /* owned; NULL: nothing of the set was on it yet */
 };

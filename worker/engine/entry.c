@@ -71,6 +71,7 @@ struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submis
     *entry = (struct hvd_entry){.set = set,
                                 .request = *req,
                                 .input = s->input,
+                                .ready = s->ready,
                                 .data = s->output,
                                 .splits = splits,
                                 .changes_sets = s->changes_sets,

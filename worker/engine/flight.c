@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "worker/engine/adasum.h"
+#include "worker/engine/staging.h"
 #include "worker/reduce/reduce.h"
 
 static const char *name_of(const struct hvd_flight *f)
@@ -41,6 +42,8 @@ static void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight 
     f->zeros = NULL;
     hvd_free(f->splits);
     f->splits = NULL;
+    if (f->staging)
+        hvd_staging_end(set, f);
     pthread_mutex_lock(&e->mu);
     for (uint32_t i = 0; i < f->n_members; i++)
         if (f->members[i].entry)
@@ -61,6 +64,8 @@ static hvd_status_t make_zeros(struct hvd_flight *f, struct hvd_err *err)
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     size_t bytes = 0;
 
+    if (f->request.device != HVD_CPU)
+        return HVD_OK;
     for (uint32_t i = 0; i < f->n_members; i++)
         if (!f->members[i].entry)
             bytes += (size_t)f->members[i].count * width;
@@ -82,7 +87,7 @@ static void set_memory(struct hvd_flight *f)
         if (m->entry) {
             piece.input = m->entry->input;
             piece.output = m->entry->data;
-        } else {
+        } else if (zeros) {
             zeros += (size_t)m->count * width;
         }
         if (f->pieces) {
@@ -97,19 +102,24 @@ static void set_memory(struct hvd_flight *f)
 }
 
 /* Memory for a result whose size is known now. */
-static hvd_status_t reserve(struct hvd_flight *f, struct horovod_output *output, int64_t total,
+static hvd_status_t reserve(const struct hvd_engine *e, struct hvd_flight *f, int64_t total,
                             struct hvd_err *err)
 {
     const size_t bytes = (size_t)total * hvd_dtype_size((int)f->request.dtype);
+    struct horovod_output *output = f->members[0].entry->output;
 
-    if (hvd_output_reserve(output, bytes) != HVD_OK)
+    if (f->request.device != HVD_CPU) {
+        hvd_status_t st = hvd_staging_reserve(e, output, bytes, err);
+        if (st != HVD_OK)
+            return HVD_WRAP(err, st, "tensor %s", name_of(f));
+    } else if (hvd_output_reserve(output, bytes) != HVD_OK)
         return no_memory(err, f, bytes);
     f->move.output = output->data;
     return HVD_OK;
 }
 
-static hvd_status_t prepare_gather(const struct hvd_set *set, struct hvd_flight *f,
-                                   struct hvd_err *err)
+static hvd_status_t prepare_gather(const struct hvd_engine *e, const struct hvd_set *set,
+                                   struct hvd_flight *f, struct hvd_err *err)
 {
     struct hvd_entry *entry = f->members[0].entry;
 
@@ -122,7 +132,7 @@ static hvd_status_t prepare_gather(const struct hvd_set *set, struct hvd_flight 
     memcpy(entry->output->rows, f->by_rank, (size_t)set->place.size * sizeof(int64_t));
     entry->output->n_rows = f->work.total_rows;
     f->move.counts = entry->output->counts;
-    return reserve(f, entry->output, f->work.total, err);
+    return reserve(e, f, f->work.total, err);
 }
 
 /* First the ranks tell each other how many rows come. */
@@ -149,8 +159,8 @@ static hvd_status_t prepare_splits(const struct hvd_set *set, struct hvd_flight 
 }
 
 /* Then the rows move. */
-static hvd_status_t prepare_rows(const struct hvd_set *set, struct hvd_flight *f,
-                                 struct hvd_err *err)
+static hvd_status_t prepare_rows(const struct hvd_engine *e, const struct hvd_set *set,
+                                 struct hvd_flight *f, struct hvd_err *err)
 {
     struct horovod_output *output = f->members[0].entry->output;
     const int64_t row = hvd_request_row_elements(&f->request);
@@ -175,7 +185,7 @@ static hvd_status_t prepare_rows(const struct hvd_set *set, struct hvd_flight *f
     f->move.counts = counts;
     f->move.received = output->counts;
     f->work.moves_data = row > 0;
-    return reserve(f, output, total, err);
+    return reserve(e, f, total, err);
 }
 
 static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
@@ -195,7 +205,6 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         .set = set->id,
         .count = f->work.count,
     };
-    (void)e;
     f->is_second = false;
     f->has_more = req->op == HVD_ALLTOALL || hvd_adasum_is(f);
     if (f->members[0].entry)
@@ -212,7 +221,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has an %s for a rank that has joined",
                         hvd_op_name((int)req->op));
     if (req->op == HVD_ALLGATHER)
-        return prepare_gather(set, f, err);
+        return prepare_gather(e, set, f, err);
     if (req->op == HVD_ALLTOALL)
         return prepare_splits(set, f, err);
     const int64_t count = f->work.count; /* of a fused flight: the sum */
@@ -259,18 +268,34 @@ static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct h
     return st;
 }
 
-/* A set of one rank: everything at once. */
+/* Starts behind what was agreed before. */
+static void line_up(struct hvd_set *set, struct hvd_flight *f)
+{
+    f->next = NULL;
+    if (set->todo)
+        set->todo_last->next = f;
+    else
+        set->todo = f;
+    set->todo_last = f;
+}
+
+/* A set of one rank: everything at once, but on the device. */
 static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                                   struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
 
-    if (f->work.moves_data)
+    if (f->work.moves_data && (!f->staging || f->has_more))
         compute_alone(f);
     if (f->request.op == HVD_ALLTOALL) {
-        st = prepare_rows(set, f, err);
-        if (st == HVD_OK && f->work.moves_data)
+        st = prepare_rows(e, set, f, err);
+        if (st == HVD_OK && f->work.moves_data && !f->staging)
             compute_alone(f);
+    }
+    if (st == HVD_OK && f->staging && f->work.moves_data) {
+        f->has_more = false;
+        line_up(set, f);
+        return HVD_OK;
     }
     return st == HVD_OK ? complete(e, set, f, err) : st;
 }
@@ -285,6 +310,8 @@ hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct 
         finish(e, set, f, st, why.msg);
         return HVD_OK;
     }
+    if (st == HVD_OK && f->request.device != HVD_CPU)
+        st = hvd_staging_begin(e, set, f, &why);
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "%s", why.msg);
     if (set->place.size == 1)
@@ -293,12 +320,7 @@ hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct 
         finish(e, set, f, HVD_OK, NULL);
         return HVD_OK;
     }
-    f->next = NULL;
-    if (set->todo)
-        set->todo_last->next = f;
-    else
-        set->todo = f;
-    set->todo_last = f;
+    line_up(set, f);
     return HVD_OK;
 }
 
@@ -316,20 +338,44 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
 {
     while (set->n_moving < HVD_MOVING_MAX && set->todo && !set->is_held) {
         struct hvd_flight *f = set->todo;
-        hvd_status_t st = HVD_OK;
-        tell_started(e, f);
-        if (f->has_more && !f->is_second && hvd_adasum_is(f))
+        hvd_status_t st = f->staging ? hvd_staging_board(e, set, f, err) : HVD_OK;
+        if (st == HVD_INPROGRESS)
+            return HVD_OK;
+        const bool asks = hvd_staging_asks(f);
+        if (!asks)
+            tell_started(e, f);
+        if (st == HVD_OK && f->has_more && !f->is_second && !asks && hvd_adasum_is(f))
             st = hvd_adasum_begin(e, set, f, err);
-        if (st == HVD_OK)
+        if (st == HVD_OK && !hvd_staging_is_landing(f))
             st = e->transport->ops->start(e->transport, &f->move, err);
         if (st != HVD_OK)
             return HVD_WRAP(err, st, "tensor %s", name_of(f));
         set->todo = f->next;
         set->moving[set->n_moving++] = f;
-        set->is_held = f->has_more;
+        set->is_held = f->has_more || asks;
         *progressed = true;
     }
     return HVD_OK;
+}
+
+/* Starts before anything else of the set. */
+static void push_in(struct hvd_set *set, struct hvd_flight *f)
+{
+    f->next = set->todo;
+    if (!set->todo)
+        set->todo_last = f;
+    set->todo = f;
+}
+
+/* The data has moved, all of it: what is of the device goes back there. On failure it is not
+ * finished. */
+static hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                         struct hvd_err *err)
+{
+    if (!f->staging || hvd_staging_is_landing(f) || !f->work.moves_data)
+        return complete(e, set, f, err);
+    set->moving[set->n_moving++] = f; /* it was among them just now */
+    return hvd_staging_unload(e, set, f, err);
 }
 
 /* A phase has ended: the next one moves before anything else of the set. An alltoall knows its
@@ -340,24 +386,24 @@ static hvd_status_t go_on(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     hvd_status_t st = HVD_OK;
     bool is_landed = false;
 
+    if (hvd_staging_asks(f)) {
+        set->is_held = false;
+        push_in(set, f);
+        return hvd_staging_answer(e, set, f, err);
+    }
     f->is_second = true;
     if (hvd_adasum_is(f)) {
         is_landed = hvd_adasum_advance(set, f);
     } else {
         f->has_more = false;
-        st = prepare_rows(set, f, err);
+        st = prepare_rows(e, set, f, err);
     }
     set->is_held = false;
     if (st != HVD_OK)
         return st;
-    if (f->work.moves_data && !is_landed) {
-        f->next = set->todo;
-        if (!set->todo)
-            set->todo_last = f;
-        set->todo = f;
-    } else {
-        finish(e, set, f, HVD_OK, NULL);
-    }
+    if (!f->work.moves_data || is_landed)
+        return land(e, set, f, err);
+    push_in(set, f);
     return HVD_OK;
 }
 
@@ -368,7 +414,10 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
 
     for (int i = 0; i < set->n_moving && st == HVD_OK;) {
         struct hvd_flight *f = set->moving[i];
-        st = e->transport->ops->test(e->transport, &f->move, err);
+        if (hvd_staging_is_landing(f))
+            st = hvd_staging_test(e, f, err);
+        else
+            st = e->transport->ops->test(e->transport, &f->move, err);
         if (st == HVD_INPROGRESS) {
             st = HVD_OK;
             i++;
@@ -378,10 +427,10 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
             return HVD_WRAP(err, st, "tensor %s", name_of(f));
         *progressed = true;
         set->moving[i] = set->moving[--set->n_moving];
-        if (f->has_more)
+        if (hvd_staging_asks(f) || f->has_more)
             st = go_on(e, set, f, err);
         else
-            st = complete(e, set, f, err);
+            st = land(e, set, f, err);
         if (st != HVD_OK) /* nothing moves any more, so it ends here and not with the job */
             finish(e, set, f, HVD_ERR_SHUTDOWN, err->msg);
     }

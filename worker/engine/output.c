@@ -32,6 +32,9 @@ void hvd_output_destroy(struct horovod_output *output)
 {
     if (!output)
         return;
-    hvd_free(output->data);
+    if (output->device && output->data)
+        output->device->ops->free(output->device, output->data);
+    else
+        hvd_free(output->data);
     hvd_free(output);
 }

@@ -5,10 +5,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "worker/device/device.h"
 
 /* The result of an allgather or alltoall; the public header knows it by its tag alone. */
 struct horovod_output {
-    void *data; /* owned; NULL when bytes is 0 */
+    void *data;                     /* owned; NULL when bytes is 0 */
+    struct hvd_device_port *device; /* whose memory it is; borrowed; NULL: the host's */
     size_t bytes;
     int64_t n_rows;
     int n_ranks;

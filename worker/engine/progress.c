@@ -5,7 +5,7 @@
  *
  *   queue ─> bits, requests ─> coordinator ─> plan ─> run ─> todo ─> moving ─> done
  */
-#include "worker/engine/engine_internal.h"
+#include "worker/engine/staging.h"
 
 static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                              struct hvd_err *err)
@@ -20,7 +20,10 @@ static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *pr
 static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
 {
     const int64_t now_ns = e->options.stall_warning_ns > 0 ? hvd_now_ns() : 0;
-    hvd_status_t st = hvd_ask_queued(e, now_ns, progressed, err);
+    hvd_status_t st = e->n_on_device > 0 ? hvd_inputs_poll(e, progressed, err) : HVD_OK;
+
+    if (st == HVD_OK)
+        st = hvd_ask_queued(e, now_ns, progressed, err);
 
     if (st == HVD_OK)
         st = hvd_hear_leave(e, progressed, err);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/engine/engine_internal.h"
+#include "worker/engine/staging.h"
 
 #define RUNS_MAX 64 /* cached at most */
 
@@ -47,6 +47,7 @@ void hvd_run_destroy(struct hvd_run *run)
         hvd_free(run->flights[i].by_rank);
         hvd_free(run->flights[i].splits);
         hvd_free(run->flights[i].zeros);
+        hvd_staging_destroy(run->flights[i].staging);
     }
     hvd_free(run);
 }

@@ -1,0 +1,73 @@
+#ifndef HVD_WORKER_ENGINE_STAGING_H
+#define HVD_WORKER_ENGINE_STAGING_H
+
+#include "worker/engine/engine_internal.h"
+
+/*
+ * Flights of tensors on the device: what happens to them besides moving, and inputs that are not
+ * there yet. Caller is the driver, without mu. docs/device.md draws it. A flight of the host's
+ * tensors has no staging, and passes nothing of this.
+ */
+
+/* The flight, described as if its memory were the host's, is one of the device: makes its staging.
+ * HVD_ERR_NOMEM. */
+hvd_status_t hvd_staging_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                               struct hvd_err *err);
+
+/* Memory of the device for a result. HVD_ERR_NOMEM, HVD_ERR_SYSTEM. */
+hvd_status_t hvd_staging_reserve(const struct hvd_engine *e, struct horovod_output *output,
+                                 size_t bytes, struct hvd_err *err);
+
+/*
+ * It is the flight's turn. HVD_OK: f->move can start over the transport, or is on its way already
+ * (hvd_staging_is_landing); HVD_INPROGRESS: its inputs are not in the memory of the host yet. Else
+ * what the device says.
+ */
+hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                               struct hvd_err *err);
+
+/* Whether f->move asks the ranks of the set what their devices can do; nothing may overtake it. */
+bool hvd_staging_asks(const struct hvd_flight *f);
+
+/* They have answered; f->move is what it was. What the device says. */
+hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                                struct hvd_err *err);
+
+/* f->move has landed in the memory of the host: takes the results to the device. What the device
+ * says. */
+hvd_status_t hvd_staging_unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                                struct hvd_err *err);
+
+/* Whether only the device has something to do for the flight still. */
+bool hvd_staging_is_landing(const struct hvd_flight *f);
+
+/* HVD_OK when it has done that, HVD_INPROGRESS, or what it says. */
+hvd_status_t hvd_staging_test(struct hvd_engine *e, struct hvd_flight *f, struct hvd_err *err);
+
+/* The memory of a tensor while the flight is in the memory of the host. */
+struct hvd_piece hvd_staging_piece(const struct hvd_flight *f, uint32_t i);
+
+/* The flight is done: its memory is the next one's. */
+void hvd_staging_end(struct hvd_set *set, struct hvd_flight *f);
+
+/* Nothing of the set will be waited for: when this returns, the device touches no memory of it. */
+void hvd_staging_abort(struct hvd_engine *e, struct hvd_set *set);
+
+/* Frees a flight's staging, and what a set has of the device. NULL is fine. */
+void hvd_staging_destroy(struct hvd_staging *s);
+void hvd_set_device_destroy(struct hvd_set_device *on);
+
+/* --- inputs.c --------------------------------------------------------------------------------- */
+
+/* Takes the tensors whose inputs are not there yet off a list of queued ones; returns the rest.
+ * What the device says: all are off the list then. */
+hvd_status_t hvd_inputs_sift(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry **first,
+                             struct hvd_err *err);
+
+/* Queues those whose inputs have come. What the device says. */
+hvd_status_t hvd_inputs_poll(struct hvd_engine *e, bool *progressed, struct hvd_err *err);
+
+/* Forgets them: they have ended. */
+void hvd_inputs_forget(struct hvd_engine *e, struct hvd_set *set);
+
+#endif
