@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "worker/engine/adasum.h"
+#include "worker/engine/staging.h"
 
 void hvd_set_destroy(struct hvd_set *set)
 {
@@ -17,6 +18,7 @@ void hvd_set_destroy(struct hvd_set *set)
         set->runs = next;
     }
     hvd_run_forget(set);
+    hvd_set_device_destroy(set->on_device);
     hvd_adasum_destroy(set->adasum);
     hvd_free(set->agreed);
     hvd_free(set->items);
