@@ -3,11 +3,12 @@
  * it, and two sets move at the same time: for a model that is split over groups of ranks.
  *
  * Here the even ranks are one set and the odd ones another. Every rank makes both sets, in the same
- * order, also the one that it is not in. (A single rank is the whole job already: there is nothing
- * to split.)
+ * order, also the one that it is not in; HOROVOD_DYNAMIC_PROCESS_SETS allows that after
+ * horovod_init. (A single rank is the whole job already: there is nothing to split.)
  */
 #include <horovod/horovod.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { RANKS_MAX = 64 };
 
@@ -46,6 +47,7 @@ int main(void)
     int64_t sum = 0;
     int sets[2] = {0, 0}, is_right = 1;
 
+    setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1", 0);
     if (!horovod_init(NULL, 0, NULL, NULL, 0))
         return 1;
     const int rank = horovod_rank(), size = horovod_size(), parity = rank % 2;

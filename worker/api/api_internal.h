@@ -20,6 +20,9 @@ void hvd_api_leave(void);
 /* The watch of the engine that was entered, and its log, until hvd_api_leave. */
 struct hvd_watch *hvd_api_watch(const struct hvd_log **log);
 
+/* Whether process sets may be added and removed; else says how to have that. */
+bool hvd_api_allows_set_changes(void);
+
 /* --- process_sets.c --------------------------------------------------------------------------- */
 
 /* The sets that a job begins with, as horovod_init has them; borrowed. */

@@ -22,7 +22,9 @@ static struct {
     struct hvd_engine *engine;    /* guarded by engine_lock */
     struct hvd_watch *watch;      /* likewise; outlives the engine it watches */
     atomic_bool is_running;
-    struct hvd_log log; /* guarded by life while not running; constant while running */
+    /* guarded by life while not running; constant while running */
+    struct hvd_log log;
+    bool has_dynamic_sets;
 } api = {
     .life = PTHREAD_MUTEX_INITIALIZER,
     .engine_lock = PTHREAD_RWLOCK_INITIALIZER,
@@ -115,6 +117,7 @@ static hvd_status_t start_engine(const struct hvd_settings *settings,
                                                .stall_shutdown_ns = settings->stall_shutdown_ns,
                                                .cache_capacity = (uint32_t)settings->cache_capacity,
                                                .fusion_bytes = settings->fusion_bytes,
+                                               .keeps_groups_apart = settings->disable_group_fusion,
                                                .adasum_chunk_bytes = settings->adasum_chunk_bytes,
                                                .log = &api.log,
                                                .watch = watch};
@@ -131,31 +134,39 @@ static hvd_status_t start_engine(const struct hvd_settings *settings,
     return st;
 }
 
-/* Settings, transport, watch, engine. Holds life. */
-static hvd_status_t start(struct hvd_engine **engine, struct hvd_watch **watch, struct hvd_err *err)
+/* What the environment says, into the job as well. Holds life. */
+static hvd_status_t read_settings(struct hvd_settings *settings, struct hvd_err *err)
 {
     static const struct hvd_lookup environment = {.get = look_up};
-    struct hvd_settings settings;
-    struct hvd_transport *transport = NULL;
-    hvd_status_t st = hvd_settings_read(&environment, &settings, err);
+    hvd_status_t st = hvd_settings_read(&environment, settings, err);
 
     if (st != HVD_OK)
         return st;
-    api.log = hvd_api_log(settings.log_level, settings.log_hides_time);
+    api.log = hvd_api_log(settings->log_level, settings->log_hides_time);
+    api.has_dynamic_sets = settings->dynamic_process_sets;
     hvd_settings_remarks(&environment, remark, &api.log);
-    const struct hvd_mpi_options mpi = {.allow_single_thread = settings.mpi_threads_disable};
-    const struct hvd_hybrid_options hybrid = {.wants_shm = settings.shm, .log = &api.log};
-    st = hvd_mpi_create(&mpi, &transport, err);
+    return HVD_OK;
+}
+
+/* Transport, watch, engine. Holds life. */
+static hvd_status_t start(const struct hvd_settings *settings, struct hvd_engine **engine,
+                          struct hvd_watch **watch, struct hvd_err *err)
+{
+    struct hvd_transport *transport = NULL;
+    const struct hvd_mpi_options mpi = {.allow_single_thread = settings->mpi_threads_disable};
+    const struct hvd_hybrid_options hybrid = {.wants_shm = settings->shm, .log = &api.log};
+    hvd_status_t st = hvd_mpi_create(&mpi, &transport, err);
+
     if (st == HVD_OK)
         st = hvd_hybrid_create(transport, &hybrid, &transport, err);
     if (st != HVD_OK)
         return st;
-    st = create_watch(&settings, &transport->topology, watch, err);
+    st = create_watch(settings, &transport->topology, watch, err);
     if (st != HVD_OK) {
         transport->ops->destroy(transport, false);
         return st;
     }
-    st = start_engine(&settings, transport, *watch, engine, err);
+    st = start_engine(settings, transport, *watch, engine, err);
     if (st != HVD_OK)
         hvd_watch_destroy(*watch);
     return st;
@@ -175,11 +186,40 @@ static void install(struct hvd_engine *engine, struct hvd_watch *watch)
     atomic_store_explicit(&api.is_running, true, memory_order_release);
 }
 
-/* The process sets to begin with; without them the job ends before it began. Holds life. */
-static hvd_status_t add_sets(struct hvd_engine *engine, struct hvd_watch *watch,
-                             const struct hvd_static_sets *sets, struct hvd_err *err)
+/* Settings that make the ranks do different things if they differ. The others are rank 0's, or
+ * each rank's own. */
+static hvd_status_t agree_on_settings(struct hvd_engine *engine, const struct hvd_settings *s,
+                                      struct hvd_err *err)
 {
-    hvd_status_t st = hvd_api_add_sets(engine, sets, err);
+    const uint64_t chunk = (uint64_t)s->adasum_chunk_bytes;
+    const uint64_t mixed = (chunk ^ chunk >> 32) * 0x9e3779b97f4a7c15u >> 36;
+    const int32_t digest =
+        (int32_t)(mixed << 2 | (uint64_t)s->disable_group_fusion << 1 | s->dynamic_process_sets);
+    struct hvd_err why = {0};
+
+    if (hvd_engine_topology(engine)->size == 1)
+        return HVD_OK;
+    hvd_status_t st = hvd_engine_agree(engine, digest, &why);
+    if (st == HVD_ERR_MISMATCH)
+        return HVD_FAIL(err, st, 0,
+                        "The ranks differ in HOROVOD_DISABLE_GROUP_FUSION, "
+                        "HOROVOD_DYNAMIC_PROCESS_SETS or HOROVOD_ADASUM_MPI_CHUNK_SIZE: give every "
+                        "rank the same, as horovodrun and mpirun -x do");
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "no agreement about the settings: %s", why.msg);
+    return HVD_OK;
+}
+
+/* The ranks agree on settings and on the process sets to begin with; without that the job ends
+ * before it began. Holds life. */
+static hvd_status_t agree(struct hvd_engine *engine, struct hvd_watch *watch,
+                          const struct hvd_settings *settings, const struct hvd_static_sets *sets,
+                          struct hvd_err *err)
+{
+    hvd_status_t st = agree_on_settings(engine, settings, err);
+
+    if (st == HVD_OK)
+        st = hvd_api_add_sets(engine, sets, err);
 
     if (st == HVD_OK)
         return HVD_OK;
@@ -195,6 +235,7 @@ bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
 {
     struct hvd_engine *engine = NULL;
     struct hvd_watch *watch = NULL;
+    struct hvd_settings settings;
     hvd_status_t st;
 
     const struct hvd_static_sets sets = {process_set_ranks, process_set_sizes, n_process_sets};
@@ -207,9 +248,11 @@ bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
     hvd_err_clear(&api.init_err);
     st = check_init_arguments(ranks, n_ranks, &api.init_err);
     if (st == HVD_OK)
-        st = start(&engine, &watch, &api.init_err);
+        st = read_settings(&settings, &api.init_err);
     if (st == HVD_OK)
-        st = add_sets(engine, watch, &sets, &api.init_err);
+        st = start(&settings, &engine, &watch, &api.init_err);
+    if (st == HVD_OK)
+        st = agree(engine, watch, &settings, &sets, &api.init_err);
     if (st == HVD_OK) {
         install(engine, watch);
     } else {
@@ -256,6 +299,15 @@ struct hvd_watch *hvd_api_watch(const struct hvd_log **log)
 {
     *log = &api.log;
     return api.watch;
+}
+
+bool hvd_api_allows_set_changes(void)
+{
+    if (!api.has_dynamic_sets)
+        hvd_log(&api.log, HVD_LOG_WARN, "api",
+                "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 to allow adding process sets after Horovod "
+                "initialization.");
+    return api.has_dynamic_sets;
 }
 
 /* The topology into *out; false when not initialised. */

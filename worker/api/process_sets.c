@@ -26,11 +26,12 @@ int horovod_add_process_set(const int *ranks, int n_ranks)
 {
     struct hvd_engine *engine = hvd_api_enter(true);
     uint32_t id = 0;
+    hvd_status_t st = HVD_ERR_STATE;
 
     if (!engine)
         return HOROVOD_PROCESS_SET_ERROR_INIT;
-    hvd_status_t st =
-        ranks ? hvd_engine_add_set(engine, ranks, n_ranks, &id, NULL) : HVD_ERR_INVALID;
+    if (hvd_api_allows_set_changes())
+        st = ranks ? hvd_engine_add_set(engine, ranks, n_ranks, &id, NULL) : HVD_ERR_INVALID;
     hvd_api_leave();
     return st == HVD_OK ? (int)id : convert(st);
 }
@@ -38,11 +39,12 @@ int horovod_add_process_set(const int *ranks, int n_ranks)
 int horovod_remove_process_set(int id)
 {
     struct hvd_engine *engine = hvd_api_enter(true);
+    hvd_status_t st = HVD_ERR_STATE;
 
     if (!engine)
         return HOROVOD_PROCESS_SET_ERROR_INIT;
-    hvd_status_t st =
-        id > 0 ? hvd_engine_remove_set(engine, (uint32_t)id, NULL) : HVD_ERR_NOT_FOUND;
+    if (hvd_api_allows_set_changes())
+        st = id > 0 ? hvd_engine_remove_set(engine, (uint32_t)id, NULL) : HVD_ERR_NOT_FOUND;
     hvd_api_leave();
     return st == HVD_OK ? id : convert(st);
 }

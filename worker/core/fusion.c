@@ -15,19 +15,22 @@ struct open {
     unsigned oldest; /* the next one to close when there are too many kinds */
 };
 
-static bool is_same_kind(const struct hvd_request *a, const struct hvd_request *b)
+static bool is_same_kind(const struct hvd_fusable *x, const struct hvd_fusable *y)
 {
-    return a->dtype == b->dtype && a->reduce == b->reduce && a->device == b->device &&
-           hvd_factor_equal(a->prescale, b->prescale) &&
+    const struct hvd_request *a = x->request;
+    const struct hvd_request *b = y->request;
+
+    return x->group == y->group && a->dtype == b->dtype && a->reduce == b->reduce &&
+           a->device == b->device && hvd_factor_equal(a->prescale, b->prescale) &&
            hvd_factor_equal(a->postscale, b->postscale);
 }
 
 /* The place of the open batch of that kind, or where one shall be opened. */
 static unsigned find_place(struct open *open, const struct hvd_fusable *items,
-                           const struct hvd_batch *batches, const struct hvd_request *req)
+                           const struct hvd_batch *batches, const struct hvd_fusable *item)
 {
     for (unsigned i = 0; i < open->n; i++)
-        if (is_same_kind(items[batches[open->batches[i]].first].request, req))
+        if (is_same_kind(&items[batches[open->batches[i]].first], item))
             return i;
     if (open->n < OPEN_MAX)
         return open->n;
@@ -40,7 +43,7 @@ static bool joins(const struct hvd_batch *batch, const struct hvd_fusable *items
 {
     const int64_t bytes = item->count * (int64_t)hvd_dtype_size((int)item->request->dtype);
 
-    return is_same_kind(items[batch->first].request, item->request) && bytes <= max_bytes &&
+    return is_same_kind(&items[batch->first], item) && bytes <= max_bytes &&
            batch->bytes <= max_bytes - bytes;
 }
 
@@ -56,7 +59,7 @@ uint32_t hvd_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
         unsigned place = OPEN_MAX;
         items[i].next = HVD_FUSION_END;
         if (items[i].may_fuse)
-            place = find_place(&open, items, batches, items[i].request);
+            place = find_place(&open, items, batches, &items[i]);
         if (place < open.n && joins(&batches[open.batches[place]], items, &items[i], max_bytes)) {
             struct hvd_batch *batch = &batches[open.batches[place]];
             items[batch->last].next = i;

@@ -8,6 +8,7 @@ struct hvd_fusable {
     const struct hvd_request *request; /* borrowed */
     int64_t count;                     /* elements */
     bool may_fuse;                     /* an allreduce that moves data */
+    uint32_t group;                    /* tensors of different groups do not fuse */
     uint32_t next; /* out: the next of its batch; HVD_FUSION_END behind the last */
 };
 
@@ -22,11 +23,11 @@ struct hvd_batch {
 };
 
 /*
- * Divides n tensors into batches of one type, reduction and scaling and of at most max_bytes (a
- * larger tensor is a batch of its own; 0: every tensor is). Looks past tensors of other types, so
- * mixed types fuse as well as sorted ones. Batches stand in the order of their first tensors, and
- * tensors keep their order within one. Deterministic: the same on every rank for the same input.
- * batches has room for n. Returns how many there are.
+ * Divides n tensors into batches of one type, reduction, scaling and group and of at most max_bytes
+ * (a larger tensor is a batch of its own; 0: every tensor is). Looks past tensors of other types,
+ * so mixed types fuse as well as sorted ones. Batches stand in the order of their first tensors,
+ * and tensors keep their order within one. Deterministic: the same on every rank for the same
+ * input. batches has room for n. Returns how many there are.
  */
 uint32_t hvd_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
                   struct hvd_batch *batches);

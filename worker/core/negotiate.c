@@ -14,6 +14,9 @@
 
 #define STALE_AGE 1000 /* plans without a slot, before another tensor may have it */
 
+/* Groups that are not cached have numbers from here on, so that no slot's is among them. */
+#define UNCACHED_GROUP ((uint32_t)1 << 31)
+
 int hvd_world_rank(const struct hvd_negotiator *n, int position)
 {
     return n->options.ranks[n->options.tree->rank_at[position]];
@@ -228,9 +231,9 @@ static hvd_status_t plan_tensor(struct hvd_negotiator *n, const struct hvd_waiti
 
     if (!hvd_shape_count(w->first.shape, w->first.ndim, &step.count))
         step.count = 0; /* checked when it came in */
+    step.group = *group;
+    step.group_size = w->cluster ? w->cluster->n_members : 0;
     if (is_cached) {
-        step.group = *group;
-        step.group_size = w->cluster ? w->cluster->n_members : 0;
         st = assign_slot(n, w, &step, err);
         *group = step.group;
     }
@@ -284,6 +287,8 @@ static hvd_status_t plan_cluster(struct hvd_negotiator *n, struct hvd_cluster *c
     }
     if (is_cached && !text)
         st = make_room(n, cluster->n_members, &is_cached, err);
+    if (!is_cached)
+        group = UNCACHED_GROUP + n->n_uncached_groups++ % (UNCACHED_GROUP - 1);
     for (const struct hvd_waiting *w = cluster->first; w && st == HVD_OK; w = w->next) {
         if (text)
             st = plan_error(n, w, w->text ? w->text : text, err);

@@ -73,6 +73,7 @@ struct hvd_negotiator {
     struct hvd_partial_note *notes; /* owned */
     int size;
     int n_joined;
+    uint32_t n_uncached_groups; /* planned so far */
     bool is_ending;
     bool is_aborted;
 };

@@ -63,12 +63,14 @@ static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_
                                           .device = step->device,
                                           .prescale = step->prescale,
                                           .postscale = step->postscale,
+                                          .group = step->group,
                                           .ndim = 1,
                                           .shape = {step->count},
                                           .name = {.data = ""}};
         return HVD_OK;
     }
     a->request = entry->request;
+    a->request.group = step->group; /* not this rank's number, but everybody's */
     hvd_watch_agreed(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request);
     if (step->n_rows != (step->kind == HVD_ALLGATHER ? (uint32_t)set->place.size : 0))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has %u rows for tensor %s", step->n_rows,

@@ -37,6 +37,7 @@ struct hvd_engine_options {
                                        no tensor is on a device */
     uint32_t cache_capacity;        /* tensors that are asked for by a bit, at most; 0: none */
     int64_t fusion_bytes;       /* allreduces of one type move together up to so many; 0: alone */
+    bool keeps_groups_apart;    /* tensors of a group move with those of their group alone */
     int64_t adasum_chunk_bytes; /* the largest message of an Adasum's halves; 0: any; the same on
                                    every rank */
 };

@@ -162,7 +162,8 @@ static hvd_status_t fill_flight(struct hvd_set *set, struct hvd_run *run, uint32
 }
 
 /* The agreed tensors as flights. key NULL: not cached. */
-static struct hvd_run *build_run(struct hvd_set *set, int64_t fusion, uint32_t n_key)
+static struct hvd_run *build_run(const struct hvd_engine *e, struct hvd_set *set, int64_t fusion,
+                                 uint32_t n_key)
 {
     hvd_status_t st = HVD_OK;
 
@@ -173,6 +174,8 @@ static struct hvd_run *build_run(struct hvd_set *set, int64_t fusion, uint32_t n
         if (!hvd_shape_count(req->shape, req->ndim, &item->count))
             item->count = 0; /* found out when the flight begins */
         item->may_fuse = req->op == HVD_ALLREDUCE && item->count > 0;
+        if (e->options.keeps_groups_apart)
+            item->group = req->group;
     }
     uint32_t n = hvd_fuse(set->items, set->n_agreed, fusion, set->batches);
     struct hvd_run *run = create_run(n, set->n_agreed, n_key);
@@ -236,7 +239,7 @@ hvd_status_t hvd_run_agreed(struct hvd_engine *e, struct hvd_set *set, int64_t f
 {
     if (set->n_agreed == 0)
         return HVD_OK;
-    struct hvd_run *run = build_run(set, fusion, 0);
+    struct hvd_run *run = build_run(e, set, fusion, 0);
     if (!run) {
         for (uint32_t i = 0; i < set->n_agreed; i++)
             if (set->agreed[i].entry)
@@ -275,8 +278,9 @@ static struct hvd_run *find_run(struct hvd_set *set, const struct hvd_reader *pl
 }
 
 /* Lays the bits out. */
-static hvd_status_t make_run(struct hvd_set *set, const struct hvd_reader *plan,
-                             struct hvd_run **out, struct hvd_err *err)
+static hvd_status_t make_run(const struct hvd_engine *e, struct hvd_set *set,
+                             const struct hvd_reader *plan, struct hvd_run **out,
+                             struct hvd_err *err)
 {
     hvd_run_forget(set);
     for (uint32_t w = 0; w < plan->n_words; w++) {
@@ -293,7 +297,7 @@ static hvd_status_t make_run(struct hvd_set *set, const struct hvd_reader *plan,
         }
     }
     drop_oldest(set);
-    struct hvd_run *run = build_run(set, plan->fusion, plan->n_words);
+    struct hvd_run *run = build_run(e, set, plan->fusion, plan->n_words);
     hvd_run_forget(set);
     if (!run)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a plan");
@@ -340,7 +344,7 @@ hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struc
 {
     struct hvd_run *run = find_run(set, plan);
     const bool is_hit = run != NULL;
-    hvd_status_t st = run ? HVD_OK : make_run(set, plan, &run, err);
+    hvd_status_t st = run ? HVD_OK : make_run(e, set, plan, &run, err);
 
     if (st != HVD_OK)
         return st;

@@ -34,6 +34,9 @@ void mode_kinds(void);
 /* Process sets: from the start, added and removed, side by side, and what is refused. */
 void mode_sets(void);
 
+/* Without HOROVOD_DYNAMIC_PROCESS_SETS sets stay as they are. */
+void mode_fixed_sets(void);
+
 /* --- adasum.c --------------------------------------------------------------------------------- */
 
 /* Adasum of tensors that have a closed form; refused unless the ranks are 2^k. */

@@ -74,6 +74,24 @@ static void refuse(int foreign, int removed)
           "removed", err.message);
 }
 
+void mode_fixed_sets(void)
+{
+    const int ranks[] = {0, 1};
+    const int size = 2;
+    horovod_error_t err = {0};
+
+    if (!horovod_init(NULL, 0, ranks, &size, 1)) {
+        horovod_init_error(&err);
+        check(false, "init", err.message);
+        return;
+    }
+    check(horovod_number_of_process_sets() == 2, "number", "wrong");
+    check(horovod_add_process_set(ranks, 1) == HOROVOD_PROCESS_SET_ERROR_DYNAMIC, "add", "allowed");
+    check(horovod_remove_process_set(1) == HOROVOD_PROCESS_SET_ERROR_DYNAMIC, "remove", "allowed");
+    check_sum("the job goes on");
+    horovod_shutdown();
+}
+
 void mode_sets(void)
 {
     int ranks[64];
@@ -86,6 +104,7 @@ void mode_sets(void)
     for (int parity = 0; parity < 2; parity++)
         for (int rank = parity; rank < size; rank += 2, sizes[parity]++)
             ranks[n++] = rank;
+    setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1", 1);
     if (!horovod_init(NULL, 0, ranks, sizes, 2)) {
         horovod_init_error(&err);
         check(false, "init", err.message);

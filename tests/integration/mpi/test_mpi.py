@@ -63,6 +63,21 @@ def test_process_sets_work_side_by_side_with_and_without_shared_memory(n, shm):
     assert_ok(runtime(n, "sets", HOROVOD_SHM=shm))
 
 
+def test_process_sets_change_only_where_that_was_asked_for():
+    result = runtime(3, "fixed_sets")
+    assert_ok(result)
+    assert "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 to allow adding process sets" in result.stderr
+
+
+@pytest.mark.parametrize("name, value", [
+    ("HOROVOD_DISABLE_GROUP_FUSION", 1), ("HOROVOD_DYNAMIC_PROCESS_SETS", 1), ("HOROVOD_ADASUM_MPI_CHUNK_SIZE", 4096)])
+def test_ranks_with_settings_that_cannot_go_together_are_told_so(name, value):
+    program = [PROGRAMS / "mpi_runtime", "refused"]
+    result = mpirun(1, "-x", f"{name}={value}", *program, ":", "-np", "2", *program)
+    assert_ok(result)
+    assert result.stdout.count("The ranks differ in HOROVOD_DISABLE_GROUP_FUSION") == 3
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 @pytest.mark.parametrize("shm", ["0", "1"])
 def test_adasum_works_over_two_to_the_k_ranks_and_is_refused_over_others(n, shm):

@@ -47,6 +47,20 @@ static void expect(struct world *w, int64_t max_bytes, const char *want)
     assert_string_equal(got, want);
 }
 
+static void tensors_of_different_groups_stay_apart(void **state)
+{
+    static const uint32_t groups[] = {1, 0, 1, 2, 0, 2, 1};
+    struct world w = {.n = 0};
+
+    (void)state;
+    for (int i = 0; i < 7; i++) {
+        add(&w, &floats, 10);
+        w.items[i].group = groups[i];
+    }
+    expect(&w, 1000, "026 14 35");
+    expect(&w, 80, "02 14 35 6");
+}
+
 static void tensors_of_one_kind_move_together_up_to_the_limit(void **state)
 {
     struct world w = {.n = 0};
@@ -112,6 +126,7 @@ static void more_kinds_than_can_be_open_lose_no_tensor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_of_different_groups_stay_apart),
         cmocka_unit_test(tensors_of_one_kind_move_together_up_to_the_limit),
         cmocka_unit_test(other_kinds_in_between_do_not_end_a_batch),
         cmocka_unit_test(a_tensor_larger_than_the_limit_goes_alone_and_small_ones_still_fuse),
