@@ -247,15 +247,42 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct call *c
     return st;
 }
 
-static horovod_status_t run_async(const struct call *call, horovod_handle_t *handle,
-                                  horovod_error_t *err)
+/* Submits an allreduce that the engine expects; false: nothing was done. A description of another
+ * version, one without a name, and one that is wrong go the long way. */
+static bool submit_expected(struct hvd_engine *engine, const struct call *call, bool is_waited_now,
+                            int64_t *handle)
 {
-    struct hvd_err why = {0};
-    hvd_status_t st;
-    struct hvd_engine *engine = hvd_api_enter(true);
+    const horovod_tensor_t *t = call->tensor;
 
-    if (!engine)
-        return hvd_api_not_initialized(err);
+    if (call->op != HVD_ALLREDUCE || !t || t->size != sizeof(*t) || !t->name || t->reserved != 0 ||
+        t->process_set < 0 || (t->ndim > 0 && !t->shape))
+        return false;
+    const struct hvd_described described = {
+        .op = HVD_ALLREDUCE,
+        .dtype = (int)t->dtype,
+        .reduce = (int)t->op,
+        .device = HVD_CPU,
+        .ndim = t->ndim,
+        .prescale = factor(t->prescale_factor),
+        .postscale = factor(t->postscale_factor),
+        .shape = t->shape,
+        .name = t->name,
+        .input = call->input,
+        .output = call->output,
+        .set = (uint32_t)t->process_set,
+        .is_waited_now = is_waited_now,
+    };
+    return hvd_engine_submit_expected(engine, &described, handle);
+}
+
+/* Submits a call that is not expected. The engine is entered; leaves it. */
+static horovod_status_t run_unexpected(struct hvd_engine *engine, const struct call *call,
+                                       horovod_handle_t *handle, horovod_error_t *err)
+{
+    struct hvd_err why;
+    hvd_status_t st;
+
+    hvd_err_clear(&why);
     if (handle)
         st = submit(engine, call, false, handle, &why);
     else
@@ -264,17 +291,33 @@ static horovod_status_t run_async(const struct call *call, horovod_handle_t *han
     return hvd_api_status(st, &why, err);
 }
 
+static horovod_status_t run_async(const struct call *call, horovod_handle_t *handle,
+                                  horovod_error_t *err)
+{
+    struct hvd_engine *engine = hvd_api_enter(true);
+
+    if (!engine)
+        return hvd_api_not_initialized(err);
+    if (!handle || !submit_expected(engine, call, false, handle))
+        return run_unexpected(engine, call, handle, err);
+    hvd_api_leave();
+    return HOROVOD_OK;
+}
+
 /* Submits and waits. outcome as hvd_engine_wait has it. */
 static horovod_status_t run(const struct call *call, struct hvd_outcome *outcome,
                             horovod_error_t *err)
 {
-    struct hvd_err why = {0};
+    struct hvd_err why;
+    hvd_status_t st = HVD_OK;
     int64_t handle = 0;
     struct hvd_engine *engine = hvd_api_enter(true);
 
     if (!engine)
         return hvd_api_not_initialized(err);
-    hvd_status_t st = submit(engine, call, true, &handle, &why);
+    hvd_err_clear(&why);
+    if (!submit_expected(engine, call, true, &handle))
+        st = submit(engine, call, true, &handle, &why);
     if (st == HVD_OK)
         st = hvd_engine_wait(engine, handle, outcome, &why);
     hvd_api_leave();
@@ -343,12 +386,13 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
 static horovod_status_t wait_handle(horovod_handle_t handle, struct horovod_output **output,
                                     horovod_error_t *err)
 {
-    struct hvd_err why = {0};
+    struct hvd_err why;
     struct hvd_outcome outcome = {0};
     struct hvd_engine *engine = hvd_api_enter(false);
 
     if (!engine)
         return hvd_api_not_initialized(err);
+    hvd_err_clear(&why);
     hvd_status_t st = hvd_engine_wait(engine, handle, output ? &outcome : NULL, &why);
     if (st == HVD_OK && output)
         *output = outcome.output;

@@ -8,13 +8,6 @@
 
 #include "base/mem.h"
 
-struct hvd_cache {
-    struct hvd_names names;
-    struct hvd_slot **slots; /* by index; owned */
-    uint32_t end;
-    uint32_t capacity;
-};
-
 hvd_status_t hvd_cache_create(struct hvd_cache **out, struct hvd_err *err)
 {
     struct hvd_cache *c = hvd_calloc(1, sizeof(*c));
@@ -31,8 +24,9 @@ void hvd_cache_remove(struct hvd_cache *c, uint32_t index)
 
     if (!slot)
         return;
-    hvd_names_remove(&c->names, &slot->named);
-    c->slots[index] = NULL;
+    hvd_names_remove(&c->_names, &slot->named);
+    c->_slots[index] = NULL;
+    c->_owners[index] = NULL;
     hvd_free(slot->rows);
     hvd_free(slot);
 }
@@ -41,42 +35,42 @@ void hvd_cache_destroy(struct hvd_cache *c)
 {
     if (!c)
         return;
-    for (uint32_t i = 0; i < c->end; i++)
+    for (uint32_t i = 0; i < c->_end; i++)
         hvd_cache_remove(c, i);
-    hvd_free(c->slots);
+    hvd_free(c->_slots);
+    hvd_free(c->_owners);
     hvd_free(c);
 }
 
 struct hvd_slot *hvd_cache_find(const struct hvd_cache *c, struct hvd_strview name)
 {
-    return (struct hvd_slot *)hvd_names_find(&c->names, name);
-}
+    struct hvd_named *found = hvd_names_find(&c->_names, name);
+    char *at = (char *)found;
 
-struct hvd_slot *hvd_cache_at(const struct hvd_cache *c, uint32_t index)
-{
-    return index < c->end ? c->slots[index] : NULL;
-}
-
-uint32_t hvd_cache_end(const struct hvd_cache *c)
-{
-    return c->end;
+    return found ? (struct hvd_slot *)(void *)(at - offsetof(struct hvd_slot, named)) : NULL;
 }
 
 static bool make_room(struct hvd_cache *c, uint32_t index)
 {
-    uint32_t capacity = c->capacity ? c->capacity : 16;
+    uint32_t capacity = c->_capacity ? c->_capacity : 16;
 
     while (capacity <= index)
         capacity *= 2;
-    if (capacity > c->capacity) {
-        struct hvd_slot **slots = hvd_realloc(c->slots, capacity, sizeof(struct hvd_slot *));
+    if (capacity > c->_capacity) {
+        struct hvd_slot **slots = hvd_realloc(c->_slots, capacity, sizeof(struct hvd_slot *));
         if (!slots)
             return false;
-        c->slots = slots;
-        c->capacity = capacity;
+        c->_slots = slots;
+        void **owners = hvd_realloc(c->_owners, capacity, sizeof(void *));
+        if (!owners)
+            return false;
+        c->_owners = owners;
+        c->_capacity = capacity;
     }
-    for (; c->end <= index; c->end++)
-        c->slots[c->end] = NULL;
+    for (; c->_end <= index; c->_end++) {
+        c->_slots[c->_end] = NULL;
+        c->_owners[c->_end] = NULL;
+    }
     return true;
 }
 
@@ -89,8 +83,13 @@ static struct hvd_slot *create_slot(const struct hvd_request *req, const struct 
     char *name = (char *)(slot + 1);
     memcpy(name, req->name.data, req->name.len);
     name[req->name.len] = '\0';
-    *slot = (struct hvd_slot){
-        .index = step->slot, .group = step->group, .group_size = step->group_size, .request = *req};
+    *slot = (struct hvd_slot){.index = step->slot,
+                              .follower = HVD_NO_SLOT,
+                              .group = step->group,
+                              .group_size = step->group_size,
+                              .request = *req};
+    if (!hvd_shape_count(req->shape, req->ndim, &slot->count))
+        slot->count = 0;
     slot->request.name.data = name;
     if (step->n_rows > 0) {
         slot->rows = hvd_malloc(step->n_rows, sizeof(*slot->rows));
@@ -109,12 +108,12 @@ hvd_status_t hvd_cache_put(struct hvd_cache *c, const struct hvd_request *req,
 {
     struct hvd_slot *slot = make_room(c, step->slot) ? create_slot(req, step) : NULL;
 
-    if (!slot || !hvd_names_add(&c->names, slot->request.name, &slot->named)) {
+    if (!slot || !hvd_names_add(&c->_names, slot->request.name, &slot->named)) {
         if (slot)
             hvd_free(slot->rows);
         hvd_free(slot);
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a cached tensor");
     }
-    c->slots[step->slot] = slot;
+    c->_slots[step->slot] = slot;
     return HVD_OK;
 }

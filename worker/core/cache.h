@@ -9,17 +9,27 @@
  * bit instead of a description. The coordinator gives out slots in the plan, so that a slot means
  * the same tensor on every rank. One thread at a time.
  */
-struct hvd_cache;
+struct hvd_cache {
+    struct hvd_names _names;
+    struct hvd_slot **_slots; /* by index; owned */
+    void **_owners;           /* by index */
+    uint32_t _end;
+    uint32_t _capacity;
+};
 
-/* A cached tensor. The owner is the user's: the pending tensor of that name. */
+/* A cached tensor, what is looked at most first. What the user keeps in it is NULL and HVD_NO_SLOT
+ * to begin with, and the cache's to forget. */
 struct hvd_slot {
-    struct hvd_named named; /* first */
     uint32_t index;
-    uint32_t group; /* 0: alone */
+    uint32_t follower; /* the user's: a slot, or HVD_NO_SLOT */
+    void *resident;    /* the user's */
+    int64_t count;     /* elements of this rank's tensor */
+    uint32_t group;    /* 0: alone */
     uint32_t group_size;
     struct hvd_request request; /* this rank's; the name is owned by the cache */
+    uint64_t since;             /* the user's */
     int64_t *rows;              /* allgather: by rank; owned by the cache */
-    void *owner;
+    struct hvd_named named;
 };
 
 /* An empty cache. HVD_ERR_NOMEM. */
@@ -32,10 +42,23 @@ void hvd_cache_destroy(struct hvd_cache *c);
 struct hvd_slot *hvd_cache_find(const struct hvd_cache *c, struct hvd_strview name);
 
 /* The slot of an index; NULL when it is free. Borrowed until it is removed. */
-struct hvd_slot *hvd_cache_at(const struct hvd_cache *c, uint32_t index);
+static inline struct hvd_slot *hvd_cache_at(const struct hvd_cache *c, uint32_t index)
+{
+    return index < c->_end ? c->_slots[index] : NULL;
+}
 
 /* One more than the highest index in use ever. */
-uint32_t hvd_cache_end(const struct hvd_cache *c);
+static inline uint32_t hvd_cache_end(const struct hvd_cache *c)
+{
+    return c->_end;
+}
+
+/* The owners by index, hvd_cache_end of them, until the next hvd_cache_put: the user's, what is
+ * pending in each slot. NULL in a slot that is new or free. */
+static inline void **hvd_cache_owners(struct hvd_cache *c)
+{
+    return c->_owners;
+}
 
 /*
  * Caches what this rank asked for in the slot that the step names; what was there, or under that

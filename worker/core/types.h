@@ -68,20 +68,21 @@ enum hvd_device {
     HVD_GPU = 1,
 };
 
-/* What one rank asks for. The name is borrowed; whoever keeps a request copies it. */
+/* What one rank asks for. The name is borrowed; whoever keeps a request copies it. Most of what two
+ * requests are compared by lies in the first 64 bytes. */
 struct hvd_request {
     enum hvd_op op;
     enum hvd_dtype dtype;
     enum hvd_reduce reduce; /* allreduce, reducescatter; HVD_SUM otherwise */
     enum hvd_device device;
-    int root;            /* broadcast: within the process set; 0 otherwise */
+    int root; /* broadcast: within the process set; 0 otherwise */
+    int ndim;
+    double prescale; /* allreduce, reducescatter; 1 otherwise */
+    double postscale;
+    struct hvd_strview name;
     uint32_t group;      /* tensors of a rank that complete together share a number; 0: alone */
     uint32_t group_size; /* how many share it; 0 when alone */
-    double prescale;     /* allreduce, reducescatter; 1 otherwise */
-    double postscale;
-    int ndim;
     int64_t shape[HVD_NDIM_MAX];
-    struct hvd_strview name;
 };
 
 /* Bytes of one element; 0 for a type that does not exist. */

@@ -32,9 +32,8 @@ static hvd_status_t copy_rows(const struct hvd_step *step, struct hvd_agreed *a)
 }
 
 /* The tensor has a slot from now on. */
-static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set,
-                                const struct hvd_entry *entry, const struct hvd_step *step,
-                                struct hvd_err *err)
+static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
+                                const struct hvd_step *step, struct hvd_err *err)
 {
     struct hvd_request req = entry->request;
 
@@ -42,6 +41,12 @@ static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set,
     req.group_size = step->group_size;
     pthread_mutex_lock(&e->mu);
     hvd_status_t st = hvd_cache_put(set->cache, &req, step, err);
+    if (st == HVD_OK && hvd_set_make_room(set) != HVD_OK) {
+        hvd_cache_remove(set->cache, step->slot);
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the bits of a set");
+    }
+    if (st == HVD_OK)
+        hvd_entry_settle(entry, hvd_cache_at(set->cache, step->slot));
     pthread_mutex_unlock(&e->mu);
     return st;
 }
@@ -88,6 +93,25 @@ static void end_join(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry
     pthread_mutex_unlock(&e->mu);
 }
 
+/* An entry that is or was asked for by a bit is asked for by name. Holds mu. */
+static void requeue(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
+                    uint32_t index)
+{
+    const uint64_t bit = (uint64_t)1 << (index % 64);
+    uint64_t *word = &set->queued_bits[index / 64];
+
+    entry->slot = NULL;
+    if (entry->is_listed)
+        return;
+    hvd_entry_list_add(&set->queue, entry);
+    if (!(*word & bit)) {
+        hvd_add(&e->n_queued, 1);
+        atomic_store(&e->is_urgent, true);
+    }
+    *word &= ~bit;
+    entry->is_listed = true;
+}
+
 /* The slot is free again. Who waits in it is asked for by name. */
 static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t index,
                           struct hvd_err *err)
@@ -97,22 +121,17 @@ static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t in
     hvd_run_invalidate(set);
     pthread_mutex_lock(&e->mu);
     struct hvd_slot *slot = hvd_cache_at(set->cache, index);
-    struct hvd_entry *entry = slot ? slot->owner : NULL;
-    if (entry) {
+    struct hvd_entry *entry = slot ? hvd_cache_owners(set->cache)[index] : NULL;
+    if (entry)
         st = hvd_table_add(set->table, entry->request.name, entry, err);
-        if (st == HVD_OK) {
-            entry->slot = NULL;
-            slot->owner = NULL;
-        }
+    if (entry && st == HVD_OK) {
+        requeue(e, set, entry, index);
+        hvd_cache_owners(set->cache)[index] = NULL;
     }
-    if (entry && st == HVD_OK && entry->is_sent) {
-        entry->is_sent = false;
-        hvd_entry_list_add(&set->queue, entry);
-        atomic_fetch_add(&e->n_queued, 1);
-        atomic_store(&e->is_urgent, true);
-    }
-    if (st == HVD_OK)
+    if (slot && st == HVD_OK) {
+        hvd_entry_unsettle(e, slot);
         hvd_cache_remove(set->cache, index);
+    }
     pthread_mutex_unlock(&e->mu);
     return st;
 }

@@ -4,8 +4,6 @@
  */
 #include "worker/engine/staging.h"
 
-#include "base/mem.h"
-
 #define REQUESTS_FLUSH ((size_t)256 * 1024) /* bytes of requests in a message, about */
 
 static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
@@ -26,22 +24,6 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
         return HVD_FAIL(err, st, 0, "requests of %zu bytes: %s", set->message.len,
                         hvd_status_str(st));
     return set->message.len >= REQUESTS_FLUSH ? hvd_hear_own(e, set, now_ns, err) : HVD_OK;
-}
-
-static bool make_room_for_bits(struct hvd_set *set)
-{
-    const uint32_t n = (hvd_cache_end(set->cache) + 63) / 64;
-
-    if (n <= set->n_bits)
-        return true;
-    uint64_t *bits = hvd_realloc(set->bits, n, sizeof(*bits));
-    if (!bits)
-        return false;
-    for (uint32_t i = set->n_bits; i < n; i++)
-        bits[i] = 0;
-    set->bits = bits;
-    set->n_bits = n;
-    return true;
 }
 
 static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
@@ -91,28 +73,31 @@ static hvd_status_t ask_by_name(struct hvd_engine *e, struct hvd_set *set, struc
     return st;
 }
 
-/* Asks for what was taken off the queue: by bits in one message, by name in others. */
-static hvd_status_t ask(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *first,
+/* What is asked for at once. */
+struct asking {
+    struct hvd_entry *first; /* by name, and those on a device */
+    uint32_t n_words;        /* of set->bits, for all others */
+};
+
+/* Asks by bits in one message, for the rest by name in others. */
+static hvd_status_t ask(struct hvd_engine *e, struct hvd_set *set, struct asking *what,
                         int64_t now_ns, struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
-    uint32_t n_words = 0;
 
-    if (!make_room_for_bits(set))
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the bits of a set");
-    for (struct hvd_entry *entry = first; entry; entry = entry->next) {
-        entry->is_sent = true;
+    for (struct hvd_entry *entry = what->first; entry; entry = entry->next) {
+        entry->is_listed = false;
         if (!entry->slot)
             continue;
         const uint32_t word = entry->slot->index / 64;
         set->bits[word] |= (uint64_t)1 << (entry->slot->index % 64);
-        if (word >= n_words)
-            n_words = word + 1;
+        if (word >= what->n_words)
+            what->n_words = word + 1;
     }
-    if (n_words > 0)
-        st = send_bits(e, set, n_words, now_ns, err);
+    if (what->n_words > 0)
+        st = send_bits(e, set, what->n_words, now_ns, err);
     if (st == HVD_OK)
-        st = ask_by_name(e, set, first, now_ns, err);
+        st = ask_by_name(e, set, what->first, now_ns, err);
     return st == HVD_OK && !set->negotiator ? hvd_hear_own(e, set, now_ns, err) : st;
 }
 
@@ -132,6 +117,27 @@ bool hvd_progress_is_due(struct hvd_engine *e)
     return is_full || hvd_now_ns() - since_ns >= e->options.cycle_ns;
 }
 
+/* Takes what was submitted: the bits are in set->bits. */
+static struct asking take_queued(struct hvd_engine *e, struct hvd_set *set)
+{
+    pthread_mutex_lock(&e->mu);
+    const struct asking what = {.first = set->queue.first, .n_words = set->n_queued_words};
+    uint64_t *bits = set->bits;
+    size_t n = 0;
+    set->bits = set->queued_bits;
+    set->queued_bits = bits;
+    for (uint32_t i = 0; i < what.n_words; i++)
+        n += (size_t)__builtin_popcountll(set->bits[i]);
+    for (const struct hvd_entry *entry = what.first; entry; entry = entry->next)
+        n++;
+    set->queue = (struct hvd_entry_list){0};
+    set->n_queued_words = 0;
+    hvd_add(&e->n_queued, 0 - n);
+    e->queued_bytes = 0;
+    pthread_mutex_unlock(&e->mu);
+    return what;
+}
+
 hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
                             struct hvd_err *err)
 {
@@ -145,17 +151,11 @@ hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progress
         struct hvd_set *set = e->sets[i];
         if (!set)
             continue;
-        pthread_mutex_lock(&e->mu);
-        struct hvd_entry *first = set->queue.first;
-        set->queue = (struct hvd_entry_list){0};
-        for (const struct hvd_entry *entry = first; entry; entry = entry->next)
-            atomic_fetch_sub(&e->n_queued, 1);
-        e->queued_bytes = 0;
-        pthread_mutex_unlock(&e->mu);
+        struct asking what = take_queued(e, set);
         if (e->options.device)
-            st = hvd_inputs_sift(e, set, &first, err);
-        if (first)
-            st = ask(e, set, first, now_ns, err);
+            st = hvd_inputs_sift(e, set, &what.first, err);
+        if (st == HVD_OK && (what.first || what.n_words > 0))
+            st = ask(e, set, &what, now_ns, err);
     }
     return st;
 }

@@ -81,7 +81,7 @@ void hvd_drive_kick(struct hvd_engine *e)
 
 static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *w)
 {
-    return w->entry ? atomic_load_explicit(&w->entry->is_done, memory_order_acquire)
+    return w->entry ? hvd_entry_is_done(w->entry)
                     : atomic_load_explicit(&e->is_over, memory_order_acquire);
 }
 

@@ -12,13 +12,12 @@
 static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *text)
 {
     const uint32_t end = hvd_cache_end(set->cache);
+    void **owners = hvd_cache_owners(set->cache);
 
     for (uint32_t i = 0; i < end; i++) {
-        struct hvd_slot *slot = hvd_cache_at(set->cache, i);
-        if (!slot || !slot->owner)
-            continue;
-        hvd_entry_finish(e, slot->owner, HVD_ERR_SHUTDOWN, text);
-        slot->owner = NULL;
+        if (owners[i])
+            hvd_entry_finish(e, owners[i], HVD_ERR_SHUTDOWN, text);
+        owners[i] = NULL;
     }
 }
 
@@ -30,8 +29,15 @@ void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
     set->is_ended = true;
     set->is_join_pending = false;
     hvd_inputs_forget(e, set);
+    size_t n = 0;
     while (hvd_entry_list_take(&set->queue)) /* they are in the table or in slots as well */
-        atomic_fetch_sub(&e->n_queued, 1);
+        n++;
+    for (uint32_t i = 0; i < set->n_queued_words; i++) {
+        n += (size_t)__builtin_popcountll(set->queued_bits[i]);
+        set->queued_bits[i] = 0;
+    }
+    set->n_queued_words = 0;
+    hvd_add(&e->n_queued, 0 - n);
     while ((entry = hvd_table_take_first(set->table)))
         hvd_entry_finish(e, entry, HVD_ERR_SHUTDOWN, text);
     end_slots(e, set, text);

@@ -84,6 +84,32 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err);
 /* Where this rank is; constant, also after the shutdown. */
 const struct hvd_topology *hvd_engine_topology(const struct hvd_engine *e);
 
+/* An allreduce of one tensor as the program describes it, not checked; all borrowed for the call
+ * but input and output. */
+struct hvd_described {
+    enum hvd_op op; /* HVD_ALLREDUCE */
+    int dtype;
+    int reduce;
+    enum hvd_device device;
+    int ndim;
+    double prescale;
+    double postscale;
+    const int64_t *shape;
+    const char *name;
+    const void *input;
+    void *output;
+    uint32_t set;
+    bool is_waited_now; /* see hvd_submission */
+};
+
+/*
+ * Submits the tensor if it is the one that is expected next, because it followed the last one
+ * before: then nothing about it has to be checked or looked up. False: nothing was done, submit it
+ * the usual way, which finds out what is wrong with it. Any thread.
+ */
+bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described *d,
+                                int64_t *handle);
+
 /*
  * Submits a tensor; *handle is for hvd_engine_wait. HVD_ERR_EXISTS when the name is pending,
  * HVD_ERR_SHUTDOWN, HVD_ERR_NOMEM. Any thread.

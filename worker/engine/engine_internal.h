@@ -18,29 +18,52 @@ struct hvd_waiter {
     const struct hvd_entry *entry; /* NULL: waits for the end of the job */
 };
 
-/* A tensor from submission to the end of its wait. Used again for another one afterwards. */
+/* How far a tensor is. */
+enum hvd_entry_end {
+    HVD_ENTRY_PENDING,
+    HVD_ENTRY_SIMPLE, /* ended well, nobody has registered to wait, and nothing is to be taken */
+    HVD_ENTRY_ENDED,  /* ended; what is to be known about it is under mu */
+};
+
+/* In a ticket: the entry goes to the pool when its wait has ended. */
+#define HVD_LOOSE INT64_MIN
+
+/*
+ * A tensor from submission to the end of its wait, then used again. Once its tensor is cached an
+ * entry is the resident of the slot: the next submission finds it as it is. Other entries are loose
+ * and come from a pool. Memory of entries is given back with the engine only, so any thread may
+ * look at the ticket of any entry, at any time.
+ *
+ * ticket: the handle (| HVD_LOOSE) from submission on; 0: idle. Who exchanges the ticket of a done
+ * tensor for 0 ends its wait, and nobody else does: see handles.c.
+ */
 struct hvd_entry {
-    struct hvd_entry *next; /* in the list that holds it: queue, pool */
-    int64_t handle;
-    struct hvd_set *set;
-    struct hvd_slot *slot;      /* guarded by mu; asked for by this bit; NULL: by name */
-    bool changes_sets;          /* its result is an agreement about process sets */
-    bool is_sent;               /* the driver's; the coordinator has been asked */
-    struct hvd_request request; /* the name is at `name` */
+    /* what a cached tensor needs each time: a line of the cache */
+    _Alignas(64) _Atomic int64_t ticket;
+    int64_t handle; /* the last one */
     const void *input;
+    void *data;                /* the caller's output */
+    struct hvd_slot *slot;     /* guarded by mu; asked for by this bit; NULL: by name */
+    struct hvd_waiter *waiter; /* guarded by mu; NULL: nobody has registered */
+    struct hvd_entry *next;    /* in the list that holds it: queue, pool */
+    _Atomic uint8_t end;       /* enum hvd_entry_end; set under mu, last */
+    bool changes_sets;         /* its result is an agreement about process sets */
+    bool is_listed;            /* in a list of what is to be asked for; the driver's once it is */
+    hvd_status_t status;       /* final once it has ended */
+
+    struct hvd_set *set;
     void *ready;                   /* see hvd_submission */
-    void *data;                    /* the caller's output */
+    struct hvd_request request;    /* the name is at `name` */
     int64_t *splits;               /* alltoall: rows to each rank, and as many elements; owned */
     int64_t count;                 /* elements of the input */
     int64_t number;                /* join: the last rank; a process set: its number */
     struct horovod_output *output; /* allgather, alltoall; owned until taken */
-    struct hvd_waiter *waiter;     /* guarded by mu; NULL: nobody waits yet */
-    atomic_bool is_done;           /* set under mu, last */
-    hvd_status_t status;           /* final once is_done */
     char *message;                 /* the reason of a failure; owned, may be NULL */
     char *name;                    /* owned */
     size_t name_room;
 };
+
+_Static_assert(offsetof(struct hvd_entry, set) <= 64, "what is used each time is in one line");
 
 /* First in, first out. */
 struct hvd_entry_list {
@@ -48,12 +71,21 @@ struct hvd_entry_list {
     struct hvd_entry *last;
 };
 
+#define HVD_HANDLE_CHUNKS 26
+
 /* Handles to entries; a handle holds a generation, so that an old one is not taken for a new one.
- */
+ * The slots lie in chunks that stay where they are, each twice as large as the one before. */
 struct hvd_handles {
-    struct hvd_handle_slot *slots; /* owned */
+    struct hvd_handle_slot *_Atomic chunks[HVD_HANDLE_CHUNKS]; /* owned */
     uint32_t n_slots;
     uint32_t first_free; /* index + 1; 0: none */
+};
+
+/* Memory of entries. */
+struct hvd_entry_block {
+    struct hvd_entry_block *next;
+    struct hvd_entry *entries; /* in this block, aligned */
+    uint32_t n;
 };
 
 /* A tensor of a flight. */
@@ -110,7 +142,11 @@ struct hvd_set {
     /* guarded by mu */
     struct hvd_cache *cache;
     struct hvd_table *table;     /* asked for by name, not in a plan yet */
-    struct hvd_entry_list queue; /* not sent yet */
+    struct hvd_entry_list queue; /* to be asked for by name, or on a device; not sent yet */
+    uint64_t *queued_bits;       /* to be asked for by bits, likewise; owned */
+    uint32_t n_queued_words;     /* of them have been set */
+    uint32_t n_words;            /* there is room for, here and in `bits` */
+    uint32_t last;               /* the slot that was submitted last; HVD_NO_SLOT */
     bool is_ended;               /* nothing may be submitted */
     bool is_join_pending;
 
@@ -118,8 +154,7 @@ struct hvd_set {
     struct hvd_negotiator *negotiator; /* of the set's first rank */
     struct hvd_buf message;
     uint64_t epoch;            /* of the plan that was followed last */
-    uint64_t *bits;            /* to be sent; owned */
-    uint32_t n_bits;           /* words that there is room for */
+    uint64_t *bits;            /* being sent, else 0; owned */
     struct hvd_fusable *items; /* scratch of the plan at hand; owned */
     struct hvd_agreed *agreed;
     struct hvd_batch *batches;
@@ -173,8 +208,9 @@ struct hvd_engine {
     pthread_mutex_t mu; /* never held while calling a log or the transport, but for listen, wake */
     /* guarded by mu */
     struct hvd_handles handles;
-    struct hvd_set_info *infos; /* of every set, as all ranks know it; owned */
-    struct hvd_entry *pool;     /* entries to be used again; owned */
+    struct hvd_set_info *infos;     /* of every set, as all ranks know it; owned */
+    struct hvd_entry *pool;         /* loose entries to be used again */
+    struct hvd_entry_block *blocks; /* of all entries; owned */
     struct hvd_waiter *waiters;
     uint32_t last_group;
     int64_t first_queued_ns; /* when the first of the queues came in; the clock is read once a batch
@@ -213,36 +249,70 @@ struct hvd_engine {
     int64_t next_stall_check_ns;
 };
 
-/* --- handles.c: caller holds mu --------------------------------------------------------------- */
+/* --- handles.c: caller holds mu where nothing else is said ------------------------------------ */
 
-/* Gives the entry a handle (entry->handle). HVD_ERR_NOMEM. */
+/* Gives the entry a handle (entry->handle) and a ticket, loose. HVD_ERR_NOMEM. */
 hvd_status_t hvd_handles_add(struct hvd_handles *h, struct hvd_entry *entry);
 
-/* The entry of a handle; NULL when it is not one of ours or was removed. */
+/* Gives an idle resident its next handle. */
+void hvd_handles_renew(struct hvd_entry *entry);
+
+/* The entry of a handle; NULL when it is not one of ours or its wait has ended. Any thread, without
+ * mu: the entry may have ended before the caller looks at it. */
 struct hvd_entry *hvd_handles_find(const struct hvd_handles *h, int64_t handle);
 
-/* Forgets the entry; its handle is unknown from then on. */
-void hvd_handles_remove(struct hvd_handles *h, const struct hvd_entry *entry);
+/* Ends the wait of a resident that has ended simply; whether it was that, and nobody else did so
+ * before. Any thread, without mu. */
+bool hvd_handles_end_simply(const struct hvd_handles *h, int64_t handle);
 
-/* Some entry that has a handle; NULL when there is none. */
-struct hvd_entry *hvd_handles_any(const struct hvd_handles *h);
+/* Ends the wait of an entry that has ended; false when somebody else has done so. *is_loose:
+ * whether the entry has to go to the pool. */
+bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_loose);
+
+/* Forgets the entry; its handle is unknown from then on. */
+void hvd_handles_remove(struct hvd_handles *h, struct hvd_entry *entry);
 
 /* Frees the table, not the entries. */
 void hvd_handles_fini(struct hvd_handles *h);
 
 /* --- entry.c: caller holds mu where it says so ------------------------------------------------ */
 
-/* An entry for the submission, from the pool when there is one. NULL when out of memory. mu. */
-struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submission *s);
+/* An entry with a handle for the submission: the resident of the slot (may be NULL) when that is
+ * idle, else a loose one. NULL when out of memory. mu. */
+struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submission *s,
+                                   struct hvd_slot *slot);
 
-/* Gives the entry back to the pool. mu. NULL is fine. */
-void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry);
+/* Lets go of an entry whose wait has ended, or that was never submitted. mu. */
+void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_loose);
 
-/* Frees the entry. NULL is fine. */
-void hvd_entry_destroy(struct hvd_entry *entry);
+/* Makes the entry of a tensor the resident of the slot that it is cached in. mu. */
+void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot);
+
+/* The slot is about to be freed: its resident, if any, is loose from now on. mu. */
+void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_slot *slot);
+
+/* Frees all entries. */
+void hvd_entries_destroy(struct hvd_engine *e);
+
+/* Whether the tensor has ended. Any thread; what it has written can be seen from then on. */
+static inline bool hvd_entry_is_done(const struct hvd_entry *entry)
+{
+    return atomic_load_explicit(&entry->end, memory_order_acquire) != HVD_ENTRY_PENDING;
+}
+
+/* Adds to a number that only holders of mu change. mu. */
+static inline void hvd_add(atomic_size_t *number, size_t n)
+{
+    atomic_store_explicit(number, atomic_load_explicit(number, memory_order_relaxed) + n,
+                          memory_order_release);
+}
 
 /* Who watches the entry: nobody the library's own. */
-struct hvd_watch *hvd_entry_watch(const struct hvd_engine *e, const struct hvd_entry *entry);
+static inline struct hvd_watch *hvd_entry_watch(const struct hvd_engine *e,
+                                                const struct hvd_entry *entry)
+{
+    return entry->changes_sets ? NULL : e->options.watch;
+}
 
 /* Publishes how a tensor ended and wakes who waits for it. mu. */
 void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
@@ -263,6 +333,10 @@ struct hvd_entry *hvd_entry_list_take(struct hvd_entry_list *list);
 /* A process set of the given ranks of the job, this one among them. HVD_ERR_NOMEM. */
 hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *ranks, int n_ranks,
                             struct hvd_set **out, struct hvd_err *err);
+
+/* Makes room for the bits of all slots that there are. HVD_ERR_NOMEM. Caller is the driver and
+ * holds mu. */
+hvd_status_t hvd_set_make_room(struct hvd_set *set);
 
 /* Frees the set and what it still has to do, not its entries. NULL is fine. */
 void hvd_set_destroy(struct hvd_set *set);

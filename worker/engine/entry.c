@@ -1,41 +1,77 @@
 /*
- * Tensors from submission to the end of their wait. Entries are kept for the next tensor, with the
- * room for their names, so that a program in its loop takes no memory.
+ * Tensors from submission to the end of their wait. Entries are kept, with their names: that of a
+ * cached tensor in its slot for the next time, others for the next tensor, so that a program in its
+ * loop takes no memory and copies little.
  */
 #include <string.h>
 
 #include "base/mem.h"
 #include "worker/engine/engine_internal.h"
 
-void hvd_entry_destroy(struct hvd_entry *entry)
+#define FIRST_BLOCK 16 /* entries */
+#define LARGEST_BLOCK 512
+
+/* More entries in the pool. */
+static bool add_block(struct hvd_engine *e)
 {
-    if (!entry)
-        return;
-    hvd_output_destroy(entry->output);
-    hvd_free(entry->splits);
-    hvd_free(entry->message);
-    hvd_free(entry->name);
-    hvd_free(entry);
+    const size_t align = _Alignof(struct hvd_entry);
+    const uint32_t twice = e->blocks ? e->blocks->n * 2 : FIRST_BLOCK;
+    const uint32_t n = twice < LARGEST_BLOCK ? twice : LARGEST_BLOCK;
+    struct hvd_entry_block *block =
+        hvd_calloc(1, sizeof(*block) + align + n * sizeof(struct hvd_entry));
+
+    if (!block)
+        return false;
+    const uintptr_t past = (uintptr_t)(block + 1) % align;
+    void *entries = (char *)(block + 1) + (past ? align - past : 0);
+    block->entries = entries;
+    block->n = n;
+    block->next = e->blocks;
+    e->blocks = block;
+    for (uint32_t i = n; i > 0; i--) {
+        block->entries[i - 1].next = e->pool;
+        e->pool = &block->entries[i - 1];
+    }
+    return true;
+}
+
+void hvd_entries_destroy(struct hvd_engine *e)
+{
+    while (e->blocks) {
+        struct hvd_entry_block *block = e->blocks;
+        for (uint32_t i = 0; i < block->n; i++) {
+            struct hvd_entry *entry = &block->entries[i];
+            hvd_output_destroy(entry->output);
+            hvd_free(entry->splits);
+            hvd_free(entry->message);
+            hvd_free(entry->name);
+        }
+        e->blocks = block->next;
+        hvd_free(block);
+    }
+    e->pool = NULL;
+}
+
+static void put_in_pool(struct hvd_engine *e, struct hvd_entry *entry)
+{
+    entry->next = e->pool;
+    e->pool = entry;
 }
 
 /* An entry with room for a name and nothing else set; NULL when out of memory. Holds mu. */
 static struct hvd_entry *take_entry(struct hvd_engine *e, size_t name_room)
 {
+    if (!e->pool && !add_block(e))
+        return NULL;
     struct hvd_entry *entry = e->pool;
-
-    if (entry)
-        e->pool = entry->next;
-    else
-        entry = hvd_calloc(1, sizeof(*entry));
-    if (entry && entry->name_room < name_room) {
+    if (entry->name_room < name_room) {
         char *name = hvd_realloc(entry->name, name_room, 1);
-        if (!name) {
-            hvd_entry_destroy(entry);
+        if (!name)
             return NULL;
-        }
         entry->name = name;
         entry->name_room = name_room;
     }
+    e->pool = entry->next;
     return entry;
 }
 
@@ -48,70 +84,110 @@ static int64_t *copy_splits(const int64_t *splits, int size)
     return copy;
 }
 
-struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submission *s)
+/* What differs between two submissions of a tensor. */
+static void describe(struct hvd_entry *entry, const struct hvd_submission *s)
+{
+    entry->input = s->input;
+    entry->ready = s->ready;
+    entry->data = s->output;
+    entry->changes_sets = s->changes_sets;
+    entry->request.group = s->request.group;
+    entry->request.group_size = s->request.group_size;
+}
+
+/* A loose entry. Holds mu. */
+static struct hvd_entry *create_loose(struct hvd_engine *e, const struct hvd_submission *s)
 {
     const struct hvd_request *req = &s->request;
     struct hvd_set *set = hvd_set_find(e, s->set);
     struct hvd_entry *entry = take_entry(e, req->name.len + 1);
-    int64_t *splits = NULL;
 
     if (!entry)
         return NULL;
-    if (s->splits) {
-        splits = copy_splits(s->splits, set->place.size);
-        if (!splits) {
-            hvd_entry_destroy(entry);
-            return NULL;
-        }
+    entry->splits = s->splits ? copy_splits(s->splits, set->place.size) : NULL;
+    if ((s->splits && !entry->splits) || hvd_handles_add(&e->handles, entry) != HVD_OK) {
+        hvd_free(entry->splits);
+        entry->splits = NULL;
+        put_in_pool(e, entry);
+        return NULL;
     }
-    char *name = entry->name;
-    const size_t name_room = entry->name_room;
-    memcpy(name, req->name.data, req->name.len);
-    name[req->name.len] = '\0';
-    *entry = (struct hvd_entry){.set = set,
-                                .request = *req,
-                                .input = s->input,
-                                .ready = s->ready,
-                                .data = s->output,
-                                .splits = splits,
-                                .changes_sets = s->changes_sets,
-                                .name = name,
-                                .name_room = name_room};
-    entry->request.name.data = name;
+    memcpy(entry->name, req->name.data, req->name.len);
+    entry->name[req->name.len] = '\0';
+    entry->slot = NULL;
+    entry->set = set;
+    entry->request = *req;
+    entry->request.name.data = entry->name;
+    entry->count = 0;
+    describe(entry, s);
     return entry;
 }
 
-void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry)
+struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submission *s,
+                                   struct hvd_slot *slot)
 {
-    if (!entry)
-        return;
+    struct hvd_entry *resident = slot ? slot->resident : NULL;
+
+    if (!resident || s->splits ||
+        atomic_load_explicit(&resident->ticket, memory_order_acquire) != 0)
+        return create_loose(e, s);
+    describe(resident, s);
+    hvd_handles_renew(resident);
+    return resident;
+}
+
+void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_loose)
+{
     hvd_output_destroy(entry->output);
     hvd_free(entry->splits);
     hvd_free(entry->message);
     entry->output = NULL;
     entry->splits = NULL;
     entry->message = NULL;
-    entry->next = e->pool;
-    e->pool = entry;
+    entry->number = 0;
+    entry->is_listed = false;
+    entry->status = HVD_OK;
+    entry->waiter = NULL;
+    if (!is_loose)
+        return;
+    hvd_handles_remove(&e->handles, entry);
+    put_in_pool(e, entry);
 }
 
-struct hvd_watch *hvd_entry_watch(const struct hvd_engine *e, const struct hvd_entry *entry)
+void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot)
 {
-    return entry->changes_sets ? NULL : e->options.watch;
+    slot->resident = entry;
+    entry->slot = slot;
+    atomic_store_explicit(&entry->ticket, entry->handle, memory_order_release);
+}
+
+void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_slot *slot)
+{
+    struct hvd_entry *entry = slot->resident;
+
+    slot->resident = NULL;
+    if (!entry)
+        return;
+    int64_t ticket = entry->handle;
+    if (!atomic_compare_exchange_strong(&entry->ticket, &ticket, entry->handle | HVD_LOOSE))
+        hvd_entry_recycle(e, entry, true); /* it was idle */
+    entry->slot = NULL;
 }
 
 void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                       const char *message)
 {
     const uint64_t bytes = (uint64_t)entry->count * hvd_dtype_size((int)entry->request.dtype);
+    const bool is_simple =
+        status == HVD_OK && !entry->waiter && !entry->output && entry->number == 0;
 
     hvd_watch_done(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request, bytes,
                    status);
     entry->status = status;
     if (status != HVD_OK)
         entry->message = hvd_strdup(message); /* without memory the status has to do */
-    atomic_fetch_sub(&e->n_outstanding, 1);
-    atomic_store_explicit(&entry->is_done, true, memory_order_release);
+    hvd_add(&e->n_outstanding, (size_t)-1);
+    atomic_store_explicit(&entry->end, is_simple ? HVD_ENTRY_SIMPLE : HVD_ENTRY_ENDED,
+                          memory_order_release);
     if (entry->waiter)
         pthread_cond_signal(&entry->waiter->cond);
 }

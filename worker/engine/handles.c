@@ -1,32 +1,74 @@
 /*
  * Handles: small numbers that the program holds for its pending tensors. The low half is a slot,
- * the high half counts how often the slot was used, so a handle that was ended is recognised. The
- * caller serialises.
+ * the high half counts how often the slot was used, so a handle that was ended is recognised.
+ *
+ * Slots are added under mu and never move, so a handle is looked up without a lock. The entry's
+ * ticket then says whether the handle still stands for it. Most waits are for a tensor that has
+ * ended simply; they end by one exchange of the ticket, resident -> 0, which succeeds once. All
+ * others are ended under mu. Neither can end what the other one has:
+ *
+ *     pending ──(driver, mu: nobody registered)──> simple ──(any thread: exchange)──> idle
+ *        │                                            └─────(mu: exchange)──────────> idle
+ *        └──(driver, mu: a waiter is registered, or there is a result)──> ended ──(mu)──> idle
+ *
+ * A waiter registers under mu and only while the tensor is pending, so the driver, which holds mu
+ * as well, sees it and wakes it.
  */
 #include "base/mem.h"
 #include "worker/engine/engine_internal.h"
 
+#define FIRST_CHUNK 16 /* slots */
+
 struct hvd_handle_slot {
-    struct hvd_entry *entry; /* NULL: free */
-    uint32_t generation;
-    uint32_t next_free; /* index + 1; 0: none */
+    struct hvd_entry *_Atomic entry; /* NULL: free */
+    uint32_t generation;             /* of its last handle, while it is free */
+    uint32_t next_free;              /* index + 1; 0: none */
 };
+
+/* The slot of an index from 1 on, which may be anything; NULL when there is none. */
+static struct hvd_handle_slot *slot_at(const struct hvd_handles *h, uint32_t index)
+{
+    const uint32_t at = index - 1 + FIRST_CHUNK; /* chunk k begins at 16 << k */
+
+    if (index == 0 || at < FIRST_CHUNK)
+        return NULL;
+    const unsigned k = 31 - (unsigned)__builtin_clz(at) - 4;
+    if (k >= HVD_HANDLE_CHUNKS)
+        return NULL;
+    struct hvd_handle_slot *chunk = atomic_load_explicit(&h->chunks[k], memory_order_acquire);
+    return chunk ? &chunk[at - ((uint32_t)FIRST_CHUNK << k)] : NULL;
+}
 
 static hvd_status_t grow(struct hvd_handles *h)
 {
-    const uint32_t n = h->n_slots ? h->n_slots * 2 : 16;
+    unsigned k = 0;
 
-    if (n > UINT32_MAX / 4)
+    while (k < HVD_HANDLE_CHUNKS && atomic_load(&h->chunks[k]))
+        k++;
+    if (k == HVD_HANDLE_CHUNKS)
         return HVD_ERR_NOMEM;
-    struct hvd_handle_slot *slots = hvd_realloc(h->slots, n, sizeof(*slots));
-    if (!slots)
+    const uint32_t n = (uint32_t)FIRST_CHUNK << k;
+    struct hvd_handle_slot *chunk = hvd_calloc(n, sizeof(*chunk));
+    if (!chunk)
         return HVD_ERR_NOMEM;
-    for (uint32_t i = h->n_slots; i < n; i++)
-        slots[i] = (struct hvd_handle_slot){.next_free = i + 1 < n ? i + 2 : 0};
+    for (uint32_t i = 0; i + 1 < n; i++)
+        chunk[i].next_free = h->n_slots + i + 2;
     h->first_free = h->n_slots + 1;
-    h->slots = slots;
-    h->n_slots = n;
+    h->n_slots += n;
+    atomic_store_explicit(&h->chunks[k], chunk, memory_order_release);
     return HVD_OK;
+}
+
+static int64_t make_handle(uint32_t generation, uint32_t index)
+{
+    return (int64_t)(generation & INT32_MAX) << 32 | index;
+}
+
+/* Who sees the ticket sees that the tensor is pending. */
+static void begin(struct hvd_entry *entry, int64_t ticket)
+{
+    atomic_store_explicit(&entry->end, HVD_ENTRY_PENDING, memory_order_relaxed);
+    atomic_store_explicit(&entry->ticket, ticket, memory_order_release);
 }
 
 hvd_status_t hvd_handles_add(struct hvd_handles *h, struct hvd_entry *entry)
@@ -35,44 +77,80 @@ hvd_status_t hvd_handles_add(struct hvd_handles *h, struct hvd_entry *entry)
 
     if (st != HVD_OK)
         return st;
-    struct hvd_handle_slot *slot = &h->slots[h->first_free - 1];
-    slot->generation = (slot->generation + 1) & INT32_MAX;
-    entry->handle = (int64_t)slot->generation << 32 | h->first_free;
+    struct hvd_handle_slot *slot = slot_at(h, h->first_free);
+    entry->handle = make_handle(slot->generation + 1, h->first_free);
+    begin(entry, entry->handle | HVD_LOOSE);
     h->first_free = slot->next_free;
-    slot->entry = entry;
+    atomic_store_explicit(&slot->entry, entry, memory_order_release);
     return HVD_OK;
+}
+
+void hvd_handles_renew(struct hvd_entry *entry)
+{
+    const uint64_t handle = (uint64_t)entry->handle;
+
+    entry->handle = make_handle((uint32_t)(handle >> 32) + 1, (uint32_t)handle);
+    begin(entry, entry->handle);
+}
+
+/* The entry that the handle was given to, perhaps long ago. */
+static struct hvd_entry *look_up(const struct hvd_handles *h, int64_t handle)
+{
+    struct hvd_handle_slot *slot = handle > 0 ? slot_at(h, (uint32_t)handle) : NULL;
+
+    return slot ? atomic_load_explicit(&slot->entry, memory_order_acquire) : NULL;
 }
 
 struct hvd_entry *hvd_handles_find(const struct hvd_handles *h, int64_t handle)
 {
-    const uint32_t index = (uint32_t)handle;
+    struct hvd_entry *entry = look_up(h, handle);
 
-    if (handle <= 0 || index == 0 || index > h->n_slots)
+    if (!entry)
         return NULL;
-    struct hvd_entry *entry = h->slots[index - 1].entry;
-    return entry && entry->handle == handle ? entry : NULL;
+    const int64_t ticket = atomic_load_explicit(&entry->ticket, memory_order_acquire);
+    return (ticket & ~HVD_LOOSE) == handle ? entry : NULL;
 }
 
-void hvd_handles_remove(struct hvd_handles *h, const struct hvd_entry *entry)
+bool hvd_handles_end_simply(const struct hvd_handles *h, int64_t handle)
 {
-    const uint32_t index = (uint32_t)entry->handle;
-    struct hvd_handle_slot *slot = &h->slots[index - 1];
+    struct hvd_entry *entry = look_up(h, handle);
+    int64_t ticket = handle;
 
-    slot->entry = NULL;
+    /* The ticket first: see begin. */
+    return entry && atomic_load_explicit(&entry->ticket, memory_order_acquire) == handle &&
+           atomic_load_explicit(&entry->end, memory_order_acquire) == HVD_ENTRY_SIMPLE &&
+           atomic_compare_exchange_strong_explicit(&entry->ticket, &ticket, 0, memory_order_acq_rel,
+                                                   memory_order_relaxed);
+}
+
+bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_loose)
+{
+    int64_t ticket = handle;
+
+    *is_loose = false;
+    if (atomic_compare_exchange_strong(&entry->ticket, &ticket, 0))
+        return true;
+    *is_loose = ticket == (handle | HVD_LOOSE);
+    if (*is_loose) /* only holders of mu touch it */
+        atomic_store_explicit(&entry->ticket, 0, memory_order_relaxed);
+    return *is_loose;
+}
+
+void hvd_handles_remove(struct hvd_handles *h, struct hvd_entry *entry)
+{
+    const uint64_t handle = (uint64_t)entry->handle;
+    struct hvd_handle_slot *slot = slot_at(h, (uint32_t)handle);
+
+    atomic_store_explicit(&entry->ticket, 0, memory_order_relaxed);
+    slot->generation = (uint32_t)(handle >> 32);
     slot->next_free = h->first_free;
-    h->first_free = index;
-}
-
-struct hvd_entry *hvd_handles_any(const struct hvd_handles *h)
-{
-    for (uint32_t i = 0; i < h->n_slots; i++)
-        if (h->slots[i].entry)
-            return h->slots[i].entry;
-    return NULL;
+    h->first_free = (uint32_t)handle;
+    atomic_store_explicit(&slot->entry, NULL, memory_order_relaxed);
 }
 
 void hvd_handles_fini(struct hvd_handles *h)
 {
-    hvd_free(h->slots);
+    for (unsigned k = 0; k < HVD_HANDLE_CHUNKS; k++)
+        hvd_free(atomic_load(&h->chunks[k]));
     *h = (struct hvd_handles){0};
 }

@@ -310,18 +310,19 @@ static hvd_status_t make_run(const struct hvd_engine *e, struct hvd_set *set,
 /* Gives the members the entries that wait in their slots. Holds mu. */
 static hvd_status_t take_entries(struct hvd_set *set, struct hvd_run *run, struct hvd_err *err)
 {
+    void **owners = hvd_cache_owners(set->cache);
     hvd_status_t st = HVD_OK;
 
     for (uint32_t i = 0; i < run->n_flights; i++) {
         struct hvd_flight *f = &run->flights[i];
         for (uint32_t m = 0; m < f->n_members; m++) {
-            struct hvd_slot *slot = hvd_cache_at(set->cache, f->members[m].slot);
-            f->members[m].entry = slot->owner;
-            slot->owner = NULL;
+            const uint32_t index = f->members[m].slot;
+            f->members[m].entry = owners[index];
+            owners[index] = NULL;
             if (!f->members[m].entry && !set->is_join_pending && st == HVD_OK)
                 st = HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                              "the plan has tensor %.*s, which this rank did not submit",
-                              (int)slot->request.name.len, slot->request.name.data);
+                              "the plan has tensor %s, which this rank did not submit",
+                              hvd_cache_at(set->cache, index)->request.name.data);
         }
     }
     return st;

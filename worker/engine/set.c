@@ -24,6 +24,7 @@ void hvd_set_destroy(struct hvd_set *set)
     hvd_free(set->items);
     hvd_free(set->batches);
     hvd_free(set->bits);
+    hvd_free(set->queued_bits);
     hvd_buf_fini(&set->message);
     hvd_negotiator_destroy(set->negotiator);
     hvd_table_destroy(set->table);
@@ -75,6 +76,7 @@ hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a process set");
     }
     set->id = id;
+    set->last = HVD_NO_SLOT;
     set->place.size = n_ranks;
     hvd_buf_init(&set->message, HVD_MESSAGE_MAX);
     for (int i = 0; i < n_ranks; i++) {
@@ -89,6 +91,31 @@ hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *
         return st;
     }
     *out = set;
+    return HVD_OK;
+}
+
+/* An array of words that grows, by zeros. */
+static bool extend(uint64_t **words, uint32_t old, uint32_t n)
+{
+    uint64_t *grown = hvd_realloc(*words, n, sizeof(**words));
+
+    if (!grown)
+        return false;
+    memset(grown + old, 0, (n - old) * sizeof(*grown));
+    *words = grown;
+    return true;
+}
+
+hvd_status_t hvd_set_make_room(struct hvd_set *set)
+{
+    const uint32_t n = (hvd_cache_end(set->cache) + 63) / 64;
+    const uint32_t room = set->n_words * 2 > n ? set->n_words * 2 : n;
+
+    if (n <= set->n_words)
+        return HVD_OK;
+    if (!extend(&set->bits, set->n_words, room) || !extend(&set->queued_bits, set->n_words, room))
+        return HVD_ERR_NOMEM;
+    set->n_words = room;
     return HVD_OK;
 }
 

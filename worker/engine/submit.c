@@ -1,0 +1,338 @@
+/*
+ * Taking tensors in, from any thread, under mu. A tensor that is cached is asked for by a bit; its
+ * entry lies ready in its slot. Programs submit the same tensors in much the same order each time:
+ * each slot remembers which one followed it last, so the next tensor is expected before it comes,
+ * and only has to be compared.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/engine_internal.h"
+
+#define HVD_DUPLICATE_NAME                                                                         \
+    "Requested to allreduce, allgather, or broadcast a tensor with the same name as another "      \
+    "tensor that is currently being processed.  If you want to request another tensor, use a "     \
+    "different tensor name."
+
+static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set,
+                           const struct hvd_submission *s, struct hvd_err *err)
+{
+    if (e->is_ended || e->is_leaving)
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s",
+                        e->cause ? e->cause : "Horovod has been shut down.");
+    if (!set)
+        return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
+                        "%s: Process set provided does not exist, or has not been registered.",
+                        hvd_op_name((int)s->request.op));
+    if (set->is_ended || e->infos[set->id].is_removed)
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");
+    if (s->request.device != HVD_CPU && !e->options.device)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "the tensor is on a device, and this rank has none");
+    if (set->is_join_pending)
+        return HVD_FAIL(err, HVD_ERR_STATE, 0,
+                        "this rank has joined: nothing can be submitted until every rank has");
+    return HVD_OK;
+}
+
+/* The slot that stands for exactly this tensor, in a group of that size; NULL when none does. */
+static struct hvd_slot *matching_slot(struct hvd_slot *slot, const struct hvd_request *req)
+{
+    if (!slot || !hvd_request_equal(&slot->request, req) || slot->group_size != req->group_size)
+        return NULL;
+    return slot;
+}
+
+/* The slot that is expected next, a guess; NULL when there is none. Holds mu. */
+static struct hvd_slot *expected_slot(const struct hvd_set *set)
+{
+    const struct hvd_slot *last = hvd_cache_at(set->cache, set->last);
+
+    return last ? hvd_cache_at(set->cache, last->follower) : NULL;
+}
+
+/* The slot was submitted behind the last one. Holds mu. */
+static void learn_order(struct hvd_set *set, const struct hvd_slot *slot)
+{
+    struct hvd_slot *last = hvd_cache_at(set->cache, set->last);
+
+    if (last && last->follower != slot->index)
+        last->follower = slot->index;
+    set->last = slot->index;
+}
+
+/* Takes one tensor in, by its slot where it has one. Holds mu. */
+static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
+                           struct hvd_entry **out, struct hvd_err *err)
+{
+    struct hvd_set *set = hvd_set_find(e, s->set);
+    hvd_status_t st = refuse(e, set, s, err);
+
+    if (st != HVD_OK)
+        return st;
+    struct hvd_slot *slot = hvd_cache_find(set->cache, s->request.name);
+    struct hvd_slot *match = matching_slot(slot, &s->request);
+    void **owners = hvd_cache_owners(set->cache);
+    if ((slot && owners[slot->index]) || (match && hvd_table_find(set->table, s->request.name)))
+        return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
+    struct hvd_entry *entry = hvd_entry_create(e, s, match);
+    if (!entry)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
+    if (match) {
+        entry->slot = match;
+        owners[match->index] = entry;
+    } else {
+        st = hvd_table_add(set->table, entry->request.name, entry, err);
+    }
+    if (st != HVD_OK) {
+        hvd_entry_recycle(e, entry, true);
+        return st;
+    }
+    *out = entry;
+    return HVD_OK;
+}
+
+/* Takes back what accept did. Holds mu. */
+static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
+{
+    bool is_loose = false;
+
+    if (entry->slot)
+        hvd_cache_owners(entry->set->cache)[entry->slot->index] = NULL;
+    else
+        hvd_table_take(entry->set->table, entry->request.name);
+    (void)hvd_handles_end(entry, entry->handle, &is_loose);
+    hvd_entry_recycle(e, entry, is_loose);
+}
+
+/* One more tensor is queued, of that many bytes. Holds mu. */
+static void count_queued(struct hvd_engine *e, int64_t bytes)
+{
+    e->queued_bytes += bytes;
+    if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) == 0) {
+        e->first_queued_ns = hvd_now_ns();
+        e->is_new_batch = true;
+    }
+    hvd_add(&e->n_outstanding, 1);
+    hvd_add(&e->n_submitted, 1);
+    hvd_add(&e->n_queued, 1);
+}
+
+/* Asks for the slot by its bit. Holds mu. */
+static void queue_bit(struct hvd_set *set, const struct hvd_slot *slot)
+{
+    const uint32_t word = slot->index / 64;
+
+    set->queued_bits[word] |= (uint64_t)1 << (slot->index % 64);
+    if (word >= set->n_queued_words)
+        set->n_queued_words = word + 1;
+}
+
+/* The tensor is on its way from here on. Holds mu. */
+static void enqueue(struct hvd_engine *e, struct hvd_entry *entry)
+{
+    const size_t width = hvd_dtype_size((int)entry->request.dtype);
+
+    if (!hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
+        entry->count = 0; /* found out when it moves */
+    count_queued(e, entry->count * (int64_t)width);
+    hvd_watch_submitted(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request);
+    if (entry->request.op == HVD_JOIN)
+        entry->set->is_join_pending = true;
+    if (entry->slot)
+        learn_order(entry->set, entry->slot);
+    if (entry->slot && entry->request.device == HVD_CPU) {
+        queue_bit(entry->set, entry->slot);
+        return;
+    }
+    entry->is_listed = true;
+    hvd_entry_list_add(&entry->set->queue, entry);
+}
+
+/* Wakes who has to see what was submitted, and nobody who will look anyway. Holds mu. */
+static void call_driver(struct hvd_engine *e, bool is_waited_now)
+{
+    const bool is_full = hvd_is_batch_full(e);
+
+    /* A driver that sleeps in the transport has to learn when the new batch is due. */
+    const bool must_hear = is_full || (e->is_asleep && e->is_new_batch) ||
+                           atomic_load(&e->n_waiters) > 0 || e->options.cycle_ns == 0;
+
+    e->is_new_batch = false;
+    if (e->is_driven ? must_hear : (!is_waited_now && (e->is_deep || is_full)))
+        hvd_drive_kick(e);
+}
+
+/* --- The tensor that was expected ------------------------------------------------------------- */
+
+/* Whether input and output are memory that an allreduce of so many bytes may use. */
+static bool is_memory_good(const void *input, const void *output, size_t bytes)
+{
+    const uintptr_t from = (uintptr_t)input;
+    const uintptr_t to = (uintptr_t)output;
+
+    return input && output && (from == to || (from < to ? to - from : from - to) >= bytes);
+}
+
+/* Whether the description asks for what the slot stands for. The slot's request is a legal one. */
+static bool is_described(const struct hvd_slot *slot, const struct hvd_described *d)
+{
+    const struct hvd_request *req = &slot->request;
+
+    if (req->op != d->op || (int)req->dtype != d->dtype || (int)req->reduce != d->reduce ||
+        req->device != d->device || req->ndim != d->ndim || slot->group_size != 0 ||
+        !hvd_factor_equal(req->prescale, d->prescale) ||
+        !hvd_factor_equal(req->postscale, d->postscale))
+        return false;
+    for (int i = 0; i < req->ndim; i++)
+        if (req->shape[i] != d->shape[i])
+            return false;
+    return strcmp(req->name.data, d->name) == 0;
+}
+
+/* What is looked at for the tensor after this one is on its way into the cache by then. Holds mu.
+ */
+static void fetch_ahead(const struct hvd_set *set, const struct hvd_slot *slot)
+{
+    const struct hvd_slot *next = hvd_cache_at(set->cache, slot->follower);
+
+    if (!next)
+        return;
+    __builtin_prefetch(next, 1);
+    __builtin_prefetch(&next->request.shape, 0);
+    __builtin_prefetch(next + 1, 0); /* the name */
+}
+
+/* The slot that the description is for, with a resident that is idle; NULL: not that simple. Holds
+ * mu. */
+static struct hvd_slot *recognise(struct hvd_engine *e, struct hvd_set *set,
+                                  const struct hvd_described *d)
+{
+    if (!set || set->is_ended || set->is_join_pending || e->is_ended || e->is_leaving ||
+        e->infos[set->id].is_removed)
+        return NULL;
+    struct hvd_slot *slot = expected_slot(set);
+    if (!slot || !is_described(slot, d) || hvd_cache_owners(set->cache)[slot->index])
+        return NULL;
+    const struct hvd_entry *resident = slot->resident;
+    const size_t bytes = (size_t)slot->count * hvd_dtype_size(d->dtype);
+    if (!resident || bytes == 0 || !is_memory_good(d->input, d->output, bytes) ||
+        atomic_load_explicit(&resident->ticket, memory_order_acquire) != 0)
+        return NULL;
+    return slot;
+}
+
+bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described *d,
+                                int64_t *handle)
+{
+    pthread_mutex_lock(&e->mu);
+    struct hvd_set *set = hvd_set_find(e, d->set);
+    struct hvd_slot *slot = recognise(e, set, d);
+    if (slot) {
+        struct hvd_entry *entry = slot->resident;
+        fetch_ahead(set, slot);
+        entry->input = d->input;
+        entry->data = d->output;
+        entry->slot = slot;
+        hvd_handles_renew(entry);
+        hvd_cache_owners(set->cache)[slot->index] = entry;
+        count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype));
+        hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request);
+        queue_bit(set, slot);
+        learn_order(set, slot);
+        *handle = entry->handle;
+        call_driver(e, d->is_waited_now);
+    }
+    pthread_mutex_unlock(&e->mu);
+    return slot != NULL;
+}
+
+/* --- Any tensor ------------------------------------------------------------------------------- */
+
+hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission *submission,
+                               int64_t *handle, struct hvd_err *err)
+{
+    struct hvd_entry *entry = NULL;
+
+    pthread_mutex_lock(&e->mu);
+    hvd_status_t st = accept(e, submission, &entry, err);
+    if (st == HVD_OK) {
+        *handle = entry->handle;
+        enqueue(e, entry);
+        call_driver(e, submission->is_waited_now);
+    }
+    pthread_mutex_unlock(&e->mu);
+    return st;
+}
+
+/* A group is asked for by bits only when its tensors are the very group that was cached. */
+static bool is_cached_group(struct hvd_entry *const *entries, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!entries[i]->slot || entries[i]->slot->group != entries[0]->slot->group)
+            return false;
+    return true;
+}
+
+/* Asks for all of a group by name. Holds mu. */
+static hvd_status_t move_to_table(struct hvd_entry *const *entries, uint32_t n, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
+        struct hvd_entry *entry = entries[i];
+        if (!entry->slot)
+            continue;
+        st = hvd_table_add(entry->set->table, entry->request.name, entry, err);
+        if (st == HVD_OK) {
+            hvd_cache_owners(entry->set->cache)[entry->slot->index] = NULL;
+            entry->slot = NULL;
+        }
+    }
+    return st;
+}
+
+/* All of a group, or nothing. Holds mu. */
+static hvd_status_t accept_group(struct hvd_engine *e, const struct hvd_submission *submissions,
+                                 uint32_t n, struct hvd_entry **entries, struct hvd_err *err)
+{
+    const uint32_t group = e->last_group == UINT32_MAX ? 1 : e->last_group + 1;
+    hvd_status_t st = HVD_OK;
+    uint32_t n_accepted = 0;
+
+    for (; n_accepted < n && st == HVD_OK; n_accepted += st == HVD_OK) {
+        struct hvd_submission s = submissions[n_accepted];
+        s.request.group = n > 1 ? group : 0;
+        s.request.group_size = n > 1 ? n : 0;
+        st = accept(e, &s, &entries[n_accepted], err);
+    }
+    if (st == HVD_OK && n > 1 && !is_cached_group(entries, n))
+        st = move_to_table(entries, n, err);
+    if (st != HVD_OK) {
+        while (n_accepted > 0)
+            take_back(e, entries[--n_accepted]);
+        return st;
+    }
+    e->last_group = group;
+    return HVD_OK;
+}
+
+hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_submission *submissions,
+                                     uint32_t n, int64_t *handles, struct hvd_err *err)
+{
+    struct hvd_entry **entries = hvd_calloc(n, sizeof(struct hvd_entry *));
+
+    if (!entries)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a group of %u tensors", n);
+    pthread_mutex_lock(&e->mu);
+    hvd_status_t st = accept_group(e, submissions, n, entries, err);
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
+        handles[i] = entries[i]->handle;
+        enqueue(e, entries[i]);
+    }
+    if (st == HVD_OK && n > 0)
+        call_driver(e, submissions[0].is_waited_now);
+    pthread_mutex_unlock(&e->mu);
+    hvd_free(entries);
+    return st;
+}
