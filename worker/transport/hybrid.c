@@ -1,378 +1,412 @@
 /*
- * Choosing and composing transports. The ranks tell each other where they live, over `far`; when
- * that may be one place, rank 0 offers memory and the others take it; then all hear whether that
- * worked for everybody. Each of the three steps is an allgather, so every rank decides the same.
+ * Composing transports: memory that ranks share and a transport that reaches all of them. Which way
+ * a message or collective goes follows from who is where and from nothing else, so that every rank
+ * sends it the same way, and between two ranks there is one way for messages.
  */
 #include "worker/transport/hybrid.h"
 
-#include <fcntl.h>
-#include <sched.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "base/mem.h"
-#include "worker/transport/shm_segment.h"
+#include "worker/transport/hybrid_internal.h"
+#include "worker/transport/shm_internal.h"
 
-#define TIMEOUT_MS 10000
-
-struct hybrid {
-    struct hvd_transport base; /* first */
-    struct hvd_transport *near;
-    struct hvd_transport *far;
-    int n_far; /* collectives that move where nobody wakes */
-};
-
-/* Where a rank lives. Equal `kernel` and `network`: a UNIX socket may connect the two. */
-struct home {
-    uint64_t kernel;
-    uint64_t network;
-    uint64_t pids;
-    int64_t pid;
-    uint64_t wants_shm;
-};
-
-/* --- The ops: everything goes to the near one, but for the names ------------------------------ */
-
-static struct hvd_transport *near_of(struct hvd_transport *t)
+static struct hvd_hybrid *self(struct hvd_transport *t)
 {
-    return ((struct hybrid *)t)->near;
+    return (struct hvd_hybrid *)t;
 }
 
-/* Process sets but the whole job go the far way. */
-static struct hvd_transport *mover_of(struct hvd_transport *t, const struct hvd_collective *c)
+/* --- Messages --------------------------------------------------------------------------------- */
+
+/* Whether messages between a rank and this one go through memory. */
+static bool is_near(const struct hvd_hybrid *h, int rank)
 {
-    return c->set == 0 ? near_of(t) : ((struct hybrid *)t)->far;
+    return h->world.near && h->world.team.group_of[rank] == h->world.team.group;
 }
 
 static hvd_status_t hybrid_send(struct hvd_transport *t, int to, const void *data, size_t len,
                                 struct hvd_err *err)
 {
-    return near_of(t)->ops->send(near_of(t), to, data, len, err);
+    const struct hvd_hybrid *h = self(t);
+    struct hvd_transport *near = h->world.near;
+
+    if (is_near(h, to))
+        return near->ops->send(near, h->world.team.place_of[to], data, len, err);
+    return h->far->ops->send(h->far, to, data, len, err);
+}
+
+static hvd_status_t receive_near(struct hvd_hybrid *h, struct hvd_inbound *in, struct hvd_err *err)
+{
+    struct hvd_transport *near = h->world.near;
+    hvd_status_t st = near->ops->receive(near, in, err);
+
+    if (st != HVD_OK && st != HVD_ERR_GONE)
+        return st;
+    in->from = h->world.team.mates[in->from];
+    if (st == HVD_OK)
+        return st;
+    h->lost = in->from;
+    hvd_err_clear(err);
+    return HVD_FAIL(err, HVD_ERR_GONE, 0, "rank %d: its process ended during the job", in->from);
 }
 
 static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *in,
                                    struct hvd_err *err)
 {
-    return near_of(t)->ops->receive(near_of(t), in, err);
+    struct hvd_hybrid *h = self(t);
+    hvd_status_t st = HVD_INPROGRESS;
+
+    if (h->world.team.n_groups == 1)
+        return receive_near(h, in, err);
+    h->is_far_next = !h->is_far_next; /* neither starves the other */
+    if (h->is_far_next || !h->world.near)
+        st = h->far->ops->receive(h->far, in, err);
+    if (st == HVD_INPROGRESS && h->world.near)
+        st = receive_near(h, in, err);
+    if (st == HVD_INPROGRESS && !h->is_far_next)
+        st = h->far->ops->receive(h->far, in, err);
+    return st;
 }
 
 static void hybrid_recycle(struct hvd_transport *t, struct hvd_inbound *in)
 {
-    near_of(t)->ops->recycle(near_of(t), in);
+    const struct hvd_hybrid *h = self(t);
+    struct hvd_transport *by = is_near(h, in->from) ? h->world.near : h->far;
+
+    if (by->ops->recycle)
+        by->ops->recycle(by, in);
+    else
+        hvd_free(in->data);
+}
+
+static const char *hybrid_host(const struct hvd_transport *t, int rank)
+{
+    const struct hvd_hybrid *h = (const struct hvd_hybrid *)t;
+
+    return h->far->ops->host(h->far, rank);
+}
+
+/* --- Collectives ------------------------------------------------------------------------------ */
+
+/* NULL when there is no such set. */
+static struct hvd_hybrid_set *find_set(struct hvd_hybrid *h, uint32_t id)
+{
+    struct hvd_hybrid_set *set = h->sets;
+
+    if (id == 0)
+        return &h->world;
+    while (set && set->team.set != id)
+        set = set->next;
+    return set;
+}
+
+/* The transport that moves it; NULL: the hosts do. */
+static struct hvd_transport *mover_of(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set,
+                                      const struct hvd_collective *c)
+{
+    if (set->team.n_groups == 1 && set->near)
+        return set->near;
+    return set->hosts && hvd_hosts_moves(c->op) ? NULL : h->far;
 }
 
 static hvd_status_t hybrid_start(struct hvd_transport *t, struct hvd_collective *c,
                                  struct hvd_err *err)
 {
-    hvd_status_t st = mover_of(t, c)->ops->start(mover_of(t, c), c, err);
+    struct hvd_hybrid *h = self(t);
+    struct hvd_hybrid_set *set = find_set(h, c->set);
 
-    ((struct hybrid *)t)->n_far += st == HVD_OK && c->set != 0;
+    if (!set)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "no process set %u", c->set);
+    struct hvd_transport *mover = mover_of(h, set, c);
+    hvd_status_t st =
+        mover ? mover->ops->start(mover, c, err) : hvd_hosts_start(set->hosts, c, err);
+    h->n_far += st == HVD_OK && mover != set->near;
     return st;
 }
 
 static hvd_status_t hybrid_test(struct hvd_transport *t, struct hvd_collective *c,
                                 struct hvd_err *err)
 {
-    hvd_status_t st = mover_of(t, c)->ops->test(mover_of(t, c), c, err);
+    struct hvd_hybrid *h = self(t);
+    struct hvd_hybrid_set *set = find_set(h, c->set);
+    struct hvd_transport *mover = mover_of(h, set, c);
+    hvd_status_t st = mover ? mover->ops->test(mover, c, err) : hvd_hosts_test(set->hosts, c, err);
 
-    ((struct hybrid *)t)->n_far -= st == HVD_OK && c->set != 0;
-    return st;
+    h->n_far -= st == HVD_OK && mover != set->near;
+    if (st == HVD_INPROGRESS && h->world.near && mover != h->world.near)
+        hvd_shm_flush((struct hvd_shm *)h->world.near); /* messages do not wait for a receive */
+    if (st != HVD_INPROGRESS || h->lost < 0 || mover)
+        return st;
+    return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0,
+                    "rank %d is lost: its process ended during the job", h->lost);
 }
 
 static void hybrid_abandon(struct hvd_transport *t, struct hvd_collective *c)
 {
-    mover_of(t, c)->ops->abandon(mover_of(t, c), c);
-    ((struct hybrid *)t)->n_far -= c->set != 0;
+    struct hvd_hybrid *h = self(t);
+    struct hvd_hybrid_set *set = find_set(h, c->set);
+    struct hvd_transport *mover = mover_of(h, set, c);
+
+    if (mover)
+        mover->ops->abandon(mover, c);
+    else
+        hvd_hosts_abandon(set->hosts, c);
+    h->n_far -= mover != set->near;
 }
 
-static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t set, const int *ranks,
-                                   int n_ranks, struct hvd_err *err)
-{
-    struct hvd_transport *far = ((struct hybrid *)t)->far;
-
-    return far->ops->add_set(far, set, ranks, n_ranks, err);
-}
-
-static void hybrid_remove_set(struct hvd_transport *t, uint32_t set)
-{
-    struct hvd_transport *far = ((struct hybrid *)t)->far;
-
-    far->ops->remove_set(far, set);
-}
-
-static const char *hybrid_host(const struct hvd_transport *t, int rank)
-{
-    const struct hybrid *h = (const struct hybrid *)t;
-
-    return h->far->ops->host(h->far, rank);
-}
-
-static bool hybrid_destroy(struct hvd_transport *t, bool clean)
-{
-    struct hybrid *h = (struct hybrid *)t;
-
-    bool is_quiet = h->near->ops->destroy(h->near, clean);
-    is_quiet = h->far->ops->destroy(h->far, clean) && is_quiet;
-    hvd_free(h);
-    return is_quiet;
-}
+/* --- Sleep ------------------------------------------------------------------------------------ */
 
 static uint32_t hybrid_listen(struct hvd_transport *t)
 {
-    return near_of(t)->ops->listen(near_of(t));
+    struct hvd_transport *near = self(t)->world.near;
+
+    return near->ops->listen(near);
+}
+
+static bool has_news(const struct hvd_hybrid_set *set)
+{
+    return (set->hosts && hvd_hosts_has_news(set->hosts)) ||
+           (set->near && hvd_shm_has_news(set->near));
 }
 
 static void hybrid_sleep(struct hvd_transport *t, uint32_t ticket, int64_t timeout_ns)
 {
-    near_of(t)->ops->sleep(near_of(t), ticket, timeout_ns);
+    const struct hvd_hybrid *h = self(t);
+    struct hvd_transport *near = h->world.near;
+    bool has = has_news(&h->world);
+
+    for (const struct hvd_hybrid_set *set = h->sets; set && !has; set = set->next)
+        has = has_news(set);
+    near->ops->sleep(near, ticket, has ? 0 : timeout_ns);
 }
 
 static void hybrid_wake(struct hvd_transport *t)
 {
-    near_of(t)->ops->wake(near_of(t));
+    struct hvd_transport *near = self(t)->world.near;
+
+    near->ops->wake(near);
 }
 
+/* MPI wakes nobody: with other groups about, a message of theirs may come at any time. */
 static bool hybrid_wakes(const struct hvd_transport *t)
 {
-    return ((const struct hybrid *)t)->n_far == 0;
+    const struct hvd_hybrid *h = (const struct hvd_hybrid *)t;
+
+    return h->world.team.n_groups == 1 && h->n_far == 0;
 }
 
-static const struct hvd_transport_ops hybrid_ops = {
-    .name = "shm+mpi",
-    .send = hybrid_send,
-    .receive = hybrid_receive,
-    .recycle = hybrid_recycle,
-    .start = hybrid_start,
-    .test = hybrid_test,
-    .add_set = hybrid_add_set,
-    .remove_set = hybrid_remove_set,
-    .abandon = hybrid_abandon,
-    .host = hybrid_host,
-    .destroy = hybrid_destroy,
-    .listen = hybrid_listen,
-    .sleep = hybrid_sleep,
-    .wake = hybrid_wake,
-    .wakes = hybrid_wakes,
-};
+/* --- Process sets ----------------------------------------------------------------------------- */
 
-/* --- What the ranks tell each other ----------------------------------------------------------- */
-
-/* Every rank's `len` bytes, in the order of the ranks, in all. Waits for them. */
-static hvd_status_t tell_all(struct hvd_transport *far, const void *mine, size_t len, void *all,
-                             struct hvd_err *err)
+/* What a set of several groups needs besides memory. */
+static hvd_status_t make_hosts(struct hvd_hybrid *h, struct hvd_hybrid_set *set,
+                               struct hvd_err *err)
 {
-    const int size = far->topology.size;
-    int64_t *counts = hvd_malloc((size_t)size, sizeof(int64_t));
-    hvd_status_t st;
+    struct hvd_team *team = &set->team;
+    const uint32_t peers_set = hvd_hybrid_peers_set(team->set, team->place);
+    const size_t n = (size_t)(team->n_mates > team->n_groups ? team->n_mates : team->n_groups);
+    int *ranks = hvd_malloc(n, sizeof(int));
+    hvd_status_t st = HVD_OK;
 
-    if (!counts)
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for setting up shared memory");
-    for (int i = 0; i < size; i++)
-        counts[i] = (int64_t)len;
-    struct hvd_collective c = {.op = HVD_ALLGATHER,
-                               .dtype = HVD_UINT8,
-                               .reduce = HVD_SUM,
-                               .scaling = {.prescale = 1, .postscale = 1, .divisor = 1},
-                               .input = mine,
-                               .output = all,
-                               .count = (int64_t)len,
-                               .counts = counts};
-    st = far->ops->start(far, &c, err);
+    if (!ranks)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for collectives between hosts");
+    if (team->place < team->n_carriers) {
+        hvd_team_peers(team, team->place, ranks);
+        st = h->far->ops->add_set(h->far, peers_set, ranks, team->n_groups, err);
+        set->has_peers = st == HVD_OK;
+    }
+    for (int place = 0; place < team->n_mates; place++)
+        ranks[place] = h->world.team.place_of[team->ranks[team->mates[place]]];
+    const struct hvd_hosts_options options = {
+        .shape = h->options.hosts,
+        .team = team,
+        .far = h->far,
+        .peers_set = peers_set,
+        .bell = team->n_mates > 1 ? h->world.near : NULL,
+        .bell_ranks = ranks,
+        .segment = hvd_hybrid_hosts_area(h, set),
+    };
     if (st == HVD_OK)
-        while ((st = far->ops->test(far, &c, err)) == HVD_INPROGRESS)
-            sched_yield();
-    hvd_free(counts);
+        st = hvd_hosts_create(&options, &set->hosts, err);
+    hvd_free(ranks);
     return st;
 }
 
-/* A number for the text of a file; 0 when it cannot be read. */
-static uint64_t hash_file(const char *path)
+/* Everything of a set but its team. keys: see hvd_hybrid_share. */
+static hvd_status_t set_up(struct hvd_hybrid *h, struct hvd_hybrid_set *set, const int *keys,
+                           struct hvd_err *why, struct hvd_err *err)
 {
-    char text[64] = "";
-    uint64_t hash = 14695981039346656037u;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t len = fd >= 0 ? read(fd, text, sizeof(text)) : 0;
+    hvd_status_t st = hvd_hybrid_share(h, set, keys, why, err);
 
-    if (fd >= 0)
-        close(fd);
-    for (ssize_t i = 0; i < len; i++)
-        hash = (hash ^ (unsigned char)text[i]) * 1099511628211u;
-    return len > 0 ? hash : 0;
+    if (st == HVD_OK && set->segment && set->team.n_groups > 1)
+        st = make_hosts(h, set, err);
+    return st;
 }
 
-/* The number of a namespace of this process; 0 when there is none. */
-static uint64_t namespace_of(const char *path)
+/* is_quiet: nothing writes to the memory any more; otherwise it stays, and what describes it. */
+static void tear_down(struct hvd_hybrid *h, struct hvd_hybrid_set *set, bool clean, bool is_quiet)
 {
-    struct stat about;
-
-    return stat(path, &about) == 0 ? (uint64_t)about.st_ino : 0;
+    if (set->has_peers && clean)
+        h->far->ops->remove_set(h->far, hvd_hybrid_peers_set(set->team.set, set->team.place));
+    if (is_quiet)
+        hvd_hosts_destroy(set->hosts);
+    if (is_quiet || !set->hosts)
+        hvd_hybrid_unshare(set, clean);
+    if (is_quiet)
+        hvd_team_fini(&set->team);
 }
 
-static struct home find_home(bool wants_shm)
+static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t id, const int *ranks,
+                                   int n_ranks, struct hvd_err *err)
 {
-    struct home home = {
-        .kernel = hash_file("/proc/sys/kernel/random/boot_id"),
-        .network = namespace_of("/proc/self/ns/net"),
-        .pids = namespace_of("/proc/self/ns/pid"),
-        .pid = getpid(),
-        .wants_shm = wants_shm,
-    };
-
-    if (home.kernel == 0 || home.network == 0)
-        home.wants_shm = false;
-    return home;
-}
-
-static bool is_one_home(const struct home *homes, int size)
-{
-    for (int i = 0; i < size; i++)
-        if (!homes[i].wants_shm || homes[i].kernel != homes[0].kernel ||
-            homes[i].network != homes[0].network)
-            return false;
-    return true;
-}
-
-/* Ranks in one process, as in tests, cannot see each other's locks. */
-static bool are_processes(const struct home *homes, int size)
-{
-    for (int i = 0; i < size; i++)
-        for (int j = 0; j < i; j++)
-            if (homes[i].pid == homes[j].pid && homes[i].pids == homes[j].pids)
-                return false;
-    return true;
-}
-
-/* --- Setting up ------------------------------------------------------------------------------- */
-
-/* What setting up needs and leaves. */
-struct setup {
-    struct hvd_transport *far;
-    const struct hvd_hybrid_options *options;
-    struct hvd_shm_shape shape;
-    size_t size_bytes;
-    int timeout_ms;
-    bool has_processes;
-    void *all; /* room for what all ranks tell; owned */
-    struct hvd_transport *near;
-};
-
-/* Maps the memory and attaches to it. fd is taken over. */
-static hvd_status_t attach(struct setup *set, int fd, struct hvd_err *err)
-{
-    const long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
-    struct hvd_shm_options options = {
-        .shape = set->shape,
-        .topology = set->far->topology,
-        .owns_mapping = true,
-        .fd = set->has_processes ? fd : -1,
-        .is_crowded = n_processors > 0 && set->shape.n_ranks > n_processors,
-    };
-    hvd_status_t st = hvd_shm_map(fd, set->size_bytes, &options.segment, err);
-
-    if (st != HVD_OK || !set->has_processes)
-        close(fd);
-    return st == HVD_OK ? hvd_shm_create(&options, &set->near, err) : st;
-}
-
-/* Rank 0 makes the memory, the others fetch it. `offers` is what rank 0 told. */
-static hvd_status_t share(struct setup *set, struct hvd_shm_offer *mine, struct hvd_err *err)
-{
-    const struct hvd_shm_offer *offers = set->all;
-    int fd = -1;
-    hvd_status_t st;
-
-    if (offers[0].name_len == 0)
-        return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "rank 0 could not offer memory");
-    if (set->far->topology.rank == 0) {
-        st = hvd_shm_offer_serve(mine, set->shape.n_ranks - 1, set->timeout_ms, err);
-        fd = mine->fd;
-        if (st == HVD_OK)
-            mine->fd = -1;
-    } else {
-        st = hvd_shm_offer_take(&offers[0], set->size_bytes, set->timeout_ms, &fd, err);
-    }
-    return st == HVD_OK ? attach(set, fd, err) : st;
-}
-
-/* The near transport into set->near, or why there is none into `why`; a failure is one of far. */
-static hvd_status_t set_up(struct setup *set, struct hvd_err *why, struct hvd_err *err)
-{
-    struct hvd_transport *far = set->far;
-    struct hvd_shm_offer offer = {.fd = -1, .listener = -1};
-    const struct home home = find_home(set->options->wants_shm);
-    hvd_status_t st = tell_all(far, &home, sizeof(home), set->all, err);
+    struct hvd_hybrid *h = self(t);
+    hvd_status_t st = h->far->ops->add_set(h->far, id, ranks, n_ranks, err);
 
     if (st != HVD_OK)
         return st;
-    set->has_processes = are_processes(set->all, far->topology.size);
-    if (!is_one_home(set->all, far->topology.size)) {
-        hvd_err_set(why, HVD_ERR_STATE, 0, "the ranks are on several hosts, or one has it off");
+    struct hvd_hybrid_set *set = hvd_calloc(1, sizeof(*set));
+    int *keys = hvd_malloc((size_t)n_ranks, sizeof(int));
+    if (!set || !keys)
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for process set %u", id);
+    else
+        st = hvd_team_init(&set->team, id, ranks, n_ranks, t->topology.rank, err);
+    if (st == HVD_OK) {
+        for (int i = 0; i < n_ranks; i++)
+            keys[i] = h->world.team.group_of[ranks[i]];
+        st = set_up(h, set, keys, NULL, err);
+    }
+    hvd_free(keys);
+    if (st == HVD_OK) {
+        set->next = h->sets;
+        h->sets = set;
         return HVD_OK;
     }
-    hvd_status_t shared = HVD_OK;
-    if (far->topology.rank == 0)
-        shared = hvd_shm_offer_init(&offer, set->size_bytes, why);
-    if (shared != HVD_OK)
-        offer.name_len = 0;
-    st = tell_all(far, &offer, sizeof(offer), set->all, err);
-    if (st == HVD_OK && shared == HVD_OK)
-        shared = share(set, &offer, why);
-    hvd_shm_offer_fini(&offer);
-    const char is_good = shared == HVD_OK;
-    if (st == HVD_OK)
-        st = tell_all(far, &is_good, 1, set->all, err);
-    if (st == HVD_OK && memchr(set->all, 0, (size_t)far->topology.size) && set->near) {
-        set->near->ops->destroy(set->near, true);
-        set->near = NULL;
-        hvd_err_set(why, HVD_ERR_UNAVAILABLE, 0, "another rank could not share the memory");
-    }
+    if (set)
+        tear_down(h, set, false, true);
+    hvd_free(set);
     return st;
 }
 
-static size_t larger(size_t a, size_t b)
+static void hybrid_remove_set(struct hvd_transport *t, uint32_t id)
 {
-    return a > b ? a : b;
+    struct hvd_hybrid *h = self(t);
+
+    for (struct hvd_hybrid_set **at = &h->sets; *at; at = &(*at)->next) {
+        struct hvd_hybrid_set *set = *at;
+        if (set->team.set != id)
+            continue;
+        *at = set->next;
+        tear_down(h, set, true, true);
+        hvd_free(set);
+        break;
+    }
+    h->far->ops->remove_set(h->far, id);
+}
+
+/* --- Life ------------------------------------------------------------------------------------- */
+
+static bool hybrid_destroy(struct hvd_transport *t, bool clean)
+{
+    struct hvd_hybrid *h = self(t);
+    bool is_quiet = true;
+
+    while (clean && h->sets) {
+        struct hvd_hybrid_set *next = h->sets->next;
+        tear_down(h, h->sets, true, true);
+        hvd_free(h->sets);
+        h->sets = next;
+    }
+    if (clean)
+        tear_down(h, &h->world, true, true);
+    is_quiet = h->far->ops->destroy(h->far, clean);
+    while (!clean && h->sets) {
+        struct hvd_hybrid_set *next = h->sets->next;
+        tear_down(h, h->sets, false, is_quiet);
+        if (is_quiet)
+            hvd_free(h->sets);
+        h->sets = next;
+    }
+    if (!clean)
+        tear_down(h, &h->world, false, is_quiet);
+    if (is_quiet)
+        hvd_free(h);
+    return is_quiet;
+}
+
+#define COMMON_OPS                                                                                 \
+    .name = "shm+mpi", .send = hybrid_send, .receive = hybrid_receive, .recycle = hybrid_recycle,  \
+    .start = hybrid_start, .test = hybrid_test, .add_set = hybrid_add_set,                         \
+    .remove_set = hybrid_remove_set, .abandon = hybrid_abandon, .host = hybrid_host,               \
+    .destroy = hybrid_destroy
+
+static const struct hvd_transport_ops hybrid_ops = {
+    COMMON_OPS,          .listen = hybrid_listen, .sleep = hybrid_sleep,
+    .wake = hybrid_wake, .wakes = hybrid_wakes,
+};
+
+/* Of a rank that shares memory with nobody, in a job where others do. */
+static const struct hvd_transport_ops lone_ops = {COMMON_OPS};
+
+/* Set 0: who is where, then memory for those who can share it. */
+static hvd_status_t join(struct hvd_hybrid *h, struct hvd_err *why, struct hvd_err *err)
+{
+    const int size = h->far->topology.size;
+    int *ranks = hvd_malloc((size_t)size, sizeof(int));
+    hvd_status_t st = HVD_OK;
+
+    if (!ranks)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for setting up shared memory");
+    for (int rank = 0; rank < size; rank++)
+        ranks[rank] = rank;
+    st = hvd_team_init(&h->world.team, 0, ranks, size, h->far->topology.rank, err);
+    if (st == HVD_OK)
+        st = hvd_hybrid_find_homes(h, ranks, err);
+    if (st == HVD_OK)
+        st = set_up(h, &h->world, ranks, why, err);
+    hvd_free(ranks);
+    return st;
+}
+
+static void log_choice(const struct hvd_hybrid *h, const struct hvd_hybrid_options *options,
+                       const struct hvd_err *why)
+{
+    const struct hvd_team *team = &h->world.team;
+
+    if (why->status != HVD_OK)
+        hvd_log(options->log, HVD_LOG_WARN, "transport", "rank %d shares no memory: %s", team->rank,
+                why->msg);
+    else if (h->world.segment)
+        hvd_log(options->log, HVD_LOG_INFO, "transport",
+                "%s: %d ranks in %d groups that share memory, rank %d with %d others; %d ranks of "
+                "each group speak to the other groups",
+                h->base.ops->name, team->size, team->n_groups, team->rank, team->n_mates - 1,
+                team->n_groups > 1 ? team->n_carriers : 0);
 }
 
 hvd_status_t hvd_hybrid_create(struct hvd_transport *far, const struct hvd_hybrid_options *options,
                                struct hvd_transport **out, struct hvd_err *err)
 {
-    struct hybrid *h = hvd_calloc(1, sizeof(*h));
+    struct hvd_hybrid *h = hvd_calloc(1, sizeof(*h));
     struct hvd_err why = {0};
-    struct setup set = {
-        .far = far,
-        .options = options,
-        .shape = options->shape,
-        .timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : TIMEOUT_MS,
-        .all = hvd_calloc((size_t)far->topology.size,
-                          larger(sizeof(struct home), sizeof(struct hvd_shm_offer))),
-    };
-    hvd_status_t st = HVD_OK;
+    hvd_status_t st;
 
-    set.shape.n_ranks = far->topology.size;
-    set.size_bytes = hvd_shm_size(&set.shape);
-    if (!h || !set.all)
-        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for setting up shared memory");
-    else if (far->topology.size > 1)
-        st = set_up(&set, &why, err);
-    hvd_free(set.all);
-    if (st == HVD_OK && set.near) {
-        *h = (struct hybrid){
-            .base = {.ops = &hybrid_ops, .topology = far->topology}, .near = set.near, .far = far};
+    if (!h) {
+        far->ops->destroy(far, false);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for setting up shared memory");
+    }
+    *h = (struct hvd_hybrid){
+        .base = {.topology = far->topology}, .far = far, .options = *options, .lost = -1};
+    st = join(h, &why, err);
+    h->base.ops = h->world.near ? &hybrid_ops : &lone_ops;
+    if (st == HVD_OK)
+        log_choice(h, options, &why);
+    h->options.log = NULL;
+    if (st == HVD_OK && h->world.segment) {
         *out = &h->base;
         return HVD_OK;
     }
+    tear_down(h, &h->world, false, true);
     hvd_free(h);
-    if (st != HVD_OK) {
-        if (set.near)
-            set.near->ops->destroy(set.near, false);
+    if (st == HVD_OK)
+        *out = far;
+    else
         far->ops->destroy(far, false);
-        return st;
-    }
-    if (why.status != HVD_OK && why.status != HVD_ERR_STATE)
-        hvd_log(options->log, HVD_LOG_WARN, "transport", "no shared memory: %s", why.msg);
-    *out = far;
-    return HVD_OK;
+    return st;
 }

@@ -242,6 +242,17 @@ static int64_t sum_of(const int64_t *counts, int size)
     return sum;
 }
 
+/* This rank's part of an allgather to where it belongs; it may lie there, or where other parts will
+ * come. */
+static void put_in_place(const struct job *j)
+{
+    const struct hvd_collective *c = j->c;
+    char *place = (char *)c->output + (size_t)sum_of(c->counts, j->place.rank) * width_of(c);
+
+    if (c->count > 0 && place != c->input)
+        memmove(place, c->input, (size_t)c->count * width_of(c));
+}
+
 /* An allgather too large for one call: every rank broadcasts its part into place. */
 static int start_gather_by_parts(const struct job *j)
 {
@@ -250,8 +261,6 @@ static int start_gather_by_parts(const struct job *j)
     int rc = MPI_SUCCESS;
 
     for (int i = 0; i < j->place.size && rc == MPI_SUCCESS; i++) {
-        if (i == j->place.rank && c->count > 0)
-            memcpy(part, c->input, (size_t)c->count * width_of(c));
         rc = start_cast(j, i, part, c->counts[i]);
         part += (size_t)c->counts[i] * width_of(c);
     }
@@ -265,6 +274,7 @@ static int start_gather(const struct job *j)
     int *displs = counts + j->place.size;
     int at = 0;
 
+    put_in_place(j);
     if (sum_of(c->counts, j->place.size) > j->mover->chunk_elements)
         return start_gather_by_parts(j);
     for (int i = 0; i < j->place.size; i++) {
@@ -272,9 +282,9 @@ static int start_gather(const struct job *j)
         displs[i] = at;
         at += counts[i];
     }
-    return count_call(j, MPI_Iallgatherv(c->input, (int)c->count, hvd_mpi_type(c->dtype), c->output,
-                                         counts, displs, hvd_mpi_type(c->dtype), j->place.comm,
-                                         next_request(j)));
+    return count_call(j,
+                      MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->output, counts, displs,
+                                      hvd_mpi_type(c->dtype), j->place.comm, next_request(j)));
 }
 
 /* Messages between this rank and another one, chunks in order: out of `from`, or into `into` when
@@ -302,6 +312,11 @@ static int start_alltoall(const struct job *j)
     const char *in = c->input;
     char *mine = NULL;
     int rc = MPI_SUCCESS;
+
+    if (in == out && j->mv->packed) {
+        memcpy(j->mv->packed, in, (size_t)sum_of(c->counts, j->place.size) * width_of(c));
+        in = j->mv->packed;
+    }
 
     for (int i = 0; i < j->place.size && rc == MPI_SUCCESS; i++) {
         if (i == j->place.rank)
@@ -347,6 +362,9 @@ static bool reserve(struct hvd_mpi_move *mv, struct hvd_mpi_place place,
     if (c->op == HVD_ALLREDUCE)
         return !c->pieces || reserve_packed(mv, bytes);
     if (c->op == HVD_REDUCESCATTER && is_scatter_packed(c) && !reserve_packed(mv, bytes))
+        return false;
+    if (c->op == HVD_ALLTOALL && c->input == c->output &&
+        !reserve_packed(mv, (size_t)sum_of(c->counts, place.size) * width_of(c)))
         return false;
     return reserve_counts(mv, place.size);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "tests/unit/worker/transport/conformance.h"
+#include "tests/unit/worker/transport/every_kind.h"
 #include "worker/transport/mpi.h"
 
 int main(int argc, char **argv)
@@ -20,6 +21,8 @@ int main(int argc, char **argv)
     }
     const int rank = t->topology.rank;
     const char *problem = hvd_transport_conformance(t);
+    if (!problem)
+        problem = hvd_transport_every_set(t, (struct hvd_every_kind){.scale = 1});
     if (rank == 0 && !t->ops->host(t, t->topology.size - 1))
         problem = "rank 0 does not know the hosts";
     t->ops->destroy(t, true);

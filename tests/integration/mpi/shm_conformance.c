@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/unit/worker/transport/conformance.h"
+#include "tests/unit/worker/transport/every_kind.h"
 #include "worker/transport/hybrid.h"
 #include "worker/transport/mpi.h"
 
@@ -31,6 +32,10 @@ int main(int argc, char **argv)
         problem = "rank 0 does not know the hosts";
     else
         problem = hvd_transport_conformance(t);
+    if (!problem)
+        problem = hvd_transport_every_set(t, (struct hvd_every_kind){.scale = 1});
+    if (!problem)
+        problem = hvd_transport_every_set(t, (struct hvd_every_kind){.scale = 30});
     t->ops->destroy(t, true);
     if (problem)
         fprintf(stderr, "rank %d: %s\n", rank, problem);

@@ -14,12 +14,14 @@ LIBRARY = BUILD / "worker" / "libhorovod.so"
 
 PYTHON = f"""
 import ctypes
+import os
 library = ctypes.CDLL({str(LIBRARY)!r})
 library.horovod_version.restype = ctypes.c_char_p
 library.horovod_init.restype = ctypes.c_bool
 assert library.horovod_rank() == -1 and library.horovod_is_initialized() == 0
 assert library.horovod_init(None, 0, None, None, 0)
-print(f"rank {{library.horovod_rank()}} of {{library.horovod_size()}}: {{library.horovod_version().decode()}}", flush=True)
+version = library.horovod_version().decode()
+os.write(1, f"rank {{library.horovod_rank()}} of {{library.horovod_size()}}: {{version}}\\n".encode())  # ranks share it
 library.horovod_shutdown()
 """
 

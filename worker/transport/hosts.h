@@ -1,0 +1,55 @@
+#ifndef HVD_WORKER_TRANSPORT_HOSTS_H
+#define HVD_WORKER_TRANSPORT_HOSTS_H
+
+#include "worker/transport/team.h"
+#include "worker/transport/transport.h"
+
+/*
+ * Collectives of a process set on several hosts: within a group of ranks through memory that they
+ * share, between the groups through another transport, of which only the carriers of each group
+ * make use. What crosses between hosts is what one rank per host would send. Not a transport
+ * itself: it has no messages and does not sleep.
+ */
+struct hvd_hosts;
+
+/* The shape of the shared memory; the same for all ranks of the team. 0 takes the default. */
+struct hvd_hosts_shape {
+    size_t stage_bytes; /* of a chunk, at each rank; a multiple of 128 */
+    int n_slots;        /* chunks that are under way at once */
+};
+
+struct hvd_hosts_options {
+    struct hvd_hosts_shape shape;
+    const struct hvd_team *team; /* borrowed */
+    struct hvd_transport *far;   /* reaches all ranks; borrowed */
+    uint32_t peers_set; /* where this rank carries: far's set of the team's peers, by job rank */
+    struct hvd_transport *bell; /* of shared memory: where mates sleep; borrowed. NULL: nowhere */
+    const int *bell_ranks;      /* by place: which rank there a mate is; borrowed for the call */
+    void *segment; /* of hvd_hosts_size bytes, shared by the mates and zeroed before the first of
+                      them; borrowed until destroy */
+};
+
+/* Bytes of the memory that a group of so many mates shares; 0 when the shape is not a legal one for
+ * a team of `size` ranks. */
+size_t hvd_hosts_size(const struct hvd_hosts_shape *shape, int n_mates, int size);
+
+/* Attaches this rank. HVD_ERR_NOMEM, HVD_ERR_INVALID for a shape that is none. */
+hvd_status_t hvd_hosts_create(const struct hvd_hosts_options *options, struct hvd_hosts **out,
+                              struct hvd_err *err);
+
+/* Frees it. Nothing of it is moving; what was abandoned was given up at `far` too. */
+void hvd_hosts_destroy(struct hvd_hosts *h);
+
+/* Whether it moves an operation. Not an alltoall: every element of one goes from one rank to one
+ * other, so that going through carriers would send no byte less between hosts. */
+bool hvd_hosts_moves(enum hvd_op op);
+
+/* As the ops of transport.h of the same names. */
+hvd_status_t hvd_hosts_start(struct hvd_hosts *h, struct hvd_collective *c, struct hvd_err *err);
+hvd_status_t hvd_hosts_test(struct hvd_hosts *h, struct hvd_collective *c, struct hvd_err *err);
+void hvd_hosts_abandon(struct hvd_hosts *h, struct hvd_collective *c);
+
+/* Whether a mate has brought something on that this rank can go on with. */
+bool hvd_hosts_has_news(const struct hvd_hosts *h);
+
+#endif

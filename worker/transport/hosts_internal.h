@@ -1,0 +1,158 @@
+#ifndef HVD_WORKER_TRANSPORT_HOSTS_INTERNAL_H
+#define HVD_WORKER_TRANSPORT_HOSTS_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "worker/transport/hosts.h"
+#include "worker/transport/shm_internal.h"
+
+/*
+ * The segment: the flags of each mate, then n_slots slots with a stage of each mate.
+ *
+ * Collectives are cut into chunks, numbered from 0 through the life of the segment; all ranks cut
+ * the same way. A chunk uses slot number % n_slots and goes through four steps at every rank, each
+ * step in the order of the numbers, the steps of different chunks side by side:
+ *
+ *     stage     write into the slot, once all mates have fetched what was in it before; flag
+ *     carry     carriers: what the mates have staged goes to the other groups; asynchronous
+ *     arrive    carriers: what came from the other groups lies in their stages; flag
+ *     fetch     from the stages of the carriers into the output; flag
+ *
+ * A flag counts chunks. Every flag has one writer, and no step waits for a later one of an earlier
+ * chunk other than fetch, which frees slots: so no rank waits for itself.
+ */
+struct hvd_hosts_flags {
+    _Alignas(HVD_SHM_LINE) _Atomic uint64_t staged;
+    _Alignas(HVD_SHM_LINE) _Atomic uint64_t arrived;
+    _Alignas(HVD_SHM_LINE) _Atomic uint64_t fetched;
+};
+
+/* --- hosts_payload.c: the elements of a reduction, in one piece or many ------------------------
+ */
+
+/* The payload as one run of elements. The place last used is remembered, so going through it in
+ * order costs a step for each piece. */
+struct hvd_hosts_payload {
+    const struct hvd_piece *pieces; /* borrowed; NULL: `whole` is the only one */
+    struct hvd_piece whole;
+    int n_pieces;
+    int at;         /* the piece last used */
+    int64_t before; /* elements in front of it */
+    size_t width;   /* bytes of an element */
+};
+
+/* The payload of a collective, which stays where it is. */
+void hvd_hosts_payload_init(struct hvd_hosts_payload *p, const struct hvd_collective *c);
+
+/* Elements [from, from + count) of the input where they lie in one stretch, else NULL. */
+const void *hvd_hosts_payload_input(struct hvd_hosts_payload *p, int64_t from, int64_t count);
+
+/* Copies elements of the input to `to`, multiplied by the collective's prescale. */
+void hvd_hosts_payload_gather(struct hvd_hosts_payload *p, const struct hvd_collective *c,
+                              int64_t from, int64_t count, void *to);
+
+/* Copies elements to the output; streams: past the caches. */
+void hvd_hosts_payload_scatter(struct hvd_hosts_payload *p, int64_t from, int64_t count,
+                               const void *data, bool streams);
+
+/* --- hosts.c ---------------------------------------------------------------------------------- */
+
+#define HVD_HOSTS_ALL (-1) /* every mate, or every carrier */
+
+struct hvd_hosts_chunk;
+
+/* How an operation goes through the steps. */
+struct hvd_hosts_steps {
+    void (*stage)(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk);
+    /* Prepares chunk->far of a carrier; whether there is anything to be carried. */
+    bool (*carry)(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk);
+    /* What was carried is there. May be NULL. */
+    void (*arrive)(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk);
+    void (*fetch)(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk);
+};
+
+/* A collective that was started; kept for the next one when it is finished. */
+struct hvd_hosts_move {
+    struct hvd_hosts_move *next; /* in start order; or among the spare */
+    struct hvd_collective *c;
+    const struct hvd_hosts_steps *steps;
+    struct hvd_hosts_payload in;  /* reductions */
+    struct hvd_hosts_payload out; /* allreduce */
+    size_t width;
+    const char *input;
+    int64_t staged; /* elements staged, or of each part */
+    int64_t stride; /* elements in a chunk, or of each part in a chunk */
+    int64_t total;  /* elements, or of the longest part */
+    bool streams;   /* outputs are written past the caches */
+    bool carries;   /* this rank does */
+    bool is_done;
+    int awaits_stage;   /* what the carrier waits for: the stage of this place, or HVD_HOSTS_ALL */
+    int awaits_arrival; /* what is fetched: the result of this place, or HVD_HOSTS_ALL */
+    bool fetches_stage; /* fetch waits as the carrier does: the data comes from this group */
+};
+
+/* A part of a collective under way. */
+struct hvd_hosts_chunk {
+    struct hvd_hosts_move *mv;
+    uint64_t number;
+    int64_t at;    /* its first element, or of each part */
+    int64_t count; /* elements, or at most so many of each part */
+    bool is_carried;
+    struct hvd_collective far;
+    int64_t *counts; /* by peer, for far; the hosts' */
+};
+
+struct hvd_hosts {
+    const struct hvd_team *team;
+    struct hvd_hosts_shape shape;
+    struct hvd_transport *far;
+    uint32_t peers_set;
+    struct hvd_transport *bell;
+    int *bell_ranks; /* by place; owned */
+    struct hvd_hosts_flags *flags;
+    char *stages;
+    int64_t *befores; /* by rank of the team: see hvd_hosts_befores; owned */
+
+    struct hvd_hosts_chunk *chunks; /* n_slots; owned */
+    int64_t *counts;                /* of all chunks; owned */
+    uint64_t n_staged;
+    uint64_t n_carried;
+    uint64_t n_arrived;
+    uint64_t n_fetched;
+    struct hvd_hosts_move *first; /* not finished */
+    struct hvd_hosts_move *last;
+    struct hvd_hosts_move *next; /* of those, the first that is not staged to its end */
+    struct hvd_hosts_move *spare;
+    bool is_broken;         /* a collective was given up, or failed */
+    struct hvd_err failure; /* why */
+    char *scratch;          /* HVD_SHM_SCRATCH bytes; owned */
+    const char **sources;   /* by place; owned */
+};
+
+/* The stage of a mate for a chunk. */
+static inline char *hvd_hosts_stage(const struct hvd_hosts *h, int place, uint64_t number)
+{
+    const size_t slot = (size_t)(number % (uint64_t)h->shape.n_slots);
+
+    return h->stages + (slot * (size_t)h->team->n_mates + (size_t)place) * h->shape.stage_bytes;
+}
+
+/* Fill in how a collective is moved: mv->c and mv->width are set. hosts_reduce.c, hosts_copy.c. */
+void hvd_hosts_plan_allreduce(struct hvd_hosts *h, struct hvd_hosts_move *mv);
+void hvd_hosts_plan_reducescatter(struct hvd_hosts *h, struct hvd_hosts_move *mv);
+void hvd_hosts_plan_broadcast(struct hvd_hosts *h, struct hvd_hosts_move *mv);
+void hvd_hosts_plan_allgather(struct hvd_hosts *h, struct hvd_hosts_move *mv);
+
+/* For each rank of the team, how many elements the parts before its own have. Until the next call.
+ */
+const int64_t *hvd_hosts_befores(struct hvd_hosts *h, const struct hvd_hosts_move *mv);
+
+/* Elements of a rank's part that belong to a chunk, when the part has `count` of them. */
+static inline int64_t hvd_hosts_window(const struct hvd_hosts_chunk *chunk, int64_t count)
+{
+    const int64_t left = count - chunk->at;
+
+    return left < 0 ? 0 : left < chunk->count ? left : chunk->count;
+}
+
+#endif

@@ -1,0 +1,259 @@
+/*
+ * Giving the ranks of a group memory in common: the first rank of each group offers some, the
+ * others take it; then all hear for whom that worked. Both steps are allgathers, so that every rank
+ * decides the same. A group of which one rank did not get the memory falls apart into its ranks.
+ *
+ * The memory holds a segment of shm.h where the group has to pass messages, or is all of the set;
+ * behind it one of hosts.h where there are other groups.
+ */
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "worker/transport/hybrid_internal.h"
+#include "worker/transport/shm_segment.h"
+
+#define TIMEOUT_MS 10000
+#define PAGE ((size_t)4096)
+#define RING_MIN ((size_t)128)
+
+hvd_status_t hvd_hybrid_tell(struct hvd_transport *far, const struct hvd_team *team,
+                             const void *mine, size_t len, void *all, struct hvd_err *err)
+{
+    int64_t *counts = hvd_malloc((size_t)team->size, sizeof(int64_t));
+    hvd_status_t st;
+
+    if (!counts)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for setting up shared memory");
+    for (int i = 0; i < team->size; i++)
+        counts[i] = (int64_t)len;
+    struct hvd_collective c = {.op = HVD_ALLGATHER,
+                               .dtype = HVD_UINT8,
+                               .reduce = HVD_SUM,
+                               .scaling = {.prescale = 1, .postscale = 1, .divisor = 1},
+                               .set = team->set,
+                               .input = mine,
+                               .output = all,
+                               .count = (int64_t)len,
+                               .counts = counts};
+    st = far->ops->start(far, &c, err);
+    if (st == HVD_OK)
+        while ((st = far->ops->test(far, &c, err)) == HVD_INPROGRESS)
+            sched_yield();
+    hvd_free(counts);
+    return st;
+}
+
+/* --- What lies where -------------------------------------------------------------------------- */
+
+/* A rank alone has nobody to pass messages to; sets but 0 pass none. */
+static bool needs_near(const struct hvd_hybrid_set *set)
+{
+    return set->team.n_mates > 1 && (set->team.set == 0 || set->team.n_groups == 1);
+}
+
+static struct hvd_shm_shape near_shape(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
+{
+    struct hvd_shm_shape shape = h->options.shape;
+
+    shape.n_ranks = set->team.n_mates;
+    if (set->team.set != 0)
+        shape.ring_bytes = RING_MIN; /* its messages go the way of set 0 */
+    if (set->team.n_groups > 1)      /* its collectives too go elsewhere */
+        shape.stage_bytes = (size_t)set->team.n_mates * RING_MIN;
+    return shape;
+}
+
+static size_t near_bytes(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
+{
+    const struct hvd_shm_shape shape = near_shape(h, set);
+
+    return needs_near(set) ? (hvd_shm_size(&shape) + PAGE - 1) / PAGE * PAGE : 0;
+}
+
+static size_t segment_bytes(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
+{
+    size_t bytes = near_bytes(h, set);
+
+    if (set->team.n_groups > 1)
+        bytes += hvd_hosts_size(&h->options.hosts, set->team.n_mates, set->team.size);
+    return bytes;
+}
+
+void *hvd_hybrid_hosts_area(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
+{
+    return (char *)set->segment + near_bytes(h, set);
+}
+
+/* --- A group's memory ------------------------------------------------------------------------- */
+
+/* Which rank of set 0's group each mate is, by place; the caller's to free. NULL: out of memory. */
+static int *find_bells(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
+{
+    int *bells = hvd_malloc((size_t)set->team.n_mates, sizeof(int));
+
+    for (int place = 0; bells && place < set->team.n_mates; place++)
+        bells[place] = h->world.team.place_of[set->team.ranks[set->team.mates[place]]];
+    return bells;
+}
+
+/* Attaches to the part of shm.h. fd is taken over. */
+static hvd_status_t attach_near(const struct hvd_hybrid *h, struct hvd_hybrid_set *set, int fd,
+                                struct hvd_err *err)
+{
+    const long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const struct hvd_team *team = &set->team;
+    int *bells = find_bells(h, set);
+    const struct hvd_shm_options options = {
+        .shape = near_shape(h, set),
+        .topology = {.rank = team->place,
+                     .size = team->n_mates,
+                     .local_rank = team->place,
+                     .local_size = team->n_mates},
+        .segment = set->segment,
+        .fd = h->has_processes ? fd : -1,
+        .is_crowded = n_processors > 0 && h->world.team.n_mates > n_processors,
+        .bell = set == &h->world ? NULL : h->world.near,
+        .bell_ranks = bells,
+    };
+    hvd_status_t st = HVD_OK;
+
+    if (!h->has_processes || !bells)
+        close(fd);
+    if (!bells)
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for setting up shared memory");
+    else
+        st = hvd_shm_create(&options, &set->near, err);
+    hvd_free(bells);
+    return st;
+}
+
+/* Maps the memory and attaches to it. fd is taken over. */
+static hvd_status_t attach(const struct hvd_hybrid *h, struct hvd_hybrid_set *set, int fd,
+                           struct hvd_err *err)
+{
+    hvd_status_t st = hvd_shm_map(fd, set->segment_bytes, &set->segment, err);
+
+    if (st == HVD_OK && needs_near(set))
+        return attach_near(h, set, fd, err);
+    close(fd);
+    return st;
+}
+
+/* The first mate hands the memory out, the others fetch it. `offers`: of all ranks. */
+static hvd_status_t exchange(const struct hvd_hybrid *h, struct hvd_hybrid_set *set,
+                             struct hvd_shm_offer *mine, const struct hvd_shm_offer *offers,
+                             struct hvd_err *err)
+{
+    const int timeout_ms = h->options.timeout_ms > 0 ? h->options.timeout_ms : TIMEOUT_MS;
+    const struct hvd_shm_offer *offer = &offers[set->team.mates[0]];
+    int fd = -1;
+    hvd_status_t st;
+
+    if (offer->name_len == 0)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "rank %d could not offer memory",
+                        set->team.ranks[set->team.mates[0]]);
+    if (set->team.place == 0) {
+        st = hvd_shm_offer_serve(mine, set->team.n_mates - 1, timeout_ms, err);
+        fd = mine->fd;
+        if (st == HVD_OK)
+            mine->fd = -1;
+    } else {
+        st = hvd_shm_offer_take(offer, set->segment_bytes, timeout_ms, &fd, err);
+    }
+    return st == HVD_OK ? attach(h, set, fd, err) : st;
+}
+
+void hvd_hybrid_unshare(struct hvd_hybrid_set *set, bool clean)
+{
+    if (set->near)
+        set->near->ops->destroy(set->near, clean);
+    if (set->segment)
+        munmap(set->segment, set->segment_bytes);
+    set->near = NULL;
+    set->segment = NULL;
+}
+
+/* --- All groups ------------------------------------------------------------------------------- */
+
+/* The team without the groups of which a rank was not successful; whether any two share memory. */
+static bool regroup(struct hvd_team *team, const char *is_good, int *keys)
+{
+    const int size = team->size;
+    bool shares = false;
+
+    for (int rank = 0; rank < size; rank++)
+        keys[rank] = team->group_of[rank] + size;
+    for (int rank = 0; rank < size; rank++)
+        for (int mate = 0; !is_good[rank] && mate < size; mate++)
+            if (team->group_of[mate] == team->group_of[rank])
+                keys[mate] = mate;
+    hvd_team_group(team, keys);
+    for (int group = 0; group < team->n_groups; group++)
+        shares = shares || team->group_sizes[group] > 1;
+    return shares;
+}
+
+/* Memory of its own for a rank that is alone in its group but not in the set. */
+static hvd_status_t map_alone(const struct hvd_hybrid *h, struct hvd_hybrid_set *set,
+                              struct hvd_err *err)
+{
+    set->segment_bytes = segment_bytes(h, set);
+    set->segment =
+        mmap(NULL, set->segment_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (set->segment != MAP_FAILED)
+        return HVD_OK;
+    set->segment = NULL;
+    return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for collectives between hosts");
+}
+
+/* Tries to share memory with the mates; whether that worked is what all are told. */
+static hvd_status_t try(struct hvd_hybrid *h, struct hvd_hybrid_set *set, void *all,
+                        struct hvd_err *why, struct hvd_err *err)
+{
+    struct hvd_shm_offer offer = {.fd = -1, .listener = -1};
+    hvd_status_t shared = HVD_OK;
+
+    set->segment_bytes = segment_bytes(h, set);
+    if (set->team.place == 0 && set->team.n_mates > 1)
+        shared = hvd_shm_offer_init(&offer, set->segment_bytes, why);
+    if (shared != HVD_OK)
+        offer.name_len = 0;
+    hvd_status_t st = hvd_hybrid_tell(h->far, &set->team, &offer, sizeof(offer), all, err);
+    if (st == HVD_OK && shared == HVD_OK && set->team.n_mates > 1)
+        shared = exchange(h, set, &offer, all, why);
+    hvd_shm_offer_fini(&offer);
+    const char is_good = shared == HVD_OK;
+    return st == HVD_OK ? hvd_hybrid_tell(h->far, &set->team, &is_good, 1, all, err) : st;
+}
+
+hvd_status_t hvd_hybrid_share(struct hvd_hybrid *h, struct hvd_hybrid_set *set, const int *keys,
+                              struct hvd_err *why, struct hvd_err *err)
+{
+    const size_t n = (size_t)set->team.size;
+
+    hvd_team_group(&set->team, keys);
+    if (set->team.n_groups == set->team.size)
+        return HVD_OK;
+    int *new_keys = hvd_malloc(n, sizeof(int));
+    void *all = hvd_calloc(n, sizeof(struct hvd_shm_offer));
+    hvd_status_t st = HVD_ERR_NOMEM;
+    if (new_keys && all)
+        st = try(h, set, all, why, err);
+    else
+        hvd_err_set(err, st, 0, "out of memory for setting up shared memory");
+    if (st == HVD_OK) {
+        const int n_mates = set->team.n_mates;
+        const bool shares = regroup(&set->team, all, new_keys);
+        if (set->team.n_mates < n_mates) {
+            hvd_hybrid_unshare(set, true);
+            hvd_err_set(why, HVD_ERR_UNAVAILABLE, 0, "another rank could not share the memory");
+        }
+        if (shares && !set->segment)
+            st = map_alone(h, set, err);
+    }
+    hvd_free(new_keys);
+    hvd_free(all);
+    return st;
+}
