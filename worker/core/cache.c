@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/fusion.h"
 
 hvd_status_t hvd_cache_create(struct hvd_cache **out, struct hvd_err *err)
 {
@@ -90,6 +91,7 @@ static struct hvd_slot *create_slot(const struct hvd_request *req, const struct 
                               .request = *req};
     if (!hvd_shape_count(req->shape, req->ndim, &slot->count))
         slot->count = 0;
+    slot->kind = hvd_fusion_kind(req, slot->count);
     slot->request.name.data = name;
     if (step->n_rows > 0) {
         slot->rows = hvd_malloc(step->n_rows, sizeof(*slot->rows));

@@ -26,6 +26,7 @@ struct hvd_slot {
     int64_t count;     /* elements of this rank's tensor */
     uint32_t group;    /* 0: alone */
     uint32_t group_size;
+    uint32_t kind;              /* of hvd_fusion_kind */
     struct hvd_request request; /* this rank's; the name is owned by the cache */
     uint64_t since;             /* the user's */
     int64_t *rows;              /* allgather: by rank; owned by the cache */

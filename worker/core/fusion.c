@@ -8,6 +8,10 @@
 
 #define OPEN_MAX 16
 
+/* Of kinds: the factors are 1; they are to be compared. */
+#define PLAIN (1U << 30)
+#define SCALED (1U << 31)
+
 /* The batches that may still grow. */
 struct open {
     uint32_t batches[OPEN_MAX];
@@ -15,14 +19,33 @@ struct open {
     unsigned oldest; /* the next one to close when there are too many kinds */
 };
 
+uint32_t hvd_fusion_kind(const struct hvd_request *request, int64_t count)
+{
+    const bool is_plain =
+        hvd_factor_equal(request->prescale, 1) && hvd_factor_equal(request->postscale, 1);
+
+    if (request->op != HVD_ALLREDUCE || count <= 0)
+        return HVD_FUSION_NEVER;
+    return (is_plain ? PLAIN : SCALED) | (uint32_t)request->device << 16 |
+           (uint32_t)request->reduce << 8 | (uint32_t)request->dtype;
+}
+
 static bool is_same_kind(const struct hvd_fusable *x, const struct hvd_fusable *y)
 {
     const struct hvd_request *a = x->request;
     const struct hvd_request *b = y->request;
 
-    return x->group == y->group && a->dtype == b->dtype && a->reduce == b->reduce &&
-           a->device == b->device && hvd_factor_equal(a->prescale, b->prescale) &&
-           hvd_factor_equal(a->postscale, b->postscale);
+    return x->kind == y->kind && x->group == y->group &&
+           (!(x->kind & SCALED) || (hvd_factor_equal(a->prescale, b->prescale) &&
+                                    hvd_factor_equal(a->postscale, b->postscale)));
+}
+
+static int64_t bytes_of(const struct hvd_fusable *item)
+{
+    /* The type is part of the kind, which is at hand. */
+    const int dtype = item->kind ? (int)(item->kind & 0xff) : (int)item->request->dtype;
+
+    return item->count * (int64_t)hvd_dtype_size(dtype);
 }
 
 /* The place of the open batch of that kind, or where one shall be opened. */
@@ -39,10 +62,8 @@ static unsigned find_place(struct open *open, const struct hvd_fusable *items,
 }
 
 static bool joins(const struct hvd_batch *batch, const struct hvd_fusable *items,
-                  const struct hvd_fusable *item, int64_t max_bytes)
+                  const struct hvd_fusable *item, int64_t bytes, int64_t max_bytes)
 {
-    const int64_t bytes = item->count * (int64_t)hvd_dtype_size((int)item->request->dtype);
-
     return is_same_kind(&items[batch->first], item) && bytes <= max_bytes &&
            batch->bytes <= max_bytes - bytes;
 }
@@ -54,13 +75,13 @@ uint32_t hvd_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
     uint32_t n_batches = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        const int64_t bytes =
-            items[i].count * (int64_t)hvd_dtype_size((int)items[i].request->dtype);
+        const int64_t bytes = bytes_of(&items[i]);
         unsigned place = OPEN_MAX;
         items[i].next = HVD_FUSION_END;
-        if (items[i].may_fuse)
+        if (items[i].kind != HVD_FUSION_NEVER)
             place = find_place(&open, items, batches, &items[i]);
-        if (place < open.n && joins(&batches[open.batches[place]], items, &items[i], max_bytes)) {
+        if (place < open.n &&
+            joins(&batches[open.batches[place]], items, &items[i], bytes, max_bytes)) {
             struct hvd_batch *batch = &batches[open.batches[place]];
             items[batch->last].next = i;
             batch->last = i;

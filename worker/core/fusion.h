@@ -7,12 +7,17 @@
 struct hvd_fusable {
     const struct hvd_request *request; /* borrowed */
     int64_t count;                     /* elements */
-    bool may_fuse;                     /* an allreduce that moves data */
+    uint32_t kind;                     /* of hvd_fusion_kind; HVD_FUSION_NEVER: moves alone */
     uint32_t group;                    /* tensors of different groups do not fuse */
     uint32_t next; /* out: the next of its batch; HVD_FUSION_END behind the last */
 };
 
 #define HVD_FUSION_END UINT32_MAX
+#define HVD_FUSION_NEVER 0U
+
+/* What kind of a tensor this is, with so many elements: kinds that differ do not fuse, and equal
+ * ones mostly do. HVD_FUSION_NEVER for all but allreduces that move data. */
+uint32_t hvd_fusion_kind(const struct hvd_request *request, int64_t count);
 
 /* Tensors that move as one. */
 struct hvd_batch {

@@ -51,6 +51,26 @@ static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set, struc
     return st;
 }
 
+/* What this rank has to contribute zeros to. */
+static hvd_status_t agree_joined(const struct hvd_step *step, struct hvd_agreed *a,
+                                 struct hvd_err *err)
+{
+    a->own = hvd_malloc(1, sizeof(*a->own));
+    if (!a->own)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a plan");
+    *a->own = (struct hvd_request){.op = (enum hvd_op)step->kind,
+                                   .dtype = step->dtype,
+                                   .reduce = step->reduce,
+                                   .device = step->device,
+                                   .prescale = step->prescale,
+                                   .postscale = step->postscale,
+                                   .ndim = 1,
+                                   .shape = {step->count},
+                                   .name = {.data = ""}};
+    a->request = a->own;
+    return HVD_OK;
+}
+
 /* A step that performs an operation joins the tensors that run next. */
 static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                           const struct hvd_step *step, struct hvd_err *err)
@@ -61,21 +81,10 @@ static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "out of memory for a plan");
     a->entry = entry;
-    if (!entry) { /* joined */
-        a->request = (struct hvd_request){.op = (enum hvd_op)step->kind,
-                                          .dtype = step->dtype,
-                                          .reduce = step->reduce,
-                                          .device = step->device,
-                                          .prescale = step->prescale,
-                                          .postscale = step->postscale,
-                                          .group = step->group,
-                                          .ndim = 1,
-                                          .shape = {step->count},
-                                          .name = {.data = ""}};
-        return HVD_OK;
-    }
-    a->request = entry->request;
-    a->request.group = step->group; /* not this rank's number, but everybody's */
+    a->group = step->group; /* not this rank's number, but everybody's */
+    if (!entry) /* joined */
+        return agree_joined(step, a, err);
+    a->request = &entry->request;
     hvd_watch_agreed(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request);
     if (step->n_rows != (step->kind == HVD_ALLGATHER ? (uint32_t)set->place.size : 0))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has %u rows for tensor %s", step->n_rows,

@@ -119,6 +119,7 @@ struct hvd_run {
     struct hvd_run *next; /* in set->runs */
     uint64_t *key;        /* the bits; in the run's block; NULL: not cached */
     uint32_t n_key;
+    size_t room; /* bytes of the block */
     int64_t fusion;
     uint32_t n_open; /* flights that are not done */
     uint32_t n_flights;
@@ -162,6 +163,7 @@ struct hvd_set {
     uint32_t agreed_room;
     struct hvd_run *runs; /* cached, or under way */
     uint32_t n_runs;
+    struct hvd_run *spare;   /* memory for the next one; owned */
     struct hvd_flight *todo; /* in the agreed order, not started */
     struct hvd_flight *todo_last;
     struct hvd_flight *moving[HVD_MOVING_MAX];
@@ -192,8 +194,10 @@ struct hvd_early {
 struct hvd_agreed {
     struct hvd_entry *entry; /* NULL: this rank has joined */
     uint32_t slot;
-    int64_t *rows; /* allgather; owned unless slot says where it is */
-    struct hvd_request request;
+    uint32_t group;                    /* as everybody knows it */
+    int64_t *rows;                     /* allgather; owned unless slot says where it is */
+    const struct hvd_request *request; /* that of the entry or the slot; or `own` */
+    struct hvd_request *own;           /* of other ranks; owned */
 };
 
 struct hvd_engine {
@@ -300,6 +304,14 @@ static inline bool hvd_entry_is_done(const struct hvd_entry *entry)
     return atomic_load_explicit(&entry->end, memory_order_acquire) != HVD_ENTRY_PENDING;
 }
 
+/* Going through a flight, at member i: what is needed soon is on its way into the cache by then,
+ * for the entries lie in the order of their first submission. */
+static inline void hvd_fetch_member(const struct hvd_flight *f, uint32_t i)
+{
+    if (i + 8 < f->n_members)
+        __builtin_prefetch(f->members[i + 8].entry, 1);
+}
+
 /* Adds to a number that only holders of mu change. mu. */
 static inline void hvd_add(atomic_size_t *number, size_t n)
 {
@@ -318,7 +330,11 @@ static inline struct hvd_watch *hvd_entry_watch(const struct hvd_engine *e,
 void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                       const char *message);
 
-/* The same, taking mu. */
+/* The same for all tensors of a flight. mu. */
+void hvd_entries_finish(struct hvd_engine *e, const struct hvd_flight *f, hvd_status_t status,
+                        const char *message);
+
+/* The same for one, taking mu. */
 void hvd_entry_finish_unlocked(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                                const char *message);
 

@@ -173,12 +173,23 @@ void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_slot *slot)
     entry->slot = NULL;
 }
 
+/* The tensor has ended, all that is to be known of it is there: wakes who waits for it. Holds mu,
+ * as who registers does, so that either sees the other. */
+static void publish(struct hvd_entry *entry)
+{
+    const bool is_simple =
+        entry->status == HVD_OK && !entry->waiter && !entry->output && entry->number == 0;
+
+    atomic_store_explicit(&entry->end, is_simple ? HVD_ENTRY_SIMPLE : HVD_ENTRY_ENDED,
+                          memory_order_release);
+    if (entry->waiter)
+        pthread_cond_signal(&entry->waiter->cond);
+}
+
 void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                       const char *message)
 {
     const uint64_t bytes = (uint64_t)entry->count * hvd_dtype_size((int)entry->request.dtype);
-    const bool is_simple =
-        status == HVD_OK && !entry->waiter && !entry->output && entry->number == 0;
 
     hvd_watch_done(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request, bytes,
                    status);
@@ -186,10 +197,41 @@ void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_
     if (status != HVD_OK)
         entry->message = hvd_strdup(message); /* without memory the status has to do */
     hvd_add(&e->n_outstanding, (size_t)-1);
-    atomic_store_explicit(&entry->end, is_simple ? HVD_ENTRY_SIMPLE : HVD_ENTRY_ENDED,
-                          memory_order_release);
-    if (entry->waiter)
-        pthread_cond_signal(&entry->waiter->cond);
+    publish(entry);
+}
+
+/* Allreduces that went well while nobody records events: counted together. Holds mu. */
+static void finish_together(struct hvd_engine *e, const struct hvd_flight *f)
+{
+    int64_t count = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < f->n_members; i++) {
+        struct hvd_entry *entry = f->members[i].entry;
+        hvd_fetch_member(f, i);
+        if (!entry)
+            continue;
+        count += f->members[i].count;
+        n++;
+        publish(entry);
+    }
+    hvd_watch_done_many(e->options.watch, (int)f->request.op, n,
+                        (uint64_t)count * hvd_dtype_size((int)f->request.dtype));
+    hvd_add(&e->n_outstanding, 0 - (size_t)n);
+}
+
+void hvd_entries_finish(struct hvd_engine *e, const struct hvd_flight *f, hvd_status_t status,
+                        const char *message)
+{
+    const bool is_watched = e->options.watch && hvd_watch_on(e->options.watch);
+
+    if (status == HVD_OK && f->request.op == HVD_ALLREDUCE && !is_watched) {
+        finish_together(e, f);
+        return;
+    }
+    for (uint32_t i = 0; i < f->n_members; i++)
+        if (f->members[i].entry)
+            hvd_entry_finish(e, f->members[i].entry, status, message);
 }
 
 void hvd_entry_finish_unlocked(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,

@@ -45,9 +45,7 @@ static void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight 
     if (f->staging)
         hvd_staging_end(set, f);
     pthread_mutex_lock(&e->mu);
-    for (uint32_t i = 0; i < f->n_members; i++)
-        if (f->members[i].entry)
-            hvd_entry_finish(e, f->members[i].entry, status, message);
+    hvd_entries_finish(e, f, status, message);
     pthread_mutex_unlock(&e->mu);
     hvd_run_release(set, f->run);
 }
@@ -83,6 +81,7 @@ static void set_memory(struct hvd_flight *f)
 
     for (uint32_t i = 0; i < f->n_members; i++) {
         const struct hvd_member *m = &f->members[i];
+        hvd_fetch_member(f, i);
         struct hvd_piece piece = {.input = zeros, .output = zeros, .count = m->count};
         if (m->entry) {
             piece.input = m->entry->input;
@@ -326,7 +325,9 @@ hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct 
 
 static void tell_started(const struct hvd_engine *e, const struct hvd_flight *f)
 {
-    for (uint32_t i = 0; e->options.watch && !f->is_second && i < f->n_members; i++)
+    const bool is_watched = e->options.watch && hvd_watch_on(e->options.watch);
+
+    for (uint32_t i = 0; is_watched && !f->is_second && i < f->n_members; i++)
         if (f->members[i].entry)
             hvd_watch_started(hvd_entry_watch(e, f->members[i].entry),
                               (uint64_t)f->members[i].entry->handle, &f->members[i].entry->request,

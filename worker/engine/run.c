@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "worker/engine/staging.h"
 
-#define RUNS_MAX 64 /* cached at most */
+#define RUNS_MAX 16 /* cached at most */
+#define FETCH_AHEAD 8
 
 struct hvd_agreed *hvd_run_agree(struct hvd_set *set)
 {
@@ -33,22 +34,31 @@ struct hvd_agreed *hvd_run_agree(struct hvd_set *set)
 
 void hvd_run_forget(struct hvd_set *set)
 {
-    for (uint32_t i = 0; i < set->n_agreed; i++)
+    for (uint32_t i = 0; i < set->n_agreed; i++) {
         if (set->agreed[i].slot == HVD_NO_SLOT)
             hvd_free(set->agreed[i].rows);
+        hvd_free(set->agreed[i].own);
+    }
     set->n_agreed = 0;
 }
 
-void hvd_run_destroy(struct hvd_run *run)
+/* Frees all that the flights own. */
+static void empty(struct hvd_run *run)
 {
-    if (!run)
-        return;
     for (uint32_t i = 0; i < run->n_flights; i++) {
         hvd_free(run->flights[i].by_rank);
         hvd_free(run->flights[i].splits);
         hvd_free(run->flights[i].zeros);
         hvd_staging_destroy(run->flights[i].staging);
     }
+    run->n_flights = 0;
+}
+
+void hvd_run_destroy(struct hvd_run *run)
+{
+    if (!run)
+        return;
+    empty(run);
     hvd_free(run);
 }
 
@@ -85,7 +95,8 @@ void hvd_run_invalidate(struct hvd_set *set)
     }
 }
 
-/* Makes room for one more cached run: the one that was used least recently goes. */
+/* Makes room for one more cached run: the one that was used least recently goes, its memory is kept
+ * for the next one. */
 static void drop_oldest(struct hvd_set *set)
 {
     struct hvd_run *oldest = NULL;
@@ -96,21 +107,42 @@ static void drop_oldest(struct hvd_set *set)
     if (set->n_runs < RUNS_MAX || !oldest)
         return;
     unlink_run(set, oldest);
-    hvd_run_destroy(oldest);
+    empty(oldest);
+    hvd_free(set->spare);
+    set->spare = oldest;
 }
 
-/* One block: run, flights, members, pieces, key. */
-static struct hvd_run *create_run(uint32_t n_flights, uint32_t n_members, uint32_t n_key)
+/* Memory for a run, not initialised. */
+static struct hvd_run *take_block(struct hvd_set *set, size_t bytes)
+{
+    struct hvd_run *run = set->spare;
+
+    set->spare = NULL;
+    if (!run || run->room < bytes) {
+        hvd_free(run);
+        run = hvd_malloc(bytes, 1);
+        if (run)
+            run->room = bytes;
+    }
+    return run;
+}
+
+/* One block: run, flights, members, pieces, key. Members, pieces and key are not initialised. */
+static struct hvd_run *create_run(struct hvd_set *set, uint32_t n_flights, uint32_t n_members,
+                                  uint32_t n_key)
 {
     const size_t flights_at = (sizeof(struct hvd_run) + 15) / 16 * 16;
     const size_t members_at = flights_at + n_flights * sizeof(struct hvd_flight);
     const size_t pieces_at = members_at + n_members * sizeof(struct hvd_member);
     const size_t key_at = pieces_at + n_members * sizeof(struct hvd_piece);
-    char *block = hvd_calloc(1, key_at + n_key * sizeof(uint64_t));
+    struct hvd_run *run = take_block(set, key_at + n_key * sizeof(uint64_t));
+    char *block = (char *)run;
 
-    if (!block)
+    if (!run)
         return NULL;
-    struct hvd_run *run = (struct hvd_run *)(void *)block;
+    const size_t room = run->room;
+    memset(block, 0, members_at);
+    run->room = room;
     run->flights = (struct hvd_flight *)(void *)(block + flights_at);
     run->n_flights = n_flights;
     run->flights[0].members = (struct hvd_member *)(void *)(block + members_at);
@@ -144,7 +176,7 @@ static hvd_status_t fill_flight(struct hvd_set *set, struct hvd_run *run, uint32
 
     f->run = run;
     f->n_members = batch->n;
-    f->request = set->agreed[batch->first].request;
+    f->request = *set->agreed[batch->first].request;
     f->work.count = 0;
     for (uint32_t i = batch->first; i != HVD_FUSION_END; i = set->items[i].next) {
         f->members[n++] = (struct hvd_member){.entry = set->agreed[i].entry,
@@ -161,24 +193,32 @@ static hvd_status_t fill_flight(struct hvd_set *set, struct hvd_run *run, uint32
     return fill_by_rank(set, f, &set->agreed[batch->first]);
 }
 
-/* The agreed tensors as flights. key NULL: not cached. */
-static struct hvd_run *build_run(const struct hvd_engine *e, struct hvd_set *set, int64_t fusion,
-                                 uint32_t n_key)
+/* Describes an agreed tensor for fusion. kind: where it is known already. */
+static void fill_item(const struct hvd_engine *e, struct hvd_set *set, uint32_t i,
+                      const struct hvd_slot *slot)
+{
+    const struct hvd_request *req = set->agreed[i].request;
+    struct hvd_fusable *item = &set->items[i];
+
+    item->request = req;
+    item->group = e->options.keeps_groups_apart ? set->agreed[i].group : 0;
+    if (slot) {
+        item->count = slot->count;
+        item->kind = slot->kind;
+        return;
+    }
+    if (!hvd_shape_count(req->shape, req->ndim, &item->count))
+        item->count = 0; /* found out when the flight begins */
+    item->kind = hvd_fusion_kind(req, item->count);
+}
+
+/* The agreed tensors, described for fusion, as flights. n_key 0: not cached. */
+static struct hvd_run *build_run(struct hvd_set *set, int64_t fusion, uint32_t n_key)
 {
     hvd_status_t st = HVD_OK;
 
-    for (uint32_t i = 0; i < set->n_agreed; i++) {
-        struct hvd_fusable *item = &set->items[i];
-        const struct hvd_request *req = &set->agreed[i].request;
-        *item = (struct hvd_fusable){.request = req};
-        if (!hvd_shape_count(req->shape, req->ndim, &item->count))
-            item->count = 0; /* found out when the flight begins */
-        item->may_fuse = req->op == HVD_ALLREDUCE && item->count > 0;
-        if (e->options.keeps_groups_apart)
-            item->group = req->group;
-    }
     uint32_t n = hvd_fuse(set->items, set->n_agreed, fusion, set->batches);
-    struct hvd_run *run = create_run(n, set->n_agreed, n_key);
+    struct hvd_run *run = create_run(set, n, set->n_agreed, n_key);
     if (!run)
         return NULL;
     run->fusion = fusion;
@@ -239,7 +279,9 @@ hvd_status_t hvd_run_agreed(struct hvd_engine *e, struct hvd_set *set, int64_t f
 {
     if (set->n_agreed == 0)
         return HVD_OK;
-    struct hvd_run *run = build_run(e, set, fusion, 0);
+    for (uint32_t i = 0; i < set->n_agreed; i++)
+        fill_item(e, set, i, NULL);
+    struct hvd_run *run = build_run(set, fusion, 0);
     if (!run) {
         for (uint32_t i = 0; i < set->n_agreed; i++)
             if (set->agreed[i].entry)
@@ -277,6 +319,15 @@ static struct hvd_run *find_run(struct hvd_set *set, const struct hvd_reader *pl
     return NULL;
 }
 
+/* Slots lie anywhere: what is needed soon is on its way into the cache by then. */
+static void fetch_slot(const struct hvd_cache *cache, uint32_t index)
+{
+    const struct hvd_slot *slot = hvd_cache_at(cache, index);
+
+    if (slot)
+        __builtin_prefetch(slot, 0);
+}
+
 /* Lays the bits out. */
 static hvd_status_t make_run(const struct hvd_engine *e, struct hvd_set *set,
                              const struct hvd_reader *plan, struct hvd_run **out,
@@ -287,17 +338,20 @@ static hvd_status_t make_run(const struct hvd_engine *e, struct hvd_set *set,
         for (uint64_t word = hvd_reader_word(plan, w); word != 0; word &= word - 1) {
             const uint32_t index = w * 64 + (uint32_t)__builtin_ctzll(word);
             const struct hvd_slot *slot = hvd_cache_at(set->cache, index);
+            fetch_slot(set->cache, index + FETCH_AHEAD);
             if (!slot)
                 return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                                 "the plan has slot %u, which this rank does not know", index);
             struct hvd_agreed *a = hvd_run_agree(set);
             if (!a)
                 return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a plan");
-            *a = (struct hvd_agreed){.slot = index, .rows = slot->rows, .request = slot->request};
+            *a = (struct hvd_agreed){
+                .slot = index, .group = slot->group, .rows = slot->rows, .request = &slot->request};
+            fill_item(e, set, set->n_agreed - 1, slot);
         }
     }
     drop_oldest(set);
-    struct hvd_run *run = build_run(e, set, plan->fusion, plan->n_words);
+    struct hvd_run *run = build_run(set, plan->fusion, plan->n_words);
     hvd_run_forget(set);
     if (!run)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a plan");
@@ -330,7 +384,9 @@ static hvd_status_t take_entries(struct hvd_set *set, struct hvd_run *run, struc
 
 static void tell_agreed(const struct hvd_engine *e, const struct hvd_run *run)
 {
-    for (uint32_t i = 0; e->options.watch && i < run->n_flights; i++) {
+    if (!e->options.watch || !hvd_watch_on(e->options.watch))
+        return;
+    for (uint32_t i = 0; i < run->n_flights; i++) {
         const struct hvd_flight *f = &run->flights[i];
         for (uint32_t m = 0; m < f->n_members; m++)
             if (f->members[m].entry)

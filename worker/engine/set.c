@@ -17,6 +17,7 @@ void hvd_set_destroy(struct hvd_set *set)
         hvd_run_destroy(set->runs);
         set->runs = next;
     }
+    hvd_free(set->spare);
     hvd_run_forget(set);
     hvd_set_device_destroy(set->on_device);
     hvd_adasum_destroy(set->adasum);

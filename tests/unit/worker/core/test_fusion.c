@@ -19,7 +19,7 @@ struct world {
 static void add(struct world *w, const struct hvd_request *req, int64_t count)
 {
     w->items[w->n++] =
-        (struct hvd_fusable){.request = req, .count = count, .may_fuse = req->op == HVD_ALLREDUCE};
+        (struct hvd_fusable){.request = req, .count = count, .kind = hvd_fusion_kind(req, count)};
 }
 
 /* The items of each batch, as digits, batches apart by a blank. */
@@ -116,7 +116,8 @@ static void more_kinds_than_can_be_open_lose_no_tensor(void **state)
         kinds[i].prescale = i + 2;
     }
     for (int i = 0; i < 60; i++)
-        items[i] = (struct hvd_fusable){.request = &kinds[i % 20], .count = 1, .may_fuse = true};
+        items[i] = (struct hvd_fusable){
+            .request = &kinds[i % 20], .count = 1, .kind = hvd_fusion_kind(&kinds[i % 20], 1)};
     uint32_t n_batches = hvd_fuse(items, 60, 1000, batches);
     for (uint32_t b = 0; b < n_batches; b++)
         n += batches[b].n;
