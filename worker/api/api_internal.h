@@ -6,7 +6,33 @@
 #include "worker/api/settings.h"
 #include "worker/engine/engine.h"
 
+/* The sets that a job begins with, as horovod_init has them; borrowed. */
+struct hvd_static_sets {
+    const int *ranks;
+    const int *sizes;
+    int n;
+};
+
+/* What a job begins with; borrowed. */
+struct hvd_api_start {
+    const int *ranks;  /* of all, or of the first communicator: who takes part */
+    int n_ranks;       /* 0: all */
+    const void *comms; /* MPI_Comm *: the job, then process sets */
+    int n_comms;
+    struct hvd_static_sets sets;
+};
+
 /* --- lifecycle.c ------------------------------------------------------------------------------ */
+
+/* Begins a job, as horovod_init does. */
+bool hvd_api_init(const struct hvd_api_start *from);
+
+/* Keeps the job from ending and returns its MPI transport, NULL when none runs; to be followed by
+ * hvd_api_unlock_mpi in both cases. */
+struct hvd_transport *hvd_api_lock_mpi(void);
+
+/* Lets the job end again. */
+void hvd_api_unlock_mpi(void);
 
 /*
  * The engine, which stays until hvd_api_leave; NULL when there is none, and then leave must not be
@@ -24,13 +50,6 @@ struct hvd_watch *hvd_api_watch(const struct hvd_log **log);
 bool hvd_api_allows_set_changes(void);
 
 /* --- process_sets.c --------------------------------------------------------------------------- */
-
-/* The sets that a job begins with, as horovod_init has them; borrowed. */
-struct hvd_static_sets {
-    const int *ranks;
-    const int *sizes;
-    int n;
-};
 
 /* Agrees with the other ranks about the sets and makes them. HVD_ERR_MISMATCH when they differ;
  * else as hvd_engine_add_set. */

@@ -11,12 +11,13 @@
 
 #include "worker/api/api_internal.h"
 #include "worker/transport/hybrid.h"
-#include "worker/transport/mpi.h"
+#include "worker/transport/mpi_comms.h"
 
 #define IDLE_POLL_NS 50000000
 
 static struct {
     pthread_mutex_t life;         /* one init or shutdown at a time */
+    struct hvd_transport *mpi;    /* guarded by life; of the engine that runs */
     struct hvd_err init_err;      /* guarded by life */
     pthread_rwlock_t engine_lock; /* held for reading by whoever uses the engine */
     struct hvd_engine *engine;    /* guarded by engine_lock */
@@ -45,11 +46,18 @@ void hvd_api_leave(void)
     pthread_rwlock_unlock(&api.engine_lock);
 }
 
-static hvd_status_t check_init_arguments(const int *ranks, int n_ranks, struct hvd_err *err)
+static hvd_status_t check_start(const struct hvd_api_start *from, struct hvd_err *err)
 {
-    if (ranks || n_ranks != 0)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                        "a subset of %d ranks is not supported: pass NULL, 0", n_ranks);
+    const struct hvd_static_sets *sets = &from->sets;
+
+    if (from->n_ranks < 0 || (from->n_ranks > 0 && !from->ranks))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a job of %d ranks that are not given",
+                        from->n_ranks);
+    if (from->n_comms < 0 || (from->n_comms > 0 && !from->comms))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%d communicators that are not given",
+                        from->n_comms);
+    if (sets->n < 0 || (sets->n > 0 && (!sets->ranks || !sets->sizes)))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%d process sets and no ranks", sets->n);
     return HVD_OK;
 }
 
@@ -148,39 +156,65 @@ static hvd_status_t read_settings(struct hvd_settings *settings, struct hvd_err 
     return HVD_OK;
 }
 
+/* A job that begins. */
+struct job {
+    struct hvd_engine *engine;
+    struct hvd_watch *watch;
+    struct hvd_transport *mpi;      /* the engine's */
+    struct hvd_comm_sets comm_sets; /* process sets that were given as communicators; owned */
+};
+
+/* The ranks that take part, over MPI, and what their communicators say. */
+static hvd_status_t meet(const struct hvd_settings *settings, const struct hvd_api_start *from,
+                         struct job *job, struct hvd_err *err)
+{
+    const struct hvd_mpi_options options = {.allow_single_thread = settings->mpi_threads_disable,
+                                            .comm = from->n_comms > 0 ? from->comms : NULL,
+                                            .ranks = from->ranks,
+                                            .n_ranks = from->n_ranks};
+    hvd_status_t st = hvd_mpi_create(&options, &job->mpi, err);
+
+    if (st != HVD_OK || from->n_comms <= 1)
+        return st;
+    st = hvd_comm_sets_read(job->mpi, from->comms, from->n_comms, &job->comm_sets, err);
+    if (st != HVD_OK) /* what cannot be is so on every rank */
+        job->mpi->ops->destroy(job->mpi, st == HVD_ERR_INVALID);
+    return st;
+}
+
 /* Transport, watch, engine. Holds life. */
-static hvd_status_t start(const struct hvd_settings *settings, struct hvd_engine **engine,
-                          struct hvd_watch **watch, struct hvd_err *err)
+static hvd_status_t start(const struct hvd_settings *settings, const struct hvd_api_start *from,
+                          struct job *job, struct hvd_err *err)
 {
     struct hvd_transport *transport = NULL;
-    const struct hvd_mpi_options mpi = {.allow_single_thread = settings->mpi_threads_disable};
     const struct hvd_hybrid_options hybrid = {.wants_shm = settings->shm, .log = &api.log};
-    hvd_status_t st = hvd_mpi_create(&mpi, &transport, err);
+    hvd_status_t st = meet(settings, from, job, err);
 
     if (st == HVD_OK)
-        st = hvd_hybrid_create(transport, &hybrid, &transport, err);
+        st = hvd_hybrid_create(job->mpi, &hybrid, &transport, err);
     if (st != HVD_OK)
         return st;
-    st = create_watch(settings, &transport->topology, watch, err);
+    st = create_watch(settings, &transport->topology, &job->watch, err);
     if (st != HVD_OK) {
         transport->ops->destroy(transport, false);
         return st;
     }
-    st = start_engine(settings, transport, *watch, engine, err);
+    st = start_engine(settings, transport, job->watch, &job->engine, err);
     if (st != HVD_OK)
-        hvd_watch_destroy(*watch);
+        hvd_watch_destroy(job->watch);
     return st;
 }
 
-/* Replaces the engine of the last job, which nobody uses once the lock is held. */
-static void install(struct hvd_engine *engine, struct hvd_watch *watch)
+/* Replaces the engine of the last job, which nobody uses once the lock is held. Holds life. */
+static void install(const struct job *job)
 {
     pthread_rwlock_wrlock(&api.engine_lock);
     struct hvd_engine *old = api.engine;
     struct hvd_watch *old_watch = api.watch;
-    api.engine = engine;
-    api.watch = watch;
+    api.engine = job->engine;
+    api.watch = job->watch;
     pthread_rwlock_unlock(&api.engine_lock);
+    api.mpi = job->mpi;
     hvd_engine_destroy(old);
     hvd_watch_destroy(old_watch);
     atomic_store_explicit(&api.is_running, true, memory_order_release);
@@ -212,55 +246,69 @@ static hvd_status_t agree_on_settings(struct hvd_engine *engine, const struct hv
 
 /* The ranks agree on settings and on the process sets to begin with; without that the job ends
  * before it began. Holds life. */
-static hvd_status_t agree(struct hvd_engine *engine, struct hvd_watch *watch,
-                          const struct hvd_settings *settings, const struct hvd_static_sets *sets,
-                          struct hvd_err *err)
+static hvd_status_t agree(const struct job *job, const struct hvd_settings *settings,
+                          const struct hvd_static_sets *sets, struct hvd_err *err)
 {
-    hvd_status_t st = agree_on_settings(engine, settings, err);
+    const struct hvd_static_sets of_comms = {job->comm_sets.ranks, job->comm_sets.sizes,
+                                             job->comm_sets.n};
+    hvd_status_t st = agree_on_settings(job->engine, settings, err);
 
     if (st == HVD_OK)
-        st = hvd_api_add_sets(engine, sets, err);
-
+        st = hvd_api_add_sets(job->engine, &of_comms, err);
+    if (st == HVD_OK)
+        st = hvd_api_add_sets(job->engine, sets, err);
     if (st == HVD_OK)
         return HVD_OK;
-    hvd_status_t ended = hvd_engine_shutdown(engine, NULL);
+    hvd_status_t ended = hvd_engine_shutdown(job->engine, NULL);
     (void)ended; /* the first failure says more */
-    hvd_engine_destroy(engine);
-    hvd_watch_destroy(watch);
+    hvd_engine_destroy(job->engine);
+    hvd_watch_destroy(job->watch);
     return st;
 }
 
-bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
-                  const int *process_set_sizes, int n_process_sets)
+/* From nothing to a job that runs. Holds life. */
+static hvd_status_t begin(const struct hvd_api_start *from, struct hvd_err *err)
 {
-    struct hvd_engine *engine = NULL;
-    struct hvd_watch *watch = NULL;
+    struct job job = {0};
     struct hvd_settings settings;
-    hvd_status_t st;
+    hvd_status_t st = check_start(from, err);
 
-    const struct hvd_static_sets sets = {process_set_ranks, process_set_sizes, n_process_sets};
+    if (st == HVD_OK)
+        st = read_settings(&settings, err);
+    if (st == HVD_OK)
+        st = start(&settings, from, &job, err);
+    if (st == HVD_OK)
+        st = agree(&job, &settings, &from->sets, err);
+    hvd_comm_sets_fini(&job.comm_sets);
+    if (st == HVD_OK)
+        install(&job);
+    return st;
+}
+
+bool hvd_api_init(const struct hvd_api_start *from)
+{
+    hvd_status_t st = HVD_OK;
 
     pthread_mutex_lock(&api.life);
-    if (atomic_load(&api.is_running)) {
-        pthread_mutex_unlock(&api.life);
-        return true;
+    if (!atomic_load(&api.is_running)) {
+        hvd_err_clear(&api.init_err);
+        st = begin(from, &api.init_err);
     }
-    hvd_err_clear(&api.init_err);
-    st = check_init_arguments(ranks, n_ranks, &api.init_err);
-    if (st == HVD_OK)
-        st = read_settings(&settings, &api.init_err);
-    if (st == HVD_OK)
-        st = start(&settings, &engine, &watch, &api.init_err);
-    if (st == HVD_OK)
-        st = agree(engine, watch, &settings, &sets, &api.init_err);
-    if (st == HVD_OK) {
-        install(engine, watch);
-    } else {
+    if (st != HVD_OK) {
         const struct hvd_log log = {.level = HVD_LOG_ERROR, .sink = hvd_log_stderr};
         hvd_log(&log, HVD_LOG_ERROR, "api", "horovod_init failed: %s", api.init_err.msg);
     }
     pthread_mutex_unlock(&api.life);
     return st == HVD_OK;
+}
+
+bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
+                  const int *process_set_sizes, int n_process_sets)
+{
+    return hvd_api_init(
+        &(struct hvd_api_start){.ranks = ranks,
+                                .n_ranks = n_ranks,
+                                .sets = {process_set_ranks, process_set_sizes, n_process_sets}});
 }
 
 horovod_status_t horovod_init_error(horovod_error_t *err)
@@ -286,7 +334,20 @@ void horovod_shutdown(void)
             hvd_log(&api.log, HVD_LOG_ERROR, "api", "horovod_shutdown failed: %s", err.msg);
         }
         hvd_api_leave();
+    } else {
+        hvd_mpi_leave(); /* a process that was left out of the job */
     }
+    pthread_mutex_unlock(&api.life);
+}
+
+struct hvd_transport *hvd_api_lock_mpi(void)
+{
+    pthread_mutex_lock(&api.life);
+    return atomic_load(&api.is_running) ? api.mpi : NULL;
+}
+
+void hvd_api_unlock_mpi(void)
+{
     pthread_mutex_unlock(&api.life);
 }
 
@@ -308,72 +369,4 @@ bool hvd_api_allows_set_changes(void)
                 "Set HOROVOD_DYNAMIC_PROCESS_SETS=1 to allow adding process sets after Horovod "
                 "initialization.");
     return api.has_dynamic_sets;
-}
-
-/* The topology into *out; false when not initialised. */
-static bool get_topology(struct hvd_topology *out)
-{
-    struct hvd_engine *engine = hvd_api_enter(true);
-
-    if (!engine)
-        return false;
-    *out = *hvd_engine_topology(engine);
-    hvd_api_leave();
-    return true;
-}
-
-int horovod_rank(void)
-{
-    struct hvd_topology top;
-
-    return get_topology(&top) ? top.rank : -1;
-}
-
-int horovod_size(void)
-{
-    struct hvd_topology top;
-
-    return get_topology(&top) ? top.size : -1;
-}
-
-int horovod_local_rank(void)
-{
-    struct hvd_topology top;
-
-    return get_topology(&top) ? top.local_rank : -1;
-}
-
-int horovod_local_size(void)
-{
-    struct hvd_topology top;
-
-    return get_topology(&top) ? top.local_size : -1;
-}
-
-int horovod_cross_rank(void)
-{
-    struct hvd_topology top;
-
-    return get_topology(&top) ? top.cross_rank : -1;
-}
-
-int horovod_cross_size(void)
-{
-    struct hvd_topology top;
-
-    return get_topology(&top) ? top.cross_size : -1;
-}
-
-bool horovod_is_homogeneous(void)
-{
-    struct hvd_topology top;
-
-    return get_topology(&top) && top.is_homogeneous;
-}
-
-int horovod_mpi_threads_supported(void)
-{
-    struct hvd_topology top;
-
-    return get_topology(&top) ? top.threads_multiple : -1;
 }

@@ -128,8 +128,6 @@ hvd_status_t hvd_api_add_sets(struct hvd_engine *engine, const struct hvd_static
     const int *ranks = sets->ranks;
     uint32_t id = 0;
 
-    if (sets->n < 0 || (sets->n > 0 && (!sets->ranks || !sets->sizes)))
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%d process sets and no ranks", sets->n);
     if (hvd_engine_topology(engine)->size == 1 && sets->n == 0)
         return HVD_OK;
     hvd_status_t st = hvd_engine_agree(engine, sets->n, NULL);

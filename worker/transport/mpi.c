@@ -53,6 +53,9 @@ struct mpi_transport {
     size_t incoming_room;
 };
 
+/* Whether hvd_mpi_create has initialised MPI, which it does once in a process. */
+static bool is_mpi_ours;
+
 static struct mpi_transport *self(struct hvd_transport *t)
 {
     return (struct mpi_transport *)t;
@@ -375,6 +378,22 @@ static bool mpi_destroy(struct hvd_transport *t, bool clean)
     return is_quiet;
 }
 
+const void *hvd_mpi_comm(const struct hvd_transport *t)
+{
+    return &((const struct mpi_transport *)t)->world.comm;
+}
+
+void hvd_mpi_leave(void)
+{
+    int is_finalized = 0;
+
+    if (!is_mpi_ours)
+        return;
+    MPI_Finalized(&is_finalized);
+    if (!is_finalized)
+        MPI_Finalize();
+}
+
 static const struct hvd_transport_ops mpi_ops = {
     .name = "mpi",
     .send = mpi_send,
@@ -404,7 +423,7 @@ static const char *level_name(int level)
 }
 
 /* Initialises MPI, or finds it initialised; judges the thread level. */
-static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread,
+static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread, bool has_comm,
                               struct hvd_err *err)
 {
     int is_initialized = 0;
@@ -419,13 +438,17 @@ static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread,
                         "MPI was finalised in this process and cannot be initialised again: call "
                         "horovod_init once per process, or initialise MPI yourself before it and "
                         "finalise it after the last horovod_shutdown");
+    if (!is_initialized && has_comm)
+        return HVD_FAIL(err, HVD_ERR_STATE, 0,
+                        "a communicator is given, and MPI is not initialised");
     if (!is_initialized) {
         int rc = MPI_Init_thread(
             NULL, NULL, allow_single_thread ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, &level);
         if (rc != MPI_SUCCESS)
             return fail(err, rc, "MPI_Init_thread");
-        m->owns_mpi = true;
+        is_mpi_ours = true;
     }
+    m->owns_mpi = is_mpi_ours;
     MPI_Query_thread(&level);
     MPI_Is_thread_main(&is_main);
     m->base.topology.threads_multiple = level >= MPI_THREAD_MULTIPLE;
@@ -614,7 +637,7 @@ hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_tr
     m->base.ops = &mpi_ops;
     m->incoming_request = MPI_REQUEST_NULL;
     m->mover.chunk_elements = options->chunk_elements > 0 ? options->chunk_elements : CHUNK_DEFAULT;
-    st = enter_mpi(m, options->allow_single_thread, err);
+    st = enter_mpi(m, options->allow_single_thread, options->comm != NULL, err);
     if (st != HVD_OK)
         goto out;
     st = make_communicators(m, options, err);

@@ -17,9 +17,18 @@ struct hvd_mpi_options {
  * unless the program did. Collective over those ranks. HVD_ERR_STATE when MPI was finalised already
  * or its thread level is too low, HVD_ERR_INVALID when this rank is not one of `ranks`, or they are
  * no ranks of comm; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. A failure inside MPI's own initialisation ends
- * the process: that is Open MPI's doing. destroy finalises MPI when this call initialised it.
+ * the process: that is Open MPI's doing. destroy finalises MPI when this call, or one that
+ * failed before, initialised it.
  */
 hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_transport **out,
                             struct hvd_err *err);
+
+/* The communicator over all ranks of the job, an MPI_Comm *; borrowed. t is of hvd_mpi_create. */
+const void *hvd_mpi_comm(const struct hvd_transport *t);
+
+/* Finalises MPI when hvd_mpi_create initialised it and nothing has finalised it since: the end for
+ * a process that was left out of the job. May wait for all other processes, as MPI_Finalize does.
+ */
+void hvd_mpi_leave(void);
 
 #endif

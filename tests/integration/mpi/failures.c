@@ -260,11 +260,6 @@ void mode_single(void)
 
 void mode_again(void)
 {
-    const int ranks[] = {0};
-    horovod_error_t err = {0};
-
-    check(!horovod_init(ranks, 1, NULL, NULL, 0), "init", "took a subset of the ranks");
-    expect_failure(horovod_init_error(&err), HOROVOD_INVALID_ARGUMENT, &err, "subset");
     must_init();
     check_sum("once");
     horovod_shutdown();

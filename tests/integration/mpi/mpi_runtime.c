@@ -15,12 +15,17 @@ static const struct {
     const char *name;
     void (*run)(void);
 } modes[] = {
-    {"values", mode_values},         {"gather", mode_gather},     {"threads", mode_threads},
-    {"large", mode_large},           {"mismatch", mode_mismatch}, {"arguments", mode_arguments},
-    {"leave", mode_leave},           {"exit", mode_exit},         {"reuse", mode_reuse},
-    {"single", mode_single},         {"again", mode_again},       {"funneled", mode_funneled},
-    {"refused", mode_refused},       {"kinds", mode_kinds},       {"sets", mode_sets},
-    {"fixed_sets", mode_fixed_sets}, {"adasum", mode_adasum},
+    {"values", mode_values},       {"gather", mode_gather},
+    {"threads", mode_threads},     {"large", mode_large},
+    {"mismatch", mode_mismatch},   {"arguments", mode_arguments},
+    {"leave", mode_leave},         {"exit", mode_exit},
+    {"reuse", mode_reuse},         {"single", mode_single},
+    {"again", mode_again},         {"funneled", mode_funneled},
+    {"refused", mode_refused},     {"kinds", mode_kinds},
+    {"sets", mode_sets},           {"fixed_sets", mode_fixed_sets},
+    {"adasum", mode_adasum},       {"halves", mode_halves},
+    {"some", mode_some},           {"comms", mode_comms},
+    {"bad_comms", mode_bad_comms},
 };
 
 void check(bool good, const char *what, const char *detail)

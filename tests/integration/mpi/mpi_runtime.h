@@ -42,6 +42,20 @@ void mode_fixed_sets(void);
 /* Adasum of tensors that have a closed form; refused unless the ranks are 2^k. */
 void mode_adasum(void);
 
+/* --- jobs.c: who takes part ------------------------------------------------------------------- */
+
+/* Even and odd processes are jobs of their own, side by side. */
+void mode_halves(void);
+
+/* The first two processes are a job; the others are told that they are not in it. */
+void mode_some(void);
+
+/* The job and its process sets are communicators of the program, twice. */
+void mode_comms(void);
+
+/* Communicators that cannot be process sets are refused on every rank, and the program goes on. */
+void mode_bad_comms(void);
+
 /* --- failures.c: what goes wrong, and what is said then --------------------------------------- */
 
 /* Every disagreement between ranks. */

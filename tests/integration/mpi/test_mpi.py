@@ -79,6 +79,27 @@ def test_ranks_with_settings_that_cannot_go_together_are_told_so(name, value):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_jobs_of_some_of_the_processes_run_side_by_side(n):
+    assert_ok(runtime(n, "halves"))
+
+
+@pytest.mark.parametrize("n", [4, 5])
+@pytest.mark.parametrize("shm", ["0", "1"])
+def test_a_job_and_its_process_sets_may_be_communicators(n, shm):
+    assert_ok(runtime(n, "comms", HOROVOD_SHM=shm))
+
+
+@pytest.mark.parametrize("shm", ["0", "1"])
+def test_a_process_that_is_left_out_of_the_job_is_told_so_and_ends_well(shm):
+    assert_ok(runtime(4, "some", HOROVOD_SHM=shm))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_communicators_that_cannot_be_process_sets_are_refused_on_every_rank(n):
+    assert_ok(runtime(n, "bad_comms"))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
 @pytest.mark.parametrize("shm", ["0", "1"])
 def test_adasum_works_over_two_to_the_k_ranks_and_is_refused_over_others(n, shm):
     assert_ok(runtime(n, "adasum", HOROVOD_SHM=shm))

@@ -142,8 +142,13 @@ typedef struct horovod_output horovod_output_t;
  * (then at MPI_THREAD_MULTIPLE). A process that was started alone is a job of size 1. Calling it
  * again while initialised does nothing and returns true. Returns false on failure, logs the reason
  * to standard error, and keeps it for horovod_init_error. After a horovod_shutdown that finalised
- * MPI it fails: MPI cannot be initialised twice in a process.
- * ranks = NULL with n_ranks = 0 means all processes, which is what this version supports.
+ * MPI it fails: MPI cannot be initialised twice in a process. Where the program has initialised MPI
+ * itself, jobs may follow one another.
+ * ranks = NULL with n_ranks = 0 means all processes. Else the job is those n_ranks processes of
+ * MPI_COMM_WORLD alone, which become the ranks 0, 1, ... in the order given: they call with the
+ * same list, and wait for nobody else. So several jobs may run side by side, each with a list of
+ * its own. For a process that is not in its own list it fails; such a process may try again with
+ * another list, and calls horovod_shutdown before it ends, which finalises MPI.
  * Process sets to begin with, the same on every rank: n_process_sets of them, process_set_sizes
  * says how many ranks each has, process_set_ranks lists them one set behind the other. They are
  * numbered from 1. None: NULL, NULL, 0.
@@ -151,15 +156,31 @@ typedef struct horovod_output horovod_output_t;
 HOROVOD_API bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
                               const int *process_set_sizes, int n_process_sets);
 
+/*
+ * The same for a program that has MPI communicators already, and initialised MPI. comms is an array
+ * of n_comms values, an `MPI_Comm *`; the same number on every rank. The members of the first one
+ * are the job. Each of the others becomes a process set: what a rank passes in a place has that
+ * rank as a member, or is MPI_COMM_NULL. Different ranks may pass different communicators there, as
+ * MPI_Comm_split makes them, and each becomes a set of its own. Members stand in the order of their
+ * ranks in the job. The sets are numbered from 1, those of lists behind those of communicators;
+ * horovod_comm_process_set tells the number. The communicators stay the program's, and may be freed
+ * afterwards. With n_comms = 0 this is horovod_init.
+ */
+HOROVOD_API bool horovod_init_multi_comm(const void *comms, int n_comms,
+                                         const int *process_set_ranks, const int *process_set_sizes,
+                                         int n_process_sets);
+
 /* Why the last horovod_init failed, into err; returns its status, HOROVOD_OK if it did not. */
 HOROVOD_API horovod_status_t horovod_init_error(horovod_error_t *err);
 
 /*
- * Leaves the job, at most once per horovod_init; does nothing when not initialised. A collective
+ * Leaves the job, at most once per horovod_init; when not initialised it does nothing, but finalise
+ * MPI where a horovod_init that failed had initialised it. A collective
  * call at the end of a job: it waits until every rank shuts down or is lost. Tensors that are still
  * pending, here or on any other rank, end with HOROVOD_ABORTED and a message that names the rank
  * that shut down first. Handles stay valid for horovod_wait until the next horovod_init; outputs
- * stay valid until released. Finalises MPI only if horovod_init initialised it.
+ * stay valid until released. Finalises MPI only if horovod_init initialised it; MPI may then wait
+ * for all processes that the launcher started, also those of other jobs.
  */
 HOROVOD_API void horovod_shutdown(void);
 
@@ -359,6 +380,12 @@ HOROVOD_API int horovod_remove_process_set(int id);
 HOROVOD_API int horovod_process_set_rank(int id);
 HOROVOD_API int horovod_process_set_size(int id);
 HOROVOD_API int horovod_process_set_included(int id);
+
+/*
+ * The number of the set that has the members of a communicator, in the same order, or an error.
+ * comm is an MPI_Comm by value, the pointer that it is in Open MPI. Needs MPI_THREAD_MULTIPLE.
+ */
+HOROVOD_API int horovod_comm_process_set(void *comm);
 
 /* How many sets there are, set 0 included; -1 when not initialised. */
 HOROVOD_API int horovod_number_of_process_sets(void);

@@ -1,0 +1,70 @@
+/*
+ * The exported functions that speak of MPI communicators. No MPI type is named: a communicator
+ * comes as a pointer to where the program has it, or as the pointer that it is in Open MPI.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/api/api_internal.h"
+#include "worker/transport/mpi_comms.h"
+
+bool horovod_init_multi_comm(const void *comms, int n_comms, const int *process_set_ranks,
+                             const int *process_set_sizes, int n_process_sets)
+{
+    return hvd_api_init(
+        &(struct hvd_api_start){.comms = comms,
+                                .n_comms = n_comms,
+                                .sets = {process_set_ranks, process_set_sizes, n_process_sets}});
+}
+
+/* The set of exactly these ranks; or an error. */
+static int find_set(struct hvd_engine *engine, const int *wanted, int n, int *room)
+{
+    const int size = hvd_engine_topology(engine)->size;
+
+    /* Numbers have gaps where sets were removed: so many may have to be looked at. */
+    for (uint32_t id = 0, n_seen = 0; n_seen < (uint32_t)hvd_engine_sets(engine, NULL, 0); id++) {
+        const int n_ranks = hvd_engine_set_ranks(engine, id, room, size);
+        if (n_ranks < 0)
+            continue;
+        n_seen++;
+        if (n_ranks == n && memcmp(room, wanted, (size_t)n * sizeof(*room)) == 0)
+            return (int)id;
+    }
+    return HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
+}
+
+/* The number of the set whose members, in order, are those of the communicator. */
+static int find_comm(struct hvd_engine *engine, const struct hvd_transport *mpi, const void *comm)
+{
+    const size_t size = (size_t)hvd_engine_topology(engine)->size;
+    int *ranks = hvd_malloc(2 * size, sizeof(*ranks));
+    int result = HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
+    int n = 0;
+
+    if (ranks && hvd_comm_ranks(mpi, comm, ranks, &n, NULL) == HVD_OK)
+        result = find_set(engine, ranks, n, ranks + size);
+    hvd_free(ranks);
+    return result;
+}
+
+int horovod_comm_process_set(void *comm)
+{
+    struct hvd_transport *mpi = hvd_api_lock_mpi();
+    struct hvd_engine *engine = mpi ? hvd_api_enter(true) : NULL;
+    int result = HOROVOD_PROCESS_SET_ERROR_INIT;
+
+    if (engine) {
+        const struct hvd_log *log;
+        hvd_api_watch(&log);
+        result = HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
+        if (mpi->topology.threads_multiple)
+            result = find_comm(engine, mpi, &comm);
+        else
+            hvd_log(log, HVD_LOG_WARN, "api",
+                    "horovod_comm_process_set works with MPI_THREAD_MULTIPLE alone");
+        hvd_api_leave();
+    }
+    hvd_api_unlock_mpi();
+    return result;
+}
