@@ -284,7 +284,7 @@ static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, str
 {
     hvd_status_t st = HVD_OK;
 
-    if (f->work.moves_data && (!f->staging || f->has_more))
+    if (f->work.moves_data && (!f->staging || f->request.op == HVD_ALLTOALL))
         compute_alone(f);
     if (f->request.op == HVD_ALLTOALL) {
         st = prepare_rows(e, set, f, err);
@@ -369,14 +369,15 @@ static void push_in(struct hvd_set *set, struct hvd_flight *f)
 }
 
 /* The data has moved, all of it: what is of the device goes back there. On failure it is not
- * finished. */
+ * finished; what is landing then ends with the job. */
 static hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                          struct hvd_err *err)
 {
     if (!f->staging || hvd_staging_is_landing(f) || !f->work.moves_data)
         return complete(e, set, f, err);
     set->moving[set->n_moving++] = f; /* it was among them just now */
-    return hvd_staging_unload(e, set, f, err);
+    hvd_status_t st = hvd_staging_unload(e, set, f, err);
+    return st == HVD_OK ? st : HVD_WRAP(err, st, "tensor %s", name_of(f));
 }
 
 /* A phase has ended: the next one moves before anything else of the set. An alltoall knows its
@@ -389,8 +390,10 @@ static hvd_status_t go_on(struct hvd_engine *e, struct hvd_set *set, struct hvd_
 
     if (hvd_staging_asks(f)) {
         set->is_held = false;
-        push_in(set, f);
-        return hvd_staging_answer(e, set, f, err);
+        hvd_status_t answered = hvd_staging_answer(e, set, f, err);
+        if (answered == HVD_OK)
+            push_in(set, f);
+        return answered;
     }
     f->is_second = true;
     if (hvd_adasum_is(f)) {
@@ -432,7 +435,8 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
             st = go_on(e, set, f, err);
         else
             st = land(e, set, f, err);
-        if (st != HVD_OK) /* nothing moves any more, so it ends here and not with the job */
+        /* Nothing moves any more, so it ends here and not with the job. */
+        if (st != HVD_OK && !hvd_staging_is_landing(f))
             finish(e, set, f, HVD_ERR_SHUTDOWN, err->msg);
     }
     return st;
