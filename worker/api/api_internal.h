@@ -49,6 +49,24 @@ struct hvd_watch *hvd_api_watch(const struct hvd_log **log);
 /* Whether process sets may be added and removed; else says how to have that. */
 bool hvd_api_allows_set_changes(void);
 
+/* --- forked.c: what takes no lock, so that a forked process may call it ------------------------
+ */
+
+/* Has children of fork() marked from now on. HVD_ERR_NOMEM. */
+hvd_status_t hvd_api_watch_forks(struct hvd_err *err);
+
+/* Where the rank is that children are forked from; NULL: the job has ended. Holds life. */
+void hvd_api_place_for_children(const struct hvd_topology *place);
+
+/* Whether this process was forked from one that has used Horovod. */
+bool hvd_api_is_forked(void);
+
+/* The place of the rank that this process was forked from; false when there was no job. */
+bool hvd_api_parents_place(struct hvd_topology *place);
+
+/* Why a forked process cannot do anything, into *why. */
+void hvd_api_explain_fork(struct hvd_err *why);
+
 /* --- process_sets.c --------------------------------------------------------------------------- */
 
 /* Agrees with the other ranks about the sets and makes them. HVD_ERR_MISMATCH when they differ;

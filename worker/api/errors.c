@@ -48,8 +48,12 @@ horovod_status_t hvd_api_not_initialized(horovod_error_t *err)
 {
     struct hvd_err why = {0};
 
-    hvd_err_set(&why, HVD_ERR_STATE, 0,
-                "Horovod has not been initialized; use horovod_init() (in Python: hvd.init()).");
+    if (hvd_api_is_forked())
+        hvd_api_explain_fork(&why);
+    else
+        hvd_err_set(
+            &why, HVD_ERR_STATE, 0,
+            "Horovod has not been initialized; use horovod_init() (in Python: hvd.init()).");
     return hvd_api_status(HVD_ERR_STATE, &why, err);
 }
 

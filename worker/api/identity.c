@@ -6,8 +6,9 @@
 /* The topology into *out; false when not initialised. */
 static bool get_topology(struct hvd_topology *out)
 {
+    if (hvd_api_is_forked())
+        return hvd_api_parents_place(out);
     struct hvd_engine *engine = hvd_api_enter(true);
-
     if (!engine)
         return false;
     *out = *hvd_engine_topology(engine);

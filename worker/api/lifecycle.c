@@ -33,7 +33,8 @@ static struct {
 
 struct hvd_engine *hvd_api_enter(bool is_running)
 {
-    if (is_running && !atomic_load_explicit(&api.is_running, memory_order_acquire))
+    if (hvd_api_is_forked() ||
+        (is_running && !atomic_load_explicit(&api.is_running, memory_order_acquire)))
         return NULL;
     pthread_rwlock_rdlock(&api.engine_lock);
     if (!api.engine)
@@ -217,6 +218,7 @@ static void install(const struct job *job)
     api.mpi = job->mpi;
     hvd_engine_destroy(old);
     hvd_watch_destroy(old_watch);
+    hvd_api_place_for_children(hvd_engine_topology(job->engine));
     atomic_store_explicit(&api.is_running, true, memory_order_release);
 }
 
@@ -274,6 +276,8 @@ static hvd_status_t begin(const struct hvd_api_start *from, struct hvd_err *err)
     hvd_status_t st = check_start(from, err);
 
     if (st == HVD_OK)
+        st = hvd_api_watch_forks(err);
+    if (st == HVD_OK)
         st = read_settings(&settings, err);
     if (st == HVD_OK)
         st = start(&settings, from, &job, err);
@@ -287,17 +291,22 @@ static hvd_status_t begin(const struct hvd_api_start *from, struct hvd_err *err)
 
 bool hvd_api_init(const struct hvd_api_start *from)
 {
+    const struct hvd_log log = {.level = HVD_LOG_ERROR, .sink = hvd_log_stderr};
+    struct hvd_err why = {0};
     hvd_status_t st = HVD_OK;
 
+    if (hvd_api_is_forked()) {
+        hvd_api_explain_fork(&why);
+        hvd_log(&log, HVD_LOG_ERROR, "api", "horovod_init failed: %s", why.msg);
+        return false;
+    }
     pthread_mutex_lock(&api.life);
     if (!atomic_load(&api.is_running)) {
         hvd_err_clear(&api.init_err);
         st = begin(from, &api.init_err);
     }
-    if (st != HVD_OK) {
-        const struct hvd_log log = {.level = HVD_LOG_ERROR, .sink = hvd_log_stderr};
+    if (st != HVD_OK)
         hvd_log(&log, HVD_LOG_ERROR, "api", "horovod_init failed: %s", api.init_err.msg);
-    }
     pthread_mutex_unlock(&api.life);
     return st == HVD_OK;
 }
@@ -313,6 +322,8 @@ bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
 
 horovod_status_t horovod_init_error(horovod_error_t *err)
 {
+    if (hvd_api_is_forked())
+        return hvd_api_not_initialized(err);
     pthread_mutex_lock(&api.life);
     horovod_status_t status = hvd_api_status(api.init_err.status, &api.init_err, err);
     pthread_mutex_unlock(&api.life);
@@ -323,12 +334,15 @@ void horovod_shutdown(void)
 {
     struct hvd_err err = {0};
 
+    if (hvd_api_is_forked())
+        return;
     pthread_mutex_lock(&api.life);
     struct hvd_engine *engine = hvd_api_enter(true);
     if (engine) {
         hvd_status_t st = hvd_engine_shutdown(engine, &err);
         if (st == HVD_OK) {
             atomic_store(&api.is_running, false);
+            hvd_api_place_for_children(NULL);
             hvd_watch_end(api.watch);
         } else {
             hvd_log(&api.log, HVD_LOG_ERROR, "api", "horovod_shutdown failed: %s", err.msg);
@@ -342,18 +356,21 @@ void horovod_shutdown(void)
 
 struct hvd_transport *hvd_api_lock_mpi(void)
 {
+    if (hvd_api_is_forked())
+        return NULL;
     pthread_mutex_lock(&api.life);
     return atomic_load(&api.is_running) ? api.mpi : NULL;
 }
 
 void hvd_api_unlock_mpi(void)
 {
-    pthread_mutex_unlock(&api.life);
+    if (!hvd_api_is_forked())
+        pthread_mutex_unlock(&api.life);
 }
 
 int horovod_is_initialized(void)
 {
-    return atomic_load_explicit(&api.is_running, memory_order_acquire);
+    return !hvd_api_is_forked() && atomic_load_explicit(&api.is_running, memory_order_acquire);
 }
 
 struct hvd_watch *hvd_api_watch(const struct hvd_log **log)

@@ -15,16 +15,13 @@ static const struct {
     const char *name;
     void (*run)(void);
 } modes[] = {
-    {"values", mode_values},       {"gather", mode_gather},
-    {"threads", mode_threads},     {"large", mode_large},
-    {"mismatch", mode_mismatch},   {"arguments", mode_arguments},
-    {"leave", mode_leave},         {"exit", mode_exit},
-    {"reuse", mode_reuse},         {"single", mode_single},
-    {"again", mode_again},         {"funneled", mode_funneled},
-    {"refused", mode_refused},     {"kinds", mode_kinds},
-    {"sets", mode_sets},           {"fixed_sets", mode_fixed_sets},
-    {"adasum", mode_adasum},       {"halves", mode_halves},
-    {"some", mode_some},           {"comms", mode_comms},
+    {"values", mode_values},         {"gather", mode_gather},     {"threads", mode_threads},
+    {"large", mode_large},           {"mismatch", mode_mismatch}, {"arguments", mode_arguments},
+    {"leave", mode_leave},           {"exit", mode_exit},         {"reuse", mode_reuse},
+    {"single", mode_single},         {"again", mode_again},       {"funneled", mode_funneled},
+    {"refused", mode_refused},       {"kinds", mode_kinds},       {"sets", mode_sets},
+    {"fixed_sets", mode_fixed_sets}, {"adasum", mode_adasum},     {"fork", mode_fork},
+    {"halves", mode_halves},         {"some", mode_some},         {"comms", mode_comms},
     {"bad_comms", mode_bad_comms},
 };
 
@@ -34,6 +31,11 @@ void check(bool good, const char *what, const char *detail)
         return;
     fprintf(stderr, "rank %d: %s: %s\n", horovod_rank(), what, detail);
     atomic_fetch_add(&n_problems, 1);
+}
+
+int checks_failed(void)
+{
+    return atomic_load(&n_problems) ? 1 : 0;
 }
 
 void must_init(void)
@@ -66,7 +68,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], modes[i].name) != 0)
             continue;
         modes[i].run();
-        return atomic_load(&n_problems) ? 1 : 0;
+        return checks_failed();
     }
     fprintf(stderr, "usage: mpi_runtime MODE\n");
     return 2;

@@ -6,6 +6,9 @@
 /* Counts a check that does not hold and says which one, on standard error. Any thread. */
 void check(bool good, const char *what, const char *detail);
 
+/* 1 when a check did not hold, else 0. */
+int checks_failed(void);
+
 /* horovod_init or the end of the program. */
 void must_init(void);
 
@@ -55,6 +58,12 @@ void mode_comms(void);
 
 /* Communicators that cannot be process sets are refused on every rank, and the program goes on. */
 void mode_bad_comms(void);
+
+/* --- forked.c --------------------------------------------------------------------------------- */
+
+/* Children of fork() while other threads are at work: they are told what they are, and harm
+ * nothing. */
+void mode_fork(void);
 
 /* --- failures.c: what goes wrong, and what is said then --------------------------------------- */
 

@@ -1,5 +1,6 @@
 """The runtime under mpirun: every behaviour is a mode of the program mpi_runtime."""
 
+import json
 import os
 import re
 import subprocess
@@ -92,6 +93,14 @@ def test_a_job_and_its_process_sets_may_be_communicators(n, shm):
 @pytest.mark.parametrize("shm", ["0", "1"])
 def test_a_process_that_is_left_out_of_the_job_is_told_so_and_ends_well(shm):
     assert_ok(runtime(4, "some", HOROVOD_SHM=shm))
+
+
+@pytest.mark.parametrize("shm", ["0", "1"])
+def test_a_forked_process_is_no_part_of_the_job_and_harms_nothing(shm, tmp_path):
+    timeline = tmp_path / "timeline.%d.json"
+    assert_ok(runtime(2, "fork", HOROVOD_SHM=shm, HOROVOD_TIMELINE=str(timeline)))
+    for rank in range(2):
+        assert json.loads((tmp_path / f"timeline.{rank}.json").read_text())
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])

@@ -1,0 +1,74 @@
+/*
+ * What becomes of the library in a child of fork(). The child has the memory of a rank and none of
+ * its threads, and locks may be held by threads that are not there; MPI and the shared memory are
+ * the parent's. So the child is no part of the job: every function returns at once, without taking
+ * a lock, and says why; who it came from can still be asked. The handler sets a flag and does
+ * nothing else, as is all that is allowed there. Not run for vfork and posix_spawn.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "worker/api/api_internal.h"
+
+static struct {
+    pthread_once_t once;
+    atomic_bool is_watched;
+    atomic_bool is_child;
+    atomic_bool has_place; /* a job runs, or ran when this process was forked */
+    struct hvd_topology place;
+} forked = {.once = PTHREAD_ONCE_INIT};
+
+static void mark_child(void)
+{
+    atomic_store(&forked.is_child, true);
+}
+
+static void watch(void)
+{
+    atomic_store(&forked.is_watched, pthread_atfork(NULL, NULL, mark_child) == 0);
+}
+
+hvd_status_t hvd_api_watch_forks(struct hvd_err *err)
+{
+    pthread_once(&forked.once, watch);
+    if (!atomic_load(&forked.is_watched))
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for pthread_atfork");
+    return HVD_OK;
+}
+
+void hvd_api_place_for_children(const struct hvd_topology *place)
+{
+    if (place)
+        forked.place = *place;
+    atomic_store_explicit(&forked.has_place, place != NULL, memory_order_release);
+}
+
+bool hvd_api_is_forked(void)
+{
+    return atomic_load_explicit(&forked.is_child, memory_order_relaxed);
+}
+
+bool hvd_api_parents_place(struct hvd_topology *place)
+{
+    if (!atomic_load_explicit(&forked.has_place, memory_order_acquire))
+        return false;
+    *place = forked.place;
+    return true;
+}
+
+void hvd_api_explain_fork(struct hvd_err *why)
+{
+    struct hvd_topology place;
+
+    if (hvd_api_parents_place(&place))
+        hvd_err_set(why, HVD_ERR_STATE, 0,
+                    "This process was forked from rank %d and is no part of the job: only the "
+                    "process that called horovod_init may use Horovod. Start processes that use "
+                    "Horovod themselves by exec (in Python: the start method \"spawn\").",
+                    place.rank);
+    else
+        hvd_err_set(why, HVD_ERR_STATE, 0,
+                    "This process was forked from one that has used Horovod, and cannot use it: "
+                    "MPI is the parent's. Start it by exec (in Python: the start method "
+                    "\"spawn\").");
+}
