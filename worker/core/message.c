@@ -96,13 +96,18 @@ hvd_status_t hvd_message_bits(struct hvd_buf *buf, uint32_t set, uint64_t epoch,
 
     if (st == HVD_OK)
         st = put_uint(buf, epoch, EPOCH_LEN);
-    if (st == HVD_OK)
+    if (st == HVD_OK && words)
         st = put_words(buf, words, n_words);
     if (st == HVD_OK)
         store_uint(buf->data + COUNT_AT, n_words, 4);
     else
         hvd_buf_reset(buf);
     return st;
+}
+
+hvd_status_t hvd_message_add_word(struct hvd_buf *buf, uint64_t word)
+{
+    return put_uint(buf, word, 8);
 }
 
 hvd_status_t hvd_message_end_plan(struct hvd_buf *buf, const struct hvd_plan_head *head)

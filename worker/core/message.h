@@ -115,9 +115,14 @@ struct hvd_reader {
 /* Starts a message without items in an empty buffer. HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE. */
 hvd_status_t hvd_message_begin(struct hvd_buf *buf, enum hvd_message_type type, uint32_t set);
 
-/* A whole BITS message in an empty buffer. Failures as above. */
+/* A whole BITS message in an empty buffer; words NULL: they are added one by one. Failures as
+ * above.
+ */
 hvd_status_t hvd_message_bits(struct hvd_buf *buf, uint32_t set, uint64_t epoch,
                               const uint64_t *words, uint32_t n_words);
+
+/* The next word of a BITS message that was begun without. Failures as above. */
+hvd_status_t hvd_message_add_word(struct hvd_buf *buf, uint64_t word);
 
 /* Starts a PARTIAL message in an empty buffer. Failures as above. */
 hvd_status_t hvd_message_begin_partial(struct hvd_buf *buf, uint32_t set, uint64_t epoch);

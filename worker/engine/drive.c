@@ -311,7 +311,6 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool looks)
 void *hvd_drive_background(void *arg)
 {
     struct hvd_engine *e = arg;
-    const bool is_coordinator = e->topology.rank == 0 && e->topology.size > 1;
     struct rest rest = {0};
 
     pthread_setname_np(pthread_self(), "horovod");
@@ -322,7 +321,7 @@ void *hvd_drive_background(void *arg)
             drive_outstanding(e);
             continue;
         }
-        const bool looks = is_coordinator && !e->is_ended;
+        const bool looks = !e->is_ended && hvd_hears_others(e);
         if (is_free && looks && atomic_load(&e->n_queued) == 0)
             hvd_drive_once(e); /* leaves mu for a while: look again */
         if (e->must_stop || (!e->is_driven && !e->waiters && has_work(e)))

@@ -125,16 +125,16 @@ void hvd_abort_all(struct hvd_engine *e, const char *cause)
 }
 
 /* Sends a message with one item, as far as possible: whoever gets it knows why. */
-static void tell(struct hvd_engine *e, int to, enum hvd_message_type type, const char *text)
+static void tell(struct hvd_engine *e, int to, int whose, const char *text)
 {
+    const enum hvd_message_type type = to == 0 ? HVD_MESSAGE_LEAVE : HVD_MESSAGE_PLAN;
     const struct hvd_step step = {.kind = HVD_STEP_ABORT,
                                   .slot = HVD_NO_SLOT,
                                   .reduce = HVD_SUM,
                                   .name = {.data = ""},
                                   .text = hvd_strview_of(text)};
     const struct hvd_plan_head head = {.epoch = 0}; /* out of turn */
-    const int position = e->sets[0]->node.span.first;
-    const struct hvd_span who = {.first = position, .n = 1};
+    const struct hvd_span who = {.first = e->sets[0]->tree.position_of[whose], .n = 1};
     struct hvd_buf buf;
 
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
@@ -152,6 +152,15 @@ static void tell(struct hvd_engine *e, int to, enum hvd_message_type type, const
     hvd_buf_fini(&buf);
 }
 
+void hvd_tell_end(struct hvd_engine *e, int whose, const char *text)
+{
+    if (e->topology.rank != 0)
+        tell(e, 0, whose, text);
+    else
+        for (int rank = 1; rank < e->topology.size; rank++)
+            tell(e, rank, whose, text);
+}
+
 void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err)
 {
     char cause[HVD_ERR_MSG_MAX];
@@ -163,11 +172,7 @@ void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err)
              host ? " on host " : "", host ? host : "", err->msg);
     hvd_abort_all(e, cause);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", cause);
-    if (e->topology.rank != 0)
-        tell(e, 0, HVD_MESSAGE_LEAVE, cause);
-    else
-        for (int rank = 1; rank < e->topology.size; rank++)
-            tell(e, rank, HVD_MESSAGE_PLAN, cause);
+    hvd_tell_end(e, e->topology.rank, cause);
 }
 
 void hvd_end_free_lost(struct hvd_engine *e)

@@ -19,9 +19,10 @@
  *   messages of peers ─┘                       └──> requests, plans to peers
  *
  * The driver is a waiting thread when there is one (no hand-over to another thread for a small
- * tensor), else the background thread, which sleeps while nothing is outstanding here. Only the
- * coordinator, rank 0, then looks for messages every `idle_poll_ns`: no tensor can complete without
- * its own request, so all it can be late for is another rank's shutdown and a stall warning.
+ * tensor), else the background thread, which sleeps while nothing is outstanding here. Only those
+ * that hear of other ranks, the coordinator and the inner nodes of a set's tree (core/tree.h), then
+ * look for messages every `idle_poll_ns`: no tensor can complete without their own request, so all
+ * they can be late for is another rank's shutdown and a stall warning.
  */
 struct hvd_engine;
 
@@ -36,8 +37,10 @@ struct hvd_engine_options {
     struct hvd_device_port *device; /* borrowed, for the life of the engine and its outputs; NULL:
                                        no tensor is on a device */
     uint32_t cache_capacity;        /* tensors that are asked for by a bit, at most; 0: none */
-    int64_t fusion_bytes;       /* allreduces of one type move together up to so many; 0: alone */
-    bool keeps_groups_apart;    /* tensors of a group move with those of their group alone */
+    int tree_fanout;         /* ranks that speak to one at most, as core/tree.h has it; 0: chosen.
+                                The same on every rank */
+    int64_t fusion_bytes;    /* allreduces of one type move together up to so many; 0: alone */
+    bool keeps_groups_apart; /* tensors of a group move with those of their group alone */
     int64_t adasum_chunk_bytes; /* the largest message of an Adasum's halves; 0: any; the same on
                                    every rank */
 };

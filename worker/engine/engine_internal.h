@@ -8,6 +8,7 @@
 #include "worker/core/fusion.h"
 #include "worker/core/negotiate.h"
 #include "worker/core/plan.h"
+#include "worker/core/relay.h"
 #include "worker/core/table.h"
 #include "worker/engine/engine.h"
 
@@ -152,7 +153,8 @@ struct hvd_set {
     bool is_join_pending;
 
     /* the driver's */
-    struct hvd_negotiator *negotiator; /* of the set's first rank */
+    struct hvd_negotiator *negotiator; /* of the set's first rank; owned */
+    struct hvd_relay *relay;           /* of the tree's other inner nodes; owned */
     struct hvd_buf message;
     uint64_t epoch;            /* of the plan that was followed last */
     uint64_t *bits;            /* being sent, else 0; owned */
@@ -430,6 +432,11 @@ hvd_status_t hvd_end_pending(struct hvd_engine *e, const char *cause, struct hvd
 /* Gives up what is agreed as well: some rank will not do its part. */
 void hvd_abort_all(struct hvd_engine *e, const char *cause);
 
+/* Tells who has to know that nothing goes on because of text, which is about the rank `whose`: rank
+ * 0 tells all others, the others tell rank 0. Not through the tree, a part of which may be what is
+ * lost. */
+void hvd_tell_end(struct hvd_engine *e, int whose, const char *text);
+
 /* This rank cannot go on: ends everything here and tells the others, through the coordinator. */
 void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err);
 
@@ -461,8 +468,8 @@ bool hvd_progress_is_due(struct hvd_engine *e);
 hvd_status_t hvd_send(struct hvd_engine *e, int rank, const struct hvd_buf *message,
                       struct hvd_err *err);
 
-/* Hands set->message to the coordinator of the set, which may be this rank (then it is bits); it is
- * empty afterwards. */
+/* Hands set->message to who hears for this rank: its parent, or this rank itself when it hears of
+ * others (then it is bits). It is empty afterwards. */
 hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
                           struct hvd_err *err);
 
@@ -477,7 +484,8 @@ void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_reque
 /* After shutdown was called here: says so, once, behind the last request. */
 hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err);
 
-/* The coordinator: sends the plan made in this step, and follows it. */
+/* Sends what was made in this step: the coordinator its plan, which it follows as well, an inner
+ * node of the tree what goes up. */
 hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                               struct hvd_err *err);
 
@@ -488,13 +496,18 @@ hvd_status_t hvd_hear(struct hvd_engine *e, int64_t now_ns, bool *progressed, st
 hvd_status_t hvd_hear_early(struct hvd_engine *e, int64_t now_ns, bool *progressed,
                             struct hvd_err *err);
 
+/* Whether this rank passes on what others say: then it looks for messages also when it is idle.
+ * Caller holds mu. */
+bool hvd_hears_others(const struct hvd_engine *e);
+
 /* --- stalls.c: caller is the driver, without mu ------------------------------------------------
  */
 
 /* Whether it is time to look; then the next time is later. */
 bool hvd_is_stall_check_due(struct hvd_engine *e, int64_t now_ns);
 
-/* Warns of the tensors of a set that wait too long here, its coordinator, or ends the job. */
+/* Warns of the tensors of a set that wait too long here, its coordinator, or ends the job; an inner
+ * node of the tree tells what it knows of them. */
 hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
                               struct hvd_err *err);
 

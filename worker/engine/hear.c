@@ -1,6 +1,18 @@
 /*
- * Messages between ranks: requests, bits and leaves to the coordinator of a set, its plans to all.
- * What the coordinator itself asks for takes the same way without a message. The driver's.
+ * Messages between ranks, along the tree of a set: requests, bits and leaves go up to its root, the
+ * coordinator, merged on the way by relays (core/relay.h); its plans come down. What a rank that
+ * hears of others asks for itself takes the same way without a message. The driver's.
+ *
+ *                      coordinator                       negotiator: counts, plans
+ *      requests, bits,  ^      |  plans
+ *      partial, leaves  |      v
+ *                        relay                           merges, and passes plans on as they are
+ *                       ^      |                         before it follows them
+ *                       |      v
+ *                        leaf
+ *
+ * What ends the job at once does not take this way: a rank that fails, or sees that a neighbour in
+ * the tree is lost, tells rank 0, and rank 0 tells everybody, each directly.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +29,31 @@ hvd_status_t hvd_send(struct hvd_engine *e, int rank, const struct hvd_buf *mess
     return e->transport->ops->send(e->transport, rank, message->data, message->len, err);
 }
 
+/* The rank of the job that a position of the set's tree is. */
+static int rank_at(const struct hvd_set *set, int position)
+{
+    return set->ranks[set->tree.rank_at[position]];
+}
+
+static int parent_of(const struct hvd_set *set)
+{
+    return rank_at(set, set->node.parent);
+}
+
+static hvd_status_t count_bits(struct hvd_set *set, int party, const struct hvd_reader *bits,
+                               int64_t now_ns, struct hvd_err *err)
+{
+    return set->negotiator ? hvd_negotiator_bits(set->negotiator, party, bits, now_ns, err)
+                           : hvd_relay_bits(set->relay, party, bits, now_ns, err);
+}
+
+static hvd_status_t count_request(struct hvd_set *set, const struct hvd_ask *ask, int64_t now_ns,
+                                  struct hvd_err *err)
+{
+    return set->negotiator ? hvd_negotiator_request(set->negotiator, ask, now_ns, err)
+                           : hvd_relay_request(set->relay, ask, now_ns, err);
+}
+
 hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
                           struct hvd_err *err)
 {
@@ -25,12 +62,12 @@ hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now
 
     if (set->message.len == 0)
         return HVD_OK;
-    if (!set->negotiator) {
-        st = hvd_send(e, set->ranks[set->tree.rank_at[set->node.parent]], &set->message, err);
+    if (!set->negotiator && !set->relay) {
+        st = hvd_send(e, parent_of(set), &set->message, err);
     } else { /* only bits come this way */
         st = hvd_reader_init(&reader, set->message.data, set->message.len, err);
         if (st == HVD_OK)
-            st = hvd_negotiator_bits(set->negotiator, 0, &reader, now_ns, err);
+            st = count_bits(set, 0, &reader, now_ns, err);
     }
     hvd_buf_reset(&set->message);
     return st;
@@ -42,8 +79,9 @@ hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
 {
     const struct hvd_ask ask = hvd_ask_of(request, set->node.span.first);
 
-    hvd_tell_ready(e, e->topology.rank, request);
-    return hvd_negotiator_request(set->negotiator, &ask, now_ns, err);
+    if (set->negotiator)
+        hvd_tell_ready(e, e->topology.rank, request);
+    return count_request(set, &ask, now_ns, err);
 }
 
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request)
@@ -68,16 +106,72 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
     snprintf(text, sizeof(text), "Rank %d called horovod_shutdown.", e->topology.rank);
     if (e->sets[0]->negotiator)
         return hvd_negotiator_leave(e->sets[0]->negotiator, self, false, text, err);
+    if (e->sets[0]->relay)
+        return hvd_relay_leave(e->sets[0]->relay, self, false, text, err);
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_LEAVE, 0);
     if (st == HVD_OK)
         st = hvd_message_add_leave(&buf, self, false, text);
     if (st == HVD_OK)
-        st = hvd_send(e, 0, &buf, err);
+        st = hvd_send(e, parent_of(e->sets[0]), &buf, err);
     else
         st = HVD_FAIL(err, st, 0, "leaving: %s", hvd_status_str(st));
     hvd_buf_fini(&buf);
     return st;
+}
+
+/* Hands a plan down. First to other hosts: those subtrees are the deepest. */
+static hvd_status_t send_down(struct hvd_engine *e, const struct hvd_set *set, const void *data,
+                              size_t len, struct hvd_err *err)
+{
+    const int n = set->node.n_children;
+
+    for (int i = 0; i < n; i++) {
+        const int child = (set->node.n_near + i) % n;
+        const int rank = rank_at(set, set->node.children[child].first);
+        hvd_watch_sent(e->options.watch, len);
+        hvd_status_t st = e->transport->ops->send(e->transport, rank, data, len, err);
+        /* A lost rank is reported by receive, which says more. */
+        if (st == HVD_ERR_UNAVAILABLE)
+            hvd_err_clear(err);
+        else if (st != HVD_OK)
+            return st;
+    }
+    return HVD_OK;
+}
+
+/* What a relay has for its parent. */
+static hvd_status_t send_up(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                            struct hvd_err *err)
+{
+    const struct hvd_buf *message = NULL;
+    hvd_status_t st;
+
+    while ((st = hvd_relay_next(set->relay, &message, err)) == HVD_OK && message) {
+        *progressed = true;
+        st = hvd_send(e, parent_of(set), message, err);
+        if (st != HVD_OK)
+            return st;
+    }
+    return st;
+}
+
+/* A rank has failed: everybody is told why, at once. */
+static hvd_status_t publish_end(struct hvd_engine *e, const struct hvd_buf *plan,
+                                struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX + 1];
+    struct hvd_reader reader;
+    struct hvd_step step = {.kind = HVD_STEP_ERROR};
+    hvd_status_t st = hvd_reader_init(&reader, plan->data, plan->len, err);
+
+    while (st == HVD_OK && step.kind != HVD_STEP_ABORT)
+        st = hvd_reader_step(&reader, &step, err);
+    if (st != HVD_OK)
+        return st;
+    snprintf(text, sizeof(text), "%.*s", (int)step.text.len, step.text.data);
+    hvd_tell_end(e, 0, text);
+    return HVD_OK;
 }
 
 hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
@@ -86,58 +180,117 @@ hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *p
     const struct hvd_buf *plan = NULL;
     hvd_status_t st = HVD_OK;
 
-    if (!set->negotiator || e->is_aborted)
+    if (e->is_aborted)
+        return HVD_OK;
+    if (set->relay)
+        return send_up(e, set, progressed, err);
+    if (!set->negotiator)
         return HVD_OK;
     st = hvd_negotiator_plan(set->negotiator, &plan, err);
     if (st != HVD_OK || !plan)
         return st;
     *progressed = true;
-    for (int rank = 1; rank < set->place.size; rank++) {
-        hvd_status_t sent = hvd_send(e, set->ranks[rank], plan, err);
-        /* A lost rank is reported by receive, which says more. */
-        if (sent == HVD_ERR_UNAVAILABLE)
-            hvd_err_clear(err);
-        else if (sent != HVD_OK)
-            return sent;
-    }
-    st = hvd_apply_plan(e, set, plan->data, plan->len, err);
+    if (hvd_negotiator_is_aborted(set->negotiator))
+        st = publish_end(e, plan, err);
+    else
+        st = send_down(e, set, plan->data, plan->len, err);
+    if (st == HVD_OK)
+        st = hvd_apply_plan(e, set, plan->data, plan->len, err);
     hvd_negotiator_plan_sent(set->negotiator);
     return st;
 }
 
-static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int from,
+/* A plan has come from above, or an ABORT from rank 0 itself, which has no number. */
+static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
+                              const struct hvd_inbound *in, const struct hvd_reader *reader,
+                              struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (reader->epoch != 0)
+        st = send_down(e, set, in->data, in->len, err);
+    if (st == HVD_OK && set->relay)
+        st = hvd_relay_plan(set->relay, *reader, err);
+    return st == HVD_OK ? hvd_apply_plan(e, set, in->data, in->len, err) : st;
+}
+
+/* For the watch: every rank that an item stands for. */
+static void tell_all_ready(const struct hvd_engine *e, const struct hvd_set *set,
+                           const struct hvd_ask *ask)
+{
+    for (uint32_t i = 0; e->options.watch && i < ask->by.n; i++) {
+        const struct hvd_span span = hvd_spans_at(&ask->by, i);
+        for (int k = 0; k < span.n; k++)
+            hvd_tell_ready(e, rank_at(set, span.first + k), &ask->request);
+    }
+}
+
+static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int party,
                                   struct hvd_reader *reader, int64_t now_ns, struct hvd_err *err)
 {
+    const struct hvd_span span = hvd_node_party_span(&set->node, party);
     struct hvd_ask ask;
     hvd_status_t st = HVD_OK;
+    bool progressed = false;
 
     while (st == HVD_OK && reader->left > 0) {
         st = hvd_reader_request(reader, &ask, err);
-        if (st == HVD_OK) {
-            hvd_tell_ready(e, set->ranks[from], &ask.request);
-            st = hvd_negotiator_request(set->negotiator, &ask, now_ns, err);
-        }
+        if (st == HVD_OK && !hvd_spans_within(&ask.by, span))
+            st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
+        if (st == HVD_OK && set->negotiator)
+            tell_all_ready(e, set, &ask);
+        if (st == HVD_OK)
+            st = count_request(set, &ask, now_ns, err);
     }
+    if (st == HVD_OK && set->relay && hvd_relay_is_full(set->relay))
+        st = send_up(e, set, &progressed, err);
     return st;
 }
 
-static hvd_status_t read_leave(struct hvd_engine *e, int from, struct hvd_reader *reader,
+/* Who has asked by bits that are not complete: the coordinator takes it in, others pass it on. */
+static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
+                                 const struct hvd_inbound *in, struct hvd_reader *reader,
+                                 int64_t now_ns, struct hvd_err *err)
+{
+    const int party =
+        hvd_node_party(&set->node, set->tree.position_of[hvd_set_rank_of(set, in->from)]);
+
+    if (set->negotiator)
+        return hvd_negotiator_partial(set->negotiator, party, reader, now_ns, err);
+    return e->transport->ops->send(e->transport, parent_of(set), in->data, in->len, err);
+}
+
+/* Why the job ends: the words of a rank that failed, or who called shutdown. */
+static void write_cause(const struct hvd_engine *e, struct hvd_span who, bool failed,
+                        struct hvd_strview cause, char text[HVD_TEXT_MAX + 1])
+{
+    const int rank = rank_at(e->sets[0], who.first);
+    const char *host = e->transport->ops->host(e->transport, rank);
+
+    if (failed || !host)
+        snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)cause.len, cause.data);
+    else
+        snprintf(text, HVD_TEXT_MAX + 1, "Rank %d on host %s called horovod_shutdown.", rank, host);
+}
+
+static hvd_status_t read_leave(struct hvd_engine *e, int party, struct hvd_reader *reader,
                                struct hvd_err *err)
 {
+    struct hvd_set *set = e->sets[0];
     char text[HVD_TEXT_MAX + 1];
     struct hvd_strview cause = {0};
     struct hvd_span who;
     bool failed = false;
-    const char *host = e->transport->ops->host(e->transport, from);
     hvd_status_t st = hvd_reader_leave(reader, &who, &failed, &cause, err);
 
     if (st != HVD_OK)
         return st;
-    if (failed || !host)
-        snprintf(text, sizeof(text), "%.*s", (int)cause.len, cause.data);
-    else
-        snprintf(text, sizeof(text), "Rank %d on host %s called horovod_shutdown.", from, host);
-    return hvd_negotiator_leave(e->sets[0]->negotiator, who, failed, text, err);
+    const struct hvd_span span = failed ? set->node.span : hvd_node_party_span(&set->node, party);
+    if (who.first < span.first || who.first + who.n > span.first + span.n)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
+    write_cause(e, who, failed, cause, text);
+    return set->negotiator ? hvd_negotiator_leave(set->negotiator, who, failed, text, err)
+                           : hvd_relay_leave(set->relay, who, failed, text, err);
 }
 
 /* A peer has made a set that this rank is about to make: what it says has to wait. */
@@ -157,6 +310,30 @@ static hvd_status_t keep_early(struct hvd_engine *e, const struct hvd_inbound *i
     return HVD_OK;
 }
 
+static bool is_child(const struct hvd_set *set, int position)
+{
+    const int party = hvd_node_party(&set->node, position);
+
+    return party > 0 && set->node.children[party - 1].first == position;
+}
+
+/* Whether a rank of the set may say such a thing to this one: plans come from the parent (the last
+ * word from rank 0), the rest from children, but for failures, which anybody tells rank 0. */
+static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader *reader)
+{
+    const int position = from >= 0 ? set->tree.position_of[from] : -1;
+
+    if (position < 0)
+        return false;
+    if (reader->type == HVD_MESSAGE_PLAN)
+        return !set->negotiator && position == (reader->epoch == 0 ? 0 : set->node.parent);
+    if ((!set->negotiator && !set->relay) || (reader->type == HVD_MESSAGE_LEAVE && set->id != 0))
+        return false;
+    if (reader->type == HVD_MESSAGE_LEAVE && set->negotiator)
+        return position > 0;
+    return is_child(set, position);
+}
+
 static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound *in, int64_t now_ns,
                                  struct hvd_err *err)
 {
@@ -169,44 +346,62 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     if (reader.set >= e->n_sets)
         return keep_early(e, in, reader.set, err);
     const int from = set ? hvd_set_rank_of(set, in->from) : -1;
-    if (from == 0 && reader.type == HVD_MESSAGE_PLAN && !set->negotiator)
-        return hvd_apply_plan(e, set, in->data, in->len, err);
-    if (from < 0 || reader.type == HVD_MESSAGE_PLAN || !set->negotiator ||
-        (reader.type == HVD_MESSAGE_LEAVE && set->id != 0))
+    if (!set || !may_say(set, from, &reader))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "rank %d sent a message of type %d about process set %u to rank %d",
                         in->from, (int)reader.type, reader.set, e->topology.rank);
+    const int party = hvd_node_party(&set->node, set->tree.position_of[from]);
+    if (reader.type == HVD_MESSAGE_PLAN)
+        return read_plan(e, set, in, &reader, err);
     if (reader.type == HVD_MESSAGE_BITS)
-        st = hvd_negotiator_bits(set->negotiator,
-                                 hvd_node_party(&set->node, set->tree.position_of[from]), &reader,
-                                 now_ns, err);
+        st = count_bits(set, party, &reader, now_ns, err);
+    else if (reader.type == HVD_MESSAGE_PARTIAL)
+        st = read_partial(e, set, in, &reader, now_ns, err);
     else if (reader.type == HVD_MESSAGE_LEAVE)
-        st = read_leave(e, in->from, &reader, err);
+        st = read_leave(e, party, &reader, err);
     else
-        st = read_requests(e, set, from, &reader, now_ns, err);
+        st = read_requests(e, set, party, &reader, now_ns, err);
     return st == HVD_OK ? st : HVD_WRAP(err, st, "from rank %d", in->from);
 }
 
-/* A rank is gone for good. The coordinator ends the job; others hear of it from the coordinator. */
+/* Whether a rank is next to this one in the tree of the job. */
+static bool is_neighbour(const struct hvd_set *world, int rank)
+{
+    const int position = world->tree.position_of[rank];
+
+    return position == world->node.parent || is_child(world, position);
+}
+
+/* A rank is gone for good. The coordinator ends the job; its neighbours in the tree make sure that
+ * the coordinator knows, others hear of it. */
 static hvd_status_t lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
+    struct hvd_set *world = e->sets[0];
     char text[HVD_TEXT_MAX];
     const char *host = e->transport->ops->host(e->transport, rank);
+    const struct hvd_span who = {.first = world->tree.position_of[rank], .n = 1};
 
-    if (!e->sets[0]->negotiator) {
-        if (rank == 0)
-            return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "the coordinator, rank 0, is lost");
-        hvd_err_clear(err);
-        return HVD_OK;
-    }
+    if (!world->negotiator && rank == 0)
+        return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "the coordinator, rank 0, is lost");
     snprintf(text, sizeof(text), "Rank %d%s%.64s is lost: %.500s", rank, host ? " on host " : "",
              host ? host : "", err->msg);
     hvd_err_clear(err);
+    if (!world->negotiator) {
+        if (is_neighbour(world, rank))
+            hvd_tell_end(e, rank, text);
+        return HVD_OK;
+    }
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
     hvd_watch_lost(e->options.watch, rank, text);
-    return hvd_negotiator_leave(
-        e->sets[0]->negotiator,
-        (struct hvd_span){.first = e->sets[0]->tree.position_of[rank], .n = 1}, true, text, err);
+    return hvd_negotiator_leave(world->negotiator, who, true, text, err);
+}
+
+bool hvd_hears_others(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i] && e->sets[i]->node.n_children > 0)
+            return true;
+    return false;
 }
 
 /* Gives the memory of a message back. */

@@ -27,6 +27,7 @@ void hvd_set_destroy(struct hvd_set *set)
     hvd_free(set->bits);
     hvd_free(set->queued_bits);
     hvd_buf_fini(&set->message);
+    hvd_relay_destroy(set->relay);
     hvd_negotiator_destroy(set->negotiator);
     hvd_table_destroy(set->table);
     hvd_cache_destroy(set->cache);
@@ -37,9 +38,45 @@ void hvd_set_destroy(struct hvd_set *set)
     hvd_free(set);
 }
 
+/* By rank of the set: a number for its host; NULL in *hosts: all are on one. HVD_ERR_NOMEM. */
+static hvd_status_t find_hosts(const struct hvd_engine *e, const struct hvd_set *set, int **hosts)
+{
+    const struct hvd_transport *t = e->transport;
+
+    *hosts = NULL;
+    if (!t->ops->host_number && e->topology.local_size == e->topology.size)
+        return HVD_OK;
+    *hosts = hvd_malloc((size_t)set->place.size, sizeof(**hosts));
+    if (!*hosts)
+        return HVD_ERR_NOMEM;
+    for (int i = 0; i < set->place.size; i++) /* not known: each rank is on a host of its own */
+        (*hosts)[i] = t->ops->host_number ? t->ops->host_number(t, set->ranks[i]) : set->ranks[i];
+    return HVD_OK;
+}
+
+/* The set's tree, and what this rank does in it. */
+static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+{
+    int *hosts = NULL;
+    const struct hvd_relay_options relay = {
+        .node = &set->node, .set = set->id, .world_size = e->topology.size};
+    hvd_status_t st = find_hosts(e, set, &hosts);
+
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "out of memory for a process set");
+    const struct hvd_tree_options shape = {
+        .size = set->place.size, .hosts = hosts, .fanout = e->options.tree_fanout};
+    st = hvd_tree_init(&set->tree, &shape, err);
+    hvd_free(hosts);
+    if (st == HVD_OK)
+        st = hvd_node_init(&set->node, &set->tree, set->tree.position_of[set->place.rank], err);
+    if (st == HVD_OK && set->node.n_children > 0 && set->place.rank != 0)
+        st = hvd_relay_create(&relay, &set->relay, err);
+    return st;
+}
+
 static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
-    const struct hvd_tree_options shape = {.size = set->place.size, .fanout = set->place.size};
     const struct hvd_negotiator_options options = {.tree = &set->tree,
                                                    .node = &set->node,
                                                    .ranks = set->ranks,
@@ -54,9 +91,7 @@ static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct
     if (st == HVD_OK)
         st = hvd_cache_create(&set->cache, err);
     if (st == HVD_OK)
-        st = hvd_tree_init(&set->tree, &shape, err);
-    if (st == HVD_OK)
-        st = hvd_node_init(&set->node, &set->tree, set->tree.position_of[set->place.rank], err);
+        st = grow_tree(e, set, err);
     if (st == HVD_OK && set->place.rank == 0)
         st = hvd_negotiator_create(&options, &set->negotiator, err);
     return st;

@@ -58,6 +58,8 @@ hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t
 {
     struct hvd_buf report;
 
+    if (set->relay) /* in time for the coordinator to name who is missing */
+        return hvd_relay_stalled(set->relay, now_ns, e->options.stall_warning_ns / 2, err);
     if (!set->negotiator)
         return HVD_OK;
     hvd_buf_init(&report, STALL_REPORT_MAX);
@@ -80,6 +82,7 @@ bool hvd_is_stall_check_due(struct hvd_engine *e, int64_t now_ns)
 
     if (limit_ns == 0 || now_ns < e->next_stall_check_ns)
         return false;
-    e->next_stall_check_ns = now_ns + (limit_ns < STALL_CHECK_NS ? limit_ns : STALL_CHECK_NS);
+    e->next_stall_check_ns =
+        now_ns + (limit_ns / 8 < STALL_CHECK_NS ? limit_ns / 8 + 1 : STALL_CHECK_NS);
     return true;
 }

@@ -556,11 +556,39 @@ static void sim_remove_set(struct hvd_transport *t, uint32_t id)
     (void)id;
 }
 
+static struct hvd_topology place(const struct hvd_sim_options *options, int rank)
+{
+    const int size = options->size;
+    const int per_host = options->ranks_per_host > 0 ? options->ranks_per_host : size;
+    const int host = rank / per_host;
+    const int n_hosts = (size + per_host - 1) / per_host;
+    const int local_rank = rank % per_host;
+    const int on_last = size - (n_hosts - 1) * per_host;
+
+    return (struct hvd_topology){
+        .rank = rank,
+        .size = size,
+        .local_rank = local_rank,
+        .local_size = host == n_hosts - 1 ? on_last : per_host,
+        .cross_rank = host,
+        .cross_size = local_rank < on_last ? n_hosts : n_hosts - 1,
+        .is_homogeneous = size % per_host == 0,
+        .threads_multiple = true,
+    };
+}
+
 static const char *sim_host(const struct hvd_transport *t, int rank)
 {
     const struct sim_rank *me = (const struct sim_rank *)t;
 
     return rank >= 0 && rank < t->topology.size ? me->sim->hosts[rank] : NULL;
+}
+
+static int sim_host_number(const struct hvd_transport *t, int rank)
+{
+    const struct sim_rank *me = (const struct sim_rank *)t;
+
+    return place(&me->sim->options, rank).cross_rank;
 }
 
 static void destroy_letters(struct letter *letter)
@@ -603,29 +631,9 @@ static const struct hvd_transport_ops sim_ops = {
     .test = sim_test,
     .abandon = sim_abandon,
     .host = sim_host,
+    .host_number = sim_host_number,
     .destroy = sim_leave,
 };
-
-static struct hvd_topology place(const struct hvd_sim_options *options, int rank)
-{
-    const int size = options->size;
-    const int per_host = options->ranks_per_host > 0 ? options->ranks_per_host : size;
-    const int host = rank / per_host;
-    const int n_hosts = (size + per_host - 1) / per_host;
-    const int local_rank = rank % per_host;
-    const int on_last = size - (n_hosts - 1) * per_host;
-
-    return (struct hvd_topology){
-        .rank = rank,
-        .size = size,
-        .local_rank = local_rank,
-        .local_size = host == n_hosts - 1 ? on_last : per_host,
-        .cross_rank = host,
-        .cross_size = local_rank < on_last ? n_hosts : n_hosts - 1,
-        .is_homogeneous = size % per_host == 0,
-        .threads_multiple = true,
-    };
-}
 
 static void destroy_set(struct sim_set *set)
 {

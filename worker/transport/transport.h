@@ -113,6 +113,10 @@ struct hvd_transport_ops {
     /* The host name of a rank where this rank knows it, else NULL. Borrowed. */
     const char *(*host)(const struct hvd_transport *t, int rank);
 
+    /* A number of the host of a rank: the same for ranks of one host, and the same on every rank of
+     * the job. NULL: not known. */
+    int (*host_number)(const struct hvd_transport *t, int rank);
+
     /* Frees everything. clean: all ranks have agreed to leave, nothing is moving. Returns whether
      * memory of abandoned collectives is certainly not written to any more. */
     bool (*destroy)(struct hvd_transport *t, bool clean);

@@ -1,0 +1,463 @@
+/*
+ * A relay; see relay.h. Pure: requests, bits and plans go in, messages for the parent come out.
+ * Memory per waiting tensor is two bits a rank of the subtree, one more for every request that
+ * differs, and 8 bytes a rank for an allgather.
+ */
+#include "worker/core/relay.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/core/relay_internal.h"
+
+#define FULL ((size_t)256 * 1024) /* bytes of requests that are not collected any longer */
+
+/* A request, and who makes it. */
+struct variant {
+    struct variant *next;
+    struct hvd_request request; /* the name is the tensor's */
+    int64_t *rows;              /* allgather: by position from the subtree's first; owned */
+    uint64_t asked[];           /* positions from the subtree's first */
+};
+
+/* A tensor that some ranks of the subtree have asked for by name. */
+struct tensor {
+    struct hvd_named named;   /* first */
+    struct variant *variants; /* in the order they came; owned */
+    struct variant **last;
+    int n_seen;
+    int64_t since_ns;
+    uint64_t *seen; /* positions from the subtree's first; in this block */
+    uint64_t *sent; /* of these, those that the parent knows; the same */
+    struct hvd_strview name;
+};
+
+hvd_status_t hvd_relay_create(const struct hvd_relay_options *options, struct hvd_relay **out,
+                              struct hvd_err *err)
+{
+    struct hvd_relay *r = hvd_calloc(1, sizeof(*r));
+    const size_t words = hvd_positions_words(options->node->span.n);
+
+    if (r) {
+        r->options = *options;
+        r->size = options->node->span.n;
+        r->n_parties = 1 + options->node->n_children;
+        hvd_buf_init(&r->bits, HVD_MESSAGE_MAX);
+        hvd_buf_init(&r->requests, HVD_MESSAGE_MAX);
+        hvd_buf_init(&r->partial, HVD_MESSAGE_MAX);
+        hvd_buf_init(&r->first_leave, HVD_MESSAGE_MAX);
+        hvd_buf_init(&r->last_leave, HVD_MESSAGE_MAX);
+        r->joined = hvd_calloc(words, sizeof(*r->joined));
+        r->left = hvd_calloc(words, sizeof(*r->left));
+        r->n_joined_of = hvd_calloc((size_t)r->n_parties, sizeof(*r->n_joined_of));
+    }
+    if (!r || !r->joined || !r->left || !r->n_joined_of) {
+        hvd_relay_destroy(r);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a relay");
+    }
+    *out = r;
+    return HVD_OK;
+}
+
+static void destroy_tensor(struct tensor *t)
+{
+    while (t->variants) {
+        struct variant *next = t->variants->next;
+        hvd_free(t->variants->rows);
+        hvd_free(t->variants);
+        t->variants = next;
+    }
+    hvd_free(t);
+}
+
+static void forget(struct hvd_relay *r, struct tensor *t)
+{
+    hvd_names_remove(&r->waiting, &t->named);
+    destroy_tensor(t);
+}
+
+void hvd_relay_destroy(struct hvd_relay *r)
+{
+    if (!r)
+        return;
+    while (r->waiting.first)
+        forget(r, (struct tensor *)r->waiting.first);
+    hvd_relay_bits_fini(r);
+    hvd_buf_fini(&r->bits);
+    hvd_buf_fini(&r->requests);
+    hvd_buf_fini(&r->partial);
+    hvd_buf_fini(&r->first_leave);
+    hvd_buf_fini(&r->last_leave);
+    hvd_free(r->spans);
+    hvd_free(r->joined);
+    hvd_free(r->left);
+    hvd_free(r->n_joined_of);
+    hvd_free(r);
+}
+
+bool hvd_relay_room(struct hvd_relay *r, uint32_t n)
+{
+    if (n <= r->spans_room)
+        return true;
+    const uint32_t room = n > 2 * r->spans_room ? n : 2 * r->spans_room;
+    struct hvd_span *spans = hvd_realloc(r->spans, room, sizeof(*spans));
+    if (!spans)
+        return false;
+    r->spans = spans;
+    r->spans_room = room;
+    return true;
+}
+
+uint32_t hvd_relay_age(int64_t now_ns, int64_t since_ns)
+{
+    const int64_t ms = (now_ns - since_ns) / 1000000;
+
+    return ms < 0 ? 0 : ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+}
+
+/* --- Tensors asked for by name ---------------------------------------------------------------- */
+
+/* A tensor that nobody has asked for yet, in the map; NULL when out of memory. */
+static struct tensor *add_tensor(struct hvd_relay *r, struct hvd_strview name)
+{
+    const size_t words = hvd_positions_words(r->size);
+    const size_t head = (sizeof(struct tensor) + 7) / 8 * 8;
+    struct tensor *t = hvd_calloc(1, head + 2 * words * sizeof(uint64_t) + name.len + 1);
+
+    if (!t)
+        return NULL;
+    t->seen = (uint64_t *)(void *)((char *)t + head);
+    t->sent = t->seen + words;
+    char *copy = (char *)(t->sent + words);
+    memcpy(copy, name.data, name.len);
+    t->name = (struct hvd_strview){.data = copy, .len = name.len};
+    t->last = &t->variants;
+    if (hvd_names_add(&r->waiting, t->name, &t->named))
+        return t;
+    hvd_free(t);
+    return NULL;
+}
+
+/* Whether the coordinator need not tell two requests of one name apart. */
+static bool is_same(const struct hvd_request *a, const struct hvd_request *b)
+{
+    struct hvd_request other = *b;
+
+    if (a->group != b->group || a->group_size != b->group_size)
+        return false;
+    if (hvd_op_is_uneven(a->op) && a->op == b->op && a->ndim > 0 && b->ndim > 0)
+        other.shape[0] = a->shape[0];
+    return hvd_request_equal(a, &other);
+}
+
+/* The variant of a request, made when this is the first one; NULL when out of memory. */
+static struct variant *get_variant(const struct hvd_relay *r, struct tensor *t,
+                                   const struct hvd_request *req)
+{
+    const size_t words = hvd_positions_words(r->size);
+    struct variant *v = t->variants;
+
+    while (v && !is_same(&v->request, req))
+        v = v->next;
+    if (v)
+        return v;
+    v = hvd_calloc(1, sizeof(*v) + words * sizeof(uint64_t));
+    if (!v)
+        return NULL;
+    v->request = *req;
+    v->request.name = t->name;
+    if (hvd_request_has_rows(req)) {
+        v->rows = hvd_calloc((size_t)r->size, sizeof(*v->rows));
+        if (!v->rows) {
+            hvd_free(v);
+            return NULL;
+        }
+    }
+    *t->last = v;
+    t->last = &v->next;
+    return v;
+}
+
+/* A span, from the subtree's first position on. */
+static struct hvd_span relative(const struct hvd_relay *r, struct hvd_span span)
+{
+    span.first -= r->options.node->span.first;
+    return span;
+}
+
+/* What has been asked for in one way, and the parent does not know. */
+static hvd_status_t emit_variant(struct hvd_relay *r, const struct tensor *t,
+                                 const struct variant *v, int64_t now_ns)
+{
+    const int base = r->options.node->span.first;
+    struct hvd_span span = {0};
+    uint32_t n = 0;
+    hvd_status_t st = HVD_OK;
+
+    for (int from = 0; hvd_positions_next(v->asked, t->sent, r->size, from, &span);
+         from = span.first + span.n) {
+        if (!hvd_relay_room(r, n + 1))
+            return HVD_ERR_NOMEM;
+        r->spans[n++] = (struct hvd_span){.first = base + span.first, .n = span.n};
+    }
+    if (n == 0)
+        return HVD_OK;
+    const struct hvd_by by = {.spans = r->spans,
+                              .n_spans = n,
+                              .age_ms = hvd_relay_age(now_ns, t->since_ns),
+                              .rows = v->rows,
+                              .rows_first = base};
+    if (r->requests.len == 0)
+        st = hvd_message_begin(&r->requests, HVD_MESSAGE_REQUESTS, r->options.set);
+    return st == HVD_OK ? hvd_message_add_request(&r->requests, &v->request, &by) : st;
+}
+
+/* The parent is to know all that is known here. */
+static hvd_status_t emit(struct hvd_relay *r, struct tensor *t, int64_t now_ns)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (const struct variant *v = t->variants; v && st == HVD_OK; v = v->next)
+        st = emit_variant(r, t, v, now_ns);
+    memcpy(t->sent, t->seen, hvd_positions_words(r->size) * sizeof(*t->sent));
+    return st;
+}
+
+/* Passes the tensor on when the whole subtree has asked. May free it. */
+static hvd_status_t complete(struct hvd_relay *r, struct tensor *t, int64_t now_ns)
+{
+    if (t->n_seen < r->size &&
+        (r->n_joined == 0 || hvd_positions_count(t->seen, r->joined, r->size) < r->size))
+        return HVD_OK;
+    hvd_status_t st = emit(r, t, now_ns);
+    forget(r, t);
+    return st;
+}
+
+/* The positions have asked. HVD_ERR_INVALID when one of them had before. */
+static hvd_status_t mark(struct hvd_relay *r, struct tensor *t, const struct hvd_ask *ask,
+                         struct hvd_err *err)
+{
+    struct variant *v = get_variant(r, t, &ask->request);
+    uint32_t row = 0;
+
+    if (!v)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
+    for (uint32_t i = 0; i < ask->by.n; i++) {
+        const struct hvd_span span = relative(r, hvd_spans_at(&ask->by, i));
+        if (hvd_positions_any(t->seen, span))
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0, "tensor %.*s was asked for twice",
+                            (int)t->name.len, t->name.data);
+        hvd_positions_add(t->seen, span);
+        hvd_positions_add(v->asked, span);
+        t->n_seen += span.n;
+        for (int k = 0; v->rows && k < span.n; k++)
+            v->rows[span.first + k] = hvd_ask_row(ask, row++);
+    }
+    return HVD_OK;
+}
+
+static hvd_status_t complete_all(struct hvd_relay *r, int64_t now_ns)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (struct hvd_named *item = r->waiting.first; item && st == HVD_OK;) {
+        struct hvd_named *next = hvd_names_next(item);
+        st = complete(r, (struct tensor *)item, now_ns);
+        item = next;
+    }
+    return st;
+}
+
+/* Ranks contribute zeros from now on to what they do not ask for. What that completes goes first.
+ */
+static hvd_status_t join(struct hvd_relay *r, const struct hvd_ask *ask, int64_t now_ns,
+                         struct hvd_err *err)
+{
+    struct hvd_span spans[1];
+    const struct hvd_by by = {.spans = spans, .n_spans = 1};
+    hvd_status_t st = HVD_OK;
+
+    for (uint32_t i = 0; i < ask->by.n && st == HVD_OK; i++) {
+        spans[0] = hvd_spans_at(&ask->by, i);
+        if (hvd_positions_any(r->joined, relative(r, spans[0])))
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a rank joined twice");
+        hvd_positions_add(r->joined, relative(r, spans[0]));
+        r->n_joined += spans[0].n;
+        for (int k = 0; k < spans[0].n; k++)
+            r->n_joined_of[hvd_node_party(r->options.node, spans[0].first + k)]++;
+        hvd_relay_bits_complete(r);
+        st = complete_all(r, now_ns);
+        if (st == HVD_OK && r->requests.len == 0)
+            st = hvd_message_begin(&r->requests, HVD_MESSAGE_REQUESTS, r->options.set);
+        if (st == HVD_OK)
+            st = hvd_message_add_request(&r->requests, &ask->request, &by);
+    }
+    return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "a join: %s", hvd_status_str(st));
+}
+
+hvd_status_t hvd_relay_request(struct hvd_relay *r, const struct hvd_ask *ask, int64_t now_ns,
+                               struct hvd_err *err)
+{
+    hvd_status_t st = hvd_request_check(&ask->request, r->options.world_size, err);
+
+    if (st != HVD_OK)
+        return st;
+    if (!hvd_spans_within(&ask->by, r->options.node->span))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
+    if (r->is_ending)
+        return HVD_OK;
+    if (ask->request.op == HVD_JOIN)
+        return join(r, ask, now_ns, err);
+    struct tensor *t = (struct tensor *)hvd_names_find(&r->waiting, ask->request.name);
+    const bool is_first = !t;
+    if (!t)
+        t = add_tensor(r, ask->request.name);
+    if (!t)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
+    if (is_first)
+        t->since_ns = now_ns - (int64_t)ask->age_ms * 1000000;
+    st = mark(r, t, ask, err);
+    if (st != HVD_OK)
+        return st;
+    if (is_first && hvd_names_find(&r->cached, ask->request.name))
+        st = emit(r, t, now_ns);
+    if (st == HVD_OK)
+        st = complete(r, t, now_ns);
+    return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "requests: %s", hvd_status_str(st));
+}
+
+size_t hvd_relay_waiting(const struct hvd_relay *r)
+{
+    return hvd_names_count(&r->waiting);
+}
+
+/* --- Leaving ---------------------------------------------------------------------------------- */
+
+static hvd_status_t write_leave(const struct hvd_relay *r, struct hvd_buf *buf, struct hvd_span who,
+                                bool failed, const char *text)
+{
+    hvd_status_t st = hvd_message_begin(buf, HVD_MESSAGE_LEAVE, r->options.set);
+
+    return st == HVD_OK ? hvd_message_add_leave(buf, who, failed, text) : st;
+}
+
+hvd_status_t hvd_relay_leave(struct hvd_relay *r, struct hvd_span who, bool failed,
+                             const char *text, struct hvd_err *err)
+{
+    const struct hvd_span all = r->options.node->span;
+    const bool was_all = hvd_positions_count(r->left, r->left, r->size) == r->size;
+    hvd_status_t st = HVD_OK;
+
+    if (who.first < all.first || who.first + who.n > all.first + all.n)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
+    if (!r->has_left) {
+        r->has_left = true;
+        st = write_leave(r, &r->first_leave, who, failed, text);
+    }
+    hvd_positions_add(r->left, relative(r, who));
+    if (st == HVD_OK && !was_all && hvd_positions_count(r->left, r->left, r->size) == r->size)
+        st = write_leave(r, &r->last_leave, all, false, text);
+    return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "leaving: %s", hvd_status_str(st));
+}
+
+/* --- Plans ------------------------------------------------------------------------------------ */
+
+static void unjoin(struct hvd_relay *r)
+{
+    memset(r->joined, 0, hvd_positions_words(r->size) * sizeof(*r->joined));
+    memset(r->n_joined_of, 0, (size_t)r->n_parties * sizeof(*r->n_joined_of));
+    r->n_joined = 0;
+}
+
+/* Nothing is asked for any more. */
+static void end(struct hvd_relay *r)
+{
+    r->is_ending = true;
+    while (r->waiting.first)
+        forget(r, (struct tensor *)r->waiting.first);
+    hvd_buf_reset(&r->requests);
+    r->n_due = 0;
+}
+
+static hvd_status_t follow(struct hvd_relay *r, const struct hvd_step *step)
+{
+    if (step->kind == HVD_STEP_EVICT)
+        hvd_relay_uncache(r, step->slot);
+    else if (step->kind == HVD_JOIN)
+        unjoin(r);
+    else if (step->kind == HVD_STEP_SHUTDOWN || step->kind == HVD_STEP_ABORT)
+        end(r);
+    else if (step->slot != HVD_NO_SLOT)
+        return hvd_relay_cache(r, step);
+    return HVD_OK;
+}
+
+hvd_status_t hvd_relay_plan(struct hvd_relay *r, struct hvd_reader plan, struct hvd_err *err)
+{
+    struct hvd_step step;
+    hvd_status_t st = HVD_OK;
+
+    if (plan.epoch != 0) /* the coordinator's last word, out of turn, has none */
+        r->epoch = plan.epoch;
+    hvd_relay_take(r, &plan);
+    while (plan.left > 0) {
+        st = hvd_reader_step(&plan, &step, err);
+        if (st != HVD_OK)
+            return st;
+        st = follow(r, &step);
+        if (st != HVD_OK)
+            return HVD_FAIL(err, st, 0, "out of memory for a cached tensor");
+    }
+    return HVD_OK;
+}
+
+/* --- For the parent --------------------------------------------------------------------------- */
+
+hvd_status_t hvd_relay_stalled(struct hvd_relay *r, int64_t now_ns, int64_t limit_ns,
+                               struct hvd_err *err)
+{
+    const int64_t before_ns = now_ns - limit_ns;
+    hvd_status_t st = r->is_ending ? HVD_OK : hvd_relay_write_partial(r, now_ns, before_ns);
+
+    for (struct hvd_named *item = r->waiting.first; item && st == HVD_OK;
+         item = hvd_names_next(item)) {
+        struct tensor *t = (struct tensor *)item;
+        if (t->since_ns <= before_ns)
+            st = emit(r, t, now_ns);
+    }
+    return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "stalled tensors: %s", hvd_status_str(st));
+}
+
+hvd_status_t hvd_relay_next(struct hvd_relay *r, const struct hvd_buf **message,
+                            struct hvd_err *err)
+{
+    struct hvd_buf *const order[] = {&r->bits, &r->requests, &r->partial, &r->first_leave,
+                                     &r->last_leave};
+    const int n = (int)(sizeof(order) / sizeof(order[0]));
+
+    *message = NULL;
+    if (r->next == 0 && r->n_due == 0 &&
+        (r->requests.len | r->partial.len | r->first_leave.len | r->last_leave.len) == 0)
+        return HVD_OK; /* as nearly always */
+    if (r->next == 0 && r->n_due > 0) {
+        hvd_status_t st = hvd_relay_write_bits(r);
+        if (st != HVD_OK)
+            return HVD_FAIL(err, st, 0, "bits: %s", hvd_status_str(st));
+    }
+    while (!*message && r->next <= n) {
+        if (r->next > 0)
+            hvd_buf_reset(order[r->next - 1]);
+        if (r->next < n && order[r->next]->len > 0)
+            *message = order[r->next];
+        r->next++;
+    }
+    if (!*message)
+        r->next = 0;
+    return HVD_OK;
+}
+
+bool hvd_relay_is_full(const struct hvd_relay *r)
+{
+    return r->requests.len >= FULL;
+}

@@ -1,0 +1,267 @@
+/*
+ * The part of a relay that knows cached tensors: slots, and which party has asked for which by bit.
+ * Pure. Bits are handled by the word: what all parties have asked for is the AND of their words.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/core/mismatch.h"
+#include "worker/core/relay_internal.h"
+
+static uint64_t bit_of(uint32_t slot)
+{
+    return (uint64_t)1 << (slot % 64);
+}
+
+static uint64_t *seen_of(const struct hvd_relay *r, uint32_t page)
+{
+    return r->seen + (size_t)page * (size_t)r->n_parties;
+}
+
+/* --- Slots ------------------------------------------------------------------------------------ */
+
+static bool grow(struct hvd_relay *r, uint32_t slot)
+{
+    const size_t parties = (size_t)r->n_parties;
+    const uint32_t n = slot / 64 + 1;
+
+    if (n <= r->n_pages)
+        return true;
+    struct hvd_relay_page *pages = hvd_realloc(r->pages, n, sizeof(*pages));
+    if (!pages)
+        return false;
+    r->pages = pages;
+    uint64_t *seen = hvd_realloc(r->seen, n * parties, sizeof(*seen));
+    if (!seen)
+        return false;
+    r->seen = seen;
+    memset(pages + r->n_pages, 0, (n - r->n_pages) * sizeof(*pages));
+    memset(seen + r->n_pages * parties, 0, (n - r->n_pages) * parties * sizeof(*seen));
+    r->n_pages = n;
+    return true;
+}
+
+void hvd_relay_uncache(struct hvd_relay *r, uint32_t slot)
+{
+    struct hvd_relay_page *page = slot / 64 < r->n_pages ? &r->pages[slot / 64] : NULL;
+
+    if (!page || !page->slots[slot % 64])
+        return;
+    hvd_names_remove(&r->cached, &page->slots[slot % 64]->named);
+    hvd_free(page->slots[slot % 64]);
+    page->slots[slot % 64] = NULL;
+    page->live &= ~bit_of(slot);
+    page->joinable &= ~bit_of(slot);
+    page->sent &= ~bit_of(slot);
+    page->due &= ~bit_of(slot);
+    page->n_told[slot % 64] = 0;
+    page->since[slot % 64] = r->epoch;
+    r->changed = r->epoch;
+    for (int party = 0; party < r->n_parties; party++)
+        seen_of(r, slot / 64)[party] &= ~bit_of(slot);
+}
+
+hvd_status_t hvd_relay_cache(struct hvd_relay *r, const struct hvd_step *step)
+{
+    char text[8];
+    const uint32_t slot = step->slot;
+    const struct hvd_request req = {
+        .op = (enum hvd_op)step->kind, .reduce = step->reduce, .ndim = 1};
+
+    hvd_relay_uncache(r, slot);
+    if (!grow(r, slot))
+        return HVD_ERR_NOMEM;
+    struct hvd_relay_slot *s = hvd_calloc(1, sizeof(*s) + step->name.len + 1);
+    if (!s)
+        return HVD_ERR_NOMEM;
+    s->index = slot;
+    memcpy(s->name, step->name.data, step->name.len);
+    if (!hvd_names_add(&r->cached, (struct hvd_strview){.data = s->name, .len = step->name.len},
+                       &s->named)) {
+        hvd_free(s);
+        return HVD_ERR_NOMEM;
+    }
+    struct hvd_relay_page *page = &r->pages[slot / 64];
+    page->slots[slot % 64] = s;
+    page->live |= bit_of(slot);
+    if (hvd_unsupported(&req, true, text, sizeof(text)) == 0)
+        page->joinable |= bit_of(slot);
+    page->since[slot % 64] = r->epoch;
+    r->changed = r->epoch;
+    return HVD_OK;
+}
+
+void hvd_relay_bits_fini(struct hvd_relay *r)
+{
+    for (uint32_t slot = 0; slot < r->n_pages * 64; slot++)
+        hvd_relay_uncache(r, slot);
+    hvd_free(r->pages);
+    hvd_free(r->seen);
+}
+
+/* --- Bits ------------------------------------------------------------------------------------- */
+
+/* The slots of a page, among these, that every party has asked for or has joined, go up. */
+static void complete(struct hvd_relay *r, uint32_t index, uint64_t among)
+{
+    struct hvd_relay_page *page = &r->pages[index];
+    uint64_t *seen = seen_of(r, index);
+
+    for (int party = 0; party < r->n_parties && among != 0; party++) {
+        const bool has_joined =
+            r->n_joined_of[party] == hvd_node_party_span(r->options.node, party).n;
+        among &= seen[party] | (has_joined ? page->joinable : 0);
+    }
+    if (among == 0)
+        return;
+    for (int party = 0; party < r->n_parties; party++)
+        seen[party] &= ~among;
+    page->sent |= among;
+    page->due |= among;
+    for (uint64_t bits = among; bits != 0; bits &= bits - 1)
+        page->n_told[__builtin_ctzll(bits)] = 0;
+    if (index >= r->n_due)
+        r->n_due = index + 1;
+}
+
+/* The slots of a page that some party has asked for, and not all. */
+static uint64_t any_seen(const struct hvd_relay *r, uint32_t page)
+{
+    uint64_t any = 0;
+
+    for (int party = 0; party < r->n_parties; party++)
+        any |= seen_of(r, page)[party];
+    return any;
+}
+
+void hvd_relay_bits_complete(struct hvd_relay *r)
+{
+    for (uint32_t page = 0; page < r->n_pages; page++)
+        complete(r, page, any_seen(r, page));
+}
+
+/* Of the bits, those that mean what the slots are now. */
+static uint64_t current(const struct hvd_relay_page *page, uint64_t bits, uint64_t epoch)
+{
+    uint64_t kept = bits & page->live;
+
+    for (uint64_t left = kept; left != 0; left &= left - 1)
+        if (epoch < page->since[__builtin_ctzll(left)])
+            kept &= ~(left & -left);
+    return kept;
+}
+
+/* The bits of a page, of one party. False when it has asked for one of them before. */
+static bool mark(struct hvd_relay *r, int party, uint32_t index, uint64_t bits, int64_t now_ns)
+{
+    struct hvd_relay_page *page = &r->pages[index];
+    uint64_t *seen = &seen_of(r, index)[party];
+
+    if (bits & (*seen | page->sent))
+        return false;
+    for (uint64_t first = bits & ~any_seen(r, index); first != 0; first &= first - 1)
+        page->begun_ns[__builtin_ctzll(first)] = now_ns;
+    *seen |= bits;
+    complete(r, index, bits);
+    return true;
+}
+
+hvd_status_t hvd_relay_bits(struct hvd_relay *r, int party, const struct hvd_reader *bits,
+                            int64_t now_ns, struct hvd_err *err)
+{
+    for (uint32_t i = 0; i < bits->n_words && !r->is_ending; i++) {
+        uint64_t word = hvd_reader_word(bits, i);
+        if (word == 0)
+            continue;
+        if (i >= r->n_pages)
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0, "slot %u was asked for, which was never given",
+                            i * 64);
+        word = bits->epoch < r->changed ? current(&r->pages[i], word, bits->epoch)
+                                        : word & r->pages[i].live;
+        if (!mark(r, party, i, word, now_ns))
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a cached tensor was asked for twice");
+    }
+    return HVD_OK;
+}
+
+void hvd_relay_take(struct hvd_relay *r, const struct hvd_reader *plan)
+{
+    for (uint32_t i = 0; i < plan->n_words && i < r->n_pages; i++)
+        r->pages[i].sent &= ~hvd_reader_word(plan, i);
+}
+
+hvd_status_t hvd_relay_write_bits(struct hvd_relay *r)
+{
+    uint64_t any = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->n_due; i++) {
+        any |= r->pages[i].due;
+        if (r->pages[i].due != 0)
+            n = i + 1;
+    }
+    r->n_due = 0;
+    if (any == 0)
+        return HVD_OK;
+    hvd_status_t st = hvd_message_bits(&r->bits, r->options.set, r->epoch, NULL, n);
+    for (uint32_t i = 0; st == HVD_OK && i < n; i++) {
+        st = hvd_message_add_word(&r->bits, r->pages[i].due);
+        r->pages[i].due = 0;
+    }
+    return st;
+}
+
+/* --- Stalls ----------------------------------------------------------------------------------- */
+
+/* The parties that have asked for a slot, as spans; how many parties these are. */
+static int spans_of(struct hvd_relay *r, uint32_t slot, uint32_t *n_spans)
+{
+    int n = 0;
+
+    *n_spans = 0;
+    for (int party = 0; party < r->n_parties; party++) {
+        const struct hvd_span span = hvd_node_party_span(r->options.node, party);
+        struct hvd_span *last = *n_spans > 0 ? &r->spans[*n_spans - 1] : NULL;
+        if (!(seen_of(r, slot / 64)[party] & bit_of(slot)))
+            continue;
+        n++;
+        if (last && last->first + last->n == span.first)
+            last->n += span.n;
+        else
+            r->spans[(*n_spans)++] = span;
+    }
+    return n;
+}
+
+static hvd_status_t tell(struct hvd_relay *r, uint32_t slot, int64_t now_ns)
+{
+    struct hvd_relay_page *page = &r->pages[slot / 64];
+    uint32_t n_spans = 0;
+    hvd_status_t st = HVD_OK;
+    const int n = spans_of(r, slot, &n_spans);
+
+    if (n == page->n_told[slot % 64])
+        return HVD_OK;
+    page->n_told[slot % 64] = n;
+    if (r->partial.len == 0)
+        st = hvd_message_begin_partial(&r->partial, r->options.set, r->epoch);
+    const struct hvd_by by = {.spans = r->spans,
+                              .n_spans = n_spans,
+                              .age_ms = hvd_relay_age(now_ns, page->begun_ns[slot % 64])};
+    return st == HVD_OK ? hvd_message_add_partial(&r->partial, slot, &by) : st;
+}
+
+hvd_status_t hvd_relay_write_partial(struct hvd_relay *r, int64_t now_ns, int64_t before_ns)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (!hvd_relay_room(r, (uint32_t)r->n_parties))
+        return HVD_ERR_NOMEM;
+    for (uint32_t page = 0; page < r->n_pages; page++)
+        for (uint64_t bits = any_seen(r, page); bits != 0 && st == HVD_OK; bits &= bits - 1) {
+            const uint32_t slot = page * 64 + (uint32_t)__builtin_ctzll(bits);
+            if (r->pages[page].begun_ns[slot % 64] <= before_ns)
+                st = tell(r, slot, now_ns);
+        }
+    return st;
+}
