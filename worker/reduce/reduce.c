@@ -81,7 +81,9 @@ static void run_block(const struct hvd_reduce_pass *p, hvd_combine_fn combine, i
         hvd_reduce_stream(out, target, size);
     else if (target != out)
         memcpy(out, target, size);
-    if (p->next)
+    if (p->next && p->next_streams)
+        hvd_reduce_stream((char *)p->next_to + from, (const char *)p->next + from, size);
+    else if (p->next)
         memcpy((char *)p->next_to + from, (const char *)p->next + from, size);
 }
 
@@ -96,6 +98,8 @@ static hvd_lines_fn at_once(const struct hvd_reduce_pass *p, double *factor)
         return NULL;
     if (p->finish && !hvd_reduce_finishes_by_factor(p->dtype, p->scaling, factor))
         return NULL;
+    if (p->next && p->next_streams)
+        return sums->stream_all;
     if (p->next)
         return p->stream ? sums->stream_next : sums->with_next;
     if (p->second)
@@ -146,6 +150,8 @@ void hvd_reduce_run(const struct hvd_reduce_pass *pass)
     p.prescale_a = p.prescale_a && p.scaling && p.scaling->prescale != 1;
     p.prescale_b = p.prescale_b && p.scaling && p.scaling->prescale != 1;
     p.finish = p.finish && p.scaling && (p.scaling->postscale != 1 || p.scaling->divisor != 1);
+    p.next_streams = p.next && p.next_streams && p.stream &&
+                     ((uintptr_t)p.next_to - (uintptr_t)p.out) % LINE_BYTES == 0;
     if (is_plain(&p)) {
         combine(p.out, p.a, p.b, p.count);
         return;

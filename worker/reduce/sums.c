@@ -191,32 +191,53 @@ HVD_TARGET_AVX512 static inline __m512i sum_bfloat16_avx512(const char *a, const
  */
 #define AHEAD ((size_t)512)
 
+/* A vector of the line at i. */
+#define EACH for (size_t v = 0; v < HVD_LINE_BYTES / sizeof(line[0]); v++)
+#define AT(MEMBER) (l.MEMBER + i + v * sizeof(line[0]))
+
+/* A line is stored as a whole: what goes past the caches is put together on the way. */
 #define LINES(NAME, TARGET, VECTOR, SUM, WRITE)                                                    \
     TARGET static void NAME(const struct hvd_lines *lines)                                         \
     {                                                                                              \
         const struct hvd_lines l = *lines; /* nothing that is written changes it */                \
-        for (size_t i = 0; i < l.n_lines * HVD_LINE_BYTES; i += sizeof(VECTOR)) {                  \
-            VECTOR sum = SUM(l.a + i, l.b + i, l.factor);                                          \
-            WRITE;                                                                                 \
+        for (size_t i = 0; i < l.n_lines * HVD_LINE_BYTES; i += HVD_LINE_BYTES) {                  \
+            VECTOR line[HVD_LINE_BYTES / sizeof(VECTOR)];                                          \
+            EACH line[v] = SUM(AT(a), AT(b), l.factor);                                            \
+            WRITE                                                                                  \
         }                                                                                          \
     }
 
-/* Copies a vector of next; asks for a later one. */
-#define NEXT(VARIANT)                                                                              \
-    _mm_prefetch(l.next + i + AHEAD, _MM_HINT_T0),                                                 \
-        store_##VARIANT(l.next_to + i, load_##VARIANT(l.next + i))
+/* The same with a line of next, which is loaded before anything is stored. */
+#define LINES_NEXT(NAME, TARGET, VECTOR, VARIANT, SUM, STORE_SUM, STORE_NEXT)                      \
+    TARGET static void NAME(const struct hvd_lines *lines)                                         \
+    {                                                                                              \
+        const struct hvd_lines l = *lines;                                                         \
+        for (size_t i = 0; i < l.n_lines * HVD_LINE_BYTES; i += HVD_LINE_BYTES) {                  \
+            VECTOR line[HVD_LINE_BYTES / sizeof(VECTOR)];                                          \
+            VECTOR next[HVD_LINE_BYTES / sizeof(VECTOR)];                                          \
+            _mm_prefetch(l.next + i + AHEAD, _MM_HINT_T0);                                         \
+            EACH next[v] = load_##VARIANT(AT(next));                                               \
+            EACH line[v] = SUM(AT(a), AT(b), l.factor);                                            \
+            EACH STORE_SUM(AT(out), line[v]);                                                      \
+            EACH STORE_NEXT(AT(next_to), next[v]);                                                 \
+        }                                                                                          \
+    }
 
 #define KERNELS(DTYPE, VARIANT, TARGET, VECTOR)                                                    \
     LINES(stream_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                     \
-          stream_##VARIANT(l.out + i, sum))                                                        \
+          EACH stream_##VARIANT(AT(out), line[v]);)                                                \
     LINES(stream_both_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                \
-          (stream_##VARIANT(l.out + i, sum), store_##VARIANT(l.second + i, sum)))                  \
-    LINES(stream_next_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                \
-          (stream_##VARIANT(l.out + i, sum), NEXT(VARIANT)))                                       \
+          EACH stream_##VARIANT(AT(out), line[v]);                                                 \
+          EACH store_##VARIANT(AT(second), line[v]);)                                              \
     LINES(both_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                       \
-          (store_##VARIANT(l.out + i, sum), store_##VARIANT(l.second + i, sum)))                   \
-    LINES(with_next_##DTYPE##_##VARIANT, TARGET, VECTOR, sum_##DTYPE##_##VARIANT,                  \
-          (store_##VARIANT(l.out + i, sum), NEXT(VARIANT)))
+          EACH store_##VARIANT(AT(out), line[v]);                                                  \
+          EACH store_##VARIANT(AT(second), line[v]);)                                              \
+    LINES_NEXT(with_next_##DTYPE##_##VARIANT, TARGET, VECTOR, VARIANT, sum_##DTYPE##_##VARIANT,    \
+               store_##VARIANT, store_##VARIANT)                                                   \
+    LINES_NEXT(stream_next_##DTYPE##_##VARIANT, TARGET, VECTOR, VARIANT, sum_##DTYPE##_##VARIANT,  \
+               stream_##VARIANT, store_##VARIANT)                                                  \
+    LINES_NEXT(stream_all_##DTYPE##_##VARIANT, TARGET, VECTOR, VARIANT, sum_##DTYPE##_##VARIANT,   \
+               stream_##VARIANT, stream_##VARIANT)
 
 KERNELS(float16, avx2, HVD_TARGET_AVX2, __m256i)
 KERNELS(bfloat16, avx2, HVD_TARGET_AVX2, __m256i)
@@ -247,9 +268,9 @@ BFLOAT16(avx512, HVD_TARGET_AVX512, __m512i)
 
 #define ENTRY(DTYPE, VARIANT)                                                                      \
     {                                                                                              \
-        stream_##DTYPE##_##VARIANT, stream_both_##DTYPE##_##VARIANT,                               \
-            stream_next_##DTYPE##_##VARIANT, both_##DTYPE##_##VARIANT,                             \
-            with_next_##DTYPE##_##VARIANT                                                          \
+        stream_##DTYPE##_##VARIANT, stream_both_##DTYPE##_##VARIANT, both_##DTYPE##_##VARIANT,     \
+            with_next_##DTYPE##_##VARIANT, stream_next_##DTYPE##_##VARIANT,                        \
+            stream_all_##DTYPE##_##VARIANT                                                         \
     }
 
 #define ROW(INDEX, VARIANT)                                                                        \

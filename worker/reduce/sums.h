@@ -10,7 +10,7 @@
 
 #define HVD_LINE_BYTES 64
 
-/* Whole lines of HVD_LINE_BYTES. out is aligned to a line where it goes past the caches. */
+/* Whole lines of HVD_LINE_BYTES. What goes past the caches is aligned to a line. */
 struct hvd_lines {
     char *out;
     char *second; /* kernels with a second output */
@@ -27,9 +27,10 @@ typedef void (*hvd_lines_fn)(const struct hvd_lines *lines);
 struct hvd_sum_kernels {
     hvd_lines_fn stream;      /* to out, past the caches */
     hvd_lines_fn stream_both; /* to out, past the caches, and to second */
-    hvd_lines_fn stream_next; /* to out, past the caches; copies next */
     hvd_lines_fn both;        /* to out and second */
     hvd_lines_fn with_next;   /* to out; copies next */
+    hvd_lines_fn stream_next; /* to out, past the caches; copies next */
+    hvd_lines_fn stream_all;  /* to out and next_to, both past the caches */
 };
 
 /* NULL: there is none for the type and variant. */

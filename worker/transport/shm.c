@@ -17,6 +17,8 @@
 #define RING_TOTAL ((size_t)256 << 10) /* the rings that end at a rank, together */
 #define RING_MIN ((size_t)4 << 10)
 #define SPINS 512
+#define EXCHANGE ((size_t)64 << 10)
+#define STREAM ((size_t)8 << 20)
 #define FAREWELL_NS 5000000000
 
 static size_t aligned(size_t n, size_t to)
@@ -81,6 +83,11 @@ static const char *shm_host(const struct hvd_transport *t, int rank)
     (void)t;
     (void)rank;
     return NULL;
+}
+
+const struct hvd_shm_counts *hvd_shm_counts(const struct hvd_transport *t)
+{
+    return &((const struct hvd_shm *)t)->counts;
 }
 
 static void free_shm(struct hvd_shm *s)
@@ -195,6 +202,8 @@ hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_tr
         .segment = options->segment,
         .owns_mapping = options->owns_mapping,
         .fd = options->fd,
+        .tuning = {.exchange_bytes = shape.stage_bytes < EXCHANGE ? shape.stage_bytes : EXCHANGE,
+                   .stream_bytes = STREAM},
         .n_spins = options->is_crowded ? 0 : SPINS,
         .letters = hvd_calloc(n, sizeof(struct hvd_shm_letter *)),
         .arrivals = hvd_calloc(n, sizeof(struct hvd_shm_arrival)),

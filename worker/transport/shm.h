@@ -36,6 +36,17 @@ struct hvd_shm_options {
     const int *bell_ranks;            /* which rank there each rank is; borrowed for the call */
 };
 
+/* What a rank has done since it attached. */
+struct hvd_shm_counts {
+    uint64_t bytes_read; /* of payloads, by collectives: from tensors, stages, blocks in between */
+    uint64_t bytes_written;
+    uint64_t rounds;   /* of collectives */
+    uint64_t messages; /* sent */
+    uint64_t sleeps;   /* system calls: to sleep */
+    uint64_t wakes;    /* to wake a peer */
+    uint64_t looks;    /* to see whether a peer is alive */
+};
+
 /* Bytes of a segment; 0 when the shape is not a legal one. */
 size_t hvd_shm_size(const struct hvd_shm_shape *shape);
 
@@ -46,6 +57,9 @@ size_t hvd_shm_size(const struct hvd_shm_shape *shape);
  */
 hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_transport **out,
                             struct hvd_err *err);
+
+/* The counts of this rank. Borrowed; read by whoever calls into the transport. */
+const struct hvd_shm_counts *hvd_shm_counts(const struct hvd_transport *t);
 
 /* Whether something came in, or what was started can go on: whoever wants to sleep elsewhere asks
  * after it said so there. */

@@ -8,8 +8,6 @@
 #include "worker/reduce/reduce.h"
 #include "worker/transport/shm_internal.h"
 
-#define STREAM_MIN ((int64_t)8 << 20) /* outputs that do not stay in any cache */
-
 static size_t width_of(const struct hvd_shm_move *mv)
 {
     return hvd_dtype_size((int)mv->c->dtype);
@@ -20,8 +18,19 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Copies elements to a stage. */
+static void stage(struct hvd_shm *s, const struct hvd_shm_move *mv, void *to, const void *data,
+                  int64_t count)
+{
+    const size_t bytes = count > 0 ? (size_t)count * width_of(mv) : 0;
+
+    hvd_shm_copy(to, data, bytes);
+    hvd_shm_count(s, bytes, 1, 1);
+}
+
 /* Copies elements to element `at` of the output. */
-static void put(const struct hvd_shm_move *mv, int64_t at, const void *data, int64_t count)
+static void put(struct hvd_shm *s, const struct hvd_shm_move *mv, int64_t at, const void *data,
+                int64_t count)
 {
     const size_t width = width_of(mv);
     char *out = (char *)mv->c->output + (size_t)at * width;
@@ -32,6 +41,7 @@ static void put(const struct hvd_shm_move *mv, int64_t at, const void *data, int
         hvd_reduce_copy_stream(out, data, (size_t)count * width);
     else
         hvd_shm_copy(out, data, (size_t)count * width);
+    hvd_shm_count(s, (size_t)count * width, 1, 1);
 }
 
 /* --- Broadcast -------------------------------------------------------------------------------- */
@@ -46,18 +56,16 @@ static char *root_area(const struct hvd_shm *s, const struct hvd_shm_move *mv)
 
 static void write_root(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
-    const size_t width = width_of(mv);
-
     if (s->base.topology.rank == mv->c->root)
-        hvd_shm_copy(root_area(s, mv), mv->input + (size_t)mv->at * width,
-                     (size_t)least(mv->stride, mv->total - mv->at) * width);
+        stage(s, mv, root_area(s, mv), mv->input + (size_t)mv->at * width_of(mv),
+              least(mv->stride, mv->total - mv->at));
 }
 
 static bool read_root(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     const bool is_root = s->base.topology.rank == mv->c->root;
 
-    put(mv, mv->at, is_root ? mv->input + (size_t)mv->at * width_of(mv) : root_area(s, mv),
+    put(s, mv, mv->at, is_root ? mv->input + (size_t)mv->at * width_of(mv) : root_area(s, mv),
         least(mv->stride, mv->total - mv->at));
     mv->at += mv->stride;
     return mv->at >= mv->total;
@@ -72,7 +80,7 @@ void hvd_shm_plan_broadcast(struct hvd_shm *s, struct hvd_shm_move *mv)
     mv->input = c->input;
     mv->total = c->count;
     mv->stride = (int64_t)(s->shape.stage_bytes / width_of(mv));
-    mv->streams = mv->total * (int64_t)width_of(mv) >= STREAM_MIN;
+    mv->streams = (size_t)mv->total * width_of(mv) >= s->tuning.stream_bytes;
     mv->waits_for = c->root;
     mv->steps = &broadcast_steps;
 }
@@ -96,12 +104,11 @@ static char *gather_area(const struct hvd_shm *s, const struct hvd_shm_move *mv,
 
 static void write_mine(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
-    const size_t width = width_of(mv);
     const int64_t n = round_count(mv, mv->c->count);
 
     if (n > 0)
-        hvd_shm_copy(gather_area(s, mv, s->base.topology.rank), mv->input + (size_t)mv->at * width,
-                     (size_t)n * width);
+        stage(s, mv, gather_area(s, mv, s->base.topology.rank),
+              mv->input + (size_t)mv->at * width_of(mv), n);
 }
 
 static bool read_all(struct hvd_shm *s, struct hvd_shm_move *mv)
@@ -112,7 +119,7 @@ static bool read_all(struct hvd_shm *s, struct hvd_shm_move *mv)
     for (int rank = 0; rank < s->shape.n_ranks; rank++) {
         const char *from = rank == s->base.topology.rank ? mv->input + (size_t)mv->at * width
                                                          : gather_area(s, mv, rank);
-        put(mv, before + mv->at, from, round_count(mv, mv->c->counts[rank]));
+        put(s, mv, before + mv->at, from, round_count(mv, mv->c->counts[rank]));
         before += mv->c->counts[rank];
     }
     mv->at += mv->stride;
@@ -142,7 +149,7 @@ void hvd_shm_plan_allgather(struct hvd_shm *s, struct hvd_shm_move *mv)
         mv->input = place;
     }
     mv->stride = (int64_t)(s->shape.stage_bytes / width);
-    mv->streams = all * (int64_t)width >= STREAM_MIN;
+    mv->streams = (size_t)all * width >= s->tuning.stream_bytes;
     mv->steps = &allgather_steps;
 }
 
@@ -171,7 +178,7 @@ static void write_for_all(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     const int rank = s->base.topology.rank;
     const size_t width = width_of(mv);
-    char *stage = hvd_shm_stage(s, rank, s->round);
+    char *area = hvd_shm_stage(s, rank, s->round);
     int64_t before = 0;
 
     if (!mv->is_second) {
@@ -181,8 +188,8 @@ static void write_for_all(struct hvd_shm *s, struct hvd_shm_move *mv)
     for (int to = 0; to < s->shape.n_ranks; to++) {
         const int64_t n = round_count(mv, mv->c->counts[to]);
         if (to != rank && n > 0)
-            hvd_shm_copy(stage + (size_t)(to * mv->stride) * width,
-                         mv->input + (size_t)(before + mv->at) * width, (size_t)n * width);
+            stage(s, mv, area + (size_t)(to * mv->stride) * width,
+                  mv->input + (size_t)(before + mv->at) * width, n);
         before += mv->c->counts[to];
     }
 }
@@ -203,7 +210,7 @@ static bool read_from_all(struct hvd_shm *s, struct hvd_shm_move *mv)
         const char *data = hvd_shm_stage(s, from, s->round) + offset;
         if (from == rank)
             data = mv->input + (size_t)(sent + mv->at) * width;
-        put(mv, before + mv->at, data, round_count(mv, mv->c->received[from]));
+        put(s, mv, before + mv->at, data, round_count(mv, mv->c->received[from]));
         before += mv->c->received[from];
         sent += mv->c->counts[from];
     }
@@ -233,7 +240,7 @@ hvd_status_t hvd_shm_plan_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv, s
         mv->input = mv->input_copy;
     }
     mv->stride = hvd_shm_part(s, width);
-    mv->streams = received * (int64_t)width >= STREAM_MIN;
+    mv->streams = (size_t)received * width >= s->tuning.stream_bytes;
     mv->steps = &alltoall_steps;
     return HVD_OK;
 }

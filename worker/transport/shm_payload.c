@@ -8,8 +8,7 @@
 #include "worker/reduce/reduce.h"
 #include "worker/transport/shm_internal.h"
 
-#define COPY_MAX ((size_t)1024)   /* libc copies so much with plain loads and stores */
-#define STREAM_MIN ((size_t)4096) /* below it the fence costs more than it saves */
+#define COPY_MAX ((size_t)1024) /* libc copies so much with plain loads and stores */
 
 /* For long copies libc uses string instructions, which are several times slower on some processors
  * when both ends lie at about the same place in their pages, as tensors and stages often do. */
@@ -49,67 +48,43 @@ static const struct hvd_piece *find(struct hvd_shm_payload *p, int64_t from, int
     return &pieces[p->at];
 }
 
-const void *hvd_shm_payload_input(struct hvd_shm_payload *p, int64_t from, int64_t count)
+int64_t hvd_shm_payload_stretch(struct hvd_shm_payload *p, int64_t from, int64_t count,
+                                struct hvd_piece *found)
 {
     int64_t offset = 0;
     const struct hvd_piece *piece = find(p, from, &offset);
+    const size_t skip = (size_t)offset * p->width;
 
-    return offset + count <= piece->count ? (const char *)piece->input + (size_t)offset * p->width
-                                          : NULL;
+    found->input = piece->input ? (const char *)piece->input + skip : NULL;
+    found->output = piece->output ? (char *)piece->output + skip : NULL;
+    found->count = count < piece->count - offset ? count : piece->count - offset;
+    return found->count;
 }
 
-void *hvd_shm_payload_output(struct hvd_shm_payload *p, int64_t from, int64_t count)
+void hvd_shm_payload_gather(struct hvd_shm_payload *p, int64_t from, int64_t count, void *to)
 {
-    int64_t offset = 0;
-    const struct hvd_piece *piece = find(p, from, &offset);
-
-    return offset + count <= piece->count ? (char *)piece->output + (size_t)offset * p->width
-                                          : NULL;
-}
-
-/* How much of what is asked for lies in this piece. */
-static int64_t within(const struct hvd_piece *piece, int64_t offset, int64_t count)
-{
-    return count < piece->count - offset ? count : piece->count - offset;
-}
-
-void hvd_shm_payload_gather(struct hvd_shm_payload *p, const struct hvd_collective *c, int64_t from,
-                            int64_t count, void *to)
-{
-    const bool is_plain = c->scaling.prescale == 1;
+    struct hvd_piece part;
     char *out = to;
 
-    while (count > 0) {
-        int64_t offset = 0;
-        const struct hvd_piece *piece = find(p, from, &offset);
-        const int64_t n = within(piece, offset, count);
-        const char *in = (const char *)piece->input + (size_t)offset * p->width;
-        if (is_plain)
-            hvd_shm_copy(out, in, (size_t)n * p->width);
-        else
-            hvd_reduce_prescale(c->dtype, &c->scaling, out, in, n);
-        out += (size_t)n * p->width;
-        from += n;
-        count -= n;
+    for (const int64_t end = from + count; from < end; from += part.count) {
+        const size_t bytes = (size_t)hvd_shm_payload_stretch(p, from, end - from, &part) * p->width;
+        hvd_shm_copy(out, part.input, bytes);
+        out += bytes;
     }
 }
 
 void hvd_shm_payload_scatter(struct hvd_shm_payload *p, int64_t from, int64_t count,
                              const void *data, bool streams)
 {
+    struct hvd_piece part;
     const char *in = data;
 
-    while (count > 0) {
-        int64_t offset = 0;
-        const struct hvd_piece *piece = find(p, from, &offset);
-        const int64_t n = within(piece, offset, count);
-        char *out = (char *)piece->output + (size_t)offset * p->width;
-        if (streams && (size_t)n * p->width >= STREAM_MIN)
-            hvd_reduce_copy_stream(out, in, (size_t)n * p->width);
+    for (const int64_t end = from + count; from < end; from += part.count) {
+        const size_t bytes = (size_t)hvd_shm_payload_stretch(p, from, end - from, &part) * p->width;
+        if (streams && bytes >= HVD_SHM_STREAM_MIN)
+            hvd_reduce_copy_stream(part.output, in, bytes);
         else
-            hvd_shm_copy(out, in, (size_t)n * p->width);
-        in += (size_t)n * p->width;
-        from += n;
-        count -= n;
+            hvd_shm_copy(part.output, in, bytes);
+        in += bytes;
     }
 }

@@ -2,8 +2,8 @@
  * Reductions through shared memory.
  *
  * A small allreduce is one round: every rank puts its whole payload behind its flag, and every rank
- * reduces all of them. A larger one goes in chunks that stay in the cache, two rounds each; the
- * chunk has a slice for each rank:
+ * reduces all of them. A larger one of two ranks is in shm_exchange.c. One of more ranks goes in
+ * chunks that stay in the cache, two rounds each; the chunk has a slice for each rank:
  *
  *     first    write: the slices of the others into my stage
  *     second   write: my slice, reduced from my input and the stages of the others, into my output
@@ -17,24 +17,45 @@
 #include "worker/reduce/reduce.h"
 #include "worker/transport/shm_internal.h"
 
-#define STREAM_MIN ((int64_t)8 << 20) /* payloads that do not stay in any cache */
 #define CACHE_LINE ((size_t)64)
 
-/* s->sources from an offset on, reduced in the order of the ranks, and finished. out is none of
- * them. */
-static void fold(const struct hvd_shm *s, const struct hvd_collective *c, void *out, size_t offset,
-                 int64_t count)
+/* What a reduction makes: elements from an offset (bytes) on in each source. */
+struct part {
+    void *out;
+    void *second; /* gets the same; NULL: none */
+    size_t offset;
+    int64_t count;
+    bool streams; /* out is written past the caches */
+};
+
+/* s->sources, prescaled, reduced in the order of the ranks, and finished. More than two are at most
+ * HVD_SHM_SCRATCH bytes. An output may be a source. */
+static void fold(const struct hvd_shm *s, const struct hvd_collective *c, const struct part *part)
 {
     const char *const *from = s->sources;
+    const int last = s->shape.n_ranks - 1;
+    struct hvd_reduce_pass pass = {.dtype = c->dtype,
+                                   .op = c->reduce,
+                                   .a = from[0] + part->offset,
+                                   .out = s->scratch,
+                                   .count = part->count,
+                                   .scaling = &c->scaling,
+                                   .prescale_a = true,
+                                   .prescale_b = true};
 
-    if (s->shape.n_ranks == 1)
-        memcpy(out, from[0] + offset, (size_t)count * hvd_dtype_size((int)c->dtype));
-    else
-        hvd_reduce_combine_into(c->dtype, c->reduce, out, from[0] + offset, from[1] + offset,
-                                count);
-    for (int rank = 2; rank < s->shape.n_ranks; rank++)
-        hvd_reduce_combine(c->dtype, c->reduce, out, from[rank] + offset, count);
-    hvd_reduce_finish(c->dtype, &c->scaling, out, count);
+    for (int rank = 1; rank < last; rank++) {
+        pass.b = from[rank] + part->offset;
+        hvd_reduce_run(&pass);
+        pass.a = s->scratch;
+        pass.prescale_a = false;
+    }
+    if (last > 0)
+        pass.b = from[last] + part->offset;
+    pass.out = part->out;
+    pass.second = part->second;
+    pass.stream = part->streams;
+    pass.finish = true;
+    hvd_reduce_run(&pass);
 }
 
 int64_t hvd_shm_part(const struct hvd_shm *s, size_t width)
@@ -50,18 +71,24 @@ static void write_small(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     struct hvd_shm_slot *slot = hvd_shm_slot(s, s->base.topology.rank, s->round);
 
-    hvd_shm_payload_gather(&mv->payload, mv->c, 0, mv->total, slot->payload);
+    hvd_shm_payload_gather(&mv->payload, 0, mv->total, slot->payload);
+    hvd_shm_count(s, (size_t)mv->total * mv->payload.width, 1, 1);
 }
 
 static bool read_small(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
-    void *out = hvd_shm_payload_output(&mv->payload, 0, mv->total);
+    const size_t bytes = (size_t)mv->total * mv->payload.width;
+    struct hvd_piece all;
+    const bool is_one = hvd_shm_payload_stretch(&mv->payload, 0, mv->total, &all) == mv->total;
 
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
         s->sources[rank] = (const char *)hvd_shm_slot(s, rank, s->round)->payload;
-    fold(s, mv->c, out ? out : s->scratch, 0, mv->total);
-    if (!out)
+    fold(s, mv->c, &(struct part){.out = is_one ? all.output : s->scratch, .count = mv->total});
+    hvd_shm_count(s, bytes, (unsigned)s->shape.n_ranks, 1);
+    if (!is_one) {
         hvd_shm_payload_scatter(&mv->payload, 0, mv->total, s->scratch, false);
+        hvd_shm_count(s, bytes, 1, 1);
+    }
     return true;
 }
 
@@ -94,110 +121,89 @@ static struct slice slice_of(const struct hvd_shm *s, const struct hvd_shm_move 
     return (struct slice){.from = from, .to = from + step < count ? from + step : count};
 }
 
-/*
- * Where this round's chunk begins in this rank's stage: at the same place of a page as in the
- * output. A load from memory that lies a little behind a recent store, seen modulo a page, waits
- * for that store; with all addresses of an element equal modulo a page, none does. Measured: a
- * factor of 3 for tensors from malloc, which begin 16 bytes into a page.
- */
-static char *choose_place(struct hvd_shm *s, struct hvd_shm_move *mv)
+char *hvd_shm_choose_place(struct hvd_shm *s, struct hvd_shm_payload *p, uint64_t round, int64_t at)
 {
-    struct hvd_shm_slot *slot = hvd_shm_slot(s, s->base.topology.rank, s->round);
-    const void *output = hvd_shm_payload_output(&mv->payload, mv->at, 1);
+    struct hvd_shm_slot *slot = hvd_shm_slot(s, s->base.topology.rank, round);
+    struct hvd_piece first;
 
-    slot->place = (uintptr_t)output % HVD_SHM_PAGE;
-    return hvd_shm_stage(s, s->base.topology.rank, s->round) + slot->place;
-}
-
-/* Where a rank's chunk lies that was posted in a round. */
-static const char *chunk_of(const struct hvd_shm *s, int rank, uint64_t round)
-{
-    return hvd_shm_stage(s, rank, round) + hvd_shm_slot(s, rank, round)->place;
+    hvd_shm_payload_stretch(p, at, 1, &first);
+    slot->place = (uint32_t)((uintptr_t)first.output % HVD_SHM_PAGE);
+    return hvd_shm_stage(s, s->base.topology.rank, round) + slot->place;
 }
 
 static void stage_others(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     const struct slice mine = slice_of(s, mv, s->base.topology.rank);
-    const int64_t count = chunk_count(mv);
-    char *stage = choose_place(s, mv);
-
-    hvd_shm_payload_gather(&mv->payload, mv->c, mv->at, mine.from, stage);
-    hvd_shm_payload_gather(&mv->payload, mv->c, mv->at + mine.to, count - mine.to,
-                           stage + (size_t)mine.to * mv->payload.width);
-}
-
-/* Two ranks, nothing to scale, a tensor in one piece: one pass writes both the output and the
- * stage. Whether that was it. */
-static bool reduce_at_once(struct hvd_shm *s, struct hvd_shm_move *mv, struct slice mine,
-                           char *stage)
-{
-    const struct hvd_collective *c = mv->c;
-    const int64_t count = mine.to - mine.from;
-    const void *input = hvd_shm_payload_input(&mv->payload, mv->at + mine.from, count);
-    char *output = hvd_shm_payload_output(&mv->payload, mv->at + mine.from, count);
-    void *const out[2] = {output, stage};
-
-    if (s->shape.n_ranks != 2 || !input || !output || c->scaling.prescale != 1 ||
-        c->scaling.postscale != 1 || c->scaling.divisor != 1)
-        return false;
-    s->sources[s->base.topology.rank] = input;
-    if (mv->streams && output != input)
-        hvd_reduce_combine_into2_stream(c->dtype, c->reduce, out, s->sources[0], s->sources[1],
-                                        count);
-    else
-        hvd_reduce_combine_into2(c->dtype, c->reduce, out, s->sources[0], s->sources[1], count);
-    return true;
-}
-
-/* The slice by blocks that stay in the first cache. */
-static void reduce_by_blocks(struct hvd_shm *s, struct hvd_shm_move *mv, struct slice mine,
-                             char *stage)
-{
-    const struct hvd_collective *c = mv->c;
     const size_t width = mv->payload.width;
-    const int64_t block = (int64_t)(HVD_SHM_SCRATCH / width);
-    size_t offset = 0;
+    const int64_t count = chunk_count(mv);
+    char *stage = hvd_shm_choose_place(s, &mv->payload, s->round, mv->at);
 
-    for (int64_t at = mine.from; at < mine.to; at += block) {
-        const int64_t n = mine.to - at < block ? mine.to - at : block;
-        const char *input =
-            c->scaling.prescale == 1 ? hvd_shm_payload_input(&mv->payload, mv->at + at, n) : NULL;
-        if (!input) {
-            hvd_shm_payload_gather(&mv->payload, c, mv->at + at, n, s->scratch);
-            input = s->scratch;
-        }
-        s->sources[s->base.topology.rank] = input - offset;
-        fold(s, c, stage + offset, offset, n);
-        hvd_shm_payload_scatter(&mv->payload, mv->at + at, n, stage + offset, mv->streams);
-        offset += (size_t)n * width;
+    hvd_shm_payload_gather(&mv->payload, mv->at, mine.from, stage);
+    hvd_shm_payload_gather(&mv->payload, mv->at + mine.to, count - mine.to,
+                           stage + (size_t)mine.to * width);
+    hvd_shm_count(s, (size_t)(count - (mine.to - mine.from)) * width, 1, 1);
+}
+
+/* A block of the slice that lies at `from`: straight from the input and to the output where it is
+ * in one piece, else by way of the stage. */
+static void reduce_block(struct hvd_shm *s, struct hvd_shm_move *mv, int64_t from,
+                         const struct part *block, char *stage)
+{
+    struct part part = *block;
+    struct hvd_piece piece;
+    const bool is_one =
+        hvd_shm_payload_stretch(&mv->payload, from, part.count, &piece) == part.count;
+
+    part.out = stage;
+    if (is_one) {
+        part.out = piece.output;
+        part.second = stage;
+        part.streams = mv->streams && piece.input != piece.output;
+    } else {
+        hvd_shm_payload_gather(&mv->payload, from, part.count, stage);
+    }
+    s->sources[s->base.topology.rank] = (is_one ? (const char *)piece.input : stage) - part.offset;
+    fold(s, mv->c, &part);
+    if (!is_one) {
+        hvd_shm_payload_scatter(&mv->payload, from, part.count, stage, false);
+        hvd_shm_count(s, (size_t)part.count * mv->payload.width, 1, 1);
     }
 }
 
+/* By blocks that stay in the first cache. */
 static void reduce_mine(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     const struct slice mine = slice_of(s, mv, s->base.topology.rank);
-    const size_t offset = (size_t)mine.from * mv->payload.width;
-    char *stage = choose_place(s, mv) + offset;
+    const size_t width = mv->payload.width;
+    const int64_t most = (int64_t)(HVD_SHM_SCRATCH / width);
+    const size_t offset = (size_t)mine.from * width;
+    char *stage = hvd_shm_choose_place(s, &mv->payload, s->round, mv->at) + offset;
 
-    if (mine.from == mine.to)
-        return;
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
-        s->sources[rank] = chunk_of(s, rank, s->round - 1) + offset;
-    if (!reduce_at_once(s, mv, mine, stage))
-        reduce_by_blocks(s, mv, mine, stage);
+        s->sources[rank] = hvd_shm_chunk(s, rank, s->round - 1) + offset;
+    for (int64_t at = 0; at < mine.to - mine.from; at += most) {
+        const int64_t left = mine.to - mine.from - at;
+        const struct part block = {.offset = (size_t)at * width,
+                                   .count = left < most ? left : most};
+        reduce_block(s, mv, mv->at + mine.from + at, &block, stage + block.offset);
+    }
+    hvd_shm_count(s, (size_t)(mine.to - mine.from) * width, (unsigned)s->shape.n_ranks, 2);
 }
 
 static void fetch_others(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     const int rank = s->base.topology.rank;
     const int n_ranks = s->shape.n_ranks;
+    const size_t width = mv->payload.width;
 
     for (int i = 1; i < n_ranks; i++) {
         const int from = (rank + i) % n_ranks;
         const struct slice theirs = slice_of(s, mv, from);
-        hvd_shm_payload_scatter(
-            &mv->payload, mv->at + theirs.from, theirs.to - theirs.from,
-            chunk_of(s, from, s->round) + (size_t)theirs.from * mv->payload.width, mv->streams);
+        const int64_t count = theirs.to - theirs.from;
+        hvd_shm_payload_scatter(&mv->payload, mv->at + theirs.from, count,
+                                hvd_shm_chunk(s, from, s->round) + (size_t)theirs.from * width,
+                                mv->streams);
+        hvd_shm_count(s, (size_t)count * width, 1, 1);
     }
 }
 
@@ -221,16 +227,28 @@ static bool read_chunk(struct hvd_shm *s, struct hvd_shm_move *mv)
 
 static const struct hvd_shm_steps chunk_steps = {write_chunk, read_chunk};
 
+static const struct hvd_shm_steps *choose_steps(const struct hvd_shm *s, size_t bytes)
+{
+    if (s->shape.n_ranks == 1)
+        return &hvd_shm_alone_steps;
+    if (bytes <= s->shape.small_bytes)
+        return &small_steps;
+    return s->shape.n_ranks == 2 ? &hvd_shm_exchange_steps : &chunk_steps;
+}
+
 void hvd_shm_plan_allreduce(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
-    const struct hvd_collective *c = mv->c;
+    hvd_shm_payload_init(&mv->payload, mv->c);
+    const size_t width = mv->payload.width;
+    const size_t bytes = (size_t)mv->c->count * width;
 
-    hvd_shm_payload_init(&mv->payload, c);
-    const int64_t bytes = c->count * (int64_t)mv->payload.width;
-    mv->total = c->count;
-    mv->stride = hvd_shm_part(s, mv->payload.width) * s->shape.n_ranks;
-    mv->streams = bytes >= STREAM_MIN;
-    mv->steps = bytes <= (int64_t)s->shape.small_bytes ? &small_steps : &chunk_steps;
+    mv->total = mv->c->count;
+    mv->streams = bytes >= s->tuning.stream_bytes;
+    mv->steps = choose_steps(s, bytes);
+    if (mv->steps == &hvd_shm_exchange_steps)
+        mv->stride = (int64_t)(s->tuning.exchange_bytes / width);
+    else
+        mv->stride = hvd_shm_part(s, width) * s->shape.n_ranks;
 }
 
 /* --- Reducescatter ---------------------------------------------------------------------------- */
@@ -250,8 +268,9 @@ static void write_parts(struct hvd_shm *s, struct hvd_shm_move *mv)
     int64_t before = 0;
 
     for (int rank = 0; rank < s->shape.n_ranks; rank++) {
-        hvd_shm_payload_gather(&mv->payload, mv->c, before + mv->at, part_count(mv, rank),
+        hvd_shm_payload_gather(&mv->payload, before + mv->at, part_count(mv, rank),
                                stage + (size_t)(rank * mv->stride) * mv->payload.width);
+        hvd_shm_count(s, (size_t)part_count(mv, rank) * mv->payload.width, 1, 1);
         before += mv->c->counts[rank];
     }
 }
@@ -267,9 +286,11 @@ static bool read_part(struct hvd_shm *s, struct hvd_shm_move *mv)
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
         s->sources[rank] = hvd_shm_stage(s, rank, s->round) + (size_t)(me * mv->stride) * width;
     for (int64_t at = 0; at < count; at += block) {
+        const size_t offset = (size_t)at * width;
         const int64_t n = count - at < block ? count - at : block;
-        fold(s, mv->c, out + (size_t)at * width, (size_t)at * width, n);
+        fold(s, mv->c, &(struct part){.out = out + offset, .offset = offset, .count = n});
     }
+    hvd_shm_count(s, (size_t)count * width, (unsigned)s->shape.n_ranks, 1);
     mv->at += mv->stride;
     return mv->at >= mv->total;
 }

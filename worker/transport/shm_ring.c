@@ -100,6 +100,7 @@ hvd_status_t hvd_shm_send(struct hvd_transport *t, int to, const void *data, siz
         return HVD_FAIL(err, HVD_ERR_TOO_LARGE, 0, "a control message of %zu bytes", len);
     if (s->is_lost[to])
         return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0, "rank %d is lost", to);
+    s->counts.messages++;
     hvd_shm_flush(s);
     if (!s->letters[to] && fits(s, to, len)) {
         push(s, to, &(struct progress){.data = data, .len = len, .n_sent = HEAD});

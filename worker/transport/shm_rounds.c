@@ -47,6 +47,7 @@ static void advance(struct hvd_shm *s, struct hvd_shm_move *mv)
     mv->is_done = mv->steps->read(s, mv);
     mv->is_posted = false;
     s->round++;
+    s->counts.rounds++;
     if (!mv->is_done)
         return;
     s->first = mv->next;

@@ -36,20 +36,26 @@ static void wake(struct hvd_shm_desk *desk)
     (void)syscall(SYS_futex, &desk->doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-void hvd_shm_ring_bell(const struct hvd_shm *s, int rank)
+static void wake_if_asleep(struct hvd_shm *s, int rank)
 {
-    hvd_shm_fence();
-    if (atomic_load_explicit(&s->bells[rank]->is_asleep, memory_order_relaxed))
-        wake(s->bells[rank]);
+    if (!atomic_load_explicit(&s->bells[rank]->is_asleep, memory_order_relaxed))
+        return;
+    s->counts.wakes++;
+    wake(s->bells[rank]);
 }
 
-void hvd_shm_ring_bells(const struct hvd_shm *s)
+void hvd_shm_ring_bell(struct hvd_shm *s, int rank)
+{
+    hvd_shm_fence();
+    wake_if_asleep(s, rank);
+}
+
+void hvd_shm_ring_bells(struct hvd_shm *s)
 {
     hvd_shm_fence();
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
-        if (rank != s->base.topology.rank &&
-            atomic_load_explicit(&s->bells[rank]->is_asleep, memory_order_relaxed))
-            wake(s->bells[rank]);
+        if (rank != s->base.topology.rank)
+            wake_if_asleep(s, rank);
 }
 
 uint32_t hvd_shm_listen(struct hvd_transport *t)
@@ -73,9 +79,11 @@ void hvd_shm_sleep(struct hvd_transport *t, uint32_t ticket, int64_t timeout_ns)
         timeout_ns = LETTER_NS;
     const struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000),
                                      .tv_nsec = (long)(timeout_ns % 1000000000)};
-    if (!hvd_shm_has_mail(s) && !hvd_shm_can_move(s))
+    if (timeout_ns != 0 && !hvd_shm_has_mail(s) && !hvd_shm_can_move(s)) {
+        s->counts.sleeps++;
         (void)syscall(SYS_futex, &desk->doorbell, FUTEX_WAIT, ticket,
                       timeout_ns < 0 ? NULL : &timeout, NULL, 0);
+    }
     atomic_store(&desk->is_asleep, 0);
     s->n_idle = IDLE_CALLS; /* time has passed: look who is alive */
 }
@@ -96,7 +104,7 @@ bool hvd_shm_has_news(const struct hvd_transport *t)
 
 void hvd_shm_nudge(const struct hvd_transport *t, int rank)
 {
-    hvd_shm_ring_bell((const struct hvd_shm *)t, rank);
+    hvd_shm_ring_bell((struct hvd_shm *)t, rank);
 }
 
 /* --- Who is alive ----------------------------------------------------------------------------- */
@@ -111,12 +119,13 @@ hvd_status_t hvd_shm_lock(const struct hvd_shm *s, struct hvd_err *err)
     return HVD_OK;
 }
 
-static bool is_alive(const struct hvd_shm *s, int rank)
+static bool is_alive(struct hvd_shm *s, int rank)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_start = rank, .l_len = 1};
 
     if (rank == s->base.topology.rank || atomic_load(&s->desks[rank].has_left))
         return true;
+    s->counts.looks++;
     if (fcntl(s->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK)
         return true;
     return atomic_load(&s->desks[rank].has_left); /* between the two looks */

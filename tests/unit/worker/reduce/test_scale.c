@@ -223,7 +223,7 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling s
     static _Alignas(64) char second[BYTES];
     static char other[BYTES];
     static char next[BYTES];
-    static char moved[BYTES];
+    static _Alignas(64) char moved[BYTES];
     size_t start = (size_t)(count % 5) * hvd_dtype_size((int)dtype);
     size_t size = (size_t)count * hvd_dtype_size((int)dtype);
     struct hvd_reduce_pass p = {
@@ -240,7 +240,8 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling s
         .finish = flags & 16,
         .stream = flags & 32,
         .next = flags & 256 ? next + start : NULL,
-        .next_to = flags & 256 ? moved : NULL,
+        .next_to = flags & 256 ? moved + start : NULL,
+        .next_streams = flags & 512,
     };
 
     reference_fill(dtype, in, count + SPARE, flags);
@@ -259,8 +260,9 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling s
     if (flags & 2)
         assert_memory_equal(second, want, BYTES);
     if (flags & 256)
-        assert_memory_equal(moved, next + start, size);
-    assert_int_equal(moved[flags & 256 ? size : 0], 0x5a);
+        assert_memory_equal(moved + start, next + start, size);
+    assert_int_equal(moved[start + (flags & 256 ? size : 0)], 0x5a);
+    assert_true(start == 0 || moved[start - 1] == 0x5a);
 }
 
 static void pass_with_all_parts(enum hvd_dtype dtype, int64_t count)
@@ -274,7 +276,7 @@ static void pass_with_all_parts(enum hvd_dtype dtype, int64_t count)
 
     if (count == 3 || count == 33 || count == MOST)
         for (unsigned s = 0; s < 4; s++)
-            for (unsigned flags = 0; flags < 512; flags++)
+            for (unsigned flags = 0; flags < 1024; flags++)
                 check_pass(dtype, count, scalings[s], flags);
 }
 

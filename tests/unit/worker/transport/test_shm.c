@@ -2,121 +2,21 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/unit/worker/transport/conformance.h"
+#include "tests/unit/worker/transport/shm_world.h"
 #include "worker/transport/hybrid.h"
 #include "worker/transport/sim.h"
 
-#define MAX_RANKS 8
 #define N(array) (sizeof(array) / sizeof((array)[0]))
-
-static const int sizes[] = {1, 2, 3, 4, 5, 8};
-static const struct hvd_scaling unscaled = {.prescale = 1, .postscale = 1, .divisor = 1};
-
-/* Ranks that share memory, a thread each. */
-struct world {
-    struct hvd_transport *ranks[MAX_RANKS];
-    void *segment;
-    int size;
-};
-
-/* One piece of memory, mapped once: the thread sanitizer sees what the ranks do to each other. */
-static void open_world(struct world *w, int size, size_t stage_bytes)
-{
-    const struct hvd_shm_shape shape = {
-        .n_ranks = size, .stage_bytes = stage_bytes, .small_bytes = 256, .ring_bytes = 4096};
-    const size_t bytes = hvd_shm_size(&shape);
-
-    assert_true(bytes > 0);
-    *w = (struct world){.segment = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), .size = size};
-    assert_non_null(w->segment);
-    memset(w->segment, 0, bytes);
-    for (int rank = 0; rank < size; rank++) {
-        const struct hvd_shm_options options = {
-            .shape = shape,
-            .topology = {.rank = rank, .size = size, .local_rank = rank, .local_size = size},
-            .segment = w->segment,
-            .fd = -1,
-            .is_crowded = true};
-        assert_int_equal(hvd_shm_create(&options, &w->ranks[rank], NULL), HVD_OK);
-    }
-}
-
-static void close_world(struct world *w)
-{
-    for (int rank = 0; rank < w->size; rank++)
-        assert_true(w->ranks[rank]->ops->destroy(w->ranks[rank], true));
-    free(w->segment);
-}
-
-typedef const char *(*trial_fn)(struct hvd_transport *t);
-
-struct trial {
-    struct hvd_transport *transport;
-    trial_fn run;
-    const char *problem;
-};
-
-static void *run_trial(void *arg)
-{
-    struct trial *trial = arg;
-
-    trial->problem = trial->run(trial->transport);
-    return NULL;
-}
-
-/* Runs the trial on every rank, in threads. */
-static void try_on_all(const struct world *w, trial_fn run)
-{
-    pthread_t threads[MAX_RANKS];
-    struct trial trials[MAX_RANKS];
-
-    for (int rank = 0; rank < w->size; rank++) {
-        trials[rank] = (struct trial){.transport = w->ranks[rank], .run = run};
-        assert_int_equal(pthread_create(&threads[rank], NULL, run_trial, &trials[rank]), 0);
-    }
-    for (int rank = 0; rank < w->size; rank++) {
-        pthread_join(threads[rank], NULL);
-        if (trials[rank].problem)
-            fail_msg("rank %d of %d: %s", rank, w->size, trials[rank].problem);
-    }
-}
-
-static void try_all_sizes(trial_fn run, size_t stage_bytes)
-{
-    struct world w;
-
-    for (size_t i = 0; i < N(sizes); i++) {
-        open_world(&w, sizes[i], stage_bytes);
-        try_on_all(&w, run);
-        close_world(&w);
-        assert_int_equal(hvd_mem_live(), 0);
-    }
-}
-
-static const char *finish(struct hvd_transport *t, struct hvd_collective *c)
-{
-    if (t->ops->start(t, c, NULL) != HVD_OK)
-        return "an operation does not start";
-    for (;;) {
-        hvd_status_t st = t->ops->test(t, c, NULL);
-        if (st != HVD_INPROGRESS)
-            return st == HVD_OK ? NULL : "an operation failed";
-        sched_yield();
-    }
-}
 
 static void shared_memory_keeps_what_the_port_promises(void **state)
 {
     (void)state;
-    try_all_sizes(hvd_transport_conformance, 1024);
-    try_all_sizes(hvd_transport_conformance, 0);
+    shm_world_try_sizes(hvd_transport_conformance, 1024);
+    shm_world_try_sizes(hvd_transport_conformance, 0);
 }
 
 /* --- Every type and reduction ----------------------------------------------------------------- */
@@ -156,7 +56,7 @@ static const char *every_type_is_reduced(struct hvd_transport *t)
         struct hvd_collective c = {.op = HVD_ALLREDUCE,
                                    .dtype = (enum hvd_dtype)(n % HVD_DTYPES),
                                    .reduce = ops[n / HVD_DTYPES % 4],
-                                   .scaling = unscaled,
+                                   .scaling = shm_unscaled,
                                    .count = counts[n / HVD_DTYPES / 4],
                                    .input = input,
                                    .output = output};
@@ -168,7 +68,7 @@ static const char *every_type_is_reduced(struct hvd_transport *t)
         if (c.reduce == HVD_SUM) /* the average of ones is one */
             c.scaling.divisor = t->topology.size;
         memset(output, 0, room);
-        problem = finish(t, &c);
+        problem = shm_finish(t, &c);
         /* bool is not divided, but "or" of true is true */
         if (!problem && memcmp(input, output, (size_t)c.count * width) != 0)
             problem = "a type is reduced wrongly";
@@ -181,7 +81,7 @@ static const char *every_type_is_reduced(struct hvd_transport *t)
 static void every_type_and_reduction_works(void **state)
 {
     (void)state;
-    try_all_sizes(every_type_is_reduced, 1024);
+    shm_world_try_sizes(every_type_is_reduced, 1024);
 }
 
 /* --- Fusion and scaling ----------------------------------------------------------------------- */
@@ -196,7 +96,7 @@ static int64_t piece_count(int n)
 /* Pieces of all lengths, every other one in place; with scale: (2 x summed) * 3 / size. */
 static const char *fuse(struct hvd_transport *t, int n_pieces, bool scales)
 {
-    static float values[MAX_RANKS][2][PIECES][320];
+    static float values[SHM_WORLD_MAX][2][PIECES][320];
     float(*const input)[320] = values[t->topology.rank][0];
     float(*const output)[320] = values[t->topology.rank][1];
     const int size = t->topology.size;
@@ -204,7 +104,7 @@ static const char *fuse(struct hvd_transport *t, int n_pieces, bool scales)
     struct hvd_collective c = {.op = HVD_ALLREDUCE,
                                .dtype = HVD_FLOAT32,
                                .reduce = HVD_SUM,
-                               .scaling = unscaled,
+                               .scaling = shm_unscaled,
                                .pieces = pieces,
                                .n_pieces = n_pieces};
 
@@ -218,7 +118,7 @@ static const char *fuse(struct hvd_transport *t, int n_pieces, bool scales)
             input[n][i] = (float)(t->topology.rank + n + i);
         }
     }
-    const char *problem = finish(t, &c);
+    const char *problem = shm_finish(t, &c);
     for (int n = 0; n < n_pieces && !problem; n++) {
         const float *out = pieces[n].output;
         for (int64_t i = 0; i < pieces[n].count; i++) {
@@ -250,8 +150,8 @@ static const char *pieces_are_fused(struct hvd_transport *t)
 static void fused_tensors_go_straight_to_and_from_their_memory(void **state)
 {
     (void)state;
-    try_all_sizes(pieces_are_fused, 1024);
-    try_all_sizes(pieces_are_fused, 0);
+    shm_world_try_sizes(pieces_are_fused, 1024);
+    shm_world_try_sizes(pieces_are_fused, 0);
 }
 
 /* --- Alltoall and reducescatter --------------------------------------------------------------- */
@@ -266,12 +166,12 @@ static int64_t sent(int from, int to, int64_t scale)
 
 static const char *exchange(struct hvd_transport *t, int64_t scale, bool in_place)
 {
-    static int32_t room[MAX_RANKS][2][MAX_RANKS * LONGEST];
+    static int32_t room[SHM_WORLD_MAX][2][SHM_WORLD_MAX * LONGEST];
     const int rank = t->topology.rank;
     int32_t *input = room[rank][0];
     int32_t *output = in_place ? input : room[rank][1];
-    int64_t counts[MAX_RANKS];
-    int64_t received[MAX_RANKS];
+    int64_t counts[SHM_WORLD_MAX];
+    int64_t received[SHM_WORLD_MAX];
     int64_t at = 0;
     struct hvd_collective c = {.op = HVD_ALLTOALL,
                                .dtype = HVD_INT32,
@@ -288,7 +188,7 @@ static const char *exchange(struct hvd_transport *t, int64_t scale, bool in_plac
             input[at++] = (int32_t)(rank * 100000 + peer * 10000 + i);
     }
     c.count = at;
-    const char *problem = finish(t, &c);
+    const char *problem = shm_finish(t, &c);
     at = 0;
     for (int peer = 0; peer < t->topology.size; peer++)
         for (int64_t i = 0; i < received[peer]; i++)
@@ -299,12 +199,12 @@ static const char *exchange(struct hvd_transport *t, int64_t scale, bool in_plac
 
 static const char *scatter(struct hvd_transport *t, int64_t scale, bool in_place)
 {
-    static int64_t room[MAX_RANKS][2][MAX_RANKS * LONGEST];
+    static int64_t room[SHM_WORLD_MAX][2][SHM_WORLD_MAX * LONGEST];
     const int rank = t->topology.rank;
     const int size = t->topology.size;
     int64_t *input = room[rank][0];
     int64_t *output = in_place ? input : room[rank][1];
-    int64_t counts[MAX_RANKS];
+    int64_t counts[SHM_WORLD_MAX];
     int64_t before = 0;
     struct hvd_collective c = {.op = HVD_REDUCESCATTER,
                                .dtype = HVD_INT64,
@@ -321,7 +221,7 @@ static const char *scatter(struct hvd_transport *t, int64_t scale, bool in_place
     }
     for (int64_t i = 0; i < c.count; i++)
         input[i] = rank * 7 + i;
-    const char *problem = finish(t, &c);
+    const char *problem = shm_finish(t, &c);
     for (int64_t i = 0; i < counts[rank]; i++)
         if (output[i] != 3 * (7 * size * (size - 1) / 2 + size * (before + i)))
             problem = "a reducescatter has a wrong element";
@@ -345,8 +245,8 @@ static const char *parts_reach_their_ranks(struct hvd_transport *t)
 static void alltoall_and_reducescatter_deal_with_uneven_parts(void **state)
 {
     (void)state;
-    try_all_sizes(parts_reach_their_ranks, 1024);
-    try_all_sizes(parts_reach_their_ranks, 0);
+    shm_world_try_sizes(parts_reach_their_ranks, 1024);
+    shm_world_try_sizes(parts_reach_their_ranks, 0);
 }
 
 /* --- Many at once, of all kinds --------------------------------------------------------------- */
@@ -364,7 +264,7 @@ static const char *kinds_mix(struct hvd_transport *t)
         struct hvd_collective moves[2] = {{.op = HVD_ALLREDUCE,
                                            .dtype = HVD_INT64,
                                            .reduce = HVD_SUM,
-                                           .scaling = unscaled,
+                                           .scaling = shm_unscaled,
                                            .input = in[0],
                                            .output = out[0],
                                            .count = n % 40 + 1},
@@ -398,182 +298,7 @@ static const char *kinds_mix(struct hvd_transport *t)
 static void rounds_of_different_kinds_do_not_mix(void **state)
 {
     (void)state;
-    try_all_sizes(kinds_mix, 1024);
-}
-
-/* --- Sleeping --------------------------------------------------------------------------------- */
-
-/* Every message is waited for asleep, without a limit: a lost wake-up hangs. */
-static const char *ping_pong(struct hvd_transport *t)
-{
-    const int peer = 1 - t->topology.rank;
-    struct hvd_inbound in = {0};
-
-    for (int n = 0; n < 300; n++) {
-        if ((n % 2 == t->topology.rank) && t->ops->send(t, peer, &n, sizeof(n), NULL) != HVD_OK)
-            return "a message is not sent";
-        if (n % 2 == t->topology.rank)
-            continue;
-        while (t->ops->receive(t, &in, NULL) == HVD_INPROGRESS)
-            t->ops->sleep(t, t->ops->listen(t), -1);
-        if (in.len != sizeof(n) || memcmp(in.data, &n, sizeof(n)) != 0)
-            return "a message is another one";
-        hvd_free(in.data);
-    }
-    for (int n = 0; n < 300; n++) {
-        int32_t one = 1;
-        struct hvd_collective c = {.op = HVD_ALLREDUCE,
-                                   .dtype = HVD_INT32,
-                                   .reduce = HVD_SUM,
-                                   .scaling = unscaled,
-                                   .input = &one,
-                                   .output = &one,
-                                   .count = 1};
-        if (t->ops->start(t, &c, NULL) != HVD_OK)
-            return "an operation does not start";
-        while (t->ops->test(t, &c, NULL) == HVD_INPROGRESS)
-            t->ops->sleep(t, t->ops->listen(t), -1);
-        if (one != 2)
-            return "a sum is wrong";
-    }
-    return NULL;
-}
-
-static void a_sleeping_rank_is_woken_by_messages_and_data(void **state)
-{
-    struct world w;
-
-    (void)state;
-    open_world(&w, 2, 0);
-    try_on_all(&w, ping_pong);
-    close_world(&w);
-}
-
-static void a_wake_before_the_sleep_is_not_lost(void **state)
-{
-    struct world w;
-
-    (void)state;
-    open_world(&w, 1, 0);
-    struct hvd_transport *t = w.ranks[0];
-    const uint32_t ticket = t->ops->listen(t);
-    t->ops->wake(t);
-    t->ops->sleep(t, ticket, -1);
-    t->ops->sleep(t, t->ops->listen(t), 1000);
-    close_world(&w);
-}
-
-/* --- Ranks that die --------------------------------------------------------------------------- */
-
-/* A rank in a process of its own, on memory that both processes mapped. */
-static struct hvd_transport *attach(int rank, int fd, void *segment)
-{
-    const struct hvd_shm_options options = {.shape = {.n_ranks = 2},
-                                            .topology = {.rank = rank, .size = 2},
-                                            .segment = segment,
-                                            .fd = fd};
-    struct hvd_transport *t = NULL;
-
-    return hvd_shm_create(&options, &t, NULL) == HVD_OK ? t : NULL;
-}
-
-/* Rank 1: says something, then waits to be killed, or leaves in agreement. */
-_Noreturn static void be_a_peer(int fd, void *segment, bool leaves)
-{
-    struct hvd_transport *t = attach(1, fd, segment);
-
-    if (!t || t->ops->send(t, 0, "last", 4, NULL) != HVD_OK)
-        _exit(1);
-    if (leaves)
-        t->ops->destroy(t, true);
-    else
-        pause();
-    _exit(0);
-}
-
-/* Rank 0, and rank 1 in another process that has sent a message. */
-static struct hvd_transport *have_a_peer(bool leaves, pid_t *pid)
-{
-    const size_t bytes = hvd_shm_size(&(struct hvd_shm_shape){.n_ranks = 2});
-    int fd = memfd_create("test", 0);
-
-    assert_true(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
-    void *segment = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    assert_true(segment != MAP_FAILED);
-    struct hvd_transport *t = attach(0, fd, segment);
-    assert_non_null(t);
-    *pid = fork();
-    if (*pid == 0)
-        be_a_peer(fd, segment, leaves);
-    assert_true(*pid > 0);
-    return t;
-}
-
-static void expect_last_message(struct hvd_transport *t)
-{
-    struct hvd_inbound in = {0};
-    hvd_status_t st;
-
-    while ((st = t->ops->receive(t, &in, NULL)) == HVD_INPROGRESS)
-        sched_yield();
-    assert_int_equal(st, HVD_OK);
-    assert_memory_equal(in.data, "last", 4);
-    hvd_free(in.data);
-}
-
-static void a_killed_rank_is_named_to_whoever_waits_for_it(void **state)
-{
-    int64_t data = 1;
-    struct hvd_collective c = {.op = HVD_ALLREDUCE,
-                               .dtype = HVD_INT64,
-                               .reduce = HVD_SUM,
-                               .scaling = unscaled,
-                               .input = &data,
-                               .output = &data,
-                               .count = 1};
-    struct hvd_inbound in = {0};
-    struct hvd_err err = {0};
-    hvd_status_t st;
-    pid_t pid = 0;
-
-    (void)state;
-    struct hvd_transport *t = have_a_peer(false, &pid);
-    expect_last_message(t);
-    assert_int_equal(t->ops->start(t, &c, NULL), HVD_OK);
-    assert_int_equal(t->ops->test(t, &c, NULL), HVD_INPROGRESS);
-    kill(pid, SIGKILL);
-    while ((st = t->ops->test(t, &c, &err)) == HVD_INPROGRESS)
-        t->ops->sleep(t, t->ops->listen(t), 10000000);
-    assert_int_equal(st, HVD_ERR_UNAVAILABLE);
-    assert_non_null(strstr(err.msg, "rank 1"));
-    t->ops->abandon(t, &c);
-    hvd_err_clear(&err);
-    assert_int_equal(t->ops->receive(t, &in, &err), HVD_ERR_GONE);
-    assert_int_equal(in.from, 1);
-    assert_non_null(strstr(err.msg, "rank 1"));
-    assert_int_equal(t->ops->receive(t, &in, NULL), HVD_INPROGRESS);
-    assert_int_equal(t->ops->send(t, 1, "x", 1, NULL), HVD_ERR_UNAVAILABLE);
-    assert_true(t->ops->destroy(t, false));
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-}
-
-static void a_rank_that_left_in_agreement_is_not_lost(void **state)
-{
-    struct hvd_inbound in = {0};
-    int status = 1;
-    pid_t pid = 0;
-
-    (void)state;
-    struct hvd_transport *t = have_a_peer(true, &pid);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-    expect_last_message(t);
-    for (int n = 0; n < 5; n++) { /* each nap is followed by a look */
-        t->ops->sleep(t, t->ops->listen(t), 50000000);
-        for (int i = 0; i < 2000; i++)
-            assert_int_equal(t->ops->receive(t, &in, NULL), HVD_INPROGRESS);
-    }
-    assert_true(t->ops->destroy(t, true));
+    shm_world_try_sizes(kinds_mix, 1024);
 }
 
 /* --- Shapes, memory --------------------------------------------------------------------------- */
@@ -598,7 +323,7 @@ static hvd_status_t reduce_alone(void *segment, const struct hvd_shm_shape *shap
     struct hvd_collective c = {.op = HVD_ALLREDUCE,
                                .dtype = HVD_INT32,
                                .reduce = HVD_SUM,
-                               .scaling = unscaled,
+                               .scaling = shm_unscaled,
                                .input = &one,
                                .output = &one,
                                .count = 1};
@@ -646,14 +371,14 @@ static void *join(void *arg)
 }
 
 /* All ranks of a simulated world choose their transport; `refuses` does not want shared memory. */
-static void compose(struct hvd_sim **sim, struct world *w, int size, int refuses)
+static void compose(struct hvd_sim **sim, struct shm_world *w, int size, int refuses)
 {
     const struct hvd_sim_options options = {.size = size, .seed = 5, .max_delay = 2};
-    struct joiner joiners[MAX_RANKS];
-    pthread_t threads[MAX_RANKS];
+    struct joiner joiners[SHM_WORLD_MAX];
+    pthread_t threads[SHM_WORLD_MAX];
 
     assert_int_equal(hvd_sim_create(&options, sim, NULL), HVD_OK);
-    *w = (struct world){.size = size};
+    *w = (struct shm_world){.size = size};
     for (int rank = 0; rank < size; rank++) {
         joiners[rank] = (struct joiner){.options = {.wants_shm = rank != refuses}};
         assert_int_equal(hvd_sim_join(*sim, rank, &joiners[rank].far, NULL), HVD_OK);
@@ -670,17 +395,17 @@ static void compose(struct hvd_sim **sim, struct world *w, int size, int refuses
 static void ranks_of_a_host_find_each_other_by_passing_memory(void **state)
 {
     struct hvd_sim *sim;
-    struct world w;
+    struct shm_world w;
 
     (void)state;
-    for (size_t i = 1; i < N(sizes); i++) {
-        compose(&sim, &w, sizes[i], -1);
+    for (size_t i = 1; i < SHM_WORLD_SIZES; i++) {
+        compose(&sim, &w, shm_world_sizes[i], -1);
         assert_string_equal(w.ranks[0]->ops->name, "shm+mpi");
         assert_string_equal(w.ranks[0]->ops->host(w.ranks[0], 1), "sim-0");
         const uint64_t before = hvd_sim_messages(sim);
-        try_on_all(&w, hvd_transport_conformance);
+        shm_world_run(&w, hvd_transport_conformance);
         assert_int_equal(hvd_sim_messages(sim), before);
-        close_world(&w);
+        shm_world_close(&w);
         hvd_sim_destroy(sim);
         assert_int_equal(hvd_mem_live(), 0);
     }
@@ -689,14 +414,14 @@ static void ranks_of_a_host_find_each_other_by_passing_memory(void **state)
 static void one_rank_that_does_not_want_it_is_enough_for_none_to_share(void **state)
 {
     struct hvd_sim *sim;
-    struct world w;
+    struct shm_world w;
 
     (void)state;
     compose(&sim, &w, 3, 1);
     for (int rank = 0; rank < 3; rank++)
         assert_string_equal(w.ranks[rank]->ops->name, "sim");
-    try_on_all(&w, hvd_transport_conformance);
-    close_world(&w);
+    shm_world_run(&w, hvd_transport_conformance);
+    shm_world_close(&w);
     hvd_sim_destroy(sim);
 }
 
@@ -708,10 +433,6 @@ int main(void)
         cmocka_unit_test(fused_tensors_go_straight_to_and_from_their_memory),
         cmocka_unit_test(alltoall_and_reducescatter_deal_with_uneven_parts),
         cmocka_unit_test(rounds_of_different_kinds_do_not_mix),
-        cmocka_unit_test(a_sleeping_rank_is_woken_by_messages_and_data),
-        cmocka_unit_test(a_wake_before_the_sleep_is_not_lost),
-        cmocka_unit_test(a_killed_rank_is_named_to_whoever_waits_for_it),
-        cmocka_unit_test(a_rank_that_left_in_agreement_is_not_lost),
         cmocka_unit_test(a_shape_that_is_none_is_refused),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(ranks_of_a_host_find_each_other_by_passing_memory),

@@ -1,0 +1,205 @@
+#include "tests/unit/support.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/worker/transport/shm_world.h"
+
+/* --- Sleeping --------------------------------------------------------------------------------- */
+
+/* Every message is waited for asleep, without a limit: a lost wake-up hangs. */
+static const char *ping_pong(struct hvd_transport *t)
+{
+    const int peer = 1 - t->topology.rank;
+    struct hvd_inbound in = {0};
+
+    for (int n = 0; n < 300; n++) {
+        if ((n % 2 == t->topology.rank) && t->ops->send(t, peer, &n, sizeof(n), NULL) != HVD_OK)
+            return "a message is not sent";
+        if (n % 2 == t->topology.rank)
+            continue;
+        while (t->ops->receive(t, &in, NULL) == HVD_INPROGRESS)
+            t->ops->sleep(t, t->ops->listen(t), -1);
+        if (in.len != sizeof(n) || memcmp(in.data, &n, sizeof(n)) != 0)
+            return "a message is another one";
+        hvd_free(in.data);
+    }
+    for (int n = 0; n < 300; n++) {
+        int32_t one = 1;
+        struct hvd_collective c = {.op = HVD_ALLREDUCE,
+                                   .dtype = HVD_INT32,
+                                   .reduce = HVD_SUM,
+                                   .scaling = shm_unscaled,
+                                   .input = &one,
+                                   .output = &one,
+                                   .count = 1};
+        if (t->ops->start(t, &c, NULL) != HVD_OK)
+            return "an operation does not start";
+        while (t->ops->test(t, &c, NULL) == HVD_INPROGRESS)
+            t->ops->sleep(t, t->ops->listen(t), -1);
+        if (one != 2)
+            return "a sum is wrong";
+    }
+    return NULL;
+}
+
+static void a_sleeping_rank_is_woken_by_messages_and_data(void **state)
+{
+    struct shm_world w;
+
+    (void)state;
+    shm_world_open(&w, 2, 0);
+    shm_world_run(&w, ping_pong);
+    shm_world_close(&w);
+}
+
+static void a_wake_before_the_sleep_is_not_lost(void **state)
+{
+    struct shm_world w;
+
+    (void)state;
+    shm_world_open(&w, 1, 0);
+    struct hvd_transport *t = w.ranks[0];
+    const uint32_t ticket = t->ops->listen(t);
+    t->ops->wake(t);
+    t->ops->sleep(t, ticket, -1);
+    t->ops->sleep(t, t->ops->listen(t), 1000);
+    shm_world_close(&w);
+}
+
+/* --- Ranks that die --------------------------------------------------------------------------- */
+
+/* A rank in a process of its own, on memory that both processes mapped. */
+static struct hvd_transport *attach(int rank, int fd, void *segment)
+{
+    const struct hvd_shm_options options = {.shape = {.n_ranks = 2},
+                                            .topology = {.rank = rank, .size = 2},
+                                            .segment = segment,
+                                            .fd = fd};
+    struct hvd_transport *t = NULL;
+
+    return hvd_shm_create(&options, &t, NULL) == HVD_OK ? t : NULL;
+}
+
+/* Rank 1: says something, then waits to be killed, or leaves in agreement. Ends with its parent. */
+_Noreturn static void be_a_peer(int fd, void *segment, bool leaves, int told)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct hvd_transport *t = attach(1, fd, segment);
+
+    if (!t || t->ops->send(t, 0, "last", 4, NULL) != HVD_OK || write(told, "", 1) != 1)
+        _exit(1);
+    if (leaves)
+        t->ops->destroy(t, true);
+    else
+        pause();
+    _exit(0);
+}
+
+/* Rank 0, and rank 1 in another process that has sent a message. */
+static struct hvd_transport *have_a_peer(bool leaves, pid_t *pid)
+{
+    const size_t bytes = hvd_shm_size(&(struct hvd_shm_shape){.n_ranks = 2});
+    int fd = memfd_create("test", 0);
+    int told[2];
+    char byte;
+
+    assert_true(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+    void *segment = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(segment != MAP_FAILED);
+    struct hvd_transport *t = attach(0, fd, segment);
+    assert_non_null(t);
+    assert_int_equal(pipe(told), 0);
+    *pid = fork();
+    if (*pid == 0)
+        be_a_peer(fd, segment, leaves, told[1]);
+    assert_true(*pid > 0);
+    assert_int_equal(read(told[0], &byte, 1), 1); /* who has not attached yet looks lost */
+    close(told[0]);
+    close(told[1]);
+    return t;
+}
+
+static void expect_last_message(struct hvd_transport *t)
+{
+    struct hvd_inbound in = {0};
+    hvd_status_t st;
+
+    while ((st = t->ops->receive(t, &in, NULL)) == HVD_INPROGRESS)
+        sched_yield();
+    assert_int_equal(st, HVD_OK);
+    assert_memory_equal(in.data, "last", 4);
+    hvd_free(in.data);
+}
+
+static void a_killed_rank_is_named_to_whoever_waits_for_it(void **state)
+{
+    int64_t data = 1;
+    struct hvd_collective c = {.op = HVD_ALLREDUCE,
+                               .dtype = HVD_INT64,
+                               .reduce = HVD_SUM,
+                               .scaling = shm_unscaled,
+                               .input = &data,
+                               .output = &data,
+                               .count = 1};
+    struct hvd_inbound in = {0};
+    struct hvd_err err = {0};
+    hvd_status_t st;
+    pid_t pid = 0;
+
+    (void)state;
+    struct hvd_transport *t = have_a_peer(false, &pid);
+    expect_last_message(t);
+    assert_int_equal(t->ops->start(t, &c, NULL), HVD_OK);
+    assert_int_equal(t->ops->test(t, &c, NULL), HVD_INPROGRESS);
+    kill(pid, SIGKILL);
+    while ((st = t->ops->test(t, &c, &err)) == HVD_INPROGRESS)
+        t->ops->sleep(t, t->ops->listen(t), 10000000);
+    assert_int_equal(st, HVD_ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.msg, "rank 1"));
+    t->ops->abandon(t, &c);
+    hvd_err_clear(&err);
+    assert_int_equal(t->ops->receive(t, &in, &err), HVD_ERR_GONE);
+    assert_int_equal(in.from, 1);
+    assert_non_null(strstr(err.msg, "rank 1"));
+    assert_int_equal(t->ops->receive(t, &in, NULL), HVD_INPROGRESS);
+    assert_int_equal(t->ops->send(t, 1, "x", 1, NULL), HVD_ERR_UNAVAILABLE);
+    assert_true(t->ops->destroy(t, false));
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void a_rank_that_left_in_agreement_is_not_lost(void **state)
+{
+    struct hvd_inbound in = {0};
+    int status = 1;
+    pid_t pid = 0;
+
+    (void)state;
+    struct hvd_transport *t = have_a_peer(true, &pid);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    expect_last_message(t);
+    for (int n = 0; n < 5; n++) { /* each nap is followed by a look */
+        t->ops->sleep(t, t->ops->listen(t), 50000000);
+        for (int i = 0; i < 2000; i++)
+            assert_int_equal(t->ops->receive(t, &in, NULL), HVD_INPROGRESS);
+    }
+    assert_true(t->ops->destroy(t, true));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sleeping_rank_is_woken_by_messages_and_data),
+        cmocka_unit_test(a_wake_before_the_sleep_is_not_lost),
+        cmocka_unit_test(a_killed_rank_is_named_to_whoever_waits_for_it),
+        cmocka_unit_test(a_rank_that_left_in_agreement_is_not_lost),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,201 @@
+/*
+ * Allreduce of two ranks, and of one.
+ *
+ * Two ranks exchange whole chunks, and both reduce all of them: no more crosses between their
+ * caches than if each reduced a half and handed the result over, and there is one thing to wait for
+ * in a chunk instead of two. While a chunk is reduced the next one is put into the stage, line by
+ * line in turn: reading the tensor waits for memory, reading the other's stage waits for its cache,
+ * and so they wait together.
+ *
+ *     first chunk    write: all of it into my stage
+ *     each chunk     read:  reduced with the other's stage into my output; the next one into my
+ *                    stage of the next round
+ *
+ * The stage of the next round is free by then: the other has posted this round, so it is done with
+ * reading the one before, which lay in the same area. Both take rank 0's elements first: the bits
+ * are the same.
+ */
+#include <time.h>
+
+#include "worker/reduce/reduce.h"
+#include "worker/transport/shm_internal.h"
+
+/* One chunk, on its way through. */
+struct exchange {
+    const char *mine; /* my stage of this round */
+    const char *theirs;
+    char *stage;         /* of the next round; NULL: this is the last chunk */
+    int64_t at;          /* elements of the chunk done */
+    int64_t count;       /* of the chunk */
+    int64_t count_ahead; /* of the next chunk */
+    bool is_past;        /* which goes past the caches */
+    struct hvd_shm_payload ahead;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static char *place_at(struct hvd_shm *s, struct hvd_shm_move *mv, uint64_t round, int64_t at)
+{
+    return hvd_shm_choose_place(s, &mv->payload, round, at);
+}
+
+static void write_first(struct hvd_shm *s, struct hvd_shm_move *mv)
+{
+    const int64_t count = least(mv->stride, mv->total - mv->at);
+
+    if (mv->is_second)
+        return;
+    hvd_shm_payload_gather(&mv->payload, mv->at, count, place_at(s, mv, s->round, mv->at));
+    hvd_shm_slot(s, s->base.topology.rank, s->round)->is_past = s->pace.is_past;
+    hvd_shm_count(s, (size_t)count * mv->payload.width, 1, 1);
+}
+
+/* Reduces `count` elements; own ones lie at `mine`. The pass may copy others on the way. */
+static void reduce_with_peer(const struct hvd_shm *s, const struct hvd_shm_move *mv,
+                             const char *mine, const char *theirs, struct hvd_reduce_pass *pass)
+{
+    const bool is_first = s->base.topology.rank == 0;
+
+    pass->dtype = mv->c->dtype;
+    pass->op = mv->c->reduce;
+    pass->scaling = &mv->c->scaling;
+    pass->a = is_first ? mine : theirs;
+    pass->b = is_first ? theirs : mine;
+    pass->prescale_a = true;
+    pass->prescale_b = true;
+    pass->finish = true;
+    hvd_reduce_run(pass);
+}
+
+/* Elements of the next chunk that go along with n of this one. */
+static int64_t along(const struct exchange *x, int64_t n)
+{
+    return x->count_ahead > x->at ? least(n, x->count_ahead - x->at) : 0;
+}
+
+/* A part of the chunk that lies in one piece, as may what goes along. How much. */
+static int64_t take_stretch(struct hvd_shm *s, struct hvd_shm_move *mv, struct exchange *x,
+                            const struct hvd_piece *part)
+{
+    const size_t width = mv->payload.width;
+    const size_t offset = (size_t)x->at * width;
+    const int64_t next_at = mv->at + x->count + x->at;
+    struct hvd_piece next = {.count = 0};
+    struct hvd_reduce_pass pass = {.out = part->output, .count = part->count};
+
+    if (along(x, part->count) > 0)
+        hvd_shm_payload_stretch(&x->ahead, next_at, along(x, part->count), &next);
+    if ((size_t)next.count * width >= HVD_SHM_SCRATCH || next.count == part->count) {
+        pass.count = next.count;
+        pass.next = next.input;
+        pass.next_to = x->stage + offset;
+        pass.next_streams = x->is_past;
+    }
+    pass.stream = mv->streams && part->input != part->output &&
+                  (size_t)pass.count * width >= HVD_SHM_STREAM_MIN;
+    reduce_with_peer(s, mv, part->input, x->theirs + offset, &pass);
+    if (!pass.next && along(x, pass.count) > 0)
+        hvd_shm_payload_gather(&x->ahead, next_at, along(x, pass.count), x->stage + offset);
+    return pass.count;
+}
+
+/* A part that lies in many pieces: they are together in my stage. How much. */
+static int64_t take_pieces(struct hvd_shm *s, struct hvd_shm_move *mv, struct exchange *x)
+{
+    const size_t width = mv->payload.width;
+    const size_t offset = (size_t)x->at * width;
+    const int64_t n = least(x->count - x->at, (int64_t)(HVD_SHM_SCRATCH / width));
+    struct hvd_reduce_pass pass = {.out = s->scratch, .count = n};
+
+    reduce_with_peer(s, mv, x->mine + offset, x->theirs + offset, &pass);
+    hvd_shm_payload_scatter(&mv->payload, mv->at + x->at, n, s->scratch, mv->streams);
+    hvd_shm_count(s, (size_t)n * width, 1, 1);
+    if (along(x, n) > 0)
+        hvd_shm_payload_gather(&x->ahead, mv->at + x->count + x->at, along(x, n),
+                               x->stage + offset);
+    return n;
+}
+
+/* Which way the next chunk goes: rank 0 tries both, the other does as it did. */
+static bool choose_way(struct hvd_shm *s, const struct hvd_shm_move *mv, const struct exchange *x)
+{
+    struct timespec now = {0};
+
+    if (!mv->streams || x->count_ahead == 0)
+        return false;
+    if (s->base.topology.rank != 0)
+        return hvd_shm_slot(s, 0, s->round)->is_past;
+    if (x->count_ahead < mv->stride || mv->at == 0)
+        hvd_shm_pace_pause(&s->pace);
+    if (x->count_ahead < mv->stride)
+        return s->pace.is_past;
+    if (hvd_shm_pace_asks(&s->pace))
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    return hvd_shm_pace_step(&s->pace, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
+}
+
+static bool read_chunk(struct hvd_shm *s, struct hvd_shm_move *mv)
+{
+    const size_t width = mv->payload.width;
+    const int me = s->base.topology.rank;
+    struct exchange x = {
+        .mine = hvd_shm_chunk(s, me, s->round),
+        .theirs = hvd_shm_chunk(s, 1 - me, s->round),
+        .count = least(mv->stride, mv->total - mv->at),
+        .ahead = mv->payload,
+    };
+
+    x.count_ahead = least(mv->stride, mv->total - mv->at - x.count);
+    x.is_past = choose_way(s, mv, &x);
+    if (x.count_ahead > 0) {
+        x.stage = place_at(s, mv, s->round + 1, mv->at + x.count);
+        hvd_shm_slot(s, me, s->round + 1)->is_past = x.is_past;
+    }
+    while (x.at < x.count) {
+        struct hvd_piece part;
+        const int64_t left = x.count - x.at;
+        const int64_t n = hvd_shm_payload_stretch(&mv->payload, mv->at + x.at, left, &part);
+        const bool is_long = n == left || (size_t)n * width >= HVD_SHM_SCRATCH;
+        x.at += is_long ? take_stretch(s, mv, &x, &part) : take_pieces(s, mv, &x);
+    }
+    hvd_shm_count(s, (size_t)x.count * width, 2, 1);
+    hvd_shm_count(s, (size_t)x.count_ahead * width, 1, 1);
+    mv->at += x.count;
+    mv->is_second = true;
+    return mv->at >= mv->total;
+}
+
+const struct hvd_shm_steps hvd_shm_exchange_steps = {write_first, read_chunk};
+
+/* --- A rank alone ----------------------------------------------------------------------------- */
+
+static void write_nothing(struct hvd_shm *s, struct hvd_shm_move *mv)
+{
+    (void)s;
+    (void)mv;
+}
+
+static bool finish_alone(struct hvd_shm *s, struct hvd_shm_move *mv)
+{
+    const struct hvd_collective *c = mv->c;
+    struct hvd_piece part;
+
+    for (int64_t at = 0; at < mv->total; at += part.count) {
+        hvd_shm_payload_stretch(&mv->payload, at, mv->total - at, &part);
+        hvd_reduce_run(&(struct hvd_reduce_pass){.dtype = c->dtype,
+                                                 .op = c->reduce,
+                                                 .a = part.input,
+                                                 .out = part.output,
+                                                 .count = part.count,
+                                                 .scaling = &c->scaling,
+                                                 .prescale_a = true,
+                                                 .finish = true});
+    }
+    hvd_shm_count(s, (size_t)mv->total * mv->payload.width, 1, 1);
+    return true;
+}
+
+const struct hvd_shm_steps hvd_shm_alone_steps = {write_nothing, finish_alone};
