@@ -76,6 +76,10 @@ static void convert(const struct hvd_counts *c, horovod_counters_t *out)
         .ranks_lost = c->ranks_lost,
         .timeline_events = c->timeline_events,
         .timeline_dropped = c->timeline_dropped,
+        .plan_hits = c->plan_hits,
+        .plan_misses = c->plan_misses,
+        .flights = c->flights,
+        .idle_wakeups = c->idle_wakeups,
     };
 }
 

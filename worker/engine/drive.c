@@ -6,6 +6,11 @@
  * A driver that found nothing to do looks again: at once for a short while, then letting others
  * run, then it sleeps. MPI wakes nobody, so with MPI it sleeps from 50 us up to the cycle time;
  * over shared memory until a peer wakes it. Anybody with new work wakes it from that sleep.
+ *
+ * With nothing outstanding here the background sleeps until it is called, 10 ms after the last
+ * submission. A rank that hears others sleeps in the transport then, as the driver: without end
+ * where peers wake it, else from idle_poll_ns up to a second, which is how late it may be for
+ * another rank's shutdown or a stall warning.
  */
 #include <errno.h>
 #include <sched.h>
@@ -17,7 +22,9 @@
 #define YIELD_STEPS 2048
 #define SLEEP_MIN_NS 50000
 #define SLEEP_WOKEN_NS 100000000 /* where peers wake: to look for stalls and lost ranks */
-#define LINGER_NS 100000000 /* after a submission, look for more so long without being called */
+#define LINGER_NS 10000000     /* after a submission, look for more so long without being called */
+#define LOOK_MAX_NS 1000000000 /* between two looks of an idle rank for what nobody wakes it for   \
+                                */
 #define YIELD_MOVING_NS                                                                            \
     100000000 /* while data moves, sleep only after so long without progress                       \
                */
@@ -277,10 +284,68 @@ static void drive_outstanding(struct hvd_engine *e)
 struct rest {
     unsigned long n_submitted; /* when it looked last */
     int64_t linger_until_ns;
+    int64_t look_ns; /* how long it slept before it looked last; 0: not yet */
 };
 
-/* Sleeps until there may be something to drive. Holds mu. */
-static void sleep_well(struct hvd_engine *e, struct rest *rest, bool looks)
+/* Whether there is nothing for this rank to do, and nobody calls. Holds mu. */
+static bool is_idle(const struct hvd_engine *e)
+{
+    return atomic_load(&e->n_outstanding) == 0 && !e->waiters && !e->is_leaving && !e->must_stop;
+}
+
+/* After a sleep without end. Holds mu. */
+static void count_wakeup(struct hvd_engine *e)
+{
+    if (!is_idle(e))
+        return;
+    e->counters.idle_wakeups++;
+    hvd_watch_idled(e->options.watch);
+}
+
+/* Whether tensors of other ranks wait here, and may stall. The driver's. */
+static bool has_waiting(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++) {
+        const struct hvd_set *set = e->sets[i];
+        if (set && set->negotiator && hvd_negotiator_waiting(set->negotiator) > 0)
+            return true;
+        if (set && set->relay && hvd_relay_waiting(set->relay) > 0)
+            return true;
+    }
+    return false;
+}
+
+/* How long the driver may sleep while other ranks may have something to say. */
+static int64_t listen_ns(const struct hvd_engine *e, struct rest *rest)
+{
+    if (is_woken(e))
+        return has_waiting(e) ? SLEEP_WOKEN_NS : -1;
+    rest->look_ns = rest->look_ns ? rest->look_ns * 2 : e->options.idle_poll_ns;
+    if (rest->look_ns > LOOK_MAX_NS)
+        rest->look_ns = LOOK_MAX_NS;
+    return rest->look_ns;
+}
+
+/* Sleeps, as the driver, until other ranks may have something to say. Nobody drives. Holds mu,
+ * which is free in between. */
+static void listen_to_others(struct hvd_engine *e, struct rest *rest)
+{
+    const int64_t ns = listen_ns(e, rest);
+
+    e->is_driven = true;
+    if (e->transport->ops->listen) {
+        sleep_in_transport(e, ns);
+    } else {
+        e->sleeper = &e->background_cond;
+        wait_for(&e->background_cond, &e->mu, ns);
+        e->sleeper = NULL;
+    }
+    count_wakeup(e);
+    release_driver(e, NULL);
+}
+
+/* Sleeps until there may be something to drive. listens: or something to hear. Holds mu. */
+static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
 {
     const unsigned long n_submitted = atomic_load(&e->n_submitted);
     const int64_t now_ns = hvd_now_ns();
@@ -288,6 +353,7 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool looks)
 
     if (n_submitted != rest->n_submitted) {
         rest->n_submitted = n_submitted;
+        rest->look_ns = 0;
         rest->linger_until_ns = now_ns + LINGER_NS;
     }
     if (held_ns > 0) {
@@ -300,12 +366,14 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool looks)
                  e->options.cycle_ns > SLEEP_MIN_NS ? e->options.cycle_ns : SLEEP_MIN_NS);
         return;
     }
+    if (listens && !e->is_driven && is_idle(e)) {
+        listen_to_others(e, rest);
+        return;
+    }
     e->is_deep = true;
-    if (looks)
-        wait_for(&e->background_cond, &e->mu, e->options.idle_poll_ns);
-    else
-        pthread_cond_wait(&e->background_cond, &e->mu);
+    pthread_cond_wait(&e->background_cond, &e->mu);
     e->is_deep = false;
+    count_wakeup(e);
 }
 
 void *hvd_drive_background(void *arg)
@@ -322,8 +390,9 @@ void *hvd_drive_background(void *arg)
             continue;
         }
         const bool looks = !e->is_ended && hvd_hears_others(e);
-        if (is_free && looks && atomic_load(&e->n_queued) == 0)
-            hvd_drive_once(e); /* leaves mu for a while: look again */
+        if (is_free && looks && atomic_load(&e->n_queued) == 0 &&
+            hvd_drive_once(e)) /* leaves mu for a while: look again */
+            rest.look_ns = 0;
         if (e->must_stop || (!e->is_driven && !e->waiters && has_work(e)))
             continue;
         sleep_well(e, &rest, looks);

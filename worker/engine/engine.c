@@ -251,6 +251,7 @@ static void take_over(struct hvd_engine *e)
 {
     e->is_ended = true;
     e->must_stop = true;
+    hvd_drive_kick(e);
     pthread_cond_broadcast(&e->background_cond);
     while (e->is_driven)
         pthread_cond_wait(&e->background_cond, &e->mu);

@@ -21,7 +21,8 @@
  * The driver is a waiting thread when there is one (no hand-over to another thread for a small
  * tensor), else the background thread, which sleeps while nothing is outstanding here. Only those
  * that hear of other ranks, the coordinator and the inner nodes of a set's tree (core/tree.h), then
- * look for messages every `idle_poll_ns`: no tensor can complete without their own request, so all
+ * sleep in the transport, until a peer wakes them; where a peer cannot, they look from every
+ * `idle_poll_ns` down to once a second: no tensor can complete without their own request, so all
  * they can be late for is another rank's shutdown and a stall warning.
  */
 struct hvd_engine;
@@ -47,11 +48,12 @@ struct hvd_engine_options {
 
 /* What the engine has done so far. */
 struct hvd_engine_counters {
-    uint64_t plans;       /* that had a tensor in them */
-    uint64_t plan_hits;   /* plans of cached tensors that were laid out before */
-    uint64_t plan_misses; /* the same, laid out anew */
-    uint64_t tensors;     /* performed */
-    uint64_t flights;     /* collectives they moved in */
+    uint64_t plans;        /* that had a tensor in them */
+    uint64_t plan_hits;    /* plans of cached tensors that were laid out before */
+    uint64_t plan_misses;  /* the same, laid out anew */
+    uint64_t tensors;      /* performed */
+    uint64_t flights;      /* collectives they moved in */
+    uint64_t idle_wakeups; /* of the background while there was nothing to do here */
 };
 
 /* What is submitted; all borrowed for the call but input and output, which must stay until the end

@@ -264,6 +264,7 @@ static hvd_status_t begin_run(struct hvd_engine *e, struct hvd_set *set, struct 
     for (uint32_t i = 0; i < n; i++)
         e->counters.tensors += run->flights[i].n_members;
     pthread_mutex_unlock(&e->mu);
+    hvd_watch_run(e->options.watch, n);
     for (uint32_t i = 0; i < n; i++) { /* the last one may free the run */
         st = hvd_flight_begin(e, set, &run->flights[i], err);
         if (st != HVD_OK) {
@@ -410,6 +411,7 @@ hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struc
     e->counters.plan_misses += !is_hit;
     st = take_entries(set, run, err);
     pthread_mutex_unlock(&e->mu);
+    hvd_watch_laid_out(e->options.watch, is_hit);
     if (st == HVD_OK)
         tell_agreed(e, run);
     if (st == HVD_OK)

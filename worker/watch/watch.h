@@ -220,6 +220,27 @@ static inline void hvd_watch_slept(struct hvd_watch *w)
         hvd_watch_add(&w->_counts.sleeps, 1);
 }
 
+/* A sleep without end ended, and there was nothing to do here. The background. */
+static inline void hvd_watch_idled(struct hvd_watch *w)
+{
+    if (w)
+        hvd_watch_add(&w->_counts.idle_wakeups, 1);
+}
+
+/* The agreed tensors of a plan are on their way in so many collectives. The driver. */
+static inline void hvd_watch_run(struct hvd_watch *w, uint32_t n_flights)
+{
+    if (w)
+        hvd_watch_add(&w->_counts.flights, n_flights);
+}
+
+/* The cached tensors of a plan have been laid out, before (a hit) or now. The driver. */
+static inline void hvd_watch_laid_out(struct hvd_watch *w, bool is_hit)
+{
+    if (w)
+        hvd_watch_add(is_hit ? &w->_counts.plan_hits : &w->_counts.plan_misses, 1);
+}
+
 /* Tensors wait for ranks: the report. The driver. */
 static inline void hvd_watch_stalled(struct hvd_watch *w, int n_tensors, const char *report)
 {

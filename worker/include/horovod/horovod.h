@@ -482,6 +482,10 @@ typedef struct horovod_counters {
     uint64_t ranks_lost;       /* rank 0 */
     uint64_t timeline_events;  /* written */
     uint64_t timeline_dropped; /* missing from the timeline, because it could not keep up */
+    uint64_t plan_hits;        /* plans of known tensors that had been laid out before */
+    uint64_t plan_misses;      /* the same, laid out anew: other tensors than in recent plans */
+    uint64_t flights;          /* collectives; tensors that were fused share one */
+    uint64_t idle_wakeups;     /* of the library's thread while there was nothing to do */
 } horovod_counters_t;
 
 /* Fills as much of *counters as `size` says. HOROVOD_PRECONDITION_ERROR when not initialised,

@@ -14,11 +14,15 @@ struct hvd_counts {
     uint64_t tensors[HVD_WATCH_OPS]; /* completed, by operation */
     uint64_t bytes[HVD_WATCH_OPS];   /* of this rank's inputs, completed, by operation */
     uint64_t plans;
+    uint64_t plan_hits;   /* of cached tensors that were laid out before */
+    uint64_t plan_misses; /* the same, laid out anew */
+    uint64_t flights;     /* collectives that agreed tensors moved in */
     uint64_t messages_sent;
     uint64_t messages_received;
     uint64_t message_bytes_sent;
     uint64_t message_bytes_received;
-    uint64_t sleeps; /* times a driver found nothing to do for so long that it slept */
+    uint64_t sleeps;       /* times a driver found nothing to do for so long that it slept */
+    uint64_t idle_wakeups; /* of the background while there was nothing to do */
     uint64_t stall_warnings;
     uint64_t ranks_lost;
     uint64_t job_failures;
