@@ -16,7 +16,8 @@
 struct letter {
     struct letter *next;
     int from;
-    unsigned delay; /* looks until it shows */
+    unsigned delay;   /* looks until it shows */
+    int64_t comes_ns; /* modelled; 0 without a network */
     size_t len;
     size_t room;
     char *data; /* owned until somebody receives it */
@@ -40,6 +41,7 @@ struct round {
     int n_released;
     bool is_done;
     bool is_broken;                /* a rank gave it up: it never finishes */
+    int64_t done_ns;               /* modelled; 0 without a network */
     struct hvd_collective **parts; /* by rank of the set; owned array of borrowed collectives */
 };
 
@@ -57,6 +59,10 @@ struct hvd_sim {
     char (*hosts)[16];              /* by rank; constant */
     uint64_t random;                /* what follows is guarded by mu */
     uint64_t n_messages;
+    uint64_t n_events;
+    uint64_t n_sent; /* also those that were lost */
+    int64_t now_ns;
+    struct hvd_clock *clock; /* NULL: no modelled time; owned */
     struct sim_rank **ranks;
     bool *dead;
     struct round *rounds;
@@ -105,36 +111,72 @@ static void keep_letter(struct hvd_sim *sim, struct letter *letter)
     sim->letters = letter;
 }
 
+/* Counts an event, and kills who is to die at it. Holds mu. */
+static void count_event(struct hvd_sim *sim)
+{
+    if (++sim->n_events == sim->options.faults.die_at)
+        sim->dead[sim->options.faults.die_rank] = true;
+}
+
+/* How many looks a message is hidden for. Holds mu. */
+static unsigned delay_of(struct hvd_sim *sim, int to)
+{
+    const struct hvd_sim_faults *faults = &sim->options.faults;
+    unsigned delay = draw_delay(sim);
+
+    if (faults->spike_every > 0 && sim->n_sent % faults->spike_every == 0)
+        delay += faults->spike_looks;
+    if (faults->slow_rank == to)
+        delay += faults->slow_looks;
+    return delay;
+}
+
+/* A message on its way. False when out of memory. Holds mu. */
+static bool post(struct hvd_sim *sim, const struct letter *like, int to, const void *data)
+{
+    struct letter *letter = take_letter(sim, like->len);
+    struct letter **end = &sim->ranks[to]->mailbox;
+
+    if (!letter)
+        return false;
+    letter->next = NULL;
+    letter->from = like->from;
+    letter->len = like->len;
+    letter->delay = sim->clock ? 0 : like->delay;
+    letter->comes_ns = like->comes_ns;
+    memcpy(letter->data, data, like->len);
+    for (; *end; end = &(*end)->next) /* on one way, none overtakes another */
+        if ((*end)->from == letter->from && (*end)->comes_ns > letter->comes_ns)
+            letter->comes_ns = (*end)->comes_ns;
+    *end = letter;
+    return true;
+}
+
 static hvd_status_t sim_send(struct hvd_transport *t, int to, const void *data, size_t len,
                              struct hvd_err *err)
 {
     struct sim_rank *me = (struct sim_rank *)t;
     struct hvd_sim *sim = me->sim;
-    struct letter *letter;
+    struct letter letter = {.from = t->topology.rank, .len = len};
+    bool good = true;
 
     pthread_mutex_lock(&sim->mu);
-    letter = take_letter(sim, len);
-    if (!letter) {
-        pthread_mutex_unlock(&sim->mu);
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a message to rank %d", to);
-    }
-    letter->next = NULL;
-    letter->from = t->topology.rank;
-    letter->len = len;
-    memcpy(letter->data, data, len);
-    letter->delay = draw_delay(sim);
-    const bool is_lost = sim->dead[to] || sim->dead[letter->from];
+    count_event(sim);
+    sim->n_sent++;
+    letter.delay = delay_of(sim, to);
+    if (sim->clock)
+        letter.comes_ns = hvd_clock_send(sim->clock, letter.from, to, len, sim->now_ns);
+    const bool is_lost = sim->dead[to] || sim->dead[letter.from];
     if (!is_lost && sim->ranks[to]) { /* nobody reads what comes to a rank that has left */
-        struct letter **end = &sim->ranks[to]->mailbox;
-        while (*end)
-            end = &(*end)->next;
-        *end = letter;
-        letter = NULL;
+        if (sim->n_sent != sim->options.faults.lose)
+            good = post(sim, &letter, to, data);
+        if (good && sim->n_sent == sim->options.faults.duplicate)
+            good = post(sim, &letter, to, data);
         sim->n_messages++;
     }
-    if (letter)
-        keep_letter(sim, letter);
     pthread_mutex_unlock(&sim->mu);
+    if (!good)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a message to rank %d", to);
     if (is_lost)
         return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0, "rank %d is lost", to);
     return HVD_OK;
@@ -149,6 +191,8 @@ static struct letter *pick_letter(struct sim_rank *me)
         for (struct letter *before = me->mailbox; before != letter; before = before->next)
             is_first = is_first && before->from != letter->from;
         if (!is_first)
+            continue;
+        if (letter->comes_ns > me->sim->now_ns)
             continue;
         if (letter->delay == 0) {
             *at = letter->next;
@@ -185,6 +229,10 @@ static hvd_status_t sim_receive(struct hvd_transport *t, struct hvd_inbound *in,
     int dead = letter ? -1 : untold_death(me);
     if (dead >= 0)
         me->death_told[dead] = true;
+    if (letter)
+        count_event(sim);
+    if (letter && sim->clock)
+        hvd_clock_receive(sim->clock, letter->from, t->topology.rank, letter->comes_ns);
     pthread_mutex_unlock(&sim->mu);
     if (dead >= 0) {
         in->from = dead;
@@ -422,6 +470,20 @@ static bool compute(struct hvd_sim *sim, const struct round *r)
     }
 }
 
+/* The round is over some time after its last rank has come. */
+static void note_start(struct hvd_sim *sim, struct round *r, int rank)
+{
+    const struct hvd_collective *c = r->parts[rank_in(r->set, rank)];
+
+    if (!sim->clock)
+        return;
+    const int64_t at = hvd_clock_work(sim->clock, rank, sim->now_ns, 0);
+    const int64_t takes = hvd_clock_collective(sim->clock, r->set->size,
+                                               (size_t)c->count * hvd_dtype_size((int)c->dtype));
+    if (at + takes > r->done_ns)
+        r->done_ns = at + takes;
+}
+
 static hvd_status_t sim_start(struct hvd_transport *t, struct hvd_collective *c,
                               struct hvd_err *err)
 {
@@ -441,6 +503,8 @@ static hvd_status_t sim_start(struct hvd_transport *t, struct hvd_collective *c,
         bool is_whole = r->n_joined == set->size && !r->is_broken;
         good = !is_whole || compute(sim, r);
         r->is_done = good && is_whole;
+        count_event(sim);
+        note_start(sim, r, t->topology.rank);
     }
     pthread_mutex_unlock(&sim->mu);
     if (rank < 0)
@@ -482,7 +546,8 @@ static hvd_status_t sim_test(struct hvd_transport *t, struct hvd_collective *c, 
     for (int i = 0; i < r->set->size && !r->is_done; i++)
         if (sim->dead[r->set->ranks[i]] && (!r->parts[i] || is_broken))
             lost = r->set->ranks[i]; /* who gave up did so because of it */
-    if (r->is_done && draw_delay(sim) == 0) {
+    if (r->is_done && r->done_ns <= sim->now_ns && (sim->clock || draw_delay(sim) == 0)) {
+        r->parts[rank_in(r->set, t->topology.rank)] = NULL;
         release_round(sim, r);
         c->_state = NULL;
         st = HVD_OK;
@@ -501,6 +566,7 @@ static void sim_abandon(struct hvd_transport *t, struct hvd_collective *c)
     struct round *r = c->_state;
 
     pthread_mutex_lock(&sim->mu);
+    r->parts[rank_in(r->set, t->topology.rank)] = NULL;
     if (r->is_done)
         release_round(sim, r);
     else
@@ -651,6 +717,19 @@ static void destroy_rounds(struct round *r)
     }
 }
 
+/* The clock that the options ask for; false when out of memory. */
+static bool make_clock(struct hvd_sim *sim)
+{
+    const int per_host = sim->options.ranks_per_host;
+    const struct hvd_clock_options options = {.network = sim->options.network,
+                                              .size = sim->options.size,
+                                              .ranks_per_host =
+                                                  per_host > 0 ? per_host : sim->options.size,
+                                              .seed = sim->options.seed};
+
+    return !options.network || hvd_clock_create(&options, &sim->clock, NULL) == HVD_OK;
+}
+
 hvd_status_t hvd_sim_create(const struct hvd_sim_options *options, struct hvd_sim **out,
                             struct hvd_err *err)
 {
@@ -666,10 +745,11 @@ hvd_status_t hvd_sim_create(const struct hvd_sim_options *options, struct hvd_si
     sim->dead = hvd_calloc((size_t)options->size, sizeof(bool));
     sim->hosts = hvd_calloc((size_t)options->size, sizeof(*sim->hosts));
     sim->sets = create_set(0, NULL, options->size);
-    if (!sim->ranks || !sim->dead || !sim->hosts || !sim->sets ||
+    if (!sim->ranks || !sim->dead || !sim->hosts || !sim->sets || !make_clock(sim) ||
         pthread_mutex_init(&sim->mu, NULL) != 0) {
         if (sim->sets)
             destroy_set(sim->sets);
+        hvd_clock_destroy(sim->clock);
         hvd_free(sim->ranks);
         hvd_free(sim->dead);
         hvd_free(sim->hosts);
@@ -696,6 +776,7 @@ void hvd_sim_destroy(struct hvd_sim *sim)
         sim->sets = next;
     }
     hvd_free(sim->scratch);
+    hvd_clock_destroy(sim->clock);
     pthread_mutex_destroy(&sim->mu);
     hvd_free(sim->ranks);
     hvd_free(sim->dead);
@@ -738,4 +819,66 @@ uint64_t hvd_sim_messages(struct hvd_sim *sim)
     uint64_t n = sim->n_messages;
     pthread_mutex_unlock(&sim->mu);
     return n;
+}
+
+uint64_t hvd_sim_events(struct hvd_sim *sim)
+{
+    pthread_mutex_lock(&sim->mu);
+    uint64_t n = sim->n_events;
+    pthread_mutex_unlock(&sim->mu);
+    return n;
+}
+
+/* What may come to a rank next. */
+struct coming {
+    int rank;
+    int64_t at_ns;
+};
+
+static void consider(struct coming *next, int rank, int64_t at_ns)
+{
+    if (next->rank >= 0 && next->at_ns <= at_ns)
+        return;
+    next->rank = rank;
+    next->at_ns = at_ns;
+}
+
+/* A letter that shows now was passed over by its receiver, or waits behind another: it counts too.
+ */
+static void consider_letters(const struct hvd_sim *sim, int rank, struct coming *next)
+{
+    for (const struct letter *l = sim->ranks[rank]->mailbox; l; l = l->next)
+        consider(next, rank, l->comes_ns);
+}
+
+static void consider_round(const struct round *r, struct coming *next)
+{
+    for (int i = 0; i < r->set->size; i++)
+        if (r->parts[i]) /* has not seen it */
+            consider(next, r->set->ranks[i], r->done_ns);
+}
+
+int hvd_sim_advance(struct hvd_sim *sim)
+{
+    struct coming next = {.rank = -1};
+
+    pthread_mutex_lock(&sim->mu);
+    for (int rank = 0; rank < sim->options.size; rank++)
+        if (sim->ranks[rank] && !sim->dead[rank])
+            consider_letters(sim, rank, &next);
+    for (const struct round *r = sim->rounds; r; r = r->next)
+        if (r->is_done)
+            consider_round(r, &next);
+    if (next.rank >= 0 && next.at_ns > sim->now_ns)
+        sim->now_ns = next.at_ns;
+    pthread_mutex_unlock(&sim->mu);
+    return next.rank;
+}
+
+int64_t hvd_sim_time(struct hvd_sim *sim, int rank)
+{
+    pthread_mutex_lock(&sim->mu);
+    int64_t ns = rank < 0 || !sim->clock ? sim->now_ns : hvd_clock_time(sim->clock, rank);
+    pthread_mutex_unlock(&sim->mu);
+    return ns;
 }

@@ -1,18 +1,41 @@
 #ifndef HVD_WORKER_TRANSPORT_SIM_H
 #define HVD_WORKER_TRANSPORT_SIM_H
 
+#include "worker/transport/loggp.h"
 #include "worker/transport/transport.h"
 
 /*
  * N ranks in one process, for tests: messages are delayed by a seeded number of the receiver's
  * looks into its mailbox, so ranks see different interleavings, the same ones for the same seed as
  * long as one thread drives all ranks. Any number of threads may drive different ranks.
+ *
+ * With a network there is modelled time instead: a message shows once hvd_sim_advance has moved the
+ * time to its arrival. One thread drives then:
+ *
+ *     step every rank;
+ *     while ((rank = hvd_sim_advance(sim)) >= 0) step that rank;
  */
+
+/* What goes wrong, the same for the same options when one thread drives. Zeroed: nothing. Numbers
+ * of events and messages begin at 1; 0 is never. */
+struct hvd_sim_faults {
+    uint64_t die_at;      /* just before event number so much (see hvd_sim_events) ... */
+    int die_rank;         /* ... this rank dies, as by hvd_sim_kill */
+    uint64_t spike_every; /* every message of a number divisible by this is late ... */
+    unsigned spike_looks; /* ... by so many looks of its receiver */
+    unsigned slow_looks;  /* what comes to one rank is late by so many looks; 0: nothing is ... */
+    int slow_rank;        /* ... to this one */
+    uint64_t duplicate;   /* message number so much comes twice: a transport must not, and ... */
+    uint64_t lose;        /* ... this one never: whoever uses it finds out in its own way */
+};
+
 struct hvd_sim_options {
     int size;
     uint64_t seed;
     unsigned max_delay; /* a message or result shows at the latest at this many-th look; >= 1 */
     int ranks_per_host; /* 0: all on one host */
+    struct hvd_sim_faults faults;
+    const struct hvd_network *network; /* NULL: no modelled time; borrowed for the call */
 };
 
 struct hvd_sim;
@@ -33,5 +56,15 @@ void hvd_sim_kill(struct hvd_sim *sim, int rank);
 
 /* Control messages sent so far, by all ranks. */
 uint64_t hvd_sim_messages(struct hvd_sim *sim);
+
+/* Events so far: messages sent and received, collectives started, of all ranks. */
+uint64_t hvd_sim_events(struct hvd_sim *sim);
+
+/* Moves modelled time on to when something comes to a rank, a message or the end of a collective,
+ * and returns the rank; -1 when nothing is on its way. */
+int hvd_sim_advance(struct hvd_sim *sim);
+
+/* The modelled time up to which a rank was busy; rank -1: the time that advance has come to. */
+int64_t hvd_sim_time(struct hvd_sim *sim, int rank);
 
 #endif

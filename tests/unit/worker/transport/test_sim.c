@@ -16,15 +16,42 @@ struct world {
     int size;
 };
 
+static void open_with(struct world *w, const struct hvd_sim_options *options)
+{
+    w->size = options->size;
+    assert_int_equal(hvd_sim_create(options, &w->sim, NULL), HVD_OK);
+    for (int rank = 0; rank < w->size; rank++)
+        assert_int_equal(hvd_sim_join(w->sim, rank, &w->ranks[rank], NULL), HVD_OK);
+}
+
 static void open_world(struct world *w, int size, uint64_t seed)
 {
     const struct hvd_sim_options options = {
         .size = size, .seed = seed, .max_delay = 4, .ranks_per_host = 3};
 
-    w->size = size;
-    assert_int_equal(hvd_sim_create(&options, &w->sim, NULL), HVD_OK);
-    for (int rank = 0; rank < size; rank++)
-        assert_int_equal(hvd_sim_join(w->sim, rank, &w->ranks[rank], NULL), HVD_OK);
+    open_with(w, &options);
+}
+
+static void say(struct world *w, int from, int to, const char *text)
+{
+    assert_int_equal(w->ranks[from]->ops->send(w->ranks[from], to, text, strlen(text), NULL),
+                     HVD_OK);
+}
+
+/* Looks until the rank gets a message; how many looks that took, -1 when there is none. */
+static int hear(struct world *w, int rank, const char *text)
+{
+    struct hvd_inbound in = {0};
+
+    for (int looks = 1; looks <= 100; looks++) {
+        if (w->ranks[rank]->ops->receive(w->ranks[rank], &in, NULL) != HVD_OK)
+            continue;
+        assert_int_equal(in.len, strlen(text));
+        assert_memory_equal(in.data, text, in.len);
+        hvd_free(in.data);
+        return looks;
+    }
+    return -1;
 }
 
 static void close_world(struct world *w)
@@ -137,9 +164,133 @@ static void a_collective_fails_when_a_rank_that_has_not_come_dies(void **state)
     close_world(&w);
 }
 
+static void a_rank_dies_at_the_event_that_was_asked_for(void **state)
+{
+    const struct hvd_sim_options options = {.size = 2, .faults = {.die_at = 3, .die_rank = 0}};
+    struct world w;
+
+    (void)state;
+    open_with(&w, &options);
+    say(&w, 0, 1, "a");
+    say(&w, 0, 1, "b");
+    assert_int_equal(hvd_sim_events(w.sim), 2);
+    assert_int_equal(w.ranks[0]->ops->send(w.ranks[0], 1, "c", 1, NULL), HVD_ERR_UNAVAILABLE);
+    assert_int_equal(hear(&w, 1, "a"), 1);
+    assert_int_equal(hear(&w, 1, "b"), 1);
+    assert_int_equal(hear(&w, 1, "c"), -1);
+    close_world(&w);
+}
+
+static void messages_are_late_lost_and_doubled_as_was_asked_for(void **state)
+{
+    const struct hvd_sim_options options = {.size = 3,
+                                            .faults = {.spike_every = 3,
+                                                       .spike_looks = 20,
+                                                       .slow_rank = 2,
+                                                       .slow_looks = 9,
+                                                       .lose = 2,
+                                                       .duplicate = 4}};
+    struct world w;
+
+    (void)state;
+    open_with(&w, &options);
+    say(&w, 0, 1, "1");
+    say(&w, 0, 1, "lost");
+    say(&w, 0, 1, "3");
+    say(&w, 0, 1, "4");
+    say(&w, 0, 2, "5");
+    assert_int_equal(hear(&w, 1, "1"), 1);
+    assert_int_equal(hear(&w, 1, "3"), 21);
+    assert_int_equal(hear(&w, 1, "4"), 1);
+    assert_int_equal(hear(&w, 1, "4"), 1);
+    assert_int_equal(hear(&w, 1, ""), -1);
+    assert_int_equal(hear(&w, 2, "5"), 10);
+    close_world(&w);
+}
+
+static const struct hvd_network network = {
+    .near = {.latency_ns = 100, .overhead_ns = 10, .gap_ns = 20, .byte_ns = 1},
+    .far = {.latency_ns = 1000, .overhead_ns = 200, .gap_ns = 300, .byte_ns = 2}};
+
+static void modelled_time_follows_the_messages(void **state)
+{
+    const struct hvd_sim_options options = {.size = 4, .ranks_per_host = 2, .network = &network};
+    struct world w;
+
+    (void)state;
+    open_with(&w, &options);
+    say(&w, 0, 1, "12345678"); /* leaves at 10, 8 on the wire, 100 under way */
+    say(&w, 0, 2, "1234");     /* a processor is free at 210, 8 on the wire, 1000 under way */
+    assert_int_equal(hear(&w, 1, ""), -1);
+    assert_int_equal(hvd_sim_advance(w.sim), 1);
+    assert_int_equal(hvd_sim_time(w.sim, -1), 10 + 8 + 100);
+    assert_int_equal(hear(&w, 1, "12345678"), 1);
+    assert_int_equal(hvd_sim_time(w.sim, 1), 10 + 8 + 100 + 10);
+    assert_int_equal(hvd_sim_advance(w.sim), 2);
+    assert_int_equal(hvd_sim_time(w.sim, -1), 210 + 8 + 1000);
+    assert_int_equal(hear(&w, 2, "1234"), 1);
+    assert_int_equal(hvd_sim_time(w.sim, 2), 210 + 8 + 1000 + 200);
+    assert_int_equal(hvd_sim_advance(w.sim), -1);
+    close_world(&w);
+}
+
+static void a_modelled_collective_ends_after_its_last_rank_has_come(void **state)
+{
+    const struct hvd_sim_options options = {.size = 2, .ranks_per_host = 2, .network = &network};
+    int64_t data[2] = {1, 2};
+    struct hvd_collective c[2];
+    struct world w;
+
+    (void)state;
+    open_with(&w, &options);
+    for (int rank = 0; rank < 2; rank++) {
+        c[rank] = (struct hvd_collective){.op = HVD_ALLREDUCE,
+                                          .dtype = HVD_INT64,
+                                          .reduce = HVD_SUM,
+                                          .scaling = {1, 1, 1},
+                                          .input = &data[rank],
+                                          .output = &data[rank],
+                                          .count = 1};
+        assert_int_equal(w.ranks[rank]->ops->start(w.ranks[rank], &c[rank], NULL), HVD_OK);
+    }
+    assert_int_equal(w.ranks[0]->ops->test(w.ranks[0], &c[0], NULL), HVD_INPROGRESS);
+    for (int i = 0; i < 2; i++) {
+        const int rank = hvd_sim_advance(w.sim);
+        assert_true(rank == 0 || rank == 1);
+        assert_int_equal(hvd_sim_time(w.sim, -1), 2 * (100 + 2 * 10) + 2 * 8);
+        assert_int_equal(w.ranks[rank]->ops->test(w.ranks[rank], &c[rank], NULL), HVD_OK);
+        assert_int_equal(data[rank], 3);
+    }
+    assert_int_equal(hvd_sim_advance(w.sim), -1);
+    close_world(&w);
+}
+
+static void a_straggler_and_jitter_only_make_it_later_the_same_way_each_time(void **state)
+{
+    struct hvd_network slow = network;
+    int64_t came[2];
+
+    (void)state;
+    slow.straggler = 1;
+    slow.straggler_factor = 3;
+    slow.jitter_ns = 50;
+    for (int i = 0; i < 2; i++) {
+        const struct hvd_sim_options options = {
+            .size = 2, .ranks_per_host = 2, .network = &slow, .seed = 3};
+        struct world w;
+        open_with(&w, &options);
+        say(&w, 1, 0, "x"); /* overhead is 30 */
+        assert_int_equal(hvd_sim_advance(w.sim), 0);
+        came[i] = hvd_sim_time(w.sim, -1);
+        close_world(&w);
+    }
+    assert_int_equal(came[0], came[1]);
+    assert_in_range(came[0], 30 + 1 + 100, 30 + 1 + 100 + 50);
+}
+
 static void every_allocation_may_fail(void **state)
 {
-    const struct hvd_sim_options options = {.size = 2, .seed = 1};
+    const struct hvd_sim_options options = {.size = 2, .seed = 1, .network = &network};
 
     (void)state;
     HVD_MEM_TORTURE({
@@ -162,6 +313,11 @@ int main(void)
         cmocka_unit_test(places_follow_the_hosts),
         cmocka_unit_test(a_killed_rank_is_told_once_after_its_last_message),
         cmocka_unit_test(a_collective_fails_when_a_rank_that_has_not_come_dies),
+        cmocka_unit_test(a_rank_dies_at_the_event_that_was_asked_for),
+        cmocka_unit_test(messages_are_late_lost_and_doubled_as_was_asked_for),
+        cmocka_unit_test(modelled_time_follows_the_messages),
+        cmocka_unit_test(a_modelled_collective_ends_after_its_last_rank_has_come),
+        cmocka_unit_test(a_straggler_and_jitter_only_make_it_later_the_same_way_each_time),
         cmocka_unit_test(every_allocation_may_fail),
     };
 
