@@ -21,7 +21,7 @@ struct call {
     enum hvd_op op;
     const void *input;
     void *output;
-    const horovod_tensor_t *tensor; /* NULL for a barrier and a join */
+    const horovod_tensor_t *tensor; /* of a barrier: process_set alone; NULL: of all, and a join */
 };
 
 /* What a call becomes; the submission borrows from the rest. */
@@ -195,9 +195,16 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
 static hvd_status_t prepare(struct hvd_engine *engine, const struct call *call, struct prepared *p,
                             struct hvd_err *err)
 {
+    struct hvd_place place;
+
     *p = (struct prepared){.submission = {.input = call->input, .output = call->output}};
     if (call->op != HVD_BARRIER && call->op != HVD_JOIN)
         return prepare_tensor(engine, call, p, err);
+    const int set = call->tensor ? call->tensor->process_set : 0;
+    hvd_status_t st = find_place(engine, call, set, &place, err);
+    if (st != HVD_OK)
+        return st;
+    p->submission.set = (uint32_t)set;
     p->submission.request = (struct hvd_request){
         .op = call->op,
         .reduce = HVD_SUM,
@@ -534,6 +541,23 @@ horovod_status_t horovod_barrier_async(horovod_handle_t *handle, horovod_error_t
 horovod_status_t horovod_barrier(horovod_error_t *err)
 {
     const struct call call = {.op = HVD_BARRIER};
+
+    return run(&call, NULL, err);
+}
+
+horovod_status_t horovod_process_set_barrier_async(int id, horovod_handle_t *handle,
+                                                   horovod_error_t *err)
+{
+    const horovod_tensor_t of_set = {.process_set = id};
+    const struct call call = {.op = HVD_BARRIER, .tensor = &of_set};
+
+    return run_async(&call, handle, err);
+}
+
+horovod_status_t horovod_process_set_barrier(int id, horovod_error_t *err)
+{
+    const horovod_tensor_t of_set = {.process_set = id};
+    const struct call call = {.op = HVD_BARRIER, .tensor = &of_set};
 
     return run(&call, NULL, err);
 }

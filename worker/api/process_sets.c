@@ -72,10 +72,13 @@ int horovod_process_set_rank(int id)
 
 int horovod_process_set_size(int id)
 {
-    struct hvd_place place = {0};
-    int error = find_place(id, &place);
+    struct hvd_engine *engine = hvd_api_enter(true);
 
-    return error < 0 ? error : place.size;
+    if (!engine)
+        return HOROVOD_PROCESS_SET_ERROR_INIT;
+    const int n = id >= 0 ? hvd_engine_set_ranks(engine, (uint32_t)id, NULL, 0) : -1;
+    hvd_api_leave();
+    return n >= 0 ? n : HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
 }
 
 int horovod_process_set_included(int id)

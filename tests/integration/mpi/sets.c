@@ -27,6 +27,7 @@ static void use_evens_and_odds(int evens, int odds)
     const int size = horovod_size();
     const bool is_even = horovod_rank() % 2 == 0;
     int64_t wants[2] = {0, 0};
+    horovod_error_t err = {0};
 
     for (int rank = 0; rank < size; rank++)
         wants[rank % 2] += rank + 1;
@@ -37,8 +38,15 @@ static void use_evens_and_odds(int evens, int odds)
     }
     check(horovod_process_set_included(evens) == is_even, "included", "wrong");
     check(horovod_process_set_rank(is_even ? evens : odds) == horovod_rank() / 2, "rank", "wrong");
-    check(horovod_process_set_size(is_even ? odds : evens) == HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET,
-          "size", "of a foreign set");
+    check(horovod_process_set_rank(is_even ? odds : evens) == HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET,
+          "rank", "in a foreign set");
+    check(horovod_process_set_size(is_even ? odds : evens) == (size + !is_even) / 2, "size",
+          "of a foreign set");
+    check(horovod_process_set_barrier(is_even ? evens : odds, &err) == HOROVOD_OK, "barrier",
+          err.message);
+    check(horovod_process_set_barrier(is_even ? odds : evens, &err) == HOROVOD_INVALID_ARGUMENT &&
+              strstr(err.message, "BARRIER: Rank ") != NULL,
+          "barrier", "in a foreign set");
 }
 
 static void cast_in(int set)

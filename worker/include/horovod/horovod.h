@@ -378,8 +378,8 @@ HOROVOD_API int horovod_add_process_set(const int *ranks, int n_ranks);
  * with HOROVOD_ABORTED. Set 0 stays. */
 HOROVOD_API int horovod_remove_process_set(int id);
 
-/* This rank within the set; how many ranks it has; whether this rank is in it (1 or 0). Or an
- * error. */
+/* This rank within the set; how many ranks it has, for those outside too; whether this rank is in
+ * it (1 or 0). Or an error. */
 HOROVOD_API int horovod_process_set_rank(int id);
 HOROVOD_API int horovod_process_set_size(int id);
 HOROVOD_API int horovod_process_set_included(int id);
@@ -402,6 +402,12 @@ HOROVOD_API int horovod_process_set_ranks(int id, int *ranks);
 /* Done once every rank has come to it. One barrier at a time per rank. */
 HOROVOD_API horovod_status_t horovod_barrier_async(horovod_handle_t *handle, horovod_error_t *err);
 HOROVOD_API horovod_status_t horovod_barrier(horovod_error_t *err);
+
+/* The same for the ranks of a set, which wait for nobody outside. One at a time per rank and set.
+ */
+HOROVOD_API horovod_status_t horovod_process_set_barrier_async(int id, horovod_handle_t *handle,
+                                                               horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_process_set_barrier(int id, horovod_error_t *err);
 
 /* --- Waiting ---------------------------------------------------------------------------------- */
 
