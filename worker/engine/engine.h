@@ -1,6 +1,7 @@
 #ifndef HVD_WORKER_ENGINE_ENGINE_H
 #define HVD_WORKER_ENGINE_ENGINE_H
 
+#include "worker/autotune/autotune.h"
 #include "worker/core/plan.h"
 #include "worker/device/device.h"
 #include "worker/engine/output.h"
@@ -35,6 +36,7 @@ struct hvd_engine_options {
     const struct hvd_log *log;      /* borrowed, for the life of the engine */
     struct hvd_watch *watch;        /* borrowed, likewise; NULL: nobody watches */
     bool no_background;             /* tensors move only while somebody waits or polls */
+    struct hvd_autotune *autotune;  /* borrowed, for the life of the engine; rank 0's; NULL: none */
     struct hvd_device_port *device; /* borrowed, for the life of the engine and its outputs; NULL:
                                        no tensor is on a device */
     uint32_t cache_capacity;        /* tensors that are asked for by a bit, at most; 0: none */

@@ -415,6 +415,13 @@ hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct 
 hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                                  struct hvd_err *err);
 
+/* --- tune.c: caller is the driver, without mu --------------------------------------------------
+ */
+
+/* A flight has landed, its entries are not finished yet: counts it, and sets what comes of it.
+ * There is an autotune. */
+void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_flight *f);
+
 /* --- apply.c: caller is the driver, without mu ------------------------------------------------ */
 
 /* Follows a plan of the coordinator. */

@@ -44,6 +44,8 @@ static void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight 
     f->splits = NULL;
     if (f->staging)
         hvd_staging_end(set, f);
+    if (e->options.autotune && status == HVD_OK)
+        hvd_tune_landed(e, set, f);
     pthread_mutex_lock(&e->mu);
     hvd_entries_finish(e, f, status, message);
     pthread_mutex_unlock(&e->mu);
