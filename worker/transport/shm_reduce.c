@@ -28,6 +28,19 @@ struct part {
     bool streams; /* out is written past the caches */
 };
 
+/* The same where nothing is scaled and there is one output: as few steps as can be, because a small
+ * allreduce takes as long as a line of the cache takes from one processor to the other. */
+static void fold_plain(const struct hvd_shm *s, const struct hvd_collective *c,
+                       const struct part *part)
+{
+    const char *const *from = s->sources;
+
+    hvd_reduce_combine_into(c->dtype, c->reduce, part->out, from[0] + part->offset,
+                            from[1] + part->offset, part->count);
+    for (int rank = 2; rank < s->shape.n_ranks; rank++)
+        hvd_reduce_combine(c->dtype, c->reduce, part->out, from[rank] + part->offset, part->count);
+}
+
 /* s->sources, prescaled, reduced in the order of the ranks, and finished. More than two are at most
  * HVD_SHM_SCRATCH bytes. An output may be a source. */
 static void fold(const struct hvd_shm *s, const struct hvd_collective *c, const struct part *part)
@@ -70,22 +83,29 @@ int64_t hvd_shm_part(const struct hvd_shm *s, size_t width)
 static void write_small(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     struct hvd_shm_slot *slot = hvd_shm_slot(s, s->base.topology.rank, s->round);
+    const size_t bytes = (size_t)mv->total * mv->payload.width;
 
-    hvd_shm_payload_gather(&mv->payload, 0, mv->total, slot->payload);
-    hvd_shm_count(s, (size_t)mv->total * mv->payload.width, 1, 1);
+    if (mv->c->pieces)
+        hvd_shm_payload_gather(&mv->payload, 0, mv->total, slot->payload);
+    else
+        memcpy(slot->payload, mv->c->input, bytes);
+    hvd_shm_count(s, bytes, 1, 1);
 }
 
 static bool read_small(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
+    const struct hvd_collective *c = mv->c;
     const size_t bytes = (size_t)mv->total * mv->payload.width;
-    struct hvd_piece all;
-    const bool is_one = hvd_shm_payload_stretch(&mv->payload, 0, mv->total, &all) == mv->total;
+    const struct part part = {.out = c->pieces ? s->scratch : c->output, .count = mv->total};
 
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
         s->sources[rank] = (const char *)hvd_shm_slot(s, rank, s->round)->payload;
-    fold(s, mv->c, &(struct part){.out = is_one ? all.output : s->scratch, .count = mv->total});
+    if (hvd_scaling_is_identity(&c->scaling))
+        fold_plain(s, c, &part);
+    else
+        fold(s, c, &part);
     hvd_shm_count(s, bytes, (unsigned)s->shape.n_ranks, 1);
-    if (!is_one) {
+    if (c->pieces) {
         hvd_shm_payload_scatter(&mv->payload, 0, mv->total, s->scratch, false);
         hvd_shm_count(s, bytes, 1, 1);
     }
