@@ -99,7 +99,7 @@ static hvd_lines_fn at_once(const struct hvd_reduce_pass *p, double *factor)
     if (p->finish && !hvd_reduce_finishes_by_factor(p->dtype, p->scaling, factor))
         return NULL;
     if (p->next && p->next_streams)
-        return sums->stream_all;
+        return p->stream ? sums->stream_all : sums->with_stream;
     if (p->next)
         return p->stream ? sums->stream_next : sums->with_next;
     if (p->second)
@@ -150,8 +150,8 @@ void hvd_reduce_run(const struct hvd_reduce_pass *pass)
     p.prescale_a = p.prescale_a && p.scaling && p.scaling->prescale != 1;
     p.prescale_b = p.prescale_b && p.scaling && p.scaling->prescale != 1;
     p.finish = p.finish && p.scaling && (p.scaling->postscale != 1 || p.scaling->divisor != 1);
-    p.next_streams = p.next && p.next_streams && p.stream &&
-                     ((uintptr_t)p.next_to - (uintptr_t)p.out) % LINE_BYTES == 0;
+    p.next_streams =
+        p.next && p.next_streams && ((uintptr_t)p.next_to - (uintptr_t)p.out) % LINE_BYTES == 0;
     if (is_plain(&p)) {
         combine(p.out, p.a, p.b, p.count);
         return;
@@ -167,6 +167,6 @@ void hvd_reduce_run(const struct hvd_reduce_pass *pass)
             lines = NULL;
         }
     }
-    if (p.stream)
+    if (p.stream || p.next_streams)
         hvd_reduce_stream_end();
 }

@@ -67,7 +67,7 @@ struct hvd_reduce_pass {
      * NULL: nothing is. */
     const void *next;
     void *next_to;
-    bool next_streams; /* next_to is written past the caches; only if out is */
+    bool next_streams; /* next_to is written past the caches */
 };
 
 /* Runs the pass. Everything is borrowed until it returns. */

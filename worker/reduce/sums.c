@@ -234,6 +234,8 @@ HVD_TARGET_AVX512 static inline __m512i sum_bfloat16_avx512(const char *a, const
           EACH store_##VARIANT(AT(second), line[v]);)                                              \
     LINES_NEXT(with_next_##DTYPE##_##VARIANT, TARGET, VECTOR, VARIANT, sum_##DTYPE##_##VARIANT,    \
                store_##VARIANT, store_##VARIANT)                                                   \
+    LINES_NEXT(with_stream_##DTYPE##_##VARIANT, TARGET, VECTOR, VARIANT, sum_##DTYPE##_##VARIANT,  \
+               store_##VARIANT, stream_##VARIANT)                                                  \
     LINES_NEXT(stream_next_##DTYPE##_##VARIANT, TARGET, VECTOR, VARIANT, sum_##DTYPE##_##VARIANT,  \
                stream_##VARIANT, store_##VARIANT)                                                  \
     LINES_NEXT(stream_all_##DTYPE##_##VARIANT, TARGET, VECTOR, VARIANT, sum_##DTYPE##_##VARIANT,   \
@@ -269,8 +271,8 @@ BFLOAT16(avx512, HVD_TARGET_AVX512, __m512i)
 #define ENTRY(DTYPE, VARIANT)                                                                      \
     {                                                                                              \
         stream_##DTYPE##_##VARIANT, stream_both_##DTYPE##_##VARIANT, both_##DTYPE##_##VARIANT,     \
-            with_next_##DTYPE##_##VARIANT, stream_next_##DTYPE##_##VARIANT,                        \
-            stream_all_##DTYPE##_##VARIANT                                                         \
+            with_next_##DTYPE##_##VARIANT, with_stream_##DTYPE##_##VARIANT,                        \
+            stream_next_##DTYPE##_##VARIANT, stream_all_##DTYPE##_##VARIANT                        \
     }
 
 #define ROW(INDEX, VARIANT)                                                                        \

@@ -29,6 +29,7 @@ struct hvd_sum_kernels {
     hvd_lines_fn stream_both; /* to out, past the caches, and to second */
     hvd_lines_fn both;        /* to out and second */
     hvd_lines_fn with_next;   /* to out; copies next */
+    hvd_lines_fn with_stream; /* to out; copies next past the caches */
     hvd_lines_fn stream_next; /* to out, past the caches; copies next */
     hvd_lines_fn stream_all;  /* to out and next_to, both past the caches */
 };

@@ -20,6 +20,8 @@
 #include "worker/reduce/reduce.h"
 #include "worker/transport/shm_internal.h"
 
+#define TRIAL_CHUNKS 16
+
 /* One chunk, on its way through. */
 struct exchange {
     const char *mine; /* my stage of this round */
@@ -119,19 +121,18 @@ static int64_t take_pieces(struct hvd_shm *s, struct hvd_shm_move *mv, struct ex
     return n;
 }
 
-/* Which way the next chunk goes: rank 0 tries both, the other does as it did. */
+/* Which way the next chunk goes: rank 0 knows, and tries both where there are chunks enough. */
 static bool choose_way(struct hvd_shm *s, const struct hvd_shm_move *mv, const struct exchange *x)
 {
     struct timespec now = {0};
 
-    if (!mv->streams || x->count_ahead == 0)
-        return false;
     if (s->base.topology.rank != 0)
-        return hvd_shm_slot(s, 0, s->round)->is_past;
-    if (x->count_ahead < mv->stride || mv->at == 0)
-        hvd_shm_pace_pause(&s->pace);
-    if (x->count_ahead < mv->stride)
+        s->pace.is_past = hvd_shm_slot(s, 0, s->round)->is_past;
+    if (s->base.topology.rank != 0 || mv->total < TRIAL_CHUNKS * mv->stride ||
+        x->count_ahead < mv->stride)
         return s->pace.is_past;
+    if (mv->at == 0)
+        hvd_shm_pace_begin(&s->pace);
     if (hvd_shm_pace_asks(&s->pace))
         clock_gettime(CLOCK_MONOTONIC, &now);
     return hvd_shm_pace_step(&s->pace, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec);

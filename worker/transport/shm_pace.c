@@ -5,17 +5,12 @@
 #include "worker/transport/shm_pace.h"
 
 #define SKIPPED 3 /* the other rank has not changed its way yet */
-#define TRIED 10  /* those among them */
+#define TRIED 7   /* those among them */
 #define KEPT 1000 /* chunks until it is tried again: 64 MiB by default */
 
 bool hvd_shm_pace_asks(const struct hvd_shm_pace *pace)
 {
     return !pace->is_settled;
-}
-
-void hvd_shm_pace_pause(struct hvd_shm_pace *pace)
-{
-    pace->last_ns = 0;
 }
 
 static void take(struct hvd_shm_pace *pace, bool is_past, bool is_settled)
@@ -25,6 +20,13 @@ static void take(struct hvd_shm_pace *pace, bool is_past, bool is_settled)
     pace->n_chunks = 0;
     if (!is_settled)
         pace->best_ns[is_past] = INT64_MAX;
+}
+
+void hvd_shm_pace_begin(struct hvd_shm_pace *pace)
+{
+    pace->last_ns = 0;
+    if (!pace->is_settled)
+        take(pace, false, false);
 }
 
 static void measure(struct hvd_shm_pace *pace, int64_t now_ns)
@@ -38,8 +40,6 @@ static void measure(struct hvd_shm_pace *pace, int64_t now_ns)
 
 bool hvd_shm_pace_step(struct hvd_shm_pace *pace, int64_t now_ns)
 {
-    if (pace->n_chunks == 0 && !pace->is_settled)
-        pace->best_ns[pace->is_past] = INT64_MAX;
     pace->n_chunks++;
     if (!pace->is_settled)
         measure(pace, now_ns);
