@@ -16,12 +16,13 @@
 #define IDLE_POLL_NS 50000000
 
 static struct {
-    pthread_mutex_t life;         /* one init or shutdown at a time */
-    struct hvd_transport *mpi;    /* guarded by life; of the engine that runs */
-    struct hvd_err init_err;      /* guarded by life */
-    pthread_rwlock_t engine_lock; /* held for reading by whoever uses the engine */
-    struct hvd_engine *engine;    /* guarded by engine_lock */
-    struct hvd_watch *watch;      /* likewise; outlives the engine it watches */
+    pthread_mutex_t life;          /* one init or shutdown at a time */
+    struct hvd_transport *mpi;     /* guarded by life; of the engine that runs */
+    struct hvd_err init_err;       /* guarded by life */
+    pthread_rwlock_t engine_lock;  /* held for reading by whoever uses the engine */
+    struct hvd_engine *engine;     /* guarded by engine_lock */
+    struct hvd_watch *watch;       /* likewise; outlives the engine it watches */
+    struct hvd_autotune *autotune; /* guarded by life; outlives the engine that it tunes */
     atomic_bool is_running;
     /* guarded by life while not running; constant while running */
     struct hvd_log log;
@@ -115,10 +116,40 @@ static hvd_status_t create_watch(const struct hvd_settings *settings,
     return hvd_watch_create(&options, watch, err);
 }
 
+/* A job that begins. */
+struct job {
+    struct hvd_engine *engine;
+    struct hvd_watch *watch;
+    struct hvd_autotune *autotune;  /* rank 0's; NULL: none */
+    struct hvd_transport *mpi;      /* the engine's */
+    struct hvd_comm_sets comm_sets; /* process sets that were given as communicators; owned */
+};
+
+/* Rank 0 decides for all. */
+static hvd_status_t create_autotune(const struct hvd_settings *settings,
+                                    const struct hvd_topology *topology,
+                                    struct hvd_autotune **autotune, struct hvd_err *err)
+{
+    const struct hvd_autotune_options options = {
+        .tuner = {.start = {.fusion_bytes = settings->fusion_bytes,
+                            .cycle_us = settings->cycle_ns / 1000},
+                  .is_fusion_fixed = settings->is_fusion_given,
+                  .is_cycle_fixed = settings->is_cycle_given,
+                  .warmup_samples = (uint32_t)settings->autotune_warmup_samples,
+                  .steps_per_sample = (uint32_t)settings->autotune_steps_per_sample,
+                  .points = (uint32_t)settings->autotune_max_samples,
+                  .noise = settings->autotune_noise},
+        .log_file = settings->autotune_log,
+        .log = &api.log};
+
+    return settings->autotune && topology->rank == 0 ? hvd_autotune_create(&options, autotune, err)
+                                                     : HVD_OK;
+}
+
 /* The engine, its background thread bound as asked. Owns the transport from now on. */
 static hvd_status_t start_engine(const struct hvd_settings *settings,
-                                 struct hvd_transport *transport, struct hvd_watch *watch,
-                                 struct hvd_engine **engine, struct hvd_err *err)
+                                 struct hvd_transport *transport, struct job *job,
+                                 struct hvd_err *err)
 {
     const struct hvd_engine_options options = {.cycle_ns = settings->cycle_ns,
                                                .idle_poll_ns = IDLE_POLL_NS,
@@ -129,7 +160,8 @@ static hvd_status_t start_engine(const struct hvd_settings *settings,
                                                .keeps_groups_apart = settings->disable_group_fusion,
                                                .adasum_chunk_bytes = settings->adasum_chunk_bytes,
                                                .log = &api.log,
-                                               .watch = watch};
+                                               .autotune = job->autotune,
+                                               .watch = job->watch};
     cpu_set_t before;
     hvd_status_t st = bind_to_core(settings, transport->topology.local_rank, &before, err);
 
@@ -137,7 +169,7 @@ static hvd_status_t start_engine(const struct hvd_settings *settings,
         transport->ops->destroy(transport, false);
         return st;
     }
-    st = hvd_engine_create(transport, &options, engine, err);
+    st = hvd_engine_create(transport, &options, &job->engine, err);
     if (settings->n_cores > 0)
         (void)pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
     return st;
@@ -157,14 +189,6 @@ static hvd_status_t read_settings(struct hvd_settings *settings, struct hvd_err 
     return HVD_OK;
 }
 
-/* A job that begins. */
-struct job {
-    struct hvd_engine *engine;
-    struct hvd_watch *watch;
-    struct hvd_transport *mpi;      /* the engine's */
-    struct hvd_comm_sets comm_sets; /* process sets that were given as communicators; owned */
-};
-
 /* The ranks that take part, over MPI, and what their communicators say. */
 static hvd_status_t meet(const struct hvd_settings *settings, const struct hvd_api_start *from,
                          struct job *job, struct hvd_err *err)
@@ -183,6 +207,13 @@ static hvd_status_t meet(const struct hvd_settings *settings, const struct hvd_a
     return st;
 }
 
+/* What an engine that is gone has used. */
+static void drop_helpers(const struct job *job)
+{
+    hvd_autotune_destroy(job->autotune);
+    hvd_watch_destroy(job->watch);
+}
+
 /* Transport, watch, engine. Holds life. */
 static hvd_status_t start(const struct hvd_settings *settings, const struct hvd_api_start *from,
                           struct job *job, struct hvd_err *err)
@@ -196,13 +227,14 @@ static hvd_status_t start(const struct hvd_settings *settings, const struct hvd_
     if (st != HVD_OK)
         return st;
     st = create_watch(settings, &transport->topology, &job->watch, err);
-    if (st != HVD_OK) {
+    if (st == HVD_OK)
+        st = create_autotune(settings, &transport->topology, &job->autotune, err);
+    if (st == HVD_OK)
+        st = start_engine(settings, transport, job, err);
+    else
         transport->ops->destroy(transport, false);
-        return st;
-    }
-    st = start_engine(settings, transport, job->watch, &job->engine, err);
     if (st != HVD_OK)
-        hvd_watch_destroy(job->watch);
+        drop_helpers(job);
     return st;
 }
 
@@ -210,14 +242,14 @@ static hvd_status_t start(const struct hvd_settings *settings, const struct hvd_
 static void install(const struct job *job)
 {
     pthread_rwlock_wrlock(&api.engine_lock);
-    struct hvd_engine *old = api.engine;
-    struct hvd_watch *old_watch = api.watch;
+    const struct job old = {.engine = api.engine, .watch = api.watch, .autotune = api.autotune};
     api.engine = job->engine;
     api.watch = job->watch;
     pthread_rwlock_unlock(&api.engine_lock);
     api.mpi = job->mpi;
-    hvd_engine_destroy(old);
-    hvd_watch_destroy(old_watch);
+    api.autotune = job->autotune;
+    hvd_engine_destroy(old.engine);
+    drop_helpers(&old);
     hvd_api_place_for_children(hvd_engine_topology(job->engine));
     atomic_store_explicit(&api.is_running, true, memory_order_release);
 }
@@ -264,7 +296,7 @@ static hvd_status_t agree(const struct job *job, const struct hvd_settings *sett
     hvd_status_t ended = hvd_engine_shutdown(job->engine, NULL);
     (void)ended; /* the first failure says more */
     hvd_engine_destroy(job->engine);
-    hvd_watch_destroy(job->watch);
+    drop_helpers(job);
     return st;
 }
 

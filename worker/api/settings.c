@@ -19,6 +19,7 @@ enum kind {
     SWITCH,   /* bool */
     INTEGER,  /* int64_t */
     DURATION, /* int64_t of nanoseconds; written as a number of units of `unit_ns` */
+    FRACTION, /* double */
     PATH,     /* char[HVD_SETTING_MAX] */
     LEVEL,    /* enum hvd_log_level */
     CORES,    /* n_cores, cores */
@@ -55,6 +56,15 @@ static const struct variable honoured[] = {
      1e9},
     {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", INTEGER, FIELD(adasum_chunk_bytes), 1 << 30, EXABYTE, "bytes",
      0},
+    {"HOROVOD_AUTOTUNE", SWITCH, FIELD(autotune), 0, 0, "", 0},
+    {"HOROVOD_AUTOTUNE_LOG", PATH, FIELD(autotune_log), 0, 0, "", 0},
+    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", INTEGER, FIELD(autotune_warmup_samples), 3, 1e6, "samples",
+     0},
+    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", INTEGER, FIELD(autotune_steps_per_sample), 10, 1e6,
+     "steps", 0},
+    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", INTEGER, FIELD(autotune_max_samples), 20, 200,
+     "settings", 0},
+    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", FRACTION, FIELD(autotune_noise), 0.8, 1, "", 0},
     {"HOROVOD_THREAD_AFFINITY", CORES, 0, 0, 0, "", 0},
     {"HOROVOD_LOG_LEVEL", LEVEL, FIELD(log_level), HVD_LOG_WARN, 0, "", 0},
     {"HOROVOD_LOG_HIDE_TIME", SWITCH, FIELD(log_hides_time), 0, 0, "", 0},
@@ -70,7 +80,6 @@ static const struct variable honoured[] = {
 #define MPI_PLACES "ranks come from MPI"
 #define NO_GLOO "there is no Gloo in this library"
 #define NO_GPU "this library moves the memory of the host"
-#define NO_TUNING "there is no autotuning yet"
 
 static const struct {
     const char *name;
@@ -96,12 +105,6 @@ static const struct {
     {"HOROVOD_ENABLE_XLA_OPS", "there are no XLA operations in this library"},
     {"HOROVOD_ELASTIC", "the ranks of an MPI job are fixed"},
     {"HOROVOD_DISABLE_NVTX_RANGES", NO_GPU},
-    {"HOROVOD_AUTOTUNE", NO_TUNING},
-    {"HOROVOD_AUTOTUNE_LOG", NO_TUNING},
-    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", NO_TUNING},
-    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", NO_TUNING},
-    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", NO_TUNING},
-    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", NO_TUNING},
     {"HOROVOD_CCL_CACHE", "there is no oneCCL in this library"},
     {"DDL_OPTIONS", "there is no DDL in this library"},
 };
@@ -147,6 +150,17 @@ static hvd_status_t read_duration(const struct variable *v, const char *text, in
     if (*end != '\0' || !isfinite(value) || value < 0 || value > v->max)
         return HVD_ERR_INVALID;
     *out = (int64_t)(value * v->unit_ns);
+    return HVD_OK;
+}
+
+static hvd_status_t read_fraction(const struct variable *v, const char *text, double *out)
+{
+    char *end = NULL;
+    double value = strtod(text, &end);
+
+    if (*end != '\0' || !(value >= 0 && value <= v->max))
+        return HVD_ERR_INVALID;
+    *out = value;
     return HVD_OK;
 }
 
@@ -205,6 +219,8 @@ static hvd_status_t read_value(const struct variable *v, const char *text,
         return hvd_str_parse_int64(hvd_strview_of(text), range, (int64_t *)(void *)field, NULL);
     case DURATION:
         return read_duration(v, text, (int64_t *)(void *)field);
+    case FRACTION:
+        return read_fraction(v, text, (double *)(void *)field);
     case LEVEL:
         return read_level(text, (enum hvd_log_level *)(void *)field);
     case CORES:
@@ -227,6 +243,8 @@ static void set_fallback(const struct variable *v, struct hvd_settings *settings
         *(int64_t *)(void *)field = (int64_t)v->fallback;
     else if (v->kind == DURATION)
         *(int64_t *)(void *)field = (int64_t)(v->fallback * v->unit_ns);
+    else if (v->kind == FRACTION)
+        *(double *)(void *)field = v->fallback;
     else if (v->kind == LEVEL)
         *(enum hvd_log_level *)(void *)field = (enum hvd_log_level)(int)v->fallback;
 }
@@ -245,6 +263,9 @@ static hvd_status_t refuse(const struct variable *v, const char *text, struct hv
         break;
     case DURATION:
         snprintf(allowed, sizeof(allowed), "a number of %s from 0 to %g", v->unit, v->max);
+        break;
+    case FRACTION:
+        snprintf(allowed, sizeof(allowed), "a number from 0 to %g", v->max);
         break;
     case LEVEL:
         snprintf(allowed, sizeof(allowed), "trace, debug, info, warning, error or fatal");
@@ -287,6 +308,8 @@ hvd_status_t hvd_settings_read(const struct hvd_lookup *from, struct hvd_setting
         if (text && read_value(&honoured[i], text, &found) != HVD_OK)
             return refuse(&honoured[i], text, err);
     }
+    found.is_cycle_given = look_up(from, "HOROVOD_CYCLE_TIME") != NULL;
+    found.is_fusion_given = look_up(from, "HOROVOD_FUSION_THRESHOLD") != NULL;
     if (is_on(from, "HOROVOD_STALL_CHECK_DISABLE", false))
         found.stall_warning_ns = 0;
     if (found.stall_shutdown_ns < found.stall_warning_ns || found.stall_warning_ns == 0)

@@ -12,13 +12,21 @@
 /* What the environment asks for; docs/environment.md says what each means. */
 struct hvd_settings {
     int64_t cycle_ns;
-    int64_t fusion_bytes;   /* 0: no fusion */
+    int64_t fusion_bytes; /* 0: no fusion */
+    bool is_cycle_given;  /* by the environment: these two are not tuned then */
+    bool is_fusion_given;
     int64_t cache_capacity; /* 0: no plan cache */
     bool disable_group_fusion;
     bool dynamic_process_sets;
     bool mpi_threads_disable;
     bool shm; /* ranks of one host share memory */
     int64_t adasum_chunk_bytes;
+    bool autotune;
+    char autotune_log[HVD_SETTING_MAX]; /* empty: not set */
+    int64_t autotune_warmup_samples;
+    int64_t autotune_steps_per_sample;
+    int64_t autotune_max_samples;
+    double autotune_noise;     /* 0 to 1 */
     int64_t stall_warning_ns;  /* 0: off */
     int64_t stall_shutdown_ns; /* 0: never; else >= stall_warning_ns */
     enum hvd_log_level log_level;

@@ -2,6 +2,7 @@
  * Following a plan: first the cached tensors that it names by bits, then its steps, in order. What
  * stands between two notices runs as one. The driver's.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,7 +83,7 @@ static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_
         return HVD_FAIL(err, st, 0, "out of memory for a plan");
     a->entry = entry;
     a->group = step->group; /* not this rank's number, but everybody's */
-    if (!entry) /* joined */
+    if (!entry)             /* joined */
         return agree_joined(step, a, err);
     a->request = &entry->request;
     hvd_watch_agreed(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request);
@@ -231,6 +232,10 @@ static void adopt(struct hvd_engine *e, const struct hvd_reader *plan)
     e->options.cycle_ns = cycle_ns;
     e->options.fusion_bytes = plan->fusion;
     pthread_mutex_unlock(&e->mu);
+    hvd_log(e->options.log, HVD_LOG_INFO, "engine",
+            "from plan %" PRIu64 " on the fusion threshold is %" PRId64
+            " bytes and the cycle time %.3f ms",
+            plan->epoch, plan->fusion, (double)plan->cycle_us / 1000);
 }
 
 hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, const void *data, size_t len,

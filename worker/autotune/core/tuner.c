@@ -151,7 +151,17 @@ static double median(const double *scores, uint32_t n)
     return best;
 }
 
-/* Where the most is to be expected. */
+/* How often a place was measured. */
+static int count_at(const struct hvd_tuner *t, const double at[HVD_GAUSSIAN_DIMS])
+{
+    int n = 0;
+
+    for (uint32_t i = 0; i < t->n_points; i++)
+        n += fabs(t->points[i][FUSION] - at[FUSION]) + fabs(t->points[i][CYCLE] - at[CYCLE]) < 1e-6;
+    return n;
+}
+
+/* Where the most is to be expected; nowhere more often than twice. */
 static void place_next(struct hvd_tuner *t, double next[HVD_GAUSSIAN_DIMS])
 {
     static const double first[][HVD_GAUSSIAN_DIMS] = {{0.5, 0.15}, {0.15, 0.5}, {0.9, 0.85}};
@@ -160,6 +170,7 @@ static void place_next(struct hvd_tuner *t, double next[HVD_GAUSSIAN_DIMS])
     const int n_cycle = t->options.is_cycle_fixed ? 1 : GRID;
     double best = -1;
 
+    memcpy(next, t->at, sizeof(t->at));
     if (t->n_points <= n_first) {
         memcpy(next, first[t->n_points - 1], sizeof(first[0]));
         return;
@@ -169,7 +180,7 @@ static void place_next(struct hvd_tuner *t, double next[HVD_GAUSSIAN_DIMS])
             const double at[] = {n_fusion > 1 ? (double)i / (GRID - 1) : t->at[FUSION],
                                  n_cycle > 1 ? (double)j / (GRID - 1) : t->at[CYCLE]};
             const double gain = hvd_gaussian_improvement(t->model, at, MARGIN);
-            if (gain > best) {
+            if (gain > best && count_at(t, at) < 2) {
                 best = gain;
                 memcpy(next, at, sizeof(at));
             }

@@ -47,6 +47,11 @@ static void an_empty_environment_gives_the_defaults_of_horovod(void **state)
     assert_false(s.log_hides_time || s.mpi_threads_disable || s.dynamic_process_sets ||
                  s.disable_group_fusion || s.timeline_marks_cycles || s.timeline_all_ranks);
     assert_string_equal(s.timeline, "");
+    assert_false(s.autotune || s.is_cycle_given || s.is_fusion_given);
+    assert_int_equal(s.autotune_warmup_samples, 3);
+    assert_int_equal(s.autotune_steps_per_sample, 10);
+    assert_int_equal(s.autotune_max_samples, 20);
+    assert_true(s.autotune_noise > 0.79 && s.autotune_noise < 0.81);
 }
 
 static void every_variable_reaches_its_field(void **state)
@@ -55,6 +60,16 @@ static void every_variable_reaches_its_field(void **state)
     assert_int_equal(read_one("HOROVOD_CYCLE_TIME", "0.5").cycle_ns, 500000);
     assert_int_equal(read_one("HOROVOD_FUSION_THRESHOLD", "0").fusion_bytes, 0);
     assert_int_equal(read_one("HOROVOD_CACHE_CAPACITY", "7").cache_capacity, 7);
+    assert_true(read_one("HOROVOD_CYCLE_TIME", "1").is_cycle_given);
+    assert_true(read_one("HOROVOD_FUSION_THRESHOLD", "1").is_fusion_given);
+    assert_true(read_one("HOROVOD_AUTOTUNE", "1").autotune);
+    assert_string_equal(read_one("HOROVOD_AUTOTUNE_LOG", "a.csv").autotune_log, "a.csv");
+    assert_int_equal(read_one("HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "1").autotune_warmup_samples, 1);
+    assert_int_equal(read_one("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "2").autotune_steps_per_sample,
+                     2);
+    assert_int_equal(read_one("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "9").autotune_max_samples,
+                     9);
+    assert_true(read_one("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.25").autotune_noise < 0.3);
     assert_true(read_one("HOROVOD_DISABLE_GROUP_FUSION", "1").disable_group_fusion);
     assert_true(read_one("HOROVOD_DYNAMIC_PROCESS_SETS", "1").dynamic_process_sets);
     assert_true(read_one("HOROVOD_MPI_THREADS_DISABLE", "1").mpi_threads_disable);
@@ -116,6 +131,9 @@ static void a_value_that_is_none_names_the_variable_and_what_is_allowed(void **s
         {"HOROVOD_LOG_LEVEL", "loud", "trace, debug, info"},
         {"HOROVOD_THREAD_AFFINITY", "0,,1", "processor numbers"},
         {"HOROVOD_THREAD_AFFINITY", "0-3", "processor numbers"},
+        {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "1.5", "is not a number from 0 to 1"},
+        {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "nan", "is not a number from 0 to 1"},
+        {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "201", "from 0 to 200"},
         {"HOROVOD_CONTROLLER", "gloo", "is not mpi"},
         {"HOROVOD_CPU_OPERATIONS", "ccl", "is not mpi"},
     };
@@ -181,7 +199,7 @@ static void collect(void *ctx, const char *name, const char *why)
 
 static void what_has_no_effect_is_said_once_each(void **state)
 {
-    const char *pairs[] = {"HOROVOD_AUTOTUNE",
+    const char *pairs[] = {"HOROVOD_TORUS_ALLREDUCE",
                            "1",
                            "HOROVOD_GLOO_IFACE",
                            "",
@@ -197,7 +215,7 @@ static void what_has_no_effect_is_said_once_each(void **state)
 
     (void)state;
     hvd_settings_remarks(&from, collect, said);
-    assert_string_equal(said, "HOROVOD_NUM_NCCL_STREAMS HOROVOD_AUTOTUNE "
+    assert_string_equal(said, "HOROVOD_TORUS_ALLREDUCE HOROVOD_NUM_NCCL_STREAMS "
                               "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ");
 }
 
