@@ -27,6 +27,8 @@ void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
 
     pthread_mutex_lock(&e->mu);
     set->is_ended = true;
+    if (!e->cause && !e->infos[set->id].is_removed) /* the job ends, and this set hears it first */
+        e->cause = hvd_strdup(text);
     set->is_join_pending = false;
     hvd_inputs_forget(e, set);
     size_t n = 0;

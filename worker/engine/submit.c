@@ -24,8 +24,11 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
         return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
                         "%s: Process set provided does not exist, or has not been registered.",
                         hvd_op_name((int)s->request.op));
-    if (set->is_ended || e->infos[set->id].is_removed)
+    if (e->infos[set->id].is_removed)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");
+    if (set->is_ended)
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s",
+                        e->cause ? e->cause : "Horovod has been shut down.");
     if (s->request.device != HVD_CPU && !e->options.device)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "the tensor is on a device, and this rank has none");
