@@ -7,17 +7,23 @@
 #include "worker/engine/engine.h"
 
 /*
- * Random programs of collectives over N simulated ranks, judged by a sequential oracle. One thread
- * drives all ranks in a random order, so a seed is the whole story: the same seed is the same run.
+ * Random programs of collectives over N simulated ranks, judged by a sequential oracle. A seed is
+ * the whole story: the same seed is the same run.
  *
- * Each rank submits the program's tensors in an order of its own, within windows. Some tensors
- * disagree on purpose and must end as a mismatch on every rank; in some programs a rank dies and
+ * Each rank submits the program's tensors in an order of its own, within windows; some in process
+ * sets. Some disagree on purpose and must end as a mismatch on every rank; some rounds end with a
+ * join, before which ranks leave tensors out. In some programs a rank dies or shuts down early, and
  * everything that had not ended before must end with its name.
  */
 struct program_options {
     int n_ranks;
     uint64_t seed;
-    bool may_kill; /* a rank dies in the middle */
+    bool may_lose; /* a rank dies or leaves in the middle */
+
+    /* Threads submit and wait, one or two to a rank, beside the engine's own; they run in turns
+     * drawn from the seed (turns.h). Otherwise one thread drives all engines step by step, which is
+     * faster, and has no process sets, because making them blocks. */
+    bool has_threads;
 };
 
 /*

@@ -8,8 +8,11 @@
 static const int sizes[] = {1, 2, 3, 5, 8, 64};
 #define N_SIZES ((int)(sizeof(sizes) / sizeof(sizes[0])))
 
-#ifdef __SANITIZE_THREAD__
-#define N_PROGRAMS 60 /* each is fifty times slower */
+/* Under a sanitizer each takes many times longer. */
+#if defined(__SANITIZE_THREAD__)
+#define N_PROGRAMS 60
+#elif defined(__SANITIZE_ADDRESS__)
+#define N_PROGRAMS 120
 #else
 #define N_PROGRAMS 300
 #endif
@@ -22,14 +25,14 @@ static uint64_t number(const char *name, uint64_t fallback)
     return text ? strtoull(text, NULL, 10) : fallback;
 }
 
-static void run_programs(bool may_kill)
+static void run_programs(struct program_options options)
 {
     const uint64_t n = number("HOROVOD_TEST_PROGRAMS", N_PROGRAMS);
     const uint64_t first = number("HOROVOD_TEST_SEED", 1);
 
     for (uint64_t i = 0; i < n; i++) {
-        const struct program_options options = {
-            .n_ranks = sizes[(first + i) % N_SIZES], .seed = first + i, .may_kill = may_kill};
+        options.seed = first + i;
+        options.n_ranks = sizes[options.seed % N_SIZES];
         const char *problem = program_run(&options);
         if (problem)
             fail_msg("HOROVOD_TEST_SEED=%llu HOROVOD_TEST_PROGRAMS=1: %d ranks: %s",
@@ -40,13 +43,25 @@ static void run_programs(bool may_kill)
 static void random_programs_end_as_the_oracle_says(void **state)
 {
     (void)state;
-    run_programs(false);
+    run_programs((struct program_options){0});
 }
 
 static void with_a_rank_that_dies_nothing_hangs_and_its_name_is_known(void **state)
 {
     (void)state;
-    run_programs(true);
+    run_programs((struct program_options){.may_lose = true});
+}
+
+static void with_threads_and_process_sets_they_end_as_the_oracle_says(void **state)
+{
+    (void)state;
+    run_programs((struct program_options){.has_threads = true});
+}
+
+static void with_threads_and_a_rank_that_dies_or_leaves_nothing_hangs(void **state)
+{
+    (void)state;
+    run_programs((struct program_options){.has_threads = true, .may_lose = true});
 }
 
 int main(void)
@@ -54,6 +69,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_programs_end_as_the_oracle_says),
         cmocka_unit_test(with_a_rank_that_dies_nothing_hangs_and_its_name_is_known),
+        cmocka_unit_test(with_threads_and_process_sets_they_end_as_the_oracle_says),
+        cmocka_unit_test(with_threads_and_a_rank_that_dies_or_leaves_nothing_hangs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
