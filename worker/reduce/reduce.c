@@ -167,6 +167,6 @@ void hvd_reduce_run(const struct hvd_reduce_pass *pass)
             lines = NULL;
         }
     }
-    if (p.stream || p.next_streams)
+    if ((p.stream || p.next_streams) && !p.is_open)
         hvd_reduce_stream_end();
 }

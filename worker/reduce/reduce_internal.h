@@ -96,13 +96,6 @@ const struct hvd_half_kernels *hvd_reduce_half(enum hvd_dtype dtype);
 bool hvd_reduce_finishes_by_factor(enum hvd_dtype dtype, const struct hvd_scaling *scaling,
                                    double *factor);
 
-/* memcpy past the caches, not ordered before later stores until hvd_reduce_stream_end. Fastest when
- * out is a multiple of 64. */
-void hvd_reduce_stream(void *out, const void *in, size_t size_bytes);
-
-/* Orders what hvd_reduce_stream has stored before all later stores. */
-void hvd_reduce_stream_end(void);
-
 /* The one NaN that results are. */
 static inline float hvd_canonical32(float x)
 {

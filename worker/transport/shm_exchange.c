@@ -20,7 +20,7 @@
 #include "worker/reduce/reduce.h"
 #include "worker/transport/shm_internal.h"
 
-#define TRIAL_CHUNKS 16
+#define MIDDLE ((size_t)16 << 10)
 
 /* One chunk, on its way through. */
 struct exchange {
@@ -44,15 +44,54 @@ static char *place_at(struct hvd_shm *s, struct hvd_shm_move *mv, uint64_t round
     return hvd_shm_choose_place(s, &mv->payload, round, at);
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* What is learned from small ones says nothing about large ones. */
+static struct hvd_shm_pace *pace_of(struct hvd_shm *s, const struct hvd_shm_move *mv)
+{
+    const size_t bytes = (size_t)mv->total * mv->payload.width;
+
+    return &s->paces[(bytes > MIDDLE) + (mv->total > mv->stride)];
+}
+
+/* Copies elements to a stage. */
+static void stage(struct hvd_shm_payload *p, int64_t from, int64_t count, char *to, bool is_past)
+{
+    struct hvd_piece part;
+
+    for (const int64_t end = from + count; from < end; from += part.count) {
+        const size_t bytes = (size_t)hvd_shm_payload_stretch(p, from, end - from, &part) * p->width;
+        if (is_past && bytes >= HVD_SHM_STRETCH)
+            hvd_reduce_stream(to, part.input, bytes);
+        else
+            hvd_shm_copy(to, part.input, bytes);
+        to += bytes;
+    }
+}
+
 static void write_first(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     const int64_t count = least(mv->stride, mv->total - mv->at);
+    struct hvd_shm_slot *slot = hvd_shm_slot(s, s->base.topology.rank, s->round);
+    struct hvd_shm_pace *pace = pace_of(s, mv);
 
     if (mv->is_second)
         return;
-    hvd_shm_payload_gather(&mv->payload, mv->at, count, place_at(s, mv, s->round, mv->at));
-    hvd_shm_slot(s, s->base.topology.rank, s->round)->is_past = s->pace.is_past;
+    const bool is_timed = s->base.topology.rank == 0 && hvd_shm_pace_asks(pace);
+    if (is_timed)
+        mv->spent_ns = -now_ns();
+    slot->is_past = pace->is_past;
+    stage(&mv->payload, mv->at, count, place_at(s, mv, s->round, mv->at), slot->is_past);
+    hvd_reduce_stream_end();
     hvd_shm_count(s, (size_t)count * mv->payload.width, 1, 1);
+    if (is_timed)
+        mv->spent_ns += now_ns();
 }
 
 /* Reduces `count` elements; own ones lie at `mine`. The pass may copy others on the way. */
@@ -86,11 +125,11 @@ static int64_t take_stretch(struct hvd_shm *s, struct hvd_shm_move *mv, struct e
     const size_t offset = (size_t)x->at * width;
     const int64_t next_at = mv->at + x->count + x->at;
     struct hvd_piece next = {.count = 0};
-    struct hvd_reduce_pass pass = {.out = part->output, .count = part->count};
+    struct hvd_reduce_pass pass = {.out = part->output, .count = part->count, .is_open = true};
 
     if (along(x, part->count) > 0)
         hvd_shm_payload_stretch(&x->ahead, next_at, along(x, part->count), &next);
-    if ((size_t)next.count * width >= HVD_SHM_SCRATCH || next.count == part->count) {
+    if ((size_t)next.count * width >= HVD_SHM_STRETCH || next.count == part->count) {
         pass.count = next.count;
         pass.next = next.input;
         pass.next_to = x->stage + offset;
@@ -100,7 +139,7 @@ static int64_t take_stretch(struct hvd_shm *s, struct hvd_shm_move *mv, struct e
                   (size_t)pass.count * width >= HVD_SHM_STREAM_MIN;
     reduce_with_peer(s, mv, part->input, x->theirs + offset, &pass);
     if (!pass.next && along(x, pass.count) > 0)
-        hvd_shm_payload_gather(&x->ahead, next_at, along(x, pass.count), x->stage + offset);
+        stage(&x->ahead, next_at, along(x, pass.count), x->stage + offset, x->is_past);
     return pass.count;
 }
 
@@ -116,32 +155,46 @@ static int64_t take_pieces(struct hvd_shm *s, struct hvd_shm_move *mv, struct ex
     hvd_shm_payload_scatter(&mv->payload, mv->at + x->at, n, s->scratch, mv->streams);
     hvd_shm_count(s, (size_t)n * width, 1, 1);
     if (along(x, n) > 0)
-        hvd_shm_payload_gather(&x->ahead, mv->at + x->count + x->at, along(x, n),
-                               x->stage + offset);
+        stage(&x->ahead, mv->at + x->count + x->at, along(x, n), x->stage + offset, x->is_past);
     return n;
 }
 
-/* Which way the next chunk goes: rank 0 knows, and tries both where there are chunks enough. */
-static bool choose_way(struct hvd_shm *s, const struct hvd_shm_move *mv, const struct exchange *x)
+static void take_chunk(struct hvd_shm *s, struct hvd_shm_move *mv, struct exchange *x)
 {
-    struct timespec now = {0};
+    const size_t width = mv->payload.width;
 
-    if (s->base.topology.rank != 0)
-        s->pace.is_past = hvd_shm_slot(s, 0, s->round)->is_past;
-    if (s->base.topology.rank != 0 || mv->total < TRIAL_CHUNKS * mv->stride ||
-        x->count_ahead < mv->stride)
-        return s->pace.is_past;
-    if (mv->at == 0)
-        hvd_shm_pace_begin(&s->pace);
-    if (hvd_shm_pace_asks(&s->pace))
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    return hvd_shm_pace_step(&s->pace, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
+    while (x->at < x->count) {
+        struct hvd_piece part;
+        const int64_t left = x->count - x->at;
+        const int64_t n = hvd_shm_payload_stretch(&mv->payload, mv->at + x->at, left, &part);
+        const bool is_long = n == left || (size_t)n * width >= HVD_SHM_STRETCH;
+        x->at += is_long ? take_stretch(s, mv, x, &part) : take_pieces(s, mv, x);
+    }
+    hvd_reduce_stream_end();
+    hvd_shm_count(s, (size_t)x->count * width, 2, 1);
+    hvd_shm_count(s, (size_t)x->count_ahead * width, 1, 1);
+}
+
+/* What the chunk took, where chunks are alike: not at the end, nor the first of many. */
+static void learn(struct hvd_shm *s, const struct hvd_shm_move *mv, const struct exchange *x,
+                  int64_t spent_ns)
+{
+    const bool is_single = x->count == mv->total;
+    const int64_t bytes = x->count * (int64_t)mv->payload.width;
+
+    if (is_single)
+        spent_ns += mv->spent_ns;
+    if (is_single || (mv->at > 0 && x->count_ahead == mv->stride))
+        hvd_shm_pace_sample(pace_of(s, mv), (uint64_t)mv->total * mv->payload.width, bytes,
+                            spent_ns);
 }
 
 static bool read_chunk(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
-    const size_t width = mv->payload.width;
     const int me = s->base.topology.rank;
+    struct hvd_shm_pace *pace = pace_of(s, mv);
+    const bool is_timed = me == 0 && hvd_shm_pace_asks(pace);
+    const int64_t begin_ns = is_timed ? now_ns() : 0;
     struct exchange x = {
         .mine = hvd_shm_chunk(s, me, s->round),
         .theirs = hvd_shm_chunk(s, 1 - me, s->round),
@@ -149,21 +202,17 @@ static bool read_chunk(struct hvd_shm *s, struct hvd_shm_move *mv)
         .ahead = mv->payload,
     };
 
+    if (me != 0) /* rank 0 tries, the other does as it did */
+        pace->is_past = hvd_shm_slot(s, 0, s->round)->is_past;
+    x.is_past = pace->is_past;
     x.count_ahead = least(mv->stride, mv->total - mv->at - x.count);
-    x.is_past = choose_way(s, mv, &x);
     if (x.count_ahead > 0) {
         x.stage = place_at(s, mv, s->round + 1, mv->at + x.count);
         hvd_shm_slot(s, me, s->round + 1)->is_past = x.is_past;
     }
-    while (x.at < x.count) {
-        struct hvd_piece part;
-        const int64_t left = x.count - x.at;
-        const int64_t n = hvd_shm_payload_stretch(&mv->payload, mv->at + x.at, left, &part);
-        const bool is_long = n == left || (size_t)n * width >= HVD_SHM_SCRATCH;
-        x.at += is_long ? take_stretch(s, mv, &x, &part) : take_pieces(s, mv, &x);
-    }
-    hvd_shm_count(s, (size_t)x.count * width, 2, 1);
-    hvd_shm_count(s, (size_t)x.count_ahead * width, 1, 1);
+    take_chunk(s, mv, &x);
+    if (me == 0)
+        learn(s, mv, &x, is_timed ? now_ns() - begin_ns : 0);
     mv->at += x.count;
     mv->is_second = true;
     return mv->at >= mv->total;

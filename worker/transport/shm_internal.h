@@ -26,6 +26,7 @@
 #define HVD_SHM_SCRATCH ((size_t)8192) /* a block of a reduction, small enough to stay in L1 */
 #define HVD_SHM_STREAM_MIN                                                                         \
     ((size_t)4096) /* below it a fence costs more than passing the caches by saves */
+#define HVD_SHM_STRETCH ((size_t)1024) /* shorter ones are put together first */
 
 /* Each word has one writer but for the doorbell, which anybody rings. */
 struct hvd_shm_desk {
@@ -93,6 +94,8 @@ struct hvd_shm_steps {
     bool (*read)(struct hvd_shm *s, struct hvd_shm_move *mv);
 };
 
+#define HVD_SHM_PACES 3
+
 /* A collective that was started; kept for the next one when it is finished. */
 struct hvd_shm_move {
     struct hvd_shm_move *next; /* in start order; or among the free */
@@ -105,6 +108,7 @@ struct hvd_shm_move {
     int waits_for;                  /* the only rank to wait for; -1: all of them */
     bool is_second;                 /* of the two rounds of a chunk */
     bool is_posted;                 /* written, not read yet */
+    int64_t spent_ns;               /* exchange: writing the first chunk */
     bool is_done;
     bool streams;      /* outputs are written past the caches */
     const char *input; /* where to read; not always c->input, see below */
@@ -140,7 +144,7 @@ struct hvd_shm {
     int fd;
     unsigned n_spins; /* looks before saying HVD_INPROGRESS */
     struct hvd_shm_tuning tuning;
-    struct hvd_shm_pace pace; /* rank 0's is for all */
+    struct hvd_shm_pace paces[HVD_SHM_PACES]; /* by size; rank 0's are for all */
     struct hvd_shm_counts counts;
 
     struct hvd_shm_desk *desks;

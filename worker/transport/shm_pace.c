@@ -7,6 +7,7 @@
 #define SKIPPED 3 /* the other rank has not changed its way yet */
 #define TRIED 7   /* those among them */
 #define KEPT 1000 /* chunks until it is tried again: 64 MiB by default */
+#define PER 1024  /* bytes that a time is kept for */
 
 bool hvd_shm_pace_asks(const struct hvd_shm_pace *pace)
 {
@@ -17,37 +18,41 @@ static void take(struct hvd_shm_pace *pace, bool is_past, bool is_settled)
 {
     pace->is_past = is_past;
     pace->is_settled = is_settled;
-    pace->n_chunks = 0;
-    if (!is_settled)
-        pace->best_ns[is_past] = INT64_MAX;
+    pace->n_samples = 0;
+    pace->n_others = 0;
 }
 
-void hvd_shm_pace_begin(struct hvd_shm_pace *pace)
+static void begin(struct hvd_shm_pace *pace, uint64_t key)
 {
-    pace->last_ns = 0;
-    if (!pace->is_settled)
-        take(pace, false, false);
+    take(pace, false, false);
+    pace->key = key;
+    pace->best[false] = INT64_MAX;
+    pace->best[true] = INT64_MAX;
 }
 
-static void measure(struct hvd_shm_pace *pace, int64_t now_ns)
+static void try_one(struct hvd_shm_pace *pace, int64_t time_per)
 {
-    const int64_t spent_ns = now_ns - pace->last_ns;
-
-    if (pace->n_chunks > SKIPPED && pace->last_ns > 0 && spent_ns < pace->best_ns[pace->is_past])
-        pace->best_ns[pace->is_past] = spent_ns;
-    pace->last_ns = now_ns;
-}
-
-bool hvd_shm_pace_step(struct hvd_shm_pace *pace, int64_t now_ns)
-{
-    pace->n_chunks++;
-    if (!pace->is_settled)
-        measure(pace, now_ns);
-    if (pace->is_settled && pace->n_chunks >= KEPT)
-        take(pace, false, false);
-    else if (!pace->is_settled && pace->n_chunks >= TRIED && !pace->is_past)
+    if (pace->n_samples > SKIPPED && time_per < pace->best[pace->is_past])
+        pace->best[pace->is_past] = time_per;
+    if (pace->n_samples < TRIED)
+        return;
+    if (!pace->is_past)
         take(pace, true, false);
-    else if (!pace->is_settled && pace->n_chunks >= TRIED)
-        take(pace, pace->best_ns[true] < pace->best_ns[false], true);
-    return pace->is_past;
+    else
+        take(pace, pace->best[true] < pace->best[false], true);
+}
+
+void hvd_shm_pace_sample(struct hvd_shm_pace *pace, uint64_t key, int64_t bytes, int64_t spent_ns)
+{
+    const bool is_other = !pace->is_settled && key != pace->key;
+
+    if (is_other && (pace->key == 0 || ++pace->n_others >= KEPT))
+        begin(pace, key);
+    else if (is_other)
+        return;
+    pace->n_samples++;
+    if (!pace->is_settled)
+        try_one(pace, spent_ns * PER / bytes);
+    else if (pace->n_samples >= KEPT)
+        begin(pace, key);
 }

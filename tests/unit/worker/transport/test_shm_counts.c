@@ -32,7 +32,7 @@ static const struct design designs[] = {
     /* staged, then my own and the other's */
     {"an exchange", HVD_ALLREDUCE, MOST, 1, 2, 6, 4},
     {"an exchange of long pieces", HVD_ALLREDUCE, MOST, 8, 2, 6, 4},
-    {"an exchange of short pieces", HVD_ALLREDUCE, MOST, 1024, 2, 8, 6},
+    {"an exchange of short pieces", HVD_ALLREDUCE, MOST, 4096, 2, 8, 6},
     /* (n - 1) / n staged, n / n reduced, to two places, (n - 1) / n fetched */
     {"slices of 4", HVD_ALLREDUCE, MOST, 1, 4, 10, 8},
     {"slices of 8", HVD_ALLREDUCE, MOST, 1, 8, 22, 16},
@@ -77,7 +77,7 @@ static void describe(int rank, struct hvd_collective *c, struct hvd_piece *piece
 
 static const char *count_bytes(struct hvd_transport *t)
 {
-    static struct hvd_piece pieces[SHM_WORLD_MAX][1024];
+    static struct hvd_piece pieces[SHM_WORLD_MAX][4096];
     const uint64_t unit = design->bytes / (size_t)design->n_ranks;
     int64_t counts[SHM_WORLD_MAX];
     struct hvd_collective c;
