@@ -700,9 +700,13 @@ void fake_ready_free(void *ready)
     free(ready);
 }
 
-unsigned fake_launches(struct hvd_device_port *d)
+int fake_host_blocks(struct hvd_device_port *d)
 {
-    return (unsigned)fake_of(d)->n_launches;
+    int n = 0;
+
+    for (const struct block *block = fake_of(d)->blocks; block; block = block->next)
+        n += block->is_host;
+    return n;
 }
 
 unsigned fake_collectives(struct hvd_device_port *d)

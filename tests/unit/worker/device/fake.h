@@ -41,8 +41,10 @@ void fake_ready_fire(void *ready, bool failed);
 /* Frees the event. */
 void fake_ready_free(void *ready);
 
-/* Launches and collectives so far. */
-unsigned fake_launches(struct hvd_device_port *d);
+/* Blocks of alloc_host that are in use. */
+int fake_host_blocks(struct hvd_device_port *d);
+
+/* Collectives so far. */
 unsigned fake_collectives(struct hvd_device_port *d);
 
 #endif

@@ -49,7 +49,8 @@ static void open_devices(struct fleet *w, enum ability ability, struct fake_opti
     }
 }
 
-/* without: a rank that has no device; -1: all have one. */
+/* without: a rank that has no device; -1: all have one; THREADS: and each engine has a thread. */
+#define THREADS (-2)
 static void open_fleet(struct fleet *w, int size, enum ability ability, struct fake_options fake,
                        int without)
 {
@@ -63,7 +64,8 @@ static void open_fleet(struct fleet *w, int size, enum ability ability, struct f
         assert_int_equal(hvd_sim_join(w->sim, rank, &t[rank], NULL), HVD_OK);
     for (int rank = 0; rank < size; rank++) {
         const struct hvd_engine_options options = {.cycle_ns = 200000,
-                                                   .no_background = true,
+                                                   .idle_poll_ns = 1000000,
+                                                   .no_background = without != THREADS,
                                                    .cache_capacity = 1024,
                                                    .fusion_bytes = 1 << 20,
                                                    .device =
@@ -428,6 +430,64 @@ static void an_input_that_never_comes_ends_with_the_job(void **state)
     fake_ready_free(ready);
 }
 
+struct pilot {
+    struct fleet *w;
+    int rank;
+};
+
+/* A rank in a thread of its own. An input comes when others have been waited for. */
+static void *fly(void *arg)
+{
+    const struct pilot *p = arg;
+    const float values[4] = {1, 2, 3, 4};
+    char names[6][8];
+
+    for (int round = 0; round < 20; round++) {
+        struct held held[6];
+        void *ready = fake_ready_create();
+        for (int i = 0; i < 6; i++) {
+            const int at = (i + p->rank) % 6;
+            snprintf(names[at], sizeof(names[at]), "t%d", at);
+            const struct hvd_submission s = {.request = request(HVD_ALLREDUCE, names[at], 4),
+                                             .ready = at == 2 ? ready : NULL};
+            held[at] = submit(p->w, p->rank, &s, values);
+        }
+        for (int i = 5; i >= 0; i--) {
+            struct hvd_err err = {0};
+            float seen[4];
+            if (i == 2)
+                fake_ready_fire(ready, false);
+            if (hvd_engine_wait(p->w->engines[p->rank], held[i].handle, NULL, &err) != HVD_OK)
+                fail_msg("rank %d: %s", p->rank, err.msg);
+            fake_get(p->w->devices[p->rank], seen, held[i].output, sizeof(seen));
+            assert_true(seen[3] > 4 * (float)p->w->size - 0.5F);
+            assert_true(seen[3] < 4 * (float)p->w->size + 0.5F);
+            drop(p->w, p->rank, &held[i]);
+        }
+        fake_ready_free(ready);
+    }
+    return NULL;
+}
+
+static void with_threads_and_late_inputs_every_tensor_ends(void **state)
+{
+    (void)state;
+    for (int ability = 0; ability < N_ABILITIES; ability++) {
+        struct fleet w;
+        struct pilot pilots[MAX_RANKS];
+        pthread_t threads[MAX_RANKS];
+        const struct fake_options fake = {.seed = (uint64_t)ability, .max_delay = 3};
+        open_fleet(&w, 3, (enum ability)ability, fake, THREADS);
+        for (int rank = 0; rank < w.size; rank++) {
+            pilots[rank] = (struct pilot){.w = &w, .rank = rank};
+            assert_int_equal(pthread_create(&threads[rank], NULL, fly, &pilots[rank]), 0);
+        }
+        for (int rank = 0; rank < w.size; rank++)
+            pthread_join(threads[rank], NULL);
+        close_fleet(&w);
+    }
+}
+
 /* --- Ranks that differ ------------------------------------------------------------------------ */
 
 static void a_rank_that_has_joined_gives_zeros_with_and_without_a_device(void **state)
@@ -662,6 +722,41 @@ static void a_loop_takes_no_memory_of_its_own(void **state)
     }
 }
 
+static void a_larger_flight_takes_the_place_of_a_smaller_one(void **state)
+{
+    enum { LARGE = 40000 };
+    static float values[LARGE];
+    struct fleet w;
+
+    (void)state;
+    values[LARGE - 1] = 5;
+    open_fleet(&w, 2, STAGED, (struct fake_options){.seed = 3, .max_delay = 2}, -1);
+    for (int64_t count = 10000; count <= LARGE; count *= 2) {
+        struct held held[1][MAX_RANKS] = {0};
+        for (int rank = 0; rank < 2; rank++) {
+            struct hvd_device_port *d = w.devices[rank];
+            struct hvd_submission s = {.request = request(HVD_ALLREDUCE, "t", count)};
+            held[0][rank].input = fake_put(d, values, sizeof(values));
+            held[0][rank].output = fake_put(d, values, sizeof(values));
+            s.input = held[0][rank].input;
+            s.output = held[0][rank].output;
+            assert_int_equal(hvd_engine_submit(w.engines[rank], &s, &held[0][rank].handle, NULL),
+                             HVD_OK);
+        }
+        assert_true(settle(&w, held, 1));
+        for (int rank = 0; rank < 2; rank++) {
+            float last = 0;
+            assert_int_equal(hvd_engine_wait(w.engines[rank], held[0][rank].handle, NULL, NULL),
+                             HVD_OK);
+            fake_get(w.devices[rank], &last, held[0][rank].output + count - 1, sizeof(last));
+            assert_true(last > (count == LARGE ? 9.5F : -0.5F));
+            drop(&w, rank, &held[0][rank]);
+        }
+        assert_true(fake_host_blocks(w.devices[0]) <= 1);
+    }
+    close_fleet(&w);
+}
+
 static void an_output_outlives_its_engine(void **state)
 {
     const float values[2] = {3, 4};
@@ -698,6 +793,7 @@ int main(void)
         cmocka_unit_test(collectives_of_the_device_are_used_when_every_rank_has_them),
         cmocka_unit_test(an_input_that_is_not_there_holds_up_nothing_else),
         cmocka_unit_test(an_input_that_never_comes_ends_with_the_job),
+        cmocka_unit_test(with_threads_and_late_inputs_every_tensor_ends),
         cmocka_unit_test(a_rank_that_has_joined_gives_zeros_with_and_without_a_device),
         cmocka_unit_test(host_on_one_rank_and_device_on_another_is_a_mismatch),
         cmocka_unit_test(a_rank_without_a_device_refuses_its_tensors),
@@ -706,6 +802,7 @@ int main(void)
         cmocka_unit_test(an_event_that_fails_ends_the_job_with_its_reason),
         cmocka_unit_test(an_input_that_fails_ends_the_job_with_its_reason),
         cmocka_unit_test(a_loop_takes_no_memory_of_its_own),
+        cmocka_unit_test(a_larger_flight_takes_the_place_of_a_smaller_one),
         cmocka_unit_test(an_output_outlives_its_engine),
     };
 
