@@ -157,12 +157,12 @@ def fuzz():
 
 
 def programs():
-    """Half of the programs with a rank that dies; the seed begins where HOROVOD_TEST_SEED says."""
+    """25,000 of each of four kinds: see tests/unit/worker/engine/programs.h. HOROVOD_TEST_SEED says where to begin."""
     failure = build("dev")
     if failure:
         return [failure]
     status, output = call([str(build_dir("dev") / "tests/unit/worker/engine/test_worker_programs")], 3600,
-                          {"HOROVOD_TEST_PROGRAMS": "50000", "CMOCKA_MESSAGE_OUTPUT": "TAP"})
+                          {"HOROVOD_TEST_PROGRAMS": "25000", "CMOCKA_MESSAGE_OUTPUT": "TAP"})
     return tap_results("programs", status != 0, output)
 
 
@@ -200,6 +200,8 @@ SUITES = {
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
     "collectives": ("the example of each collective, from the build and installed",
                     lambda: pytest("tests/integration/collectives")),
+    "planted": ("bugs planted into copies of the sources, which random programs must find",
+                lambda: pytest("tests/integration/planted")),
     "asan": ("unit and mpi with AddressSanitizer, leaks, UBSan", lambda: sanitized("asan")),
     "tsan": ("unit and mpi with ThreadSanitizer", lambda: sanitized("tsan")),
     "fuzz": ("every decoder, fed by libFuzzer", fuzz),
