@@ -200,6 +200,8 @@ SUITES = {
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
     "collectives": ("the example of each collective, from the build and installed",
                     lambda: pytest("tests/integration/collectives")),
+    "counts": ("allocations, system calls and wake-ups of steady and idle jobs",
+               lambda: pytest("tests/integration/counts")),
     "planted": ("bugs planted into copies of the sources, which random programs must find",
                 lambda: pytest("tests/integration/planted")),
     "asan": ("unit and mpi with AddressSanitizer, leaks, UBSan", lambda: sanitized("asan")),
