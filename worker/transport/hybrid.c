@@ -66,6 +66,16 @@ static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *
     return st;
 }
 
+static void hybrid_flush(struct hvd_transport *t)
+{
+    const struct hvd_hybrid *h = self(t);
+
+    if (h->world.near)
+        hvd_shm_flush((struct hvd_shm *)h->world.near);
+    if (h->world.team.n_groups > 1 && h->far->ops->flush)
+        h->far->ops->flush(h->far);
+}
+
 static void hybrid_recycle(struct hvd_transport *t, struct hvd_inbound *in)
 {
     const struct hvd_hybrid *h = self(t);
@@ -131,8 +141,8 @@ static hvd_status_t hybrid_test(struct hvd_transport *t, struct hvd_collective *
     hvd_status_t st = mover ? mover->ops->test(mover, c, err) : hvd_hosts_test(set->hosts, c, err);
 
     h->n_far -= st == HVD_OK && mover != set->near;
-    if (st == HVD_INPROGRESS && h->world.near && mover != h->world.near)
-        hvd_shm_flush((struct hvd_shm *)h->world.near); /* messages do not wait for a receive */
+    if (st == HVD_INPROGRESS)
+        hybrid_flush(t); /* messages do not wait for a receive */
     if (st != HVD_INPROGRESS || h->lost < 0 || mover)
         return st;
     return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0,
@@ -332,7 +342,7 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
 
 #define COMMON_OPS                                                                                 \
     .name = "shm+mpi", .send = hybrid_send, .receive = hybrid_receive, .recycle = hybrid_recycle,  \
-    .start = hybrid_start, .test = hybrid_test, .add_set = hybrid_add_set,                         \
+    .flush = hybrid_flush, .start = hybrid_start, .test = hybrid_test, .add_set = hybrid_add_set,  \
     .remove_set = hybrid_remove_set, .abandon = hybrid_abandon, .host = hybrid_host,               \
     .destroy = hybrid_destroy
 

@@ -131,6 +131,13 @@ static hvd_status_t mpi_send(struct hvd_transport *t, int to, const void *data, 
     return reap_outgoing(m, err);
 }
 
+/* What goes wrong here is found again by whoever waits for the peer. */
+static void mpi_flush(struct hvd_transport *t)
+{
+    if (self(t)->outgoing && reap_outgoing(self(t), NULL) != HVD_OK)
+        return;
+}
+
 /* Memory for a message of so many bytes, as hvd_malloc gives it. NULL when out of memory. */
 static char *take_inbox(struct mpi_transport *m, size_t len)
 {
@@ -398,6 +405,7 @@ static const struct hvd_transport_ops mpi_ops = {
     .name = "mpi",
     .send = mpi_send,
     .receive = mpi_receive,
+    .flush = mpi_flush,
     .recycle = mpi_recycle,
     .add_set = mpi_add_set,
     .remove_set = mpi_remove_set,

@@ -84,6 +84,10 @@ struct hvd_transport_ops {
      * with in->from and the reason in err; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. */
     hvd_status_t (*receive)(struct hvd_transport *t, struct hvd_inbound *in, struct hvd_err *err);
 
+    /* Moves on messages that this rank has sent, where that takes calls of the sender; receive and
+     * test do it too. NULL: it takes none. */
+    void (*flush)(struct hvd_transport *t);
+
     /* Frees in->data of a message that was received, or keeps it for the next one. NULL: hvd_free
      * does it. */
     void (*recycle)(struct hvd_transport *t, struct hvd_inbound *in);

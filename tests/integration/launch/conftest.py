@@ -2,13 +2,17 @@
 
 import os
 import pathlib
-import shutil
 import subprocess
+import sys
 import time
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from emulated_hosts import emulated_hosts, wait_for  # noqa: E402, F401 (tests import wait_for from here)
+
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
 HOROVODRUN = BUILD / "worker" / "horovodrun"
 TIMEOUT_S = 60
@@ -26,17 +30,6 @@ class Result:
 
     def __repr__(self):
         return f"exit {self.code} after {self.seconds:.1f} s\n{self.out}\n--- stderr\n{self.err}"
-
-
-def wait_for(condition, what, timeout_s=20):
-    """Polls until the condition holds and returns its value."""
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"{what}: not within {timeout_s} s")
 
 
 def processes_with(text):
@@ -68,84 +61,11 @@ def run():
     return call
 
 
-class Hosts:
-    """Two machines made of namespaces (host name, network, mounts), with an sshd each."""
-
-    NAMES = ("hvd-east", "hvd-west")
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.holders = []
-        self.daemons = []
-        self.key = folder / "id"
-
-    def enter(self, index):
-        """The words before a command that make it run on that host."""
-        return ["nsenter", "--target", str(self.holders[index].pid), "--uts", "--net", "--mount"]
-
-    def start(self):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.key], check=True)
-        (self.folder / "hosts").write_text(
-            "127.0.0.1 localhost\n10.77.0.1 hvd-east\n10.77.0.2 hvd-west\n10.77.0.9 hvd-nowhere\n")
-        (self.folder / "ssh_config").write_text(f"UserKnownHostsFile {self.folder}/known_hosts\n")
-        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
-        for name in self.NAMES:
-            self.holders.append(subprocess.Popen(
-                ["unshare", "--uts", "--net", "--mount", "--propagation", "private", "sh", "-ec",
-                 'hostname "$0"; mount --bind "$1/hosts" /etc/hosts;'
-                 'mount --bind "$1/ssh_config" /etc/ssh/ssh_config; ip link set lo up;'
-                 'touch "$1/$0.ready"; exec sleep 3600', name, str(self.folder)]))
-        for name in self.NAMES:
-            wait_for((self.folder / f"{name}.ready").exists, f"host {name}")
-        self._connect()
-        for index in (0, 1):
-            self.start_sshd(index)
-
-    def _connect(self):
-        east, west = self.holders
-        # Made inside one of the hosts and moved to the other: nothing of it is seen outside.
-        for command in (
-                f"ip link add hvd0 type veth peer name hvd0 netns {west.pid}",
-                "ip addr add 10.77.0.1/24 dev hvd0", "ip link set hvd0 up"):
-            subprocess.run([*self.enter(0), *command.split()], check=True)
-        for command in ("ip addr add 10.77.0.2/24 dev hvd0", "ip link set hvd0 up"):
-            subprocess.run([*self.enter(1), *command.split()], check=True)
-
-    def start_sshd(self, index, path=os.environ["PATH"]):
-        """Starts the sshd of a host, whose sessions then have that PATH."""
-        daemon = subprocess.Popen([
-            *self.enter(index), "/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-p", "2222",
-            "-h", str(self.key), "-o", f"AuthorizedKeysFile={self.key}.pub", "-o", "UsePAM=no",
-            "-o", "StrictModes=no", "-o", "PidFile=none", "-o", f"SetEnv=PATH={path}"],
-            stderr=subprocess.DEVNULL)
-        self.daemons.append(daemon)
-        wait_for(lambda: subprocess.run(
-            [*self.enter(index), "bash", "-c", ": < /dev/tcp/127.0.0.1/2222"],
-            stderr=subprocess.DEVNULL, check=False).returncode == 0, "sshd")
-        return daemon
-
-    def stop_sshd(self, daemon):
-        daemon.terminate()
-        daemon.wait()
-        self.daemons.remove(daemon)
-
-    def stop(self):
-        for process in [*self.daemons, *self.holders]:
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture(scope="session")
 def hosts(tmp_path_factory):
     """Two emulated hosts, both up."""
-    if os.geteuid() != 0 or not shutil.which("sshd", path="/usr/sbin:/usr/bin"):
-        pytest.skip("emulated hosts need root and sshd")
-    both = Hosts(tmp_path_factory.mktemp("hosts"))
-    try:
-        both.start()
+    with emulated_hosts(tmp_path_factory.mktemp("hosts")) as both:
         yield both
-    finally:
-        both.stop()
 
 
 @pytest.fixture

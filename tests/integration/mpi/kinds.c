@@ -19,8 +19,10 @@ static void expect_ok(horovod_status_t st, const char *what, const horovod_error
 static size_t store_ones(horovod_dtype_t dtype, void *data, int n, int value)
 {
     static const size_t widths[N_DTYPES] = {1, 1, 2, 2, 4, 8, 2, 4, 8, 1, 2, 4, 8};
-    static const uint16_t halves[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400};
-    static const uint16_t brains[] = {0, 0x3f80, 0x4000, 0x4040, 0x4080};
+    static const uint16_t halves[] = {0,      0x3c00, 0x4000, 0x4200, 0x4400,
+                                      0x4500, 0x4600, 0x4700, 0x4800};
+    static const uint16_t brains[] = {0,      0x3f80, 0x4000, 0x4040, 0x4080,
+                                      0x40a0, 0x40c0, 0x40e0, 0x4100};
     const float single = (float)value;
     const double precise = value;
     const int64_t integer = dtype == HOROVOD_BOOL ? value != 0 : value;

@@ -1,6 +1,6 @@
 /*
- * The transport's promises, kept by what HOROVOD_SHM leads to: shm_conformance NAME. NAME is the
- * transport that the ranks must have chosen: shm+mpi, or mpi.
+ * The transport's promises, kept by what HOROVOD_SHM leads to: shm_conformance NAME SCALE. NAME is
+ * the transport that the ranks must have chosen: shm+mpi, or mpi. SCALE: how large payloads are.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +20,9 @@ int main(int argc, char **argv)
     struct hvd_err err = {0};
     const char *problem = NULL;
 
-    if (argc != 2 || hvd_mpi_create(&mpi, &t, &err) != HVD_OK ||
+    if (argc != 3 || hvd_mpi_create(&mpi, &t, &err) != HVD_OK ||
         hvd_hybrid_create(t, &hybrid, &t, &err) != HVD_OK) {
-        fprintf(stderr, "shm_conformance NAME: %s\n", err.msg);
+        fprintf(stderr, "shm_conformance NAME SCALE: %s\n", err.msg);
         return 1;
     }
     const int rank = t->topology.rank;
@@ -33,9 +33,7 @@ int main(int argc, char **argv)
     else
         problem = hvd_transport_conformance(t);
     if (!problem)
-        problem = hvd_transport_every_set(t, (struct hvd_every_kind){.scale = 1});
-    if (!problem)
-        problem = hvd_transport_every_set(t, (struct hvd_every_kind){.scale = 30});
+        problem = hvd_transport_every_set(t, (struct hvd_every_kind){.scale = atoi(argv[2])});
     t->ops->destroy(t, true);
     if (problem)
         fprintf(stderr, "rank %d: %s\n", rank, problem);

@@ -1,0 +1,88 @@
+"""The runtime on two emulated hosts: shared memory within each, MPI over TCP between them."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from test_mpi import PROGRAMS, ROOT, TIMEOUT, assert_ok, environment
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from emulated_hosts import emulated_hosts  # noqa: E402
+
+# Ranks on the first and on the second host.
+SPREADS = {1: (1, 0), 2: (1, 1), 3: (2, 1), 4: (2, 2), 8: (4, 4)}
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    with emulated_hosts(tmp_path_factory.mktemp("hosts")) as both:
+        yield both
+
+
+def run_on(hosts, spread, *command, by="slot", **extra):
+    """mpirun on the first host, which starts ranks on the second one by ssh."""
+    slots = ",".join(f"{name}:{n}" for name, n in zip(hosts.NAMES, spread) if n)
+    agent = f"ssh -p 2222 -i {hosts.key} -o StrictHostKeyChecking=accept-new"
+    env = environment(LOCAL_SIZES=",".join(map(str, spread)), **extra)
+    exports = [word for name in env if name.startswith(("LOCAL_SIZES", "HOROVOD_", "ASAN_", "LSAN_", "TSAN_", "UBSAN_"))
+               for word in ("-x", name)]
+    return subprocess.run(
+        [*hosts.enter(0), "mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", agent, "--host", slots,
+         "--map-by", by, "--oversubscribe", "-np", str(sum(spread)), *exports, *map(str, command)],
+        env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+
+
+def groups_in_log(result):
+    """How many groups each rank says there are, and how many others it shares memory with."""
+    found = re.findall(r"(\d+) ranks in (\d+) groups that share memory, rank (\d+) with (\d+) others", result.stderr)
+    return {int(rank): (int(groups), int(others)) for _, groups, rank, others in found}
+
+
+def test_ranks_of_a_host_share_memory_and_hosts_do_not(hosts):
+    result = run_on(hosts, (2, 2), PROGRAMS / "mpi_runtime", "values", HOROVOD_LOG_LEVEL="info")
+    assert_ok(result)
+    assert groups_in_log(result) == {rank: (2, 1) for rank in range(4)}, result.stderr
+
+
+def test_a_rank_alone_on_its_host_takes_part(hosts):
+    result = run_on(hosts, (2, 1), PROGRAMS / "mpi_runtime", "values", HOROVOD_LOG_LEVEL="info")
+    assert_ok(result)
+    assert groups_in_log(result) == {0: (2, 1), 1: (2, 1), 2: (2, 0)}, result.stderr
+
+
+@pytest.mark.parametrize("mode, n", [
+    *((mode, n) for mode in ("values", "gather", "kinds") for n in SPREADS),
+    *((mode, n) for mode in ("sets", "mismatch") for n in SPREADS if n > 1)])
+def test_behaviour_holds_over_two_hosts(hosts, mode, n):
+    assert_ok(run_on(hosts, SPREADS[n], PROGRAMS / "mpi_runtime", mode))
+
+
+@pytest.mark.parametrize("spread", [(3, 1), (1, 3), (4, 1)])
+@pytest.mark.parametrize("mode", ["values", "kinds", "sets"])
+def test_behaviour_holds_over_hosts_with_different_numbers_of_ranks(hosts, mode, spread):
+    assert_ok(run_on(hosts, spread, PROGRAMS / "mpi_runtime", mode))
+
+
+@pytest.mark.parametrize("mode", ["threads", "reuse", "leave"])
+def test_threads_and_ends_work_over_two_hosts(hosts, mode):
+    assert_ok(run_on(hosts, (2, 2), PROGRAMS / "mpi_runtime", mode))
+
+
+def test_a_rank_that_exits_ends_the_job_over_two_hosts(hosts):
+    result = run_on(hosts, (2, 2), PROGRAMS / "mpi_runtime", "exit")
+    assert result.returncode != 0
+    assert "never" not in result.stderr or "Horovod has been shut down" in result.stderr
+
+
+@pytest.mark.parametrize("spread, by, scale", [
+    ((1, 0), "slot", 1), ((1, 1), "slot", 50), ((2, 1), "slot", 30), ((2, 2), "node", 1), ((1, 4), "slot", 1),
+    ((4, 4), "slot", 1)])
+def test_the_transport_keeps_what_the_port_promises_over_two_hosts(hosts, spread, by, scale):
+    name = "mpi" if max(spread) == 1 else "shm+mpi"
+    assert_ok(run_on(hosts, spread, PROGRAMS / "shm_conformance", name, scale, by=by))
+
+
+def test_without_shared_memory_everything_goes_over_mpi(hosts):
+    assert_ok(run_on(hosts, (2, 2), PROGRAMS / "shm_conformance", "mpi", 1, HOROVOD_SHM="0"))
