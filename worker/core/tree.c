@@ -1,6 +1,6 @@
 /*
- * Positions and subtrees; see tree.h. Pure. A node is found by walking down from the root through
- * the stretches of its ancestors, so nobody needs more of the tree than the order of the ranks.
+ * Positions and subtrees; see tree.h. Pure. The tree is laid out in the order of its positions: a
+ * host's first rank, the others of the host, each followed by the hosts that it speaks to.
  */
 #include "worker/core/tree.h"
 
@@ -9,9 +9,16 @@
 
 #include "base/mem.h"
 
-#define RATIO 15   /* messages of 0.2 us that a rank can send while one travels for 3 us */
-#define STAR_MAX 8 /* so few ranks speak to the coordinator directly, whatever their hosts */
-#define TIMES_MAX 512
+/* The model, in units of 50 ns. */
+#define FAR_HOP 60 /* a message between hosts is under way for 3 us */
+#define FAR_BUSY 4 /* and its sender can send the next one after 0.2 us */
+#define NEAR_HOP 6 /* within a host: 0.3 us */
+#define NEAR_BUSY 1
+#define TIMES 1024
+
+#define NEAR_RATIO 15  /* messages that a rank can send within a host while one is heard of */
+#define HELPERS_MAX 16 /* ranks of a host that speak to other hosts */
+#define STAR_MAX 8     /* so few ranks speak to the coordinator directly, whatever their hosts */
 
 struct placed {
     int host;
@@ -49,15 +56,230 @@ static void sort(struct placed *placed, int n)
     qsort(placed, (size_t)n, sizeof(*placed), by_leader);
 }
 
-static void fill(struct hvd_tree *t, const struct placed *placed)
+/* --- How much fits below ---------------------------------------------------------------------- */
+
+/* Ranks of a host in which order: numbered from 0 in the list of ranks sorted by host. */
+struct host {
+    int first;
+    int n;
+};
+
+struct builder {
+    struct hvd_tree *t;
+    const struct placed *placed;
+    struct host *hosts; /* owned */
+    int fanout;
+    int n_laid;           /* positions that are taken */
+    int far_room[TIMES];  /* hosts that can know after so long, of so many ranks as on average */
+    int near_room[TIMES]; /* ranks of a host that can, counted in messages sent by one */
+};
+
+/* When the i-th rank of a host that speaks to others can begin to: the first one tells the others
+ * of its host before. */
+static int start_of(int helper, int n_helpers)
 {
-    for (int i = 0; i < t->size; i++) {
-        t->rank_at[i] = placed[i].rank;
-        t->position_of[placed[i].rank] = i;
-        if (placed[i].leader == placed[i].rank)
-            t->host_first[t->n_hosts++] = i;
+    return helper == 0 ? (n_helpers - 1) * NEAR_BUSY : helper * NEAR_BUSY + NEAR_HOP;
+}
+
+/* Ranks of a host of n that speak to other hosts. */
+static int helpers_of(int n)
+{
+    return n < HELPERS_MAX ? n : HELPERS_MAX;
+}
+
+static int add(int64_t a, int64_t b)
+{
+    return a + b < INT_MAX ? (int)(a + b) : INT_MAX;
+}
+
+/* Hosts that can know after so long when one with so many ranks knows now. */
+static int far_room(const struct builder *b, int n_helpers, int time)
+{
+    int room = 1;
+
+    for (int helper = 0; helper < n_helpers; helper++)
+        for (int at = start_of(helper, n_helpers); at + FAR_HOP <= time; at += FAR_BUSY)
+            room = add(room, b->far_room[time - at - FAR_HOP]);
+    return room;
+}
+
+static void fill_rooms(struct builder *b)
+{
+    const int n_helpers = helpers_of(b->t->size / b->t->n_hosts);
+
+    for (int time = 0; time < TIMES; time++) {
+        b->far_room[time] =
+            time > 0 && b->far_room[time - 1] == INT_MAX ? INT_MAX : far_room(b, n_helpers, time);
+        b->near_room[time] = time == 0
+                                 ? 1
+                                 : add(b->near_room[time - 1],
+                                       time < NEAR_RATIO ? 0 : b->near_room[time - NEAR_RATIO]);
     }
-    t->host_first[t->n_hosts] = t->size;
+}
+
+/* --- Laying out ------------------------------------------------------------------------------- */
+
+/* Takes the next position for the index-th of the sorted ranks. */
+static int take_position(struct builder *b, int index, int parent)
+{
+    const int position = b->n_laid++;
+
+    b->t->rank_at[position] = b->placed[index].rank;
+    b->t->position_of[b->placed[index].rank] = position;
+    b->t->parent_of[position] = parent;
+    return position;
+}
+
+static void end_subtree(struct builder *b, int position)
+{
+    b->t->n_below[position] = b->n_laid - position;
+}
+
+/* One of n parts that are as even as can be. */
+static int even_part(int n, int n_parts, int i)
+{
+    return n / n_parts + (i < n % n_parts);
+}
+
+/* How the hosts below one are shared out: so many to the subtree that a helper speaks to next. */
+struct share {
+    int helper;
+    int n;
+};
+
+/* Fills shares in the order in which they are sent to; returns how many there are. There are never
+ * more than hosts. */
+static int share_out(const struct builder *b, int n_hosts, int n_helpers, struct share *shares)
+{
+    const int parts = n_hosts - 1 < b->fanout ? n_hosts - 1 : b->fanout;
+    int left = n_hosts - 1;
+    int time = 0;
+    int n = 0;
+
+    for (; b->fanout > 0 && n < parts; n++)
+        shares[n] = (struct share){.n = even_part(n_hosts - 1, parts, n)};
+    if (b->fanout > 0)
+        return n;
+    while (time < TIMES - 1 && far_room(b, n_helpers, time) < n_hosts)
+        time++;
+    for (int at = 0; at + FAR_HOP <= time && left > 0; at++)
+        for (int helper = 0; helper < n_helpers && left > 0; helper++) {
+            const int since = at - start_of(helper, n_helpers);
+            const int room = b->far_room[time - at - FAR_HOP];
+            if (since < 0 || since % FAR_BUSY != 0)
+                continue;
+            shares[n] = (struct share){.helper = helper, .n = room < left ? room : left};
+            left -= shares[n++].n;
+        }
+    return n;
+}
+
+static bool lay_hosts(struct builder *b, int host, int n_hosts, int parent);
+
+/* The subtrees of a helper. *next is the first host that is not laid out. */
+static bool lay_shares(struct builder *b, const struct share *shares, int n_shares, int helper,
+                       int position, int *next)
+{
+    for (int i = 0; i < n_shares; i++) {
+        if (shares[i].helper != helper)
+            continue;
+        if (!lay_hosts(b, *next, shares[i].n, position))
+            return false;
+        *next += shares[i].n;
+    }
+    return true;
+}
+
+/* Ranks of a host, n of them from an index on, the first of which is the root of the rest. */
+static int lay_near(struct builder *b, int index, int n, int parent);
+
+/* The children of a root of n ranks of a host; the i-th of them, with all below, or 0 when there
+ * are no more. */
+static int near_part(const struct builder *b, int n, int left, int i)
+{
+    int time = 0;
+
+    if (b->fanout > 0)
+        return i < b->fanout && i < n - 1
+                   ? even_part(n - 1, n - 1 < b->fanout ? n - 1 : b->fanout, i)
+                   : 0;
+    while (time < TIMES - 1 && b->near_room[time] < n)
+        time++;
+    time -= NEAR_RATIO + i;
+    const int room = time >= 0 ? b->near_room[time] : 0;
+    return room < left ? room : left;
+}
+
+static int lay_near(struct builder *b, int index, int n, int parent)
+{
+    const int position = take_position(b, index, parent);
+    int at = 1;
+
+    for (int i = 0; at < n; i++) {
+        const int part = near_part(b, n, n - at, i);
+        lay_near(b, index + at, part, position);
+        at += part;
+    }
+    end_subtree(b, position);
+    return position;
+}
+
+/* A child of a host's first rank: the ranks below it on the host, then other hosts. */
+static bool lay_helper(struct builder *b, struct host part, int parent, const struct share *shares,
+                       int n_shares, int helper, int *next)
+{
+    const int position = lay_near(b, part.first, part.n, parent);
+    const bool good = lay_shares(b, shares, n_shares, helper, position, next);
+
+    end_subtree(b, position);
+    return good;
+}
+
+/* A stretch of hosts; the first rank of the first one is the root. False when out of memory. */
+static bool lay_hosts(struct builder *b, int host, int n_hosts, int parent)
+{
+    const struct host own = b->hosts[host];
+    const int position = take_position(b, own.first, parent);
+    struct share *shares = hvd_malloc((size_t)n_hosts, sizeof(*shares));
+    int n_children = 0;
+    int next = host + 1;
+    int at = 1;
+
+    if (!shares)
+        return false;
+    for (int left = own.n - 1; left > 0; n_children++)
+        left -= near_part(b, own.n, left, n_children);
+    const int n_helpers = b->fanout > 0 ? 1 : helpers_of(1 + n_children);
+    const int n_shares = share_out(b, n_hosts, n_helpers, shares);
+    bool good = true;
+    for (int i = 0; i < n_children && good; i++) {
+        const struct host part = {.first = own.first + at, .n = near_part(b, own.n, own.n - at, i)};
+        good = lay_helper(b, part, position, shares, n_shares, i + 1, &next);
+        at += part.n;
+    }
+    good = good && lay_shares(b, shares, n_shares, 0, position, &next);
+    end_subtree(b, position);
+    hvd_free(shares);
+    return good;
+}
+
+static bool lay_out(struct builder *b)
+{
+    for (int i = 0; i < b->t->size; i++)
+        b->t->n_hosts += b->placed[i].leader == b->placed[i].rank;
+    b->hosts = hvd_calloc((size_t)b->t->n_hosts, sizeof(*b->hosts));
+    if (!b->hosts)
+        return false;
+    int host = -1;
+    for (int i = 0; i < b->t->size; i++) {
+        if (b->placed[i].leader == b->placed[i].rank)
+            b->hosts[++host].first = i;
+        b->hosts[host].n++;
+    }
+    fill_rooms(b);
+    const bool good = lay_hosts(b, 0, b->t->n_hosts, -1);
+    hvd_free(b->hosts);
+    return good;
 }
 
 hvd_status_t hvd_tree_init(struct hvd_tree *t, const struct hvd_tree_options *options,
@@ -66,194 +288,60 @@ hvd_status_t hvd_tree_init(struct hvd_tree *t, const struct hvd_tree_options *op
     const size_t n = (size_t)options->size;
     const bool is_star = options->fanout == 0 && options->size <= STAR_MAX;
     struct placed *placed = hvd_calloc(n, sizeof(*placed));
+    struct builder *b = hvd_calloc(1, sizeof(*b));
 
     *t = (struct hvd_tree){.size = options->size,
-                           .fanout = options->fanout,
                            .rank_at = hvd_calloc(n, sizeof(int)),
                            .position_of = hvd_calloc(n, sizeof(int)),
-                           .host_first = hvd_calloc(n + 1, sizeof(int))};
-    if (!placed || !t->rank_at || !t->position_of || !t->host_first) {
-        hvd_free(placed);
-        hvd_tree_fini(t);
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the tree of a process set");
-    }
-    for (int rank = 0; rank < options->size; rank++) {
+                           .parent_of = hvd_calloc(n, sizeof(int)),
+                           .n_below = hvd_calloc(n, sizeof(int))};
+    bool good = placed && b && t->rank_at && t->position_of && t->parent_of && t->n_below;
+    for (int rank = 0; rank < options->size && good; rank++) {
         placed[rank].rank = rank;
         placed[rank].host = options->hosts && !is_star ? options->hosts[rank] : 0;
     }
-    sort(placed, options->size);
-    fill(t, placed);
+    if (good) {
+        sort(placed, options->size);
+        b->t = t;
+        b->placed = placed;
+        b->fanout = options->fanout;
+        good = lay_out(b);
+    }
+    hvd_free(b);
     hvd_free(placed);
-    return HVD_OK;
+    if (good)
+        return HVD_OK;
+    hvd_tree_fini(t);
+    return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the tree of a process set");
 }
 
 void hvd_tree_fini(struct hvd_tree *t)
 {
     hvd_free(t->rank_at);
     hvd_free(t->position_of);
-    hvd_free(t->host_first);
+    hvd_free(t->parent_of);
+    hvd_free(t->n_below);
     *t = (struct hvd_tree){0};
-}
-
-/* --- How a root divides what hangs under it --------------------------------------------------- */
-
-/* Divides n members (ranks of a host, or hosts) of which the first is the root. */
-struct division {
-    int n;
-    int fanout;
-    int room[TIMES_MAX]; /* fanout 0: how many members can know after so many sendings */
-    int time;            /* fanout 0: how many it takes here */
-};
-
-/* Who knows at a time knew one sending before, or hears of it from somebody who knew RATIO before.
- */
-static void begin_division(struct division *d, int n, int fanout)
-{
-    *d = (struct division){.n = n, .fanout = fanout};
-    for (int time = 0; fanout == 0 && time < TIMES_MAX; time++) {
-        const int64_t more = time < RATIO ? 0 : d->room[time - RATIO];
-        const int64_t room = time == 0 ? 1 : d->room[time - 1] + more;
-        d->room[time] = room < INT_MAX ? (int)room : INT_MAX;
-    }
-}
-
-/* A subtree of n members is divided next. */
-static void enter_division(struct division *d, int n)
-{
-    d->n = n;
-    d->time = 0;
-    while (d->fanout == 0 && d->room[d->time] < n)
-        d->time++;
-}
-
-/* Members of the i-th child's subtree when `left` members are not given out yet; 0: none is. */
-static int share(const struct division *d, int i, int left)
-{
-    if (d->fanout > 0) {
-        const int n = d->n - 1;
-        const int parts = n < d->fanout ? n : d->fanout;
-        return i < parts ? n / parts + (i < n % parts) : 0;
-    }
-    const int time = d->time - RATIO - i;
-    const int room = time >= 0 ? d->room[time] : 0;
-    return room < left ? room : left;
-}
-
-/* The children of the root of `n` members, as stretches of members relative to the root; into out
- * when it is not NULL. Returns how many there are. */
-static int divide(struct division *d, int n, struct hvd_span *out)
-{
-    int n_children = 0;
-    int first = 1;
-
-    enter_division(d, n);
-    while (first < n) {
-        const int part = share(d, n_children, n - first);
-        if (out)
-            out[n_children] = (struct hvd_span){.first = first, .n = part};
-        first += part;
-        n_children++;
-    }
-    return n_children;
-}
-
-/* --- A node ----------------------------------------------------------------------------------- */
-
-/* Walks down to a member: *subtree becomes its stretch. Returns its parent, -1: it is the root. */
-static int descend(struct division *d, int member, struct hvd_span *subtree)
-{
-    int parent = -1;
-
-    while (subtree->first != member) {
-        int first = subtree->first + 1;
-        enter_division(d, subtree->n);
-        for (int i = 0;; i++) {
-            const int part = share(d, i, subtree->first + subtree->n - first);
-            if (member < first + part) {
-                parent = subtree->first;
-                *subtree = (struct hvd_span){.first = first, .n = part};
-                break;
-            }
-            first += part;
-        }
-    }
-    return parent;
-}
-
-/* The host that a position is on. */
-static int host_of(const struct hvd_tree *t, int position)
-{
-    int low = 0;
-    int high = t->n_hosts;
-
-    while (high - low > 1) {
-        const int middle = low + (high - low) / 2;
-        if (t->host_first[middle] <= position)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Where a node is among the ranks of its host, and its host among the hosts. */
-struct place {
-    int host;
-    int start;            /* the first position on the host */
-    struct hvd_span near; /* the node's subtree on the host, from 0 */
-    struct hvd_span far;  /* first ranks alone: the hosts below */
-};
-
-static hvd_status_t add_children(struct hvd_node *node, const struct hvd_tree *t,
-                                 const struct place *at, struct division *d)
-{
-    const bool is_first = at->near.first == 0;
-
-    node->n_near = divide(d, at->near.n, NULL);
-    node->n_children = node->n_near + (is_first ? divide(d, at->far.n, NULL) : 0);
-    if (node->n_children == 0)
-        return HVD_OK;
-    node->children = hvd_calloc((size_t)node->n_children, sizeof(*node->children));
-    if (!node->children)
-        return HVD_ERR_NOMEM;
-    divide(d, at->near.n, node->children);
-    for (int i = 0; i < node->n_near; i++)
-        node->children[i].first += node->span.first;
-    if (is_first)
-        divide(d, at->far.n, node->children + node->n_near);
-    for (int i = node->n_near; i < node->n_children; i++) {
-        struct hvd_span *child = &node->children[i]; /* hosts become positions */
-        const int host = at->host + child->first;
-        child->first = t->host_first[host];
-        child->n = t->host_first[host + child->n] - child->first;
-    }
-    return HVD_OK;
 }
 
 hvd_status_t hvd_node_init(struct hvd_node *node, const struct hvd_tree *t, int position,
                            struct hvd_err *err)
 {
-    struct place at = {.host = host_of(t, position), .far = {.first = 0, .n = t->n_hosts}};
-    struct division *d = hvd_malloc(1, sizeof(*d));
+    const int end = position + t->n_below[position];
 
-    *node = (struct hvd_node){.parent = -1};
-    if (!d)
+    *node = (struct hvd_node){.parent = t->parent_of[position],
+                              .span = {.first = position, .n = t->n_below[position]}};
+    for (int child = position + 1; child < end; child += t->n_below[child])
+        node->n_children++;
+    if (node->n_children == 0)
+        return HVD_OK;
+    node->children = hvd_calloc((size_t)node->n_children, sizeof(*node->children));
+    if (!node->children)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a place in a tree");
-    begin_division(d, t->n_hosts, t->fanout);
-    at.start = t->host_first[at.host];
-    at.near.n = t->host_first[at.host + 1] - at.start;
-    const int far_parent = descend(d, at.host, &at.far);
-    const int near_parent = descend(d, position - at.start, &at.near);
-    if (near_parent >= 0)
-        node->parent = at.start + near_parent;
-    else if (far_parent >= 0)
-        node->parent = t->host_first[far_parent];
-    node->span = (struct hvd_span){.first = position, .n = at.near.n};
-    if (at.near.first == 0)
-        node->span.n = t->host_first[at.host + at.far.n] - position;
-    hvd_status_t st = add_children(node, t, &at, d);
-    hvd_free(d);
-    return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "out of memory for a place in a tree");
+    int n = 0;
+    for (int child = position + 1; child < end; child += t->n_below[child])
+        node->children[n++] = (struct hvd_span){.first = child, .n = t->n_below[child]};
+    return HVD_OK;
 }
 
 void hvd_node_fini(struct hvd_node *node)

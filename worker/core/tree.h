@@ -9,20 +9,25 @@
  * Who speaks to whom about the tensors of a process set: a tree over its ranks. What ranks ask for
  * goes up and is merged on the way (relay.h), plans come down.
  *
- *     host 0          0                  ranks of a host hang under its first rank,
- *                  /  |  \               first ranks of hosts form a tree of their own
- *     host 0      1   2   6 ....... 12
- *                       / | \      / | \
- *     hosts 2, 4       7  8  24  13 14  18
+ *       host 0       0                        ranks of a host hang under its first rank ...
+ *                 /  |  \
+ *                1   2   \                    ... each hears of other hosts besides,
+ *                |   |    \
+ *       host 1   6   |     9   host 3         by their first ranks
+ *              / | \ |   / | \
+ *             7  8 .. ..  10 11
  *
- * Ranks have a position in the tree: hosts one behind the other, and every subtree is a stretch of
- * positions that begins with its root. So a set of ranks that agree is a few pairs of numbers
- * (struct hvd_span) however many they are. Position 0 is rank 0 of the set, the coordinator.
+ * Ranks have a position in the tree: a rank first, then one behind the other all that hangs under
+ * its children, so every subtree is a stretch of positions that begins with its root. A set of
+ * ranks that agree is then a few pairs of numbers (struct hvd_span), however many they are.
+ * Position 0 is rank 0 of the set, the coordinator.
  *
- * With a given fan-out every subtree is divided evenly. Without one, the tree is the fastest for
- * messages of which a rank can send `ratio` while one travels (Karp et al. 1993): the child that is
- * sent to first has the largest subtree, the last one the smallest, so that all are done at once.
- * As long as there are fewer ranks than that, it is a star.
+ * With a given fan-out the first ranks of hosts form a tree of their own, divided evenly. Without
+ * one, the tree is the fastest in the LogGP model for short messages (Karp et al. 1993): the child
+ * that is sent to first has the largest subtree and the last one the smallest, so that all are done
+ * at once; and as a message within a host takes a fraction of one between hosts, all ranks of a
+ * host share the sending to other hosts. With few hosts it is a star of hosts, with up to 8 ranks a
+ * star of ranks.
  */
 
 /* Positions first to first + n - 1; n >= 1. */
@@ -41,11 +46,11 @@ struct hvd_tree_options {
 /* The same on every rank of the set. */
 struct hvd_tree {
     int size;
-    int fanout;
     int n_hosts;
     int *rank_at;     /* by position; owned, as all that follow */
     int *position_of; /* by rank */
-    int *host_first;  /* by host: its first position; one more at the end */
+    int *parent_of;   /* by position: the parent's; -1: the root */
+    int *n_below;     /* by position: how many positions its subtree has */
 };
 
 /* One rank's place in it. */
@@ -54,7 +59,6 @@ struct hvd_node {
     struct hvd_span span;      /* its subtree; span.first is its own position */
     struct hvd_span *children; /* their subtrees, by position; owned */
     int n_children;
-    int n_near; /* of these, on the own host: the first ones. Plans go to the others first */
 };
 
 /* HVD_ERR_NOMEM. */

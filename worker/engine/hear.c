@@ -120,15 +120,12 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
     return st;
 }
 
-/* Hands a plan down. First to other hosts: those subtrees are the deepest. */
+/* Hands a plan down: first to those that pass it on most. */
 static hvd_status_t send_down(struct hvd_engine *e, const struct hvd_set *set, const void *data,
                               size_t len, struct hvd_err *err)
 {
-    const int n = set->node.n_children;
-
-    for (int i = 0; i < n; i++) {
-        const int child = (set->node.n_near + i) % n;
-        const int rank = rank_at(set, set->node.children[child].first);
+    for (int i = 0; i < set->node.n_children; i++) {
+        const int rank = rank_at(set, set->node.children[i].first);
         hvd_watch_sent(e->options.watch, len);
         hvd_status_t st = e->transport->ops->send(e->transport, rank, data, len, err);
         /* A lost rank is reported by receive, which says more. */
