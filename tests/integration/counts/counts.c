@@ -109,14 +109,21 @@ static unsigned long long look(char *text, size_t size)
     return n_messages + n_sleeps + n_woken;
 }
 
-/* The last step still echoes for a moment; what is done again and again while idle never ends. */
+/* The quietest of some windows: the last step still echoes in the first, and who is done earlier
+ * asks for the barrier in the last. What is done again and again while idle is in all of them. */
 static void idle(void)
 {
-    char text[200];
+    char text[200], least_text[200] = "";
+    unsigned long long least = ~0ull;
 
-    for (int i = 0; i < 10 && look(text, sizeof(text)) > 0; i++)
-        continue;
-    printf("{\"rank\": %d, %s}\n", horovod_rank(), text);
+    for (int i = 0; i < 5; i++) {
+        const unsigned long long n = look(text, sizeof(text));
+        if (n >= least)
+            continue;
+        least = n;
+        memcpy(least_text, text, sizeof(text));
+    }
+    printf("{\"rank\": %d, %s}\n", horovod_rank(), least_text);
     fflush(stdout);
 }
 
