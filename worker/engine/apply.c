@@ -46,9 +46,15 @@ static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set, struc
         hvd_cache_remove(set->cache, step->slot);
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the bits of a set");
     }
-    if (st == HVD_OK)
-        hvd_entry_settle(entry, hvd_cache_at(set->cache, step->slot));
+    struct hvd_slot *slot = hvd_cache_at(set->cache, step->slot);
+    if (st == HVD_OK) {
+        slot->since = set->epoch;
+        set->changed = set->epoch;
+        hvd_entry_settle(entry, slot);
+    }
     pthread_mutex_unlock(&e->mu);
+    if (st == HVD_OK)
+        hvd_tell_slot(e, set, slot);
     return st;
 }
 
@@ -86,7 +92,7 @@ static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     if (!entry)             /* joined */
         return agree_joined(step, a, err);
     a->request = &entry->request;
-    hvd_watch_agreed(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request);
+    hvd_watch_agreed(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request, false);
     if (step->n_rows != (step->kind == HVD_ALLGATHER ? (uint32_t)set->place.size : 0))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has %u rows for tensor %s", step->n_rows,
                         entry->name);
@@ -111,8 +117,10 @@ static void requeue(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry 
     uint64_t *word = &set->queued_bits[index / 64];
 
     entry->slot = NULL;
+    entry->index = HVD_NO_SLOT;
     if (entry->is_listed)
         return;
+    hvd_watch_named(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request);
     hvd_entry_list_add(&set->queue, entry);
     if (!(*word & bit)) {
         hvd_add(&e->n_queued, 1);
@@ -129,6 +137,7 @@ static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t in
     hvd_status_t st = HVD_OK;
 
     hvd_run_invalidate(set);
+    set->changed = set->epoch;
     pthread_mutex_lock(&e->mu);
     struct hvd_slot *slot = hvd_cache_at(set->cache, index);
     struct hvd_entry *entry = slot ? hvd_cache_owners(set->cache)[index] : NULL;

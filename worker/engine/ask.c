@@ -29,6 +29,7 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
 static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
                               int64_t now_ns, struct hvd_err *err)
 {
+    hvd_tell_asked(e, set, set->bits, n_words);
     hvd_status_t st = hvd_message_bits(&set->message, set->id, set->epoch, set->bits, n_words);
 
     for (uint32_t i = 0; i < n_words; i++)

@@ -62,6 +62,7 @@ struct hvd_entry {
     char *message;                 /* the reason of a failure; owned, may be NULL */
     char *name;                    /* owned */
     size_t name_room;
+    uint32_t index; /* of its slot, for the watch; HVD_NO_SLOT: none */
 };
 
 _Static_assert(offsetof(struct hvd_entry, set) <= 64, "what is used each time is in one line");
@@ -157,6 +158,7 @@ struct hvd_set {
     struct hvd_relay *relay;           /* of the tree's other inner nodes; owned */
     struct hvd_buf message;
     uint64_t epoch;            /* of the plan that was followed last */
+    uint64_t changed;          /* of the last plan that changed what a slot stands for */
     uint64_t *bits;            /* being sent, else 0; owned */
     struct hvd_fusable *items; /* scratch of the plan at hand; owned */
     struct hvd_agreed *agreed;
@@ -166,6 +168,7 @@ struct hvd_set {
     struct hvd_run *runs; /* cached, or under way */
     uint32_t n_runs;
     struct hvd_run *spare;   /* memory for the next one; owned */
+    unsigned n_told;         /* the timeline that has been told of the slots */
     struct hvd_flight *todo; /* in the agreed order, not started */
     struct hvd_flight *todo_last;
     struct hvd_flight *moving[HVD_MOVING_MAX];
@@ -328,6 +331,12 @@ static inline struct hvd_watch *hvd_entry_watch(const struct hvd_engine *e,
     return entry->changes_sets ? NULL : e->options.watch;
 }
 
+/* Whether the flight's tensors were cached when they were agreed. */
+static inline bool hvd_flight_is_cached(const struct hvd_flight *f)
+{
+    return f->members[0].slot != HVD_NO_SLOT;
+}
+
 /* Publishes how a tensor ended and wakes who waits for it. mu. */
 void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                       const char *message);
@@ -421,6 +430,32 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
 /* A flight has landed, its entries are not finished yet: counts it, and sets what comes of it.
  * There is an autotune. */
 void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_flight *f);
+
+/* --- tell.c: for the timeline and the recorder; caller is the driver ---------------------------
+ */
+
+/* Cached tensors were asked for here. */
+void hvd_tell_asked(struct hvd_engine *e, struct hvd_set *set, const uint64_t *words,
+                    uint32_t n_words);
+
+/* The coordinator has heard that a rank of the job asks for cached tensors. */
+void hvd_tell_ready_bits(struct hvd_engine *e, struct hvd_set *set, int rank,
+                         const struct hvd_reader *bits);
+
+/* Cached tensors are in a plan, and laid out. */
+void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_run *run);
+
+/* A flight starts. */
+void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hvd_flight *f);
+
+/* A flight of cached tensors has ended well. */
+void hvd_tell_ended(struct hvd_engine *e, const struct hvd_flight *f);
+
+/* A cached tensor has ended. */
+void hvd_tell_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry, hvd_status_t status);
+
+/* A tensor is in a slot from now on. */
+void hvd_tell_slot(struct hvd_engine *e, struct hvd_set *set, const struct hvd_slot *slot);
 
 /* --- apply.c: caller is the driver, without mu ------------------------------------------------ */
 

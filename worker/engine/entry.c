@@ -114,6 +114,7 @@ static struct hvd_entry *create_loose(struct hvd_engine *e, const struct hvd_sub
     memcpy(entry->name, req->name.data, req->name.len);
     entry->name[req->name.len] = '\0';
     entry->slot = NULL;
+    entry->index = HVD_NO_SLOT;
     entry->set = set;
     entry->request = *req;
     entry->request.name.data = entry->name;
@@ -157,6 +158,7 @@ void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot)
 {
     slot->resident = entry;
     entry->slot = slot;
+    entry->index = slot->index;
     atomic_store_explicit(&entry->ticket, entry->handle, memory_order_release);
 }
 
@@ -193,6 +195,7 @@ void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_
 
     hvd_watch_done(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request, bytes,
                    status);
+    hvd_tell_slot_ended(e, entry, status);
     entry->status = status;
     if (status != HVD_OK)
         entry->message = hvd_strdup(message); /* without memory the status has to do */
@@ -223,9 +226,12 @@ static void finish_together(struct hvd_engine *e, const struct hvd_flight *f)
 void hvd_entries_finish(struct hvd_engine *e, const struct hvd_flight *f, hvd_status_t status,
                         const char *message)
 {
-    const bool is_watched = e->options.watch && hvd_watch_on(e->options.watch);
+    const unsigned on = e->options.watch ? hvd_watch_on(e->options.watch) : 0;
 
-    if (status == HVD_OK && f->request.op == HVD_ALLREDUCE && !is_watched) {
+    if (status == HVD_OK && f->request.op == HVD_ALLREDUCE &&
+        (!on || (!(on & HVD_WATCH_RECORDER) && hvd_flight_is_cached(f)))) {
+        if (on)
+            hvd_tell_ended(e, f);
         finish_together(e, f);
         return;
     }

@@ -325,17 +325,6 @@ hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct 
     return HVD_OK;
 }
 
-static void tell_started(const struct hvd_engine *e, const struct hvd_flight *f)
-{
-    const bool is_watched = e->options.watch && hvd_watch_on(e->options.watch);
-
-    for (uint32_t i = 0; is_watched && !f->is_second && i < f->n_members; i++)
-        if (f->members[i].entry)
-            hvd_watch_started(hvd_entry_watch(e, f->members[i].entry),
-                              (uint64_t)f->members[i].entry->handle, &f->members[i].entry->request,
-                              e->transport->ops->name);
-}
-
 static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                                struct hvd_err *err)
 {
@@ -346,7 +335,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
             return HVD_OK;
         const bool asks = hvd_staging_asks(f);
         if (!asks)
-            tell_started(e, f);
+            hvd_tell_started(e, set, f);
         if (st == HVD_OK && f->has_more && !f->is_second && !asks && hvd_adasum_is(f))
             st = hvd_adasum_begin(e, set, f, err);
         if (st == HVD_OK && !hvd_staging_is_landing(f))

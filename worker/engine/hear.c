@@ -40,9 +40,21 @@ static int parent_of(const struct hvd_set *set)
     return rank_at(set, set->node.parent);
 }
 
-static hvd_status_t count_bits(struct hvd_set *set, int party, const struct hvd_reader *bits,
-                               int64_t now_ns, struct hvd_err *err)
+/* For the watch: a rank, or all under a child, have asked for cached tensors. */
+static void tell_party_ready(struct hvd_engine *e, struct hvd_set *set, int party,
+                             const struct hvd_reader *bits)
 {
+    const struct hvd_span span = hvd_node_party_span(&set->node, party);
+
+    for (int i = 0; set->negotiator && i < span.n; i++)
+        hvd_tell_ready_bits(e, set, rank_at(set, span.first + i), bits);
+}
+
+static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int party,
+                               const struct hvd_reader *bits, int64_t now_ns, struct hvd_err *err)
+{
+    if (e->options.watch && hvd_watch_on(e->options.watch))
+        tell_party_ready(e, set, party, bits);
     return set->negotiator ? hvd_negotiator_bits(set->negotiator, party, bits, now_ns, err)
                            : hvd_relay_bits(set->relay, party, bits, now_ns, err);
 }
@@ -67,7 +79,7 @@ hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now
     } else { /* only bits come this way */
         st = hvd_reader_init(&reader, set->message.data, set->message.len, err);
         if (st == HVD_OK)
-            st = count_bits(set, 0, &reader, now_ns, err);
+            st = count_bits(e, set, 0, &reader, now_ns, err);
     }
     hvd_buf_reset(&set->message);
     return st;
@@ -87,7 +99,7 @@ hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request)
 {
     if (!hvd_strview_equal(request->name, HVD_CHANGE_NAME))
-        hvd_watch_ready(e->options.watch, rank, request);
+        hvd_watch_ready(e->options.watch, rank, request, false);
 }
 
 hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
@@ -351,7 +363,7 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     if (reader.type == HVD_MESSAGE_PLAN)
         return read_plan(e, set, in, &reader, err);
     if (reader.type == HVD_MESSAGE_BITS)
-        st = count_bits(set, party, &reader, now_ns, err);
+        st = count_bits(e, set, party, &reader, now_ns, err);
     else if (reader.type == HVD_MESSAGE_PARTIAL)
         st = read_partial(e, set, in, &reader, now_ns, err);
     else if (reader.type == HVD_MESSAGE_LEAVE)

@@ -383,20 +383,6 @@ static hvd_status_t take_entries(struct hvd_set *set, struct hvd_run *run, struc
     return st;
 }
 
-static void tell_agreed(const struct hvd_engine *e, const struct hvd_run *run)
-{
-    if (!e->options.watch || !hvd_watch_on(e->options.watch))
-        return;
-    for (uint32_t i = 0; i < run->n_flights; i++) {
-        const struct hvd_flight *f = &run->flights[i];
-        for (uint32_t m = 0; m < f->n_members; m++)
-            if (f->members[m].entry)
-                hvd_watch_agreed(hvd_entry_watch(e, f->members[m].entry),
-                                 (uint64_t)f->members[m].entry->handle,
-                                 &f->members[m].entry->request);
-    }
-}
-
 hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struct hvd_reader *plan,
                           struct hvd_err *err)
 {
@@ -413,7 +399,7 @@ hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struc
     pthread_mutex_unlock(&e->mu);
     hvd_watch_laid_out(e->options.watch, is_hit);
     if (st == HVD_OK)
-        tell_agreed(e, run);
+        hvd_tell_agreed(e, set, run);
     if (st == HVD_OK)
         return begin_run(e, set, run, err);
     run->n_open = run->n_flights;

@@ -83,6 +83,7 @@ static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
     if (match) {
         entry->slot = match;
+        entry->index = match->index;
         owners[match->index] = entry;
     } else {
         st = hvd_table_add(set->table, entry->request.name, entry, err);
@@ -139,7 +140,8 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry)
     if (!hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
         entry->count = 0; /* found out when it moves */
     count_queued(e, entry->count * (int64_t)width);
-    hvd_watch_submitted(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request);
+    hvd_watch_submitted(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request,
+                        entry->slot && entry->request.device == HVD_CPU);
     if (entry->request.op == HVD_JOIN)
         entry->set->is_join_pending = true;
     if (entry->slot)
@@ -240,7 +242,7 @@ bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described
         hvd_handles_renew(entry);
         hvd_cache_owners(set->cache)[slot->index] = entry;
         count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype));
-        hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request);
+        hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request, true);
         queue_bit(set, slot);
         learn_order(set, slot);
         *handle = entry->handle;

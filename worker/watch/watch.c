@@ -68,6 +68,61 @@ void hvd_watch_record(struct hvd_watch *w, unsigned on, const struct hvd_sightin
     hvd_recorder_put(state->recorder, &event, name.data);
 }
 
+/* One event of some words of slots, in `name`. */
+static void record_words(struct hvd_watch *w, const struct hvd_slots_seen *seen, uint32_t first,
+                         uint32_t n_words, uint64_t ticks)
+{
+    const size_t text_len = seen->text ? strlen(seen->text) : 0;
+    const size_t bytes = n_words * sizeof(*seen->words);
+    char name[HVD_EVENT_WORDS_MAX * sizeof(*seen->words) + HVD_WATCH_TEXT_MAX];
+    const struct hvd_event event = {
+        .ticks = ticks,
+        .id = hvd_event_place(seen->set, seen->first + first),
+        .detail = seen->detail,
+        .kind = (uint8_t)seen->kind,
+        .n_words = (uint8_t)n_words,
+        .name_len = (uint16_t)(bytes + (text_len < HVD_WATCH_TEXT_MAX ? text_len : 0)),
+    };
+
+    memcpy(name, seen->words + first, bytes);
+    memcpy(name + bytes, seen->text ? seen->text : "", event.name_len - bytes);
+    hvd_writer_put(w->_state->writer, &event, NULL, name);
+}
+
+void hvd_watch_record_slots(struct hvd_watch *w, const struct hvd_slots_seen *seen)
+{
+    const struct hvd_watch_state *state = w->_state;
+    const uint64_t ticks = hvd_clock_ticks(&state->clock);
+    uint32_t at = 0;
+
+    while (at < seen->n_words) {
+        uint32_t n = 0; /* words up to the last one that is not 0 */
+        for (uint32_t i = 0; i < HVD_EVENT_WORDS_MAX && at + i < seen->n_words; i++)
+            if (seen->words[at + i] != 0)
+                n = i + 1;
+        if (n > 0)
+            record_words(w, seen, at, n, ticks);
+        at += HVD_EVENT_WORDS_MAX;
+    }
+    if (hvd_watch_on(w) & HVD_WATCH_WAKE)
+        hvd_writer_wake(state->writer);
+}
+
+void hvd_watch_record_slot(struct hvd_watch *w, uint32_t set, uint32_t index,
+                           const struct hvd_request *request)
+{
+    const struct hvd_event event = {.ticks = hvd_clock_ticks(&w->_state->clock),
+                                    .id = hvd_event_place(set, index),
+                                    .kind = HVD_EVENT_SLOT,
+                                    .op = (uint8_t)request->op,
+                                    .dtype = (uint8_t)request->dtype,
+                                    .reduce = (uint8_t)request->reduce,
+                                    .ndim = (uint8_t)request->ndim,
+                                    .name_len = (uint16_t)request->name.len};
+
+    hvd_writer_put(w->_state->writer, &event, request->shape, request->name.data);
+}
+
 /* --- The flight recorder ---------------------------------------------------------------------- */
 
 static hvd_status_t encode_dump(const struct hvd_watch_state *state, const char *why,

@@ -18,7 +18,8 @@
  *        └────> recorder                 ──(a failure)──> dump
  */
 struct hvd_watch {
-    atomic_uint _on; /* what records events: HVD_WATCH_...; 0: nothing */
+    atomic_uint _on;        /* what records events: HVD_WATCH_...; 0: nothing */
+    atomic_uint _timelines; /* begun so far */
     atomic_uint_fast64_t _submitted;
     struct hvd_counts _counts; /* the driver's: see hvd_watch_add */
     struct hvd_watch_state *_state;
@@ -84,6 +85,33 @@ struct hvd_sighting {
 /* Records an event; `on` is what _on held. For the hooks. */
 void hvd_watch_record(struct hvd_watch *w, unsigned on, const struct hvd_sighting *seen);
 
+/* Cached tensors of a process set to which the same happens: kinds ASKED to DONE of event.h. */
+struct hvd_slots_seen {
+    enum hvd_event_kind kind;
+    int32_t detail; /* READY: the rank; DONE: hvd_status_t */
+    uint32_t set;
+    uint32_t first; /* word */
+    uint32_t n_words;
+    const uint64_t *words;
+    const char *text; /* STARTED: the transport, below HVD_WATCH_TEXT_MAX bytes; else NULL */
+};
+
+#define HVD_WATCH_TEXT_MAX 16
+
+/* Records events for the timeline, with one time for all. There is one (HVD_WATCH_TIMELINE), and
+ * the slots were recorded since hvd_watch_timelines changed. One thread at a time. */
+void hvd_watch_record_slots(struct hvd_watch *w, const struct hvd_slots_seen *seen);
+
+/* Records for the timeline that a slot stands for a tensor. As above. */
+void hvd_watch_record_slot(struct hvd_watch *w, uint32_t set, uint32_t index,
+                           const struct hvd_request *request);
+
+/* How many timelines have begun: each has to be told what slots stand for. */
+static inline unsigned hvd_watch_timelines(const struct hvd_watch *w)
+{
+    return atomic_load_explicit(&w->_timelines, memory_order_acquire);
+}
+
 /* Adds to a counter that the driver alone changes: others may read it at the same time. */
 static inline void hvd_watch_add(uint64_t *counter, uint64_t n)
 {
@@ -99,14 +127,17 @@ static inline unsigned hvd_watch_on(const struct hvd_watch *w)
 /* --- Hooks: id names a tensor from its submission to its end, and is not 0 ---------------------
  */
 
-/* A tensor was submitted here. Any thread. */
+/* A tensor was submitted here. is_slot: it is cached, and the timeline hears of it with others.
+ * Callers take turns. */
 static inline void hvd_watch_submitted(struct hvd_watch *w, uint64_t id,
-                                       const struct hvd_request *request)
+                                       const struct hvd_request *request, bool is_slot)
 {
     if (!w)
         return;
-    atomic_fetch_add_explicit(&w->_submitted, 1, memory_order_relaxed);
-    const unsigned on = hvd_watch_on(w);
+    atomic_store_explicit(&w->_submitted,
+                          atomic_load_explicit(&w->_submitted, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    const unsigned on = hvd_watch_on(w) & ~(is_slot ? HVD_WATCH_TIMELINE | HVD_WATCH_WAKE : 0U);
     if (on)
         hvd_watch_record(
             w, on,
@@ -114,10 +145,25 @@ static inline void hvd_watch_submitted(struct hvd_watch *w, uint64_t id,
                 .kind = HVD_EVENT_SUBMITTED, .id = id, .request = request, .name = request->name});
 }
 
-/* The coordinator has heard that a rank asks for a tensor. The driver. */
-static inline void hvd_watch_ready(struct hvd_watch *w, int rank, const struct hvd_request *request)
+/* A tensor that was cached is asked for by its name. The driver. */
+static inline void hvd_watch_named(struct hvd_watch *w, uint64_t id,
+                                   const struct hvd_request *request)
 {
-    const unsigned on = w ? hvd_watch_on(w) : 0;
+    const unsigned on = w ? hvd_watch_on(w) & ~HVD_WATCH_RECORDER : 0;
+
+    if (on & HVD_WATCH_TIMELINE)
+        hvd_watch_record(
+            w, on,
+            &(struct hvd_sighting){
+                .kind = HVD_EVENT_SUBMITTED, .id = id, .request = request, .name = request->name});
+}
+
+/* The coordinator has heard that a rank asks for a tensor. is_slot: as above. The driver. */
+static inline void hvd_watch_ready(struct hvd_watch *w, int rank, const struct hvd_request *request,
+                                   bool is_slot)
+{
+    const unsigned on =
+        (w ? hvd_watch_on(w) : 0) & ~(is_slot ? HVD_WATCH_TIMELINE | HVD_WATCH_WAKE : 0U);
 
     if (on)
         hvd_watch_record(w, on,
@@ -127,22 +173,25 @@ static inline void hvd_watch_ready(struct hvd_watch *w, int rank, const struct h
                                                 .name = request->name});
 }
 
-/* A plan has the tensor. The driver. */
+/* A plan has the tensor. is_slot: as above. The driver. */
 static inline void hvd_watch_agreed(struct hvd_watch *w, uint64_t id,
-                                    const struct hvd_request *request)
+                                    const struct hvd_request *request, bool is_slot)
 {
-    const unsigned on = w ? hvd_watch_on(w) : 0;
+    const unsigned on =
+        (w ? hvd_watch_on(w) : 0) & ~(is_slot ? HVD_WATCH_TIMELINE | HVD_WATCH_WAKE : 0U);
 
     if (on)
         hvd_watch_record(
             w, on, &(struct hvd_sighting){.kind = HVD_EVENT_AGREED, .id = id, .request = request});
 }
 
-/* The tensor's data begins to move over a transport. The driver. */
+/* The tensor's data begins to move over a transport. is_slot: as above. The driver. */
 static inline void hvd_watch_started(struct hvd_watch *w, uint64_t id,
-                                     const struct hvd_request *request, const char *transport)
+                                     const struct hvd_request *request, const char *transport,
+                                     bool is_slot)
 {
-    const unsigned on = w ? hvd_watch_on(w) : 0;
+    const unsigned on =
+        (w ? hvd_watch_on(w) : 0) & ~(is_slot ? HVD_WATCH_TIMELINE | HVD_WATCH_WAKE : 0U);
 
     if (on)
         hvd_watch_record(w, on,

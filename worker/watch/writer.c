@@ -226,6 +226,7 @@ static hvd_status_t open_anew(struct hvd_writer *w, const char *path, bool marks
         w->is_open = true;
         w->is_kicked = true;
         pthread_cond_signal(&w->cond);
+        atomic_fetch_add(&w->options.watch->_timelines, 1);
         atomic_fetch_or(&w->options.watch->_on, HVD_WATCH_TIMELINE);
     }
     pthread_mutex_unlock(&w->mu);

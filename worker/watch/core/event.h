@@ -14,9 +14,24 @@ enum hvd_event_kind {
     HVD_EVENT_STALLED,   /* the name is a report; detail: how many tensors wait */
     HVD_EVENT_LOST,      /* rank `detail`; the name says why */
     HVD_EVENT_FAILED,    /* the job cannot go on; the name says why */
+    HVD_EVENT_SLOT,  /* the tensor of that name, type and shape is cached from now on; id: where */
+    HVD_EVENT_ASKED, /* as SUBMITTED, for cached tensors */
 };
 
-#define HVD_EVENT_KINDS 10
+#define HVD_EVENT_KINDS 12
+
+/*
+ * A cached tensor is asked for, planned and moved together with others, and so are its events: one
+ * event for many tensors says which by bits, in words of 64 that its name begins with. Its id is
+ * hvd_event_place(set, first word). Kinds: ASKED, READY, AGREED, STARTED, DONE.
+ */
+#define HVD_EVENT_WORDS_MAX 64
+
+/* Where a slot is, or the 64 slots of a word: the id of an event. */
+static inline uint64_t hvd_event_place(uint32_t set, uint32_t index)
+{
+    return (uint64_t)set << 32 | index;
+}
 
 /* The part of every event that has a fixed size. */
 struct hvd_event {
@@ -29,7 +44,7 @@ struct hvd_event {
     uint8_t dtype;
     uint8_t reduce;
     uint8_t ndim;
-    uint8_t _unused;
+    uint8_t n_words; /* of bits, with which the name begins; 0: of one tensor, or of none */
 };
 
 /* An event with what belongs to it. */

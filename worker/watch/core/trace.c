@@ -4,7 +4,8 @@
  *     IDLE ──ready, submitted──> NEGOTIATING ──agreed──> OPERATING ──done──> IDLE
  *
  * A lane's `id` is that of the tensor that is submitted now; events that name no known id belong to
- * tensors whose beginning was not recorded, and are left out.
+ * tensors whose beginning was not recorded, and are left out. Cached tensors are known by their
+ * slots as well, and have events in common, which are taken apart here.
  */
 #include "worker/watch/core/trace.h"
 
@@ -38,11 +39,27 @@ struct lane {
     char name[];
 };
 
+/* A cached tensor. */
+struct slot {
+    struct lane *lane; /* NULL: nothing of it was recorded in this file yet */
+    struct hvd_event event;
+    int64_t shape[HVD_NDIM_MAX];
+    char name[];
+};
+
+/* The cached tensors of a process set. */
+struct slots {
+    struct slot **at; /* by index; owned */
+    uint32_t n;
+};
+
 struct hvd_trace {
     struct hvd_trace_options options;
     struct hvd_names lanes;
     struct hvd_names ids;
     int64_t n_lanes;
+    struct slots *sets; /* by number; owned */
+    uint32_t n_sets;
 };
 
 /* A record being written, and where to. */
@@ -238,7 +255,9 @@ static void add_ready(struct record *r, struct lane *lane, const struct hvd_even
 {
     char rank[16];
 
-    start_negotiating(r, lane, event, ns);
+    /* A rank may ask again before the last time has ended here. */
+    if (lane->state == IDLE)
+        start_negotiating(r, lane, event, ns);
     snprintf(rank, sizeof(rank), "%d", (int)event->detail);
     open_record(r, "X", lane->pid, ns);
     put_name(r, "", rank);
@@ -274,6 +293,137 @@ static void advance(struct record *r, struct lane *lane, const struct hvd_note *
     lane->in_activity = true;
 }
 
+/* --- Cached tensors --------------------------------------------------------------------------- */
+
+#define SLOTS_MAX (1U << 24)
+
+/* Room for a slot of a set; NULL when there is none. */
+static struct slot **find_slot(struct hvd_trace *trace, uint64_t place)
+{
+    const uint32_t set = (uint32_t)(place >> 32);
+    const uint32_t index = (uint32_t)place;
+
+    return set < trace->n_sets && index < trace->sets[set].n ? &trace->sets[set].at[index] : NULL;
+}
+
+/* As above, making it. NULL when out of memory. */
+static struct slot **make_slot(struct hvd_trace *trace, uint64_t place)
+{
+    const uint32_t set = (uint32_t)(place >> 32);
+    const uint32_t index = (uint32_t)place;
+
+    if (index >= SLOTS_MAX || set >= SLOTS_MAX)
+        return NULL;
+    if (set >= trace->n_sets) {
+        struct slots *sets = hvd_realloc(trace->sets, set + 1, sizeof(*sets));
+        if (!sets)
+            return NULL;
+        memset(sets + trace->n_sets, 0, (set + 1 - trace->n_sets) * sizeof(*sets));
+        trace->sets = sets;
+        trace->n_sets = set + 1;
+    }
+    struct slots *slots = &trace->sets[set];
+    if (index >= slots->n) {
+        const uint32_t n = index < 32 ? 64 : index * 2;
+        struct slot **at = hvd_realloc(slots->at, n, sizeof(struct slot *));
+        if (!at)
+            return NULL;
+        memset(at + slots->n, 0, (n - slots->n) * sizeof(struct slot *));
+        slots->at = at;
+        slots->n = n;
+    }
+    return &slots->at[index];
+}
+
+/* A tensor is in a slot from now on. */
+static hvd_status_t add_slot(struct hvd_trace *trace, const struct hvd_note *note)
+{
+    struct slot **at = make_slot(trace, note->event.id);
+    struct slot *slot = at ? hvd_calloc(1, sizeof(*slot) + note->event.name_len + 1U) : NULL;
+
+    if (!slot)
+        return HVD_ERR_NOMEM;
+    slot->event = note->event;
+    memcpy(slot->shape, note->shape, sizeof(slot->shape));
+    memcpy(slot->name, note->name, note->event.name_len);
+    hvd_free(*at);
+    *at = slot;
+    return HVD_OK;
+}
+
+/* The lane of a cached tensor. */
+static struct lane *lane_of(struct hvd_trace *trace, struct record *r, struct slot *slot)
+{
+    if (!slot->lane)
+        slot->lane = get_lane(trace, r, hvd_strview_of(slot->name));
+    if (slot->lane && slot->lane->state == IDLE) {
+        slot->lane->event = slot->event;
+        memcpy(slot->lane->shape, slot->shape, sizeof(slot->shape));
+    }
+    return slot->lane;
+}
+
+/* What happened to one cached tensor of many. */
+static void add_of_slot(struct hvd_trace *trace, struct record *r, struct slot *slot,
+                        const struct hvd_note *note, int64_t ns)
+{
+    struct lane *lane = lane_of(trace, r, slot);
+    struct hvd_note one;
+
+    if (!lane)
+        return;
+    switch (note->event.kind) {
+    case HVD_EVENT_ASKED:
+        start_negotiating(r, lane, &slot->event, ns);
+        break;
+    case HVD_EVENT_READY:
+        one.event = slot->event;
+        one.event.detail = note->event.detail;
+        add_ready(r, lane, &one.event, ns);
+        break;
+    case HVD_EVENT_AGREED:
+    case HVD_EVENT_STARTED:
+        if (lane->state == IDLE) /* this rank does not have it: it has joined */
+            break;
+        one.event.kind = note->event.kind;
+        snprintf(one.name, sizeof(one.name), "%s",
+                 note->name + note->event.n_words * sizeof(uint64_t));
+        advance(r, lane, &one, ns);
+        break;
+    default:
+        finish(r, lane, note->event.detail, ns);
+        forget_id(trace, lane);
+    }
+}
+
+/* An event of many cached tensors. */
+static void add_slots(struct hvd_trace *trace, struct record *r, const struct hvd_note *note,
+                      int64_t ns)
+{
+    for (uint32_t w = 0; w < note->event.n_words; w++) {
+        uint64_t bits;
+        memcpy(&bits, note->name + w * sizeof(bits), sizeof(bits));
+        for (; bits != 0; bits &= bits - 1) {
+            const uint32_t index =
+                ((uint32_t)note->event.id + w) * 64 + (uint32_t)__builtin_ctzll(bits);
+            struct slot **slot =
+                find_slot(trace, hvd_event_place((uint32_t)(note->event.id >> 32), index));
+            if (slot && *slot)
+                add_of_slot(trace, r, *slot, note, ns);
+        }
+    }
+}
+
+static void forget_slots(struct hvd_trace *trace)
+{
+    for (uint32_t set = 0; set < trace->n_sets; set++) {
+        for (uint32_t i = 0; i < trace->sets[set].n; i++)
+            hvd_free(trace->sets[set].at[i]);
+        hvd_free(trace->sets[set].at);
+    }
+    hvd_free(trace->sets);
+}
+
 /* An event of the job, across all lanes. */
 static void add_mark(struct record *r, const char *name, const struct hvd_note *note, int64_t ns)
 {
@@ -296,7 +446,13 @@ hvd_status_t hvd_trace_add(struct hvd_trace *trace, const struct hvd_note *note,
     struct record r = {.lines = lines};
     struct lane *lane;
 
+    if (event->n_words > 0) {
+        add_slots(trace, &r, note, ns);
+        return r.status;
+    }
     switch (event->kind) {
+    case HVD_EVENT_SLOT:
+        return add_slot(trace, note);
     case HVD_EVENT_READY:
         lane = get_lane(trace, &r, name);
         if (lane)
@@ -360,6 +516,10 @@ static void forget_all(struct hvd_trace *trace)
         hvd_free(lane);
     }
     trace->n_lanes = 0;
+    for (uint32_t set = 0; set < trace->n_sets; set++)
+        for (uint32_t i = 0; i < trace->sets[set].n; i++)
+            if (trace->sets[set].at[i])
+                trace->sets[set].at[i]->lane = NULL;
 }
 
 hvd_status_t hvd_trace_open(struct hvd_trace *trace, struct hvd_buf *lines)
@@ -400,5 +560,6 @@ void hvd_trace_destroy(struct hvd_trace *trace)
     if (!trace)
         return;
     forget_all(trace);
+    forget_slots(trace);
     hvd_free(trace);
 }

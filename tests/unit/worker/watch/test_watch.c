@@ -51,11 +51,11 @@ static void live(struct hvd_watch *w, uint64_t id, const char *name)
 {
     const struct hvd_request req = request(name);
 
-    hvd_watch_submitted(w, id, &req);
-    hvd_watch_ready(w, 1, &req);
+    hvd_watch_submitted(w, id, &req, false);
+    hvd_watch_ready(w, 1, &req, false);
     hvd_watch_plan(w);
-    hvd_watch_agreed(w, id, &req);
-    hvd_watch_started(w, id, &req, "MPI");
+    hvd_watch_agreed(w, id, &req, false);
+    hvd_watch_started(w, id, &req, "MPI", false);
     hvd_watch_done(w, id, &req, 40, HVD_OK);
 }
 
@@ -96,7 +96,7 @@ static void counters_count_what_the_hooks_saw(void **state)
     assert_int_equal(hvd_watch_create(&options, &w, NULL), HVD_OK);
     live(w, 1, "a");
     live(w, 2, "b");
-    hvd_watch_submitted(w, 3, &req);
+    hvd_watch_submitted(w, 3, &req, false);
     hvd_watch_done(w, 3, &req, 40, HVD_ERR_MISMATCH);
     hvd_watch_sent(w, 100);
     hvd_watch_received(w, 30);

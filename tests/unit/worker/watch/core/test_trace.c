@@ -259,12 +259,71 @@ static void names_without_end_share_a_lane(void **state)
     hvd_trace_destroy(trace);
 }
 
-/* A trace with two tensors. */
+/* An event of cached tensors, by a word of slots. */
+static struct hvd_note of_slots(enum hvd_event_kind kind, uint32_t first, int detail, uint64_t word,
+                                const char *text)
+{
+    struct hvd_note n = {.event = {.kind = (uint8_t)kind,
+                                   .id = hvd_event_place(2, first),
+                                   .detail = detail,
+                                   .n_words = 1,
+                                   .name_len = (uint16_t)(sizeof(word) + strlen(text))}};
+
+    memcpy(n.name, &word, sizeof(word));
+    memcpy(n.name + sizeof(word), text, strlen(text) + 1);
+    return n;
+}
+
+static struct hvd_note slot(uint32_t index, const char *name)
+{
+    struct hvd_note n = note(HVD_EVENT_SUBMITTED, hvd_event_place(2, index), 0, name);
+
+    n.event.kind = HVD_EVENT_SLOT;
+    return n;
+}
+
+static void cached_tensors_have_events_in_common(void **state)
+{
+    struct hvd_trace *trace = create(false);
+    struct hvd_buf lines;
+
+    (void)state;
+    expect(trace, of_slots(HVD_EVENT_ASKED, 0, 0, 3, ""), 500, ""); /* unknown so far */
+    expect(trace, slot(1, "b"), 1000, "");
+    expect(trace, slot(66, "c"), 1000, "");
+    expect(trace, of_slots(HVD_EVENT_READY, 0, 1, 2, ""), 1500,
+           LANE("1", "b") BEGIN("1", "1.500", "NEGOTIATE_ALLREDUCE") TICK("1", "1.500", "1"));
+    expect(trace, of_slots(HVD_EVENT_ASKED, 0, 0, 2, ""), 2000, "");
+    expect(trace, of_slots(HVD_EVENT_ASKED, 1, 0, 4, ""), 2000,
+           LANE("2", "c") BEGIN("2", "2.000", "NEGOTIATE_ALLREDUCE"));
+    expect(trace, of_slots(HVD_EVENT_AGREED, 0, 0, 2, ""), 3000,
+           END("1", "3.000") BEGIN("1", "3.000", "ALLREDUCE") BEGIN("1", "3.000", "QUEUE"));
+    expect(trace, of_slots(HVD_EVENT_STARTED, 0, 0, 2, "shm"), 4000,
+           END("1", "4.000") BEGIN("1", "4.000", "SHM_ALLREDUCE"));
+    expect(trace, of_slots(HVD_EVENT_READY, 0, 1, 2, ""), 4500, TICK("1", "4.500", "1"));
+    expect(trace, of_slots(HVD_EVENT_DONE, 0, HVD_OK, 2, ""), 5000,
+           END("1", "5.000") END_WITH("1", "5.000", ""));
+    expect(trace, of_slots(HVD_EVENT_DONE, 0, HVD_OK, 2, ""), 5500, ""); /* that is all */
+
+    hvd_buf_init(&lines, 1 << 20); /* another file: the names are said anew */
+    assert_int_equal(hvd_trace_open(trace, &lines), HVD_OK);
+    hvd_buf_fini(&lines);
+    expect(trace, of_slots(HVD_EVENT_AGREED, 0, 0, 2, ""), 6000, LANE("1", "b")); /* joined */
+    expect(trace, slot(1, "d"), 6500, "");
+    expect(trace, of_slots(HVD_EVENT_ASKED, 0, 0, 2, ""), 7000,
+           LANE("2", "d") BEGIN("2", "7.000", "NEGOTIATE_ALLREDUCE"));
+    expect(trace, of_slots(HVD_EVENT_DONE, 0, HVD_ERR_SHUTDOWN, 2, ""), 8000,
+           END_WITH("2", "8.000", ",\"error\":\"shut down\""));
+    hvd_trace_destroy(trace);
+}
+
+/* A trace with two tensors, and one that is cached. */
 static hvd_status_t live(void)
 {
     const struct hvd_note notes[] = {note(HVD_EVENT_SUBMITTED, 1, 0, "a"),
                                      note(HVD_EVENT_SUBMITTED, 2, 0, "b"),
-                                     note(HVD_EVENT_DONE, 2, 0, "")};
+                                     note(HVD_EVENT_DONE, 2, 0, ""), slot(40, "c"),
+                                     of_slots(HVD_EVENT_ASKED, 0, 0, (uint64_t)1 << 40, "")};
     struct hvd_trace *trace = NULL;
     struct hvd_buf lines;
     hvd_status_t st = hvd_trace_create(&options, &trace);
@@ -297,6 +356,7 @@ int main(void)
         cmocka_unit_test(what_began_before_the_trace_is_left_out),
         cmocka_unit_test(a_lost_end_is_made_up_for_at_the_next_beginning),
         cmocka_unit_test(an_id_that_is_used_again_belongs_to_the_last_one),
+        cmocka_unit_test(cached_tensors_have_events_in_common),
         cmocka_unit_test(every_operation_has_horovods_names),
         cmocka_unit_test(marks_of_the_job_reach_across_all_lanes),
         cmocka_unit_test(a_new_file_names_every_lane_anew),
