@@ -94,6 +94,14 @@ static const char *hybrid_host(const struct hvd_transport *t, int rank)
     return h->far->ops->host(h->far, rank);
 }
 
+/* Who shares memory is on one host, as far as anybody needs to know. */
+static int hybrid_host_number(const struct hvd_transport *t, int rank)
+{
+    const struct hvd_hybrid *h = (const struct hvd_hybrid *)t;
+
+    return h->world.team.group_of[rank];
+}
+
 /* --- Collectives ------------------------------------------------------------------------------ */
 
 /* NULL when there is no such set. */
