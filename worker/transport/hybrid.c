@@ -352,7 +352,7 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
     .name = "shm+mpi", .send = hybrid_send, .receive = hybrid_receive, .recycle = hybrid_recycle,  \
     .flush = hybrid_flush, .start = hybrid_start, .test = hybrid_test, .add_set = hybrid_add_set,  \
     .remove_set = hybrid_remove_set, .abandon = hybrid_abandon, .host = hybrid_host,               \
-    .destroy = hybrid_destroy
+    .host_number = hybrid_host_number, .destroy = hybrid_destroy
 
 static const struct hvd_transport_ops hybrid_ops = {
     COMMON_OPS,          .listen = hybrid_listen, .sleep = hybrid_sleep,
