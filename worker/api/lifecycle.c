@@ -1,7 +1,7 @@
 /*
  * Start, end and identity of the job in this process. One engine at most. It outlives its shutdown,
  * so that threads that wait can still read how their tensors ended; the next horovod_init replaces
- * it. Lock order: `life` before `engine_lock`; both before the engine's own.
+ * it, once nobody is inside any more (inside.h). Lock order: `life` before the engine's own.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "worker/api/api_internal.h"
+#include "worker/api/inside.h"
 #include "worker/transport/hybrid.h"
 #include "worker/transport/mpi_comms.h"
 
@@ -19,17 +20,16 @@ static struct {
     pthread_mutex_t life;          /* one init or shutdown at a time */
     struct hvd_transport *mpi;     /* guarded by life; of the engine that runs */
     struct hvd_err init_err;       /* guarded by life */
-    pthread_rwlock_t engine_lock;  /* held for reading by whoever uses the engine */
-    struct hvd_engine *engine;     /* guarded by engine_lock */
-    struct hvd_watch *watch;       /* likewise; outlives the engine it watches */
     struct hvd_autotune *autotune; /* guarded by life; outlives the engine that it tunes */
+    /* changed by who holds life; stay while somebody is inside who has read them */
+    struct hvd_engine *_Atomic engine;
+    struct hvd_watch *_Atomic watch; /* outlives the engine it watches */
     atomic_bool is_running;
     /* guarded by life while not running; constant while running */
     struct hvd_log log;
     bool has_dynamic_sets;
 } api = {
     .life = PTHREAD_MUTEX_INITIALIZER,
-    .engine_lock = PTHREAD_RWLOCK_INITIALIZER,
 };
 
 struct hvd_engine *hvd_api_enter(bool is_running)
@@ -37,15 +37,16 @@ struct hvd_engine *hvd_api_enter(bool is_running)
     if (hvd_api_is_forked() ||
         (is_running && !atomic_load_explicit(&api.is_running, memory_order_acquire)))
         return NULL;
-    pthread_rwlock_rdlock(&api.engine_lock);
-    if (!api.engine)
-        pthread_rwlock_unlock(&api.engine_lock);
-    return api.engine;
+    hvd_inside_enter();
+    struct hvd_engine *engine = atomic_load_explicit(&api.engine, memory_order_acquire);
+    if (!engine)
+        hvd_inside_leave();
+    return engine;
 }
 
 void hvd_api_leave(void)
 {
-    pthread_rwlock_unlock(&api.engine_lock);
+    hvd_inside_leave();
 }
 
 static hvd_status_t check_start(const struct hvd_api_start *from, struct hvd_err *err)
@@ -238,14 +239,15 @@ static hvd_status_t start(const struct hvd_settings *settings, const struct hvd_
     return st;
 }
 
-/* Replaces the engine of the last job, which nobody uses once the lock is held. Holds life. */
+/* Replaces the engine of the last job. Holds life. */
 static void install(const struct job *job)
 {
-    pthread_rwlock_wrlock(&api.engine_lock);
-    const struct job old = {.engine = api.engine, .watch = api.watch, .autotune = api.autotune};
-    api.engine = job->engine;
-    api.watch = job->watch;
-    pthread_rwlock_unlock(&api.engine_lock);
+    /* The watch first: who has read an engine finds its watch, or a later one. */
+    struct job old = {.autotune = api.autotune};
+    old.watch = atomic_exchange(&api.watch, job->watch);
+    old.engine = atomic_exchange(&api.engine, job->engine);
+
+    hvd_inside_drain();
     api.mpi = job->mpi;
     api.autotune = job->autotune;
     hvd_engine_destroy(old.engine);
