@@ -207,6 +207,10 @@ static struct letter *pick_letter(struct sim_rank *me)
 /* A dead rank of which this one has not heard, and whose letters are all read; -1 when none. */
 static int untold_death(const struct sim_rank *me)
 {
+    const int witness = me->sim->options.faults.only_witness;
+
+    if (witness > 0 && me->base.topology.rank != witness - 1)
+        return -1;
     for (int rank = 0; rank < me->base.topology.size; rank++) {
         bool has_mail = false;
         if (!me->sim->dead[rank] || me->death_told[rank])
