@@ -17,8 +17,6 @@
 #define RING_TOTAL ((size_t)256 << 10) /* the rings that end at a rank, together */
 #define RING_MIN ((size_t)4 << 10)
 #define SPINS 512
-#define EXCHANGE ((size_t)64 << 10)
-#define STREAM ((size_t)8 << 20)
 #define FAREWELL_NS 5000000000
 
 static size_t aligned(size_t n, size_t to)
@@ -44,6 +42,7 @@ static struct hvd_shm_shape with_defaults(const struct hvd_shm_shape *shape)
 
 /* Where the areas begin; the last is the size of the whole. */
 struct layout {
+    size_t seats;
     size_t slots;
     size_t rings;
     size_t stages;
@@ -53,8 +52,9 @@ struct layout {
 static struct layout lay_out(const struct hvd_shm_shape *shape)
 {
     const size_t n = (size_t)shape->n_ranks;
-    struct layout at = {.slots = n * sizeof(struct hvd_shm_desk)};
+    struct layout at = {.seats = n * sizeof(struct hvd_shm_desk)};
 
+    at.slots = aligned(at.seats + n * sizeof(struct hvd_seat), HVD_SHM_LINE);
     at.rings = at.slots + n * 2 * sizeof(struct hvd_shm_slot);
     at.stages =
         aligned(at.rings + n * n * (sizeof(struct hvd_shm_ring) + shape->ring_bytes), HVD_SHM_PAGE);
@@ -105,6 +105,7 @@ static void free_shm(struct hvd_shm *s)
     hvd_free(s->scratch);
     hvd_free(s->sources);
     hvd_free(s->bells);
+    hvd_free(s->order);
     hvd_free(s);
 }
 
@@ -172,12 +173,41 @@ static void place(struct hvd_shm *s, const struct hvd_shm_options *options)
     char *base = s->segment;
 
     s->desks = (struct hvd_shm_desk *)(void *)base;
+    s->seats = (struct hvd_seat *)(void *)(base + at.seats);
     s->slots = (struct hvd_shm_slot *)(void *)(base + at.slots);
     s->rings = base + at.rings;
     s->stages = base + at.stages;
     const struct hvd_shm *bell = (const struct hvd_shm *)options->bell;
     for (int rank = 0; s->bells && rank < s->shape.n_ranks; rank++)
         s->bells[rank] = bell ? bell->bells[options->bell_ranks[rank]] : &s->desks[rank];
+}
+
+/* Shows the others where this rank is. */
+static void take_seat(struct hvd_shm *s, const struct hvd_shm_options *options)
+{
+    const struct hvd_shm *bell = (const struct hvd_shm *)options->bell;
+    struct hvd_seat *seat = &s->seats[s->base.topology.rank];
+
+    if (options->seat)
+        *seat = *options->seat;
+    else if (bell)
+        *seat = bell->seats[bell->base.topology.rank];
+    else if (s->fd >= 0)
+        hvd_seat_read(NULL, -1, seat);
+    else
+        hvd_seat_init(seat);
+}
+
+void hvd_shm_tune_once(struct hvd_shm *s)
+{
+    if (s->is_tuned)
+        return;
+    s->is_tuned = true;
+    hvd_shm_tune(s->seats, s->shape.n_ranks, s->shape.stage_bytes, &s->tuning, s->order);
+    if (s->tuning.is_crowded)
+        s->n_spins = 0;
+    for (int i = 0; i < HVD_SHM_PACES; i++)
+        s->paces[i].is_past = s->tuning.is_apart;
 }
 
 hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_transport **out,
@@ -202,8 +232,6 @@ hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_tr
         .segment = options->segment,
         .owns_mapping = options->owns_mapping,
         .fd = options->fd,
-        .tuning = {.exchange_bytes = shape.stage_bytes < EXCHANGE ? shape.stage_bytes : EXCHANGE,
-                   .stream_bytes = STREAM},
         .n_spins = options->is_crowded ? 0 : SPINS,
         .letters = hvd_calloc(n, sizeof(struct hvd_shm_letter *)),
         .arrivals = hvd_calloc(n, sizeof(struct hvd_shm_arrival)),
@@ -212,17 +240,20 @@ hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_tr
         .scratch = hvd_malloc(HVD_SHM_SCRATCH, 1),
         .sources = hvd_calloc(n, sizeof(const char *)),
         .bells = hvd_calloc(n, sizeof(struct hvd_shm_desk *)),
+        .order = hvd_calloc(n, sizeof(int)),
         .lost = -1,
     };
     place(s, options);
     hvd_status_t st = HVD_OK;
     if (!s->letters || !s->arrivals || !s->is_lost || !s->is_told || !s->scratch || !s->sources ||
-        !s->bells)
+        !s->bells || !s->order)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the shared memory transport");
     if (st == HVD_OK)
         st = hvd_shm_lock(s, err);
-    if (st == HVD_OK)
+    if (st == HVD_OK) {
+        take_seat(s, options);
         populate(s);
+    }
     if (st != HVD_OK) {
         free_shm(s);
         return st;

@@ -5,11 +5,13 @@
 
 #include "worker/transport/shm.h"
 #include "worker/transport/shm_pace.h"
+#include "worker/transport/shm_tuning.h"
 
 /*
  * The segment, areas in this order:
  *
  *     desk of each rank         doorbell to wake it, how it is
+ *     seat of each rank         where it runs
  *     slots of each rank, two   flag "posted", the payload of a small collective right behind it
  *     rings, from x to          control messages
  *     stages of each rank, two  the payload of other collectives
@@ -86,6 +88,9 @@ void hvd_shm_payload_scatter(struct hvd_shm_payload *p, int64_t from, int64_t co
 struct hvd_shm;
 struct hvd_shm_move;
 
+/* Decides how to go about it, at the first collective: all ranks have attached by then. */
+void hvd_shm_tune_once(struct hvd_shm *s);
+
 /* How an operation goes through its rounds. */
 struct hvd_shm_steps {
     /* Fills this rank's area of the round. */
@@ -102,6 +107,7 @@ struct hvd_shm_move {
     struct hvd_collective *c;
     const struct hvd_shm_steps *steps;
     struct hvd_shm_payload payload; /* allreduce */
+    int phase;                      /* slices: the round of the chunk */
     int64_t at;                     /* elements done, or of each part done */
     int64_t stride;                 /* elements in a round, or of each part in a round */
     int64_t total;                  /* elements to do, or of the longest part */
@@ -130,12 +136,6 @@ struct hvd_shm_arrival {
     size_t n_received;
 };
 
-/* The same on all ranks. */
-struct hvd_shm_tuning {
-    size_t exchange_bytes; /* a chunk of an allreduce of two ranks; at most a stage */
-    size_t stream_bytes;   /* outputs of so much are written past the caches */
-};
-
 struct hvd_shm {
     struct hvd_transport base; /* first */
     struct hvd_shm_shape shape;
@@ -143,11 +143,14 @@ struct hvd_shm {
     bool owns_mapping;
     int fd;
     unsigned n_spins; /* looks before saying HVD_INPROGRESS */
+    bool is_tuned;    /* the seats of all ranks have been looked at */
     struct hvd_shm_tuning tuning;
+    int *order;                               /* of the ranks, group after group; owned */
     struct hvd_shm_pace paces[HVD_SHM_PACES]; /* by size; rank 0's are for all */
     struct hvd_shm_counts counts;
 
     struct hvd_shm_desk *desks;
+    struct hvd_seat *seats;
     struct hvd_shm_desk *
         *bells; /* for each rank, the desk with the doorbell that wakes it; owned */
     struct hvd_shm_slot *slots;
@@ -225,8 +228,8 @@ bool hvd_shm_can_move(const struct hvd_shm *s);
 /* Frees the collectives. */
 void hvd_shm_moves_fini(struct hvd_shm *s);
 
-/* --- shm_reduce.c, shm_exchange.c, shm_copy.c
- * ----------------------------------------------------------------- */
+/* --- Reductions: shm_reduce.c, shm_slices.c, shm_exchange.c; shm_copy.c ------------------------
+ */
 
 /* Prepare a move of the operation: mv->c is set. */
 void hvd_shm_plan_allreduce(struct hvd_shm *s, struct hvd_shm_move *mv);
@@ -247,7 +250,22 @@ hvd_status_t hvd_shm_plan_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv, s
 char *hvd_shm_choose_place(struct hvd_shm *s, struct hvd_shm_payload *p, uint64_t round,
                            int64_t at);
 
-/* Allreduces of two ranks, and of one. */
+/* How a reduction is made of the first so many s->sources, in their order. */
+struct hvd_shm_fold {
+    int n_sources;  /* more than two are at most HVD_SHM_SCRATCH bytes */
+    bool prescales; /* each of them */
+    bool finishes;
+    void *out;    /* may be a source */
+    void *second; /* gets the same; NULL: none */
+    int64_t count;
+    bool streams; /* out is written past the caches */
+};
+
+void hvd_shm_fold(const struct hvd_shm *s, const struct hvd_collective *c,
+                  const struct hvd_shm_fold *f);
+
+/* Allreduces of more than two ranks, of two, and of one. */
+extern const struct hvd_shm_steps hvd_shm_slice_steps;
 extern const struct hvd_shm_steps hvd_shm_exchange_steps;
 extern const struct hvd_shm_steps hvd_shm_alone_steps;
 

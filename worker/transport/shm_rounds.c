@@ -124,6 +124,7 @@ hvd_status_t hvd_shm_start(struct hvd_transport *t, struct hvd_collective *c, st
 
     if (!mv)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a collective");
+    hvd_shm_tune_once(s);
     *mv = (struct hvd_shm_move){.c = c, .waits_for = -1};
     hvd_status_t st = plan(s, mv, err);
     if (st != HVD_OK) {

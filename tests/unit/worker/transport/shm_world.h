@@ -25,8 +25,8 @@ typedef const char *(*shm_trial_fn)(struct hvd_transport *t);
 /* Ranks on stages of so many bytes (0: the default) that never spin. */
 void shm_world_open(struct shm_world *w, int size, size_t stage_bytes);
 
-/* The same with options of the test's; what says where a rank is and what it shares is filled in.
- */
+/* The same with options of the test's; what says which rank it is and what it shares is filled in.
+ * seat is an array, of all ranks, or NULL. */
 void shm_world_open_with(struct shm_world *w, int size, const struct hvd_shm_options *options);
 
 /* Ends all ranks. */
@@ -37,6 +37,12 @@ void shm_world_run(const struct shm_world *w, shm_trial_fn run);
 
 /* Opens, runs, closes for each of shm_world_sizes; nothing may leak. */
 void shm_world_try_sizes(shm_trial_fn run, size_t stage_bytes);
+
+/* The same for 4 and 8 ranks on 2 and 4 packages, neighbours and not. */
+void shm_world_try_groups(shm_trial_fn run, size_t stage_bytes);
+
+/* Seats of so many ranks, in turn on so many packages. */
+void shm_world_seat(struct hvd_seat *seats, int size, int n_packages);
 
 /* Starts a collective and waits for its end. */
 const char *shm_finish(struct hvd_transport *t, struct hvd_collective *c);

@@ -19,6 +19,13 @@ static void shared_memory_keeps_what_the_port_promises(void **state)
     shm_world_try_sizes(hvd_transport_conformance, 0);
 }
 
+static void ranks_in_groups_keep_it_too(void **state)
+{
+    (void)state;
+    shm_world_try_groups(hvd_transport_conformance, 1024);
+    shm_world_try_groups(hvd_transport_conformance, 0);
+}
+
 /* --- Every type and reduction ----------------------------------------------------------------- */
 
 /* Ones: every type can hold them, and sums of eight. */
@@ -82,6 +89,7 @@ static void every_type_and_reduction_works(void **state)
 {
     (void)state;
     shm_world_try_sizes(every_type_is_reduced, 1024);
+    shm_world_try_groups(every_type_is_reduced, 1024);
 }
 
 /* --- Fusion and scaling ----------------------------------------------------------------------- */
@@ -152,6 +160,65 @@ static void fused_tensors_go_straight_to_and_from_their_memory(void **state)
     (void)state;
     shm_world_try_sizes(pieces_are_fused, 1024);
     shm_world_try_sizes(pieces_are_fused, 0);
+    shm_world_try_groups(pieces_are_fused, 1024);
+    shm_world_try_groups(pieces_are_fused, 0);
+}
+
+/* --- The same bits ---------------------------------------------------------------------------- */
+
+#define SUMMANDS 5000
+
+static float sums[SHM_WORLD_MAX][SUMMANDS];
+
+/* Summands of all sizes, so that every order of adding has a result of its own. */
+static const char *add_up(struct hvd_transport *t)
+{
+    static float summands[SHM_WORLD_MAX][SUMMANDS];
+    float *mine = summands[t->topology.rank];
+    struct hvd_collective c = {.op = HVD_ALLREDUCE,
+                               .dtype = HVD_FLOAT32,
+                               .reduce = HVD_SUM,
+                               .scaling = {.prescale = 0.3, .postscale = 1, .divisor = 7},
+                               .input = mine,
+                               .output = sums[t->topology.rank],
+                               .count = SUMMANDS};
+    uint32_t seed = (uint32_t)t->topology.rank + 1;
+
+    for (int i = 0; i < SUMMANDS; i++) {
+        seed = seed * 1664525 + 1013904223;
+        mine[i] = (float)(int32_t)seed / (float)(1u << (seed >> 8) % 24);
+    }
+    return shm_finish(t, &c);
+}
+
+static const char *add_up_alike(struct hvd_transport *t)
+{
+    /* Barriers of a kind: nobody compares before all have finished, or goes on before all have. */
+    const char *problem = add_up(t);
+    int32_t zero = 0;
+    struct hvd_collective meet = {.op = HVD_ALLREDUCE,
+                                  .dtype = HVD_INT32,
+                                  .reduce = HVD_SUM,
+                                  .scaling = shm_unscaled,
+                                  .input = &zero,
+                                  .output = &zero,
+                                  .count = 1};
+
+    if (!problem)
+        problem = shm_finish(t, &meet);
+    for (int rank = 0; rank < t->topology.size && !problem; rank++)
+        if (memcmp(sums[rank], sums[t->topology.rank], sizeof(sums[rank])) != 0)
+            problem = "a sum has other bits on another rank";
+    return problem ? problem : shm_finish(t, &meet);
+}
+
+static void sums_are_the_same_bits_on_every_rank(void **state)
+{
+    (void)state;
+    shm_world_try_sizes(add_up_alike, 1024);
+    shm_world_try_sizes(add_up_alike, 0);
+    shm_world_try_groups(add_up_alike, 1024);
+    shm_world_try_groups(add_up_alike, 0);
 }
 
 /* --- Alltoall and reducescatter --------------------------------------------------------------- */
@@ -429,8 +496,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_memory_keeps_what_the_port_promises),
+        cmocka_unit_test(ranks_in_groups_keep_it_too),
         cmocka_unit_test(every_type_and_reduction_works),
         cmocka_unit_test(fused_tensors_go_straight_to_and_from_their_memory),
+        cmocka_unit_test(sums_are_the_same_bits_on_every_rank),
         cmocka_unit_test(alltoall_and_reducescatter_deal_with_uneven_parts),
         cmocka_unit_test(rounds_of_different_kinds_do_not_mix),
         cmocka_unit_test(a_shape_that_is_none_is_refused),

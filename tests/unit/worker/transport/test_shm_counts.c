@@ -21,27 +21,32 @@ struct design {
     int n_ranks;
     unsigned reads;
     unsigned writes;
+    int n_groups;
 };
 
 static const struct design designs[] = {
-    {"a rank alone", HVD_ALLREDUCE, 4096, 1, 1, 1, 1},
+    {"a rank alone", HVD_ALLREDUCE, 4096, 1, 1, 1, 1, 1},
     /* behind the flag, and all of them back: 1 + n reads */
-    {"a small allreduce of 2", HVD_ALLREDUCE, 256, 1, 2, 6, 4},
-    {"a small allreduce of 4", HVD_ALLREDUCE, 256, 1, 4, 20, 8},
-    {"a small allreduce of 2, in pieces", HVD_ALLREDUCE, 256, 4, 2, 8, 6},
+    {"a small allreduce of 2", HVD_ALLREDUCE, 256, 1, 2, 6, 4, 1},
+    {"a small allreduce of 4", HVD_ALLREDUCE, 256, 1, 4, 20, 8, 1},
+    {"a small allreduce of 2, in pieces", HVD_ALLREDUCE, 256, 4, 2, 8, 6, 1},
     /* staged, then my own and the other's */
-    {"an exchange", HVD_ALLREDUCE, MOST, 1, 2, 6, 4},
-    {"an exchange of long pieces", HVD_ALLREDUCE, MOST, 8, 2, 6, 4},
-    {"an exchange of short pieces", HVD_ALLREDUCE, MOST, 4096, 2, 8, 6},
+    {"an exchange", HVD_ALLREDUCE, MOST, 1, 2, 6, 4, 1},
+    {"an exchange of long pieces", HVD_ALLREDUCE, MOST, 8, 2, 6, 4, 1},
+    {"an exchange of short pieces", HVD_ALLREDUCE, MOST, 4096, 2, 8, 6, 1},
     /* (n - 1) / n staged, n / n reduced, to two places, (n - 1) / n fetched */
-    {"slices of 4", HVD_ALLREDUCE, MOST, 1, 4, 10, 8},
-    {"slices of 8", HVD_ALLREDUCE, MOST, 1, 8, 22, 16},
-    {"a reducescatter of 2", HVD_REDUCESCATTER, MOST, 1, 2, 4, 3},
-    {"a reducescatter of 8", HVD_REDUCESCATTER, MOST, 1, 8, 16, 9},
+    {"slices of 4", HVD_ALLREDUCE, MOST, 1, 4, 10, 8, 1},
+    {"slices of 8", HVD_ALLREDUCE, MOST, 1, 8, 22, 16, 1},
+    /* (g - 1) / g staged, g / g reduced, what 2 groups made of 1 / g, to two places, (g - 1) / g
+       fetched; g of a group */
+    {"slices of 2 groups of 2", HVD_ALLREDUCE, MOST, 1, 4, 12, 10, 2},
+    {"slices of 2 groups of 4", HVD_ALLREDUCE, MOST, 1, 8, 24, 18, 2},
+    {"a reducescatter of 2", HVD_REDUCESCATTER, MOST, 1, 2, 4, 3, 1},
+    {"a reducescatter of 8", HVD_REDUCESCATTER, MOST, 1, 8, 16, 9, 1},
     /* of all outputs: 1 / n staged, n / n fetched */
-    {"an allgather of 4", HVD_ALLGATHER, MOST, 1, 4, 5, 5},
+    {"an allgather of 4", HVD_ALLGATHER, MOST, 1, 4, 5, 5, 1},
     /* (n - 1) / n staged, n / n fetched */
-    {"an alltoall of 4", HVD_ALLTOALL, MOST, 1, 4, 7, 7},
+    {"an alltoall of 4", HVD_ALLTOALL, MOST, 1, 4, 7, 7, 1},
 };
 
 static const struct design *design; /* of the running test */
@@ -93,12 +98,14 @@ static const char *count_bytes(struct hvd_transport *t)
 
 static void bytes_are_copied_as_often_as_designed(void **state)
 {
-    const struct hvd_shm_options options = {.is_crowded = true};
+    struct hvd_seat seats[SHM_WORLD_MAX];
+    const struct hvd_shm_options options = {.is_crowded = true, .seat = seats};
     struct shm_world w;
 
     (void)state;
     for (design = designs; design < designs + sizeof(designs) / sizeof(*designs); design++) {
         print_message("# %s\n", design->name);
+        shm_world_seat(seats, design->n_ranks, design->n_groups);
         shm_world_open_with(&w, design->n_ranks, &options);
         shm_world_run(&w, count_bytes);
         shm_world_close(&w);
