@@ -202,6 +202,7 @@ SUITES = {
                     lambda: pytest("tests/integration/collectives")),
     "counts": ("allocations, system calls and wake-ups of steady and idle jobs",
                lambda: pytest("tests/integration/counts")),
+    "bench": ("the benchmark's harness", lambda: pytest("tests/bench")),
     "planted": ("bugs planted into copies of the sources, which random programs must find",
                 lambda: pytest("tests/integration/planted")),
     "asan": ("unit and mpi with AddressSanitizer, leaks, UBSan", lambda: sanitized("asan")),
@@ -221,7 +222,7 @@ SUITES = {
 
 
 def sources_of(suite):
-    folder = {"unit": "unit", "e2e": "e2e", "demo": "demo", "fuzz": "fuzz"}.get(suite, f"integration/{suite}")
+    folder = {"unit": "unit", "e2e": "e2e", "demo": "demo", "fuzz": "fuzz", "bench": "bench"}.get(suite, f"integration/{suite}")
     return sorted((ROOT / "tests" / folder).rglob("test_*.*")) if suite not in ("asan", "tsan") else []
 
 

@@ -11,12 +11,16 @@ import sys
 import allreduce
 import measure
 import peer
+import results
+import simulated
 import steps
 
 OUT = measure.BUILD / "bench"
 # What a benchmark measures, in this order; a part can be named by itself.
-PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows}
+PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows}
 BENCHMARKS = {"runtime": list(PARTS), **{name: [name] for name in PARTS}}
+# What is no benchmark.
+ACTIONS = {"peers": peer.build, "table": lambda: print(results.markdown(results.load())), "report": results.report}
 
 
 def measure_rows(name, options):
@@ -33,7 +37,8 @@ def measure_rows(name, options):
 def main():
     parser = argparse.ArgumentParser(prog="script/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME",
-                        help="runtime (default), its parts allreduce and steps, or peers: build what steps compares with")
+                        help="runtime (default); its parts allreduce, steps and simulated; peers: build what steps compares "
+                             "with; table: print the results in Markdown; report: write them and a plot into docs/")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each arm in a launch (default: 2)")
     parser.add_argument("--seed", type=int, default=1, help="order of the arms and tensors (default: 1)")
@@ -45,13 +50,16 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))
     names = options.names or ["runtime"]
     for name in names:
-        if name not in BENCHMARKS and name != "peers":
-            parser.error(f"no benchmark '{name}'; there are {', '.join(BENCHMARKS)}, peers")
+        if name not in BENCHMARKS and name not in ACTIONS:
+            parser.error(f"no benchmark '{name}'; there are {', '.join([*BENCHMARKS, *ACTIONS])}")
     if "peers" in names:
         peer.build()
     for name in names:
-        if name != "peers":
+        if name in BENCHMARKS:
             measure_rows(name, options)
+    for name in names:
+        if name in ("table", "report"):
+            ACTIONS[name]()
 
 
 if __name__ == "__main__":

@@ -69,7 +69,9 @@ class Table:
             low, high = interval(ratios, self.rng)
             ratio = statistics.median(ratios)
             self.rows.append({"row": row, "name": name, "baseline": baseline, "ratio_p50": significant(ratio),
-                              "ci95": [significant(low), significant(high)], "class": where, "n": len(ratios)})
+                              "ci95": [significant(low), significant(high)], "class": where, "n": len(ratios),
+                              "ours_p50": significant(statistics.median(ours)),
+                              "baseline_p50": significant(statistics.median(theirs)), "unit": unit})
             print(f"{row:>5} {name:<26} {statistics.median(ours):>11.5g} {statistics.median(theirs):>11.5g} {unit:<8} "
                   f"{ratio:>8.3g}  {f'{low:.3g} to {high:.3g}':<20} {where:<10} {len(ratios)}", flush=True)
 

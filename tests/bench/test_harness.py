@@ -1,0 +1,233 @@
+"""The benchmark's harness: known inputs, known outputs. What it measures is measured by script/bench alone."""
+import json
+import os
+import random
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+import measure
+import results
+import simulated
+import steps
+
+
+def block(workload, arm, turn, p50_us, ping_ns=(100, 110), **more):
+    return {"workload": workload, "arm": arm, "round": turn, "p50_us": p50_us, "ping_ns": list(ping_ns), **more}
+
+
+# --- measure.py -------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("ping_ns, where", [
+    ((100, 120), "< 160 ns"), ((159, 160), "< 160 ns"), ((160, 160), "160-400 ns"), ((400, 400), "160-400 ns"),
+    ((400, 402), "> 400 ns"), ((100, 125), "< 160 ns"), ((100, 126), None), ((300, 100), None)])
+def test_a_block_has_the_class_of_its_round_trips_or_none_when_they_changed(ping_ns, where):
+    assert measure.placement(ping_ns) == where
+
+
+def test_the_interval_of_equal_values_is_that_value():
+    assert measure.interval([0.5] * 10, random.Random(1)) == [0.5, 0.5]
+
+
+def test_the_interval_holds_the_median_and_narrows_with_more_launches():
+    rng = random.Random(7)
+    few, many = ([1 + rng.random() for _ in range(n)] for n in (8, 400))
+    of_few, of_many = (measure.interval(values, random.Random(1)) for values in (few, many))
+    assert of_few[0] <= sorted(few)[4] <= of_few[1] and min(few) <= of_few[0] and of_few[1] <= max(few)
+    assert of_many[1] - of_many[0] < (of_few[1] - of_few[0]) / 2
+
+
+def test_the_interval_covers_the_true_median_about_as_often_as_it_says():
+    rng, kept = random.Random(3), 0
+    for _ in range(100):
+        low, high = measure.interval([rng.gauss(1, 0.2) for _ in range(15)], rng)
+        kept += low <= 1 <= high
+    assert kept >= 88
+
+
+def test_the_same_seed_gives_the_same_interval():
+    values = [0.1 * i for i in range(12)]
+    assert measure.interval(values, random.Random(5)) == measure.interval(values, random.Random(5))
+
+
+@pytest.mark.parametrize("value, kept", [(0.123456, 0.1235), (1234567, 1235000), (0, 0), (1e-9, 1e-9)])
+def test_four_digits_are_significant(value, kept):
+    assert measure.significant(value) == kept
+
+
+def test_a_row_is_a_json_object_of_the_agreed_keys_and_one_line_a_class(capsys):
+    table = measure.Table(1)
+    table.add(4, "1x4B", "Horovod", "us", {"< 160 ns": [(2, 1000, 0.002), (3, 1000, 0.003), (4, 1000, 0.004)],
+                                           "> 400 ns": [(9, 1000, 0.009)]})
+    assert [row["class"] for row in table.rows] == ["< 160 ns", "> 400 ns"]
+    row = json.loads(json.dumps(table.rows[0]))
+    assert {key: row[key] for key in ("row", "name", "baseline", "ratio_p50", "class", "n")} == {
+        "row": 4, "name": "1x4B", "baseline": "Horovod", "ratio_p50": 0.003, "class": "< 160 ns", "n": 3}
+    assert row["ci95"] == [0.002, 0.004] and (row["ours_p50"], row["baseline_p50"], row["unit"]) == (3, 1000, "us")
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 3 and printed[0].split()[:2] == ["row", "name"]
+    assert printed[1].split()[:6] == ["4", "1x4B", "3", "1000", "us", "0.003"]
+
+
+def test_a_row_that_could_not_be_measured_is_printed_and_not_written(capsys):
+    table = measure.Table(1)
+    table.miss(5, "1x4B-cycle0", "no peer")
+    assert table.rows == [] and "no peer" in capsys.readouterr().out
+
+
+def test_a_launch_is_without_the_settings_of_this_environment(monkeypatch):
+    monkeypatch.setenv("HOROVOD_CYCLE_TIME", "7")
+    assert measure.environment(HOROVOD_CACHE_CAPACITY="16")["HOROVOD_CACHE_CAPACITY"] == "16"
+    assert "HOROVOD_CYCLE_TIME" not in measure.environment()
+
+
+def test_a_launch_gives_the_json_lines_and_a_failed_one_ends_the_benchmark(monkeypatch):
+    monkeypatch.setattr(measure, "MPIRUN", ["sh", "-c", 'eval "$4"', "sh"])
+    assert measure.launch(["echo noise; echo '{\"a\": 1}'"], bind="core", mca=["x"]) == [{"a": 1}]
+    with pytest.raises(SystemExit, match="exit 3"):
+        measure.launch(["exit 3"], bind="core", mca=["x"])
+
+
+# --- steps.py ---------------------------------------------------------------------------------------------------
+
+def of_counts(arm, turn, us_a_tensor, fixed_us, **more):
+    return [block(f"{n}x4B", arm, turn, fixed_us + n * us_a_tensor, **more) for n in (100, 1000, 10000)]
+
+
+def test_the_slope_is_what_one_more_tensor_costs_whatever_a_step_costs():
+    found = steps.Launch(of_counts("ours", 0, 0.05, 3) + of_counts("peer", 0, 1.6, 900))
+    slope, where = found.slope("ours", 0)
+    assert slope == pytest.approx(50) and where == "< 160 ns"
+    assert found.slope("peer", 0)[0] == pytest.approx(1600)
+
+
+def test_there_is_no_slope_over_blocks_of_different_or_changed_placement():
+    lines = of_counts("ours", 0, 0.05, 3)
+    lines[1]["ping_ns"] = [300, 300]
+    assert steps.Launch(lines).slope("ours", 0) is None
+    lines[1]["ping_ns"] = [100, 300]
+    assert steps.Launch(lines).slope("ours", 0) is None
+
+
+def test_pairs_are_of_one_round_and_one_class_and_a_launch_gives_their_medians():
+    lines = []
+    for turn, (ours, theirs, theirs_ping) in enumerate([(1, 10, 100), (2, 10, 100), (3, 10, 100), (5, 10, 300)]):
+        lines += [block("1x4B", "ours", turn, ours), block("1x4B", "peer", turn, theirs, (theirs_ping, theirs_ping))]
+    found = steps.Launch(lines)
+    pairs = found.pairs(lambda turn: found.p50("1x4B", "ours", turn), lambda turn: found.p50("1x4B", "peer", turn))
+    assert pairs == {"< 160 ns": (2, 10, pytest.approx(0.2))}
+
+
+def test_launches_are_gathered_by_class_for_workloads_and_for_slopes():
+    launches = [steps.Launch(of_counts("ours", 0, 0.1, 1, ping_ns=ping) + of_counts("peer", 0, 1, 1, ping_ns=ping))
+                for ping in ((100, 100), (100, 100), (500, 500))]
+    samples = steps.gather(launches, steps.getter(None, "ours"), steps.getter(None, "peer"))
+    assert {where: len(found) for where, found in samples.items()} == {"< 160 ns": 2, "> 400 ns": 1}
+    assert samples["> 400 ns"][0][2] == pytest.approx(0.1)
+    samples = steps.gather(launches, steps.getter("100x4B", "ours"), steps.getter("100x4B", "peer"))
+    assert samples["< 160 ns"][0] == (pytest.approx(11), pytest.approx(101), pytest.approx(11 / 101))
+
+
+def test_without_a_peer_its_rows_say_so(capsys):
+    table = measure.Table(1)
+    steps.against_peer(table, [], False, steps.ROWS)
+    printed = capsys.readouterr().out
+    assert table.rows == [] and printed.count("no peer (script/bench peers builds it)") == len(steps.ROWS)
+
+
+def test_counts_are_medians_over_the_rounds_that_have_them():
+    found = steps.Launch([block("1x4B", "ours", turn, 1, **more) for turn, more in
+                          enumerate(({"allocations": 4}, {"allocations": 0}, {}, {"allocations": 0}))])
+    assert found.counted("1x4B", "ours", "allocations") == 0
+    table = measure.Table(1)
+    steps.idle(table, [steps.Launch([block("1x4B", "ours", 0, 1, idle_cores=0.001)])])
+    assert table.rows[0]["ratio_p50"] == 0.5 and table.rows[0]["row"] == 10
+
+
+# --- simulated.py -----------------------------------------------------------------------------------------------
+
+def simulated_run(step, design, ranks, us):
+    return {"step": step, "design": design, "ranks": ranks, "modelled_us": us, "floor_us": 20.0, "doubling_us": 45.0,
+            "depth": 5, "messages": 10, "up_max": 1, "down_max": 1, "root_bytes_in": 100}
+
+
+def test_simulated_rows_are_against_doubling_the_floor_and_a_flat_coordinator(capsys):
+    runs = [simulated_run(step, design, ranks, us) for ranks, scale in ((16, 1), (27360, 2))
+            for step, design, us in (("cached", "tree", 11 * scale), ("cached", "star", 5000.0), ("first", "tree", 450 * scale),
+                                     ("first", "star", 90000.0 * scale))]
+    table = measure.Table(1)
+    simulated.add_rows(table, runs)
+    found = {(row["row"], row["name"]): row for row in table.rows}
+    assert found[13, "cached-27360-ranks"]["ratio_p50"] == pytest.approx(22 / 45, rel=1e-3)
+    assert found[13, "cached-27360-floor"]["ratio_p50"] == 1.1
+    assert found[14, "first-27360-ranks"]["ratio_p50"] == 0.005
+    assert all(row["class"] == "modelled" and row["n"] == 1 for row in table.rows) and len(found) == 5
+    simulated.counts(runs)
+    assert "27360" in capsys.readouterr().out
+
+
+# --- results.py -------------------------------------------------------------------------------------------------
+
+def line(row, name, ratio, ci=None, where="any", n=10, **more):
+    return {"row": row, "name": name, "baseline": "Open MPI", "ratio_p50": ratio, "ci95": ci or [ratio, ratio],
+            "class": where, "n": n, **more}
+
+
+def test_a_later_file_replaces_the_rows_that_it_has(tmp_path):
+    old, new = tmp_path / "runtime.jsonl", tmp_path / "steps.jsonl"
+    old.write_text("".join(json.dumps(item) + "\n" for item in (
+        line(4, "1x4B", 0.5, where="< 160 ns"), line(4, "1x4B", 0.6, where="> 400 ns"), line(1, "engine-4B", 0.7))))
+    new.write_text(json.dumps(line(4, "1x4B", 0.1, where="< 160 ns")) + "\n")
+    for number, path in enumerate((old, new)):
+        os.utime(path, (1000 + number, 1000 + number))
+    assert [(item["row"], item["ratio_p50"]) for item in results.load(tmp_path)] == [(1, 0.7), (4, 0.1)]
+
+
+@pytest.mark.parametrize("item, cell", [
+    (line(1, "engine-4B", 0.5), "0.7"), (line(1, "engine-4B", 0.71), "0.7, **missed**"),
+    (line(3, "3-default", 0.3), "0.35"), (line(3, "3-best", 0.71), "0.7, **missed**"),
+    (line("call", "call-4B", 3), ""), (line(15, "allocations-1x4B", 0), "0"),
+    (line(15, "allocations-1x4B", 1), "0, **missed**"), (line(15, "system-calls-1x4B", 0.2), "1"),
+    (line(13, "cached-16-ranks", 0.7), ""), (line(13, "cached-27360-floor", 1.22), "1.1, **missed**"),
+    (line(14, "first-27360-ranks", 0.001), "0.01"), (line(14, "first-16-ranks", 0.5), ""),
+    (line(6, "per-tensor", 0.06), "0.0625"), (line(6, "per-tensor-cycle0", 0.2), "")])
+def test_a_row_is_judged_by_its_target(item, cell):
+    assert results.verdict(item) == cell
+
+
+def test_the_table_is_markdown_with_short_numbers():
+    table = results.markdown([line(3, "3-best", 0.49, [0.48, 0.4912], "< 160 ns", ours_p50=9912.3, baseline_p50=20200,
+                                   unit="us"), line(10, "idle-cores", 0.001, ours_p50=0.000002, baseline_p50=0.002,
+                                                    unit="core")])
+    assert table.splitlines()[2:] == [
+        "| 3 | 3-best | 9.91 ms | 20.2 ms | Open MPI | 0.49 (0.48 to 0.491) | 0.7 | < 160 ns | 10 |",
+        "| 10 | idle-cores | 2e-06 core | 0.002 core | Open MPI | 0.001 | 1 | any | 10 |"]
+
+
+def test_the_table_replaces_what_is_between_its_marks_and_nothing_else():
+    page = f"before\n{results.BEGIN}\nold\n{results.END}\nafter\n"
+    once = results.into_page(page, "| new |")
+    assert once == f"before\n{results.BEGIN}\n| new |\n{results.END}\nafter\n"
+    assert results.into_page(once, "| new |") == once
+    with pytest.raises(SystemExit):
+        results.into_page("no marks", "| new |")
+
+
+def test_the_page_has_the_marks_and_shows_the_plot():
+    text = results.PAGE.read_text(encoding="utf-8")
+    assert results.into_page(text, "x") and f"]({results.PLOT.name})" in text and results.PLOT.exists()
+
+
+def test_the_plot_has_a_mark_for_every_ratio_where_it_belongs():
+    lines = [line(1, "engine-4B", 0.1, [0.05, 0.2]), line(3, "3-best", 0.9, [0.8, 1.0]), line("call", "call-<4B>", 10),
+             line(15, "allocations-1x4B", 0)]
+    root = ElementTree.fromstring(results.plot(lines))
+    space = "{http://www.w3.org/2000/svg}"
+    dots = root.findall(f"{space}circle")
+    assert [dot.get("class") for dot in dots] == ["dot", "miss", "dot"]
+    xs = [float(dot.get("cx")) for dot in dots]
+    assert xs[0] < xs[1] < xs[2] and xs[2] == pytest.approx(results.LEFT + results.WIDTH, abs=0.1)
+    assert xs[0] == pytest.approx(results.position(0.1, -2, 1), abs=0.1)
+    assert "call  call-<4B>" in [text.text for text in root.findall(f"{space}text")]
+    with pytest.raises(SystemExit):
+        results.plot([])
