@@ -30,9 +30,19 @@ static const char *change_text(hvd_status_t status)
     }
 }
 
+/* What the end of a flight means to others than its tensors. */
+static void wind_up(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                    hvd_status_t status)
+{
+    if (f->staging)
+        hvd_staging_end(set, f);
+    if (e->options.autotune && status == HVD_OK)
+        hvd_tune_landed(e, set, f);
+}
+
 /* Publishes how all tensors of a flight ended, and lets go of it. */
-static void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
-                   hvd_status_t status, const char *message)
+static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                          hvd_status_t status, const char *message)
 {
     if (status == HVD_OK && f->members[0].entry && f->members[0].entry->changes_sets) {
         status = f->members[0].entry->status;
@@ -42,10 +52,8 @@ static void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight 
     f->zeros = NULL;
     hvd_free(f->splits);
     f->splits = NULL;
-    if (f->staging)
-        hvd_staging_end(set, f);
-    if (e->options.autotune && status == HVD_OK)
-        hvd_tune_landed(e, set, f);
+    if (f->staging || e->options.autotune)
+        wind_up(e, set, f, status);
     pthread_mutex_lock(&e->mu);
     hvd_entries_finish(e, f, status, message);
     pthread_mutex_unlock(&e->mu);
@@ -333,7 +341,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
         hvd_status_t st = f->staging ? hvd_staging_board(e, set, f, err) : HVD_OK;
         if (st == HVD_INPROGRESS)
             return HVD_OK;
-        const bool asks = hvd_staging_asks(f);
+        const bool asks = f->has_more && hvd_staging_asks(f);
         if (!asks)
             hvd_tell_started(e, set, f);
         if (st == HVD_OK && f->has_more && !f->is_second && !asks && hvd_adasum_is(f))
@@ -344,7 +352,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
             return HVD_WRAP(err, st, "tensor %s", name_of(f));
         set->todo = f->next;
         set->moving[set->n_moving++] = f;
-        set->is_held = f->has_more || asks;
+        set->is_held = f->has_more;
         *progressed = true;
     }
     return HVD_OK;
@@ -359,16 +367,23 @@ static void push_in(struct hvd_set *set, struct hvd_flight *f)
     set->todo = f;
 }
 
-/* The data has moved, all of it: what is of the device goes back there. On failure it is not
- * finished; what is landing then ends with the job. */
-static hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
-                         struct hvd_err *err)
+/* The data has moved, all of it, for a flight of the device: what is of the device goes back there.
+ * On failure it is not finished; what is landing then ends with the job. */
+static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                           struct hvd_err *err)
 {
-    if (!f->staging || hvd_staging_is_landing(f) || !f->work.moves_data)
-        return complete(e, set, f, err);
     set->moving[set->n_moving++] = f; /* it was among them just now */
     hvd_status_t st = hvd_staging_unload(e, set, f, err);
     return st == HVD_OK ? st : HVD_WRAP(err, st, "tensor %s", name_of(f));
+}
+
+/* All of a flight's data has moved. Failure: as above. */
+static inline hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                                struct hvd_err *err)
+{
+    if (f->staging && !hvd_staging_is_landing(f) && f->work.moves_data)
+        return unload(e, set, f, err);
+    return complete(e, set, f, err);
 }
 
 /* A phase has ended: the next one moves before anything else of the set. An alltoall knows its
@@ -422,7 +437,7 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
             return HVD_WRAP(err, st, "tensor %s", name_of(f));
         *progressed = true;
         set->moving[i] = set->moving[--set->n_moving];
-        if (hvd_staging_asks(f) || f->has_more)
+        if (f->has_more)
             st = go_on(e, set, f, err);
         else
             st = land(e, set, f, err);

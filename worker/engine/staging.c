@@ -43,6 +43,7 @@ struct hvd_staging {
     struct hvd_device_port *device;
     enum phase phase;
     struct hvd_collective move; /* the flight's, while it asks */
+    bool has_more;              /* likewise */
     struct hvd_piece whole;     /* the tensor on the device, where it is one */
     struct hvd_piece host;      /* and in the memory of the host */
     struct block *block;        /* owned; NULL: none in use */
@@ -58,11 +59,6 @@ struct hvd_set_device {
     enum mode mode;
     char question[QUESTION_LEN];
 };
-
-static bool is_landing(const struct hvd_staging *s)
-{
-    return s->phase == LANDING;
-}
 
 /* --- Memory ----------------------------------------------------------------------------------- */
 
@@ -425,6 +421,8 @@ static hvd_status_t ask(struct hvd_set *set, struct hvd_flight *f, struct hvd_er
     if (on->device->ops->start && set->place.rank == 0)
         st = on->device->ops->make_key(on->device, on->question, err);
     s->move = f->move;
+    s->has_more = f->has_more;
+    f->has_more = true;
     f->move = (struct hvd_collective){.op = HVD_ALLREDUCE,
                                       .dtype = HVD_UINT8,
                                       .reduce = HVD_MAX,
@@ -448,6 +446,7 @@ hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struc
 
     (void)e;
     f->move = s->move;
+    f->has_more = s->has_more;
     s->phase = HERE;
     if (on->question[HVD_DEVICE_KEY_MAX] != 0) {
         on->mode = STAGED;
@@ -459,14 +458,14 @@ hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struc
     return st;
 }
 
-bool hvd_staging_asks(const struct hvd_flight *f)
+bool hvd_staging_is_asking(const struct hvd_staging *s)
 {
-    return f->staging && f->staging->phase == ASKING;
+    return s->phase == ASKING;
 }
 
-bool hvd_staging_is_landing(const struct hvd_flight *f)
+bool hvd_staging_is_unloading(const struct hvd_staging *s)
 {
-    return f->staging && is_landing(f->staging);
+    return s->phase == LANDING;
 }
 
 /* Whether f->move is about memory of the host anyway: an alltoall's splits. */

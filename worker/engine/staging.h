@@ -26,10 +26,23 @@ hvd_status_t hvd_staging_reserve(const struct hvd_engine *e, struct horovod_outp
 hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                                struct hvd_err *err);
 
-/* Whether f->move asks the ranks of the set what their devices can do; nothing may overtake it. */
-bool hvd_staging_asks(const struct hvd_flight *f);
+/* For the two below: asked of a flight that has a staging. */
+bool hvd_staging_is_asking(const struct hvd_staging *s);
+bool hvd_staging_is_unloading(const struct hvd_staging *s);
 
-/* They have answered; f->move is what it was. What the device says. */
+/* Whether f->move asks the ranks of the set what their devices can do; f->has_more then. */
+static inline bool hvd_staging_asks(const struct hvd_flight *f)
+{
+    return f->staging && hvd_staging_is_asking(f->staging);
+}
+
+/* Whether only the device has something to do for the flight still. */
+static inline bool hvd_staging_is_landing(const struct hvd_flight *f)
+{
+    return f->staging && hvd_staging_is_unloading(f->staging);
+}
+
+/* They have answered; f->move and f->has_more are what they were. What the device says. */
 hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                                 struct hvd_err *err);
 
@@ -38,10 +51,7 @@ hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struc
 hvd_status_t hvd_staging_unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                                 struct hvd_err *err);
 
-/* Whether only the device has something to do for the flight still. */
-bool hvd_staging_is_landing(const struct hvd_flight *f);
-
-/* HVD_OK when it has done that, HVD_INPROGRESS, or what it says. */
+/* HVD_OK when the device has done what it still had to, HVD_INPROGRESS, or what it says. */
 hvd_status_t hvd_staging_test(struct hvd_engine *e, struct hvd_flight *f, struct hvd_err *err);
 
 /* The memory of a tensor while the flight is in the memory of the host. */
