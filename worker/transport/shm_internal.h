@@ -24,6 +24,7 @@
  */
 #define HVD_SHM_LINE 128 /* adjacent lines are fetched together: flags are so far apart */
 #define HVD_SHM_SMALL_MAX ((size_t)2048)
+#define HVD_SHM_HEAD ((size_t)48) /* what the line of a flag holds beside it */
 #define HVD_SHM_PAGE ((size_t)4096)
 #define HVD_SHM_SCRATCH ((size_t)8192) /* a block of a reduction, small enough to stay in L1 */
 #define HVD_SHM_STREAM_MIN                                                                         \
@@ -41,8 +42,8 @@ struct hvd_shm_slot {
     _Alignas(HVD_SHM_LINE) _Atomic uint64_t posted;
     uint32_t place;   /* where in the stage an allreduce begins; see shm_reduce.c */
     uint32_t is_past; /* an exchange went past the caches into the stage; see shm_pace.h */
-    /* aligned for every type, and begins in the line of the flag */
-    unsigned char payload[HVD_SHM_SMALL_MAX];
+    /* aligned for every type; begins in the line of the flag, and fills it */
+    unsigned char payload[HVD_SHM_HEAD + HVD_SHM_SMALL_MAX];
 };
 
 /* Bytes ever written and read; the difference is what is in the ring, which lies behind it. */

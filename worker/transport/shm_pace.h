@@ -8,7 +8,7 @@
  * How elements get from one rank to the other: through the caches, or past them through memory.
  * Which one is faster depends on where the two processors are: under one third-level cache the
  * caches are, by half; otherwise memory is, by a factor of two. A virtual machine neither says nor
- * keeps where they are, so both ways are tried, and tried again from time to time: 1 % of the
+ * keeps where they are, so both ways are tried, and tried again from time to time: 2 % of the
  * chunks go the slower way.
  *
  * Pure: the caller has the clock. All zeroes is a good start.

@@ -65,15 +65,24 @@ int64_t hvd_shm_part(const struct hvd_shm *s, size_t width)
 
 /* --- Small allreduce -------------------------------------------------------------------------- */
 
+/* What fits goes into the line of the flag. What does not goes behind it: the others look at the
+ * flag all the time, so a line that is written twice would be taken away in between. */
+static void *small_area(const struct hvd_shm *s, int rank, size_t bytes)
+{
+    struct hvd_shm_slot *slot = hvd_shm_slot(s, rank, s->round);
+
+    return bytes <= HVD_SHM_HEAD ? slot->payload : slot->payload + HVD_SHM_HEAD;
+}
+
 static void write_small(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
-    struct hvd_shm_slot *slot = hvd_shm_slot(s, s->base.topology.rank, s->round);
     const size_t bytes = (size_t)mv->total * mv->payload.width;
+    void *area = small_area(s, s->base.topology.rank, bytes);
 
     if (mv->c->pieces)
-        hvd_shm_payload_gather(&mv->payload, 0, mv->total, slot->payload);
+        hvd_shm_payload_gather(&mv->payload, 0, mv->total, area);
     else
-        memcpy(slot->payload, mv->c->input, bytes);
+        memcpy(area, mv->c->input, bytes);
     hvd_shm_count(s, bytes, 1, 1);
 }
 
@@ -88,7 +97,7 @@ static bool read_small(struct hvd_shm *s, struct hvd_shm_move *mv)
                                      .count = mv->total};
 
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
-        s->sources[rank] = (const char *)hvd_shm_slot(s, rank, s->round)->payload;
+        s->sources[rank] = small_area(s, rank, bytes);
     if (hvd_scaling_is_identity(&c->scaling))
         fold_plain(s, c, all.out, all.count);
     else
