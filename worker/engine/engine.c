@@ -6,6 +6,7 @@
 #include "worker/engine/engine.h"
 
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -158,6 +159,8 @@ static hvd_status_t read_result(struct hvd_entry *entry, struct hvd_outcome *out
 {
     const hvd_status_t st = entry->status;
 
+    if (st == HVD_ERR_SHUTDOWN && entry->message && !entry->changes_sets)
+        return HVD_FAIL(err, st, 0, "%s (tensor %.200s)", entry->message, entry->name);
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "%s", entry->message ? entry->message : hvd_status_str(st));
     if (outcome) {
@@ -277,6 +280,8 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
     if (e->has_background)
         pthread_join(e->background, NULL);
     e->has_background = false;
+    if (e->is_aborted && e->topology.size > 1)
+        nanosleep(&(const struct timespec){.tv_nsec = (long)e->options.grace_ns}, NULL);
     bool is_quiet = e->transport->ops->destroy(e->transport, e->is_down && !e->is_aborted);
     e->transport = NULL;
     if (is_quiet)

@@ -33,6 +33,9 @@ struct hvd_engine_options {
     int64_t idle_poll_ns;           /* see above */
     int64_t stall_warning_ns;       /* 0: no stall warnings */
     int64_t stall_shutdown_ns;      /* a tensor that waits so long ends the job; 0: none does */
+    int64_t grace_ns;               /* below a second: a job that failed is left so much later, so
+                                       that the others hear why before they see that this rank is
+                                       gone */
     const struct hvd_log *log;      /* borrowed, for the life of the engine */
     struct hvd_watch *watch;        /* borrowed, likewise; NULL: nobody watches */
     bool no_background;             /* tensors move only while somebody waits or polls */

@@ -18,8 +18,10 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
                            const struct hvd_submission *s, struct hvd_err *err)
 {
     if (e->is_ended || e->is_leaving)
-        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s",
-                        e->cause ? e->cause : "Horovod has been shut down.");
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s (tensor %.*s)",
+                        e->cause ? e->cause : "Horovod has been shut down.",
+                        s->request.name.len > 200 ? 200 : (int)s->request.name.len,
+                        s->request.name.data);
     if (!set)
         return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
                         "%s: Process set provided does not exist, or has not been registered.",

@@ -46,6 +46,9 @@ struct mpi_transport {
     struct outgoing *spare;         /* owned */
     struct hvd_mpi_move *abandoned; /* MPI may still use them: freed at the end */
     char *hosts;                    /* on rank 0: HOST_LEN bytes a rank */
+    char here[HOST_LEN];            /* this rank's host */
+    char root[HOST_LEN];            /* rank 0's */
+    int *neighbours;                /* the ranks on this host; owned */
     struct hvd_inbound incoming;
     MPI_Request incoming_request; /* MPI_REQUEST_NULL: nothing is coming in */
     char *inbox;                  /* of the last message, for the next one; owned; may be NULL */
@@ -55,6 +58,10 @@ struct mpi_transport {
 
 /* Whether hvd_mpi_create has initialised MPI, which it does once in a process. */
 static bool is_mpi_ours;
+
+/* Whether a job ended otherwise than in agreement. A rank may be gone, and everything that is
+ * collective, MPI_Finalize included, may wait for it for ever. */
+static bool is_mpi_lost;
 
 static struct mpi_transport *self(struct hvd_transport *t)
 {
@@ -330,9 +337,14 @@ static const char *mpi_host(const struct hvd_transport *t, int rank)
 {
     const struct mpi_transport *m = (const struct mpi_transport *)t;
 
-    if (!m->hosts || rank < 0 || rank >= t->topology.size)
+    if (rank < 0 || rank >= t->topology.size)
         return NULL;
-    return m->hosts + (size_t)rank * HOST_LEN;
+    if (m->hosts)
+        return m->hosts + (size_t)rank * HOST_LEN;
+    for (int i = 0; i < t->topology.local_size && m->neighbours; i++)
+        if (m->neighbours[i] == rank)
+            return m->here;
+    return rank == 0 ? m->root : NULL;
 }
 
 static void free_outgoing(struct outgoing *o)
@@ -359,6 +371,7 @@ static void free_transport(struct mpi_transport *m)
     hvd_free(m->incoming.data);
     hvd_free(m->inbox);
     hvd_free(m->hosts);
+    hvd_free(m->neighbours);
     hvd_free(m);
 }
 
@@ -376,10 +389,12 @@ static bool mpi_destroy(struct hvd_transport *t, bool clean)
         MPI_Comm_free(&m->world.comm);
         hvd_mpi_ops_fini(&m->mover.ops);
     }
-    if (m->owns_mpi)
+    if (clean && m->owns_mpi)
         MPI_Finalize();
-    /* Without MPI_Finalize, MPI may still write to what is moving: that memory must stay. */
-    const bool is_quiet = clean || m->owns_mpi;
+    is_mpi_lost = is_mpi_lost || !clean;
+    /* MPI may still write to what is moving, and read what is sent: that memory must stay. */
+    const bool is_quiet =
+        clean || (!m->abandoned && !m->outgoing && m->incoming_request == MPI_REQUEST_NULL);
     if (is_quiet)
         free_transport(m);
     return is_quiet;
@@ -390,11 +405,16 @@ const void *hvd_mpi_comm(const struct hvd_transport *t)
     return &((const struct mpi_transport *)t)->world.comm;
 }
 
+void hvd_mpi_keep(struct hvd_transport *t)
+{
+    self(t)->owns_mpi = false;
+}
+
 void hvd_mpi_leave(void)
 {
     int is_finalized = 0;
 
-    if (!is_mpi_ours)
+    if (!is_mpi_ours || is_mpi_lost)
         return;
     MPI_Finalized(&is_finalized);
     if (!is_finalized)
@@ -446,6 +466,10 @@ static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread,
                         "MPI was finalised in this process and cannot be initialised again: call "
                         "horovod_init once per process, or initialise MPI yourself before it and "
                         "finalise it after the last horovod_shutdown");
+    if (is_mpi_lost)
+        return HVD_FAIL(err, HVD_ERR_STATE, 0,
+                        "The last job of this process was aborted, and MPI cannot be relied on "
+                        "after that: start the processes anew");
     if (!is_initialized && has_comm)
         return HVD_FAIL(err, HVD_ERR_STATE, 0,
                         "a communicator is given, and MPI is not initialised");
@@ -472,13 +496,25 @@ static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread,
         level_name(level), m->owns_mpi ? "MPI_THREAD_SERIALIZED" : "MPI_THREAD_MULTIPLE");
 }
 
-/* Rank 0 learns the host of every rank, to name it in messages. */
+/* Rank 0 learns the host of every rank, the others their own and rank 0's, to name it in messages.
+ */
 static int learn_hosts(struct mpi_transport *m)
 {
-    char mine[HOST_LEN] = "";
+    gethostname(m->here, sizeof(m->here) - 1);
+    memcpy(m->root, m->here, sizeof(m->root));
+    int rc = MPI_Gather(m->here, HOST_LEN, MPI_CHAR, m->hosts, HOST_LEN, MPI_CHAR, 0, m->control);
+    return rc == MPI_SUCCESS ? MPI_Bcast(m->root, HOST_LEN, MPI_CHAR, 0, m->control) : rc;
+}
 
-    gethostname(mine, sizeof(mine) - 1);
-    return MPI_Gather(mine, HOST_LEN, MPI_CHAR, m->hosts, HOST_LEN, MPI_CHAR, 0, m->control);
+/* Who else is on this host. */
+static int learn_neighbours(struct mpi_transport *m, MPI_Comm local)
+{
+    const struct hvd_topology *top = &m->base.topology;
+
+    m->neighbours = hvd_malloc((size_t)top->local_size, sizeof(*m->neighbours));
+    if (!m->neighbours)
+        return MPI_ERR_NO_MEM;
+    return MPI_Allgather(&top->rank, 1, MPI_INT, m->neighbours, 1, MPI_INT, local);
 }
 
 static int learn_places(struct mpi_transport *m)
@@ -493,6 +529,9 @@ static int learn_places(struct mpi_transport *m)
     if (rc == MPI_SUCCESS) {
         MPI_Comm_rank(local, &top->local_rank);
         MPI_Comm_size(local, &top->local_size);
+        rc = learn_neighbours(m, local);
+    }
+    if (rc == MPI_SUCCESS) {
         rc = MPI_Comm_split(m->control, top->local_rank, top->rank, &cross);
     }
     if (rc == MPI_SUCCESS) {

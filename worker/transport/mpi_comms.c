@@ -5,6 +5,7 @@
 #include "worker/transport/mpi_comms.h"
 
 #include <mpi.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -165,6 +166,36 @@ hvd_status_t hvd_comm_sets_read(const struct hvd_transport *job, const void *com
     else
         hvd_comm_sets_fini(&sets);
     return st;
+}
+
+/* What a rank tells the others. */
+struct verdict {
+    int32_t status;
+    char text[HVD_ERR_MSG_MAX];
+};
+
+hvd_status_t hvd_comm_agree(const struct hvd_transport *job, hvd_status_t st, struct hvd_err *err)
+{
+    const MPI_Comm all = *(const MPI_Comm *)hvd_mpi_comm(job);
+    const struct hvd_topology *place = &job->topology;
+    const char *host = job->ops->host(job, place->rank);
+    struct verdict verdict = {.status = (int32_t)st};
+    int first = st == HVD_OK ? place->size : place->rank;
+    int rc = MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, all);
+
+    if (rc == MPI_SUCCESS && first == place->size)
+        return HVD_OK;
+    if (first == place->rank)
+        snprintf(verdict.text, sizeof(verdict.text), "Rank %d%s%.64s: %.800s", place->rank,
+                 host ? " on host " : "", host ? host : "", err ? err->msg : hvd_status_str(st));
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Bcast(&verdict, sizeof(verdict), MPI_BYTE, first, all);
+    if (st != HVD_OK)
+        return st;
+    if (rc != MPI_SUCCESS)
+        return fail(err, rc, "how the other ranks began");
+    verdict.text[sizeof(verdict.text) - 1] = '\0';
+    return HVD_FAIL(err, (hvd_status_t)verdict.status, 0, "%s", verdict.text);
 }
 
 void hvd_comm_sets_fini(struct hvd_comm_sets *sets)

@@ -34,6 +34,13 @@ hvd_status_t hvd_comm_ranks(const struct hvd_transport *job, const void *comm, i
 hvd_status_t hvd_comm_sets_read(const struct hvd_transport *job, const void *comms, int n_comms,
                                 struct hvd_comm_sets *out, struct hvd_err *err);
 
+/*
+ * Tells all ranks of the job how it went here, and waits for the same from them. HVD_OK when all
+ * said so. Else every rank gets a failure: its own, with its own reason, or that of the lowest rank
+ * that failed, with a reason that names it.
+ */
+hvd_status_t hvd_comm_agree(const struct hvd_transport *job, hvd_status_t st, struct hvd_err *err);
+
 /* Frees what is in it. */
 void hvd_comm_sets_fini(struct hvd_comm_sets *sets);
 

@@ -266,6 +266,26 @@ void mode_again(void)
     expect_refused("MPI was finalised in this process and cannot be initialised again");
 }
 
+void mode_after_abort(void)
+{
+    float data = 1;
+    horovod_error_t err = {0};
+
+    must_init();
+    check_sum("once");
+    if (is_last())
+        _exit(0);
+    check(horovod_allreduce(&data, &data, HOROVOD_TENSOR(.name = "never", .dtype = HOROVOD_FLOAT32),
+                            &err) == HOROVOD_ABORTED,
+          "never", err.message);
+    horovod_shutdown();
+    expect_refused("The last job of this process was aborted");
+    horovod_shutdown();
+    if (checks_failed() == 0)
+        printf("after an abort: as it should be\n");
+    fflush(stdout);
+}
+
 static void *wait_elsewhere(void *arg)
 {
     horovod_error_t err = {0};
@@ -301,4 +321,5 @@ void mode_refused(void)
     check(!horovod_init(NULL, 0, NULL, NULL, 0), "init", "succeeded");
     horovod_init_error(&err);
     printf("%s\n", err.message);
+    horovod_shutdown();
 }

@@ -79,6 +79,9 @@ void mode_leave(void);
 /* The last rank ends without a word: the launcher ends the job. */
 void mode_exit(void);
 
+/* A second horovod_init after a rank was lost. */
+void mode_after_abort(void);
+
 /* MPI belongs to the program: Horovod can come and go. */
 void mode_reuse(void);
 

@@ -1,0 +1,274 @@
+/*
+ * From nothing to a job that runs: settings, the other ranks, transports, engine. One thread at a
+ * time. What can fail on one rank alone is done before the ranks tell each other how it went, so
+ * that all of them fail, with the reason of the one that could not.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/api/begin.h"
+#include "worker/transport/hybrid.h"
+#include "worker/transport/mpi_comms.h"
+
+#define IDLE_POLL_NS 50000000
+#define GRACE_NS 300000000
+
+/* A job on its way. */
+struct start {
+    struct hvd_settings settings;
+    struct hvd_comm_sets comm_sets; /* process sets that were given as communicators; owned */
+    cpu_set_t before;               /* where this thread ran */
+    bool is_bound;                  /* and does not while threads are made */
+};
+
+static hvd_status_t check_start(const struct hvd_api_start *from, struct hvd_err *err)
+{
+    const struct hvd_static_sets *sets = &from->sets;
+
+    if (from->n_ranks < 0 || (from->n_ranks > 0 && !from->ranks))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a job of %d ranks that are not given",
+                        from->n_ranks);
+    if (from->n_comms < 0 || (from->n_comms > 0 && !from->comms))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%d communicators that are not given",
+                        from->n_comms);
+    if (sets->n < 0 || (sets->n > 0 && (!sets->ranks || !sets->sizes)))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%d process sets and no ranks", sets->n);
+    return HVD_OK;
+}
+
+static const char *look_up(void *ctx, const char *name)
+{
+    (void)ctx;
+    return getenv(name);
+}
+
+static void remark(void *ctx, const char *name, const char *why)
+{
+    hvd_log(ctx, HVD_LOG_INFO, "api", "%s has no effect: %s", name, why);
+}
+
+/* Has the threads that are made next run on this rank's core. */
+static hvd_status_t bind_to_core(struct start *s, int local_rank, struct hvd_err *err)
+{
+    const struct hvd_settings *settings = &s->settings;
+    cpu_set_t core;
+
+    if (settings->n_cores == 0)
+        return HVD_OK;
+    if (local_rank >= settings->n_cores)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "HOROVOD_THREAD_AFFINITY has %d entries, and this is rank %d of its host: "
+                        "it needs one entry per rank of a host",
+                        settings->n_cores, local_rank);
+    CPU_ZERO(&core);
+    CPU_SET((unsigned)settings->cores[local_rank] % CPU_SETSIZE, &core);
+    int rc = pthread_getaffinity_np(pthread_self(), sizeof(s->before), &s->before);
+    if (rc == 0)
+        rc = pthread_setaffinity_np(pthread_self(), sizeof(core), &core);
+    s->is_bound = rc == 0;
+    if (rc == 0)
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_INVALID, rc,
+                    "HOROVOD_THREAD_AFFINITY: processor %d cannot be used on this host: %s",
+                    settings->cores[local_rank], strerror(rc));
+}
+
+static void unbind(const struct start *s)
+{
+    if (s->is_bound)
+        (void)pthread_setaffinity_np(pthread_self(), sizeof(s->before), &s->before);
+}
+
+static hvd_status_t create_watch(const struct hvd_settings *settings,
+                                 const struct hvd_topology *topology, struct hvd_job *job,
+                                 struct hvd_err *err)
+{
+    const struct hvd_watch_options options = {.rank = topology->rank,
+                                              .size = topology->size,
+                                              .timeline = settings->timeline,
+                                              .marks_cycles = settings->timeline_marks_cycles,
+                                              .all_ranks = settings->timeline_all_ranks,
+                                              .timeline_bytes = settings->timeline_max_bytes,
+                                              .metrics_file = settings->metrics_file,
+                                              .flight_recorder = settings->flight_recorder,
+                                              .log = &job->log};
+
+    return hvd_watch_create(&options, &job->watch, err);
+}
+
+/* Rank 0 decides for all. */
+static hvd_status_t create_autotune(const struct hvd_settings *settings,
+                                    const struct hvd_topology *topology, struct hvd_job *job,
+                                    struct hvd_err *err)
+{
+    const struct hvd_autotune_options options = {
+        .tuner = {.start = {.fusion_bytes = settings->fusion_bytes,
+                            .cycle_us = settings->cycle_ns / 1000},
+                  .is_fusion_fixed = settings->is_fusion_given,
+                  .is_cycle_fixed = settings->is_cycle_given,
+                  .warmup_samples = (uint32_t)settings->autotune_warmup_samples,
+                  .steps_per_sample = (uint32_t)settings->autotune_steps_per_sample,
+                  .points = (uint32_t)settings->autotune_max_samples,
+                  .noise = settings->autotune_noise},
+        .log_file = settings->autotune_log,
+        .log = &job->log};
+
+    return settings->autotune && topology->rank == 0
+               ? hvd_autotune_create(&options, &job->autotune, err)
+               : HVD_OK;
+}
+
+/* What the environment says. */
+static hvd_status_t read_settings(struct start *s, struct hvd_job *job, struct hvd_err *err)
+{
+    static const struct hvd_lookup environment = {.get = look_up};
+    hvd_status_t st = hvd_settings_read(&environment, &s->settings, err);
+
+    if (st != HVD_OK)
+        return st;
+    job->log = hvd_api_log(s->settings.log_level, s->settings.log_hides_time);
+    job->has_dynamic_sets = s->settings.dynamic_process_sets;
+    hvd_settings_remarks(&environment, remark, &job->log);
+    return HVD_OK;
+}
+
+/* All that this rank can fail in alone, now that it knows its place. */
+static hvd_status_t prepare(struct start *s, struct hvd_job *job, struct hvd_err *err)
+{
+    const struct hvd_topology *place = &job->mpi->topology;
+    hvd_status_t st = bind_to_core(s, place->local_rank, err);
+
+    if (st == HVD_OK)
+        st = create_watch(&s->settings, place, job, err);
+    if (st == HVD_OK)
+        st = create_autotune(&s->settings, place, job, err);
+    return st;
+}
+
+/* The ranks that take part, over MPI; st: how it went here so far. All of them go on, or none. */
+static hvd_status_t meet(const struct hvd_api_start *from, hvd_status_t st, struct start *s,
+                         struct hvd_job *job, struct hvd_err *err)
+{
+    const bool is_single = st == HVD_OK && s->settings.mpi_threads_disable;
+    const struct hvd_mpi_options options = {.allow_single_thread = is_single,
+                                            .comm = from->n_comms > 0 ? from->comms : NULL,
+                                            .ranks = from->ranks,
+                                            .n_ranks = from->n_ranks};
+    hvd_status_t met = hvd_mpi_create(&options, &job->mpi, st == HVD_OK ? err : NULL);
+
+    if (met != HVD_OK)
+        return st == HVD_OK ? met : st;
+    if (st == HVD_OK)
+        st = prepare(s, job, err);
+    st = hvd_comm_agree(job->mpi, st, err);
+    if (st == HVD_OK && from->n_comms > 1)
+        st = hvd_comm_sets_read(job->mpi, from->comms, from->n_comms, &s->comm_sets, err);
+    if (st == HVD_OK)
+        return HVD_OK;
+    hvd_mpi_keep(job->mpi); /* so that the program may try again */
+    job->mpi->ops->destroy(job->mpi, true);
+    return st;
+}
+
+/* Transports and engine, after which there is nothing left to fail but memory. */
+static hvd_status_t start_engine(struct start *s, struct hvd_job *job, struct hvd_err *err)
+{
+    const struct hvd_settings *settings = &s->settings;
+    const struct hvd_hybrid_options hybrid = {.wants_shm = settings->shm, .log = &job->log};
+    const struct hvd_engine_options options = {.cycle_ns = settings->cycle_ns,
+                                               .idle_poll_ns = IDLE_POLL_NS,
+                                               .grace_ns = GRACE_NS,
+                                               .stall_warning_ns = settings->stall_warning_ns,
+                                               .stall_shutdown_ns = settings->stall_shutdown_ns,
+                                               .cache_capacity = (uint32_t)settings->cache_capacity,
+                                               .fusion_bytes = settings->fusion_bytes,
+                                               .keeps_groups_apart = settings->disable_group_fusion,
+                                               .adasum_chunk_bytes = settings->adasum_chunk_bytes,
+                                               .log = &job->log,
+                                               .autotune = job->autotune,
+                                               .watch = job->watch};
+    struct hvd_transport *transport = NULL;
+    hvd_status_t st = hvd_hybrid_create(job->mpi, &hybrid, &transport, err);
+
+    return st == HVD_OK ? hvd_engine_create(transport, &options, &job->engine, err) : st;
+}
+
+/* Settings that make the ranks do different things if they differ. The others are rank 0's, or
+ * each rank's own. */
+static hvd_status_t agree_on_settings(struct hvd_engine *engine, const struct hvd_settings *s,
+                                      struct hvd_err *err)
+{
+    const uint64_t chunk = (uint64_t)s->adasum_chunk_bytes;
+    const uint64_t mixed = (chunk ^ chunk >> 32) * 0x9e3779b97f4a7c15u >> 36;
+    const int32_t digest =
+        (int32_t)(mixed << 2 | (uint64_t)s->disable_group_fusion << 1 | s->dynamic_process_sets);
+    struct hvd_err why = {0};
+
+    if (hvd_engine_topology(engine)->size == 1)
+        return HVD_OK;
+    hvd_status_t st = hvd_engine_agree(engine, digest, &why);
+    if (st == HVD_ERR_MISMATCH)
+        return HVD_FAIL(err, st, 0,
+                        "The ranks differ in HOROVOD_DISABLE_GROUP_FUSION, "
+                        "HOROVOD_DYNAMIC_PROCESS_SETS or HOROVOD_ADASUM_MPI_CHUNK_SIZE: give every "
+                        "rank the same, as horovodrun and mpirun -x do");
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "no agreement about the settings: %s", why.msg);
+    return HVD_OK;
+}
+
+/* The ranks agree on settings and on the process sets to begin with; without that the job ends
+ * before it began. */
+static hvd_status_t agree(const struct start *s, const struct hvd_job *job,
+                          const struct hvd_static_sets *sets, struct hvd_err *err)
+{
+    const struct hvd_static_sets of_comms = {s->comm_sets.ranks, s->comm_sets.sizes,
+                                             s->comm_sets.n};
+    hvd_status_t st = agree_on_settings(job->engine, &s->settings, err);
+
+    if (st == HVD_OK)
+        st = hvd_api_add_sets(job->engine, &of_comms, err);
+    if (st == HVD_OK)
+        st = hvd_api_add_sets(job->engine, sets, err);
+    if (st == HVD_OK)
+        return HVD_OK;
+    hvd_status_t ended = hvd_engine_shutdown(job->engine, NULL);
+    (void)ended; /* the first failure says more */
+    return st;
+}
+
+void hvd_job_fini(struct hvd_job *job)
+{
+    hvd_engine_destroy(job->engine);
+    hvd_autotune_destroy(job->autotune);
+    hvd_watch_destroy(job->watch);
+    job->engine = NULL;
+    job->autotune = NULL;
+    job->watch = NULL;
+    job->mpi = NULL;
+}
+
+hvd_status_t hvd_job_begin(struct hvd_job *job, const struct hvd_api_start *from,
+                           struct hvd_err *err)
+{
+    struct start s = {.is_bound = false};
+    hvd_status_t st = check_start(from, err);
+
+    if (st == HVD_OK)
+        st = hvd_api_watch_forks(err);
+    if (st != HVD_OK)
+        return st;
+    st = read_settings(&s, job, err);
+    st = meet(from, st, &s, job, err);
+    if (st == HVD_OK)
+        st = start_engine(&s, job, err);
+    unbind(&s);
+    if (st == HVD_OK)
+        st = agree(&s, job, &from->sets, err);
+    hvd_comm_sets_fini(&s.comm_sets);
+    if (st != HVD_OK)
+        hvd_job_fini(job);
+    return st;
+}
