@@ -2,12 +2,14 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/unit/worker/transport/conformance.h"
 #include "tests/unit/worker/transport/shm_world.h"
 
 /* --- Sleeping --------------------------------------------------------------------------------- */
@@ -70,6 +72,71 @@ static void a_wake_before_the_sleep_is_not_lost(void **state)
     t->ops->sleep(t, ticket, -1);
     t->ops->sleep(t, t->ops->listen(t), 1000);
     shm_world_close(&w);
+}
+
+/* --- Some of the ranks ------------------------------------------------------------------------ */
+
+static const int members[] = {1, 3};
+
+/* Memory of their own for some ranks of a world, where they sleep. */
+static void open_subset(struct shm_world *sub, const struct shm_world *w)
+{
+    struct hvd_shm_options options = {.shape = {.n_ranks = 2}, .fd = -1, .bell_ranks = members};
+    const size_t bytes = hvd_shm_size(&options.shape);
+
+    *sub =
+        (struct shm_world){.segment = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), .size = 2};
+    assert_non_null(sub->segment);
+    memset(sub->segment, 0, bytes);
+    options.segment = sub->segment;
+    for (int rank = 0; rank < 2; rank++) {
+        options.topology = (struct hvd_topology){.rank = rank, .size = 2};
+        options.bell = w->ranks[members[rank]];
+        assert_int_equal(hvd_shm_create(&options, &sub->ranks[rank], NULL), HVD_OK);
+    }
+}
+
+static struct shm_world world_of_all;
+
+/* Steps of the subset, waited for asleep in the world. */
+static const char *step_in_subset(struct hvd_transport *t)
+{
+    struct hvd_transport *all = world_of_all.ranks[members[t->topology.rank]];
+
+    for (int n = 0; n < 300; n++) {
+        int32_t value = t->topology.rank + n;
+        struct hvd_collective c = {.op = HVD_ALLREDUCE,
+                                   .dtype = HVD_INT32,
+                                   .reduce = HVD_SUM,
+                                   .scaling = shm_unscaled,
+                                   .input = &value,
+                                   .output = &value,
+                                   .count = 1};
+        if (t->ops->start(t, &c, NULL) != HVD_OK)
+            return "an operation does not start";
+        while (t->ops->test(t, &c, NULL) == HVD_INPROGRESS) {
+            const uint32_t ticket = all->ops->listen(all);
+            all->ops->sleep(all, ticket, hvd_shm_has_news(t) ? 0 : -1);
+        }
+        if (value != 2 * n + 1)
+            return "a sum is not that of the subset";
+    }
+    return NULL;
+}
+
+static void a_subset_has_memory_and_numbers_of_its_own(void **state)
+{
+    struct shm_world sub;
+
+    (void)state;
+    shm_world_open(&world_of_all, 4, 0);
+    open_subset(&sub, &world_of_all);
+    shm_world_run(&sub, hvd_transport_conformance);
+    shm_world_run(&sub, step_in_subset);
+    shm_world_run(&world_of_all, hvd_transport_conformance);
+    shm_world_close(&sub);
+    shm_world_close(&world_of_all);
+    assert_int_equal(hvd_mem_live(), 0);
 }
 
 /* --- Ranks that die --------------------------------------------------------------------------- */
@@ -197,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sleeping_rank_is_woken_by_messages_and_data),
         cmocka_unit_test(a_wake_before_the_sleep_is_not_lost),
+        cmocka_unit_test(a_subset_has_memory_and_numbers_of_its_own),
         cmocka_unit_test(a_killed_rank_is_named_to_whoever_waits_for_it),
         cmocka_unit_test(a_rank_that_left_in_agreement_is_not_lost),
     };
