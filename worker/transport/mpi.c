@@ -221,9 +221,9 @@ static hvd_status_t mpi_receive(struct hvd_transport *t, struct hvd_inbound *in,
 /* --- Collectives ------------------------------------------------------------------------------ */
 
 /* Who moves the tensors of a process set; NULL when there is no such set. */
-static const struct hvd_mpi_place *find_place(const struct mpi_transport *m, uint32_t id)
+static struct hvd_mpi_place *find_place(struct mpi_transport *m, uint32_t id)
 {
-    const struct mpi_set *set = m->sets;
+    struct mpi_set *set = m->sets;
 
     if (id == 0)
         return &m->world;
@@ -236,15 +236,17 @@ static hvd_status_t mpi_start(struct hvd_transport *t, struct hvd_collective *c,
                               struct hvd_err *err)
 {
     struct mpi_transport *m = self(t);
-    const struct hvd_mpi_place *place = find_place(m, c->set);
+    struct hvd_mpi_place *place = find_place(m, c->set);
     struct hvd_mpi_move *broken = NULL;
     int rc = MPI_SUCCESS;
 
     if (!place)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "no process set %u", c->set);
     c->_state = hvd_mpi_move_start(&m->mover, *place, c, &rc, &broken);
-    if (c->_state)
+    if (c->_state) {
+        place->next_tag += hvd_mpi_move_tags(c->_state, c);
         return HVD_OK;
+    }
     if (broken) {
         broken->next = m->abandoned;
         m->abandoned = broken;
@@ -258,14 +260,15 @@ static hvd_status_t mpi_test(struct hvd_transport *t, struct hvd_collective *c, 
 {
     struct mpi_transport *m = self(t);
     struct hvd_mpi_move *mv = c->_state;
+    const struct hvd_mpi_place *place = find_place(m, c->set);
     int done = 0;
-    int rc = MPI_Testall(mv->n_requests, mv->requests, &done, MPI_STATUSES_IGNORE);
+    int rc = hvd_mpi_move_test(*place, c, mv, &done);
 
     if (rc != MPI_SUCCESS)
         return fail(err, rc, hvd_op_name((int)c->op));
     if (!done)
         return HVD_INPROGRESS;
-    hvd_mpi_move_finish(&m->mover, *find_place(m, c->set), c, mv);
+    hvd_mpi_move_finish(&m->mover, *place, c, mv);
     c->_state = NULL;
     return HVD_OK;
 }
@@ -684,6 +687,9 @@ hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_tr
     m->base.ops = &mpi_ops;
     m->incoming_request = MPI_REQUEST_NULL;
     m->mover.chunk_elements = options->chunk_elements > 0 ? options->chunk_elements : CHUNK_DEFAULT;
+    m->mover.algorithm = options->algorithm;
+    m->mover.is_deterministic = options->is_deterministic;
+    m->mover.step_bytes = options->step_bytes;
     st = enter_mpi(m, options->allow_single_thread, options->comm != NULL, err);
     if (st != HVD_OK)
         goto out;

@@ -1,15 +1,19 @@
 #ifndef HVD_WORKER_TRANSPORT_MPI_H
 #define HVD_WORKER_TRANSPORT_MPI_H
 
+#include "worker/transport/algorithm.h"
 #include "worker/transport/transport.h"
 
 struct hvd_mpi_options {
     bool allow_single_thread; /* accept any thread level; then the transport is thread_bound */
     int64_t chunk_elements; /* at most so many elements in one MPI call; at most INT_MAX; 0: 2^27 */
-    const void *comm;       /* an MPI_Comm *, an intracommunicator; NULL: MPI_COMM_WORLD. It is
-                               duplicated, and stays the caller's */
-    const int *ranks;       /* of comm: these and nobody else, who become ranks 0, 1, ... */
-    int n_ranks;            /* 0: all of comm */
+    enum hvd_algorithm algorithm; /* of allreduces */
+    bool is_deterministic; /* of AUTO: bits of a sum do not depend on where in a payload it lies */
+    int64_t step_bytes;    /* of an allreduce in one of its own steps, at most; 0: 1 MiB or more */
+    const void *comm;      /* an MPI_Comm *, an intracommunicator; NULL: MPI_COMM_WORLD. It is
+                              duplicated, and stays the caller's */
+    const int *ranks;      /* of comm: these and nobody else, who become ranks 0, 1, ... */
+    int n_ranks;           /* 0: all of comm */
 };
 
 /*

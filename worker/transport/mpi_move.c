@@ -1,5 +1,6 @@
 /*
- * Collectives in MPI calls. All calls of a collective are started at once: MPI wants the
+ * Collectives in MPI calls, but for allreduces in steps of our own (mpi_steps.c). All calls of a
+ * collective are started at once: MPI wants the
  * collectives of a communicator in the same order on every rank, and only the start of one is
  * ordered. What MPI cannot count in an int goes in several calls; what it cannot scale or gather
  * from pieces is packed before and unpacked after.
@@ -23,6 +24,8 @@ static void destroy_one(struct hvd_mpi_move *mv)
 {
     hvd_free(mv->counts_displs);
     hvd_free(mv->packed);
+    for (int i = 0; i < HVD_MPI_RUNS; i++)
+        hvd_free(mv->runs[i].room);
     hvd_free(mv);
 }
 
@@ -137,21 +140,12 @@ static bool is_prescaled(const struct hvd_collective *c)
     return c->scaling.prescale != 1;
 }
 
-static int start_allreduce(const struct job *j)
+/* In MPI's own calls, from `input` to `output`, which may be the same. */
+static int start_calls(const struct job *j, const char *input, char *output)
 {
     const struct hvd_collective *c = j->c;
-    const char *input = c->input;
-    char *output = c->output;
     int rc = MPI_SUCCESS;
 
-    if (c->pieces) {
-        output = j->mv->packed;
-        pack(c, output);
-        input = output;
-    } else if (is_prescaled(c)) {
-        hvd_reduce_prescale(c->dtype, &c->scaling, output, input, c->count);
-        input = output;
-    }
     for (int64_t at = 0; at < c->count && rc == MPI_SUCCESS; at += j->mover->chunk_elements) {
         const size_t offset = (size_t)at * width_of(c);
         rc = MPI_Iallreduce(input == output ? MPI_IN_PLACE : input + offset, output + offset,
@@ -161,6 +155,22 @@ static int start_allreduce(const struct job *j)
         rc = count_call(j, rc);
     }
     return rc;
+}
+
+static int start_allreduce(const struct job *j)
+{
+    const struct hvd_collective *c = j->c;
+
+    if (c->pieces)
+        pack(c, j->mv->packed);
+    if (j->mv->algorithm != HVD_ALGORITHM_MPI)
+        return hvd_mpi_steps_start(j->mover, j->place, c, j->mv);
+    if (c->pieces)
+        return start_calls(j, j->mv->packed, j->mv->packed);
+    if (!is_prescaled(c))
+        return start_calls(j, c->input, c->output);
+    hvd_reduce_prescale(c->dtype, &c->scaling, c->output, c->input, c->count);
+    return start_calls(j, c->output, c->output);
 }
 
 /* Too large for one call: every rank's part is reduced to it. */
@@ -385,11 +395,24 @@ static int start(const struct job *j)
     }
 }
 
+static enum hvd_algorithm choose(const struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+                                 const struct hvd_collective *c)
+{
+    if (c->op != HVD_ALLREDUCE)
+        return HVD_ALGORITHM_MPI;
+    if (mover->algorithm != HVD_ALGORITHM_AUTO)
+        return mover->algorithm;
+    return hvd_algorithm_choose(c->count * (int64_t)width_of(c), place.size,
+                                mover->is_deterministic);
+}
+
 struct hvd_mpi_move *hvd_mpi_move_start(struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
                                         const struct hvd_collective *c, int *rc,
                                         struct hvd_mpi_move **broken)
 {
-    struct hvd_mpi_move *mv = take_move(mover, n_calls(mover, place, c));
+    const enum hvd_algorithm algorithm = choose(mover, place, c);
+    struct hvd_mpi_move *mv =
+        take_move(mover, algorithm == HVD_ALGORITHM_MPI ? n_calls(mover, place, c) : 1);
 
     *rc = MPI_SUCCESS;
     *broken = NULL;
@@ -399,6 +422,7 @@ struct hvd_mpi_move *hvd_mpi_move_start(struct hvd_mpi_mover *mover, struct hvd_
     }
     if (!mv)
         return NULL;
+    mv->algorithm = algorithm;
     const struct job job = {.mover = mover, .place = place, .c = c, .mv = mv};
     *rc = start(&job);
     if (*rc == MPI_SUCCESS)
@@ -407,14 +431,29 @@ struct hvd_mpi_move *hvd_mpi_move_start(struct hvd_mpi_mover *mover, struct hvd_
     return NULL;
 }
 
+uint32_t hvd_mpi_move_tags(const struct hvd_mpi_move *mv, const struct hvd_collective *c)
+{
+    if (mv->algorithm == HVD_ALGORITHM_MPI)
+        return 0;
+    return (uint32_t)((c->count + mv->run_elements - 1) / mv->run_elements);
+}
+
+int hvd_mpi_move_test(struct hvd_mpi_place place, const struct hvd_collective *c,
+                      struct hvd_mpi_move *mv, int *done)
+{
+    if (mv->algorithm != HVD_ALGORITHM_MPI)
+        return hvd_mpi_steps_test(place, c, mv, done);
+    return MPI_Testall(mv->n_requests, mv->requests, done, MPI_STATUSES_IGNORE);
+}
+
 void hvd_mpi_move_finish(struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
                          const struct hvd_collective *c, struct hvd_mpi_move *mv)
 {
-    if (c->op == HVD_ALLREDUCE) {
+    if (c->op == HVD_ALLREDUCE && mv->algorithm == HVD_ALGORITHM_MPI)
         hvd_reduce_finish(c->dtype, &c->scaling, c->pieces ? mv->packed : c->output, c->count);
-        unpack(c, mv->packed);
-    } else if (c->op == HVD_REDUCESCATTER) {
+    else if (c->op == HVD_REDUCESCATTER)
         hvd_reduce_finish(c->dtype, &c->scaling, c->output, c->counts[place.rank]);
-    }
+    if (c->op == HVD_ALLREDUCE && c->pieces)
+        unpack(c, mv->packed);
     keep_move(mover, mv);
 }

@@ -1,13 +1,35 @@
 #ifndef HVD_WORKER_TRANSPORT_MPI_MOVE_H
 #define HVD_WORKER_TRANSPORT_MPI_MOVE_H
 
+#include "worker/transport/algorithm.h"
 #include "worker/transport/mpi_types.h"
 #include "worker/transport/transport.h"
 
+#define HVD_MPI_RUNS 4
+
+/* A chunk of an allreduce on its way through the steps of an algorithm of ours. */
+struct hvd_mpi_run {
+    bool is_active;
+    struct hvd_schedule schedule;
+    struct hvd_exchange exchange; /* of the step */
+    int step;
+    int n_steps;
+    int tag;
+    char *data;
+    char *room; /* for what is received to be combined; owned */
+    size_t room_bytes;
+    MPI_Request requests[2];
+};
+
 /* The MPI calls of one collective. Kept for the next one. */
 struct hvd_mpi_move {
-    struct hvd_mpi_move *next; /* among the spare or the abandoned */
-    int room;                  /* of requests */
+    struct hvd_mpi_move *next;    /* among the spare or the abandoned */
+    enum hvd_algorithm algorithm; /* MPI: requests below; else runs */
+    struct hvd_mpi_run runs[HVD_MPI_RUNS];
+    int64_t next_element; /* that no run has begun with */
+    int64_t run_elements;
+    uint32_t next_tag; /* of the next run */
+    int room;          /* of requests */
     int n_requests;
     int *counts_displs; /* two by rank; owned */
     int size;           /* that counts_displs has room for */
@@ -21,6 +43,9 @@ struct hvd_mpi_mover {
     struct hvd_mpi_ops ops;
     struct hvd_mpi_move *spare; /* owned */
     int64_t chunk_elements;     /* in one MPI call */
+    enum hvd_algorithm algorithm;
+    bool is_deterministic;
+    int64_t step_bytes; /* 0: the default */
 };
 
 /* Who moves it. */
@@ -28,7 +53,15 @@ struct hvd_mpi_place {
     MPI_Comm comm;
     int rank;
     int size;
+    uint32_t next_tag; /* of messages of runs; the same on all ranks */
 };
+
+/* How many tags a collective takes of its place. */
+uint32_t hvd_mpi_move_tags(const struct hvd_mpi_move *mv, const struct hvd_collective *c);
+
+/* Whether everything that was started is complete; moves it on. An MPI error code. */
+int hvd_mpi_move_test(struct hvd_mpi_place place, const struct hvd_collective *c,
+                      struct hvd_mpi_move *mv, int *done);
 
 /*
  * Starts a collective. Returns the move, or NULL when out of memory (*rc is MPI_SUCCESS then) or
@@ -41,6 +74,16 @@ struct hvd_mpi_move *hvd_mpi_move_start(struct hvd_mpi_mover *mover, struct hvd_
 /* All calls are complete: scales and unpacks the result, and keeps the move for the next one. */
 void hvd_mpi_move_finish(struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
                          const struct hvd_collective *c, struct hvd_mpi_move *mv);
+
+/* mpi_steps.c: begins an allreduce by mv->algorithm. Fused tensors were packed, and will be
+ * unpacked when it is done; the rest, scaling of the sum included, is done here. An MPI error code.
+ */
+int hvd_mpi_steps_start(const struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+                        const struct hvd_collective *c, struct hvd_mpi_move *mv);
+
+/* mpi_steps.c: as hvd_mpi_move_test. */
+int hvd_mpi_steps_test(struct hvd_mpi_place place, const struct hvd_collective *c,
+                       struct hvd_mpi_move *mv, int *done);
 
 /* Frees a list of moves. */
 void hvd_mpi_move_destroy(struct hvd_mpi_move *mv);

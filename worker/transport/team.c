@@ -74,6 +74,27 @@ static void order_by_group(struct hvd_team *team)
         team->by_group[begins[team->group_of[rank]] + team->place_of[rank]] = rank;
 }
 
+/*
+ * The smallest group limits it. So that every carrier and its peers add up the groups in the same
+ * order, which is that of their ranks, carriers end where that is not the order of the groups.
+ */
+static void count_carriers(struct hvd_team *team)
+{
+    const int *group = team->by_group;
+    const int *last = NULL;
+
+    team->n_carriers = team->group_sizes[0];
+    for (int i = 0; i < team->n_groups; i++) {
+        if (team->group_sizes[i] < team->n_carriers)
+            team->n_carriers = team->group_sizes[i];
+        for (int place = 0; last && place < team->n_carriers; place++)
+            if (last[place] > group[place])
+                team->n_carriers = place;
+        last = group;
+        group += team->group_sizes[i];
+    }
+}
+
 /* carrier_of, from by_group. */
 static void find_carriers(struct hvd_team *team)
 {
@@ -123,14 +144,11 @@ void hvd_team_group(struct hvd_team *team, const int *keys)
     team->group = team->group_of[team->rank];
     team->place = team->place_of[team->rank];
     team->n_mates = team->group_sizes[team->group];
-    team->n_carriers = team->group_sizes[0];
-    for (int group = 1; group < team->n_groups; group++)
-        if (team->group_sizes[group] < team->n_carriers)
-            team->n_carriers = team->group_sizes[group];
     for (int rank = 0; rank < team->size; rank++)
         if (team->group_of[rank] == team->group)
             team->mates[team->place_of[rank]] = rank;
     order_by_group(team);
+    count_carriers(team);
     find_carriers(team);
     order_by_carrier(team);
 }

@@ -9,8 +9,8 @@
  * The ranks of a process set, and the groups among them that share memory: in general one group per
  * host. Groups are numbered in the order of their first ranks; places within a group are in rank
  * order. A carrier is a rank that speaks to other groups in collectives: of every group, those with
- * the first n_carriers places, so that each has a peer in every group; it carries for those whose
- * place is its own, modulo n_carriers.
+ * the first n_carriers places, so that each has a peer in every group, with ranks in the order of
+ * the groups; it carries for those whose place is its own, modulo n_carriers.
  */
 struct hvd_team {
     uint32_t set;

@@ -174,6 +174,11 @@ def test_the_mpi_transport_keeps_what_the_port_promises(n, chunk):
     assert_ok(mpirun(n, PROGRAMS / "mpi_conformance", chunk))
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
+def test_every_algorithm_sums_up_right_in_steps_of_any_size(n):
+    assert_ok(mpirun(n, PROGRAMS / "mpi_algorithms"))
+
+
 @pytest.mark.parametrize("n", [1, 2, 4, 5])
 def test_the_ranks_of_a_communicator_that_is_handed_in_are_the_job(n):
     assert_ok(mpirun(n, PROGRAMS / "mpi_communicator"))

@@ -1,0 +1,63 @@
+#ifndef HVD_WORKER_TRANSPORT_ALGORITHM_H
+#define HVD_WORKER_TRANSPORT_ALGORITHM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * How ranks that reach each other by messages reduce a payload to all of them. Every one of them
+ * gives the same bits on every rank. Recursive doubling and Rabenseifner's add up in the same order
+ * whatever the size and wherever in the payload an element lies; the order of the ring depends on
+ * where it lies.
+ */
+enum hvd_algorithm {
+    HVD_ALGORITHM_AUTO, /* by size and number of ranks */
+    HVD_ALGORITHM_DOUBLING,
+    HVD_ALGORITHM_RABENSEIFNER,
+    HVD_ALGORITHM_RING,
+    HVD_ALGORITHM_MPI, /* whatever MPI does */
+};
+
+#define HVD_ALGORITHMS 5
+
+/* "doubling"; "unknown" for one that does not exist. */
+const char *hvd_algorithm_name(int algorithm);
+
+/* The algorithm of that name; -1 when there is none. */
+int hvd_algorithm_parse(const char *name);
+
+/* What suits a payload of so many bytes and so many ranks; never AUTO or MPI. deterministic: only
+ * those whose order of adding up depends on the ranks alone. */
+enum hvd_algorithm hvd_algorithm_choose(int64_t bytes, int n_ranks, bool deterministic);
+
+/* --- One rank's part of an allreduce, step by step ------------------------------------------- */
+
+struct hvd_schedule {
+    enum hvd_algorithm algorithm; /* not AUTO or MPI */
+    int n_ranks;
+    int rank;
+    int64_t count; /* elements */
+};
+
+/* A step: what is sent, and at the same time what is received, from the same or another rank. Both
+ * are stretches of the payload, in elements. */
+struct hvd_exchange {
+    int to; /* -1: nothing is sent */
+    int64_t send_at;
+    int64_t send_count;
+    int from; /* -1: nothing is received */
+    int64_t receive_at;
+    int64_t receive_count;
+    bool combines; /* what is received is combined with what lies there; else it replaces it */
+};
+
+/* How many steps every rank takes. */
+int hvd_schedule_steps(const struct hvd_schedule *s);
+
+/* The i-th of them. Stretches may be empty: then nothing is sent. */
+struct hvd_exchange hvd_schedule_step(const struct hvd_schedule *s, int i);
+
+/* The most elements that are received in a step to be combined. */
+int64_t hvd_schedule_room(const struct hvd_schedule *s);
+
+#endif
