@@ -7,57 +7,25 @@
  */
 #include "worker/reduce/float16.h"
 #include "worker/reduce/half_bits.h"
+#include "worker/reduce/half_loops.h"
 
-#define SUM(x, y) hvd_float16_narrow(hvd_canonical32(hvd_float16_widen(x) + hvd_float16_widen(y)))
-#define PRODUCT(x, y)                                                                              \
-    hvd_float16_narrow(hvd_canonical32(hvd_float16_widen(x) * hvd_float16_widen(y)))
+#define RESULT(x) hvd_float16_narrow(hvd_canonical32(x))
+#define SUM(x, y) RESULT(hvd_float16_widen(x) + hvd_float16_widen(y))
+#define PRODUCT(x, y) RESULT(hvd_float16_widen(x) * hvd_float16_widen(y))
 #define LESS(x, y) hvd_half_min(x, y, 0x7c00, 0x7e00)
 #define MORE(x, y) hvd_half_max(x, y, 0x7c00, 0x7e00)
 
-#define COMBINE(NAME, TARGET, EXPRESSION)                                                          \
-    TARGET static void NAME(void *out, const void *a, const void *b, int64_t count)                \
-    {                                                                                              \
-        uint16_t *o = out;                                                                         \
-        const uint16_t *x = a;                                                                     \
-        const uint16_t *y = b;                                                                     \
-        HVD_REDUCE_LOOP for (int64_t i = 0; i < count; i++) o[i] = EXPRESSION(x[i], y[i]);         \
-    }
-
 #define KERNELS(VARIANT, TARGET)                                                                   \
-    COMBINE(min_##VARIANT, TARGET, LESS)                                                           \
-    COMBINE(max_##VARIANT, TARGET, MORE)
+    HVD_HALF_COMBINE(min_##VARIANT, TARGET, LESS)                                                  \
+    HVD_HALF_COMBINE(max_##VARIANT, TARGET, MORE)
 
 HVD_REDUCE_EACH_VARIANT(KERNELS)
-COMBINE(sum_portable, , SUM)
-COMBINE(product_portable, , PRODUCT)
-
-static void widen_portable(float *out, const uint16_t *in, int64_t count)
-{
-    HVD_REDUCE_LOOP
-    for (int64_t i = 0; i < count; i++)
-        out[i] = hvd_float16_widen(in[i]);
-}
-
-static void narrow_portable(uint16_t *out, const float *in, int64_t count)
-{
-    HVD_REDUCE_LOOP
-    for (int64_t i = 0; i < count; i++)
-        out[i] = hvd_float16_narrow(in[i]);
-}
-
-static void times_portable(uint16_t *out, const uint16_t *in, float by, int64_t count)
-{
-    HVD_REDUCE_LOOP
-    for (int64_t i = 0; i < count; i++)
-        out[i] = hvd_float16_narrow(hvd_canonical32(hvd_float16_widen(in[i]) * by));
-}
-
-static void over_portable(uint16_t *out, const uint16_t *in, float by, int64_t count)
-{
-    HVD_REDUCE_LOOP
-    for (int64_t i = 0; i < count; i++)
-        out[i] = hvd_float16_narrow(hvd_canonical32(hvd_float16_widen(in[i]) / by));
-}
+HVD_HALF_COMBINE(sum_portable, , SUM)
+HVD_HALF_COMBINE(product_portable, , PRODUCT)
+HVD_HALF_CONVERT(widen_portable, , float, uint16_t, hvd_float16_widen)
+HVD_HALF_CONVERT(narrow_portable, , uint16_t, float, hvd_float16_narrow)
+HVD_HALF_SCALE(times_portable, , hvd_float16_widen, *, RESULT)
+HVD_HALF_SCALE(over_portable, , hvd_float16_widen, /, RESULT)
 
 #define NATIVE(INDEX, NAME, VARIANT)                                                               \
     [INDEX] = {                                                                                    \

@@ -47,6 +47,23 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* A message of one byte with room for a descriptor. Stays where it is. */
+struct parcel {
+    char byte;
+    struct iovec data;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    struct msghdr message;
+};
+
+static void parcel_init(struct parcel *p)
+{
+    *p = (struct parcel){.byte = 1, .data = {.iov_base = &p->byte, .iov_len = 1}};
+    p->message = (struct msghdr){.msg_iov = &p->data,
+                                 .msg_iovlen = 1,
+                                 .msg_control = p->control,
+                                 .msg_controllen = sizeof(p->control)};
+}
+
 /* --- Offering --------------------------------------------------------------------------------- */
 
 static hvd_status_t make_memory(struct hvd_shm_offer *offer, size_t size, struct hvd_err *err)
@@ -107,23 +124,16 @@ void hvd_shm_offer_fini(struct hvd_shm_offer *offer)
 /* Sends a descriptor with one byte. */
 static bool send_descriptor(int to, int fd)
 {
-    char byte = 1;
-    struct iovec data = {.iov_base = &byte, .iov_len = 1};
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr head;
-    } control = {0};
-    struct msghdr message = {.msg_iov = &data,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    struct parcel parcel;
+    struct cmsghdr *head;
 
+    parcel_init(&parcel);
+    head = CMSG_FIRSTHDR(&parcel.message);
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-    return sendmsg(to, &message, MSG_NOSIGNAL) == 1;
+    return sendmsg(to, &parcel.message, MSG_NOSIGNAL) == 1;
 }
 
 /* Whether this one knew the token and has got the memory. */
@@ -166,21 +176,13 @@ hvd_status_t hvd_shm_offer_serve(struct hvd_shm_offer *offer, int n_takers, int 
 /* The descriptor that comes with a byte; -1 when none does. */
 static int receive_descriptor(int from)
 {
-    char byte = 0;
-    struct iovec data = {.iov_base = &byte, .iov_len = 1};
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr head;
-    } control = {0};
-    struct msghdr message = {.msg_iov = &data,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
+    struct parcel parcel;
     int fd = -1;
 
-    if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != 1)
+    parcel_init(&parcel);
+    if (recvmsg(from, &parcel.message, MSG_CMSG_CLOEXEC) != 1)
         return -1;
-    const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    const struct cmsghdr *head = CMSG_FIRSTHDR(&parcel.message);
     if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int))) {
         errno = EBADMSG;
         return -1;
