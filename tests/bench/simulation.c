@@ -85,14 +85,14 @@ static bool is_before(const struct event *a, const struct event *b)
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->number < b->number;
 }
 
-static void push(struct world *w, struct event event)
+static bool push(struct world *w, struct event event)
 {
     if (w->n_heap == w->heap_room) {
         const size_t room = w->heap_room ? 2 * w->heap_room : 1024;
         struct event *heap = realloc(w->heap, room * sizeof(*heap));
         if (!heap) {
             blame(w, "out of memory for messages on their way", NULL);
-            return;
+            return false;
         }
         w->heap = heap;
         w->heap_room = room;
@@ -102,6 +102,7 @@ static void push(struct world *w, struct event event)
     for (; i > 0 && is_before(&event, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
         w->heap[i] = w->heap[(i - 1) / 2];
     w->heap[i] = event;
+    return true;
 }
 
 static struct event pop(struct world *w)
@@ -165,7 +166,8 @@ static void send(struct world *w, int from, int to, struct message *m, size_t le
     }
     if (to < from)
         w->n_up[from]++;
-    push(w, event);
+    if (!push(w, event))
+        release(m);
 }
 
 static struct hvd_request request_for(int tensor, char name[96])
@@ -322,7 +324,7 @@ static void deliver(struct world *w, struct event *event)
     const char *data = event->message ? event->message->data : asked->data;
     const size_t len = event->message ? event->message->len : asked->len;
     const int64_t began_ns = to == 0 ? real_ns() : 0;
-    if (event->from < to) {
+    if (event->from < to && event->message) {
         send_down(w, to, event->message);
         follow(w, to, data, len);
     } else {
@@ -423,7 +425,7 @@ static bool open_world(struct world *w, const struct simulation_options *options
 
     *w = (struct world){.options = options};
     w->nodes = calloc(n, sizeof(*w->nodes));
-    w->relays = calloc(n, sizeof(*w->relays));
+    w->relays = calloc(n, sizeof(struct hvd_relay *));
     w->ranks = calloc(n, sizeof(int));
     w->n_up = calloc(n, sizeof(int));
     w->n_down = calloc(n, sizeof(int));
@@ -502,72 +504,94 @@ const char *simulation_run(const struct simulation_options *options, struct simu
 
 /* --- Rounds ----------------------------------------------------------------------------------- */
 
-/* One host's first rank sends to and hears from radix - 1 others in a round. */
-static void run_round(const struct simulation_options *options, struct hvd_clock *clock,
-                      int64_t *came_ns, int radix, int stride, size_t len,
-                      struct simulation_rounds *out)
-{
-    const int n = (options->n_ranks + options->ranks_per_host - 1) / options->ranks_per_host;
+/* Rounds under way. */
+struct rounds {
+    const struct simulation_options *options;
+    struct hvd_clock *clock;
+    int64_t *came_ns; /* by host and partner; owned */
+    int n_hosts;
+    int radix;
+    size_t len; /* of a message */
+    struct simulation_rounds *out;
+};
 
-    for (int k = 1; k < radix && (int64_t)k * stride < n; k++)
+static int first_rank(const struct rounds *r, int host)
+{
+    return host * r->options->ranks_per_host;
+}
+
+static int64_t *came_at(const struct rounds *r, int host, int partner)
+{
+    return &r->came_ns[(size_t)host * (size_t)r->radix + (size_t)partner];
+}
+
+/* Each host's first rank sends to radix - 1 others so many hosts apart, and hears from as many. */
+static void run_round(struct rounds *r, int64_t stride)
+{
+    const int n = r->n_hosts;
+
+    for (int k = 1; k < r->radix && k * stride < n; k++)
         for (int host = 0; host < n; host++) {
-            const int from = host * options->ranks_per_host;
-            const int other = (int)(((int64_t)host + (int64_t)k * stride) % n);
-            came_ns[(size_t)other * (size_t)radix + (size_t)k] = hvd_clock_send(
-                clock, from, other * options->ranks_per_host, len, hvd_clock_time(clock, from));
-            out->messages++;
+            const int from = first_rank(r, host);
+            const int other = (int)((host + k * stride) % n);
+            *came_at(r, other, k) = hvd_clock_send(r->clock, from, first_rank(r, other), r->len,
+                                                   hvd_clock_time(r->clock, from));
+            r->out->messages++;
         }
     for (int host = 0; host < n; host++)
-        for (int k = 1; k < radix && (int64_t)k * stride < n; k++) {
-            const int from = (int)(((int64_t)host - (int64_t)k * stride % n + n) % n);
-            hvd_clock_receive(clock, from * options->ranks_per_host, host * options->ranks_per_host,
-                              came_ns[(size_t)host * (size_t)radix + (size_t)k]);
-            hvd_clock_work(clock, host * options->ranks_per_host, 0,
-                           (options->n_tensors + 63) / 64 * options->word_ns);
+        for (int k = 1; k < r->radix && k * stride < n; k++) {
+            const int from = (int)((host - k * stride + n) % n);
+            hvd_clock_receive(r->clock, first_rank(r, from), first_rank(r, host),
+                              *came_at(r, host, k));
+            hvd_clock_work(r->clock, first_rank(r, host), 0,
+                           (r->options->n_tensors + 63) / 64 * r->options->word_ns);
         }
 }
 
 /* Between the first rank of each host and the others of it: up, or down. */
-static void run_within(const struct simulation_options *options, struct hvd_clock *clock,
-                       size_t len, bool is_up, struct simulation_rounds *out)
+static void run_within(struct rounds *r, bool is_up)
 {
-    for (int rank = 0; rank < options->n_ranks; rank++) {
-        const int first = rank - rank % options->ranks_per_host;
+    for (int rank = 0; rank < r->options->n_ranks; rank++) {
+        const int first = rank - rank % r->options->ranks_per_host;
         const int from = is_up ? rank : first;
         const int to = is_up ? first : rank;
         if (rank == first)
             continue;
-        const int64_t came = hvd_clock_send(clock, from, to, len, hvd_clock_time(clock, from));
-        hvd_clock_receive(clock, from, to, came);
-        out->messages++;
+        const int64_t came =
+            hvd_clock_send(r->clock, from, to, r->len, hvd_clock_time(r->clock, from));
+        hvd_clock_receive(r->clock, from, to, came);
+        r->out->messages++;
     }
 }
 
 const char *simulation_rounds(const struct simulation_options *options, int radix,
                               struct simulation_rounds *out)
 {
-    const int n = (options->n_ranks + options->ranks_per_host - 1) / options->ranks_per_host;
-    const size_t len = 20 + (size_t)(options->n_tensors + 63) / 64 * 8; /* of a BITS message */
     struct world w = {.options = options};
-    int64_t *came_ns = calloc((size_t)n * (size_t)radix, sizeof(*came_ns));
+    struct rounds r = {.options = options, .radix = radix, .out = out};
 
     *out = (struct simulation_rounds){0};
-    if (!came_ns || !open_clock(&w)) {
-        free(came_ns);
+    r.len = 20 + (size_t)(options->n_tensors + 63) / 64 * 8; /* of a BITS message */
+    r.n_hosts = (options->n_ranks + options->ranks_per_host - 1) / options->ranks_per_host;
+    r.came_ns = calloc((size_t)r.n_hosts * (size_t)radix, sizeof(*r.came_ns));
+    if (!r.came_ns || !open_clock(&w)) {
+        free(r.came_ns);
         return "out of memory";
     }
-    run_within(options, w.clock, len, true, out);
-    for (int64_t stride = 1; stride < n; stride *= radix) {
-        run_round(options, w.clock, came_ns, radix, (int)stride, len, out);
+    r.clock = w.clock;
+    run_within(&r, true);
+    for (int64_t stride = 1; stride < r.n_hosts; stride *= radix) {
+        run_round(&r, stride);
         out->n_rounds++;
     }
-    out->sent_max = (int)((out->messages - (uint64_t)(options->n_ranks - n)) / (uint64_t)n) +
-                    options->ranks_per_host - 1;
-    run_within(options, w.clock, len, false, out);
+    out->sent_max =
+        (int)((out->messages - (uint64_t)(options->n_ranks - r.n_hosts)) / (uint64_t)r.n_hosts) +
+        options->ranks_per_host - 1;
+    run_within(&r, false);
     for (int rank = 0; rank < options->n_ranks; rank++)
         if (hvd_clock_time(w.clock, rank) > out->ns)
             out->ns = hvd_clock_time(w.clock, rank);
     hvd_clock_destroy(w.clock);
-    free(came_ns);
+    free(r.came_ns);
     return NULL;
 }

@@ -434,26 +434,27 @@ hvd_status_t hvd_relay_next(struct hvd_relay *r, const struct hvd_buf **message,
 {
     struct hvd_buf *const order[] = {&r->bits, &r->requests, &r->partial, &r->first_leave,
                                      &r->last_leave};
-    const int n = (int)(sizeof(order) / sizeof(order[0]));
+    const size_t n = sizeof(order) / sizeof(order[0]);
 
     *message = NULL;
-    if (r->next == 0 && r->n_due == 0 &&
+    if (r->n_given == 0 && r->n_due == 0 &&
         (r->requests.len | r->partial.len | r->first_leave.len | r->last_leave.len) == 0)
         return HVD_OK; /* as nearly always */
-    if (r->next == 0 && r->n_due > 0) {
+    if (r->n_given == 0 && r->n_due > 0) {
         hvd_status_t st = hvd_relay_write_bits(r);
         if (st != HVD_OK)
             return HVD_FAIL(err, st, 0, "bits: %s", hvd_status_str(st));
     }
-    while (!*message && r->next <= n) {
-        if (r->next > 0)
-            hvd_buf_reset(order[r->next - 1]);
-        if (r->next < n && order[r->next]->len > 0)
-            *message = order[r->next];
-        r->next++;
+    if (r->n_given > 0)
+        hvd_buf_reset(order[r->n_given - 1]);
+    for (size_t i = r->n_given; i < n; i++) {
+        if (order[i]->len == 0)
+            continue;
+        *message = order[i];
+        r->n_given = i + 1;
+        return HVD_OK;
     }
-    if (!*message)
-        r->next = 0;
+    r->n_given = 0;
     return HVD_OK;
 }
 

@@ -57,7 +57,7 @@ struct hvd_relay {
     struct hvd_buf partial;
     struct hvd_buf first_leave;
     struct hvd_buf last_leave;
-    int next; /* what hvd_relay_next looks at next; before it, sent */
+    size_t n_given; /* of these, in this order, hvd_relay_next has come past */
 };
 
 /* --- relay_bits.c ----------------------------------------------------------------------------- */

@@ -147,8 +147,14 @@ struct share {
     int n;
 };
 
-/* Fills shares in the order in which they are sent to; returns how many there are. There are never
- * more than hosts. */
+/* A stretch of hosts on its way into the tree. */
+struct stretch {
+    struct share *shares; /* in the order in which they are sent to; owned */
+    int n_shares;
+    int next; /* the first host that is not laid out */
+};
+
+/* Fills shares; returns how many there are, which is never more than hosts. */
 static int share_out(const struct builder *b, int n_hosts, int n_helpers, struct share *shares)
 {
     const int parts = n_hosts - 1 < b->fanout ? n_hosts - 1 : b->fanout;
@@ -176,22 +182,18 @@ static int share_out(const struct builder *b, int n_hosts, int n_helpers, struct
 
 static bool lay_hosts(struct builder *b, int host, int n_hosts, int parent);
 
-/* The subtrees of a helper. *next is the first host that is not laid out. */
-static bool lay_shares(struct builder *b, const struct share *shares, int n_shares, int helper,
-                       int position, int *next)
+/* The hosts that a helper speaks to, with all below. */
+static bool lay_shares(struct builder *b, struct stretch *s, int helper, int position)
 {
-    for (int i = 0; i < n_shares; i++) {
-        if (shares[i].helper != helper)
+    for (int i = 0; i < s->n_shares; i++) {
+        if (s->shares[i].helper != helper)
             continue;
-        if (!lay_hosts(b, *next, shares[i].n, position))
+        if (!lay_hosts(b, s->next, s->shares[i].n, position))
             return false;
-        *next += shares[i].n;
+        s->next += s->shares[i].n;
     }
     return true;
 }
-
-/* Ranks of a host, n of them from an index on, the first of which is the root of the rest. */
-static int lay_near(struct builder *b, int index, int n, int parent);
 
 /* The children of a root of n ranks of a host; the i-th of them, with all below, or 0 when there
  * are no more. */
@@ -210,6 +212,7 @@ static int near_part(const struct builder *b, int n, int left, int i)
     return room < left ? room : left;
 }
 
+/* Ranks of a host, n of them from an index on, the first of which is the root of the rest. */
 static int lay_near(struct builder *b, int index, int n, int parent)
 {
     const int position = take_position(b, index, parent);
@@ -224,14 +227,18 @@ static int lay_near(struct builder *b, int index, int n, int parent)
     return position;
 }
 
-/* A child of a host's first rank: the ranks below it on the host, then other hosts. */
-static bool lay_helper(struct builder *b, struct host part, int parent, const struct share *shares,
-                       int n_shares, int helper, int *next)
+/* The other ranks of a host, each with what is below it on the host, then its hosts. */
+static bool lay_others(struct builder *b, struct host own, struct stretch *s, int parent)
 {
-    const int position = lay_near(b, part.first, part.n, parent);
-    const bool good = lay_shares(b, shares, n_shares, helper, position, next);
+    bool good = true;
 
-    end_subtree(b, position);
+    for (int helper = 1, at = 1; at < own.n && good; helper++) {
+        const int part = near_part(b, own.n, own.n - at, helper - 1);
+        const int position = lay_near(b, own.first + at, part, parent);
+        good = lay_shares(b, s, helper, position);
+        end_subtree(b, position);
+        at += part;
+    }
     return good;
 }
 
@@ -240,26 +247,17 @@ static bool lay_hosts(struct builder *b, int host, int n_hosts, int parent)
 {
     const struct host own = b->hosts[host];
     const int position = take_position(b, own.first, parent);
-    struct share *shares = hvd_malloc((size_t)n_hosts, sizeof(*shares));
-    int n_children = 0;
-    int next = host + 1;
-    int at = 1;
+    struct stretch s = {.shares = hvd_malloc((size_t)n_hosts, sizeof(*s.shares)), .next = host + 1};
+    int n_helpers = 1;
 
-    if (!shares)
+    if (!s.shares)
         return false;
-    for (int left = own.n - 1; left > 0; n_children++)
-        left -= near_part(b, own.n, left, n_children);
-    const int n_helpers = b->fanout > 0 ? 1 : helpers_of(1 + n_children);
-    const int n_shares = share_out(b, n_hosts, n_helpers, shares);
-    bool good = true;
-    for (int i = 0; i < n_children && good; i++) {
-        const struct host part = {.first = own.first + at, .n = near_part(b, own.n, own.n - at, i)};
-        good = lay_helper(b, part, position, shares, n_shares, i + 1, &next);
-        at += part.n;
-    }
-    good = good && lay_shares(b, shares, n_shares, 0, position, &next);
+    for (int left = own.n - 1; left > 0 && b->fanout == 0; n_helpers++)
+        left -= near_part(b, own.n, left, n_helpers - 1);
+    s.n_shares = share_out(b, n_hosts, helpers_of(n_helpers), s.shares);
+    const bool good = lay_others(b, own, &s, position) && lay_shares(b, &s, 0, position);
     end_subtree(b, position);
-    hvd_free(shares);
+    hvd_free(s.shares);
     return good;
 }
 
