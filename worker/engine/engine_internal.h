@@ -365,6 +365,10 @@ hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *
  * holds mu. */
 hvd_status_t hvd_set_make_room(struct hvd_set *set);
 
+/* Forgets a set that was removed and has nothing to do any more; whether it was one. What peers
+ * still say about it is not heard. Caller is the driver. */
+bool hvd_set_retire(struct hvd_engine *e, struct hvd_set *set);
+
 /* Frees the set and what it still has to do, not its entries. NULL is fine. */
 void hvd_set_destroy(struct hvd_set *set);
 

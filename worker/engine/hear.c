@@ -354,6 +354,8 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     struct hvd_set *set = hvd_set_find(e, reader.set);
     if (reader.set >= e->n_sets)
         return keep_early(e, in, reader.set, err);
+    if (!set && e->infos[reader.set].is_removed) /* said before its end was heard there */
+        return HVD_OK;
     const int from = set ? hvd_set_rank_of(set, in->from) : -1;
     if (!set || !may_say(set, from, &reader))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,

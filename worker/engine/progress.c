@@ -32,7 +32,7 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     if (st == HVD_OK && e->topology.size > 1)
         st = hvd_hear(e, now_ns, progressed, err);
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
-        if (e->sets[i])
+        if (e->sets[i] && !hvd_set_retire(e, e->sets[i]))
             st = step_set(e, e->sets[i], progressed, err);
     if (st != HVD_OK || !hvd_is_stall_check_due(e, now_ns))
         return st;

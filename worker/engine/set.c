@@ -75,6 +75,39 @@ static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, s
     return st;
 }
 
+/* Whether nothing of the set will happen any more, here: it was removed, its members know, and what
+ * was agreed is done. The driver's. */
+static bool is_over(const struct hvd_engine *e, const struct hvd_set *set)
+{
+    if (!set->is_ended || !e->infos[set->id].is_removed || set->todo || set->n_moving > 0 ||
+        set->unready.first)
+        return false;
+    for (const struct hvd_run *run = set->runs; run; run = run->next)
+        if (run->n_open > 0)
+            return false;
+    return true;
+}
+
+bool hvd_set_retire(struct hvd_engine *e, struct hvd_set *set)
+{
+    const uint32_t end = hvd_cache_end(set->cache);
+    const bool is_shared = set->place.size > 1;
+    const uint32_t id = set->id;
+
+    if (!is_over(e, set))
+        return false;
+    pthread_mutex_lock(&e->mu);
+    for (uint32_t i = 0; i < end; i++)
+        if (hvd_cache_at(set->cache, i))
+            hvd_entry_unsettle(e, hvd_cache_at(set->cache, i));
+    e->sets[id] = NULL;
+    pthread_mutex_unlock(&e->mu);
+    hvd_set_destroy(set);
+    if (is_shared)
+        e->transport->ops->remove_set(e->transport, id);
+    return true;
+}
+
 static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     const struct hvd_negotiator_options options = {.tree = &set->tree,

@@ -22,12 +22,12 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
                         e->cause ? e->cause : "Horovod has been shut down.",
                         s->request.name.len > 200 ? 200 : (int)s->request.name.len,
                         s->request.name.data);
+    if (s->set < e->n_sets && e->infos[s->set].is_removed)
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");
     if (!set)
         return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
                         "%s: Process set provided does not exist, or has not been registered.",
                         hvd_op_name((int)s->request.op));
-    if (e->infos[set->id].is_removed)
-        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");
     if (set->is_ended)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s",
                         e->cause ? e->cause : "Horovod has been shut down.");
