@@ -153,6 +153,8 @@ static hvd_status_t meet(const struct hvd_api_start *from, hvd_status_t st, stru
 {
     const bool is_single = st == HVD_OK && s->settings.mpi_threads_disable;
     const struct hvd_mpi_options options = {.allow_single_thread = is_single,
+                                            .algorithm = s->settings.mpi_allreduce,
+                                            .is_deterministic = s->settings.deterministic,
                                             .comm = from->n_comms > 0 ? from->comms : NULL,
                                             .ranks = from->ranks,
                                             .n_ranks = from->n_ranks};
@@ -200,7 +202,8 @@ static hvd_status_t start_engine(struct start *s, struct hvd_job *job, struct hv
 static hvd_status_t agree_on_settings(struct hvd_engine *engine, const struct hvd_settings *s,
                                       struct hvd_err *err)
 {
-    const uint64_t chunk = (uint64_t)s->adasum_chunk_bytes;
+    const uint64_t sums = (uint64_t)s->mpi_allreduce << 1 | s->deterministic;
+    const uint64_t chunk = (uint64_t)s->adasum_chunk_bytes ^ sums << 20;
     const uint64_t mixed = (chunk ^ chunk >> 32) * 0x9e3779b97f4a7c15u >> 36;
     const int32_t digest =
         (int32_t)(mixed << 2 | (uint64_t)s->disable_group_fusion << 1 | s->dynamic_process_sets);
@@ -212,7 +215,8 @@ static hvd_status_t agree_on_settings(struct hvd_engine *engine, const struct hv
     if (st == HVD_ERR_MISMATCH)
         return HVD_FAIL(err, st, 0,
                         "The ranks differ in HOROVOD_DISABLE_GROUP_FUSION, "
-                        "HOROVOD_DYNAMIC_PROCESS_SETS or HOROVOD_ADASUM_MPI_CHUNK_SIZE: give every "
+                        "HOROVOD_DYNAMIC_PROCESS_SETS, HOROVOD_ADASUM_MPI_CHUNK_SIZE, "
+                        "HOROVOD_MPI_ALLREDUCE or HOROVOD_DETERMINISTIC: give every "
                         "rank the same, as horovodrun and mpirun -x do");
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "no agreement about the settings: %s", why.msg);

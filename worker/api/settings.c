@@ -22,6 +22,7 @@ enum kind {
     FRACTION, /* double */
     PATH,     /* char[HVD_SETTING_MAX] */
     LEVEL,    /* enum hvd_log_level */
+    METHOD,   /* enum hvd_algorithm */
     CORES,    /* n_cores, cores */
     WORD,     /* nothing is kept: `unit` is the only word allowed */
 };
@@ -44,6 +45,8 @@ static const struct variable honoured[] = {
     {"HOROVOD_CPU_OPERATIONS", WORD, 0, 0, 0, "mpi", 0},
     {"HOROVOD_MPI_THREADS_DISABLE", SWITCH, FIELD(mpi_threads_disable), 0, 0, "", 0},
     {"HOROVOD_SHM", SWITCH, FIELD(shm), 1, 0, "", 0},
+    {"HOROVOD_MPI_ALLREDUCE", METHOD, FIELD(mpi_allreduce), 0, 0, "", 0},
+    {"HOROVOD_DETERMINISTIC", SWITCH, FIELD(deterministic), 0, 0, "", 0},
     {"HOROVOD_FUSION_THRESHOLD", INTEGER, FIELD(fusion_bytes), 134217728, EXABYTE, "bytes", 0},
     {"HOROVOD_CYCLE_TIME", DURATION, FIELD(cycle_ns), 1, 60000, "milliseconds", 1e6},
     {"HOROVOD_CACHE_CAPACITY", INTEGER, FIELD(cache_capacity), 1 << 20, 1 << 30, "tensors", 0},
@@ -178,6 +181,16 @@ static hvd_status_t read_level(const char *text, enum hvd_log_level *out)
     return HVD_OK;
 }
 
+static hvd_status_t read_method(const char *text, enum hvd_algorithm *out)
+{
+    const int algorithm = hvd_algorithm_parse(text);
+
+    if (algorithm < 0)
+        return HVD_ERR_INVALID;
+    *out = (enum hvd_algorithm)algorithm;
+    return HVD_OK;
+}
+
 static hvd_status_t read_cores(const char *text, struct hvd_settings *settings)
 {
     static const int64_t range[2] = {0, 65535};
@@ -223,6 +236,8 @@ static hvd_status_t read_value(const struct variable *v, const char *text,
         return read_fraction(v, text, (double *)(void *)field);
     case LEVEL:
         return read_level(text, (enum hvd_log_level *)(void *)field);
+    case METHOD:
+        return read_method(text, (enum hvd_algorithm *)(void *)field);
     case CORES:
         return read_cores(text, settings);
     case PATH:
@@ -270,6 +285,9 @@ static hvd_status_t refuse(const struct variable *v, const char *text, struct hv
     case LEVEL:
         snprintf(allowed, sizeof(allowed), "trace, debug, info, warning, error or fatal");
         break;
+    case METHOD:
+        snprintf(allowed, sizeof(allowed), "auto, doubling, rabenseifner, ring or mpi");
+        break;
     case CORES:
         snprintf(allowed, sizeof(allowed),
                  "a list of processor numbers, one per rank of a host, as in 0,1,2,3 (%d at most)",
@@ -308,6 +326,11 @@ hvd_status_t hvd_settings_read(const struct hvd_lookup *from, struct hvd_setting
         if (text && read_value(&honoured[i], text, &found) != HVD_OK)
             return refuse(&honoured[i], text, err);
     }
+    if (found.deterministic && hvd_algorithm_depends_on_place(found.mpi_allreduce))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "HOROVOD_MPI_ALLREDUCE=%s adds up in an order that depends on how tensors "
+                        "were fused, and HOROVOD_DETERMINISTIC rules that out: leave one of them",
+                        hvd_algorithm_name((int)found.mpi_allreduce));
     found.is_cycle_given = look_up(from, "HOROVOD_CYCLE_TIME") != NULL;
     found.is_fusion_given = look_up(from, "HOROVOD_FUSION_THRESHOLD") != NULL;
     if (is_on(from, "HOROVOD_STALL_CHECK_DISABLE", false))

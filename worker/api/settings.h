@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "worker/transport/algorithm.h"
 
 #define HVD_SETTING_MAX 1024  /* bytes of a path, terminator included */
 #define HVD_AFFINITY_MAX 1024 /* entries of HOROVOD_THREAD_AFFINITY */
@@ -20,6 +21,8 @@ struct hvd_settings {
     bool dynamic_process_sets;
     bool mpi_threads_disable;
     bool shm; /* ranks of one host share memory */
+    enum hvd_algorithm mpi_allreduce;
+    bool deterministic; /* sums do not depend on timing; mpi_allreduce goes with it */
     int64_t adasum_chunk_bytes;
     bool autotune;
     char autotune_log[HVD_SETTING_MAX]; /* empty: not set */

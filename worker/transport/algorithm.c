@@ -27,6 +27,11 @@ int hvd_algorithm_parse(const char *name)
     return -1;
 }
 
+bool hvd_algorithm_depends_on_place(enum hvd_algorithm algorithm)
+{
+    return algorithm == HVD_ALGORITHM_RING || algorithm == HVD_ALGORITHM_MPI;
+}
+
 /* --- Powers of two ---------------------------------------------------------------------------- */
 
 /* How the ranks are folded onto a power of two. */

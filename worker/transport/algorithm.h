@@ -26,6 +26,10 @@ const char *hvd_algorithm_name(int algorithm);
 /* The algorithm of that name; -1 when there is none. */
 int hvd_algorithm_parse(const char *name);
 
+/* Whether the order of adding up may depend on the size of the payload and on where in it an
+ * element lies. AUTO: not when it has to be deterministic. */
+bool hvd_algorithm_depends_on_place(enum hvd_algorithm algorithm);
+
 /* What suits a payload of so many bytes and so many ranks; never AUTO or MPI. deterministic: only
  * those whose order of adding up depends on the ranks alone. */
 enum hvd_algorithm hvd_algorithm_choose(int64_t bytes, int n_ranks, bool deterministic);

@@ -30,6 +30,7 @@ static const struct {
     {"refused", mode_refused},
     {"kinds", mode_kinds},
     {"sets", mode_sets},
+    {"bits", mode_bits},
     {"fixed_sets", mode_fixed_sets},
     {"adasum", mode_adasum},
     {"fork", mode_fork},

@@ -65,6 +65,9 @@ void mode_bad_comms(void);
  * nothing. */
 void mode_fork(void);
 
+/* bits.c: prints what the bits of many sums are, as a number. */
+void mode_bits(void);
+
 /* --- failures.c: what goes wrong, and what is said then --------------------------------------- */
 
 /* Every disagreement between ranks. */

@@ -174,6 +174,37 @@ def test_the_mpi_transport_keeps_what_the_port_promises(n, chunk):
     assert_ok(mpirun(n, PROGRAMS / "mpi_conformance", chunk))
 
 
+def bits(result):
+    """The number that stands for the bits of all sums of the mode `bits`."""
+    assert_ok(result)
+    return re.search(r"^bits (\w+)$", result.stdout, re.M).group(1)
+
+
+# From no fusion to as much as there is: what a run leaves to chance and more.
+FUSIONS = ["0", "100000", "134217728", "134217728"]
+
+
+@pytest.mark.parametrize("n, shm", [(3, "1"), (4, "1"), (2, "0"), (4, "0")])
+def test_sums_have_the_same_bits_in_every_run(n, shm):
+    assert len({bits(runtime(n, "bits", HOROVOD_SHM=shm, HOROVOD_FUSION_THRESHOLD=fusion)) for fusion in FUSIONS}) == 1
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_sums_have_the_same_bits_in_every_run_if_asked_to(n):
+    assert len({bits(runtime(n, "bits", HOROVOD_SHM="0", HOROVOD_DETERMINISTIC="1", HOROVOD_FUSION_THRESHOLD=fusion))
+                for fusion in FUSIONS}) == 1
+
+
+def test_sums_by_the_ring_have_bits_that_depend_on_what_was_fused():
+    assert len({bits(runtime(3, "bits", HOROVOD_SHM="0", HOROVOD_MPI_ALLREDUCE="ring", HOROVOD_FUSION_THRESHOLD=fusion))
+                for fusion in FUSIONS}) > 1
+
+
+@pytest.mark.parametrize("algorithm", ["doubling", "rabenseifner", "ring", "mpi"])
+def test_collectives_work_with_every_algorithm(algorithm):
+    assert_ok(runtime(3, "kinds", HOROVOD_SHM="0", HOROVOD_MPI_ALLREDUCE=algorithm))
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
 def test_every_algorithm_sums_up_right_in_steps_of_any_size(n):
     assert_ok(mpirun(n, PROGRAMS / "mpi_algorithms"))

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from test_mpi import PROGRAMS, ROOT, TIMEOUT, assert_ok, environment
+from test_mpi import FUSIONS, PROGRAMS, ROOT, TIMEOUT, assert_ok, bits, environment
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
@@ -63,6 +63,12 @@ def test_behaviour_holds_over_two_hosts(hosts, mode, n):
 @pytest.mark.parametrize("mode", ["values", "kinds", "sets"])
 def test_behaviour_holds_over_hosts_with_different_numbers_of_ranks(hosts, mode, spread):
     assert_ok(run_on(hosts, spread, PROGRAMS / "mpi_runtime", mode))
+
+
+@pytest.mark.parametrize("spread", [(2, 1), (2, 2)])
+def test_sums_have_the_same_bits_in_every_run_over_two_hosts(hosts, spread):
+    assert len({bits(run_on(hosts, spread, PROGRAMS / "mpi_runtime", "bits", HOROVOD_FUSION_THRESHOLD=fusion))
+                for fusion in FUSIONS}) == 1
 
 
 @pytest.mark.parametrize("mode", ["threads", "reuse", "leave"])

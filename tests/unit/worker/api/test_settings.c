@@ -73,6 +73,8 @@ static void every_variable_reaches_its_field(void **state)
     assert_true(read_one("HOROVOD_DISABLE_GROUP_FUSION", "1").disable_group_fusion);
     assert_true(read_one("HOROVOD_DYNAMIC_PROCESS_SETS", "1").dynamic_process_sets);
     assert_true(read_one("HOROVOD_MPI_THREADS_DISABLE", "1").mpi_threads_disable);
+    assert_true(read_one("HOROVOD_DETERMINISTIC", "1").deterministic);
+    assert_int_equal(read_one("HOROVOD_MPI_ALLREDUCE", "ring").mpi_allreduce, HVD_ALGORITHM_RING);
     assert_int_equal(read_one("HOROVOD_ADASUM_MPI_CHUNK_SIZE", "4096").adasum_chunk_bytes, 4096);
     assert_int_equal(read_one("HOROVOD_LOG_LEVEL", "TRACE").log_level, HVD_LOG_DEBUG);
     assert_int_equal(read_one("HOROVOD_LOG_LEVEL", "fatal").log_level, HVD_LOG_ERROR);
@@ -98,6 +100,20 @@ static void a_switch_is_a_number_or_a_word_that_says_it(void **state)
         assert_true(read_one("HOROVOD_DYNAMIC_PROCESS_SETS", on[i]).dynamic_process_sets);
     for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++)
         assert_false(read_one("HOROVOD_DYNAMIC_PROCESS_SETS", off[i]).dynamic_process_sets);
+}
+
+static void a_sum_that_depends_on_its_place_is_not_deterministic(void **state)
+{
+    const char *wrong[] = {"HOROVOD_MPI_ALLREDUCE", "ring", "HOROVOD_DETERMINISTIC", "1", NULL};
+    const char *right[] = {"HOROVOD_MPI_ALLREDUCE", "doubling", "HOROVOD_DETERMINISTIC", "1", NULL};
+    struct hvd_settings settings;
+    struct hvd_err err = {0};
+
+    (void)state;
+    assert_int_equal(read_pairs(right, &settings, &err), HVD_OK);
+    assert_int_equal(read_pairs(wrong, &settings, &err), HVD_ERR_INVALID);
+    assert_non_null(strstr(err.msg, "HOROVOD_MPI_ALLREDUCE=ring"));
+    assert_non_null(strstr(err.msg, "HOROVOD_DETERMINISTIC"));
 }
 
 static void a_list_of_cores_keeps_its_order(void **state)
@@ -129,6 +145,7 @@ static void a_value_that_is_none_names_the_variable_and_what_is_allowed(void **s
         {"HOROVOD_STALL_CHECK_TIME_SECONDS", "1m", "a number of seconds"},
         {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1e9", "from 0 to 1e+06"},
         {"HOROVOD_LOG_LEVEL", "loud", "trace, debug, info"},
+        {"HOROVOD_MPI_ALLREDUCE", "fast", "auto, doubling, rabenseifner, ring or mpi"},
         {"HOROVOD_THREAD_AFFINITY", "0,,1", "processor numbers"},
         {"HOROVOD_THREAD_AFFINITY", "0-3", "processor numbers"},
         {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "1.5", "is not a number from 0 to 1"},
@@ -225,6 +242,7 @@ int main(void)
         cmocka_unit_test(an_empty_environment_gives_the_defaults_of_horovod),
         cmocka_unit_test(every_variable_reaches_its_field),
         cmocka_unit_test(a_switch_is_a_number_or_a_word_that_says_it),
+        cmocka_unit_test(a_sum_that_depends_on_its_place_is_not_deterministic),
         cmocka_unit_test(a_list_of_cores_keeps_its_order),
         cmocka_unit_test(a_value_that_is_none_names_the_variable_and_what_is_allowed),
         cmocka_unit_test(a_path_that_is_too_long_is_refused),
