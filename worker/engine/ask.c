@@ -38,35 +38,17 @@ static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_
                         : HVD_FAIL(err, st, 0, "bits of %u words: %s", n_words, hvd_status_str(st));
 }
 
-/* The number of a group by which all ranks know it: its tensors that are asked for by name are all
- * in the list. */
-static uint32_t group_number(const struct hvd_entry *first, const struct hvd_request *request)
-{
-    uint64_t sum = 0;
-
-    for (const struct hvd_entry *entry = first; entry; entry = entry->next)
-        if (!entry->slot && entry->request.group == request->group)
-            sum = hvd_group_add(sum, entry->request.name);
-    return hvd_group_number(sum, request->group_size);
-}
-
 /* Asks by name. */
 static hvd_status_t ask_by_name(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *first,
                                 int64_t now_ns, struct hvd_err *err)
 {
-    uint32_t group = 0; /* of the last request, and its number */
-    uint32_t number = 0;
     hvd_status_t st = HVD_OK;
 
     for (struct hvd_entry *entry = first; entry && st == HVD_OK;) {
         struct hvd_entry *next = entry->next; /* asking may finish it */
         struct hvd_request request = entry->request;
-        if (!entry->slot && request.group != 0) {
-            if (request.group != group)
-                number = group_number(entry, &request);
-            group = request.group;
-            request.group = number;
-        }
+        if (request.group != 0)
+            request.group = entry->group_number;
         if (!entry->slot)
             st = send_request(e, set, &request, now_ns, err);
         entry = next;

@@ -58,6 +58,8 @@ struct hvd_entry {
     int64_t *splits;               /* alltoall: rows to each rank, and as many elements; owned */
     int64_t count;                 /* elements of the input */
     int64_t number;                /* join: the last rank; a process set: its number */
+    uint32_t group_number;         /* of its group, for all ranks; see hvd_group_number */
+    uint32_t numbered_size;        /* that group has so many tensors; 0: no number yet */
     struct horovod_output *output; /* allgather, alltoall; owned until taken */
     char *message;                 /* the reason of a failure; owned, may be NULL */
     char *name;                    /* owned */

@@ -54,6 +54,7 @@ void hvd_entries_destroy(struct hvd_engine *e)
 
 static void put_in_pool(struct hvd_engine *e, struct hvd_entry *entry)
 {
+    entry->numbered_size = 0;
     entry->next = e->pool;
     e->pool = entry;
 }

@@ -299,6 +299,25 @@ static hvd_status_t move_to_table(struct hvd_entry *const *entries, uint32_t n, 
     return st;
 }
 
+/* Gives the tensors of a group the number by which all ranks know it. They keep it while they are
+ * cached as this group, which is one of so many tensors. Holds mu. */
+static void number_group(struct hvd_entry *const *entries, uint32_t n)
+{
+    uint64_t sum = 0;
+    bool is_numbered = true;
+
+    for (uint32_t i = 0; i < n && is_numbered; i++)
+        is_numbered = entries[i]->slot && entries[i]->numbered_size == n;
+    if (is_numbered)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        sum = hvd_group_add(sum, entries[i]->request.name);
+    for (uint32_t i = 0; i < n; i++) {
+        entries[i]->group_number = hvd_group_number(sum, n);
+        entries[i]->numbered_size = n;
+    }
+}
+
 /* All of a group, or nothing. Holds mu. */
 static hvd_status_t accept_group(struct hvd_engine *e, const struct hvd_submission *submissions,
                                  uint32_t n, struct hvd_entry **entries, struct hvd_err *err)
@@ -320,6 +339,8 @@ static hvd_status_t accept_group(struct hvd_engine *e, const struct hvd_submissi
             take_back(e, entries[--n_accepted]);
         return st;
     }
+    if (n > 1)
+        number_group(entries, n);
     e->last_group = group;
     return HVD_OK;
 }
