@@ -144,9 +144,13 @@ LAYERS = {
     "worker/reduce": ["base", "worker/core"],
     "worker/transport": ["base", "worker/core", "worker/reduce"],
     "worker/watch": ["base", "worker/core"],
-    "worker/engine": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/watch"],
-    "worker/api": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/watch",
-                   "worker/engine"],
+    "worker/autotune/core": ["base"],
+    "worker/autotune": ["base"],
+    "worker/device": ["base", "worker/core", "worker/reduce", "worker/transport"],
+    "worker/engine": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/watch", "worker/autotune",
+                      "worker/device"],
+    "worker/api": ["base", "worker/core", "worker/reduce", "worker/transport", "worker/watch", "worker/autotune",
+                   "worker/device", "worker/engine"],
     "worker/launch": ["base"],
 }
 

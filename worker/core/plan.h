@@ -34,7 +34,8 @@ hvd_status_t hvd_plan_work(const struct hvd_request *req, const int64_t *rows,
 hvd_status_t hvd_plan_splits(const struct hvd_request *req, const int64_t *given, int n_given,
                              int size, int64_t *splits, struct hvd_err *err);
 
-/* Whether that many ranks can do an Adasum: a power of two. HVD_ERR_INVALID with Horovod's words. */
+/* Whether that many ranks can do an Adasum: a power of two. HVD_ERR_INVALID with Horovod's words.
+ */
 hvd_status_t hvd_plan_check_adasum(int size, struct hvd_err *err);
 
 #endif

@@ -93,8 +93,8 @@ static hvd_status_t exchange(const struct hvd_transport *job, MPI_Comm comm, int
     const int mine = ranks ? leader_of(job, comm, ranks, &n) : NOT_LEGAL;
     int rc = MPI_Allgather(&mine, 1, MPI_INT, leaders, 1, MPI_INT, all);
     int found = 0;
-    for (int rank = 0; rank < job->topology.size && rc == MPI_SUCCESS && mine >= 0; rank++)
-        if (leaders[rank] == mine && (found == n || ranks[found++] != rank))
+    for (int rank = 0; ranks && rank < job->topology.size && rc == MPI_SUCCESS && mine >= 0; rank++)
+        if (leaders[rank] == mine && (found >= n || ranks[found++] != rank))
             found = job->topology.size + 1;
     int is_good = mine == NOT_A_MEMBER || (mine >= 0 && found == n);
     hvd_free(ranks);

@@ -91,18 +91,18 @@ static void add(double *a, const double *b, int64_t count)
 }
 
 /* The Adasum of the ranks [first, first + n) of tensor t into out. */
-static void expect(enum hvd_dtype dtype, int t, int64_t count, int first, int n, double prescale,
-                   double *out)
+static void expect(const struct hvd_request *req, int t, int first, int n, double *out)
 {
+    const int64_t count = req->shape[0];
     double right[LONGEST];
 
     if (n == 1) {
         for (int64_t i = 0; i < count; i++)
-            out[i] = get(dtype, input[first][t], i) * prescale;
+            out[i] = get(req->dtype, input[first][t], i) * req->prescale;
         return;
     }
-    expect(dtype, t, count, first, n / 2, prescale, out);
-    expect(dtype, t, count, first + n / 2, n / 2, prescale, right);
+    expect(req, t, first, n / 2, out);
+    expect(req, t, first + n / 2, n / 2, right);
     add(out, right, count);
 }
 
@@ -124,7 +124,7 @@ static void check_tensor(struct world *w, const struct hvd_request *req, int t, 
     struct hvd_err err = {0};
     const size_t bytes = (size_t)count * hvd_dtype_size((int)req->dtype);
 
-    expect(req->dtype, t, count, 0, w->size, req->prescale, want);
+    expect(req, t, 0, w->size, want);
     for (int64_t i = 0; i < count; i++)
         largest = fmax(largest, fabs(want[i] * req->postscale));
     for (int rank = 0; rank < w->size; rank++) {
@@ -380,7 +380,7 @@ static void among_others(struct world *w)
     static int64_t sum[MAX_RANKS], rows[MAX_RANKS][MAX_RANKS];
     static const int64_t splits[MAX_RANKS] = {1, 1, 1, 1, 1, 1, 1, 1};
     const int64_t count = 33;
-    int64_t others[MAX_RANKS][2];
+    int64_t others[MAX_RANKS][2] = {{0}};
 
     fill(w, HVD_FLOAT64, 17);
     for (int step = 0; step < 4; step++) {
@@ -422,7 +422,7 @@ static void joined(struct world *w)
     const struct hvd_submission join = {
         .request = {.op = HVD_JOIN, .reduce = HVD_SUM, .name = hvd_strview_of("join.noname")}};
     const int last = w->size - 1;
-    int64_t joins[MAX_RANKS];
+    int64_t joins[MAX_RANKS] = {0};
 
     fill(w, HVD_FLOAT64, 4);
     run(w, HVD_FLOAT64, counts, 3, none); /* cached */
@@ -443,7 +443,8 @@ static void joined(struct world *w)
         for (int t = 0; t < MANY; t++) {
             assert_int_equal(hvd_engine_wait(w->engines[rank], handles[rank][t], NULL, NULL),
                              HVD_OK);
-            expect(HVD_FLOAT64, t, counts[t], 0, w->size, 1, want);
+            const struct hvd_request req = request(HVD_FLOAT64, t, counts[t]);
+            expect(&req, t, 0, w->size, want);
             for (int64_t i = 0; i < counts[t]; i++)
                 assert_true(fabs(get(HVD_FLOAT64, output[rank][t], i) - want[i]) < 1e-12);
         }
