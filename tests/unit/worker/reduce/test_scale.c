@@ -254,7 +254,7 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling s
     run_by_hand(&p, want + start);
     hvd_reduce_run(&p);
     p.is_open = true; /* twice gives the same */
-    if (p.out != p.a)
+    if (p.next_streams && p.out != p.a)
         hvd_reduce_run(&p);
     hvd_reduce_stream_end();
     if (flags & 64)
@@ -280,7 +280,7 @@ static void pass_with_all_parts(enum hvd_dtype dtype, int64_t count)
 
     if (count == 3 || count == 33 || count == MOST)
         for (unsigned s = 0; s < 4; s++)
-            for (unsigned flags = 0; flags < 1024; flags++)
+            for (unsigned flags = 0; flags < (s == 1 && count != 3 ? 1024 : 256); flags++)
                 check_pass(dtype, count, scalings[s], flags);
 }
 
