@@ -14,6 +14,8 @@
  *
  *     step every rank;
  *     while ((rank = hvd_sim_advance(sim)) >= 0) step that rank;
+ *
+ * Where threads wait in engines, another one has to call hvd_sim_advance all the time.
  */
 
 /* What goes wrong, the same for the same options when one thread drives. Zeroed: nothing. Numbers

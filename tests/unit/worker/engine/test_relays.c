@@ -2,6 +2,8 @@
 #include "tests/unit/support.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +38,10 @@ static void keep_message(void *ctx, const struct hvd_log_record *record)
     snprintf(log + len, 4096 - len, "%s\n", record->msg);
 }
 
+static const struct hvd_network network = {
+    .near = {.latency_ns = 200, .overhead_ns = 100, .gap_ns = 100},
+    .far = {.latency_ns = 2600, .overhead_ns = 200, .gap_ns = 200}};
+
 static void open_world(struct world *w, struct hvd_engine_options options,
                        const struct hvd_sim_faults *faults)
 {
@@ -47,6 +53,8 @@ static void open_world(struct world *w, struct hvd_engine_options options,
     log = (struct hvd_log){.level = HVD_LOG_WARN, .sink = keep_message, .ctx = w->log};
     if (faults)
         sim.faults = *faults;
+    else if (options.no_background && options.stall_warning_ns == 0)
+        sim.network = &network;
     options.tree_fanout = 2;
     options.cycle_ns = 200000;
     options.cache_capacity = 64;
@@ -59,9 +67,12 @@ static void open_world(struct world *w, struct hvd_engine_options options,
     }
 }
 
+static atomic_int n_down;
+
 static void *shut_down(void *engine)
 {
     (void)hvd_engine_shutdown(engine, NULL);
+    atomic_fetch_add(&n_down, 1);
     return NULL;
 }
 
@@ -69,8 +80,13 @@ static void close_world(struct world *w)
 {
     pthread_t threads[N_RANKS];
 
+    atomic_store(&n_down, 0);
     for (int rank = 0; rank < N_RANKS; rank++)
         assert_int_equal(pthread_create(&threads[rank], NULL, shut_down, w->engines[rank]), 0);
+    while (atomic_load(&n_down) < N_RANKS) { /* where time is modelled somebody moves it on */
+        (void)hvd_sim_advance(w->sim);
+        sched_yield();
+    }
     for (int rank = 0; rank < N_RANKS; rank++)
         pthread_join(threads[rank], NULL);
     for (int rank = 0; rank < N_RANKS; rank++)
@@ -114,7 +130,11 @@ static void perform(struct world *w, const char *name)
     for (int rank = 0; rank < N_RANKS; rank++)
         handles[rank] = submit(w, rank, name);
     for (int looks = 0; looks < LOOKS_MAX && n_done < N_RANKS; looks++) {
-        step_all(w);
+        const int rank_next = hvd_sim_advance(w->sim); /* -1 also where no time is modelled */
+        if (rank_next >= 0)
+            (void)hvd_engine_step(w->engines[rank_next]);
+        else
+            step_all(w);
         n_done = 0;
         for (int rank = 0; rank < N_RANKS; rank++)
             n_done += hvd_engine_poll(w->engines[rank], handles[rank]) == 1;
@@ -173,6 +193,26 @@ static void a_stall_names_exactly_the_ranks_that_are_missing(void **state)
     perform(&w, "new");
     stall(&w, "new"); /* by bits */
     perform(&w, "new");
+    close_world(&w);
+}
+
+static void a_step_takes_one_message_up_and_one_down_a_rank_and_the_hops_between(void **state)
+{
+    const struct hvd_engine_options options = {.no_background = true};
+    struct world w;
+
+    (void)state;
+    open_world(&w, options, NULL);
+    perform(&w, "t");
+    for (int round = 0; round < 3; round++) {
+        const uint64_t messages = hvd_sim_messages(w.sim);
+        const int64_t began_ns = hvd_sim_time(w.sim, -1);
+        perform(&w, "t");
+        assert_int_equal(hvd_sim_messages(w.sim) - messages, 2 * (N_RANKS - 1));
+        /* Three hops up and down at 3 us, as many waits for a sibling; then four rounds of data. */
+        const int64_t ns = hvd_sim_time(w.sim, -1) - began_ns;
+        assert_in_range(ns, 6 * 3000 + 8 * 3000, 6 * 3400 + 8 * 3000 + 1000);
+    }
     close_world(&w);
 }
 
@@ -256,6 +296,7 @@ static void a_leaf_that_leaves_is_heard_of_while_all_others_are_idle(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_takes_one_message_up_and_one_down_a_rank_and_the_hops_between),
         cmocka_unit_test(a_stall_names_exactly_the_ranks_that_are_missing),
         cmocka_unit_test(whoever_sees_an_inner_node_die_everybody_hears_of_it),
         cmocka_unit_test(a_leaf_that_leaves_is_heard_of_while_all_others_are_idle),
