@@ -140,9 +140,10 @@ hvd_status_t hvd_api_add_sets(struct hvd_engine *engine, const struct hvd_static
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "no agreement about process sets: %s", hvd_status_str(st));
     for (int i = 0; i < sets->n; i++) {
-        st = hvd_engine_add_set(engine, ranks, sets->sizes[i], &id, err);
-        if (st != HVD_OK)
-            return HVD_WRAP(err, st, "process set %d", i + 1);
+        struct hvd_err why = {0};
+        st = hvd_engine_add_set(engine, ranks, sets->sizes[i], &id, &why);
+        if (st != HVD_OK && st != HVD_ERR_CONFLICT) /* one that there is already is that one */
+            return HVD_FAIL(err, st, 0, "process set %d: %s", i + 1, why.msg);
         ranks += sets->sizes[i];
     }
     return HVD_OK;

@@ -84,11 +84,11 @@ static void refuse(int foreign, int removed)
 
 void mode_fixed_sets(void)
 {
-    const int ranks[] = {0, 1};
-    const int size = 2;
+    const int ranks[] = {0, 1, 2, 1, 0, 1, 0};
+    const int sizes[] = {3, 2, 2}; /* the job, a set, and the same set */
     horovod_error_t err = {0};
 
-    if (!horovod_init(NULL, 0, ranks, &size, 1)) {
+    if (!horovod_init(NULL, 0, ranks, sizes, 3)) {
         horovod_init_error(&err);
         check(false, "init", err.message);
         return;

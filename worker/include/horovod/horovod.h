@@ -154,7 +154,8 @@ typedef struct horovod_output horovod_output_t;
  * another list, and calls horovod_shutdown before it ends, which finalises MPI.
  * Process sets to begin with, the same on every rank: n_process_sets of them, process_set_sizes
  * says how many ranks each has, process_set_ranks lists them one set behind the other. They are
- * numbered from 1. None: NULL, NULL, 0.
+ * numbered from 1; one that there is already, as the whole job, keeps the number that it has. None:
+ * NULL, NULL, 0.
  */
 HOROVOD_API bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
                               const int *process_set_sizes, int n_process_sets);

@@ -94,7 +94,7 @@ static void add(double *a, const double *b, int64_t count)
 static void expect(const struct hvd_request *req, int t, int first, int n, double *out)
 {
     const int64_t count = req->shape[0];
-    double right[LONGEST];
+    double right[LONGEST] = {0};
 
     if (n == 1) {
         for (int64_t i = 0; i < count; i++)
@@ -119,7 +119,7 @@ static struct hvd_request request(enum hvd_dtype dtype, int t, int64_t count)
 
 static void check_tensor(struct world *w, const struct hvd_request *req, int t, int64_t count)
 {
-    double want[LONGEST];
+    double want[LONGEST] = {0};
     double largest = 1e-3;
     struct hvd_err err = {0};
     const size_t bytes = (size_t)count * hvd_dtype_size((int)req->dtype);
@@ -439,7 +439,7 @@ static void joined(struct world *w)
     }
     world_settle(w);
     for (int rank = 0; rank < last; rank++) {
-        double want[LONGEST];
+        double want[LONGEST] = {0};
         for (int t = 0; t < MANY; t++) {
             assert_int_equal(hvd_engine_wait(w->engines[rank], handles[rank][t], NULL, NULL),
                              HVD_OK);
@@ -459,6 +459,50 @@ static void a_rank_that_joined_is_a_vector_of_zeros(void **state)
 {
     (void)state;
     for_all_sizes(&options, joined);
+}
+
+/* Two tensors whose nth allocation from their submission on fails; whether there was an nth. */
+static bool fail_one(unsigned long nth)
+{
+    struct world w;
+    const int64_t counts[2] = {9, 3};
+
+    world_open(&w, 2, nth, &options);
+    fill(&w, HVD_FLOAT32, nth);
+    for (int rank = 0; rank < 2; rank++) {
+        for (int t = 0; t < 2; t++) {
+            const struct hvd_submission s = {.request = request(HVD_FLOAT32, t, counts[t]),
+                                             .input = input[rank][t],
+                                             .output = output[rank][t]};
+            assert_int_equal(hvd_engine_submit(w.engines[rank], &s, &handles[rank][t], NULL),
+                             HVD_OK);
+        }
+    }
+    hvd_mem_fail_nth(nth);
+    world_settle(&w);
+    const bool has_failed = hvd_mem_fired();
+    hvd_mem_fail_nth(0);
+    world_settle(&w);
+    for (int rank = 0; rank < 2; rank++) {
+        for (int t = 0; t < 2; t++) {
+            assert_int_equal(hvd_engine_poll(w.engines[rank], handles[rank][t]), 1);
+            const hvd_status_t st = hvd_engine_wait(w.engines[rank], handles[rank][t], NULL, NULL);
+            assert_true(st == HVD_OK || has_failed);
+        }
+    }
+    world_close(&w);
+    assert_int_equal(hvd_mem_live(), 0);
+    return has_failed;
+}
+
+static void an_adasum_that_lacks_memory_ends_on_every_rank(void **state)
+{
+    unsigned long nth = 1;
+
+    (void)state;
+    while (fail_one(nth))
+        nth++;
+    assert_true(nth > 8);
 }
 
 static void other_numbers_of_ranks_are_refused_in_the_words_of_horovod(void **state)
@@ -487,6 +531,7 @@ int main(void)
         cmocka_unit_test(a_steady_loop_of_adasums_allocates_nothing),
         cmocka_unit_test(other_collectives_go_before_and_behind),
         cmocka_unit_test(a_rank_that_joined_is_a_vector_of_zeros),
+        cmocka_unit_test(an_adasum_that_lacks_memory_ends_on_every_rank),
         cmocka_unit_test(other_numbers_of_ranks_are_refused_in_the_words_of_horovod),
     };
 
