@@ -246,7 +246,8 @@ static void check_pass(enum hvd_dtype dtype, int64_t count, struct hvd_scaling s
 
     reference_fill(dtype, in, count + SPARE, flags);
     reference_fill(dtype, other, count + SPARE, 12345);
-    reference_fill(HVD_UINT8, next, BYTES, 54321);
+    for (size_t i = 0; i < BYTES && flags & 256; i++)
+        next[i] = (char)(i * 7 + flags);
     memset(moved, 0x5a, BYTES);
     memset(out, 0x5a, BYTES);
     memset(second, 0x5a, BYTES);
