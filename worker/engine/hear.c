@@ -392,6 +392,8 @@ static hvd_status_t lose_rank(struct hvd_engine *e, int rank, struct hvd_err *er
     const char *host = e->transport->ops->host(e->transport, rank);
     const struct hvd_span who = {.first = world->tree.position_of[rank], .n = 1};
 
+    if (rank == e->topology.rank) /* the others go on without it, and nothing will come any more */
+        return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "this rank is cut off from the others");
     if (!world->negotiator && rank == 0)
         return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "the coordinator, rank 0, is lost");
     snprintf(text, sizeof(text), "Rank %d%s%.64s is lost: %.500s", rank, host ? " on host " : "",
