@@ -152,5 +152,5 @@ void hvd_handles_fini(struct hvd_handles *h)
 {
     for (unsigned k = 0; k < HVD_HANDLE_CHUNKS; k++)
         hvd_free(atomic_load(&h->chunks[k]));
-    *h = (struct hvd_handles){0};
+    *h = (struct hvd_handles){.n_slots = 0};
 }
