@@ -11,7 +11,7 @@ BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
 FOLDER = ROOT / "examples" / "collectives"
 PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.c"))
 COLLECTIVES = {"allreduce", "grouped_allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier", "join",
-               "process_sets"}
+               "process_sets", "adasum"}
 
 
 def run(*command, **more):
