@@ -52,6 +52,12 @@ static const struct hvd_piece *find(struct hvd_shm_payload *p, int64_t from, int
     return &pieces[p->at];
 }
 
+/* How much of what is asked for lies in this piece. */
+static int64_t within(const struct hvd_piece *piece, int64_t offset, int64_t count)
+{
+    return count < piece->count - offset ? count : piece->count - offset;
+}
+
 int64_t hvd_shm_payload_stretch(struct hvd_shm_payload *p, int64_t from, int64_t count,
                                 struct hvd_piece *found)
 {
@@ -61,34 +67,43 @@ int64_t hvd_shm_payload_stretch(struct hvd_shm_payload *p, int64_t from, int64_t
 
     found->input = piece->input ? (const char *)piece->input + skip : NULL;
     found->output = piece->output ? (char *)piece->output + skip : NULL;
-    found->count = count < piece->count - offset ? count : piece->count - offset;
+    found->count = within(piece, offset, count);
     return found->count;
 }
 
 void hvd_shm_payload_gather(struct hvd_shm_payload *p, int64_t from, int64_t count, void *to)
 {
-    struct hvd_piece part;
     char *out = to;
 
-    for (const int64_t end = from + count; from < end; from += part.count) {
-        const size_t bytes = (size_t)hvd_shm_payload_stretch(p, from, end - from, &part) * p->width;
-        hvd_shm_copy(out, part.input, bytes);
-        out += bytes;
+    while (count > 0) {
+        int64_t offset = 0;
+        const struct hvd_piece *piece = find(p, from, &offset);
+        const int64_t n = within(piece, offset, count);
+        hvd_shm_copy(out, (const char *)piece->input + (size_t)offset * p->width,
+                     (size_t)n * p->width);
+        out += (size_t)n * p->width;
+        from += n;
+        count -= n;
     }
 }
 
 void hvd_shm_payload_scatter(struct hvd_shm_payload *p, int64_t from, int64_t count,
                              const void *data, bool streams)
 {
-    struct hvd_piece part;
     const char *in = data;
 
-    for (const int64_t end = from + count; from < end; from += part.count) {
-        const size_t bytes = (size_t)hvd_shm_payload_stretch(p, from, end - from, &part) * p->width;
+    while (count > 0) {
+        int64_t offset = 0;
+        const struct hvd_piece *piece = find(p, from, &offset);
+        const int64_t n = within(piece, offset, count);
+        const size_t bytes = (size_t)n * p->width;
+        char *out = (char *)piece->output + (size_t)offset * p->width;
         if (streams && bytes >= HVD_SHM_STREAM_MIN)
-            hvd_reduce_copy_stream(part.output, in, bytes);
+            hvd_reduce_copy_stream(out, in, bytes);
         else
-            hvd_shm_copy(part.output, in, bytes);
+            hvd_shm_copy(out, in, bytes);
         in += bytes;
+        from += n;
+        count -= n;
     }
 }
