@@ -93,8 +93,13 @@ void hvd_watch_record_slots(struct hvd_watch *w, const struct hvd_slots_seen *se
 {
     const struct hvd_watch_state *state = w->_state;
     const uint64_t ticks = hvd_clock_ticks(&state->clock);
+    uint64_t n_tensors = 0;
     uint32_t at = 0;
 
+    for (uint32_t i = 0; i < seen->n_words; i++)
+        n_tensors += (uint64_t)__builtin_popcountll(seen->words[i]);
+    if (!hvd_writer_admit(state->writer, n_tensors))
+        return;
     while (at < seen->n_words) {
         uint32_t n = 0; /* words up to the last one that is not 0 */
         for (uint32_t i = 0; i < HVD_EVENT_WORDS_MAX && at + i < seen->n_words; i++)

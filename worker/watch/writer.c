@@ -32,6 +32,7 @@
 #define LINES_FLUSH ((size_t)256 * 1024)
 #define LINES_MAX ((size_t)16 * 1024 * 1024)
 #define PATH_BYTES 1200
+#define PENDING_MAX ((uint64_t)1 << 18) /* events of cached tensors; a tenth of a second's work */
 
 struct hvd_writer {
     struct hvd_writer_options options;
@@ -50,6 +51,10 @@ struct hvd_writer {
     bool is_open;
     bool is_kicked;
     atomic_uint_fast64_t n_events;
+    /* events of cached tensors, of which a slot of the ring holds many */
+    atomic_uint_fast64_t n_pending;
+    atomic_uint_fast64_t n_refused;
+    atomic_bool is_flooded; /* none is admitted before half of those that are pending are written */
     /* the thread's while is_open */
     struct hvd_trace *trace;
     struct hvd_tracefile file;
@@ -70,6 +75,15 @@ static int64_t now_ns(clockid_t id)
 
     clock_gettime(id, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The ranks go first: while a timeline runs the writer takes the processor time that nobody wants,
+ * and where there is none, events are dropped. Somebody waits for its end, though. */
+static void set_urgent(pthread_t thread, bool is_urgent)
+{
+    const struct sched_param none = {0};
+
+    (void)pthread_setschedparam(thread, is_urgent ? SCHED_OTHER : SCHED_IDLE, &none);
 }
 
 /* --- The timeline ----------------------------------------------------------------------------- */
@@ -98,6 +112,37 @@ static hvd_status_t rotate(struct hvd_writer *w, struct hvd_err *err)
     return st == HVD_OK ? flush(w, err) : st;
 }
 
+static uint64_t count_dropped(const struct hvd_writer *w)
+{
+    return hvd_ring_dropped(w->ring) + atomic_load_explicit(&w->n_refused, memory_order_relaxed);
+}
+
+bool hvd_writer_admit(struct hvd_writer *w, uint64_t n)
+{
+    const uint64_t n_pending = atomic_load_explicit(&w->n_pending, memory_order_relaxed);
+
+    if (n_pending > PENDING_MAX)
+        atomic_store_explicit(&w->is_flooded, true, memory_order_relaxed);
+    if (atomic_load_explicit(&w->is_flooded, memory_order_relaxed)) {
+        atomic_fetch_add_explicit(&w->n_refused, n, memory_order_relaxed);
+        return false;
+    }
+    atomic_fetch_add_explicit(&w->n_pending, n, memory_order_relaxed);
+    return true;
+}
+
+/* A record is off the ring. */
+static void let_go(struct hvd_writer *w, const struct hvd_note *note)
+{
+    const uint64_t n = hvd_event_count_slots(&note->event, note->name);
+
+    if (n == 0)
+        return;
+    const uint64_t left = atomic_fetch_sub_explicit(&w->n_pending, n, memory_order_relaxed) - n;
+    if (left < PENDING_MAX / 2 && atomic_load_explicit(&w->is_flooded, memory_order_relaxed))
+        atomic_store_explicit(&w->is_flooded, false, memory_order_relaxed);
+}
+
 /* What is in the ring, into the file. *found: how many events. */
 static hvd_status_t drain(struct hvd_writer *w, uint64_t *found, struct hvd_err *err)
 {
@@ -108,6 +153,7 @@ static hvd_status_t drain(struct hvd_writer *w, uint64_t *found, struct hvd_err 
     hvd_clock_sync(&w->clock);
     const int64_t start_ns = hvd_clock_since_base(&w->clock, w->start_ticks);
     while (st == HVD_OK && hvd_ring_take(w->ring, &note)) {
+        let_go(w, &note);
         const int64_t ns = hvd_clock_since_base(&w->clock, note.event.ticks) - start_ns;
         if (ns > w->last_ns)
             w->last_ns = ns;
@@ -118,7 +164,7 @@ static hvd_status_t drain(struct hvd_writer *w, uint64_t *found, struct hvd_err 
         if (w->lines.len >= flush_at)
             st = flush(w, err);
     }
-    const uint64_t n_dropped = hvd_ring_dropped(w->ring);
+    const uint64_t n_dropped = count_dropped(w);
     if (n_dropped > w->n_dropped &&
         hvd_trace_add_dropped(w->trace, n_dropped - w->n_dropped, w->last_ns, &w->lines) == HVD_OK)
         w->n_dropped = n_dropped;
@@ -164,8 +210,8 @@ static void empty_ring(struct hvd_writer *w)
     struct hvd_note note;
 
     while (hvd_ring_take(w->ring, &note))
-        ;
-    w->n_dropped = hvd_ring_dropped(w->ring);
+        let_go(w, &note);
+    w->n_dropped = count_dropped(w);
 }
 
 /* Sets up the thread's part of a timeline. Holds mu; nothing is open. */
@@ -201,6 +247,8 @@ static void close_and_wait(struct hvd_writer *w)
     atomic_fetch_and(&w->options.watch->_on, ~HVD_WATCH_TIMELINE);
     pthread_mutex_lock(&w->mu);
     w->must_close = w->is_open;
+    if (w->is_open) /* somebody waits for it from now on */
+        set_urgent(w->thread, true);
     pthread_cond_signal(&w->cond);
     while (w->is_open)
         pthread_cond_wait(&w->closed, &w->mu);
@@ -259,7 +307,9 @@ void hvd_writer_put(struct hvd_writer *w, const struct hvd_event *event, const i
 {
     bool wants_reader = false;
 
-    hvd_ring_put(w->ring, event, shape, name, &wants_reader);
+    if (!hvd_ring_put(w->ring, event, shape, name, &wants_reader))
+        atomic_fetch_sub_explicit(&w->n_pending, hvd_event_count_slots(event, name),
+                                  memory_order_relaxed);
     if (wants_reader)
         hvd_writer_wake(w);
 }
@@ -267,7 +317,7 @@ void hvd_writer_put(struct hvd_writer *w, const struct hvd_event *event, const i
 void hvd_writer_count(const struct hvd_writer *w, uint64_t *n_events, uint64_t *n_dropped)
 {
     *n_events = atomic_load_explicit(&w->n_events, memory_order_relaxed);
-    *n_dropped = w->ring ? hvd_ring_dropped(w->ring) : 0;
+    *n_dropped = w->ring ? count_dropped(w) : 0;
 }
 
 /* --- The metrics file ------------------------------------------------------------------------- */
@@ -319,15 +369,6 @@ static bool write_metrics(struct hvd_writer *w, bool is_due)
     return true;
 }
 
-/* The ranks go first: while a timeline runs the writer takes the processor time that nobody wants,
- * and where there is none, events are dropped. Somebody waits for its end, though. */
-static void set_urgent(bool is_urgent)
-{
-    const struct sched_param none = {0};
-
-    (void)pthread_setschedparam(pthread_self(), is_urgent ? SCHED_OTHER : SCHED_IDLE, &none);
-}
-
 /* --- The thread ------------------------------------------------------------------------------- */
 
 void hvd_writer_wake(struct hvd_writer *w)
@@ -376,7 +417,7 @@ static void *run(void *arg)
         bool ended = false;
         pthread_mutex_unlock(&w->mu);
         if (is_urgent != must_close)
-            set_urgent(must_close);
+            set_urgent(pthread_self(), must_close);
         is_urgent = must_close;
         const uint64_t found = is_open ? write_events(w, must_close, &ended) : 0;
         const bool changed = write_metrics(w, w->n_quiet >= QUIET_ROUNDS);
@@ -393,7 +434,7 @@ static void *run(void *arg)
         rest(w);
     }
     pthread_mutex_unlock(&w->mu);
-    set_urgent(true);
+    set_urgent(pthread_self(), true);
     (void)write_metrics(w, true);
     return NULL;
 }

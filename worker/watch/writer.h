@@ -36,6 +36,11 @@ hvd_status_t hvd_writer_open(struct hvd_writer *writer, const char *path, bool m
 /* Ends the timeline, and returns when its file is complete. Any thread. */
 void hvd_writer_close(struct hvd_writer *writer);
 
+/* Whether a record of n events of cached tensors may be put; else they count as dropped: taking
+ * them apart takes longer than recording them, so that the ring's size does not bound the work. Any
+ * thread. */
+bool hvd_writer_admit(struct hvd_writer *w, uint64_t n);
+
 /* Puts an event; drops it when there is no room. Any thread. */
 void hvd_writer_put(struct hvd_writer *writer, const struct hvd_event *event, const int64_t *shape,
                     const char *name);

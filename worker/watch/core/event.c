@@ -3,6 +3,8 @@
  */
 #include "worker/watch/core/event.h"
 
+#include <string.h>
+
 static const char *const kind_names[HVD_EVENT_KINDS] = {
     [HVD_EVENT_READY] = "READY",     [HVD_EVENT_SUBMITTED] = "SUBMITTED",
     [HVD_EVENT_AGREED] = "AGREED",   [HVD_EVENT_STARTED] = "STARTED",
@@ -21,6 +23,18 @@ static const char *const op_names[][2] = {
     [HVD_BARRIER] = {"BARRIER", "BARRIER"},
     [HVD_REDUCESCATTER] = {"REDUCESCATTER", "REDUCESCATTER"},
 };
+
+uint64_t hvd_event_count_slots(const struct hvd_event *event, const char *name)
+{
+    uint64_t n = 0;
+
+    for (uint32_t w = 0; w < event->n_words; w++) {
+        uint64_t word;
+        memcpy(&word, name + w * sizeof(word), sizeof(word));
+        n += (uint64_t)__builtin_popcountll(word);
+    }
+    return n;
+}
 
 const char *hvd_event_kind_name(int kind)
 {

@@ -54,6 +54,9 @@ struct hvd_note {
     char name[HVD_NAME_MAX + 1]; /* event.name_len bytes, terminated */
 };
 
+/* How many cached tensors an event is about, by its words; 0: it is about one by name, or none. */
+uint64_t hvd_event_count_slots(const struct hvd_event *event, const char *name);
+
 /* "SUBMITTED"; "UNKNOWN" for a kind that does not exist. */
 const char *hvd_event_kind_name(int kind);
 
