@@ -91,9 +91,10 @@ struct program_run {
     int n_actors; /* of each rank */
     struct program_actor actors[RANKS_MAX][ACTORS_MAX];
     int n_ended;
-    int victim;  /* -1: nobody is lost and nobody leaves early */
-    bool leaves; /* the victim shuts down instead of dying */
-    int lost_after;
+    int victim;      /* -1: nobody is lost and nobody leaves early */
+    bool leaves;     /* the victim shuts down instead of dying */
+    int lost_after;  /* tensors that have ended */
+    uint64_t die_at; /* instead: an event of the transport; 0: not so */
     bool is_lost;
     bool has_undertaker;
     pthread_t undertaker;    /* shuts a dead rank down, so that its threads end */
@@ -138,7 +139,10 @@ void program_fill(const struct program_run *r, const struct program_tensor *t, i
 void program_judge(struct program_run *r, const struct program_actor *a, int tensor,
                    hvd_status_t st, const char *text, const struct horovod_output *output);
 
+/* Whether the victim is dead or has called for the shutdown. */
+bool program_is_lost(struct program_run *r);
+
 /* Whether a failure is what a rank that is lost or leaves brings about. */
-bool program_may_fail(const struct program_run *r, int rank, hvd_status_t st, const char *text);
+bool program_may_fail(struct program_run *r, int rank, hvd_status_t st, const char *text);
 
 #endif

@@ -188,11 +188,18 @@ static void judge_output(struct program_run *r, const struct program_actor *a, i
         program_blame(r, "t%d on rank %d: %zu bytes came", tensor, a->rank, output->bytes);
 }
 
-bool program_may_fail(const struct program_run *r, int rank, hvd_status_t st, const char *text)
+bool program_is_lost(struct program_run *r)
+{
+    if (r->die_at > 0 && hvd_sim_events(r->sim) >= r->die_at)
+        r->is_lost = true;
+    return r->is_lost;
+}
+
+bool program_may_fail(struct program_run *r, int rank, hvd_status_t st, const char *text)
 {
     char name[24];
 
-    if (!r->is_lost)
+    if (!program_is_lost(r))
         return false;
     if (rank == r->victim)
         return st == HVD_ERR_SHUTDOWN || !r->leaves;

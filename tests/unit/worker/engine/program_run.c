@@ -216,7 +216,7 @@ static bool is_over(struct program_actor *a)
 {
     const struct program_run *r = a->run;
 
-    if (r->is_lost && a->rank == r->victim)
+    if (program_is_lost(a->run) && a->rank == r->victim)
         return true;
     if (a->n_next < a->n_order || a->n_open > 0 || has_to_join(a))
         return false;
@@ -230,7 +230,7 @@ static void step(struct program_actor *a)
 {
     struct program_run *r = a->run;
 
-    if (r->is_lost && a->rank == r->victim)
+    if (program_is_lost(r) && a->rank == r->victim)
         return;
     if (program_below(r, 3) == 0) {
         if (a->n_next < a->n_order)
@@ -251,7 +251,7 @@ static void drive(struct program_run *r)
             program_blame(r, "not at its end after %d steps: %d tensors ended", steps, r->n_ended);
             return;
         }
-        if (r->victim >= 0 && !r->is_lost && r->n_ended >= r->lost_after) {
+        if (r->victim >= 0 && r->die_at == 0 && !r->is_lost && r->n_ended >= r->lost_after) {
             hvd_sim_kill(r->sim, r->victim);
             r->is_lost = true;
         }
@@ -282,7 +282,7 @@ static void bury(struct program_run *r)
 {
     const bool is_last = r->n_over >= r->options->n_ranks - 1; /* the victim is not over */
 
-    if (!r->is_lost || r->leaves || r->has_undertaker || !is_last)
+    if (!program_is_lost(r) || r->leaves || r->has_undertaker || !is_last)
         return;
     r->has_undertaker = true;
     if (pthread_create(&r->undertaker, NULL, shut_down, &r->actors[r->victim][0]) != 0)
@@ -296,9 +296,9 @@ static bool lose(struct program_actor *a)
     struct program_run *r = a->run;
     const bool is_me = a->rank == r->victim;
 
-    if (r->victim < 0 || r->n_ended < r->lost_after)
+    if (r->victim < 0)
         return false;
-    if (r->is_lost || (r->leaves && !is_me))
+    if (program_is_lost(r) || r->die_at > 0 || r->n_ended < r->lost_after || (r->leaves && !is_me))
         return r->is_lost && is_me;
     r->is_lost = true;
     if (r->leaves) {
@@ -384,11 +384,11 @@ static void *live(void *arg)
         if (r->victim < 0 && !r->problem[0])
             (void)change_sets(r, a->rank, true);
     }
-    /* Who leaves early waits for the others to do so. */
+    /* Who leaves early waits for the others to do so; who dies late has to be buried. */
     r->n_over++;
-    bury(r);
-    while (r->leaves && !r->is_lost && r->n_over < r->options->n_ranks)
+    while (r->victim >= 0 && !program_is_lost(r) && r->n_over < r->options->n_ranks)
         sched_yield();
+    bury(r);
     return r->leaves && r->is_lost ? shut_down(a) : NULL;
 }
 
@@ -418,10 +418,17 @@ static void open_world(struct program_run *r)
         .tree_fanout = (int)(r->options->seed / 3 % 4),
         .cache_capacity = capacities[program_below(r, 3)],
         .fusion_bytes = fusions[program_below(r, 3)]};
-    const struct hvd_sim_options sim = {.size = r->options->n_ranks,
-                                        .seed = r->options->seed,
-                                        .ranks_per_host = 1 + (int)(r->options->seed / 7 % 5),
-                                        .max_delay = 1 + (unsigned)program_below(r, 5)};
+    const struct hvd_sim_options sim = {
+        .size = r->options->n_ranks,
+        .seed = r->options->seed,
+        .ranks_per_host = 1 + (int)(r->options->seed / 7 % 5),
+        .max_delay = 1 + (unsigned)program_below(r, 5),
+        .faults = {.die_at = r->die_at,
+                   .die_rank = r->victim,
+                   .spike_every = program_below(r, 3) ? 0 : 2 + (uint64_t)program_below(r, 20),
+                   .spike_looks = (unsigned)program_below(r, 40),
+                   .slow_looks = program_below(r, 3) ? 0 : (unsigned)program_below(r, 5),
+                   .slow_rank = program_below(r, r->options->n_ranks)}};
     struct hvd_transport *transports[RANKS_MAX];
     bool is_good = hvd_sim_create(&sim, &r->sim, NULL) == HVD_OK;
 

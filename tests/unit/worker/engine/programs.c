@@ -199,6 +199,8 @@ void program_make(struct program_run *r)
     r->victim = program_below(r, options->n_ranks);
     r->leaves = options->has_threads && program_below(r, 2);
     r->lost_after = program_below(r, r->n_tensors * r->n_rounds * options->n_ranks);
+    if (!r->leaves && program_below(r, 2))
+        r->die_at = 1 + (uint64_t)program_below(r, 16 << program_below(r, 10));
 }
 
 /* Whether the actor submits the unit in its round. */
