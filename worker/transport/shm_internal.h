@@ -262,6 +262,7 @@ struct hvd_shm_fold {
     bool streams; /* out is written past the caches */
 };
 
+/* Reduces them, with the scaling of the collective. */
 void hvd_shm_fold(const struct hvd_shm *s, const struct hvd_collective *c,
                   const struct hvd_shm_fold *f);
 
