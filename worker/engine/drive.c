@@ -22,9 +22,10 @@
 #define YIELD_STEPS 2048
 #define SLEEP_MIN_NS 50000
 #define SLEEP_WOKEN_NS 100000000 /* where peers wake: to look for stalls and lost ranks */
-#define LINGER_NS 10000000     /* after a submission, look for more so long without being called */
-#define LOOK_MAX_NS 1000000000 /* between two looks of an idle rank for what nobody wakes it for   \
-                                */
+#define LINGER_NS 10000000 /* after a submission, look for more so long without being called */
+#define LOOK_MAX_NS                                                                                \
+    1000000000 /* between two looks of an idle rank for what nobody wakes it for                   \
+                */
 #define YIELD_MOVING_NS                                                                            \
     100000000 /* while data moves, sleep only after so long without progress                       \
                */
@@ -92,10 +93,20 @@ static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *
                     : atomic_load_explicit(&e->is_over, memory_order_acquire);
 }
 
+/* Whether flights are under way. Those of a rank that has joined are nobody's tensors here, but
+ * other ranks wait for them. The driver's, or nobody drives. */
+static bool has_flights(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i] && (e->sets[i]->todo || e->sets[i]->n_moving > 0))
+            return true;
+    return false;
+}
+
 /* Waking costs: only when there is something to drive. Holds mu. */
 static void wake_background(struct hvd_engine *e)
 {
-    if (e->is_deep && atomic_load(&e->n_outstanding) > 0)
+    if (e->is_deep && (atomic_load(&e->n_outstanding) > 0 || has_flights(e)))
         pthread_cond_signal(&e->background_cond);
 }
 
@@ -128,12 +139,13 @@ static int64_t hold_ns(const struct hvd_engine *e)
     return ns > 0 ? ns : 0;
 }
 
-/* Whether there is anything to drive but what is held back. Holds mu. */
+/* Whether there is anything to drive but what is held back. Nobody else drives. Holds mu. */
 static bool has_work(const struct hvd_engine *e)
 {
     const size_t n_queued = atomic_load(&e->n_queued);
 
-    return atomic_load(&e->n_outstanding) > n_queued || (n_queued > 0 && hold_ns(e) == 0);
+    return atomic_load(&e->n_outstanding) > n_queued || (n_queued > 0 && hold_ns(e) == 0) ||
+           has_flights(e);
 }
 
 /* Whether the transport wakes the driver for all that it waits for: a device wakes nobody. The

@@ -137,18 +137,19 @@ static void queue_bit(struct hvd_set *set, const struct hvd_slot *slot)
 /* The tensor is on its way from here on. Holds mu. */
 static void enqueue(struct hvd_engine *e, struct hvd_entry *entry)
 {
+    const bool is_bit = entry->slot && entry->request.device == HVD_CPU;
     const size_t width = hvd_dtype_size((int)entry->request.dtype);
 
     if (!hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
         entry->count = 0; /* found out when it moves */
     count_queued(e, entry->count * (int64_t)width);
     hvd_watch_submitted(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request,
-                        entry->slot && entry->request.device == HVD_CPU);
+                        is_bit);
     if (entry->request.op == HVD_JOIN)
         entry->set->is_join_pending = true;
     if (entry->slot)
         learn_order(entry->set, entry->slot);
-    if (entry->slot && entry->request.device == HVD_CPU) {
+    if (is_bit) {
         queue_bit(entry->set, entry->slot);
         return;
     }
@@ -187,8 +188,8 @@ static bool is_described(const struct hvd_slot *slot, const struct hvd_described
     const struct hvd_request *req = &slot->request;
 
     if (req->op != d->op || (int)req->dtype != d->dtype || (int)req->reduce != d->reduce ||
-        req->device != d->device || req->ndim != d->ndim || slot->group_size != 0 ||
-        !hvd_factor_equal(req->prescale, d->prescale) ||
+        req->device != HVD_CPU || d->device != HVD_CPU || req->ndim != d->ndim ||
+        slot->group_size != 0 || !hvd_factor_equal(req->prescale, d->prescale) ||
         !hvd_factor_equal(req->postscale, d->postscale))
         return false;
     for (int i = 0; i < req->ndim; i++)
