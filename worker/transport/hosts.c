@@ -173,7 +173,9 @@ static bool arrive(struct hvd_hosts *h)
             continue;
         chunk->is_carried = false;
         h->is_broken = st != HVD_OK;
-        if (st == HVD_OK && chunk->mv->steps->arrive)
+        if (h->is_broken)
+            h->far->ops->abandon(h->far, &chunk->far);
+        else if (chunk->mv->steps->arrive)
             chunk->mv->steps->arrive(h, chunk);
     }
     while (h->n_arrived < h->n_carried && !h->is_broken && !chunk_of(h, h->n_arrived)->is_carried)

@@ -25,9 +25,9 @@ static const struct layout layouts[] = {
     {4, {0, 0, 1, 1}},             /* as launchers fill hosts */
     {4, {0, 1, 0, 1}},             /* dealt out in turn */
     {5, {0, 0, 0, 1, 1}},          /* uneven */
-    {5, {1, 0, 0, 1, 2}},          /* uneven, three hosts, no order */
     {8, {0, 0, 0, 0, 1, 1, 1, 1}}, /* four carriers */
-    {8, {0, 1, 2, 0, 1, 2, 0, 1}},
+    {5, {1, 0, 0, 1, 2}},          /* uneven, three hosts, no order */
+    {6, {0, 1, 2, 0, 1, 2}},
 };
 
 /* Ranks of a job, a thread each, over a simulated network. */
@@ -115,11 +115,12 @@ static void close_world(struct world *w)
     assert_int_equal(hvd_mem_live(), 0);
 }
 
-static void try_all_layouts(trial_fn run, size_t stage_bytes)
+/* Every layout, or every second one. */
+static void try_layouts(trial_fn run, size_t stage_bytes, size_t step)
 {
     struct world w;
 
-    for (size_t i = 0; i < N(layouts); i++) {
+    for (size_t i = 0; i < N(layouts); i += step) {
         open_world(&w, &layouts[i], stage_bytes);
         try_on_all(&w, run);
         close_world(&w);
@@ -129,8 +130,8 @@ static void try_all_layouts(trial_fn run, size_t stage_bytes)
 static void ranks_on_any_hosts_keep_what_the_port_promises(void **state)
 {
     (void)state;
-    try_all_layouts(hvd_transport_conformance, 0);
-    try_all_layouts(hvd_transport_conformance, 2048);
+    try_layouts(hvd_transport_conformance, 0, 2);
+    try_layouts(hvd_transport_conformance, 2048, 1);
 }
 
 static const char *try_every_set(struct hvd_transport *t)
@@ -140,20 +141,20 @@ static const char *try_every_set(struct hvd_transport *t)
 
 static const char *try_every_large_set(struct hvd_transport *t)
 {
-    return hvd_transport_every_set(t, (struct hvd_every_kind){20, true});
+    return hvd_transport_every_set(t, (struct hvd_every_kind){10, true});
 }
 
 static void every_kind_of_collective_is_right_on_any_hosts(void **state)
 {
     (void)state;
-    try_all_layouts(try_every_set, 0);
-    try_all_layouts(try_every_set, 2048);
+    try_layouts(try_every_set, 0, 3);
+    try_layouts(try_every_set, 2048, 1);
 }
 
 static void payloads_of_many_chunks_are_right_on_any_hosts(void **state)
 {
     (void)state;
-    try_all_layouts(try_every_large_set, 4096);
+    try_layouts(try_every_large_set, 4096, 3);
 }
 
 static void a_job_shares_memory_unless_every_rank_is_alone(void **state)
