@@ -13,37 +13,37 @@ static uint64_t bit_of(uint32_t slot)
     return (uint64_t)1 << (slot % 64);
 }
 
-static uint64_t *seen_of(const struct hvd_relay *r, uint32_t page)
+/* The page of a slot; NULL when none of its slots was ever given. */
+static struct hvd_relay_page *page_of(const struct hvd_relay *r, uint32_t slot)
 {
-    return r->seen + (size_t)page * (size_t)r->n_parties;
+    return slot / 64 < r->n_pages ? r->pages[slot / 64] : NULL;
 }
 
 /* --- Slots ------------------------------------------------------------------------------------ */
 
-static bool grow(struct hvd_relay *r, uint32_t slot)
+/* The page of a slot, made when there is none; NULL when out of memory. */
+static struct hvd_relay_page *make_page(struct hvd_relay *r, uint32_t slot)
 {
-    const size_t parties = (size_t)r->n_parties;
     const uint32_t n = slot / 64 + 1;
 
-    if (n <= r->n_pages)
-        return true;
-    struct hvd_relay_page *pages = hvd_realloc(r->pages, n, sizeof(*pages));
-    if (!pages)
-        return false;
-    r->pages = pages;
-    uint64_t *seen = hvd_realloc(r->seen, n * parties, sizeof(*seen));
-    if (!seen)
-        return false;
-    r->seen = seen;
-    memset(pages + r->n_pages, 0, (n - r->n_pages) * sizeof(*pages));
-    memset(seen + r->n_pages * parties, 0, (n - r->n_pages) * parties * sizeof(*seen));
-    r->n_pages = n;
-    return true;
+    if (n > r->n_pages) {
+        struct hvd_relay_page **pages = hvd_realloc(r->pages, n, sizeof(struct hvd_relay_page *));
+        if (!pages)
+            return NULL;
+        for (uint32_t i = r->n_pages; i < n; i++)
+            pages[i] = NULL;
+        r->pages = pages;
+        r->n_pages = n;
+    }
+    if (!r->pages[slot / 64])
+        r->pages[slot / 64] =
+            hvd_calloc(1, sizeof(struct hvd_relay_page) + (size_t)r->n_parties * sizeof(uint64_t));
+    return r->pages[slot / 64];
 }
 
 void hvd_relay_uncache(struct hvd_relay *r, uint32_t slot)
 {
-    struct hvd_relay_page *page = slot / 64 < r->n_pages ? &r->pages[slot / 64] : NULL;
+    struct hvd_relay_page *page = page_of(r, slot);
 
     if (!page || !page->slots[slot % 64])
         return;
@@ -58,7 +58,7 @@ void hvd_relay_uncache(struct hvd_relay *r, uint32_t slot)
     page->since[slot % 64] = r->epoch;
     r->changed = r->epoch;
     for (int party = 0; party < r->n_parties; party++)
-        seen_of(r, slot / 64)[party] &= ~bit_of(slot);
+        page->seen[party] &= ~bit_of(slot);
 }
 
 hvd_status_t hvd_relay_cache(struct hvd_relay *r, const struct hvd_step *step)
@@ -69,7 +69,8 @@ hvd_status_t hvd_relay_cache(struct hvd_relay *r, const struct hvd_step *step)
         .op = (enum hvd_op)step->kind, .reduce = step->reduce, .ndim = 1};
 
     hvd_relay_uncache(r, slot);
-    if (!grow(r, slot))
+    struct hvd_relay_page *page = make_page(r, slot);
+    if (!page)
         return HVD_ERR_NOMEM;
     struct hvd_relay_slot *s = hvd_calloc(1, sizeof(*s) + step->name.len + 1);
     if (!s)
@@ -81,7 +82,6 @@ hvd_status_t hvd_relay_cache(struct hvd_relay *r, const struct hvd_step *step)
         hvd_free(s);
         return HVD_ERR_NOMEM;
     }
-    struct hvd_relay_page *page = &r->pages[slot / 64];
     page->slots[slot % 64] = s;
     page->live |= bit_of(slot);
     if (hvd_unsupported(&req, true, text, sizeof(text)) == 0)
@@ -93,10 +93,12 @@ hvd_status_t hvd_relay_cache(struct hvd_relay *r, const struct hvd_step *step)
 
 void hvd_relay_bits_fini(struct hvd_relay *r)
 {
-    for (uint32_t slot = 0; slot < r->n_pages * 64; slot++)
-        hvd_relay_uncache(r, slot);
+    for (uint32_t page = 0; page < r->n_pages; page++) {
+        for (uint32_t i = 0; r->pages[page] && i < 64; i++)
+            hvd_relay_uncache(r, page * 64 + i);
+        hvd_free(r->pages[page]);
+    }
     hvd_free(r->pages);
-    hvd_free(r->seen);
 }
 
 /* --- Bits ------------------------------------------------------------------------------------- */
@@ -104,8 +106,8 @@ void hvd_relay_bits_fini(struct hvd_relay *r)
 /* The slots of a page, among these, that every party has asked for or has joined, go up. */
 static void complete(struct hvd_relay *r, uint32_t index, uint64_t among)
 {
-    struct hvd_relay_page *page = &r->pages[index];
-    uint64_t *seen = seen_of(r, index);
+    struct hvd_relay_page *page = r->pages[index];
+    uint64_t *seen = page->seen;
 
     for (int party = 0; party < r->n_parties && among != 0; party++) {
         const bool has_joined =
@@ -125,19 +127,20 @@ static void complete(struct hvd_relay *r, uint32_t index, uint64_t among)
 }
 
 /* The slots of a page that some party has asked for, and not all. */
-static uint64_t any_seen(const struct hvd_relay *r, uint32_t page)
+static uint64_t any_seen(const struct hvd_relay *r, const struct hvd_relay_page *page)
 {
     uint64_t any = 0;
 
-    for (int party = 0; party < r->n_parties; party++)
-        any |= seen_of(r, page)[party];
+    for (int party = 0; page && party < r->n_parties; party++)
+        any |= page->seen[party];
     return any;
 }
 
 void hvd_relay_bits_complete(struct hvd_relay *r)
 {
     for (uint32_t page = 0; page < r->n_pages; page++)
-        complete(r, page, any_seen(r, page));
+        if (r->pages[page])
+            complete(r, page, any_seen(r, r->pages[page]));
 }
 
 /* Of the bits, those that mean what the slots are now. */
@@ -154,12 +157,12 @@ static uint64_t current(const struct hvd_relay_page *page, uint64_t bits, uint64
 /* The bits of a page, of one party. False when it has asked for one of them before. */
 static bool mark(struct hvd_relay *r, int party, uint32_t index, uint64_t bits, int64_t now_ns)
 {
-    struct hvd_relay_page *page = &r->pages[index];
-    uint64_t *seen = &seen_of(r, index)[party];
+    struct hvd_relay_page *page = r->pages[index];
+    uint64_t *seen = &page->seen[party];
 
     if (bits & (*seen | page->sent))
         return false;
-    for (uint64_t first = bits & ~any_seen(r, index); first != 0; first &= first - 1)
+    for (uint64_t first = bits & ~any_seen(r, page); first != 0; first &= first - 1)
         page->begun_ns[__builtin_ctzll(first)] = now_ns;
     *seen |= bits;
     complete(r, index, bits);
@@ -173,11 +176,11 @@ hvd_status_t hvd_relay_bits(struct hvd_relay *r, int party, const struct hvd_rea
         uint64_t word = hvd_reader_word(bits, i);
         if (word == 0)
             continue;
-        if (i >= r->n_pages)
+        const struct hvd_relay_page *page = page_of(r, i * 64);
+        if (!page)
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "slot %u was asked for, which was never given",
                             i * 64);
-        word = bits->epoch < r->changed ? current(&r->pages[i], word, bits->epoch)
-                                        : word & r->pages[i].live;
+        word = bits->epoch < r->changed ? current(page, word, bits->epoch) : word & page->live;
         if (!mark(r, party, i, word, now_ns))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a cached tensor was asked for twice");
     }
@@ -187,7 +190,8 @@ hvd_status_t hvd_relay_bits(struct hvd_relay *r, int party, const struct hvd_rea
 void hvd_relay_take(struct hvd_relay *r, const struct hvd_reader *plan)
 {
     for (uint32_t i = 0; i < plan->n_words && i < r->n_pages; i++)
-        r->pages[i].sent &= ~hvd_reader_word(plan, i);
+        if (r->pages[i])
+            r->pages[i]->sent &= ~hvd_reader_word(plan, i);
 }
 
 hvd_status_t hvd_relay_write_bits(struct hvd_relay *r)
@@ -196,8 +200,9 @@ hvd_status_t hvd_relay_write_bits(struct hvd_relay *r)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < r->n_due; i++) {
-        any |= r->pages[i].due;
-        if (r->pages[i].due != 0)
+        const uint64_t due = r->pages[i] ? r->pages[i]->due : 0;
+        any |= due;
+        if (due != 0)
             n = i + 1;
     }
     r->n_due = 0;
@@ -205,8 +210,9 @@ hvd_status_t hvd_relay_write_bits(struct hvd_relay *r)
         return HVD_OK;
     hvd_status_t st = hvd_message_bits(&r->bits, r->options.set, r->epoch, NULL, n);
     for (uint32_t i = 0; st == HVD_OK && i < n; i++) {
-        st = hvd_message_add_word(&r->bits, r->pages[i].due);
-        r->pages[i].due = 0;
+        st = hvd_message_add_word(&r->bits, r->pages[i] ? r->pages[i]->due : 0);
+        if (r->pages[i])
+            r->pages[i]->due = 0;
     }
     return st;
 }
@@ -222,7 +228,7 @@ static int spans_of(struct hvd_relay *r, uint32_t slot, uint32_t *n_spans)
     for (int party = 0; party < r->n_parties; party++) {
         const struct hvd_span span = hvd_node_party_span(r->options.node, party);
         struct hvd_span *last = *n_spans > 0 ? &r->spans[*n_spans - 1] : NULL;
-        if (!(seen_of(r, slot / 64)[party] & bit_of(slot)))
+        if (!(page_of(r, slot)->seen[party] & bit_of(slot)))
             continue;
         n++;
         if (last && last->first + last->n == span.first)
@@ -235,7 +241,7 @@ static int spans_of(struct hvd_relay *r, uint32_t slot, uint32_t *n_spans)
 
 static hvd_status_t tell(struct hvd_relay *r, uint32_t slot, int64_t now_ns)
 {
-    struct hvd_relay_page *page = &r->pages[slot / 64];
+    struct hvd_relay_page *page = page_of(r, slot);
     uint32_t n_spans = 0;
     hvd_status_t st = HVD_OK;
     const int n = spans_of(r, slot, &n_spans);
@@ -258,9 +264,10 @@ hvd_status_t hvd_relay_write_partial(struct hvd_relay *r, int64_t now_ns, int64_
     if (!hvd_relay_room(r, (uint32_t)r->n_parties))
         return HVD_ERR_NOMEM;
     for (uint32_t page = 0; page < r->n_pages; page++)
-        for (uint64_t bits = any_seen(r, page); bits != 0 && st == HVD_OK; bits &= bits - 1) {
+        for (uint64_t bits = any_seen(r, r->pages[page]); bits != 0 && st == HVD_OK;
+             bits &= bits - 1) {
             const uint32_t slot = page * 64 + (uint32_t)__builtin_ctzll(bits);
-            if (r->pages[page].begun_ns[slot % 64] <= before_ns)
+            if (r->pages[page]->begun_ns[slot % 64] <= before_ns)
                 st = tell(r, slot, now_ns);
         }
     return st;

@@ -22,6 +22,7 @@ struct hvd_relay_page {
     int64_t begun_ns[64];
     int n_told[64];                   /* parties that the parent was told of, in a PARTIAL */
     struct hvd_relay_slot *slots[64]; /* owned; NULL: not in use */
+    uint64_t seen[];                  /* by party: what it has asked for */
 };
 
 struct hvd_relay {
@@ -32,8 +33,7 @@ struct hvd_relay {
     bool is_ending;
 
     /* by bits */
-    struct hvd_relay_page *pages; /* owned */
-    uint64_t *seen;               /* by page, then party; owned */
+    struct hvd_relay_page **pages; /* owned; NULL: no slot of it was ever given */
     uint32_t n_pages;
     uint32_t n_due;   /* pages that may have bits due: those before this one */
     uint64_t changed; /* the last plan that gave a slot a meaning, or took it */

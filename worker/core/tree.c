@@ -103,17 +103,19 @@ static int far_room(const struct builder *b, int n_helpers, int time)
     return room;
 }
 
+/* As far as there are hosts, and ranks on one: from there on it is enough. */
 static void fill_rooms(struct builder *b)
 {
     const int n_helpers = helpers_of(b->t->size / b->t->n_hosts);
 
     for (int time = 0; time < TIMES; time++) {
-        b->far_room[time] =
-            time > 0 && b->far_room[time - 1] == INT_MAX ? INT_MAX : far_room(b, n_helpers, time);
-        b->near_room[time] = time == 0
-                                 ? 1
-                                 : add(b->near_room[time - 1],
-                                       time < NEAR_RATIO ? 0 : b->near_room[time - NEAR_RATIO]);
+        const int before = time > 0 ? b->far_room[time - 1] : 0;
+        b->far_room[time] = before < b->t->n_hosts ? far_room(b, n_helpers, time) : before;
+    }
+    for (int time = 0; time < TIMES; time++) {
+        const int before = time > 0 ? b->near_room[time - 1] : 1;
+        const int more = time < NEAR_RATIO ? 0 : b->near_room[time - NEAR_RATIO];
+        b->near_room[time] = add(before, more);
     }
 }
 
@@ -274,7 +276,8 @@ static bool lay_out(struct builder *b)
             b->hosts[++host].first = i;
         b->hosts[host].n++;
     }
-    fill_rooms(b);
+    if (b->fanout == 0)
+        fill_rooms(b);
     const bool good = lay_hosts(b, 0, b->t->n_hosts, -1);
     hvd_free(b->hosts);
     return good;

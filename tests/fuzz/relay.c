@@ -1,0 +1,172 @@
+/*
+ * Messages taken in, not only decoded: a relay or a coordinator that peers tell anything, in any
+ * order, goes on or refuses, and what it sends itself is well-formed. The input is a stream of
+ * party(1) length(2) message; the first byte says who takes them in, and how many children it has.
+ */
+#include "worker/core/relay.h"
+#include "tests/fuzz/fuzz.h"
+#include "worker/core/negotiate.h"
+
+#define N_RANKS 9
+#define FAR_SLOT 512
+
+static const int ranks[N_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+
+struct hearer {
+    struct hvd_tree tree;
+    struct hvd_node node;
+    struct hvd_relay *relay; /* one of these */
+    struct hvd_negotiator *root;
+};
+
+/* Out of memory, for a plan that names a slot far away, is a refusal too. */
+static hvd_status_t open_hearer(struct hearer *h, uint8_t kind)
+{
+    const struct hvd_tree_options shape = {.size = N_RANKS, .fanout = 1 + kind / 2 % 4};
+    struct hvd_err err = {0};
+    hvd_status_t st = hvd_tree_init(&h->tree, &shape, &err);
+
+    if (st == HVD_OK)
+        st = hvd_node_init(&h->node, &h->tree, kind % 2, &err);
+    const struct hvd_relay_options relay = {.node = &h->node, .world_size = N_RANKS};
+    const struct hvd_negotiator_options root = {.tree = &h->tree,
+                                                .node = &h->node,
+                                                .ranks = ranks,
+                                                .world_size = N_RANKS,
+                                                .cache_capacity = 70};
+    if (st == HVD_OK && kind % 2)
+        return h->node.n_children > 0 ? hvd_relay_create(&relay, &h->relay, &err) : HVD_ERR_INVALID;
+    return st == HVD_OK ? hvd_negotiator_create(&root, &h->root, &err) : st;
+}
+
+static void close_hearer(struct hearer *h)
+{
+    hvd_relay_destroy(h->relay);
+    hvd_negotiator_destroy(h->root);
+    hvd_node_fini(&h->node);
+    hvd_tree_fini(&h->tree);
+}
+
+/* What is sent must be what a peer takes. */
+static void check(const struct hvd_buf *message)
+{
+    struct hvd_reader reader;
+    struct hvd_err err = {0};
+    struct hvd_partial partial;
+    struct hvd_strview text;
+    struct hvd_span who;
+    struct hvd_step step;
+    struct hvd_ask ask;
+    bool failed;
+
+    MUST(hvd_reader_init(&reader, message->data, message->len, &err) == HVD_OK);
+    while (reader.left > 0) {
+        if (reader.type == HVD_MESSAGE_PLAN)
+            MUST(hvd_reader_step(&reader, &step, &err) == HVD_OK);
+        else if (reader.type == HVD_MESSAGE_REQUESTS)
+            MUST(hvd_reader_request(&reader, &ask, &err) == HVD_OK);
+        else if (reader.type == HVD_MESSAGE_PARTIAL)
+            MUST(hvd_reader_partial(&reader, &partial, &err) == HVD_OK);
+        else
+            MUST(hvd_reader_leave(&reader, &who, &failed, &text, &err) == HVD_OK);
+    }
+}
+
+static hvd_status_t hear_items(struct hearer *h, int party, struct hvd_reader *reader,
+                               struct hvd_err *err)
+{
+    struct hvd_strview text;
+    struct hvd_span who;
+    struct hvd_ask ask;
+    bool failed;
+    hvd_status_t st = HVD_OK;
+
+    while (st == HVD_OK && reader->left > 0) {
+        if (reader->type == HVD_MESSAGE_REQUESTS) {
+            st = hvd_reader_request(reader, &ask, err);
+            if (st == HVD_OK)
+                st = h->relay ? hvd_relay_request(h->relay, &ask, 1, err)
+                              : hvd_negotiator_request(h->root, &ask, 1, err);
+        } else if (reader->type == HVD_MESSAGE_LEAVE) {
+            st = hvd_reader_leave(reader, &who, &failed, &text, err);
+            if (st == HVD_OK)
+                st = h->relay ? hvd_relay_leave(h->relay, who, failed, "why", err)
+                              : hvd_negotiator_leave(h->root, who, failed, "why", err);
+        } else if (h->root && reader->type == HVD_MESSAGE_PARTIAL) {
+            st = hvd_negotiator_partial(h->root, party, reader, 1, err);
+        } else {
+            return HVD_ERR_INVALID;
+        }
+    }
+    return st;
+}
+
+/* Slots that are far away cost memory and time, and find nothing that near ones do not. */
+static bool is_near(struct hvd_reader plan)
+{
+    struct hvd_err err = {0};
+    struct hvd_step step;
+
+    while (plan.left > 0)
+        if (hvd_reader_step(&plan, &step, &err) != HVD_OK ||
+            (step.slot != HVD_NO_SLOT && step.slot >= FAR_SLOT))
+            return false;
+    return true;
+}
+
+static hvd_status_t hear(struct hearer *h, int party, const uint8_t *data, size_t size)
+{
+    struct hvd_reader reader;
+    struct hvd_err err = {0};
+    hvd_status_t st = hvd_reader_init(&reader, data, size, &err);
+
+    if (st != HVD_OK)
+        return st;
+    if (reader.type == HVD_MESSAGE_BITS)
+        return h->relay ? hvd_relay_bits(h->relay, party, &reader, 1, &err)
+                        : hvd_negotiator_bits(h->root, party, &reader, 1, &err);
+    if (reader.type == HVD_MESSAGE_PLAN)
+        return h->relay && is_near(reader) ? hvd_relay_plan(h->relay, reader, &err)
+                                           : HVD_ERR_INVALID;
+    return hear_items(h, party, &reader, &err);
+}
+
+static void speak(struct hearer *h)
+{
+    const struct hvd_buf *message = NULL;
+    struct hvd_err err = {0};
+    struct hvd_buf report;
+
+    hvd_buf_init(&report, 4096);
+    if (h->relay) {
+        MUST(hvd_relay_stalled(h->relay, 2000000, 1, &err) == HVD_OK);
+        while (hvd_relay_next(h->relay, &message, &err) == HVD_OK && message)
+            check(message);
+    } else {
+        (void)hvd_negotiator_stalled(h->root, 2000000, 1, &report);
+        if (hvd_negotiator_plan(h->root, &message, &err) == HVD_OK && message)
+            check(message);
+        hvd_negotiator_plan_sent(h->root);
+    }
+    hvd_buf_fini(&report);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hearer h = {0};
+    bool good = size > 0 && open_hearer(&h, data[0]) == HVD_OK;
+
+    for (size_t at = 1; good && size - at >= 3;) {
+        const int party = data[at] % (1 + h.node.n_children);
+        const size_t len = (size_t)(data[at + 1] | data[at + 2] << 8);
+        at += 3;
+        if (len > size - at)
+            break;
+        good = hear(&h, party, data + at, len) == HVD_OK;
+        at += len;
+        if (good)
+            speak(&h);
+    }
+    close_hearer(&h);
+    return 0;
+}
