@@ -524,13 +524,19 @@ bool hvd_ready_is_missing(const struct hvd_ready *r, uint32_t slot, int rank)
     return !r->joined[rank] && !(*seen_word(r, rank, slot) & bit_of(slot));
 }
 
+/* The slots of a word that some ranks have asked for and others have not. */
+static uint64_t waiting_in(const struct hvd_ready *r, uint32_t word)
+{
+    return (any_seen(r, word) | r->pages[word].begun) & r->pages[word].live &
+           ~r->pages[word].complete;
+}
+
 bool hvd_ready_next_stall(const struct hvd_ready *r, uint32_t from, struct hvd_ready_stall *stall)
 {
     const uint32_t n_words = (r->n_slots + 63) / 64;
 
     for (uint32_t w = from / 64; w < n_words; w++) {
-        uint64_t bits =
-            (any_seen(r, w) | r->pages[w].begun) & r->pages[w].live & ~r->pages[w].complete;
+        uint64_t bits = waiting_in(r, w);
         if (w == from / 64)
             bits &= UINT64_MAX << (from % 64);
         if (bits == 0)
@@ -547,10 +553,10 @@ bool hvd_ready_next_stall(const struct hvd_ready *r, uint32_t from, struct hvd_r
 
 size_t hvd_ready_waiting(const struct hvd_ready *r)
 {
-    struct hvd_ready_stall stall = {0};
+    const uint32_t n_words = (r->n_slots + 63) / 64;
     size_t n = 0;
 
-    for (uint32_t from = 0; hvd_ready_next_stall(r, from, &stall); from = stall.slot + 1)
-        n++;
+    for (uint32_t w = 0; w < n_words; w++)
+        n += (size_t)__builtin_popcountll(waiting_in(r, w));
     return n;
 }

@@ -65,14 +65,15 @@ static struct hvd_entry *take_entry(struct hvd_engine *e, size_t name_room)
     if (!e->pool && !add_block(e))
         return NULL;
     struct hvd_entry *entry = e->pool;
-    if (entry->name_room < name_room) {
+    if (entry && entry->name_room < name_room) {
         char *name = hvd_realloc(entry->name, name_room, 1);
         if (!name)
             return NULL;
         entry->name = name;
         entry->name_room = name_room;
     }
-    e->pool = entry->next;
+    if (entry)
+        e->pool = entry->next;
     return entry;
 }
 
