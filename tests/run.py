@@ -4,12 +4,14 @@ A suite builds what it needs, runs a real test runner (ctest with cmocka, pytest
 turns its report into results. The last line of the output is the sum: "N passed, N failed, N skipped".
 """
 import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
 import re
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 
@@ -30,8 +32,13 @@ def say(text):
     print(f"[{time.monotonic() - BEGIN:4.0f} s] {text}", flush=True)
 
 
+ASIDE = threading.local()  # in the thread of suites that run beside others: .is_aside
+
+
 def call(command, timeout, environment=None):
     """(exit status, output) of a command; past the timeout it is ended, with all it started."""
+    if getattr(ASIDE, "is_aside", False):
+        command = ["nice", "-n", "10", *command]
     process = subprocess.Popen(command, cwd=ROOT, text=True, errors="replace", stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                                env={**os.environ, **(environment or {})})
@@ -49,10 +56,18 @@ def call(command, timeout, environment=None):
 
 
 BUILT = {}
+BUILDING = threading.RLock()
 
 
 def build(preset):
     """Configures and builds a preset once a run; None, or a failed Result with the compiler's words."""
+    if preset in BUILT:
+        return BUILT[preset]
+    with BUILDING if preset == "dev" else contextlib.nullcontext():
+        return build_first(preset)
+
+
+def build_first(preset):
     if preset not in BUILT:
         begin = time.monotonic()
         status, output = call(["sh", "-c", f"cmake --preset {preset} && cmake --build --preset {preset}"], 1800)
@@ -257,12 +272,46 @@ def parse_arguments():
         f"{name}: {text}" for name, (text, _) in SUITES.items()))
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
     parser.add_argument("--list", action="store_true", help="name every test and run none")
+    parser.add_argument("--serial", action="store_true", help="one suite after the other: none beside the cluster's")
     parser.add_argument("-k", metavar="WORDS", help="of the pytest suites run only tests whose names match")
     options = parser.parse_args()
     for name in options.suites:
         if name not in SUITES:
             parser.error(f"no suite '{name}'; there are {', '.join(SUITES)}")
     return options
+
+
+def waits_much(name):
+    return getattr(SUITES[name][1], "needs_cluster", False) or name == "images"
+
+
+def goes_aside(name, chosen):
+    """Whether the suite runs beside those that wait for a cluster most of their time. Only what has a build of its own
+    and is not gated on times does, at a lower priority."""
+    return not OPTIONS.serial and name in ("clang", "asan", "tsan", "fuzz") and any(map(waits_much, chosen))
+
+
+COUNTING = threading.Lock()
+
+
+def run_suite(name, total):
+    say(f"{name}: {SUITES[name][0]} ...")
+    begin = time.monotonic()
+    results = SUITES[name][1]()
+    with COUNTING:
+        for outcome, count in report(name, results, time.monotonic() - begin).items():
+            total[outcome] += count
+
+
+def run_aside(names, total):
+    ASIDE.is_aside = True
+    for name in names:
+        try:
+            run_suite(name, total)
+        except Exception as error:  # in the main thread it would end the run
+            with COUNTING:
+                say(f"{name}: {error!r}")
+                total["failed"] += 1
 
 
 def main():
@@ -273,12 +322,16 @@ def main():
     if any(getattr(SUITES[name][1], "needs_cluster", False) for name in chosen):
         start_cluster_build()
     total = {"passed": 0, "failed": 0, "skipped": 0}
+    aside = threading.Thread(target=run_aside, args=([name for name in chosen if goes_aside(name, chosen)], total))
     for name in chosen:
-        say(f"{name}: {SUITES[name][0]} ...")
-        begin = time.monotonic()
-        results = SUITES[name][1]()
-        for outcome, count in report(name, results, time.monotonic() - begin).items():
-            total[outcome] += count
+        if goes_aside(name, chosen):
+            continue
+        if waits_much(name) and aside.ident is None:
+            aside.start()
+        run_suite(name, total)
+    if aside.ident is None:
+        aside.start()
+    aside.join()
     for process, _ in CLUSTER_BUILD:
         process.wait()
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
