@@ -6,8 +6,9 @@
 #include "worker/reduce/reduce.h"
 #include "worker/transport/hosts_internal.h"
 
-#define STREAM_MIN ((size_t)4096) /* below it a fence costs more than passing the caches by saves  \
-                                   */
+#define STREAM_MIN                                                                                 \
+    ((size_t)4096) /* below it a fence costs more than passing the caches by saves                 \
+                    */
 
 void hvd_hosts_payload_init(struct hvd_hosts_payload *p, const struct hvd_collective *c)
 {

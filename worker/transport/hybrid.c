@@ -116,27 +116,37 @@ static struct hvd_hybrid_set *find_set(struct hvd_hybrid *h, uint32_t id)
     return set;
 }
 
-/* The transport that moves it; NULL: the hosts do. */
-static struct hvd_transport *mover_of(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set,
-                                      const struct hvd_collective *c)
+/* Whether it goes by way of carriers. */
+static bool is_for_hosts(const struct hvd_hybrid_set *set, const struct hvd_collective *c)
 {
-    if (set->team.n_groups == 1 && set->near)
-        return set->near;
-    return set->hosts && hvd_hosts_moves(c->op) ? NULL : h->far;
+    return set->hosts && hvd_hosts_moves(c->op);
+}
+
+/* The transport that moves it if not. */
+static struct hvd_transport *mover_of(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
+{
+    return set->team.n_groups == 1 && set->near ? set->near : h->far;
+}
+
+/* Whether it moves where nobody wakes. */
+static bool is_far(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set,
+                   const struct hvd_collective *c)
+{
+    return is_for_hosts(set, c) || mover_of(h, set) == h->far;
 }
 
 static hvd_status_t hybrid_start(struct hvd_transport *t, struct hvd_collective *c,
                                  struct hvd_err *err)
 {
     struct hvd_hybrid *h = self(t);
-    struct hvd_hybrid_set *set = find_set(h, c->set);
+    const struct hvd_hybrid_set *set = find_set(h, c->set);
 
     if (!set)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "no process set %u", c->set);
-    struct hvd_transport *mover = mover_of(h, set, c);
-    hvd_status_t st =
-        mover ? mover->ops->start(mover, c, err) : hvd_hosts_start(set->hosts, c, err);
-    h->n_far += st == HVD_OK && mover != set->near;
+    struct hvd_transport *mover = mover_of(h, set);
+    hvd_status_t st = is_for_hosts(set, c) ? hvd_hosts_start(set->hosts, c, err)
+                                           : mover->ops->start(mover, c, err);
+    h->n_far += st == HVD_OK && is_far(h, set, c);
     return st;
 }
 
@@ -144,14 +154,15 @@ static hvd_status_t hybrid_test(struct hvd_transport *t, struct hvd_collective *
                                 struct hvd_err *err)
 {
     struct hvd_hybrid *h = self(t);
-    struct hvd_hybrid_set *set = find_set(h, c->set);
-    struct hvd_transport *mover = mover_of(h, set, c);
-    hvd_status_t st = mover ? mover->ops->test(mover, c, err) : hvd_hosts_test(set->hosts, c, err);
+    const struct hvd_hybrid_set *set = find_set(h, c->set);
+    struct hvd_transport *mover = mover_of(h, set);
+    hvd_status_t st =
+        is_for_hosts(set, c) ? hvd_hosts_test(set->hosts, c, err) : mover->ops->test(mover, c, err);
 
-    h->n_far -= st == HVD_OK && mover != set->near;
+    h->n_far -= st == HVD_OK && is_far(h, set, c);
     if (st == HVD_INPROGRESS)
         hybrid_flush(t); /* messages do not wait for a receive */
-    if (st != HVD_INPROGRESS || h->lost < 0 || mover)
+    if (st != HVD_INPROGRESS || h->lost < 0 || !is_for_hosts(set, c))
         return st;
     return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0,
                     "rank %d is lost: its process ended during the job", h->lost);
@@ -160,14 +171,14 @@ static hvd_status_t hybrid_test(struct hvd_transport *t, struct hvd_collective *
 static void hybrid_abandon(struct hvd_transport *t, struct hvd_collective *c)
 {
     struct hvd_hybrid *h = self(t);
-    struct hvd_hybrid_set *set = find_set(h, c->set);
-    struct hvd_transport *mover = mover_of(h, set, c);
+    const struct hvd_hybrid_set *set = find_set(h, c->set);
+    struct hvd_transport *mover = mover_of(h, set);
 
-    if (mover)
-        mover->ops->abandon(mover, c);
-    else
+    if (is_for_hosts(set, c))
         hvd_hosts_abandon(set->hosts, c);
-    h->n_far -= mover != set->near;
+    else
+        mover->ops->abandon(mover, c);
+    h->n_far -= is_far(h, set, c);
 }
 
 /* --- Sleep ------------------------------------------------------------------------------------ */
@@ -398,6 +409,19 @@ static void log_choice(const struct hvd_hybrid *h, const struct hvd_hybrid_optio
                 team->n_groups > 1 ? team->n_carriers : 0);
 }
 
+/* MPI divides ranks by who launched them, and cannot be told better once it has begun. */
+static void warn_of_mpi(const struct hvd_hybrid *h, const struct hvd_hybrid_options *options)
+{
+    const int local_size = h->base.topology.local_size;
+
+    if (options->wants_shm && h->world.team.n_mates < local_size)
+        hvd_log(options->log, HVD_LOG_WARN, "transport",
+                "rank %d shares memory with %d of the %d other ranks that MPI takes to be on its "
+                "host: should MPI's own shared memory fail between them, turn it off with "
+                "OMPI_MCA_btl=^vader (Open MPI 5: ^sm)",
+                h->world.team.rank, h->world.team.n_mates - 1, local_size - 1);
+}
+
 hvd_status_t hvd_hybrid_create(struct hvd_transport *far, const struct hvd_hybrid_options *options,
                                struct hvd_transport **out, struct hvd_err *err)
 {
@@ -413,8 +437,10 @@ hvd_status_t hvd_hybrid_create(struct hvd_transport *far, const struct hvd_hybri
         .base = {.topology = far->topology}, .far = far, .options = *options, .lost = -1};
     st = join(h, &why, err);
     h->base.ops = h->world.near ? &hybrid_ops : &lone_ops;
-    if (st == HVD_OK)
+    if (st == HVD_OK) {
         log_choice(h, options, &why);
+        warn_of_mpi(h, options);
+    }
     h->options.log = NULL;
     if (st == HVD_OK && h->world.segment) {
         *out = &h->base;

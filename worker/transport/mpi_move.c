@@ -339,7 +339,7 @@ static int start_alltoall(const struct job *j)
         const size_t bytes = (size_t)c->counts[i] * width_of(c);
         if (i != j->place.rank)
             rc = start_exchange(j, i, in, NULL, c->counts[i]);
-        else if (bytes > 0)
+        else if (bytes > 0 && in)
             memcpy(mine, in, bytes);
         in += bytes;
     }

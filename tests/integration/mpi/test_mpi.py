@@ -229,6 +229,14 @@ def test_shared_memory_is_off_for_all_when_one_rank_has_it_off():
     assert_ok(mpirun(1, "-x", "HOROVOD_SHM=0", *program, ":", "-np", "2", *program))
 
 
+def test_a_rank_that_shares_less_than_mpi_takes_for_granted_is_told():
+    program = [PROGRAMS / "mpi_runtime", "values"]
+    result = mpirun(1, "-x", "HOROVOD_SHM=0", *program, ":", "-np", "2", *program)
+    assert_ok(result)
+    assert len(re.findall("shares memory with 0 of the 2 other ranks that MPI takes to be on its host",
+                          result.stderr)) == 2, result.stderr
+
+
 @pytest.mark.parametrize("n", [2, 4])
 @pytest.mark.parametrize("mode", ["values", "gather", "threads", "mismatch"])
 def test_behaviour_is_the_same_without_shared_memory(mode, n):
