@@ -16,9 +16,11 @@ enum { ROWS = 101, COLUMNS = 8 };
 /* Whether the share, whose first row is row `first` of the whole, is the sum over the ranks. */
 static int is_share(float share[][COLUMNS], int64_t first, int64_t n_rows, int size)
 {
+    const int64_t ranks = (int64_t)size * (size - 1) / 2; /* 0 + 1 + ... */
+
     for (int64_t i = 0; i < n_rows; i++)
         for (int j = 0; j < COLUMNS; j++)
-            if (share[i][j] != (float)(size * (first + i) + j * size * (size - 1) / 2))
+            if (share[i][j] != (float)(size * (first + i) + j * ranks))
                 return 0;
     return 1;
 }

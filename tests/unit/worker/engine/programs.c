@@ -122,7 +122,10 @@ static void make_absent(struct program_run *r, int round)
 
     for (int i = 0; i < r->n_units; i++) {
         const struct program_unit *u = &r->units[i];
-        uint64_t absent = r->ends_with_join[round] ? next_random(r) & next_random(r) : 0;
+        uint64_t absent = next_random(r);
+        absent &= next_random(r); /* a quarter of the ranks */
+        if (!r->ends_with_join[round])
+            absent = 0;
         for (int k = 0; k < u->n && absent; k++)
             if (!may_be_left_out(&r->tensors[round][u->first + k]))
                 absent = all;

@@ -126,7 +126,7 @@ static void switch_to(struct fiber *next)
 {
     struct fiber *self = current;
 
-    if (next == self)
+    if (!self || next == self)
         return;
     current = next;
     leave(&self->sanitizer, next->stack, STACK_BYTES);
@@ -143,7 +143,7 @@ static void end_run(void)
     struct fiber *self = current;
 
     current = NULL;
-    leave(self->state == OVER ? NULL : &self->sanitizer, NULL, size);
+    leave(!self || self->state == OVER ? NULL : &self->sanitizer, NULL, size);
 #if defined(__SANITIZE_THREAD__)
     __tsan_switch_to_fiber(outside_sanitizer, 0);
 #endif
