@@ -168,7 +168,7 @@ static void fused_tensors_go_straight_to_and_from_their_memory(void **state)
 
 #define SUMMANDS 5000
 
-static float sums[SHM_WORLD_MAX][SUMMANDS];
+static _Alignas(float) char sums[SHM_WORLD_MAX][SUMMANDS * sizeof(float)];
 
 /* Summands of all sizes, so that every order of adding has a result of its own. */
 static const char *add_up(struct hvd_transport *t)
@@ -467,6 +467,7 @@ static void ranks_of_a_host_find_each_other_by_passing_memory(void **state)
     (void)state;
     for (size_t i = 1; i < SHM_WORLD_SIZES; i++) {
         compose(&sim, &w, shm_world_sizes[i], -1);
+        assert_non_null(w.ranks[0]);
         assert_string_equal(w.ranks[0]->ops->name, "shm+mpi");
         assert_string_equal(w.ranks[0]->ops->host(w.ranks[0], 1), "sim-0");
         const uint64_t before = hvd_sim_messages(sim);
