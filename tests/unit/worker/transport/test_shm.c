@@ -461,13 +461,13 @@ static void compose(struct hvd_sim **sim, struct shm_world *w, int size, int ref
 
 static void ranks_of_a_host_find_each_other_by_passing_memory(void **state)
 {
+    static const int sizes[] = {2, 3, 4, 5, 8};
     struct hvd_sim *sim;
     struct shm_world w;
 
     (void)state;
-    for (size_t i = 1; i < SHM_WORLD_SIZES; i++) {
-        compose(&sim, &w, shm_world_sizes[i], -1);
-        assert_non_null(w.ranks[0]);
+    for (size_t i = 0; i < N(sizes); i++) {
+        compose(&sim, &w, sizes[i], -1);
         assert_string_equal(w.ranks[0]->ops->name, "shm+mpi");
         assert_string_equal(w.ranks[0]->ops->host(w.ranks[0], 1), "sim-0");
         const uint64_t before = hvd_sim_messages(sim);
