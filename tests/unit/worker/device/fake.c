@@ -346,6 +346,8 @@ static hvd_status_t fake_query_ready(struct hvd_device_port *d, void *ready, str
 {
     const int state = atomic_load((atomic_int *)ready);
 
+    if (state < 0) /* so many looks left */
+        atomic_store((atomic_int *)ready, state == -1 ? 1 : state + 1);
     if (state == 2)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s: the input's event failed", d->name);
     return state == 1 ? HVD_OK : HVD_INPROGRESS;
@@ -687,6 +689,14 @@ void *fake_ready_create(void)
 
     if (!ready)
         die("out of memory");
+    return ready;
+}
+
+void *fake_ready_after(int looks)
+{
+    atomic_int *ready = fake_ready_create();
+
+    atomic_store(ready, -looks);
     return ready;
 }
 

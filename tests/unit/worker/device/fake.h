@@ -35,6 +35,9 @@ void fake_get(struct hvd_device_port *d, void *to, const void *from, size_t byte
 /* An event of the program, not done yet; to be ended by fake_ready_free. */
 void *fake_ready_create(void);
 
+/* An event that is done when it was asked for so many times; ended likewise. */
+void *fake_ready_after(int looks);
+
 /* The event is done, or failed. Any thread. */
 void fake_ready_fire(void *ready, bool failed);
 

@@ -55,6 +55,11 @@ struct program_submitted {
     int64_t handle;
     void *input;
     void *output;
+    struct hvd_device_port *device; /* where it is; NULL: on the host */
+    void *device_input;             /* what the engine sees of it then */
+    void *device_output;
+    void *ready; /* says that the input is there */
+    size_t bytes;
     bool is_submitted;
     bool is_ended;
 };
@@ -88,7 +93,10 @@ struct program_run {
     struct program_submitted *state; /* [rank * TENSORS_MAX + tensor], of its round */
     struct hvd_sim *sim;
     struct hvd_engine *engines[RANKS_MAX];
-    int n_actors; /* of each rank */
+    struct hvd_device_port *devices[RANKS_MAX]; /* NULL: none */
+    struct hvd_transport *movers[RANKS_MAX];    /* of devices with collectives of their own */
+    struct hvd_sim *inner;                      /* what these move over */
+    int n_actors;                               /* of each rank */
     struct program_actor actors[RANKS_MAX][ACTORS_MAX];
     int n_ended;
     int victim;      /* -1: nobody is lost and nobody leaves early */
@@ -116,6 +124,25 @@ void program_make(struct program_run *r);
 /* The order in which an actor submits its units of the round that it is in: the shared one, with
  * neighbours exchanged within windows. */
 void program_make_order(struct program_run *r, struct program_actor *a);
+
+/* --- Devices ---------------------------------------------------------------------------------- */
+
+/* A device for each rank; after that, the memory of tensors, once their engines are gone. */
+void program_open_devices(struct program_run *r);
+void program_close_devices(struct program_run *r);
+
+/* Whether a tensor is on devices in the round that somebody is in. */
+bool program_is_on_device(const struct program_run *r, int round, int tensor);
+
+/* Takes a tensor to the rank's device: the submission is about the memory there from now on. */
+void program_load(struct program_run *r, int rank, struct program_submitted *s,
+                  struct hvd_submission *submission);
+
+/* Brings back what came of it, as if it had been on the host. output may be NULL. */
+void program_unload(struct program_submitted *s, struct horovod_output *output);
+
+/* Frees what the device has of it. */
+void program_drop(struct program_submitted *s);
 
 /* --- The oracle ------------------------------------------------------------------------------- */
 

@@ -64,6 +64,7 @@ static struct program_submitted *state_of(const struct program_actor *a, int ten
 
 static void release(struct program_submitted *s)
 {
+    program_drop(s);
     if (s->output != s->input)
         free(s->output);
     free(s->input);
@@ -90,11 +91,15 @@ static struct hvd_submission prepare(const struct program_actor *a, int tensor, 
     program_fill(r, t, place, request.dtype, s->input, count);
     for (int to = 0; to < r->sets[t->set].n; to++)
         splits[to] = program_split(t, place, to);
-    return (struct hvd_submission){.request = request,
-                                   .input = s->input,
-                                   .output = has_outputs_of_library(t->op) ? NULL : s->output,
-                                   .splits = t->op == HVD_ALLTOALL ? splits : NULL,
-                                   .set = r->sets[t->set].id};
+    s->bytes = bytes;
+    struct hvd_submission submission = {.request = request,
+                                        .input = s->input,
+                                        .output = has_outputs_of_library(t->op) ? NULL : s->output,
+                                        .splits = t->op == HVD_ALLTOALL ? splits : NULL,
+                                        .set = r->sets[t->set].id};
+    if (program_is_on_device(r, a->round, tensor))
+        program_load(a->run, a->rank, s, &submission);
+    return submission;
 }
 
 static void submit_next(struct program_actor *a)
@@ -153,6 +158,7 @@ static void wait_for_tensor(struct program_actor *a, int tensor)
     s->is_ended = true;
     a->n_open--;
     a->run->n_ended++;
+    program_unload(s, outcome.output);
     program_judge(a->run, a, tensor, st, err.msg, outcome.output);
     hvd_output_destroy(outcome.output);
 }
@@ -410,14 +416,13 @@ static void open_world(struct program_run *r)
 {
     static const uint32_t capacities[] = {0, 2, 1024};
     static const int64_t fusions[] = {0, 200, 1 << 20};
-    const struct hvd_engine_options options = {
-        .cycle_ns = 200000,
-        .idle_poll_ns = 1000000,
-        .no_background = !r->options->has_threads,
-        /* the tree that is chosen, a chain, or a narrow one */
-        .tree_fanout = (int)(r->options->seed / 3 % 4),
-        .cache_capacity = capacities[program_below(r, 3)],
-        .fusion_bytes = fusions[program_below(r, 3)]};
+    struct hvd_engine_options options = {.cycle_ns = 200000,
+                                         .idle_poll_ns = 1000000,
+                                         .no_background = !r->options->has_threads,
+                                         /* the tree that is chosen, a chain, or a narrow one */
+                                         .tree_fanout = (int)(r->options->seed / 3 % 4),
+                                         .cache_capacity = capacities[program_below(r, 3)],
+                                         .fusion_bytes = fusions[program_below(r, 3)]};
     const struct hvd_sim_options sim = {
         .size = r->options->n_ranks,
         .seed = r->options->seed,
@@ -434,8 +439,12 @@ static void open_world(struct program_run *r)
 
     for (int rank = 0; is_good && rank < sim.size; rank++)
         is_good = hvd_sim_join(r->sim, rank, &transports[rank], NULL) == HVD_OK;
-    for (int rank = 0; is_good && rank < sim.size; rank++)
+    if (r->options->has_devices)
+        program_open_devices(r);
+    for (int rank = 0; is_good && rank < sim.size; rank++) {
+        options.device = r->devices[rank];
         is_good = hvd_engine_create(transports[rank], &options, &r->engines[rank], NULL) == HVD_OK;
+    }
     if (!is_good)
         abort();
 }
@@ -451,6 +460,8 @@ static void close_world(struct program_run *r)
     hvd_sim_destroy(r->sim);
     for (int i = 0; i < r->options->n_ranks * TENSORS_MAX; i++)
         release(&r->state[i]);
+    if (r->options->has_devices)
+        program_close_devices(r);
 }
 
 static void run_threads(void *arg)

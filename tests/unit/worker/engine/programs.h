@@ -24,6 +24,8 @@ struct program_options {
      * drawn from the seed (turns.h). Otherwise one thread drives all engines step by step, which is
      * faster, and has no process sets, because making them blocks. */
     bool has_threads;
+
+    bool has_devices; /* each rank has a fake device, and some tensors are there */
 };
 
 /*

@@ -8,8 +8,8 @@
 static const int sizes[] = {1, 2, 3, 5, 8, 64};
 #define N_SIZES ((int)(sizeof(sizes) / sizeof(sizes[0])))
 
-/* Under a sanitizer each takes many times longer; and one real thread runs all of a program, so that
- * the thread sanitizer has little to find. */
+/* Under a sanitizer each takes many times longer; and one real thread runs all of a program, so
+ * that the thread sanitizer has little to find. */
 #if defined(__SANITIZE_THREAD__)
 #define N_PROGRAMS 18
 #elif defined(__SANITIZE_ADDRESS__)
@@ -28,12 +28,17 @@ static uint64_t number(const char *name, uint64_t fallback)
 
 static void run_programs(struct program_options options)
 {
-    const uint64_t n = number("HOROVOD_TEST_PROGRAMS", N_PROGRAMS);
+    const uint64_t usual = options.has_devices ? N_PROGRAMS / 5 : N_PROGRAMS;
+    const uint64_t n = number("HOROVOD_TEST_PROGRAMS", usual);
     const uint64_t first = number("HOROVOD_TEST_SEED", 1);
 
     for (uint64_t i = 0; i < n; i++) {
         options.seed = first + i;
         options.n_ranks = sizes[options.seed % N_SIZES];
+        /* Who waits for a device looks again and again: with many threads in turns that takes long.
+         */
+        if (options.has_devices && options.has_threads && options.n_ranks > 8)
+            options.n_ranks = 8;
         const char *problem = program_run(&options);
         if (problem)
             fail_msg("HOROVOD_TEST_SEED=%llu HOROVOD_TEST_PROGRAMS=1: %d ranks: %s",
@@ -65,6 +70,19 @@ static void with_threads_and_a_rank_that_dies_or_leaves_nothing_hangs(void **sta
     run_programs((struct program_options){.has_threads = true, .may_lose = true});
 }
 
+static void with_tensors_on_devices_they_end_as_the_oracle_says(void **state)
+{
+    (void)state;
+    run_programs((struct program_options){.has_devices = true});
+    run_programs((struct program_options){.has_devices = true, .has_threads = true});
+}
+
+static void with_devices_and_a_rank_that_dies_nothing_hangs(void **state)
+{
+    (void)state;
+    run_programs((struct program_options){.has_devices = true, .may_lose = true});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -72,6 +90,8 @@ int main(void)
         cmocka_unit_test(with_a_rank_that_dies_nothing_hangs_and_its_name_is_known),
         cmocka_unit_test(with_threads_and_process_sets_they_end_as_the_oracle_says),
         cmocka_unit_test(with_threads_and_a_rank_that_dies_or_leaves_nothing_hangs),
+        cmocka_unit_test(with_tensors_on_devices_they_end_as_the_oracle_says),
+        cmocka_unit_test(with_devices_and_a_rank_that_dies_nothing_hangs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
