@@ -230,7 +230,7 @@ def bare_prototypes(text):
     """(line, first line) of each prototype in a block of lines that no comment opens."""
     lines = text.split("\n")
     for index, line in enumerate(lines):
-        if not re.match(r"^(?!typedef|#|static inline|return|extern \"C\")[A-Za-z_][\w\s\*]*?\**\w+\(", line):
+        if not re.match(r"^(?!typedef|#|static inline|_Static_assert|return|extern \"C\")[A-Za-z_][\w\s\*]*?\**\w+\(", line):
             continue
         joined = " ".join(lines[index:index + 8])
         if not re.match(r"[^;{]*\)[^;{]*;", joined):
