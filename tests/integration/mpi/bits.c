@@ -1,7 +1,8 @@
 /*
  * Sums whose bits depend on the order of adding up, of tensors of all sizes that are ready in
  * another order and at other times in every run. Every rank checks that it has the bits of rank 0,
- * which prints a number for them: "bits 0123456789abcdef". Two runs can be compared by it.
+ * which prints a number for them: "bits 0123456789abcdef of N bytes". Two runs can be compared
+ * by it.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -97,7 +98,10 @@ void mode_bits(void)
                             &err) == HOROVOD_OK,
           "hash", err.message);
     check(first == hash, "hash", "ranks differ in bits");
+    int64_t bytes = 0;
+    for (int tensor = 0; tensor < N_TENSORS; tensor++)
+        bytes += N_ROUNDS * count_of(tensor) * (int64_t)sizeof(float);
     if (horovod_rank() == 0)
-        printf("bits %016" PRIx64 "\n", hash);
+        printf("bits %016" PRIx64 " of %" PRId64 " bytes\n", hash, bytes);
     horovod_shutdown();
 }

@@ -177,7 +177,7 @@ def test_the_mpi_transport_keeps_what_the_port_promises(n, chunk):
 def bits(result):
     """The number that stands for the bits of all sums of the mode `bits`."""
     assert_ok(result)
-    return re.search(r"^bits (\w+)$", result.stdout, re.M).group(1)
+    return re.search(r"^bits (\w+) of \d+ bytes$", result.stdout, re.M).group(1)
 
 
 # From no fusion to as much as there is: what a run leaves to chance and more.

@@ -71,6 +71,22 @@ def test_sums_have_the_same_bits_in_every_run_over_two_hosts(hosts, spread):
                 for fusion in FUSIONS}) == 1
 
 
+def sent_by(hosts):
+    """Bytes that the first host has sent to the other one."""
+    table = subprocess.run([*hosts.enter(0), "cat", "/proc/net/dev"], capture_output=True, text=True, check=True).stdout
+    return int(re.search(r"hvd0:((?:\s+\d+)+)", table).group(1).split()[8])
+
+
+@pytest.mark.parametrize("spread", [(2, 2), (4, 4)])
+def test_a_host_sends_what_one_rank_would(hosts, spread):
+    before = sent_by(hosts)
+    result = run_on(hosts, spread, PROGRAMS / "mpi_runtime", "bits")
+    sent = sent_by(hosts) - before
+    assert_ok(result)
+    payload = int(re.search(r"of (\d+) bytes", result.stdout).group(1))
+    assert payload <= sent < 1.1 * payload  # between two hosts: once, and what it takes to agree
+
+
 @pytest.mark.parametrize("mode", ["threads", "reuse", "leave"])
 def test_threads_and_ends_work_over_two_hosts(hosts, mode):
     assert_ok(run_on(hosts, (2, 2), PROGRAMS / "mpi_runtime", mode))
