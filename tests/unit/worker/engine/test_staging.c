@@ -310,6 +310,19 @@ static void run_all(struct fleet *w, struct held (*held)[MAX_RANKS])
     }
 }
 
+/* Ends and judges what run_all submitted. */
+static void check_all(struct fleet *w, struct held (*held)[MAX_RANKS])
+{
+    for (int i = 0; i < N_TENSORS * w->size; i++) {
+        const int tensor = i / w->size;
+        const int rank = i % w->size;
+        if (held[tensor][rank].handle == 0)
+            continue;
+        check(w, tensor, rank, &held[tensor][rank]);
+        drop(w, rank, &held[tensor][rank]);
+    }
+}
+
 static void every_collective_is_what_it_is_on_the_host(void **state)
 {
     static struct held held[N_TENSORS][MAX_RANKS];
@@ -322,14 +335,7 @@ static void every_collective_is_what_it_is_on_the_host(void **state)
         for (int round = 0; round < 3; round++) {
             run_all(&w, held);
             assert_true(settle(&w, held, N_TENSORS));
-            for (int tensor = 0; tensor < N_TENSORS; tensor++) {
-                for (int rank = 0; rank < w.size; rank++) {
-                    if (held[tensor][rank].handle == 0)
-                        continue;
-                    check(&w, tensor, rank, &held[tensor][rank]);
-                    drop(&w, rank, &held[tensor][rank]);
-                }
-            }
+            check_all(&w, held);
         }
         close_fleet(&w);
     }
@@ -350,12 +356,7 @@ static void collectives_of_the_device_are_used_when_every_rank_has_them(void **s
             assert_true(fake_collectives(w.devices[0]) >= 5);
         else
             assert_int_equal(fake_collectives(w.devices[0]), 0);
-        for (int tensor = 0; tensor < N_TENSORS; tensor++)
-            for (int rank = 0; rank < w.size; rank++)
-                if (held[tensor][rank].handle != 0) {
-                    check(&w, tensor, rank, &held[tensor][rank]);
-                    drop(&w, rank, &held[tensor][rank]);
-                }
+        check_all(&w, held);
         close_fleet(&w);
     }
 }
@@ -490,59 +491,67 @@ static void with_threads_and_late_inputs_every_tensor_ends(void **state)
 
 /* --- Ranks that differ ------------------------------------------------------------------------ */
 
+#define ON_HOST 2 /* of four tensors: in the same plan, and never in the same flight */
+
+static void submit_four(struct fleet *w, int rank, struct held (*held)[MAX_RANKS])
+{
+    static const float values[MAX_COUNT] = {1, 2, 3, 4, 5, 6};
+    static const char *const names[] = {"a", "b", "on the host", "c"};
+
+    for (int i = 0; i < 4; i++) {
+        struct hvd_submission s = {.request = request(HVD_ALLREDUCE, names[i], 3 + i)};
+        if (i != ON_HOST) {
+            held[i][rank] = submit(w, rank, &s, values);
+            continue;
+        }
+        s.request.device = HVD_CPU;
+        held[i][rank].output = hvd_calloc(MAX_COUNT, sizeof(float));
+        s.input = values;
+        s.output = held[i][rank].output;
+        assert_int_equal(hvd_engine_submit(w->engines[rank], &s, &held[i][rank].handle, NULL),
+                         HVD_OK);
+    }
+}
+
+static void check_four(struct fleet *w, int rank, struct held (*held)[MAX_RANKS])
+{
+    for (int i = 0; i < 4; i++) {
+        struct held *h = &held[i][rank];
+        float seen[3];
+        assert_int_equal(hvd_engine_wait(w->engines[rank], h->handle, NULL, NULL), HVD_OK);
+        if (i == ON_HOST) {
+            memcpy(seen, h->output, sizeof(seen));
+            hvd_free(h->output);
+        } else {
+            fake_get(w->devices[rank], seen, h->output, sizeof(seen));
+            drop(w, rank, h);
+        }
+        assert_true(seen[2] > 5.5F && seen[2] < 6.5F);
+    }
+}
+
 static void a_rank_that_has_joined_gives_zeros_with_and_without_a_device(void **state)
 {
-    const float values[MAX_COUNT] = {1, 2, 3, 4, 5, 6};
+    const struct hvd_submission join = {.request = {.op = HVD_JOIN,
+                                                    .reduce = HVD_SUM,
+                                                    .prescale = 1,
+                                                    .postscale = 1,
+                                                    .name = hvd_strview_of("join")}};
+    const int joined = 2;
 
     (void)state;
     for (unsigned k = 0; k < 2 * N_ABILITIES * 5; k++) {
         struct fleet w;
         struct held held[4][MAX_RANKS] = {0};
         const struct fake_options fake = {.seed = k, .max_delay = 2};
-        const bool has_device = k % 2;
-        const int joined = 2;
-        open_fleet(&w, 3, (enum ability)(k / 2 % N_ABILITIES), fake, has_device ? -1 : joined);
-        struct hvd_submission join = {.request = {.op = HVD_JOIN,
-                                                  .reduce = HVD_SUM,
-                                                  .prescale = 1,
-                                                  .postscale = 1,
-                                                  .name = hvd_strview_of("join")}};
-        int64_t handles[MAX_RANKS];
-        assert_int_equal(hvd_engine_submit(w.engines[joined], &join, &handles[joined], NULL),
-                         HVD_OK);
-        for (int rank = 0; rank < joined; rank++) {
-            static const char *const names[] = {"a", "b", "on the host", "c"};
-            for (int i = 0; i < 4; i++) {
-                struct hvd_submission s = {.request = request(HVD_ALLREDUCE, names[i], 3 + i)};
-                if (i != 2) {
-                    held[i][rank] = submit(&w, rank, &s, values);
-                    continue;
-                }
-                s.request.device = HVD_CPU; /* in the same plan, and never in the same flight */
-                held[i][rank].output = hvd_calloc(MAX_COUNT, sizeof(float));
-                s.input = values;
-                s.output = held[i][rank].output;
-                assert_int_equal(
-                    hvd_engine_submit(w.engines[rank], &s, &held[i][rank].handle, NULL), HVD_OK);
-            }
-        }
+        int64_t handle = 0;
+        open_fleet(&w, 3, (enum ability)(k / 2 % N_ABILITIES), fake, k % 2 ? -1 : joined);
+        assert_int_equal(hvd_engine_submit(w.engines[joined], &join, &handle, NULL), HVD_OK);
+        for (int rank = 0; rank < joined; rank++)
+            submit_four(&w, rank, held);
         assert_true(settle(&w, held, 4));
-        for (int rank = 0; rank < joined; rank++) {
-            for (int i = 0; i < 4; i++) {
-                float seen[3];
-                assert_int_equal(hvd_engine_wait(w.engines[rank], held[i][rank].handle, NULL, NULL),
-                                 HVD_OK);
-                if (i == 2)
-                    memcpy(seen, held[i][rank].output, sizeof(seen));
-                else
-                    fake_get(w.devices[rank], seen, held[i][rank].output, sizeof(seen));
-                assert_true(seen[2] > 5.5F && seen[2] < 6.5F);
-                if (i == 2)
-                    hvd_free(held[i][rank].output);
-                else
-                    drop(&w, rank, &held[i][rank]);
-            }
-        }
+        for (int rank = 0; rank < joined; rank++)
+            check_four(&w, rank, held);
         close_fleet(&w);
     }
 }
@@ -588,8 +597,24 @@ static void a_rank_without_a_device_refuses_its_tensors(void **state)
 
 /* --- Errors ----------------------------------------------------------------------------------- */
 
-/* Every tensor of every rank ends, well or with a reason that names the device; nothing stays.
- * Whether something failed. */
+/* Ends a tensor of a rank, well or with a reason that names the device. Whether it failed. */
+static bool end_with_reason(struct fleet *w, int rank, struct held *held)
+{
+    struct hvd_outcome outcome = {0};
+    struct hvd_err err = {0};
+    const hvd_status_t st = hvd_engine_wait(w->engines[rank], held->handle, &outcome, &err);
+    /* A peer may see that the collective is given up before it is told why. */
+    const bool is_named =
+        strstr(err.msg, "fake 0") || (rank != 0 && strstr(err.msg, "another rank gave up"));
+
+    if (st != HVD_OK && (st != HVD_ERR_SHUTDOWN || !is_named))
+        fail_msg("the reason on rank %d is: %s", rank, err.msg);
+    hvd_output_destroy(outcome.output);
+    drop(w, rank, held);
+    return st != HVD_OK;
+}
+
+/* Every tensor of every rank ends; nothing stays. Whether something failed. */
 static bool run_with_errors(int size, enum ability ability, struct fake_options fake)
 {
     static struct held held[N_TENSORS][MAX_RANKS];
@@ -599,26 +624,10 @@ static bool run_with_errors(int size, enum ability ability, struct fake_options 
     open_fleet(&w, size, ability, fake, -1);
     run_all(&w, held);
     assert_true(settle(&w, held, N_TENSORS));
-    for (int tensor = 0; tensor < N_TENSORS; tensor++) {
-        for (int rank = 0; rank < w.size; rank++) {
-            struct hvd_outcome outcome = {0};
-            struct hvd_err err = {0};
-            if (held[tensor][rank].handle == 0)
-                continue;
-            hvd_status_t st =
-                hvd_engine_wait(w.engines[rank], held[tensor][rank].handle, &outcome, &err);
-            if (st != HVD_OK) {
-                has_failed = true;
-                assert_int_equal(st, HVD_ERR_SHUTDOWN);
-                /* A peer may see that the collective is given up before it is told why. */
-                if (!strstr(err.msg, "fake 0") &&
-                    !(rank != 0 && strstr(err.msg, "another rank gave up")))
-                    fail_msg("the reason on rank %d is: %s", rank, err.msg);
-            }
-            hvd_output_destroy(outcome.output);
-            drop(&w, rank, &held[tensor][rank]);
-        }
-    }
+    for (int i = 0; i < N_TENSORS * size; i++)
+        if (held[i / size][i % size].handle != 0 &&
+            end_with_reason(&w, i % size, &held[i / size][i % size]))
+            has_failed = true;
     close_fleet(&w);
     return has_failed;
 }
