@@ -137,20 +137,20 @@ static void queue_bit(struct hvd_set *set, const struct hvd_slot *slot)
 /* The tensor is on its way from here on. Holds mu. */
 static void enqueue(struct hvd_engine *e, struct hvd_entry *entry)
 {
-    const bool is_bit = entry->slot && entry->request.device == HVD_CPU;
+    const struct hvd_slot *bit = entry->request.device == HVD_CPU ? entry->slot : NULL;
     const size_t width = hvd_dtype_size((int)entry->request.dtype);
 
     if (!hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
         entry->count = 0; /* found out when it moves */
     count_queued(e, entry->count * (int64_t)width);
     hvd_watch_submitted(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request,
-                        is_bit);
+                        bit != NULL);
     if (entry->request.op == HVD_JOIN)
         entry->set->is_join_pending = true;
     if (entry->slot)
         learn_order(entry->set, entry->slot);
-    if (is_bit) {
-        queue_bit(entry->set, entry->slot);
+    if (bit) {
+        queue_bit(entry->set, bit);
         return;
     }
     entry->is_listed = true;

@@ -65,7 +65,7 @@ static uint64_t hash_all(uint64_t hash)
 /* Once, in an order of chance, with pauses of chance. */
 static void run_round(unsigned *seed)
 {
-    int order[N_TENSORS];
+    int order[N_TENSORS] = {0};
     horovod_error_t err = {0};
 
     for (int i = 0; i < N_TENSORS; i++) {

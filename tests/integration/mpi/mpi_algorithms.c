@@ -44,6 +44,11 @@ static const char *reduce(struct hvd_transport *t, int64_t from, int64_t count)
     return st == HVD_OK ? NULL : "an allreduce failed";
 }
 
+static bool are_same_bits(const void *a, const void *b, size_t bytes)
+{
+    return memcmp(a, b, bytes) == 0;
+}
+
 static const char *check_sums(const struct hvd_transport *t, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -55,7 +60,8 @@ static const char *check_sums(const struct hvd_transport *t, int64_t count)
     }
     memcpy(first, data, sizeof(data));
     MPI_Bcast(first, (int)count, MPI_FLOAT, 0, MPI_COMM_WORLD);
-    return memcmp(first, data, (size_t)count * sizeof(float)) == 0 ? NULL : "ranks differ in bits";
+    return are_same_bits(first, data, (size_t)count * sizeof(float)) ? NULL
+                                                                     : "ranks differ in bits";
 }
 
 /* A piece of the payload alone has the bits that it has as a part of the whole. */
@@ -67,11 +73,11 @@ static const char *check_places(struct hvd_transport *t)
     memcpy(whole, data, sizeof(whole));
     if (!problem)
         problem = reduce(t, SHIFT, COUNT - SHIFT);
-    if (!problem && memcmp(whole + SHIFT, data, (COUNT - SHIFT) * sizeof(float)) != 0)
+    if (!problem && !are_same_bits(whole + SHIFT, data, (COUNT - SHIFT) * sizeof(float)))
         problem = "bits depend on the place";
     if (!problem)
         problem = reduce(t, SHIFT, 10);
-    if (!problem && memcmp(whole + SHIFT, data, 10 * sizeof(float)) != 0)
+    if (!problem && !are_same_bits(whole + SHIFT, data, 10 * sizeof(float)))
         problem = "bits depend on the size";
     return problem;
 }

@@ -190,7 +190,9 @@ def test_a_stall_that_lasts_ends_the_job_with_its_cause_on_every_rank(n, tmp_pat
     path = tmp_path / "stall.json"
     result = watch(n, "stall", HOROVOD_STALL_CHECK_TIME_SECONDS="0.2", HOROVOD_TIMELINE=str(path),
                    HOROVOD_STALL_SHUTDOWN_TIME_SECONDS="0.5", HOROVOD_FLIGHT_RECORDER="-")
-    assert_ok(result)
+    # mpirun itself calls the job failed: after an abort MPI is not finalised, which could wait for the rank that hangs.
+    assert result.returncode in (0, 1), result.stdout + result.stderr
+    assert result.stdout.count("failed") == 0, result.stdout
     for rank in range(n):
         assert re.search(rf"^rank {rank}: .*Tensor (stalled|another) is stalled for longer than 0.5 seconds "
                          r".*it waits for rank \d+ on host ", result.stdout, re.M), result.stdout

@@ -104,6 +104,11 @@ static void every_rank_ends_with_the_sum_in_the_same_bits(void **state)
     }
 }
 
+static bool are_same_bits(const void *a, const void *b, size_t bytes)
+{
+    return memcmp(a, b, bytes) == 0;
+}
+
 /* Elements that lie elsewhere in a payload of another size have the same bits; returns whether. */
 static bool is_place_irrelevant(enum hvd_algorithm algorithm, enum hvd_algorithm other, int n)
 {
@@ -112,7 +117,7 @@ static bool is_place_irrelevant(enum hvd_algorithm algorithm, enum hvd_algorithm
     run(algorithm, n, 1001, 400);
     memcpy(before, w.data[0], sizeof(before));
     run(other, n, MAX_COUNT, 0);
-    return memcmp(before, w.data[0] + 400, 1001 * sizeof(float)) == 0;
+    return are_same_bits(before, w.data[0] + 400, 1001 * sizeof(float));
 }
 
 static void two_algorithms_add_up_in_the_same_order_wherever_an_element_lies(void **state)
