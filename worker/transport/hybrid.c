@@ -44,8 +44,7 @@ static hvd_status_t receive_near(struct hvd_hybrid *h, struct hvd_inbound *in, s
     if (st == HVD_OK)
         return st;
     h->lost = in->from;
-    hvd_err_clear(err);
-    return HVD_FAIL(err, HVD_ERR_GONE, 0, "rank %d: its process ended during the job", in->from);
+    return st;
 }
 
 static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *in,

@@ -88,14 +88,18 @@ void *hvd_hybrid_hosts_area(const struct hvd_hybrid *h, const struct hvd_hybrid_
 
 /* --- A group's memory ------------------------------------------------------------------------- */
 
-/* Which rank of set 0's group each mate is, by place; the caller's to free. NULL: out of memory. */
-static int *find_bells(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
+/* By place of the mates: which rank of set 0's group each is, and behind that which of the job. The
+ * caller's to free. NULL: out of memory. */
+static int *find_numbers(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
 {
-    int *bells = hvd_malloc((size_t)set->team.n_mates, sizeof(int));
+    const int n = set->team.n_mates;
+    int *numbers = hvd_malloc((size_t)n * 2, sizeof(int));
 
-    for (int place = 0; bells && place < set->team.n_mates; place++)
-        bells[place] = h->world.team.place_of[set->team.ranks[set->team.mates[place]]];
-    return bells;
+    for (int place = 0; numbers && place < n; place++) {
+        numbers[n + place] = set->team.ranks[set->team.mates[place]];
+        numbers[place] = h->world.team.place_of[numbers[n + place]];
+    }
+    return numbers;
 }
 
 /* Attaches to the part of shm.h. fd is taken over. */
@@ -104,7 +108,7 @@ static hvd_status_t attach_near(const struct hvd_hybrid *h, struct hvd_hybrid_se
 {
     const long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
     const struct hvd_team *team = &set->team;
-    int *bells = find_bells(h, set);
+    int *numbers = find_numbers(h, set);
     const struct hvd_shm_options options = {
         .shape = near_shape(h, set),
         .topology = {.rank = team->place,
@@ -115,17 +119,18 @@ static hvd_status_t attach_near(const struct hvd_hybrid *h, struct hvd_hybrid_se
         .fd = h->has_processes ? fd : -1,
         .is_crowded = n_processors > 0 && h->world.team.n_mates > n_processors,
         .bell = set == &h->world ? NULL : h->world.near,
-        .bell_ranks = bells,
+        .bell_ranks = numbers,
+        .names = numbers ? numbers + team->n_mates : NULL,
     };
     hvd_status_t st = HVD_OK;
 
-    if (!h->has_processes || !bells)
+    if (!h->has_processes || !numbers)
         close(fd);
-    if (!bells)
+    if (!numbers)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for setting up shared memory");
     else
         st = hvd_shm_create(&options, &set->near, err);
-    hvd_free(bells);
+    hvd_free(numbers);
     return st;
 }
 

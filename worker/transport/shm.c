@@ -102,6 +102,7 @@ static void free_shm(struct hvd_shm *s)
     hvd_free(s->arrivals);
     hvd_free(s->is_lost);
     hvd_free(s->is_told);
+    hvd_free(s->names);
     hvd_free(s->scratch);
     hvd_free(s->sources);
     hvd_free(s->bells);
@@ -178,6 +179,8 @@ static void place(struct hvd_shm *s, const struct hvd_shm_options *options)
     s->rings = base + at.rings;
     s->stages = base + at.stages;
     const struct hvd_shm *bell = (const struct hvd_shm *)options->bell;
+    for (int rank = 0; s->names && rank < s->shape.n_ranks; rank++)
+        s->names[rank] = options->names ? options->names[rank] : rank;
     for (int rank = 0; s->bells && rank < s->shape.n_ranks; rank++)
         s->bells[rank] = bell ? bell->bells[options->bell_ranks[rank]] : &s->desks[rank];
 }
@@ -237,6 +240,7 @@ hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_tr
         .arrivals = hvd_calloc(n, sizeof(struct hvd_shm_arrival)),
         .is_lost = hvd_calloc(n, sizeof(bool)),
         .is_told = hvd_calloc(n, sizeof(bool)),
+        .names = hvd_calloc(n, sizeof(int)),
         .scratch = hvd_malloc(HVD_SHM_SCRATCH, 1),
         .sources = hvd_calloc(n, sizeof(const char *)),
         .bells = hvd_calloc(n, sizeof(struct hvd_shm_desk *)),
@@ -246,7 +250,7 @@ hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_tr
     place(s, options);
     hvd_status_t st = HVD_OK;
     if (!s->letters || !s->arrivals || !s->is_lost || !s->is_told || !s->scratch || !s->sources ||
-        !s->bells || !s->order)
+        !s->bells || !s->order || !s->names)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the shared memory transport");
     if (st == HVD_OK)
         st = hvd_shm_lock(s, err);

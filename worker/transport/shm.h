@@ -38,6 +38,8 @@ struct hvd_shm_options {
                                          this one moves, and nobody sleeps here. Outlives this one.
                                          NULL: ranks sleep here */
     const int *bell_ranks;            /* which rank there each rank is; borrowed for the call */
+    const int *names; /* how each rank is called in errors; borrowed for the call. NULL: by its
+                         number here */
 };
 
 /* What a rank has done since it attached. */

@@ -177,6 +177,7 @@ struct hvd_shm {
     int64_t next_check_ns;
     bool *is_lost;
     bool *is_told; /* by receive */
+    int *names;    /* of the ranks, for errors; owned */
     int lost;      /* some lost rank; -1: none */
 };
 

@@ -99,7 +99,7 @@ hvd_status_t hvd_shm_send(struct hvd_transport *t, int to, const void *data, siz
     if (len > MESSAGE_MAX)
         return HVD_FAIL(err, HVD_ERR_TOO_LARGE, 0, "a control message of %zu bytes", len);
     if (s->is_lost[to])
-        return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0, "rank %d is lost", to);
+        return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0, "rank %d is lost", s->names[to]);
     s->counts.messages++;
     hvd_shm_flush(s);
     if (!s->letters[to] && fits(s, to, len)) {
@@ -231,7 +231,8 @@ static hvd_status_t tell_lost(struct hvd_shm *s, struct hvd_inbound *in, struct 
             continue;
         s->is_told[rank] = true;
         *in = (struct hvd_inbound){.from = rank};
-        return HVD_FAIL(err, HVD_ERR_GONE, 0, "rank %d: its process ended during the job", rank);
+        return HVD_FAIL(err, HVD_ERR_GONE, 0, "rank %d: its process ended during the job",
+                        s->names[rank]);
     }
     return HVD_INPROGRESS;
 }

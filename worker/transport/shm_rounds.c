@@ -152,7 +152,7 @@ hvd_status_t hvd_shm_test(struct hvd_transport *t, struct hvd_collective *c, str
     }
     if (!mv->is_done && s->lost >= 0)
         return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0,
-                        "rank %d is lost: its process ended during the job", s->lost);
+                        "rank %d is lost: its process ended during the job", s->names[s->lost]);
     if (!mv->is_done)
         return HVD_INPROGRESS;
     put_back(s, mv);

@@ -425,35 +425,56 @@ static void compute_broadcast(const struct round *r)
             memcpy(r->parts[i]->output, root->input, bytes);
 }
 
-static void compute_allgather(const struct round *r)
-{
-    size_t at = 0;
-
-    for (int from = 0; from < r->set->size; from++) {
-        const struct hvd_collective *part = r->parts[from];
-        size_t bytes = (size_t)part->count * hvd_dtype_size((int)part->dtype);
-        for (int to = 0; bytes > 0 && to < r->set->size; to++)
-            memcpy((char *)r->parts[to]->output + at, part->input, bytes);
-        at += bytes;
-    }
-}
-
-static void compute_alltoall(const struct round *r)
+/* The inputs of all ranks, one behind the other, in the scratch: outputs may lie where inputs do.
+ * *total: their bytes. NULL: out of memory. */
+static const char *gather_inputs(struct hvd_sim *sim, const struct round *r, size_t *total)
 {
     const size_t width = hvd_dtype_size((int)r->parts[0]->dtype);
+    size_t at = 0;
 
-    for (int to = 0; to < r->set->size; to++) {
-        char *output = r->parts[to]->output;
-        for (int from = 0; from < r->set->size; from++) {
-            const struct hvd_collective *part = r->parts[from];
-            const char *input = part->input;
-            for (int i = 0; i < to; i++)
-                input += (size_t)part->counts[i] * width;
-            if (part->counts[to] > 0)
-                memcpy(output, input, (size_t)part->counts[to] * width);
-            output += (size_t)part->counts[to] * width;
+    *total = 0;
+    for (int from = 0; from < r->set->size; from++)
+        *total += (size_t)r->parts[from]->count * width;
+    char *all = get_scratch(sim, *total / 2 + 1);
+    for (int from = 0; all && from < r->set->size; from++) {
+        const size_t bytes = (size_t)r->parts[from]->count * width;
+        if (bytes > 0)
+            memcpy(all + at, r->parts[from]->input, bytes);
+        at += bytes;
+    }
+    return all;
+}
+
+static bool compute_allgather(struct hvd_sim *sim, const struct round *r)
+{
+    size_t total;
+    const char *all = gather_inputs(sim, r, &total);
+
+    for (int to = 0; all && total > 0 && to < r->set->size; to++)
+        memcpy(r->parts[to]->output, all, total);
+    return all != NULL;
+}
+
+static bool compute_alltoall(struct hvd_sim *sim, const struct round *r)
+{
+    const size_t width = hvd_dtype_size((int)r->parts[0]->dtype);
+    size_t total;
+    const char *input = gather_inputs(sim, r, &total);
+
+    if (!input)
+        return false;
+    for (int from = 0; from < r->set->size; from++) {
+        for (int to = 0; to < r->set->size; to++) {
+            const size_t bytes = (size_t)r->parts[from]->counts[to] * width;
+            char *output = r->parts[to]->output;
+            for (int i = 0; i < from; i++)
+                output += (size_t)r->parts[i]->counts[to] * width;
+            if (bytes > 0)
+                memcpy(output, input, bytes);
+            input += bytes;
         }
     }
+    return true;
 }
 
 static bool compute(struct hvd_sim *sim, const struct round *r)
@@ -467,11 +488,9 @@ static bool compute(struct hvd_sim *sim, const struct round *r)
         compute_broadcast(r);
         return true;
     case HVD_ALLTOALL:
-        compute_alltoall(r);
-        return true;
+        return compute_alltoall(sim, r);
     default:
-        compute_allgather(r);
-        return true;
+        return compute_allgather(sim, r);
     }
 }
 

@@ -102,7 +102,7 @@ static const char *try(const struct hvd_mpi_options *options)
                      options->algorithm == HVD_ALGORITHM_RABENSEIFNER || options->is_deterministic))
         problem = check_places(t);
     if (!problem && options->step_bytes == SHORT)
-        problem = hvd_transport_every_set(t, (struct hvd_every_kind){.scale = 1});
+        problem = hvd_transport_every_set(t, 1);
     t->ops->destroy(t, true);
     return problem;
 }

@@ -22,7 +22,7 @@ int main(int argc, char **argv)
     const int rank = t->topology.rank;
     const char *problem = hvd_transport_conformance(t);
     if (!problem)
-        problem = hvd_transport_every_set(t, (struct hvd_every_kind){.scale = 1});
+        problem = hvd_transport_every_set(t, 1);
     if (rank == 0 && !t->ops->host(t, t->topology.size - 1))
         problem = "rank 0 does not know the hosts";
     t->ops->destroy(t, true);

@@ -33,7 +33,7 @@ int main(int argc, char **argv)
     else
         problem = hvd_transport_conformance(t);
     if (!problem)
-        problem = hvd_transport_every_set(t, (struct hvd_every_kind){.scale = atoi(argv[2])});
+        problem = hvd_transport_every_set(t, atoi(argv[2]));
     t->ops->destroy(t, true);
     if (problem)
         fprintf(stderr, "rank %d: %s\n", rank, problem);

@@ -353,9 +353,8 @@ static const char *at_once(const struct stand *s, int scale)
     return problem;
 }
 
-static const char *try_all(const struct stand *s, struct hvd_every_kind how)
+static const char *try_all(const struct stand *s, int scale)
 {
-    const int scale = how.scale;
     const char *problem = allreduces(s, scale);
 
     if (!problem)
@@ -363,19 +362,19 @@ static const char *try_all(const struct stand *s, struct hvd_every_kind how)
     for (int salt = 0; salt < 6 && !problem; salt++) {
         problem = scatter_once(s, salt, scale);
         if (!problem)
-            problem = gather_once(s, salt, salt % 2 && !how.copies_separately, scale);
+            problem = gather_once(s, salt, salt % 2, scale);
     }
     for (int i = 0; i < 4 * s->n && !problem; i++)
         problem = cast_once(s, i / 4, i % 2, i % 4 < 2 ? 3 : 700 * (int64_t)scale);
     for (int i = 0; i < 2 && !problem; i++)
-        problem = exchange_once(s, i == 1 && !how.copies_separately, scale);
+        problem = exchange_once(s, i == 1, scale);
     return problem ? problem : at_once(s, scale);
 }
 
 const char *hvd_transport_every_kind(struct hvd_transport *t, uint32_t set, const int *ranks,
-                                     int n_ranks, struct hvd_every_kind how)
+                                     int n_ranks, int scale)
 {
-    struct stand s = {.t = t, .set = set, .n = n_ranks, .room = (int64_t)8000 * how.scale};
+    struct stand s = {.t = t, .set = set, .n = n_ranks, .room = (int64_t)8000 * scale};
     const char *problem = "out of memory";
 
     for (int i = 0; i < n_ranks; i++)
@@ -384,7 +383,7 @@ const char *hvd_transport_every_kind(struct hvd_transport *t, uint32_t set, cons
     s.in = hvd_calloc((size_t)s.room, sizeof(double));
     s.out = hvd_calloc((size_t)s.room, sizeof(double));
     if (s.in && s.out && n_ranks <= MAX_RANKS)
-        problem = try_all(&s, how);
+        problem = try_all(&s, scale);
     hvd_free(s.in);
     hvd_free(s.out);
     return problem;
@@ -400,18 +399,18 @@ static bool is_member(const int *ranks, int n_ranks, int rank)
 
 /* A set from its beginning to its end, if this rank is in it. */
 static const char *live_in(struct hvd_transport *t, uint32_t set, const int *ranks, int n_ranks,
-                           struct hvd_every_kind how)
+                           int scale)
 {
     if (n_ranks < 2 || !is_member(ranks, n_ranks, t->topology.rank))
         return NULL;
     if (t->ops->add_set(t, set, ranks, n_ranks, NULL) != HVD_OK)
         return "a process set does not come about";
-    const char *problem = hvd_transport_every_kind(t, set, ranks, n_ranks, how);
+    const char *problem = hvd_transport_every_kind(t, set, ranks, n_ranks, scale);
     t->ops->remove_set(t, set);
     return problem;
 }
 
-const char *hvd_transport_every_set(struct hvd_transport *t, struct hvd_every_kind how)
+const char *hvd_transport_every_set(struct hvd_transport *t, int scale)
 {
     const int size = t->topology.size;
     const int mine = t->topology.rank % 2;
@@ -425,13 +424,13 @@ const char *hvd_transport_every_set(struct hvd_transport *t, struct hvd_every_ki
         all[rank] = rank;
         halves[rank % 2][rank / 2] = rank;
     }
-    const char *problem = hvd_transport_every_kind(t, 0, all, size, how);
+    const char *problem = hvd_transport_every_kind(t, 0, all, size, scale);
     if (!problem)
-        problem = live_in(t, 1 + (uint32_t)mine, halves[mine], (size + 1 - mine) / 2, how);
-    how.scale = 1;
+        problem = live_in(t, 1 + (uint32_t)mine, halves[mine], (size + 1 - mine) / 2, scale);
+    scale = 1;
     if (!problem)
-        problem = live_in(t, 3, ends, size > 1 ? 2 : 1, how);
+        problem = live_in(t, 3, ends, size > 1 ? 2 : 1, scale);
     if (!problem)
-        problem = live_in(t, 4, all + 1, size - 1, how);
-    return problem ? problem : hvd_transport_every_kind(t, 0, all, size, how);
+        problem = live_in(t, 4, all + 1, size - 1, scale);
+    return problem ? problem : hvd_transport_every_kind(t, 0, all, size, scale);
 }

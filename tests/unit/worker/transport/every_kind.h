@@ -3,21 +3,17 @@
 
 #include "worker/transport/transport.h"
 
-struct hvd_every_kind {
-    int scale;              /* payloads are so many times as large; >= 1 */
-    bool copies_separately; /* no allgather or alltoall in place */
-};
-
 /*
  * Every kind of collective in a process set that is there, against closed forms: uneven and empty
  * parts, in place and not, fused pieces, all types, scaling, several at once. Every member calls
- * it, in a thread or process of its own. NULL when all holds, else what does not, in a static text.
+ * it, in a thread or process of its own. Payloads are `scale` times as large, >= 1. NULL when all
+ * holds, else what does not, in a static text.
  */
 const char *hvd_transport_every_kind(struct hvd_transport *t, uint32_t set, const int *ranks,
-                                     int n_ranks, struct hvd_every_kind how);
+                                     int n_ranks, int scale);
 
 /* The same in set 0, then in process sets that it adds and removes: even ranks and odd ones side by
  * side, the first and the last rank, all but the first. */
-const char *hvd_transport_every_set(struct hvd_transport *t, struct hvd_every_kind how);
+const char *hvd_transport_every_set(struct hvd_transport *t, int scale);
 
 #endif

@@ -189,8 +189,7 @@ static void *run_rank(void *arg)
     static const int ranks[MAX_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
     struct rank *r = arg;
 
-    r->problem = hvd_transport_every_kind(&r->base, 0, ranks, r->base.topology.size,
-                                          (struct hvd_every_kind){2, true});
+    r->problem = hvd_transport_every_kind(&r->base, 0, ranks, r->base.topology.size, 2);
     return NULL;
 }
 

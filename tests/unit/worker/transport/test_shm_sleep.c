@@ -141,13 +141,17 @@ static void a_subset_has_memory_and_numbers_of_its_own(void **state)
 
 /* --- Ranks that die --------------------------------------------------------------------------- */
 
+/* What the two ranks are called in errors. */
+static const int names[] = {4, 6};
+
 /* A rank in a process of its own, on memory that both processes mapped. */
 static struct hvd_transport *attach(int rank, int fd, void *segment)
 {
     const struct hvd_shm_options options = {.shape = {.n_ranks = 2},
                                             .topology = {.rank = rank, .size = 2},
                                             .segment = segment,
-                                            .fd = fd};
+                                            .fd = fd,
+                                            .names = names};
     struct hvd_transport *t = NULL;
 
     return hvd_shm_create(&options, &t, NULL) == HVD_OK ? t : NULL;
@@ -204,7 +208,7 @@ static void expect_last_message(struct hvd_transport *t)
     hvd_free(in.data);
 }
 
-static void a_killed_rank_is_named_to_whoever_waits_for_it(void **state)
+static void a_killed_rank_is_called_by_its_name_to_whoever_waits_for_it(void **state)
 {
     int64_t data = 1;
     struct hvd_collective c = {.op = HVD_ALLREDUCE,
@@ -228,14 +232,16 @@ static void a_killed_rank_is_named_to_whoever_waits_for_it(void **state)
     while ((st = t->ops->test(t, &c, &err)) == HVD_INPROGRESS)
         t->ops->sleep(t, t->ops->listen(t), 10000000);
     assert_int_equal(st, HVD_ERR_UNAVAILABLE);
-    assert_non_null(strstr(err.msg, "rank 1"));
+    assert_non_null(strstr(err.msg, "rank 6"));
     t->ops->abandon(t, &c);
     hvd_err_clear(&err);
     assert_int_equal(t->ops->receive(t, &in, &err), HVD_ERR_GONE);
     assert_int_equal(in.from, 1);
-    assert_non_null(strstr(err.msg, "rank 1"));
+    assert_non_null(strstr(err.msg, "rank 6"));
     assert_int_equal(t->ops->receive(t, &in, NULL), HVD_INPROGRESS);
-    assert_int_equal(t->ops->send(t, 1, "x", 1, NULL), HVD_ERR_UNAVAILABLE);
+    hvd_err_clear(&err);
+    assert_int_equal(t->ops->send(t, 1, "x", 1, &err), HVD_ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.msg, "rank 6"));
     assert_true(t->ops->destroy(t, false));
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
@@ -265,7 +271,7 @@ int main(void)
         cmocka_unit_test(a_sleeping_rank_is_woken_by_messages_and_data),
         cmocka_unit_test(a_wake_before_the_sleep_is_not_lost),
         cmocka_unit_test(a_subset_has_memory_and_numbers_of_its_own),
-        cmocka_unit_test(a_killed_rank_is_named_to_whoever_waits_for_it),
+        cmocka_unit_test(a_killed_rank_is_called_by_its_name_to_whoever_waits_for_it),
         cmocka_unit_test(a_rank_that_left_in_agreement_is_not_lost),
     };
 
