@@ -26,7 +26,8 @@
  * that ask for exactly this, in order, with gaps between them. A PARTIAL says who has asked for a
  * cached tensor by bit when others of the subtree take long: nobody acts on it, a report of stalls
  * tells who is missing. age_ms is how long the sender has known of the tensor. Whose span leaves
- * has called shutdown, or failed; that one is sent to the coordinator directly.
+ * has called shutdown, or failed; that one is sent to the coordinator directly. A LEAVE behind the
+ * DOWN step says that all is done in the sender's subtree: its parent may go.
  *
  * A plan is the agreed order: every rank performs first the cached tensors by slot, then the steps
  * as they stand. epoch numbers the plans of a set; what a rank says in BITS refers to the slots as

@@ -255,7 +255,9 @@ struct hvd_engine {
     struct hvd_early *early;             /* in the order they came; owned */
     int n_on_device;                     /* events of the device that are waited for */
     bool is_leave_sent;
-    bool is_down;    /* the plan said so */
+    bool is_down; /* the plan said so */
+    int n_done;   /* children that have told, after that, that they are done with all under them */
+    bool is_done; /* this rank with all under it, and the parent is told */
     bool is_aborted; /* the peers cannot be counted on */
     int64_t next_stall_check_ns;
 };
@@ -531,6 +533,9 @@ void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_reque
 
 /* After shutdown was called here: says so, once, behind the last request. */
 hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err);
+
+/* All is done here, in a job that is down: says so to the parent once all under this rank have. */
+hvd_status_t hvd_hear_done(struct hvd_engine *e, struct hvd_err *err);
 
 /* Sends what was made in this step: the coordinator its plan, which it follows as well, an inner
  * node of the tree what goes up. */

@@ -12,7 +12,9 @@
  *                        leaf
  *
  * What ends the job at once does not take this way: a rank that fails, or sees that a neighbour in
- * the tree is lost, tells rank 0, and rank 0 tells everybody, each directly.
+ * the tree is lost, tells rank 0, and rank 0 tells everybody, each directly. So rank 0 is there
+ * until nobody needs it: after the last plan a rank leaves when all is done with it and with all
+ * under it, which goes up as a second LEAVE, and whoever is lost before leaves a parent behind.
  */
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +40,34 @@ static int rank_at(const struct hvd_set *set, int position)
 static int parent_of(const struct hvd_set *set)
 {
     return rank_at(set, set->node.parent);
+}
+
+/* How the loss of a rank is told. */
+static void write_loss(const struct hvd_engine *e, int rank, const char *why,
+                       char text[HVD_TEXT_MAX])
+{
+    const char *host = e->transport->ops->host(e->transport, rank);
+
+    snprintf(text, HVD_TEXT_MAX, "Rank %d%s%.64s is lost: %.500s", rank, host ? " on host " : "",
+             host ? host : "", why);
+}
+
+/* Sends up the tree. A parent that is lost is no failure of this rank: rank 0 is told, and ends the
+ * job here too. */
+static hvd_status_t send_to_parent(struct hvd_engine *e, const struct hvd_set *set,
+                                   const void *data, size_t len, struct hvd_err *err)
+{
+    const int parent = parent_of(set);
+    char text[HVD_TEXT_MAX];
+
+    hvd_watch_sent(e->options.watch, len);
+    const hvd_status_t st = e->transport->ops->send(e->transport, parent, data, len, err);
+    if (st != HVD_ERR_UNAVAILABLE || parent == 0)
+        return st;
+    write_loss(e, parent, err->msg, text);
+    hvd_err_clear(err);
+    hvd_tell_end(e, parent, text);
+    return HVD_OK;
 }
 
 /* For the watch: a rank, or all under a child, have asked for cached tensors. */
@@ -75,7 +105,7 @@ hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now
     if (set->message.len == 0)
         return HVD_OK;
     if (!set->negotiator && !set->relay) {
-        st = hvd_send(e, parent_of(set), &set->message, err);
+        st = send_to_parent(e, set, set->message.data, set->message.len, err);
     } else { /* only bits come this way */
         st = hvd_reader_init(&reader, set->message.data, set->message.len, err);
         if (st == HVD_OK)
@@ -102,11 +132,28 @@ void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_reque
         hvd_watch_ready(e->options.watch, rank, request, false);
 }
 
+/* Tells the parent in the tree of the job that ranks leave. */
+static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_span who, const char *text,
+                               struct hvd_err *err)
+{
+    struct hvd_buf buf;
+
+    hvd_buf_init(&buf, HVD_MESSAGE_MAX);
+    hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_LEAVE, 0);
+    if (st == HVD_OK)
+        st = hvd_message_add_leave(&buf, who, false, text);
+    if (st == HVD_OK)
+        st = send_to_parent(e, e->sets[0], buf.data, buf.len, err);
+    else
+        st = HVD_FAIL(err, st, 0, "leaving: %s", hvd_status_str(st));
+    hvd_buf_fini(&buf);
+    return st;
+}
+
 hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
 {
     const struct hvd_span self = {.first = e->sets[0]->node.span.first, .n = 1};
     char text[HVD_TEXT_MAX];
-    struct hvd_buf buf;
 
     pthread_mutex_lock(&e->mu);
     bool is_leaving = e->is_leaving;
@@ -120,15 +167,19 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
         return hvd_negotiator_leave(e->sets[0]->negotiator, self, false, text, err);
     if (e->sets[0]->relay)
         return hvd_relay_leave(e->sets[0]->relay, self, false, text, err);
-    hvd_buf_init(&buf, HVD_MESSAGE_MAX);
-    hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_LEAVE, 0);
-    if (st == HVD_OK)
-        st = hvd_message_add_leave(&buf, self, false, text);
-    if (st == HVD_OK)
-        st = hvd_send(e, parent_of(e->sets[0]), &buf, err);
-    else
-        st = HVD_FAIL(err, st, 0, "leaving: %s", hvd_status_str(st));
-    hvd_buf_fini(&buf);
+    return send_leave(e, self, text, err);
+}
+
+hvd_status_t hvd_hear_done(struct hvd_engine *e, struct hvd_err *err)
+{
+    const struct hvd_node *node = &e->sets[0]->node;
+    hvd_status_t st = HVD_OK;
+
+    if (e->n_done < node->n_children)
+        return HVD_OK;
+    if (node->parent >= 0)
+        st = send_leave(e, node->span, "", err);
+    e->is_done = st == HVD_OK;
     return st;
 }
 
@@ -158,7 +209,7 @@ static hvd_status_t send_up(struct hvd_engine *e, struct hvd_set *set, bool *pro
 
     while ((st = hvd_relay_next(set->relay, &message, err)) == HVD_OK && message) {
         *progressed = true;
-        st = hvd_send(e, parent_of(set), message, err);
+        st = send_to_parent(e, set, message->data, message->len, err);
         if (st != HVD_OK)
             return st;
     }
@@ -266,7 +317,7 @@ static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
 
     if (set->negotiator)
         return hvd_negotiator_partial(set->negotiator, party, reader, now_ns, err);
-    return e->transport->ops->send(e->transport, parent_of(set), in->data, in->len, err);
+    return send_to_parent(e, set, in->data, in->len, err);
 }
 
 /* Why the job ends: the words of a rank that failed, or who called shutdown. */
@@ -280,6 +331,16 @@ static void write_cause(const struct hvd_engine *e, struct hvd_span who, bool fa
         snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)cause.len, cause.data);
     else
         snprintf(text, HVD_TEXT_MAX + 1, "Rank %d on host %s called horovod_shutdown.", rank, host);
+}
+
+/* A child says so, of all under it. */
+static hvd_status_t count_done(struct hvd_engine *e, struct hvd_span who, struct hvd_span child,
+                               struct hvd_err *err)
+{
+    if (who.n != child.n || e->n_done == e->sets[0]->node.n_children)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that had left");
+    e->n_done++;
+    return HVD_OK;
 }
 
 static hvd_status_t read_leave(struct hvd_engine *e, int party, struct hvd_reader *reader,
@@ -297,6 +358,8 @@ static hvd_status_t read_leave(struct hvd_engine *e, int party, struct hvd_reade
     const struct hvd_span span = failed ? set->node.span : hvd_node_party_span(&set->node, party);
     if (who.first < span.first || who.first + who.n > span.first + span.n)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
+    if (e->is_down && !failed) /* each has left already: the child is done, with all under it */
+        return count_done(e, who, span, err);
     write_cause(e, who, failed, cause, text);
     return set->negotiator ? hvd_negotiator_leave(set->negotiator, who, failed, text, err)
                            : hvd_relay_leave(set->relay, who, failed, text, err);
@@ -389,15 +452,13 @@ static hvd_status_t lose_rank(struct hvd_engine *e, int rank, struct hvd_err *er
 {
     struct hvd_set *world = e->sets[0];
     char text[HVD_TEXT_MAX];
-    const char *host = e->transport->ops->host(e->transport, rank);
     const struct hvd_span who = {.first = world->tree.position_of[rank], .n = 1};
 
     if (rank == e->topology.rank) /* the others go on without it, and nothing will come any more */
         return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "this rank is cut off from the others");
     if (!world->negotiator && rank == 0)
         return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "the coordinator, rank 0, is lost");
-    snprintf(text, sizeof(text), "Rank %d%s%.64s is lost: %.500s", rank, host ? " on host " : "",
-             host ? host : "", err->msg);
+    write_loss(e, rank, err->msg, text);
     hvd_err_clear(err);
     if (!world->negotiator) {
         if (is_neighbour(world, rank))

@@ -59,13 +59,15 @@ bool hvd_progress_step(struct hvd_engine *e)
     bool progressed = false;
     hvd_status_t st = HVD_OK;
 
-    if (!e->is_aborted)
+    if (!e->is_aborted && !e->is_done)
         st = step(e, &progressed, &err);
+    if (st == HVD_OK && e->is_down && !e->is_done && !e->is_aborted && is_quiet(e))
+        st = hvd_hear_done(e, &err);
     if (st != HVD_OK) {
         hvd_fail_engine(e, &err);
         progressed = true;
     }
-    if ((e->is_aborted || (e->is_down && is_quiet(e))) && !atomic_load(&e->is_over)) {
+    if ((e->is_aborted || e->is_done) && !atomic_load(&e->is_over)) {
         pthread_mutex_lock(&e->mu);
         atomic_store(&e->is_over, true);
         for (struct hvd_waiter *w = e->waiters; w; w = w->next)

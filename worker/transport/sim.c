@@ -209,7 +209,8 @@ static int untold_death(const struct sim_rank *me)
 {
     const int witness = me->sim->options.faults.only_witness;
 
-    if (witness > 0 && me->base.topology.rank != witness - 1)
+    if (witness > 0 && me->base.topology.rank != witness - 1 &&
+        !me->sim->dead[me->base.topology.rank])
         return -1;
     for (int rank = 0; rank < me->base.topology.size; rank++) {
         bool has_mail = false;

@@ -23,7 +23,8 @@
 struct hvd_sim_faults {
     uint64_t die_at;      /* just before event number so much (see hvd_sim_events) ... */
     int die_rank;         /* ... this rank dies, as by hvd_sim_kill */
-    int only_witness;     /* of a death the rank before this one is told, and nobody else; 0: all */
+    int only_witness;     /* of a death the rank before this one is told, and who died, as it runs
+                             on here, and nobody else; 0: all */
     uint64_t spike_every; /* every message of a number divisible by this is late ... */
     unsigned spike_looks; /* ... by so many looks of its receiver */
     unsigned slow_looks;  /* what comes to one rank is late by so many looks; 0: nothing is ... */
