@@ -14,6 +14,13 @@
 #define N_CHILDREN 12
 #define CHILD_SECONDS 20
 
+/* What only the stacks of the parent's other threads pointed to looks leaked in a child. */
+#ifdef __SANITIZE_ADDRESS__
+#define SEES_LEAKS true
+#else
+#define SEES_LEAKS false
+#endif
+
 static atomic_bool is_over;
 
 /* Sums as fast as they go, the same number on every rank. */
@@ -81,7 +88,7 @@ static void have_a_child(int number, horovod_handle_t handle)
     if (child == 0) {
         alarm(CHILD_SECONDS); /* a child that hangs is one that failed */
         try_all(rank, size, handle);
-        if (number % 2 == 0)
+        if (number % 2 == 0 && !SEES_LEAKS)
             exit(checks_failed()); /* with everything that runs at exit */
         _exit(checks_failed());
     }
