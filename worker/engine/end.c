@@ -149,7 +149,7 @@ static void tell(struct hvd_engine *e, int to, int whose, const char *text)
             st = hvd_message_end_plan(&buf, &head);
     }
     if (st == HVD_OK)
-        st = hvd_send(e, to, &buf, NULL);
+        st = hvd_send(e, to, buf.data, buf.len, NULL);
     (void)st; /* the peer may be the one that is lost */
     hvd_buf_fini(&buf);
 }

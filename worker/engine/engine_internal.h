@@ -515,7 +515,7 @@ bool hvd_progress_is_due(struct hvd_engine *e);
  */
 
 /* Sends a control message. */
-hvd_status_t hvd_send(struct hvd_engine *e, int rank, const struct hvd_buf *message,
+hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t len,
                       struct hvd_err *err);
 
 /* Hands set->message to who hears for this rank: its parent, or this rank itself when it hears of

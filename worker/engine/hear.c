@@ -24,11 +24,11 @@
 
 #define RECEIVE_MAX 64 /* messages in a step */
 
-hvd_status_t hvd_send(struct hvd_engine *e, int rank, const struct hvd_buf *message,
+hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t len,
                       struct hvd_err *err)
 {
-    hvd_watch_sent(e->options.watch, message->len);
-    return e->transport->ops->send(e->transport, rank, message->data, message->len, err);
+    hvd_watch_sent(e->options.watch, len);
+    return e->transport->ops->send(e->transport, rank, data, len, err);
 }
 
 /* The rank of the job that a position of the set's tree is. */
@@ -60,8 +60,7 @@ static hvd_status_t send_to_parent(struct hvd_engine *e, const struct hvd_set *s
     const int parent = parent_of(set);
     char text[HVD_TEXT_MAX];
 
-    hvd_watch_sent(e->options.watch, len);
-    const hvd_status_t st = e->transport->ops->send(e->transport, parent, data, len, err);
+    const hvd_status_t st = hvd_send(e, parent, data, len, err);
     if (st != HVD_ERR_UNAVAILABLE || parent == 0)
         return st;
     write_loss(e, parent, err->msg, text);
@@ -189,8 +188,7 @@ static hvd_status_t send_down(struct hvd_engine *e, const struct hvd_set *set, c
 {
     for (int i = 0; i < set->node.n_children; i++) {
         const int rank = rank_at(set, set->node.children[i].first);
-        hvd_watch_sent(e->options.watch, len);
-        hvd_status_t st = e->transport->ops->send(e->transport, rank, data, len, err);
+        hvd_status_t st = hvd_send(e, rank, data, len, err);
         /* A lost rank is reported by receive, which says more. */
         if (st == HVD_ERR_UNAVAILABLE)
             hvd_err_clear(err);
