@@ -581,40 +581,23 @@ static void fake_abort(struct hvd_device_port *d)
 
 /* --- For tests -------------------------------------------------------------------------------- */
 
+#define COMMON_OPS                                                                                 \
+    .alloc = fake_alloc, .free = fake_free, .alloc_host = fake_alloc_host,                         \
+    .free_host = fake_free_host, .query_ready = fake_query_ready,                                  \
+    .create_stream = fake_create_stream, .destroy_stream = fake_destroy_stream, .pack = fake_pack, \
+    .unpack = fake_unpack, .record = fake_record, .query = fake_query, .release = fake_release,    \
+    .abort = fake_abort
+
 static const struct hvd_device_ops staged_ops = {
-    .alloc = fake_alloc,
-    .free = fake_free,
-    .alloc_host = fake_alloc_host,
-    .free_host = fake_free_host,
-    .query_ready = fake_query_ready,
-    .create_stream = fake_create_stream,
-    .destroy_stream = fake_destroy_stream,
-    .pack = fake_pack,
-    .unpack = fake_unpack,
-    .record = fake_record,
-    .query = fake_query,
-    .release = fake_release,
-    .abort = fake_abort,
+    COMMON_OPS,
 };
 
 static const struct hvd_device_ops moving_ops = {
-    .alloc = fake_alloc,
-    .free = fake_free,
-    .alloc_host = fake_alloc_host,
-    .free_host = fake_free_host,
-    .query_ready = fake_query_ready,
-    .create_stream = fake_create_stream,
-    .destroy_stream = fake_destroy_stream,
-    .pack = fake_pack,
-    .unpack = fake_unpack,
-    .record = fake_record,
-    .query = fake_query,
-    .release = fake_release,
+    COMMON_OPS,
     .make_key = fake_make_key,
     .add_set = fake_add_set,
     .remove_set = fake_remove_set,
     .start = fake_start,
-    .abort = fake_abort,
 };
 
 struct hvd_device_port *fake_create(const struct fake_options *options)
