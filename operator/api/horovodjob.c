@@ -47,6 +47,8 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
         st = hvd_spec_decode(hvd_json_get(object, "spec"), &job, err);
     if (!st)
         st = hvd_status_decode(hvd_json_get(object, "status"), &job.status, err);
+    if (!st && job.spec.is_host_network && !job.spec.has_ssh_port && job.status.ssh_port > 0)
+        job.spec.ssh_port = job.status.ssh_port;
     if (st) {
         hvd_job_fini(&job);
         return st;

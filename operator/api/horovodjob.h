@@ -76,7 +76,11 @@ struct hvd_job_spec {
     int64_t active_deadline_s; /* -1: none */
     int64_t ttl_s;             /* after the end; -1: kept */
     enum hvd_clean_pod_policy clean_pod_policy;
-    int32_t ssh_port;
+    bool is_host_network;       /* the workers use their nodes' network */
+    bool has_ssh_port;          /* spec.ssh.port is given */
+    int32_t ssh_port;           /* as given, else as recorded in the status, else 2222 */
+    int32_t min_available;      /* of the gang; 0: as many workers as the job needs to start */
+    int64_t schedule_timeout_s; /* of the gang; -1: the gang scheduler's default */
     char *text; /* the whole spec as compact JSON */
 };
 
@@ -87,6 +91,7 @@ struct hvd_job_status {
     int32_t hosts;    /* in the published list */
     int32_t attempts; /* masters started */
     int32_t failures; /* attempts that failed and are recorded */
+    int32_t ssh_port; /* chosen for a job on the nodes' network; 0: none */
     int32_t cleaned;  /* failed attempts whose pods are gone: while < failures, a restart goes on */
     int64_t start_s;
     int64_t completion_s;

@@ -11,6 +11,9 @@ enum hvd_kind {
     HVD_KIND_JOB,
     HVD_KIND_POD,
     HVD_KIND_EVENT,
+    /* At most one of these is used: the group of the gang scheduler that the operator was given. */
+    HVD_KIND_VOLCANO_PODGROUP,
+    HVD_KIND_PLUGINS_PODGROUP,
     HVD_N_KINDS,
 };
 

@@ -191,13 +191,39 @@ static bool is_foreign(const cJSON *spec)
     return manager && *manager != '\0' && strcmp(manager, HVD_JOB_CONTROLLER) != 0;
 }
 
+/* Whether the workers' pods, of any group, are on their nodes' network. */
+static bool is_host_network(const cJSON *spec)
+{
+    const cJSON *group = NULL;
+
+    cJSON_ArrayForEach(group, hvd_json_get(spec, "workerGroups"))
+    {
+        if (hvd_json_true(group, "template.spec.hostNetwork"))
+            return true;
+    }
+    return hvd_json_true(spec, "network.hostNetwork") ||
+           hvd_json_true(spec, "worker.template.spec.hostNetwork");
+}
+
+static void decode_scheduling(const cJSON *spec, struct hvd_job_spec *out, struct wrong *wrong)
+{
+    static const struct range port = {"ssh.port", 1024, 65535, HVD_JOB_SSH_PORT};
+    static const struct range members = {"scheduling.minAvailable", 1, 1000000, 0};
+    static const struct range timeout = {"scheduling.scheduleTimeoutSeconds", 1, INT32_MAX, -1};
+
+    out->is_host_network = is_host_network(spec);
+    out->has_ssh_port = cJSON_IsNumber(hvd_json_at(spec, "ssh.port"));
+    out->ssh_port = (int32_t)number(spec, &port, wrong);
+    out->min_available = (int32_t)number(spec, &members, wrong);
+    out->schedule_timeout_s = number(spec, &timeout, wrong);
+}
+
 static void decode_fields(const cJSON *spec, struct hvd_job_spec *out, struct wrong *wrong)
 {
     static const struct range replicas = {"worker.replicas", 1, 10000, 0};
     static const struct range backoff = {"backoffLimit", 0, 1000000, 0};
     static const struct range deadline = {"activeDeadlineSeconds", 1, INT32_MAX, -1};
     static const struct range ttl = {"ttlSecondsAfterFinished", 0, INT32_MAX, -1};
-    static const struct range port = {"ssh.port", 1024, 65535, HVD_JOB_SSH_PORT};
 
     out->is_short_form = hvd_json_get(spec, "image") || hvd_json_get(spec, "command") ||
                          !hvd_json_get(spec, "master");
@@ -216,7 +242,7 @@ static void decode_fields(const cJSON *spec, struct hvd_job_spec *out, struct wr
     out->backoff_limit = (int32_t)number(spec, &backoff, wrong);
     out->active_deadline_s = number(spec, &deadline, wrong);
     out->ttl_s = number(spec, &ttl, wrong);
-    out->ssh_port = (int32_t)number(spec, &port, wrong);
+    decode_scheduling(spec, out, wrong);
     out->clean_pod_policy = clean_policy(spec, wrong);
 }
 

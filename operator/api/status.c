@@ -163,6 +163,7 @@ hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job_status *out, 
     out->attempts = count(status, "attempts");
     out->failures = count(status, "failures");
     out->cleaned = count(status, "cleaned");
+    out->ssh_port = count(status, "sshPort");
     out->start_s = hvd_rfc3339_parse(hvd_json_str(status, "startTime"));
     out->completion_s = hvd_rfc3339_parse(hvd_json_str(status, "completionTime"));
     out->observed_generation = hvd_json_int(status, "observedGeneration", 0);
@@ -214,7 +215,7 @@ bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_s
     bool equal = a->state == b->state && a->workers_desired == b->workers_desired &&
                  a->workers_ready == b->workers_ready && a->hosts == b->hosts &&
                  a->attempts == b->attempts && a->failures == b->failures &&
-                 a->cleaned == b->cleaned && a->start_s == b->start_s &&
+                 a->cleaned == b->cleaned && a->ssh_port == b->ssh_port && a->start_s == b->start_s &&
                  a->completion_s == b->completion_s &&
                  a->observed_generation == b->observed_generation;
 
@@ -282,6 +283,8 @@ static void encode_status(struct hvd_jb *jb, cJSON *out, const struct hvd_job *j
     hvd_jb_int(jb, out, "attempts", status->attempts);
     hvd_jb_int(jb, out, "failures", status->failures);
     hvd_jb_int(jb, out, "cleaned", status->cleaned);
+    if (status->ssh_port > 0)
+        hvd_jb_int(jb, out, "sshPort", status->ssh_port);
     hvd_jb_int(jb, out, "observedGeneration", status->observed_generation);
     encode_time(jb, out, "startTime", status->start_s);
     encode_time(jb, out, "completionTime", status->completion_s);
