@@ -178,6 +178,20 @@ static void rest(struct hvd_operator *op, struct hvd_entry *entry, int64_t wake_
         hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms() + (wait_ms > 1 ? wait_ms : 1));
 }
 
+/* Once a job: one that waits for a manager that does not exist must not wait in silence. */
+static void tell_foreign(struct hvd_operator *op, struct hvd_entry *entry)
+{
+    cJSON *spec;
+
+    if (!entry->job.spec.is_foreign || entry->is_foreign_told)
+        return;
+    entry->is_foreign_told = true;
+    spec = cJSON_Parse(entry->job.spec.text);
+    HVD_LOG_KV(op->setup.log, HVD_LOG_INFO, SUBSYSTEM, "another manager's job is left alone",
+               {"job", entry->key}, {"managed_by", hvd_json_text(spec, "managedBy")});
+    cJSON_Delete(spec);
+}
+
 static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
 {
     const struct hvd_view view = {
@@ -198,6 +212,7 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
         (void)hvd_store_collect(&op->store, entry);
         return;
     }
+    tell_foreign(op, entry);
     st = hvd_reconcile(&view, hvd_clock_unix_ms(), &plan, &err);
     hvd_histogram_observe(&op->metrics.reconcile, hvd_clock_us() - start_us);
     if (st != HVD_OK)

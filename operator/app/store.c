@@ -240,6 +240,7 @@ static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
     hvd_job_fini(&entry->job);
     entry->job = (struct hvd_job){0};
     entry->has_job = false;
+    entry->is_foreign_told = false;
     entry->status_written_ms = 0;
     drop_all_failures(entry);
     touch(store, entry);

@@ -25,6 +25,7 @@ struct hvd_entry {
     const char *key; /* "namespace/name", of the node */
     struct hvd_index_node node;
     bool has_job;
+    bool is_foreign_told;              /* the log says that the job has another manager */
     unsigned job_round;                /* the list in which the job was seen last */
     struct hvd_job job;                /* valid with has_job */
     const struct hvd_object **objects; /* borrowed from their records */
