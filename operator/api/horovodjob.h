@@ -21,6 +21,9 @@
 #define HVD_JOB_CONTROLLER "horovod.io/horovod-operator" /* spec.managedBy that is ours */
 #define HVD_JOB_NAME_MAX 45
 #define HVD_JOB_SSH_PORT 2222
+#define HVD_JOB_GROUPS_MAX 17     /* spec.worker and 16 of spec.workerGroups */
+#define HVD_JOB_WORKERS_MAX 10000 /* of all groups */
+#define HVD_JOB_GROUP_NAME_MAX 44 /* with the name of the job */
 
 enum hvd_clean_pod_policy {
     HVD_CLEAN_NONE,    /* workers and master stay */
@@ -66,10 +69,23 @@ struct hvd_condition {
     int64_t generation;
 };
 
+/* Workers of one template; the first group is spec.worker, the others are spec.workerGroups. */
+struct hvd_worker_group {
+    char *name;       /* "" for spec.worker */
+    int32_t replicas; /* >= 1 */
+    int32_t n_enough; /* so many Ready workers are enough to start the master: minReplicas */
+    int32_t slots;    /* per worker, >= 1; `auto` is resolved here */
+};
+
 struct hvd_job_spec {
-    bool is_short_form; /* image and command in the spec itself, no templates */
-    int32_t replicas;   /* workers, >= 1 */
-    int32_t slots;      /* per worker, >= 1; `auto` is resolved here */
+    bool is_short_form;              /* image and command in the spec itself, no templates */
+    struct hvd_worker_group *groups; /* owned, in the order of the host list */
+    size_t n_groups;                 /* >= 1, at most HVD_JOB_GROUPS_MAX */
+    int32_t replicas;                /* workers of all groups, >= 1 in a valid spec */
+    bool is_master_worker;           /* the master's pod runs ranks too, as the first host */
+    int32_t master_slots;            /* its ranks; >= 1 */
+    bool has_ip_names;               /* the list names workers by address */
+    char *topology_keys;             /* joined by commas, the most significant first; NULL: none */
     bool is_suspended;
     bool is_foreign;           /* managedBy names another controller: nothing may be written */
     int32_t backoff_limit;     /* attempts = backoff_limit + 1 */
@@ -81,7 +97,7 @@ struct hvd_job_spec {
     int32_t ssh_port;           /* as given, else as recorded in the status, else 2222 */
     int32_t min_available;      /* of the gang; 0: as many workers as the job needs to start */
     int64_t schedule_timeout_s; /* of the gang; -1: the gang scheduler's default */
-    char *text; /* the whole spec as compact JSON */
+    char *text;                 /* the whole spec as compact JSON */
 };
 
 struct hvd_job_status {

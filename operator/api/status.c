@@ -215,8 +215,8 @@ bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_s
     bool equal = a->state == b->state && a->workers_desired == b->workers_desired &&
                  a->workers_ready == b->workers_ready && a->hosts == b->hosts &&
                  a->attempts == b->attempts && a->failures == b->failures &&
-                 a->cleaned == b->cleaned && a->ssh_port == b->ssh_port && a->start_s == b->start_s &&
-                 a->completion_s == b->completion_s &&
+                 a->cleaned == b->cleaned && a->ssh_port == b->ssh_port &&
+                 a->start_s == b->start_s && a->completion_s == b->completion_s &&
                  a->observed_generation == b->observed_generation;
 
     for (size_t i = 0; equal && i < HVD_N_CONDITIONS; i++)
