@@ -72,7 +72,7 @@ static void create(struct hvd_pass *p, enum hvd_kind kind)
     struct hvd_child_inputs in = {.job = p->job,
                                   .replicas = p->job->spec.replicas,
                                   .attempt = p->job->status.failures + 1,
-                                  .hosts_data = p->hosts_data};
+                                  .hosts_data = p->all_hosts_data};
     char name[HVD_CHILD_NAME_MAX], told[TOLD_SIZE];
 
     report_denied(p, kind);
@@ -239,6 +239,9 @@ static bool is_published(const struct hvd_pass *p)
 void hvd_ensure_hosts(struct hvd_pass *p)
 {
     const struct hvd_object *map = p->child[HVD_KIND_CONFIGMAP];
+    const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
+    bool is_starting = hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS ||
+                       set->u.statefulset.replicas > 0;
     struct hvd_jb jb = {0};
     cJSON *root;
 
@@ -248,9 +251,10 @@ void hvd_ensure_hosts(struct hvd_pass *p)
         p->next.hosts = (int32_t)p->pods.n_ready;
         return;
     }
-    /* Nobody reads a list that still grows: it is written once, when it is complete. */
+    /* Nobody reads the list of a job that still starts: it begins with all workers, so that it need
+     * not be written again when they are Ready. */
     if (!is_complete(p) && p->pods.n_masters == 0 && p->pods.n_ready >= (size_t)p->next.hosts &&
-        p->pods.n_workers > 0)
+        is_starting)
         return;
     root = merge_patch(&jb, map);
     hvd_jb_copy(&jb, root, "data", p->hosts_data);

@@ -23,6 +23,8 @@ struct hvd_pass {
     struct hvd_pods pods;
     cJSON *spec;                /* parsed on first use, owned */
     cJSON *hosts_data;          /* of the Ready workers, owned */
+    cJSON *all_hosts_data;      /* of all workers, with which the list begins, owned */
+    int64_t settled_ms;         /* until then a status that is about to change again waits; or 0 */
     struct hvd_job_status next; /* what the status should be */
     bool is_urgent;             /* the status says something that must not wait */
     bool is_blocked;            /* a foreign child or a refusal was reported in this pass */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/children.h"
 #include "operator/core/hosts.h"
@@ -21,7 +22,9 @@
 #include "operator/core/plan.h"
 
 #define MESSAGE_SIZE 1024
-#define COUNTS_EVERY_MS 1000 /* how often counts alone are written */
+#define COUNTS_MIN_MS 1000  /* how often counts alone are written: as often as the start is old, */
+#define COUNTS_MAX_MS 30000 /* so that many workers that come one by one cost few writes */
+#define SETTLE_MS 5000      /* how long the status waits for a master that was just made */
 
 static void find_children(struct hvd_pass *p)
 {
@@ -82,8 +85,6 @@ static void count_workers(struct hvd_pass *p)
                       wanted, p->pods.troubled->meta.name, p->pods.troubled->u.pod.trouble);
     else
         (void)snprintf(message, sizeof(message), "%d of %d workers are ready", ready, wanted);
-    if (is_all && !is_true(&p->job->status, HVD_COND_WORKERS_READY))
-        hvd_pass_event(p, "WorkersReady", message, false);
     set(p, HVD_COND_WORKERS_READY, is_all ? HVD_TRUE : HVD_FALSE,
         (const char *const[2]){is_all ? "AllReady" : "WaitingForWorkers", message});
 }
@@ -109,6 +110,21 @@ static void show_running(struct hvd_pass *p)
     hvd_pass_state(p, HVD_JOB_RUNNING);
 }
 
+/* Whether the condition Running tells of something that is over; a failed attempt is told of until
+ * the next one runs. */
+static bool is_stale(const struct hvd_condition *running)
+{
+    static const char *const past[] = {"Conflict", "Denied", "WaitingForMaster", "Suspended"};
+
+    if (running->truth == HVD_TRUE)
+        return true;
+    for (size_t i = 0; running->reason && i < sizeof(past) / sizeof(past[0]); i++) {
+        if (strcmp(running->reason, past[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* The condition Running and the state of a job whose master does not run (yet, or any more). */
 static void show_waiting(struct hvd_pass *p)
 {
@@ -117,14 +133,13 @@ static void show_waiting(struct hvd_pass *p)
     const struct hvd_object *master = p->pods.master;
     const char *trouble = master ? master->u.pod.trouble : NULL;
     char message[MESSAGE_SIZE];
-    bool is_stale = running->reason && (strcmp(running->reason, "Conflict") == 0 ||
-                                        strcmp(running->reason, "Denied") == 0);
 
     if (!p->is_blocked && trouble) {
         hvd_pass_text(message, sizeof(message), "pod %s %s", master->meta.name, trouble);
         set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", message});
-    } else if (!p->is_blocked && (running->truth == HVD_TRUE || is_stale))
+    } else if (!p->is_blocked && is_stale(running)) {
         set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", ""});
+    }
     if (p->job->status.failures > 0 && !has_job)
         hvd_pass_state(p, HVD_JOB_RESTARTING);
     else if (has_job || is_true(&p->next, HVD_COND_WORKERS_READY))
@@ -153,6 +168,27 @@ static bool is_overdue(struct hvd_pass *p)
     return true;
 }
 
+/*
+ * The workers are Ready and the master was just made: it will run in a moment, which is then
+ * written together with this. Says until when to wait for it.
+ */
+static void settle(struct hvd_pass *p)
+{
+    enum hvd_child_state state = hvd_pass_child(p, HVD_KIND_JOB);
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+    const struct hvd_object *master = p->pods.master;
+    int64_t from_ms = state == HVD_CHILD_OURS ? job->meta.created_s * 1000 : p->now_ms;
+
+    bool is_made =
+        state == HVD_CHILD_OURS || (state == HVD_CHILD_MISSING && p->plan->n_actions > 0);
+
+    if (!is_made || p->is_blocked || (master && master->u.pod.trouble) || from_ms > p->now_ms ||
+        !is_true(&p->next, HVD_COND_WORKERS_READY) || p->next.state != HVD_JOB_STARTING ||
+        p->job->status.state == HVD_JOB_NEW)
+        return;
+    p->settled_ms = from_ms + SETTLE_MS;
+}
+
 static void run(struct hvd_pass *p)
 {
     if (p->next.start_s == 0)
@@ -174,6 +210,7 @@ static void run(struct hvd_pass *p)
         show_running(p);
     else
         show_waiting(p);
+    settle(p);
 }
 
 static void suspend(struct hvd_pass *p)
@@ -228,22 +265,54 @@ static void decide(struct hvd_pass *p)
         run(p);
 }
 
+/* When the next status may be written; 0: at once. */
+static int64_t status_due_ms(const struct hvd_pass *p)
+{
+    int64_t written_ms = p->view->status_written_ms;
+    int64_t every_ms = p->now_ms - p->next.start_s * 1000;
+
+    if (p->next.observed_generation != p->job->status.observed_generation)
+        return 0;
+    if (p->settled_ms > p->now_ms)
+        return p->settled_ms;
+    if (p->is_urgent || p->now_ms < written_ms)
+        return 0;
+    if (every_ms < COUNTS_MIN_MS)
+        every_ms = COUNTS_MIN_MS;
+    return written_ms + (every_ms < COUNTS_MAX_MS ? every_ms : COUNTS_MAX_MS);
+}
+
 /* Adds the status patch, behind all that must have happened before it is true. */
 static void write_status(struct hvd_pass *p)
 {
     struct hvd_action action = {
         .type = HVD_ACTION_PATCH_STATUS, .kind = HVD_KIND_HOROVODJOB, .waits = true};
-    int64_t due_ms = p->view->status_written_ms + COUNTS_EVERY_MS;
+    int64_t due_ms = status_due_ms(p);
 
     if (p->st || hvd_job_status_equal(&p->next, &p->job->status))
         return;
-    if (!p->is_urgent && p->now_ms < due_ms && p->now_ms >= p->view->status_written_ms) {
+    if (p->now_ms < due_ms) {
         hvd_plan_wake(p->plan, due_ms);
         return;
     }
     p->st = hvd_job_status_encode(p->job, &p->next, &action.body, NULL);
     if (!p->st)
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, p->job->name);
+}
+
+/* The list with which a job begins, before its workers are there. */
+static hvd_status_t prepare_all_hosts(struct hvd_pass *p, struct hvd_jb *jb)
+{
+    size_t n = p->job->spec.replicas > 0 ? (size_t)p->job->spec.replicas : 0;
+    int32_t *ordinals = hvd_malloc(n, sizeof(ordinals[0]));
+
+    if (!ordinals)
+        return HVD_ERR_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        ordinals[i] = (int32_t)i;
+    p->all_hosts_data = hvd_hosts_data(jb, p->job, ordinals, n);
+    hvd_free(ordinals);
+    return HVD_OK;
 }
 
 static hvd_status_t prepare(struct hvd_pass *p)
@@ -258,6 +327,8 @@ static hvd_status_t prepare(struct hvd_pass *p)
         st = hvd_job_status_copy(&p->job->status, &p->next);
     if (!st)
         p->hosts_data = hvd_hosts_data(&jb, p->job, p->pods.ready, p->pods.n_ready);
+    if (!st && !p->child[HVD_KIND_CONFIGMAP])
+        st = prepare_all_hosts(p, &jb);
     return jb.failed ? HVD_ERR_NOMEM : st;
 }
 
@@ -286,6 +357,7 @@ hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct h
         write_status(&p);
     cJSON_Delete(p.spec);
     cJSON_Delete(p.hosts_data);
+    cJSON_Delete(p.all_hosts_data);
     hvd_pods_fini(&p.pods);
     hvd_job_status_fini(&p.next);
     if (p.st) {

@@ -48,7 +48,6 @@ static void a_new_job_gets_its_children_and_runs(void **state)
     assert_string_equal(world_condition(&w, "Running"), "True");
     assert_string_equal(world_status(&w, "ready"), "2/2");
     assert_int_equal(world_events(&w, "Created"), 1);
-    assert_int_equal(world_events(&w, "WorkersReady"), 1);
     assert_int_equal(world_events(&w, "MasterStarted"), 1);
     assert_int_equal(w.n_conflicts, 0);
     world_fini(&w);
@@ -70,6 +69,117 @@ static void a_second_pass_over_a_settled_job_plans_nothing(void **state)
     world_fini(&w);
 }
 
+/* Passes and controllers with little time between them, until nothing happens any more. */
+static void settle_fast(struct world *w)
+{
+    size_t n = 1;
+
+    for (int round = 0; n > 0; round++) {
+        n = world_pass(w);
+        w->now_ms += 20;
+        n += world_controllers(w) ? 1 : 0;
+        assert_true(round < 200);
+    }
+}
+
+static void a_job_costs_twelve_writes_however_many_workers_it_has(void **state)
+{
+    static const int workers[] = {1, 4, 15};
+    char spec[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(workers) / sizeof(workers[0]); i++) {
+        struct world w;
+
+        (void)snprintf(spec, sizeof(spec),
+                       "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":%d}}",
+                       workers[i]);
+        world_init(&w, spec);
+        settle_fast(&w);
+        is_state(&w, "Running");
+        world_end_master(&w, 0, NULL);
+        settle_fast(&w);
+        is_state(&w, "Succeeded");
+        assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+        assert_int_equal(w.n_writes, 12);
+        world_fini(&w);
+    }
+}
+
+static void a_master_that_does_not_start_soon_is_told_of(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, SHORT "}");
+    while (!world_find(&w, "Job", "digits-master")) {
+        world_pass(&w);
+        (void)world_controllers(&w);
+        w.now_ms += 20;
+    }
+    w.is_kubelet_off = true;
+    world_find(&w, "Job", "digits-master");
+    settle_fast(&w);
+    is_state(&w, "Pending");
+    assert_true(w.wake_at_ms > w.now_ms && w.wake_at_ms <= w.now_ms + 5000);
+    w.now_ms = w.wake_at_ms;
+    world_pass(&w);
+    is_state(&w, "Starting");
+    assert_string_equal(world_condition(&w, "WorkersReady"), "True");
+    world_fini(&w);
+}
+
+static void workers_that_come_one_by_one_cost_few_writes(void **state)
+{
+    struct world w;
+    int writes;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":15}}");
+    w.is_kubelet_off = true;
+    settle_fast(&w);
+    writes = w.n_writes;
+    for (int second = 0; second < 120; second++) {
+        w.is_kubelet_off = second % 10 != 0;
+        (void)world_controllers(&w);
+        world_pass(&w);
+        w.now_ms += 1000;
+    }
+    assert_string_equal(world_status(&w, "state"), "Pending");
+    assert_true(w.n_writes - writes >= 3);
+    assert_true(w.n_writes - writes <= 9);
+    world_fini(&w);
+}
+
+static void what_troubled_the_master_is_forgotten_when_it_is_over(void **state)
+{
+    struct world w;
+    cJSON *pod;
+
+    (void)state;
+    world_init(&w, SHORT "}");
+    while (!world_find(&w, "Pod", "digits-master-abcde")) {
+        world_pass(&w);
+        (void)world_controllers(&w);
+        w.now_ms += 20;
+    }
+    w.is_kubelet_off = true;
+    pod = world_find(&w, "Pod", "digits-master-abcde");
+    cJSON_ReplaceItemInObject(
+        pod, "status",
+        cJSON_Parse("{\"phase\":\"Pending\",\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{"
+                    "\"waiting\":{\"reason\":\"ErrImagePull\"}}}]}"));
+    settle_fast(&w);
+    assert_string_equal(world_condition_text(&w, "Running", "message"),
+                        "pod digits-master-abcde image x:1 cannot be pulled");
+    cJSON_ReplaceItemInObject(pod, "status", cJSON_Parse("{\"phase\":\"Pending\"}"));
+    w.now_ms += 60000;
+    settle_fast(&w);
+    assert_string_equal(world_condition_text(&w, "Running", "reason"), "WaitingForMaster");
+    assert_string_equal(world_condition_text(&w, "Running", "message"), "");
+    world_fini(&w);
+}
+
 static void the_master_waits_for_every_worker_and_the_list(void **state)
 {
     struct world w;
@@ -80,7 +190,8 @@ static void the_master_waits_for_every_worker_and_the_list(void **state)
     world_settle(&w);
     is_state(&w, "Pending");
     assert_null(world_find(&w, "Job", "digits-master"));
-    assert_int_equal(hosts_lines(&w), 0);
+    assert_int_equal(hosts_lines(&w), 2);
+    assert_int_equal(hvd_json_int(world_find(&w, "HorovodJob", "digits"), "status.hosts", -1), 0);
     w.is_kubelet_off = false;
     world_settle(&w);
     is_state(&w, "Running");
@@ -536,6 +647,10 @@ int main(void)
         cmocka_unit_test(a_new_job_gets_its_children_and_runs),
         cmocka_unit_test(a_second_pass_over_a_settled_job_plans_nothing),
         cmocka_unit_test(the_master_waits_for_every_worker_and_the_list),
+        cmocka_unit_test(a_job_costs_twelve_writes_however_many_workers_it_has),
+        cmocka_unit_test(a_master_that_does_not_start_soon_is_told_of),
+        cmocka_unit_test(workers_that_come_one_by_one_cost_few_writes),
+        cmocka_unit_test(what_troubled_the_master_is_forgotten_when_it_is_over),
         cmocka_unit_test(success_is_final_and_removes_the_workers),
         cmocka_unit_test(clean_pod_policy_says_what_is_left),
         cmocka_unit_test(failure_tells_exit_code_and_last_line),

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "operator/api/json.h"
+#include "operator/api/rfc3339.h"
 #include "operator/core/children.h"
 
 #define MAX_OBJECTS 128
@@ -20,11 +21,13 @@ static void stamp(struct world *w, cJSON *object, bool is_new)
 {
     struct hvd_jb jb = {0};
     cJSON *meta = hvd_jb_ensure_object(&jb, object, "metadata");
+    char time[HVD_RFC3339_SIZE];
 
     w->serial++;
     if (is_new) {
         hvd_jb_fmt(&jb, meta, "uid", "uid-%d", w->serial);
-        hvd_jb_str(&jb, meta, "creationTimestamp", "2025-01-01T00:00:00Z");
+        hvd_rfc3339_format(w->now_ms / 1000, time);
+        hvd_jb_str(&jb, meta, "creationTimestamp", time);
     }
     hvd_jb_fmt(&jb, meta, "resourceVersion", "%d", w->serial);
     assert_false(jb.failed);
