@@ -59,6 +59,10 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
 
 void hvd_job_fini(struct hvd_job *job)
 {
+    for (size_t i = 0; i < job->spec.n_groups; i++)
+        hvd_free(job->spec.groups[i].name);
+    hvd_free(job->spec.groups);
+    hvd_free(job->spec.topology_keys);
     hvd_free(job->namespace);
     hvd_free(job->name);
     hvd_free(job->uid);

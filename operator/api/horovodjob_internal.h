@@ -7,6 +7,41 @@
 
 /* Within operator/api only. */
 
+#define HVD_WRONG_MAX 512
+
+/* What is wrong with a spec, the first mistake only; zeroed: nothing. */
+struct hvd_wrong {
+    char text[HVD_WRONG_MAX];
+};
+
+/* Remembers a mistake, unless one is known already. */
+void hvd_spec_complain(struct hvd_wrong *wrong, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+struct hvd_spec_range {
+    const char *path; /* below holder */
+    int64_t min;
+    int64_t max;
+    int64_t fallback;
+};
+
+/* The integer at the path, or the fallback when it is absent; complains about anything else, which
+ * is called spec.<before><path> then. */
+int64_t hvd_spec_number(const cJSON *holder, const char *before, const struct hvd_spec_range *range,
+                        struct hvd_wrong *wrong);
+
+/* The container that holds the role: the one of that name, else the first; NULL without any. */
+const cJSON *hvd_spec_role_container(const cJSON *template, const char *role);
+
+/* Checks the template at spec.<path>, which must be there. */
+void hvd_spec_check_template(const cJSON *spec, const char *path, const char *role,
+                             struct hvd_wrong *wrong);
+
+/* groups.c: who is in the host list, and in which order. HVD_ERR_NOMEM: the caller's
+ * hvd_job_fini frees what was made. */
+hvd_status_t hvd_groups_decode(const cJSON *spec, const char *job_name, struct hvd_job_spec *out,
+                               struct hvd_wrong *wrong);
+
 /*
  * Decodes spec (may be NULL) with its defaults into job->spec and puts what is wrong with it, or
  * with the job's name, into job->invalid. job->name is set. HVD_ERR_NOMEM: the caller's

@@ -41,7 +41,7 @@ static void add_file(struct hvd_jb *jb, cJSON *data, const char *name, const str
     for (size_t i = 0; st == HVD_OK && i < list->n; i++)
         st = hvd_buf_printf(&text, "%s%s%s-%d.%s%s%d%s", i ? line->separator : "", line->before,
                             set, list->ordinals[i], list->job->name, line->between,
-                            list->job->spec.slots, line->after);
+                            list->job->spec.groups[0].slots, line->after);
     if (st == HVD_OK)
         hvd_jb_str(jb, data, name, text.data ? text.data : "");
     else

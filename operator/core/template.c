@@ -40,7 +40,8 @@ static void master_command(struct hvd_jb *jb, cJSON *container, const struct hvd
 
     hvd_jb_str(jb, command, NULL, "horovodrun");
     hvd_jb_str(jb, command, NULL, "-np");
-    hvd_jb_fmt(jb, command, NULL, "%lld", (long long)job->spec.replicas * job->spec.slots);
+    hvd_jb_fmt(jb, command, NULL, "%lld",
+               (long long)job->spec.replicas * job->spec.groups[0].slots);
     hvd_jb_str(jb, command, NULL, "--hostfile");
     hvd_jb_str(jb, command, NULL, HVD_HOSTS_DIR "/hostfile");
     append_all(jb, command, hvd_json_get(spec, "command"));

@@ -41,6 +41,23 @@ static cJSON *read_table(const char *path)
     return table;
 }
 
+static void check_groups(const cJSON *rows, const struct hvd_job_spec *spec)
+{
+    const cJSON *row = NULL;
+    size_t i = 0;
+
+    assert_int_equal(cJSON_GetArraySize(rows), (int)spec->n_groups);
+    cJSON_ArrayForEach(row, rows)
+    {
+        const struct hvd_worker_group *group = &spec->groups[i++];
+
+        assert_string_equal(group->name, hvd_json_str(row, "name"));
+        assert_int_equal(group->replicas, hvd_json_int(row, "replicas", -1));
+        assert_int_equal(group->n_enough, hvd_json_int(row, "enough", -1));
+        assert_int_equal(group->slots, hvd_json_int(row, "slots", -1));
+    }
+}
+
 static void check_row(const cJSON *row)
 {
     const char *invalid = hvd_json_str(row, "invalid");
@@ -55,10 +72,17 @@ static void check_row(const cJSON *row)
     } else {
         assert_null(job.invalid);
         assert_int_equal(job.spec.replicas, hvd_json_int(row, "replicas", -1));
-        assert_int_equal(job.spec.slots, hvd_json_int(row, "slots", -1));
+        assert_int_equal(job.spec.groups[0].slots, hvd_json_int(row, "slots", -1));
         assert_int_equal(job.spec.backoff_limit, hvd_json_int(row, "backoffLimit", -1));
         assert_int_equal(job.spec.ssh_port, hvd_json_int(row, "port", -1));
         assert_int_equal(job.spec.is_short_form, hvd_json_true(row, "short"));
+        if (hvd_json_get(row, "groups"))
+            check_groups(hvd_json_get(row, "groups"), &job.spec);
+        assert_int_equal(job.spec.is_master_worker, hvd_json_get(row, "masterSlots") != NULL);
+        if (hvd_json_get(row, "masterSlots"))
+            assert_int_equal(job.spec.master_slots, hvd_json_int(row, "masterSlots", -1));
+        if (hvd_json_get(row, "keys"))
+            assert_string_equal(job.spec.topology_keys, hvd_json_str(row, "keys"));
     }
     hvd_job_fini(&job);
     cJSON_Delete(object);
@@ -245,7 +269,10 @@ static void encode_and_decode(const cJSON *object, const struct hvd_job_status *
 
 static void every_allocation_may_fail(void **state)
 {
-    cJSON *object = job_object("a", smallest());
+    cJSON *object = job_object(
+        "a", cJSON_Parse("{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2},"
+                         "\"workerGroups\":[{\"name\":\"a\",\"replicas\":1},{\"name\":\"b\","
+                         "\"replicas\":1}],\"topologyKeys\":[\"zone\",\"rack\"]}"));
     struct hvd_job_status status;
 
     (void)state;
