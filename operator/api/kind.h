@@ -11,6 +11,7 @@ enum hvd_kind {
     HVD_KIND_JOB,
     HVD_KIND_POD,
     HVD_KIND_EVENT,
+    HVD_KIND_LEASE,
     /* At most one of these is used: the group of the gang scheduler that the operator was given. */
     HVD_KIND_VOLCANO_PODGROUP,
     HVD_KIND_PLUGINS_PODGROUP,
