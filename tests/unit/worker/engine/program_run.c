@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/unit/support.h"
 #include "tests/unit/worker/engine/program.h"
@@ -15,6 +16,7 @@
 #include "tests/unit/worker/engine/turns.h"
 
 #define STEPS_MAX 400000
+#define REST_NS 1000000
 
 static char last_problem[TEXT_MAX];
 
@@ -374,6 +376,21 @@ static bool change_sets(struct program_run *r, int rank, bool removes)
     return true;
 }
 
+/* Lets the others run for a while. */
+static void rest(void)
+{
+    pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until); /* in turns there is one clock */
+    until.tv_sec += (until.tv_nsec + REST_NS) / 1000000000;
+    until.tv_nsec = (until.tv_nsec + REST_NS) % 1000000000;
+    pthread_mutex_lock(&mu);
+    (void)pthread_cond_timedwait(&cond, &mu, &until);
+    pthread_mutex_unlock(&mu);
+}
+
 /* A rank: its actors, of which it is the first. */
 static void *live(void *arg)
 {
@@ -393,7 +410,7 @@ static void *live(void *arg)
     /* Who leaves early waits for the others to do so; who dies late has to be buried. */
     r->n_over++;
     while (r->victim >= 0 && !program_is_lost(r) && r->n_over < r->options->n_ranks)
-        sched_yield();
+        rest();
     bury(r);
     return r->leaves && r->is_lost ? shut_down(a) : NULL;
 }
@@ -473,8 +490,10 @@ static void run_threads(void *arg)
     close_world(r);
 }
 
-static void run_steps(struct program_run *r)
+static void run_steps(void *arg)
 {
+    struct program_run *r = arg;
+
     open_world(r);
     for (int rank = 0; rank < r->options->n_ranks; rank++)
         begin_round(&r->actors[rank][0], 0);
@@ -485,7 +504,7 @@ static void run_steps(struct program_run *r)
 const char *program_run(const struct program_options *options)
 {
     static struct program_run r; /* too large for some stacks */
-    const char *stopped = NULL;
+    const char *stopped;
 
     r = (struct program_run){.options = options};
     program_make(&r);
@@ -494,10 +513,7 @@ const char *program_run(const struct program_options *options)
             r.actors[rank][k] = (struct program_actor){.run = &r, .rank = rank, .number = k};
     r.state = calloc((size_t)options->n_ranks * TENSORS_MAX, sizeof(*r.state));
     assert_non_null(r.state);
-    if (options->has_threads)
-        stopped = turns_run(options->seed, run_threads, &r);
-    else
-        run_steps(&r);
+    stopped = turns_run(options->seed, options->has_threads ? run_threads : run_steps, &r);
     if (stopped)
         program_blame(&r, "%s", stopped);
     if (!stopped)

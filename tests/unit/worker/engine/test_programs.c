@@ -83,6 +83,13 @@ static void with_devices_and_a_rank_that_dies_nothing_hangs(void **state)
     run_programs((struct program_options){.has_devices = true, .may_lose = true});
 }
 
+static void with_devices_and_threads_and_a_rank_that_dies_or_leaves_nothing_hangs(void **state)
+{
+    (void)state;
+    run_programs(
+        (struct program_options){.has_devices = true, .has_threads = true, .may_lose = true});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +99,7 @@ int main(void)
         cmocka_unit_test(with_threads_and_a_rank_that_dies_or_leaves_nothing_hangs),
         cmocka_unit_test(with_tensors_on_devices_they_end_as_the_oracle_says),
         cmocka_unit_test(with_devices_and_a_rank_that_dies_nothing_hangs),
+        cmocka_unit_test(with_devices_and_threads_and_a_rank_that_dies_or_leaves_nothing_hangs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
  */
 #include "tests/unit/worker/engine/turns.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -13,48 +14,46 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <ucontext.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
-#elif defined(__SANITIZE_THREAD__)
-#include <sanitizer/tsan_interface.h>
-#endif
+#include "tests/unit/worker/engine/turns_switch.h"
 
 #define FIBERS_MAX 512
-#define STACK_BYTES (128 * 1024)
 #define POINT_NS 1000
 #define LIMIT_NS (100 * INT64_C(1000000000)) /* no program of the tests lasts so long */
 #define TEXT_MAX 256
 
-enum state { READY, WAITS_LOCK, WAITS_COND, WAITS_END, SLEEPS, OVER };
+enum state { READY, WAITS_LOCK, WAITS_COND, WAITS_END, OVER };
 
 struct fiber {
-    ucontext_t context;
-    char *stack; /* kept for the next run */
+    struct turns_stack stack; /* its memory is kept for the next run */
     enum state state;
+    int place;             /* among those that can run; -1: it cannot */
     const void *waits_for; /* lock, condition or fiber */
-    int64_t deadline_ns;   /* -1: none */
+    const void *where;     /* the call that waits, or the last one */
+    uint64_t n_turns;
+    int64_t deadline_ns; /* -1: none */
     bool is_expired;
     void *(*start)(void *arg);
     void *arg;
     void *result;
-    void *sanitizer; /* its own view of the fiber */
+    const char *name;
 };
 
 /* A lock that is held. */
 struct held {
     const void *lock;
     const struct fiber *owner;
+    bool is_wanted; /* somebody waits for it */
 };
 
 static struct fiber fibers[FIBERS_MAX];
 static int n_fibers;
 static struct fiber *current; /* NULL: no run */
+static struct fiber *ready[FIBERS_MAX];
+static int n_ready;
+static int64_t first_deadline_ns; /* nobody's is sooner */
 static struct held locks[2 * FIBERS_MAX];
 static int n_locks;
-static ucontext_t outside;
-static void *outside_sanitizer;
 static uint64_t random_state;
 static int64_t now_ns;
 static uint64_t n_expired;
@@ -100,54 +99,50 @@ static unsigned below(unsigned n)
     return (unsigned)((random_state >> 16) % n);
 }
 
-/* --- Switching -------------------------------------------------------------------------------- */
-
-static void leave(void **mine, const void *stack, size_t size)
-{
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_start_switch_fiber(mine, stack, size);
-#else
-    (void)mine;
-    (void)stack;
-    (void)size;
-#endif
-}
-
-static void arrive(void *mine)
-{
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(mine, NULL, NULL);
-#else
-    (void)mine;
-#endif
-}
+/* --- Turns ------------------------------------------------------------------------------------ */
 
 static void switch_to(struct fiber *next)
 {
     struct fiber *self = current;
 
+    next->n_turns++;
     if (!self || next == self)
         return;
     current = next;
-    leave(&self->sanitizer, next->stack, STACK_BYTES);
-#if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(next->sanitizer, 0);
-#endif
-    swapcontext(&self->context, &next->context);
-    arrive(self->sanitizer);
+    turns_switch(&self->stack, &next->stack);
 }
 
 static void end_run(void)
 {
-    static size_t size = 8 * 1024 * 1024; /* of the real thread's stack, at most */
     struct fiber *self = current;
 
     current = NULL;
-    leave(!self || self->state == OVER ? NULL : &self->sanitizer, NULL, size);
-#if defined(__SANITIZE_THREAD__)
-    __tsan_switch_to_fiber(outside_sanitizer, 0);
-#endif
-    setcontext(&outside);
+    turns_switch_out(&self->stack, self->state == OVER);
+}
+
+static void set_ready(struct fiber *f)
+{
+    f->state = READY;
+    if (f->place >= 0)
+        return;
+    f->place = n_ready;
+    ready[n_ready++] = f;
+}
+
+static void set_waiting(struct fiber *f, enum state state)
+{
+    f->state = state;
+    ready[f->place] = ready[--n_ready];
+    ready[f->place]->place = f->place;
+    f->place = -1;
+}
+
+/* Those that wait so for it can run: whoever comes too late waits again. */
+static void wake_all(enum state state, const void *what)
+{
+    for (int i = 0; i < n_fibers; i++)
+        if (fibers[i].state == state && fibers[i].waits_for == what)
+            set_ready(&fibers[i]);
 }
 
 static struct held *find_lock(const void *lock)
@@ -158,77 +153,107 @@ static struct held *find_lock(const void *lock)
     return NULL;
 }
 
-static bool can_run(const struct fiber *f)
+static bool is_timed(const struct fiber *f)
 {
-    switch (f->state) {
-    case READY:
-        return true;
-    case WAITS_LOCK:
-        return !find_lock(f->waits_for);
-    case WAITS_END:
-        return ((const struct fiber *)f->waits_for)->state == OVER;
-    default:
-        return false;
-    }
+    return f->state == WAITS_COND && f->deadline_ns >= 0;
 }
 
-/* Any of those that can run; NULL when none can. */
-static struct fiber *pick(void)
+/* Who has waited until now can run. */
+static void expire(void)
 {
-    struct fiber *found = NULL;
-    unsigned n = 0;
-
-    for (int i = 0; i < n_fibers; i++)
-        if (can_run(&fibers[i]) && below(++n) == 0)
-            found = &fibers[i];
-    return found;
-}
-
-/* Sets the clock forward to the first deadline; NULL when nobody has one. */
-static struct fiber *expire(void)
-{
-    struct fiber *first = NULL;
-
+    if (now_ns < first_deadline_ns)
+        return;
+    first_deadline_ns = INT64_MAX;
     for (int i = 0; i < n_fibers; i++) {
         struct fiber *f = &fibers[i];
-        if ((f->state == WAITS_COND || f->state == SLEEPS) && f->deadline_ns >= 0 &&
-            (!first || f->deadline_ns < first->deadline_ns))
-            first = f;
+        if (!is_timed(f))
+            continue;
+        if (f->deadline_ns <= now_ns) {
+            set_ready(f);
+            f->is_expired = true;
+        } else if (f->deadline_ns < first_deadline_ns) {
+            first_deadline_ns = f->deadline_ns;
+        }
     }
-    if (!first)
-        return NULL;
-    if (now_ns < first->deadline_ns)
-        now_ns = first->deadline_ns;
+}
+
+/* Sets the clock forward to the first deadline; false when nobody has one. */
+static bool wait_for_deadline(void)
+{
+    int64_t first_ns = INT64_MAX;
+
+    for (int i = 0; i < n_fibers; i++)
+        if (is_timed(&fibers[i]) && fibers[i].deadline_ns < first_ns)
+            first_ns = fibers[i].deadline_ns;
+    if (first_ns == INT64_MAX)
+        return false;
+    if (now_ns < first_ns)
+        now_ns = first_ns;
     n_expired++;
-    first->state = READY;
-    first->is_expired = true;
-    return first;
+    first_deadline_ns = first_ns;
+    expire();
+    return true;
+}
+
+/* Tells who waits for what, for whoever has to find out why. */
+static void tell_waiting(void)
+{
+    static const char *const doing[] = {[READY] = "can run",
+                                        [WAITS_LOCK] = "waits for a lock",
+                                        [WAITS_COND] = "waits for a condition",
+                                        [WAITS_END] = "waits for a thread to end"};
+
+    fprintf(stderr, "at %lld us, threads:\n", (long long)(now_ns / 1000));
+    for (int i = 0; i < n_fibers; i++) {
+        const struct fiber *f = &fibers[i];
+        const struct held *held = f->state == WAITS_LOCK ? find_lock(f->waits_for) : NULL;
+        Dl_info info = {0};
+        if (f->state == OVER)
+            continue;
+        fprintf(stderr, "%4d %-8s %s", i, f->name, doing[f->state]);
+        if (f->state == WAITS_END)
+            fprintf(stderr, " (%d)", (int)((const struct fiber *)f->waits_for - fibers));
+        else if (f->state != READY)
+            fprintf(stderr, " (%p)", f->waits_for);
+        if (held)
+            fprintf(stderr, " of %d", (int)(held->owner - fibers));
+        if (f->state == WAITS_COND && f->deadline_ns >= 0)
+            fprintf(stderr, " until %lld us", (long long)(f->deadline_ns / 1000));
+        fprintf(stderr, ", %llu turns", (unsigned long long)f->n_turns);
+        if (f->where && dladdr(f->where, &info))
+            fprintf(stderr, ", at %s+%#lx", info.dli_fname,
+                    (unsigned long)((uintptr_t)f->where - (uintptr_t)info.dli_fbase));
+        fputc('\n', stderr);
+    }
+}
+
+/* The run cannot go on. */
+static void give_up(void)
+{
+    int n_waiting = 0;
+
+    for (int i = 0; i < n_fibers; i++)
+        n_waiting += fibers[i].state != OVER;
+    if (now_ns > LIMIT_NS)
+        snprintf(problem, sizeof(problem), "not at its end after %d s of its clock",
+                 (int)(LIMIT_NS / 1000000000));
+    else if (n_waiting > 0)
+        snprintf(problem, sizeof(problem),
+                 "a lost wake-up: all %d threads wait, %s, and nobody will wake them", n_waiting,
+                 fibers[0].state == WAITS_END ? "the first for another to end" : "the first too");
+    if (problem[0])
+        tell_waiting();
+    end_run();
 }
 
 /* Goes on with a thread that can run, this one or another. */
 static void give_turn(void)
 {
-    struct fiber *next = pick();
-    int n_waiting = 0;
-
-    if (now_ns > LIMIT_NS) {
-        snprintf(problem, sizeof(problem), "not at its end after %d s of its clock",
-                 (int)(LIMIT_NS / 1000000000));
-        end_run();
-    }
-    if (!next)
-        next = expire();
-    if (next) {
-        switch_to(next);
-        return;
-    }
-    for (int i = 0; i < n_fibers; i++)
-        n_waiting += fibers[i].state != OVER;
-    if (n_waiting > 0)
-        snprintf(problem, sizeof(problem),
-                 "a lost wake-up: all %d threads wait, %s, and nobody will wake them", n_waiting,
-                 fibers[0].state == WAITS_END ? "the first for another to end" : "the first too");
-    end_run();
+    expire();
+    if (now_ns > LIMIT_NS || (n_ready == 0 && !wait_for_deadline()))
+        give_up();
+    else
+        switch_to(ready[below((unsigned)n_ready)]);
 }
 
 /* Where the turn may pass on. */
@@ -241,32 +266,25 @@ static void point(void)
 
 static void wait_as(enum state state, const void *what, int64_t deadline_ns)
 {
-    current->state = state;
+    set_waiting(current, state);
     current->waits_for = what;
     current->deadline_ns = deadline_ns;
     current->is_expired = false;
+    if (deadline_ns >= 0 && deadline_ns < first_deadline_ns)
+        first_deadline_ns = deadline_ns;
     give_turn();
-    current->state = READY;
 }
 
 /* --- Threads ---------------------------------------------------------------------------------- */
 
 static void run_fiber(void)
 {
-    arrive(current->sanitizer);
+    turns_arrived(&current->stack);
     current->result = current->start(current->arg);
-    current->state = OVER;
+    set_waiting(current, OVER);
+    wake_all(WAITS_END, current);
     give_turn();
     abort(); /* nobody goes on with what is over */
-}
-
-static void make_context(ucontext_t *context, char *stack)
-{
-    getcontext(context);
-    context->uc_stack.ss_sp = stack;
-    context->uc_stack.ss_size = STACK_BYTES;
-    context->uc_link = NULL;
-    makecontext(context, run_fiber, 0);
 }
 
 static struct fiber *add_fiber(void *(*start)(void *), void *arg)
@@ -274,16 +292,15 @@ static struct fiber *add_fiber(void *(*start)(void *), void *arg)
     if (n_fibers == FIBERS_MAX)
         return NULL;
     struct fiber *f = &fibers[n_fibers];
-    if (!f->stack)
-        f->stack = malloc(STACK_BYTES);
-    if (!f->stack)
+    if (!turns_stack_begin(&f->stack, run_fiber))
         return NULL;
-    char *stack = f->stack;
-    *f = (struct fiber){.stack = stack, .start = start, .arg = arg, .deadline_ns = -1};
-#if defined(__SANITIZE_THREAD__)
-    f->sanitizer = __tsan_create_fiber(0);
-#endif
-    make_context(&f->context, stack);
+    *f = (struct fiber){.stack = f->stack,
+                        .place = -1,
+                        .start = start,
+                        .arg = arg,
+                        .deadline_ns = -1,
+                        .name = n_fibers == 0 ? "first" : ""};
+    set_ready(f);
     n_fibers++;
     return f;
 }
@@ -308,23 +325,17 @@ const char *turns_run(uint64_t seed, void (*body)(void *arg), void *arg)
     random_state = seed * 0x9e3779b97f4a7c15u + 1;
     now_ns = 1000000000;
     n_fibers = 0;
+    n_ready = 0;
+    first_deadline_ns = INT64_MAX;
     n_locks = 0;
     n_expired = 0;
     problem[0] = '\0';
     if (!add_fiber(run_first, &first))
         return "no memory for a thread";
     current = &fibers[0];
-    leave(&outside_sanitizer, current->stack, STACK_BYTES);
-#if defined(__SANITIZE_THREAD__)
-    outside_sanitizer = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(current->sanitizer, 0);
-#endif
-    swapcontext(&outside, &current->context);
-    arrive(outside_sanitizer);
-#if defined(__SANITIZE_THREAD__)
+    turns_switch_in(&current->stack);
     for (int i = 0; i < n_fibers; i++)
-        __tsan_destroy_fiber(fibers[i].sanitizer);
-#endif
+        turns_stack_end(&fibers[i].stack);
     return problem[0] ? problem : NULL;
 }
 
@@ -350,6 +361,7 @@ int __wrap_pthread_join(pthread_t thread, void **result)
     if (!current)
         return __real_pthread_join(thread, result);
     const struct fiber *f = &fibers[thread - 1];
+    current->where = __builtin_return_address(0);
     if (f->state != OVER)
         wait_as(WAITS_END, f, -1);
     if (result)
@@ -364,15 +376,22 @@ pthread_t __wrap_pthread_self(void)
 
 int __wrap_pthread_setname_np(pthread_t thread, const char *name)
 {
-    return current ? 0 : __real_pthread_setname_np(thread, name);
+    if (!current)
+        return __real_pthread_setname_np(thread, name);
+    fibers[thread - 1].name = name; /* a constant, in all that is tested so */
+    return 0;
 }
 
 /* --- Locks, conditions, time ------------------------------------------------------------------ */
 
 static void take(const void *lock)
 {
-    while (find_lock(lock))
+    struct held *held;
+
+    while ((held = find_lock(lock))) {
+        held->is_wanted = true;
         wait_as(WAITS_LOCK, lock, -1);
+    }
     if (n_locks == 2 * FIBERS_MAX)
         abort();
     locks[n_locks++] = (struct held){.lock = lock, .owner = current};
@@ -384,13 +403,17 @@ static void give(const void *lock)
 
     if (!held || held->owner != current)
         abort(); /* a lock that this thread does not hold */
+    const bool is_wanted = held->is_wanted;
     *held = locks[--n_locks];
+    if (is_wanted)
+        wake_all(WAITS_LOCK, lock);
 }
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
     if (!current)
         return __real_pthread_mutex_lock(mutex);
+    current->where = __builtin_return_address(0);
     point();
     take(mutex);
     return 0;
@@ -427,7 +450,10 @@ static int wait_on(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadlin
 
 int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
 {
-    return current ? wait_on(cond, mutex, -1) : __real_pthread_cond_wait(cond, mutex);
+    if (!current)
+        return __real_pthread_cond_wait(cond, mutex);
+    current->where = __builtin_return_address(0);
+    return wait_on(cond, mutex, -1);
 }
 
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
@@ -435,6 +461,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
 {
     if (!current)
         return __real_pthread_cond_timedwait(cond, mutex, deadline);
+    current->where = __builtin_return_address(0);
     return wait_on(cond, mutex, (int64_t)deadline->tv_sec * 1000000000 + deadline->tv_nsec);
 }
 
@@ -448,7 +475,7 @@ static bool wake_one(const pthread_cond_t *cond)
         if (fibers[i].state == WAITS_COND && fibers[i].waits_for == cond && below(++n) == 0)
             found = &fibers[i];
     if (found)
-        found->state = READY;
+        set_ready(found);
     return found != NULL;
 }
 
@@ -475,6 +502,7 @@ int __wrap_sched_yield(void)
 {
     if (!current)
         return __real_sched_yield();
+    current->where = __builtin_return_address(0);
     now_ns += POINT_NS;
     give_turn();
     return 0;

@@ -14,7 +14,8 @@
  *   when every thread sleeps: nothing ever waits for real.
  *
  * When every thread waits and none has a deadline, somebody was not woken: the run ends and says
- * so.
+ * so, as it does after 100 s of its clock. Who waits for what then goes to standard error, with
+ * places in the program for addr2line.
  */
 
 /* Runs body(arg) as the first thread, until it and all it started have returned. NULL, or what went
