@@ -15,17 +15,24 @@
 
 #define TEXT_MAX 1024
 
-/* Copies at most TEXT_MAX bytes; a NULL text stays NULL. Cuts between UTF-8 characters. */
+/* The length of at most max bytes of text, cut between UTF-8 characters: what is not UTF-8 comes
+ * back from the API server as something else, and would be written again and again. */
+static int cut(const char *text, size_t len, size_t max)
+{
+    if (len > max) {
+        len = max;
+        while (len > 0 && ((unsigned char)text[len] & 0xC0) == 0x80)
+            len--;
+    }
+    return (int)len;
+}
+
+/* Copies at most TEXT_MAX bytes; a NULL text stays NULL. */
 static bool keep_n(const char *text, size_t len, char **out)
 {
     if (!text)
         return true;
-    if (len > TEXT_MAX) {
-        len = TEXT_MAX;
-        while (len > 0 && ((unsigned char)text[len] & 0xC0) == 0x80)
-            len--;
-    }
-    *out = hvd_strndup(text, len);
+    *out = hvd_strndup(text, (size_t)cut(text, len, TEXT_MAX));
     return *out != NULL;
 }
 
@@ -138,7 +145,8 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
     out->u.job.is_complete = true_condition(object, "Complete") != NULL;
     out->u.job.is_failed = failed != NULL;
     out->u.job.failed_s = hvd_rfc3339_parse(hvd_json_str(failed, "lastTransitionTime"));
-    return keep(failed, "message", &out->u.job.message);
+    return keep(failed, "message", &out->u.job.message) &&
+           annotation(object, HVD_ANNOTATION_WORKERS, &out->u.job.workers);
 }
 
 /* The last line of text that is not blank, without the white space around it. */
@@ -156,17 +164,96 @@ static struct hvd_strview last_line(const char *text)
     return last;
 }
 
+/* The whole lines at the end of text that fit into TEXT_MAX bytes; the end of the last line if even
+ * that does not. */
+static struct hvd_strview last_lines(const char *text)
+{
+    struct hvd_strview all = hvd_strview_trim(hvd_strview_of(text ? text : ""));
+    const char *end = all.data + all.len;
+    const char *start;
+
+    if (all.len <= TEXT_MAX)
+        return all;
+    all = (struct hvd_strview){end - TEXT_MAX, TEXT_MAX};
+    start = memchr(all.data - 1, '\n', all.len);
+    if (start)
+        start++;
+    else
+        for (start = all.data; start < end && ((unsigned char)*start & 0xC0) == 0x80;)
+            start++;
+    return (struct hvd_strview){start, (size_t)(end - start)};
+}
+
 static bool observe_terminated(const cJSON *container, const cJSON *terminated,
                                struct hvd_pod_view *out)
 {
     struct hvd_strview line = last_line(hvd_json_str(terminated, "message"));
+    struct hvd_strview lines = last_lines(hvd_json_str(terminated, "message"));
 
     out->has_failed = true;
+    out->ended_s = hvd_rfc3339_parse(hvd_json_str(terminated, "finishedAt"));
     out->exit_code = (int32_t)hvd_json_int(terminated, "exitCode", 0);
     out->exit_signal = (int32_t)hvd_json_int(terminated, "signal", 0);
     return keep(container, "name", &out->container) &&
            keep(terminated, "reason", &out->container_reason) &&
-           keep_n(line.data, line.len, &out->last_line);
+           keep_n(line.data, line.len, &out->last_line) &&
+           keep_n(lines.data, lines.len, &out->last_lines);
+}
+
+/* The status of the container that holds the role: the one of that name, else the first of the
+ * spec; NULL while there is none. */
+static const cJSON *role_status(const cJSON *object, enum hvd_role role)
+{
+    const char *wanted = role == HVD_ROLE_MASTER ? "master" : "worker";
+    const cJSON *containers = hvd_json_at(object, "spec.containers");
+    const cJSON *item = NULL;
+    const char *name = NULL;
+
+    cJSON_ArrayForEach(item, containers)
+    {
+        if (!name || is_text(item, "name", wanted))
+            name = hvd_json_str(item, "name");
+    }
+    cJSON_ArrayForEach(item, hvd_json_at(object, "status.containerStatuses"))
+    {
+        if (is_text(item, "name", name ? name : wanted))
+            return item;
+    }
+    return NULL;
+}
+
+/* Why and where a pod has to go. */
+static bool observe_going(const cJSON *object, struct hvd_pod_view *out)
+{
+    const cJSON *target = true_condition(object, "DisruptionTarget");
+    const char *message = hvd_json_str(target, "message");
+    const char *reason = hvd_json_str(target, "reason");
+    char text[TEXT_MAX];
+
+    out->deleted_s = hvd_rfc3339_parse(hvd_json_str(object, "metadata.deletionTimestamp"));
+    out->is_killed =
+        out->deleted_s != 0 && hvd_json_int(object, "metadata.deletionGracePeriodSeconds", 1) == 0;
+    if (!keep(object, "spec.nodeName", &out->node) ||
+        !keep(object, "status.reason", &out->reason) ||
+        !keep(object, "status.message", &out->message))
+        return false;
+    if (!target)
+        return true;
+    message = message ? message : "";
+    (void)snprintf(text, sizeof(text), "%.128s%s%.*s", reason ? reason : "DisruptionTarget",
+                   *message ? ": " : "", cut(message, strlen(message), 512), message);
+    return keep_n(text, strlen(text), &out->disruption);
+}
+
+/* How the worker's own container ended last, even if the kubelet has started it again. */
+static bool observe_worker(const cJSON *object, struct hvd_pod_view *out)
+{
+    const cJSON *container = role_status(object, HVD_ROLE_WORKER);
+    const cJSON *terminated = hvd_json_at(container, "state.terminated");
+
+    if (!terminated)
+        terminated = hvd_json_at(container, "lastState.terminated");
+    return !terminated || observe_terminated(container, terminated, out);
 }
 
 static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
@@ -188,6 +275,7 @@ static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
 }
 
 #define TROUBLE_SIZE 320
+#define TROUBLE_PART 250
 
 /*
  * Writes what is wrong with a container that waits; the same text as long as it is wrong, because
@@ -203,18 +291,22 @@ static bool describe_container(const cJSON *container, char out[TROUBLE_SIZE])
     const char *message = hvd_json_str(container, "state.waiting.message");
     const char *image = hvd_json_str(container, "image");
 
+    message = message ? message : reason;
+    image = image ? image : "";
     for (size_t i = 0; reason && i < sizeof(of_image) / sizeof(of_image[0]); i++)
         if (strcmp(reason, of_image[i]) == 0)
-            return snprintf(out, TROUBLE_SIZE, "image %.250s cannot be pulled",
-                            image ? image : "") > 0;
+            return snprintf(out, TROUBLE_SIZE, "image %.*s cannot be pulled",
+                            cut(image, strlen(image), TROUBLE_PART), image) > 0;
     for (size_t i = 0; reason && i < sizeof(of_start) / sizeof(of_start[0]); i++)
         if (strcmp(reason, of_start[i]) == 0)
-            return snprintf(out, TROUBLE_SIZE, "container cannot start: %.250s",
-                            message ? message : reason) > 0;
+            return snprintf(out, TROUBLE_SIZE, "container cannot start: %.*s",
+                            cut(message, strlen(message), TROUBLE_PART), message) > 0;
     if (!reason || strcmp(reason, "CrashLoopBackOff") != 0)
         return false;
-    return snprintf(out, TROUBLE_SIZE, "container keeps ending with exit code %d",
-                    (int)hvd_json_int(container, "lastState.terminated.exitCode", 0)) > 0;
+    reason = hvd_json_str(container, "lastState.terminated.reason");
+    return snprintf(out, TROUBLE_SIZE, "container keeps ending with exit code %d%s",
+                    (int)hvd_json_int(container, "lastState.terminated.exitCode", 0),
+                    reason && strcmp(reason, "OOMKilled") == 0 ? ", OOMKilled" : "") > 0;
 }
 
 static bool describe_scheduling(const cJSON *object, char out[TROUBLE_SIZE])
@@ -226,7 +318,8 @@ static bool describe_scheduling(const cJSON *object, char out[TROUBLE_SIZE])
         const char *message = hvd_json_str(item, "message");
 
         if (is_text(item, "type", "PodScheduled") && is_text(item, "reason", "Unschedulable"))
-            return snprintf(out, TROUBLE_SIZE, "cannot be scheduled: %.250s",
+            return snprintf(out, TROUBLE_SIZE, "cannot be scheduled: %.*s",
+                            message ? cut(message, strlen(message), TROUBLE_PART) : 0,
                             message ? message : "") > 0;
     }
     return false;
@@ -264,11 +357,16 @@ static bool observe_pod(const cJSON *object, struct hvd_object *out)
     pod->is_ready = true_condition(object, "Ready") != NULL;
     if (!pod->is_ready && !observe_trouble(object, pod))
         return false;
-    if (out->meta.role != HVD_ROLE_MASTER)
+    if (out->meta.role == HVD_ROLE_NONE)
         return true;
+    if (!observe_going(object, pod))
+        return false;
+    pod->started_s = hvd_rfc3339_parse(
+        hvd_json_str(role_status(object, out->meta.role), "state.running.startedAt"));
+    if (out->meta.role == HVD_ROLE_WORKER)
+        return observe_worker(object, pod);
     return annotation(object, HVD_ANNOTATION_HOSTS, &pod->hosts_seen) &&
-           keep(object, "status.reason", &pod->reason) &&
-           keep(object, "status.message", &pod->message) && observe_containers(object, pod);
+           observe_containers(object, pod);
 }
 
 static bool observe_kind(const cJSON *object, struct hvd_object *out)
@@ -328,14 +426,18 @@ void hvd_object_fini(struct hvd_object *object)
         hvd_free(object->u.statefulset.spec_hash);
     } else if (object->kind == HVD_KIND_JOB) {
         hvd_free(object->u.job.message);
+        hvd_free(object->u.job.workers);
     } else if (object->kind == HVD_KIND_POD) {
         hvd_free(object->u.pod.trouble);
         hvd_free(object->u.pod.hosts_seen);
         hvd_free(object->u.pod.reason);
         hvd_free(object->u.pod.message);
+        hvd_free(object->u.pod.disruption);
+        hvd_free(object->u.pod.node);
         hvd_free(object->u.pod.container);
         hvd_free(object->u.pod.container_reason);
         hvd_free(object->u.pod.last_line);
+        hvd_free(object->u.pod.last_lines);
     }
     *object = (struct hvd_object){0};
 }

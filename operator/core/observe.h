@@ -49,14 +49,22 @@ struct hvd_pod_view {
     char *hosts_seen; /* annotation horovod.io/hosts */
     char *reason;     /* status.reason, e.g. Evicted */
     char *message;    /* status.message, at most 1 KiB */
-    /* The container that failed first (the init containers come first); has_failed says whether
+    char *disruption; /* why it has to go, by the condition DisruptionTarget; NULL: it has not */
+    char *node;
+    int64_t started_s; /* since when the role's container runs; 0: it does not */
+    int64_t deleted_s; /* when its grace period is over; 0: it is not being deleted */
+    bool is_killed;    /* it is being deleted without a grace period */
+    /* Of a master the container that failed first (the init containers come first), of a worker the
+     * role's container where it has ended and was perhaps started again; has_failed says whether
      * any. */
     bool has_failed;
     int32_t exit_code;
     int32_t exit_signal;
+    int64_t ended_s;
     char *container;
     char *container_reason; /* e.g. OOMKilled, Error */
     char *last_line;        /* of its termination message, at most 1 KiB */
+    char *last_lines;       /* the whole lines at its end, at most 1 KiB */
 };
 
 struct hvd_object {
@@ -77,6 +85,7 @@ struct hvd_object {
         } configmap;
         struct {
             int32_t attempt; /* 0: not ours */
+            char *workers;   /* annotation horovod.io/workers: replicas of each group */
             bool is_complete;
             bool is_failed;
             int64_t failed_s; /* when */

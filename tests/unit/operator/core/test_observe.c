@@ -214,13 +214,118 @@ static void try_observe(const cJSON *object)
     hvd_object_fini(&out);
 }
 
-static void every_allocation_may_fail(void **state)
+#define WORKER_LABELS                                                                              \
+    ",\"labels\":{\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":"  \
+    "\"digits\",\"horovod.io/role\":\"worker\"}"
+
+static void a_worker_shows_how_its_container_ended_though_it_runs_again(void **state)
 {
-    cJSON *object = cJSON_Parse(failed_pod);
+    struct hvd_object out = {0};
 
     (void)state;
-    HVD_MEM_TORTURE(try_observe(object));
-    cJSON_Delete(object);
+    observe(HVD_KIND_POD,
+            "{" META(WORKER_LABELS) ",\"spec\":{\"nodeName\":\"n1\",\"containers\":[{\"name\":"
+                                    "\"side\"},{\"name\":\"worker\"}]},\"status\":{\"phase\":"
+                                    "\"Running\",\"containerStatuses\":[{\"name\":\"side\","
+                                    "\"state\":{\"terminated\":{\"exitCode\":9}}},{\"name\":"
+                                    "\"worker\",\"state\":{\"running\":{\"startedAt\":"
+                                    "\"2023-11-14T22:13:21Z\"}},\"lastState\":{\"terminated\":{"
+                                    "\"exitCode\":137,\"reason\":\"OOMKilled\",\"finishedAt\":"
+                                    "\"2023-11-14T22:13:20Z\"}}}]}}",
+            &out);
+    assert_true(out.u.pod.has_failed);
+    assert_int_equal(out.u.pod.exit_code, 137);
+    assert_string_equal(out.u.pod.container, "worker");
+    assert_string_equal(out.u.pod.container_reason, "OOMKilled");
+    assert_string_equal(out.u.pod.node, "n1");
+    assert_int_equal(out.u.pod.ended_s, 1700000000);
+    assert_int_equal(out.u.pod.started_s, 1700000001);
+    assert_int_equal(out.u.pod.deleted_s, 0);
+    hvd_object_fini(&out);
+}
+
+static const char going_pod[] =
+    "{" META(WORKER_LABELS ",\"deletionTimestamp\":\"2023-11-14T22:13:20Z\","
+                           "\"deletionGracePeriodSeconds\":30") ",\"status\":{\"phase\":"
+                                                                "\"Failed\",\"reason\":"
+                                                                "\"Evicted\",\"message\":"
+                                                                "\"no memory\","
+                                                                "\"conditions\":[{\"type\":"
+                                                                "\"DisruptionTarget\","
+                                                                "\"status\":\"True\","
+                                                                "\"reason\":\"Preemption\","
+                                                                "\"message\":\"by x\"}]}}";
+
+static void a_pod_that_has_to_go_shows_why_and_when(void **state)
+{
+    struct hvd_object out = {0};
+
+    (void)state;
+    observe(HVD_KIND_POD, going_pod, &out);
+    assert_string_equal(out.u.pod.disruption, "Preemption: by x");
+    assert_string_equal(out.u.pod.reason, "Evicted");
+    assert_string_equal(out.u.pod.message, "no memory");
+    assert_int_equal(out.u.pod.deleted_s, 1700000000);
+    assert_false(out.u.pod.is_killed);
+    hvd_object_fini(&out);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    static const char *const pods[] = {failed_pod, going_pod};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        cJSON *object = cJSON_Parse(pods[i]);
+
+        HVD_MEM_TORTURE(try_observe(object));
+        cJSON_Delete(object);
+    }
+}
+
+static void the_last_lines_of_a_long_message_are_whole(void **state)
+{
+    struct hvd_object out = {0};
+    char text[4096], lines[2048] = "";
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        char line[32];
+
+        (void)snprintf(line, sizeof(line), "line %d of the log, it is so\\n", i);
+        strcat(lines, line);
+    }
+    (void)snprintf(
+        text, sizeof(text),
+        "{" META(MASTER_LABELS) ",\"status\":{\"phase\":\"Failed\",\"containerStatuses\":"
+                                "[{\"name\":\"master\",\"state\":{\"terminated\":{"
+                                "\"exitCode\":1,\"message\":\"%s\"}}}]}}",
+        lines);
+    observe(HVD_KIND_POD, text, &out);
+    assert_true(strlen(out.u.pod.last_lines) <= 1024);
+    assert_true(strlen(out.u.pod.last_lines) > 980);
+    assert_memory_equal(out.u.pod.last_lines, "line ", 5);
+    assert_string_equal(out.u.pod.last_lines + strlen(out.u.pod.last_lines) - 29,
+                        "\nline 59 of the log, it is so");
+    hvd_object_fini(&out);
+}
+
+static void texts_are_cut_between_characters(void **state)
+{
+    struct hvd_object out = {0};
+    char text[2048], image[600] = "";
+
+    (void)state;
+    for (int i = 0; i < 130; i++)
+        strcat(image, "\xE2\x82\xAC");
+    (void)snprintf(text, sizeof(text),
+                   "{" META(WORKER_LABELS) ",\"status\":{\"phase\":\"Pending\","
+                                           "\"containerStatuses\":[{\"image\":\"%s\",\"state\":{"
+                                           "\"waiting\":{\"reason\":\"ErrImagePull\"}}}]}}",
+                   image);
+    observe(HVD_KIND_POD, text, &out);
+    assert_non_null(strstr(out.u.pod.trouble, "\xE2\x82\xAC cannot be pulled"));
+    hvd_object_fini(&out);
 }
 
 int main(void)
@@ -235,6 +340,10 @@ int main(void)
         cmocka_unit_test(a_last_line_is_at_most_a_kibibyte),
         cmocka_unit_test(a_list_is_told_apart_by_its_four_files),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_worker_shows_how_its_container_ended_though_it_runs_again),
+        cmocka_unit_test(a_pod_that_has_to_go_shows_why_and_when),
+        cmocka_unit_test(the_last_lines_of_a_long_message_are_whole),
+        cmocka_unit_test(texts_are_cut_between_characters),
     };
 
     hvd_json_use_base_memory();
