@@ -9,7 +9,9 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "operator/core/gang.h"
 #include "operator/core/hash.h"
+#include "operator/core/placement.h"
 #include "operator/core/template.h"
 
 void hvd_child_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_CHILD_NAME_MAX])
@@ -108,6 +110,7 @@ static void spec_hash(struct hvd_jb *jb, const cJSON *spec, char out[HVD_HASH_SI
     static const char *const fixed[] = {
         "image",  "command",         "args",           "env", "resources",
         "master", "worker.template", "slotsPerWorker", "ssh", "network"};
+    const char *priority = hvd_json_str(spec, "scheduling.priorityClassName");
     uint64_t hash = HVD_HASH_START;
 
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
@@ -117,6 +120,8 @@ static void spec_hash(struct hvd_jb *jb, const cJSON *spec, char out[HVD_HASH_SI
         hash = hvd_hash_text(hash, text);
         hvd_free(text);
     }
+    if (priority) /* newer than the others: jobs without it keep their hash */
+        hash = hvd_hash_text(hash, priority);
     (void)snprintf(out, HVD_HASH_SIZE, "%016" PRIx64, hash);
 }
 
@@ -126,6 +131,14 @@ hvd_status_t hvd_spec_hash(const cJSON *spec, char out[HVD_HASH_SIZE], struct hv
 
     spec_hash(&jb, spec, out);
     return jb.failed ? HVD_FAIL(err, HVD_ERR_NOMEM, 0, "hash of the spec") : HVD_OK;
+}
+
+/* A role's pod template under parent["template"]. */
+static void put_template(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
+                         enum hvd_role role)
+{
+    hvd_template_build(jb, parent, in->job, in->spec, role);
+    hvd_placement_add(jb, (cJSON *)hvd_json_get(parent, "template"), in, role);
 }
 
 static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
@@ -143,7 +156,7 @@ static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
     hvd_jb_str(jb, labels, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
     hvd_jb_str(jb, labels, HVD_LABEL_JOB, in->job->name);
     hvd_jb_str(jb, labels, HVD_LABEL_ROLE, "worker");
-    hvd_template_build(jb, spec, in->job, in->spec, HVD_ROLE_WORKER);
+    put_template(jb, spec, in, HVD_ROLE_WORKER);
     spec_hash(jb, in->spec, hash);
     hvd_jb_str(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_SPEC_HASH, hash);
 }
@@ -156,7 +169,7 @@ static void job_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct h
     hvd_jb_fmt(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_ATTEMPT, "%d",
                in->attempt);
     hvd_jb_int(jb, spec, "backoffLimit", 0);
-    hvd_template_build(jb, spec, in->job, in->spec, HVD_ROLE_MASTER);
+    put_template(jb, spec, in, HVD_ROLE_MASTER);
     pod_meta = (cJSON *)hvd_json_at(spec, "template.metadata");
     hvd_jb_str(jb, hvd_jb_ensure_object(jb, pod_meta, "annotations"), HVD_ANNOTATION_HOSTS,
                in->hosts_seen);
@@ -175,8 +188,10 @@ hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs 
         statefulset_spec(&jb, root, meta, in);
     else if (kind == HVD_KIND_CONFIGMAP)
         hvd_jb_copy(&jb, root, "data", in->hosts_data);
-    else
+    else if (kind == HVD_KIND_JOB)
         job_spec(&jb, root, meta, in);
+    else
+        hvd_gang_spec(&jb, root, meta, in);
     return finish(&jb, root, out, err);
 }
 
@@ -201,7 +216,7 @@ hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const 
 
     hvd_jb_str(&jb, patch_step(&jb, patch, "test", "/metadata/uid"), "value", uid);
     step = patch_step(&jb, patch, "replace", "/spec/template");
-    hvd_template_build(&jb, root, in->job, in->spec, HVD_ROLE_WORKER);
+    put_template(&jb, root, in, HVD_ROLE_WORKER);
     spec_hash(&jb, in->spec, hash);
     hvd_jb_copy(&jb, step, "value", hvd_json_get(root, "template"));
     hvd_jb_int(&jb, patch_step(&jb, patch, "replace", "/spec/replicas"), "value", in->replicas);

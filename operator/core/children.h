@@ -11,6 +11,7 @@
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
 #include "operator/api/kind.h"
+#include "operator/core/settings.h"
 
 /* The bodies of a job's children, built from the job alone. */
 
@@ -43,11 +44,12 @@ struct hvd_child_inputs {
     bool has_hash;           /* the StatefulSet to patch carries the annotation spec-hash */
     const char *hosts_seen;  /* annotation of the master's pod */
     const cJSON *hosts_data; /* of the ConfigMap: hvd_hosts_data */
+    const struct hvd_settings *settings; /* may be NULL */
 };
 
 /*
- * The body of a Service, StatefulSet, ConfigMap or Job to create; the caller frees *out with
- * hvd_free. HVD_ERR_NOMEM.
+ * The body of a Service, StatefulSet, ConfigMap, Job or PodGroup to create; the caller frees *out
+ * with hvd_free. HVD_ERR_NOMEM.
  */
 hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs *in, char **out,
                               struct hvd_err *err);

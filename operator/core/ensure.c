@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/children.h"
+#include "operator/core/gang.h"
 #include "operator/core/hosts.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
@@ -20,9 +21,8 @@
 #define TOLD_AGAIN_MS 1000
 #define TOLD_TWICE 2
 
-/* A reason why a child cannot be made now, on the condition Running and, when it is new, as an
- * event. */
-static void report(struct hvd_pass *p, const char *reason, const char *message)
+/* One that is new is an event too, unless it is retried soon. */
+void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message)
 {
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_RUNNING];
     const struct hvd_condition_update update = {HVD_COND_RUNNING, HVD_FALSE, reason, message};
@@ -30,7 +30,7 @@ static void report(struct hvd_pass *p, const char *reason, const char *message)
     if (p->is_blocked)
         return;
     p->is_blocked = true;
-    if (strcmp(reason, "Conflict") == 0 &&
+    if (strcmp(reason, "Denied") != 0 &&
         !(hvd_str_equal(was->reason, reason) && hvd_str_equal(was->message, message)))
         hvd_pass_event(p, reason, message, true);
     hvd_pass_condition(p, &update);
@@ -45,7 +45,7 @@ static void report_alien(struct hvd_pass *p, enum hvd_kind kind)
                   "%s %s/%s exists and is not controlled by this HorovodJob: it is left alone; "
                   "remove it, or give the job another name",
                   hvd_kind_info(kind)->kind, p->job->namespace, name);
-    report(p, "Conflict", message);
+    hvd_ensure_report(p, "Conflict", message);
 }
 
 static void report_denied(struct hvd_pass *p, enum hvd_kind kind)
@@ -58,7 +58,7 @@ static void report_denied(struct hvd_pass *p, enum hvd_kind kind)
     hvd_pass_text(message, sizeof(message), "%s %s cannot be made, will be tried again: %s",
                   hvd_kind_info(kind)->kind, failure->name,
                   failure->message ? failure->message : "forbidden");
-    report(p, "Denied", message);
+    hvd_ensure_report(p, "Denied", message);
 }
 
 static void told_text(uint64_t hash, int stage, int64_t at_ms, char out[TOLD_SIZE])
@@ -72,7 +72,8 @@ static void create(struct hvd_pass *p, enum hvd_kind kind)
     struct hvd_child_inputs in = {.job = p->job,
                                   .replicas = p->job->spec.replicas,
                                   .attempt = p->job->status.failures + 1,
-                                  .hosts_data = p->all_hosts_data};
+                                  .hosts_data = p->all_hosts_data,
+                                  .settings = hvd_pass_settings(p)};
     char name[HVD_CHILD_NAME_MAX], told[TOLD_SIZE];
 
     report_denied(p, kind);
@@ -159,7 +160,8 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set)
     const struct hvd_child_inputs in = {.job = p->job,
                                         .spec = hvd_pass_spec(p),
                                         .replicas = p->job->spec.replicas,
-                                        .has_hash = set->u.statefulset.spec_hash != NULL};
+                                        .has_hash = set->u.statefulset.spec_hash != NULL,
+                                        .settings = hvd_pass_settings(p)};
     char *body = NULL;
 
     if (!p->st)
@@ -176,6 +178,19 @@ static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set)
         restart_set(p, set);
     else
         hvd_ensure_replicas(p, p->job->spec.replicas);
+}
+
+static void repair_group(struct hvd_pass *p, const struct hvd_object *group)
+{
+    const struct hvd_child_inputs in = {
+        .job = p->job, .spec = hvd_pass_spec(p), .settings = hvd_pass_settings(p)};
+    char *body = NULL;
+
+    if (!p->st)
+        p->st = hvd_gang_patch(&in, group, &body, NULL);
+    if (!p->st && body)
+        hvd_pass_patch(p, group, body, true);
+    p->has_no_room = p->has_no_room || group->u.podgroup.is_pending;
 }
 
 bool hvd_ensure_is_outdated(struct hvd_pass *p)
@@ -213,6 +228,8 @@ static void ensure(struct hvd_pass *p, enum hvd_kind kind)
         repair_service(p, object);
     if (kind == HVD_KIND_STATEFULSET)
         repair_statefulset(p, object);
+    if (kind == hvd_gang_kind(hvd_pass_settings(p)))
+        repair_group(p, object);
 }
 
 void hvd_ensure_children(struct hvd_pass *p)
@@ -220,6 +237,8 @@ void hvd_ensure_children(struct hvd_pass *p)
     ensure(p, HVD_KIND_SECRET);
     ensure(p, HVD_KIND_SERVICE);
     ensure(p, HVD_KIND_CONFIGMAP);
+    if (hvd_admit_gang(p) && hvd_gang_kind(hvd_pass_settings(p)) != HVD_N_KINDS)
+        ensure(p, hvd_gang_kind(hvd_pass_settings(p)));
     /* Workers would mount a foreign Secret or list of that name. */
     if (!p->is_blocked)
         ensure(p, HVD_KIND_STATEFULSET);

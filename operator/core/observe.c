@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
+#include "operator/core/gang.h"
 #include "operator/core/hosts.h"
 
 #define TEXT_MAX 1024
@@ -369,6 +370,13 @@ static bool observe_pod(const cJSON *object, struct hvd_object *out)
            observe_containers(object, pod);
 }
 
+static bool observe_podgroup(const cJSON *object, struct hvd_object *out)
+{
+    hvd_gang_observe(hvd_json_get(object, "spec"), out->u.podgroup.fields);
+    out->u.podgroup.is_pending = is_text(object, "status.phase", "Pending");
+    return annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.podgroup.spec_hash);
+}
+
 static bool observe_kind(const cJSON *object, struct hvd_object *out)
 {
     switch (out->kind) {
@@ -383,6 +391,9 @@ static bool observe_kind(const cJSON *object, struct hvd_object *out)
         return observe_job(object, out);
     case HVD_KIND_POD:
         return observe_pod(object, out);
+    case HVD_KIND_VOLCANO_PODGROUP:
+    case HVD_KIND_PLUGINS_PODGROUP:
+        return observe_podgroup(object, out);
     default:
         return true;
     }
@@ -424,6 +435,9 @@ void hvd_object_fini(struct hvd_object *object)
     meta_fini(&object->meta);
     if (object->kind == HVD_KIND_STATEFULSET) {
         hvd_free(object->u.statefulset.spec_hash);
+    } else if (object->kind == HVD_KIND_VOLCANO_PODGROUP ||
+               object->kind == HVD_KIND_PLUGINS_PODGROUP) {
+        hvd_free(object->u.podgroup.spec_hash);
     } else if (object->kind == HVD_KIND_JOB) {
         hvd_free(object->u.job.message);
         hvd_free(object->u.job.workers);

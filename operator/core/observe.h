@@ -67,6 +67,8 @@ struct hvd_pod_view {
     char *last_lines;       /* the whole lines at its end, at most 1 KiB */
 };
 
+#define HVD_GANG_FIELDS 5
+
 struct hvd_object {
     enum hvd_kind kind;
     struct hvd_meta meta;
@@ -91,6 +93,11 @@ struct hvd_object {
             int64_t failed_s; /* when */
             char *message;    /* of the condition Failed */
         } job;
+        struct {
+            char *spec_hash;                  /* annotation of ours */
+            uint64_t fields[HVD_GANG_FIELDS]; /* of what we may set, hashes; 0: absent */
+            bool is_pending;                  /* the gang scheduler does not place it yet */
+        } podgroup;
         struct hvd_pod_view pod;
     } u;
 };

@@ -160,6 +160,8 @@ void hvd_outcome_clean(struct hvd_pass *p)
     if (spec->clean_pod_policy != HVD_CLEAN_NONE &&
         hvd_pass_child(p, HVD_KIND_STATEFULSET) == HVD_CHILD_OURS)
         hvd_pass_delete(p, p->child[HVD_KIND_STATEFULSET]);
+    if (spec->clean_pod_policy != HVD_CLEAN_NONE)
+        hvd_admit_release(p);
     if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS &&
         (spec->clean_pod_policy == HVD_CLEAN_ALL || is_master_live(p)))
         hvd_pass_delete(p, p->child[HVD_KIND_JOB]);

@@ -27,6 +27,7 @@ struct hvd_pass {
     int64_t settled_ms;         /* until then a status that is about to change again waits; or 0 */
     struct hvd_job_status next; /* what the status should be */
     bool is_urgent;             /* the status says something that must not wait */
+    bool has_no_room;           /* the gang scheduler has not let the workers in yet */
     bool is_blocked;            /* a foreign child or a refusal was reported in this pass */
     hvd_status_t st;
 };
@@ -69,7 +70,26 @@ void hvd_pass_delete(struct hvd_pass *p, const struct hvd_object *object);
 void hvd_pass_text(char *out, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* How this operator was set up; NULL: without extras. Borrowed. */
+const struct hvd_settings *hvd_pass_settings(const struct hvd_pass *p);
+
+/* admit.c: what must be there before workers are. */
+
+/* Whether the job has the port that it needs; chooses one if not, which is then to be written
+ * before anything else. */
+bool hvd_admit_port(struct hvd_pass *p);
+
+/* Whether a gang scheduler, if there is to be one, can be asked to place workers. */
+bool hvd_admit_gang(struct hvd_pass *p);
+
+/* Removes the PodGroup of a job that has no workers any more, or soon will have none. */
+void hvd_admit_release(struct hvd_pass *p);
+
 /* ensure.c: children as they should be. */
+
+/* A reason why workers or master cannot be made now, on the condition Running; the first in a pass
+ * wins. */
+void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message);
 
 /* Makes and repairs Secret, Service, ConfigMap and StatefulSet of a job that is to run. */
 void hvd_ensure_children(struct hvd_pass *p);

@@ -28,8 +28,9 @@
 
 static void find_children(struct hvd_pass *p)
 {
-    static const enum hvd_kind kinds[] = {HVD_KIND_SECRET, HVD_KIND_SERVICE, HVD_KIND_STATEFULSET,
-                                          HVD_KIND_CONFIGMAP, HVD_KIND_JOB};
+    static const enum hvd_kind kinds[] = {
+        HVD_KIND_SECRET, HVD_KIND_SERVICE,          HVD_KIND_STATEFULSET,     HVD_KIND_CONFIGMAP,
+        HVD_KIND_JOB,    HVD_KIND_VOLCANO_PODGROUP, HVD_KIND_PLUGINS_PODGROUP};
     char names[HVD_N_KINDS][HVD_CHILD_NAME_MAX] = {{0}};
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
@@ -83,6 +84,11 @@ static void count_workers(struct hvd_pass *p)
     if (p->pods.troubled)
         hvd_pass_text(message, sizeof(message), "%d of %d workers are ready; pod %s %s", ready,
                       wanted, p->pods.troubled->meta.name, p->pods.troubled->u.pod.trouble);
+    else if (p->has_no_room)
+        hvd_pass_text(message, sizeof(message),
+                      "%d of %d workers are ready; PodGroup %s is Pending: the gang scheduler has "
+                      "no room for all of them yet",
+                      ready, wanted, p->job->name);
     else
         (void)snprintf(message, sizeof(message), "%d of %d workers are ready", ready, wanted);
     set(p, HVD_COND_WORKERS_READY, is_all ? HVD_TRUE : HVD_FALSE,
@@ -114,7 +120,9 @@ static void show_running(struct hvd_pass *p)
  * the next one runs. */
 static bool is_stale(const struct hvd_condition *running)
 {
-    static const char *const past[] = {"Conflict", "Denied", "WaitingForMaster", "Suspended"};
+    static const char *const past[] = {
+        "Conflict",  "Denied", "WaitingForMaster", "Suspended", "GangSchedulerMissing",
+        "NoFreePort"};
 
     if (running->truth == HVD_TRUE)
         return true;
@@ -201,6 +209,11 @@ static void run(struct hvd_pass *p)
         count_workers(p);
         return;
     }
+    if (!hvd_admit_port(p)) {
+        count_workers(p);
+        show_waiting(p);
+        return;
+    }
     hvd_ensure_children(p);
     hvd_ensure_hosts(p);
     hvd_ensure_master_told(p);
@@ -211,6 +224,13 @@ static void run(struct hvd_pass *p)
     else
         show_waiting(p);
     settle(p);
+}
+
+/* Without pods, and without a claim to room for them. */
+static void stop(struct hvd_pass *p)
+{
+    (void)hvd_outcome_quiesce(p);
+    hvd_admit_release(p);
 }
 
 static void suspend(struct hvd_pass *p)
@@ -224,7 +244,7 @@ static void suspend(struct hvd_pass *p)
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"Suspended", message});
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"Suspended", ""});
     if (is_true(&p->job->status, HVD_COND_SUSPENDED))
-        (void)hvd_outcome_quiesce(p);
+        stop(p);
     else
         hvd_pass_event(p, "Suspended", message, false);
     set(p, HVD_COND_SUSPENDED, HVD_TRUE, (const char *const[2]){"Suspended", message});

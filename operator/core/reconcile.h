@@ -9,6 +9,7 @@
 #include "operator/api/horovodjob.h"
 #include "operator/api/kind.h"
 #include "operator/core/observe.h"
+#include "operator/core/settings.h"
 
 /*
  * The whole decision: one job and what is observed of its children, in; a plan of actions, out. No
@@ -56,6 +57,8 @@ struct hvd_view {
     const struct hvd_failure *failures;
     size_t n_failures;
     int64_t status_written_ms; /* when this process last patched this job's status; 0: never */
+    const struct hvd_settings *settings; /* NULL: none */
+    int32_t free_port; /* for a job that hvd_ports_is_wanted (ports.h); kept for it; 0: none free */
 };
 
 enum hvd_action_type {
