@@ -32,6 +32,7 @@ const struct hvd_kind_info *hvd_kind_info(enum hvd_kind kind);
 #define HVD_LABEL_MANAGED_BY "app.kubernetes.io/managed-by"
 #define HVD_LABEL_JOB "horovod.io/job-name"
 #define HVD_LABEL_ROLE "horovod.io/role"
+#define HVD_LABEL_GROUP "horovod.io/worker-group"
 #define HVD_MANAGER "horovod-operator" /* value of the label, source of the events */
 
 /* Watches of children and pods select by this. */

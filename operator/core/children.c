@@ -27,6 +27,13 @@ void hvd_child_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_
                    suffixes[kind] ? suffixes[kind] : "");
 }
 
+void hvd_group_name(const struct hvd_job *job, size_t group, char out[HVD_CHILD_NAME_MAX])
+{
+    const char *name = group < job->spec.n_groups ? job->spec.groups[group].name : "";
+
+    (void)snprintf(out, HVD_CHILD_NAME_MAX, "%s-worker%s%s", job->name, *name ? "-" : "", name);
+}
+
 void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job, enum hvd_kind kind)
 {
     cJSON *labels = hvd_jb_object(jb, meta, "labels");
@@ -40,13 +47,12 @@ void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job,
 }
 
 /* A child with its metadata; returns metadata. */
-static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, enum hvd_kind kind)
+static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, enum hvd_kind kind,
+                    const char *name)
 {
     const struct hvd_kind_info *info = hvd_kind_info(kind);
-    char name[HVD_CHILD_NAME_MAX];
     cJSON *meta, *owner;
 
-    hvd_child_name(job, kind, name);
     hvd_jb_str(jb, root, "apiVersion", info->api_version);
     hvd_jb_str(jb, root, "kind", info->kind);
     meta = hvd_jb_object(jb, root, "metadata");
@@ -80,9 +86,11 @@ hvd_status_t hvd_secret_encode(const struct hvd_job *job, const struct hvd_ssh_k
 {
     struct hvd_jb jb = {0};
     cJSON *root = hvd_jb_root(&jb);
+    char name[HVD_CHILD_NAME_MAX];
     cJSON *data;
 
-    start(&jb, root, job, HVD_KIND_SECRET);
+    hvd_child_name(job, HVD_KIND_SECRET, name);
+    start(&jb, root, job, HVD_KIND_SECRET, name);
     hvd_jb_str(&jb, root, "type", "Opaque");
     hvd_jb_bool(&jb, root, "immutable", true);
     data = hvd_jb_object(&jb, root, "stringData");
@@ -105,6 +113,35 @@ static void service_spec(struct hvd_jb *jb, cJSON *root, const struct hvd_child_
     hvd_jb_str(jb, selector, HVD_LABEL_JOB, in->job->name);
 }
 
+static uint64_t hash_item(struct hvd_jb *jb, const cJSON *item, uint64_t hash)
+{
+    char *text = item ? hvd_jb_print(jb, item) : NULL;
+
+    hash = hvd_hash_text(hash, text);
+    hvd_free(text);
+    return hash;
+}
+
+/* Fields that came later count only where they are used: the hash of older specs must not change.
+ */
+static uint64_t hash_later_fields(struct hvd_jb *jb, const cJSON *spec, uint64_t hash)
+{
+    static const char *const fields[] = {"runMasterAsWorker", "topologyKeys"};
+    static const char *const of_group[] = {"name", "slotsPerWorker", "template"};
+    const cJSON *group = NULL;
+
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        if (hvd_json_get(spec, fields[i]))
+            hash = hash_item(jb, hvd_json_get(spec, fields[i]), hvd_hash_text(hash, fields[i]));
+    }
+    cJSON_ArrayForEach(group, hvd_json_get(spec, "workerGroups"))
+    {
+        for (size_t i = 0; i < sizeof(of_group) / sizeof(of_group[0]); i++)
+            hash = hash_item(jb, hvd_json_get(group, of_group[i]), hash);
+    }
+    return hash;
+}
+
 static void spec_hash(struct hvd_jb *jb, const cJSON *spec, char out[HVD_HASH_SIZE])
 {
     static const char *const fixed[] = {
@@ -113,15 +150,11 @@ static void spec_hash(struct hvd_jb *jb, const cJSON *spec, char out[HVD_HASH_SI
     const char *priority = hvd_json_str(spec, "scheduling.priorityClassName");
     uint64_t hash = HVD_HASH_START;
 
-    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
-        const cJSON *item = hvd_json_at(spec, fixed[i]);
-        char *text = item ? hvd_jb_print(jb, item) : NULL;
-
-        hash = hvd_hash_text(hash, text);
-        hvd_free(text);
-    }
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+        hash = hash_item(jb, hvd_json_at(spec, fixed[i]), hash);
     if (priority) /* newer than the others: jobs without it keep their hash */
         hash = hvd_hash_text(hash, priority);
+    hash = hash_later_fields(jb, spec, hash);
     (void)snprintf(out, HVD_HASH_SIZE, "%016" PRIx64, hash);
 }
 
@@ -137,25 +170,28 @@ hvd_status_t hvd_spec_hash(const cJSON *spec, char out[HVD_HASH_SIZE], struct hv
 static void put_template(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
                          enum hvd_role role)
 {
-    hvd_template_build(jb, parent, in->job, in->spec, role);
+    hvd_template_build(jb, parent, in, role);
     hvd_placement_add(jb, (cJSON *)hvd_json_get(parent, "template"), in, role);
 }
 
 static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
                              const struct hvd_child_inputs *in)
 {
+    const struct hvd_worker_group *group = &in->job->spec.groups[in->group];
     cJSON *spec = hvd_jb_object(jb, root, "spec");
     cJSON *labels;
     char hash[HVD_HASH_SIZE];
 
     hvd_jb_str(jb, spec, "serviceName", in->job->name);
-    hvd_jb_int(jb, spec, "replicas", in->replicas);
+    hvd_jb_int(jb, spec, "replicas", group->replicas);
     hvd_jb_str(jb, spec, "podManagementPolicy", "Parallel");
     hvd_jb_str(jb, hvd_jb_object(jb, spec, "updateStrategy"), "type", "OnDelete");
     labels = hvd_jb_object(jb, hvd_jb_object(jb, spec, "selector"), "matchLabels");
     hvd_jb_str(jb, labels, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
     hvd_jb_str(jb, labels, HVD_LABEL_JOB, in->job->name);
     hvd_jb_str(jb, labels, HVD_LABEL_ROLE, "worker");
+    if (in->group > 0)
+        hvd_jb_str(jb, labels, HVD_LABEL_GROUP, group->name);
     put_template(jb, spec, in, HVD_ROLE_WORKER);
     spec_hash(jb, in->spec, hash);
     hvd_jb_str(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_SPEC_HASH, hash);
@@ -180,8 +216,14 @@ hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs 
 {
     struct hvd_jb jb = {0};
     cJSON *root = hvd_jb_root(&jb);
-    cJSON *meta = start(&jb, root, in->job, kind);
+    char name[HVD_CHILD_NAME_MAX];
+    cJSON *meta;
 
+    if (kind == HVD_KIND_STATEFULSET)
+        hvd_group_name(in->job, in->group, name);
+    else
+        hvd_child_name(in->job, kind, name);
+    meta = start(&jb, root, in->job, kind, name);
     if (kind == HVD_KIND_SERVICE)
         service_spec(&jb, root, in);
     else if (kind == HVD_KIND_STATEFULSET)
@@ -219,7 +261,8 @@ hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const 
     put_template(&jb, root, in, HVD_ROLE_WORKER);
     spec_hash(&jb, in->spec, hash);
     hvd_jb_copy(&jb, step, "value", hvd_json_get(root, "template"));
-    hvd_jb_int(&jb, patch_step(&jb, patch, "replace", "/spec/replicas"), "value", in->replicas);
+    hvd_jb_int(&jb, patch_step(&jb, patch, "replace", "/spec/replicas"), "value",
+               in->job->spec.groups[in->group].replicas);
     step = patch_step(&jb, patch, "add",
                       in->has_hash ? "/metadata/annotations/horovod.io~1spec-hash"
                                    : "/metadata/annotations");
@@ -230,7 +273,7 @@ hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const 
     text = hvd_jb_print(&jb, patch);
     cJSON_Delete(root);
     if (!text)
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "patch of StatefulSet %s-worker", in->job->name);
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "patch of a StatefulSet of %s", in->job->name);
     *out = text;
     return HVD_OK;
 }

@@ -18,9 +18,12 @@
 #define HVD_CHILD_NAME_MAX 64
 #define HVD_HASH_SIZE 17
 
-/* Writes the name of the job's child of that kind (J-ssh, J, J-worker, J-hosts, J-master) to out.
- */
+/* Writes the name of the job's child of that kind (J-ssh, J, J-worker, J-hosts, J-master) to out,
+ * for a StatefulSet that of spec.worker. */
 void hvd_child_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_CHILD_NAME_MAX]);
+
+/* Writes the name of the StatefulSet of a group of the spec: J-worker, J-worker-NAME. */
+void hvd_group_name(const struct hvd_job *job, size_t group, char out[HVD_CHILD_NAME_MAX]);
 
 /* Key material that the shell makes (OpenSSL, P-256): terminated texts, borrowed for the call. */
 struct hvd_ssh_key {
@@ -39,8 +42,9 @@ hvd_status_t hvd_secret_encode(const struct hvd_job *job, const struct hvd_ssh_k
 struct hvd_child_inputs {
     const struct hvd_job *job;
     const cJSON *spec;       /* job->spec.text, parsed */
-    int32_t replicas;        /* of the StatefulSet */
+    size_t group;            /* of the StatefulSet */
     int32_t attempt;         /* of the master's Job */
+    int64_t n_ranks;         /* that the master of a short form starts */
     bool has_hash;           /* the StatefulSet to patch carries the annotation spec-hash */
     const char *hosts_seen;  /* annotation of the master's pod */
     const cJSON *hosts_data; /* of the ConfigMap: hvd_hosts_data */
@@ -62,7 +66,7 @@ hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs 
 hvd_status_t hvd_spec_hash(const cJSON *spec, char out[HVD_HASH_SIZE], struct hvd_err *err);
 
 /*
- * A JSON patch that gives a StatefulSet without pods a new template and so many replicas; uid is
+ * A JSON patch that gives a StatefulSet without pods a new template and its replicas; uid is
  * tested. The caller frees *out with hvd_free. HVD_ERR_NOMEM.
  */
 hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const char *uid,

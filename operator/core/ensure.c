@@ -36,27 +36,54 @@ void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *messa
     hvd_pass_condition(p, &update);
 }
 
-static void report_alien(struct hvd_pass *p, enum hvd_kind kind)
-{
-    char name[HVD_CHILD_NAME_MAX], message[MESSAGE_SIZE];
+/* A child of the job: which, and how it stands. */
+struct child {
+    enum hvd_kind kind;
+    size_t group; /* of a StatefulSet */
+    enum hvd_child_state state;
+    const struct hvd_object *object;
+    char name[HVD_CHILD_NAME_MAX];
+};
 
-    hvd_child_name(p->job, kind, name);
+static struct child find(const struct hvd_pass *p, enum hvd_kind kind)
+{
+    struct child child = {.kind = kind, .state = hvd_pass_child(p, kind), .object = p->child[kind]};
+
+    hvd_child_name(p->job, kind, child.name);
+    return child;
+}
+
+static struct child find_set(const struct hvd_pass *p, size_t group)
+{
+    struct child child = {.kind = HVD_KIND_STATEFULSET,
+                          .group = group,
+                          .state = hvd_pass_set(p, group),
+                          .object = p->owners.sets[group]};
+
+    hvd_group_name(p->job, group, child.name);
+    return child;
+}
+
+static void report_alien(struct hvd_pass *p, const struct child *child)
+{
+    char message[MESSAGE_SIZE];
+
     hvd_pass_text(message, sizeof(message),
                   "%s %s/%s exists and is not controlled by this HorovodJob: it is left alone; "
                   "remove it, or give the job another name",
-                  hvd_kind_info(kind)->kind, p->job->namespace, name);
+                  hvd_kind_info(child->kind)->kind, p->job->namespace, child->name);
     hvd_ensure_report(p, "Conflict", message);
 }
 
-static void report_denied(struct hvd_pass *p, enum hvd_kind kind)
+static void report_denied(struct hvd_pass *p, const struct child *child)
 {
-    const struct hvd_failure *failure = hvd_pass_failure(p, kind);
+    const struct hvd_failure *failure = hvd_pass_failure(p, child->kind, child->name);
     char message[MESSAGE_SIZE];
 
     if (!failure || failure->type != HVD_FAILURE_DENIED)
         return;
     hvd_pass_text(message, sizeof(message), "%s %s cannot be made, will be tried again: %s",
-                  hvd_kind_info(kind)->kind, failure->name,
+                  hvd_kind_info(child->kind)->kind, failure->name,
                   failure->message ? failure->message : "forbidden");
     hvd_ensure_report(p, "Denied", message);
 }
@@ -66,31 +93,32 @@ static void told_text(uint64_t hash, int stage, int64_t at_ms, char out[TOLD_SIZ
     (void)snprintf(out, TOLD_SIZE, "%016" PRIx64 "-%d-%" PRId64, hash, stage, at_ms);
 }
 
-static void create(struct hvd_pass *p, enum hvd_kind kind)
+static void create(struct hvd_pass *p, const struct child *child)
 {
-    struct hvd_action action = {.type = HVD_ACTION_CREATE, .kind = kind};
+    struct hvd_action action = {.type = HVD_ACTION_CREATE, .kind = child->kind};
     struct hvd_child_inputs in = {.job = p->job,
-                                  .replicas = p->job->spec.replicas,
+                                  .group = child->group,
+                                  .n_ranks =
+                                      hvd_hosts_slots(p->job, p->pods.ready, p->pods.n_ready),
                                   .attempt = p->job->status.failures + 1,
                                   .hosts_data = p->all_hosts_data,
                                   .settings = hvd_pass_settings(p)};
-    char name[HVD_CHILD_NAME_MAX], told[TOLD_SIZE];
+    char told[TOLD_SIZE];
 
-    report_denied(p, kind);
+    report_denied(p, child);
     if (p->st)
         return;
-    hvd_child_name(p->job, kind, name);
     told_text(hvd_hosts_hash(p->hosts_data), TOLD_TWICE, 0, told);
     in.hosts_seen = told;
     in.spec = hvd_pass_spec(p);
     /* Its pods mount the Secret and the ConfigMap; a mount that fails is retried late. */
-    action.waits = kind == HVD_KIND_STATEFULSET;
-    if (kind == HVD_KIND_SECRET)
+    action.waits = child->kind == HVD_KIND_STATEFULSET;
+    if (child->kind == HVD_KIND_SECRET)
         action.type = HVD_ACTION_CREATE_SECRET;
     else if (!p->st)
-        p->st = hvd_child_encode(kind, &in, &action.body, NULL);
+        p->st = hvd_child_encode(child->kind, &in, &action.body, NULL);
     if (!p->st)
-        p->st = hvd_plan_add(p->plan, &action, p->job->namespace, name);
+        p->st = hvd_plan_add(p->plan, &action, p->job->namespace, child->name);
 }
 
 /* A merge patch that starts with the uid of the object as a precondition. */
@@ -140,26 +168,65 @@ static void repair_service(struct hvd_pass *p, const struct hvd_object *service)
     send_patch(p, &jb, service, root);
 }
 
-void hvd_ensure_replicas(struct hvd_pass *p, int32_t replicas)
+static void ensure_replicas(struct hvd_pass *p, const struct hvd_object *set, int32_t replicas)
 {
-    const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
     struct hvd_jb jb = {0};
     cJSON *root;
 
-    if (p->st || hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS ||
-        set->u.statefulset.replicas == replicas)
+    if (p->st || set->u.statefulset.replicas == replicas)
         return;
     root = merge_patch(&jb, set);
     hvd_jb_int(&jb, hvd_jb_object(&jb, root, "spec"), "replicas", replicas);
     send_patch(p, &jb, set, root);
 }
 
+/* Whether the set is of a group that the spec has. */
+static bool is_wanted(const struct hvd_pass *p, const struct hvd_object *set)
+{
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        if (p->owners.sets[i] == set)
+            return true;
+    }
+    return false;
+}
+
+/* Removes sets of groups that the spec no longer has. */
+static void remove_unwanted(struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (object->kind == HVD_KIND_STATEFULSET && hvd_pass_is_ours(p, object) &&
+            !object->meta.is_deleting && !is_wanted(p, object))
+            hvd_pass_delete(p, object);
+    }
+}
+
+bool hvd_ensure_no_workers(struct hvd_pass *p)
+{
+    bool is_down = true;
+
+    remove_unwanted(p);
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        const struct hvd_object *set = p->owners.sets[i];
+        enum hvd_child_state state = hvd_pass_set(p, i);
+
+        if (state == HVD_CHILD_WAIT)
+            is_down = false;
+        if (state != HVD_CHILD_OURS || set->u.statefulset.replicas == 0)
+            continue;
+        is_down = false;
+        ensure_replicas(p, set, 0);
+    }
+    return is_down;
+}
+
 /* Starts a set without pods again, with the template of today: it may have changed meanwhile. */
-static void restart_set(struct hvd_pass *p, const struct hvd_object *set)
+static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t group)
 {
     const struct hvd_child_inputs in = {.job = p->job,
                                         .spec = hvd_pass_spec(p),
-                                        .replicas = p->job->spec.replicas,
+                                        .group = group,
                                         .has_hash = set->u.statefulset.spec_hash != NULL,
                                         .settings = hvd_pass_settings(p)};
     char *body = NULL;
@@ -170,14 +237,14 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set)
         hvd_pass_patch(p, set, body, true);
 }
 
-static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set)
+static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set, size_t group)
 {
     if (p->st)
         return;
     if (set->u.statefulset.replicas == 0 && p->pods.n_workers == 0)
-        restart_set(p, set);
+        restart_set(p, set, group);
     else
-        hvd_ensure_replicas(p, p->job->spec.replicas);
+        ensure_replicas(p, set, p->job->spec.groups[group].replicas);
 }
 
 static void repair_group(struct hvd_pass *p, const struct hvd_object *group)
@@ -207,29 +274,44 @@ bool hvd_ensure_is_outdated(struct hvd_pass *p)
            !hvd_str_equal(hash, set->u.statefulset.spec_hash);
 }
 
-static void ensure(struct hvd_pass *p, enum hvd_kind kind)
+static void ensure_child(struct hvd_pass *p, const struct child *child)
 {
-    const struct hvd_object *object = p->child[kind];
-
-    switch (hvd_pass_child(p, kind)) {
+    switch (child->state) {
     case HVD_CHILD_MISSING:
-        create(p, kind);
+        create(p, child);
         return;
     case HVD_CHILD_ALIEN:
-        report_alien(p, kind);
+        report_alien(p, child);
         return;
     case HVD_CHILD_WAIT:
         return;
     case HVD_CHILD_OURS:
         break;
     }
-    repair_labels(p, object);
-    if (kind == HVD_KIND_SERVICE)
-        repair_service(p, object);
-    if (kind == HVD_KIND_STATEFULSET)
-        repair_statefulset(p, object);
-    if (kind == hvd_gang_kind(hvd_pass_settings(p)))
-        repair_group(p, object);
+    repair_labels(p, child->object);
+    if (child->kind == HVD_KIND_SERVICE)
+        repair_service(p, child->object);
+    if (child->kind == HVD_KIND_STATEFULSET)
+        repair_statefulset(p, child->object, child->group);
+    if (child->kind == hvd_gang_kind(hvd_pass_settings(p)))
+        repair_group(p, child->object);
+}
+
+static void ensure(struct hvd_pass *p, enum hvd_kind kind)
+{
+    const struct child child = find(p, kind);
+
+    ensure_child(p, &child);
+}
+
+static void ensure_sets(struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        const struct child child = find_set(p, i);
+
+        ensure_child(p, &child);
+    }
+    remove_unwanted(p);
 }
 
 void hvd_ensure_children(struct hvd_pass *p)
@@ -241,12 +323,17 @@ void hvd_ensure_children(struct hvd_pass *p)
         ensure(p, hvd_gang_kind(hvd_pass_settings(p)));
     /* Workers would mount a foreign Secret or list of that name. */
     if (!p->is_blocked)
-        ensure(p, HVD_KIND_STATEFULSET);
+        ensure_sets(p);
 }
 
-static bool is_complete(const struct hvd_pass *p)
+/* Whether enough workers of every group are Ready. */
+static bool is_enough(const struct hvd_pass *p)
 {
-    return p->pods.n_ready == (size_t)p->job->spec.replicas;
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        if (p->pods.n_ready_of[i] < p->job->spec.groups[i].n_enough)
+            return false;
+    }
+    return true;
 }
 
 static bool is_published(const struct hvd_pass *p)
@@ -272,7 +359,7 @@ void hvd_ensure_hosts(struct hvd_pass *p)
     }
     /* Nobody reads the list of a job that still starts: it begins with all workers, so that it need
      * not be written again when they are Ready. */
-    if (!is_complete(p) && p->pods.n_masters == 0 && p->pods.n_ready >= (size_t)p->next.hosts &&
+    if (!is_enough(p) && p->pods.n_masters == 0 && p->pods.n_ready >= (size_t)p->next.hosts &&
         is_starting)
         return;
     root = merge_patch(&jb, map);
@@ -326,12 +413,13 @@ void hvd_ensure_master_told(struct hvd_pass *p)
 
 void hvd_ensure_master(struct hvd_pass *p)
 {
-    enum hvd_child_state state = hvd_pass_child(p, HVD_KIND_JOB);
+    const struct child child = find(p, HVD_KIND_JOB);
 
-    if (state == HVD_CHILD_ALIEN)
-        report_alien(p, HVD_KIND_JOB);
-    if (state == HVD_CHILD_OURS)
-        repair_labels(p, p->child[HVD_KIND_JOB]);
-    if (state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_complete(p) && is_published(p))
-        create(p, HVD_KIND_JOB);
+    if (child.state == HVD_CHILD_ALIEN)
+        report_alien(p, &child);
+    if (child.state == HVD_CHILD_OURS)
+        repair_labels(p, child.object);
+    if (child.state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_enough(p) &&
+        is_published(p))
+        create(p, &child);
 }

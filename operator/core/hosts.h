@@ -11,13 +11,28 @@
 
 /* The published host list. */
 
+struct hvd_object;
+
+/* One worker, as the list knows it. */
+struct hvd_worker {
+    size_t group; /* index into the spec's groups */
+    int32_t ordinal;
+    const struct hvd_object *pod; /* borrowed; NULL before there is one */
+};
+
 /*
- * The data of the ConfigMap J-hosts: hostfile, hosts, discover_hosts.sh, ssh_config, with the
- * workers of these ordinals (ascending). The caller's to cJSON_Delete; NULL after a failure (in
- * jb).
+ * The data of the ConfigMap J-hosts: hostfile, hosts, discover_hosts.sh, ssh_config, with these
+ * workers in this order. The caller's to cJSON_Delete; NULL after a failure (in jb).
  */
-cJSON *hvd_hosts_data(struct hvd_jb *jb, const struct hvd_job *job, const int32_t *ordinals,
-                      size_t n_ordinals);
+cJSON *hvd_hosts_data(struct hvd_jb *jb, const struct hvd_job *job,
+                      const struct hvd_worker *workers, size_t n_workers);
+
+/* The same with all workers that the spec asks for, before there are any. */
+cJSON *hvd_hosts_data_of_all(struct hvd_jb *jb, const struct hvd_job *job);
+
+/* The ranks that fit onto these hosts, and onto the master where it runs ranks. */
+int64_t hvd_hosts_slots(const struct hvd_job *job, const struct hvd_worker *workers,
+                        size_t n_workers);
 
 /* A hash of the four files in a ConfigMap's data; other keys do not count. 0 if one is missing. */
 uint64_t hvd_hosts_hash(const cJSON *data);

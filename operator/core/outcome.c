@@ -157,9 +157,13 @@ void hvd_outcome_clean(struct hvd_pass *p)
     }
     if (spec->ttl_s >= 0)
         hvd_plan_wake(p->plan, end_ms);
-    if (spec->clean_pod_policy != HVD_CLEAN_NONE &&
-        hvd_pass_child(p, HVD_KIND_STATEFULSET) == HVD_CHILD_OURS)
-        hvd_pass_delete(p, p->child[HVD_KIND_STATEFULSET]);
+    for (size_t i = 0; spec->clean_pod_policy != HVD_CLEAN_NONE && i < p->view->n_objects; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (object->kind == HVD_KIND_STATEFULSET && hvd_pass_is_ours(p, object) &&
+            !object->meta.is_deleting)
+            hvd_pass_delete(p, object);
+    }
     if (spec->clean_pod_policy != HVD_CLEAN_NONE)
         hvd_admit_release(p);
     if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS &&
@@ -169,17 +173,14 @@ void hvd_outcome_clean(struct hvd_pass *p)
 
 bool hvd_outcome_quiesce(struct hvd_pass *p)
 {
-    const struct hvd_object *workers = p->child[HVD_KIND_STATEFULSET];
     enum hvd_child_state job = hvd_pass_child(p, HVD_KIND_JOB);
-    enum hvd_child_state set_state = hvd_pass_child(p, HVD_KIND_STATEFULSET);
-    bool has_replicas = set_state == HVD_CHILD_WAIT ||
-                        (set_state == HVD_CHILD_OURS && workers->u.statefulset.replicas != 0);
+    bool is_down;
 
     if (job == HVD_CHILD_OURS)
         hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
-    hvd_ensure_replicas(p, 0);
+    is_down = hvd_ensure_no_workers(p);
     if (p->pods.n_workers == 0)
         hvd_ensure_hosts(p);
-    return job != HVD_CHILD_OURS && job != HVD_CHILD_WAIT && !has_replicas &&
-           p->pods.n_masters == 0 && p->pods.n_workers == 0;
+    return job != HVD_CHILD_OURS && job != HVD_CHILD_WAIT && is_down && p->pods.n_masters == 0 &&
+           p->pods.n_workers == 0;
 }

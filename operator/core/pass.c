@@ -14,7 +14,7 @@
 
 #define ALIEN_RETRY_MS 60000
 
-static bool is_ours(const struct hvd_pass *p, const struct hvd_object *object)
+bool hvd_pass_is_ours(const struct hvd_pass *p, const struct hvd_object *object)
 {
     return hvd_str_equal(object->meta.owner_uid, p->job->uid);
 }
@@ -26,11 +26,9 @@ static bool is_leftover(const struct hvd_pass *p, const struct hvd_object *objec
            hvd_str_equal(object->meta.owner_name, p->job->name);
 }
 
-const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind)
+const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind,
+                                           const char *name)
 {
-    char name[HVD_CHILD_NAME_MAX];
-
-    hvd_child_name(p->job, kind, name);
     for (size_t i = 0; i < p->view->n_failures; i++) {
         const struct hvd_failure *failure = &p->view->failures[i];
 
@@ -40,16 +38,16 @@ const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_ki
     return NULL;
 }
 
-enum hvd_child_state hvd_pass_child(const struct hvd_pass *p, enum hvd_kind kind)
+static enum hvd_child_state state_of(const struct hvd_pass *p, const struct hvd_object *object,
+                                     enum hvd_kind kind, const char *name)
 {
-    const struct hvd_object *object = p->child[kind];
     const struct hvd_failure *failure;
 
-    if (object && is_ours(p, object))
+    if (object && hvd_pass_is_ours(p, object))
         return object->meta.is_deleting ? HVD_CHILD_WAIT : HVD_CHILD_OURS;
     if (object)
         return is_leftover(p, object) ? HVD_CHILD_WAIT : HVD_CHILD_ALIEN;
-    failure = hvd_pass_failure(p, kind);
+    failure = hvd_pass_failure(p, kind, name);
     if (failure && failure->type == HVD_FAILURE_FOREIGN) {
         if (p->now_ms < failure->at_ms + ALIEN_RETRY_MS) {
             hvd_plan_wake(p->plan, failure->at_ms + ALIEN_RETRY_MS);
@@ -57,6 +55,22 @@ enum hvd_child_state hvd_pass_child(const struct hvd_pass *p, enum hvd_kind kind
         }
     }
     return HVD_CHILD_MISSING;
+}
+
+enum hvd_child_state hvd_pass_child(const struct hvd_pass *p, enum hvd_kind kind)
+{
+    char name[HVD_CHILD_NAME_MAX];
+
+    hvd_child_name(p->job, kind, name);
+    return state_of(p, p->child[kind], kind, name);
+}
+
+enum hvd_child_state hvd_pass_set(const struct hvd_pass *p, size_t group)
+{
+    char name[HVD_CHILD_NAME_MAX];
+
+    hvd_group_name(p->job, group, name);
+    return state_of(p, p->owners.sets[group], HVD_KIND_STATEFULSET, name);
 }
 
 const cJSON *hvd_pass_spec(struct hvd_pass *p)

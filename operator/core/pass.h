@@ -20,6 +20,7 @@ struct hvd_pass {
     int64_t now_s;
     struct hvd_plan *plan;
     const struct hvd_object *child[HVD_N_KINDS]; /* of our names; whoever owns them */
+    struct hvd_pod_owners owners; /* the sets, of our names; child[] holds the first of them */
     struct hvd_pods pods;
     cJSON *spec;                /* parsed on first use, owned */
     cJSON *hosts_data;          /* of the Ready workers, owned */
@@ -44,8 +45,16 @@ enum hvd_child_state {
 /* How the child of that kind stands. Sets nothing. */
 enum hvd_child_state hvd_pass_child(const struct hvd_pass *p, enum hvd_kind kind);
 
-/* The failure reported for the child of that kind; NULL if none. Borrowed from the view. */
-const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind);
+/* The same for the StatefulSet of a group. */
+enum hvd_child_state hvd_pass_set(const struct hvd_pass *p, size_t group);
+
+/* Whether the object is controlled by this job. */
+bool hvd_pass_is_ours(const struct hvd_pass *p, const struct hvd_object *object);
+
+/* The failure reported for the object of that kind and name; NULL if none. Borrowed from the view.
+ */
+const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind,
+                                           const char *name);
 
 /* The parsed spec, borrowed; NULL after a failure. */
 const cJSON *hvd_pass_spec(struct hvd_pass *p);
@@ -98,8 +107,9 @@ void hvd_ensure_children(struct hvd_pass *p);
  * resumed before anybody saw it suspended. */
 bool hvd_ensure_is_outdated(struct hvd_pass *p);
 
-/* Gives the StatefulSet so many replicas, if it is ours. */
-void hvd_ensure_replicas(struct hvd_pass *p, int32_t replicas);
+/* Takes all workers down: sets of ours have no replicas, those of no group are removed. True once
+ * no set has any. */
+bool hvd_ensure_no_workers(struct hvd_pass *p);
 
 /* Publishes the list of Ready workers if it differs. */
 void hvd_ensure_hosts(struct hvd_pass *p);

@@ -9,24 +9,23 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "operator/core/children.h"
 
 static int compare(const void *a, const void *b)
 {
-    int32_t x = *(const int32_t *)a;
-    int32_t y = *(const int32_t *)b;
+    const struct hvd_worker *x = a;
+    const struct hvd_worker *y = b;
 
-    return (x > y) - (x < y);
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    return (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
 }
 
 /* The ordinal of a pod of the set, -1 for another name. */
-static int32_t ordinal(const struct hvd_job *job, const char *pod_name)
+static int32_t ordinal(const char *set, const char *pod_name)
 {
     const int64_t range[2] = {0, INT32_MAX};
-    char set[HVD_CHILD_NAME_MAX];
     int64_t value = -1;
 
-    hvd_child_name(job, HVD_KIND_STATEFULSET, set);
     if (!hvd_str_has_prefix(pod_name, set) || pod_name[strlen(set)] != '-')
         return -1;
     if (hvd_str_parse_int64(hvd_strview_of(pod_name + strlen(set) + 1), range, &value, NULL))
@@ -39,24 +38,41 @@ static bool is_owned_by(const struct hvd_object *pod, const struct hvd_object *o
     return owner && hvd_str_equal(pod->meta.owner_uid, owner->meta.uid);
 }
 
-static void add_worker(const struct hvd_view *view, const struct hvd_object *pod,
-                       const struct hvd_object *set, struct hvd_pods *out)
+/* Which worker the pod is; false when no set of ours made it. */
+static bool identify(const struct hvd_view *view, const struct hvd_object *pod,
+                     const struct hvd_pod_owners *owners, struct hvd_worker *out)
 {
-    int32_t index = ordinal(view->job, pod->meta.name);
-
-    out->n_workers++;
-    if (pod->u.pod.trouble && !pod->meta.is_deleting && index >= 0 && is_owned_by(pod, set) &&
-        (!out->troubled || index < ordinal(view->job, out->troubled->meta.name)))
-        out->troubled = pod;
-    if (pod->u.pod.is_ready && !pod->meta.is_deleting && index >= 0 &&
-        index < view->job->spec.replicas && is_owned_by(pod, set))
-        out->ready[out->n_ready++] = index;
+    for (size_t i = 0; i < view->job->spec.n_groups; i++) {
+        if (!is_owned_by(pod, owners->sets[i]))
+            continue;
+        *out = (struct hvd_worker){i, ordinal(owners->sets[i]->meta.name, pod->meta.name), pod};
+        return out->ordinal >= 0;
+    }
+    return false;
 }
 
-hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_object *worker_set,
-                              const struct hvd_object *master_job, struct hvd_pods *out)
+static void add_worker(const struct hvd_view *view, const struct hvd_worker *worker,
+                       struct hvd_pods *out, struct hvd_worker *troubled)
 {
-    struct hvd_pods pods = {.ready = hvd_malloc(view->n_objects, sizeof(int32_t))};
+    const struct hvd_object *pod = worker->pod;
+
+    if (pod->meta.is_deleting)
+        return;
+    if (pod->u.pod.trouble && (!out->troubled || compare(worker, troubled) < 0)) {
+        out->troubled = pod;
+        *troubled = *worker;
+    }
+    if (pod->u.pod.is_ready && worker->ordinal < view->job->spec.groups[worker->group].replicas) {
+        out->ready[out->n_ready++] = *worker;
+        out->n_ready_of[worker->group]++;
+    }
+}
+
+hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_owners *owners,
+                              struct hvd_pods *out)
+{
+    struct hvd_pods pods = {.ready = hvd_malloc(view->n_objects, sizeof(pods.ready[0]))};
+    struct hvd_worker worker, troubled = {0};
 
     if (!pods.ready)
         return HVD_ERR_NOMEM;
@@ -65,12 +81,15 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_obje
 
         if (pod->kind != HVD_KIND_POD)
             continue;
-        if (pod->meta.role == HVD_ROLE_WORKER)
-            add_worker(view, pod, worker_set, &pods);
+        if (pod->meta.role == HVD_ROLE_WORKER) {
+            pods.n_workers++;
+            if (identify(view, pod, owners, &worker))
+                add_worker(view, &worker, &pods, &troubled);
+        }
         if (pod->meta.role != HVD_ROLE_MASTER)
             continue;
         pods.n_masters++;
-        if (is_owned_by(pod, master_job))
+        if (is_owned_by(pod, owners->master_job))
             pods.master = pod;
     }
     qsort(pods.ready, pods.n_ready, sizeof(pods.ready[0]), compare);

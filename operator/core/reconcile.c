@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/children.h"
 #include "operator/core/hosts.h"
@@ -25,6 +24,18 @@
 #define COUNTS_MIN_MS 1000  /* how often counts alone are written: as often as the start is old, */
 #define COUNTS_MAX_MS 30000 /* so that many workers that come one by one cost few writes */
 #define SETTLE_MS 5000      /* how long the status waits for a master that was just made */
+
+/* Files a set under the group that it has the name of. */
+static void find_group(struct hvd_pass *p, const struct hvd_object *set)
+{
+    char name[HVD_CHILD_NAME_MAX];
+
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        hvd_group_name(p->job, i, name);
+        if (hvd_str_equal(set->meta.name, name))
+            p->owners.sets[i] = set;
+    }
+}
 
 static void find_children(struct hvd_pass *p)
 {
@@ -40,7 +51,10 @@ static void find_children(struct hvd_pass *p)
 
         if (hvd_str_equal(object->meta.name, names[object->kind]))
             p->child[object->kind] = object;
+        if (object->kind == HVD_KIND_STATEFULSET)
+            find_group(p, object);
     }
+    p->owners.master_job = p->child[HVD_KIND_JOB];
 }
 
 static void set(struct hvd_pass *p, enum hvd_condition_type type, enum hvd_truth truth,
@@ -320,35 +334,19 @@ static void write_status(struct hvd_pass *p)
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, p->job->name);
 }
 
-/* The list with which a job begins, before its workers are there. */
-static hvd_status_t prepare_all_hosts(struct hvd_pass *p, struct hvd_jb *jb)
-{
-    size_t n = p->job->spec.replicas > 0 ? (size_t)p->job->spec.replicas : 0;
-    int32_t *ordinals = hvd_malloc(n, sizeof(ordinals[0]));
-
-    if (!ordinals)
-        return HVD_ERR_NOMEM;
-    for (size_t i = 0; i < n; i++)
-        ordinals[i] = (int32_t)i;
-    p->all_hosts_data = hvd_hosts_data(jb, p->job, ordinals, n);
-    hvd_free(ordinals);
-    return HVD_OK;
-}
-
 static hvd_status_t prepare(struct hvd_pass *p)
 {
     struct hvd_jb jb = {0};
     hvd_status_t st;
 
     find_children(p);
-    st =
-        hvd_pods_collect(p->view, p->child[HVD_KIND_STATEFULSET], p->child[HVD_KIND_JOB], &p->pods);
+    st = hvd_pods_collect(p->view, &p->owners, &p->pods);
     if (!st)
         st = hvd_job_status_copy(&p->job->status, &p->next);
     if (!st)
         p->hosts_data = hvd_hosts_data(&jb, p->job, p->pods.ready, p->pods.n_ready);
     if (!st && !p->child[HVD_KIND_CONFIGMAP])
-        st = prepare_all_hosts(p, &jb);
+        p->all_hosts_data = hvd_hosts_data_of_all(&jb, p->job);
     return jb.failed ? HVD_ERR_NOMEM : st;
 }
 

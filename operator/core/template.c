@@ -33,23 +33,21 @@ static void append_all(struct hvd_jb *jb, cJSON *to, const cJSON *from)
 }
 
 /* horovodrun -np N --hostfile ... COMMAND ARGS */
-static void master_command(struct hvd_jb *jb, cJSON *container, const struct hvd_job *job,
-                           const cJSON *spec)
+static void master_command(struct hvd_jb *jb, cJSON *container, const struct hvd_child_inputs *in)
 {
     cJSON *command = hvd_jb_array(jb, container, "command");
 
     hvd_jb_str(jb, command, NULL, "horovodrun");
     hvd_jb_str(jb, command, NULL, "-np");
-    hvd_jb_fmt(jb, command, NULL, "%lld",
-               (long long)job->spec.replicas * job->spec.groups[0].slots);
+    hvd_jb_fmt(jb, command, NULL, "%lld", (long long)in->n_ranks);
     hvd_jb_str(jb, command, NULL, "--hostfile");
     hvd_jb_str(jb, command, NULL, HVD_HOSTS_DIR "/hostfile");
-    append_all(jb, command, hvd_json_get(spec, "command"));
-    append_all(jb, command, hvd_json_get(spec, "args"));
+    append_all(jb, command, hvd_json_get(in->spec, "command"));
+    append_all(jb, command, hvd_json_get(in->spec, "args"));
 }
 
-static void short_form(struct hvd_jb *jb, cJSON *template, const struct hvd_job *job,
-                       const cJSON *spec, enum hvd_role role)
+static void short_form(struct hvd_jb *jb, cJSON *template, const struct hvd_child_inputs *in,
+                       enum hvd_role role)
 {
     cJSON *pod = hvd_jb_object(jb, template, "spec");
     cJSON *container = hvd_jb_object(jb, hvd_jb_array(jb, pod, "containers"), NULL);
@@ -57,12 +55,12 @@ static void short_form(struct hvd_jb *jb, cJSON *template, const struct hvd_job 
     hvd_jb_bool(jb, pod, "enableServiceLinks", false);
     hvd_jb_bool(jb, pod, "automountServiceAccountToken", false);
     hvd_jb_str(jb, container, "name", role_name(role));
-    hvd_jb_copy(jb, container, "image", hvd_json_get(spec, "image"));
-    hvd_jb_copy(jb, container, "env", hvd_json_get(spec, "env"));
+    hvd_jb_copy(jb, container, "image", hvd_json_get(in->spec, "image"));
+    hvd_jb_copy(jb, container, "env", hvd_json_get(in->spec, "env"));
     if (role == HVD_ROLE_MASTER)
-        master_command(jb, container, job, spec);
-    else
-        hvd_jb_copy(jb, container, "resources", hvd_json_get(spec, "resources"));
+        master_command(jb, container, in);
+    if (role == HVD_ROLE_WORKER || in->job->spec.is_master_worker)
+        hvd_jb_copy(jb, container, "resources", hvd_json_get(in->spec, "resources"));
 }
 
 /* The container named after the role, else the first; NULL without any. */
@@ -168,30 +166,51 @@ static void complete_master(struct hvd_jb *jb, cJSON *pod, cJSON *container,
     default_text(jb, container, "terminationMessagePolicy", "FallbackToLogsOnError");
 }
 
-void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_job *job,
-                        const cJSON *spec, enum hvd_role role)
+/* The user's template; NULL in the short form. */
+static const cJSON *own_template(const struct hvd_child_inputs *in, enum hvd_role role)
 {
-    const cJSON *own =
-        hvd_json_at(spec, role == HVD_ROLE_MASTER ? "master.template" : "worker.template");
-    cJSON *template, *labels, *pod, *container;
+    const cJSON *groups = hvd_json_get(in->spec, "workerGroups");
+    const cJSON *own = NULL;
 
-    if (!job->spec.is_short_form)
-        hvd_jb_copy(jb, parent, "template", own);
-    template = hvd_jb_ensure_object(jb, parent, "template");
-    if (job->spec.is_short_form)
-        short_form(jb, template, job, spec, role);
-    labels = hvd_jb_ensure_object(jb, hvd_jb_ensure_object(jb, template, "metadata"), "labels");
+    if (role == HVD_ROLE_MASTER)
+        return hvd_json_at(in->spec, "master.template");
+    if (in->group > 0)
+        own = hvd_json_get(cJSON_GetArrayItem(groups, (int)in->group - 1), "template");
+    return own ? own : hvd_json_at(in->spec, "worker.template");
+}
+
+static void add_labels(struct hvd_jb *jb, cJSON *template, const struct hvd_child_inputs *in,
+                       enum hvd_role role)
+{
+    cJSON *labels =
+        hvd_jb_ensure_object(jb, hvd_jb_ensure_object(jb, template, "metadata"), "labels");
+
     hvd_jb_str(jb, labels, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
-    hvd_jb_str(jb, labels, HVD_LABEL_JOB, job->name);
+    hvd_jb_str(jb, labels, HVD_LABEL_JOB, in->job->name);
     hvd_jb_str(jb, labels, HVD_LABEL_ROLE, role_name(role));
+    if (role == HVD_ROLE_WORKER && in->group > 0)
+        hvd_jb_str(jb, labels, HVD_LABEL_GROUP, in->job->spec.groups[in->group].name);
+}
+
+void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
+                        enum hvd_role role)
+{
+    const cJSON *own = own_template(in, role);
+    cJSON *template, *pod, *container;
+
+    hvd_jb_copy(jb, parent, "template", own);
+    template = hvd_jb_ensure_object(jb, parent, "template");
+    if (!own)
+        short_form(jb, template, in, role);
+    add_labels(jb, template, in, role);
     pod = hvd_jb_ensure_object(jb, template, "spec");
     container = role_container(pod, role_name(role));
     if (role == HVD_ROLE_MASTER)
-        complete_master(jb, pod, container, job);
+        complete_master(jb, pod, container, in->job);
     else
-        complete_worker(jb, container, job->spec.ssh_port);
-    hvd_environment_add(jb, container, spec);
+        complete_worker(jb, container, in->job->spec.ssh_port);
+    hvd_environment_add(jb, container, in->spec);
     if (container)
-        add_volumes(jb, pod, container, job);
+        add_volumes(jb, pod, container, in->job);
     hvd_security_defaults(jb, pod);
 }

@@ -5,6 +5,7 @@
 
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
+#include "operator/core/children.h"
 #include "operator/core/observe.h"
 
 /* Within operator/core only. */
@@ -13,11 +14,11 @@
 #define HVD_SSH_DIR "/etc/horovod/ssh"
 
 /*
- * The pod template of a role under parent["template"]: the user's, or the short form's, with
- * labels, mounts, environment, probes and security defaults added where the user has set nothing.
- * spec is the job's decoded spec. Failures are remembered in jb.
+ * The pod template of a role (for workers, of the group in) under parent["template"]: the user's,
+ * or the short form's, with labels, mounts, environment, probes and security defaults added where
+ * the user has set nothing. Failures are remembered in jb.
  */
-void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_job *job,
-                        const cJSON *spec, enum hvd_role role);
+void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
+                        enum hvd_role role);
 
 #endif

@@ -23,8 +23,8 @@ struct made {
 
 static void make(struct made *m, const char *spec, enum hvd_kind kind)
 {
-    const int32_t ordinals[] = {0, 2, 10};
-    struct hvd_child_inputs in = {.attempt = 2, .hosts_seen = "seen", .replicas = 3};
+    const struct hvd_worker workers[] = {{.ordinal = 0}, {.ordinal = 2}, {.ordinal = 10}};
+    struct hvd_child_inputs in = {.attempt = 2, .hosts_seen = "seen"};
     struct hvd_jb jb = {0};
     cJSON *object = cJSON_Parse("{\"metadata\":{\"namespace\":\"ns\",\"name\":\"digits\",\"uid\":"
                                 "\"u\",\"resourceVersion\":\"5\"}}");
@@ -36,7 +36,8 @@ static void make(struct made *m, const char *spec, enum hvd_kind kind)
     cJSON_AddItemToObject(object, "spec", cJSON_Duplicate(m->spec, true));
     assert_int_equal(hvd_job_decode(object, &m->job, NULL), HVD_OK);
     assert_null(m->job.invalid);
-    data = hvd_hosts_data(&jb, &m->job, ordinals, 3);
+    data = hvd_hosts_data(&jb, &m->job, workers, 3);
+    in.n_ranks = hvd_hosts_slots(&m->job, workers, 3);
     in.job = &m->job;
     in.spec = m->spec;
     in.hosts_data = data;
