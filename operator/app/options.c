@@ -108,6 +108,58 @@ static hvd_status_t set_log_level(struct hvd_options *options, const char *sourc
     return HVD_OK;
 }
 
+static hvd_status_t set_gang(struct hvd_options *options, const char *source, const char *value,
+                             struct hvd_err *err)
+{
+    static const char *const names[] = {[HVD_GANG_NONE] = "none",
+                                        [HVD_GANG_VOLCANO] = "volcano",
+                                        [HVD_GANG_PLUGINS] = "scheduler-plugins"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            options->gang = (enum hvd_gang)i;
+            return HVD_OK;
+        }
+    }
+    return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                    "%s=%s is not a gang scheduler: none, volcano or scheduler-plugins", source,
+                    value);
+}
+
+/* A DNS-1123 subdomain, as names of schedulers are. */
+static hvd_status_t set_gang_name(struct hvd_options *options, const char *source,
+                                  const char *value, struct hvd_err *err)
+{
+    size_t len = strlen(value);
+    bool ok =
+        len <= 253 && strspn(value, "abcdefghijklmnopqrstuvwxyz0123456789-.") == len &&
+        (!len || (isalnum((unsigned char)value[0]) && isalnum((unsigned char)value[len - 1])));
+
+    if (!ok)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "%s=%s is not the name of a scheduler: lower-case letters, digits, '-' and "
+                        "'.', or empty for the usual one",
+                        source, value);
+    options->gang_scheduler = len ? value : NULL;
+    return HVD_OK;
+}
+
+static hvd_status_t set_ssh_ports(struct hvd_options *options, const char *source,
+                                  const char *value, struct hvd_err *err)
+{
+    static const int64_t ports[2] = {1024, 65535};
+    struct hvd_strview rest = hvd_strview_of(value);
+    int64_t first = 0, last = -1;
+
+    if (hvd_str_parse_int64(hvd_strview_cut(&rest, '-'), ports, &first, NULL) != HVD_OK ||
+        !rest.data || hvd_str_parse_int64(rest, ports, &last, NULL) != HVD_OK || last < first)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "%s=%s is not a range of ports: give FIRST-LAST, both from 1024 to 65535",
+                        source, value);
+    options->ssh_ports = (struct hvd_port_range){(int32_t)first, (int32_t)last};
+    return HVD_OK;
+}
+
 static const struct option_row {
     const char *flag;
     const char *variable;
@@ -124,6 +176,15 @@ static const struct option_row {
      "where /healthz, /readyz and /metrics are (default: :8080; :0 is none)", set_listen},
     {"--log-level", "HOROVOD_OPERATOR_LOG_LEVEL", "LEVEL",
      "debug, info, warn or error (default: info)", set_log_level},
+    {"--gang-scheduler", "HOROVOD_OPERATOR_GANG_SCHEDULER", "KIND",
+     "who places the workers of a job together: none, volcano or scheduler-plugins (default: none)",
+     set_gang},
+    {"--gang-scheduler-name", "HOROVOD_OPERATOR_GANG_SCHEDULER_NAME", "NAME",
+     "schedulerName of the workers (default: volcano or scheduler-plugins-scheduler)",
+     set_gang_name},
+    {"--ssh-ports", "HOROVOD_OPERATOR_SSH_PORTS", "FIRST-LAST",
+     "ports for sshd of jobs on the nodes' network, one per job (default: 20000-29999)",
+     set_ssh_ports},
 };
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -185,7 +246,9 @@ hvd_status_t hvd_options_parse(int argc, const char *const *argv,
                                const struct hvd_environment *environment, struct hvd_options *out,
                                struct hvd_err *err)
 {
-    struct hvd_options options = {.listen = {.port = DEFAULT_PORT}, .log_level = HVD_LOG_INFO};
+    struct hvd_options options = {.listen = {.port = DEFAULT_PORT},
+                                  .log_level = HVD_LOG_INFO,
+                                  .ssh_ports = {HVD_PORTS_FIRST, HVD_PORTS_LAST}};
     hvd_status_t st = read_environment(environment, &options, err);
     int n_used = 0;
 

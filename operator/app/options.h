@@ -7,6 +7,8 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "operator/core/ports.h"
+#include "operator/core/settings.h"
 
 /* Where the metrics and health server listens. */
 struct hvd_listen {
@@ -20,6 +22,9 @@ struct hvd_options {
     const char *ns;         /* NULL: all namespaces */
     struct hvd_listen listen;
     enum hvd_log_level log_level;
+    enum hvd_gang gang;
+    const char *gang_scheduler;      /* schedulerName; NULL: the gang's usual one */
+    struct hvd_port_range ssh_ports; /* for jobs on the nodes' network */
     bool wants_help;
     bool wants_version;
 };

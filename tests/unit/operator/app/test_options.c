@@ -40,6 +40,7 @@ static void the_defaults_need_nothing(void **state)
     assert_string_equal(o.listen.host, "");
     assert_int_equal(o.listen.port, 8080);
     assert_int_equal(o.log_level, HVD_LOG_INFO);
+    assert_int_equal(o.gang, HVD_GANG_NONE);
     assert_false(o.wants_help);
 }
 
@@ -59,6 +60,28 @@ static void flags_go_before_the_environment(void **state)
     assert_string_equal(o.listen.host, "::1");
     assert_int_equal(o.listen.port, 9000);
     assert_int_equal(o.log_level, HVD_LOG_ERROR);
+}
+
+static void a_gang_scheduler_and_a_range_of_ports_are_chosen(void **state)
+{
+    const char *const pairs[] = {"HOROVOD_OPERATOR_GANG_SCHEDULER", "volcano",
+                                 "HOROVOD_OPERATOR_GANG_SCHEDULER_NAME", "", NULL};
+    const char *const args[] = {"--gang-scheduler=scheduler-plugins", "--gang-scheduler-name",
+                                "my-scheduler", "--ssh-ports=31000-31009", NULL};
+    struct hvd_options o;
+    struct hvd_err err;
+
+    (void)state;
+    assert_int_equal(parse(pairs, NULL, &o, &err), HVD_OK);
+    assert_int_equal(o.gang, HVD_GANG_VOLCANO);
+    assert_null(o.gang_scheduler);
+    assert_int_equal(o.ssh_ports.first, HVD_PORTS_FIRST);
+    assert_int_equal(o.ssh_ports.last, HVD_PORTS_LAST);
+    assert_int_equal(parse(pairs, args, &o, &err), HVD_OK);
+    assert_int_equal(o.gang, HVD_GANG_PLUGINS);
+    assert_string_equal(o.gang_scheduler, "my-scheduler");
+    assert_int_equal(o.ssh_ports.first, 31000);
+    assert_int_equal(o.ssh_ports.last, 31009);
 }
 
 static void an_empty_namespace_means_all(void **state)
@@ -93,6 +116,13 @@ static void wrong_values_are_named_with_where_they_came_from(void **state)
         {.arg = "--namespace=-a", .expected = "--namespace=-a is not a namespace"},
         {.arg = "--namespace=A", .expected = "--namespace=A"},
         {.arg = "--kubeconfig=", .expected = "--kubeconfig is empty"},
+        {.arg = "--gang-scheduler=kueue", .expected = "none, volcano or scheduler-plugins"},
+        {.arg = "--gang-scheduler-name=a b", .expected = "not the name of a scheduler"},
+        {.arg = "--gang-scheduler-name=-a", .expected = "not the name of a scheduler"},
+        {.arg = "--ssh-ports=2000", .expected = "--ssh-ports=2000 is not a range of ports"},
+        {.arg = "--ssh-ports=3000-2000", .expected = "give FIRST-LAST"},
+        {.arg = "--ssh-ports=80-90", .expected = "from 1024 to 65535"},
+        {.arg = "--ssh-ports=2000-2001-2002", .expected = "give FIRST-LAST"},
         {.variable = "HOROVOD_OPERATOR_LISTEN",
          .value = "x",
          .expected = "HOROVOD_OPERATOR_LISTEN=x"},
@@ -142,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_defaults_need_nothing),
         cmocka_unit_test(flags_go_before_the_environment),
+        cmocka_unit_test(a_gang_scheduler_and_a_range_of_ports_are_chosen),
         cmocka_unit_test(an_empty_namespace_means_all),
         cmocka_unit_test(wrong_values_are_named_with_where_they_came_from),
         cmocka_unit_test(help_lists_every_flag_and_its_variable),
