@@ -100,18 +100,31 @@ struct hvd_job_spec {
     char *text;                 /* the whole spec as compact JSON */
 };
 
+/* A worker that was lost while the master ran. */
+struct hvd_worker_failure {
+    char *message; /* owned: host, node and what happened; NULL: none was lost */
+    int64_t at_s;  /* when it was seen */
+    bool has_exit_code;
+    int32_t exit_code;
+    bool is_disruption; /* its pod was evicted, preempted, deleted: not the program's fault */
+};
+
 struct hvd_job_status {
     enum hvd_job_state state;
     int32_t workers_desired;
     int32_t workers_ready;
-    int32_t hosts;    /* in the published list */
-    int32_t attempts; /* masters started */
-    int32_t failures; /* attempts that failed and are recorded */
-    int32_t ssh_port; /* chosen for a job on the nodes' network; 0: none */
-    int32_t cleaned;  /* failed attempts whose pods are gone: while < failures, a restart goes on */
+    int32_t hosts;         /* in the published list */
+    int32_t attempts;      /* masters started */
+    int32_t failures;      /* attempts that failed and count against backoffLimit */
+    int32_t interruptions; /* attempts that ended otherwise: by suspension, or as failurePolicy says
+                            */
+    int32_t ssh_port;      /* chosen for a job on the nodes' network; 0: none */
+    int32_t cleaned; /* ended attempts whose pods are gone: while < ended, a restart goes on */
     int64_t start_s;
     int64_t completion_s;
     int64_t observed_generation;
+    struct hvd_worker_failure worker_failure; /* of the attempt that runs or ended last */
+    char *failure_log; /* last lines of the master that failed last, owned; NULL: none */
     struct hvd_condition conditions[HVD_N_CONDITIONS];
 };
 
@@ -141,6 +154,17 @@ void hvd_job_fini(struct hvd_job *job);
 
 /* Whether the condition Succeeded or Failed is true: such a job is never started again. */
 bool hvd_job_is_finished(const struct hvd_job_status *status);
+
+/* How many attempts have ended and are recorded; the next one, or the one that runs, is one more.
+ */
+int32_t hvd_job_ended(const struct hvd_job_status *status);
+
+/* Replaces the worker failure; text is copied, NULL for none. HVD_ERR_NOMEM leaves it as it was. */
+hvd_status_t hvd_job_set_worker_failure(struct hvd_job_status *status,
+                                        const struct hvd_worker_failure *failure);
+
+/* Replaces the log of the failed master; text is copied, NULL for none. HVD_ERR_NOMEM likewise. */
+hvd_status_t hvd_job_set_failure_log(struct hvd_job_status *status, const char *text);
 
 /* "Pending", "Succeeded" ...; "" for HVD_JOB_NEW. */
 const char *hvd_job_state_str(enum hvd_job_state state);

@@ -52,6 +52,11 @@ bool hvd_job_is_finished(const struct hvd_job_status *status)
            status->conditions[HVD_COND_FAILED].truth == HVD_TRUE;
 }
 
+int32_t hvd_job_ended(const struct hvd_job_status *status)
+{
+    return status->failures + status->interruptions;
+}
+
 /* The index of text in names, 0 when it is not there. */
 static size_t index_of(const char *const *names, size_t n, const char *text)
 {
@@ -123,6 +128,39 @@ hvd_status_t hvd_condition_set(struct hvd_job_status *status,
     return HVD_OK;
 }
 
+/* Replaces an owned text by a copy of at most 1 KiB. */
+static hvd_status_t set_text(char **target, const char *text)
+{
+    char *copy = NULL;
+
+    if (text) {
+        copy = hvd_strndup(text, cut_length(text, MESSAGE_MAX));
+        if (!copy)
+            return HVD_ERR_NOMEM;
+    }
+    hvd_free(*target);
+    *target = copy;
+    return HVD_OK;
+}
+
+hvd_status_t hvd_job_set_failure_log(struct hvd_job_status *status, const char *text)
+{
+    return set_text(&status->failure_log, text);
+}
+
+hvd_status_t hvd_job_set_worker_failure(struct hvd_job_status *status,
+                                        const struct hvd_worker_failure *failure)
+{
+    struct hvd_worker_failure made = *failure;
+
+    made.message = NULL;
+    if (set_text(&made.message, failure->message))
+        return HVD_ERR_NOMEM;
+    hvd_free(status->worker_failure.message);
+    status->worker_failure = made;
+    return HVD_OK;
+}
+
 static hvd_status_t decode_condition(const cJSON *item, struct hvd_job_status *out)
 {
     size_t truth = index_of(truth_names, sizeof(truth_names) / sizeof(truth_names[0]),
@@ -151,6 +189,22 @@ static int32_t count(const cJSON *status, const char *path)
     return value < 0 || value > INT32_MAX ? 0 : (int32_t)value;
 }
 
+static hvd_status_t decode_failures(const cJSON *status, struct hvd_job_status *out)
+{
+    const cJSON *failure = hvd_json_get(status, "workerFailure");
+    const struct hvd_worker_failure found = {
+        .message = (char *)hvd_json_str(failure, "message"),
+        .at_s = hvd_rfc3339_parse(hvd_json_str(failure, "time")),
+        .has_exit_code = cJSON_IsNumber(hvd_json_get(failure, "exitCode")),
+        .exit_code = (int32_t)hvd_json_int(failure, "exitCode", 0),
+        .is_disruption = hvd_json_true(failure, "disruption"),
+    };
+
+    if (found.message && hvd_job_set_worker_failure(out, &found))
+        return HVD_ERR_NOMEM;
+    return hvd_job_set_failure_log(out, hvd_json_str(status, "failureLog"));
+}
+
 hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job_status *out, struct hvd_err *err)
 {
     const cJSON *item = NULL;
@@ -162,11 +216,14 @@ hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job_status *out, 
     out->hosts = count(status, "hosts");
     out->attempts = count(status, "attempts");
     out->failures = count(status, "failures");
+    out->interruptions = count(status, "interruptions");
     out->cleaned = count(status, "cleaned");
     out->ssh_port = count(status, "sshPort");
     out->start_s = hvd_rfc3339_parse(hvd_json_str(status, "startTime"));
     out->completion_s = hvd_rfc3339_parse(hvd_json_str(status, "completionTime"));
     out->observed_generation = hvd_json_int(status, "observedGeneration", 0);
+    if (decode_failures(status, out))
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob status");
     cJSON_ArrayForEach(item, hvd_json_get(status, "conditions"))
     {
         if (decode_condition(item, out))
@@ -180,6 +237,13 @@ hvd_status_t hvd_job_status_copy(const struct hvd_job_status *from, struct hvd_j
     struct hvd_job_status copy = *from;
 
     memset(copy.conditions, 0, sizeof(copy.conditions));
+    memset(&copy.worker_failure, 0, sizeof(copy.worker_failure));
+    copy.failure_log = NULL;
+    if (hvd_job_set_worker_failure(&copy, &from->worker_failure) ||
+        hvd_job_set_failure_log(&copy, from->failure_log)) {
+        hvd_job_status_fini(&copy);
+        return HVD_ERR_NOMEM;
+    }
     for (size_t i = 0; i < HVD_N_CONDITIONS; i++) {
         const struct hvd_condition *source = &from->conditions[i];
 
@@ -201,6 +265,8 @@ void hvd_job_status_fini(struct hvd_job_status *status)
 {
     for (size_t i = 0; i < HVD_N_CONDITIONS; i++)
         condition_fini(&status->conditions[i]);
+    hvd_free(status->worker_failure.message);
+    hvd_free(status->failure_log);
     *status = (struct hvd_job_status){0};
 }
 
@@ -212,12 +278,17 @@ static bool condition_equal(const struct hvd_condition *a, const struct hvd_cond
 
 bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_status *b)
 {
-    bool equal = a->state == b->state && a->workers_desired == b->workers_desired &&
-                 a->workers_ready == b->workers_ready && a->hosts == b->hosts &&
-                 a->attempts == b->attempts && a->failures == b->failures &&
-                 a->cleaned == b->cleaned && a->ssh_port == b->ssh_port &&
-                 a->start_s == b->start_s && a->completion_s == b->completion_s &&
-                 a->observed_generation == b->observed_generation;
+    const struct hvd_worker_failure *fa = &a->worker_failure, *fb = &b->worker_failure;
+    bool equal =
+        a->state == b->state && a->workers_desired == b->workers_desired &&
+        a->workers_ready == b->workers_ready && a->hosts == b->hosts &&
+        a->attempts == b->attempts && a->failures == b->failures && a->cleaned == b->cleaned &&
+        a->ssh_port == b->ssh_port && a->start_s == b->start_s &&
+        a->completion_s == b->completion_s && a->observed_generation == b->observed_generation &&
+        a->interruptions == b->interruptions && fa->at_s == fb->at_s &&
+        fa->has_exit_code == fb->has_exit_code && fa->exit_code == fb->exit_code &&
+        fa->is_disruption == fb->is_disruption && hvd_str_equal(fa->message, fb->message) &&
+        hvd_str_equal(a->failure_log, b->failure_log);
 
     for (size_t i = 0; equal && i < HVD_N_CONDITIONS; i++)
         equal = condition_equal(&a->conditions[i], &b->conditions[i]);
@@ -252,6 +323,25 @@ static void encode_conditions(struct hvd_jb *jb, cJSON *parent, const struct hvd
     }
 }
 
+static void encode_worker_failure(struct hvd_jb *jb, cJSON *parent,
+                                  const struct hvd_worker_failure *failure)
+{
+    cJSON *item;
+
+    if (!failure->message) {
+        hvd_jb_str(jb, parent, "workerFailure", NULL);
+        return;
+    }
+    item = hvd_jb_object(jb, parent, "workerFailure");
+    hvd_jb_str(jb, item, "message", failure->message);
+    encode_time(jb, item, "time", failure->at_s);
+    if (failure->has_exit_code)
+        hvd_jb_int(jb, item, "exitCode", failure->exit_code);
+    else
+        hvd_jb_str(jb, item, "exitCode", NULL);
+    hvd_jb_bool(jb, item, "disruption", failure->is_disruption);
+}
+
 /* What one line for people says: the message of the condition that decides the state. */
 static const char *headline(const struct hvd_job_status *status)
 {
@@ -282,12 +372,15 @@ static void encode_status(struct hvd_jb *jb, cJSON *out, const struct hvd_job *j
     hvd_jb_int(jb, out, "hosts", status->hosts);
     hvd_jb_int(jb, out, "attempts", status->attempts);
     hvd_jb_int(jb, out, "failures", status->failures);
+    hvd_jb_int(jb, out, "interruptions", status->interruptions);
     hvd_jb_int(jb, out, "cleaned", status->cleaned);
     if (status->ssh_port > 0)
         hvd_jb_int(jb, out, "sshPort", status->ssh_port);
     hvd_jb_int(jb, out, "observedGeneration", status->observed_generation);
     encode_time(jb, out, "startTime", status->start_s);
     encode_time(jb, out, "completionTime", status->completion_s);
+    encode_worker_failure(jb, out, &status->worker_failure);
+    hvd_jb_str(jb, out, "failureLog", status->failure_log);
     encode_conditions(jb, out, status);
 }
 

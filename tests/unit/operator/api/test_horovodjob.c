@@ -200,10 +200,16 @@ static void fill(struct hvd_job_status *status)
                                       .hosts = 3,
                                       .attempts = 2,
                                       .failures = 1,
+                                      .interruptions = 4,
                                       .cleaned = 1,
                                       .start_s = 1700000000,
                                       .observed_generation = 7};
     set(status, HVD_FALSE, "line \"one\"\n", 1700000001);
+    assert_int_equal(hvd_job_set_worker_failure(
+                         status, &(struct hvd_worker_failure){(char *)"worker w-1 is gone",
+                                                              1700000002, true, 137, true}),
+                     HVD_OK);
+    assert_int_equal(hvd_job_set_failure_log(status, "one\ntwo"), HVD_OK);
 }
 
 /* Encodes a status, decodes it again and compares; false when memory ran out on the way. */
@@ -242,6 +248,10 @@ static void a_status_survives_the_api_server(void **state)
 
     (void)state;
     fill(&status);
+    assert_true(round_trip(&status));
+    assert_int_equal(hvd_job_ended(&status), 5);
+    assert_int_equal(hvd_job_set_worker_failure(&status, &(struct hvd_worker_failure){0}), HVD_OK);
+    assert_int_equal(hvd_job_set_failure_log(&status, NULL), HVD_OK);
     assert_true(round_trip(&status));
     hvd_job_status_fini(&status);
 }
