@@ -12,7 +12,8 @@
 bool hvd_ports_is_wanted(const struct hvd_job *job)
 {
     return job->spec.is_host_network && !job->spec.has_ssh_port && job->status.ssh_port == 0 &&
-           !job->spec.is_foreign && !job->is_deleting && !hvd_job_is_finished(&job->status);
+           !job->spec.is_suspended && !job->spec.is_foreign && !job->is_deleting &&
+           !hvd_job_is_finished(&job->status);
 }
 
 int32_t hvd_ports_held(const struct hvd_job *job, size_t n_pods)

@@ -20,7 +20,7 @@ struct hvd_port_range {
 #define HVD_PORTS_FIRST 20000 /* below the ports of Linux' outgoing connections and NodePorts */
 #define HVD_PORTS_LAST 29999
 
-/* Whether the job is to get a port: on the nodes' network, none given or recorded, not finished. */
+/* Whether the job is to get a port: it is to run, on the nodes' network, and has none. */
 bool hvd_ports_is_wanted(const struct hvd_job *job);
 
 /*
