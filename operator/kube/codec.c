@@ -64,7 +64,8 @@ hvd_status_t hvd_list_decode(const cJSON *doc, struct hvd_list_page *out, struct
     const cJSON *items = cJSON_GetObjectItemCaseSensitive(doc, "items");
     const char *version = hvd_json_text(metadata, "resourceVersion");
 
-    if (!*version || (items && !cJSON_IsArray(items) && !cJSON_IsNull(items)))
+    /* An answer that says nothing of items would make all objects look gone; null means none. */
+    if (!*version || (!cJSON_IsArray(items) && !cJSON_IsNull(items)))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the answer is not a list");
     *out = (struct hvd_list_page){cJSON_IsArray(items) ? items : &no_items, version,
                                   hvd_json_text(metadata, "continue")};

@@ -30,7 +30,7 @@ hvd_status_t hvd_watch_decode(struct hvd_strview line, struct hvd_watch_event *o
 
 /* A page of a list, borrowed from its document. */
 struct hvd_list_page {
-    const cJSON *items;           /* an array */
+    const cJSON *items;           /* to be iterated over; empty for null */
     const char *resource_version; /* never empty */
     const char *continue_token;   /* "" on the last page */
 };

@@ -81,7 +81,11 @@ static void lists_have_items_a_version_and_perhaps_more_pages(void **state)
 
 static void what_is_no_list_is_refused(void **state)
 {
-    static const char *const bad[] = {"{}", "[]", "7", "{\"metadata\":{\"resourceVersion\":9}}",
+    static const char *const bad[] = {"{}",
+                                      "[]",
+                                      "7",
+                                      "{\"metadata\":{\"resourceVersion\":9}}",
+                                      "{\"metadata\":{\"resourceVersion\":\"9\"}}",
                                       "{\"metadata\":{\"resourceVersion\":\"9\"},\"items\":{}}"};
 
     (void)state;
