@@ -13,9 +13,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +32,8 @@
 #define LINES_FLUSH ((size_t)256 * 1024)
 #define LINES_MAX ((size_t)16 * 1024 * 1024)
 #define PATH_BYTES 1200
+#define DRAIN_MAX ((uint64_t)1 << 13) /* a few milliseconds' work */
+#define NICE_WRITER 15
 #define PENDING_MAX ((uint64_t)1 << 18) /* events of cached tensors; a tenth of a second's work */
 
 struct hvd_writer {
@@ -40,6 +42,8 @@ struct hvd_writer {
     char metrics_file[PATH_BYTES];
     struct hvd_ring *ring; /* owned; constant */
     pthread_t thread;
+    pid_t tid;            /* the thread's, from its first round on; guarded by mu */
+    int nice;             /* as it was when the thread began; the same */
     pthread_mutex_t life; /* one open, close or stop at a time */
     bool has_thread;      /* guarded by life */
     pthread_mutex_t mu;
@@ -77,13 +81,13 @@ static int64_t now_ns(clockid_t id)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* The ranks go first: while a timeline runs the writer takes the processor time that nobody wants,
- * and where there is none, events are dropped. Somebody waits for its end, though. */
-static void set_urgent(pthread_t thread, bool is_urgent)
+/* The ranks go first: the writer takes the processor time that nobody wants, and where there is
+ * none, about a 28th of what they have. (SCHED_IDLE would leave it next to nothing there, and only
+ * the privileged leave that again.) Somebody waits for the end of a timeline, though: then it is as
+ * good as they are, if it may. */
+static void set_urgent(struct hvd_writer *w, bool is_urgent)
 {
-    const struct sched_param none = {0};
-
-    (void)pthread_setschedparam(thread, is_urgent ? SCHED_OTHER : SCHED_IDLE, &none);
+    (void)setpriority(PRIO_PROCESS, (id_t)w->tid, w->nice + (is_urgent ? 0 : NICE_WRITER));
 }
 
 /* --- The timeline ----------------------------------------------------------------------------- */
@@ -143,36 +147,48 @@ static void let_go(struct hvd_writer *w, const struct hvd_note *note)
         atomic_store_explicit(&w->is_flooded, false, memory_order_relaxed);
 }
 
-/* What is in the ring, into the file. *found: how many events. */
-static hvd_status_t drain(struct hvd_writer *w, uint64_t *found, struct hvd_err *err)
+/* The lines, into the file, which is set aside when it is large. */
+static hvd_status_t write_lines(struct hvd_writer *w, struct hvd_err *err)
+{
+    const int64_t most = w->options.timeline_bytes;
+    hvd_status_t st = flush(w, err);
+
+    return st == HVD_OK && most > 0 && w->file.at > most ? rotate(w, err) : st;
+}
+
+/* An event, as a line. */
+static hvd_status_t add_event(struct hvd_writer *w, const struct hvd_note *note, int64_t ns,
+                              struct hvd_err *err)
 {
     static const size_t flush_at = LINES_FLUSH;
+
+    if (ns > w->last_ns)
+        w->last_ns = ns;
+    /* Without memory a record is missing, and the next one may fit again. */
+    if (hvd_trace_add(w->trace, note, w->last_ns, &w->lines) != HVD_OK || w->lines.len < flush_at)
+        return HVD_OK;
+    return write_lines(w, err);
+}
+
+/* What is in the ring, into the file, but no more than DRAIN_MAX: where ranks are as fast as the
+ * writer it would never end. *found: how many events. */
+static hvd_status_t drain(struct hvd_writer *w, uint64_t *found, struct hvd_err *err)
+{
     struct hvd_note note;
     hvd_status_t st = HVD_OK;
 
     hvd_clock_sync(&w->clock);
     const int64_t start_ns = hvd_clock_since_base(&w->clock, w->start_ticks);
-    while (st == HVD_OK && hvd_ring_take(w->ring, &note)) {
+    while (st == HVD_OK && *found < DRAIN_MAX && hvd_ring_take(w->ring, &note)) {
         let_go(w, &note);
-        const int64_t ns = hvd_clock_since_base(&w->clock, note.event.ticks) - start_ns;
-        if (ns > w->last_ns)
-            w->last_ns = ns;
         (*found)++;
-        /* Without memory a record is missing, and the next one may fit again. */
-        if (hvd_trace_add(w->trace, &note, w->last_ns, &w->lines) != HVD_OK)
-            continue;
-        if (w->lines.len >= flush_at)
-            st = flush(w, err);
+        st = add_event(w, &note, hvd_clock_since_base(&w->clock, note.event.ticks) - start_ns, err);
     }
     const uint64_t n_dropped = count_dropped(w);
     if (n_dropped > w->n_dropped &&
         hvd_trace_add_dropped(w->trace, n_dropped - w->n_dropped, w->last_ns, &w->lines) == HVD_OK)
         w->n_dropped = n_dropped;
-    if (st == HVD_OK && w->lines.len > 0)
-        st = flush(w, err);
-    if (st == HVD_OK && w->options.timeline_bytes > 0 && w->file.at > w->options.timeline_bytes)
-        st = rotate(w, err);
-    return st;
+    return st == HVD_OK && w->lines.len > 0 ? write_lines(w, err) : st;
 }
 
 /* Ends the file. Does not hold mu; is_open still holds. */
@@ -197,7 +213,7 @@ static uint64_t write_events(struct hvd_writer *w, bool must_close, bool *ended)
 
     if (st != HVD_OK)
         hvd_log(w->options.log, HVD_LOG_ERROR, "timeline", "%s ends here: %s", w->path, err.msg);
-    *ended = must_close || st != HVD_OK;
+    *ended = (must_close && found < DRAIN_MAX) || st != HVD_OK;
     if (*ended)
         end_timeline(w);
     atomic_fetch_add_explicit(&w->n_events, found, memory_order_relaxed);
@@ -247,8 +263,8 @@ static void close_and_wait(struct hvd_writer *w)
     atomic_fetch_and(&w->options.watch->_on, ~HVD_WATCH_TIMELINE);
     pthread_mutex_lock(&w->mu);
     w->must_close = w->is_open;
-    if (w->is_open) /* somebody waits for it from now on */
-        set_urgent(w->thread, true);
+    if (w->is_open && w->tid != 0) /* somebody waits for it from now on */
+        set_urgent(w, true);
     pthread_cond_signal(&w->cond);
     while (w->is_open)
         pthread_cond_wait(&w->closed, &w->mu);
@@ -411,13 +427,15 @@ static void *run(void *arg)
 
     pthread_setname_np(pthread_self(), "hvd-watch");
     pthread_mutex_lock(&w->mu);
+    w->tid = gettid();
+    w->nice = getpriority(PRIO_PROCESS, 0);
     while (!w->must_stop) {
         const bool must_close = w->must_close;
         const bool is_open = w->is_open;
         bool ended = false;
         pthread_mutex_unlock(&w->mu);
         if (is_urgent != must_close)
-            set_urgent(pthread_self(), must_close);
+            set_urgent(w, must_close);
         is_urgent = must_close;
         const uint64_t found = is_open ? write_events(w, must_close, &ended) : 0;
         const bool changed = write_metrics(w, w->n_quiet >= QUIET_ROUNDS);
@@ -431,10 +449,11 @@ static void *run(void *arg)
         }
         if (w->n_quiet == 0)
             atomic_fetch_and(&w->options.watch->_on, ~HVD_WATCH_WAKE);
+        w->is_kicked = w->is_kicked || found == DRAIN_MAX; /* there is more */
         rest(w);
     }
     pthread_mutex_unlock(&w->mu);
-    set_urgent(pthread_self(), true);
+    set_urgent(w, true);
     (void)write_metrics(w, true);
     return NULL;
 }
