@@ -93,6 +93,19 @@ static void told_text(uint64_t hash, int stage, int64_t at_ms, char out[TOLD_SIZ
     (void)snprintf(out, TOLD_SIZE, "%016" PRIx64 "-%d-%" PRId64, hash, stage, at_ms);
 }
 
+/* Whether a ConfigMap can hold the list; NULL after a failure does not fit. */
+static bool fits(struct hvd_pass *p, const cJSON *data)
+{
+    size_t size = hvd_hosts_size(data);
+
+    if (size > HVD_HOSTS_MAX_BYTES) {
+        p->too_long = size;
+        p->is_blocked = true;
+        return false;
+    }
+    return data != NULL;
+}
+
 static void create(struct hvd_pass *p, const struct child *child)
 {
     struct hvd_action action = {.type = HVD_ACTION_CREATE, .kind = child->kind};
@@ -101,15 +114,18 @@ static void create(struct hvd_pass *p, const struct child *child)
                                   .n_ranks =
                                       hvd_hosts_slots(p->job, p->pods.ready, p->pods.n_ready),
                                   .attempt = p->job->status.failures + 1,
-                                  .hosts_data = p->all_hosts_data,
                                   .settings = hvd_pass_settings(p)};
     char told[TOLD_SIZE];
 
     report_denied(p, child);
     if (p->st)
         return;
-    told_text(hvd_hosts_hash(p->hosts_data), TOLD_TWICE, 0, told);
-    in.hosts_seen = told;
+    if (child->kind == HVD_KIND_CONFIGMAP && !fits(p, in.hosts_data = hvd_pass_all_hosts(p)))
+        return;
+    if (child->kind == HVD_KIND_JOB) {
+        told_text(hvd_hosts_hash(hvd_pass_hosts(p)), TOLD_TWICE, 0, told);
+        in.hosts_seen = told;
+    }
     in.spec = hvd_pass_spec(p);
     /* Its pods mount the Secret and the ConfigMap; a mount that fails is retried late. */
     action.waits = child->kind == HVD_KIND_STATEFULSET;
@@ -336,10 +352,16 @@ static bool is_enough(const struct hvd_pass *p)
     return true;
 }
 
-static bool is_published(const struct hvd_pass *p)
+static bool is_published(struct hvd_pass *p)
 {
     return hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_OURS &&
-           p->child[HVD_KIND_CONFIGMAP]->u.configmap.data_hash == hvd_hosts_hash(p->hosts_data);
+           p->child[HVD_KIND_CONFIGMAP]->u.configmap.data_hash == hvd_hosts_hash(hvd_pass_hosts(p));
+}
+
+/* How many hosts the list should have. */
+static int32_t n_hosts(const struct hvd_pass *p)
+{
+    return (int32_t)p->pods.n_ready + (p->job->spec.is_master_worker ? 1 : 0);
 }
 
 void hvd_ensure_hosts(struct hvd_pass *p)
@@ -353,17 +375,18 @@ void hvd_ensure_hosts(struct hvd_pass *p)
 
     if (p->st || hvd_pass_child(p, HVD_KIND_CONFIGMAP) != HVD_CHILD_OURS)
         return;
-    if (is_published(p)) {
-        p->next.hosts = (int32_t)p->pods.n_ready;
-        return;
-    }
     /* Nobody reads the list of a job that still starts: it begins with all workers, so that it need
      * not be written again when they are Ready. */
-    if (!is_enough(p) && p->pods.n_masters == 0 && p->pods.n_ready >= (size_t)p->next.hosts &&
-        is_starting)
+    if (!is_enough(p) && p->pods.n_masters == 0 && n_hosts(p) >= p->next.hosts && is_starting)
+        return;
+    if (is_published(p)) {
+        p->next.hosts = n_hosts(p);
+        return;
+    }
+    if (!fits(p, hvd_pass_hosts(p)))
         return;
     root = merge_patch(&jb, map);
-    hvd_jb_copy(&jb, root, "data", p->hosts_data);
+    hvd_jb_copy(&jb, root, "data", hvd_pass_hosts(p));
     send_patch(p, &jb, map, root);
 }
 

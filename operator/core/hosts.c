@@ -1,8 +1,13 @@
 /*
  * The files of the ConfigMap J-hosts. Host names are J-worker-N.J: they resolve by the search path
- * of the pod's namespace, whatever the cluster's domain is, and match known_hosts. Pure.
+ * of the pod's namespace, whatever the cluster's domain is, and match known_hosts; or the pods'
+ * addresses. The master that runs ranks stands first, under the name that its own /etc/hosts holds:
+ * only the master looks it up, and it starts before a cluster's DNS knows it. Pure.
  */
 #include "operator/core/hosts.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -10,17 +15,28 @@
 #include "operator/core/hash.h"
 #include "operator/core/template.h"
 
-#define FILE_MAX 1048576
+#define FILE_MAX ((size_t)4 << 20)
+#define ARGUMENT_MAX 131071 /* the longest argument of a program in Linux */
+#define NAME_SIZE 128
 
 static const char *const files[] = {"hostfile", "hosts", "discover_hosts.sh", "ssh_config"};
 
-/* How one worker stands in a file. */
-struct line {
-    const char *head; /* of the file */
-    const char *before;
+/* A constant, however many hosts there are. */
+static const char discover_hosts[] =
+    "#!/bin/sh\n"
+    "# Prints host:slots for each line of the hostfile beside it.\n"
+    "case $0 in */*) cd \"${0%/*}\" || exit ;; esac\n"
+    "while read -r host slots; do\n"
+    "  case $host in *:*) host=\"[$host]\" ;; esac\n"
+    "  echo \"$host:${slots#slots=}\"\n"
+    "done <hostfile\n";
+
+/* How a file writes its hosts. */
+struct style {
     const char *between; /* host and slots */
     const char *after;
-    const char *separator; /* before every line but the first */
+    const char *separator; /* before every host but the first */
+    bool has_brackets;     /* around an address that holds colons */
 };
 
 struct list {
@@ -29,33 +45,80 @@ struct list {
     size_t n;
 };
 
-static void add_file(struct hvd_jb *jb, cJSON *data, const char *name, const struct list *list,
-                     const struct line *line)
+static void name_master(const struct hvd_job *job, char out[NAME_SIZE])
 {
-    const struct hvd_job *job = list->job;
+    char name[HVD_CHILD_NAME_MAX];
+
+    hvd_child_name(job, HVD_KIND_JOB, name);
+    (void)snprintf(out, NAME_SIZE, "%s", job->spec.is_host_network ? "localhost" : name);
+}
+
+static void name_worker(const struct hvd_job *job, const struct hvd_worker *worker,
+                        char out[NAME_SIZE])
+{
+    const char *ip = worker->pod ? worker->pod->u.pod.ip : NULL;
     char set[HVD_CHILD_NAME_MAX];
+
+    if (job->spec.has_ip_names) {
+        (void)snprintf(out, NAME_SIZE, "%s", ip ? ip : "");
+        return;
+    }
+    hvd_group_name(job, worker->group, set);
+    (void)snprintf(out, NAME_SIZE, "%s-%d.%s", set, worker->ordinal, job->name);
+}
+
+static hvd_status_t put_host(struct hvd_buf *text, const struct style *style, const char *name,
+                             int32_t slots)
+{
+    bool is_v6 = style->has_brackets && strchr(name, ':') != NULL;
+
+    if (*name == '\0')
+        return HVD_OK;
+    return hvd_buf_printf(text, "%s%s%s%s%s%d%s", text->len ? style->separator : "",
+                          is_v6 ? "[" : "", name, is_v6 ? "]" : "", style->between, slots,
+                          style->after);
+}
+
+static hvd_status_t put_list(struct hvd_buf *text, const struct list *list,
+                             const struct style *style)
+{
+    const struct hvd_job_spec *spec = &list->job->spec;
+    hvd_status_t st = HVD_OK;
+    char name[NAME_SIZE];
+
+    if (spec->is_master_worker) {
+        name_master(list->job, name);
+        st = put_host(text, style, name, spec->master_slots);
+    }
+    for (size_t i = 0; st == HVD_OK && i < list->n; i++) {
+        name_worker(list->job, &list->workers[i], name);
+        st = put_host(text, style, name, spec->groups[list->workers[i].group].slots);
+    }
+    return st;
+}
+
+/* A list that is longer than max is left empty. */
+static void add_list(struct hvd_jb *jb, cJSON *data, const char *name, const struct list *list,
+                     const struct style *style)
+{
+    size_t max = style->has_brackets ? ARGUMENT_MAX : FILE_MAX;
     struct hvd_buf text;
-    hvd_status_t st;
 
     hvd_buf_init(&text, FILE_MAX);
-    st = hvd_buf_puts(&text, line->head);
-    for (size_t i = 0; st == HVD_OK && i < list->n; i++) {
-        const struct hvd_worker *worker = &list->workers[i];
-
-        hvd_group_name(job, worker->group, set);
-        st = hvd_buf_printf(&text, "%s%s%s-%d.%s%s%d%s", i ? line->separator : "", line->before,
-                            set, worker->ordinal, job->name, line->between,
-                            job->spec.groups[worker->group].slots, line->after);
-    }
-    if (st == HVD_OK)
-        hvd_jb_str(jb, data, name, text.data ? text.data : "");
-    else
+    if (put_list(&text, list, style) != HVD_OK)
         jb->failed = true;
+    else
+        hvd_jb_str(jb, data, name, text.data && text.len <= max ? text.data : "");
     hvd_buf_fini(&text);
 }
 
-static void add_ssh_config(struct hvd_jb *jb, cJSON *data, int port)
+/* All workers have one host key; known_hosts knows it under the names of the Service. */
+static void add_ssh_config(struct hvd_jb *jb, cJSON *data, const struct hvd_job *job)
 {
+    char alias[HVD_CHILD_NAME_MAX + 32] = "";
+
+    if (job->spec.has_ip_names)
+        (void)snprintf(alias, sizeof(alias), "  HostKeyAlias workers.%s\n", job->name);
     hvd_jb_fmt(jb, data, "ssh_config",
                "Host *\n"
                "  Port %d\n"
@@ -68,24 +131,37 @@ static void add_ssh_config(struct hvd_jb *jb, cJSON *data, int port)
                "  BatchMode yes\n"
                "  ConnectTimeout 10\n"
                "  ConnectionAttempts 10\n"
-               "  LogLevel ERROR\n",
-               port);
+               "  LogLevel ERROR\n"
+               "%s",
+               job->spec.ssh_port, alias);
 }
 
 cJSON *hvd_hosts_data(struct hvd_jb *jb, const struct hvd_job *job,
                       const struct hvd_worker *workers, size_t n_workers)
 {
-    static const struct line hostfile = {"", "", " slots=", "\n", ""};
-    static const struct line hosts = {"", "", ":", "", ","};
-    static const struct line script = {"#!/bin/sh\n", "echo ", ":", "\n", ""};
+    static const struct style hostfile = {.between = " slots=", .after = "\n", .separator = ""};
+    static const struct style hosts = {
+        .between = ":", .after = "", .separator = ",", .has_brackets = true};
     const struct list list = {job, workers, n_workers};
     cJSON *data = hvd_jb_root(jb);
 
-    add_file(jb, data, files[0], &list, &hostfile);
-    add_file(jb, data, files[1], &list, &hosts);
-    add_file(jb, data, files[2], &list, &script);
-    add_ssh_config(jb, data, job->spec.ssh_port);
+    add_list(jb, data, files[0], &list, &hostfile);
+    add_list(jb, data, files[1], &list, &hosts);
+    hvd_jb_str(jb, data, files[2], discover_hosts);
+    add_ssh_config(jb, data, job);
     return data;
+}
+
+size_t hvd_hosts_size(const cJSON *data)
+{
+    const cJSON *file = NULL;
+    size_t size = 0;
+
+    cJSON_ArrayForEach(file, data)
+    {
+        size += strlen(file->string) + (cJSON_IsString(file) ? strlen(file->valuestring) : 0);
+    }
+    return size;
 }
 
 cJSON *hvd_hosts_data_of_all(struct hvd_jb *jb, const struct hvd_job *job)

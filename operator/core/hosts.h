@@ -8,10 +8,9 @@
 
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
+#include "operator/core/observe.h"
 
 /* The published host list. */
-
-struct hvd_object;
 
 /* One worker, as the list knows it. */
 struct hvd_worker {
@@ -22,13 +21,20 @@ struct hvd_worker {
 
 /*
  * The data of the ConfigMap J-hosts: hostfile, hosts, discover_hosts.sh, ssh_config, with these
- * workers in this order. The caller's to cJSON_Delete; NULL after a failure (in jb).
+ * workers in this order, behind the master where it runs ranks; hosts is empty where it would be
+ * too long for a command line. The caller's to cJSON_Delete; NULL after a failure (in jb).
  */
 cJSON *hvd_hosts_data(struct hvd_jb *jb, const struct hvd_job *job,
                       const struct hvd_worker *workers, size_t n_workers);
 
-/* The same with all workers that the spec asks for, before there are any. */
+/* The same with all workers that the spec asks for, before there are any; without those whose
+ * address would have to be known. */
 cJSON *hvd_hosts_data_of_all(struct hvd_jb *jb, const struct hvd_job *job);
+
+#define HVD_HOSTS_MAX_BYTES 1048576 /* of a ConfigMap's data */
+
+/* The bytes of the data as the API server counts them. */
+size_t hvd_hosts_size(const cJSON *data);
 
 /* The ranks that fit onto these hosts, and onto the master where it runs ranks. */
 int64_t hvd_hosts_slots(const struct hvd_job *job, const struct hvd_worker *workers,

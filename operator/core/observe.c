@@ -365,7 +365,7 @@ static bool observe_pod(const cJSON *object, struct hvd_object *out)
     pod->started_s = hvd_rfc3339_parse(
         hvd_json_str(role_status(object, out->meta.role), "state.running.startedAt"));
     if (out->meta.role == HVD_ROLE_WORKER)
-        return observe_worker(object, pod);
+        return keep(object, "status.podIP", &pod->ip) && observe_worker(object, pod);
     return annotation(object, HVD_ANNOTATION_HOSTS, &pod->hosts_seen) &&
            observe_containers(object, pod);
 }
@@ -448,6 +448,7 @@ void hvd_object_fini(struct hvd_object *object)
         hvd_free(object->u.pod.message);
         hvd_free(object->u.pod.disruption);
         hvd_free(object->u.pod.node);
+        hvd_free(object->u.pod.ip);
         hvd_free(object->u.pod.container);
         hvd_free(object->u.pod.container_reason);
         hvd_free(object->u.pod.last_line);

@@ -51,6 +51,7 @@ struct hvd_pod_view {
     char *message;    /* status.message, at most 1 KiB */
     char *disruption; /* why it has to go, by the condition DisruptionTarget; NULL: it has not */
     char *node;
+    char *ip;          /* of a worker */
     int64_t started_s; /* since when the role's container runs; 0: it does not */
     int64_t deleted_s; /* when its grace period is over; 0: it is not being deleted */
     bool is_killed;    /* it is being deleted without a grace period */

@@ -83,6 +83,36 @@ const cJSON *hvd_pass_spec(struct hvd_pass *p)
     return p->spec;
 }
 
+/* The failure of jb sticks; the data are the pass's then. */
+static const cJSON *take_hosts(struct hvd_pass *p, const struct hvd_jb *jb, cJSON *data,
+                               cJSON **slot)
+{
+    *slot = data;
+    if (jb->failed)
+        p->st = HVD_ERR_NOMEM;
+    return jb->failed ? NULL : data;
+}
+
+const cJSON *hvd_pass_hosts(struct hvd_pass *p)
+{
+    struct hvd_jb jb = {0};
+
+    if (p->hosts_data || p->st)
+        return p->st ? NULL : p->hosts_data;
+    hvd_pods_sort(&p->pods);
+    return take_hosts(p, &jb, hvd_hosts_data(&jb, p->job, p->pods.ready, p->pods.n_ready),
+                      &p->hosts_data);
+}
+
+const cJSON *hvd_pass_all_hosts(struct hvd_pass *p)
+{
+    struct hvd_jb jb = {0};
+
+    if (p->all_hosts_data || p->st)
+        return p->st ? NULL : p->all_hosts_data;
+    return take_hosts(p, &jb, hvd_hosts_data_of_all(&jb, p->job), &p->all_hosts_data);
+}
+
 void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update)
 {
     bool changed = false;

@@ -23,8 +23,9 @@ struct hvd_pass {
     struct hvd_pod_owners owners; /* the sets, of our names; child[] holds the first of them */
     struct hvd_pods pods;
     cJSON *spec;                /* parsed on first use, owned */
-    cJSON *hosts_data;          /* of the Ready workers, owned */
-    cJSON *all_hosts_data;      /* of all workers, with which the list begins, owned */
+    cJSON *hosts_data;          /* of the Ready workers, made on first use, owned */
+    cJSON *all_hosts_data;      /* of all workers, with which the list begins, likewise */
+    size_t too_long;            /* bytes of a list that no ConfigMap can hold; 0: it fits */
     int64_t settled_ms;         /* until then a status that is about to change again waits; or 0 */
     struct hvd_job_status next; /* what the status should be */
     bool is_urgent;             /* the status says something that must not wait */
@@ -58,6 +59,11 @@ const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_ki
 
 /* The parsed spec, borrowed; NULL after a failure. */
 const cJSON *hvd_pass_spec(struct hvd_pass *p);
+
+/* The data of the list of hosts: of the Ready workers, and the one with which a job begins.
+ * Borrowed; NULL after a failure. */
+const cJSON *hvd_pass_hosts(struct hvd_pass *p);
+const cJSON *hvd_pass_all_hosts(struct hvd_pass *p);
 
 /* Sets a condition of the next status. */
 void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update);

@@ -62,7 +62,8 @@ static void add_worker(const struct hvd_view *view, const struct hvd_worker *wor
         out->troubled = pod;
         *troubled = *worker;
     }
-    if (pod->u.pod.is_ready && worker->ordinal < view->job->spec.groups[worker->group].replicas) {
+    if (pod->u.pod.is_ready && (pod->u.pod.ip || !view->job->spec.has_ip_names) &&
+        worker->ordinal < view->job->spec.groups[worker->group].replicas) {
         out->ready[out->n_ready++] = *worker;
         out->n_ready_of[worker->group]++;
     }
@@ -92,9 +93,13 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
         if (is_owned_by(pod, owners->master_job))
             pods.master = pod;
     }
-    qsort(pods.ready, pods.n_ready, sizeof(pods.ready[0]), compare);
     *out = pods;
     return HVD_OK;
+}
+
+void hvd_pods_sort(struct hvd_pods *pods)
+{
+    qsort(pods->ready, pods->n_ready, sizeof(pods->ready[0]), compare);
 }
 
 void hvd_pods_fini(struct hvd_pods *pods)

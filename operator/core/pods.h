@@ -10,7 +10,8 @@
 
 /* Within operator/core only. What the pods of a job amount to. */
 struct hvd_pods {
-    /* Owned: Ready, not terminating, ordinal below the wanted count; in the order of the list. */
+    /* Owned: Ready, not terminating, ordinal below the wanted count, with an address where the list
+     * needs it; in any order before hvd_pods_sort. */
     struct hvd_worker *ready;
     size_t n_ready;
     int32_t n_ready_of[HVD_JOB_GROUPS_MAX]; /* in each group */
@@ -31,6 +32,9 @@ struct hvd_pod_owners {
  */
 hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_owners *owners,
                               struct hvd_pods *out);
+
+/* Brings the Ready workers into the order of the list. */
+void hvd_pods_sort(struct hvd_pods *pods);
 
 /* Frees what it owns. A zeroed struct is legal. */
 void hvd_pods_fini(struct hvd_pods *pods);

@@ -86,6 +86,21 @@ static bool is_refused(const struct hvd_pass *p, char out[MESSAGE_SIZE])
     return false;
 }
 
+/* The list has no place in a ConfigMap: nobody can be told of the workers. */
+static void show_too_long(struct hvd_pass *p)
+{
+    const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_WORKERS_READY];
+    char message[MESSAGE_SIZE];
+
+    hvd_pass_text(message, sizeof(message),
+                  "the list of %d hosts has %zu bytes and a ConfigMap holds %d: use fewer workers, "
+                  "a shorter name of the job, or spec.network.hostNames IP",
+                  p->job->spec.replicas, p->too_long, HVD_HOSTS_MAX_BYTES);
+    if (!hvd_str_equal(was->reason, "HostListTooLong"))
+        hvd_pass_event(p, "HostListTooLong", message, true);
+    set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"HostListTooLong", message});
+}
+
 static void count_workers(struct hvd_pass *p)
 {
     int32_t ready = (int32_t)p->pods.n_ready;
@@ -95,6 +110,10 @@ static void count_workers(struct hvd_pass *p)
 
     p->next.workers_ready = ready;
     p->next.workers_desired = wanted;
+    if (p->too_long) {
+        show_too_long(p);
+        return;
+    }
     if (p->pods.troubled)
         hvd_pass_text(message, sizeof(message), "%d of %d workers are ready; pod %s %s", ready,
                       wanted, p->pods.troubled->meta.name, p->pods.troubled->u.pod.trouble);
@@ -336,18 +355,13 @@ static void write_status(struct hvd_pass *p)
 
 static hvd_status_t prepare(struct hvd_pass *p)
 {
-    struct hvd_jb jb = {0};
     hvd_status_t st;
 
     find_children(p);
     st = hvd_pods_collect(p->view, &p->owners, &p->pods);
     if (!st)
         st = hvd_job_status_copy(&p->job->status, &p->next);
-    if (!st)
-        p->hosts_data = hvd_hosts_data(&jb, p->job, p->pods.ready, p->pods.n_ready);
-    if (!st && !p->child[HVD_KIND_CONFIGMAP])
-        p->all_hosts_data = hvd_hosts_data_of_all(&jb, p->job);
-    return jb.failed ? HVD_ERR_NOMEM : st;
+    return st;
 }
 
 static bool is_view(const struct hvd_view *view)
