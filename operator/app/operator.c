@@ -23,6 +23,7 @@
 #include "operator/app/queue.h"
 #include "operator/app/server.h"
 #include "operator/app/store.h"
+#include "operator/core/ports.h"
 #include "operator/kube/client.h"
 #include "operator/kube/watch.h"
 
@@ -34,12 +35,14 @@
 #define STOP_GRACE_MS 500
 #define MAX_WAIT_MS 60000
 #define TRIM_PERIOD_MS 60000
-#define N_WATCHES ((size_t)HVD_KIND_POD + 1)
+#define N_WATCHES ((size_t)HVD_KIND_POD + 1) /* and one more for a gang scheduler */
 
 struct hvd_operator {
     struct hvd_operator_setup setup;
     struct hvd_kube_client *client;
-    struct hvd_watch *watches[N_WATCHES];
+    struct hvd_watch *watches[N_WATCHES + 1];
+    size_t n_watches;
+    struct hvd_settings settings;
     struct hvd_queue queue;
     struct hvd_store store;
     struct hvd_metrics metrics;
@@ -192,15 +195,56 @@ static void tell_foreign(struct hvd_operator *op, struct hvd_entry *entry)
     cJSON_Delete(spec);
 }
 
+static size_t count_pods(const struct hvd_entry *entry)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < entry->n_objects; i++)
+        n += entry->objects[i]->kind == HVD_KIND_POD;
+    return n;
+}
+
+/* Chooses a port that no job has, nor will have as its status is being written. */
+static int32_t choose_port(struct hvd_operator *op, const struct hvd_entry *entry)
+{
+    int32_t *taken = hvd_malloc(hvd_index_count(&op->store.entries), sizeof(taken[0]));
+    struct hvd_entry *other;
+    size_t n = 0;
+    int32_t port;
+
+    if (!taken)
+        return 0;
+    for (other = hvd_store_next(&op->store, NULL); other;
+         other = hvd_store_next(&op->store, other)) {
+        taken[n] = other->has_job ? hvd_ports_held(&other->job, count_pods(other)) : 0;
+        if (taken[n] == 0)
+            taken[n] = other->free_port;
+        n += taken[n] != 0;
+    }
+    port = hvd_ports_choose(&op->setup.options->ssh_ports, taken, n, entry->job.uid);
+    hvd_free(taken);
+    return port;
+}
+
+static int32_t free_port(struct hvd_operator *op, struct hvd_entry *entry)
+{
+    if (!hvd_ports_is_wanted(&entry->job))
+        entry->free_port = 0;
+    else if (entry->free_port == 0)
+        entry->free_port = choose_port(op, entry);
+    return entry->free_port;
+}
+
 static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
 {
-    const struct hvd_view view = {
+    struct hvd_view view = {
         .job = &entry->job,
         .objects = entry->objects,
         .n_objects = entry->n_objects,
         .failures = entry->failures,
         .n_failures = entry->n_failures,
         .status_written_ms = entry->status_written_ms,
+        .settings = &op->settings,
     };
     struct hvd_plan plan = {0};
     struct hvd_err err = {0};
@@ -213,6 +257,7 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
         return;
     }
     tell_foreign(op, entry);
+    view.free_port = free_port(op, entry);
     st = hvd_reconcile(&view, hvd_clock_unix_ms(), &plan, &err);
     hvd_histogram_observe(&op->metrics.reconcile, hvd_clock_us() - start_us);
     if (st != HVD_OK)
@@ -230,16 +275,41 @@ static size_t count_synced(const struct hvd_operator *op)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < N_WATCHES; i++)
+    for (size_t i = 0; i < op->n_watches; i++)
         n += hvd_watch_is_synced(op->watches[i]) ? 1 : 0;
     return n;
+}
+
+/* A gang scheduler that is not installed holds up the jobs, not the operator. */
+static size_t count_missing(const struct hvd_operator *op)
+{
+    const struct hvd_watch *gang = op->n_watches > N_WATCHES ? op->watches[N_WATCHES] : NULL;
+
+    return gang && !hvd_watch_is_synced(gang) && hvd_watch_is_missing(gang) ? 1 : 0;
+}
+
+/* Installed meanwhile, or removed: every job is looked at again. */
+static void follow_gang(struct hvd_operator *op)
+{
+    bool is_missing = op->n_watches > N_WATCHES && hvd_watch_is_missing(op->watches[N_WATCHES]);
+    struct hvd_entry *entry;
+
+    if (is_missing == op->settings.is_gang_missing)
+        return;
+    op->settings.is_gang_missing = is_missing;
+    HVD_LOG_KV(op->setup.log, is_missing ? HVD_LOG_ERROR : HVD_LOG_INFO, SUBSYSTEM,
+               is_missing ? "the gang scheduler's PodGroup is not installed: jobs wait for it"
+                          : "the gang scheduler's PodGroup is installed",
+               {"api", hvd_kind_info(hvd_gang_kind(&op->settings))->api_version});
+    for (entry = hvd_store_next(&op->store, NULL); entry; entry = hvd_store_next(&op->store, entry))
+        hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms());
 }
 
 static void become_ready(struct hvd_operator *op)
 {
     char jobs[24];
 
-    if (op->is_ready || count_synced(op) < N_WATCHES)
+    if (op->is_ready || count_synced(op) + count_missing(op) < op->n_watches)
         return;
     op->is_ready = true;
     (void)snprintf(jobs, sizeof(jobs), "%zu", hvd_index_count(&op->store.entries));
@@ -321,10 +391,11 @@ hvd_status_t hvd_operator_run(struct hvd_operator *op, struct hvd_err *err)
         int64_t due_ms = INT64_MAX;
         int server_ms = op->server ? hvd_server_step(op->server) : -1;
 
-        for (size_t i = 0; i < N_WATCHES; i++) {
+        for (size_t i = 0; i < op->n_watches; i++) {
             int64_t watch_ms = hvd_watch_step(op->watches[i], hvd_clock_ms());
             due_ms = watch_ms < due_ms ? watch_ms : due_ms;
         }
+        follow_gang(op);
         become_ready(op);
         work(op);
         trim_sometimes(op);
@@ -366,8 +437,9 @@ static hvd_status_t create_watches(struct hvd_operator *op, struct hvd_err *err)
     };
     hvd_status_t st = HVD_OK;
 
-    for (size_t i = 0; i < N_WATCHES && st == HVD_OK; i++) {
-        options.kind = (enum hvd_kind)i;
+    op->n_watches = hvd_gang_kind(&op->settings) == HVD_N_KINDS ? N_WATCHES : N_WATCHES + 1;
+    for (size_t i = 0; i < op->n_watches && st == HVD_OK; i++) {
+        options.kind = i < N_WATCHES ? (enum hvd_kind)i : hvd_gang_kind(&op->settings);
         options.label_selector = i == HVD_KIND_HOROVODJOB ? NULL : HVD_SELECTOR_MANAGED;
         options.is_metadata_only = i == HVD_KIND_SECRET;
         options.seed = next_random(op);
@@ -411,6 +483,8 @@ hvd_status_t hvd_operator_create(const struct hvd_operator_setup *setup, struct 
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "operator: out of memory");
     op->setup = *setup;
     op->random = (uint32_t)hvd_clock_us();
+    op->settings.gang = setup->options->gang;
+    op->settings.gang_scheduler = setup->options->gang_scheduler;
     hvd_store_init(&op->store, &op->queue, on_changed, op);
     st = create_parts(op, err);
     if (st != HVD_OK) {
@@ -425,7 +499,7 @@ void hvd_operator_destroy(struct hvd_operator *op)
 {
     if (!op)
         return;
-    for (size_t i = 0; i < N_WATCHES; i++)
+    for (size_t i = 0; i < op->n_watches; i++)
         hvd_watch_destroy(op->watches[i]);
     hvd_kube_client_destroy(op->client);
     hvd_server_destroy(op->server);

@@ -308,6 +308,8 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
             send_get(step, on_reread);
             return;
         }
+        /* Its namespace, or a kind that somebody has to install. */
+        note_failure(step->run, action, HVD_FAILURE_DENIED, response);
         fail_with(step->run, response);
         break;
     case HVD_ERR_INVALID:

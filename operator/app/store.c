@@ -139,6 +139,11 @@ struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item)
     return (struct hvd_entry *)((char *)item - offsetof(struct hvd_entry, item));
 }
 
+struct hvd_entry *hvd_store_next(const struct hvd_store *store, struct hvd_entry *entry)
+{
+    return entry_at(entry ? hvd_index_next(&entry->node) : hvd_index_first(&store->entries));
+}
+
 static void count_job(struct hvd_store *store, const struct hvd_entry *entry, bool is_added)
 {
     if (!entry->has_job || (unsigned)entry->job.status.state >= HVD_N_JOB_STATES)

@@ -34,6 +34,7 @@ struct hvd_entry {
     struct hvd_failure *failures; /* names and messages owned by the entry */
     size_t n_failures;
     int64_t status_written_ms; /* Unix time; 0: never by this process */
+    int32_t free_port;         /* kept for the job until its status tells; 0: none */
     int64_t event_us;          /* monotonic time of the first event not acted on; 0: none */
     unsigned n_plans;          /* plans in a row that were not empty */
     struct hvd_queue_item item;
@@ -77,6 +78,9 @@ void hvd_store_end(struct hvd_store *store, enum hvd_kind kind);
 /* The projection of an object; NULL when it is not known. Borrowed until the next change. */
 const struct hvd_object *hvd_store_find(const struct hvd_store *store, enum hvd_kind kind,
                                         const char *ns, const char *name);
+
+/* The first entry (NULL), and the one after; NULL at the end. Nothing may be added meanwhile. */
+struct hvd_entry *hvd_store_next(const struct hvd_store *store, struct hvd_entry *entry);
 
 /* The entry of a queue item. */
 struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item);

@@ -37,6 +37,7 @@ struct hvd_watch {
     struct hvd_watch_options options;
     enum state state;
     bool is_synced;
+    bool is_missing;
     bool needs_list;
     bool has_news;       /* something came on this stream */
     unsigned n_failures; /* in a row */
@@ -164,6 +165,7 @@ static void on_list_done(void *ctx, const struct hvd_kube_response *response)
         st = hvd_list_decode(response->body, &page, &err);
     if (st == HVD_OK)
         st = take_page(watch, &page);
+    watch->is_missing = st == HVD_ERR_NOT_FOUND;
     if (st == HVD_INPROGRESS) {
         start_list(watch);
     } else if (st == HVD_OK) {
@@ -389,4 +391,9 @@ int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms)
 bool hvd_watch_is_synced(const struct hvd_watch *watch)
 {
     return watch->is_synced;
+}
+
+bool hvd_watch_is_missing(const struct hvd_watch *watch)
+{
+    return watch->is_missing;
 }

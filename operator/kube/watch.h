@@ -59,4 +59,7 @@ int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms);
 /* Whether a list has been completed once. */
 bool hvd_watch_is_synced(const struct hvd_watch *watch);
 
+/* Whether the latest list met a server that does not know the resource. */
+bool hvd_watch_is_missing(const struct hvd_watch *watch);
+
 #endif
