@@ -237,8 +237,10 @@ static void run(struct hvd_pass *p)
     if (hvd_outcome_master(p) || is_overdue(p))
         return;
     if (p->job->status.failures > p->job->status.cleaned) {
-        if (hvd_outcome_quiesce(p))
+        if (hvd_outcome_quiesce(p)) {
             p->next.cleaned = p->job->status.failures;
+            p->is_urgent = true; /* the next attempt waits for it */
+        }
         count_workers(p);
         return;
     }

@@ -31,6 +31,11 @@ static const struct story stories[] = {
      "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2},\"backoffLimit\":1}",
      {1, 2, -1},
      true},
+    {"two groups, suspended and resumed",
+     "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2,\"minReplicas\":1},"
+     "\"workerGroups\":[{\"name\":\"a\",\"replicas\":1}],\"backoffLimit\":1}",
+     {1, 0, -1},
+     true},
 };
 
 /* Settles; if the operator dies on the way, another one takes over with no memory. */
