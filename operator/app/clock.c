@@ -1,6 +1,7 @@
 /*
- * The two clocks that the operator reads: monotonic for waiting and measuring, Unix time for what
- * reconcile compares with times in the API. Nothing else in the operator reads a clock for logic.
+ * The two clocks that the operator reads: monotonic for waiting and measuring (a suspended machine
+ * counts: a Lease runs out meanwhile), Unix time for what reconcile compares with times in the API.
+ * Nothing else in the operator reads a clock for logic.
  */
 #include "operator/app/clock.h"
 
@@ -16,7 +17,7 @@ static int64_t read_us(clockid_t id)
 
 int64_t hvd_clock_us(void)
 {
-    return read_us(CLOCK_MONOTONIC);
+    return read_us(CLOCK_BOOTTIME);
 }
 
 int64_t hvd_clock_ms(void)
@@ -27,4 +28,9 @@ int64_t hvd_clock_ms(void)
 int64_t hvd_clock_unix_ms(void)
 {
     return read_us(CLOCK_REALTIME) / 1000;
+}
+
+int64_t hvd_clock_unix_us(void)
+{
+    return read_us(CLOCK_REALTIME);
 }

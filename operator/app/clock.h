@@ -12,4 +12,7 @@ int64_t hvd_clock_ms(void);
 /* Milliseconds since 1970. */
 int64_t hvd_clock_unix_ms(void);
 
+/* Microseconds since 1970. */
+int64_t hvd_clock_unix_us(void);
+
 #endif

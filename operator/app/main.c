@@ -16,6 +16,7 @@
 #include "operator/api/json.h"
 #include "operator/app/operator.h"
 #include "operator/app/options.h"
+#include "operator/app/process.h"
 #include "operator/kube/client.h"
 #include "operator/kube/config.h"
 
@@ -78,10 +79,13 @@ static hvd_status_t run(const struct hvd_options *options, const struct hvd_log 
     struct hvd_kube_config config = {0};
     struct hvd_operator_setup setup = {.options = options, .config = &config, .log = log};
     struct hvd_operator *op = NULL;
+    char identity[256];
     int stop_fd = -1;
     hvd_status_t st = open_signals(&stop_fd, err);
 
     setup.stop_fd = stop_fd;
+    hvd_process_identity(identity, sizeof(identity));
+    setup.identity = identity;
     if (st == HVD_OK)
         st = load_config(options, &config, err);
     if (st == HVD_OK)

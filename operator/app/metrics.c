@@ -4,6 +4,8 @@
  */
 #include "operator/app/metrics.h"
 
+#include <stdio.h>
+
 #include "operator/api/kind.h"
 
 static const double bounds_s[HVD_METRICS_N_BUCKETS - 1] = {
@@ -35,6 +37,18 @@ void hvd_histogram_observe(struct hvd_histogram *histogram, int64_t us)
     histogram->sum_s += seconds;
 }
 
+void hvd_metrics_add_watch(struct hvd_metrics *metrics, enum hvd_kind kind,
+                           const struct hvd_watch_health *health, int64_t now_ms)
+{
+    if (metrics->n_watches == HVD_METRICS_MAX_WATCHES)
+        return;
+    metrics->watches[metrics->n_watches++] = (struct hvd_watch_sample){
+        .resource = hvd_kind_info(kind)->resource,
+        .is_open = health->is_open,
+        .age_s = health->heard_ms ? (double)(now_ms - health->heard_ms) / 1000 : -1,
+    };
+}
+
 static hvd_status_t put_head(struct hvd_buf *out, const char *name, const char *type,
                              const char *help)
 {
@@ -57,32 +71,102 @@ static hvd_status_t put_requests(const struct hvd_metrics *metrics, struct hvd_b
     return st;
 }
 
-static hvd_status_t put_histogram(const struct hvd_histogram *histogram, const char *name,
-                                  const char *help, struct hvd_buf *out)
+/* One histogram; label is "" or "verb=\"get\"". */
+static hvd_status_t put_buckets(const struct hvd_histogram *histogram, const char *name,
+                                const char *label, struct hvd_buf *out)
 {
+    const char *comma = *label ? "," : "";
+    const char *open = *label ? "{" : "";
+    const char *close = *label ? "}" : "";
     uint64_t below = 0;
-    hvd_status_t st = put_head(out, name, "histogram", help);
+    hvd_status_t st = HVD_OK;
 
-    for (size_t i = 0; i < HVD_METRICS_N_BUCKETS && st == HVD_OK; i++) {
+    for (size_t i = 0; i < HVD_METRICS_N_BUCKETS - 1 && st == HVD_OK; i++) {
         below += histogram->buckets[i];
-        if (i < HVD_METRICS_N_BUCKETS - 1)
-            st = hvd_buf_printf(out, "%s_bucket{le=\"%g\"} %llu\n", name, bounds_s[i],
-                                (unsigned long long)below);
-        else
-            st = hvd_buf_printf(out, "%s_bucket{le=\"+Inf\"} %llu\n", name,
-                                (unsigned long long)below);
+        st = hvd_buf_printf(out, "%s_bucket{%s%sle=\"%g\"} %llu\n", name, label, comma, bounds_s[i],
+                            (unsigned long long)below);
     }
     if (st == HVD_OK)
-        st = hvd_buf_printf(out, "%s_sum %.6f\n%s_count %llu\n", name, histogram->sum_s, name,
+        st = hvd_buf_printf(out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", name, label, comma,
+                            (unsigned long long)histogram->count);
+    if (st == HVD_OK)
+        st = hvd_buf_printf(out, "%s_sum%s%s%s %.6f\n%s_count%s%s%s %llu\n", name, open, label,
+                            close, histogram->sum_s, name, open, label, close,
                             (unsigned long long)histogram->count);
     return st;
 }
 
-static hvd_status_t put_gauge(const char *name, const char *help, size_t value, struct hvd_buf *out)
+static hvd_status_t put_histogram(const struct hvd_histogram *histogram, const char *name,
+                                  const char *help, struct hvd_buf *out)
 {
-    hvd_status_t st = put_head(out, name, "gauge", help);
+    hvd_status_t st = put_head(out, name, "histogram", help);
 
-    return st == HVD_OK ? hvd_buf_printf(out, "%s %zu\n", name, value) : st;
+    return st == HVD_OK ? put_buckets(histogram, name, "", out) : st;
+}
+
+static hvd_status_t put_latencies(const struct hvd_metrics *metrics, struct hvd_buf *out)
+{
+    hvd_status_t st = put_head(out, "horovod_operator_api_request_seconds", "histogram",
+                               "From sending a request to its answer, by verb, without watches.");
+
+    for (unsigned i = 0; i < HVD_VERB_COUNT && st == HVD_OK; i++) {
+        char label[32];
+        if (i == HVD_VERB_WATCH)
+            continue;
+        (void)snprintf(label, sizeof(label), "verb=\"%s\"", hvd_verb_name((hvd_verb_t)i));
+        st = put_buckets(&metrics->request[i], "horovod_operator_api_request_seconds", label, out);
+    }
+    return st;
+}
+
+static hvd_status_t put_watches(const struct hvd_metrics *metrics, struct hvd_buf *out)
+{
+    hvd_status_t st = put_head(out, "horovod_operator_watch_up", "gauge",
+                               "Whether the API server streams changes of the resource to us.");
+
+    for (size_t i = 0; i < metrics->n_watches && st == HVD_OK; i++)
+        st = hvd_buf_printf(out, "horovod_operator_watch_up{resource=\"%s\"} %d\n",
+                            metrics->watches[i].resource, metrics->watches[i].is_open ? 1 : 0);
+    if (st == HVD_OK)
+        st = put_head(out, "horovod_operator_watch_age_seconds", "gauge",
+                      "Since anything came on the watch, bookmarks included.");
+    for (size_t i = 0; i < metrics->n_watches && st == HVD_OK; i++)
+        if (metrics->watches[i].age_s >= 0)
+            st = hvd_buf_printf(out, "horovod_operator_watch_age_seconds{resource=\"%s\"} %.3f\n",
+                                metrics->watches[i].resource, metrics->watches[i].age_s);
+    return st;
+}
+
+static hvd_status_t put_numbers(const struct hvd_metrics *metrics, struct hvd_buf *out)
+{
+    const struct {
+        const char *name;
+        const char *type;
+        const char *help;
+        double value;
+    } rows[] = {
+        {"horovod_operator_queue_depth", "gauge", "Jobs that wait to be looked at.",
+         (double)metrics->queue_depth},
+        {"horovod_operator_watches_synced", "gauge", "Watches that have listed once.",
+         (double)metrics->watches_synced},
+        {"horovod_operator_leader", "gauge", "Whether this operator is the one that writes.",
+         metrics->is_leader ? 1 : 0},
+        {"horovod_operator_retries_total", "counter", "Jobs put off after a failure.",
+         (double)metrics->n_retries},
+        {"horovod_operator_log_lines_suppressed_total", "counter",
+         "Log lines left out because they repeated others.", (double)metrics->n_suppressed},
+        {"process_resident_memory_bytes", "gauge", "Resident memory.",
+         (double)metrics->resident_bytes},
+        {"process_cpu_seconds_total", "counter", "Processor time used.", metrics->cpu_s},
+    };
+    hvd_status_t st = HVD_OK;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && st == HVD_OK; i++) {
+        st = put_head(out, rows[i].name, rows[i].type, rows[i].help);
+        if (st == HVD_OK)
+            st = hvd_buf_printf(out, "%s %.15g\n", rows[i].name, rows[i].value);
+    }
+    return st;
 }
 
 static hvd_status_t put_jobs(const struct hvd_metrics *metrics, struct hvd_buf *out)
@@ -107,16 +191,16 @@ hvd_status_t hvd_metrics_encode(const struct hvd_metrics *metrics, struct hvd_bu
     if (st == HVD_OK)
         st = put_requests(metrics, out);
     if (st == HVD_OK)
+        st = put_latencies(metrics, out);
+    if (st == HVD_OK)
         st = put_histogram(&metrics->reconcile, "horovod_operator_reconcile_seconds",
                            "Time to decide about one job.", out);
     if (st == HVD_OK)
         st = put_histogram(&metrics->event_to_write, "horovod_operator_event_to_write_seconds",
                            "From a watch event to the first write that it causes.", out);
     if (st == HVD_OK)
-        st = put_gauge("horovod_operator_queue_depth", "Jobs that wait to be looked at.",
-                       metrics->queue_depth, out);
+        st = put_watches(metrics, out);
     if (st == HVD_OK)
-        st = put_gauge("horovod_operator_watches_synced", "Watches that have listed once.",
-                       metrics->watches_synced, out);
+        st = put_numbers(metrics, out);
     return st == HVD_OK ? put_jobs(metrics, out) : st;
 }

@@ -1,6 +1,7 @@
 #ifndef HVD_OPERATOR_APP_METRICS_H
 #define HVD_OPERATOR_APP_METRICS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -8,9 +9,11 @@
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
 #include "operator/kube/api.h"
+#include "operator/kube/watch.h"
 
 #define HVD_METRICS_N_BUCKETS 12
 #define HVD_METRICS_MAX_SERIES 256
+#define HVD_METRICS_MAX_WATCHES 16
 
 /* A Prometheus histogram of seconds; the bounds are in metrics.c. */
 struct hvd_histogram {
@@ -27,12 +30,27 @@ struct hvd_request_series {
     uint64_t count;
 };
 
+/* How a watch fares when /metrics is read. */
+struct hvd_watch_sample {
+    const char *resource;
+    bool is_open;
+    double age_s; /* since anything came; < 0: nothing ever */
+};
+
 /* All that /metrics shows. A zeroed struct is a valid start. One thread. */
 struct hvd_metrics {
     struct hvd_request_series requests[HVD_METRICS_MAX_SERIES];
     size_t n_requests;
     struct hvd_histogram reconcile;
     struct hvd_histogram event_to_write;
+    struct hvd_histogram request[HVD_VERB_COUNT]; /* without watches, which are no round trips */
+    uint64_t n_retries;                           /* jobs that were put off after a failure */
+    uint64_t n_suppressed;                        /* log lines */
+    bool is_leader;
+    struct hvd_watch_sample watches[HVD_METRICS_MAX_WATCHES];
+    size_t n_watches;
+    uint64_t resident_bytes;
+    double cpu_s;
     size_t queue_depth;
     size_t jobs[HVD_N_JOB_STATES];
     size_t watches_synced;
@@ -41,6 +59,10 @@ struct hvd_metrics {
 /* Counts a request that left; code 0: no answer came. Beyond the last series nothing is counted. */
 void hvd_metrics_count_request(struct hvd_metrics *metrics, hvd_verb_t verb, enum hvd_kind kind,
                                long code);
+
+/* Adds how a watch fares at now_ms. Beyond the last one nothing is added. */
+void hvd_metrics_add_watch(struct hvd_metrics *metrics, enum hvd_kind kind,
+                           const struct hvd_watch_health *health, int64_t now_ms);
 
 /* Adds a duration to a histogram. */
 void hvd_histogram_observe(struct hvd_histogram *histogram, int64_t us);

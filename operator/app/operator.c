@@ -18,8 +18,12 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/app/clock.h"
+#include "operator/app/election.h"
+#include "operator/app/follow.h"
+#include "operator/app/loglimit.h"
 #include "operator/app/metrics.h"
 #include "operator/app/perform.h"
+#include "operator/app/process.h"
 #include "operator/app/queue.h"
 #include "operator/app/server.h"
 #include "operator/app/store.h"
@@ -35,13 +39,14 @@
 #define STOP_GRACE_MS 500
 #define MAX_WAIT_MS 60000
 #define TRIM_PERIOD_MS 60000
-#define N_WATCHES ((size_t)HVD_KIND_POD + 1) /* and one more for a gang scheduler */
+#define RELEASE_GRACE_MS 400
 
 struct hvd_operator {
     struct hvd_operator_setup setup;
     struct hvd_kube_client *client;
-    struct hvd_watch *watches[N_WATCHES + 1];
-    size_t n_watches;
+    struct hvd_follow follow;
+    struct hvd_election *election; /* NULL: this operator is the only one */
+    struct hvd_loglimit limit;
     struct hvd_settings settings;
     struct hvd_queue queue;
     struct hvd_store store;
@@ -50,6 +55,7 @@ struct hvd_operator {
     struct hvd_server *server;
     unsigned n_active;
     bool is_ready;
+    bool was_leader;
     bool is_feeding; /* a watch is speaking, not an answer to a write of ours */
     int64_t trimmed_ms;
     uint32_t random;
@@ -113,14 +119,27 @@ static void on_end(void *ctx, enum hvd_kind kind)
     op->is_feeding = false;
 }
 
-static void on_request(void *ctx, hvd_verb_t verb, enum hvd_kind kind, long code)
+static void on_request(void *ctx, const struct hvd_kube_observation *seen)
 {
     struct hvd_operator *op = ctx;
 
-    hvd_metrics_count_request(&op->metrics, verb, kind, code);
+    hvd_metrics_count_request(&op->metrics, seen->verb, seen->kind, seen->code);
+    if (seen->verb != HVD_VERB_WATCH && seen->verb < HVD_VERB_COUNT)
+        hvd_histogram_observe(&op->metrics.request[seen->verb], seen->total_us);
 }
 
 /* ---- what goes out ---- */
+
+static bool is_leader(const struct hvd_operator *op)
+{
+    return !op->election || hvd_election_is_leader(op->election);
+}
+
+/* Whether work may begin now: everything is known, and no other operator does it. */
+static bool may_work(const struct hvd_operator *op)
+{
+    return op->is_ready && (!op->election || hvd_election_may_write(op->election));
+}
 
 static void retry_later(struct hvd_operator *op, struct hvd_entry *entry, const char *why,
                         int64_t at_least_ms)
@@ -129,6 +148,7 @@ static void retry_later(struct hvd_operator *op, struct hvd_entry *entry, const 
     int64_t wait_ms =
         hvd_queue_fail(&op->queue, &entry->item, hvd_clock_ms(), next_random(op), at_least_ms);
 
+    op->metrics.n_retries++;
     (void)snprintf(retry, sizeof(retry), "%lld", (long long)wait_ms);
     HVD_LOG_KV(op->setup.log, HVD_LOG_WARN, SUBSYSTEM, "job not done, retrying",
                {"job", entry->key}, {"error", why}, {"retry_ms", retry});
@@ -141,6 +161,11 @@ static void on_performed(void *ctx, struct hvd_entry *entry, const struct hvd_ou
     op->n_active--;
     if (outcome->status == HVD_ERR_CANCELED || outcome->status == HVD_ERR_SHUTDOWN) {
         hvd_queue_done(&op->queue, &entry->item);
+        return;
+    }
+    if (outcome->status != HVD_OK && !may_work(op)) {
+        hvd_queue_done(&op->queue, &entry->item);
+        hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms()); /* for when we lead again */
         return;
     }
     if (outcome->status != HVD_OK) {
@@ -271,27 +296,10 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
 
 /* ---- the loop ---- */
 
-static size_t count_synced(const struct hvd_operator *op)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < op->n_watches; i++)
-        n += hvd_watch_is_synced(op->watches[i]) ? 1 : 0;
-    return n;
-}
-
-/* A gang scheduler that is not installed holds up the jobs, not the operator. */
-static size_t count_missing(const struct hvd_operator *op)
-{
-    const struct hvd_watch *gang = op->n_watches > N_WATCHES ? op->watches[N_WATCHES] : NULL;
-
-    return gang && !hvd_watch_is_synced(gang) && hvd_watch_is_missing(gang) ? 1 : 0;
-}
-
 /* Installed meanwhile, or removed: every job is looked at again. */
 static void follow_gang(struct hvd_operator *op)
 {
-    bool is_missing = op->n_watches > N_WATCHES && hvd_watch_is_missing(op->watches[N_WATCHES]);
+    bool is_missing = hvd_follow_is_missing(&op->follow, hvd_gang_kind(&op->settings));
     struct hvd_entry *entry;
 
     if (is_missing == op->settings.is_gang_missing)
@@ -309,7 +317,7 @@ static void become_ready(struct hvd_operator *op)
 {
     char jobs[24];
 
-    if (op->is_ready || count_synced(op) + count_missing(op) < op->n_watches)
+    if (op->is_ready || !hvd_follow_is_synced(&op->follow))
         return;
     op->is_ready = true;
     (void)snprintf(jobs, sizeof(jobs), "%zu", hvd_index_count(&op->store.entries));
@@ -323,9 +331,8 @@ static void work(struct hvd_operator *op)
     int64_t now_ms = hvd_clock_ms();
     struct hvd_queue_item *item;
 
-    if (!op->is_ready)
-        return;
-    while (op->n_active < MAX_ACTIVE && (item = hvd_queue_take(&op->queue, now_ms)) != NULL)
+    while (may_work(op) && op->n_active < MAX_ACTIVE &&
+           (item = hvd_queue_take(&op->queue, now_ms)) != NULL)
         reconcile(op, hvd_entry_of(item));
 }
 
@@ -334,7 +341,7 @@ static int wait_ms(struct hvd_operator *op, int64_t due_ms, int server_ms)
     int64_t now_ms = hvd_clock_ms();
     int64_t left_ms;
 
-    if (op->is_ready && op->n_active < MAX_ACTIVE && hvd_queue_next_ms(&op->queue) < due_ms)
+    if (may_work(op) && op->n_active < MAX_ACTIVE && hvd_queue_next_ms(&op->queue) < due_ms)
         due_ms = hvd_queue_next_ms(&op->queue);
     left_ms = due_ms > now_ms ? due_ms - now_ms : 0;
     if (due_ms == INT64_MAX || left_ms > MAX_WAIT_MS)
@@ -369,17 +376,70 @@ static void trim_sometimes(struct hvd_operator *op)
     op->trimmed_ms = now_ms;
 }
 
+static hvd_status_t wait_and_step(struct hvd_operator *op, int timeout_ms)
+{
+    hvd_status_t st = hvd_kube_client_wait(op->client, NULL, 0, timeout_ms, NULL, NULL);
+
+    return st == HVD_OK ? hvd_kube_client_step(op->client, NULL) : st;
+}
+
 /* Lets writes under way end, so that their answers are not lost; what is lost is found again. */
 static void drain(struct hvd_operator *op)
 {
     int64_t end_ms = hvd_clock_ms() + STOP_GRACE_MS;
-    struct hvd_err err = {0};
 
-    while (op->n_active && hvd_clock_ms() < end_ms) {
-        if (hvd_kube_client_wait(op->client, NULL, 0, 20, NULL, &err) != HVD_OK ||
-            hvd_kube_client_step(op->client, &err) != HVD_OK)
+    while (op->n_active && hvd_clock_ms() < end_ms)
+        if (wait_and_step(op, 20) != HVD_OK)
             return;
+}
+
+/* The next operator may lead at once, but only when no write of ours can land any more. */
+static void release(struct hvd_operator *op)
+{
+    int64_t end_ms = hvd_clock_ms() + RELEASE_GRACE_MS;
+
+    while (!hvd_election_is_over(op->election) && hvd_clock_ms() < end_ms) {
+        (void)hvd_election_step(op->election);
+        if (wait_and_step(op, 20) != HVD_OK)
+            break;
     }
+    HVD_LOG_KV(op->setup.log, HVD_LOG_INFO, SUBSYSTEM,
+               hvd_election_is_over(op->election) ? "no Lease is held"
+                                                  : "the Lease is not released",
+               {"lease", op->setup.options->lease_name});
+}
+
+static void stop(struct hvd_operator *op)
+{
+    HVD_LOG_KV(op->setup.log, HVD_LOG_INFO, SUBSYSTEM, "stopping", {"why", "signal"});
+    if (op->election)
+        hvd_election_stop(op->election);
+    drain(op);
+    if (op->election && !op->n_active)
+        release(op);
+}
+
+/* What has not left this machine when another operator may lead must not leave it any more. */
+static int64_t elect(struct hvd_operator *op)
+{
+    int64_t due_ms = op->election ? hvd_election_step(op->election) : INT64_MAX;
+
+    if (op->was_leader && !is_leader(op) && op->n_active)
+        hvd_kube_client_drop(op->client, "this operator no longer leads");
+    op->was_leader = is_leader(op);
+    return due_ms;
+}
+
+static int64_t step_all(struct hvd_operator *op)
+{
+    int64_t follow_ms = hvd_follow_step(&op->follow, hvd_clock_ms());
+    int64_t elect_ms = elect(op);
+
+    follow_gang(op);
+    become_ready(op);
+    work(op);
+    trim_sometimes(op);
+    return follow_ms < elect_ms ? follow_ms : elect_ms;
 }
 
 hvd_status_t hvd_operator_run(struct hvd_operator *op, struct hvd_err *err)
@@ -388,64 +448,88 @@ hvd_status_t hvd_operator_run(struct hvd_operator *op, struct hvd_err *err)
     hvd_status_t st = HVD_OK;
 
     while (st == HVD_OK && !is_stopped) {
-        int64_t due_ms = INT64_MAX;
         int server_ms = op->server ? hvd_server_step(op->server) : -1;
+        int64_t due_ms = step_all(op);
 
-        for (size_t i = 0; i < op->n_watches; i++) {
-            int64_t watch_ms = hvd_watch_step(op->watches[i], hvd_clock_ms());
-            due_ms = watch_ms < due_ms ? watch_ms : due_ms;
-        }
-        follow_gang(op);
-        become_ready(op);
-        work(op);
-        trim_sometimes(op);
         st = turn(op, wait_ms(op, due_ms, server_ms), &is_stopped, err);
     }
-    if (is_stopped) {
-        HVD_LOG_KV(op->setup.log, HVD_LOG_INFO, SUBSYSTEM, "stopping", {"why", "signal"});
-        drain(op);
-    }
+    if (is_stopped)
+        stop(op);
     return st;
 }
 
 /* ---- life ---- */
 
-static bool is_ready(void *ctx)
+static bool is_ready(void *ctx, struct hvd_buf *why)
 {
     const struct hvd_operator *op = ctx;
+    int64_t now_ms = hvd_clock_ms();
+    bool is_well = hvd_follow_explain_all(&op->follow, now_ms, why);
 
-    return op->is_ready;
+    if (op->election) {
+        struct hvd_watch_health health = hvd_election_health(op->election);
+        is_well &= hvd_follow_explain(HVD_KIND_LEASE, &health, now_ms, why);
+    }
+    return op->is_ready && is_well;
 }
 
 static hvd_status_t put_metrics(void *ctx, struct hvd_buf *out)
 {
     struct hvd_operator *op = ctx;
+    struct hvd_metrics *metrics = &op->metrics;
+    struct hvd_process_usage usage = hvd_process_usage();
+    int64_t now_ms = hvd_clock_ms();
 
-    op->metrics.queue_depth = hvd_queue_depth(&op->queue, hvd_clock_ms());
-    op->metrics.watches_synced = count_synced(op);
-    memcpy(op->metrics.jobs, op->store.n_by_state, sizeof(op->metrics.jobs));
-    return hvd_metrics_encode(&op->metrics, out);
+    metrics->queue_depth = hvd_queue_depth(&op->queue, now_ms);
+    metrics->watches_synced = hvd_follow_count_synced(&op->follow);
+    memcpy(metrics->jobs, op->store.n_by_state, sizeof(metrics->jobs));
+    metrics->n_watches = 0;
+    hvd_follow_sample(&op->follow, now_ms, metrics);
+    if (op->election) {
+        struct hvd_watch_health health = hvd_election_health(op->election);
+        hvd_metrics_add_watch(metrics, HVD_KIND_LEASE, &health, now_ms);
+    }
+    metrics->is_leader = is_leader(op);
+    metrics->n_suppressed = op->limit.n_suppressed;
+    metrics->resident_bytes = usage.resident_bytes;
+    metrics->cpu_s = usage.cpu_s;
+    return hvd_metrics_encode(metrics, out);
 }
 
-static hvd_status_t create_watches(struct hvd_operator *op, struct hvd_err *err)
+static hvd_status_t create_follow(struct hvd_operator *op, struct hvd_err *err)
 {
-    struct hvd_watch_options options = {
+    const struct hvd_follow_options options = {
         .api = hvd_kube_client_api(op->client),
         .ns = op->setup.options->ns,
+        .gang_kind = hvd_gang_kind(&op->settings),
+        .seed = next_random(op),
         .handler = {op, on_begin, on_put, on_remove, on_end},
         .log = op->setup.log,
     };
-    hvd_status_t st = HVD_OK;
 
-    op->n_watches = hvd_gang_kind(&op->settings) == HVD_N_KINDS ? N_WATCHES : N_WATCHES + 1;
-    for (size_t i = 0; i < op->n_watches && st == HVD_OK; i++) {
-        options.kind = i < N_WATCHES ? (enum hvd_kind)i : hvd_gang_kind(&op->settings);
-        options.label_selector = i == HVD_KIND_HOROVODJOB ? NULL : HVD_SELECTOR_MANAGED;
-        options.is_metadata_only = i == HVD_KIND_SECRET;
-        options.seed = next_random(op);
-        st = hvd_watch_create(&options, &op->watches[i], err);
-    }
-    return st;
+    return hvd_follow_init(&op->follow, &options, err);
+}
+
+static hvd_status_t create_election(struct hvd_operator *op, struct hvd_err *err)
+{
+    const struct hvd_options *options = op->setup.options;
+    const struct hvd_election_options election = {
+        .api = hvd_kube_client_api(op->client),
+        .ns = options->lease_ns ? options->lease_ns : op->setup.config->ns,
+        .name = options->lease_name,
+        .identity = op->setup.identity,
+        .duration_ms = options->lease_duration_ms,
+        .seed = next_random(op),
+        .log = op->setup.log,
+        .now_ms = hvd_clock_ms,
+        .unix_us = hvd_clock_unix_us,
+    };
+
+    if (!election.ns || !*election.ns)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "--leader-elect: outside a pod --lease-namespace has to say where the "
+                        "Lease is");
+    return hvd_election_create(&election, &op->election, err);
 }
 
 static hvd_status_t create_parts(struct hvd_operator *op, struct hvd_err *err)
@@ -455,13 +539,21 @@ static hvd_status_t create_parts(struct hvd_operator *op, struct hvd_err *err)
         .observe = on_request,
         .observe_ctx = op,
     };
-    const struct hvd_server_handler handler = {op, is_ready, put_metrics};
+    const struct hvd_server_options server_options = {
+        .listen = &op->setup.options->listen,
+        .cert_file = op->setup.options->tls_cert,
+        .key_file = op->setup.options->tls_key,
+        .log = op->setup.log,
+        .handler = {op, is_ready, put_metrics},
+    };
     hvd_status_t st = hvd_kube_client_create(&client_options, &op->client, err);
 
+    if (st == HVD_OK && op->setup.options->is_elected)
+        st = create_election(op, err);
     if (st != HVD_OK)
         return st;
     op->performer = (struct hvd_performer){
-        .api = hvd_kube_client_api(op->client),
+        .api = op->election ? hvd_election_fence(op->election) : hvd_kube_client_api(op->client),
         .store = &op->store,
         .metrics = &op->metrics,
         .log = op->setup.log,
@@ -469,8 +561,8 @@ static hvd_status_t create_parts(struct hvd_operator *op, struct hvd_err *err)
         .ctx = op,
     };
     if (op->setup.options->listen.port)
-        st = hvd_server_create(&op->setup.options->listen, &handler, &op->server, err);
-    return st == HVD_OK ? create_watches(op, err) : st;
+        st = hvd_server_create(&server_options, &op->server, err);
+    return st == HVD_OK ? create_follow(op, err) : st;
 }
 
 hvd_status_t hvd_operator_create(const struct hvd_operator_setup *setup, struct hvd_operator **out,
@@ -482,6 +574,8 @@ hvd_status_t hvd_operator_create(const struct hvd_operator_setup *setup, struct 
     if (!op)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "operator: out of memory");
     op->setup = *setup;
+    hvd_loglimit_init(&op->limit, setup->log, hvd_clock_ms);
+    op->setup.log = &op->limit.log;
     op->random = (uint32_t)hvd_clock_us();
     op->settings.gang = setup->options->gang;
     op->settings.gang_scheduler = setup->options->gang_scheduler;
@@ -499,8 +593,8 @@ void hvd_operator_destroy(struct hvd_operator *op)
 {
     if (!op)
         return;
-    for (size_t i = 0; i < op->n_watches; i++)
-        hvd_watch_destroy(op->watches[i]);
+    hvd_follow_fini(&op->follow);
+    hvd_election_destroy(op->election);
     hvd_kube_client_destroy(op->client);
     hvd_server_destroy(op->server);
     hvd_store_fini(&op->store);

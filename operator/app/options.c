@@ -13,6 +13,10 @@
 #include "base/str.h"
 
 #define DEFAULT_PORT 8080
+#define LEASE_NAME "horovod-operator"
+#define LEASE_DURATION_S 15
+#define LEASE_DURATION_MIN_S 3
+#define LEASE_DURATION_MAX_S 600
 
 /* Stores a value; source is the flag or variable, for messages. */
 typedef hvd_status_t (*set_fn)(struct hvd_options *options, const char *source, const char *value,
@@ -160,31 +164,110 @@ static hvd_status_t set_ssh_ports(struct hvd_options *options, const char *sourc
     return HVD_OK;
 }
 
+static hvd_status_t set_tls_cert(struct hvd_options *options, const char *source, const char *value,
+                                 struct hvd_err *err)
+{
+    (void)source;
+    (void)err;
+    options->tls_cert = *value ? value : NULL;
+    return HVD_OK;
+}
+
+static hvd_status_t set_tls_key(struct hvd_options *options, const char *source, const char *value,
+                                struct hvd_err *err)
+{
+    (void)source;
+    (void)err;
+    options->tls_key = *value ? value : NULL;
+    return HVD_OK;
+}
+
+static hvd_status_t set_leader_elect(struct hvd_options *options, const char *source,
+                                     const char *value, struct hvd_err *err)
+{
+    if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s=%s is neither true nor false", source, value);
+    options->is_elected = strcmp(value, "true") == 0;
+    return HVD_OK;
+}
+
+static hvd_status_t set_lease_namespace(struct hvd_options *options, const char *source,
+                                        const char *value, struct hvd_err *err)
+{
+    if (*value && !is_label(value))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "%s=%s is not a namespace: at most 63 lower-case letters, digits and '-', "
+                        "or empty for the operator's own",
+                        source, value);
+    options->lease_ns = *value ? value : NULL;
+    return HVD_OK;
+}
+
+static hvd_status_t set_lease_name(struct hvd_options *options, const char *source,
+                                   const char *value, struct hvd_err *err)
+{
+    if (!is_label(value))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "%s=%s is not a name: at most 63 lower-case letters, digits and '-'",
+                        source, value);
+    options->lease_name = value;
+    return HVD_OK;
+}
+
+static hvd_status_t set_lease_duration(struct hvd_options *options, const char *source,
+                                       const char *value, struct hvd_err *err)
+{
+    static const int64_t seconds[2] = {LEASE_DURATION_MIN_S, LEASE_DURATION_MAX_S};
+    int64_t duration_s = 0;
+
+    if (hvd_str_parse_int64(hvd_strview_of(value), seconds, &duration_s, NULL) != HVD_OK)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s=%s is not a number of seconds from %d to %d",
+                        source, value, LEASE_DURATION_MIN_S, LEASE_DURATION_MAX_S);
+    options->lease_duration_ms = duration_s * 1000;
+    return HVD_OK;
+}
+
 static const struct option_row {
     const char *flag;
     const char *variable;
     const char *metavar;
     const char *help;
     set_fn set;
+    bool is_switch; /* the flag alone means true; a value needs the '=' */
 } rows[] = {
     {"--kubeconfig", "HOROVOD_OPERATOR_KUBECONFIG", "FILE",
      "how to reach the API server (default: $KUBECONFIG, else the pod's service account)",
-     set_kubeconfig},
+     set_kubeconfig, false},
     {"--namespace", "HOROVOD_OPERATOR_NAMESPACE", "NAME",
-     "look after this namespace only (default: all)", set_namespace},
+     "look after this namespace only (default: all)", set_namespace, false},
+    {"--leader-elect", "HOROVOD_OPERATOR_LEADER_ELECT", "true|false",
+     "of several operators one works, the others wait (default: false)", set_leader_elect, true},
+    {"--lease-namespace", "HOROVOD_OPERATOR_LEASE_NAMESPACE", "NAME",
+     "where the Lease of the election is (default: the pod's namespace)", set_lease_namespace,
+     false},
+    {"--lease-name", "HOROVOD_OPERATOR_LEASE_NAME", "NAME",
+     "the Lease's name (default: " LEASE_NAME ")", set_lease_name, false},
+    {"--lease-duration", "HOROVOD_OPERATOR_LEASE_DURATION", "SECONDS",
+     "how long the others wait for a leader that is silent (default: 15)", set_lease_duration,
+     false},
     {"--listen", "HOROVOD_OPERATOR_LISTEN", "IP:PORT",
-     "where /healthz, /readyz and /metrics are (default: :8080; :0 is none)", set_listen},
+     "where /healthz, /readyz and /metrics are (default: :8080; :0 is none)", set_listen, false},
+    {"--tls-cert-file", "HOROVOD_OPERATOR_TLS_CERT_FILE", "FILE",
+     "serve them over TLS with this certificate; read again when it changes (default: no TLS)",
+     set_tls_cert, false},
+    {"--tls-key-file", "HOROVOD_OPERATOR_TLS_KEY_FILE", "FILE", "the certificate's private key",
+     set_tls_key, false},
     {"--log-level", "HOROVOD_OPERATOR_LOG_LEVEL", "LEVEL",
-     "debug, info, warn or error (default: info)", set_log_level},
+     "debug, info, warn or error (default: info)", set_log_level, false},
     {"--gang-scheduler", "HOROVOD_OPERATOR_GANG_SCHEDULER", "KIND",
      "who places the workers of a job together: none, volcano or scheduler-plugins (default: none)",
-     set_gang},
+     set_gang, false},
     {"--gang-scheduler-name", "HOROVOD_OPERATOR_GANG_SCHEDULER_NAME", "NAME",
      "schedulerName of the workers (default: volcano or scheduler-plugins-scheduler)",
-     set_gang_name},
+     set_gang_name, false},
     {"--ssh-ports", "HOROVOD_OPERATOR_SSH_PORTS", "FIRST-LAST",
      "ports for sshd of jobs on the nodes' network, one per job (default: 20000-29999)",
-     set_ssh_ports},
+     set_ssh_ports, false},
 };
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -232,6 +315,8 @@ static hvd_status_t read_flag(const char *const *args, int n_left, int *n_used,
     if (!row)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "unknown argument %s: --help lists the options",
                         args[0]);
+    if (!value && row->is_switch)
+        return row->set(options, row->flag, "true", err);
     if (!value && n_left < 2)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s needs a value: %s %s", row->flag, row->flag,
                         row->metavar);
@@ -247,6 +332,8 @@ hvd_status_t hvd_options_parse(int argc, const char *const *argv,
                                struct hvd_err *err)
 {
     struct hvd_options options = {.listen = {.port = DEFAULT_PORT},
+                                  .lease_name = LEASE_NAME,
+                                  .lease_duration_ms = INT64_C(1000) * LEASE_DURATION_S,
                                   .log_level = HVD_LOG_INFO,
                                   .ssh_ports = {HVD_PORTS_FIRST, HVD_PORTS_LAST}};
     hvd_status_t st = read_environment(environment, &options, err);
@@ -254,6 +341,8 @@ hvd_status_t hvd_options_parse(int argc, const char *const *argv,
 
     for (int i = 1; i < argc && st == HVD_OK; i += n_used)
         st = read_flag(argv + i, argc - i, &n_used, &options, err);
+    if (st == HVD_OK && !options.tls_cert != !options.tls_key)
+        st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "--tls-cert-file and --tls-key-file go together");
     if (st == HVD_OK)
         *out = options;
     return st;
@@ -266,8 +355,9 @@ hvd_status_t hvd_options_help(struct hvd_buf *out)
              "Runs HorovodJobs: watches them, makes their workers, master and host list.\n\n");
 
     for (size_t i = 0; i < N_ROWS && st == HVD_OK; i++)
-        st = hvd_buf_printf(out, "  %s %s\n      %s [%s]\n", rows[i].flag, rows[i].metavar,
-                            rows[i].help, rows[i].variable);
+        st = hvd_buf_printf(out, "  %s%s%s%s\n      %s [%s]\n", rows[i].flag,
+                            rows[i].is_switch ? "[=" : " ", rows[i].metavar,
+                            rows[i].is_switch ? "]" : "", rows[i].help, rows[i].variable);
     if (st == HVD_OK)
         st = hvd_buf_puts(out, "  --version\n      print the version and exit\n"
                                "  --help\n      print this text and exit\n");

@@ -21,6 +21,12 @@ struct hvd_options {
     const char *kubeconfig; /* NULL: KUBECONFIG, else in-cluster */
     const char *ns;         /* NULL: all namespaces */
     struct hvd_listen listen;
+    const char *tls_cert; /* NULL: no TLS on the server; else tls_key is set as well */
+    const char *tls_key;
+    bool is_elected;        /* writes only while it holds the Lease */
+    const char *lease_ns;   /* NULL: the pod's own namespace */
+    const char *lease_name; /* never NULL */
+    int64_t lease_duration_ms;
     enum hvd_log_level log_level;
     enum hvd_gang gang;
     const char *gang_scheduler;      /* schedulerName; NULL: the gang's usual one */

@@ -12,16 +12,27 @@
 /* What the server asks its owner; called on the thread that steps it. */
 struct hvd_server_handler {
     void *ctx;
-    bool (*is_ready)(void *ctx);
+    bool (*is_ready)(void *ctx, struct hvd_buf *why); /* why: a line for each reason against it */
     hvd_status_t (*put_metrics)(void *ctx, struct hvd_buf *out);
 };
 
 /* The server of /healthz, /readyz and /metrics: no thread of its own, driven by the event loop. */
 struct hvd_server;
 
-/* Listens; *out is the caller's to destroy. HVD_ERR_SYSTEM names the address and why not. */
-hvd_status_t hvd_server_create(const struct hvd_listen *listen,
-                               const struct hvd_server_handler *handler, struct hvd_server **out,
+/* All borrowed, for the server's life. */
+struct hvd_server_options {
+    const struct hvd_listen *listen;
+    const char *cert_file; /* NULL: no TLS */
+    const char *key_file;
+    const struct hvd_log *log;
+    struct hvd_server_handler handler;
+};
+
+/*
+ * Listens; *out is the caller's to destroy. HVD_ERR_SYSTEM names the address and why not; with TLS
+ * a certificate or key that cannot be used is HVD_ERR_INVALID or what reading it gave.
+ */
+hvd_status_t hvd_server_create(const struct hvd_server_options *options, struct hvd_server **out,
                                struct hvd_err *err);
 
 /* Closes all connections. NULL is legal. */

@@ -54,6 +54,12 @@ typedef void (*hvd_kube_done_fn)(void *ctx, const struct hvd_kube_response *resp
  */
 typedef hvd_status_t (*hvd_kube_data_fn)(void *ctx, struct hvd_strview bytes);
 
+/*
+ * Called once when a good answer has begun, before its first byte: a stream is open from here on.
+ * Must not send or cancel requests.
+ */
+typedef void (*hvd_kube_open_fn)(void *ctx);
+
 /* A request; copied by send, nothing of it needs to outlive the call but ctx. */
 struct hvd_kube_request {
     hvd_verb_t verb;
@@ -63,6 +69,7 @@ struct hvd_kube_request {
     const char *content_type; /* of the body */
     const char *accept;       /* NULL: application/json */
     int64_t timeout_ms;       /* for all of it; 0: the default */
+    hvd_kube_open_fn on_open; /* may be NULL */
     hvd_kube_data_fn on_data; /* NULL: the body is gathered and parsed */
     hvd_kube_done_fn on_done;
     void *ctx;

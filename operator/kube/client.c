@@ -27,6 +27,9 @@ struct hvd_kube_call {
     struct hvd_buf body;             /* what came; of a stream only an error's text */
     hvd_status_t data_status;        /* what on_data answered last */
     bool is_retried;                 /* once more with a new token */
+    bool is_open;                    /* on_open was called */
+    bool is_dropped;                 /* its connection was given up; on_done is due */
+    int64_t sent_ms;
     char ns[NAME_MAX_BYTES];
     char name[NAME_MAX_BYTES];
     char error[CURL_ERROR_SIZE];
@@ -38,7 +41,9 @@ struct hvd_kube_client {
     struct hvd_kube_api api;
     CURLM *multi;
     struct hvd_kube_call *calls;
+    int64_t heard_ms; /* when anything came from the server last */
     bool is_closing;
+    bool is_deaf; /* a request timed out and nothing came since it was sent */
 };
 
 hvd_status_t hvd_kube_global_init(struct hvd_err *err)
@@ -61,6 +66,7 @@ static size_t on_write(char *data, size_t size, size_t n, void *ctx)
     size_t len = size * n;
     long code = 0;
 
+    call->client->heard_ms = hvd_kube_now_ms();
     (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &code);
     if (call->request.on_data && code >= 200 && code < 300)
         call->data_status =
@@ -68,6 +74,24 @@ static size_t on_write(char *data, size_t size, size_t n, void *ctx)
     else
         call->data_status = hvd_buf_add(&call->body, data, len);
     return call->data_status == HVD_OK ? len : 0;
+}
+
+/* One header line; the empty one ends them. */
+static size_t on_header(char *data, size_t size, size_t n, void *ctx)
+{
+    struct hvd_kube_call *call = ctx;
+    size_t len = size * n;
+    long code = 0;
+
+    call->client->heard_ms = hvd_kube_now_ms();
+    if (len > 2 || (len && data[0] != '\r' && data[0] != '\n'))
+        return len;
+    (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &code);
+    if (!call->is_open && call->request.on_open && code >= 200 && code < 300) {
+        call->is_open = true;
+        call->request.on_open(call->request.ctx);
+    }
+    return len;
 }
 
 static void free_headers(struct hvd_kube_call *call)
@@ -151,6 +175,10 @@ static CURLcode configure(struct hvd_kube_call *call, const char *url)
     if (rc == CURLE_OK)
         rc = curl_easy_setopt(call->easy, CURLOPT_WRITEDATA, call);
     if (rc == CURLE_OK)
+        rc = curl_easy_setopt(call->easy, CURLOPT_HEADERFUNCTION, on_header);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(call->easy, CURLOPT_HEADERDATA, call);
+    if (rc == CURLE_OK)
         rc = curl_easy_setopt(call->easy, CURLOPT_PRIVATE, call);
     if (rc == CURLE_OK)
         rc = set_body(call);
@@ -220,7 +248,8 @@ static hvd_status_t client_send(void *self, const struct hvd_kube_request *reque
     call->client = client;
     hvd_buf_init(&call->body, request->on_data ? ERROR_BODY_MAX : BODY_MAX);
     copy_request(call, request);
-    (void)hvd_kube_session_refresh(&client->session, hvd_kube_now_ms(), false);
+    call->sent_ms = hvd_kube_now_ms();
+    (void)hvd_kube_session_refresh(&client->session, call->sent_ms, false);
     st = put_url(client, request, &url);
     if (st != HVD_OK)
         hvd_err_set(err, st, 0, "URL of %s: %s", hvd_kind_info(request->path.kind)->resource,
@@ -242,7 +271,8 @@ static void detach(struct hvd_kube_call *call)
 {
     struct hvd_kube_client *client = call->client;
 
-    (void)curl_multi_remove_handle(client->multi, call->easy);
+    if (!call->is_dropped)
+        (void)curl_multi_remove_handle(client->multi, call->easy);
     DL_DELETE(client->calls, call);
 }
 
@@ -291,6 +321,28 @@ static bool retry_with_new_token(struct hvd_kube_call *call, long code)
     return curl_multi_add_handle(client->multi, call->easy) == CURLM_OK;
 }
 
+static void observe(const struct hvd_kube_call *call, long code)
+{
+    const struct hvd_kube_client_options *options = &call->client->options;
+    struct hvd_kube_observation observation = {call->request.verb, call->request.path.kind, code,
+                                               0};
+    curl_off_t total_us = 0;
+
+    (void)curl_easy_getinfo(call->easy, CURLINFO_TOTAL_TIME_T, &total_us);
+    observation.total_us = (int64_t)total_us;
+    if (options->observe)
+        options->observe(options->observe_ctx, &observation);
+}
+
+/* A request that left on a connection from which nothing has come since. */
+static bool is_unheard(const struct hvd_kube_call *call, CURLcode rc)
+{
+    curl_off_t ready_us = 0;
+
+    (void)curl_easy_getinfo(call->easy, CURLINFO_PRETRANSFER_TIME_T, &ready_us);
+    return rc == CURLE_OPERATION_TIMEDOUT && ready_us > 0 && call->client->heard_ms < call->sent_ms;
+}
+
 static void finish_call(struct hvd_kube_call *call, CURLcode rc)
 {
     struct hvd_kube_client *client = call->client;
@@ -301,9 +353,8 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
 
     (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &response.code);
     (void)curl_easy_getinfo(call->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
-    if (client->options.observe)
-        client->options.observe(client->options.observe_ctx, call->request.verb,
-                                call->request.path.kind, response.code);
+    observe(call, response.code);
+    client->is_deaf |= is_unheard(call, rc);
     if (rc == CURLE_OK && retry_with_new_token(call, response.code))
         return;
     detach(call);
@@ -349,6 +400,44 @@ hvd_status_t hvd_kube_client_create(const struct hvd_kube_client_options *option
     return HVD_OK;
 }
 
+static struct hvd_kube_call *next_dropped(const struct hvd_kube_client *client)
+{
+    struct hvd_kube_call *call;
+
+    DL_FOREACH(client->calls, call)
+    {
+        if (call->is_dropped)
+            return call;
+    }
+    return NULL;
+}
+
+/* The connections belong to the multi handle; closing them resets them (SO_LINGER, session.c). */
+void hvd_kube_client_drop(struct hvd_kube_client *client, const char *why)
+{
+    struct hvd_err err = {.status = HVD_ERR_UNAVAILABLE};
+    const struct hvd_kube_response dropped = {.status = HVD_ERR_UNAVAILABLE, .err = &err};
+    struct hvd_kube_call *call;
+    char what[256];
+
+    client->is_deaf = false;
+    DL_FOREACH(client->calls, call)
+    {
+        (void)curl_multi_remove_handle(client->multi, call->easy);
+        call->is_dropped = true;
+    }
+    (void)curl_multi_cleanup(client->multi);
+    client->multi = curl_multi_init();
+    while ((call = next_dropped(client)) != NULL) {
+        (void)hvd_kube_describe(&call->request, what, sizeof(what));
+        (void)snprintf(err.msg, sizeof(err.msg), "%s: %s", what, why);
+        observe(call, 0);
+        detach(call);
+        call->request.on_done(call->request.ctx, &dropped);
+        destroy_call(call);
+    }
+}
+
 void hvd_kube_client_destroy(struct hvd_kube_client *client)
 {
     struct hvd_err err = {.status = HVD_ERR_CANCELED, .msg = "the API client is shutting down"};
@@ -378,9 +467,12 @@ hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err
 {
     int n_running = 0;
     int n_left = 0;
-    CURLMcode mc = curl_multi_perform(client->multi, &n_running);
+    CURLMcode mc;
     CURLMsg *msg;
 
+    if (!client->multi)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "API client: out of memory");
+    mc = curl_multi_perform(client->multi, &n_running);
     if (mc != CURLM_OK)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, (int)mc, "libcurl: %s", curl_multi_strerror(mc));
     while ((msg = curl_multi_info_read(client->multi, &n_left)) != NULL) {
@@ -392,6 +484,8 @@ hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err
         (void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&call);
         finish_call(call, rc);
     }
+    if (client->is_deaf)
+        hvd_kube_client_drop(client, "the API server is silent: the connection was given up");
     return HVD_OK;
 }
 

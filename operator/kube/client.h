@@ -7,8 +7,16 @@
 #include "operator/kube/api.h"
 #include "operator/kube/config.h"
 
-/* Called after every request that left, with the HTTP status or 0. */
-typedef void (*hvd_kube_observe_fn)(void *ctx, hvd_verb_t verb, enum hvd_kind kind, long code);
+/* A request that left and has ended. */
+struct hvd_kube_observation {
+    hvd_verb_t verb;
+    enum hvd_kind kind;
+    long code;        /* HTTP status, 0 when none came */
+    int64_t total_us; /* from send to the end; for a stream that is its life */
+};
+
+/* Called after every request that left; the observation is borrowed for the call. */
+typedef void (*hvd_kube_observe_fn)(void *ctx, const struct hvd_kube_observation *observation);
 
 struct hvd_kube_client_options {
     const struct hvd_kube_config *config; /* borrowed, must outlive the client */
@@ -36,7 +44,16 @@ void hvd_kube_client_destroy(struct hvd_kube_client *client);
 /* The port of this client; valid as long as it is. */
 const struct hvd_kube_api *hvd_kube_client_api(const struct hvd_kube_client *client);
 
-/* Moves bytes and calls on_data and on_done for what has happened; never blocks. */
+/*
+ * Gives up every connection: what is not sent yet never leaves this machine, requests under way end
+ * with HVD_ERR_UNAVAILABLE and the next ones connect anew. Not from within on_open and on_data.
+ */
+void hvd_kube_client_drop(struct hvd_kube_client *client, const char *why);
+
+/*
+ * Moves bytes and calls on_open, on_data and on_done for what has happened; never blocks. When a
+ * request times out and nothing at all has come since it was sent, the connections are dropped.
+ */
 hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err *err);
 
 /*

@@ -152,16 +152,21 @@ bool hvd_kube_session_add_auth(const struct hvd_kube_session *session, struct cu
     return longer != NULL;
 }
 
-/* A connection whose peer is silent for 20 seconds is dead, acknowledgements included. */
+/*
+ * A connection whose peer is silent for 20 seconds is dead, acknowledgements included. Closing one
+ * discards what the kernel has not sent: a write that was given up must not land later.
+ */
 static int set_socket_options(void *ctx, curl_socket_t fd, curlsocktype purpose)
 {
     unsigned silence_ms = TCP_SILENCE_MS;
     int probes = TCP_PROBES;
+    const struct linger discard = {.l_onoff = 1, .l_linger = 0};
 
     (void)ctx;
     if (purpose == CURLSOCKTYPE_IPCXN) {
         (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof(silence_ms));
         (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+        (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &discard, sizeof(discard));
     }
     return CURL_SOCKOPT_OK;
 }

@@ -21,6 +21,7 @@
 #define WATCH_SPREAD_S 61
 #define WATCH_GRACE_MS 15000
 #define VERSION_MAX 64
+#define PROBLEM_MAX 256
 #define METADATA_LIST                                                                              \
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 #define METADATA_WATCH "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -37,9 +38,14 @@ struct hvd_watch {
     struct hvd_watch_options options;
     enum state state;
     bool is_synced;
-    bool is_missing;
     bool needs_list;
-    bool has_news;       /* something came on this stream */
+    bool has_news;      /* something came on this stream */
+    bool is_missing;    /* the server answered the list with 404 */
+    bool is_open;       /* the server has accepted the watch */
+    bool was_open;      /* at the last step */
+    bool has_heard;     /* something came since the last step */
+    int64_t changed_ms; /* when is_open changed; -1: before the first step */
+    int64_t heard_ms;
     unsigned n_failures; /* in a row */
     int64_t delay_ms;    /* from the next step on; -1: due_ms counts */
     int64_t due_ms;
@@ -49,6 +55,7 @@ struct hvd_watch {
     char *continue_token; /* of the next page; NULL for the first */
     char version[VERSION_MAX];
     struct hvd_err line_err; /* why a line ended the stream */
+    char problem[PROBLEM_MAX];
 };
 
 static const char *plural(const struct hvd_watch *watch)
@@ -101,6 +108,7 @@ static void fail(struct hvd_watch *watch, const char *text, int64_t at_least_ms)
     int64_t delay_ms;
 
     watch->n_failures++;
+    (void)snprintf(watch->problem, sizeof(watch->problem), "%s", text);
     delay_ms = hvd_backoff_ms(&backoff, watch->n_failures, next_random(watch));
     if (delay_ms < at_least_ms)
         delay_ms = at_least_ms;
@@ -114,6 +122,7 @@ static void succeed(struct hvd_watch *watch)
         HVD_LOG_KV(watch->options.log, HVD_LOG_INFO, SUBSYSTEM, "following the resource again",
                    {"resource", plural(watch)});
     watch->n_failures = 0;
+    watch->problem[0] = '\0';
 }
 
 static void set_version(struct hvd_watch *watch, const char *version)
@@ -161,11 +170,12 @@ static void on_list_done(void *ctx, const struct hvd_kube_response *response)
         wait_for(watch, INT64_MAX / 2);
         return;
     }
+    watch->has_heard = response->code != 0;
+    watch->is_missing = st == HVD_ERR_NOT_FOUND;
     if (st == HVD_OK)
         st = hvd_list_decode(response->body, &page, &err);
     if (st == HVD_OK)
         st = take_page(watch, &page);
-    watch->is_missing = st == HVD_ERR_NOT_FOUND;
     if (st == HVD_INPROGRESS) {
         start_list(watch);
     } else if (st == HVD_OK) {
@@ -193,6 +203,8 @@ static hvd_status_t put_list_query(const struct hvd_watch *watch, struct hvd_buf
     st = hvd_url_put_query(query, &first, "limit", limit);
     if (st == HVD_OK)
         st = hvd_url_put_query(query, &first, "labelSelector", watch->options.label_selector);
+    if (st == HVD_OK)
+        st = hvd_url_put_query(query, &first, "fieldSelector", watch->options.field_selector);
     if (st == HVD_OK)
         st = hvd_url_put_query(query, &first, "continue", watch->continue_token);
     return st;
@@ -245,10 +257,19 @@ static hvd_status_t on_line(void *ctx, struct hvd_strview line)
     return HVD_OK;
 }
 
+static void on_watch_open(void *ctx)
+{
+    struct hvd_watch *watch = ctx;
+
+    watch->is_open = true;
+    watch->has_heard = true;
+}
+
 static hvd_status_t on_watch_data(void *ctx, struct hvd_strview bytes)
 {
     struct hvd_watch *watch = ctx;
 
+    watch->has_heard = true;
     return hvd_framer_feed(&watch->framer, bytes, on_line, watch);
 }
 
@@ -260,6 +281,7 @@ static void on_watch_done(void *ctx, const struct hvd_kube_response *response)
                                             : "the stream ended at once";
 
     hvd_framer_reset(&watch->framer);
+    watch->is_open = false;
     switch (response->status) {
     case HVD_ERR_CANCELED:
         wait_for(watch, INT64_MAX / 2);
@@ -308,6 +330,8 @@ static hvd_status_t put_watch_query(const struct hvd_watch *watch, unsigned time
         st = hvd_url_put_query(query, &first, "timeoutSeconds", timeout);
     if (st == HVD_OK)
         st = hvd_url_put_query(query, &first, "labelSelector", watch->options.label_selector);
+    if (st == HVD_OK)
+        st = hvd_url_put_query(query, &first, "fieldSelector", watch->options.field_selector);
     return st;
 }
 
@@ -319,6 +343,7 @@ static void start_watch(struct hvd_watch *watch)
         .path = {.kind = watch->options.kind, .ns = watch->options.ns},
         .accept = watch->options.is_metadata_only ? METADATA_WATCH : NULL,
         .timeout_ms = (int64_t)timeout_s * 1000 + WATCH_GRACE_MS,
+        .on_open = on_watch_open,
         .on_data = on_watch_data,
         .on_done = on_watch_done,
         .ctx = watch,
@@ -352,6 +377,7 @@ hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hv
                         hvd_kind_info(options->kind)->resource);
     watch->options = *options;
     watch->needs_list = true;
+    watch->changed_ms = -1;
     watch->random = options->seed ? options->seed : 1;
     hvd_framer_init(&watch->framer, LINE_MAX_BYTES);
     *out = watch;
@@ -369,8 +395,19 @@ void hvd_watch_destroy(struct hvd_watch *watch)
     hvd_free(watch);
 }
 
+static void note_health(struct hvd_watch *watch, int64_t now_ms)
+{
+    if (watch->is_open != watch->was_open || watch->changed_ms < 0)
+        watch->changed_ms = now_ms;
+    watch->was_open = watch->is_open;
+    if (watch->has_heard)
+        watch->heard_ms = now_ms;
+    watch->has_heard = false;
+}
+
 int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms)
 {
+    note_health(watch, now_ms);
     if (watch->state != STATE_WAIT)
         return INT64_MAX;
     if (watch->delay_ms >= 0) {
@@ -391,6 +428,18 @@ int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms)
 bool hvd_watch_is_synced(const struct hvd_watch *watch)
 {
     return watch->is_synced;
+}
+
+struct hvd_watch_health hvd_watch_health(const struct hvd_watch *watch)
+{
+    return (struct hvd_watch_health){
+        .is_synced = watch->is_synced,
+        .is_missing = watch->is_missing,
+        .is_open = watch->was_open,
+        .changed_ms = watch->changed_ms,
+        .heard_ms = watch->heard_ms,
+        .problem = watch->problem,
+    };
 }
 
 bool hvd_watch_is_missing(const struct hvd_watch *watch)

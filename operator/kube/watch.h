@@ -34,6 +34,7 @@ struct hvd_watch_options {
     enum hvd_kind kind;
     const char *ns;             /* NULL: all namespaces */
     const char *label_selector; /* NULL: all objects */
+    const char *field_selector; /* NULL: all objects */
     bool is_metadata_only;      /* PartialObjectMetadata: contents never reach us */
     unsigned page_limit;        /* objects per page; 0: the default */
     uint32_t seed;              /* for jitter */
@@ -58,6 +59,19 @@ int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms);
 
 /* Whether a list has been completed once. */
 bool hvd_watch_is_synced(const struct hvd_watch *watch);
+
+/* How a watch fares, as of its last step. Times are those that step was given. */
+struct hvd_watch_health {
+    bool is_synced;      /* a list has been completed once */
+    bool is_missing;     /* the server does not know the resource */
+    bool is_open;        /* the server has accepted the watch and the stream has not ended */
+    int64_t changed_ms;  /* when is_open became what it is */
+    int64_t heard_ms;    /* when anything came last, bookmarks included; 0: never */
+    const char *problem; /* what ended it last; "" when nothing did. Borrowed until the next step */
+};
+
+/* The health as it is now. */
+struct hvd_watch_health hvd_watch_health(const struct hvd_watch *watch);
 
 /* Whether the latest list met a server that does not know the resource. */
 bool hvd_watch_is_missing(const struct hvd_watch *watch);

@@ -86,6 +86,13 @@ void fake_api_break(struct hvd_kube_call *call, hvd_status_t st)
     call->request.on_done(call->request.ctx, &response);
 }
 
+void fake_api_begin(struct hvd_kube_call *call)
+{
+    assert_true(call->is_open);
+    if (call->request.on_open)
+        call->request.on_open(call->request.ctx);
+}
+
 hvd_status_t fake_api_stream(struct hvd_kube_call *call, const char *text)
 {
     hvd_status_t st;

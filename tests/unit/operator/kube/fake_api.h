@@ -42,6 +42,9 @@ void fake_api_answer(struct hvd_kube_call *call, long code, const char *body);
 /* Ends the request without an HTTP answer. */
 void fake_api_break(struct hvd_kube_call *call, hvd_status_t st);
 
+/* The stream's answer begins. */
+void fake_api_begin(struct hvd_kube_call *call);
+
 /* Feeds text into a stream; when that ends the stream, answers it so. Returns the status. */
 hvd_status_t fake_api_stream(struct hvd_kube_call *call, const char *text);
 

@@ -257,6 +257,56 @@ static void every_failed_allocation_only_delays(void **state)
     });
 }
 
+static void its_health_tells_an_open_stream_from_one_that_is_not(void **state)
+{
+    struct hvd_watch_health health;
+    struct bench b;
+
+    (void)state;
+    start(&b);
+    (void)hvd_watch_step(b.watch, 10);
+    health = hvd_watch_health(b.watch);
+    assert_false(health.is_synced || health.is_open);
+    assert_int_equal(health.changed_ms, 10);
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "", ""));
+    (void)hvd_watch_step(b.watch, 20);
+    health = hvd_watch_health(b.watch);
+    assert_true(health.is_synced && !health.is_open); /* asked for, not answered yet */
+    fake_api_begin(fake_api_last(&b.fake));
+    (void)hvd_watch_step(b.watch, 30);
+    health = hvd_watch_health(b.watch);
+    assert_true(health.is_open);
+    assert_int_equal(health.changed_ms, 30);
+    assert_int_equal(health.heard_ms, 30);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("ADDED", "a", "6")), HVD_OK);
+    (void)hvd_watch_step(b.watch, 40);
+    assert_int_equal(hvd_watch_health(b.watch).heard_ms, 40);
+    assert_string_equal(hvd_watch_health(b.watch).problem, "");
+    fake_api_break(fake_api_last(&b.fake), HVD_ERR_UNAVAILABLE);
+    (void)hvd_watch_step(b.watch, 50);
+    health = hvd_watch_health(b.watch);
+    assert_true(health.is_synced && !health.is_open);
+    assert_int_equal(health.changed_ms, 50);
+    assert_int_equal(health.heard_ms, 40);
+    assert_string_not_equal(health.problem, "");
+    hvd_watch_destroy(b.watch);
+}
+
+static void one_object_is_followed_by_a_field_selector(void **state)
+{
+    struct hvd_watch_options options = {
+        .kind = HVD_KIND_LEASE, .ns = "ns", .field_selector = "metadata.name=op", .seed = 7};
+    struct bench b = {0};
+
+    (void)state;
+    fake_api_init(&b.fake);
+    options.api = &b.fake.api;
+    assert_int_equal(hvd_watch_create(&options, &b.watch, NULL), HVD_OK);
+    (void)hvd_watch_step(b.watch, 0);
+    assert_non_null(strstr(fake_api_last(&b.fake)->query, "fieldSelector=metadata.name%3Dop"));
+    hvd_watch_destroy(b.watch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +318,8 @@ int main(void)
         cmocka_unit_test(a_list_that_expires_between_pages_starts_over),
         cmocka_unit_test(what_cannot_be_sent_is_tried_again),
         cmocka_unit_test(every_failed_allocation_only_delays),
+        cmocka_unit_test(its_health_tells_an_open_stream_from_one_that_is_not),
+        cmocka_unit_test(one_object_is_followed_by_a_field_selector),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
