@@ -324,7 +324,7 @@ static void decide(struct hvd_pass *p)
 static int64_t status_due_ms(const struct hvd_pass *p)
 {
     int64_t written_ms = p->view->status_written_ms;
-    int64_t every_ms = p->now_ms - p->next.start_s * 1000;
+    int64_t every_ms = written_ms - p->next.start_s * 1000;
 
     if (p->next.observed_generation != p->job->status.observed_generation)
         return 0;

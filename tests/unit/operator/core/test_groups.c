@@ -137,6 +137,27 @@ static void enough_workers_start_the_master_and_the_list_follows(void **state)
     world_fini(&w);
 }
 
+static void counts_are_written_when_their_time_has_come(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, JOB("\"worker\":{\"replicas\":3}"));
+    w.now_ms += 700; /* the start is known to the second only */
+    for (int i = 0; i < 4; i++)
+        world_pass(&w);
+    while (world_controllers(&w))
+        continue;
+    set_ready(&w, "digits-worker-0", "False");
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "ready"), "0/3");
+    assert_true(w.wake_at_ms > w.now_ms);
+    w.now_ms = w.wake_at_ms;
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "ready"), "2/3");
+    world_fini(&w);
+}
+
 static void a_running_job_grows_and_shrinks(void **state)
 {
     struct world w;
@@ -280,6 +301,7 @@ int main(void)
         cmocka_unit_test(the_master_waits_for_every_group),
         cmocka_unit_test(a_group_of_somebody_else_is_left_alone),
         cmocka_unit_test(enough_workers_start_the_master_and_the_list_follows),
+        cmocka_unit_test(counts_are_written_when_their_time_has_come),
         cmocka_unit_test(a_running_job_grows_and_shrinks),
         cmocka_unit_test(a_group_that_is_dropped_while_suspended_goes),
         cmocka_unit_test(the_end_of_a_job_removes_every_group),
