@@ -197,6 +197,18 @@ static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
     hvd_jb_str(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_SPEC_HASH, hash);
 }
 
+/* How many workers of each group the master starts with. */
+static void put_workers(struct hvd_jb *jb, cJSON *annotations, const struct hvd_job *job)
+{
+    char text[HVD_JOB_GROUPS_MAX * 12] = "";
+    size_t len = 0;
+
+    for (size_t i = 0; i < job->spec.n_groups; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%d", i ? "," : "",
+                                job->spec.groups[i].replicas);
+    hvd_jb_str(jb, annotations, HVD_ANNOTATION_WORKERS, text);
+}
+
 static void job_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct hvd_child_inputs *in)
 {
     cJSON *spec = hvd_jb_object(jb, root, "spec");
@@ -204,6 +216,7 @@ static void job_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct h
 
     hvd_jb_fmt(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_ATTEMPT, "%d",
                in->attempt);
+    put_workers(jb, (cJSON *)hvd_json_get(meta, "annotations"), in->job);
     hvd_jb_int(jb, spec, "backoffLimit", 0);
     put_template(jb, spec, in, HVD_ROLE_MASTER);
     pod_meta = (cJSON *)hvd_json_at(spec, "template.metadata");

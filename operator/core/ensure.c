@@ -113,7 +113,7 @@ static void create(struct hvd_pass *p, const struct child *child)
                                   .group = child->group,
                                   .n_ranks =
                                       hvd_hosts_slots(p->job, p->pods.ready, p->pods.n_ready),
-                                  .attempt = p->job->status.failures + 1,
+                                  .attempt = hvd_job_ended(&p->job->status) + 1,
                                   .settings = hvd_pass_settings(p)};
     char told[TOLD_SIZE];
 
@@ -442,7 +442,8 @@ void hvd_ensure_master(struct hvd_pass *p)
         report_alien(p, &child);
     if (child.state == HVD_CHILD_OURS)
         repair_labels(p, child.object);
+    /* Without the Secret the workers were made with, it could not reach them. */
     if (child.state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_enough(p) &&
-        is_published(p))
+        is_published(p) && hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS)
         create(p, &child);
 }

@@ -223,6 +223,14 @@ static const cJSON *role_status(const cJSON *object, enum hvd_role role)
     return NULL;
 }
 
+static int64_t started_s(const cJSON *container)
+{
+    const char *running = hvd_json_str(container, "state.running.startedAt");
+
+    return hvd_rfc3339_parse(running ? running
+                                     : hvd_json_str(container, "state.terminated.startedAt"));
+}
+
 /* Why and where a pod has to go. */
 static bool observe_going(const cJSON *object, struct hvd_pod_view *out)
 {
@@ -362,8 +370,7 @@ static bool observe_pod(const cJSON *object, struct hvd_object *out)
         return true;
     if (!observe_going(object, pod))
         return false;
-    pod->started_s = hvd_rfc3339_parse(
-        hvd_json_str(role_status(object, out->meta.role), "state.running.startedAt"));
+    pod->started_s = started_s(role_status(object, out->meta.role));
     if (out->meta.role == HVD_ROLE_WORKER)
         return keep(object, "status.podIP", &pod->ip) && observe_worker(object, pod);
     return annotation(object, HVD_ANNOTATION_HOSTS, &pod->hosts_seen) &&

@@ -52,7 +52,7 @@ struct hvd_pod_view {
     char *disruption; /* why it has to go, by the condition DisruptionTarget; NULL: it has not */
     char *node;
     char *ip;          /* of a worker */
-    int64_t started_s; /* since when the role's container runs; 0: it does not */
+    int64_t started_s; /* when the role's container was started; 0: it was not */
     int64_t deleted_s; /* when its grace period is over; 0: it is not being deleted */
     bool is_killed;    /* it is being deleted without a grace period */
     /* Of a master the container that failed first (the init containers come first), of a worker the

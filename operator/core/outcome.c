@@ -6,15 +6,33 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/core/children.h"
+#include "operator/core/loss.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
+#include "operator/core/policy.h"
 
 #define MESSAGE_SIZE 1024
-#define POD_LAG_S 5 /* how long the pod's own story may come after its Job's */
+#define POD_LAG_S 5           /* how long the pod's own story may come after its Job's */
+#define LOST_GRACE_S 30       /* how long a master may outlive a worker that it needs */
+#define VANISHED_MS 2000      /* how long a Job must be missing to count as deleted */
+#define BURIED_S 60           /* how long a pod may outlive its grace period */
+#define INTERRUPTIONS_MAX 100 /* then failures count, whatever the rules say */
 
 static bool is_pod_finished(const struct hvd_object *pod)
 {
     return pod && (pod->u.pod.phase == HVD_POD_SUCCEEDED || pod->u.pod.phase == HVD_POD_FAILED);
+}
+
+/* Whether the master of the Job has ended, or never will run. */
+static bool has_master_ended(const struct hvd_pass *p)
+{
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+
+    return job &&
+           (job->u.job.is_complete || job->u.job.is_failed || is_pod_finished(p->pods.master));
 }
 
 static void set(struct hvd_pass *p, enum hvd_condition_type type, enum hvd_truth truth,
@@ -47,76 +65,189 @@ void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *messag
     hvd_pass_event(p, is_template ? reason : "Failed", message, true);
 }
 
-static void describe_failure(const struct hvd_pass *p, char out[MESSAGE_SIZE])
+/* Which attempt it is, out of how many; those that did not count are none of either. */
+struct attempt {
+    int number;
+    int of;
+};
+
+static struct attempt attempt_now(const struct hvd_pass *p)
+{
+    const struct hvd_job_status *status = &p->job->status;
+
+    return (struct attempt){hvd_job_ended(status) + 1,
+                            p->job->spec.backoff_limit + 1 + status->interruptions};
+}
+
+/* How the master ended, and its last words. */
+static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], const char **line)
 {
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
     const struct hvd_object *pod = p->pods.master;
-    int attempt = p->job->status.failures + 1;
-    int attempts = p->job->spec.backoff_limit + 1;
+    const struct hvd_pod_view *view = pod ? &pod->u.pod : NULL;
 
-    if (pod && pod->u.pod.phase == HVD_POD_FAILED && pod->u.pod.has_failed) {
-        const struct hvd_pod_view *view = &pod->u.pod;
-        bool is_oom = view->container_reason && strcmp(view->container_reason, "OOMKilled") == 0;
-        const char *line = view->last_line ? view->last_line : "";
-
-        hvd_pass_text(out, MESSAGE_SIZE,
-                      "pod %s container %s exited with code %d%s (attempt %d of %d)%s%s",
+    *line = "";
+    if (view && view->phase == HVD_POD_FAILED && view->has_failed) {
+        *line = view->last_line ? view->last_line : "";
+        hvd_pass_text(out, MESSAGE_SIZE, "pod %s container %s exited with code %d%s",
                       pod->meta.name, view->container ? view->container : "?", view->exit_code,
-                      is_oom ? ", out of memory" : "", attempt, attempts, *line ? ": " : "", line);
-    } else if (pod && pod->u.pod.phase == HVD_POD_FAILED) {
-        hvd_pass_text(out, MESSAGE_SIZE, "pod %s failed (attempt %d of %d): %s%s%s", pod->meta.name,
-                      attempt, attempts, pod->u.pod.reason ? pod->u.pod.reason : "no reason given",
-                      pod->u.pod.message ? ": " : "", pod->u.pod.message ? pod->u.pod.message : "");
+                      hvd_str_equal(view->container_reason, "OOMKilled")
+                          ? ", out of memory (OOMKilled)"
+                          : "");
+    } else if (view && view->phase == HVD_POD_FAILED) {
+        *line = view->message ? view->message : "";
+        hvd_pass_text(out, MESSAGE_SIZE, "pod %s failed, %s", pod->meta.name,
+                      view->reason ? view->reason : "no reason given");
     } else {
-        hvd_pass_text(out, MESSAGE_SIZE, "Job %s failed (attempt %d of %d): %s", job->meta.name,
-                      attempt, attempts,
-                      job->u.job.message ? job->u.job.message : "no reason given");
+        *line = job->u.job.message ? job->u.job.message : "no reason given";
+        hvd_pass_text(out, MESSAGE_SIZE, "Job %s failed", job->meta.name);
     }
+}
+
+/* What the rules of spec.failurePolicy say, as a part of the message. */
+struct verdict {
+    enum hvd_policy_action action;
+    char text[64];
+};
+
+static void describe_failure(const struct hvd_pass *p, const struct verdict *verdict,
+                             char out[MESSAGE_SIZE])
+{
+    const struct attempt attempt = attempt_now(p);
+    const char *lost = p->next.worker_failure.message;
+    char master[MESSAGE_SIZE];
+    const char *line;
+
+    describe_master(p, master, &line);
+    if (lost && !has_master_ended(p))
+        hvd_pass_text(out, MESSAGE_SIZE,
+                      "%s (attempt %d of %d%s); the master did not end by itself within %d s", lost,
+                      attempt.number, attempt.of, verdict->text, LOST_GRACE_S);
+    else if (lost)
+        hvd_pass_text(out, MESSAGE_SIZE, "%s (attempt %d of %d%s); %s%s%s", lost, attempt.number,
+                      attempt.of, verdict->text, master, *line ? ": " : "", line);
+    else
+        hvd_pass_text(out, MESSAGE_SIZE, "%s (attempt %d of %d%s)%s%s", master, attempt.number,
+                      attempt.of, verdict->text, *line ? ": " : "", line);
 }
 
 static void succeed(struct hvd_pass *p)
 {
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
+    const struct attempt attempt = attempt_now(p);
     char message[MESSAGE_SIZE];
 
     hvd_pass_text(message, sizeof(message), "%s %s succeeded (attempt %d of %d)",
                   p->pods.master ? "pod" : "Job",
-                  p->pods.master ? p->pods.master->meta.name : job->meta.name,
-                  p->job->status.failures + 1, p->job->spec.backoff_limit + 1);
+                  p->pods.master ? p->pods.master->meta.name : job->meta.name, attempt.number,
+                  attempt.of);
     finish(p, HVD_JOB_SUCCEEDED, "Succeeded");
     set(p, HVD_COND_SUCCEEDED, HVD_TRUE, (const char *const[2]){"MasterSucceeded", message});
     hvd_pass_event(p, "Succeeded", message, false);
 }
 
+/* Asks the rules about the worker that was lost and about the master. */
+static void judge(struct hvd_pass *p, struct verdict *out)
+{
+    static const char *const names[] = {[HVD_POLICY_RESTART] = "Restart",
+                                        [HVD_POLICY_FAIL] = "Fail",
+                                        [HVD_POLICY_IGNORE] = "Ignore"};
+    const struct hvd_worker_failure *lost = &p->next.worker_failure;
+    const struct hvd_object *pod = p->pods.master;
+    struct hvd_policy_case cases[2] = {
+        {HVD_ROLE_WORKER, lost->has_exit_code, lost->exit_code, lost->is_disruption},
+        {HVD_ROLE_MASTER, false, 0, false}};
+    size_t first = lost->message ? 0 : 1;
+    size_t end = has_master_ended(p) ? 2 : 1;
+    int rule = 0;
+
+    if (pod) {
+        cases[1].has_exit_code = pod->u.pod.has_failed;
+        cases[1].exit_code = pod->u.pod.exit_code;
+        cases[1].is_disruption = hvd_loss_is_disruption(pod);
+    }
+    *out = (struct verdict){HVD_POLICY_RESTART, ""};
+    if (p->st || !hvd_pass_spec(p) || first >= end)
+        return;
+    out->action = hvd_policy_decide(hvd_json_get(p->spec, "failurePolicy"), cases + first,
+                                    end - first, &rule);
+    if (rule > 0)
+        (void)snprintf(out->text, sizeof(out->text), ", failurePolicy rule %d: %s", rule,
+                       names[out->action]);
+}
+
+static void keep_log(struct hvd_pass *p)
+{
+    const struct hvd_object *pod = p->pods.master;
+    bool has_lines =
+        has_master_ended(p) && pod && pod->u.pod.last_lines && pod->u.pod.last_lines[0] != '\0';
+
+    if (!p->st)
+        p->st = hvd_job_set_failure_log(&p->next, has_lines ? pod->u.pod.last_lines : NULL);
+}
+
+/* Notes the loss of a worker, if there was one; true if so. */
+static bool note_loss(struct hvd_pass *p)
+{
+    struct hvd_worker_failure found;
+    char text[HVD_LOSS_TEXT_SIZE];
+
+    if (p->st || !hvd_loss_find(p, &found, text))
+        return false;
+    p->st = hvd_job_set_worker_failure(&p->next, &found);
+    p->is_urgent = true;
+    return true;
+}
+
 static void fail_attempt(struct hvd_pass *p)
 {
+    struct verdict verdict;
     char message[MESSAGE_SIZE];
+    const char *reason;
 
-    describe_failure(p, message);
-    p->next.failures = p->job->status.failures + 1;
-    if (p->next.failures > p->job->spec.backoff_limit) {
-        p->next.cleaned = p->next.failures;
-        hvd_outcome_fail(p, "MasterFailed", message);
+    if (!p->next.worker_failure.message)
+        (void)note_loss(p);
+    reason = p->next.worker_failure.message ? "WorkerFailed" : "MasterFailed";
+    judge(p, &verdict);
+    describe_failure(p, &verdict, message);
+    keep_log(p);
+    if (verdict.action == HVD_POLICY_IGNORE && p->job->status.interruptions < INTERRUPTIONS_MAX)
+        p->next.interruptions++;
+    else
+        p->next.failures++;
+    if (verdict.action == HVD_POLICY_FAIL || p->next.failures > p->job->spec.backoff_limit) {
+        p->next.cleaned = hvd_job_ended(&p->next);
+        hvd_outcome_fail(p, reason, message);
         return;
     }
     hvd_pass_state(p, HVD_JOB_RESTARTING);
-    set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"MasterFailed", message});
+    set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, message});
     hvd_pass_event(p, "Restarting", message, true);
 }
 
 /* Which attempt the Job is; one that lost its annotation is the current one. */
 static int32_t attempt_of(const struct hvd_pass *p, const struct hvd_object *job)
 {
-    return job->u.job.attempt ? job->u.job.attempt : p->job->status.failures + 1;
+    return job->u.job.attempt ? job->u.job.attempt : hvd_job_ended(&p->job->status) + 1;
+}
+
+/* The Job of the attempt under way; NULL if there is none. */
+static const struct hvd_object *current_job(const struct hvd_pass *p)
+{
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+
+    return job && hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_ALIEN &&
+                   attempt_of(p, job) > hvd_job_ended(&p->job->status)
+               ? job
+               : NULL;
 }
 
 bool hvd_outcome_master(struct hvd_pass *p)
 {
-    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+    const struct hvd_object *job = current_job(p);
     const struct hvd_object *pod = p->pods.master;
 
-    if (!job || hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_ALIEN ||
-        attempt_of(p, job) <= p->job->status.failures)
+    if (!job)
         return false;
     if (attempt_of(p, job) > p->next.attempts)
         p->next.attempts = attempt_of(p, job);
@@ -124,7 +255,7 @@ bool hvd_outcome_master(struct hvd_pass *p)
         succeed(p);
         return true;
     }
-    if (!job->u.job.is_failed && !is_pod_finished(pod))
+    if (!has_master_ended(p))
         return false;
     if (pod && !is_pod_finished(pod) && !pod->meta.is_deleting &&
         p->now_s < job->u.job.failed_s + POD_LAG_S) {
@@ -135,20 +266,95 @@ bool hvd_outcome_master(struct hvd_pass *p)
     return true;
 }
 
-/* Whether the master may still run: it outlives the outcome only when a deadline or a mistake in
- * another template ended the job. */
-static bool is_master_live(const struct hvd_pass *p)
+bool hvd_outcome_is_under_way(const struct hvd_pass *p)
 {
-    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+    return current_job(p) || p->job->status.attempts > hvd_job_ended(&p->job->status);
+}
 
-    return !job->u.job.is_complete && !job->u.job.is_failed && !is_pod_finished(p->pods.master);
+bool hvd_outcome_lost(struct hvd_pass *p)
+{
+    const struct hvd_worker_failure *known = &p->job->status.worker_failure;
+
+    if (p->st || !current_job(p))
+        return false;
+    if (!known->message) {
+        if (note_loss(p))
+            hvd_plan_wake(p->plan, (p->now_s + LOST_GRACE_S) * 1000);
+        return false;
+    }
+    if (p->now_s < known->at_s + LOST_GRACE_S) {
+        hvd_plan_wake(p->plan, (known->at_s + LOST_GRACE_S) * 1000);
+        return false;
+    }
+    fail_attempt(p);
+    return true;
+}
+
+/*
+ * A watch of Jobs that lags behind the one of HorovodJobs looks the same for a moment: what is
+ * missing is looked for again a little later before it counts.
+ */
+bool hvd_outcome_vanished(struct hvd_pass *p)
+{
+    static const char reason[] = "MasterDeleted";
+    const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
+    int64_t since_ms = p->view->status_written_ms;
+    struct attempt attempt = attempt_now(p);
+    char message[MESSAGE_SIZE], name[HVD_CHILD_NAME_MAX];
+
+    if (p->job->status.attempts <= hvd_job_ended(&p->job->status) ||
+        hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
+        return false;
+    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    hvd_pass_text(message, sizeof(message), "Job %s was deleted (attempt %d of %d)", name,
+                  attempt.number, attempt.of);
+    hvd_pass_state(p, HVD_JOB_RESTARTING);
+    set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, message});
+    if (!hvd_str_equal(running->reason, reason)) {
+        p->is_urgent = true;
+        return true;
+    }
+    if (since_ms == 0)
+        since_ms = running->since_s * 1000;
+    if (p->now_ms >= since_ms && p->now_ms < since_ms + VANISHED_MS) {
+        hvd_plan_wake(p->plan, since_ms + VANISHED_MS);
+        return true;
+    }
+    p->next.interruptions++;
+    hvd_pass_event(p, "Restarting", message, true);
+    return true;
+}
+
+void hvd_outcome_bury(struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+        int64_t due_ms;
+
+        if (pod->kind != HVD_KIND_POD || pod->meta.role == HVD_ROLE_NONE || !pod->meta.is_managed ||
+            pod->u.pod.deleted_s == 0 || pod->u.pod.is_killed)
+            continue;
+        due_ms = (pod->u.pod.deleted_s + BURIED_S) * 1000;
+        if (p->now_ms < due_ms)
+            hvd_plan_wake(p->plan, due_ms);
+        else if (!p->st)
+            p->st = hvd_plan_kill(p->plan, pod);
+    }
 }
 
 void hvd_outcome_clean(struct hvd_pass *p)
 {
     const struct hvd_job_spec *spec = &p->job->spec;
-    int64_t end_ms = (p->job->status.completion_s + spec->ttl_s) * 1000;
+    const struct hvd_condition *ends = p->job->status.conditions;
+    int64_t ended_s = p->job->status.completion_s;
+    int64_t end_ms;
 
+    if (ended_s == 0) /* somebody else wrote the status */
+        ended_s =
+            ends[ends[HVD_COND_FAILED].truth == HVD_TRUE ? HVD_COND_FAILED : HVD_COND_SUCCEEDED]
+                .since_s;
+    end_ms = (ended_s + spec->ttl_s) * 1000;
+    hvd_outcome_bury(p);
     if (spec->ttl_s >= 0 && p->now_ms >= end_ms) {
         if (!p->st)
             p->st = hvd_plan_delete(p->plan, HVD_KIND_HOROVODJOB, p->job->namespace, p->job->name,
@@ -167,7 +373,7 @@ void hvd_outcome_clean(struct hvd_pass *p)
     if (spec->clean_pod_policy != HVD_CLEAN_NONE)
         hvd_admit_release(p);
     if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS &&
-        (spec->clean_pod_policy == HVD_CLEAN_ALL || is_master_live(p)))
+        (spec->clean_pod_policy == HVD_CLEAN_ALL || !has_master_ended(p)))
         hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
 }
 

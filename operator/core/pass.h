@@ -140,4 +140,17 @@ void hvd_outcome_clean(struct hvd_pass *p);
 /* Takes master and workers down; true once nothing of them is left. */
 bool hvd_outcome_quiesce(struct hvd_pass *p);
 
+/* Whether an attempt was started and its end is not recorded yet. */
+bool hvd_outcome_is_under_way(const struct hvd_pass *p);
+
+/* Notes a worker that was lost under a running master, and ends the attempt if the master does not
+ * end by itself; true if it did so. */
+bool hvd_outcome_lost(struct hvd_pass *p);
+
+/* Whether somebody has deleted the Job of the attempt under way; the attempt has ended then. */
+bool hvd_outcome_vanished(struct hvd_pass *p);
+
+/* Removes pods that are long overdue, because nobody on their node answers any more. */
+void hvd_outcome_bury(struct hvd_pass *p);
+
 #endif

@@ -62,20 +62,39 @@ void hvd_plan_wake(struct hvd_plan *plan, int64_t at_ms)
         plan->wake_at_ms = at_ms;
 }
 
+static cJSON *delete_options(struct hvd_jb *jb, const char *uid)
+{
+    cJSON *root = hvd_jb_root(jb);
+
+    hvd_jb_str(jb, root, "apiVersion", "v1");
+    hvd_jb_str(jb, root, "kind", "DeleteOptions");
+    hvd_jb_str(jb, root, "propagationPolicy", "Background");
+    hvd_jb_str(jb, hvd_jb_object(jb, root, "preconditions"), "uid", uid);
+    return root;
+}
+
 hvd_status_t hvd_plan_delete(struct hvd_plan *plan, enum hvd_kind kind, const char *namespace,
                              const char *name, const char *uid)
 {
     struct hvd_action action = {.type = HVD_ACTION_DELETE, .kind = kind};
     struct hvd_jb jb = {0};
-    cJSON *root = hvd_jb_root(&jb);
+    cJSON *root = delete_options(&jb, uid);
 
-    hvd_jb_str(&jb, root, "apiVersion", "v1");
-    hvd_jb_str(&jb, root, "kind", "DeleteOptions");
-    hvd_jb_str(&jb, root, "propagationPolicy", "Background");
-    hvd_jb_str(&jb, hvd_jb_object(&jb, root, "preconditions"), "uid", uid);
     action.body = hvd_jb_print(&jb, root);
     cJSON_Delete(root);
     return hvd_plan_add(plan, &action, namespace, name);
+}
+
+hvd_status_t hvd_plan_kill(struct hvd_plan *plan, const struct hvd_object *pod)
+{
+    struct hvd_action action = {.type = HVD_ACTION_DELETE, .kind = pod->kind};
+    struct hvd_jb jb = {0};
+    cJSON *root = delete_options(&jb, pod->meta.uid);
+
+    hvd_jb_int(&jb, root, "gracePeriodSeconds", 0);
+    action.body = hvd_jb_print(&jb, root);
+    cJSON_Delete(root);
+    return hvd_plan_add(plan, &action, pod->meta.namespace, pod->meta.name);
 }
 
 static void event_name(const struct hvd_job *job, const struct hvd_event *event,
@@ -86,7 +105,7 @@ static void event_name(const struct hvd_job *job, const struct hvd_event *event,
 
     hash = hvd_hash_text(hash, event->reason);
     hash = hvd_hash_text(hash, event->message);
-    hash = hvd_hash_number(hash, status->failures);
+    hash = hvd_hash_number(hash, hvd_job_ended(status));
     hash = hvd_hash_number(hash, status->cleaned);
     hash = hvd_hash_number(hash, status->start_s);
     for (size_t i = 0; i < HVD_N_CONDITIONS; i++)

@@ -19,6 +19,9 @@ void hvd_plan_wake(struct hvd_plan *plan, int64_t at_ms);
 hvd_status_t hvd_plan_delete(struct hvd_plan *plan, enum hvd_kind kind, const char *namespace,
                              const char *name, const char *uid);
 
+/* Adds the deletion of a pod without any grace period: its node does not answer. */
+hvd_status_t hvd_plan_kill(struct hvd_plan *plan, const struct hvd_object *pod);
+
 /* An event about the job. */
 struct hvd_event {
     const char *reason;

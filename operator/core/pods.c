@@ -38,9 +38,8 @@ static bool is_owned_by(const struct hvd_object *pod, const struct hvd_object *o
     return owner && hvd_str_equal(pod->meta.owner_uid, owner->meta.uid);
 }
 
-/* Which worker the pod is; false when no set of ours made it. */
-static bool identify(const struct hvd_view *view, const struct hvd_object *pod,
-                     const struct hvd_pod_owners *owners, struct hvd_worker *out)
+bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod,
+                       const struct hvd_pod_owners *owners, struct hvd_worker *out)
 {
     for (size_t i = 0; i < view->job->spec.n_groups; i++) {
         if (!is_owned_by(pod, owners->sets[i]))
@@ -84,7 +83,7 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
             continue;
         if (pod->meta.role == HVD_ROLE_WORKER) {
             pods.n_workers++;
-            if (identify(view, pod, owners, &worker))
+            if (hvd_pods_identify(view, pod, owners, &worker))
                 add_worker(view, &worker, &pods, &troubled);
         }
         if (pod->meta.role != HVD_ROLE_MASTER)

@@ -1,6 +1,7 @@
 #ifndef HVD_OPERATOR_CORE_PODS_H
 #define HVD_OPERATOR_CORE_PODS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,10 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
 
 /* Brings the Ready workers into the order of the list. */
 void hvd_pods_sort(struct hvd_pods *pods);
+
+/* Which worker the pod is; false when no set of ours made it. */
+bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod,
+                       const struct hvd_pod_owners *owners, struct hvd_worker *out);
 
 /* Frees what it owns. A zeroed struct is legal. */
 void hvd_pods_fini(struct hvd_pods *pods);

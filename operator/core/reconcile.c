@@ -128,6 +128,12 @@ static void count_workers(struct hvd_pass *p)
         (const char *const[2]){is_all ? "AllReady" : "WaitingForWorkers", message});
 }
 
+static void forget_loss(struct hvd_pass *p)
+{
+    if (!p->st)
+        p->st = hvd_job_set_worker_failure(&p->next, &(struct hvd_worker_failure){0});
+}
+
 static bool is_master_running(const struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.master;
@@ -138,11 +144,13 @@ static bool is_master_running(const struct hvd_pass *p)
 
 static void show_running(struct hvd_pass *p)
 {
+    const char *lost = p->next.worker_failure.message;
     char message[MESSAGE_SIZE];
 
-    hvd_pass_text(message, sizeof(message), "pod %s is running (attempt %d of %d)",
-                  p->pods.master->meta.name, p->job->status.failures + 1,
-                  p->job->spec.backoff_limit + 1);
+    hvd_pass_text(message, sizeof(message), "pod %s is running (attempt %d of %d)%s%s",
+                  p->pods.master->meta.name, hvd_job_ended(&p->job->status) + 1,
+                  p->job->spec.backoff_limit + 1 + p->job->status.interruptions, lost ? "; " : "",
+                  lost ? lost : "");
     if (!is_true(&p->job->status, HVD_COND_RUNNING))
         hvd_pass_event(p, "MasterStarted", message, false);
     set(p, HVD_COND_RUNNING, HVD_TRUE, (const char *const[2]){"MasterStarted", message});
@@ -153,17 +161,8 @@ static void show_running(struct hvd_pass *p)
  * the next one runs. */
 static bool is_stale(const struct hvd_condition *running)
 {
-    static const char *const past[] = {
-        "Conflict",  "Denied", "WaitingForMaster", "Suspended", "GangSchedulerMissing",
-        "NoFreePort"};
-
-    if (running->truth == HVD_TRUE)
-        return true;
-    for (size_t i = 0; running->reason && i < sizeof(past) / sizeof(past[0]); i++) {
-        if (strcmp(running->reason, past[i]) == 0)
-            return true;
-    }
-    return false;
+    return running->truth != HVD_ABSENT && !hvd_str_equal(running->reason, "MasterFailed") &&
+           !hvd_str_equal(running->reason, "WorkerFailed");
 }
 
 /* The condition Running and the state of a job whose master does not run (yet, or any more). */
@@ -181,7 +180,7 @@ static void show_waiting(struct hvd_pass *p)
     } else if (!p->is_blocked && is_stale(running)) {
         set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", ""});
     }
-    if (p->job->status.failures > 0 && !has_job)
+    if (p->job->status.state == HVD_JOB_RESTARTING && !has_job)
         hvd_pass_state(p, HVD_JOB_RESTARTING);
     else if (has_job || is_true(&p->next, HVD_COND_WORKERS_READY))
         hvd_pass_state(p, HVD_JOB_STARTING);
@@ -230,18 +229,57 @@ static void settle(struct hvd_pass *p)
     p->settled_ms = from_ms + SETTLE_MS;
 }
 
+/* Clears away what the attempt that ended has left, the workers too: they may hold ranks of it. */
+static void restart(struct hvd_pass *p)
+{
+    if (hvd_outcome_quiesce(p)) {
+        p->next.cleaned = hvd_job_ended(&p->job->status);
+        forget_loss(p);
+        p->is_urgent = true; /* the next attempt waits for it */
+    }
+    count_workers(p);
+}
+
+/* Whether workers were started with keys that are gone: somebody has deleted the Secret before the
+ * master was made. */
+static bool is_rekeyed(const struct hvd_pass *p)
+{
+    const struct hvd_object *secret = p->child[HVD_KIND_SECRET];
+
+    if (hvd_pass_child(p, HVD_KIND_SECRET) != HVD_CHILD_OURS ||
+        hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
+        return false;
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+
+        if (pod->kind == HVD_KIND_POD && pod->meta.role == HVD_ROLE_WORKER &&
+            pod->meta.created_s < secret->meta.created_s)
+            return true;
+    }
+    return false;
+}
+
 static void run(struct hvd_pass *p)
 {
     if (p->next.start_s == 0)
         p->next.start_s = p->now_s;
     if (hvd_outcome_master(p) || is_overdue(p))
         return;
-    if (p->job->status.failures > p->job->status.cleaned) {
-        if (hvd_outcome_quiesce(p)) {
-            p->next.cleaned = p->job->status.failures;
-            p->is_urgent = true; /* the next attempt waits for it */
-        }
+    if (hvd_job_ended(&p->job->status) > p->job->status.cleaned) {
+        restart(p);
+        return;
+    }
+    if (hvd_outcome_lost(p))
+        return;
+    if (hvd_outcome_vanished(p)) {
+        hvd_ensure_children(p);
         count_workers(p);
+        return;
+    }
+    if (is_rekeyed(p)) {
+        (void)hvd_ensure_no_workers(p);
+        count_workers(p);
+        show_waiting(p);
         return;
     }
     if (!hvd_admit_port(p)) {
@@ -272,6 +310,9 @@ static void suspend(struct hvd_pass *p)
 {
     static const char message[] = "the job is suspended by spec.suspend";
 
+    if (!is_true(&p->job->status, HVD_COND_SUSPENDED) && hvd_outcome_is_under_way(p))
+        p->next.interruptions++;
+    forget_loss(p);
     hvd_pass_state(p, HVD_JOB_SUSPENDED);
     p->next.start_s = 0;
     p->next.workers_ready = (int32_t)p->pods.n_ready;
@@ -294,11 +335,17 @@ static void resume(struct hvd_pass *p)
     p->next.workers_ready = (int32_t)p->pods.n_ready;
     if (!hvd_outcome_quiesce(p))
         return;
-    p->next.cleaned = p->next.failures;
+    p->next.cleaned = hvd_job_ended(&p->next);
     p->next.start_s = p->now_s;
     set(p, HVD_COND_SUSPENDED, HVD_FALSE, (const char *const[2]){"Resumed", message});
     hvd_pass_state(p, HVD_JOB_PENDING);
     hvd_pass_event(p, "Resumed", message, false);
+}
+
+/* Whether the master has ended before its suspension was seen: that is its outcome then. */
+static bool has_just_ended(struct hvd_pass *p)
+{
+    return !is_true(&p->job->status, HVD_COND_SUSPENDED) && hvd_outcome_master(p);
 }
 
 static void decide(struct hvd_pass *p)
@@ -312,12 +359,14 @@ static void decide(struct hvd_pass *p)
         hvd_outcome_fail(p, "InvalidTemplate", p->job->invalid);
     else if (is_refused(p, message))
         hvd_outcome_fail(p, "InvalidTemplate", message);
-    else if (p->job->spec.is_suspended || hvd_ensure_is_outdated(p))
-        suspend(p);
-    else if (is_true(&p->job->status, HVD_COND_SUSPENDED))
+    else if (p->job->spec.is_suspended || hvd_ensure_is_outdated(p)) {
+        if (!has_just_ended(p))
+            suspend(p);
+    } else if (is_true(&p->job->status, HVD_COND_SUSPENDED))
         resume(p);
     else
         run(p);
+    hvd_outcome_bury(p);
 }
 
 /* When the next status may be written; 0: at once. */
@@ -332,7 +381,7 @@ static int64_t status_due_ms(const struct hvd_pass *p)
         return p->settled_ms;
     if (p->is_urgent || p->now_ms < written_ms)
         return 0;
-    if (every_ms < COUNTS_MIN_MS)
+    if (p->next.start_s == 0 || every_ms < COUNTS_MIN_MS)
         every_ms = COUNTS_MIN_MS;
     return written_ms + (every_ms < COUNTS_MAX_MS ? every_ms : COUNTS_MAX_MS);
 }

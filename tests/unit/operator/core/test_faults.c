@@ -6,36 +6,53 @@
 #include "operator/api/json.h"
 #include "tests/unit/operator/core/world.h"
 
+/* What happens before the first master ends. */
+enum between {
+    NOTHING,
+    SUSPENDED,
+    WORKER_LOST,
+    MASTER_LOST,
+};
+
 /* What happens to a job from its creation to its end; every step settles. */
 struct story {
     const char *name;
     const char *spec;
     int exit_codes[3]; /* of the masters, -1: no further end */
-    bool is_suspended_between;
+    enum between between;
 };
 
 static const struct story stories[] = {
     {"success",
      "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}",
      {0, -1, -1},
-     false},
+     NOTHING},
     {"failure with everything removed",
      "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":1},\"cleanPodPolicy\":\"All\"}",
      {3, -1, -1},
-     false},
+     NOTHING},
     {"second attempt succeeds",
      "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2},\"backoffLimit\":2}",
      {3, 0, -1},
-     false},
+     NOTHING},
     {"suspended and resumed, then both attempts fail",
      "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2},\"backoffLimit\":1}",
      {1, 2, -1},
-     true},
+     SUSPENDED},
     {"two groups, suspended and resumed",
      "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2,\"minReplicas\":1},"
      "\"workerGroups\":[{\"name\":\"a\",\"replicas\":1}],\"backoffLimit\":1}",
      {1, 0, -1},
-     true},
+     SUSPENDED},
+    {"a worker is killed for memory, which does not count, then success",
+     "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2},\"failurePolicy\":{"
+     "\"rules\":[{\"action\":\"Ignore\",\"role\":\"Worker\"}]}}",
+     {0, -1, -1},
+     WORKER_LOST},
+    {"the master's Job is deleted",
+     "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}",
+     {0, -1, -1},
+     MASTER_LOST},
 };
 
 /* Settles; if the operator dies on the way, another one takes over with no memory. */
@@ -51,6 +68,32 @@ static void settle_across_death(struct world *w)
     world_settle(w);
 }
 
+static void go_on(struct world *w, int64_t after_ms)
+{
+    w->now_ms += after_ms;
+    settle_across_death(w);
+}
+
+static void tell_between(struct world *w, enum between between)
+{
+    if (between == SUSPENDED) {
+        world_edit(w, "{\"suspend\":true}");
+        go_on(w, 0);
+        world_edit(w, "{\"suspend\":false}");
+    } else if (between == WORKER_LOST) {
+        world_end_worker(w, "digits-worker-1", 137, "OOMKilled");
+        go_on(w, 0);
+        go_on(w, 60000);
+    } else if (between == MASTER_LOST) {
+        world_remove(w, "Job", "digits-master");
+        while (world_controllers(w))
+            ;
+        go_on(w, 0);
+        go_on(w, 60000);
+    }
+    go_on(w, 0);
+}
+
 /* Tells the story with a death after so many actions (-1: none); true if the operator died. */
 static bool tell(const struct story *story, int actions, char **digest)
 {
@@ -60,12 +103,7 @@ static bool tell(const struct story *story, int actions, char **digest)
     world_init(&w, story->spec);
     w.actions_left = actions;
     settle_across_death(&w);
-    if (story->is_suspended_between) {
-        world_edit(&w, "{\"suspend\":true}");
-        settle_across_death(&w);
-        world_edit(&w, "{\"suspend\":false}");
-        settle_across_death(&w);
-    }
+    tell_between(&w, story->between);
     for (size_t i = 0; i < 3 && story->exit_codes[i] >= 0; i++) {
         world_end_master(&w, story->exit_codes[i], "last words");
         settle_across_death(&w);
@@ -158,6 +196,11 @@ static void reconcile_survives_every_failing_allocation(void **state)
     world_remove(&w, "Pod", "digits-worker-0");
     torture(&w);
     world_settle(&w);
+    world_end_worker(&w, "digits-worker-1", 137, "OOMKilled");
+    torture(&w);
+    world_pass(&w);
+    w.now_ms += 60000;
+    torture(&w);
     world_end_master(&w, 1, "last words");
     torture(&w);
     world_edit(&w, "{\"suspend\":true}");

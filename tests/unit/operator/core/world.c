@@ -151,6 +151,27 @@ static void drop(struct world *w, cJSON *object)
     cJSON_Delete(cJSON_DetachItemViaPointer(w->objects, object));
 }
 
+/* A controller deletes a pod: at once, unless nobody on its node answers. False if nothing changes.
+ */
+static bool delete_pod(struct world *w, cJSON *pod)
+{
+    struct hvd_jb jb = {0};
+    cJSON *meta = cJSON_GetObjectItem(pod, "metadata");
+    char time[HVD_RFC3339_SIZE];
+
+    if (!w->lost_pod || strcmp(hvd_json_str(meta, "name"), w->lost_pod) != 0) {
+        drop(w, pod);
+        return true;
+    }
+    if (hvd_json_str(meta, "deletionTimestamp"))
+        return false;
+    hvd_rfc3339_format(w->now_ms / 1000 + 30, time);
+    hvd_jb_str(&jb, meta, "deletionTimestamp", time);
+    hvd_jb_int(&jb, meta, "deletionGracePeriodSeconds", 30);
+    stamp(w, pod, false);
+    return true;
+}
+
 void world_remove(struct world *w, const char *kind, const char *name)
 {
     cJSON *object = world_find(w, kind, name);
@@ -264,7 +285,12 @@ static bool delete_object(struct world *w, const struct hvd_action *action)
     bool ok = !object || is(object, "metadata.uid", hvd_json_str(options, "preconditions.uid"));
 
     if (object && ok) {
-        drop(w, object);
+        bool is_kill = cJSON_IsNumber(hvd_json_get(options, "gracePeriodSeconds"));
+
+        if (action->kind == HVD_KIND_POD && !is_kill)
+            (void)delete_pod(w, object);
+        else
+            drop(w, object);
         w->n_writes++;
     }
     cJSON_Delete(options);
@@ -400,7 +426,12 @@ static bool collect_garbage(struct world *w)
 
     cJSON_ArrayForEach(object, w->objects)
     {
-        if (!owner_of(w, object)) {
+        if (owner_of(w, object))
+            continue;
+        if (is(object, "kind", "Pod")) {
+            if (delete_pod(w, object))
+                return true;
+        } else {
             drop(w, object);
             return true;
         }
@@ -446,8 +477,7 @@ static bool run_set(struct world *w, const cJSON *set)
             make_pod(w, set, name);
             changed = true;
         } else if (i >= replicas && pod) {
-            drop(w, pod);
-            changed = true;
+            changed = delete_pod(w, pod) || changed;
         }
     }
     return changed;
@@ -466,11 +496,19 @@ static bool run_pod(struct world *w, cJSON *pod)
 {
     struct hvd_jb jb = {0};
     cJSON *status = cJSON_GetObjectItem(pod, "status");
-    cJSON *ready;
+    char time[HVD_RFC3339_SIZE];
+    cJSON *ready, *container;
 
     if (w->is_kubelet_off || !is(status, "phase", "Pending"))
         return false;
     hvd_jb_str(&jb, status, "phase", "Running");
+    hvd_jb_str(&jb, hvd_jb_ensure_object(&jb, pod, "spec"), "nodeName", "node-1");
+    hvd_rfc3339_format(w->now_ms / 1000, time);
+    container = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "containerStatuses"), NULL);
+    hvd_jb_copy(&jb, container, "name",
+                hvd_json_get(cJSON_GetArrayItem(hvd_json_at(pod, "spec.containers"), 0), "name"));
+    hvd_jb_str(&jb, hvd_jb_object(&jb, hvd_jb_object(&jb, container, "state"), "running"),
+               "startedAt", time);
     ready = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "conditions"), NULL);
     hvd_jb_str(&jb, ready, "type", "Ready");
     hvd_jb_str(&jb, ready, "status", "True");
@@ -519,9 +557,13 @@ void world_end_master(struct world *w, int exit_code, const char *message)
     cJSON *pod = world_find(w, "Pod", "digits-master-abcde");
     struct hvd_jb jb = {0};
     cJSON *status, *container, *terminated;
+    char *started;
 
     assert_non_null(pod);
     status = cJSON_GetObjectItem(pod, "status");
+    started =
+        strdup(hvd_json_str(cJSON_GetArrayItem(cJSON_GetObjectItem(status, "containerStatuses"), 0),
+                            "state.running.startedAt"));
     hvd_jb_str(&jb, status, "phase", exit_code ? "Failed" : "Succeeded");
     hvd_jb_array(&jb, status, "conditions");
     container = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "containerStatuses"), NULL);
@@ -530,7 +572,26 @@ void world_end_master(struct world *w, int exit_code, const char *message)
     hvd_jb_int(&jb, terminated, "exitCode", exit_code);
     hvd_jb_str(&jb, terminated, "reason", exit_code ? "Error" : "Completed");
     hvd_jb_str(&jb, terminated, "message", message);
+    hvd_jb_str(&jb, terminated, "startedAt", started);
+    free(started);
     stamp(w, pod, false);
+}
+
+void world_end_worker(struct world *w, const char *pod, int exit_code, const char *reason)
+{
+    cJSON *object = world_find(w, "Pod", pod);
+    cJSON *container = cJSON_GetArrayItem(hvd_json_at(object, "status.containerStatuses"), 0);
+    struct hvd_jb jb = {0};
+    char time[HVD_RFC3339_SIZE];
+    cJSON *terminated;
+
+    assert_non_null(container);
+    hvd_rfc3339_format(w->now_ms / 1000, time);
+    terminated = hvd_jb_object(&jb, hvd_jb_object(&jb, container, "lastState"), "terminated");
+    hvd_jb_int(&jb, terminated, "exitCode", exit_code);
+    hvd_jb_str(&jb, terminated, "reason", reason);
+    hvd_jb_str(&jb, terminated, "finishedAt", time);
+    stamp(w, object, false);
 }
 
 /* Questions. */

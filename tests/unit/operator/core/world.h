@@ -28,6 +28,7 @@ struct world {
     char failure_text[4][128];
     size_t n_failures;
     const char *refuse_kind; /* creates of this kind answer 422 */
+    const char *lost_pod;    /* its node does not answer: it stays terminating until it is killed */
 };
 
 /* A world with one HorovodJob default/digits of this spec (JSON). */
@@ -57,6 +58,9 @@ void world_settle(struct world *w);
 
 /* The master's pod ends with that exit code and last words. */
 void world_end_master(struct world *w, int exit_code, const char *message);
+
+/* The container of a worker's pod ends like that, and is started again. */
+void world_end_worker(struct world *w, const char *pod, int exit_code, const char *reason);
 
 /* How many events have this reason. */
 int world_events(const struct world *w, const char *reason);

@@ -1,0 +1,214 @@
+/*
+ * Finds the worker whose loss ends an attempt. The master cannot tell what the API server knows:
+ * that a node was drained, that a pod was evicted, that a container was killed for memory. What is
+ * told is the most telling of all losses seen at once, because one dead node takes many workers.
+ * Everything is judged by the time at which the master started: what happened to a worker before
+ * that is of no concern to it. Pure.
+ */
+#include "operator/core/loss.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/core/children.h"
+
+/* In the order of what they tell. */
+enum loss_type {
+    NOT_LOST,
+    GONE,
+    REPLACED,
+    DELETED,
+    DISRUPTED,
+    FAILED,
+    ENDED,
+};
+
+struct loss {
+    enum loss_type type;
+    struct hvd_worker worker;
+};
+
+/* The workers of a group that are there, of those that the master started with. */
+struct roll {
+    int64_t n_wanted;
+    int64_t n_seen;
+    int64_t sum; /* of their ordinals: tells which one is missing if it is a single one */
+};
+
+bool hvd_loss_is_disruption(const struct hvd_object *pod)
+{
+    static const char *const reasons[] = {"Evicted",  "NodeLost",   "NodeShutdown",
+                                          "Shutdown", "Terminated", "Preempting"};
+
+    if (pod->u.pod.disruption || pod->meta.is_deleting)
+        return true;
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+        if (hvd_str_equal(pod->u.pod.reason, reasons[i]))
+            return true;
+    }
+    return false;
+}
+
+static enum loss_type judge(const struct hvd_object *pod, int64_t since_s)
+{
+    const struct hvd_pod_view *view = &pod->u.pod;
+
+    if (view->has_failed && view->ended_s > since_s)
+        return ENDED;
+    if (view->phase == HVD_POD_FAILED || view->phase == HVD_POD_SUCCEEDED)
+        return FAILED;
+    if (view->disruption)
+        return DISRUPTED;
+    if (pod->meta.is_deleting)
+        return DELETED;
+    return pod->meta.created_s > since_s ? REPLACED : NOT_LOST;
+}
+
+/* How many workers of each group the master started with and still should have. */
+static void call_roll(const struct hvd_pass *p, struct roll rolls[HVD_JOB_GROUPS_MAX])
+{
+    const char *text = p->child[HVD_KIND_JOB]->u.job.workers;
+
+    for (size_t i = 0; text && i < p->job->spec.n_groups; i++) {
+        char *end = NULL;
+        long n = strtol(text, &end, 10);
+
+        if (end == text || n < 0)
+            return;
+        rolls[i].n_wanted =
+            n < p->job->spec.groups[i].replicas ? n : p->job->spec.groups[i].replicas;
+        if (*end != ',')
+            return;
+        text = end + 1;
+    }
+}
+
+static bool is_more_telling(const struct loss *a, const struct loss *b)
+{
+    if (a->type != b->type)
+        return a->type > b->type;
+    if (a->worker.group != b->worker.group)
+        return a->worker.group < b->worker.group;
+    return a->worker.ordinal < b->worker.ordinal;
+}
+
+static void look_for_missing(const struct hvd_pass *p, const struct roll *rolls, struct loss *worst)
+{
+    for (size_t i = 0; i < p->job->spec.n_groups && worst->type == NOT_LOST; i++) {
+        int64_t n = rolls[i].n_wanted;
+
+        if (rolls[i].n_seen >= n)
+            continue;
+        worst->type = GONE;
+        worst->worker.group = i;
+        worst->worker.ordinal =
+            rolls[i].n_seen == n - 1 ? (int32_t)(n * (n - 1) / 2 - rolls[i].sum) : -1;
+    }
+}
+
+static void find_worst(const struct hvd_pass *p, int64_t since_s, struct loss *worst)
+{
+    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+
+    call_roll(p, rolls);
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+        struct loss loss = {0};
+
+        if (pod->kind != HVD_KIND_POD || pod->meta.role != HVD_ROLE_WORKER ||
+            !hvd_pods_identify(p->view, pod, &p->owners, &loss.worker) ||
+            loss.worker.ordinal >= rolls[loss.worker.group].n_wanted)
+            continue;
+        rolls[loss.worker.group].n_seen++;
+        rolls[loss.worker.group].sum += loss.worker.ordinal;
+        loss.type = judge(pod, since_s);
+        if (loss.type != NOT_LOST && is_more_telling(&loss, worst))
+            *worst = loss;
+    }
+    look_for_missing(p, rolls, worst);
+}
+
+static void describe_end(const struct hvd_pod_view *pod, char *out, size_t size)
+{
+    const char *container = pod->container ? pod->container : "?";
+
+    if (hvd_str_equal(pod->container_reason, "OOMKilled"))
+        hvd_pass_text(out, size, "container %s was killed for memory (OOMKilled, exit code %d)",
+                      container, pod->exit_code);
+    else
+        hvd_pass_text(out, size, "container %s exited with code %d%s%s%s", container,
+                      pod->exit_code, pod->disruption ? " (" : "",
+                      pod->disruption ? pod->disruption : "", pod->disruption ? ")" : "");
+}
+
+static void describe_pod(const struct loss *loss, char *out, size_t size)
+{
+    const struct hvd_pod_view *pod = &loss->worker.pod->u.pod;
+
+    if (loss->type == ENDED)
+        describe_end(pod, out, size);
+    else if (loss->type == FAILED)
+        hvd_pass_text(out, size, "its pod failed: %s%s%s", pod->reason ? pod->reason : "no reason",
+                      pod->message ? ": " : "", pod->message ? pod->message : "");
+    else if (loss->type == DISRUPTED)
+        hvd_pass_text(out, size, "its pod has to go: %s", pod->disruption);
+    else if (loss->type == DELETED)
+        hvd_pass_text(out, size, "its pod is being deleted");
+    else
+        hvd_pass_text(out, size, "its pod was replaced by a new one");
+}
+
+static void describe(const struct hvd_pass *p, const struct loss *loss,
+                     char out[HVD_LOSS_TEXT_SIZE])
+{
+    const struct hvd_object *pod = loss->worker.pod;
+    char set[HVD_CHILD_NAME_MAX], what[HVD_LOSS_TEXT_SIZE / 2];
+
+    if (loss->type == GONE) {
+        hvd_group_name(p->job, loss->worker.group, set);
+        if (loss->worker.ordinal >= 0)
+            hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "worker %s-%d: its pod is gone", set,
+                          loss->worker.ordinal);
+        else
+            hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "several workers of %s: their pods are gone",
+                          set);
+        return;
+    }
+    describe_pod(loss, what, sizeof(what));
+    hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "worker %s%s%s: %s", pod->meta.name,
+                  pod->u.pod.node ? " on node " : "", pod->u.pod.node ? pod->u.pod.node : "", what);
+}
+
+static bool is_elastic(const struct hvd_job_spec *spec)
+{
+    for (size_t i = 0; i < spec->n_groups; i++) {
+        if (spec->groups[i].n_enough < spec->groups[i].replicas)
+            return true;
+    }
+    return false;
+}
+
+bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
+                   char text[HVD_LOSS_TEXT_SIZE])
+{
+    const struct hvd_object *master = p->pods.master;
+    struct loss worst = {0};
+
+    if (!master || !p->child[HVD_KIND_JOB] || master->u.pod.started_s == 0 ||
+        is_elastic(&p->job->spec))
+        return false;
+    find_worst(p, master->u.pod.started_s, &worst);
+    if (worst.type == NOT_LOST)
+        return false;
+    describe(p, &worst, text);
+    *out = (struct hvd_worker_failure){
+        .message = text,
+        .at_s = p->now_s,
+        .has_exit_code = worst.type == ENDED,
+        .exit_code = worst.type == ENDED ? worst.worker.pod->u.pod.exit_code : 0,
+        .is_disruption = worst.type <= DISRUPTED || hvd_loss_is_disruption(worst.worker.pod),
+    };
+    return true;
+}

@@ -1,0 +1,23 @@
+#ifndef HVD_OPERATOR_CORE_LOSS_H
+#define HVD_OPERATOR_CORE_LOSS_H
+
+#include <stdbool.h>
+
+#include "operator/core/pass.h"
+
+/* Within operator/core only. Workers that are lost while the master runs. */
+
+#define HVD_LOSS_TEXT_SIZE 1024
+
+/*
+ * Whether a worker that a master counts on was lost since that started: its container ended, its
+ * pod failed, is on its way out, was replaced or is gone. Fills *out, whose message points into
+ * text. False for an elastic job, which goes on without it.
+ */
+bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
+                   char text[HVD_LOSS_TEXT_SIZE]);
+
+/* Whether the pod's end, if it ended, is not its program's doing. */
+bool hvd_loss_is_disruption(const struct hvd_object *pod);
+
+#endif

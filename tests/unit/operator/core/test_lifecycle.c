@@ -1,0 +1,605 @@
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "operator/api/json.h"
+#include "tests/unit/operator/core/world.h"
+
+/* Workers that are lost, attempts that end, pods that do not go: what follows, and what is told. */
+
+/* A world with a short-form job of two workers and these further members of spec, settled. */
+static void start(struct world *w, const char *more)
+{
+    char spec[1024];
+
+    (void)snprintf(spec, sizeof(spec),
+                   "{\"image\":\"img\",\"command\":[\"train\"],\"worker\":{\"replicas\":2}%s}",
+                   more);
+    world_init(w, spec);
+    world_settle(w);
+}
+
+static void is_state(const struct world *w, const char *state)
+{
+    assert_string_equal(world_status(w, "state"), state);
+}
+
+static int64_t number(const struct world *w, const char *path)
+{
+    return hvd_json_int(hvd_json_get(world_find(w, "HorovodJob", "digits"), "status"), path, -1);
+}
+
+static void has_message(const struct world *w, const char *type, const char *text)
+{
+    assert_string_equal(world_condition_text(w, type, "message"), text);
+}
+
+/* Goes on at the time the operator wants to be woken at. */
+static void wait(struct world *w)
+{
+    assert_true(w->wake_at_ms > w->now_ms);
+    w->now_ms = w->wake_at_ms;
+    world_settle(w);
+}
+
+static char *uid_of(const struct world *w, const char *kind, const char *name)
+{
+    return strdup(hvd_json_str(world_find(w, kind, name), "metadata.uid"));
+}
+
+static void a_worker_killed_for_memory_ends_the_attempt_within_half_a_minute(void **state)
+{
+    struct world w;
+    int64_t seen_ms;
+
+    (void)state;
+    start(&w, "");
+    world_end_worker(&w, "digits-worker-1", 137, "OOMKilled");
+    seen_ms = w.now_ms;
+    world_settle(&w);
+    is_state(&w, "Running");
+    assert_string_equal(world_status(&w, "workerFailure.message"),
+                        "worker digits-worker-1 on node node-1: container worker was killed for "
+                        "memory (OOMKilled, exit code 137)");
+    assert_int_equal(number(&w, "workerFailure.exitCode"), 137);
+    assert_non_null(strstr(world_status(&w, "message"), "OOMKilled"));
+    wait(&w);
+    is_state(&w, "Failed");
+    assert_true(w.now_ms - seen_ms < 60000);
+    assert_string_equal(world_condition_text(&w, "Failed", "reason"), "WorkerFailed");
+    has_message(&w, "Failed",
+                "worker digits-worker-1 on node node-1: container worker was killed for memory "
+                "(OOMKilled, exit code 137) (attempt 1 of 1); the master did not end by itself "
+                "within 30 s");
+    assert_null(world_find(&w, "Job", "digits-master"));
+    assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+    assert_int_equal(world_pass(&w), 0);
+    world_fini(&w);
+}
+
+static void a_master_that_ends_for_a_lost_worker_tells_of_both(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start(&w, "");
+    world_end_worker(&w, "digits-worker-0", 3, "Error");
+    world_pass(&w);
+    world_end_master(&w, 1, "rank 0 lost its connection");
+    world_settle(&w);
+    is_state(&w, "Failed");
+    assert_string_equal(world_condition_text(&w, "Failed", "reason"), "WorkerFailed");
+    has_message(&w, "Failed",
+                "worker digits-worker-0 on node node-1: container worker exited with code 3 "
+                "(attempt 1 of 1); pod digits-master-abcde container master exited with code 1: "
+                "rank 0 lost its connection");
+    world_fini(&w);
+
+    /* Also if both are seen at once. */
+    start(&w, "");
+    world_end_worker(&w, "digits-worker-0", 3, "Error");
+    world_end_master(&w, 1, "rank 0 lost its connection");
+    world_settle(&w);
+    assert_string_equal(world_condition_text(&w, "Failed", "reason"), "WorkerFailed");
+    world_fini(&w);
+}
+
+static void a_master_that_succeeds_all_the_same_has_succeeded(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start(&w, "");
+    world_end_worker(&w, "digits-worker-0", 3, "Error");
+    world_pass(&w);
+    world_end_master(&w, 0, NULL);
+    world_settle(&w);
+    is_state(&w, "Succeeded");
+    world_fini(&w);
+}
+
+/* A pod's status and deletion as they are when something happens to it. */
+static void happen(struct world *w, const char *pod, const char *status, bool is_deleting)
+{
+    cJSON *object = world_find(w, "Pod", pod);
+
+    cJSON_ReplaceItemInObject(object, "status", cJSON_Parse(status));
+    if (is_deleting)
+        cJSON_AddStringToObject(cJSON_GetObjectItem(object, "metadata"), "deletionTimestamp",
+                                "2033-01-01T00:00:00Z");
+}
+
+static void what_happened_to_a_lost_worker_is_told(void **state)
+{
+    static const struct {
+        const char *status;
+        bool is_deleting;
+        const char *text;
+    } rows[] = {
+        {"{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"The node was low on memory\"}",
+         false, "its pod failed: Evicted: The node was low on memory"},
+        {"{\"phase\":\"Running\",\"conditions\":[{\"type\":\"DisruptionTarget\",\"status\":"
+         "\"True\",\"reason\":\"PreemptionByScheduler\",\"message\":\"for x\"}]}",
+         false, "its pod has to go: PreemptionByScheduler: for x"},
+        {"{\"phase\":\"Running\"}", true, "its pod is being deleted"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct world w;
+        char expected[256];
+
+        start(&w, "");
+        happen(&w, "digits-worker-1", rows[i].status, rows[i].is_deleting);
+        world_pass(&w);
+        (void)snprintf(expected, sizeof(expected), "worker digits-worker-1 on node node-1: %s",
+                       rows[i].text);
+        assert_string_equal(world_status(&w, "workerFailure.message"), expected);
+        assert_true(hvd_json_true(world_find(&w, "HorovodJob", "digits"),
+                                  "status.workerFailure.disruption"));
+        world_fini(&w);
+    }
+}
+
+static void a_worker_lost_while_the_operator_was_away_is_found(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start(&w, "");
+    world_remove(&w, "Pod", "digits-worker-0");
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"),
+                        "worker digits-worker-0: its pod is gone");
+    world_fini(&w);
+
+    start(&w, "");
+    w.now_ms += 5000;
+    world_remove(&w, "Pod", "digits-worker-0");
+    while (world_controllers(&w))
+        ;
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"),
+                        "worker digits-worker-0 on node node-1: its pod was replaced by a new one");
+    world_fini(&w);
+
+    start(&w, "");
+    world_remove(&w, "Pod", "digits-worker-0");
+    world_remove(&w, "Pod", "digits-worker-1");
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"),
+                        "several workers of digits-worker: their pods are gone");
+    world_fini(&w);
+}
+
+static void what_happened_before_the_master_started_is_no_loss(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    while (!world_find(&w, "Job", "digits-master")) {
+        world_pass(&w);
+        (void)world_controllers(&w);
+    }
+    world_end_worker(&w, "digits-worker-1", 1, "Error");
+    w.now_ms += 2000;
+    world_settle(&w);
+    is_state(&w, "Running");
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    assert_int_equal(w.wake_at_ms, 0);
+    world_fini(&w);
+}
+
+static void scaling_is_no_loss(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start(&w, "");
+    w.now_ms += 60000;
+    world_edit(&w, "{\"worker\":{\"replicas\":4}}");
+    world_settle(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    world_end_worker(&w, "digits-worker-3", 1, "Error");
+    world_settle(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    world_edit(&w, "{\"worker\":{\"replicas\":1}}");
+    world_settle(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    is_state(&w, "Running");
+    world_fini(&w);
+}
+
+static void an_elastic_job_goes_on_without_a_worker(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":3,"
+                   "\"minReplicas\":1,\"maxReplicas\":4}}");
+    world_settle(&w);
+    is_state(&w, "Running");
+    world_end_worker(&w, "digits-worker-1", 137, "OOMKilled");
+    world_settle(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    assert_int_equal(w.wake_at_ms, 0);
+    world_fini(&w);
+}
+
+static void a_lost_worker_restarts_the_whole_group_up_to_the_limit(void **state)
+{
+    struct world w;
+    char *uid;
+
+    (void)state;
+    start(&w, ",\"backoffLimit\":1");
+    uid = uid_of(&w, "Pod", "digits-worker-0");
+    world_end_worker(&w, "digits-worker-1", 9, "Error");
+    world_settle(&w);
+    wait(&w);
+    is_state(&w, "Running");
+    assert_string_not_equal(hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid"),
+                            uid);
+    assert_int_equal(number(&w, "attempts"), 2);
+    assert_int_equal(number(&w, "failures"), 1);
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    assert_int_equal(world_events(&w, "Restarting"), 1);
+    world_end_worker(&w, "digits-worker-1", 9, "Error");
+    world_settle(&w);
+    wait(&w);
+    is_state(&w, "Failed");
+    assert_non_null(strstr(world_condition_text(&w, "Failed", "message"), "(attempt 2 of 2)"));
+    free(uid);
+    world_fini(&w);
+}
+
+#define IGNORE_DISRUPTIONS                                                                         \
+    ",\"failurePolicy\":{\"rules\":[{\"action\":\"Ignore\",\"onDisruption\":true},"                \
+    "{\"action\":\"Fail\",\"role\":\"Master\",\"onExitCodes\":{\"operator\":\"In\",\"values\":["   \
+    "42]}}]}"
+
+static void an_ignored_failure_does_not_count(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start(&w, IGNORE_DISRUPTIONS);
+    for (int i = 1; i <= 3; i++) {
+        happen(&w, "digits-worker-1", "{\"phase\":\"Failed\",\"reason\":\"Evicted\"}", false);
+        world_pass(&w);
+        world_end_master(&w, 1, "lost a rank");
+        world_settle(&w);
+        is_state(&w, "Running");
+        assert_int_equal(number(&w, "failures"), 0);
+        assert_int_equal(number(&w, "interruptions"), i);
+        assert_int_equal(number(&w, "attempts"), i + 1);
+    }
+    assert_int_equal(world_events(&w, "Restarting"), 3);
+    world_end_master(&w, 1, "a mistake");
+    world_settle(&w);
+    is_state(&w, "Failed");
+    has_message(&w, "Failed",
+                "pod digits-master-abcde container master exited with code 1 (attempt 4 of 4): a "
+                "mistake");
+    world_fini(&w);
+}
+
+static void ignored_failures_are_bounded(void **state)
+{
+    struct world w;
+    cJSON *status;
+
+    (void)state;
+    start(&w, IGNORE_DISRUPTIONS);
+    status = cJSON_GetObjectItem(world_find(&w, "HorovodJob", "digits"), "status");
+    cJSON_ReplaceItemInObject(status, "interruptions", cJSON_CreateNumber(100));
+    cJSON_ReplaceItemInObject(status, "cleaned", cJSON_CreateNumber(100));
+    cJSON_ReplaceItemInObject(
+        cJSON_GetObjectItem(cJSON_GetObjectItem(world_find(&w, "Job", "digits-master"), "metadata"),
+                            "annotations"),
+        "horovod.io/attempt", cJSON_CreateString("101"));
+    happen(&w, "digits-worker-1", "{\"phase\":\"Failed\",\"reason\":\"Evicted\"}", false);
+    world_pass(&w);
+    world_end_master(&w, 1, "lost a rank");
+    world_settle(&w);
+    is_state(&w, "Failed");
+    assert_int_equal(number(&w, "interruptions"), 100);
+    assert_int_equal(number(&w, "failures"), 1);
+    world_fini(&w);
+}
+
+static void a_rule_may_end_the_job_at_once(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start(&w, ",\"backoffLimit\":5" IGNORE_DISRUPTIONS);
+    world_end_master(&w, 42, "bad data");
+    world_settle(&w);
+    is_state(&w, "Failed");
+    has_message(&w, "Failed",
+                "pod digits-master-abcde container master exited with code 42 (attempt 1 of 6, "
+                "failurePolicy rule 2: Fail): bad data");
+    assert_int_equal(number(&w, "attempts"), 1);
+    world_fini(&w);
+}
+
+static void the_last_lines_of_a_failed_master_are_in_the_status(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start(&w, ",\"backoffLimit\":1");
+    world_end_master(&w, 1, "one\ntwo\nthree\n\n");
+    world_settle(&w);
+    is_state(&w, "Running");
+    assert_string_equal(world_status(&w, "failureLog"), "one\ntwo\nthree");
+    world_end_master(&w, 1, NULL);
+    world_settle(&w);
+    assert_string_equal(world_status(&w, "failureLog"), "");
+    world_fini(&w);
+}
+
+static void a_pod_on_a_lost_node_is_removed_after_a_bound_and_once(void **state)
+{
+    struct world w;
+    int writes;
+
+    (void)state;
+    start(&w, ",\"backoffLimit\":1");
+    w.lost_pod = "digits-worker-1";
+    world_end_master(&w, 1, "lost a rank");
+    world_settle(&w);
+    is_state(&w, "Restarting");
+    assert_non_null(world_find(&w, "Pod", "digits-worker-1"));
+    writes = w.n_writes;
+    w.lost_pod = NULL;
+    wait(&w);
+    is_state(&w, "Running");
+    assert_true(w.n_writes > writes);
+    assert_int_equal(number(&w, "attempts"), 2);
+    world_fini(&w);
+}
+
+static void a_pod_that_a_finalizer_holds_is_not_removed_again_and_again(void **state)
+{
+    struct world w;
+    cJSON *meta;
+
+    (void)state;
+    start(&w, "");
+    w.lost_pod = "digits-worker-1";
+    world_end_master(&w, 0, NULL);
+    world_settle(&w);
+    meta = cJSON_GetObjectItem(world_find(&w, "Pod", "digits-worker-1"), "metadata");
+    cJSON_ReplaceItemInObject(meta, "deletionGracePeriodSeconds", cJSON_CreateNumber(0));
+    w.now_ms += 86400000;
+    assert_int_equal(world_pass(&w), 0);
+    world_fini(&w);
+}
+
+static void a_success_before_the_suspension_was_seen_is_kept(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start(&w, "");
+    world_end_master(&w, 0, NULL);
+    world_edit(&w, "{\"suspend\":true}");
+    world_settle(&w);
+    is_state(&w, "Succeeded");
+    assert_int_equal(world_events(&w, "Suspended"), 0);
+    world_fini(&w);
+}
+
+static void a_suspended_attempt_does_not_count(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start(&w, ",\"activeDeadlineSeconds\":600");
+    for (int i = 1; i <= 2; i++) {
+        world_edit(&w, "{\"suspend\":true}");
+        world_settle(&w);
+        is_state(&w, "Suspended");
+        assert_string_equal(world_status(&w, "startTime"), "");
+        assert_int_equal(w.wake_at_ms, 0);
+        w.now_ms += 3600000;
+        world_edit(&w, "{\"suspend\":false}");
+        world_settle(&w);
+        is_state(&w, "Running");
+        assert_int_equal(number(&w, "attempts"), i + 1);
+        assert_int_equal(number(&w, "interruptions"), i);
+        assert_true(w.wake_at_ms > w.now_ms + 500000);
+    }
+    wait(&w);
+    assert_string_equal(world_condition_text(&w, "Failed", "reason"), "DeadlineExceeded");
+    world_fini(&w);
+}
+
+static void a_deleted_master_is_made_again_with_new_workers(void **state)
+{
+    struct world w;
+    char *uid;
+
+    (void)state;
+    start(&w, "");
+    uid = uid_of(&w, "Pod", "digits-worker-0");
+    world_remove(&w, "Job", "digits-master");
+    while (world_controllers(&w))
+        ;
+    world_pass(&w);
+    is_state(&w, "Restarting");
+    has_message(&w, "Running", "Job digits-master was deleted (attempt 1 of 1)");
+    assert_int_equal(world_pass(&w), 0);
+    assert_non_null(world_find(&w, "Pod", "digits-worker-0"));
+    wait(&w);
+    is_state(&w, "Running");
+    assert_string_not_equal(hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid"),
+                            uid);
+    assert_int_equal(number(&w, "failures"), 0);
+    assert_int_equal(number(&w, "attempts"), 2);
+    free(uid);
+    world_fini(&w);
+}
+
+static void a_master_that_was_only_seen_late_goes_on(void **state)
+{
+    struct world w;
+    cJSON *job, *pod;
+
+    (void)state;
+    start(&w, "");
+    job = cJSON_DetachItemViaPointer(w.objects, world_find(&w, "Job", "digits-master"));
+    pod = cJSON_DetachItemViaPointer(w.objects, world_find(&w, "Pod", "digits-master-abcde"));
+    world_pass(&w);
+    is_state(&w, "Restarting");
+    cJSON_AddItemToArray(w.objects, job);
+    cJSON_AddItemToArray(w.objects, pod);
+    world_settle(&w);
+    is_state(&w, "Running");
+    assert_int_equal(number(&w, "attempts"), 1);
+    assert_int_equal(number(&w, "interruptions"), 0);
+    world_fini(&w);
+}
+
+static void everything_may_disappear_at_once(void **state)
+{
+    static const char *const children[][2] = {{"Secret", "digits-ssh"},
+                                              {"Service", "digits"},
+                                              {"ConfigMap", "digits-hosts"},
+                                              {"StatefulSet", "digits-worker"},
+                                              {"Job", "digits-master"}};
+    struct world w;
+
+    (void)state;
+    start(&w, "");
+    for (size_t i = 0; i < sizeof(children) / sizeof(children[0]); i++)
+        world_remove(&w, children[i][0], children[i][1]);
+    world_settle(&w);
+    if (w.wake_at_ms > w.now_ms)
+        wait(&w);
+    is_state(&w, "Running");
+    assert_int_equal(world_events(&w, "Failed"), 0);
+    world_fini(&w);
+}
+
+static void workers_with_old_keys_are_made_again_before_the_master_starts(void **state)
+{
+    struct world w;
+    char *uid;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.is_kubelet_off = true;
+    world_settle(&w);
+    uid = uid_of(&w, "Pod", "digits-worker-0");
+    world_remove(&w, "Secret", "digits-ssh");
+    w.is_kubelet_off = false;
+    while (world_controllers(&w))
+        ;
+    world_pass(&w);
+    assert_null(world_find(&w, "Job", "digits-master"));
+    world_settle(&w);
+    is_state(&w, "Running");
+    assert_string_not_equal(hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid"),
+                            uid);
+    assert_int_equal(number(&w, "attempts"), 1);
+    free(uid);
+    world_fini(&w);
+}
+
+static void a_job_of_another_manager_is_never_written_to(void **state)
+{
+    static const char *const more[] = {"", ",\"suspend\":true", ",\"ttlSecondsAfterFinished\":0",
+                                       ",\"cleanPodPolicy\":\"Wrong\""};
+    char spec[512];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+        struct world w;
+
+        (void)snprintf(spec, sizeof(spec), ",\"managedBy\":\"example.com/other\"%s", more[i]);
+        start(&w, spec);
+        cJSON_AddItemToObject(
+            world_find(&w, "HorovodJob", "digits"), "status",
+            cJSON_Parse("{\"state\":\"Succeeded\",\"completionTime\":\"2020-01-01T00:00:00Z\","
+                        "\"conditions\":[{\"type\":\"Succeeded\",\"status\":\"True\",\"reason\":"
+                        "\"R\",\"message\":\"\",\"lastTransitionTime\":\"2020-01-01T00:00:00Z\"}]"
+                        "}"));
+        world_settle(&w);
+        assert_int_equal(w.n_writes, 0);
+        assert_int_equal(w.wake_at_ms, 0);
+        world_fini(&w);
+    }
+}
+
+static void the_ttl_runs_from_the_condition_if_the_time_is_missing(void **state)
+{
+    struct world w;
+    cJSON *status;
+
+    (void)state;
+    start(&w, ",\"ttlSecondsAfterFinished\":100");
+    world_end_master(&w, 0, NULL);
+    world_settle(&w);
+    status = cJSON_GetObjectItem(world_find(&w, "HorovodJob", "digits"), "status");
+    cJSON_DeleteItemFromObject(status, "completionTime");
+    assert_int_equal(world_pass(&w), 0);
+    assert_true(w.wake_at_ms > w.now_ms);
+    world_fini(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_worker_killed_for_memory_ends_the_attempt_within_half_a_minute),
+        cmocka_unit_test(a_master_that_ends_for_a_lost_worker_tells_of_both),
+        cmocka_unit_test(a_master_that_succeeds_all_the_same_has_succeeded),
+        cmocka_unit_test(what_happened_to_a_lost_worker_is_told),
+        cmocka_unit_test(a_worker_lost_while_the_operator_was_away_is_found),
+        cmocka_unit_test(what_happened_before_the_master_started_is_no_loss),
+        cmocka_unit_test(scaling_is_no_loss),
+        cmocka_unit_test(an_elastic_job_goes_on_without_a_worker),
+        cmocka_unit_test(a_lost_worker_restarts_the_whole_group_up_to_the_limit),
+        cmocka_unit_test(an_ignored_failure_does_not_count),
+        cmocka_unit_test(ignored_failures_are_bounded),
+        cmocka_unit_test(a_rule_may_end_the_job_at_once),
+        cmocka_unit_test(the_last_lines_of_a_failed_master_are_in_the_status),
+        cmocka_unit_test(a_pod_on_a_lost_node_is_removed_after_a_bound_and_once),
+        cmocka_unit_test(a_pod_that_a_finalizer_holds_is_not_removed_again_and_again),
+        cmocka_unit_test(a_success_before_the_suspension_was_seen_is_kept),
+        cmocka_unit_test(a_suspended_attempt_does_not_count),
+        cmocka_unit_test(a_deleted_master_is_made_again_with_new_workers),
+        cmocka_unit_test(a_master_that_was_only_seen_late_goes_on),
+        cmocka_unit_test(everything_may_disappear_at_once),
+        cmocka_unit_test(workers_with_old_keys_are_made_again_before_the_master_starts),
+        cmocka_unit_test(a_job_of_another_manager_is_never_written_to),
+        cmocka_unit_test(the_ttl_runs_from_the_condition_if_the_time_is_missing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
