@@ -1,0 +1,194 @@
+"""Who is in the host list, in which order, and how it follows a job whose size changes."""
+import pytest
+import yaml
+
+from kubeapi import ApiError, until
+from test_manifests import changed
+
+TEMPLATE = {"spec": {"containers": [{"name": "worker", "image": "other"}]}}
+
+
+def files(ns, name="digits"):
+    return (ns.get("configmaps", f"{name}-hosts") or {"data": {}})["data"]
+
+
+def hosts(ns, name="digits"):
+    return files(ns, name).get("hostfile", "").splitlines()
+
+
+def command(ns, name="digits"):
+    return ns.get("jobs", f"{name}-master")["spec"]["template"]["spec"]["containers"][0]["command"]
+
+
+def scale(ns, replicas, name="digits"):
+    return ns.patch("horovodjobs", name, {"spec": {"replicas": replicas}}, "scale")
+
+
+def start(ns, names):
+    """The kubelet makes these workers Ready."""
+    until(f"the pods {names}", lambda: ns.workers() >= set(names))
+    for name in names:
+        ns.set_pod(name)
+
+
+def lines(indices, slots=1):
+    return [f"digits-worker-{i}.digits slots={slots}" for i in indices]
+
+
+def test_a_running_job_grows_and_shrinks_through_the_scale_subresource(ns, operator):
+    ns.apply_job(replicas=2)
+    ns.start_workers(2)
+    ns.start_master()
+    ns.wait_state("Running")
+    master = ns.get("jobs", "digits-master")["metadata"]["uid"]
+    assert scale(ns, 4)["spec"]["replicas"] == 4
+    start(ns, ["digits-worker-3"])
+    until("the third host is there", lambda: hosts(ns) == lines([0, 1, 3]))
+    start(ns, ["digits-worker-2"])
+    until("all are there", lambda: hosts(ns) == lines([0, 1, 2, 3]))
+    until("the status says so", lambda: ns.get("horovodjobs", "digits")["status"]["ready"] == "4/4", 40)
+    shown = ns.api.request("GET", ns.path("horovodjobs", "digits", "scale"))
+    assert shown["status"]["replicas"] == 4 and "horovod.io/job-name=digits" in shown["status"]["selector"]
+    scale(ns, 1)
+    until("one is left", lambda: hosts(ns) == lines([0]))
+    until("the others are gone", lambda: ns.workers() == {"digits-worker-0"})
+    assert ns.get("jobs", "digits-master")["metadata"]["uid"] == master and ns.state() == "Running"
+
+
+def test_every_change_of_the_list_is_told_to_the_master_twice(ns, operator):
+    def told():
+        return (ns.get("pods", master)["metadata"].get("annotations") or {}).get("horovod.io/hosts", "").split("-")
+
+    ns.apply_job(replicas=3)
+    ns.start_workers(3)
+    master = ns.start_master()
+    ns.wait_state("Running")
+    seen = {told()[0]}
+    for i in range(4):
+        ns.set_pod("digits-worker-1", ready=i % 2 == 1)
+        until("the list follows", lambda: len(hosts(ns)) == (3 if i % 2 else 2))
+        until("the second telling", lambda: told()[0] not in seen and told()[1] == "2" or
+              i > 0 and told()[0] in seen and told()[1] == "2" and told()[0] != previous)
+        previous = told()[0]
+        seen.add(previous)
+    assert len(seen) == 2, "the same list has the same hash"
+
+
+def test_an_elastic_job_starts_with_enough_workers(ns, operator):
+    ns.apply_job(worker={"replicas": 4, "minReplicas": 2, "maxReplicas": 5}, slotsPerWorker=2)
+    start(ns, ["digits-worker-2"])
+    until("one is ready", lambda: ns.get("horovodjobs", "digits")["status"]["ready"] == "1/4")
+    assert ns.get("jobs", "digits-master") is None
+    start(ns, ["digits-worker-0"])
+    ns.start_master()
+    assert hosts(ns) == lines([0, 2], slots=2) and command(ns)[:3] == ["horovodrun", "-np", "4"]
+    start(ns, ["digits-worker-1", "digits-worker-3"])
+    until("the list follows", lambda: hosts(ns) == lines([0, 1, 2, 3], slots=2))
+    for replicas in (1, 6):
+        with pytest.raises(ApiError, match="must be at most") as refused:
+            scale(ns, replicas)
+        assert refused.value.code == 422
+    scale(ns, 5)
+    start(ns, ["digits-worker-4"])
+    until("the list follows", lambda: hosts(ns) == lines(range(5), slots=2))
+
+
+def test_groups_have_their_own_templates_and_slots_and_stand_in_order(ns, operator):
+    groups = [{"name": "zz", "replicas": 1, "slotsPerWorker": 8, "template": TEMPLATE}, {"name": "b", "replicas": 2}]
+    ns.apply_job(replicas=1, slotsPerWorker=2, workerGroups=groups)
+    start(ns, ["digits-worker-b-1", "digits-worker-zz-0", "digits-worker-0", "digits-worker-b-0"])
+    ns.start_master()
+    assert hosts(ns) == ["digits-worker-0.digits slots=2", "digits-worker-zz-0.digits slots=8",
+                         "digits-worker-b-0.digits slots=2", "digits-worker-b-1.digits slots=2"]
+    assert files(ns)["hosts"] == ("digits-worker-0.digits:2,digits-worker-zz-0.digits:8,digits-worker-b-0.digits:2,"
+                                  "digits-worker-b-1.digits:2")
+    assert command(ns)[2] == "14"
+    pod = ns.get("pods", "digits-worker-zz-0")
+    assert pod["metadata"]["labels"]["horovod.io/worker-group"] == "zz"
+    assert pod["spec"]["containers"][0]["image"] == "other"
+    assert ns.get("pods", "digits-worker-b-0")["spec"]["containers"][0]["image"] == "localhost/horovod-worker:0.1.0"
+    ns.wait_state("Running")
+    groups[1]["replicas"] = 1
+    ns.patch("horovodjobs", "digits", {"spec": {"workerGroups": groups}})
+    until("a group shrinks", lambda: len(hosts(ns)) == 3 and "digits-worker-b-1" not in ns.workers())
+    assert ns.state() == "Running"
+
+
+@pytest.mark.parametrize("groups", [
+    [], [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 1}], [{"name": "b", "replicas": 1}],
+    [{"name": "a", "replicas": 1, "slotsPerWorker": 2}], [{"name": "a", "replicas": 1, "template": TEMPLATE}],
+], ids=["none", "more", "another", "slots", "template"])
+def test_what_groups_are_is_fixed_unless_the_job_is_suspended(ns, operator, groups):
+    ns.apply_job(replicas=1, workerGroups=[{"name": "a", "replicas": 1}])
+    until("the set", lambda: ns.get("statefulsets", "digits-worker-a"))
+    with pytest.raises(ApiError, match="only while spec.suspend is true"):
+        ns.patch("horovodjobs", "digits", {"spec": {"workerGroups": groups}})
+    ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+    until("the workers are gone", lambda: ns.state() == "Suspended" and not ns.workers())
+    ns.patch("horovodjobs", "digits", {"spec": {"workerGroups": groups, "suspend": False}})
+    start(ns, ["digits-worker-0"] + [f"digits-worker-{group['name']}-0" for group in groups])
+    ns.start_master()
+    assert len(hosts(ns)) == 1 + len(groups)
+    wanted = {"digits-worker"} | {f"digits-worker-{group['name']}" for group in groups}
+    until("groups that left are gone", lambda: {s["metadata"]["name"] for s in ns.list("statefulsets")} == wanted)
+
+
+def test_a_master_that_runs_ranks_is_the_first_host(ns, operator):
+    resources = {"limits": {"memory": "64Mi"}}
+    ns.apply_job(replicas=2, slotsPerWorker=3, runMasterAsWorker=True, resources=resources)
+    ns.start_workers(2)
+    master = ns.start_master()
+    assert hosts(ns) == ["digits-master slots=3", *lines([0, 1], slots=3)]
+    assert command(ns)[2] == "9"
+    pod = ns.get("pods", master)["spec"]
+    assert pod["hostname"] == "digits-master"
+    assert pod["containers"][0]["resources"]["limits"] == resources["limits"]
+
+
+def test_the_list_can_hold_addresses_and_follows_them(ns, operator):
+    def set_ip(name, ip):
+        ns.set_pod(name)
+        ns.patch("pods", name, {"status": {"podIP": ip, "podIPs": [{"ip": ip}]}}, "status")
+
+    ns.apply_job(replicas=2, network={"hostNames": "IP"})
+    until("its pods", lambda: len(ns.workers()) == 2)
+    set_ip("digits-worker-0", "10.0.0.7")
+    set_ip("digits-worker-1", "10.0.0.5")
+    ns.start_master()
+    until("in the order of the workers", lambda: hosts(ns) == ["10.0.0.7 slots=1", "10.0.0.5 slots=1"])
+    assert "HostKeyAlias workers.digits\n" in files(ns)["ssh_config"]
+    set_ip("digits-worker-0", "10.0.0.9")
+    until("a new address", lambda: hosts(ns) == ["10.0.0.9 slots=1", "10.0.0.5 slots=1"])
+
+
+def test_ten_thousand_hosts_are_listed_or_refused_in_words(server, ns, operator):
+    name = "a" * 45
+    ns.apply_job(name, replicas=10000, slotsPerWorker=8)
+    until("the condition", lambda: (ns.condition("WorkersReady", name) or {}).get("reason") == "HostListTooLong")
+    assert "a ConfigMap holds 1048576" in ns.condition("WorkersReady", name)["message"]
+    until("the event", lambda: ("HostListTooLong", 1) in ns.events(name))
+    assert ns.list("statefulsets") == [] and ns.get("configmaps", f"{name}-hosts") is None
+    ns.delete("horovodjobs", name)
+    name = "a" * 39
+    ns.apply_job(name, replicas=10000, slotsPerWorker=8)
+    until("the list", lambda: len(hosts(ns, name)) == 10000)
+    ns.delete("horovodjobs", name)  # before ten thousand pods are made
+    until("nothing is left", lambda: not ns.list("statefulsets"), 60)
+
+
+@pytest.mark.parametrize("path,value,words", [
+    ("spec.worker.minReplicas", 3, "spec.worker.minReplicas must be at most spec.worker.replicas"),
+    ("spec.worker.maxReplicas", 1, "spec.worker.replicas must be at most spec.worker.maxReplicas"),
+    ("spec.workerGroups", [{"name": "a", "replicas": 1}, {"name": "a", "replicas": 1}], "Duplicate value"),
+    ("spec.workerGroups", [{"name": "A", "replicas": 1}], "spec.workerGroups[0].name"),
+    ("spec.workerGroups", [{"name": "a" * 40, "replicas": 1}], "at most 44 characters together"),
+    ("spec.workerGroups", [{"name": "a", "replicas": 0}], "spec.workerGroups[0].replicas"),
+    ("spec.workerGroups", [{"name": "a", "replicas": 9999}], "at most 10000 workers together"),
+    ("spec.workerGroups", [{"name": "a", "replicas": 1, "slotsPerWorker": "many"}], "integer from 1 to 65536, or auto"),
+    ("spec.network.hostNames", "Short", "spec.network.hostNames"),
+    ("spec.topologyKeys", ["a,b"], "spec.topologyKeys[0]"),
+])
+def test_a_wrong_manifest_is_refused_with_its_reason(server, ns, path, value, words):
+    result = server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(changed(path, value)), check=False)
+    assert result.returncode != 0 and words in result.stdout, result.stdout
+    assert ns.list("horovodjobs") == []
