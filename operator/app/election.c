@@ -60,11 +60,12 @@ static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
         hvd_lease_observe_absent(&e->lease, record.version, e->options.now_ms());
 }
 
-static void on_end(void *ctx, enum hvd_kind kind)
+static void on_end(void *ctx, enum hvd_kind kind, const char *version)
 {
     struct hvd_election *e = ctx;
 
     (void)kind;
+    (void)version;
     if (!e->is_listed)
         hvd_lease_observe_absent(&e->lease, NULL, e->options.now_ms());
 }

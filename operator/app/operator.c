@@ -107,15 +107,17 @@ static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
     op->is_feeding = true;
     hvd_store_remove(&op->store, kind, hvd_json_text(meta, "namespace"),
                      hvd_json_text(meta, "name"), hvd_json_text(meta, "uid"));
+    hvd_store_told(&op->store, kind, hvd_json_text(meta, "resourceVersion"));
     op->is_feeding = false;
 }
 
-static void on_end(void *ctx, enum hvd_kind kind)
+static void on_end(void *ctx, enum hvd_kind kind, const char *version)
 {
     struct hvd_operator *op = ctx;
 
     op->is_feeding = true;
     hvd_store_end(&op->store, kind);
+    hvd_store_told(&op->store, kind, version);
     op->is_feeding = false;
 }
 

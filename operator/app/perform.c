@@ -103,7 +103,7 @@ static void note_failure(struct run *run, const struct hvd_action *action,
 static void keep(struct run *run, enum hvd_kind kind, const cJSON *object)
 {
     struct hvd_err err = {0};
-    hvd_status_t st = hvd_store_put(run->p.store, kind, object, &err);
+    hvd_status_t st = hvd_store_put_answer(run->p.store, kind, object, &err);
 
     if (st != HVD_OK)
         fail_run(run, st, err.msg, 0);

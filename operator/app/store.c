@@ -79,6 +79,24 @@ static bool is_older(const char *a, const char *b)
     return !*end_a && !*end_b && na < nb;
 }
 
+void hvd_store_told(struct hvd_store *store, enum hvd_kind kind, const char *version)
+{
+    char *end;
+    unsigned long long number = version ? strtoull(version, &end, 10) : 0;
+
+    if (number > store->told[kind] && !*end)
+        store->told[kind] = number;
+}
+
+/* Whether an object of that version that is not known has ended already. */
+static bool is_over(const struct hvd_store *store, enum hvd_kind kind, const char *version)
+{
+    char *end;
+    unsigned long long number = version ? strtoull(version, &end, 10) : 0;
+
+    return number && !*end && number <= store->told[kind];
+}
+
 static void touch(struct hvd_store *store, struct hvd_entry *entry)
 {
     store->changed(store->ctx, entry);
@@ -218,7 +236,8 @@ static bool take_job(struct hvd_store *store, struct hvd_entry *entry, struct hv
     return true;
 }
 
-static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, struct hvd_err *err)
+static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, bool is_answer,
+                            struct hvd_err *err)
 {
     struct hvd_job job = {0};
     struct hvd_entry *entry;
@@ -226,6 +245,12 @@ static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, struct
 
     if (st != HVD_OK)
         return st;
+    entry = find_entry(store, job.namespace, job.name);
+    if (is_answer && (!entry || !entry->has_job) &&
+        is_over(store, HVD_KIND_HOROVODJOB, job.resource_version)) {
+        hvd_job_fini(&job);
+        return HVD_OK;
+    }
     entry = get_entry(store, job.namespace, job.name);
     if (!entry) {
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s/%s: out of memory", job.namespace, job.name);
@@ -387,21 +412,40 @@ static hvd_status_t take_object(struct hvd_store *store, struct hvd_object *obje
     return HVD_OK;
 }
 
-hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
-                           struct hvd_err *err)
+static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
+                        bool is_answer, struct hvd_err *err)
 {
     struct hvd_object projection = {0};
+    const struct hvd_meta *meta = &projection.meta;
     hvd_status_t st;
 
     if (kind == HVD_KIND_HOROVODJOB)
-        return put_job(store, object, err);
+        return put_job(store, object, is_answer, err);
     st = hvd_observe(kind, object, &projection, err);
     if (st != HVD_OK)
         return st;
+    /* What lacks our label is out of the watch's sight: of that it tells nothing. */
+    if (is_answer && meta->is_managed && is_over(store, kind, meta->resource_version) &&
+        !find_record(store, kind, meta->namespace, meta->name)) {
+        hvd_object_fini(&projection);
+        return HVD_OK;
+    }
     st = take_object(store, &projection);
     if (st != HVD_OK)
         hvd_err_set(err, st, 0, "%s: out of memory", hvd_kind_info(kind)->resource);
     return st;
+}
+
+hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
+                           struct hvd_err *err)
+{
+    return put(store, kind, object, false, err);
+}
+
+hvd_status_t hvd_store_put_answer(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
+                                  struct hvd_err *err)
+{
+    return put(store, kind, object, true, err);
 }
 
 void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *ns, const char *name,

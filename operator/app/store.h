@@ -48,6 +48,7 @@ struct hvd_store {
     struct hvd_index records; /* of children and pods, by kind, namespace and name */
     struct hvd_queue *queue;  /* in which every entry has its room; borrowed */
     unsigned rounds[HVD_N_KINDS];
+    unsigned long long told[HVD_N_KINDS]; /* the version up to which the watch has told all */
     size_t n_by_state[HVD_N_JOB_STATES];
     hvd_store_changed_fn changed;
     void *ctx;
@@ -61,11 +62,22 @@ void hvd_store_init(struct hvd_store *store, struct hvd_queue *queue, hvd_store_
 void hvd_store_fini(struct hvd_store *store);
 
 /*
- * Takes in an object as the API sent it. Silent when it is the version that is known, or an older
- * one. Failures as hvd_observe and hvd_job_decode; the store is unchanged then.
+ * Takes in an object as a list or a watch told it. Silent when it is the version that is known, or
+ * an older one. Failures as hvd_observe and hvd_job_decode; the store is unchanged then.
  */
 hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
                            struct hvd_err *err);
+
+/*
+ * Takes in the answer to a request of ours, likewise. An answer may come later than the watch event
+ * of the object's end: one that is not newer than what the watch has told, about an object that is
+ * not known, is about one that is gone, and changes nothing.
+ */
+hvd_status_t hvd_store_put_answer(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
+                                  struct hvd_err *err);
+
+/* The watch of the kind has told all up to this version: of a list, or of an object that went. */
+void hvd_store_told(struct hvd_store *store, enum hvd_kind kind, const char *version);
 
 /* Forgets the object of this name if its uid is the one given (NULL: whatever it is). */
 void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *ns, const char *name,

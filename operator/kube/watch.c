@@ -155,7 +155,7 @@ static hvd_status_t take_page(struct hvd_watch *watch, const struct hvd_list_pag
     set_version(watch, page->resource_version);
     watch->needs_list = false;
     watch->is_synced = true;
-    h->end(h->ctx, watch->options.kind);
+    h->end(h->ctx, watch->options.kind, watch->version);
     return HVD_OK;
 }
 

@@ -26,7 +26,8 @@ struct hvd_watch_handler {
     void (*begin)(void *ctx, enum hvd_kind kind);
     void (*put)(void *ctx, enum hvd_kind kind, const cJSON *object);
     void (*remove)(void *ctx, enum hvd_kind kind, const cJSON *object);
-    void (*end)(void *ctx, enum hvd_kind kind);
+    /* The list is complete as of that version. */
+    void (*end)(void *ctx, enum hvd_kind kind, const char *version);
 };
 
 struct hvd_watch_options {

@@ -122,6 +122,32 @@ static void a_list_forgets_what_it_does_not_hold(void **state)
     assert_false(b->last->has_job);
 }
 
+static void an_answer_that_comes_after_the_end_brings_nothing_back(void **state)
+{
+    struct bench *b = *state;
+    cJSON *child = cJSON_Parse(CHILD("j", "s1", "2", "j", "u1"));
+    cJSON *job = cJSON_Parse(JOB("j", "u1", "3"));
+    const unsigned n_changes = b->n_changes;
+
+    hvd_store_told(&b->store, HVD_KIND_SERVICE, "5");
+    hvd_store_told(&b->store, HVD_KIND_HOROVODJOB, "3");
+    assert_int_equal(hvd_store_put_answer(&b->store, HVD_KIND_SERVICE, child, NULL), HVD_OK);
+    assert_int_equal(hvd_store_put_answer(&b->store, HVD_KIND_HOROVODJOB, job, NULL), HVD_OK);
+    assert_int_equal(b->n_changes, n_changes);
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    assert_int_equal(hvd_index_count(&b->store.entries), 0);
+    /* Newer ones are news, and so are answers about what is known. */
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "2"));
+    assert_int_equal(hvd_store_put_answer(&b->store, HVD_KIND_HOROVODJOB, job, NULL), HVD_OK);
+    assert_string_equal(b->last->job.resource_version, "3");
+    cJSON_ReplaceItemInObject(cJSON_GetObjectItem(child, "metadata"), "resourceVersion",
+                              cJSON_CreateString("6"));
+    assert_int_equal(hvd_store_put_answer(&b->store, HVD_KIND_SERVICE, child, NULL), HVD_OK);
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    cJSON_Delete(child);
+    cJSON_Delete(job);
+}
+
 static void a_child_that_changes_its_job_moves(void **state)
 {
     struct bench *b = *state;
@@ -201,6 +227,7 @@ int main(void)
         TEST(children_wait_for_their_job),
         TEST(an_old_uid_removes_nothing_new),
         TEST(a_list_forgets_what_it_does_not_hold),
+        TEST(an_answer_that_comes_after_the_end_brings_nothing_back),
         TEST(a_child_that_changes_its_job_moves),
         TEST(failures_end_with_our_object_or_a_new_generation),
         TEST(objects_without_our_label_are_not_kept),

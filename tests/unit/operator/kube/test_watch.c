@@ -46,9 +46,10 @@ static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
     hear(ctx, "-", object);
 }
 
-static void on_end(void *ctx, enum hvd_kind kind)
+static void on_end(void *ctx, enum hvd_kind kind, const char *version)
 {
     assert_int_equal(kind, HVD_KIND_POD);
+    assert_true(*version);
     hear(ctx, ")", NULL);
 }
 
