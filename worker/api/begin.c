@@ -147,6 +147,36 @@ static hvd_status_t prepare(struct start *s, struct hvd_job *job, struct hvd_err
     return st;
 }
 
+/* Settings that make the ranks do different things if they differ. The others are rank 0's, or
+ * each rank's own. */
+static hvd_status_t agree_on_settings(const struct hvd_transport *mpi, const struct hvd_settings *s,
+                                      struct hvd_err *err)
+{
+    const uint64_t values[] = {(uint64_t)s->mpi_allreduce,
+                               hvd_algorithm_table_digest(&s->mpi_allreduce_table),
+                               s->deterministic,
+                               (uint64_t)s->coordinator_fanout,
+                               (uint64_t)s->adasum_chunk_bytes,
+                               s->disable_group_fusion,
+                               s->dynamic_process_sets};
+    uint64_t sum = 0;
+    bool is_same = true;
+
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        sum = (sum ^ values[i]) * 0x9e3779b97f4a7c15u;
+        sum ^= sum >> 29;
+    }
+    hvd_status_t st = hvd_comm_same(mpi, sum, &is_same, err);
+    if (st != HVD_OK || is_same)
+        return st;
+    return HVD_FAIL(err, HVD_ERR_MISMATCH, 0,
+                    "The ranks differ in HOROVOD_DISABLE_GROUP_FUSION, "
+                    "HOROVOD_DYNAMIC_PROCESS_SETS, HOROVOD_ADASUM_MPI_CHUNK_SIZE, "
+                    "HOROVOD_MPI_ALLREDUCE, HOROVOD_MPI_ALLREDUCE_TABLE, HOROVOD_DETERMINISTIC or "
+                    "HOROVOD_COORDINATOR_FANOUT: give every rank the same, as horovodrun and "
+                    "mpirun -x do");
+}
+
 /* The ranks that take part, over MPI; st: how it went here so far. All of them go on, or none. */
 static hvd_status_t meet(const struct hvd_api_start *from, hvd_status_t st, struct start *s,
                          struct hvd_job *job, struct hvd_err *err)
@@ -154,6 +184,7 @@ static hvd_status_t meet(const struct hvd_api_start *from, hvd_status_t st, stru
     const bool is_single = st == HVD_OK && s->settings.mpi_threads_disable;
     const struct hvd_mpi_options options = {.allow_single_thread = is_single,
                                             .algorithm = s->settings.mpi_allreduce,
+                                            .table = s->settings.mpi_allreduce_table,
                                             .is_deterministic = s->settings.deterministic,
                                             .comm = from->n_comms > 0 ? from->comms : NULL,
                                             .ranks = from->ranks,
@@ -165,6 +196,8 @@ static hvd_status_t meet(const struct hvd_api_start *from, hvd_status_t st, stru
     if (st == HVD_OK)
         st = prepare(s, job, err);
     st = hvd_comm_agree(job->mpi, st, err);
+    if (st == HVD_OK)
+        st = agree_on_settings(job->mpi, &s->settings, err);
     if (st == HVD_OK && from->n_comms > 1)
         st = hvd_comm_sets_read(job->mpi, from->comms, from->n_comms, &s->comm_sets, err);
     if (st == HVD_OK)
@@ -186,6 +219,7 @@ static hvd_status_t start_engine(struct start *s, struct hvd_job *job, struct hv
                                                .stall_shutdown_ns = settings->stall_shutdown_ns,
                                                .cache_capacity = (uint32_t)settings->cache_capacity,
                                                .fusion_bytes = settings->fusion_bytes,
+                                               .tree_fanout = (int)settings->coordinator_fanout,
                                                .keeps_groups_apart = settings->disable_group_fusion,
                                                .adasum_chunk_bytes = settings->adasum_chunk_bytes,
                                                .log = &job->log,
@@ -197,43 +231,14 @@ static hvd_status_t start_engine(struct start *s, struct hvd_job *job, struct hv
     return st == HVD_OK ? hvd_engine_create(transport, &options, &job->engine, err) : st;
 }
 
-/* Settings that make the ranks do different things if they differ. The others are rank 0's, or
- * each rank's own. */
-static hvd_status_t agree_on_settings(struct hvd_engine *engine, const struct hvd_settings *s,
-                                      struct hvd_err *err)
-{
-    const uint64_t sums = (uint64_t)s->mpi_allreduce << 1 | s->deterministic;
-    const uint64_t chunk = (uint64_t)s->adasum_chunk_bytes ^ sums << 20;
-    const uint64_t mixed = (chunk ^ chunk >> 32) * 0x9e3779b97f4a7c15u >> 36;
-    const int32_t digest =
-        (int32_t)(mixed << 2 | (uint64_t)s->disable_group_fusion << 1 | s->dynamic_process_sets);
-    struct hvd_err why = {0};
-
-    if (hvd_engine_topology(engine)->size == 1)
-        return HVD_OK;
-    hvd_status_t st = hvd_engine_agree(engine, digest, &why);
-    if (st == HVD_ERR_MISMATCH)
-        return HVD_FAIL(err, st, 0,
-                        "The ranks differ in HOROVOD_DISABLE_GROUP_FUSION, "
-                        "HOROVOD_DYNAMIC_PROCESS_SETS, HOROVOD_ADASUM_MPI_CHUNK_SIZE, "
-                        "HOROVOD_MPI_ALLREDUCE or HOROVOD_DETERMINISTIC: give every "
-                        "rank the same, as horovodrun and mpirun -x do");
-    if (st != HVD_OK)
-        return HVD_FAIL(err, st, 0, "no agreement about the settings: %s", why.msg);
-    return HVD_OK;
-}
-
-/* The ranks agree on settings and on the process sets to begin with; without that the job ends
- * before it began. */
+/* The ranks agree on the process sets to begin with; without that the job ends before it began. */
 static hvd_status_t agree(const struct start *s, const struct hvd_job *job,
                           const struct hvd_static_sets *sets, struct hvd_err *err)
 {
     const struct hvd_static_sets of_comms = {s->comm_sets.ranks, s->comm_sets.sizes,
                                              s->comm_sets.n};
-    hvd_status_t st = agree_on_settings(job->engine, &s->settings, err);
+    hvd_status_t st = hvd_api_add_sets(job->engine, &of_comms, err);
 
-    if (st == HVD_OK)
-        st = hvd_api_add_sets(job->engine, &of_comms, err);
     if (st == HVD_OK)
         st = hvd_api_add_sets(job->engine, sets, err);
     if (st == HVD_OK)

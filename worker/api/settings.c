@@ -23,6 +23,7 @@ enum kind {
     PATH,     /* char[HVD_SETTING_MAX] */
     LEVEL,    /* enum hvd_log_level */
     METHOD,   /* enum hvd_algorithm */
+    TABLE,    /* struct hvd_algorithm_table */
     CORES,    /* n_cores, cores */
     WORD,     /* nothing is kept: `unit` is the only word allowed */
 };
@@ -46,10 +47,12 @@ static const struct variable honoured[] = {
     {"HOROVOD_MPI_THREADS_DISABLE", SWITCH, FIELD(mpi_threads_disable), 0, 0, "", 0},
     {"HOROVOD_SHM", SWITCH, FIELD(shm), 1, 0, "", 0},
     {"HOROVOD_MPI_ALLREDUCE", METHOD, FIELD(mpi_allreduce), 0, 0, "", 0},
+    {"HOROVOD_MPI_ALLREDUCE_TABLE", TABLE, FIELD(mpi_allreduce_table), 0, 0, "", 0},
     {"HOROVOD_DETERMINISTIC", SWITCH, FIELD(deterministic), 0, 0, "", 0},
     {"HOROVOD_FUSION_THRESHOLD", INTEGER, FIELD(fusion_bytes), 134217728, EXABYTE, "bytes", 0},
     {"HOROVOD_CYCLE_TIME", DURATION, FIELD(cycle_ns), 1, 60000, "milliseconds", 1e6},
     {"HOROVOD_CACHE_CAPACITY", INTEGER, FIELD(cache_capacity), 1 << 20, 1 << 30, "tensors", 0},
+    {"HOROVOD_COORDINATOR_FANOUT", INTEGER, FIELD(coordinator_fanout), 0, 1e6, "children", 0},
     {"HOROVOD_DISABLE_GROUP_FUSION", SWITCH, FIELD(disable_group_fusion), 0, 0, "", 0},
     {"HOROVOD_DYNAMIC_PROCESS_SETS", SWITCH, FIELD(dynamic_process_sets), 0, 0, "", 0},
     {"HOROVOD_STALL_CHECK_DISABLE", SWITCH, SIZE_MAX, 0, 0, "", 0},
@@ -104,7 +107,8 @@ static const struct {
     {"HOROVOD_TORUS_ALLREDUCE", NO_GPU},
     {"HOROVOD_BATCH_D2D_MEMCOPIES", NO_GPU},
     {"HOROVOD_NUM_NCCL_STREAMS", NO_GPU},
-    {"HOROVOD_ENABLE_ASYNC_COMPLETION", NO_GPU},
+    {"HOROVOD_ENABLE_ASYNC_COMPLETION", "results in the memory of the host are there when their "
+                                        "handle is done"},
     {"HOROVOD_ENABLE_XLA_OPS", "there are no XLA operations in this library"},
     {"HOROVOD_ELASTIC", "the ranks of an MPI job are fixed"},
     {"HOROVOD_DISABLE_NVTX_RANGES", NO_GPU},
@@ -238,6 +242,8 @@ static hvd_status_t read_value(const struct variable *v, const char *text,
         return read_level(text, (enum hvd_log_level *)(void *)field);
     case METHOD:
         return read_method(text, (enum hvd_algorithm *)(void *)field);
+    case TABLE:
+        return hvd_algorithm_table_parse(text, (struct hvd_algorithm_table *)(void *)field, NULL);
     case CORES:
         return read_cores(text, settings);
     case PATH:
@@ -264,6 +270,18 @@ static void set_fallback(const struct variable *v, struct hvd_settings *settings
         *(enum hvd_log_level *)(void *)field = (enum hvd_log_level)(int)v->fallback;
 }
 
+static hvd_status_t refuse_table(const struct variable *v, const char *text, struct hvd_err *err)
+{
+    struct hvd_algorithm_table table;
+    struct hvd_err why = {0};
+    const hvd_status_t st = hvd_algorithm_table_parse(text, &table, &why);
+
+    return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                    "%s=%.64s is not rows RANKS:DOUBLING:RING,...,*:DOUBLING:RING of sizes in "
+                    "bytes: %s",
+                    v->name, text, st == HVD_OK ? "" : why.msg);
+}
+
 /* Refuses a value, saying what is allowed. */
 static hvd_status_t refuse(const struct variable *v, const char *text, struct hvd_err *err)
 {
@@ -288,6 +306,8 @@ static hvd_status_t refuse(const struct variable *v, const char *text, struct hv
     case METHOD:
         snprintf(allowed, sizeof(allowed), "auto, doubling, rabenseifner, ring or mpi");
         break;
+    case TABLE:
+        return refuse_table(v, text, err);
     case CORES:
         snprintf(allowed, sizeof(allowed),
                  "a list of processor numbers, one per rank of a host, as in 0,1,2,3 (%d at most)",
@@ -347,12 +367,16 @@ void hvd_settings_remarks(const struct hvd_lookup *from,
                           void (*say)(void *ctx, const char *name, const char *why), void *ctx)
 {
     static const char shutdown[] = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";
+    static const char table[] = "HOROVOD_MPI_ALLREDUCE_TABLE";
     const char *text = look_up(from, shutdown);
     struct hvd_settings settings;
 
     for (size_t i = 0; i < N_WITHOUT_EFFECT; i++)
         if (look_up(from, without_effect[i].name))
             say(ctx, without_effect[i].name, without_effect[i].why);
+    if (look_up(from, table) && hvd_settings_read(from, &settings, NULL) == HVD_OK &&
+        settings.mpi_allreduce != HVD_ALGORITHM_AUTO)
+        say(ctx, table, "HOROVOD_MPI_ALLREDUCE names one algorithm for all");
     if (text && strtod(text, NULL) > 0 && hvd_settings_read(from, &settings, NULL) == HVD_OK &&
         settings.stall_shutdown_ns == 0)
         say(ctx, shutdown,

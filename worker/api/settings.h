@@ -16,12 +16,14 @@ struct hvd_settings {
     int64_t fusion_bytes; /* 0: no fusion */
     bool is_cycle_given;  /* by the environment: these two are not tuned then */
     bool is_fusion_given;
-    int64_t cache_capacity; /* 0: no plan cache */
+    int64_t cache_capacity;     /* 0: no plan cache */
+    int64_t coordinator_fanout; /* 0: chosen */
     bool disable_group_fusion;
     bool dynamic_process_sets;
     bool mpi_threads_disable;
     bool shm; /* ranks of one host share memory */
     enum hvd_algorithm mpi_allreduce;
+    struct hvd_algorithm_table mpi_allreduce_table; /* without rows: the built-in one */
     bool deterministic; /* sums do not depend on timing; mpi_allreduce goes with it */
     int64_t adasum_chunk_bytes;
     bool autotune;

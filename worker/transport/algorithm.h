@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
 /*
  * How ranks that reach each other by messages reduce a payload to all of them. Every one of them
  * gives the same bits on every rank. Recursive doubling and Rabenseifner's add up in the same order
@@ -30,9 +32,44 @@ int hvd_algorithm_parse(const char *name);
  * element lies. AUTO: not when it has to be deterministic. */
 bool hvd_algorithm_depends_on_place(enum hvd_algorithm algorithm);
 
-/* What suits a payload of so many bytes and so many ranks; never AUTO or MPI. deterministic: only
- * those whose order of adding up depends on the ranks alone. */
-enum hvd_algorithm hvd_algorithm_choose(int64_t bytes, int n_ranks, bool deterministic);
+/* --- What suits which payload ----------------------------------------------------------------- */
+
+#define HVD_ALGORITHM_ROWS 64
+
+/* For up to so many ranks, beginning behind the row before: recursive doubling up to a size, the
+ * ring from a size on, Rabenseifner's in between. */
+struct hvd_algorithm_row {
+    int max_ranks;
+    int64_t doubling_max; /* bytes; INT64_MAX: always */
+    int64_t ring_min;     /* bytes; INT64_MAX: never */
+};
+
+/* Rows by rising numbers of ranks; the last one is for INT_MAX. */
+struct hvd_algorithm_table {
+    int n;
+    struct hvd_algorithm_row rows[HVD_ALGORITHM_ROWS];
+};
+
+/* The table that was measured when this was written; algorithm.c says how. */
+const struct hvd_algorithm_table *hvd_algorithm_builtin(void);
+
+/*
+ * Reads RANKS:DOUBLING:RING,... with sizes in bytes: for up to RANKS ranks doubling up to and with
+ * DOUBLING, the ring from RING on; "*" in the last row is for all other numbers of ranks, "-" is
+ * for a size that no payload has. HVD_ERR_INVALID names the row that is wrong, HVD_ERR_TOO_LARGE
+ * says that there are too many; *out is untouched then.
+ */
+hvd_status_t hvd_algorithm_table_parse(const char *text, struct hvd_algorithm_table *out,
+                                       struct hvd_err *err);
+
+/* A number that differs, as good as always, between tables that differ. */
+uint64_t hvd_algorithm_table_digest(const struct hvd_algorithm_table *table);
+
+/* What suits a payload of so many bytes and so many ranks; never AUTO or MPI. table: one without
+ * rows is the built-in one. deterministic: only those whose order of adding up depends on the ranks
+ * alone. */
+enum hvd_algorithm hvd_algorithm_choose(const struct hvd_algorithm_table *table, int64_t bytes,
+                                        int n_ranks, bool deterministic);
 
 /* --- One rank's part of an allreduce, step by step ------------------------------------------- */
 

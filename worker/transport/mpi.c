@@ -688,6 +688,7 @@ hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_tr
     m->incoming_request = MPI_REQUEST_NULL;
     m->mover.chunk_elements = options->chunk_elements > 0 ? options->chunk_elements : CHUNK_DEFAULT;
     m->mover.algorithm = options->algorithm;
+    m->mover.table = options->table;
     m->mover.is_deterministic = options->is_deterministic;
     m->mover.step_bytes = options->step_bytes;
     st = enter_mpi(m, options->allow_single_thread, options->comm != NULL, err);

@@ -7,7 +7,8 @@
 struct hvd_mpi_options {
     bool allow_single_thread; /* accept any thread level; then the transport is thread_bound */
     int64_t chunk_elements; /* at most so many elements in one MPI call; at most INT_MAX; 0: 2^27 */
-    enum hvd_algorithm algorithm; /* of allreduces */
+    enum hvd_algorithm algorithm;     /* of allreduces */
+    struct hvd_algorithm_table table; /* what AUTO chooses by; without rows: the built-in one */
     bool is_deterministic; /* of AUTO: bits of a sum do not depend on where in a payload it lies */
     int64_t step_bytes;    /* of an allreduce in one of its own steps, at most; 0: 1 MiB or more */
     const void *comm;      /* an MPI_Comm *, an intracommunicator; NULL: MPI_COMM_WORLD. It is

@@ -198,6 +198,17 @@ hvd_status_t hvd_comm_agree(const struct hvd_transport *job, hvd_status_t st, st
     return HVD_FAIL(err, (hvd_status_t)verdict.status, 0, "%s", verdict.text);
 }
 
+hvd_status_t hvd_comm_same(const struct hvd_transport *job, uint64_t value, bool *out,
+                           struct hvd_err *err)
+{
+    uint64_t least[2] = {value, ~value};
+    const int rc = MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_UINT64_T, MPI_MIN,
+                                 *(const MPI_Comm *)hvd_mpi_comm(job));
+
+    *out = least[0] == ~least[1];
+    return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "whether the ranks have the same settings");
+}
+
 void hvd_comm_sets_fini(struct hvd_comm_sets *sets)
 {
     hvd_free(sets->ranks);

@@ -41,6 +41,11 @@ hvd_status_t hvd_comm_sets_read(const struct hvd_transport *job, const void *com
  */
 hvd_status_t hvd_comm_agree(const struct hvd_transport *job, hvd_status_t st, struct hvd_err *err);
 
+/* Whether every rank of the job gives the same number; every rank is told the same. Collective over
+ * the job; HVD_ERR_SYSTEM. */
+hvd_status_t hvd_comm_same(const struct hvd_transport *job, uint64_t value, bool *out,
+                           struct hvd_err *err);
+
 /* Frees what is in it. */
 void hvd_comm_sets_fini(struct hvd_comm_sets *sets);
 

@@ -402,7 +402,7 @@ static enum hvd_algorithm choose(const struct hvd_mpi_mover *mover, struct hvd_m
         return HVD_ALGORITHM_MPI;
     if (mover->algorithm != HVD_ALGORITHM_AUTO)
         return mover->algorithm;
-    return hvd_algorithm_choose(c->count * (int64_t)width_of(c), place.size,
+    return hvd_algorithm_choose(&mover->table, c->count * (int64_t)width_of(c), place.size,
                                 mover->is_deterministic);
 }
 

@@ -44,6 +44,7 @@ struct hvd_mpi_mover {
     struct hvd_mpi_move *spare; /* owned */
     int64_t chunk_elements;     /* in one MPI call */
     enum hvd_algorithm algorithm;
+    struct hvd_algorithm_table table;
     bool is_deterministic;
     int64_t step_bytes; /* 0: the default */
 };

@@ -71,7 +71,8 @@ def test_process_sets_change_only_where_that_was_asked_for():
 
 
 @pytest.mark.parametrize("name, value", [
-    ("HOROVOD_DISABLE_GROUP_FUSION", 1), ("HOROVOD_DYNAMIC_PROCESS_SETS", 1), ("HOROVOD_ADASUM_MPI_CHUNK_SIZE", 4096)])
+    ("HOROVOD_DISABLE_GROUP_FUSION", 1), ("HOROVOD_DYNAMIC_PROCESS_SETS", 1), ("HOROVOD_ADASUM_MPI_CHUNK_SIZE", 4096),
+    ("HOROVOD_COORDINATOR_FANOUT", 1), ("HOROVOD_MPI_ALLREDUCE_TABLE", "*:100:200")])
 def test_ranks_with_settings_that_cannot_go_together_are_told_so(name, value):
     program = [PROGRAMS / "mpi_runtime", "refused"]
     result = mpirun(1, "-x", f"{name}={value}", *program, ":", "-np", "2", *program)

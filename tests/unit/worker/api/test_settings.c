@@ -75,6 +75,12 @@ static void every_variable_reaches_its_field(void **state)
     assert_true(read_one("HOROVOD_MPI_THREADS_DISABLE", "1").mpi_threads_disable);
     assert_true(read_one("HOROVOD_DETERMINISTIC", "1").deterministic);
     assert_int_equal(read_one("HOROVOD_MPI_ALLREDUCE", "ring").mpi_allreduce, HVD_ALGORITHM_RING);
+    assert_int_equal(read_one("HOROVOD_COORDINATOR_FANOUT", "16").coordinator_fanout, 16);
+    assert_int_equal(read_one("HOROVOD_CONTROLLER", "mpi").mpi_allreduce_table.n, 0);
+    const struct hvd_algorithm_table table =
+        read_one("HOROVOD_MPI_ALLREDUCE_TABLE", "2:4096:-, *:100:2000").mpi_allreduce_table;
+    assert_int_equal(table.n, 2);
+    assert_int_equal(table.rows[1].ring_min, 2000);
     assert_int_equal(read_one("HOROVOD_ADASUM_MPI_CHUNK_SIZE", "4096").adasum_chunk_bytes, 4096);
     assert_int_equal(read_one("HOROVOD_LOG_LEVEL", "TRACE").log_level, HVD_LOG_DEBUG);
     assert_int_equal(read_one("HOROVOD_LOG_LEVEL", "fatal").log_level, HVD_LOG_ERROR);
@@ -146,6 +152,9 @@ static void a_value_that_is_none_names_the_variable_and_what_is_allowed(void **s
         {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "1e9", "from 0 to 1e+06"},
         {"HOROVOD_LOG_LEVEL", "loud", "trace, debug, info"},
         {"HOROVOD_MPI_ALLREDUCE", "fast", "auto, doubling, rabenseifner, ring or mpi"},
+        {"HOROVOD_MPI_ALLREDUCE_TABLE", "2:4096", "row \"2:4096\" is not RANKS:DOUBLING:RING"},
+        {"HOROVOD_MPI_ALLREDUCE_TABLE", "2:4096:-", "let the last one begin with *"},
+        {"HOROVOD_COORDINATOR_FANOUT", "many", "a whole number of children from 0 to"},
         {"HOROVOD_THREAD_AFFINITY", "0,,1", "processor numbers"},
         {"HOROVOD_THREAD_AFFINITY", "0-3", "processor numbers"},
         {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "1.5", "is not a number from 0 to 1"},
@@ -226,6 +235,10 @@ static void what_has_no_effect_is_said_once_each(void **state)
                            "3",
                            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
                            "3",
+                           "HOROVOD_MPI_ALLREDUCE",
+                           "doubling",
+                           "HOROVOD_MPI_ALLREDUCE_TABLE",
+                           "*:1:2",
                            NULL};
     const struct hvd_lookup from = {.get = look_up, .ctx = pairs};
     char said[256] = "";
@@ -233,7 +246,7 @@ static void what_has_no_effect_is_said_once_each(void **state)
     (void)state;
     hvd_settings_remarks(&from, collect, said);
     assert_string_equal(said, "HOROVOD_TORUS_ALLREDUCE HOROVOD_NUM_NCCL_STREAMS "
-                              "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ");
+                              "HOROVOD_MPI_ALLREDUCE_TABLE HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ");
 }
 
 int main(void)
