@@ -10,6 +10,7 @@ import sys
 
 import allreduce
 import measure
+import network
 import peer
 import results
 import simulated
@@ -17,8 +18,10 @@ import steps
 
 OUT = measure.BUILD / "bench"
 # What a benchmark measures, in this order; a part can be named by itself.
-PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows}
-BENCHMARKS = {"runtime": list(PARTS), **{name: [name] for name in PARTS}}
+PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows,
+         "network": network.measure_rows}
+# The whole runtime is what has rows in the table.
+BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], **{name: [name] for name in PARTS}}
 # What is no benchmark.
 ACTIONS = {"peers": peer.build, "table": lambda: print(results.markdown(results.load())), "report": results.report}
 
@@ -37,8 +40,8 @@ def measure_rows(name, options):
 def main():
     parser = argparse.ArgumentParser(prog="script/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME",
-                        help="runtime (default); its parts allreduce, steps and simulated; peers: build what steps compares "
-                             "with; table: print the results in Markdown; report: write them and a plot into docs/")
+                        help="runtime (default); its parts allreduce, steps and simulated; network: which algorithm suits "
+                             "which payload between hosts; peers: build what steps compares with; table: print the results in Markdown; report: write them and a plot into docs/")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each arm in a launch (default: 2)")
     parser.add_argument("--seed", type=int, default=1, help="order of the arms and tensors (default: 1)")

@@ -10,8 +10,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 # Open MPI in containers may not read other processes' memory; both arms do without.
-MPIRUN = ["mpirun", "--allow-run-as-root", "-np", "2", "--map-by", "slot", "--mca",
-          "btl_vader_single_copy_mechanism", "none"]
+MPIRUN = ["mpirun", "--allow-run-as-root", "--map-by", "slot", "--mca", "btl_vader_single_copy_mechanism", "none"]
 LIMIT_S = 1800
 
 
@@ -21,9 +20,10 @@ def environment(**more):
     return kept | more
 
 
-def launch(arguments, *, bind, mca=(), **more):
-    """One launch of two ranks: the JSON lines of rank 0."""
-    command = [*MPIRUN, "--bind-to", bind, *mca, *map(str, arguments)]
+def launch(arguments, *, bind, mca=(), ranks=2, **more):
+    """One launch of two ranks, or as many as are said: the JSON lines of rank 0. bind None: mca says it."""
+    binding = ["--bind-to", bind] if bind else []
+    command = [*MPIRUN, "-np", str(ranks), *binding, *mca, *map(str, arguments)]
     with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env=environment(**more)) as process:
         try:

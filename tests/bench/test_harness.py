@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import measure
+import network
 import results
 import simulated
 import steps
@@ -82,7 +83,7 @@ def test_a_launch_is_without_the_settings_of_this_environment(monkeypatch):
 
 
 def test_a_launch_gives_the_json_lines_and_a_failed_one_ends_the_benchmark(monkeypatch):
-    monkeypatch.setattr(measure, "MPIRUN", ["sh", "-c", 'eval "$4"', "sh"])
+    monkeypatch.setattr(measure, "MPIRUN", ["sh", "-c", 'eval "$6"', "sh"])
     assert measure.launch(["echo noise; echo '{\"a\": 1}'"], bind="core", mca=["x"]) == [{"a": 1}]
     with pytest.raises(SystemExit, match="exit 3"):
         measure.launch(["exit 3"], bind="core", mca=["x"])
@@ -164,6 +165,54 @@ def test_simulated_rows_are_against_doubling_the_floor_and_a_flat_coordinator(ca
     assert all(row["class"] == "modelled" and row["n"] == 1 for row in table.rows) and len(found) == 5
     simulated.counts(runs)
     assert "27360" in capsys.readouterr().out
+
+
+# --- network.py -------------------------------------------------------------------------------------------------
+
+def two_lines(small_us, large_us, ns_a_byte):
+    """What a network of such messages would measure."""
+    sizes = [4, 1024, 32768, 61440, 65536, 262144, 1048576, 8388608]
+    return {size: (small_us if size < 65536 else large_us) + ns_a_byte * size / 1000 for size in sizes}
+
+
+def a_model(small_us=10, large_us=10, ns_a_byte=0.4, add_ns=0.1):
+    found = {way: two_lines(small_us, large_us, ns_a_byte) for way in ("exchange", "exchange4", "pingpong")}
+    return network.Model(found | {"add": two_lines(0, 0, add_ns)})
+
+
+def test_the_cost_of_a_message_is_found_on_both_sides_of_where_it_jumps():
+    cost = network.Cost(two_lines(12, 45, 0.3))
+    assert cost.small == pytest.approx((12, 0.3)) and cost.large == pytest.approx((45, 0.3))
+    assert cost(1000) == pytest.approx(12.3) and cost(1 << 24) == pytest.approx(45 + 0.3 * (1 << 24) / 1000)
+
+
+@pytest.mark.parametrize("algorithm, ranks, us", [
+    ("doubling", 2, 10 + 50), ("doubling", 4, 2 * (10 + 50)), ("doubling", 5, 2 * (10 + 50) + 2 * (10 + 40) + 10),
+    ("rabenseifner", 2, 2 * 10 + 2 * 20 + 5), ("rabenseifner", 4, 4 * 10 + 2 * 30 + 7.5),
+    ("ring", 4, 6 * 10 + 2 * 30 + 7.5), ("ring", 5, 8 * 10 + 2 * 32 + 8)])
+def test_an_algorithm_takes_what_its_steps_take(algorithm, ranks, us):
+    assert a_model()(algorithm, ranks, 100000) == pytest.approx(us)
+
+
+def test_the_table_takes_what_the_model_finds_fastest_and_no_ring_for_powers_of_two():
+    model = a_model()
+    table = network.make_table(model)
+    assert [row[0] for row in table] == sorted(row[0] for row in table) and table[-1][0] == network.MANY
+    for ranks in (2, 3, 4, 5, 7, 8, 16, 24, 64):
+        regrets = [model.regret(network.choose(table, ranks, size), ranks, size) for size in network.SIZES]
+        assert max(regrets) < 1.6 and sum(regrets) / len(regrets) < 1.1, ranks
+    assert network.choose(table, 4, 1 << 28) == "rabenseifner" and network.choose(table, 1000, 4) == "doubling"
+    assert all(ring == network.NEVER for ranks, _, ring in table if ranks & (ranks - 1) == 0)
+
+
+def test_the_table_is_written_as_the_library_reads_it():
+    assert network.as_text([(2, network.NEVER, network.NEVER), (7, 99, 100), (network.MANY, 5, network.NEVER)]) == (
+        "2:-:-,7:99:100,*:5:-")
+
+
+def test_a_launch_is_read_as_the_table_and_medians_over_its_blocks():
+    lines = [{"table": [[2, 5, 9]]}] + [{"way": "ring", "bytes": 4, "us": us} for us in (3, 1, 50)]
+    assert network.read(lines) == ([[2, 5, 9]], {"ring": {4: 3}})
 
 
 # --- results.py -------------------------------------------------------------------------------------------------
