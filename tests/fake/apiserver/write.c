@@ -95,8 +95,7 @@ static bool refuse_size(struct fake_answer *answer, const struct fake_request *r
          strcmp(request->kind->name, "ConfigMap") != 0) ||
         data_size(doc) <= MAX_DATA)
         return false;
-    fake_answer_fail(answer, request, 422, NULL,
-                     "data: Too long: may not be more than 1048576 bytes");
+    fake_answer_invalid(answer, request, "data: Too long: may not be more than 1048576 bytes");
     return true;
 }
 
@@ -146,8 +145,8 @@ void fake_write_create(struct fake_answer *answer, const struct fake_request *re
     if (request->kind->is_namespaced && request->ns)
         fake_set_str(meta, "namespace", request->ns);
     if (!hvd_json_str(meta, "name")) {
-        fake_answer_fail(answer, request, 422, NULL,
-                         "metadata.name: Required value: name or generateName is required");
+        fake_answer_invalid(answer, request,
+                            "metadata.name: Required value: name or generateName is required");
     } else if (refuse_size(answer, request, doc)) {
         /* answered */
     } else if (fake_find(store, request->kind, request->ns, hvd_json_str(meta, "name"))) {
@@ -163,7 +162,7 @@ void fake_write_create(struct fake_answer *answer, const struct fake_request *re
 
 /* ---- update and patch ---- */
 
-/* Compares versions and uids that the new document names; true when answered with a conflict. */
+/* Compares versions and uids that the new document names; true when answered with a refusal. */
 static bool refuse_stale(struct fake_answer *answer, const struct fake_request *request,
                          const struct fake_object *object, const cJSON *doc)
 {
@@ -171,15 +170,14 @@ static bool refuse_stale(struct fake_answer *answer, const struct fake_request *
     const char *uid = hvd_json_str(doc, "metadata.uid");
     char why[256];
 
-    if (uid && *uid && strcmp(uid, fake_meta(object, "uid")) != 0) {
-        (void)snprintf(why, sizeof(why),
-                       "Precondition failed: UID in precondition: %.80s, UID in object meta: %.80s",
-                       uid, fake_meta(object, "uid"));
-        fake_answer_conflict(answer, request, why);
+    if (version && *version && strcmp(version, fake_meta(object, "resourceVersion")) != 0) {
+        fake_answer_conflict(answer, request);
         return true;
     }
-    if (version && *version && strcmp(version, fake_meta(object, "resourceVersion")) != 0) {
-        fake_answer_conflict(answer, request, NULL);
+    if (uid && *uid && strcmp(uid, fake_meta(object, "uid")) != 0) {
+        (void)snprintf(why, sizeof(why),
+                       "metadata.uid: Invalid value: \"%.80s\": field is immutable", uid);
+        fake_answer_invalid(answer, request, why);
         return true;
     }
     return false;
@@ -198,7 +196,7 @@ static void replace(struct fake_answer *answer, const struct fake_request *reque
         return;
     }
     if (why) {
-        fake_answer_fail(answer, request, 422, NULL, why);
+        fake_answer_invalid(answer, request, why);
         cJSON_Delete(doc);
         return;
     }
@@ -357,20 +355,21 @@ static bool refuse_delete(struct fake_answer *answer, const struct fake_request 
 {
     const char *version = hvd_json_str(request->doc, "preconditions.resourceVersion");
     const char *uid = hvd_json_str(request->doc, "preconditions.uid");
-    char why[256];
+    char why[512];
 
     if (uid && strcmp(uid, fake_meta(object, "uid")) != 0)
         (void)snprintf(why, sizeof(why),
-                       "Precondition failed: UID in precondition: %.80s, UID in object meta: %.80s",
+                       "the UID in the precondition (%.80s) does not match the UID in record "
+                       "(%.80s). The object might have been deleted and then recreated",
                        uid, fake_meta(object, "uid"));
     else if (version && strcmp(version, fake_meta(object, "resourceVersion")) != 0)
         (void)snprintf(why, sizeof(why),
-                       "Precondition failed: ResourceVersion in precondition: %.40s, "
-                       "ResourceVersion in object meta: %.40s",
+                       "the ResourceVersion in the precondition (%.40s) does not match the "
+                       "ResourceVersion in record (%.40s). The object might have been modified",
                        version, fake_meta(object, "resourceVersion"));
     else
         return false;
-    fake_answer_conflict(answer, request, why);
+    fake_answer_unmet(answer, request, why);
     return true;
 }
 
@@ -378,7 +377,7 @@ void fake_write_delete(struct fake_answer *answer, const struct fake_request *re
 {
     struct fake_object *object = find(answer, request);
     const char *propagation = hvd_json_str(request->doc, "propagationPolicy");
-    struct fake_version *version;
+    const struct fake_log *log = &request->conn->server->store.logs[fake_kind_index(request->kind)];
     char uid[64];
     bool is_gone;
 
@@ -389,14 +388,12 @@ void fake_write_delete(struct fake_answer *answer, const struct fake_request *re
     if (!propagation)
         propagation = strcmp(request->kind->name, "Job") == 0 ? "Orphan" : "Background";
     (void)snprintf(uid, sizeof(uid), "%s", fake_meta(object, "uid"));
-    version = fake_version_ref(object->now);
     is_gone =
         delete_object(request->conn->server, object, propagation, grace_of(object, request->doc));
     if (!is_gone)
         fake_answer_object(answer, request, 200, object->now);
     else if (request->kind->returns_deleted)
-        fake_answer_object(answer, request, 200, version);
+        fake_answer_object(answer, request, 200, log->events[log->n - 1].now);
     else
         fake_answer_deleted(answer, request, uid);
-    fake_version_unref(version);
 }
