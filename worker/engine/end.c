@@ -126,55 +126,85 @@ void hvd_abort_all(struct hvd_engine *e, const char *cause)
             abort_set(e, e->sets[i], text);
 }
 
-/* Sends a message with one item, as far as possible: whoever gets it knows why. */
-static void tell(struct hvd_engine *e, int to, int whose, const char *text)
+/* Tells a rank, not rank 0, that nothing goes on because of text. */
+static void tell_abort(struct hvd_engine *e, int rank, const char *text)
 {
-    const enum hvd_message_type type = to == 0 ? HVD_MESSAGE_LEAVE : HVD_MESSAGE_PLAN;
     const struct hvd_step step = {.kind = HVD_STEP_ABORT,
                                   .slot = HVD_NO_SLOT,
                                   .reduce = HVD_SUM,
                                   .name = {.data = ""},
                                   .text = hvd_strview_of(text)};
     const struct hvd_plan_head head = {.epoch = 0}; /* out of turn */
-    const struct hvd_span who = {.first = e->sets[0]->tree.position_of[whose], .n = 1};
     struct hvd_buf buf;
 
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
-    hvd_status_t st = hvd_message_begin(&buf, type, 0);
-    if (st == HVD_OK && type == HVD_MESSAGE_LEAVE) {
-        st = hvd_message_add_leave(&buf, who, true, text);
-    } else if (st == HVD_OK) {
-        st = hvd_message_add_step(&buf, &step, NULL);
-        if (st == HVD_OK)
-            st = hvd_message_end_plan(&buf, &head);
-    }
+    hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_PLAN, 0);
     if (st == HVD_OK)
-        st = hvd_send(e, to, buf.data, buf.len, NULL);
+        st = hvd_message_add_step(&buf, &step, NULL);
+    if (st == HVD_OK)
+        st = hvd_message_end_plan(&buf, &head);
+    if (st == HVD_OK)
+        st = hvd_send(e, rank, buf.data, buf.len, NULL);
     (void)st; /* the peer may be the one that is lost */
     hvd_buf_fini(&buf);
 }
 
+/* Tells the coordinator. HVD_ERR_UNAVAILABLE when it is lost. */
+static hvd_status_t tell_coordinator(struct hvd_engine *e, int whose, const char *text)
+{
+    const struct hvd_span who = {.first = e->sets[0]->tree.position_of[whose], .n = 1};
+    struct hvd_buf buf;
+
+    hvd_buf_init(&buf, HVD_MESSAGE_MAX);
+    hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_LEAVE, 0);
+    if (st == HVD_OK)
+        st = hvd_message_add_leave(&buf, who, true, text);
+    if (st == HVD_OK)
+        st = hvd_send(e, 0, buf.data, buf.len, NULL);
+    hvd_buf_fini(&buf);
+    return st;
+}
+
+/* The coordinator is lost, which not all may have seen: its children hear of it from here, and each
+ * passes it on to those under it, as this rank does. */
+static void tell_orphans(struct hvd_engine *e, const char *text)
+{
+    const struct hvd_set *world = e->sets[0];
+    const int self = world->node.span.first;
+
+    for (int position = 1; position < world->tree.size; position++) {
+        const int parent = world->tree.parent_of[position];
+        if (position != self && (parent == 0 || parent == self))
+            tell_abort(e, hvd_rank_at(world, position), text);
+    }
+}
+
 void hvd_tell_end(struct hvd_engine *e, int whose, const char *text)
 {
-    if (e->topology.rank != 0)
-        tell(e, 0, whose, text);
-    else
+    if (e->topology.rank == 0)
         for (int rank = 1; rank < e->topology.size; rank++)
-            tell(e, rank, whose, text);
+            tell_abort(e, rank, text);
+    else if (whose == 0 || tell_coordinator(e, whose, text) == HVD_ERR_UNAVAILABLE)
+        tell_orphans(e, text);
 }
 
 void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err)
 {
     char cause[HVD_ERR_MSG_MAX];
     const char *host = e->transport->ops->host(e->transport, e->topology.rank);
+    const bool is_orphan = err->status == HVD_ERR_GONE;
 
     if (e->is_aborted)
         return;
-    snprintf(cause, sizeof(cause), "Rank %d%s%.64s failed: %.800s", e->topology.rank,
-             host ? " on host " : "", host ? host : "", err->msg);
+    if (is_orphan)
+        snprintf(cause, sizeof(cause), "%s", err->msg);
+    else
+        snprintf(cause, sizeof(cause), "Rank %d%s%.64s failed: %.800s", e->topology.rank,
+                 host ? " on host " : "", host ? host : "", err->msg);
+    /* before peers can see that something was given up */
+    hvd_tell_end(e, is_orphan ? 0 : e->topology.rank, cause);
     hvd_abort_all(e, cause);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", cause);
-    hvd_tell_end(e, e->topology.rank, cause);
 }
 
 void hvd_end_free_lost(struct hvd_engine *e)

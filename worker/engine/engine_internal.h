@@ -484,10 +484,11 @@ void hvd_abort_all(struct hvd_engine *e, const char *cause);
 
 /* Tells who has to know that nothing goes on because of text, which is about the rank `whose`: rank
  * 0 tells all others, the others tell rank 0. Not through the tree, a part of which may be what is
- * lost. */
+ * lost; but where rank 0 is lost, its subtrees. */
 void hvd_tell_end(struct hvd_engine *e, int whose, const char *text);
 
-/* This rank cannot go on: ends everything here and tells the others, through the coordinator. */
+/* This rank cannot go on: tells the others, through the coordinator, and ends everything here.
+ * HVD_ERR_GONE: because the coordinator is lost, as err says. */
 void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err);
 
 /* Frees what was abandoned, once nothing writes to it any more. */
@@ -511,6 +512,45 @@ bool hvd_is_batch_full(const struct hvd_engine *e);
 /* Whether what is queued has waited long enough for more to come. */
 bool hvd_progress_is_due(struct hvd_engine *e);
 
+/* --- leave.c: caller is the driver, without mu -------------------------------------------------
+ */
+
+/* The rank of the job that a position of the set's tree is. */
+static inline int hvd_rank_at(const struct hvd_set *set, int position)
+{
+    return set->ranks[set->tree.rank_at[position]];
+}
+
+/* Whether a position is a child of this rank in the set's tree. */
+static inline bool hvd_is_child(const struct hvd_set *set, int position)
+{
+    const int party = hvd_node_party(&set->node, position);
+
+    return party > 0 && set->node.children[party - 1].first == position;
+}
+
+/* Sends up the tree. A parent that is lost is no failure of this rank, and told on; HVD_ERR_GONE
+ * when it is rank 0. Else as hvd_send. */
+hvd_status_t hvd_send_up(struct hvd_engine *e, const struct hvd_set *set, const void *data,
+                         size_t len, struct hvd_err *err);
+
+/* After shutdown was called here: says so, once, behind the last request. */
+hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err);
+
+/* All is done here, in a job that is down: says so to the parent once all under this rank have. */
+hvd_status_t hvd_hear_done(struct hvd_engine *e, struct hvd_err *err);
+
+/* Reads a LEAVE of a party: HVD_ERR_INVALID when it makes no sense, HVD_ERR_NOMEM. */
+hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *reader,
+                            struct hvd_err *err);
+
+/*
+ * A rank is gone for good; err says why. The coordinator ends the job; its neighbours in the tree
+ * make sure that the coordinator knows, others hear of it. HVD_ERR_GONE when it is the coordinator,
+ * HVD_ERR_UNAVAILABLE when it is this rank itself.
+ */
+hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err);
+
 /* --- hear.c: caller is the driver, without mu --------------------------------------------------
  */
 
@@ -530,12 +570,6 @@ hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
 
 /* For the watch: a rank of the job has asked for a tensor. */
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request);
-
-/* After shutdown was called here: says so, once, behind the last request. */
-hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err);
-
-/* All is done here, in a job that is down: says so to the parent once all under this rank have. */
-hvd_status_t hvd_hear_done(struct hvd_engine *e, struct hvd_err *err);
 
 /* Sends what was made in this step: the coordinator its plan, which it follows as well, an inner
  * node of the tree what goes up. */

@@ -10,11 +10,6 @@
  *                       ^      |                         before it follows them
  *                       |      v
  *                        leaf
- *
- * What ends the job at once does not take this way: a rank that fails, or sees that a neighbour in
- * the tree is lost, tells rank 0, and rank 0 tells everybody, each directly. So rank 0 is there
- * until nobody needs it: after the last plan a rank leaves when all is done with it and with all
- * under it, which goes up as a second LEAVE, and whoever is lost before leaves a parent behind.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,44 +26,6 @@ hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t l
     return e->transport->ops->send(e->transport, rank, data, len, err);
 }
 
-/* The rank of the job that a position of the set's tree is. */
-static int rank_at(const struct hvd_set *set, int position)
-{
-    return set->ranks[set->tree.rank_at[position]];
-}
-
-static int parent_of(const struct hvd_set *set)
-{
-    return rank_at(set, set->node.parent);
-}
-
-/* How the loss of a rank is told. */
-static void write_loss(const struct hvd_engine *e, int rank, const char *why,
-                       char text[HVD_TEXT_MAX])
-{
-    const char *host = e->transport->ops->host(e->transport, rank);
-
-    snprintf(text, HVD_TEXT_MAX, "Rank %d%s%.64s is lost: %.500s", rank, host ? " on host " : "",
-             host ? host : "", why);
-}
-
-/* Sends up the tree. A parent that is lost is no failure of this rank: rank 0 is told, and ends the
- * job here too. */
-static hvd_status_t send_to_parent(struct hvd_engine *e, const struct hvd_set *set,
-                                   const void *data, size_t len, struct hvd_err *err)
-{
-    const int parent = parent_of(set);
-    char text[HVD_TEXT_MAX];
-
-    const hvd_status_t st = hvd_send(e, parent, data, len, err);
-    if (st != HVD_ERR_UNAVAILABLE || parent == 0)
-        return st;
-    write_loss(e, parent, err->msg, text);
-    hvd_err_clear(err);
-    hvd_tell_end(e, parent, text);
-    return HVD_OK;
-}
-
 /* For the watch: a rank, or all under a child, have asked for cached tensors. */
 static void tell_party_ready(struct hvd_engine *e, struct hvd_set *set, int party,
                              const struct hvd_reader *bits)
@@ -76,7 +33,7 @@ static void tell_party_ready(struct hvd_engine *e, struct hvd_set *set, int part
     const struct hvd_span span = hvd_node_party_span(&set->node, party);
 
     for (int i = 0; set->negotiator && i < span.n; i++)
-        hvd_tell_ready_bits(e, set, rank_at(set, span.first + i), bits);
+        hvd_tell_ready_bits(e, set, hvd_rank_at(set, span.first + i), bits);
 }
 
 static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int party,
@@ -104,7 +61,7 @@ hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now
     if (set->message.len == 0)
         return HVD_OK;
     if (!set->negotiator && !set->relay) {
-        st = send_to_parent(e, set, set->message.data, set->message.len, err);
+        st = hvd_send_up(e, set, set->message.data, set->message.len, err);
     } else { /* only bits come this way */
         st = hvd_reader_init(&reader, set->message.data, set->message.len, err);
         if (st == HVD_OK)
@@ -131,63 +88,12 @@ void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_reque
         hvd_watch_ready(e->options.watch, rank, request, false);
 }
 
-/* Tells the parent in the tree of the job that ranks leave. */
-static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_span who, const char *text,
-                               struct hvd_err *err)
-{
-    struct hvd_buf buf;
-
-    hvd_buf_init(&buf, HVD_MESSAGE_MAX);
-    hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_LEAVE, 0);
-    if (st == HVD_OK)
-        st = hvd_message_add_leave(&buf, who, false, text);
-    if (st == HVD_OK)
-        st = send_to_parent(e, e->sets[0], buf.data, buf.len, err);
-    else
-        st = HVD_FAIL(err, st, 0, "leaving: %s", hvd_status_str(st));
-    hvd_buf_fini(&buf);
-    return st;
-}
-
-hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
-{
-    const struct hvd_span self = {.first = e->sets[0]->node.span.first, .n = 1};
-    char text[HVD_TEXT_MAX];
-
-    pthread_mutex_lock(&e->mu);
-    bool is_leaving = e->is_leaving;
-    pthread_mutex_unlock(&e->mu);
-    if (!is_leaving || e->is_leave_sent || e->is_aborted)
-        return HVD_OK;
-    e->is_leave_sent = true;
-    *progressed = true;
-    snprintf(text, sizeof(text), "Rank %d called horovod_shutdown.", e->topology.rank);
-    if (e->sets[0]->negotiator)
-        return hvd_negotiator_leave(e->sets[0]->negotiator, self, false, text, err);
-    if (e->sets[0]->relay)
-        return hvd_relay_leave(e->sets[0]->relay, self, false, text, err);
-    return send_leave(e, self, text, err);
-}
-
-hvd_status_t hvd_hear_done(struct hvd_engine *e, struct hvd_err *err)
-{
-    const struct hvd_node *node = &e->sets[0]->node;
-    hvd_status_t st = HVD_OK;
-
-    if (e->n_done < node->n_children)
-        return HVD_OK;
-    if (node->parent >= 0)
-        st = send_leave(e, node->span, "", err);
-    e->is_done = st == HVD_OK;
-    return st;
-}
-
 /* Hands a plan down: first to those that pass it on most. */
 static hvd_status_t send_down(struct hvd_engine *e, const struct hvd_set *set, const void *data,
                               size_t len, struct hvd_err *err)
 {
     for (int i = 0; i < set->node.n_children; i++) {
-        const int rank = rank_at(set, set->node.children[i].first);
+        const int rank = hvd_rank_at(set, set->node.children[i].first);
         hvd_status_t st = hvd_send(e, rank, data, len, err);
         /* A lost rank is reported by receive, which says more. */
         if (st == HVD_ERR_UNAVAILABLE)
@@ -207,7 +113,7 @@ static hvd_status_t send_up(struct hvd_engine *e, struct hvd_set *set, bool *pro
 
     while ((st = hvd_relay_next(set->relay, &message, err)) == HVD_OK && message) {
         *progressed = true;
-        st = send_to_parent(e, set, message->data, message->len, err);
+        st = hvd_send_up(e, set, message->data, message->len, err);
         if (st != HVD_OK)
             return st;
     }
@@ -258,14 +164,15 @@ hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *p
     return st;
 }
 
-/* A plan has come from above, or an ABORT from rank 0 itself, which has no number. */
+/* A plan has come from above, or an ABORT, which has no number: from rank 0 itself, which tells
+ * everybody, or because of it, and then it is passed on. */
 static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
                               const struct hvd_inbound *in, const struct hvd_reader *reader,
                               struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
 
-    if (reader->epoch != 0)
+    if (reader->epoch != 0 || in->from != 0)
         st = send_down(e, set, in->data, in->len, err);
     if (st == HVD_OK && set->relay)
         st = hvd_relay_plan(set->relay, *reader, err);
@@ -279,7 +186,7 @@ static void tell_all_ready(const struct hvd_engine *e, const struct hvd_set *set
     for (uint32_t i = 0; e->options.watch && i < ask->by.n; i++) {
         const struct hvd_span span = hvd_spans_at(&ask->by, i);
         for (int k = 0; k < span.n; k++)
-            hvd_tell_ready(e, rank_at(set, span.first + k), &ask->request);
+            hvd_tell_ready(e, hvd_rank_at(set, span.first + k), &ask->request);
     }
 }
 
@@ -315,52 +222,7 @@ static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
 
     if (set->negotiator)
         return hvd_negotiator_partial(set->negotiator, party, reader, now_ns, err);
-    return send_to_parent(e, set, in->data, in->len, err);
-}
-
-/* Why the job ends: the words of a rank that failed, or who called shutdown. */
-static void write_cause(const struct hvd_engine *e, struct hvd_span who, bool failed,
-                        struct hvd_strview cause, char text[HVD_TEXT_MAX + 1])
-{
-    const int rank = rank_at(e->sets[0], who.first);
-    const char *host = e->transport->ops->host(e->transport, rank);
-
-    if (failed || !host)
-        snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)cause.len, cause.data);
-    else
-        snprintf(text, HVD_TEXT_MAX + 1, "Rank %d on host %s called horovod_shutdown.", rank, host);
-}
-
-/* A child says so, of all under it. */
-static hvd_status_t count_done(struct hvd_engine *e, struct hvd_span who, struct hvd_span child,
-                               struct hvd_err *err)
-{
-    if (who.n != child.n || e->n_done == e->sets[0]->node.n_children)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that had left");
-    e->n_done++;
-    return HVD_OK;
-}
-
-static hvd_status_t read_leave(struct hvd_engine *e, int party, struct hvd_reader *reader,
-                               struct hvd_err *err)
-{
-    struct hvd_set *set = e->sets[0];
-    char text[HVD_TEXT_MAX + 1];
-    struct hvd_strview cause = {0};
-    struct hvd_span who;
-    bool failed = false;
-    hvd_status_t st = hvd_reader_leave(reader, &who, &failed, &cause, err);
-
-    if (st != HVD_OK)
-        return st;
-    const struct hvd_span span = failed ? set->node.span : hvd_node_party_span(&set->node, party);
-    if (who.first < span.first || who.first + who.n > span.first + span.n)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
-    if (e->is_down && !failed) /* each has left already: the child is done, with all under it */
-        return count_done(e, who, span, err);
-    write_cause(e, who, failed, cause, text);
-    return set->negotiator ? hvd_negotiator_leave(set->negotiator, who, failed, text, err)
-                           : hvd_relay_leave(set->relay, who, failed, text, err);
+    return hvd_send_up(e, set, in->data, in->len, err);
 }
 
 /* A peer has made a set that this rank is about to make: what it says has to wait. */
@@ -380,15 +242,9 @@ static hvd_status_t keep_early(struct hvd_engine *e, const struct hvd_inbound *i
     return HVD_OK;
 }
 
-static bool is_child(const struct hvd_set *set, int position)
-{
-    const int party = hvd_node_party(&set->node, position);
-
-    return party > 0 && set->node.children[party - 1].first == position;
-}
-
 /* Whether a rank of the set may say such a thing to this one: plans come from the parent (the last
- * word from rank 0), the rest from children, but for failures, which anybody tells rank 0. */
+ * word from rank 0, or from who knows that it is lost), the rest from children, but for failures,
+ * which anybody tells rank 0. */
 static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader *reader)
 {
     const int position = from >= 0 ? set->tree.position_of[from] : -1;
@@ -396,12 +252,12 @@ static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader
     if (position < 0)
         return false;
     if (reader->type == HVD_MESSAGE_PLAN)
-        return !set->negotiator && position == (reader->epoch == 0 ? 0 : set->node.parent);
+        return !set->negotiator && (reader->epoch == 0 || position == set->node.parent);
     if ((!set->negotiator && !set->relay) || (reader->type == HVD_MESSAGE_LEAVE && set->id != 0))
         return false;
     if (reader->type == HVD_MESSAGE_LEAVE && set->negotiator)
         return position > 0;
-    return is_child(set, position);
+    return hvd_is_child(set, position);
 }
 
 static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound *in, int64_t now_ns,
@@ -430,42 +286,10 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     else if (reader.type == HVD_MESSAGE_PARTIAL)
         st = read_partial(e, set, in, &reader, now_ns, err);
     else if (reader.type == HVD_MESSAGE_LEAVE)
-        st = read_leave(e, party, &reader, err);
+        st = hvd_read_leave(e, party, &reader, err);
     else
         st = read_requests(e, set, party, &reader, now_ns, err);
     return st == HVD_OK ? st : HVD_WRAP(err, st, "from rank %d", in->from);
-}
-
-/* Whether a rank is next to this one in the tree of the job. */
-static bool is_neighbour(const struct hvd_set *world, int rank)
-{
-    const int position = world->tree.position_of[rank];
-
-    return position == world->node.parent || is_child(world, position);
-}
-
-/* A rank is gone for good. The coordinator ends the job; its neighbours in the tree make sure that
- * the coordinator knows, others hear of it. */
-static hvd_status_t lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
-{
-    struct hvd_set *world = e->sets[0];
-    char text[HVD_TEXT_MAX];
-    const struct hvd_span who = {.first = world->tree.position_of[rank], .n = 1};
-
-    if (rank == e->topology.rank) /* the others go on without it, and nothing will come any more */
-        return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "this rank is cut off from the others");
-    if (!world->negotiator && rank == 0)
-        return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "the coordinator, rank 0, is lost");
-    write_loss(e, rank, err->msg, text);
-    hvd_err_clear(err);
-    if (!world->negotiator) {
-        if (is_neighbour(world, rank))
-            hvd_tell_end(e, rank, text);
-        return HVD_OK;
-    }
-    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
-    hvd_watch_lost(e->options.watch, rank, text);
-    return hvd_negotiator_leave(world->negotiator, who, true, text, err);
 }
 
 bool hvd_hears_others(const struct hvd_engine *e)
@@ -499,7 +323,7 @@ hvd_status_t hvd_hear(struct hvd_engine *e, int64_t now_ns, bool *progressed, st
             st = read_message(e, &in, now_ns, err);
             drop_message(e, &in);
         } else if (st == HVD_ERR_GONE) {
-            st = lose_rank(e, in.from, err);
+            st = hvd_lose_rank(e, in.from, err);
         }
         if (st != HVD_OK)
             return st;

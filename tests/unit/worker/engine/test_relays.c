@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "worker/engine/engine.h"
-#include "worker/transport/sim.h"
+#include "tests/unit/worker/engine/world.h"
 
 /*
  * Thirteen ranks, each on a host of its own, fan-out 2:
@@ -24,7 +23,7 @@
 #define N_RANKS 13
 #define LOOKS_MAX 2000000
 
-struct world {
+struct deep_world {
     struct hvd_sim *sim;
     struct hvd_engine *engines[N_RANKS];
     char log[4096];
@@ -42,14 +41,14 @@ static const struct hvd_network network = {
     .near = {.latency_ns = 200, .overhead_ns = 100, .gap_ns = 100},
     .far = {.latency_ns = 2600, .overhead_ns = 200, .gap_ns = 200}};
 
-static void open_world(struct world *w, struct hvd_engine_options options,
+static void open_world(struct deep_world *w, struct hvd_engine_options options,
                        const struct hvd_sim_faults *faults)
 {
     static struct hvd_log log;
     struct hvd_sim_options sim = {.size = N_RANKS, .seed = 7, .max_delay = 3, .ranks_per_host = 1};
     struct hvd_transport *t[N_RANKS];
 
-    *w = (struct world){0};
+    *w = (struct deep_world){0};
     log = (struct hvd_log){.level = HVD_LOG_WARN, .sink = keep_message, .ctx = w->log};
     if (faults)
         sim.faults = *faults;
@@ -76,7 +75,7 @@ static void *shut_down(void *engine)
     return NULL;
 }
 
-static void close_world(struct world *w)
+static void close_world(struct deep_world *w)
 {
     pthread_t threads[N_RANKS];
 
@@ -96,16 +95,9 @@ static void close_world(struct world *w)
 
 static int64_t values[N_RANKS];
 
-static int64_t submit(struct world *w, int rank, const char *name)
+static int64_t submit(struct deep_world *w, int rank, const char *name)
 {
-    const struct hvd_submission s = {.request = {.op = HVD_ALLREDUCE,
-                                                 .dtype = HVD_INT64,
-                                                 .reduce = HVD_SUM,
-                                                 .prescale = 1,
-                                                 .postscale = 1,
-                                                 .ndim = 1,
-                                                 .shape = {1},
-                                                 .name = hvd_strview_of(name)},
+    const struct hvd_submission s = {.request = world_request(HVD_ALLREDUCE, name, 1),
                                      .input = &values[rank],
                                      .output = &values[rank]};
     int64_t handle = -1;
@@ -115,14 +107,14 @@ static int64_t submit(struct world *w, int rank, const char *name)
     return handle;
 }
 
-static void step_all(struct world *w)
+static void step_all(struct deep_world *w)
 {
     for (int rank = 0; rank < N_RANKS; rank++)
         (void)hvd_engine_step(w->engines[rank]);
 }
 
 /* All ranks submit it, and get their sum. */
-static void perform(struct world *w, const char *name)
+static void perform(struct deep_world *w, const char *name)
 {
     int64_t handles[N_RANKS];
     int n_done = 0;
@@ -152,7 +144,7 @@ static bool is_late(int rank)
 }
 
 /* Some ranks do not submit it until the warning has come. */
-static void stall(struct world *w, const char *name)
+static void stall(struct deep_world *w, const char *name)
 {
     int64_t handles[N_RANKS];
     char expected[256];
@@ -187,7 +179,7 @@ static void a_stall_names_exactly_the_ranks_that_are_missing(void **state)
      * this thread from stepping them. */
     const struct hvd_engine_options options = {.no_background = true,
                                                .stall_warning_ns = 1000000000};
-    struct world w;
+    struct deep_world w;
 
     (void)state;
     open_world(&w, options, NULL);
@@ -201,7 +193,7 @@ static void a_stall_names_exactly_the_ranks_that_are_missing(void **state)
 static void a_step_takes_one_message_up_and_one_down_a_rank_and_the_hops_between(void **state)
 {
     const struct hvd_engine_options options = {.no_background = true};
-    struct world w;
+    struct deep_world w;
 
     (void)state;
     open_world(&w, options, NULL);
@@ -219,7 +211,7 @@ static void a_step_takes_one_message_up_and_one_down_a_rank_and_the_hops_between
 }
 
 /* Waits for a tensor that can only fail; the reason. */
-static void expect_end(struct world *w, int rank, int64_t handle, const char *reason)
+static void expect_end(struct deep_world *w, int rank, int64_t handle, const char *reason)
 {
     struct hvd_err err = {0};
 
@@ -231,27 +223,41 @@ static void expect_end(struct world *w, int rank, int64_t handle, const char *re
         fail_msg("rank %d: %s", rank, err.msg);
 }
 
+/* One rank dies under a tensor, and of the others one alone is told by the transport. */
+static void lose(int victim, int witness, const char *reason)
+{
+    const struct hvd_engine_options options = {.no_background = true};
+    const struct hvd_sim_faults faults = {.only_witness = witness + 1};
+    int64_t handles[N_RANKS];
+    struct deep_world w;
+
+    open_world(&w, options, &faults);
+    perform(&w, "before");
+    for (int rank = 0; rank < N_RANKS; rank++)
+        if (rank != victim)
+            handles[rank] = submit(&w, rank, "after");
+    step_all(&w); /* what they ask for is on its way: only word of the loss can end it */
+    hvd_sim_kill(w.sim, victim);
+    for (int rank = 0; rank < N_RANKS; rank++)
+        if (rank != victim)
+            expect_end(&w, rank, handles[rank], reason);
+    close_world(&w);
+}
+
 static void whoever_sees_an_inner_node_die_everybody_hears_of_it(void **state)
 {
     static const int witnesses[] = {0, 2, 5}; /* its parent and its children */
-    const struct hvd_engine_options options = {.no_background = true};
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        const struct hvd_sim_faults faults = {.only_witness = witnesses[i] + 1};
-        int64_t handles[N_RANKS];
-        struct world w;
-        open_world(&w, options, &faults);
-        perform(&w, "before");
-        for (int rank = 0; rank < N_RANKS; rank++)
-            if (rank != 1)
-                handles[rank] = submit(&w, rank, "after");
-        hvd_sim_kill(w.sim, 1);
-        for (int rank = 0; rank < N_RANKS; rank++)
-            if (rank != 1)
-                expect_end(&w, rank, handles[rank], "Rank 1 on host sim-1 is lost");
-        close_world(&w);
-    }
+    for (size_t i = 0; i < 3; i++)
+        lose(1, witnesses[i], "Rank 1 on host sim-1 is lost");
+}
+
+static void whoever_sees_the_coordinator_die_everybody_hears_of_it(void **state)
+{
+    (void)state;
+    for (int witness = 1; witness < N_RANKS; witness++)
+        lose(0, witness, "Rank 0 on host sim-0 is lost");
 }
 
 static void a_leaf_that_leaves_is_heard_of_while_all_others_are_idle(void **state)
@@ -259,7 +265,7 @@ static void a_leaf_that_leaves_is_heard_of_while_all_others_are_idle(void **stat
     const struct hvd_engine_options options = {.idle_poll_ns = 1000000};
     const struct timespec moment = {.tv_nsec = 1000000};
     pthread_t leaver;
-    struct world w;
+    struct deep_world w;
 
     (void)state;
     open_world(&w, options, NULL);
@@ -301,6 +307,7 @@ int main(void)
         cmocka_unit_test(a_step_takes_one_message_up_and_one_down_a_rank_and_the_hops_between),
         cmocka_unit_test(a_stall_names_exactly_the_ranks_that_are_missing),
         cmocka_unit_test(whoever_sees_an_inner_node_die_everybody_hears_of_it),
+        cmocka_unit_test(whoever_sees_the_coordinator_die_everybody_hears_of_it),
         cmocka_unit_test(a_leaf_that_leaves_is_heard_of_while_all_others_are_idle),
     };
 

@@ -12,8 +12,7 @@
 #include <string.h>
 
 #include "tests/unit/worker/engine/turns.h"
-#include "worker/engine/engine.h"
-#include "worker/transport/sim.h"
+#include "tests/unit/worker/engine/world.h"
 
 #define RANKS_MAX 7
 
@@ -46,14 +45,7 @@ static void blame(struct run *r, int rank, const char *what, hvd_status_t st, co
 
 static int64_t submit(struct run *r, int rank, uint32_t set, const char *name, int64_t *value)
 {
-    const struct hvd_submission s = {.request = {.op = HVD_ALLREDUCE,
-                                                 .dtype = HVD_INT64,
-                                                 .reduce = HVD_SUM,
-                                                 .prescale = 1,
-                                                 .postscale = 1,
-                                                 .ndim = 1,
-                                                 .shape = {1},
-                                                 .name = hvd_strview_of(name)},
+    const struct hvd_submission s = {.request = world_request(HVD_ALLREDUCE, name, 1),
                                      .set = set,
                                      .input = value,
                                      .output = value};

@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/unit/worker/engine/world.h"
 #include "worker/autotune/autotune.h"
-#include "worker/engine/engine.h"
-#include "worker/transport/sim.h"
 
 #define SIZE 3
 #define MAX_LINES 64
@@ -32,14 +31,7 @@ static void step(struct hvd_engine *const *engines, const char *name)
     int64_t handles[SIZE];
 
     for (int rank = 0; rank < SIZE; rank++) {
-        const struct hvd_submission s = {.request = {.op = HVD_ALLREDUCE,
-                                                     .dtype = HVD_INT64,
-                                                     .reduce = HVD_SUM,
-                                                     .prescale = 1,
-                                                     .postscale = 1,
-                                                     .ndim = 1,
-                                                     .shape = {8},
-                                                     .name = hvd_strview_of(name)},
+        const struct hvd_submission s = {.request = world_request(HVD_ALLREDUCE, name, 8),
                                          .input = values[rank],
                                          .output = values[rank]};
         assert_int_equal(hvd_engine_submit(engines[rank], &s, &handles[rank], NULL), HVD_OK);

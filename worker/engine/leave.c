@@ -1,0 +1,176 @@
+/*
+ * Who leaves the job, and who is lost. The driver's.
+ *
+ * In order: a rank that leaves says so behind its last request, up the tree. After the last plan it
+ * goes when all is done with it and with all under it, which goes up as a second LEAVE; so whoever
+ * is lost before leaves a parent behind.
+ *
+ * What ends the job at once does not take this way: a rank that fails, or sees that a neighbour in
+ * the tree is lost, tells rank 0, and rank 0 tells everybody, each directly. Rank 0 is there until
+ * nobody needs it. Where it is what is lost, whoever sees that tells its children, and the word
+ * goes down the tree.
+ */
+#include <stdio.h>
+
+#include "worker/engine/engine_internal.h"
+
+/* How the loss of a rank is told. */
+static void write_loss(const struct hvd_engine *e, int rank, const char *why,
+                       char text[HVD_TEXT_MAX])
+{
+    const char *host = e->transport->ops->host(e->transport, rank);
+
+    snprintf(text, HVD_TEXT_MAX, "Rank %d%s%.64s is lost: %.500s", rank, host ? " on host " : "",
+             host ? host : "", why);
+}
+
+/* This rank, not the coordinator, sees that a neighbour is lost: rank 0 is told, and ends the job
+ * here too. The loss of rank 0 itself ends it now, as HVD_ERR_GONE: see hvd_fail_engine. */
+static hvd_status_t hear_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX];
+
+    write_loss(e, rank, err->msg, text);
+    hvd_err_clear(err);
+    if (rank == 0)
+        return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", text);
+    hvd_tell_end(e, rank, text);
+    return HVD_OK;
+}
+
+/* Sends up the tree. A parent that is lost is no failure of this rank. */
+hvd_status_t hvd_send_up(struct hvd_engine *e, const struct hvd_set *set, const void *data,
+                         size_t len, struct hvd_err *err)
+{
+    const int parent = hvd_rank_at(set, set->node.parent);
+
+    const hvd_status_t st = hvd_send(e, parent, data, len, err);
+    if (st != HVD_ERR_UNAVAILABLE)
+        return st;
+    return hear_loss(e, parent, err);
+}
+
+/* Tells the parent in the tree of the job that ranks leave. */
+static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_span who, const char *text,
+                               struct hvd_err *err)
+{
+    struct hvd_buf buf;
+
+    hvd_buf_init(&buf, HVD_MESSAGE_MAX);
+    hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_LEAVE, 0);
+    if (st == HVD_OK)
+        st = hvd_message_add_leave(&buf, who, false, text);
+    if (st == HVD_OK)
+        st = hvd_send_up(e, e->sets[0], buf.data, buf.len, err);
+    else
+        st = HVD_FAIL(err, st, 0, "leaving: %s", hvd_status_str(st));
+    hvd_buf_fini(&buf);
+    return st;
+}
+
+hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
+{
+    const struct hvd_span self = {.first = e->sets[0]->node.span.first, .n = 1};
+    char text[HVD_TEXT_MAX];
+
+    pthread_mutex_lock(&e->mu);
+    bool is_leaving = e->is_leaving;
+    pthread_mutex_unlock(&e->mu);
+    if (!is_leaving || e->is_leave_sent || e->is_aborted)
+        return HVD_OK;
+    e->is_leave_sent = true;
+    *progressed = true;
+    snprintf(text, sizeof(text), "Rank %d called horovod_shutdown.", e->topology.rank);
+    if (e->sets[0]->negotiator)
+        return hvd_negotiator_leave(e->sets[0]->negotiator, self, false, text, err);
+    if (e->sets[0]->relay)
+        return hvd_relay_leave(e->sets[0]->relay, self, false, text, err);
+    return send_leave(e, self, text, err);
+}
+
+hvd_status_t hvd_hear_done(struct hvd_engine *e, struct hvd_err *err)
+{
+    const struct hvd_node *node = &e->sets[0]->node;
+    hvd_status_t st = HVD_OK;
+
+    if (e->n_done < node->n_children)
+        return HVD_OK;
+    if (node->parent >= 0)
+        st = send_leave(e, node->span, "", err);
+    e->is_done = st == HVD_OK;
+    return st;
+}
+
+/* Why the job ends: the words of a rank that failed, or who called shutdown. */
+static void write_cause(const struct hvd_engine *e, struct hvd_span who, bool failed,
+                        struct hvd_strview cause, char text[HVD_TEXT_MAX + 1])
+{
+    const int rank = hvd_rank_at(e->sets[0], who.first);
+    const char *host = e->transport->ops->host(e->transport, rank);
+
+    if (failed || !host)
+        snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)cause.len, cause.data);
+    else
+        snprintf(text, HVD_TEXT_MAX + 1, "Rank %d on host %s called horovod_shutdown.", rank, host);
+}
+
+/* A child says so, of all under it. */
+static hvd_status_t count_done(struct hvd_engine *e, struct hvd_span who, struct hvd_span child,
+                               struct hvd_err *err)
+{
+    if (who.n != child.n || e->n_done == e->sets[0]->node.n_children)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that had left");
+    e->n_done++;
+    return HVD_OK;
+}
+
+hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *reader,
+                            struct hvd_err *err)
+{
+    struct hvd_set *set = e->sets[0];
+    char text[HVD_TEXT_MAX + 1];
+    struct hvd_strview cause = {0};
+    struct hvd_span who;
+    bool failed = false;
+    hvd_status_t st = hvd_reader_leave(reader, &who, &failed, &cause, err);
+
+    if (st != HVD_OK)
+        return st;
+    const struct hvd_span span = failed ? set->node.span : hvd_node_party_span(&set->node, party);
+    if (who.first < span.first || who.first + who.n > span.first + span.n)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
+    if (e->is_down && !failed) /* each has left already: the child is done, with all under it */
+        return count_done(e, who, span, err);
+    write_cause(e, who, failed, cause, text);
+    return set->negotiator ? hvd_negotiator_leave(set->negotiator, who, failed, text, err)
+                           : hvd_relay_leave(set->relay, who, failed, text, err);
+}
+
+/* Whether a rank is next to this one in the tree of the job. */
+static bool is_neighbour(const struct hvd_set *world, int rank)
+{
+    const int position = world->tree.position_of[rank];
+
+    return position == world->node.parent || hvd_is_child(world, position);
+}
+
+/* A rank is gone for good. The coordinator ends the job; its neighbours in the tree make sure that
+ * the coordinator knows, others hear of it. */
+hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
+{
+    struct hvd_set *world = e->sets[0];
+    char text[HVD_TEXT_MAX];
+    const struct hvd_span who = {.first = world->tree.position_of[rank], .n = 1};
+
+    if (rank == e->topology.rank) /* the others go on without it, and nothing will come any more */
+        return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "this rank is cut off from the others");
+    if (!world->negotiator && (rank == 0 || is_neighbour(world, rank)))
+        return hear_loss(e, rank, err);
+    write_loss(e, rank, err->msg, text);
+    hvd_err_clear(err);
+    if (!world->negotiator)
+        return HVD_OK;
+    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
+    hvd_watch_lost(e->options.watch, rank, text);
+    return hvd_negotiator_leave(world->negotiator, who, true, text, err);
+}
