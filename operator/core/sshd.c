@@ -1,10 +1,10 @@
 /*
- * The worker's sshd: command line and probes. sshd starts sessions with a fresh environment, so the
- * container's variables are handed on by SetEnv. The line is built here and needs no shell: literal
- * values are quoted for sshd, values from elsewhere (valueFrom) stand as $(NAME), which the kubelet
- * expands in arguments as it does in literal values. What only the image knows (its own PATH)
- * cannot be named here; set it in the template's env. sshd honours the first SetEnv only, so one
- * directive holds all. Pure.
+ * The worker's sshd: command line and probes. sshd gives a session a fresh environment, but ranks
+ * need the container's: the image's PATH, the template's env and envFrom. Only the container itself
+ * knows it, so its start writes it down, quoted by the shell that will read it (export -p), into a
+ * volume in memory that only its user can read; sshd has every session begin with that file. The
+ * shell's texts are constants: nothing from outside becomes a part of them, and no value appears in
+ * a command line, which every process of the node may see. Pure.
  *
  * LogLevel FATAL: at ERROR and above sshd writes a line for every TCP probe.
  */
@@ -12,75 +12,34 @@
 
 #include <string.h>
 
-#include "base/buf.h"
+#define ENVIRONMENT HVD_RUN_DIR "/environment"
 
-#define SETENV_MAX 131072
+/* What a shell sets for itself is left out. The umask is the file's alone. */
+#define START                                                                                      \
+    "unset PWD OLDPWD SHLVL; (umask 077 && export -p >" ENVIRONMENT                                \
+    ") && exec /usr/sbin/sshd \"$@\""
 
-static hvd_status_t put_quoted(struct hvd_buf *out, const char *text)
-{
-    hvd_status_t st = HVD_OK;
-
-    for (; st == HVD_OK && *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\')
-            st = hvd_buf_puts(out, "\\");
-        if (st == HVD_OK)
-            st = hvd_buf_add(out, text, 1);
-    }
-    return st;
-}
-
-/* One " \"NAME=value\"" of SetEnv. */
-static hvd_status_t put_variable(struct hvd_buf *out, const cJSON *variable)
-{
-    const char *name = hvd_json_str(variable, "name");
-    const char *value = hvd_json_str(variable, "value");
-    hvd_status_t st;
-
-    if (!name)
-        return HVD_OK;
-    st = hvd_buf_printf(out, "%s\"%s=", out->len ? " " : "SetEnv=", name);
-    if (st == HVD_OK && hvd_json_get(variable, "valueFrom"))
-        st = hvd_buf_printf(out, "$(%s)", name);
-    else if (st == HVD_OK && value)
-        st = put_quoted(out, value);
-    return st == HVD_OK ? hvd_buf_puts(out, "\"") : st;
-}
-
-static void add_setenv(struct hvd_jb *jb, cJSON *command, const cJSON *env)
-{
-    struct hvd_buf text;
-    const cJSON *variable = NULL;
-    hvd_status_t st = HVD_OK;
-
-    hvd_buf_init(&text, SETENV_MAX);
-    cJSON_ArrayForEach(variable, env)
-    {
-        if (st == HVD_OK)
-            st = put_variable(&text, variable);
-    }
-    if (st != HVD_OK) {
-        jb->failed = true;
-    } else if (text.len > 0) {
-        hvd_jb_str(jb, command, NULL, "-o");
-        hvd_jb_str(jb, command, NULL, text.data);
-    }
-    hvd_buf_fini(&text);
-}
+/* Run by the user's login shell, whichever that is. The command given to ssh goes to that shell as
+ * it would without us; bash reads its .bashrc only in the outermost shell (SHLVL). */
+#define SESSION                                                                                    \
+    "exec /bin/sh -c 'set -- \"$SHELL\" \"$SSH_ORIGINAL_COMMAND\"; . " ENVIRONMENT                 \
+    "; unset SSH_ORIGINAL_COMMAND SHLVL; [ -n \"$2\" ] || exec \"$1\" -l; "                        \
+    "exec \"$1\" -c \"$2\"'"
 
 void hvd_sshd_command(struct hvd_jb *jb, cJSON *container, int port)
 {
+    static const char *const before[] = {"/bin/sh", "-c", START, "sshd", "-De", "-f", "/dev/null"};
     static const char *const options[] = {"AuthorizedKeysFile=/etc/horovod/ssh/id.pub",
                                           "StrictModes=no",
                                           "UsePAM=no",
                                           "PidFile=none",
                                           "PasswordAuthentication=no",
-                                          "LogLevel=FATAL"};
+                                          "LogLevel=FATAL",
+                                          "ForceCommand=" SESSION};
     cJSON *command = hvd_jb_array(jb, container, "command");
 
-    hvd_jb_str(jb, command, NULL, "/usr/sbin/sshd");
-    hvd_jb_str(jb, command, NULL, "-De");
-    hvd_jb_str(jb, command, NULL, "-f");
-    hvd_jb_str(jb, command, NULL, "/dev/null");
+    for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++)
+        hvd_jb_str(jb, command, NULL, before[i]);
     hvd_jb_str(jb, command, NULL, "-p");
     hvd_jb_fmt(jb, command, NULL, "%d", port);
     hvd_jb_str(jb, command, NULL, "-h");
@@ -89,7 +48,6 @@ void hvd_sshd_command(struct hvd_jb *jb, cJSON *container, int port)
         hvd_jb_str(jb, command, NULL, "-o");
         hvd_jb_str(jb, command, NULL, options[i]);
     }
-    add_setenv(jb, command, hvd_json_get(container, "env"));
 }
 
 static cJSON *tcp_probe(struct hvd_jb *jb, cJSON *container, const char *name, int port)

@@ -7,7 +7,11 @@
 
 /* Within operator/core only. */
 
-/* Gives a worker container sshd as its command and, as SetEnv, the names in its env. */
+/* Where a worker that we start keeps its environment: a volume of its own, in memory. */
+#define HVD_RUN_DIR "/run/horovod"
+
+/* Gives a worker container sshd as its command, which hands the container's environment on. It
+ * writes to HVD_RUN_DIR. */
 void hvd_sshd_command(struct hvd_jb *jb, cJSON *container, int port);
 
 /* Adds to a worker container the ssh port and, where it has none, the probes of that port. */

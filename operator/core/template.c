@@ -79,14 +79,15 @@ static cJSON *role_container(const cJSON *pod, const char *role)
     return cJSON_IsArray(containers) ? containers->child : NULL;
 }
 
-static void add_mount(struct hvd_jb *jb, cJSON *container, const char *volume, const char *path)
+static void add_mount(struct hvd_jb *jb, cJSON *container, const char *volume, const char *path,
+                      bool is_read_only)
 {
     cJSON *mounts = hvd_jb_ensure_array(jb, container, "volumeMounts");
     cJSON *mount = hvd_jb_object(jb, mounts, NULL);
 
     hvd_jb_str(jb, mount, "name", volume);
     hvd_jb_str(jb, mount, "mountPath", path);
-    if (strcmp(path, "/tmp") != 0)
+    if (is_read_only)
         hvd_jb_bool(jb, mount, "readOnly", true);
 }
 
@@ -124,28 +125,34 @@ static void add_volumes(struct hvd_jb *jb, cJSON *pod, cJSON *container, const s
     source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-hosts"), "configMap");
     hvd_jb_str(jb, source, "name", name);
     hvd_jb_int(jb, source, "defaultMode", 0555);
-    add_mount(jb, container, "horovod-hosts", HVD_HOSTS_DIR);
+    add_mount(jb, container, "horovod-hosts", HVD_HOSTS_DIR, true);
 
     /* ssh and sshd refuse a key of their own user that others may read; root owns the files. */
     hvd_child_name(job, HVD_KIND_SECRET, name);
     source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-ssh"), "secret");
     hvd_jb_str(jb, source, "secretName", name);
     hvd_jb_int(jb, source, "defaultMode", hvd_security_is_root(pod, container) ? 0400 : 0440);
-    add_mount(jb, container, "horovod-ssh", HVD_SSH_DIR);
+    add_mount(jb, container, "horovod-ssh", HVD_SSH_DIR, true);
 
     if (needs_tmp(container)) {
         hvd_jb_object(jb, add_volume(jb, pod, "horovod-tmp"), "emptyDir");
-        add_mount(jb, container, "horovod-tmp", "/tmp");
+        add_mount(jb, container, "horovod-tmp", "/tmp", false);
     }
 }
 
-static void complete_worker(struct hvd_jb *jb, cJSON *container, int port)
+static void complete_worker(struct hvd_jb *jb, cJSON *pod, cJSON *container, int port)
 {
     bool is_own = hvd_json_get(container, "command") || hvd_json_get(container, "args");
+    cJSON *source;
 
-    if (container && !is_own)
-        hvd_sshd_command(jb, container, port);
     hvd_sshd_probes(jb, container, port, is_own ? STARTUP_OWN_S : STARTUP_S);
+    if (!container || is_own)
+        return;
+    hvd_sshd_command(jb, container, port);
+    source = hvd_jb_object(jb, add_volume(jb, pod, "horovod-run"), "emptyDir");
+    hvd_jb_str(jb, source, "medium", "Memory");
+    hvd_jb_str(jb, source, "sizeLimit", "4Mi");
+    add_mount(jb, container, "horovod-run", HVD_RUN_DIR, false);
 }
 
 static void default_text(struct hvd_jb *jb, cJSON *object, const char *key, const char *value)
@@ -207,10 +214,10 @@ void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child
     container = role_container(pod, role_name(role));
     if (role == HVD_ROLE_MASTER)
         complete_master(jb, pod, container, in->job);
-    else
-        complete_worker(jb, container, in->job->spec.ssh_port);
     hvd_environment_add(jb, container, in->spec);
     if (container)
         add_volumes(jb, pod, container, in->job);
+    if (role == HVD_ROLE_WORKER)
+        complete_worker(jb, pod, container, in->job->spec.ssh_port);
     hvd_security_defaults(jb, pod);
 }

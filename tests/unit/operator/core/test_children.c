@@ -138,15 +138,26 @@ static void the_short_form_runs_the_command_under_horovodrun(void **state)
 static void workers_run_sshd_that_hands_on_the_environment(void **state)
 {
     const cJSON *command;
+    const char *last;
     struct made m;
 
     (void)state;
     make(&m, SHORT, HVD_KIND_STATEFULSET);
     command = hvd_json_get(container(&m, 0), "command");
-    assert_string_equal(cJSON_GetStringValue(cJSON_GetArrayItem(command, 0)), "/usr/sbin/sshd");
+    /* Values stay out of the command line: the start writes them down, each session reads them. */
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetArrayItem(command, 0)), "/bin/sh");
     assert_string_equal(
-        cJSON_GetStringValue(cJSON_GetArrayItem(command, cJSON_GetArraySize(command) - 1)),
-        "SetEnv=\"A=x \\\"y\\\" \\\\z\" \"B=$(B)\"");
+        cJSON_GetStringValue(cJSON_GetArrayItem(command, 2)),
+        "unset PWD OLDPWD SHLVL; (umask 077 && export -p >/run/horovod/environment) && "
+        "exec /usr/sbin/sshd \"$@\"");
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetArrayItem(command, 3)), "sshd");
+    last = cJSON_GetStringValue(cJSON_GetArrayItem(command, cJSON_GetArraySize(command) - 1));
+    assert_non_null(strstr(last, "ForceCommand=exec /bin/sh -c '"));
+    is_json(
+        cJSON_GetArrayItem(hvd_json_at(m.child, "spec.template.spec.volumes"), 2),
+        "{\"name\":\"horovod-run\",\"emptyDir\":{\"medium\":\"Memory\",\"sizeLimit\":\"4Mi\"}}");
+    is_json(cJSON_GetArrayItem(hvd_json_get(container(&m, 0), "volumeMounts"), 2),
+            "{\"name\":\"horovod-run\",\"mountPath\":\"/run/horovod\"}");
     is_json(hvd_json_get(container(&m, 0), "resources"), "{\"limits\":{\"memory\":\"64Mi\"}}");
     assert_int_equal(hvd_json_int(container(&m, 0), "startupProbe.periodSeconds", 0), 1);
     assert_int_equal(hvd_json_int(container(&m, 0), "readinessProbe.tcpSocket.port", 0), 2222);
