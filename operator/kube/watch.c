@@ -40,7 +40,7 @@ struct hvd_watch {
     bool is_synced;
     bool needs_list;
     bool has_news;      /* something came on this stream */
-    bool is_missing;    /* the server answered the list with 404 */
+    bool is_missing;    /* the server answered with 404 */
     bool is_open;       /* the server has accepted the watch */
     bool was_open;      /* at the last step */
     bool has_heard;     /* something came since the last step */
@@ -295,6 +295,11 @@ static void on_watch_done(void *ctx, const struct hvd_kube_response *response)
         forget_position(watch);
         wait_for(watch, 0);
         return;
+    case HVD_ERR_NOT_FOUND: /* its definition was removed: what comes back is another one */
+        watch->is_missing = true;
+        forget_position(watch);
+        fail(watch, text, response->retry_after_ms);
+        return;
     case HVD_ERR_INVALID:
     case HVD_ERR_TOO_LARGE:
     case HVD_ERR_NOMEM:
@@ -440,9 +445,4 @@ struct hvd_watch_health hvd_watch_health(const struct hvd_watch *watch)
         .heard_ms = watch->heard_ms,
         .problem = watch->problem,
     };
-}
-
-bool hvd_watch_is_missing(const struct hvd_watch *watch)
-{
-    return watch->is_missing;
 }

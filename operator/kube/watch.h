@@ -74,7 +74,4 @@ struct hvd_watch_health {
 /* The health as it is now. */
 struct hvd_watch_health hvd_watch_health(const struct hvd_watch *watch);
 
-/* Whether the latest list met a server that does not know the resource. */
-bool hvd_watch_is_missing(const struct hvd_watch *watch);
-
 #endif

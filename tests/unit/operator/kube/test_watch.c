@@ -147,6 +147,28 @@ static void gone_leads_to_a_new_list_at_once(void **state)
     }
 }
 
+static void a_resource_that_is_removed_is_missing_until_it_is_listed(void **state)
+{
+    struct bench b;
+    int64_t due_ms;
+
+    (void)state;
+    start_watching(&b);
+    assert_false(hvd_watch_health(b.watch).is_missing);
+    fake_api_answer(fake_api_last(&b.fake), 404, "{}");
+    assert_true(hvd_watch_health(b.watch).is_missing);
+    due_ms = hvd_watch_step(b.watch, 1000);
+    assert_int_equal(hvd_watch_step(b.watch, due_ms), INT64_MAX);
+    assert_int_equal(fake_api_last(&b.fake)->request.verb, HVD_VERB_LIST);
+    fake_api_answer(fake_api_last(&b.fake), 404, "{}");
+    assert_true(hvd_watch_health(b.watch).is_missing);
+    due_ms = hvd_watch_step(b.watch, 2000);
+    assert_int_equal(hvd_watch_step(b.watch, due_ms), INT64_MAX);
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "", ITEM("b", "2")));
+    assert_false(hvd_watch_health(b.watch).is_missing);
+    hvd_watch_destroy(b.watch);
+}
+
 static void garbage_in_the_stream_leads_to_a_list_after_a_wait(void **state)
 {
     struct bench b;
@@ -314,6 +336,7 @@ int main(void)
         cmocka_unit_test(pages_are_listed_then_watched_from_their_version),
         cmocka_unit_test(a_stream_that_ends_is_resumed_where_it_was),
         cmocka_unit_test(gone_leads_to_a_new_list_at_once),
+        cmocka_unit_test(a_resource_that_is_removed_is_missing_until_it_is_listed),
         cmocka_unit_test(garbage_in_the_stream_leads_to_a_list_after_a_wait),
         cmocka_unit_test(a_broken_connection_is_retried_with_backoff_from_the_last_version),
         cmocka_unit_test(a_list_that_expires_between_pages_starts_over),
