@@ -167,6 +167,63 @@ static void help_and_version_are_recognised(void **state)
     assert_true(o.wants_help);
 }
 
+static void election_and_certificate_are_options_too(void **state)
+{
+    const char *const pairs[] = {"HOROVOD_OPERATOR_LEADER_ELECT",
+                                 "true",
+                                 "HOROVOD_OPERATOR_LEASE_NAMESPACE",
+                                 "ns",
+                                 "HOROVOD_OPERATOR_TLS_CERT_FILE",
+                                 "/c",
+                                 NULL};
+    const char *const args[] = {"--lease-duration=30", "--lease-name", "l", "--tls-key-file=/k",
+                                NULL};
+    const char *const off[] = {"--leader-elect=false", "--tls-cert-file=", NULL};
+    const char *const alone[] = {"--leader-elect", "--log-level", "warn", NULL};
+    struct hvd_options o;
+    struct hvd_err err;
+
+    (void)state;
+    assert_int_equal(parse(NULL, NULL, &o, &err), HVD_OK);
+    assert_false(o.is_elected);
+    assert_string_equal(o.lease_name, "horovod-operator");
+    assert_int_equal(o.lease_duration_ms, 15000);
+    assert_int_equal(parse(pairs, args, &o, &err), HVD_OK);
+    assert_true(o.is_elected);
+    assert_string_equal(o.lease_ns, "ns");
+    assert_string_equal(o.lease_name, "l");
+    assert_int_equal(o.lease_duration_ms, 30000);
+    assert_string_equal(o.tls_cert, "/c");
+    assert_string_equal(o.tls_key, "/k");
+    assert_int_equal(parse(pairs, off, &o, &err), HVD_OK);
+    assert_false(o.is_elected);
+    assert_null(o.tls_cert);
+    assert_int_equal(parse(NULL, alone, &o, &err), HVD_OK);
+    assert_true(o.is_elected);
+    assert_int_equal(o.log_level, HVD_LOG_WARN);
+}
+
+static void wrong_values_of_the_election_are_named(void **state)
+{
+    static const char *const cases[][2] = {
+        {"--leader-elect=yes", "--leader-elect=yes is neither true nor false"},
+        {"--lease-duration=2", "from 3 to 600"},
+        {"--lease-duration=soon", "--lease-duration=soon"},
+        {"--lease-name=A", "--lease-name=A is not a name"},
+        {"--lease-namespace=a.b", "--lease-namespace=a.b is not a namespace"},
+        {"--tls-cert-file=/c", "--tls-cert-file and --tls-key-file go together"},
+    };
+    struct hvd_options o;
+    struct hvd_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *const args[] = {cases[i][0], NULL};
+        assert_int_equal(parse(NULL, args, &o, &err), HVD_ERR_INVALID);
+        assert_non_null(strstr(err.msg, cases[i][1]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +234,8 @@ int main(void)
         cmocka_unit_test(wrong_values_are_named_with_where_they_came_from),
         cmocka_unit_test(help_lists_every_flag_and_its_variable),
         cmocka_unit_test(help_and_version_are_recognised),
+        cmocka_unit_test(election_and_certificate_are_options_too),
+        cmocka_unit_test(wrong_values_of_the_election_are_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
