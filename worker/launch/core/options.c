@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "worker/launch/core/flags.h"
 
 enum kind {
     KIND_FLAG,
@@ -64,6 +65,15 @@ const char *hvd_launch_options_help(void)
            "  --no-prefix-output         lines of the ranks without [RANK]<stdout>: before them\n"
            "  --prefix-output-with-timestamp\n"
            "                             lines of the ranks with the time before them\n"
+           "  --fusion-threshold-mb N, --cycle-time-ms T, --cache-capacity N,\n"
+           "  --[no-]autotune, --autotune-log-file F, --autotune-warmup-samples N,\n"
+           "  --autotune-steps-per-sample N, --autotune-bayes-opt-max-samples N,\n"
+           "  --autotune-gaussian-process-noise X, --timeline-filename F,\n"
+           "  --[no-]timeline-mark-cycles, --[no-]stall-check,\n"
+           "  --stall-check-warning-time-seconds N, --stall-check-shutdown-time-seconds N,\n"
+           "  --[no-]mpi-threads-disable, --thread-affinity C0,C1, --log-level LEVEL,\n"
+           "  --log-with-timestamp, --log-without-timestamp\n"
+           "                             set the variables of the library that have these names\n"
            "  --disable-cache, --mpi     accepted: nothing is cached, Open MPI is what is used\n"
            "  --verbose                  show the checks and the mpirun command\n"
            "  -v, --version              show the version\n"
@@ -131,6 +141,35 @@ static hvd_status_t apply_value(const struct rule *rule, const char *flag, const
     }
 }
 
+/* A flag that is no rule's: one that sets a variable of the runtime, or nothing. */
+static hvd_status_t parse_setting(char *const *argv, int *at, struct hvd_launch_options *out,
+                                  struct hvd_err *err)
+{
+    const char *word = argv[*at];
+    const char *value = strchr(word, '=');
+    const struct hvd_strview name = {.data = word,
+                                     .len = value ? (size_t)(value - word) : strlen(word)};
+    const struct hvd_launch_flag *flag = hvd_launch_flag_find(name);
+
+    ++*at;
+    if (!flag)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "unknown flag \"%.64s\": horovodrun --help lists them; put \"--\" before a "
+                        "program whose name starts with \"-\"",
+                        word);
+    value += value != NULL;
+    if (!value && hvd_launch_flag_takes_value(flag)) {
+        value = argv[*at];
+        if (!value)
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flag %s needs a value", word);
+        ++*at;
+    }
+    hvd_status_t st = hvd_launch_flag_apply(flag, value, &out->settings, err);
+    if (st == HVD_OK)
+        out->exports[out->n_exports++] = out->settings.items[out->settings.n - 1];
+    return st;
+}
+
 /* Reads one flag at argv[*at] and moves *at behind it. */
 static hvd_status_t parse_flag(char *const *argv, int *at, struct hvd_launch_options *out,
                                struct hvd_err *err)
@@ -139,12 +178,9 @@ static hvd_status_t parse_flag(char *const *argv, int *at, struct hvd_launch_opt
     const char *value = NULL;
     const struct rule *rule = find_rule(word, &value);
 
-    ++*at;
     if (!rule)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                        "unknown flag \"%.64s\": horovodrun --help lists them; put \"--\" before a "
-                        "program whose name starts with \"-\"",
-                        word);
+        return parse_setting(argv, at, out, err);
+    ++*at;
     if (rule->kind == KIND_FLAG) {
         const bool yes = true;
 
@@ -221,5 +257,6 @@ hvd_status_t hvd_launch_options_parse(int argc, char *const *argv, const char *s
 void hvd_launch_options_fini(struct hvd_launch_options *options)
 {
     hvd_free((void *)options->exports);
+    hvd_args_fini(&options->settings);
     *options = (struct hvd_launch_options){0};
 }

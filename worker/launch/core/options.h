@@ -6,16 +6,20 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "worker/launch/core/args.h"
 
 #define HVD_LAUNCH_START_TIMEOUT_S 30
 
-/* What the command line asks for. All texts are borrowed from argv, which must outlive it. */
+/* What the command line asks for. All texts but settings are borrowed from argv, which must outlive
+ * it. */
 struct hvd_launch_options {
     int64_t n_proc;           /* -np; 0 when not given */
     const char *hosts;        /* -H; NULL when not given */
     const char *hostfile;     /* --hostfile; NULL when not given */
-    const char **exports;     /* -x, as written: NAME or NAME=VALUE; the array is owned */
+    const char **exports;     /* NAME or NAME=VALUE, as -x and other flags say, in their order; the
+                                 array is owned */
     size_t n_exports;         /* entries of exports */
+    struct hvd_args settings; /* what flags set of the runtime; exports point to it */
     int64_t ssh_port;         /* -p; 0 when not given */
     const char *ssh_identity; /* -i; NULL when not given */
     const char *interfaces;   /* --network-interfaces; NULL when not given */

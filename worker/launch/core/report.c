@@ -147,13 +147,27 @@ static void read_mpirun_line(struct hvd_report_stream *stream, const char *line)
     }
 }
 
+/* Open MPI 5 breaks its sentence about a killed rank wherever a line is full. */
+static bool goes_on(const char *line)
+{
+    const char *at = line;
+    int number = 0;
+
+    return scan_number(&at, "noticed that process rank ", &number) &&
+           !scan_number(&at, "exited on signal ", &number);
+}
+
 /* A byte that belongs to no report: passed on, and collected into mpirun's line. */
 static hvd_status_t pass_byte(struct hvd_report_stream *stream, char c, struct hvd_buf *pass)
 {
     if (c == '\n') {
         stream->_line[stream->_n_line] = '\0';
-        read_mpirun_line(stream, stream->_line);
-        stream->_n_line = 0;
+        if (goes_on(stream->_line) && stream->_n_line + 1 < sizeof(stream->_line)) {
+            stream->_line[stream->_n_line++] = ' ';
+        } else {
+            read_mpirun_line(stream, stream->_line);
+            stream->_n_line = 0;
+        }
     } else if (stream->_n_line + 1 < sizeof(stream->_line)) {
         stream->_line[stream->_n_line++] = c;
     }

@@ -80,6 +80,66 @@ static void exports_are_collected(void **state)
     hvd_launch_options_fini(&o);
 }
 
+static void flags_that_set_a_variable_are_exports_in_their_order(void **state)
+{
+    struct hvd_launch_options o;
+
+    (void)state;
+    assert_int_equal(
+        parse((char *const[MAX_WORDS]){"-np", "1", "--autotune", "-x", "A",
+                                       "--autotune-log-file=a b.csv", "--fusion-threshold-mb", "64",
+                                       "--cycle-time-ms", "2.5", "--no-autotune", "p"},
+              &o, NULL),
+        HVD_OK);
+    static const char *const expected[] = {
+        "HOROVOD_AUTOTUNE=1",           "A",
+        "HOROVOD_AUTOTUNE_LOG=a b.csv", "HOROVOD_FUSION_THRESHOLD=67108864",
+        "HOROVOD_CYCLE_TIME=2.5",       "HOROVOD_AUTOTUNE=0"};
+    assert_int_equal(o.n_exports, 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_string_equal(o.exports[i], expected[i]);
+    hvd_launch_options_fini(&o);
+}
+
+static void each_flag_of_a_setting_names_its_variable(void **state)
+{
+    static const char *const cases[][3] = {
+        {"--cache-capacity", "7", "HOROVOD_CACHE_CAPACITY=7"},
+        {"--autotune-warmup-samples", "1", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES=1"},
+        {"--autotune-steps-per-sample", "2", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE=2"},
+        {"--autotune-bayes-opt-max-samples", "9", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES=9"},
+        {"--autotune-gaussian-process-noise", "0.5", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE=0.5"},
+        {"--timeline-filename", "t.json", "HOROVOD_TIMELINE=t.json"},
+        {"--timeline-mark-cycles", "", "HOROVOD_TIMELINE_MARK_CYCLES=1"},
+        {"--no-timeline-mark-cycles", "", "HOROVOD_TIMELINE_MARK_CYCLES=0"},
+        {"--no-stall-check", "", "HOROVOD_STALL_CHECK_DISABLE=1"},
+        {"--stall-check", "", "HOROVOD_STALL_CHECK_DISABLE=0"},
+        {"--stall-check-warning-time-seconds", "3", "HOROVOD_STALL_CHECK_TIME_SECONDS=3"},
+        {"--stall-check-shutdown-time-seconds", "9", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=9"},
+        {"--mpi-threads-disable", "", "HOROVOD_MPI_THREADS_DISABLE=1"},
+        {"--no-mpi-threads-disable", "", "HOROVOD_MPI_THREADS_DISABLE=0"},
+        {"--thread-affinity", "0,1", "HOROVOD_THREAD_AFFINITY=0,1"},
+        {"--log-level", "debug", "HOROVOD_LOG_LEVEL=debug"},
+        {"--log-without-timestamp", "", "HOROVOD_LOG_HIDE_TIME=1"},
+        {"--log-with-timestamp", "", "HOROVOD_LOG_HIDE_TIME=0"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const bool has_value = cases[i][1][0] != '\0';
+        struct hvd_launch_options o;
+        assert_int_equal(
+            parse((char *const[MAX_WORDS]){"-np", "1", (char *)cases[i][0],
+                                           (char *)(has_value ? cases[i][1] : "p"), "q"},
+                  &o, NULL),
+            HVD_OK);
+        assert_int_equal(o.n_exports, 1);
+        assert_string_equal(o.exports[0], cases[i][2]);
+        assert_string_equal(o.command[0], has_value ? "q" : "p");
+        hvd_launch_options_fini(&o);
+    }
+}
+
 static void help_and_version_need_no_program(void **state)
 {
     struct hvd_launch_options o;
@@ -112,6 +172,11 @@ static void wrong_command_lines_are_refused_with_the_flag_named(void **state)
         {{"-np", "2", "-x", "1A=b", "p"}, "flag -x: \"1A=b\" is not NAME or NAME=VALUE"},
         {{"-np", "2", "-x", "=b", "p"}, "flag -x"},
         {{"-np", "2", "-i", "/my key", "p"}, "flag -i"},
+        {{"--autotune=1", "-np", "2", "p"}, "flag --autotune takes no value"},
+        {{"-np", "2", "--autotune-log-file"}, "flag --autotune-log-file needs a value"},
+        {{"-np", "2", "--log-level", "", "p"}, "flag --log-level: the value is empty"},
+        {{"-np", "2", "--cycle-time-ms", "soon", "p"}, "flag --cycle-time-ms: \"soon\" is not a"},
+        {{"-np", "2", "--fusion-threshold-mb", "-1", "p"}, "flag --fusion-threshold-mb: \"-1\""},
         {{"--verbose=1", "-np", "2", "p"}, "flag --verbose takes no value"},
     };
 
@@ -149,7 +214,8 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     HVD_MEM_TORTURE({
         struct hvd_launch_options o = {0};
-        hvd_status_t st = parse((char *const[MAX_WORDS]){"-np", "1", "-x", "A=b", "p"}, &o, NULL);
+        hvd_status_t st =
+            parse((char *const[MAX_WORDS]){"-np", "1", "-x", "A=b", "--autotune", "p"}, &o, NULL);
 
         assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
         hvd_launch_options_fini(&o);
@@ -162,6 +228,8 @@ int main(void)
         cmocka_unit_test(the_program_begins_at_the_first_word_that_is_no_flag),
         cmocka_unit_test(every_flag_has_the_names_that_horovod_gives_it),
         cmocka_unit_test(exports_are_collected),
+        cmocka_unit_test(flags_that_set_a_variable_are_exports_in_their_order),
+        cmocka_unit_test(each_flag_of_a_setting_names_its_variable),
         cmocka_unit_test(help_and_version_need_no_program),
         cmocka_unit_test(wrong_command_lines_are_refused_with_the_flag_named),
         cmocka_unit_test(the_start_timeout_comes_from_the_environment_unless_the_flag_is_there),

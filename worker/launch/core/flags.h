@@ -1,0 +1,23 @@
+#ifndef HVD_WORKER_LAUNCH_CORE_FLAGS_H
+#define HVD_WORKER_LAUNCH_CORE_FLAGS_H
+
+#include <stdbool.h>
+
+#include "base/str.h"
+#include "worker/launch/core/args.h"
+
+/* A flag of horovodrun that stands for a variable of the runtime. */
+struct hvd_launch_flag;
+
+/* The flag of that name; NULL when there is none. */
+const struct hvd_launch_flag *hvd_launch_flag_find(struct hvd_strview name);
+
+/* Whether it has a value. */
+bool hvd_launch_flag_takes_value(const struct hvd_launch_flag *flag);
+
+/* Appends VARIABLE=VALUE to out. value is NULL for a flag without one. HVD_ERR_INVALID names the
+ * flag and says what is allowed; HVD_ERR_NOMEM. */
+hvd_status_t hvd_launch_flag_apply(const struct hvd_launch_flag *flag, const char *value,
+                                   struct hvd_args *out, struct hvd_err *err);
+
+#endif
