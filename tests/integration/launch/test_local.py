@@ -190,6 +190,7 @@ def test_verbose_shows_the_command_but_no_value(run):
     assert "do-not-show-this" not in result.err
 
 
+@pytest.mark.skipif(openmpi.major() == 5, reason="Open MPI 5.0 does not pass on the end of standard input")
 def test_standard_input_reaches_rank_0():
     done = subprocess.run([str(HOROVODRUN), "-np", "1", "--no-prefix-output", "cat"],
                           input="hello\n", text=True, capture_output=True, timeout=60, check=False)

@@ -75,7 +75,7 @@ def test_process_sets_change_only_where_that_was_asked_for():
     ("HOROVOD_COORDINATOR_FANOUT", 1), ("HOROVOD_MPI_ALLREDUCE_TABLE", "*:100:200")])
 def test_ranks_with_settings_that_cannot_go_together_are_told_so(name, value):
     program = [PROGRAMS / "mpi_runtime", "refused"]
-    result = mpirun(1, "-x", f"{name}={value}", *program, ":", "-np", "2", *program)
+    result = mpirun(1, "env", f"{name}={value}", *program, ":", "-np", "2", *program)
     assert_ok(result)
     assert result.stdout.count("The ranks differ in HOROVOD_DISABLE_GROUP_FUSION") == 3
 
@@ -227,12 +227,12 @@ def test_a_rank_that_is_alone_shares_nothing():
 
 def test_shared_memory_is_off_for_all_when_one_rank_has_it_off():
     program = [PROGRAMS / "shm_conformance", "mpi", "1"]
-    assert_ok(mpirun(1, "-x", "HOROVOD_SHM=0", *program, ":", "-np", "2", *program))
+    assert_ok(mpirun(1, "env", "HOROVOD_SHM=0", *program, ":", "-np", "2", *program))
 
 
 def test_a_rank_that_shares_less_than_mpi_takes_for_granted_is_told():
     program = [PROGRAMS / "mpi_runtime", "values"]
-    result = mpirun(1, "-x", "HOROVOD_SHM=0", *program, ":", "-np", "2", *program)
+    result = mpirun(1, "env", "HOROVOD_SHM=0", *program, ":", "-np", "2", *program)
     assert_ok(result)
     assert len(re.findall("shares memory with 0 of the 2 other ranks that MPI takes to be on its host",
                           result.stderr)) == 2, result.stderr

@@ -126,6 +126,12 @@ static void mpiruns_own_words_are_read_when_no_wrapper_reported(void **state)
         {"prterun noticed that process rank 2 with PID 77 on node w-1 exited on signal 11 (Seg"
          "mentation fault).\n",
          2, 139},
+        {"prterun noticed that process rank 1 with PID 5316 on node w-1 exited on\nsignal 9 "
+         "(Killed).\n",
+         1, 137},
+        {"prterun noticed that process rank 1 with PID 5316 on\nnode w-1 exited on signal\n9 "
+         "(Killed).\n-----\n",
+         1, 137},
         {"   Process name: [prterun-w-1@1,5]\n   Exit code:    7\n", 5, 7},
     };
 
