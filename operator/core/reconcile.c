@@ -272,7 +272,6 @@ static void run(struct hvd_pass *p)
     if (hvd_outcome_lost(p))
         return;
     if (hvd_outcome_vanished(p)) {
-        hvd_ensure_children(p);
         count_workers(p);
         return;
     }

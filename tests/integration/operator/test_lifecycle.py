@@ -175,8 +175,8 @@ def test_all_children_may_disappear_while_nobody_looks(ns, run_operator):
         ns.delete(plural, name)
     until("the pods are gone", lambda: not ns.list("pods"), 60)
     run_operator()
+    until("the end of the attempt is recorded", lambda: status(ns)["interruptions"] == 1)
     until("new workers", lambda: len(ns.workers()) == 2, 30)
-    until("it waits for them", lambda: status(ns)["interruptions"] == 1)
     ns.end_master(running(ns))
     ns.wait_state("Succeeded")
 
@@ -192,7 +192,9 @@ def test_a_job_created_suspended_has_nothing_until_it_is_resumed(server, ns, ope
     ns.end_master(running(ns))
     ns.wait_state("Succeeded")
     until("the last event", lambda: ("Succeeded", 1) in ns.events())
-    assert [reason for reason, _ in ns.events()] == ["Created", "Suspended", "Resumed", "MasterStarted", "Succeeded"]
+    reasons = [reason for reason, _ in ns.events()]
+    assert sorted(reasons[:2]) == ["Created", "Suspended"]  # of one moment, in no order
+    assert reasons[2:] == ["Resumed", "MasterStarted", "Succeeded"]
 
 
 def test_a_suspended_job_takes_new_templates_and_starts_its_time_anew(ns, operator):
