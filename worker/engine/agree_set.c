@@ -87,6 +87,21 @@ hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_rank
     return HVD_OK;
 }
 
+/* The job had been shut down while the set was agreed about: its members hear that from its
+ * coordinator, as those of all sets. */
+static hvd_status_t close_late(struct hvd_engine *e, uint32_t id, struct hvd_err *err)
+{
+    const struct hvd_set *set = e->sets[id];
+
+    pthread_mutex_lock(&e->mu);
+    const bool is_ended = e->is_ended;
+    const char *cause = e->cause ? e->cause : "Horovod has been shut down.";
+    pthread_mutex_unlock(&e->mu);
+    if (!is_ended || !set || !set->negotiator)
+        return HVD_OK;
+    return hvd_negotiator_close(set->negotiator, cause, err);
+}
+
 /* Agreed: every rank makes the set, or finds that it is there. Failure: this rank diverges. */
 static hvd_status_t add(struct hvd_engine *e, struct hvd_entry *entry, const int32_t *ranks,
                         int n_ranks, struct hvd_err *err)
@@ -101,7 +116,7 @@ static hvd_status_t add(struct hvd_engine *e, struct hvd_entry *entry, const int
     }
     hvd_status_t st = hvd_set_register(e, ranks, n_ranks, &id, err);
     entry->number = id;
-    return st;
+    return st == HVD_OK ? close_late(e, id, err) : st;
 }
 
 static hvd_status_t remove_set(struct hvd_engine *e, struct hvd_entry *entry, int32_t id,

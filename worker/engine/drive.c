@@ -103,10 +103,12 @@ static bool has_flights(const struct hvd_engine *e)
     return false;
 }
 
-/* Waking costs: only when there is something to drive. Holds mu. */
+/* Waking costs: only when there is something to drive, or others to hear while nothing is. It
+ * sleeps so that it has to be woken for that only where somebody else drove for long. Holds mu. */
 static void wake_background(struct hvd_engine *e)
 {
-    if (e->is_deep && (atomic_load(&e->n_outstanding) > 0 || has_flights(e)))
+    if (e->is_deep && (atomic_load(&e->n_outstanding) > 0 || has_flights(e) ||
+                       (!e->is_ended && hvd_hears_others(e))))
         pthread_cond_signal(&e->background_cond);
 }
 

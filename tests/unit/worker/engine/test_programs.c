@@ -26,24 +26,27 @@ static uint64_t number(const char *name, uint64_t fallback)
     return text ? strtoull(text, NULL, 10) : fallback;
 }
 
+static void run_program(struct program_options options, uint64_t seed)
+{
+    options.seed = seed;
+    options.n_ranks = sizes[seed % N_SIZES];
+    /* Who waits for a device looks again and again: with many threads in turns that takes long. */
+    if (options.has_devices && options.has_threads && options.n_ranks > 8)
+        options.n_ranks = 8;
+    const char *problem = program_run(&options);
+    if (problem)
+        fail_msg("HOROVOD_TEST_SEED=%llu HOROVOD_TEST_PROGRAMS=1: %d ranks: %s",
+                 (unsigned long long)seed, options.n_ranks, problem);
+}
+
 static void run_programs(struct program_options options)
 {
     const uint64_t usual = options.has_devices ? N_PROGRAMS / 5 : N_PROGRAMS;
     const uint64_t n = number("HOROVOD_TEST_PROGRAMS", usual);
     const uint64_t first = number("HOROVOD_TEST_SEED", 1);
 
-    for (uint64_t i = 0; i < n; i++) {
-        options.seed = first + i;
-        options.n_ranks = sizes[options.seed % N_SIZES];
-        /* Who waits for a device looks again and again: with many threads in turns that takes long.
-         */
-        if (options.has_devices && options.has_threads && options.n_ranks > 8)
-            options.n_ranks = 8;
-        const char *problem = program_run(&options);
-        if (problem)
-            fail_msg("HOROVOD_TEST_SEED=%llu HOROVOD_TEST_PROGRAMS=1: %d ranks: %s",
-                     (unsigned long long)options.seed, options.n_ranks, problem);
-    }
+    for (uint64_t i = 0; i < n; i++)
+        run_program(options, first + i);
 }
 
 static void random_programs_end_as_the_oracle_says(void **state)
@@ -90,6 +93,19 @@ static void with_devices_and_threads_and_a_rank_that_dies_or_leaves_nothing_hang
         (struct program_options){.has_devices = true, .has_threads = true, .may_lose = true});
 }
 
+static void seeds_that_found_something_find_nothing_more(void **state)
+{
+    const struct program_options lossy = {.has_threads = true, .may_lose = true};
+    const struct program_options on_devices = {
+        .has_threads = true, .may_lose = true, .has_devices = true};
+
+    (void)state;
+    run_program(lossy, 9521);         /* deadlines that never came, in turns.c */
+    run_program(lossy, 1005961);      /* a set was agreed about when the job was shut down */
+    run_program(on_devices, 2000500); /* nobody listened, once a long wait had ended */
+    run_program(lossy, 1002653);      /* the same, with many ranks */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +116,7 @@ int main(void)
         cmocka_unit_test(with_tensors_on_devices_they_end_as_the_oracle_says),
         cmocka_unit_test(with_devices_and_a_rank_that_dies_nothing_hangs),
         cmocka_unit_test(with_devices_and_threads_and_a_rank_that_dies_or_leaves_nothing_hangs),
+        cmocka_unit_test(seeds_that_found_something_find_nothing_more),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

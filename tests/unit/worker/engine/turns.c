@@ -177,8 +177,8 @@ static void expire(void)
     }
 }
 
-/* Sets the clock forward to the first deadline; false when nobody has one. */
-static bool wait_for_deadline(void)
+/* Sets the clock forward to the first deadline, if somebody has one. */
+static void wait_for_deadline(void)
 {
     int64_t first_ns = INT64_MAX;
 
@@ -186,13 +186,12 @@ static bool wait_for_deadline(void)
         if (is_timed(&fibers[i]) && fibers[i].deadline_ns < first_ns)
             first_ns = fibers[i].deadline_ns;
     if (first_ns == INT64_MAX)
-        return false;
+        return;
     if (now_ns < first_ns)
         now_ns = first_ns;
     n_expired++;
     first_deadline_ns = first_ns;
     expire();
-    return true;
 }
 
 /* Tells who waits for what, for whoever has to find out why. */
@@ -250,7 +249,9 @@ static void give_up(void)
 static void give_turn(void)
 {
     expire();
-    if (now_ns > LIMIT_NS || (n_ready == 0 && !wait_for_deadline()))
+    if (n_ready == 0)
+        wait_for_deadline();
+    if (n_ready == 0 || now_ns > LIMIT_NS)
         give_up();
     else
         switch_to(ready[below((unsigned)n_ready)]);
