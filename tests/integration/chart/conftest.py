@@ -59,6 +59,21 @@ def render(template):
     return run
 
 
+@pytest.fixture(scope="session")
+def render_all(template):
+    """render_all(VALUES, release): the rendered objects by (kind, name)."""
+
+    def run(values=None, release="horovod"):
+        done = template(values, release)
+        assert done.returncode == 0, done.stderr
+        items = [item for item in yaml.safe_load_all(done.stdout) if item]
+        objects = {(item["kind"], item["metadata"]["name"]): item for item in items}
+        assert len(objects) == len(items)
+        return objects
+
+    return run
+
+
 @pytest.fixture
 def chart_copy(tmp_path):
     """A copy of the chart that a test may change."""

@@ -101,7 +101,7 @@ def test_no_right_is_a_wildcard_and_none_is_more_than_the_operator_uses(render):
     assert granted == {
         "horovodjobs": read | {"delete"}, "horovodjobs/status": {"patch"}, "horovodjobs/finalizers": {"update"},
         "secrets": read | {"create", "patch"}, "services": read | {"create", "patch"},
-        "configmaps": read | {"create", "patch"}, "pods": read | {"patch"}, "events": {"create"},
+        "configmaps": read | {"create", "patch"}, "pods": read | {"patch", "delete"}, "events": {"create"},
         "statefulsets": read | {"create", "patch", "delete"}, "jobs": read | {"create", "patch", "delete"}}
 
 
@@ -213,7 +213,12 @@ def test_words_with_quotes_and_colons_survive_rendering(render):
     (job(cleanPodPolicy="Some"), "at '/job/cleanPodPolicy'"),
     (job(ssh={"port": 70000}), "at '/job/ssh/port': maximum"),
     ({"operator": {"logLevel": "loud"}}, "'error', 'warn', 'info', 'debug'"),
-    ({"operator": {"replicas": 2}}, "additional properties 'replicas' not allowed"),
+    ({"operator": {"replicas": 2}}, "set operator.leaderElection.enabled=true"),
+    ({"operator": {"replica": 2}}, "additional properties 'replica' not allowed"),
+    ({"operator": {"metrics": {"tls": {"enabled": True}}}}, "set operator.metrics.tls.secretName"),
+    ({"operator": {"gangScheduler": {"type": "both"}}}, "'none', 'volcano', 'scheduler-plugins'"),
+    ({"operator": {"leaderElection": {"leaseDurationSeconds": 1}}}, "minimum: got 1, want 3"),
+    ({"operator": {"namespace": "No_Such"}}, "at '/operator/namespace'"),
     ({"image": {"pullPolicy": "Sometimes"}}, "'Always', 'IfNotPresent', 'Never'"),
     ({"worker": {"number": 3}}, "additional properties 'worker' not allowed"),
     ({"job": {"enabled": True}}, "set job.command (for example [python, train.py]) or job.master.args"),
