@@ -119,6 +119,17 @@ void shm_world_try_groups(shm_trial_fn run, size_t stage_bytes)
     }
 }
 
+struct hvd_collective shm_sum(int32_t *value)
+{
+    return (struct hvd_collective){.op = HVD_ALLREDUCE,
+                                   .dtype = HVD_INT32,
+                                   .reduce = HVD_SUM,
+                                   .scaling = shm_unscaled,
+                                   .input = value,
+                                   .output = value,
+                                   .count = 1};
+}
+
 const char *shm_finish(struct hvd_transport *t, struct hvd_collective *c)
 {
     if (t->ops->start(t, c, NULL) != HVD_OK)

@@ -44,6 +44,9 @@ void shm_world_try_groups(shm_trial_fn run, size_t stage_bytes);
 /* Seats of so many ranks, in turn on so many packages. */
 void shm_world_seat(struct hvd_seat *seats, int size, int n_packages);
 
+/* A sum of one number over all ranks, in place. */
+struct hvd_collective shm_sum(int32_t *value);
+
 /* Starts a collective and waits for its end. */
 const char *shm_finish(struct hvd_transport *t, struct hvd_collective *c);
 

@@ -196,13 +196,7 @@ static const char *add_up_alike(struct hvd_transport *t)
     /* Barriers of a kind: nobody compares before all have finished, or goes on before all have. */
     const char *problem = add_up(t);
     int32_t zero = 0;
-    struct hvd_collective meet = {.op = HVD_ALLREDUCE,
-                                  .dtype = HVD_INT32,
-                                  .reduce = HVD_SUM,
-                                  .scaling = shm_unscaled,
-                                  .input = &zero,
-                                  .output = &zero,
-                                  .count = 1};
+    struct hvd_collective meet = shm_sum(&zero);
 
     if (!problem)
         problem = shm_finish(t, &meet);
@@ -387,13 +381,7 @@ static hvd_status_t reduce_alone(void *segment, const struct hvd_shm_shape *shap
         .shape = *shape, .topology = {.size = 1}, .segment = segment, .fd = -1};
     struct hvd_transport *t = NULL;
     int32_t one = 1;
-    struct hvd_collective c = {.op = HVD_ALLREDUCE,
-                               .dtype = HVD_INT32,
-                               .reduce = HVD_SUM,
-                               .scaling = shm_unscaled,
-                               .input = &one,
-                               .output = &one,
-                               .count = 1};
+    struct hvd_collective c = shm_sum(&one);
 
     memset(segment, 0, hvd_shm_size(shape));
     hvd_status_t st = hvd_shm_create(&options, &t, NULL);

@@ -163,13 +163,7 @@ static const char *take_steps(struct hvd_transport *t, bool sleeps)
 {
     for (int n = 0; n < STEPS; n++) {
         int32_t one = 1;
-        struct hvd_collective c = {.op = HVD_ALLREDUCE,
-                                   .dtype = HVD_INT32,
-                                   .reduce = HVD_SUM,
-                                   .scaling = shm_unscaled,
-                                   .input = &one,
-                                   .output = &one,
-                                   .count = 1};
+        struct hvd_collective c = shm_sum(&one);
         if (t->ops->start(t, &c, NULL) != HVD_OK)
             return "an operation does not start";
         while (t->ops->test(t, &c, NULL) == HVD_INPROGRESS)

@@ -33,13 +33,7 @@ static const char *ping_pong(struct hvd_transport *t)
     }
     for (int n = 0; n < 300; n++) {
         int32_t one = 1;
-        struct hvd_collective c = {.op = HVD_ALLREDUCE,
-                                   .dtype = HVD_INT32,
-                                   .reduce = HVD_SUM,
-                                   .scaling = shm_unscaled,
-                                   .input = &one,
-                                   .output = &one,
-                                   .count = 1};
+        struct hvd_collective c = shm_sum(&one);
         if (t->ops->start(t, &c, NULL) != HVD_OK)
             return "an operation does not start";
         while (t->ops->test(t, &c, NULL) == HVD_INPROGRESS)
@@ -105,13 +99,7 @@ static const char *step_in_subset(struct hvd_transport *t)
 
     for (int n = 0; n < 300; n++) {
         int32_t value = t->topology.rank + n;
-        struct hvd_collective c = {.op = HVD_ALLREDUCE,
-                                   .dtype = HVD_INT32,
-                                   .reduce = HVD_SUM,
-                                   .scaling = shm_unscaled,
-                                   .input = &value,
-                                   .output = &value,
-                                   .count = 1};
+        struct hvd_collective c = shm_sum(&value);
         if (t->ops->start(t, &c, NULL) != HVD_OK)
             return "an operation does not start";
         while (t->ops->test(t, &c, NULL) == HVD_INPROGRESS) {
