@@ -195,11 +195,17 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
 {
     const struct hvd_object *master = p->pods.master;
     struct loss worst = {0};
+    int64_t since_s;
 
     if (!master || !p->child[HVD_KIND_JOB] || master->u.pod.started_s == 0 ||
         is_elastic(&p->job->spec))
         return false;
-    find_worst(p, master->u.pod.started_s, &worst);
+    /* Nodes and the API server have clocks of their own: what was there before the master's pod was
+     * made is not new, whatever the node says. */
+    since_s = master->u.pod.started_s;
+    if (since_s < master->meta.created_s)
+        since_s = master->meta.created_s;
+    find_worst(p, since_s, &worst);
     if (worst.type == NOT_LOST)
         return false;
     describe(p, &worst, text);

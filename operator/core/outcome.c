@@ -17,6 +17,7 @@
 #define MESSAGE_SIZE 1024
 #define POD_LAG_S 5           /* how long the pod's own story may come after its Job's */
 #define LOST_GRACE_S 30       /* how long a master may outlive a worker that it needs */
+#define STUCK_S 30            /* how long a deleted master may outlive its grace period */
 #define VANISHED_MS 2000      /* how long a Job must be missing to count as deleted */
 #define BURIED_S 60           /* how long a pod may outlive its grace period */
 #define INTERRUPTIONS_MAX 100 /* then failures count, whatever the rules say */
@@ -24,6 +25,15 @@
 static bool is_pod_finished(const struct hvd_object *pod)
 {
     return pod && (pod->u.pod.phase == HVD_POD_SUCCEEDED || pod->u.pod.phase == HVD_POD_FAILED);
+}
+
+/* When a master that is being deleted counts as ended, though its node does not say so; 0: never.
+ */
+static int64_t stuck_s(const struct hvd_object *pod)
+{
+    return pod && pod->u.pod.deleted_s != 0 && !is_pod_finished(pod)
+               ? pod->u.pod.deleted_s + STUCK_S
+               : 0;
 }
 
 /* Whether the master of the Job has ended, or never will run. */
@@ -94,6 +104,9 @@ static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], co
                       hvd_str_equal(view->container_reason, "OOMKilled")
                           ? ", out of memory (OOMKilled)"
                           : "");
+    } else if (stuck_s(pod) != 0 && !job->u.job.is_failed) {
+        hvd_pass_text(out, MESSAGE_SIZE, "pod %s on node %s was deleted and does not end",
+                      pod->meta.name, view->node ? view->node : "?");
     } else if (view && view->phase == HVD_POD_FAILED) {
         *line = view->message ? view->message : "";
         hvd_pass_text(out, MESSAGE_SIZE, "pod %s failed, %s", pod->meta.name,
@@ -119,7 +132,7 @@ static void describe_failure(const struct hvd_pass *p, const struct verdict *ver
     const char *line;
 
     describe_master(p, master, &line);
-    if (lost && !has_master_ended(p))
+    if (lost && !has_master_ended(p) && stuck_s(p->pods.master) == 0)
         hvd_pass_text(out, MESSAGE_SIZE,
                       "%s (attempt %d of %d%s); the master did not end by itself within %d s", lost,
                       attempt.number, attempt.of, verdict->text, LOST_GRACE_S);
@@ -158,7 +171,7 @@ static void judge(struct hvd_pass *p, struct verdict *out)
         {HVD_ROLE_WORKER, lost->has_exit_code, lost->exit_code, lost->is_disruption},
         {HVD_ROLE_MASTER, false, 0, false}};
     size_t first = lost->message ? 0 : 1;
-    size_t end = has_master_ended(p) ? 2 : 1;
+    size_t end = has_master_ended(p) || stuck_s(pod) != 0 ? 2 : 1;
     int rule = 0;
 
     if (pod) {
@@ -255,6 +268,12 @@ bool hvd_outcome_master(struct hvd_pass *p)
         succeed(p);
         return true;
     }
+    if (stuck_s(pod) != 0 && p->now_s >= stuck_s(pod)) {
+        fail_attempt(p);
+        return true;
+    }
+    if (stuck_s(pod) != 0)
+        hvd_plan_wake(p->plan, stuck_s(pod) * 1000);
     if (!has_master_ended(p))
         return false;
     if (pod && !is_pod_finished(pod) && !pod->meta.is_deleting &&

@@ -138,7 +138,8 @@ static bool is_master_running(const struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.master;
 
-    return pod && pod->u.pod.phase == HVD_POD_RUNNING && !pod->meta.is_deleting &&
+    return pod && pod->u.pod.phase == HVD_POD_RUNNING &&
+           (!pod->meta.is_deleting || p->job->status.state == HVD_JOB_RUNNING) &&
            hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS;
 }
 

@@ -384,6 +384,54 @@ static void a_pod_on_a_lost_node_is_removed_after_a_bound_and_once(void **state)
     world_fini(&w);
 }
 
+static void a_master_on_a_lost_node_ends_the_attempt(void **state)
+{
+    struct world w;
+    cJSON *meta;
+
+    (void)state;
+    start(&w, ",\"failurePolicy\":{\"rules\":[{\"action\":\"Ignore\",\"role\":\"Master\","
+              "\"onDisruption\":true}]}");
+    w.lost_pod = "digits-master-abcde";
+    meta = cJSON_GetObjectItem(world_find(&w, "Pod", "digits-master-abcde"), "metadata");
+    cJSON_AddStringToObject(meta, "deletionTimestamp", "2023-11-14T22:15:00Z");
+    cJSON_AddNumberToObject(meta, "deletionGracePeriodSeconds", 30);
+    world_settle(&w);
+    is_state(&w, "Running");
+    w.now_ms = w.wake_at_ms;
+    world_pass(&w);
+    is_state(&w, "Restarting");
+    has_message(&w, "Running",
+                "pod digits-master-abcde on node node-1 was deleted and does not end (attempt 1 of "
+                "1, failurePolicy rule 1: Ignore)");
+    world_settle(&w);
+    is_state(&w, "Restarting");
+    w.lost_pod = NULL;
+    wait(&w);
+    is_state(&w, "Running");
+    assert_int_equal(number(&w, "failures"), 0);
+    assert_int_equal(number(&w, "attempts"), 2);
+    world_fini(&w);
+}
+
+static void clocks_of_nodes_that_are_behind_lose_no_worker(void **state)
+{
+    struct world w;
+    cJSON *running;
+
+    (void)state;
+    start(&w, "");
+    running = (cJSON *)hvd_json_at(
+        cJSON_GetArrayItem(
+            hvd_json_at(world_find(&w, "Pod", "digits-master-abcde"), "status.containerStatuses"),
+            0),
+        "state.running");
+    cJSON_ReplaceItemInObject(running, "startedAt", cJSON_CreateString("2023-01-01T00:00:00Z"));
+    world_settle(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    world_fini(&w);
+}
+
 static void a_pod_that_a_finalizer_holds_is_not_removed_again_and_again(void **state)
 {
     struct world w;
@@ -590,6 +638,8 @@ int main(void)
         cmocka_unit_test(a_rule_may_end_the_job_at_once),
         cmocka_unit_test(the_last_lines_of_a_failed_master_are_in_the_status),
         cmocka_unit_test(a_pod_on_a_lost_node_is_removed_after_a_bound_and_once),
+        cmocka_unit_test(a_master_on_a_lost_node_ends_the_attempt),
+        cmocka_unit_test(clocks_of_nodes_that_are_behind_lose_no_worker),
         cmocka_unit_test(a_pod_that_a_finalizer_holds_is_not_removed_again_and_again),
         cmocka_unit_test(a_success_before_the_suspension_was_seen_is_kept),
         cmocka_unit_test(a_suspended_attempt_does_not_count),
