@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "operator/api/json.h"
 #include "operator/core/children.h"
 
 /* In the order of what they tell. */
@@ -83,6 +84,32 @@ static void call_roll(const struct hvd_pass *p, struct roll rolls[HVD_JOB_GROUPS
             return;
         text = end + 1;
     }
+}
+
+bool hvd_loss_note_fewer(struct hvd_pass *p)
+{
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+    char text[HVD_JOB_GROUPS_MAX * 12] = "";
+    struct hvd_jb jb = {0};
+    size_t len = 0;
+    cJSON *root, *meta;
+
+    if (p->st || hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS || !job->u.job.workers)
+        return false;
+    call_roll(p, rolls);
+    for (size_t i = 0; i < p->job->spec.n_groups; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%d", i ? "," : "",
+                                (int)rolls[i].n_wanted);
+    if (strcmp(text, job->u.job.workers) == 0)
+        return false;
+    root = hvd_jb_root(&jb);
+    meta = hvd_jb_object(&jb, root, "metadata");
+    hvd_jb_str(&jb, meta, "uid", job->meta.uid);
+    hvd_jb_str(&jb, hvd_jb_object(&jb, meta, "annotations"), HVD_ANNOTATION_WORKERS, text);
+    hvd_pass_patch(p, job, hvd_jb_print(&jb, root), false);
+    cJSON_Delete(root);
+    return true;
 }
 
 static bool is_more_telling(const struct loss *a, const struct loss *b)

@@ -17,6 +17,13 @@
 bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
                    char text[HVD_LOSS_TEXT_SIZE]);
 
+/*
+ * Notes on the master's Job that workers were let go by the user, before they are: when more are
+ * wanted again, those that come are others, and none of them was lost. True when that note is being
+ * made; the sets are changed in a later pass.
+ */
+bool hvd_loss_note_fewer(struct hvd_pass *p);
+
 /* Whether the pod's end, if it ended, is not its program's doing. */
 bool hvd_loss_is_disruption(const struct hvd_object *pod);
 

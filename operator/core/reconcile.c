@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "operator/core/children.h"
 #include "operator/core/hosts.h"
+#include "operator/core/loss.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
 
@@ -287,7 +288,8 @@ static void run(struct hvd_pass *p)
         show_waiting(p);
         return;
     }
-    hvd_ensure_children(p);
+    if (!hvd_loss_note_fewer(p))
+        hvd_ensure_children(p);
     hvd_ensure_hosts(p);
     hvd_ensure_master_told(p);
     count_workers(p);

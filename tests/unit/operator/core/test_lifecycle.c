@@ -233,6 +233,31 @@ static void scaling_is_no_loss(void **state)
     world_fini(&w);
 }
 
+static void workers_that_come_back_after_scaling_were_not_lost(void **state)
+{
+    const cJSON *annotations;
+    struct world w;
+
+    (void)state;
+    start(&w, "");
+    world_edit(&w, "{\"worker\":{\"replicas\":1}}");
+    w.now_ms += 60000;
+    world_pass(&w);
+    annotations = hvd_json_at(world_find(&w, "Job", "digits-master"), "metadata.annotations");
+    assert_string_equal(
+        cJSON_GetStringValue(cJSON_GetObjectItem(annotations, HVD_ANNOTATION_WORKERS)), "1");
+    assert_int_equal(
+        hvd_json_int(world_find(&w, "StatefulSet", "digits-worker"), "spec.replicas", 0), 2);
+    world_settle(&w);
+    world_edit(&w, "{\"worker\":{\"replicas\":3}}");
+    world_settle(&w);
+    is_state(&w, "Running");
+    assert_string_equal(world_status(&w, "ready"), "3/3");
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    assert_int_equal(number(&w, "failures"), 0);
+    world_fini(&w);
+}
+
 static void an_elastic_job_goes_on_without_a_worker(void **state)
 {
     struct world w;
@@ -631,6 +656,7 @@ int main(void)
         cmocka_unit_test(a_worker_lost_while_the_operator_was_away_is_found),
         cmocka_unit_test(what_happened_before_the_master_started_is_no_loss),
         cmocka_unit_test(scaling_is_no_loss),
+        cmocka_unit_test(workers_that_come_back_after_scaling_were_not_lost),
         cmocka_unit_test(an_elastic_job_goes_on_without_a_worker),
         cmocka_unit_test(a_lost_worker_restarts_the_whole_group_up_to_the_limit),
         cmocka_unit_test(an_ignored_failure_does_not_count),
