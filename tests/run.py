@@ -197,12 +197,12 @@ def fuzz():
 
 
 def programs():
-    """25,000 of each of four kinds: see tests/unit/worker/engine/programs.h. HOROVOD_TEST_SEED says where to begin."""
+    """12,500 of each of eight kinds: see tests/unit/worker/engine/programs.h. HOROVOD_TEST_SEED says where to begin."""
     failure = build("dev")
     if failure:
         return [failure]
     status, output = call([str(build_dir("dev") / "tests/unit/worker/engine/test_worker_programs")], 3600,
-                          {"HOROVOD_TEST_PROGRAMS": "25000", "CMOCKA_MESSAGE_OUTPUT": "TAP"})
+                          {"HOROVOD_TEST_PROGRAMS": "12500", "CMOCKA_MESSAGE_OUTPUT": "TAP"})
     return tap_results("programs", status != 0, output)
 
 
