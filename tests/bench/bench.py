@@ -9,6 +9,7 @@ import signal
 import sys
 
 import allreduce
+import jobs
 import measure
 import network
 import peer
@@ -19,7 +20,7 @@ import steps
 OUT = measure.BUILD / "bench"
 # What a benchmark measures, in this order; a part can be named by itself.
 PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows,
-         "network": network.measure_rows}
+         "network": network.measure_rows, "operator": jobs.measure_rows}
 # The whole runtime is what has rows in the table.
 BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], **{name: [name] for name in PARTS}}
 # What is no benchmark.
@@ -41,7 +42,8 @@ def main():
     parser = argparse.ArgumentParser(prog="script/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME",
                         help="runtime (default); its parts allreduce, steps and simulated; network: which algorithm suits "
-                             "which payload between hosts; peers: build what steps compares with; table: print the results in Markdown; report: write them and a plot into docs/")
+                             "which payload between hosts; operator: rows of the operator on a fake API server; "
+                             "peers: build what steps compares with; table: print the results in Markdown; report: write them and a plot into docs/")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each arm in a launch (default: 2)")
     parser.add_argument("--seed", type=int, default=1, help="order of the arms and tensors (default: 1)")
@@ -49,6 +51,8 @@ def main():
                         help="each rank on a core of its own, or wherever the kernel likes (default: core)")
     parser.add_argument("--models", action="store_true",
                         help="also the gradients of ResNet-50 and BERT-large; needs 6 GB of memory")
+    parser.add_argument("--first", action="store_true",
+                        help="operator: run before all other programs of this machine; needs root")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))
     names = options.names or ["runtime"]

@@ -8,13 +8,16 @@ import measure
 
 PAGE = measure.ROOT / "docs/performance.md"
 PLOT = measure.ROOT / "docs/performance.svg"
+OPERATOR_PAGE = measure.ROOT / "docs/performance-operator.md"
+OPERATOR_PLOT = measure.ROOT / "docs/performance-operator.svg"
+OPERATOR_ROWS = range(17, 24)
 BEGIN, END = "<!-- table: script/bench report -->", "<!-- end of the table -->"
 
 # (row, name) or row -> target of the ratio. Rows without one are for orientation.
 TARGETS = {1: 0.70, 2: 0.80, (3, "3-default"): 0.35, (3, "3-best"): 0.70, 4: 0.04, 5: 0.20, 6: 0.0625, 7: 0.05, 8: 0.20,
            9: 0.35, 10: 1, 11: 1.10, 15: 1, (13, "cached-27360-floor"): 1.1, (14, "first-27360-ranks"): 0.01}
 # Rows whose ratio is a count with target 0.
-COUNTS = "allocations-"
+COUNTS = ("allocations-", "writes-after-")
 
 
 def load(folder=None):
@@ -36,6 +39,8 @@ def order(line):
 def target(line):
     if line["name"].startswith(COUNTS):
         return 0
+    if is_of_operator(line):  # the ratio is measured / target
+        return 1
     if line["row"] == 6 and line["name"].endswith("cycle0"):
         return None
     return TARGETS.get((line["row"], line["name"]), None if line["row"] in (13, 14) else TARGETS.get(line["row"]))
@@ -131,9 +136,18 @@ def mark(line, y, low, high):
     return out
 
 
+def is_of_operator(line):
+    return line["row"] in OPERATOR_ROWS
+
+
 def report():
-    """Writes table and plot into docs/."""
+    """Writes tables and plots into docs/: of the runtime and of the operator, those that were measured."""
     lines = load()
-    PLOT.write_text(plot(lines), encoding="utf-8")
-    PAGE.write_text(into_page(PAGE.read_text(encoding="utf-8"), markdown(lines)), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(measure.ROOT)} and {PLOT.relative_to(measure.ROOT)}: {len(lines)} rows")
+    parts = [(PAGE, PLOT, [line for line in lines if not is_of_operator(line)]),
+             (OPERATOR_PAGE, OPERATOR_PLOT, [line for line in lines if is_of_operator(line)])]
+    for page, picture, rows in parts:
+        if not rows:
+            continue
+        picture.write_text(plot(rows), encoding="utf-8")
+        page.write_text(into_page(page.read_text(encoding="utf-8"), markdown(rows)), encoding="utf-8")
+        print(f"wrote {page.relative_to(measure.ROOT)} and {picture.relative_to(measure.ROOT)}: {len(rows)} rows")

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+import jobs
 import measure
 import network
 import results
@@ -262,9 +263,59 @@ def test_the_table_replaces_what_is_between_its_marks_and_nothing_else():
         results.into_page("no marks", "| new |")
 
 
-def test_the_page_has_the_marks_and_shows_the_plot():
-    text = results.PAGE.read_text(encoding="utf-8")
-    assert results.into_page(text, "x") and f"]({results.PLOT.name})" in text and results.PLOT.exists()
+@pytest.mark.parametrize("page, picture", [(results.PAGE, results.PLOT), (results.OPERATOR_PAGE, results.OPERATOR_PLOT)])
+def test_the_page_has_the_marks_and_shows_the_plot(page, picture):
+    text = page.read_text(encoding="utf-8")
+    assert results.into_page(text, "x") and f"]({picture.name})" in text and picture.exists()
+
+
+def test_rows_of_the_operator_are_measured_by_target_and_stand_on_their_own_page(tmp_path, monkeypatch, capsys):
+    for name in ("PAGE", "PLOT", "OPERATOR_PAGE", "OPERATOR_PLOT"):
+        path = tmp_path / name
+        path.write_text(f"{results.BEGIN}\n{results.END}\n")
+        monkeypatch.setattr(results, name, path)
+    monkeypatch.setattr(measure, "ROOT", tmp_path)
+    rows = [line(1, "engine-4B", 0.1), line(20, "idle-total", 0.6), line(20, "1000-jobs", 1.2),
+            line(21, "writes-after-restart", 0), line(21, "writes-after-resync", 3)]
+    monkeypatch.setattr(results, "load", lambda: rows)
+    results.report()
+    runtime, operator = (getattr(results, name).read_text() for name in ("PAGE", "OPERATOR_PAGE"))
+    assert "engine-4B" in runtime and "idle-total" not in runtime and "engine-4B" not in operator
+    verdicts = {row[1]: row[6] for row in map(results.row_of, rows)}
+    assert verdicts == {"engine-4B": "0.7", "idle-total": "1", "1000-jobs": "1, **missed**", "writes-after-restart": "0",
+                        "writes-after-resync": "0, **missed**"}
+    assert "2 rows" not in capsys.readouterr().out.splitlines()[0]
+
+
+# --- jobs.py ----------------------------------------------------------------------------------------------------
+
+def played(name, what, ms):
+    return {"verb": "play", "resource": "pods", "name": name, "subresource": what, "ms": ms}
+
+
+def test_a_delay_is_from_a_masters_end_to_the_next_status_of_its_job():
+    def status(name, ms):
+        return {"verb": "patch", "resource": "horovodjobs", "name": name, "subresource": "status", "ms": ms}
+    records = [status("a", 1), played("a-worker-0", "ready", 2), played("a-master-xyz", "ended", 10), status("b", 11),
+               status("a", 14), status("a", 20), played("b-master-abc", "ended", 21), status("b", 23)]
+    assert jobs.delays(records) == [4, 2]
+
+
+def test_the_99th_of_a_hundred_is_the_last_but_one():
+    assert jobs.quantile(list(range(100)), 0.99) == 99 and jobs.quantile([3, 1, 2], 0.5) == 2
+
+
+def test_memory_and_time_of_a_process_are_read_from_the_kernel():
+    anonymous, total = jobs.memory_mb(os.getpid())
+    assert 1 < anonymous <= total < 10000
+    run, wait = jobs.scheduled_s(os.getpid())
+    assert run > 0 and wait >= 0
+
+
+def test_writes_of_a_job_are_counted_on_the_fake_server():
+    counts = jobs.writes_per_job(2)
+    assert counts == jobs.writes_per_job(16), "they must not depend on the number of workers"
+    assert counts["create statefulsets"] == 1 and counts["create jobs"] == 1 and sum(counts.values()) <= 12
 
 
 def test_the_plot_has_a_mark_for_every_ratio_where_it_belongs():

@@ -287,10 +287,15 @@ static void on_state(const struct fake_request *request, struct fake_answer *ans
 
     fake_printf(&answer->body,
                 "{\"frozen\":%s,\"resourceVersion\":%" PRIu64
-                ",\"watches\":%d,\"requests\":%zu,\"playing\":%s}",
+                ",\"watches\":%d,\"requests\":%zu,\"playing\":%s,\"objects\":{",
                 server->is_frozen ? "true" : "false", server->store.number,
                 fake_watches_count(server), server->records.n,
                 fake_play_is_busy(server) ? "true" : "false");
+    for (size_t i = 0; i < FAKE_N_KINDS; i++)
+        fake_printf(&answer->body, "%s\"%s\":%zu", i ? "," : "",
+                    fake_kind_group_resource(&fake_kinds[i]),
+                    fake_count(&server->store, &fake_kinds[i]));
+    fake_puts(&answer->body, "}}");
 }
 
 static const struct {

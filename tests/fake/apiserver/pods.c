@@ -220,10 +220,16 @@ static bool runs_to_an_end(const struct fake_object *pod)
 /* One step of the pod's life. */
 static void on_kubelet(void *ctx)
 {
+    static const char *const names[] = {[STAGE_NEW] = "bound",
+                                        [STAGE_BOUND] = "ready",
+                                        [STAGE_RUNNING] = "ended",
+                                        [STAGE_ENDED] = "",
+                                        [STAGE_ENDING] = "gone"};
     struct fake_object *pod = ctx;
     struct fake_server *server = pod->world;
     cJSON *doc;
 
+    fake_record_play(&server->records, pod->key, names[pod->stage]);
     if (pod->stage == STAGE_ENDING) {
         fake_remove(&server->store, pod);
         return;

@@ -32,17 +32,34 @@ static void put_body(struct hvd_buf *out, const struct fake_records *records,
     free(text);
 }
 
-size_t fake_record_add(struct fake_records *records, const struct fake_request *request,
-                       const struct fake_outcome *outcome)
+static void put_head(struct hvd_buf *out, struct fake_records *records, const char *verb)
 {
-    struct hvd_buf out = fake_buf();
     int64_t now_us = fake_now_us();
 
     if (!records->start_us)
         records->start_us = now_us;
-    fake_printf(&out, "{\"number\":%zu,\"ms\":%.3f", records->n + 1,
-                (double)(now_us - records->start_us) / 1000.0);
-    put_text(&out, "verb", fake_verb_name(request->verb));
+    fake_printf(out, "{\"number\":%zu,\"ms\":%.3f,\"verb\":\"%s\"", records->n + 1,
+                (double)(now_us - records->start_us) / 1000.0, verb);
+}
+
+static size_t keep(struct fake_records *records, struct hvd_buf *out)
+{
+    fake_puts(out, "}");
+    if (records->n == records->capacity) {
+        records->capacity = records->capacity ? records->capacity * 2 : 1024;
+        records->all =
+            fake_must(realloc(records->all, records->capacity * sizeof(records->all[0])));
+    }
+    records->all[records->n++].text = hvd_buf_take(out);
+    return records->n;
+}
+
+size_t fake_record_add(struct fake_records *records, const struct fake_request *request,
+                       const struct fake_outcome *outcome)
+{
+    struct hvd_buf out = fake_buf();
+
+    put_head(&out, records, fake_verb_name(request->verb));
     put_text(&out, "resource", request->kind->resource);
     put_text(&out, "namespace", request->ns);
     put_text(&out, "name", request->object_name);
@@ -54,14 +71,24 @@ size_t fake_record_add(struct fake_records *records, const struct fake_request *
     fake_printf(&out, ",\"fault\":%lld,\"executed\":%s", (long long)outcome->fault,
                 outcome->is_executed ? "true" : "false");
     put_body(&out, records, request);
-    fake_puts(&out, "}");
-    if (records->n == records->capacity) {
-        records->capacity = records->capacity ? records->capacity * 2 : 1024;
-        records->all =
-            fake_must(realloc(records->all, records->capacity * sizeof(records->all[0])));
-    }
-    records->all[records->n++].text = hvd_buf_take(&out);
-    return records->n;
+    return keep(records, &out);
+}
+
+void fake_record_play(struct fake_records *records, const char *key, const char *what)
+{
+    struct hvd_buf out = fake_buf();
+    const char *slash = strchr(key, '/');
+    char *ns = fake_must(strndup(key, (size_t)(slash - key)));
+
+    put_head(&out, records, "play");
+    put_text(&out, "resource", "pods");
+    put_text(&out, "namespace", ns);
+    put_text(&out, "name", slash + 1);
+    put_text(&out, "subresource", what);
+    put_text(&out, "agent", "kubelet");
+    fake_puts(&out, ",\"code\":0,\"fault\":0,\"executed\":true");
+    free(ns);
+    (void)keep(records, &out);
 }
 
 void fake_records_put(const struct fake_records *records, size_t after, struct hvd_buf *out)

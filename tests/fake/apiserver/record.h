@@ -30,6 +30,9 @@ struct fake_outcome {
 size_t fake_record_add(struct fake_records *records, const struct fake_request *request,
                        const struct fake_outcome *outcome);
 
+/* Notes what a kubelet did to a pod ("namespace/name"), among the requests. */
+void fake_record_play(struct fake_records *records, const char *key, const char *what);
+
 /* Appends the records behind number `after` as a JSON array. */
 void fake_records_put(const struct fake_records *records, size_t after, struct hvd_buf *out);
 
