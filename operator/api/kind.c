@@ -14,6 +14,7 @@ static const struct hvd_kind_info kinds[HVD_N_KINDS] = {
     [HVD_KIND_EVENT] = {"Event", "v1", "/api/v1", "events"},
     [HVD_KIND_LEASE] = {"Lease", "coordination.k8s.io/v1", "/apis/coordination.k8s.io/v1",
                         "leases"},
+    [HVD_KIND_NODE] = {"Node", "v1", "/api/v1", "nodes"},
     [HVD_KIND_VOLCANO_PODGROUP] = {"PodGroup", "scheduling.volcano.sh/v1beta1",
                                    "/apis/scheduling.volcano.sh/v1beta1", "podgroups"},
     [HVD_KIND_PLUGINS_PODGROUP] = {"PodGroup", "scheduling.x-k8s.io/v1alpha1",

@@ -12,6 +12,7 @@ enum hvd_kind {
     HVD_KIND_POD,
     HVD_KIND_EVENT,
     HVD_KIND_LEASE,
+    HVD_KIND_NODE, /* one at a time, for the rank order */
     /* At most one of these is used: the group of the gang scheduler that the operator was given. */
     HVD_KIND_VOLCANO_PODGROUP,
     HVD_KIND_PLUGINS_PODGROUP,
@@ -45,5 +46,8 @@ const struct hvd_kind_info *hvd_kind_info(enum hvd_kind kind);
 #define HVD_ANNOTATION_ATTEMPT "horovod.io/attempt"
 #define HVD_ANNOTATION_WORKERS "horovod.io/workers"
 #define HVD_ANNOTATION_HOSTS "horovod.io/hosts"
+
+/* On workers: spec.topologyKeys, so that a pod tells which of its labels count. */
+#define HVD_ANNOTATION_TOPOLOGY "horovod.io/topology-keys"
 
 #endif

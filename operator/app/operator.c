@@ -264,6 +264,7 @@ static int32_t free_port(struct hvd_operator *op, struct hvd_entry *entry)
 
 static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
 {
+    const struct hvd_places places = {hvd_place_cache_find, &op->store.places};
     struct hvd_view view = {
         .job = &entry->job,
         .objects = entry->objects,
@@ -272,6 +273,7 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
         .n_failures = entry->n_failures,
         .status_written_ms = entry->status_written_ms,
         .settings = &op->settings,
+        .places = &places,
     };
     struct hvd_plan plan = {0};
     struct hvd_err err = {0};
@@ -284,6 +286,7 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
         return;
     }
     tell_foreign(op, entry);
+    op->store.places.now_ms = hvd_clock_ms();
     view.free_port = free_port(op, entry);
     st = hvd_reconcile(&view, hvd_clock_unix_ms(), &plan, &err);
     hvd_histogram_observe(&op->metrics.reconcile, hvd_clock_us() - start_us);

@@ -120,19 +120,28 @@ static void finish_step(struct step *step)
 
 /* ---- reading an object again, after 409 or 404 ---- */
 
-static void send_get(struct step *step, hvd_kube_done_fn on_done)
+static hvd_status_t send_read(struct step *step, hvd_kube_done_fn on_done, struct hvd_err *err)
 {
-    struct run *run = step->run;
     const struct hvd_action *action = step->action;
+    bool is_node = action->kind == HVD_KIND_NODE;
     const struct hvd_kube_request request = {
         .verb = HVD_VERB_GET,
-        .path = {.kind = action->kind, .ns = action->namespace, .name = action->name},
-        .accept = action->kind == HVD_KIND_SECRET ? METADATA : NULL,
+        .path = {.kind = action->kind,
+                 .ns = is_node ? NULL : action->namespace,
+                 .name = action->name},
+        .accept = action->kind == HVD_KIND_SECRET || is_node ? METADATA : NULL,
         .on_done = on_done,
         .ctx = step,
     };
+
+    return step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
+}
+
+static void send_get(struct step *step, hvd_kube_done_fn on_done)
+{
+    struct run *run = step->run;
     struct hvd_err err = {0};
-    hvd_status_t st = run->p.api->send(run->p.api->self, &request, NULL, &err);
+    hvd_status_t st = send_read(step, on_done, &err);
 
     if (st != HVD_OK) {
         fail_run(run, st, err.msg, 0);
@@ -193,6 +202,27 @@ static void on_reread(void *ctx, const struct hvd_kube_response *response)
         hvd_store_remove(run->p.store, action->kind, action->namespace, action->name, NULL);
     else
         fail_with(run, response);
+    finish_step(step);
+}
+
+/* ---- reading a node ---- */
+
+/* A node that may not be read, or is gone, has no labels: the pods' own have to do. */
+static void on_located(void *ctx, const struct hvd_kube_response *response)
+{
+    struct step *step = ctx;
+    struct run *run = step->run;
+    const cJSON *object = response->status == HVD_OK ? response->body : NULL;
+
+    if (response->status != HVD_OK && response->status != HVD_ERR_NOT_FOUND &&
+        response->status != HVD_ERR_DENIED)
+        fail_with(run, response);
+    else if (hvd_place_cache_put(&run->p.store->places, step->action->name, step->action->body,
+                                 object) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+    if (response->status == HVD_ERR_DENIED)
+        log_action(run, HVD_LOG_WARN, "cannot read a node, the pods' own labels have to do",
+                   step->action, message_of(response));
     finish_step(step);
 }
 
@@ -380,6 +410,15 @@ static hvd_status_t send_secret(struct step *step, struct hvd_err *err)
     return st;
 }
 
+static hvd_status_t send_action(struct step *step, struct hvd_err *err)
+{
+    if (step->action->type == HVD_ACTION_LOCATE)
+        return send_read(step, on_located, err);
+    if (step->action->type == HVD_ACTION_CREATE_SECRET)
+        return send_secret(step, err);
+    return send_write(step, step->action->body, err);
+}
+
 static void observe_first_write(struct run *run)
 {
     if (!run->has_written && run->event_us)
@@ -398,9 +437,9 @@ static void start_step(struct run *run, const struct hvd_action *action)
         return;
     }
     *step = (struct step){run, action};
-    observe_first_write(run);
-    st = action->type == HVD_ACTION_CREATE_SECRET ? send_secret(step, &err)
-                                                  : send_write(step, action->body, &err);
+    if (action->type != HVD_ACTION_LOCATE)
+        observe_first_write(run);
+    st = send_action(step, &err);
     if (st == HVD_OK) {
         run->n_in_flight++;
         return;

@@ -503,5 +503,6 @@ void hvd_store_fini(struct hvd_store *store)
         free_record(store, record_at(node));
     while ((node = hvd_index_first(&store->entries)) != NULL)
         free_entry(store, entry_at(node));
+    hvd_place_cache_fini(&store->places);
     *store = (struct hvd_store){0};
 }

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
 #include "operator/app/index.h"
+#include "operator/app/places.h"
 #include "operator/app/queue.h"
 #include "operator/core/observe.h"
 #include "operator/core/reconcile.h"
@@ -44,9 +45,10 @@ struct hvd_entry {
 typedef void (*hvd_store_changed_fn)(void *ctx, struct hvd_entry *entry);
 
 struct hvd_store {
-    struct hvd_index entries; /* by namespace and name */
-    struct hvd_index records; /* of children and pods, by kind, namespace and name */
-    struct hvd_queue *queue;  /* in which every entry has its room; borrowed */
+    struct hvd_index entries;      /* by namespace and name */
+    struct hvd_index records;      /* of children and pods, by kind, namespace and name */
+    struct hvd_queue *queue;       /* in which every entry has its room; borrowed */
+    struct hvd_place_cache places; /* of nodes */
     unsigned rounds[HVD_N_KINDS];
     unsigned long long told[HVD_N_KINDS]; /* the version up to which the watch has told all */
     size_t n_by_state[HVD_N_JOB_STATES];

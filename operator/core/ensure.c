@@ -354,8 +354,12 @@ static bool is_enough(const struct hvd_pass *p)
 
 static bool is_published(struct hvd_pass *p)
 {
-    return hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_OURS &&
-           p->child[HVD_KIND_CONFIGMAP]->u.configmap.data_hash == hvd_hosts_hash(hvd_pass_hosts(p));
+    const struct hvd_object *map = p->child[HVD_KIND_CONFIGMAP];
+    const cJSON *data = NULL;
+
+    if (hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_OURS)
+        data = hvd_pass_hosts(p);
+    return data && map->u.configmap.data_hash == hvd_hosts_hash(data);
 }
 
 /* How many hosts the list should have. */

@@ -13,6 +13,7 @@
 #include "operator/api/rfc3339.h"
 #include "operator/core/gang.h"
 #include "operator/core/hosts.h"
+#include "operator/core/topology.h"
 
 #define TEXT_MAX 1024
 
@@ -351,6 +352,15 @@ static bool observe_trouble(const cJSON *object, struct hvd_pod_view *out)
     return !is_found || keep_n(text, strlen(text), &out->trouble);
 }
 
+static bool observe_place(const cJSON *object, struct hvd_pod_view *out)
+{
+    const cJSON *keys =
+        hvd_json_get(hvd_json_at(object, "metadata.annotations"), HVD_ANNOTATION_TOPOLOGY);
+
+    return !cJSON_IsString(keys) || hvd_topology_text(hvd_json_at(object, "metadata.labels"),
+                                                      keys->valuestring, &out->place) == HVD_OK;
+}
+
 static bool observe_pod(const cJSON *object, struct hvd_object *out)
 {
     static const char *const phases[] = {[HVD_POD_PENDING] = "Pending",
@@ -372,7 +382,8 @@ static bool observe_pod(const cJSON *object, struct hvd_object *out)
         return false;
     pod->started_s = started_s(role_status(object, out->meta.role));
     if (out->meta.role == HVD_ROLE_WORKER)
-        return keep(object, "status.podIP", &pod->ip) && observe_worker(object, pod);
+        return keep(object, "status.podIP", &pod->ip) && observe_place(object, pod) &&
+               observe_worker(object, pod);
     return annotation(object, HVD_ANNOTATION_HOSTS, &pod->hosts_seen) &&
            observe_containers(object, pod);
 }
@@ -456,6 +467,7 @@ void hvd_object_fini(struct hvd_object *object)
         hvd_free(object->u.pod.disruption);
         hvd_free(object->u.pod.node);
         hvd_free(object->u.pod.ip);
+        hvd_free(object->u.pod.place);
         hvd_free(object->u.pod.container);
         hvd_free(object->u.pod.container_reason);
         hvd_free(object->u.pod.last_line);

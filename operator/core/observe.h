@@ -52,6 +52,7 @@ struct hvd_pod_view {
     char *disruption; /* why it has to go, by the condition DisruptionTarget; NULL: it has not */
     char *node;
     char *ip;          /* of a worker */
+    char *place;       /* of a worker with topology keys: hvd_topology_text of its labels */
     int64_t started_s; /* when the role's container was started; 0: it was not */
     int64_t deleted_s; /* when its grace period is over; 0: it is not being deleted */
     bool is_killed;    /* it is being deleted without a grace period */

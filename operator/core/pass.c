@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/children.h"
 #include "operator/core/plan.h"
 
 #define ALIEN_RETRY_MS 60000
+#define LOCATED_AT_ONCE 256 /* nodes read at the same time */
 
 bool hvd_pass_is_ours(const struct hvd_pass *p, const struct hvd_object *object)
 {
@@ -93,12 +95,57 @@ static const cJSON *take_hosts(struct hvd_pass *p, const struct hvd_jb *jb, cJSO
     return jb->failed ? NULL : data;
 }
 
+static bool is_asked_for(const struct hvd_pass *p, const char *node)
+{
+    for (size_t i = 0; i < p->plan->n_actions; i++) {
+        if (p->plan->actions[i].type == HVD_ACTION_LOCATE &&
+            hvd_str_equal(p->plan->actions[i].name, node))
+            return true;
+    }
+    return false;
+}
+
+static void ask_for(struct hvd_pass *p, const char *node)
+{
+    const struct hvd_action action = {.type = HVD_ACTION_LOCATE,
+                                      .kind = HVD_KIND_NODE,
+                                      .body = hvd_strdup(p->job->spec.topology_keys)};
+
+    p->st = hvd_plan_add(p->plan, &action, p->job->namespace, node);
+}
+
+/* Finds the places of all Ready workers; asks for nodes that are not known, some at a time, and
+ * returns false then. */
+static bool locate(struct hvd_pass *p)
+{
+    const struct hvd_places *places = p->view->places;
+    const char *keys = p->job->spec.topology_keys;
+    int n_asked = 0;
+
+    if (!keys || !places)
+        return true;
+    for (size_t i = 0; i < p->pods.n_ready && !p->st && n_asked < LOCATED_AT_ONCE; i++) {
+        struct hvd_worker *worker = &p->pods.ready[i];
+        const char *node = worker->pod->u.pod.node;
+
+        worker->place = node ? places->find(places->ctx, node, keys) : "";
+        if (worker->place)
+            continue;
+        n_asked++;
+        if (!is_asked_for(p, node))
+            ask_for(p, node);
+    }
+    return n_asked == 0 && !p->st;
+}
+
 const cJSON *hvd_pass_hosts(struct hvd_pass *p)
 {
     struct hvd_jb jb = {0};
 
     if (p->hosts_data || p->st)
         return p->st ? NULL : p->hosts_data;
+    if (!locate(p))
+        return NULL;
     hvd_pods_sort(&p->pods);
     return take_hosts(p, &jb, hvd_hosts_data(&jb, p->job, p->pods.ready, p->pods.n_ready),
                       &p->hosts_data);

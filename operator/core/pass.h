@@ -61,7 +61,7 @@ const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_ki
 const cJSON *hvd_pass_spec(struct hvd_pass *p);
 
 /* The data of the list of hosts: of the Ready workers, and the one with which a job begins.
- * Borrowed; NULL after a failure. */
+ * Borrowed; NULL after a failure, the first also while nodes have to be read for it. */
 const cJSON *hvd_pass_hosts(struct hvd_pass *p);
 const cJSON *hvd_pass_all_hosts(struct hvd_pass *p);
 

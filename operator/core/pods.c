@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/core/topology.h"
 
 static int compare(const void *a, const void *b)
 {
@@ -44,7 +45,8 @@ bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod
     for (size_t i = 0; i < view->job->spec.n_groups; i++) {
         if (!is_owned_by(pod, owners->sets[i]))
             continue;
-        *out = (struct hvd_worker){i, ordinal(owners->sets[i]->meta.name, pod->meta.name), pod};
+        *out = (struct hvd_worker){
+            .group = i, .ordinal = ordinal(owners->sets[i]->meta.name, pod->meta.name), .pod = pod};
         return out->ordinal >= 0;
     }
     return false;
@@ -96,9 +98,20 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
     return HVD_OK;
 }
 
+static int compare_places(const void *a, const void *b)
+{
+    const struct hvd_worker *x = a;
+    const struct hvd_worker *y = b;
+    const struct hvd_place place_x = {x->place, x->pod->u.pod.place};
+    const struct hvd_place place_y = {y->place, y->pod->u.pod.place};
+    int order = hvd_topology_compare(&place_x, &place_y);
+
+    return order != 0 ? order : compare(a, b);
+}
+
 void hvd_pods_sort(struct hvd_pods *pods)
 {
-    qsort(pods->ready, pods->n_ready, sizeof(pods->ready[0]), compare);
+    qsort(pods->ready, pods->n_ready, sizeof(pods->ready[0]), compare_places);
 }
 
 void hvd_pods_fini(struct hvd_pods *pods)

@@ -34,7 +34,8 @@ struct hvd_pod_owners {
 hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_owners *owners,
                               struct hvd_pods *out);
 
-/* Brings the Ready workers into the order of the list. */
+/* Brings the Ready workers into the order of the list: by their places, then by group and number.
+ */
 void hvd_pods_sort(struct hvd_pods *pods);
 
 /* Which worker the pod is; false when no set of ours made it. */

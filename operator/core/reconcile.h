@@ -10,6 +10,7 @@
 #include "operator/api/kind.h"
 #include "operator/core/observe.h"
 #include "operator/core/settings.h"
+#include "operator/core/topology.h"
 
 /*
  * The whole decision: one job and what is observed of its children, in; a plan of actions, out. No
@@ -54,6 +55,7 @@ struct hvd_view {
     const struct hvd_object *const
         *objects; /* children and pods filed under namespace/job name, any order */
     size_t n_objects;
+    const struct hvd_places *places; /* NULL: nodes cannot be read */
     const struct hvd_failure *failures;
     size_t n_failures;
     int64_t status_written_ms; /* when this process last patched this job's status; 0: never */
@@ -69,6 +71,8 @@ enum hvd_action_type {
     HVD_ACTION_PATCH_STATUS, /* PATCH .../status of the HorovodJob, merge patch */
     HVD_ACTION_DELETE, /* DELETE with body (DeleteOptions: uid precondition, propagation); 404 is
                           success */
+    HVD_ACTION_LOCATE, /* GET the Node of that name; body holds topology keys, and the answer is
+                          found by view.places from then on */
     HVD_ACTION_EVENT,  /* POST body; 409 is success: the name is derived from the occurrence */
 };
 

@@ -210,6 +210,11 @@ void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child
     if (!own)
         short_form(jb, template, in, role);
     add_labels(jb, template, in, role);
+    if (role == HVD_ROLE_WORKER && in->job->spec.topology_keys)
+        hvd_jb_str(
+            jb,
+            hvd_jb_ensure_object(jb, (cJSON *)hvd_json_get(template, "metadata"), "annotations"),
+            HVD_ANNOTATION_TOPOLOGY, in->job->spec.topology_keys);
     pod = hvd_jb_ensure_object(jb, template, "spec");
     container = role_container(pod, role_name(role));
     if (role == HVD_ROLE_MASTER)

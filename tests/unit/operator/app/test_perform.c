@@ -94,6 +94,50 @@ static void perform(struct bench *b)
     assert_int_equal(hvd_perform(&b->performer, b->entry, &b->plan, NULL), HVD_OK);
 }
 
+static void locate(struct bench *b, const char *node)
+{
+    plan(b, HVD_ACTION_LOCATE, false);
+    hvd_free(b->plan.actions[b->plan.n_actions - 1].name);
+    hvd_free(b->plan.actions[b->plan.n_actions - 1].body);
+    b->plan.actions[b->plan.n_actions - 1].kind = HVD_KIND_NODE;
+    b->plan.actions[b->plan.n_actions - 1].name = hvd_strdup(node);
+    b->plan.actions[b->plan.n_actions - 1].body = hvd_strdup("zone");
+}
+
+static const char *place(struct bench *b, const char *node)
+{
+    const char *text = hvd_place_cache_find(&b->store.places, node, "zone");
+
+    return text ? text : "(not known)";
+}
+
+static void nodes_are_read_once_and_refusals_remembered(void **state)
+{
+    struct bench *b = *state;
+
+    locate(b, "n1");
+    locate(b, "n2");
+    locate(b, "n3");
+    locate(b, "n4");
+    perform(b);
+    assert_int_equal(b->fake.n_calls, 4);
+    assert_int_equal(b->fake.calls[0].request.verb, HVD_VERB_GET);
+    assert_int_equal(b->fake.calls[0].request.path.kind, HVD_KIND_NODE);
+    assert_null(b->fake.calls[0].request.path.ns);
+    assert_string_equal(b->fake.calls[0].name, "n1");
+    fake_api_answer(&b->fake.calls[0], 200, "{\"metadata\":{\"labels\":{\"zone\":\"a\"}}}");
+    fake_api_answer(&b->fake.calls[1], 403, "{\"reason\":\"Forbidden\",\"message\":\"no\"}");
+    fake_api_answer(&b->fake.calls[2], 404, GONE);
+    assert_int_equal(b->n_performed, 0);
+    fake_api_answer(&b->fake.calls[3], 500, "{}");
+    assert_int_equal(b->n_performed, 1);
+    assert_int_not_equal(b->status, HVD_OK);
+    assert_string_equal(place(b, "n1"), "=a\n");
+    assert_string_equal(place(b, "n2"), "\n");
+    assert_string_equal(place(b, "n3"), "\n");
+    assert_string_equal(place(b, "n4"), "(not known)");
+}
+
 static void actions_overlap_until_one_waits(void **state)
 {
     struct bench *b = *state;
@@ -317,6 +361,7 @@ static void every_failed_allocation_ends_the_plan_and_leaks_nothing(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(nodes_are_read_once_and_refusals_remembered),
         TEST(actions_overlap_until_one_waits),
         TEST(what_waits_behind_a_failure_is_dropped),
         TEST(an_existing_object_of_ours_is_adopted),

@@ -170,6 +170,7 @@ static void a_running_job_grows_and_shrinks(void **state)
                "\"slotsPerWorker\":8,\"template\":{\"spec\":{\"containers\":[{\"name\":"
                "\"worker\",\"image\":\"other\"}]}}}]}");
     world_pass(&w);
+    world_pass(&w);
     /* Who has to go is not listed from then on, though it still is Ready. */
     assert_non_null(world_find(&w, "Pod", "digits-worker-1"));
     assert_string_equal(hostfile(&w), "digits-worker-0.digits slots=2\n"

@@ -106,6 +106,7 @@ void world_init(struct world *w, const char *spec)
     *w = (struct world){.now_ms = 1700000000000, .actions_left = -1};
     w->objects = cJSON_CreateArray();
     w->events = cJSON_CreateArray();
+    w->places = cJSON_CreateObject();
     job = world_put(w, "{\"kind\":\"HorovodJob\",\"metadata\":{\"name\":\"digits\",\"namespace\":"
                        "\"default\",\"generation\":1}}");
     cJSON_AddItemToObject(job, "spec", cJSON_Parse(spec));
@@ -115,6 +116,7 @@ void world_fini(struct world *w)
 {
     cJSON_Delete(w->objects);
     cJSON_Delete(w->events);
+    cJSON_Delete(w->places);
 }
 
 static bool is(const cJSON *object, const char *path, const char *text)
@@ -310,6 +312,28 @@ static bool create_secret(struct world *w, const struct hvd_job *job,
     return ok;
 }
 
+static bool locate(struct world *w, const struct hvd_action *action)
+{
+    const cJSON *node = world_find(w, "Node", action->name);
+    char *text = NULL;
+
+    assert_int_equal(hvd_topology_text(hvd_json_at(node, "metadata.labels"), action->body, &text),
+                     HVD_OK);
+    cJSON_DeleteItemFromObjectCaseSensitive(w->places, action->name);
+    cJSON_AddStringToObject(w->places, action->name, text);
+    hvd_free(text);
+    w->n_located++;
+    return true;
+}
+
+static const char *find_place(void *ctx, const char *node, const char *keys)
+{
+    const struct world *w = ctx;
+
+    (void)keys;
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(w->places, node));
+}
+
 static bool perform(struct world *w, const struct hvd_job *job, const struct hvd_action *action)
 {
     switch (action->type) {
@@ -324,6 +348,8 @@ static bool perform(struct world *w, const struct hvd_job *job, const struct hvd
         return patch_object(w, action);
     case HVD_ACTION_DELETE:
         return delete_object(w, action);
+    case HVD_ACTION_LOCATE:
+        return locate(w, action);
     case HVD_ACTION_EVENT:
         return event(w, action->body);
     }
@@ -364,7 +390,7 @@ static size_t observe_all(const struct world *w, struct hvd_object *out)
 
     cJSON_ArrayForEach(object, w->objects)
     {
-        if (kind_of(object) == HVD_KIND_HOROVODJOB)
+        if (kind_of(object) == HVD_KIND_HOROVODJOB || kind_of(object) == HVD_KIND_NODE)
             continue;
         assert_int_equal(hvd_observe(kind_of(object), object, &out[n], NULL), HVD_OK);
         if (out[n].meta.job)
@@ -382,7 +408,9 @@ size_t world_pass(struct world *w)
     const struct hvd_object *pointers[MAX_OBJECTS];
     struct hvd_job job = {0};
     struct hvd_plan plan = {0};
+    const struct hvd_places places = {find_place, w};
     struct hvd_view view = {.job = &job,
+                            .places = &places,
                             .objects = pointers,
                             .failures = w->failures,
                             .n_failures = w->n_failures,
@@ -502,7 +530,8 @@ static bool run_pod(struct world *w, cJSON *pod)
     if (w->is_kubelet_off || !is(status, "phase", "Pending"))
         return false;
     hvd_jb_str(&jb, status, "phase", "Running");
-    hvd_jb_str(&jb, hvd_jb_ensure_object(&jb, pod, "spec"), "nodeName", "node-1");
+    if (!hvd_json_at(pod, "spec.nodeName"))
+        hvd_jb_str(&jb, hvd_jb_ensure_object(&jb, pod, "spec"), "nodeName", "node-1");
     hvd_rfc3339_format(w->now_ms / 1000, time);
     container = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "containerStatuses"), NULL);
     hvd_jb_copy(&jb, container, "name",

@@ -21,6 +21,8 @@ struct world {
     int serial;         /* uids and resourceVersions */
     int n_writes;       /* requests that changed something */
     int n_conflicts;
+    int n_located;    /* nodes that were read */
+    cJSON *places;    /* owned; what they said, by name */
     int actions_left; /* the operator dies after so many actions; -1: never */
     bool is_dead;
     bool is_kubelet_off; /* pods stay Pending */

@@ -1,0 +1,109 @@
+/*
+ * The cache of places. A node's labels seldom change, but nodes come and go under new names: what
+ * has not been asked for again within its time is swept away. Pure but for the allocator.
+ */
+#include "operator/app/places.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "operator/api/json.h"
+#include "operator/core/topology.h"
+
+#define KEPT_MS ((int64_t)3600 * 1000)
+#define RETRIED_MS ((int64_t)300 * 1000) /* a node that could not be read */
+#define SWEEP_EVERY 256
+#define KEY_MAX 4608 /* a node's name and the keys of a job */
+
+struct place {
+    struct hvd_index_node node;
+    char *text;
+    int64_t until_ms;
+};
+
+struct key {
+    char text[KEY_MAX];
+};
+
+static struct key key_of(const char *node, const char *keys)
+{
+    struct key key;
+
+    (void)snprintf(key.text, sizeof(key.text), "%s\n%s", node, keys);
+    return key;
+}
+
+static struct place *place_at(struct hvd_index_node *node)
+{
+    return node ? (struct place *)((char *)node - offsetof(struct place, node)) : NULL;
+}
+
+static void forget(struct hvd_place_cache *cache, struct place *place)
+{
+    hvd_index_remove(&cache->index, &place->node);
+    hvd_free(place->text);
+    hvd_free(place);
+}
+
+/* Forgets what is older than its time; everything for now_ms = INT64_MAX. */
+static void sweep(struct hvd_place_cache *cache, int64_t now_ms)
+{
+    struct hvd_index_node *node = hvd_index_first(&cache->index);
+
+    while (node) {
+        struct place *place = place_at(node);
+
+        node = hvd_index_next(node);
+        if (place->until_ms <= now_ms)
+            forget(cache, place);
+    }
+}
+
+static struct place *add(struct hvd_place_cache *cache, const char *key)
+{
+    struct place *place = hvd_calloc(1, sizeof(*place));
+
+    if (place && hvd_index_add(&cache->index, &place->node, key) != HVD_OK) {
+        hvd_free(place);
+        return NULL;
+    }
+    return place;
+}
+
+hvd_status_t hvd_place_cache_put(struct hvd_place_cache *cache, const char *node, const char *keys,
+                                 const cJSON *object)
+{
+    const cJSON *labels = hvd_json_at(object, "metadata.labels");
+    const struct key key = key_of(node, keys);
+    struct place *place = place_at(hvd_index_find(&cache->index, key.text));
+    char *text = NULL;
+    hvd_status_t st = hvd_topology_text(labels, keys, &text);
+
+    if (st == HVD_OK && !place)
+        place = add(cache, key.text);
+    if (!place || st != HVD_OK) {
+        hvd_free(text);
+        return HVD_ERR_NOMEM;
+    }
+    hvd_free(place->text);
+    place->text = text;
+    place->until_ms = cache->now_ms + (object ? KEPT_MS : RETRIED_MS);
+    if (++cache->n_put % SWEEP_EVERY == 0)
+        sweep(cache, cache->now_ms);
+    return HVD_OK;
+}
+
+const char *hvd_place_cache_find(void *ctx, const char *node, const char *keys)
+{
+    struct hvd_place_cache *cache = ctx;
+    const struct key key = key_of(node, keys);
+    const struct place *place = place_at(hvd_index_find(&cache->index, key.text));
+
+    return place && place->until_ms > cache->now_ms ? place->text : NULL;
+}
+
+void hvd_place_cache_fini(struct hvd_place_cache *cache)
+{
+    sweep(cache, INT64_MAX);
+    *cache = (struct hvd_place_cache){0};
+}

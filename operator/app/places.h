@@ -1,0 +1,33 @@
+#ifndef HVD_OPERATOR_APP_PLACES_H
+#define HVD_OPERATOR_APP_PLACES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/status.h"
+#include "operator/app/index.h"
+
+/*
+ * Where nodes are, as far as jobs asked: the values of their topology keys and nothing else, kept
+ * for some time. One thread.
+ */
+struct hvd_place_cache {
+    struct hvd_index index; /* by node and keys */
+    int64_t now_ms;         /* monotonic, set by whoever finds: what is older does not count */
+    unsigned n_put;
+};
+
+/* Remembers a Node as the API sent it, NULL for one that is gone or may not be read. HVD_ERR_NOMEM
+ * leaves what was known. */
+hvd_status_t hvd_place_cache_put(struct hvd_place_cache *cache, const char *node, const char *keys,
+                                 const cJSON *object);
+
+/* As struct hvd_places (topology.h) asks; ctx is the cache. */
+const char *hvd_place_cache_find(void *ctx, const char *node, const char *keys);
+
+/* Frees all of it. A zeroed cache is legal. */
+void hvd_place_cache_fini(struct hvd_place_cache *cache);
+
+#endif

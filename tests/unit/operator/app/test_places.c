@@ -1,0 +1,95 @@
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+
+#include "operator/api/json.h"
+#include "operator/app/places.h"
+
+#define NODE                                                                                       \
+    "{\"metadata\":{\"name\":\"n\",\"labels\":{\"zone\":\"a\",\"rack\":\"r1\",\"x\":\"y\"}}}"
+
+static void put(struct hvd_place_cache *cache, const char *node, const char *text)
+{
+    cJSON *object = text ? cJSON_Parse(text) : NULL;
+
+    assert_int_equal(hvd_place_cache_put(cache, node, "zone,rack", object), HVD_OK);
+    cJSON_Delete(object);
+}
+
+static void a_place_is_known_for_a_time_and_for_its_keys(void **state)
+{
+    struct hvd_place_cache cache = {.now_ms = 5000};
+
+    (void)state;
+    assert_null(hvd_place_cache_find(&cache, "n", "zone,rack"));
+    put(&cache, "n", NODE);
+    assert_string_equal(hvd_place_cache_find(&cache, "n", "zone,rack"), "=a\n=r1\n");
+    assert_null(hvd_place_cache_find(&cache, "n", "zone"));
+    assert_null(hvd_place_cache_find(&cache, "m", "zone,rack"));
+    cache.now_ms += 3600000;
+    assert_null(hvd_place_cache_find(&cache, "n", "zone,rack"));
+    put(&cache, "n", "{\"metadata\":{\"labels\":{\"zone\":\"b\"}}}");
+    assert_string_equal(hvd_place_cache_find(&cache, "n", "zone,rack"), "=b\n\n");
+    hvd_place_cache_fini(&cache);
+}
+
+static void a_node_that_cannot_be_read_is_asked_for_again_soon(void **state)
+{
+    struct hvd_place_cache cache = {0};
+
+    (void)state;
+    put(&cache, "n", NULL);
+    assert_string_equal(hvd_place_cache_find(&cache, "n", "zone,rack"), "\n\n");
+    cache.now_ms = 300000;
+    assert_null(hvd_place_cache_find(&cache, "n", "zone,rack"));
+    hvd_place_cache_fini(&cache);
+}
+
+static void nodes_that_nobody_asks_for_are_forgotten(void **state)
+{
+    struct hvd_place_cache cache = {0};
+    char name[32];
+
+    (void)state;
+    for (int i = 0; i < 256; i++) {
+        (void)snprintf(name, sizeof(name), "old-%d", i);
+        put(&cache, name, NODE);
+    }
+    cache.now_ms = 3600000;
+    for (int i = 0; i < 256; i++) {
+        (void)snprintf(name, sizeof(name), "new-%d", i);
+        put(&cache, name, NODE);
+    }
+    assert_int_equal(hvd_index_count(&cache.index), 256);
+    assert_non_null(hvd_place_cache_find(&cache, "new-0", "zone,rack"));
+    hvd_place_cache_fini(&cache);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    cJSON *object = cJSON_Parse(NODE);
+
+    (void)state;
+    HVD_MEM_TORTURE({
+        struct hvd_place_cache cache = {0};
+        hvd_status_t st = hvd_place_cache_put(&cache, "n", "zone", object);
+
+        assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
+        assert_int_equal(hvd_place_cache_find(&cache, "n", "zone") != NULL, st == HVD_OK);
+        hvd_place_cache_fini(&cache);
+    });
+    cJSON_Delete(object);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_place_is_known_for_a_time_and_for_its_keys),
+        cmocka_unit_test(a_node_that_cannot_be_read_is_asked_for_again_soon),
+        cmocka_unit_test(nodes_that_nobody_asks_for_are_forgotten),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+
+    hvd_json_use_base_memory();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
