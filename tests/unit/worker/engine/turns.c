@@ -19,7 +19,7 @@
 
 #define FIBERS_MAX 512
 #define POINT_NS 1000
-#define LIMIT_NS (100 * INT64_C(1000000000)) /* no program of the tests lasts so long */
+#define LIMIT_NS (40 * INT64_C(1000000000)) /* no program of the tests lasts so long */
 #define TEXT_MAX 256
 
 enum state { READY, WAITS_LOCK, WAITS_COND, WAITS_END, OVER };

@@ -14,7 +14,7 @@
  *   when every thread sleeps: nothing ever waits for real.
  *
  * When every thread waits and none has a deadline, somebody was not woken: the run ends and says
- * so, as it does after 100 s of its clock. Who waits for what then goes to standard error, with
+ * so, as it does after 40 s of its clock. Who waits for what then goes to standard error, with
  * places in the program for addr2line.
  */
 
