@@ -9,6 +9,7 @@ import signal
 import sys
 
 import allreduce
+import cluster
 import jobs
 import measure
 import network
@@ -20,7 +21,7 @@ import steps
 OUT = measure.BUILD / "bench"
 # What a benchmark measures, in this order; a part can be named by itself.
 PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows,
-         "network": network.measure_rows, "operator": jobs.measure_rows}
+         "network": network.measure_rows, "simgrid": cluster.measure_rows, "operator": jobs.measure_rows}
 # The whole runtime is what has rows in the table.
 BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], **{name: [name] for name in PARTS}}
 # What is no benchmark.
@@ -42,7 +43,7 @@ def main():
     parser = argparse.ArgumentParser(prog="script/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME",
                         help="runtime (default); its parts allreduce, steps and simulated; network: which algorithm suits "
-                             "which payload between hosts; operator: rows of the operator on a fake API server; "
+                             "which payload between hosts; simgrid: the same, simulated; operator: rows of the operator on a fake API server; "
                              "peers: build what steps compares with; table: print the results in Markdown; report: write them and a plot into docs/")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each arm in a launch (default: 2)")

@@ -1,6 +1,7 @@
 /*
  * What messages cost between two ranks, and what each algorithm of an allreduce takes between all
  * of them, in one launch: bench_network SEED, under mpirun. script/bench network fits costs to it.
+ * bench_network --table prints the table alone.
  *
  * In each of several blocks every size is measured in every way, in an order drawn at random (the
  * same on all ranks), the slowest rank's median counts. Messages go as the library's do:
@@ -18,6 +19,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "tests/bench/timing.h"
 #include "worker/reduce/reduce.h"
@@ -45,12 +48,14 @@ struct arena {
     bool yields; /* there are more ranks than processors */
 };
 
+static MPI_Request requests[2 * AT_ONCE];
+
 static int count_of(const struct arena *a)
 {
     return (int)(a->bytes / sizeof(float));
 }
 
-static void wait_all(const struct arena *a, MPI_Request *requests, int n)
+static void wait_all(const struct arena *a, int n)
 {
     int done = 0;
 
@@ -64,8 +69,6 @@ static void wait_all(const struct arena *a, MPI_Request *requests, int n)
 /* What the two of a pair send each other, so many at once. */
 static void exchange(const struct arena *a, bool sends, bool receives, int n)
 {
-    MPI_Request requests[2 * AT_ONCE];
-
     for (int i = 0; i < n; i++) {
         const size_t at = (size_t)i * (size_t)count_of(a);
         requests[2 * i] = MPI_REQUEST_NULL;
@@ -77,7 +80,7 @@ static void exchange(const struct arena *a, bool sends, bool receives, int n)
             MPI_Isend(a->input + at, count_of(a), MPI_FLOAT, 1 - a->rank, TAG + i, MPI_COMM_WORLD,
                       &requests[2 * i + 1]);
     }
-    wait_all(a, requests, 2 * n);
+    wait_all(a, 2 * n);
 }
 
 static void reduce(const struct arena *a, struct hvd_transport *t)
@@ -177,11 +180,11 @@ static void print_table(void)
     printf("]}\n");
 }
 
-static void begin(struct arena *a, int wanted_processors)
+static void begin(struct arena *a)
 {
     MPI_Comm_rank(MPI_COMM_WORLD, &a->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &a->size);
-    a->yields = a->size > wanted_processors;
+    a->yields = a->size > sysconf(_SC_NPROCESSORS_ONLN);
     if (a->size < 2)
         bench_fail("two ranks at least");
     for (int way = DOUBLING; way < WAYS; way++) {
@@ -205,10 +208,11 @@ int main(int argc, char **argv)
     struct arena a = {0};
 
     MPI_Init(&argc, &argv);
-    begin(&a, argc > 2 ? atoi(argv[2]) : 2);
+    begin(&a);
     if (a.rank == 0)
         print_table();
-    for (int block = 0; block < BLOCKS; block++)
+    const int n_blocks = argc > 1 && strcmp(argv[1], "--table") == 0 ? 0 : BLOCKS;
+    for (int block = 0; block < n_blocks; block++)
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
             bench_size(&a, sizes[i], &seed);
     for (int way = DOUBLING; way < WAYS; way++)
