@@ -4,6 +4,7 @@ import yaml
 
 from kubeapi import ApiError, until
 from test_manifests import changed
+from test_process import Identity, write_token_config
 
 TEMPLATE = {"spec": {"containers": [{"name": "worker", "image": "other"}]}}
 
@@ -159,6 +160,38 @@ def test_the_list_can_hold_addresses_and_follows_them(ns, operator):
     assert "HostKeyAlias workers.digits\n" in files(ns)["ssh_config"]
     set_ip("digits-worker-0", "10.0.0.9")
     until("a new address", lambda: hosts(ns) == ["10.0.0.9 slots=1", "10.0.0.5 slots=1"])
+
+
+@pytest.mark.parametrize("rights", ["of the chart", "but none on nodes"])
+def test_hosts_of_one_rack_stand_together(server, ns, run_operator, tmp_path, rights):
+    identity = Identity(server, ns)
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    role, = [role for role in ns.api.request("GET", roles)["items"] if role["metadata"]["name"].endswith(f"-{ns.name}")]
+    if "none" in rights:
+        role["rules"] = [rule for rule in role["rules"] if "nodes" not in rule["resources"]]
+        ns.api.request("PUT", f"{roles}/{role['metadata']['name']}", role)
+    (tmp_path / "token").write_text(identity.token("rights"))
+    write_token_config(tmp_path / "config", server, tmp_path / "token")
+    operator = run_operator(kubeconfig=tmp_path / "config")
+    racks = {f"{ns.name}-n0": "b", f"{ns.name}-n1": "a", f"{ns.name}-n2": "b"}
+    for node, rack in racks.items():
+        ns.api.request("POST", "/api/v1/nodes", {"metadata": {"name": node, "labels": {"example.com/rack": rack}}})
+    try:
+        ns.apply_job(replicas=4, topologyKeys=["example.com/rack"])
+        until("its pods", lambda: len(ns.workers()) == 4)
+        for i, node in enumerate([*racks, list(racks)[1]]):
+            name = f"digits-worker-{i}"
+            ns.api.request("POST", ns.path("pods", name, "binding"),
+                           {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}})
+        ns.patch("pods", "digits-worker-2", {"metadata": {"labels": {"example.com/rack": "0"}}})
+        ns.start_workers(4)
+        ns.start_master()
+        assert hosts(ns) == lines([2, 0, 1, 3] if "none" in rights else [1, 3, 0, 2])
+        until("rest", lambda: operator.metric("horovod_operator_queue_depth") == 0)
+        assert operator.metric("horovod_operator_api_requests_total", resource="nodes", verb="get") == 3
+    finally:
+        for node in racks:
+            ns.api.request("DELETE", f"/api/v1/nodes/{node}")
 
 
 def test_ten_thousand_hosts_are_listed_or_refused_in_words(server, ns, operator):
