@@ -54,7 +54,8 @@ static void merge(cJSON *target, const cJSON *patch)
     }
 }
 
-/* One step (test, replace, add) of RFC 6902 on members of objects; false if a test fails. */
+/* One step (test, replace, add, remove) of RFC 6902 on members of objects; false if a test fails.
+ */
 static bool json_step(cJSON *target, const cJSON *step)
 {
     const char *at = hvd_json_str(step, "path");
@@ -83,6 +84,8 @@ static bool json_step(cJSON *target, const cJSON *step)
     if (strcmp(hvd_json_str(step, "op"), "test") == 0)
         return cJSON_Compare(cJSON_GetObjectItemCaseSensitive(target, key), value, true);
     cJSON_DeleteItemFromObjectCaseSensitive(target, key);
+    if (strcmp(hvd_json_str(step, "op"), "remove") == 0)
+        return true;
     return cJSON_AddItemToObject(target, key, cJSON_Duplicate(value, true));
 }
 
@@ -376,7 +379,10 @@ static void carry_out(struct world *w, const struct hvd_job *job, const struct h
 static enum hvd_kind kind_of(const cJSON *object)
 {
     for (int kind = 0; kind < HVD_N_KINDS; kind++) {
-        if (is(object, "kind", hvd_kind_info((enum hvd_kind)kind)->kind))
+        const struct hvd_kind_info *info = hvd_kind_info((enum hvd_kind)kind);
+
+        if (is(object, "kind", info->kind) &&
+            (!hvd_json_get(object, "apiVersion") || is(object, "apiVersion", info->api_version)))
             return (enum hvd_kind)kind;
     }
     return HVD_N_KINDS;
@@ -414,7 +420,9 @@ size_t world_pass(struct world *w)
                             .objects = pointers,
                             .failures = w->failures,
                             .n_failures = w->n_failures,
-                            .status_written_ms = w->status_written_ms};
+                            .status_written_ms = w->status_written_ms,
+                            .settings = &w->settings,
+                            .free_port = w->free_port};
     const cJSON *object = world_find(w, "HorovodJob", "digits");
     size_t n_actions;
 
@@ -520,6 +528,23 @@ static bool run_job(struct world *w, cJSON *job)
     return true;
 }
 
+/* Whether a gang scheduler holds the pod: its group is not there, or has too few pods. */
+static bool is_held(const struct world *w, const cJSON *pod)
+{
+    const char *scheduler = hvd_json_str(pod, "spec.schedulerName");
+    const cJSON *group = world_find(w, "PodGroup", "digits");
+    const cJSON *item = NULL;
+    int64_t n = 0;
+
+    if (!scheduler)
+        return false;
+    cJSON_ArrayForEach(item, w->objects)
+    {
+        n += is(item, "kind", "Pod") && is(item, "spec.schedulerName", scheduler);
+    }
+    return !group || n < hvd_json_int(group, "spec.minMember", 0);
+}
+
 static bool run_pod(struct world *w, cJSON *pod)
 {
     struct hvd_jb jb = {0};
@@ -527,7 +552,7 @@ static bool run_pod(struct world *w, cJSON *pod)
     char time[HVD_RFC3339_SIZE];
     cJSON *ready, *container;
 
-    if (w->is_kubelet_off || !is(status, "phase", "Pending"))
+    if (w->is_kubelet_off || is_held(w, pod) || !is(status, "phase", "Pending"))
         return false;
     hvd_jb_str(&jb, status, "phase", "Running");
     if (!hvd_json_at(pod, "spec.nodeName"))

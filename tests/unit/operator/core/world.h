@@ -10,7 +10,8 @@
 
 /*
  * A cluster in memory: an API server that honours preconditions, the controllers of StatefulSet,
- * Job and garbage, and a kubelet that makes pods Ready. It carries out plans as the shell does.
+ * Job and garbage, a gang scheduler that holds pods until their group is complete, and a kubelet
+ * that makes pods Ready. It carries out plans as the shell does.
  */
 struct world {
     cJSON *objects; /* owned array */
@@ -29,8 +30,10 @@ struct world {
     struct hvd_failure failures[4];
     char failure_text[4][128];
     size_t n_failures;
-    const char *refuse_kind; /* creates of this kind answer 422 */
-    const char *lost_pod;    /* its node does not answer: it stays terminating until it is killed */
+    const char *refuse_kind;      /* creates of this kind answer 422 */
+    struct hvd_settings settings; /* of the operator */
+    int32_t free_port;            /* that the shell would offer */
+    const char *lost_pod; /* its node does not answer: it stays terminating until it is killed */
 };
 
 /* A world with one HorovodJob default/digits of this spec (JSON). */
