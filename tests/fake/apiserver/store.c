@@ -156,8 +156,9 @@ static void forget_events(struct fake_log *log, size_t n)
         fake_version_unref(log->events[i].was);
         fake_version_unref(log->events[i].now);
     }
-    if (n)
-        log->forgotten = log->events[n - 1].number;
+    if (!n)
+        return;
+    log->forgotten = log->events[n - 1].number;
     log->n -= n;
     memmove(log->events, log->events + n, log->n * sizeof(log->events[0]));
 }

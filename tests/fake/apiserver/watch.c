@@ -91,16 +91,19 @@ static void send_error(struct fake_watch *w, int code)
     end_stream(w);
 }
 
-/* A watch fault that ends the stream, or 0 when it is of another kind. */
+/* Ends the stream as a fault of that kind does; false for other kinds. The watch may be gone then.
+ */
 static bool break_stream(struct fake_watch *w, enum fake_fault_action action, int code)
 {
+    struct fake_conn *conn = w->conn;
+
     switch (action) {
     case FAKE_FAULT_ANSWER:
         send_error(w, code);
         break;
     case FAKE_FAULT_DROP:
-        fake_flush(w->conn);
-        fake_close(w->conn);
+        fake_flush(conn);
+        fake_close(conn);
         return true;
     case FAKE_FAULT_GARBAGE:
         fake_send_chunk(w->conn, "this is not JSON\n", 17);
@@ -116,7 +119,7 @@ static bool break_stream(struct fake_watch *w, enum fake_fault_action action, in
     default:
         return false;
     }
-    fake_flush(w->conn);
+    fake_flush(conn);
     return true;
 }
 
@@ -227,7 +230,7 @@ static size_t find_place(const struct fake_log *log, uint64_t number)
     return low;
 }
 
-/* Feeds the stream; false when it has ended. */
+/* Feeds the stream; false when it has ended, and the watch may be gone. */
 static bool feed(struct fake_watch *w)
 {
     struct fake_server *server = w->conn->server;
@@ -264,10 +267,8 @@ static void on_watch_latency(void *ctx)
 {
     struct fake_watch *w = ctx;
 
-    if (is_silent(w))
-        return;
-    (void)feed(w);
-    fake_flush(w->conn);
+    if (!is_silent(w) && feed(w))
+        fake_flush(w->conn);
 }
 
 void fake_watches_flush(struct fake_server *server)
@@ -285,8 +286,8 @@ void fake_watches_flush(struct fake_server *server)
                 fake_timer_start(&server->timers, &w->latency, server->config.watch_latency_us);
             continue;
         }
-        (void)feed(w);
-        fake_flush(w->conn);
+        if (feed(w))
+            fake_flush(w->conn);
     }
 }
 
@@ -296,9 +297,8 @@ static void on_timeout(void *ctx)
 {
     struct fake_watch *w = ctx;
 
-    if (is_silent(w))
+    if (is_silent(w) || !feed(w))
         return;
-    (void)feed(w);
     if (w->has_bookmarks)
         send_bookmark(w);
     end_stream(w);
@@ -362,13 +362,14 @@ static struct fake_watch *make(const struct fake_request *request, const struct 
 
 void fake_watch_start(const struct fake_request *request, const struct fake_fault *fault)
 {
-    struct fake_server *server = request->conn->server;
+    struct fake_conn *conn = request->conn;
+    struct fake_server *server = conn->server;
     struct fake_watch *w = make(request, fault);
     const char *timeout = fake_query(request, "timeoutSeconds");
     const char *version = fake_query(request, "resourceVersion");
     int64_t timeout_s = timeout ? strtol(timeout, NULL, 10) : 1800;
 
-    request->conn->watch = w;
+    conn->watch = w;
     DL_APPEND(server->watches, w);
     fake_send_stream_head(w->conn);
     fake_timer_start(&server->timers, &w->timeout, timeout_s * 1000000);
@@ -382,8 +383,8 @@ void fake_watch_start(const struct fake_request *request, const struct fake_faul
         send_error(w, 410);
     else if (is_at_break(w))
         (void)break_stream(w, w->fault.action, w->fault.code);
-    if (!w->conn->has_closed)
-        fake_flush(w->conn);
+    if (!conn->has_closed)
+        fake_flush(conn);
 }
 
 void fake_watch_end(struct fake_conn *conn)
