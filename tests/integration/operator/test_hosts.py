@@ -2,6 +2,7 @@
 import pytest
 import yaml
 
+from conftest import ROOT
 from kubeapi import ApiError, until
 from test_manifests import changed
 from test_process import Identity, write_token_config
@@ -207,6 +208,17 @@ def test_ten_thousand_hosts_are_listed_or_refused_in_words(server, ns, operator)
     until("the list", lambda: len(hosts(ns, name)) == 10000)
     ns.delete("horovodjobs", name)  # before ten thousand pods are made
     until("nothing is left", lambda: not ns.list("statefulsets"), 60)
+
+
+def test_the_manifests_of_the_page_are_accepted_and_give_so_many_ranks(server, ns, operator):
+    blocks = (ROOT / "docs/hostlist.md").read_text().split("```yaml\n")[1:]
+    manifests = [yaml.safe_load(block.split("```")[0]) for block in blocks]
+    assert len(manifests) == 3
+    server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump_all(manifests))
+    until("the lists", lambda: all(hosts(ns, m["metadata"]["name"]) for m in manifests))
+    slots = {m["metadata"]["name"]: sum(int(line.split("=")[1]) for line in hosts(ns, m["metadata"]["name"]))
+             for m in manifests}
+    assert slots == {"elastic": 4, "mixed": 17, "racks": 8}
 
 
 @pytest.mark.parametrize("path,value,words", [
