@@ -190,10 +190,16 @@ def openmpi5():
 
 
 def fuzz():
-    """Ten seconds for each decoder; when asked for by name a minute, and 100,000 random programs of collectives."""
+    """Ten seconds for each decoder; when asked for by name a minute, 100,000 random programs of collectives, and 1,000
+    schedules of faults for the operator."""
     is_long = "fuzz" in OPTIONS.suites
     os.environ.setdefault("HVD_FUZZ_SECONDS", "60" if is_long else "10")
-    return pytest("tests/fuzz", "fuzz") + (programs() if is_long else [])
+    return pytest("tests/fuzz", "fuzz") + (programs() + schedules() if is_long else [])
+
+
+def schedules():
+    os.environ.setdefault("HVD_CHAOS_SCHEDULES", "1000")
+    return pytest("tests/integration/chaos", timeout=5400)
 
 
 def programs():
@@ -250,6 +256,8 @@ SUITES = {
     "tsan": ("unit and mpi with ThreadSanitizer", lambda: sanitized("tsan")),
     "fuzz": ("every decoder, fed by libFuzzer", fuzz),
     "docs": ("what README and docs tell a reader to type", lambda: pytest("tests/integration/docs")),
+    "chaos": ("random jobs under faults, and the operator killed at every request",
+              lambda: pytest("tests/integration/chaos")),
     "operator": ("the operator against the real kube-apiserver",
                  with_cluster_build(lambda: pytest("tests/integration/operator"))),
     "fake": ("the fake API server, compared with the real kube-apiserver",

@@ -1,0 +1,193 @@
+"""Plays programs: each step as the user, the kubelet or the stranger would do it, each wait bounded."""
+import time
+
+import program
+import state
+from world import ApiError
+
+LIMIT = 30  # seconds of real time for anything to become true
+
+
+class NotTrue(AssertionError):
+    """Something did not become true in time."""
+
+
+def until(what, check, limit=LIMIT, alive=lambda: True):
+    """What check() returns once it is true."""
+    end, pause = time.monotonic() + limit, 0.002
+    while True:
+        result = check()
+        if result:
+            return result
+        assert alive(), "the operator ended by itself"
+        if time.monotonic() > end:
+            raise NotTrue(f"not within {limit} s: {what() if callable(what) else what}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.02)
+
+
+class Player:
+    """Carries out the steps in one namespace of a world."""
+
+    def __init__(self, world, namespace):
+        self.world, self.api, self.namespace = world, world.api, namespace
+        self.failures = {}  # by job, those that the program caused since its creation
+
+    # ---- looking ----
+
+    def job(self, job):
+        return self.api.get("horovodjobs", self.namespace, job)
+
+    def until(self, what, check):
+        def words():
+            return f"{what}; the status is {(self.job(self.current) or {}).get('status')}"
+        return until(words, check, alive=self.world.look)
+
+    def pods(self, job, role):
+        return [pod for pod in self.api.list("pods", self.namespace)
+                if pod["metadata"].get("labels", {}).get("horovod.io/job-name") == job
+                and pod["metadata"]["labels"].get("horovod.io/role") == role]
+
+    def is_settled(self, job):
+        """Nothing is left to do for the job as its spec is now."""
+        found = self.job(job)
+        if not found:
+            return True
+        status, spec = found.get("status", {}), found["spec"]
+        if status.get("state") in ("Succeeded", "Failed"):
+            return True
+        if status.get("observedGeneration") != found["metadata"]["generation"]:
+            return False
+        if spec.get("suspend"):
+            return status.get("state") == "Suspended" and not self.pods(job, "worker") + self.pods(job, "master")
+        wanted = spec["worker"]["replicas"]
+        workers = [pod for pod in self.pods(job, "worker") if "deletionTimestamp" not in pod["metadata"]]
+        return (status.get("state") == "Running" and len(workers) == wanted and self.master(job) is not None
+                and status.get("ready") == f"{wanted}/{wanted}" and status.get("hosts") == wanted)
+
+    def master(self, job):
+        """The running pod of the current attempt."""
+        made = self.api.get("jobs", self.namespace, f"{job}-master")
+        status = (self.job(job) or {}).get("status", {})
+        if status.get("failures", 0) != self.failures[job]:
+            return None
+        attempt = str(self.failures[job] + status.get("interruptions", 0) + 1)
+        if not made or made["metadata"].get("annotations", {}).get("horovod.io/attempt") != attempt:
+            return None
+        pods = [pod for pod in self.pods(job, "master") if pod.get("status", {}).get("phase") == "Running"
+                and pod["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+                and "deletionTimestamp" not in pod["metadata"]]
+        return pods[0]["metadata"]["name"] if pods else None
+
+    def wait(self, job):
+        self.until(f"{job} is settled", lambda: self.is_settled(job))
+
+    # ---- what users do ----
+
+    def create(self, job, spec):
+        self.failures[job] = 0
+        self.api.create("horovodjobs", self.namespace, {
+            "apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": job}, "spec": spec})
+
+    def change(self, job, spec):
+        try:
+            self.api.patch("horovodjobs", self.namespace, job, {"spec": spec})
+        except ApiError as error:
+            if error.code != 404:  # its TTL may be over
+                raise
+
+    def scale(self, job, replicas):
+        self.change(job, {"worker": {"replicas": replicas}})
+
+    def suspend(self, job):
+        self.change(job, {"suspend": True})
+
+    def resume(self, job, image=None):
+        self.change(job, {"suspend": False, **({"image": image} if image else {})})
+
+    def touch(self, job):
+        try:
+            self.api.patch("horovodjobs", self.namespace, job, {"metadata": {"annotations": {"touched": "yes"}}})
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    def delete(self, job):
+        self.api.delete("horovodjobs", self.namespace, job)
+
+    def drift(self, job, plural):
+        """Somebody changes a child of a running job; it is repaired."""
+        self.wait(job)
+        if self.job(job)["spec"].get("suspend"):
+            return
+        name = program.CHILDREN[plural].format(job)
+        was = self.api.get(plural, self.namespace, name)
+        change = {"services": {"spec": {"publishNotReadyAddresses": False}},
+                  "statefulsets": {"spec": {"replicas": (was or {}).get("spec", {}).get("replicas", 0) + 2}},
+                  "configmaps": {"data": {"hostfile": "elsewhere slots=9\n"}}}[plural]
+        self.api.patch(plural, self.namespace, name, change)
+        wanted = state.normal(plural, was)
+        self.until(f"{plural} {name} is repaired",
+                   lambda: state.normal(plural, self.api.get(plural, self.namespace, name) or was) == wanted)
+
+    def remove_child(self, job, plural):
+        """Somebody deletes a child; while the job runs it is made again."""
+        self.wait(job)
+        found = self.job(job)
+        name = program.CHILDREN[plural].format(job)
+        self.api.delete(plural, self.namespace, name)
+        if found and not found["spec"].get("suspend") and found["status"]["state"] == "Running":
+            self.until(f"{plural} {name} is made again", lambda: self.api.get(plural, self.namespace, name))
+
+    # ---- what kubelets do ----
+
+    def finish(self, job, code):
+        """The master of a settled job ends; returns when that is recorded."""
+        self.wait(job)
+        before = self.failures[job]
+        master, now = self.master(job), self.world.now()
+        assert master, f"{job} was settled, and its master is gone: {self.job(job)}"
+        running, = self.api.get("pods", self.namespace, master)["status"]["containerStatuses"]
+        ended = {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": now,
+                 "startedAt": running["state"]["running"]["startedAt"],
+                 "message": f"last words of attempt {before + 1}\n"}
+        self.api.patch("pods", self.namespace, master, {"status": {
+            "phase": "Failed" if code else "Succeeded",
+            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": now}],
+            "containerStatuses": [{"name": "master", "ready": False, "restartCount": 0, "image": "i", "imageID": "i",
+                                   "state": {"terminated": ended}}]}}, "status")
+        if code:
+            self.failures[job] = before + 1
+
+        def recorded():
+            status = (self.job(job) or {"status": {"state": "Succeeded"}})["status"]
+            return status["state"] in ("Succeeded", "Failed") or (code and status.get("failures", 0) > before)
+        self.until(f"the end of {job} with code {code} is recorded", recorded)
+
+    # ---- what strangers do ----
+
+    def create_foreign(self, job, plural):
+        labels = {"app": "other"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        body = {"secrets": {"kind": "Secret"}, "configmaps": {"kind": "ConfigMap", "data": {"theirs": "x"}},
+                "services": {"kind": "Service", "spec": {"clusterIP": "None", "selector": labels}},
+                "statefulsets": {"kind": "StatefulSet", "spec": {
+                    "replicas": 0, "serviceName": "x", "selector": {"matchLabels": labels}, "template": template}},
+                "jobs": {"kind": "Job", "spec": {"suspend": True, "template": template}}}[plural]
+        group = {"statefulsets": "apps/v1", "jobs": "batch/v1"}.get(plural, "v1")
+        self.api.create(plural, self.namespace, {"apiVersion": group, **body,
+                                                 "metadata": {"name": program.CHILDREN[plural].format(job)}})
+
+    def meet_foreign(self, job):
+        def met():
+            found = self.job(job)
+            running = [c for c in found.get("status", {}).get("conditions", []) if c["type"] == "Running"]
+            return found["spec"].get("suspend") or any(c.get("reason") == "Conflict" for c in running)
+        self.until(f"{job} tells of the conflict", met)
+
+    def remove_foreign(self, job, plural):
+        self.api.delete(plural, self.namespace, program.CHILDREN[plural].format(job))
+
+    def do(self, step):
+        self.current = step.job
+        getattr(self, step.do)(step.job, *step.arguments)

@@ -1,0 +1,127 @@
+"""What is left when a program has ended, in a form in which two runs can be compared: without what the API server
+makes up (uids, versions, times, the random ends of names) and what may differ for good reasons."""
+import json
+import re
+
+KINDS = ["horovodjobs", "secrets", "services", "statefulsets", "configmaps", "jobs", "pods"]
+MADE_UP = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "generateName")
+TIMES = ("startTime", "completionTime", "lastTransitionTime")
+
+
+def without_random_ends(text):
+    return re.sub(r"(-master-)[a-z0-9]{5}\b", r"\1*", text)
+
+
+def metadata(meta):
+    meta = {key: value for key, value in meta.items() if key not in MADE_UP}
+    for owner in meta.get("ownerReferences", []):
+        owner.pop("uid", None)
+    annotations = meta.get("annotations", {})
+    annotations.pop("horovod.io/workers", None)  # the fewest that were wanted, as far as anybody saw
+    told = annotations.get("horovod.io/hosts")
+    if told:  # hash, how often it was told, when
+        meta["annotations"]["horovod.io/hosts"] = told.rsplit("-", 1)[0]
+    return meta
+
+
+def job_status(status):
+    """Times only say whether they are set. What a finished job last counted depends on when it was looked at."""
+    status = json.loads(json.dumps(status))
+    finished = status.get("state") in ("Succeeded", "Failed")
+    for key in TIMES:
+        if key in status:
+            status[key] = "set"
+    if "workerFailure" in status:
+        status["workerFailure"]["time"] = "set"
+    # A suspension ends an attempt, if one has begun when it is seen: those are not counted here.
+    interruptions = status.pop("interruptions", 0)
+    for key in ("attempts", "cleaned"):
+        status[key] = max(status.get(key, 0) - interruptions, 0)
+    conditions = {}
+    for condition in status.pop("conditions", []):
+        if condition["type"] == "Suspended" and condition["status"] == "False":
+            continue  # a suspension that ended before anybody saw it leaves nothing
+        if finished and condition["type"] == "WorkersReady":
+            continue
+        conditions[condition["type"]] = [condition["status"], condition.get("reason"), condition.get("message")]
+    status["conditions"] = conditions
+    if finished:
+        for key in ("workers", "ready", "observedGeneration", "hosts"):
+            status.pop(key, None)
+    return status
+
+
+def normal(plural, item):
+    """(key, object) of an object of the API."""
+    meta = metadata(item["metadata"])
+    found = {"metadata": meta}
+    if plural == "horovodjobs":
+        found["spec"], found["status"] = item["spec"], job_status(item.get("status", {}))
+    elif plural == "secrets":
+        found["keys"] = sorted({**item.get("data", {}), **item.get("stringData", {})})
+    elif plural == "configmaps":
+        found["data"] = item.get("data")
+    elif plural == "pods":
+        status = item.get("status", {})
+        ready = [c["status"] for c in status.get("conditions", []) if c["type"] == "Ready"]
+        found["phase"], found["ready"] = status.get("phase"), ready
+    else:
+        found["spec"] = item.get("spec")
+        if plural == "jobs":  # labels that the Job controller makes of the uid
+            for labels in (found["spec"].get("selector", {}).get("matchLabels", {}),
+                           found["spec"].get("template", {}).get("metadata", {}).get("labels", {})):
+                for key in [key for key in labels if key.endswith("controller-uid")]:
+                    del labels[key]
+    found = json.loads(without_random_ends(json.dumps(found)))
+    if plural == "pods":
+        for key in [key for key in found["metadata"].get("labels", {}) if key.endswith(("controller-uid", "-hash"))]:
+            del found["metadata"]["labels"][key]
+    return f"{plural}/{found['metadata']['name']}", found
+
+
+def uncounted(text, interruptions):
+    """Numbers of attempts without those that a suspension ended."""
+    text = re.sub(r"\(attempt (\d+) of (\d+)\)",
+                  lambda m: f"(attempt {int(m[1]) - interruptions} of {int(m[2]) - interruptions})", text)
+    return re.sub(r'("horovod\.io/attempt": ")(\d+)"', lambda m: f'{m[1]}{int(m[2]) - interruptions}"', text)
+
+
+def take(api, namespace):
+    """All that is in the namespace, normalised, by kind and name."""
+    found, interruptions = {}, {}
+    for plural in KINDS:
+        for item in api.list(plural, namespace):
+            meta = item["metadata"]
+            if plural == "horovodjobs":
+                interruptions[meta["name"]] = item.get("status", {}).get("interruptions", 0)
+            n = interruptions.get(meta.get("labels", {}).get("horovod.io/job-name", meta["name"]), 0)
+            key, value = normal(plural, item)
+            value = json.loads(uncounted(json.dumps(value), n))
+            assert key not in found or plural == "pods", f"two objects are called {key}"
+            found[key] = value
+    return found
+
+
+def events(api, namespace):
+    """How many events there are of each job and reason."""
+    count = {}
+    for event in api.list("events", namespace):
+        if event["involvedObject"].get("kind") == "HorovodJob":
+            key = f"{event['involvedObject']['name']} {event['reason']}"
+            count[key] = count.get(key, 0) + event.get("count", 1)
+    return count
+
+
+def difference(wanted, found, path=""):
+    """Lines that say where two JSON documents differ."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        lines = []
+        for key in sorted({*wanted, *found}):
+            if key not in found:
+                lines.append(f"{path}/{key} is missing: {json.dumps(wanted[key])[:200]}")
+            elif key not in wanted:
+                lines.append(f"{path}/{key} is too much: {json.dumps(found[key])[:200]}")
+            else:
+                lines += difference(wanted[key], found[key], f"{path}/{key}")
+        return lines
+    return [] if wanted == found else [f"{path} is {json.dumps(found)[:300]}, not {json.dumps(wanted)[:300]}"]

@@ -1,0 +1,54 @@
+"""Random job programs under seeded schedules of faults; chaos.py says what is checked. HVD_CHAOS_SCHEDULES says how
+many, 50 unless told; script/test fuzz runs 1,000. HOROVOD_TEST_SEED says where to begin."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+import chaos
+import program
+import schedule
+import world
+
+SCHEDULES = int(os.environ.get("HVD_CHAOS_SCHEDULES", "50"))
+FIRST = int(os.environ.get("HOROVOD_TEST_SEED", "0"))
+
+
+def test_every_schedule_of_faults_ends_as_without_them():
+    results = chaos.run_all(FIRST, SCHEDULES)
+    failed = [text for _, _, text in results if text]
+    assert not failed, f"{len(failed)} of {SCHEDULES} schedules failed\n\n" + "\n\n".join(failed[:3])
+    assert len(results) == SCHEDULES
+
+
+def test_one_operator_lives_through_many_schedules_without_growing():
+    """One process, one program after the other, each in its own namespace with faults on its way."""
+    here, sizes = world.World(), []
+    try:
+        here.start()
+        for number in range(20):
+            plan = schedule.draw(number, len(program.draw(number)))
+            for at, whats in plan.items():
+                plan[at] = [what for what in whats if what != ("blow", "kill_operator")]
+            namespace = f"n{number}"
+            chaos.run(number, plan, the_world=here, namespace=namespace)
+            here.control("DELETE", f"objects?resource=horovodjobs&namespace={namespace}")
+            chaos.wait_quiet(here)
+            sizes.append(here.resident_kib())
+        assert here.n_operators == 1
+        assert max(sizes[10:]) < max(sizes[:10]) + 2048, f"resident memory in KiB: {sizes}"
+        assert here.end() == 0
+    finally:
+        if here.server.poll() is None:
+            here.end()
+        here.forget()
+
+
+@pytest.mark.parametrize("seed", [3, 11])
+def test_a_seed_alone_draws_the_same_program_and_schedule(seed):
+    code = ("import sys; sys.path.insert(0, sys.argv[1]); import program, schedule; n = int(sys.argv[2]); "
+            "print(*program.draw(n), schedule.draw(n, len(program.draw(n))), sep='\\n')")
+    drawn = {subprocess.run([sys.executable, "-c", code, os.path.dirname(__file__), str(seed)], check=True, text=True,
+                            stdout=subprocess.PIPE, env={**os.environ, "PYTHONHASHSEED": str(i)}).stdout for i in range(3)}
+    assert len(drawn) == 1
