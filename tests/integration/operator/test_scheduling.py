@@ -551,3 +551,31 @@ def test_the_nodes_network_is_refused_where_restricted_is_enforced(restricted, o
         return [e for e in ns.list("events") if e["reason"] == "FailedCreate" and "hostNetwork" in e["message"]]
     until("its controller tells why there are no pods", refused)
     assert not ns.list("pods") and ns.state() == "Pending"
+
+
+# The documentation
+
+
+def test_every_manifest_of_the_page_is_accepted_and_acted_on(server, ns, run_operator):
+    install(server, "volcano")
+    run_operator("--gang-scheduler=volcano")
+    blocks = (ROOT / "docs/scheduling.md").read_text(encoding="utf-8").split("```yaml\n")[1:]
+    manifests = [yaml.safe_load(block.split("```")[0]) for block in blocks]
+    assert len(manifests) == 3
+    for manifest in manifests:
+        server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(manifest))
+    for name, state in (("gang", "Pending"), ("queued", "Suspended"), ("fast", "Pending")):
+        ns.wait_state(state, name)
+    made = until("the PodGroup", lambda: ns.api.request("GET", group_path(ns, "volcano").replace("/digits", "/gang")))
+    assert made["spec"]["minResources"] == {"cpu": "8", "memory": "17179869184", "nvidia.com/gpu": "4"}
+    assert until("a port", lambda: port_of(ns, "fast")) in range(20000, 30000)
+
+
+def test_a_suspended_short_form_may_become_the_long_form(ns, operator):
+    ns.apply_job(suspend=True)
+    ns.wait_state("Suspended")
+    ns.patch("horovodjobs", "digits", {"spec": {
+        "suspend": False, "image": None, "command": None, "master": {"template": template("master")},
+        "worker": {"replicas": 1, "template": template("worker", nodeSelector={"flavor": "spot"})}}})
+    until("the worker", lambda: ns.workers() == {"digits-worker-0"})
+    assert ns.get("pods", "digits-worker-0")["spec"]["nodeSelector"] == {"flavor": "spot"}
