@@ -15,6 +15,8 @@
 #include "operator/api/json.h"
 #include "operator/core/children.h"
 
+#define RESTARTS_MAX 10 /* about half an hour, as kubelets wait longer from one to the next */
+
 /* In the order of what they tell. */
 enum loss_type {
     NOT_LOST,
@@ -243,5 +245,33 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
         .exit_code = worst.type == ENDED ? worst.worker.pod->u.pod.exit_code : 0,
         .is_disruption = worst.type <= DISRUPTED || hvd_loss_is_disruption(worst.worker.pod),
     };
+    return true;
+}
+
+bool hvd_loss_find_hopeless(const struct hvd_pass *p, struct hvd_worker_failure *out,
+                            char text[HVD_LOSS_TEXT_SIZE])
+{
+    struct loss worst = {0};
+    char what[HVD_LOSS_TEXT_SIZE];
+
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+        struct loss loss = {.type = ENDED};
+
+        if (pod->kind == HVD_KIND_POD && pod->meta.role == HVD_ROLE_WORKER &&
+            pod->u.pod.has_failed && pod->u.pod.restarts >= RESTARTS_MAX && !pod->u.pod.is_ready &&
+            !pod->meta.is_deleting && hvd_pods_identify(p->view, pod, &p->owners, &loss.worker) &&
+            is_more_telling(&loss, &worst))
+            worst = loss;
+    }
+    if (worst.type == NOT_LOST)
+        return false;
+    describe(p, &worst, what);
+    hvd_pass_text(text, HVD_LOSS_TEXT_SIZE, "%s, after %d restarts", what,
+                  worst.worker.pod->u.pod.restarts);
+    *out = (struct hvd_worker_failure){.message = text,
+                                       .at_s = p->now_s,
+                                       .has_exit_code = true,
+                                       .exit_code = worst.worker.pod->u.pod.exit_code};
     return true;
 }

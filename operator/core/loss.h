@@ -17,6 +17,11 @@
 bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
                    char text[HVD_LOSS_TEXT_SIZE]);
 
+/* Whether the container of a worker ended so often before the master could start that it is taken
+ * for hopeless. Fills *out as hvd_loss_find does. */
+bool hvd_loss_find_hopeless(const struct hvd_pass *p, struct hvd_worker_failure *out,
+                            char text[HVD_LOSS_TEXT_SIZE]);
+
 /*
  * Notes on the master's Job that workers were let go by the user, before they are: when more are
  * wanted again, those that come are others, and none of them was lost. True when that note is being

@@ -261,6 +261,7 @@ static bool observe_worker(const cJSON *object, struct hvd_pod_view *out)
     const cJSON *container = role_status(object, HVD_ROLE_WORKER);
     const cJSON *terminated = hvd_json_at(container, "state.terminated");
 
+    out->restarts = (int32_t)hvd_json_int(container, "restartCount", 0);
     if (!terminated)
         terminated = hvd_json_at(container, "lastState.terminated");
     return !terminated || observe_terminated(container, terminated, out);

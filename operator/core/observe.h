@@ -63,6 +63,7 @@ struct hvd_pod_view {
     int32_t exit_code;
     int32_t exit_signal;
     int64_t ended_s;
+    int32_t restarts; /* of a worker's container */
     char *container;
     char *container_reason; /* e.g. OOMKilled, Error */
     char *last_line;        /* of its termination message, at most 1 KiB */

@@ -131,6 +131,11 @@ static void describe_failure(const struct hvd_pass *p, const struct verdict *ver
     char master[MESSAGE_SIZE];
     const char *line;
 
+    if (!p->child[HVD_KIND_JOB]) {
+        hvd_pass_text(out, MESSAGE_SIZE, "%s (attempt %d of %d%s)", lost ? lost : "no master",
+                      attempt.number, attempt.of, verdict->text);
+        return;
+    }
     describe_master(p, master, &line);
     if (lost && !has_master_ended(p) && stuck_s(p->pods.master) == 0)
         hvd_pass_text(out, MESSAGE_SIZE,
@@ -305,6 +310,18 @@ bool hvd_outcome_lost(struct hvd_pass *p)
         hvd_plan_wake(p->plan, (known->at_s + LOST_GRACE_S) * 1000);
         return false;
     }
+    fail_attempt(p);
+    return true;
+}
+
+bool hvd_outcome_hopeless(struct hvd_pass *p)
+{
+    struct hvd_worker_failure found;
+    char text[HVD_LOSS_TEXT_SIZE];
+
+    if (p->st || p->child[HVD_KIND_JOB] || !hvd_loss_find_hopeless(p, &found, text))
+        return false;
+    p->st = hvd_job_set_worker_failure(&p->next, &found);
     fail_attempt(p);
     return true;
 }

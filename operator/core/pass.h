@@ -147,6 +147,9 @@ bool hvd_outcome_is_under_way(const struct hvd_pass *p);
  * end by itself; true if it did so. */
 bool hvd_outcome_lost(struct hvd_pass *p);
 
+/* Ends an attempt whose workers never become Ready, because one of them ends again and again. */
+bool hvd_outcome_hopeless(struct hvd_pass *p);
+
 /* Whether somebody has deleted the Job of the attempt under way; the attempt has ended then. */
 bool hvd_outcome_vanished(struct hvd_pass *p);
 

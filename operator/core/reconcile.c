@@ -271,7 +271,7 @@ static void run(struct hvd_pass *p)
         restart(p);
         return;
     }
-    if (hvd_outcome_lost(p))
+    if (hvd_outcome_lost(p) || hvd_outcome_hopeless(p))
         return;
     if (hvd_outcome_vanished(p)) {
         count_workers(p);

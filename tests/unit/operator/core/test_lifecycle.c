@@ -301,6 +301,38 @@ static void a_lost_worker_restarts_the_whole_group_up_to_the_limit(void **state)
     world_fini(&w);
 }
 
+static void a_worker_that_ends_again_and_again_before_the_start_fails_the_job(void **state)
+{
+    struct world w;
+    cJSON *pod;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.is_kubelet_off = true;
+    world_settle(&w);
+    pod = world_find(&w, "Pod", "digits-worker-1");
+    cJSON_ReplaceItemInObject(
+        pod, "status",
+        cJSON_Parse(
+            "{\"phase\":\"Running\",\"containerStatuses\":[{\"name\":\"worker\","
+            "\"restartCount\":9,\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},"
+            "\"lastState\":{\"terminated\":{\"exitCode\":137,\"reason\":\"OOMKilled\"}}}]}"));
+    world_settle(&w);
+    is_state(&w, "Pending");
+    has_message(&w, "WorkersReady",
+                "0 of 2 workers are ready; pod digits-worker-1 container keeps ending with exit "
+                "code 137, OOMKilled");
+    cJSON_ReplaceItemInObject(cJSON_GetArrayItem(hvd_json_at(pod, "status.containerStatuses"), 0),
+                              "restartCount", cJSON_CreateNumber(10));
+    world_settle(&w);
+    is_state(&w, "Failed");
+    assert_string_equal(world_condition_text(&w, "Failed", "reason"), "WorkerFailed");
+    has_message(&w, "Failed",
+                "worker digits-worker-1: container worker was killed for memory (OOMKilled, exit "
+                "code 137), after 10 restarts (attempt 1 of 1)");
+    world_fini(&w);
+}
+
 #define IGNORE_DISRUPTIONS                                                                         \
     ",\"failurePolicy\":{\"rules\":[{\"action\":\"Ignore\",\"onDisruption\":true},"                \
     "{\"action\":\"Fail\",\"role\":\"Master\",\"onExitCodes\":{\"operator\":\"In\",\"values\":["   \
@@ -659,6 +691,7 @@ int main(void)
         cmocka_unit_test(workers_that_come_back_after_scaling_were_not_lost),
         cmocka_unit_test(an_elastic_job_goes_on_without_a_worker),
         cmocka_unit_test(a_lost_worker_restarts_the_whole_group_up_to_the_limit),
+        cmocka_unit_test(a_worker_that_ends_again_and_again_before_the_start_fails_the_job),
         cmocka_unit_test(an_ignored_failure_does_not_count),
         cmocka_unit_test(ignored_failures_are_bounded),
         cmocka_unit_test(a_rule_may_end_the_job_at_once),
