@@ -2,7 +2,7 @@
 """Random job programs under random faults: each run must end as the same program ends without faults, with nothing
 left over, nothing written for ever, and the operator alive.
 
-    tests/integration/chaos/chaos.py [--seed N] [--count M] [--operator PROGRAM] [--jobs J] [--verbose]
+    tests/integration/chaos/chaos.py [--seed N] [--count M] [--operator PROGRAM] [--jobs J] [--first]
 
 One seed is one program (the same for five seeds in a row) under one schedule of faults. A seed that fails is printed
 with what was wrong and with what was done; the same command with that seed does it again."""
@@ -202,6 +202,7 @@ def main():
     parser.add_argument("--count", type=int, default=1, metavar="M", help="how many seeds (1)")
     parser.add_argument("--operator", metavar="PROGRAM", help="another build of the operator")
     parser.add_argument("--jobs", type=int, metavar="J", help="runs at once (twice the processors)")
+    parser.add_argument("--first", action="store_true", help="end with the first that fails")
     parser.add_argument("--verbose", action="store_true", help="a line for each seed")
     options = parser.parse_args()
     begin = time.monotonic()
@@ -212,6 +213,7 @@ def main():
             print(text, flush=True)
         elif options.verbose:
             print(f"seed {seed}: {seconds:.2f} s", flush=True)
+        return text is not None and options.first
     results = run_all(options.seed, options.count, options.operator, options.jobs, told)
     failed = sorted(seed for seed, _, text in results if text)
     print(f"{len(results)} schedules, {len(failed)} failed{f': {failed}' if failed else ''}, "

@@ -1,11 +1,12 @@
 """Plays programs: each step as the user, the kubelet or the stranger would do it, each wait bounded."""
+import os
 import time
 
 import program
 import state
 from world import ApiError
 
-LIMIT = 30  # seconds of real time for anything to become true
+LIMIT = int(os.environ.get("HVD_CHAOS_LIMIT_S", "30"))  # of real time, for anything to become true
 
 
 class NotTrue(AssertionError):
