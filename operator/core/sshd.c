@@ -28,7 +28,8 @@
 
 void hvd_sshd_command(struct hvd_jb *jb, cJSON *container, int port)
 {
-    static const char *const before[] = {"/bin/sh", "-c", START, "sshd", "-De", "-f", "/dev/null"};
+    static const char start[] = START;
+    static const char *const before[] = {"/bin/sh", "-c", start, "sshd", "-De", "-f", "/dev/null"};
     static const char *const options[] = {"AuthorizedKeysFile=/etc/horovod/ssh/id.pub",
                                           "StrictModes=no",
                                           "UsePAM=no",
