@@ -1,0 +1,31 @@
+"""docs/defects.md names a test for every known defect: all are there, and every test named exists and is run."""
+import pathlib
+import re
+import string
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs/defects.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| ([a-z]|\d+) \| (.+?) \| (.+?) \| (.+?) \|$", PAGE, re.M)
+NAMED = sorted({test for row in ROWS for test in re.findall(r"`([^`]+::[^`]+)`", row[3])})
+
+
+def test_every_known_defect_and_trap_has_a_line():
+    assert [row[0] for row in ROWS] == [*string.ascii_lowercase[:21], *map(str, range(1, 21))]
+
+
+def test_every_line_names_a_test():
+    for row in ROWS:
+        assert re.search(r"`[^`]+::[^`]+`", row[3]), f"{row[0]}: {row[1]}"
+
+
+@pytest.mark.parametrize("test", NAMED)
+def test_a_test_that_the_table_names_exists_and_is_run(test):
+    file, name = test.split("::")
+    text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+    if file.endswith(".c"):
+        assert re.search(rf"^static void {name}\(void \*\*", text, re.M), f"no {name} in {file}"
+        assert re.search(rf"(cmocka_unit_test\w*|TEST)\(\s*{name}\b", text), f"{file} does not run {name}"
+    else:
+        assert re.search(rf"^def {name}\(", text, re.M), f"no {name} in {file}"
