@@ -69,6 +69,15 @@ static enum hvd_role role_of(const cJSON *labels)
     return HVD_ROLE_NONE;
 }
 
+/* The job that the object belongs to: its label says, else, where that was lost, its controller. */
+static bool keep_job(const char *label, struct hvd_meta *out)
+{
+    const char *kind = hvd_kind_info(HVD_KIND_HOROVODJOB)->kind;
+    const char *job = label ? label : hvd_str_equal(out->owner_kind, kind) ? out->owner_name : NULL;
+
+    return keep_n(job, job ? strlen(job) : 0, &out->job);
+}
+
 static bool observe_meta(const cJSON *meta, struct hvd_meta *out)
 {
     const cJSON *labels = hvd_json_get(meta, "labels");
@@ -76,12 +85,12 @@ static bool observe_meta(const cJSON *meta, struct hvd_meta *out)
     const char *manager = cJSON_GetStringValue((cJSON *)hvd_json_get(labels, HVD_LABEL_MANAGED_BY));
 
     out->role = role_of(labels);
-    out->is_managed = manager && strcmp(manager, HVD_MANAGER) == 0;
+    out->is_managed = job && manager && strcmp(manager, HVD_MANAGER) == 0;
     out->created_s = hvd_rfc3339_parse(hvd_json_str(meta, "creationTimestamp"));
     out->is_deleting = hvd_json_str(meta, "deletionTimestamp") != NULL;
     return keep(meta, "namespace", &out->namespace) && keep(meta, "name", &out->name) &&
            keep(meta, "uid", &out->uid) && keep(meta, "resourceVersion", &out->resource_version) &&
-           keep_n(job, job ? strlen(job) : 0, &out->job) && observe_owner(meta, out);
+           observe_owner(meta, out) && keep_job(job, out);
 }
 
 static bool annotation(const cJSON *object, const char *key, char **out)

@@ -32,7 +32,7 @@ struct hvd_meta {
     enum hvd_role role;
     int64_t created_s;
     bool is_deleting;
-    bool is_managed; /* carries the label app.kubernetes.io/managed-by=horovod-operator */
+    bool is_managed; /* carries our two labels: the manager and a job */
 };
 
 enum hvd_pod_phase {

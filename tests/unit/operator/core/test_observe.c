@@ -328,6 +328,36 @@ static void texts_are_cut_between_characters(void **state)
     hvd_object_fini(&out);
 }
 
+static void a_child_without_labels_belongs_to_the_job_that_controls_it(void **state)
+{
+    static const char *const texts[] = {
+        "{\"metadata\":{\"namespace\":\"n\",\"name\":\"j-master\",\"uid\":\"u\","
+        "\"ownerReferences\":[{\"kind\":\"HorovodJob\",\"name\":\"j\",\"uid\":\"o\","
+        "\"controller\":true}]}}",
+        "{\"metadata\":{\"namespace\":\"n\",\"name\":\"j-master\",\"uid\":\"u\",\"labels\":{"
+        "\"app.kubernetes.io/managed-by\":\"horovod-operator\"},"
+        "\"ownerReferences\":[{\"kind\":\"HorovodJob\",\"name\":\"j\",\"uid\":\"o\","
+        "\"controller\":true}]}}",
+        "{\"metadata\":{\"namespace\":\"n\",\"name\":\"j-master\",\"uid\":\"u\","
+        "\"ownerReferences\":[{\"kind\":\"CronJob\",\"name\":\"j\",\"uid\":\"o\","
+        "\"controller\":true}]}}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        cJSON *doc = cJSON_Parse(texts[i]);
+        struct hvd_object object = {0};
+        assert_int_equal(hvd_observe(HVD_KIND_JOB, doc, &object, NULL), HVD_OK);
+        if (i < 2)
+            assert_string_equal(object.meta.job, "j");
+        else
+            assert_null(object.meta.job);
+        assert_false(object.meta.is_managed); /* so its labels are put back */
+        hvd_object_fini(&object);
+        cJSON_Delete(doc);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +374,7 @@ int main(void)
         cmocka_unit_test(a_pod_that_has_to_go_shows_why_and_when),
         cmocka_unit_test(the_last_lines_of_a_long_message_are_whole),
         cmocka_unit_test(texts_are_cut_between_characters),
+        cmocka_unit_test(a_child_without_labels_belongs_to_the_job_that_controls_it),
     };
 
     hvd_json_use_base_memory();
