@@ -37,6 +37,7 @@ struct style {
     const char *after;
     const char *separator; /* before every host but the first */
     bool has_brackets;     /* around an address that holds colons */
+    size_t max;            /* a longer list is left empty */
 };
 
 struct list {
@@ -90,25 +91,23 @@ static hvd_status_t put_list(struct hvd_buf *text, const struct list *list,
         name_master(list->job, name);
         st = put_host(text, style, name, spec->master_slots);
     }
-    for (size_t i = 0; st == HVD_OK && i < list->n; i++) {
+    for (size_t i = 0; st == HVD_OK && i < list->n && text->len <= style->max; i++) {
         name_worker(list->job, &list->workers[i], name);
         st = put_host(text, style, name, spec->groups[list->workers[i].group].slots);
     }
     return st;
 }
 
-/* A list that is longer than max is left empty. */
 static void add_list(struct hvd_jb *jb, cJSON *data, const char *name, const struct list *list,
                      const struct style *style)
 {
-    size_t max = style->has_brackets ? ARGUMENT_MAX : FILE_MAX;
     struct hvd_buf text;
 
     hvd_buf_init(&text, FILE_MAX);
     if (put_list(&text, list, style) != HVD_OK)
         jb->failed = true;
     else
-        hvd_jb_str(jb, data, name, text.data && text.len <= max ? text.data : "");
+        hvd_jb_str(jb, data, name, text.data && text.len <= style->max ? text.data : "");
     hvd_buf_fini(&text);
 }
 
@@ -139,9 +138,10 @@ static void add_ssh_config(struct hvd_jb *jb, cJSON *data, const struct hvd_job 
 cJSON *hvd_hosts_data(struct hvd_jb *jb, const struct hvd_job *job,
                       const struct hvd_worker *workers, size_t n_workers)
 {
-    static const struct style hostfile = {.between = " slots=", .after = "\n", .separator = ""};
+    static const struct style hostfile = {
+        .between = " slots=", .after = "\n", .separator = "", .max = FILE_MAX};
     static const struct style hosts = {
-        .between = ":", .after = "", .separator = ",", .has_brackets = true};
+        .between = ":", .after = "", .separator = ",", .has_brackets = true, .max = ARGUMENT_MAX};
     const struct list list = {job, workers, n_workers};
     cJSON *data = hvd_jb_root(jb);
 

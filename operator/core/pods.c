@@ -104,7 +104,8 @@ static int compare_places(const void *a, const void *b)
     const struct hvd_worker *y = b;
     const struct hvd_place place_x = {x->place, x->pod->u.pod.place};
     const struct hvd_place place_y = {y->place, y->pod->u.pod.place};
-    int order = hvd_topology_compare(&place_x, &place_y);
+    bool has_places = x->place || y->place || place_x.pod || place_y.pod;
+    int order = has_places ? hvd_topology_compare(&place_x, &place_y) : 0;
 
     return order != 0 ? order : compare(a, b);
 }
