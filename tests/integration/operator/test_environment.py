@@ -29,8 +29,8 @@ NASTY = {
 class Container:
     """A worker's container, of a kind: mounts of its own, the kubelet's variables, perhaps a user and a read-only root."""
 
-    def __init__(self, ns, folder, uid=1000):
-        self.ns, self.folder, self.uid = ns, folder, uid
+    def __init__(self, ns, folder, uid=1000, shell="/bin/dash"):
+        self.ns, self.folder, self.uid, self.shell = ns, folder, uid, shell
         self.holder = self.daemon = None
         self.template = until("the set", lambda: ns.get("statefulsets", "digits-worker"))["spec"]["template"]["spec"]
 
@@ -45,7 +45,7 @@ class Container:
                 (self.folder / directory / name).chmod(0o440 if self.uid else 0o400)
         (self.folder / "passwd").write_text("root:x:0:0::/root:/bin/sh\nworker:x:1000:1000::/tmp:/bin/sh\n")
         script = """
-            mount -t tmpfs none /mnt
+            mount --bind "$1" /bin/sh; mount -t tmpfs none /mnt
             cp -a /etc /mnt/etc; cp "$0/passwd" /mnt/etc/passwd
             cp -a "$0/ssh" "$0/hosts" /mnt; mkdir -p /mnt/etc/horovod/ssh /mnt/etc/horovod/hosts
             mount --bind /mnt/etc /etc
@@ -55,7 +55,7 @@ class Container:
             mount -o remount,ro,bind /run; mount -o remount,ro,bind /etc; mount -o remount,ro,bind /
             echo ready; exec sleep 3600"""
         self.holder = subprocess.Popen([*DIE_WITH_ME, "unshare", "--mount", "--propagation", "private", "sh", "-ec",
-                                        script, str(self.folder)], stdout=subprocess.PIPE)
+                                        script, str(self.folder), self.shell], stdout=subprocess.PIPE)
         assert self.holder.stdout.readline() == b"ready\n"
 
     def enter(self):
@@ -91,7 +91,7 @@ class Container:
 
 
 @pytest.fixture
-def container(ns, operator, tmp_path):
+def container(ns, operator, tmp_path, request):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -100,7 +100,7 @@ def container(ns, operator, tmp_path):
     until("the list", lambda: ns.get("configmaps", "digits-hosts") and ns.get("secrets", "digits-ssh"))
     (tmp_path / "container").mkdir()
     tmp_path.chmod(0o755)
-    container = Container(ns, tmp_path / "container")
+    container = Container(ns, tmp_path / "container", shell=getattr(request, "param", "/bin/dash"))
     container.start()
     yield container
     container.stop()
@@ -110,6 +110,7 @@ def environment_of(output):
     return dict(entry.split("=", 1) for entry in output.decode().split("\0") if entry)
 
 
+@pytest.mark.parametrize("container", ["/bin/dash", "/bin/bash"], indirect=True)
 def test_a_session_has_the_containers_environment(container):
     container.start_sshd(NASTY)
     seen = environment_of(container.ssh("env", "-0").stdout)
