@@ -342,7 +342,8 @@ def test_an_evicted_job_is_down_at_once_and_comes_back_elsewhere(ns, operator, q
     ns.wait_state("Running")
     assert all(placed(pod, "reserved") for pod in ns.list("pods")) and len(pods(ns, "worker")) == 1
     assert queue.job()["status"]["startTime"] > started
-    assert queue.job()["status"]["attempts"] == 1, "an eviction is no failed attempt"
+    status = queue.job()["status"]
+    assert (status["attempts"], status["failures"], status["interruptions"]) == (2, 0, 1), "an eviction does not count"
 
 
 def test_scheduling_gates_hold_the_pods_until_they_are_lifted(ns, operator, queue):
