@@ -22,6 +22,7 @@
 #include "operator/core/children.h"
 
 #define SUBSYSTEM "operator"
+#define UID_SIZE 64
 #define METADATA "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 #define STRICT "?fieldManager=horovod-operator&fieldValidation=Strict"
 #define LENIENT "?fieldManager=horovod-operator"
@@ -44,6 +45,7 @@ struct run {
 struct step {
     struct run *run;
     const struct hvd_action *action;
+    char uid[UID_SIZE]; /* of the object as it was known then; "" for none */
 };
 
 static void pump(struct run *run);
@@ -107,6 +109,14 @@ static void keep(struct run *run, enum hvd_kind kind, const cJSON *object)
 
     if (st != HVD_OK)
         fail_run(run, st, err.msg, 0);
+}
+
+/* The object that the step was about is gone; a new one of its name may be known already. */
+static void forget(const struct step *step)
+{
+    const struct hvd_action *action = step->action;
+
+    hvd_store_remove(step->run->p.store, action->kind, action->namespace, action->name, step->uid);
 }
 
 static void finish_step(struct step *step)
@@ -199,7 +209,7 @@ static void on_reread(void *ctx, const struct hvd_kube_response *response)
     if (response->status == HVD_OK)
         keep(run, action->kind, response->body);
     else if (response->status == HVD_ERR_NOT_FOUND)
-        hvd_store_remove(run->p.store, action->kind, action->namespace, action->name, NULL);
+        forget(step);
     else
         fail_with(run, response);
     finish_step(step);
@@ -275,7 +285,7 @@ static void on_delete_ok(struct step *step, const struct hvd_kube_response *resp
     if (response->status == HVD_OK)
         log_action(run, HVD_LOG_INFO, "deleted", action, NULL);
     if (is_gone)
-        hvd_store_remove(run->p.store, action->kind, action->namespace, action->name, NULL);
+        forget(step);
     else
         keep(run, action->kind, response->body);
 }
@@ -426,6 +436,22 @@ static void observe_first_write(struct run *run)
     run->has_written = true;
 }
 
+static void note_uid(struct step *step)
+{
+    const struct hvd_action *action = step->action;
+    const struct hvd_entry *entry = step->run->entry;
+    const struct hvd_object *object;
+    const char *uid = "";
+
+    if (action->kind == HVD_KIND_HOROVODJOB) {
+        uid = entry->has_job ? entry->job.uid : "";
+    } else {
+        object = hvd_store_find(step->run->p.store, action->kind, action->namespace, action->name);
+        uid = object ? object->meta.uid : "";
+    }
+    (void)snprintf(step->uid, sizeof(step->uid), "%s", uid);
+}
+
 static void start_step(struct run *run, const struct hvd_action *action)
 {
     struct step *step = hvd_calloc(1, sizeof(*step));
@@ -436,7 +462,8 @@ static void start_step(struct run *run, const struct hvd_action *action)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
         return;
     }
-    *step = (struct step){run, action};
+    *step = (struct step){run, action, ""};
+    note_uid(step);
     if (action->type != HVD_ACTION_LOCATE)
         observe_first_write(run);
     st = send_action(step, &err);

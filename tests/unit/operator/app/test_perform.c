@@ -261,6 +261,24 @@ static void a_patch_of_something_gone_forgets_it(void **state)
     assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
 }
 
+static void a_late_answer_about_what_is_gone_forgets_nothing_new(void **state)
+{
+    struct bench *b = *state;
+    cJSON *old = cJSON_Parse(CHILD("j", "s1", "5", "j", "u1"));
+    cJSON *new = cJSON_Parse(CHILD("j", "s2", "9", "j", "u1"));
+
+    assert_int_equal(hvd_store_put(&b->store, HVD_KIND_SERVICE, old, NULL), HVD_OK);
+    plan(b, HVD_ACTION_PATCH, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 409, GONE);
+    assert_int_equal(hvd_store_put(&b->store, HVD_KIND_SERVICE, new, NULL), HVD_OK);
+    fake_api_answer(fake_api_last(&b->fake), 404, GONE);
+    assert_int_equal(b->n_performed, 1);
+    assert_string_equal(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j")->meta.uid, "s2");
+    cJSON_Delete(old);
+    cJSON_Delete(new);
+}
+
 static void a_delete_of_something_gone_is_done(void **state)
 {
     struct bench *b = *state;
@@ -370,6 +388,7 @@ int main(void)
         TEST(a_denied_write_is_a_failure_and_is_retried),
         TEST(a_conflict_reads_the_object_again),
         TEST(a_patch_of_something_gone_forgets_it),
+        TEST(a_late_answer_about_what_is_gone_forgets_nothing_new),
         TEST(a_delete_of_something_gone_is_done),
         TEST(a_delete_that_takes_time_is_seen_in_the_store),
         TEST(events_never_hold_a_job_up_unless_the_server_is_away),
