@@ -13,6 +13,7 @@ import cluster
 import jobs
 import measure
 import network
+import nodes
 import peer
 import results
 import simulated
@@ -21,9 +22,10 @@ import steps
 OUT = measure.BUILD / "bench"
 # What a benchmark measures, in this order; a part can be named by itself.
 PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows,
-         "network": network.measure_rows, "simgrid": cluster.measure_rows, "operator": jobs.measure_rows}
+         "network": network.measure_rows, "simgrid": cluster.measure_rows, "served": jobs.measure_rows,
+         "nodes": nodes.measure_rows}
 # The whole runtime is what has rows in the table.
-BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], **{name: [name] for name in PARTS}}
+BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], "operator": ["served", "nodes"], **{name: [name] for name in PARTS}}
 # What is no benchmark.
 ACTIONS = {"peers": peer.build, "table": lambda: print(results.markdown(results.load())), "report": results.report}
 

@@ -130,24 +130,32 @@ cJSON *fake_faults_list(const struct fake_faults *faults)
     return list;
 }
 
+static void free_fault(struct fake_fault *fault)
+{
+    free(fault->verb);
+    free(fault->resource);
+    free(fault->ns);
+    free(fault->name);
+    free(fault->subresource);
+    free(fault->agent);
+    free(fault->reason);
+    free(fault->message);
+    free(fault);
+}
+
 void fake_faults_clear(struct fake_faults *faults, int64_t id)
 {
-    struct fake_fault *fault, *next;
+    struct fake_fault **place = &faults->rules;
 
-    LL_FOREACH_SAFE(faults->rules, fault, next)
-    {
-        if (id > 0 && fault->id != id)
+    while (*place) {
+        struct fake_fault *fault = *place;
+
+        if (id > 0 && fault->id != id) {
+            place = &fault->next;
             continue;
-        LL_DELETE(faults->rules, fault);
-        free(fault->verb);
-        free(fault->resource);
-        free(fault->ns);
-        free(fault->name);
-        free(fault->subresource);
-        free(fault->agent);
-        free(fault->reason);
-        free(fault->message);
-        free(fault);
+        }
+        *place = fault->next;
+        free_fault(fault);
     }
 }
 

@@ -283,7 +283,7 @@ static bool decide(struct fake_request *r, const struct fake_fault *fault,
         fake_answer_fail(answer, r, 413, NULL, "Request entity too large: limit is 3145728");
         return true;
     }
-    if ((answers && !replaces) || fault->is_executed) {
+    if ((answers && !replaces) || (fault && fault->is_executed)) {
         execute(r, answer);
         outcome->is_executed = answer->code < 300;
     }
@@ -322,7 +322,7 @@ static void handle_object(struct fake_request *r, const struct fake_fault *fault
     outcome.code = answers ? answer.code : 0;
     outcome.response_bytes = answers ? answer.body.len : 0;
     (void)fake_record_add(&server->records, r, &outcome);
-    if (answers) {
+    if (answers || !fault) {
         bool is_later = fault && fault->action == FAKE_FAULT_DELAY;
 
         send_answer(r, &answer, fault);
