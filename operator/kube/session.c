@@ -211,7 +211,6 @@ CURLcode hvd_kube_session_apply(struct hvd_kube_session *session, CURL *easy)
         {CURLOPT_NOSIGNAL, 1L},
         {CURLOPT_PATH_AS_IS, 1L},
         {CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS},
-        {CURLOPT_PIPEWAIT, 1L},
         {CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS},
         {CURLOPT_TCP_KEEPALIVE, 1L},
         {CURLOPT_TCP_KEEPIDLE, TCP_IDLE_S},
@@ -221,6 +220,11 @@ CURLcode hvd_kube_session_apply(struct hvd_kube_session *session, CURL *easy)
 
     for (size_t i = 0; rc == CURLE_OK && i < sizeof(numbers) / sizeof(numbers[0]); i++)
         rc = curl_easy_setopt(easy, numbers[i].option, numbers[i].value);
+    /* Waits for a connection that others can share, which TLS tells of when it begins. Without TLS
+     * each stream would wait for the end of the one before: libcurl 7.88 looks again only then. */
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(easy, CURLOPT_PIPEWAIT,
+                              hvd_str_has_prefix(session->server, "https:") ? 1L : 0L);
     if (rc == CURLE_OK)
         rc = curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     if (rc == CURLE_OK)

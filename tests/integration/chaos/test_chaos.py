@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import chaos
+import play
 import program
 import schedule
 import world
@@ -42,6 +43,21 @@ def test_one_operator_lives_through_many_schedules_without_growing():
     finally:
         if here.server.poll() is None:
             here.end()
+        here.forget()
+
+
+def test_every_watch_is_back_soon_after_all_connections_were_dropped():
+    """Without TLS, too: nothing waits there for a connection to share."""
+    here = world.World()
+    try:
+        here.start()
+        for _ in range(3):
+            play.until("all are watched", lambda: here.control("GET", "state")["watches"] >= 7, 10)
+            here.drop_connections()
+        # Streams are begun anew after 240 s in any case, 4.8 s of real time.
+        play.until("all are watched again", lambda: here.control("GET", "state")["watches"] >= 7, 4)
+    finally:
+        here.end()
         here.forget()
 
 
