@@ -261,7 +261,10 @@ static void on_event_done(struct step *step, const struct hvd_kube_response *res
 static void on_refused(struct step *step, const struct hvd_kube_response *response)
 {
     struct run *run = step->run;
-    bool is_invalid = response->status == HVD_ERR_INVALID;
+    /* A gang scheduler refuses a group for a queue that is closed: that passes. */
+    bool is_invalid = response->status == HVD_ERR_INVALID &&
+                      step->action->kind != HVD_KIND_VOLCANO_PODGROUP &&
+                      step->action->kind != HVD_KIND_PLUGINS_PODGROUP;
 
     if (step->action->type == HVD_ACTION_PATCH_STATUS) {
         fail_with(run, response);
@@ -272,7 +275,7 @@ static void on_refused(struct step *step, const struct hvd_kube_response *respon
     note_failure(run, step->action, is_invalid ? HVD_FAILURE_INVALID : HVD_FAILURE_DENIED,
                  response);
     if (!is_invalid)
-        fail_with(run, response);
+        fail_run(run, HVD_ERR_DENIED, message_of(response), response->retry_after_ms);
 }
 
 static void on_delete_ok(struct step *step, const struct hvd_kube_response *response)

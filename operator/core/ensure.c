@@ -82,6 +82,7 @@ static void report_denied(struct hvd_pass *p, const struct child *child)
 
     if (!failure || failure->type != HVD_FAILURE_DENIED)
         return;
+    p->is_denied = true;
     hvd_pass_text(message, sizeof(message), "%s %s cannot be made, will be tried again: %s",
                   hvd_kind_info(child->kind)->kind, failure->name,
                   failure->message ? failure->message : "forbidden");

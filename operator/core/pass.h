@@ -30,6 +30,7 @@ struct hvd_pass {
     struct hvd_job_status next; /* what the status should be */
     bool is_urgent;             /* the status says something that must not wait */
     bool has_no_room;           /* the gang scheduler has not let the workers in yet */
+    bool is_denied;             /* one that is tried again in this pass, and may fail again */
     bool is_blocked;            /* a foreign child or a refusal was reported in this pass */
     hvd_status_t st;
 };

@@ -392,7 +392,7 @@ static int64_t status_due_ms(const struct hvd_pass *p)
 static void write_status(struct hvd_pass *p)
 {
     struct hvd_action action = {
-        .type = HVD_ACTION_PATCH_STATUS, .kind = HVD_KIND_HOROVODJOB, .waits = true};
+        .type = HVD_ACTION_PATCH_STATUS, .kind = HVD_KIND_HOROVODJOB, .waits = !p->is_denied};
     int64_t due_ms = status_due_ms(p);
 
     if (p->st || hvd_job_status_equal(&p->next, &p->job->status))

@@ -580,3 +580,22 @@ def test_a_suspended_short_form_may_become_the_long_form(ns, operator):
         "worker": {"replicas": 1, "template": template("worker", nodeSelector={"flavor": "spot"})}}})
     until("the worker", lambda: ns.workers() == {"digits-worker-0"})
     assert ns.get("pods", "digits-worker-0")["spec"]["nodeSelector"] == {"flavor": "spot"}
+
+
+# Quota
+
+
+def test_a_quota_that_is_used_up_is_told_of_and_waited_for(server, ns, operator):
+    server.api.request("POST", f"/api/v1/namespaces/{ns.name}/resourcequotas",
+                       {"metadata": {"name": "none"}, "spec": {"hard": {"count/statefulsets.apps": "0"}}})
+    path = f"/api/v1/namespaces/{ns.name}/resourcequotas/none"
+    until("the quota counts", lambda: server.api.request("GET", path).get("status", {}).get("used"), 60)
+    ns.apply_job()
+    until("the condition", lambda: (ns.condition("Running") or {}).get("reason") == "Denied")
+    assert "exceeded quota" in ns.condition("Running")["message"] and ns.state() == "Pending"
+    rest(operator)
+    ns.api.request("DELETE", path)
+    ns.start_workers()
+    ns.start_master()
+    ns.wait_state("Running")
+    assert ns.condition("Running")["reason"] == "MasterStarted"

@@ -227,6 +227,27 @@ static void a_denied_write_is_a_failure_and_is_retried(void **state)
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
 }
 
+static void what_may_pass_is_a_denial_and_retried(void **state)
+{
+    struct bench *b = *state;
+
+    /* A namespace that goes, or a kind that is not installed. */
+    plan(b, HVD_ACTION_CREATE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 404, "{\"message\":\"not found\"}");
+    assert_int_not_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
+    assert_string_equal(b->entry->failures[0].message, "not found");
+    /* A queue that is closed. */
+    plan(b, HVD_ACTION_CREATE, false);
+    b->plan.actions[0].kind = HVD_KIND_VOLCANO_PODGROUP;
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 400, "{\"message\":\"queue is Closed\"}");
+    assert_int_equal(b->status, HVD_ERR_DENIED);
+    assert_int_equal(b->entry->n_failures, 2);
+    assert_int_equal(b->entry->failures[1].type, HVD_FAILURE_DENIED);
+}
+
 static void a_conflict_reads_the_object_again(void **state)
 {
     static const enum hvd_action_type types[] = {HVD_ACTION_PATCH, HVD_ACTION_DELETE};
@@ -385,6 +406,7 @@ int main(void)
         TEST(an_existing_object_of_ours_is_adopted),
         TEST(a_foreign_object_becomes_a_failure_and_no_backoff),
         TEST(a_refused_template_becomes_a_failure_with_the_servers_text),
+        TEST(what_may_pass_is_a_denial_and_retried),
         TEST(a_denied_write_is_a_failure_and_is_retried),
         TEST(a_conflict_reads_the_object_again),
         TEST(a_patch_of_something_gone_forgets_it),
