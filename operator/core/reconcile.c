@@ -22,8 +22,9 @@
 #include "operator/core/plan.h"
 
 #define MESSAGE_SIZE 1024
-#define COUNTS_MIN_MS 1000  /* how often counts alone are written: as often as the start is old, */
+#define COUNTS_MIN_MS 5000  /* how often counts alone are written: as often as the start is old, */
 #define COUNTS_MAX_MS 30000 /* so that many workers that come one by one cost few writes */
+#define STOPPED_MS 1000     /* the same of a job that is suspended */
 #define SETTLE_MS 5000      /* how long the status waits for a master that was just made */
 
 /* Files a set under the group that it has the name of. */
@@ -102,6 +103,14 @@ static void show_too_long(struct hvd_pass *p)
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"HostListTooLong", message});
 }
 
+/* Whether the status tells of a worker in trouble already; what it says of it may change often. */
+static bool tells_of_trouble(const struct hvd_pass *p)
+{
+    const char *message = p->job->status.conditions[HVD_COND_WORKERS_READY].message;
+
+    return message && strstr(message, "; pod ");
+}
+
 static void count_workers(struct hvd_pass *p)
 {
     int32_t ready = (int32_t)p->pods.n_ready;
@@ -115,10 +124,11 @@ static void count_workers(struct hvd_pass *p)
         show_too_long(p);
         return;
     }
-    if (p->pods.troubled)
+    if (p->pods.troubled) {
         hvd_pass_text(message, sizeof(message), "%d of %d workers are ready; pod %s %s", ready,
                       wanted, p->pods.troubled->meta.name, p->pods.troubled->u.pod.trouble);
-    else if (p->has_no_room)
+        p->is_urgent = p->is_urgent || !tells_of_trouble(p);
+    } else if (p->has_no_room)
         hvd_pass_text(message, sizeof(message),
                       "%d of %d workers are ready; PodGroup %s is Pending: the gang scheduler has "
                       "no room for all of them yet",
@@ -383,7 +393,9 @@ static int64_t status_due_ms(const struct hvd_pass *p)
         return p->settled_ms;
     if (p->is_urgent || p->now_ms < written_ms)
         return 0;
-    if (p->next.start_s == 0 || every_ms < COUNTS_MIN_MS)
+    if (p->next.start_s == 0)
+        return written_ms + STOPPED_MS;
+    if (every_ms < COUNTS_MIN_MS)
         every_ms = COUNTS_MIN_MS;
     return written_ms + (every_ms < COUNTS_MAX_MS ? every_ms : COUNTS_MAX_MS);
 }
