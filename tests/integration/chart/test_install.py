@@ -92,3 +92,17 @@ def test_the_operator_makes_a_jobs_children_with_the_charts_rights_alone(release
     assert child.returncode == 0
     text = log.read_text()
     assert "forbidden" not in text.lower() and "403" not in text, text
+
+
+def test_election_is_switched_on_without_two_operators_at_once_and_rolls_from_then_on(release, helm, kubectl, tmp_path):
+    """The installed operator takes no part: it has to end first. The next upgrade rolls."""
+    values = tmp_path / "elected.json"
+    values.write_text(json.dumps({**JOB, "operator": {"replicas": 2, "leaderElection": {"enabled": True},
+                                                      "podDisruptionBudget": {"enabled": True}}}))
+    for expected in ("Recreate", "RollingUpdate"):
+        done = helm("upgrade", "horovod", str(CHART), "--kubeconfig", kubectl.kubeconfig, "--namespace", "default",
+                    "--values", str(values))
+        assert done.returncode == 0, done.stderr
+        spec = json.loads(kubectl("get", "deployment", "horovod-operator", "-o", "json"))["spec"]
+        assert (spec["replicas"], spec["strategy"]["type"]) == (2, expected)
+    assert "poddisruptionbudget" in kubectl("get", "poddisruptionbudgets", "-o", "name")
