@@ -4,6 +4,7 @@
  */
 #include "operator/kube/api.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,10 +46,31 @@ const char *hvd_kube_describe(const struct hvd_kube_request *request, char *out,
     return out;
 }
 
+/*
+ * A patch that names the uid or tests a value of an object that was replaced meanwhile is answered
+ * with 422 as an invalid one is, not with 409: the cause is metadata.uid, or, of a JSON patch, just
+ * that it does not apply.
+ */
+static bool is_about_another_object(const cJSON *body)
+{
+    const cJSON *details = cJSON_GetObjectItemCaseSensitive(body, "details");
+    const cJSON *cause = NULL;
+
+    cJSON_ArrayForEach(cause, cJSON_GetObjectItemCaseSensitive(details, "causes"))
+    {
+        if (strcmp(hvd_json_text(cause, "field"), "metadata.uid") == 0)
+            return true;
+    }
+    return strcmp(hvd_json_text(body, "message"),
+                  "the server rejected our request due to an error in our request") == 0;
+}
+
 static hvd_status_t status_of(long code, const cJSON *body)
 {
     if (code >= 200 && code < 300)
         return HVD_OK;
+    if (code == 422 && is_about_another_object(body))
+        return HVD_ERR_CONFLICT;
     if (code == 400 || code == 422)
         return HVD_ERR_INVALID;
     if (code == 401 || code == 403)

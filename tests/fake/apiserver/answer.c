@@ -4,6 +4,7 @@
 #include "tests/fake/apiserver/answer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/fake/apiserver/must.h"
@@ -56,8 +57,9 @@ static void put_group(struct hvd_buf *out, const struct fake_kind *kind)
                     kind->api_version);
 }
 
+/* texts: reason (NULL: the usual one), message, and the field that is to blame or NULL. */
 static void fail(struct fake_answer *answer, const struct fake_request *request, int code,
-                 const char *texts[2], const char *details_kind)
+                 const char *texts[3], const char *details_kind)
 {
     const char *reason = texts[0];
     const char *message = texts[1];
@@ -73,7 +75,10 @@ static void fail(struct fake_answer *answer, const struct fake_request *request,
         fake_puts(&answer->body, ",\"details\":{\"name\":");
         fake_put_json(&answer->body, request->object_name ? request->object_name : "");
         put_group(&answer->body, request->kind);
-        fake_printf(&answer->body, ",\"kind\":\"%s\"}", details_kind);
+        fake_printf(&answer->body, ",\"kind\":\"%s\"", details_kind);
+        if (texts[2])
+            fake_printf(&answer->body, ",\"causes\":[{\"field\":\"%s\"}]", texts[2]);
+        fake_puts(&answer->body, "}");
     }
     fake_printf(&answer->body, ",\"code\":%d}", code);
 }
@@ -81,7 +86,7 @@ static void fail(struct fake_answer *answer, const struct fake_request *request,
 void fake_answer_fail(struct fake_answer *answer, const struct fake_request *request, int code,
                       const char *reason, const char *message)
 {
-    fail(answer, request, code, (const char *[2]){reason, message},
+    fail(answer, request, code, (const char *[3]){reason, message, NULL},
          request->kind ? request->kind->resource : "");
 }
 
@@ -123,20 +128,23 @@ void fake_answer_unmet(struct fake_answer *answer, const struct fake_request *re
     fake_puts(&text, "Operation cannot be fulfilled on ");
     put_kind_group(&text, request->kind);
     fake_printf(&text, " \"%s\": %s", request->object_name, why);
-    fail(answer, request, 409, (const char *[2]){NULL, text.data}, request->kind->name);
+    fail(answer, request, 409, (const char *[3]){NULL, text.data, NULL}, request->kind->name);
     hvd_buf_fini(&text);
 }
 
 void fake_answer_invalid(struct fake_answer *answer, const struct fake_request *request,
                          const char *why)
 {
+    const char *colon = strstr(why, ": ");
+    char *field = fake_must(strndup(why, colon ? (size_t)(colon - why) : 0));
     struct hvd_buf text = fake_buf();
 
     put_kind_group(&text, request->kind);
     fake_printf(&text, " \"%s\" is invalid: %s", request->object_name ? request->object_name : "",
                 why);
-    fail(answer, request, 422, (const char *[2]){NULL, text.data}, request->kind->name);
+    fail(answer, request, 422, (const char *[3]){NULL, text.data, field}, request->kind->name);
     hvd_buf_fini(&text);
+    free(field);
 }
 
 void fake_answer_object(struct fake_answer *answer, const struct fake_request *request, int code,

@@ -12,7 +12,7 @@ void fake_answer_not_found(struct fake_answer *answer, const struct fake_request
 void fake_answer_exists(struct fake_answer *answer, const struct fake_request *request);
 void fake_answer_conflict(struct fake_answer *answer, const struct fake_request *request);
 
-/* 409 for a precondition of a deletion, 422 for what validation says. */
+/* 409 for a precondition of a deletion, 422 for what validation says ("FIELD: why"). */
 void fake_answer_unmet(struct fake_answer *answer, const struct fake_request *request,
                        const char *why);
 void fake_answer_invalid(struct fake_answer *answer, const struct fake_request *request,

@@ -52,6 +52,24 @@ static void http_codes_become_what_the_caller_can_do(void **state)
         assert_int_equal(judge(rows[i].code, rows[i].body, &err), rows[i].expected);
 }
 
+static void a_patch_of_an_object_that_was_replaced_is_a_conflict(void **state)
+{
+    static const char of_uid[] = "{\"details\":{\"causes\":[{\"field\":\"data\"},"
+                                 "{\"field\":\"metadata.uid\"}]}}";
+    static const char of_test[] =
+        "{\"message\":\"the server rejected our request due to an error in our request\"}";
+    static const char of_data[] =
+        "{\"message\":\"m\",\"details\":{\"causes\":[{\"field\":\"data\"}]}}";
+    struct hvd_err err;
+
+    (void)state;
+    assert_int_equal(judge(422, of_uid, &err), HVD_ERR_CONFLICT);
+    assert_int_equal(judge(422, of_test, &err), HVD_ERR_CONFLICT);
+    assert_int_equal(judge(422, of_data, &err), HVD_ERR_INVALID);
+    assert_int_equal(judge(422, "{\"details\":{\"causes\":7}}", &err), HVD_ERR_INVALID);
+    assert_int_equal(judge(422, "{\"details\":{\"causes\":[7]}}", &err), HVD_ERR_INVALID);
+}
+
 static void messages_name_verb_object_and_the_servers_text(void **state)
 {
     struct hvd_err err;
@@ -84,6 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(http_codes_become_what_the_caller_can_do),
+        cmocka_unit_test(a_patch_of_an_object_that_was_replaced_is_a_conflict),
         cmocka_unit_test(messages_name_verb_object_and_the_servers_text),
         cmocka_unit_test(collections_and_subresources_are_described),
     };
