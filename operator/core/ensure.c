@@ -30,6 +30,8 @@ void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *messa
     if (p->is_blocked)
         return;
     p->is_blocked = true;
+    if (hvd_pass_is_running(p)) /* it is no reason why the job should not run */
+        return;
     if (strcmp(reason, "Denied") != 0 &&
         !(hvd_str_equal(was->reason, reason) && hvd_str_equal(was->message, message)))
         hvd_pass_event(p, reason, message, true);
@@ -272,6 +274,8 @@ static void repair_group(struct hvd_pass *p, const struct hvd_object *group)
 
     if (!p->st)
         p->st = hvd_gang_patch(&in, group, &body, NULL);
+    if (body && hvd_pass_failure(p, group->kind, group->meta.name))
+        p->is_denied = true;
     if (!p->st && body)
         hvd_pass_patch(p, group, body, true);
     p->has_no_room = p->has_no_room || group->u.podgroup.is_pending;

@@ -160,6 +160,15 @@ const cJSON *hvd_pass_all_hosts(struct hvd_pass *p)
     return take_hosts(p, &jb, hvd_hosts_data_of_all(&jb, p->job), &p->all_hosts_data);
 }
 
+bool hvd_pass_is_running(const struct hvd_pass *p)
+{
+    const struct hvd_object *pod = p->pods.master;
+
+    return pod && pod->u.pod.phase == HVD_POD_RUNNING &&
+           (!pod->meta.is_deleting || p->job->status.state == HVD_JOB_RUNNING) &&
+           hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS;
+}
+
 void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update)
 {
     bool changed = false;

@@ -58,6 +58,9 @@ bool hvd_pass_is_ours(const struct hvd_pass *p, const struct hvd_object *object)
 const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind,
                                            const char *name);
 
+/* Whether the current master's pod runs. */
+bool hvd_pass_is_running(const struct hvd_pass *p);
+
 /* The parsed spec, borrowed; NULL after a failure. */
 const cJSON *hvd_pass_spec(struct hvd_pass *p);
 
@@ -104,7 +107,7 @@ void hvd_admit_release(struct hvd_pass *p);
 /* ensure.c: children as they should be. */
 
 /* A reason why workers or master cannot be made now, on the condition Running; the first in a pass
- * wins. */
+ * wins. While the master runs there is nothing to tell. */
 void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message);
 
 /* Makes and repairs Secret, Service, ConfigMap and StatefulSet of a job that is to run. */

@@ -145,15 +145,6 @@ static void forget_loss(struct hvd_pass *p)
         p->st = hvd_job_set_worker_failure(&p->next, &(struct hvd_worker_failure){0});
 }
 
-static bool is_master_running(const struct hvd_pass *p)
-{
-    const struct hvd_object *pod = p->pods.master;
-
-    return pod && pod->u.pod.phase == HVD_POD_RUNNING &&
-           (!pod->meta.is_deleting || p->job->status.state == HVD_JOB_RUNNING) &&
-           hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS;
-}
-
 static void show_running(struct hvd_pass *p)
 {
     const char *lost = p->next.worker_failure.message;
@@ -304,7 +295,7 @@ static void run(struct hvd_pass *p)
     hvd_ensure_master_told(p);
     count_workers(p);
     hvd_ensure_master(p);
-    if (is_master_running(p))
+    if (hvd_pass_is_running(p))
         show_running(p);
     else
         show_waiting(p);

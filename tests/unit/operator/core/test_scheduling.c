@@ -340,6 +340,29 @@ static void no_free_port_is_told_and_asked_for_again(void **state)
     world_fini(&w);
 }
 
+/* It is no reason why the job should not run, and is in the log. */
+static void a_foreign_child_beside_a_running_master_is_let_be(void **state)
+{
+    const struct combination c = {0};
+    struct world w;
+    int writes;
+
+    (void)state;
+    begin(&w, &c, -1);
+    is_running(&w, &c, 2);
+    world_remove(&w, "Service", "digits");
+    (void)world_put(&w, "{\"kind\":\"Service\",\"metadata\":{\"name\":\"digits\",\"namespace\":"
+                        "\"default\",\"labels\":{\"app.kubernetes.io/managed-by\":"
+                        "\"horovod-operator\",\"horovod.io/job-name\":\"digits\"}},\"spec\":{}}");
+    settle(&w, &c);
+    writes = w.n_writes;
+    w.now_ms += 3600000;
+    settle(&w, &c);
+    assert_int_equal(w.n_writes, writes);
+    assert_string_equal(world_condition(&w, "Running"), "True");
+    world_fini(&w);
+}
+
 /* A new operator with another choice meets jobs of the old one. */
 static void a_change_of_the_gang_scheduler_disturbs_no_running_job(void **state)
 {
@@ -381,6 +404,7 @@ int main(void)
         cmocka_unit_test(a_group_that_counted_the_master_would_never_start),
         cmocka_unit_test(a_missing_gang_scheduler_holds_up_what_is_new_only),
         cmocka_unit_test(no_free_port_is_told_and_asked_for_again),
+        cmocka_unit_test(a_foreign_child_beside_a_running_master_is_let_be),
         cmocka_unit_test(a_change_of_the_gang_scheduler_disturbs_no_running_job),
     };
 
