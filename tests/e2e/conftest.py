@@ -55,19 +55,26 @@ class Cluster:
         out = self.kubectl("get", *arguments, "-o", "json", "--ignore-not-found").stdout
         return json.loads(out) if out.strip() else None
 
-    def writes(self, since, namespace, user="system:serviceaccount:"):
-        """Write requests of service accounts in a namespace from the audit log, from a byte offset on."""
+    def write_events(self, since, namespace, user="system:serviceaccount:"):
+        """Write requests of the operator's account in a namespace in the audit log, from a byte offset on, in order."""
         found = []
         with open(self.audit_log, "rb") as log:
             log.seek(since)
             for line in log:
+                if not line.endswith(b"\n"):
+                    break  # being written
                 event = json.loads(line)
                 reference = event.get("objectRef", {})
                 if (event["verb"] in ("create", "update", "patch", "delete", "deletecollection")
                         and reference.get("namespace") == namespace and "horovod" in event["user"]["username"]
                         and event["user"]["username"].startswith(user)):
-                    found.append(f"{event['verb']} {reference.get('resource')}/{reference.get('name')}")
+                    found.append(event)
         return found
+
+    def writes(self, since, namespace):
+        """The same as text: verb, resource, name."""
+        return [f"{event['verb']} {event['objectRef'].get('resource')}/{event['objectRef'].get('name')}"
+                for event in self.write_events(since, namespace)]
 
     def audit_position(self):
         return os.path.getsize(self.audit_log)
@@ -120,6 +127,40 @@ def short_job(name, command, workers=2, **spec):
             "spec": {"image": WORKER_IMAGE, "command": command, "worker": worker, **spec}}
 
 
+def long_job(name, master_script, workers=1, **spec):
+    """A HorovodJob in its long form: the master runs a script of its own."""
+    def template(role, **more):
+        return {"template": {"spec": {"containers": [{"name": role, "image": WORKER_IMAGE, **more}]}}}
+    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name},
+            "spec": {"master": template("master", command=["sh", "-c", master_script]),
+                     "worker": {"replicas": workers, **template("worker")}, **spec}}
+
+
+def ready_workers(namespace, job):
+    """Names of the worker pods that are Ready and not terminating, in numeric order."""
+    names = []
+    for pod in namespace.items("pods", "-l", f"horovod.io/job-name={job},horovod.io/role=worker"):
+        conditions = {item["type"]: item["status"] for item in pod.get("status", {}).get("conditions", [])}
+        if conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]:
+            names.append(pod["metadata"]["name"])
+    return sorted(names, key=lambda name: int(name.rsplit("-", 1)[1]))
+
+
+def hostfile(namespace, job):
+    return ((namespace.get("configmap", f"{job}-hosts") or {}).get("data") or {}).get("hostfile", "")
+
+
+def metrics(cluster):
+    return cluster.kubectl("get", "--raw", "/api/v1/namespaces/default/pods/"
+                           f"{operator_pod(cluster)}:8080/proxy/metrics", check=False).stdout
+
+
+def operator_pod(cluster):
+    pods = cluster.get("pods", "-n", "default", "-l", "app.kubernetes.io/name=horovod")["items"]
+    running = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    return running[0]
+
+
 def audit_log_of(status):
     """The path that tests/cluster/status names."""
     for word in status.split():
@@ -164,6 +205,50 @@ def namespace(cluster, request):
         print(cluster.kubectl("-n", name, "logs", "-l", "horovod.io/role=master", "--tail=30", check=False).stdout)
         print(cluster.kubectl("logs", "deployment/horovod-operator", "--tail=60", check=False).stdout)
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def operator(cluster):
+    """A function that changes the installed chart by --set NAME=VALUE; afterwards it is as it was."""
+    def change(*values, chart="charts/horovod"):
+        sets = [word for value in values for word in ("--set", value)]
+        cluster.helm("upgrade", "horovod", chart, "--reset-values", "--wait", "--timeout", "180s", *sets)
+
+    yield change
+    cluster.kubectl("apply", "-f", "crds/")
+    change()
+
+
+@pytest.fixture
+def shared_folder(cluster, namespace, tmp_path):
+    """A folder of this machine that pods of the namespace mount by the claim "shared"."""
+    tmp_path.chmod(0o777)
+    size = {"storage": "1Gi"}
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": namespace.name},
+         "spec": {"capacity": size, "hostPath": {"path": str(tmp_path)}, **common,
+                  "claimRef": {"namespace": namespace.name, "name": "shared"}}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "shared", "namespace": namespace.name},
+         "spec": {"resources": {"requests": size}, "volumeName": namespace.name, **common}}]}))
+    yield tmp_path
+    cluster.kubectl("delete", "pv", namespace.name, "--wait=false")
+
+
+def kill_container(pod):
+    """Ends all processes of a pod's container at once, as the kernel does when memory is short."""
+    uid = pod["metadata"]["uid"]
+    names = (f"pod{uid}", f"pod{uid.replace('-', '_')}")
+    killed = 0
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            belongs = any(name in (folder / "cgroup").read_text(encoding="utf-8") for name in names)
+            if belongs and (folder / "comm").read_text(encoding="utf-8").strip() != "pause":
+                os.kill(int(folder.name), 9)
+                killed += 1
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    assert killed, f"no process of pod {pod['metadata']['name']} was found"
 
 
 @pytest.hookimpl(hookwrapper=True)

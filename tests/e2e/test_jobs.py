@@ -5,32 +5,9 @@ import time
 
 import yaml
 
-from conftest import ROOT, WORKER_IMAGE, short_job, wait_for
+from conftest import ROOT, WORKER_IMAGE, hostfile, long_job, metrics, operator_pod, ready_workers, short_job, wait_for
 
 WAIT = ["sh", "-c", "sleep 300"]
-
-
-def long_job(name, master_script, workers=1, **spec):
-    """A HorovodJob in its long form: the master runs a script of its own."""
-    def template(role, **more):
-        return {"template": {"spec": {"containers": [{"name": role, "image": WORKER_IMAGE, **more}]}}}
-    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name},
-            "spec": {"master": template("master", command=["sh", "-c", master_script]),
-                     "worker": {"replicas": workers, **template("worker")}, **spec}}
-
-
-def ready_workers(namespace, job):
-    """Names of the worker pods that are Ready and not terminating, in numeric order."""
-    names = []
-    for pod in namespace.items("pods", "-l", f"horovod.io/job-name={job},horovod.io/role=worker"):
-        conditions = {item["type"]: item["status"] for item in pod.get("status", {}).get("conditions", [])}
-        if conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]:
-            names.append(pod["metadata"]["name"])
-    return sorted(names, key=lambda name: int(name.rsplit("-", 1)[1]))
-
-
-def hostfile(namespace, job):
-    return ((namespace.get("configmap", f"{job}-hosts") or {}).get("data") or {}).get("hostfile", "")
 
 
 def test_the_digits_job_trains_to_95_percent_and_succeeds(namespace):
@@ -82,17 +59,6 @@ def test_applying_the_same_manifest_again_writes_nothing(namespace, cluster):
     wait_for("the restarted operator to have listed the jobs", lambda: "horovod_operator" in metrics(cluster))
     assert versions() == before
     assert cluster.writes(since, namespace.name) == []
-
-
-def metrics(cluster):
-    return cluster.kubectl("get", "--raw", "/api/v1/namespaces/default/pods/"
-                           f"{operator_pod(cluster)}:8080/proxy/metrics", check=False).stdout
-
-
-def operator_pod(cluster):
-    pods = cluster.get("pods", "-n", "default", "-l", "app.kubernetes.io/name=horovod")["items"]
-    running = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
-    return running[0]
 
 
 def test_a_master_that_exits_3_fails_the_job_with_code_and_last_line_within_5_seconds(namespace):
