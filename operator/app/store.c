@@ -79,22 +79,32 @@ static bool is_older(const char *a, const char *b)
     return !*end_a && !*end_b && na < nb;
 }
 
+/* A version as a number; 0 when it is none. */
+static unsigned long long number_of(const char *version)
+{
+    char *end = NULL;
+    unsigned long long number;
+
+    if (!version)
+        return 0;
+    number = strtoull(version, &end, 10);
+    return *end ? 0 : number;
+}
+
 void hvd_store_told(struct hvd_store *store, enum hvd_kind kind, const char *version)
 {
-    char *end;
-    unsigned long long number = version ? strtoull(version, &end, 10) : 0;
+    unsigned long long number = number_of(version);
 
-    if (number > store->told[kind] && !*end)
+    if (number > store->told[kind])
         store->told[kind] = number;
 }
 
 /* Whether an object of that version that is not known has ended already. */
 static bool is_over(const struct hvd_store *store, enum hvd_kind kind, const char *version)
 {
-    char *end;
-    unsigned long long number = version ? strtoull(version, &end, 10) : 0;
+    unsigned long long number = number_of(version);
 
-    return number && !*end && number <= store->told[kind];
+    return number && number <= store->told[kind];
 }
 
 static void touch(struct hvd_store *store, struct hvd_entry *entry)
