@@ -7,6 +7,8 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,16 +17,100 @@
 #define FMT_MAX 65536
 #define EXACT_MAX 9007199254740992.0 /* 2^53: whole numbers above it are not exact in a double */
 
+#define BLOCK_MIN ((size_t)8 * 1024)
+#define BLOCK_MAX ((size_t)256 * 1024)
+
+/* The memory of the one tree that hvd_json_read made: pieces cut off blocks, freed all at once. */
+struct block {
+    struct block *next;
+    size_t size; /* of pieces */
+    size_t used;
+    max_align_t pieces[];
+};
+
+static struct {
+    struct block *blocks;
+    cJSON *doc;
+    bool is_reading; /* whatever is allocated now is of the tree */
+} tree;
+
+static void *cut_piece(size_t size)
+{
+    const size_t unit = sizeof(max_align_t);
+    struct block *block = tree.blocks;
+    size_t at;
+
+    if (size > SIZE_MAX / 2)
+        return NULL;
+    size = (size + unit - 1) / unit * unit;
+    if (!block || block->size - block->used < size) {
+        size_t room = block ? block->size * 2 : BLOCK_MIN;
+
+        room = room > BLOCK_MAX ? BLOCK_MAX : room;
+        room = room < size ? size : room;
+        block = hvd_malloc(sizeof(*block) + room, 1);
+        if (!block)
+            return NULL;
+        *block = (struct block){.next = tree.blocks, .size = room};
+        tree.blocks = block;
+    }
+    at = block->used / unit;
+    block->used += size;
+    return &block->pieces[at];
+}
+
+static void free_blocks(void)
+{
+    while (tree.blocks) {
+        struct block *next = tree.blocks->next;
+
+        hvd_free(tree.blocks);
+        tree.blocks = next;
+    }
+}
+
 static void *json_malloc(size_t size)
 {
-    return hvd_malloc(size, 1);
+    return tree.is_reading ? cut_piece(size) : hvd_malloc(size, 1);
+}
+
+static void json_free(void *p)
+{
+    if (!tree.is_reading)
+        hvd_free(p);
 }
 
 void hvd_json_use_base_memory(void)
 {
-    cJSON_Hooks hooks = {.malloc_fn = json_malloc, .free_fn = hvd_free};
+    cJSON_Hooks hooks = {.malloc_fn = json_malloc, .free_fn = json_free};
 
     cJSON_InitHooks(&hooks);
+}
+
+cJSON *hvd_json_read(const char *text, size_t len)
+{
+    cJSON *doc;
+
+    if (tree.doc)
+        return cJSON_ParseWithLength(text, len);
+    tree.is_reading = true;
+    doc = cJSON_ParseWithLength(text, len);
+    tree.is_reading = false;
+    if (!doc)
+        free_blocks();
+    else if (tree.blocks)
+        tree.doc = doc;
+    return doc;
+}
+
+void hvd_json_drop(cJSON *doc)
+{
+    if (!doc || doc != tree.doc) {
+        cJSON_Delete(doc);
+        return;
+    }
+    tree.doc = NULL;
+    free_blocks();
 }
 
 const cJSON *hvd_json_get(const cJSON *object, const char *key)

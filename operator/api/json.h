@@ -16,6 +16,17 @@
 /* Makes cJSON allocate through base/mem. Call once, before any other use of cJSON. */
 void hvd_json_use_base_memory(void);
 
+/*
+ * Parses a document that is read and soon dropped. Its tree lies in a few blocks, not in one for
+ * each node: that is quicker, and leaves no holes between what stays. While one is there a second
+ * one is parsed as usual. The tree must not be changed, and goes by hvd_json_drop alone. NULL: no
+ * JSON, or no memory.
+ */
+cJSON *hvd_json_read(const char *text, size_t len);
+
+/* Frees such a document, or any other. NULL is legal. */
+void hvd_json_drop(cJSON *doc);
+
 /* The member called key of an object; NULL if there is none or object is no object (or NULL). */
 const cJSON *hvd_json_get(const cJSON *object, const char *key);
 

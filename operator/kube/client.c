@@ -10,6 +10,7 @@
 #include <utlist.h>
 
 #include "base/mem.h"
+#include "operator/api/json.h"
 #include "operator/kube/client_internal.h"
 
 #define BODY_MAX (64 * 1024 * 1024)
@@ -359,7 +360,7 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
         return;
     detach(call);
     if (call->body.len)
-        body = cJSON_ParseWithLength(call->body.data, call->body.len);
+        body = hvd_json_read(call->body.data, call->body.len);
     if (rc != CURLE_OK)
         response.status = judge_transport(call, rc, &err);
     else
@@ -374,7 +375,7 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
     hvd_buf_fini(&call->body);
     hvd_buf_init(&call->body, 0);
     call->request.on_done(call->request.ctx, &response);
-    cJSON_Delete(body);
+    hvd_json_drop(body);
     destroy_call(call);
 }
 

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "operator/api/json.h"
 #include "operator/kube/api.h"
 
 static hvd_status_t decode_error(const cJSON *object, struct hvd_err *err)
@@ -46,14 +47,14 @@ static hvd_status_t decode_event(cJSON *doc, struct hvd_watch_event *out, struct
 hvd_status_t hvd_watch_decode(struct hvd_strview line, struct hvd_watch_event *out,
                               struct hvd_err *err)
 {
-    cJSON *doc = cJSON_ParseWithLength(line.data, line.len);
+    cJSON *doc = hvd_json_read(line.data, line.len);
     hvd_status_t st;
 
     if (!doc)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a line of the watch stream is not JSON");
     st = decode_event(doc, out, err);
     if (st != HVD_OK)
-        cJSON_Delete(doc);
+        hvd_json_drop(doc);
     return st;
 }
 

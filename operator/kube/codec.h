@@ -17,11 +17,11 @@ struct hvd_watch_event {
     hvd_watch_event_type_t type;
     const cJSON *object;          /* within doc */
     const char *resource_version; /* within doc, never empty */
-    cJSON *doc;                   /* the caller's, cJSON_Delete */
+    cJSON *doc;                   /* the caller's, hvd_json_drop */
 };
 
 /*
- * Decodes one line. On HVD_OK the caller deletes out->doc; otherwise *out is untouched:
+ * Decodes one line. On HVD_OK the caller drops out->doc; otherwise *out is untouched:
  * HVD_ERR_GONE (list again), HVD_ERR_UNAVAILABLE for other errors that the server reports,
  * HVD_ERR_INVALID for a line that is no watch event. err says what the server said.
  */

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "operator/api/json.h"
 #include "operator/kube/backoff.h"
 #include "operator/kube/codec.h"
 #include "operator/kube/framer.h"
@@ -253,7 +254,7 @@ static hvd_status_t on_line(void *ctx, struct hvd_strview line)
     else if (event.type == HVD_WATCH_REMOVE)
         h->remove(h->ctx, watch->options.kind, event.object);
     set_version(watch, event.resource_version);
-    cJSON_Delete(event.doc);
+    hvd_json_drop(event.doc);
     return HVD_OK;
 }
 

@@ -1,4 +1,5 @@
 /* A watch stream: the lines do not depend on how the network cut it, and each decodes or fails. */
+#include "operator/api/json.h"
 #include "operator/kube/codec.h"
 #include "operator/kube/framer.h"
 #include "tests/fuzz/fuzz.h"
@@ -24,7 +25,7 @@ static hvd_status_t take_line(void *ctx, struct hvd_strview line)
         return HVD_OK;
     }
     MUST(event.object && event.resource_version[0]);
-    cJSON_Delete(event.doc);
+    hvd_json_drop(event.doc);
     return HVD_OK;
 }
 

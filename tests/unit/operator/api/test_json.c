@@ -1,5 +1,7 @@
 #include "tests/unit/support.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "operator/api/json.h"
@@ -79,6 +81,72 @@ static void what_has_another_type_is_left_alone(void **state)
     cJSON_Delete(root);
 }
 
+static const char document[] = "{\"a\":[1,{\"b\":\"text with \\u00e4\"},null],\"c\":{\"d\":true}}";
+
+static void a_document_that_is_read_takes_few_blocks_and_leaves_none(void **state)
+{
+    unsigned long before;
+    cJSON *first, *second;
+    char *text;
+
+    (void)state;
+    hvd_json_use_base_memory();
+    before = hvd_mem_allocations();
+    first = hvd_json_read(document, strlen(document));
+    assert_int_equal(hvd_mem_allocations(), before + 1);
+    assert_string_equal(hvd_json_str(cJSON_GetArrayItem(hvd_json_get(first, "a"), 1), "b"),
+                        "text with \xc3\xa4");
+    second = hvd_json_read(document, strlen(document));
+    assert_true(cJSON_Compare(first, second, true));
+    hvd_json_drop(first);
+    text = cJSON_PrintUnformatted(second);
+    assert_non_null(strstr(text, "\"d\":true"));
+    cJSON_free(text);
+    hvd_json_drop(second);
+    hvd_json_drop(NULL);
+    assert_null(hvd_json_read("{\"a\":[1,", 8));
+    assert_int_equal(hvd_mem_live(), 0);
+}
+
+static void a_document_larger_than_a_block_is_read(void **state)
+{
+    const size_t n = 200000;
+    char *text = malloc(n * 4 + 600000);
+    size_t len = 0;
+    cJSON *doc;
+
+    (void)state;
+    hvd_json_use_base_memory();
+    text[len++] = '[';
+    for (size_t i = 0; i < n; i++)
+        len += (size_t)sprintf(text + len, "%d,", (int)(i % 10));
+    text[len++] = '"';
+    memset(text + len, 'x', 500000);
+    len += 500000;
+    len += (size_t)sprintf(text + len, "\"]");
+    doc = hvd_json_read(text, len);
+    assert_int_equal(cJSON_GetArraySize(doc), n + 1);
+    assert_int_equal(strlen(cJSON_GetStringValue(cJSON_GetArrayItem(doc, (int)n))), 500000);
+    hvd_json_drop(doc);
+    free(text);
+    assert_int_equal(hvd_mem_live(), 0);
+}
+
+static void read_and_drop(void)
+{
+    cJSON *doc = hvd_json_read(document, strlen(document));
+
+    assert_true((doc == NULL) == hvd_mem_fired());
+    hvd_json_drop(doc);
+}
+
+static void reading_without_memory_gives_nothing(void **state)
+{
+    (void)state;
+    hvd_json_use_base_memory();
+    HVD_MEM_TORTURE(read_and_drop());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +154,9 @@ int main(void)
         cmocka_unit_test(only_whole_numbers_are_integers),
         cmocka_unit_test(building_remembers_a_failed_allocation),
         cmocka_unit_test(what_has_another_type_is_left_alone),
+        cmocka_unit_test(a_document_that_is_read_takes_few_blocks_and_leaves_none),
+        cmocka_unit_test(a_document_larger_than_a_block_is_read),
+        cmocka_unit_test(reading_without_memory_gives_nothing),
     };
 
     hvd_json_use_base_memory();

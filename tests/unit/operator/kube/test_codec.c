@@ -26,7 +26,7 @@ static void events_are_decoded_by_type(void **state)
         assert_int_equal(hvd_watch_decode(hvd_strview_of(rows[i].line), &event, NULL), HVD_OK);
         assert_int_equal(event.type, rows[i].type);
         assert_string_equal(event.resource_version, "7");
-        cJSON_Delete(event.doc);
+        hvd_json_drop(event.doc);
     }
 }
 
@@ -110,7 +110,7 @@ static void a_failed_allocation_is_no_event_and_leaks_nothing(void **state)
             hvd_strview_of("{\"type\":\"ADDED\",\"object\":" OBJECT "}"), &event, NULL);
         assert_int_equal(st == HVD_OK, !hvd_mem_fired());
         if (st == HVD_OK)
-            cJSON_Delete(event.doc);
+            hvd_json_drop(event.doc);
     });
 }
 
