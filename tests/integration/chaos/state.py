@@ -65,8 +65,17 @@ def normal(plural, item):
         status = item.get("status", {})
         ready = [c["status"] for c in status.get("conditions", []) if c["type"] == "Ready"]
         found["phase"], found["ready"] = status.get("phase"), ready
+        if found["phase"] in ("Succeeded", "Failed"):  # perhaps before it was told of the list again
+            meta.get("annotations", {}).pop("horovod.io/hosts", None)
     else:
         found["spec"] = item.get("spec")
+        if plural == "jobs":  # with how many ranks it starts depends on when a change of their number was seen
+            template = found["spec"].get("template", {})
+            template.get("metadata", {}).get("annotations", {}).pop("horovod.io/hosts", None)
+            for container in template.get("spec", {}).get("containers", []):
+                command = container.get("command", [])
+                if "-np" in command:
+                    command[command.index("-np") + 1] = "*"
         if plural == "jobs":  # labels that the Job controller makes of the uid
             for labels in (found["spec"].get("selector", {}).get("matchLabels", {}),
                            found["spec"].get("template", {}).get("metadata", {}).get("labels", {})):
