@@ -150,8 +150,9 @@ class World:
         """Only a new token is accepted, which the token's file holds from now on."""
         self.n_tokens += 1
         self.hits += 1
-        (self.folder / "token").write_text(f"token-{self.n_tokens}", encoding="utf-8")
-        self.control("POST", "config", {"tokens": [f"token-{self.n_tokens}"]})
+        token = f"{self.folder.name}-{self.n_tokens}"  # an operator of another world, whose port this was, has none
+        (self.folder / "token").write_text(token, encoding="utf-8")
+        self.control("POST", "config", {"tokens": [token]})
 
     def forget_versions(self):
         """Watches from older versions get 410, streams that are open too."""
