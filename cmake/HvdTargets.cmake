@@ -45,6 +45,7 @@ function(hvd_add_unit_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hvd_flags hvd_mem_testing ${ARG_DEPS} cmocka)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120
+  # For a hang. Sanitized programs take some ten times as long, and run beside other suites.
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT $<IF:$<BOOL:${HVD_SANITIZE}>,900,300>
                        ENVIRONMENT "${HVD_TEST_ENVIRONMENT};CMOCKA_MESSAGE_OUTPUT=TAP")
 endfunction()
