@@ -289,12 +289,9 @@ static void the_last_lines_of_a_long_message_are_whole(void **state)
     char text[4096], lines[2048] = "";
 
     (void)state;
-    for (int i = 0; i < 60; i++) {
-        char line[32];
-
-        (void)snprintf(line, sizeof(line), "line %d of the log, it is so\\n", i);
-        strcat(lines, line);
-    }
+    for (int i = 0; i < 60; i++)
+        (void)snprintf(lines + strlen(lines), sizeof(lines) - strlen(lines),
+                       "line %d of the log, it is so\\n", i);
     (void)snprintf(
         text, sizeof(text),
         "{" META(MASTER_LABELS) ",\"status\":{\"phase\":\"Failed\",\"containerStatuses\":"
@@ -317,7 +314,7 @@ static void texts_are_cut_between_characters(void **state)
 
     (void)state;
     for (int i = 0; i < 130; i++)
-        strcat(image, "\xE2\x82\xAC");
+        (void)snprintf(image + strlen(image), sizeof(image) - strlen(image), "\xE2\x82\xAC");
     (void)snprintf(text, sizeof(text),
                    "{" META(WORKER_LABELS) ",\"status\":{\"phase\":\"Pending\","
                                            "\"containerStatuses\":[{\"image\":\"%s\",\"state\":{"

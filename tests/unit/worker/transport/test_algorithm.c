@@ -269,7 +269,7 @@ static void a_table_has_so_many_rows_at_most(void **state)
     (void)state;
     for (int i = 0; i < HVD_ALGORITHM_ROWS; i++)
         snprintf(text + strlen(text), 16, "%d:1:2,", i + 2);
-    strcat(text, "*:1:2");
+    snprintf(text + strlen(text), 16, "*:1:2");
     assert_int_equal(hvd_algorithm_table_parse(text, &t, &err), HVD_ERR_TOO_LARGE);
     assert_int_equal(hvd_algorithm_table_parse(strchr(text, ',') + 1, &t, &err), HVD_OK);
     assert_int_equal(t.n, HVD_ALGORITHM_ROWS);
