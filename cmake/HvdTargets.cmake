@@ -38,6 +38,12 @@ set(HVD_TEST_ENVIRONMENT
   "UBSAN_OPTIONS=print_stacktrace=1"
   "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/sanitizers/tsan.supp:halt_on_error=1")
 
+# For a hang: sanitized programs take some ten times as long, and run beside other suites.
+set(HVD_TEST_TIMEOUT 300)
+if(HVD_SANITIZE)
+  set(HVD_TEST_TIMEOUT 900)
+endif()
+
 # hvd_add_unit_test(NAME SOURCES test_x.c ... [DEPS target ...])
 # A cmocka program in a process of its own, linked with the counting allocator. Label: unit.
 function(hvd_add_unit_test name)
@@ -45,7 +51,6 @@ function(hvd_add_unit_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hvd_flags hvd_mem_testing ${ARG_DEPS} cmocka)
   add_test(NAME ${name} COMMAND ${name})
-  # For a hang. Sanitized programs take some ten times as long, and run beside other suites.
-  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT $<IF:$<BOOL:${HVD_SANITIZE}>,900,300>
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT ${HVD_TEST_TIMEOUT}
                        ENVIRONMENT "${HVD_TEST_ENVIRONMENT};CMOCKA_MESSAGE_OUTPUT=TAP")
 endfunction()
