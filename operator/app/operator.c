@@ -85,13 +85,21 @@ static void on_begin(void *ctx, enum hvd_kind kind)
     hvd_store_begin(&op->store, kind);
 }
 
+static bool may_work(const struct hvd_operator *op);
+
+static void begin_feeding(struct hvd_operator *op)
+{
+    op->is_feeding = true;
+    op->store.keeps_ends = may_work(op);
+}
+
 static void on_put(void *ctx, enum hvd_kind kind, const cJSON *object)
 {
     struct hvd_operator *op = ctx;
     struct hvd_err err = {0};
     hvd_status_t st;
 
-    op->is_feeding = true;
+    begin_feeding(op);
     st = hvd_store_put(&op->store, kind, object, &err);
     op->is_feeding = false;
     if (st != HVD_OK)
@@ -104,7 +112,7 @@ static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
     struct hvd_operator *op = ctx;
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
 
-    op->is_feeding = true;
+    begin_feeding(op);
     hvd_store_remove(&op->store, kind, hvd_json_text(meta, "namespace"),
                      hvd_json_text(meta, "name"), hvd_json_text(meta, "uid"));
     hvd_store_told(&op->store, kind, hvd_json_text(meta, "resourceVersion"));
@@ -115,7 +123,7 @@ static void on_end(void *ctx, enum hvd_kind kind, const char *version)
 {
     struct hvd_operator *op = ctx;
 
-    op->is_feeding = true;
+    begin_feeding(op);
     hvd_store_end(&op->store, kind);
     hvd_store_told(&op->store, kind, version);
     op->is_feeding = false;
@@ -203,6 +211,7 @@ static void rest(struct hvd_operator *op, struct hvd_entry *entry, int64_t wake_
 
     entry->n_plans = 0;
     entry->event_us = 0;
+    hvd_store_looked(&op->store, entry);
     hvd_queue_done(&op->queue, &entry->item);
     if (wake_at_ms)
         hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms() + (wait_ms > 1 ? wait_ms : 1));
@@ -281,6 +290,7 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
     hvd_status_t st;
 
     if (!entry->has_job) {
+        hvd_store_looked(&op->store, entry);
         hvd_queue_done(&op->queue, &entry->item);
         (void)hvd_store_collect(&op->store, entry);
         return;

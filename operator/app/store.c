@@ -20,6 +20,8 @@ struct hvd_record {
     struct hvd_object object;
     struct hvd_entry *entry;
     unsigned round;
+    bool is_seen;    /* its job was looked at since it changed */
+    bool is_retired; /* gone, and out of the index, but not seen yet */
 };
 
 void hvd_store_init(struct hvd_store *store, struct hvd_queue *queue, hvd_store_changed_fn changed,
@@ -317,20 +319,67 @@ static hvd_status_t link_record(struct hvd_record *record, struct hvd_entry *ent
     return HVD_OK;
 }
 
+static struct hvd_record *record_of(const struct hvd_object *object)
+{
+    return (struct hvd_record *)((char *)object - offsetof(struct hvd_record, object));
+}
+
 static void free_record(struct hvd_store *store, struct hvd_record *record)
 {
     unlink_record(record);
-    hvd_index_remove(&store->records, &record->node);
+    if (!record->is_retired)
+        hvd_index_remove(&store->records, &record->node);
     hvd_object_fini(&record->object);
     hvd_free(record);
+}
+
+/* A worker that tells why it ended, to nobody yet: a StatefulSet replaces it within milliseconds.
+ */
+static bool has_last_words(const struct hvd_store *store, const struct hvd_record *record)
+{
+    const struct hvd_object *object = &record->object;
+
+    return store->keeps_ends && record->entry && !record->is_seen && object->kind == HVD_KIND_POD &&
+           object->meta.role == HVD_ROLE_WORKER &&
+           (object->u.pod.phase == HVD_POD_FAILED || object->u.pod.has_failed ||
+            object->u.pod.disruption);
+}
+
+static void retire_record(struct hvd_store *store, struct hvd_record *record)
+{
+    hvd_index_remove(&store->records, &record->node);
+    record->is_retired = true;
+    record->object.u.pod.is_ready = false;
+    touch(store, record->entry);
 }
 
 static void remove_record(struct hvd_store *store, struct hvd_record *record)
 {
     struct hvd_entry *entry = record->entry;
 
+    if (has_last_words(store, record)) {
+        retire_record(store, record);
+        return;
+    }
     free_record(store, record);
     if (entry)
+        touch(store, entry);
+}
+
+void hvd_store_looked(struct hvd_store *store, struct hvd_entry *entry)
+{
+    bool is_changed = false;
+
+    for (size_t i = entry->n_objects; i > 0; i--) {
+        struct hvd_record *record = record_of(entry->objects[i - 1]);
+
+        record->is_seen = true;
+        if (!record->is_retired)
+            continue;
+        free_record(store, record);
+        is_changed = true;
+    }
+    if (is_changed)
         touch(store, entry);
 }
 
@@ -398,11 +447,14 @@ static hvd_status_t take_object(struct hvd_store *store, struct hvd_object *obje
             hvd_object_fini(object);
             return HVD_OK;
         }
-        if (meta->job && hvd_str_equal(known->job, meta->job)) {
-            if (!hvd_str_equal(known->uid, meta->uid))
+        const bool is_same = hvd_str_equal(known->uid, meta->uid);
+        if (meta->job && hvd_str_equal(known->job, meta->job) &&
+            (is_same || !has_last_words(store, record))) {
+            if (!is_same)
                 drop_failure_of_ours(record->entry, object);
             hvd_object_fini(&record->object);
             record->object = *object;
+            record->is_seen = false;
             touch(store, record->entry);
             return HVD_OK;
         }
@@ -511,8 +563,11 @@ void hvd_store_fini(struct hvd_store *store)
 
     while ((node = hvd_index_first(&store->records)) != NULL)
         free_record(store, record_at(node));
-    while ((node = hvd_index_first(&store->entries)) != NULL)
+    while ((node = hvd_index_first(&store->entries)) != NULL) {
+        while (entry_at(node)->n_objects)
+            free_record(store, record_of(entry_at(node)->objects[0]));
         free_entry(store, entry_at(node));
+    }
     hvd_place_cache_fini(&store->places);
     *store = (struct hvd_store){0};
 }

@@ -52,6 +52,9 @@ struct hvd_store {
     unsigned rounds[HVD_N_KINDS];
     unsigned long long told[HVD_N_KINDS]; /* the version up to which the watch has told all */
     size_t n_by_state[HVD_N_JOB_STATES];
+    /* Set by the owner while it looks at every entry that changes: a worker that failed and went
+     * stays with its job until it was looked at, though hvd_store_find does not find it. */
+    bool keeps_ends;
     hvd_store_changed_fn changed;
     void *ctx;
 };
@@ -84,6 +87,10 @@ void hvd_store_told(struct hvd_store *store, enum hvd_kind kind, const char *ver
 /* Forgets the object of this name if its uid is the one given (NULL: whatever it is). */
 void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *ns, const char *name,
                       const char *uid);
+
+/* All that is filed under the entry has been looked at, and acted on: frees what went before, which
+ * is a change if there was any. */
+void hvd_store_looked(struct hvd_store *store, struct hvd_entry *entry);
 
 /* A complete list of the kind begins: what is not put before end is forgotten there. */
 void hvd_store_begin(struct hvd_store *store, enum hvd_kind kind);

@@ -158,6 +158,71 @@ static void a_child_that_changes_its_job_moves(void **state)
     assert_int_equal(b->last->n_objects, 1);
 }
 
+#define POD(uid, version, status)                                                                  \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j-worker-0\",\"uid\":\"" uid                   \
+    "\",\"resourceVersion\":\"" version                                                            \
+    "\",\"creationTimestamp\":\"2026-01-01T00:00:00Z\",\"labels\":{"                               \
+    "\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":\"j\","         \
+    "\"horovod.io/role\":\"worker\"}},\"status\":{" status "}}"
+#define EVICTED "\"phase\":\"Failed\",\"reason\":\"Evicted\""
+#define RUNNING "\"phase\":\"Running\""
+
+static unsigned count_evicted(const struct hvd_entry *entry)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < entry->n_objects; i++)
+        n += entry->objects[i]->kind == HVD_KIND_POD &&
+             entry->objects[i]->u.pod.phase == HVD_POD_FAILED;
+    return n;
+}
+
+static void how_a_worker_ended_stays_until_it_was_looked_at(void **state)
+{
+    struct bench *b = *state;
+    unsigned before;
+
+    b->store.keeps_ends = true;
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_POD, POD("p1", "2", RUNNING));
+    (void)put(b, HVD_KIND_POD, POD("p1", "3", EVICTED));
+    hvd_store_remove(&b->store, HVD_KIND_POD, "ns", "j-worker-0", "p1");
+    assert_null(hvd_store_find(&b->store, HVD_KIND_POD, "ns", "j-worker-0"));
+    (void)put(b, HVD_KIND_POD, POD("p2", "5", EVICTED));
+    (void)put(b, HVD_KIND_POD, POD("p3", "7", RUNNING)); /* the end of p2 was not told */
+    assert_int_equal(b->last->n_objects, 3);
+    assert_int_equal(count_evicted(b->last), 2);
+    before = b->n_changes;
+    hvd_store_looked(&b->store, b->last);
+    assert_int_equal(b->n_changes, before + 1);
+    assert_int_equal(b->last->n_objects, 1);
+    assert_string_equal(hvd_store_find(&b->store, HVD_KIND_POD, "ns", "j-worker-0")->meta.uid,
+                        "p3");
+    hvd_store_looked(&b->store, b->last);
+    assert_int_equal(b->n_changes, before + 1);
+}
+
+static void an_end_that_was_seen_or_nobody_looks_for_is_forgotten(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_POD, POD("p1", "3", EVICTED));
+    hvd_store_remove(&b->store, HVD_KIND_POD, "ns", "j-worker-0", "p1");
+    assert_int_equal(b->last->n_objects, 0);
+    b->store.keeps_ends = true;
+    (void)put(b, HVD_KIND_POD, POD("p2", "4", EVICTED));
+    hvd_store_looked(&b->store, b->last);
+    hvd_store_remove(&b->store, HVD_KIND_POD, "ns", "j-worker-0", "p2");
+    assert_int_equal(b->last->n_objects, 0);
+    (void)put(b, HVD_KIND_POD, POD("p3", "5", RUNNING));
+    hvd_store_remove(&b->store, HVD_KIND_POD, "ns", "j-worker-0", "p3");
+    assert_int_equal(b->last->n_objects, 0);
+    (void)put(b, HVD_KIND_POD, POD("p4", "6", EVICTED)); /* and the store ends while one stays */
+    hvd_store_remove(&b->store, HVD_KIND_POD, "ns", "j-worker-0", "p4");
+    assert_int_equal(b->last->n_objects, 1);
+}
+
 static void failures_end_with_our_object_or_a_new_generation(void **state)
 {
     struct bench *b = *state;
@@ -229,6 +294,8 @@ int main(void)
         TEST(a_list_forgets_what_it_does_not_hold),
         TEST(an_answer_that_comes_after_the_end_brings_nothing_back),
         TEST(a_child_that_changes_its_job_moves),
+        TEST(how_a_worker_ended_stays_until_it_was_looked_at),
+        TEST(an_end_that_was_seen_or_nobody_looks_for_is_forgotten),
         TEST(failures_end_with_our_object_or_a_new_generation),
         TEST(objects_without_our_label_are_not_kept),
         TEST(every_failed_allocation_is_reported_and_leaks_nothing),
