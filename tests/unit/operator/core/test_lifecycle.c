@@ -9,23 +9,6 @@
 
 /* Workers that are lost, attempts that end, pods that do not go: what follows, and what is told. */
 
-/* A world with a short-form job of two workers and these further members of spec, settled. */
-static void start(struct world *w, const char *more)
-{
-    char spec[1024];
-
-    (void)snprintf(spec, sizeof(spec),
-                   "{\"image\":\"img\",\"command\":[\"train\"],\"worker\":{\"replicas\":2}%s}",
-                   more);
-    world_init(w, spec);
-    world_settle(w);
-}
-
-static void is_state(const struct world *w, const char *state)
-{
-    assert_string_equal(world_status(w, "state"), state);
-}
-
 static int64_t number(const struct world *w, const char *path)
 {
     return hvd_json_int(hvd_json_get(world_find(w, "HorovodJob", "digits"), "status"), path, -1);
@@ -55,18 +38,18 @@ static void a_worker_killed_for_memory_ends_the_attempt_within_half_a_minute(voi
     int64_t seen_ms;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_end_worker(&w, "digits-worker-1", 137, "OOMKilled");
     seen_ms = w.now_ms;
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_string_equal(world_status(&w, "workerFailure.message"),
                         "worker digits-worker-1 on node node-1: container worker was killed for "
                         "memory (OOMKilled, exit code 137)");
     assert_int_equal(number(&w, "workerFailure.exitCode"), 137);
     assert_non_null(strstr(world_status(&w, "message"), "OOMKilled"));
     wait(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     assert_true(w.now_ms - seen_ms < 60000);
     assert_string_equal(world_condition_text(&w, "Failed", "reason"), "WorkerFailed");
     has_message(&w, "Failed",
@@ -84,12 +67,12 @@ static void a_master_that_ends_for_a_lost_worker_tells_of_both(void **state)
     struct world w;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_end_worker(&w, "digits-worker-0", 3, "Error");
     world_pass(&w);
     world_end_master(&w, 1, "rank 0 lost its connection");
     world_settle(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     assert_string_equal(world_condition_text(&w, "Failed", "reason"), "WorkerFailed");
     has_message(&w, "Failed",
                 "worker digits-worker-0 on node node-1: container worker exited with code 3 "
@@ -98,7 +81,7 @@ static void a_master_that_ends_for_a_lost_worker_tells_of_both(void **state)
     world_fini(&w);
 
     /* Also if both are seen at once. */
-    start(&w, "");
+    world_start(&w, "");
     world_end_worker(&w, "digits-worker-0", 3, "Error");
     world_end_master(&w, 1, "rank 0 lost its connection");
     world_settle(&w);
@@ -111,12 +94,12 @@ static void a_master_that_succeeds_all_the_same_has_succeeded(void **state)
     struct world w;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_end_worker(&w, "digits-worker-0", 3, "Error");
     world_pass(&w);
     world_end_master(&w, 0, NULL);
     world_settle(&w);
-    is_state(&w, "Succeeded");
+    world_is_state(&w, "Succeeded");
     world_fini(&w);
 }
 
@@ -151,7 +134,7 @@ static void what_happened_to_a_lost_worker_is_told(void **state)
         struct world w;
         char expected[256];
 
-        start(&w, "");
+        world_start(&w, "");
         happen(&w, "digits-worker-1", rows[i].status, rows[i].is_deleting);
         world_pass(&w);
         (void)snprintf(expected, sizeof(expected), "worker digits-worker-1 on node node-1: %s",
@@ -168,14 +151,14 @@ static void a_worker_lost_while_the_operator_was_away_is_found(void **state)
     struct world w;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_remove(&w, "Pod", "digits-worker-0");
     world_pass(&w);
     assert_string_equal(world_status(&w, "workerFailure.message"),
                         "worker digits-worker-0: its pod is gone");
     world_fini(&w);
 
-    start(&w, "");
+    world_start(&w, "");
     w.now_ms += 5000;
     world_remove(&w, "Pod", "digits-worker-0");
     while (world_controllers(&w))
@@ -185,7 +168,7 @@ static void a_worker_lost_while_the_operator_was_away_is_found(void **state)
                         "worker digits-worker-0 on node node-1: its pod was replaced by a new one");
     world_fini(&w);
 
-    start(&w, "");
+    world_start(&w, "");
     world_remove(&w, "Pod", "digits-worker-0");
     world_remove(&w, "Pod", "digits-worker-1");
     world_pass(&w);
@@ -207,7 +190,7 @@ static void what_happened_before_the_master_started_is_no_loss(void **state)
     world_end_worker(&w, "digits-worker-1", 1, "Error");
     w.now_ms += 2000;
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_string_equal(world_status(&w, "workerFailure.message"), "");
     assert_int_equal(w.wake_at_ms, 0);
     world_fini(&w);
@@ -218,7 +201,7 @@ static void scaling_is_no_loss(void **state)
     struct world w;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     w.now_ms += 60000;
     world_edit(&w, "{\"worker\":{\"replicas\":4}}");
     world_settle(&w);
@@ -229,7 +212,7 @@ static void scaling_is_no_loss(void **state)
     world_edit(&w, "{\"worker\":{\"replicas\":1}}");
     world_settle(&w);
     assert_string_equal(world_status(&w, "workerFailure.message"), "");
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     world_fini(&w);
 }
 
@@ -239,7 +222,7 @@ static void workers_that_come_back_after_scaling_were_not_lost(void **state)
     struct world w;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_edit(&w, "{\"worker\":{\"replicas\":1}}");
     w.now_ms += 60000;
     world_pass(&w);
@@ -251,7 +234,7 @@ static void workers_that_come_back_after_scaling_were_not_lost(void **state)
     world_settle(&w);
     world_edit(&w, "{\"worker\":{\"replicas\":3}}");
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_string_equal(world_status(&w, "ready"), "3/3");
     assert_string_equal(world_status(&w, "workerFailure.message"), "");
     assert_int_equal(number(&w, "failures"), 0);
@@ -266,7 +249,7 @@ static void an_elastic_job_goes_on_without_a_worker(void **state)
     world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":3,"
                    "\"minReplicas\":1,\"maxReplicas\":4}}");
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     world_end_worker(&w, "digits-worker-1", 137, "OOMKilled");
     world_settle(&w);
     assert_string_equal(world_status(&w, "workerFailure.message"), "");
@@ -280,12 +263,12 @@ static void a_lost_worker_restarts_the_whole_group_up_to_the_limit(void **state)
     char *uid;
 
     (void)state;
-    start(&w, ",\"backoffLimit\":1");
+    world_start(&w, ",\"backoffLimit\":1");
     uid = uid_of(&w, "Pod", "digits-worker-0");
     world_end_worker(&w, "digits-worker-1", 9, "Error");
     world_settle(&w);
     wait(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_string_not_equal(hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid"),
                             uid);
     assert_int_equal(number(&w, "attempts"), 2);
@@ -295,7 +278,7 @@ static void a_lost_worker_restarts_the_whole_group_up_to_the_limit(void **state)
     world_end_worker(&w, "digits-worker-1", 9, "Error");
     world_settle(&w);
     wait(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     assert_non_null(strstr(world_condition_text(&w, "Failed", "message"), "(attempt 2 of 2)"));
     free(uid);
     world_fini(&w);
@@ -318,14 +301,14 @@ static void a_worker_that_ends_again_and_again_before_the_start_fails_the_job(vo
             "\"restartCount\":9,\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},"
             "\"lastState\":{\"terminated\":{\"exitCode\":137,\"reason\":\"OOMKilled\"}}}]}"));
     world_settle(&w);
-    is_state(&w, "Pending");
+    world_is_state(&w, "Pending");
     has_message(&w, "WorkersReady",
                 "0 of 2 workers are ready; pod digits-worker-1 container keeps ending with exit "
                 "code 137, OOMKilled");
     cJSON_ReplaceItemInObject(cJSON_GetArrayItem(hvd_json_at(pod, "status.containerStatuses"), 0),
                               "restartCount", cJSON_CreateNumber(10));
     world_settle(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     assert_string_equal(world_condition_text(&w, "Failed", "reason"), "WorkerFailed");
     has_message(&w, "Failed",
                 "worker digits-worker-1: container worker was killed for memory (OOMKilled, exit "
@@ -343,13 +326,13 @@ static void an_ignored_failure_does_not_count(void **state)
     struct world w;
 
     (void)state;
-    start(&w, IGNORE_DISRUPTIONS);
+    world_start(&w, IGNORE_DISRUPTIONS);
     for (int i = 1; i <= 3; i++) {
         happen(&w, "digits-worker-1", "{\"phase\":\"Failed\",\"reason\":\"Evicted\"}", false);
         world_pass(&w);
         world_end_master(&w, 1, "lost a rank");
         world_settle(&w);
-        is_state(&w, "Running");
+        world_is_state(&w, "Running");
         assert_int_equal(number(&w, "failures"), 0);
         assert_int_equal(number(&w, "interruptions"), i);
         assert_int_equal(number(&w, "attempts"), i + 1);
@@ -357,7 +340,7 @@ static void an_ignored_failure_does_not_count(void **state)
     assert_int_equal(world_events(&w, "Restarting"), 3);
     world_end_master(&w, 1, "a mistake");
     world_settle(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     has_message(&w, "Failed",
                 "pod digits-master-abcde container master exited with code 1 (attempt 4 of 4): a "
                 "mistake");
@@ -370,7 +353,7 @@ static void ignored_failures_are_bounded(void **state)
     cJSON *status;
 
     (void)state;
-    start(&w, IGNORE_DISRUPTIONS);
+    world_start(&w, IGNORE_DISRUPTIONS);
     status = cJSON_GetObjectItem(world_find(&w, "HorovodJob", "digits"), "status");
     cJSON_ReplaceItemInObject(status, "interruptions", cJSON_CreateNumber(100));
     cJSON_ReplaceItemInObject(status, "cleaned", cJSON_CreateNumber(100));
@@ -382,7 +365,7 @@ static void ignored_failures_are_bounded(void **state)
     world_pass(&w);
     world_end_master(&w, 1, "lost a rank");
     world_settle(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     assert_int_equal(number(&w, "interruptions"), 100);
     assert_int_equal(number(&w, "failures"), 1);
     world_fini(&w);
@@ -393,10 +376,10 @@ static void a_rule_may_end_the_job_at_once(void **state)
     struct world w;
 
     (void)state;
-    start(&w, ",\"backoffLimit\":5" IGNORE_DISRUPTIONS);
+    world_start(&w, ",\"backoffLimit\":5" IGNORE_DISRUPTIONS);
     world_end_master(&w, 42, "bad data");
     world_settle(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     has_message(&w, "Failed",
                 "pod digits-master-abcde container master exited with code 42 (attempt 1 of 6, "
                 "failurePolicy rule 2: Fail): bad data");
@@ -409,10 +392,10 @@ static void the_last_lines_of_a_failed_master_are_in_the_status(void **state)
     struct world w;
 
     (void)state;
-    start(&w, ",\"backoffLimit\":1");
+    world_start(&w, ",\"backoffLimit\":1");
     world_end_master(&w, 1, "one\ntwo\nthree\n\n");
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_string_equal(world_status(&w, "failureLog"), "one\ntwo\nthree");
     world_end_master(&w, 1, NULL);
     world_settle(&w);
@@ -426,16 +409,16 @@ static void a_pod_on_a_lost_node_is_removed_after_a_bound_and_once(void **state)
     int writes;
 
     (void)state;
-    start(&w, ",\"backoffLimit\":1");
+    world_start(&w, ",\"backoffLimit\":1");
     w.lost_pod = "digits-worker-1";
     world_end_master(&w, 1, "lost a rank");
     world_settle(&w);
-    is_state(&w, "Restarting");
+    world_is_state(&w, "Restarting");
     assert_non_null(world_find(&w, "Pod", "digits-worker-1"));
     writes = w.n_writes;
     w.lost_pod = NULL;
     wait(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_true(w.n_writes > writes);
     assert_int_equal(number(&w, "attempts"), 2);
     world_fini(&w);
@@ -447,25 +430,25 @@ static void a_master_on_a_lost_node_ends_the_attempt(void **state)
     cJSON *meta;
 
     (void)state;
-    start(&w, ",\"failurePolicy\":{\"rules\":[{\"action\":\"Ignore\",\"role\":\"Master\","
-              "\"onDisruption\":true}]}");
+    world_start(&w, ",\"failurePolicy\":{\"rules\":[{\"action\":\"Ignore\",\"role\":\"Master\","
+                    "\"onDisruption\":true}]}");
     w.lost_pod = "digits-master-abcde";
     meta = cJSON_GetObjectItem(world_find(&w, "Pod", "digits-master-abcde"), "metadata");
     cJSON_AddStringToObject(meta, "deletionTimestamp", "2023-11-14T22:15:00Z");
     cJSON_AddNumberToObject(meta, "deletionGracePeriodSeconds", 30);
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     w.now_ms = w.wake_at_ms;
     world_pass(&w);
-    is_state(&w, "Restarting");
+    world_is_state(&w, "Restarting");
     has_message(&w, "Running",
                 "pod digits-master-abcde on node node-1 was deleted and does not end (attempt 1 of "
                 "1, failurePolicy rule 1: Ignore)");
     world_settle(&w);
-    is_state(&w, "Restarting");
+    world_is_state(&w, "Restarting");
     w.lost_pod = NULL;
     wait(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_int_equal(number(&w, "failures"), 0);
     assert_int_equal(number(&w, "attempts"), 2);
     world_fini(&w);
@@ -477,7 +460,7 @@ static void clocks_of_nodes_that_are_behind_lose_no_worker(void **state)
     cJSON *running;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     running = (cJSON *)hvd_json_at(
         cJSON_GetArrayItem(
             hvd_json_at(world_find(&w, "Pod", "digits-master-abcde"), "status.containerStatuses"),
@@ -495,7 +478,7 @@ static void a_pod_that_a_finalizer_holds_is_not_removed_again_and_again(void **s
     cJSON *meta;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     w.lost_pod = "digits-worker-1";
     world_end_master(&w, 0, NULL);
     world_settle(&w);
@@ -511,11 +494,11 @@ static void a_success_before_the_suspension_was_seen_is_kept(void **state)
     struct world w;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_end_master(&w, 0, NULL);
     world_edit(&w, "{\"suspend\":true}");
     world_settle(&w);
-    is_state(&w, "Succeeded");
+    world_is_state(&w, "Succeeded");
     assert_int_equal(world_events(&w, "Suspended"), 0);
     world_fini(&w);
 }
@@ -525,17 +508,17 @@ static void a_suspended_attempt_does_not_count(void **state)
     struct world w;
 
     (void)state;
-    start(&w, ",\"activeDeadlineSeconds\":600");
+    world_start(&w, ",\"activeDeadlineSeconds\":600");
     for (int i = 1; i <= 2; i++) {
         world_edit(&w, "{\"suspend\":true}");
         world_settle(&w);
-        is_state(&w, "Suspended");
+        world_is_state(&w, "Suspended");
         assert_string_equal(world_status(&w, "startTime"), "");
         assert_int_equal(w.wake_at_ms, 0);
         w.now_ms += 3600000;
         world_edit(&w, "{\"suspend\":false}");
         world_settle(&w);
-        is_state(&w, "Running");
+        world_is_state(&w, "Running");
         assert_int_equal(number(&w, "attempts"), i + 1);
         assert_int_equal(number(&w, "interruptions"), i);
         assert_true(w.wake_at_ms > w.now_ms + 500000);
@@ -551,18 +534,18 @@ static void a_deleted_master_is_made_again_with_new_workers(void **state)
     char *uid;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     uid = uid_of(&w, "Pod", "digits-worker-0");
     world_remove(&w, "Job", "digits-master");
     while (world_controllers(&w))
         ;
     world_pass(&w);
-    is_state(&w, "Restarting");
+    world_is_state(&w, "Restarting");
     has_message(&w, "Running", "Job digits-master was deleted (attempt 1 of 1)");
     assert_int_equal(world_pass(&w), 0);
     assert_non_null(world_find(&w, "Pod", "digits-worker-0"));
     wait(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_string_not_equal(hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid"),
                             uid);
     assert_int_equal(number(&w, "failures"), 0);
@@ -577,15 +560,15 @@ static void a_master_that_was_only_seen_late_goes_on(void **state)
     cJSON *job, *pod;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     job = cJSON_DetachItemViaPointer(w.objects, world_find(&w, "Job", "digits-master"));
     pod = cJSON_DetachItemViaPointer(w.objects, world_find(&w, "Pod", "digits-master-abcde"));
     world_pass(&w);
-    is_state(&w, "Restarting");
+    world_is_state(&w, "Restarting");
     cJSON_AddItemToArray(w.objects, job);
     cJSON_AddItemToArray(w.objects, pod);
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_int_equal(number(&w, "attempts"), 1);
     assert_int_equal(number(&w, "interruptions"), 0);
     world_fini(&w);
@@ -593,21 +576,16 @@ static void a_master_that_was_only_seen_late_goes_on(void **state)
 
 static void everything_may_disappear_at_once(void **state)
 {
-    static const char *const children[][2] = {{"Secret", "digits-ssh"},
-                                              {"Service", "digits"},
-                                              {"ConfigMap", "digits-hosts"},
-                                              {"StatefulSet", "digits-worker"},
-                                              {"Job", "digits-master"}};
     struct world w;
 
     (void)state;
-    start(&w, "");
-    for (size_t i = 0; i < sizeof(children) / sizeof(children[0]); i++)
-        world_remove(&w, children[i][0], children[i][1]);
+    world_start(&w, "");
+    for (size_t i = 0; i < WORLD_CHILDREN; i++)
+        world_remove(&w, world_children[i][0], world_children[i][1]);
     world_settle(&w);
     if (w.wake_at_ms > w.now_ms)
         wait(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_int_equal(world_events(&w, "Failed"), 0);
     world_fini(&w);
 }
@@ -629,7 +607,7 @@ static void workers_with_old_keys_are_made_again_before_the_master_starts(void *
     world_pass(&w);
     assert_null(world_find(&w, "Job", "digits-master"));
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_string_not_equal(hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid"),
                             uid);
     assert_int_equal(number(&w, "attempts"), 1);
@@ -648,7 +626,7 @@ static void a_job_of_another_manager_is_never_written_to(void **state)
         struct world w;
 
         (void)snprintf(spec, sizeof(spec), ",\"managedBy\":\"example.com/other\"%s", more[i]);
-        start(&w, spec);
+        world_start(&w, spec);
         cJSON_AddItemToObject(
             world_find(&w, "HorovodJob", "digits"), "status",
             cJSON_Parse("{\"state\":\"Succeeded\",\"completionTime\":\"2020-01-01T00:00:00Z\","
@@ -668,7 +646,7 @@ static void the_ttl_runs_from_the_condition_if_the_time_is_missing(void **state)
     cJSON *status;
 
     (void)state;
-    start(&w, ",\"ttlSecondsAfterFinished\":100");
+    world_start(&w, ",\"ttlSecondsAfterFinished\":100");
     world_end_master(&w, 0, NULL);
     world_settle(&w);
     status = cJSON_GetObjectItem(world_find(&w, "HorovodJob", "digits"), "status");

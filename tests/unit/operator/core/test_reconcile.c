@@ -8,21 +8,6 @@
 
 #define SHORT "{\"image\":\"img\",\"command\":[\"train\"],\"worker\":{\"replicas\":2}"
 
-/* A world with a short-form job of two workers and these further members of spec, settled. */
-static void start(struct world *w, const char *more)
-{
-    char spec[512];
-
-    (void)snprintf(spec, sizeof(spec), SHORT "%s}", more);
-    world_init(w, spec);
-    world_settle(w);
-}
-
-static void is_state(const struct world *w, const char *state)
-{
-    assert_string_equal(world_status(w, "state"), state);
-}
-
 static int hosts_lines(const struct world *w)
 {
     const char *text = hvd_json_str(world_find(w, "ConfigMap", "digits-hosts"), "data.hostfile");
@@ -38,13 +23,13 @@ static void a_new_job_gets_its_children_and_runs(void **state)
     struct world w;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     assert_non_null(world_find(&w, "Secret", "digits-ssh"));
     assert_non_null(world_find(&w, "Service", "digits"));
     assert_non_null(world_find(&w, "StatefulSet", "digits-worker"));
     assert_non_null(world_find(&w, "Job", "digits-master"));
     assert_int_equal(hosts_lines(&w), 2);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_string_equal(world_condition(&w, "Running"), "True");
     assert_string_equal(world_status(&w, "ready"), "2/2");
     assert_int_equal(world_events(&w, "Created"), 1);
@@ -59,7 +44,7 @@ static void a_second_pass_over_a_settled_job_plans_nothing(void **state)
     int writes;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     writes = w.n_writes;
     assert_int_equal(world_pass(&w), 0);
     assert_int_equal(w.wake_at_ms, 0);
@@ -96,10 +81,10 @@ static void a_job_costs_twelve_writes_however_many_workers_it_has(void **state)
                        workers[i]);
         world_init(&w, spec);
         settle_fast(&w);
-        is_state(&w, "Running");
+        world_is_state(&w, "Running");
         world_end_master(&w, 0, NULL);
         settle_fast(&w);
-        is_state(&w, "Succeeded");
+        world_is_state(&w, "Succeeded");
         assert_null(world_find(&w, "StatefulSet", "digits-worker"));
         assert_int_equal(w.n_writes, 12);
         world_fini(&w);
@@ -120,11 +105,11 @@ static void a_master_that_does_not_start_soon_is_told_of(void **state)
     w.is_kubelet_off = true;
     world_find(&w, "Job", "digits-master");
     settle_fast(&w);
-    is_state(&w, "Pending");
+    world_is_state(&w, "Pending");
     assert_true(w.wake_at_ms > w.now_ms && w.wake_at_ms <= w.now_ms + 5000);
     w.now_ms = w.wake_at_ms;
     world_pass(&w);
-    is_state(&w, "Starting");
+    world_is_state(&w, "Starting");
     assert_string_equal(world_condition(&w, "WorkersReady"), "True");
     world_fini(&w);
 }
@@ -188,13 +173,13 @@ static void the_master_waits_for_every_worker_and_the_list(void **state)
     world_init(&w, SHORT "}");
     w.is_kubelet_off = true;
     world_settle(&w);
-    is_state(&w, "Pending");
+    world_is_state(&w, "Pending");
     assert_null(world_find(&w, "Job", "digits-master"));
     assert_int_equal(hosts_lines(&w), 2);
     assert_int_equal(hvd_json_int(world_find(&w, "HorovodJob", "digits"), "status.hosts", -1), 0);
     w.is_kubelet_off = false;
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     world_fini(&w);
 }
 
@@ -204,10 +189,10 @@ static void success_is_final_and_removes_the_workers(void **state)
     int writes;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_end_master(&w, 0, NULL);
     world_settle(&w);
-    is_state(&w, "Succeeded");
+    world_is_state(&w, "Succeeded");
     assert_string_equal(world_condition(&w, "Succeeded"), "True");
     assert_string_equal(world_condition(&w, "Running"), "False");
     assert_string_not_equal(world_status(&w, "completionTime"), "");
@@ -219,7 +204,7 @@ static void success_is_final_and_removes_the_workers(void **state)
     world_remove(&w, "Secret", "digits-ssh");
     world_settle(&w);
     assert_int_equal(w.n_writes, writes);
-    is_state(&w, "Succeeded");
+    world_is_state(&w, "Succeeded");
     world_fini(&w);
 }
 
@@ -228,19 +213,19 @@ static void clean_pod_policy_says_what_is_left(void **state)
     struct world w;
 
     (void)state;
-    start(&w, ",\"cleanPodPolicy\":\"None\"");
+    world_start(&w, ",\"cleanPodPolicy\":\"None\"");
     world_end_master(&w, 0, NULL);
     world_settle(&w);
     assert_non_null(world_find(&w, "StatefulSet", "digits-worker"));
     assert_string_equal(world_status(&w, "ready"), "2/2");
     world_fini(&w);
 
-    start(&w, ",\"cleanPodPolicy\":\"All\"");
+    world_start(&w, ",\"cleanPodPolicy\":\"All\"");
     world_end_master(&w, 3, "boom");
     world_settle(&w);
     assert_null(world_find(&w, "StatefulSet", "digits-worker"));
     assert_null(world_find(&w, "Job", "digits-master"));
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     world_fini(&w);
 }
 
@@ -249,10 +234,10 @@ static void failure_tells_exit_code_and_last_line(void **state)
     struct world w;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_end_master(&w, 3, "epoch 1\nrank 1 on digits-worker-1.digits died\n\n");
     world_settle(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     assert_string_equal(world_condition_text(&w, "Failed", "reason"), "MasterFailed");
     assert_string_equal(world_condition_text(&w, "Failed", "message"),
                         "pod digits-master-abcde container master exited with code 3 "
@@ -269,15 +254,15 @@ static void a_failed_attempt_is_followed_by_another_until_the_limit(void **state
     char uid[32];
 
     (void)state;
-    start(&w, ",\"backoffLimit\":1");
+    world_start(&w, ",\"backoffLimit\":1");
     old = hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid");
     (void)snprintf(uid, sizeof(uid), "%s", old);
     world_end_master(&w, 3, "boom");
     world_pass(&w);
-    is_state(&w, "Restarting");
+    world_is_state(&w, "Restarting");
     assert_non_null(world_find(&w, "Job", "digits-master"));
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_string_not_equal(hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid"),
                             uid);
     assert_int_equal(world_events(&w, "Restarting"), 1);
@@ -285,7 +270,7 @@ static void a_failed_attempt_is_followed_by_another_until_the_limit(void **state
     assert_int_equal(hvd_json_int(world_find(&w, "HorovodJob", "digits"), "status.attempts", 0), 2);
     world_end_master(&w, 4, "boom again");
     world_settle(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     assert_string_equal(world_condition_text(&w, "Failed", "message"),
                         "pod digits-master-abcde container master exited with code 4 "
                         "(attempt 2 of 2): boom again");
@@ -298,7 +283,7 @@ static void a_job_failed_without_a_pod_says_why(void **state)
     cJSON *job;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     job = world_find(&w, "Job", "digits-master");
     cJSON_AddItemToObject(
         cJSON_GetObjectItem(job, "status"), "conditions",
@@ -313,20 +298,15 @@ static void a_job_failed_without_a_pod_says_why(void **state)
 
 static void deleted_children_are_made_again_while_the_job_runs(void **state)
 {
-    static const char *const children[][2] = {{"Secret", "digits-ssh"},
-                                              {"Service", "digits"},
-                                              {"ConfigMap", "digits-hosts"},
-                                              {"StatefulSet", "digits-worker"},
-                                              {"Job", "digits-master"}};
     struct world w;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(children) / sizeof(children[0]); i++) {
-        start(&w, "");
-        world_remove(&w, children[i][0], children[i][1]);
+    for (size_t i = 0; i < WORLD_CHILDREN; i++) {
+        world_start(&w, "");
+        world_remove(&w, world_children[i][0], world_children[i][1]);
         world_settle(&w);
-        assert_non_null(world_find(&w, children[i][0], children[i][1]));
-        is_state(&w, "Running");
+        assert_non_null(world_find(&w, world_children[i][0], world_children[i][1]));
+        world_is_state(&w, "Running");
         assert_int_equal(hosts_lines(&w), 2);
         assert_int_equal(world_events(&w, "Failed"), 0);
         world_fini(&w);
@@ -340,7 +320,7 @@ static void drift_of_owned_fields_is_repaired(void **state)
     cJSON *object;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     object = world_find(&w, "StatefulSet", "digits-worker");
     hvd_jb_int(&jb, cJSON_GetObjectItem(object, "spec"), "replicas", 1);
     object = world_find(&w, "Service", "digits");
@@ -361,10 +341,10 @@ static void suspension_leaves_no_pods_and_resumes(void **state)
     struct world w;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_edit(&w, "{\"suspend\":true}");
     world_settle(&w);
-    is_state(&w, "Suspended");
+    world_is_state(&w, "Suspended");
     assert_null(world_find(&w, "Job", "digits-master"));
     assert_null(world_find(&w, "Pod", "digits-worker-0"));
     assert_non_null(world_find(&w, "StatefulSet", "digits-worker"));
@@ -375,7 +355,7 @@ static void suspension_leaves_no_pods_and_resumes(void **state)
 
     world_edit(&w, "{\"suspend\":false,\"image\":\"new\"}");
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_string_equal(world_condition(&w, "Suspended"), "False");
     assert_int_equal(world_events(&w, "Suspended"), 1);
     assert_int_equal(world_events(&w, "Resumed"), 1);
@@ -394,13 +374,13 @@ static void a_job_created_suspended_makes_nothing(void **state)
     struct world w;
 
     (void)state;
-    start(&w, ",\"suspend\":true");
-    is_state(&w, "Suspended");
+    world_start(&w, ",\"suspend\":true");
+    world_is_state(&w, "Suspended");
     assert_int_equal(cJSON_GetArraySize(w.objects), 1);
     assert_int_equal(world_events(&w, "Suspended"), 1);
     world_edit(&w, "{\"suspend\":false}");
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     world_fini(&w);
 }
 
@@ -410,11 +390,11 @@ static void a_change_made_between_suspend_and_resume_unseen_still_takes_effect(v
     const cJSON *set;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_edit(&w, "{\"suspend\":true}");
     world_edit(&w, "{\"suspend\":false,\"image\":\"new\"}");
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     set = world_find(&w, "StatefulSet", "digits-worker");
     assert_string_equal(
         hvd_json_str(cJSON_GetArrayItem(hvd_json_at(set, "spec.template.spec.containers"), 0),
@@ -429,10 +409,10 @@ static void scaling_does_not_restart_the_job(void **state)
     struct world w;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     world_edit(&w, "{\"worker\":{\"replicas\":3}}");
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_int_equal(hosts_lines(&w), 3);
     assert_int_equal(world_events(&w, "Suspended"), 0);
     assert_string_equal(world_status(&w, "ready"), "3/3");
@@ -444,11 +424,11 @@ static void a_job_managed_by_another_is_not_written_to(void **state)
     struct world w;
 
     (void)state;
-    start(&w, ",\"managedBy\":\"kueue.x-k8s.io/multikueue\"");
+    world_start(&w, ",\"managedBy\":\"kueue.x-k8s.io/multikueue\"");
     assert_int_equal(w.n_writes, 0);
     world_fini(&w);
-    start(&w, ",\"managedBy\":\"horovod.io/horovod-operator\"");
-    is_state(&w, "Running");
+    world_start(&w, ",\"managedBy\":\"horovod.io/horovod-operator\"");
+    world_is_state(&w, "Running");
     world_fini(&w);
 }
 
@@ -466,7 +446,7 @@ static void a_foreign_object_is_left_alone_and_retried_slowly(void **state)
         world_pass(&w);
     set = world_find(&w, "StatefulSet", "digits-worker");
     assert_int_equal(hvd_json_int(set, "spec.replicas", 0), 7);
-    is_state(&w, "Pending");
+    world_is_state(&w, "Pending");
     assert_string_equal(world_condition_text(&w, "Running", "reason"), "Conflict");
     assert_non_null(
         strstr(world_status(&w, "message"), "StatefulSet default/digits-worker exists"));
@@ -480,7 +460,7 @@ static void a_foreign_object_is_left_alone_and_retried_slowly(void **state)
     w.now_ms = w.wake_at_ms;
     w.n_failures = 0;
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     assert_int_equal(world_events(&w, "Conflict"), 1);
     world_fini(&w);
 }
@@ -514,7 +494,7 @@ static void what_a_deleted_job_of_the_same_name_left_is_waited_for(void **state)
     world_pass(&w);
     assert_int_equal(world_events(&w, "Conflict"), 0);
     world_settle(&w);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     world_fini(&w);
 }
 
@@ -526,7 +506,7 @@ static void a_template_that_the_api_server_refuses_fails_the_job(void **state)
     world_init(&w, SHORT "}");
     w.refuse_kind = "StatefulSet";
     world_settle(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     assert_string_equal(world_condition_text(&w, "Failed", "reason"), "InvalidTemplate");
     assert_string_equal(world_condition_text(&w, "Failed", "message"),
                         "StatefulSet digits-worker was refused: no such field \"imag\"");
@@ -541,7 +521,7 @@ static void a_wrong_spec_that_got_past_the_crd_fails_the_job(void **state)
     (void)state;
     world_init(&w, "{\"image\":\"img\",\"worker\":{\"replicas\":1}}");
     world_settle(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     assert_non_null(strstr(world_condition_text(&w, "Failed", "message"), "spec.command"));
     assert_int_equal(cJSON_GetArraySize(w.objects), 1);
     world_fini(&w);
@@ -552,12 +532,12 @@ static void the_deadline_is_recorded_before_the_master_is_stopped(void **state)
     struct world w;
 
     (void)state;
-    start(&w, ",\"activeDeadlineSeconds\":600,\"cleanPodPolicy\":\"None\"");
-    is_state(&w, "Running");
+    world_start(&w, ",\"activeDeadlineSeconds\":600,\"cleanPodPolicy\":\"None\"");
+    world_is_state(&w, "Running");
     assert_true(w.wake_at_ms > 0);
     w.now_ms = w.wake_at_ms;
     world_pass(&w);
-    is_state(&w, "Failed");
+    world_is_state(&w, "Failed");
     assert_string_equal(world_condition_text(&w, "Failed", "reason"), "DeadlineExceeded");
     assert_non_null(world_find(&w, "Job", "digits-master"));
     world_settle(&w);
@@ -571,7 +551,7 @@ static void a_finished_job_is_deleted_after_its_ttl(void **state)
     struct world w;
 
     (void)state;
-    start(&w, ",\"ttlSecondsAfterFinished\":100");
+    world_start(&w, ",\"ttlSecondsAfterFinished\":100");
     world_end_master(&w, 0, NULL);
     world_settle(&w);
     assert_non_null(world_find(&w, "HorovodJob", "digits"));
@@ -614,7 +594,7 @@ static void a_lost_worker_leaves_the_list_and_the_master_is_told_twice(void **st
     const char *told;
 
     (void)state;
-    start(&w, "");
+    world_start(&w, "");
     w.is_kubelet_off = true;
     world_remove(&w, "Pod", "digits-worker-1");
     world_pass(&w);
@@ -634,7 +614,7 @@ static void a_lost_worker_leaves_the_list_and_the_master_is_told_twice(void **st
         HVD_ANNOTATION_HOSTS));
     assert_non_null(strstr(told, "-2-"));
     assert_int_equal(world_pass(&w), 0);
-    is_state(&w, "Running");
+    world_is_state(&w, "Running");
     w.is_kubelet_off = false;
     world_settle(&w);
     assert_int_equal(hosts_lines(&w), 2);

@@ -731,3 +731,25 @@ char *world_digest(const struct world *w)
     }
     return out;
 }
+
+const char *const world_children[WORLD_CHILDREN][2] = {{"Secret", "digits-ssh"},
+                                                       {"Service", "digits"},
+                                                       {"ConfigMap", "digits-hosts"},
+                                                       {"StatefulSet", "digits-worker"},
+                                                       {"Job", "digits-master"}};
+
+void world_start(struct world *w, const char *more)
+{
+    char spec[1024];
+
+    (void)snprintf(spec, sizeof(spec),
+                   "{\"image\":\"img\",\"command\":[\"train\"],\"worker\":{\"replicas\":2}%s}",
+                   more);
+    world_init(w, spec);
+    world_settle(w);
+}
+
+void world_is_state(const struct world *w, const char *state)
+{
+    assert_string_equal(world_status(w, "state"), state);
+}

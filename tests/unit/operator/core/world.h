@@ -52,6 +52,16 @@ void world_remove(struct world *w, const char *kind, const char *name);
 /* The job's spec changes by a merge patch. */
 void world_edit(struct world *w, const char *spec_patch);
 
+/* A world with a short-form job of two workers and these further members of spec, settled. */
+void world_start(struct world *w, const char *more);
+
+/* Kind and name of each child of the job that world_start makes. */
+#define WORLD_CHILDREN 5
+extern const char *const world_children[WORLD_CHILDREN][2];
+
+/* Fails the test if the job is in another state. */
+void world_is_state(const struct world *w, const char *state);
+
 /* One pass of the operator; returns how many actions it planned. */
 size_t world_pass(struct world *w);
 
