@@ -100,11 +100,25 @@ static hvd_status_t flush(struct hvd_writer *w, struct hvd_err *err)
     return st;
 }
 
+/* The end of the file, balanced. */
+static hvd_status_t close_file(struct hvd_writer *w, struct hvd_err *err)
+{
+    struct hvd_err ignored = {0};
+    hvd_status_t st = HVD_OK;
+
+    if (w->file.fd < 0)
+        return HVD_OK;
+    if (hvd_trace_close(w->trace, w->last_ns, &w->lines) == HVD_OK)
+        st = flush(w, err);
+    const hvd_status_t closed = hvd_tracefile_close(&w->file, st == HVD_OK ? err : &ignored);
+    return st == HVD_OK ? closed : st;
+}
+
 /* A file that has grown too large is set aside as PATH.1, and a new one begun. */
 static hvd_status_t rotate(struct hvd_writer *w, struct hvd_err *err)
 {
     char aside[PATH_BYTES + 2];
-    hvd_status_t st = hvd_tracefile_close(&w->file, err);
+    hvd_status_t st = close_file(w, err);
 
     snprintf(aside, sizeof(aside), "%s.1", w->path);
     if (st == HVD_OK && rename(w->path, aside) != 0)
@@ -197,7 +211,7 @@ static void end_timeline(struct hvd_writer *w)
     struct hvd_err err = {0};
 
     atomic_fetch_and(&w->options.watch->_on, ~HVD_WATCH_TIMELINE);
-    if (hvd_tracefile_close(&w->file, &err) != HVD_OK)
+    if (close_file(w, &err) != HVD_OK)
         hvd_log(w->options.log, HVD_LOG_ERROR, "timeline", "%s: %s", w->path, err.msg);
     hvd_trace_destroy(w->trace);
     w->trace = NULL;

@@ -505,6 +505,23 @@ hvd_status_t hvd_trace_add_dropped(struct hvd_trace *trace, uint64_t n, int64_t 
     return r.status;
 }
 
+hvd_status_t hvd_trace_close(struct hvd_trace *trace, int64_t ns, struct hvd_buf *lines)
+{
+    struct record r = {.lines = lines};
+
+    for (struct hvd_named *at = trace->lanes.first; at; at = hvd_names_next(at)) {
+        struct lane *lane = (struct lane *)at;
+        end_activity(&r, lane, ns);
+        if (lane->state == IDLE)
+            continue;
+        open_record(&r, "E", lane->pid, ns);
+        hvd_json_raw(&r.json, ",\"args\":{\"unfinished\":true}");
+        close_record(&r);
+        lane->state = IDLE;
+    }
+    return r.status;
+}
+
 static void forget_all(struct hvd_trace *trace)
 {
     struct hvd_named *first;

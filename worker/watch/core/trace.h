@@ -41,6 +41,11 @@ hvd_status_t hvd_trace_open(struct hvd_trace *trace, struct hvd_buf *lines);
 hvd_status_t hvd_trace_add(struct hvd_trace *trace, const struct hvd_note *note, int64_t ns,
                            struct hvd_buf *lines);
 
+/* Appends the end of everything that is open: a timeline may be ended, or set aside, while tensors
+ * are on their way, and is balanced all the same. Ends that nothing ended say "unfinished". Failures
+ * as above. */
+hvd_status_t hvd_trace_close(struct hvd_trace *trace, int64_t ns, struct hvd_buf *lines);
+
 /* Appends a record that says that n events before this time are missing. Failures as above. */
 hvd_status_t hvd_trace_add_dropped(struct hvd_trace *trace, uint64_t n, int64_t ns,
                                    struct hvd_buf *lines);

@@ -67,6 +67,8 @@ static struct hvd_trace *create(bool marks_cycles)
 #define END_WITH(pid, ts, extra)                                                                   \
     "{\"ph\":\"E\",\"pid\":" pid ",\"tid\":0,\"ts\":" ts                                           \
     ",\"args\":{\"dtype\":\"float32\",\"shape\":\"[2, 3]\"" extra "}}\n"
+#define UNFINISHED(pid)                                                                            \
+    "{\"ph\":\"E\",\"pid\":" pid ",\"tid\":0,\"ts\":6.000,\"args\":{\"unfinished\":true}}\n"
 #define TICK(pid, ts, rank)                                                                        \
     "{\"ph\":\"X\",\"pid\":" pid ",\"tid\":0,\"ts\":" ts ",\"name\":\"" rank "\",\"dur\":0}\n"
 
@@ -338,6 +340,31 @@ static hvd_status_t live(void)
     return st;
 }
 
+static void a_trace_that_is_ended_closes_what_is_open(void **state)
+{
+    struct hvd_trace *trace = create(false);
+    struct hvd_buf lines;
+
+    (void)state;
+    expect(trace, note(HVD_EVENT_READY, 0, 1, "early"), 1000,
+           LANE("1", "early") BEGIN("1", "1.000", "NEGOTIATE_ALLREDUCE") TICK("1", "1.000", "1"));
+    expect(trace, note(HVD_EVENT_SUBMITTED, 7, 0, "running"), 2000,
+           LANE("2", "running") BEGIN("2", "2.000", "NEGOTIATE_ALLREDUCE"));
+    expect(trace, note(HVD_EVENT_STARTED, 7, 0, "SHM"), 3000,
+           END("2", "3.000") BEGIN("2", "3.000", "ALLREDUCE") BEGIN("2", "3.000", "SHM_ALLREDUCE"));
+    expect(trace, note(HVD_EVENT_SUBMITTED, 8, 0, "done"), 4000,
+           LANE("3", "done") BEGIN("3", "4.000", "NEGOTIATE_ALLREDUCE"));
+    expect(trace, note(HVD_EVENT_DONE, 8, HVD_OK, ""), 5000, END("3", "5.000"));
+    for (int round = 0; round < 2; round++) {
+        hvd_buf_init(&lines, 1 << 20);
+        assert_int_equal(hvd_trace_close(trace, 6000, &lines), HVD_OK);
+        assert_string_equal(lines.data ? lines.data : "",
+                            round ? "" : UNFINISHED("1") END("2", "6.000") UNFINISHED("2"));
+        hvd_buf_fini(&lines);
+    }
+    hvd_trace_destroy(trace);
+}
+
 static void running_out_of_memory_loses_records_and_nothing_else(void **state)
 {
     (void)state;
@@ -361,6 +388,7 @@ int main(void)
         cmocka_unit_test(marks_of_the_job_reach_across_all_lanes),
         cmocka_unit_test(a_new_file_names_every_lane_anew),
         cmocka_unit_test(names_without_end_share_a_lane),
+        cmocka_unit_test(a_trace_that_is_ended_closes_what_is_open),
         cmocka_unit_test(running_out_of_memory_loses_records_and_nothing_else),
     };
 
