@@ -1,18 +1,16 @@
 """Starts the fake API server and speaks to it; see README.md."""
 import http.client
-import itertools
 import json
-import os
 import pathlib
-import socket
 import subprocess
-import time
+import sys
 import urllib.parse
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from operator_process import BUILD, OperatorProcess, PROGRAM as OPERATOR  # noqa: E402  (the path above)
+from waiting import until  # noqa: E402
+
 PROGRAM = BUILD / "tests/fake/apiserver/fake-apiserver"
-OPERATOR = BUILD / "operator/horovod-operator"
 AGENT = "horovod-operator"
 
 ROOTS = {"horovodjobs": "/apis/horovod.io/v1", "statefulsets": "/apis/apps/v1", "jobs": "/apis/batch/v1",
@@ -26,17 +24,6 @@ class ApiError(Exception):
     def __init__(self, code, body):
         super().__init__(f"HTTP {code}: {body.get('message', body) if isinstance(body, dict) else body}")
         self.code, self.body = code, body
-
-
-def until(what, check, timeout=20, pause=0.01):
-    """What check() returns once it is true; an AssertionError that names what did not happen."""
-    end = time.monotonic() + timeout
-    while True:
-        result = check()
-        if result:
-            return result
-        assert time.monotonic() < end, f"not within {timeout} s: {what() if callable(what) else what}"
-        time.sleep(pause)
 
 
 class Fake:
@@ -215,61 +202,8 @@ class Fake:
               lambda: self.job_state(name, ns) == state, timeout)
 
 
-class Operator:
-    """One process of the operator, its log in a file."""
+class Operator(OperatorProcess):
+    """An operator of a fake API server."""
 
-    numbers = itertools.count(1)
-
-    def __init__(self, kubeconfig, directory, *args, command=(), environment=None, program=OPERATOR):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.log = pathlib.Path(directory) / f"operator-{next(self.numbers)}.log"
-        clean = {k: v for k, v in os.environ.items() if k != "KUBECONFIG" and not k.startswith("HOROVOD_")}
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [*command, str(program), "--kubeconfig", str(kubeconfig), "--listen", f"127.0.0.1:{self.port}", *args],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**clean, **(environment or {})})
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.kill()
-
-    def get(self, path):
-        """(code, text) of one of its own pages; (0, "") when it does not answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        except OSError:
-            return 0, ""
-        finally:
-            connection.close()
-
-    def wait_ready(self, timeout=30):
-        def ready():
-            assert self.process.poll() is None, f"the operator ended: {self.log.read_text()}"
-            return self.get("/readyz")[0] == 200
-        until(lambda: f"the operator is ready: {self.log.read_text()[-2000:]}", ready, timeout, 0.005)
-        return self
-
-    def metric(self, name, **labels):
-        """The sum of all series of that name that carry the labels."""
-        total = 0.0
-        for line in self.get("/metrics")[1].splitlines():
-            if line.startswith((name + "{", name + " ")) and all(f'{k}="{v}"' in line for k, v in labels.items()):
-                total += float(line.rsplit(" ", 1)[1])
-        return total
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self):
-        """SIGTERM; its exit code."""
-        self.process.terminate()
-        return self.process.wait(timeout=20)
+    def __init__(self, kubeconfig, directory, *args, **options):
+        super().__init__(directory, "--kubeconfig", str(kubeconfig), *args, **options)

@@ -19,6 +19,7 @@ import program
 import schedule
 import state
 import world
+from world import until
 
 PER_PROGRAM = 5
 QUIET_S = 0.15  # of real time without a write: many seconds of fast time
@@ -117,9 +118,9 @@ def run(number, plan, wanted=None, operator=None, the_world=None, namespace=NAME
         jobs = sorted({step.job for step in steps})
         wait_settled(player, jobs)
         if wanted:
-            play.until(lambda: "the state without faults:\n  " + "\n  ".join(
+            until(lambda: "the state without faults:\n  " + "\n  ".join(
                 state.difference(wanted.objects, state.take(here.api, namespace))[:20]),
-                lambda: state.take(here.api, namespace) == wanted.objects, 10, here.look)
+                lambda: state.take(here.api, namespace) == wanted.objects, 10, is_possible=here.look)
         wait_quiet(here)
         objects, events = state.take(here.api, namespace), state.events(here.api, namespace)
         n_writes = len(writes(here.records())) - len(writes(here.records()[:first]))

@@ -1,30 +1,11 @@
 """Plays programs: each step as the user, the kubelet or the stranger would do it, each wait bounded."""
 import os
-import time
 
 import program
 import state
-from world import ApiError
+from world import ApiError, until
 
 LIMIT = int(os.environ.get("HVD_CHAOS_LIMIT_S", "30"))  # of real time, for anything to become true
-
-
-class NotTrue(AssertionError):
-    """Something did not become true in time."""
-
-
-def until(what, check, limit=LIMIT, alive=lambda: True):
-    """What check() returns once it is true."""
-    end, pause = time.monotonic() + limit, 0.002
-    while True:
-        result = check()
-        if result:
-            return result
-        assert alive(), "the operator ended by itself"
-        if time.monotonic() > end:
-            raise NotTrue(f"not within {limit} s: {what() if callable(what) else what}")
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.02)
 
 
 class Player:
@@ -42,7 +23,7 @@ class Player:
     def until(self, what, check):
         def words():
             return f"{what}; the status is {(self.job(self.current) or {}).get('status')}"
-        return until(words, check, alive=self.world.look)
+        return until(words, check, LIMIT, 0.005, self.world.look)
 
     def pods(self, job, role):
         return [pod for pod in self.api.list("pods", self.namespace)

@@ -7,10 +7,10 @@ import sys
 import pytest
 
 import chaos
-import play
 import program
 import schedule
 import world
+from world import until
 
 SCHEDULES = int(os.environ.get("HVD_CHAOS_SCHEDULES", "50"))
 FIRST = int(os.environ.get("HOROVOD_TEST_SEED", "0"))
@@ -52,10 +52,10 @@ def test_every_watch_is_back_soon_after_all_connections_were_dropped():
     try:
         here.start()
         for _ in range(3):
-            play.until("all are watched", lambda: here.control("GET", "state")["watches"] >= 7, 10)
+            until("all are watched", lambda: here.control("GET", "state")["watches"] >= 7, 10)
             here.drop_connections()
         # Streams are begun anew after 240 s in any case, 4.8 s of real time.
-        play.until("all are watched again", lambda: here.control("GET", "state")["watches"] >= 7, 4)
+        until("all are watched again", lambda: here.control("GET", "state")["watches"] >= 7, 4)
     finally:
         here.end()
         here.forget()

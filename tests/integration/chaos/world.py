@@ -5,11 +5,14 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from operator_process import BUILD, SANITIZERS, clean_environment  # noqa: E402  (the path above)
+from waiting import until  # noqa: E402, F401  (for the other modules here)
+
 FACTOR = int(os.environ.get("HVD_CHAOS_FACTOR", "50"))  # how much faster than real time
 ROOTS = {plural: "/api/v1" for plural in ("secrets", "services", "configmaps", "pods", "events")}
 ROOTS.update(statefulsets="/apis/apps/v1", jobs="/apis/batch/v1", horovodjobs="/apis/horovod.io/v1")
@@ -80,10 +83,7 @@ def fast_environment(program):
     libraries = [str(BUILD / "tests/integration/chaos/chaos_fasttime.so")]
     linked = subprocess.run(["ldd", str(program)], text=True, capture_output=True, check=False).stdout
     libraries[:0] = [word for line in linked.splitlines() for word in line.split() if "/libasan" in word][:1]
-    clean = {key: value for key, value in os.environ.items() if key != "KUBECONFIG" and not key.startswith("HOROVOD_")}
-    return {**clean, "LD_PRELOAD": " ".join(libraries),
-            "ASAN_OPTIONS": "detect_leaks=1:exitcode=99",
-            "LSAN_OPTIONS": f"suppressions={ROOT}/tests/sanitizers/lsan.supp:print_suppressions=0",
+    return {**clean_environment(), **SANITIZERS, "LD_PRELOAD": " ".join(libraries),
             "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
 
 

@@ -1,26 +1,12 @@
-import itertools
 import json
-import os
 import pathlib
-import signal
-import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 
 from kubeapi import Api, Namespace, until
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build"))
-PROGRAM = BUILD / "operator" / "horovod-operator"
-SANITIZERS = {
-    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:exitcode=99",
-    "LSAN_OPTIONS": f"suppressions={ROOT}/tests/sanitizers/lsan.supp:print_suppressions=0",
-    "UBSAN_OPTIONS": "print_stacktrace=1",
-}
+from operator_process import OperatorProcess, PROGRAM, ROOT
 
 
 class Server:
@@ -58,59 +44,17 @@ class Server:
                        stdout=subprocess.DEVNULL)
 
 
-class Operator:
-    """One process of the operator; its log is in a file."""
-
-    numbers = itertools.count(1)
-
-    def __init__(self, directory, *args, command=(), environment=None):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.log = directory / f"operator-{next(self.numbers)}.log"
-        clean = {k: v for k, v in os.environ.items() if k != "KUBECONFIG" and not k.startswith("HOROVOD_")}
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [*command, PROGRAM, "--listen", f"127.0.0.1:{self.port}", *args], stderr=log, stdout=log,
-                stdin=subprocess.DEVNULL, env={**clean, **SANITIZERS, **(environment or {})})
-
-    def get(self, path):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as response:
-                return response.status, response.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except (urllib.error.URLError, ConnectionError):
-            return 0, ""
-
-    def wait_ready(self):
-        def ready():
-            assert self.process.poll() is None, f"the operator ended: {self.log.read_text()}"
-            return self.get("/readyz")[0] == 200
-        until(lambda: f"the operator is ready: {self.log.read_text()}", ready, 30)
-        return self
-
-    def metric(self, name, **labels):
-        """The sum of all series of that name that carry the labels."""
-        total = 0.0
-        for line in self.get("/metrics")[1].splitlines():
-            if line.startswith((name + "{", name + " ")) and all(f'{k}="{v}"' in line for k, v in labels.items()):
-                total += float(line.rsplit(" ", 1)[1])
-        return total
+class Operator(OperatorProcess):
+    """One that is to end well."""
 
     def n_writes(self):
         name = "horovod_operator_api_requests_total"
         return sum(self.metric(name, verb=verb) for verb in ("create", "patch", "delete"))
 
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
     def stop(self):
         """Seconds from SIGTERM to the end."""
         begin = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=20)
+        code = super().stop()
         took = time.monotonic() - begin
         assert code == 0, f"exit code {code}: {self.log.read_text()}"
         return took

@@ -4,11 +4,15 @@ import http.client
 import json
 import pathlib
 import ssl
+import sys
 import tempfile
 import time
 import urllib.parse
 
 import yaml
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from waiting import until  # noqa: E402  (the path above)
 
 CORE = "/api/v1"
 PATHS = {
@@ -21,17 +25,6 @@ class ApiError(Exception):
     def __init__(self, code, body):
         super().__init__(f"HTTP {code}: {body.get('message', body)}")
         self.code = code
-
-
-def until(what, check, timeout=20):
-    """What check() returns once it is true; an AssertionError that names what did not happen."""
-    end = time.monotonic() + timeout
-    while True:
-        result = check()
-        if result:
-            return result
-        assert time.monotonic() < end, f"not within {timeout} s: {what() if callable(what) else what}"
-        time.sleep(0.02)
 
 
 class Api:
