@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "worker/engine/staging.h"
 
-#define RUNS_MAX 16 /* cached at most */
+#define RUNS_MAX 16                   /* cached at most */
+#define ALIKE_MAX ((size_t)64 * 1024) /* bytes of a run up to which all get the same memory */
 #define FETCH_AHEAD 8
 
 struct hvd_agreed *hvd_run_agree(struct hvd_set *set)
@@ -127,6 +128,25 @@ static struct hvd_run *take_block(struct hvd_set *set, size_t bytes)
     return run;
 }
 
+/* Bytes of a run with that many of each. */
+static size_t run_bytes(size_t n_flights, size_t n_members, size_t n_key)
+{
+    return (sizeof(struct hvd_run) + 15) / 16 * 16 + n_flights * sizeof(struct hvd_flight) +
+           n_members * (sizeof(struct hvd_member) + sizeof(struct hvd_piece)) +
+           n_key * sizeof(uint64_t);
+}
+
+/* How much memory to take for a run. Which tensors are agreed together depends on who is early: a
+ * run that is cached gets room for any of them, so that it can be the next one, whatever that is.
+ */
+static size_t room_of_run(const struct hvd_set *set, size_t bytes, uint32_t n_key)
+{
+    const size_t n = n_key > 0 ? hvd_cache_end(set->cache) : 0;
+    const size_t any = run_bytes(n, n, n_key);
+
+    return any > bytes && any <= ALIKE_MAX ? any : bytes;
+}
+
 /* One block: run, flights, members, pieces, key. Members, pieces and key are not initialised. */
 static struct hvd_run *create_run(struct hvd_set *set, uint32_t n_flights, uint32_t n_members,
                                   uint32_t n_key)
@@ -135,7 +155,8 @@ static struct hvd_run *create_run(struct hvd_set *set, uint32_t n_flights, uint3
     const size_t members_at = flights_at + n_flights * sizeof(struct hvd_flight);
     const size_t pieces_at = members_at + n_members * sizeof(struct hvd_member);
     const size_t key_at = pieces_at + n_members * sizeof(struct hvd_piece);
-    struct hvd_run *run = take_block(set, key_at + n_key * sizeof(uint64_t));
+    const size_t bytes = run_bytes(n_flights, n_members, n_key);
+    struct hvd_run *run = take_block(set, room_of_run(set, bytes, n_key));
     char *block = (char *)run;
 
     if (!run)

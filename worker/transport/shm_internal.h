@@ -137,6 +137,14 @@ struct hvd_shm_arrival {
     size_t n_received;
 };
 
+/* Memory of a message. */
+struct hvd_shm_room {
+    char *data; /* owned; NULL: none */
+    size_t bytes;
+};
+
+#define HVD_SHM_KEPT 4
+
 struct hvd_shm {
     struct hvd_transport base; /* first */
     struct hvd_shm_shape shape;
@@ -169,9 +177,8 @@ struct hvd_shm {
     struct hvd_shm_letter **letters;  /* to each rank, in order */
     struct hvd_shm_arrival *arrivals; /* from each rank */
     int n_letters;
-    int next_sender; /* where receive begins to look */
-    char *kept;      /* memory of a message received, for the next one; owned, may be NULL */
-    size_t kept_bytes;
+    int next_sender;                        /* where receive begins to look */
+    struct hvd_shm_room kept[HVD_SHM_KEPT]; /* of messages received, for the next ones */
 
     unsigned n_idle; /* calls without anything new since the last look at the clock */
     int64_t next_check_ns;

@@ -166,25 +166,31 @@ static size_t room_for(size_t len)
 
 static char *take_room(struct hvd_shm *s, size_t len)
 {
-    char *room = s->kept;
-
-    if (!room || s->kept_bytes < room_for(len))
-        return hvd_malloc(room_for(len), 1);
-    s->kept = NULL;
-    return room;
+    for (size_t i = 0; i < HVD_SHM_KEPT; i++) {
+        char *room = s->kept[i].data;
+        if (!room || s->kept[i].bytes < room_for(len))
+            continue;
+        s->kept[i].data = NULL;
+        s->kept[i].bytes = 0;
+        return room;
+    }
+    return hvd_malloc(room_for(len), 1);
 }
 
 void hvd_shm_recycle(struct hvd_transport *t, struct hvd_inbound *in)
 {
     struct hvd_shm *s = (struct hvd_shm *)t;
     const size_t bytes = room_for(in->len);
+    struct hvd_shm_room *least = s->kept;
 
-    if (bytes > s->shape.ring_bytes || (s->kept && s->kept_bytes >= bytes)) {
+    for (size_t i = 1; i < HVD_SHM_KEPT; i++)
+        if (s->kept[i].bytes < least->bytes)
+            least = &s->kept[i];
+    if (bytes > s->shape.ring_bytes || least->bytes >= bytes) {
         hvd_free(in->data);
     } else {
-        hvd_free(s->kept);
-        s->kept = in->data;
-        s->kept_bytes = bytes;
+        hvd_free(least->data);
+        *least = (struct hvd_shm_room){in->data, bytes};
     }
     in->data = NULL;
 }
@@ -277,6 +283,7 @@ void hvd_shm_letters_fini(struct hvd_shm *s)
             hvd_free(s->arrivals[rank].data);
     }
     s->n_letters = 0;
-    hvd_free(s->kept);
-    s->kept = NULL;
+    for (size_t i = 0; i < HVD_SHM_KEPT; i++)
+        hvd_free(s->kept[i].data);
+    memset(s->kept, 0, sizeof(s->kept));
 }
