@@ -139,15 +139,10 @@ static void count_workers(struct hvd_pass *p)
         (const char *const[2]){is_all ? "AllReady" : "WaitingForWorkers", message});
 }
 
-static void forget_loss(struct hvd_pass *p)
-{
-    if (!p->st)
-        p->st = hvd_job_set_worker_failure(&p->next, &(struct hvd_worker_failure){0});
-}
-
 static void show_running(struct hvd_pass *p)
 {
-    const char *lost = p->next.worker_failure.message;
+    const struct hvd_worker_failure *loss = hvd_pass_loss(p);
+    const char *lost = loss ? loss->message : NULL;
     char message[MESSAGE_SIZE];
 
     hvd_pass_text(message, sizeof(message), "pod %s is running (attempt %d of %d)%s%s",
@@ -237,7 +232,6 @@ static void restart(struct hvd_pass *p)
 {
     if (hvd_outcome_quiesce(p)) {
         p->next.cleaned = hvd_job_ended(&p->job->status);
-        forget_loss(p);
         p->is_urgent = true; /* the next attempt waits for it */
     }
     count_workers(p);
@@ -315,7 +309,6 @@ static void suspend(struct hvd_pass *p)
 
     if (!is_true(&p->job->status, HVD_COND_SUSPENDED) && hvd_outcome_is_under_way(p))
         p->next.interruptions++;
-    forget_loss(p);
     hvd_pass_state(p, HVD_JOB_SUSPENDED);
     p->next.start_s = 0;
     p->next.workers_ready = (int32_t)p->pods.n_ready;
@@ -356,8 +349,6 @@ static void decide(struct hvd_pass *p)
     char message[MESSAGE_SIZE];
 
     p->next.observed_generation = p->job->generation;
-    if (p->job->status.state == HVD_JOB_NEW)
-        hvd_pass_event(p, "Created", "the job is accepted", false);
     if (p->job->invalid)
         hvd_outcome_fail(p, "InvalidTemplate", p->job->invalid);
     else if (is_refused(p, message))

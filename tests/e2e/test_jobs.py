@@ -187,7 +187,7 @@ def test_kubectl_get_shows_state_ready_workers_and_age(namespace):
 def test_describe_tells_the_story_in_events_each_once(namespace):
     namespace.apply(short_job("story", ["true"]))
     namespace.wait_state("story", "Succeeded")
-    expected = ["Created", "MasterStarted", "Succeeded"]
+    expected = ["MasterStarted", "Succeeded"]
 
     def reasons():
         items = namespace.items("events", "--field-selector", "involvedObject.name=story")

@@ -63,7 +63,7 @@ def test_a_running_master_sees_each_change_of_the_list_within_2_seconds(namespac
     assert hostfile(namespace, "scale") == "scale-worker-0.scale slots=1\n"
 
 
-def test_50_jobs_at_once_succeed_with_12_writes_each_and_one_of_progress(namespace, cluster):
+def test_50_jobs_at_once_succeed_with_at_most_12_writes_each(namespace, cluster):
     since = cluster.audit_position()
     jobs = [long_job(f"many-{i}", "true") for i in range(50)]
     namespace.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": jobs}))
@@ -78,8 +78,8 @@ def test_50_jobs_at_once_succeed_with_12_writes_each_and_one_of_progress(namespa
     wait_for("no worker left", lambda: not namespace.items("pods", "-l", "horovod.io/role=worker"), timeout=300)
     writes = cluster.write_events(since, namespace.name)
     print(f"{len(writes)} writes of the operator for 50 jobs")
-    # Their workers come one after the other here: 1/2 is written when it lasts for 5 s.
-    assert len(writes) <= 13 * 50
+    # 11 each, and one where the workers come one after the other: 1/2 is written when it lasts for 5 s.
+    assert len(writes) <= 12 * 50
 
 
 def test_pods_stay_or_go_by_policy_and_the_job_itself_after_its_time(namespace):

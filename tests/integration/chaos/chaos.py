@@ -24,7 +24,7 @@ from world import until
 PER_PROGRAM = 5
 QUIET_S = 0.15  # of real time without a write: many seconds of fast time
 NAMESPACE = "chaos"
-FINAL = ("Created", "Succeeded", "Failed", "InvalidTemplate")
+FINAL = ("Succeeded", "Failed", "InvalidTemplate")
 
 
 @dataclasses.dataclass

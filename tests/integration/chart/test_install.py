@@ -86,7 +86,9 @@ def test_the_operator_makes_a_jobs_children_with_the_charts_rights_alone(release
                     "secret/horovod-ssh", "service/horovod", "configmap/horovod-hosts", "statefulset.apps/horovod-worker"})
             wait_for("the job's status", lambda: kubectl(
                 "get", "horovodjob", "horovod", "-o", "jsonpath={.status.state}") not in ("",))
-            wait_for("the event", lambda: "Created" in kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"))
+            kubectl("patch", "horovodjob", "horovod", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+            wait_for("the event", lambda: "Suspended" in kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"))
+            kubectl("patch", "horovodjob", "horovod", "--type=merge", "-p", '{"spec":{"suspend":null}}')
         finally:
             child.terminate()
     assert child.returncode == 0

@@ -52,7 +52,7 @@ def test_a_job_succeeds_and_tells_its_story_once(ns, operator):
     status = ns.get("horovodjobs", "digits")["status"]
     assert ns.condition("Succeeded")["status"] == "True" and status["completionTime"]
     until("the last event", lambda: ("Succeeded", 1) in ns.events())
-    assert ns.events() == [("Created", 1), ("MasterStarted", 1), ("Succeeded", 1)]
+    assert ns.events() == [("MasterStarted", 1), ("Succeeded", 1)]
 
 
 def test_a_master_that_fails_gives_its_exit_code_and_last_line(ns, operator):
@@ -161,7 +161,7 @@ def test_an_operator_killed_again_and_again_loses_and_repeats_nothing(server, ns
     until_killed("success", lambda: ns.state() == "Succeeded")
     run_operator()
     until("the last event", lambda: ("Succeeded", 1) in ns.events())
-    assert ns.events() == [("Created", 1), ("MasterStarted", 1), ("Succeeded", 1)]
+    assert ns.events() == [("MasterStarted", 1), ("Succeeded", 1)]
     created = [w[1:3] for w in server.writes(ns.name) if w[0] == "create" and w[3] == 201 and w[1] != "events/"]
     assert len(created) == len(set(created)), "a child was made twice"
     assert ns.get("horovodjobs", "digits")["status"]["attempts"] == 1

@@ -54,7 +54,7 @@ def long_form(ns, replicas=1, job="digits", pod=None, **spec):
 # ---- writes ----
 
 @pytest.mark.parametrize("replicas", [1, 4, 16])
-def test_a_job_costs_at_most_twelve_writes(server, ns, operator, replicas):
+def test_a_job_costs_eleven_writes_and_those_of_progress(server, ns, operator, replicas):
     ns.apply_job(replicas=replicas)
     until("all pods", lambda: len(ns.workers()) == replicas)
     ns.end_master(running(ns, replicas))
@@ -65,7 +65,7 @@ def test_a_job_costs_at_most_twelve_writes(server, ns, operator, replicas):
     writes = server.writes(ns.name)
     # On a slow machine the workers may become ready in more steps than one.
     steps = [w for w in writes if w[1] == "horovodjobs/status"]
-    assert len(writes) - max(0, len(steps) - 3) <= 12, writes
+    assert len(writes) - max(0, len(steps) - 3) <= 11, writes
     assert len(steps) <= 5, writes
 
 
@@ -193,8 +193,7 @@ def test_a_job_created_suspended_has_nothing_until_it_is_resumed(server, ns, ope
     ns.wait_state("Succeeded")
     until("the last event", lambda: ("Succeeded", 1) in ns.events())
     reasons = [reason for reason, _ in ns.events()]
-    assert sorted(reasons[:2]) == ["Created", "Suspended"]  # of one moment, in no order
-    assert reasons[2:] == ["Resumed", "MasterStarted", "Succeeded"]
+    assert reasons == ["Suspended", "Resumed", "MasterStarted", "Succeeded"]
 
 
 def test_a_suspended_job_takes_new_templates_and_starts_its_time_anew(ns, operator):

@@ -47,4 +47,4 @@ def test_the_smallest_manifest_is_accepted_and_listed(server, ns, operator):
     assert lines[0].split() == ["NAME", "STATE", "READY", "ATTEMPTS", "AGE"]
     assert lines[1].split()[:4] == ["digits", "Pending", "0/2", "0"]
     described = server.kubectl("describe", "horovodjob", "digits", "-n", ns.name).stdout
-    assert "Created" in described
+    assert "0 of 2 workers are ready" in described
