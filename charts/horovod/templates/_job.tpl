@@ -3,7 +3,7 @@
 {{- if kindIs "map" . -}}
 {{- range $name, $value := . }}
 - name: {{ $name | quote }}
-  value: {{ $value | toString | quote }}
+  value: {{ ternary $value (toJson $value) (kindIs "string" $value) | quote }}
 {{- end -}}
 {{- else -}}
 {{- range . }}
@@ -23,11 +23,29 @@
 {{/* "true" when a value is set that the short form of a HorovodJob cannot say. */}}
 {{- define "horovod.job.needsTemplates" -}}
 {{- $job := .Values.job -}}
-{{- if or $job.master.args $job.master.env $job.master.resources $job.worker.env $job.imagePullPolicy $job.imagePullSecrets
-          $job.hostNetwork $job.serviceAccountName $job.nodeSelector $job.tolerations $job.affinity $job.priorityClassName
-          $job.volumes $job.volumeMounts -}}
+{{- if or $job.master.template $job.worker.template $job.master.args $job.master.env $job.master.resources $job.worker.env
+          (include "horovod.set" (dict "in" $job "keys" (list "imagePullPolicy" "imagePullSecrets" "serviceAccountName"
+                                                              "nodeSelector" "tolerations" "affinity" "volumes" "volumeMounts"))) -}}
 true
 {{- end -}}
+{{- end -}}
+
+{{/* Which of .keys are set in .in, as "a, b". */}}
+{{- define "horovod.set" -}}
+{{- $names := list -}}
+{{- range $key := .keys -}}
+{{- if index $.in $key -}}{{- $names = append $names $key -}}{{- end -}}
+{{- end -}}
+{{- join ", " $names -}}
+{{- end -}}
+
+{{/* The entries of a map that are set, as YAML; nothing when none is. */}}
+{{- define "horovod.given" -}}
+{{- $given := dict -}}
+{{- range $key, $value := . -}}
+{{- if $value -}}{{- $_ := set $given $key $value -}}{{- end -}}
+{{- end -}}
+{{- if $given -}}{{- toYaml $given -}}{{- end -}}
 {{- end -}}
 
 {{/* What the values' schema cannot say. */}}
@@ -36,9 +54,10 @@ true
 {{- if and $job.master.args $job.command -}}
 {{- fail "job.command and job.master.args are both set: job.command is what horovodrun starts once per slot, job.master.args is the master's own command line instead; set one of them" -}}
 {{- end -}}
-{{- if not (or $job.master.args $job.command) -}}
+{{- if not (or $job.master.args $job.command $job.master.template) -}}
 {{- fail "job.enabled is true but there is nothing to run: set job.command (for example [python, train.py]) or job.master.args" -}}
 {{- end -}}
+{{- include "horovod.job.checkTemplates" . -}}
 {{- if and $job.args (not $job.command) -}}
 {{- fail "job.args without job.command: job.args are the words after job.command" -}}
 {{- end -}}
@@ -47,38 +66,81 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* Ranks of the whole job: slots of a worker (a number, or its GPUs, or 1) times workers. */}}
-{{- define "horovod.job.ranks" -}}
+{{/* A template is a whole pod: what else is set of it would say nothing. */}}
+{{- define "horovod.job.checkTemplates" -}}
 {{- $job := .Values.job -}}
-{{- $slots := $job.slotsPerWorker -}}
-{{- if eq (toString $slots) "auto" -}}
-{{- $slots = 0 -}}
-{{- range $resource, $amount := (($job.resources).limits) -}}
-{{- if hasSuffix "/gpu" $resource -}}{{- $slots = add $slots (int64 $amount) -}}{{- end -}}
+{{- if $job.master.template -}}
+{{- with include "horovod.set" (dict "in" $job "keys" (list "command" "args")) -}}
+{{- fail (printf "job.master.template is the whole master; unset job.%s" (replace ", " ", job." .)) -}}
 {{- end -}}
-{{- $slots = max 1 $slots -}}
+{{- with include "horovod.set" (dict "in" $job.master "keys" (list "args" "env" "resources")) -}}
+{{- fail (printf "job.master.template is the whole master; unset job.master.%s" (replace ", " ", job.master." .)) -}}
 {{- end -}}
-{{- mul (int64 $slots) (int64 $job.worker.number) -}}
+{{- end -}}
+{{- if and $job.worker.template (or $job.worker.env $job.resources) -}}
+{{- fail "job.worker.template is the whole worker; unset job.worker.env and job.resources" -}}
+{{- end -}}
+{{- if and $job.master.template $job.worker.template -}}
+{{- with include "horovod.set" (dict "in" $job "keys" (list "image" "imagePullPolicy" "imagePullSecrets" "env" "serviceAccountName"
+                                                            "nodeSelector" "tolerations" "affinity" "volumes" "volumeMounts")) -}}
+{{- fail (printf "job.master.template and job.worker.template are whole pods; unset job.%s" (replace ", " ", job." .)) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
-{{/* The master's command in the long form. */}}
+{{/* Slots of a host: .given is a number, or "auto": the GPUs in the limits of .template's container called .role or of its
+first one, without a template in .resources, else 1. As the operator counts them. */}}
+{{- define "horovod.job.slots" -}}
+{{- if ne (toString .given) "auto" -}}
+{{- int64 .given -}}
+{{- else -}}
+{{- $resources := .resources -}}
+{{- if .template -}}
+{{- $containers := ((.template).spec).containers | default list -}}
+{{- $container := first $containers -}}
+{{- range $containers -}}{{- if eq (toString .name) $.role -}}{{- $container = . -}}{{- end -}}{{- end -}}
+{{- $resources = ($container).resources -}}
+{{- end -}}
+{{- $slots := 1 -}}
+{{- range $name := list "nvidia.com/gpu" "amd.com/gpu" -}}
+{{- with index (($resources).limits | default dict) $name -}}{{- $slots = max 1 (int64 .) -}}{{- end -}}
+{{- end -}}
+{{- $slots -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Ranks of the whole job: the slots of all its hosts. */}}
+{{- define "horovod.job.ranks" -}}
+{{- $job := .Values.job -}}
+{{- $worker := dict "role" "worker" "given" $job.slotsPerWorker "template" $job.worker.template "resources" $job.resources -}}
+{{- $ranks := mul (include "horovod.job.slots" $worker | int64) (int64 $job.worker.number) -}}
+{{- range $job.workerGroups -}}
+{{- $group := merge (dict "given" (default $job.slotsPerWorker .slotsPerWorker) "template" (default $job.worker.template .template)) $worker -}}
+{{- $ranks = add $ranks (mul (include "horovod.job.slots" $group | int64) (int64 .replicas)) -}}
+{{- end -}}
+{{- if $job.runMasterAsWorker -}}
+{{- $master := dict "role" "master" "given" $job.slotsPerWorker "template" $job.master.template "resources" $job.master.resources -}}
+{{- $ranks = add $ranks (include "horovod.job.slots" $master | int64) -}}
+{{- end -}}
+{{- $ranks -}}
+{{- end -}}
+
+{{/* The master's command in the long form. An elastic job has as many ranks as its list has slots when the master starts. */}}
 {{- define "horovod.job.masterCommand" -}}
 {{- $job := .Values.job -}}
 {{- if $job.master.args -}}
 {{- list "/bin/sh" "-c" (join " " $job.master.args) | toJson -}}
 {{- else -}}
-{{- concat (list "horovodrun" "-np" (include "horovod.job.ranks" .) "--hostfile" "/etc/horovod/hosts/hostfile") $job.command $job.args | toJson -}}
+{{- $ranks := list "-np" (include "horovod.job.ranks" .) -}}
+{{- if $job.worker.minReplicas -}}{{- $ranks = list -}}{{- end -}}
+{{- concat (list "horovodrun") $ranks (list "--hostfile" "/etc/horovod/hosts/hostfile") $job.command $job.args | toJson -}}
 {{- end -}}
 {{- end -}}
 
 {{/* What master and workers have in common around their container. The operator adds the security contexts. */}}
 {{- define "horovod.job.pod" -}}
 {{- $job := .Values.job -}}
-{{- if $job.hostNetwork }}
-hostNetwork: true
-dnsPolicy: ClusterFirstWithHostNet
-{{- end }}
-{{- range $key := list "serviceAccountName" "priorityClassName" "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "volumes" }}
+{{- range $key := list "serviceAccountName" "imagePullSecrets" "nodeSelector" "tolerations" "affinity" "volumes" }}
 {{- with index $job $key }}
 {{ $key }}:
   {{- toYaml . | nindent 2 }}
@@ -95,5 +157,15 @@ imagePullPolicy: {{ . }}
 {{- with $job.volumeMounts }}
 volumeMounts:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "horovod.job.sizes" -}}
+{{- $worker := .Values.job.worker -}}
+replicas: {{ toJson $worker.number }}
+{{- range $key := list "minReplicas" "maxReplicas" }}
+{{- with index $worker $key }}
+{{ $key }}: {{ toJson . }}
+{{- end }}
 {{- end }}
 {{- end -}}

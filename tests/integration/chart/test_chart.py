@@ -143,8 +143,8 @@ def test_the_smallest_job_is_the_short_form(render, crd):
     job(env=[{"name": "T", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}], slotsPerWorker=4),
     job(suspend=True, backoffLimit=0, activeDeadlineSeconds=60, ttlSecondsAfterFinished=0, cleanPodPolicy="None",
         ssh={"port": 2200}, network={"interfaces": ["eth0"]}),
-    job(hostNetwork=True, volumes=[{"name": "d", "emptyDir": {}}], volumeMounts=[{"name": "d", "mountPath": "/d"}],
-        nodeSelector={"a": "b"}, imagePullPolicy="Never", serviceAccountName="s", priorityClassName="p"),
+    job(volumes=[{"name": "d", "emptyDir": {}}], volumeMounts=[{"name": "d", "mountPath": "/d"}],
+        nodeSelector={"a": "b"}, imagePullPolicy="Never", serviceAccountName="s"),
     {"job": {"enabled": True, "master": {"args": ["mpirun", "-np", "2", "x"], "env": {"M": "1"}},
              "worker": {"number": 3, "env": {"W": "1"}}}},
 ], ids=["words, environment, resources", "secret, slots", "lifecycle", "pods", "master's command line"])
@@ -186,15 +186,49 @@ def test_master_and_workers_each_get_their_own_environment_after_the_common_one(
 @pytest.mark.parametrize("values, ranks", [
     ({}, "3"), ({"slotsPerWorker": 4}, "12"), ({"resources": {"limits": {"nvidia.com/gpu": 2}}}, "6"),
     ({"resources": {"limits": {"nvidia.com/gpu": "8"}}, "slotsPerWorker": 1}, "3"),
+    ({"resources": {"limits": {"amd.com/gpu": 2, "example.com/gpu": 8}}}, "6"),
+    ({"workerGroups": [{"name": "a", "replicas": 2}, {"name": "b", "replicas": 1, "slotsPerWorker": 5}]}, "10"),
+    ({"workerGroups": [{"name": "a", "replicas": 2, "slotsPerWorker": "auto"}, {"name": "b", "replicas": 1, "template": {
+        "spec": {"containers": [{"name": "x"}, {"name": "worker", "resources": {"limits": {"nvidia.com/gpu": 7}}}]}}}],
+      "resources": {"limits": {"nvidia.com/gpu": 2}}}, "17"),
+    ({"runMasterAsWorker": True, "master": {"resources": {"limits": {"nvidia.com/gpu": 2}}}}, "5"),
 ])
 def test_the_long_form_starts_a_rank_per_slot(render, values, ranks):
-    spec = render(job(worker={"number": 3}, hostNetwork=True, **values))["HorovodJob"]["spec"]
+    spec = render(job(worker={"number": 3}, nodeSelector={"a": "b"}, **values))["HorovodJob"]["spec"]
     assert spec["master"]["template"]["spec"]["containers"][0]["command"] == [
         "horovodrun", "-np", ranks, "--hostfile", "/etc/horovod/hosts/hostfile", "python", "train.py"]
 
 
+def test_an_elastic_job_has_as_many_ranks_as_there_are_slots_when_it_starts(render):
+    spec = render(job(worker={"number": 3, "minReplicas": 1}, nodeSelector={"a": "b"}))["HorovodJob"]["spec"]
+    assert spec["master"]["template"]["spec"]["containers"][0]["command"] == [
+        "horovodrun", "--hostfile", "/etc/horovod/hosts/hostfile", "python", "train.py"]
+
+
+def test_a_worker_template_counts_its_own_gpus(render):
+    template = {"spec": {"containers": [{"name": "w", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 4}}}]}}
+    spec = render(job(worker={"number": 3, "template": template}))["HorovodJob"]["spec"]
+    assert spec["worker"] == {"replicas": 3, "template": template}
+    master = spec["master"]["template"]["spec"]["containers"][0]
+    assert master["command"][:3] == ["horovodrun", "-np", "12"] and master["image"].startswith("localhost/horovod-worker:")
+
+
+def test_large_numbers_stay_whole(render):
+    spec = render(job(ttlSecondsAfterFinished=31536000, backoffLimit=1000000, env={"N": 12345678, "F": 0.5, "B": True},
+                      scheduling={"scheduleTimeoutSeconds": 2000000}))["HorovodJob"]["spec"]
+    assert (spec["ttlSecondsAfterFinished"], spec["backoffLimit"]) == (31536000, 1000000)
+    assert {e["name"]: e["value"] for e in spec["env"]} == {"N": "12345678", "F": "0.5", "B": "true"}
+    assert spec["scheduling"]["scheduleTimeoutSeconds"] == 2000000
+
+
+def test_labels_are_of_the_job_and_of_nothing_else(render):
+    objects = render(job(labels={"kueue.x-k8s.io/queue-name": "a"}, nodeSelector={"a": "b"}))
+    assert objects["HorovodJob"]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "a"
+    assert "queue-name" not in json.dumps([objects["HorovodJob"]["spec"], objects["Deployment"]])
+
+
 def test_the_master_takes_no_share_of_the_workers_resources(render):
-    spec = render(job(resources={"limits": {"nvidia.com/gpu": 1}}, hostNetwork=True))["HorovodJob"]["spec"]
+    spec = render(job(resources={"limits": {"nvidia.com/gpu": 1}}, nodeSelector={"a": "b"}))["HorovodJob"]["spec"]
     assert "resources" not in spec["master"]["template"]["spec"]["containers"][0]
 
 
@@ -212,6 +246,15 @@ def test_words_with_quotes_and_colons_survive_rendering(render):
     (job(command="python train.py"), "at '/job/command': got string, want array"),
     (job(cleanPodPolicy="Some"), "at '/job/cleanPodPolicy'"),
     (job(ssh={"port": 70000}), "at '/job/ssh/port': maximum"),
+    (job(failurePolicy={"rules": [{"action": "Fail", "onDisruption": True, "onExitCodes": {"operator": "In", "values": [1]}}]}),
+     "at '/job/failurePolicy/rules/0'"),
+    (job(workerGroups=[{"name": "a"}]), "missing property 'replicas'"),
+    (job(master={"template": {"spec": {}}}), "job.master.template is the whole master; unset job.command"),
+    ({"job": {"enabled": True, "master": {"template": {"spec": {}}, "env": {"A": 1}, "resources": {"limits": {"cpu": 1}}}}},
+     "job.master.template is the whole master; unset job.master.env, job.master.resources"),
+    (job(worker={"template": {"spec": {}}}, resources={"limits": {"cpu": 1}}), "unset job.worker.env and job.resources"),
+    ({"job": {"enabled": True, "image": "i", "volumes": [{"name": "v"}], "master": {"template": {"spec": {}}},
+              "worker": {"template": {"spec": {}}}}}, "are whole pods; unset job.image, job.volumes"),
     ({"operator": {"logLevel": "loud"}}, "'error', 'warn', 'info', 'debug'"),
     ({"operator": {"replicas": 2}}, "set operator.leaderElection.enabled=true"),
     ({"operator": {"replica": 2}}, "additional properties 'replica' not allowed"),
