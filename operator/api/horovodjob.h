@@ -102,8 +102,9 @@ struct hvd_job_spec {
 
 /* A worker that was lost while the master ran. */
 struct hvd_worker_failure {
-    char *message; /* owned: host, node and what happened; NULL: none was lost */
-    int64_t at_s;  /* when it was seen */
+    char *message;   /* owned: host, node and what happened; NULL: none was lost */
+    int32_t attempt; /* of which the worker was lost; 0: told by an older operator */
+    int64_t at_s;    /* when it was seen */
     bool has_exit_code;
     int32_t exit_code;
     bool is_disruption; /* its pod was evicted, preempted, deleted: not the program's fault */
@@ -123,7 +124,7 @@ struct hvd_job_status {
     int64_t start_s;
     int64_t completion_s;
     int64_t observed_generation;
-    struct hvd_worker_failure worker_failure; /* of the attempt that runs or ended last */
+    struct hvd_worker_failure worker_failure; /* the one that was lost last, in whichever attempt */
     char *failure_log; /* last lines of the master that failed last, owned; NULL: none */
     struct hvd_condition conditions[HVD_N_CONDITIONS];
 };

@@ -194,6 +194,7 @@ static hvd_status_t decode_failures(const cJSON *status, struct hvd_job_status *
     const cJSON *failure = hvd_json_get(status, "workerFailure");
     const struct hvd_worker_failure found = {
         .message = (char *)hvd_json_str(failure, "message"),
+        .attempt = count(failure, "attempt"),
         .at_s = hvd_rfc3339_parse(hvd_json_str(failure, "time")),
         .has_exit_code = cJSON_IsNumber(hvd_json_get(failure, "exitCode")),
         .exit_code = (int32_t)hvd_json_int(failure, "exitCode", 0),
@@ -285,10 +286,10 @@ bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_s
         a->attempts == b->attempts && a->failures == b->failures && a->cleaned == b->cleaned &&
         a->ssh_port == b->ssh_port && a->start_s == b->start_s &&
         a->completion_s == b->completion_s && a->observed_generation == b->observed_generation &&
-        a->interruptions == b->interruptions && fa->at_s == fb->at_s &&
-        fa->has_exit_code == fb->has_exit_code && fa->exit_code == fb->exit_code &&
-        fa->is_disruption == fb->is_disruption && hvd_str_equal(fa->message, fb->message) &&
-        hvd_str_equal(a->failure_log, b->failure_log);
+        a->interruptions == b->interruptions && fa->attempt == fb->attempt &&
+        fa->at_s == fb->at_s && fa->has_exit_code == fb->has_exit_code &&
+        fa->exit_code == fb->exit_code && fa->is_disruption == fb->is_disruption &&
+        hvd_str_equal(fa->message, fb->message) && hvd_str_equal(a->failure_log, b->failure_log);
 
     for (size_t i = 0; equal && i < HVD_N_CONDITIONS; i++)
         equal = condition_equal(&a->conditions[i], &b->conditions[i]);
@@ -334,6 +335,7 @@ static void encode_worker_failure(struct hvd_jb *jb, cJSON *parent,
     }
     item = hvd_jb_object(jb, parent, "workerFailure");
     hvd_jb_str(jb, item, "message", failure->message);
+    hvd_jb_int(jb, item, "attempt", failure->attempt);
     encode_time(jb, item, "time", failure->at_s);
     if (failure->has_exit_code)
         hvd_jb_int(jb, item, "exitCode", failure->exit_code);

@@ -240,6 +240,7 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
     describe(p, &worst, text);
     *out = (struct hvd_worker_failure){
         .message = text,
+        .attempt = hvd_job_ended(&p->job->status) + 1,
         .at_s = p->now_s,
         .has_exit_code = worst.type == ENDED,
         .exit_code = worst.type == ENDED ? worst.worker.pod->u.pod.exit_code : 0,
@@ -270,6 +271,7 @@ bool hvd_loss_find_hopeless(const struct hvd_pass *p, struct hvd_worker_failure 
     hvd_pass_text(text, HVD_LOSS_TEXT_SIZE, "%s, after %d restarts", what,
                   worst.worker.pod->u.pod.restarts);
     *out = (struct hvd_worker_failure){.message = text,
+                                       .attempt = hvd_job_ended(&p->job->status) + 1,
                                        .at_s = p->now_s,
                                        .has_exit_code = true,
                                        .exit_code = worst.worker.pod->u.pod.exit_code};

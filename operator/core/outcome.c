@@ -127,7 +127,8 @@ static void describe_failure(const struct hvd_pass *p, const struct verdict *ver
                              char out[MESSAGE_SIZE])
 {
     const struct attempt attempt = attempt_now(p);
-    const char *lost = p->next.worker_failure.message;
+    const struct hvd_worker_failure *loss = hvd_pass_loss(p);
+    const char *lost = loss ? loss->message : NULL;
     char master[MESSAGE_SIZE];
     const char *line;
 
@@ -170,15 +171,17 @@ static void judge(struct hvd_pass *p, struct verdict *out)
     static const char *const names[] = {[HVD_POLICY_RESTART] = "Restart",
                                         [HVD_POLICY_FAIL] = "Fail",
                                         [HVD_POLICY_IGNORE] = "Ignore"};
-    const struct hvd_worker_failure *lost = &p->next.worker_failure;
+    const struct hvd_worker_failure *lost = hvd_pass_loss(p);
     const struct hvd_object *pod = p->pods.master;
-    struct hvd_policy_case cases[2] = {
-        {HVD_ROLE_WORKER, lost->has_exit_code, lost->exit_code, lost->is_disruption},
-        {HVD_ROLE_MASTER, false, 0, false}};
-    size_t first = lost->message ? 0 : 1;
+    struct hvd_policy_case cases[2] = {{HVD_ROLE_WORKER, false, 0, false},
+                                       {HVD_ROLE_MASTER, false, 0, false}};
+    size_t first = lost ? 0 : 1;
     size_t end = has_master_ended(p) || stuck_s(pod) != 0 ? 2 : 1;
     int rule = 0;
 
+    if (lost)
+        cases[0] = (struct hvd_policy_case){HVD_ROLE_WORKER, lost->has_exit_code, lost->exit_code,
+                                            lost->is_disruption};
     if (pod) {
         cases[1].has_exit_code = pod->u.pod.has_failed;
         cases[1].exit_code = pod->u.pod.exit_code;
@@ -223,9 +226,9 @@ static void fail_attempt(struct hvd_pass *p)
     char message[MESSAGE_SIZE];
     const char *reason;
 
-    if (!p->next.worker_failure.message)
+    if (!hvd_pass_loss(p))
         (void)note_loss(p);
-    reason = p->next.worker_failure.message ? "WorkerFailed" : "MasterFailed";
+    reason = hvd_pass_loss(p) ? "WorkerFailed" : "MasterFailed";
     judge(p, &verdict);
     describe_failure(p, &verdict, message);
     keep_log(p);
@@ -297,11 +300,11 @@ bool hvd_outcome_is_under_way(const struct hvd_pass *p)
 
 bool hvd_outcome_lost(struct hvd_pass *p)
 {
-    const struct hvd_worker_failure *known = &p->job->status.worker_failure;
+    const struct hvd_worker_failure *known = hvd_pass_loss(p);
 
     if (p->st || !current_job(p))
         return false;
-    if (!known->message) {
+    if (!known) {
         if (note_loss(p))
             hvd_plan_wake(p->plan, (p->now_s + LOST_GRACE_S) * 1000);
         return false;

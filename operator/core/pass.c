@@ -160,6 +160,13 @@ const cJSON *hvd_pass_all_hosts(struct hvd_pass *p)
     return take_hosts(p, &jb, hvd_hosts_data_of_all(&jb, p->job), &p->all_hosts_data);
 }
 
+const struct hvd_worker_failure *hvd_pass_loss(const struct hvd_pass *p)
+{
+    const struct hvd_worker_failure *known = &p->next.worker_failure;
+
+    return known->message && known->attempt == hvd_job_ended(&p->job->status) + 1 ? known : NULL;
+}
+
 bool hvd_pass_is_running(const struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.master;

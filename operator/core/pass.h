@@ -58,6 +58,10 @@ bool hvd_pass_is_ours(const struct hvd_pass *p, const struct hvd_object *object)
 const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind,
                                            const char *name);
 
+/* The worker that the attempt under way has lost, NULL if none; one of an earlier attempt stays in
+ * the status and is not meant. Borrowed from the next status. */
+const struct hvd_worker_failure *hvd_pass_loss(const struct hvd_pass *p);
+
 /* Whether the current master's pod runs. */
 bool hvd_pass_is_running(const struct hvd_pass *p);
 

@@ -3,13 +3,20 @@ makes up (uids, versions, times, the random ends of names) and what may differ f
 import json
 import re
 
-KINDS = ["horovodjobs", "secrets", "services", "statefulsets", "configmaps", "jobs", "pods"]
+KINDS = ["horovodjobs", "secrets", "services", "statefulsets", "configmaps", "jobs", "podgroups", "pods"]
 MADE_UP = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "generateName")
 TIMES = ("startTime", "completionTime", "lastTransitionTime")
 
 
 def without_random_ends(text):
     return re.sub(r"(-master-)[a-z0-9]{5}\b", r"\1*", text)
+
+
+def without_sightings(text):
+    """What is told of a lost worker depends on when it is looked for: while its pod goes, is gone, or is another."""
+    return re.sub(r"worker [a-z0-9-]+( on node [a-z0-9-]+)?: its pod is (gone|being deleted)|"
+                  r"worker [a-z0-9-]+( on node [a-z0-9-]+)?: its pod was replaced by a new one|"
+                  r"several workers of [a-z0-9-]+: their pods are gone", "a worker was lost", text)
 
 
 def metadata(meta):
@@ -31,7 +38,10 @@ def job_status(status):
     for key in TIMES:
         if key in status:
             status[key] = "set"
-    if "workerFailure" in status:
+    # One of an earlier attempt stays, if somebody looked before the attempt was ended from outside.
+    if status.get("workerFailure", {}).pop("attempt", None) != status.get("attempts"):
+        status.pop("workerFailure", None)
+    else:
         status["workerFailure"]["time"] = "set"
     # A suspension ends an attempt, if one has begun when it is seen: those are not counted here.
     interruptions = status.pop("interruptions", 0)
@@ -81,7 +91,7 @@ def normal(plural, item):
                            found["spec"].get("template", {}).get("metadata", {}).get("labels", {})):
                 for key in [key for key in labels if key.endswith("controller-uid")]:
                     del labels[key]
-    found = json.loads(without_random_ends(json.dumps(found)))
+    found = json.loads(without_sightings(without_random_ends(json.dumps(found))))
     if plural == "pods":
         for key in [key for key in found["metadata"].get("labels", {}) if key.endswith(("controller-uid", "-hash"))]:
             del found["metadata"]["labels"][key]
@@ -98,7 +108,7 @@ def uncounted(text, interruptions):
 def take(api, namespace):
     """All that is in the namespace, normalised, by kind and name."""
     found, interruptions = {}, {}
-    for plural in KINDS:
+    for plural in [plural for plural in KINDS if plural in api.roots]:
         for item in api.list(plural, namespace):
             meta = item["metadata"]
             if plural == "horovodjobs":

@@ -206,7 +206,7 @@ static void fill(struct hvd_job_status *status)
                                       .observed_generation = 7};
     set(status, HVD_FALSE, "line \"one\"\n", 1700000001);
     assert_int_equal(hvd_job_set_worker_failure(
-                         status, &(struct hvd_worker_failure){(char *)"worker w-1 is gone",
+                         status, &(struct hvd_worker_failure){(char *)"worker w-1 is gone", 5,
                                                               1700000002, true, 137, true}),
                      HVD_OK);
     assert_int_equal(hvd_job_set_failure_log(status, "one\ntwo"), HVD_OK);

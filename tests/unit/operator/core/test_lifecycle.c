@@ -273,7 +273,6 @@ static void a_lost_worker_restarts_the_whole_group_up_to_the_limit(void **state)
                             uid);
     assert_int_equal(number(&w, "attempts"), 2);
     assert_int_equal(number(&w, "failures"), 1);
-    assert_string_equal(world_status(&w, "workerFailure.message"), "");
     assert_int_equal(world_events(&w, "Restarting"), 1);
     world_end_worker(&w, "digits-worker-1", 9, "Error");
     world_settle(&w);
@@ -281,6 +280,38 @@ static void a_lost_worker_restarts_the_whole_group_up_to_the_limit(void **state)
     world_is_state(&w, "Failed");
     assert_non_null(strstr(world_condition_text(&w, "Failed", "message"), "(attempt 2 of 2)"));
     free(uid);
+    world_fini(&w);
+}
+
+static void the_last_lost_worker_stays_readable_and_ends_no_later_attempt(void **state)
+{
+    static const char lost[] =
+        "worker digits-worker-1 on node node-1: container worker exited with code 9";
+    struct world w;
+
+    (void)state;
+    world_start(&w, ",\"backoffLimit\":1");
+    world_end_worker(&w, "digits-worker-1", 9, "Error");
+    world_pass(&w);
+    world_end_master(&w, 1, "lost a rank");
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_int_equal(number(&w, "attempts"), 2);
+    assert_int_equal(w.wake_at_ms, 0);
+    assert_string_equal(world_status(&w, "workerFailure.message"), lost);
+    assert_int_equal(number(&w, "workerFailure.attempt"), 1);
+    assert_null(strstr(world_condition_text(&w, "Running", "message"), "worker"));
+    world_edit(&w, "{\"suspend\":true}");
+    world_settle(&w);
+    world_edit(&w, "{\"suspend\":false}");
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_string_equal(world_status(&w, "workerFailure.message"), lost);
+    world_end_master(&w, 3, "a mistake");
+    world_settle(&w);
+    world_is_state(&w, "Failed");
+    assert_string_equal(world_condition_text(&w, "Failed", "reason"), "MasterFailed");
+    assert_string_equal(world_status(&w, "workerFailure.message"), lost);
     world_fini(&w);
 }
 
@@ -669,6 +700,7 @@ int main(void)
         cmocka_unit_test(workers_that_come_back_after_scaling_were_not_lost),
         cmocka_unit_test(an_elastic_job_goes_on_without_a_worker),
         cmocka_unit_test(a_lost_worker_restarts_the_whole_group_up_to_the_limit),
+        cmocka_unit_test(the_last_lost_worker_stays_readable_and_ends_no_later_attempt),
         cmocka_unit_test(a_worker_that_ends_again_and_again_before_the_start_fails_the_job),
         cmocka_unit_test(an_ignored_failure_does_not_count),
         cmocka_unit_test(ignored_failures_are_bounded),
