@@ -4,6 +4,7 @@ A suite builds what it needs, runs a real test runner (ctest with cmocka, pytest
 turns its report into results. The last line of the output is the sum: "N passed, N failed, N skipped".
 """
 import argparse
+import collections
 import contextlib
 import dataclasses
 import os
@@ -329,10 +330,13 @@ def waits_much(name):
     return getattr(SUITES[name][1], "needs_cluster", False) or name == "images"
 
 
+# Not gated on times: run beside the suites that wait for a cluster most of their time, at a lower priority. Longest first.
+ASIDE_SUITES = ("asan", "tsan", "fuzz", "openmpi5", "planted", "clang")
+ASIDE_AT_ONCE = 2
+
+
 def goes_aside(name, chosen):
-    """Whether the suite runs beside those that wait for a cluster most of their time. Only what has a build of its own
-    and is not gated on times does, at a lower priority."""
-    return not OPTIONS.serial and name in ("clang", "asan", "tsan", "fuzz") and any(map(waits_much, chosen))
+    return not OPTIONS.serial and name in ASIDE_SUITES and any(map(waits_much, chosen))
 
 
 COUNTING = threading.Lock()
@@ -348,8 +352,13 @@ def run_suite(name, total):
 
 
 def run_aside(names, total):
+    """Takes suites off the list until there is none."""
     ASIDE.is_aside = True
-    for name in names:
+    while names:
+        try:
+            name = names.popleft()
+        except IndexError:  # the other one was faster
+            return
         try:
             run_suite(name, total)
         except Exception as error:  # in the main thread it would end the run
@@ -366,16 +375,19 @@ def main():
     if any(getattr(SUITES[name][1], "needs_cluster", False) for name in chosen):
         start_cluster_build()
     total = {"passed": 0, "failed": 0, "skipped": 0}
-    aside = threading.Thread(target=run_aside, args=([name for name in chosen if goes_aside(name, chosen)], total))
+    later = collections.deque(name for name in ASIDE_SUITES if name in chosen and goes_aside(name, chosen))
+    aside = [threading.Thread(target=run_aside, args=(later, total)) for _ in range(ASIDE_AT_ONCE)]
     for name in chosen:
         if goes_aside(name, chosen):
             continue
-        if waits_much(name) and aside.ident is None:
-            aside.start()
+        if waits_much(name) and aside[0].ident is None:
+            for thread in aside:
+                thread.start()
         run_suite(name, total)
-    if aside.ident is None:
-        aside.start()
-    aside.join()
+    for thread in aside:
+        if thread.ident is None:
+            thread.start()
+        thread.join()
     for process, _ in CLUSTER_BUILD:
         process.wait()
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
