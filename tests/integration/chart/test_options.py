@@ -143,7 +143,6 @@ def test_alerts_have_what_prometheus_asks_for(render_all):
         assert set(alert) == {"alert", "expr", "for", "labels", "annotations"}, alert
         assert alert["labels"]["severity"] in ("critical", "warning", "info")
         assert set(alert["annotations"]) == {"summary", "description"}
-        assert alert["expr"].count("(") == alert["expr"].count(")")
 
 
 def test_every_flag_of_the_operator_can_be_set_by_values(render_all, known_flags):
@@ -153,18 +152,6 @@ def test_every_flag_of_the_operator_can_be_set_by_values(render_all, known_flags
         "metrics": {"tls": {"enabled": True, "secretName": "cert"}}}}
     used = {word.split("=")[0] for word in args_of(render_all(everything))}
     assert used == known_flags - {"--kubeconfig"}  # in a pod that is the service account
-
-
-def test_monitoring_names_only_metrics_that_there_are():
-    """Names in alerts and panels against the source of /metrics."""
-    served = set(re.findall(r'"((?:horovod_operator|process)_[a-z_]+)"',
-                            (TOP / "operator/app/metrics.c").read_text()))
-    served |= {"horovod_operator_build_info"}
-    asked = set()
-    for file in ("rules.yaml", "dashboard.json"):
-        asked |= set(re.findall(r"\b((?:horovod_operator|process)_[a-z_]+)\b", (CHART / "monitoring" / file).read_text()))
-    assert {re.sub(r"_bucket$", "", name) for name in asked} <= served
-    assert len(asked) >= 10
 
 
 def test_the_readme_tells_every_value_of_the_operator():
