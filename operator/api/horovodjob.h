@@ -119,7 +119,9 @@ struct hvd_job_status {
     int32_t failures;      /* attempts that failed and count against backoffLimit */
     int32_t interruptions; /* attempts that ended otherwise: by suspension, or as failurePolicy says
                             */
-    int32_t ssh_port;      /* chosen for a job on the nodes' network; 0: none */
+    int32_t failures_in_row; /* attempts that failed one after the other without working for long */
+    int64_t retry_s;         /* before that no further attempt is begun; 0: nothing to wait for */
+    int32_t ssh_port;        /* chosen for a job on the nodes' network; 0: none */
     int32_t cleaned; /* ended attempts whose pods are gone: while < ended, a restart goes on */
     int64_t start_s;
     int64_t completion_s;

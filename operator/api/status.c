@@ -218,6 +218,8 @@ hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job_status *out, 
     out->attempts = count(status, "attempts");
     out->failures = count(status, "failures");
     out->interruptions = count(status, "interruptions");
+    out->failures_in_row = count(status, "failuresInARow");
+    out->retry_s = hvd_rfc3339_parse(hvd_json_str(status, "nextAttemptTime"));
     out->cleaned = count(status, "cleaned");
     out->ssh_port = count(status, "sshPort");
     out->start_s = hvd_rfc3339_parse(hvd_json_str(status, "startTime"));
@@ -286,10 +288,11 @@ bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_s
         a->attempts == b->attempts && a->failures == b->failures && a->cleaned == b->cleaned &&
         a->ssh_port == b->ssh_port && a->start_s == b->start_s &&
         a->completion_s == b->completion_s && a->observed_generation == b->observed_generation &&
-        a->interruptions == b->interruptions && fa->attempt == fb->attempt &&
-        fa->at_s == fb->at_s && fa->has_exit_code == fb->has_exit_code &&
-        fa->exit_code == fb->exit_code && fa->is_disruption == fb->is_disruption &&
-        hvd_str_equal(fa->message, fb->message) && hvd_str_equal(a->failure_log, b->failure_log);
+        a->interruptions == b->interruptions && a->failures_in_row == b->failures_in_row &&
+        a->retry_s == b->retry_s && fa->attempt == fb->attempt && fa->at_s == fb->at_s &&
+        fa->has_exit_code == fb->has_exit_code && fa->exit_code == fb->exit_code &&
+        fa->is_disruption == fb->is_disruption && hvd_str_equal(fa->message, fb->message) &&
+        hvd_str_equal(a->failure_log, b->failure_log);
 
     for (size_t i = 0; equal && i < HVD_N_CONDITIONS; i++)
         equal = condition_equal(&a->conditions[i], &b->conditions[i]);
@@ -375,6 +378,8 @@ static void encode_status(struct hvd_jb *jb, cJSON *out, const struct hvd_job *j
     hvd_jb_int(jb, out, "attempts", status->attempts);
     hvd_jb_int(jb, out, "failures", status->failures);
     hvd_jb_int(jb, out, "interruptions", status->interruptions);
+    hvd_jb_int(jb, out, "failuresInARow", status->failures_in_row);
+    encode_time(jb, out, "nextAttemptTime", status->retry_s);
     hvd_jb_int(jb, out, "cleaned", status->cleaned);
     if (status->ssh_port > 0)
         hvd_jb_int(jb, out, "sshPort", status->ssh_port);

@@ -58,6 +58,7 @@ static void finish(struct hvd_pass *p, enum hvd_job_state state, const char *rea
 {
     hvd_pass_state(p, state);
     p->next.completion_s = p->now_s;
+    p->next.retry_s = 0;
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, ""});
     if (p->job->spec.clean_pod_policy == HVD_CLEAN_NONE)
         return;
@@ -117,10 +118,10 @@ static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], co
     }
 }
 
-/* What the rules of spec.failurePolicy say, as a part of the message. */
+/* What the rules of spec.failurePolicy say, and what follows, as a part of the message. */
 struct verdict {
     enum hvd_policy_action action;
-    char text[64];
+    char text[128];
 };
 
 static void describe_failure(const struct hvd_pass *p, const struct verdict *verdict,
@@ -220,6 +221,17 @@ static bool note_loss(struct hvd_pass *p)
     return true;
 }
 
+/* Says when the next attempt begins, if that is not at once. */
+static void announce_next(struct hvd_pass *p, struct verdict *verdict)
+{
+    size_t len = strlen(verdict->text);
+    int64_t wait_s = hvd_retry_note(p);
+
+    if (wait_s > 0)
+        (void)snprintf(verdict->text + len, sizeof(verdict->text) - len,
+                       ", the next one after %d s", (int)wait_s);
+}
+
 static void fail_attempt(struct hvd_pass *p)
 {
     struct verdict verdict;
@@ -230,7 +242,6 @@ static void fail_attempt(struct hvd_pass *p)
         (void)note_loss(p);
     reason = hvd_pass_loss(p) ? "WorkerFailed" : "MasterFailed";
     judge(p, &verdict);
-    describe_failure(p, &verdict, message);
     keep_log(p);
     if (verdict.action == HVD_POLICY_IGNORE && p->job->status.interruptions < INTERRUPTIONS_MAX)
         p->next.interruptions++;
@@ -238,9 +249,12 @@ static void fail_attempt(struct hvd_pass *p)
         p->next.failures++;
     if (verdict.action == HVD_POLICY_FAIL || p->next.failures > p->job->spec.backoff_limit) {
         p->next.cleaned = hvd_job_ended(&p->next);
+        describe_failure(p, &verdict, message);
         hvd_outcome_fail(p, reason, message);
         return;
     }
+    announce_next(p, &verdict);
+    describe_failure(p, &verdict, message);
     hvd_pass_state(p, HVD_JOB_RESTARTING);
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, message});
     hvd_pass_event(p, "Restarting", message, true);

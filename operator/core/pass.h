@@ -134,6 +134,18 @@ void hvd_ensure_master_told(struct hvd_pass *p);
 /* Makes the master's Job once every worker is Ready and the list says so. */
 void hvd_ensure_master(struct hvd_pass *p);
 
+/* retry.c: the wait between attempts. */
+
+/* Notes that the attempt under way has failed and another one follows; returns for how many seconds
+ * that one has to wait. */
+int64_t hvd_retry_note(struct hvd_pass *p);
+
+/* Whether the next attempt has to wait; wakes at the end of that. */
+bool hvd_retry_is_waiting(struct hvd_pass *p);
+
+/* Begins the row of failures anew, and ends the wait. */
+void hvd_retry_forget(struct hvd_pass *p);
+
 /* outcome.c: ends and pauses. */
 
 /* Looks whether the current master has ended; true if so, and the next status says it. */

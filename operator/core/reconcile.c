@@ -153,6 +153,7 @@ static void show_running(struct hvd_pass *p)
         hvd_pass_event(p, "MasterStarted", message, false);
     set(p, HVD_COND_RUNNING, HVD_TRUE, (const char *const[2]){"MasterStarted", message});
     hvd_pass_state(p, HVD_JOB_RUNNING);
+    p->next.retry_s = 0;
 }
 
 /* Whether the condition Running tells of something that is over; a failed attempt is told of until
@@ -256,6 +257,13 @@ static bool is_rekeyed(const struct hvd_pass *p)
     return false;
 }
 
+/* Without pods, and without a claim to room for them. */
+static void stop(struct hvd_pass *p)
+{
+    (void)hvd_outcome_quiesce(p);
+    hvd_admit_release(p);
+}
+
 static void run(struct hvd_pass *p)
 {
     if (p->next.start_s == 0)
@@ -264,6 +272,11 @@ static void run(struct hvd_pass *p)
         return;
     if (hvd_job_ended(&p->job->status) > p->job->status.cleaned) {
         restart(p);
+        return;
+    }
+    if (hvd_retry_is_waiting(p)) {
+        stop(p);
+        count_workers(p);
         return;
     }
     if (hvd_outcome_lost(p) || hvd_outcome_hopeless(p))
@@ -296,19 +309,13 @@ static void run(struct hvd_pass *p)
     settle(p);
 }
 
-/* Without pods, and without a claim to room for them. */
-static void stop(struct hvd_pass *p)
-{
-    (void)hvd_outcome_quiesce(p);
-    hvd_admit_release(p);
-}
-
 static void suspend(struct hvd_pass *p)
 {
     static const char message[] = "the job is suspended by spec.suspend";
 
     if (!is_true(&p->job->status, HVD_COND_SUSPENDED) && hvd_outcome_is_under_way(p))
         p->next.interruptions++;
+    hvd_retry_forget(p);
     hvd_pass_state(p, HVD_JOB_SUSPENDED);
     p->next.start_s = 0;
     p->next.workers_ready = (int32_t)p->pods.n_ready;

@@ -202,6 +202,8 @@ static void fill(struct hvd_job_status *status)
                                       .failures = 1,
                                       .interruptions = 4,
                                       .cleaned = 1,
+                                      .failures_in_row = 3,
+                                      .retry_s = 1700000009,
                                       .start_s = 1700000000,
                                       .observed_generation = 7};
     set(status, HVD_FALSE, "line \"one\"\n", 1700000001);
