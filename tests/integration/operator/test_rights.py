@@ -10,6 +10,7 @@ import threading
 import pytest
 import yaml
 
+import gangs
 from conftest import ROOT
 from kubeapi import Api, ApiError, until
 
@@ -219,3 +220,46 @@ def test_no_right_is_missing_and_none_is_left_over(server, ns, node, run_operato
     assert used <= granted
     slow = set() if is_everywhere else {("", "pods", "delete")}  # takes a minute, once is enough
     assert granted - used - FOR_RACES - slow == FOR_ADMISSION
+
+
+def life_of_a_group(ns, gang):
+    """Made, found again without its label, grown, repaired, removed."""
+    ns.apply_job()
+    until("the PodGroup", lambda: gangs.group(ns, gang))
+    gangs.patch_group(ns, gang, {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}})
+    until("it has its label again", lambda: gangs.group(ns, gang)["metadata"]["labels"].get("app.kubernetes.io/managed-by"), 30)
+    ns.patch("horovodjobs", "digits", {"spec": {"worker": {"replicas": 3}}})
+    until("it grows with its job", lambda: gangs.group(ns, gang)["spec"]["minMember"] == 3)
+    gangs.patch_group(ns, gang, {"spec": {"minMember": 1}})
+    until("it is repaired", lambda: gangs.group(ns, gang)["spec"]["minMember"] == 3)
+    ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+    until("it goes with the workers", lambda: gangs.group(ns, gang) is None)
+
+
+@pytest.mark.parametrize("gang", sorted(gangs.GANGS))
+@pytest.mark.parametrize("mode", ["all namespaces", "one namespace"])
+def test_a_gang_scheduler_brings_the_rights_to_its_groups_and_no_other(server, ns, run_operator, tmp_path, mode, gang):
+    gangs.install(server, gang)
+    values = [f"operator.gangScheduler.type={gang}"] + ([f"operator.namespace={ns.name}"] if mode == "one namespace" else [])
+    account, granted = install(server, ns, *values)
+    operator = run_operator("--gang-scheduler", gang, kubeconfig=config_of(server, ns, account, tmp_path / "config"))
+    life_of_a_group(ns, gang)
+    operator.stop()
+    used, refused = requests_of(server, ns, account)
+    assert refused == []
+    assert used <= granted
+    group = gangs.GANGS[gang]["api"].split("/")[0]
+    assert {right for right in granted if right[1] == "podgroups"} == {
+        right for right in used if right[1] == "podgroups" and right[0] == group}
+
+
+def test_groups_need_the_right_that_the_chart_gives_for_them(server, ns, run_operator, tmp_path):
+    """Rights for the one scheduler are none for the other: the operator is refused, and says so."""
+    gangs.install(server, "volcano")
+    account, _ = install(server, ns, "operator.gangScheduler.type=scheduler-plugins")
+    operator = run_operator("--gang-scheduler", "volcano", wait=False,
+                            kubeconfig=config_of(server, ns, account, tmp_path / "config"))
+    until("it is refused", lambda: operator.metric("horovod_operator_api_requests_total", resource="podgroups", code="403"))
+    until("readiness says why", lambda: "podgroups" in operator.get("/readyz")[1])
+    refused = until("the audit log has it", lambda: requests_of(server, ns, account)[1])
+    assert all('"resource":"podgroups"' in line for line in refused)
