@@ -95,6 +95,22 @@ static struct fake_object *first_owner(struct fake_server *server, const struct 
     return owner && uid && strcmp(fake_meta(owner, "uid"), uid) == 0 ? owner : NULL;
 }
 
+/* A set that waits for a pod of that name to go, whose it is not, makes its own then. */
+static void queue_heir(struct fake_server *server, const struct fake_object *pod)
+{
+    const char *dash = strrchr(pod->name, '-');
+    struct fake_object *set = NULL;
+    char name[300];
+
+    if (!dash || strcmp(pod->kind->name, "Pod") != 0)
+        return;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)(dash - pod->name), pod->name);
+    set = fake_find(&server->store, fake_kind_named("apps/v1", "StatefulSet"),
+                    fake_meta(pod, "namespace"), name);
+    if (set)
+        fake_play_queue(server, set);
+}
+
 void fake_play_changed(struct fake_server *server, struct fake_object *object,
                        const struct fake_event *event)
 {
@@ -108,6 +124,7 @@ void fake_play_changed(struct fake_server *server, struct fake_object *object,
         return;
     }
     unqueue(server, object);
+    queue_heir(server, object);
     fake_timer_stop(&server->timers, &object->timer);
     DL_FOREACH(fake_children(&server->store, fake_meta(object, "uid")), child)
     {

@@ -75,8 +75,7 @@ def check_events(ended, wanted, steps):
     for key in sorted({*ended, *wanted}):
         job, reason = key.split()
         n = ended.get(key, 0)
-        causes = sum(1 for step in steps if step.job == job and step.do in ("create", "suspend", "resume", "finish",
-                                                                            "scale", "drift", "remove_child"))
+        causes = sum(1 for step in steps if step.job == job and step.do in program.CAUSES)
         if (reason in FINAL or reason == "Restarting") and n != wanted.get(key, 0) and job not in deleted:
             wrong.append(f"{n} events {reason} of {job}, not {wanted.get(key, 0)}")
         elif n > max(wanted.get(key, 0), causes + 1):
@@ -102,7 +101,7 @@ def hurt(the_world, what):
 def run(number, plan, wanted=None, operator=None, the_world=None, namespace=NAMESPACE):
     """Plays a program under a plan of faults ({} for none); compares with wanted, how it ended without faults."""
     steps, begin = program.draw(number), time.monotonic()
-    here = the_world or world.World(operator)
+    here = the_world or world.World(operator, program.setting(number))
     player = play.Player(here, namespace)
     try:
         if not the_world:

@@ -1,11 +1,13 @@
 """Plays programs: each step as the user, the kubelet or the stranger would do it, each wait bounded."""
 import os
+import time
 
 import program
 import state
-from world import ApiError, until
+from world import ApiError, FACTOR, until
 
 LIMIT = int(os.environ.get("HVD_CHAOS_LIMIT_S", "30"))  # of real time, for anything to become true
+LATER_S = 3  # of fast time: times in the API are whole seconds
 
 
 class Player:
@@ -42,10 +44,11 @@ class Player:
             return False
         if spec.get("suspend"):
             return status.get("state") == "Suspended" and not self.pods(job, "worker") + self.pods(job, "master")
-        wanted = spec["worker"]["replicas"]
+        wanted = spec["worker"]["replicas"] + sum(group["replicas"] for group in spec.get("workerGroups", []))
         workers = [pod for pod in self.pods(job, "worker") if "deletionTimestamp" not in pod["metadata"]]
         return (status.get("state") == "Running" and len(workers) == wanted and self.master(job) is not None
-                and status.get("ready") == f"{wanted}/{wanted}" and status.get("hosts") == wanted)
+                and status.get("ready") == f"{wanted}/{wanted}"
+                and status.get("hosts") == wanted + bool(spec.get("runMasterAsWorker")))
 
     def master(self, job):
         """The running pod of the current attempt."""
@@ -81,11 +84,18 @@ class Player:
     def scale(self, job, replicas):
         self.change(job, {"worker": {"replicas": replicas}})
 
+    def scale_group(self, job, name, replicas):
+        found = self.job(job)
+        groups = found["spec"].get("workerGroups", []) if found else []
+        self.change(job, {"workerGroups": [{**group, "replicas": replicas} if group["name"] == name else group
+                                           for group in groups]})
+
     def suspend(self, job):
         self.change(job, {"suspend": True})
 
-    def resume(self, job, image=None):
-        self.change(job, {"suspend": False, **({"image": image} if image else {})})
+    def resume(self, job, image=None, groups=None):
+        self.change(job, {"suspend": False, **({"image": image} if image else {}),
+                          **({"workerGroups": groups} if groups else {})})
 
     def touch(self, job):
         try:
@@ -106,20 +116,80 @@ class Player:
         was = self.api.get(plural, self.namespace, name)
         change = {"services": {"spec": {"publishNotReadyAddresses": False}},
                   "statefulsets": {"spec": {"replicas": (was or {}).get("spec", {}).get("replicas", 0) + 2}},
-                  "configmaps": {"data": {"hostfile": "elsewhere slots=9\n"}}}[plural]
+                  "configmaps": {"data": {"hostfile": "elsewhere slots=9\n"}},
+                  "podgroups": {"spec": {"minMember": 77}}}[plural]
         self.api.patch(plural, self.namespace, name, change)
         wanted = state.normal(plural, was)
         self.until(f"{plural} {name} is repaired",
                    lambda: state.normal(plural, self.api.get(plural, self.namespace, name) or was) == wanted)
 
     def remove_child(self, job, plural):
-        """Somebody deletes a child; while the job runs it is made again."""
+        """Somebody deletes a child of a settled job; while the job runs it is made again."""
         self.wait(job)
         found = self.job(job)
-        name = program.CHILDREN[plural].format(job)
-        self.api.delete(plural, self.namespace, name)
+        self.snatch(job, plural)
         if found and not found["spec"].get("suspend") and found["status"]["state"] == "Running":
+            name = program.CHILDREN[plural].format(job)
             self.until(f"{plural} {name} is made again", lambda: self.api.get(plural, self.namespace, name))
+
+    def snatch(self, job, plural):
+        """Somebody deletes a child at any time."""
+        self.api.delete(plural, self.namespace, program.CHILDREN[plural].format(job))
+
+    def wait_running(self, job):
+        """Until the job runs, and has done so for long enough that what is made next is newer."""
+        self.wait(job)
+        time.sleep(LATER_S / FACTOR)
+
+    def lose_worker(self, job, group):
+        """The first worker of a group, with which the master began in any case, is deleted; its set makes another."""
+        self.wait_running(job)
+        name = self.set_name(job, group) + "-0"
+        self.wait_lost(job, self.replacement("pods", name))
+
+    def lose_workers(self, job, group):
+        """Somebody deletes a set with all its workers."""
+        self.wait_running(job)
+        self.wait_lost(job, self.replacement("statefulsets", self.set_name(job, group)))
+
+    @staticmethod
+    def set_name(job, group):
+        return f"{job}-worker" + f"-{group}" * bool(group)
+
+    def replacement(self, plural, name):
+        """Deletes an object; a function that says whether there is another of that name."""
+        was = self.api.get(plural, self.namespace, name)
+        self.api.delete(plural, self.namespace, name)
+        return lambda: (self.api.get(plural, self.namespace, name) or was)["metadata"]["uid"] != was["metadata"]["uid"]
+
+    def wait_lost(self, job, is_replaced):
+        """An elastic job goes on with what replaces its worker; of others the attempt has failed."""
+        worker = self.job(job)["spec"]["worker"]
+        if worker.get("minReplicas", worker["replicas"]) < worker["replicas"]:
+            self.until(f"what {job} lost is replaced", is_replaced)
+            return
+        self.failures[job] += 1
+        self.wait_counted(job)
+
+    def wait_counted(self, job):
+        """Until all failures so far are in the status, or the job is gone with them."""
+        def counted():
+            found = self.job(job)
+            return not found or found["status"].get("failures", 0) == self.failures[job]
+        self.until(f"failure {self.failures[job]} of {job} is recorded", counted)
+
+    def kill_master(self, job):
+        """The master's pod is deleted, which is a failure of its Job."""
+        self.wait(job)
+        self.api.delete("pods", self.namespace, self.master(job))
+        self.failures[job] += 1
+        self.wait_counted(job)
+
+    def remove_master(self, job):
+        """Somebody deletes the master's Job: another is made, and nothing counts as failed."""
+        self.wait(job)
+        name = program.CHILDREN["jobs"].format(job)
+        self.until(f"Job {name} is made again", self.replacement("jobs", name))
 
     # ---- what kubelets do ----
 
@@ -155,9 +225,10 @@ class Player:
                 "services": {"kind": "Service", "spec": {"clusterIP": "None", "selector": labels}},
                 "statefulsets": {"kind": "StatefulSet", "spec": {
                     "replicas": 0, "serviceName": "x", "selector": {"matchLabels": labels}, "template": template}},
-                "jobs": {"kind": "Job", "spec": {"suspend": True, "template": template}}}[plural]
-        group = {"statefulsets": "apps/v1", "jobs": "batch/v1"}.get(plural, "v1")
-        self.api.create(plural, self.namespace, {"apiVersion": group, **body,
+                "jobs": {"kind": "Job", "spec": {"suspend": True, "template": template}},
+                "podgroups": {"kind": "PodGroup", "spec": {"minMember": 1}}}[plural]
+        version = self.api.roots[plural].removeprefix("/apis/").removeprefix("/api/")
+        self.api.create(plural, self.namespace, {"apiVersion": version, **body,
                                                  "metadata": {"name": program.CHILDREN[plural].format(job)}})
 
     def meet_foreign(self, job):

@@ -1,12 +1,19 @@
-"""Random programs over HorovodJobs: what users, kubelets and strangers do. A program is drawn from its number alone,
-and ends in one state however long each step takes to be noticed: steps that would race with the operator's own
+"""Random programs over HorovodJobs: what users, kubelets, schedulers and strangers do. A program is drawn from its number
+alone, and ends in one state however long each step takes to be noticed: steps that would race with the operator's own
 decisions wait for it first."""
 import dataclasses
 import random
 
 IMAGES = ["localhost/horovod-worker:0.1.0", "example.com/train:2", "example.com/train:3"]
 CHILDREN = {"secrets": "{}-ssh", "services": "{}", "statefulsets": "{}-worker", "configmaps": "{}-hosts",
-            "jobs": "{}-master"}
+            "jobs": "{}-master", "podgroups": "{}"}
+GANGS = {"volcano": "/apis/scheduling.volcano.sh/v1beta1", "scheduler-plugins": "/apis/scheduling.x-k8s.io/v1alpha1"}
+GROUPS = ["big", "0", "hosts"]  # names that could be taken for something else
+ZONE = "topology.kubernetes.io/zone"
+MOST = 6  # replicas
+# Steps that may be told of in events.
+CAUSES = ("create", "suspend", "resume", "finish", "scale", "drift", "remove_child", "snatch", "lose_worker", "lose_workers",
+          "kill_master", "remove_master")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,22 +27,57 @@ class Step:
         return f"{self.do} {self.job} {' '.join(map(repr, self.arguments))}".strip()
 
 
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What holds for all jobs of a program."""
+    gang: str  # None: no gang scheduler
+    terminate_ms: int  # how long pods take to go
+
+
 class JobProgram:
     """The steps of one job, drawn while keeping in mind what must be possible when each is done."""
 
-    def __init__(self, rng, name):
-        self.rng, self.name, self.steps = rng, name, []
+    def __init__(self, rng, name, gang):
+        self.rng, self.name, self.gang, self.steps = rng, name, gang, []
+        self.children = sorted(CHILDREN) if gang else sorted(set(CHILDREN) - {"podgroups"})
         self.backoff = rng.choice([0, 0, 1, 2])
         self.failures = 0
         self.is_suspended = rng.random() < 0.2
-        self.is_over = False
+        self.replicas = self.least = 0
+        self.groups = []
         self.draw()
 
     def add(self, do, *arguments):
         self.steps.append(Step(do, self.name, arguments))
 
+    # ---- the spec ----
+
+    def draw_groups(self):
+        self.groups = self.rng.sample(GROUPS, self.rng.choice([1, 1, 2]))
+        return [{"name": name, "replicas": self.rng.randint(1, 3), **self.rng.choice([{}, {"slotsPerWorker": 2}])}
+                for name in self.groups]
+
+    def draw_workers(self, spec):
+        rng = self.rng
+        self.replicas, self.least, self.groups = rng.randint(1, 4), 0, []
+        spec["worker"] = {"replicas": self.replicas}
+        if rng.random() < 0.25:
+            self.least = rng.randint(1, self.replicas)
+            spec["worker"].update(minReplicas=self.least, maxReplicas=MOST)
+        if rng.random() < 0.25:
+            spec["workerGroups"] = self.draw_groups()
+        if rng.random() < 0.1:
+            spec["runMasterAsWorker"] = True
+        if rng.random() < 0.15:
+            spec["topologyKeys"] = [ZONE]
+        if rng.random() < 0.2:
+            spec["resources"] = {"requests": {"cpu": "500m", "memory": "1Gi"}}
+        if self.gang and rng.random() < 0.3:
+            spec["scheduling"] = {"minAvailable": rng.randint(1, 5)}
+
     def spec(self):
-        spec = {"image": IMAGES[0], "command": ["python", "train.py"], "worker": {"replicas": self.rng.randint(1, 4)}}
+        spec = {"image": IMAGES[0], "command": ["python", "train.py"]}
+        self.draw_workers(spec)
         if self.backoff:
             spec["backoffLimit"] = self.backoff
         if self.is_suspended:
@@ -43,20 +85,25 @@ class JobProgram:
         policy = self.rng.choice([None, None, "None", "Running", "All"])
         if policy:
             spec["cleanPodPolicy"] = policy
-        if self.rng.random() < 0.15:
+        if self.rng.random() < 0.2:
             spec["ttlSecondsAfterFinished"] = self.rng.choice([0, 5, 20])
         return spec
 
+    def is_elastic(self):
+        return 0 < self.least < self.replicas
+
+    # ---- the steps ----
+
     def draw(self):
         rng = self.rng
-        foreign = rng.choice(sorted(CHILDREN)) if rng.random() < 0.12 else None
+        foreign = rng.choice(self.children) if rng.random() < 0.12 else None
         if foreign:
             self.add("create_foreign", foreign)
         self.add("create", self.spec())
         if foreign:
             self.add("meet_foreign")
             self.add("remove_foreign", foreign)
-        for _ in range(rng.randint(0, 5)):
+        for _ in range(rng.randint(0, 6)):
             self.draw_middle()
         end = rng.random()
         if end < 0.12:
@@ -80,27 +127,55 @@ class JobProgram:
         rng = self.rng
         kind = rng.random()
         if kind < 0.25:
-            self.add("scale", rng.randint(1, 5))
-        elif kind < 0.45 and not self.is_suspended:
+            self.scale()
+        elif kind < 0.4 and not self.is_suspended:
             self.add("suspend")
             self.is_suspended = True
-        elif kind < 0.65 and self.is_suspended:
+        elif kind < 0.6 and self.is_suspended:
             self.resume()
-        elif kind < 0.75:
+        elif kind < 0.65:
             self.add("touch")
-        elif kind < 0.85:
-            self.add("drift", rng.choice(["services", "statefulsets", "configmaps"]))
-        elif kind < 0.93:
-            self.add("remove_child", rng.choice(["services", "configmaps"]))
-        elif not self.is_suspended and self.failures < self.backoff:
-            self.add("finish", rng.randint(1, 255))
-            self.failures += 1
+        elif kind < 0.73:
+            self.add("drift", rng.choice(["services", "statefulsets", "configmaps"] + ["podgroups"] * bool(self.gang)))
+        elif kind < 0.81:
+            self.add("remove_child", rng.choice([child for child in self.children if child not in ("jobs", "statefulsets")]))
+        elif kind < 0.86:  # whenever it is: while the job still starts, perhaps before the child is there
+            self.add("snatch", rng.choice([child for child in self.children if child not in ("jobs", "statefulsets")]))
+        elif not self.is_suspended:
+            self.draw_loss()
         else:
             self.add("wait")
 
+    def scale(self):
+        if self.groups and self.rng.random() < 0.5:
+            self.add("scale_group", self.rng.choice(self.groups), self.rng.randint(1, 3))
+            return
+        self.replicas = self.rng.randint(max(self.least, 1), 5)
+        self.add("scale", self.replicas)
+
     def resume(self):
-        self.add("resume", *([self.rng.choice(IMAGES[1:])] if self.rng.random() < 0.4 else []))
+        image = self.rng.choice(IMAGES[1:]) if self.rng.random() < 0.4 else None
+        groups = self.draw_groups() if self.rng.random() < 0.15 else None
+        self.add("resume", *([image, groups] if groups else [image] if image else []))
         self.is_suspended = False
+
+    def draw_loss(self):
+        """Something of a running job is lost; it goes on, or begins anew."""
+        what = self.rng.choice(["finish", "lose_worker", "lose_workers", "kill_master", "remove_master"])
+        is_failure = what in ("finish", "kill_master") or (what != "remove_master" and not self.is_elastic())
+        if is_failure and self.failures == self.backoff:
+            self.add("wait")
+            return
+        self.failures += is_failure
+        self.lose(what)
+
+    def lose(self, what):
+        if what == "finish":
+            self.add(what, self.rng.randint(1, 255))
+        elif what in ("lose_worker", "lose_workers"):
+            self.add(what, self.rng.choice(["", *self.groups]))
+        else:
+            self.add(what)
 
     def draw_end(self):
         if self.is_suspended:
@@ -111,15 +186,22 @@ class JobProgram:
         if self.failures < self.backoff or self.rng.random() < 0.6:
             self.add("finish", 0)
         else:
-            self.add("finish", self.rng.randint(1, 255))
+            self.lose(self.rng.choice(["finish", "finish", "kill_master"] +
+                                      ([] if self.is_elastic() else ["lose_worker", "lose_workers"])))
         for _ in range(self.rng.randint(0, 2)):
-            self.add(*self.rng.choice([("touch",), ("scale", 3), ("remove_child", "services")]))
+            self.add(*self.rng.choice([("touch",), ("scale", max(self.least, 3)), ("remove_child", "services")]))
+
+
+def setting(number):
+    """What holds in program number."""
+    rng = random.Random(f"setting {number}")
+    return Setting(rng.choice([None, None, *sorted(GANGS)]), rng.choice([0, 0, 100, 1000]))
 
 
 def draw(number):
     """The steps of program number, those of its jobs in random turns."""
-    rng = random.Random(f"program {number}")
-    queues = [JobProgram(rng, name).steps for name in "abcd"[:rng.choice([1, 1, 2, 2, 3, 4])]]
+    rng, gang = random.Random(f"program {number}"), setting(number).gang
+    queues = [JobProgram(rng, name, gang).steps for name in "abcd"[:rng.choice([1, 1, 2, 2, 3, 4])]]
     steps = []
     while any(queues):
         queue = rng.choice([queue for queue in queues if queue])

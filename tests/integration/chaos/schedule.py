@@ -2,7 +2,8 @@
 what tests/fake/apiserver/README.md describes; a blow is something done once, by a method of play.Player."""
 import random
 
-RESOURCES = ["horovodjobs", "secrets", "services", "statefulsets", "configmaps", "jobs", "pods"]
+CHILDREN = ["secrets", "services", "statefulsets", "configmaps", "jobs", "podgroups"]
+RESOURCES = ["horovodjobs", *CHILDREN, "pods"]
 BLOWS = ["kill_operator", "expire_token", "forget_versions", "drop_connections"]
 
 
@@ -17,7 +18,7 @@ def draw_write(rng):
         # Not of events: their names say what happened, so the operator takes the server's word that they exist.
         verb = rule["verb"] = rng.choice(["create", "patch"])
         rule.update(action="answer", code=409, reason="AlreadyExists" if verb == "create" else "Conflict",
-                    resource=rng.choice(RESOURCES[1:-1] if verb == "create" else RESOURCES))
+                    resource=rng.choice(CHILDREN if verb == "create" else RESOURCES))
     elif kind < 0.35:
         rule.update(action="answer", code=429, reason="TooManyRequests", retry_after=rng.choice([0, 1, 2]))
     elif kind < 0.5:
@@ -25,7 +26,7 @@ def draw_write(rng):
     elif kind < 0.55:
         # Not of events: a namespace that forbids them is served without.
         rule.update(verb="create", action="answer", code=403, reason="Forbidden", times=1,
-                    message="exceeded quota: compute", resource=rng.choice(RESOURCES[1:-1]))
+                    message="exceeded quota: compute", resource=rng.choice(CHILDREN))
     elif kind < 0.7:
         rule.update(action="drop", executed=rng.random() < 0.6)
     elif kind < 0.8:
@@ -46,7 +47,7 @@ def draw_read(rng):
     rule = {"verb": rng.choice(["list", "watch", "watch", "watch", "get"]), "nth": rng.randint(1, 4),
             "times": rng.choice([1, 1, 2])}
     if rng.random() < 0.7:
-        rule["resource"] = rng.choice(RESOURCES)
+        rule["resource"] = rng.choice([*RESOURCES, "nodes"] if rule["verb"] == "get" else RESOURCES)
     is_watch = rule["verb"] == "watch"
     kind = rng.random()
     if is_watch and kind < 0.3:

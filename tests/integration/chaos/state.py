@@ -14,8 +14,7 @@ def without_random_ends(text):
 
 def without_sightings(text):
     """What is told of a lost worker depends on when it is looked for: while its pod goes, is gone, or is another."""
-    return re.sub(r"worker [a-z0-9-]+( on node [a-z0-9-]+)?: its pod is (gone|being deleted)|"
-                  r"worker [a-z0-9-]+( on node [a-z0-9-]+)?: its pod was replaced by a new one|"
+    return re.sub(r"worker [a-z0-9-]+( on node [a-z0-9-]+)?: its pod (is gone|is being deleted|was replaced by a new one)|"
                   r"several workers of [a-z0-9-]+: their pods are gone", "a worker was lost", text)
 
 
@@ -43,6 +42,7 @@ def job_status(status):
         status.pop("workerFailure", None)
     else:
         status["workerFailure"]["time"] = "set"
+    status.pop("failuresInARow", None)  # depends on how long the attempts took, and on a suspension that was seen
     # A suspension ends an attempt, if one has begun when it is seen: those are not counted here.
     interruptions = status.pop("interruptions", 0)
     for key in ("attempts", "cleaned"):
@@ -107,14 +107,19 @@ def uncounted(text, interruptions):
 
 def take(api, namespace):
     """All that is in the namespace, normalised, by kind and name."""
-    found, interruptions = {}, {}
+    found, interruptions, lost = {}, {}, set()
     for plural in [plural for plural in KINDS if plural in api.roots]:
         for item in api.list(plural, namespace):
             meta = item["metadata"]
             if plural == "horovodjobs":
                 interruptions[meta["name"]] = item.get("status", {}).get("interruptions", 0)
-            n = interruptions.get(meta.get("labels", {}).get("horovod.io/job-name", meta["name"]), 0)
+                lost |= {meta["name"] for condition in item.get("status", {}).get("conditions", [])
+                         if condition["type"] == "Failed" and condition["reason"] == "WorkerFailed"}
+            job = meta.get("labels", {}).get("horovod.io/job-name", meta["name"])
+            n = interruptions.get(job, 0)
             key, value = normal(plural, item)
+            if plural == "configmaps" and job in lost:  # with the workers that were there when it was given up
+                del value["data"]
             value = json.loads(uncounted(json.dumps(value), n))
             assert key not in found or plural == "pods", f"two objects are called {key}"
             found[key] = value

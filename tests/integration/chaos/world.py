@@ -9,8 +9,10 @@ import sys
 import tempfile
 import time
 
+import program
+
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from operator_process import BUILD, SANITIZERS, clean_environment  # noqa: E402  (the path above)
+from operator_process import BUILD, PROGRAM, SANITIZERS, clean_environment  # noqa: E402  (the path above)
 from waiting import until  # noqa: E402, F401  (for the other modules here)
 
 FACTOR = int(os.environ.get("HVD_CHAOS_FACTOR", "50"))  # how much faster than real time
@@ -27,8 +29,9 @@ class ApiError(Exception):
 class Api:
     """What users, kubelets and the test itself send: never struck by a fault."""
 
-    def __init__(self, port):
+    def __init__(self, port, gang=None):
         self.port, self.connection = port, None
+        self.roots = {**ROOTS, **({"podgroups": program.GANGS[gang]} if gang else {})}
 
     def send(self, method, path, body=None, content_type="application/json"):
         for attempt in (1, 2):
@@ -49,9 +52,8 @@ class Api:
             raise ApiError(response.status, document.get("message", document) if isinstance(document, dict) else document)
         return document
 
-    @staticmethod
-    def path(plural, namespace, name=None, sub=None):
-        return "/".join([ROOTS[plural], "namespaces", namespace, plural, *[part for part in (name, sub) if part]])
+    def path(self, plural, namespace, name=None, sub=None):
+        return "/".join([self.roots[plural], "namespaces", namespace, plural, *[part for part in (name, sub) if part]])
 
     def list(self, plural, namespace):
         return self.send("GET", self.path(plural, namespace))["items"]
@@ -78,10 +80,10 @@ class Api:
                 raise
 
 
-def fast_environment(program):
-    """The environment in which the program's time is fast; a sanitizer's library stays first."""
+def fast_environment(executable):
+    """The environment in which the executable's time is fast; a sanitizer's library stays first."""
     libraries = [str(BUILD / "tests/integration/chaos/chaos_fasttime.so")]
-    linked = subprocess.run(["ldd", str(program)], text=True, capture_output=True, check=False).stdout
+    linked = subprocess.run(["ldd", str(executable)], text=True, capture_output=True, check=False).stdout
     libraries[:0] = [word for line in linked.splitlines() for word in line.split() if "/libasan" in word][:1]
     return {**clean_environment(), **SANITIZERS, "LD_PRELOAD": " ".join(libraries),
             "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
@@ -90,10 +92,9 @@ def fast_environment(program):
 class World:
     """A server and, once started, an operator. The operator may be another build of it."""
 
-    def __init__(self, program=None, flags=()):
-        self.program = pathlib.Path(program or os.environ.get("HVD_CHAOS_OPERATOR") or
-                                    BUILD / "operator/horovod-operator")
-        self.flags = list(flags)
+    def __init__(self, operator=None, setting=program.Setting(None, 0)):
+        self.program = pathlib.Path(operator or os.environ.get("HVD_CHAOS_OPERATOR") or PROGRAM)
+        self.flags = ["--gang-scheduler", setting.gang] if setting.gang else []
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="chaos-"))
         self.began_ns, self.unix_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC), time.time_ns()
         self.environment = {**fast_environment(self.program),
@@ -105,9 +106,12 @@ class World:
                                        stderr=self.server_log, text=True,
                                        env={**fast_environment(server), "HVD_FASTTIME": self.environment["HVD_FASTTIME"]})
         self.port = int(self.server.stdout.readline())
-        self.api = Api(self.port)
+        self.api = Api(self.port, setting.gang)
         self.seen, self.hits = [], 0
-        self.control("POST", "config", {"play": {"run_ms": 10**9}})  # masters end when a program says so
+        self.control("POST", "config", {"play": {"run_ms": 10**9,  # masters end when a program says so
+                                                 "terminate_ms": setting.terminate_ms}})
+        self.control("POST", "objects", [{"apiVersion": "v1", "kind": "Node", "metadata": {
+            "name": "node-0", "labels": {program.ZONE: "here"}}}])
         (self.folder / "config").write_text(json.dumps({
             "apiVersion": "v1", "kind": "Config", "current-context": "fake",
             "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
