@@ -1,0 +1,230 @@
+/*
+ * The functions that submit tensors: positional arguments of Python's become a description, which
+ * submission.c and group.c hand to the runtime. Nothing is done twice on the way: an allreduce in
+ * place costs one look at the tensor and one at the name.
+ */
+#include "worker/python/core/collectives.h"
+
+#include <limits.h>
+
+#include "worker/python/core/submission.h"
+
+static bool count_is(Py_ssize_t n, Py_ssize_t wanted)
+{
+    if (n == wanted)
+        return true;
+    PyErr_Format(PyExc_TypeError, "expected %zd positional arguments, got %zd", wanted, n);
+    return false;
+}
+
+static bool read_int(PyObject *number, int *out)
+{
+    const long value = PyLong_AsLong(number);
+
+    if (value == -1 && PyErr_Occurred())
+        return false;
+    if (value < INT_MIN || value > INT_MAX) {
+        PyErr_Format(PyExc_ValueError, "%ld is out of range", value);
+        return false;
+    }
+    *out = (int)value;
+    return true;
+}
+
+/* In the runtime a factor of 0 stands for none. */
+static bool read_factor(PyObject *number, double *out)
+{
+    *out = PyFloat_AsDouble(number);
+    if (*out < 0 || *out > 0)
+        return true;
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "a factor must be a number other than 0, not %R", number);
+    return false;
+}
+
+/* op, prescale, postscale, set_id */
+static bool read_reduction(PyObject *const *args, horovod_tensor_t *t)
+{
+    int op = 0;
+
+    if (!read_int(args[0], &op) || !read_factor(args[1], &t->prescale_factor) ||
+        !read_factor(args[2], &t->postscale_factor) || !read_int(args[3], &t->process_set))
+        return false;
+    t->op = (horovod_reduce_op_t)op;
+    return true;
+}
+
+/* (input, output, name, op, prescale, postscale, set_id) */
+static bool read_reducing(enum hvd_py_collective what, PyObject *const *args, Py_ssize_t n_args,
+                          struct hvd_py_submission *s)
+{
+    *s = (struct hvd_py_submission){.what = what, .tensor.size = sizeof(horovod_tensor_t)};
+    if (!count_is(n_args, 7) || !read_reduction(args + 3, &s->tensor))
+        return false;
+    s->input = args[0];
+    s->output = args[1];
+    s->name = args[2];
+    return true;
+}
+
+PyObject *hvd_py_allreduce_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_reducing(HVD_PY_ALLREDUCE, args, n_args, &s) ? hvd_py_submit(&s) : NULL;
+}
+
+PyObject *hvd_py_grouped_allreduce_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_reducing(HVD_PY_ALLREDUCE, args, n_args, &s) ? hvd_py_submit_group(&s) : NULL;
+}
+
+PyObject *hvd_py_reducescatter_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_reducing(HVD_PY_REDUCESCATTER, args, n_args, &s) ? hvd_py_submit(&s) : NULL;
+}
+
+PyObject *hvd_py_grouped_reducescatter_async(PyObject *module, PyObject *const *args,
+                                             Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_reducing(HVD_PY_REDUCESCATTER, args, n_args, &s) ? hvd_py_submit_group(&s) : NULL;
+}
+
+/* (input, name, set_id) */
+static bool read_gathering(PyObject *const *args, Py_ssize_t n_args, struct hvd_py_submission *s)
+{
+    *s = (struct hvd_py_submission){.what = HVD_PY_ALLGATHER,
+                                    .tensor.size = sizeof(horovod_tensor_t)};
+    if (!count_is(n_args, 3) || !read_int(args[2], &s->tensor.process_set))
+        return false;
+    s->input = args[0];
+    s->name = args[1];
+    return true;
+}
+
+PyObject *hvd_py_allgather_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_gathering(args, n_args, &s) ? hvd_py_submit(&s) : NULL;
+}
+
+PyObject *hvd_py_grouped_allgather_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_gathering(args, n_args, &s) ? hvd_py_submit_group(&s) : NULL;
+}
+
+/* (input, output, root_rank, name, set_id) */
+PyObject *hvd_py_broadcast_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_submission s = {.what = HVD_PY_BROADCAST,
+                                  .tensor.size = sizeof(horovod_tensor_t)};
+
+    (void)module;
+    if (!count_is(n_args, 5) || !read_int(args[2], &s.tensor.root_rank) ||
+        !read_int(args[4], &s.tensor.process_set))
+        return NULL;
+    s.input = args[0];
+    s.output = args[1];
+    s.name = args[3];
+    return hvd_py_submit(&s);
+}
+
+/* --- alltoall ----------------------------------------------------------------------------------
+ */
+
+/* The nth of a tensor's integers; -1 when they are none. */
+static int64_t split_of(const struct hvd_py_tensor *t, int i)
+{
+    if (t->dtype == HOROVOD_INT64)
+        return ((const int64_t *)t->data)[i];
+    if (t->dtype == HOROVOD_INT32)
+        return ((const int32_t *)t->data)[i];
+    return -1;
+}
+
+static int64_t *copy_splits(const struct hvd_py_tensor *t, int *n)
+{
+    if (t->ndim != 1 || t->shape[0] > INT_MAX ||
+        (t->dtype != HOROVOD_INT64 && t->dtype != HOROVOD_INT32)) {
+        PyErr_SetString(PyExc_ValueError, "splits must be a 1-D tensor of int32 or int64");
+        return NULL;
+    }
+    *n = (int)t->shape[0];
+    int64_t *splits = PyMem_Calloc((size_t)*n, sizeof(*splits));
+    for (int i = 0; splits && i < *n; i++)
+        splits[i] = split_of(t, i);
+    return splits ? splits : (int64_t *)PyErr_NoMemory();
+}
+
+static int64_t *list_splits(PyObject *list, int *n)
+{
+    const Py_ssize_t size = PySequence_Size(list);
+
+    if (size < 0 || size > INT_MAX)
+        return NULL;
+    int64_t *splits = PyMem_Calloc((size_t)size, sizeof(*splits));
+    if (!splits)
+        return (int64_t *)PyErr_NoMemory();
+    *n = (int)size;
+    for (int i = 0; i < *n && !PyErr_Occurred(); i++) {
+        PyObject *item = PySequence_GetItem(list, i);
+        splits[i] = item ? PyLong_AsLongLong(item) : 0;
+        Py_XDECREF(item);
+    }
+    if (!PyErr_Occurred())
+        return splits;
+    PyMem_Free(splits);
+    return NULL;
+}
+
+/* A tensor of integers, or a list or tuple of them; the caller frees the copy. NULL with an
+ * exception. */
+static int64_t *read_splits(PyObject *splits, int *n)
+{
+    struct hvd_py_tensor t;
+
+    if (PyList_Check(splits) || PyTuple_Check(splits))
+        return list_splits(splits, n);
+    if (!hvd_py_tensor_read(splits, "splits", &t))
+        return NULL;
+    int64_t *copy = copy_splits(&t, n);
+    Py_DECREF(t.keeper);
+    return copy;
+}
+
+/* (input, splits or None, name, set_id) */
+PyObject *hvd_py_alltoall_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_submission s = {.what = HVD_PY_ALLTOALL, .tensor.size = sizeof(horovod_tensor_t)};
+    int64_t *splits = NULL;
+
+    (void)module;
+    if (!count_is(n_args, 4) || !read_int(args[3], &s.tensor.process_set))
+        return NULL;
+    if (args[1] != Py_None) {
+        splits = read_splits(args[1], &s.tensor.n_splits);
+        if (!splits)
+            return NULL;
+    }
+    s.input = args[0];
+    s.name = args[2];
+    s.tensor.splits = splits;
+    PyObject *number = hvd_py_submit(&s);
+    PyMem_Free(splits);
+    return number;
+}

@@ -1,0 +1,17 @@
+#ifndef HVD_WORKER_PYTHON_CORE_COLLECTIVES_H
+#define HVD_WORKER_PYTHON_CORE_COLLECTIVES_H
+
+#include "worker/python/core/tensor.h"
+
+/* The functions of the module that submit tensors; see module.c. All need the GIL, return a number
+ * for hvd_py_wait or NULL with an exception, and keep the tensors until the wait. */
+hvd_fastcall_fn hvd_py_allreduce_async;
+hvd_fastcall_fn hvd_py_allgather_async;
+hvd_fastcall_fn hvd_py_broadcast_async;
+hvd_fastcall_fn hvd_py_alltoall_async;
+hvd_fastcall_fn hvd_py_reducescatter_async;
+hvd_fastcall_fn hvd_py_grouped_allreduce_async;
+hvd_fastcall_fn hvd_py_grouped_allgather_async;
+hvd_fastcall_fn hvd_py_grouped_reducescatter_async;
+
+#endif

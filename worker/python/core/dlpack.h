@@ -1,0 +1,62 @@
+#ifndef HVD_WORKER_PYTHON_CORE_DLPACK_H
+#define HVD_WORKER_PYTHON_CORE_DLPACK_H
+
+#include <stdint.h>
+
+/*
+ * The binary interface of DLPack, as far as tensors in host memory need it: how array libraries of
+ * Python hand memory to each other.
+ */
+
+#define HVD_DL_CPU 1
+#define HVD_DL_CUDA_HOST 3 /* pinned */
+
+/* Kinds of elements. */
+#define HVD_DL_INT 0
+#define HVD_DL_UINT 1
+#define HVD_DL_FLOAT 2
+#define HVD_DL_BFLOAT 4
+#define HVD_DL_BOOL 6
+
+struct hvd_dl_device {
+    int32_t type;
+    int32_t id;
+};
+
+struct hvd_dl_dtype {
+    uint8_t code;
+    uint8_t bits;
+    uint16_t lanes;
+};
+
+struct hvd_dl_tensor {
+    void *data;
+    struct hvd_dl_device device;
+    int32_t ndim;
+    struct hvd_dl_dtype dtype;
+    int64_t *shape;
+    int64_t *strides; /* in elements; NULL: dense */
+    uint64_t byte_offset;
+};
+
+/* What a capsule "dltensor" holds. */
+struct hvd_dl_managed {
+    struct hvd_dl_tensor tensor;
+    void *context;
+    void (*deleter)(struct hvd_dl_managed *self);
+};
+
+/* What the capsule "dlpack_exchange_api" of a type holds, of DLPack 1.x: functions without a
+ * capsule for each tensor. Those not called here have no type. */
+struct hvd_dl_exchange {
+    uint32_t major;
+    uint32_t minor;
+    const struct hvd_dl_exchange *previous; /* of an older major version; NULL: none */
+    void (*allocate)(void);
+    void (*managed_from_object)(void);
+    void (*managed_to_object)(void);
+    int (*tensor_from_object)(void *object, struct hvd_dl_tensor *out); /* may be NULL */
+    void (*current_stream)(void);
+};
+
+#endif

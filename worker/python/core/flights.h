@@ -1,0 +1,44 @@
+#ifndef HVD_WORKER_PYTHON_CORE_FLIGHTS_H
+#define HVD_WORKER_PYTHON_CORE_FLIGHTS_H
+
+#include "worker/python/core/tensor.h"
+
+/* What an output is made of, as the submission knew it: all but the rows. */
+struct hvd_py_form {
+    horovod_dtype_t dtype;
+    int ndim;
+    int64_t shape[HVD_PY_NDIM_MAX];
+};
+
+/* One call of a collective that is not waited for yet: a tensor, or a group of them. */
+struct hvd_py_flight {
+    int64_t number; /* what Python holds; 0: free */
+    int next_free;
+    int n;       /* tensors */
+    int n_ended; /* those whose handles were ended */
+    bool is_waited;
+    bool makes_outputs;        /* allgather, alltoall */
+    horovod_handle_t one;      /* of a single tensor */
+    horovod_handle_t *handles; /* n of them: &one, or owned */
+    PyObject *kept[2];         /* of a single tensor: what keeps its memory */
+    PyObject **keepers;        /* n_keepers references: kept, or owned */
+    int n_keepers;
+    struct hvd_py_form *forms; /* n of them where the library makes the outputs, owned; else NULL */
+    horovod_output_t **outputs; /* the same, filled by the wait */
+};
+
+/*
+ * A new flight for n tensors with at most n_keepers references, which the caller fills in
+ * (n_keepers counts them). NULL with an exception. The pointer is good until the next call here;
+ * the number is.
+ */
+struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outputs);
+
+/* The flight of a number that Python gave; NULL with ValueError when there is none. */
+struct hvd_py_flight *hvd_py_flight_find(PyObject *number);
+
+/* Frees the flight, its references and the outputs that are left; its handles have been ended, or
+ * never given. */
+void hvd_py_flight_destroy(struct hvd_py_flight *flight);
+
+#endif

@@ -1,0 +1,175 @@
+/*
+ * A group of tensors on its way from Python to the runtime: all are read before anything is
+ * submitted, all share one flight, and each has the group's name with its place behind.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "worker/python/core/errors.h"
+#include "worker/python/core/submission.h"
+
+struct group {
+    int n;
+    PyObject *inputs; /* tuples */
+    PyObject *outputs;
+    const void **in;
+    void **out;
+    horovod_tensor_t *tensors;
+    const horovod_tensor_t **pointers;
+    int64_t (*shapes)[HVD_PY_NDIM_MAX];
+    char *names; /* n of name_size bytes */
+    size_t name_size;
+    struct hvd_py_flight *flight;
+};
+
+/* "grouped_allreduce.<name>"; without a name the nth group of its kind, so that ranks agree. */
+static bool make_base(const struct hvd_py_submission *s, char base[HVD_PY_NAME_MAX + 1])
+{
+    static unsigned long n_unnamed[HVD_PY_REDUCESCATTER + 1];
+    const char *word = hvd_py_word(s->what);
+
+    if (s->name == Py_None) {
+        snprintf(base, HVD_PY_NAME_MAX + 1, "grouped_%s.noname.%lu", word, ++n_unnamed[s->what]);
+        return true;
+    }
+    Py_ssize_t n_name = 0;
+    const char *name = PyUnicode_AsUTF8AndSize(s->name, &n_name);
+    if (!name)
+        return false;
+    if (n_name > HVD_PY_NAME_MAX - 64 || strlen(name) != (size_t)n_name) {
+        PyErr_Format(PyExc_ValueError,
+                     "grouped %s: a name has at most %d bytes, and no zero among them: %R", word,
+                     HVD_PY_NAME_MAX - 64, s->name);
+        return false;
+    }
+    snprintf(base, HVD_PY_NAME_MAX + 1, "grouped_%s.%s", word, name);
+    return true;
+}
+
+static bool make_names(const struct hvd_py_submission *s, struct group *g)
+{
+    char base[HVD_PY_NAME_MAX + 1];
+
+    if (!make_base(s, base))
+        return false;
+    g->name_size = strlen(base) + 32;
+    g->names = PyMem_Calloc((size_t)g->n, g->name_size);
+    if (!g->names) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (int i = 0; i < g->n; i++)
+        snprintf(g->names + (size_t)i * g->name_size, g->name_size, "%s_%dof%d", base, i + 1, g->n);
+    return true;
+}
+
+static bool make_room(struct group *g, bool makes_outputs)
+{
+    const size_t n = (size_t)g->n;
+
+    g->in = PyMem_Calloc(n, sizeof(void *));
+    g->out = PyMem_Calloc(n, sizeof(void *));
+    g->tensors = PyMem_Calloc(n, sizeof(*g->tensors));
+    g->pointers = PyMem_Calloc(n, sizeof(horovod_tensor_t *));
+    g->shapes = PyMem_Calloc(n, sizeof(*g->shapes));
+    if (!g->in || !g->out || !g->tensors || !g->pointers || !g->shapes) {
+        PyErr_NoMemory();
+        return false;
+    }
+    g->flight = hvd_py_flight_create(g->n, 2 * g->n, makes_outputs);
+    return g->flight != NULL;
+}
+
+static bool read_one(const struct hvd_py_submission *s, struct group *g, int i)
+{
+    struct hvd_py_submission one = *s;
+    struct hvd_py_tensor in;
+    struct hvd_py_tensor out;
+
+    one.input = PyTuple_GetItem(g->inputs, i);
+    one.output = g->outputs ? PyTuple_GetItem(g->outputs, i) : NULL;
+    if (!hvd_py_read_tensors(&one, &in, &out))
+        return false;
+    g->flight->keepers[g->flight->n_keepers++] = in.keeper;
+    if (out.keeper)
+        g->flight->keepers[g->flight->n_keepers++] = out.keeper;
+    if (g->flight->forms)
+        hvd_py_set_form(&g->flight->forms[i], &in);
+    memcpy(g->shapes[i], in.shape, sizeof(g->shapes[i]));
+    g->in[i] = in.data;
+    g->out[i] = out.data;
+    g->tensors[i] = s->tensor;
+    g->tensors[i].name = g->names + (size_t)i * g->name_size;
+    g->tensors[i].dtype = in.dtype;
+    g->tensors[i].ndim = in.ndim;
+    g->tensors[i].shape = g->shapes[i];
+    g->pointers[i] = &g->tensors[i];
+    return true;
+}
+
+static bool open_group(const struct hvd_py_submission *s, struct group *g)
+{
+    g->inputs = PySequence_Tuple(s->input);
+    if (g->inputs && s->output)
+        g->outputs = PySequence_Tuple(s->output);
+    if (!g->inputs || (s->output && !g->outputs))
+        return false;
+    const Py_ssize_t n = PyTuple_Size(g->inputs);
+    if (n > INT32_MAX / 4 || (g->outputs && PyTuple_Size(g->outputs) != n)) {
+        PyErr_Format(PyExc_ValueError, "grouped %s: as many outputs as inputs are needed",
+                     hvd_py_word(s->what));
+        return false;
+    }
+    g->n = (int)n;
+    if (!make_names(s, g) || !make_room(g, hvd_py_makes_output(s->what)))
+        return false;
+    for (int i = 0; i < g->n; i++)
+        if (!read_one(s, g, i))
+            return false;
+    return true;
+}
+
+static void close_group(struct group *g)
+{
+    if (g->flight)
+        hvd_py_flight_destroy(g->flight);
+    PyMem_Free(g->names);
+    PyMem_Free(g->shapes);
+    PyMem_Free(g->pointers);
+    PyMem_Free(g->tensors);
+    PyMem_Free(g->out);
+    PyMem_Free(g->in);
+    Py_XDECREF(g->outputs);
+    Py_XDECREF(g->inputs);
+}
+
+static horovod_status_t call(enum hvd_py_collective what, const struct group *g,
+                             horovod_error_t *err)
+{
+    horovod_handle_t *handles = g->flight->handles;
+
+    if (what == HVD_PY_ALLREDUCE)
+        return horovod_grouped_allreduce_async(g->n, g->in, g->out, g->pointers, handles, err);
+    if (what == HVD_PY_ALLGATHER)
+        return horovod_grouped_allgather_async(g->n, g->in, g->pointers, handles, err);
+    return horovod_grouped_reducescatter_async(g->n, g->in, g->out, g->pointers, handles, err);
+}
+
+PyObject *hvd_py_submit_group(const struct hvd_py_submission *s)
+{
+    struct group g = {0};
+    horovod_error_t err;
+    PyObject *number = NULL;
+
+    if (!open_group(s, &g))
+        goto out;
+    if (call(s->what, &g, &err) != HOROVOD_OK) {
+        hvd_py_raise_refused(&err);
+        goto out;
+    }
+    number = PyLong_FromLongLong(g.flight->number);
+    g.flight = NULL;
+out:
+    close_group(&g);
+    return number;
+}

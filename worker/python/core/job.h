@@ -1,0 +1,10 @@
+#ifndef HVD_WORKER_PYTHON_CORE_JOB_H
+#define HVD_WORKER_PYTHON_CORE_JOB_H
+
+#include "worker/python/core/cpython.h"
+
+/* The functions of the module for start and end, identity, process sets and timelines, ended by a
+ * NULL name. */
+extern PyMethodDef hvd_py_job_methods[];
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * The module horovod._core: the C API of the runtime for Python, without a framework. What the
+ * functions take and return is for the layers above, horovod.torch and horovod.numpy, to make nice.
+ */
+#include "worker/python/core/collectives.h"
+#include "worker/python/core/job.h"
+#include "worker/python/core/output.h"
+#include "worker/python/core/waiting.h"
+
+/* Its signature is told by the flag METH_FASTCALL. */
+#define FAST(name, text)                                                                           \
+    {                                                                                              \
+#name, (PyCFunction)(void (*)(void))hvd_py_##name, METH_FASTCALL, text                     \
+    }
+
+static PyMethodDef methods[] = {
+    FAST(allreduce_async, "(input, output, name, op, prescale, postscale, set_id) -> handle"),
+    FAST(grouped_allreduce_async,
+         "(inputs, outputs, name, op, prescale, postscale, set_id) -> handle"),
+    FAST(allgather_async, "(input, name, set_id) -> handle"),
+    FAST(grouped_allgather_async, "(inputs, name, set_id) -> handle"),
+    FAST(broadcast_async, "(input, output, root_rank, name, set_id) -> handle"),
+    FAST(alltoall_async, "(input, splits or None, name, set_id) -> handle"),
+    FAST(reducescatter_async, "(input, output, name, op, prescale, postscale, set_id) -> handle"),
+    FAST(grouped_reducescatter_async,
+         "(inputs, outputs, name, op, prescale, postscale, set_id) -> handle"),
+    {"wait", hvd_py_wait, METH_O, "(handle) -> None, or a list of outputs"},
+    {"poll", hvd_py_poll, METH_O, "(handle) -> whether wait would return at once"},
+    {"barrier", hvd_py_barrier, METH_O, "(set_id): waits for all ranks of the set"},
+    {"join", hvd_py_join, METH_NOARGS, "() -> the rank that joined last"},
+    {NULL, NULL, 0, NULL},
+};
+
+static int add_constants(PyObject *module)
+{
+    static const struct {
+        const char *name;
+        long value;
+    } constants[] = {
+        {"AVERAGE", HOROVOD_AVERAGE}, {"SUM", HOROVOD_SUM}, {"ADASUM", HOROVOD_ADASUM},
+        {"MIN", HOROVOD_MIN},         {"MAX", HOROVOD_MAX}, {"PRODUCT", HOROVOD_PRODUCT},
+    };
+
+    for (size_t i = 0; i < sizeof(constants) / sizeof(constants[0]); i++)
+        if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) != 0)
+            return -1;
+    return 0;
+}
+
+/* Fills a new module; for CPython alone. */
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    static PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT,
+        .m_name = "horovod._core",
+        .m_doc = "Collectives over the ranks of a job.",
+        .m_size = -1,
+        .m_methods = methods,
+    };
+    PyObject *module = PyModule_Create(&definition);
+
+    if (module && PyModule_AddFunctions(module, hvd_py_job_methods) == 0 &&
+        hvd_py_output_add_type(module) == 0 && add_constants(module) == 0)
+        return module;
+    Py_XDECREF(module);
+    return NULL;
+}

@@ -1,0 +1,180 @@
+/*
+ * One tensor on its way from Python to the runtime: its memory, its name, a flight that keeps both
+ * objects. Holds the GIL: the runtime takes what is submitted in well under a microsecond, and its
+ * threads never wait for Python.
+ */
+#include "worker/python/core/submission.h"
+
+#include <string.h>
+
+#include "worker/python/core/errors.h"
+
+static const char *const words[] = {
+    [HVD_PY_ALLREDUCE] = "allreduce",         [HVD_PY_ALLGATHER] = "allgather",
+    [HVD_PY_BROADCAST] = "broadcast",         [HVD_PY_ALLTOALL] = "alltoall",
+    [HVD_PY_REDUCESCATTER] = "reducescatter",
+};
+
+const char *hvd_py_word(enum hvd_py_collective what)
+{
+    return words[what];
+}
+
+bool hvd_py_makes_output(enum hvd_py_collective what)
+{
+    return what == HVD_PY_ALLGATHER || what == HVD_PY_ALLTOALL;
+}
+
+static int64_t count_of(const struct hvd_py_tensor *t, int from)
+{
+    int64_t count = 1;
+
+    for (int i = from; i < t->ndim; i++)
+        count *= t->shape[i];
+    return count;
+}
+
+/* How many elements the output has to have; -1: the runtime will say what is wrong. */
+static int64_t output_count(const struct hvd_py_submission *s, const struct hvd_py_tensor *in)
+{
+    if (s->what != HVD_PY_REDUCESCATTER)
+        return count_of(in, 0);
+    const int rank = horovod_process_set_rank(s->tensor.process_set);
+    const int size = horovod_process_set_size(s->tensor.process_set);
+    if (in->ndim == 0 || rank < 0)
+        return -1;
+    return horovod_reducescatter_rows(in->shape[0], rank, size) * count_of(in, 1);
+}
+
+static bool check_output(const struct hvd_py_submission *s, const struct hvd_py_tensor *in,
+                         const struct hvd_py_tensor *out)
+{
+    const int64_t wanted = output_count(s, in);
+    const char *why = NULL;
+
+    if (out->is_readonly)
+        why = "the output is read-only";
+    else if (out->dtype != in->dtype)
+        why = "input and output are of different types";
+    else if (wanted >= 0 && count_of(out, 0) != wanted)
+        why = "the output has another number of elements than the result";
+    if (why)
+        PyErr_Format(PyExc_ValueError, "%s: %s", words[s->what], why);
+    return !why;
+}
+
+bool hvd_py_read_tensors(const struct hvd_py_submission *s, struct hvd_py_tensor *in,
+                         struct hvd_py_tensor *out)
+{
+    out->keeper = NULL;
+    out->data = NULL;
+    if (!hvd_py_tensor_read(s->input, words[s->what], in))
+        return false;
+    if (!s->output)
+        return true;
+    if (s->output == s->input && !in->is_readonly && s->what != HVD_PY_REDUCESCATTER) {
+        out->data = in->data;
+        return true;
+    }
+    if (hvd_py_tensor_read(s->output, words[s->what], out)) {
+        if (check_output(s, in, out))
+            return true;
+        Py_DECREF(out->keeper);
+    }
+    Py_DECREF(in->keeper);
+    return false;
+}
+
+void hvd_py_set_form(struct hvd_py_form *form, const struct hvd_py_tensor *in)
+{
+    form->dtype = in->dtype;
+    form->ndim = in->ndim;
+    memcpy(form->shape, in->shape, sizeof(form->shape));
+}
+
+/* "allreduce.<name>" into text; *out is NULL for None: the runtime counts. */
+static bool make_name(const struct hvd_py_submission *s, char text[HVD_PY_NAME_MAX + 1],
+                      const char **out)
+{
+    const size_t n_word = strlen(words[s->what]);
+    Py_ssize_t n_name = 0;
+
+    *out = NULL;
+    if (s->name == Py_None)
+        return true;
+    const char *name = PyUnicode_AsUTF8AndSize(s->name, &n_name);
+    if (!name)
+        return false;
+    if ((size_t)n_name + n_word + 1 > HVD_PY_NAME_MAX || strlen(name) != (size_t)n_name) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: a name has at most %zu bytes, and no zero among them: %R", words[s->what],
+                     (size_t)HVD_PY_NAME_MAX - n_word - 1, s->name);
+        return false;
+    }
+    memcpy(text, words[s->what], n_word);
+    text[n_word] = '.';
+    memcpy(text + n_word + 1, name, (size_t)n_name + 1);
+    *out = text;
+    return true;
+}
+
+static horovod_status_t call(enum hvd_py_collective what, const void *input, void *output,
+                             const horovod_tensor_t *t, horovod_handle_t *handle,
+                             horovod_error_t *err)
+{
+    switch (what) {
+    case HVD_PY_ALLREDUCE:
+        return horovod_allreduce_async(input, output, t, handle, err);
+    case HVD_PY_ALLGATHER:
+        return horovod_allgather_async(input, t, handle, err);
+    case HVD_PY_BROADCAST:
+        return horovod_broadcast_async(input, output, t, handle, err);
+    case HVD_PY_ALLTOALL:
+        return horovod_alltoall_async(input, t, handle, err);
+    case HVD_PY_REDUCESCATTER:
+        return horovod_reducescatter_async(input, output, t, handle, err);
+    }
+    return HOROVOD_UNKNOWN_ERROR;
+}
+
+/* Takes the keepers into a new flight; NULL with an exception, and they are gone. */
+static struct hvd_py_flight *keep(const struct hvd_py_submission *s, const struct hvd_py_tensor *in,
+                                  const struct hvd_py_tensor *out)
+{
+    struct hvd_py_flight *f = hvd_py_flight_create(1, 2, hvd_py_makes_output(s->what));
+
+    if (!f) {
+        Py_DECREF(in->keeper);
+        Py_XDECREF(out->keeper);
+        return NULL;
+    }
+    f->kept[f->n_keepers++] = in->keeper;
+    if (out->keeper)
+        f->kept[f->n_keepers++] = out->keeper;
+    if (f->forms)
+        hvd_py_set_form(&f->forms[0], in);
+    return f;
+}
+
+PyObject *hvd_py_submit(const struct hvd_py_submission *s)
+{
+    struct hvd_py_tensor in;
+    struct hvd_py_tensor out;
+    char text[HVD_PY_NAME_MAX + 1];
+    horovod_tensor_t tensor = s->tensor;
+    horovod_error_t err;
+
+    if (!make_name(s, text, &tensor.name) || !hvd_py_read_tensors(s, &in, &out))
+        return NULL;
+    struct hvd_py_flight *f = keep(s, &in, &out);
+    if (!f)
+        return NULL;
+    tensor.dtype = in.dtype;
+    tensor.ndim = in.ndim;
+    tensor.shape = in.shape;
+    if (call(s->what, in.data, out.data, &tensor, &f->one, &err) != HOROVOD_OK) {
+        hvd_py_flight_destroy(f);
+        return hvd_py_raise_refused(&err);
+    }
+    return PyLong_FromLongLong(f->number);
+}

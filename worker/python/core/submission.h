@@ -1,0 +1,46 @@
+#ifndef HVD_WORKER_PYTHON_CORE_SUBMISSION_H
+#define HVD_WORKER_PYTHON_CORE_SUBMISSION_H
+
+#include "worker/python/core/flights.h"
+
+enum hvd_py_collective {
+    HVD_PY_ALLREDUCE,
+    HVD_PY_ALLGATHER,
+    HVD_PY_BROADCAST,
+    HVD_PY_ALLTOALL,
+    HVD_PY_REDUCESCATTER,
+};
+
+/* What Python asks for; objects are borrowed. */
+struct hvd_py_submission {
+    enum hvd_py_collective what;
+    PyObject *input;         /* of a group: a sequence */
+    PyObject *output;        /* the same; NULL: the library makes it */
+    PyObject *name;          /* a str or None */
+    horovod_tensor_t tensor; /* reduction, factors, root, set, splits */
+};
+
+#define HVD_PY_NAME_MAX 1023
+
+/* Horovod's word for the collective, "allreduce". */
+const char *hvd_py_word(enum hvd_py_collective what);
+
+/* Whether the library makes the output. */
+bool hvd_py_makes_output(enum hvd_py_collective what);
+
+/* Reads what is to be sent and where the result goes into in and out, each with a keeper that is
+ * the caller's (out->keeper is NULL where there is no other object). false with an exception, and
+ * nothing kept. */
+bool hvd_py_read_tensors(const struct hvd_py_submission *s, struct hvd_py_tensor *in,
+                         struct hvd_py_tensor *out);
+
+/* What the library needs to know about the output that it makes. */
+void hvd_py_set_form(struct hvd_py_form *form, const struct hvd_py_tensor *in);
+
+/* Submits one tensor: a number, NULL with an exception. */
+PyObject *hvd_py_submit(const struct hvd_py_submission *s);
+
+/* Submits a group of tensors that complete together, as one number. */
+PyObject *hvd_py_submit_group(const struct hvd_py_submission *s);
+
+#endif

@@ -1,0 +1,403 @@
+/*
+ * Reads tensors of any array library without linking with one. How an object shows its memory
+ * depends on its type alone, so the answer is remembered for a few types; with the exchange table
+ * of DLPack a tensor then costs one C call and no object of Python's.
+ *
+ * Called with the GIL held, which guards the memory of types.
+ */
+#include "worker/python/core/tensor.h"
+
+#include <string.h>
+
+#define N_KNOWN_TYPES 16 /* a power of two */
+#define N_KNOWN_DTYPES 16
+
+enum way { WAY_UNKNOWN, WAY_EXCHANGE, WAY_ATTRIBUTES, WAY_BUFFER, WAY_CAPSULE };
+
+struct known_type {
+    PyTypeObject *type; /* a reference */
+    enum way way;
+    const struct hvd_dl_exchange *exchange;
+};
+
+static const struct dtype {
+    horovod_dtype_t dtype;
+    struct hvd_dl_dtype dlpack;
+    const char *format;
+    const char *torch;
+} dtypes[] = {
+    {HOROVOD_UINT8, {HVD_DL_UINT, 8, 1}, "B", "torch.uint8"},
+    {HOROVOD_INT8, {HVD_DL_INT, 8, 1}, "b", "torch.int8"},
+    {HOROVOD_UINT16, {HVD_DL_UINT, 16, 1}, "H", "torch.uint16"},
+    {HOROVOD_INT16, {HVD_DL_INT, 16, 1}, "h", "torch.int16"},
+    {HOROVOD_INT32, {HVD_DL_INT, 32, 1}, "i", "torch.int32"},
+    {HOROVOD_INT64, {HVD_DL_INT, 64, 1}, "q", "torch.int64"},
+    {HOROVOD_FLOAT16, {HVD_DL_FLOAT, 16, 1}, "e", "torch.float16"},
+    {HOROVOD_FLOAT32, {HVD_DL_FLOAT, 32, 1}, "f", "torch.float32"},
+    {HOROVOD_FLOAT64, {HVD_DL_FLOAT, 64, 1}, "d", "torch.float64"},
+    {HOROVOD_BOOL, {HVD_DL_BOOL, 8, 1}, "?", "torch.bool"},
+    {HOROVOD_BFLOAT16, {HVD_DL_BFLOAT, 16, 1}, "H", "torch.bfloat16"},
+    {HOROVOD_UINT32, {HVD_DL_UINT, 32, 1}, "I", "torch.uint32"},
+    {HOROVOD_UINT64, {HVD_DL_UINT, 64, 1}, "Q", "torch.uint64"},
+};
+
+#define N_DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
+
+/* The table is in the order of the numbers. */
+static const struct dtype *find_dtype(horovod_dtype_t dtype)
+{
+    return (size_t)dtype < N_DTYPES ? &dtypes[dtype] : NULL;
+}
+
+size_t hvd_py_dtype_size(horovod_dtype_t dtype)
+{
+    const struct dtype *found = find_dtype(dtype);
+
+    return found ? found->dlpack.bits / 8U : 0;
+}
+
+struct hvd_dl_dtype hvd_py_dtype_to_dlpack(horovod_dtype_t dtype)
+{
+    const struct dtype *found = find_dtype(dtype);
+
+    return found ? found->dlpack : (struct hvd_dl_dtype){0};
+}
+
+const char *hvd_py_dtype_format(horovod_dtype_t dtype)
+{
+    const struct dtype *found = find_dtype(dtype);
+
+    return found ? found->format : "B";
+}
+
+static bool fail(const char *what, const char *why)
+{
+    PyErr_Format(PyExc_ValueError, "%s: %s", what, why);
+    return false;
+}
+
+/* Whether rows of these strides, in units of `unit`, lie one behind the other. */
+static bool is_dense(const int64_t *shape, const int64_t *strides, int ndim, int64_t unit)
+{
+    int64_t expected = unit;
+
+    for (int i = ndim; i-- > 0;) {
+        if (shape[i] != 1 && strides[i] != expected)
+            return false;
+        expected *= shape[i];
+    }
+    return true;
+}
+
+static bool set_shape(const int64_t *shape, int ndim, const char *what, struct hvd_py_tensor *out)
+{
+    if (ndim < 0 || ndim > HVD_PY_NDIM_MAX)
+        return fail(what, "a tensor has at most 16 dimensions");
+    out->ndim = ndim;
+    for (int i = 0; i < ndim; i++)
+        out->shape[i] = shape[i];
+    return true;
+}
+
+static bool is_empty(const struct hvd_py_tensor *t)
+{
+    for (int i = 0; i < t->ndim; i++)
+        if (t->shape[i] == 0)
+            return true;
+    return false;
+}
+
+/* DLPack's description as ours. */
+static bool read_dlpack(const struct hvd_dl_tensor *t, const char *what, struct hvd_py_tensor *out)
+{
+    if (t->device.type != HVD_DL_CPU && t->device.type != HVD_DL_CUDA_HOST)
+        return fail(what, "the tensor is not in host memory");
+    if (!set_shape(t->shape, t->ndim, what, out))
+        return false;
+    if (t->strides && !is_empty(out) && !is_dense(t->shape, t->strides, t->ndim, 1))
+        return fail(what, "the tensor is not contiguous");
+    out->data = (char *)t->data + t->byte_offset;
+    for (size_t i = 0; i < N_DTYPES; i++) {
+        if (memcmp(&t->dtype, &dtypes[i].dlpack, sizeof(t->dtype)) == 0) {
+            out->dtype = dtypes[i].dtype;
+            return true;
+        }
+    }
+    return fail(what, "tensors of this type cannot be reduced");
+}
+
+static bool read_by_exchange(const struct known_type *known, PyObject *object, const char *what,
+                             struct hvd_py_tensor *out)
+{
+    struct hvd_dl_tensor t;
+
+    if (known->exchange->tensor_from_object(object, &t) != 0) {
+        if (!PyErr_Occurred())
+            fail(what, "the tensor does not show its memory");
+        return false;
+    }
+    if (!read_dlpack(&t, what, out))
+        return false;
+    Py_INCREF(object);
+    out->keeper = object;
+    return true;
+}
+
+/* --- data_ptr() and the attributes beside it ---------------------------------------------------
+ */
+
+/* The number of a dtype object, by its name; remembered, as these objects live for ever. */
+static bool read_torch_dtype(PyObject *dtype, const char *what, horovod_dtype_t *out)
+{
+    static struct {
+        PyObject *object; /* a reference */
+        horovod_dtype_t dtype;
+    } known[N_KNOWN_DTYPES];
+    size_t free_slot = 0;
+
+    while (free_slot < N_KNOWN_DTYPES && known[free_slot].object) {
+        if (known[free_slot].object == dtype) {
+            *out = known[free_slot].dtype;
+            return true;
+        }
+        free_slot++;
+    }
+    PyObject *text = PyObject_Str(dtype);
+    const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    size_t i = 0;
+    while (name && i < N_DTYPES && strcmp(name, dtypes[i].torch) != 0)
+        i++;
+    if (name && i == N_DTYPES)
+        PyErr_Format(PyExc_ValueError, "%s: tensors of %s cannot be reduced", what, name);
+    Py_XDECREF(text);
+    if (!name || i == N_DTYPES)
+        return false;
+    *out = dtypes[i].dtype;
+    if (free_slot < N_KNOWN_DTYPES) {
+        Py_INCREF(dtype);
+        known[free_slot].object = dtype;
+        known[free_slot].dtype = *out;
+    }
+    return true;
+}
+
+/* What a method without arguments says, as a truth; -1 with an exception. */
+static int ask(PyObject *object, const char *method)
+{
+    PyObject *answer = PyObject_CallMethod(object, method, NULL);
+    const int is_true = answer ? PyObject_IsTrue(answer) : -1;
+
+    Py_XDECREF(answer);
+    return is_true;
+}
+
+static bool is_on_host(PyObject *object, const char *what)
+{
+    PyObject *device = PyObject_GetAttrString(object, "device");
+    PyObject *type = device ? PyObject_GetAttrString(device, "type") : NULL;
+    const bool is_cpu = type && PyUnicode_CompareWithASCIIString(type, "cpu") == 0;
+
+    if (type && !is_cpu)
+        fail(what, "the tensor is not in host memory");
+    Py_XDECREF(type);
+    Py_XDECREF(device);
+    return is_cpu;
+}
+
+static bool read_shape(PyObject *object, const char *what, struct hvd_py_tensor *out)
+{
+    PyObject *shape = PyObject_GetAttrString(object, "shape");
+    const Py_ssize_t ndim = shape ? PySequence_Size(shape) : -1;
+    bool is_fine = ndim >= 0;
+
+    if (ndim > HVD_PY_NDIM_MAX)
+        is_fine = fail(what, "a tensor has at most 16 dimensions");
+    for (Py_ssize_t i = 0; i < ndim && is_fine; i++) {
+        PyObject *size = PySequence_GetItem(shape, i);
+        out->shape[i] = size ? PyLong_AsLongLong(size) : -1;
+        Py_XDECREF(size);
+        is_fine = !PyErr_Occurred();
+    }
+    Py_XDECREF(shape);
+    out->ndim = (int)ndim;
+    return is_fine;
+}
+
+static bool read_by_attributes(PyObject *object, const char *what, struct hvd_py_tensor *out)
+{
+    if (!is_on_host(object, what))
+        return false;
+    const int is_contiguous = ask(object, "is_contiguous");
+    if (is_contiguous <= 0)
+        return is_contiguous == 0 ? fail(what, "the tensor is not contiguous") : false;
+    PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+    const bool is_known = dtype && read_torch_dtype(dtype, what, &out->dtype);
+    Py_XDECREF(dtype);
+    if (!is_known || !read_shape(object, what, out))
+        return false;
+    PyObject *address = PyObject_CallMethod(object, "data_ptr", NULL);
+    out->data = address ? PyLong_AsVoidPtr(address) : NULL;
+    Py_XDECREF(address);
+    if (PyErr_Occurred())
+        return false;
+    Py_INCREF(object);
+    out->keeper = object;
+    return true;
+}
+
+/* --- The buffer protocol -----------------------------------------------------------------------
+ */
+
+/* A letter of the struct module as the kind of its elements, whose size is known otherwise. */
+static bool read_format(const char *format, Py_ssize_t width, horovod_dtype_t *out)
+{
+    static const char *const kinds[] = {[HVD_DL_INT] = "bhilqn",
+                                        [HVD_DL_UINT] = "BHILQNc",
+                                        [HVD_DL_FLOAT] = "efd",
+                                        [HVD_DL_BOOL] = "?"};
+    const char *letter = format ? format : "B";
+
+    if (strchr("@=<", *letter) && *letter)
+        letter++;
+    if (letter[0] == '\0' || letter[1] != '\0')
+        return false;
+    for (size_t i = 0; i < N_DTYPES; i++) {
+        const char *letters = kinds[dtypes[i].dlpack.code];
+        if (letters && strchr(letters, *letter) && dtypes[i].dlpack.bits == width * 8) {
+            *out = dtypes[i].dtype;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool read_view(const Py_buffer *view, const char *what, struct hvd_py_tensor *out)
+{
+    int64_t strides[HVD_PY_NDIM_MAX];
+
+    if (!read_format(view->format, view->itemsize, &out->dtype)) {
+        PyErr_Format(PyExc_ValueError, "%s: arrays of the format %s cannot be reduced", what,
+                     view->format ? view->format : "B");
+        return false;
+    }
+    if (view->ndim > HVD_PY_NDIM_MAX)
+        return fail(what, "an array has at most 16 dimensions");
+    out->ndim = view->ndim;
+    for (int i = 0; i < view->ndim; i++) {
+        out->shape[i] = view->shape[i];
+        strides[i] = view->strides[i];
+    }
+    if (!is_empty(out) && !is_dense(out->shape, strides, view->ndim, view->itemsize))
+        return fail(what, "the array is not contiguous");
+    out->data = view->buf;
+    out->is_readonly = view->readonly;
+    return true;
+}
+
+/* A memoryview keeps the memory where it is, the object itself would not: a bytearray can grow. */
+static bool read_by_buffer(PyObject *object, const char *what, struct hvd_py_tensor *out)
+{
+    Py_buffer view;
+    PyObject *keeper = PyMemoryView_FromObject(object);
+
+    if (!keeper)
+        return false;
+    if (PyObject_GetBuffer(keeper, &view, PyBUF_RECORDS_RO) != 0) {
+        Py_DECREF(keeper);
+        return false;
+    }
+    const bool is_fine = read_view(&view, what, out);
+    PyBuffer_Release(&view);
+    if (is_fine)
+        out->keeper = keeper;
+    else
+        Py_DECREF(keeper);
+    return is_fine;
+}
+
+/* --- __dlpack__() ------------------------------------------------------------------------------
+ */
+
+/* The capsule is never consumed, so it frees what it holds. */
+static bool read_by_capsule(PyObject *object, const char *what, struct hvd_py_tensor *out)
+{
+    PyObject *keeper = PyObject_CallMethod(object, "__dlpack__", NULL);
+    const struct hvd_dl_managed *managed = keeper ? PyCapsule_GetPointer(keeper, "dltensor") : NULL;
+
+    if (managed && read_dlpack(&managed->tensor, what, out)) {
+        out->keeper = keeper;
+        return true;
+    }
+    Py_XDECREF(keeper);
+    return false;
+}
+
+/* --- Which way -------------------------------------------------------------------------------- */
+
+/* The exchange table of a type, of a version that is understood; NULL: it has none. */
+static const struct hvd_dl_exchange *find_exchange(PyTypeObject *type)
+{
+    PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+    const struct hvd_dl_exchange *table =
+        capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+
+    while (table && table->major > 1)
+        table = table->previous;
+    Py_XDECREF(capsule); /* the table lives as long as the process */
+    PyErr_Clear();
+    return table && table->major == 1 && table->tensor_from_object ? table : NULL;
+}
+
+static void find_way(PyObject *object, struct known_type *out)
+{
+    out->exchange = find_exchange(out->type);
+    if (out->exchange)
+        out->way = WAY_EXCHANGE;
+    else if (PyObject_HasAttrString(object, "data_ptr"))
+        out->way = WAY_ATTRIBUTES;
+    else if (PyObject_CheckBuffer(object))
+        out->way = WAY_BUFFER;
+    else if (PyObject_HasAttrString(object, "__dlpack__"))
+        out->way = WAY_CAPSULE;
+    else
+        out->way = WAY_UNKNOWN;
+}
+
+static const struct known_type *know(PyObject *object)
+{
+    static struct known_type known[N_KNOWN_TYPES];
+    PyTypeObject *type = Py_TYPE(object);
+    struct known_type *at = &known[((uintptr_t)type >> 4) % N_KNOWN_TYPES];
+
+    if (at->type == type)
+        return at;
+    Py_XDECREF(at->type);
+    Py_INCREF(type);
+    at->type = type;
+    find_way(object, at);
+    return at;
+}
+
+bool hvd_py_tensor_read(PyObject *object, const char *what, struct hvd_py_tensor *out)
+{
+    const struct known_type *known = know(object);
+
+    out->is_readonly = false;
+    switch (known->way) {
+    case WAY_EXCHANGE:
+        return read_by_exchange(known, object, what, out);
+    case WAY_ATTRIBUTES:
+        return read_by_attributes(object, what, out);
+    case WAY_BUFFER:
+        return read_by_buffer(object, what, out);
+    case WAY_CAPSULE:
+        return read_by_capsule(object, what, out);
+    case WAY_UNKNOWN:
+        break;
+    }
+    PyErr_Format(PyExc_TypeError,
+                 "%s: expected a tensor or an array (an object with __dlpack__, data_ptr or the "
+                 "buffer protocol), got %R",
+                 what, (PyObject *)Py_TYPE(object));
+    return false;
+}

@@ -1,0 +1,121 @@
+/*
+ * Waiting for what was submitted, without the GIL. All handles of a group are ended even when one
+ * failed, as what failed is the group; the first reason is raised.
+ */
+#include "worker/python/core/waiting.h"
+
+#include "worker/python/core/errors.h"
+#include "worker/python/core/output.h"
+
+/* Ends the handles of a flight; no GIL, and the flight is this thread's. */
+static horovod_status_t end_handles(struct hvd_py_flight *f, horovod_error_t *err)
+{
+    horovod_status_t status = HOROVOD_OK;
+
+    for (int i = 0; i < f->n; i++) {
+        horovod_error_t *where = status == HOROVOD_OK ? err : NULL;
+        const horovod_status_t ended =
+            f->makes_outputs ? horovod_wait_output(f->handles[i], &f->outputs[i], where)
+                             : horovod_wait(f->handles[i], where);
+        if (status == HOROVOD_OK)
+            status = ended;
+    }
+    return status;
+}
+
+/* A list of the outputs, which are its from now on. */
+static PyObject *take_outputs(struct hvd_py_flight *f)
+{
+    PyObject *list = PyList_New(f->n);
+
+    for (int i = 0; list && i < f->n; i++) {
+        PyObject *output = hvd_py_output_create(f->outputs[i], &f->forms[i]);
+        f->outputs[i] = NULL;
+        if (!output || PyList_SetItem(list, i, output) != 0) {
+            Py_DECREF(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+static PyObject *end_flight(struct hvd_py_flight *f)
+{
+    horovod_error_t err;
+    PyObject *result = NULL;
+
+    f->is_waited = true;
+    PyThreadState *state = PyEval_SaveThread();
+    const horovod_status_t status = end_handles(f, &err);
+    PyEval_RestoreThread(state);
+    if (status != HOROVOD_OK) {
+        hvd_py_raise_failed(&err);
+    } else if (f->makes_outputs) {
+        result = take_outputs(f);
+    } else {
+        Py_INCREF(Py_None);
+        result = Py_None;
+    }
+    hvd_py_flight_destroy(f);
+    return result;
+}
+
+PyObject *hvd_py_wait(PyObject *module, PyObject *handle)
+{
+    struct hvd_py_flight *f = hvd_py_flight_find(handle);
+
+    (void)module;
+    if (!f)
+        return NULL;
+    if (f->is_waited)
+        return PyErr_Format(PyExc_ValueError, "another thread waits for handle %lld",
+                            (long long)f->number);
+    return end_flight(f);
+}
+
+PyObject *hvd_py_poll(PyObject *module, PyObject *handle)
+{
+    const struct hvd_py_flight *f = hvd_py_flight_find(handle);
+    bool is_done = true;
+
+    (void)module;
+    if (!f)
+        return NULL;
+    /* With the GIL: without, another thread could end the flight. */
+    for (int i = 0; i < f->n && is_done; i++)
+        is_done = horovod_poll(f->handles[i]) != 0;
+    return PyBool_FromLong(is_done);
+}
+
+PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id)
+{
+    const long id = PyLong_AsLong(set_id);
+    horovod_error_t err;
+
+    (void)module;
+    if (id == -1 && PyErr_Occurred())
+        return NULL;
+    struct hvd_py_flight *f = hvd_py_flight_create(1, 0, false);
+    if (!f)
+        return NULL;
+    if (horovod_process_set_barrier_async((int)id, &f->one, &err) != HOROVOD_OK) {
+        hvd_py_flight_destroy(f);
+        return hvd_py_raise_refused(&err);
+    }
+    return end_flight(f);
+}
+
+PyObject *hvd_py_join(PyObject *module, PyObject *unused)
+{
+    horovod_error_t err;
+    int last_rank = -1;
+
+    (void)module;
+    (void)unused;
+    if (!horovod_is_initialized())
+        return hvd_py_raise_not_initialized();
+    PyThreadState *state = PyEval_SaveThread();
+    const horovod_status_t status = horovod_join(&last_rank, &err);
+    PyEval_RestoreThread(state);
+    return status == HOROVOD_OK ? PyLong_FromLong(last_rank) : hvd_py_raise_failed(&err);
+}

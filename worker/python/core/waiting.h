@@ -1,0 +1,16 @@
+#ifndef HVD_WORKER_PYTHON_CORE_WAITING_H
+#define HVD_WORKER_PYTHON_CORE_WAITING_H
+
+#include "worker/python/core/cpython.h"
+
+/* wait(handle), poll(handle), barrier(set_id), join(): see module.c. They need the GIL and give it
+ * away while they wait; NULL with an exception. */
+PyObject *hvd_py_wait(PyObject *module, PyObject *handle);
+/* See above. */
+PyObject *hvd_py_poll(PyObject *module, PyObject *handle);
+/* See above. */
+PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id);
+/* See above. */
+PyObject *hvd_py_join(PyObject *module, PyObject *unused);
+
+#endif
