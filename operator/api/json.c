@@ -87,14 +87,27 @@ void hvd_json_use_base_memory(void)
     cJSON_InitHooks(&hooks);
 }
 
-cJSON *hvd_json_read(const char *text, size_t len)
+/* Makes *text what is wanted of it, in the tree's memory. False: there is none. */
+static bool pick(struct hvd_strview *text, const struct hvd_shape *shape)
+{
+    char *room = cut_piece(text->len);
+    size_t len = room ? hvd_json_pick(*text, shape, room) : 0;
+
+    if (len)
+        *text = (struct hvd_strview){room, len};
+    return room != NULL;
+}
+
+cJSON *hvd_json_read(struct hvd_strview text, const struct hvd_shape *shape)
 {
     cJSON *doc;
 
     if (tree.doc)
-        return cJSON_ParseWithLength(text, len);
+        return cJSON_ParseWithLength(text.data, text.len);
+    if (shape && !pick(&text, shape))
+        return NULL;
     tree.is_reading = true;
-    doc = cJSON_ParseWithLength(text, len);
+    doc = cJSON_ParseWithLength(text.data, text.len);
     tree.is_reading = false;
     if (!doc)
         free_blocks();

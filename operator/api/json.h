@@ -7,6 +7,8 @@
 #include <cjson/cJSON.h>
 
 #include "base/status.h"
+#include "base/str.h"
+#include "operator/api/pick.h"
 
 /*
  * Reading and building JSON with cJSON. Reading never fails: what is absent or of another type is
@@ -19,10 +21,10 @@ void hvd_json_use_base_memory(void);
 /*
  * Parses a document that is read and soon dropped. Its tree lies in a few blocks, not in one for
  * each node: that is quicker, and leaves no holes between what stays. While one is there a second
- * one is parsed as usual. The tree must not be changed, and goes by hvd_json_drop alone. NULL: no
- * JSON, or no memory.
+ * one is parsed as usual. The tree must not be changed, and goes by hvd_json_drop alone. With a
+ * shape (see pick.h; NULL: none) it holds only what that names. NULL: no JSON, or no memory.
  */
-cJSON *hvd_json_read(const char *text, size_t len);
+cJSON *hvd_json_read(struct hvd_strview text, const struct hvd_shape *shape);
 
 /* Frees such a document, or any other. NULL is legal. */
 void hvd_json_drop(cJSON *doc);

@@ -20,6 +20,7 @@
 #include "operator/app/clock.h"
 #include "operator/app/sshkey.h"
 #include "operator/core/children.h"
+#include "operator/core/refusal.h"
 
 #define SUBSYSTEM "operator"
 #define UID_SIZE 64
@@ -140,6 +141,7 @@ static hvd_status_t send_read(struct step *step, hvd_kube_done_fn on_done, struc
                  .ns = is_node ? NULL : action->namespace,
                  .name = action->name},
         .accept = action->kind == HVD_KIND_SECRET || is_node ? METADATA : NULL,
+        .shape = hvd_kind_shape(action->kind),
         .on_done = on_done,
         .ctx = step,
     };
@@ -236,6 +238,49 @@ static void on_located(void *ctx, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
+/* ---- asking why an object has no pods ---- */
+
+/* Nothing depends on the answer, so one that does not come is none. */
+static void on_explained(void *ctx, const struct hvd_kube_response *response)
+{
+    struct step *step = ctx;
+    const struct hvd_action *action = step->action;
+    struct run *run = step->run;
+    int64_t since_s = run->entry->has_job ? run->entry->job.status.start_s : 0;
+    char text[HVD_REFUSAL_SIZE] = "";
+    struct hvd_failure failure = {.type = HVD_FAILURE_NO_PODS,
+                                  .kind = action->kind,
+                                  .name = action->name,
+                                  .at_ms = hvd_clock_unix_ms()};
+
+    if (response->status == HVD_OK && hvd_refusal_find(response->body, action->body, since_s, text))
+        failure.message = text;
+    if (response->status != HVD_OK)
+        log_action(run, HVD_LOG_WARN, "cannot read the events about an object without pods", action,
+                   message_of(response));
+    if (hvd_entry_set_failure(run->entry, &failure) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+    finish_step(step);
+}
+
+static hvd_status_t send_question(struct step *step, struct hvd_err *err)
+{
+    const struct hvd_action *action = step->action;
+    struct hvd_kube_request request = {
+        .verb = HVD_VERB_LIST,
+        .path = {.kind = HVD_KIND_EVENT, .ns = action->namespace},
+        .on_done = on_explained,
+        .ctx = step,
+    };
+    char query[UID_SIZE + 96];
+
+    (void)snprintf(query, sizeof(query),
+                   "?limit=100&fieldSelector=reason%%3DFailedCreate%%2CinvolvedObject.uid%%3D%s",
+                   action->body);
+    request.query = query;
+    return step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
+}
+
 /* ---- answers, by what was asked ---- */
 
 static void on_event_done(struct step *step, const struct hvd_kube_response *response)
@@ -263,6 +308,7 @@ static void on_refused(struct step *step, const struct hvd_kube_response *respon
     struct run *run = step->run;
     /* A gang scheduler refuses a group for a queue that is closed: that passes. */
     bool is_invalid = response->status == HVD_ERR_INVALID &&
+                      !hvd_refusal_may_pass(hvd_json_text(response->body, "message")) &&
                       step->action->kind != HVD_KIND_VOLCANO_PODGROUP &&
                       step->action->kind != HVD_KIND_PLUGINS_PODGROUP;
 
@@ -394,6 +440,7 @@ static hvd_status_t send_write(struct step *step, const char *body, struct hvd_e
                         : a->is_json_patch ? "application/json-patch+json"
                                            : "application/merge-patch+json",
         .accept = a->kind == HVD_KIND_SECRET ? METADATA : NULL,
+        .shape = hvd_kind_shape(a->type == HVD_ACTION_EVENT ? HVD_KIND_EVENT : a->kind),
         .on_done = on_write_done,
         .ctx = step,
     };
@@ -427,6 +474,8 @@ static hvd_status_t send_action(struct step *step, struct hvd_err *err)
 {
     if (step->action->type == HVD_ACTION_LOCATE)
         return send_read(step, on_located, err);
+    if (step->action->type == HVD_ACTION_EXPLAIN)
+        return send_question(step, err);
     if (step->action->type == HVD_ACTION_CREATE_SECRET)
         return send_secret(step, err);
     return send_write(step, step->action->body, err);
@@ -467,7 +516,7 @@ static void start_step(struct run *run, const struct hvd_action *action)
     }
     *step = (struct step){run, action, ""};
     note_uid(step);
-    if (action->type != HVD_ACTION_LOCATE)
+    if (action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN)
         observe_first_write(run);
     st = send_action(step, &err);
     if (st == HVD_OK) {

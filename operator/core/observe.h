@@ -11,7 +11,8 @@
 
 /*
  * Projections: of each child and pod only the fields that reconcile reads. Caches store these
- * structs and nothing else. Strings are owned by the struct, NULL where the object has none.
+ * structs and nothing else. Strings are owned by the struct, NULL where the object has none. What
+ * is read here has to be in hvd_kind_shape.
  */
 
 enum hvd_role {

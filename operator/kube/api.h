@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "operator/api/pick.h"
 #include "operator/kube/url.h"
 
 /*
@@ -68,7 +69,9 @@ struct hvd_kube_request {
     const char *body;         /* or NULL */
     const char *content_type; /* of the body */
     const char *accept;       /* NULL: application/json */
-    int64_t timeout_ms;       /* for all of it; 0: the default */
+    const struct hvd_shape
+        *shape;         /* what on_done reads of a good answer (pick.h), not copied; NULL: all */
+    int64_t timeout_ms; /* for all of it; 0: the default */
     hvd_kube_open_fn on_open; /* may be NULL */
     hvd_kube_data_fn on_data; /* NULL: the body is gathered and parsed */
     hvd_kube_done_fn on_done;

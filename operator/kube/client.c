@@ -360,7 +360,8 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
         return;
     detach(call);
     if (call->body.len)
-        body = hvd_json_read(call->body.data, call->body.len);
+        body = hvd_json_read((struct hvd_strview){call->body.data, call->body.len},
+                             response.code < 300 ? call->request.shape : NULL);
     if (rc != CURLE_OK)
         response.status = judge_transport(call, rc, &err);
     else

@@ -44,10 +44,10 @@ static hvd_status_t decode_event(cJSON *doc, struct hvd_watch_event *out, struct
     return HVD_OK;
 }
 
-hvd_status_t hvd_watch_decode(struct hvd_strview line, struct hvd_watch_event *out,
-                              struct hvd_err *err)
+hvd_status_t hvd_watch_decode(struct hvd_strview line, const struct hvd_shape *shape,
+                              struct hvd_watch_event *out, struct hvd_err *err)
 {
-    cJSON *doc = hvd_json_read(line.data, line.len);
+    cJSON *doc = hvd_json_read(line, shape);
     hvd_status_t st;
 
     if (!doc)

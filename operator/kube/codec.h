@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "operator/api/pick.h"
 
 /* What a line of a watch stream says. */
 typedef enum hvd_watch_event_type {
@@ -21,12 +22,13 @@ struct hvd_watch_event {
 };
 
 /*
- * Decodes one line. On HVD_OK the caller drops out->doc; otherwise *out is untouched:
- * HVD_ERR_GONE (list again), HVD_ERR_UNAVAILABLE for other errors that the server reports,
- * HVD_ERR_INVALID for a line that is no watch event. err says what the server said.
+ * Decodes one line; shape is what is read of it (pick.h), NULL: all. On HVD_OK the caller drops
+ * out->doc; otherwise *out is untouched: HVD_ERR_GONE (list again), HVD_ERR_UNAVAILABLE for other
+ * errors that the server reports, HVD_ERR_INVALID for a line that is no watch event. err says what
+ * the server said.
  */
-hvd_status_t hvd_watch_decode(struct hvd_strview line, struct hvd_watch_event *out,
-                              struct hvd_err *err);
+hvd_status_t hvd_watch_decode(struct hvd_strview line, const struct hvd_shape *shape,
+                              struct hvd_watch_event *out, struct hvd_err *err);
 
 /* A page of a list, borrowed from its document. */
 struct hvd_list_page {

@@ -53,7 +53,9 @@ struct hvd_watch {
     uint32_t random;
     struct hvd_kube_call *call; /* under way; NULL in STATE_WAIT */
     struct hvd_framer framer;
-    char *continue_token; /* of the next page; NULL for the first */
+    struct hvd_shape page_shape[3]; /* what is read of a page of the list */
+    struct hvd_shape line_shape[3]; /* and of a line of the watch */
+    char *continue_token;           /* of the next page; NULL for the first */
     char version[VERSION_MAX];
     struct hvd_err line_err; /* why a line ended the stream */
     char problem[PROBLEM_MAX];
@@ -217,6 +219,7 @@ static void start_list(struct hvd_watch *watch)
         .verb = HVD_VERB_LIST,
         .path = {.kind = watch->options.kind, .ns = watch->options.ns},
         .accept = watch->options.is_metadata_only ? METADATA_LIST : NULL,
+        .shape = watch->page_shape,
         .on_done = on_list_done,
         .ctx = watch,
     };
@@ -244,7 +247,7 @@ static hvd_status_t on_line(void *ctx, struct hvd_strview line)
     struct hvd_watch *watch = ctx;
     const struct hvd_watch_handler *h = &watch->options.handler;
     struct hvd_watch_event event;
-    hvd_status_t st = hvd_watch_decode(line, &event, &watch->line_err);
+    hvd_status_t st = hvd_watch_decode(line, watch->line_shape, &event, &watch->line_err);
 
     if (st != HVD_OK)
         return st;
@@ -382,6 +385,10 @@ hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hv
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "watch of %s: out of memory",
                         hvd_kind_info(options->kind)->resource);
     watch->options = *options;
+    watch->page_shape[0].name = "metadata";
+    watch->page_shape[1] = (struct hvd_shape){"items", hvd_kind_shape(options->kind)};
+    watch->line_shape[0].name = "type";
+    watch->line_shape[1] = (struct hvd_shape){"object", hvd_kind_shape(options->kind)};
     watch->needs_list = true;
     watch->changed_ms = -1;
     watch->random = options->seed ? options->seed : 1;

@@ -1,4 +1,6 @@
-/* Every kind of child from the API server, whatever it holds: projected or refused. */
+/* Every kind of child from the API server, whatever it holds: projected or refused; and what is
+ * read of it can be parsed when all of it can. */
+#include "operator/api/json.h"
 #include "operator/core/observe.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -16,6 +18,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(object.meta.name && object.meta.namespace && object.meta.uid);
         hvd_object_fini(&object);
     }
+    cJSON *parts = hvd_json_read((struct hvd_strview){text, size - 1}, hvd_kind_shape(kind));
+    MUST(!document || parts);
+    if (parts && hvd_observe(kind, parts, &object, &err) == HVD_OK)
+        hvd_object_fini(&object);
+    hvd_json_drop(parts);
     cJSON_Delete(document);
     free(text);
     return 0;

@@ -20,7 +20,7 @@ static hvd_status_t take_line(void *ctx, struct hvd_strview line)
     struct hvd_err err = {0};
 
     *hash = mix(*hash, line.data, line.len);
-    if (hvd_watch_decode(line, &event, &err) != HVD_OK) {
+    if (hvd_watch_decode(line, NULL, &event, &err) != HVD_OK) {
         MUST(err.msg[0]);
         return HVD_OK;
     }

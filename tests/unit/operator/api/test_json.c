@@ -92,11 +92,11 @@ static void a_document_that_is_read_takes_few_blocks_and_leaves_none(void **stat
     (void)state;
     hvd_json_use_base_memory();
     before = hvd_mem_allocations();
-    first = hvd_json_read(document, strlen(document));
+    first = hvd_json_read(hvd_strview_of(document), NULL);
     assert_int_equal(hvd_mem_allocations(), before + 1);
     assert_string_equal(hvd_json_str(cJSON_GetArrayItem(hvd_json_get(first, "a"), 1), "b"),
                         "text with \xc3\xa4");
-    second = hvd_json_read(document, strlen(document));
+    second = hvd_json_read(hvd_strview_of(document), NULL);
     assert_true(cJSON_Compare(first, second, true));
     hvd_json_drop(first);
     text = cJSON_PrintUnformatted(second);
@@ -104,7 +104,7 @@ static void a_document_that_is_read_takes_few_blocks_and_leaves_none(void **stat
     cJSON_free(text);
     hvd_json_drop(second);
     hvd_json_drop(NULL);
-    assert_null(hvd_json_read("{\"a\":[1,", 8));
+    assert_null(hvd_json_read(hvd_strview_of("{\"a\":[1,"), NULL));
     assert_int_equal(hvd_mem_live(), 0);
 }
 
@@ -124,7 +124,7 @@ static void a_document_larger_than_a_block_is_read(void **state)
     memset(text + len, 'x', 500000);
     len += 500000;
     len += (size_t)sprintf(text + len, "\"]");
-    doc = hvd_json_read(text, len);
+    doc = hvd_json_read((struct hvd_strview){text, len}, NULL);
     assert_int_equal(cJSON_GetArraySize(doc), n + 1);
     assert_int_equal(strlen(cJSON_GetStringValue(cJSON_GetArrayItem(doc, (int)n))), 500000);
     hvd_json_drop(doc);
@@ -132,9 +132,30 @@ static void a_document_larger_than_a_block_is_read(void **state)
     assert_int_equal(hvd_mem_live(), 0);
 }
 
+static const struct hvd_shape of_a[] = {{"b", NULL}, {NULL, NULL}};
+static const struct hvd_shape shape[] = {{"a", of_a}, {NULL, NULL}};
+
+static void only_what_a_shape_names_is_read(void **state)
+{
+    cJSON *first, *second;
+
+    (void)state;
+    hvd_json_use_base_memory();
+    first = hvd_json_read(hvd_strview_of(document), shape);
+    assert_string_equal(hvd_json_str(cJSON_GetArrayItem(hvd_json_get(first, "a"), 1), "b"),
+                        "text with \xc3\xa4");
+    assert_null(hvd_json_get(first, "c"));
+    second = hvd_json_read(hvd_strview_of(document), shape);
+    assert_non_null(hvd_json_get(second, "a")); /* and more, as the memory is taken */
+    hvd_json_drop(second);
+    hvd_json_drop(first);
+    assert_null(hvd_json_read(hvd_strview_of("{\"a\":[1,"), shape));
+    assert_int_equal(hvd_mem_live(), 0);
+}
+
 static void read_and_drop(void)
 {
-    cJSON *doc = hvd_json_read(document, strlen(document));
+    cJSON *doc = hvd_json_read(hvd_strview_of(document), shape);
 
     assert_true((doc == NULL) == hvd_mem_fired());
     hvd_json_drop(doc);
@@ -156,6 +177,7 @@ int main(void)
         cmocka_unit_test(what_has_another_type_is_left_alone),
         cmocka_unit_test(a_document_that_is_read_takes_few_blocks_and_leaves_none),
         cmocka_unit_test(a_document_larger_than_a_block_is_read),
+        cmocka_unit_test(only_what_a_shape_names_is_read),
         cmocka_unit_test(reading_without_memory_gives_nothing),
     };
 

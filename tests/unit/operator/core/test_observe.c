@@ -15,11 +15,11 @@
 
 static void observe(enum hvd_kind kind, const char *text, struct hvd_object *out)
 {
-    cJSON *object = cJSON_Parse(text);
+    cJSON *object = hvd_json_read(hvd_strview_of(text), hvd_kind_shape(kind));
 
     assert_non_null(object);
     assert_int_equal(hvd_observe(kind, object, out, NULL), HVD_OK);
-    cJSON_Delete(object);
+    hvd_json_drop(object);
 }
 
 static void metadata_tells_whose_child_it_is(void **state)

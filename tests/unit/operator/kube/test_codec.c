@@ -23,7 +23,8 @@ static void events_are_decoded_by_type(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct hvd_watch_event event;
 
-        assert_int_equal(hvd_watch_decode(hvd_strview_of(rows[i].line), &event, NULL), HVD_OK);
+        assert_int_equal(hvd_watch_decode(hvd_strview_of(rows[i].line), NULL, &event, NULL),
+                         HVD_OK);
         assert_int_equal(event.type, rows[i].type);
         assert_string_equal(event.resource_version, "7");
         hvd_json_drop(event.doc);
@@ -53,7 +54,7 @@ static void errors_in_the_stream_tell_what_to_do(void **state)
         struct hvd_watch_event event = {.resource_version = "untouched"};
         struct hvd_err err = {0};
 
-        assert_int_equal(hvd_watch_decode(hvd_strview_of(rows[i].line), &event, &err),
+        assert_int_equal(hvd_watch_decode(hvd_strview_of(rows[i].line), NULL, &event, &err),
                          rows[i].expected);
         assert_string_equal(event.resource_version, "untouched");
         assert_true(err.msg[0] != '\0');
@@ -102,12 +103,14 @@ static void what_is_no_list_is_refused(void **state)
 
 static void a_failed_allocation_is_no_event_and_leaks_nothing(void **state)
 {
+    static const struct hvd_shape shape[] = {{"type", NULL}, {"object", NULL}, {NULL, NULL}};
+
     (void)state;
     hvd_json_use_base_memory();
     HVD_MEM_TORTURE({
         struct hvd_watch_event event;
         hvd_status_t st = hvd_watch_decode(
-            hvd_strview_of("{\"type\":\"ADDED\",\"object\":" OBJECT "}"), &event, NULL);
+            hvd_strview_of("{\"type\":\"ADDED\",\"object\":" OBJECT "}"), shape, &event, NULL);
         assert_int_equal(st == HVD_OK, !hvd_mem_fired());
         if (st == HVD_OK)
             hvd_json_drop(event.doc);
