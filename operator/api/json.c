@@ -31,6 +31,7 @@ struct block {
 static struct {
     struct block *blocks;
     cJSON *doc;
+    bool is_hooked;  /* cJSON's memory comes from here */
     bool is_reading; /* whatever is allocated now is of the tree */
 } tree;
 
@@ -85,6 +86,7 @@ void hvd_json_use_base_memory(void)
     cJSON_Hooks hooks = {.malloc_fn = json_malloc, .free_fn = json_free};
 
     cJSON_InitHooks(&hooks);
+    tree.is_hooked = true;
 }
 
 /* Makes *text what is wanted of it, in the tree's memory. False: there is none. */
@@ -102,17 +104,16 @@ cJSON *hvd_json_read(struct hvd_strview text, const struct hvd_shape *shape)
 {
     cJSON *doc;
 
-    if (tree.doc)
+    if (tree.doc || !tree.is_hooked)
         return cJSON_ParseWithLength(text.data, text.len);
     if (shape && !pick(&text, shape))
         return NULL;
     tree.is_reading = true;
     doc = cJSON_ParseWithLength(text.data, text.len);
     tree.is_reading = false;
+    tree.doc = doc;
     if (!doc)
         free_blocks();
-    else if (tree.blocks)
-        tree.doc = doc;
     return doc;
 }
 

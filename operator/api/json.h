@@ -21,8 +21,9 @@ void hvd_json_use_base_memory(void);
 /*
  * Parses a document that is read and soon dropped. Its tree lies in a few blocks, not in one for
  * each node: that is quicker, and leaves no holes between what stays. While one is there a second
- * one is parsed as usual. The tree must not be changed, and goes by hvd_json_drop alone. With a
- * shape (see pick.h; NULL: none) it holds only what that names. NULL: no JSON, or no memory.
+ * one is parsed as usual, and so is every one before hvd_json_use_base_memory. The tree must not be
+ * changed, and goes by hvd_json_drop alone. With a shape (see pick.h; NULL: none) it holds only
+ * what that names. NULL: no JSON, or no memory.
  */
 cJSON *hvd_json_read(struct hvd_strview text, const struct hvd_shape *shape);
 

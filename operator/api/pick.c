@@ -122,7 +122,7 @@ static bool copy_value(struct scan *s)
 static const struct hvd_shape *find(const struct hvd_shape *shape, struct hvd_strview name)
 {
     while (shape->name &&
-           (strncmp(shape->name, name.data, name.len) != 0 || shape->name[name.len] != '\0'))
+           (strncmp(shape->name, name.data, name.len) != 0 || strlen(shape->name) != name.len))
         shape++;
     return shape;
 }

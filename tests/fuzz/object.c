@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     char *text = fuzz_text(data + 1, size - 1);
+    hvd_json_use_base_memory();
     cJSON *document = cJSON_ParseWithLength(text, size - 1);
     const enum hvd_kind kind = (enum hvd_kind)(data[0] % HVD_N_KINDS);
     if (document && hvd_observe(kind, document, &object, &err) == HVD_OK) {

@@ -97,6 +97,16 @@ static void a_shape_says_what_stays(void **state)
     }
 }
 
+static void a_key_with_a_zero_byte_is_not_found(void **state)
+{
+    static const char text[] = "{\"a\0bc\":1}";
+    char out[16];
+
+    (void)state;
+    assert_int_equal(pick_view((struct hvd_strview){text, sizeof(text) - 1}, "a", out), 2);
+    assert_memory_equal(out, "{}", 2);
+}
+
 static void what_is_cut_short_or_torn_is_refused(void **state)
 {
     static const char whole[] = "{\"a\":[{\"b\":\"x\\\"\"},1],\"c\":{\"d\":[true]}}";
@@ -111,6 +121,17 @@ static void what_is_cut_short_or_torn_is_refused(void **state)
         assert_int_equal(pick_view((struct hvd_strview){whole, len}, "a{b}", out), 0);
     for (size_t i = 0; i < sizeof(torn) / sizeof(torn[0]); i++)
         assert_int_equal(pick(torn[i], "a", out), 0);
+}
+
+static void a_key_with_a_zero_byte_in_it_is_another_key(void **state)
+{
+    static const char text[] = "{\"a\0 and more than the name has bytes\":1,\"b\":2}";
+    char out[sizeof(text)];
+    size_t len = pick_view((struct hvd_strview){text, sizeof(text) - 1}, "a,b", out);
+
+    (void)state;
+    assert_int_equal(len, strlen("{\"b\":2}"));
+    assert_memory_equal(out, "{\"b\":2}", len);
 }
 
 /* ---- against a slow one ---- */
@@ -215,7 +236,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shape_says_what_stays),
+        cmocka_unit_test(a_key_with_a_zero_byte_is_not_found),
         cmocka_unit_test(what_is_cut_short_or_torn_is_refused),
+        cmocka_unit_test(a_key_with_a_zero_byte_in_it_is_another_key),
         cmocka_unit_test(the_copy_is_what_pruning_the_tree_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
