@@ -123,17 +123,6 @@ static void what_is_cut_short_or_torn_is_refused(void **state)
         assert_int_equal(pick(torn[i], "a", out), 0);
 }
 
-static void a_key_with_a_zero_byte_in_it_is_another_key(void **state)
-{
-    static const char text[] = "{\"a\0 and more than the name has bytes\":1,\"b\":2}";
-    char out[sizeof(text)];
-    size_t len = pick_view((struct hvd_strview){text, sizeof(text) - 1}, "a,b", out);
-
-    (void)state;
-    assert_int_equal(len, strlen("{\"b\":2}"));
-    assert_memory_equal(out, "{\"b\":2}", len);
-}
-
 /* ---- against a slow one ---- */
 
 static const char *const names[] = {"a", "b", "ab", "x.io/y"};
@@ -238,7 +227,6 @@ int main(void)
         cmocka_unit_test(a_shape_says_what_stays),
         cmocka_unit_test(a_key_with_a_zero_byte_is_not_found),
         cmocka_unit_test(what_is_cut_short_or_torn_is_refused),
-        cmocka_unit_test(a_key_with_a_zero_byte_in_it_is_another_key),
         cmocka_unit_test(the_copy_is_what_pruning_the_tree_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
