@@ -11,6 +11,7 @@ import sys
 import allreduce
 import cluster
 import jobs
+import longrun
 import measure
 import network
 import nodes
@@ -23,9 +24,9 @@ OUT = measure.BUILD / "bench"
 # What a benchmark measures, in this order; a part can be named by itself.
 PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows,
          "network": network.measure_rows, "simgrid": cluster.measure_rows, "served": jobs.measure_rows,
-         "nodes": nodes.measure_rows}
+         "long": longrun.measure_rows, "nodes": nodes.measure_rows}
 # The whole runtime is what has rows in the table.
-BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], "operator": ["served", "nodes"], **{name: [name] for name in PARTS}}
+BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], "operator": ["served", "long", "nodes"], **{name: [name] for name in PARTS}}
 # What is no benchmark.
 ACTIONS = {"peers": peer.build, "table": lambda: print(results.markdown(results.load())), "report": results.report}
 
@@ -45,7 +46,8 @@ def main():
     parser = argparse.ArgumentParser(prog="script/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME",
                         help="runtime (default); its parts allreduce, steps and simulated; network: which algorithm suits "
-                             "which payload between hosts; simgrid: the same, simulated; operator: rows of the operator on a fake API server; "
+                             "which payload between hosts; simgrid: the same, simulated; operator: rows of the operator; its parts served (on a fake API "
+                             "server), long (the same for some minutes) and nodes (on a real one); "
                              "peers: build what steps compares with; table: print the results in Markdown; report: write them and a plot into docs/")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each arm in a launch (default: 2)")
@@ -56,6 +58,7 @@ def main():
                         help="also the gradients of ResNet-50 and BERT-large; needs 6 GB of memory")
     parser.add_argument("--first", action="store_true",
                         help="operator: run before all other programs of this machine; needs root")
+    parser.add_argument("--minutes", type=float, default=5, help="operator: how long jobs come and go in long (default: 5)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))
     names = options.names or ["runtime"]

@@ -1,4 +1,5 @@
 """The benchmark's harness: known inputs, known outputs. What it measures is measured by script/bench alone."""
+import argparse
 import json
 import os
 import random
@@ -7,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import jobs
+import longrun
 import measure
 import network
 import results
@@ -316,6 +318,57 @@ def test_writes_of_a_job_are_counted_on_the_fake_server():
     counts = jobs.writes_per_job(2)
     assert counts == jobs.writes_per_job(16), "they must not depend on the number of workers"
     assert counts["create statefulsets"] == 1 and counts["create jobs"] == 1 and sum(counts.values()) <= 12
+
+
+# --- longrun.py -------------------------------------------------------------------------------------------------
+
+def test_jobs_of_every_kind_come_and_go_and_leave_nothing():
+    found = longrun.long_run(2 * longrun.LATER * longrun.EACH_S, warm_up=0.5, aged=0)
+    assert found["jobs"] >= 2 * longrun.LATER and found["cpu_ms"] > 0 and found["where"] in ("busy", "quiet")
+    for when in ("begin", "end"):
+        assert 0.5 < found[when]["anonymous"] < 1000 and found[when]["handles"] >= 10
+
+
+def test_a_user_changes_and_deletes_jobs_that_still_run():
+    class Recorder:
+        def __init__(self):
+            self.calls = []
+
+        def patch(self, plural, name, body):
+            self.calls.append(("patch", name, body["spec"]))
+
+        def delete(self, plural, name):
+            self.calls.append(("delete", name))
+    fake = Recorder()
+    assert set(longrun.KINDS) == set(longrun.PLAY)
+    for kind in sorted(longrun.PLAY):
+        for _, action in longrun.later(fake, kind, kind):
+            longrun.do(action)
+    assert fake.calls == [("delete", "deleted"), ("patch", "resized", {"worker": {"replicas": 6}}),
+                          ("patch", "resized", {"worker": {"replicas": 3}}), ("patch", "suspended", {"suspend": True}),
+                          ("patch", "suspended", {"suspend": False})]
+    assert longrun.job("retried", "x")["spec"]["backoffLimit"] == 1
+
+
+def test_what_jobs_leave_behind_is_told():
+    class Left:
+        @staticmethod
+        def state():
+            return {"objects": {"events": 7, "nodes": 1, "pods": 0, "secrets": 2}}
+    assert longrun.left_over(Left) == {"secrets": 2}
+
+
+def test_a_long_run_is_judged_by_its_own_beginning(monkeypatch, capsys):
+    monkeypatch.setattr(longrun, "long_run", lambda seconds: {
+        "begin": {"anonymous": 2.0, "handles": 20}, "end": {"anonymous": 2.4, "handles": 20}, "peak": 3.0, "jobs": 10 * seconds,
+        "cpu_ms": 2.0, "where": "quiet"})
+    table = measure.Table(1)
+    longrun.measure_rows(table, argparse.Namespace(minutes=2))
+    assert {row["name"]: results.row_of(row)[2:7] for row in table.rows} == {
+        "long-run-anonymous": ["2.4 MB", "2 MB", "its beginning", "1.2", "1.1, **missed**"],
+        "long-run-handles": ["20 handles", "20 handles", "its beginning", "1", "1.1"],
+        "long-run-cpu-per-job": ["2 ms", "4 ms", "row 23's job", "0.5", ""]}
+    assert "1200 jobs in 2 minutes" in capsys.readouterr().out
 
 
 def test_the_plot_has_a_mark_for_every_ratio_where_it_belongs():
