@@ -1,62 +1,123 @@
 /*
- * Maps of texts, on uthash. The only file that expands uthash's macros: each of them is more than a
- * hundred statements, which is why the size of functions is not checked here. Memory comes from the
- * project's allocator, and running out of it is reported.
+ * A hash table of chained nodes, which doubles when there are more nodes than slots. Sixteen bytes
+ * a node and a pointer a slot is all that it takes: there is a node for each object in the cluster
+ * that is ours.
  */
-#define HASH_NONFATAL_OOM 1
-#define uthash_malloc(size) hvd_malloc((size), 1)
-#define uthash_free(p, size) hvd_free(p)
-
-#include "base/mem.h"
-
 #include "operator/app/index.h"
 
+#include <stdbool.h>
 #include <string.h>
 
-/* In this file: the size of what uthash's macros expand to is not ours to lower. */
+#include "base/mem.h"
+#include "operator/core/hash.h"
 
-/* NOLINTNEXTLINE(readability-function-size,readability-function-cognitive-complexity) */
-struct hvd_index_node *hvd_index_find(const struct hvd_index *index, const char *key)
+#define FIRST_SLOTS 16
+
+static uint64_t hash_of(const struct hvd_index_key *key)
 {
-    struct hvd_index_node *node = NULL;
+    uint64_t hash = hvd_hash_number(HVD_HASH_START, (int64_t)key->kind);
 
-    HASH_FIND(_hh, index->_head, key, strlen(key), node);
+    return hvd_hash_text(hvd_hash_text(hash, key->space), key->name);
+}
+
+static bool is_same(const struct hvd_index_key *a, const struct hvd_index_key *b)
+{
+    return a->kind == b->kind && strcmp(a->name, b->name) == 0 && strcmp(a->space, b->space) == 0;
+}
+
+static size_t slot_of(const struct hvd_index *index, uint64_t hash)
+{
+    return (size_t)hash & (index->_n_slots - 1);
+}
+
+static void put(struct hvd_index *index, struct hvd_index_node *node)
+{
+    struct hvd_index_node **slot = &index->_slots[slot_of(index, node->_hash)];
+
+    node->_next = *slot;
+    *slot = node;
+}
+
+static hvd_status_t grow(struct hvd_index *index)
+{
+    struct hvd_index larger = {.key_of = index->key_of, ._n = index->_n};
+    struct hvd_index_node *node, *next;
+
+    larger._n_slots = index->_n_slots ? index->_n_slots * 2 : FIRST_SLOTS;
+    larger._slots = hvd_calloc(larger._n_slots, sizeof(larger._slots[0]));
+    if (!larger._slots)
+        return HVD_ERR_NOMEM;
+    for (node = hvd_index_first(index); node; node = next) {
+        next = hvd_index_next(index, node);
+        put(&larger, node);
+    }
+    hvd_free(index->_slots);
+    *index = larger;
+    return HVD_OK;
+}
+
+struct hvd_index_node *hvd_index_find(const struct hvd_index *index,
+                                      const struct hvd_index_key *key)
+{
+    const uint64_t hash = hash_of(key);
+    struct hvd_index_node *node = index->_n ? index->_slots[slot_of(index, hash)] : NULL;
+
+    for (; node; node = node->_next) {
+        const struct hvd_index_key own = index->key_of(node);
+
+        if (node->_hash == hash && is_same(&own, key))
+            break;
+    }
     return node;
 }
 
-/* NOLINTNEXTLINE(readability-function-size,readability-function-cognitive-complexity) */
-hvd_status_t hvd_index_add(struct hvd_index *index, struct hvd_index_node *node, const char *key)
+hvd_status_t hvd_index_add(struct hvd_index *index, struct hvd_index_node *node)
 {
-    node->key = hvd_strdup(key);
-    if (!node->key)
+    const struct hvd_index_key key = index->key_of(node);
+
+    if (index->_n == index->_n_slots && grow(index) != HVD_OK)
         return HVD_ERR_NOMEM;
-    HASH_ADD_KEYPTR(_hh, index->_head, node->key, strlen(node->key), node);
-    if (node->_hh.tbl)
-        return HVD_OK;
-    hvd_free(node->key);
-    node->key = NULL;
-    return HVD_ERR_NOMEM;
+    node->_hash = hash_of(&key);
+    put(index, node);
+    index->_n++;
+    return HVD_OK;
 }
 
-/* NOLINTNEXTLINE(readability-function-size,readability-function-cognitive-complexity) */
 void hvd_index_remove(struct hvd_index *index, struct hvd_index_node *node)
 {
-    HASH_DELETE(_hh, index->_head, node);
-    hvd_free(node->key);
-    node->key = NULL;
+    struct hvd_index_node **at = &index->_slots[slot_of(index, node->_hash)];
+
+    while (*at != node)
+        at = &(*at)->_next;
+    *at = node->_next;
+    node->_next = NULL;
+    if (--index->_n)
+        return;
+    hvd_free(index->_slots);
+    index->_slots = NULL;
+    index->_n_slots = 0;
+}
+
+static struct hvd_index_node *first_from(const struct hvd_index *index, size_t slot)
+{
+    for (; slot < index->_n_slots; slot++)
+        if (index->_slots[slot])
+            return index->_slots[slot];
+    return NULL;
 }
 
 struct hvd_index_node *hvd_index_first(const struct hvd_index *index)
 {
-    return index->_head;
+    return first_from(index, 0);
 }
 
-struct hvd_index_node *hvd_index_next(const struct hvd_index_node *node)
+struct hvd_index_node *hvd_index_next(const struct hvd_index *index,
+                                      const struct hvd_index_node *node)
 {
-    return node->_hh.next;
+    return node->_next ? node->_next : first_from(index, slot_of(index, node->_hash) + 1);
 }
 
 size_t hvd_index_count(const struct hvd_index *index)
 {
-    return HASH_CNT(_hh, index->_head);
+    return index->_n;
 }

@@ -2,35 +2,51 @@
 #define HVD_OPERATOR_APP_INDEX_H
 
 #include <stddef.h>
-
-#include <uthash.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
-/* A map from texts to the structs that hold a node; in the order of insertion. One thread. */
+/*
+ * A map from keys to the structs that hold a node. Of a key it keeps nothing but a hash: the
+ * holders have their keys already, and tell them. One thread.
+ */
 struct hvd_index_node {
-    char *key; /* owned by the node while it is in an index */
-    UT_hash_handle _hh;
+    struct hvd_index_node *_next; /* in its slot */
+    uint64_t _hash;
 };
 
-/* Zeroed: empty. Frees itself when the last node is removed. */
+struct hvd_index_key {
+    unsigned kind;
+    const char *space;
+    const char *name;
+};
+
+/* The key of a node; stays as it is while the node is in an index. */
+typedef struct hvd_index_key (*hvd_index_key_fn)(const struct hvd_index_node *node);
+
+/* Zeroed but for key_of: empty. Frees itself when the last node is removed. */
 struct hvd_index {
-    struct hvd_index_node *_head;
+    hvd_index_key_fn key_of;
+    struct hvd_index_node **_slots;
+    size_t _n_slots; /* a power of two, or 0 */
+    size_t _n;
 };
 
 /* The node of that key; NULL when there is none. Never allocates. */
-struct hvd_index_node *hvd_index_find(const struct hvd_index *index, const char *key);
+struct hvd_index_node *hvd_index_find(const struct hvd_index *index,
+                                      const struct hvd_index_key *key);
 
-/* Adds a node that is in no index, under a copy of a key that is not there. HVD_ERR_NOMEM. */
-hvd_status_t hvd_index_add(struct hvd_index *index, struct hvd_index_node *node, const char *key);
+/* Adds a node that is in no index, under its key, which is not there. HVD_ERR_NOMEM. */
+hvd_status_t hvd_index_add(struct hvd_index *index, struct hvd_index_node *node);
 
-/* Takes the node out and frees its key. */
+/* Takes the node out. */
 void hvd_index_remove(struct hvd_index *index, struct hvd_index_node *node);
 
-/* The first node, and the one after node; NULL at the end. A node may be removed once its successor
- * is known. */
+/* The first node, and the one after node, in no order; NULL at the end. A node may be removed once
+ * its successor is known. */
 struct hvd_index_node *hvd_index_first(const struct hvd_index *index);
-struct hvd_index_node *hvd_index_next(const struct hvd_index_node *node);
+struct hvd_index_node *hvd_index_next(const struct hvd_index *index,
+                                      const struct hvd_index_node *node);
 
 /* How many nodes there are. */
 size_t hvd_index_count(const struct hvd_index *index);

@@ -4,7 +4,7 @@
  */
 #include "operator/app/places.h"
 
-#include <stdio.h>
+#include <stddef.h>
 
 #include "base/mem.h"
 #include "operator/api/json.h"
@@ -13,36 +13,44 @@
 #define KEPT_MS ((int64_t)3600 * 1000)
 #define RETRIED_MS ((int64_t)300 * 1000) /* a node that could not be read */
 #define SWEEP_EVERY 256
-#define KEY_MAX 4608 /* a node's name and the keys of a job */
 
 struct place {
     struct hvd_index_node node;
+    char *name; /* of the node; owned */
+    char *keys; /* of the job; owned */
     char *text;
     int64_t until_ms;
 };
 
-struct key {
-    char text[KEY_MAX];
-};
-
-static struct key key_of(const char *node, const char *keys)
-{
-    struct key key;
-
-    (void)snprintf(key.text, sizeof(key.text), "%s\n%s", node, keys);
-    return key;
-}
-
-static struct place *place_at(struct hvd_index_node *node)
+static struct place *place_at(const struct hvd_index_node *node)
 {
     return node ? (struct place *)((char *)node - offsetof(struct place, node)) : NULL;
+}
+
+static struct hvd_index_key key_of(const struct hvd_index_node *node)
+{
+    const struct place *place = place_at(node);
+
+    return (struct hvd_index_key){0, place->keys, place->name};
+}
+
+static struct place *find(const struct hvd_place_cache *cache, const char *name, const char *keys)
+{
+    return place_at(hvd_index_find(&cache->index, &(struct hvd_index_key){0, keys, name}));
+}
+
+static void free_place(struct place *place)
+{
+    hvd_free(place->name);
+    hvd_free(place->keys);
+    hvd_free(place->text);
+    hvd_free(place);
 }
 
 static void forget(struct hvd_place_cache *cache, struct place *place)
 {
     hvd_index_remove(&cache->index, &place->node);
-    hvd_free(place->text);
-    hvd_free(place);
+    free_place(place);
 }
 
 /* Forgets what is older than its time; everything for now_ms = INT64_MAX. */
@@ -53,18 +61,23 @@ static void sweep(struct hvd_place_cache *cache, int64_t now_ms)
     while (node) {
         struct place *place = place_at(node);
 
-        node = hvd_index_next(node);
+        node = hvd_index_next(&cache->index, node);
         if (place->until_ms <= now_ms)
             forget(cache, place);
     }
 }
 
-static struct place *add(struct hvd_place_cache *cache, const char *key)
+static struct place *add(struct hvd_place_cache *cache, const char *name, const char *keys)
 {
     struct place *place = hvd_calloc(1, sizeof(*place));
 
-    if (place && hvd_index_add(&cache->index, &place->node, key) != HVD_OK) {
-        hvd_free(place);
+    if (!place)
+        return NULL;
+    place->name = hvd_strdup(name);
+    place->keys = hvd_strdup(keys);
+    cache->index.key_of = key_of;
+    if (!place->name || !place->keys || hvd_index_add(&cache->index, &place->node) != HVD_OK) {
+        free_place(place);
         return NULL;
     }
     return place;
@@ -74,13 +87,12 @@ hvd_status_t hvd_place_cache_put(struct hvd_place_cache *cache, const char *node
                                  const cJSON *object)
 {
     const cJSON *labels = hvd_json_at(object, "metadata.labels");
-    const struct key key = key_of(node, keys);
-    struct place *place = place_at(hvd_index_find(&cache->index, key.text));
+    struct place *place = find(cache, node, keys);
     char *text = NULL;
     hvd_status_t st = hvd_topology_text(labels, keys, &text);
 
     if (st == HVD_OK && !place)
-        place = add(cache, key.text);
+        place = add(cache, node, keys);
     if (!place || st != HVD_OK) {
         hvd_free(text);
         return HVD_ERR_NOMEM;
@@ -96,8 +108,7 @@ hvd_status_t hvd_place_cache_put(struct hvd_place_cache *cache, const char *node
 const char *hvd_place_cache_find(void *ctx, const char *node, const char *keys)
 {
     struct hvd_place_cache *cache = ctx;
-    const struct key key = key_of(node, keys);
-    const struct place *place = place_at(hvd_index_find(&cache->index, key.text));
+    const struct place *place = find(cache, node, keys);
 
     return place && place->until_ms > cache->now_ms ? place->text : NULL;
 }

@@ -13,59 +13,54 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-#define KEY_MAX 512 /* a namespace has at most 63 bytes, a name 253 */
-
 struct hvd_record {
-    struct hvd_index_node node; /* key: "kind/namespace/name" */
-    struct hvd_object object;
+    struct hvd_index_node node;
     struct hvd_entry *entry;
     unsigned round;
-    bool is_seen;    /* its job was looked at since it changed */
-    bool is_retired; /* gone, and out of the index, but not seen yet */
+    bool is_seen;             /* its job was looked at since it changed */
+    bool is_retired;          /* gone, and out of the index, but not seen yet */
+    struct hvd_object object; /* as much of it as its kind needs: the record's memory ends there */
 };
 
-void hvd_store_init(struct hvd_store *store, struct hvd_queue *queue, hvd_store_changed_fn changed,
-                    void *ctx)
-{
-    *store = (struct hvd_store){.queue = queue, .changed = changed, .ctx = ctx};
-}
-
-/* Keys for looking up are built on the stack, so that a look-up cannot fail. */
-struct key {
-    char text[KEY_MAX];
-};
-
-static struct key entry_key(const char *ns, const char *name)
-{
-    struct key key;
-
-    (void)snprintf(key.text, sizeof(key.text), "%s/%s", ns, name);
-    return key;
-}
-
-static struct key record_key(enum hvd_kind kind, const char *ns, const char *name)
-{
-    struct key key;
-
-    (void)snprintf(key.text, sizeof(key.text), "%d/%s/%s", (int)kind, ns, name);
-    return key;
-}
-
-static struct hvd_entry *entry_at(struct hvd_index_node *node)
+static struct hvd_entry *entry_at(const struct hvd_index_node *node)
 {
     return node ? (struct hvd_entry *)((char *)node - offsetof(struct hvd_entry, node)) : NULL;
 }
 
-static struct hvd_record *record_at(struct hvd_index_node *node)
+static struct hvd_record *record_at(const struct hvd_index_node *node)
 {
     return node ? (struct hvd_record *)((char *)node - offsetof(struct hvd_record, node)) : NULL;
 }
 
+static struct hvd_index_key key_of_entry(const struct hvd_index_node *node)
+{
+    const char *ns = entry_at(node)->_texts;
+
+    return (struct hvd_index_key){HVD_KIND_HOROVODJOB, ns, ns + strlen(ns) + 1};
+}
+
+static struct hvd_index_key key_of_record(const struct hvd_index_node *node)
+{
+    const struct hvd_object *object = &record_at(node)->object;
+
+    return (struct hvd_index_key){object->kind, object->meta.namespace, object->meta.name};
+}
+
+void hvd_store_init(struct hvd_store *store, struct hvd_queue *queue, hvd_store_changed_fn changed,
+                    void *ctx)
+{
+    *store = (struct hvd_store){.entries = {.key_of = key_of_entry},
+                                .records = {.key_of = key_of_record},
+                                .queue = queue,
+                                .changed = changed,
+                                .ctx = ctx};
+}
+
 static struct hvd_entry *find_entry(const struct hvd_store *store, const char *ns, const char *name)
 {
-    struct key key = entry_key(ns, name);
+    const struct hvd_index_key key = {HVD_KIND_HOROVODJOB, ns, name};
 
-    return entry_at(hvd_index_find(&store->entries, key.text));
+    return entry_at(hvd_index_find(&store->entries, &key));
 }
 
 /* Whether version a is older than b. Both are decimal numbers in practice; if not: not older. */
@@ -171,7 +166,8 @@ struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item)
 
 struct hvd_entry *hvd_store_next(const struct hvd_store *store, struct hvd_entry *entry)
 {
-    return entry_at(entry ? hvd_index_next(&entry->node) : hvd_index_first(&store->entries));
+    return entry_at(entry ? hvd_index_next(&store->entries, &entry->node)
+                          : hvd_index_first(&store->entries));
 }
 
 static void count_job(struct hvd_store *store, const struct hvd_entry *entry, bool is_added)
@@ -204,6 +200,20 @@ bool hvd_store_collect(struct hvd_store *store, struct hvd_entry *entry)
     return true;
 }
 
+static struct hvd_entry *new_entry(const char *ns, const char *name)
+{
+    size_t n_ns = strlen(ns) + 1, n_name = strlen(name) + 1;
+    struct hvd_entry *entry = hvd_calloc(1, sizeof(*entry) + 2 * (n_ns + n_name));
+
+    if (!entry)
+        return NULL;
+    memcpy(entry->_texts, ns, n_ns);
+    memcpy(entry->_texts + n_ns, name, n_name);
+    entry->key = entry->_texts + n_ns + n_name;
+    (void)snprintf(entry->_texts + n_ns + n_name, n_ns + n_name, "%s/%s", ns, name);
+    return entry;
+}
+
 /* The entry of the job, made when there is none. NULL: out of memory. */
 static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, const char *name)
 {
@@ -211,14 +221,11 @@ static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, cons
 
     if (entry)
         return entry;
-    entry = hvd_calloc(1, sizeof(*entry));
-    if (!entry)
-        return NULL;
-    if (hvd_index_add(&store->entries, &entry->node, entry_key(ns, name).text) != HVD_OK) {
+    entry = new_entry(ns, name);
+    if (!entry || hvd_index_add(&store->entries, &entry->node) != HVD_OK) {
         hvd_free(entry);
         return NULL;
     }
-    entry->key = entry->node.key;
     if (hvd_queue_reserve(store->queue) != HVD_OK) {
         hvd_index_remove(&store->entries, &entry->node);
         hvd_free(entry);
@@ -386,9 +393,9 @@ void hvd_store_looked(struct hvd_store *store, struct hvd_entry *entry)
 static struct hvd_record *find_record(const struct hvd_store *store, enum hvd_kind kind,
                                       const char *ns, const char *name)
 {
-    struct key key = record_key(kind, ns, name);
+    const struct hvd_index_key key = {kind, ns, name};
 
-    return record_at(hvd_index_find(&store->records, key.text));
+    return record_at(hvd_index_find(&store->records, &key));
 }
 
 const struct hvd_object *hvd_store_find(const struct hvd_store *store, enum hvd_kind kind,
@@ -406,18 +413,32 @@ static void drop_failure_of_ours(struct hvd_entry *entry, const struct hvd_objec
         hvd_entry_drop_failure(entry, object->kind, object->meta.name);
 }
 
+static void set_object(struct hvd_record *record, const struct hvd_object *object)
+{
+    memcpy(&record->object, object, hvd_object_size(object->kind));
+}
+
+static struct hvd_record *new_record(const struct hvd_object *object)
+{
+    const size_t size = offsetof(struct hvd_record, object) + hvd_object_size(object->kind);
+    struct hvd_record *record = hvd_calloc(1, size);
+
+    if (record)
+        set_object(record, object);
+    return record;
+}
+
 /* A new record, filed under its job. *object becomes the record's on success. */
 static hvd_status_t add_record(struct hvd_store *store, struct hvd_object *object,
                                struct hvd_record **out)
 {
     const struct hvd_meta *meta = &object->meta;
-    struct key key = record_key(object->kind, meta->namespace, meta->name);
     struct hvd_entry *entry = get_entry(store, meta->namespace, meta->job);
-    struct hvd_record *record = entry ? hvd_calloc(1, sizeof(*record)) : NULL;
+    struct hvd_record *record = entry ? new_record(object) : NULL;
     hvd_status_t st = record ? link_record(record, entry) : HVD_ERR_NOMEM;
 
     if (st == HVD_OK)
-        st = hvd_index_add(&store->records, &record->node, key.text);
+        st = hvd_index_add(&store->records, &record->node);
     if (st != HVD_OK) {
         if (record)
             unlink_record(record);
@@ -426,7 +447,6 @@ static hvd_status_t add_record(struct hvd_store *store, struct hvd_object *objec
             (void)hvd_store_collect(store, entry);
         return st;
     }
-    record->object = *object;
     drop_failure_of_ours(entry, &record->object);
     *out = record;
     return HVD_OK;
@@ -453,7 +473,7 @@ static hvd_status_t take_object(struct hvd_store *store, struct hvd_object *obje
             if (!is_same)
                 drop_failure_of_ours(record->entry, object);
             hvd_object_fini(&record->object);
-            record->object = *object;
+            set_object(record, object);
             record->is_seen = false;
             touch(store, record->entry);
             return HVD_OK;
@@ -535,7 +555,7 @@ static void end_jobs(struct hvd_store *store)
 
     while (node) {
         struct hvd_entry *entry = entry_at(node);
-        node = hvd_index_next(node);
+        node = hvd_index_next(&store->entries, node);
         if (entry->has_job && entry->job_round != store->rounds[HVD_KIND_HOROVODJOB])
             remove_job(store, entry);
     }
@@ -551,7 +571,7 @@ void hvd_store_end(struct hvd_store *store, enum hvd_kind kind)
     }
     while (node) {
         struct hvd_record *record = record_at(node);
-        node = hvd_index_next(node);
+        node = hvd_index_next(&store->records, node);
         if (record->object.kind == kind && record->round != store->rounds[kind])
             remove_record(store, record);
     }
@@ -559,14 +579,13 @@ void hvd_store_end(struct hvd_store *store, enum hvd_kind kind)
 
 void hvd_store_fini(struct hvd_store *store)
 {
-    struct hvd_index_node *node;
+    struct hvd_entry *entry = hvd_store_next(store, NULL), *next;
 
-    while ((node = hvd_index_first(&store->records)) != NULL)
-        free_record(store, record_at(node));
-    while ((node = hvd_index_first(&store->entries)) != NULL) {
-        while (entry_at(node)->n_objects)
-            free_record(store, record_of(entry_at(node)->objects[0]));
-        free_entry(store, entry_at(node));
+    for (; entry; entry = next) {
+        next = hvd_store_next(store, entry);
+        while (entry->n_objects)
+            free_record(store, record_of(entry->objects[entry->n_objects - 1]));
+        free_entry(store, entry);
     }
     hvd_place_cache_fini(&store->places);
     *store = (struct hvd_store){0};

@@ -23,7 +23,7 @@
 
 /* A job, or the place where children without one are filed until it comes. */
 struct hvd_entry {
-    const char *key; /* "namespace/name", of the node */
+    const char *key; /* "namespace/name" */
     struct hvd_index_node node;
     bool has_job;
     bool is_foreign_told;              /* the log says that the job has another manager */
@@ -39,6 +39,7 @@ struct hvd_entry {
     int64_t event_us;          /* monotonic time of the first event not acted on; 0: none */
     unsigned n_plans;          /* plans in a row that were not empty */
     struct hvd_queue_item item;
+    char _texts[]; /* namespace, name and key */
 };
 
 /* Called when an entry has changed. */

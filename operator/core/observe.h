@@ -2,6 +2,7 @@
 #define HVD_OPERATOR_CORE_OBSERVE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <cjson/cJSON.h>
@@ -11,8 +12,8 @@
 
 /*
  * Projections: of each child and pod only the fields that reconcile reads. Caches store these
- * structs and nothing else. Strings are owned by the struct, NULL where the object has none. What
- * is read here has to be in hvd_kind_shape.
+ * structs and nothing else. Strings lie in one block of the struct, NULL where the object has none.
+ * What is read here has to be in hvd_kind_shape.
  */
 
 enum hvd_role {
@@ -75,6 +76,7 @@ struct hvd_pod_view {
 
 struct hvd_object {
     enum hvd_kind kind;
+    char *texts; /* owned: where the strings are, each once */
     struct hvd_meta meta;
     union {
         struct {
@@ -116,7 +118,10 @@ struct hvd_object {
 hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_object *out,
                          struct hvd_err *err);
 
-/* Frees what the projection owns. A zeroed struct is legal. */
+/* How much of the struct, from its beginning, is used by an object of the kind. */
+size_t hvd_object_size(enum hvd_kind kind);
+
+/* Frees what the projection owns; what it says is gone. A zeroed struct is legal. */
 void hvd_object_fini(struct hvd_object *object);
 
 #endif
