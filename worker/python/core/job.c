@@ -212,39 +212,15 @@ NUMBER(local_size)
 NUMBER(cross_rank)
 NUMBER(cross_size)
 NUMBER(nccl_built)
+TRUTH(is_homogeneous)
+TRUTH(mpi_enabled)
+TRUTH(gloo_enabled)
 TRUTH(mpi_built)
 TRUTH(gloo_built)
 TRUTH(ddl_built)
 TRUTH(ccl_built)
 TRUTH(cuda_built)
 TRUTH(rocm_built)
-
-/* Those that are asked of a job. */
-static PyObject *truth_of_job(bool is_true)
-{
-    return horovod_rank() < 0 ? hvd_py_raise_not_initialized() : PyBool_FromLong(is_true);
-}
-
-static PyObject *is_homogeneous(PyObject *module, PyObject *unused)
-{
-    (void)module;
-    (void)unused;
-    return truth_of_job(horovod_is_homogeneous());
-}
-
-static PyObject *mpi_enabled(PyObject *module, PyObject *unused)
-{
-    (void)module;
-    (void)unused;
-    return truth_of_job(horovod_mpi_enabled());
-}
-
-static PyObject *gloo_enabled(PyObject *module, PyObject *unused)
-{
-    (void)module;
-    (void)unused;
-    return truth_of_job(horovod_gloo_enabled());
-}
 
 static PyObject *mpi_threads_supported(PyObject *module, PyObject *unused)
 {

@@ -1,0 +1,89 @@
+"""Start and end of the job and who this process is, the same for every framework."""
+import atexit
+import os
+
+from horovod import _core
+from horovod.common import process_sets as sets
+
+_TIMELINE_ERRORS = {
+    -1: "Horovod has not been initialized; use hvd.init().",
+    -2: "Set HOROVOD_TIMELINE to a path or to DYNAMIC before hvd.init() to start and stop timelines.",
+    -3: "The timeline's file cannot be written; the log has the reason.",
+}
+
+
+class HorovodBasics:
+    """What every framework's module offers. There is one job, whichever object is asked."""
+
+    Average = _core.AVERAGE
+    Sum = _core.SUM
+    Adasum = _core.ADASUM
+    Min = _core.MIN
+    Max = _core.MAX
+    Product = _core.PRODUCT
+
+    _is_registered = False
+
+    def __init__(self, pkg_path=None, *args):
+        """The arguments named a library per framework once; there is one for all."""
+
+    def init(self, comm=None, process_sets=None):
+        """Joins the job: all processes (None), those of a list, or those of a communicator of mpi4py.
+
+        process_sets: ProcessSets to begin with, or "dynamic". ValueError when it fails.
+        """
+        if isinstance(process_sets, str):
+            if process_sets.lower() != "dynamic":
+                raise ValueError(f'process_sets is a list or "dynamic", not {process_sets!r}')
+            os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+            process_sets = None
+        has_comm = sets._is_comm(comm)  # pylint: disable=protected-access
+        wanted = sets.check(process_sets or [], has_comm)
+        if _core.is_initialized():
+            return
+        if not HorovodBasics._is_registered:  # before it begins: it ends then however Python does
+            atexit.register(self.shutdown)
+            HorovodBasics._is_registered = True
+        addresses, ranks = sets.split(wanted)
+        if has_comm:
+            _core.init_comms([sets._address(comm), *addresses], ranks)  # pylint: disable=protected-access
+        else:
+            _core.init(list(comm) if comm else None, ranks)
+        sets.began(wanted)
+
+    def shutdown(self):
+        """Leaves the job, once all processes do."""
+        _core.shutdown()
+        sets.ended()
+
+    def start_timeline(self, file_path, mark_cycles=False):
+        """Begins to write what happens to every tensor; chrome://tracing and Perfetto show the file."""
+        self._check_timeline(_core.start_timeline(os.fspath(file_path), mark_cycles))
+
+    def stop_timeline(self):
+        """Ends the timeline; its file is complete then."""
+        self._check_timeline(_core.stop_timeline())
+
+    @staticmethod
+    def _check_timeline(result):
+        if result < 0:
+            raise ValueError(_TIMELINE_ERRORS.get(result, f"error {result}"))
+
+    is_initialized = staticmethod(_core.is_initialized)
+    size = staticmethod(_core.size)
+    local_size = staticmethod(_core.local_size)
+    cross_size = staticmethod(_core.cross_size)
+    rank = staticmethod(_core.rank)
+    local_rank = staticmethod(_core.local_rank)
+    cross_rank = staticmethod(_core.cross_rank)
+    is_homogeneous = staticmethod(_core.is_homogeneous)
+    mpi_threads_supported = staticmethod(_core.mpi_threads_supported)
+    mpi_enabled = staticmethod(_core.mpi_enabled)
+    mpi_built = staticmethod(_core.mpi_built)
+    gloo_enabled = staticmethod(_core.gloo_enabled)
+    gloo_built = staticmethod(_core.gloo_built)
+    nccl_built = staticmethod(_core.nccl_built)
+    ddl_built = staticmethod(_core.ddl_built)
+    ccl_built = staticmethod(_core.ccl_built)
+    cuda_built = staticmethod(_core.cuda_built)
+    rocm_built = staticmethod(_core.rocm_built)

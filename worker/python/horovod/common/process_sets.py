@@ -1,0 +1,169 @@
+"""Process sets: some of the ranks, which reduce among themselves."""
+from horovod import _core
+
+# What the runtime returns instead of the number of a set.
+_ERRORS = {
+    -1: "Horovod has not been initialized; use hvd.init().",
+    -2: "the ranks disagree about process sets, or these cannot be changed now",
+    -3: "there is no such process set, or no such ranks",
+    -4: "this rank is not in the process set",
+    -5: "Horovod has been shut down",
+    -6: "a process set of these ranks exists already",
+}
+
+
+def _number(result, what):
+    """The result of a call about sets, or ValueError."""
+    if result >= 0:
+        return result
+    text = _ERRORS.get(result, f"error {result}")
+    raise ValueError(text if result == -1 else f"{what}: {text}")
+
+
+def _is_comm(thing):
+    """Whether it is a communicator of mpi4py."""
+    return hasattr(thing, "Get_group") and hasattr(thing, "Get_rank")
+
+
+def _address(comm):
+    """Where the MPI_Comm of a communicator of mpi4py lies."""
+    from mpi4py import MPI  # pylint: disable=import-outside-toplevel
+    if MPI._sizeof(MPI.Comm) != 8:  # pylint: disable=protected-access
+        raise ValueError("mpi4py was built for another MPI; Horovod needs Open MPI")
+    return MPI._addressof(comm)  # pylint: disable=protected-access
+
+
+class ProcessSet:
+    """Ranks that reduce among themselves, given as a sequence or as a communicator of mpi4py.
+
+    It can be used once it is registered: by init(process_sets=...) or add_process_set().
+    """
+
+    process_set_id = None
+    ranks = None
+    mpi_comm = None
+
+    def __init__(self, ranks_or_comm):
+        if _is_comm(ranks_or_comm):
+            self.mpi_comm = ranks_or_comm
+        else:
+            self.ranks = sorted(int(rank) for rank in ranks_or_comm)
+            if len(set(self.ranks)) != len(self.ranks):
+                raise ValueError(f"a process set has each rank once, not {self.ranks}")
+
+    def _invalidate(self):
+        self.process_set_id = None
+
+    def size(self):
+        """How many ranks it has; None while it is not registered."""
+        if self.process_set_id is None:
+            return None
+        return _number(_core.process_set_size(self.process_set_id), "size of a process set")
+
+    def rank(self):
+        """This process within the set; None while it is not registered. ValueError outside."""
+        if self.process_set_id is None:
+            return None
+        return _number(_core.process_set_rank(self.process_set_id), "rank in a process set")
+
+    def included(self):
+        """Whether this process is in it; None while it is not registered."""
+        if self.process_set_id is None:
+            return None
+        return bool(_number(_core.process_set_included(self.process_set_id), "member of a process set"))
+
+    def __eq__(self, other):
+        if not isinstance(other, ProcessSet):
+            return NotImplemented
+        return (self.process_set_id, self.ranks, self.mpi_comm) == (other.process_set_id, other.ranks, other.mpi_comm)
+
+    __hash__ = object.__hash__
+
+    def __str__(self):
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
+
+    __repr__ = __str__
+
+
+class _GlobalProcessSet(ProcessSet):
+    """All ranks of the job."""
+
+    def __init__(self):
+        super().__init__([])
+        self.ranks = None
+        self.process_set_id = 0
+
+
+global_process_set = _GlobalProcessSet()
+
+_registered = []  # the sets that have a number
+
+
+def add_process_set(process_set):
+    """Registers a set, a ProcessSet or a sequence of ranks, and returns it. All processes make the same calls."""
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    if process_set.ranks is None:
+        raise NotImplementedError("Dynamically adding process sets defined by an MPI communicator is not implemented. "
+                                  "Please build the process set via a list of ranks.")
+    number = _core.add_process_set(process_set.ranks)
+    _register(process_set, _number(number, f"add_process_set({process_set.ranks})"))
+    return process_set
+
+
+def remove_process_set(process_set):
+    """Removes a set; whether that was possible. All processes make the same calls."""
+    if process_set.process_set_id is None:
+        raise ValueError(f"{process_set} is not registered")
+    result = _core.remove_process_set(process_set.process_set_id)
+    if result in (-1, -5):
+        _number(result, "remove_process_set")
+    if result < 0:
+        return False
+    if process_set in _registered:
+        _registered.remove(process_set)
+    process_set._invalidate()  # pylint: disable=protected-access
+    return True
+
+
+def _register(process_set, number):
+    process_set.process_set_id = number
+    process_set.ranks = _core.process_set_ranks(number)
+    _registered.append(process_set)
+
+
+def check(process_sets, has_comm):
+    """The sets of init() as ProcessSets; each once."""
+    sets = [one if isinstance(one, ProcessSet) else ProcessSet(one) for one in process_sets]
+    if any(one.mpi_comm is not None for one in sets) and not has_comm:
+        raise NotImplementedError("Process sets defined by MPI communicators need init(comm=...) with a communicator.")
+    lists = [tuple(one.ranks) for one in sets if one.ranks is not None]
+    if len(set(lists)) != len(lists) or len({id(one) for one in sets}) != len(sets):
+        raise ValueError("process_sets has a set twice")
+    return sets
+
+
+def split(process_sets):
+    """(addresses of communicators, lists of ranks): those of communicators are numbered first."""
+    return ([_address(one.mpi_comm) for one in process_sets if one.mpi_comm is not None],
+            [one.ranks for one in process_sets if one.mpi_comm is None])
+
+
+def began(process_sets):
+    """The job runs: every set learns its number."""
+    global_process_set.ranks = _core.process_set_ranks(0)
+    by_ranks = {tuple(_core.process_set_ranks(number)): number for number in sorted(_core.process_set_ids(), reverse=True)}
+    for one in process_sets:
+        if one.mpi_comm is not None:
+            number = _core.comm_process_set(_address(one.mpi_comm))
+        else:
+            number = by_ranks.get(tuple(one.ranks), -3)
+        _register(one, _number(number, f"process set {one}"))
+
+
+def ended():
+    """The job is over, and its sets with it."""
+    for one in _registered:
+        one._invalidate()  # pylint: disable=protected-access
+    _registered.clear()
+    global_process_set.ranks = None
