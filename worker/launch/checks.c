@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +27,9 @@
 #define PROGRESS_EVERY_MS 2000
 #define TEXT_MAX ((size_t)16384)
 #define SSH_FAILED 255
+#define QUESTION_MAX ((size_t)1 << 20)
+#define NO_PROGRAM "horovodrun:no-program"
+#define NAMES_SHOWN 3 /* of the hosts that are waited for */
 
 /* The question to one host. */
 struct probe {
@@ -49,24 +53,60 @@ struct round {
     int null_fd;
 };
 
-/* The arguments of ssh; the question is the only text here that a shell reads. */
+/*
+ * Whether the program of the ranks is there, as a shell command that says NO_PROGRAM when it is
+ * not. Ranks have our PATH, and our folder where the host has it.
+ */
+static hvd_status_t add_search(const struct round *r, struct hvd_buf *script)
+{
+    const char *program = r->checks->program;
+    const char *path = getenv("PATH");
+    char *folder = get_current_dir_name();
+    hvd_status_t st = hvd_buf_puts(script, "cd ");
+
+    if (st == HVD_OK)
+        st = hvd_args_quote(script, folder ? folder : "/");
+    free(folder);
+    if (st == HVD_OK)
+        st = hvd_buf_puts(script, " 2>/dev/null; PATH=");
+    if (st == HVD_OK)
+        st = hvd_args_quote(script, path ? path : "/bin:/usr/bin");
+    if (st == HVD_OK)
+        st = hvd_buf_puts(script, strchr(program, '/') ? "; test -x " : "; command -v -- ");
+    if (st == HVD_OK)
+        st = hvd_args_quote(script, program);
+    return st == HVD_OK ? hvd_buf_puts(script, " >/dev/null 2>&1 || echo " NO_PROGRAM) : st;
+}
+
+/* The whole question, for a shell of any kind. */
+static hvd_status_t add_question(const struct round *r, struct hvd_buf *question)
+{
+    struct hvd_buf script = {0};
+    hvd_status_t st = hvd_buf_puts(question, "mpirun --version; ");
+
+    hvd_buf_init(&script, QUESTION_MAX);
+    if (st == HVD_OK)
+        st = hvd_args_quote(question, r->checks->self);
+    if (st == HVD_OK)
+        st = hvd_buf_puts(question, " --version; sh -c ");
+    if (st == HVD_OK)
+        st = add_search(r, &script);
+    if (st == HVD_OK)
+        st = hvd_args_quote(question, script.data);
+    hvd_buf_fini(&script);
+    return st;
+}
+
+/* The arguments of ssh or its like; the question is the only text here that a shell reads. */
 static hvd_status_t build_question(const struct round *r, const struct hvd_host *host,
                                    struct hvd_args *out, struct hvd_err *err)
 {
     struct hvd_buf question = {0};
-    hvd_status_t st = hvd_args_add(out, "ssh", err);
+    hvd_status_t st = hvd_mpirun_reach(&r->checks->ssh, host->name, r->checks->timeout_s, out, err);
 
-    hvd_buf_init(&question, TEXT_MAX);
-    if (st == HVD_OK)
-        st = hvd_mpirun_ssh_options(&r->checks->ssh, out, err);
-    if (st == HVD_OK)
-        st = hvd_args_add(out, "-o", err);
-    if (st == HVD_OK)
-        st = hvd_args_addf(out, err, "ConnectTimeout=%" PRId64, r->checks->timeout_s);
-    if (st == HVD_OK && hvd_buf_puts(&question, "mpirun --version; ") == HVD_OK &&
-        hvd_args_quote(&question, r->checks->self) == HVD_OK &&
-        hvd_buf_puts(&question, " --version") == HVD_OK)
-        st = hvd_args_add_all(out, (const char *const[]){host->name, question.data, NULL}, err);
+    hvd_buf_init(&question, QUESTION_MAX);
+    if (st == HVD_OK && add_question(r, &question) == HVD_OK)
+        st = hvd_args_add(out, question.data, err);
     else if (st == HVD_OK)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the checks");
     hvd_buf_fini(&question);
@@ -86,7 +126,7 @@ static hvd_status_t start(struct round *r, struct probe *probe, struct hvd_err *
             .argv = args.items, .fds = {r->null_fd, ends[1], ends[1]}, .death_signal = SIGKILL};
 
         st = hvd_process_spawn(&spawn, &probe->pid, err);
-        if (st == HVD_ERR_NOT_FOUND)
+        if (st == HVD_ERR_NOT_FOUND && r->checks->ssh.way == HVD_WAY_SSH)
             st = HVD_WRAP(err, st, "install openssh-client to reach other hosts");
     }
     hvd_process_close(&ends[1]);
@@ -123,14 +163,16 @@ static hvd_status_t fail_unreachable(const struct round *r, const struct probe *
                                      struct hvd_err *err)
 {
     struct hvd_strview words = last_words(probe);
+    const char *way = hvd_mpirun_way_name(&r->checks->ssh);
 
     if (!is_late)
-        return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0, "host %s cannot be reached by ssh: %.*s",
-                        probe->host->name, words.len > 300 ? 300 : (int)words.len, words.data);
+        return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0, "host %s cannot be reached by %.100s: %.*s",
+                        probe->host->name, way, words.len > 300 ? 300 : (int)words.len, words.data);
     return HVD_FAIL(err, HVD_ERR_UNAVAILABLE, 0,
-                    "host %s cannot be reached by ssh within %" PRId64 " s (--start-timeout): %.*s",
-                    probe->host->name, r->checks->timeout_s, words.len > 300 ? 300 : (int)words.len,
-                    words.data);
+                    "host %s cannot be reached by %.100s within %" PRId64
+                    " s (--start-timeout): %.*s",
+                    probe->host->name, way, r->checks->timeout_s,
+                    words.len > 300 ? 300 : (int)words.len, words.data);
 }
 
 /* Whether another attempt may help: not when the host answered and refused us. */
@@ -153,15 +195,34 @@ static hvd_status_t understand(const struct round *r, struct probe *probe, struc
     if (st < 0)
         return HVD_WRAP(err, st, "host %s has no Open MPI (install openmpi-bin there)",
                         probe->host->name);
-    while (rest.data)
-        if (hvd_strview_equal(hvd_strview_trim(hvd_strview_cut(&rest, '\n')),
-                              "horovodrun " HVD_VERSION))
+    while (rest.data) {
+        struct hvd_strview line = hvd_strview_trim(hvd_strview_cut(&rest, '\n'));
+
+        if (hvd_strview_equal(line, "horovodrun " HVD_VERSION))
             probe->host->has_wrapper = true;
+        if (hvd_strview_equal(line, NO_PROGRAM))
+            return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
+                            "host %s has no program \"%.200s\" that can be run: install it there, "
+                            "or write its whole path",
+                            probe->host->name, r->checks->program);
+    }
     if (r->checks->is_verbose)
         (void)fprintf(stderr, "horovodrun: host %s: Open MPI %d, %s\n", probe->host->name,
                       probe->host->mpi_major,
                       probe->host->has_wrapper ? "horovodrun " HVD_VERSION : "no horovodrun");
     return HVD_OK;
+}
+
+/* Whether the host was not reached. Others than ssh have no exit code for that: then what tells is
+ * that nothing of the question's was answered. */
+static bool has_failed(const struct round *r, const struct probe *probe, int status)
+{
+    const char *text = probe->text.data ? probe->text.data : "";
+
+    if (r->checks->ssh.way == HVD_WAY_SSH)
+        return !WIFEXITED(status) || WEXITSTATUS(status) == SSH_FAILED;
+    return status != 0 && !strstr(text, "Open MPI") && !strstr(text, NO_PROGRAM) &&
+           !strstr(text, "not found");
 }
 
 /* The ssh of the probe has closed its pipe. */
@@ -173,7 +234,7 @@ static hvd_status_t finish(struct round *r, struct probe *probe, struct hvd_err 
     (void)waitpid(probe->pid, &status, 0);
     probe->pid = 0;
     r->n_running--;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) == SSH_FAILED) {
+    if (has_failed(r, probe, status)) {
         if (is_final(probe))
             return fail_unreachable(r, probe, false, err);
         probe->start_at_ms = hvd_process_now_ms() + RETRY_AFTER_MS;
@@ -235,7 +296,15 @@ static void show_progress(struct round *r)
     if (hvd_process_now_ms() < r->progress_at_ms)
         return;
     r->progress_at_ms += PROGRESS_EVERY_MS;
-    (void)fprintf(stderr, "horovodrun: checked %zu of %zu hosts\n", r->n_done, r->n);
+    (void)fprintf(stderr, "horovodrun: checked %zu of %zu hosts, waiting for", r->n_done, r->n);
+    for (size_t i = 0, n = 0; i < r->n && n <= NAMES_SHOWN; i++) {
+        if (r->probes[i].is_done)
+            continue;
+        (void)fprintf(stderr, "%s%s", n ? ", " : " ",
+                      n < NAMES_SHOWN ? r->probes[i].host->name : "...");
+        n++;
+    }
+    (void)fputc('\n', stderr);
 }
 
 static hvd_status_t run(struct round *r, struct hvd_err *err)

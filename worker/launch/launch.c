@@ -19,6 +19,7 @@
 #include "worker/launch/core/hosts.h"
 #include "worker/launch/core/mpirun.h"
 #include "worker/launch/core/report.h"
+#include "worker/launch/core/slurm.h"
 #include "worker/launch/here.h"
 #include "worker/launch/job.h"
 #include "worker/launch/process.h"
@@ -37,6 +38,7 @@ struct launch {
     struct hvd_args argv;        /* of mpirun */
     int mpi_major;
     bool has_wrapper;
+    char *output_dir; /* owned: absolute; NULL: none */
     char self[4096];
     char nonce[HVD_REPORT_NONCE_MAX];
 };
@@ -58,6 +60,49 @@ static hvd_status_t load_hostfile(const char *path, struct hvd_hosts *out, struc
     return st;
 }
 
+bool hvd_launch_has_allocation(void)
+{
+    return getenv("SLURM_JOB_ID") && getenv("SLURM_JOB_NODELIST");
+}
+
+/* The nodes of Slurm's allocation, each with as many slots as tasks were asked for there. */
+static hvd_status_t load_allocation(struct launch *l, struct hvd_err *err)
+{
+    const char *nodes = getenv("SLURM_JOB_NODELIST");
+    const char *tasks = getenv("SLURM_TASKS_PER_NODE");
+    const char *processors = getenv("SLURM_JOB_CPUS_PER_NODE");
+    hvd_status_t st = HVD_OK;
+
+    l->ssh.way = HVD_WAY_SRUN;
+    if (!tasks)
+        tasks = processors;
+    if (!tasks)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "within a Slurm allocation SLURM_TASKS_PER_NODE is missing: give -H");
+    st = hvd_slurm_hosts(nodes, tasks, &l->hosts, err);
+    if (st == HVD_OK && l->options->is_verbose)
+        (void)fprintf(stderr, "horovodrun: Slurm's allocation %s: %.300s, tasks %.100s\n",
+                      getenv("SLURM_JOB_ID"), nodes, tasks);
+    if (st == HVD_OK && l->options->n_proc > hvd_hosts_slots(&l->hosts))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "Slurm's allocation has %" PRId64 " tasks and -np asks for %" PRId64
+                        " processes: ask Slurm for more (--ntasks)",
+                        hvd_hosts_slots(&l->hosts), l->options->n_proc);
+    return st;
+}
+
+/* What an environment has told mpirun to use instead of ssh, as Kubeflow's first MPIJob did. */
+static void find_agent(struct launch *l)
+{
+    const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
+
+    agent = agent ? agent : getenv("PRTE_MCA_plm_ssh_agent");
+    if (!agent || agent[0] != '/' || strchr(agent, ':') || hvd_str_has_suffix(agent, "/ssh"))
+        return;
+    l->ssh.way = HVD_WAY_AGENT;
+    l->ssh.agent = agent;
+}
+
 static hvd_status_t load_hosts(struct launch *l, struct hvd_err *err)
 {
     const struct hvd_launch_options *o = l->options;
@@ -69,6 +114,8 @@ static hvd_status_t load_hosts(struct launch *l, struct hvd_err *err)
         st = load_hostfile(o->hostfile, &l->hosts, err);
     } else if (o->hosts) {
         st = hvd_hosts_parse_list(o->hosts, &l->hosts, err);
+    } else if (o->has_allocation) {
+        st = load_allocation(l, err);
     } else {
         (void)snprintf(here, sizeof(here), "localhost:%" PRId64, n_proc);
         st = hvd_hosts_parse_list(here, &l->hosts, err);
@@ -130,6 +177,7 @@ static hvd_status_t check(struct launch *l, struct hvd_err *err)
     struct hvd_checks checks = {.ssh = l->ssh,
                                 .timeout_s = l->options->start_timeout_s,
                                 .self = l->self,
+                                .program = l->options->command[0],
                                 .is_verbose = l->options->is_verbose};
     hvd_status_t st = hvd_here_mpi_major(&l->mpi_major, err);
 
@@ -151,6 +199,34 @@ static hvd_status_t check(struct launch *l, struct hvd_err *err)
                       "their lines carry no prefix and no death is explained\n",
                       host->name, l->self);
     }
+    if (st == HVD_OK && !l->has_wrapper && l->output_dir)
+        st = HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
+                      "flag --output-filename needs %s " HVD_VERSION " on every host", l->self);
+    return st;
+}
+
+/* The folder for output files, absolute because ranks may start elsewhere. */
+static hvd_status_t know_output_dir(struct launch *l, struct hvd_err *err)
+{
+    const char *dir = l->options->output_dir;
+    struct hvd_buf path = {0};
+    char *here;
+    hvd_status_t st = HVD_OK;
+
+    if (!dir)
+        return HVD_OK;
+    hvd_buf_init(&path, sizeof(l->self));
+    here = dir[0] == '/' ? NULL : get_current_dir_name();
+    if (dir[0] != '/')
+        st = here ? hvd_buf_printf(&path, "%s/", here) : HVD_ERR_SYSTEM;
+    free(here);
+    if (st == HVD_OK)
+        st = hvd_buf_puts(&path, dir);
+    if (st == HVD_OK)
+        l->output_dir = hvd_buf_take(&path);
+    else
+        st = HVD_FAIL(err, st, 0, "flag --output-filename: %s", hvd_status_str(st));
+    hvd_buf_fini(&path);
     return st;
 }
 
@@ -223,12 +299,17 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
     const char *mode = o->has_timestamp   ? HVD_RANK_STAMP
                        : o->has_no_prefix ? HVD_RANK_PLAIN
                                           : HVD_RANK_PREFIX;
-    const char *const wrapper[] = {l->self, HVD_RANK_EXEC, l->nonce, mode, NULL};
+    const char *const wrapper[] = {
+        l->self, HVD_RANK_EXEC, l->nonce, mode, l->output_dir ? l->output_dir : HVD_RANK_NO_FILES,
+        NULL};
     struct hvd_mpirun_plan plan = {
         .mpi_major = l->mpi_major,
         .hosts = &l->hosts,
         .ssh = l->ssh,
         .interfaces = o->interfaces,
+        .is_tcp = o->is_tcp,
+        .binding = &o->binding,
+        .mpi_args = &o->mpi_args,
         .is_root = geteuid() == 0,
         .can_ptrace = hvd_here_can_ptrace(),
         .is_crowded = hvd_here_is_crowded(&l->hosts),
@@ -278,6 +359,9 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
 
     if (access(HVD_LAUNCH_SSH_CONFIG, R_OK) == 0)
         l.ssh.config = HVD_LAUNCH_SSH_CONFIG;
+    find_agent(&l);
+    if (st == HVD_OK)
+        st = know_output_dir(&l, err);
     if (st == HVD_OK)
         st = wait_for_hosts(&l, err);
     if (st == HVD_OK)
@@ -297,5 +381,6 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     hvd_args_fini(&l.names);
     hvd_args_fini(&l.environment);
     hvd_hosts_fini(&l.hosts);
+    hvd_free(l.output_dir);
     return st;
 }

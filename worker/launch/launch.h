@@ -1,6 +1,8 @@
 #ifndef HVD_WORKER_LAUNCH_LAUNCH_H
 #define HVD_WORKER_LAUNCH_LAUNCH_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 #include "worker/launch/core/options.h"
 
@@ -13,5 +15,8 @@
  */
 hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
                         struct hvd_err *err);
+
+/* Whether a batch system (Slurm) has given this process hosts; used when no list is given. */
+bool hvd_launch_has_allocation(void);
 
 #endif

@@ -32,6 +32,7 @@
 #include "worker/launch/core/report.h"
 #include "worker/launch/guard.h"
 #include "worker/launch/here.h"
+#include "worker/launch/output.h"
 #include "worker/launch/process.h"
 
 #define FLUSH_AFTER_MS 100 /* an incomplete line is shown after this silence */
@@ -43,11 +44,13 @@ struct stream {
     int from; /* what the program writes comes out here; -1 = ended or not captured */
     int to;
     struct hvd_prefix prefix;
+    struct hvd_output file;
 };
 
 struct wrapper {
     const char *nonce;
     const char *rank;
+    const char *folder; /* of the files that get the output as well, or NULL */
     char **command;
     bool has_prefix;
     bool has_stamp;
@@ -121,7 +124,17 @@ static hvd_status_t open_stream(struct wrapper *w, int fd, int *program_end, str
     struct stream *stream = &w->streams[fd - 1];
     int ends[2] = {-1, -1};
 
-    hvd_prefix_init(&stream->prefix, w->rank, fd == 1 ? "stdout" : "stderr");
+    const struct hvd_output_name name = {.dir = w->folder,
+                                         .rank = w->rank,
+                                         .size = getenv("OMPI_COMM_WORLD_SIZE"),
+                                         .stream = fd == 1 ? "stdout" : "stderr"};
+
+    hvd_prefix_init(&stream->prefix, w->rank, name.stream);
+    if (!w->has_prefix)
+        stream->prefix.text[0] = '\0';
+    stream->file.has_stamp = w->has_stamp;
+    if (w->folder && hvd_output_open(&stream->file, &name, err) < 0)
+        return HVD_ERR_SYSTEM;
     if (isatty(fd))
         stream->from = open_terminal(program_end);
     if (stream->from >= 0)
@@ -138,7 +151,7 @@ static hvd_status_t start(struct wrapper *w, struct hvd_err *err)
     struct hvd_spawn spawn = {.argv = w->command, .fds = {-1, -1, -1}, .death_signal = SIGKILL};
     hvd_status_t st = HVD_OK;
 
-    for (int fd = 1; fd <= 2 && w->has_prefix && st == HVD_OK; fd++)
+    for (int fd = 1; fd <= 2 && (w->has_prefix || w->folder) && st == HVD_OK; fd++)
         st = open_stream(w, fd, &spawn.fds[fd], err);
     if (st == HVD_OK)
         st = hvd_process_spawn(&spawn, &w->pid, err);
@@ -178,10 +191,12 @@ static void carry(const struct wrapper *w, struct stream *stream, bool is_idle)
         return;
     hvd_buf_init(&out, OUTPUT_MAX);
     (void)stamp(w, when, sizeof(when));
-    if (n > 0)
-        (void)!hvd_prefix_feed(&stream->prefix, when,
-                               (struct hvd_strview){.data = chunk, .len = (size_t)n}, &out);
-    else
+    if (n > 0) {
+        const struct hvd_strview data = {.data = chunk, .len = (size_t)n};
+
+        hvd_output_write(&stream->file, when, data);
+        (void)!hvd_prefix_feed(&stream->prefix, when, data, &out);
+    } else
         (void)!hvd_prefix_flush(&stream->prefix, when, &out);
     if (n <= 0 && !is_idle)
         hvd_process_close(&stream->from);
@@ -256,8 +271,12 @@ static void watch(struct wrapper *w)
             w->kill_at_ms = 0;
         }
     }
-    carry(w, &w->streams[0], true);
-    carry(w, &w->streams[1], true);
+    for (size_t i = 0; i < 2; i++) {
+        char when[64];
+
+        carry(w, &w->streams[i], true);
+        hvd_output_close(&w->streams[i].file, stamp(w, when, sizeof(when)));
+    }
     (void)kill(-w->pid, SIGKILL);
 }
 
@@ -344,12 +363,12 @@ int hvd_rank_exec(int argc, char **argv)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     pid_t daemon = getppid();
-    struct wrapper w = {
-        .signals = -1,
-        .streams = {{.from = -1, .to = STDOUT_FILENO}, {.from = -1, .to = STDERR_FILENO}}};
+    struct wrapper w = {.signals = -1,
+                        .streams = {{.from = -1, .to = STDOUT_FILENO, .file = {.fd = -1}},
+                                    {.from = -1, .to = STDERR_FILENO, .file = {.fd = -1}}}};
     int code;
 
-    if (argc < 5) {
+    if (argc < 6) {
         static const char usage[] = "horovodrun: " HVD_RANK_EXEC " is for mpirun alone\n";
 
         hvd_process_write_all(STDERR_FILENO, usage, sizeof(usage) - 1);
@@ -363,7 +382,8 @@ int hvd_rank_exec(int argc, char **argv)
     w.nonce = argv[2];
     w.has_stamp = strcmp(argv[3], HVD_RANK_STAMP) == 0;
     w.has_prefix = w.has_stamp || strcmp(argv[3], HVD_RANK_PREFIX) == 0;
-    w.command = argv + 4;
+    w.folder = strcmp(argv[4], HVD_RANK_NO_FILES) == 0 ? NULL : argv[4];
+    w.command = argv + 5;
     code = run(&w);
     hvd_prefix_fini(&w.streams[0].prefix);
     hvd_prefix_fini(&w.streams[1].prefix);

@@ -9,10 +9,14 @@
 #define HVD_RANK_PREFIX "prefix" /* "[3]<stdout>:" before each line */
 #define HVD_RANK_STAMP "stamp"   /* the time, too */
 
+/* The fourth when the output goes into no files. */
+#define HVD_RANK_NO_FILES "-"
+
 /*
- * The wrapper around one rank: argv is {horovodrun, --rank-exec, NONCE, MODE, PROGRAM, ...}. Runs
- * the program and returns its exit code, 128 + signal when one killed it, 127 or 126 when it cannot
- * be run, 2 when argv is not as above. Must be called by the main thread, before any other exists.
+ * The wrapper around one rank: argv is {horovodrun, --rank-exec, NONCE, MODE, FOLDER, PROGRAM,
+ * ...}. Runs the program and returns its exit code, 128 + signal when one killed it, 127 or 126
+ * when it cannot be run, 2 when argv is not as above. Must be called by the main thread, before any
+ * other exists.
  */
 int hvd_rank_exec(int argc, char **argv);
 

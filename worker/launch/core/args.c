@@ -5,6 +5,7 @@
 #include "worker/launch/core/args.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -81,6 +82,44 @@ hvd_status_t hvd_args_add_all(struct hvd_args *args, const char *const *texts, s
 
     for (size_t i = 0; texts[i] && st == HVD_OK; i++)
         st = hvd_args_add(args, texts[i], err);
+    return st;
+}
+
+/* Copies the word that begins at *at to out, without its quotes, and moves *at behind it. False
+ * when a quote is left open. */
+static bool cut_word(const char **at, char *out)
+{
+    const char *c = *at;
+    char quote = '\0';
+
+    for (; *c && (quote || !strchr(" \t\n", *c)); c++) {
+        if (quote && *c == quote)
+            quote = '\0';
+        else if (!quote && (*c == '\'' || *c == '"'))
+            quote = *c;
+        else if (*c == '\\' && quote != '\'' && c[1])
+            *out++ = *++c;
+        else
+            *out++ = *c;
+    }
+    *out = '\0';
+    *at = c;
+    return quote == '\0';
+}
+
+hvd_status_t hvd_args_split(struct hvd_args *args, const char *text, struct hvd_err *err)
+{
+    char *word = hvd_malloc(strlen(text) + 1, 1);
+    const char *at = text;
+    hvd_status_t st = HVD_OK;
+
+    if (!word)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for an argument list");
+    while (st == HVD_OK && *(at += strspn(at, " \t\n")))
+        st = cut_word(&at, word)
+                 ? hvd_args_add(args, word, err)
+                 : HVD_FAIL(err, HVD_ERR_INVALID, 0, "a quote is not closed in \"%.200s\"", text);
+    hvd_free(word);
     return st;
 }
 

@@ -27,6 +27,13 @@ hvd_status_t hvd_args_addf(struct hvd_args *args, struct hvd_err *err, const cha
 hvd_status_t hvd_args_add_all(struct hvd_args *args, const char *const *texts, struct hvd_err *err);
 
 /*
+ * Appends the words of text, as a shell would cut it at white space: quotes keep words together and
+ * a backslash keeps the next character; nothing is expanded. HVD_ERR_INVALID when a quote is open,
+ * HVD_ERR_NOMEM; what was added before stays.
+ */
+hvd_status_t hvd_args_split(struct hvd_args *args, const char *text, struct hvd_err *err);
+
+/*
  * Appends text to out so that a POSIX shell reads it back as one word, whatever bytes it holds.
  * Fails as hvd_buf_add does.
  */

@@ -14,6 +14,7 @@ enum kind {
     INTEGER, /* 0 to max */
     MIB,     /* likewise; the variable is in bytes */
     DECIMAL, /* 0 to max */
+    REFUSED, /* `text` says why */
 };
 
 struct hvd_launch_flag {
@@ -22,36 +23,70 @@ struct hvd_launch_flag {
     enum kind kind;
     const char *text;
     int64_t max;
+    const char *note; /* why it changes nothing, or NULL */
 };
 
+#define BY_ITSELF "the library uses the structure of the hosts by itself"
+#define NO_NCCL "there is no NCCL in this library"
+#define NO_GLOO                                                                                    \
+    "Open MPI starts the ranks and is the controller; leave the flag out, or write --mpi"
+#define NOT_ELASTIC                                                                                \
+    "the ranks of a job over Open MPI are fixed: give -np with -H or --hostfile; a HorovodJob "    \
+    "with "                                                                                        \
+    "elastic sizes starts anew with the hosts that there are"
+
 static const struct hvd_launch_flag flags[] = {
-    {"--fusion-threshold-mb", "HOROVOD_FUSION_THRESHOLD", MIB, NULL, INT64_C(1) << 40},
-    {"--cycle-time-ms", "HOROVOD_CYCLE_TIME", DECIMAL, NULL, 60000},
-    {"--cache-capacity", "HOROVOD_CACHE_CAPACITY", INTEGER, NULL, 1 << 30},
-    {"--autotune", "HOROVOD_AUTOTUNE", FIXED, "1", 0},
-    {"--no-autotune", "HOROVOD_AUTOTUNE", FIXED, "0", 0},
-    {"--autotune-log-file", "HOROVOD_AUTOTUNE_LOG", TEXT, NULL, 0},
-    {"--autotune-warmup-samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", INTEGER, NULL, 1000000},
-    {"--autotune-steps-per-sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", INTEGER, NULL, 1000000},
+    {"--fusion-threshold-mb", "HOROVOD_FUSION_THRESHOLD", MIB, NULL, INT64_C(1) << 40, NULL},
+    {"--cycle-time-ms", "HOROVOD_CYCLE_TIME", DECIMAL, NULL, 60000, NULL},
+    {"--cache-capacity", "HOROVOD_CACHE_CAPACITY", INTEGER, NULL, 1 << 30, NULL},
+    {"--autotune", "HOROVOD_AUTOTUNE", FIXED, "1", 0, NULL},
+    {"--no-autotune", "HOROVOD_AUTOTUNE", FIXED, "0", 0, NULL},
+    {"--autotune-log-file", "HOROVOD_AUTOTUNE_LOG", TEXT, NULL, 0, NULL},
+    {"--autotune-warmup-samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", INTEGER, NULL, 1000000, NULL},
+    {"--autotune-steps-per-sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", INTEGER, NULL, 1000000,
+     NULL},
     {"--autotune-bayes-opt-max-samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", INTEGER, NULL,
-     200},
+     200, NULL},
     {"--autotune-gaussian-process-noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", DECIMAL, NULL,
-     1},
-    {"--timeline-filename", "HOROVOD_TIMELINE", TEXT, NULL, 0},
-    {"--timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", FIXED, "1", 0},
-    {"--no-timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", FIXED, "0", 0},
-    {"--no-stall-check", "HOROVOD_STALL_CHECK_DISABLE", FIXED, "1", 0},
-    {"--stall-check", "HOROVOD_STALL_CHECK_DISABLE", FIXED, "0", 0},
+     1, NULL},
+    {"--timeline-filename", "HOROVOD_TIMELINE", TEXT, NULL, 0, NULL},
+    {"--timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", FIXED, "1", 0, NULL},
+    {"--no-timeline-mark-cycles", "HOROVOD_TIMELINE_MARK_CYCLES", FIXED, "0", 0, NULL},
+    {"--no-stall-check", "HOROVOD_STALL_CHECK_DISABLE", FIXED, "1", 0, NULL},
+    {"--stall-check", "HOROVOD_STALL_CHECK_DISABLE", FIXED, "0", 0, NULL},
     {"--stall-check-warning-time-seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS", INTEGER, NULL,
-     1000000},
+     1000000, NULL},
     {"--stall-check-shutdown-time-seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", INTEGER, NULL,
-     1000000},
-    {"--mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", FIXED, "1", 0},
-    {"--no-mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", FIXED, "0", 0},
-    {"--thread-affinity", "HOROVOD_THREAD_AFFINITY", TEXT, NULL, 0},
-    {"--log-level", "HOROVOD_LOG_LEVEL", TEXT, NULL, 0},
-    {"--log-without-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "1", 0},
-    {"--log-with-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "0", 0},
+     1000000, NULL},
+    {"--mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", FIXED, "1", 0, NULL},
+    {"--no-mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", FIXED, "0", 0, NULL},
+    {"--thread-affinity", "HOROVOD_THREAD_AFFINITY", TEXT, NULL, 0, NULL},
+    {"--log-level", "HOROVOD_LOG_LEVEL", TEXT, NULL, 0, NULL},
+    {"--log-without-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "1", 0, NULL},
+    {"--log-with-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "0", 0, NULL},
+    {"--log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "1", 0, NULL},
+    {"--no-log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "0", 0, NULL},
+    {"--hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", FIXED, "1", 0, BY_ITSELF},
+    {"--no-hierarchical-allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", FIXED, "0", 0, NULL},
+    {"--hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", FIXED, "1", 0, BY_ITSELF},
+    {"--no-hierarchical-allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", FIXED, "0", 0, NULL},
+    {"--torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", FIXED, "1", 0, NO_NCCL},
+    {"--no-torus-allreduce", "HOROVOD_TORUS_ALLREDUCE", FIXED, "0", 0, NULL},
+    {"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", INTEGER, NULL, 1000, NO_NCCL},
+    {"--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", INTEGER, NULL, 1000000,
+     "there is no Gloo in this library"},
+    {"--gloo", NULL, REFUSED, NO_GLOO, 0, NULL},
+    {"--jsrun", NULL, REFUSED, "jsrun is not supported: mpirun starts the ranks, also under LSF", 0,
+     NULL},
+    {"--min-np", NULL, REFUSED, NOT_ELASTIC, 0, NULL},
+    {"--min-num-proc", NULL, REFUSED, NOT_ELASTIC, 0, NULL},
+    {"--max-np", NULL, REFUSED, NOT_ELASTIC, 0, NULL},
+    {"--max-num-proc", NULL, REFUSED, NOT_ELASTIC, 0, NULL},
+    {"--slots-per-host", NULL, REFUSED, NOT_ELASTIC, 0, NULL},
+    {"--elastic-timeout", NULL, REFUSED, NOT_ELASTIC, 0, NULL},
+    {"--reset-limit", NULL, REFUSED, NOT_ELASTIC, 0, NULL},
+    {"--blacklist-cooldown-range", NULL, REFUSED, NOT_ELASTIC, 0, NULL},
+    {"--host-discovery-script", NULL, REFUSED, NOT_ELASTIC, 0, NULL},
 };
 
 const struct hvd_launch_flag *hvd_launch_flag_find(struct hvd_strview name)
@@ -64,7 +99,12 @@ const struct hvd_launch_flag *hvd_launch_flag_find(struct hvd_strview name)
 
 bool hvd_launch_flag_takes_value(const struct hvd_launch_flag *flag)
 {
-    return flag->kind != FIXED;
+    return flag->kind != FIXED && flag->kind != REFUSED;
+}
+
+const char *hvd_launch_flag_note(const struct hvd_launch_flag *flag)
+{
+    return flag->note;
 }
 
 static hvd_status_t apply_integer(const struct hvd_launch_flag *flag, const char *value,
@@ -96,6 +136,8 @@ static hvd_status_t check_decimal(const struct hvd_launch_flag *flag, const char
 hvd_status_t hvd_launch_flag_apply(const struct hvd_launch_flag *flag, const char *value,
                                    struct hvd_args *out, struct hvd_err *err)
 {
+    if (flag->kind == REFUSED)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flag %s: %s", flag->name, flag->text);
     if (flag->kind == FIXED && value)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flag %s takes no value", flag->name);
     if (flag->kind == FIXED)

@@ -60,6 +60,50 @@ hvd_status_t hvd_mpirun_ssh_options(const struct hvd_launch_ssh *ssh, struct hvd
     return st;
 }
 
+const char *hvd_mpirun_way_name(const struct hvd_launch_ssh *ssh)
+{
+    return ssh->way == HVD_WAY_SRUN ? "srun" : ssh->way == HVD_WAY_AGENT ? ssh->agent : "ssh";
+}
+
+/* A job step of one process on that node, beside those that are there. */
+static hvd_status_t add_srun(const char *host, struct hvd_args *out, struct hvd_err *err)
+{
+    static const char *const step[] = {"srun",    "--overlap",    "--nodes=1", "--ntasks=1",
+                                       "--mem=0", "--input=none", "--quiet",   NULL};
+    hvd_status_t st = hvd_args_add_all(out, step, err);
+
+    if (st == HVD_OK)
+        st = hvd_args_addf(out, err, "--nodelist=%s", host);
+    return st == HVD_OK ? hvd_args_add_all(out, (const char *const[]){"sh", "-c", NULL}, err) : st;
+}
+
+hvd_status_t hvd_mpirun_reach(const struct hvd_launch_ssh *ssh, const char *host, int64_t timeout_s,
+                              struct hvd_args *out, struct hvd_err *err)
+{
+    hvd_status_t st;
+
+    if (ssh->way == HVD_WAY_SRUN) {
+        st = add_srun(host, out, err);
+    } else if (ssh->way == HVD_WAY_AGENT) {
+        st = hvd_args_split(out, ssh->agent, err);
+        if (st == HVD_OK)
+            st = hvd_args_add(out, host, err);
+    } else {
+        st = hvd_args_add(out, "ssh", err);
+        if (st == HVD_OK)
+            st = hvd_mpirun_ssh_options(ssh, out, err);
+        if (st == HVD_OK)
+            st = hvd_args_add(out, "-o", err);
+        if (st == HVD_OK)
+            st = hvd_args_addf(out, err, "ConnectTimeout=%" PRId64, timeout_s);
+        if (st == HVD_OK)
+            st = hvd_args_add(out, host, err);
+    }
+    if (st < 0)
+        hvd_args_fini(out);
+    return st;
+}
+
 /* One setting of Open MPI; the flag and the name depend on the layer and the version. */
 static hvd_status_t add_setting(struct hvd_args *out, const char *flag, const char *name,
                                 const char *value, struct hvd_err *err)
@@ -90,9 +134,9 @@ static hvd_status_t add_hosts(const struct hvd_mpirun_plan *plan, struct hvd_arg
     return st;
 }
 
-/* How the daemons are started on the other hosts. */
-static hvd_status_t add_remote(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
-                               struct hvd_err *err)
+/* How ssh starts the daemons on the other hosts. */
+static hvd_status_t add_ssh(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+                            struct hvd_err *err)
 {
     const bool is_4 = plan->mpi_major < 5;
     const char *flag = is_4 ? "--mca" : "--prtemca";
@@ -107,17 +151,39 @@ static hvd_status_t add_remote(const struct hvd_mpirun_plan *plan, struct hvd_ar
         st = add_setting(out, flag, is_4 ? "plm_rsh_agent" : "plm_ssh_agent", "ssh", err);
     if (st == HVD_OK)
         st = add_setting(out, flag, is_4 ? "plm_rsh_args" : "plm_ssh_args", text.data, err);
-    if (st == HVD_OK)
-        st = add_setting(out, flag, is_4 ? "orte_keep_fqdn_hostnames" : "prte_keep_fqdn_hostnames",
-                         "1", err);
     if (st == HVD_OK && plan->hosts->n >= MANY_HOSTS)
         st = add_setting(out, flag, is_4 ? "plm_rsh_no_tree_spawn" : "plm_ssh_no_tree_spawn", "1",
                          err);
+    hvd_buf_fini(&text);
+    hvd_args_fini(&ssh);
+    return st;
+}
+
+/* How the daemons on the other hosts are started and talk. */
+static hvd_status_t add_remote(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+                               struct hvd_err *err)
+{
+    const bool is_4 = plan->mpi_major < 5;
+    const char *flag = is_4 ? "--mca" : "--prtemca";
+    hvd_status_t st = plan->ssh.way == HVD_WAY_SSH ? add_ssh(plan, out, err) : HVD_OK;
+
+    if (st == HVD_OK)
+        st = add_setting(out, flag, is_4 ? "orte_keep_fqdn_hostnames" : "prte_keep_fqdn_hostnames",
+                         "1", err);
     if (st == HVD_OK && plan->interfaces)
         st = add_setting(out, flag, is_4 ? "oob_tcp_if_include" : "prte_if_include",
                          plan->interfaces, err);
-    hvd_buf_fini(&text);
-    hvd_args_fini(&ssh);
+    return st;
+}
+
+/* Appends a copy of each argument. */
+static hvd_status_t add_copies(struct hvd_args *out, const struct hvd_args *more,
+                               struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (size_t i = 0; more && i < more->n && st == HVD_OK; i++)
+        st = hvd_args_add(out, more->items[i], err);
     return st;
 }
 
@@ -133,6 +199,10 @@ static hvd_status_t add_process_settings(const struct hvd_mpirun_plan *plan, str
                          is_4 ? "none" : "^cma", err);
     if (st == HVD_OK && plan->is_crowded)
         st = add_setting(out, "--mca", "mpi_yield_when_idle", "1", err);
+    if (st == HVD_OK && plan->is_tcp)
+        st = add_setting(out, "--mca", "pml", "ob1", err);
+    if (st == HVD_OK && plan->is_tcp)
+        st = add_setting(out, "--mca", "btl", is_4 ? "self,vader,tcp" : "self,sm,tcp", err);
     if (st == HVD_OK && plan->interfaces)
         st = add_setting(out, "--mca", "btl_tcp_if_include", plan->interfaces, err);
     for (size_t i = 0; plan->names[i] && st == HVD_OK; i++)
@@ -154,11 +224,14 @@ hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_arg
     if (st == HVD_OK)
         st = add_hosts(plan, out, err);
     if (st == HVD_OK)
-        st = hvd_args_add_all(out, placing, err);
+        st = plan->binding && plan->binding->n ? add_copies(out, plan->binding, err)
+                                               : hvd_args_add_all(out, placing, err);
     if (st == HVD_OK && has_remote)
         st = add_remote(plan, out, err);
     if (st == HVD_OK)
         st = add_process_settings(plan, out, err);
+    if (st == HVD_OK)
+        st = add_copies(out, plan->mpi_args, err);
     if (st == HVD_OK)
         st = hvd_args_add_all(out, plan->rank_wrapper, err);
     if (st == HVD_OK)

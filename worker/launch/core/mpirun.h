@@ -10,8 +10,17 @@
 #include "worker/launch/core/args.h"
 #include "worker/launch/core/hosts.h"
 
-/* How to reach a host with ssh; zero and NULL mean that ssh decides. All borrowed. */
+/* How a command is run on another host. */
+enum hvd_launch_way {
+    HVD_WAY_SSH,   /* by ssh */
+    HVD_WAY_SRUN,  /* by Slurm, within its allocation; mpirun knows how */
+    HVD_WAY_AGENT, /* by a program that the environment has named to mpirun */
+};
+
+/* How to reach a host; zero and NULL mean that ssh decides. All borrowed. */
 struct hvd_launch_ssh {
+    enum hvd_launch_way way;
+    const char *agent; /* the program and its arguments, for HVD_WAY_AGENT */
     int64_t port;
     const char *identity;
     const char *config; /* an ssh_config file */
@@ -22,7 +31,10 @@ struct hvd_mpirun_plan {
     int mpi_major;
     const struct hvd_hosts *hosts; /* what the processes fill exactly */
     struct hvd_launch_ssh ssh;
-    const char *interfaces;          /* names or CIDRs separated by commas, or NULL */
+    const char *interfaces;         /* names or CIDRs separated by commas, or NULL */
+    bool is_tcp;                    /* no other network than TCP */
+    const struct hvd_args *binding; /* what places the ranks; empty: one by one, bound to nothing */
+    const struct hvd_args *mpi_args; /* more arguments, behind all others */
     bool is_root;                    /* mpirun refuses root unless told */
     bool can_ptrace;                 /* without it one process may not copy from another's memory */
     bool is_crowded;                 /* more processes than processors here: waiting ranks yield */
@@ -40,6 +52,16 @@ hvd_status_t hvd_mpirun_parse_version(struct hvd_strview text, int *out_major, s
 /* Fills *out, which must be empty, with mpirun's arguments. On failure it is empty. */
 hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
                               struct hvd_err *err);
+
+/*
+ * Fills *out, which must be empty, with the words before a shell command that run it on the host;
+ * it is one word. On failure *out is empty.
+ */
+hvd_status_t hvd_mpirun_reach(const struct hvd_launch_ssh *ssh, const char *host, int64_t timeout_s,
+                              struct hvd_args *out, struct hvd_err *err);
+
+/* What the way is called in messages: "ssh". */
+const char *hvd_mpirun_way_name(const struct hvd_launch_ssh *ssh);
 
 /* Appends the options of ssh, program name not included. What was added before a failure stays. */
 hvd_status_t hvd_mpirun_ssh_options(const struct hvd_launch_ssh *ssh, struct hvd_args *out,

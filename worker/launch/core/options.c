@@ -17,6 +17,9 @@ enum kind {
     KIND_INTEGER,
     KIND_TEXT,
     KIND_EXPORT,
+    KIND_INTERFACE, /* one more of them */
+    KIND_CONFIG,
+    KIND_WORDS, /* arguments of another program */
 };
 
 struct rule {
@@ -36,6 +39,14 @@ static const struct rule rules[] = {
     {{"-p", "--ssh-port"}, KIND_INTEGER, FIELD(ssh_port), {1, 65535}},
     {{"-i", "--ssh-identity-file"}, KIND_TEXT, FIELD(ssh_identity), {0}},
     {{"--network-interfaces"}, KIND_TEXT, FIELD(interfaces), {0}},
+    {{"--network-interface"}, KIND_INTERFACE, 0, {0}},
+    {{"--output-filename"}, KIND_TEXT, FIELD(output_dir), {0}},
+    {{"--config-file"}, KIND_CONFIG, FIELD(config_file), {0}},
+    {{"--timeline-report"}, KIND_TEXT, FIELD(report), {0}},
+    {{"--mpi-args"}, KIND_WORDS, FIELD(mpi_args), {0}},
+    {{"--binding-args"}, KIND_WORDS, FIELD(binding), {0}},
+    {{"--tcp"}, KIND_FLAG, FIELD(is_tcp), {0}},
+    {{"-cb", "--check-build"}, KIND_FLAG, FIELD(wants_build), {0}},
     {{"--start-timeout"}, KIND_INTEGER, FIELD(start_timeout_s), {1, 86400}},
     {{"--no-prefix-output"}, KIND_FLAG, FIELD(has_no_prefix), {0}},
     {{"--prefix-output-with-timestamp", "-prefix-timestamp"}, KIND_FLAG, FIELD(has_timestamp), {0}},
@@ -45,43 +56,6 @@ static const struct rule rules[] = {
     {{"-v", "--version"}, KIND_FLAG, FIELD(wants_version), {0}},
     {{"-h", "--help"}, KIND_FLAG, FIELD(wants_help), {0}},
 };
-
-const char *hvd_launch_options_help(void)
-{
-    return "usage: horovodrun [flags] PROGRAM [ARGUMENTS]\n"
-           "\n"
-           "Runs N processes of PROGRAM over Open MPI, here or on a list of hosts.\n"
-           "\n"
-           "  -np, --num-proc N          processes to run; default: all slots of the hosts\n"
-           "  -H, --hosts H:N,H:N        hosts and how many processes each takes\n"
-           "  --hostfile FILE            the same, a line each: HOST slots=N\n"
-           "  -x NAME[=VALUE]            environment for the program, beside what is passed "
-           "anyway\n"
-           "  -p, --ssh-port PORT        port of sshd on the hosts\n"
-           "  -i, --ssh-identity-file F  private key for ssh\n"
-           "  --network-interfaces A,B   interfaces for the traffic between hosts\n"
-           "  --start-timeout SECONDS    time until the hosts are listed and checked; default 30,\n"
-           "                             or HOROVOD_START_TIMEOUT\n"
-           "  --no-prefix-output         lines of the ranks without [RANK]<stdout>: before them\n"
-           "  --prefix-output-with-timestamp\n"
-           "                             lines of the ranks with the time before them\n"
-           "  --fusion-threshold-mb N, --cycle-time-ms T, --cache-capacity N,\n"
-           "  --[no-]autotune, --autotune-log-file F, --autotune-warmup-samples N,\n"
-           "  --autotune-steps-per-sample N, --autotune-bayes-opt-max-samples N,\n"
-           "  --autotune-gaussian-process-noise X, --timeline-filename F,\n"
-           "  --[no-]timeline-mark-cycles, --[no-]stall-check,\n"
-           "  --stall-check-warning-time-seconds N, --stall-check-shutdown-time-seconds N,\n"
-           "  --[no-]mpi-threads-disable, --thread-affinity C0,C1, --log-level LEVEL,\n"
-           "  --log-with-timestamp, --log-without-timestamp\n"
-           "                             set the variables of the library that have these names\n"
-           "  --disable-cache, --mpi     accepted: nothing is cached, Open MPI is what is used\n"
-           "  --verbose                  show the checks and the mpirun command\n"
-           "  -v, --version              show the version\n"
-           "  -h, --help                 show this\n"
-           "\n"
-           "Exit status: 0 when every rank ended with 0, else that of the first rank that failed\n"
-           "(128 + N when signal N killed it); the last line on stderr names it. 2: wrong usage.\n";
-}
 
 /* The rule that a word names; *value is what stands behind '=', or NULL. */
 static const struct rule *find_rule(const char *word, const char **value)
@@ -110,6 +84,19 @@ static bool is_export(const char *text)
            strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") >= len;
 }
 
+/* One more network interface, behind those given before. */
+static hvd_status_t add_interface(const char *value, struct hvd_launch_options *out,
+                                  struct hvd_err *err)
+{
+    hvd_status_t st =
+        hvd_args_addf(&out->settings, err, "%s%s%s", out->interfaces ? out->interfaces : "",
+                      out->interfaces ? "," : "", value);
+
+    if (st == HVD_OK)
+        out->interfaces = out->settings.items[out->settings.n - 1];
+    return st;
+}
+
 static hvd_status_t apply_value(const struct rule *rule, const char *flag, const char *value,
                                 struct hvd_launch_options *out, struct hvd_err *err)
 {
@@ -129,6 +116,16 @@ static hvd_status_t apply_value(const struct rule *rule, const char *flag, const
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flag %s: \"%.64s\" is not NAME or NAME=VALUE",
                             flag, value);
         out->exports[out->n_exports++] = value;
+        return HVD_OK;
+    case KIND_WORDS:
+        st = hvd_args_split((struct hvd_args *)(void *)field, value, err);
+        return st < 0 ? HVD_WRAP(err, st, "flag %s", flag) : HVD_OK;
+    case KIND_INTERFACE:
+        return add_interface(value, out, err);
+    case KIND_CONFIG:
+        if (out->config_file)
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flag %s: there can be one file only", flag);
+        memcpy(field, &value, sizeof(value));
         return HVD_OK;
     case KIND_TEXT:
         if (value[0] == '\0')
@@ -167,6 +164,9 @@ static hvd_status_t parse_setting(char *const *argv, int *at, struct hvd_launch_
     hvd_status_t st = hvd_launch_flag_apply(flag, value, &out->settings, err);
     if (st == HVD_OK)
         out->exports[out->n_exports++] = out->settings.items[out->settings.n - 1];
+    if (st == HVD_OK && hvd_launch_flag_note(flag))
+        st = hvd_args_addf(&out->warnings, err, "flag %.*s changes nothing: %s", (int)name.len,
+                           word, hvd_launch_flag_note(flag));
     return st;
 }
 
@@ -195,20 +195,29 @@ static hvd_status_t parse_flag(char *const *argv, int *at, struct hvd_launch_opt
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flag %s needs a value", word);
         ++*at;
     }
+    if (rule->kind == KIND_CONFIG)
+        out->config_at = *at;
     return apply_value(rule, rule->names[0], value, out, err);
 }
 
 /* What only all flags together tell. */
 static hvd_status_t check_together(const struct hvd_launch_options *o, struct hvd_err *err)
 {
-    if (o->wants_help || o->wants_version)
+    if (o->wants_help || o->wants_version || o->wants_build)
+        return HVD_OK;
+    if (o->report && o->n_command == 0)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                        "no timeline: write the files behind, e.g. horovodrun --timeline-report "
+                        "%.200s timeline.*.json",
+                        o->report);
+    if (o->report)
         return HVD_OK;
     if (o->hosts && o->hostfile)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flags -H and --hostfile exclude each other");
     if (o->n_command == 0)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "no program: write it behind the flags, e.g. horovodrun -np 2 ./train");
-    if (o->n_proc == 0 && !o->hosts && !o->hostfile)
+    if (o->n_proc == 0 && !o->hosts && !o->hostfile && !o->has_allocation)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "flag -np is missing: how many processes, e.g. horovodrun -np 2 ./train");
     if (o->ssh_identity && strpbrk(o->ssh_identity, " \t\n\"'"))
@@ -217,10 +226,13 @@ static hvd_status_t check_together(const struct hvd_launch_options *o, struct hv
     return HVD_OK;
 }
 
-hvd_status_t hvd_launch_options_parse(int argc, char *const *argv, const char *start_timeout,
+hvd_status_t hvd_launch_options_parse(int argc, char *const *argv,
+                                      const struct hvd_launch_around *around,
                                       struct hvd_launch_options *out, struct hvd_err *err)
 {
-    struct hvd_launch_options o = {.start_timeout_s = HVD_LAUNCH_START_TIMEOUT_S};
+    struct hvd_launch_options o = {.start_timeout_s = HVD_LAUNCH_START_TIMEOUT_S,
+                                   .has_allocation = around->has_allocation};
+    const char *start_timeout = around->start_timeout;
     const int64_t timeout_range[2] = {1, 86400};
     hvd_status_t st = HVD_OK;
     int at = 1;
@@ -258,5 +270,8 @@ void hvd_launch_options_fini(struct hvd_launch_options *options)
 {
     hvd_free((void *)options->exports);
     hvd_args_fini(&options->settings);
+    hvd_args_fini(&options->warnings);
+    hvd_args_fini(&options->mpi_args);
+    hvd_args_fini(&options->binding);
     *options = (struct hvd_launch_options){0};
 }

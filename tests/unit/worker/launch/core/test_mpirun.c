@@ -119,6 +119,75 @@ static void open_mpi_5_has_its_own_names_and_the_operators_ssh_config_is_used(vo
                   "--prtemca prte_keep_fqdn_hostnames 1 --mca smsc '^cma' train --name 'a b'");
 }
 
+static void the_users_own_arguments_come_last_and_replace_the_placing(void **state)
+{
+    static char *const words[] = {"--bind-to", "core", "--x y", NULL};
+    struct hvd_args binding = {.items = (char **)words, .n = 2};
+    struct hvd_args more = {.items = (char **)words + 2, .n = 1};
+    const struct hvd_mpirun_plan plan = {.mpi_major = 5,
+                                         .is_tcp = true,
+                                         .can_ptrace = true,
+                                         .binding = &binding,
+                                         .mpi_args = &more,
+                                         .names = none,
+                                         .rank_wrapper = wrapper,
+                                         .command = command};
+
+    (void)state;
+    check_command(plan, "localhost:1", true,
+                  "mpirun -np 1 -H localhost:1 --bind-to core --mca pml ob1 --mca btl self,sm,tcp "
+                  "'--x y' /bin/horovodrun --rank-exec n prefix train --name 'a b'");
+}
+
+static void slurm_starts_the_daemons_itself(void **state)
+{
+    const struct hvd_mpirun_plan plan = {.mpi_major = 4,
+                                         .can_ptrace = true,
+                                         .ssh = {.way = HVD_WAY_SRUN, .port = 22},
+                                         .names = none,
+                                         .rank_wrapper = none,
+                                         .command = command};
+
+    (void)state;
+    check_command(plan, "n1:1", false,
+                  "mpirun -np 1 -H n1:1 --bind-to none --map-by slot "
+                  "--mca orte_keep_fqdn_hostnames 1 train --name 'a b'");
+}
+
+static void a_host_is_reached_by_the_way_that_there_is(void **state)
+{
+    static const struct {
+        struct hvd_launch_ssh ssh;
+        const char *expected;
+        const char *name;
+    } cases[] = {
+        {{.port = 22, .identity = "/k"},
+         "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new -p 22 -i /k "
+         "-o ConnectTimeout=7 h",
+         "ssh"},
+        {{.way = HVD_WAY_SRUN},
+         "srun --overlap --nodes=1 --ntasks=1 --mem=0 --input=none --quiet --nodelist=h sh -c",
+         "srun"},
+        {{.way = HVD_WAY_AGENT, .agent = "/etc/mpi/kubexec.sh -q"},
+         "/etc/mpi/kubexec.sh -q h",
+         "/etc/mpi/kubexec.sh -q"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_args args = {0};
+        struct hvd_buf text = {0};
+
+        hvd_buf_init(&text, 10000);
+        assert_int_equal(hvd_mpirun_reach(&cases[i].ssh, "h", 7, &args, NULL), HVD_OK);
+        assert_int_equal(hvd_args_quote_all(&text, &args), HVD_OK);
+        assert_string_equal(text.data, cases[i].expected);
+        assert_string_equal(hvd_mpirun_way_name(&cases[i].ssh), cases[i].name);
+        hvd_buf_fini(&text);
+        hvd_args_fini(&args);
+    }
+}
+
 static void every_allocation_may_fail(void **state)
 {
     struct hvd_hosts hosts = {0};
@@ -151,6 +220,9 @@ int main(void)
         cmocka_unit_test(root_crowding_and_missing_capabilities_are_told_to_open_mpi_4),
         cmocka_unit_test(other_hosts_are_reached_by_open_mpi_4_with_the_users_port_and_key),
         cmocka_unit_test(open_mpi_5_has_its_own_names_and_the_operators_ssh_config_is_used),
+        cmocka_unit_test(the_users_own_arguments_come_last_and_replace_the_placing),
+        cmocka_unit_test(slurm_starts_the_daemons_itself),
+        cmocka_unit_test(a_host_is_reached_by_the_way_that_there_is),
         cmocka_unit_test(every_allocation_may_fail),
     };
 

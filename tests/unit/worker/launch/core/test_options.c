@@ -19,7 +19,9 @@ static hvd_status_t parse(char *const words[MAX_WORDS], struct hvd_launch_option
         argc++;
     }
     argv[argc] = NULL;
-    return hvd_launch_options_parse(argc, argv, NULL, out, err);
+    const struct hvd_launch_around nothing = {0};
+
+    return hvd_launch_options_parse(argc, argv, &nothing, out, err);
 }
 
 static void the_program_begins_at_the_first_word_that_is_no_flag(void **state)
@@ -122,6 +124,16 @@ static void each_flag_of_a_setting_names_its_variable(void **state)
         {"--log-level", "debug", "HOROVOD_LOG_LEVEL=debug"},
         {"--log-without-timestamp", "", "HOROVOD_LOG_HIDE_TIME=1"},
         {"--log-with-timestamp", "", "HOROVOD_LOG_HIDE_TIME=0"},
+        {"--log-hide-timestamp", "", "HOROVOD_LOG_HIDE_TIME=1"},
+        {"--no-log-hide-timestamp", "", "HOROVOD_LOG_HIDE_TIME=0"},
+        {"--hierarchical-allreduce", "", "HOROVOD_HIERARCHICAL_ALLREDUCE=1"},
+        {"--no-hierarchical-allreduce", "", "HOROVOD_HIERARCHICAL_ALLREDUCE=0"},
+        {"--hierarchical-allgather", "", "HOROVOD_HIERARCHICAL_ALLGATHER=1"},
+        {"--no-hierarchical-allgather", "", "HOROVOD_HIERARCHICAL_ALLGATHER=0"},
+        {"--torus-allreduce", "", "HOROVOD_TORUS_ALLREDUCE=1"},
+        {"--no-torus-allreduce", "", "HOROVOD_TORUS_ALLREDUCE=0"},
+        {"--num-nccl-streams", "2", "HOROVOD_NUM_NCCL_STREAMS=2"},
+        {"--gloo-timeout-seconds", "5", "HOROVOD_GLOO_TIMEOUT_SECONDS=5"},
     };
 
     (void)state;
@@ -151,6 +163,9 @@ static void help_and_version_need_no_program(void **state)
     assert_int_equal(parse((char *const[MAX_WORDS]){"-v"}, &o, NULL), HVD_OK);
     assert_true(o.wants_version);
     hvd_launch_options_fini(&o);
+    assert_int_equal(parse((char *const[MAX_WORDS]){"-cb"}, &o, NULL), HVD_OK);
+    assert_true(o.wants_build);
+    hvd_launch_options_fini(&o);
     assert_non_null(strstr(hvd_launch_options_help(), "--hostfile"));
 }
 
@@ -178,6 +193,20 @@ static void wrong_command_lines_are_refused_with_the_flag_named(void **state)
         {{"-np", "2", "--cycle-time-ms", "soon", "p"}, "flag --cycle-time-ms: \"soon\" is not a"},
         {{"-np", "2", "--fusion-threshold-mb", "-1", "p"}, "flag --fusion-threshold-mb: \"-1\""},
         {{"--verbose=1", "-np", "2", "p"}, "flag --verbose takes no value"},
+        {{"--config-file", "a", "--config-file", "b", "-np", "2", "p"}, "one file only"},
+        {{"--mpi-args", "--x 'y", "-np", "2", "p"}, "flag --mpi-args: a quote is not closed"},
+        {{"--timeline-report", "r.html"}, "no timeline"},
+        {{"--gloo", "-np", "2", "p"}, "flag --gloo: Open MPI"},
+        {{"--jsrun", "-np", "2", "p"}, "flag --jsrun: jsrun is not supported"},
+        {{"--min-np", "1", "p"}, "flag --min-np: the ranks of a job over Open MPI are fixed"},
+        {{"--min-num-proc=1", "p"}, "flag --min-num-proc: the ranks"},
+        {{"--max-np", "4", "p"}, "flag --max-np: the ranks"},
+        {{"--max-num-proc", "4", "p"}, "flag --max-num-proc: the ranks"},
+        {{"--slots-per-host", "4", "p"}, "flag --slots-per-host: the ranks"},
+        {{"--elastic-timeout", "4", "p"}, "flag --elastic-timeout: the ranks"},
+        {{"--reset-limit", "4", "p"}, "flag --reset-limit: the ranks"},
+        {{"--blacklist-cooldown-range", "4", "9", "p"}, "flag --blacklist-cooldown-range: the"},
+        {{"--host-discovery-script", "./s", "p"}, "flag --host-discovery-script: the ranks"},
     };
 
     (void)state;
@@ -191,21 +220,87 @@ static void wrong_command_lines_are_refused_with_the_flag_named(void **state)
     }
 }
 
+static void flags_of_mpirun_are_cut_into_words(void **state)
+{
+    struct hvd_launch_options o;
+
+    (void)state;
+    assert_int_equal(
+        parse((char *const[MAX_WORDS]){"-np", "1", "--mpi-args=--mca a 'b c' \"d\\\"e\" f\\ g",
+                                       "--binding-args", "--bind-to core", "--tcp",
+                                       "--network-interface", "eth0", "--network-interface", "eth1",
+                                       "p"},
+              &o, NULL),
+        HVD_OK);
+    static const char *const expected[] = {"--mca", "a", "b c", "d\"e", "f g"};
+    assert_int_equal(o.mpi_args.n, 5);
+    for (size_t i = 0; i < 5; i++)
+        assert_string_equal(o.mpi_args.items[i], expected[i]);
+    assert_int_equal(o.binding.n, 2);
+    assert_string_equal(o.interfaces, "eth0,eth1");
+    assert_true(o.is_tcp);
+    hvd_launch_options_fini(&o);
+}
+
+static void a_flag_that_changes_nothing_is_told(void **state)
+{
+    struct hvd_launch_options o;
+
+    (void)state;
+    assert_int_equal(parse((char *const[MAX_WORDS]){"-np", "1", "--num-nccl-streams=2",
+                                                    "--no-torus-allreduce", "p"},
+                           &o, NULL),
+                     HVD_OK);
+    assert_int_equal(o.warnings.n, 1);
+    assert_string_equal(
+        o.warnings.items[0],
+        "flag --num-nccl-streams changes nothing: there is no NCCL in this library");
+    hvd_launch_options_fini(&o);
+}
+
+static void a_configuration_file_is_named_with_its_place(void **state)
+{
+    struct hvd_launch_options o;
+
+    (void)state;
+    assert_int_equal(
+        parse((char *const[MAX_WORDS]){"-np", "1", "--config-file", "c.yaml", "--autotune", "p"},
+              &o, NULL),
+        HVD_OK);
+    assert_string_equal(o.config_file, "c.yaml");
+    assert_int_equal(o.config_at, 5);
+    hvd_launch_options_fini(&o);
+}
+
+static void within_an_allocation_no_number_is_needed(void **state)
+{
+    char *argv[] = {"horovodrun", "p", NULL};
+    const struct hvd_launch_around around = {.has_allocation = true};
+    struct hvd_launch_options o;
+
+    (void)state;
+    assert_int_equal(hvd_launch_options_parse(2, argv, &around, &o, NULL), HVD_OK);
+    assert_true(o.has_allocation);
+    hvd_launch_options_fini(&o);
+}
+
 static void the_start_timeout_comes_from_the_environment_unless_the_flag_is_there(void **state)
 {
     char *argv[] = {"horovodrun", "-np", "1", "--start-timeout", "9", "p", NULL};
     char *without[] = {"horovodrun", "-np", "1", "p", NULL};
+    const struct hvd_launch_around five = {.start_timeout = "5"};
+    const struct hvd_launch_around soon = {.start_timeout = "soon"};
     struct hvd_launch_options o;
     struct hvd_err err = {0};
 
     (void)state;
-    assert_int_equal(hvd_launch_options_parse(6, argv, "5", &o, NULL), HVD_OK);
+    assert_int_equal(hvd_launch_options_parse(6, argv, &five, &o, NULL), HVD_OK);
     assert_int_equal(o.start_timeout_s, 9);
     hvd_launch_options_fini(&o);
-    assert_int_equal(hvd_launch_options_parse(4, without, "5", &o, NULL), HVD_OK);
+    assert_int_equal(hvd_launch_options_parse(4, without, &five, &o, NULL), HVD_OK);
     assert_int_equal(o.start_timeout_s, 5);
     hvd_launch_options_fini(&o);
-    assert_int_equal(hvd_launch_options_parse(4, without, "soon", &o, &err), HVD_ERR_INVALID);
+    assert_int_equal(hvd_launch_options_parse(4, without, &soon, &o, &err), HVD_ERR_INVALID);
     assert_non_null(strstr(err.msg, "HOROVOD_START_TIMEOUT"));
 }
 
@@ -215,7 +310,9 @@ static void every_allocation_may_fail(void **state)
     HVD_MEM_TORTURE({
         struct hvd_launch_options o = {0};
         hvd_status_t st =
-            parse((char *const[MAX_WORDS]){"-np", "1", "-x", "A=b", "--autotune", "p"}, &o, NULL);
+            parse((char *const[MAX_WORDS]){"-np", "1", "-x", "A=b", "--num-nccl-streams", "1",
+                                           "--mpi-args", "a b", "--network-interface", "e", "p"},
+                  &o, NULL);
 
         assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
         hvd_launch_options_fini(&o);
@@ -232,6 +329,10 @@ int main(void)
         cmocka_unit_test(each_flag_of_a_setting_names_its_variable),
         cmocka_unit_test(help_and_version_need_no_program),
         cmocka_unit_test(wrong_command_lines_are_refused_with_the_flag_named),
+        cmocka_unit_test(flags_of_mpirun_are_cut_into_words),
+        cmocka_unit_test(a_flag_that_changes_nothing_is_told),
+        cmocka_unit_test(a_configuration_file_is_named_with_its_place),
+        cmocka_unit_test(within_an_allocation_no_number_is_needed),
         cmocka_unit_test(the_start_timeout_comes_from_the_environment_unless_the_flag_is_there),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -1,0 +1,175 @@
+"""What horovodrun is told besides the program: a configuration file, files for output, Slurm, --check-build."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+import openmpi
+from conftest import HOROVODRUN
+
+SHOW = 'echo "$HOROVOD_CYCLE_TIME $HOROVOD_AUTOTUNE"'
+
+
+def config(tmp_path, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_configuration_file_is_overridden_by_what_comes_behind_it(run, tmp_path):
+    path = config(tmp_path, "params:\n  cycle_time_ms: 2\nautotune:\n  enabled: true\n")
+    result = run("-np", 1, "--no-prefix-output", "--no-autotune", "--config-file", path, "--cycle-time-ms", 3, "sh", "-c", SHOW)
+    assert (result.code, result.out) == (0, "3 1\n"), result
+
+
+def test_a_configuration_file_that_is_wrong_is_named_with_the_line(run, tmp_path):
+    path = config(tmp_path, "params:\n  cycle_tim_ms: 2\n")
+    result = run("-np", 1, "--config-file", path, "true")
+    assert result.code == 2 and result.last == f'horovodrun: configuration file {path}: line 2: params has no key "cycle_tim_ms"'
+    missing = run("-np", 1, "--config-file", tmp_path / "none", "true")
+    assert missing.code == 2 and f"configuration file {tmp_path}/none: cannot read" in missing.last, missing
+
+
+def test_output_goes_into_a_file_for_each_rank_and_stream_as_well(run, tmp_path):
+    result = run("-np", 11, "--output-filename", "logs/a", "sh", "-c", "echo out; printf 'an end' >&2", cwd=tmp_path)
+    assert result.code == 0 and result.out.count("<stdout>:out") == 11, result
+    files = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("std*")}
+    ranks = [f"{rank:02}" for rank in range(11)]
+    assert files == {**{f"logs/a/rank.{rank}/stdout": "out\n" for rank in ranks},
+                     **{f"logs/a/rank.{rank}/stderr": "an end" for rank in ranks}}
+
+
+def test_lines_in_files_carry_the_time_when_asked_and_the_console_may_be_plain(run, tmp_path):
+    result = run("-np", 1, "--prefix-output-with-timestamp", "--output-filename", tmp_path, "echo", "x")
+    assert re.fullmatch(r"\S+Z x\n", (tmp_path / "rank.0" / "stdout").read_text()), result
+    plain = run("-np", 1, "--no-prefix-output", "--output-filename", tmp_path, "echo", "x")
+    assert plain.out == (tmp_path / "rank.0" / "stdout").read_text() == "x\n", plain
+
+
+def test_a_folder_that_cannot_be_made_is_named(run, tmp_path):
+    (tmp_path / "file").touch()
+    result = run("-np", 1, "--output-filename", tmp_path / "file", "true")
+    assert result.code == 126 and f"cannot make the folder {tmp_path}/file/rank.0" in result.err, result
+
+
+def test_check_build_shows_what_there_is_and_a_framework_with_its_package(run, tmp_path):
+    for name in ("torch", "horovod/torch"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "__init__.py").touch()
+    (tmp_path / "horovod" / "__init__.py").touch()
+    result = run("--check-build", env={"PYTHONPATH": str(tmp_path)})
+    assert result.code == 0 and result.out.startswith("Horovod v0."), result
+    assert re.findall(r"\[X\] (\w+)", result.out) == ["PyTorch", "MPI", "MPI"], result
+    assert "[X] PyTorch" not in run("-cb", env={"PYTHONPATH": "", "PATH": "/nowhere"}).out
+
+
+def test_arguments_for_mpirun_reach_it_as_words(run):
+    result = run("-np", 1, "--verbose", "--mpi-args", "--mca btl_base_verbose '0'", "--binding-args", "--bind-to none", "--tcp",
+                 "echo", "x")
+    assert result.code == 0 and result.out == "[0]<stdout>:x\n", result
+    command = next(line for line in result.err.splitlines() if "horovodrun: mpirun" in line)
+    assert " --bind-to none --mca pml ob1 --mca btl self," in command and " --mca btl_base_verbose 0 " in command, command
+    assert "--map-by" not in command
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["--gloo", "true"], "flag --gloo: Open MPI starts the ranks"),
+    (["--host-discovery-script", "./d", "true"], "flag --host-discovery-script: the ranks of a job"),
+    (["--num-nccl-streams", "2", "true"], "flag --num-nccl-streams changes nothing"),
+])
+def test_a_flag_that_has_no_meaning_here_says_so(run, arguments, says):
+    result = run("-np", 1, *arguments)
+    assert says in result.err and result.code == (0 if "nothing" in says else 2), result
+
+
+ALLOCATION = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "localhost", "SLURM_TASKS_PER_NODE": "2"}
+
+
+def test_within_a_slurm_allocation_its_nodes_are_the_hosts(run):
+    result = run("sh", "-c", "echo x", env=ALLOCATION)
+    assert result.code == 0 and sorted(result.out.splitlines()) == ["[0]<stdout>:x", "[1]<stdout>:x"], result
+
+
+def test_more_processes_than_slurm_gave_are_refused(run):
+    result = run("-np", 3, "true", env=ALLOCATION)
+    assert result.code == 1 and result.last == (
+        "horovodrun: Slurm's allocation has 2 tasks and -np asks for 3 processes: ask Slurm for more (--ntasks)"), result
+
+
+# Stands for Slurm's: runs the command on every node of the list, by ssh, with what a step's processes are told.
+SRUN = """#!/usr/bin/python3
+import os, shlex, subprocess, sys
+arguments = sys.argv[1:]
+nodes = []
+while arguments and arguments[0].startswith("-"):
+    word = arguments.pop(0)
+    if word.startswith("--nodelist="):
+        nodes = word.split("=", 1)[1].split(",")
+slurm = [f"{{name}}={{value}}" for name, value in os.environ.items() if name.startswith("SLURM_")]
+running = [subprocess.Popen(["ssh", "-o", "StrictHostKeyChecking=accept-new", "-p", "2222", "-i", {key!r}, node, "env", *map(shlex.quote, slurm),
+                             f"SLURM_NODEID={{i}}", f"SLURM_PROCID={{i}}", "SLURM_STEP_NODELIST=" + ",".join(nodes),
+                             shlex.join(arguments)], stdin=subprocess.DEVNULL)
+           for i, node in enumerate(nodes)]
+sys.exit(max(process.wait() for process in running))
+"""
+
+
+@pytest.mark.skipif(openmpi.major() == 5, reason="Open MPI 5 wants more of srun than this one has")
+def test_slurm_reaches_the_nodes_that_ssh_is_not_asked_for(run, hosts, tmp_path):
+    fake = tmp_path / "srun"
+    fake.write_text(SRUN.format(key=str(hosts.key)))
+    fake.chmod(0o755)
+    result = run("--verbose", "hostname", before=hosts.enter(0), env={
+        "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "hvd-east,hvd-west",
+        "SLURM_NODELIST": "hvd-east,hvd-west", "SLURM_TASKS_PER_NODE": "1(x2)", "SLURM_JOBID": "7", "SLURM_NNODES": "2",
+        "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "1"})
+    assert result.code == 0, result
+    assert sorted(result.out.splitlines()) == ["[0]<stdout>:hvd-east", "[1]<stdout>:hvd-west"], result
+    assert "host hvd-west: Open MPI" in result.err and "plm_rsh" not in result.err, result
+
+
+def test_a_node_that_srun_cannot_reach_is_named_with_sruns_words(run, hosts, tmp_path):
+    fake = tmp_path / "srun"
+    fake.write_text("#!/bin/sh\necho 'srun: error: Unable to create step' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    result = run("hostname", before=hosts.enter(0), env={
+        "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "hvd-west",
+        "SLURM_TASKS_PER_NODE": "1"})
+    assert result.code == 1 and "host hvd-west cannot be reached by srun: srun: error" in result.last, result
+
+
+def test_a_program_that_another_host_does_not_have_is_named_with_it(run, hosts, tmp_path):
+    # A folder of this host alone: both share the file system, so the other one gets an empty one over it.
+    there = tmp_path / "bin"
+    there.mkdir()
+    (there / "only-here").write_text("#!/bin/sh\necho ran\n")
+    (there / "only-here").chmod(0o755)
+    subprocess.run([*hosts.enter(1), "mount", "-t", "tmpfs", "none", str(there)], check=True)
+    reach = ["-np", 2, "-H", "hvd-east:1,hvd-west:1", "-p", 2222, "-i", hosts.key]
+    try:
+        by_path = run(*reach, there / "only-here", before=hosts.enter(0))
+        by_name = run(*reach, "only-here", before=hosts.enter(0), env={"PATH": f"{os.environ['PATH']}:{there}"})
+    finally:
+        subprocess.run([*hosts.enter(1), "umount", str(there)], check=True)
+    for result, name in ((by_path, there / "only-here"), (by_name, "only-here")):
+        assert result.code == 1 and f'host hvd-west has no program "{name}"' in result.last, result
+    assert run(*reach, there / "only-here", before=hosts.enter(0)).out.count("ran") == 2
+
+
+def test_an_agent_that_the_environment_names_stands_for_ssh(run, hosts, tmp_path):
+    agent = tmp_path / "kubexec.sh"
+    agent.write_text(f'#!/bin/sh\nhost=$1\nshift\nexec ssh -o StrictHostKeyChecking=accept-new -p 2222 -i {hosts.key} $host "$*"\n')
+    agent.chmod(0o755)
+    result = run("-np", 2, "-H", "hvd-east:1,hvd-west:1", "hostname", before=hosts.enter(0),
+                 env={"OMPI_MCA_plm_rsh_agent": str(agent), "PRTE_MCA_plm_ssh_agent": str(agent)})
+    assert result.code == 0 and "[1]<stdout>:hvd-west" in result.out, result
+
+
+def test_help_names_every_flag_of_horovod():
+    text = subprocess.run([str(HOROVODRUN), "--help"], text=True, capture_output=True, check=True).stdout
+    for flag in ("-np", "--num-proc", "-cb", "--check-build", "--disable-cache", "--start-timeout", "--network-interfaces",
+                 "--network-interface", "--output-filename", "--verbose", "--config-file", "-p, --ssh-port",
+                 "-i, --ssh-identity-file", "--mpi-args", "--tcp", "--binding-args", "-H, --hosts", "--hostfile", "--mpi"):
+        assert flag in text, flag
