@@ -134,6 +134,16 @@ void hvd_ensure_master_told(struct hvd_pass *p);
 /* Makes the master's Job once every worker is Ready and the list says so. */
 void hvd_ensure_master(struct hvd_pass *p);
 
+/* refusal.c: what others refuse. Each tells why in out, false if there is nothing to tell. */
+
+/* Pods that a StatefulSet, or the master's Job, is not allowed to make; asks if that is not known.
+ */
+bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size);
+bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size);
+
+/* A change that is planned and was denied the last time. */
+bool hvd_refusal_of_patch(struct hvd_pass *p, char *out, size_t size);
+
 /* retry.c: the wait between attempts. */
 
 /* Notes that the attempt under way has failed and another one follows; returns for how many seconds

@@ -108,7 +108,19 @@ static bool tells_of_trouble(const struct hvd_pass *p)
 {
     const char *message = p->job->status.conditions[HVD_COND_WORKERS_READY].message;
 
-    return message && strstr(message, "; pod ");
+    return message && strstr(message, "; ") && !strstr(message, "; PodGroup ");
+}
+
+/* What keeps workers from being Ready, if anything is known to; false if not. */
+static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
+{
+    const struct hvd_object *pod = p->pods.troubled;
+
+    if (hvd_refusal_of_patch(p, out, size) || hvd_refusal_of_workers(p, out, size))
+        return true;
+    if (pod)
+        hvd_pass_text(out, size, "pod %s %s", pod->meta.name, pod->u.pod.trouble);
+    return pod != NULL;
 }
 
 static void count_workers(struct hvd_pass *p)
@@ -116,7 +128,7 @@ static void count_workers(struct hvd_pass *p)
     int32_t ready = (int32_t)p->pods.n_ready;
     int32_t wanted = p->job->spec.replicas;
     bool is_all = ready == wanted;
-    char message[MESSAGE_SIZE];
+    char message[MESSAGE_SIZE], trouble[MESSAGE_SIZE - 64];
 
     p->next.workers_ready = ready;
     p->next.workers_desired = wanted;
@@ -124,9 +136,9 @@ static void count_workers(struct hvd_pass *p)
         show_too_long(p);
         return;
     }
-    if (p->pods.troubled) {
-        hvd_pass_text(message, sizeof(message), "%d of %d workers are ready; pod %s %s", ready,
-                      wanted, p->pods.troubled->meta.name, p->pods.troubled->u.pod.trouble);
+    if (describe_trouble(p, trouble, sizeof(trouble))) {
+        hvd_pass_text(message, sizeof(message), "%d of %d workers are ready; %s", ready, wanted,
+                      trouble);
         p->is_urgent = p->is_urgent || !tells_of_trouble(p);
     } else if (p->has_no_room)
         hvd_pass_text(message, sizeof(message),
@@ -173,8 +185,9 @@ static void show_waiting(struct hvd_pass *p)
     const char *trouble = master ? master->u.pod.trouble : NULL;
     char message[MESSAGE_SIZE];
 
-    if (!p->is_blocked && trouble) {
+    if (trouble)
         hvd_pass_text(message, sizeof(message), "pod %s %s", master->meta.name, trouble);
+    if (!p->is_blocked && (trouble || hvd_refusal_of_master(p, message, sizeof(message)))) {
         set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", message});
     } else if (!p->is_blocked && is_stale(running)) {
         set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", ""});

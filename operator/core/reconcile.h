@@ -31,9 +31,10 @@
 enum hvd_failure_type {
     HVD_FAILURE_FOREIGN, /* create answered 409 AlreadyExists and a GET shows a controller other
                             than this job (by uid) */
-    HVD_FAILURE_INVALID, /* create or patch answered 400 or 422 */
-    HVD_FAILURE_DENIED,  /* answered 403 (quota, RBAC, admission): retried by the shell with backoff
-                          */
+    HVD_FAILURE_INVALID, /* create or patch answered 400 or 422, and always will (refusal.h) */
+    HVD_FAILURE_DENIED, /* answered 403, or denied by a webhook (quota, RBAC, admission): retried by
+                           the shell with backoff */
+    HVD_FAILURE_NO_PODS, /* the answer to HVD_ACTION_EXPLAIN; without a message nobody knows why */
 };
 
 /*
@@ -69,11 +70,14 @@ enum hvd_action_type {
                                */
     HVD_ACTION_PATCH,        /* PATCH body, fieldValidation=Strict; content type by is_json_patch */
     HVD_ACTION_PATCH_STATUS, /* PATCH .../status of the HorovodJob, merge patch */
-    HVD_ACTION_DELETE, /* DELETE with body (DeleteOptions: uid precondition, propagation); 404 is
-                          success */
-    HVD_ACTION_LOCATE, /* GET the Node of that name; body holds topology keys, and the answer is
-                          found by view.places from then on */
-    HVD_ACTION_EVENT,  /* POST body; 409 is success: the name is derived from the occurrence */
+    HVD_ACTION_DELETE,  /* DELETE with body (DeleteOptions: uid precondition, propagation); 404 is
+                           success */
+    HVD_ACTION_LOCATE,  /* GET the Node of that name; body holds topology keys, and the answer is
+                           found by view.places from then on */
+    HVD_ACTION_EXPLAIN, /* LIST the events about the object of that kind, name and uid (body); what
+                           hvd_refusal_find reads of them becomes HVD_FAILURE_NO_PODS, also if it is
+                           nothing or the list failed */
+    HVD_ACTION_EVENT,   /* POST body; 409 is success: the name is derived from the occurrence */
 };
 
 /*

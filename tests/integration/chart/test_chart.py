@@ -101,7 +101,7 @@ def test_no_right_is_a_wildcard_and_none_is_more_than_the_operator_uses(render):
     assert granted == {
         "horovodjobs": read | {"delete"}, "horovodjobs/status": {"patch"}, "horovodjobs/finalizers": {"update"},
         "secrets": read | {"create", "patch"}, "services": read | {"create", "patch"},
-        "configmaps": read | {"create", "patch"}, "pods": read | {"patch", "delete"}, "events": {"create"}, "nodes": {"get"},
+        "configmaps": read | {"create", "patch"}, "pods": read | {"patch", "delete"}, "events": {"create", "list"}, "nodes": {"get"},
         "statefulsets": read | {"create", "patch", "delete"}, "jobs": read | {"create", "patch", "delete"}}
 
 

@@ -210,12 +210,55 @@ static void remember(struct world *w, const struct hvd_action *action, enum hvd_
     *failure = (struct hvd_failure){type, action->kind, text, "no such field \"imag\"", w->now_ms};
 }
 
+/* Forgets the failure of that object, as after a success. */
+static void forget(struct world *w, const struct hvd_action *action)
+{
+    for (size_t i = 0; i < w->n_failures; i++) {
+        if (w->failures[i].kind != action->kind || strcmp(w->failures[i].name, action->name) != 0)
+            continue;
+        w->n_failures--;
+        w->failures[i] = w->failures[w->n_failures];
+        memmove(w->failure_text[i], w->failure_text[w->n_failures], 128);
+        w->failures[i].name = w->failure_text[i];
+        return;
+    }
+}
+
+/* Whether a webhook denies the write. */
+static bool is_denied(struct world *w, const struct hvd_action *action)
+{
+    const char *kind = hvd_kind_info(action->kind)->kind;
+    bool is_denied = w->deny_kind && strcmp(w->deny_kind, kind) == 0;
+
+    forget(w, action);
+    if (!is_denied)
+        return false;
+    remember(w, action, HVD_FAILURE_DENIED);
+    w->failures[w->n_failures - 1].message = "admission webhook \"a\" denied the request: no";
+    return true;
+}
+
+/* The events of a controller that cannot make pods. */
+static bool explain(struct world *w, const struct hvd_action *action)
+{
+    const char *kind = hvd_kind_info(action->kind)->kind;
+
+    forget(w, action);
+    remember(w, action, HVD_FAILURE_NO_PODS);
+    w->failures[w->n_failures - 1].message =
+        w->deny_pods_of && strcmp(w->deny_pods_of, kind) == 0 ? "forbidden: exceeded quota" : NULL;
+    w->n_explained++;
+    return true;
+}
+
 static bool create(struct world *w, const struct hvd_action *action, const char *body)
 {
     const char *kind = hvd_kind_info(action->kind)->kind;
     const cJSON *job = world_find(w, "HorovodJob", "digits");
     const cJSON *found = world_find(w, kind, action->name);
 
+    if (is_denied(w, action))
+        return false;
     if (w->refuse_kind && strcmp(w->refuse_kind, kind) == 0) {
         remember(w, action, HVD_FAILURE_INVALID);
         return false;
@@ -266,6 +309,10 @@ static bool patch_object(struct world *w, const struct hvd_action *action)
     bool ok = object && patch;
 
     assert_non_null(patch);
+    if (action->type == HVD_ACTION_PATCH && is_denied(w, action)) {
+        cJSON_Delete(patch);
+        return false;
+    }
     if (ok && action->is_json_patch) {
         ok = json_patch(object, patch);
     } else if (ok && meets(object, patch)) {
@@ -353,6 +400,8 @@ static bool perform(struct world *w, const struct hvd_job *job, const struct hvd
         return delete_object(w, action);
     case HVD_ACTION_LOCATE:
         return locate(w, action);
+    case HVD_ACTION_EXPLAIN:
+        return explain(w, action);
     case HVD_ACTION_EVENT:
         return event(w, action->body);
     }
@@ -579,6 +628,8 @@ bool world_controllers(struct world *w)
         return true;
     cJSON_ArrayForEach(object, w->objects)
     {
+        if (w->deny_pods_of && is(object, "kind", w->deny_pods_of))
+            continue;
         if (is(object, "kind", "StatefulSet") && owner_of(w, object) &&
             hvd_json_at(object, "spec.template"))
             changed = run_set(w, object);

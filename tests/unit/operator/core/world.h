@@ -31,6 +31,9 @@ struct world {
     char failure_text[4][128];
     size_t n_failures;
     const char *refuse_kind;      /* creates of this kind answer 422 */
+    const char *deny_kind;        /* writes of this kind are denied by a webhook */
+    const char *deny_pods_of;     /* of this kind; its controller cannot make any pod */
+    int n_explained;              /* how often somebody asked why */
     struct hvd_settings settings; /* of the operator */
     int32_t free_port;            /* that the shell would offer */
     const char *lost_pod; /* its node does not answer: it stays terminating until it is killed */

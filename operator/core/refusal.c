@@ -1,0 +1,189 @@
+/*
+ * What others refuse. A webhook, an admission policy or a quota may refuse an object of ours, and
+ * refuse the pods of an object that was accepted: then the controllers of StatefulSets and Jobs try
+ * again and again, and tell of it in an event only. Where pods are missing for some time, that
+ * event is asked for, seldom, and becomes a part of the job's condition. Pure.
+ */
+#include "operator/core/refusal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/api/rfc3339.h"
+#include "operator/core/children.h"
+#include "operator/core/pass.h"
+#include "operator/core/plan.h"
+
+#define PATIENCE_MS 5000 /* how long pods may be missing before anybody is asked */
+#define ASK_MIN_MS 15000 /* then as often as the job is old */
+#define ASK_MAX_MS 300000
+#define SKEW_S 60 /* by which the clock of a controller may be behind */
+
+bool hvd_refusal_may_pass(const char *message)
+{
+    static const char webhook[] = "admission webhook \"";
+    static const char policy[] = " is forbidden: ValidatingAdmissionPolicy '";
+
+    return message && ((strncmp(message, webhook, strlen(webhook)) == 0 &&
+                        strstr(message, "\" denied the request")) ||
+                       (!strstr(message, "\" is invalid: ") && strstr(message, policy)));
+}
+
+static int64_t last_seen_s(const cJSON *event)
+{
+    static const char *const paths[] = {"series.lastObservedTime", "lastTimestamp", "eventTime",
+                                        "metadata.creationTimestamp"};
+    int64_t last_s = 0;
+
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        int64_t at_s = hvd_rfc3339_parse(hvd_json_str(event, paths[i]));
+
+        last_s = at_s > last_s ? at_s : last_s;
+    }
+    return last_s;
+}
+
+/* The reason in "create Pod P in StatefulSet S failed error: REASON" and "Error creating: REASON",
+ * where that is "pods "P" is REASON" the rest. */
+static const char *reason_of(const char *message)
+{
+    static const char *const starts[] = {" failed error: ", "Error creating: "};
+    const char *found = NULL;
+
+    for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]) && !found; i++) {
+        found = strstr(message, starts[i]);
+        if (found)
+            message = found + strlen(starts[i]);
+    }
+    found = strncmp(message, "pods \"", 6) == 0 ? strstr(message + 6, "\" is ") : NULL;
+    return found ? found + strlen("\" is ") : message;
+}
+
+bool hvd_refusal_find(const cJSON *events, const char *uid, int64_t since_s,
+                      char out[HVD_REFUSAL_SIZE])
+{
+    const cJSON *event = NULL;
+    const char *message = NULL;
+    int64_t last_s = since_s - SKEW_S;
+
+    cJSON_ArrayForEach(event, hvd_json_get(events, "items"))
+    {
+        int64_t at_s = last_seen_s(event);
+
+        if (!hvd_str_equal(hvd_json_str(event, "involvedObject.uid"), uid) ||
+            !hvd_str_equal(hvd_json_str(event, "reason"), "FailedCreate") || at_s < last_s ||
+            !hvd_json_str(event, "message"))
+            continue;
+        last_s = at_s;
+        message = hvd_json_str(event, "message");
+    }
+    hvd_pass_text(out, HVD_REFUSAL_SIZE, "%s", message ? reason_of(message) : "");
+    return out[0] != '\0';
+}
+
+/* Asks why pods of the object are missing if they are for too long, and not too often. */
+static void ask(struct hvd_pass *p, const struct hvd_object *object, int64_t since_ms)
+{
+    const struct hvd_failure *known = hvd_pass_failure(p, object->kind, object->meta.name);
+    struct hvd_action action = {.type = HVD_ACTION_EXPLAIN, .kind = object->kind};
+    int64_t due_ms = since_ms + PATIENCE_MS;
+
+    if (p->st || (known && known->type != HVD_FAILURE_NO_PODS))
+        return; /* it is refused itself */
+    if (known) {
+        int64_t every_ms = known->at_ms - p->next.start_s * 1000;
+
+        every_ms = every_ms < ASK_MIN_MS ? ASK_MIN_MS : every_ms;
+        due_ms = known->at_ms + (every_ms < ASK_MAX_MS ? every_ms : ASK_MAX_MS);
+    }
+    if (p->now_ms < due_ms) {
+        hvd_plan_wake(p->plan, due_ms);
+        return;
+    }
+    action.body = hvd_strdup(object->meta.uid);
+    p->st = hvd_plan_add(p->plan, &action, object->meta.namespace, object->meta.name);
+}
+
+static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *set)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+
+        n += pod->kind == HVD_KIND_POD && hvd_str_equal(pod->meta.owner_uid, set->meta.uid);
+    }
+    return n;
+}
+
+/* The newest of what says since when pods may be missing. */
+static int64_t since_ms(const struct hvd_pass *p, const struct hvd_object *object)
+{
+    int64_t newest_ms = object->meta.created_s * 1000;
+
+    if (newest_ms < p->next.start_s * 1000)
+        newest_ms = p->next.start_s * 1000;
+    return newest_ms < p->view->status_written_ms ? p->view->status_written_ms : newest_ms;
+}
+
+static const char *known_reason(const struct hvd_pass *p, const struct hvd_object *object)
+{
+    const struct hvd_failure *known = hvd_pass_failure(p, object->kind, object->meta.name);
+
+    return known && known->type == HVD_FAILURE_NO_PODS ? known->message : NULL;
+}
+
+bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size)
+{
+    bool is_found = false;
+
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        const struct hvd_object *set = p->owners.sets[i];
+        const char *reason;
+
+        if (hvd_pass_set(p, i) != HVD_CHILD_OURS ||
+            count_pods_of(p, set) >= set->u.statefulset.replicas)
+            continue;
+        ask(p, set, since_ms(p, set));
+        reason = known_reason(p, set);
+        if (!is_found && reason)
+            hvd_pass_text(out, size, "pods of StatefulSet %s cannot be made: %s", set->meta.name,
+                          reason);
+        is_found = is_found || reason;
+    }
+    return is_found;
+}
+
+bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size)
+{
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+    const char *reason;
+
+    if (hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS || p->pods.n_masters > 0)
+        return false;
+    ask(p, job, since_ms(p, job));
+    reason = known_reason(p, job);
+    if (reason)
+        hvd_pass_text(out, size, "the pod of Job %s cannot be made: %s", job->meta.name, reason);
+    return reason != NULL;
+}
+
+bool hvd_refusal_of_patch(struct hvd_pass *p, char *out, size_t size)
+{
+    for (size_t i = 0; i < p->plan->n_actions; i++) {
+        const struct hvd_action *action = &p->plan->actions[i];
+        const struct hvd_failure *known = hvd_pass_failure(p, action->kind, action->name);
+
+        if (action->type != HVD_ACTION_PATCH || !known || known->type != HVD_FAILURE_DENIED)
+            continue;
+        p->is_denied = true;
+        hvd_pass_text(out, size, "%s %s cannot be changed, will be tried again: %s",
+                      hvd_kind_info(action->kind)->kind, action->name,
+                      known->message ? known->message : "forbidden");
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,248 @@
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "operator/api/json.h"
+#include "operator/core/refusal.h"
+#include "tests/unit/operator/core/world.h"
+
+/* What others refuse: writes of ours, and pods of what was accepted. */
+
+static void what_a_policy_of_the_cluster_denies_may_pass_later(void **state)
+{
+    static const struct {
+        const char *message;
+        bool may_pass;
+    } rows[] = {
+        {"admission webhook \"policy.example.com\" denied the request: no image of that registry",
+         true},
+        {"admission webhook \"policy.example.com\" denied the request without explanation", true},
+        {"statefulsets.apps \"digits-worker\" is forbidden: ValidatingAdmissionPolicy 'p' with "
+         "binding 'b' denied request: too many",
+         true},
+        {"StatefulSet.apps \"digits-worker\" is invalid: spec.template.spec.containers[0].image: "
+         "Required value",
+         false},
+        {"StatefulSet.apps \"digits-worker\" is invalid: x: Invalid value: \"admission webhook "
+         "\\\"a\\\" denied the request\": is wrong",
+         false},
+        {"StatefulSet.apps \"digits-worker\" is invalid: x: Invalid value: \" is forbidden: "
+         "ValidatingAdmissionPolicy 'p'\": is wrong",
+         false},
+        {"strict decoding error: unknown field \"spec.template.spec.imag\"", false},
+        {"", false},
+        {NULL, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(hvd_refusal_may_pass(rows[i].message), rows[i].may_pass);
+}
+
+#define EVENT(uid, reason, time, message)                                                          \
+    "{\"involvedObject\":{\"uid\":\"" uid "\"},\"reason\":\"" reason "\"," time                    \
+    ",\"message\":\"" message "\"}"
+#define LAST(text) "\"lastTimestamp\":\"2024-01-01T00:" text "Z\""
+#define OF_SET(pod, text)                                                                          \
+    "create Pod " pod " in StatefulSet w failed error: pods \\\"" pod "\\\" is " text
+
+static void is_found(const char *events, const char *expected)
+{
+    char text[HVD_REFUSAL_SIZE];
+    char list[2048];
+    cJSON *parsed;
+
+    (void)snprintf(list, sizeof(list), "{\"items\":[%s]}", events);
+    parsed = cJSON_Parse(list);
+    assert_non_null(parsed);
+    assert_int_equal(hvd_refusal_find(parsed, "u", 1704067200, text), expected[0] != '\0');
+    assert_string_equal(text, expected);
+    cJSON_Delete(parsed);
+}
+
+static void the_latest_event_about_the_object_says_why_without_the_name_of_a_pod(void **state)
+{
+    (void)state;
+    hvd_json_use_base_memory();
+    is_found("", "");
+    is_found(EVENT("u", "FailedCreate", LAST("01:00"), OF_SET("w-0", "forbidden: one")) "," EVENT(
+                 "u", "FailedCreate", LAST("03:00"),
+                 OF_SET("w-1", "forbidden: two")) "," EVENT("u", "FailedCreate", LAST("02:00"),
+                                                            OF_SET("w-0", "forbidden: three")),
+             "forbidden: two");
+    is_found(EVENT("u", "FailedCreate", LAST("01:00"),
+                   "Error creating: pods \\\"m-x2x4v\\\" is forbidden: violates PodSecurity"),
+             "forbidden: violates PodSecurity");
+    is_found(EVENT("u", "FailedCreate", LAST("01:00"),
+                   "Error creating: admission webhook \\\"a\\\" denied the request: no"),
+             "admission webhook \"a\" denied the request: no");
+    is_found(EVENT("u", "FailedCreate", "\"eventTime\":\"2024-01-01T00:01:00.123456Z\"", "text"),
+             "text");
+    is_found(EVENT("other", "FailedCreate", LAST("01:00"), "text"), "");
+    is_found(EVENT("u", "SuccessfulCreate", LAST("01:00"), "text"), "");
+    is_found("{\"involvedObject\":{\"uid\":\"u\"},\"reason\":\"FailedCreate\"," LAST("01:00") "}",
+             "");
+    /* Of an earlier start of the job, and perhaps over; clocks may differ a little. */
+    is_found(EVENT("u", "FailedCreate", "\"lastTimestamp\":\"2023-12-31T23:58:00Z\"", "text"), "");
+    is_found(EVENT("u", "FailedCreate", "\"lastTimestamp\":\"2023-12-31T23:59:30Z\"", "text"),
+             "text");
+}
+
+static void has_message(const struct world *w, const char *type, const char *text)
+{
+    assert_string_equal(world_condition_text(w, type, "message"), text);
+}
+
+/* Passes at the times the operator wants, for so long. */
+static void go_on(struct world *w, int64_t for_ms)
+{
+    int64_t end_ms = w->now_ms + for_ms;
+
+    while (w->now_ms < end_ms) {
+        world_settle(w);
+        w->now_ms = w->wake_at_ms > w->now_ms ? w->wake_at_ms : w->now_ms + 2000;
+    }
+}
+
+static void a_webhook_that_denies_a_child_is_told_of_and_ends_nothing(void **state)
+{
+    static const char *const kinds[] = {"Service", "StatefulSet", "Job"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        struct world w;
+
+        world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+        w.deny_kind = kinds[i];
+        for (int n = 0; n < 40; n++) {
+            world_pass(&w);
+            (void)world_controllers(&w);
+            w.now_ms += 1000;
+        }
+        assert_string_equal(world_condition_text(&w, "Running", "reason"), "Denied");
+        assert_non_null(strstr(world_condition_text(&w, "Running", "message"),
+                               "cannot be made, will be tried again: admission webhook \"a\" "
+                               "denied the request: no"));
+        w.deny_kind = NULL;
+        world_settle(&w);
+        world_is_state(&w, "Running");
+        assert_int_equal(world_events(&w, "InvalidTemplate"), 0);
+        world_fini(&w);
+    }
+}
+
+static void a_webhook_that_denies_a_change_is_told_of(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    w.deny_kind = "StatefulSet";
+    world_edit(&w, "{\"worker\":{\"replicas\":4}}");
+    for (int n = 0; n < 4; n++)
+        world_pass(&w);
+    world_is_state(&w, "Running");
+    has_message(&w, "WorkersReady",
+                "2 of 4 workers are ready; StatefulSet digits-worker cannot be changed, will be "
+                "tried again: admission webhook \"a\" denied the request: no");
+    w.deny_kind = NULL;
+    world_settle(&w);
+    go_on(&w, 60000);
+    assert_string_equal(world_status(&w, "ready"), "4/4");
+    has_message(&w, "WorkersReady", "4 of 4 workers are ready");
+    world_fini(&w);
+}
+
+static void workers_whose_pods_are_refused_are_told_of(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.deny_pods_of = "StatefulSet";
+    world_pass(&w);
+    world_pass(&w);
+    assert_int_equal(w.n_explained, 0);
+    assert_int_equal(w.wake_at_ms, w.now_ms + 5000);
+    w.now_ms = w.wake_at_ms;
+    world_pass(&w);
+    assert_int_equal(w.n_explained, 1);
+    world_pass(&w);
+    has_message(&w, "WorkersReady",
+                "0 of 2 workers are ready; pods of StatefulSet digits-worker cannot be made: "
+                "forbidden: exceeded quota");
+    assert_string_equal(world_status(&w, "message"),
+                        world_condition_text(&w, "WorkersReady", "message"));
+    world_is_state(&w, "Pending");
+    w.deny_pods_of = NULL;
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    has_message(&w, "WorkersReady", "2 of 2 workers are ready");
+    world_fini(&w);
+}
+
+static void a_master_whose_pod_is_refused_is_told_of(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.deny_pods_of = "Job";
+    go_on(&w, 60000);
+    world_is_state(&w, "Starting");
+    has_message(&w, "Running",
+                "the pod of Job digits-master cannot be made: forbidden: exceeded quota");
+    w.deny_pods_of = NULL;
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    world_fini(&w);
+}
+
+static void the_question_is_asked_ever_more_seldom_and_nothing_is_written_meanwhile(void **state)
+{
+    struct world w;
+    int writes, asked;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.deny_pods_of = "StatefulSet";
+    go_on(&w, 60000);
+    writes = w.n_writes;
+    go_on(&w, 3600000);
+    asked = w.n_explained;
+    assert_in_range(asked, 13, 24);
+    go_on(&w, 3600000);
+    assert_in_range(w.n_explained - asked, 11, 13);
+    assert_int_equal(w.n_writes, writes);
+    world_fini(&w);
+}
+
+static void nobody_asks_about_a_job_whose_pods_are_there(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    go_on(&w, 60000);
+    world_end_master(&w, 0, NULL);
+    go_on(&w, 60000);
+    assert_int_equal(w.n_explained, 0);
+    world_fini(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_policy_of_the_cluster_denies_may_pass_later),
+        cmocka_unit_test(the_latest_event_about_the_object_says_why_without_the_name_of_a_pod),
+        cmocka_unit_test(a_webhook_that_denies_a_child_is_told_of_and_ends_nothing),
+        cmocka_unit_test(a_webhook_that_denies_a_change_is_told_of),
+        cmocka_unit_test(workers_whose_pods_are_refused_are_told_of),
+        cmocka_unit_test(a_master_whose_pod_is_refused_is_told_of),
+        cmocka_unit_test(the_question_is_asked_ever_more_seldom_and_nothing_is_written_meanwhile),
+        cmocka_unit_test(nobody_asks_about_a_job_whose_pods_are_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
