@@ -116,8 +116,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (document) {
         tell(kind, document, &whole);
         tell(kind, parts, &read);
-        /* Keys that are written with escapes or zero bytes are not looked for. */
-        MUST(memchr(text, '\\', size - 1) || memchr(text, '\0', size - 1) ||
+        /* Nothing is read of events. Keys written with escapes or zero bytes are not looked for. */
+        MUST(kind == HVD_KIND_EVENT || memchr(text, '\\', size - 1) ||
+             memchr(text, '\0', size - 1) ||
              (whole.len == read.len &&
               (whole.len == 0 || memcmp(whole.data, read.data, whole.len) == 0)));
         hvd_buf_fini(&whole);
