@@ -1,4 +1,5 @@
 """Loads the C extension, and Open MPI for it, wherever that is."""
+import ctypes
 import importlib
 import os
 import shutil
@@ -14,33 +15,30 @@ or, where it is installed already, put its mpirun in PATH or its lib in LD_LIBRA
 
 
 def _places():
-    """Where Open MPI may lie beside where the loader looks: pip's, and that of the mpirun in PATH."""
-    yield os.path.join(sys.prefix, "lib")
-    yield os.path.join(os.path.dirname(sysconfig.get_path("scripts")), "lib")
+    """Where Open MPI may lie: with the mpirun in PATH, where the loader looks, where pip puts it."""
     mpirun = shutil.which("mpirun")
-    if mpirun:
-        for path in (mpirun, os.path.realpath(mpirun)):
-            yield os.path.join(os.path.dirname(os.path.dirname(path)), "lib")
+    for path in (mpirun, os.path.realpath(mpirun)) if mpirun else ():
+        yield os.path.join(os.path.dirname(os.path.dirname(path)), "lib", LIBRARY)
+    yield LIBRARY
+    yield os.path.join(sys.prefix, "lib", LIBRARY)
+    yield os.path.join(os.path.dirname(sysconfig.get_path("scripts")), "lib", LIBRARY)
 
 
 def _load_mpi():
-    """Loads Open MPI from the first place that has it; what needs it then finds it by its name."""
-    import ctypes  # pylint: disable=import-outside-toplevel
-    for place in _places():
-        path = os.path.join(place, LIBRARY)
-        if os.path.exists(path):
+    """Loads Open MPI, for all: what needs it finds it by its name then, and uses its hwloc where it has one."""
+    for path in _places():
+        if os.path.isabs(path) and not os.path.exists(path):
+            continue
+        try:
             ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-            return True
-    return False
+            return
+        except OSError as error:
+            if os.path.isabs(path):
+                raise ImportError(f"Open MPI in {path} cannot be loaded: {error}") from error
+    raise ImportError(MISSING)
 
 
 def load():
     """The extension horovod._core; ImportError says what to install."""
-    try:
-        return importlib.import_module("horovod._core")
-    except ImportError as error:
-        if LIBRARY not in str(error):
-            raise
-    if not _load_mpi():
-        raise ImportError(MISSING)
+    _load_mpi()
     return importlib.import_module("horovod._core")

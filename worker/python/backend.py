@@ -1,0 +1,78 @@
+"""Builds the package: scikit-build-core, and where the C sources are.
+
+In the repository they are two folders up. A source distribution has to carry them: it has a copy of what
+the build needs in source/.
+"""
+import os
+import pathlib
+import shutil
+import tempfile
+
+from scikit_build_core import build as _scikit
+from scikit_build_core.build import (get_requires_for_build_editable, get_requires_for_build_sdist,  # noqa: F401
+                                     get_requires_for_build_wheel)
+
+HERE = pathlib.Path(__file__).resolve().parent
+COPIED = HERE / "source"
+ROOT = COPIED if COPIED.exists() else HERE.parents[1]
+FOLDERS = ("base", "cmake", "worker")
+FILES = ("CMakeLists.txt", "VERSION", "LICENSE")
+SOURCES = (".c", ".h", ".txt", ".map", ".in", ".cmake")
+
+
+def dynamic_metadata(field, settings=None):
+    """The version, from the file VERSION."""
+    del settings
+    if field != "version":
+        raise RuntimeError(f"only the version is dynamic, not {field}")
+    return (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+
+
+def _settings(config_settings):
+    return {**(config_settings or {}), "cmake.source-dir": str(ROOT)}
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """See PEP 517."""
+    return _scikit.prepare_metadata_for_build_wheel(metadata_directory, _settings(config_settings))
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """See PEP 517."""
+    return _scikit.build_wheel(wheel_directory, _settings(config_settings), metadata_directory)
+
+
+def _is_source(path):
+    return path.is_file() and path.name.endswith(SOURCES)
+
+
+def _copy_sources(to):
+    for name in FILES:
+        shutil.copy2(ROOT / name, to / name)
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if _is_source(path):
+                target = to / path.relative_to(ROOT)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, target)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    """See PEP 517."""
+    if COPIED.exists():
+        return _scikit.build_sdist(sdist_directory, config_settings)
+    sdist_directory = os.path.abspath(sdist_directory)
+    with tempfile.TemporaryDirectory() as folder:
+        stage = pathlib.Path(folder) / "python"
+        stage.mkdir()
+        for name in ("pyproject.toml", "backend.py", "README.md"):
+            shutil.copy2(HERE / name, stage / name)
+        shutil.copytree(HERE / "horovod", stage / "horovod", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        (stage / "source").mkdir()
+        _copy_sources(stage / "source")
+        before = os.getcwd()
+        os.chdir(stage)
+        try:
+            return _scikit.build_sdist(sdist_directory, config_settings)
+        finally:
+            os.chdir(before)

@@ -1,0 +1,133 @@
+"""horovod.run(): calls a function on every rank of a new job, and returns what each returned.
+
+The function travels in a file of a directory that only this user can read, and results come back the same way:
+nothing that comes over a network is unpickled. Ranks on other hosts have to see that directory, so for them it is
+made in the working directory, which they have to share.
+"""
+import dataclasses
+import os
+import pickle
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+
+
+@dataclasses.dataclass
+class _Places:
+    """The files of a call, seen by run() and by every rank."""
+    folder: str
+
+    @property
+    def function(self):
+        return os.path.join(self.folder, "function")
+
+    def result(self, rank):
+        return os.path.join(self.folder, f"result.{rank}")
+
+
+def _horovodrun():
+    """The launcher that came with this package, else that in PATH."""
+    beside = os.path.join(sysconfig.get_path("scripts"), "horovodrun")
+    path = beside if os.path.exists(beside) else shutil.which("horovodrun")
+    if not path:
+        raise RuntimeError("horovodrun was found neither beside this Python nor in PATH")
+    return path
+
+
+def _flags(options):
+    """Options of run() as flags of horovodrun; those that are None are left out."""
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            yield flag
+        elif isinstance(value, (list, tuple)):
+            yield from (flag, *map(str, value))
+        else:
+            yield from (flag, str(value))
+
+
+def _are_elsewhere(options):
+    """Whether ranks may run on other hosts."""
+    if options["hostfile"] or options["host_discovery_script"]:
+        return True
+    names = {host.partition(":")[0] for host in (options["hosts"] or "").split(",") if host}
+    return not names <= {"localhost", "127.0.0.1", os.uname().nodename}
+
+
+def _read(path):
+    with open(path, "rb") as file:
+        return pickle.load(file)
+
+
+def _store(places, function, args, kwargs):
+    try:
+        import cloudpickle as pickler  # pylint: disable=import-outside-toplevel
+    except ImportError:  # then functions of the main script cannot be called
+        pickler = pickle
+    with open(places.function, "wb") as file:
+        pickle.dump(sys.path, file)
+        pickler.dump((function, args, kwargs), file)
+
+
+def _call(command):
+    """Runs the launcher to its end; ends it when this process is interrupted."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()
+            raise
+
+
+def _results(places, size, status, command):
+    """What the ranks returned; RuntimeError with the traceback of the first that failed."""
+    answers = {rank: _read(places.result(rank)) for rank in range(size) if os.path.exists(places.result(rank))}
+    failed = [(when, rank, value) for rank, (is_fine, value, when) in answers.items() if not is_fine]
+    if failed:
+        _, rank, text = min(failed)
+        raise RuntimeError(f"horovod.run: rank {rank} failed:\n{text}")
+    missing = [rank for rank in range(size) if rank not in answers]
+    if status or missing:
+        raise RuntimeError(f"horovod.run: horovodrun ended with {status}, without a result of ranks {missing}; "
+                           f"the command was: {shlex.join(command)}")
+    return [answers[rank][1] for rank in range(size)]
+
+
+def _command(options, num_proc, executable, places):
+    return [_horovodrun(), "-np", str(num_proc), *_flags(options), executable or sys.executable,
+            "-m", "horovod.runner.rank", places.folder]
+
+
+def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=None, slots=None, reset_limit=None,
+        cooldown_range=None, hosts=None, hostfile=None, host_discovery_script=None, start_timeout=None, ssh_port=None,
+        ssh_identity_file=None, disable_cache=None, output_filename=None, verbose=None, use_gloo=None, use_mpi=None,
+        mpi_args=None, network_interface=None, network_interfaces=None, executable=None, np=None, min_np=None,
+        max_np=None):
+    """Calls func(*args, **kwargs) on num_proc ranks; a list of what they returned, by rank.
+
+    The other arguments are the flags of horovodrun by the same names. RuntimeError, with its traceback, when a rank
+    raised an exception.
+    """
+    num_proc = np or num_proc
+    options = {
+        "min_num_proc": min_num_proc or min_np, "max_num_proc": max_num_proc or max_np, "slots_per_host": slots,
+        "reset_limit": reset_limit, "blacklist_cooldown_range": cooldown_range, "hosts": hosts, "hostfile": hostfile,
+        "host_discovery_script": host_discovery_script, "start_timeout": start_timeout, "ssh_port": ssh_port,
+        "ssh_identity_file": ssh_identity_file, "disable_cache": disable_cache, "output_filename": output_filename,
+        "verbose": bool(verbose), "gloo": use_gloo, "mpi": use_mpi, "mpi_args": mpi_args,
+        "network_interfaces": network_interfaces or network_interface,
+    }
+    folder = tempfile.mkdtemp(prefix="horovod-run-", dir=os.getcwd() if _are_elsewhere(options) else None)
+    places = _Places(folder)
+    try:
+        _store(places, func, args, kwargs or {})
+        command = _command(options, num_proc, executable, places)
+        status = _call(command)
+        return _results(places, num_proc, status, command)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
