@@ -248,6 +248,54 @@ static void what_may_pass_is_a_denial_and_retried(void **state)
     assert_int_equal(b->entry->failures[1].type, HVD_FAILURE_DENIED);
 }
 
+static void what_a_webhook_denies_is_a_denial_whatever_its_code(void **state)
+{
+    static const long codes[] = {400, 403, 422};
+    struct bench *b = *state;
+
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        plan(b, HVD_ACTION_CREATE, false);
+        perform(b);
+        fake_api_answer(fake_api_last(&b->fake), codes[i],
+                        "{\"message\":\"admission webhook \\\"a\\\" denied the request: no\"}");
+        assert_int_equal(b->n_performed, i + 1);
+        assert_int_equal(b->status, HVD_ERR_DENIED);
+        assert_int_equal(b->entry->n_failures, 1);
+        assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
+        assert_string_equal(b->entry->failures[0].message,
+                            "admission webhook \"a\" denied the request: no");
+    }
+}
+
+static void why_pods_are_missing_is_asked_and_an_answer_that_does_not_come_is_none(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_EXPLAIN, false);
+    b->plan.actions[0].body[0] = 'u';
+    b->plan.actions[0].body[1] = '\0';
+    perform(b);
+    assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_LIST);
+    assert_int_equal(fake_api_last(&b->fake)->request.path.kind, HVD_KIND_EVENT);
+    assert_string_equal(fake_api_last(&b->fake)->ns, "ns");
+    assert_string_equal(fake_api_last(&b->fake)->query,
+                        "?limit=100&fieldSelector=reason%3DFailedCreate%2CinvolvedObject.uid%3Du");
+    fake_api_answer(fake_api_last(&b->fake), 200,
+                    "{\"items\":[{\"involvedObject\":{\"uid\":\"u\"},\"reason\":\"FailedCreate\","
+                    "\"message\":\"Error creating: no room\"}]}");
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_NO_PODS);
+    assert_int_equal(b->entry->failures[0].kind, HVD_KIND_SERVICE);
+    assert_string_equal(b->entry->failures[0].message, "no room");
+    plan(b, HVD_ACTION_EXPLAIN, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 403, "{\"message\":\"no right to list events\"}");
+    assert_int_equal(b->n_performed, 2);
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_failures, 1);
+    assert_null(b->entry->failures[0].message);
+}
+
 static void a_conflict_reads_the_object_again(void **state)
 {
     static const enum hvd_action_type types[] = {HVD_ACTION_PATCH, HVD_ACTION_DELETE};
@@ -408,6 +456,8 @@ int main(void)
         TEST(a_refused_template_becomes_a_failure_with_the_servers_text),
         TEST(what_may_pass_is_a_denial_and_retried),
         TEST(a_denied_write_is_a_failure_and_is_retried),
+        TEST(what_a_webhook_denies_is_a_denial_whatever_its_code),
+        TEST(why_pods_are_missing_is_asked_and_an_answer_that_does_not_come_is_none),
         TEST(a_conflict_reads_the_object_again),
         TEST(a_patch_of_something_gone_forgets_it),
         TEST(a_late_answer_about_what_is_gone_forgets_nothing_new),

@@ -1,0 +1,202 @@
+"""What others refuse: policies and webhooks of the cluster, for children of a job and for their pods."""
+import base64
+import contextlib
+import http.server
+import json
+import ssl
+import subprocess
+import threading
+
+import pytest
+
+from kubeapi import ApiError, until
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+TOO_MUCH = {"capabilities": {"add": ["SYS_ADMIN"]}}
+
+
+def label(server, ns, level):
+    server.api.request("PATCH", f"/api/v1/namespaces/{ns.name}",
+                       {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": level}}}, "application/merge-patch+json")
+
+
+def long_form(ns, **contexts):
+    """A job whose pods have the security contexts that are given, by role."""
+    def template(role):
+        return {"spec": {"containers": [{"name": role, "image": "i", "command": ["sleep", "1"],
+                                         "securityContext": contexts.get(role)}]}}
+    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "digits"},
+                              "spec": {"worker": {"replicas": 2, "template": template("worker")},
+                                       "master": {"template": template("master")}}})
+
+
+def message(ns, kind):
+    return (ns.condition(kind) or {}).get("message", "")
+
+
+def nudge(ns, plural, name):
+    """The controller tries again at once, and not when its own wait is over."""
+    ns.patch(plural, name, {"metadata": {"annotations": {"test": "again"}}})
+
+
+# ---- pods ----
+
+def test_workers_that_pod_security_refuses_are_told_of(server, ns, operator):
+    label(server, ns, "restricted")
+    long_form(ns, worker=TOO_MUCH)
+    start = '0 of 2 workers are ready; pods of StatefulSet digits-worker cannot be made: forbidden: violates PodSecurity ' \
+        '"restricted:latest": '
+    until(lambda: message(ns, "WorkersReady"), lambda: message(ns, "WorkersReady").startswith(start), 60)
+    assert "SYS_ADMIN" in message(ns, "WorkersReady")
+    assert ns.state() == "Pending"
+    label(server, ns, "privileged")
+    nudge(ns, "statefulsets", "digits-worker")
+    ns.start_workers()
+    ns.start_master()
+    ns.wait_state("Running")
+    assert message(ns, "WorkersReady") == "2 of 2 workers are ready"
+
+
+def test_a_master_that_pod_security_refuses_is_told_of(server, ns, operator):
+    label(server, ns, "restricted")
+    long_form(ns, master=TOO_MUCH)
+    ns.start_workers()
+    start = "the pod of Job digits-master cannot be made: forbidden: violates PodSecurity "
+    until(lambda: message(ns, "Running"), lambda: message(ns, "Running").startswith(start), 60)
+    assert ns.state() == "Starting"
+    label(server, ns, "privileged")
+    nudge(ns, "jobs", "digits-master")
+    ns.start_master()
+    ns.wait_state("Running")
+
+
+def test_workers_that_a_quota_refuses_are_told_of(ns, operator):
+    ns.api.request("POST", f"/api/v1/namespaces/{ns.name}/resourcequotas",
+                   {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}})
+    until("the quota counts", lambda: ns.api.request(
+        "GET", f"/api/v1/namespaces/{ns.name}/resourcequotas/few").get("status", {}).get("used"))
+    ns.apply_job()
+    reason = "pods of StatefulSet digits-worker cannot be made: forbidden: exceeded quota: few"
+    until(lambda: message(ns, "WorkersReady"), lambda: reason in message(ns, "WorkersReady"), 60)
+
+
+# ---- children ----
+
+def denied(ns):
+    condition = ns.condition("Running") or {}
+    return condition.get("reason") == "Denied" and condition["message"]
+
+
+@contextlib.contextmanager
+def objects(server, *items):
+    """Objects of the cluster that are there for some time."""
+    made = []
+    try:
+        for plural, item in items:
+            server.api.request("POST", f"{ADMISSION}/{plural}", item)
+            made.append((plural, item["metadata"]["name"]))
+        yield
+    finally:
+        for plural, name in reversed(made):
+            server.api.request("DELETE", f"{ADMISSION}/{plural}/{name}")
+
+
+def is_refused(ns, plural):
+    """The code with which a good child is refused: policies take some time to be in force."""
+    pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    item = {"metadata": {"name": "probe"}, "spec": {"template": pod}}
+    if plural == "statefulsets":
+        item["spec"].update(serviceName="a", selector={"matchLabels": {"a": "b"}})
+    else:
+        pod["spec"]["restartPolicy"] = "Never"
+    try:
+        ns.api.request("POST", ns.path(plural) + "?dryRun=All", item)
+    except ApiError as error:
+        return error.code
+    return None
+
+
+def test_an_admission_policy_that_denies_holds_a_job_up_and_does_not_end_it(server, ns, operator):
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["statefulsets"]}
+    policy = ("validatingadmissionpolicies", {"metadata": {"name": ns.name}, "spec": {
+        "failurePolicy": "Fail", "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
+        "validations": [{"expression": "false", "message": "not on Sundays"}]}})
+    binding = ("validatingadmissionpolicybindings", {"metadata": {"name": ns.name}, "spec": {
+        "policyName": ns.name, "validationActions": ["Deny"]}})
+    with objects(server, policy, binding):
+        until("the policy is in force", lambda: is_refused(ns, "statefulsets") == 422, 60)
+        ns.apply_job()
+        until("the condition", lambda: denied(ns))
+        assert denied(ns).startswith("StatefulSet digits-worker cannot be made, will be tried again: ")
+        assert denied(ns).endswith("not on Sundays")
+    ns.start_workers()
+    ns.start_master()
+    ns.wait_state("Running")
+    assert [reason for reason, _ in ns.events()] == ["MasterStarted"]
+
+
+class Webhook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = {"uid": review["request"]["uid"], "allowed": self.server.status is None}
+        if self.server.status is not None:
+            answer["status"] = self.server.status
+        body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        """Nothing to stderr."""
+
+
+@pytest.fixture
+def webhook(tmp_path):
+    """A webhook's server, which denies with its attribute status, if that is set."""
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2",
+                    "-keyout", key, "-out", cert], check=True, stderr=subprocess.DEVNULL)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
+        server.daemon_threads = True
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.status, server.ca = None, cert.read_text()
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("code", [None, 400, 403, 422])
+def test_a_webhook_that_denies_holds_a_job_up_and_does_not_end_it(server, ns, operator, webhook, code):
+    hook = ("validatingwebhookconfigurations", {"metadata": {"name": ns.name}, "webhooks": [{
+        "name": "policy.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns.name}},
+        "rules": [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}],
+        "clientConfig": {"url": f"https://127.0.0.1:{webhook.server_port}/",
+                         "caBundle": base64.b64encode(webhook.ca.encode()).decode()}}]})
+    webhook.status = {"message": "no more budget", **({"code": code} if code else {})}
+    with objects(server, hook):
+        until("the webhook is asked", lambda: is_refused(ns, "jobs") == (code or 400), 60)
+        ns.apply_job()
+        ns.start_workers()
+        until("the condition", lambda: denied(ns))
+        assert denied(ns) == ('Job digits-master cannot be made, will be tried again: admission webhook '
+                              '"policy.example.com" denied the request: no more budget')
+        webhook.status = None
+        ns.start_master()
+        ns.wait_state("Running")
+    assert [reason for reason, _ in ns.events()] == ["MasterStarted"]
+
+
+def test_what_the_api_server_itself_calls_wrong_ends_the_job(ns, operator):
+    long_form(ns, worker={"runAsUser": -1})
+    ns.wait_state("Failed")
+    assert ns.condition("Failed")["reason"] == "InvalidTemplate"
+    assert "runAsUser" in ns.condition("Failed")["message"]
