@@ -1,0 +1,76 @@
+"""A sampler that shares an epoch among the ranks, and what is left of it among other ranks."""
+import itertools
+import math
+import random
+
+import torch.utils.data
+
+from horovod.torch.mpi_ops import rank, size
+
+
+class ElasticSampler(torch.utils.data.Sampler):
+    """Gives each rank its part of the samples that were not processed in this epoch.
+
+    Call record_batch after each batch and set_epoch at the end of each epoch, and make the sampler
+    part of the elastic state. Every rank gets as many samples as the others: where they cannot be
+    shared evenly, some are given to two ranks.
+    """
+
+    def __init__(self, dataset, shuffle=True, seed=0):
+        self.dataset = dataset
+        self.shuffle = shuffle
+        self.seed = seed
+        self.epoch = 0
+        self.processed_indices = set()
+        self.reset()
+
+    def set_epoch(self, epoch):
+        """Begins an epoch: nothing of it is processed, and its order is its own."""
+        self.epoch = epoch
+        self.processed_indices = set()
+        self.reset()
+
+    def record_batch(self, batch_idx, batch_size):
+        """This rank has processed its batch of that number, of that size."""
+        self.record_indices(self.get_indices(batch_idx, batch_size))
+
+    def record_indices(self, indices):
+        """This rank has processed these samples."""
+        self.processed_indices.update(indices)
+
+    def get_indices(self, batch_idx, batch_size):
+        """The samples of this rank's batch of that number; the last one may be smaller."""
+        start = batch_idx * batch_size
+        return self.indices[start:start + batch_size]
+
+    def load_state_dict(self, state_dict):
+        """Goes on from a state_dict, of this or of another number of ranks."""
+        self.epoch = state_dict["epoch"]
+        self.processed_indices = set(state_dict["processed_indices"])
+        self.reset()
+
+    def state_dict(self):
+        """The epoch, and what of it this rank has processed."""
+        return {"epoch": self.epoch, "processed_indices": set(self.processed_indices)}
+
+    def reset(self):
+        """Shares what is not processed among the ranks that there are now."""
+        self.num_replicas = size()
+        self.rank = rank()
+        self.remaining_indices = [i for i in range(len(self.dataset)) if i not in self.processed_indices]
+        self.num_samples = math.ceil(len(self.remaining_indices) / self.num_replicas)
+        self.total_size = self.num_samples * self.num_replicas
+        self.indices = self._share()
+
+    def _share(self):
+        order = list(self.remaining_indices)
+        if self.shuffle:
+            random.Random(self.seed + self.epoch).shuffle(order)
+        padded = itertools.islice(itertools.cycle(order), self.total_size)
+        return list(itertools.islice(padded, self.rank, None, self.num_replicas))
+
+    def __iter__(self):
+        return iter(list(self.indices))
+
+    def __len__(self):
+        return self.num_samples

@@ -1,0 +1,156 @@
+"""The elastic state of a PyTorch training: models, optimizers, samplers and plain objects."""
+import copy
+
+import torch
+
+from horovod.common.elastic import ObjectState
+from horovod.torch.elastic.sampler import ElasticSampler
+from horovod.torch.functions import (allgather_object, broadcast_object, broadcast_optimizer_state,
+                                     broadcast_parameters)
+from horovod.torch.mpi_ops import rank
+
+
+class TorchState(ObjectState):
+    """An elastic state of a model, an optimizer and anything else, all by keyword.
+
+    What the registry has a handler for (models, optimizers, samplers) is saved as its state_dict;
+    everything else is saved as an object.
+    """
+
+    def __init__(self, model=None, optimizer=None, **kwargs):
+        kwargs.update(model=model, optimizer=optimizer)
+        handlers = {name: _handler_for(value) for name, value in kwargs.items()}
+        self._handlers = {name: handler for name, handler in handlers.items() if handler}
+        for name, handler in self._handlers.items():
+            object.__setattr__(self, name, handler.value)
+        objects = {name: value for name, value in kwargs.items()
+                   if name not in self._handlers}
+        super().__init__(bcast_object=broadcast_object, get_rank=rank, **objects)
+
+    def save(self):
+        """Keeps a copy of everything in memory."""
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self):
+        """Goes back to what was saved last."""
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def sync(self):
+        """Gives every rank the state of rank 0, and saves it."""
+        for handler in self._handlers.values():
+            handler.sync()
+        super().sync()
+
+    def __setattr__(self, name, value):
+        handler = self.__dict__.get("_handlers", {}).get(name)
+        if handler is not None:
+            handler.set_value(value)
+        super().__setattr__(name, value)
+
+
+class StateHandler:
+    """How values of a type are saved, restored and synchronised."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def save(self):
+        """Keeps a copy in memory."""
+        raise NotImplementedError
+
+    def restore(self):
+        """Goes back to what was saved last."""
+        raise NotImplementedError
+
+    def sync(self):
+        """Gives every rank the value of rank 0, and saves it."""
+        raise NotImplementedError
+
+    def set_value(self, value):
+        """Another value takes the place of this one, and is saved."""
+        self.value = value
+        self.save()
+
+
+class ModelStateHandler(StateHandler):
+    """Saves the state_dict of a torch.nn.Module."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.save()
+
+    def save(self):
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self):
+        self.value.load_state_dict(self._saved)
+
+    def sync(self):
+        broadcast_parameters(self.value.state_dict(), root_rank=0)
+        self.save()
+
+
+class OptimizerStateHandler(StateHandler):
+    """Saves the state_dict of a torch.optim.Optimizer."""
+
+    def __init__(self, optimizer):
+        super().__init__(optimizer)
+        self.save()
+
+    def save(self):
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self):
+        self.value.load_state_dict(self._saved)
+
+    def sync(self):
+        broadcast_optimizer_state(self.value, root_rank=0)
+        self.save()
+
+
+class SamplerStateHandler(StateHandler):
+    """Saves what of an epoch was processed; of several ranks, what any of them processed."""
+
+    def __init__(self, sampler):
+        super().__init__(sampler)
+        self.save()
+
+    def save(self):
+        self._saved = self.value.state_dict()
+
+    def restore(self):
+        self.value.load_state_dict(self._saved)
+
+    def sync(self):
+        states = allgather_object(self.value.state_dict(), "sampler_state")
+        epoch = states[0]["epoch"]
+        processed = set().union(*(s["processed_indices"] for s in states if s["epoch"] == epoch))
+        self.value.load_state_dict({"epoch": epoch, "processed_indices": processed})
+        self.save()
+
+
+_registry = [(ElasticSampler, SamplerStateHandler),
+             (torch.optim.Optimizer, OptimizerStateHandler),
+             (torch.nn.Module, ModelStateHandler)]
+
+
+def get_handler_registry():
+    """A list of pairs (type, handler class): the first type that a value is of has its handler."""
+    return list(_registry)
+
+
+def set_handler_registry(registry):
+    """Replaces the registry, for states that are made from now on."""
+    global _registry
+    _registry = list(registry)
+
+
+def _handler_for(value):
+    for kind, handler in _registry:
+        if isinstance(value, kind):
+            return handler(value)
+    return None

@@ -1,0 +1,247 @@
+"""The gradients of an optimizer on their way through the job: awaited, submitted, received.
+
+A hook at each parameter tells when backward() has finished its gradient, which is submitted at
+once, so that gradients are reduced while backward() still computes others. Every rank submits all
+of its parameters between two updates, those without a gradient as zeros, because the ranks may
+differ in what they used.
+"""
+import weakref
+
+import torch
+
+from horovod.common.util import split_list
+from horovod.torch.mpi_ops import (Average, allreduce_async_, grouped_allreduce_async_,
+                                   sparse_allreduce_async, synchronize)
+
+
+class _Entry:
+    """A parameter, its name in the job, and how many backward passes its gradient waits for."""
+    __slots__ = ("parameter", "name", "group", "passes_left", "is_under_way", "sparse_dims", "hook",
+                 "__weakref__")
+
+    def __init__(self, parameter, name, passes):
+        self.parameter = parameter
+        self.name = name
+        self.group = None
+        self.passes_left = passes
+        self.is_under_way = False
+        self.sparse_dims = 0  # of the last gradient, if that was sparse
+        self.hook = None
+
+
+class _Group:
+    """Parameters that are submitted as one, and how many of them are not ready."""
+    __slots__ = ("entries", "n_missing")
+
+    def __init__(self, entries):
+        self.entries = entries
+        self.n_missing = len(entries)
+
+
+class _Flight:
+    """Gradients that were submitted together, as they were compressed, and how to wait for them."""
+    __slots__ = ("entries", "gradients", "contexts", "handle")
+
+    def __init__(self, entries, gradients, contexts, handle):
+        self.entries = entries
+        self.gradients = gradients
+        self.contexts = contexts
+        self.handle = handle
+
+
+def _attach(parameter, function):
+    """Has function() called whenever a backward pass has finished the parameter's gradient."""
+    if hasattr(parameter, "register_post_accumulate_grad_hook"):
+        return parameter.register_post_accumulate_grad_hook(lambda _: function())
+    accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+    return accumulator, accumulator.register_hook(lambda *_: function())  # lives while it is kept
+
+
+class Gradients:
+    """What an optimizer needs to have its gradients reduced.
+
+    names: what a parameter is called, by parameter. groups: None, a number of groups, or lists of
+    parameters that are reduced together.
+    """
+
+    def __init__(self, names, compression, passes, op, predivide_factor, groups, sparse_as_dense,
+                 process_set):
+        self.passes = passes
+        self.is_reduced = False  # nothing was computed since the last finish()
+        self._names = names
+        self._compression = compression
+        self._sparse_as_dense = sparse_as_dense
+        self._process_set = process_set
+        self._how = {"op": op, "process_set": process_set}
+        if op == Average:
+            self._how.update(prescale_factor=1.0 / predivide_factor, postscale_factor=predivide_factor)
+        self._op = op
+        self._groups = groups
+        self._entries = {}
+        self._flights = []
+
+    def is_in_flight(self):
+        """Whether gradients were submitted and not received yet."""
+        return bool(self._flights)
+
+    def watch(self, param_groups):
+        """Attaches hooks to those of the parameters that want a gradient and have no hook yet."""
+        if not self._process_set.included():
+            return
+        is_first = not self._entries
+        for i, group in enumerate(param_groups):
+            for j, parameter in enumerate(group["params"]):
+                if parameter.requires_grad and parameter not in self._entries:
+                    name = self._names.get(parameter, f"allreduce.noname.{i}.{j}")
+                    self._entries[parameter] = self._enter(parameter, name)
+        if is_first:
+            self._form_groups()
+
+    def _enter(self, parameter, name):
+        entry = _Entry(parameter, name, self.passes)
+        ours, its = weakref.ref(self), weakref.ref(entry)  # a model does not keep its optimizer
+
+        def arrived():
+            gradients = ours()
+            if gradients is not None:
+                gradients.arrived(its())
+
+        entry.hook = _attach(parameter, arrived)
+        return entry
+
+    def _form_groups(self):
+        lists = self._groups
+        if not lists:
+            return
+        if isinstance(lists, int):
+            lists = split_list(list(self._entries), min(lists, len(self._entries)) or 1)
+        for members in lists:
+            group = _Group([self._entries[p] for p in members if p in self._entries])
+            for entry in group.entries:
+                entry.group = group
+
+    def set_passes(self, passes):
+        """From now on a gradient is complete after that many backward passes."""
+        self.passes = passes
+        self._count_anew()
+
+    def arrived(self, entry):
+        """A backward pass has finished this gradient: submits it if it was the last pass."""
+        if self._process_set.size() == 1:
+            return
+        if entry.passes_left <= 0:
+            raise AssertionError(
+                f"the gradient of {entry.name} was computed once more before step(), after it was "
+                f"submitted: this optimizer takes backward_passes_per_step={self.passes} passes. "
+                "Give DistributedOptimizer a larger backward_passes_per_step to add up gradients.")
+        self.is_reduced = False
+        entry.passes_left -= 1
+        if entry.passes_left == 0:
+            self._ready(entry)
+
+    def _ready(self, entry):
+        group = entry.group
+        if group is None:
+            self._submit([entry])
+            return
+        group.n_missing -= 1
+        if group.n_missing == 0:
+            self._submit(group.entries)
+
+    def _submit(self, entries):
+        dense = []
+        for entry in entries:
+            entry.is_under_way = True
+            gradient = self._gradient_of(entry)
+            if gradient.is_sparse:
+                handle = sparse_allreduce_async(gradient, entry.name, self._op, self._process_set)
+                self._flights.append(_Flight([entry], None, None, handle))
+            else:
+                dense.append((entry, gradient))
+        if dense:
+            self._submit_dense(*zip(*dense))
+
+    def _gradient_of(self, entry):
+        """What to submit for a parameter: its gradient, or zeros of the same kind."""
+        parameter = entry.parameter
+        if parameter.grad is None:
+            parameter.grad = _zeros(parameter, entry.sparse_dims)
+        elif parameter.grad.is_sparse and self._sparse_as_dense:
+            parameter.grad = parameter.grad.to_dense()
+        elif parameter.grad.is_sparse:
+            entry.sparse_dims = parameter.grad.sparse_dim()
+        return parameter.grad.detach() if parameter.grad.requires_grad else parameter.grad
+
+    def _submit_dense(self, entries, gradients):
+        packed, contexts = zip(*(self._compression.compress(g) for g in gradients))
+        name = entries[0].name
+        if entries[0].group is None:
+            handle = allreduce_async_(packed[0], name=name, **self._how)
+        else:
+            handle = grouped_allreduce_async_(list(packed), name=name, **self._how)
+        self._flights.append(_Flight(entries, gradients, contexts, handle))
+
+    def finish(self, param_groups):
+        """Submits what no backward pass has reached, and waits until every gradient is reduced.
+
+        When one of them fails the others are waited for too; then the first failure is raised.
+        """
+        if not self._process_set.included() or self._process_set.size() == 1:
+            return
+        self.watch(param_groups)
+        self._submit_the_rest()
+        failure = self._receive_all()
+        self.is_reduced = failure is None
+        if failure is not None:
+            raise failure
+
+    def _submit_the_rest(self):
+        for entry in self._entries.values():
+            if not entry.is_under_way and entry.parameter.requires_grad:
+                self._submit([entry] if entry.group is None else entry.group.entries)
+
+    def _receive_all(self):
+        failure = None
+        flights, self._flights = self._flights, []
+        with torch.no_grad():
+            for flight in flights:
+                try:
+                    self._receive(flight)
+                except (RuntimeError, ValueError) as error:
+                    failure = failure or error
+        self._count_anew()
+        return failure
+
+    def _receive(self, flight):
+        if flight.gradients is None:
+            flight.entries[0].parameter.grad = flight.handle()
+            return
+        received = synchronize(flight.handle)
+        if flight.entries[0].group is None:
+            received = [received]
+        for gradient, packed, context in zip(flight.gradients, received, flight.contexts):
+            reduced = self._compression.decompress(packed, context)
+            if reduced is not gradient:
+                gradient.copy_(reduced)
+
+    def restart(self):
+        """Waits for what is under way, whatever becomes of it, and begins anew."""
+        self._receive_all()
+        self.is_reduced = False
+
+    def _count_anew(self):
+        for entry in self._entries.values():
+            entry.passes_left = self.passes
+            entry.is_under_way = False
+            if entry.group is not None:
+                entry.group.n_missing = len(entry.group.entries)
+
+
+def _zeros(parameter, sparse_dims):
+    """A gradient of nothing: dense, or sparse as the parameter's last one was."""
+    if not sparse_dims:
+        return torch.zeros_like(parameter, requires_grad=False)
+    indices = torch.empty((sparse_dims, 0), dtype=torch.int64, device=parameter.device)
+    values = torch.empty((0, *parameter.shape[sparse_dims:]), dtype=parameter.dtype,
+                         device=parameter.device)
+    return torch.sparse_coo_tensor(indices, values, parameter.shape)

@@ -1,0 +1,258 @@
+"""Optimizers that update with the gradients of all ranks.
+
+DistributedOptimizer makes, out of an optimizer, one of a class derived from the optimizer's own,
+which goes on with the same parameters and state; schedulers made for the former keep working.
+"""
+import contextlib
+import warnings
+
+import torch
+
+from horovod.torch.compression import Compression
+from horovod.torch.gradients import Gradients
+from horovod.torch.mpi_ops import (Adasum, Average, allreduce_async_, global_process_set,
+                                   rocm_built, size, synchronize)
+
+
+class _DistributedOptimizer(torch.optim.Optimizer):
+    """The part of a distributed optimizer that comes before the class of the wrapped one.
+
+    params are the parameter groups of an optimizer; DistributedOptimizer describes the others.
+    """
+
+    def __init__(self, params, named_parameters, compression, backward_passes_per_step=1,
+                 op=Average, gradient_predivide_factor=1.0, groups=None, sparse_as_dense=False,
+                 process_set=global_process_set):
+        super().__init__(params)
+        self._begin(named_parameters, compression, backward_passes_per_step, op,
+                    gradient_predivide_factor, groups, sparse_as_dense, process_set)
+
+    def _begin(self, named_parameters, compression, backward_passes_per_step, op,
+               gradient_predivide_factor, groups, sparse_as_dense, process_set):
+        _check_groups(groups)
+        self.backward_passes_per_step = backward_passes_per_step
+        self.op = op
+        self.gradient_predivide_factor = gradient_predivide_factor
+        self.sparse_as_dense = sparse_as_dense
+        self.process_set = process_set
+        self._should_synchronize = True
+        self._gradients = Gradients(_names(self, named_parameters), compression,
+                                    backward_passes_per_step, op, gradient_predivide_factor,
+                                    groups, sparse_as_dense, process_set)
+        self._gradients.watch(self.param_groups)
+
+    def load_state_dict(self, *args, **kwargs):
+        """As the wrapped optimizer's; what is being reduced is given up."""
+        self._gradients.restart()
+        self._should_synchronize = True
+        super().load_state_dict(*args, **kwargs)
+
+    @staticmethod
+    def find_duplicates(lst):
+        """The set of those elements of lst that it has more than once."""
+        seen = set()
+        return {element for element in lst if element in seen or seen.add(element)}
+
+    def set_backward_passes_per_step(self, passes):
+        """From now on gradients are reduced after that many backward passes."""
+        self.backward_passes_per_step = passes
+        self._gradients.set_passes(passes)
+
+    def synchronize(self):
+        """Waits until every gradient is the reduced one: to change gradients before step().
+
+        step() is then called within skip_synchronize().
+        """
+        self._gradients.finish(self.param_groups)
+
+    @contextlib.contextmanager
+    def skip_synchronize(self):
+        """Within it step() takes the gradients as they are: synchronize() was called before."""
+        self._should_synchronize = False
+        try:
+            yield
+        finally:
+            self._should_synchronize = True
+
+    def step(self, closure=None, **kwargs):
+        """Updates the parameters with the reduced gradients.
+
+        The gradients that a closure computes are reduced each time the optimizer calls it.
+        """
+        if self._should_synchronize:
+            closure = self._reduce_for_step(closure)
+        arguments = () if closure is None else (closure,)
+        result = super().step(*arguments, **kwargs)
+        self._gradients.is_reduced = False
+        return result
+
+    step.hooked = True  # torch calls the hooks of a step in the wrapped class's
+
+    def _reduce_for_step(self, closure):
+        """Reduces the gradients that there are; the closure to step with, which reduces its own."""
+        if closure is not None:
+            if self._gradients.is_in_flight():
+                self.synchronize()
+            return lambda: self._reduced(closure)
+        if self._gradients.is_reduced:
+            warnings.warn("step() after synchronize(), outside of `with "
+                          "optimizer.skip_synchronize():`. The gradients are not reduced a second "
+                          "time; put step() into that context.", stacklevel=3)
+        else:
+            self.synchronize()
+        return None
+
+    def _reduced(self, closure):
+        loss = closure()
+        self.synchronize()
+        return loss
+
+    def zero_grad(self, set_to_none=True):
+        """As the wrapped optimizer's; AssertionError while gradients are being reduced."""
+        if self._gradients.is_in_flight():
+            raise AssertionError(
+                "zero_grad() between backward() and step(): the gradients are being reduced. Call "
+                "step() or synchronize() first, or zero_grad() before backward().")
+        return super().zero_grad(set_to_none=set_to_none)
+
+
+class _DistributedAdasumOptimizer(torch.optim.Optimizer):
+    """Each rank makes a step of its own; what the steps changed is reduced with Adasum.
+
+    params are the parameter groups of an optimizer; DistributedOptimizer describes the others.
+    """
+
+    def __init__(self, params, named_parameters, compression, backward_passes_per_step=1):
+        super().__init__(params)
+        self._begin(named_parameters, compression, backward_passes_per_step)
+
+    def _begin(self, named_parameters, compression, backward_passes_per_step):
+        self.backward_passes_per_step = backward_passes_per_step
+        self._compression = compression
+        self._parameter_names = _names(self, named_parameters)
+
+    def set_backward_passes_per_step(self, passes):
+        """How many backward passes the script makes per step: gradients add up until step()."""
+        self.backward_passes_per_step = passes
+
+    def synchronize(self):
+        """Nothing: what is reduced exists only in step()."""
+
+    def skip_synchronize(self):
+        """AssertionError: with Adasum step() is what reduces."""
+        raise AssertionError("skip_synchronize() is not for Adasum: there step() itself reduces, "
+                             "after the update. Change gradients between backward() and step().")
+
+    def step(self, closure=None, **kwargs):
+        """A step of this rank alone, then all ranks take over the Adasum of what changed."""
+        named = self._trained()
+        before = [parameter.detach().clone() for _, parameter in named]
+        loss = super().step(*(() if closure is None else (closure,)), **kwargs)
+        with torch.no_grad():
+            flights = [self._submit(name, parameter.detach() - start)
+                       for (name, parameter), start in zip(named, before)]
+            for (_, parameter), start, (handle, context) in zip(named, before, flights):
+                change = self._compression.decompress(synchronize(handle), context)
+                parameter.copy_(start + change)
+        return loss
+
+    step.hooked = True
+
+    def _trained(self):
+        return [(self._parameter_names.get(parameter, f"allreduce.noname.{i}.{j}"), parameter)
+                for i, group in enumerate(self.param_groups)
+                for j, parameter in enumerate(group["params"]) if parameter.requires_grad]
+
+    def _submit(self, name, change):
+        packed, context = self._compression.compress(change)
+        return allreduce_async_(packed, name=name, op=Adasum), context
+
+    def zero_grad(self, set_to_none=True):
+        """As the wrapped optimizer's."""
+        return super().zero_grad(set_to_none=set_to_none)
+
+
+def _names(optimizer, named_parameters):
+    """{parameter: name}, checked; empty where the caller names none."""
+    named = list(named_parameters) if named_parameters is not None else []
+    if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in named):
+        raise ValueError("named_parameters must be pairs (name, parameter), as of "
+                         "model.named_parameters().")
+    twice = _DistributedOptimizer.find_duplicates([name for name, _ in named])
+    if twice:
+        raise ValueError("named_parameters must have each name once; these are there more often: "
+                         + ", ".join(sorted(twice)))
+    names = {parameter: name for name, parameter in named}
+    missing = [f"{i}.{j}" for i, group in enumerate(optimizer.param_groups)
+               for j, parameter in enumerate(group["params"]) if parameter not in names]
+    if named_parameters is not None and missing:
+        raise ValueError("named_parameters does not name every parameter of the optimizer; missing "
+                         "are (group.position): " + ", ".join(missing))
+    return names
+
+
+def _check_groups(groups):
+    if groups is None:
+        return
+    if isinstance(groups, int) and not isinstance(groups, bool):
+        if groups < 0:
+            raise ValueError(f"groups must not be negative: {groups}.")
+        return
+    if not isinstance(groups, list) or any(not isinstance(g, (list, tuple)) for g in groups):
+        raise ValueError("groups must be a number of groups or a list of lists of torch.Tensor.")
+    members = [tensor for group in groups for tensor in group]
+    if any(not isinstance(tensor, torch.Tensor) for tensor in members):
+        raise ValueError("groups must have nothing but torch.Tensor in its lists.")
+    if len({id(tensor) for tensor in members}) != len(members):
+        raise ValueError("groups must have each parameter once.")
+
+
+def _adopt(kind, optimizer):
+    """An object of class `kind` and of the optimizer's own that has all that the optimizer has."""
+    original = type(optimizer)
+    if issubclass(original, (_DistributedOptimizer, _DistributedAdasumOptimizer)):
+        raise ValueError("this optimizer is a DistributedOptimizer already.")
+    derived = type(original.__name__, (kind, original),
+                   {"__doc__": original.__doc__, "__module__": original.__module__})
+    adopted = derived.__new__(derived)
+    adopted.__dict__.update(optimizer.__dict__)
+    adopted.__dict__.pop("step", None)  # a scheduler's, which counts steps of the original
+    return adopted
+
+
+def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,
+                         backward_passes_per_step=1, op=Average, gradient_predivide_factor=1.0,
+                         num_groups=0, groups=None, sparse_as_dense=False,
+                         process_set=global_process_set):
+    """An optimizer of the same class that updates with the gradients of all ranks.
+
+    named_parameters: pairs (name, parameter), as of model.named_parameters(); names pair gradients
+        across ranks. Without them the places in the parameter groups are the names.
+    compression: what gradients are compressed with on the way.
+    backward_passes_per_step: so many passes add up before gradients are reduced.
+    op: Average, Sum or Adasum.
+    gradient_predivide_factor: with Average, gradients are divided by it before they are added up,
+        and multiplied by it when the sum is divided by the number of ranks.
+    groups: gradients that are reduced as one, once all of them are there: a number of groups, or
+        lists of parameters. num_groups is its former name.
+    sparse_as_dense: sparse gradients are made dense before.
+    process_set: the ranks that train this model.
+    """
+    if gradient_predivide_factor != 1.0:
+        if rocm_built():
+            raise ValueError("gradient_predivide_factor is not for ROCm.")
+        if op != Average:
+            raise ValueError("gradient_predivide_factor is for op=Average alone.")
+    if num_groups:
+        warnings.warn("num_groups is called groups now.", DeprecationWarning, stacklevel=2)
+        groups = num_groups if groups is None else groups
+    if op == Adasum and process_set != global_process_set:
+        raise NotImplementedError("Adasum is for the whole job: it takes no process set here.")
+    if op == Adasum and size() > 1:
+        adopted = _adopt(_DistributedAdasumOptimizer, optimizer)
+        adopted._begin(named_parameters, compression, backward_passes_per_step)
+    else:
+        adopted = _adopt(_DistributedOptimizer, optimizer)
+        adopted._begin(named_parameters, compression, backward_passes_per_step, op,
+                       gradient_predivide_factor, groups, sparse_as_dense, process_set)
+    return adopted
