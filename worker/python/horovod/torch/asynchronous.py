@@ -1,0 +1,269 @@
+"""The asynchronous forms of the collectives: each submits and returns a handle at once.
+
+`synchronize(handle)` waits and returns the result. All ranks of the process set submit the same
+names, in any order; a tensor without a name is named by a counter, so then the order of such calls
+must be the same on all ranks.
+
+Parameters that all have in common: `name`, unique among what is pending on this rank;
+`process_set`, the ranks that take part; `op`, Average unless given; `prescale_factor` and
+`postscale_factor`, what inputs and result are multiplied by. `average` is Horovod's older way to
+say op. Tensors may be on any device, of any strides, and empty.
+
+Raises ValueError for what is wrong on this rank; then nothing was submitted. Ranks that disagree
+get HorovodInternalError from synchronize.
+"""
+from functools import partial
+
+import torch
+
+from horovod import _core
+from horovod.common.basics import HorovodBasics
+from horovod.common.process_sets import global_process_set
+from horovod.common.util import get_average_backwards_compatibility_fun
+from horovod.torch import handles
+from horovod.torch.handles import dense, keep
+
+_basics = HorovodBasics(__file__)
+
+Average = _basics.Average
+Sum = _basics.Sum
+Adasum = _basics.Adasum
+Min = _basics.Min
+Max = _basics.Max
+Product = _basics.Product
+
+handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_basics)
+
+
+def _reduction(op, average, process_set):
+    """The reduction that is meant, checked; op None means Average."""
+    if average is not None:
+        op = handle_average_backwards_compatibility(op, average)
+    elif op is None:
+        return Average
+    if op == Adasum:
+        size = process_set.size() or 1
+        if size & (size - 1):
+            raise NotImplementedError("Running Adasum with non-power of 2 ranks is not supported yet.")
+    return op
+
+
+def _factors(tensors, prescale, postscale):
+    """(tensors, prescale, postscale) for the runtime, which knows no factor 0: then zeros are reduced instead."""
+    if prescale and postscale:
+        return tensors, prescale, postscale
+    return [torch.zeros_like(tensor) for tensor in tensors], 1.0, 1.0
+
+
+def _submit(call, tensors, process_set, *arguments):
+    """Calls the runtime, for tensors of a process set; says what is the reason where it refuses."""
+    try:
+        return call(*arguments, process_set.process_set_id)
+    except (TypeError, ValueError):
+        _explain(tensors, process_set)
+        raise
+
+
+def _explain(tensors, process_set):
+    """ValueError for tensors that cannot be sent, and for a process set that is not registered."""
+    for tensor in tensors:
+        handles.check_supported(tensor)
+    if process_set.process_set_id is None:
+        raise ValueError(f"{process_set} is not registered: use hvd.add_process_set or hvd.init(process_sets=...).")
+
+
+def _group(tensors):
+    """The tensors of a group as a tuple; ValueError when there are none."""
+    tensors = tuple(tensors)
+    if not tensors:
+        raise ValueError("A group needs at least one tensor.")
+    return tensors
+
+
+def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                    process_set=global_process_set):
+    """Submits the reduction of `tensor` over the ranks; synchronize gives a new tensor of its shape and type."""
+    op = _reduction(op, average, process_set)
+    (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
+    source = dense(tensor)
+    target = handles.room_for(tensor, source)
+    handle = _submit(_core.allreduce_async, (tensor,), process_set, source, target, name, op, before, after)
+    return keep(handle, handles.return_to(tensor, target))
+
+
+def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                     process_set=global_process_set):
+    """Submits the reduction of `tensor` over the ranks; the result replaces it once synchronized."""
+    if op is None or op == Adasum or average is not None:
+        op = _reduction(op, average, process_set)
+    target = source = dense(tensor)
+    if not (prescale_factor and postscale_factor):
+        (source,), prescale_factor, postscale_factor = _factors((source,), prescale_factor, postscale_factor)
+    try:
+        handle = _core.allreduce_async(source, target, name, op, prescale_factor, postscale_factor,
+                                       process_set.process_set_id)
+    except (TypeError, ValueError):
+        _explain((tensor,), process_set)
+        raise
+    handles._pending[handle] = tensor if target is tensor else handles.write_back(tensor, target)
+    return handle
+
+
+def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                            process_set=global_process_set):
+    """Submits tensors that are reduced together; synchronize gives a tuple of new tensors."""
+    op = _reduction(op, average, process_set)
+    tensors, before, after = _factors(_group(tensors), prescale_factor, postscale_factor)
+    sources = [dense(tensor) for tensor in tensors]
+    targets = [handles.room_for(tensor, source) for tensor, source in zip(tensors, sources)]
+    handle = _submit(_core.grouped_allreduce_async, tensors, process_set, sources, targets, name, op, before, after)
+    return keep(handle, handles.all_of([handles.return_to(*pair) for pair in zip(tensors, targets)]))
+
+
+def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                             process_set=global_process_set):
+    """Submits tensors that are reduced together; the results replace them once synchronized."""
+    op = _reduction(op, average, process_set)
+    tensors = _group(tensors)
+    targets = [dense(tensor) for tensor in tensors]
+    sources, before, after = targets, prescale_factor, postscale_factor
+    if not (before and after):
+        sources, before, after = _factors(targets, before, after)
+    handle = _submit(_core.grouped_allreduce_async, tensors, process_set, sources, targets, name, op, before, after)
+    return keep(handle, handles.all_of([handles.write_back(*pair) for pair in zip(tensors, targets)]))
+
+
+def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
+    """Submits the average or sum of sparse COO tensors of one shape; returns a function.
+
+    Called, it waits and returns the sparse tensor, which is not coalesced: indices and values of all
+    ranks stand behind each other. `synchronize` and `poll` take the function as well.
+    """
+    op = _reduction(op, None, process_set)
+    if op not in (Average, Sum):
+        raise ValueError("Sparse tensors can be averaged and summed only.")
+    if tensor.layout is not torch.sparse_coo:
+        raise ValueError(f"Tensor type {tensor.type()} is not a sparse COO tensor.")
+    indices, values = tensor._indices().t(), tensor._values()
+    finish = partial(_sparse, tensor.shape, process_set.size() if op == Average else 1)
+    return handles.SparseHandle(
+        [allgather_async(values, None if name is None else f"{name}.values", process_set),
+         allgather_async(indices, None if name is None else f"{name}.indices", process_set)], finish)
+
+
+def _sparse(shape, divisor, values, indices):
+    """The sum over the gathered (values, indices) divided by divisor, as a sparse tensor."""
+    if divisor != 1:
+        values = values / divisor if values.is_floating_point() else values.div(divisor, rounding_mode="trunc")
+    return torch.sparse_coo_tensor(indices.t(), values, shape, check_invariants=False)
+
+
+def allgather_async(tensor, name=None, process_set=global_process_set):
+    """Submits the concatenation of the ranks' tensors along the first dimension, which may differ between them."""
+    return gather_async(tensor, name, process_set, lambda outputs: handles.from_output(outputs[0], tensor))
+
+
+def gather_async(tensor, name, process_set, finish):
+    """Submits an allgather; synchronize gives finish(the runtime's outputs)."""
+    handle = _submit(_core.allgather_async, (tensor,), process_set, dense(tensor), name)
+    return keep(handle, finish)
+
+
+def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
+    """Submits tensors that are gathered together; synchronize gives a tuple of tensors."""
+    tensors = _group(tensors)
+    return grouped_gather_async(tensors, name, process_set, partial(_gathered, tensors))
+
+
+def _gathered(tensors, outputs):
+    return tuple(handles.from_output(output, tensor) for output, tensor in zip(outputs, tensors))
+
+
+def grouped_gather_async(tensors, name, process_set, finish):
+    """Submits a grouped allgather; synchronize gives finish(the runtime's outputs)."""
+    handle = _submit(_core.grouped_allgather_async, tensors, process_set, [dense(tensor) for tensor in tensors], name)
+    return keep(handle, finish)
+
+
+def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
+    """Submits the sending of root_rank's tensor to all; synchronize gives a new tensor of the same shape and type.
+
+    root_rank is a rank of the job, also in a process set.
+    """
+    source = dense(tensor)
+    target = handles.room_for(tensor, source)
+    handle = _submit(_core.broadcast_async, (tensor,), process_set, source, target, root_rank, name)
+    return keep(handle, handles.return_to(tensor, target))
+
+
+def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
+    """Submits the sending of root_rank's tensor to all; it replaces `tensor` once synchronized."""
+    target = dense(tensor)
+    handle = _submit(_core.broadcast_async, (tensor,), process_set, target, target, root_rank, name)
+    return keep(handle, handles.write_back(tensor, target))
+
+
+def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
+    """Submits the sending of splits[r] rows of `tensor` to each rank r of the process set.
+
+    splits: integers, as a tensor of one dimension or any sequence; without them every rank gets the
+    same number of rows. synchronize gives (what was received, in rank order; how many rows came from
+    each rank, of the type of splits, else int32).
+    """
+    counts = _split_counts(splits)
+    handle = _submit(_core.alltoall_async, (tensor,), process_set, dense(tensor), counts, name)
+    return keep(handle, partial(_exchanged, tensor, splits, process_set.size()))
+
+
+def _split_counts(splits):
+    """splits as a list of integers, or None for equal parts."""
+    if splits is None:
+        return None
+    if not isinstance(splits, torch.Tensor):
+        splits = torch.tensor(splits, dtype=None if len(splits) else torch.int64)
+    if splits.dim() != 1:
+        raise ValueError("alltoall expects a 1D splits tensor")
+    if splits.is_floating_point() or splits.is_complex() or splits.dtype == torch.bool:
+        raise ValueError("alltoall expects splits to contain integer elements.")
+    return splits.tolist() or None
+
+
+def _exchanged(tensor, splits, size, outputs):
+    """(received rows, rows received from each rank) of an alltoall."""
+    received = [outputs[0].rows_of(rank) for rank in range(size)]
+    if isinstance(splits, torch.Tensor):
+        received = torch.tensor(received, dtype=splits.dtype, device=splits.device)
+    else:
+        received = torch.tensor(received, dtype=torch.int32)
+    return handles.from_output(outputs[0], tensor), received
+
+
+def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                        postscale_factor=1.0):
+    """Submits the average or sum of the ranks' tensors; synchronize gives this rank's part of the rows.
+
+    Of N rows over n ranks each gets N / n, and the first N % n ranks one more.
+    """
+    (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
+    source = dense(tensor)
+    target = _rows_for(source, process_set)
+    handle = _submit(_core.reducescatter_async, (tensor,), process_set, source, target, name, op, before, after)
+    return keep(handle, handles.return_to(tensor, target))
+
+
+def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                                postscale_factor=1.0):
+    """Submits tensors that are reduced and scattered together; synchronize gives a tuple of tensors."""
+    tensors, before, after = _factors(_group(tensors), prescale_factor, postscale_factor)
+    sources = [dense(tensor) for tensor in tensors]
+    targets = [_rows_for(source, process_set) for source in sources]
+    handle = _submit(_core.grouped_reducescatter_async, tensors, process_set, sources, targets, name, op, before, after)
+    return keep(handle, handles.all_of([handles.return_to(*pair) for pair in zip(tensors, targets)]))
+
+
+def _rows_for(tensor, process_set):
+    """Memory for this rank's part of the rows of `tensor`; what has no rows is left to the runtime to refuse."""
+    if tensor.dim() == 0 or not process_set.included():
+        return torch.empty_like(tensor)
+    rows = _core.reducescatter_rows(tensor.shape[0], process_set.rank(), process_set.size())
+    return tensor.new_empty((rows, *tensor.shape[1:]))

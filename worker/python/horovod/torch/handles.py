@@ -1,0 +1,177 @@
+"""Handles of the asynchronous forms, and the memory that the runtime works on.
+
+The runtime reads and writes dense memory of the host. Where a tensor is that already, nothing is
+copied; else the work is done on a copy, and what is left to do at the end (bringing the result to
+where it belongs) is kept with the handle until `synchronize`.
+"""
+import torch
+
+from horovod import _core
+
+# What synchronize returns for each handle: a tensor or a tuple of tensors, or a function that makes
+# it from what the runtime returned.
+_pending = {}
+
+
+def keep(handle, result):
+    """Notes what `synchronize(handle)` returns, or a function of the runtime's outputs; returns handle."""
+    _pending[handle] = result
+    return handle
+
+
+def forget_all():
+    """Drops the handles of a job that has ended."""
+    _pending.clear()
+
+
+def is_supported(dtype):
+    """Whether elements of this type can be sent."""
+    return dtype in _DTYPES
+
+
+_DTYPES = {getattr(torch, name) for name in
+           ("uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64",
+            "bfloat16", "bool") if hasattr(torch, name)}
+
+
+def check_supported(tensor):
+    """ValueError for a tensor that is not strided, or of a type that cannot be sent."""
+    if tensor.layout is not torch.strided or tensor.dtype not in _DTYPES:
+        raise ValueError(f"Tensor type {tensor.type()} is not supported.")
+
+
+def dense(tensor):
+    """The tensor itself if it is dense memory of the host, else a copy that is, of the same shape."""
+    try:
+        if tensor.is_cpu and tensor.is_contiguous():
+            return tensor
+    except RuntimeError:  # compressed sparse layouts do not answer
+        pass
+    check_supported(tensor)
+    return tensor.detach().to("cpu").contiguous()
+
+
+def room_for(tensor, source):
+    """Dense memory for a result with the shape of `tensor`; `source` is `dense(tensor)`, a copy is used again."""
+    return torch.empty_like(source) if source is tensor else source
+
+
+def return_to(tensor, result):
+    """What synchronize is to return for a `result` in host memory: it, or a function that moves it to tensor's device."""
+    if tensor.is_cpu:
+        return result
+    device = tensor.device
+    return lambda _: result.to(device)
+
+
+def write_back(tensor, result):
+    """What synchronize is to return for an in-place operation that was done in `result`."""
+    if result is tensor:
+        return tensor
+    return lambda _: _overwritten(tensor, result)
+
+
+def _overwritten(tensor, result):
+    tensor.detach().copy_(result)
+    return tensor
+
+
+def all_of(results):
+    """What synchronize is to return for a group, of each tensor's as return_to and write_back made them."""
+    if not any(callable(result) for result in results):
+        return tuple(results)
+    return lambda outputs: tuple(result(outputs) if callable(result) else result for result in results)
+
+
+def from_output(output, like):
+    """The runtime's output as a tensor that owns it, on the device of `like`; no copy on the host."""
+    if not _reads_dlpack(like.dtype):
+        tensor = _from_buffer(output, like)
+    else:
+        tensor = torch.from_dlpack(output)
+    return tensor if like.is_cpu else tensor.to(like.device)
+
+
+_dlpack_dtypes = {}
+
+
+def _reads_dlpack(dtype):
+    """Whether this PyTorch takes elements of the type by DLPack; before 2.3, bool and others are refused."""
+    known = _dlpack_dtypes.get(dtype)
+    if known is None:
+        try:
+            torch.from_dlpack(torch.zeros(1, dtype=dtype))
+            known = True
+        except (RuntimeError, BufferError, TypeError):
+            known = False
+        _dlpack_dtypes[dtype] = known
+    return known
+
+
+def _from_buffer(output, like):
+    shape = (output.rows, *like.shape[1:])
+    if 0 in shape:
+        return torch.empty(shape, dtype=like.dtype)
+    return torch.frombuffer(memoryview(output).cast("B"), dtype=like.dtype).view(shape)
+
+
+def synchronize(handle):
+    """Waits until an asynchronous operation has ended, and returns its result.
+
+    That is a tensor; for grouped operations a tuple of tensors; for alltoall (output, received splits).
+    Also takes what `sparse_allreduce_async` returned. A handle that was synchronized before gives None.
+    Raises HorovodInternalError if the operation failed; the handle has ended then too. An interrupt
+    leaves the handle as it is.
+    """
+    try:
+        result = _pending[handle]
+    except KeyError:
+        return handle() if callable(handle) else None
+    try:
+        outputs = _core.wait(handle)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        _pending.pop(handle, None)
+        raise
+    _pending.pop(handle, None)
+    return result(outputs) if callable(result) else result
+
+
+def poll(handle):
+    """Whether `synchronize(handle)` would return at once. ValueError for a handle that is not pending."""
+    if callable(handle):
+        return handle.poll()
+    return _core.poll(handle)
+
+
+class SparseHandle:
+    """Handle of a sparse allreduce: called, it waits and returns the sparse tensor; may be called again."""
+
+    def __init__(self, handles, finish):
+        self._handles = handles
+        self._finish = finish
+        self._result = None
+
+    def poll(self):
+        """Whether calling the handle would return at once."""
+        return all(handle not in _pending or poll(handle) for handle in self._handles)
+
+    def __call__(self):
+        if self._finish is not None:
+            finish, self._finish = self._finish, None
+            self._result = finish(*_synchronize_all(self._handles))
+        return self._result
+
+
+def _synchronize_all(handles):
+    """The results of all handles. Each is ended even if one before it failed; then raises the first error."""
+    results, error = [], None
+    for handle in handles:
+        try:
+            results.append(synchronize(handle))
+        except RuntimeError as failure:
+            error = error or failure
+    if error is not None:
+        raise error
+    return results

@@ -1,0 +1,321 @@
+"""The collectives of horovod.torch: the blocking forms, with gradients, beside the asynchronous ones.
+
+Gradients follow Horovod's convention that the loss is averaged over the ranks. What a backward pass
+submits is named by counters, so every rank runs the same backward passes in the same order.
+Parameters and errors are those of horovod.torch.asynchronous; what fails later than at the
+submission raises HorovodInternalError, and the job goes on unless that says otherwise.
+"""
+import torch
+
+from horovod import _core
+from horovod.common.exceptions import HorovodInternalError  # noqa: F401 (part of the interface)
+from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set  # noqa: F401
+from horovod.torch import handles
+from horovod.torch.asynchronous import (  # noqa: F401
+    Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_,
+    alltoall_async, broadcast_async, broadcast_async_, gather_async, grouped_allgather_async, grouped_allreduce_async,
+    grouped_allreduce_async_, grouped_gather_async, grouped_reducescatter_async,
+    handle_average_backwards_compatibility, reducescatter_async, sparse_allreduce_async)
+from horovod.torch.compression import Compression
+from horovod.torch.handles import poll, synchronize
+
+is_initialized = _basics.is_initialized
+start_timeline = _basics.start_timeline
+stop_timeline = _basics.stop_timeline
+size = _basics.size
+local_size = _basics.local_size
+cross_size = _basics.cross_size
+rank = _basics.rank
+local_rank = _basics.local_rank
+cross_rank = _basics.cross_rank
+is_homogeneous = _basics.is_homogeneous
+mpi_threads_supported = _basics.mpi_threads_supported
+mpi_enabled = _basics.mpi_enabled
+mpi_built = _basics.mpi_built
+gloo_enabled = _basics.gloo_enabled
+gloo_built = _basics.gloo_built
+nccl_built = _basics.nccl_built
+ddl_built = _basics.ddl_built
+ccl_built = _basics.ccl_built
+cuda_built = _basics.cuda_built
+rocm_built = _basics.rocm_built
+
+
+def init(*args, **kwargs):
+    """Joins the job: init(comm=None, process_sets=None) of horovod.common.basics."""
+    if not is_initialized():
+        handles.forget_all()
+    return _basics.init(*args, **kwargs)
+
+
+def shutdown(*args, **kwargs):
+    """Leaves the job; what is pending fails with HorovodInternalError when it is synchronized."""
+    return _basics.shutdown(*args, **kwargs)
+
+
+def _has_gradient(*tensors):
+    """Whether a result of these tensors is to be part of the graph."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+class HorovodAllreduce(torch.autograd.Function):
+    """Allreduce; the gradient is the allreduce of the gradients with the same reduction and factors."""
+
+    @staticmethod
+    def forward(ctx, tensor, average, name, op, prescale_factor, postscale_factor, process_set):
+        ctx.reduction = (average, None, op, prescale_factor, postscale_factor, process_set)
+        return synchronize(
+            allreduce_async(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        average, name, op, prescale, postscale, process_set = ctx.reduction
+        gradient = allreduce(grad_output, average, name, Compression.none, op, prescale, postscale, process_set)
+        return gradient, None, None, None, None, None, None
+
+
+def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
+              postscale_factor=1.0, process_set=global_process_set):
+    """The reduction of `tensor` over the ranks: a new tensor of its shape and type, with gradient.
+
+    compression: in which type it is sent (Compression.none, fp16, bf16).
+    """
+    sent, ctx = compression.compress(tensor)
+    arguments = (sent, average, name, op, prescale_factor, postscale_factor, process_set)
+    if _has_gradient(sent):
+        result = HorovodAllreduce.apply(*arguments)
+    else:
+        result = synchronize(allreduce_async(*arguments))
+    return compression.decompress(result, ctx)
+
+
+def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+               process_set=global_process_set):
+    """Replaces `tensor` by its reduction over the ranks, and returns it. Has no gradient."""
+    return synchronize(
+        allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
+
+
+class HorovodGroupedAllreduce(torch.autograd.Function):
+    """Grouped allreduce; the gradient is the grouped allreduce of the gradients."""
+
+    @staticmethod
+    def forward(ctx, average, name, op, prescale_factor, postscale_factor, process_set: ProcessSet, *tensors):
+        ctx.reduction = (average, None, op, prescale_factor, postscale_factor, process_set)
+        return synchronize(
+            grouped_allreduce_async(tensors, average, name, op, prescale_factor, postscale_factor, process_set))
+
+    @staticmethod
+    def backward(ctx, *grad_output):
+        average, name, op, prescale, postscale, process_set = ctx.reduction
+        gradients = grouped_allreduce(grad_output, average, name, Compression.none, op, prescale, postscale, process_set)
+        return (None, None, None, None, None, None, *gradients)
+
+
+def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
+                      postscale_factor=1.0, process_set=global_process_set):
+    """The reductions of `tensors`, done together: a list of new tensors, with gradients."""
+    sent, contexts = zip(*map(compression.compress, tensors)) if tensors else ((), ())
+    options = (average, name, op, prescale_factor, postscale_factor, process_set)
+    if _has_gradient(*sent):
+        results = HorovodGroupedAllreduce.apply(*options, *sent)
+    else:
+        results = synchronize(grouped_allreduce_async(sent, *options))
+    return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]
+
+
+def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+                       process_set=global_process_set):
+    """Replaces `tensors` by their reductions, done together, and returns them as a tuple. Has no gradients."""
+    return synchronize(
+        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set))
+
+
+def _offset(output, process_set):
+    """The first row of an allgather's output that came from this rank."""
+    return sum(output.rows_of(other) for other in range(process_set.rank()))
+
+
+class HorovodAllgather(torch.autograd.Function):
+    """Allgather; the gradient is this rank's rows of the average of the gradients."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, process_set: ProcessSet):
+        ctx.rows, ctx.process_set = (tensor.shape[0] if tensor.dim() else 0), process_set
+
+        def finish(outputs):
+            ctx.offset = _offset(outputs[0], process_set)
+            return handles.from_output(outputs[0], tensor)
+
+        return synchronize(gather_async(tensor, name, process_set, finish))
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        gradient = allreduce(grad_output, op=Average, process_set=ctx.process_set)
+        return gradient.narrow(0, ctx.offset, ctx.rows), None, None
+
+
+def allgather(tensor, name=None, process_set=global_process_set):
+    """The ranks' tensors one behind the other along the first dimension, which may differ; with gradient."""
+    if _has_gradient(tensor):
+        return HorovodAllgather.apply(tensor, name, process_set)
+    return synchronize(allgather_async(tensor, name, process_set))
+
+
+class HorovodGroupedAllgather(torch.autograd.Function):
+    """Grouped allgather; gradients as those of HorovodAllgather, reduced together."""
+
+    @staticmethod
+    def forward(ctx, name, process_set: ProcessSet, *tensors):
+        ctx.process_set = process_set
+
+        def finish(outputs):
+            ctx.places = [(_offset(output, process_set), tensor.shape[0]) for output, tensor in zip(outputs, tensors)]
+            return tuple(handles.from_output(output, tensor) for output, tensor in zip(outputs, tensors))
+
+        return synchronize(grouped_gather_async(tensors, name, process_set, finish))
+
+    @staticmethod
+    def backward(ctx, *grad_output):
+        gradients = grouped_allreduce(grad_output, op=Average, process_set=ctx.process_set)
+        return (None, None, *(gradient.narrow(0, *place) for gradient, place in zip(gradients, ctx.places)))
+
+
+def grouped_allgather(tensors, name=None, process_set=global_process_set):
+    """The allgathers of `tensors`, done together: a tuple of new tensors, with gradients."""
+    tensors = tuple(tensors)
+    if _has_gradient(*tensors):
+        return HorovodGroupedAllgather.apply(name, process_set, *tensors)
+    return synchronize(grouped_allgather_async(tensors, name, process_set))
+
+
+class HorovodBroadcast(torch.autograd.Function):
+    """Broadcast; the gradient is the average of the gradients on the root, and zeros on other ranks."""
+
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set: ProcessSet):
+        ctx.is_root, ctx.process_set = rank() == root_rank, process_set
+        return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        gradient = allreduce(grad_output, op=Average, process_set=ctx.process_set)
+        return (gradient if ctx.is_root else torch.zeros_like(gradient)), None, None, None
+
+
+def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
+    """A new tensor with the values that `tensor` has on root_rank, a rank of the job; with gradient."""
+    if _has_gradient(tensor):
+        return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
+    return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+
+
+def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
+    """Replaces `tensor` by the values that it has on root_rank, and returns it. Has no gradient."""
+    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+
+
+class HorovodAlltoall(torch.autograd.Function):
+    """Alltoall; the gradient goes back the same ways."""
+
+    @staticmethod
+    def forward(ctx, tensor, splits, name, process_set: ProcessSet):
+        output, received_splits = synchronize(alltoall_async(tensor, splits, name, process_set))
+        ctx.rows, ctx.received_splits, ctx.process_set = tensor.shape[0], received_splits, process_set
+        if splits is None:
+            return output
+        ctx.mark_non_differentiable(received_splits)
+        return output, received_splits
+
+    @staticmethod
+    def backward(ctx, grad_output, *dead_gradients):
+        gradient, _ = alltoall(grad_output, ctx.received_splits, process_set=ctx.process_set)
+        if gradient.shape[0] < ctx.rows:  # rows behind the sum of the splits were not sent
+            unsent = gradient.new_zeros((ctx.rows - gradient.shape[0], *gradient.shape[1:]))
+            gradient = torch.cat([gradient, unsent])
+        return gradient, None, None, None
+
+
+def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
+    """What the ranks sent to this one, in rank order, with gradient; with splits (output, received splits).
+
+    splits: how many rows go to each rank; without them the same number to each.
+    """
+    if _has_gradient(tensor):
+        return HorovodAlltoall.apply(tensor, splits, name, process_set)
+    output, received_splits = synchronize(alltoall_async(tensor, splits, name, process_set))
+    return output if splits is None else (output, received_splits)
+
+
+def _scattered_gradient_factor(op, process_set, prescale_factor, postscale_factor):
+    """What the gathered gradients of a reducescatter are multiplied by."""
+    return (process_set.size() if op == Sum else 1) * prescale_factor * postscale_factor
+
+
+class HorovodReducescatter(torch.autograd.Function):
+    """Reducescatter; the gradient is the allgather of the gradients, times the factors and, for Sum, the size."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
+        ctx.process_set = process_set
+        ctx.factor = _scattered_gradient_factor(op, process_set, prescale_factor, postscale_factor)
+        return synchronize(reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor))
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        gradient = allgather(grad_output * ctx.factor, process_set=ctx.process_set)
+        return gradient, None, None, None, None, None
+
+
+def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
+                  prescale_factor=1.0, postscale_factor=1.0):
+    """This rank's rows of the average or sum of the ranks' tensors, with gradient."""
+    sent, ctx = compression.compress(tensor)
+    arguments = (sent, name, op, process_set, prescale_factor, postscale_factor)
+    if _has_gradient(sent):
+        result = HorovodReducescatter.apply(*arguments)
+    else:
+        result = synchronize(reducescatter_async(*arguments))
+    return compression.decompress(result, ctx)
+
+
+class HorovodGroupedReducescatter(torch.autograd.Function):
+    """Grouped reducescatter; gradients as those of HorovodReducescatter, gathered together."""
+
+    @staticmethod
+    def forward(ctx, name, op, process_set, prescale_factor, postscale_factor, *tensors):
+        ctx.process_set = process_set
+        ctx.factor = _scattered_gradient_factor(op, process_set, prescale_factor, postscale_factor)
+        return synchronize(
+            grouped_reducescatter_async(tensors, name, op, process_set, prescale_factor, postscale_factor))
+
+    @staticmethod
+    def backward(ctx, *grad_output):
+        gradients = grouped_allgather([grad * ctx.factor for grad in grad_output], process_set=ctx.process_set)
+        return (None, None, None, None, None, *gradients)
+
+
+def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
+                          prescale_factor=1.0, postscale_factor=1.0):
+    """This rank's rows of the reductions of `tensors`, done together: a list of tensors, with gradients."""
+    sent, contexts = zip(*map(compression.compress, tensors)) if tensors else ((), ())
+    options = (name, op, process_set, prescale_factor, postscale_factor)
+    if _has_gradient(*sent):
+        results = HorovodGroupedReducescatter.apply(*options, *sent)
+    else:
+        results = synchronize(grouped_reducescatter_async(sent, *options))
+    return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]
+
+
+def join(device=-1) -> int:
+    """Says that this rank has no more data, waits until all ranks have said so, and returns the last one.
+
+    Until then this rank adds zeros to the sums and averages of the others. `device` is accepted for
+    Horovod's scripts, and has no effect.
+    """
+    return _core.join()
+
+
+def barrier(process_set=global_process_set):
+    """Waits until every rank of the process set has come here."""
+    _core.barrier(process_set.process_set_id)
