@@ -260,7 +260,8 @@ static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set,
 {
     if (p->st)
         return;
-    if (set->u.statefulset.replicas == 0 && p->pods.n_workers == 0)
+    /* Other sets may have pods: those of the same start, where not all could be started at once. */
+    if (set->u.statefulset.replicas == 0 && p->pods.n_of[group] == 0)
         restart_set(p, set, group);
     else
         ensure_replicas(p, set, p->job->spec.groups[group].replicas);

@@ -85,8 +85,10 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
             continue;
         if (pod->meta.role == HVD_ROLE_WORKER) {
             pods.n_workers++;
-            if (hvd_pods_identify(view, pod, owners, &worker))
+            if (hvd_pods_identify(view, pod, owners, &worker)) {
+                pods.n_of[worker.group]++;
                 add_worker(view, &worker, &pods, &troubled);
+            }
         }
         if (pod->meta.role != HVD_ROLE_MASTER)
             continue;

@@ -16,6 +16,7 @@ struct hvd_pods {
     struct hvd_worker *ready;
     size_t n_ready;
     int32_t n_ready_of[HVD_JOB_GROUPS_MAX]; /* in each group */
+    int32_t n_of[HVD_JOB_GROUPS_MAX];       /* made by each group's set, in any state */
     size_t n_workers;                       /* in any state, terminating ones too */
     size_t n_masters;                       /* likewise */
     const struct hvd_object *master;        /* the pod of the current master Job; NULL if none */

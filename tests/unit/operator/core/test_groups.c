@@ -205,6 +205,53 @@ static void a_group_that_is_dropped_while_suspended_goes(void **state)
     world_fini(&w);
 }
 
+static const char *image_of(const struct world *w, const char *set)
+{
+    const cJSON *containers =
+        hvd_json_at(world_find(w, "StatefulSet", set), "spec.template.spec.containers");
+
+    return hvd_json_str(cJSON_GetArrayItem(containers, 0), "image");
+}
+
+/* The job is resumed with another image; the operator dies after so many actions, and another one
+ * finds what the controllers made of it until then. False when it did not die. */
+static bool resume_across_death(int n_actions)
+{
+    struct world w;
+    bool has_died;
+
+    world_init(&w, JOB("\"worker\":{\"replicas\":2},\"workerGroups\":[{\"name\":\"big\","
+                       "\"replicas\":1},{\"name\":\"tiny\",\"replicas\":1}]"));
+    world_settle(&w);
+    world_edit(&w, "{\"suspend\":true}");
+    world_settle(&w);
+    world_edit(&w, "{\"suspend\":false,\"image\":\"next\"}");
+    w.actions_left = n_actions;
+    world_settle(&w);
+    has_died = w.is_dead;
+    while (world_controllers(&w))
+        ;
+    w.is_dead = false;
+    w.actions_left = -1;
+    world_settle(&w);
+    assert_string_equal(world_status(&w, "state"), "Running");
+    assert_string_equal(image_of(&w, "digits-worker"), "next");
+    assert_string_equal(image_of(&w, "digits-worker-big"), "next");
+    assert_string_equal(image_of(&w, "digits-worker-tiny"), "next");
+    world_fini(&w);
+    return has_died;
+}
+
+static void groups_that_start_one_by_one_all_start_with_the_new_template(void **state)
+{
+    int n = 0;
+
+    (void)state;
+    while (resume_across_death(n))
+        n++;
+    assert_in_range(n, 6, 50);
+}
+
 static void the_end_of_a_job_removes_every_group(void **state)
 {
     struct world w;
@@ -305,6 +352,7 @@ int main(void)
         cmocka_unit_test(counts_are_written_when_their_time_has_come),
         cmocka_unit_test(a_running_job_grows_and_shrinks),
         cmocka_unit_test(a_group_that_is_dropped_while_suspended_goes),
+        cmocka_unit_test(groups_that_start_one_by_one_all_start_with_the_new_template),
         cmocka_unit_test(the_end_of_a_job_removes_every_group),
         cmocka_unit_test(a_master_that_runs_ranks_counts_for_np_and_has_the_workers_resources),
         cmocka_unit_test(a_list_that_is_too_long_is_said_to_be_before_any_worker_is_made),
