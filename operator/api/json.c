@@ -17,10 +17,11 @@
 #define FMT_MAX 65536
 #define EXACT_MAX 9007199254740992.0 /* 2^53: whole numbers above it are not exact in a double */
 
-#define BLOCK_MIN ((size_t)8 * 1024)
+#define BLOCK_MIN ((size_t)32 * 1024)
 #define BLOCK_MAX ((size_t)256 * 1024)
 
-/* The memory of the one tree that hvd_json_read made: pieces cut off blocks, freed all at once. */
+/* The memory of the one tree that hvd_json_read made: pieces cut off blocks, freed all at once but
+ * for the first, in which most documents have room. */
 struct block {
     struct block *next;
     size_t size; /* of pieces */
@@ -35,6 +36,26 @@ static struct {
     bool is_reading; /* whatever is allocated now is of the tree */
 } tree;
 
+static union {
+    struct block block;
+    max_align_t room[BLOCK_MIN / sizeof(max_align_t)];
+} first;
+
+static struct block *new_block(size_t size)
+{
+    size_t room = tree.blocks ? tree.blocks->size * 2 : sizeof(first) - sizeof(struct block);
+    struct block *block = &first.block;
+
+    room = room > BLOCK_MAX ? BLOCK_MAX : room;
+    if (tree.blocks || room < size) {
+        room = room < size ? size : room;
+        block = hvd_malloc(sizeof(*block) + room, 1);
+    }
+    if (block)
+        *block = (struct block){.next = tree.blocks, .size = room};
+    return block;
+}
+
 static void *cut_piece(size_t size)
 {
     const size_t unit = sizeof(max_align_t);
@@ -45,14 +66,9 @@ static void *cut_piece(size_t size)
         return NULL;
     size = (size + unit - 1) / unit * unit;
     if (!block || block->size - block->used < size) {
-        size_t room = block ? block->size * 2 : BLOCK_MIN;
-
-        room = room > BLOCK_MAX ? BLOCK_MAX : room;
-        room = room < size ? size : room;
-        block = hvd_malloc(sizeof(*block) + room, 1);
+        block = new_block(size);
         if (!block)
             return NULL;
-        *block = (struct block){.next = tree.blocks, .size = room};
         tree.blocks = block;
     }
     at = block->used / unit;
@@ -65,7 +81,8 @@ static void free_blocks(void)
     while (tree.blocks) {
         struct block *next = tree.blocks->next;
 
-        hvd_free(tree.blocks);
+        if (tree.blocks != &first.block)
+            hvd_free(tree.blocks);
         tree.blocks = next;
     }
 }

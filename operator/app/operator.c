@@ -33,7 +33,7 @@
 
 #define SUBSYSTEM "operator"
 #define COALESCE_MS 2
-#define MAX_ACTIVE 64
+#define MAX_ACTIVE 32 /* jobs: each has a few requests under way, and what they need in memory */
 #define MAX_PLANS_IN_A_ROW 60
 #define PLANS_PER_RETRY 10
 #define STOP_GRACE_MS 500

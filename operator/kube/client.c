@@ -18,6 +18,8 @@
 #define DEFAULT_TIMEOUT_MS 30000
 #define NAME_MAX_BYTES 256
 #define MAX_FDS 8
+#define BUFFER 4096L /* for what the network has: one for each request under way */
+#define LIST_BUFFER 65536L
 
 struct hvd_kube_call {
     struct hvd_kube_client *client;
@@ -169,6 +171,9 @@ static CURLcode configure(struct hvd_kube_call *call, const char *url)
         rc = curl_easy_setopt(call->easy, CURLOPT_URL, url);
     if (rc == CURLE_OK)
         rc = curl_easy_setopt(call->easy, CURLOPT_TIMEOUT_MS, timeout_ms);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(call->easy, CURLOPT_BUFFERSIZE,
+                              r->verb == HVD_VERB_LIST ? LIST_BUFFER : BUFFER);
     if (rc == CURLE_OK)
         rc = curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, call->error);
     if (rc == CURLE_OK)
