@@ -390,8 +390,8 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
     return status;
 }
 
-static horovod_status_t wait_handle(horovod_handle_t handle, struct horovod_output **output,
-                                    horovod_error_t *err)
+static horovod_status_t wait_handle(horovod_handle_t handle, int64_t timeout_ns,
+                                    struct horovod_output **output, horovod_error_t *err)
 {
     struct hvd_err why;
     struct hvd_outcome outcome = {0};
@@ -400,7 +400,8 @@ static horovod_status_t wait_handle(horovod_handle_t handle, struct horovod_outp
     if (!engine)
         return hvd_api_not_initialized(err);
     hvd_err_clear(&why);
-    hvd_status_t st = hvd_engine_wait(engine, handle, output ? &outcome : NULL, &why);
+    hvd_status_t st =
+        hvd_engine_wait_for(engine, handle, timeout_ns, output ? &outcome : NULL, &why);
     if (st == HVD_OK && output)
         *output = outcome.output;
     hvd_api_leave();
@@ -575,13 +576,22 @@ int horovod_poll(horovod_handle_t handle)
 
 horovod_status_t horovod_wait(horovod_handle_t handle, horovod_error_t *err)
 {
-    return wait_handle(handle, NULL, err);
+    return wait_handle(handle, -1, NULL, err);
 }
 
 horovod_status_t horovod_wait_output(horovod_handle_t handle, horovod_output_t **output,
                                      horovod_error_t *err)
 {
-    return wait_handle(handle, output, err);
+    return wait_handle(handle, -1, output, err);
+}
+
+horovod_status_t horovod_wait_for(horovod_handle_t handle, int64_t timeout_ms,
+                                  horovod_output_t **output, horovod_error_t *err)
+{
+    const int64_t most_ms = INT64_MAX / 2000000;
+    const int64_t ms = timeout_ms < 0 ? 0 : timeout_ms > most_ms ? most_ms : timeout_ms;
+
+    return wait_handle(handle, ms * 1000000, output, err);
 }
 
 const void *horovod_output_data(const horovod_output_t *output)

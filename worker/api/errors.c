@@ -36,7 +36,7 @@ horovod_status_t hvd_api_status(hvd_status_t st, const struct hvd_err *from, hor
 {
     const horovod_status_t status = convert(st);
 
-    if (st == HVD_OK || !err)
+    if (st >= HVD_OK || !err)
         return status;
     err->status = status;
     snprintf(err->message, sizeof(err->message), "%s",

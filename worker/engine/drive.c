@@ -58,12 +58,16 @@ hvd_status_t hvd_cond_init(pthread_cond_t *cond)
     return rc == 0 ? HVD_OK : HVD_ERR_SYSTEM;
 }
 
-static void wait_for(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t ns)
+static void wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t at)
 {
-    const int64_t at = hvd_now_ns() + ns;
     const struct timespec deadline = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
 
     (void)pthread_cond_timedwait(cond, mu, &deadline);
+}
+
+static void wait_for(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t ns)
+{
+    wait_until(cond, mu, hvd_now_ns() + ns);
 }
 
 bool hvd_drive_allowed(const struct hvd_engine *e)
@@ -91,6 +95,12 @@ static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *
 {
     return w->entry ? hvd_entry_is_done(w->entry)
                     : atomic_load_explicit(&e->is_over, memory_order_acquire);
+}
+
+/* Whether it has waited as long as it wants to. */
+static bool is_late(const struct hvd_waiter *w)
+{
+    return w->deadline_ns > 0 && hvd_now_ns() >= w->deadline_ns;
 }
 
 /* Whether flights are under way. Those of a rank that has joined are nobody's tensors here, but
@@ -245,16 +255,19 @@ void hvd_drive_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
     waiter->next = e->waiters;
     e->waiters = waiter;
     atomic_fetch_add(&e->n_waiters, 1);
-    while (!is_waiter_done(e, waiter)) {
+    while (!is_waiter_done(e, waiter) && !is_late(waiter)) {
         if (e->is_driven || !hvd_drive_allowed(e)) {
             wake_driver(e);
-            pthread_cond_wait(&waiter->cond, &e->mu);
+            if (waiter->deadline_ns > 0)
+                wait_until(&waiter->cond, &e->mu, waiter->deadline_ns);
+            else
+                pthread_cond_wait(&waiter->cond, &e->mu);
             continue;
         }
         struct patience patience = {0};
         e->is_driven = true;
         pthread_mutex_unlock(&e->mu);
-        while (!is_waiter_done(e, waiter))
+        while (!is_waiter_done(e, waiter) && !(patience.n_idle > SPIN_STEPS && is_late(waiter)))
             step_patiently(e, &patience, &waiter->cond, false);
         pthread_mutex_lock(&e->mu);
         release_driver(e, waiter);
@@ -263,9 +276,15 @@ void hvd_drive_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
     while (*at != waiter)
         at = &(*at)->next;
     *at = waiter->next;
-    /* With the last waiter gone, what else is outstanding is the background's to drive. */
-    if (atomic_fetch_sub(&e->n_waiters, 1) == 1 && !e->is_driven)
+    /* With the last waiter gone, what else is outstanding is the background's to drive. One that
+     * gave up may have been called to drive. */
+    const bool is_last = atomic_fetch_sub(&e->n_waiters, 1) == 1;
+    if (e->is_driven)
+        return;
+    if (is_last)
         wake_background(e);
+    else if (waiter->deadline_ns > 0)
+        release_driver(e, waiter);
 }
 
 bool hvd_drive_once(struct hvd_engine *e)

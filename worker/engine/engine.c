@@ -191,23 +191,27 @@ static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_
     return entry;
 }
 
-/* Waits until the entry is done, registered for it. Holds mu, and holds it afterwards. */
+/* Waits until the entry is done, registered for it, or the deadline is past: HVD_INPROGRESS. Holds
+ * mu, and holds it afterwards. */
 static hvd_status_t wait_registered(struct hvd_engine *e, struct hvd_entry *entry,
-                                    struct hvd_err *err)
+                                    int64_t deadline_ns, struct hvd_err *err)
 {
-    struct hvd_waiter waiter = {.entry = entry};
+    struct hvd_waiter waiter = {.entry = entry, .deadline_ns = deadline_ns};
 
     if (hvd_cond_init(&waiter.cond) != HVD_OK)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "no condition variable");
     entry->waiter = &waiter;
     hvd_drive_wait(e, &waiter);
     pthread_cond_destroy(&waiter.cond);
-    return HVD_OK;
+    if (hvd_entry_is_done(entry))
+        return HVD_OK;
+    entry->waiter = NULL;
+    return HVD_INPROGRESS;
 }
 
-/* hvd_engine_wait where there is more to it than that the tensor has ended. Holds mu. */
-static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, struct hvd_outcome *outcome,
-                                struct hvd_err *err)
+/* hvd_engine_wait_for where there is more to it than that the tensor has ended. Holds mu. */
+static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, int64_t deadline_ns,
+                                struct hvd_outcome *outcome, struct hvd_err *err)
 {
     struct hvd_err why;
     bool is_loose = false;
@@ -216,7 +220,8 @@ static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, struct hvd
     struct hvd_entry *entry = claim(e, handle, &why);
     if (!entry)
         return HVD_FAIL(err, why.status, 0, "%s", why.msg);
-    hvd_status_t st = hvd_entry_is_done(entry) ? HVD_OK : wait_registered(e, entry, err);
+    hvd_status_t st =
+        hvd_entry_is_done(entry) ? HVD_OK : wait_registered(e, entry, deadline_ns, err);
     if (st != HVD_OK)
         return st;
     if (!hvd_handles_end(entry, handle, &is_loose))
@@ -226,8 +231,8 @@ static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, struct hvd
     return st;
 }
 
-hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_outcome *outcome,
-                             struct hvd_err *err)
+hvd_status_t hvd_engine_wait_for(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
+                                 struct hvd_outcome *outcome, struct hvd_err *err)
 {
     if (hvd_handles_end_simply(&e->handles, handle)) {
         if (outcome)
@@ -235,9 +240,16 @@ hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_ou
         return HVD_OK;
     }
     pthread_mutex_lock(&e->mu);
-    hvd_status_t st = wait_locked(e, handle, outcome, err);
+    hvd_status_t st =
+        wait_locked(e, handle, timeout_ns < 0 ? 0 : hvd_now_ns() + timeout_ns, outcome, err);
     pthread_mutex_unlock(&e->mu);
     return st;
+}
+
+hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_outcome *outcome,
+                             struct hvd_err *err)
+{
+    return hvd_engine_wait_for(e, handle, -1, outcome, err);
 }
 
 bool hvd_engine_step(struct hvd_engine *e)

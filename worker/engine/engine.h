@@ -186,6 +186,11 @@ struct hvd_outcome {
 hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_outcome *outcome,
                              struct hvd_err *err);
 
+/* The same for timeout_ns or a little more: then HVD_INPROGRESS, and the handle stays. Below 0:
+ * without end. */
+hvd_status_t hvd_engine_wait_for(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
+                                 struct hvd_outcome *outcome, struct hvd_err *err);
+
 /* One step of work, unless another thread drives; whether anything happened. For tests that drive
  * all ranks from one thread. */
 bool hvd_engine_step(struct hvd_engine *e);

@@ -17,6 +17,7 @@ struct hvd_waiter {
     struct hvd_waiter *next;
     pthread_cond_t cond;
     const struct hvd_entry *entry; /* NULL: waits for the end of the job */
+    int64_t deadline_ns;           /* hvd_now_ns() from which on it waits no more; 0: none */
 };
 
 /* How far a tensor is. */

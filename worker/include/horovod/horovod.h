@@ -188,6 +188,13 @@ HOROVOD_API horovod_status_t horovod_init_error(horovod_error_t *err);
  */
 HOROVOD_API void horovod_shutdown(void);
 
+/*
+ * horovod_shutdown that leaves MPI initialised, so that horovod_init can begin another job in this
+ * process; a horovod_shutdown before the process ends finalises MPI then. After a job that was
+ * aborted horovod_init fails even so: MPI cannot be relied on.
+ */
+HOROVOD_API void horovod_shutdown_job(void);
+
 /* 1 between horovod_init and horovod_shutdown, else 0. */
 HOROVOD_API int horovod_is_initialized(void);
 
@@ -428,6 +435,14 @@ HOROVOD_API horovod_status_t horovod_wait(horovod_handle_t handle, horovod_error
  */
 HOROVOD_API horovod_status_t horovod_wait_output(horovod_handle_t handle, horovod_output_t **output,
                                                  horovod_error_t *err);
+
+/*
+ * horovod_wait_output that gives up after about timeout_ms: then HOROVOD_IN_PROGRESS, err is left
+ * alone, and the handle is still to be ended. For callers that have to look after something else
+ * now and then, as an interpreter after signals. output may be NULL, as for horovod_wait.
+ */
+HOROVOD_API horovod_status_t horovod_wait_for(horovod_handle_t handle, int64_t timeout_ms,
+                                              horovod_output_t **output, horovod_error_t *err);
 
 /* The elements; NULL when there are none. Borrowed until the release. */
 HOROVOD_API const void *horovod_output_data(const horovod_output_t *output);

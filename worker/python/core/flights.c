@@ -89,6 +89,7 @@ struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outp
     f->n_ended = 0;
     f->n_keepers = 0;
     f->is_waited = false;
+    f->error.status = HOROVOD_OK;
     f->makes_outputs = makes_outputs;
     if (make_room(f, n, n_keepers, makes_outputs))
         return f;
@@ -114,20 +115,22 @@ struct hvd_py_flight *hvd_py_flight_find(PyObject *number)
 
 void hvd_py_flight_destroy(struct hvd_py_flight *f)
 {
-    struct hvd_py_flight had = *f;
+    PyObject *kept[2] = {f->kept[0], f->kept[1]};
+    const bool is_single = f->keepers == f->kept;
+    PyObject **keepers = is_single ? kept : f->keepers;
+    horovod_output_t **outputs = f->outputs;
+    const int n = f->n;
+    const int n_keepers = f->n_keepers;
 
-    if (had.handles == &f->one)
-        had.handles = NULL;
-    if (had.keepers == f->kept)
-        had.keepers = had.kept;
-    release(f); /* first: giving up a reference may run any code */
-    for (int i = 0; i < had.n_keepers; i++)
-        Py_DECREF(had.keepers[i]);
-    for (int i = 0; had.outputs && i < had.n; i++)
-        horovod_output_release(had.outputs[i]);
-    PyMem_Free(had.handles);
-    if (had.keepers != had.kept)
-        PyMem_Free(had.keepers);
-    PyMem_Free(had.forms);
-    PyMem_Free(had.outputs);
+    if (f->handles != &f->one)
+        PyMem_Free(f->handles);
+    PyMem_Free(f->forms);
+    release(f); /* before references are given up, which may run any code */
+    for (int i = 0; i < n_keepers; i++)
+        Py_DECREF(keepers[i]);
+    for (int i = 0; outputs && i < n; i++)
+        horovod_output_release(outputs[i]);
+    PyMem_Free(outputs);
+    if (!is_single)
+        PyMem_Free(keepers);
 }

@@ -17,6 +17,7 @@ struct hvd_py_flight {
     int n;       /* tensors */
     int n_ended; /* those whose handles were ended */
     bool is_waited;
+    horovod_error_t error;     /* of the first of them that failed */
     bool makes_outputs;        /* allgather, alltoall */
     horovod_handle_t one;      /* of a single tensor */
     horovod_handle_t *handles; /* n of them: &one, or owned */

@@ -164,14 +164,27 @@ out:
     return result;
 }
 
+static PyObject *leave(void (*shut_down)(void))
+{
+    PyThreadState *state = PyEval_SaveThread();
+
+    shut_down();
+    PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
+}
+
 static PyObject *shutdown(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    PyThreadState *state = PyEval_SaveThread();
-    horovod_shutdown();
-    PyEval_RestoreThread(state);
-    Py_RETURN_NONE;
+    return leave(horovod_shutdown_job);
+}
+
+static PyObject *shutdown_at_exit(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return leave(horovod_shutdown);
 }
 
 static PyObject *is_initialized(PyObject *module, PyObject *unused)
@@ -404,7 +417,8 @@ PyMethodDef hvd_py_job_methods[] = {
     {"init", init, METH_VARARGS, "init(ranks or None, process_sets): joins the job."},
     {"init_comms", init_comms, METH_VARARGS,
      "init_comms(addresses of MPI_Comm, process_sets): joins the job of the first one."},
-    NO_ARGUMENTS(shutdown, "Leaves the job."),
+    NO_ARGUMENTS(shutdown, "Leaves the job; another may begin."),
+    NO_ARGUMENTS(shutdown_at_exit, "Leaves the job if there is one, and MPI."),
     NO_ARGUMENTS(is_initialized, "Whether the job runs."),
     NO_ARGUMENTS(rank, "This process among all of the job."),
     NO_ARGUMENTS(size, "How many processes the job has."),

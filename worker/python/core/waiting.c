@@ -1,26 +1,30 @@
 /*
  * Waiting for what was submitted, without the GIL. All handles of a group are ended even when one
- * failed, as what failed is the group; the first reason is raised.
+ * failed, as what failed is the group; the first reason is raised. Now and then the wait looks
+ * after signals: after Ctrl-C the flight stays, with its references, and may be waited for again.
  */
 #include "worker/python/core/waiting.h"
 
 #include "worker/python/core/errors.h"
 #include "worker/python/core/output.h"
 
-/* Ends the handles of a flight; no GIL, and the flight is this thread's. */
-static horovod_status_t end_handles(struct hvd_py_flight *f, horovod_error_t *err)
-{
-    horovod_status_t status = HOROVOD_OK;
+#define SIGNALS_MS 100 /* between two looks */
 
-    for (int i = 0; i < f->n; i++) {
-        horovod_error_t *where = status == HOROVOD_OK ? err : NULL;
-        const horovod_status_t ended =
-            f->makes_outputs ? horovod_wait_output(f->handles[i], &f->outputs[i], where)
-                             : horovod_wait(f->handles[i], where);
-        if (status == HOROVOD_OK)
-            status = ended;
+/* Ends handles of a flight, from where it was left; HOROVOD_IN_PROGRESS when it is time to look
+ * after signals. No GIL, and the flight is this thread's. */
+static horovod_status_t end_handles(struct hvd_py_flight *f)
+{
+    for (; f->n_ended < f->n; f->n_ended++) {
+        horovod_error_t err;
+        horovod_output_t **output = f->makes_outputs ? &f->outputs[f->n_ended] : NULL;
+        const horovod_status_t status =
+            horovod_wait_for(f->handles[f->n_ended], SIGNALS_MS, output, &err);
+        if (status == HOROVOD_IN_PROGRESS)
+            return status;
+        if (status != HOROVOD_OK && f->error.status == HOROVOD_OK)
+            f->error = err;
     }
-    return status;
+    return f->error.status;
 }
 
 /* A list of the outputs, which are its from now on. */
@@ -41,15 +45,21 @@ static PyObject *take_outputs(struct hvd_py_flight *f)
 
 static PyObject *end_flight(struct hvd_py_flight *f)
 {
-    horovod_error_t err;
     PyObject *result = NULL;
+    horovod_status_t status = HOROVOD_IN_PROGRESS;
 
     f->is_waited = true;
-    PyThreadState *state = PyEval_SaveThread();
-    const horovod_status_t status = end_handles(f, &err);
-    PyEval_RestoreThread(state);
+    while (status == HOROVOD_IN_PROGRESS) {
+        PyThreadState *state = PyEval_SaveThread();
+        status = end_handles(f);
+        PyEval_RestoreThread(state);
+        if (status == HOROVOD_IN_PROGRESS && PyErr_CheckSignals() != 0) {
+            f->is_waited = false;
+            return NULL;
+        }
+    }
     if (status != HOROVOD_OK) {
-        hvd_py_raise_failed(&err);
+        hvd_py_raise_failed(&f->error);
     } else if (f->makes_outputs) {
         result = take_outputs(f);
     } else {

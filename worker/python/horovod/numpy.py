@@ -1,0 +1,207 @@
+"""The collectives for arrays, without a framework: `import horovod.numpy as hvd`.
+
+An array is anything that shows its memory: of NumPy, of the standard library (array, bytearray, memoryview), or by
+DLPack. Results are NumPy's where that is installed, else memoryviews. Functions that end in `_` write into their
+array; those with `_async` return a handle for synchronize().
+"""
+from horovod import _core
+from horovod.common.basics import HorovodBasics as _HorovodBasics
+from horovod.common.exceptions import HorovodInternalError  # noqa: F401
+from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,  # noqa: F401
+                                         remove_process_set)
+
+_basics = _HorovodBasics(__file__)
+
+Average, Sum, Adasum = _basics.Average, _basics.Sum, _basics.Adasum
+Min, Max, Product = _basics.Min, _basics.Max, _basics.Product
+
+init = _basics.init
+shutdown = _basics.shutdown
+is_initialized = _basics.is_initialized
+start_timeline = _basics.start_timeline
+stop_timeline = _basics.stop_timeline
+rank = _basics.rank
+size = _basics.size
+local_rank = _basics.local_rank
+local_size = _basics.local_size
+cross_rank = _basics.cross_rank
+cross_size = _basics.cross_size
+is_homogeneous = _basics.is_homogeneous
+mpi_threads_supported = _basics.mpi_threads_supported
+
+try:
+    import numpy as _numpy
+except ImportError:
+    _numpy = None
+
+_results = {}  # handle -> what synchronize() makes of it
+
+
+def _dense(array):
+    """The array as one that lies in one piece: itself, where it does."""
+    if _numpy is None:
+        view = memoryview(array)
+        return view if view.c_contiguous else memoryview(view.tobytes()).cast(view.format, view.shape)
+    if hasattr(array, "__dlpack__") and not isinstance(array, _numpy.ndarray):
+        array = _numpy.from_dlpack(array)
+    array = _numpy.asarray(array)
+    return _numpy.ascontiguousarray(array) if array.ndim else array
+
+
+def _empty(like, rows=None):
+    """Memory for a result of the same type; rows: another first dimension."""
+    shape = tuple(like.shape) if rows is None else (rows, *like.shape[1:])
+    if _numpy is not None:
+        return _numpy.empty(shape, like.dtype)
+    count = like.itemsize
+    for n in shape:
+        count *= n
+    flat = memoryview(bytearray(count)).cast(like.format)
+    return flat.cast("B").cast(like.format, shape) if len(shape) != 1 and count else flat
+
+
+def _taken(output):
+    """An output of the runtime as an array, without a copy."""
+    return memoryview(output) if _numpy is None else _numpy.asarray(output)
+
+
+def _later(handle, result):
+    _results[handle] = result
+    return handle
+
+
+def synchronize(handle):
+    """Waits for a handle and returns its result. HorovodInternalError when the collective failed."""
+    result = _results.pop(handle, None)
+    outputs = _core.wait(handle)
+    return result(outputs) if callable(result) else result
+
+
+def poll(handle):
+    """Whether synchronize() would return at once."""
+    return _core.poll(handle)
+
+
+def allreduce_async(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
+                    process_set=global_process_set):
+    """See allreduce."""
+    array = _dense(array)
+    output = _empty(array)
+    return _later(_core.allreduce_async(array, output, name, op, prescale_factor, postscale_factor,
+                                        process_set.process_set_id), output)
+
+
+def allreduce(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    """The reduction of the arrays of all ranks, element by element."""
+    return synchronize(allreduce_async(array, name, op, prescale_factor, postscale_factor, process_set))
+
+
+def allreduce_async_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
+                     process_set=global_process_set):
+    """See allreduce_."""
+    return _later(_core.allreduce_async(array, array, name, op, prescale_factor, postscale_factor,
+                                        process_set.process_set_id), array)
+
+
+def allreduce_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
+    """allreduce in place."""
+    return synchronize(allreduce_async_(array, name, op, prescale_factor, postscale_factor, process_set))
+
+
+def grouped_allreduce_async(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
+                            process_set=global_process_set):
+    """See grouped_allreduce."""
+    arrays = [_dense(array) for array in arrays]
+    outputs = [_empty(array) for array in arrays]
+    return _later(_core.grouped_allreduce_async(arrays, outputs, name, op, prescale_factor, postscale_factor,
+                                                process_set.process_set_id), outputs)
+
+
+def grouped_allreduce(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
+                      process_set=global_process_set):
+    """allreduce of several arrays that complete together."""
+    return synchronize(grouped_allreduce_async(arrays, name, op, prescale_factor, postscale_factor, process_set))
+
+
+def allgather_async(array, name=None, process_set=global_process_set):
+    """See allgather."""
+    handle = _core.allgather_async(_dense(array), name, process_set.process_set_id)
+    return _later(handle, lambda outputs: _taken(outputs[0]))
+
+
+def allgather(array, name=None, process_set=global_process_set):
+    """The arrays of all ranks, one behind the other; first dimensions may differ."""
+    return synchronize(allgather_async(array, name, process_set))
+
+
+def grouped_allgather(arrays, name=None, process_set=global_process_set):
+    """allgather of several arrays that complete together."""
+    handle = _core.grouped_allgather_async([_dense(array) for array in arrays], name, process_set.process_set_id)
+    return synchronize(_later(handle, lambda outputs: [_taken(output) for output in outputs]))
+
+
+def broadcast_async(array, root_rank, name=None, process_set=global_process_set):
+    """See broadcast."""
+    array = _dense(array)
+    output = _empty(array)
+    return _later(_core.broadcast_async(array, output, root_rank, name, process_set.process_set_id), output)
+
+
+def broadcast(array, root_rank, name=None, process_set=global_process_set):
+    """The array of one rank, on every rank."""
+    return synchronize(broadcast_async(array, root_rank, name, process_set))
+
+
+def broadcast_async_(array, root_rank, name=None, process_set=global_process_set):
+    """See broadcast_."""
+    return _later(_core.broadcast_async(array, array, root_rank, name, process_set.process_set_id), array)
+
+
+def broadcast_(array, root_rank, name=None, process_set=global_process_set):
+    """broadcast in place."""
+    return synchronize(broadcast_async_(array, root_rank, name, process_set))
+
+
+def alltoall_async(array, splits=None, name=None, process_set=global_process_set):
+    """See alltoall."""
+    n_ranks = process_set.size()
+
+    def result(outputs):
+        if splits is None:
+            return _taken(outputs[0])
+        return _taken(outputs[0]), [outputs[0].rows_of(rank) for rank in range(n_ranks)]
+
+    return _later(_core.alltoall_async(_dense(array), splits, name, process_set.process_set_id), result)
+
+
+def alltoall(array, splits=None, name=None, process_set=global_process_set):
+    """Sends splits[i] rows to rank i, or as many to each: what came, and with splits how many rows from each rank."""
+    return synchronize(alltoall_async(array, splits, name, process_set))
+
+
+def reducescatter_async(array, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                        postscale_factor=1.0):
+    """See reducescatter."""
+    array = _dense(array)
+    if not array.shape:
+        raise ValueError("reducescatter: an array without dimensions has no rows to scatter")
+    rows = _core.reducescatter_rows(array.shape[0], process_set.rank() or 0, process_set.size() or 1)
+    output = _empty(array, rows)
+    return _later(_core.reducescatter_async(array, output, name, op, prescale_factor, postscale_factor,
+                                            process_set.process_set_id), output)
+
+
+def reducescatter(array, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                  postscale_factor=1.0):
+    """This rank's rows of the reduction (Average or Sum) of the arrays of all ranks."""
+    return synchronize(reducescatter_async(array, name, op, process_set, prescale_factor, postscale_factor))
+
+
+def barrier(process_set=global_process_set):
+    """Waits until every rank of the set is here."""
+    _core.barrier(process_set.process_set_id)
+
+
+def join():
+    """No more arrays from this rank: waits for the others, and returns the rank that came last."""
+    return _core.join()
