@@ -115,7 +115,8 @@ horovod_status_t horovod_init_error(horovod_error_t *err)
     return status;
 }
 
-void horovod_shutdown(void)
+/* Leaves the job, if there is one; without one, MPI. */
+static void leave(bool keeps_mpi)
 {
     struct hvd_err err = {0};
 
@@ -124,6 +125,8 @@ void horovod_shutdown(void)
     pthread_mutex_lock(&api.life);
     struct hvd_engine *engine = hvd_api_enter(true);
     if (engine) {
+        if (keeps_mpi)
+            hvd_mpi_keep(atomic_load(&api.job)->mpi);
         hvd_status_t st = hvd_engine_shutdown(engine, &err);
         if (st == HVD_OK) {
             atomic_store(&api.is_running, false);
@@ -134,10 +137,20 @@ void horovod_shutdown(void)
                     "horovod_shutdown failed: %s", err.msg);
         }
         hvd_api_leave();
-    } else {
-        hvd_mpi_leave(); /* a process that was left out of the job */
+    } else if (!keeps_mpi) {
+        hvd_mpi_leave(); /* a process that was left out of the job, or has kept MPI */
     }
     pthread_mutex_unlock(&api.life);
+}
+
+void horovod_shutdown(void)
+{
+    leave(false);
+}
+
+void horovod_shutdown_job(void)
+{
+    leave(true);
 }
 
 struct hvd_transport *hvd_api_lock_mpi(void)

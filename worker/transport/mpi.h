@@ -31,8 +31,8 @@ hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_tr
 /* The communicator over all ranks of the job, an MPI_Comm *; borrowed. t is of hvd_mpi_create. */
 const void *hvd_mpi_comm(const struct hvd_transport *t);
 
-/* For a job that does not begin: destroy will not finalise MPI, hvd_mpi_leave or a later job will.
- */
+/* For a job that does not begin, or not the last: destroy will not finalise MPI, hvd_mpi_leave or a
+ * later job will. */
 void hvd_mpi_keep(struct hvd_transport *t);
 
 /* Finalises MPI when hvd_mpi_create initialised it and nothing has finalised it since: the end for

@@ -42,7 +42,7 @@ class HorovodBasics:
         if _core.is_initialized():
             return
         if not HorovodBasics._is_registered:  # before it begins: it ends then however Python does
-            atexit.register(self.shutdown)
+            atexit.register(_core.shutdown_at_exit)
             HorovodBasics._is_registered = True
         addresses, ranks = sets.split(wanted)
         if has_comm:
