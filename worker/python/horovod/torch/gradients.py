@@ -244,4 +244,4 @@ def _zeros(parameter, sparse_dims):
     indices = torch.empty((sparse_dims, 0), dtype=torch.int64, device=parameter.device)
     values = torch.empty((0, *parameter.shape[sparse_dims:]), dtype=parameter.dtype,
                          device=parameter.device)
-    return torch.sparse_coo_tensor(indices, values, parameter.shape)
+    return torch.sparse_coo_tensor(indices, values, parameter.shape, check_invariants=False)
