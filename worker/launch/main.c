@@ -13,6 +13,7 @@
 #include "worker/launch/launch.h"
 #include "worker/launch/process.h"
 #include "worker/launch/rank.h"
+#include "worker/launch/report.h"
 
 #define EXIT_NOT_STARTED 1
 #define EXIT_USAGE 2
@@ -101,6 +102,8 @@ static hvd_status_t act(const struct hvd_launch_options *o, int *code, struct hv
     }
     if (o->wants_build)
         return show_build(err);
+    if (o->report)
+        return hvd_report_make(o->report, o->command, o->n_command, err);
     for (size_t i = 0; i < o->warnings.n; i++)
         (void)fprintf(stderr, "horovodrun: %s\n", o->warnings.items[i]);
     return hvd_launch(o, code, err);

@@ -1,5 +1,6 @@
 """What horovodrun is told besides the program: a configuration file, files for output, Slurm, --check-build."""
 
+import html
 import os
 import re
 import subprocess
@@ -7,7 +8,7 @@ import subprocess
 import pytest
 
 import openmpi
-from conftest import HOROVODRUN
+from conftest import BUILD, HOROVODRUN
 
 SHOW = 'echo "$HOROVOD_CYCLE_TIME $HOROVOD_AUTOTUNE"'
 
@@ -173,3 +174,44 @@ def test_help_names_every_flag_of_horovod():
                  "--network-interface", "--output-filename", "--verbose", "--config-file", "-p, --ssh-port",
                  "-i, --ssh-identity-file", "--mpi-args", "--tcp", "--binding-args", "-H, --hosts", "--hostfile", "--mpi"):
         assert flag in text, flag
+
+
+def text_of(page):
+    """What a page says, without its markup."""
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.S)
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)))
+
+
+def test_the_timelines_of_a_job_become_one_page(run, tmp_path):
+    digits = BUILD / "examples" / "digits"
+    assert run("-np", 2, "--timeline-filename", tmp_path / "t.%d.json", digits, "--epochs", 2).code == 0
+    # Of all ranks, the last first: they are ordered, and their clocks aligned.
+    result = run("--timeline-report", tmp_path / "report.html", tmp_path / "t.1.json", tmp_path / "t.0.json")
+    assert (result.code, result.out, result.err) == (0, "", ""), result
+    page = (tmp_path / "report.html").read_text()
+    text = text_of(page)
+    assert "2 timelines" in text and text.index("rank 0") < text.index("rank 1"), text
+    assert re.search(r" w1 \d+ 16.0 KiB \d", text), text
+    for lane in re.findall(r'<div class="bar">(.*?)</div>', page):
+        assert abs(sum(map(float, re.findall(r"width:([\d.]+)%", lane))) - 100) < 0.1, lane
+    assert "<script" not in page and "http" not in page
+    assert "do not fit together" not in text and "could not be read" not in text, text
+
+
+def test_the_timeline_of_the_coordinator_alone_tells_whom_it_waited_for(run, tmp_path):
+    digits = BUILD / "examples" / "digits"
+    assert run("-np", 2, "--timeline-filename", tmp_path / "t.json", digits, "--epochs", 2).code == 0
+    assert run("--timeline-report", "report.html", "t.json", cwd=tmp_path).code == 0
+    text = text_of((tmp_path / "report.html").read_text())
+    assert "1 timeline," in text and re.search(r"was the last [\d.]+ % [\d.]+ %", text), text
+
+
+def test_what_is_no_timeline_is_named_and_leaves_the_page_alone(run, tmp_path):
+    (tmp_path / "t.json").write_text("hello\n")
+    (tmp_path / "report.html").write_text("before")
+    result = run("--timeline-report", tmp_path / "report.html", tmp_path / "t.json")
+    assert result.code == 1 and result.last == (
+        f"horovodrun: timeline {tmp_path}/t.json: there is no record of a timeline in it"), result
+    assert (tmp_path / "report.html").read_text() == "before" and len(list(tmp_path.iterdir())) == 2
+    missing = run("--timeline-report", tmp_path / "report.html", tmp_path / "none.json")
+    assert missing.code == 1 and "cannot read" in missing.last, missing

@@ -154,7 +154,8 @@ static hvd_status_t parse_setting(char *const *argv, int *at, struct hvd_launch_
                         "unknown flag \"%.64s\": horovodrun --help lists them; put \"--\" before a "
                         "program whose name starts with \"-\"",
                         word);
-    value += value != NULL;
+    if (value)
+        value++;
     if (!value && hvd_launch_flag_takes_value(flag)) {
         value = argv[*at];
         if (!value)

@@ -1,0 +1,84 @@
+/*
+ * horovodrun --timeline-report: files in, one file out. What is in them is worked out in timeline/.
+ */
+#include "worker/launch/report.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "worker/launch/process.h"
+#include "worker/launch/timeline/analysis.h"
+#include "worker/launch/timeline/page.h"
+
+#define TIMELINE_MAX ((size_t)4 << 30)
+#define PAGE_MAX ((size_t)256 << 20)
+
+static hvd_status_t add_file(struct hvd_tl_model *model, const char *path, struct hvd_err *err)
+{
+    struct hvd_buf text = {0};
+    hvd_status_t st;
+
+    hvd_buf_init(&text, TIMELINE_MAX);
+    st = hvd_process_read_file(path, &text, err);
+    if (st == HVD_OK) {
+        st = hvd_tl_model_add(
+            model, (struct hvd_strview){.data = text.data ? text.data : "", .len = text.len}, err);
+        if (st < 0)
+            st = HVD_WRAP(err, st, "timeline %.300s", path);
+    }
+    hvd_buf_fini(&text);
+    return st;
+}
+
+/* Writes beside it and renames, so that the page is whole or as it was. */
+static hvd_status_t write_page(const char *path, const struct hvd_buf *text, struct hvd_err *err)
+{
+    char beside[PATH_MAX];
+    FILE *file;
+    int len = snprintf(beside, sizeof(beside), "%s.new", path);
+    bool is_written;
+
+    if (len < 0 || (size_t)len >= sizeof(beside))
+        return HVD_FAIL(err, HVD_ERR_TOO_LARGE, 0, "the name of the report is too long");
+    file = fopen(beside, "wbe");
+    if (!file)
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot write %.300s: %s", beside,
+                        strerror(errno));
+    is_written = fwrite(text->data, 1, text->len, file) == text->len;
+    is_written = fclose(file) == 0 && is_written;
+    if (is_written && rename(beside, path) == 0)
+        return HVD_OK;
+    (void)HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot write %.300s: %s", path, strerror(errno));
+    (void)unlink(beside);
+    return HVD_ERR_SYSTEM;
+}
+
+hvd_status_t hvd_report_make(const char *page, char *const *timelines, size_t n,
+                             struct hvd_err *err)
+{
+    struct hvd_tl_model model = {0};
+    struct hvd_tl_analysis analysis = {0};
+    struct hvd_buf text = {0};
+    hvd_status_t st = HVD_OK;
+
+    hvd_buf_init(&text, PAGE_MAX);
+    for (size_t i = 0; i < n && st == HVD_OK; i++)
+        st = add_file(&model, timelines[i], err);
+    if (st == HVD_OK) {
+        st = hvd_tl_analyse(&model, &analysis);
+        if (st == HVD_OK)
+            st = hvd_tl_page(&model, &analysis, &text);
+        if (st < 0)
+            st = HVD_FAIL(err, st, 0, "the report: %s", hvd_status_str(st));
+    }
+    if (st == HVD_OK)
+        st = write_page(page, &text, err);
+    hvd_tl_analysis_fini(&analysis);
+    hvd_tl_model_fini(&model);
+    hvd_buf_fini(&text);
+    return st;
+}

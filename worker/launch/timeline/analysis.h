@@ -1,0 +1,58 @@
+#ifndef HVD_WORKER_LAUNCH_TIMELINE_ANALYSIS_H
+#define HVD_WORKER_LAUNCH_TIMELINE_ANALYSIS_H
+
+#include "worker/launch/timeline/model.h"
+
+/* A stretch of the typical step in which one class counted. */
+struct hvd_tl_stretch {
+    int64_t from_ns;
+    int64_t to_ns;
+    uint8_t class_;
+    bool is_backward; /* or handing out, where nothing is marked */
+};
+
+/* Where the time of a rank went. */
+struct hvd_tl_share {
+    int64_t ns[HVD_TL_CLASSES];
+    int64_t beside_ns;           /* of the moving: while backward ran */
+    int64_t offset_ns;           /* added to the rank's clock to make it that of the first */
+    struct hvd_tl_stretch *step; /* owned: the typical step; times of the first rank's clock */
+    size_t n_step;
+    size_t _step_capacity;
+};
+
+/* All collectives on a tensor, over all ranks that have a timeline. */
+struct hvd_tl_row {
+    uint32_t tensor;
+    int64_t n;
+    double waiting_ns;
+    double negotiating_ns;
+    double queued_ns;
+    double moving_ns;
+    double bytes;
+    int64_t n_sized; /* whose bytes are said */
+};
+
+/* What a report says. */
+struct hvd_tl_analysis {
+    struct hvd_tl_share *shares; /* owned, one per timeline */
+    double *waited_ns; /* owned: [waiter * (n + 1) + for whom]; column n: ranks without timeline */
+    int64_t *n_last;   /* owned: how often a rank was the last to ask; as above */
+    struct hvd_tl_row *rows; /* owned, the most time first */
+    size_t n_rows;
+    size_t n_ranks;
+    int64_t n_groups; /* collectives that are compared between ranks */
+    int64_t n_odd;    /* those whose ranks do not fit together: events are missing */
+    int64_t n_steps;
+    int64_t step_from_ns; /* the typical step; equal: there is none */
+    int64_t step_to_ns;
+    bool has_backward; /* beside_ns is about marks, not about the handing out of tensors */
+};
+
+/* Computes all of it; adds edges to the model and orders what is in it. HVD_ERR_NOMEM. */
+hvd_status_t hvd_tl_analyse(struct hvd_tl_model *model, struct hvd_tl_analysis *out);
+
+/* Frees everything; a zeroed struct is legal. */
+void hvd_tl_analysis_fini(struct hvd_tl_analysis *analysis);
+
+#endif

@@ -1,0 +1,35 @@
+#ifndef HVD_WORKER_LAUNCH_TIMELINE_READER_H
+#define HVD_WORKER_LAUNCH_TIMELINE_READER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* Bytes of a text that are kept; the rest of a longer one is cut off. */
+#define HVD_TL_TEXT_MAX 1024
+
+/* One record of a timeline. Numbers that it does not have are 0. */
+struct hvd_tl_event {
+    char phase; /* 'B', 'E', 'X', 'i', 'M'; 0: none */
+    int64_t pid;
+    int64_t at_ns;
+    int64_t dur_ns;
+    int64_t rank;     /* of the writer, from the first record; -1: not said */
+    int64_t epoch_us; /* when the timeline began; -1: not said */
+    int64_t bytes;    /* of the tensor; -1: not said */
+    int64_t dropped;  /* how many events are missing */
+    char name[HVD_TL_TEXT_MAX];
+    char text[HVD_TL_TEXT_MAX]; /* the name or text among the arguments */
+};
+
+/* Reads a timeline, as this library or Horovod writes it. */
+struct hvd_tl_reader {
+    struct hvd_strview rest;
+    int64_t n_damaged; /* records that are no JSON, e.g. for quotes in a tensor's name */
+};
+
+/* Fills *out with the next record; false at the end of the text. */
+bool hvd_tl_read(struct hvd_tl_reader *reader, struct hvd_tl_event *out);
+
+#endif
