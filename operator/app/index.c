@@ -44,7 +44,7 @@ static hvd_status_t grow(struct hvd_index *index)
     struct hvd_index_node *node, *next;
 
     larger._n_slots = index->_n_slots ? index->_n_slots * 2 : FIRST_SLOTS;
-    larger._slots = hvd_calloc(larger._n_slots, sizeof(larger._slots[0]));
+    larger._slots = hvd_calloc(larger._n_slots, sizeof(void *));
     if (!larger._slots)
         return HVD_ERR_NOMEM;
     for (node = hvd_index_first(index); node; node = next) {

@@ -34,7 +34,8 @@ static struct hvd_record *record_at(const struct hvd_index_node *node)
 
 static struct hvd_index_key key_of_entry(const struct hvd_index_node *node)
 {
-    const char *ns = entry_at(node)->_texts;
+    const char *ns =
+        (const char *)node - offsetof(struct hvd_entry, node) + offsetof(struct hvd_entry, _texts);
 
     return (struct hvd_index_key){HVD_KIND_HOROVODJOB, ns, ns + strlen(ns) + 1};
 }
