@@ -198,6 +198,14 @@ def openmpi5():
             + pytest("tests/integration/launch", "dev", environment=environment))
 
 
+def python():
+    """The package with PyTorch, which is 4 GB in the cache."""
+    status, output = call(["script/bootstrap", "python"], 1800)
+    if status:
+        return [Result("script/bootstrap python", "failed", output[-6000:])]
+    return pytest("tests/integration/python")
+
+
 def fuzz():
     """Ten seconds for each decoder; when asked for by name a minute, 100,000 random programs of collectives, and 1,000
     schedules of faults for the operator."""
@@ -253,6 +261,7 @@ SUITES = {
     "mpi": ("the runtime under mpirun -np 1, 2, 4", lambda: pytest("tests/integration/mpi")),
     "launch": ("horovodrun over Open MPI and ssh", lambda: pytest("tests/integration/launch")),
     "openmpi5": ("the runtime and horovodrun with Open MPI 5", openmpi5),
+    "python": ("the Python package, with arrays and with PyTorch, at 1, 2 and 4 ranks", python),
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
     "collectives": ("the example of each collective, from the build and installed",
                     lambda: pytest("tests/integration/collectives")),

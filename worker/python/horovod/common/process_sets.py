@@ -4,7 +4,8 @@ from horovod import _core
 # What the runtime returns instead of the number of a set.
 _ERRORS = {
     -1: "Horovod has not been initialized; use hvd.init().",
-    -2: "the ranks disagree about process sets, or these cannot be changed now",
+    -2: "the ranks disagree, or HOROVOD_DYNAMIC_PROCESS_SETS=1 was not set before hvd.init() (or pass it "
+        'process_sets="dynamic")',
     -3: "there is no such process set, or no such ranks",
     -4: "this rank is not in the process set",
     -5: "Horovod has been shut down",

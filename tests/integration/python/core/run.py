@@ -1,0 +1,7 @@
+"""All checks without a framework, in one job: each rank runs this program."""
+import arrays  # noqa: F401
+import jobs  # noqa: F401
+from checks import run_checks
+
+if __name__ == "__main__":
+    run_checks()

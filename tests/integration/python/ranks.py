@@ -1,0 +1,75 @@
+"""Jobs of Python programs for the tests, and what their checks found.
+
+Starting ranks is what costs, so many checks share a job: a folder has a program run.py, whose functions marked
+with @check every rank calls one after the other; a job of a folder runs once for each number of ranks.
+"""
+import ast
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod"
+TORCH = CACHE / "python" / "torch-2.15.0"
+PYTHON = "/usr/bin/python3"  # without a framework
+TORCH_PYTHON = str(TORCH / "bin" / "python")
+TIMEOUT = 240
+
+
+def environment(**extra):
+    """For a process that uses the build: nothing of Horovod's is set but what is asked for."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+    env["PYTHONPATH"] = str(BUILD / "python")
+    env["PATH"] = f"{BUILD / 'worker'}{os.pathsep}{env['PATH']}"
+    env["PYTHONDONTWRITEBYTECODE"] = "1"
+    env["OMP_NUM_THREADS"] = "1"
+    env.update({name: str(value) for name, value in extra.items()})
+    return env
+
+
+def mpirun(n, *command, timeout=TIMEOUT, **extra):
+    """The completed job of n ranks."""
+    return subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *map(str, command)],
+                          env=environment(**extra), capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def _is_check(node):
+    return isinstance(node, ast.FunctionDef) and any(
+        isinstance(mark, ast.Name) and mark.id == "check" for mark in node.decorator_list)
+
+
+def checks_of(folder):
+    """The names of the checks of a folder, read from its sources."""
+    return [node.name for path in sorted((HERE / folder).glob("*.py"))
+            for node in ast.parse(path.read_text(encoding="utf-8")).body if _is_check(node)]
+
+
+@functools.lru_cache(maxsize=None)
+def job(folder, n, python=PYTHON, also=()):
+    """(the job, {rank: {check: None or traceback}}) of a folder's run.py; also: other folders that it imports from."""
+    with tempfile.TemporaryDirectory() as results:
+        path = os.pathsep.join([str(BUILD / "python"), *(str(HERE / other) for other in also)])
+        done = mpirun(n, python, HERE / folder / "run.py", CHECK_RESULTS=results, PYTHONPATH=path)
+        found = {rank: json.loads(file.read_text(encoding="utf-8")) for rank in range(n)
+                 if (file := pathlib.Path(results, f"{rank}.json")).exists()}
+    return done, found
+
+
+def assert_checked(folder, n, name, python=PYTHON, also=()):
+    """Fails unless the check ended well on every rank, and says how it failed on which."""
+    done, found = job(folder, n, python, also)
+    for rank in range(n):
+        results = found.get(rank, {})
+        assert name in results, f"rank {rank} did not come to it:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+        assert results[name] is None, f"rank {rank}:\n{results[name]}"
+
+
+def assert_ended_well(folder, n, python=PYTHON, also=()):
+    """Fails unless the job did."""
+    done, _ = job(folder, n, python, also)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]

@@ -1,0 +1,86 @@
+"""What pip makes of the package: a wheel from the source, one from the source distribution, and a wheel that was
+repaired as the documentation says, each in a fresh environment without a framework."""
+import os
+import pathlib
+import subprocess
+import zipfile
+
+import pytest
+from ranks import CACHE, PYTHON, ROOT, environment
+
+TOOLS = CACHE / "python" / "tools"  # made by script/bootstrap python
+
+
+def call(*command, cwd=ROOT, **extra):
+    env = environment(**extra)
+    env.pop("PYTHONPATH")
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, f"{command}:\n{done.stdout[-6000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module", name="made")
+def fixture_made(tmp_path_factory):
+    """The folder with the source distribution, the wheel that was built from it, and the repaired one."""
+    folder = tmp_path_factory.mktemp("dist")
+    call(TOOLS / "bin" / "python", "-m", "build", "--no-isolation", "--outdir", folder, ROOT / "worker" / "python")
+    wheel, = folder.glob("*.whl")
+    call(TOOLS / "bin" / "auditwheel", "repair", "--exclude", "libmpi.so.40", "-w", folder / "repaired", wheel,
+         PATH=f"{TOOLS / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+@pytest.fixture(scope="module", name="installed")
+def fixture_installed(made):
+    """A fresh environment with the repaired wheel."""
+    wheel, = (made / "repaired").glob("*.whl")
+    call(PYTHON, "-m", "venv", "--system-site-packages", "--without-pip", made / "venv")
+    python = made / "venv" / "bin" / "python"
+    call(TOOLS / "bin" / "python", "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel)
+    return made / "venv" / "bin"
+
+
+def test_one_wheel_serves_every_python_from_3_9_on(made):
+    assert [wheel.name for wheel in made.glob("*.whl")] == [f"horovod-0.1.0-cp39-abi3-linux_{os.uname().machine}.whl"]
+
+
+def test_the_source_distribution_has_what_a_build_needs_and_nothing_else(made):
+    names = call("tar", "tzf", made / "horovod-0.1.0.tar.gz").splitlines()
+    folders = {pathlib.PurePath(name).parts[2] for name in names if "/source/" in name}
+    assert folders == {"CMakeLists.txt", "LICENSE", "VERSION", "base", "cmake", "worker"}
+    assert not [name for name in names if name.endswith((".so", ".o", ".pyc"))]
+
+
+def test_a_repaired_wheel_has_everything_but_open_mpi(made):
+    wheel, = (made / "repaired").glob("*.whl")
+    assert "manylinux" in wheel.name
+    names = zipfile.ZipFile(wheel).namelist()
+    assert any("libhwloc" in name for name in names) and not any("libmpi" in name for name in names)
+    assert "horovod-0.1.0.data/scripts/horovodrun" in names and "horovod/_core.abi3.so" in names
+
+
+def test_the_extension_needs_no_symbol_of_one_python_alone(made):
+    wheel, = made.glob("*.whl")
+    zipfile.ZipFile(wheel).extract("horovod/_core.abi3.so", made / "one")
+    needed = call("readelf", "-d", made / "one" / "horovod" / "_core.abi3.so")
+    assert "libpython" not in needed
+    symbols = call("nm", "-D", "--undefined-only", made / "one" / "horovod" / "_core.abi3.so")
+    private = [line.split()[-1] for line in symbols.splitlines() if line.split()[-1].startswith("_Py")]
+    assert {name for name in private if not name.endswith("_SizeT")} <= {"_Py_Dealloc", "_Py_NoneStruct"}, private
+
+
+def test_an_installed_wheel_runs_a_job_with_its_own_launcher(installed):
+    program = "import horovod.numpy as hvd, numpy, horovod; hvd.init(); " \
+              "print(horovod.__file__, hvd.allreduce(numpy.ones(1), op=hvd.Sum)[0])"
+    out = call(installed / "horovodrun", "-np", "2", installed / "python", "-c", program, cwd="/",
+               PATH=f"{installed}{os.pathsep}{os.environ['PATH']}")
+    lines = [line for line in out.splitlines() if line.endswith(" 2.0")]
+    assert len(lines) == 2 and all(f"{installed.parent}/lib" in line for line in lines), out
+
+
+def test_an_installed_wheel_runs_functions(installed, tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import horovod\n\ndef rank():\n    import horovod.numpy as hvd\n    hvd.init()\n    return hvd.rank()\n\n"
+        "print(horovod.run(rank, num_proc=2))\n", encoding="utf-8")
+    assert "[0, 1]" in call(installed / "python", tmp_path / "program.py", cwd="/")
