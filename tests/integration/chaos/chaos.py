@@ -45,7 +45,7 @@ def writes(records):
     return [r for r in records if r["verb"] in ("create", "update", "patch", "delete") and r["resource"] != "leases"]
 
 
-def wait_quiet(the_world, limit=10):
+def wait_quiet(the_world, limit=play.LIMIT):
     """Returns when the operator has written nothing for a while; Wrong if that never comes."""
     end = time.monotonic() + limit
     seen, since = -1, time.monotonic()
@@ -119,7 +119,8 @@ def run(number, plan, wanted=None, operator=None, the_world=None, namespace=NAME
         if wanted:
             until(lambda: "the state without faults:\n  " + "\n  ".join(
                 state.difference(wanted.objects, state.take(here.api, namespace))[:20]),
-                lambda: state.take(here.api, namespace) == wanted.objects, 10, is_possible=here.look)
+                lambda: state.take(here.api, namespace) == wanted.objects, play.LIMIT,
+                  is_possible=here.look)
         wait_quiet(here)
         objects, events = state.take(here.api, namespace), state.events(here.api, namespace)
         n_writes = len(writes(here.records())) - len(writes(here.records()[:first]))

@@ -6,7 +6,7 @@ import program
 import state
 from world import ApiError, FACTOR, until
 
-LIMIT = int(os.environ.get("HVD_CHAOS_LIMIT_S", "30"))  # of real time, for anything to become true
+LIMIT = int(os.environ.get("HVD_CHAOS_LIMIT_S", "60"))  # of real time, for anything to become true
 LATER_S = 3  # of fast time: times in the API are whole seconds
 
 
@@ -145,12 +145,14 @@ class Player:
         """The first worker of a group, with which the master began in any case, is deleted; its set makes another."""
         self.wait_running(job)
         name = self.set_name(job, group) + "-0"
-        self.wait_lost(job, self.replacement("pods", name))
+        before = self.interruptions(job)
+        self.wait_lost(job, self.replacement("pods", name), before)
 
     def lose_workers(self, job, group):
         """Somebody deletes a set with all its workers."""
         self.wait_running(job)
-        self.wait_lost(job, self.replacement("statefulsets", self.set_name(job, group)))
+        before = self.interruptions(job)
+        self.wait_lost(job, self.replacement("statefulsets", self.set_name(job, group)), before)
 
     @staticmethod
     def set_name(job, group):
@@ -162,14 +164,20 @@ class Player:
         self.api.delete(plural, self.namespace, name)
         return lambda: (self.api.get(plural, self.namespace, name) or was)["metadata"]["uid"] != was["metadata"]["uid"]
 
-    def wait_lost(self, job, is_replaced):
-        """An elastic job goes on with what replaces its worker; of others the attempt has failed."""
-        worker = self.job(job)["spec"]["worker"]
+    def interruptions(self, job):
+        return self.job(job)["status"].get("interruptions", 0)
+
+    def wait_lost(self, job, is_replaced, before):
+        """An elastic job goes on with what replaces its worker; of others the attempt has ended."""
+        found = self.job(job)
+        worker = found["spec"]["worker"]
         if worker.get("minReplicas", worker["replicas"]) < worker["replicas"]:
             self.until(f"what {job} lost is replaced", is_replaced)
-            return
-        self.failures[job] += 1
-        self.wait_counted(job)
+        elif "failurePolicy" in found["spec"]:
+            self.until(f"the interruption of {job} is recorded", lambda: is_replaced() and self.interruptions(job) > before)
+        else:
+            self.failures[job] += 1
+            self.wait_counted(job)
 
     def wait_counted(self, job):
         """Until all failures so far are in the status, or the job is gone with them."""

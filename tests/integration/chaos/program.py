@@ -45,6 +45,7 @@ class JobProgram:
         self.is_suspended = rng.random() < 0.2
         self.replicas = self.least = 0
         self.groups = []
+        self.ignores_disruption = False
         self.draw()
 
     def add(self, do, *arguments):
@@ -80,6 +81,9 @@ class JobProgram:
         self.draw_workers(spec)
         if self.backoff:
             spec["backoffLimit"] = self.backoff
+        self.ignores_disruption = self.rng.random() < 0.15
+        if self.ignores_disruption:
+            spec["failurePolicy"] = {"rules": [{"action": "Ignore", "onDisruption": True}]}
         if self.is_suspended:
             spec["suspend"] = True
         policy = self.rng.choice([None, None, "None", "Running", "All"])
@@ -89,8 +93,9 @@ class JobProgram:
             spec["ttlSecondsAfterFinished"] = self.rng.choice([0, 5, 20])
         return spec
 
-    def is_elastic(self):
-        return 0 < self.least < self.replicas
+    def outlives_workers(self):
+        """Whether the loss of a worker is no failure."""
+        return self.ignores_disruption or 0 < self.least < self.replicas
 
     # ---- the steps ----
 
@@ -161,13 +166,17 @@ class JobProgram:
 
     def draw_loss(self):
         """Something of a running job is lost; it goes on, or begins anew."""
-        what = self.rng.choice(["finish", "lose_worker", "lose_workers", "kill_master", "remove_master"])
-        is_failure = what in ("finish", "kill_master") or (what != "remove_master" and not self.is_elastic())
+        what = self.rng.choice(["finish", "lose_worker", "lose_workers", "remove_master", self.draw_end_of_master()])
+        is_failure = what in ("finish", "kill_master") or (what != "remove_master" and not self.outlives_workers())
         if is_failure and self.failures == self.backoff:
             self.add("wait")
             return
         self.failures += is_failure
         self.lose(what)
+
+    def draw_end_of_master(self):
+        """A pod that is deleted is a disruption, but only for who sees it before it is gone."""
+        return "finish" if self.ignores_disruption else self.rng.choice(["finish", "kill_master"])
 
     def lose(self, what):
         if what == "finish":
@@ -186,8 +195,8 @@ class JobProgram:
         if self.failures < self.backoff or self.rng.random() < 0.6:
             self.add("finish", 0)
         else:
-            self.lose(self.rng.choice(["finish", "finish", "kill_master"] +
-                                      ([] if self.is_elastic() else ["lose_worker", "lose_workers"])))
+            self.lose(self.rng.choice(["finish", self.draw_end_of_master()] +
+                                      ([] if self.outlives_workers() else ["lose_worker", "lose_workers"])))
         for _ in range(self.rng.randint(0, 2)):
             self.add(*self.rng.choice([("touch",), ("scale", max(self.least, 3)), ("remove_child", "services")]))
 

@@ -4,6 +4,7 @@ import random
 
 CHILDREN = ["secrets", "services", "statefulsets", "configmaps", "jobs", "podgroups"]
 RESOURCES = ["horovodjobs", *CHILDREN, "pods"]
+WEBHOOK = 'admission webhook "policy.example.com" denied the request: not now'
 BLOWS = ["kill_operator", "expire_token", "forget_versions", "drop_connections"]
 
 
@@ -23,10 +24,12 @@ def draw_write(rng):
         rule.update(action="answer", code=429, reason="TooManyRequests", retry_after=rng.choice([0, 1, 2]))
     elif kind < 0.5:
         rule.update(action="answer", code=rng.choice([500, 502, 503, 504]), executed=rng.random() < 0.3)
-    elif kind < 0.55:
+    elif kind < 0.58:
         # Not of events: a namespace that forbids them is served without.
-        rule.update(verb="create", action="answer", code=403, reason="Forbidden", times=1,
-                    message="exceeded quota: compute", resource=rng.choice(CHILDREN))
+        code, message = rng.choice([(403, "exceeded quota: compute"), *[(code, WEBHOOK) for code in (400, 403, 422)]])
+        rule.update(verb=rng.choice(["create", "patch"]) if code != 403 else "create", action="answer", code=code,
+                    reason={400: "BadRequest", 403: "Forbidden", 422: "Invalid"}[code], message=message,
+                    resource=rng.choice(CHILDREN))
     elif kind < 0.7:
         rule.update(action="drop", executed=rng.random() < 0.6)
     elif kind < 0.8:
@@ -47,7 +50,7 @@ def draw_read(rng):
     rule = {"verb": rng.choice(["list", "watch", "watch", "watch", "get"]), "nth": rng.randint(1, 4),
             "times": rng.choice([1, 1, 2])}
     if rng.random() < 0.7:
-        rule["resource"] = rng.choice([*RESOURCES, "nodes"] if rule["verb"] == "get" else RESOURCES)
+        rule["resource"] = rng.choice([*RESOURCES, *{"get": ["nodes"], "list": ["events"]}.get(rule["verb"], [])])
     is_watch = rule["verb"] == "watch"
     kind = rng.random()
     if is_watch and kind < 0.3:
