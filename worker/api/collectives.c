@@ -2,7 +2,7 @@
  * The exported collectives: check the program's arguments, hand them to the engine, convert what
  * comes back. Any thread.
  */
-#include <stdatomic.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,6 +27,7 @@ struct call {
 /* What a call becomes; the submission borrows from the rest. */
 struct prepared {
     struct hvd_submission submission;
+    bool is_unnamed; /* gets a name once all is checked */
     char name[MADE_NAME_MAX];
     int64_t *splits; /* owned */
 };
@@ -60,19 +61,24 @@ static hvd_status_t read_tensor(const horovod_tensor_t *tensor, horovod_tensor_t
     return HVD_OK;
 }
 
-/* A name for a tensor that has none: the nth of its operation, so that ranks agree. */
-static struct hvd_strview make_name(enum hvd_op op, char name[MADE_NAME_MAX])
+/*
+ * Names a tensor that has no name: the nth of its operation and process set, so that ranks agree,
+ * also when some of them are in sets where others are not. Only what is submitted is counted.
+ */
+static void name_unnamed(struct hvd_engine *engine, struct prepared *p)
 {
     static const char *const words[] = {[HVD_ALLREDUCE] = "allreduce",
                                         [HVD_ALLGATHER] = "allgather",
                                         [HVD_BROADCAST] = "broadcast",
                                         [HVD_ALLTOALL] = "alltoall",
                                         [HVD_REDUCESCATTER] = "reducescatter"};
-    static atomic_uint_fast64_t counters[HVD_REDUCESCATTER + 1];
-    const unsigned long number = (unsigned long)atomic_fetch_add(&counters[op], 1) + 1;
+    struct hvd_request *req = &p->submission.request;
 
-    snprintf(name, MADE_NAME_MAX, "%s.noname.%lu", words[op], number);
-    return hvd_strview_of(name);
+    if (!p->is_unnamed)
+        return;
+    snprintf(p->name, sizeof(p->name), "%s.noname.%" PRIu64, words[req->op],
+             hvd_engine_count_unnamed(engine, p->submission.set, req->op));
+    req->name = hvd_strview_of(p->name);
 }
 
 static double factor(double given)
@@ -178,7 +184,8 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
     if (t.name)
         req->name = (struct hvd_strview){.data = t.name, .len = strnlen(t.name, HVD_NAME_MAX + 1)};
     else
-        req->name = make_name(call->op, p->name);
+        req->name = hvd_strview_of("unnamed"); /* until then */
+    p->is_unnamed = !t.name;
     st = make_request(call->op, &t, top->size, req, err);
     if (st == HVD_OK && req->reduce == HVD_ADASUM)
         st = hvd_plan_check_adasum(place.size, err);
@@ -222,8 +229,10 @@ static hvd_status_t submit(struct hvd_engine *engine, const struct call *call, b
     hvd_status_t st = prepare(engine, call, &p, err);
 
     p.submission.is_waited_now = is_waited_now;
-    if (st == HVD_OK)
+    if (st == HVD_OK) {
+        name_unnamed(engine, &p);
         st = hvd_engine_submit(engine, &p.submission, handle, err);
+    }
     hvd_free(p.splits);
     return st;
 }
@@ -246,6 +255,10 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct call *c
                           "tensor %u of the group is of process set %u, "
                           "the first one of %u",
                           i, submissions[i].set, submissions[0].set);
+    }
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
+        name_unnamed(engine, &p[i]);
+        submissions[i].request.name = p[i].submission.request.name;
     }
     if (st == HVD_OK && n > 0)
         st = hvd_engine_submit_group(engine, submissions, n, handles, err);

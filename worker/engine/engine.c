@@ -131,6 +131,18 @@ hvd_status_t hvd_engine_place(struct hvd_engine *e, uint32_t set, struct hvd_pla
                           "Rank %d is not a member of the provided process set.", e->topology.rank);
 }
 
+uint64_t hvd_engine_count_unnamed(struct hvd_engine *e, uint32_t set, enum hvd_op op)
+{
+    uint64_t number = 0;
+
+    pthread_mutex_lock(&e->mu);
+    struct hvd_set *found = hvd_set_find(e, set);
+    if (found)
+        number = ++found->n_unnamed[op];
+    pthread_mutex_unlock(&e->mu);
+    return number;
+}
+
 void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *out)
 {
     pthread_mutex_lock(&e->mu);

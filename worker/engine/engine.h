@@ -165,6 +165,10 @@ int hvd_engine_set_ranks(struct hvd_engine *e, uint32_t id, int *ranks, int room
 hvd_status_t hvd_engine_place(struct hvd_engine *e, uint32_t set, struct hvd_place *place,
                               struct hvd_err *err);
 
+/* The number of the next tensor of this operation and process set that has no name, from 1; 0 when
+ * this rank is not in the set. Any thread. */
+uint64_t hvd_engine_count_unnamed(struct hvd_engine *e, uint32_t set, enum hvd_op op);
+
 /* What was done so far, into *out. Any thread. */
 void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *out);
 

@@ -154,6 +154,7 @@ struct hvd_set {
     uint32_t n_words;            /* there is room for, here and in `bits` */
     uint32_t last;               /* the slot that was submitted last; HVD_NO_SLOT */
     bool is_ended;               /* nothing may be submitted */
+    uint64_t n_unnamed[HVD_REDUCESCATTER + 1]; /* tensors without a name, by operation */
     bool is_join_pending;
 
     /* the driver's */
