@@ -24,6 +24,12 @@ ELSEWHERE = {
     "tests/cluster/down": "tests/demo/test_demo.py::tests/cluster/down",
     "tests/cluster/status": "tests/demo/test_demo.py::tests/cluster/status",
     "images/build all": "script/demo::images/build all",
+    "pip install ./worker/python": 'tests/integration/python/test_package.py::ROOT / "worker" / "python"',
+    "python -m build worker/python": 'tests/integration/python/test_package.py::"build", "--no-isolation"',
+    "auditwheel repair --exclude libmpi.so.40 worker/python/dist/*.whl":
+        'tests/integration/python/test_package.py::"repair", "--exclude", "libmpi.so.40"',
+    "PYTHONPATH=build/python build/worker/horovodrun -np 2 python3 train.py":
+        "tests/integration/python/test_core.py::test_run_calls_a_function_on_every_rank",
 }
 # Run here, as they stand.
 HERE = [
