@@ -72,7 +72,7 @@ def whole_life(ns):
     def told():
         return ns.get("pods", master)["metadata"].get("annotations", {}).get("horovod.io/hosts")
 
-    ns.apply_job("life", ttlSecondsAfterFinished=1, cleanPodPolicy="All")
+    ns.apply_job("life", cleanPodPolicy="All")
     ns.start_workers(2, "life")
     master = ns.start_master("life")
     ns.wait_state("Running", "life")
@@ -81,6 +81,8 @@ def whole_life(ns):
     until("the list follows", lambda: "life-worker-1" not in ns.get("configmaps", "life-hosts")["data"]["hostfile"])
     until("the master is told", lambda: told() != first)
     ns.end_master(master)
+    until("its pods are removed", lambda: not ns.get("jobs", "life-master") and not ns.get("statefulsets", "life-worker"), 60)
+    ns.patch("horovodjobs", "life", {"spec": {"ttlSecondsAfterFinished": 1}})
     until("the job is removed", lambda: ns.get("horovodjobs", "life") is None, 30)
 
 
@@ -149,6 +151,17 @@ def looks_at_nodes(server, ns, node):
     until("the master", lambda: ns.master("ranks"))
 
 
+def tells_why_there_are_no_pods(ns):
+    """Workers whose pods nobody can make: the reason stands in an event of the StatefulSet alone."""
+    def message():
+        return (ns.condition("WorkersReady", "refused") or {}).get("message", "")
+    container = {"name": "worker", "image": "i", "command": ["x"]}
+    template = {"spec": {"serviceAccountName": "not-there", "containers": [container]}}
+    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "refused"}, "spec": {
+        "master": {"template": template}, "worker": {"replicas": 1, "template": template}}})
+    until(lambda: f"the reason: {message()}", lambda: "cannot be made" in message(), 60)
+
+
 def hammer(server, ns, stop):
     """Writes to the Lease and to the jobs without pause, so that some of the operator's writes meet a newer version."""
     api = Api(server.kubeconfig)
@@ -210,6 +223,7 @@ def test_no_right_is_missing_and_none_is_left_over(server, ns, node, run_operato
     adopts_a_job(ns)
     if is_everywhere:
         looks_at_nodes(server, ns, node)
+    tells_why_there_are_no_pods(ns)
     loses_races(server, ns, lambda resource: operator.metric("horovod_operator_api_requests_total", verb="get",
                                                              resource=resource))
     if is_everywhere:
