@@ -16,6 +16,7 @@ import measure
 import network
 import nodes
 import peer
+import python
 import results
 import simulated
 import steps
@@ -28,7 +29,7 @@ PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simu
 # The whole runtime is what has rows in the table.
 BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], "operator": ["served", "long", "nodes"], **{name: [name] for name in PARTS}}
 # What is no benchmark.
-ACTIONS = {"peers": peer.build, "table": lambda: print(results.markdown(results.load())), "report": results.report}
+ACTIONS = {"peers": peer.build, "python": python.report, "table": lambda: print(results.markdown(results.load())), "report": results.report}
 
 
 def measure_rows(name, options):
@@ -48,6 +49,7 @@ def main():
                         help="runtime (default); its parts allreduce, steps and simulated; network: which algorithm suits "
                              "which payload between hosts; simgrid: the same, simulated; operator: rows of the operator; its parts served (on a fake API "
                              "server), long (the same for some minutes) and nodes (on a real one); "
+                             "python: an operation from Python over the C call; "
                              "peers: build what steps compares with; table: print the results in Markdown; report: write them and a plot into docs/")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each arm in a launch (default: 2)")
@@ -71,7 +73,7 @@ def main():
         if name in BENCHMARKS:
             measure_rows(name, options)
     for name in names:
-        if name in ("table", "report"):
+        if name in ("python", "table", "report"):
             ACTIONS[name]()
 
 

@@ -26,6 +26,17 @@ struct shown {
 static PyTypeObject *output_type;
 static char nothing[64] __attribute__((aligned(64))); /* the data of an output without elements */
 
+/* As Python's and DLPack's structures have it. */
+static void *writable(const void *memory)
+{
+    const union {
+        const void *in;
+        void *out;
+    } as = {.in = memory};
+
+    return as.out;
+}
+
 PyObject *hvd_py_output_create(horovod_output_t *output, const struct hvd_py_form *form)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(output_type, Py_tp_alloc);
@@ -37,7 +48,7 @@ PyObject *hvd_py_output_create(horovod_output_t *output, const struct hvd_py_for
     }
     const void *data = horovod_output_data(output);
     self->output = output;
-    self->data = data ? (void *)(uintptr_t)data : nothing;
+    self->data = data ? writable(data) : nothing;
     self->dtype = form->dtype;
     self->ndim = form->ndim;
     Py_ssize_t stride = (Py_ssize_t)hvd_py_dtype_size(form->dtype);
@@ -73,7 +84,7 @@ static int get_buffer(PyObject *object, Py_buffer *view, int flags)
         .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->strides : NULL,
     };
     if (flags & PyBUF_FORMAT)
-        view->format = (char *)(uintptr_t)hvd_py_dtype_format(self->dtype);
+        view->format = writable(hvd_py_dtype_format(self->dtype));
     Py_INCREF(object);
     view->obj = object;
     return 0;
