@@ -92,7 +92,7 @@ class Gradients:
         for i, group in enumerate(param_groups):
             for j, parameter in enumerate(group["params"]):
                 if parameter.requires_grad and parameter not in self._entries:
-                    name = self._names.get(parameter, f"allreduce.noname.{i}.{j}")
+                    name = self._names.get(parameter, f"noname.{i}.{j}")
                     self._entries[parameter] = self._enter(parameter, name)
         if is_first:
             self._form_groups()

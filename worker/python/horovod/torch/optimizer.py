@@ -159,7 +159,7 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
     step.hooked = True
 
     def _trained(self):
-        return [(self._parameter_names.get(parameter, f"allreduce.noname.{i}.{j}"), parameter)
+        return [(self._parameter_names.get(parameter, f"noname.{i}.{j}"), parameter)
                 for i, group in enumerate(self.param_groups)
                 for j, parameter in enumerate(group["params"]) if parameter.requires_grad]
 

@@ -1,0 +1,19 @@
+"""Scripts in the style of Horovod's documentation run unchanged."""
+import pytest
+import ranks
+
+SCRIPTS = sorted((ranks.HERE / "torch_scripts" / "scripts").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", [path.stem for path in SCRIPTS])
+def test_a_script_runs_unchanged(script):
+    ranks.assert_checked("torch_scripts", 2, script, ranks.TORCH_PYTHON, ("torch_train",))
+
+
+def test_the_job_of_all_scripts_ends_well():
+    ranks.assert_ended_well("torch_scripts", 2, ranks.TORCH_PYTHON, ("torch_train",))
+
+
+def test_the_four_lines_run_as_a_program_of_their_own():
+    done = ranks.mpirun(2, ranks.TORCH_PYTHON, ranks.HERE / "torch_scripts" / "scripts" / "four_lines.py")
+    assert done.returncode == 0 and done.stdout.startswith("loss 0.00"), (done.stdout, done.stderr[-4000:])

@@ -1,0 +1,122 @@
+"""Checks of what trains in horovod.torch, run on every rank of one job: the collector and helpers.
+
+A check is a function whose name is a sentence. Each rank writes what became of each check to
+CHECK_RESULTS/<rank>.json as {sentence: null or traceback}; the file grows as checks end.
+"""
+import json
+import os
+import pathlib
+import traceback
+
+import torch
+
+import horovod.torch as hvd
+
+CHECKS = []
+
+
+def check(function):
+    """Marks a function as a check."""
+    CHECKS.append(function)
+    return function
+
+
+def run_checks():
+    """Runs all checks in the order of the file, the same on every rank."""
+    hvd.init(process_sets="dynamic")
+    torch.set_num_threads(1)
+    path = pathlib.Path(os.environ["CHECK_RESULTS"]) / f"{hvd.rank()}.json"
+    results = {}
+    for function in CHECKS:
+        torch.manual_seed(1)
+        try:
+            function()
+            results[function.__name__] = None
+        except Exception:  # a check that fails is a result
+            results[function.__name__] = traceback.format_exc()
+        path.write_text(json.dumps(results), encoding="utf-8")
+    hvd.shutdown()
+
+
+def raises(kind, function, *arguments, **options):
+    """The text of the exception that the call must raise."""
+    try:
+        function(*arguments, **options)
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"{function} raised no {kind}")
+
+
+def close(one, other, tolerance=1e-5):
+    """Whether two tensors are the same but for rounding."""
+    assert one.shape == other.shape, (one.shape, other.shape)
+    difference = (one.detach().double() - other.detach().double()).abs().max().item() if one.numel() else 0.0
+    assert difference <= tolerance, f"they differ by {difference}"
+
+
+def same_on_all_ranks(tensor):
+    """Whether every rank has the same bits."""
+    gathered = hvd.allgather(tensor.detach().reshape(1, -1).contiguous(), name="same")
+    assert all(torch.equal(row, gathered[0]) for row in gathered), gathered
+
+
+def perceptron():
+    """A small network, the same on every rank."""
+    torch.manual_seed(7)
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+
+
+def convolution():
+    """A network whose weights and gradients are not contiguous."""
+    torch.manual_seed(7)
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(),
+                               torch.nn.Linear(64, 3)).to(memory_format=torch.channels_last)
+
+
+def batches(steps, shape=(6,), rows_of_a_rank=4):
+    """The global batches of so many steps: [(inputs, targets)], the same on every rank."""
+    generator = torch.Generator().manual_seed(3)
+    rows = rows_of_a_rank * hvd.size()
+    return [(torch.randn(rows, *shape, generator=generator), torch.randn(rows, 3, generator=generator))
+            for _ in range(steps)]
+
+
+def mine(tensor):
+    """This rank's rows of a global batch."""
+    return tensor[hvd.rank()::hvd.size()]
+
+
+def train(model, optimizer, data, part=lambda tensor: tensor):
+    """Trains on a part of each batch; the model."""
+    for inputs, targets in data:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(part(inputs)), part(targets)).backward()
+        optimizer.step()
+    return model
+
+
+def sgd(model, **options):
+    """The optimizer of most checks."""
+    return torch.optim.SGD(model.parameters(), **{"lr": 0.1, "momentum": 0.9, **options})
+
+
+def same_parameters(one, other, tolerance=1e-5):
+    """Whether two models have the same parameters but for rounding."""
+    for mine_, its in zip(one.parameters(), other.parameters()):
+        close(mine_, its, tolerance)
+
+
+def trains_as_one_process(make_optimizer=sgd, make_model=perceptron, shape=(6,), tolerance=1e-5, **options):
+    """Trains with all ranks and alone with the global batches: the parameters must be the same."""
+    data = batches(4, shape)
+    alone = make_model()
+    train(alone, make_optimizer(alone), data)
+    shared = make_model()
+    options.setdefault("named_parameters", shared.named_parameters())
+    groups = options.pop("make_groups", None)
+    if groups is not None:
+        options["groups"] = groups(shared)
+    train(shared, hvd.DistributedOptimizer(make_optimizer(shared), **options), data, mine)
+    same_parameters(shared, alone, tolerance)
+    for parameter in shared.parameters():
+        same_on_all_ranks(parameter)

@@ -1,0 +1,135 @@
+"""broadcast_parameters, broadcast_optimizer_state and objects: the checks, run on every rank."""
+import torch
+from checks import batches, check, perceptron, raises, same_on_all_ranks, sgd, train
+
+import horovod.torch as hvd
+
+
+def of_this_rank():
+    """A network that is another on every rank, with every kind of tensor that a model may have."""
+    torch.manual_seed(hvd.rank())
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+    model[1].num_batches_tracked.fill_(hvd.rank() + 5)
+    model[2].to(torch.bfloat16)
+    model.register_buffer("flags", torch.tensor([hvd.rank() == hvd.size() - 1, True]))
+    model.register_buffer("nothing", torch.empty(0))
+    return model
+
+
+def as_numbers(model):
+    """All of a model's state in one tensor."""
+    return torch.cat([tensor.double().flatten() for tensor in model.state_dict().values()])
+
+
+@check
+def a_state_dict_becomes_the_roots():
+    for root in {0, hvd.size() - 1}:
+        model = of_this_rank()
+        before = as_numbers(model)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=root)
+        same_on_all_ranks(as_numbers(model))
+        assert hvd.rank() != root or torch.equal(before, as_numbers(model))
+
+
+@check
+def named_parameters_and_lists_become_the_roots():
+    for params_of in (lambda model: model.named_parameters(), lambda model: list(model.named_parameters()),
+                      lambda model: list(model.parameters()), lambda model: model.parameters()):
+        model = of_this_rank()
+        hvd.broadcast_parameters(params_of(model), root_rank=0)
+        for parameter in model.parameters():
+            same_on_all_ranks(parameter.double())
+
+
+@check
+def what_is_no_parameters_is_a_value_error():
+    for wrong in (None, 3, "model", torch.ones(2)):
+        raises(ValueError, hvd.broadcast_parameters, wrong, 0)
+    assert "epoch" in raises(ValueError, hvd.broadcast_parameters, {"epoch": 3}, 0)
+
+
+def optimizers():
+    """One of each kind whose state differs."""
+    for make in (sgd, lambda m: torch.optim.SGD(m.parameters(), lr=0.1),
+                 lambda m: torch.optim.Adam(m.parameters(), lr=0.1, amsgrad=True),
+                 lambda m: torch.optim.AdamW([{"params": m[0].parameters(), "lr": 0.3},
+                                              {"params": m[2].parameters()}], lr=torch.tensor(0.1)),
+                 lambda m: torch.optim.RMSprop(m.parameters(), centered=True),
+                 lambda m: torch.optim.Adagrad(m.parameters()),
+                 lambda m: torch.optim.Adadelta(m.parameters()),
+                 lambda m: torch.optim.NAdam(m.parameters()),
+                 lambda m: torch.optim.Rprop(m.parameters())):
+        yield make
+
+
+def numbers_of(optimizer):
+    """The state and options of an optimizer, comparable with those of another rank."""
+    return repr(optimizer.state_dict())
+
+
+@check
+def optimizer_state_becomes_the_roots_whoever_has_any():
+    for make in optimizers():
+        for has_state in (lambda: True, lambda: hvd.rank() == 0, lambda: hvd.rank() != 0):
+            model = perceptron()
+            optimizer = make(model)
+            optimizer.param_groups[0]["lr"] = optimizer.param_groups[0]["lr"] * (hvd.rank() + 1)
+            if has_state():
+                train(model, optimizer, batches(hvd.rank() + 1))
+            hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+            texts = hvd.allgather_object(numbers_of(optimizer))
+            assert set(texts) == {texts[0]}, texts
+            hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+            train(model, hvd.DistributedOptimizer(optimizer), batches(1))
+            for parameter in model.parameters():
+                same_on_all_ranks(parameter)
+
+
+@check
+def to_broadcast_an_optimizers_state_changes_no_parameter():
+    model = perceptron()
+    optimizer = hvd.DistributedOptimizer(sgd(model, weight_decay=0.5))
+    before = as_numbers(model)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0, model=model)
+    assert torch.equal(before, as_numbers(model)) and not optimizer.state
+
+
+@check
+def the_state_of_lbfgs_is_refused():
+    optimizer = torch.optim.LBFGS(perceptron().parameters())
+    assert "LBFGS" in raises(ValueError, hvd.broadcast_optimizer_state, optimizer, 0)
+
+
+@check
+def objects_become_the_roots():
+    for root in {0, hvd.size() - 1}:
+        mine = {"rank": hvd.rank(), "list": [1, "two", None], "big": "x" * (100000 * (hvd.rank() + 1))}
+        received = hvd.broadcast_object(mine, root_rank=root)
+        assert received["rank"] == root and len(received["big"]) == 100000 * (root + 1)
+        received = hvd.broadcast_object(mine if hvd.rank() == root else None, root, name="mine")
+        assert received["list"] == [1, "two", None]
+        close_to = hvd.broadcast_object(torch.ones(3, dtype=torch.bfloat16), root)
+        assert close_to.dtype == torch.bfloat16
+
+
+@check
+def objects_are_gathered_in_the_order_of_the_ranks():
+    gathered = hvd.allgather_object({"rank": hvd.rank(), "text": "x" * hvd.rank()})
+    assert gathered == [{"rank": r, "text": "x" * r} for r in range(hvd.size())], gathered
+    assert hvd.allgather_object(None, name="none") == [None] * hvd.size()
+
+
+@check
+def objects_of_a_process_set_stay_in_it():
+    if hvd.size() == 1:
+        return
+    some = hvd.add_process_set(range(1, hvd.size()))
+    if some.included():
+        assert hvd.broadcast_object(hvd.rank(), root_rank=1, process_set=some) == 1
+    hvd.remove_process_set(some)
+
+
+@check
+def an_object_that_cannot_be_pickled_is_the_callers_error():
+    raises((TypeError, AttributeError, ValueError), hvd.allgather_object, (n for n in [1]))
+    assert hvd.allgather_object(1) == [1] * hvd.size()
