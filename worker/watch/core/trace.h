@@ -42,8 +42,8 @@ hvd_status_t hvd_trace_add(struct hvd_trace *trace, const struct hvd_note *note,
                            struct hvd_buf *lines);
 
 /* Appends the end of everything that is open: a timeline may be ended, or set aside, while tensors
- * are on their way, and is balanced all the same. Ends that nothing ended say "unfinished". Failures
- * as above. */
+ * are on their way, and is balanced all the same. Ends that nothing ended say "unfinished".
+ * Failures as above. */
 hvd_status_t hvd_trace_close(struct hvd_trace *trace, int64_t ns, struct hvd_buf *lines);
 
 /* Appends a record that says that n events before this time are missing. Failures as above. */
