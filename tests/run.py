@@ -340,7 +340,7 @@ def waits_much(name):
 
 
 # Not gated on times: run beside the suites that wait for a cluster most of their time, at a lower priority. Longest first.
-ASIDE_SUITES = ("asan", "tsan", "fuzz", "openmpi5", "planted", "clang")
+ASIDE_SUITES = ("python", "asan", "tsan", "fuzz", "openmpi5", "planted", "clang")
 ASIDE_AT_ONCE = 2
 
 

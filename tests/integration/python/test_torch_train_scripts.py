@@ -16,4 +16,5 @@ def test_the_job_of_all_scripts_ends_well():
 
 def test_the_four_lines_run_as_a_program_of_their_own():
     done = ranks.mpirun(2, ranks.TORCH_PYTHON, ranks.HERE / "torch_scripts" / "scripts" / "four_lines.py")
-    assert done.returncode == 0 and done.stdout.startswith("loss 0.00"), (done.stdout, done.stderr[-4000:])
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert float(done.stdout.split()[1]) < 0.01, done.stdout
