@@ -199,9 +199,9 @@ def test_without_the_right_to_the_lease_it_says_so_and_does_nothing(server, ns, 
     config["users"][0]["user"] = {"token": token}
     (tmp_path / "config").write_text(yaml.safe_dump(config))
     operator = run_operator(*ELECT, "--lease-namespace", ns.name, kubeconfig=tmp_path / "config", wait=False)
-    until("readyz names the Lease", lambda: "watch of leases: not listed yet" in operator.get("/readyz")[1])
+    until("readyz names what may not be read, and why", lambda: "HTTP 403" in operator.get("/readyz")[1])
     code, text = operator.get("/readyz")
-    assert code == 503 and "HTTP 403" in text
+    assert code == 503 and "watch of leases: not listed yet" in text
     assert operator.n_writes() == 0 and not leads(operator)
 
 
