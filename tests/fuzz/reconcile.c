@@ -41,7 +41,12 @@ static void check_plan(const struct hvd_plan *plan)
         cJSON *body = action->body ? cJSON_Parse(action->body) : NULL;
 
         MUST(action->namespace && action->name);
-        MUST(action->type == HVD_ACTION_CREATE_SECRET ? !action->body : body != NULL);
+        if (action->type == HVD_ACTION_CREATE_SECRET)
+            MUST(!action->body);
+        else if (action->type == HVD_ACTION_EXPLAIN) /* a uid */
+            MUST(action->body);
+        else
+            MUST(body != NULL);
         cJSON_Delete(body);
     }
 }
