@@ -102,17 +102,23 @@ static void a_master_that_ran_for_ten_minutes_begins_the_row_anew(void **state)
     world_fini(&w);
 }
 
+/* Fails the job until it waits for minutes, and leaves it so. */
+static void fail_into_a_long_wait(struct world *w)
+{
+    for (int i = 0; i < 5; i++)
+        (void)fail_and_wait(w);
+    world_end_master(w, 1, NULL);
+    world_settle(w);
+    world_is_state(w, "Restarting");
+}
+
 static void suspending_ends_the_wait_and_the_row(void **state)
 {
     struct world w;
 
     (void)state;
     world_start(&w, ",\"backoffLimit\":9");
-    for (int i = 0; i < 5; i++)
-        (void)fail_and_wait(&w);
-    world_end_master(&w, 1, NULL);
-    world_settle(&w);
-    world_is_state(&w, "Restarting");
+    fail_into_a_long_wait(&w);
     assert_true(seconds(&w, "nextAttemptTime") * 1000 > w.now_ms + 100000);
     world_edit(&w, "{\"suspend\":true}");
     world_settle(&w);
@@ -166,11 +172,7 @@ static void the_deadline_runs_on_while_the_job_waits(void **state)
 
     (void)state;
     world_start(&w, ",\"backoffLimit\":9,\"activeDeadlineSeconds\":300");
-    for (int i = 0; i < 5; i++)
-        (void)fail_and_wait(&w);
-    world_end_master(&w, 1, NULL);
-    world_settle(&w);
-    world_is_state(&w, "Restarting");
+    fail_into_a_long_wait(&w);
     assert_true(seconds(&w, "startTime") + 300 < seconds(&w, "nextAttemptTime"));
     w.now_ms = (seconds(&w, "startTime") + 300) * 1000 - 1;
     world_pass(&w);
