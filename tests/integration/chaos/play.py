@@ -16,6 +16,7 @@ class Player:
     def __init__(self, world, namespace):
         self.world, self.api, self.namespace = world, world.api, namespace
         self.failures = {}  # by job, those that the program caused since its creation
+        self.snatched = set()  # (job, plural) of children that somebody deleted, until they are there again
 
     # ---- looking ----
 
@@ -48,7 +49,16 @@ class Player:
         workers = [pod for pod in self.pods(job, "worker") if "deletionTimestamp" not in pod["metadata"]]
         return (status.get("state") == "Running" and len(workers) == wanted and self.master(job) is not None
                 and status.get("ready") == f"{wanted}/{wanted}"
-                and status.get("hosts") == wanted + bool(spec.get("runMasterAsWorker")))
+                and status.get("hosts") == wanted + bool(spec.get("runMasterAsWorker"))
+                and self.has_children_again(job))
+
+    def has_children_again(self, job):
+        """A job that ends gets nothing made any more: what was deleted has to be back before that."""
+        self.snatched -= {(name, plural) for name, plural in self.snatched if name == job and self.child(job, plural)}
+        return not any(name == job for name, _ in self.snatched)
+
+    def child(self, job, plural):
+        return self.api.get(plural, self.namespace, program.CHILDREN[plural].format(job))
 
     def master(self, job):
         """The running pod of the current attempt."""
@@ -129,12 +139,12 @@ class Player:
         found = self.job(job)
         self.snatch(job, plural)
         if found and not found["spec"].get("suspend") and found["status"]["state"] == "Running":
-            name = program.CHILDREN[plural].format(job)
-            self.until(f"{plural} {name} is made again", lambda: self.api.get(plural, self.namespace, name))
+            self.until(f"{plural} of {job} is made again", lambda: self.child(job, plural))
 
     def snatch(self, job, plural):
         """Somebody deletes a child at any time."""
         self.api.delete(plural, self.namespace, program.CHILDREN[plural].format(job))
+        self.snatched.add((job, plural))
 
     def wait_running(self, job):
         """Until the job runs, and has done so for long enough that what is made next is newer."""
