@@ -138,9 +138,10 @@ def wait_until_it_works(ns, name, begin):
 def test_a_connection_that_dies_silently_is_replaced_within_forty_seconds(lonely_server, lonely_ns, run_lonely,
                                                                           both_ways):
     operator = run_lonely()
+    until("all watches", lambda: all_alive(operator))
     old = connections(lonely_server)
     before = operator.metric("horovod_operator_api_requests_total", verb="watch")
-    assert old and all_alive(operator)
+    assert old
     with silenced(old, both_ways) as begin:
         lonely_ns.apply_job("silent", replicas=1)
         took = wait_until_it_works(lonely_ns, "silent", begin)

@@ -1,4 +1,6 @@
 """Exceptions and ends of the interpreter with operations outstanding leave no hang."""
+import re
+
 import pytest
 import ranks
 
@@ -18,7 +20,8 @@ def test_an_exception_in_one_rank_ends_the_job(way):
 def test_an_interpreter_that_ends_with_operations_pending_ends(way):
     done = ending(way)
     assert done.returncode == 0, done
-    assert sorted(done.stdout.split("\n")) == ["", "rank 0 ends", "rank 1 ends"], done
+    # mpirun passes on what it reads, and may read a line before its end.
+    assert sorted(re.findall("rank [0-9] ends", done.stdout)) == ["rank 0 ends", "rank 1 ends"], done
 
 
 def test_a_rank_whose_peer_left_gets_an_exception():
