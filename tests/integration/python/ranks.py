@@ -1,13 +1,15 @@
 """Jobs of Python programs for the tests, and what their checks found.
 
 Starting ranks is what costs, so many checks share a job: a folder has a program run.py, whose functions marked
-with @check every rank calls one after the other; a job of a folder runs once for each number of ranks.
+with @check every rank calls one after the other (see checks.py); a job of a folder runs once for each number of ranks.
 """
 import ast
+import contextlib
 import functools
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 
@@ -24,7 +26,7 @@ TIMEOUT = 240
 def environment(**extra):
     """For a process that uses the build: nothing of Horovod's is set but what is asked for."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
-    env["PYTHONPATH"] = str(BUILD / "python")
+    env["PYTHONPATH"] = os.pathsep.join([str(BUILD / "python"), str(HERE)])
     env["PATH"] = f"{BUILD / 'worker'}{os.pathsep}{env['PATH']}"
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     env["OMP_NUM_THREADS"] = "1"
@@ -32,10 +34,43 @@ def environment(**extra):
     return env
 
 
+def _session_of(process):
+    """The processes that are left of those that a process with a session of its own started."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        if int(fields[3]) == process.pid and fields[0] != "Z":
+            found.append(int(entry.parent.name))
+    return found
+
+
+def _end(process):
+    """Ends a job and its ranks, which mpirun gives process groups of their own; what it has written."""
+    os.killpg(process.pid, signal.SIGTERM)  # mpirun ends its ranks then
+    try:
+        return process.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        for pid in _session_of(process):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return process.communicate()
+
+
 def mpirun(n, *command, timeout=TIMEOUT, **extra):
-    """The completed job of n ranks."""
-    return subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *map(str, command)],
-                          env=environment(**extra), capture_output=True, text=True, timeout=timeout, check=False)
+    """The completed job of n ranks; past the timeout it is ended, with all it started, and its status is 124."""
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *map(str, command)]
+    with subprocess.Popen(command, env=environment(**extra), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          errors="replace", stdin=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            output, errors = process.communicate(timeout=timeout)
+            status = process.returncode
+        except subprocess.TimeoutExpired:
+            output, errors = _end(process)
+            status, errors = 124, f"{errors}\nended after {timeout} s"
+    return subprocess.CompletedProcess(command, status, output, errors)
 
 
 def _is_check(node):
@@ -50,26 +85,25 @@ def checks_of(folder):
 
 
 @functools.lru_cache(maxsize=None)
-def job(folder, n, python=PYTHON, also=()):
-    """(the job, {rank: {check: None or traceback}}) of a folder's run.py; also: other folders that it imports from."""
+def job(folder, n, python=PYTHON):
+    """(the job, {rank: {check: None or traceback}}) of a folder's run.py; of one without end, what it came to."""
     with tempfile.TemporaryDirectory() as results:
-        path = os.pathsep.join([str(BUILD / "python"), *(str(HERE / other) for other in also)])
-        done = mpirun(n, python, HERE / folder / "run.py", CHECK_RESULTS=results, PYTHONPATH=path)
+        done = mpirun(n, python, HERE / folder / "run.py", CHECK_RESULTS=results)
         found = {rank: json.loads(file.read_text(encoding="utf-8")) for rank in range(n)
                  if (file := pathlib.Path(results, f"{rank}.json")).exists()}
     return done, found
 
 
-def assert_checked(folder, n, name, python=PYTHON, also=()):
+def assert_checked(folder, n, name, python=PYTHON):
     """Fails unless the check ended well on every rank, and says how it failed on which."""
-    done, found = job(folder, n, python, also)
+    done, found = job(folder, n, python)
     for rank in range(n):
         results = found.get(rank, {})
         assert name in results, f"rank {rank} did not come to it:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
         assert results[name] is None, f"rank {rank}:\n{results[name]}"
 
 
-def assert_ended_well(folder, n, python=PYTHON, also=()):
+def assert_ended_well(folder, n, python=PYTHON):
     """Fails unless the job did."""
-    done, _ = job(folder, n, python, also)
+    done, _ = job(folder, n, python)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]

@@ -8,7 +8,6 @@ import pytest
 from ranks import HERE, ROOT, TORCH_PYTHON, assert_checked, assert_ended_well, checks_of, environment, mpirun
 
 TABLE = ROOT / "tests" / "data" / "horovod_torch_api.json"
-ALSO = ("torch_train",)  # has the collector of checks
 
 
 def entries():
@@ -38,12 +37,12 @@ def test_the_interface_is_horovods(entry):
 @pytest.mark.parametrize("n", [1, 2, 4])
 @pytest.mark.parametrize("name", checks_of("torch_ops"))
 def test_on_every_rank(name, n):
-    assert_checked("torch_ops", n, name, TORCH_PYTHON, ALSO)
+    assert_checked("torch_ops", n, name, TORCH_PYTHON)
 
 
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_the_job_of_all_checks_ends_well(n):
-    assert_ended_well("torch_ops", n, TORCH_PYTHON, ALSO)
+    assert_ended_well("torch_ops", n, TORCH_PYTHON)
 
 
 def ending(way, n):

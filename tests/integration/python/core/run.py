@@ -3,5 +3,7 @@ import arrays  # noqa: F401
 import jobs  # noqa: F401
 from checks import run_checks
 
+import horovod.numpy as hvd
+
 if __name__ == "__main__":
-    run_checks()
+    run_checks(hvd)

@@ -1,12 +1,12 @@
 """All checks of the collectives, in one job: each rank runs this program."""
-import os
-
 import allreduces  # noqa: F401
 import errors  # noqa: F401
 import gradients  # noqa: F401
 import others  # noqa: F401
+import torch
 from checks import run_checks
 
+import horovod.torch as hvd
+
 if __name__ == "__main__":
-    os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
-    run_checks()
+    run_checks(hvd, lambda: torch.manual_seed(1))

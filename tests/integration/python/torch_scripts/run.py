@@ -4,6 +4,7 @@ import pathlib
 import runpy
 
 import checks
+import torch
 
 import horovod.torch as hvd
 
@@ -29,4 +30,4 @@ if __name__ == "__main__":
     for script in sorted(SCRIPTS.glob("*.py")):
         checks.check(running(script))
     os.chdir(SCRIPTS)
-    checks.run_checks()
+    checks.run_checks(hvd, lambda: torch.manual_seed(1))

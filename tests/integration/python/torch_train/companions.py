@@ -2,7 +2,8 @@
 import copy
 
 import torch
-from checks import batches, check, mine, perceptron, raises, same_on_all_ranks, same_parameters, sgd, train
+from checks import check, raises
+from training import batches, mine, perceptron, same_on_all_ranks, same_parameters, sgd, train
 
 import horovod.torch as hvd
 from horovod.common.elastic import HostUpdateResult, ObjectState, notification_manager

@@ -1,6 +1,7 @@
 """broadcast_parameters, broadcast_optimizer_state and objects: the checks, run on every rank."""
 import torch
-from checks import batches, check, perceptron, raises, same_on_all_ranks, sgd, train
+from checks import check, raises
+from training import batches, perceptron, same_on_all_ranks, sgd, train
 
 import horovod.torch as hvd
 

@@ -1,6 +1,7 @@
 """SyncBatchNorm: the checks, run on every rank."""
 import torch
-from checks import check, close, raises
+from checks import check, raises
+from training import close
 
 import horovod.torch as hvd
 

@@ -3,8 +3,9 @@ import gc
 import warnings
 
 import torch
-from checks import (batches, check, close, convolution, mine, perceptron, raises,
-                    same_on_all_ranks, same_parameters, sgd, train, trains_as_one_process)
+from checks import check, raises
+from training import (batches, close, convolution, mine, perceptron, same_on_all_ranks, same_parameters, sgd, train,
+                      trains_as_one_process)
 
 import horovod.torch as hvd
 

@@ -3,7 +3,10 @@ import optimizers  # noqa: F401
 import normalisation  # noqa: F401
 import exchange  # noqa: F401
 import companions  # noqa: F401  (last: its jobs end and begin anew)
+import torch
 from checks import run_checks
 
+import horovod.torch as hvd
+
 if __name__ == "__main__":
-    run_checks()
+    run_checks(hvd, lambda: torch.manual_seed(1))

@@ -1,50 +1,7 @@
-"""Checks of what trains in horovod.torch, run on every rank of one job: the collector and helpers.
-
-A check is a function whose name is a sentence. Each rank writes what became of each check to
-CHECK_RESULTS/<rank>.json as {sentence: null or traceback}; the file grows as checks end.
-"""
-import json
-import os
-import pathlib
-import traceback
-
+"""What the checks of training share: small networks, their batches, and comparisons."""
 import torch
 
 import horovod.torch as hvd
-
-CHECKS = []
-
-
-def check(function):
-    """Marks a function as a check."""
-    CHECKS.append(function)
-    return function
-
-
-def run_checks():
-    """Runs all checks in the order of the file, the same on every rank."""
-    hvd.init(process_sets="dynamic")
-    torch.set_num_threads(1)
-    path = pathlib.Path(os.environ["CHECK_RESULTS"]) / f"{hvd.rank()}.json"
-    results = {}
-    for function in CHECKS:
-        torch.manual_seed(1)
-        try:
-            function()
-            results[function.__name__] = None
-        except Exception:  # a check that fails is a result
-            results[function.__name__] = traceback.format_exc()
-        path.write_text(json.dumps(results), encoding="utf-8")
-    hvd.shutdown()
-
-
-def raises(kind, function, *arguments, **options):
-    """The text of the exception that the call must raise."""
-    try:
-        function(*arguments, **options)
-    except kind as error:
-        return str(error)
-    raise AssertionError(f"{function} raised no {kind}")
 
 
 def close(one, other, tolerance=1e-5):
