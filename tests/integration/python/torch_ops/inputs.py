@@ -4,7 +4,8 @@ import torch
 import horovod.torch as hvd
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]
+INTEGERS = [getattr(torch, name) for name in  # some are of PyTorch 2.3
+            ("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64") if hasattr(torch, name)]
 NUMBERS = FLOATS + INTEGERS
 ALL = NUMBERS + [torch.bool]
 OPS = {"average": hvd.Average, "sum": hvd.Sum, "min": hvd.Min, "max": hvd.Max, "product": hvd.Product}

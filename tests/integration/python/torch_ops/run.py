@@ -2,6 +2,7 @@
 import allreduces  # noqa: F401
 import errors  # noqa: F401
 import gradients  # noqa: F401
+import older  # noqa: F401
 import others  # noqa: F401
 import torch
 from checks import run_checks
