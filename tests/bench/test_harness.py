@@ -1,5 +1,6 @@
 """The benchmark's harness: known inputs, known outputs. What it measures is measured by script/bench alone."""
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import jobs
 import longrun
 import measure
 import network
+import nodes
 import results
 import simulated
 import steps
@@ -384,3 +386,92 @@ def test_the_plot_has_a_mark_for_every_ratio_where_it_belongs():
     assert "call  call-<4B>" in [text.text for text in root.findall(f"{space}text")]
     with pytest.raises(SystemExit):
         results.plot([])
+
+
+# --- nodes.py ---------------------------------------------------------------------------------------------------
+
+def audited(agent, verb, what, at, done, code=201, ns="jobs-0", stage="ResponseComplete"):
+    """A line of an audit log, as kube-apiserver writes it; what: resource[/subresource] name."""
+    kind, name = what.split()
+    resource, _, sub = kind.partition("/")
+    about = {"resource": resource, "namespace": ns, "name": name} | ({"subresource": sub} if sub else {})
+    return json.dumps({"stage": stage, "verb": verb, "userAgent": agent, "objectRef": about, "responseStatus": {"code": code},
+                       "requestReceivedTimestamp": f"2026-01-02T03:04:{at:09.6f}Z",
+                       "stageTimestamp": f"2026-01-02T03:04:{done:09.6f}Z"}, separators=(",", ":"))
+
+
+def life(job="j0", ns="jobs-0"):
+    """The requests about a job that starts at second 1: all children but the master at 2, Ready at 3, made at 3.25, ended at 4."""
+    ours, kwok = "horovod-operator/0.1.0", "kwok/v0"
+    yield audited("", "create", f"horovodjobs {job}", 1, 1.01, ns=ns)
+    for i, (kind, name) in enumerate((("secrets", "-ssh"), ("services", ""), ("configmaps", "-hosts"), ("statefulsets", "-worker"))):
+        yield audited(ours, "create", f"{kind} {job}{name}", 1.5, 1.7 + i / 10, ns=ns)
+    yield audited(ours, "patch", f"horovodjobs/status {job}", 2.1, 2.2, 200, ns=ns)
+    for i in range(jobs.N_WORKERS):
+        yield audited(kwok, "patch", f"pods/status {job}-worker-{i}", 2.3, 3 - i / 10, 200, ns=ns)
+    yield audited(ours, "create", f"jobs {job}-master", 3.125, 3.25, ns=ns)
+    yield audited(kwok, "patch", f"pods/status {job}-master-x", 3.5, 3.6, 200, ns=ns)
+    yield audited(kwok, "patch", f"pods/status {job}-master-x", 3.9, 4, 200, ns=ns)
+    yield audited(ours, "patch", f"horovodjobs/status {job}", 4.1, 4.25, 200, ns=ns)
+    yield audited(ours, "patch", f"horovodjobs/status {job}", 4.3, 4.5, 200, ns=ns)
+
+
+def read_audit(path, *lines):
+    """What a log that is read from its end says of jobs-0 once these lines have come, the last one in two parts."""
+    path.write_text(audited("", "create", "jobs before", 0, 0) + "\n", encoding="utf-8")
+    audit = nodes.Audit(path, "jobs-0")
+    with path.open("a", encoding="utf-8") as log:
+        for line in lines:
+            log.write(line[:50])
+            log.flush()
+            audit.read()
+            log.write(line[50:] + "\n")
+            log.flush()
+    records = audit.read()
+    audit.close()
+    return records
+
+
+def test_the_steps_of_jobs_are_those_of_the_audit_log(tmp_path):
+    other = [audited("kwok/v0", "patch", "pods/status j0-worker-0", 9, 9, ns="jobs-1"),
+             audited("horovod-operator/0.1.0", "watch", "pods -", 1, 1, 200, stage="ResponseStarted"),
+             audited("horovod-operator/0.1.0", "create", "jobs j0-master", 8, 9, 409)]
+    records = read_audit(tmp_path / "audit.log", *life(), *other)
+    assert nodes.steps(records) == pytest.approx({"early_s": 1.0, "ready_s": 2, "made_s": 2.25, "ended_s": 3})
+    assert nodes.reactions(records) == {"asked": [pytest.approx(125)], "made": [pytest.approx(250)], "told": [pytest.approx(250)]}
+    assert nodes.count(records) == {"create configmaps": 1, "create jobs": 2, "create secrets": 1, "create services": 1,
+                                    "create statefulsets": 1, "patch horovodjobs/status": 3}
+
+
+def test_a_job_is_ready_with_its_last_worker_alone(tmp_path):
+    lines = [line for job in ("j0", "j1") for line in life(job) if "j1-worker-3" not in line]
+    assert list(nodes.ready_workers(read_audit(tmp_path / "audit.log", *lines))) == ["j0"]
+
+
+@pytest.mark.parametrize("plural, child, rest", [
+    ("services", {"spec": {"clusterIP": "None", "clusterIPs": ["None"], "selector": {"a": "b"}}},
+     {"spec": {"clusterIP": "None", "selector": {"a": "b"}}}),
+    ("secrets", {"data": {"id": "eA=="}, "kind": "Secret", "status": {}}, {"data": {"id": "eA=="}}),
+    ("jobs", {"spec": {"selector": {}, "template": {"metadata": {"labels": {
+        "batch.kubernetes.io/controller-uid": "u", "job-name": "pattern-master", "horovod.io/job-name": "pattern"}}}}},
+     {"spec": {"template": {"metadata": {"labels": {"horovod.io/job-name": "j7"}}}}})])
+def test_a_copy_of_a_child_is_one_that_anybody_could_post(plural, child, rest):
+    child["metadata"] = {"name": "pattern-x", "uid": "u", "resourceVersion": "7", "ownerReferences": [{}], "labels": {"l": "pattern"}}
+    path, made = nodes.copy(plural, child, "copies-0", "j7")
+    assert path.endswith(f"/namespaces/copies-0/{plural}")
+    assert made == {"metadata": {"name": "j7-x", "labels": {"l": "j7"}}, **rest}
+
+
+def test_each_case_of_real_nodes_has_its_rows(monkeypatch, capsys):
+    step = {"early_s": 1.0, "ready_s": 2.0, "made_s": 3.0, "ended_s": 4.0}
+    ours = step | {"asked": [5.0], "made": [6.0], "told": [7.0], "cpu_s": 0.5, "count": {"create jobs": 100}}
+    monkeypatch.setattr(nodes, "hundred_jobs", lambda *_: (ours, step | {"posting_s": 2.0}))
+    monkeypatch.setattr(nodes, "pattern", lambda *_: {})
+    monkeypatch.setattr(nodes, "cluster", lambda flags: contextlib.nullcontext(("kubeconfig", "folder")))
+    table = measure.Table(1)
+    nodes.measure_rows(table, argparse.Namespace(first=False, launches=6))
+    found = {row["name"]: (row["ratio_p50"], row["n"], results.target(row)) for row in table.rows}
+    assert found["real-children-but-masters"] == (0.5, 2, 1.2) and found["real-limited-children-but-masters"] == (0.5, 1, 1.2)
+    assert found["real-workers-ready"] == (1, 2, 1.2) and found["real-limited-masters-ended"] == (1, 1, 1.2)
+    assert found["real-cpu-of-100-jobs"] == (1.25, 2, None) and found["real-ready-to-request-p99"] == (0.5, 2, 1)
+    assert capsys.readouterr().out.count("100 create jobs") == 2

@@ -45,13 +45,13 @@ apiserver_command() {
 		--audit-log-maxsize=200 --audit-log-maxbackup=2 --profiling=false
 }
 
-# controller_manager_command BIN PKI KUBECONFIG ADDRESS PORT
+# controller_manager_command BIN PKI KUBECONFIG ADDRESS PORT FLAGS...
 controller_manager_command() {
 	printf '%s\n' "$1/kube-controller-manager" "--kubeconfig=$3" "--authentication-kubeconfig=$3" \
 		"--authorization-kubeconfig=$3" "--bind-address=$4" "--secure-port=$5" --leader-elect=false \
 		"--root-ca-file=$2/ca.crt" "--service-account-private-key-file=$2/sa.key" \
 		"--cluster-signing-cert-file=$2/ca.crt" "--cluster-signing-key-file=$2/ca.key" \
-		--use-service-account-credentials=true --profiling=false
+		--use-service-account-credentials=true --profiling=false "${@:6}"
 }
 
 # api_is_ready BIN KUBECONFIG
