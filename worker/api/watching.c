@@ -48,6 +48,17 @@ int horovod_stop_timeline(void)
     return result;
 }
 
+bool horovod_timeline_mark(const char *phase, bool begins)
+{
+    const struct hvd_log *log;
+
+    if (!phase || !*phase || !hvd_api_enter(true))
+        return false;
+    const bool is_recorded = hvd_watch_marked(hvd_api_watch(&log), phase, begins);
+    hvd_api_leave();
+    return is_recorded;
+}
+
 static void convert(const struct hvd_counts *c, horovod_counters_t *out)
 {
     *out = (horovod_counters_t){

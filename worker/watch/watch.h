@@ -290,6 +290,19 @@ static inline void hvd_watch_laid_out(struct hvd_watch *w, bool is_hit)
         hvd_watch_add(is_hit ? &w->_counts.plan_hits : &w->_counts.plan_misses, 1);
 }
 
+/* A phase of the program begins or ends here. Whether a timeline has it. Any thread. */
+static inline bool hvd_watch_marked(struct hvd_watch *w, const char *name, bool begins)
+{
+    const unsigned on = w ? hvd_watch_on(w) & ~HVD_WATCH_RECORDER : 0;
+
+    if (on & HVD_WATCH_TIMELINE)
+        hvd_watch_record(w, on,
+                         &(struct hvd_sighting){.kind = HVD_EVENT_MARK,
+                                                .detail = begins,
+                                                .name = hvd_strview_of(name)});
+    return (on & HVD_WATCH_TIMELINE) != 0;
+}
+
 /* Tensors wait for ranks: the report. The driver. */
 static inline void hvd_watch_stalled(struct hvd_watch *w, int n_tensors, const char *report)
 {

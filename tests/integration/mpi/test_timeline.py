@@ -99,6 +99,9 @@ def test_a_program_starts_and_stops_the_timeline(n, tmp_path):
     events = json.loads(path.read_text())
     assert names(events)["ALLREDUCE"] == 7
     assert_balanced(events)
+    begin, end = (event for event in events if event["pid"] == 0 and event["ph"] in "BE")
+    assert begin["name"] == "BACKWARD"
+    assert all(begin["ts"] <= event["ts"] <= end["ts"] for event in events if event.get("name") == "ALLREDUCE")
 
 
 def test_a_timeline_that_was_not_enabled_is_refused(tmp_path):

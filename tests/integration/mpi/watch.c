@@ -73,6 +73,7 @@ static void mode_dynamic(const char *file)
 {
     check(horovod_start_timeline(file, true) == -1, "started before init");
     check(horovod_stop_timeline() == -1, "stopped before init");
+    check(!horovod_timeline_mark("BACKWARD", true), "a phase before init");
     must_init();
     steps(5);
     check(horovod_start_timeline("/nowhere/t.json", true) == (horovod_rank() == 0 ? -3 : 1),
@@ -80,8 +81,13 @@ static void mode_dynamic(const char *file)
     check(horovod_start_timeline(NULL, true) == -3, "no file");
     check(horovod_start_timeline(file, true) == 1, "start");
     check(horovod_start_timeline(file, true) == 1, "start again");
+    const bool writes = horovod_rank() == 0;
+    check(horovod_timeline_mark("BACKWARD", true) == writes, "a phase begins");
     steps(7);
+    check(horovod_timeline_mark("BACKWARD", false) == writes, "a phase ends");
+    check(!horovod_timeline_mark(NULL, true) && !horovod_timeline_mark("", true), "no name");
     check(horovod_stop_timeline() == 1, "stop");
+    check(!horovod_timeline_mark("BACKWARD", true), "a phase without a timeline");
     steps(9);
     check(horovod_stop_timeline() == 1, "stop again");
     horovod_shutdown();

@@ -475,6 +475,15 @@ HOROVOD_API int horovod_start_timeline(const char *file, bool mark_cycles);
  */
 HOROVOD_API int horovod_stop_timeline(void);
 
+/*
+ * Marks in the timeline that a phase of the program begins or ends now, in the calling thread or in
+ * another: beside the tensors, in the process of the rank itself. Phases lie in each other, up to
+ * eight deep; the end of one ends those in it. horovodrun --timeline-report takes phases called
+ * BACKWARD for the backward pass. The first 31 bytes of the name count. Returns whether a timeline
+ * was there to have it; without one the call costs some nanoseconds.
+ */
+HOROVOD_API bool horovod_timeline_mark(const char *phase, bool begins);
+
 /* What this process has counted since horovod_init. `size` is sizeof(horovod_counters_t) as the
  * caller was compiled: set it before the call. HOROVOD_METRICS_FILE has the same numbers. */
 typedef struct horovod_counters {

@@ -408,6 +408,18 @@ static PyObject *stop_timeline(PyObject *module, PyObject *unused)
     return PyLong_FromLong(done);
 }
 
+/* timeline_mark(phase, begins) */
+static PyObject *timeline_mark(PyObject *module, PyObject *args)
+{
+    const char *phase = NULL;
+    int begins = 0;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "sp", &phase, &begins))
+        return NULL;
+    return PyBool_FromLong(horovod_timeline_mark(phase, begins != 0));
+}
+
 #define NO_ARGUMENTS(name, text)                                                                   \
     {                                                                                              \
 #name, name, METH_NOARGS, text                                                             \
@@ -451,5 +463,7 @@ PyMethodDef hvd_py_job_methods[] = {
      "The number of the set of an MPI_Comm, by its address, or an error."},
     {"start_timeline", start_timeline, METH_VARARGS, "start_timeline(path, mark_cycles)"},
     NO_ARGUMENTS(stop_timeline, "Ends the timeline."),
+    {"timeline_mark", timeline_mark, METH_VARARGS,
+     "timeline_mark(phase, begins): whether a timeline has it."},
     {NULL, NULL, 0, NULL},
 };

@@ -16,9 +16,10 @@ enum hvd_event_kind {
     HVD_EVENT_FAILED,    /* the job cannot go on; the name says why */
     HVD_EVENT_SLOT,  /* the tensor of that name, type and shape is cached from now on; id: where */
     HVD_EVENT_ASKED, /* as SUBMITTED, for cached tensors */
+    HVD_EVENT_MARK,  /* a phase of the program; detail: 1 it begins, 0 it ends */
 };
 
-#define HVD_EVENT_KINDS 12
+#define HVD_EVENT_KINDS 13
 
 /*
  * A cached tensor is asked for, planned and moved together with others, and so are its events: one

@@ -60,6 +60,8 @@ struct hvd_trace {
     int64_t n_lanes;
     struct slots *sets; /* by number; owned */
     uint32_t n_sets;
+    int n_phases; /* of the program that are open */
+    char phases[HVD_TRACE_PHASES_MAX][HVD_TRACE_PHASE_BYTES];
 };
 
 /* A record being written, and where to. */
@@ -438,6 +440,46 @@ static void add_mark(struct record *r, const char *name, const struct hvd_note *
     close_record(r);
 }
 
+/* --- Phases of the program ---------------------------------------------------------------------
+ */
+
+/* Ends open phases until so many are left. */
+static void end_phases(struct hvd_trace *trace, struct record *r, int n_left, int64_t ns)
+{
+    while (trace->n_phases > n_left) {
+        open_record(r, "E", 0, ns);
+        close_record(r);
+        trace->n_phases--;
+    }
+}
+
+static void begin_phase(struct hvd_trace *trace, struct record *r, const char *name, int64_t ns)
+{
+    if (trace->n_phases == HVD_TRACE_PHASES_MAX)
+        return;
+    snprintf(trace->phases[trace->n_phases++], HVD_TRACE_PHASE_BYTES, "%.*s",
+             HVD_TRACE_PHASE_BYTES - 1, name);
+    open_record(r, "B", 0, ns);
+    hvd_json_raw(&r->json, ",\"name\":");
+    hvd_json_string(&r->json, hvd_strview_of(name));
+    close_record(r);
+}
+
+/* A phase that is open and begins again has lost its end, and so have those in it. One that ends
+ * and is not open began before the timeline. */
+static void add_phase(struct hvd_trace *trace, struct record *r, const struct hvd_note *note,
+                      int64_t ns)
+{
+    char name[HVD_TRACE_PHASE_BYTES];
+
+    snprintf(name, sizeof(name), "%.*s", HVD_TRACE_PHASE_BYTES - 1, note->name);
+    for (int i = trace->n_phases - 1; i >= 0; i--)
+        if (strcmp(trace->phases[i], name) == 0)
+            end_phases(trace, r, i, ns);
+    if (note->event.detail != 0)
+        begin_phase(trace, r, name, ns);
+}
+
 hvd_status_t hvd_trace_add(struct hvd_trace *trace, const struct hvd_note *note, int64_t ns,
                            struct hvd_buf *lines)
 {
@@ -484,6 +526,9 @@ hvd_status_t hvd_trace_add(struct hvd_trace *trace, const struct hvd_note *note,
         if (trace->options.marks_cycles)
             add_mark(&r, "CYCLE_START", NULL, ns);
         break;
+    case HVD_EVENT_MARK:
+        add_phase(trace, &r, note, ns);
+        break;
     default:
         add_mark(&r, hvd_event_kind_name(event->kind), note, ns);
     }
@@ -519,6 +564,7 @@ hvd_status_t hvd_trace_close(struct hvd_trace *trace, int64_t ns, struct hvd_buf
         close_record(&r);
         lane->state = IDLE;
     }
+    end_phases(trace, &r, 0, ns);
     return r.status;
 }
 
@@ -533,6 +579,7 @@ static void forget_all(struct hvd_trace *trace)
         hvd_free(lane);
     }
     trace->n_lanes = 0;
+    trace->n_phases = 0;
     for (uint32_t set = 0; set < trace->n_sets; set++)
         for (uint32_t i = 0; i < trace->sets[set].n; i++)
             if (trace->sets[set].at[i])

@@ -11,10 +11,16 @@
  *     NEGOTIATE_ALLREDUCE  from the first that is known of it to the plan, a tick per rank
  *     ALLREDUCE            from the plan to the end; in it QUEUE, then MPI_ALLREDUCE (SHM_, ...)
  *
+ * Phases of the program that it marks are in the process of the rank itself.
+ *
  * Every record is appended to a buffer as one line of JSON. Events that were lost leave a trace
  * that is still balanced: what is open is closed before the tensor's next life.
  */
 struct hvd_trace;
+
+/* How many phases may lie in each other, and bytes of a name; more are left out, and cut. */
+#define HVD_TRACE_PHASES_MAX 8
+#define HVD_TRACE_PHASE_BYTES 32
 
 /* From how many names on new ones share one process, so that a program that makes up names without
  * end does not fill the memory. */

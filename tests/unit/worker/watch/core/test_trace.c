@@ -217,6 +217,53 @@ static void marks_of_the_job_reach_across_all_lanes(void **state)
     hvd_trace_destroy(trace);
 }
 
+static void phases_of_the_program_are_in_the_process_of_the_rank(void **state)
+{
+    struct hvd_trace *trace = create(false);
+
+    (void)state;
+    expect(trace, note(HVD_EVENT_MARK, 0, 0, "STEP"), 500, ""); /* it began before the trace */
+    expect(trace, note(HVD_EVENT_MARK, 0, 1, "STEP"), 1000, BEGIN("0", "1.000", "STEP"));
+    expect(trace, note(HVD_EVENT_MARK, 0, 1, "back\"ward"), 2000,
+           BEGIN("0", "2.000", "back\\\"ward"));
+    expect(trace, note(HVD_EVENT_MARK, 0, 0, "back\"ward"), 3000, END("0", "3.000"));
+    expect(trace, note(HVD_EVENT_MARK, 0, 1, "UPDATE"), 4000, BEGIN("0", "4.000", "UPDATE"));
+    expect(trace, note(HVD_EVENT_MARK, 0, 1, "STEP"), 5000, /* two ends were lost */
+           END("0", "5.000") END("0", "5.000") BEGIN("0", "5.000", "STEP"));
+    expect(trace, note(HVD_EVENT_MARK, 0, 0, "STEP"), 6000, END("0", "6.000"));
+    expect(trace, note(HVD_EVENT_MARK, 0, 0, "STEP"), 7000, "");
+    hvd_trace_destroy(trace);
+}
+
+static void phases_that_lie_too_deep_are_left_out_and_long_names_cut(void **state)
+{
+    struct hvd_trace *trace = create(false);
+    struct hvd_buf lines;
+    char name[2] = "a";
+
+    (void)state;
+    expect(trace, note(HVD_EVENT_MARK, 0, 1, "0123456789012345678901234567890123456789"), 1000,
+           BEGIN("0", "1.000", "0123456789012345678901234567890"));
+    expect(trace, note(HVD_EVENT_MARK, 0, 0, "0123456789012345678901234567890123456789"), 2000,
+           END("0", "2.000"));
+    for (int i = 0; i < HVD_TRACE_PHASES_MAX; i++, name[0]++) {
+        struct hvd_note phase = note(HVD_EVENT_MARK, 0, 1, name);
+        hvd_buf_init(&lines, 1 << 20);
+        assert_int_equal(hvd_trace_add(trace, &phase, 3000, &lines), HVD_OK);
+        assert_int_not_equal(lines.len, 0);
+        hvd_buf_fini(&lines);
+    }
+    expect(trace, note(HVD_EVENT_MARK, 0, 1, name), 4000, "");
+    expect(trace, note(HVD_EVENT_MARK, 0, 0, name), 5000, "");
+    expect(trace, note(HVD_EVENT_MARK, 0, 0, "g"), 5000, END("0", "5.000") END("0", "5.000"));
+    hvd_buf_init(&lines, 1 << 20);
+    assert_int_equal(hvd_trace_close(trace, 6000, &lines), HVD_OK);
+    assert_string_equal(lines.data, END("0", "6.000") END("0", "6.000") END("0", "6.000")
+                                        END("0", "6.000") END("0", "6.000") END("0", "6.000"));
+    hvd_buf_fini(&lines);
+    hvd_trace_destroy(trace);
+}
+
 static void a_new_file_names_every_lane_anew(void **state)
 {
     struct hvd_trace *trace = create(false);
@@ -386,6 +433,8 @@ int main(void)
         cmocka_unit_test(cached_tensors_have_events_in_common),
         cmocka_unit_test(every_operation_has_horovods_names),
         cmocka_unit_test(marks_of_the_job_reach_across_all_lanes),
+        cmocka_unit_test(phases_of_the_program_are_in_the_process_of_the_rank),
+        cmocka_unit_test(phases_that_lie_too_deep_are_left_out_and_long_names_cut),
         cmocka_unit_test(a_new_file_names_every_lane_anew),
         cmocka_unit_test(names_without_end_share_a_lane),
         cmocka_unit_test(a_trace_that_is_ended_closes_what_is_open),
