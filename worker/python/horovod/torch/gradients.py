@@ -9,8 +9,10 @@ import weakref
 
 import torch
 
+from horovod import _core
 from horovod.common.util import split_list
-from horovod.torch.mpi_ops import (Average, allreduce_async_, grouped_allreduce_async_,
+from horovod.torch.compression import NoneCompressor
+from horovod.torch.mpi_ops import (Adasum, Average, allreduce_async_, grouped_allreduce_async_,
                                    sparse_allreduce_async, synchronize)
 
 
@@ -50,11 +52,12 @@ class _Flight:
 
 
 def _attach(parameter, function):
-    """Has function() called whenever a backward pass has finished the parameter's gradient."""
+    """Has function(parameter) called whenever a backward pass has finished its gradient."""
     if hasattr(parameter, "register_post_accumulate_grad_hook"):
-        return parameter.register_post_accumulate_grad_hook(lambda _: function())
+        return parameter.register_post_accumulate_grad_hook(function)
     accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
-    return accumulator, accumulator.register_hook(lambda *_: function())  # lives while it is kept
+    its = weakref.ref(parameter)
+    return accumulator, accumulator.register_hook(lambda *_: function(its()))  # lives while it is kept
 
 
 class Gradients:
@@ -76,17 +79,24 @@ class Gradients:
         if op == Average:
             self._how.update(prescale_factor=1.0 / predivide_factor, postscale_factor=predivide_factor)
         self._op = op
+        self._arguments = ()  # of the short way
         self._groups = groups
         self._entries = {}
         self._flights = []
+        # What is reduced in place, one by one, and so needs nothing but to be waited for. Such
+        # gradients take the short way, once a step's first has found that all is as it should be.
+        self._handles = []
+        self._takes_short_way = False
+        self._is_marked = False  # the timeline has the beginning of a backward pass
+        self._watched = []
 
     def is_in_flight(self):
         """Whether gradients were submitted and not received yet."""
-        return bool(self._flights)
+        return bool(self._handles or self._flights)
 
     def watch(self, param_groups):
         """Attaches hooks to those of the parameters that want a gradient and have no hook yet."""
-        if not self._process_set.included():
+        if not self._process_set.included() or self._are_watched(param_groups):
             return
         is_first = not self._entries
         for i, group in enumerate(param_groups):
@@ -96,18 +106,58 @@ class Gradients:
                     self._entries[parameter] = self._enter(parameter, name)
         if is_first:
             self._form_groups()
+        self._watched = [(group["params"], len(group["params"])) for group in param_groups]
+
+    def _are_watched(self, param_groups):
+        """Whether these are the lists of the last time, all of whose parameters have hooks: looking
+        at each of many parameters takes longer than all else that a step needs here."""
+        watched = self._watched
+        return (len(watched) == len(param_groups) and len(self._entries) == sum(n for _, n in watched)
+                and all(group["params"] is known and len(known) == n
+                        for group, (known, n) in zip(param_groups, watched)))
 
     def _enter(self, parameter, name):
         entry = _Entry(parameter, name, self.passes)
         ours, its = weakref.ref(self), weakref.ref(entry)  # a model does not keep its optimizer
+        submit, refusals = _core.allreduce_async, (TypeError, ValueError)
 
-        def arrived():
+        def arrived(parameter):
+            """Called for every gradient of every step: the short way is all here."""
             gradients = ours()
-            if gradients is not None:
-                gradients.arrived(its())
+            if gradients is None:
+                return
+            entry = its()
+            if not (gradients._takes_short_way and entry.passes_left == 1):
+                gradients.arrived(entry)
+                return
+            gradient = parameter.grad
+            try:
+                gradients._handles.append(submit(gradient, gradient, entry.name, *gradients._arguments))
+            except refusals:  # sparse, on a device, not contiguous: or wrong, which is told then
+                gradients.arrived(entry)
+                return
+            entry.passes_left = 0
+            entry.is_under_way = True
 
         entry.hook = _attach(parameter, arrived)
         return entry
+
+    def _begin_pass(self):
+        """Before a gradient that takes the long way, as the first of a backward pass does."""
+        how = self._how
+        self._takes_short_way = (not self._groups and self._compression is NoneCompressor
+                                 and self._op != Adasum)
+        self._arguments = (self._op, how.get("prescale_factor", 1.0), how.get("postscale_factor", 1.0),
+                           self._process_set.process_set_id)
+        if not self._is_marked and _core.timeline_mark("BACKWARD", True):
+            self._is_marked = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._end_pass)
+
+    def _end_pass(self):
+        """After a backward pass, while there is a timeline."""
+        if self._is_marked:
+            _core.timeline_mark("BACKWARD", False)
+        self._is_marked = self._takes_short_way = False
 
     def _form_groups(self):
         lists = self._groups
@@ -134,6 +184,7 @@ class Gradients:
                 f"the gradient of {entry.name} was computed once more before step(), after it was "
                 f"submitted: this optimizer takes backward_passes_per_step={self.passes} passes. "
                 "Give DistributedOptimizer a larger backward_passes_per_step to add up gradients.")
+        self._begin_pass()
         self.is_reduced = False
         entry.passes_left -= 1
         if entry.passes_left == 0:
@@ -202,7 +253,14 @@ class Gradients:
 
     def _receive_all(self):
         failure = None
+        self._end_pass()  # of one that ended with an exception
+        handles, self._handles = self._handles, []
         flights, self._flights = self._flights, []
+        for handle in handles:
+            try:
+                _core.wait(handle)
+            except (RuntimeError, ValueError) as error:
+                failure = failure or error
         with torch.no_grad():
             for flight in flights:
                 try:
