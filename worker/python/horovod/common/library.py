@@ -24,8 +24,19 @@ def _places():
     yield os.path.join(os.path.dirname(sysconfig.get_path("scripts")), "lib", LIBRARY)
 
 
+def _has_mpi():
+    """Whether this process has it already, as one that uses mpi4py: then that one, made visible to all."""
+    try:
+        ctypes.CDLL(LIBRARY, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return True
+
+
 def _load_mpi():
     """Loads Open MPI, for all: what needs it finds it by its name then, and uses its hwloc where it has one."""
+    if _has_mpi():
+        return
     for path in _places():
         if os.path.isabs(path) and not os.path.exists(path):
             continue
