@@ -11,7 +11,7 @@
 
 #define BARRIER_NAME "barrier.noname"
 #define JOIN_NAME "join.noname"
-#define MADE_NAME_MAX 64
+#define MADE_NAME_MAX 96
 
 /* The first version of the description ended here; what follows was added. */
 #define TENSOR_SIZE_MIN offsetof(horovod_tensor_t, prescale_factor)
@@ -61,17 +61,18 @@ static hvd_status_t read_tensor(const horovod_tensor_t *tensor, horovod_tensor_t
     return HVD_OK;
 }
 
+static const char *const words[] = {[HVD_ALLREDUCE] = "allreduce",
+                                    [HVD_ALLGATHER] = "allgather",
+                                    [HVD_BROADCAST] = "broadcast",
+                                    [HVD_ALLTOALL] = "alltoall",
+                                    [HVD_REDUCESCATTER] = "reducescatter"};
+
 /*
  * Names a tensor that has no name: the nth of its operation and process set, so that ranks agree,
  * also when some of them are in sets where others are not. Only what is submitted is counted.
  */
 static void name_unnamed(struct hvd_engine *engine, struct prepared *p)
 {
-    static const char *const words[] = {[HVD_ALLREDUCE] = "allreduce",
-                                        [HVD_ALLGATHER] = "allgather",
-                                        [HVD_BROADCAST] = "broadcast",
-                                        [HVD_ALLTOALL] = "alltoall",
-                                        [HVD_REDUCESCATTER] = "reducescatter"};
     struct hvd_request *req = &p->submission.request;
 
     if (!p->is_unnamed)
@@ -79,6 +80,24 @@ static void name_unnamed(struct hvd_engine *engine, struct prepared *p)
     snprintf(p->name, sizeof(p->name), "%s.noname.%" PRIu64, words[req->op],
              hvd_engine_count_unnamed(engine, p->submission.set, req->op));
     req->name = hvd_strview_of(p->name);
+}
+
+/* Names those of a group that have no name, by its number among them and their places in it. */
+static void name_unnamed_of_group(struct hvd_engine *engine, struct prepared *p, uint32_t n)
+{
+    uint64_t number = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct hvd_request *req = &p[i].submission.request;
+        if (!p[i].is_unnamed)
+            continue;
+        if (number == 0)
+            number = hvd_engine_count_unnamed(engine, p[i].submission.set, req->op);
+        snprintf(p[i].name, sizeof(p[i].name),
+                 "grouped_%s.noname.%" PRIu64 "_%" PRIu32 "of%" PRIu32, words[req->op], number,
+                 i + 1, n);
+        req->name = hvd_strview_of(p[i].name);
+    }
 }
 
 static double factor(double given)
@@ -256,10 +275,10 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct call *c
                           "the first one of %u",
                           i, submissions[i].set, submissions[0].set);
     }
-    for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
-        name_unnamed(engine, &p[i]);
+    if (st == HVD_OK)
+        name_unnamed_of_group(engine, p, n);
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++)
         submissions[i].request.name = p[i].submission.request.name;
-    }
     if (st == HVD_OK && n > 0)
         st = hvd_engine_submit_group(engine, submissions, n, handles, err);
     hvd_free(submissions);

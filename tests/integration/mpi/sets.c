@@ -82,6 +82,31 @@ static void refuse(int foreign, int removed)
           "removed", err.message);
 }
 
+/* Groups get made up names: those of a set do not count for those of all. */
+static void reduce_unnamed_groups(int evens)
+{
+    const int sets[] = {evens, 0};
+    horovod_error_t err = {0};
+
+    for (int i = 0; i < 2; i++) {
+        const horovod_tensor_t *t =
+            HOROVOD_TENSOR(.dtype = HOROVOD_INT64, .op = HOROVOD_SUM, .process_set = sets[i]);
+        const horovod_tensor_t *tensors[] = {t, t};
+        horovod_handle_t handles[2];
+        int64_t values[] = {1, 2};
+        void *const data[] = {&values[0], &values[1]};
+        const int n = sets[i] == 0 ? horovod_size() : (horovod_size() + 1) / 2;
+        if (sets[i] == evens && horovod_rank() % 2 != 0)
+            continue;
+        check(horovod_grouped_allreduce_async(2, (const void *const *)data, data, tensors, handles,
+                                              &err) == HOROVOD_OK,
+              "unnamed group", err.message);
+        for (int j = 0; j < 2; j++)
+            check(horovod_wait(handles[j], &err) == HOROVOD_OK, "unnamed group", err.message);
+        check(values[0] == n && values[1] == 2 * n, "unnamed group", "a sum is wrong");
+    }
+}
+
 void mode_fixed_sets(void)
 {
     const int ranks[] = {0, 1, 2, 1, 0, 1, 0};
@@ -119,6 +144,7 @@ void mode_sets(void)
         return;
     }
     use_evens_and_odds(1, 2);
+    reduce_unnamed_groups(1);
     const int backwards[] = {1, 0};
     const int again = horovod_add_process_set(backwards, 2);
     check(again == (size == 2 ? HOROVOD_PROCESS_SET_ERROR_EXISTING_SET : 3), "add", "wrong number");

@@ -19,6 +19,7 @@ world = MPI.COMM_WORLD
 def tell(*words):
     for line in world.gather(" ".join(map(str, words))) or ():
         print(line)
+    world.barrier()  # the first rank that ends its job ends it for all
 
 
 """

@@ -31,11 +31,20 @@ static bool read_int(PyObject *number, int *out)
     return true;
 }
 
+bool hvd_py_read_set(PyObject *number, int *out)
+{
+    if (number != Py_None)
+        return read_int(number, out);
+    PyErr_SetString(PyExc_ValueError, "the process set is not registered: use add_process_set or "
+                                      "init(process_sets=...)");
+    return false;
+}
+
 /* In the runtime a factor of 0 stands for none. */
 static bool read_factor(PyObject *number, double *out)
 {
     *out = PyFloat_AsDouble(number);
-    if (*out < 0 || *out > 0)
+    if (*out > 0 || (*out < 0 && !PyErr_Occurred())) /* -1 may be an error */
         return true;
     if (!PyErr_Occurred())
         PyErr_Format(PyExc_ValueError, "a factor must be a number other than 0, not %R", number);
@@ -48,7 +57,7 @@ static bool read_reduction(PyObject *const *args, horovod_tensor_t *t)
     int op = 0;
 
     if (!read_int(args[0], &op) || !read_factor(args[1], &t->prescale_factor) ||
-        !read_factor(args[2], &t->postscale_factor) || !read_int(args[3], &t->process_set))
+        !read_factor(args[2], &t->postscale_factor) || !hvd_py_read_set(args[3], &t->process_set))
         return false;
     t->op = (horovod_reduce_op_t)op;
     return true;
@@ -105,7 +114,7 @@ static bool read_gathering(PyObject *const *args, Py_ssize_t n_args, struct hvd_
 {
     *s = (struct hvd_py_submission){.what = HVD_PY_ALLGATHER,
                                     .tensor.size = sizeof(horovod_tensor_t)};
-    if (!count_is(n_args, 3) || !read_int(args[2], &s->tensor.process_set))
+    if (!count_is(n_args, 3) || !hvd_py_read_set(args[2], &s->tensor.process_set))
         return false;
     s->input = args[0];
     s->name = args[1];
@@ -136,7 +145,7 @@ PyObject *hvd_py_broadcast_async(PyObject *module, PyObject *const *args, Py_ssi
 
     (void)module;
     if (!count_is(n_args, 5) || !read_int(args[2], &s.tensor.root_rank) ||
-        !read_int(args[4], &s.tensor.process_set))
+        !hvd_py_read_set(args[4], &s.tensor.process_set))
         return NULL;
     s.input = args[0];
     s.output = args[1];
@@ -214,7 +223,7 @@ PyObject *hvd_py_alltoall_async(PyObject *module, PyObject *const *args, Py_ssiz
     int64_t *splits = NULL;
 
     (void)module;
-    if (!count_is(n_args, 4) || !read_int(args[3], &s.tensor.process_set))
+    if (!count_is(n_args, 4) || !hvd_py_read_set(args[3], &s.tensor.process_set))
         return NULL;
     if (args[1] != Py_None) {
         splits = read_splits(args[1], &s.tensor.n_splits);

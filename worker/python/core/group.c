@@ -17,23 +17,18 @@ struct group {
     horovod_tensor_t *tensors;
     const horovod_tensor_t **pointers;
     int64_t (*shapes)[HVD_PY_NDIM_MAX];
-    char *names; /* n of name_size bytes */
+    char *names; /* n of name_size bytes; NULL: they have none */
     size_t name_size;
     struct hvd_py_flight *flight;
 };
 
-/* "grouped_allreduce.<name>"; without a name the nth group of its kind, so that ranks agree. */
+/* "grouped_allreduce.<name>" */
 static bool make_base(const struct hvd_py_submission *s, char base[HVD_PY_NAME_MAX + 1])
 {
-    static unsigned long n_unnamed[HVD_PY_REDUCESCATTER + 1];
     const char *word = hvd_py_word(s->what);
-
-    if (s->name == Py_None) {
-        snprintf(base, HVD_PY_NAME_MAX + 1, "grouped_%s.noname.%lu", word, ++n_unnamed[s->what]);
-        return true;
-    }
     Py_ssize_t n_name = 0;
-    const char *name = PyUnicode_AsUTF8AndSize(s->name, &n_name);
+    const char *name = hvd_py_read_name(s, &n_name);
+
     if (!name)
         return false;
     if (n_name > HVD_PY_NAME_MAX - 64 || strlen(name) != (size_t)n_name) {
@@ -46,10 +41,13 @@ static bool make_base(const struct hvd_py_submission *s, char base[HVD_PY_NAME_M
     return true;
 }
 
+/* No names for None: the runtime counts. */
 static bool make_names(const struct hvd_py_submission *s, struct group *g)
 {
     char base[HVD_PY_NAME_MAX + 1];
 
+    if (s->name == Py_None)
+        return true;
     if (!make_base(s, base))
         return false;
     g->name_size = strlen(base) + 32;
@@ -99,7 +97,7 @@ static bool read_one(const struct hvd_py_submission *s, struct group *g, int i)
     g->in[i] = in.data;
     g->out[i] = out.data;
     g->tensors[i] = s->tensor;
-    g->tensors[i].name = g->names + (size_t)i * g->name_size;
+    g->tensors[i].name = g->names ? g->names + (size_t)i * g->name_size : NULL;
     g->tensors[i].dtype = in.dtype;
     g->tensors[i].ndim = in.ndim;
     g->tensors[i].shape = g->shapes[i];

@@ -92,6 +92,15 @@ void hvd_py_set_form(struct hvd_py_form *form, const struct hvd_py_tensor *in)
     memcpy(form->shape, in->shape, sizeof(form->shape));
 }
 
+const char *hvd_py_read_name(const struct hvd_py_submission *s, Py_ssize_t *n)
+{
+    const char *name = PyUnicode_AsUTF8AndSize(s->name, n);
+
+    if (!name && PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError, "%s: a name is a string, not %R", words[s->what], s->name);
+    return name;
+}
+
 /* "allreduce.<name>" into text; *out is NULL for None: the runtime counts. */
 static bool make_name(const struct hvd_py_submission *s, char text[HVD_PY_NAME_MAX + 1],
                       const char **out)
@@ -102,7 +111,7 @@ static bool make_name(const struct hvd_py_submission *s, char text[HVD_PY_NAME_M
     *out = NULL;
     if (s->name == Py_None)
         return true;
-    const char *name = PyUnicode_AsUTF8AndSize(s->name, &n_name);
+    const char *name = hvd_py_read_name(s, &n_name);
     if (!name)
         return false;
     if ((size_t)n_name + n_word + 1 > HVD_PY_NAME_MAX || strlen(name) != (size_t)n_name) {

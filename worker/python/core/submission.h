@@ -34,6 +34,9 @@ bool hvd_py_makes_output(enum hvd_py_collective what);
 bool hvd_py_read_tensors(const struct hvd_py_submission *s, struct hvd_py_tensor *in,
                          struct hvd_py_tensor *out);
 
+/* The name of what is submitted, which is not None; NULL with an exception. */
+const char *hvd_py_read_name(const struct hvd_py_submission *s, Py_ssize_t *n);
+
 /* What the library needs to know about the output that it makes. */
 void hvd_py_set_form(struct hvd_py_form *form, const struct hvd_py_tensor *in);
 

@@ -1,24 +1,27 @@
 /*
- * Waiting for what was submitted, without the GIL. All handles of a group are ended even when one
- * failed, as what failed is the group; the first reason is raised. Now and then the wait looks
- * after signals: after Ctrl-C the flight stays, with its references, and may be waited for again.
+ * Waiting for what was submitted. What takes microseconds is done at once, as to hand the GIL over
+ * and back takes as long; for everything else the GIL is given up. All handles of a group are ended
+ * even when one failed, as what failed is the group; the first reason is raised. Now and then the
+ * wait looks after signals: after Ctrl-C the flight stays, with its references, and may be waited
+ * for again.
  */
 #include "worker/python/core/waiting.h"
 
+#include "worker/python/core/collectives.h"
 #include "worker/python/core/errors.h"
 #include "worker/python/core/output.h"
 
 #define SIGNALS_MS 100 /* between two looks */
 
-/* Ends handles of a flight, from where it was left; HOROVOD_IN_PROGRESS when it is time to look
- * after signals. No GIL, and the flight is this thread's. */
-static horovod_status_t end_handles(struct hvd_py_flight *f)
+/* Ends handles of a flight, from where it was left; HOROVOD_IN_PROGRESS when one of them takes
+ * longer. The flight is this thread's. */
+static horovod_status_t end_handles(struct hvd_py_flight *f, int64_t timeout_ms)
 {
     for (; f->n_ended < f->n; f->n_ended++) {
         horovod_error_t err;
         horovod_output_t **output = f->makes_outputs ? &f->outputs[f->n_ended] : NULL;
         const horovod_status_t status =
-            horovod_wait_for(f->handles[f->n_ended], SIGNALS_MS, output, &err);
+            horovod_wait_for(f->handles[f->n_ended], timeout_ms, output, &err);
         if (status == HOROVOD_IN_PROGRESS)
             return status;
         if (status != HOROVOD_OK && f->error.status == HOROVOD_OK)
@@ -43,20 +46,33 @@ static PyObject *take_outputs(struct hvd_py_flight *f)
     return list;
 }
 
-static PyObject *end_flight(struct hvd_py_flight *f)
+/* Ends handles of a flight without the GIL. HOROVOD_IN_PROGRESS: with an exception of a signal's.
+ */
+static horovod_status_t end_slowly(struct hvd_py_flight *f)
 {
-    PyObject *result = NULL;
     horovod_status_t status = HOROVOD_IN_PROGRESS;
 
     f->is_waited = true;
     while (status == HOROVOD_IN_PROGRESS) {
         PyThreadState *state = PyEval_SaveThread();
-        status = end_handles(f);
+        status = end_handles(f, SIGNALS_MS);
         PyEval_RestoreThread(state);
-        if (status == HOROVOD_IN_PROGRESS && PyErr_CheckSignals() != 0) {
-            f->is_waited = false;
+        if (status == HOROVOD_IN_PROGRESS && PyErr_CheckSignals() != 0)
+            break;
+    }
+    f->is_waited = false;
+    return status;
+}
+
+static PyObject *end_flight(struct hvd_py_flight *f)
+{
+    PyObject *result = NULL;
+    horovod_status_t status = end_handles(f, 0);
+
+    if (status == HOROVOD_IN_PROGRESS) {
+        status = end_slowly(f);
+        if (status == HOROVOD_IN_PROGRESS)
             return NULL;
-        }
     }
     if (status != HOROVOD_OK) {
         hvd_py_raise_failed(&f->error);
@@ -99,16 +115,16 @@ PyObject *hvd_py_poll(PyObject *module, PyObject *handle)
 
 PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id)
 {
-    const long id = PyLong_AsLong(set_id);
     horovod_error_t err;
+    int id = 0;
 
     (void)module;
-    if (id == -1 && PyErr_Occurred())
+    if (!hvd_py_read_set(set_id, &id))
         return NULL;
     struct hvd_py_flight *f = hvd_py_flight_create(1, 0, false);
     if (!f)
         return NULL;
-    if (horovod_process_set_barrier_async((int)id, &f->one, &err) != HOROVOD_OK) {
+    if (horovod_process_set_barrier_async(id, &f->one, &err) != HOROVOD_OK) {
         hvd_py_flight_destroy(f);
         return hvd_py_raise_refused(&err);
     }

@@ -1,6 +1,9 @@
 """All checks of the collectives, in one job: each rank runs this program."""
+import os
+
 import allreduces  # noqa: F401
 import errors  # noqa: F401
+import forms  # noqa: F401
 import gradients  # noqa: F401
 import older  # noqa: F401
 import others  # noqa: F401
@@ -10,4 +13,5 @@ from checks import run_checks
 import horovod.torch as hvd
 
 if __name__ == "__main__":
+    os.environ["HOROVOD_TIMELINE"] = "DYNAMIC"
     run_checks(hvd, lambda: torch.manual_seed(1))

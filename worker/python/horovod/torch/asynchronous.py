@@ -52,6 +52,7 @@ def _factors(tensors, prescale, postscale):
     """(tensors, prescale, postscale) for the runtime, which knows no factor 0: then zeros are reduced instead."""
     if prescale and postscale:
         return tensors, prescale, postscale
+    float(prescale), float(postscale)  # TypeError for what is no number
     return [torch.zeros_like(tensor) for tensor in tensors], 1.0, 1.0
 
 
@@ -59,7 +60,7 @@ def _submit(call, tensors, process_set, *arguments):
     """Calls the runtime, for tensors of a process set; says what is the reason where it refuses."""
     try:
         return call(*arguments, process_set.process_set_id)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         _explain(tensors, process_set)
         raise
 
@@ -102,7 +103,7 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
     try:
         handle = _core.allreduce_async(source, target, name, op, prescale_factor, postscale_factor,
                                        process_set.process_set_id)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         _explain((tensor,), process_set)
         raise
     handles._pending[handle] = tensor if target is tensor else handles.write_back(tensor, target)

@@ -37,7 +37,15 @@ _DTYPES = {getattr(torch, name) for name in
 def check_supported(tensor):
     """ValueError for a tensor that is not strided, or of a type that cannot be sent."""
     if tensor.layout is not torch.strided or tensor.dtype not in _DTYPES:
-        raise ValueError(f"Tensor type {tensor.type()} is not supported.")
+        raise ValueError(f"Tensor type {_type_of(tensor)} is not supported.")
+
+
+def _type_of(tensor):
+    """What PyTorch calls the type; some layouts have no such word."""
+    try:
+        return tensor.type()
+    except RuntimeError:
+        return f"{tensor.layout} of {tensor.dtype}"
 
 
 def dense(tensor):
