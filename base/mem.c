@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* A block of no bytes still gets an address of its own. */
 static size_t at_least_one(size_t size)
@@ -52,4 +54,22 @@ char *hvd_strndup(const char *s, size_t len)
 void hvd_free(void *p)
 {
     free(p);
+}
+
+size_t hvd_page_size(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+void *hvd_page_take(void)
+{
+    void *page =
+        mmap(NULL, hvd_page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return page == MAP_FAILED ? NULL : page;
+}
+
+void hvd_page_give(void *page)
+{
+    (void)munmap(page, hvd_page_size());
 }

@@ -27,4 +27,11 @@ char *hvd_strndup(const char *s, size_t len);
 /* Releases a block of this allocator. */
 void hvd_free(void *p);
 
+/* The size of a page of memory, a power of two. */
+size_t hvd_page_size(void);
+
+/* A page, aligned to its size, its content undefined; and back to the system. */
+void *hvd_page_take(void);
+void hvd_page_give(void *page);
+
 #endif

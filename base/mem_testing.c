@@ -108,3 +108,18 @@ void hvd_free(void *p)
         atomic_fetch_sub(&live, 1);
     free(p);
 }
+
+size_t hvd_page_size(void)
+{
+    return 4096;
+}
+
+void *hvd_page_take(void)
+{
+    return must_fail() ? NULL : counted(aligned_alloc(hvd_page_size(), hvd_page_size()));
+}
+
+void hvd_page_give(void *page)
+{
+    hvd_free(page);
+}
