@@ -4,6 +4,8 @@
  */
 #include "operator/api/horovodjob.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "operator/api/horovodjob_internal.h"
 #include "operator/api/json.h"
@@ -55,6 +57,66 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
     }
     *out = job;
     return HVD_OK;
+}
+
+/* ---- in one block ---- */
+
+#define TEXTS_MAX (9 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
+
+/* Where the strings of the job stand; how many they are. */
+static size_t texts_of(struct hvd_job *job, char **out[TEXTS_MAX])
+{
+    struct hvd_job_status *status = &job->status;
+    char **const texts[] = {&job->namespace,     &job->name,
+                            &job->uid,           &job->resource_version,
+                            &job->invalid,       &job->spec.topology_keys,
+                            &job->spec.text,     &status->worker_failure.message,
+                            &status->failure_log};
+    size_t n = sizeof(texts) / sizeof(texts[0]);
+
+    memcpy(out, texts, sizeof(texts));
+    for (size_t i = 0; i < job->spec.n_groups; i++)
+        out[n++] = &job->spec.groups[i].name;
+    for (size_t i = 0; i < HVD_N_CONDITIONS; i++) {
+        out[n++] = &status->conditions[i].reason;
+        out[n++] = &status->conditions[i].message;
+    }
+    return n;
+}
+
+static size_t size_of_groups(const struct hvd_job *job)
+{
+    return job->spec.n_groups * sizeof(job->spec.groups[0]);
+}
+
+size_t hvd_job_size(const struct hvd_job *job)
+{
+    char **texts[TEXTS_MAX];
+    size_t n = texts_of((struct hvd_job *)job, texts), size = size_of_groups(job);
+
+    for (size_t i = 0; i < n; i++)
+        size += *texts[i] ? strlen(*texts[i]) + 1 : 0;
+    return size;
+}
+
+void hvd_job_move(struct hvd_job *from, void *block, struct hvd_job *to)
+{
+    char *at = (char *)block + size_of_groups(from);
+    char **texts[TEXTS_MAX];
+    size_t n;
+
+    *to = *from;
+    to->spec.groups = block;
+    memcpy(block, from->spec.groups, size_of_groups(from));
+    n = texts_of(to, texts);
+    for (size_t i = 0; i < n; i++) {
+        size_t size = *texts[i] ? strlen(*texts[i]) + 1 : 0;
+
+        if (size)
+            *texts[i] = memcpy(at, *texts[i], size);
+        at += size;
+    }
+    hvd_job_fini(from);
 }
 
 void hvd_job_fini(struct hvd_job *job)

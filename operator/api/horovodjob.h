@@ -155,6 +155,13 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
 /* Frees what the job owns. A zeroed struct is legal. */
 void hvd_job_fini(struct hvd_job *job);
 
+/* How many bytes all that the job owns takes in one block. */
+size_t hvd_job_size(const struct hvd_job *job);
+
+/* Moves the job, with all that it owns, into a block of that size, as aligned as a pointer: *to
+ * then is the same job and owns nothing, and *from is gone. */
+void hvd_job_move(struct hvd_job *from, void *block, struct hvd_job *to);
+
 /* Whether the condition Succeeded or Failed is true: such a job is never started again. */
 bool hvd_job_is_finished(const struct hvd_job_status *status);
 

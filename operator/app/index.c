@@ -63,9 +63,12 @@ struct hvd_index_node *hvd_index_find(const struct hvd_index *index,
     struct hvd_index_node *node = index->_n ? index->_slots[slot_of(index, hash)] : NULL;
 
     for (; node; node = node->_next) {
-        const struct hvd_index_key own = index->key_of(node);
+        struct hvd_index_key own;
 
-        if (node->_hash == hash && is_same(&own, key))
+        if (node->_hash != hash)
+            continue;
+        own = index->key_of(node);
+        if (is_same(&own, key))
             break;
     }
     return node;
@@ -83,13 +86,30 @@ hvd_status_t hvd_index_add(struct hvd_index *index, struct hvd_index_node *node)
     return HVD_OK;
 }
 
-void hvd_index_remove(struct hvd_index *index, struct hvd_index_node *node)
+/* Where the node hangs. */
+static struct hvd_index_node **link_to(const struct hvd_index *index,
+                                       const struct hvd_index_node *node)
 {
     struct hvd_index_node **at = &index->_slots[slot_of(index, node->_hash)];
 
     while (*at != node)
         at = &(*at)->_next;
-    *at = node->_next;
+    return at;
+}
+
+void hvd_index_replace(struct hvd_index *index, struct hvd_index_node *node,
+                       struct hvd_index_node *by)
+{
+    struct hvd_index_node **at = link_to(index, node);
+
+    *by = *node;
+    *at = by;
+    node->_next = NULL;
+}
+
+void hvd_index_remove(struct hvd_index *index, struct hvd_index_node *node)
+{
+    *link_to(index, node) = node->_next;
     node->_next = NULL;
     if (--index->_n)
         return;

@@ -42,6 +42,10 @@ hvd_status_t hvd_index_add(struct hvd_index *index, struct hvd_index_node *node)
 /* Takes the node out. */
 void hvd_index_remove(struct hvd_index *index, struct hvd_index_node *node);
 
+/* Puts a node of the same key in the place of another. */
+void hvd_index_replace(struct hvd_index *index, struct hvd_index_node *node,
+                       struct hvd_index_node *by);
+
 /* The first node, and the one after node, in no order; NULL at the end. A node may be removed once
  * its successor is known. */
 struct hvd_index_node *hvd_index_first(const struct hvd_index *index);

@@ -38,7 +38,9 @@
 #define PLANS_PER_RETRY 10
 #define STOP_GRACE_MS 500
 #define MAX_WAIT_MS 60000
-#define TRIM_PERIOD_MS 60000
+#define TIDY_PERIOD_MS 60000
+#define TIDY_QUIET_MS 50
+#define TIDY_CHANGES 1000
 #define RELEASE_GRACE_MS 400
 
 struct hvd_operator {
@@ -56,8 +58,10 @@ struct hvd_operator {
     unsigned n_active;
     bool is_ready;
     bool was_leader;
-    bool is_feeding; /* a watch is speaking, not an answer to a write of ours */
-    int64_t trimmed_ms;
+    bool is_feeding;    /* a watch is speaking, not an answer to a write of ours */
+    int64_t tidied_ms;  /* when memory was given back last */
+    unsigned n_changes; /* since then */
+    int64_t busy_ms;    /* when there was something to do last */
     uint32_t random;
 };
 
@@ -75,6 +79,7 @@ static void on_changed(void *ctx, struct hvd_entry *entry)
 
     if (op->is_feeding && !entry->event_us)
         entry->event_us = hvd_clock_us();
+    op->n_changes++;
     hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms() + (op->is_feeding ? COALESCE_MS : 0));
 }
 
@@ -231,15 +236,6 @@ static void tell_foreign(struct hvd_operator *op, struct hvd_entry *entry)
     cJSON_Delete(spec);
 }
 
-static size_t count_pods(const struct hvd_entry *entry)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < entry->n_objects; i++)
-        n += entry->objects[i]->kind == HVD_KIND_POD;
-    return n;
-}
-
 /* Chooses a port that no job has, nor will have as its status is being written. */
 static int32_t choose_port(struct hvd_operator *op, const struct hvd_entry *entry)
 {
@@ -252,7 +248,7 @@ static int32_t choose_port(struct hvd_operator *op, const struct hvd_entry *entr
         return 0;
     for (other = hvd_store_next(&op->store, NULL); other;
          other = hvd_store_next(&op->store, other)) {
-        taken[n] = other->has_job ? hvd_ports_held(&other->job, count_pods(other)) : 0;
+        taken[n] = other->has_job ? hvd_ports_held(&other->job, hvd_entry_count_pods(other)) : 0;
         if (taken[n] == 0)
             taken[n] = other->free_port;
         n += taken[n] != 0;
@@ -271,12 +267,12 @@ static int32_t free_port(struct hvd_operator *op, struct hvd_entry *entry)
     return entry->free_port;
 }
 
-static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
+static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
+                              struct hvd_plan *plan, struct hvd_err *err)
 {
     const struct hvd_places places = {hvd_place_cache_find, &op->store.places};
     struct hvd_view view = {
         .job = &entry->job,
-        .objects = entry->objects,
         .n_objects = entry->n_objects,
         .failures = entry->failures,
         .n_failures = entry->n_failures,
@@ -284,6 +280,21 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
         .settings = &op->settings,
         .places = &places,
     };
+    const struct hvd_object **objects = hvd_entry_objects(entry);
+    hvd_status_t st;
+
+    if (!objects)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory");
+    op->store.places.now_ms = hvd_clock_ms();
+    view.objects = objects;
+    view.free_port = free_port(op, entry);
+    st = hvd_reconcile(&view, hvd_clock_unix_ms(), plan, err);
+    hvd_free((void *)objects);
+    return st;
+}
+
+static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
+{
     struct hvd_plan plan = {0};
     struct hvd_err err = {0};
     int64_t start_us = hvd_clock_us();
@@ -296,9 +307,7 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
         return;
     }
     tell_foreign(op, entry);
-    op->store.places.now_ms = hvd_clock_ms();
-    view.free_port = free_port(op, entry);
-    st = hvd_reconcile(&view, hvd_clock_unix_ms(), &plan, &err);
+    st = make_plan(op, entry, &plan, &err);
     hvd_histogram_observe(&op->metrics.reconcile, hvd_clock_us() - start_us);
     if (st != HVD_OK)
         retry_later(op, entry, err.msg, 0);
@@ -328,6 +337,14 @@ static void follow_gang(struct hvd_operator *op)
         hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms());
 }
 
+static void tidy(struct hvd_operator *op)
+{
+    hvd_store_tidy(&op->store);
+    (void)malloc_trim(0);
+    op->tidied_ms = hvd_clock_ms();
+    op->n_changes = 0;
+}
+
 static void become_ready(struct hvd_operator *op)
 {
     char jobs[24];
@@ -337,8 +354,7 @@ static void become_ready(struct hvd_operator *op)
     op->is_ready = true;
     (void)snprintf(jobs, sizeof(jobs), "%zu", hvd_index_count(&op->store.entries));
     HVD_LOG_KV(op->setup.log, HVD_LOG_INFO, SUBSYSTEM, "ready", {"jobs", jobs});
-    (void)malloc_trim(0);
-    op->trimmed_ms = hvd_clock_ms();
+    tidy(op);
 }
 
 static void work(struct hvd_operator *op)
@@ -381,14 +397,23 @@ static hvd_status_t turn(struct hvd_operator *op, int timeout_ms, bool *is_stopp
     return st;
 }
 
-static void trim_sometimes(struct hvd_operator *op)
+/* Gives memory back when much has happened and nothing does any more, or after a while. Returns
+ * when to look again. */
+static int64_t tidy_sometimes(struct hvd_operator *op)
 {
     int64_t now_ms = hvd_clock_ms();
+    bool is_quiet = !op->n_active && hvd_queue_next_ms(&op->queue) > now_ms;
 
-    if (!op->is_ready || now_ms - op->trimmed_ms < TRIM_PERIOD_MS)
-        return;
-    (void)malloc_trim(0);
-    op->trimmed_ms = now_ms;
+    if (!op->is_ready || !op->n_changes)
+        return INT64_MAX;
+    if (!is_quiet)
+        op->busy_ms = now_ms;
+    if (now_ms - op->tidied_ms >= TIDY_PERIOD_MS ||
+        (op->n_changes >= TIDY_CHANGES && now_ms - op->busy_ms >= TIDY_QUIET_MS))
+        tidy(op);
+    else if (op->n_changes >= TIDY_CHANGES)
+        return op->busy_ms + TIDY_QUIET_MS;
+    return INT64_MAX;
 }
 
 static hvd_status_t wait_and_step(struct hvd_operator *op, int timeout_ms)
@@ -449,12 +474,14 @@ static int64_t step_all(struct hvd_operator *op)
 {
     int64_t follow_ms = hvd_follow_step(&op->follow, hvd_clock_ms());
     int64_t elect_ms = elect(op);
+    int64_t tidy_ms, due_ms;
 
     follow_gang(op);
     become_ready(op);
     work(op);
-    trim_sometimes(op);
-    return follow_ms < elect_ms ? follow_ms : elect_ms;
+    tidy_ms = tidy_sometimes(op);
+    due_ms = follow_ms < elect_ms ? follow_ms : elect_ms;
+    return tidy_ms < due_ms ? tidy_ms : due_ms;
 }
 
 hvd_status_t hvd_operator_run(struct hvd_operator *op, struct hvd_err *err)

@@ -12,14 +12,18 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/core/packed.h"
 
 struct hvd_record {
     struct hvd_index_node node;
     struct hvd_entry *entry;
+    uint32_t at; /* among the entry's records */
+    uint32_t n;  /* bytes of the object */
     unsigned round;
-    bool is_seen;             /* its job was looked at since it changed */
-    bool is_retired;          /* gone, and out of the index, but not seen yet */
-    struct hvd_object object; /* as much of it as its kind needs: the record's memory ends there */
+    uint8_t kind;
+    bool is_seen;    /* its job was looked at since it changed */
+    bool is_retired; /* gone, and out of the index, but not seen yet */
+    char packed[];   /* the object */
 };
 
 static struct hvd_entry *entry_at(const struct hvd_index_node *node)
@@ -42,9 +46,19 @@ static struct hvd_index_key key_of_entry(const struct hvd_index_node *node)
 
 static struct hvd_index_key key_of_record(const struct hvd_index_node *node)
 {
-    const struct hvd_object *object = &record_at(node)->object;
+    const struct hvd_record *record = record_at(node);
 
-    return (struct hvd_index_key){object->kind, object->meta.namespace, object->meta.name};
+    return (struct hvd_index_key){record->kind, record->entry->_texts, record->packed};
+}
+
+static void unpack(const struct hvd_record *record, struct hvd_object *out)
+{
+    const char *ns = record->entry->_texts;
+    const struct hvd_packed_place place = {(enum hvd_kind)record->kind, ns, ns + strlen(ns) + 1};
+
+    hvd_unpack(record->packed, &place, out);
+    if (record->is_retired)
+        out->u.pod.is_ready = false;
 }
 
 void hvd_store_init(struct hvd_store *store, struct hvd_queue *queue, hvd_store_changed_fn changed,
@@ -181,16 +195,43 @@ static void count_job(struct hvd_store *store, const struct hvd_entry *entry, bo
         store->n_by_state[entry->job.status.state]--;
 }
 
+/* The entry is without a job afterwards. */
+static void drop_job(struct hvd_store *store, struct hvd_entry *entry)
+{
+    count_job(store, entry, false);
+    hvd_slab_give(&store->slab, entry->job_block, entry->job_size);
+    entry->job = (struct hvd_job){0};
+    entry->job_block = NULL;
+    entry->job_size = 0;
+    entry->has_job = false;
+}
+
+static size_t size_of_entry(size_t n_ns, size_t n_name)
+{
+    return sizeof(struct hvd_entry) + 2 * (n_ns + n_name);
+}
+
+static void drop_entry(struct hvd_store *store, struct hvd_entry *entry)
+{
+    const char *name = entry->_texts + strlen(entry->_texts) + 1;
+
+    hvd_slab_give(&store->slab, entry,
+                  size_of_entry((size_t)(name - entry->_texts), strlen(name) + 1));
+}
+
+static size_t size_of_list(size_t capacity)
+{
+    return capacity * sizeof(struct hvd_record *);
+}
+
 static void free_entry(struct hvd_store *store, struct hvd_entry *entry)
 {
     hvd_index_remove(&store->entries, &entry->node);
     hvd_queue_forget(store->queue, &entry->item);
-    count_job(store, entry, false);
-    if (entry->has_job)
-        hvd_job_fini(&entry->job);
+    drop_job(store, entry);
     drop_all_failures(entry);
-    hvd_free(entry->objects);
-    hvd_free(entry);
+    hvd_slab_give(&store->slab, entry->records, size_of_list(entry->capacity));
+    drop_entry(store, entry);
 }
 
 bool hvd_store_collect(struct hvd_store *store, struct hvd_entry *entry)
@@ -201,13 +242,14 @@ bool hvd_store_collect(struct hvd_store *store, struct hvd_entry *entry)
     return true;
 }
 
-static struct hvd_entry *new_entry(const char *ns, const char *name)
+static struct hvd_entry *new_entry(struct hvd_store *store, const char *ns, const char *name)
 {
     size_t n_ns = strlen(ns) + 1, n_name = strlen(name) + 1;
-    struct hvd_entry *entry = hvd_calloc(1, sizeof(*entry) + 2 * (n_ns + n_name));
+    struct hvd_entry *entry = hvd_slab_take(&store->slab, size_of_entry(n_ns, n_name));
 
     if (!entry)
         return NULL;
+    *entry = (struct hvd_entry){0};
     memcpy(entry->_texts, ns, n_ns);
     memcpy(entry->_texts + n_ns, name, n_name);
     entry->key = entry->_texts + n_ns + n_name;
@@ -222,14 +264,16 @@ static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, cons
 
     if (entry)
         return entry;
-    entry = new_entry(ns, name);
-    if (!entry || hvd_index_add(&store->entries, &entry->node) != HVD_OK) {
-        hvd_free(entry);
+    entry = new_entry(store, ns, name);
+    if (!entry)
+        return NULL;
+    if (hvd_index_add(&store->entries, &entry->node) != HVD_OK) {
+        drop_entry(store, entry);
         return NULL;
     }
     if (hvd_queue_reserve(store->queue) != HVD_OK) {
         hvd_index_remove(&store->entries, &entry->node);
-        hvd_free(entry);
+        drop_entry(store, entry);
         return NULL;
     }
     return entry;
@@ -237,23 +281,38 @@ static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, cons
 
 /* ---- jobs ---- */
 
-/* True when the job replaced what was known; it is the entry's then. */
-static bool take_job(struct hvd_store *store, struct hvd_entry *entry, struct hvd_job *job)
+/* Whether the entry has that version of the job, or a newer one. */
+static bool knows_job(const struct hvd_entry *entry, const struct hvd_job *job)
 {
+    return entry->has_job && (hvd_str_equal(entry->job.resource_version, job->resource_version) ||
+                              is_older(job->resource_version, entry->job.resource_version));
+}
+
+/* The job replaces what was known; *job is gone then. */
+static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, struct hvd_job *job)
+{
+    size_t size = hvd_job_size(job);
+    void *block;
+
     entry->job_round = store->rounds[HVD_KIND_HOROVODJOB];
-    if (entry->has_job && (hvd_str_equal(entry->job.resource_version, job->resource_version) ||
-                           is_older(job->resource_version, entry->job.resource_version)))
-        return false;
+    if (knows_job(entry, job)) {
+        hvd_job_fini(job);
+        return HVD_OK;
+    }
+    block = hvd_slab_take(&store->slab, size);
+    if (!block)
+        return HVD_ERR_NOMEM;
     if (!entry->has_job || entry->job.generation != job->generation ||
         !hvd_str_equal(entry->job.uid, job->uid))
         drop_all_failures(entry);
-    count_job(store, entry, false);
-    if (entry->has_job)
-        hvd_job_fini(&entry->job);
-    entry->job = *job;
+    drop_job(store, entry);
+    hvd_job_move(job, block, &entry->job);
+    entry->job_block = block;
+    entry->job_size = size;
     entry->has_job = true;
     count_job(store, entry, true);
-    return true;
+    touch(store, entry);
+    return HVD_OK;
 }
 
 static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, bool is_answer,
@@ -272,24 +331,19 @@ static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, bool i
         return HVD_OK;
     }
     entry = get_entry(store, job.namespace, job.name);
-    if (!entry) {
-        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s/%s: out of memory", job.namespace, job.name);
+    st = entry ? take_job(store, entry, &job) : HVD_ERR_NOMEM;
+    if (st != HVD_OK) {
+        hvd_err_set(err, st, 0, "%s/%s: out of memory", job.namespace, job.name);
         hvd_job_fini(&job);
-        return st;
+        if (entry)
+            touch(store, entry); /* which ends it, if nothing is in it */
     }
-    if (take_job(store, entry, &job))
-        touch(store, entry);
-    else
-        hvd_job_fini(&job);
-    return HVD_OK;
+    return st;
 }
 
 static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
 {
-    count_job(store, entry, false);
-    hvd_job_fini(&entry->job);
-    entry->job = (struct hvd_job){0};
-    entry->has_job = false;
+    drop_job(store, entry);
     entry->is_foreign_told = false;
     entry->status_written_ms = 0;
     drop_all_failures(entry);
@@ -298,38 +352,50 @@ static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
 
 /* ---- children and pods ---- */
 
+static size_t size_of(size_t n_packed)
+{
+    return offsetof(struct hvd_record, packed) + n_packed;
+}
+
 static void unlink_record(struct hvd_record *record)
 {
     struct hvd_entry *entry = record->entry;
+    struct hvd_record *last = entry->records[--entry->n_objects];
 
-    for (size_t i = 0; entry && i < entry->n_objects; i++) {
-        if (entry->objects[i] != &record->object)
-            continue;
-        entry->objects[i] = entry->objects[--entry->n_objects];
-        break;
-    }
-    record->entry = NULL;
+    last->at = record->at;
+    entry->records[last->at] = last;
 }
 
-static hvd_status_t link_record(struct hvd_record *record, struct hvd_entry *entry)
+static hvd_status_t grow_list(struct hvd_store *store, struct hvd_entry *entry)
 {
-    if (entry->n_objects == entry->capacity) {
-        size_t capacity = entry->capacity ? entry->capacity * 2 : 8;
-        const struct hvd_object **grown =
-            hvd_realloc(entry->objects, capacity, sizeof(const struct hvd_object *));
-        if (!grown)
-            return HVD_ERR_NOMEM;
-        entry->objects = grown;
-        entry->capacity = capacity;
-    }
-    entry->objects[entry->n_objects++] = &record->object;
-    record->entry = entry;
+    size_t capacity = entry->capacity ? entry->capacity * 2 : 8;
+    struct hvd_record **grown = hvd_slab_take(&store->slab, size_of_list(capacity));
+
+    if (!grown)
+        return HVD_ERR_NOMEM;
+    if (entry->n_objects)
+        memcpy(grown, entry->records, size_of_list(entry->n_objects));
+    hvd_slab_give(&store->slab, entry->records, size_of_list(entry->capacity));
+    entry->records = grown;
+    entry->capacity = capacity;
     return HVD_OK;
 }
 
-static struct hvd_record *record_of(const struct hvd_object *object)
+static hvd_status_t link_record(struct hvd_store *store, struct hvd_record *record,
+                                struct hvd_entry *entry)
 {
-    return (struct hvd_record *)((char *)object - offsetof(struct hvd_record, object));
+    if (entry->n_objects == entry->capacity && grow_list(store, entry) != HVD_OK)
+        return HVD_ERR_NOMEM;
+    record->at = (uint32_t)entry->n_objects;
+    record->entry = entry;
+    entry->records[entry->n_objects++] = record;
+    return HVD_OK;
+}
+
+static void drop_record(struct hvd_store *store, struct hvd_record *record)
+{
+    if (record)
+        hvd_slab_give(&store->slab, record, size_of(record->n));
 }
 
 static void free_record(struct hvd_store *store, struct hvd_record *record)
@@ -337,27 +403,27 @@ static void free_record(struct hvd_store *store, struct hvd_record *record)
     unlink_record(record);
     if (!record->is_retired)
         hvd_index_remove(&store->records, &record->node);
-    hvd_object_fini(&record->object);
-    hvd_free(record);
+    drop_record(store, record);
 }
 
 /* A worker that tells why it ended, to nobody yet: a StatefulSet replaces it within milliseconds.
  */
 static bool has_last_words(const struct hvd_store *store, const struct hvd_record *record)
 {
-    const struct hvd_object *object = &record->object;
+    struct hvd_object object;
 
-    return store->keeps_ends && record->entry && !record->is_seen && object->kind == HVD_KIND_POD &&
-           object->meta.role == HVD_ROLE_WORKER &&
-           (object->u.pod.phase == HVD_POD_FAILED || object->u.pod.has_failed ||
-            object->u.pod.disruption);
+    if (!store->keeps_ends || record->is_seen || record->kind != HVD_KIND_POD)
+        return false;
+    unpack(record, &object);
+    return object.meta.role == HVD_ROLE_WORKER &&
+           (object.u.pod.phase == HVD_POD_FAILED || object.u.pod.has_failed ||
+            object.u.pod.disruption);
 }
 
 static void retire_record(struct hvd_store *store, struct hvd_record *record)
 {
     hvd_index_remove(&store->records, &record->node);
     record->is_retired = true;
-    record->object.u.pod.is_ready = false;
     touch(store, record->entry);
 }
 
@@ -370,8 +436,7 @@ static void remove_record(struct hvd_store *store, struct hvd_record *record)
         return;
     }
     free_record(store, record);
-    if (entry)
-        touch(store, entry);
+    touch(store, entry);
 }
 
 void hvd_store_looked(struct hvd_store *store, struct hvd_entry *entry)
@@ -379,7 +444,7 @@ void hvd_store_looked(struct hvd_store *store, struct hvd_entry *entry)
     bool is_changed = false;
 
     for (size_t i = entry->n_objects; i > 0; i--) {
-        struct hvd_record *record = record_of(entry->objects[i - 1]);
+        struct hvd_record *record = entry->records[i - 1];
 
         record->is_seen = true;
         if (!record->is_retired)
@@ -399,12 +464,38 @@ static struct hvd_record *find_record(const struct hvd_store *store, enum hvd_ki
     return record_at(hvd_index_find(&store->records, &key));
 }
 
-const struct hvd_object *hvd_store_find(const struct hvd_store *store, enum hvd_kind kind,
-                                        const char *ns, const char *name)
+const struct hvd_object *hvd_store_find(struct hvd_store *store, enum hvd_kind kind, const char *ns,
+                                        const char *name)
 {
     const struct hvd_record *record = find_record(store, kind, ns, name);
 
-    return record ? &record->object : NULL;
+    if (!record)
+        return NULL;
+    unpack(record, &store->found);
+    return &store->found;
+}
+
+const struct hvd_object **hvd_entry_objects(const struct hvd_entry *entry)
+{
+    const size_t n = entry->n_objects;
+    const struct hvd_object **objects =
+        hvd_malloc(n + 1, sizeof(void *) + sizeof(struct hvd_object));
+    struct hvd_object *object = (struct hvd_object *)(objects + n);
+
+    for (size_t i = 0; i < n && objects; i++) {
+        unpack(entry->records[i], &object[i]);
+        objects[i] = &object[i];
+    }
+    return objects;
+}
+
+size_t hvd_entry_count_pods(const struct hvd_entry *entry)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < entry->n_objects; i++)
+        n += entry->records[i]->kind == HVD_KIND_POD;
+    return n;
 }
 
 /* A child of ours that appears ends what stood in its way. */
@@ -414,83 +505,110 @@ static void drop_failure_of_ours(struct hvd_entry *entry, const struct hvd_objec
         hvd_entry_drop_failure(entry, object->kind, object->meta.name);
 }
 
-static void set_object(struct hvd_record *record, const struct hvd_object *object)
+static struct hvd_record *new_record(struct hvd_store *store, const struct hvd_object *object)
 {
-    memcpy(&record->object, object, hvd_object_size(object->kind));
-}
+    char room[1024]; /* enough for most */
+    size_t n = hvd_pack(object, room, sizeof(room));
+    struct hvd_record *record = n < UINT32_MAX ? hvd_slab_take(&store->slab, size_of(n)) : NULL;
 
-static struct hvd_record *new_record(const struct hvd_object *object)
-{
-    const size_t size = offsetof(struct hvd_record, object) + hvd_object_size(object->kind);
-    struct hvd_record *record = hvd_calloc(1, size);
-
-    if (record)
-        set_object(record, object);
+    if (!record)
+        return NULL;
+    *record = (struct hvd_record){.kind = (uint8_t)object->kind, .n = (uint32_t)n};
+    if (n <= sizeof(room))
+        memcpy(record->packed, room, n);
+    else
+        (void)hvd_pack(object, record->packed, n);
     return record;
 }
 
-/* A new record, filed under its job. *object becomes the record's on success. */
-static hvd_status_t add_record(struct hvd_store *store, struct hvd_object *object,
+/* A new record, filed under its job. */
+static hvd_status_t add_record(struct hvd_store *store, const struct hvd_object *object,
                                struct hvd_record **out)
 {
     const struct hvd_meta *meta = &object->meta;
     struct hvd_entry *entry = get_entry(store, meta->namespace, meta->job);
-    struct hvd_record *record = entry ? new_record(object) : NULL;
-    hvd_status_t st = record ? link_record(record, entry) : HVD_ERR_NOMEM;
+    struct hvd_record *record = entry ? new_record(store, object) : NULL;
+    hvd_status_t st = record ? link_record(store, record, entry) : HVD_ERR_NOMEM;
 
-    if (st == HVD_OK)
+    if (st == HVD_OK) {
         st = hvd_index_add(&store->records, &record->node);
-    if (st != HVD_OK) {
-        if (record)
+        if (st != HVD_OK)
             unlink_record(record);
-        hvd_free(record);
+    }
+    if (st != HVD_OK) {
+        drop_record(store, record);
         if (entry)
             (void)hvd_store_collect(store, entry);
         return st;
     }
-    drop_failure_of_ours(entry, &record->object);
+    drop_failure_of_ours(entry, object);
     *out = record;
     return HVD_OK;
 }
 
-/* Files the object; it is the store's or freed afterwards. */
-static hvd_status_t take_object(struct hvd_store *store, struct hvd_object *object)
+/* Puts a record in the place of another of the same name. */
+static void replace_record(struct hvd_store *store, struct hvd_record *old,
+                           struct hvd_record *record)
+{
+    record->entry = old->entry;
+    record->at = old->at;
+    record->round = old->round;
+    record->entry->records[record->at] = record;
+    if (!record->is_retired)
+        hvd_index_replace(&store->records, &old->node, &record->node);
+    drop_record(store, old);
+}
+
+/* The object has changed. */
+static hvd_status_t change_record(struct hvd_store *store, struct hvd_record *old,
+                                  const struct hvd_object *object)
+{
+    struct hvd_record *record = new_record(store, object);
+
+    if (!record)
+        return HVD_ERR_NOMEM;
+    replace_record(store, old, record);
+    touch(store, record->entry);
+    return HVD_OK;
+}
+
+/* Whether the object is the one that is known, or an older one of that name. */
+static bool is_known(const struct hvd_meta *known, const struct hvd_meta *meta)
+{
+    return hvd_str_equal(known->resource_version, meta->resource_version) ||
+           is_older(meta->resource_version, known->resource_version);
+}
+
+/* Files the object. */
+static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object *object)
 {
     const struct hvd_meta *meta = &object->meta;
     struct hvd_record *record = find_record(store, object->kind, meta->namespace, meta->name);
+    struct hvd_object known;
     hvd_status_t st;
 
     if (record) {
-        const struct hvd_meta *known = &record->object.meta;
+        bool is_same;
+
+        unpack(record, &known);
         record->round = store->rounds[object->kind];
-        if (hvd_str_equal(known->resource_version, meta->resource_version) ||
-            is_older(meta->resource_version, known->resource_version)) {
-            hvd_object_fini(object);
+        if (is_known(&known.meta, meta))
             return HVD_OK;
-        }
-        const bool is_same = hvd_str_equal(known->uid, meta->uid);
-        if (meta->job && hvd_str_equal(known->job, meta->job) &&
+        is_same = hvd_str_equal(known.meta.uid, meta->uid);
+        if (meta->job && hvd_str_equal(known.meta.job, meta->job) &&
             (is_same || !has_last_words(store, record))) {
             if (!is_same)
                 drop_failure_of_ours(record->entry, object);
-            hvd_object_fini(&record->object);
-            set_object(record, object);
-            record->is_seen = false;
-            touch(store, record->entry);
-            return HVD_OK;
+            return change_record(store, record, object);
         }
         remove_record(store, record);
     }
-    if (!meta->job) {
-        hvd_object_fini(object);
+    if (!meta->job)
         return HVD_OK;
-    }
     st = add_record(store, object, &record);
-    if (st != HVD_OK) {
-        hvd_object_fini(object);
+    if (st != HVD_OK)
         return st;
-    }
-    record->round = store->rounds[record->object.kind];
+    record->round = store->rounds[object->kind];
     touch(store, record->entry);
     return HVD_OK;
 }
@@ -508,12 +626,10 @@ static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON
     if (st != HVD_OK)
         return st;
     /* What lacks our label is out of the watch's sight: of that it tells nothing. */
-    if (is_answer && meta->is_managed && is_over(store, kind, meta->resource_version) &&
-        !find_record(store, kind, meta->namespace, meta->name)) {
-        hvd_object_fini(&projection);
-        return HVD_OK;
-    }
-    st = take_object(store, &projection);
+    if (!is_answer || !meta->is_managed || !is_over(store, kind, meta->resource_version) ||
+        find_record(store, kind, meta->namespace, meta->name))
+        st = take_object(store, &projection);
+    hvd_object_fini(&projection);
     if (st != HVD_OK)
         hvd_err_set(err, st, 0, "%s: out of memory", hvd_kind_info(kind)->resource);
     return st;
@@ -539,9 +655,9 @@ void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *n
         if (entry && entry->has_job && (!uid || hvd_str_equal(entry->job.uid, uid)))
             remove_job(store, entry);
     } else {
-        struct hvd_record *record = find_record(store, kind, ns, name);
-        if (record && (!uid || hvd_str_equal(record->object.meta.uid, uid)))
-            remove_record(store, record);
+        const struct hvd_object *found = hvd_store_find(store, kind, ns, name);
+        if (found && (!uid || hvd_str_equal(found->meta.uid, uid)))
+            remove_record(store, find_record(store, kind, ns, name));
     }
 }
 
@@ -573,9 +689,32 @@ void hvd_store_end(struct hvd_store *store, enum hvd_kind kind)
     while (node) {
         struct hvd_record *record = record_at(node);
         node = hvd_index_next(&store->records, node);
-        if (record->object.kind == kind && record->round != store->rounds[kind])
+        if (record->kind == kind && record->round != store->rounds[kind])
             remove_record(store, record);
     }
+}
+
+static void tidy_record(struct hvd_store *store, struct hvd_record *record)
+{
+    const size_t size = size_of(record->n);
+    struct hvd_record *moved;
+
+    if (!hvd_slab_is_misplaced(&store->slab, record, size))
+        return;
+    moved = hvd_slab_take(&store->slab, size);
+    if (!moved)
+        return;
+    memcpy(moved, record, size);
+    replace_record(store, record, moved);
+}
+
+void hvd_store_tidy(struct hvd_store *store)
+{
+    struct hvd_entry *entry = hvd_store_next(store, NULL);
+
+    for (; entry; entry = hvd_store_next(store, entry))
+        for (size_t i = 0; i < entry->n_objects; i++)
+            tidy_record(store, entry->records[i]);
 }
 
 void hvd_store_fini(struct hvd_store *store)
@@ -585,7 +724,7 @@ void hvd_store_fini(struct hvd_store *store)
     for (; entry; entry = next) {
         next = hvd_store_next(store, entry);
         while (entry->n_objects)
-            free_record(store, record_of(entry->objects[entry->n_objects - 1]));
+            free_record(store, entry->records[entry->n_objects - 1]);
         free_entry(store, entry);
     }
     hvd_place_cache_fini(&store->places);

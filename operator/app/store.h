@@ -12,6 +12,7 @@
 #include "operator/app/index.h"
 #include "operator/app/places.h"
 #include "operator/app/queue.h"
+#include "operator/app/slab.h"
 #include "operator/core/observe.h"
 #include "operator/core/reconcile.h"
 
@@ -26,11 +27,13 @@ struct hvd_entry {
     const char *key; /* "namespace/name" */
     struct hvd_index_node node;
     bool has_job;
-    bool is_foreign_told;              /* the log says that the job has another manager */
-    unsigned job_round;                /* the list in which the job was seen last */
-    struct hvd_job job;                /* valid with has_job */
-    const struct hvd_object **objects; /* borrowed from their records */
-    size_t n_objects;
+    bool is_foreign_told; /* the log says that the job has another manager */
+    unsigned job_round;   /* the list in which the job was seen last */
+    struct hvd_job job;   /* valid with has_job; owns nothing */
+    void *job_block;      /* what the job would own */
+    size_t job_size;
+    struct hvd_record **records; /* of children and pods, in no order */
+    size_t n_objects;            /* so many records */
     size_t capacity;
     struct hvd_failure *failures; /* names and messages owned by the entry */
     size_t n_failures;
@@ -46,6 +49,8 @@ struct hvd_entry {
 typedef void (*hvd_store_changed_fn)(void *ctx, struct hvd_entry *entry);
 
 struct hvd_store {
+    struct hvd_slab slab;          /* where the records are */
+    struct hvd_object found;       /* what hvd_store_find told last */
     struct hvd_index entries;      /* by namespace and name */
     struct hvd_index records;      /* of children and pods, by kind, namespace and name */
     struct hvd_queue *queue;       /* in which every entry has its room; borrowed */
@@ -97,9 +102,20 @@ void hvd_store_looked(struct hvd_store *store, struct hvd_entry *entry);
 void hvd_store_begin(struct hvd_store *store, enum hvd_kind kind);
 void hvd_store_end(struct hvd_store *store, enum hvd_kind kind);
 
-/* The projection of an object; NULL when it is not known. Borrowed until the next change. */
-const struct hvd_object *hvd_store_find(const struct hvd_store *store, enum hvd_kind kind,
-                                        const char *ns, const char *name);
+/* The projection of an object; NULL when it is not known. Borrowed until the next change, or the
+ * next call. */
+const struct hvd_object *hvd_store_find(struct hvd_store *store, enum hvd_kind kind, const char *ns,
+                                        const char *name);
+
+/* The projections of all objects of the entry, n_objects of them: one block, the caller's to
+ * hvd_free; what they say is borrowed until the next change. NULL: out of memory. */
+const struct hvd_object **hvd_entry_objects(const struct hvd_entry *entry);
+
+/* How many of them are pods. */
+size_t hvd_entry_count_pods(const struct hvd_entry *entry);
+
+/* Gathers the records in as few pages as they need. */
+void hvd_store_tidy(struct hvd_store *store);
 
 /* The first entry (NULL), and the one after; NULL at the end. Nothing may be added meanwhile. */
 struct hvd_entry *hvd_store_next(const struct hvd_store *store, struct hvd_entry *entry);

@@ -13,6 +13,7 @@
 #include "operator/api/rfc3339.h"
 #include "operator/core/gang.h"
 #include "operator/core/hosts.h"
+#include "operator/core/packed.h"
 #include "operator/core/topology.h"
 
 #define TEXT_MAX 1024
@@ -427,101 +428,17 @@ static bool observe_kind(const cJSON *object, struct hvd_object *out)
     }
 }
 
-/* ---- one block of strings ---- */
-
-#define TEXTS_MAX 20
-
-static size_t pod_texts(struct hvd_pod_view *pod, char **out[])
-{
-    char **const texts[] = {&pod->trouble,   &pod->hosts_seen, &pod->reason,
-                            &pod->message,   &pod->disruption, &pod->node,
-                            &pod->ip,        &pod->place,      &pod->container,
-                            &pod->last_line, &pod->last_lines, &pod->container_reason};
-
-    memcpy(out, texts, sizeof(texts));
-    return sizeof(texts) / sizeof(texts[0]);
-}
-
-/* Where the strings of the object stand; how many they are. */
-static size_t texts_of(struct hvd_object *object, char **out[TEXTS_MAX])
-{
-    struct hvd_meta *meta = &object->meta;
-    char **const texts[] = {
-        &meta->namespace,  &meta->name,       &meta->uid,       &meta->job,
-        &meta->owner_kind, &meta->owner_name, &meta->owner_uid, &meta->resource_version};
-    size_t n = sizeof(texts) / sizeof(texts[0]);
-
-    memcpy(out, texts, sizeof(texts));
-    switch (object->kind) {
-    case HVD_KIND_STATEFULSET:
-        out[n++] = &object->u.statefulset.spec_hash;
-        return n;
-    case HVD_KIND_VOLCANO_PODGROUP:
-    case HVD_KIND_PLUGINS_PODGROUP:
-        out[n++] = &object->u.podgroup.spec_hash;
-        return n;
-    case HVD_KIND_JOB:
-        out[n++] = &object->u.job.message;
-        out[n++] = &object->u.job.workers;
-        return n;
-    case HVD_KIND_POD:
-        return n + pod_texts(&object->u.pod, out + n);
-    default:
-        return n;
-    }
-}
-
-/* The first of the strings that reads as the i-th does. */
-static size_t first_alike(char **const texts[], size_t i)
-{
-    size_t first = 0;
-
-    while (!hvd_str_equal(*texts[first], *texts[i]))
-        first++;
-    return first;
-}
-
-/* Moves the strings, which are blocks of their own, into one; frees them in any case. */
-static bool pack(struct hvd_object *object)
-{
-    char **texts[TEXTS_MAX];
-    char *packed[TEXTS_MAX] = {NULL};
-    size_t n = texts_of(object, texts), size = 0;
-    char *at;
-
-    for (size_t i = 0; i < n; i++)
-        size += *texts[i] && first_alike(texts, i) == i ? strlen(*texts[i]) + 1 : 0;
-    at = object->texts = hvd_malloc(size, 1);
-    for (size_t i = 0; i < n && at; i++) {
-        size_t first = first_alike(texts, i);
-
-        packed[i] = first < i ? packed[first] : NULL;
-        if (first < i || !*texts[i])
-            continue;
-        size = strlen(*texts[i]) + 1;
-        packed[i] = memcpy(at, *texts[i], size);
-        at += size;
-    }
-    for (size_t i = 0; i < n; i++) {
-        hvd_free(*texts[i]);
-        *texts[i] = packed[i];
-    }
-    return object->texts != NULL;
-}
-
 hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_object *out,
                          struct hvd_err *err)
 {
     struct hvd_object made = {.kind = kind};
     const cJSON *meta = hvd_json_get(object, "metadata");
-    bool is_whole;
 
     if (!hvd_json_str(meta, "namespace") || !hvd_json_str(meta, "name") ||
         !hvd_json_str(meta, "uid"))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s without namespace, name or uid",
                         hvd_kind_info(kind)->kind);
-    is_whole = observe_meta(meta, &made.meta) && observe_kind(object, &made);
-    if (!pack(&made) || !is_whole) {
+    if (!observe_meta(meta, &made.meta) || !observe_kind(object, &made)) {
         hvd_object_fini(&made);
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s %s", hvd_kind_info(kind)->kind,
                         hvd_json_str(meta, "name"));
@@ -530,31 +447,13 @@ hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_obj
     return HVD_OK;
 }
 
-size_t hvd_object_size(enum hvd_kind kind)
-{
-    const size_t head = offsetof(struct hvd_object, u);
-    const struct hvd_object *object = NULL; /* for its type */
-
-    switch (kind) {
-    case HVD_KIND_SERVICE:
-        return head + sizeof(object->u.service);
-    case HVD_KIND_STATEFULSET:
-        return head + sizeof(object->u.statefulset);
-    case HVD_KIND_CONFIGMAP:
-        return head + sizeof(object->u.configmap);
-    case HVD_KIND_JOB:
-        return head + sizeof(object->u.job);
-    case HVD_KIND_POD:
-    case HVD_KIND_VOLCANO_PODGROUP:
-    case HVD_KIND_PLUGINS_PODGROUP:
-        return sizeof(*object);
-    default:
-        return head;
-    }
-}
-
 void hvd_object_fini(struct hvd_object *object)
 {
-    hvd_free(object->texts);
-    object->texts = NULL;
+    char **texts[HVD_OBJECT_TEXTS_MAX];
+    size_t n = hvd_object_texts(object, texts);
+
+    for (size_t i = 0; i < n; i++) {
+        hvd_free(*texts[i]);
+        *texts[i] = NULL;
+    }
 }

@@ -11,9 +11,9 @@
 #include "operator/api/kind.h"
 
 /*
- * Projections: of each child and pod only the fields that reconcile reads. Caches store these
- * structs and nothing else. Strings lie in one block of the struct, NULL where the object has none.
- * What is read here has to be in hvd_kind_shape.
+ * Projections: of each child and pod only the fields that reconcile reads. Strings are owned,
+ * NULL where the object has none; caches keep them packed (packed.h), so what is added here is
+ * added there. What is read here has to be in hvd_kind_shape.
  */
 
 enum hvd_role {
@@ -76,7 +76,6 @@ struct hvd_pod_view {
 
 struct hvd_object {
     enum hvd_kind kind;
-    char *texts; /* owned: where the strings are, each once */
     struct hvd_meta meta;
     union {
         struct {
@@ -118,10 +117,7 @@ struct hvd_object {
 hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_object *out,
                          struct hvd_err *err);
 
-/* How much of the struct, from its beginning, is used by an object of the kind. */
-size_t hvd_object_size(enum hvd_kind kind);
-
-/* Frees what the projection owns; what it says is gone. A zeroed struct is legal. */
+/* Frees the strings. A zeroed struct is legal. */
 void hvd_object_fini(struct hvd_object *object);
 
 #endif

@@ -20,6 +20,7 @@
 #define MAX_FDS 8
 #define BUFFER 4096L /* for what the network has: one for each request under way */
 #define LIST_BUFFER 65536L
+#define MAX_CONNECTIONS 64L /* that stay open; a server of HTTP/2 needs one */
 
 struct hvd_kube_call {
     struct hvd_kube_client *client;
@@ -385,6 +386,15 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
     destroy_call(call);
 }
 
+static CURLM *new_multi(void)
+{
+    CURLM *multi = curl_multi_init();
+
+    if (multi)
+        (void)curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, MAX_CONNECTIONS);
+    return multi;
+}
+
 hvd_status_t hvd_kube_client_create(const struct hvd_kube_client_options *options,
                                     struct hvd_kube_client **out, struct hvd_err *err)
 {
@@ -395,7 +405,7 @@ hvd_status_t hvd_kube_client_create(const struct hvd_kube_client_options *option
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "API client: out of memory");
     client->options = *options;
     client->api = (struct hvd_kube_api){client, client_send, client_cancel};
-    client->multi = curl_multi_init();
+    client->multi = new_multi();
     st = hvd_kube_session_init(&client->session, options->config, err);
     if (st == HVD_OK && !client->multi)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "API client: out of memory");
@@ -434,7 +444,7 @@ void hvd_kube_client_drop(struct hvd_kube_client *client, const char *why)
         call->is_dropped = true;
     }
     (void)curl_multi_cleanup(client->multi);
-    client->multi = curl_multi_init();
+    client->multi = new_multi();
     while ((call = next_dropped(client)) != NULL) {
         (void)hvd_kube_describe(&call->request, what, sizeof(what));
         (void)snprintf(err.msg, sizeof(err.msg), "%s: %s", what, why);

@@ -1,12 +1,13 @@
 /*
  * Every kind of child from the API server, whatever it holds: projected or refused, without regard
- * to whether all of it is parsed or only what is read of it.
+ * to whether all of it is parsed or only what is read of it; and the same after it was packed.
  */
 #include <inttypes.h>
 
 #include "base/buf.h"
 #include "operator/api/json.h"
 #include "operator/core/observe.h"
+#include "operator/core/packed.h"
 #include "tests/fuzz/fuzz.h"
 
 static void add(struct hvd_buf *out, const char *text)
@@ -85,6 +86,25 @@ static void add_child(struct hvd_buf *out, const struct hvd_object *object)
     }
 }
 
+/* An object is told in the same way when it was packed. */
+static void check_packed(const struct hvd_object *object, const struct hvd_buf *told)
+{
+    const struct hvd_packed_place place = {object->kind, object->meta.namespace, object->meta.job};
+    size_t n = hvd_pack(object, NULL, 0);
+    char *packed = malloc(n);
+    struct hvd_object unpacked;
+    struct hvd_buf again;
+
+    MUST(packed && hvd_pack(object, packed, n) == n);
+    hvd_unpack(packed, &place, &unpacked);
+    hvd_buf_init(&again, (size_t)16 << 20);
+    add_meta(&again, &unpacked.meta);
+    add_child(&again, &unpacked);
+    MUST(again.len == told->len && memcmp(again.data, told->data, told->len) == 0);
+    hvd_buf_fini(&again);
+    free(packed);
+}
+
 /* All that is observed of the document as a text; empty when it is refused. */
 static void tell(enum hvd_kind kind, const cJSON *document, struct hvd_buf *out)
 {
@@ -98,6 +118,7 @@ static void tell(enum hvd_kind kind, const cJSON *document, struct hvd_buf *out)
     }
     add_meta(out, &object.meta);
     add_child(out, &object);
+    check_packed(&object, out);
     hvd_object_fini(&object);
 }
 

@@ -258,6 +258,53 @@ static void a_status_survives_the_api_server(void **state)
     hvd_job_status_fini(&status);
 }
 
+/* Both have the same spec and status, each in memory of its own. */
+static void assert_same(const struct hvd_job *a, const struct hvd_job *b)
+{
+    assert_string_equal(a->namespace, b->namespace);
+    assert_string_equal(a->name, b->name);
+    assert_string_equal(a->uid, b->uid);
+    assert_string_equal(a->resource_version, b->resource_version);
+    assert_string_equal(a->spec.text, b->spec.text);
+    assert_string_equal(a->spec.topology_keys, b->spec.topology_keys);
+    assert_string_equal(a->invalid, b->invalid);
+    assert_ptr_not_equal(a->invalid, b->invalid);
+    assert_int_equal(a->spec.n_groups, b->spec.n_groups);
+    for (size_t i = 0; i < a->spec.n_groups; i++) {
+        assert_string_equal(a->spec.groups[i].name, b->spec.groups[i].name);
+        assert_int_equal(a->spec.groups[i].replicas, b->spec.groups[i].replicas);
+    }
+    assert_true(hvd_job_status_equal(&a->status, &b->status));
+}
+
+static void a_job_that_moves_is_the_same_and_owns_nothing(void **state)
+{
+    cJSON *object = job_object(
+        "a", cJSON_Parse("{\"image\":\"\",\"command\":[\"t\"],\"worker\":{\"replicas\":2},"
+                         "\"workerGroups\":[{\"name\":\"a\",\"replicas\":1},{\"name\":\"b\","
+                         "\"replicas\":1}],\"topologyKeys\":[\"zone\",\"rack\"]}"));
+    struct hvd_job job = {0}, like = {0}, moved;
+    void *block;
+    size_t size;
+
+    (void)state;
+    assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
+    assert_int_equal(hvd_job_decode(object, &like, NULL), HVD_OK);
+    fill(&job.status);
+    fill(&like.status);
+    size = hvd_job_size(&job);
+    block = hvd_malloc(size, 1);
+    assert_non_null(block);
+    hvd_job_move(&job, block, &moved);
+    assert_null(job.name);
+    assert_int_equal(hvd_job_size(&moved), size);
+    assert_same(&moved, &like);
+    hvd_job_fini(&like);
+    hvd_free(block);
+    cJSON_Delete(object);
+    assert_int_equal(hvd_mem_live(), 0);
+}
+
 static void encode_and_decode(const cJSON *object, const struct hvd_job_status *status)
 {
     struct hvd_job job = {0};
@@ -308,6 +355,7 @@ int main(void)
         cmocka_unit_test(a_condition_keeps_its_time_until_its_truth_changes),
         cmocka_unit_test(a_long_message_is_cut_between_characters),
         cmocka_unit_test(a_status_survives_the_api_server),
+        cmocka_unit_test(a_job_that_moves_is_the_same_and_owns_nothing),
         cmocka_unit_test(every_allocation_may_fail),
     };
 

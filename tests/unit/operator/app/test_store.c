@@ -1,5 +1,6 @@
 #include "tests/unit/support.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "operator/api/json.h"
@@ -169,11 +170,13 @@ static void a_child_that_changes_its_job_moves(void **state)
 
 static unsigned count_evicted(const struct hvd_entry *entry)
 {
+    const struct hvd_object **objects = hvd_entry_objects(entry);
     unsigned n = 0;
 
+    assert_non_null(objects);
     for (size_t i = 0; i < entry->n_objects; i++)
-        n += entry->objects[i]->kind == HVD_KIND_POD &&
-             entry->objects[i]->u.pod.phase == HVD_POD_FAILED;
+        n += objects[i]->kind == HVD_KIND_POD && objects[i]->u.pod.phase == HVD_POD_FAILED;
+    hvd_free((void *)objects);
     return n;
 }
 
@@ -257,6 +260,65 @@ static void objects_without_our_label_are_not_kept(void **state)
     assert_int_equal(hvd_index_count(&b->store.records), 0);
 }
 
+#define N_PODS 200
+
+static void put_pod(struct bench *b, int i, int version)
+{
+    char text[512];
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"p%d\",\"uid\":\"u%d\","
+                   "\"resourceVersion\":\"%d\",\"labels\":{\"app.kubernetes.io/managed-by\":"
+                   "\"horovod-operator\",\"horovod.io/job-name\":\"j\"}}}",
+                   i, i, version);
+    (void)put(b, HVD_KIND_POD, text);
+}
+
+static void records_that_are_tidied_need_less_memory_and_are_the_same(void **state)
+{
+    struct bench *b = *state;
+    char name[16];
+    long before;
+
+    for (int i = 0; i < N_PODS; i++)
+        put_pod(b, i, 100 + i);
+    for (int i = 0; i < N_PODS; i++) {
+        (void)snprintf(name, sizeof(name), "p%d", i);
+        if (i % 5)
+            hvd_store_remove(&b->store, HVD_KIND_POD, "ns", name, NULL);
+    }
+    before = hvd_mem_live();
+    hvd_store_tidy(&b->store);
+    assert_true(hvd_mem_live() < before);
+    for (int i = 0; i < N_PODS; i++) {
+        const struct hvd_object *pod;
+
+        (void)snprintf(name, sizeof(name), "p%d", i);
+        pod = hvd_store_find(&b->store, HVD_KIND_POD, "ns", name);
+        assert_int_equal(pod == NULL, i % 5 != 0);
+        assert_true(!pod || strcmp(pod->meta.name, name) == 0);
+        put_pod(b, i, 1000);
+    }
+    assert_int_equal(hvd_entry_count_pods(b->last), N_PODS);
+    before = hvd_mem_live();
+    hvd_store_tidy(&b->store);
+    hvd_store_tidy(&b->store);
+    assert_true(hvd_mem_live() <= before);
+}
+
+static void a_job_that_changes_is_the_new_one(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u2", "2"));
+    assert_string_equal(b->last->job.uid, "u2");
+    assert_string_equal(b->last->job.resource_version, "2");
+    assert_string_equal(b->last->job.spec.groups[0].name, "");
+    assert_non_null(b->last->job.spec.text);
+    assert_int_equal(b->store.n_by_state[HVD_JOB_NEW], 1);
+}
+
 static hvd_status_t fill(struct hvd_store *store, const cJSON *job, const cJSON *child)
 {
     hvd_status_t st = hvd_store_put(store, HVD_KIND_HOROVODJOB, job, NULL);
@@ -298,6 +360,8 @@ int main(void)
         TEST(an_end_that_was_seen_or_nobody_looks_for_is_forgotten),
         TEST(failures_end_with_our_object_or_a_new_generation),
         TEST(objects_without_our_label_are_not_kept),
+        TEST(records_that_are_tidied_need_less_memory_and_are_the_same),
+        TEST(a_job_that_changes_is_the_new_one),
         TEST(every_failed_allocation_is_reported_and_leaks_nothing),
     };
 
