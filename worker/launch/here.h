@@ -23,6 +23,13 @@ bool hvd_here_is_crowded(const struct hvd_hosts *hosts);
  */
 hvd_status_t hvd_here_check_program(const char *program, struct hvd_err *err);
 
+/*
+ * Where PATH has no mpirun but there is one beside this program, whose path is `self`, its
+ * directory goes first in PATH: of a virtual environment that is not activated, with the Open MPI
+ * of pip. HVD_ERR_NOMEM leaves PATH as it was.
+ */
+hvd_status_t hvd_here_find_mpirun(const char *self, struct hvd_err *err);
+
 /* The major version of the mpirun in PATH. HVD_ERR_NOT_FOUND says what to install. */
 hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err);
 

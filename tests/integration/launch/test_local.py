@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -263,6 +264,18 @@ def test_what_cannot_work_is_refused_before_anything_starts(run, arguments, says
 def test_a_missing_mpirun_is_answered_with_what_to_install(run, tmp_path):
     result = run("-np", 1, "/bin/true", env={"PATH": str(tmp_path)})
     assert result.code == 1 and "install Open MPI" in result.err, result
+
+
+def test_the_mpirun_beside_it_is_used_where_path_has_none(tmp_path):
+    """As in a virtual environment that is not activated. Open MPI 4 asks for an ssh, used or not."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "path").mkdir()
+    shutil.copy2(HOROVODRUN, tmp_path / "bin")
+    (tmp_path / "bin" / "mpirun").symlink_to(shutil.which("mpirun"))
+    (tmp_path / "path" / "ssh").symlink_to(shutil.which("ssh"))
+    done = subprocess.run([tmp_path / "bin" / "horovodrun", "-np", "1", "/bin/sh", "-c", "echo $PATH"], text=True,
+                          env={**os.environ, "PATH": str(tmp_path / "path")}, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0 and f"{tmp_path}/bin:{tmp_path}/path" in done.stdout, done
 
 
 def test_another_mpi_is_refused(run, tmp_path):
