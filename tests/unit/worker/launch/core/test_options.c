@@ -66,6 +66,18 @@ static void every_flag_has_the_names_that_horovod_gives_it(void **state)
     assert_string_equal(o.interfaces, "eth0");
     assert_string_equal(o.command[0], "-odd");
     hvd_launch_options_fini(&o);
+
+    assert_int_equal(parse((char *const[MAX_WORDS]){"-n", "2", "-hostfile", "h",
+                                                    "-prefix-timestamp", "--mpi", "p"},
+                           &o, NULL),
+                     HVD_OK);
+    assert_int_equal(o.n_proc, 2);
+    assert_string_equal(o.hostfile, "h");
+    assert_true(o.has_timestamp);
+    hvd_launch_options_fini(&o);
+    assert_int_equal(parse((char *const[MAX_WORDS]){"--hosts", "a:1", "p"}, &o, NULL), HVD_OK);
+    assert_string_equal(o.hosts, "a:1");
+    hvd_launch_options_fini(&o);
 }
 
 static void exports_are_collected(void **state)
