@@ -7,7 +7,6 @@ from checks import check, raises
 
 import horovod
 import horovod.numpy as hvd
-from horovod.common import util
 
 
 @check
@@ -108,13 +107,3 @@ def a_forked_child_is_no_rank():
 @check
 def timelines_need_the_variable():
     assert "HOROVOD_TIMELINE" in raises(ValueError, hvd.start_timeline, "/tmp/never")
-
-
-@check
-def lists_are_split_evenly():
-    assert util.split_list(list(range(7)), 3) == [[0, 1, 2], [3, 4], [5, 6]]
-    assert util.is_version_greater_equal_than("2.15.0", "2.6") and not util.is_version_greater_equal_than("1.9", "2")
-    assert [util.num_rank_is_power_2(n) for n in (0, 1, 2, 3, 4)] == [False, True, True, False, True]
-    with util.env(HOROVOD_TRIED="1", PATH=None):
-        assert os.environ["HOROVOD_TRIED"] == "1" and "PATH" not in os.environ
-    assert "HOROVOD_TRIED" not in os.environ and "PATH" in os.environ
