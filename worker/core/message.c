@@ -5,6 +5,7 @@
  */
 #include "worker/core/message.h"
 
+#include <endian.h>
 #include <string.h>
 
 #define HEADER_LEN 12
@@ -17,20 +18,17 @@
 
 static hvd_status_t put_uint(struct hvd_buf *buf, uint64_t value, size_t n_bytes)
 {
-    unsigned char bytes[8];
+    const uint64_t bytes = htole64(value);
 
-    for (size_t i = 0; i < n_bytes; i++)
-        bytes[i] = (unsigned char)(value >> (8 * i));
-    return hvd_buf_add(buf, bytes, n_bytes);
+    return hvd_buf_add(buf, &bytes, n_bytes);
 }
 
-static uint64_t load_uint(const char *p, size_t n_bytes)
+static inline uint64_t load_uint(const char *p, size_t n_bytes)
 {
-    uint64_t value = 0;
+    uint64_t bytes = 0;
 
-    for (size_t i = 0; i < n_bytes; i++)
-        value |= (uint64_t)(unsigned char)p[i] << (8 * i);
-    return value;
+    memcpy(&bytes, p, n_bytes);
+    return le64toh(bytes);
 }
 
 static hvd_status_t put_double(struct hvd_buf *buf, double value)
@@ -41,10 +39,11 @@ static hvd_status_t put_double(struct hvd_buf *buf, double value)
     return put_uint(buf, bits, 8);
 }
 
-static void store_uint(char *p, uint64_t value, size_t n_bytes)
+static inline void store_uint(char *p, uint64_t value, size_t n_bytes)
 {
-    for (size_t i = 0; i < n_bytes; i++)
-        p[i] = (char)(unsigned char)(value >> (8 * i));
+    const uint64_t bytes = htole64(value);
+
+    memcpy(p, &bytes, n_bytes);
 }
 
 static hvd_status_t put_text(struct hvd_buf *buf, struct hvd_strview text)
@@ -84,8 +83,12 @@ static hvd_status_t put_words(struct hvd_buf *buf, const uint64_t *words, uint32
 {
     hvd_status_t st = HVD_OK;
 
+#if __BYTE_ORDER == __LITTLE_ENDIAN
+    st = hvd_buf_add(buf, words, (size_t)n_words * sizeof(*words));
+#else
     for (uint32_t i = 0; st == HVD_OK && i < n_words; i++)
         st = put_uint(buf, words[i], 8);
+#endif
     return st;
 }
 
