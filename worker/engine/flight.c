@@ -312,9 +312,10 @@ static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, str
 hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                               struct hvd_err *err)
 {
-    struct hvd_err why = {0};
-    hvd_status_t st = prepare(e, set, f, &why);
+    struct hvd_err why;
 
+    hvd_err_clear(&why);
+    hvd_status_t st = prepare(e, set, f, &why);
     if (st == HVD_ERR_TOO_LARGE) { /* the same everywhere: this tensor's failure */
         finish(e, set, f, st, why.msg);
         return HVD_OK;

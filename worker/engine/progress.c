@@ -55,10 +55,11 @@ static bool is_quiet(const struct hvd_engine *e)
 
 bool hvd_progress_step(struct hvd_engine *e)
 {
-    struct hvd_err err = {0};
+    struct hvd_err err;
     bool progressed = false;
     hvd_status_t st = HVD_OK;
 
+    hvd_err_clear(&err);
     if (!e->is_aborted && !e->is_done)
         st = step(e, &progressed, &err);
     if (st == HVD_OK && e->is_down && !e->is_done && !e->is_aborted && is_quiet(e))

@@ -268,7 +268,16 @@ static void fail_rest(struct hvd_engine *e, struct hvd_set *set, struct hvd_run 
     }
 }
 
-/* Begins all flights of a run whose members have their entries. */
+/* Counts a run that begins. Holds mu. */
+static void count_run(struct hvd_engine *e, const struct hvd_run *run)
+{
+    e->counters.plans++;
+    e->counters.flights += run->n_flights;
+    for (uint32_t i = 0; i < run->n_flights; i++)
+        e->counters.tensors += run->flights[i].n_members;
+}
+
+/* Begins all flights of a run whose members have their entries and which is counted. */
 static hvd_status_t begin_run(struct hvd_engine *e, struct hvd_set *set, struct hvd_run *run,
                               struct hvd_err *err)
 {
@@ -279,12 +288,6 @@ static hvd_status_t begin_run(struct hvd_engine *e, struct hvd_set *set, struct 
     set->runs = run;
     set->n_runs++;
     run->n_open = n;
-    pthread_mutex_lock(&e->mu);
-    e->counters.plans++;
-    e->counters.flights += n;
-    for (uint32_t i = 0; i < n; i++)
-        e->counters.tensors += run->flights[i].n_members;
-    pthread_mutex_unlock(&e->mu);
     hvd_watch_run(e->options.watch, n);
     for (uint32_t i = 0; i < n; i++) { /* the last one may free the run */
         st = hvd_flight_begin(e, set, &run->flights[i], err);
@@ -314,6 +317,9 @@ hvd_status_t hvd_run_agreed(struct hvd_engine *e, struct hvd_set *set, int64_t f
     }
     run->key = NULL;
     hvd_run_forget(set);
+    pthread_mutex_lock(&e->mu);
+    count_run(e, run);
+    pthread_mutex_unlock(&e->mu);
     return begin_run(e, set, run, err);
 }
 
@@ -417,6 +423,8 @@ hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struc
     e->counters.plan_hits += is_hit;
     e->counters.plan_misses += !is_hit;
     st = take_entries(set, run, err);
+    if (st == HVD_OK)
+        count_run(e, run);
     pthread_mutex_unlock(&e->mu);
     hvd_watch_laid_out(e->options.watch, is_hit);
     if (st == HVD_OK)
