@@ -13,12 +13,15 @@
  * another rank's shutdown or a stall warning.
  */
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <time.h>
 
 #include "worker/engine/engine_internal.h"
 
 #define SPIN_STEPS 256
+#define BRIEF_STEPS 1024  /* at most, for who cannot stay */
+#define BRIEF_BYTES 16384 /* of all that would be reduced meanwhile */
 #define YIELD_STEPS 2048
 #define SLEEP_MIN_NS 50000
 #define SLEEP_WOKEN_NS 100000000 /* where peers wake: to look for stalls and lost ranks */
@@ -248,6 +251,47 @@ static void step_patiently(struct hvd_engine *e, struct patience *p, pthread_con
         *p = (struct patience){0};
     else
         be_patient(e, p, cond, is_background);
+}
+
+/* Whether what is outstanding is as little as fits in some microseconds: this tensor alone, or what
+ * was submitted since the last time somebody drove. Who has joined works for the tensors of others,
+ * however large they are. Holds mu. */
+static bool is_little(const struct hvd_engine *e, const struct hvd_entry *entry)
+{
+    const size_t n_outstanding = atomic_load_explicit(&e->n_outstanding, memory_order_relaxed);
+
+    if (entry->request.device != HVD_CPU || entry->request.op == HVD_JOIN)
+        return false;
+    if (n_outstanding == atomic_load_explicit(&e->n_queued, memory_order_relaxed))
+        return e->queued_bytes <= BRIEF_BYTES;
+    return n_outstanding == 1 &&
+           entry->count * (int64_t)hvd_dtype_size((int)entry->request.dtype) <= BRIEF_BYTES;
+}
+
+bool hvd_drive_first(struct hvd_engine *e, const struct hvd_waiter *waiter, bool is_brief)
+{
+    const unsigned n_idle_max = e->is_crowded ? 0 : SPIN_STEPS;
+    unsigned n_steps = is_brief ? BRIEF_STEPS : UINT_MAX;
+    unsigned n_idle = 0;
+
+    if (e->is_driven || !hvd_drive_allowed(e) || (is_brief && !is_little(e, waiter->entry)))
+        return false;
+    e->is_driven = true;
+    hvd_add(&e->n_waiters, 1);
+    pthread_mutex_unlock(&e->mu);
+    do
+        n_idle = hvd_progress_step(e) ? 0 : n_idle + 1;
+    while (!is_waiter_done(e, waiter) && n_idle <= n_idle_max && --n_steps > 0);
+    pthread_mutex_lock(&e->mu);
+    hvd_add(&e->n_waiters, (size_t)-1);
+    e->is_driven = false;
+    return is_waiter_done(e, waiter);
+}
+
+void hvd_drive_release(struct hvd_engine *e)
+{
+    if (!e->is_driven)
+        release_driver(e, NULL);
 }
 
 void hvd_drive_wait(struct hvd_engine *e, struct hvd_waiter *waiter)

@@ -203,26 +203,45 @@ static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_
     return entry;
 }
 
-/* Waits until the entry is done, registered for it, or the deadline is past: HVD_INPROGRESS. Holds
- * mu, and holds it afterwards. */
-static hvd_status_t wait_registered(struct hvd_engine *e, struct hvd_entry *entry,
-                                    int64_t deadline_ns, struct hvd_err *err)
+/* What is needed for sleeping, for a waiter that did without so far. Holds mu. */
+static hvd_status_t wait_long(struct hvd_engine *e, struct hvd_waiter *waiter, int64_t timeout_ns,
+                              struct hvd_err *err)
 {
-    struct hvd_waiter waiter = {.entry = entry, .deadline_ns = deadline_ns};
-
-    if (hvd_cond_init(&waiter.cond) != HVD_OK)
+    if (hvd_cond_init(&waiter->cond) != HVD_OK) {
+        hvd_drive_release(e);
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "no condition variable");
+    }
+    waiter->deadline_ns = timeout_ns < 0 ? 0 : hvd_now_ns() + timeout_ns;
+    waiter->can_sleep = true;
+    hvd_drive_wait(e, waiter);
+    pthread_cond_destroy(&waiter->cond);
+    return HVD_OK;
+}
+
+/* Waits until the entry is done, registered for it, or the time is over: HVD_INPROGRESS. Most
+ * waits end without sleep: they do without a condition variable and a clock. Holds mu, and holds it
+ * afterwards. */
+static hvd_status_t wait_registered(struct hvd_engine *e, struct hvd_entry *entry,
+                                    int64_t timeout_ns, struct hvd_err *err)
+{
+    struct hvd_waiter waiter; /* the rest: see can_sleep */
+    hvd_status_t st = HVD_OK;
+
+    waiter.entry = entry;
+    waiter.can_sleep = false;
     entry->waiter = &waiter;
-    hvd_drive_wait(e, &waiter);
-    pthread_cond_destroy(&waiter.cond);
-    if (hvd_entry_is_done(entry))
+    if (hvd_drive_first(e, &waiter, timeout_ns == 0) || timeout_ns == 0)
+        hvd_drive_release(e);
+    else
+        st = wait_long(e, &waiter, timeout_ns, err);
+    if (st == HVD_OK && hvd_entry_is_done(entry))
         return HVD_OK;
     entry->waiter = NULL;
-    return HVD_INPROGRESS;
+    return st == HVD_OK ? HVD_INPROGRESS : st;
 }
 
 /* hvd_engine_wait_for where there is more to it than that the tensor has ended. Holds mu. */
-static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, int64_t deadline_ns,
+static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
                                 struct hvd_outcome *outcome, struct hvd_err *err)
 {
     struct hvd_err why;
@@ -233,7 +252,7 @@ static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, int64_t de
     if (!entry)
         return HVD_FAIL(err, why.status, 0, "%s", why.msg);
     hvd_status_t st =
-        hvd_entry_is_done(entry) ? HVD_OK : wait_registered(e, entry, deadline_ns, err);
+        hvd_entry_is_done(entry) ? HVD_OK : wait_registered(e, entry, timeout_ns, err);
     if (st != HVD_OK)
         return st;
     if (!hvd_handles_end(entry, handle, &is_loose))
@@ -252,8 +271,7 @@ hvd_status_t hvd_engine_wait_for(struct hvd_engine *e, int64_t handle, int64_t t
         return HVD_OK;
     }
     pthread_mutex_lock(&e->mu);
-    hvd_status_t st =
-        wait_locked(e, handle, timeout_ns < 0 ? 0 : hvd_now_ns() + timeout_ns, outcome, err);
+    hvd_status_t st = wait_locked(e, handle, timeout_ns, outcome, err);
     pthread_mutex_unlock(&e->mu);
     return st;
 }
@@ -287,7 +305,7 @@ static void take_over(struct hvd_engine *e)
 
 hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
 {
-    struct hvd_waiter waiter = {0};
+    struct hvd_waiter waiter = {.can_sleep = true};
 
     if (!hvd_drive_allowed(e))
         return HVD_FAIL(err, HVD_ERR_STATE, 0,

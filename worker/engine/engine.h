@@ -191,7 +191,8 @@ hvd_status_t hvd_engine_wait(struct hvd_engine *e, int64_t handle, struct hvd_ou
                              struct hvd_err *err);
 
 /* The same for timeout_ns or a little more: then HVD_INPROGRESS, and the handle stays. Below 0:
- * without end. */
+ * without end. 0: does not sleep, and works for the tensor itself only where that takes some
+ * microseconds. */
 hvd_status_t hvd_engine_wait_for(struct hvd_engine *e, int64_t handle, int64_t timeout_ns,
                                  struct hvd_outcome *outcome, struct hvd_err *err);
 

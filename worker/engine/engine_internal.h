@@ -14,10 +14,11 @@
 
 /* A thread in hvd_engine_wait or hvd_engine_shutdown, on its stack. */
 struct hvd_waiter {
+    const struct hvd_entry *entry; /* NULL: waits for the end of the job */
+    bool can_sleep;                /* cond, next and deadline_ns are there; mu */
     struct hvd_waiter *next;
     pthread_cond_t cond;
-    const struct hvd_entry *entry; /* NULL: waits for the end of the job */
-    int64_t deadline_ns;           /* hvd_now_ns() from which on it waits no more; 0: none */
+    int64_t deadline_ns; /* hvd_now_ns() from which on it waits no more; 0: none */
 };
 
 /* How far a tensor is. */
@@ -607,6 +608,16 @@ int64_t hvd_now_ns(void);
 
 /* A condition whose timed waits use that clock. HVD_ERR_SYSTEM. */
 hvd_status_t hvd_cond_init(pthread_cond_t *cond);
+
+/* Drives for the waiter's entry, which is registered, for as long as that goes on without sleeping;
+ * false: somebody else drives, or has to. A waiter that can sleep is not needed for it. is_brief:
+ * for what takes some microseconds alone. hvd_drive_release has to follow, or hvd_drive_wait.
+ * Caller holds mu, and holds it afterwards. */
+bool hvd_drive_first(struct hvd_engine *e, const struct hvd_waiter *waiter, bool is_brief);
+
+/* Nobody drives, or will at once: calls somebody if there is anything left to drive. Caller holds
+ * mu. */
+void hvd_drive_release(struct hvd_engine *e);
 
 /* Waits until the waiter's entry is done, or the job is over for a waiter without entry; drives
  * when nobody else does. Caller holds mu, and holds it afterwards. */

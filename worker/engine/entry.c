@@ -186,7 +186,7 @@ static void publish(struct hvd_entry *entry)
 
     atomic_store_explicit(&entry->end, is_simple ? HVD_ENTRY_SIMPLE : HVD_ENTRY_ENDED,
                           memory_order_release);
-    if (entry->waiter)
+    if (entry->waiter && entry->waiter->can_sleep)
         pthread_cond_signal(&entry->waiter->cond);
 }
 

@@ -412,46 +412,6 @@ static void a_rank_that_dies_ends_the_wait_of_the_others_and_is_named(void **sta
     assert_int_equal(n_problems, 0);
 }
 
-static atomic_bool gave_up;
-
-/* The others submit once rank 0 has waited for nothing. */
-static void one_gives_up_for_a_while(struct world *w, int rank)
-{
-    const struct hvd_request req = world_request(HVD_ALLREDUCE, "late", 1);
-    int64_t data = rank + 1;
-    int64_t handle = 0;
-    const struct hvd_submission s = {.request = req, .input = &data, .output = &data};
-    struct hvd_engine *e = w->engines[rank];
-    struct hvd_err err = {0};
-
-    while (rank > 0 && !atomic_load(&gave_up))
-        sched_yield();
-    expect(hvd_engine_submit(e, &s, &handle, &err) == HVD_OK, err.msg, rank);
-    if (rank == 0) {
-        expect(hvd_engine_wait_for(e, handle, 1000000, NULL, &err) == HVD_INPROGRESS, "done", 0);
-        atomic_store(&gave_up, true);
-    }
-    expect(hvd_engine_wait_for(e, handle, INT64_C(3600) * 1000000000, NULL, &err) == HVD_OK,
-           err.msg, rank);
-    expect(data == w->size * (w->size + 1) / 2, "a sum is wrong", rank);
-    (void)hvd_engine_shutdown(e, NULL);
-}
-
-static void a_wait_that_gave_up_is_taken_up_again(void **state)
-{
-    struct world w;
-
-    (void)state;
-    for (size_t n = 1; n < N_SIZES; n++) {
-        atomic_store(&gave_up, false);
-        world_open(&w, sizes[n], n, &threaded);
-        world_run(&w, one_gives_up_for_a_while);
-        free_world(&w);
-        assert_int_equal(hvd_mem_live(), 0);
-    }
-    assert_int_equal(n_problems, 0);
-}
-
 static void a_tensor_nobody_waited_for_is_freed_with_the_engine(void **state)
 {
     struct hvd_request req = world_request(HVD_ALLREDUCE, "t", 1);
@@ -593,7 +553,6 @@ int main(void)
         cmocka_unit_test(a_mismatch_fails_the_tensor_on_every_rank_and_the_job_goes_on),
         cmocka_unit_test(a_rank_that_shuts_down_is_named_to_those_who_wait),
         cmocka_unit_test(a_rank_that_dies_ends_the_wait_of_the_others_and_is_named),
-        cmocka_unit_test(a_wait_that_gave_up_is_taken_up_again),
         cmocka_unit_test(a_tensor_nobody_waited_for_is_freed_with_the_engine),
         cmocka_unit_test(a_pending_name_is_refused_and_free_again_once_done),
         cmocka_unit_test(a_stall_is_warned_about_with_tensor_and_missing_rank),
