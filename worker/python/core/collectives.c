@@ -67,7 +67,7 @@ static bool read_reduction(PyObject *const *args, horovod_tensor_t *t)
 static bool read_reducing(enum hvd_py_collective what, PyObject *const *args, Py_ssize_t n_args,
                           struct hvd_py_submission *s)
 {
-    *s = (struct hvd_py_submission){.what = what, .tensor.size = sizeof(horovod_tensor_t)};
+    hvd_py_submission_init(s, what);
     if (!count_is(n_args, 7) || !read_reduction(args + 3, &s->tensor))
         return false;
     s->input = args[0];
@@ -112,8 +112,7 @@ PyObject *hvd_py_grouped_reducescatter_async(PyObject *module, PyObject *const *
 /* (input, name, set_id) */
 static bool read_gathering(PyObject *const *args, Py_ssize_t n_args, struct hvd_py_submission *s)
 {
-    *s = (struct hvd_py_submission){.what = HVD_PY_ALLGATHER,
-                                    .tensor.size = sizeof(horovod_tensor_t)};
+    hvd_py_submission_init(s, HVD_PY_ALLGATHER);
     if (!count_is(n_args, 3) || !hvd_py_read_set(args[2], &s->tensor.process_set))
         return false;
     s->input = args[0];
@@ -140,10 +139,10 @@ PyObject *hvd_py_grouped_allgather_async(PyObject *module, PyObject *const *args
 /* (input, output, root_rank, name, set_id) */
 PyObject *hvd_py_broadcast_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    struct hvd_py_submission s = {.what = HVD_PY_BROADCAST,
-                                  .tensor.size = sizeof(horovod_tensor_t)};
+    struct hvd_py_submission s;
 
     (void)module;
+    hvd_py_submission_init(&s, HVD_PY_BROADCAST);
     if (!count_is(n_args, 5) || !read_int(args[2], &s.tensor.root_rank) ||
         !hvd_py_read_set(args[4], &s.tensor.process_set))
         return NULL;
@@ -219,10 +218,11 @@ static int64_t *read_splits(PyObject *splits, int *n)
 /* (input, splits or None, name, set_id) */
 PyObject *hvd_py_alltoall_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    struct hvd_py_submission s = {.what = HVD_PY_ALLTOALL, .tensor.size = sizeof(horovod_tensor_t)};
+    struct hvd_py_submission s;
     int64_t *splits = NULL;
 
     (void)module;
+    hvd_py_submission_init(&s, HVD_PY_ALLTOALL);
     if (!count_is(n_args, 4) || !hvd_py_read_set(args[3], &s.tensor.process_set))
         return NULL;
     if (args[1] != Py_None) {

@@ -61,10 +61,6 @@ static void release(struct hvd_py_flight *f)
 
 static bool make_room(struct hvd_py_flight *f, int n, int n_keepers, bool makes_outputs)
 {
-    f->handles = &f->one;
-    f->keepers = f->kept;
-    f->forms = NULL;
-    f->outputs = NULL;
     if (n != 1) {
         f->handles = PyMem_Calloc((size_t)n, sizeof(*f->handles));
         f->keepers = PyMem_Calloc((size_t)n_keepers, sizeof(PyObject *));
@@ -91,7 +87,11 @@ struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outp
     f->is_waited = false;
     f->error.status = HOROVOD_OK;
     f->makes_outputs = makes_outputs;
-    if (make_room(f, n, n_keepers, makes_outputs))
+    f->handles = &f->one;
+    f->keepers = f->kept;
+    f->forms = NULL;
+    f->outputs = NULL;
+    if ((n == 1 && !makes_outputs) || make_room(f, n, n_keepers, makes_outputs))
         return f;
     hvd_py_flight_destroy(f);
     PyErr_NoMemory();
@@ -100,7 +100,7 @@ struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outp
 
 struct hvd_py_flight *hvd_py_flight_find(PyObject *number)
 {
-    const int64_t wanted = PyLong_AsLongLong(number);
+    const int64_t wanted = PyLong_AsLong(number); /* faster than AsLongLong */
     const int64_t index = (wanted & UINT32_MAX) - 1;
 
     if (wanted == -1 && PyErr_Occurred())
@@ -113,6 +113,18 @@ struct hvd_py_flight *hvd_py_flight_find(PyObject *number)
     return NULL;
 }
 
+/* A single tensor without memory of its own. Here as below the number goes before references are
+ * given up, which may run any code. */
+static void destroy_simple(struct hvd_py_flight *f)
+{
+    PyObject *first = f->n_keepers > 0 ? f->kept[0] : NULL;
+    PyObject *second = f->n_keepers > 1 ? f->kept[1] : NULL;
+
+    release(f);
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+}
+
 void hvd_py_flight_destroy(struct hvd_py_flight *f)
 {
     PyObject *kept[2] = {f->kept[0], f->kept[1]};
@@ -122,10 +134,14 @@ void hvd_py_flight_destroy(struct hvd_py_flight *f)
     const int n = f->n;
     const int n_keepers = f->n_keepers;
 
+    if (is_single && !f->makes_outputs) {
+        destroy_simple(f);
+        return;
+    }
     if (f->handles != &f->one)
         PyMem_Free(f->handles);
     PyMem_Free(f->forms);
-    release(f); /* before references are given up, which may run any code */
+    release(f);
     for (int i = 0; i < n_keepers; i++)
         Py_DECREF(keepers[i]);
     for (int i = 0; outputs && i < n; i++)

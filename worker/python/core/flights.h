@@ -17,7 +17,6 @@ struct hvd_py_flight {
     int n;       /* tensors */
     int n_ended; /* those whose handles were ended */
     bool is_waited;
-    horovod_error_t error;     /* of the first of them that failed */
     bool makes_outputs;        /* allgather, alltoall */
     horovod_handle_t one;      /* of a single tensor */
     horovod_handle_t *handles; /* n of them: &one, or owned */
@@ -26,6 +25,7 @@ struct hvd_py_flight {
     int n_keepers;
     struct hvd_py_form *forms; /* n of them where the library makes the outputs, owned; else NULL */
     horovod_output_t **outputs; /* the same, filled by the wait */
+    horovod_error_t error;      /* of the first of them that failed; long, and hardly ever read */
 };
 
 /*

@@ -165,7 +165,7 @@ PyObject *hvd_py_submit_group(const struct hvd_py_submission *s)
         hvd_py_raise_refused(&err);
         goto out;
     }
-    number = PyLong_FromLongLong(g.flight->number);
+    number = PyLong_FromLong(g.flight->number);
     g.flight = NULL;
 out:
     close_group(&g);

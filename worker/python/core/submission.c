@@ -15,6 +15,20 @@ static const char *const words[] = {
     [HVD_PY_REDUCESCATTER] = "reducescatter",
 };
 
+/* What names begin with. All of the text is copied: the compiler knows how long that is. */
+#define PREFIX(word)                                                                               \
+    {                                                                                              \
+        word ".", sizeof(word)                                                                     \
+    }
+static const struct prefix {
+    char text[16];
+    size_t length;
+} prefixes[] = {
+    [HVD_PY_ALLREDUCE] = PREFIX("allreduce"),         [HVD_PY_ALLGATHER] = PREFIX("allgather"),
+    [HVD_PY_BROADCAST] = PREFIX("broadcast"),         [HVD_PY_ALLTOALL] = PREFIX("alltoall"),
+    [HVD_PY_REDUCESCATTER] = PREFIX("reducescatter"),
+};
+
 const char *hvd_py_word(enum hvd_py_collective what)
 {
     return words[what];
@@ -105,7 +119,7 @@ const char *hvd_py_read_name(const struct hvd_py_submission *s, Py_ssize_t *n)
 static bool make_name(const struct hvd_py_submission *s, char text[HVD_PY_NAME_MAX + 1],
                       const char **out)
 {
-    const size_t n_word = strlen(words[s->what]);
+    const struct prefix *prefix = &prefixes[s->what];
     Py_ssize_t n_name = 0;
 
     *out = NULL;
@@ -114,15 +128,14 @@ static bool make_name(const struct hvd_py_submission *s, char text[HVD_PY_NAME_M
     const char *name = hvd_py_read_name(s, &n_name);
     if (!name)
         return false;
-    if ((size_t)n_name + n_word + 1 > HVD_PY_NAME_MAX || strlen(name) != (size_t)n_name) {
+    if ((size_t)n_name + prefix->length > HVD_PY_NAME_MAX || strlen(name) != (size_t)n_name) {
         PyErr_Format(PyExc_ValueError,
                      "%s: a name has at most %zu bytes, and no zero among them: %R", words[s->what],
-                     (size_t)HVD_PY_NAME_MAX - n_word - 1, s->name);
+                     (size_t)HVD_PY_NAME_MAX - prefix->length, s->name);
         return false;
     }
-    memcpy(text, words[s->what], n_word);
-    text[n_word] = '.';
-    memcpy(text + n_word + 1, name, (size_t)n_name + 1);
+    memcpy(text, prefix->text, sizeof(prefix->text));
+    memcpy(text + prefix->length, name, (size_t)n_name + 1);
     *out = text;
     return true;
 }
@@ -165,25 +178,24 @@ static struct hvd_py_flight *keep(const struct hvd_py_submission *s, const struc
     return f;
 }
 
-PyObject *hvd_py_submit(const struct hvd_py_submission *s)
+PyObject *hvd_py_submit(struct hvd_py_submission *s)
 {
     struct hvd_py_tensor in;
     struct hvd_py_tensor out;
     char text[HVD_PY_NAME_MAX + 1];
-    horovod_tensor_t tensor = s->tensor;
     horovod_error_t err;
 
-    if (!make_name(s, text, &tensor.name) || !hvd_py_read_tensors(s, &in, &out))
+    if (!make_name(s, text, &s->tensor.name) || !hvd_py_read_tensors(s, &in, &out))
         return NULL;
     struct hvd_py_flight *f = keep(s, &in, &out);
     if (!f)
         return NULL;
-    tensor.dtype = in.dtype;
-    tensor.ndim = in.ndim;
-    tensor.shape = in.shape;
-    if (call(s->what, in.data, out.data, &tensor, &f->one, &err) != HOROVOD_OK) {
+    s->tensor.dtype = in.dtype;
+    s->tensor.ndim = in.ndim;
+    s->tensor.shape = in.shape;
+    if (call(s->what, in.data, out.data, &s->tensor, &f->one, &err) != HOROVOD_OK) {
         hvd_py_flight_destroy(f);
         return hvd_py_raise_refused(&err);
     }
-    return PyLong_FromLongLong(f->number);
+    return PyLong_FromLong(f->number);
 }

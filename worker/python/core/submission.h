@@ -1,6 +1,8 @@
 #ifndef HVD_WORKER_PYTHON_CORE_SUBMISSION_H
 #define HVD_WORKER_PYTHON_CORE_SUBMISSION_H
 
+#include <stddef.h>
+
 #include "worker/python/core/flights.h"
 
 enum hvd_py_collective {
@@ -22,6 +24,27 @@ struct hvd_py_submission {
 
 #define HVD_PY_NAME_MAX 1023
 
+/* Clears all but the objects. Field by field: as a whole it would be filled with zeros first, which
+ * takes as long as the rest of a submission. */
+static inline void hvd_py_submission_init(struct hvd_py_submission *s, enum hvd_py_collective what)
+{
+    horovod_tensor_t *t = &s->tensor;
+
+    _Static_assert(sizeof(*t) == offsetof(horovod_tensor_t, reserved) + sizeof(t->reserved),
+                   "a new field has to be cleared here");
+    s->what = what;
+    s->output = NULL;
+    t->size = sizeof(*t);
+    t->op = HOROVOD_SUM;
+    t->root_rank = 0;
+    t->process_set = 0;
+    t->prescale_factor = 0;
+    t->postscale_factor = 0;
+    t->splits = NULL;
+    t->n_splits = 0;
+    t->reserved = 0;
+}
+
 /* Horovod's word for the collective, "allreduce". */
 const char *hvd_py_word(enum hvd_py_collective what);
 
@@ -40,8 +63,8 @@ const char *hvd_py_read_name(const struct hvd_py_submission *s, Py_ssize_t *n);
 /* What the library needs to know about the output that it makes. */
 void hvd_py_set_form(struct hvd_py_form *form, const struct hvd_py_tensor *in);
 
-/* Submits one tensor: a number, NULL with an exception. */
-PyObject *hvd_py_submit(const struct hvd_py_submission *s);
+/* Submits one tensor, whose name, type and shape it fills in: a number, NULL with an exception. */
+PyObject *hvd_py_submit(struct hvd_py_submission *s);
 
 /* Submits a group of tensors that complete together, as one number. */
 PyObject *hvd_py_submit_group(const struct hvd_py_submission *s);

@@ -107,6 +107,24 @@ static bool is_empty(const struct hvd_py_tensor *t)
     return false;
 }
 
+/* DLPack's type as ours. Most tensors are of the type of the last one. */
+static bool find_dlpack(const struct hvd_dl_dtype *dtype, horovod_dtype_t *out)
+{
+    static size_t last;
+
+    for (size_t i = 0; i <= N_DTYPES; i++) {
+        const size_t at = i > 0 ? i - 1 : last;
+        const struct hvd_dl_dtype *known = &dtypes[at].dlpack;
+        if (known->code != dtype->code || known->bits != dtype->bits ||
+            known->lanes != dtype->lanes)
+            continue;
+        last = at;
+        *out = dtypes[at].dtype;
+        return true;
+    }
+    return false;
+}
+
 /* DLPack's description as ours. */
 static bool read_dlpack(const struct hvd_dl_tensor *t, const char *what, struct hvd_py_tensor *out)
 {
@@ -114,16 +132,11 @@ static bool read_dlpack(const struct hvd_dl_tensor *t, const char *what, struct 
         return fail(what, "the tensor is not in host memory");
     if (!set_shape(t->shape, t->ndim, what, out))
         return false;
-    if (t->strides && !is_empty(out) && !is_dense(t->shape, t->strides, t->ndim, 1))
+    if (t->strides && !is_dense(t->shape, t->strides, t->ndim, 1) && !is_empty(out))
         return fail(what, "the tensor is not contiguous");
     out->data = (char *)t->data + t->byte_offset;
-    for (size_t i = 0; i < N_DTYPES; i++) {
-        if (memcmp(&t->dtype, &dtypes[i].dlpack, sizeof(t->dtype)) == 0) {
-            out->dtype = dtypes[i].dtype;
-            return true;
-        }
-    }
-    return fail(what, "tensors of this type cannot be reduced");
+    return find_dlpack(&t->dtype, &out->dtype) ||
+           fail(what, "tensors of this type cannot be reduced");
 }
 
 static bool read_by_exchange(const struct known_type *known, PyObject *object, const char *what,
