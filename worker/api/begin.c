@@ -243,6 +243,7 @@ static hvd_status_t agree(const struct start *s, const struct hvd_job *job,
         st = hvd_api_add_sets(job->engine, sets, err);
     if (st == HVD_OK)
         return HVD_OK;
+    hvd_mpi_keep(job->mpi); /* so that the program may try again */
     hvd_status_t ended = hvd_engine_shutdown(job->engine, NULL);
     (void)ended; /* the first failure says more */
     return st;

@@ -113,6 +113,9 @@ void mode_fixed_sets(void)
     const int sizes[] = {3, 2, 2}; /* the job, a set, and the same set */
     horovod_error_t err = {0};
 
+    for (int i = 0; i < 2; i++)
+        check(!horovod_init(NULL, 0, (const int[]){99}, (const int[]){1}, 1), "init",
+              "a set of a rank that does not exist");
     if (!horovod_init(NULL, 0, ranks, sizes, 3)) {
         horovod_init_error(&err);
         check(false, "init", err.message);
