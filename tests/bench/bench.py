@@ -5,6 +5,7 @@ median over launches with a bootstrap interval. A table goes to standard output,
 """
 import argparse
 import json
+import os
 import signal
 import sys
 
@@ -25,11 +26,12 @@ OUT = measure.BUILD / "bench"
 # What a benchmark measures, in this order; a part can be named by itself.
 PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows,
          "network": network.measure_rows, "simgrid": cluster.measure_rows, "served": jobs.measure_rows,
-         "long": longrun.measure_rows, "nodes": nodes.measure_rows}
+         "long": longrun.measure_rows, "nodes": nodes.measure_rows, "python": python.measure_rows}
 # The whole runtime is what has rows in the table.
-BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], "operator": ["served", "long", "nodes"], **{name: [name] for name in PARTS}}
+BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], "operator": ["served", "long", "nodes"],
+              **{name: [name] for name in PARTS}}
 # What is no benchmark.
-ACTIONS = {"peers": peer.build, "python": python.report, "table": lambda: print(results.markdown(results.load())), "report": results.report}
+ACTIONS = {"peers": peer.build, "table": lambda: print(results.markdown(results.load())), "report": results.report}
 
 
 def measure_rows(name, options):
@@ -40,17 +42,18 @@ def measure_rows(name, options):
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / f"{name}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in table.rows), encoding="utf-8")
-    print(f"wrote {path.relative_to(measure.ROOT)}")
+    print(f"wrote {os.path.relpath(path, measure.ROOT)}")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="script/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME",
-                        help="runtime (default); its parts allreduce, steps and simulated; network: which algorithm suits "
-                             "which payload between hosts; simgrid: the same, simulated; operator: rows of the operator; its parts served (on a fake API "
-                             "server), long (the same for some minutes) and nodes (on a real one); "
-                             "python: an operation from Python over the C call; "
-                             "peers: build what steps compares with; table: print the results in Markdown; report: write them and a plot into docs/")
+                        help="runtime (default); its parts allreduce, steps and simulated; network: which algorithm "
+                             "suits which payload between hosts; simgrid: the same, simulated; operator: rows of the "
+                             "operator; its parts served (on a fake API server), long (the same for some minutes) and "
+                             "nodes (on a real one); python: an operation over the C call, and training with PyTorch "
+                             "beside its own DistributedDataParallel; peers: build what steps compares with; table: "
+                             "print the results in Markdown; report: write them and a plot into docs/")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each arm in a launch (default: 2)")
     parser.add_argument("--seed", type=int, default=1, help="order of the arms and tensors (default: 1)")
@@ -73,7 +76,7 @@ def main():
         if name in BENCHMARKS:
             measure_rows(name, options)
     for name in names:
-        if name in ("python", "table", "report"):
+        if name in ("table", "report"):
             ACTIONS[name]()
 
 

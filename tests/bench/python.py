@@ -1,36 +1,112 @@
-"""script/bench python: what an operation costs from Python over the C call, on one rank, where nobody has to be
-waited for. The smallest turn of each arm counts, as noise only adds."""
+"""script/bench python: what an operation costs from Python over the C call, and what training costs beside
+torch.nn.parallel.DistributedDataParallel over gloo: steps of the same models in the same launch, and memory.
+
+An operation is measured on one rank, where nobody has to be waited for; the smallest turn counts, as noise only adds.
+"""
 import os
 import pathlib
+import socket
+import statistics
 import subprocess
 
 import measure
 
 HERE = pathlib.Path(__file__).resolve().parent
 TORCH = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod/python/torch-2.15.0"
-TARGET_NS = 150
+PYTHON = TORCH / "bin" / "python"
+TARGET_NS, IDLE_TARGET_CORES = 150, 0.002
 TURNS, CALLS = 7, 20000
+WORKLOADS = ["resnet50", "many-small"]
+MEMORY_OF = "resnet50"
+# Suffix of the row -> (arm of training.py, what it is)
+BASELINES = {"": ("ddp", "DDP over gloo as it comes"),
+             "-lean": ("ddp-lean", "DDP over gloo, gradients are views of buckets, buffers not sent")}
 
+
+def environment():
+    return {"PYTHONPATH": str(measure.BUILD / "python"), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+# --- An operation ------------------------------------------------------------------------------------------------
 
 def turns_of(command):
     """The nanoseconds of the fastest turn."""
-    env = {**os.environ, "PYTHONPATH": str(measure.BUILD / "python"), "OMP_NUM_THREADS": "1",
-           "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([str(part) for part in command], env=env, capture_output=True, text=True, check=False,
-                          timeout=300)
+    done = subprocess.run([str(part) for part in command], env=measure.environment(**environment()),
+                          capture_output=True, text=True, check=False, timeout=300)
     if done.returncode:
         raise SystemExit(f"bench: {command}:\n{done.stdout}{done.stderr}")
     return min(float(line) for line in done.stdout.split())
 
 
-def report():
-    """Measures and prints; makes the environment with PyTorch when it is missing."""
-    subprocess.run([str(measure.ROOT / "script" / "bootstrap"), "python"], check=True)
-    python = TORCH / "bin" / "python"
+def operations(table):
+    """What an allreduce of one element costs more than in C."""
     in_c = turns_of([measure.BUILD / "tests" / "bench" / "bench_call", TURNS, CALLS])
-    print(f"C, submitted and waited for:            {in_c:7.0f} ns")
-    for kind, text in (("array", "the extension, an array:        "), ("torch", "the extension, a tensor:        "),
-                       ("layer", "horovod.torch, allreduce_async_:")):
-        ours = turns_of([python, HERE / "call.py", kind, TURNS, CALLS])
-        goal = f" (target: {TARGET_NS})" if kind == "torch" else ""
-        print(f"{text}        {ours:7.0f} ns, {ours - in_c:5.0f} ns over C{goal}")
+    for kind in ("array", "torch", "layer"):
+        over = turns_of([PYTHON, HERE / "call.py", kind, TURNS, CALLS]) - in_c
+        table.add("python", f"{kind}-over-c", f"target {TARGET_NS} ns over C, which takes {in_c:.0f}", "ns",
+                  {"any": [(over, TARGET_NS, over / TARGET_NS)]})
+
+
+# --- Training ----------------------------------------------------------------------------------------------------
+
+def free_port():
+    """A port that nobody listens at."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def train(options, *arguments):
+    return measure.launch([PYTHON, HERE / "training.py", *arguments], bind=options.bind,
+                          BENCH_PORT=str(free_port()), **environment())
+
+
+def paired(lines, workload, arm):
+    """(ours, the arm's, ratio) of a launch: medians over its rounds."""
+    found = {(line["arm"], line["round"]): line["p50_ms"] for line in lines if line.get("workload") == workload and "arm" in line}
+    turns = sorted({turn for _, turn in found})
+    pairs = [(found["ours", turn], found[arm, turn], found["ours", turn] / found[arm, turn]) for turn in turns]
+    return tuple(map(statistics.median, zip(*pairs)))
+
+
+def check_same(lines):
+    """Ends the benchmark when the arms did not train the same model."""
+    for line in lines:
+        if line.get("difference", 0) > 1e-5:
+            raise SystemExit(f"bench: the models of {line['workload']} differ by {line['difference']} after training")
+
+
+def steps(table, launches):
+    for workload in WORKLOADS:
+        for suffix, (arm, what) in BASELINES.items():
+            table.add("python", workload + suffix, what, "ms", {"any": [paired(lines, workload, arm) for lines in launches]})
+
+
+def memory(table, by_arm):
+    """Rows of idle ranks and of memory, from what training.py said of each arm in each launch."""
+    def add(name, baseline, pairs):
+        table.add("python", name, baseline, "MiB", {"any": [(one, other, one / other) for one, other in pairs]})
+
+    ours = by_arm["ours"]
+    table.add("python", "idle-cores", f"target {IDLE_TARGET_CORES} core", "core",
+              {"any": [(line["idle_cores"], IDLE_TARGET_CORES, line["idle_cores"] / IDLE_TARGET_CORES) for line in ours]})
+    add("idle-memory", "a process that imported torch alone", [(line["joined_mib"], line["torch_mib"]) for line in ours])
+    add("idle-memory-gloo", "a rank of torch.distributed over gloo",
+        [(one["joined_mib"], other["joined_mib"]) for one, other in zip(ours, by_arm["ddp"])])
+    for suffix, (arm, what) in BASELINES.items():
+        add(f"peak-memory{suffix}", f"{MEMORY_OF}, {what}",
+            [(one["peak_mib"], other["peak_mib"]) for one, other in zip(ours, by_arm[arm])])
+
+
+def measure_rows(table, options):
+    """All rows; makes the environment with PyTorch when it is missing."""
+    subprocess.run([str(measure.ROOT / "script" / "bootstrap"), "python"], check=True)
+    operations(table)
+    n_launches = max(1, options.launches // 2)
+    launches = [train(options, "compare", options.seed + number, *WORKLOADS) for number in range(n_launches)]
+    for lines in launches:
+        check_same(lines)
+    steps(table, launches)
+    arms = ["ours", *(arm for arm, _ in BASELINES.values())]
+    memory(table, {arm: [train(options, "memory", arm, MEMORY_OF)[0] for _ in range(max(1, n_launches // 2))]
+                   for arm in arms})

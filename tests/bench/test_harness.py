@@ -13,6 +13,7 @@ import longrun
 import measure
 import network
 import nodes
+import python
 import results
 import simulated
 import steps
@@ -371,6 +372,30 @@ def test_a_long_run_is_judged_by_its_own_beginning(monkeypatch, capsys):
         "long-run-handles": ["20 handles", "20 handles", "its beginning", "1", "1.1"],
         "long-run-cpu-per-job": ["2 ms", "4 ms", "row 23's job", "0.5", ""]}
     assert "1200 jobs in 2 minutes" in capsys.readouterr().out
+
+
+def test_steps_of_a_launch_are_paired_by_round_and_arms_must_train_the_same_model(capsys):
+    def step(arm, turn, ms):
+        return {"workload": "w", "arm": arm, "round": turn, "p50_ms": ms}
+
+    lines = [step("ours", 0, 10), step("ddp", 0, 20), step("ddp", 1, 40), step("ours", 1, 30), step("ddp-lean", 0, 5),
+             step("ddp-lean", 1, 5), {"workload": "w", "difference": 0.0}, {"workload": "other", "difference": 1e-7}]
+    assert python.paired(lines, "w", "ddp") == (20, 30, 0.625)
+    assert python.paired(lines, "w", "ddp-lean") == (20, 5, 4)
+    python.check_same(lines)
+    with pytest.raises(SystemExit, match="models of w differ by 0.5"):
+        python.check_same([*lines, {"workload": "w", "difference": 0.5}])
+
+
+def test_memory_is_beside_torch_alone_and_gloo_when_idle_and_beside_ddp_at_its_peak(capsys):
+    table = measure.Table(1)
+    one = {"torch_mib": 100, "joined_mib": 110, "peak_mib": 300, "idle_cores": 0.001}
+    python.memory(table, {"ours": [one], "ddp": [{"peak_mib": 400, "joined_mib": 100}], "ddp-lean": [{"peak_mib": 200}]})
+    assert {row["name"]: row["ratio_p50"] for row in table.rows} == {
+        "idle-cores": 0.5, "idle-memory": 1.1, "idle-memory-gloo": 1.1, "peak-memory": 0.75,
+        "peak-memory-lean": 1.5}
+    assert [results.target(row) for row in table.rows] == [1, None, None, 1, None]
+    assert "idle-memory" in capsys.readouterr().out
 
 
 def test_the_plot_has_a_mark_for_every_ratio_where_it_belongs():
