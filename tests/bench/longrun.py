@@ -53,11 +53,12 @@ def disturb(fake):
 
 
 def come_and_go(fake, prefix, seconds, look=lambda: None):
-    """Makes jobs for so long, at an even pace, and waits until all have gone; how many there were. Calls look() every
-    hundred jobs."""
+    """Makes as many jobs as come in so long at an even pace, and waits until all have gone; how many there were. A slow
+    machine takes longer for them. Calls look() every hundred jobs."""
     todo, begin, n = collections.defaultdict(list), time.monotonic(), 0
-    while time.monotonic() - begin < seconds or todo:
-        if time.monotonic() - begin < seconds:
+    n_jobs = round(seconds / EACH_S)
+    while n < n_jobs or todo:
+        if n < n_jobs:
             kind, name = KINDS[n % len(KINDS)], f"{prefix}{n}"
             fake.put(job(kind, name))
             for wait, action in later(fake, kind, name):
