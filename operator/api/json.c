@@ -149,6 +149,12 @@ const cJSON *hvd_json_get(const cJSON *object, const char *key)
     return cJSON_IsObject(object) ? cJSON_GetObjectItemCaseSensitive(object, key) : NULL;
 }
 
+/* The first byte tells most keys apart. */
+static bool is_key(const char *text, const char *key, size_t len)
+{
+    return *text == *key && strncmp(text, key, len) == 0 && text[len] == '\0';
+}
+
 static const cJSON *get_n(const cJSON *object, const char *key, size_t len)
 {
     const cJSON *item = NULL;
@@ -157,7 +163,7 @@ static const cJSON *get_n(const cJSON *object, const char *key, size_t len)
         return NULL;
     cJSON_ArrayForEach(item, object)
     {
-        if (item->string && strlen(item->string) == len && memcmp(item->string, key, len) == 0)
+        if (item->string && is_key(item->string, key, len))
             return item;
     }
     return NULL;
@@ -166,7 +172,7 @@ static const cJSON *get_n(const cJSON *object, const char *key, size_t len)
 const cJSON *hvd_json_at(const cJSON *object, const char *path)
 {
     while (object) {
-        size_t len = strcspn(path, ".");
+        size_t len = (size_t)(strchrnul(path, '.') - path);
 
         object = get_n(object, path, len);
         if (path[len] == '\0')

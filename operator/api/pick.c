@@ -19,12 +19,17 @@ static bool is_space(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* The next byte that is no white space; '\0' at the end. */
-static char peek(struct scan *s)
+static char peek_far(struct scan *s)
 {
     while (s->at < s->end && is_space(*s->at))
         s->at++;
     return s->at < s->end ? *s->at : '\0';
+}
+
+/* The next byte that is no white space, which is rare in what servers write; '\0' at the end. */
+static inline char peek(struct scan *s)
+{
+    return s->at < s->end && (unsigned char)*s->at > ' ' ? *s->at : peek_far(s);
 }
 
 static bool take(struct scan *s, char c)
@@ -69,11 +74,17 @@ static bool skip_string(struct scan *s)
 
 static bool skip_nested(struct scan *s)
 {
+    static const bool is_mark[256] = {
+        ['"'] = true, ['{'] = true, ['['] = true, ['}'] = true, [']'] = true};
     size_t depth = 0;
 
     while (s->at < s->end) {
-        char c = *s->at;
+        const char c = *s->at;
 
+        if (!is_mark[(unsigned char)c]) {
+            s->at++;
+            continue;
+        }
         if (c == '"') {
             if (!skip_string(s))
                 return false;
@@ -82,7 +93,7 @@ static bool skip_nested(struct scan *s)
         s->at++;
         if (c == '{' || c == '[')
             depth++;
-        else if ((c == '}' || c == ']') && --depth == 0)
+        else if (--depth == 0)
             return true;
     }
     return false;
@@ -118,11 +129,17 @@ static bool copy_value(struct scan *s)
 
 /* ---- what is wanted ---- */
 
+/* The first byte tells most names apart; behind that of an empty one is its quote. */
+static bool is_name(const char *wanted, struct hvd_strview name)
+{
+    return *wanted == *name.data && strncmp(wanted, name.data, name.len) == 0 &&
+           strlen(wanted) == name.len;
+}
+
 /* The row of that name; the one without a name when there is none. */
 static const struct hvd_shape *find(const struct hvd_shape *shape, struct hvd_strview name)
 {
-    while (shape->name &&
-           (strncmp(shape->name, name.data, name.len) != 0 || strlen(shape->name) != name.len))
+    while (shape->name && !is_name(shape->name, name))
         shape++;
     return shape;
 }

@@ -244,6 +244,7 @@ static hvd_status_t client_send(void *self, const struct hvd_kube_request *reque
     struct hvd_kube_client *client = self;
     struct hvd_kube_call *call;
     struct hvd_buf url;
+    int n_running = 0;
     hvd_status_t st;
 
     if (client->is_closing)
@@ -271,6 +272,9 @@ static hvd_status_t client_send(void *self, const struct hvd_kube_request *reque
     DL_APPEND(client->calls, call);
     if (out)
         *out = call;
+    /* Lists come in pages: the server makes one while the caller takes in the one before. */
+    if (request->verb == HVD_VERB_LIST)
+        (void)curl_multi_perform(client->multi, &n_running);
     return HVD_OK;
 }
 

@@ -137,23 +137,27 @@ static void set_version(struct hvd_watch *watch, const char *version)
 
 static void start_list(struct hvd_watch *watch);
 
+/* Takes a page in. The next one is asked for before, so that it is on its way meanwhile. */
 static hvd_status_t take_page(struct hvd_watch *watch, const struct hvd_list_page *page)
 {
     const struct hvd_watch_handler *h = &watch->options.handler;
+    const bool is_first = !watch->continue_token, is_last = !*page->continue_token;
     const cJSON *item;
     char *token = NULL;
 
-    if (*page->continue_token) {
+    if (!is_last) {
         token = hvd_strdup(page->continue_token);
         if (!token)
             return HVD_ERR_NOMEM;
     }
-    if (!watch->continue_token)
-        h->begin(h->ctx, watch->options.kind);
-    cJSON_ArrayForEach(item, page->items) h->put(h->ctx, watch->options.kind, item);
     hvd_free(watch->continue_token);
     watch->continue_token = token;
-    if (token)
+    if (!is_last)
+        start_list(watch);
+    if (is_first)
+        h->begin(h->ctx, watch->options.kind);
+    cJSON_ArrayForEach(item, page->items) h->put(h->ctx, watch->options.kind, item);
+    if (!is_last)
         return HVD_INPROGRESS;
     set_version(watch, page->resource_version);
     watch->needs_list = false;
@@ -179,9 +183,9 @@ static void on_list_done(void *ctx, const struct hvd_kube_response *response)
         st = hvd_list_decode(response->body, &page, &err);
     if (st == HVD_OK)
         st = take_page(watch, &page);
-    if (st == HVD_INPROGRESS) {
-        start_list(watch);
-    } else if (st == HVD_OK) {
+    if (st == HVD_INPROGRESS)
+        return;
+    if (st == HVD_OK) {
         HVD_LOG_KV(watch->options.log, HVD_LOG_DEBUG, SUBSYSTEM, "listed",
                    {"resource", plural(watch)}, {"version", watch->version});
         succeed(watch);

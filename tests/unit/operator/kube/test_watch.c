@@ -18,6 +18,7 @@ struct bench {
     struct fake_api fake;
     struct hvd_watch *watch;
     char heard[512];
+    size_t n_calls_at_put; /* how many requests had been sent when an object came last */
 };
 
 static void hear(struct bench *bench, const char *what, const cJSON *object)
@@ -36,8 +37,11 @@ static void on_begin(void *ctx, enum hvd_kind kind)
 
 static void on_put(void *ctx, enum hvd_kind kind, const cJSON *object)
 {
+    struct bench *bench = ctx;
+
     assert_int_equal(kind, HVD_KIND_POD);
-    hear(ctx, "+", object);
+    hear(bench, "+", object);
+    bench->n_calls_at_put = bench->fake.n_calls;
 }
 
 static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
@@ -105,6 +109,26 @@ static void pages_are_listed_then_watched_from_their_version(void **state)
     assert_true(fake_api_last(&b.fake)->request.timeout_ms <= 315000);
     hvd_watch_destroy(b.watch);
     assert_int_equal(fake_api_open(&b.fake), 0);
+}
+
+static void the_next_page_is_under_way_while_one_is_taken_in(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start(&b);
+    (void)hvd_watch_step(b.watch, 0);
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t", ITEM("a", "1")));
+    assert_int_equal(b.n_calls_at_put, 2);
+    b.fake.fail_send = HVD_ERR_NOMEM; /* then the list starts over, and this page has been of use */
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t", ITEM("b", "2")));
+    assert_string_equal(b.heard, "(+a+b");
+    b.fake.fail_send = HVD_OK;
+    (void)hvd_watch_step(b.watch, hvd_watch_step(b.watch, 0));
+    assert_null(strstr(fake_api_last(&b.fake)->query, "continue"));
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("6", "", ITEM("a", "1")));
+    assert_string_equal(b.heard, "(+a+b(+a)");
+    hvd_watch_destroy(b.watch);
 }
 
 static void a_stream_that_ends_is_resumed_where_it_was(void **state)
@@ -334,6 +358,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_listed_then_watched_from_their_version),
+        cmocka_unit_test(the_next_page_is_under_way_while_one_is_taken_in),
         cmocka_unit_test(a_stream_that_ends_is_resumed_where_it_was),
         cmocka_unit_test(gone_leads_to_a_new_list_at_once),
         cmocka_unit_test(a_resource_that_is_removed_is_missing_until_it_is_listed),
