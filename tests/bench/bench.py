@@ -17,6 +17,7 @@ import measure
 import network
 import nodes
 import peer
+import picture
 import python
 import results
 import simulated
@@ -31,7 +32,8 @@ PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simu
 BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], "operator": ["served", "long", "nodes"],
               **{name: [name] for name in PARTS}}
 # What is no benchmark.
-ACTIONS = {"peers": peer.build, "table": lambda: print(results.markdown(results.load())), "report": results.report}
+ACTIONS = {"peers": peer.build, "table": lambda: print(results.markdown(results.load())), "report": results.report,
+           "timeline": picture.draw}
 
 
 def measure_rows(name, options):
@@ -53,7 +55,8 @@ def main():
                              "operator; its parts served (on a fake API server), long (the same for some minutes) and "
                              "nodes (on a real one); python: an operation over the C call, and training with PyTorch "
                              "beside its own DistributedDataParallel; peers: build what steps compares with; table: "
-                             "print the results in Markdown; report: write them and a plot into docs/")
+                             "print the results in Markdown; report: write them and a plot into docs/; timeline: draw "
+                             "the picture of docs/timeline.md")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each arm in a launch (default: 2)")
     parser.add_argument("--seed", type=int, default=1, help="order of the arms and tensors (default: 1)")
@@ -76,7 +79,7 @@ def main():
         if name in BENCHMARKS:
             measure_rows(name, options)
     for name in names:
-        if name in ("table", "report"):
+        if name in ("table", "report", "timeline"):
             ACTIONS[name]()
 
 

@@ -13,6 +13,7 @@ import longrun
 import measure
 import network
 import nodes
+import picture
 import python
 import results
 import simulated
@@ -396,6 +397,18 @@ def test_memory_is_beside_torch_alone_and_gloo_when_idle_and_beside_ddp_at_its_p
         "peak-memory-lean": 1.5}
     assert [results.target(row) for row in table.rows] == [1, None, None, 1, None]
     assert "idle-memory" in capsys.readouterr().out
+
+
+def test_the_picture_of_a_step_is_taken_out_of_the_report():
+    lanes = ('<text x="0" y="13">rank 0</text><rect class="mo" x="1" y="2" width="0.04" height="14"/>'
+             '<rect class="bw" x="1" width="9"/>')
+    page = f'<html><svg viewBox="0 0 985 66" role="img">{lanes}</svg><h2>Overlap</h2>\n<p>72.5 % of the time</p></html>'
+    drawn = ElementTree.fromstring(picture.picture(page))
+    classes = [element.get("class") for element in drawn if element.get("class")]
+    assert classes[0] == "bw" and classes[1:] == list(picture.KEYS)
+    assert [element.text for element in drawn if element.text][-1] == "72.5 % of the time"
+    with pytest.raises(SystemExit, match="no typical step"):
+        picture.picture("<html></html>")
 
 
 def test_the_plot_has_a_mark_for_every_ratio_where_it_belongs():

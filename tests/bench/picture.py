@@ -1,0 +1,66 @@
+"""script/bench timeline: the picture of docs/timeline.md, out of the timelines of two ranks that train a ResNet-18."""
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import measure
+import python
+
+PICTURE = measure.ROOT / "docs/timeline.svg"
+EXAMPLE = measure.ROOT / "examples/pytorch/synthetic.py"
+TRAINING = ["--model", "resnet18", "--batch-size", "4", "--image-size", "64", "--num-warmup-batches", "2",
+            "--num-batches-per-iter", "2", "--num-iters", "2", "--no-cuda"]
+KEYS = {"mo": "data moves", "qu": "queued", "ne": "negotiating", "wa": "waiting for a rank", "id": "nothing outstanding",
+        "bw": "backward"}
+COLOURS = "".join(f".{key}{{fill:{colour}}}" for key, colour in {
+    "mo": "#2a7fd4", "co": "#7b5ec6", "qu": "#e0b23c", "ne": "#e07b39", "wa": "#cf3f4f", "id": "#c9ced6",
+    "bw": "#3d9a5f"}.items())
+WIDTH, LINE, MARGIN = 991, 18, 6
+
+
+def picture(page):
+    """The typical step of a report as an image of its own, with a key and what is said of overlap."""
+    found = re.search(r'<svg viewBox="0 0 (\d+) (\d+)"[^>]*>(.*?)</svg>', page, re.DOTALL)
+    overlap = re.search(r"<h2>Overlap</h2>\s*<p>(.*?)</p>", page, re.DOTALL)
+    if not found or not overlap:
+        raise SystemExit("bench: the report has no typical step")
+    y = int(found[2]) + LINE
+    height, key, x = y + 2 * LINE, [], 0
+    for name, text in KEYS.items():
+        key += [f'<rect class="{name}" x="{x}" y="{y - 10}" width="11" height="11"/>',
+                f'<text x="{x + 16}" y="{y}">{text}</text>']
+        x += 40 + 7 * len(text)
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-{MARGIN} 0 {WIDTH} {height}" font-family="sans-serif" '
+        'font-size="12">',
+        f"<style>{COLOURS}</style>", f'<rect x="-{MARGIN}" width="{WIDTH}" height="{height}" fill="white"/>',
+        thinned(found[3]).strip(), *key, f'<text x="0" y="{y + LINE}">{overlap[1]}</text>', "</svg>"]) + "\n"
+
+
+def thinned(lanes):
+    """Without what is narrower than can be seen."""
+    return re.sub(r'<rect [^>]*width="0\.0\d"[^>]*/>', "", lanes)
+
+
+def train(folder, environment):
+    """Trains with a timeline of every rank; the report on them."""
+    horovodrun = str(measure.BUILD / "worker/horovodrun")
+    page = pathlib.Path(folder) / "report.html"
+    names = [f"{folder}/timeline.{rank}.json" for rank in range(2)]
+    for arguments in (["-np", "2", "--timeline-filename", f"{folder}/timeline.%d.json", str(python.PYTHON), str(EXAMPLE),
+                       *TRAINING],
+                      ["--timeline-report", str(page), *names]):
+        done = subprocess.run([horovodrun, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode:
+            raise SystemExit(f"bench: horovodrun {' '.join(arguments)}:\n{done.stdout}{done.stderr[-2000:]}")
+    return page.read_text(encoding="utf-8")
+
+
+def draw():
+    """Writes the picture."""
+    subprocess.run([str(measure.ROOT / "script" / "bootstrap"), "python"], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        page = train(folder, measure.environment(**python.environment()))
+    PICTURE.write_text(picture(page), encoding="utf-8")
+    print(f"wrote {PICTURE.relative_to(measure.ROOT)}")
