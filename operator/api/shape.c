@@ -13,9 +13,8 @@
 #define END {NULL, NULL}
 #define META(labels)                                                                               \
     {"name", ALL}, {"namespace", ALL}, {"uid", ALL}, {"resourceVersion", ALL},                     \
-    {"creationTimestamp", ALL}, {"deletionTimestamp", ALL}, {"deletionGracePeriodSeconds", ALL},   \
-    {"generation", ALL}, {"labels", labels}, {"ownerReferences", owner},                           \
-    {"annotations", annotations_of_ours}, END
+    {"creationTimestamp", ALL}, {"deletionTimestamp", ALL}, {"labels", labels},                    \
+    {"ownerReferences", owner}, {"annotations", annotations_of_ours}, END
 #define OBJECT(meta) {"kind", ALL}, {"code", ALL}, {"message", ALL}, {"metadata", meta}
 
 static const struct hvd_shape
@@ -25,10 +24,13 @@ static const struct hvd_shape
                              {HVD_ANNOTATION_TOPOLOGY, ALL}, END},
     labels_of_ours[] = {{HVD_LABEL_MANAGED_BY, ALL}, {HVD_LABEL_JOB, ALL}, {HVD_LABEL_ROLE, ALL},
                         END},
+    meta_of_job[] = {{"generation", ALL}, META(labels_of_ours)},
     meta_of_child[] = {META(labels_of_ours)},
-    meta_of_pod[] = {META(ALL)}, /* any label of a pod or node may be a topology key */
+    /* Any label of a pod or node may be a topology key. */
+    meta_of_pod[] = {{"deletionGracePeriodSeconds", ALL}, META(ALL)},
     condition[] = {{"type", ALL}, {"status", ALL}, {"reason", ALL}, {"message", ALL},
                    {"lastTransitionTime", ALL}, END},
+    pod_condition[] = {{"type", ALL}, {"status", ALL}, {"reason", ALL}, {"message", ALL}, END},
     conditions[] = {{"conditions", condition}, END},
     phase[] = {{"phase", ALL}, END},
     name_only[] = {{"name", ALL}, END},
@@ -39,15 +41,14 @@ static const struct hvd_shape
     container_status[] = {{"name", ALL}, {"image", ALL}, {"restartCount", ALL}, {"state", ALL},
                           {"lastState", ALL}, END},
     pod_status[] = {{"phase", ALL}, {"podIP", ALL}, {"reason", ALL}, {"message", ALL},
-                    {"conditions", condition}, {"containerStatuses", container_status},
+                    {"conditions", pod_condition}, {"containerStatuses", container_status},
                     {"initContainerStatuses", container_status}, END};
 
 static const struct hvd_shape
-    of_horovodjob[] = {OBJECT(meta_of_child), {"spec", ALL}, {"status", ALL}, END},
+    of_horovodjob[] = {OBJECT(meta_of_job), {"spec", ALL}, {"status", ALL}, END},
     of_secret[] = {OBJECT(meta_of_child), END},
     of_service[] = {OBJECT(meta_of_child), {"spec", service_spec}, END},
-    of_statefulset[] = {OBJECT(meta_of_child), {"spec", statefulset_spec}, {"status", conditions},
-                        END},
+    of_statefulset[] = {OBJECT(meta_of_child), {"spec", statefulset_spec}, END},
     of_configmap[] = {OBJECT(meta_of_child), {"data", ALL}, END},
     of_job[] = {OBJECT(meta_of_child), {"status", conditions}, END},
     of_pod[] = {OBJECT(meta_of_pod), {"spec", pod_spec}, {"status", pod_status}, END},
