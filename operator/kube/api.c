@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 static const struct {
     const char *name;
     const char *method;
@@ -65,10 +67,24 @@ static bool is_about_another_object(const cJSON *body)
                   "the server rejected our request due to an error in our request") == 0;
 }
 
+/*
+ * A webhook that denies chooses the code itself, and one that cannot be asked is an internal error
+ * of the server: neither says anything about the server or our object.
+ */
+static bool is_of_webhook(const cJSON *body)
+{
+    const char *message = hvd_json_text(body, "message");
+
+    return hvd_str_has_prefix(message, "admission webhook \"") ||
+           hvd_str_has_prefix(message, "Internal error occurred: failed calling webhook \"");
+}
+
 static hvd_status_t status_of(long code, const cJSON *body)
 {
     if (code >= 200 && code < 300)
         return HVD_OK;
+    if (is_of_webhook(body))
+        return HVD_ERR_DENIED;
     if (code == 422 && is_about_another_object(body))
         return HVD_ERR_CONFLICT;
     if (code == 400 || code == 422)

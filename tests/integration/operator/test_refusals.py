@@ -173,7 +173,7 @@ def webhook(tmp_path):
         thread.join()
 
 
-@pytest.mark.parametrize("code", [None, 400, 403, 422])
+@pytest.mark.parametrize("code", [None, 400, 403, 422, 500])
 def test_a_webhook_that_denies_holds_a_job_up_and_does_not_end_it(server, ns, operator, webhook, code):
     hook = ("validatingwebhookconfigurations", {"metadata": {"name": ns.name}, "webhooks": [{
         "name": "policy.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",

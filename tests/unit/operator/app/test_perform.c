@@ -250,7 +250,7 @@ static void what_may_pass_is_a_denial_and_retried(void **state)
 
 static void what_a_webhook_denies_is_a_denial_whatever_its_code(void **state)
 {
-    static const long codes[] = {400, 403, 422};
+    static const long codes[] = {400, 403, 409, 422, 500};
     struct bench *b = *state;
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {

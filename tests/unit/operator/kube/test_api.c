@@ -52,6 +52,26 @@ static void http_codes_become_what_the_caller_can_do(void **state)
         assert_int_equal(judge(rows[i].code, rows[i].body, &err), rows[i].expected);
 }
 
+static void what_a_webhook_does_is_a_denial_whatever_its_code(void **state)
+{
+    static const char denied[] = "{\"reason\":\"AlreadyExists\",\"message\":\"admission webhook "
+                                 "\\\"a\\\" denied the request\"}";
+    static const char silent[] =
+        "{\"message\":\"Internal error occurred: failed calling webhook \\\"a\\\": failed to call "
+        "webhook: Post \\\"https://a.b.svc/\\\": connection refused\"}";
+    static const char quoted[] =
+        "{\"message\":\"Job \\\"a\\\" is invalid: admission webhook \\\"a\\\"\"}";
+    static const long codes[] = {400, 403, 404, 409, 410, 413, 418, 422, 429, 500, 503};
+    struct hvd_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        assert_int_equal(judge(codes[i], denied, &err), HVD_ERR_DENIED);
+    assert_int_equal(judge(500, silent, &err), HVD_ERR_DENIED);
+    assert_int_equal(judge(422, quoted, &err), HVD_ERR_INVALID);
+    assert_int_equal(judge(201, denied, &err), HVD_OK);
+}
+
 static void a_patch_of_an_object_that_was_replaced_is_a_conflict(void **state)
 {
     static const char of_uid[] = "{\"details\":{\"causes\":[{\"field\":\"data\"},"
@@ -102,6 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(http_codes_become_what_the_caller_can_do),
+        cmocka_unit_test(what_a_webhook_does_is_a_denial_whatever_its_code),
         cmocka_unit_test(a_patch_of_an_object_that_was_replaced_is_a_conflict),
         cmocka_unit_test(messages_name_verb_object_and_the_servers_text),
         cmocka_unit_test(collections_and_subresources_are_described),
