@@ -32,8 +32,8 @@ enum hvd_failure_type {
     HVD_FAILURE_FOREIGN, /* create answered 409 AlreadyExists and a GET shows a controller other
                             than this job (by uid) */
     HVD_FAILURE_INVALID, /* create or patch answered 400 or 422, and always will (refusal.h) */
-    HVD_FAILURE_DENIED, /* answered 403, or by a webhook that denies or cannot be asked (quota, RBAC,
-                           admission): retried by the shell with backoff */
+    HVD_FAILURE_DENIED,  /* answered 403, or by a webhook that denies or cannot be asked (quota,
+                            RBAC, admission): retried by the shell with backoff */
     HVD_FAILURE_NO_PODS, /* the answer to HVD_ACTION_EXPLAIN; without a message nobody knows why */
 };
 

@@ -1,0 +1,33 @@
+"""What webhooks of the cluster do to a job's objects: the job tells, and goes on when they let it."""
+import pytest
+
+from fake import Operator, until
+
+FAILURES = ['admission webhook "policy.example.com" denied the request: its database is down',
+            'Internal error occurred: failed calling webhook "policy.example.com": failed to call webhook: Post '
+            '"https://policy.default.svc:443/": connection refused']
+
+
+@pytest.fixture
+def operator(fake, tmp_path):
+    with Operator(fake.kubeconfig(), tmp_path) as process:
+        yield process.wait_ready()
+        assert process.stop() == 0
+
+
+def told(fake, kind):
+    """The message of a condition of the job; "" when there is none."""
+    conditions = fake.get("horovodjobs", "digits").get("status", {}).get("conditions", [])
+    return next((c["message"] for c in conditions if c["type"] == kind), "")
+
+
+@pytest.mark.parametrize("message", FAILURES)
+@pytest.mark.parametrize("plural, kind, name", [("services", "Service", "digits"), ("statefulsets", "StatefulSet", "digits-worker"),
+                                                ("jobs", "Job", "digits-master")])
+def test_a_webhook_that_fails_is_told_of_and_holds_the_job_up(fake, operator, plural, kind, name, message):
+    fake.play(run_ms=-1)
+    fake.fault("answer", verb="create", resource=plural, times=-1, code=500, reason="InternalError", message=message)
+    fake.apply_job(replicas=2)
+    until("the job tells", lambda: told(fake, "Running") == f"{kind} {name} cannot be made, will be tried again: {message}")
+    fake.clear_faults()
+    fake.wait_state("Running")
