@@ -34,6 +34,8 @@
 #define SUBSYSTEM "operator"
 #define COALESCE_MS 2
 #define MAX_ACTIVE 32 /* jobs: each has a few requests under way, and what they need in memory */
+/* While so many are, no new one is begun: what is urgent would stand behind it in the server. */
+#define MAX_STARTING 8
 #define MAX_PLANS_IN_A_ROW 60
 #define PLANS_PER_RETRY 10
 #define STOP_GRACE_MS 500
@@ -73,6 +75,24 @@ static uint32_t next_random(struct hvd_operator *op)
 
 /* ---- what comes in ---- */
 
+/*
+ * Jobs that have a status or a master go first: somebody waits for them. Then the children of new
+ * jobs, and only then the first status of those that have them: on that nothing depends.
+ */
+static enum hvd_queue_rank rank_of(const struct hvd_entry *entry)
+{
+    if (!entry->has_job || entry->job.status.state != HVD_JOB_NEW)
+        return HVD_QUEUE_SOON;
+    if (hvd_entry_has(entry, HVD_KIND_JOB))
+        return HVD_QUEUE_SOON;
+    return entry->n_objects ? HVD_QUEUE_LATER : HVD_QUEUE_NEXT;
+}
+
+static void want(struct hvd_operator *op, struct hvd_entry *entry, int64_t due_ms)
+{
+    hvd_queue_add(&op->queue, &entry->item, rank_of(entry), due_ms);
+}
+
 static void on_changed(void *ctx, struct hvd_entry *entry)
 {
     struct hvd_operator *op = ctx;
@@ -80,7 +100,7 @@ static void on_changed(void *ctx, struct hvd_entry *entry)
     if (op->is_feeding && !entry->event_us)
         entry->event_us = hvd_clock_us();
     op->n_changes++;
-    hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms() + (op->is_feeding ? COALESCE_MS : 0));
+    want(op, entry, hvd_clock_ms() + (op->is_feeding ? COALESCE_MS : 0));
 }
 
 static void on_begin(void *ctx, enum hvd_kind kind)
@@ -180,7 +200,7 @@ static void on_performed(void *ctx, struct hvd_entry *entry, const struct hvd_ou
     }
     if (outcome->status != HVD_OK && !may_work(op)) {
         hvd_queue_done(&op->queue, &entry->item);
-        hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms()); /* for when we lead again */
+        want(op, entry, hvd_clock_ms()); /* for when we lead again */
         return;
     }
     if (outcome->status != HVD_OK) {
@@ -188,7 +208,7 @@ static void on_performed(void *ctx, struct hvd_entry *entry, const struct hvd_ou
         return;
     }
     hvd_queue_done(&op->queue, &entry->item);
-    hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms());
+    want(op, entry, hvd_clock_ms());
 }
 
 static void perform(struct hvd_operator *op, struct hvd_entry *entry, struct hvd_plan *plan)
@@ -219,7 +239,7 @@ static void rest(struct hvd_operator *op, struct hvd_entry *entry, int64_t wake_
     hvd_store_looked(&op->store, entry);
     hvd_queue_done(&op->queue, &entry->item);
     if (wake_at_ms)
-        hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms() + (wait_ms > 1 ? wait_ms : 1));
+        want(op, entry, hvd_clock_ms() + (wait_ms > 1 ? wait_ms : 1));
 }
 
 /* Once a job: one that waits for a manager that does not exist must not wait in silence. */
@@ -334,7 +354,7 @@ static void follow_gang(struct hvd_operator *op)
                           : "the gang scheduler's PodGroup is installed",
                {"api", hvd_kind_info(hvd_gang_kind(&op->settings))->api_version});
     for (entry = hvd_store_next(&op->store, NULL); entry; entry = hvd_store_next(&op->store, entry))
-        hvd_queue_add(&op->queue, &entry->item, hvd_clock_ms());
+        want(op, entry, hvd_clock_ms());
 }
 
 static void tidy(struct hvd_operator *op)
@@ -357,23 +377,31 @@ static void become_ready(struct hvd_operator *op)
     tidy(op);
 }
 
+/* Whether an item may be taken now, and up to which rank at once. */
+static bool may_take(const struct hvd_operator *op, enum hvd_queue_rank *last)
+{
+    *last = op->n_active < MAX_STARTING ? HVD_QUEUE_LATER : HVD_QUEUE_SOON;
+    return may_work(op) && op->n_active < MAX_ACTIVE;
+}
+
 static void work(struct hvd_operator *op)
 {
     int64_t now_ms = hvd_clock_ms();
     struct hvd_queue_item *item;
+    enum hvd_queue_rank last;
 
-    while (may_work(op) && op->n_active < MAX_ACTIVE &&
-           (item = hvd_queue_take(&op->queue, now_ms)) != NULL)
+    while (may_take(op, &last) && (item = hvd_queue_take(&op->queue, last, now_ms)) != NULL)
         reconcile(op, hvd_entry_of(item));
 }
 
 static int wait_ms(struct hvd_operator *op, int64_t due_ms, int server_ms)
 {
     int64_t now_ms = hvd_clock_ms();
+    enum hvd_queue_rank last;
     int64_t left_ms;
 
-    if (may_work(op) && op->n_active < MAX_ACTIVE && hvd_queue_next_ms(&op->queue) < due_ms)
-        due_ms = hvd_queue_next_ms(&op->queue);
+    if (may_take(op, &last) && hvd_queue_next_ms(&op->queue, last) < due_ms)
+        due_ms = hvd_queue_next_ms(&op->queue, last);
     left_ms = due_ms > now_ms ? due_ms - now_ms : 0;
     if (due_ms == INT64_MAX || left_ms > MAX_WAIT_MS)
         left_ms = MAX_WAIT_MS;
@@ -402,7 +430,7 @@ static hvd_status_t turn(struct hvd_operator *op, int timeout_ms, bool *is_stopp
 static int64_t tidy_sometimes(struct hvd_operator *op)
 {
     int64_t now_ms = hvd_clock_ms();
-    bool is_quiet = !op->n_active && hvd_queue_next_ms(&op->queue) > now_ms;
+    bool is_quiet = !op->n_active && hvd_queue_next_ms(&op->queue, HVD_QUEUE_LATER) > now_ms;
 
     if (!op->is_ready || !op->n_changes)
         return INT64_MAX;

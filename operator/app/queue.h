@@ -8,8 +8,10 @@
 #include "base/status.h"
 
 /*
- * What is to be reconciled, and when. An item lives inside the thing it stands for (a job), so that
- * adding never allocates but for the heap itself, and a job is never in the queue twice.
+ * What is to be reconciled, when, and what goes first. An item lives inside the thing it stands for
+ * (a job), so that adding never allocates but for the heaps themselves, and a job is never in the
+ * queue twice. Among those that are due, one of the next rank goes behind all that become due
+ * within HVD_QUEUE_PATIENCE_MS after it: it waits, but not for ever.
  *
  *            add            take                    done
  *   IDLE ----------> DUE ----------> ACTIVE ---------------------> IDLE
@@ -18,22 +20,31 @@
  *
  * Pure: every call brings the time. One thread.
  */
+#define HVD_QUEUE_PATIENCE_MS 1000
+
+enum hvd_queue_rank { HVD_QUEUE_SOON, HVD_QUEUE_NEXT, HVD_QUEUE_LATER, HVD_N_QUEUE_RANKS };
+
 struct hvd_queue_item {
     int64_t _due_ms;
-    size_t _index; /* in the heap, plus one; 0: not in it */
+    size_t _index; /* in the heap of its rank, plus one; 0: not in it */
+    unsigned char _rank;
     bool _is_active;
-    bool _is_again; /* added while active, for _due_ms */
+    bool _is_again; /* added while active, for _due_ms and _rank */
     unsigned _n_failures;
 };
 
-struct hvd_queue {
-    struct hvd_queue_item **_heap;
+struct hvd_queue_heap {
+    struct hvd_queue_item **_items;
     size_t _n;
-    size_t _capacity;
+};
+
+struct hvd_queue {
+    struct hvd_queue_heap _heaps[HVD_N_QUEUE_RANKS];
+    size_t _capacity; /* of each heap */
     size_t _n_items;
 };
 
-/* Frees the heap. A zeroed queue is legal, and is an empty one. */
+/* Frees the heaps. A zeroed queue is legal, and is an empty one. */
 void hvd_queue_fini(struct hvd_queue *queue);
 
 /* Makes room for one more item, so that add cannot fail. Call once per item. HVD_ERR_NOMEM. */
@@ -42,25 +53,29 @@ hvd_status_t hvd_queue_reserve(struct hvd_queue *queue);
 /* Takes an item out for good, whatever its state, and gives its room back. */
 void hvd_queue_forget(struct hvd_queue *queue, struct hvd_queue_item *item);
 
-/* Wants the item at due_ms, or earlier when it is already wanted earlier. */
-void hvd_queue_add(struct hvd_queue *queue, struct hvd_queue_item *item, int64_t due_ms);
+/* Wants the item at due_ms and in that rank: earlier, or in an earlier rank, when it is already
+ * wanted so. */
+void hvd_queue_add(struct hvd_queue *queue, struct hvd_queue_item *item, enum hvd_queue_rank rank,
+                   int64_t due_ms);
 
-/* The item that is due first, now active; NULL when none is due at now_ms. */
-struct hvd_queue_item *hvd_queue_take(struct hvd_queue *queue, int64_t now_ms);
+/* The item that goes first, now active; NULL when none is due at now_ms. Those of ranks after
+ * `last` are as if they were not there until their patience is over. */
+struct hvd_queue_item *hvd_queue_take(struct hvd_queue *queue, enum hvd_queue_rank last,
+                                      int64_t now_ms);
 
 /* Ends the active state after success: failures are forgotten. */
 void hvd_queue_done(struct hvd_queue *queue, struct hvd_queue_item *item);
 
 /*
- * Ends the active state after a failure: the item comes back after a backoff that doubles with each
- * failure in a row (random: any 32 bits), or at_least_ms. Events that came while it was active
- * do not shorten the wait, later ones do. Returns the wait.
+ * Ends the active state after a failure: the item comes back, in the rank that it had, after a
+ * backoff that doubles with each failure in a row (random: any 32 bits), or at_least_ms. Events
+ * that came while it was active do not shorten the wait, later ones do. Returns the wait.
  */
 int64_t hvd_queue_fail(struct hvd_queue *queue, struct hvd_queue_item *item, int64_t now_ms,
                        uint32_t random, int64_t at_least_ms);
 
-/* When the first item is due; INT64_MAX when there is none. */
-int64_t hvd_queue_next_ms(const struct hvd_queue *queue);
+/* When take will have an item; INT64_MAX when there is none. */
+int64_t hvd_queue_next_ms(const struct hvd_queue *queue, enum hvd_queue_rank last);
 
 /* Items that are due at now_ms and not taken. */
 size_t hvd_queue_depth(const struct hvd_queue *queue, int64_t now_ms);

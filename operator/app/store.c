@@ -489,6 +489,15 @@ const struct hvd_object **hvd_entry_objects(const struct hvd_entry *entry)
     return objects;
 }
 
+bool hvd_entry_has(const struct hvd_entry *entry, enum hvd_kind kind)
+{
+    for (size_t i = 0; i < entry->n_objects; i++) {
+        if (entry->records[i]->kind == kind)
+            return true;
+    }
+    return false;
+}
+
 size_t hvd_entry_count_pods(const struct hvd_entry *entry)
 {
     size_t n = 0;

@@ -111,6 +111,9 @@ const struct hvd_object *hvd_store_find(struct hvd_store *store, enum hvd_kind k
  * hvd_free; what they say is borrowed until the next change. NULL: out of memory. */
 const struct hvd_object **hvd_entry_objects(const struct hvd_entry *entry);
 
+/* Whether one of them is of that kind. */
+bool hvd_entry_has(const struct hvd_entry *entry, enum hvd_kind kind);
+
 /* How many of them are pods. */
 size_t hvd_entry_count_pods(const struct hvd_entry *entry);
 

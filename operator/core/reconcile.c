@@ -402,6 +402,18 @@ static int64_t status_due_ms(const struct hvd_pass *p)
     return written_ms + (every_ms < COUNTS_MAX_MS ? every_ms : COUNTS_MAX_MS);
 }
 
+/* Whether this plan makes the first children of a new job, and nothing went wrong so far: they come
+ * first, and the status in a plan of its own, for which those of other jobs need not wait. */
+static bool is_beginning(const struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->plan->n_actions; i++) {
+        if (p->plan->actions[i].type != HVD_ACTION_CREATE &&
+            p->plan->actions[i].type != HVD_ACTION_CREATE_SECRET)
+            return false;
+    }
+    return p->plan->n_actions && p->job->status.state == HVD_JOB_NEW && !p->is_denied;
+}
+
 /* Adds the status patch, behind all that must have happened before it is true. */
 static void write_status(struct hvd_pass *p)
 {
@@ -409,7 +421,7 @@ static void write_status(struct hvd_pass *p)
         .type = HVD_ACTION_PATCH_STATUS, .kind = HVD_KIND_HOROVODJOB, .waits = !p->is_denied};
     int64_t due_ms = status_due_ms(p);
 
-    if (p->st || hvd_job_status_equal(&p->next, &p->job->status))
+    if (p->st || hvd_job_status_equal(&p->next, &p->job->status) || is_beginning(p))
         return;
     if (p->now_ms < due_ms) {
         hvd_plan_wake(p->plan, due_ms);

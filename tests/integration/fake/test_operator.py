@@ -43,3 +43,50 @@ def test_a_job_runs_as_its_script_says_and_every_request_is_written_down(fake, o
     bodies = [r["body"] for r in fake.writes() if r["resource"] == "horovodjobs"]
     assert bodies and all(json.loads(body)["status"] for body in bodies)
     assert not any("body" in r for r in fake.writes() if r["resource"] == "secrets"), "keys must not be recorded"
+
+
+def job(name):
+    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"image": "i", "command": ["c"], "worker": {"replicas": 1}}}
+
+
+def test_new_jobs_get_their_children_before_any_is_told_its_status(fake, tmp_path):
+    """The jobs are there before the operator, so all of them are new at once; some are under way at the same time."""
+    n_jobs, at_once = 60, 8
+    fake.play(off=True)
+    fake.configure(latency_ms=1)
+    fake.put(*(job(f"j{i}") for i in range(n_jobs)))
+    with Operator(fake.kubeconfig(), tmp_path) as process:
+        process.wait_ready()
+        until("all are Pending", lambda: process.metric("horovod_operator_jobs", state="Pending") == n_jobs)
+        assert process.stop() == 0
+    writes = fake.writes()
+    assert len(writes) == 5 * n_jobs
+    first = next(i for i, write in enumerate(writes) if write["verb"] == "patch")
+    sets = [write["name"] for write in writes[:first] if write["resource"] == "statefulsets"]
+    assert len(sets) >= n_jobs - at_once
+
+
+def test_a_master_that_has_ended_is_told_of_before_new_jobs_begin(fake, tmp_path):
+    """The ended one is the last in the list."""
+    n_new, at_once = 60, 8
+    fake.play(run_ms=-1)
+    fake.put(job("zz"))
+    with Operator(fake.kubeconfig(), tmp_path) as process:
+        process.wait_ready()
+        fake.wait_state("Running", "zz")
+        assert process.stop() == 0
+    master = next(pod for pod in fake.list("pods") if "-master-" in pod["metadata"]["name"])
+    fake.play(off=True)
+    fake.configure(latency_ms=1)
+    master["status"] = {"phase": "Succeeded", "containerStatuses": [
+        {"name": "master", "state": {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:00:00Z"}}}]}
+    before = fake.state()["requests"]
+    fake.put(*(job(f"a{i}") for i in range(n_new)), {**master, "apiVersion": "v1", "kind": "Pod"})
+    with Operator(fake.kubeconfig(), tmp_path) as process:
+        process.wait_ready()
+        until("all are Pending", lambda: process.metric("horovod_operator_jobs", state="Pending") == n_new)
+        assert process.stop() == 0
+    writes = fake.writes(before)
+    told = next(i for i, write in enumerate(writes) if (write["name"], write["subresource"]) == ("zz", "status"))
+    assert sum(write["resource"] == "statefulsets" and write["verb"] == "create" for write in writes[:told]) <= 2 * at_once

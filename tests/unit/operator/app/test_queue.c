@@ -35,42 +35,42 @@ static void items_come_out_in_the_order_of_their_time(void **state)
     static const int64_t due[N] = {50, 10, 40, 20, 30};
     static const size_t order[N] = {1, 3, 4, 2, 0};
 
-    assert_true(hvd_queue_next_ms(&b->queue) == INT64_MAX);
+    assert_true(hvd_queue_next_ms(&b->queue, HVD_QUEUE_LATER) == INT64_MAX);
     for (size_t i = 0; i < N; i++)
-        hvd_queue_add(&b->queue, &b->items[i], due[i]);
-    assert_int_equal(hvd_queue_next_ms(&b->queue), 10);
+        hvd_queue_add(&b->queue, &b->items[i], HVD_QUEUE_SOON, due[i]);
+    assert_int_equal(hvd_queue_next_ms(&b->queue, HVD_QUEUE_LATER), 10);
     assert_int_equal(hvd_queue_depth(&b->queue, 30), 3);
-    assert_null(hvd_queue_take(&b->queue, 9));
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 9));
     for (size_t i = 0; i < N; i++)
-        assert_ptr_equal(hvd_queue_take(&b->queue, 100), &b->items[order[i]]);
-    assert_null(hvd_queue_take(&b->queue, 100));
+        assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 100), &b->items[order[i]]);
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 100));
 }
 
 static void an_item_added_twice_comes_once_at_the_earlier_time(void **state)
 {
     struct bench *b = *state;
 
-    hvd_queue_add(&b->queue, &b->items[0], 50);
-    hvd_queue_add(&b->queue, &b->items[0], 20);
-    hvd_queue_add(&b->queue, &b->items[0], 70);
-    assert_int_equal(hvd_queue_next_ms(&b->queue), 20);
-    assert_ptr_equal(hvd_queue_take(&b->queue, 20), &b->items[0]);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 50);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 20);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 70);
+    assert_int_equal(hvd_queue_next_ms(&b->queue, HVD_QUEUE_LATER), 20);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 20), &b->items[0]);
     hvd_queue_done(&b->queue, &b->items[0]);
-    assert_null(hvd_queue_take(&b->queue, 1000));
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 1000));
 }
 
 static void an_active_item_is_not_handed_out_again_until_it_is_done(void **state)
 {
     struct bench *b = *state;
 
-    hvd_queue_add(&b->queue, &b->items[0], 1);
-    assert_ptr_equal(hvd_queue_take(&b->queue, 1), &b->items[0]);
-    hvd_queue_add(&b->queue, &b->items[0], 9);
-    hvd_queue_add(&b->queue, &b->items[0], 5);
-    assert_null(hvd_queue_take(&b->queue, 1000));
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 1);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 1), &b->items[0]);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 9);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 5);
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 1000));
     hvd_queue_done(&b->queue, &b->items[0]);
-    assert_int_equal(hvd_queue_next_ms(&b->queue), 5);
-    assert_ptr_equal(hvd_queue_take(&b->queue, 5), &b->items[0]);
+    assert_int_equal(hvd_queue_next_ms(&b->queue, HVD_QUEUE_LATER), 5);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 5), &b->items[0]);
 }
 
 static void failures_wait_longer_each_time_and_success_forgets_them(void **state)
@@ -79,18 +79,18 @@ static void failures_wait_longer_each_time_and_success_forgets_them(void **state
     struct bench *b = *state;
     int64_t now_ms = 0;
 
-    hvd_queue_add(&b->queue, &b->items[0], 0);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 0);
     for (size_t i = 0; i < 4; i++) {
-        assert_ptr_equal(hvd_queue_take(&b->queue, now_ms), &b->items[0]);
-        hvd_queue_add(&b->queue, &b->items[0], now_ms);
+        assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, now_ms), &b->items[0]);
+        hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, now_ms);
         assert_int_equal(hvd_queue_fail(&b->queue, &b->items[0], now_ms, 0, 0), waits[i]);
-        assert_null(hvd_queue_take(&b->queue, now_ms + waits[i] - 1));
+        assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, now_ms + waits[i] - 1));
         now_ms += waits[i];
     }
-    assert_ptr_equal(hvd_queue_take(&b->queue, now_ms), &b->items[0]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, now_ms), &b->items[0]);
     hvd_queue_done(&b->queue, &b->items[0]);
-    hvd_queue_add(&b->queue, &b->items[0], now_ms);
-    assert_ptr_equal(hvd_queue_take(&b->queue, now_ms), &b->items[0]);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, now_ms);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, now_ms), &b->items[0]);
     assert_int_equal(hvd_queue_fail(&b->queue, &b->items[0], now_ms, 0, 0), 100);
 }
 
@@ -98,21 +98,21 @@ static void the_wait_that_a_server_asks_for_is_kept(void **state)
 {
     struct bench *b = *state;
 
-    hvd_queue_add(&b->queue, &b->items[0], 0);
-    assert_non_null(hvd_queue_take(&b->queue, 0));
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 0);
+    assert_non_null(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 0));
     assert_int_equal(hvd_queue_fail(&b->queue, &b->items[0], 0, 0, 7000), 7000);
-    assert_int_equal(hvd_queue_next_ms(&b->queue), 7000);
+    assert_int_equal(hvd_queue_next_ms(&b->queue, HVD_QUEUE_LATER), 7000);
 }
 
 static void an_event_ends_the_wait_after_a_failure(void **state)
 {
     struct bench *b = *state;
 
-    hvd_queue_add(&b->queue, &b->items[0], 0);
-    assert_non_null(hvd_queue_take(&b->queue, 0));
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 0);
+    assert_non_null(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 0));
     assert_int_equal(hvd_queue_fail(&b->queue, &b->items[0], 0, 0, 7000), 7000);
-    hvd_queue_add(&b->queue, &b->items[0], 3);
-    assert_ptr_equal(hvd_queue_take(&b->queue, 3), &b->items[0]);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 3);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 3), &b->items[0]);
 }
 
 static void a_forgotten_item_is_never_handed_out(void **state)
@@ -120,14 +120,90 @@ static void a_forgotten_item_is_never_handed_out(void **state)
     struct bench *b = *state;
 
     for (size_t i = 0; i < N; i++)
-        hvd_queue_add(&b->queue, &b->items[i], (int64_t)i);
+        hvd_queue_add(&b->queue, &b->items[i], HVD_QUEUE_SOON, (int64_t)i);
     hvd_queue_forget(&b->queue, &b->items[2]);
     hvd_queue_forget(&b->queue, &b->items[0]);
-    assert_ptr_equal(hvd_queue_take(&b->queue, 100), &b->items[1]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 100), &b->items[1]);
     hvd_queue_forget(&b->queue, &b->items[1]);
-    assert_ptr_equal(hvd_queue_take(&b->queue, 100), &b->items[3]);
-    assert_ptr_equal(hvd_queue_take(&b->queue, 100), &b->items[4]);
-    assert_null(hvd_queue_take(&b->queue, 100));
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 100), &b->items[3]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 100), &b->items[4]);
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 100));
+}
+
+static void an_earlier_rank_goes_first_among_those_that_are_due(void **state)
+{
+    struct bench *b = *state;
+
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_LATER, 10);
+    hvd_queue_add(&b->queue, &b->items[1], HVD_QUEUE_NEXT, 20);
+    hvd_queue_add(&b->queue, &b->items[2], HVD_QUEUE_SOON, 30);
+    hvd_queue_add(&b->queue, &b->items[3], HVD_QUEUE_NEXT, 15);
+    hvd_queue_add(&b->queue, &b->items[4], HVD_QUEUE_SOON, 41);
+    assert_int_equal(hvd_queue_next_ms(&b->queue, HVD_QUEUE_LATER), 10);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 40), &b->items[2]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 40), &b->items[3]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 40), &b->items[1]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 40), &b->items[0]);
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 40));
+}
+
+static void a_later_rank_waits_no_longer_than_its_patience(void **state)
+{
+    struct bench *b = *state;
+
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_NEXT, 10);
+    hvd_queue_add(&b->queue, &b->items[1], HVD_QUEUE_LATER, 11);
+    hvd_queue_add(&b->queue, &b->items[2], HVD_QUEUE_SOON, 10 + HVD_QUEUE_PATIENCE_MS - 1);
+    hvd_queue_add(&b->queue, &b->items[3], HVD_QUEUE_SOON, 10 + HVD_QUEUE_PATIENCE_MS + 1);
+    hvd_queue_add(&b->queue, &b->items[4], HVD_QUEUE_SOON, 12 + 2 * HVD_QUEUE_PATIENCE_MS);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 9000), &b->items[2]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 9000), &b->items[0]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 9000), &b->items[3]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 9000), &b->items[1]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 9000), &b->items[4]);
+}
+
+static void ranks_that_are_held_back_come_when_their_patience_is_over(void **state)
+{
+    struct bench *b = *state;
+
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_LATER, 10);
+    hvd_queue_add(&b->queue, &b->items[1], HVD_QUEUE_NEXT, 10);
+    assert_int_equal(hvd_queue_next_ms(&b->queue, HVD_QUEUE_SOON), 10 + HVD_QUEUE_PATIENCE_MS);
+    assert_int_equal(hvd_queue_next_ms(&b->queue, HVD_QUEUE_NEXT), 10);
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_SOON, 9 + HVD_QUEUE_PATIENCE_MS));
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_SOON, 10 + HVD_QUEUE_PATIENCE_MS),
+                     &b->items[1]);
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_NEXT, 9 + 2 * HVD_QUEUE_PATIENCE_MS));
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_NEXT, 10 + 2 * HVD_QUEUE_PATIENCE_MS),
+                     &b->items[0]);
+}
+
+static void an_item_wanted_twice_has_the_earlier_rank_and_time(void **state)
+{
+    struct bench *b = *state;
+
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_LATER, 10);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_SOON, 20);
+    hvd_queue_add(&b->queue, &b->items[1], HVD_QUEUE_SOON, 15);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_SOON, 20), &b->items[0]);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_LATER, 30);
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_NEXT, 40);
+    hvd_queue_done(&b->queue, &b->items[0]);
+    assert_int_equal(hvd_queue_depth(&b->queue, 30), 2);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_NEXT, 30), &b->items[1]);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_NEXT, 30), &b->items[0]);
+}
+
+static void a_failure_comes_back_in_the_rank_that_it_had(void **state)
+{
+    struct bench *b = *state;
+
+    hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_NEXT, 0);
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_NEXT, 0), &b->items[0]);
+    assert_int_equal(hvd_queue_fail(&b->queue, &b->items[0], 0, 0, 0), 100);
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_SOON, 100));
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_NEXT, 100), &b->items[0]);
 }
 
 static void the_heap_keeps_its_order_under_random_use(void **state)
@@ -137,6 +213,7 @@ static void the_heap_keeps_its_order_under_random_use(void **state)
     static struct hvd_queue_item items[MANY];
     uint32_t x = 1;
     int64_t last = 0;
+    size_t n_taken = 0;
 
     (void)state;
     for (size_t i = 0; i < MANY; i++) {
@@ -145,19 +222,23 @@ static void the_heap_keeps_its_order_under_random_use(void **state)
     }
     for (size_t i = 0; i < 4000; i++) {
         x = x * 1664525u + 1013904223u;
-        hvd_queue_add(&queue, &items[x % MANY], (int64_t)(x >> 8) % 100000);
+        hvd_queue_add(&queue, &items[x % MANY], (enum hvd_queue_rank)(x / 3 % HVD_N_QUEUE_RANKS),
+                      (int64_t)(x >> 8) % 100000);
         if (x % 7 == 0) {
             hvd_queue_forget(&queue, &items[x / 7 % MANY]);
             assert_int_equal(hvd_queue_reserve(&queue), HVD_OK);
         }
     }
     for (;;) {
-        int64_t due_ms = hvd_queue_next_ms(&queue);
-        if (!hvd_queue_take(&queue, INT64_MAX - 1))
+        const struct hvd_queue_item *item = hvd_queue_take(&queue, HVD_QUEUE_LATER, 100000);
+        if (!item)
             break;
-        assert_true(due_ms >= last);
-        last = due_ms;
+        assert_true(item->_due_ms + item->_rank * HVD_QUEUE_PATIENCE_MS >= last);
+        last = item->_due_ms + item->_rank * HVD_QUEUE_PATIENCE_MS;
+        n_taken++;
     }
+    assert_int_equal(hvd_queue_next_ms(&queue, HVD_QUEUE_LATER), INT64_MAX);
+    assert_in_range(n_taken, MANY / 2, MANY);
     hvd_queue_fini(&queue);
 }
 
@@ -184,6 +265,11 @@ int main(void)
         TEST(the_wait_that_a_server_asks_for_is_kept),
         TEST(an_event_ends_the_wait_after_a_failure),
         TEST(a_forgotten_item_is_never_handed_out),
+        TEST(an_earlier_rank_goes_first_among_those_that_are_due),
+        TEST(a_later_rank_waits_no_longer_than_its_patience),
+        TEST(ranks_that_are_held_back_come_when_their_patience_is_over),
+        TEST(an_item_wanted_twice_has_the_earlier_rank_and_time),
+        TEST(a_failure_comes_back_in_the_rank_that_it_had),
         cmocka_unit_test(the_heap_keeps_its_order_under_random_use),
         cmocka_unit_test(room_that_cannot_be_had_is_reported),
     };

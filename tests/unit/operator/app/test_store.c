@@ -300,6 +300,8 @@ static void records_that_are_tidied_need_less_memory_and_are_the_same(void **sta
         put_pod(b, i, 1000);
     }
     assert_int_equal(hvd_entry_count_pods(b->last), N_PODS);
+    assert_true(hvd_entry_has(b->last, HVD_KIND_POD));
+    assert_false(hvd_entry_has(b->last, HVD_KIND_JOB));
     before = hvd_mem_live();
     hvd_store_tidy(&b->store);
     hvd_store_tidy(&b->store);

@@ -37,6 +37,36 @@ static void a_new_job_gets_its_children_and_runs(void **state)
     world_fini(&w);
 }
 
+static void the_children_of_a_new_job_come_before_its_status(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, SHORT "}");
+    assert_int_equal(world_pass(&w), 4);
+    assert_non_null(world_find(&w, "StatefulSet", "digits-worker"));
+    assert_string_equal(world_status(&w, "state"), "");
+    assert_int_equal(world_pass(&w), 1);
+    world_is_state(&w, "Pending");
+    assert_int_equal(world_pass(&w), 0);
+    world_fini(&w);
+}
+
+static void a_new_job_without_all_of_its_children_tells_why(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, SHORT "}");
+    w.deny_kind = "StatefulSet";
+    world_pass(&w);
+    world_pass(&w);
+    world_is_state(&w, "Pending");
+    assert_string_equal(world_condition_text(&w, "Running", "reason"), "Denied");
+    assert_non_null(world_find(&w, "ConfigMap", "digits-hosts"));
+    world_fini(&w);
+}
+
 static void a_second_pass_over_a_settled_job_plans_nothing(void **state)
 {
     struct world w;
@@ -624,6 +654,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_job_gets_its_children_and_runs),
+        cmocka_unit_test(the_children_of_a_new_job_come_before_its_status),
+        cmocka_unit_test(a_new_job_without_all_of_its_children_tells_why),
         cmocka_unit_test(a_second_pass_over_a_settled_job_plans_nothing),
         cmocka_unit_test(the_master_waits_for_every_worker_and_the_list),
         cmocka_unit_test(a_job_costs_eleven_writes_however_many_workers_it_has),
