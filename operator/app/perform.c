@@ -331,6 +331,7 @@ static void on_delete_ok(struct step *step, const struct hvd_kube_response *resp
     bool is_gone = response->status == HVD_ERR_NOT_FOUND ||
                    strcmp(hvd_json_text(response->body, "kind"), "Status") == 0;
 
+    hvd_entry_drop_failure(run->entry, action->kind, action->name);
     if (response->status == HVD_OK)
         log_action(run, HVD_LOG_INFO, "deleted", action, NULL);
     if (is_gone)

@@ -141,8 +141,8 @@ void hvd_ensure_master(struct hvd_pass *p);
 bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size);
 bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size);
 
-/* A change that is planned and was denied the last time. */
-bool hvd_refusal_of_patch(struct hvd_pass *p, char *out, size_t size);
+/* A change or a deletion that is planned and was denied the last time. */
+bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size);
 
 /* retry.c: the wait between attempts. */
 

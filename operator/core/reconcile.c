@@ -59,6 +59,8 @@ static void find_children(struct hvd_pass *p)
     p->owners.master_job = p->child[HVD_KIND_JOB];
 }
 
+static const char suspended[] = "the job is suspended by spec.suspend";
+
 static void set(struct hvd_pass *p, enum hvd_condition_type type, enum hvd_truth truth,
                 const char *const reason_message[2])
 {
@@ -116,7 +118,7 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
 {
     const struct hvd_object *pod = p->pods.troubled;
 
-    if (hvd_refusal_of_patch(p, out, size) || hvd_refusal_of_workers(p, out, size))
+    if (hvd_refusal_of_change(p, out, size) || hvd_refusal_of_workers(p, out, size))
         return true;
     if (pod)
         hvd_pass_text(out, size, "pod %s %s", pod->meta.name, pod->u.pod.trouble);
@@ -322,24 +324,33 @@ static void run(struct hvd_pass *p)
     settle(p);
 }
 
+/* The workers of a suspended job: they go, or somebody does not let them. */
+static void show_suspended(struct hvd_pass *p)
+{
+    char message[MESSAGE_SIZE], denied[MESSAGE_SIZE - 64];
+    bool is_denied = hvd_refusal_of_change(p, denied, sizeof(denied));
+
+    p->next.workers_ready = (int32_t)p->pods.n_ready;
+    p->next.workers_desired = p->job->spec.replicas;
+    hvd_pass_text(message, sizeof(message), "%s%s%s", suspended, is_denied ? "; " : "",
+                  is_denied ? denied : "");
+    set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"Suspended", message});
+}
+
 static void suspend(struct hvd_pass *p)
 {
-    static const char message[] = "the job is suspended by spec.suspend";
-
     if (!is_true(&p->job->status, HVD_COND_SUSPENDED) && hvd_outcome_is_under_way(p))
         p->next.interruptions++;
     hvd_retry_forget(p);
     hvd_pass_state(p, HVD_JOB_SUSPENDED);
     p->next.start_s = 0;
-    p->next.workers_ready = (int32_t)p->pods.n_ready;
-    p->next.workers_desired = p->job->spec.replicas;
-    set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"Suspended", message});
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"Suspended", ""});
     if (is_true(&p->job->status, HVD_COND_SUSPENDED))
         stop(p);
     else
-        hvd_pass_event(p, "Suspended", message, false);
-    set(p, HVD_COND_SUSPENDED, HVD_TRUE, (const char *const[2]){"Suspended", message});
+        hvd_pass_event(p, "Suspended", suspended, false);
+    show_suspended(p);
+    set(p, HVD_COND_SUSPENDED, HVD_TRUE, (const char *const[2]){"Suspended", suspended});
 }
 
 /* A suspension is carried to its end before the job starts again: nothing of the old start remains.
@@ -348,9 +359,11 @@ static void resume(struct hvd_pass *p)
 {
     static const char message[] = "the job is resumed";
 
-    p->next.workers_ready = (int32_t)p->pods.n_ready;
-    if (!hvd_outcome_quiesce(p))
+    if (!hvd_outcome_quiesce(p)) {
+        show_suspended(p);
         return;
+    }
+    p->next.workers_ready = 0;
     p->next.cleaned = hvd_job_ended(&p->next);
     p->next.start_s = p->now_s;
     set(p, HVD_COND_SUSPENDED, HVD_FALSE, (const char *const[2]){"Resumed", message});

@@ -171,17 +171,20 @@ bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size)
     return reason != NULL;
 }
 
-bool hvd_refusal_of_patch(struct hvd_pass *p, char *out, size_t size)
+bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size)
 {
     for (size_t i = 0; i < p->plan->n_actions; i++) {
         const struct hvd_action *action = &p->plan->actions[i];
         const struct hvd_failure *known = hvd_pass_failure(p, action->kind, action->name);
+        const bool is_patch = action->type == HVD_ACTION_PATCH;
 
-        if (action->type != HVD_ACTION_PATCH || !known || known->type != HVD_FAILURE_DENIED)
+        if ((!is_patch && action->type != HVD_ACTION_DELETE) || !known ||
+            known->type != HVD_FAILURE_DENIED)
             continue;
         p->is_denied = true;
-        hvd_pass_text(out, size, "%s %s cannot be changed, will be tried again: %s",
+        hvd_pass_text(out, size, "%s %s cannot be %s, will be tried again: %s",
                       hvd_kind_info(action->kind)->kind, action->name,
+                      is_patch ? "changed" : "deleted",
                       known->message ? known->message : "forbidden");
         return true;
     }

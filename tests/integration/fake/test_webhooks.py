@@ -31,3 +31,22 @@ def test_a_webhook_that_fails_is_told_of_and_holds_the_job_up(fake, operator, pl
     until("the job tells", lambda: told(fake, "Running") == f"{kind} {name} cannot be made, will be tried again: {message}")
     fake.clear_faults()
     fake.wait_state("Running")
+
+
+@pytest.mark.parametrize("verb, plural, what", [("patch", "statefulsets", "StatefulSet digits-worker cannot be changed"),
+                                                ("delete", "jobs", "Job digits-master cannot be deleted")])
+def test_a_suspension_that_a_webhook_denies_is_told_of(fake, operator, verb, plural, what):
+    fake.play(run_ms=-1)
+    fake.apply_job(replicas=2)
+    fake.wait_state("Running")
+    fake.fault("answer", verb=verb, resource=plural, times=-1, code=403, message=FAILURES[0])
+    fake.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+    until("the job tells", lambda: told(fake, "WorkersReady") ==
+          f"the job is suspended by spec.suspend; {what}, will be tried again: {FAILURES[0]}")
+    assert fake.job_state() == "Suspended"
+    fake.clear_faults()
+    until("no pods are left", lambda: fake.state()["objects"]["pods"] == 0)
+    until("the job tells no more", lambda: told(fake, "WorkersReady") == "the job is suspended by spec.suspend")
+    fake.patch("horovodjobs", "digits", {"spec": {"suspend": False}})
+    fake.wait_state("Running")
+    assert not told(fake, "Running").startswith("Job digits-master cannot")

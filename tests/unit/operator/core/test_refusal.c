@@ -154,6 +154,50 @@ static void a_webhook_that_denies_a_change_is_told_of(void **state)
     world_fini(&w);
 }
 
+static void a_suspension_that_is_denied_is_told_of(void **state)
+{
+    static const struct {
+        const char *kind, *message;
+    } rows[] = {
+        {"StatefulSet",
+         "the job is suspended by spec.suspend; StatefulSet digits-worker cannot be "
+         "changed, will be tried again: admission webhook \"a\" denied the request: no"},
+        {"Job",
+         "the job is suspended by spec.suspend; Job digits-master cannot be deleted, will be "
+         "tried again: admission webhook \"a\" denied the request: no"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (int is_resumed = 0; is_resumed < 2; is_resumed++) {
+            struct world w;
+
+            world_start(&w, "");
+            w.deny_kind = rows[i].kind;
+            world_edit(&w, "{\"suspend\":true}");
+            for (int n = 0; n < 10; n++) {
+                world_pass(&w);
+                (void)world_controllers(&w);
+                w.now_ms += 1000;
+            }
+            has_message(&w, "WorkersReady", rows[i].message);
+            world_is_state(&w, "Suspended");
+            if (is_resumed) {
+                world_edit(&w, "{\"suspend\":false}");
+                world_pass(&w);
+                has_message(&w, "WorkersReady", rows[i].message);
+            }
+            w.deny_kind = NULL;
+            go_on(&w, 60000);
+            world_is_state(&w, is_resumed ? "Running" : "Suspended");
+            has_message(&w, "WorkersReady",
+                        is_resumed ? "2 of 2 workers are ready"
+                                   : "the job is suspended by spec.suspend");
+            world_fini(&w);
+        }
+    }
+}
+
 static void workers_whose_pods_are_refused_are_told_of(void **state)
 {
     struct world w;
@@ -238,6 +282,7 @@ int main(void)
         cmocka_unit_test(the_latest_event_about_the_object_says_why_without_the_name_of_a_pod),
         cmocka_unit_test(a_webhook_that_denies_a_child_is_told_of_and_ends_nothing),
         cmocka_unit_test(a_webhook_that_denies_a_change_is_told_of),
+        cmocka_unit_test(a_suspension_that_is_denied_is_told_of),
         cmocka_unit_test(workers_whose_pods_are_refused_are_told_of),
         cmocka_unit_test(a_master_whose_pod_is_refused_is_told_of),
         cmocka_unit_test(the_question_is_asked_ever_more_seldom_and_nothing_is_written_meanwhile),

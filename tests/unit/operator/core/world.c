@@ -336,7 +336,9 @@ static bool delete_object(struct world *w, const struct hvd_action *action)
     cJSON *options = cJSON_Parse(action->body);
     bool ok = !object || is(object, "metadata.uid", hvd_json_str(options, "preconditions.uid"));
 
-    if (object && ok) {
+    if (is_denied(w, action)) {
+        ok = false;
+    } else if (object && ok) {
         bool is_kill = cJSON_IsNumber(hvd_json_get(options, "gracePeriodSeconds"));
 
         if (action->kind == HVD_KIND_POD && !is_kill)
