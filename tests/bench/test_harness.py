@@ -319,9 +319,11 @@ def test_memory_and_time_of_a_process_are_read_from_the_kernel():
 
 
 def test_writes_of_a_job_are_counted_on_the_fake_server():
-    counts = jobs.writes_per_job(2)
-    assert counts == jobs.writes_per_job(16), "they must not depend on the number of workers"
-    assert counts["create statefulsets"] == 1 and counts["create jobs"] == 1 and sum(counts.values()) <= 12
+    few, many = jobs.writes_per_job(2), jobs.writes_per_job(16)
+    for counts in few, many:  # pods may be Ready before the first status is written: then one is saved
+        assert 2 <= counts.pop("patch horovodjobs/status") <= 3
+    assert few == many, "they must not depend on the number of workers"
+    assert few["create statefulsets"] == 1 and few["create jobs"] == 1 and sum(few.values()) <= 8
 
 
 # --- longrun.py -------------------------------------------------------------------------------------------------
