@@ -20,10 +20,10 @@ def cluster_is_up():
     return run("tests/cluster/status", check=False).returncode == 0
 
 
-def assert_succeeded(done):
+def assert_succeeded(done, job="digits"):
     last = done.stdout.strip().splitlines()[-1]
-    assert re.fullmatch(r"demo: HorovodJob default/digits Succeeded in \d+ s", last), done.stdout[-2000:]
-    assert re.search(r"^digits\s+Succeeded\s+", done.stdout, re.M), done.stdout[-2000:]
+    assert re.fullmatch(rf"demo: HorovodJob default/{job} Succeeded in \d+ s", last), done.stdout[-2000:]
+    assert re.search(rf"^{job}\s+Succeeded\s+", done.stdout, re.M), done.stdout[-2000:]
     accuracy = re.findall(r"accuracy ([0-9.]+) on", done.stdout)
     assert len(accuracy) >= 2 and min(map(float, accuracy)) >= 0.95, "one training here, one on the cluster"
 
@@ -43,12 +43,13 @@ def kubectl():
         run("tests/cluster/down")
 
 
-def test_the_demo_makes_its_cluster_trains_repeats_and_takes_all_of_it_down():
+def test_the_demo_makes_its_cluster_trains_repeats_also_in_pytorch_and_takes_all_of_it_down():
     if cluster_is_up():
         pytest.skip("a local cluster is up already, which the demo would leave up: tests/cluster/down first")
     assert_succeeded(run("script/demo"))
     assert cluster_is_up()
     assert_succeeded(run("script/demo"))
+    assert_succeeded(run("script/demo", "--example", "pytorch"), "digits-pytorch")
     run("script/demo", "--down")
     assert not cluster_is_up()
     assert not MADE.exists()
