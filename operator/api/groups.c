@@ -75,6 +75,7 @@ static void decode_worker(const cJSON *spec, struct hvd_job_spec *out, struct hv
     if (hvd_spec_number(spec, "", &most, wrong) < group->replicas)
         hvd_spec_complain(wrong, "spec.worker.maxReplicas: must be at least spec.worker.replicas");
     group->n_enough = min ? (int32_t)min : group->replicas;
+    out->is_elastic = min != 0;
     group->slots =
         (int32_t)(slots ? slots
                         : automatic_slots(spec, hvd_json_at(spec, "worker.template"), "worker"));

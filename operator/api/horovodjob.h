@@ -82,6 +82,7 @@ struct hvd_job_spec {
     struct hvd_worker_group *groups; /* owned, in the order of the host list */
     size_t n_groups;                 /* >= 1, at most HVD_JOB_GROUPS_MAX */
     int32_t replicas;                /* workers of all groups, >= 1 in a valid spec */
+    bool is_elastic;                 /* has minReplicas: lost workers end no attempt */
     bool is_master_worker;           /* the master's pod runs ranks too, as the first host */
     int32_t master_slots;            /* its ranks; >= 1 */
     bool has_ip_names;               /* the list names workers by address */

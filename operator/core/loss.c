@@ -210,15 +210,6 @@ static void describe(const struct hvd_pass *p, const struct loss *loss,
                   pod->u.pod.node ? " on node " : "", pod->u.pod.node ? pod->u.pod.node : "", what);
 }
 
-static bool is_elastic(const struct hvd_job_spec *spec)
-{
-    for (size_t i = 0; i < spec->n_groups; i++) {
-        if (spec->groups[i].n_enough < spec->groups[i].replicas)
-            return true;
-    }
-    return false;
-}
-
 bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
                    char text[HVD_LOSS_TEXT_SIZE])
 {
@@ -227,7 +218,7 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
     int64_t since_s;
 
     if (!master || !p->child[HVD_KIND_JOB] || master->u.pod.started_s == 0 ||
-        is_elastic(&p->job->spec))
+        p->job->spec.is_elastic)
         return false;
     /* Nodes and the API server have clocks of their own: what was there before the master's pod was
      * made is not new, whatever the node says. */

@@ -181,7 +181,7 @@ class Player:
         """An elastic job goes on with what replaces its worker; of others the attempt has ended."""
         found = self.job(job)
         worker = found["spec"]["worker"]
-        if worker.get("minReplicas", worker["replicas"]) < worker["replicas"]:
+        if "minReplicas" in worker:
             self.until(f"what {job} lost is replaced", is_replaced)
         elif "failurePolicy" in found["spec"]:
             self.until(f"the interruption of {job} is recorded", lambda: is_replaced() and self.interruptions(job) > before)

@@ -95,7 +95,7 @@ class JobProgram:
 
     def outlives_workers(self):
         """Whether the loss of a worker is no failure."""
-        return self.ignores_disruption or 0 < self.least < self.replicas
+        return self.ignores_disruption or self.least > 0
 
     # ---- the steps ----
 

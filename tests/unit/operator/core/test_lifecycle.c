@@ -257,6 +257,23 @@ static void an_elastic_job_goes_on_without_a_worker(void **state)
     world_fini(&w);
 }
 
+static void an_elastic_job_at_its_minimum_goes_on_without_a_worker(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":3,"
+                   "\"minReplicas\":1,\"maxReplicas\":4}}");
+    world_settle(&w);
+    world_end_worker(&w, "digits-worker-0", 137, "OOMKilled");
+    world_settle(&w);
+    world_edit(&w, "{\"worker\":{\"replicas\":1}}");
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    world_fini(&w);
+}
+
 static void a_lost_worker_restarts_the_whole_group_up_to_the_limit(void **state)
 {
     struct world w;
@@ -701,6 +718,7 @@ int main(void)
         cmocka_unit_test(scaling_is_no_loss),
         cmocka_unit_test(workers_that_come_back_after_scaling_were_not_lost),
         cmocka_unit_test(an_elastic_job_goes_on_without_a_worker),
+        cmocka_unit_test(an_elastic_job_at_its_minimum_goes_on_without_a_worker),
         cmocka_unit_test(a_lost_worker_restarts_the_whole_group_up_to_the_limit),
         cmocka_unit_test(the_last_lost_worker_stays_readable_and_ends_no_later_attempt),
         cmocka_unit_test(a_worker_that_ends_again_and_again_before_the_start_fails_the_job),
