@@ -1,6 +1,6 @@
 /*
- * What an allreduce costs a C program: submitted and waited for, one element. A library for call.py,
- * which does the same from Python in the same process, in turn.
+ * What an allreduce costs a C program: submitted and waited for, one element. A library for
+ * call.py, which does the same from Python in the same process, in turn.
  */
 #include <horovod/horovod.h>
 #include <time.h>
