@@ -30,8 +30,11 @@ void hvd_free(void *p);
 /* The size of a page of memory, a power of two. */
 size_t hvd_page_size(void);
 
-/* A page, aligned to its size, its content undefined; and back to the system. */
-void *hvd_page_take(void);
-void hvd_page_give(void *page);
+/* Pages one behind the other, aligned to their size, their content undefined: at least one, up to
+ * want, and how many in *got. NULL: out of memory. */
+void *hvd_pages_take(size_t want, size_t *got);
+
+/* Gives so many of them back to the system. */
+void hvd_pages_give(void *first, size_t n);
 
 #endif

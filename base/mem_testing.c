@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/mem.h"
 
@@ -15,6 +16,7 @@ static atomic_ulong fail_in;
 static atomic_bool fired;
 static atomic_long live;
 static atomic_ulong allocations;
+static atomic_size_t pages_at_once = 1;
 
 void hvd_mem_fail_nth(unsigned long nth)
 {
@@ -35,6 +37,11 @@ long hvd_mem_live(void)
 unsigned long hvd_mem_allocations(void)
 {
     return atomic_load(&allocations);
+}
+
+void hvd_mem_pages_at_once(size_t n)
+{
+    atomic_store(&pages_at_once, n);
 }
 
 static bool must_fail(void)
@@ -114,12 +121,35 @@ size_t hvd_page_size(void)
     return 4096;
 }
 
-void *hvd_page_take(void)
+/* One page is a block of the allocator, so that a sanitizer sees it. */
+void *hvd_pages_take(size_t want, size_t *got)
 {
-    return must_fail() ? NULL : counted(aligned_alloc(hvd_page_size(), hvd_page_size()));
+    const size_t most = atomic_load(&pages_at_once);
+    const size_t n = want < most ? want : most;
+    void *first = NULL;
+
+    if (n == 0 || must_fail())
+        return NULL;
+    if (most == 1)
+        first = aligned_alloc(hvd_page_size(), hvd_page_size());
+    else
+        first = mmap(NULL, n * hvd_page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                     -1, 0);
+    if (!first || first == MAP_FAILED)
+        return NULL;
+    atomic_fetch_add(&live, (long)n);
+    atomic_fetch_add(&allocations, n);
+    *got = n;
+    return first;
 }
 
-void hvd_page_give(void *page)
+void hvd_pages_give(void *first, size_t n)
 {
-    hvd_free(page);
+    if (n == 0)
+        return;
+    atomic_fetch_sub(&live, (long)n);
+    if (atomic_load(&pages_at_once) == 1)
+        free(first);
+    else
+        (void)munmap(first, n * hvd_page_size());
 }

@@ -2,6 +2,7 @@
 #define HVD_BASE_MEM_TESTING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Control of the allocator that tests link (mem_testing.c). Counters are shared by all threads. */
 
@@ -16,6 +17,9 @@ long hvd_mem_live(void);
 
 /* Allocations since the program started, failed ones not counted. */
 unsigned long hvd_mem_allocations(void);
+
+/* How many pages are given at once, at most; 1 unless told. Only while none is out. */
+void hvd_mem_pages_at_once(size_t n);
 
 /*
  * Runs BODY again and again, its first allocation failing in the first round, its second in the

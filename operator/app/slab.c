@@ -26,6 +26,7 @@
 #endif
 
 #define UNIT 16
+#define PAGES_AT_ONCE 16
 #define SIZE_MAX_BYTES ((size_t)HVD_SLAB_CLASSES * UNIT)
 
 struct free_block {
@@ -78,10 +79,37 @@ static void unlink_page(struct hvd_slab *slab, size_t class, struct hvd_slab_pag
         page->next->prev = page->prev;
 }
 
+/* A page, of as many as the system gives at once. */
+static struct hvd_slab_page *take_page(struct hvd_slab *slab)
+{
+    char *page;
+
+    if (!slab->_n_fresh) {
+        slab->_fresh = hvd_pages_take(PAGES_AT_ONCE, &slab->_n_fresh);
+        if (!slab->_fresh)
+            return NULL;
+    }
+    page = slab->_fresh;
+    slab->_fresh += hvd_page_size();
+    slab->_n_fresh--;
+    slab->_n_used++;
+    return (struct hvd_slab_page *)page;
+}
+
+static void give_page(struct hvd_slab *slab, struct hvd_slab_page *page)
+{
+    hvd_pages_give(page, 1);
+    if (--slab->_n_used)
+        return;
+    hvd_pages_give(slab->_fresh, slab->_n_fresh);
+    slab->_fresh = NULL;
+    slab->_n_fresh = 0;
+}
+
 /* Adds a page to those of the class with room. */
 static struct hvd_slab_page *add_page(struct hvd_slab *slab, size_t class)
 {
-    struct hvd_slab_page *page = hvd_page_take();
+    struct hvd_slab_page *page = take_page(slab);
 
     if (!page)
         return NULL;
@@ -155,5 +183,5 @@ void hvd_slab_give(struct hvd_slab *slab, void *block, size_t size)
         return;
     unlink_page(slab, class, page);
     UNPOISON(page, hvd_page_size());
-    hvd_page_give(page);
+    give_page(slab, page);
 }

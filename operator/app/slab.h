@@ -6,8 +6,8 @@
 
 /*
  * Memory for what stays: many small blocks that live long lie in pages of their own, apart from
- * what requests need for a moment, so that neither leaves holes in the other's memory, and a page
- * goes back to the system with its last block. One thread.
+ * what requests need for a moment, so that neither leaves holes in the other's memory. Pages come
+ * some at a time, and each goes back to the system with its last block. One thread.
  */
 
 #define HVD_SLAB_CLASSES 64
@@ -15,6 +15,9 @@
 /* Zeroed: empty. Nothing is left of one whose blocks were all given back. */
 struct hvd_slab {
     struct hvd_slab_page *_partial[HVD_SLAB_CLASSES]; /* pages with room, by the size of blocks */
+    char *_fresh;                                     /* pages that were never used */
+    size_t _n_fresh;
+    size_t _n_used; /* pages with blocks */
 };
 
 /* A block of that size, as aligned as a pointer. NULL: out of memory. */

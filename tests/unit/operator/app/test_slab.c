@@ -16,7 +16,7 @@ static size_t size_of(int i)
 static void blocks_do_not_overlap_and_leave_nothing_behind(void **state)
 {
     static unsigned char *blocks[MANY];
-    struct hvd_slab slab = {{0}};
+    struct hvd_slab slab = {0};
 
     (void)state;
     for (int round = 0; round < 3; round++) {
@@ -37,7 +37,7 @@ static void blocks_do_not_overlap_and_leave_nothing_behind(void **state)
 
 static void a_page_is_filled_before_the_next(void **state)
 {
-    struct hvd_slab slab = {{0}};
+    struct hvd_slab slab = {0};
     const size_t n = hvd_page_size() / 128 - 1;
     void *blocks[64] = {NULL};
 
@@ -54,9 +54,34 @@ static void a_page_is_filled_before_the_next(void **state)
     assert_int_equal(hvd_mem_live(), 0);
 }
 
+static void pages_that_came_together_go_one_by_one_and_the_unused_with_the_last(void **state)
+{
+    struct hvd_slab slab = {0};
+    void *blocks[6];
+
+    (void)state;
+    hvd_mem_pages_at_once(4);
+    for (int i = 0; i < 6; i++) { /* three to a page */
+        blocks[i] = hvd_slab_take(&slab, 1024);
+        assert_non_null(blocks[i]);
+        memset(blocks[i], i, 1024);
+    }
+    assert_int_equal(hvd_mem_live(), 4);
+    for (int i = 5; i > 2; i--)
+        hvd_slab_give(&slab, blocks[i], 1024);
+    assert_int_equal(hvd_mem_live(), 3);
+    blocks[5] = hvd_slab_take(&slab, 512);
+    assert_int_equal(hvd_mem_live(), 3);
+    hvd_slab_give(&slab, blocks[5], 512);
+    for (int i = 0; i < 3; i++)
+        hvd_slab_give(&slab, blocks[i], 1024);
+    assert_int_equal(hvd_mem_live(), 0);
+    hvd_mem_pages_at_once(1);
+}
+
 static void a_large_block_and_none_are_legal(void **state)
 {
-    struct hvd_slab slab = {{0}};
+    struct hvd_slab slab = {0};
     void *block = hvd_slab_take(&slab, LARGE);
 
     (void)state;
@@ -87,7 +112,7 @@ static void tidy(struct hvd_slab *slab, void **blocks, size_t n)
 static void blocks_that_move_to_fuller_pages_empty_the_others(void **state)
 {
     static void *blocks[MANY];
-    struct hvd_slab slab = {{0}};
+    struct hvd_slab slab = {0};
     const size_t in_page = (hvd_page_size() - 1) / 256;
     size_t n_left = 0;
 
@@ -118,7 +143,7 @@ static void blocks_that_move_to_fuller_pages_empty_the_others(void **state)
 
 static void without_memory_there_is_no_block(void **state)
 {
-    struct hvd_slab slab = {{0}};
+    struct hvd_slab slab = {0};
 
     (void)state;
     hvd_mem_fail_nth(1);
@@ -133,6 +158,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_do_not_overlap_and_leave_nothing_behind),
         cmocka_unit_test(a_page_is_filled_before_the_next),
+        cmocka_unit_test(pages_that_came_together_go_one_by_one_and_the_unused_with_the_last),
         cmocka_unit_test(a_large_block_and_none_are_legal),
         cmocka_unit_test(blocks_that_move_to_fuller_pages_empty_the_others),
         cmocka_unit_test(without_memory_there_is_no_block),
