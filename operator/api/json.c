@@ -149,10 +149,14 @@ const cJSON *hvd_json_get(const cJSON *object, const char *key)
     return cJSON_IsObject(object) ? cJSON_GetObjectItemCaseSensitive(object, key) : NULL;
 }
 
-/* The first byte tells most keys apart. */
+/* Most keys differ in their first bytes: a call would cost more than the loop. */
 static bool is_key(const char *text, const char *key, size_t len)
 {
-    return *text == *key && strncmp(text, key, len) == 0 && text[len] == '\0';
+    size_t i = 0;
+
+    while (i < len && text[i] == key[i])
+        i++;
+    return i == len && !text[i];
 }
 
 static const cJSON *get_n(const cJSON *object, const char *key, size_t len)
