@@ -1,4 +1,6 @@
 """Scripts in the style of Horovod's documentation run unchanged."""
+import re
+
 import pytest
 import ranks
 
@@ -8,6 +10,13 @@ SCRIPTS = sorted((ranks.HERE / "torch_scripts" / "scripts").glob("*.py"))
 @pytest.mark.parametrize("script", [path.stem for path in SCRIPTS])
 def test_a_script_runs_unchanged(script):
     ranks.assert_checked("torch_scripts", 2, script, ranks.TORCH_PYTHON)
+
+
+def test_the_lines_that_the_readme_shows_are_those_of_the_recipe():
+    block, = re.findall(r"^```python\n(.*?)^```", (ranks.ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    shown = [line for line in block.splitlines() if line]
+    recipe = (ranks.HERE / "torch_scripts" / "scripts" / "four_lines.py").read_text(encoding="utf-8").splitlines()
+    assert len(shown) == 4 and [line for line in recipe if line in shown] == shown
 
 
 def test_the_job_of_all_scripts_ends_well():
