@@ -303,19 +303,6 @@ def a_step_hook_is_called_once_a_step_with_reduced_gradients():
 
 
 @check
-def a_class_derived_by_hand_trains_too():
-    from horovod.torch.optimizer import _DistributedOptimizer
-
-    class Derived(_DistributedOptimizer, torch.optim.SGD):
-        """The listed constructor."""
-
-    data, alone, shared = batches(2), perceptron(), perceptron()
-    train(alone, torch.optim.SGD(alone.parameters()), data)
-    train(shared, Derived(shared.parameters(), shared.named_parameters(), hvd.Compression.none), data, mine)
-    same_parameters(shared, alone)
-
-
-@check
 def parameters_that_are_added_or_thawed_later_are_reduced_too():
     model = perceptron()
     model[0].weight.requires_grad_(False)

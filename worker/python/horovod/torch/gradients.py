@@ -94,9 +94,18 @@ class Gradients:
         """Whether gradients were submitted and not received yet."""
         return bool(self._handles or self._flights)
 
+    def _takes_part(self):
+        """Whether this rank is in the process set; ValueError where there is none, or none any more: a rank would
+        train alone."""
+        is_in = self._process_set.included()
+        if is_in is None:
+            raise ValueError(f"{self._process_set} is not registered: use hvd.add_process_set or "
+                             "hvd.init(process_sets=...).")
+        return is_in
+
     def watch(self, param_groups):
         """Attaches hooks to those of the parameters that want a gradient and have no hook yet."""
-        if not self._process_set.included() or self._are_watched(param_groups):
+        if not self._takes_part() or self._are_watched(param_groups):
             return
         is_first = not self._entries
         for i, group in enumerate(param_groups):
@@ -237,7 +246,7 @@ class Gradients:
 
         When one of them fails the others are waited for too; then the first failure is raised.
         """
-        if not self._process_set.included() or self._process_set.size() == 1:
+        if not self._takes_part() or self._process_set.size() == 1:
             return
         self.watch(param_groups)
         self._submit_the_rest()
