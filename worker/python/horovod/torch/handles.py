@@ -4,6 +4,8 @@ The runtime reads and writes dense memory of the host. Where a tensor is that al
 copied; else the work is done on a copy, and what is left to do at the end (bringing the result to
 where it belongs) is kept with the handle until `synchronize`.
 """
+import contextlib
+
 import torch
 
 from horovod import _core
@@ -20,7 +22,10 @@ def keep(handle, result):
 
 
 def forget_all():
-    """Drops the handles of a job that has ended."""
+    """Drops the handles of a job that has ended, and what the runtime keeps for them."""
+    for handle in _pending:
+        with contextlib.suppress(RuntimeError, ValueError):  # nobody asks any more how they ended
+            _core.wait(handle)
     _pending.clear()
 
 
