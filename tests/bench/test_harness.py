@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -509,9 +510,18 @@ def test_each_case_of_real_nodes_has_its_rows(monkeypatch, capsys):
     monkeypatch.setattr(nodes, "pattern", lambda *_: {})
     monkeypatch.setattr(nodes, "cluster", lambda flags: contextlib.nullcontext(("kubeconfig", "folder")))
     table = measure.Table(1)
-    nodes.measure_rows(table, argparse.Namespace(first=False, launches=6))
+    for part in nodes.measure_rows, nodes.measure_limited:
+        part(table, argparse.Namespace(first=False, launches=6))
     found = {row["name"]: (row["ratio_p50"], row["n"], results.target(row)) for row in table.rows}
     assert found["real-children-but-masters"] == (0.5, 2, 1.2) and found["real-limited-children-but-masters"] == (0.5, 1, 1.2)
     assert found["real-workers-ready"] == (1, 2, 1.2) and found["real-limited-masters-ended"] == (1, 1, 1.2)
     assert found["real-cpu-of-100-jobs"] == (1.25, 2, None) and found["real-ready-to-request-p99"] == (0.5, 2, 1)
     assert capsys.readouterr().out.count("100 create jobs") == 2
+
+
+def test_a_program_that_does_not_end_when_told_to_is_ended(monkeypatch):
+    with subprocess.Popen(["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done"], stdout=subprocess.PIPE) as deaf:
+        deaf.stdout.readline()
+        monkeypatch.setattr(nodes, "PATIENCE_S", 0.2)
+        nodes.end(deaf)
+        assert deaf.returncode == -9
