@@ -22,6 +22,7 @@
 #include "operator/core/plan.h"
 
 #define MESSAGE_SIZE 1024
+#define FIRST_MS 2000       /* how long the first status waits for something to tell */
 #define COUNTS_MIN_MS 5000  /* how often counts alone are written: as often as the start is old, */
 #define COUNTS_MAX_MS 30000 /* so that many workers that come one by one cost few writes */
 #define STOPPED_MS 1000     /* the same of a job that is suspended */
@@ -396,12 +397,45 @@ static void decide(struct hvd_pass *p)
     hvd_outcome_bury(p);
 }
 
+static bool has_event(const struct hvd_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_actions; i++) {
+        if (plan->actions[i].type == HVD_ACTION_EVENT)
+            return true;
+    }
+    return false;
+}
+
+static bool is_in_trouble(const struct hvd_pass *p)
+{
+    return p->pods.troubled || (p->pods.master && p->pods.master->u.pod.trouble);
+}
+
+/*
+ * Until when the first status of a new job waits, because it says no more than that its children
+ * were just made: workers that are Ready soon are told of by the next one. 0: it does not wait.
+ */
+static int64_t first_due_ms(const struct hvd_pass *p)
+{
+    const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
+
+    if (p->job->status.state != HVD_JOB_NEW || p->is_blocked || p->is_denied || is_in_trouble(p) ||
+        (p->next.state != HVD_JOB_PENDING && p->next.state != HVD_JOB_STARTING) ||
+        hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS ||
+        set->meta.created_s * 1000 > p->now_ms || has_event(p->plan))
+        return 0;
+    return set->meta.created_s * 1000 + FIRST_MS;
+}
+
 /* When the next status may be written; 0: at once. */
 static int64_t status_due_ms(const struct hvd_pass *p)
 {
     int64_t written_ms = p->view->status_written_ms;
     int64_t every_ms = written_ms - p->next.start_s * 1000;
+    int64_t first_ms = first_due_ms(p);
 
+    if (p->now_ms < first_ms)
+        return first_ms;
     if (p->next.observed_generation != p->job->status.observed_generation)
         return 0;
     if (p->settled_ms > p->now_ms)

@@ -45,7 +45,10 @@ static void the_children_of_a_new_job_come_before_its_status(void **state)
     world_init(&w, SHORT "}");
     assert_int_equal(world_pass(&w), 4);
     assert_non_null(world_find(&w, "StatefulSet", "digits-worker"));
+    assert_int_equal(world_pass(&w), 0);
     assert_string_equal(world_status(&w, "state"), "");
+    assert_true(w.wake_at_ms > w.now_ms && w.wake_at_ms <= w.now_ms + 2000);
+    w.now_ms = w.wake_at_ms;
     assert_int_equal(world_pass(&w), 1);
     world_is_state(&w, "Pending");
     assert_int_equal(world_pass(&w), 0);
@@ -96,7 +99,30 @@ static void settle_fast(struct world *w)
     }
 }
 
-static void a_job_costs_eleven_writes_however_many_workers_it_has(void **state)
+static void a_new_job_in_trouble_is_told_of_at_once(void **state)
+{
+    struct world w;
+    cJSON *pod;
+
+    (void)state;
+    world_init(&w, SHORT "}");
+    w.is_kubelet_off = true;
+    world_pass(&w);
+    while (world_controllers(&w))
+        continue;
+    pod = world_find(&w, "Pod", "digits-worker-1");
+    cJSON_ReplaceItemInObject(
+        pod, "status",
+        cJSON_Parse("{\"phase\":\"Pending\",\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{"
+                    "\"waiting\":{\"reason\":\"ErrImagePull\"}}}]}"));
+    assert_int_equal(world_pass(&w), 1);
+    world_is_state(&w, "Pending");
+    assert_non_null(strstr(world_condition_text(&w, "WorkersReady", "message"),
+                           "pod digits-worker-1 image x:1 cannot be pulled"));
+    world_fini(&w);
+}
+
+static void a_job_that_starts_at_once_costs_ten_writes_however_many_workers_it_has(void **state)
 {
     static const int workers[] = {1, 4, 15};
     char spec[256];
@@ -115,9 +141,30 @@ static void a_job_costs_eleven_writes_however_many_workers_it_has(void **state)
         settle_fast(&w);
         world_is_state(&w, "Succeeded");
         assert_null(world_find(&w, "StatefulSet", "digits-worker"));
-        assert_int_equal(w.n_writes, 11);
+        assert_int_equal(w.n_writes, 10);
         world_fini(&w);
     }
+}
+
+static void a_job_that_starts_slowly_costs_eleven_writes(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, SHORT "}");
+    w.is_kubelet_off = true;
+    settle_fast(&w);
+    w.now_ms = w.wake_at_ms;
+    settle_fast(&w);
+    world_is_state(&w, "Pending");
+    w.is_kubelet_off = false;
+    settle_fast(&w);
+    world_is_state(&w, "Running");
+    world_end_master(&w, 0, NULL);
+    settle_fast(&w);
+    world_is_state(&w, "Succeeded");
+    assert_int_equal(w.n_writes, 11);
+    world_fini(&w);
 }
 
 static void a_master_that_does_not_start_soon_is_told_of(void **state)
@@ -134,8 +181,8 @@ static void a_master_that_does_not_start_soon_is_told_of(void **state)
     w.is_kubelet_off = true;
     world_find(&w, "Job", "digits-master");
     settle_fast(&w);
-    world_is_state(&w, "Pending");
-    assert_true(w.wake_at_ms > w.now_ms && w.wake_at_ms <= w.now_ms + 5000);
+    assert_string_equal(world_status(&w, "state"), "");
+    assert_true(w.wake_at_ms > w.now_ms && w.wake_at_ms <= w.now_ms + 2000);
     w.now_ms = w.wake_at_ms;
     world_pass(&w);
     world_is_state(&w, "Starting");
@@ -658,7 +705,9 @@ int main(void)
         cmocka_unit_test(a_new_job_without_all_of_its_children_tells_why),
         cmocka_unit_test(a_second_pass_over_a_settled_job_plans_nothing),
         cmocka_unit_test(the_master_waits_for_every_worker_and_the_list),
-        cmocka_unit_test(a_job_costs_eleven_writes_however_many_workers_it_has),
+        cmocka_unit_test(a_new_job_in_trouble_is_told_of_at_once),
+        cmocka_unit_test(a_job_that_starts_at_once_costs_ten_writes_however_many_workers_it_has),
+        cmocka_unit_test(a_job_that_starts_slowly_costs_eleven_writes),
         cmocka_unit_test(a_master_that_does_not_start_soon_is_told_of),
         cmocka_unit_test(workers_that_come_one_by_one_cost_few_writes),
         cmocka_unit_test(what_troubled_the_master_is_forgotten_when_it_is_over),
