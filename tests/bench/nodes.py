@@ -1,11 +1,11 @@
 """Rows 18, 19 and 23 on a real kube-apiserver and kube-controller-manager, with nodes that kwok plays: 100 jobs of 4 workers.
 
-Each is measured in two benchmarks: `limited` with the client limits of kube-controller-manager as they are (20 requests a second for each of its
-controllers, which is what the pods of 100 StatefulSets wait for), and `nodes` with those limits lifted. The baseline is a client
-without an operator, in the same run on the same server: it posts copies of the same children over as many connections as
+There are two benchmarks: `limited` with the client limits of kube-controller-manager as they are (20 requests a second for each
+of its controllers, which is what the pods of 100 StatefulSets wait for), and `nodes` with those limits lifted. The baseline is a
+client without an operator, in the same run on the same server: it posts copies of the same children over as many connections as
 posted the jobs, waits until all workers are Ready, posts the masters' Jobs and waits for their end. Everything happens on one
-machine, so absolute times say little. All times are those of the server's audit log: a request counts from when it came in
-to when it was answered.
+machine, so absolute times say little. All times are those of the server's audit log: a request counts from when it came in to
+when it was answered.
 """
 import concurrent.futures
 import contextlib
