@@ -203,7 +203,7 @@ def python():
     status, output = call(["script/bootstrap", "python"], 1800)
     if status:
         return [Result("script/bootstrap python", "failed", output[-6000:])]
-    return pytest("tests/integration/python")
+    return pytest("tests/integration/python", timeout=3600)  # the first time it makes roots of Debian
 
 
 def fuzz():
