@@ -86,20 +86,22 @@ def steps(table, launches):
             table.add("python", workload + suffix, what, "ms", {"any": [paired(lines, workload, arm) for lines in launches]})
 
 
-def memory(table, by_arm):
-    """Rows of idle ranks and of memory, from what training.py said of each arm in each launch."""
-    def add(name, baseline, pairs):
-        table.add("python", name, baseline, "MiB", {"any": [(one, other, one / other) for one, other in pairs]})
+def beside(ours, theirs, what):
+    """Samples of a row: (ours, theirs, ratio) of each launch."""
+    return {"any": [(one[what], other[what], one[what] / other[what]) for one, other in zip(ours, theirs)]}
 
-    ours = by_arm["ours"]
+
+def resting(table, by_arm):
+    """Rows of idle ranks and of memory, from what training.py said of each arm in each launch."""
+    ours, gloo = by_arm["ours"], by_arm["ddp"]
     table.add("python", "idle-cores", f"target {IDLE_TARGET_CORES} core", "core",
               {"any": [(line["idle_cores"], IDLE_TARGET_CORES, line["idle_cores"] / IDLE_TARGET_CORES) for line in ours]})
-    add("idle-memory", "a process that imported torch alone", [(line["joined_mib"], line["torch_mib"]) for line in ours])
-    add("idle-memory-gloo", "a rank of torch.distributed over gloo",
-        [(one["joined_mib"], other["joined_mib"]) for one, other in zip(ours, by_arm["ddp"])])
+    table.add("python", "idle-cores-gloo", "a rank of DDP over gloo", "core", beside(ours, gloo, "idle_cores"))
+    table.add("python", "idle-memory", "a process that imported torch alone", "MiB",
+              {"any": [(line["joined_mib"], line["torch_mib"], line["joined_mib"] / line["torch_mib"]) for line in ours]})
+    table.add("python", "idle-memory-gloo", "a rank of DDP over gloo", "MiB", beside(ours, gloo, "joined_mib"))
     for suffix, (arm, what) in BASELINES.items():
-        add(f"peak-memory{suffix}", f"{MEMORY_OF}, {what}",
-            [(one["peak_mib"], other["peak_mib"]) for one, other in zip(ours, by_arm[arm])])
+        table.add("python", f"peak-memory{suffix}", f"{MEMORY_OF}, {what}", "MiB", beside(ours, by_arm[arm], "peak_mib"))
 
 
 def measure_rows(table, options):
@@ -112,5 +114,5 @@ def measure_rows(table, options):
         check_same(lines)
     steps(table, launches)
     arms = ["ours", *(arm for arm, _ in BASELINES.values())]
-    memory(table, {arm: [train(options, "memory", arm, MEMORY_OF)[0] for _ in range(max(1, n_launches // 2))]
-                   for arm in arms})
+    resting(table, {arm: [train(options, "memory", arm, MEMORY_OF)[0] for _ in range(max(1, n_launches // 2))]
+                    for arm in arms})
