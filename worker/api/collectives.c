@@ -423,21 +423,37 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
 }
 
 static horovod_status_t wait_handle(horovod_handle_t handle, int64_t timeout_ns,
-                                    struct horovod_output **output, horovod_error_t *err)
+                                    struct hvd_outcome *outcome, horovod_error_t *err)
 {
     struct hvd_err why;
-    struct hvd_outcome outcome = {0};
     struct hvd_engine *engine = hvd_api_enter(false);
 
     if (!engine)
         return hvd_api_not_initialized(err);
     hvd_err_clear(&why);
-    hvd_status_t st =
-        hvd_engine_wait_for(engine, handle, timeout_ns, output ? &outcome : NULL, &why);
-    if (st == HVD_OK && output)
-        *output = outcome.output;
+    hvd_status_t st = hvd_engine_wait_for(engine, handle, timeout_ns, outcome, &why);
     hvd_api_leave();
     return hvd_api_status(st, &why, err);
+}
+
+/* The same for a handle that may have an output. */
+static horovod_status_t wait_output(horovod_handle_t handle, int64_t timeout_ns,
+                                    struct horovod_output **output, horovod_error_t *err)
+{
+    struct hvd_outcome outcome = {0};
+    const horovod_status_t status = wait_handle(handle, timeout_ns, output ? &outcome : NULL, err);
+
+    if (status == HOROVOD_OK && output)
+        *output = outcome.output;
+    return status;
+}
+
+/* Milliseconds as nanoseconds, of which there are not as many. */
+static int64_t timeout_ns(int64_t timeout_ms)
+{
+    const int64_t most_ms = INT64_MAX / 2000000;
+
+    return (timeout_ms < 0 ? 0 : timeout_ms > most_ms ? most_ms : timeout_ms) * 1000000;
 }
 
 horovod_status_t horovod_allreduce_async(const void *input, void *output,
@@ -564,6 +580,13 @@ horovod_status_t horovod_join(int *last_rank, horovod_error_t *err)
     return status;
 }
 
+horovod_status_t horovod_join_async(horovod_handle_t *handle, horovod_error_t *err)
+{
+    const struct call call = {.op = HVD_JOIN};
+
+    return run_async(&call, handle, err);
+}
+
 horovod_status_t horovod_barrier_async(horovod_handle_t *handle, horovod_error_t *err)
 {
     const struct call call = {.op = HVD_BARRIER};
@@ -614,16 +637,24 @@ horovod_status_t horovod_wait(horovod_handle_t handle, horovod_error_t *err)
 horovod_status_t horovod_wait_output(horovod_handle_t handle, horovod_output_t **output,
                                      horovod_error_t *err)
 {
-    return wait_handle(handle, -1, output, err);
+    return wait_output(handle, -1, output, err);
 }
 
 horovod_status_t horovod_wait_for(horovod_handle_t handle, int64_t timeout_ms,
                                   horovod_output_t **output, horovod_error_t *err)
 {
-    const int64_t most_ms = INT64_MAX / 2000000;
-    const int64_t ms = timeout_ms < 0 ? 0 : timeout_ms > most_ms ? most_ms : timeout_ms;
+    return wait_output(handle, timeout_ns(timeout_ms), output, err);
+}
 
-    return wait_handle(handle, ms * 1000000, output, err);
+horovod_status_t horovod_wait_join(horovod_handle_t handle, int64_t timeout_ms, int *last_rank,
+                                   horovod_error_t *err)
+{
+    struct hvd_outcome outcome = {0};
+    const horovod_status_t status = wait_handle(handle, timeout_ns(timeout_ms), &outcome, err);
+
+    if (status == HOROVOD_OK && last_rank)
+        *last_rank = (int)outcome.number;
+    return status;
 }
 
 const void *horovod_output_data(const horovod_output_t *output)

@@ -29,6 +29,8 @@ static const struct {
     {"funneled", mode_funneled},
     {"refused", mode_refused},
     {"kinds", mode_kinds},
+    {"waits", mode_waits},
+    {"jobs", mode_jobs},
     {"sets", mode_sets},
     {"bits", mode_bits},
     {"fixed_sets", mode_fixed_sets},

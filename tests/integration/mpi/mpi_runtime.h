@@ -59,6 +59,14 @@ void mode_comms(void);
 /* Communicators that cannot be process sets are refused on every rank, and the program goes on. */
 void mode_bad_comms(void);
 
+/* --- waits.c ---------------------------------------------------------------------------------- */
+
+/* Waits that give up and are taken up again: horovod_wait_for, horovod_wait_join. */
+void mode_waits(void);
+
+/* Jobs that follow one another in a process: horovod_shutdown_job. */
+void mode_jobs(void);
+
 /* --- forked.c --------------------------------------------------------------------------------- */
 
 /* Children of fork() while other threads are at work: they are told what they are, and harm

@@ -362,6 +362,9 @@ HOROVOD_API horovod_status_t horovod_grouped_reducescatter_async(
  */
 HOROVOD_API horovod_status_t horovod_join(int *last_rank, horovod_error_t *err);
 
+/* horovod_join that does not wait: horovod_wait_join ends the handle. */
+HOROVOD_API horovod_status_t horovod_join_async(horovod_handle_t *handle, horovod_error_t *err);
+
 /* --- Process sets: some of the ranks. Number 0 is the whole job ------------------------------- */
 
 /* What the functions below return instead of a result. */
@@ -443,6 +446,11 @@ HOROVOD_API horovod_status_t horovod_wait_output(horovod_handle_t handle, horovo
  */
 HOROVOD_API horovod_status_t horovod_wait_for(horovod_handle_t handle, int64_t timeout_ms,
                                               horovod_output_t **output, horovod_error_t *err);
+
+/* horovod_wait_for for the handle of a join: *last_rank, which may be NULL, is the rank that joined
+ * last. */
+HOROVOD_API horovod_status_t horovod_wait_join(horovod_handle_t handle, int64_t timeout_ms,
+                                               int *last_rank, horovod_error_t *err);
 
 /* The elements; NULL when there are none. Borrowed until the release. */
 HOROVOD_API const void *horovod_output_data(const horovod_output_t *output);
