@@ -76,6 +76,54 @@ def test_an_interrupt_ends_the_wait_and_leaves_the_tensor_pending():
     assert done.returncode == 0 and done.stdout.splitlines() == ["interrupted", "[2.0, 2.0, 2.0]"], done.stdout + done.stderr
 
 
+JOINED = """
+import os, signal, sys, threading, time
+import horovod.numpy as hvd
+
+def interrupted_join(number):
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        hvd.join()
+    except KeyboardInterrupt:
+        print("interrupted")
+    open(sys.argv[1] + number, "w").close()
+
+def wait_for_the_interrupt(number):
+    while not os.path.exists(sys.argv[1] + number):
+        time.sleep(0.01)
+"""
+
+TAKEN_UP = JOINED + """
+hvd.init()
+if hvd.rank() == 0:
+    interrupted_join("1")
+    interrupted_join("2")
+else:
+    wait_for_the_interrupt("2")
+assert hvd.join() == 1
+assert hvd.join() >= 0
+"""
+
+FORGOTTEN = JOINED + """
+for job in "12":
+    hvd.init()
+    if hvd.rank() == 0:
+        interrupted_join(job)
+    else:
+        wait_for_the_interrupt(job)
+    hvd.shutdown()
+hvd.init()
+assert hvd.join() >= 0
+hvd.barrier()
+"""
+
+
+@pytest.mark.parametrize("program", [TAKEN_UP, FORGOTTEN], ids=["in-the-job", "not-in-the-next-job"])
+def test_a_join_that_was_interrupted_is_taken_up_again(program, tmp_path):
+    done = mpirun(2, PYTHON, "-c", program, str(tmp_path) + "/")
+    assert done.returncode == 0 and done.stdout.splitlines() == ["interrupted"] * 2, done.stdout + done.stderr
+
+
 def test_an_exception_on_one_rank_ends_the_others():
     done = mpirun(2, PYTHON, "-c", "import horovod.numpy as hvd\nimport numpy as np\nhvd.init()\n"
                   "assert hvd.rank() == 1, 'rank 0 is unhappy'\nhvd.allreduce(np.ones(3))")

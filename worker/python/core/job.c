@@ -7,6 +7,7 @@
 #include <limits.h>
 
 #include "worker/python/core/errors.h"
+#include "worker/python/core/waiting.h"
 
 #define INIT_FAILED                                                                                \
     "Horovod initialization failed. Please check log messages above for a more descriptive error."
@@ -170,6 +171,7 @@ static PyObject *leave(void (*shut_down)(void))
 
     shut_down();
     PyEval_RestoreThread(state);
+    hvd_py_forget_join();
     Py_RETURN_NONE;
 }
 

@@ -3,7 +3,7 @@
  * and back takes as long; for everything else the GIL is given up. All handles of a group are ended
  * even when one failed, as what failed is the group; the first reason is raised. Now and then the
  * wait looks after signals: after Ctrl-C the flight stays, with its references, and may be waited
- * for again.
+ * for again, and a join is taken up by the next one.
  */
 #include "worker/python/core/waiting.h"
 
@@ -131,6 +131,37 @@ PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id)
     return end_flight(f);
 }
 
+/* Of this rank; an interrupt leaves it pending. The GIL guards it. */
+static struct {
+    horovod_handle_t handle; /* 0: none is pending */
+    bool is_waited;
+} join;
+
+void hvd_py_forget_join(void)
+{
+    join.handle = 0;
+}
+
+/* Waits for the pending join without the GIL. HOROVOD_IN_PROGRESS: as end_slowly. */
+static horovod_status_t end_join(int *last_rank, horovod_error_t *err)
+{
+    const horovod_handle_t handle = join.handle;
+    horovod_status_t status = HOROVOD_IN_PROGRESS;
+
+    join.is_waited = true;
+    while (status == HOROVOD_IN_PROGRESS) {
+        PyThreadState *state = PyEval_SaveThread();
+        status = horovod_wait_join(handle, SIGNALS_MS, last_rank, err);
+        PyEval_RestoreThread(state);
+        if (status == HOROVOD_IN_PROGRESS && PyErr_CheckSignals() != 0)
+            break;
+    }
+    join.is_waited = false;
+    if (status != HOROVOD_IN_PROGRESS && join.handle == handle)
+        join.handle = 0;
+    return status;
+}
+
 PyObject *hvd_py_join(PyObject *module, PyObject *unused)
 {
     horovod_error_t err;
@@ -140,8 +171,14 @@ PyObject *hvd_py_join(PyObject *module, PyObject *unused)
     (void)unused;
     if (!horovod_is_initialized())
         return hvd_py_raise_not_initialized();
-    PyThreadState *state = PyEval_SaveThread();
-    const horovod_status_t status = horovod_join(&last_rank, &err);
-    PyEval_RestoreThread(state);
+    if (join.is_waited) {
+        PyErr_SetString(PyExc_ValueError, "another thread waits for the join");
+        return NULL;
+    }
+    if (!join.handle && horovod_join_async(&join.handle, &err) != HOROVOD_OK)
+        return hvd_py_raise_refused(&err);
+    const horovod_status_t status = end_join(&last_rank, &err);
+    if (status == HOROVOD_IN_PROGRESS)
+        return NULL;
     return status == HOROVOD_OK ? PyLong_FromLong(last_rank) : hvd_py_raise_failed(&err);
 }

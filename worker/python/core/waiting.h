@@ -13,4 +13,7 @@ PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id);
 /* See above. */
 PyObject *hvd_py_join(PyObject *module, PyObject *unused);
 
+/* The job has ended: a join that was interrupted is not taken up again. */
+void hvd_py_forget_join(void);
+
 #endif
