@@ -26,8 +26,8 @@ BUGS = {
         r"not within \d+ s|is missing|is \""),
     "a wake-up forgotten": (
         "operator/app/queue.c",
-        r"    hvd_queue_add\(queue, item, now_ms \+ wait_ms\);\n    return wait_ms;",
-        r"    if (!at_least_ms)\n        hvd_queue_add(queue, item, now_ms + wait_ms);\n    return wait_ms;",
+        r"    put_into_heap\(queue, item\);\n    return wait_ms;",
+        r"    if (!at_least_ms)\n        put_into_heap(queue, item);\n    return wait_ms;",
         r"not within \d+ s|is missing|is \""),
 }
 
