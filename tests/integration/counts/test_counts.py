@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -58,3 +59,31 @@ def test_a_steady_step_makes_two_system_calls_at_most(tmp_path):
     few, many = traced_calls(200, tmp_path / "few"), traced_calls(1200, tmp_path / "many")
     for rank in (0, 1):
         assert (many[rank] - few[rank]) / 1000 <= SYSTEM_CALLS_A_STEP, (few, many)
+
+
+# --- From Python -------------------------------------------------------------------------------------------------
+
+OPERATIONS = [sys.executable, pathlib.Path(__file__).with_name("operations.py")]
+PYTHON = {"PYTHONPATH": str(BUILD / "python")}
+
+
+def turns_of_another_thread(n_calls, length):
+    (line,) = launch(1, *OPERATIONS, n_calls, length, **PYTHON)
+    return line["turns"]
+
+
+def test_a_small_operation_keeps_the_interpreter():
+    """To give it up and take it again costs as much as the operation; a large one gives it up, or others would wait."""
+    assert turns_of_another_thread(20000, 1) <= 20000 / 100
+    assert turns_of_another_thread(0, 1 << 16) > 0
+
+
+def test_a_small_operation_makes_no_system_call(tmp_path):
+    """Of the thread that submits and waits: it wakes nobody and does not sleep."""
+    def calls_of(n_calls):
+        report = tmp_path / f"{n_calls}"
+        launch(1, "strace", "-c", "-o", report, *OPERATIONS, n_calls, 1, **PYTHON)
+        return int(report.read_text(encoding="utf-8").strip().splitlines()[-1].split()[3])
+
+    few, many = calls_of(1000), calls_of(21000)
+    assert (many - few) / 20000 <= 0.05, (few, many)
