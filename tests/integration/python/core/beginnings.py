@@ -40,8 +40,8 @@ def total(process_set=hvd.global_process_set):
 @check
 def one_job_follows_the_other():
     rank, size = hvd.rank(), hvd.size()
-    for _ in range(3):
-        with another_job():
+    for options in ({}, {"comm": range(size)}, {"comm": []}):
+        with another_job(**options):
             assert (hvd.rank(), hvd.size(), total()) == (rank, size, size)
     assert total() == size
 

@@ -67,9 +67,9 @@ def there_is_one_extension_for_all_frameworks():
 
 @check
 def what_there_is_built_in_is_told():
-    assert util.mpi_built(verbose=True) is True and util.nccl_built() == 0
-    assert not any(built() for built in (util.gloo_built, util.ddl_built, util.ccl_built))
-    assert util.gpu_available("torch") is False
+    assert util.mpi_built(verbose=True) is True and util.nccl_built(verbose=True) == 0
+    assert not any(built(verbose=True) for built in (util.gloo_built, util.ddl_built, util.ccl_built))
+    assert util.gpu_available("torch", verbose=True) is False
     assert util.extension_available("mxnet", verbose=True) is False and util.extension_available("tensorflow") is False
 
 
@@ -148,7 +148,7 @@ def a_data_loader_processes_what_it_iterates_over():
 def a_data_loader_loads_ahead_in_a_thread_of_each_epoch():
     here = threading.current_thread()
     for size, is_here in ((64, False), (1, False), (0, True)):
-        loader = AsyncSquares(size, False, 5)
+        loader = AsyncSquares(size, True, 5)
         assert [list(loader), list(loader)] == [[1, 2, 5, 10, 17]] * 2
         assert (here in loader.threads) is is_here and len(loader.threads) == (1 if is_here else 2)
         loader.close_async_loader()

@@ -9,6 +9,7 @@ from checks import check, raises
 from inputs import ALL, FLOATS, NUMBERS, OPS, mine, of_rank, reduced, same
 
 import horovod.torch as hvd
+from horovod.torch.compression import Compressor
 
 
 @check
@@ -189,6 +190,28 @@ def compression_sends_half_and_returns_the_type_that_was_given():
         same(results[1], reduced("sum", torch.int64))
     sent, context = hvd.Compression.fp16.compress(torch.ones(2, dtype=torch.float64))
     assert sent.dtype == torch.float16 and hvd.Compression.fp16.decompress(sent, context).dtype == torch.float64
+
+
+@check
+def a_compressor_of_ones_own_says_what_it_has_to_do_and_is_used():
+    for method, arguments in ((Compressor.compress, (mine(),)), (Compressor.decompress, (mine(), None))):
+        raises(NotImplementedError, method, *arguments)
+
+    class Doubled(Compressor):
+        """Sends twice the values, as integers."""
+
+        @staticmethod
+        def compress(tensor):
+            return (tensor * 2).to(torch.int32), tensor.dtype
+
+        @staticmethod
+        def decompress(tensor, ctx):
+            return (tensor / 2).to(ctx)
+
+    same(hvd.allreduce(mine(), op=hvd.Sum, compression=Doubled), reduced("sum"))
+    same(hvd.grouped_allreduce([mine()], op=hvd.Sum, compression=Doubled)[0], reduced("sum"))
+    same(hvd.reducescatter(mine(shape=(hvd.size(), 2)), op=hvd.Sum, compression=Doubled),
+         reduced("sum", shape=(hvd.size(), 2))[hvd.rank():hvd.rank() + 1])
 
 
 @check

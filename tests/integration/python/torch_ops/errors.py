@@ -31,6 +31,10 @@ def ranks_that_disagree_about_the_shape_all_get_an_error():
     fails_everywhere("Mismatched ALLTOALL tensor shapes", hvd.alltoall, torch.ones(hvd.size(), hvd.rank() + 1),
                      name="shape")
     fails_everywhere("Mismatched REDUCESCATTER tensor shapes", hvd.reducescatter, torch.ones(shape), name="shape")
+    shape = (hvd.size(),) + (1,) * (1 + hvd.rank() % 2)
+    for function, word in ((hvd.allgather, "ALLGATHER"), (hvd.alltoall, "ALLTOALL")):
+        fails_everywhere(f"Mismatched {word} tensor shapes: One rank sent a tensor of rank ", function, torch.ones(shape),
+                         name="dimensions")
 
 
 @check

@@ -9,6 +9,7 @@ from errors import the_job_goes_on
 from inputs import mine, of_rank, reduced, same
 
 import horovod.torch as hvd
+from horovod.torch import mpi_ops
 
 ALLREDUCES = [hvd.allreduce, hvd.allreduce_, hvd.allreduce_async, hvd.allreduce_async_]
 BROADCASTS = [hvd.broadcast, hvd.broadcast_, hvd.broadcast_async, hvd.broadcast_async_]
@@ -246,7 +247,7 @@ def what_there_is_built_in_is_told():
     assert (hvd.nccl_built(), hvd.ddl_built(), hvd.ccl_built()) == (0, False, False)
     assert (hvd.cuda_built(), hvd.rocm_built()) == (False, False)
     assert (hvd.rank(), hvd.size()) == (hvd.local_rank(), hvd.local_size())
-    assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1)
+    assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1) and mpi_ops.is_homogeneous() is True
 
 
 @check

@@ -162,6 +162,8 @@ def groups_are_scattered_together():
         same(one, other)
     for one, other in zip(hvd.synchronize(hvd.grouped_reducescatter_async(tensors, op=hvd.Sum)), want, strict=True):
         same(one, other)
+    for one, other in zip(hvd.grouped_reducescatter(tensors, op=hvd.Sum, compression=hvd.Compression.fp16), want, strict=True):
+        same(one, other)
 
 
 def sparse_of(rank, dtype=torch.float32):
@@ -213,7 +215,7 @@ def ranks_that_have_joined_add_zeros_and_learn_who_was_last():
         same(hvd.allreduce(mine(), name=f"uneven average.{step}"), total / hvd.size())
     last = hvd.join()
     assert last == hvd.size() - 1 and isinstance(last, int), last
-    assert isinstance(hvd.join(device=-1), int)
+    assert isinstance(hvd.join(device=0), int)
 
 
 @check
@@ -221,8 +223,10 @@ def others_cannot_gather_while_a_rank_has_joined():
     if hvd.size() == 1:
         return
     if hvd.rank() != 0:
-        text = raises(hvd.HorovodInternalError, hvd.allgather, mine(), name="joined")
-        assert "not supported with Join at this time" in text, text
+        for word, call in (("Allgather", hvd.allgather), ("Alltoall", hvd.alltoall), ("Reducescatter", hvd.reducescatter),
+                           ("Broadcast", lambda tensor, name: hvd.broadcast(tensor, 1, name))):
+            text = raises(hvd.HorovodInternalError, call, mine(shape=(hvd.size(), 2)), name="joined")
+            assert text.startswith(f"{word} is not supported with Join at this time."), text
     hvd.join()
     same(hvd.allreduce(mine(), op=hvd.Sum), reduced("sum"))
 
@@ -272,7 +276,17 @@ def a_process_set_refuses_ranks_that_are_not_in_it_and_sets_that_are_not_registe
         raises(ValueError, hvd.allgather, mine(), process_set=only_first)
     if hvd.size() > 1:
         hvd.remove_process_set(only_first)
-    raises(ValueError, hvd.allreduce, mine(), process_set=hvd.ProcessSet([0]))
+    for function in (hvd.allreduce, lambda _, process_set: hvd.sparse_allreduce_async(sparse_of(0), "set", hvd.Sum, process_set)):
+        assert "is not registered" in raises(ValueError, function, mine(), process_set=hvd.ProcessSet([0]))
+    same(hvd.allreduce(mine(), op=hvd.Sum), reduced("sum"))
+
+
+@check
+def a_process_set_that_cannot_be_is_refused():
+    for ranks in ([hvd.size()], [-1], []):
+        assert "no such ranks" in raises(ValueError, hvd.add_process_set, ranks)
+    assert "each rank once" in raises(ValueError, hvd.add_process_set, [0, 0])
+    assert "exists already" in raises(ValueError, hvd.add_process_set, hvd.ProcessSet(range(hvd.size())))
     same(hvd.allreduce(mine(), op=hvd.Sum), reduced("sum"))
 
 

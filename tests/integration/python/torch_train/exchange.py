@@ -121,6 +121,56 @@ def objects_are_gathered_in_the_order_of_the_ranks():
 
 
 @check
+def a_root_that_is_no_rank_is_refused_everywhere():
+    for root in (hvd.size(), -1):
+        assert "invalid root rank" in raises(ValueError, hvd.broadcast_object, "never", root_rank=root)
+        assert "invalid root rank" in raises(ValueError, hvd.broadcast_parameters, perceptron().state_dict(), root)
+        assert "invalid root rank" in raises(ValueError, hvd.broadcast_optimizer_state, sgd(perceptron()), root)
+    assert hvd.broadcast_object("the next", root_rank=0) == "the next"
+
+
+@check
+def optimizer_state_may_be_of_any_kind():
+    class Odd(torch.optim.SGD):
+        """Keeps what no optimizer of PyTorch keeps."""
+
+    model = perceptron()
+    optimizer = Odd(model.parameters(), lr=0.1)
+    weight, bias = model[0].weight, model[0].bias
+    if hvd.rank() == 0:
+        optimizer.param_groups[0]["betas"], optimizer.param_groups[0]["schedule"] = (0.5, 0.75), {"warm": [1, None]}
+        optimizer.state[weight] = {
+            "nothing": None, "word": "größe", "places": (3, [4.5]), "flags": torch.tensor([True, False]),
+            "count": torch.tensor(7, dtype=torch.int64), "half": torch.ones(2, 3, dtype=torch.bfloat16),
+            "empty": torch.empty(0, 2), "strided": torch.arange(6.0).reshape(2, 3).t()}
+    else:  # of other types and shapes, and what the root has not
+        optimizer.param_groups[0]["leftover"] = 1
+        optimizer.state[weight] = {"half": torch.zeros(5), "word": torch.zeros(2), "mine": torch.zeros(3)}
+        optimizer.state[bias] = {"mine": 1}
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    state, group = optimizer.state[weight], optimizer.param_groups[0]
+    assert (group["betas"], group["schedule"], "leftover" in group) == ((0.5, 0.75), {"warm": [1, None]}, False)
+    assert group["params"][0] is weight and list(optimizer.state) == [weight]
+    assert sorted(state) == ["count", "empty", "flags", "half", "nothing", "places", "strided", "word"], state
+    assert (state["nothing"], state["word"], state["places"]) == (None, "größe", (3, [4.5]))
+    assert state["flags"].tolist() == [True, False] and state["count"].tolist() == 7 and state["count"].dim() == 0
+    assert state["half"].dtype == torch.bfloat16 and state["half"].tolist() == [[1.0] * 3] * 2
+    assert state["empty"].shape == (0, 2) and state["strided"].tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+@check
+def optimizers_that_differ_between_ranks_are_told_apart():
+    if hvd.size() == 1:
+        return
+    model = perceptron()
+    optimizer = torch.optim.SGD(list(model.parameters())[hvd.rank() == 0:], lr=0.1)
+    if hvd.rank() == 0:  # the others raise before any tensor, of which this one has none
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    else:
+        assert "the optimizers differ between ranks" in raises(ValueError, hvd.broadcast_optimizer_state, optimizer, 0)
+
+
+@check
 def objects_of_a_process_set_stay_in_it():
     if hvd.size() == 1:
         return

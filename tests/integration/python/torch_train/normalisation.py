@@ -4,6 +4,7 @@ from checks import check, raises
 from training import close
 
 import horovod.torch as hvd
+from horovod.torch.sync_batch_norm import _SyncBatchNorm
 
 PLAIN = {2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm1d, 4: torch.nn.BatchNorm2d, 5: torch.nn.BatchNorm3d}
 
@@ -65,6 +66,20 @@ def options_of_batch_norm_mean_the_same():
 def double_and_half_precision_are_normalised():
     runs_as_one_batch((3, 4), torch.float64, 1e-10)
     runs_as_one_batch((3, 4), torch.bfloat16, 0.1)
+
+
+@check
+def the_function_takes_what_the_layer_has():
+    batch, begin, end = global_batch((3,))
+    weight, bias = torch.linspace(0.5, 2, 3, requires_grad=True), torch.zeros(3, requires_grad=True)
+    part = batch[begin:end].clone().requires_grad_()
+    mean, variance = torch.zeros(3), torch.ones(3)
+    output = _SyncBatchNorm.apply(part, weight, bias, mean, variance, 1e-5, 0.5)
+    close(output, torch.nn.functional.batch_norm(batch, None, None, weight, bias, training=True)[begin:end])
+    close(mean, batch.mean(0) / 2)
+    close(variance, (1 + batch.var(0)) / 2)
+    output.square().sum().backward()
+    assert part.grad.shape == part.shape and weight.grad.shape == bias.grad.shape == (3,)
 
 
 @check
