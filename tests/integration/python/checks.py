@@ -1,14 +1,22 @@
 """Checks that every rank of one job runs: the collector, for programs with and without a framework.
 
-A check is a function whose name is a sentence. Each rank writes what became of each check to
-CHECK_RESULTS/<rank>.json as {sentence: null or traceback}; the file grows as checks end. See ranks.py.
+A check is a function whose name is a sentence. After each, all ranks add up a one: whatever it tried, the job goes on.
+Each rank writes to CHECK_RESULTS/<rank>.json what became of the checks, what those that ended well called of the public
+interface (see witness.py), and which errors they got: {"checks": {sentence: null or traceback}, "called": {entry:
+[parameter]}, "errors": [[type, text]]}. The file grows as checks end. See ranks.py.
 """
+import array
 import json
 import os
 import pathlib
 import traceback
 
+from witness import Blind, Witness
+
+import horovod.numpy
+
 CHECKS = []
+ERRORS = []  # (type, text) of what was raised within the check that runs
 
 
 def check(function):
@@ -20,17 +28,52 @@ def check(function):
 def run_checks(hvd, before_each=lambda: None):
     """Runs all checks in the order of the file, the same on every rank; hvd: horovod.numpy or a framework's module."""
     hvd.init(process_sets="dynamic")
-    path = pathlib.Path(os.environ["CHECK_RESULTS"]) / f"{hvd.rank()}.json"
-    results = {}
+    rank = hvd.rank()
+    _run(rank, Witness() if rank in (0, hvd.size() - 1) else Blind(), before_each, _add_up)  # two see enough
+    hvd.shutdown()
+
+
+def run_checks_alone():
+    """The same for a program that is no rank of a job."""
+    _run(0, Witness(), lambda: None, lambda name: None)
+
+
+def _run(rank, witness, before_each, after_each):
+    """Runs all checks, and writes what became of them."""
+    path = pathlib.Path(os.environ["CHECK_RESULTS"]) / f"{rank}.json"
+    found = {"checks": {}, "called": {}, "errors": []}
     for function in CHECKS:
         before_each()
+        ERRORS.clear()
+        failure = _failure_of(function, witness, after_each)
+        found["checks"][function.__name__] = failure
+        called = witness.take()
+        if failure is None:
+            found["errors"] += [error for error in ERRORS if error not in found["errors"]]
+            for entry, parameters in called.items():
+                found["called"][entry] = sorted(parameters.union(found["called"].get(entry, ())))
+        _replace(path, json.dumps(found))
+
+
+def _add_up(name):
+    """Fails unless the job goes on."""
+    ones = array.array("d", [1.0])
+    horovod.numpy.allreduce_(ones, name=f"after {name}", op=horovod.numpy.Sum)
+    assert ones[0] == horovod.numpy.size(), f"the job does not go on: {ones}"
+
+
+def _failure_of(function, witness, after_each):
+    """The traceback of a check that failed, or after which the job did not go on; None where all is well."""
+    try:
+        witness.begin()
         try:
             function()
-            results[function.__name__] = None
-        except Exception:  # pylint: disable=broad-except  # a check that fails is a result
-            results[function.__name__] = traceback.format_exc()
-        _replace(path, json.dumps(results))
-    hvd.shutdown()
+        finally:
+            witness.end()
+        after_each(function.__name__)
+    except Exception:  # pylint: disable=broad-except  # a check that fails is a result
+        return traceback.format_exc()
+    return None
 
 
 def _replace(path, text):
@@ -45,5 +88,6 @@ def raises(kind, function, *arguments, **options):
     try:
         function(*arguments, **options)
     except kind as error:
+        ERRORS.append([type(error).__name__, str(error)])
         return str(error)
     raise AssertionError(f"{function} raised no {kind}")

@@ -21,6 +21,7 @@ TORCH = CACHE / "python" / "torch-2.15.0"
 PYTHON = "/usr/bin/python3"  # without a framework
 TORCH_PYTHON = str(TORCH / "bin" / "python")
 TIMEOUT = 240
+ALONE = {"runner"}  # folders whose run.py is no rank: it starts jobs itself
 
 
 def environment(**extra):
@@ -60,8 +61,13 @@ def _end(process):
 
 
 def mpirun(n, *command, timeout=TIMEOUT, **extra):
-    """The completed job of n ranks; past the timeout it is ended, with all it started, and its status is 124."""
-    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *map(str, command)]
+    """The completed job of n ranks; see call."""
+    return call("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", n, *command, timeout=timeout, **extra)
+
+
+def call(*command, timeout=TIMEOUT, **extra):
+    """The completed command; past the timeout it is ended, with all it started, and its status is 124."""
+    command = list(map(str, command))
     with subprocess.Popen(command, env=environment(**extra), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           errors="replace", stdin=subprocess.DEVNULL, start_new_session=True) as process:
         try:
@@ -84,12 +90,19 @@ def checks_of(folder):
             for node in ast.parse(path.read_text(encoding="utf-8")).body if _is_check(node)]
 
 
+def ranks_of(folder, n):
+    """Who writes what the checks of a folder found, in a job of n ranks."""
+    return range(1 if folder in ALONE else n)
+
+
 @functools.lru_cache(maxsize=None)
 def job(folder, n, python=PYTHON):
-    """(the job, {rank: {check: None or traceback}}) of a folder's run.py; of one without end, what it came to."""
+    """(the job, {rank: what it found, see checks.py}) of a folder's run.py; of one without end, what it came to."""
     with tempfile.TemporaryDirectory() as results:
-        done = mpirun(n, python, HERE / folder / "run.py", CHECK_RESULTS=results)
-        found = {rank: json.loads(file.read_text(encoding="utf-8")) for rank in range(n)
+        command = (python, HERE / folder / "run.py")
+        done = call(*command, CHECK_RESULTS=results, CHECK_RANKS=n) if folder in ALONE else mpirun(
+            n, *command, CHECK_RESULTS=results)
+        found = {rank: json.loads(file.read_text(encoding="utf-8")) for rank in ranks_of(folder, n)
                  if (file := pathlib.Path(results, f"{rank}.json")).exists()}
     return done, found
 
@@ -97,10 +110,24 @@ def job(folder, n, python=PYTHON):
 def assert_checked(folder, n, name, python=PYTHON):
     """Fails unless the check ended well on every rank, and says how it failed on which."""
     done, found = job(folder, n, python)
-    for rank in range(n):
-        results = found.get(rank, {})
+    for rank in ranks_of(folder, n):
+        results = found.get(rank, {"checks": {}})["checks"]
         assert name in results, f"rank {rank} did not come to it:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
         assert results[name] is None, f"rank {rank}:\n{results[name]}"
+
+
+def called_in(folder, n, python=PYTHON):
+    """{entry of the public interface: parameters} of what checks that ended well called; see witness.py."""
+    called = {}
+    for results in job(folder, n, python)[1].values():
+        for entry, parameters in results["called"].items():
+            called.setdefault(entry, set()).update(parameters)
+    return called
+
+
+def errors_in(folder, n, python=PYTHON):
+    """{(type, text)} of the errors that checks which ended well got."""
+    return {tuple(error) for results in job(folder, n, python)[1].values() for error in results["errors"]}
 
 
 def assert_ended_well(folder, n, python=PYTHON):

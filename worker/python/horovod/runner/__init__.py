@@ -51,6 +51,11 @@ def _flags(options):
             yield from (flag, str(value))
 
 
+def _joined(interfaces):
+    """Network interfaces as one word of a command line: they may be given as a list of names too."""
+    return interfaces if interfaces is None or isinstance(interfaces, str) else ",".join(interfaces)
+
+
 def _are_elsewhere(options):
     """Whether ranks may run on other hosts."""
     if options["hostfile"] or options["host_discovery_script"]:
@@ -120,7 +125,7 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
         "host_discovery_script": host_discovery_script, "start_timeout": start_timeout, "ssh_port": ssh_port,
         "ssh_identity_file": ssh_identity_file, "disable_cache": disable_cache, "output_filename": output_filename,
         "verbose": bool(verbose), "gloo": use_gloo, "mpi": use_mpi, "mpi_args": mpi_args,
-        "network_interfaces": network_interfaces or network_interface,
+        "network_interfaces": _joined(network_interfaces or network_interface),
     }
     folder = tempfile.mkdtemp(prefix="horovod-run-", dir=os.getcwd() if _are_elsewhere(options) else None)
     places = _Places(folder)

@@ -1,0 +1,163 @@
+"""Checks of horovod.run(), for jobs of CHECK_RANKS ranks: this program is none of them, and calls it."""
+import contextlib
+import os
+import pathlib
+import sys
+import tempfile
+
+from checks import check, raises, run_checks_alone
+
+import horovod
+import horovod.runner
+
+N = int(os.environ["CHECK_RANKS"])
+
+
+def rank_times(factor=1, plus=0):
+    """What every rank computes."""
+    import horovod.numpy as hvd  # pylint: disable=import-outside-toplevel
+    hvd.init()
+    return hvd.rank() * factor + plus, hvd.size()
+
+
+def said(function, *arguments, **options):
+    """(what the call raised or returned, what the launcher wrote): its streams are this process's."""
+    with tempfile.TemporaryFile() as file:
+        kept = [os.dup(1), os.dup(2)]
+        try:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+            result = function(*arguments, **options)
+        finally:
+            for to, fd in enumerate(kept, 1):
+                os.dup2(fd, to)
+                os.close(fd)
+        file.seek(0)
+        return result, file.read().decode()
+
+
+def refused(**options):
+    """What is said when no rank starts: RuntimeError names the command, the launcher the flag."""
+    text, written = said(raises, RuntimeError, horovod.run, rank_times, num_proc=N, **options)
+    assert "horovodrun ended with 2, without a result of ranks" in text, text
+    return written
+
+
+@check
+def every_rank_returns_what_it_computed():
+    assert horovod.run(rank_times, num_proc=N) == [(rank, N) for rank in range(N)]
+    assert horovod.runner.run is horovod.run
+
+
+@check
+def arguments_arrive_and_functions_may_be_made_on_the_spot():
+    assert horovod.run(rank_times, (10,), {"plus": 5}, np=N) == [(10 * rank + 5, N) for rank in range(N)]
+    captured = {"of": "the caller"}
+    assert horovod.run(lambda *words, **more: (words, more, captured), args=(1, None), kwargs={"a": [2]}, num_proc=N) == \
+        [((1, None), {"a": [2]}, captured)] * N
+
+
+@check
+def hosts_and_what_the_launcher_does_with_them_may_be_told():
+    with in_a_folder() as folder:
+        (folder / "hostfile").write_text(f"localhost slots={N}\n", encoding="utf-8")
+        for where in ({"hosts": f"localhost:{N}", "network_interfaces": ["lo"]},
+                      {"hostfile": "hostfile", "network_interface": "lo"}):
+            answers, written = said(horovod.run, greet, num_proc=N, start_timeout=60, ssh_port=2222, ssh_identity_file="none",
+                                    disable_cache=True, verbose=2, use_mpi=True, mpi_args="--mca btl_base_verbose 0",
+                                    output_filename="output", **where)
+            assert answers == [True] * N
+            assert "mpirun" in written and "--mca btl_base_verbose 0" in written and "btl_tcp_if_include lo" in written, written
+            lines = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("output/rank.*/stdout"))]
+            assert lines == ["hello\n"] * N, lines
+        assert sorted(path.name for path in folder.iterdir()) == ["hostfile", "output"]
+
+
+def greet():
+    """Writes a line."""
+    print("hello")
+    return True
+
+
+@contextlib.contextmanager
+def in_a_folder():
+    """A folder of its own as the working directory."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            yield pathlib.Path(folder)
+        finally:
+            os.chdir(before)
+
+
+@check
+def ranks_may_run_another_python():
+    with in_a_folder() as folder:
+        other = folder / "python"
+        other.write_text(f'#!/bin/sh\nTRIED=yes exec {sys.executable} "$@"\n', encoding="utf-8")
+        other.chmod(0o755)
+        assert horovod.run(lambda: os.environ["TRIED"], num_proc=N, executable=str(other)) == ["yes"] * N
+
+
+@check
+def more_ranks_than_slots_are_refused():
+    text, written = said(raises, RuntimeError, horovod.run, rank_times, num_proc=N + 1, hosts=f"localhost:{N}")
+    assert "without a result of ranks" in text and f"{N + 1}" in written and "slot" in written, written
+
+
+@check
+def what_over_open_mpi_is_fixed_is_refused_with_the_flag_named():
+    for options, flag in (({"min_num_proc": 1}, "--min-num-proc"), ({"max_num_proc": 4}, "--max-num-proc"),
+                          ({"min_np": 1}, "--min-num-proc"), ({"max_np": 4}, "--max-num-proc"),
+                          ({"slots": 1}, "--slots-per-host"), ({"reset_limit": 3}, "--reset-limit"),
+                          ({"cooldown_range": [1, 2]}, "--blacklist-cooldown-range"),
+                          ({"host_discovery_script": "./discover"}, "--host-discovery-script"),
+                          ({"use_gloo": True}, "--gloo")):
+        written = refused(**options)
+        assert f"flag {flag}: " in written, written
+
+
+@check
+def what_is_wrong_is_told_by_the_launcher():
+    for options, word in (({"ssh_port": 0}, "-p"), ({"start_timeout": "soon"}, "--start-timeout"),
+                          ({"hosts": "a:b"}, "a:b"), ({"mpi_args": "'open"}, "--mpi-args")):
+        text, written = said(raises, RuntimeError, horovod.run, rank_times, num_proc=N, **options)
+        assert "horovodrun ended with" in text and word in written, (options, written)
+
+
+def fails(rank):
+    """Raises on one rank."""
+    import horovod.numpy as hvd  # pylint: disable=import-outside-toplevel
+    hvd.init()
+    if hvd.rank() == rank:
+        raise KeyError(f"rank {rank} is unhappy")
+    hvd.barrier()
+
+
+@check
+def the_exception_of_a_rank_is_the_callers():
+    text, _ = said(raises, RuntimeError, horovod.run, fails, (N - 1,), num_proc=N)
+    assert f"horovod.run: rank {N - 1} failed:" in text and f"KeyError: 'rank {N - 1} is unhappy'" in text, text
+
+
+@check
+def a_rank_that_ends_without_a_result_is_named():
+    text, _ = said(raises, RuntimeError, horovod.run, os._exit, (3,), num_proc=N)
+    assert f"horovodrun ended with 3, without a result of ranks {list(range(N))}" in text, text
+
+
+@check
+def what_cannot_travel_is_told():
+    text, _ = said(raises, RuntimeError, horovod.run, lambda: (n for n in range(3)), num_proc=N)
+    assert "what the function returned cannot be pickled" in text, text
+    raises(TypeError, horovod.run, rank_times, args=((n for n in range(3)),), num_proc=N)
+
+
+@check
+def nothing_is_left_behind():
+    assert not [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("horovod-run-")]
+
+
+if __name__ == "__main__":
+    run_checks_alone()
