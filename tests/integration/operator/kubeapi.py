@@ -106,10 +106,14 @@ class Namespace:
                                            "metadata": {"name": name}, "spec": spec})
 
     def state(self, name="digits"):
-        return (self.get("horovodjobs", name) or {}).get("status", {}).get("state")
+        return self.status(name).get("state")
+
+    def status(self, name="digits"):
+        """Empty until there is something to tell."""
+        return (self.get("horovodjobs", name) or {}).get("status", {})
 
     def condition(self, kind, name="digits"):
-        for condition in (self.get("horovodjobs", name) or {}).get("status", {}).get("conditions", []):
+        for condition in self.status(name).get("conditions", []):
             if condition["type"] == kind:
                 return condition
         return None

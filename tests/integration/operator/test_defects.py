@@ -36,7 +36,7 @@ def hosts(ns, name="digits"):
 def test_a_worker_that_ended_or_was_evicted_is_made_again(ns, operator, phase):
     ns.apply_job()
     ns.start_workers()
-    until("both are ready", lambda: ns.get("horovodjobs", "digits")["status"].get("ready") == "2/2")
+    until("both are ready", lambda: ns.status().get("ready") == "2/2")
     old = uid(ns, "pods", "digits-worker-1")
     ns.set_pod("digits-worker-1", phase=phase, ready=False, terminated={"exitCode": 1, "reason": "Evicted"})
     until("another worker", lambda: uid(ns, "pods", "digits-worker-1") not in (None, old))

@@ -48,7 +48,7 @@ def test_a_running_job_grows_and_shrinks_through_the_scale_subresource(ns, opera
     until("the third host is there", lambda: hosts(ns) == lines([0, 1, 3]))
     start(ns, ["digits-worker-2"])
     until("all are there", lambda: hosts(ns) == lines([0, 1, 2, 3]))
-    until("the status says so", lambda: ns.get("horovodjobs", "digits")["status"]["ready"] == "4/4", 40)
+    until("the status says so", lambda: ns.status().get("ready") == "4/4", 40)
     shown = ns.api.request("GET", ns.path("horovodjobs", "digits", "scale"))
     assert shown["status"]["replicas"] == 4 and "horovod.io/job-name=digits" in shown["status"]["selector"]
     scale(ns, 1)
@@ -79,7 +79,7 @@ def test_every_change_of_the_list_is_told_to_the_master_twice(ns, operator):
 def test_an_elastic_job_starts_with_enough_workers(ns, operator):
     ns.apply_job(worker={"replicas": 4, "minReplicas": 2, "maxReplicas": 5}, slotsPerWorker=2)
     start(ns, ["digits-worker-2"])
-    until("one is ready", lambda: ns.get("horovodjobs", "digits")["status"]["ready"] == "1/4")
+    until("one is ready", lambda: ns.status().get("ready") == "1/4")
     assert ns.get("jobs", "digits-master") is None
     start(ns, ["digits-worker-0"])
     ns.start_master()

@@ -79,7 +79,7 @@ def test_the_list_of_hosts_is_the_ready_workers_in_numeric_order(ns, operator):
     until("11 worker pods", lambda: len(ns.workers()) == 11)
     for i in (10, 2, 0):
         ns.set_pod(f"digits-worker-{i}")
-    until("3 are ready", lambda: ns.get("horovodjobs", "digits")["status"]["ready"] == "3/11")
+    until("3 are ready", lambda: ns.status().get("ready") == "3/11")
     assert ns.get("jobs", "digits-master") is None, "the master must wait for its workers"
     for i in range(11):
         ns.set_pod(f"digits-worker-{i}")

@@ -16,7 +16,7 @@ def running(ns, replicas=2, job="digits"):
 
 
 def status(ns, job="digits"):
-    return ns.get("horovodjobs", job)["status"]
+    return ns.status(job)
 
 
 def uids(ns):
