@@ -1,6 +1,6 @@
-"""Reduces arrays from Python: operations.py CALLS LENGTH prints how often another thread got the interpreter meanwhile.
+"""Reduces arrays from Python: operations.py FORM CALLS LENGTH prints how often another thread got the interpreter meanwhile.
 
-CALLS 0: until it did.
+FORM: "once" for one call, "apart" to submit and to wait. CALLS 0: until it did.
 """
 import array
 import json
@@ -25,12 +25,15 @@ class Other:
 
 
 def main():
-    calls, length = int(sys.argv[1]), int(sys.argv[2])
+    form, calls, length = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     hvd.init()
     data = array.array("f", [0.0] * length)
 
     def reduce():
-        hvd.synchronize(hvd.allreduce_async_(data, name="t", op=hvd.Sum))
+        if form == "once":
+            hvd.allreduce_(data, name="t", op=hvd.Sum)
+        else:
+            hvd.synchronize(hvd.allreduce_async_(data, name="t", op=hvd.Sum))
 
     for _ in range(100):
         reduce()

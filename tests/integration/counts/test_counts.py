@@ -73,22 +73,27 @@ OPERATIONS = [sys.executable, pathlib.Path(__file__).with_name("operations.py")]
 PYTHON = {"PYTHONPATH": str(BUILD / "python")}
 
 
-def turns_of_another_thread(n_calls, length):
-    (line,) = launch(1, *OPERATIONS, n_calls, length, **PYTHON)
+FORMS = pytest.mark.parametrize("form", ["once", "apart"])
+
+
+def turns_of_another_thread(form, n_calls, length):
+    (line,) = launch(1, *OPERATIONS, form, n_calls, length, **PYTHON)
     return line["turns"]
 
 
-def test_a_small_operation_keeps_the_interpreter():
+@FORMS
+def test_a_small_operation_keeps_the_interpreter(form):
     """To give it up and take it again costs as much as the operation; a large one gives it up, or others would wait."""
-    assert turns_of_another_thread(20000, 1) <= 20000 / 100
-    assert turns_of_another_thread(0, 1 << 16) > 0
+    assert turns_of_another_thread(form, 20000, 1) <= 20000 / 100
+    assert turns_of_another_thread(form, 0, 1 << 16) > 0
 
 
-def test_a_small_operation_makes_no_system_call(tmp_path):
+@FORMS
+def test_a_small_operation_makes_no_system_call(form, tmp_path):
     """Of the thread that submits and waits: it wakes nobody and does not sleep."""
     def calls_of(n_calls):
         report = tmp_path / f"{n_calls}"
-        launch(1, "strace", "-c", "-o", report, *OPERATIONS, n_calls, 1, **PYTHON)
+        launch(1, "strace", "-c", "-o", report, *OPERATIONS, form, n_calls, 1, **PYTHON)
         return int(report.read_text(encoding="utf-8").strip().splitlines()[-1].split()[3])
 
     few, many = calls_of(1000), calls_of(21000)

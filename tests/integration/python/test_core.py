@@ -76,6 +76,44 @@ def test_an_interrupt_ends_the_wait_and_leaves_the_tensor_pending():
     assert done.returncode == 0 and done.stdout.splitlines() == ["interrupted", "[2.0, 2.0, 2.0]"], done.stdout + done.stderr
 
 
+ABANDONED = """
+import os, signal, sys, threading
+import numpy as np
+import horovod.numpy as hvd
+values = np.ones(3)
+calls = {"allreduce": lambda: hvd.allreduce_(values, name="late", op=hvd.Sum),
+         "broadcast": lambda: hvd.broadcast_(values, root_rank=1, name="late"),
+         "barrier": hvd.barrier}
+for name, call in calls.items():
+    hvd.init()
+    values[:] = hvd.rank() + 1
+    hvd.allreduce(values, name="begin")
+    before = sys.getrefcount(values)
+    if hvd.rank() == 0:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            call()
+        except KeyboardInterrupt:
+            print(name, "is kept", sys.getrefcount(values) > before)
+        hvd.broadcast(values, root_rank=0, name="other")
+    else:
+        hvd.broadcast(values, root_rank=0, name="other")
+        call()
+    hvd.allreduce(values, name="end")
+    if hvd.rank() == 0:
+        print(values.tolist())
+    hvd.shutdown()
+    assert sys.getrefcount(values) == before
+"""
+
+
+def test_an_interrupted_call_keeps_its_array_until_the_job_has_ended():
+    done = mpirun(2, PYTHON, "-c", ABANDONED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["allreduce is kept True", "[3.0, 3.0, 3.0]", "broadcast is kept True",
+                                        "[2.0, 2.0, 2.0]", "barrier is kept False", "[1.0, 1.0, 1.0]"]
+
+
 JOINED = """
 import os, signal, sys, threading, time
 import horovod.numpy as hvd

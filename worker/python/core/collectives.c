@@ -76,6 +76,14 @@ static bool read_reducing(enum hvd_py_collective what, PyObject *const *args, Py
     return true;
 }
 
+PyObject *hvd_py_allreduce(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_reducing(HVD_PY_ALLREDUCE, args, n_args, &s) ? hvd_py_perform(&s) : NULL;
+}
+
 PyObject *hvd_py_allreduce_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     struct hvd_py_submission s;
@@ -98,6 +106,14 @@ PyObject *hvd_py_reducescatter_async(PyObject *module, PyObject *const *args, Py
 
     (void)module;
     return read_reducing(HVD_PY_REDUCESCATTER, args, n_args, &s) ? hvd_py_submit(&s) : NULL;
+}
+
+PyObject *hvd_py_reducescatter(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_reducing(HVD_PY_REDUCESCATTER, args, n_args, &s) ? hvd_py_perform(&s) : NULL;
 }
 
 PyObject *hvd_py_grouped_reducescatter_async(PyObject *module, PyObject *const *args,
@@ -137,19 +153,32 @@ PyObject *hvd_py_grouped_allgather_async(PyObject *module, PyObject *const *args
 }
 
 /* (input, output, root_rank, name, set_id) */
+static bool read_broadcasting(PyObject *const *args, Py_ssize_t n_args, struct hvd_py_submission *s)
+{
+    hvd_py_submission_init(s, HVD_PY_BROADCAST);
+    if (!count_is(n_args, 5) || !read_int(args[2], &s->tensor.root_rank) ||
+        !hvd_py_read_set(args[4], &s->tensor.process_set))
+        return false;
+    s->input = args[0];
+    s->output = args[1];
+    s->name = args[3];
+    return true;
+}
+
+PyObject *hvd_py_broadcast(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_broadcasting(args, n_args, &s) ? hvd_py_perform(&s) : NULL;
+}
+
 PyObject *hvd_py_broadcast_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     struct hvd_py_submission s;
 
     (void)module;
-    hvd_py_submission_init(&s, HVD_PY_BROADCAST);
-    if (!count_is(n_args, 5) || !read_int(args[2], &s.tensor.root_rank) ||
-        !hvd_py_read_set(args[4], &s.tensor.process_set))
-        return NULL;
-    s.input = args[0];
-    s.output = args[1];
-    s.name = args[3];
-    return hvd_py_submit(&s);
+    return read_broadcasting(args, n_args, &s) ? hvd_py_submit(&s) : NULL;
 }
 
 /* --- alltoall ----------------------------------------------------------------------------------

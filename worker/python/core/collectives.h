@@ -14,6 +14,11 @@ hvd_fastcall_fn hvd_py_grouped_allreduce_async;
 hvd_fastcall_fn hvd_py_grouped_allgather_async;
 hvd_fastcall_fn hvd_py_grouped_reducescatter_async;
 
+/* The same, waited for: None, or NULL with an exception. */
+hvd_fastcall_fn hvd_py_allreduce;
+hvd_fastcall_fn hvd_py_broadcast;
+hvd_fastcall_fn hvd_py_reducescatter;
+
 /* Reads the number of a process set; false with an exception, ValueError for the None of a set that
  * is not registered. */
 bool hvd_py_read_set(PyObject *number, int *out);

@@ -72,12 +72,18 @@ static bool make_room(struct hvd_py_flight *f, int n, int n_keepers, bool makes_
     return f->handles && f->keepers && (!makes_outputs || (f->forms && f->outputs));
 }
 
+bool hvd_py_flight_reserve(void)
+{
+    if (table.first_free || grow())
+        return true;
+    PyErr_NoMemory();
+    return false;
+}
+
 struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outputs)
 {
-    if (!table.first_free && !grow()) {
-        PyErr_NoMemory();
+    if (!hvd_py_flight_reserve())
         return NULL;
-    }
     struct hvd_py_flight *f = flight_at(table.first_free - 1);
     table.first_free = f->next_free;
     f->number = next_number(f->number);

@@ -17,16 +17,21 @@ struct hvd_py_flight {
     int n;       /* tensors */
     int n_ended; /* those whose handles were ended */
     bool is_waited;
-    bool makes_outputs;        /* allgather, alltoall */
-    horovod_handle_t one;      /* of a single tensor */
-    horovod_handle_t *handles; /* n of them: &one, or owned */
-    PyObject *kept[2];         /* of a single tensor: what keeps its memory */
-    PyObject **keepers;        /* n_keepers references: kept, or owned */
+    struct hvd_py_flight *next_orphan; /* see waiting.c */
+    bool makes_outputs;                /* allgather, alltoall */
+    horovod_handle_t one;              /* of a single tensor */
+    horovod_handle_t *handles;         /* n of them: &one, or owned */
+    PyObject *kept[2];                 /* of a single tensor: what keeps its memory */
+    PyObject **keepers;                /* n_keepers references: kept, or owned */
     int n_keepers;
     struct hvd_py_form *forms; /* n of them where the library makes the outputs, owned; else NULL */
     horovod_output_t **outputs; /* the same, filled by the wait */
     horovod_error_t error;      /* of the first of them that failed; long, and hardly ever read */
 };
+
+/* Makes room for a flight of one tensor without outputs: the next one is created without fail.
+ * false with an exception. */
+bool hvd_py_flight_reserve(void);
 
 /*
  * A new flight for n tensors with at most n_keepers references, which the caller fills in

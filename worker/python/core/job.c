@@ -172,6 +172,7 @@ static PyObject *leave(void (*shut_down)(void))
     shut_down();
     PyEval_RestoreThread(state);
     hvd_py_forget_join();
+    hvd_py_forget_orphans();
     Py_RETURN_NONE;
 }
 

@@ -14,13 +14,16 @@
     }
 
 static PyMethodDef methods[] = {
+    FAST(allreduce, "(input, output, name, op, prescale, postscale, set_id): waits for it"),
     FAST(allreduce_async, "(input, output, name, op, prescale, postscale, set_id) -> handle"),
     FAST(grouped_allreduce_async,
          "(inputs, outputs, name, op, prescale, postscale, set_id) -> handle"),
     FAST(allgather_async, "(input, name, set_id) -> handle"),
     FAST(grouped_allgather_async, "(inputs, name, set_id) -> handle"),
+    FAST(broadcast, "(input, output, root_rank, name, set_id): waits for it"),
     FAST(broadcast_async, "(input, output, root_rank, name, set_id) -> handle"),
     FAST(alltoall_async, "(input, splits or None, name, set_id) -> handle"),
+    FAST(reducescatter, "(input, output, name, op, prescale, postscale, set_id): waits for it"),
     FAST(reducescatter_async, "(input, output, name, op, prescale, postscale, set_id) -> handle"),
     FAST(grouped_reducescatter_async,
          "(inputs, outputs, name, op, prescale, postscale, set_id) -> handle"),

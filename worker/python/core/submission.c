@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "worker/python/core/errors.h"
+#include "worker/python/core/waiting.h"
 
 static const char *const words[] = {
     [HVD_PY_ALLREDUCE] = "allreduce",         [HVD_PY_ALLGATHER] = "allgather",
@@ -178,24 +179,79 @@ static struct hvd_py_flight *keep(const struct hvd_py_submission *s, const struc
     return f;
 }
 
+/* Reads all that Python gave; name is room for text. false with an exception, and nothing kept. */
+static bool prepare(struct hvd_py_submission *s, char name[HVD_PY_NAME_MAX + 1],
+                    struct hvd_py_tensor *in, struct hvd_py_tensor *out)
+{
+    if (!make_name(s, name, &s->tensor.name) || !hvd_py_read_tensors(s, in, out))
+        return false;
+    s->tensor.dtype = in->dtype;
+    s->tensor.ndim = in->ndim;
+    s->tensor.shape = in->shape;
+    return true;
+}
+
 PyObject *hvd_py_submit(struct hvd_py_submission *s)
 {
     struct hvd_py_tensor in;
     struct hvd_py_tensor out;
-    char text[HVD_PY_NAME_MAX + 1];
+    char name[HVD_PY_NAME_MAX + 1];
     horovod_error_t err;
 
-    if (!make_name(s, text, &s->tensor.name) || !hvd_py_read_tensors(s, &in, &out))
+    if (!prepare(s, name, &in, &out))
         return NULL;
     struct hvd_py_flight *f = keep(s, &in, &out);
     if (!f)
         return NULL;
-    s->tensor.dtype = in.dtype;
-    s->tensor.ndim = in.ndim;
-    s->tensor.shape = in.shape;
     if (call(s->what, in.data, out.data, &s->tensor, &f->one, &err) != HOROVOD_OK) {
         hvd_py_flight_destroy(f);
         return hvd_py_raise_refused(&err);
     }
     return PyLong_FromLong(f->number);
+}
+
+/* Submits, and waits for what takes microseconds. HOROVOD_IN_PROGRESS: *handle is pending; else it
+ * has ended, with an exception unless HOROVOD_OK. */
+static horovod_status_t try_at_once(struct hvd_py_submission *s, const struct hvd_py_tensor *in,
+                                    const struct hvd_py_tensor *out, horovod_handle_t *handle)
+{
+    horovod_error_t err;
+    horovod_status_t status = call(s->what, in->data, out->data, &s->tensor, handle, &err);
+
+    if (status != HOROVOD_OK) {
+        hvd_py_raise_refused(&err);
+        return status;
+    }
+    status = horovod_wait_for(*handle, 0, NULL, &err);
+    if (status != HOROVOD_OK && status != HOROVOD_IN_PROGRESS)
+        hvd_py_raise_failed(&err);
+    return status;
+}
+
+/* Room for a flight is made before anything is submitted, as its memory has to be kept whatever
+ * happens; a flight is made only for what takes longer. */
+PyObject *hvd_py_perform(struct hvd_py_submission *s)
+{
+    struct hvd_py_tensor in;
+    struct hvd_py_tensor out;
+    char name[HVD_PY_NAME_MAX + 1];
+    horovod_handle_t handle = 0;
+    horovod_status_t status = HOROVOD_OUT_OF_MEMORY;
+
+    if (!prepare(s, name, &in, &out))
+        return NULL;
+    if (hvd_py_flight_reserve())
+        status = try_at_once(s, &in, &out, &handle);
+    if (status == HOROVOD_IN_PROGRESS) {
+        struct hvd_py_flight *f = keep(s, &in, &out);
+        if (!f)
+            return NULL;
+        f->one = handle;
+        return hvd_py_end_flight(f);
+    }
+    Py_DECREF(in.keeper);
+    Py_XDECREF(out.keeper);
+    if (status != HOROVOD_OK)
+        return NULL;
+    Py_RETURN_NONE;
 }

@@ -64,14 +64,16 @@ static horovod_status_t end_slowly(struct hvd_py_flight *f)
     return status;
 }
 
-static PyObject *end_flight(struct hvd_py_flight *f)
+/* What wait() gives. NULL also after an interrupt: the flight is left then, true in *is_left. */
+static PyObject *end_flight(struct hvd_py_flight *f, bool *is_left)
 {
     PyObject *result = NULL;
     horovod_status_t status = end_handles(f, 0);
 
     if (status == HOROVOD_IN_PROGRESS) {
         status = end_slowly(f);
-        if (status == HOROVOD_IN_PROGRESS)
+        *is_left = status == HOROVOD_IN_PROGRESS;
+        if (*is_left)
             return NULL;
     }
     if (status != HOROVOD_OK) {
@@ -86,9 +88,35 @@ static PyObject *end_flight(struct hvd_py_flight *f)
     return result;
 }
 
+/* Flights whose number nobody has, which an interrupt left. The GIL guards them. */
+static struct hvd_py_flight *orphans;
+
+PyObject *hvd_py_end_flight(struct hvd_py_flight *f)
+{
+    bool is_left = false;
+    PyObject *result = end_flight(f, &is_left);
+
+    if (is_left) {
+        f->next_orphan = orphans;
+        orphans = f;
+    }
+    return result;
+}
+
+void hvd_py_forget_orphans(void)
+{
+    while (orphans) {
+        struct hvd_py_flight *f = orphans;
+        orphans = f->next_orphan;
+        if (end_handles(f, 0) != HOROVOD_IN_PROGRESS)
+            hvd_py_flight_destroy(f);
+    }
+}
+
 PyObject *hvd_py_wait(PyObject *module, PyObject *handle)
 {
     struct hvd_py_flight *f = hvd_py_flight_find(handle);
+    bool is_left = false;
 
     (void)module;
     if (!f)
@@ -96,7 +124,7 @@ PyObject *hvd_py_wait(PyObject *module, PyObject *handle)
     if (f->is_waited)
         return PyErr_Format(PyExc_ValueError, "another thread waits for handle %lld",
                             (long long)f->number);
-    return end_flight(f);
+    return end_flight(f, &is_left);
 }
 
 PyObject *hvd_py_poll(PyObject *module, PyObject *handle)
@@ -128,7 +156,7 @@ PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id)
         hvd_py_flight_destroy(f);
         return hvd_py_raise_refused(&err);
     }
-    return end_flight(f);
+    return hvd_py_end_flight(f);
 }
 
 /* Of this rank; an interrupt leaves it pending. The GIL guards it. */

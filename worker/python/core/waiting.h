@@ -1,7 +1,7 @@
 #ifndef HVD_WORKER_PYTHON_CORE_WAITING_H
 #define HVD_WORKER_PYTHON_CORE_WAITING_H
 
-#include "worker/python/core/cpython.h"
+#include "worker/python/core/flights.h"
 
 /* wait(handle), poll(handle), barrier(set_id), join(): see module.c. They need the GIL and give it
  * away while they wait; NULL with an exception. */
@@ -12,6 +12,13 @@ PyObject *hvd_py_poll(PyObject *module, PyObject *handle);
 PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id);
 /* See above. */
 PyObject *hvd_py_join(PyObject *module, PyObject *unused);
+
+/* Waits for a flight whose number nobody has, and gives the result of wait(). After an interrupt it
+ * stays, with its references, until the job has ended. Needs the GIL. */
+PyObject *hvd_py_end_flight(struct hvd_py_flight *flight);
+
+/* The job has ended: what was interrupted so is given up. */
+void hvd_py_forget_orphans(void);
 
 /* The job has ended: a join that was interrupted is not taken up again. */
 void hvd_py_forget_join(void);

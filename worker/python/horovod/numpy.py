@@ -93,7 +93,10 @@ def allreduce_async(array, name=None, op=Average, prescale_factor=1.0, postscale
 
 def allreduce(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """The reduction of the arrays of all ranks, element by element."""
-    return synchronize(allreduce_async(array, name, op, prescale_factor, postscale_factor, process_set))
+    array = _dense(array)
+    output = _empty(array)
+    _core.allreduce(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    return output
 
 
 def allreduce_async_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
@@ -105,7 +108,8 @@ def allreduce_async_(array, name=None, op=Average, prescale_factor=1.0, postscal
 
 def allreduce_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """allreduce in place."""
-    return synchronize(allreduce_async_(array, name, op, prescale_factor, postscale_factor, process_set))
+    _core.allreduce(array, array, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    return array
 
 
 def grouped_allreduce_async(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
@@ -149,7 +153,10 @@ def broadcast_async(array, root_rank, name=None, process_set=global_process_set)
 
 def broadcast(array, root_rank, name=None, process_set=global_process_set):
     """The array of one rank, on every rank."""
-    return synchronize(broadcast_async(array, root_rank, name, process_set))
+    array = _dense(array)
+    output = _empty(array)
+    _core.broadcast(array, output, root_rank, name, process_set.process_set_id)
+    return output
 
 
 def broadcast_async_(array, root_rank, name=None, process_set=global_process_set):
@@ -159,7 +166,8 @@ def broadcast_async_(array, root_rank, name=None, process_set=global_process_set
 
 def broadcast_(array, root_rank, name=None, process_set=global_process_set):
     """broadcast in place."""
-    return synchronize(broadcast_async_(array, root_rank, name, process_set))
+    _core.broadcast(array, array, root_rank, name, process_set.process_set_id)
+    return array
 
 
 def alltoall_async(array, splits=None, name=None, process_set=global_process_set):
@@ -179,14 +187,19 @@ def alltoall(array, splits=None, name=None, process_set=global_process_set):
     return synchronize(alltoall_async(array, splits, name, process_set))
 
 
-def reducescatter_async(array, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
-                        postscale_factor=1.0):
-    """See reducescatter."""
+def _rows_for(array, process_set):
+    """(the array in one piece, memory for this rank's rows of it)."""
     array = _dense(array)
     if not array.shape:
         raise ValueError("reducescatter: an array without dimensions has no rows to scatter")
     rows = _core.reducescatter_rows(array.shape[0], process_set.rank() or 0, process_set.size() or 1)
-    output = _empty(array, rows)
+    return array, _empty(array, rows)
+
+
+def reducescatter_async(array, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
+                        postscale_factor=1.0):
+    """See reducescatter."""
+    array, output = _rows_for(array, process_set)
     return _later(_core.reducescatter_async(array, output, name, op, prescale_factor, postscale_factor,
                                             process_set.process_set_id), output)
 
@@ -194,7 +207,9 @@ def reducescatter_async(array, name=None, op=Average, process_set=global_process
 def reducescatter(array, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                   postscale_factor=1.0):
     """This rank's rows of the reduction (Average or Sum) of the arrays of all ranks."""
-    return synchronize(reducescatter_async(array, name, op, process_set, prescale_factor, postscale_factor))
+    array, output = _rows_for(array, process_set)
+    _core.reducescatter(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    return output
 
 
 def barrier(process_set=global_process_set):

@@ -18,10 +18,11 @@ import torch
 
 from horovod import _core
 from horovod.common.basics import HorovodBasics
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun
 from horovod.torch import handles
-from horovod.torch.handles import dense, keep
+from horovod.torch.handles import _pending, dense, keep
 
 _basics = HorovodBasics(__file__)
 
@@ -35,7 +36,11 @@ Product = _basics.Product
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_basics)
 
 
-def _reduction(op, average, process_set):
+# What the extension raises for what it does not take
+REFUSALS = (TypeError, ValueError, RuntimeError, BufferError)
+
+
+def reduction(op, average, process_set):
     """The reduction that is meant, checked; op None means Average."""
     if average is not None:
         op = handle_average_backwards_compatibility(op, average)
@@ -56,16 +61,32 @@ def _factors(tensors, prescale, postscale):
     return [torch.zeros_like(tensor) for tensor in tensors], 1.0, 1.0
 
 
+def is_plain(tensor, prescale, postscale):
+    """Whether the runtime takes the tensor as it is; else zeros or a copy are submitted in its place."""
+    return prescale and postscale and dense(tensor) is tensor
+
+
 def _submit(call, tensors, process_set, *arguments):
     """Calls the runtime, for tensors of a process set; says what is the reason where it refuses."""
     try:
         return call(*arguments, process_set.process_set_id)
-    except (TypeError, ValueError, RuntimeError):
-        _explain(tensors, process_set)
+    except REFUSALS:
+        explain(tensors, process_set)
         raise
 
 
-def _explain(tensors, process_set):
+def _perform(call, tensor, process_set, *arguments):
+    """Calls the runtime and waits, for a tensor of a process set; says what is the reason where it refuses."""
+    try:
+        call(*arguments, process_set.process_set_id)
+    except HorovodInternalError:
+        raise
+    except REFUSALS:
+        explain((tensor,), process_set)
+        raise
+
+
+def explain(tensors, process_set):
     """ValueError for tensors that cannot be sent, and for a process set that is not registered."""
     for tensor in tensors:
         handles.check_supported(tensor)
@@ -84,7 +105,7 @@ def _group(tensors):
 def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                     process_set=global_process_set):
     """Submits the reduction of `tensor` over the ranks; synchronize gives a new tensor of its shape and type."""
-    op = _reduction(op, average, process_set)
+    op = reduction(op, average, process_set)
     (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
     source = dense(tensor)
     target = handles.room_for(tensor, source)
@@ -96,24 +117,39 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
                      process_set=global_process_set):
     """Submits the reduction of `tensor` over the ranks; the result replaces it once synchronized."""
     if op is None or op == Adasum or average is not None:
-        op = _reduction(op, average, process_set)
+        op = reduction(op, average, process_set)
+    try:  # what the runtime does not take as it is, it refuses
+        handle = _core.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor,
+                                       process_set.process_set_id)
+    except REFUSALS:
+        if is_plain(tensor, prescale_factor, postscale_factor):
+            explain((tensor,), process_set)
+            raise
+    else:
+        _pending[handle] = tensor
+        return handle
     target = source = dense(tensor)
     if not (prescale_factor and postscale_factor):
         (source,), prescale_factor, postscale_factor = _factors((source,), prescale_factor, postscale_factor)
-    try:
-        handle = _core.allreduce_async(source, target, name, op, prescale_factor, postscale_factor,
-                                       process_set.process_set_id)
-    except (TypeError, ValueError, RuntimeError):
-        _explain((tensor,), process_set)
-        raise
-    handles._pending[handle] = tensor if target is tensor else handles.write_back(tensor, target)
-    return handle
+    handle = _submit(_core.allreduce_async, (tensor,), process_set, source, target, name, op, prescale_factor,
+                     postscale_factor)
+    return keep(handle, handles.write_back(tensor, target))
+
+
+def allreduced(tensor, average, name, op, prescale_factor, postscale_factor, process_set):
+    """The reduction of `tensor`, waited for; without gradient."""
+    op = reduction(op, average, process_set)
+    (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
+    source = dense(tensor)
+    target = handles.room_for(tensor, source)
+    _perform(_core.allreduce, tensor, process_set, source, target, name, op, before, after)
+    return target if tensor.is_cpu else target.to(tensor.device)
 
 
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                             process_set=global_process_set):
     """Submits tensors that are reduced together; synchronize gives a tuple of new tensors."""
-    op = _reduction(op, average, process_set)
+    op = reduction(op, average, process_set)
     tensors, before, after = _factors(_group(tensors), prescale_factor, postscale_factor)
     sources = [dense(tensor) for tensor in tensors]
     targets = [handles.room_for(tensor, source) for tensor, source in zip(tensors, sources)]
@@ -124,7 +160,7 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                              process_set=global_process_set):
     """Submits tensors that are reduced together; the results replace them once synchronized."""
-    op = _reduction(op, average, process_set)
+    op = reduction(op, average, process_set)
     tensors = _group(tensors)
     targets = [dense(tensor) for tensor in tensors]
     sources, before, after = targets, prescale_factor, postscale_factor
@@ -140,7 +176,7 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     Called, it waits and returns the sparse tensor, which is not coalesced: indices and values of all
     ranks stand behind each other. `synchronize` and `poll` take the function as well.
     """
-    op = _reduction(op, None, process_set)
+    op = reduction(op, None, process_set)
     if op not in (Average, Sum):
         raise ValueError("Sparse tensors can be averaged and summed only.")
     if tensor.layout is not torch.sparse_coo:
@@ -204,6 +240,14 @@ def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_se
     return keep(handle, handles.write_back(tensor, target))
 
 
+def broadcasted(tensor, root_rank, name, process_set):
+    """root_rank's tensor, waited for; without gradient."""
+    source = dense(tensor)
+    target = handles.room_for(tensor, source)
+    _perform(_core.broadcast, tensor, process_set, source, target, root_rank, name)
+    return target if tensor.is_cpu else target.to(tensor.device)
+
+
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
     """Submits the sending of splits[r] rows of `tensor` to each rank r of the process set.
 
@@ -250,6 +294,15 @@ def reducescatter_async(tensor, name=None, op=Average, process_set=global_proces
     target = _rows_for(source, process_set)
     handle = _submit(_core.reducescatter_async, (tensor,), process_set, source, target, name, op, before, after)
     return keep(handle, handles.return_to(tensor, target))
+
+
+def scattered(tensor, name, op, process_set, prescale_factor, postscale_factor):
+    """This rank's rows of the reduction of `tensor`, waited for; without gradient."""
+    (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
+    source = dense(tensor)
+    target = _rows_for(source, process_set)
+    _perform(_core.reducescatter, tensor, process_set, source, target, name, op, before, after)
+    return target if tensor.is_cpu else target.to(tensor.device)
 
 
 def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,

@@ -12,10 +12,11 @@ from horovod.common.exceptions import HorovodInternalError  # noqa: F401 (part o
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set  # noqa: F401
 from horovod.torch import handles
 from horovod.torch.asynchronous import (  # noqa: F401
-    Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_,
-    alltoall_async, broadcast_async, broadcast_async_, gather_async, grouped_allgather_async, grouped_allreduce_async,
+    REFUSALS, Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_,
+    allreduced, alltoall_async, broadcast_async, broadcast_async_, broadcasted, gather_async, grouped_allgather_async, grouped_allreduce_async,
     grouped_allreduce_async_, grouped_gather_async, grouped_reducescatter_async,
-    handle_average_backwards_compatibility, reducescatter_async, sparse_allreduce_async)
+    explain, handle_average_backwards_compatibility, is_plain, reducescatter_async, reduction, scattered,
+    sparse_allreduce_async)
 from horovod.torch.compression import Compression
 from horovod.torch.handles import poll, synchronize
 
@@ -64,8 +65,7 @@ class HorovodAllreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, average, name, op, prescale_factor, postscale_factor, process_set):
         ctx.reduction = (average, None, op, prescale_factor, postscale_factor, process_set)
-        return synchronize(
-            allreduce_async(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
+        return allreduced(tensor, average, name, op, prescale_factor, postscale_factor, process_set)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -85,15 +85,25 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     if _has_gradient(sent):
         result = HorovodAllreduce.apply(*arguments)
     else:
-        result = synchronize(allreduce_async(*arguments))
+        result = allreduced(*arguments)
     return compression.decompress(result, ctx)
 
 
 def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                process_set=global_process_set):
     """Replaces `tensor` by its reduction over the ranks, and returns it. Has no gradient."""
-    return synchronize(
-        allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
+    if op is None or op == Adasum or average is not None:
+        op = reduction(op, average, process_set)
+    try:
+        _core.allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+        return tensor
+    except HorovodInternalError:
+        raise
+    except REFUSALS:
+        if is_plain(tensor, prescale_factor, postscale_factor):
+            explain((tensor,), process_set)
+            raise
+    return synchronize(allreduce_async_(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
 
 
 class HorovodGroupedAllreduce(torch.autograd.Function):
@@ -195,7 +205,7 @@ class HorovodBroadcast(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, root_rank, name, process_set: ProcessSet):
         ctx.is_root, ctx.process_set = rank() == root_rank, process_set
-        return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+        return broadcasted(tensor, root_rank, name, process_set)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -207,11 +217,20 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """A new tensor with the values that `tensor` has on root_rank, a rank of the job; with gradient."""
     if _has_gradient(tensor):
         return HorovodBroadcast.apply(tensor, root_rank, name, process_set)
-    return synchronize(broadcast_async(tensor, root_rank, name, process_set))
+    return broadcasted(tensor, root_rank, name, process_set)
 
 
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
     """Replaces `tensor` by the values that it has on root_rank, and returns it. Has no gradient."""
+    try:
+        _core.broadcast(tensor, tensor, root_rank, name, process_set.process_set_id)
+        return tensor
+    except HorovodInternalError:
+        raise
+    except REFUSALS:
+        if is_plain(tensor, 1.0, 1.0):
+            explain((tensor,), process_set)
+            raise
     return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
 
 
@@ -259,7 +278,7 @@ class HorovodReducescatter(torch.autograd.Function):
     def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
         ctx.process_set = process_set
         ctx.factor = _scattered_gradient_factor(op, process_set, prescale_factor, postscale_factor)
-        return synchronize(reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor))
+        return scattered(tensor, name, op, process_set, prescale_factor, postscale_factor)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -275,7 +294,7 @@ def reducescatter(tensor, name=None, compression=Compression.none, op=Average, p
     if _has_gradient(sent):
         result = HorovodReducescatter.apply(*arguments)
     else:
-        result = synchronize(reducescatter_async(*arguments))
+        result = scattered(*arguments)
     return compression.decompress(result, ctx)
 
 
