@@ -391,6 +391,21 @@ def test_steps_of_a_launch_are_paired_by_round_and_arms_must_train_the_same_mode
         python.check_same([*lines, {"workload": "w", "difference": 0.5}])
 
 
+def test_an_operation_is_one_call_beside_one_in_c_and_submitted_beside_submitted(monkeypatch, capsys):
+    assert python.KINDS == ["array", "array-async", "torch", "torch-async", "layer", "layer-async"]
+    monkeypatch.setattr(python, "PYTHON", "/usr/bin/python3")
+    monkeypatch.setattr(python, "KINDS", ["array", "array-async"])
+    monkeypatch.setattr(python, "TURNS", 2)
+    table = measure.Table(1)
+    python.operations(table, 1)
+    assert [row["name"] for row in table.rows] == ["array-over-c", "array-async-over-c"]
+    assert all(row["baseline_p50"] == python.TARGET_NS for row in table.rows)
+    said = capsys.readouterr().out
+    assert "array-async-over-c" in said
+    for name, target in (("torch-over-c", 1), ("torch-async-over-c", 1), ("layer-over-c", None), ("array-over-c", None)):
+        assert results.target({"row": "python", "name": name}) == target
+
+
 def test_memory_is_beside_torch_alone_and_gloo_when_idle_and_beside_ddp_at_its_peak(capsys):
     table = measure.Table(1)
     one = {"torch_mib": 100, "joined_mib": 110, "peak_mib": 300, "idle_cores": 0.001}
