@@ -48,6 +48,14 @@ int64_t hvd_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+int64_t hvd_coarse_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 hvd_status_t hvd_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attr;

@@ -19,7 +19,8 @@ static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *pr
 
 static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
 {
-    const int64_t now_ns = e->options.stall_warning_ns > 0 ? hvd_now_ns() : 0;
+    /* how long tensors wait is told in seconds, and this is done in every step */
+    const int64_t now_ns = e->options.stall_warning_ns > 0 ? hvd_coarse_now_ns() : 0;
     hvd_status_t st = e->n_on_device > 0 ? hvd_inputs_poll(e, progressed, err) : HVD_OK;
 
     if (st == HVD_OK)
