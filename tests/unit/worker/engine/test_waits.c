@@ -126,8 +126,8 @@ static void a_brief_wait_ends_a_small_tensor_and_leaves_a_large_one(void **state
 static void brief_waits_alone_complete_a_job(void **state)
 {
     const struct hvd_request req = world_request(HVD_ALLREDUCE, "t", 1);
-    int64_t data[MAX_RANKS];
-    int64_t handles[MAX_RANKS];
+    int64_t data[MAX_RANKS] = {0};
+    int64_t handles[MAX_RANKS] = {0};
     struct hvd_err err = {0};
     struct world w;
 
