@@ -47,7 +47,8 @@ struct hvd_kube_client {
     struct hvd_kube_call *calls;
     int64_t heard_ms; /* when anything came from the server last */
     bool is_closing;
-    bool is_deaf; /* a request timed out and nothing came since it was sent */
+    bool is_ahead; /* of the last step: what has ended since is not known yet */
+    bool is_deaf;  /* a request timed out and nothing came since it was sent */
 };
 
 hvd_status_t hvd_kube_global_init(struct hvd_err *err)
@@ -273,8 +274,10 @@ static hvd_status_t client_send(void *self, const struct hvd_kube_request *reque
     if (out)
         *out = call;
     /* Lists come in pages: the server makes one while the caller takes in the one before. */
-    if (request->verb == HVD_VERB_LIST)
+    if (request->verb == HVD_VERB_LIST) {
         (void)curl_multi_perform(client->multi, &n_running);
+        client->is_ahead = true;
+    }
     return HVD_OK;
 }
 
@@ -493,6 +496,7 @@ hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err
 
     if (!client->multi)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "API client: out of memory");
+    client->is_ahead = false;
     mc = curl_multi_perform(client->multi, &n_running);
     if (mc != CURLM_OK)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, (int)mc, "libcurl: %s", curl_multi_strerror(mc));
@@ -521,7 +525,7 @@ hvd_status_t hvd_kube_client_wait(struct hvd_kube_client *client, const int *fds
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "too many descriptors to wait for");
     for (unsigned i = 0; i < n; i++)
         extra[i] = (struct curl_waitfd){.fd = fds[i], .events = CURL_WAIT_POLLIN};
-    mc = curl_multi_poll(client->multi, extra, n, timeout_ms, NULL);
+    mc = curl_multi_poll(client->multi, extra, n, client->is_ahead ? 0 : timeout_ms, NULL);
     if (mc != CURLM_OK)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, (int)mc, "libcurl: %s", curl_multi_strerror(mc));
     for (unsigned i = 0; i < n; i++)

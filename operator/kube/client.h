@@ -57,7 +57,8 @@ void hvd_kube_client_drop(struct hvd_kube_client *client, const char *why);
 hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err *err);
 
 /*
- * Waits until the network, one of the n extra descriptors (readable) or the time wants something.
+ * Waits until the network, one of the n extra descriptors (readable) or the time wants something;
+ * not at all after a send that has moved bytes itself, as what ended there is still to be told of.
  * Bit i of *readable (may be NULL) tells that fds[i] does.
  */
 hvd_status_t hvd_kube_client_wait(struct hvd_kube_client *client, const int *fds, unsigned n,
