@@ -1,7 +1,6 @@
 #include "tests/unit/support.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,32 +12,6 @@
 
 static const int sizes[] = {1, 2, 3, 5, 8};
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
-
-static const struct hvd_engine_options threaded = {
-    .cycle_ns = 200000, .idle_poll_ns = 1000000, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
-static const struct hvd_engine_options manual = {
-    .cycle_ns = 200000, .no_background = true, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
-
-/* Threads cannot assert: they count, and say what. */
-static atomic_int n_problems;
-
-static void expect(bool good, const char *what, int rank)
-{
-    if (good)
-        return;
-    fprintf(stderr, "rank %d: %s\n", rank, what);
-    atomic_fetch_add(&n_problems, 1);
-}
-
-static int64_t submit(struct world *w, int rank, const struct hvd_request *req, const void *in,
-                      void *out)
-{
-    const struct hvd_submission s = {.request = *req, .input = in, .output = out};
-    int64_t handle = 0;
-
-    expect(hvd_engine_submit(w->engines[rank], &s, &handle, NULL) == HVD_OK, "submit failed", rank);
-    return handle;
-}
 
 static hvd_status_t submit_and_wait(struct world *w, int rank, const struct hvd_request *req,
                                     void *data, struct hvd_err *err)
@@ -57,8 +30,8 @@ static void expect_sum(struct world *w, int rank, const char *name)
     struct hvd_err err = {0};
     int64_t data = rank + 1;
 
-    expect(submit_and_wait(w, rank, &req, &data, &err) == HVD_OK, err.msg, rank);
-    expect(data == w->size * (w->size + 1) / 2, "a sum is wrong", rank);
+    world_expect(submit_and_wait(w, rank, &req, &data, &err) == HVD_OK, err.msg, rank);
+    world_expect(data == w->size * (w->size + 1) / 2, "a sum is wrong", rank);
 }
 
 /* A permutation of 0..n-1 that depends on the seed. */
@@ -96,7 +69,7 @@ static void submit_shuffled(struct world *w, int rank, unsigned seed, int64_t *d
         else
             req.reduce = HVD_AVERAGE;
         data[t] = rank * 10 + t;
-        handles[t] = submit(w, rank, &req, &data[t], &data[t]);
+        handles[t] = world_submit(w, rank, &req, &data[t], &data[t]);
     }
 }
 
@@ -117,7 +90,7 @@ static void one_thread_can_drive_all_ranks_in_any_order_of_submission(void **sta
 
     (void)state;
     for (size_t n = 0; n < N_SIZES * 4; n++) {
-        world_open(&w, sizes[n % N_SIZES], n, &manual);
+        world_open(&w, sizes[n % N_SIZES], n, &world_manual);
         for (int rank = 0; rank < w.size; rank++)
             submit_shuffled(&w, rank, (unsigned)(n * 100) + (unsigned)rank, data[rank],
                             handles[rank]);
@@ -133,7 +106,7 @@ static void one_thread_can_drive_all_ranks_in_any_order_of_submission(void **sta
         world_close(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 struct thread_of_rank {
@@ -157,13 +130,14 @@ static void *run_thread(void *arg)
             snprintf(name, sizeof(name), "thread%d.%d", self->number, order[i]);
             struct hvd_request req = world_request(HVD_ALLREDUCE, name, 1);
             data[order[i]] = self->rank + order[i];
-            handles[order[i]] = submit(self->w, self->rank, &req, &data[order[i]], &data[order[i]]);
+            handles[order[i]] =
+                world_submit(self->w, self->rank, &req, &data[order[i]], &data[order[i]]);
         }
         const int size = self->w->size;
         for (int t = 0; t < N_TENSORS; t++) {
             hvd_status_t st = hvd_engine_wait(self->w->engines[self->rank], handles[t], NULL, NULL);
-            expect(st == HVD_OK, "a wait failed", self->rank);
-            expect(data[t] == size * (size - 1) / 2 + size * t, "a sum is wrong", self->rank);
+            world_expect(st == HVD_OK, "a wait failed", self->rank);
+            world_expect(data[t] == size * (size - 1) / 2 + size * t, "a sum is wrong", self->rank);
         }
         snprintf(name, sizeof(name), "sync%d", self->number);
         expect_sum(self->w, self->rank, name);
@@ -191,27 +165,27 @@ static void threads_of_all_ranks_submit_and_wait_at_once(void **state)
 
     (void)state;
     for (size_t n = 0; n < N_SIZES; n++) {
-        world_open(&w, sizes[n], n, &threaded);
+        world_open(&w, sizes[n], n, &world_threaded);
         world_run(&w, run_threads);
         world_close(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 static void poll_until_done(struct world *w, int rank)
 {
     struct hvd_request req = world_request(HVD_ALLREDUCE, "polled", 1);
     int64_t data = 1;
-    int64_t handle = submit(w, rank, &req, &data, &data);
+    int64_t handle = world_submit(w, rank, &req, &data, &data);
 
     while (hvd_engine_poll(w->engines[rank], handle) == 0)
         sched_yield();
-    expect(data == w->size, "a polled sum is wrong", rank);
-    expect(hvd_engine_wait(w->engines[rank], handle, NULL, NULL) == HVD_OK, "wait", rank);
-    expect(hvd_engine_poll(w->engines[rank], handle) == -1, "an ended handle lives", rank);
-    expect(hvd_engine_wait(w->engines[rank], handle, NULL, NULL) == HVD_ERR_NOT_FOUND,
-           "an ended handle can be waited for", rank);
+    world_expect(data == w->size, "a polled sum is wrong", rank);
+    world_expect(hvd_engine_wait(w->engines[rank], handle, NULL, NULL) == HVD_OK, "wait", rank);
+    world_expect(hvd_engine_poll(w->engines[rank], handle) == -1, "an ended handle lives", rank);
+    world_expect(hvd_engine_wait(w->engines[rank], handle, NULL, NULL) == HVD_ERR_NOT_FOUND,
+                 "an ended handle can be waited for", rank);
 }
 
 static void gather_rows(struct world *w, int rank)
@@ -222,17 +196,18 @@ static void gather_rows(struct world *w, int rank)
 
     req.ndim = 2;
     req.shape[1] = 1;
-    int64_t handle = submit(w, rank, &req, rows, NULL);
-    expect(hvd_engine_wait(w->engines[rank], handle, &outcome, NULL) == HVD_OK, "gather", rank);
+    int64_t handle = world_submit(w, rank, &req, rows, NULL);
+    world_expect(hvd_engine_wait(w->engines[rank], handle, &outcome, NULL) == HVD_OK, "gather",
+                 rank);
     struct horovod_output *output = outcome.output;
     const int64_t *data = output ? output->data : NULL;
     int64_t at = 0;
     for (int from = 0; output && from < w->size; from++) {
-        expect(output->rows[from] == from % 3, "a gathered size is wrong", rank);
+        world_expect(output->rows[from] == from % 3, "a gathered size is wrong", rank);
         for (int i = 0; i < from % 3; i++)
-            expect(data[at++] == from, "a gathered row is wrong", rank);
+            world_expect(data[at++] == from, "a gathered row is wrong", rank);
     }
-    expect(output && output->n_rows == at, "the number of rows is wrong", rank);
+    world_expect(output && output->n_rows == at, "the number of rows is wrong", rank);
     hvd_output_destroy(output);
 }
 
@@ -243,12 +218,15 @@ static void move_nothing(struct world *w, int rank)
     struct hvd_request gather = world_request(HVD_ALLGATHER, "no rows", 0);
     struct hvd_outcome outcome = {0};
 
-    expect(submit_and_wait(w, rank, &req, NULL, NULL) == HVD_OK, "an empty tensor failed", rank);
-    expect(submit_and_wait(w, rank, &barrier, NULL, NULL) == HVD_OK, "a barrier failed", rank);
-    int64_t handle = submit(w, rank, &gather, NULL, NULL);
-    expect(hvd_engine_wait(w->engines[rank], handle, &outcome, NULL) == HVD_OK, "gather", rank);
+    world_expect(submit_and_wait(w, rank, &req, NULL, NULL) == HVD_OK, "an empty tensor failed",
+                 rank);
+    world_expect(submit_and_wait(w, rank, &barrier, NULL, NULL) == HVD_OK, "a barrier failed",
+                 rank);
+    int64_t handle = world_submit(w, rank, &gather, NULL, NULL);
+    world_expect(hvd_engine_wait(w->engines[rank], handle, &outcome, NULL) == HVD_OK, "gather",
+                 rank);
     struct horovod_output *output = outcome.output;
-    expect(output && !output->data && output->n_rows == 0, "rows out of nowhere", rank);
+    world_expect(output && !output->data && output->n_rows == 0, "rows out of nowhere", rank);
     hvd_output_destroy(output);
 }
 
@@ -258,14 +236,14 @@ static void polls_gathers_and_empty_tensors_complete(void **state)
 
     (void)state;
     for (size_t n = 0; n < N_SIZES; n++) {
-        world_open(&w, sizes[n], n, &threaded);
+        world_open(&w, sizes[n], n, &world_threaded);
         world_run(&w, poll_until_done);
         world_run(&w, gather_rows);
         world_run(&w, move_nothing);
         world_close(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 static void nothing_is_sent_while_nothing_is_submitted(void **state)
@@ -276,11 +254,11 @@ static void nothing_is_sent_while_nothing_is_submitted(void **state)
     struct world w;
 
     (void)state;
-    world_open(&w, 3, 5, &manual);
+    world_open(&w, 3, 5, &world_manual);
     world_settle(&w);
     assert_int_equal(hvd_sim_messages(w.sim), 0);
     for (int rank = 0; rank < 3; rank++)
-        handles[rank] = submit(&w, rank, &req, &data[rank], &data[rank]);
+        handles[rank] = world_submit(&w, rank, &req, &data[rank], &data[rank]);
     world_settle(&w);
     assert_int_equal(hvd_sim_messages(w.sim), 4); /* two requests, two plans */
     world_settle(&w);
@@ -320,8 +298,8 @@ static void differ(struct world *w, int rank)
         if (is_odd && n == 4)
             req.root = 1;
         hvd_status_t st = submit_and_wait(w, rank, &req, data, &err);
-        expect(st == HVD_ERR_MISMATCH, "no mismatch was reported", rank);
-        expect(strstr(err.msg, mismatch_texts[n]) != NULL, err.msg, rank);
+        world_expect(st == HVD_ERR_MISMATCH, "no mismatch was reported", rank);
+        world_expect(strstr(err.msg, mismatch_texts[n]) != NULL, err.msg, rank);
         expect_sum(w, rank, "the job goes on");
     }
 }
@@ -332,12 +310,12 @@ static void a_mismatch_fails_the_tensor_on_every_rank_and_the_job_goes_on(void *
 
     (void)state;
     for (size_t n = 1; n < N_SIZES; n++) {
-        world_open(&w, sizes[n], n, &threaded);
+        world_open(&w, sizes[n], n, &world_threaded);
         world_run(&w, differ);
         world_close(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 /* --- Ends ------------------------------------------------------------------------------------- */
@@ -352,19 +330,14 @@ static void one_leaves(struct world *w, int rank)
         (void)hvd_engine_shutdown(w->engines[rank], NULL);
         return;
     }
-    expect(submit_and_wait(w, rank, &req, &data, &err) == HVD_ERR_SHUTDOWN, "not ended", rank);
-    expect(strstr(err.msg, "Horovod has been shut down. Rank 1") != NULL, err.msg, rank);
+    world_expect(submit_and_wait(w, rank, &req, &data, &err) == HVD_ERR_SHUTDOWN, "not ended",
+                 rank);
+    world_expect(strstr(err.msg, "Horovod has been shut down. Rank 1") != NULL, err.msg, rank);
     hvd_err_clear(&err);
     req.name = hvd_strview_of("later");
-    expect(submit_and_wait(w, rank, &req, &data, &err) == HVD_ERR_SHUTDOWN, "not refused", rank);
+    world_expect(submit_and_wait(w, rank, &req, &data, &err) == HVD_ERR_SHUTDOWN, "not refused",
+                 rank);
     (void)hvd_engine_shutdown(w->engines[rank], NULL);
-}
-
-static void free_world(struct world *w)
-{
-    for (int rank = 0; rank < w->size; rank++)
-        hvd_engine_destroy(w->engines[rank]);
-    hvd_sim_destroy(w->sim);
 }
 
 static void a_rank_that_shuts_down_is_named_to_those_who_wait(void **state)
@@ -373,12 +346,12 @@ static void a_rank_that_shuts_down_is_named_to_those_who_wait(void **state)
 
     (void)state;
     for (size_t n = 1; n < N_SIZES; n++) {
-        world_open(&w, sizes[n], n, &threaded);
+        world_open(&w, sizes[n], n, &world_threaded);
         world_run(&w, one_leaves);
-        free_world(&w);
+        world_destroy(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 static void one_is_killed(struct world *w, int rank)
@@ -390,10 +363,11 @@ static void one_is_killed(struct world *w, int rank)
     if (rank == w->size - 1) {
         hvd_sim_kill(w->sim, rank);
     } else {
-        expect(submit_and_wait(w, rank, &req, &data, &err) == HVD_ERR_SHUTDOWN, "not ended", rank);
+        world_expect(submit_and_wait(w, rank, &req, &data, &err) == HVD_ERR_SHUTDOWN, "not ended",
+                     rank);
         char want[64];
         snprintf(want, sizeof(want), "Rank %d on host sim-0 is lost", w->size - 1);
-        expect(strstr(err.msg, want) != NULL, err.msg, rank);
+        world_expect(strstr(err.msg, want) != NULL, err.msg, rank);
     }
     (void)hvd_engine_shutdown(w->engines[rank], NULL);
 }
@@ -404,12 +378,12 @@ static void a_rank_that_dies_ends_the_wait_of_the_others_and_is_named(void **sta
 
     (void)state;
     for (size_t n = 1; n < N_SIZES; n++) {
-        world_open(&w, sizes[n], n, &threaded);
+        world_open(&w, sizes[n], n, &world_threaded);
         world_run(&w, one_is_killed);
-        free_world(&w);
+        world_destroy(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 static void a_tensor_nobody_waited_for_is_freed_with_the_engine(void **state)
@@ -419,8 +393,8 @@ static void a_tensor_nobody_waited_for_is_freed_with_the_engine(void **state)
     struct world w;
 
     (void)state;
-    world_open(&w, 2, 1, &threaded);
-    submit(&w, 0, &req, &data, &data);
+    world_open(&w, 2, 1, &world_threaded);
+    world_submit(&w, 0, &req, &data, &data);
     world_close(&w);
     assert_int_equal(hvd_mem_live(), 0);
 }
@@ -435,12 +409,12 @@ static void a_pending_name_is_refused_and_free_again_once_done(void **state)
     struct world w;
 
     (void)state;
-    world_open(&w, 1, 1, &manual);
-    int64_t first = submit(&w, 0, &req, &data, &data);
+    world_open(&w, 1, 1, &world_manual);
+    int64_t first = world_submit(&w, 0, &req, &data, &data);
     assert_int_equal(hvd_engine_submit(w.engines[0], &s, &handle, &err), HVD_ERR_EXISTS);
     assert_non_null(strstr(err.msg, "same name"));
     assert_int_equal(hvd_engine_wait(w.engines[0], first, NULL, NULL), HVD_OK);
-    int64_t second = submit(&w, 0, &req, &data, &data);
+    int64_t second = world_submit(&w, 0, &req, &data, &data);
     assert_int_equal(hvd_engine_wait(w.engines[0], second, NULL, NULL), HVD_OK);
     world_close(&w);
 }
@@ -464,7 +438,7 @@ static void a_stall_is_warned_about_with_tensor_and_missing_rank(void **state)
 
     (void)state;
     world_open(&w, 2, 1, &options);
-    submit(&w, 0, &req, &data, &data);
+    world_submit(&w, 0, &req, &data, &data);
     for (int i = 0; i < 100000000 && !message[0]; i++)
         hvd_engine_step(w.engines[0]);
     assert_non_null(strstr(message, "Missing ranks:\n1: [lonely]"));
@@ -488,7 +462,7 @@ static void a_stall_that_lasts_ends_the_job_on_every_rank_with_its_cause(void **
     (void)state;
     world_open(&w, 3, 1, &options);
     for (int rank = 0; rank < 3; rank++)
-        handles[rank] = submit(&w, rank, rank == 1 ? &other : &req, &data[rank], &data[rank]);
+        handles[rank] = world_submit(&w, rank, rank == 1 ? &other : &req, &data[rank], &data[rank]);
     for (int i = 0; i < 100000000 && hvd_engine_poll(w.engines[2], handles[2]) == 0; i++)
         for (int rank = 0; rank < 3; rank++)
             hvd_engine_step(w.engines[rank]);
@@ -519,7 +493,7 @@ static hvd_status_t live(void)
     if (st == HVD_OK)
         st = hvd_sim_join(sim, 0, &t, NULL);
     if (st == HVD_OK)
-        st = hvd_engine_create(t, &manual, &e, NULL);
+        st = hvd_engine_create(t, &world_manual, &e, NULL);
     if (st == HVD_OK)
         st = hvd_engine_submit(e, &s, &handle, NULL);
     if (st == HVD_OK)

@@ -12,11 +12,6 @@
 #define N_THREADS 3
 #define STEPS 30
 
-static const struct hvd_engine_options threaded = {
-    .cycle_ns = 200000, .idle_poll_ns = 1000000, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
-static const struct hvd_engine_options manual = {
-    .cycle_ns = 200000, .no_background = true, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
-
 /* Tensors of a rank, submitted in an order of its own. */
 struct tensors {
     char names[N][16];
@@ -103,7 +98,7 @@ static void tensors_in_the_order_of_the_last_step_are_expected(void **state)
 
     (void)state;
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-        world_open(&w, sizes[s], 7, &manual);
+        world_open(&w, sizes[s], 7, &world_manual);
         for (int rank = 0; rank < w.size; rank++)
             fill(&tensors[rank], (unsigned)rank + 1);
         assert_int_equal(step(&w, tensors), 0);
@@ -131,7 +126,7 @@ static void only_the_very_tensor_is_expected(void **state)
     struct hvd_described d = describe("a", data, data);
 
     (void)state;
-    world_open(&w, 1, 3, &manual);
+    world_open(&w, 1, 3, &world_manual);
     struct hvd_engine *e = w.engines[0];
     for (int i = 0; i < 3; i++) {
         submit(e, "a", data, data, &handle);
@@ -172,7 +167,6 @@ static void only_the_very_tensor_is_expected(void **state)
 
 /* --- Threads ---------------------------------------------------------------------------------- */
 
-static atomic_int n_problems;
 static atomic_int n_expected;
 
 /* A thread of a rank, with tensors of its own. */
@@ -202,8 +196,9 @@ static void *work(void *arg)
         for (int i = 0; i < N; i++) {
             const bool is_done = i % 3 || hvd_engine_poll(e, t->handles[i]) >= 0;
             const hvd_status_t st = hvd_engine_wait(e, t->handles[i], NULL, NULL);
-            if (!is_done || st != HVD_OK || t->output[i] != size * (size - 1) / 2 + size * (i + s))
-                atomic_fetch_add(&n_problems, 1);
+            world_expect(is_done && st == HVD_OK &&
+                             t->output[i] == size * (size - 1) / 2 + size * (i + s),
+                         t->names[i], me->rank);
         }
     }
     free(t);
@@ -229,9 +224,9 @@ static void threads_submit_and_wait_at_the_same_time(void **state)
     struct world w;
 
     (void)state;
-    world_open(&w, 2, 11, &threaded);
+    world_open(&w, 2, 11, &world_threaded);
     world_run(&w, run_workers);
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
     assert_true(n_expected > 0);
     world_close(&w);
 }
@@ -261,7 +256,7 @@ static void of_two_threads_that_wait_for_a_tensor_one_does(void **state)
 
     (void)state;
     fill(&t, 1);
-    world_open(&w, 1, 5, &threaded);
+    world_open(&w, 1, 5, &world_threaded);
     for (int s = 0; s < STEPS; s++) {
         struct rivals rivals = {.engine = w.engines[0], .handles = t.handles};
         for (int k = 0; k < N; k++)

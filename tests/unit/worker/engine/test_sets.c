@@ -1,7 +1,5 @@
 #include "tests/unit/support.h"
 
-#include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "tests/unit/worker/engine/world.h"
@@ -13,20 +11,6 @@ static const int sizes[] = {1, 2, 3, 5, 8};
 #define SIM_KEEPS 3
 #define UNDER_WAY 20 /* messages, the last set */
 #define NAMES 10     /* of a rank's tensors: as many as were ever there at once have room for one */
-
-static const struct hvd_engine_options threaded = {
-    .cycle_ns = 200000, .idle_poll_ns = 1000000, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
-
-/* Threads cannot assert: they count, and say what. */
-static atomic_int n_problems;
-
-static void expect(bool good, const char *what, int rank)
-{
-    if (good)
-        return;
-    fprintf(stderr, "rank %d: %s\n", rank, what);
-    atomic_fetch_add(&n_problems, 1);
-}
 
 static hvd_status_t sum_in(struct world *w, int rank, uint32_t set, int64_t *value,
                            struct hvd_err *err)
@@ -51,7 +35,8 @@ static uint32_t add_first(struct world *w, int rank, int n)
 
     for (int i = 0; i < n; i++)
         ranks[i] = n - 1 - i;
-    expect(hvd_engine_add_set(w->engines[rank], ranks, n, &id, &err) == HVD_OK, err.msg, rank);
+    world_expect(hvd_engine_add_set(w->engines[rank], ranks, n, &id, &err) == HVD_OK, err.msg,
+                 rank);
     return id;
 }
 
@@ -62,19 +47,19 @@ static void sum_in_all_sets(struct world *w, int rank)
 
     for (int n = 1; n < w->size; n++) {
         ids[n] = add_first(w, rank, n);
-        expect((int)ids[n] == n, "a set has another number", rank);
+        world_expect((int)ids[n] == n, "a set has another number", rank);
     }
     for (int n = w->size - 1; n >= 1; n--) {
         for (int i = 0; rank < n && i < 4; i++) {
             struct hvd_err err = {0};
             int64_t value = rank + 1;
-            expect(sum_in(w, rank, ids[n], &value, &err) == HVD_OK, err.msg, rank);
-            expect(value == n * (n + 1) / 2, "a sum in a set is wrong", rank);
+            world_expect(sum_in(w, rank, ids[n], &value, &err) == HVD_OK, err.msg, rank);
+            world_expect(value == n * (n + 1) / 2, "a sum in a set is wrong", rank);
         }
     }
     int64_t value = 1;
-    expect(sum_in(w, rank, 0, &value, NULL) == HVD_OK && value == w->size, "the job", rank);
-    expect(hvd_engine_sets(w->engines[rank], NULL, 0) == w->size, "sets are missing", rank);
+    world_expect(sum_in(w, rank, 0, &value, NULL) == HVD_OK && value == w->size, "the job", rank);
+    world_expect(hvd_engine_sets(w->engines[rank], NULL, 0) == w->size, "sets are missing", rank);
 }
 
 /* Who is refused, and how. */
@@ -91,25 +76,28 @@ static void be_refused(struct world *w, int rank)
     if (w->size < 3)
         return;
     const uint32_t two = add_first(w, rank, 2);
-    expect(hvd_engine_add_set(w->engines[rank], (const int[]){0, 1}, 2, &id, NULL) ==
-               HVD_ERR_CONFLICT,
-           "the same set twice", rank);
-    expect(hvd_engine_add_set(w->engines[rank], twice, 2, &id, NULL) == HVD_ERR_INVALID, "twice",
-           rank);
-    expect(hvd_engine_add_set(w->engines[rank], outside, 1, &id, NULL) == HVD_ERR_INVALID,
-           "outside", rank);
-    expect(hvd_engine_add_set(w->engines[rank], one, 1, &id, &err) == HVD_ERR_MISMATCH,
-           "no mismatch", rank);
-    expect(strstr(err.msg, "Different ranks tried to set up mismatching") != NULL, err.msg, rank);
-    expect(hvd_engine_place(w->engines[rank], two, &place, NULL) ==
-               (rank < 2 ? HVD_OK : HVD_ERR_DENIED),
-           "place", rank);
-    expect(hvd_engine_set_ranks(w->engines[rank], two, ranks, MAX_RANKS) == 2 && ranks[1] == 1,
-           "ranks", rank);
-    expect(hvd_engine_remove_set(w->engines[rank], two + 1, NULL) == HVD_ERR_NOT_FOUND, "no set",
-           rank);
-    expect(hvd_engine_agree(w->engines[rank], 5, NULL) == HVD_OK, "agree", rank);
-    expect(hvd_engine_agree(w->engines[rank], rank, NULL) == HVD_ERR_MISMATCH, "disagree", rank);
+    world_expect(hvd_engine_add_set(w->engines[rank], (const int[]){0, 1}, 2, &id, NULL) ==
+                     HVD_ERR_CONFLICT,
+                 "the same set twice", rank);
+    world_expect(hvd_engine_add_set(w->engines[rank], twice, 2, &id, NULL) == HVD_ERR_INVALID,
+                 "twice", rank);
+    world_expect(hvd_engine_add_set(w->engines[rank], outside, 1, &id, NULL) == HVD_ERR_INVALID,
+                 "outside", rank);
+    world_expect(hvd_engine_add_set(w->engines[rank], one, 1, &id, &err) == HVD_ERR_MISMATCH,
+                 "no mismatch", rank);
+    world_expect(strstr(err.msg, "Different ranks tried to set up mismatching") != NULL, err.msg,
+                 rank);
+    world_expect(hvd_engine_place(w->engines[rank], two, &place, NULL) ==
+                     (rank < 2 ? HVD_OK : HVD_ERR_DENIED),
+                 "place", rank);
+    world_expect(hvd_engine_set_ranks(w->engines[rank], two, ranks, MAX_RANKS) == 2 &&
+                     ranks[1] == 1,
+                 "ranks", rank);
+    world_expect(hvd_engine_remove_set(w->engines[rank], two + 1, NULL) == HVD_ERR_NOT_FOUND,
+                 "no set", rank);
+    world_expect(hvd_engine_agree(w->engines[rank], 5, NULL) == HVD_OK, "agree", rank);
+    world_expect(hvd_engine_agree(w->engines[rank], rank, NULL) == HVD_ERR_MISMATCH, "disagree",
+                 rank);
 }
 
 /* A tensor that its peer never submits ends with the set. */
@@ -127,14 +115,16 @@ static void remove_with_a_tensor_pending(struct world *w, int rank)
                                      .output = &value,
                                      .set = id};
     if (rank == 0 && w->size > 2)
-        expect(hvd_engine_submit(w->engines[0], &s, &handle, NULL) == HVD_OK, "submit", 0);
-    expect(hvd_engine_remove_set(w->engines[rank], id, NULL) == HVD_OK, "remove", rank);
+        world_expect(hvd_engine_submit(w->engines[0], &s, &handle, NULL) == HVD_OK, "submit", 0);
+    world_expect(hvd_engine_remove_set(w->engines[rank], id, NULL) == HVD_OK, "remove", rank);
     if (handle != 0) {
-        expect(hvd_engine_wait(w->engines[0], handle, NULL, &err) == HVD_ERR_SHUTDOWN, "wait", 0);
-        expect(strstr(err.msg, "Process set has been removed") != NULL, err.msg, 0);
+        world_expect(hvd_engine_wait(w->engines[0], handle, NULL, &err) == HVD_ERR_SHUTDOWN, "wait",
+                     0);
+        world_expect(strstr(err.msg, "Process set has been removed") != NULL, err.msg, 0);
     }
     if (rank == 0)
-        expect(sum_in(w, rank, id, &value, NULL) == HVD_ERR_SHUTDOWN, "a removed set works", rank);
+        world_expect(sum_in(w, rank, id, &value, NULL) == HVD_ERR_SHUTDOWN, "a removed set works",
+                     rank);
 }
 
 /* A set is made, used by all its members, and removed. */
@@ -147,11 +137,12 @@ static void use_and_remove(struct world *w, int rank)
     const uint32_t id = add_first(w, rank, n);
     for (int i = 0; rank < n && i < 4; i++) {
         int64_t value = rank + 1;
-        expect(sum_in(w, rank, id, &value, NULL) == HVD_OK, "sum", rank);
+        world_expect(sum_in(w, rank, id, &value, NULL) == HVD_OK, "sum", rank);
     }
-    expect(hvd_engine_remove_set(w->engines[rank], id, NULL) == HVD_OK, "remove", rank);
+    world_expect(hvd_engine_remove_set(w->engines[rank], id, NULL) == HVD_OK, "remove", rank);
     int64_t value = 1;
-    expect(rank >= n || sum_in(w, rank, id, &value, NULL) == HVD_ERR_SHUTDOWN, "removed", rank);
+    world_expect(rank >= n || sum_in(w, rank, id, &value, NULL) == HVD_ERR_SHUTDOWN, "removed",
+                 rank);
 }
 
 /* Blocks once all ranks have let go of what they do not need. */
@@ -168,7 +159,7 @@ static void removed_sets_keep_no_memory_but_their_names(void **state)
 
     (void)state;
     for (size_t i = 0; i < N_SIZES; i++) {
-        world_open(&w, sizes[i], i + 1, &threaded);
+        world_open(&w, sizes[i], i + 1, &world_threaded);
         settled(&w);
         const long before = settled(&w);
         for (int n = 0; n < 5; n++)
@@ -180,7 +171,7 @@ static void removed_sets_keep_no_memory_but_their_names(void **state)
         world_close(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 static void run(void (*body)(struct world *w, int rank))
@@ -188,12 +179,12 @@ static void run(void (*body)(struct world *w, int rank))
     struct world w;
 
     for (size_t i = 0; i < N_SIZES; i++) {
-        world_open(&w, sizes[i], i + 1, &threaded);
+        world_open(&w, sizes[i], i + 1, &world_threaded);
         world_run(&w, body);
         world_close(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 static void sets_do_not_wait_for_ranks_outside(void **state)

@@ -20,39 +20,6 @@
 static const int sizes[] = {1, 2, 3, 5, 8};
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-static const struct hvd_engine_options threaded = {
-    .cycle_ns = 200000, .idle_poll_ns = 1000000, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
-static const struct hvd_engine_options manual = {
-    .cycle_ns = 200000, .no_background = true, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
-
-/* Threads cannot assert: they count, and say what. */
-static atomic_int n_problems;
-
-static void expect(bool good, const char *what, int rank)
-{
-    if (good)
-        return;
-    fprintf(stderr, "rank %d: %s\n", rank, what);
-    atomic_fetch_add(&n_problems, 1);
-}
-
-static int64_t submit(struct world *w, int rank, const struct hvd_request *req, const void *in,
-                      void *out)
-{
-    const struct hvd_submission s = {.request = *req, .input = in, .output = out};
-    int64_t handle = 0;
-
-    expect(hvd_engine_submit(w->engines[rank], &s, &handle, NULL) == HVD_OK, "submit failed", rank);
-    return handle;
-}
-
-static void free_world(struct world *w)
-{
-    for (int rank = 0; rank < w->size; rank++)
-        hvd_engine_destroy(w->engines[rank]);
-    hvd_sim_destroy(w->sim);
-}
-
 static atomic_bool gave_up;
 
 /* The others submit once rank 0 has waited for nothing. */
@@ -67,14 +34,15 @@ static void one_gives_up_for_a_while(struct world *w, int rank)
 
     while (rank > 0 && !atomic_load(&gave_up))
         sched_yield();
-    expect(hvd_engine_submit(e, &s, &handle, &err) == HVD_OK, err.msg, rank);
+    world_expect(hvd_engine_submit(e, &s, &handle, &err) == HVD_OK, err.msg, rank);
     if (rank == 0) {
-        expect(hvd_engine_wait_for(e, handle, 1000000, NULL, &err) == HVD_INPROGRESS, "done", 0);
+        world_expect(hvd_engine_wait_for(e, handle, 1000000, NULL, &err) == HVD_INPROGRESS, "done",
+                     0);
         atomic_store(&gave_up, true);
     }
-    expect(hvd_engine_wait_for(e, handle, INT64_C(3600) * 1000000000, NULL, &err) == HVD_OK,
-           err.msg, rank);
-    expect(data == w->size * (w->size + 1) / 2, "a sum is wrong", rank);
+    world_expect(hvd_engine_wait_for(e, handle, INT64_C(3600) * 1000000000, NULL, &err) == HVD_OK,
+                 err.msg, rank);
+    world_expect(data == w->size * (w->size + 1) / 2, "a sum is wrong", rank);
     (void)hvd_engine_shutdown(e, NULL);
 }
 
@@ -85,12 +53,12 @@ static void a_wait_that_gave_up_is_taken_up_again(void **state)
     (void)state;
     for (size_t n = 1; n < N_SIZES; n++) {
         atomic_store(&gave_up, false);
-        world_open(&w, sizes[n], n, &threaded);
+        world_open(&w, sizes[n], n, &world_threaded);
         world_run(&w, one_gives_up_for_a_while);
-        free_world(&w);
+        world_destroy(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 static void a_brief_wait_ends_a_small_tensor_and_leaves_a_large_one(void **state)
@@ -101,25 +69,25 @@ static void a_brief_wait_ends_a_small_tensor_and_leaves_a_large_one(void **state
     int64_t one = 7;
 
     (void)state;
-    world_open(&w, 1, 1, &manual);
+    world_open(&w, 1, 1, &world_manual);
     const struct hvd_request small = world_request(HVD_ALLREDUCE, "small", 1);
     const struct hvd_request large = world_request(HVD_ALLREDUCE, "large", MANY_ELEMENTS);
     for (int turn = 0; turn < 3; turn++) { /* asked for by name, then by its bit */
-        const int64_t handle = submit(&w, 0, &small, &one, &one);
+        const int64_t handle = world_submit(&w, 0, &small, &one, &one);
         assert_int_equal(hvd_engine_wait_for(w.engines[0], handle, 0, NULL, &err), HVD_OK);
         assert_int_equal(hvd_engine_wait_for(w.engines[0], handle, 0, NULL, &err),
                          HVD_ERR_NOT_FOUND);
         hvd_err_clear(&err);
     }
-    const int64_t big = submit(&w, 0, &large, many, many);
-    const int64_t late = submit(&w, 0, &small, &one, &one);
+    const int64_t big = world_submit(&w, 0, &large, many, many);
+    const int64_t late = world_submit(&w, 0, &small, &one, &one);
     assert_int_equal(hvd_engine_wait_for(w.engines[0], late, 0, NULL, &err), HVD_INPROGRESS);
     assert_int_equal(hvd_engine_wait_for(w.engines[0], big, 0, NULL, &err), HVD_INPROGRESS);
     assert_int_equal(hvd_engine_wait(w.engines[0], big, NULL, &err), HVD_OK);
     assert_int_equal(hvd_engine_wait_for(w.engines[0], late, 0, NULL, &err), HVD_OK);
     world_close(&w);
     assert_int_equal(hvd_mem_live(), 0);
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 /* One thread goes from rank to rank: no wait may stay, and together they get there. */
@@ -134,10 +102,10 @@ static void brief_waits_alone_complete_a_job(void **state)
     (void)state;
     for (size_t n = 0; n < N_SIZES; n++) {
         int left = sizes[n];
-        world_open(&w, sizes[n], n, &manual);
+        world_open(&w, sizes[n], n, &world_manual);
         for (int rank = 0; rank < w.size; rank++) {
             data[rank] = rank + 1;
-            handles[rank] = submit(&w, rank, &req, &data[rank], &data[rank]);
+            handles[rank] = world_submit(&w, rank, &req, &data[rank], &data[rank]);
         }
         for (int turn = 0; turn < 1000 && left > 0; turn++) {
             const int rank = turn % w.size;
@@ -156,7 +124,7 @@ static void brief_waits_alone_complete_a_job(void **state)
         world_close(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 /* --- Together ----------------------------------------------------------------------------------
@@ -181,14 +149,14 @@ static void *wait_in_all_ways(void *arg)
     const struct hvd_request req = world_request(HVD_ALLREDUCE, name, 1);
     for (int round = 0; round < N_ROUNDS; round++) {
         int64_t data = self->rank + round;
-        const int64_t handle = submit(self->w, self->rank, &req, &data, &data);
+        const int64_t handle = world_submit(self->w, self->rank, &req, &data, &data);
         hvd_status_t st = hvd_engine_wait_for(e, handle, 0, NULL, &err);
         if (st == HVD_INPROGRESS)
             st = hvd_engine_wait_for(e, handle, 1000, NULL, &err);
         if (st == HVD_INPROGRESS)
             st = hvd_engine_wait(e, handle, NULL, &err);
-        expect(st == HVD_OK, err.msg, self->rank);
-        expect(data == size * (size - 1) / 2 + size * round, "a sum is wrong", self->rank);
+        world_expect(st == HVD_OK, err.msg, self->rank);
+        world_expect(data == size * (size - 1) / 2 + size * round, "a sum is wrong", self->rank);
     }
     return NULL;
 }
@@ -213,12 +181,12 @@ static void threads_of_all_ranks_wait_in_all_ways_at_once(void **state)
 
     (void)state;
     for (size_t n = 0; n < N_SIZES; n++) {
-        world_open(&w, sizes[n], n, &threaded);
+        world_open(&w, sizes[n], n, &world_threaded);
         world_run(&w, run_threads);
         world_close(&w);
         assert_int_equal(hvd_mem_live(), 0);
     }
-    assert_int_equal(n_problems, 0);
+    assert_int_equal(world_problems(), 0);
 }
 
 int main(void)

@@ -4,6 +4,15 @@
 #include "tests/unit/worker/engine/world.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+const struct hvd_engine_options world_threaded = {
+    .cycle_ns = 200000, .idle_poll_ns = 1000000, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
+const struct hvd_engine_options world_manual = {
+    .cycle_ns = 200000, .no_background = true, .cache_capacity = 1024, .fusion_bytes = 1 << 20};
+
+static atomic_int n_problems;
 
 void world_open(struct world *w, int size, uint64_t seed, const struct hvd_engine_options *options)
 {
@@ -53,6 +62,11 @@ static void shut_down(struct world *w, int rank)
 void world_close(struct world *w)
 {
     world_run(w, shut_down);
+    world_destroy(w);
+}
+
+void world_destroy(struct world *w)
+{
     for (int rank = 0; rank < w->size; rank++)
         hvd_engine_destroy(w->engines[rank]);
     hvd_sim_destroy(w->sim);
@@ -65,6 +79,30 @@ void world_settle(struct world *w)
         for (int rank = 0; rank < w->size; rank++)
             if (hvd_engine_step(w->engines[rank]))
                 quiet = 0;
+}
+
+void world_expect(bool good, const char *what, int rank)
+{
+    if (good)
+        return;
+    fprintf(stderr, "rank %d: %s\n", rank, what);
+    atomic_fetch_add(&n_problems, 1);
+}
+
+int world_problems(void)
+{
+    return atomic_load(&n_problems);
+}
+
+int64_t world_submit(struct world *w, int rank, const struct hvd_request *req, const void *in,
+                     void *out)
+{
+    const struct hvd_submission s = {.request = *req, .input = in, .output = out};
+    int64_t handle = 0;
+
+    world_expect(hvd_engine_submit(w->engines[rank], &s, &handle, NULL) == HVD_OK, "submit failed",
+                 rank);
+    return handle;
 }
 
 struct hvd_request world_request(enum hvd_op op, const char *name, int64_t count)
