@@ -66,23 +66,14 @@ def is_plain(tensor, prescale, postscale):
     return prescale and postscale and dense(tensor) is tensor
 
 
-def _submit(call, tensors, process_set, *arguments):
+def _call(call, tensors, process_set, *arguments):
     """Calls the runtime, for tensors of a process set; says what is the reason where it refuses."""
     try:
         return call(*arguments, process_set.process_set_id)
+    except HorovodInternalError:  # not refused: it failed
+        raise
     except REFUSALS:
         explain(tensors, process_set)
-        raise
-
-
-def _perform(call, tensor, process_set, *arguments):
-    """Calls the runtime and waits, for a tensor of a process set; says what is the reason where it refuses."""
-    try:
-        call(*arguments, process_set.process_set_id)
-    except HorovodInternalError:
-        raise
-    except REFUSALS:
-        explain((tensor,), process_set)
         raise
 
 
@@ -109,7 +100,7 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
     (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
     source = dense(tensor)
     target = handles.room_for(tensor, source)
-    handle = _submit(_core.allreduce_async, (tensor,), process_set, source, target, name, op, before, after)
+    handle = _call(_core.allreduce_async, (tensor,), process_set, source, target, name, op, before, after)
     return keep(handle, handles.return_to(tensor, target))
 
 
@@ -131,8 +122,8 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
     target = source = dense(tensor)
     if not (prescale_factor and postscale_factor):
         (source,), prescale_factor, postscale_factor = _factors((source,), prescale_factor, postscale_factor)
-    handle = _submit(_core.allreduce_async, (tensor,), process_set, source, target, name, op, prescale_factor,
-                     postscale_factor)
+    handle = _call(_core.allreduce_async, (tensor,), process_set, source, target, name, op, prescale_factor,
+                   postscale_factor)
     return keep(handle, handles.write_back(tensor, target))
 
 
@@ -142,7 +133,7 @@ def allreduced(tensor, average, name, op, prescale_factor, postscale_factor, pro
     (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
     source = dense(tensor)
     target = handles.room_for(tensor, source)
-    _perform(_core.allreduce, tensor, process_set, source, target, name, op, before, after)
+    _call(_core.allreduce, (tensor,), process_set, source, target, name, op, before, after)
     return target if tensor.is_cpu else target.to(tensor.device)
 
 
@@ -153,7 +144,7 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
     tensors, before, after = _factors(_group(tensors), prescale_factor, postscale_factor)
     sources = [dense(tensor) for tensor in tensors]
     targets = [handles.room_for(tensor, source) for tensor, source in zip(tensors, sources)]
-    handle = _submit(_core.grouped_allreduce_async, tensors, process_set, sources, targets, name, op, before, after)
+    handle = _call(_core.grouped_allreduce_async, tensors, process_set, sources, targets, name, op, before, after)
     return keep(handle, handles.all_of([handles.return_to(*pair) for pair in zip(tensors, targets)]))
 
 
@@ -166,7 +157,7 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
     sources, before, after = targets, prescale_factor, postscale_factor
     if not (before and after):
         sources, before, after = _factors(targets, before, after)
-    handle = _submit(_core.grouped_allreduce_async, tensors, process_set, sources, targets, name, op, before, after)
+    handle = _call(_core.grouped_allreduce_async, tensors, process_set, sources, targets, name, op, before, after)
     return keep(handle, handles.all_of([handles.write_back(*pair) for pair in zip(tensors, targets)]))
 
 
@@ -202,7 +193,7 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
 
 def gather_async(tensor, name, process_set, finish):
     """Submits an allgather; synchronize gives finish(the runtime's outputs)."""
-    handle = _submit(_core.allgather_async, (tensor,), process_set, dense(tensor), name)
+    handle = _call(_core.allgather_async, (tensor,), process_set, dense(tensor), name)
     return keep(handle, finish)
 
 
@@ -218,7 +209,7 @@ def _gathered(tensors, outputs):
 
 def grouped_gather_async(tensors, name, process_set, finish):
     """Submits a grouped allgather; synchronize gives finish(the runtime's outputs)."""
-    handle = _submit(_core.grouped_allgather_async, tensors, process_set, [dense(tensor) for tensor in tensors], name)
+    handle = _call(_core.grouped_allgather_async, tensors, process_set, [dense(tensor) for tensor in tensors], name)
     return keep(handle, finish)
 
 
@@ -229,14 +220,14 @@ def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set
     """
     source = dense(tensor)
     target = handles.room_for(tensor, source)
-    handle = _submit(_core.broadcast_async, (tensor,), process_set, source, target, root_rank, name)
+    handle = _call(_core.broadcast_async, (tensor,), process_set, source, target, root_rank, name)
     return keep(handle, handles.return_to(tensor, target))
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
     """Submits the sending of root_rank's tensor to all; it replaces `tensor` once synchronized."""
     target = dense(tensor)
-    handle = _submit(_core.broadcast_async, (tensor,), process_set, target, target, root_rank, name)
+    handle = _call(_core.broadcast_async, (tensor,), process_set, target, target, root_rank, name)
     return keep(handle, handles.write_back(tensor, target))
 
 
@@ -244,7 +235,7 @@ def broadcasted(tensor, root_rank, name, process_set):
     """root_rank's tensor, waited for; without gradient."""
     source = dense(tensor)
     target = handles.room_for(tensor, source)
-    _perform(_core.broadcast, tensor, process_set, source, target, root_rank, name)
+    _call(_core.broadcast, (tensor,), process_set, source, target, root_rank, name)
     return target if tensor.is_cpu else target.to(tensor.device)
 
 
@@ -256,7 +247,7 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
     each rank, of the type of splits, else int32).
     """
     counts = _split_counts(splits)
-    handle = _submit(_core.alltoall_async, (tensor,), process_set, dense(tensor), counts, name)
+    handle = _call(_core.alltoall_async, (tensor,), process_set, dense(tensor), counts, name)
     return keep(handle, partial(_exchanged, tensor, splits, process_set.size()))
 
 
@@ -292,7 +283,7 @@ def reducescatter_async(tensor, name=None, op=Average, process_set=global_proces
     (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
     source = dense(tensor)
     target = _rows_for(source, process_set)
-    handle = _submit(_core.reducescatter_async, (tensor,), process_set, source, target, name, op, before, after)
+    handle = _call(_core.reducescatter_async, (tensor,), process_set, source, target, name, op, before, after)
     return keep(handle, handles.return_to(tensor, target))
 
 
@@ -301,7 +292,7 @@ def scattered(tensor, name, op, process_set, prescale_factor, postscale_factor):
     (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
     source = dense(tensor)
     target = _rows_for(source, process_set)
-    _perform(_core.reducescatter, tensor, process_set, source, target, name, op, before, after)
+    _call(_core.reducescatter, (tensor,), process_set, source, target, name, op, before, after)
     return target if tensor.is_cpu else target.to(tensor.device)
 
 
@@ -311,7 +302,7 @@ def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=glob
     tensors, before, after = _factors(_group(tensors), prescale_factor, postscale_factor)
     sources = [dense(tensor) for tensor in tensors]
     targets = [_rows_for(source, process_set) for source in sources]
-    handle = _submit(_core.grouped_reducescatter_async, tensors, process_set, sources, targets, name, op, before, after)
+    handle = _call(_core.grouped_reducescatter_async, tensors, process_set, sources, targets, name, op, before, after)
     return keep(handle, handles.all_of([handles.return_to(*pair) for pair in zip(tensors, targets)]))
 
 
