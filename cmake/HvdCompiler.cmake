@@ -9,6 +9,12 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Dev CACHE STRING "Dev, Release or Debug" FORCE)
 endif()
 set(CMAKE_C_FLAGS_DEV "-O2 -g -fno-omit-frame-pointer")
+# What ships is optimised as a whole: an operation goes through some sixty small functions of thirty
+# files, and takes a quarter less time when they are compiled together.
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT DEFINED CMAKE_INTERPROCEDURAL_OPTIMIZATION)
+  include(CheckIPOSupported)
+  check_ipo_supported(RESULT CMAKE_INTERPROCEDURAL_OPTIMIZATION LANGUAGES C)
+endif()
 set(HVD_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize=, e.g. address,undefined")
 
 # Carried by every target of ours and by nothing from outside.

@@ -23,7 +23,7 @@ import results
 import simulated
 import steps
 
-OUT = measure.BUILD / "bench"
+OUT = measure.RESULTS
 # What a benchmark measures, in this order; a part can be named by itself.
 PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows,
          "network": network.measure_rows, "simgrid": cluster.measure_rows, "served": jobs.measure_rows,

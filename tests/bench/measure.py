@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
+BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build-bench")).resolve()
+RESULTS = ROOT / "build" / "bench"  # JSON lines
 # Open MPI in containers may not read other processes' memory; both arms do without.
 MPIRUN = ["mpirun", "--allow-run-as-root", "--map-by", "slot", "--mca", "btl_vader_single_copy_mechanism", "none"]
 LIMIT_S = 1800

@@ -28,7 +28,7 @@ COUNTS = ("allocations-", "writes-after-")
 def load(folder=None):
     """The newest line of every (row, name, class), in the order of the rows."""
     found = {}
-    for path in sorted((folder or measure.BUILD / "bench").glob("*.jsonl"), key=lambda path: path.stat().st_mtime):
+    for path in sorted((folder or measure.RESULTS).glob("*.jsonl"), key=lambda path: path.stat().st_mtime):
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         for key in [key for key in found if key[:2] in {(str(line["row"]), line["name"]) for line in lines}]:
             del found[key]  # a class that did not come again
