@@ -45,11 +45,13 @@ const struct hvd_shape *hvd_kind_shape(enum hvd_kind kind);
 #define HVD_SELECTOR_MANAGED HVD_LABEL_MANAGED_BY "=" HVD_MANAGER
 
 /* Annotations: the template that a StatefulSet was made from; which attempt a master's Job is, and
- * how many workers of each group it started with; the host list that a master pod was told of, with
- * the stage and the time of the telling. */
+ * how many workers of each group it started with and which (a hash of their uids and restarts, as
+ * times have whole seconds); the host list that a master pod was told of, with the stage and the
+ * time of the telling. */
 #define HVD_ANNOTATION_SPEC_HASH "horovod.io/spec-hash"
 #define HVD_ANNOTATION_ATTEMPT "horovod.io/attempt"
 #define HVD_ANNOTATION_WORKERS "horovod.io/workers"
+#define HVD_ANNOTATION_WORKERS_HASH "horovod.io/workers-hash"
 #define HVD_ANNOTATION_HOSTS "horovod.io/hosts"
 
 /* On workers: spec.topologyKeys, so that a pod tells which of its labels count. */

@@ -217,6 +217,9 @@ static void job_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct h
     hvd_jb_fmt(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_ATTEMPT, "%d",
                in->attempt);
     put_workers(jb, (cJSON *)hvd_json_get(meta, "annotations"), in->job);
+    if (in->workers_hash)
+        hvd_jb_fmt(jb, (cJSON *)hvd_json_get(meta, "annotations"), HVD_ANNOTATION_WORKERS_HASH,
+                   "%016" PRIx64, in->workers_hash);
     hvd_jb_int(jb, spec, "backoffLimit", 0);
     put_template(jb, spec, in, HVD_ROLE_MASTER);
     pod_meta = (cJSON *)hvd_json_at(spec, "template.metadata");

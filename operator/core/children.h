@@ -46,6 +46,7 @@ struct hvd_child_inputs {
     int32_t attempt;         /* of the master's Job */
     int64_t n_ranks;         /* that the master of a short form starts */
     bool has_hash;           /* the StatefulSet to patch carries the annotation spec-hash */
+    uint64_t workers_hash;   /* annotation of the master's Job: hvd_loss_workers_hash; or 0 */
     const char *hosts_seen;  /* annotation of the master's pod */
     const cJSON *hosts_data; /* of the ConfigMap: hvd_hosts_data */
     const struct hvd_settings *settings; /* may be NULL */

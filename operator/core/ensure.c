@@ -13,6 +13,7 @@
 #include "operator/core/children.h"
 #include "operator/core/gang.h"
 #include "operator/core/hosts.h"
+#include "operator/core/loss.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
 
@@ -128,6 +129,7 @@ static void create(struct hvd_pass *p, const struct child *child)
     if (child->kind == HVD_KIND_JOB) {
         told_text(hvd_hosts_hash(hvd_pass_hosts(p)), TOLD_TWICE, 0, told);
         in.hosts_seen = told;
+        in.workers_hash = hvd_loss_workers_hash(p);
     }
     in.spec = hvd_pass_spec(p);
     /* Its pods mount the Secret and the ConfigMap; a mount that fails is retried late. */
@@ -258,7 +260,10 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t
 
 static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set, size_t group)
 {
-    if (p->st)
+    /* Pods that come before their Secret would try the mount again late. */
+    bool has_keys = hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS;
+
+    if (p->st || (set->u.statefulset.replicas == 0 && !has_keys))
         return;
     /* Other sets may have pods: those of the same start, where not all could be started at once. */
     if (set->u.statefulset.replicas == 0 && p->pods.n_of[group] == 0)

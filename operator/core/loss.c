@@ -3,7 +3,8 @@
  * that a node was drained, that a pod was evicted, that a container was killed for memory. What is
  * told is the most telling of all losses seen at once, because one dead node takes many workers.
  * Everything is judged by the time at which the master started: what happened to a worker before
- * that is of no concern to it. Pure.
+ * that is of no concern to it. Times have whole seconds; within the second of the start, workers
+ * count as lost if they are not those that the master's Job was made for. Pure.
  */
 #include "operator/core/loss.h"
 
@@ -14,6 +15,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/children.h"
+#include "operator/core/hash.h"
 
 #define RESTARTS_MAX 10 /* about half an hour, as kubelets wait longer from one to the next */
 
@@ -35,7 +37,8 @@ struct loss {
 
 /* The workers of a group that are there, of those that the master started with. */
 struct roll {
-    int64_t n_wanted;
+    int64_t n_started; /* as the Job says */
+    int64_t n_wanted;  /* still */
     int64_t n_seen;
     int64_t sum; /* of their ordinals: tells which one is missing if it is a single one */
 };
@@ -80,6 +83,7 @@ static void call_roll(const struct hvd_pass *p, struct roll rolls[HVD_JOB_GROUPS
 
         if (end == text || n < 0)
             return;
+        rolls[i].n_started = n;
         rolls[i].n_wanted =
             n < p->job->spec.groups[i].replicas ? n : p->job->spec.groups[i].replicas;
         if (*end != ',')
@@ -109,9 +113,38 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
     meta = hvd_jb_object(&jb, root, "metadata");
     hvd_jb_str(&jb, meta, "uid", job->meta.uid);
     hvd_jb_str(&jb, hvd_jb_object(&jb, meta, "annotations"), HVD_ANNOTATION_WORKERS, text);
+    /* The hash was of all of them. */
+    hvd_jb_str(&jb, (cJSON *)hvd_json_get(meta, "annotations"), HVD_ANNOTATION_WORKERS_HASH, NULL);
     hvd_pass_patch(p, job, hvd_jb_print(&jb, root), false);
     cJSON_Delete(root);
     return true;
+}
+
+/* A sum, as pods come in any order. */
+static uint64_t hash_workers(const struct hvd_pass *p, const struct roll *rolls)
+{
+    struct hvd_worker worker;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+
+        if (pod->kind == HVD_KIND_POD && pod->meta.role == HVD_ROLE_WORKER &&
+            hvd_pods_identify(p->view, pod, &p->owners, &worker) &&
+            worker.ordinal < rolls[worker.group].n_wanted)
+            sum +=
+                hvd_hash_number(hvd_hash_text(HVD_HASH_START, pod->meta.uid), pod->u.pod.restarts);
+    }
+    return sum ? sum : 1;
+}
+
+uint64_t hvd_loss_workers_hash(const struct hvd_pass *p)
+{
+    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+
+    for (size_t i = 0; i < p->job->spec.n_groups; i++)
+        rolls[i].n_wanted = p->job->spec.groups[i].replicas;
+    return hash_workers(p, rolls);
 }
 
 static bool is_more_telling(const struct loss *a, const struct loss *b)
@@ -157,6 +190,41 @@ static void find_worst(const struct hvd_pass *p, int64_t since_s, struct loss *w
             *worst = loss;
     }
     look_for_missing(p, rolls, worst);
+}
+
+/* Whether the workers are not all those that the master's Job was made for. */
+static bool has_others(const struct hvd_pass *p)
+{
+    const uint64_t hash = p->child[HVD_KIND_JOB]->u.job.workers_hash;
+    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+
+    call_roll(p, rolls);
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        if (rolls[i].n_wanted != rolls[i].n_started)
+            return false; /* the user lets some go */
+    }
+    return hash != 0 && hash != hash_workers(p, rolls);
+}
+
+/* What happened within the second of the start. Which of several pods that came then is the new
+ * one, nobody can tell. */
+static void find_worst_of_start(const struct hvd_pass *p, int64_t start_s, struct loss *worst)
+{
+    struct loss found = {0};
+    int n_came = 0;
+
+    find_worst(p, start_s - 1, &found);
+    if (found.type == NOT_LOST || !has_others(p))
+        return;
+    for (size_t i = 0; found.type == REPLACED && i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+
+        n_came += pod->kind == HVD_KIND_POD && pod->meta.role == HVD_ROLE_WORKER &&
+                  pod->meta.created_s == start_s;
+    }
+    if (n_came > 1)
+        found.worker.ordinal = -1;
+    *worst = found;
 }
 
 static void describe_end(const struct hvd_pod_view *pod, char *out, size_t size)
@@ -205,6 +273,12 @@ static void describe(const struct hvd_pass *p, const struct loss *loss,
                           set);
         return;
     }
+    if (loss->worker.ordinal < 0) {
+        hvd_group_name(p->job, loss->worker.group, set);
+        hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "a worker of %s: its pod was replaced by a new one",
+                      set);
+        return;
+    }
     describe_pod(loss, what, sizeof(what));
     hvd_pass_text(out, HVD_LOSS_TEXT_SIZE, "worker %s%s%s: %s", pod->meta.name,
                   pod->u.pod.node ? " on node " : "", pod->u.pod.node ? pod->u.pod.node : "", what);
@@ -226,6 +300,8 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
     if (since_s < master->meta.created_s)
         since_s = master->meta.created_s;
     find_worst(p, since_s, &worst);
+    if (worst.type == NOT_LOST)
+        find_worst_of_start(p, since_s, &worst);
     if (worst.type == NOT_LOST)
         return false;
     describe(p, &worst, text);

@@ -2,6 +2,7 @@
 #define HVD_OPERATOR_CORE_LOSS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "operator/core/pass.h"
 
@@ -21,6 +22,13 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
  * for hopeless. Fills *out as hvd_loss_find does. */
 bool hvd_loss_find_hopeless(const struct hvd_pass *p, struct hvd_worker_failure *out,
                             char text[HVD_LOSS_TEXT_SIZE]);
+
+/*
+ * Tells the workers that a new master starts with from others of the same names, and from those
+ * whose containers were started again since: never 0, and the same for others with a chance of
+ * 2^-64.
+ */
+uint64_t hvd_loss_workers_hash(const struct hvd_pass *p);
 
 /*
  * Notes on the master's Job that workers were let go by the user, before they are: when more are

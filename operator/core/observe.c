@@ -5,6 +5,7 @@
 #include "operator/core/observe.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -143,6 +144,14 @@ static const cJSON *true_condition(const cJSON *object, const char *type)
     return NULL;
 }
 
+static uint64_t workers_hash(const cJSON *object)
+{
+    const cJSON *item =
+        hvd_json_get(hvd_json_at(object, "metadata.annotations"), HVD_ANNOTATION_WORKERS_HASH);
+
+    return cJSON_IsString(item) ? strtoull(item->valuestring, NULL, 16) : 0;
+}
+
 static bool observe_job(const cJSON *object, struct hvd_object *out)
 {
     const cJSON *item =
@@ -157,6 +166,8 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
     out->u.job.is_complete = true_condition(object, "Complete") != NULL;
     out->u.job.is_failed = failed != NULL;
     out->u.job.failed_s = hvd_rfc3339_parse(hvd_json_str(failed, "lastTransitionTime"));
+    if (!out->u.job.is_complete && !out->u.job.is_failed)
+        out->u.job.workers_hash = workers_hash(object);
     return keep(failed, "message", &out->u.job.message) &&
            annotation(object, HVD_ANNOTATION_WORKERS, &out->u.job.workers);
 }

@@ -91,8 +91,9 @@ struct hvd_object {
             uint64_t data_hash; /* hvd_hosts_hash of its data */
         } configmap;
         struct {
-            int32_t attempt; /* 0: not ours */
-            char *workers;   /* annotation horovod.io/workers: replicas of each group */
+            int32_t attempt;       /* 0: not ours */
+            char *workers;         /* annotation horovod.io/workers: replicas of each group */
+            uint64_t workers_hash; /* annotation; 0: none, or the Job has ended */
             bool is_complete;
             bool is_failed;
             int64_t failed_s; /* when */

@@ -40,6 +40,7 @@ static const struct field
                         FIELD(TEXT, u.statefulset.spec_hash)},
     of_configmap[] = {FIELD(HASH, u.configmap.data_hash)},
     of_job[] = {FIELD(INT, u.job.attempt), FIELD(TEXT, u.job.workers),
+                FIELD(HASH, u.job.workers_hash),
                 FIELD(BOOL, u.job.is_complete), FIELD(BOOL, u.job.is_failed),
                 FIELD(LONG, u.job.failed_s), FIELD(TEXT, u.job.message)},
     of_podgroup[] = {FIELD(TEXT, u.podgroup.spec_hash), FIELD(HASH, u.podgroup.fields[0]),

@@ -254,15 +254,29 @@ static void restart(struct hvd_pass *p)
     count_workers(p);
 }
 
-/* Whether workers were started with keys that are gone: somebody has deleted the Secret before the
- * master was made. */
+static bool has_workers(const struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        if (hvd_pass_set(p, i) == HVD_CHILD_OURS && p->owners.sets[i]->u.statefulset.replicas > 0)
+            return true;
+    }
+    return p->pods.n_workers > 0;
+}
+
+/*
+ * Whether workers were started with keys that are gone: somebody has deleted the Secret before the
+ * master was made. New keys are made once the workers are gone, so that no clock has to tell who
+ * was first; the times find those of a Secret that somebody put back.
+ */
 static bool is_rekeyed(const struct hvd_pass *p)
 {
     const struct hvd_object *secret = p->child[HVD_KIND_SECRET];
+    enum hvd_child_state state = hvd_pass_child(p, HVD_KIND_SECRET);
 
-    if (hvd_pass_child(p, HVD_KIND_SECRET) != HVD_CHILD_OURS ||
-        hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
+    if (hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
         return false;
+    if (state != HVD_CHILD_OURS)
+        return state == HVD_CHILD_MISSING && has_workers(p);
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
 

@@ -665,6 +665,185 @@ static void workers_with_old_keys_are_made_again_before_the_master_starts(void *
     world_fini(&w);
 }
 
+/* Passes and controllers until nothing happens any more, while the clock stands still. */
+static void go_on_within_one_second(struct world *w)
+{
+    size_t n_actions = 1;
+    bool changed = true;
+
+    for (int round = 0; n_actions || changed; round++) {
+        assert_true(round < 100);
+        n_actions = world_pass(w);
+        changed = world_controllers(w);
+    }
+}
+
+static void old_keys_are_told_from_new_ones_within_one_second(void **state)
+{
+    struct world w;
+    char *uid;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.is_kubelet_off = true;
+    go_on_within_one_second(&w);
+    uid = uid_of(&w, "Pod", "digits-worker-0");
+    world_remove(&w, "Secret", "digits-ssh");
+    w.is_kubelet_off = false;
+    while (world_controllers(&w))
+        ;
+    go_on_within_one_second(&w);
+    assert_non_null(world_find(&w, "Job", "digits-master"));
+    assert_string_not_equal(hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid"),
+                            uid);
+    free(uid);
+    world_fini(&w);
+}
+
+static void new_keys_wait_until_the_workers_with_the_old_ones_are_gone(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.is_kubelet_off = true;
+    world_settle(&w);
+    world_remove(&w, "Secret", "digits-ssh");
+    world_pass(&w);
+    world_pass(&w);
+    assert_null(world_find(&w, "Secret", "digits-ssh"));
+    assert_int_equal(
+        hvd_json_int(world_find(&w, "StatefulSet", "digits-worker"), "spec.replicas", -1), 0);
+    while (world_controllers(&w))
+        ;
+    world_pass(&w);
+    assert_non_null(world_find(&w, "Secret", "digits-ssh"));
+    /* Pods that come before the Secret would wait long for it. */
+    assert_int_equal(
+        hvd_json_int(world_find(&w, "StatefulSet", "digits-worker"), "spec.replicas", -1), 0);
+    w.is_kubelet_off = false;
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    world_fini(&w);
+}
+
+static void keys_that_may_not_be_made_again_leave_no_workers_that_come_and_go(void **state)
+{
+    struct world w;
+    int n_writes;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.is_kubelet_off = true;
+    world_settle(&w);
+    w.deny_kind = "Secret";
+    world_remove(&w, "Secret", "digits-ssh");
+    for (int i = 0; i < 20; i++) {
+        world_pass(&w);
+        w.now_ms += 2000;
+        (void)world_controllers(&w);
+    }
+    assert_null(world_find(&w, "Pod", "digits-worker-0"));
+    n_writes = w.n_writes;
+    world_pass(&w);
+    (void)world_controllers(&w);
+    world_pass(&w);
+    assert_int_equal(w.n_writes, n_writes);
+    w.deny_kind = NULL;
+    w.is_kubelet_off = false;
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    world_fini(&w);
+}
+
+/* A job whose workers and master all came within this second. */
+static void start_within_one_second(struct world *w)
+{
+    world_init(w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    go_on_within_one_second(w);
+    assert_non_null(world_find(w, "Pod", "digits-master-abcde"));
+}
+
+static void a_worker_replaced_in_the_second_of_the_start_is_lost(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start_within_one_second(&w);
+    world_remove(&w, "Pod", "digits-worker-1");
+    while (world_controllers(&w))
+        ;
+    w.now_ms += 5000;
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"),
+                        "a worker of digits-worker: its pod was replaced by a new one");
+    world_fini(&w);
+
+    /* As it is where workers take longer to start. */
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.is_kubelet_off = true;
+    go_on_within_one_second(&w);
+    w.is_kubelet_off = false;
+    w.now_ms += 5000;
+    go_on_within_one_second(&w);
+    world_remove(&w, "Pod", "digits-worker-1");
+    while (world_controllers(&w))
+        ;
+    w.now_ms += 5000;
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"),
+                        "worker digits-worker-1 on node node-1: its pod was replaced by a new one");
+    world_fini(&w);
+}
+
+static void a_worker_that_ended_in_the_second_of_the_start_is_lost(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start_within_one_second(&w);
+    world_end_worker(&w, "digits-worker-1", 9, "Error");
+    w.now_ms += 5000;
+    world_pass(&w);
+    assert_string_equal(
+        world_status(&w, "workerFailure.message"),
+        "worker digits-worker-1 on node node-1: container worker exited with code 9");
+    world_fini(&w);
+}
+
+static void a_worker_gone_later_is_told_of_however_old_the_others_are(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start_within_one_second(&w);
+    w.now_ms += 60000;
+    world_remove(&w, "Pod", "digits-worker-1");
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"),
+                        "worker digits-worker-1: its pod is gone");
+    world_fini(&w);
+}
+
+static void workers_as_old_as_the_start_are_not_lost(void **state)
+{
+    struct world w;
+
+    (void)state;
+    start_within_one_second(&w);
+    w.now_ms += 5000;
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    world_edit(&w, "{\"worker\":{\"replicas\":1}}");
+    world_settle(&w);
+    world_edit(&w, "{\"worker\":{\"replicas\":2}}");
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_string_equal(world_status(&w, "workerFailure.message"), "");
+    world_fini(&w);
+}
+
 static void a_job_of_another_manager_is_never_written_to(void **state)
 {
     static const char *const more[] = {"", ",\"suspend\":true", ",\"ttlSecondsAfterFinished\":0",
@@ -736,6 +915,13 @@ int main(void)
         cmocka_unit_test(a_master_that_was_only_seen_late_goes_on),
         cmocka_unit_test(everything_may_disappear_at_once),
         cmocka_unit_test(workers_with_old_keys_are_made_again_before_the_master_starts),
+        cmocka_unit_test(old_keys_are_told_from_new_ones_within_one_second),
+        cmocka_unit_test(new_keys_wait_until_the_workers_with_the_old_ones_are_gone),
+        cmocka_unit_test(keys_that_may_not_be_made_again_leave_no_workers_that_come_and_go),
+        cmocka_unit_test(a_worker_replaced_in_the_second_of_the_start_is_lost),
+        cmocka_unit_test(a_worker_that_ended_in_the_second_of_the_start_is_lost),
+        cmocka_unit_test(a_worker_gone_later_is_told_of_however_old_the_others_are),
+        cmocka_unit_test(workers_as_old_as_the_start_are_not_lost),
         cmocka_unit_test(a_job_of_another_manager_is_never_written_to),
         cmocka_unit_test(the_ttl_runs_from_the_condition_if_the_time_is_missing),
     };

@@ -698,6 +698,7 @@ void world_end_worker(struct world *w, const char *pod, int exit_code, const cha
     hvd_jb_int(&jb, terminated, "exitCode", exit_code);
     hvd_jb_str(&jb, terminated, "reason", reason);
     hvd_jb_str(&jb, terminated, "finishedAt", time);
+    hvd_jb_int(&jb, container, "restartCount", hvd_json_int(container, "restartCount", 0) + 1);
     stamp(w, object, false);
 }
 
