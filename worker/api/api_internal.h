@@ -22,6 +22,11 @@ struct hvd_api_start {
     struct hvd_static_sets sets;
 };
 
+/* --- waits.c ---------------------------------------------------------------------------------- */
+
+/* Milliseconds as nanoseconds, of which there are not as many; none for less than 0. */
+int64_t hvd_api_timeout_ns(int64_t timeout_ms);
+
 /* --- lifecycle.c ------------------------------------------------------------------------------ */
 
 /* Begins a job, as horovod_init does. */

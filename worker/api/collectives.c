@@ -314,18 +314,22 @@ static bool submit_expected(struct hvd_engine *engine, const struct call *call, 
     return hvd_engine_submit_expected(engine, &described, handle);
 }
 
+static horovod_status_t refuse_without_handle(horovod_error_t *err)
+{
+    struct hvd_err why = {0};
+
+    hvd_err_set(&why, HVD_ERR_INVALID, 0, "handle is NULL");
+    return hvd_api_status(HVD_ERR_INVALID, &why, err);
+}
+
 /* Submits a call that is not expected. The engine is entered; leaves it. */
 static horovod_status_t run_unexpected(struct hvd_engine *engine, const struct call *call,
                                        horovod_handle_t *handle, horovod_error_t *err)
 {
     struct hvd_err why;
-    hvd_status_t st;
 
     hvd_err_clear(&why);
-    if (handle)
-        st = submit(engine, call, false, handle, &why);
-    else
-        st = HVD_FAIL(&why, HVD_ERR_INVALID, 0, "handle is NULL");
+    const hvd_status_t st = submit(engine, call, false, handle, &why);
     hvd_api_leave();
     return hvd_api_status(st, &why, err);
 }
@@ -333,46 +337,70 @@ static horovod_status_t run_unexpected(struct hvd_engine *engine, const struct c
 static horovod_status_t run_async(const struct call *call, horovod_handle_t *handle,
                                   horovod_error_t *err)
 {
-    struct hvd_engine *engine = hvd_api_enter(true);
+    struct hvd_engine *engine = handle ? hvd_api_enter(true) : NULL;
 
     if (!engine)
-        return hvd_api_not_initialized(err);
-    if (!handle || !submit_expected(engine, call, false, handle))
+        return handle ? hvd_api_not_initialized(err) : refuse_without_handle(err);
+    if (!submit_expected(engine, call, false, handle))
         return run_unexpected(engine, call, handle, err);
     hvd_api_leave();
     return HOROVOD_OK;
 }
 
-/* Submits and waits. outcome as hvd_engine_wait has it. */
-static horovod_status_t run(const struct call *call, struct hvd_outcome *outcome,
-                            horovod_error_t *err)
+/* Submits and waits, so long at most; -1: until it has ended. *handle as horovod_allreduce_for has
+ * it, outcome as hvd_engine_wait_for. */
+static horovod_status_t run_for(const struct call *call, int64_t timeout_ns,
+                                horovod_handle_t *handle, struct hvd_outcome *outcome,
+                                horovod_error_t *err)
 {
     struct hvd_err why;
     hvd_status_t st = HVD_OK;
-    int64_t handle = 0;
-    struct hvd_engine *engine = hvd_api_enter(true);
 
+    if (!handle)
+        return refuse_without_handle(err);
+    *handle = 0;
+    struct hvd_engine *engine = hvd_api_enter(true);
     if (!engine)
         return hvd_api_not_initialized(err);
     hvd_err_clear(&why);
-    if (!submit_expected(engine, call, true, &handle))
-        st = submit(engine, call, true, &handle, &why);
+    if (!submit_expected(engine, call, true, handle))
+        st = submit(engine, call, true, handle, &why);
     if (st == HVD_OK)
-        st = hvd_engine_wait(engine, handle, outcome, &why);
+        st = hvd_engine_wait_for(engine, *handle, timeout_ns, outcome, &why);
     hvd_api_leave();
     return hvd_api_status(st, &why, err);
 }
 
-/* run() for what the library makes the output of. output may be NULL. */
-static horovod_status_t run_output(const struct call *call, struct horovod_output **output,
-                                   horovod_error_t *err)
+/* run_for() for what the library makes the output of. output may be NULL. */
+static horovod_status_t run_output_for(const struct call *call, int64_t timeout_ns,
+                                       horovod_handle_t *handle, struct horovod_output **output,
+                                       horovod_error_t *err)
 {
     struct hvd_outcome outcome = {0};
-    horovod_status_t status = run(call, output ? &outcome : NULL, err);
+    const horovod_status_t status =
+        run_for(call, timeout_ns, handle, output ? &outcome : NULL, err);
 
     if (status == HOROVOD_OK && output)
         *output = outcome.output;
     return status;
+}
+
+/* Submits and waits. */
+static horovod_status_t run(const struct call *call, struct hvd_outcome *outcome,
+                            horovod_error_t *err)
+{
+    horovod_handle_t handle;
+
+    return run_for(call, -1, &handle, outcome, err);
+}
+
+/* The same where the library makes the output. */
+static horovod_status_t run_output(const struct call *call, struct horovod_output **output,
+                                   horovod_error_t *err)
+{
+    horovod_handle_t handle;
+
+    return run_output_for(call, -1, &handle, output, err);
 }
 
 static horovod_status_t run_group(const struct call *calls, int n, horovod_handle_t *handles,
@@ -422,40 +450,6 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
     return status;
 }
 
-static horovod_status_t wait_handle(horovod_handle_t handle, int64_t timeout_ns,
-                                    struct hvd_outcome *outcome, horovod_error_t *err)
-{
-    struct hvd_err why;
-    struct hvd_engine *engine = hvd_api_enter(false);
-
-    if (!engine)
-        return hvd_api_not_initialized(err);
-    hvd_err_clear(&why);
-    hvd_status_t st = hvd_engine_wait_for(engine, handle, timeout_ns, outcome, &why);
-    hvd_api_leave();
-    return hvd_api_status(st, &why, err);
-}
-
-/* The same for a handle that may have an output. */
-static horovod_status_t wait_output(horovod_handle_t handle, int64_t timeout_ns,
-                                    struct horovod_output **output, horovod_error_t *err)
-{
-    struct hvd_outcome outcome = {0};
-    const horovod_status_t status = wait_handle(handle, timeout_ns, output ? &outcome : NULL, err);
-
-    if (status == HOROVOD_OK && output)
-        *output = outcome.output;
-    return status;
-}
-
-/* Milliseconds as nanoseconds, of which there are not as many. */
-static int64_t timeout_ns(int64_t timeout_ms)
-{
-    const int64_t most_ms = INT64_MAX / 2000000;
-
-    return (timeout_ms < 0 ? 0 : timeout_ms > most_ms ? most_ms : timeout_ms) * 1000000;
-}
-
 horovod_status_t horovod_allreduce_async(const void *input, void *output,
                                          const horovod_tensor_t *tensor, horovod_handle_t *handle,
                                          horovod_error_t *err)
@@ -473,6 +467,15 @@ horovod_status_t horovod_allreduce(const void *input, void *output, const horovo
     return run(&call, NULL, err);
 }
 
+horovod_status_t horovod_allreduce_for(const void *input, void *output,
+                                       const horovod_tensor_t *tensor, int64_t timeout_ms,
+                                       horovod_handle_t *handle, horovod_error_t *err)
+{
+    const struct call call = {HVD_ALLREDUCE, input, output, tensor};
+
+    return run_for(&call, hvd_api_timeout_ns(timeout_ms), handle, NULL, err);
+}
+
 horovod_status_t horovod_allgather_async(const void *input, const horovod_tensor_t *tensor,
                                          horovod_handle_t *handle, horovod_error_t *err)
 {
@@ -487,6 +490,15 @@ horovod_status_t horovod_allgather(const void *input, const horovod_tensor_t *te
     const struct call call = {HVD_ALLGATHER, input, NULL, tensor};
 
     return run_output(&call, output, err);
+}
+
+horovod_status_t horovod_allgather_for(const void *input, const horovod_tensor_t *tensor,
+                                       int64_t timeout_ms, horovod_handle_t *handle,
+                                       horovod_output_t **output, horovod_error_t *err)
+{
+    const struct call call = {HVD_ALLGATHER, input, NULL, tensor};
+
+    return run_output_for(&call, hvd_api_timeout_ns(timeout_ms), handle, output, err);
 }
 
 horovod_status_t horovod_broadcast_async(const void *input, void *output,
@@ -506,6 +518,15 @@ horovod_status_t horovod_broadcast(const void *input, void *output, const horovo
     return run(&call, NULL, err);
 }
 
+horovod_status_t horovod_broadcast_for(const void *input, void *output,
+                                       const horovod_tensor_t *tensor, int64_t timeout_ms,
+                                       horovod_handle_t *handle, horovod_error_t *err)
+{
+    const struct call call = {HVD_BROADCAST, input, output, tensor};
+
+    return run_for(&call, hvd_api_timeout_ns(timeout_ms), handle, NULL, err);
+}
+
 horovod_status_t horovod_alltoall_async(const void *input, const horovod_tensor_t *tensor,
                                         horovod_handle_t *handle, horovod_error_t *err)
 {
@@ -520,6 +541,15 @@ horovod_status_t horovod_alltoall(const void *input, const horovod_tensor_t *ten
     const struct call call = {HVD_ALLTOALL, input, NULL, tensor};
 
     return run_output(&call, output, err);
+}
+
+horovod_status_t horovod_alltoall_for(const void *input, const horovod_tensor_t *tensor,
+                                      int64_t timeout_ms, horovod_handle_t *handle,
+                                      horovod_output_t **output, horovod_error_t *err)
+{
+    const struct call call = {HVD_ALLTOALL, input, NULL, tensor};
+
+    return run_output_for(&call, hvd_api_timeout_ns(timeout_ms), handle, output, err);
 }
 
 horovod_status_t horovod_reducescatter_async(const void *input, void *output,
@@ -537,6 +567,15 @@ horovod_status_t horovod_reducescatter(const void *input, void *output,
     const struct call call = {HVD_REDUCESCATTER, input, output, tensor};
 
     return run(&call, NULL, err);
+}
+
+horovod_status_t horovod_reducescatter_for(const void *input, void *output,
+                                           const horovod_tensor_t *tensor, int64_t timeout_ms,
+                                           horovod_handle_t *handle, horovod_error_t *err)
+{
+    const struct call call = {HVD_REDUCESCATTER, input, output, tensor};
+
+    return run_for(&call, hvd_api_timeout_ns(timeout_ms), handle, NULL, err);
 }
 
 int64_t horovod_reducescatter_rows(int64_t rows, int rank, int size)
@@ -616,68 +655,4 @@ horovod_status_t horovod_process_set_barrier(int id, horovod_error_t *err)
     const struct call call = {.op = HVD_BARRIER, .tensor = &of_set};
 
     return run(&call, NULL, err);
-}
-
-int horovod_poll(horovod_handle_t handle)
-{
-    struct hvd_engine *engine = hvd_api_enter(false);
-
-    if (!engine)
-        return -1;
-    int result = hvd_engine_poll(engine, handle);
-    hvd_api_leave();
-    return result;
-}
-
-horovod_status_t horovod_wait(horovod_handle_t handle, horovod_error_t *err)
-{
-    return wait_handle(handle, -1, NULL, err);
-}
-
-horovod_status_t horovod_wait_output(horovod_handle_t handle, horovod_output_t **output,
-                                     horovod_error_t *err)
-{
-    return wait_output(handle, -1, output, err);
-}
-
-horovod_status_t horovod_wait_for(horovod_handle_t handle, int64_t timeout_ms,
-                                  horovod_output_t **output, horovod_error_t *err)
-{
-    return wait_output(handle, timeout_ns(timeout_ms), output, err);
-}
-
-horovod_status_t horovod_wait_join(horovod_handle_t handle, int64_t timeout_ms, int *last_rank,
-                                   horovod_error_t *err)
-{
-    struct hvd_outcome outcome = {0};
-    const horovod_status_t status = wait_handle(handle, timeout_ns(timeout_ms), &outcome, err);
-
-    if (status == HOROVOD_OK && last_rank)
-        *last_rank = (int)outcome.number;
-    return status;
-}
-
-const void *horovod_output_data(const horovod_output_t *output)
-{
-    return output->data;
-}
-
-int64_t horovod_output_rows(const horovod_output_t *output)
-{
-    return output->n_rows;
-}
-
-int64_t horovod_output_rows_of(const horovod_output_t *output, int rank)
-{
-    return rank >= 0 && rank < output->n_ranks ? output->rows[rank] : -1;
-}
-
-size_t horovod_output_bytes(const horovod_output_t *output)
-{
-    return output->bytes;
-}
-
-void horovod_output_release(horovod_output_t *output)
-{
-    hvd_output_destroy(output);
 }

@@ -76,6 +76,111 @@ static void wait_for_outputs(void)
     horovod_output_release(output);
 }
 
+/* Rank 0 calls before the others do, and they once it has given up. */
+static horovod_status_t call_for(const char *what, int64_t *data, int64_t timeout_ms,
+                                 horovod_handle_t *handle, horovod_output_t **output)
+{
+    const int64_t shape[] = {horovod_size()};
+    horovod_error_t err = {.status = HOROVOD_OK, .message = UNTOUCHED};
+    const horovod_tensor_t t = {.size = sizeof(t),
+                                .name = what,
+                                .dtype = HOROVOD_INT64,
+                                .ndim = 1,
+                                .shape = shape,
+                                .op = HOROVOD_SUM};
+    horovod_status_t status = HOROVOD_UNKNOWN_ERROR;
+
+    if (strcmp(what, "allreduce") == 0)
+        status = horovod_allreduce_for(data, data, &t, timeout_ms, handle, &err);
+    else if (strcmp(what, "allgather") == 0)
+        status = horovod_allgather_for(data, &t, timeout_ms, handle, output, &err);
+    else if (strcmp(what, "broadcast") == 0)
+        status = horovod_broadcast_for(data, data, &t, timeout_ms, handle, &err);
+    else if (strcmp(what, "alltoall") == 0)
+        status = horovod_alltoall_for(data, &t, timeout_ms, handle, output, &err);
+    else if (strcmp(what, "reducescatter") == 0)
+        status =
+            horovod_reducescatter_for(data, data + horovod_size(), &t, timeout_ms, handle, &err);
+    check(strcmp(err.message, UNTOUCHED) == 0, what, err.message);
+    return status;
+}
+
+/* Each rank sends its rank in all elements; root 0. */
+static void check_result(const char *what, const int64_t *data, const horovod_output_t *output)
+{
+    const int64_t n = horovod_size();
+    const int64_t *made = output ? horovod_output_data(output) : NULL;
+
+    if (strcmp(what, "allreduce") == 0)
+        check(data[n - 1] == n * (n - 1) / 2, what, "the sum is wrong");
+    else if (strcmp(what, "broadcast") == 0)
+        check(data[n - 1] == 0, what, "the root's is something else");
+    else if (strcmp(what, "reducescatter") == 0)
+        check(data[n] == n * (n - 1) / 2, what, "the sum is wrong");
+    else
+        check(made && made[horovod_output_rows(output) - 1] == n - 1, what, "the output is wrong");
+}
+
+/* One call that submits and waits so long: given up before the others come, done with them. */
+static void wait_in_one_call(void)
+{
+    static const char *const kinds[] = {"allreduce", "allgather", "broadcast", "alltoall",
+                                        "reducescatter"};
+    int64_t data[64] = {0};
+    horovod_error_t err = {0};
+
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+        const int64_t timeout_ms = horovod_rank() == 0 ? 0 : LONG_MS;
+        horovod_output_t *output = NULL;
+        horovod_handle_t handle = 12345;
+        for (int i = 0; i < 32; i++)
+            data[i] = horovod_rank();
+        if (horovod_rank() != 0)
+            MPI_Barrier(MPI_COMM_WORLD);
+        horovod_status_t status = call_for(kinds[k], data, timeout_ms, &handle, &output);
+        if (horovod_rank() == 0) {
+            check(horovod_size() == 1 || status == HOROVOD_IN_PROGRESS, kinds[k], "ended early");
+            MPI_Barrier(MPI_COMM_WORLD);
+        }
+        if (status == HOROVOD_IN_PROGRESS)
+            status = horovod_wait_output(handle, &output, &err);
+        else
+            check(horovod_wait(handle, &err) == HOROVOD_INVALID_ARGUMENT, kinds[k], "not ended");
+        check(status == HOROVOD_OK, kinds[k], err.message);
+        check_result(kinds[k], data, output);
+        if (output)
+            horovod_output_release(output);
+    }
+}
+
+/* What is refused was never submitted; what failed has a handle that has ended. */
+static void fail_in_one_call(void)
+{
+    const int64_t shape[] = {1 + (horovod_rank() == 0)};
+    const horovod_tensor_t t = {.size = sizeof(t),
+                                .name = "differs",
+                                .dtype = HOROVOD_INT64,
+                                .ndim = 1,
+                                .shape = shape,
+                                .op = HOROVOD_SUM};
+    int64_t data[2] = {1, 1};
+    horovod_handle_t handle = 12345;
+    horovod_error_t err = {0};
+
+    check(horovod_allreduce_for(data, data, NULL, 0, &handle, &err) == HOROVOD_INVALID_ARGUMENT &&
+              handle == 0,
+          "refused", err.message);
+    check(horovod_allreduce_for(data, data, &t, 0, NULL, &err) == HOROVOD_INVALID_ARGUMENT,
+          "no handle", err.message);
+    if (horovod_size() == 1)
+        return;
+    check(horovod_allreduce_for(data, data, &t, LONG_MS, &handle, &err) ==
+              HOROVOD_PRECONDITION_ERROR,
+          "differs", err.message);
+    check(handle > 0 && horovod_wait(handle, &err) == HOROVOD_INVALID_ARGUMENT, "differs",
+          "can be waited for");
+}
+
 /* The first rank joins before the others do, which MPI tells them of. */
 static void wait_for_a_join(void)
 {
@@ -109,6 +214,9 @@ void mode_waits(void)
 
     check(horovod_wait_for(1, 0, NULL, &err) == HOROVOD_PRECONDITION_ERROR, "no job", err.message);
     check(horovod_wait_join(1, 0, NULL, &err) == HOROVOD_PRECONDITION_ERROR, "no job", err.message);
+    check(horovod_allreduce_for(NULL, NULL, NULL, 0, &(horovod_handle_t){0}, &err) ==
+              HOROVOD_PRECONDITION_ERROR,
+          "no job", err.message);
     must_init();
     check(horovod_wait_for(12345, 0, NULL, &err) == HOROVOD_INVALID_ARGUMENT, "unknown",
           err.message);
@@ -116,6 +224,8 @@ void mode_waits(void)
         wait_for_the_others();
         wait_for_outputs();
         wait_for_a_join();
+        wait_in_one_call();
+        fail_in_one_call();
     }
     check_sum("the job goes on");
     horovod_shutdown();

@@ -353,6 +353,33 @@ HOROVOD_API horovod_status_t horovod_grouped_reducescatter_async(
     horovod_handle_t *handles, horovod_error_t *err);
 
 /*
+ * The synchronous forms, but they give up the wait after about timeout_ms; 0 does what takes
+ * microseconds and no more. For an interpreter, whose lock has to be given up before a longer wait.
+ * HOROVOD_IN_PROGRESS: *handle is pending, to be ended as that of an asynchronous form, err is left
+ * alone. On failure *handle says what failed: 0, the submission, which was refused; else the wait,
+ * and the handle has ended. *output as from horovod_allgather.
+ */
+HOROVOD_API horovod_status_t horovod_allreduce_for(const void *input, void *output,
+                                                   const horovod_tensor_t *tensor,
+                                                   int64_t timeout_ms, horovod_handle_t *handle,
+                                                   horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_allgather_for(const void *input,
+                                                   const horovod_tensor_t *tensor,
+                                                   int64_t timeout_ms, horovod_handle_t *handle,
+                                                   horovod_output_t **output, horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_broadcast_for(const void *input, void *output,
+                                                   const horovod_tensor_t *tensor,
+                                                   int64_t timeout_ms, horovod_handle_t *handle,
+                                                   horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_alltoall_for(const void *input, const horovod_tensor_t *tensor,
+                                                  int64_t timeout_ms, horovod_handle_t *handle,
+                                                  horovod_output_t **output, horovod_error_t *err);
+HOROVOD_API horovod_status_t horovod_reducescatter_for(const void *input, void *output,
+                                                       const horovod_tensor_t *tensor,
+                                                       int64_t timeout_ms, horovod_handle_t *handle,
+                                                       horovod_error_t *err);
+
+/*
  * This rank has no more tensors for now, as when its data ended early: until every rank has joined,
  * it contributes zeros to the sums, averages (which still divide by all ranks) and Adasums of the
  * others.
