@@ -27,3 +27,9 @@ def test_an_interpreter_that_ends_with_operations_pending_ends(way):
 def test_a_rank_whose_peer_left_gets_an_exception():
     done = ending("go_on_after_the_failure_of_a_peer")
     assert done.returncode == 0 and "caught:" in done.stdout and "1" in done.stdout, done
+
+
+def test_a_sparse_handle_outlives_an_interrupt():
+    done = ending("go_on_after_an_interrupt_of_a_sparse_wait")
+    result = "[[2.0, 0.0], [0.0, 2.0]]"
+    assert done.returncode == 0 and sorted(done.stdout.splitlines()) == [result, result, "interrupted"], done

@@ -1,5 +1,8 @@
 """Ends a training in one of several bad ways: torch_endings.py WAY. No rank may hang."""
+import os
+import signal
 import sys
+import threading
 import time
 
 import torch
@@ -54,6 +57,21 @@ def go_on_after_the_failure_of_a_peer():
         hvd.allreduce(torch.ones(1000), name="gradient")
     except hvd.HorovodInternalError as error:
         print("caught:", error)
+
+
+def go_on_after_an_interrupt_of_a_sparse_wait():
+    """The handle can be called again, and has lost nothing."""
+    if hvd.rank() == 1:
+        hvd.barrier()  # rank 0 was interrupted
+    handle = hvd.sparse_allreduce_async(torch.eye(2).to_sparse(), "sparse", hvd.Sum)
+    if hvd.rank() == 0:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            handle()
+        except KeyboardInterrupt:
+            print("interrupted")
+        hvd.barrier()
+    print(hvd.synchronize(handle=handle).to_dense().tolist())
 
 
 if __name__ == "__main__":

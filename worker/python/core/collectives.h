@@ -14,7 +14,7 @@ hvd_fastcall_fn hvd_py_grouped_allreduce_async;
 hvd_fastcall_fn hvd_py_grouped_allgather_async;
 hvd_fastcall_fn hvd_py_grouped_reducescatter_async;
 
-/* The same, waited for: None, or NULL with an exception. */
+/* The same, waited for: the output, or NULL with an exception. */
 hvd_fastcall_fn hvd_py_allreduce;
 hvd_fastcall_fn hvd_py_broadcast;
 hvd_fastcall_fn hvd_py_reducescatter;

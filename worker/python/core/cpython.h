@@ -17,6 +17,10 @@
 /* A function of METH_FASTCALL: positional arguments, borrowed. */
 typedef PyObject *hvd_fastcall_fn(PyObject *module, PyObject *const *args, Py_ssize_t n_args);
 
+/* The same with METH_KEYWORDS: names is a tuple of those of the last arguments, or NULL. */
+typedef PyObject *hvd_fastcall_keywords_fn(PyObject *module, PyObject *const *args,
+                                           Py_ssize_t n_args, PyObject *names);
+
 /* The UTF-8 of a str, which stays its own; NULL with an exception. */
 PyAPI_FUNC(const char *) PyUnicode_AsUTF8AndSize(PyObject *unicode, Py_ssize_t *size);
 

@@ -91,6 +91,9 @@ struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outp
     f->n_ended = 0;
     f->n_keepers = 0;
     f->is_waited = false;
+    f->is_orphan = false;
+    f->makes_result = false;
+    f->result = NULL;
     f->error.status = HOROVOD_OK;
     f->makes_outputs = makes_outputs;
     f->handles = &f->one;
@@ -104,16 +107,44 @@ struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outp
     return NULL;
 }
 
-struct hvd_py_flight *hvd_py_flight_find(PyObject *number)
+static struct hvd_py_flight *look(int64_t wanted)
 {
-    const int64_t wanted = PyLong_AsLong(number); /* faster than AsLongLong */
     const int64_t index = (wanted & UINT32_MAX) - 1;
 
-    if (wanted == -1 && PyErr_Occurred())
-        return NULL;
     if (wanted > 0 && index >= 0 && index < (int64_t)table.n_chunks * CHUNK &&
         flight_at((int)index)->number == wanted)
         return flight_at((int)index);
+    return NULL;
+}
+
+struct hvd_py_flight *hvd_py_flight_look(PyObject *number)
+{
+    if (!PyLong_Check(number))
+        return NULL;
+    const int64_t wanted = PyLong_AsLong(number); /* faster than AsLongLong */
+    if (wanted == -1)
+        PyErr_Clear(); /* a number that is too large */
+    return look(wanted);
+}
+
+struct hvd_py_flight *hvd_py_flight_after(int64_t number)
+{
+    /* the low half is its index + 1 */
+    for (int index = (int)(number & UINT32_MAX); index < table.n_chunks * CHUNK; index++)
+        if (flight_at(index)->number > 0)
+            return flight_at(index);
+    return NULL;
+}
+
+struct hvd_py_flight *hvd_py_flight_find(PyObject *number)
+{
+    const int64_t wanted = PyLong_AsLong(number);
+
+    if (wanted == -1 && PyErr_Occurred())
+        return NULL;
+    struct hvd_py_flight *found = look(wanted);
+    if (found)
+        return found;
     PyErr_Format(PyExc_ValueError, "Handle %lld was not created or has been cleared.",
                  (long long)wanted);
     return NULL;
@@ -125,10 +156,12 @@ static void destroy_simple(struct hvd_py_flight *f)
 {
     PyObject *first = f->n_keepers > 0 ? f->kept[0] : NULL;
     PyObject *second = f->n_keepers > 1 ? f->kept[1] : NULL;
+    PyObject *result = f->result;
 
     release(f);
     Py_XDECREF(first);
     Py_XDECREF(second);
+    Py_XDECREF(result);
 }
 
 void hvd_py_flight_destroy(struct hvd_py_flight *f)
@@ -137,6 +170,7 @@ void hvd_py_flight_destroy(struct hvd_py_flight *f)
     const bool is_single = f->keepers == f->kept;
     PyObject **keepers = is_single ? kept : f->keepers;
     horovod_output_t **outputs = f->outputs;
+    PyObject *result = f->result;
     const int n = f->n;
     const int n_keepers = f->n_keepers;
 
@@ -153,6 +187,7 @@ void hvd_py_flight_destroy(struct hvd_py_flight *f)
     for (int i = 0; outputs && i < n; i++)
         horovod_output_release(outputs[i]);
     PyMem_Free(outputs);
+    Py_XDECREF(result);
     if (!is_single)
         PyMem_Free(keepers);
 }

@@ -17,12 +17,14 @@ struct hvd_py_flight {
     int n;       /* tensors */
     int n_ended; /* those whose handles were ended */
     bool is_waited;
-    struct hvd_py_flight *next_orphan; /* see waiting.c */
-    bool makes_outputs;                /* allgather, alltoall */
-    horovod_handle_t one;              /* of a single tensor */
-    horovod_handle_t *handles;         /* n of them: &one, or owned */
-    PyObject *kept[2];                 /* of a single tensor: what keeps its memory */
-    PyObject **keepers;                /* n_keepers references: kept, or owned */
+    bool is_orphan;            /* nobody has its number: an interrupt left it, see waiting.c */
+    bool makes_outputs;        /* allgather, alltoall */
+    bool makes_result;         /* result is called to make it */
+    PyObject *result;          /* of the wait, a reference; NULL: None, or a list of outputs */
+    horovod_handle_t one;      /* of a single tensor */
+    horovod_handle_t *handles; /* n of them: &one, or owned */
+    PyObject *kept[2];         /* of a single tensor: what keeps its memory */
+    PyObject **keepers;        /* n_keepers references: kept, or owned */
     int n_keepers;
     struct hvd_py_form *forms; /* n of them where the library makes the outputs, owned; else NULL */
     horovod_output_t **outputs; /* the same, filled by the wait */
@@ -43,8 +45,15 @@ struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outp
 /* The flight of a number that Python gave; NULL with ValueError when there is none. */
 struct hvd_py_flight *hvd_py_flight_find(PyObject *number);
 
-/* Frees the flight, its references and the outputs that are left; its handles have been ended, or
- * never given. */
+/* The flight of a number as above; NULL without an exception where there is none. */
+struct hvd_py_flight *hvd_py_flight_look(PyObject *number);
+
+/* The first flight in the table behind the one of this number, of all for 0; NULL: there is none.
+ */
+struct hvd_py_flight *hvd_py_flight_after(int64_t number);
+
+/* Frees the flight, its references, its result and the outputs that are left; its handles have been
+ * ended, or never given. */
 void hvd_py_flight_destroy(struct hvd_py_flight *flight);
 
 #endif

@@ -165,6 +165,8 @@ PyObject *hvd_py_submit_group(const struct hvd_py_submission *s)
         hvd_py_raise_refused(&err);
         goto out;
     }
+    Py_XINCREF(s->output);
+    g.flight->result = s->output;
     number = PyLong_FromLong(g.flight->number);
     g.flight = NULL;
 out:

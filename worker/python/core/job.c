@@ -90,6 +90,13 @@ static PyObject *begun(bool is_fine)
     return PyErr_Format(PyExc_ValueError, INIT_FAILED " %s", err.message);
 }
 
+/* Before a job begins: handles of the one before that nobody waited for are given up. */
+static void forget_last_job(void)
+{
+    if (!horovod_is_initialized())
+        hvd_py_forget_flights(true);
+}
+
 /* init(ranks or None, process_sets) */
 static PyObject *init(PyObject *module, PyObject *args)
 {
@@ -104,6 +111,7 @@ static PyObject *init(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO", &ranks, &sets) ||
         (ranks != Py_None && !add_numbers(&job, ranks)) || !read_sets(sets, &members, &sizes))
         goto out;
+    forget_last_job();
     PyThreadState *state = PyEval_SaveThread();
     const bool is_fine = horovod_init(job.ints, job.n, members.ints, sizes.ints, sizes.n);
     PyEval_RestoreThread(state);
@@ -154,6 +162,7 @@ static PyObject *init_comms(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO", &addresses, &sets) ||
         !read_comms(addresses, &comms, &n_comms) || !read_sets(sets, &members, &sizes))
         goto out;
+    forget_last_job();
     PyThreadState *state = PyEval_SaveThread();
     const bool is_fine = horovod_init_multi_comm(comms, n_comms, members.ints, sizes.ints, sizes.n);
     PyEval_RestoreThread(state);
@@ -172,7 +181,7 @@ static PyObject *leave(void (*shut_down)(void))
     shut_down();
     PyEval_RestoreThread(state);
     hvd_py_forget_join();
-    hvd_py_forget_orphans();
+    hvd_py_forget_flights(false);
     Py_RETURN_NONE;
 }
 

@@ -13,21 +13,33 @@
 #name, (PyCFunction)(void (*)(void))hvd_py_##name, METH_FASTCALL, text                     \
     }
 
+/* Shown to users, by horovod.torch. */
+#define SYNCHRONIZE                                                                                \
+    "synchronize(handle)\n--\n\n"                                                                  \
+    "Waits until an asynchronous operation has ended, and returns its result.\n\n"                 \
+    "That is a tensor; for grouped operations a tuple of tensors; for alltoall (output,\n"         \
+    "received splits). Also takes what sparse_allreduce_async returned. A handle that was\n"       \
+    "synchronized before gives None. Raises HorovodInternalError if the operation failed;\n"       \
+    "the handle has ended then too. An interrupt leaves the handle as it is."
+
 static PyMethodDef methods[] = {
-    FAST(allreduce, "(input, output, name, op, prescale, postscale, set_id): waits for it"),
+    FAST(allreduce, "(input, output, name, op, prescale, postscale, set_id) -> output"),
     FAST(allreduce_async, "(input, output, name, op, prescale, postscale, set_id) -> handle"),
     FAST(grouped_allreduce_async,
          "(inputs, outputs, name, op, prescale, postscale, set_id) -> handle"),
     FAST(allgather_async, "(input, name, set_id) -> handle"),
     FAST(grouped_allgather_async, "(inputs, name, set_id) -> handle"),
-    FAST(broadcast, "(input, output, root_rank, name, set_id): waits for it"),
+    FAST(broadcast, "(input, output, root_rank, name, set_id) -> output"),
     FAST(broadcast_async, "(input, output, root_rank, name, set_id) -> handle"),
     FAST(alltoall_async, "(input, splits or None, name, set_id) -> handle"),
-    FAST(reducescatter, "(input, output, name, op, prescale, postscale, set_id): waits for it"),
+    FAST(reducescatter, "(input, output, name, op, prescale, postscale, set_id) -> output"),
     FAST(reducescatter_async, "(input, output, name, op, prescale, postscale, set_id) -> handle"),
     FAST(grouped_reducescatter_async,
          "(inputs, outputs, name, op, prescale, postscale, set_id) -> handle"),
-    {"wait", hvd_py_wait, METH_O, "(handle) -> None, or a list of outputs"},
+    {"wait", hvd_py_wait, METH_O, "(handle) -> the output, or a list of those that were made"},
+    {"synchronize", (PyCFunction)(void (*)(void))hvd_py_synchronize, METH_FASTCALL | METH_KEYWORDS,
+     SYNCHRONIZE},
+    FAST(attach, "(handle, result or a function that makes it) -> handle"),
     {"poll", hvd_py_poll, METH_O, "(handle) -> whether wait would return at once"},
     {"barrier", hvd_py_barrier, METH_O, "(set_id): waits for all ranks of the set"},
     {"join", hvd_py_join, METH_NOARGS, "() -> the rank that joined last"},

@@ -160,6 +160,24 @@ static horovod_status_t call(enum hvd_py_collective what, const void *input, voi
     return HOROVOD_UNKNOWN_ERROR;
 }
 
+static horovod_status_t call_for_no_time(enum hvd_py_collective what, const void *input,
+                                         void *output, const horovod_tensor_t *t,
+                                         horovod_handle_t *handle, horovod_error_t *err)
+{
+    switch (what) {
+    case HVD_PY_ALLREDUCE:
+        return horovod_allreduce_for(input, output, t, 0, handle, err);
+    case HVD_PY_BROADCAST:
+        return horovod_broadcast_for(input, output, t, 0, handle, err);
+    case HVD_PY_REDUCESCATTER:
+        return horovod_reducescatter_for(input, output, t, 0, handle, err);
+    case HVD_PY_ALLGATHER:
+    case HVD_PY_ALLTOALL:
+        break;
+    }
+    return HOROVOD_UNKNOWN_ERROR;
+}
+
 /* Takes the keepers into a new flight; NULL with an exception, and they are gone. */
 static struct hvd_py_flight *keep(const struct hvd_py_submission *s, const struct hvd_py_tensor *in,
                                   const struct hvd_py_tensor *out)
@@ -174,6 +192,8 @@ static struct hvd_py_flight *keep(const struct hvd_py_submission *s, const struc
     f->kept[f->n_keepers++] = in->keeper;
     if (out->keeper)
         f->kept[f->n_keepers++] = out->keeper;
+    Py_XINCREF(s->output);
+    f->result = s->output;
     if (f->forms)
         hvd_py_set_form(&f->forms[0], in);
     return f;
@@ -216,15 +236,15 @@ static horovod_status_t try_at_once(struct hvd_py_submission *s, const struct hv
                                     const struct hvd_py_tensor *out, horovod_handle_t *handle)
 {
     horovod_error_t err;
-    horovod_status_t status = call(s->what, in->data, out->data, &s->tensor, handle, &err);
+    const horovod_status_t status =
+        call_for_no_time(s->what, in->data, out->data, &s->tensor, handle, &err);
 
-    if (status != HOROVOD_OK) {
-        hvd_py_raise_refused(&err);
+    if (status == HOROVOD_OK || status == HOROVOD_IN_PROGRESS)
         return status;
-    }
-    status = horovod_wait_for(*handle, 0, NULL, &err);
-    if (status != HOROVOD_OK && status != HOROVOD_IN_PROGRESS)
+    if (*handle)
         hvd_py_raise_failed(&err);
+    else
+        hvd_py_raise_refused(&err);
     return status;
 }
 
@@ -253,5 +273,6 @@ PyObject *hvd_py_perform(struct hvd_py_submission *s)
     Py_XDECREF(out.keeper);
     if (status != HOROVOD_OK)
         return NULL;
-    Py_RETURN_NONE;
+    Py_INCREF(s->output);
+    return s->output;
 }

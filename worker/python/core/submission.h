@@ -66,8 +66,8 @@ void hvd_py_set_form(struct hvd_py_form *form, const struct hvd_py_tensor *in);
 /* Submits one tensor, whose name, type and shape it fills in: a number, NULL with an exception. */
 PyObject *hvd_py_submit(struct hvd_py_submission *s);
 
-/* Submits one tensor as hvd_py_submit and waits for it: None, or NULL with an exception. Not for
- * collectives that make the output. */
+/* Submits one tensor as hvd_py_submit and waits for it: the output, or NULL with an exception. Not
+ * for collectives that make it. */
 PyObject *hvd_py_perform(struct hvd_py_submission *s);
 
 /* Submits a group of tensors that complete together, as one number. */

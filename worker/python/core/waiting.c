@@ -64,10 +64,33 @@ static horovod_status_t end_slowly(struct hvd_py_flight *f)
     return status;
 }
 
+/* Ends a flight that succeeded, and gives its result. */
+static PyObject *take_result(struct hvd_py_flight *f)
+{
+    PyObject *outputs = f->makes_outputs ? take_outputs(f) : NULL;
+    PyObject *result = f->result;
+    const bool is_made = f->makes_result;
+    const bool is_failed = f->makes_outputs && !outputs;
+
+    f->result = NULL;
+    hvd_py_flight_destroy(f);
+    if (!result && !is_failed) {
+        result = outputs ? outputs : Py_None;
+        Py_XINCREF(result);
+    } else if (is_failed) {
+        Py_CLEAR(result);
+    } else if (is_made) {
+        PyObject *function = result;
+        result = PyObject_CallFunctionObjArgs(function, outputs ? outputs : Py_None, NULL);
+        Py_DECREF(function);
+    }
+    Py_XDECREF(outputs);
+    return result;
+}
+
 /* What wait() gives. NULL also after an interrupt: the flight is left then, true in *is_left. */
 static PyObject *end_flight(struct hvd_py_flight *f, bool *is_left)
 {
-    PyObject *result = NULL;
     horovod_status_t status = end_handles(f, 0);
 
     if (status == HOROVOD_IN_PROGRESS) {
@@ -76,55 +99,100 @@ static PyObject *end_flight(struct hvd_py_flight *f, bool *is_left)
         if (*is_left)
             return NULL;
     }
-    if (status != HOROVOD_OK) {
-        hvd_py_raise_failed(&f->error);
-    } else if (f->makes_outputs) {
-        result = take_outputs(f);
-    } else {
-        Py_INCREF(Py_None);
-        result = Py_None;
-    }
+    if (status == HOROVOD_OK)
+        return take_result(f);
+    hvd_py_raise_failed(&f->error);
     hvd_py_flight_destroy(f);
-    return result;
+    return NULL;
 }
-
-/* Flights whose number nobody has, which an interrupt left. The GIL guards them. */
-static struct hvd_py_flight *orphans;
 
 PyObject *hvd_py_end_flight(struct hvd_py_flight *f)
 {
     bool is_left = false;
     PyObject *result = end_flight(f, &is_left);
 
-    if (is_left) {
-        f->next_orphan = orphans;
-        orphans = f;
-    }
+    if (is_left)
+        f->is_orphan = true;
     return result;
 }
 
-void hvd_py_forget_orphans(void)
+void hvd_py_forget_flights(bool with_numbers)
 {
-    while (orphans) {
-        struct hvd_py_flight *f = orphans;
-        orphans = f->next_orphan;
-        if (end_handles(f, 0) != HOROVOD_IN_PROGRESS)
+    struct hvd_py_flight *f = NULL;
+    int64_t number = 0;
+
+    /* what a flight let go of may run any code: the next one is looked for afterwards */
+    while ((f = hvd_py_flight_after(number)) != NULL) {
+        number = f->number;
+        if ((with_numbers || f->is_orphan) && !f->is_waited &&
+            end_handles(f, 0) != HOROVOD_IN_PROGRESS)
             hvd_py_flight_destroy(f);
     }
+}
+
+/* wait() of a flight that has a number. */
+static PyObject *wait_for(struct hvd_py_flight *f)
+{
+    bool is_left = false;
+
+    if (f->is_waited)
+        return PyErr_Format(PyExc_ValueError, "another thread waits for handle %lld",
+                            (long long)f->number);
+    return end_flight(f, &is_left);
 }
 
 PyObject *hvd_py_wait(PyObject *module, PyObject *handle)
 {
     struct hvd_py_flight *f = hvd_py_flight_find(handle);
-    bool is_left = false;
 
     (void)module;
+    return f ? wait_for(f) : NULL;
+}
+
+/* The one argument of a function (handle); NULL with an exception. */
+static PyObject *read_handle(PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+    const Py_ssize_t n_named = names ? PyTuple_Size(names) : 0;
+
+    if (n_args + n_named == 1 && (n_named == 0 || PyUnicode_CompareWithASCIIString(
+                                                      PyTuple_GetItem(names, 0), "handle") == 0))
+        return args[0];
+    PyErr_SetString(PyExc_TypeError, "synchronize() takes one argument, handle");
+    return NULL;
+}
+
+PyObject *hvd_py_synchronize(PyObject *module, PyObject *const *args, Py_ssize_t n_args,
+                             PyObject *names)
+{
+    PyObject *handle = read_handle(args, n_args, names);
+
+    (void)module;
+    if (!handle)
+        return NULL;
+    struct hvd_py_flight *f = hvd_py_flight_look(handle);
+    if (f)
+        return wait_for(f);
+    if (PyCallable_Check(handle))
+        return PyObject_CallFunctionObjArgs(handle, NULL);
+    Py_RETURN_NONE;
+}
+
+PyObject *hvd_py_attach(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    struct hvd_py_flight *f = n_args == 2 ? hvd_py_flight_find(args[0]) : NULL;
+
+    (void)module;
+    if (n_args != 2)
+        PyErr_SetString(PyExc_TypeError, "attach() takes two arguments, handle and result");
     if (!f)
         return NULL;
-    if (f->is_waited)
-        return PyErr_Format(PyExc_ValueError, "another thread waits for handle %lld",
-                            (long long)f->number);
-    return end_flight(f, &is_left);
+    PyObject *before = f->result;
+    Py_INCREF(args[1]);
+    f->result = args[1];
+    f->makes_result = PyCallable_Check(args[1]);
+    Py_XDECREF(before);
+    Py_INCREF(args[0]);
+    return args[0];
 }
 
 PyObject *hvd_py_poll(PyObject *module, PyObject *handle)

@@ -13,12 +13,21 @@ PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id);
 /* See above. */
 PyObject *hvd_py_join(PyObject *module, PyObject *unused);
 
+/* synchronize(handle): wait(), but None for a handle that there is not, and what it returns for an
+ * object that can be called. */
+hvd_fastcall_keywords_fn hvd_py_synchronize;
+
+/* attach(handle, result): what wait() is to return, or a function that makes it from what wait()
+ * would have returned without the submission's output: None or a list of outputs. Returns handle.
+ */
+hvd_fastcall_fn hvd_py_attach;
+
 /* Waits for a flight whose number nobody has, and gives the result of wait(). After an interrupt it
  * stays, with its references, until the job has ended. Needs the GIL. */
 PyObject *hvd_py_end_flight(struct hvd_py_flight *flight);
 
-/* The job has ended: what was interrupted so is given up. */
-void hvd_py_forget_orphans(void);
+/* The job has ended: what was interrupted so is given up, or all that nobody waits for. */
+void hvd_py_forget_flights(bool with_numbers);
 
 /* The job has ended: a join that was interrupted is not taken up again. */
 void hvd_py_forget_join(void);

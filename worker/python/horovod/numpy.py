@@ -34,9 +34,6 @@ try:
 except ImportError:
     _numpy = None
 
-_results = {}  # handle -> what synchronize() makes of it
-
-
 def _dense(array):
     """The array as one that lies in one piece: itself, where it does."""
     if _numpy is None:
@@ -65,16 +62,9 @@ def _taken(output):
     return memoryview(output) if _numpy is None else _numpy.asarray(output)
 
 
-def _later(handle, result):
-    _results[handle] = result
-    return handle
-
-
 def synchronize(handle):
     """Waits for a handle and returns its result. HorovodInternalError when the collective failed."""
-    result = _results.pop(handle, None)
-    outputs = _core.wait(handle)
-    return result(outputs) if callable(result) else result
+    return _core.wait(handle)
 
 
 def poll(handle):
@@ -87,29 +77,25 @@ def allreduce_async(array, name=None, op=Average, prescale_factor=1.0, postscale
     """See allreduce."""
     array = _dense(array)
     output = _empty(array)
-    return _later(_core.allreduce_async(array, output, name, op, prescale_factor, postscale_factor,
-                                        process_set.process_set_id), output)
+    return _core.allreduce_async(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
 
 
 def allreduce(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """The reduction of the arrays of all ranks, element by element."""
     array = _dense(array)
     output = _empty(array)
-    _core.allreduce(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
-    return output
+    return _core.allreduce(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
 
 
 def allreduce_async_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
                      process_set=global_process_set):
     """See allreduce_."""
-    return _later(_core.allreduce_async(array, array, name, op, prescale_factor, postscale_factor,
-                                        process_set.process_set_id), array)
+    return _core.allreduce_async(array, array, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
 
 
 def allreduce_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """allreduce in place."""
-    _core.allreduce(array, array, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
-    return array
+    return _core.allreduce(array, array, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
 
 
 def grouped_allreduce_async(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
@@ -117,8 +103,8 @@ def grouped_allreduce_async(arrays, name=None, op=Average, prescale_factor=1.0, 
     """See grouped_allreduce."""
     arrays = [_dense(array) for array in arrays]
     outputs = [_empty(array) for array in arrays]
-    return _later(_core.grouped_allreduce_async(arrays, outputs, name, op, prescale_factor, postscale_factor,
-                                                process_set.process_set_id), outputs)
+    return _core.grouped_allreduce_async(arrays, outputs, name, op, prescale_factor, postscale_factor,
+                                         process_set.process_set_id)
 
 
 def grouped_allreduce(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
@@ -130,7 +116,7 @@ def grouped_allreduce(arrays, name=None, op=Average, prescale_factor=1.0, postsc
 def allgather_async(array, name=None, process_set=global_process_set):
     """See allgather."""
     handle = _core.allgather_async(_dense(array), name, process_set.process_set_id)
-    return _later(handle, lambda outputs: _taken(outputs[0]))
+    return _core.attach(handle, lambda outputs: _taken(outputs[0]))
 
 
 def allgather(array, name=None, process_set=global_process_set):
@@ -141,33 +127,31 @@ def allgather(array, name=None, process_set=global_process_set):
 def grouped_allgather(arrays, name=None, process_set=global_process_set):
     """allgather of several arrays that complete together."""
     handle = _core.grouped_allgather_async([_dense(array) for array in arrays], name, process_set.process_set_id)
-    return synchronize(_later(handle, lambda outputs: [_taken(output) for output in outputs]))
+    return synchronize(_core.attach(handle, lambda outputs: [_taken(output) for output in outputs]))
 
 
 def broadcast_async(array, root_rank, name=None, process_set=global_process_set):
     """See broadcast."""
     array = _dense(array)
     output = _empty(array)
-    return _later(_core.broadcast_async(array, output, root_rank, name, process_set.process_set_id), output)
+    return _core.broadcast_async(array, output, root_rank, name, process_set.process_set_id)
 
 
 def broadcast(array, root_rank, name=None, process_set=global_process_set):
     """The array of one rank, on every rank."""
     array = _dense(array)
     output = _empty(array)
-    _core.broadcast(array, output, root_rank, name, process_set.process_set_id)
-    return output
+    return _core.broadcast(array, output, root_rank, name, process_set.process_set_id)
 
 
 def broadcast_async_(array, root_rank, name=None, process_set=global_process_set):
     """See broadcast_."""
-    return _later(_core.broadcast_async(array, array, root_rank, name, process_set.process_set_id), array)
+    return _core.broadcast_async(array, array, root_rank, name, process_set.process_set_id)
 
 
 def broadcast_(array, root_rank, name=None, process_set=global_process_set):
     """broadcast in place."""
-    _core.broadcast(array, array, root_rank, name, process_set.process_set_id)
-    return array
+    return _core.broadcast(array, array, root_rank, name, process_set.process_set_id)
 
 
 def alltoall_async(array, splits=None, name=None, process_set=global_process_set):
@@ -179,7 +163,7 @@ def alltoall_async(array, splits=None, name=None, process_set=global_process_set
             return _taken(outputs[0])
         return _taken(outputs[0]), [outputs[0].rows_of(rank) for rank in range(n_ranks)]
 
-    return _later(_core.alltoall_async(_dense(array), splits, name, process_set.process_set_id), result)
+    return _core.attach(_core.alltoall_async(_dense(array), splits, name, process_set.process_set_id), result)
 
 
 def alltoall(array, splits=None, name=None, process_set=global_process_set):
@@ -200,16 +184,15 @@ def reducescatter_async(array, name=None, op=Average, process_set=global_process
                         postscale_factor=1.0):
     """See reducescatter."""
     array, output = _rows_for(array, process_set)
-    return _later(_core.reducescatter_async(array, output, name, op, prescale_factor, postscale_factor,
-                                            process_set.process_set_id), output)
+    return _core.reducescatter_async(array, output, name, op, prescale_factor, postscale_factor,
+                                     process_set.process_set_id)
 
 
 def reducescatter(array, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                   postscale_factor=1.0):
     """This rank's rows of the reduction (Average or Sum) of the arrays of all ranks."""
     array, output = _rows_for(array, process_set)
-    _core.reducescatter(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
-    return output
+    return _core.reducescatter(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
 
 
 def barrier(process_set=global_process_set):

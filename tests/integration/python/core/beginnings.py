@@ -1,6 +1,7 @@
 """Checks of init and shutdown, one job after the other, and of the process sets that jobs begin with."""
 import contextlib
 import os
+import sys
 
 import numpy as np
 from checks import check, raises
@@ -66,6 +67,17 @@ def what_is_pending_at_the_end_of_a_job_fails():
         hvd.shutdown()
         if handle is not None:
             assert "shut down" in raises(hvd.HorovodInternalError, hvd.synchronize, handle)
+
+
+@check
+def handles_of_a_job_that_has_ended_are_forgotten_with_the_next():
+    values = np.ones(3)
+    before = sys.getrefcount(values)
+    with another_job():
+        done = hvd.allreduce_async_(values, name="nobody waits", op=hvd.Sum)
+        hvd.barrier()
+    assert "was not created or has been cleared" in raises(ValueError, hvd.synchronize, done)
+    assert sys.getrefcount(values) == before
 
 
 @check

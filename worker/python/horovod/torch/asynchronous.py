@@ -22,7 +22,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun
 from horovod.torch import handles
-from horovod.torch.handles import _pending, dense, keep
+from horovod.torch.handles import dense, keep
 
 _basics = HorovodBasics(__file__)
 
@@ -110,15 +110,11 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
     if op is None or op == Adasum or average is not None:
         op = reduction(op, average, process_set)
     try:  # what the runtime does not take as it is, it refuses
-        handle = _core.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor,
-                                       process_set.process_set_id)
+        return _core.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
     except REFUSALS:
         if is_plain(tensor, prescale_factor, postscale_factor):
             explain((tensor,), process_set)
             raise
-    else:
-        _pending[handle] = tensor
-        return handle
     target = source = dense(tensor)
     if not (prescale_factor and postscale_factor):
         (source,), prescale_factor, postscale_factor = _factors((source,), prescale_factor, postscale_factor)

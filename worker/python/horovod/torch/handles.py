@@ -2,31 +2,14 @@
 
 The runtime reads and writes dense memory of the host. Where a tensor is that already, nothing is
 copied; else the work is done on a copy, and what is left to do at the end (bringing the result to
-where it belongs) is kept with the handle until `synchronize`.
+where it belongs) is kept with the handle until `synchronize`, by the extension.
 """
-import contextlib
-
 import torch
 
 from horovod import _core
 
-# What synchronize returns for each handle: a tensor or a tuple of tensors, or a function that makes
-# it from what the runtime returned.
-_pending = {}
-
-
-def keep(handle, result):
-    """Notes what `synchronize(handle)` returns, or a function of the runtime's outputs; returns handle."""
-    _pending[handle] = result
-    return handle
-
-
-def forget_all():
-    """Drops the handles of a job that has ended, and what the runtime keeps for them."""
-    for handle in _pending:
-        with contextlib.suppress(RuntimeError, ValueError):  # nobody asks any more how they ended
-            _core.wait(handle)
-    _pending.clear()
+synchronize = _core.synchronize
+keep = _core.attach  # (handle, what synchronize returns, or a function of the runtime's outputs) -> handle
 
 
 def is_supported(dtype):
@@ -128,29 +111,6 @@ def _from_buffer(output, like):
     return torch.frombuffer(memoryview(output).cast("B"), dtype=like.dtype).view(shape)
 
 
-def synchronize(handle):
-    """Waits until an asynchronous operation has ended, and returns its result.
-
-    That is a tensor; for grouped operations a tuple of tensors; for alltoall (output, received splits).
-    Also takes what `sparse_allreduce_async` returned. A handle that was synchronized before gives None.
-    Raises HorovodInternalError if the operation failed; the handle has ended then too. An interrupt
-    leaves the handle as it is.
-    """
-    try:
-        result = _pending[handle]
-    except KeyError:
-        return handle() if callable(handle) else None
-    try:
-        outputs = _core.wait(handle)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        _pending.pop(handle, None)
-        raise
-    _pending.pop(handle, None)
-    return result(outputs) if callable(result) else result
-
-
 def poll(handle):
     """Whether `synchronize(handle)` would return at once. ValueError for a handle that is not pending."""
     if callable(handle):
@@ -162,29 +122,29 @@ class SparseHandle:
     """Handle of a sparse allreduce: called, it waits and returns the sparse tensor; may be called again."""
 
     def __init__(self, handles, finish):
-        self._handles = handles
+        self._handles = handles  # those that are not ended yet
+        self._results = []  # of the others
+        self._error = None  # the first one that one of them ended with
         self._finish = finish
         self._result = None
 
     def poll(self):
         """Whether calling the handle would return at once."""
-        return all(handle not in _pending or poll(handle) for handle in self._handles)
+        return all(map(poll, self._handles))
 
     def __call__(self):
+        while self._handles:  # an interrupt leaves those that are not ended
+            self._end_first()
         if self._finish is not None:
             finish, self._finish = self._finish, None
-            self._result = finish(*_synchronize_all(self._handles))
+            if self._error is not None:
+                raise self._error
+            self._result = finish(*self._results)
         return self._result
 
-
-def _synchronize_all(handles):
-    """The results of all handles. Each is ended even if one before it failed; then raises the first error."""
-    results, error = [], None
-    for handle in handles:
+    def _end_first(self):
         try:
-            results.append(synchronize(handle))
+            self._results.append(synchronize(self._handles[0]))
         except RuntimeError as failure:
-            error = error or failure
-    if error is not None:
-        raise error
-    return results
+            self._error = self._error or failure
+        del self._handles[0]

@@ -44,8 +44,6 @@ rocm_built = _basics.rocm_built
 
 def init(*args, **kwargs):
     """Joins the job: init(comm=None, process_sets=None) of horovod.common.basics."""
-    if not is_initialized():
-        handles.forget_all()
     return _basics.init(*args, **kwargs)
 
 
@@ -95,8 +93,7 @@ def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, po
     if op is None or op == Adasum or average is not None:
         op = reduction(op, average, process_set)
     try:
-        _core.allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
-        return tensor
+        return _core.allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
     except HorovodInternalError:
         raise
     except REFUSALS:
@@ -223,8 +220,7 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
     """Replaces `tensor` by the values that it has on root_rank, and returns it. Has no gradient."""
     try:
-        _core.broadcast(tensor, tensor, root_rank, name, process_set.process_set_id)
-        return tensor
+        return _core.broadcast(tensor, tensor, root_rank, name, process_set.process_set_id)
     except HorovodInternalError:
         raise
     except REFUSALS:
