@@ -56,14 +56,8 @@ static hvd_status_t ask_by_name(struct hvd_engine *e, struct hvd_set *set, struc
     return st;
 }
 
-/* What is asked for at once. */
-struct asking {
-    struct hvd_entry *first; /* by name, and those on a device */
-    uint32_t n_words;        /* of set->bits, for all others */
-};
-
 /* Asks by bits in one message, for the rest by name in others. */
-static hvd_status_t ask(struct hvd_engine *e, struct hvd_set *set, struct asking *what,
+static hvd_status_t ask(struct hvd_engine *e, struct hvd_set *set, struct hvd_asking *what,
                         int64_t now_ns, struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
@@ -94,31 +88,54 @@ bool hvd_progress_is_due(struct hvd_engine *e)
     if (atomic_load(&e->n_waiters) > 0 || atomic_load(&e->is_urgent) || e->options.cycle_ns == 0)
         return true;
     pthread_mutex_lock(&e->mu);
-    const bool is_full = hvd_is_batch_full(e) || e->is_leaving;
+    const bool is_full = hvd_is_batch_full(e) || atomic_load(&e->is_leaving);
     const int64_t since_ns = e->first_queued_ns;
     pthread_mutex_unlock(&e->mu);
     return is_full || hvd_now_ns() - since_ns >= e->options.cycle_ns;
 }
 
-/* Takes what was submitted: the bits are in set->bits. */
-static struct asking take_queued(struct hvd_engine *e, struct hvd_set *set)
+/* Takes what was submitted to the set. Holds mu. */
+static void take_queued(struct hvd_set *set)
 {
-    pthread_mutex_lock(&e->mu);
-    const struct asking what = {.first = set->queue.first, .n_words = set->n_queued_words};
     uint64_t *bits = set->bits;
-    size_t n = 0;
+
+    set->asking = (struct hvd_asking){.first = set->queue.first, .n_words = set->n_queued_words};
     set->bits = set->queued_bits;
     set->queued_bits = bits;
-    for (uint32_t i = 0; i < what.n_words; i++)
-        n += (size_t)__builtin_popcountll(set->bits[i]);
-    for (const struct hvd_entry *entry = what.first; entry; entry = entry->next)
-        n++;
     set->queue = (struct hvd_entry_list){0};
     set->n_queued_words = 0;
-    hvd_add(&e->n_queued, 0 - n);
+}
+
+/* Takes what was submitted to any set. Holds mu. */
+static void take_all(struct hvd_engine *e)
+{
+    if (atomic_load(&e->is_urgent)) /* to write it costs more than to look */
+        atomic_store(&e->is_urgent, false);
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i])
+            take_queued(e->sets[i]);
     e->queued_bytes = 0;
+    e->has_taken = true;
+    atomic_store_explicit(&e->n_queued, 0, memory_order_release);
+}
+
+void hvd_ask_take(struct hvd_engine *e)
+{
+    if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) > 0 && e->n_on_device == 0)
+        take_all(e);
+}
+
+/* Whether anything is to be asked for now: it has been taken from the queues then. */
+static bool has_taken(struct hvd_engine *e)
+{
+    if (e->has_taken)
+        return true;
+    if (atomic_load_explicit(&e->n_queued, memory_order_acquire) == 0 || !hvd_progress_is_due(e))
+        return false;
+    pthread_mutex_lock(&e->mu);
+    take_all(e);
     pthread_mutex_unlock(&e->mu);
-    return what;
+    return true;
 }
 
 hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
@@ -126,16 +143,17 @@ hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progress
 {
     hvd_status_t st = HVD_OK;
 
-    if (atomic_load_explicit(&e->n_queued, memory_order_acquire) == 0 || !hvd_progress_is_due(e))
+    if (!has_taken(e))
         return HVD_OK;
     *progressed = true;
-    atomic_store(&e->is_urgent, false);
+    e->has_taken = false;
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++) {
         struct hvd_set *set = e->sets[i];
         if (!set)
             continue;
-        struct asking what = take_queued(e, set);
-        if (e->options.device)
+        struct hvd_asking what = set->asking;
+        set->asking = (struct hvd_asking){0};
+        if (e->options.device && what.first)
             st = hvd_inputs_sift(e, set, &what.first, err);
         if (st == HVD_OK && (what.first || what.n_words > 0))
             st = ask(e, set, &what, now_ns, err);

@@ -155,7 +155,7 @@ static void release_driver(struct hvd_engine *e, const struct hvd_waiter *self)
 static int64_t hold_ns(const struct hvd_engine *e)
 {
     if (atomic_load(&e->n_queued) == 0 || atomic_load(&e->n_waiters) > 0 ||
-        atomic_load(&e->is_urgent) || e->is_leaving || e->options.cycle_ns == 0 ||
+        atomic_load(&e->is_urgent) || atomic_load(&e->is_leaving) || e->options.cycle_ns == 0 ||
         hvd_is_batch_full(e))
         return 0;
     int64_t ns = e->first_queued_ns + e->options.cycle_ns - hvd_now_ns();
@@ -203,7 +203,7 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
     if (held_ns > 0 && held_ns < ns)
         ns = held_ns;
     if ((atomic_load(&e->n_queued) == 0 || held_ns > 0) &&
-        !(is_background && (e->waiters || e->is_leaving || e->must_stop))) {
+        !(is_background && (e->waiters || atomic_load(&e->is_leaving) || e->must_stop))) {
         hvd_watch_slept(e->options.watch);
         if (is_woken(e)) {
             sleep_in_transport(e, held_ns > 0 ? held_ns : SLEEP_WOKEN_NS);
@@ -286,6 +286,7 @@ bool hvd_drive_first(struct hvd_engine *e, const struct hvd_waiter *waiter, bool
         return false;
     e->is_driven = true;
     hvd_add(&e->n_waiters, 1);
+    hvd_ask_take(e); /* while mu is at hand */
     pthread_mutex_unlock(&e->mu);
     do
         n_idle = hvd_progress_step(e) ? 0 : n_idle + 1;
@@ -375,7 +376,8 @@ struct rest {
 /* Whether there is nothing for this rank to do, and nobody calls. Holds mu. */
 static bool is_idle(const struct hvd_engine *e)
 {
-    return atomic_load(&e->n_outstanding) == 0 && !e->waiters && !e->is_leaving && !e->must_stop;
+    return atomic_load(&e->n_outstanding) == 0 && !e->waiters && !atomic_load(&e->is_leaving) &&
+           !e->must_stop;
 }
 
 /* After a sleep without end. Holds mu. */

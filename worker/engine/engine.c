@@ -314,7 +314,7 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
     if (hvd_cond_init(&waiter.cond) != HVD_OK)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "no condition variable");
     pthread_mutex_lock(&e->mu);
-    e->is_leaving = true;
+    atomic_store(&e->is_leaving, true);
     hvd_drive_wait(e, &waiter);
     take_over(e);
     pthread_mutex_unlock(&e->mu);

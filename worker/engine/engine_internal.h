@@ -137,6 +137,12 @@ struct hvd_run {
 
 #define HVD_MOVING_MAX 8
 
+/* What is asked for at once. */
+struct hvd_asking {
+    struct hvd_entry *first; /* by name, and those on a device */
+    uint32_t n_words;        /* of the set's `bits`, for all others */
+};
+
 /* A process set, as its members and nobody else has it. */
 struct hvd_set {
     uint32_t id;
@@ -164,7 +170,8 @@ struct hvd_set {
     struct hvd_buf message;
     uint64_t epoch;            /* of the plan that was followed last */
     uint64_t changed;          /* of the last plan that changed what a slot stands for */
-    uint64_t *bits;            /* being sent, else 0; owned */
+    struct hvd_asking asking;  /* taken from the queues, not asked for yet */
+    uint64_t *bits;            /* of that, and being sent, else 0; owned */
     struct hvd_fusable *items; /* scratch of the plan at hand; owned */
     struct hvd_agreed *agreed;
     struct hvd_batch *batches;
@@ -235,18 +242,18 @@ struct hvd_engine {
     pthread_cond_t *sleeper; /* the driver sleeps on it; signal to hand it work */
     bool is_asleep;          /* the driver sleeps in the transport; wake it to hand it work */
     pthread_cond_t background_cond;
-    bool is_deep;    /* the background sleeps until it is signalled */
-    bool must_stop;  /* the background thread */
-    bool is_leaving; /* shutdown was called here */
-    bool is_ended;   /* nothing may be submitted: `cause` says why */
-    char *cause;     /* owned; NULL when there was no memory for it */
+    bool is_deep;   /* the background sleeps until it is signalled */
+    bool must_stop; /* the background thread */
+    bool is_ended;  /* nothing may be submitted: `cause` says why */
+    char *cause;    /* owned; NULL when there was no memory for it */
     /* set under mu, read anywhere */
     atomic_size_t n_queued;
     atomic_size_t n_outstanding; /* submitted and not done */
     atomic_size_t n_waiters;
     atomic_ulong n_submitted;
-    atomic_bool is_urgent; /* somebody polls: what is queued is not held back */
-    atomic_bool is_over;   /* every rank has left, or nothing can be heard of them any more */
+    atomic_bool is_leaving; /* shutdown was called here */
+    atomic_bool is_urgent;  /* somebody polls: what is queued is not held back */
+    atomic_bool is_over;    /* every rank has left, or nothing can be heard of them any more */
 
     struct hvd_set **sets; /* by number; changed by the driver under mu; owned; may have gaps */
     uint32_t n_sets;
@@ -257,6 +264,7 @@ struct hvd_engine {
     struct hvd_engine_counters counters; /* written under mu */
     struct hvd_early *early;             /* in the order they came; owned */
     int n_on_device;                     /* events of the device that are waited for */
+    bool has_taken;                      /* what is to be asked for: in `asking` of the sets */
     bool is_leave_sent;
     bool is_down; /* the plan said so */
     int n_done;   /* children that have told, after that, that they are done with all under them */
@@ -505,7 +513,12 @@ bool hvd_progress_step(struct hvd_engine *e);
 /* --- ask.c: caller is the driver, without mu ---------------------------------------------------
  */
 
-/* Asks for what was submitted since the last time, unless it is held back. */
+/* Takes what was submitted, for hvd_ask_queued to ask for; nothing while inputs are waited for on a
+ * device, behind which it may have to line up. Caller holds mu, and has a step follow. */
+void hvd_ask_take(struct hvd_engine *e);
+
+/* Asks for what was taken, else for what was submitted since the last time, unless it is held back.
+ */
 hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
                             struct hvd_err *err);
 

@@ -73,10 +73,7 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
     const struct hvd_span self = {.first = e->sets[0]->node.span.first, .n = 1};
     char text[HVD_TEXT_MAX];
 
-    pthread_mutex_lock(&e->mu);
-    bool is_leaving = e->is_leaving;
-    pthread_mutex_unlock(&e->mu);
-    if (!is_leaving || e->is_leave_sent || e->is_aborted)
+    if (!atomic_load(&e->is_leaving) || e->is_leave_sent || e->is_aborted)
         return HVD_OK;
     e->is_leave_sent = true;
     *progressed = true;

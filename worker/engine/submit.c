@@ -17,7 +17,7 @@
 static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set,
                            const struct hvd_submission *s, struct hvd_err *err)
 {
-    if (e->is_ended || e->is_leaving)
+    if (e->is_ended || atomic_load(&e->is_leaving))
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s (tensor %.*s)",
                         e->cause ? e->cause : "Horovod has been shut down.",
                         s->request.name.len > 200 ? 200 : (int)s->request.name.len,
@@ -216,7 +216,7 @@ static void fetch_ahead(const struct hvd_set *set, const struct hvd_slot *slot)
 static struct hvd_slot *recognise(struct hvd_engine *e, struct hvd_set *set,
                                   const struct hvd_described *d)
 {
-    if (!set || set->is_ended || set->is_join_pending || e->is_ended || e->is_leaving ||
+    if (!set || set->is_ended || set->is_join_pending || e->is_ended || atomic_load(&e->is_leaving) ||
         e->infos[set->id].is_removed)
         return NULL;
     struct hvd_slot *slot = expected_slot(set);
