@@ -306,8 +306,10 @@ static void on_event_done(struct step *step, const struct hvd_kube_response *res
 static void on_refused(struct step *step, const struct hvd_kube_response *response)
 {
     struct run *run = step->run;
-    /* A gang scheduler refuses a group for a queue that is closed: that passes. */
+    /* A gang scheduler refuses a group for a queue that is closed: that passes. What is to be
+     * deleted is not wrong, whatever the code says. */
     bool is_invalid = response->status == HVD_ERR_INVALID &&
+                      step->action->type != HVD_ACTION_DELETE &&
                       !hvd_refusal_may_pass(hvd_json_text(response->body, "message")) &&
                       step->action->kind != HVD_KIND_VOLCANO_PODGROUP &&
                       step->action->kind != HVD_KIND_PLUGINS_PODGROUP;

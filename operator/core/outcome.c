@@ -53,6 +53,13 @@ static void set(struct hvd_pass *p, enum hvd_condition_type type, enum hvd_truth
     hvd_pass_condition(p, &update);
 }
 
+static void show_removed(struct hvd_pass *p)
+{
+    p->next.workers_ready = 0;
+    set(p, HVD_COND_WORKERS_READY, HVD_FALSE,
+        (const char *const[2]){"JobFinished", "the workers are removed: the job has finished"});
+}
+
 /* What all ends have in common; the outcome's own condition is set by the caller. */
 static void finish(struct hvd_pass *p, enum hvd_job_state state, const char *reason)
 {
@@ -60,11 +67,8 @@ static void finish(struct hvd_pass *p, enum hvd_job_state state, const char *rea
     p->next.completion_s = p->now_s;
     p->next.retry_s = 0;
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, ""});
-    if (p->job->spec.clean_pod_policy == HVD_CLEAN_NONE)
-        return;
-    p->next.workers_ready = 0;
-    set(p, HVD_COND_WORKERS_READY, HVD_FALSE,
-        (const char *const[2]){"JobFinished", "the workers are removed: the job has finished"});
+    if (p->job->spec.clean_pod_policy != HVD_CLEAN_NONE)
+        show_removed(p);
 }
 
 void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *message)
@@ -395,7 +399,45 @@ void hvd_outcome_bury(struct hvd_pass *p)
     }
 }
 
-void hvd_outcome_clean(struct hvd_pass *p)
+/* The workers of a finished job that keeps them. */
+static void show_kept(struct hvd_pass *p)
+{
+    bool is_all = p->job->status.conditions[HVD_COND_WORKERS_READY].truth == HVD_TRUE;
+    char message[MESSAGE_SIZE];
+
+    (void)snprintf(message, sizeof(message), "%d of %d workers are ready", p->next.workers_ready,
+                   p->next.workers_desired);
+    set(p, HVD_COND_WORKERS_READY, is_all ? HVD_TRUE : HVD_FALSE,
+        (const char *const[2]){is_all ? "AllReady" : "WaitingForWorkers", message});
+}
+
+/* Says what of a finished job may not be removed, and who does not let it, until it may. */
+static void show_cleaning(struct hvd_pass *p)
+{
+    static const char reason[] = "RemovalDenied";
+    const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_WORKERS_READY];
+    bool has_told = hvd_str_equal(was->reason, reason);
+    bool is_kept = p->job->spec.clean_pod_policy == HVD_CLEAN_NONE;
+    char message[MESSAGE_SIZE], denied[MESSAGE_SIZE - 64];
+
+    if (hvd_refusal_of_change(p, denied, sizeof(denied))) {
+        hvd_pass_text(message, sizeof(message), "the job has finished; %s", denied);
+        set(p, HVD_COND_WORKERS_READY, is_kept && was->truth == HVD_TRUE ? HVD_TRUE : HVD_FALSE,
+            (const char *const[2]){reason, message});
+        if (!is_kept)
+            p->next.workers_ready = (int32_t)p->pods.n_ready;
+        p->is_urgent = p->is_urgent || !has_told;
+    } else if (has_told) {
+        p->is_urgent = true;
+        if (is_kept)
+            show_kept(p);
+        else
+            show_removed(p);
+    }
+}
+
+/* Plans the removal of what a finished job leaves. */
+static void clean(struct hvd_pass *p)
 {
     const struct hvd_job_spec *spec = &p->job->spec;
     const struct hvd_condition *ends = p->job->status.conditions;
@@ -428,6 +470,12 @@ void hvd_outcome_clean(struct hvd_pass *p)
     if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS &&
         (spec->clean_pod_policy == HVD_CLEAN_ALL || !has_master_ended(p)))
         hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
+}
+
+void hvd_outcome_clean(struct hvd_pass *p)
+{
+    clean(p);
+    show_cleaning(p);
 }
 
 bool hvd_outcome_quiesce(struct hvd_pass *p)

@@ -164,7 +164,8 @@ bool hvd_outcome_master(struct hvd_pass *p);
 /* The condition Failed, final. event is its reason for kubectl describe. */
 void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *message);
 
-/* Removes what a finished job leaves, as cleanPodPolicy and ttlSecondsAfterFinished say. */
+/* Removes what a finished job leaves, as cleanPodPolicy and ttlSecondsAfterFinished say, and tells
+ * of what may not be removed. */
 void hvd_outcome_clean(struct hvd_pass *p);
 
 /* Takes master and workers down; true once nothing of them is left. */

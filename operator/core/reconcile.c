@@ -525,8 +525,7 @@ hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct h
         hvd_outcome_clean(&p);
     else if (!p.st)
         decide(&p);
-    if (!hvd_job_is_finished(&view->job->status))
-        write_status(&p);
+    write_status(&p);
     cJSON_Delete(p.spec);
     cJSON_Delete(p.hosts_data);
     cJSON_Delete(p.all_hosts_data);

@@ -50,3 +50,35 @@ def test_a_suspension_that_a_webhook_denies_is_told_of(fake, operator, verb, plu
     fake.patch("horovodjobs", "digits", {"spec": {"suspend": False}})
     fake.wait_state("Running")
     assert not told(fake, "Running").startswith("Job digits-master cannot")
+
+
+RBAC = 'statefulsets.apps "digits-worker" is forbidden: User "system:serviceaccount:default:operator" cannot delete ' \
+    'resource "statefulsets" in API group "apps" in the namespace "default"'
+
+
+@pytest.mark.parametrize("plural, what, policy, code, message", [
+    ("statefulsets", "StatefulSet digits-worker", "Running", 403, FAILURES[0]),
+    ("statefulsets", "StatefulSet digits-worker", "Running", 422, FAILURES[0]),
+    ("statefulsets", "StatefulSet digits-worker", "Running", 500, FAILURES[1]),
+    ("statefulsets", "StatefulSet digits-worker", "Running", 403, RBAC),
+    ("jobs", "Job digits-master", "All", 403, FAILURES[0])])
+def test_a_removal_after_the_end_that_is_denied_is_told_of_and_tried_again(fake, operator, plural, what, policy, code, message):
+    reason = "InternalError" if code == 500 else "Forbidden"
+    rule = fake.fault("answer", verb="delete", resource=plural, times=-1, code=code, reason=reason, message=message)
+    fake.play(run_ms=50)
+    fake.apply_job(replicas=2, cleanPodPolicy=policy)
+    fake.wait_state("Succeeded")
+    until("the job tells", lambda: told(fake, "WorkersReady") ==
+          f"the job has finished; {what} cannot be deleted, will be tried again: {message}")
+
+    def times():
+        return [r["ms"] for r in fake.requests() if r["verb"] == "delete" and r["resource"] == plural]
+    until("it is tried again and again", lambda: len(times()) >= 5)
+    waits = [later - earlier for earlier, later in zip(times(), times()[1:])]
+    assert max(waits) > 2 * min(waits), f"the waits do not grow: {waits}"
+    assert fake.job_state() == "Succeeded"
+    assert fake.get(plural, what.split()[1])
+    fake.clear_faults(rule)
+    until("it is removed", lambda: fake.get(plural, what.split()[1]) is None)
+    until("the job tells no more", lambda: told(fake, "WorkersReady") == "the workers are removed: the job has finished")
+    assert fake.job_state() == "Succeeded"

@@ -136,6 +136,39 @@ def test_an_admission_policy_that_denies_holds_a_job_up_and_does_not_end_it(serv
     assert [reason for reason, _ in ns.events()] == ["MasterStarted"]
 
 
+def may_delete(ns, plural, name):
+    try:
+        ns.api.request("DELETE", f"{ns.path(plural, name)}?dryRun=All")
+    except ApiError:
+        return False
+    return True
+
+
+def test_a_removal_that_a_policy_denies_is_told_of_until_it_is_allowed(server, ns, operator):
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["statefulsets"]}
+    policy = ("validatingadmissionpolicies", {"metadata": {"name": ns.name}, "spec": {
+        "failurePolicy": "Fail", "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
+        "validations": [{"expression": "false", "message": "not on Sundays"}]}})
+    binding = ("validatingadmissionpolicybindings", {"metadata": {"name": ns.name}, "spec": {
+        "policyName": ns.name, "validationActions": ["Deny"]}})
+    ns.apply_job()
+    ns.start_workers()
+    name = ns.start_master()
+    ns.wait_state("Running")
+    with objects(server, policy, binding):
+        until("the policy is in force", lambda: not may_delete(ns, "statefulsets", "digits-worker"), 60)
+        ns.end_master(name)
+        ns.wait_state("Succeeded")
+        start = "the job has finished; StatefulSet digits-worker cannot be deleted, will be tried again: "
+        until(lambda: message(ns, "WorkersReady"), lambda: message(ns, "WorkersReady").startswith(start))
+        assert message(ns, "WorkersReady").endswith("not on Sundays")
+        assert f"ValidatingAdmissionPolicy '{ns.name}'" in message(ns, "WorkersReady")
+        assert ns.get("statefulsets", "digits-worker")
+    until("the workers are removed", lambda: ns.get("statefulsets", "digits-worker") is None, 60)
+    until("the job tells no more", lambda: message(ns, "WorkersReady") == "the workers are removed: the job has finished")
+
+
 class Webhook(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -377,6 +377,21 @@ static void a_delete_that_was_denied_is_forgotten_when_it_succeeds(void **state)
     }
 }
 
+static void a_delete_is_never_wrong_in_itself(void **state)
+{
+    static const long codes[] = {400, 403, 422};
+    struct bench *b = *state;
+
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        plan(b, HVD_ACTION_DELETE, false);
+        perform(b);
+        fake_api_answer(fake_api_last(&b->fake), codes[i], "{\"message\":\"no\"}");
+        assert_int_equal(b->status, HVD_ERR_DENIED);
+        assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
+        assert_string_equal(b->entry->failures[0].message, "no");
+    }
+}
+
 static void a_delete_that_takes_time_is_seen_in_the_store(void **state)
 {
     struct bench *b = *state;
@@ -480,6 +495,7 @@ int main(void)
         TEST(a_late_answer_about_what_is_gone_forgets_nothing_new),
         TEST(a_delete_of_something_gone_is_done),
         TEST(a_delete_that_was_denied_is_forgotten_when_it_succeeds),
+        TEST(a_delete_is_never_wrong_in_itself),
         TEST(a_delete_that_takes_time_is_seen_in_the_store),
         TEST(events_never_hold_a_job_up_unless_the_server_is_away),
         TEST(a_secret_holds_a_new_key_and_answers_with_metadata_only),

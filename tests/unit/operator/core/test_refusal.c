@@ -198,6 +198,76 @@ static void a_suspension_that_is_denied_is_told_of(void **state)
     }
 }
 
+static void a_removal_that_is_denied_after_the_end_is_told_of(void **state)
+{
+    static const struct {
+        const char *kind, *name, *more, *status, *removed;
+    } rows[] = {
+        {"StatefulSet", "digits-worker", "", "False",
+         "the workers are removed: the job has finished"},
+        {"Job", "digits-master", ",\"cleanPodPolicy\":\"All\"", "False",
+         "the workers are removed: the job has finished"},
+        {"HorovodJob", "digits", ",\"cleanPodPolicy\":\"None\",\"ttlSecondsAfterFinished\":0",
+         "True", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct world w;
+        char message[256];
+        int n_writes;
+
+        world_start(&w, rows[i].more);
+        w.deny_kind = rows[i].kind;
+        world_end_master(&w, 0, NULL);
+        for (int n = 0; n < 10; n++) {
+            world_pass(&w);
+            (void)world_controllers(&w);
+            w.now_ms += 1000;
+        }
+        world_is_state(&w, "Succeeded");
+        (void)snprintf(message, sizeof(message),
+                       "the job has finished; %s %s cannot be deleted, will be tried again: "
+                       "admission webhook \"a\" denied the request: no",
+                       rows[i].kind, rows[i].name);
+        has_message(&w, "WorkersReady", message);
+        assert_string_equal(world_condition_text(&w, "WorkersReady", "reason"), "RemovalDenied");
+        assert_string_equal(world_condition(&w, "WorkersReady"), rows[i].status);
+        assert_string_equal(world_status(&w, "ready"), i == 1 ? "0/2" : "2/2");
+        n_writes = w.n_writes;
+        assert_int_equal(world_pass(&w), 1); /* it is tried again, and nothing else */
+        assert_int_equal(w.n_writes, n_writes);
+        w.deny_kind = NULL;
+        go_on(&w, 60000);
+        assert_null(world_find(&w, rows[i].kind, rows[i].name));
+        has_message(&w, "WorkersReady", rows[i].removed);
+        if (i < 2)
+            assert_string_equal(world_condition_text(&w, "WorkersReady", "reason"), "JobFinished");
+        if (i < 2)
+            assert_string_equal(world_status(&w, "ready"), "0/2");
+        assert_int_equal(world_events(&w, "Succeeded"), 1);
+        world_fini(&w);
+    }
+}
+
+static void a_job_that_may_not_be_removed_and_then_shall_stay_tells_of_its_workers(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, ",\"cleanPodPolicy\":\"None\",\"ttlSecondsAfterFinished\":0");
+    w.deny_kind = "HorovodJob";
+    world_end_master(&w, 0, NULL);
+    for (int n = 0; n < 4; n++)
+        world_pass(&w);
+    assert_string_equal(world_condition_text(&w, "WorkersReady", "reason"), "RemovalDenied");
+    world_edit(&w, "{\"ttlSecondsAfterFinished\":1000000}");
+    go_on(&w, 60000);
+    has_message(&w, "WorkersReady", "2 of 2 workers are ready");
+    assert_string_equal(world_condition_text(&w, "WorkersReady", "reason"), "AllReady");
+    world_fini(&w);
+}
+
 static void workers_whose_pods_are_refused_are_told_of(void **state)
 {
     struct world w;
@@ -286,6 +356,8 @@ int main(void)
         cmocka_unit_test(a_webhook_that_denies_a_child_is_told_of_and_ends_nothing),
         cmocka_unit_test(a_webhook_that_denies_a_change_is_told_of),
         cmocka_unit_test(a_suspension_that_is_denied_is_told_of),
+        cmocka_unit_test(a_removal_that_is_denied_after_the_end_is_told_of),
+        cmocka_unit_test(a_job_that_may_not_be_removed_and_then_shall_stay_tells_of_its_workers),
         cmocka_unit_test(workers_whose_pods_are_refused_are_told_of),
         cmocka_unit_test(a_master_whose_pod_is_refused_is_told_of),
         cmocka_unit_test(the_question_is_asked_ever_more_seldom_and_nothing_is_written_meanwhile),
