@@ -27,7 +27,7 @@ void hvd_cache_remove(struct hvd_cache *c, uint32_t index)
         return;
     hvd_names_remove(&c->_names, &slot->named);
     c->_slots[index] = NULL;
-    c->_owners[index] = NULL;
+    hvd_cache_own(c, index, NULL);
     hvd_free(slot->rows);
     hvd_free(slot);
 }

@@ -54,11 +54,18 @@ static inline uint32_t hvd_cache_end(const struct hvd_cache *c)
     return c->_end;
 }
 
-/* The owners by index, hvd_cache_end of them, until the next hvd_cache_put: the user's, what is
- * pending in each slot. NULL in a slot that is new or free. */
-static inline void **hvd_cache_owners(struct hvd_cache *c)
+/* What is pending in the slot of an index below hvd_cache_end: the user's. NULL in a slot that is
+ * new or free. Two threads may share it: who finds what the other one has put there sees all that
+ * was written before. */
+static inline void *hvd_cache_owner(const struct hvd_cache *c, uint32_t index)
 {
-    return c->_owners;
+    return __atomic_load_n(&c->_owners[index], __ATOMIC_ACQUIRE);
+}
+
+/* Puts it there, or NULL. As above. */
+static inline void hvd_cache_own(struct hvd_cache *c, uint32_t index, void *owner)
+{
+    __atomic_store_n(&c->_owners[index], owner, __ATOMIC_RELEASE);
 }
 
 /*

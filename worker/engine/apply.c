@@ -140,12 +140,12 @@ static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t in
     set->changed = set->epoch;
     pthread_mutex_lock(&e->mu);
     struct hvd_slot *slot = hvd_cache_at(set->cache, index);
-    struct hvd_entry *entry = slot ? hvd_cache_owners(set->cache)[index] : NULL;
+    struct hvd_entry *entry = slot ? hvd_cache_owner(set->cache, index) : NULL;
     if (entry)
         st = hvd_table_add(set->table, entry->request.name, entry, err);
     if (entry && st == HVD_OK) {
         requeue(e, set, entry, index);
-        hvd_cache_owners(set->cache)[index] = NULL;
+        hvd_cache_own(set->cache, index, NULL);
     }
     if (slot && st == HVD_OK) {
         hvd_entry_unsettle(e, slot);

@@ -385,7 +385,7 @@ static void count_wakeup(struct hvd_engine *e)
 {
     if (!is_idle(e))
         return;
-    e->counters.idle_wakeups++;
+    hvd_watch_add(&e->counters.idle_wakeups, 1);
     hvd_watch_idled(e->options.watch);
 }
 

@@ -12,12 +12,13 @@
 static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *text)
 {
     const uint32_t end = hvd_cache_end(set->cache);
-    void **owners = hvd_cache_owners(set->cache);
 
     for (uint32_t i = 0; i < end; i++) {
-        if (owners[i])
-            hvd_entry_finish(e, owners[i], HVD_ERR_SHUTDOWN, text);
-        owners[i] = NULL;
+        struct hvd_entry *entry = hvd_cache_owner(set->cache, i);
+        if (!entry)
+            continue;
+        hvd_entry_finish(e, entry, HVD_ERR_SHUTDOWN, text);
+        hvd_cache_own(set->cache, i, NULL);
     }
 }
 

@@ -145,9 +145,11 @@ uint64_t hvd_engine_count_unnamed(struct hvd_engine *e, uint32_t set, enum hvd_o
 
 void hvd_engine_read_counters(struct hvd_engine *e, struct hvd_engine_counters *out)
 {
-    pthread_mutex_lock(&e->mu);
-    *out = e->counters;
-    pthread_mutex_unlock(&e->mu);
+    const uint64_t *from = (const uint64_t *)&e->counters;
+    uint64_t *to = (uint64_t *)out;
+
+    for (size_t i = 0; i < sizeof(*out) / sizeof(*to); i++)
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 }
 
 int hvd_engine_poll(struct hvd_engine *e, int64_t handle)

@@ -261,7 +261,7 @@ struct hvd_engine {
     /* the driver's */
     struct hvd_transport *transport;
     struct horovod_output *orphans;      /* of aborted collectives; owned */
-    struct hvd_engine_counters counters; /* written under mu */
+    struct hvd_engine_counters counters; /* see hvd_watch_add; the background counts its wake-ups */
     struct hvd_early *early;             /* in the order they came; owned */
     int n_on_device;                     /* events of the device that are waited for */
     bool has_taken;                      /* what is to be asked for: in `asking` of the sets */

@@ -1,6 +1,6 @@
 /*
  * From an agreed set of tensors to flights: what is fused, laid out once, and used again when the
- * same bits come. The driver's; mu is taken to get at the entries that wait in slots.
+ * same bits come. The driver's.
  */
 #include <string.h>
 
@@ -268,13 +268,16 @@ static void fail_rest(struct hvd_engine *e, struct hvd_set *set, struct hvd_run 
     }
 }
 
-/* Counts a run that begins. Holds mu. */
+/* Counts a run that begins. */
 static void count_run(struct hvd_engine *e, const struct hvd_run *run)
 {
-    e->counters.plans++;
-    e->counters.flights += run->n_flights;
+    uint64_t n_tensors = 0;
+
     for (uint32_t i = 0; i < run->n_flights; i++)
-        e->counters.tensors += run->flights[i].n_members;
+        n_tensors += run->flights[i].n_members;
+    hvd_watch_add(&e->counters.plans, 1);
+    hvd_watch_add(&e->counters.flights, run->n_flights);
+    hvd_watch_add(&e->counters.tensors, n_tensors);
 }
 
 /* Begins all flights of a run whose members have their entries and which is counted. */
@@ -317,9 +320,7 @@ hvd_status_t hvd_run_agreed(struct hvd_engine *e, struct hvd_set *set, int64_t f
     }
     run->key = NULL;
     hvd_run_forget(set);
-    pthread_mutex_lock(&e->mu);
     count_run(e, run);
-    pthread_mutex_unlock(&e->mu);
     return begin_run(e, set, run, err);
 }
 
@@ -389,25 +390,38 @@ static hvd_status_t make_run(const struct hvd_engine *e, struct hvd_set *set,
     return HVD_OK;
 }
 
-/* Gives the members the entries that wait in their slots. Holds mu. */
-static hvd_status_t take_entries(struct hvd_set *set, struct hvd_run *run, struct hvd_err *err)
+/* Whether this rank may have no tensor in a slot of a plan. */
+static bool has_joined(struct hvd_engine *e, const struct hvd_set *set)
 {
-    void **owners = hvd_cache_owners(set->cache);
-    hvd_status_t st = HVD_OK;
+    pthread_mutex_lock(&e->mu);
+    const bool has = set->is_join_pending;
+    pthread_mutex_unlock(&e->mu);
+    return has;
+}
+
+/* Gives the members the entries that wait in their slots. That takes no mu: every rank has asked
+ * for these slots, or has joined, so nobody else touches their owners before they are NULL. */
+static hvd_status_t take_entries(struct hvd_engine *e, struct hvd_set *set, struct hvd_run *run,
+                                 struct hvd_err *err)
+{
+    uint32_t missing = HVD_NO_SLOT;
 
     for (uint32_t i = 0; i < run->n_flights; i++) {
         struct hvd_flight *f = &run->flights[i];
         for (uint32_t m = 0; m < f->n_members; m++) {
             const uint32_t index = f->members[m].slot;
-            f->members[m].entry = owners[index];
-            owners[index] = NULL;
-            if (!f->members[m].entry && !set->is_join_pending && st == HVD_OK)
-                st = HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                              "the plan has tensor %s, which this rank did not submit",
-                              hvd_cache_at(set->cache, index)->request.name.data);
+            f->members[m].entry = hvd_cache_owner(set->cache, index);
+            if (f->members[m].entry)
+                hvd_cache_own(set->cache, index, NULL);
+            else if (missing == HVD_NO_SLOT)
+                missing = index;
         }
     }
-    return st;
+    if (missing == HVD_NO_SLOT || has_joined(e, set))
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                    "the plan has tensor %s, which this rank did not submit",
+                    hvd_cache_at(set->cache, missing)->request.name.data);
 }
 
 hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struct hvd_reader *plan,
@@ -419,13 +433,10 @@ hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struc
 
     if (st != HVD_OK)
         return st;
-    pthread_mutex_lock(&e->mu);
-    e->counters.plan_hits += is_hit;
-    e->counters.plan_misses += !is_hit;
-    st = take_entries(set, run, err);
+    hvd_watch_add(is_hit ? &e->counters.plan_hits : &e->counters.plan_misses, 1);
+    st = take_entries(e, set, run, err);
     if (st == HVD_OK)
         count_run(e, run);
-    pthread_mutex_unlock(&e->mu);
     hvd_watch_laid_out(e->options.watch, is_hit);
     if (st == HVD_OK)
         hvd_tell_agreed(e, set, run);

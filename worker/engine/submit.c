@@ -77,8 +77,8 @@ static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
         return st;
     struct hvd_slot *slot = hvd_cache_find(set->cache, s->request.name);
     struct hvd_slot *match = matching_slot(slot, &s->request);
-    void **owners = hvd_cache_owners(set->cache);
-    if ((slot && owners[slot->index]) || (match && hvd_table_find(set->table, s->request.name)))
+    if ((slot && hvd_cache_owner(set->cache, slot->index)) ||
+        (match && hvd_table_find(set->table, s->request.name)))
         return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
     struct hvd_entry *entry = hvd_entry_create(e, s, match);
     if (!entry)
@@ -86,7 +86,7 @@ static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
     if (match) {
         entry->slot = match;
         entry->index = match->index;
-        owners[match->index] = entry;
+        hvd_cache_own(set->cache, match->index, entry);
     } else {
         st = hvd_table_add(set->table, entry->request.name, entry, err);
     }
@@ -104,7 +104,7 @@ static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
     bool is_loose = false;
 
     if (entry->slot)
-        hvd_cache_owners(entry->set->cache)[entry->slot->index] = NULL;
+        hvd_cache_own(entry->set->cache, entry->slot->index, NULL);
     else
         hvd_table_take(entry->set->table, entry->request.name);
     (void)hvd_handles_end(entry, entry->handle, &is_loose);
@@ -216,11 +216,11 @@ static void fetch_ahead(const struct hvd_set *set, const struct hvd_slot *slot)
 static struct hvd_slot *recognise(struct hvd_engine *e, struct hvd_set *set,
                                   const struct hvd_described *d)
 {
-    if (!set || set->is_ended || set->is_join_pending || e->is_ended || atomic_load(&e->is_leaving) ||
-        e->infos[set->id].is_removed)
+    if (!set || set->is_ended || set->is_join_pending || e->is_ended ||
+        atomic_load(&e->is_leaving) || e->infos[set->id].is_removed)
         return NULL;
     struct hvd_slot *slot = expected_slot(set);
-    if (!slot || !is_described(slot, d) || hvd_cache_owners(set->cache)[slot->index])
+    if (!slot || !is_described(slot, d) || hvd_cache_owner(set->cache, slot->index))
         return NULL;
     const struct hvd_entry *resident = slot->resident;
     const size_t bytes = (size_t)slot->count * hvd_dtype_size(d->dtype);
@@ -243,7 +243,7 @@ bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described
         entry->data = d->output;
         entry->slot = slot;
         hvd_handles_renew(entry);
-        hvd_cache_owners(set->cache)[slot->index] = entry;
+        hvd_cache_own(set->cache, slot->index, entry);
         count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype));
         hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request, true);
         queue_bit(set, slot);
@@ -293,7 +293,7 @@ static hvd_status_t move_to_table(struct hvd_entry *const *entries, uint32_t n, 
             continue;
         st = hvd_table_add(entry->set->table, entry->request.name, entry, err);
         if (st == HVD_OK) {
-            hvd_cache_owners(entry->set->cache)[entry->slot->index] = NULL;
+            hvd_cache_own(entry->set->cache, entry->slot->index, NULL);
             entry->slot = NULL;
         }
     }
