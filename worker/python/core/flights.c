@@ -3,28 +3,50 @@
  * writes, until its handles were ended: a caller may drop its tensors at once, and an exception
  * while waiting (Ctrl-C) leaves them where they are.
  *
- * The GIL guards the table. Flights never move. A number is an index in its low half and how often
- * that was used in its high half, so that an old number is recognised.
+ * The GIL guards the table. Flights never move. Numbers are counted up and never used twice, so an
+ * old number is recognised. A flight is found where the low bits of its number say, and a number
+ * whose place is taken by a flight that lasts is passed over: at most half of the places are.
  */
 #include "worker/python/core/flights.h"
 
-#define CHUNK 64
-#define N_CHUNKS_MAX 65536
+#define CHUNK 64 /* flights that are made together, and half of the fewest places */
 
 static struct {
+    struct hvd_py_flight **places; /* n_places of them, a power of two */
+    int64_t n_places;
     struct hvd_py_flight **chunks;
-    int n_chunks;
-    int first_free; /* index + 1; 0: none */
+    int64_t n_chunks; /* n_chunks * CHUNK flights have at least twice as many places */
+    struct hvd_py_flight *free;
+    int64_t last_number;
 } table;
 
-static struct hvd_py_flight *flight_at(int index)
+static struct hvd_py_flight **place_of(int64_t number)
 {
-    return &table.chunks[index / CHUNK][index % CHUNK];
+    return &table.places[number & (table.n_places - 1)];
+}
+
+/* Twice as many places; false: no memory. */
+static bool widen(void)
+{
+    const int64_t before = table.n_places;
+    struct hvd_py_flight **old = table.places;
+    const int64_t n_places = before ? 2 * before : 2 * CHUNK;
+    struct hvd_py_flight **places = PyMem_Calloc((size_t)n_places, sizeof(struct hvd_py_flight *));
+
+    if (!places)
+        return false;
+    table.places = places;
+    table.n_places = n_places;
+    for (int64_t i = 0; i < before; i++)
+        if (old[i])
+            *place_of(old[i]->number) = old[i];
+    PyMem_Free(old);
+    return true;
 }
 
 static bool grow(void)
 {
-    if (table.n_chunks == N_CHUNKS_MAX)
+    if (table.n_places < 2 * CHUNK * (table.n_chunks + 1) && !widen())
         return false;
     struct hvd_py_flight **chunks =
         PyMem_Realloc(table.chunks, (size_t)(table.n_chunks + 1) * sizeof(struct hvd_py_flight *));
@@ -34,29 +56,19 @@ static bool grow(void)
     struct hvd_py_flight *chunk = PyMem_Calloc(CHUNK, sizeof(*chunk));
     if (!chunk)
         return false;
-    const int first = table.n_chunks * CHUNK;
-    for (int i = 0; i < CHUNK; i++) {
-        chunk[i].number = -(int64_t)(first + i + 1);
-        chunk[i].next_free = i + 1 < CHUNK ? first + i + 2 : 0;
-    }
+    for (int i = 0; i + 1 < CHUNK; i++)
+        chunk[i].next_free = &chunk[i + 1];
     table.chunks[table.n_chunks++] = chunk;
-    table.first_free = first + 1;
+    table.free = chunk;
     return true;
-}
-
-/* Numbers of free flights are negative: -(the number it had last), whose low half is the index. */
-static int64_t next_number(int64_t last)
-{
-    return (int64_t)(((uint64_t)-last + (UINT64_C(1) << 32)) & INT64_MAX);
 }
 
 static void release(struct hvd_py_flight *f)
 {
-    const int index = (int)((f->number & UINT32_MAX) - 1);
-
-    f->number = -f->number;
-    f->next_free = table.first_free;
-    table.first_free = index + 1;
+    *place_of(f->number) = NULL;
+    f->number = 0;
+    f->next_free = table.free;
+    table.free = f;
 }
 
 static bool make_room(struct hvd_py_flight *f, int n, int n_keepers, bool makes_outputs)
@@ -74,7 +86,7 @@ static bool make_room(struct hvd_py_flight *f, int n, int n_keepers, bool makes_
 
 bool hvd_py_flight_reserve(void)
 {
-    if (table.first_free || grow())
+    if (table.free || grow())
         return true;
     PyErr_NoMemory();
     return false;
@@ -84,9 +96,12 @@ struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outp
 {
     if (!hvd_py_flight_reserve())
         return NULL;
-    struct hvd_py_flight *f = flight_at(table.first_free - 1);
-    table.first_free = f->next_free;
-    f->number = next_number(f->number);
+    struct hvd_py_flight *f = table.free;
+    table.free = f->next_free;
+    do
+        f->number = ++table.last_number;
+    while (*place_of(f->number));
+    *place_of(f->number) = f;
     f->n = n;
     f->n_ended = 0;
     f->n_keepers = 0;
@@ -109,12 +124,9 @@ struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outp
 
 static struct hvd_py_flight *look(int64_t wanted)
 {
-    const int64_t index = (wanted & UINT32_MAX) - 1;
+    struct hvd_py_flight *f = table.n_places > 0 ? *place_of(wanted) : NULL;
 
-    if (wanted > 0 && index >= 0 && index < (int64_t)table.n_chunks * CHUNK &&
-        flight_at((int)index)->number == wanted)
-        return flight_at((int)index);
-    return NULL;
+    return f && f->number == wanted ? f : NULL;
 }
 
 struct hvd_py_flight *hvd_py_flight_look(PyObject *number)
@@ -127,13 +139,9 @@ struct hvd_py_flight *hvd_py_flight_look(PyObject *number)
     return look(wanted);
 }
 
-struct hvd_py_flight *hvd_py_flight_after(int64_t number)
+struct hvd_py_flight *hvd_py_flight_at(int64_t index)
 {
-    /* the low half is its index + 1 */
-    for (int index = (int)(number & UINT32_MAX); index < table.n_chunks * CHUNK; index++)
-        if (flight_at(index)->number > 0)
-            return flight_at(index);
-    return NULL;
+    return index < table.n_chunks * CHUNK ? &table.chunks[index / CHUNK][index % CHUNK] : NULL;
 }
 
 struct hvd_py_flight *hvd_py_flight_find(PyObject *number)

@@ -13,7 +13,7 @@ struct hvd_py_form {
 /* One call of a collective that is not waited for yet: a tensor, or a group of them. */
 struct hvd_py_flight {
     int64_t number; /* what Python holds; 0: free */
-    int next_free;
+    struct hvd_py_flight *next_free;
     int n;       /* tensors */
     int n_ended; /* those whose handles were ended */
     bool is_waited;
@@ -48,9 +48,9 @@ struct hvd_py_flight *hvd_py_flight_find(PyObject *number);
 /* The flight of a number as above; NULL without an exception where there is none. */
 struct hvd_py_flight *hvd_py_flight_look(PyObject *number);
 
-/* The first flight in the table behind the one of this number, of all for 0; NULL: there is none.
- */
-struct hvd_py_flight *hvd_py_flight_after(int64_t number);
+/* All flights that were ever made, by an index from 0 on; those with the number 0 are free. NULL
+ * behind the last one. */
+struct hvd_py_flight *hvd_py_flight_at(int64_t index);
 
 /* Frees the flight, its references, its result and the outputs that are left; its handles have been
  * ended, or never given. */

@@ -119,15 +119,11 @@ PyObject *hvd_py_end_flight(struct hvd_py_flight *f)
 void hvd_py_forget_flights(bool with_numbers)
 {
     struct hvd_py_flight *f = NULL;
-    int64_t number = 0;
 
-    /* what a flight let go of may run any code: the next one is looked for afterwards */
-    while ((f = hvd_py_flight_after(number)) != NULL) {
-        number = f->number;
-        if ((with_numbers || f->is_orphan) && !f->is_waited &&
+    for (int64_t i = 0; (f = hvd_py_flight_at(i)) != NULL; i++)
+        if (f->number > 0 && (with_numbers || f->is_orphan) && !f->is_waited &&
             end_handles(f, 0) != HOROVOD_IN_PROGRESS)
             hvd_py_flight_destroy(f);
-    }
 }
 
 /* wait() of a flight that has a number. */
