@@ -234,8 +234,8 @@ struct hvd_engine {
     struct hvd_entry_block *blocks; /* of all entries; owned */
     struct hvd_waiter *waiters;
     uint32_t last_group;
-    int64_t first_queued_ns; /* when the first of the queues came in; the clock is read once a batch
-                              */
+    int64_t first_queued_ns; /* when the first of the queues came in, which may be held back from
+                                then on; 0: it is not; the clock is read once a batch */
     int64_t queued_bytes;
     bool is_new_batch;       /* the first of a batch was queued just now */
     bool is_driven;          /* some thread runs step(): it owns the driver's section */

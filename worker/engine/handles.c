@@ -125,15 +125,16 @@ bool hvd_handles_end_simply(const struct hvd_handles *h, int64_t handle)
 
 bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_loose)
 {
-    int64_t ticket = handle;
+    int64_t ticket = atomic_load_explicit(&entry->ticket, memory_order_relaxed);
 
-    *is_loose = false;
-    if (atomic_compare_exchange_strong(&entry->ticket, &ticket, 0))
-        return true;
     *is_loose = ticket == (handle | HVD_LOOSE);
-    if (*is_loose) /* only holders of mu touch it */
-        atomic_store_explicit(&entry->ticket, 0, memory_order_relaxed);
-    return *is_loose;
+    if (ticket != handle && !*is_loose)
+        return false;
+    /* Only where a resident has ended simply may somebody without mu be faster. */
+    if (!*is_loose && atomic_load_explicit(&entry->end, memory_order_relaxed) == HVD_ENTRY_SIMPLE)
+        return atomic_compare_exchange_strong(&entry->ticket, &ticket, 0);
+    atomic_store_explicit(&entry->ticket, 0, memory_order_release);
+    return true;
 }
 
 void hvd_handles_remove(struct hvd_handles *h, struct hvd_entry *entry)

@@ -111,12 +111,13 @@ static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
     hvd_entry_recycle(e, entry, is_loose);
 }
 
-/* One more tensor is queued, of that many bytes. Holds mu. */
-static void count_queued(struct hvd_engine *e, int64_t bytes)
+/* One more tensor is queued, of that many bytes. What is waited for at once needs no clock: it is
+ * due. Holds mu. */
+static void count_queued(struct hvd_engine *e, int64_t bytes, bool is_waited_now)
 {
     e->queued_bytes += bytes;
     if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) == 0) {
-        e->first_queued_ns = hvd_now_ns();
+        e->first_queued_ns = is_waited_now ? 0 : hvd_now_ns();
         e->is_new_batch = true;
     }
     hvd_add(&e->n_outstanding, 1);
@@ -135,14 +136,14 @@ static void queue_bit(struct hvd_set *set, const struct hvd_slot *slot)
 }
 
 /* The tensor is on its way from here on. Holds mu. */
-static void enqueue(struct hvd_engine *e, struct hvd_entry *entry)
+static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waited_now)
 {
     const struct hvd_slot *bit = entry->request.device == HVD_CPU ? entry->slot : NULL;
     const size_t width = hvd_dtype_size((int)entry->request.dtype);
 
     if (!hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
         entry->count = 0; /* found out when it moves */
-    count_queued(e, entry->count * (int64_t)width);
+    count_queued(e, entry->count * (int64_t)width, is_waited_now);
     hvd_watch_submitted(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request,
                         bit != NULL);
     if (entry->request.op == HVD_JOIN)
@@ -244,7 +245,7 @@ bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described
         entry->slot = slot;
         hvd_handles_renew(entry);
         hvd_cache_own(set->cache, slot->index, entry);
-        count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype));
+        count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype), d->is_waited_now);
         hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request, true);
         queue_bit(set, slot);
         learn_order(set, slot);
@@ -266,7 +267,7 @@ hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission
     hvd_status_t st = accept(e, submission, &entry, err);
     if (st == HVD_OK) {
         *handle = entry->handle;
-        enqueue(e, entry);
+        enqueue(e, entry, submission->is_waited_now);
         call_driver(e, submission->is_waited_now);
     }
     pthread_mutex_unlock(&e->mu);
@@ -357,7 +358,7 @@ hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_subm
     hvd_status_t st = accept_group(e, submissions, n, entries, err);
     for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
         handles[i] = entries[i]->handle;
-        enqueue(e, entries[i]);
+        enqueue(e, entries[i], submissions[0].is_waited_now);
     }
     if (st == HVD_OK && n > 0)
         call_driver(e, submissions[0].is_waited_now);
