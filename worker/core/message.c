@@ -337,9 +337,14 @@ hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
     return HVD_OK;
 }
 
-uint64_t hvd_reader_word(const struct hvd_reader *r, uint32_t i)
+struct hvd_reader hvd_reader_of_bits(uint64_t *words, uint32_t n_words, uint64_t epoch)
 {
-    return load_uint(r->_words + (size_t)i * 8, 8);
+    for (uint32_t i = 0; i < n_words; i++)
+        words[i] = htole64(words[i]);
+    return (struct hvd_reader){.type = HVD_MESSAGE_BITS,
+                               .epoch = epoch,
+                               .n_words = n_words,
+                               ._words = (const char *)words};
 }
 
 /* The next n bytes; NULL when there are not as many. */

@@ -1,6 +1,9 @@
 #ifndef HVD_WORKER_CORE_MESSAGE_H
 #define HVD_WORKER_CORE_MESSAGE_H
 
+#include <endian.h>
+#include <string.h>
+
 #include "base/buf.h"
 #include "worker/core/tree.h"
 #include "worker/core/types.h"
@@ -190,8 +193,18 @@ hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, bool *
 /* As above. */
 hvd_status_t hvd_reader_step(struct hvd_reader *r, struct hvd_step *step, struct hvd_err *err);
 
+/* A reader of bits that were not sent: as one of a BITS message, but that set is 0. The words are
+ * borrowed, and changed into those of a message. */
+struct hvd_reader hvd_reader_of_bits(uint64_t *words, uint32_t n_words, uint64_t epoch);
+
 /* A word of bits, i < r->n_words. */
-uint64_t hvd_reader_word(const struct hvd_reader *r, uint32_t i);
+static inline uint64_t hvd_reader_word(const struct hvd_reader *r, uint32_t i)
+{
+    uint64_t word;
+
+    memcpy(&word, r->_words + (size_t)i * sizeof(word), sizeof(word));
+    return le64toh(word);
+}
 
 /* The rows of a rank, rank < step->n_rows. Never negative. */
 int64_t hvd_step_row(const struct hvd_step *step, uint32_t rank);

@@ -6,6 +6,22 @@
 
 #define REQUESTS_FLUSH ((size_t)256 * 1024) /* bytes of requests in a message, about */
 
+/* Whether what this rank asks for takes the way of what others do, without a message. */
+static bool hears_itself(const struct hvd_set *set)
+{
+    return set->negotiator || set->relay;
+}
+
+/* Sends set->message up the tree, if there is anything in it. */
+static hvd_status_t send_message(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+{
+    if (set->message.len == 0)
+        return HVD_OK;
+    const hvd_status_t st = hvd_send_up(e, set, set->message.data, set->message.len, err);
+    hvd_buf_reset(&set->message);
+    return st;
+}
+
 static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
                                  const struct hvd_request *request, int64_t now_ns,
                                  struct hvd_err *err)
@@ -14,7 +30,7 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
     const struct hvd_by by = {.spans = &self, .n_spans = 1};
     hvd_status_t st = HVD_OK;
 
-    if (set->node.n_children > 0 || set->negotiator)
+    if (hears_itself(set))
         return hvd_hear_own_request(e, set, request, now_ns, err);
     if (set->message.len == 0)
         st = hvd_message_begin(&set->message, HVD_MESSAGE_REQUESTS, set->id);
@@ -23,19 +39,26 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "requests of %zu bytes: %s", set->message.len,
                         hvd_status_str(st));
-    return set->message.len >= REQUESTS_FLUSH ? hvd_hear_own(e, set, now_ns, err) : HVD_OK;
+    return set->message.len >= REQUESTS_FLUSH ? send_message(e, set, err) : HVD_OK;
 }
 
 static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
                               int64_t now_ns, struct hvd_err *err)
 {
-    hvd_tell_asked(e, set, set->bits, n_words);
-    hvd_status_t st = hvd_message_bits(&set->message, set->id, set->epoch, set->bits, n_words);
+    hvd_status_t st;
 
+    hvd_tell_asked(e, set, set->bits, n_words);
+    if (hears_itself(set)) {
+        st = hvd_hear_own_bits(e, set, n_words, now_ns, err);
+    } else {
+        st = hvd_message_bits(&set->message, set->id, set->epoch, set->bits, n_words);
+        st = st == HVD_OK
+                 ? send_message(e, set, err)
+                 : HVD_FAIL(err, st, 0, "bits of %u words: %s", n_words, hvd_status_str(st));
+    }
     for (uint32_t i = 0; i < n_words; i++)
         set->bits[i] = 0;
-    return st == HVD_OK ? hvd_hear_own(e, set, now_ns, err)
-                        : HVD_FAIL(err, st, 0, "bits of %u words: %s", n_words, hvd_status_str(st));
+    return st;
 }
 
 /* Asks by name. */
@@ -75,7 +98,7 @@ static hvd_status_t ask(struct hvd_engine *e, struct hvd_set *set, struct hvd_as
         st = send_bits(e, set, what->n_words, now_ns, err);
     if (st == HVD_OK)
         st = ask_by_name(e, set, what->first, now_ns, err);
-    return st == HVD_OK && !set->negotiator ? hvd_hear_own(e, set, now_ns, err) : st;
+    return st == HVD_OK ? send_message(e, set, err) : st;
 }
 
 bool hvd_is_batch_full(const struct hvd_engine *e)

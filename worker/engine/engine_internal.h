@@ -574,10 +574,10 @@ hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err);
 hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t len,
                       struct hvd_err *err);
 
-/* Hands set->message to who hears for this rank: its parent, or this rank itself when it hears of
- * others (then it is bits). It is empty afterwards. */
-hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
-                          struct hvd_err *err);
+/* Asks for the cached tensors in set->bits on a rank that hears of others, itself among them. What
+ * set->bits holds then is to be forgotten. */
+hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
+                               int64_t now_ns, struct hvd_err *err);
 
 /* The same with one request, on a rank that hears of others. */
 hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,

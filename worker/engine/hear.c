@@ -52,23 +52,12 @@ static hvd_status_t count_request(struct hvd_set *set, const struct hvd_ask *ask
                            : hvd_relay_request(set->relay, ask, now_ns, err);
 }
 
-hvd_status_t hvd_hear_own(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
-                          struct hvd_err *err)
+hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
+                               int64_t now_ns, struct hvd_err *err)
 {
-    struct hvd_reader reader;
-    hvd_status_t st;
+    const struct hvd_reader bits = hvd_reader_of_bits(set->bits, n_words, set->epoch);
 
-    if (set->message.len == 0)
-        return HVD_OK;
-    if (!set->negotiator && !set->relay) {
-        st = hvd_send_up(e, set, set->message.data, set->message.len, err);
-    } else { /* only bits come this way */
-        st = hvd_reader_init(&reader, set->message.data, set->message.len, err);
-        if (st == HVD_OK)
-            st = count_bits(e, set, 0, &reader, now_ns, err);
-    }
-    hvd_buf_reset(&set->message);
-    return st;
+    return count_bits(e, set, 0, &bits, now_ns, err);
 }
 
 hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,

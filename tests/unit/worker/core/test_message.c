@@ -228,6 +228,21 @@ static void bits_come_back_as_they_were(void **state)
     hvd_buf_fini(&buf);
 }
 
+static void bits_that_are_not_sent_read_like_those_of_a_message(void **state)
+{
+    uint64_t words[] = {1, 0, (uint64_t)6 << 40};
+    struct hvd_reader r = hvd_reader_of_bits(words, 3, 41);
+
+    (void)state;
+    assert_int_equal(r.type, HVD_MESSAGE_BITS);
+    assert_int_equal(r.epoch, 41);
+    assert_int_equal(r.left, 0);
+    assert_int_equal(r.n_words, 3);
+    assert_int_equal(hvd_reader_word(&r, 0), 1);
+    assert_int_equal(hvd_reader_word(&r, 1), 0);
+    assert_true(hvd_reader_word(&r, 2) == (uint64_t)6 << 40);
+}
+
 static void a_leave_comes_back_as_it_was(void **state)
 {
     struct hvd_buf buf;
@@ -370,6 +385,7 @@ int main(void)
         cmocka_unit_test(spans_that_touch_or_go_back_are_refused),
         cmocka_unit_test(a_plan_comes_back_as_it_was),
         cmocka_unit_test(bits_come_back_as_they_were),
+        cmocka_unit_test(bits_that_are_not_sent_read_like_those_of_a_message),
         cmocka_unit_test(a_leave_comes_back_as_it_was),
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(garbage_is_survived),
