@@ -54,7 +54,7 @@ struct hvd_ready {
     uint64_t *planes;    /* n_planes of them for each word */
     uint64_t *seen;      /* n_words by rank */
     uint64_t *ready;     /* n_words */
-    uint32_t n_ready;
+    bool has_ready;      /* some bit of them */
     bool *joined;
     int n_joined;
 };
@@ -319,15 +319,23 @@ static void forget_word(struct hvd_ready *r, uint32_t word, uint64_t bits)
     r->ready[word] &= ~bits;
 }
 
+static bool is_any_ready(const struct hvd_ready *r)
+{
+    uint64_t any = 0;
+
+    for (uint32_t w = 0; w < r->n_words; w++)
+        any |= r->ready[w];
+    return any != 0;
+}
+
 void hvd_ready_evict(struct hvd_ready *r, uint32_t slot, uint64_t epoch)
 {
     struct slot *s = slot_at(r, slot);
     struct page *page = &r->pages[slot / 64];
 
     hvd_names_remove(&r->names, &s->named);
-    if (r->ready[slot / 64] & bit_of(slot))
-        r->n_ready--;
     forget_word(r, slot / 64, bit_of(slot));
+    r->has_ready = r->has_ready && is_any_ready(r);
     page->live &= ~bit_of(slot);
     page->grouped &= ~bit_of(slot);
     page_of(r, slot)->is_reported[slot % 64] = false;
@@ -362,7 +370,7 @@ uint32_t hvd_ready_not_joinable(const struct hvd_ready *r)
 static void set_ready(struct hvd_ready *r, uint32_t word, uint64_t bits)
 {
     r->ready[word] |= bits;
-    r->n_ready += (uint32_t)__builtin_popcountll(bits);
+    r->has_ready = r->has_ready || bits != 0;
 }
 
 /* Every rank has asked for the slot. */
@@ -403,9 +411,10 @@ struct asking {
 /* The first rank has asked for these slots of a word. */
 static void note_time(struct hvd_ready *r, uint32_t word, uint64_t bits, int64_t now_ns)
 {
-    for (bits &= ~r->pages[word].begun; bits != 0; bits &= bits - 1)
-        page_of(r, word * 64 + (uint32_t)__builtin_ctzll(bits))
-            ->since_ns[(word * 64 + (uint32_t)__builtin_ctzll(bits)) % 64] = now_ns;
+    struct page *page = &r->pages[word];
+
+    for (bits &= ~page->begun; bits != 0; bits &= bits - 1)
+        page->since_ns[__builtin_ctzll(bits)] = now_ns;
 }
 
 /* One slot. */
@@ -495,28 +504,28 @@ void hvd_ready_unjoin(struct hvd_ready *r)
 
 const uint64_t *hvd_ready_words(const struct hvd_ready *r, uint32_t *n_words)
 {
-    *n_words = r->n_ready > 0 ? (r->n_slots + 63) / 64 : 0;
-    return r->n_ready > 0 ? r->ready : NULL;
+    *n_words = r->has_ready ? (r->n_slots + 63) / 64 : 0;
+    return r->has_ready ? r->ready : NULL;
 }
 
 void hvd_ready_take(struct hvd_ready *r, uint64_t epoch)
 {
     const uint32_t n_words = (r->n_slots + 63) / 64;
 
-    for (uint32_t w = 0; w < n_words && r->n_ready > 0; w++) {
+    for (uint32_t w = 0; w < n_words && r->has_ready; w++) {
         const uint64_t ready = r->ready[w];
+        struct page *page = &r->pages[w];
         if (ready == 0)
             continue;
         forget_word(r, w, ready);
         for (uint64_t bits = ready; bits != 0; bits &= bits - 1) {
-            const uint32_t slot = w * 64 + (uint32_t)__builtin_ctzll(bits);
-            page_of(r, slot)->last[slot % 64] = epoch;
-            page_of(r, slot)->is_reported[slot % 64] = false;
+            page->last[__builtin_ctzll(bits)] = epoch;
+            page->is_reported[__builtin_ctzll(bits)] = false;
         }
-        for (uint64_t bits = ready & r->pages[w].grouped; bits != 0; bits &= bits - 1)
+        for (uint64_t bits = ready & page->grouped; bits != 0; bits &= bits - 1)
             slot_at(r, w * 64 + (uint32_t)__builtin_ctzll(bits))->n_complete = 0;
     }
-    r->n_ready = 0;
+    r->has_ready = false;
 }
 
 bool hvd_ready_is_missing(const struct hvd_ready *r, uint32_t slot, int rank)
