@@ -1,0 +1,252 @@
+/*
+ * The projection of a pod: where it stands, what keeps it from being Ready, how its containers
+ * ended and why it has to go. Texts are the same as long as what they tell of is, as a change is a
+ * write. Pure.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/api/rfc3339.h"
+#include "operator/core/observe_internal.h"
+#include "operator/core/topology.h"
+
+/* The last line of text that is not blank, without the white space around it. */
+static struct hvd_strview last_line(const char *text)
+{
+    struct hvd_strview rest = hvd_strview_of(text ? text : "");
+    struct hvd_strview last = {"", 0};
+
+    while (rest.data) {
+        struct hvd_strview line = hvd_strview_trim(hvd_strview_cut(&rest, '\n'));
+
+        if (line.len > 0)
+            last = line;
+    }
+    return last;
+}
+
+/* The whole lines at the end of text that fit into HVD_OBSERVE_TEXT_MAX bytes; the end of the last
+ * line if even that does not. */
+static struct hvd_strview last_lines(const char *text)
+{
+    struct hvd_strview all = hvd_strview_trim(hvd_strview_of(text ? text : ""));
+    const char *end = all.data + all.len;
+    const char *start;
+
+    if (all.len <= HVD_OBSERVE_TEXT_MAX)
+        return all;
+    all = (struct hvd_strview){end - HVD_OBSERVE_TEXT_MAX, HVD_OBSERVE_TEXT_MAX};
+    start = memchr(all.data - 1, '\n', all.len);
+    if (start)
+        start++;
+    else
+        for (start = all.data; start < end && ((unsigned char)*start & 0xC0) == 0x80;)
+            start++;
+    return (struct hvd_strview){start, (size_t)(end - start)};
+}
+
+static bool observe_terminated(const cJSON *container, const cJSON *terminated,
+                               struct hvd_pod_view *out)
+{
+    struct hvd_strview line = last_line(hvd_json_str(terminated, "message"));
+    struct hvd_strview lines = last_lines(hvd_json_str(terminated, "message"));
+
+    out->has_failed = true;
+    out->ended_s = hvd_rfc3339_parse(hvd_json_str(terminated, "finishedAt"));
+    out->exit_code = (int32_t)hvd_json_int(terminated, "exitCode", 0);
+    out->exit_signal = (int32_t)hvd_json_int(terminated, "signal", 0);
+    return hvd_observe_text(container, "name", &out->container) &&
+           hvd_observe_text(terminated, "reason", &out->container_reason) &&
+           hvd_observe_text_n(line.data, line.len, &out->last_line) &&
+           hvd_observe_text_n(lines.data, lines.len, &out->last_lines);
+}
+
+/* The status of the container that holds the role: the one of that name, else the first of the
+ * spec; NULL while there is none. */
+static const cJSON *role_status(const cJSON *object, enum hvd_role role)
+{
+    const char *wanted = role == HVD_ROLE_MASTER ? "master" : "worker";
+    const cJSON *containers = hvd_json_at(object, "spec.containers");
+    const cJSON *item = NULL;
+    const char *name = NULL;
+
+    cJSON_ArrayForEach(item, containers)
+    {
+        if (!name || hvd_observe_is(item, "name", wanted))
+            name = hvd_json_str(item, "name");
+    }
+    cJSON_ArrayForEach(item, hvd_json_at(object, "status.containerStatuses"))
+    {
+        if (hvd_observe_is(item, "name", name ? name : wanted))
+            return item;
+    }
+    return NULL;
+}
+
+static int64_t started_s(const cJSON *container)
+{
+    const char *running = hvd_json_str(container, "state.running.startedAt");
+
+    return hvd_rfc3339_parse(running ? running
+                                     : hvd_json_str(container, "state.terminated.startedAt"));
+}
+
+/* Why and where a pod has to go. */
+static bool observe_going(const cJSON *object, struct hvd_pod_view *out)
+{
+    const cJSON *target = hvd_observe_condition(object, "DisruptionTarget");
+    const char *message = hvd_json_str(target, "message");
+    const char *reason = hvd_json_str(target, "reason");
+    char text[HVD_OBSERVE_TEXT_MAX];
+
+    out->deleted_s = hvd_rfc3339_parse(hvd_json_str(object, "metadata.deletionTimestamp"));
+    out->is_killed =
+        out->deleted_s != 0 && hvd_json_int(object, "metadata.deletionGracePeriodSeconds", 1) == 0;
+    if (!hvd_observe_text(object, "spec.nodeName", &out->node) ||
+        !hvd_observe_text(object, "status.reason", &out->reason) ||
+        !hvd_observe_text(object, "status.message", &out->message))
+        return false;
+    if (!target)
+        return true;
+    message = message ? message : "";
+    (void)snprintf(text, sizeof(text), "%.128s%s%.*s", reason ? reason : "DisruptionTarget",
+                   *message ? ": " : "", hvd_observe_cut(message, strlen(message), 512), message);
+    return hvd_observe_text_n(text, strlen(text), &out->disruption);
+}
+
+/* How the worker's own container ended last, even if the kubelet has started it again. */
+static bool observe_worker(const cJSON *object, struct hvd_pod_view *out)
+{
+    const cJSON *container = role_status(object, HVD_ROLE_WORKER);
+    const cJSON *terminated = hvd_json_at(container, "state.terminated");
+
+    out->restarts = (int32_t)hvd_json_int(container, "restartCount", 0);
+    if (!terminated)
+        terminated = hvd_json_at(container, "lastState.terminated");
+    return !terminated || observe_terminated(container, terminated, out);
+}
+
+static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
+{
+    static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        const cJSON *container = NULL;
+
+        cJSON_ArrayForEach(container, hvd_json_at(object, lists[i]))
+        {
+            const cJSON *terminated = hvd_json_at(container, "state.terminated");
+
+            if (hvd_json_int(terminated, "exitCode", 0) != 0)
+                return observe_terminated(container, terminated, out);
+        }
+    }
+    return true;
+}
+
+#define TROUBLE_SIZE 320
+#define TROUBLE_PART 250
+
+/*
+ * Writes what is wrong with a container that waits; the same text as long as it is wrong, because
+ * each new one is a write (the kubelet goes to and fro between two reasons for a missing image).
+ */
+static bool describe_container(const cJSON *container, char out[TROUBLE_SIZE])
+{
+    static const char *const of_image[] = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName",
+                                           "ErrImageNeverPull"};
+    static const char *const of_start[] = {"CreateContainerConfigError", "CreateContainerError",
+                                           "RunContainerError"};
+    const char *reason = hvd_json_str(container, "state.waiting.reason");
+    const char *message = hvd_json_str(container, "state.waiting.message");
+    const char *image = hvd_json_str(container, "image");
+
+    message = message ? message : reason;
+    image = image ? image : "";
+    for (size_t i = 0; reason && i < sizeof(of_image) / sizeof(of_image[0]); i++)
+        if (strcmp(reason, of_image[i]) == 0)
+            return snprintf(out, TROUBLE_SIZE, "image %.*s cannot be pulled",
+                            hvd_observe_cut(image, strlen(image), TROUBLE_PART), image) > 0;
+    for (size_t i = 0; reason && i < sizeof(of_start) / sizeof(of_start[0]); i++)
+        if (strcmp(reason, of_start[i]) == 0)
+            return snprintf(out, TROUBLE_SIZE, "container cannot start: %.*s",
+                            hvd_observe_cut(message, strlen(message), TROUBLE_PART), message) > 0;
+    if (!reason || strcmp(reason, "CrashLoopBackOff") != 0)
+        return false;
+    reason = hvd_json_str(container, "lastState.terminated.reason");
+    return snprintf(out, TROUBLE_SIZE, "container keeps ending with exit code %d%s",
+                    (int)hvd_json_int(container, "lastState.terminated.exitCode", 0),
+                    reason && strcmp(reason, "OOMKilled") == 0 ? ", OOMKilled" : "") > 0;
+}
+
+static bool describe_scheduling(const cJSON *object, char out[TROUBLE_SIZE])
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, hvd_json_at(object, "status.conditions"))
+    {
+        const char *message = hvd_json_str(item, "message");
+
+        if (hvd_observe_is(item, "type", "PodScheduled") &&
+            hvd_observe_is(item, "reason", "Unschedulable"))
+            return snprintf(out, TROUBLE_SIZE, "cannot be scheduled: %.*s",
+                            message ? hvd_observe_cut(message, strlen(message), TROUBLE_PART) : 0,
+                            message ? message : "") > 0;
+    }
+    return false;
+}
+
+static bool observe_trouble(const cJSON *object, struct hvd_pod_view *out)
+{
+    static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
+    char text[TROUBLE_SIZE];
+    bool is_found = describe_scheduling(object, text);
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !is_found; i++) {
+        const cJSON *container = NULL;
+
+        cJSON_ArrayForEach(container, hvd_json_at(object, lists[i]))
+        {
+            is_found = is_found || describe_container(container, text);
+        }
+    }
+    return !is_found || hvd_observe_text_n(text, strlen(text), &out->trouble);
+}
+
+static bool observe_place(const cJSON *object, struct hvd_pod_view *out)
+{
+    const cJSON *keys =
+        hvd_json_get(hvd_json_at(object, "metadata.annotations"), HVD_ANNOTATION_TOPOLOGY);
+
+    return !cJSON_IsString(keys) || hvd_topology_text(hvd_json_at(object, "metadata.labels"),
+                                                      keys->valuestring, &out->place) == HVD_OK;
+}
+
+bool hvd_observe_pod(const cJSON *object, struct hvd_object *out)
+{
+    static const char *const phases[] = {[HVD_POD_PENDING] = "Pending",
+                                         [HVD_POD_RUNNING] = "Running",
+                                         [HVD_POD_SUCCEEDED] = "Succeeded",
+                                         [HVD_POD_FAILED] = "Failed"};
+    struct hvd_pod_view *pod = &out->u.pod;
+
+    for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++) {
+        if (hvd_observe_is(object, "status.phase", phases[i]))
+            pod->phase = (enum hvd_pod_phase)i;
+    }
+    pod->is_ready = hvd_observe_condition(object, "Ready") != NULL;
+    if (!pod->is_ready && !observe_trouble(object, pod))
+        return false;
+    if (out->meta.role == HVD_ROLE_NONE)
+        return true;
+    if (!observe_going(object, pod))
+        return false;
+    pod->started_s = started_s(role_status(object, out->meta.role));
+    if (out->meta.role == HVD_ROLE_WORKER)
+        return hvd_observe_text(object, "status.podIP", &pod->ip) && observe_place(object, pod) &&
+               observe_worker(object, pod);
+    return hvd_observe_annotation(object, HVD_ANNOTATION_HOSTS, &pod->hosts_seen) &&
+           observe_containers(object, pod);
+}
