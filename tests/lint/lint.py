@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build"))
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod" / "lint"
 CHECKS = {}
+BATCH_BYTES = 40_000  # of sources that one process of clang-tidy looks at
 
 
 def check(function):
@@ -95,17 +96,39 @@ def object_of(entry):
     return match.group(1) if match else ""
 
 
-def tidy_one(entry, deps):
-    stamp = CACHE / ("tidy-" + tidy_key(entry, deps))
-    if deps and stamp.exists():
-        return []
-    out = run("clang-tidy-14", "--quiet", "-p", str(BUILD), entry["file"])
+def tidy(names):
+    """What clang-tidy finds in sources; a failure of its own is a finding of the first."""
+    out = run("clang-tidy-14", "--quiet", "-p", str(BUILD), *names)
     found = [line for line in out.stdout.splitlines() if re.search(r": (error|warning):", line)]
-    if out.returncode == 0 and not found:
+    if out.returncode == 0 or found:
+        return found
+    return [f"{names[0]}:1: clang-tidy failed: {out.stderr.strip()[-300:]}"]
+
+
+def tidy_batch(batch):
+    """The findings in some sources, {name: stamp of a clean one}. One process for all of them spares starting many, and
+    what it has read of headers; where it finds anything, each gets a process of its own."""
+    names = list(batch)
+    found = tidy(names)
+    if found and len(names) > 1:
+        return [line for name in names for line in tidy_batch({name: batch[name]})]
+    if not found:
         CACHE.mkdir(parents=True, exist_ok=True)
-        stamp.touch()
-        return []
-    return found or [f"{entry['file']}:1: clang-tidy failed: {out.stderr.strip()[-300:]}"]
+        for stamp in batch.values():
+            stamp.touch()
+    return found
+
+
+def tidy_batches(stamps):
+    """Sources in batches, the longest first, so that no long one is begun when all others are done."""
+    batches, size = [], BATCH_BYTES
+    for name in sorted(stamps, key=lambda name: -pathlib.Path(name).stat().st_size):
+        if size >= BATCH_BYTES:
+            batches.append({})
+            size = 0
+        batches[-1][name] = stamps[name]
+        size += pathlib.Path(name).stat().st_size
+    return batches
 
 
 @check
@@ -119,9 +142,10 @@ def clang_tidy():
         if entry["file"].startswith(str(ROOT)) and "verify_interface_header_sets" not in entry["command"]:
             entries[entry["file"]] = entry
     deps = ninja_deps()
-    jobs = [(entry, deps.get(object_of(entry), [])) for entry in entries.values()]
+    stamps = {name: CACHE / ("tidy-" + tidy_key(entry, deps.get(object_of(entry), []))) for name, entry in entries.items()}
+    unknown = {name: stamp for name, stamp in stamps.items() if not deps.get(object_of(entries[name])) or not stamp.exists()}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(lambda job: tidy_one(*job), jobs)
+        results = list(pool.map(tidy_batch, tidy_batches(unknown)))
     return sorted({line.replace(str(ROOT) + "/", "") for result in results for line in result})
 
 
