@@ -5,6 +5,7 @@ turns its report into results. The last line of the output is the sum: "N passed
 """
 import argparse
 import collections
+import concurrent.futures
 import contextlib
 import dataclasses
 import os
@@ -30,7 +31,7 @@ class Result:
 
 
 def say(text):
-    print(f"[{time.monotonic() - BEGIN:4.0f} s] {text}", flush=True)
+    print(f"[{time.monotonic() - BEGIN:4.0f} s] {text}\n", end="", flush=True)  # whole lines, from several threads
 
 
 ASIDE = threading.local()  # in the thread of suites that run beside others: .is_aside
@@ -115,17 +116,19 @@ def ctest(preset, label, without=None):
     return results
 
 
-def pytest(path, preset="dev", timeout=1800, only=None, environment=None):
-    """Runs a folder of pytest files, or those whose names match, with HVD_BUILD_DIR set to the preset's build."""
+def pytest(path, preset="dev", timeout=1800, only=None, environment=None, part=None):
+    """Runs a folder of pytest files, or those whose names match, with HVD_BUILD_DIR set to the preset's build; of a part,
+    (a name, arguments), what these arguments leave."""
     failure = build(preset)
     if failure:
         return [failure]
     wanted = " and ".join(f"({words})" for words in (OPTIONS.k, only) if words)
     words = ["-k", wanted] if wanted else []
-    report = REPORTS / f"pytest-{path.replace('/', '-')}-{preset}.xml"
+    name, arguments = part or ("", [path])
+    report = REPORTS / f"pytest-{path.replace('/', '-')}{name}-{preset}.xml"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    status, output = call([*PYTEST, f"--junitxml={report}", *words, path], timeout,
+    status, output = call([*PYTEST, f"--junitxml={report}", *words, *arguments], timeout,
                           {"HVD_BUILD_DIR": str(build_dir(preset)), "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})})
     if not report.exists():
         return [Result(f"pytest {path}", "failed", output)]
@@ -180,7 +183,10 @@ ONE_THREAD = """test_(buf|status|str|operator_.*|kube_.*|launch_.*|app_.*
 
 def sanitized(preset):
     without = "".join(ONE_THREAD.split()) if preset == "tsan" else None
-    return ctest(preset, "unit", without) + pytest("tests/integration/mpi", preset, only=f"not ({' '.join(UNSANITIZED.split())})")
+    results = ctest(preset, "unit", without)
+    results += pytest("tests/integration/mpi", preset, only=f"not ({' '.join(UNSANITIZED.split())})")
+    # The operator has one thread.
+    return results + (pytest("tests/integration/chaos", preset, only="one_operator") if preset == "asan" else [])
 
 
 def openmpi5():
@@ -229,6 +235,24 @@ def programs():
     return tap_results("programs", status != 0, output)
 
 
+def beside(*tasks):
+    """The results of functions that run at the same time, unless --serial."""
+    with concurrent.futures.ThreadPoolExecutor(1 if OPTIONS.serial else len(tasks)) as pool:
+        return [result for done in pool.map(lambda task: task(), tasks) for result in done]
+
+
+# They wait for leases, grace periods and connections that died to run out.
+PATIENT = ("silence", "leader", "lifecycle", "serving")
+
+
+def operator():
+    """In two halves, each with an API server of its own."""
+    folder = "tests/integration/operator"
+    patient = [f"{folder}/test_{name}.py" for name in PATIENT]
+    return beside(lambda: pytest(folder, part=("-patient", patient)),
+                  lambda: pytest(folder, part=("-others", [folder, *(f"--ignore={path}" for path in patient)])))
+
+
 CLUSTER_BUILD = []
 
 
@@ -270,14 +294,14 @@ SUITES = {
     "bench": ("the benchmark's harness", lambda: pytest("tests/bench")),
     "planted": ("bugs planted into copies of the sources, which random programs must find",
                 lambda: pytest("tests/integration/planted")),
-    "asan": ("unit and mpi with AddressSanitizer, leaks, UBSan", lambda: sanitized("asan")),
+    "asan": ("unit, mpi and an operator's long life with AddressSanitizer, leaks, UBSan", lambda: sanitized("asan")),
     "tsan": ("unit and mpi with ThreadSanitizer", lambda: sanitized("tsan")),
     "fuzz": ("every decoder, fed by libFuzzer", fuzz),
     "docs": ("what README and docs tell a reader to type", lambda: pytest("tests/integration/docs")),
     "chaos": ("random jobs under faults, and the operator killed at every request",
               lambda: pytest("tests/integration/chaos")),
     "operator": ("the operator against the real kube-apiserver",
-                 with_cluster_build(lambda: pytest("tests/integration/operator"))),
+                 with_cluster_build(operator)),
     "fake": ("the fake API server, compared with the real kube-apiserver",
              with_cluster_build(lambda: pytest("tests/integration/fake"))),
     "images": ("the images and the CI recipe", lambda: pytest("tests/integration/images")),
@@ -340,8 +364,12 @@ def waits_much(name):
 
 
 # Not gated on times: run beside the suites that wait for a cluster most of their time, at a lower priority. Longest first.
-ASIDE_SUITES = ("python", "asan", "tsan", "fuzz", "openmpi5", "planted", "clang")
+ASIDE_SUITES = ("python", "asan", "tsan", "lint", "fuzz", "openmpi5", "planted", "clang")
 ASIDE_AT_ONCE = 2
+
+
+# Wait most of their time, each for an API server or a root of its own: run beside the operator's suite.
+TOGETHER = ("fake", "images", "chart")
 
 
 def goes_aside(name, chosen):
@@ -360,6 +388,16 @@ def run_suite(name, total):
             total[outcome] += count
 
 
+def run_safely(name, total):
+    """The suite, in a thread, where an exception would end nothing but the thread."""
+    try:
+        run_suite(name, total)
+    except Exception as error:
+        with COUNTING:
+            say(f"{name}: {error!r}")
+            total["failed"] += 1
+
+
 def run_aside(names, total):
     """Takes suites off the list until there is none."""
     ASIDE.is_aside = True
@@ -368,12 +406,19 @@ def run_aside(names, total):
             name = names.popleft()
         except IndexError:  # the other one was faster
             return
-        try:
-            run_suite(name, total)
-        except Exception as error:  # in the main thread it would end the run
-            with COUNTING:
-                say(f"{name}: {error!r}")
-                total["failed"] += 1
+        run_safely(name, total)
+
+
+def run_lanes(lanes, total):
+    """Suites, those of a lane one after the other, the lanes beside each other; until all have ended."""
+    def run_lane(lane):
+        for name in lane:
+            run_safely(name, total)
+    threads = [threading.Thread(target=run_lane, args=(lane,)) for lane in lanes if lane]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def main():
@@ -386,13 +431,14 @@ def main():
     total = {"passed": 0, "failed": 0, "skipped": 0}
     later = collections.deque(name for name in ASIDE_SUITES if name in chosen and goes_aside(name, chosen))
     aside = [threading.Thread(target=run_aside, args=(later, total)) for _ in range(ASIDE_AT_ONCE)]
+    together = [] if OPTIONS.serial or "operator" not in chosen else [name for name in TOGETHER if name in chosen]
     for name in chosen:
-        if goes_aside(name, chosen):
+        if goes_aside(name, chosen) or name in together:
             continue
         if waits_much(name) and aside[0].ident is None:
             for thread in aside:
                 thread.start()
-        run_suite(name, total)
+        run_lanes([[name], together] if name == "operator" else [[name]], total)
     for thread in aside:
         if thread.ident is None:
             thread.start()
