@@ -127,6 +127,21 @@ static char *find_pages(struct fake *f, size_t n)
     return NULL;
 }
 
+/* Holds mu. */
+static void *add_block(struct fake *f, size_t bytes, bool is_host)
+{
+    struct block *block = calloc(1, sizeof(*block));
+
+    if (!block)
+        die("out of memory");
+    block->bytes = bytes;
+    block->is_host = is_host;
+    block->at = is_host ? malloc(bytes ? bytes : 1) : find_pages(f, bytes / PAGE + 1);
+    block->next = f->blocks;
+    f->blocks = block;
+    return block->at;
+}
+
 static hvd_status_t allocate(struct hvd_device_port *d, size_t bytes, bool is_host, void **out,
                              struct hvd_err *err)
 {
@@ -134,17 +149,8 @@ static hvd_status_t allocate(struct hvd_device_port *d, size_t bytes, bool is_ho
 
     pthread_mutex_lock(&f->mu);
     const bool fails = ++f->n_allocs == f->options.fail_alloc;
-    if (!fails) {
-        struct block *block = calloc(1, sizeof(*block));
-        if (!block)
-            die("out of memory");
-        block->bytes = bytes;
-        block->is_host = is_host;
-        block->at = is_host ? malloc(bytes ? bytes : 1) : find_pages(f, bytes / PAGE + 1);
-        block->next = f->blocks;
-        f->blocks = block;
-        *out = block->at;
-    }
+    if (!fails)
+        *out = add_block(f, bytes, is_host);
     pthread_mutex_unlock(&f->mu);
     return fails
                ? HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s: out of memory for %zu bytes", d->name, bytes)
@@ -635,15 +641,9 @@ void fake_destroy(struct hvd_device_port *d)
 void *fake_put(struct hvd_device_port *d, const void *from, size_t bytes)
 {
     struct fake *f = fake_of(d);
-    const int fail_alloc = f->options.fail_alloc;
-    void *memory = NULL;
 
-    f->options.fail_alloc = 0; /* the program's memory is there */
-    if (allocate(d, bytes, false, &memory, NULL) != HVD_OK)
-        die("out of memory");
-    f->n_allocs--;
-    f->options.fail_alloc = fail_alloc;
     pthread_mutex_lock(&f->mu);
+    void *memory = add_block(f, bytes, false); /* the program's: not counted */
     open_arena(f);
     if (bytes > 0)
         memcpy(memory, from, bytes);
