@@ -115,6 +115,7 @@ struct hvd_flight {
     int64_t *splits;             /* alltoall: the entry's; owned */
     void *zeros;                 /* for ranks that joined; owned */
     struct hvd_staging *staging; /* on the device, or on its way; owned; NULL: of the host */
+    bool is_prepared;            /* `work` and `move` hold the next time too, but for the memory */
     bool is_second;              /* its first collective has landed */
     bool has_more; /* behind what moves comes another one: alltoall with its splits, Adasum */
 };
@@ -127,6 +128,7 @@ struct hvd_run {
     uint32_t n_key;
     size_t room; /* bytes of the block */
     int64_t fusion;
+    bool is_whole;   /* cached: this rank has all its tensors */
     uint32_t n_open; /* flights that are not done */
     uint32_t n_flights;
     struct hvd_flight *flights;

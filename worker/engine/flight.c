@@ -197,6 +197,13 @@ static hvd_status_t prepare_rows(const struct hvd_engine *e, const struct hvd_se
     return reserve(e, f, total, err);
 }
 
+/* The name that the flight is told by: of its first tensor, as it is this time. */
+static void set_name(struct hvd_flight *f)
+{
+    if (f->members[0].entry)
+        f->request.name = f->members[0].entry->request.name;
+}
+
 static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                             struct hvd_err *err)
 {
@@ -216,8 +223,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
     };
     f->is_second = false;
     f->has_more = req->op == HVD_ALLTOALL || hvd_adasum_is(f);
-    if (f->members[0].entry)
-        f->request.name = f->members[0].entry->request.name;
+    set_name(f);
     hvd_status_t st = make_zeros(f, err);
     if (st != HVD_OK)
         return st;
@@ -240,7 +246,17 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         f->work.moves_data = true;
     }
     f->move.counts = f->by_rank;
+    f->is_prepared = st == HVD_OK && hvd_flight_is_cached(f) && hvd_op_keeps_shape(req->op) &&
+                     req->device == HVD_CPU && !hvd_adasum_is(f);
     return st;
+}
+
+/* A flight of cached tensors, as it was prepared before. All of them are there. */
+static void prepare_again(struct hvd_flight *f)
+{
+    f->move._state = NULL;
+    set_name(f);
+    set_memory(f);
 }
 
 /* A set of one rank: the result is the input, scaled. */
@@ -248,11 +264,12 @@ static void compute_alone(const struct hvd_flight *f)
 {
     const struct hvd_collective *c = &f->move;
     const struct hvd_piece whole = {.input = c->input, .output = c->output, .count = c->count};
-    const bool is_reduction = c->op == HVD_ALLREDUCE || c->op == HVD_REDUCESCATTER;
+    const bool is_scaled = (c->op == HVD_ALLREDUCE || c->op == HVD_REDUCESCATTER) &&
+                           !hvd_scaling_is_identity(&c->scaling);
 
     for (int i = 0; i < (c->n_pieces ? c->n_pieces : 1); i++) {
         const struct hvd_piece *p = c->n_pieces ? &c->pieces[i] : &whole;
-        if (is_reduction) {
+        if (is_scaled) {
             hvd_reduce_prescale(c->dtype, &c->scaling, p->output, p->input, p->count);
             hvd_reduce_finish(c->dtype, &c->scaling, p->output, p->count);
         } else if (p->output != p->input && p->input && p->count > 0) {
@@ -309,11 +326,29 @@ static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, str
     return st == HVD_OK ? complete(e, set, f, err) : st;
 }
 
+/* A flight that is prepared goes on its way. */
+static hvd_status_t depart(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+                           struct hvd_err *err)
+{
+    if (set->place.size == 1)
+        return perform_alone(e, set, f, err);
+    if (!f->work.moves_data) {
+        finish(e, set, f, HVD_OK, NULL);
+        return HVD_OK;
+    }
+    line_up(set, f);
+    return HVD_OK;
+}
+
 hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                               struct hvd_err *err)
 {
     struct hvd_err why;
 
+    if (f->is_prepared && f->run->is_whole) {
+        prepare_again(f);
+        return depart(e, set, f, err);
+    }
     hvd_err_clear(&why);
     hvd_status_t st = prepare(e, set, f, &why);
     if (st == HVD_ERR_TOO_LARGE) { /* the same everywhere: this tensor's failure */
@@ -324,14 +359,7 @@ hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct 
         st = hvd_staging_begin(e, set, f, &why);
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "%s", why.msg);
-    if (set->place.size == 1)
-        return perform_alone(e, set, f, err);
-    if (!f->work.moves_data) {
-        finish(e, set, f, HVD_OK, NULL);
-        return HVD_OK;
-    }
-    line_up(set, f);
-    return HVD_OK;
+    return depart(e, set, f, err);
 }
 
 static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *progressed,

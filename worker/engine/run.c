@@ -417,7 +417,8 @@ static hvd_status_t take_entries(struct hvd_engine *e, struct hvd_set *set, stru
                 missing = index;
         }
     }
-    if (missing == HVD_NO_SLOT || has_joined(e, set))
+    run->is_whole = missing == HVD_NO_SLOT;
+    if (run->is_whole || has_joined(e, set))
         return HVD_OK;
     return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                     "the plan has tensor %s, which this rank did not submit",
