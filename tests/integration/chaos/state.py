@@ -15,6 +15,7 @@ def without_random_ends(text):
 def without_sightings(text):
     """What is told of a lost worker depends on when it is looked for: while its pod goes, is gone, or is another."""
     return re.sub(r"worker [a-z0-9-]+( on node [a-z0-9-]+)?: its pod (is gone|is being deleted|was replaced by a new one)|"
+                  r"a worker of [a-z0-9-]+: its pod was replaced by a new one|"
                   r"several workers of [a-z0-9-]+: their pods are gone", "a worker was lost", text)
 
 
@@ -24,6 +25,7 @@ def metadata(meta):
         owner.pop("uid", None)
     annotations = meta.get("annotations", {})
     annotations.pop("horovod.io/workers", None)  # the fewest that were wanted, as far as anybody saw
+    annotations.pop("horovod.io/workers-hash", None)  # of uids; and none once fewer were wanted
     told = annotations.get("horovod.io/hosts")
     if told:  # hash, how often it was told, when
         meta["annotations"]["horovod.io/hosts"] = told.rsplit("-", 1)[0]
