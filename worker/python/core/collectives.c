@@ -7,7 +7,7 @@
 
 #include <limits.h>
 
-#include "worker/python/core/submission.h"
+#include "worker/python/core/recall.h"
 
 static bool count_is(Py_ssize_t n, Py_ssize_t wanted)
 {
@@ -63,17 +63,30 @@ static bool read_reduction(PyObject *const *args, horovod_tensor_t *t)
     return true;
 }
 
+/* Whether a call said the same before; then there is nothing to read. The name is there, and what
+ * was said besides the tensors begins at args. */
+static inline bool recall(struct hvd_py_submission *s, PyObject *const *args, int n)
+{
+    s->said = args;
+    s->n_said = n;
+    s->is_recalled = hvd_py_recall(s);
+    return s->is_recalled;
+}
+
 /* (input, output, name, op, prescale, postscale, set_id) */
 static bool read_reducing(enum hvd_py_collective what, PyObject *const *args, Py_ssize_t n_args,
                           struct hvd_py_submission *s)
 {
-    hvd_py_submission_init(s, what);
-    if (!count_is(n_args, 7) || !read_reduction(args + 3, &s->tensor))
+    if (!count_is(n_args, 7))
         return false;
+    s->what = what;
     s->input = args[0];
     s->output = args[1];
     s->name = args[2];
-    return true;
+    if (recall(s, args + 2, 5))
+        return true;
+    hvd_py_clear_tensor(&s->tensor);
+    return read_reduction(args + 3, &s->tensor);
 }
 
 PyObject *hvd_py_allreduce(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
@@ -128,12 +141,16 @@ PyObject *hvd_py_grouped_reducescatter_async(PyObject *module, PyObject *const *
 /* (input, name, set_id) */
 static bool read_gathering(PyObject *const *args, Py_ssize_t n_args, struct hvd_py_submission *s)
 {
-    hvd_py_submission_init(s, HVD_PY_ALLGATHER);
-    if (!count_is(n_args, 3) || !hvd_py_read_set(args[2], &s->tensor.process_set))
+    if (!count_is(n_args, 3))
         return false;
+    s->what = HVD_PY_ALLGATHER;
     s->input = args[0];
+    s->output = NULL;
     s->name = args[1];
-    return true;
+    if (recall(s, args + 1, 2))
+        return true;
+    hvd_py_clear_tensor(&s->tensor);
+    return hvd_py_read_set(args[2], &s->tensor.process_set);
 }
 
 PyObject *hvd_py_allgather_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
@@ -155,14 +172,17 @@ PyObject *hvd_py_grouped_allgather_async(PyObject *module, PyObject *const *args
 /* (input, output, root_rank, name, set_id) */
 static bool read_broadcasting(PyObject *const *args, Py_ssize_t n_args, struct hvd_py_submission *s)
 {
-    hvd_py_submission_init(s, HVD_PY_BROADCAST);
-    if (!count_is(n_args, 5) || !read_int(args[2], &s->tensor.root_rank) ||
-        !hvd_py_read_set(args[4], &s->tensor.process_set))
+    if (!count_is(n_args, 5))
         return false;
+    s->what = HVD_PY_BROADCAST;
     s->input = args[0];
     s->output = args[1];
     s->name = args[3];
-    return true;
+    if (recall(s, args + 2, 3))
+        return true;
+    hvd_py_clear_tensor(&s->tensor);
+    return read_int(args[2], &s->tensor.root_rank) &&
+           hvd_py_read_set(args[4], &s->tensor.process_set);
 }
 
 PyObject *hvd_py_broadcast(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
@@ -244,23 +264,34 @@ static int64_t *read_splits(PyObject *splits, int *n)
     return copy;
 }
 
-/* (input, splits or None, name, set_id) */
+/* (input, splits or None, name, set_id), without the splits */
+static bool read_exchange(PyObject *const *args, Py_ssize_t n_args, struct hvd_py_submission *s)
+{
+    if (!count_is(n_args, 4))
+        return false;
+    s->what = HVD_PY_ALLTOALL;
+    s->input = args[0];
+    s->output = NULL;
+    s->name = args[2];
+    if (recall(s, args + 2, 2))
+        return true;
+    hvd_py_clear_tensor(&s->tensor);
+    return hvd_py_read_set(args[3], &s->tensor.process_set);
+}
+
 PyObject *hvd_py_alltoall_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     struct hvd_py_submission s;
     int64_t *splits = NULL;
 
     (void)module;
-    hvd_py_submission_init(&s, HVD_PY_ALLTOALL);
-    if (!count_is(n_args, 4) || !hvd_py_read_set(args[3], &s.tensor.process_set))
+    if (!read_exchange(args, n_args, &s))
         return NULL;
     if (args[1] != Py_None) {
         splits = read_splits(args[1], &s.tensor.n_splits);
         if (!splits)
             return NULL;
     }
-    s.input = args[0];
-    s.name = args[2];
     s.tensor.splits = splits;
     PyObject *number = hvd_py_submit(&s);
     PyMem_Free(splits);

@@ -158,8 +158,8 @@ struct hvd_py_flight *hvd_py_flight_find(PyObject *number)
     return NULL;
 }
 
-/* A single tensor without memory of its own. Here as below the number goes before references are
- * given up, which may run any code. */
+/* A single tensor, which has no memory of its own. Here as below the number goes before references
+ * are given up, which may run any code. */
 static void destroy_simple(struct hvd_py_flight *f)
 {
     PyObject *first = f->n_keepers > 0 ? f->kept[0] : NULL;
@@ -172,30 +172,29 @@ static void destroy_simple(struct hvd_py_flight *f)
     Py_XDECREF(result);
 }
 
+static void destroy_large(struct hvd_py_flight *f)
+{
+    const struct hvd_py_flight was = *f;
+    PyObject *const *keepers = was.keepers == f->kept ? was.kept : was.keepers;
+
+    release(f);
+    for (int i = 0; i < was.n_keepers; i++)
+        Py_DECREF(keepers[i]);
+    for (int i = 0; was.outputs && i < was.n; i++)
+        horovod_output_release(was.outputs[i]);
+    Py_XDECREF(was.result);
+    PyMem_Free(was.outputs);
+    PyMem_Free(was.forms);
+    if (was.handles != &f->one)
+        PyMem_Free(was.handles);
+    if (keepers != was.kept)
+        PyMem_Free(was.keepers);
+}
+
 void hvd_py_flight_destroy(struct hvd_py_flight *f)
 {
-    PyObject *kept[2] = {f->kept[0], f->kept[1]};
-    const bool is_single = f->keepers == f->kept;
-    PyObject **keepers = is_single ? kept : f->keepers;
-    horovod_output_t **outputs = f->outputs;
-    PyObject *result = f->result;
-    const int n = f->n;
-    const int n_keepers = f->n_keepers;
-
-    if (is_single && !f->makes_outputs) {
+    if (f->n == 1 && !f->makes_outputs)
         destroy_simple(f);
-        return;
-    }
-    if (f->handles != &f->one)
-        PyMem_Free(f->handles);
-    PyMem_Free(f->forms);
-    release(f);
-    for (int i = 0; i < n_keepers; i++)
-        Py_DECREF(keepers[i]);
-    for (int i = 0; outputs && i < n; i++)
-        horovod_output_release(outputs[i]);
-    PyMem_Free(outputs);
-    Py_XDECREF(result);
-    if (!is_single)
-        PyMem_Free(keepers);
+    else
+        destroy_large(f);
 }

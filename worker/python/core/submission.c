@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "worker/python/core/errors.h"
+#include "worker/python/core/recall.h"
 #include "worker/python/core/waiting.h"
 
 static const char *const words[] = {
@@ -178,7 +179,8 @@ static horovod_status_t call_for_no_time(enum hvd_py_collective what, const void
     return HOROVOD_UNKNOWN_ERROR;
 }
 
-/* Takes the keepers into a new flight; NULL with an exception, and they are gone. */
+/* Takes the keepers into a new flight; NULL with an exception, and they are gone. What is reduced
+ * in place is kept as the result. */
 static struct hvd_py_flight *keep(const struct hvd_py_submission *s, const struct hvd_py_tensor *in,
                                   const struct hvd_py_tensor *out)
 {
@@ -189,11 +191,13 @@ static struct hvd_py_flight *keep(const struct hvd_py_submission *s, const struc
         Py_XDECREF(out->keeper);
         return NULL;
     }
-    f->kept[f->n_keepers++] = in->keeper;
+    f->result = s->output;
+    if (s->output != in->keeper) {
+        Py_XINCREF(s->output);
+        f->kept[f->n_keepers++] = in->keeper;
+    }
     if (out->keeper)
         f->kept[f->n_keepers++] = out->keeper;
-    Py_XINCREF(s->output);
-    f->result = s->output;
     if (f->forms)
         hvd_py_set_form(&f->forms[0], in);
     return f;
@@ -203,7 +207,11 @@ static struct hvd_py_flight *keep(const struct hvd_py_submission *s, const struc
 static bool prepare(struct hvd_py_submission *s, char name[HVD_PY_NAME_MAX + 1],
                     struct hvd_py_tensor *in, struct hvd_py_tensor *out)
 {
-    if (!make_name(s, name, &s->tensor.name) || !hvd_py_read_tensors(s, in, out))
+    if (!s->is_recalled && !make_name(s, name, &s->tensor.name))
+        return false;
+    if (!s->is_recalled)
+        hvd_py_remember(s);
+    if (!hvd_py_read_tensors(s, in, out))
         return false;
     s->tensor.dtype = in->dtype;
     s->tensor.ndim = in->ndim;

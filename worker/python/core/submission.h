@@ -16,25 +16,25 @@ enum hvd_py_collective {
 /* What Python asks for; objects are borrowed. */
 struct hvd_py_submission {
     enum hvd_py_collective what;
-    PyObject *input;         /* of a group: a sequence */
-    PyObject *output;        /* the same; NULL: the library makes it */
-    PyObject *name;          /* a str or None */
+    PyObject *input;       /* of a group: a sequence */
+    PyObject *output;      /* the same; NULL: the library makes it */
+    PyObject *name;        /* a str or None */
+    PyObject *const *said; /* the arguments besides the tensors, the name among them */
+    int n_said;
+    bool is_recalled;        /* what was said is in tensor, the name too */
     horovod_tensor_t tensor; /* reduction, factors, root, set, splits */
 };
 
 #define HVD_PY_NAME_MAX 1023
 
-/* Clears all but the objects. Field by field: as a whole it would be filled with zeros first, which
+/* What nothing was said of. Field by field: as a whole it would be filled with zeros first, which
  * takes as long as the rest of a submission. */
-static inline void hvd_py_submission_init(struct hvd_py_submission *s, enum hvd_py_collective what)
+static inline void hvd_py_clear_tensor(horovod_tensor_t *t)
 {
-    horovod_tensor_t *t = &s->tensor;
-
     _Static_assert(sizeof(*t) == offsetof(horovod_tensor_t, reserved) + sizeof(t->reserved),
                    "a new field has to be cleared here");
-    s->what = what;
-    s->output = NULL;
     t->size = sizeof(*t);
+    t->name = NULL;
     t->op = HOROVOD_SUM;
     t->root_rank = 0;
     t->process_set = 0;

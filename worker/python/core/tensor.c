@@ -76,29 +76,6 @@ static bool fail(const char *what, const char *why)
     return false;
 }
 
-/* Whether rows of these strides, in units of `unit`, lie one behind the other. */
-static bool is_dense(const int64_t *shape, const int64_t *strides, int ndim, int64_t unit)
-{
-    int64_t expected = unit;
-
-    for (int i = ndim; i-- > 0;) {
-        if (shape[i] != 1 && strides[i] != expected)
-            return false;
-        expected *= shape[i];
-    }
-    return true;
-}
-
-static bool set_shape(const int64_t *shape, int ndim, const char *what, struct hvd_py_tensor *out)
-{
-    if (ndim < 0 || ndim > HVD_PY_NDIM_MAX)
-        return fail(what, "a tensor has at most 16 dimensions");
-    out->ndim = ndim;
-    for (int i = 0; i < ndim; i++)
-        out->shape[i] = shape[i];
-    return true;
-}
-
 static bool is_empty(const struct hvd_py_tensor *t)
 {
     for (int i = 0; i < t->ndim; i++)
@@ -107,22 +84,39 @@ static bool is_empty(const struct hvd_py_tensor *t)
     return false;
 }
 
-/* DLPack's type as ours. Most tensors are of the type of the last one. */
-static bool find_dlpack(const struct hvd_dl_dtype *dtype, horovod_dtype_t *out)
+/* Takes a shape over; false with an exception where its rows, with strides in units of `unit`, do
+ * not lie one behind the other. strides NULL: they do. */
+static inline bool set_shape(const int64_t *shape, const int64_t *strides, int ndim, int64_t unit,
+                             const char *what, struct hvd_py_tensor *out)
 {
-    static size_t last;
+    int64_t expected = unit;
+    bool is_dense = true;
 
-    for (size_t i = 0; i <= N_DTYPES; i++) {
-        const size_t at = i > 0 ? i - 1 : last;
-        const struct hvd_dl_dtype *known = &dtypes[at].dlpack;
-        if (known->code != dtype->code || known->bits != dtype->bits ||
-            known->lanes != dtype->lanes)
-            continue;
-        last = at;
-        *out = dtypes[at].dtype;
-        return true;
+    if (ndim < 0 || ndim > HVD_PY_NDIM_MAX)
+        return fail(what, "a tensor has at most 16 dimensions");
+    out->ndim = ndim;
+    for (int i = ndim; i-- > 0;) {
+        is_dense = is_dense && (!strides || strides[i] == expected || shape[i] == 1);
+        out->shape[i] = shape[i];
+        expected = (int64_t)((uint64_t)expected * (uint64_t)shape[i]);
     }
-    return false;
+    return is_dense || is_empty(out) || fail(what, "the tensor is not contiguous");
+}
+
+static inline bool is_same_dtype(const struct hvd_dl_dtype *a, const struct hvd_dl_dtype *b)
+{
+    return a->code == b->code && a->bits == b->bits && a->lanes == b->lanes;
+}
+
+/* DLPack's type as ours. Most tensors are of the type of the last one. */
+static inline bool find_dlpack(const struct hvd_dl_dtype *dtype, horovod_dtype_t *out)
+{
+    static const struct dtype *last = dtypes;
+
+    for (size_t i = 0; i < N_DTYPES && !is_same_dtype(&last->dlpack, dtype); i++)
+        last = &dtypes[i];
+    *out = last->dtype;
+    return is_same_dtype(&last->dlpack, dtype);
 }
 
 /* DLPack's description as ours. */
@@ -130,10 +124,8 @@ static bool read_dlpack(const struct hvd_dl_tensor *t, const char *what, struct 
 {
     if (t->device.type != HVD_DL_CPU && t->device.type != HVD_DL_CUDA_HOST)
         return fail(what, "the tensor is not in host memory");
-    if (!set_shape(t->shape, t->ndim, what, out))
+    if (!set_shape(t->shape, t->strides, t->ndim, 1, what, out))
         return false;
-    if (t->strides && !is_dense(t->shape, t->strides, t->ndim, 1) && !is_empty(out))
-        return fail(what, "the tensor is not contiguous");
     out->data = (char *)t->data + t->byte_offset;
     return find_dlpack(&t->dtype, &out->dtype) ||
            fail(what, "tensors of this type cannot be reduced");
@@ -286,6 +278,7 @@ static bool read_format(const char *format, Py_ssize_t width, horovod_dtype_t *o
 
 static bool read_view(const Py_buffer *view, const char *what, struct hvd_py_tensor *out)
 {
+    int64_t shape[HVD_PY_NDIM_MAX];
     int64_t strides[HVD_PY_NDIM_MAX];
 
     if (!read_format(view->format, view->itemsize, &out->dtype)) {
@@ -293,15 +286,12 @@ static bool read_view(const Py_buffer *view, const char *what, struct hvd_py_ten
                      view->format ? view->format : "B");
         return false;
     }
-    if (view->ndim > HVD_PY_NDIM_MAX)
-        return fail(what, "an array has at most 16 dimensions");
-    out->ndim = view->ndim;
-    for (int i = 0; i < view->ndim; i++) {
-        out->shape[i] = view->shape[i];
+    for (int i = 0; i < view->ndim && i < HVD_PY_NDIM_MAX; i++) {
+        shape[i] = view->shape[i];
         strides[i] = view->strides[i];
     }
-    if (!is_empty(out) && !is_dense(out->shape, strides, view->ndim, view->itemsize))
-        return fail(what, "the array is not contiguous");
+    if (!set_shape(shape, strides, view->ndim, view->itemsize, what, out))
+        return false;
     out->data = view->buf;
     out->is_readonly = view->readonly;
     return true;

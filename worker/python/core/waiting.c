@@ -64,27 +64,37 @@ static horovod_status_t end_slowly(struct hvd_py_flight *f)
     return status;
 }
 
+/* take_result() for what is not there yet. */
+static PyObject *make_result(struct hvd_py_flight *f)
+{
+    PyObject *made = Py_None;
+    PyObject *function = f->makes_result ? f->result : NULL;
+
+    Py_XINCREF(function);
+    if (f->makes_outputs)
+        made = take_outputs(f);
+    else
+        Py_INCREF(made);
+    hvd_py_flight_destroy(f);
+    if (!made || !function) {
+        Py_XDECREF(function);
+        return made;
+    }
+    PyObject *result = PyObject_CallFunctionObjArgs(function, made, NULL);
+    Py_DECREF(made);
+    Py_DECREF(function);
+    return result;
+}
+
 /* Ends a flight that succeeded, and gives its result. */
 static PyObject *take_result(struct hvd_py_flight *f)
 {
-    PyObject *outputs = f->makes_outputs ? take_outputs(f) : NULL;
     PyObject *result = f->result;
-    const bool is_made = f->makes_result;
-    const bool is_failed = f->makes_outputs && !outputs;
 
+    if (!result || f->makes_result)
+        return make_result(f);
     f->result = NULL;
     hvd_py_flight_destroy(f);
-    if (!result && !is_failed) {
-        result = outputs ? outputs : Py_None;
-        Py_XINCREF(result);
-    } else if (is_failed) {
-        Py_CLEAR(result);
-    } else if (is_made) {
-        PyObject *function = result;
-        result = PyObject_CallFunctionObjArgs(function, outputs ? outputs : Py_None, NULL);
-        Py_DECREF(function);
-    }
-    Py_XDECREF(outputs);
     return result;
 }
 
@@ -186,7 +196,10 @@ PyObject *hvd_py_attach(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
     Py_INCREF(args[1]);
     f->result = args[1];
     f->makes_result = PyCallable_Check(args[1]);
-    Py_XDECREF(before);
+    if (before && f->keepers == f->kept && f->n_keepers < 2)
+        f->kept[f->n_keepers++] = before; /* in place, the result is what keeps the memory */
+    else
+        Py_XDECREF(before);
     Py_INCREF(args[0]);
     return args[0];
 }

@@ -183,6 +183,49 @@ def an_error_has_the_number_of_its_kind():
 
 
 @check
+def a_name_may_come_again_with_other_arguments():
+    name, before = "again", sys.getrefcount("again")
+    for _ in range(3):
+        for factor in (1.0, 2.0, 1, 0.5):
+            for _ in range(3):
+                assert (hvd.allreduce(mine(), name, hvd.Sum, factor) == total() * factor).all()
+                assert (hvd.allreduce(mine(), name, hvd.Sum, 1.0, factor) == total() * factor).all()
+        assert (hvd.allreduce(mine("float64"), name, hvd.Sum) == total()).all()
+        assert (hvd.allreduce(mine()[:2], name, hvd.Sum) == total()).all()
+        for root in range(hvd.size()):
+            assert (hvd.broadcast(np.full(3, hvd.rank()), root, name) == root).all()
+            assert (hvd.broadcast(np.full(3, hvd.rank()), root, name) == root).all()
+        for _ in range(3):
+            assert hvd.allgather(mine(), name).shape[0] == mine().shape[0] * hvd.size()
+            sent = hvd.alltoall(np.arange(hvd.size()), [1] * hvd.size(), name)
+            assert (sent[0] == hvd.rank()).all() and (hvd.alltoall(np.arange(hvd.size()), None, name) == hvd.rank()).all()
+    assert sys.getrefcount("again") < before + 10
+
+
+@check
+def a_factor_that_changes_is_asked_each_time():
+    class Growing:
+        value = 0
+
+        def __float__(self):
+            self.value += 1
+            return float(self.value)
+
+    factor = Growing()
+    for i in range(1, 6):
+        assert (hvd.allreduce(mine(), "growing", hvd.Sum, factor) == total() * i).all()
+
+
+@check
+def names_that_share_their_place_in_memory_are_told_apart():
+    names = [f"one of many.{i}" for i in range(1500)]
+    for order in (names, names, names[::-1]):
+        for i, name in enumerate(order):
+            ones = np.full(1, int(name.split(".")[1]), "int64")
+            assert hvd.allreduce(ones, name, hvd.Sum)[0] == ones[0] * hvd.size(), (i, name)
+
+
+@check
 def a_name_that_is_pending_is_refused():
     values = mine()
     handle = hvd.allreduce_async(values, name="twice")
