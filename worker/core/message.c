@@ -66,17 +66,10 @@ static hvd_status_t end_item(struct hvd_buf *buf, size_t start, hvd_status_t st)
 
 hvd_status_t hvd_message_begin(struct hvd_buf *buf, enum hvd_message_type type, uint32_t set)
 {
-    static const char zeros[PLAN_LEN];
-    char header[HEADER_LEN] = {'h', 'v', VERSION, (char)type};
+    char head[HEADER_LEN + PLAN_LEN] = {'h', 'v', VERSION, (char)type};
 
-    store_uint(header + SET_AT, set, 4);
-    hvd_status_t st = hvd_buf_add(buf, header, sizeof(header));
-    if (st != HVD_OK || type != HVD_MESSAGE_PLAN)
-        return st;
-    st = hvd_buf_add(buf, zeros, sizeof(zeros));
-    if (st != HVD_OK)
-        hvd_buf_reset(buf);
-    return st;
+    store_uint(head + SET_AT, set, 4);
+    return hvd_buf_add(buf, head, type == HVD_MESSAGE_PLAN ? sizeof(head) : HEADER_LEN);
 }
 
 static hvd_status_t put_words(struct hvd_buf *buf, const uint64_t *words, uint32_t n_words)

@@ -247,16 +247,15 @@ static void adopt(struct hvd_engine *e, const struct hvd_reader *plan)
             plan->epoch, plan->fusion, (double)plan->cycle_us / 1000);
 }
 
-hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, const void *data, size_t len,
+hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, struct hvd_reader reader,
                             struct hvd_err *err)
 {
-    struct hvd_reader reader;
     struct hvd_step step;
-    hvd_status_t st = hvd_reader_init(&reader, data, len, err);
+    hvd_status_t st = HVD_OK;
 
     hvd_watch_plan(e->options.watch);
     /* Number 0 is the coordinator's last word, out of turn. */
-    if (st == HVD_OK && reader.epoch != 0 && reader.epoch != set->epoch + 1)
+    if (reader.epoch != 0 && reader.epoch != set->epoch + 1)
         st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "plan %llu follows plan %llu",
                       (unsigned long long)reader.epoch, (unsigned long long)set->epoch);
     if (st == HVD_OK)

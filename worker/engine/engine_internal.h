@@ -480,8 +480,8 @@ void hvd_tell_slot(struct hvd_engine *e, struct hvd_set *set, const struct hvd_s
 
 /* --- apply.c: caller is the driver, without mu ------------------------------------------------ */
 
-/* Follows a plan of the coordinator. */
-hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, const void *data, size_t len,
+/* Follows a plan of the coordinator, of which nothing has been read yet. */
+hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, struct hvd_reader reader,
                             struct hvd_err *err);
 
 /* --- end.c: caller is the driver, without mu -------------------------------------------------- */

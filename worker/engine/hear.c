@@ -131,6 +131,7 @@ hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *p
                               struct hvd_err *err)
 {
     const struct hvd_buf *plan = NULL;
+    struct hvd_reader reader;
     hvd_status_t st = HVD_OK;
 
     if (e->is_aborted)
@@ -148,7 +149,9 @@ hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *p
     else
         st = send_down(e, set, plan->data, plan->len, err);
     if (st == HVD_OK)
-        st = hvd_apply_plan(e, set, plan->data, plan->len, err);
+        st = hvd_reader_init(&reader, plan->data, plan->len, err);
+    if (st == HVD_OK)
+        st = hvd_apply_plan(e, set, reader, err);
     hvd_negotiator_plan_sent(set->negotiator);
     return st;
 }
@@ -165,7 +168,7 @@ static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
         st = send_down(e, set, in->data, in->len, err);
     if (st == HVD_OK && set->relay)
         st = hvd_relay_plan(set->relay, *reader, err);
-    return st == HVD_OK ? hvd_apply_plan(e, set, in->data, in->len, err) : st;
+    return st == HVD_OK ? hvd_apply_plan(e, set, *reader, err) : st;
 }
 
 /* For the watch: every rank that an item stands for. */
