@@ -155,7 +155,6 @@ def test_a_secret_deleted_before_the_master_starts_fails_nothing(ns, operator):
     ns.apply_job()
     until("the workers' pods", lambda: len(ns.workers()) == 2)
     before = uids(ns)
-    time.sleep(1.1)  # times in the API have whole seconds
     ns.delete("secrets", "digits-ssh")
     until("a new Secret", lambda: ns.get("secrets", "digits-ssh"))
     until("new workers", lambda: len(ns.workers()) == 2 and not set(uids(ns).values()) & set(before.values()))
