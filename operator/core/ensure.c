@@ -388,6 +388,10 @@ void hvd_ensure_hosts(struct hvd_pass *p)
     struct hvd_jb jb = {0};
     cJSON *root;
 
+    /* Somebody has removed the list of a job without workers: it will begin with all of them. */
+    if (p->next.hosts > n_hosts(p) && p->pods.n_workers == 0 &&
+        hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_MISSING)
+        p->next.hosts = n_hosts(p);
     if (p->st || hvd_pass_child(p, HVD_KIND_CONFIGMAP) != HVD_CHILD_OURS)
         return;
     /* Nobody reads the list of a job that still starts: it begins with all workers, so that it need

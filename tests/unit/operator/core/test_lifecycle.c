@@ -578,6 +578,30 @@ static void a_suspended_attempt_does_not_count(void **state)
     world_fini(&w);
 }
 
+static void a_suspended_job_has_no_hosts_also_if_its_list_was_removed(void **state)
+{
+    struct world w;
+
+    (void)state;
+    for (int is_removed = 0; is_removed < 2; is_removed++) {
+        world_start(&w, "");
+        assert_int_equal(number(&w, "hosts"), 2);
+        world_edit(&w, "{\"suspend\":true}");
+        if (is_removed)
+            world_remove(&w, "ConfigMap", "digits-hosts");
+        world_settle(&w);
+        w.now_ms += 60000;
+        world_settle(&w);
+        world_is_state(&w, "Suspended");
+        assert_int_equal(number(&w, "hosts"), 0);
+        world_edit(&w, "{\"suspend\":false}");
+        world_settle(&w);
+        world_is_state(&w, "Running");
+        assert_int_equal(number(&w, "hosts"), 2);
+        world_fini(&w);
+    }
+}
+
 static void a_deleted_master_is_made_again_with_new_workers(void **state)
 {
     struct world w;
@@ -911,6 +935,7 @@ int main(void)
         cmocka_unit_test(a_pod_that_a_finalizer_holds_is_not_removed_again_and_again),
         cmocka_unit_test(a_success_before_the_suspension_was_seen_is_kept),
         cmocka_unit_test(a_suspended_attempt_does_not_count),
+        cmocka_unit_test(a_suspended_job_has_no_hosts_also_if_its_list_was_removed),
         cmocka_unit_test(a_deleted_master_is_made_again_with_new_workers),
         cmocka_unit_test(a_master_that_was_only_seen_late_goes_on),
         cmocka_unit_test(everything_may_disappear_at_once),
