@@ -296,6 +296,22 @@ static void *wait_elsewhere(void *arg)
     return NULL;
 }
 
+/* What this thread could not wait for is not submitted: nobody would know when its memory is
+ * free. The first time by its name, later as the tensor that is expected. */
+static void *reduce_elsewhere(void *arg)
+{
+    horovod_error_t err = {0};
+    int64_t value = 1;
+
+    (void)arg;
+    expect_failure(horovod_allreduce(&value, &value,
+                                     HOROVOD_TENSOR(.name = "elsewhere", .dtype = HOROVOD_INT64,
+                                                    .op = HOROVOD_SUM),
+                                     &err),
+                   HOROVOD_PRECONDITION_ERROR, &err, "HOROVOD_MPI_THREADS_DISABLE is set");
+    return NULL;
+}
+
 void mode_funneled(void)
 {
     float data = 1;
@@ -311,6 +327,11 @@ void mode_funneled(void)
     check(pthread_create(&thread, NULL, wait_elsewhere, &handle) == 0, "thread", "not created");
     pthread_join(thread, NULL);
     check(horovod_wait(handle, &err) == HOROVOD_OK, "wait", err.message);
+    for (int i = 0; i < 3; i++) {
+        check(pthread_create(&thread, NULL, reduce_elsewhere, NULL) == 0, "thread", "not created");
+        pthread_join(thread, NULL);
+        check_sum("elsewhere");
+    }
     horovod_shutdown();
 }
 
