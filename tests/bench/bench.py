@@ -27,10 +27,11 @@ OUT = measure.RESULTS
 # What a benchmark measures, in this order; a part can be named by itself.
 PARTS = {"allreduce": allreduce.measure_rows, "steps": steps.measure_rows, "simulated": simulated.measure_rows,
          "network": network.measure_rows, "simgrid": cluster.measure_rows, "served": jobs.measure_rows,
-         "long": longrun.measure_rows, "nodes": nodes.measure_rows, "limited": nodes.measure_limited, "python": python.measure_rows}
+         "long": longrun.measure_rows, "nodes": nodes.measure_rows, "limited": nodes.measure_limited,
+         "calls": python.measure_calls, "training": python.measure_training}
 # The whole runtime is what has rows in the table.
 BENCHMARKS = {"runtime": ["allreduce", "steps", "simulated"], "operator": ["served", "long", "nodes", "limited"],
-              **{name: [name] for name in PARTS}}
+              "python": ["calls", "training"], **{name: [name] for name in PARTS}}
 # What is no benchmark.
 ACTIONS = {"peers": peer.build, "table": lambda: print(results.markdown(results.load())), "report": results.report,
            "timeline": picture.draw}
@@ -54,8 +55,8 @@ def main():
                              "suits which payload between hosts; simgrid: the same, simulated; operator: rows of the "
                              "operator; its parts served (on a fake API server), long (the same for some minutes) and "
                              "nodes (on a real one) and limited (the same with the limits of its controllers as they "
-                             "are); python: an operation over the C call, and training with PyTorch "
-                             "beside its own DistributedDataParallel; peers: build what steps compares with; table: "
+                             "are); python, with its parts calls (an operation over the C call) and training (with PyTorch "
+                             "beside its own DistributedDataParallel); peers: build what steps compares with; table: "
                              "print the results in Markdown; report: write them and a plot into docs/; timeline: draw "
                              "the picture of docs/timeline.md")
     parser.add_argument("--launches", type=int, default=10, help="launches of each benchmark (default: 10)")

@@ -106,11 +106,20 @@ def resting(table, by_arm):
         table.add("python", f"peak-memory{suffix}", f"{MEMORY_OF}, {what}", "MiB", beside(ours, by_arm[arm], "peak_mib"))
 
 
-def measure_rows(table, options):
-    """All rows; makes the environment with PyTorch when it is missing."""
+def prepare(options):
+    """Makes the environment with PyTorch when it is missing; how many launches there are."""
     subprocess.run([str(measure.ROOT / "script" / "bootstrap"), "python"], check=True)
-    n_launches = max(1, options.launches // 2)
-    operations(table, n_launches)
+    return max(1, options.launches // 2)
+
+
+def measure_calls(table, options):
+    """What an operation costs from Python."""
+    operations(table, prepare(options))
+
+
+def measure_training(table, options):
+    """Steps of models, ranks that sleep, memory."""
+    n_launches = prepare(options)
     launches = [train(options, "compare", options.seed + number, *WORKLOADS) for number in range(n_launches)]
     for lines in launches:
         check_same(lines)
