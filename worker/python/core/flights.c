@@ -44,6 +44,19 @@ static bool widen(void)
     return true;
 }
 
+/* As a free flight is: one of a single tensor that has just begun. */
+static void reset(struct hvd_py_flight *f)
+{
+    f->n = 1;
+    f->n_ended = 0;
+    f->n_keepers = 0;
+    f->makes_outputs = false;
+    f->handles = &f->one;
+    f->keepers = f->kept;
+    f->forms = NULL;
+    f->outputs = NULL;
+}
+
 static bool grow(void)
 {
     if (table.n_places < 2 * CHUNK * (table.n_chunks + 1) && !widen())
@@ -56,8 +69,10 @@ static bool grow(void)
     struct hvd_py_flight *chunk = PyMem_Calloc(CHUNK, sizeof(*chunk));
     if (!chunk)
         return false;
-    for (int i = 0; i + 1 < CHUNK; i++)
-        chunk[i].next_free = &chunk[i + 1];
+    for (int i = 0; i < CHUNK; i++) {
+        reset(&chunk[i]);
+        chunk[i].next_free = i + 1 < CHUNK ? &chunk[i + 1] : NULL;
+    }
     table.chunks[table.n_chunks++] = chunk;
     table.free = chunk;
     return true;
@@ -67,6 +82,12 @@ static void release(struct hvd_py_flight *f)
 {
     *place_of(f->number) = NULL;
     f->number = 0;
+    f->n_ended = 0;
+    f->n_keepers = 0;
+    f->is_orphan = false;
+    f->makes_result = false;
+    f->result = NULL;
+    f->error.status = HOROVOD_OK;
     f->next_free = table.free;
     table.free = f;
 }
@@ -92,30 +113,33 @@ bool hvd_py_flight_reserve(void)
     return false;
 }
 
-struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outputs)
+/* Its number is the next one whose place is free. */
+static struct hvd_py_flight *take_off(void)
 {
-    if (!hvd_py_flight_reserve())
-        return NULL;
     struct hvd_py_flight *f = table.free;
+
     table.free = f->next_free;
     do
         f->number = ++table.last_number;
     while (*place_of(f->number));
     *place_of(f->number) = f;
+    return f;
+}
+
+struct hvd_py_flight *hvd_py_flight_create_single(void)
+{
+    return hvd_py_flight_reserve() ? take_off() : NULL;
+}
+
+struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outputs)
+{
+    struct hvd_py_flight *f = hvd_py_flight_create_single();
+
+    if (!f)
+        return NULL;
     f->n = n;
-    f->n_ended = 0;
-    f->n_keepers = 0;
-    f->is_waited = false;
-    f->is_orphan = false;
-    f->makes_result = false;
-    f->result = NULL;
-    f->error.status = HOROVOD_OK;
     f->makes_outputs = makes_outputs;
-    f->handles = &f->one;
-    f->keepers = f->kept;
-    f->forms = NULL;
-    f->outputs = NULL;
-    if ((n == 1 && !makes_outputs) || make_room(f, n, n_keepers, makes_outputs))
+    if (make_room(f, n, n_keepers, makes_outputs))
         return f;
     hvd_py_flight_destroy(f);
     PyErr_NoMemory();
@@ -177,6 +201,7 @@ static void destroy_large(struct hvd_py_flight *f)
     const struct hvd_py_flight was = *f;
     PyObject *const *keepers = was.keepers == f->kept ? was.kept : was.keepers;
 
+    reset(f);
     release(f);
     for (int i = 0; i < was.n_keepers; i++)
         Py_DECREF(keepers[i]);

@@ -35,6 +35,10 @@ struct hvd_py_flight {
  * false with an exception. */
 bool hvd_py_flight_reserve(void);
 
+/* A new flight for one tensor, whose output is not the library's to make. NULL with an exception.
+ */
+struct hvd_py_flight *hvd_py_flight_create_single(void);
+
 /*
  * A new flight for n tensors with at most n_keepers references, which the caller fills in
  * (n_keepers counts them). NULL with an exception. The pointer is good until the next call here;

@@ -68,9 +68,9 @@ static bool is_constant(PyObject *object)
     return PyUnicode_CheckExact(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object);
 }
 
-static struct entry *make_entry(const struct hvd_py_submission *s)
+static struct entry *make_entry(const struct hvd_py_submission *s, const horovod_tensor_t *t)
 {
-    const size_t size = strlen(s->tensor.name) + 1;
+    const size_t size = strlen(t->name) + 1;
     struct entry *e = PyMem_Malloc(sizeof(*e) + size);
 
     if (!e)
@@ -81,19 +81,19 @@ static struct entry *make_entry(const struct hvd_py_submission *s)
         Py_INCREF(s->said[i]);
         e->said[i] = s->said[i];
     }
-    memcpy(e->text, s->tensor.name, size);
-    e->tensor = s->tensor;
+    memcpy(e->text, t->name, size);
+    e->tensor = *t;
     e->tensor.name = e->text;
     e->tensor.splits = NULL; /* a call's own */
     e->tensor.n_splits = 0;
     return e;
 }
 
-void hvd_py_remember(const struct hvd_py_submission *s)
+void hvd_py_remember(const struct hvd_py_submission *s, const horovod_tensor_t *t)
 {
     struct place *place = place_of(s->name);
 
-    if (place->before != s->name || !s->tensor.name) {
+    if (place->before != s->name || !t->name) {
         place->before = s->name;
         return;
     }
@@ -102,5 +102,5 @@ void hvd_py_remember(const struct hvd_py_submission *s)
         if (!is_constant(s->said[i]))
             return;
     forget(place);
-    place->entry = make_entry(s);
+    place->entry = make_entry(s, t);
 }

@@ -12,8 +12,8 @@
  */
 bool hvd_py_recall(struct hvd_py_submission *s);
 
-/* The call was read: the next one like it may be recalled. Only str, int and float are kept, and
- * only of names that come again; else nothing happens. */
-void hvd_py_remember(const struct hvd_py_submission *s);
+/* The call was read, as t has it, the text of its name too: the next one like it may be recalled.
+ * Only str, int and float are kept, and only of names that come again; else nothing happens. */
+void hvd_py_remember(const struct hvd_py_submission *s, const horovod_tensor_t *t);
 
 #endif

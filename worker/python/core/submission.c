@@ -181,10 +181,12 @@ static horovod_status_t call_for_no_time(enum hvd_py_collective what, const void
 
 /* Takes the keepers into a new flight; NULL with an exception, and they are gone. What is reduced
  * in place is kept as the result. */
-static struct hvd_py_flight *keep(const struct hvd_py_submission *s, const struct hvd_py_tensor *in,
-                                  const struct hvd_py_tensor *out)
+static inline struct hvd_py_flight *keep(const struct hvd_py_submission *s,
+                                         const struct hvd_py_tensor *in,
+                                         const struct hvd_py_tensor *out)
 {
-    struct hvd_py_flight *f = hvd_py_flight_create(1, 2, hvd_py_makes_output(s->what));
+    struct hvd_py_flight *f = hvd_py_makes_output(s->what) ? hvd_py_flight_create(1, 2, true)
+                                                           : hvd_py_flight_create_single();
 
     if (!f) {
         Py_DECREF(in->keeper);
@@ -203,35 +205,39 @@ static struct hvd_py_flight *keep(const struct hvd_py_submission *s, const struc
     return f;
 }
 
-/* Reads all that Python gave; name is room for text. false with an exception, and nothing kept. */
-static bool prepare(struct hvd_py_submission *s, char name[HVD_PY_NAME_MAX + 1],
-                    struct hvd_py_tensor *in, struct hvd_py_tensor *out)
+/* Reads all that Python gave into t, which borrows from the others; name is room for text. false
+ * with an exception, and nothing kept. */
+static inline bool prepare(const struct hvd_py_submission *s, horovod_tensor_t *t,
+                           char name[HVD_PY_NAME_MAX + 1], struct hvd_py_tensor *in,
+                           struct hvd_py_tensor *out)
 {
-    if (!s->is_recalled && !make_name(s, name, &s->tensor.name))
+    *t = s->tensor;
+    if (!s->is_recalled && !make_name(s, name, &t->name))
         return false;
     if (!s->is_recalled)
-        hvd_py_remember(s);
+        hvd_py_remember(s, t);
     if (!hvd_py_read_tensors(s, in, out))
         return false;
-    s->tensor.dtype = in->dtype;
-    s->tensor.ndim = in->ndim;
-    s->tensor.shape = in->shape;
+    t->dtype = in->dtype;
+    t->ndim = in->ndim;
+    t->shape = in->shape;
     return true;
 }
 
-PyObject *hvd_py_submit(struct hvd_py_submission *s)
+PyObject *hvd_py_submit(const struct hvd_py_submission *s)
 {
     struct hvd_py_tensor in;
     struct hvd_py_tensor out;
     char name[HVD_PY_NAME_MAX + 1];
+    horovod_tensor_t t;
     horovod_error_t err;
 
-    if (!prepare(s, name, &in, &out))
+    if (!prepare(s, &t, name, &in, &out))
         return NULL;
     struct hvd_py_flight *f = keep(s, &in, &out);
     if (!f)
         return NULL;
-    if (call(s->what, in.data, out.data, &s->tensor, &f->one, &err) != HOROVOD_OK) {
+    if (call(s->what, in.data, out.data, &t, &f->one, &err) != HOROVOD_OK) {
         hvd_py_flight_destroy(f);
         return hvd_py_raise_refused(&err);
     }
@@ -240,12 +246,11 @@ PyObject *hvd_py_submit(struct hvd_py_submission *s)
 
 /* Submits, and waits for what takes microseconds. HOROVOD_IN_PROGRESS: *handle is pending; else it
  * has ended, with an exception unless HOROVOD_OK. */
-static horovod_status_t try_at_once(struct hvd_py_submission *s, const struct hvd_py_tensor *in,
-                                    const struct hvd_py_tensor *out, horovod_handle_t *handle)
+static horovod_status_t try_at_once(enum hvd_py_collective what, const void *input, void *output,
+                                    const horovod_tensor_t *t, horovod_handle_t *handle)
 {
     horovod_error_t err;
-    const horovod_status_t status =
-        call_for_no_time(s->what, in->data, out->data, &s->tensor, handle, &err);
+    const horovod_status_t status = call_for_no_time(what, input, output, t, handle, &err);
 
     if (status == HOROVOD_OK || status == HOROVOD_IN_PROGRESS)
         return status;
@@ -258,18 +263,19 @@ static horovod_status_t try_at_once(struct hvd_py_submission *s, const struct hv
 
 /* Room for a flight is made before anything is submitted, as its memory has to be kept whatever
  * happens; a flight is made only for what takes longer. */
-PyObject *hvd_py_perform(struct hvd_py_submission *s)
+PyObject *hvd_py_perform(const struct hvd_py_submission *s)
 {
     struct hvd_py_tensor in;
     struct hvd_py_tensor out;
     char name[HVD_PY_NAME_MAX + 1];
+    horovod_tensor_t t;
     horovod_handle_t handle = 0;
     horovod_status_t status = HOROVOD_OUT_OF_MEMORY;
 
-    if (!prepare(s, name, &in, &out))
+    if (!prepare(s, &t, name, &in, &out))
         return NULL;
     if (hvd_py_flight_reserve())
-        status = try_at_once(s, &in, &out, &handle);
+        status = try_at_once(s->what, in.data, out.data, &t, &handle);
     if (status == HOROVOD_IN_PROGRESS) {
         struct hvd_py_flight *f = keep(s, &in, &out);
         if (!f)

@@ -1,8 +1,6 @@
 #ifndef HVD_WORKER_PYTHON_CORE_SUBMISSION_H
 #define HVD_WORKER_PYTHON_CORE_SUBMISSION_H
 
-#include <stddef.h>
-
 #include "worker/python/core/flights.h"
 
 enum hvd_py_collective {
@@ -27,22 +25,10 @@ struct hvd_py_submission {
 
 #define HVD_PY_NAME_MAX 1023
 
-/* What nothing was said of. Field by field: as a whole it would be filled with zeros first, which
- * takes as long as the rest of a submission. */
+/* What nothing was said of. */
 static inline void hvd_py_clear_tensor(horovod_tensor_t *t)
 {
-    _Static_assert(sizeof(*t) == offsetof(horovod_tensor_t, reserved) + sizeof(t->reserved),
-                   "a new field has to be cleared here");
-    t->size = sizeof(*t);
-    t->name = NULL;
-    t->op = HOROVOD_SUM;
-    t->root_rank = 0;
-    t->process_set = 0;
-    t->prescale_factor = 0;
-    t->postscale_factor = 0;
-    t->splits = NULL;
-    t->n_splits = 0;
-    t->reserved = 0;
+    *t = (horovod_tensor_t){.size = sizeof(*t), .op = HOROVOD_SUM};
 }
 
 /* Horovod's word for the collective, "allreduce". */
@@ -63,12 +49,12 @@ const char *hvd_py_read_name(const struct hvd_py_submission *s, Py_ssize_t *n);
 /* What the library needs to know about the output that it makes. */
 void hvd_py_set_form(struct hvd_py_form *form, const struct hvd_py_tensor *in);
 
-/* Submits one tensor, whose name, type and shape it fills in: a number, NULL with an exception. */
-PyObject *hvd_py_submit(struct hvd_py_submission *s);
+/* Submits one tensor: a number, NULL with an exception. */
+PyObject *hvd_py_submit(const struct hvd_py_submission *s);
 
 /* Submits one tensor as hvd_py_submit and waits for it: the output, or NULL with an exception. Not
  * for collectives that make it. */
-PyObject *hvd_py_perform(struct hvd_py_submission *s);
+PyObject *hvd_py_perform(const struct hvd_py_submission *s);
 
 /* Submits a group of tensors that complete together, as one number. */
 PyObject *hvd_py_submit_group(const struct hvd_py_submission *s);

@@ -76,7 +76,8 @@ static bool fail(const char *what, const char *why)
     return false;
 }
 
-static bool is_empty(const struct hvd_py_tensor *t)
+/* Apart from what every tensor goes through. */
+static __attribute__((noinline)) bool is_empty(const struct hvd_py_tensor *t)
 {
     for (int i = 0; i < t->ndim; i++)
         if (t->shape[i] == 0)
@@ -120,7 +121,8 @@ static inline bool find_dlpack(const struct hvd_dl_dtype *dtype, horovod_dtype_t
 }
 
 /* DLPack's description as ours. */
-static bool read_dlpack(const struct hvd_dl_tensor *t, const char *what, struct hvd_py_tensor *out)
+static inline bool read_dlpack(const struct hvd_dl_tensor *t, const char *what,
+                               struct hvd_py_tensor *out)
 {
     if (t->device.type != HVD_DL_CPU && t->device.type != HVD_DL_CUDA_HOST)
         return fail(what, "the tensor is not in host memory");
@@ -131,8 +133,8 @@ static bool read_dlpack(const struct hvd_dl_tensor *t, const char *what, struct 
            fail(what, "tensors of this type cannot be reduced");
 }
 
-static bool read_by_exchange(const struct known_type *known, PyObject *object, const char *what,
-                             struct hvd_py_tensor *out)
+static inline bool read_by_exchange(const struct known_type *known, PyObject *object,
+                                    const char *what, struct hvd_py_tensor *out)
 {
     struct hvd_dl_tensor t;
 
@@ -366,35 +368,39 @@ static void find_way(PyObject *object, struct known_type *out)
         out->way = WAY_UNKNOWN;
 }
 
-static const struct known_type *know(PyObject *object)
+/* Takes note of the object's type, in place of another one's. */
+static __attribute__((noinline)) void learn(PyObject *object, struct known_type *at)
+{
+    PyTypeObject *type = Py_TYPE(object);
+
+    Py_XDECREF(at->type);
+    Py_INCREF(type);
+    at->type = type;
+    find_way(object, at);
+}
+
+static inline const struct known_type *know(PyObject *object)
 {
     static struct known_type known[N_KNOWN_TYPES];
     PyTypeObject *type = Py_TYPE(object);
     struct known_type *at = &known[((uintptr_t)type >> 4) % N_KNOWN_TYPES];
 
-    if (at->type == type)
-        return at;
-    Py_XDECREF(at->type);
-    Py_INCREF(type);
-    at->type = type;
-    find_way(object, at);
+    if (at->type != type)
+        learn(object, at);
     return at;
 }
 
-bool hvd_py_tensor_read(PyObject *object, const char *what, struct hvd_py_tensor *out)
+static __attribute__((noinline)) bool read_otherwise(enum way way, PyObject *object,
+                                                     const char *what, struct hvd_py_tensor *out)
 {
-    const struct known_type *known = know(object);
-
-    out->is_readonly = false;
-    switch (known->way) {
-    case WAY_EXCHANGE:
-        return read_by_exchange(known, object, what, out);
+    switch (way) {
     case WAY_ATTRIBUTES:
         return read_by_attributes(object, what, out);
     case WAY_BUFFER:
         return read_by_buffer(object, what, out);
     case WAY_CAPSULE:
         return read_by_capsule(object, what, out);
+    case WAY_EXCHANGE:
     case WAY_UNKNOWN:
         break;
     }
@@ -403,4 +409,14 @@ bool hvd_py_tensor_read(PyObject *object, const char *what, struct hvd_py_tensor
                  "buffer protocol), got %R",
                  what, (PyObject *)Py_TYPE(object));
     return false;
+}
+
+bool hvd_py_tensor_read(PyObject *object, const char *what, struct hvd_py_tensor *out)
+{
+    const struct known_type *known = know(object);
+
+    out->is_readonly = false;
+    if (known->way == WAY_EXCHANGE)
+        return read_by_exchange(known, object, what, out);
+    return read_otherwise(known->way, object, what, out);
 }

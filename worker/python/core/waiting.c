@@ -226,7 +226,7 @@ PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id)
     (void)module;
     if (!hvd_py_read_set(set_id, &id))
         return NULL;
-    struct hvd_py_flight *f = hvd_py_flight_create(1, 0, false);
+    struct hvd_py_flight *f = hvd_py_flight_create_single();
     if (!f)
         return NULL;
     if (horovod_process_set_barrier_async(id, &f->one, &err) != HOROVOD_OK) {
