@@ -39,11 +39,8 @@ bool hvd_py_flight_reserve(void);
  */
 struct hvd_py_flight *hvd_py_flight_create_single(void);
 
-/*
- * A new flight for n tensors with at most n_keepers references, which the caller fills in
- * (n_keepers counts them). NULL with an exception. The pointer is good until the next call here;
- * the number is.
- */
+/* A new flight for n tensors with at most n_keepers references, which the caller fills in
+ * (n_keepers counts them). NULL with an exception. */
 struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outputs);
 
 /* The flight of a number that Python gave; NULL with ValueError when there is none. */
