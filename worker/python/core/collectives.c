@@ -63,13 +63,15 @@ static bool read_reduction(PyObject *const *args, horovod_tensor_t *t)
     return true;
 }
 
-/* Whether a call said the same before; then there is nothing to read. The name is there, and what
- * was said besides the tensors begins at args. */
+/* Whether a call said the same before; then there is nothing to read, else nothing is filled in.
+ * The name is there, and what was said besides the tensors begins at args. */
 static inline bool recall(struct hvd_py_submission *s, PyObject *const *args, int n)
 {
     s->said = args;
     s->n_said = n;
     s->is_recalled = hvd_py_recall(s);
+    if (!s->is_recalled)
+        s->tensor = (horovod_tensor_t){.size = sizeof(s->tensor), .op = HOROVOD_SUM};
     return s->is_recalled;
 }
 
@@ -85,7 +87,6 @@ static bool read_reducing(enum hvd_py_collective what, PyObject *const *args, Py
     s->name = args[2];
     if (recall(s, args + 2, 5))
         return true;
-    hvd_py_clear_tensor(&s->tensor);
     return read_reduction(args + 3, &s->tensor);
 }
 
@@ -149,7 +150,6 @@ static bool read_gathering(PyObject *const *args, Py_ssize_t n_args, struct hvd_
     s->name = args[1];
     if (recall(s, args + 1, 2))
         return true;
-    hvd_py_clear_tensor(&s->tensor);
     return hvd_py_read_set(args[2], &s->tensor.process_set);
 }
 
@@ -180,7 +180,6 @@ static bool read_broadcasting(PyObject *const *args, Py_ssize_t n_args, struct h
     s->name = args[3];
     if (recall(s, args + 2, 3))
         return true;
-    hvd_py_clear_tensor(&s->tensor);
     return read_int(args[2], &s->tensor.root_rank) &&
            hvd_py_read_set(args[4], &s->tensor.process_set);
 }
@@ -275,7 +274,6 @@ static bool read_exchange(PyObject *const *args, Py_ssize_t n_args, struct hvd_p
     s->name = args[2];
     if (recall(s, args + 2, 2))
         return true;
-    hvd_py_clear_tensor(&s->tensor);
     return hvd_py_read_set(args[3], &s->tensor.process_set);
 }
 

@@ -212,10 +212,11 @@ static inline bool prepare(const struct hvd_py_submission *s, horovod_tensor_t *
                            struct hvd_py_tensor *out)
 {
     *t = s->tensor;
-    if (!s->is_recalled && !make_name(s, name, &t->name))
-        return false;
-    if (!s->is_recalled)
+    if (!s->is_recalled) {
+        if (!make_name(s, name, &t->name))
+            return false;
         hvd_py_remember(s, t);
+    }
     if (!hvd_py_read_tensors(s, in, out))
         return false;
     t->dtype = in->dtype;

@@ -25,12 +25,6 @@ struct hvd_py_submission {
 
 #define HVD_PY_NAME_MAX 1023
 
-/* What nothing was said of. */
-static inline void hvd_py_clear_tensor(horovod_tensor_t *t)
-{
-    *t = (horovod_tensor_t){.size = sizeof(*t), .op = HOROVOD_SUM};
-}
-
 /* Horovod's word for the collective, "allreduce". */
 const char *hvd_py_word(enum hvd_py_collective what);
 
