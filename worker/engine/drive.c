@@ -86,6 +86,14 @@ bool hvd_drive_allowed(const struct hvd_engine *e)
     return !e->topology.thread_bound || pthread_equal(pthread_self(), e->owner);
 }
 
+void hvd_drive_refuse(struct hvd_strview name, struct hvd_err *err)
+{
+    hvd_err_set(err, HVD_ERR_STATE, 0,
+                "HOROVOD_MPI_THREADS_DISABLE is set: tensor %.*s can be waited for in the thread "
+                "that called horovod_init alone",
+                name.len > 200 ? 200 : (int)name.len, name.data);
+}
+
 /* Ends the driver's sleep if it sleeps. Holds mu. */
 static void wake_driver(struct hvd_engine *e)
 {

@@ -196,10 +196,7 @@ static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_
         return NULL;
     }
     if (!hvd_drive_allowed(e) && !hvd_entry_is_done(entry)) {
-        hvd_err_set(err, HVD_ERR_STATE, 0,
-                    "HOROVOD_MPI_THREADS_DISABLE is set: tensor %s can be waited for in the thread "
-                    "that called horovod_init alone",
-                    entry->name);
+        hvd_drive_refuse(entry->request.name, err);
         return NULL;
     }
     return entry;

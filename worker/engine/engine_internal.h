@@ -647,6 +647,9 @@ bool hvd_drive_once(struct hvd_engine *e);
 /* Whether this thread may drive. */
 bool hvd_drive_allowed(const struct hvd_engine *e);
 
+/* HVD_ERR_STATE into err, for a tensor that this thread may not wait for, as it may not drive. */
+void hvd_drive_refuse(struct hvd_strview name, struct hvd_err *err);
+
 /* Tells whoever drives, or should, that there is work. Caller holds mu. */
 void hvd_drive_kick(struct hvd_engine *e);
 

@@ -31,12 +31,10 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
     if (set->is_ended)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s",
                         e->cause ? e->cause : "Horovod has been shut down.");
-    if (s->is_waited_now && !hvd_drive_allowed(e))
-        return HVD_FAIL(err, HVD_ERR_STATE, 0,
-                        "HOROVOD_MPI_THREADS_DISABLE is set: the thread that called horovod_init "
-                        "alone can wait for tensor %.*s",
-                        s->request.name.len > 200 ? 200 : (int)s->request.name.len,
-                        s->request.name.data);
+    if (s->is_waited_now && !hvd_drive_allowed(e)) {
+        hvd_drive_refuse(s->request.name, err);
+        return HVD_ERR_STATE;
+    }
     if (s->request.device != HVD_CPU && !e->options.device)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "the tensor is on a device, and this rank has none");
