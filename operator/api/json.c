@@ -117,16 +117,150 @@ static bool pick(struct hvd_strview *text, const struct hvd_shape *shape)
     return room != NULL;
 }
 
+/* ---- the character NUL ---- */
+
+/*
+ * A JSON string may hold NUL, as \u0000, and a C string ends there. Each one is read as U+FFFD, so
+ * that no text is cut and no two keys become one, and the nodes above it are marked. Between the
+ * text and the tree three bytes stand for it that are no UTF-8: a U+FFFD of the text itself marks
+ * nothing.
+ */
+#define NUL_ESCAPE "\\u0000"
+#define NUL_BYTES "\xE0\x80\x80"
+#define REPLACEMENT "\xEF\xBF\xBD"
+#define HAS_NUL (1 << 16) /* of cJSON.type, of which cJSON uses the lowest ten bits */
+
+/* Whether the escape that begins at the backslash is one: an even number of them stands before. */
+static bool is_escape(const char *text, const char *backslash)
+{
+    const char *back = backslash;
+
+    while (back > text && back[-1] == '\\')
+        back--;
+    return (backslash - back) % 2 == 0;
+}
+
+/* Copies the text with NUL_BYTES for each escape; returns the length of the copy. */
+static size_t replace_escapes(struct hvd_strview text, char *out)
+{
+    const size_t n = strlen(NUL_ESCAPE);
+    const char *at = text.data, *end = text.data + text.len, *next;
+    char *to = out;
+
+    while ((next = memmem(at, (size_t)(end - at), NUL_ESCAPE, n)) != NULL) {
+        bool is_real = is_escape(text.data, next);
+
+        memcpy(to, at, (size_t)(next - at));
+        to += next - at;
+        memcpy(to, is_real ? NUL_BYTES : NUL_ESCAPE, is_real ? strlen(NUL_BYTES) : n);
+        to += is_real ? strlen(NUL_BYTES) : n;
+        at = next + n;
+    }
+    memcpy(to, at, (size_t)(end - at));
+    return (size_t)(to + (end - at) - out);
+}
+
+static bool restore(char *text)
+{
+    char *at = text;
+    bool is_found = false;
+
+    while (at && (at = strstr(at, NUL_BYTES)) != NULL) {
+        memcpy(at, REPLACEMENT, strlen(REPLACEMENT));
+        is_found = true;
+    }
+    return is_found;
+}
+
+/* Puts U+FFFD for NUL_BYTES, and marks what holds them; recurses no deeper than cJSON does. */
+static bool mark_nuls(cJSON *item)
+{
+    const bool is_in_key = restore(item->string);
+    bool is_found = restore(item->valuestring) || is_in_key;
+    cJSON *child = NULL;
+
+    cJSON_ArrayForEach(child, item)
+    {
+        is_found = mark_nuls(child) || is_found;
+    }
+    if (is_found)
+        item->type |= HAS_NUL;
+    return is_found;
+}
+
+/* The member or element of item with a NUL; NULL if none. */
+static const cJSON *marked_child(const cJSON *item, size_t *index)
+{
+    const cJSON *child = NULL;
+
+    *index = 0;
+    cJSON_ArrayForEach(child, item)
+    {
+        if (child->type & HAS_NUL)
+            return child;
+        ++*index;
+    }
+    return NULL;
+}
+
+/* Appends the child's place in its parent; false if there is no room, and path is as it was. */
+static bool append_place(const cJSON *child, size_t index, char *path, size_t size)
+{
+    size_t len = strlen(path);
+    int wanted;
+
+    if (!child->string)
+        wanted = snprintf(path + len, size - len, "[%zu]", index);
+    else if (strchr(child->string, '.'))
+        wanted = snprintf(path + len, size - len, "[%s]", child->string);
+    else
+        wanted = snprintf(path + len, size - len, ".%s", child->string);
+    if (wanted >= 0 && (size_t)wanted < size - len)
+        return true;
+    path[len] = '\0';
+    return false;
+}
+
+bool hvd_json_find_nul(const cJSON *item, char *path, size_t size)
+{
+    bool has_room = true;
+    size_t index;
+
+    if (!item || !(item->type & HAS_NUL))
+        return false;
+    while (has_room && (item = marked_child(item, &index)) != NULL)
+        has_room = append_place(item, index, path, size);
+    return true;
+}
+
+static cJSON *parse(struct hvd_strview text)
+{
+    cJSON *doc = NULL;
+    char *copy;
+
+    if (text.len && memchr(text.data, '\0', text.len))
+        return NULL; /* cJSON would take it for a blank, or for the end of a string */
+    if (!text.len || !memmem(text.data, text.len, NUL_ESCAPE, strlen(NUL_ESCAPE)))
+        return cJSON_ParseWithLength(text.data, text.len);
+    copy = json_malloc(text.len);
+    if (copy)
+        doc = cJSON_ParseWithLength(copy, replace_escapes(text, copy));
+    json_free(copy);
+    if (doc)
+        (void)mark_nuls(doc);
+    return doc;
+}
+
 cJSON *hvd_json_read(struct hvd_strview text, const struct hvd_shape *shape)
 {
     cJSON *doc;
 
     if (tree.doc || !tree.is_hooked)
-        return cJSON_ParseWithLength(text.data, text.len);
+        return parse(text);
     if (shape && !pick(&text, shape))
         return NULL;
     tree.is_reading = true;
-    doc = cJSON_ParseWithLength(text.data, text.len);
+    doc = parse(text);
     tree.is_reading = false;
     tree.doc = doc;
     if (!doc)

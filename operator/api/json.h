@@ -23,9 +23,17 @@ void hvd_json_use_base_memory(void);
  * each node: that is quicker, and leaves no holes between what stays. While one is there a second
  * one is parsed as usual, and so is every one before hvd_json_use_base_memory. The tree must not be
  * changed, and goes by hvd_json_drop alone. With a shape (see pick.h; NULL: none) it holds only
- * what that names. NULL: no JSON, or no memory.
+ * what that names. The character NUL in a key or a text is read as U+FFFD and remembered. NULL: no
+ * JSON, or no memory.
  */
 cJSON *hvd_json_read(struct hvd_strview text, const struct hvd_shape *shape);
+
+/*
+ * Whether a key or a text at or below item, which is a part of a document that hvd_json_read made,
+ * held the character NUL. Appends where the first one is to path, which has size bytes and holds
+ * the path of item, as far as there is room: ".args[1]". NULL holds none.
+ */
+bool hvd_json_find_nul(const cJSON *item, char *path, size_t size);
 
 /* Frees such a document, or any other. NULL is legal. */
 void hvd_json_drop(cJSON *doc);

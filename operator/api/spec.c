@@ -192,11 +192,24 @@ static void decode_fields(const cJSON *spec, struct hvd_job_spec *out, struct hv
     out->clean_pod_policy = clean_policy(spec, wrong);
 }
 
+/* Environment, arguments and files of a container are C strings. */
+static void check_nul(const cJSON *spec, struct hvd_wrong *wrong)
+{
+    char path[HVD_WRONG_MAX - 128] = "spec";
+
+    if (hvd_json_find_nul(spec, path, sizeof(path)))
+        hvd_spec_complain(wrong,
+                          "%s: contains the character NUL (\\u0000), which no program can receive: "
+                          "remove it",
+                          path);
+}
+
 hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_err *err)
 {
     struct hvd_wrong wrong = {{0}};
 
     check_name(job->name, &wrong);
+    check_nul(spec, &wrong);
     if (hvd_groups_decode(spec, job->name, &job->spec, &wrong))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     decode_fields(spec, &job->spec, &wrong);

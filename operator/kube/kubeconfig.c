@@ -231,11 +231,27 @@ static hvd_status_t read_context(struct reader *r, struct hvd_kube_config *c)
     return st == HVD_OK ? copy(r, context, "namespace", &c->ns) : st;
 }
 
+/* A quoted text may hold the character NUL, and a C string ends there: half a name or token is
+ * none. */
+static hvd_status_t check_texts(const struct reader *r)
+{
+    for (const yaml_node_t *node = r->doc.nodes.start; node < r->doc.nodes.top; node++) {
+        if (node->type == YAML_SCALAR_NODE &&
+            memchr(node->data.scalar.value, '\0', node->data.scalar.length))
+            return HVD_FAIL(r->err, HVD_ERR_INVALID, 0,
+                            "%s: line %zu: a text holds the character NUL: remove it", r->origin,
+                            node->start_mark.line + 1);
+    }
+    return HVD_OK;
+}
+
 static hvd_status_t read_document(struct reader *r, struct hvd_kube_config *out)
 {
     struct hvd_kube_config config = {0};
-    hvd_status_t st = HVD_OK;
+    hvd_status_t st = check_texts(r);
 
+    if (st)
+        return st;
     if (!yaml_document_get_root_node(&r->doc))
         return HVD_FAIL(r->err, HVD_ERR_INVALID, 0, "%s: the file is empty", r->origin);
     config.origin = hvd_strdup(r->origin);

@@ -5,6 +5,7 @@
 
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
+#include "operator/api/kind.h"
 
 #define FILE_MAX 65536
 
@@ -125,6 +126,62 @@ static void names_are_labels_of_at_most_45_characters(void **state)
         assert_int_equal(job.invalid == NULL, table[i].ok);
         hvd_job_fini(&job);
         cJSON_Delete(object);
+    }
+}
+
+/* A job as the API server sends it, with this spec. */
+static void decode_text(const char *spec, struct hvd_job *out)
+{
+    char text[2048];
+    cJSON *object;
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"digits\",\"uid\":\"u\","
+                   "\"resourceVersion\":\"5\"},\"spec\":%s}",
+                   spec);
+    object = hvd_json_read(hvd_strview_of(text), hvd_kind_shape(HVD_KIND_HOROVODJOB));
+    assert_non_null(object);
+    assert_int_equal(hvd_job_decode(object, out, NULL), HVD_OK);
+    hvd_json_drop(object);
+}
+
+static void the_character_nul_in_a_spec_is_named_and_refused(void **state)
+{
+    static const struct {
+        const char *spec, *path;
+    } table[] = {
+        {"{\"image\":\"i\",\"command\":[\"t\",\"a\\u0000b\"],\"worker\":{\"replicas\":2}}",
+         "spec.command[1]"},
+        {"{\"image\":\"i\",\"command\":[\"t\"],\"env\":[{\"name\":\"A\\u0000\",\"value\":\"\"}],"
+         "\"worker\":{\"replicas\":2}}",
+         "spec.env[0].name"},
+        {"{\"master\":{\"template\":{\"spec\":{\"containers\":[{\"name\":\"master\"}]}}},"
+         "\"worker\":{"
+         "\"replicas\":2,\"template\":{\"spec\":{\"containers\":[{\"name\":\"worker\",\"args\":["
+         "\"\","
+         "\"\\u0000\"]}]}}}}",
+         "spec.worker.template.spec.containers[0].args[1]"},
+        {"{\"master\":{\"template\":{\"metadata\":{\"annotations\":{\"a.b/"
+         "c\":\"\\u0000\"}},\"spec\":{"
+         "\"containers\":[{\"name\":\"master\"}]}}},\"worker\":{\"replicas\":2,\"template\":{"
+         "\"spec\":{"
+         "\"containers\":[{\"name\":\"worker\"}]}}}}",
+         "spec.master.template.metadata.annotations[a.b/c]"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct hvd_job job = {0};
+        char expected[256];
+
+        (void)snprintf(expected, sizeof(expected),
+                       "%s: contains the character NUL (\\u0000), which no program can receive: "
+                       "remove it",
+                       table[i].path);
+        decode_text(table[i].spec, &job);
+        assert_non_null(job.invalid);
+        assert_string_equal(job.invalid, expected);
+        hvd_job_fini(&job);
     }
 }
 
@@ -350,6 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(specs_are_decoded_or_named_as_wrong),
         cmocka_unit_test(names_are_labels_of_at_most_45_characters),
+        cmocka_unit_test(the_character_nul_in_a_spec_is_named_and_refused),
         cmocka_unit_test(unknown_fields_survive_in_the_text),
         cmocka_unit_test(an_object_without_metadata_is_no_job),
         cmocka_unit_test(a_condition_keeps_its_time_until_its_truth_changes),

@@ -153,6 +153,73 @@ static void only_what_a_shape_names_is_read(void **state)
     assert_int_equal(hvd_mem_live(), 0);
 }
 
+/* The character NUL, wherever the API server lets it through. */
+static void a_nul_cuts_no_text_and_is_found_by_its_path(void **state)
+{
+    static const struct {
+        const char *text, *path; /* NULL: none */
+        const char *at, *value;
+    } table[] = {
+        {"{\"a\":\"x\\u0000y\"}", "doc.a", "a", "x\xEF\xBF\xBDy"},
+        {"{\"a\":\"\\u0000\"}", "doc.a", "a", "\xEF\xBF\xBD"},
+        {"{\"a\":\"\\u0000\\u0000z\"}", "doc.a", "a", "\xEF\xBF\xBD\xEF\xBF\xBDz"},
+        {"{\"a\":\"\\\\\\u0000z\"}", "doc.a", "a", "\\\xEF\xBF\xBDz"},
+        {"{\"a\":\"\\\\u0000z\"}", NULL, "a", "\\u0000z"},
+        {"{\"a\":\"\\\\u0000\\u0000\"}", "doc.a", "a", "\\u0000\xEF\xBF\xBD"},
+        {"{\"a\":\"\\ufffd\"}", NULL, "a", "\xEF\xBF\xBD"},
+        {"{\"a\":\"\\u00001\"}", "doc.a", "a", "\xEF\xBF\xBD\x31"},
+        {"{\"a\":{\"b\\u0000\":1,\"b\":\"t\"}}", "doc.a.b\xEF\xBF\xBD", "a.b", "t"},
+        {"{\"a\":{\"b\":\"t\",\"l\":[0,{\"m\":[\"\",\"\\u0000\"]}]}}", "doc.a.l[1].m[1]", "a.b",
+         "t"},
+        {"{\"a\":{\"b\":\"t\",\"x.y/z\":\"\\u0000\"}}", "doc.a[x.y/z]", "a.b", "t"},
+        {"{\"a\":\"t\",\"a-key-that-is-too-long-for-it\":{\"b\":\"\\u0000\"}}", "doc", "a", "t"},
+    };
+
+    (void)state;
+    hvd_json_use_base_memory();
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        const struct hvd_strview text = hvd_strview_of(table[i].text);
+        cJSON *docs[] = {hvd_json_read(text, NULL), hvd_json_read(text, NULL)};
+
+        for (size_t j = 0; j < 2; j++) { /* in the blocks, and as usual */
+            char path[24] = "doc";
+
+            assert_int_equal(hvd_json_find_nul(docs[j], path, sizeof(path)), table[i].path != NULL);
+            assert_string_equal(path, table[i].path ? table[i].path : "doc");
+            assert_string_equal(hvd_json_str(docs[j], table[i].at), table[i].value);
+            assert_true(cJSON_Compare(docs[0], docs[j], true));
+        }
+        hvd_json_drop(docs[1]);
+        hvd_json_drop(docs[0]);
+    }
+    assert_int_equal(hvd_mem_live(), 0);
+}
+
+static void what_is_no_json_is_no_document(void **state)
+{
+    static const struct hvd_strview table[] = {
+        {"", 0},
+        {"{\"a\":\"x\0y\"}", 11},
+        {"{\"a\":\0 1}", 9},
+        {"{\"a\":\"\\ud800\"}", 14},
+        {"{\"a\":\"\\udc00\\u0000\"}", 20},
+        {"{\"a\":\"\\u000", 11},
+        {"{\"a\":\\u0000}", 12},
+    };
+
+    (void)state;
+    hvd_json_use_base_memory();
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        cJSON *doc = hvd_json_read(hvd_strview_of("{}"), NULL);
+
+        assert_null(hvd_json_read(table[i], NULL));
+        hvd_json_drop(doc);
+        assert_null(hvd_json_read(table[i], NULL));
+        assert_null(hvd_json_read(table[i], shape));
+    }
+    assert_int_equal(hvd_mem_live(), 0);
+}
+
 static char large[100000]; /* a document that needs more than the first block */
 
 static void read_and_drop(void)
@@ -165,10 +232,15 @@ static void read_and_drop(void)
 
 static void reading_without_memory_gives_nothing(void **state)
 {
+    static const char with_nul[] = "{\"a\":{\"b\":\"\\u0000\"}}";
+
     (void)state;
     memset(large, ' ', sizeof(large));
     memcpy(large, document, sizeof(document) - 1);
     hvd_json_use_base_memory();
+    HVD_MEM_TORTURE(read_and_drop());
+    memset(large, ' ', sizeof(large));
+    memcpy(large, with_nul, sizeof(with_nul) - 1);
     HVD_MEM_TORTURE(read_and_drop());
 }
 
@@ -182,6 +254,8 @@ int main(void)
         cmocka_unit_test(a_document_that_is_read_takes_no_block_while_it_is_small),
         cmocka_unit_test(a_document_larger_than_a_block_is_read),
         cmocka_unit_test(only_what_a_shape_names_is_read),
+        cmocka_unit_test(a_nul_cuts_no_text_and_is_found_by_its_path),
+        cmocka_unit_test(what_is_no_json_is_no_document),
         cmocka_unit_test(reading_without_memory_gives_nothing),
     };
 

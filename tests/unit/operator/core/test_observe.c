@@ -307,6 +307,24 @@ static void the_last_lines_of_a_long_message_are_whole(void **state)
     hvd_object_fini(&out);
 }
 
+static void no_text_of_an_object_ends_at_the_character_nul(void **state)
+{
+    struct hvd_object out = {0};
+
+    (void)state;
+    observe(
+        HVD_KIND_POD,
+        "{" META(MASTER_LABELS) ",\"status\":{\"phase\":\"Failed\",\"reason\":\"Ev\\u0000icted\","
+                                "\"containerStatuses\":[{\"name\":\"master\",\"state\":{"
+                                "\"terminated\":{\"exitCode\":1,\"message\":"
+                                "\"one\\ntwo\\u0000three\"}}}]}}",
+        &out);
+    assert_string_equal(out.u.pod.reason, "Ev\xEF\xBF\xBDicted");
+    assert_string_equal(out.u.pod.last_line, "two\xEF\xBF\xBDthree");
+    assert_string_equal(out.u.pod.last_lines, "one\ntwo\xEF\xBF\xBDthree");
+    hvd_object_fini(&out);
+}
+
 static void texts_are_cut_between_characters(void **state)
 {
     struct hvd_object out = {0};
@@ -370,6 +388,7 @@ int main(void)
         cmocka_unit_test(a_worker_shows_how_its_container_ended_though_it_runs_again),
         cmocka_unit_test(a_pod_that_has_to_go_shows_why_and_when),
         cmocka_unit_test(the_last_lines_of_a_long_message_are_whole),
+        cmocka_unit_test(no_text_of_an_object_ends_at_the_character_nul),
         cmocka_unit_test(texts_are_cut_between_characters),
         cmocka_unit_test(a_child_without_labels_belongs_to_the_job_that_controls_it),
     };

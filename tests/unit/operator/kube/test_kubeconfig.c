@@ -84,6 +84,8 @@ static void wrong_documents_are_refused_by_name(void **state)
         const char *text;
         const char *expected;
     } rows[] = {
+        {HEAD CLUSTER USER "    token: \"a\\0b\"\n", "line 16: a text holds the character NUL"},
+        {HEAD CLUSTER USER "    {\"tok\\0en\": a}\n", "a text holds the character NUL"},
         {"", "the file is empty"},
         {"a: [", "line 2"},
         {"- just\n- a list\n", "current-context is not set"},
