@@ -21,9 +21,8 @@ import threading
 import jobs
 import measure
 
-sys.path.append(str(measure.ROOT / "tests/integration/operator"))
-from fake import Operator, until  # noqa: E402  (jobs has set the path)
-from kubeapi import Api, ApiError, PATHS  # noqa: E402
+from fake import Operator, until  # (jobs has set the path, fake that of tests/support)
+from kubeapi import Api, ApiError, PATHS
 
 N_CONNECTIONS = 8
 NODE = "kwok-0"

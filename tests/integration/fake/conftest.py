@@ -5,7 +5,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path += [str(ROOT / "tests/fake"), str(ROOT / "tests/integration/operator")]
+sys.path += [str(ROOT / "tests/fake"), str(ROOT / "tests/support")]
 
 from fake import Fake, PROGRAM  # noqa: E402  (the path above)
 

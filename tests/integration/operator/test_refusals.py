@@ -1,14 +1,9 @@
 """What others refuse: policies and webhooks of the cluster, for children of a job and for their pods."""
-import base64
 import contextlib
-import http.server
-import json
-import ssl
-import subprocess
-import threading
 
 import pytest
 
+import webhook
 from kubeapi import ApiError, until
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -169,52 +164,21 @@ def test_a_removal_that_a_policy_denies_is_told_of_until_it_is_allowed(server, n
     until("the job tells no more", lambda: message(ns, "WorkersReady") == "the workers are removed: the job has finished")
 
 
-class Webhook(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answer = {"uid": review["request"]["uid"], "allowed": self.server.status is None}
-        if self.server.status is not None:
-            answer["status"] = self.server.status
-        body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args):
-        """Nothing to stderr."""
-
-
 @pytest.fixture
-def webhook(tmp_path):
-    """A webhook's server, which denies with its attribute status, if that is set."""
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2",
-                    "-keyout", key, "-out", cert], check=True, stderr=subprocess.DEVNULL)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert, key)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Webhook) as server:
-        server.daemon_threads = True
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        server.status, server.ca = None, cert.read_text()
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+def hook_server(tmp_path):
+    with webhook.serving(tmp_path) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("code", [None, 400, 403, 422, 500])
-def test_a_webhook_that_denies_holds_a_job_up_and_does_not_end_it(server, ns, operator, webhook, code):
+def test_a_webhook_that_denies_holds_a_job_up_and_does_not_end_it(server, ns, operator, hook_server, code):
     hook = ("validatingwebhookconfigurations", {"metadata": {"name": ns.name}, "webhooks": [{
         "name": "policy.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns.name}},
         "rules": [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}],
-        "clientConfig": {"url": f"https://127.0.0.1:{webhook.server_port}/",
-                         "caBundle": base64.b64encode(webhook.ca.encode()).decode()}}]})
-    webhook.status = {"message": "no more budget", **({"code": code} if code else {})}
+        "clientConfig": hook_server.client_config}]})
+    status = {"message": "no more budget", **({"code": code} if code else {})}
+    hook_server.answer = lambda request: {"allowed": False, "status": status}
     with objects(server, hook):
         until("the webhook is asked", lambda: is_refused(ns, "jobs") == (code or 400), 60)
         ns.apply_job()
@@ -222,7 +186,7 @@ def test_a_webhook_that_denies_holds_a_job_up_and_does_not_end_it(server, ns, op
         until("the condition", lambda: denied(ns))
         assert denied(ns) == ('Job digits-master cannot be made, will be tried again: admission webhook '
                               '"policy.example.com" denied the request: no more budget')
-        webhook.status = None
+        hook_server.answer = webhook.allow
         ns.start_master()
         ns.wait_state("Running")
     assert [reason for reason, _ in ns.events()] == ["MasterStarted"]

@@ -4,15 +4,13 @@ import http.client
 import json
 import pathlib
 import ssl
-import sys
 import tempfile
 import time
 import urllib.parse
 
 import yaml
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "support"))
-from waiting import until  # noqa: E402  (the path above)
+from waiting import until
 
 CORE = "/api/v1"
 PATHS = {

@@ -1,0 +1,62 @@
+"""A real API server of the tests' own, and the operators that they run against it."""
+import json
+import pathlib
+import re
+import subprocess
+import time
+
+from kubeapi import Api
+from operator_process import OperatorProcess, ROOT
+
+
+class Server:
+    """etcd, kube-apiserver and kube-controller-manager: real, but without a node."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        result = subprocess.run([ROOT / "tests/cluster/apiserver", "up", directory, "--with-controllers"],
+                                check=True, stdout=subprocess.PIPE, text=True, timeout=1500)
+        self.kubeconfig = result.stdout.strip().splitlines()[-1]
+        self.api = Api(self.kubeconfig)
+        paths = subprocess.run(["pgrep", "-a", "-f", f"kube-apiserver.*{directory}/"], check=True,
+                               stdout=subprocess.PIPE, text=True).stdout
+        self.binaries = pathlib.Path(paths.split()[1]).parent
+
+    def kubectl(self, *args, text=None, check=True):
+        return subprocess.run([self.binaries / "kubectl", f"--kubeconfig={self.kubeconfig}", *args], input=text,
+                              check=check, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+
+    def writes(self, namespace):
+        """What programs called horovod-operator wrote in the namespace, from the audit log."""
+        found = []
+        for line in (self.directory / "audit.log").read_text().splitlines():
+            if "horovod-operator/" not in line or f'"namespace":"{namespace}"' not in line:
+                continue
+            event = json.loads(line)
+            if event["verb"] not in ("get", "list", "watch") and event["stage"] == "ResponseComplete":
+                ref = event["objectRef"]
+                found.append((event["verb"], ref["resource"] + "/" + ref.get("subresource", ""),
+                              ref.get("name", ""), event["responseStatus"]["code"]))
+        return found
+
+    def down(self):
+        subprocess.run([ROOT / "tests/cluster/apiserver", "down", self.directory], check=True, timeout=60,
+                       stdout=subprocess.DEVNULL)
+
+
+class Operator(OperatorProcess):
+    """One that is to end well."""
+
+    def n_writes(self):
+        """Its writes that were answered, but those of the Lease; from one look, as they go on."""
+        series = re.findall(r'^horovod_operator_api_requests_total\{verb="(create|patch|delete)",resource="(\w+)".*\} (\d+)$',
+                            self.get("/metrics")[1], re.M)
+        return sum(int(count) for _, resource, count in series if resource != "leases")
+
+    def stop(self):
+        """Seconds from SIGTERM to the end."""
+        begin = time.monotonic()
+        code = super().stop()
+        took = time.monotonic() - begin
+        assert code == 0, f"exit code {code}: {self.log.read_text()}"
+        return took
