@@ -76,14 +76,15 @@ static uint32_t next_random(struct hvd_operator *op)
 /* ---- what comes in ---- */
 
 /*
- * Jobs that have a status or a master go first: somebody waits for them. Then the children of new
- * jobs, and only then the first status of those that have them: on that nothing depends.
+ * Jobs that have a status, a master or the workers for one go first: somebody waits for them. Then
+ * the children of new jobs, and only then the first status of those that have them: on that nothing
+ * depends.
  */
 static enum hvd_queue_rank rank_of(const struct hvd_entry *entry)
 {
     if (!entry->has_job || entry->job.status.state != HVD_JOB_NEW)
         return HVD_QUEUE_SOON;
-    if (hvd_entry_has(entry, HVD_KIND_JOB))
+    if (hvd_entry_has(entry, HVD_KIND_JOB) || hvd_entry_may_start(entry))
         return HVD_QUEUE_SOON;
     return entry->n_objects ? HVD_QUEUE_LATER : HVD_QUEUE_NEXT;
 }

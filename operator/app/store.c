@@ -507,6 +507,24 @@ size_t hvd_entry_count_pods(const struct hvd_entry *entry)
     return n;
 }
 
+bool hvd_entry_may_start(const struct hvd_entry *entry)
+{
+    const struct hvd_job_spec *spec = &entry->job.spec;
+    int64_t n_missing = 0;
+
+    for (size_t i = 0; i < spec->n_groups; i++)
+        n_missing += spec->groups[i].n_enough;
+    for (size_t i = 0; i < entry->n_objects && n_missing > 0; i++) {
+        struct hvd_object object;
+
+        if (entry->records[i]->kind != HVD_KIND_POD)
+            continue;
+        unpack(entry->records[i], &object);
+        n_missing -= object.u.pod.is_ready;
+    }
+    return n_missing <= 0;
+}
+
 /* A child of ours that appears ends what stood in its way. */
 static void drop_failure_of_ours(struct hvd_entry *entry, const struct hvd_object *object)
 {

@@ -117,6 +117,10 @@ bool hvd_entry_has(const struct hvd_entry *entry, enum hvd_kind kind);
 /* How many of them are pods. */
 size_t hvd_entry_count_pods(const struct hvd_entry *entry);
 
+/* Whether so many pods of the entry's job are Ready as its master waits for, whatever their group.
+ */
+bool hvd_entry_may_start(const struct hvd_entry *entry);
+
 /* Gathers the records in as few pages as they need. */
 void hvd_store_tidy(struct hvd_store *store);
 

@@ -67,6 +67,23 @@ def test_new_jobs_get_their_children_before_any_is_told_its_status(fake, tmp_pat
     assert len(sets) >= n_jobs - at_once
 
 
+def test_a_job_whose_workers_are_ready_gets_its_master_before_new_jobs_begin(fake, operator):
+    """The one that can start has no status yet: the first one waits for something to tell."""
+    n_new, at_once = 60, 8
+    fake.play(kubelet=False)
+    fake.put(job("zz"))
+    until("its worker is there", lambda: fake.get("pods", "zz-worker-0"))
+    fake.play(off=True)
+    fake.configure(latency_ms=5)
+    worker = fake.get("pods", "zz-worker-0")
+    worker["status"] = {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}
+    before = fake.state()["requests"]
+    fake.put(*(job(f"j{i}") for i in range(n_new)), worker)
+    until("the master is made", lambda: fake.get("jobs", "zz-master"))
+    writes = [(write["resource"], write["name"]) for write in fake.writes(before)]
+    assert writes.index(("jobs", "zz-master")) <= 5 * at_once
+
+
 def test_a_master_that_has_ended_is_told_of_before_new_jobs_begin(fake, tmp_path):
     """The ended one is the last in the list."""
     n_new, at_once = 60, 8

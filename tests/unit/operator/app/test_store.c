@@ -168,6 +168,21 @@ static void a_child_that_changes_its_job_moves(void **state)
 #define EVICTED "\"phase\":\"Failed\",\"reason\":\"Evicted\""
 #define RUNNING "\"phase\":\"Running\""
 
+#define READY "\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]"
+
+static void a_job_may_start_when_enough_of_its_pods_are_ready(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "2", "j", "u1"));
+    assert_false(hvd_entry_may_start(b->last));
+    (void)put(b, HVD_KIND_POD, POD("p1", "3", RUNNING));
+    assert_false(hvd_entry_may_start(b->last));
+    (void)put(b, HVD_KIND_POD, POD("p1", "4", READY));
+    assert_true(hvd_entry_may_start(b->last));
+}
+
 static unsigned count_evicted(const struct hvd_entry *entry)
 {
     const struct hvd_object **objects = hvd_entry_objects(entry);
@@ -354,6 +369,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(only_newer_versions_change_anything),
         TEST(children_wait_for_their_job),
+        TEST(a_job_may_start_when_enough_of_its_pods_are_ready),
         TEST(an_old_uid_removes_nothing_new),
         TEST(a_list_forgets_what_it_does_not_hold),
         TEST(an_answer_that_comes_after_the_end_brings_nothing_back),
