@@ -219,7 +219,7 @@ static void find_worst_of_start(const struct hvd_pass *p, int64_t start_s, struc
     for (size_t i = 0; found.type == REPLACED && i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
 
-        n_came += pod->kind == HVD_KIND_POD && pod->meta.role == HVD_ROLE_WORKER &&
+        n_came += hvd_pods_is_ours(p->view, pod, &p->owners) && pod->meta.role == HVD_ROLE_WORKER &&
                   pod->meta.created_s == start_s;
     }
     if (n_came > 1)

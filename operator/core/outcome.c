@@ -388,7 +388,7 @@ void hvd_outcome_bury(struct hvd_pass *p)
         const struct hvd_object *pod = p->view->objects[i];
         int64_t due_ms;
 
-        if (pod->kind != HVD_KIND_POD || pod->meta.role == HVD_ROLE_NONE || !pod->meta.is_managed ||
+        if (!hvd_pods_is_ours(p->view, pod, &p->owners) || !pod->meta.is_managed ||
             pod->u.pod.deleted_s == 0 || pod->u.pod.is_killed)
             continue;
         due_ms = (pod->u.pod.deleted_s + BURIED_S) * 1000;

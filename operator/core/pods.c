@@ -1,6 +1,7 @@
 /*
  * Sums up the pods of a job: which workers are Ready, in numeric order (worker-10 after worker-2),
- * and which pod is the current master. Pure.
+ * and which pod is the current master. A pod belongs to the job by its controller: labels can be
+ * written by everybody who may write pods. Pure.
  */
 #include "operator/core/pods.h"
 
@@ -9,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/core/children.h"
 #include "operator/core/topology.h"
 
 static int compare(const void *a, const void *b)
@@ -21,29 +23,96 @@ static int compare(const void *a, const void *b)
     return (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
 }
 
-/* The ordinal of a pod of the set, -1 for another name. */
+/* The ordinal of a pod of the set, -1 for another name. There is one way to write it: two pods
+ * never are the same worker. */
 static int32_t ordinal(const char *set, const char *pod_name)
 {
     const int64_t range[2] = {0, INT32_MAX};
     int64_t value = -1;
+    const char *text;
 
     if (!hvd_str_has_prefix(pod_name, set) || pod_name[strlen(set)] != '-')
         return -1;
-    if (hvd_str_parse_int64(hvd_strview_of(pod_name + strlen(set) + 1), range, &value, NULL))
+    text = pod_name + strlen(set) + 1;
+    if (*text < '0' || *text > '9' || (*text == '0' && text[1] != '\0'))
+        return -1;
+    if (hvd_str_parse_int64(hvd_strview_of(text), range, &value, NULL))
         return -1;
     return (int32_t)value;
 }
 
-static bool is_owned_by(const struct hvd_object *pod, const struct hvd_object *owner)
+static bool is_made_by(const struct hvd_object *pod, const struct hvd_object *owner)
 {
     return owner && hvd_str_equal(pod->meta.owner_uid, owner->meta.uid);
+}
+
+/* Whether a child of ours made the pod. */
+static bool is_owned_by(const struct hvd_view *view, const struct hvd_object *pod,
+                        const struct hvd_object *owner)
+{
+    return is_made_by(pod, owner) && hvd_str_equal(owner->meta.owner_uid, view->job->uid);
+}
+
+/* Whether the name is that of a set of the job: of a group that the spec has, or had once. */
+static bool is_set_name(const struct hvd_job *job, const char *name)
+{
+    char set[HVD_CHILD_NAME_MAX];
+    size_t len;
+
+    hvd_group_name(job, 0, set);
+    len = strlen(set);
+    return hvd_str_has_prefix(name, set) && (name[len] == '\0' || name[len] == '-');
+}
+
+/* Whether the pod's controller has the kind and a name that the job's own has. */
+static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object *pod)
+{
+    const bool is_master = pod->meta.role == HVD_ROLE_MASTER;
+    const enum hvd_kind kind = is_master ? HVD_KIND_JOB : HVD_KIND_STATEFULSET;
+    char name[HVD_CHILD_NAME_MAX];
+
+    if (!hvd_str_equal(pod->meta.owner_kind, hvd_kind_info(kind)->kind))
+        return false;
+    if (!is_master)
+        return is_set_name(job, pod->meta.owner_name);
+    hvd_child_name(job, HVD_KIND_JOB, name);
+    return hvd_str_equal(pod->meta.owner_name, name);
+}
+
+/* The set or Job of our names that made the pod; NULL if it is not there. */
+static const struct hvd_object *find_owner(const struct hvd_view *view,
+                                           const struct hvd_object *pod,
+                                           const struct hvd_pod_owners *owners)
+{
+    if (pod->meta.role == HVD_ROLE_MASTER)
+        return is_made_by(pod, owners->master_job) ? owners->master_job : NULL;
+    for (size_t i = 0; i < view->job->spec.n_groups; i++) {
+        if (is_made_by(pod, owners->sets[i]))
+            return owners->sets[i];
+    }
+    return NULL;
+}
+
+bool hvd_pods_is_ours(const struct hvd_view *view, const struct hvd_object *pod,
+                      const struct hvd_pod_owners *owners)
+{
+    const struct hvd_object *owner;
+
+    if (pod->kind != HVD_KIND_POD || pod->meta.role == HVD_ROLE_NONE)
+        return false;
+    owner = find_owner(view, pod, owners);
+    if (!owner) /* it is gone, and its pods end soon */
+        return has_name_of_ours(view->job, pod);
+    return hvd_str_equal(owner->meta.owner_uid, view->job->uid) ||
+           (hvd_str_equal(owner->meta.owner_kind, HVD_JOB_KIND) &&
+            hvd_str_equal(owner->meta.owner_name, view->job->name)); /* of an earlier one */
 }
 
 bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod,
                        const struct hvd_pod_owners *owners, struct hvd_worker *out)
 {
     for (size_t i = 0; i < view->job->spec.n_groups; i++) {
-        if (!is_owned_by(pod, owners->sets[i]))
+        if (pod->meta.role != HVD_ROLE_WORKER || !is_owned_by(view, pod, owners->sets[i]))
             continue;
         *out = (struct hvd_worker){
             .group = i, .ordinal = ordinal(owners->sets[i]->meta.name, pod->meta.name), .pod = pod};
@@ -81,7 +150,7 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
     for (size_t i = 0; i < view->n_objects; i++) {
         const struct hvd_object *pod = view->objects[i];
 
-        if (pod->kind != HVD_KIND_POD)
+        if (!hvd_pods_is_ours(view, pod, owners))
             continue;
         if (pod->meta.role == HVD_ROLE_WORKER) {
             pods.n_workers++;
@@ -89,11 +158,10 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
                 pods.n_of[worker.group]++;
                 add_worker(view, &worker, &pods, &troubled);
             }
-        }
-        if (pod->meta.role != HVD_ROLE_MASTER)
             continue;
+        }
         pods.n_masters++;
-        if (is_owned_by(pod, owners->master_job))
+        if (is_owned_by(view, pod, owners->master_job))
             pods.master = pod;
     }
     *out = pods;

@@ -39,6 +39,12 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
  */
 void hvd_pods_sort(struct hvd_pods *pods);
 
+/* Whether the object is a pod that a set of ours or the Job of ours made, be they there still or
+ * gone. A pod that has our labels alone is somebody else's: it is no worker and no master, nothing
+ * waits for it, and it is left alone. */
+bool hvd_pods_is_ours(const struct hvd_view *view, const struct hvd_object *pod,
+                      const struct hvd_pod_owners *owners);
+
 /* Which worker the pod is; false when no set of ours made it. */
 bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod,
                        const struct hvd_pod_owners *owners, struct hvd_worker *out);

@@ -280,7 +280,7 @@ static bool is_rekeyed(const struct hvd_pass *p)
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
 
-        if (pod->kind == HVD_KIND_POD && pod->meta.role == HVD_ROLE_WORKER &&
+        if (hvd_pods_is_ours(p->view, pod, &p->owners) && pod->meta.role == HVD_ROLE_WORKER &&
             pod->meta.created_s < secret->meta.created_s)
             return true;
     }
