@@ -88,52 +88,14 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* Slots of a host: .given is a number, or "auto": the GPUs in the limits of .template's container called .role or of its
-first one, without a template in .resources, else 1. As the operator counts them. */}}
-{{- define "horovod.job.slots" -}}
-{{- if ne (toString .given) "auto" -}}
-{{- int64 .given -}}
-{{- else -}}
-{{- $resources := .resources -}}
-{{- if .template -}}
-{{- $containers := ((.template).spec).containers | default list -}}
-{{- $container := first $containers -}}
-{{- range $containers -}}{{- if eq (toString .name) $.role -}}{{- $container = . -}}{{- end -}}{{- end -}}
-{{- $resources = ($container).resources -}}
-{{- end -}}
-{{- $slots := 1 -}}
-{{- range $name := list "nvidia.com/gpu" "amd.com/gpu" -}}
-{{- with index (($resources).limits | default dict) $name -}}{{- $slots = max 1 (int64 .) -}}{{- end -}}
-{{- end -}}
-{{- $slots -}}
-{{- end -}}
-{{- end -}}
-
-{{/* Ranks of the whole job: the slots of all its hosts. */}}
-{{- define "horovod.job.ranks" -}}
-{{- $job := .Values.job -}}
-{{- $worker := dict "role" "worker" "given" $job.slotsPerWorker "template" $job.worker.template "resources" $job.resources -}}
-{{- $ranks := mul (include "horovod.job.slots" $worker | int64) (int64 $job.worker.number) -}}
-{{- range $job.workerGroups -}}
-{{- $group := merge (dict "given" (default $job.slotsPerWorker .slotsPerWorker) "template" (default $job.worker.template .template)) $worker -}}
-{{- $ranks = add $ranks (mul (include "horovod.job.slots" $group | int64) (int64 .replicas)) -}}
-{{- end -}}
-{{- if $job.runMasterAsWorker -}}
-{{- $master := dict "role" "master" "given" $job.slotsPerWorker "template" $job.master.template "resources" $job.master.resources -}}
-{{- $ranks = add $ranks (include "horovod.job.slots" $master | int64) -}}
-{{- end -}}
-{{- $ranks -}}
-{{- end -}}
-
-{{/* The master's command in the long form. An elastic job has as many ranks as its list has slots when the master starts. */}}
+{{/* The master's command in the long form. Without -np horovodrun starts a rank per slot of the host list, however many workers
+the job has by then. */}}
 {{- define "horovod.job.masterCommand" -}}
 {{- $job := .Values.job -}}
 {{- if $job.master.args -}}
 {{- list "/bin/sh" "-c" (join " " $job.master.args) | toJson -}}
 {{- else -}}
-{{- $ranks := list "-np" (include "horovod.job.ranks" .) -}}
-{{- if $job.worker.minReplicas -}}{{- $ranks = list -}}{{- end -}}
-{{- concat (list "horovodrun") $ranks (list "--hostfile" "/etc/horovod/hosts/hostfile") $job.command $job.args | toJson -}}
+{{- concat (list "horovodrun" "--hostfile" "/etc/horovod/hosts/hostfile") $job.command $job.args | toJson -}}
 {{- end -}}
 {{- end -}}
 
