@@ -67,15 +67,19 @@ void hvd_sshd_probes(struct hvd_jb *jb, cJSON *container, int port, int startup_
     cJSON *ports = hvd_jb_ensure_array(jb, container, "ports");
     cJSON *entry = NULL;
     cJSON *probe;
-    bool has_port = false;
+    bool has_port = false, has_name = false;
 
     cJSON_ArrayForEach(entry, ports)
     {
+        const char *name = hvd_json_str(entry, "name");
+
         has_port = has_port || hvd_json_int(entry, "containerPort", 0) == port;
+        has_name = has_name || (name && strcmp(name, "ssh") == 0);
     }
     if (ports && !has_port) {
         entry = hvd_jb_object(jb, ports, NULL);
-        hvd_jb_str(jb, entry, "name", "ssh");
+        if (!has_name) /* the template may call another port so; names are unique */
+            hvd_jb_str(jb, entry, "name", "ssh");
         hvd_jb_int(jb, entry, "containerPort", port);
         hvd_jb_str(jb, entry, "protocol", "TCP");
     }

@@ -102,7 +102,7 @@ static bool needs_tmp(const cJSON *container)
     {
         const char *path = hvd_json_str(mount, "mountPath");
 
-        if (path && strcmp(path, "/tmp") == 0)
+        if (path && (strcmp(path, "/tmp") == 0 || strcmp(path, "/tmp/") == 0))
             return false;
     }
     return true;

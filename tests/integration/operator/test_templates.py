@@ -1,0 +1,35 @@
+"""What the operator adds to a user's pod template, as the real API server sees it."""
+import json
+
+from kubeapi import until
+from operator_process import ROOT
+
+ROWS = json.loads((ROOT / "tests/data/operator/security.json").read_text())
+
+
+def with_images(pod):
+    for container in pod.get("initContainers", []) + pod["containers"]:
+        container["image"] = "localhost/none:1"
+    return pod
+
+
+def test_the_api_server_accepts_whatever_a_template_says_of_its_security(ns, operator):
+    """The table that the unit test compares with what is made: no row collides with a default of ours. Each template is that of
+    the workers and of the master's Job."""
+    for i, row in enumerate(ROWS):
+        pod = with_images(row["pod"])
+        master = json.loads(json.dumps(pod))
+        ns.create("horovodjobs", {
+            "apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": f"row-{i}"},
+            "spec": {"worker": {"replicas": 1, "template": {"spec": pod}}, "master": {"template": {"spec": master}}}})
+
+    def without(role):
+        """Jobs without a pod of the role yet, and what they say."""
+        have = {pod["metadata"]["labels"]["horovod.io/job-name"] for pod in ns.list("pods")
+                if pod["metadata"]["labels"]["horovod.io/role"] == role}
+        return [(row["name"], ns.status(f"row-{i}").get("message")) for i, row in enumerate(ROWS) if f"row-{i}" not in have]
+
+    until(lambda: f"pods of these workers: {without('worker')}", lambda: without("worker") == [], 60)
+    for i in range(len(ROWS)):
+        ns.set_pod(f"row-{i}-worker-0")
+    until(lambda: f"pods of these masters: {without('master')}", lambda: without("master") == [], 60)
