@@ -1,16 +1,19 @@
 /*
- * Health and metrics over HTTP or HTTPS, on libmicrohttpd (TLS is GnuTLS's there) with its epoll
- * descriptor in our event loop. It answers GET and HEAD of three paths. /healthz says that the loop
- * turns, /readyz that every watch is alive. At most 32 connections, each given up after 10 idle
- * seconds. A certificate that has changed is read again before the next connection is accepted.
+ * Health and metrics over HTTP or HTTPS, on libmicrohttpd (TLS is GnuTLS's there), whose epoll
+ * descriptor and the listening socket are in one epoll set, which our event loop waits for. It
+ * answers GET and HEAD of three paths. /healthz says that the loop turns, /readyz that every watch
+ * is alive. A probe must be answered whatever other clients do: this file accepts connections, and
+ * connections.c bounds their number and the time of each. A certificate that has changed is read
+ * again before the next connection is accepted.
  */
 #include "operator/app/server.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,14 +21,20 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/app/clock.h"
+#include "operator/app/connections.h"
+#include "operator/app/listener.h"
 #include "operator/kube/config.h"
 
 #define SUBSYSTEM "server"
 #define METRICS_MAX (1024 * 1024)
 #define READY_MAX (16 * 1024)
 #define PEM_MAX (256 * 1024)
-#define MAX_CONNECTIONS 32
-#define IDLE_S 10
+#define MIN_CONNECTIONS 8
+#define MAX_CONNECTIONS 512
+#define REQUEST_MEMORY ((size_t)16 * 1024)
+#define RESERVED_FDS 48   /* of the process, for all but the clients */
+#define OUT_OF_FDS_MS 100 /* until accept is tried again when nothing can be closed here */
 
 /* Tells one content of a file from the next. */
 struct stamp {
@@ -39,30 +48,61 @@ struct hvd_server {
     struct hvd_server_options options;
     struct stamp cert_stamp; /* of what the daemon has */
     struct stamp key_stamp;
-    int fd;
+    struct hvd_connections connections;
+    size_t max_connections;
+    int listen_fd;
+    int fd;           /* the epoll set of listen_fd and the daemon's */
+    int64_t due_ms;   /* when to look without anything being readable */
+    int64_t pause_ms; /* until then nothing is accepted; 0: no pause */
 };
 
-static void take_daemon(struct hvd_server *server, struct MHD_Daemon *daemon)
+static bool follow_fd(const struct hvd_server *server, int fd, bool is_on)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+
+    return epoll_ctl(server->fd, is_on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event) == 0;
+}
+
+static hvd_status_t take_daemon(struct hvd_server *server, struct MHD_Daemon *daemon)
 {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_EPOLL_FD);
 
     server->daemon = daemon;
-    server->fd = info ? info->epoll_fd : -1;
+    return info && follow_fd(server, info->epoll_fd, true) ? HVD_OK : HVD_ERR_SYSTEM;
 }
 
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned code, const char *text)
 {
     struct MHD_Response *response =
         MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY);
+    bool is_last = code == MHD_HTTP_CONTENT_TOO_LARGE;
     enum MHD_Result result = MHD_NO;
 
     if (!response)
         return MHD_NO;
-    if (MHD_add_response_header(response, "Content-Type",
-                                "text/plain; version=0.0.4; charset=utf-8") == MHD_YES)
+    if (MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                "text/plain; version=0.0.4; charset=utf-8") == MHD_YES &&
+        (!is_last || MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close")))
         result = MHD_queue_response(connection, code, response);
     MHD_destroy_response(response);
     return result;
+}
+
+static hvd_status_t put_own_metrics(const struct hvd_server *server, struct hvd_buf *out)
+{
+    return hvd_buf_printf(
+        out,
+        "# HELP horovod_operator_http_connections Clients that are connected.\n"
+        "# TYPE horovod_operator_http_connections gauge\n"
+        "horovod_operator_http_connections %zu\n"
+        "# HELP horovod_operator_http_connections_closed_total Connections closed at their "
+        "deadline, or to make room for new ones.\n"
+        "# TYPE horovod_operator_http_connections_closed_total counter\n"
+        "horovod_operator_http_connections_closed_total{reason=\"deadline\"} %llu\n"
+        "horovod_operator_http_connections_closed_total{reason=\"room\"} %llu\n",
+        hvd_connections_count(&server->connections),
+        (unsigned long long)server->connections.n_overdue,
+        (unsigned long long)server->connections.n_evicted);
 }
 
 static enum MHD_Result reply_metrics(const struct hvd_server *server,
@@ -72,7 +112,8 @@ static enum MHD_Result reply_metrics(const struct hvd_server *server,
     struct hvd_buf text;
 
     hvd_buf_init(&text, METRICS_MAX);
-    if (server->options.handler.put_metrics(server->options.handler.ctx, &text) == HVD_OK)
+    if (server->options.handler.put_metrics(server->options.handler.ctx, &text) == HVD_OK &&
+        put_own_metrics(server, &text) == HVD_OK)
         result = reply(connection, MHD_HTTP_OK, text.data ? text.data : "");
     else
         result = reply(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "out of memory\n");
@@ -96,18 +137,43 @@ static enum MHD_Result reply_ready(const struct hvd_server *server,
     return result;
 }
 
+static struct hvd_connection *connection_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info ? info->socket_context : NULL;
+}
+
+/* Nothing here has a use for a body, whose end would be waited for. */
+static bool has_body(struct MHD_Connection *connection)
+{
+    const char *length =
+        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+
+    return (length && strcmp(length, "0") != 0) ||
+           MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+                                       MHD_HTTP_HEADER_TRANSFER_ENCODING);
+}
+
 /* The signature is libmicrohttpd's. NOLINTNEXTLINE(readability-function-size) */
 static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *url,
                                   const char *method, const char *version, const char *data,
                                   size_t *size, void **state)
 {
-    const struct hvd_server *server = ctx;
+    struct hvd_server *server = ctx;
+    struct hvd_connection *entry = connection_of(connection);
 
     (void)version;
     (void)data;
-    if (!*state) {
+    if (!*state) { /* the headers are complete */
         *state = connection;
-        return MHD_YES;
+        if (entry)
+            hvd_connections_enter(&server->connections, entry, HVD_CONNECTION_ANSWER,
+                                  hvd_clock_ms());
+        return has_body(connection)
+                   ? reply(connection, MHD_HTTP_CONTENT_TOO_LARGE, "no request has a body here\n")
+                   : MHD_YES;
     }
     if (*size) {
         *size = 0;
@@ -124,24 +190,34 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
     return reply(connection, MHD_HTTP_NOT_FOUND, "/healthz, /readyz and /metrics are here\n");
 }
 
-/* Fills the address; for all interfaces the one that takes IPv4 as well. */
-static unsigned make_address(const struct hvd_listen *listen, struct sockaddr_storage *out)
+/* The answer has left, or the request has failed: the next one has its own time. */
+static void on_answered(void *ctx, struct MHD_Connection *connection, void **state,
+                        enum MHD_RequestTerminationCode code)
 {
-    struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
-    struct sockaddr_in *four = (struct sockaddr_in *)out;
+    struct hvd_server *server = ctx;
+    struct hvd_connection *entry = connection_of(connection);
 
-    memset(out, 0, sizeof(*out));
-    if (inet_pton(AF_INET, listen->host, &four->sin_addr) == 1) {
-        four->sin_family = AF_INET;
-        four->sin_port = htons(listen->port);
-        return MHD_NO_FLAG;
+    (void)code;
+    *state = NULL;
+    if (entry)
+        hvd_connections_enter(&server->connections, entry, HVD_CONNECTION_REQUEST, hvd_clock_ms());
+}
+
+static void on_connection(void *ctx, struct MHD_Connection *connection, void **socket_ctx,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct hvd_server *server = ctx;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        hvd_connections_remove(&server->connections, *socket_ctx);
+        *socket_ctx = NULL;
+        return;
     }
-    six->sin6_family = AF_INET6;
-    six->sin6_port = htons(listen->port);
-    if (!listen->host[0])
-        return MHD_USE_DUAL_STACK;
-    (void)inet_pton(AF_INET6, listen->host, &six->sin6_addr);
-    return MHD_USE_IPv6;
+    *socket_ctx = hvd_connections_add(&server->connections, info->connect_fd, hvd_clock_ms());
+    if (!*socket_ctx)
+        (void)shutdown(info->connect_fd, SHUT_RDWR);
 }
 
 /* ---- certificates ---- */
@@ -181,58 +257,44 @@ static hvd_status_t read_pair(struct hvd_server *server, char **cert, char **key
     return st == HVD_OK ? hvd_kube_read_file(server->options.key_file, PEM_MAX, key, err) : st;
 }
 
-/* ---- the daemon: one per certificate, all on the same socket ---- */
+/* ---- the daemon: one per certificate; it is handed what is accepted here ---- */
 
-struct start {
-    struct sockaddr_storage address;
-    unsigned flags;
-    int fd; /* a socket that listens already, which becomes the daemon's; -1: none */
-    const char *cert;
-    const char *key;
-};
-
-static struct MHD_Daemon *start_daemon(struct hvd_server *server, struct start *start)
+static struct MHD_Daemon *start_daemon(struct hvd_server *server, const char *cert, const char *key)
 {
     struct MHD_OptionItem options[] = {
-        {MHD_OPTION_CONNECTION_LIMIT, MAX_CONNECTIONS, NULL},
-        {MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, NULL},
-        {start->fd >= 0 ? MHD_OPTION_LISTEN_SOCKET : MHD_OPTION_SOCK_ADDR, start->fd,
-         start->fd >= 0 ? NULL : &start->address},
-        {start->cert ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, (void *)start->cert},
-        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)start->key},
+        /* Above what connections.c allows, with those that it has shut down. */
+        {MHD_OPTION_CONNECTION_LIMIT, 4 * (intptr_t)server->max_connections, NULL},
+        {MHD_OPTION_CONNECTION_TIMEOUT, 0, NULL},
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_MEMORY, NULL},
+        {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, server},
+        {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_answered, server},
+        {cert ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0, (void *)cert},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)key},
         {MHD_OPTION_END, 0, NULL},
     };
-    unsigned tls = start->cert ? MHD_USE_TLS : MHD_NO_FLAG;
+    unsigned tls = cert ? MHD_USE_TLS : MHD_NO_FLAG;
 
-    return MHD_start_daemon(MHD_USE_EPOLL | tls | start->flags, server->options.listen->port, NULL,
-                            NULL, on_request, server, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+    return MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | tls, 0, NULL, NULL,
+                            on_request, server, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
 }
 
-/* A new daemon on the socket of the old one, which ends. A pair that cannot be used changes
- * nothing. */
+/* A new daemon for the old one, which ends. A pair that cannot be used changes nothing. */
 static void renew_daemon(struct hvd_server *server)
 {
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_LISTEN_FD);
-    struct start start = {.fd = info ? fcntl(info->listen_fd, F_DUPFD_CLOEXEC, 0) : -1};
     char *cert = NULL, *key = NULL;
+    struct MHD_Daemon *old = server->daemon;
     struct MHD_Daemon *daemon = NULL;
     struct hvd_err err = {0};
 
-    if (start.fd >= 0 && read_pair(server, &cert, &key, &err) == HVD_OK) {
-        start.cert = cert;
-        start.key = key;
-        daemon = start_daemon(server, &start);
+    if (read_pair(server, &cert, &key, &err) == HVD_OK)
+        daemon = start_daemon(server, cert, key);
+    if (daemon && take_daemon(server, daemon) != HVD_OK) {
+        server->daemon = old;
+        MHD_stop_daemon(daemon);
+        daemon = NULL;
     }
-    if (daemon) {
-        int old_fd = MHD_quiesce_daemon(server->daemon);
-        MHD_stop_daemon(server->daemon);
-        if (old_fd >= 0)
-            (void)close(old_fd);
-        take_daemon(server, daemon);
-    } else if (start.fd >= 0) {
-        (void)close(start.fd);
-    }
+    if (daemon)
+        MHD_stop_daemon(old);
     HVD_LOG_KV(server->options.log, daemon ? HVD_LOG_INFO : HVD_LOG_ERROR, SUBSYSTEM,
                daemon ? "the certificate was read again"
                       : "the new certificate cannot be used, the old one stays",
@@ -255,49 +317,56 @@ static void renew_if_changed(struct hvd_server *server)
     renew_daemon(server);
 }
 
-static hvd_status_t fail_to_listen(const struct hvd_listen *listen, int sys, struct hvd_err *err)
-{
-    bool is_ipv6 = strchr(listen->host, ':') != NULL;
-
-    return HVD_FAIL(err, HVD_ERR_SYSTEM, sys, "cannot listen on %s%s%s:%u: %s", is_ipv6 ? "[" : "",
-                    listen->host, is_ipv6 ? "]" : "", listen->port, strerror(sys));
-}
-
-/* Listens at the address, for all interfaces on IPv4 where there is no IPv6. */
 static hvd_status_t start_first(struct hvd_server *server, struct hvd_err *err)
 {
-    const struct hvd_listen *listen = server->options.listen;
-    const struct hvd_listen v4 = {.host = "0.0.0.0", .port = listen->port};
-    struct start start = {.fd = -1};
     char *cert = NULL, *key = NULL;
     struct MHD_Daemon *daemon;
     hvd_status_t st = HVD_OK;
-    int sys;
 
     if (server->options.cert_file)
         st = read_pair(server, &cert, &key, err);
     if (st == HVD_OK) {
-        start.cert = cert;
-        start.key = key;
-        start.flags = make_address(listen, &start.address);
         errno = 0;
-        daemon = start_daemon(server, &start);
-        if (!daemon && !listen->host[0] && errno != EADDRINUSE) {
-            start.flags = make_address(&v4, &start.address);
-            daemon = start_daemon(server, &start);
-        }
-        sys = errno;
+        daemon = start_daemon(server, cert, key);
         if (daemon)
-            take_daemon(server, daemon);
-        else if (cert && !sys)
+            st = take_daemon(server, daemon);
+        else if (cert && !errno)
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s and %s: not a certificate and its key",
                           server->options.cert_file, server->options.key_file);
         else
-            st = fail_to_listen(listen, sys, err);
+            st = HVD_ERR_SYSTEM;
+        if (st == HVD_ERR_SYSTEM)
+            hvd_err_set(err, st, errno, "health server: %s", strerror(errno));
     }
     hvd_free(cert);
     wipe(key);
     return st;
+}
+
+/* How many clients may be connected: the rest of the descriptors belongs to the operator's work. */
+static size_t count_connections(void)
+{
+    struct rlimit limit = {0};
+    rlim_t n;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return MAX_CONNECTIONS;
+    n = limit.rlim_cur > RESERVED_FDS ? limit.rlim_cur - RESERVED_FDS : 0;
+    if (n < MIN_CONNECTIONS)
+        return MIN_CONNECTIONS;
+    return n < MAX_CONNECTIONS ? (size_t)n : MAX_CONNECTIONS;
+}
+
+static hvd_status_t start(struct hvd_server *server, struct hvd_err *err)
+{
+    hvd_status_t st = hvd_listener_open(server->options.listen, &server->listen_fd, err);
+
+    if (st != HVD_OK)
+        return st;
+    server->fd = epoll_create1(EPOLL_CLOEXEC);
+    if (server->fd < 0 || !follow_fd(server, server->listen_fd, true))
+        return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "health server: epoll: %s", strerror(errno));
+    return start_first(server, err);
 }
 
 hvd_status_t hvd_server_create(const struct hvd_server_options *options, struct hvd_server **out,
@@ -309,9 +378,12 @@ hvd_status_t hvd_server_create(const struct hvd_server_options *options, struct 
     if (!server)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "health server: out of memory");
     server->options = *options;
-    st = start_first(server, err);
+    server->listen_fd = server->fd = -1;
+    server->max_connections = count_connections();
+    hvd_connections_init(&server->connections, server->max_connections);
+    st = start(server, err);
     if (st != HVD_OK) {
-        hvd_free(server);
+        hvd_server_destroy(server);
         return st;
     }
     *out = server;
@@ -322,7 +394,12 @@ void hvd_server_destroy(struct hvd_server *server)
 {
     if (!server)
         return;
-    MHD_stop_daemon(server->daemon);
+    if (server->daemon)
+        MHD_stop_daemon(server->daemon);
+    if (server->listen_fd >= 0)
+        (void)close(server->listen_fd);
+    if (server->fd >= 0)
+        (void)close(server->fd);
     hvd_free(server);
 }
 
@@ -331,13 +408,89 @@ int hvd_server_fd(const struct hvd_server *server)
     return server->fd;
 }
 
+/* ---- each step ---- */
+
+static void make_room(struct hvd_server *server, size_t n)
+{
+    char most[24];
+
+    if (!hvd_connections_make_room(&server->connections, n))
+        return;
+    (void)snprintf(most, sizeof(most), "%zu", server->max_connections);
+    HVD_LOG_KV(server->options.log, HVD_LOG_WARN, SUBSYSTEM,
+               "too many clients are connected: the oldest without a complete request are closed",
+               {"most", most});
+}
+
+/* Out of descriptors or memory: one client gives its own, else the socket is left alone for a
+ * while, as it would stay readable. */
+static void pause_accepting(struct hvd_server *server, int64_t now_ms)
+{
+    if (hvd_connections_count(&server->connections)) {
+        make_room(server,
+                  server->max_connections - hvd_connections_count(&server->connections) + 1);
+        return;
+    }
+    if (follow_fd(server, server->listen_fd, false))
+        server->pause_ms = now_ms + OUT_OF_FDS_MS;
+}
+
+/* Hands on a part of what waits: each has its first chance to send a request before it can become
+ * the oldest. */
+static void accept_some(struct hvd_server *server, int64_t now_ms)
+{
+    struct hvd_client_socket client;
+    hvd_status_t st = HVD_OK;
+    size_t n = 0;
+
+    for (; n < server->max_connections / 4 && st == HVD_OK; n++) {
+        st = hvd_listener_accept(server->listen_fd, &client);
+        if (st != HVD_OK)
+            break;
+        make_room(server, n + 1);
+        (void)MHD_add_connection(server->daemon, client.fd, (struct sockaddr *)&client.address,
+                                 client.address_len);
+    }
+    if (st == HVD_ERR_UNAVAILABLE)
+        pause_accepting(server, now_ms);
+}
+
+static void serve(struct hvd_server *server, bool is_called, int64_t now_ms)
+{
+    if (server->pause_ms && server->pause_ms <= now_ms &&
+        follow_fd(server, server->listen_fd, true)) {
+        server->pause_ms = 0;
+        is_called = true;
+    }
+    if (is_called && !server->pause_ms) {
+        renew_if_changed(server);
+        accept_some(server, now_ms);
+    }
+    (void)MHD_run(server->daemon);
+}
+
 int hvd_server_step(struct hvd_server *server)
 {
+    struct epoll_event events[2];
+    int n = epoll_wait(server->fd, events, 2, 0);
+    int64_t now_ms = hvd_clock_ms();
     MHD_UNSIGNED_LONG_LONG wait_ms = 0;
+    bool is_called = false;
 
-    renew_if_changed(server);
-    (void)MHD_run(server->daemon);
-    if (MHD_get_timeout(server->daemon, &wait_ms) != MHD_YES)
+    for (int i = 0; i < n; i++)
+        is_called |= events[i].data.fd == server->listen_fd;
+    if (n > 0 || server->due_ms <= now_ms) {
+        (void)hvd_connections_expire(&server->connections, now_ms);
+        serve(server, is_called, now_ms);
+        server->due_ms = hvd_connections_expire(&server->connections, now_ms);
+        if (server->pause_ms && server->pause_ms < server->due_ms)
+            server->due_ms = server->pause_ms;
+        if (MHD_get_timeout(server->daemon, &wait_ms) == MHD_YES &&
+            now_ms + (int64_t)wait_ms < server->due_ms)
+            server->due_ms = now_ms + (int64_t)wait_ms;
+    }
+    if (server->due_ms == INT64_MAX)
         return -1;
-    return wait_ms > 60000 ? 60000 : (int)wait_ms;
+    now_ms = server->due_ms - now_ms;
+    return now_ms < 0 ? 0 : now_ms > 60000 ? 60000 : (int)now_ms;
 }
