@@ -22,7 +22,8 @@
 #define TOLD_AGAIN_MS 1000
 #define TOLD_TWICE 2
 
-/* One that is new is an event too, unless it is retried soon. */
+/* One that is new is an event too, unless it is retried soon. It is no reason to end a master that
+ * runs: the condition stays true, and its message holds the obstacle. */
 void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message)
 {
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_RUNNING];
@@ -31,12 +32,11 @@ void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *messa
     if (p->is_blocked)
         return;
     p->is_blocked = true;
-    if (hvd_pass_is_running(p)) /* it is no reason why the job should not run */
-        return;
-    if (strcmp(reason, "Denied") != 0 &&
-        !(hvd_str_equal(was->reason, reason) && hvd_str_equal(was->message, message)))
+    hvd_pass_text(p->obstacle, sizeof(p->obstacle), "%s", message);
+    if (strcmp(reason, "Denied") != 0 && !(was->message && strstr(was->message, p->obstacle)))
         hvd_pass_event(p, reason, message, true);
-    hvd_pass_condition(p, &update);
+    if (!hvd_pass_is_running(p))
+        hvd_pass_condition(p, &update);
 }
 
 /* A child of the job: which, and how it stands. */

@@ -32,6 +32,7 @@ struct hvd_pass {
     bool has_no_room;           /* the gang scheduler has not let the workers in yet */
     bool is_denied;             /* one that is tried again in this pass, and may fail again */
     bool is_blocked;            /* a foreign child or a refusal was reported in this pass */
+    char obstacle[512];         /* its text; "": none */
     hvd_status_t st;
 };
 
@@ -111,7 +112,7 @@ void hvd_admit_release(struct hvd_pass *p);
 /* ensure.c: children as they should be. */
 
 /* A reason why workers or master cannot be made now, on the condition Running; the first in a pass
- * wins. While the master runs there is nothing to tell. */
+ * wins. While the master runs the condition stays true and its message tells of the reason. */
 void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message);
 
 /* Makes and repairs Secret, Service, ConfigMap and StatefulSet of a job that is to run. */

@@ -555,6 +555,99 @@ static void a_foreign_object_with_our_labels_is_left_alone(void **state)
     world_fini(&w);
 }
 
+#define OUR_LABELS                                                                                 \
+    ",\"labels\":{\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":"  \
+    "\"digits\"}"
+
+/* It is no reason to end the job, and the user is told of it until it is gone. */
+static void a_foreign_child_beside_a_running_master_is_told_of(void **state)
+{
+    static const struct {
+        const char *kind, *name, *labels;
+    } table[] = {{"Secret", "digits-ssh", ""},      {"Secret", "digits-ssh", OUR_LABELS},
+                 {"Service", "digits", ""},         {"Service", "digits", OUR_LABELS},
+                 {"ConfigMap", "digits-hosts", ""}, {"ConfigMap", "digits-hosts", OUR_LABELS}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct world w;
+        char text[512];
+        int writes;
+
+        world_start(&w, "");
+        world_remove(&w, table[i].kind, table[i].name);
+        (void)snprintf(
+            text, sizeof(text),
+            "{\"kind\":\"%s\",\"metadata\":{\"name\":\"%s\",\"namespace\":\"default\"%s},"
+            "\"spec\":{}}",
+            table[i].kind, table[i].name, table[i].labels);
+        world_put(&w, text);
+        world_settle(&w);
+        world_is_state(&w, "Running");
+        assert_string_equal(world_condition(&w, "Running"), "True");
+        (void)snprintf(text, sizeof(text), "(attempt 1 of 1); %s default/%s exists and is not",
+                       table[i].kind, table[i].name);
+        assert_non_null(strstr(world_status(&w, "message"), text));
+        assert_int_equal(world_events(&w, "Conflict"), 1);
+        writes = w.n_writes;
+        for (int minute = 0; minute < 10; minute++) {
+            w.now_ms += 61000; /* the operator looks again once a minute */
+            w.n_failures = 0;
+            world_settle(&w);
+        }
+        assert_int_equal(w.n_writes, writes);
+        world_remove(&w, table[i].kind, table[i].name);
+        w.now_ms += 61000;
+        w.n_failures = 0;
+        world_settle(&w);
+        assert_non_null(
+            hvd_json_at(world_find(&w, table[i].kind, table[i].name), "metadata.ownerReferences"));
+        assert_string_equal(world_status(&w, "message"),
+                            "pod digits-master-abcde is running (attempt 1 of 1)");
+        assert_int_equal(world_events(&w, "Conflict"), 1);
+        assert_int_equal(world_events(&w, "MasterStarted"), 1);
+        assert_true(w.n_writes <= writes + 3);
+        world_end_master(&w, 0, NULL);
+        world_settle(&w);
+        world_is_state(&w, "Succeeded");
+        world_fini(&w);
+    }
+}
+
+static void a_child_that_is_denied_beside_a_running_master_is_told_of(void **state)
+{
+    static const char *const children[][2] = {
+        {"Secret", "digits-ssh"}, {"Service", "digits"}, {"ConfigMap", "digits-hosts"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(children) / sizeof(children[0]); i++) {
+        struct world w;
+        char text[256];
+
+        world_start(&w, "");
+        world_remove(&w, children[i][0], children[i][1]);
+        w.deny_kind = children[i][0];
+        for (int pass = 0; pass < 5; pass++) {
+            world_pass(&w);
+            w.now_ms += 30000;
+        }
+        world_is_state(&w, "Running");
+        (void)snprintf(text, sizeof(text),
+                       "(attempt 1 of 1); %s %s cannot be made, will be tried again: admission",
+                       children[i][0], children[i][1]);
+        assert_non_null(strstr(world_status(&w, "message"), text));
+        assert_int_equal(world_events(&w, "Denied"), 0);
+        w.deny_kind = NULL;
+        world_settle(&w);
+        assert_non_null(world_find(&w, children[i][0], children[i][1]));
+        w.now_ms += 60000;
+        world_settle(&w);
+        assert_string_equal(world_status(&w, "message"),
+                            "pod digits-master-abcde is running (attempt 1 of 1)");
+        world_fini(&w);
+    }
+}
+
 static void what_a_deleted_job_of_the_same_name_left_is_waited_for(void **state)
 {
     struct world w;
@@ -725,6 +818,8 @@ int main(void)
         cmocka_unit_test(a_job_managed_by_another_is_not_written_to),
         cmocka_unit_test(a_foreign_object_is_left_alone_and_retried_slowly),
         cmocka_unit_test(a_foreign_object_with_our_labels_is_left_alone),
+        cmocka_unit_test(a_foreign_child_beside_a_running_master_is_told_of),
+        cmocka_unit_test(a_child_that_is_denied_beside_a_running_master_is_told_of),
         cmocka_unit_test(what_a_deleted_job_of_the_same_name_left_is_waited_for),
         cmocka_unit_test(a_template_that_the_api_server_refuses_fails_the_job),
         cmocka_unit_test(a_wrong_spec_that_got_past_the_crd_fails_the_job),

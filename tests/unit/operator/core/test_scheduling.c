@@ -340,7 +340,7 @@ static void no_free_port_is_told_and_asked_for_again(void **state)
     world_fini(&w);
 }
 
-/* It is no reason why the job should not run, and is in the log. */
+/* It is no reason why the job should not run, and the message tells of it. */
 static void a_foreign_child_beside_a_running_master_is_let_be(void **state)
 {
     const struct combination c = {0};
