@@ -80,20 +80,6 @@ void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *messag
     hvd_pass_event(p, is_template ? reason : "Failed", message, true);
 }
 
-/* Which attempt it is, out of how many; those that did not count are none of either. */
-struct attempt {
-    int number;
-    int of;
-};
-
-static struct attempt attempt_now(const struct hvd_pass *p)
-{
-    const struct hvd_job_status *status = &p->job->status;
-
-    return (struct attempt){hvd_job_ended(status) + 1,
-                            p->job->spec.backoff_limit + 1 + status->interruptions};
-}
-
 /* How the master ended, and its last words. */
 static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], const char **line)
 {
@@ -131,40 +117,37 @@ struct verdict {
 static void describe_failure(const struct hvd_pass *p, const struct verdict *verdict,
                              char out[MESSAGE_SIZE])
 {
-    const struct attempt attempt = attempt_now(p);
     const struct hvd_worker_failure *loss = hvd_pass_loss(p);
     const char *lost = loss ? loss->message : NULL;
-    char master[MESSAGE_SIZE];
+    char master[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE];
     const char *line;
 
+    hvd_pass_attempt(p, attempt);
     if (!p->child[HVD_KIND_JOB]) {
-        hvd_pass_text(out, MESSAGE_SIZE, "%s (attempt %d of %d%s)", lost ? lost : "no master",
-                      attempt.number, attempt.of, verdict->text);
+        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s)", lost ? lost : "no master", attempt,
+                      verdict->text);
         return;
     }
     describe_master(p, master, &line);
     if (lost && !has_master_ended(p) && stuck_s(p->pods.master) == 0)
-        hvd_pass_text(out, MESSAGE_SIZE,
-                      "%s (attempt %d of %d%s); the master did not end by itself within %d s", lost,
-                      attempt.number, attempt.of, verdict->text, LOST_GRACE_S);
+        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s); the master did not end by itself within %d s",
+                      lost, attempt, verdict->text, LOST_GRACE_S);
     else if (lost)
-        hvd_pass_text(out, MESSAGE_SIZE, "%s (attempt %d of %d%s); %s%s%s", lost, attempt.number,
-                      attempt.of, verdict->text, master, *line ? ": " : "", line);
+        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s); %s%s%s", lost, attempt, verdict->text, master,
+                      *line ? ": " : "", line);
     else
-        hvd_pass_text(out, MESSAGE_SIZE, "%s (attempt %d of %d%s)%s%s", master, attempt.number,
-                      attempt.of, verdict->text, *line ? ": " : "", line);
+        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s)%s%s", master, attempt, verdict->text,
+                      *line ? ": " : "", line);
 }
 
 static void succeed(struct hvd_pass *p)
 {
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
-    const struct attempt attempt = attempt_now(p);
-    char message[MESSAGE_SIZE];
+    char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE];
 
-    hvd_pass_text(message, sizeof(message), "%s %s succeeded (attempt %d of %d)",
-                  p->pods.master ? "pod" : "Job",
-                  p->pods.master ? p->pods.master->meta.name : job->meta.name, attempt.number,
-                  attempt.of);
+    hvd_pass_attempt(p, attempt);
+    hvd_pass_text(message, sizeof(message), "%s %s succeeded (%s)", p->pods.master ? "pod" : "Job",
+                  p->pods.master ? p->pods.master->meta.name : job->meta.name, attempt);
     finish(p, HVD_JOB_SUCCEEDED, "Succeeded");
     set(p, HVD_COND_SUCCEEDED, HVD_TRUE, (const char *const[2]){"MasterSucceeded", message});
     hvd_pass_event(p, "Succeeded", message, false);
@@ -356,15 +339,14 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
     static const char reason[] = "MasterDeleted";
     const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
     int64_t since_ms = p->view->status_written_ms;
-    struct attempt attempt = attempt_now(p);
-    char message[MESSAGE_SIZE], name[HVD_CHILD_NAME_MAX];
+    char message[MESSAGE_SIZE], name[HVD_CHILD_NAME_MAX], attempt[HVD_ATTEMPT_SIZE];
 
     if (p->job->status.attempts <= hvd_job_ended(&p->job->status) ||
         hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
         return false;
     hvd_child_name(p->job, HVD_KIND_JOB, name);
-    hvd_pass_text(message, sizeof(message), "Job %s was deleted (attempt %d of %d)", name,
-                  attempt.number, attempt.of);
+    hvd_pass_attempt(p, attempt);
+    hvd_pass_text(message, sizeof(message), "Job %s was deleted (%s)", name, attempt);
     hvd_pass_state(p, HVD_JOB_RESTARTING);
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, message});
     if (!hvd_str_equal(running->reason, reason)) {

@@ -167,6 +167,21 @@ const struct hvd_worker_failure *hvd_pass_loss(const struct hvd_pass *p)
     return known->message && known->attempt == hvd_job_ended(&p->job->status) + 1 ? known : NULL;
 }
 
+void hvd_pass_attempt(const struct hvd_pass *p, char out[HVD_ATTEMPT_SIZE])
+{
+    const struct hvd_job_status *status = &p->job->status;
+    int64_t number = (int64_t)status->failures + 1;
+    int64_t of = (int64_t)p->job->spec.backoff_limit + 1;
+    int n;
+
+    if (of < number) /* the limit was lowered meanwhile */
+        of = number;
+    n = snprintf(out, HVD_ATTEMPT_SIZE, "attempt %lld of %lld", (long long)number, (long long)of);
+    if (status->interruptions > 0)
+        (void)snprintf(out + n, HVD_ATTEMPT_SIZE - (size_t)n, " after %d interruption%s",
+                       status->interruptions, status->interruptions == 1 ? "" : "s");
+}
+
 bool hvd_pass_is_running(const struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.master;

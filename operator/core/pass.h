@@ -63,6 +63,15 @@ const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_ki
  * the status and is not meant. Borrowed from the next status. */
 const struct hvd_worker_failure *hvd_pass_loss(const struct hvd_pass *p);
 
+#define HVD_ATTEMPT_SIZE 80
+
+/*
+ * Names the attempt under way, "attempt 2 of 3 after 1 interruption": its number among those that
+ * count against backoffLimit, out of how many, and how many others were interrupted, which are no
+ * part of either.
+ */
+void hvd_pass_attempt(const struct hvd_pass *p, char out[HVD_ATTEMPT_SIZE]);
+
 /* Whether the current master's pod runs. */
 bool hvd_pass_is_running(const struct hvd_pass *p);
 

@@ -159,12 +159,12 @@ static void show_running(struct hvd_pass *p)
     const struct hvd_worker_failure *loss = hvd_pass_loss(p);
     const char *lost = loss ? loss->message : NULL;
     const char *known = p->job->status.conditions[HVD_COND_RUNNING].message;
-    char message[MESSAGE_SIZE];
+    char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE];
 
-    hvd_pass_text(message, sizeof(message), "pod %s is running (attempt %d of %d)%s%s%s%s",
-                  p->pods.master->meta.name, hvd_job_ended(&p->job->status) + 1,
-                  p->job->spec.backoff_limit + 1 + p->job->status.interruptions,
-                  p->obstacle[0] ? "; " : "", p->obstacle, lost ? "; " : "", lost ? lost : "");
+    hvd_pass_attempt(p, attempt);
+    hvd_pass_text(message, sizeof(message), "pod %s is running (%s)%s%s%s%s",
+                  p->pods.master->meta.name, attempt, p->obstacle[0] ? "; " : "", p->obstacle,
+                  lost ? "; " : "", lost ? lost : "");
     /* An obstacle that is gone is no longer told of. */
     p->is_urgent = p->is_urgent || (!p->obstacle[0] && !lost && known && strstr(known, "); "));
     if (!is_true(&p->job->status, HVD_COND_RUNNING))

@@ -101,7 +101,7 @@ def test_an_eviction_that_the_policy_ignores_restarts_the_group_without_counting
     ns.wait_state("Succeeded")
     final = status(ns)
     assert (final["attempts"], final["failures"], final["interruptions"]) == (2, 0, 1)
-    assert "(attempt 2 of 2)" in ns.condition("Succeeded")["message"]
+    assert "(attempt 1 of 1 after 1 interruption)" in ns.condition("Succeeded")["message"]
 
 
 def test_a_rule_on_the_exit_code_ends_the_job_at_once(ns, operator):
