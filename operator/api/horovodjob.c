@@ -61,17 +61,22 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
 
 /* ---- in one block ---- */
 
-#define TEXTS_MAX (9 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
+#define TEXTS_MAX (10 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
 
 /* Where the strings of the job stand; how many they are. */
 static size_t texts_of(struct hvd_job *job, char **out[TEXTS_MAX])
 {
     struct hvd_job_status *status = &job->status;
-    char **const texts[] = {&job->namespace,     &job->name,
-                            &job->uid,           &job->resource_version,
-                            &job->invalid,       &job->spec.topology_keys,
-                            &job->spec.text,     &status->worker_failure.message,
-                            &status->failure_log};
+    char **const texts[] = {&job->namespace,
+                            &job->name,
+                            &job->uid,
+                            &job->resource_version,
+                            &job->invalid,
+                            &job->spec.topology_keys,
+                            &job->spec.image,
+                            &job->spec.text,
+                            &status->failure_log,
+                            &status->worker_failure.message};
     size_t n = sizeof(texts) / sizeof(texts[0]);
 
     memcpy(out, texts, sizeof(texts));
@@ -125,6 +130,7 @@ void hvd_job_fini(struct hvd_job *job)
         hvd_free(job->spec.groups[i].name);
     hvd_free(job->spec.groups);
     hvd_free(job->spec.topology_keys);
+    hvd_free(job->spec.image);
     hvd_free(job->namespace);
     hvd_free(job->name);
     hvd_free(job->uid);

@@ -53,6 +53,9 @@ enum hvd_condition_type {
     HVD_N_CONDITIONS,
 };
 
+/* The reason of the condition WorkersReady once the workers of a finished job are removed. */
+#define HVD_REASON_JOB_FINISHED "JobFinished"
+
 enum hvd_truth {
     HVD_ABSENT, /* the condition was never set */
     HVD_FALSE,
@@ -98,7 +101,8 @@ struct hvd_job_spec {
     int32_t ssh_port;           /* as given, else as recorded in the status, else 2222 */
     int32_t min_available;      /* of the gang; 0: as many workers as the job needs to start */
     int64_t schedule_timeout_s; /* of the gang; -1: the gang scheduler's default */
-    char *text;                 /* the whole spec as compact JSON */
+    char *image; /* that the workers of spec.worker run, at most 512 bytes; NULL: none is given */
+    char *text;  /* the whole spec as compact JSON */
 };
 
 /* A worker that was lost while the master ran. */

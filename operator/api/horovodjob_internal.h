@@ -49,6 +49,9 @@ hvd_status_t hvd_groups_decode(const cJSON *spec, const char *job_name, struct h
  */
 hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_err *err);
 
+/* The length of at most max bytes of text that does not cut a UTF-8 character in two. */
+size_t hvd_status_cut(const char *text, size_t max);
+
 /* Decodes status (may be NULL: a new job) into the zeroed *out. HVD_ERR_NOMEM as above. */
 hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job_status *out,
                                struct hvd_err *err);

@@ -12,6 +12,8 @@
 #include "operator/api/horovodjob_internal.h"
 #include "operator/api/json.h"
 
+#define IMAGE_MAX 512
+
 void hvd_spec_complain(struct hvd_wrong *wrong, const char *fmt, ...)
 {
     va_list args;
@@ -204,6 +206,19 @@ static void check_nul(const cJSON *spec, struct hvd_wrong *wrong)
                           path);
 }
 
+/* The image of the workers, for people; templates are checked elsewhere. */
+static hvd_status_t decode_image(const cJSON *spec, struct hvd_job_spec *out)
+{
+    const cJSON *worker = hvd_spec_role_container(hvd_json_at(spec, "worker.template"), "worker");
+    const char *image =
+        out->is_short_form ? hvd_json_str(spec, "image") : hvd_json_str(worker, "image");
+
+    if (!image || *image == '\0')
+        return HVD_OK;
+    out->image = hvd_strndup(image, hvd_status_cut(image, IMAGE_MAX));
+    return out->image ? HVD_OK : HVD_ERR_NOMEM;
+}
+
 hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_err *err)
 {
     struct hvd_wrong wrong = {{0}};
@@ -213,6 +228,8 @@ hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_
     if (hvd_groups_decode(spec, job->name, &job->spec, &wrong))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     decode_fields(spec, &job->spec, &wrong);
+    if (decode_image(spec, &job->spec))
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     job->spec.text = spec ? cJSON_PrintUnformatted(spec) : hvd_strdup("{}");
     if (!job->spec.text)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);

@@ -74,8 +74,7 @@ static void condition_fini(struct hvd_condition *condition)
     *condition = (struct hvd_condition){0};
 }
 
-/* The length of at most max bytes of text that does not cut a UTF-8 character in two. */
-static size_t cut_length(const char *text, size_t max)
+size_t hvd_status_cut(const char *text, size_t max)
 {
     size_t len = strnlen(text, max + 1);
 
@@ -98,7 +97,7 @@ static hvd_status_t condition_texts(struct hvd_condition *condition, const char 
     if (!message)
         message = "";
     if (new_reason)
-        new_message = hvd_strndup(message, cut_length(message, MESSAGE_MAX));
+        new_message = hvd_strndup(message, hvd_status_cut(message, MESSAGE_MAX));
     if (!new_message) {
         hvd_free(new_reason);
         return HVD_ERR_NOMEM;
@@ -134,7 +133,7 @@ static hvd_status_t set_text(char **target, const char *text)
     char *copy = NULL;
 
     if (text) {
-        copy = hvd_strndup(text, cut_length(text, MESSAGE_MAX));
+        copy = hvd_strndup(text, hvd_status_cut(text, MESSAGE_MAX));
         if (!copy)
             return HVD_ERR_NOMEM;
     }
@@ -363,6 +362,18 @@ static const char *headline(const struct hvd_job_status *status)
     return status->conditions[HVD_COND_WORKERS_READY].message;
 }
 
+/* Ready workers of those wanted; workers that are removed because the job has finished are neither.
+ */
+static void encode_ready(struct hvd_jb *jb, cJSON *out, const struct hvd_job_status *status)
+{
+    const struct hvd_condition *workers = &status->conditions[HVD_COND_WORKERS_READY];
+
+    if (hvd_str_equal(workers->reason, HVD_REASON_JOB_FINISHED))
+        hvd_jb_str(jb, out, "ready", "-");
+    else
+        hvd_jb_fmt(jb, out, "ready", "%d/%d", status->workers_ready, status->workers_desired);
+}
+
 static void encode_status(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
                           const struct hvd_job_status *status)
 {
@@ -372,7 +383,8 @@ static void encode_status(struct hvd_jb *jb, cJSON *out, const struct hvd_job *j
     hvd_jb_int(jb, workers, "ready", status->workers_ready);
     hvd_jb_str(jb, out, "state", state_names[status->state]);
     hvd_jb_str(jb, out, "message", headline(status));
-    hvd_jb_fmt(jb, out, "ready", "%d/%d", status->workers_ready, status->workers_desired);
+    encode_ready(jb, out, status);
+    hvd_jb_str(jb, out, "image", job->spec.image);
     hvd_jb_fmt(jb, out, "selector", "%s=%s,%s=worker", HVD_LABEL_JOB, job->name, HVD_LABEL_ROLE);
     hvd_jb_int(jb, out, "hosts", status->hosts);
     hvd_jb_int(jb, out, "attempts", status->attempts);

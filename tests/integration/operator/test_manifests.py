@@ -46,5 +46,19 @@ def test_the_smallest_manifest_is_accepted_and_listed(server, ns, operator):
     lines = server.kubectl("get", "hvj", "-n", ns.name).stdout.splitlines()
     assert lines[0].split() == ["NAME", "STATE", "READY", "ATTEMPTS", "AGE"]
     assert lines[1].split()[:4] == ["digits", "Pending", "0/2", "0"]
+    wide = server.kubectl("get", "hvj", "-o", "wide", "-n", ns.name).stdout.splitlines()
+    assert "IMAGE" in wide[0] and wide[1].split()[5] == GOOD["spec"]["image"]
     described = server.kubectl("describe", "horovodjob", "digits", "-n", ns.name).stdout
     assert "0 of 2 workers are ready" in described
+
+
+def test_the_long_form_is_listed_with_the_image_of_its_workers_and_no_workers_at_its_end(server, ns, operator):
+    pods = {role: {"template": {"spec": {"containers": [{"name": role, "image": f"localhost/{role}:1"}]}}}
+            for role in ("master", "worker")}
+    pods["worker"]["replicas"] = 1
+    server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump({**GOOD, "spec": pods}))
+    ns.start_workers(1)
+    ns.end_master(ns.start_master())
+    ns.wait_state("Succeeded")
+    line = server.kubectl("get", "hvj", "-o", "wide", "-n", ns.name).stdout.splitlines()[1].split()
+    assert line[:4] == ["digits", "Succeeded", "-", "1"] and line[5] == "localhost/worker:1"

@@ -324,6 +324,7 @@ static void assert_same(const struct hvd_job *a, const struct hvd_job *b)
     assert_string_equal(a->resource_version, b->resource_version);
     assert_string_equal(a->spec.text, b->spec.text);
     assert_string_equal(a->spec.topology_keys, b->spec.topology_keys);
+    assert_string_equal(a->spec.image, b->spec.image);
     assert_string_equal(a->invalid, b->invalid);
     assert_ptr_not_equal(a->invalid, b->invalid);
     assert_int_equal(a->spec.n_groups, b->spec.n_groups);
@@ -337,7 +338,7 @@ static void assert_same(const struct hvd_job *a, const struct hvd_job *b)
 static void a_job_that_moves_is_the_same_and_owns_nothing(void **state)
 {
     cJSON *object = job_object(
-        "a", cJSON_Parse("{\"image\":\"\",\"command\":[\"t\"],\"worker\":{\"replicas\":2},"
+        "a", cJSON_Parse("{\"image\":\"i\",\"worker\":{\"replicas\":2},"
                          "\"workerGroups\":[{\"name\":\"a\",\"replicas\":1},{\"name\":\"b\","
                          "\"replicas\":1}],\"topologyKeys\":[\"zone\",\"rack\"]}"));
     struct hvd_job job = {0}, like = {0}, moved;
@@ -360,6 +361,25 @@ static void a_job_that_moves_is_the_same_and_owns_nothing(void **state)
     hvd_free(block);
     cJSON_Delete(object);
     assert_int_equal(hvd_mem_live(), 0);
+}
+
+/* An image of any length fits into the status, and is cut between characters. */
+static void a_long_image_is_cut_between_characters(void **state)
+{
+    char image[1024] = "";
+    cJSON *spec = smallest(), *object;
+    struct hvd_job job;
+
+    (void)state;
+    for (size_t len = 0; len < 600; len += 2)
+        memcpy(image + len + 1, "\xC3\xA9", 3);
+    image[0] = 'i';
+    cJSON_ReplaceItemInObject(spec, "image", cJSON_CreateString(image));
+    object = job_object("a", spec);
+    assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
+    assert_int_equal(strlen(job.spec.image), 511);
+    hvd_job_fini(&job);
+    cJSON_Delete(object);
 }
 
 static void encode_and_decode(const cJSON *object, const struct hvd_job_status *status)
@@ -413,6 +433,7 @@ int main(void)
         cmocka_unit_test(a_condition_keeps_its_time_until_its_truth_changes),
         cmocka_unit_test(a_long_message_is_cut_between_characters),
         cmocka_unit_test(a_status_survives_the_api_server),
+        cmocka_unit_test(a_long_image_is_cut_between_characters),
         cmocka_unit_test(a_job_that_moves_is_the_same_and_owns_nothing),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -305,6 +305,62 @@ static void clean_pod_policy_says_what_is_left(void **state)
     world_fini(&w);
 }
 
+/* 0/2 of a job that succeeded reads as if two workers were missing. */
+static void workers_that_were_removed_at_the_end_are_not_shown_as_missing(void **state)
+{
+    static const char *const policies[] = {"", ",\"cleanPodPolicy\":\"All\""};
+    struct world w;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        world_start(&w, policies[i % 2]);
+        world_end_master(&w, i / 2, NULL);
+        world_settle(&w);
+        assert_string_equal(world_status(&w, "ready"), "-");
+        assert_int_equal(
+            hvd_json_int(world_find(&w, "HorovodJob", "digits"), "status.workers.ready", -1), 0);
+        world_fini(&w);
+    }
+    world_init(&w, "{\"image\":\"i\",\"worker\":{\"replicas\":1}}"); /* never had any */
+    world_settle(&w);
+    world_is_state(&w, "Failed");
+    assert_string_equal(world_status(&w, "ready"), "-");
+    world_fini(&w);
+
+    world_start(&w, ""); /* suspended is no end: they will be back */
+    world_edit(&w, "{\"suspend\":true}");
+    world_settle(&w);
+    assert_string_equal(world_status(&w, "ready"), "0/2");
+    world_fini(&w);
+}
+
+/* Whichever form says it; with the first status, and with the one that follows a change. */
+static void the_status_names_the_image_of_the_workers(void **state)
+{
+    static const char *const specs[] = {
+        SHORT "}",
+        "{\"master\":{\"template\":{\"spec\":{\"containers\":[{\"name\":\"master\",\"image\":"
+        "\"other\"}]}}},\"worker\":{\"replicas\":2,\"template\":{\"spec\":{\"containers\":[{"
+        "\"name\":\"side\",\"image\":\"s\"},{\"name\":\"worker\",\"image\":\"img\"}]}}}}"};
+    struct world w;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+        world_init(&w, specs[i]);
+        world_settle(&w);
+        assert_string_equal(world_status(&w, "image"), "img");
+        world_fini(&w);
+    }
+    world_init(&w, SHORT "}");
+    world_settle(&w);
+    world_edit(&w, "{\"suspend\":true}");
+    world_settle(&w);
+    world_edit(&w, "{\"suspend\":false,\"image\":\"new\"}");
+    world_settle(&w);
+    assert_string_equal(world_status(&w, "image"), "new");
+    world_fini(&w);
+}
+
 static void failure_tells_exit_code_and_last_line(void **state)
 {
     struct world w;
@@ -806,6 +862,8 @@ int main(void)
         cmocka_unit_test(what_troubled_the_master_is_forgotten_when_it_is_over),
         cmocka_unit_test(success_is_final_and_removes_the_workers),
         cmocka_unit_test(clean_pod_policy_says_what_is_left),
+        cmocka_unit_test(workers_that_were_removed_at_the_end_are_not_shown_as_missing),
+        cmocka_unit_test(the_status_names_the_image_of_the_workers),
         cmocka_unit_test(failure_tells_exit_code_and_last_line),
         cmocka_unit_test(a_failed_attempt_is_followed_by_another_until_the_limit),
         cmocka_unit_test(a_job_failed_without_a_pod_says_why),
