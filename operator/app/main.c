@@ -73,6 +73,17 @@ static hvd_status_t load_config(const struct hvd_options *options, struct hvd_ku
     return hvd_kube_config_load(&sources, out, err);
 }
 
+static void warn_of_risks(const struct hvd_kube_config *config, const struct hvd_log *log)
+{
+    struct hvd_kube_risk risks[HVD_KUBE_MAX_RISKS];
+    size_t n = hvd_kube_config_risks(config, risks);
+
+    for (size_t i = 0; i < n; i++)
+        HVD_LOG_KV(log, HVD_LOG_WARN, "operator", risks[i].what, {"server", config->server},
+                   {"config", config->origin}, {"cluster", config->cluster},
+                   {"remedy", risks[i].remedy});
+}
+
 static hvd_status_t run(const struct hvd_options *options, const struct hvd_log *log,
                         struct hvd_err *err)
 {
@@ -94,6 +105,7 @@ static hvd_status_t run(const struct hvd_options *options, const struct hvd_log 
         HVD_LOG_KV(log, HVD_LOG_INFO, "operator", "starting", {"version", HVD_VERSION},
                    {"server", config.server}, {"config", config.origin},
                    {"namespace", options->ns ? options->ns : "(all)"});
+        warn_of_risks(&config, log);
         st = hvd_operator_create(&setup, &op, err);
         if (st == HVD_OK)
             st = hvd_operator_run(op, err);

@@ -38,8 +38,26 @@ void hvd_kube_config_fini(struct hvd_kube_config *config)
     hvd_free(config->tls_server_name);
     hvd_free(config->proxy_url);
     hvd_free(config->ns);
+    hvd_free(config->cluster);
     hvd_free(config->origin);
     *config = (struct hvd_kube_config){0};
+}
+
+size_t hvd_kube_config_risks(const struct hvd_kube_config *config,
+                             struct hvd_kube_risk out[HVD_KUBE_MAX_RISKS])
+{
+    bool is_encrypted = hvd_str_has_prefix(config->server, "https://");
+    size_t n = 0;
+
+    if (is_encrypted && config->is_insecure)
+        out[n++] = (struct hvd_kube_risk){
+            "the API server's certificate is not verified: whoever answers at its address gets "
+            "the credentials",
+            "replace insecure-skip-tls-verify by certificate-authority"};
+    if (!is_encrypted && (config->token || config->token_file))
+        out[n++] = (struct hvd_kube_risk){"the token is sent to the API server unencrypted",
+                                          "use an https URL as server"};
+    return n;
 }
 
 static hvd_status_t read_all(int fd, struct hvd_buf *buf)

@@ -2,6 +2,7 @@
 #define HVD_OPERATOR_KUBE_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/status.h"
 #include "base/str.h"
@@ -23,9 +24,21 @@ struct hvd_kube_config {
     char *tls_server_name;
     char *proxy_url;
     char *ns;         /* the namespace of the context or of our own pod */
+    char *cluster;    /* the name of the entry; NULL in a cluster */
     char *origin;     /* where this came from, for messages: the path, or "in-cluster" */
     bool is_insecure; /* the server's certificate is not verified */
 };
+
+/* Something that a configuration allows and that its reader may not intend. Static texts. */
+struct hvd_kube_risk {
+    const char *what;
+    const char *remedy;
+};
+#define HVD_KUBE_MAX_RISKS 2
+
+/* Fills out with what is to be warned of at start; returns how many. Pure. */
+size_t hvd_kube_config_risks(const struct hvd_kube_config *config,
+                             struct hvd_kube_risk out[HVD_KUBE_MAX_RISKS]);
 
 /* Frees the strings and zeroes the struct; keys and tokens are wiped first. */
 void hvd_kube_config_fini(struct hvd_kube_config *config);

@@ -160,6 +160,11 @@ static hvd_status_t read_cluster(struct reader *r, yaml_node_t *cluster, const c
     c->is_insecure = insecure && strcmp(insecure, "true") == 0;
     if (st == HVD_OK)
         st = copy_pem(r, cluster, "certificate-authority", &c->ca_file, &c->ca_data);
+    if (st == HVD_OK && c->is_insecure && (c->ca_file || c->ca_data))
+        return HVD_FAIL(r->err, HVD_ERR_INVALID, 0,
+                        "%s: cluster \"%s\": certificate-authority and insecure-skip-tls-verify "
+                        "contradict each other: remove one of them",
+                        r->origin, name);
     if (st == HVD_OK)
         st = copy(r, cluster, "tls-server-name", &c->tls_server_name);
     if (st == HVD_OK)
@@ -221,6 +226,8 @@ static hvd_status_t read_context(struct reader *r, struct hvd_kube_config *c)
         return HVD_FAIL(r->err, HVD_ERR_INVALID, 0, "%s: context \"%s\" names no cluster",
                         r->origin, current);
     st = find_entry(r, "clusters", "cluster", cluster, &entry);
+    if (st == HVD_OK)
+        st = copy(r, context, "cluster", &c->cluster);
     if (st == HVD_OK)
         st = read_cluster(r, entry, cluster, c);
     if (st == HVD_OK && user) {

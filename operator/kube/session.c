@@ -178,19 +178,51 @@ static CURLcode set_blob(CURL *easy, CURLoption option, const char *pem)
     return curl_easy_setopt(easy, option, &blob);
 }
 
-static CURLcode apply_tls(const struct hvd_kube_config *config, CURL *easy)
+/* Whom to believe: the same options of the server and of a proxy that speaks TLS. */
+struct trust_options {
+    CURLoption verify_peer;
+    CURLoption verify_host;
+    CURLoption ca_blob;
+    CURLoption ca_file;
+    CURLoption ca_path;
+};
+
+/*
+ * An authority that is named is the only one: libcurl's built-in file gives way to another one or
+ * to a blob, its built-in directory (the system's authorities) stays unless it is taken away.
+ */
+static CURLcode apply_trust(const struct hvd_kube_config *config,
+                            const struct trust_options *options, CURL *easy)
 {
     CURLcode rc = CURLE_OK;
 
     if (config->is_insecure) {
-        rc = curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+        rc = curl_easy_setopt(easy, options->verify_peer, 0L);
         if (rc == CURLE_OK)
-            rc = curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
-    } else if (config->ca_data) {
-        rc = set_blob(easy, CURLOPT_CAINFO_BLOB, config->ca_data);
-    } else if (config->ca_file) {
-        rc = curl_easy_setopt(easy, CURLOPT_CAINFO, config->ca_file);
+            rc = curl_easy_setopt(easy, options->verify_host, 0L);
+        return rc;
     }
+    if (config->ca_data)
+        rc = set_blob(easy, options->ca_blob, config->ca_data);
+    else if (config->ca_file)
+        rc = curl_easy_setopt(easy, options->ca_file, config->ca_file);
+    if (rc == CURLE_OK && (config->ca_data || config->ca_file))
+        rc = curl_easy_setopt(easy, options->ca_path, (const char *)NULL);
+    return rc == CURLE_NOT_BUILT_IN ? CURLE_OK : rc; /* a TLS library without such directories */
+}
+
+static CURLcode apply_tls(const struct hvd_kube_config *config, CURL *easy)
+{
+    static const struct trust_options server = {CURLOPT_SSL_VERIFYPEER, CURLOPT_SSL_VERIFYHOST,
+                                                CURLOPT_CAINFO_BLOB, CURLOPT_CAINFO,
+                                                CURLOPT_CAPATH};
+    static const struct trust_options proxy = {
+        CURLOPT_PROXY_SSL_VERIFYPEER, CURLOPT_PROXY_SSL_VERIFYHOST, CURLOPT_PROXY_CAINFO_BLOB,
+        CURLOPT_PROXY_CAINFO, CURLOPT_PROXY_CAPATH};
+    CURLcode rc = apply_trust(config, &server, easy);
+
+    if (rc == CURLE_OK) /* of the configuration or the environment; as kubectl does */
+        rc = apply_trust(config, &proxy, easy);
     if (rc == CURLE_OK && config->cert_data)
         rc = set_blob(easy, CURLOPT_SSLCERT_BLOB, config->cert_data);
     else if (rc == CURLE_OK && config->cert_file)

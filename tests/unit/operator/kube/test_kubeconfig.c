@@ -78,6 +78,64 @@ static void json_and_flow_style_are_read_too(void **state)
     hvd_kube_config_fini(&c);
 }
 
+#define RISKY(server, more, user)                                                                  \
+    "{current-context: m, contexts: [{name: m, context: {cluster: c, user: u}}],"                  \
+    " clusters: [{name: c, cluster: {server: \"" server "\"" more "}}],"                           \
+    " users: [{name: u, user: {" user "}}]}"
+
+static void what_a_configuration_risks_is_named(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *expected; /* a part of the only warning; NULL: none */
+    } rows[] = {
+        {RISKY("https://h", "", "token: t"), NULL},
+        {RISKY("https://h", ", insecure-skip-tls-verify: false", "token: t"), NULL},
+        {RISKY("https://h", ", insecure-skip-tls-verify: true", "token: t"), "is not verified"},
+        {RISKY("https://h", ", insecure-skip-tls-verify: true", ""), "is not verified"},
+        {RISKY("http://h", "", ""), NULL},
+        {RISKY("http://h", "", "token: t"), "unencrypted"},
+        {RISKY("http://h", ", insecure-skip-tls-verify: true", "tokenFile: f"), "unencrypted"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hvd_kube_risk risks[HVD_KUBE_MAX_RISKS] = {0};
+        struct hvd_kube_config c = {0};
+        size_t n;
+
+        assert_int_equal(parse(rows[i].text, &c, NULL), HVD_OK);
+        assert_string_equal(c.cluster, "c");
+        n = hvd_kube_config_risks(&c, risks);
+        assert_int_equal(n, rows[i].expected ? 1 : 0);
+        if (n) {
+            assert_non_null(strstr(risks[0].what, rows[i].expected));
+            assert_true(*risks[0].remedy);
+        }
+        hvd_kube_config_fini(&c);
+    }
+}
+
+static void an_authority_that_is_not_asked_is_refused(void **state)
+{
+    static const char *const authorities[] = {
+        RISKY("https://h", ", insecure-skip-tls-verify: true, certificate-authority: f", ""),
+        RISKY("https://h",
+              ", insecure-skip-tls-verify: true, certificate-authority-data: YQ==", ""),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct hvd_kube_config c = {0};
+        struct hvd_err err = {0};
+
+        assert_int_equal(parse(authorities[i], &c, &err), HVD_ERR_INVALID);
+        assert_non_null(strstr(err.msg, "cluster \"c\": certificate-authority and "
+                                        "insecure-skip-tls-verify contradict each other"));
+        assert_null(c.server);
+    }
+}
+
 static void wrong_documents_are_refused_by_name(void **state)
 {
     static const struct {
@@ -195,6 +253,8 @@ int main(void)
         cmocka_unit_test(the_current_context_is_read),
         cmocka_unit_test(files_are_relative_to_the_document),
         cmocka_unit_test(json_and_flow_style_are_read_too),
+        cmocka_unit_test(what_a_configuration_risks_is_named),
+        cmocka_unit_test(an_authority_that_is_not_asked_is_refused),
         cmocka_unit_test(wrong_documents_are_refused_by_name),
         cmocka_unit_test(every_failed_allocation_of_ours_is_reported),
         cmocka_unit_test(sources_are_tried_in_order_and_named),
