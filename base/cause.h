@@ -1,0 +1,31 @@
+#ifndef HVD_BASE_CAUSE_H
+#define HVD_BASE_CAUSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/*
+ * The cause of a failure within the last lines that a program wrote. Borrowed text in, views of it
+ * out; any bytes are accepted, any thread may call.
+ */
+
+/* Whether the line belongs to the banner that mpirun or prterun prints about a failed rank, or is a
+ * ruler of dashes: it repeats what is known and covers what the rank wrote. */
+bool hvd_cause_is_banner(struct hvd_strview line);
+
+/*
+ * The line that names the cause, without white space around it: the exception behind the last
+ * traceback of Python; else the last line that is neither blank, nor of that banner, nor of a crash
+ * handler's stack; else the last of those that holds a word. {.len = 0} when there is none.
+ */
+struct hvd_strview hvd_cause_line(struct hvd_strview text);
+
+/*
+ * The rank that the line blames, where it is the message with which libhorovod ends a job because
+ * of another rank: its own failure is the cause then, and this line a consequence. -1: none.
+ */
+int64_t hvd_cause_blamed(struct hvd_strview line);
+
+#endif

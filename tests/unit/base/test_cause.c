@@ -1,0 +1,144 @@
+#include "tests/unit/support.h"
+
+#include <string.h>
+
+#include "base/cause.h"
+
+#define RULER "--------------------------------------------------------------------------\n"
+#define TRACEBACK                                                                                  \
+    "Traceback (most recent call last):\n"                                                         \
+    "  File \"train.py\", line 9, in <module>\n"                                                   \
+    "    rate = config['learning_rate']\n"                                                         \
+    "           ~~~~~~^^^^^^^^^^^^^^^^^\n"
+
+static void is_line(const char *text, const char *expected)
+{
+    struct hvd_strview line = hvd_cause_line(hvd_strview_of(text));
+
+    if (!hvd_strview_equal(line, expected))
+        fail_msg("\"%.*s\" is not \"%s\"", (int)line.len, line.len ? line.data : "", expected);
+}
+
+static void the_cause_of_a_python_program_is_the_exception_behind_the_last_traceback(void **state)
+{
+    (void)state;
+    is_line("epoch 1\n" TRACEBACK "KeyError: 'learning_rate'\n", "KeyError: 'learning_rate'");
+    is_line(TRACEBACK "KeyError: 'a'\n\nDuring handling of the above exception, another exception "
+                      "occurred:\n\n" TRACEBACK "ValueError: b\n",
+            "ValueError: b");
+    is_line(TRACEBACK "RuntimeError: CUDA error: out of memory\nFor debugging consider passing "
+                      "CUDA_LAUNCH_BLOCKING=1\n\n",
+            "RuntimeError: CUDA error: out of memory");
+}
+
+static void a_prefix_of_each_line_does_not_hide_a_traceback(void **state)
+{
+    (void)state;
+    is_line("[rank1]: Traceback (most recent call last):\n[rank1]:   File \"x.py\", line 1\n"
+            "[rank1]:     f()\n[rank1]: TypeError: c\n[rank1]: more\n",
+            "TypeError: c");
+    is_line("[1]<stderr>:Traceback (most recent call last):\n[1]<stderr>:  File \"x.py\", line 1\n"
+            "[1]<stderr>:ValueError: d\n" RULER
+            "Primary job  terminated normally, but 1 process returned\n",
+            "ValueError: d");
+}
+
+static void a_traceback_without_its_end_names_no_frame(void **state)
+{
+    (void)state;
+    is_line("loading\nTraceback (most recent call last):\n  File \"x.py\", line 1\n", "loading");
+    is_line("Traceback (most recent call last):", "");
+}
+
+static void a_crash_is_named_by_what_stands_before_its_stack(void **state)
+{
+    (void)state;
+    is_line("bad state\n[h:12] *** Process received signal ***\n[h:12] Signal: Segmentation fault "
+            "(11)\n[h:12] Signal code:  (-6)\n[h:12] Failing at address: 0x1\n"
+            "[h:12] [ 0] /lib/libc.so(+0x1)[0x2]\n[h:12] [10] prog(+0x1)\n"
+            "[h:12] *** End of error message ***\n",
+            "bad state");
+    is_line("[h:12] *** An error occurred in MPI_Allreduce\n[h:12] *** reported by process [1,1]\n"
+            "[h:12] *** on communicator MPI_COMM_WORLD\n[h:12] *** MPI_ERR_TRUNCATE: message "
+            "truncated\n[h:12] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now "
+            "abort,\n[h:12] ***    and potentially your MPI job)\n",
+            "[h:12] *** MPI_ERR_TRUNCATE: message truncated");
+    is_line("Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call "
+            "first):\n  File \"x.py\", line 1 in f\n\nExtension modules: numpy (total: 1)\n",
+            "Fatal Python error: Segmentation fault");
+    is_line("terminate called after throwing an instance of 'std::runtime_error'\n  what():  x\n",
+            "what():  x");
+}
+
+static void the_banners_of_mpirun_are_no_cause(void **state)
+{
+    (void)state;
+    is_line("no data in /data\n" RULER "Primary job  terminated normally, but 1 process returned\n"
+            "a non-zero exit code. Per user-direction, the job has been aborted.\n" RULER RULER
+            "mpirun detected that one or more processes exited with non-zero status, thus causing\n"
+            "the job to be terminated. The first process to do so was:\n\n"
+            "  Process name: [[14440,1],1]\n  Exit code:    1\n" RULER,
+            "no data in /data");
+    is_line("no data\n" RULER
+            "prterun detected that one or more processes exited with non-zero status,\n"
+            "thus causing the job to be terminated. The first process to do so was:\n\n"
+            "   Process name: [prterun-h-1@1,1]\n   Exit code:    1\n" RULER,
+            "no data");
+    is_line("no data\n" RULER "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n"
+            "with errorcode 3.\n\nNOTE: invoking MPI_ABORT causes Open MPI to kill all MPI "
+            "processes.\nYou may or may not see output from other processes, depending on\n"
+            "exactly when Open MPI kills them.\n" RULER,
+            "no data");
+    is_line(RULER "mpirun noticed that process rank 3 with PID 0 on node w exited on signal 9.\n",
+            "mpirun noticed that process rank 3 with PID 0 on node w exited on signal 9.");
+}
+
+static void text_without_a_word_has_no_cause(void **state)
+{
+    (void)state;
+    is_line("", "");
+    is_line("\n \n\t\n", "");
+    is_line(RULER, "");
+    is_line("-x-", "-x-");
+}
+
+static void a_shutdown_that_another_rank_caused_blames_it(void **state)
+{
+    static const struct {
+        const char *line;
+        int64_t rank;
+    } cases[] = {
+        {"HorovodInternalError: Horovod has been shut down. Rank 12 on host w-1 called "
+         "horovod_shutdown. (tensor t)",
+         12},
+        {"Horovod has been shut down. Rank 0 on host w-1 is lost: its process ended", 0},
+        {"Horovod has been shut down. Rank 3 failed: out of memory", 3},
+        {"Horovod has been shut down. Tensor t is stalled for longer than 60 seconds "
+         "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): it waits for rank 1 on host w-1",
+         -1},
+        {"Horovod has been shut down. Rank x is lost: y", -1},
+        {"Horovod has been shut down. Rank 99999999999 is lost: y", -1},
+        {"Horovod has been shut down. Rank", -1},
+        {"KeyError: 'Rank 1 is lost: '", -1},
+        {"", -1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(hvd_cause_blamed(hvd_strview_of(cases[i].line)), cases[i].rank);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cause_of_a_python_program_is_the_exception_behind_the_last_traceback),
+        cmocka_unit_test(a_prefix_of_each_line_does_not_hide_a_traceback),
+        cmocka_unit_test(a_traceback_without_its_end_names_no_frame),
+        cmocka_unit_test(a_crash_is_named_by_what_stands_before_its_stack),
+        cmocka_unit_test(the_banners_of_mpirun_are_no_cause),
+        cmocka_unit_test(text_without_a_word_has_no_cause),
+        cmocka_unit_test(a_shutdown_that_another_rank_caused_blames_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
