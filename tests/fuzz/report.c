@@ -35,7 +35,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct hvd_report *a = hvd_report_stream_failure(&whole);
     const struct hvd_report *b = hvd_report_stream_failure(&cut);
     MUST(!a == !b);
+    hvd_report_stream_refusal(&whole, line, sizeof(line));
+    MUST(!strchr(line, '\n'));
     if (a) {
+        MUST(strcmp(a->line, b->line) == 0 && strcmp(a->log, b->log) == 0);
         MUST(hvd_report_exit_code(a) == hvd_report_exit_code(b));
         hvd_report_describe(a, &none, line, sizeof(line));
         MUST(line[0] && !strchr(line, '\n'));

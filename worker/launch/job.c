@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "worker/launch/process.h"
 
 #define CHUNK_BYTES 16384
+#define LAST_LINE_MAX 1024
 #define DRAIN_MS 2000 /* how long mpirun's standard error is awaited after its end */
 
 struct run {
@@ -92,13 +94,47 @@ static void watch(struct run *run)
     }
 }
 
+/*
+ * What Kubernetes shows of the container's end: the last lines of the rank that failed, and the
+ * last line. What the file holds already is somebody's own message and stays.
+ */
+static void write_termination_log(const char *path, const struct hvd_report *failure,
+                                  const char *line)
+{
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    struct stat found;
+    char text[HVD_REPORT_LOG_MAX + LAST_LINE_MAX + 32];
+    int len;
+
+    if (fd < 0 || fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) || found.st_size > 0) {
+        hvd_process_close(&fd);
+        return;
+    }
+    len = snprintf(text, sizeof(text), "%s%shorovodrun: %s\n", failure->log,
+                   failure->log[0] ? "\n" : "", line);
+    if (len > 0 && (size_t)len < sizeof(text))
+        hvd_process_write_all(fd, text, (size_t)len);
+    hvd_process_close(&fd);
+}
+
+/* mpirun ended badly, and no rank did. */
+static int conclude_refusal(const struct run *run, int code)
+{
+    char why[LAST_LINE_MAX];
+
+    hvd_report_stream_refusal(&run->stream, why, sizeof(why));
+    (void)fprintf(stderr, "horovodrun: mpirun ended with code %d before any rank failed: %s\n",
+                  code, why[0] ? why : "it gave no reason");
+    return code;
+}
+
 /* The last line, and the exit code that goes with it. */
-static int conclude(const struct run *run, const struct hvd_hosts *hosts)
+static int conclude(const struct run *run, const struct hvd_job *job)
 {
     const struct hvd_report *failure = hvd_report_stream_failure(&run->stream);
     int code = WIFSIGNALED(run->status) ? 128 + WTERMSIG(run->status) : WEXITSTATUS(run->status);
     const char *signal_name = sigdescr_np(run->stop_signal);
-    char line[HVD_REPORT_MAX];
+    char line[LAST_LINE_MAX];
 
     if (run->stop_signal && !run->stream.has_cause) {
         (void)fprintf(stderr, "horovodrun: stopped by signal %d (%s)\n", run->stop_signal,
@@ -107,16 +143,13 @@ static int conclude(const struct run *run, const struct hvd_hosts *hosts)
     }
     if (code == 0)
         return 0;
-    if (failure) {
-        hvd_report_describe(failure, hosts, line, sizeof(line));
-        (void)fprintf(stderr, "horovodrun: %s\n", line);
-        return hvd_report_exit_code(failure);
-    }
-    (void)fprintf(stderr,
-                  "horovodrun: mpirun ended with code %d before any rank failed: see its "
-                  "words above\n",
-                  code);
-    return code;
+    if (!failure)
+        return conclude_refusal(run, code);
+    hvd_report_describe(failure, job->hosts, line, sizeof(line));
+    (void)fprintf(stderr, "horovodrun: %s\n", line);
+    if (job->termination_log)
+        write_termination_log(job->termination_log, failure, line);
+    return hvd_report_exit_code(failure);
 }
 
 static hvd_status_t block_signals(struct run *run, struct hvd_err *err)
@@ -157,7 +190,7 @@ hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_er
     run.from = ends[0];
     if (st == HVD_OK) {
         watch(&run);
-        *out_code = conclude(&run, job->hosts);
+        *out_code = conclude(&run, job);
     }
 out:
     hvd_process_close(&run.from);

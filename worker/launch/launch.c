@@ -25,6 +25,7 @@
 #include "worker/launch/process.h"
 #include "worker/launch/rank.h"
 
+#define TERMINATION_LOG "HOROVOD_TERMINATION_LOG"
 #define HOSTFILE_MAX ((size_t)16 << 20)
 #define REREAD_MS 200
 #define REREAD_SAY_MS 10000
@@ -38,7 +39,8 @@ struct launch {
     struct hvd_args argv;        /* of mpirun */
     int mpi_major;
     bool has_wrapper;
-    char *output_dir; /* owned: absolute; NULL: none */
+    char *output_dir;      /* owned: absolute; NULL: none */
+    char *termination_log; /* owned: NULL: none */
     char self[4096];
     char nonce[HVD_REPORT_NONCE_MAX];
 };
@@ -230,6 +232,18 @@ static hvd_status_t know_output_dir(struct launch *l, struct hvd_err *err)
     return st;
 }
 
+/* The file of the container that this runs in; it is not the ranks', which may run elsewhere. */
+static hvd_status_t know_termination_log(struct launch *l, struct hvd_err *err)
+{
+    const char *path = getenv(TERMINATION_LOG);
+
+    if (!path || path[0] == '\0')
+        return HVD_OK;
+    l->termination_log = hvd_strdup(path);
+    (void)unsetenv(TERMINATION_LOG);
+    return l->termination_log ? HVD_OK : HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory");
+}
+
 /* Hands the encoded environment to mpirun in as many variables as it takes. */
 static hvd_status_t export_encoded(struct launch *l, struct hvd_err *err)
 {
@@ -365,6 +379,8 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     if (st == HVD_OK)
         st = know_output_dir(&l, err);
     if (st == HVD_OK)
+        st = know_termination_log(&l, err);
+    if (st == HVD_OK)
         st = wait_for_hosts(&l, err);
     if (st == HVD_OK)
         st = check(&l, err);
@@ -373,7 +389,10 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     if (st == HVD_OK)
         st = build_command(&l, err);
     if (st == HVD_OK) {
-        struct hvd_job job = {.argv = l.argv.items, .nonce = l.nonce, .hosts = &l.hosts};
+        struct hvd_job job = {.argv = l.argv.items,
+                              .nonce = l.nonce,
+                              .hosts = &l.hosts,
+                              .termination_log = l.termination_log};
 
         if (options->is_verbose)
             show_command(&l);
@@ -384,5 +403,6 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     hvd_args_fini(&l.environment);
     hvd_hosts_fini(&l.hosts);
     hvd_free(l.output_dir);
+    hvd_free(l.termination_log);
     return st;
 }

@@ -1,8 +1,8 @@
 /*
  * The wrapper that mpirun starts in place of each rank. It unpacks the environment, runs the
  * program in a process group of its own, passes signals on, names the rank before each line of
- * output, and reports how the program ended when that was not with 0: mpirun itself knows neither
- * about memory cgroups nor about the host's name in the list.
+ * output, and reports how the program ended when that was not with 0, with the last lines that it
+ * wrote: mpirun itself knows neither about memory cgroups nor about the host's name in the list.
  *
  * Nothing may be left behind: when the daemon above dies we are told by SIGHUP and kill the group;
  * when we die the kernel kills the program and the guard its children; when the program ends its
@@ -30,6 +30,7 @@
 #include "worker/launch/core/environment.h"
 #include "worker/launch/core/prefix.h"
 #include "worker/launch/core/report.h"
+#include "worker/launch/core/tail.h"
 #include "worker/launch/guard.h"
 #include "worker/launch/here.h"
 #include "worker/launch/output.h"
@@ -41,10 +42,11 @@
 #define OUTPUT_MAX ((size_t)1 << 20)
 
 struct stream {
-    int from; /* what the program writes comes out here; -1 = ended or not captured */
+    int from; /* what the program writes comes out here; -1 = ended */
     int to;
     struct hvd_prefix prefix;
     struct hvd_output file;
+    struct hvd_tail tail;
 };
 
 struct wrapper {
@@ -151,7 +153,7 @@ static hvd_status_t start(struct wrapper *w, struct hvd_err *err)
     struct hvd_spawn spawn = {.argv = w->command, .fds = {-1, -1, -1}, .death_signal = SIGKILL};
     hvd_status_t st = HVD_OK;
 
-    for (int fd = 1; fd <= 2 && (w->has_prefix || w->folder) && st == HVD_OK; fd++)
+    for (int fd = 1; fd <= 2 && st == HVD_OK; fd++)
         st = open_stream(w, fd, &spawn.fds[fd], err);
     if (st == HVD_OK)
         st = hvd_process_spawn(&spawn, &w->pid, err);
@@ -194,6 +196,7 @@ static void carry(const struct wrapper *w, struct stream *stream, bool is_idle)
     if (n > 0) {
         const struct hvd_strview data = {.data = chunk, .len = (size_t)n};
 
+        hvd_tail_add(&stream->tail, data);
         hvd_output_write(&stream->file, when, data);
         (void)!hvd_prefix_feed(&stream->prefix, when, data, &out);
     } else
@@ -304,6 +307,7 @@ static int report(const struct wrapper *w)
     if (code == 0)
         return 0;
     end.was_stopped = w->was_stopped;
+    hvd_report_take_words(&end, &w->streams[0].tail, &w->streams[1].tail);
     (void)gethostname(end.host, sizeof(end.host) - 1);
     if (code == 128 + SIGKILL && !w->was_stopped && hvd_here_oom_kills() > w->oom_kills_before) {
         end.is_oom = true;

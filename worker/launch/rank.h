@@ -5,7 +5,7 @@
 #define HVD_RANK_EXEC "--rank-exec"
 
 /* How the wrapper treats the program's output: the third argument. */
-#define HVD_RANK_PLAIN "plain"   /* straight through */
+#define HVD_RANK_PLAIN "plain"   /* as it is */
 #define HVD_RANK_PREFIX "prefix" /* "[3]<stdout>:" before each line */
 #define HVD_RANK_STAMP "stamp"   /* the time, too */
 

@@ -2,31 +2,85 @@
  * How the launcher learns which rank failed. The wrapper around each rank writes one line to its
  * standard error; mpirun carries it here among everything else; the stream takes it out again:
  *
- *     \036 horovod-rank NONCE rank=1 host=h exit=0 signal=9 stopped=0 oom=1 limit=67108864 \036 \n
+ *     \036 horovod-rank NONCE rank=1 host=h exit=1 signal=0 stopped=0 oom=0 limit=67108864 words=3
+ *     \037 the line that names the cause \037 its last lines, \037 between them \036 \n
  *
- * When the wrapper itself was killed there is none: then mpirun's own words are read.
+ * When the wrapper itself was killed there is none: then mpirun's own words are read, and the
+ * rank's lines among what passed.
  */
 #include "worker/launch/core/report.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cause.h"
 #include "worker/launch/core/cgroup.h"
 
 #define MARK '\036'
-#define FIELDS 7
+#define BREAK '\037'
+#define FIELDS 8
+
+/* Copies text, cut where it is too long. */
+static void set_text(char *out, size_t size, struct hvd_strview text)
+{
+    size_t len = text.len < size ? text.len : size - 1;
+
+    while (len < text.len && len > 0 && ((unsigned char)text.data[len] & 0xC0) == 0x80)
+        len--;
+    if (len > 0)
+        memcpy(out, text.data, len);
+    out[len] = '\0';
+}
+
+/* The cause and the last lines, from all that is left of a stream; false when that is nothing. */
+static bool take_lines(struct hvd_report *report, const struct hvd_tail *tail)
+{
+    char text[HVD_TAIL_MAX + 1];
+
+    (void)hvd_tail_clean(tail, text, sizeof(text));
+    set_text(report->line, sizeof(report->line), hvd_cause_line(hvd_strview_of(text)));
+    (void)hvd_tail_clean(tail, report->log, sizeof(report->log));
+    return text[0] != '\0';
+}
+
+void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out,
+                           const struct hvd_tail *err)
+{
+    static const char traceback[] = "Traceback (most recent call last):";
+    char text[HVD_TAIL_MAX + 1];
+
+    report->words = HVD_WORDS_UNKNOWN;
+    (void)hvd_tail_clean(err, text, sizeof(text));
+    if (report->was_stopped && !strstr(text, traceback))
+        return;
+    if (take_lines(report, err))
+        report->words = HVD_WORDS_STDERR;
+    else
+        report->words = take_lines(report, out) ? HVD_WORDS_STDOUT : HVD_WORDS_NONE;
+}
 
 hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonce, char *out,
                                size_t size)
 {
-    int len = snprintf(out, size,
-                       "\036horovod-rank %s rank=%" PRId64
-                       " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64 "\036\n",
-                       nonce, report->rank, report->host, report->exit_code, report->signal,
-                       report->was_stopped, report->is_oom, report->limit_bytes);
+    int head = snprintf(out, size,
+                        "\036horovod-rank %s rank=%" PRId64
+                        " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64 " words=%d",
+                        nonce, report->rank, report->host, report->exit_code, report->signal,
+                        report->was_stopped, report->is_oom, report->limit_bytes, report->words);
+    int rest;
 
-    return len > 0 && (size_t)len < size ? HVD_OK : HVD_ERR_TOO_LARGE;
+    if (head <= 0 || (size_t)head >= size)
+        return HVD_ERR_TOO_LARGE;
+    rest =
+        snprintf(out + head, size - (size_t)head, "\037%s\037%s\036\n", report->line, report->log);
+    if (rest <= 0 || (size_t)rest >= size - (size_t)head)
+        return HVD_ERR_TOO_LARGE;
+    for (char *c = out + head; c[2] != '\0'; c++)
+        if (*c == '\n' || *c == MARK)
+            *c = BREAK;
+    return HVD_OK;
 }
 
 void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce)
@@ -51,11 +105,14 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
     static const struct {
         const char *key;
         int64_t max;
-    } fields[FIELDS] = {{"rank", INT32_MAX}, {NULL, 0},  {"exit", 255},       {"signal", 127},
-                        {"stopped", 1},      {"oom", 1}, {"limit", INT64_MAX}};
+    } fields[FIELDS] = {
+        {"rank", INT32_MAX}, {NULL, 0},  {"exit", 255},        {"signal", 127},
+        {"stopped", 1},      {"oom", 1}, {"limit", INT64_MAX}, {"words", HVD_WORDS_STDERR}};
     int64_t value[FIELDS] = {0};
     struct hvd_strview host = {0};
+    struct hvd_strview words = text;
 
+    text = hvd_strview_cut(&words, BREAK);
     if (!hvd_strview_equal(hvd_strview_cut(&text, ' '), "horovod-rank") || !text.data ||
         !hvd_strview_equal(hvd_strview_cut(&text, ' '), nonce))
         return false;
@@ -77,9 +134,35 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                                .signal = (int)value[3],
                                .was_stopped = value[4] != 0,
                                .is_oom = value[5] != 0,
-                               .limit_bytes = value[6]};
-    (void)snprintf(out->host, sizeof(out->host), "%.*s", (int)host.len, host.data);
+                               .limit_bytes = value[6],
+                               .words = (enum hvd_report_words)value[7]};
+    set_text(out->host, sizeof(out->host), host);
+    if (words.data)
+        set_text(out->line, sizeof(out->line), hvd_strview_cut(&words, BREAK));
+    set_text(out->log, sizeof(out->log), words);
+    for (char *c = strchr(out->log, BREAK); c; c = strchr(c, BREAK))
+        *c = '\n';
     return true;
+}
+
+/* Whether the other rank is the one that the first failure's message blames. */
+static bool is_blamed(const struct hvd_report_stream *stream, const struct hvd_report *other)
+{
+    const struct hvd_report *cause = &stream->cause;
+
+    return stream->has_cause && cause->rank != other->rank &&
+           hvd_cause_blamed(hvd_strview_of(cause->line)) == other->rank;
+}
+
+/* The rank that is blamed was stopped while it ended by its own exception: the exit code is that of
+ * the rank that was quicker. */
+static void blame_stopped(struct hvd_report_stream *stream)
+{
+    int code = hvd_report_exit_code(&stream->cause);
+
+    stream->cause = stream->excepted;
+    stream->cause.exit_code = code;
+    stream->cause.signal = 0;
 }
 
 static void keep(struct hvd_report_stream *stream, const struct hvd_report *report)
@@ -88,10 +171,17 @@ static void keep(struct hvd_report_stream *stream, const struct hvd_report *repo
         stream->any = *report;
         stream->has_any = true;
     }
-    if (!stream->has_cause && !report->was_stopped) {
+    if (!report->was_stopped && (!stream->has_cause || is_blamed(stream, report))) {
         stream->cause = *report;
         stream->has_cause = true;
     }
+    if (report->was_stopped && report->words == HVD_WORDS_STDERR &&
+        (!stream->has_excepted || is_blamed(stream, report))) {
+        stream->excepted = *report;
+        stream->has_excepted = true;
+    }
+    if (stream->has_excepted && is_blamed(stream, &stream->excepted))
+        blame_stopped(stream);
 }
 
 /* The number behind the words, if the line holds them; moves *at behind it. */
@@ -171,10 +261,16 @@ static hvd_status_t pass_byte(struct hvd_report_stream *stream, char c, struct h
     } else if (stream->_n_line + 1 < sizeof(stream->_line)) {
         stream->_line[stream->_n_line++] = c;
     }
+    if (stream->_n_recent == sizeof(stream->_recent)) {
+        stream->_n_recent = HVD_REPORT_RECENT;
+        memmove(stream->_recent, stream->_recent + HVD_REPORT_RECENT, HVD_REPORT_RECENT);
+    }
+    stream->_recent[stream->_n_recent++] = c;
     return hvd_buf_add(pass, &c, 1);
 }
 
-hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct hvd_buf *pass)
+/* What was held back is no report. */
+static hvd_status_t pass_held(struct hvd_report_stream *stream, struct hvd_buf *pass)
 {
     hvd_status_t st = HVD_OK;
     size_t n = stream->_n_held;
@@ -182,6 +278,55 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     stream->_n_held = 0;
     for (size_t i = 0; i < n && st == HVD_OK; i++)
         st = pass_byte(stream, stream->_held[i], pass);
+    return st;
+}
+
+/* The lines of a rank among what passed, without their prefix. */
+static void find_lines(const struct hvd_report_stream *stream, int64_t rank, struct hvd_tail *out)
+{
+    struct hvd_strview rest = {stream->_recent, stream->_n_recent};
+    char prefix[64];
+
+    (void)snprintf(prefix, sizeof(prefix), "[%" PRId64 "]<stderr>:", rank);
+    while (rest.data) {
+        struct hvd_strview line = hvd_strview_cut(&rest, '\n');
+        const char *at = line.len ? memmem(line.data, line.len, prefix, strlen(prefix)) : NULL;
+
+        if (!at)
+            continue;
+        at += strlen(prefix);
+        hvd_tail_add(out, (struct hvd_strview){at, (size_t)(line.data + line.len - at)});
+        hvd_tail_add(out, hvd_strview_of("\n"));
+    }
+}
+
+/* Open MPI 5 carries nothing any more from a rank that it stops, its report neither: whether the
+ * one that is blamed had an exception before is seen in what passed. */
+static void find_exception(struct hvd_report_stream *stream)
+{
+    struct hvd_report found = {.was_stopped = true, .limit_bytes = INT64_MAX};
+    struct hvd_tail lines[2] = {0};
+
+    found.rank = hvd_cause_blamed(hvd_strview_of(stream->cause.line));
+    if (found.rank < 0 || found.rank == stream->cause.rank)
+        return;
+    find_lines(stream, found.rank, &lines[1]);
+    hvd_report_take_words(&found, &lines[0], &lines[1]);
+    keep(stream, &found);
+}
+
+hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct hvd_buf *pass)
+{
+    hvd_status_t st = pass_held(stream, pass);
+    struct hvd_tail lines = {0};
+
+    if (stream->has_cause) {
+        find_exception(stream);
+    } else if (stream->has_text) {
+        find_lines(stream, stream->text.rank, &lines);
+        if (take_lines(&stream->text, &lines))
+            stream->text.words = HVD_WORDS_STDERR;
+    }
     return st;
 }
 
@@ -193,7 +338,7 @@ static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *p
 
     if (stream->_n_held < 3 || stream->_held[stream->_n_held - 2] != MARK ||
         !parse_report(text, stream->nonce, &report))
-        return hvd_report_stream_finish(stream, pass);
+        return pass_held(stream, pass);
     keep(stream, &report);
     stream->_n_held = 0;
     return HVD_OK;
@@ -215,7 +360,7 @@ hvd_status_t hvd_report_stream_feed(struct hvd_report_stream *stream, struct hvd
         if (c == '\n')
             st = end_held(stream, pass);
         else if (stream->_n_held == sizeof(stream->_held))
-            st = hvd_report_stream_finish(stream, pass);
+            st = pass_held(stream, pass);
     }
     return st;
 }
@@ -227,6 +372,33 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
     if (stream->has_text)
         return &stream->text;
     return stream->has_any ? &stream->any : NULL;
+}
+
+void hvd_report_stream_refusal(const struct hvd_report_stream *stream, char *out, size_t size)
+{
+    char text[HVD_TAIL_MAX + 1];
+    struct hvd_strview rest = {text, 0};
+    struct hvd_tail passed = {0}, found = {0};
+    bool has_found = false;
+    bool is_open = false; /* ends with a colon: the next paragraph belongs to it */
+
+    hvd_tail_add(&passed, (struct hvd_strview){stream->_recent, stream->_n_recent});
+    rest.len = hvd_tail_clean(&passed, text, sizeof(text));
+    while (rest.data) {
+        struct hvd_strview line = hvd_strview_trim(hvd_strview_cut(&rest, '\n'));
+        bool is_rank = line.len > 0 && (memmem(line.data, line.len, "]<stderr>:", 10) != NULL);
+
+        if (line.len == 0 && has_found && !is_open)
+            break;
+        if (line.len == 0 || is_rank || hvd_cause_is_banner(line))
+            continue;
+        if (has_found)
+            hvd_tail_add(&found, hvd_strview_of(" "));
+        hvd_tail_add(&found, line);
+        has_found = true;
+        is_open = line.data[line.len - 1] == ':';
+    }
+    (void)hvd_tail_clean(&found, out, size);
 }
 
 int hvd_report_exit_code(const struct hvd_report *report)
@@ -251,24 +423,43 @@ static const char *name_host(const struct hvd_report *report, const struct hvd_h
     return report->host;
 }
 
+/* What the rank's last words add to the way it ended. What it wrote before a signal of others need
+ * not be the cause. */
+static void add_words(const struct hvd_report *report, char *out, size_t size)
+{
+    bool is_own_end = report->signal == 0 || report->signal == SIGABRT;
+    size_t len = strlen(out);
+
+    if (report->words == HVD_WORDS_STDERR && report->line[0] != '\0' && is_own_end)
+        (void)snprintf(out + len, size - len, ": %s", report->line);
+    else if (report->words >= HVD_WORDS_STDOUT && report->line[0] != '\0')
+        (void)snprintf(out + len, size - len, ", last output: %s", report->line);
+    else if (report->words == HVD_WORDS_NONE && report->signal == 0)
+        (void)snprintf(out + len, size - len, ", without output");
+}
+
 void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
                          size_t size)
 {
     const char *host = name_host(report, hosts);
     const char *name = sigdescr_np(report->signal);
     char limit[32] = "";
-    char memory[64] = "";
 
-    if (report->signal == 0) {
+    if (report->signal == 0 && report->was_stopped && report->words == HVD_WORDS_STDERR)
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s failed", report->rank, host);
+    else if (report->signal == 0)
         (void)snprintf(out, size, "rank %" PRId64 " on host %s exited with code %d", report->rank,
                        host, report->exit_code);
+    else
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s was killed by signal %d (%s)",
+                       report->rank, host, report->signal, name ? name : "unknown");
+    if (!report->is_oom || report->signal == 0) {
+        add_words(report, out, size);
         return;
     }
     hvd_cgroup_format_size(report->limit_bytes, limit, sizeof(limit));
-    if (report->is_oom && report->limit_bytes != INT64_MAX)
-        (void)snprintf(memory, sizeof(memory), ": out of memory (limit %s)", limit);
-    else if (report->is_oom)
-        (void)snprintf(memory, sizeof(memory), ": out of memory");
-    (void)snprintf(out, size, "rank %" PRId64 " on host %s was killed by signal %d (%s)%s",
-                   report->rank, host, report->signal, name ? name : "unknown", memory);
+    if (report->limit_bytes != INT64_MAX)
+        (void)snprintf(out + strlen(out), size - strlen(out), ": out of memory (limit %s)", limit);
+    else
+        (void)snprintf(out + strlen(out), size - strlen(out), ": out of memory");
 }

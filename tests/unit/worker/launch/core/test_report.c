@@ -177,6 +177,233 @@ static void the_last_line_names_rank_host_and_reason(void **state)
     hvd_hosts_fini(&hosts);
 }
 
+#define KEY_ERROR                                                                                  \
+    "Traceback (most recent call last):\n  File \"train.py\", line 1, in <module>\n"               \
+    "KeyError: 'learning_rate'"
+#define BLAMES_1                                                                                   \
+    "Traceback (most recent call last):\n  File \"train.py\", line 2, in <module>\n"               \
+    "HorovodInternalError: Horovod has been shut down. Rank 1 on host w called horovod_shutdown. " \
+    "(tensor t)"
+
+/* A report of a rank that ended with code 1 and wrote so to its streams. */
+static struct hvd_report wrote(int64_t rank, const char *out, const char *err)
+{
+    struct hvd_report report = {
+        .rank = rank, .host = "h", .exit_code = 1, .limit_bytes = INT64_MAX};
+    struct hvd_tail tails[2] = {0};
+
+    hvd_tail_add(&tails[0], hvd_strview_of(out));
+    hvd_tail_add(&tails[1], hvd_strview_of(err));
+    hvd_report_take_words(&report, &tails[0], &tails[1]);
+    return report;
+}
+
+/* The same of one that was stopped after that. */
+static struct hvd_report wrote_and_was_stopped(int64_t rank, const char *err)
+{
+    struct hvd_report report = {
+        .rank = rank, .host = "h", .signal = 15, .was_stopped = true, .limit_bytes = INT64_MAX};
+    struct hvd_tail tails[2] = {0};
+
+    hvd_tail_add(&tails[1], hvd_strview_of(err));
+    hvd_report_take_words(&report, &tails[0], &tails[1]);
+    return report;
+}
+
+/* The last line after these reports, which come in that order; *log is what goes with it. */
+static void conclude(const struct hvd_report *reports, size_t n, char line[HVD_REPORT_MAX],
+                     char log[HVD_REPORT_LOG_MAX + 1])
+{
+    struct hvd_hosts none = {0};
+    struct hvd_report_stream stream;
+    struct hvd_buf pass;
+    char text[HVD_REPORT_MAX];
+
+    hvd_report_stream_init(&stream, NONCE);
+    hvd_buf_init(&pass, 100);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(hvd_report_format(&reports[i], NONCE, text, sizeof(text)), HVD_OK);
+        assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(text), &pass), HVD_OK);
+    }
+    assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
+    assert_int_equal(pass.len, 0);
+    hvd_report_describe(hvd_report_stream_failure(&stream), &none, line, HVD_REPORT_MAX);
+    assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
+    (void)snprintf(log, HVD_REPORT_LOG_MAX + 1, "%s", hvd_report_stream_failure(&stream)->log);
+    hvd_buf_fini(&pass);
+}
+
+static void the_last_words_of_the_first_rank_that_fails_go_with_it(void **state)
+{
+    const struct hvd_report both[] = {wrote(1, "epoch 1\n", "warning\n" KEY_ERROR "\n"),
+                                      wrote(0, "", "ValueError: later\n")};
+    const struct hvd_report quiet = wrote(2, "no data in /data\n", "\n");
+    const struct hvd_report silent = wrote(3, "", "");
+    char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+
+    (void)state;
+    conclude(both, 2, line, log);
+    assert_string_equal(line, "rank 1 on host h exited with code 1: KeyError: 'learning_rate'");
+    assert_string_equal(log, "warning\n" KEY_ERROR);
+    conclude(&quiet, 1, line, log);
+    assert_string_equal(line, "rank 2 on host h exited with code 1, last output: no data in /data");
+    assert_string_equal(log, "no data in /data");
+    conclude(&silent, 1, line, log);
+    assert_string_equal(line, "rank 3 on host h exited with code 1, without output");
+    assert_string_equal(log, "");
+}
+
+static void a_rank_that_was_ended_by_another_does_not_hide_it(void **state)
+{
+    const struct hvd_report late[] = {wrote(0, "", BLAMES_1), wrote(2, "", "TypeError: own"),
+                                      wrote(1, "", KEY_ERROR)};
+    const struct hvd_report slower[] = {wrote(0, "", BLAMES_1),
+                                        wrote_and_was_stopped(2, "epoch 1\n"),
+                                        wrote_and_was_stopped(1, KEY_ERROR)};
+    const struct hvd_report sooner[] = {wrote_and_was_stopped(1, KEY_ERROR),
+                                        wrote(0, "", BLAMES_1)};
+    const struct hvd_report left[] = {wrote(0, "", BLAMES_1), wrote(2, "", BLAMES_1)};
+    char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+
+    (void)state;
+    conclude(late, 3, line, log);
+    assert_string_equal(line, "rank 1 on host h exited with code 1: KeyError: 'learning_rate'");
+    assert_string_equal(log, KEY_ERROR);
+    conclude(slower, 3, line, log);
+    assert_string_equal(line, "rank 1 on host h failed: KeyError: 'learning_rate'");
+    assert_string_equal(log, KEY_ERROR);
+    conclude(sooner, 2, line, log);
+    assert_string_equal(line, "rank 1 on host h failed: KeyError: 'learning_rate'");
+    conclude(left, 2, line, log);
+    assert_non_null(strstr(line, "rank 0 on host h exited with code 1: HorovodInternalError: "));
+    assert_non_null(strstr(line, "Rank 1 on host w called horovod_shutdown"));
+}
+
+static void last_words_of_any_length_fit_into_a_report(void **state)
+{
+    char long_line[3000], many[6000], line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+    struct hvd_report report;
+
+    (void)state;
+    memset(long_line, 'y', sizeof(long_line) - 1);
+    long_line[sizeof(long_line) - 1] = '\0';
+    report = wrote(0, "", long_line);
+    conclude(&report, 1, line, log);
+    assert_int_equal(strlen(log), 1003);
+    assert_true(strlen(line) < 600);
+    many[0] = '\0';
+    for (size_t i = 0; i < 300; i++)
+        (void)snprintf(many + strlen(many), sizeof(many) - strlen(many), "line %zu\n", i);
+    report = wrote(0, "", many);
+    conclude(&report, 1, line, log);
+    assert_memory_equal(log, "line ", 5);
+    assert_true(strlen(log) > 1000);
+    assert_non_null(strstr(log, "line 299"));
+    memset(report.host, 'h', sizeof(report.host) - 1);
+    memset(report.line, 'l', sizeof(report.line) - 1);
+    memset(report.log, '\n', sizeof(report.log) - 1);
+    report.rank = INT32_MAX;
+    report.exit_code = 255;
+    report.limit_bytes = INT64_MAX;
+    assert_int_equal(
+        hvd_report_format(&report, "0123456789abcdef0123456789abcdef", many, HVD_REPORT_MAX),
+        HVD_OK);
+    assert_int_equal(hvd_report_format(&report, NONCE, many, 1000), HVD_ERR_TOO_LARGE);
+    assert_int_equal(hvd_report_format(&report, NONCE, many, 10), HVD_ERR_TOO_LARGE);
+}
+
+static void a_signal_of_the_programs_own_is_told_by_its_last_line(void **state)
+{
+    struct hvd_report report = wrote(1, "", "prog: a.c:3: Assertion `x' failed.\n");
+    const struct hvd_hosts none = {0};
+    char line[HVD_REPORT_MAX];
+
+    (void)state;
+    report.signal = 6;
+    hvd_report_describe(&report, &none, line, sizeof(line));
+    assert_string_equal(line, "rank 1 on host h was killed by signal 6 (Aborted): prog: a.c:3: "
+                              "Assertion `x' failed.");
+    report.signal = 11;
+    hvd_report_describe(&report, &none, line, sizeof(line));
+    assert_string_equal(line, "rank 1 on host h was killed by signal 11 (Segmentation fault), last "
+                              "output: prog: a.c:3: Assertion `x' failed.");
+    report.signal = 9;
+    report.is_oom = true;
+    hvd_report_describe(&report, &none, line, sizeof(line));
+    assert_string_equal(line, "rank 1 on host h was killed by signal 9 (Killed): out of memory");
+}
+
+static void a_rank_whose_wrapper_was_killed_leaves_its_own_lines(void **state)
+{
+    struct hvd_buf pass;
+    struct hvd_report_stream stream =
+        feed("[0]<stderr>:of another\n2026-01-01T00:00:00.000Z [1]<stderr>:its own\n"
+             "[11]<stderr>:of another\n------------------------------\n"
+             "mpirun noticed that process rank 1 with PID 0 on node w exited on signal 9.\n",
+             9, &pass);
+
+    (void)state;
+    assert_string_equal(hvd_report_stream_failure(&stream)->log, "its own");
+    assert_string_equal(hvd_report_stream_failure(&stream)->line, "its own");
+    hvd_buf_fini(&pass);
+}
+
+/* Of what all ranks wrote, a part is kept; here it is filled once more than it can be. */
+static void an_exception_of_a_rank_that_sent_no_report_is_found_in_what_passed(void **state)
+{
+    const struct hvd_report cause = wrote(0, "", BLAMES_1);
+    const struct hvd_hosts none = {0};
+    char report[HVD_REPORT_MAX], line[HVD_REPORT_MAX];
+    struct hvd_report_stream stream;
+    struct hvd_buf pass;
+
+    (void)state;
+    hvd_report_stream_init(&stream, NONCE);
+    hvd_buf_init(&pass, (size_t)1 << 20);
+    for (int i = 0; i < 10000; i++)
+        assert_int_equal(
+            hvd_report_stream_feed(&stream, hvd_strview_of("[0]<stderr>: 1%\r 2%\n"), &pass),
+            HVD_OK);
+    assert_int_equal(
+        hvd_report_stream_feed(
+            &stream,
+            hvd_strview_of("[1]<stderr>:Traceback (most recent call last):\n"
+                           "[1]<stderr>:  File \"x\"\n[0]<stderr>:x\n[1]<stderr>:KeyError: 'a'\n"),
+            &pass),
+        HVD_OK);
+    assert_int_equal(hvd_report_format(&cause, NONCE, report, sizeof(report)), HVD_OK);
+    assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(report), &pass), HVD_OK);
+    assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
+    hvd_report_describe(hvd_report_stream_failure(&stream), &none, line, sizeof(line));
+    assert_string_equal(line, "rank 1 on host unknown failed: KeyError: 'a'");
+    assert_string_equal(hvd_report_stream_failure(&stream)->log,
+                        "Traceback (most recent call last):\n  File \"x\"\nKeyError: 'a'");
+    hvd_buf_fini(&pass);
+}
+
+static void a_refusal_of_mpirun_is_one_line(void **state)
+{
+    static const char ruler[] = "--------------------------------------------------\n";
+    char text[1000], out[200];
+    struct hvd_buf pass;
+    struct hvd_report_stream stream;
+
+    (void)state;
+    (void)snprintf(
+        text, sizeof(text),
+        "%sThere are not enough slots available\nthat were requested:\n\n  train\n\nMore.\n%s",
+        ruler, ruler);
+    stream = feed(text, 100, &pass);
+    assert_null(hvd_report_stream_failure(&stream));
+    hvd_report_stream_refusal(&stream, out, sizeof(out));
+    assert_string_equal(out, "There are not enough slots available that were requested: train");
+    hvd_buf_fini(&pass);
+    stream = feed("[0]<stderr>:of a rank\n", 100, &pass);
+    hvd_report_stream_refusal(&stream, out, sizeof(out));
+    assert_string_equal(out, "");
+    hvd_buf_fini(&pass);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -202,6 +429,13 @@ int main(void)
         cmocka_unit_test(ranks_that_were_stopped_are_not_the_cause),
         cmocka_unit_test(mpiruns_own_words_are_read_when_no_wrapper_reported),
         cmocka_unit_test(the_last_line_names_rank_host_and_reason),
+        cmocka_unit_test(the_last_words_of_the_first_rank_that_fails_go_with_it),
+        cmocka_unit_test(a_rank_that_was_ended_by_another_does_not_hide_it),
+        cmocka_unit_test(last_words_of_any_length_fit_into_a_report),
+        cmocka_unit_test(a_signal_of_the_programs_own_is_told_by_its_last_line),
+        cmocka_unit_test(a_rank_whose_wrapper_was_killed_leaves_its_own_lines),
+        cmocka_unit_test(an_exception_of_a_rank_that_sent_no_report_is_found_in_what_passed),
+        cmocka_unit_test(a_refusal_of_mpirun_is_one_line),
         cmocka_unit_test(every_allocation_may_fail),
     };
 

@@ -1,0 +1,171 @@
+"""The last line of horovodrun names the cause, from the lines of the rank that failed first."""
+
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+from conftest import HOROVODRUN
+from test_hosts import reach
+
+HOST = os.uname().nodename
+RANK = 'import os, sys, time, signal\nrank = int(os.environ["OMPI_COMM_WORLD_RANK"])\n'
+EXITED = f"horovodrun: rank 1 on host {HOST} exited with code 1"
+BLAMES_1 = "Horovod has been shut down. Rank 1 on host w called horovod_shutdown. (tensor t)"
+
+
+@pytest.fixture
+def fail(run, script, tmp_path):
+    """fail(text, n=2, arguments...) runs a Python program whose rank 1 does that while the others wait; the result,
+    with the file for the container's last words as .words."""
+    words = tmp_path / "termination-log"
+
+    def call(text, *arguments, n=2, others="time.sleep(60)", **options):
+        words.write_text("")
+        body = "".join(f"    {line}\n" for line in text.splitlines())
+        rest = "".join(f"    {line}\n" for line in others.splitlines())
+        program = script(RANK + f"if rank == 1:\n{body}else:\n{rest}")
+        result = run("-np", n, *arguments, program, env={"HOROVOD_TERMINATION_LOG": str(words)}, **options)
+        result.words = words.read_text()
+        return result
+
+    return call
+
+
+def test_an_exception_is_the_last_line_and_its_traceback_the_last_words(fail):
+    result = fail("print('loading', file=sys.stderr)\n{}['learning_rate']",
+                  others="print('epoch 1', file=sys.stderr)\ntime.sleep(60)", n=3)
+    assert result.code == 1, result
+    assert result.last == f"{EXITED}: KeyError: 'learning_rate'"
+    lines = result.words.splitlines()
+    assert lines[:2] == ["loading", "Traceback (most recent call last):"], result.words
+    assert lines[-2:] == ["KeyError: 'learning_rate'", result.last]
+    assert "epoch" not in result.words and "----" not in result.words and "mpirun" not in result.words
+
+
+@pytest.mark.parametrize("text, ends", [
+    ("sys.exit('no data in /data')", ": no data in /data"),
+    ("sys.exit(1)", ", without output"),
+    ("print('giving up'); sys.exit(1)", ", last output: giving up"),
+    ("sys.stderr.write('no newline at the end'); sys.stderr.flush(); os._exit(1)", ": no newline at the end"),
+    ("sys.stderr.write(chr(13).join(f'{n}%' for n in range(101)) + chr(10)); os._exit(1)", ": 100%"),
+    ("sys.stderr.write('\\033[31mred\\033[0m'); sys.stderr.flush(); os._exit(1)", ": red"),
+    ("raise ValueError('first\\nsecond')", ": ValueError: first"),
+])
+def test_what_a_rank_wrote_last_is_in_the_last_line(fail, text, ends):
+    result = fail(text)
+    assert result.code == 1 and result.last == EXITED + ends, result
+
+
+def test_plain_output_has_last_words_too_and_stays_as_it_was(fail):
+    result = fail("sys.stdout.write('out'); sys.exit('why')", "--no-prefix-output")
+    assert result.last == f"{EXITED}: why" and result.out == "out", result
+    assert "why\n" in result.err and "]<stderr>:" not in result.err
+
+
+def test_a_rank_that_crashes_is_named_by_the_signal_first(fail):
+    result = fail("print('step 7', file=sys.stderr); os.kill(os.getpid(), signal.SIGSEGV); time.sleep(9)")
+    assert result.code == 128 + signal.SIGSEGV, result
+    assert result.last.endswith("was killed by signal 11 (Segmentation fault), last output: step 7"), result
+
+
+def test_a_rank_that_aborts_is_named_by_its_own_message(fail):
+    result = fail("print('corrupted size vs. prev_size', file=sys.stderr); sys.stderr.flush(); os.abort()")
+    assert result.code == 128 + signal.SIGABRT, result
+    assert result.last.endswith("was killed by signal 6 (Aborted): corrupted size vs. prev_size"), result
+
+
+def test_ten_megabytes_of_output_leave_the_last_lines(fail):
+    result = fail("for n in range(200000): print(f'line {n} ' + 'x' * 45, file=sys.stderr)\nraise OSError('disk full')")
+    assert result.last == f"{EXITED}: OSError: disk full", result.last
+    assert "line 199999 " in result.words and len(result.words) < 2048
+
+
+def test_a_line_without_an_end_leaves_its_beginning(fail):
+    result = fail("raise ValueError('y' * 1000000)")
+    assert f"{EXITED}: ValueError: yyyy" in result.last and len(result.last) < 700
+    assert len(result.words) < 2048
+
+
+def test_bytes_that_are_no_text_do_no_harm(fail):
+    result = fail("os.write(2, bytes(range(256)) * 40 + b'\\036horovod-rank x\\036\\n' + b'bad magic\\n'); os._exit(1)",
+                  errors="replace")
+    assert result.last == f"{EXITED}: bad magic", ascii(result.last)
+    assert all(c.isprintable() or c in "\n\t" for c in result.words), ascii(result.words)
+
+
+def test_when_all_ranks_fail_one_of_them_is_named_with_its_own_lines(fail):
+    result = fail("sys.exit('words of 1')", n=3, others="sys.exit(f'words of {rank}')")
+    assert result.code == 1, result
+    for rank in range(3):
+        if result.last == f"horovodrun: rank {rank} on host {HOST} exited with code 1: words of {rank}":
+            assert result.words == f"words of {rank}\n{result.last}\n"
+            return
+    pytest.fail(str(result))
+
+
+def test_a_rank_that_ends_because_of_another_does_not_hide_it(fail, tmp_path):
+    """Rank 0 is aborted by the library, and ends, while rank 1 is still on its way out."""
+    mark = tmp_path / "raised"
+    result = fail(f"import traceback, pathlib\ntry: {{}}['learning_rate']\nexcept KeyError: traceback.print_exc()\n"
+                  f"pathlib.Path({str(mark)!r}).touch()\ntime.sleep(60)",
+                  others=f"while not os.path.exists({str(mark)!r}): time.sleep(0.01)\n"
+                         f"raise RuntimeError({BLAMES_1!r})")
+    assert result.code == 1, result
+    assert result.last in [f"horovodrun: rank 1 on host {host} failed: KeyError: 'learning_rate'"
+                           for host in (HOST, "localhost")], result
+    assert "KeyError: 'learning_rate'" in result.words and "shut down" not in result.words
+
+
+def test_a_rank_that_was_aborted_by_one_that_succeeded_is_named(fail):
+    result = fail("sys.exit(0)", others=f"raise RuntimeError({BLAMES_1!r})")
+    assert result.last == f"horovodrun: rank 0 on host {HOST} exited with code 1: RuntimeError: {BLAMES_1}", result
+
+
+def test_a_rank_on_another_host_sends_its_last_words(run, hosts, tmp_path):
+    words = tmp_path / "termination-log"
+    words.write_text("")
+    result = run("-np", 2, *reach(hosts), "sh", "-c",
+                 'echo up >&2; [ "$(hostname)" = hvd-west ] && { echo no data >&2; exit 3; }; exec sleep 60',
+                 before=hosts.enter(0), env={"HOROVOD_TERMINATION_LOG": str(words)})
+    assert result.code == 3, result
+    assert result.last == "horovodrun: rank 1 on host hvd-west exited with code 3: no data"
+    assert words.read_text() == f"up\nno data\n{result.last}\n"
+
+
+def test_a_message_that_is_there_already_stays(run, tmp_path):
+    words = tmp_path / "termination-log"
+    words.write_text("my own")
+    assert run("-np", 1, "false", env={"HOROVOD_TERMINATION_LOG": str(words)}).code == 1
+    assert words.read_text() == "my own"
+
+
+@pytest.mark.parametrize("path", ["/nonexistent/log", "/proc/self/mem", "", "/dev/full"])
+def test_a_termination_log_that_cannot_be_written_changes_nothing(run, path):
+    result = run("-np", 1, "sh", "-c", "exit 4", env={"HOROVOD_TERMINATION_LOG": path})
+    assert result.code == 4 and result.last.endswith("exited with code 4, without output"), result
+
+
+def test_the_termination_log_is_the_launchers_alone(run, tmp_path):
+    result = run("-np", 1, "--no-prefix-output", "sh", "-c", "env", env={"HOROVOD_TERMINATION_LOG": str(tmp_path / "x")})
+    assert result.code == 0 and "HOROVOD_TERMINATION_LOG" not in result.out
+    assert not (tmp_path / "x").exists()
+
+
+def test_mpiruns_own_refusal_is_in_the_last_line(run):
+    result = run("-np", 1, "--mpi-args", "--no-such-argument", "true")
+    assert "before any rank failed: " in result.last and "no-such-argument" in result.last, result
+
+
+def test_a_run_that_is_stopped_writes_no_last_words(tmp_path):
+    words = pathlib.Path(tmp_path / "termination-log")
+    words.write_text("")
+    with subprocess.Popen([str(HOROVODRUN), "-np", "1", "sh", "-c", "echo up; exec sleep 60"],
+                          env={**os.environ, "HOROVOD_TERMINATION_LOG": str(words)},
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        process.stdout.readline()
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
+    assert words.read_text() == ""
