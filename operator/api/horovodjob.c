@@ -48,7 +48,7 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
     if (!st)
         st = hvd_spec_decode(hvd_json_get(object, "spec"), &job, err);
     if (!st)
-        st = hvd_status_decode(hvd_json_get(object, "status"), &job.status, err);
+        st = hvd_status_decode(hvd_json_get(object, "status"), &job, err);
     if (!st && job.spec.is_host_network && !job.spec.has_ssh_port && job.status.ssh_port > 0)
         job.spec.ssh_port = job.status.ssh_port;
     if (st) {
@@ -61,7 +61,7 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
 
 /* ---- in one block ---- */
 
-#define TEXTS_MAX (10 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
+#define TEXTS_MAX (11 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
 
 /* Where the strings of the job stand; how many they are. */
 static size_t texts_of(struct hvd_job *job, char **out[TEXTS_MAX])
@@ -76,6 +76,7 @@ static size_t texts_of(struct hvd_job *job, char **out[TEXTS_MAX])
                             &job->spec.image,
                             &job->spec.text,
                             &status->failure_log,
+                            &status->others,
                             &status->worker_failure.message};
     size_t n = sizeof(texts) / sizeof(texts[0]);
 

@@ -21,9 +21,10 @@
 #define HVD_JOB_CONTROLLER "horovod.io/horovod-operator" /* spec.managedBy that is ours */
 #define HVD_JOB_NAME_MAX 45
 #define HVD_JOB_SSH_PORT 2222
-#define HVD_JOB_GROUPS_MAX 17     /* spec.worker and 16 of spec.workerGroups */
-#define HVD_JOB_WORKERS_MAX 10000 /* of all groups */
-#define HVD_JOB_GROUP_NAME_MAX 44 /* with the name of the job */
+#define HVD_JOB_GROUPS_MAX 17      /* spec.worker and 16 of spec.workerGroups */
+#define HVD_JOB_WORKERS_MAX 10000  /* of all groups */
+#define HVD_JOB_COUNT_MAX 10000000 /* of attempts, in a status: sums of them never overflow */
+#define HVD_JOB_GROUP_NAME_MAX 44  /* with the name of the job */
 
 enum hvd_clean_pod_policy {
     HVD_CLEAN_NONE,    /* workers and master stay */
@@ -133,6 +134,8 @@ struct hvd_job_status {
     int64_t observed_generation;
     struct hvd_worker_failure worker_failure; /* the one that was lost last, in whichever attempt */
     char *failure_log; /* last lines of the master that failed last, owned; NULL: none */
+    char *others;      /* conditions of other writers, a JSON array, owned; NULL: none */
+    bool is_inexact;   /* it was read, and does not stand there as it would be written */
     struct hvd_condition conditions[HVD_N_CONDITIONS];
 };
 
@@ -180,6 +183,13 @@ hvd_status_t hvd_job_set_worker_failure(struct hvd_job_status *status,
 
 /* Replaces the log of the failed master; text is copied, NULL for none. HVD_ERR_NOMEM likewise. */
 hvd_status_t hvd_job_set_failure_log(struct hvd_job_status *status, const char *text);
+
+/*
+ * Bounds what a status holds that somebody may have forged, at time now_s: counts by each other,
+ * times by the job's creation and by now, the state and an end by the condition Succeeded or Failed
+ * (Failed if both are true). What remains is trusted. Changes no text that the status owns.
+ */
+void hvd_job_status_bound(struct hvd_job_status *status, int64_t created_s, int64_t now_s);
 
 /* "Pending", "Succeeded" ...; "" for HVD_JOB_NEW. */
 const char *hvd_job_state_str(enum hvd_job_state state);

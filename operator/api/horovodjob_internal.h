@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 
 #include "operator/api/horovodjob.h"
+#include "operator/api/json.h"
 
 /* Within operator/api only. */
 
@@ -52,8 +53,23 @@ hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_
 /* The length of at most max bytes of text that does not cut a UTF-8 character in two. */
 size_t hvd_status_cut(const char *text, size_t max);
 
-/* Decodes status (may be NULL: a new job) into the zeroed *out. HVD_ERR_NOMEM as above. */
-hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job_status *out,
-                               struct hvd_err *err);
+/* Decodes status (may be NULL: a new job) into the zeroed job->status. HVD_ERR_NOMEM as above. */
+hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job *job, struct hvd_err *err);
+
+/* Writes the members of a status of the job under out. */
+void hvd_status_put(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
+                    const struct hvd_job_status *status);
+
+/* Whether a condition of that type is the operator's. */
+bool hvd_status_is_own_condition(const char *type);
+
+/* exact.c: keeps the conditions of others, as far as there is room, as the text *out, which is the
+ * caller's to hvd_free; NULL if there are none. HVD_ERR_NOMEM leaves *out untouched. */
+hvd_status_t hvd_status_keep_others(const cJSON *status, char **out);
+
+/* exact.c: whether the status, which may be NULL, holds nothing but what would be written of
+ * job->status. What is absent does not count: an older definition may lack it. HVD_ERR_NOMEM leaves
+ * *is_exact untouched. */
+hvd_status_t hvd_status_is_exact(const cJSON *status, const struct hvd_job *job, bool *is_exact);
 
 #endif

@@ -86,16 +86,19 @@ size_t hvd_status_cut(const char *text, size_t max)
     return len;
 }
 
-/* Copies reason and message (NULL: empty) into the condition, which keeps its old ones on failure.
+/* Copies reason and message (NULL: empty), cut at 1 KiB, into the condition, which keeps its old
+ * ones on failure.
  */
 static hvd_status_t condition_texts(struct hvd_condition *condition, const char *reason,
                                     const char *message)
 {
-    char *new_reason = hvd_strdup(reason ? reason : "");
-    char *new_message = NULL;
+    char *new_reason, *new_message = NULL;
 
+    if (!reason)
+        reason = "";
     if (!message)
         message = "";
+    new_reason = hvd_strndup(reason, hvd_status_cut(reason, MESSAGE_MAX));
     if (new_reason)
         new_message = hvd_strndup(message, hvd_status_cut(message, MESSAGE_MAX));
     if (!new_message) {
@@ -160,6 +163,32 @@ hvd_status_t hvd_job_set_worker_failure(struct hvd_job_status *status,
     return HVD_OK;
 }
 
+bool hvd_status_is_own_condition(const char *type)
+{
+    for (size_t i = 0; i < HVD_N_CONDITIONS; i++) {
+        if (hvd_str_equal(condition_names[i], type))
+            return true;
+    }
+    return false;
+}
+
+/* A time since 1970; 0 if none stands there. */
+static int64_t time_at(const cJSON *object, const char *path)
+{
+    int64_t time_s = hvd_rfc3339_parse(hvd_json_str(object, path));
+
+    return time_s > 0 ? time_s : 0;
+}
+
+/* A number from 0 to max; 0 for anything else, so that one that is counted on is never at the end
+ * of its range. */
+static int64_t number_at(const cJSON *object, const char *path, int64_t max)
+{
+    int64_t value = hvd_json_int(object, path, 0);
+
+    return value < 0 || value > max ? 0 : value;
+}
+
 static hvd_status_t decode_condition(const cJSON *item, struct hvd_job_status *out)
 {
     size_t truth = index_of(truth_names, sizeof(truth_names) / sizeof(truth_names[0]),
@@ -172,31 +201,41 @@ static hvd_status_t decode_condition(const cJSON *item, struct hvd_job_status *o
         if (strcmp(condition_names[i], type) != 0)
             continue;
         condition->truth = (enum hvd_truth)truth;
-        condition->since_s = hvd_rfc3339_parse(hvd_json_str(item, "lastTransitionTime"));
-        condition->generation = hvd_json_int(item, "observedGeneration", 0);
+        condition->since_s = time_at(item, "lastTransitionTime");
+        condition->generation = number_at(item, "observedGeneration", INT64_MAX);
         return condition_texts(condition, hvd_json_str(item, "reason"),
                                hvd_json_str(item, "message"));
     }
     return HVD_OK;
 }
 
-/* A count that the operator wrote itself; whatever else stands there counts as 0. */
 static int32_t count(const cJSON *status, const char *path)
 {
-    int64_t value = hvd_json_int(status, path, 0);
+    return (int32_t)number_at(status, path, INT32_MAX);
+}
 
-    return value < 0 || value > INT32_MAX ? 0 : (int32_t)value;
+/* One of two that are added up. */
+static int32_t count_ended(const cJSON *status, const char *path)
+{
+    return (int32_t)number_at(status, path, HVD_JOB_COUNT_MAX);
+}
+
+static int32_t count_workers(const cJSON *status, const char *path)
+{
+    return (int32_t)number_at(status, path, HVD_JOB_WORKERS_MAX + 1);
 }
 
 static hvd_status_t decode_failures(const cJSON *status, struct hvd_job_status *out)
 {
     const cJSON *failure = hvd_json_get(status, "workerFailure");
+    int64_t code = hvd_json_int(failure, "exitCode", -1);
+    bool has_code = code >= 0 && code <= INT32_MAX;
     const struct hvd_worker_failure found = {
         .message = (char *)hvd_json_str(failure, "message"),
         .attempt = count(failure, "attempt"),
-        .at_s = hvd_rfc3339_parse(hvd_json_str(failure, "time")),
-        .has_exit_code = cJSON_IsNumber(hvd_json_get(failure, "exitCode")),
-        .exit_code = (int32_t)hvd_json_int(failure, "exitCode", 0),
+        .at_s = time_at(failure, "time"),
+        .has_exit_code = has_code,
+        .exit_code = has_code ? (int32_t)code : 0,
         .is_disruption = hvd_json_true(failure, "disruption"),
     };
 
@@ -205,33 +244,43 @@ static hvd_status_t decode_failures(const cJSON *status, struct hvd_job_status *
     return hvd_job_set_failure_log(out, hvd_json_str(status, "failureLog"));
 }
 
-hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job_status *out, struct hvd_err *err)
+static void decode_numbers(const cJSON *status, struct hvd_job_status *out)
 {
-    const cJSON *item = NULL;
-
     out->state =
         (enum hvd_job_state)index_of(state_names, HVD_N_JOB_STATES, hvd_json_str(status, "state"));
-    out->workers_desired = count(status, "workers.desired");
-    out->workers_ready = count(status, "workers.ready");
-    out->hosts = count(status, "hosts");
+    out->workers_desired = count_workers(status, "workers.desired");
+    out->workers_ready = count_workers(status, "workers.ready");
+    out->hosts = count_workers(status, "hosts");
     out->attempts = count(status, "attempts");
-    out->failures = count(status, "failures");
-    out->interruptions = count(status, "interruptions");
+    out->failures = count_ended(status, "failures");
+    out->interruptions = count_ended(status, "interruptions");
     out->failures_in_row = count(status, "failuresInARow");
-    out->retry_s = hvd_rfc3339_parse(hvd_json_str(status, "nextAttemptTime"));
+    out->retry_s = time_at(status, "nextAttemptTime");
     out->cleaned = count(status, "cleaned");
-    out->ssh_port = count(status, "sshPort");
-    out->start_s = hvd_rfc3339_parse(hvd_json_str(status, "startTime"));
-    out->completion_s = hvd_rfc3339_parse(hvd_json_str(status, "completionTime"));
-    out->observed_generation = hvd_json_int(status, "observedGeneration", 0);
-    if (decode_failures(status, out))
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob status");
+    out->ssh_port = (int32_t)number_at(status, "sshPort", UINT16_MAX);
+    out->start_s = time_at(status, "startTime");
+    out->completion_s = time_at(status, "completionTime");
+    out->observed_generation = number_at(status, "observedGeneration", INT64_MAX);
+}
+
+hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job *job, struct hvd_err *err)
+{
+    struct hvd_job_status *out = &job->status;
+    hvd_status_t st = decode_failures(status, out);
+    const cJSON *item = NULL;
+    bool is_exact = true;
+
+    decode_numbers(status, out);
     cJSON_ArrayForEach(item, hvd_json_get(status, "conditions"))
     {
-        if (decode_condition(item, out))
-            return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob status");
+        st = st ? st : decode_condition(item, out);
     }
-    return HVD_OK;
+    if (!st)
+        st = hvd_status_keep_others(status, &out->others);
+    if (!st)
+        st = hvd_status_is_exact(status, job, &is_exact);
+    out->is_inexact = !is_exact;
+    return st ? HVD_FAIL(err, st, 0, "HorovodJob status") : HVD_OK;
 }
 
 hvd_status_t hvd_job_status_copy(const struct hvd_job_status *from, struct hvd_job_status *out)
@@ -241,7 +290,9 @@ hvd_status_t hvd_job_status_copy(const struct hvd_job_status *from, struct hvd_j
     memset(copy.conditions, 0, sizeof(copy.conditions));
     memset(&copy.worker_failure, 0, sizeof(copy.worker_failure));
     copy.failure_log = NULL;
-    if (hvd_job_set_worker_failure(&copy, &from->worker_failure) ||
+    copy.others = from->others ? hvd_strdup(from->others) : NULL;
+    if ((from->others && !copy.others) ||
+        hvd_job_set_worker_failure(&copy, &from->worker_failure) ||
         hvd_job_set_failure_log(&copy, from->failure_log)) {
         hvd_job_status_fini(&copy);
         return HVD_ERR_NOMEM;
@@ -269,6 +320,7 @@ void hvd_job_status_fini(struct hvd_job_status *status)
         condition_fini(&status->conditions[i]);
     hvd_free(status->worker_failure.message);
     hvd_free(status->failure_log);
+    hvd_free(status->others);
     *status = (struct hvd_job_status){0};
 }
 
@@ -291,7 +343,8 @@ bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_s
         a->retry_s == b->retry_s && fa->attempt == fb->attempt && fa->at_s == fb->at_s &&
         fa->has_exit_code == fb->has_exit_code && fa->exit_code == fb->exit_code &&
         fa->is_disruption == fb->is_disruption && hvd_str_equal(fa->message, fb->message) &&
-        hvd_str_equal(a->failure_log, b->failure_log);
+        hvd_str_equal(a->failure_log, b->failure_log) && hvd_str_equal(a->others, b->others) &&
+        a->is_inexact == b->is_inexact;
 
     for (size_t i = 0; equal && i < HVD_N_CONDITIONS; i++)
         equal = condition_equal(&a->conditions[i], &b->conditions[i]);
@@ -304,6 +357,21 @@ static void encode_time(struct hvd_jb *jb, cJSON *parent, const char *key, int64
 
     hvd_rfc3339_format(seconds, text);
     hvd_jb_str(jb, parent, key, seconds ? text : NULL);
+}
+
+/* A list is written as a whole: what others have put there has to be in it. */
+static void encode_others(struct hvd_jb *jb, cJSON *array, const char *others)
+{
+    cJSON *list = others ? cJSON_Parse(others) : NULL;
+    const cJSON *item = NULL;
+
+    if (others && !list)
+        jb->failed = true;
+    cJSON_ArrayForEach(item, list)
+    {
+        hvd_jb_copy(jb, array, NULL, item);
+    }
+    cJSON_Delete(list);
 }
 
 static void encode_conditions(struct hvd_jb *jb, cJSON *parent, const struct hvd_job_status *status)
@@ -324,6 +392,7 @@ static void encode_conditions(struct hvd_jb *jb, cJSON *parent, const struct hvd
         hvd_jb_int(jb, item, "observedGeneration", condition->generation);
         encode_time(jb, item, "lastTransitionTime", condition->since_s);
     }
+    encode_others(jb, array, status->others);
 }
 
 static void encode_worker_failure(struct hvd_jb *jb, cJSON *parent,
@@ -374,8 +443,8 @@ static void encode_ready(struct hvd_jb *jb, cJSON *out, const struct hvd_job_sta
         hvd_jb_fmt(jb, out, "ready", "%d/%d", status->workers_ready, status->workers_desired);
 }
 
-static void encode_status(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
-                          const struct hvd_job_status *status)
+void hvd_status_put(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
+                    const struct hvd_job_status *status)
 {
     cJSON *workers = hvd_jb_object(jb, out, "workers");
 
@@ -395,6 +464,8 @@ static void encode_status(struct hvd_jb *jb, cJSON *out, const struct hvd_job *j
     hvd_jb_int(jb, out, "cleaned", status->cleaned);
     if (status->ssh_port > 0)
         hvd_jb_int(jb, out, "sshPort", status->ssh_port);
+    else
+        hvd_jb_str(jb, out, "sshPort", NULL);
     hvd_jb_int(jb, out, "observedGeneration", status->observed_generation);
     encode_time(jb, out, "startTime", status->start_s);
     encode_time(jb, out, "completionTime", status->completion_s);
@@ -413,7 +484,7 @@ hvd_status_t hvd_job_status_encode(const struct hvd_job *job, const struct hvd_j
 
     hvd_jb_str(&jb, meta, "uid", job->uid);
     hvd_jb_str(&jb, meta, "resourceVersion", job->resource_version);
-    encode_status(&jb, hvd_jb_object(&jb, root, "status"), job, status);
+    hvd_status_put(&jb, hvd_jb_object(&jb, root, "status"), job, status);
     text = hvd_jb_print(&jb, root);
     cJSON_Delete(root);
     if (!text)

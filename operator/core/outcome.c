@@ -251,7 +251,9 @@ static void fail_attempt(struct hvd_pass *p)
 /* Which attempt the Job is; one that lost its annotation is the current one. */
 static int32_t attempt_of(const struct hvd_pass *p, const struct hvd_object *job)
 {
-    return job->u.job.attempt ? job->u.job.attempt : hvd_job_ended(&p->job->status) + 1;
+    const int32_t current = hvd_job_ended(&p->job->status) + 1;
+
+    return job->u.job.attempt && job->u.job.attempt < current ? job->u.job.attempt : current;
 }
 
 /* The Job of the attempt under way; NULL if there is none. */
@@ -263,6 +265,17 @@ static const struct hvd_object *current_job(const struct hvd_pass *p)
                    attempt_of(p, job) > hvd_job_ended(&p->job->status)
                ? job
                : NULL;
+}
+
+/* A Job of an attempt that is recorded as cleared away belongs to none: somebody has changed its
+ * annotation, or the counts. */
+bool hvd_outcome_is_uncleared(const struct hvd_pass *p)
+{
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+    const int32_t ended = hvd_job_ended(&p->job->status);
+
+    return ended > p->job->status.cleaned ||
+           (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS && attempt_of(p, job) <= ended);
 }
 
 bool hvd_outcome_master(struct hvd_pass *p)
@@ -455,9 +468,23 @@ static void clean(struct hvd_pass *p)
         hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
 }
 
+/* Somebody else may have written the end, as who may write the status can: the rest follows it. */
+static void show_end(struct hvd_pass *p)
+{
+    const bool has_failed = p->next.conditions[HVD_COND_FAILED].truth == HVD_TRUE;
+
+    if (p->next.conditions[HVD_COND_RUNNING].truth == HVD_TRUE)
+        set(p, HVD_COND_RUNNING, HVD_FALSE,
+            (const char *const[2]){has_failed ? "Failed" : "Succeeded", ""});
+    if (p->next.conditions[HVD_COND_WORKERS_READY].truth == HVD_TRUE &&
+        p->job->spec.clean_pod_policy != HVD_CLEAN_NONE)
+        show_removed(p);
+}
+
 void hvd_outcome_clean(struct hvd_pass *p)
 {
     clean(p);
+    show_end(p);
     show_cleaning(p);
 }
 

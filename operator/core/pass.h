@@ -15,7 +15,7 @@
  */
 struct hvd_pass {
     const struct hvd_view *view;
-    const struct hvd_job *job;
+    const struct hvd_job *job; /* the view's, its status within bounds */
     int64_t now_ms;
     int64_t now_s;
     struct hvd_plan *plan;
@@ -180,6 +180,9 @@ void hvd_outcome_clean(struct hvd_pass *p);
 
 /* Takes master and workers down; true once nothing of them is left. */
 bool hvd_outcome_quiesce(struct hvd_pass *p);
+
+/* Whether something of an attempt that has ended is to be cleared away before the next one. */
+bool hvd_outcome_is_uncleared(const struct hvd_pass *p);
 
 /* Whether an attempt was started and its end is not recorded yet. */
 bool hvd_outcome_is_under_way(const struct hvd_pass *p);

@@ -250,6 +250,7 @@ static void settle(struct hvd_pass *p)
 /* Clears away what the attempt that ended has left, the workers too: they may hold ranks of it. */
 static void restart(struct hvd_pass *p)
 {
+    hvd_pass_state(p, HVD_JOB_RESTARTING);
     if (hvd_outcome_quiesce(p)) {
         p->next.cleaned = hvd_job_ended(&p->job->status);
         p->is_urgent = true; /* the next attempt waits for it */
@@ -303,11 +304,12 @@ static void run(struct hvd_pass *p)
         p->next.start_s = p->now_s;
     if (hvd_outcome_master(p) || is_overdue(p))
         return;
-    if (hvd_job_ended(&p->job->status) > p->job->status.cleaned) {
+    if (hvd_outcome_is_uncleared(p)) {
         restart(p);
         return;
     }
     if (hvd_retry_is_waiting(p)) {
+        hvd_pass_state(p, HVD_JOB_RESTARTING);
         stop(p);
         count_workers(p);
         return;
@@ -485,7 +487,7 @@ static void write_status(struct hvd_pass *p)
         .type = HVD_ACTION_PATCH_STATUS, .kind = HVD_KIND_HOROVODJOB, .waits = !p->is_denied};
     int64_t due_ms = status_due_ms(p);
 
-    if (p->st || hvd_job_status_equal(&p->next, &p->job->status) || is_beginning(p))
+    if (p->st || hvd_job_status_equal(&p->next, &p->view->job->status) || is_beginning(p))
         return;
     if (p->now_ms < due_ms) {
         hvd_plan_wake(p->plan, due_ms);
@@ -504,6 +506,7 @@ static hvd_status_t prepare(struct hvd_pass *p)
     st = hvd_pods_collect(p->view, &p->owners, &p->pods);
     if (!st)
         st = hvd_job_status_copy(&p->job->status, &p->next);
+    p->next.is_inexact = false; /* it will be written */
     return st;
 }
 
@@ -516,11 +519,14 @@ static bool is_view(const struct hvd_view *view)
 hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct hvd_plan *out,
                            struct hvd_err *err)
 {
+    struct hvd_job job;
     struct hvd_pass p = {
-        .view = view, .job = view->job, .now_ms = now_ms, .now_s = now_ms / 1000, .plan = out};
+        .view = view, .job = &job, .now_ms = now_ms, .now_s = now_ms / 1000, .plan = out};
 
     if (!is_view(view))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "reconcile: a view without a decoded job");
+    job = *view->job; /* owns nothing */
+    hvd_job_status_bound(&job.status, job.created_s, p.now_s);
     if (view->job->is_deleting || view->job->spec.is_foreign)
         return HVD_OK;
     p.st = prepare(&p);
