@@ -41,8 +41,8 @@ const struct hvd_shape *hvd_kind_shape(enum hvd_kind kind);
 #define HVD_LABEL_GROUP "horovod.io/worker-group"
 #define HVD_MANAGER "horovod-operator" /* value of the label, source of the events */
 
-/* Watches of children and pods select by this. */
-#define HVD_SELECTOR_MANAGED HVD_LABEL_MANAGED_BY "=" HVD_MANAGER
+/* Watches of children and pods select by this: of our labels the one that no other tool writes. */
+#define HVD_SELECTOR_MANAGED HVD_LABEL_JOB
 
 /* Annotations: the template that a StatefulSet was made from; which attempt a master's Job is, and
  * how many workers of each group it started with and which (a hash of their uids and restarts, as

@@ -37,7 +37,7 @@ static const struct hvd_shape
     service_spec[] = {{"clusterIP", ALL}, {"publishNotReadyAddresses", ALL}, {"selector", ALL},
                       END},
     statefulset_spec[] = {{"replicas", ALL}, END},
-    pod_spec[] = {{"nodeName", ALL}, {"containers", name_only}, END},
+    pod_spec[] = {{"nodeName", ALL}, {"subdomain", ALL}, {"containers", name_only}, END},
     container_status[] = {{"name", ALL}, {"image", ALL}, {"restartCount", ALL}, {"state", ALL},
                           {"lastState", ALL}, END},
     pod_status[] = {{"phase", ALL}, {"podIP", ALL}, {"reason", ALL}, {"message", ALL},

@@ -2,7 +2,8 @@
  * The event loop, and the wiring of everything else: watches fill the store, the store's changes
  * fill the queue, due jobs are reconciled, plans are performed, answers go back into the store.
  * One thread, one place that waits. Nothing is decided here: reconcile decides, and nothing is
- * reconciled before every watch has listed once, so that what is absent in the store is absent.
+ * reconciled before every watch has listed once; what reconcile misses in the store all the same,
+ * it has looked for by name.
  *
  *   API server --> watches --> store --> queue --> reconcile --> performer --> API server
  *                                ^                                   |
@@ -139,8 +140,8 @@ static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
 
     begin_feeding(op);
-    hvd_store_remove(&op->store, kind, hvd_json_text(meta, "namespace"),
-                     hvd_json_text(meta, "name"), hvd_json_text(meta, "uid"));
+    hvd_store_miss(&op->store, kind, hvd_json_text(meta, "namespace"), hvd_json_text(meta, "name"),
+                   hvd_json_text(meta, "uid"), *hvd_json_text(meta, "deletionTimestamp") != '\0');
     hvd_store_told(&op->store, kind, hvd_json_text(meta, "resourceVersion"));
     op->is_feeding = false;
 }
@@ -297,6 +298,8 @@ static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
         .n_objects = entry->n_objects,
         .failures = entry->failures,
         .n_failures = entry->n_failures,
+        .gone = entry->gone,
+        .n_gone = entry->n_gone,
         .status_written_ms = entry->status_written_ms,
         .settings = &op->settings,
         .places = &places,

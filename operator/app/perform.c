@@ -21,9 +21,11 @@
 #include "operator/app/sshkey.h"
 #include "operator/core/children.h"
 #include "operator/core/refusal.h"
+#include "operator/kube/url.h"
 
 #define SUBSYSTEM "operator"
 #define UID_SIZE 64
+#define QUERY_MAX 1024
 #define METADATA "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 #define STRICT "?fieldManager=horovod-operator&fieldValidation=Strict"
 #define LENIENT "?fieldManager=horovod-operator"
@@ -116,8 +118,13 @@ static void keep(struct run *run, enum hvd_kind kind, const cJSON *object)
 static void forget(const struct step *step)
 {
     const struct hvd_action *action = step->action;
+    struct run *run = step->run;
 
-    hvd_store_remove(step->run->p.store, action->kind, action->namespace, action->name, step->uid);
+    hvd_store_remove(run->p.store, action->kind, action->namespace, action->name, step->uid);
+    if (action->kind != HVD_KIND_HOROVODJOB && run->entry->has_job &&
+        !hvd_store_find(run->p.store, action->kind, action->namespace, action->name) &&
+        hvd_entry_note_gone(run->entry, action->kind, action->name) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
 static void finish_step(struct step *step)
@@ -215,6 +222,77 @@ static void on_reread(void *ctx, const struct hvd_kube_response *response)
     else
         fail_with(run, response);
     finish_step(step);
+}
+
+/* ---- looking for an object that the watch does not show ---- */
+
+static void on_looked(void *ctx, const struct hvd_kube_response *response)
+{
+    struct step *step = ctx;
+    const struct hvd_action *action = step->action;
+    struct run *run = step->run;
+    const struct hvd_object *found;
+
+    if (response->status != HVD_OK && response->status != HVD_ERR_NOT_FOUND) {
+        fail_with(run, response);
+        finish_step(step);
+        return;
+    }
+    if (response->status == HVD_OK)
+        keep(run, action->kind, response->body);
+    else
+        forget(step);
+    /* One that is somebody else's is filed elsewhere, or nowhere. */
+    found = hvd_store_find(run->p.store, action->kind, action->namespace, action->name);
+    if (response->status == HVD_OK &&
+        (!found || !run->entry->has_job || !hvd_str_equal(found->meta.job, run->entry->job.name)) &&
+        hvd_entry_note_gone(run->entry, action->kind, action->name) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+    finish_step(step);
+}
+
+/* Those of the list that are the job's take their places. */
+static void on_searched(void *ctx, const struct hvd_kube_response *response)
+{
+    struct step *step = ctx;
+    struct run *run = step->run;
+    const cJSON *items = cJSON_GetObjectItemCaseSensitive(response->body, "items"), *item;
+
+    if (response->status != HVD_OK) {
+        fail_with(run, response);
+        finish_step(step);
+        return;
+    }
+    cJSON_ArrayForEach(item, items) keep(run, step->action->kind, item);
+    if (hvd_entry_note_gone(run->entry, step->action->kind, step->action->name) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+    finish_step(step);
+}
+
+static hvd_status_t send_look(struct step *step, struct hvd_err *err)
+{
+    const struct hvd_action *action = step->action;
+    struct hvd_kube_request request = {
+        .verb = HVD_VERB_LIST,
+        .path = {.kind = action->kind, .ns = action->namespace},
+        .on_done = on_searched,
+        .ctx = step,
+    };
+    bool is_first = true;
+    struct hvd_buf query;
+    hvd_status_t st;
+
+    if (!action->body)
+        return send_read(step, on_looked, err);
+    hvd_buf_init(&query, QUERY_MAX);
+    st = hvd_url_put_query(&query, &is_first, "labelSelector", action->body);
+    if (st == HVD_OK)
+        st = hvd_buf_add(&query, "", 1);
+    request.query = query.data;
+    if (st == HVD_OK)
+        st = step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
+    hvd_buf_fini(&query);
+    return st;
 }
 
 /* ---- reading a node ---- */
@@ -477,6 +555,8 @@ static hvd_status_t send_action(struct step *step, struct hvd_err *err)
 {
     if (step->action->type == HVD_ACTION_LOCATE)
         return send_read(step, on_located, err);
+    if (step->action->type == HVD_ACTION_LOOK)
+        return send_look(step, err);
     if (step->action->type == HVD_ACTION_EXPLAIN)
         return send_question(step, err);
     if (step->action->type == HVD_ACTION_CREATE_SECRET)
@@ -519,7 +599,8 @@ static void start_step(struct run *run, const struct hvd_action *action)
     }
     *step = (struct step){run, action, ""};
     note_uid(step);
-    if (action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN)
+    if (action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN &&
+        action->type != HVD_ACTION_LOOK)
         observe_first_write(run);
     st = send_action(step, &err);
     if (st == HVD_OK) {

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/core/look.h"
 #include "operator/core/packed.h"
 
 struct hvd_record {
@@ -21,9 +22,10 @@ struct hvd_record {
     uint32_t n;  /* bytes of the object */
     unsigned round;
     uint8_t kind;
-    bool is_seen;    /* its job was looked at since it changed */
-    bool is_retired; /* gone, and out of the index, but not seen yet */
-    char packed[];   /* the object */
+    bool is_seen;     /* its job was looked at since it changed */
+    bool is_retired;  /* gone, and out of the index, but not seen yet */
+    bool is_doubtful; /* its watch shows it no longer */
+    char packed[];    /* the object */
 };
 
 static struct hvd_entry *entry_at(const struct hvd_index_node *node)
@@ -57,6 +59,7 @@ static void unpack(const struct hvd_record *record, struct hvd_object *out)
     const struct hvd_packed_place place = {(enum hvd_kind)record->kind, ns, ns + strlen(ns) + 1};
 
     hvd_unpack(record->packed, &place, out);
+    out->meta.is_doubtful = record->is_doubtful;
     if (record->is_retired)
         out->u.pod.is_ready = false;
 }
@@ -172,6 +175,44 @@ static void drop_all_failures(struct hvd_entry *entry)
     entry->n_failures = 0;
 }
 
+/* ---- what is known to be gone ---- */
+
+static void drop_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
+{
+    for (size_t i = 0; i < entry->n_gone; i++) {
+        if (entry->gone[i].kind != kind || strcmp(entry->gone[i].name, name) != 0)
+            continue;
+        hvd_free((void *)entry->gone[i].name);
+        entry->gone[i] = entry->gone[--entry->n_gone];
+        return;
+    }
+}
+
+hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
+{
+    struct hvd_gone *grown = hvd_realloc(entry->gone, entry->n_gone + 1, sizeof(struct hvd_gone));
+    char *copy;
+
+    if (!grown)
+        return HVD_ERR_NOMEM;
+    entry->gone = grown;
+    copy = hvd_strdup(name);
+    if (!copy)
+        return HVD_ERR_NOMEM;
+    drop_gone(entry, kind, name);
+    entry->gone[entry->n_gone++] = (struct hvd_gone){kind, copy};
+    return HVD_OK;
+}
+
+static void drop_all_gone(struct hvd_entry *entry)
+{
+    for (size_t i = 0; i < entry->n_gone; i++)
+        hvd_free((void *)entry->gone[i].name);
+    hvd_free(entry->gone);
+    entry->gone = NULL;
+    entry->n_gone = 0;
+}
+
 /* ---- entries ---- */
 
 struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item)
@@ -230,6 +271,7 @@ static void free_entry(struct hvd_store *store, struct hvd_entry *entry)
     hvd_queue_forget(store->queue, &entry->item);
     drop_job(store, entry);
     drop_all_failures(entry);
+    drop_all_gone(entry);
     hvd_slab_give(&store->slab, entry->records, size_of_list(entry->capacity));
     drop_entry(store, entry);
 }
@@ -347,6 +389,7 @@ static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
     entry->is_foreign_told = false;
     entry->status_written_ms = 0;
     drop_all_failures(entry);
+    drop_all_gone(entry);
     touch(store, entry);
 }
 
@@ -447,7 +490,7 @@ void hvd_store_looked(struct hvd_store *store, struct hvd_entry *entry)
         struct hvd_record *record = entry->records[i - 1];
 
         record->is_seen = true;
-        if (!record->is_retired)
+        if (!record->is_retired && (entry->has_job || !record->is_doubtful))
             continue;
         free_record(store, record);
         is_changed = true;
@@ -569,6 +612,7 @@ static hvd_status_t add_record(struct hvd_store *store, const struct hvd_object 
         return st;
     }
     drop_failure_of_ours(entry, object);
+    drop_gone(entry, object->kind, object->meta.name);
     *out = record;
     return HVD_OK;
 }
@@ -606,6 +650,15 @@ static bool is_known(const struct hvd_meta *known, const struct hvd_meta *meta)
            is_older(meta->resource_version, known->resource_version);
 }
 
+/* The watch shows an object again that it did not for a while. */
+static void trust_record(struct hvd_store *store, struct hvd_record *record)
+{
+    if (!record->is_doubtful)
+        return;
+    record->is_doubtful = false;
+    touch(store, record->entry);
+}
+
 /* Files the object. */
 static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object *object)
 {
@@ -619,8 +672,11 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
 
         unpack(record, &known);
         record->round = store->rounds[object->kind];
-        if (is_known(&known.meta, meta))
+        if (is_known(&known.meta, meta)) {
+            if (!is_older(meta->resource_version, known.meta.resource_version))
+                trust_record(store, record);
             return HVD_OK;
+        }
         is_same = hvd_str_equal(known.meta.uid, meta->uid);
         if (meta->job && hvd_str_equal(known.meta.job, meta->job) &&
             (is_same || !has_last_words(store, record))) {
@@ -653,7 +709,7 @@ static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON
     if (st != HVD_OK)
         return st;
     /* What lacks our label is out of the watch's sight: of that it tells nothing. */
-    if (!is_answer || !meta->is_managed || !is_over(store, kind, meta->resource_version) ||
+    if (!is_answer || !meta->is_in_sight || !is_over(store, kind, meta->resource_version) ||
         find_record(store, kind, meta->namespace, meta->name))
         st = take_object(store, &projection);
     hvd_object_fini(&projection);
@@ -688,6 +744,61 @@ void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *n
     }
 }
 
+/* Whether the end of an object is to be believed without a look, as its job ends, or its owner has
+ * no place for it any more. */
+static bool is_end_expected(struct hvd_store *store, const struct hvd_entry *entry,
+                            const struct hvd_object *object)
+{
+    const struct hvd_meta *meta = &object->meta;
+    const struct hvd_object *owner;
+    enum hvd_kind kind;
+
+    if (!entry->has_job || entry->job.is_deleting || entry->job.spec.is_foreign)
+        return true;
+    if (object->kind != HVD_KIND_POD || !meta->owner_kind)
+        return false;
+    kind = strcmp(meta->owner_kind, "Job") == 0 ? HVD_KIND_JOB : HVD_KIND_STATEFULSET;
+    owner = hvd_store_find(store, kind, meta->namespace, meta->owner_name);
+    return hvd_look_is_expected(
+        owner && hvd_str_equal(owner->meta.uid, meta->owner_uid) ? owner : NULL, object);
+}
+
+/* The watch shows the object no longer. */
+static void miss_record(struct hvd_store *store, struct hvd_record *record, bool is_deleting)
+{
+    struct hvd_entry *entry = record->entry;
+    struct hvd_object object;
+
+    unpack(record, &object);
+    if (!is_deleting && !object.meta.is_deleting && !is_end_expected(store, entry, &object)) {
+        record->is_doubtful = true;
+        touch(store, entry);
+        return;
+    }
+    /* Without the note, which is for lack of memory, it is looked for. */
+    if (object.kind != HVD_KIND_POD)
+        (void)!hvd_entry_note_gone(entry, object.kind, object.meta.name);
+    remove_record(store, record);
+}
+
+void hvd_store_miss(struct hvd_store *store, enum hvd_kind kind, const char *ns, const char *name,
+                    const char *uid, bool is_deleting)
+{
+    struct hvd_record *record;
+    struct hvd_object object;
+
+    if (kind == HVD_KIND_HOROVODJOB) {
+        hvd_store_remove(store, kind, ns, name, uid);
+        return;
+    }
+    record = find_record(store, kind, ns, name);
+    if (!record)
+        return;
+    unpack(record, &object);
+    if (hvd_str_equal(object.meta.uid, uid))
+        miss_record(store, record, is_deleting);
+}
+
 void hvd_store_begin(struct hvd_store *store, enum hvd_kind kind)
 {
     store->rounds[kind]++;
@@ -717,7 +828,7 @@ void hvd_store_end(struct hvd_store *store, enum hvd_kind kind)
         struct hvd_record *record = record_at(node);
         node = hvd_index_next(&store->records, node);
         if (record->kind == kind && record->round != store->rounds[kind])
-            remove_record(store, record);
+            miss_record(store, record, false);
     }
 }
 

@@ -37,6 +37,8 @@ struct hvd_entry {
     size_t capacity;
     struct hvd_failure *failures; /* names and messages owned by the entry */
     size_t n_failures;
+    struct hvd_gone *gone; /* names owned by the entry */
+    size_t n_gone;
     int64_t status_written_ms; /* Unix time; 0: never by this process */
     int32_t free_port;         /* kept for the job until its status tells; 0: none */
     int64_t event_us;          /* monotonic time of the first event not acted on; 0: none */
@@ -90,6 +92,14 @@ hvd_status_t hvd_store_put_answer(struct hvd_store *store, enum hvd_kind kind, c
 /* The watch of the kind has told all up to this version: of a list, or of an object that went. */
 void hvd_store_told(struct hvd_store *store, enum hvd_kind kind, const char *version);
 
+/*
+ * A watch says that the object of this name and uid was deleted: going tells whether it had a
+ * deletion timestamp then. A child or pod of a job that has none may have lost the label that the
+ * watch selects by: it stays, as one to be looked for, unless its end was to be expected.
+ */
+void hvd_store_miss(struct hvd_store *store, enum hvd_kind kind, const char *ns, const char *name,
+                    const char *uid, bool is_deleting);
+
 /* Forgets the object of this name if its uid is the one given (NULL: whatever it is). */
 void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *ns, const char *name,
                       const char *uid);
@@ -98,7 +108,7 @@ void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *n
  * is a change if there was any. */
 void hvd_store_looked(struct hvd_store *store, struct hvd_entry *entry);
 
-/* A complete list of the kind begins: what is not put before end is forgotten there. */
+/* A complete list of the kind begins: what is not put before end is missed there. */
 void hvd_store_begin(struct hvd_store *store, enum hvd_kind kind);
 void hvd_store_end(struct hvd_store *store, enum hvd_kind kind);
 
@@ -135,6 +145,9 @@ hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_fai
 
 /* Forgets the failure of that child. */
 void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
+
+/* An object of the entry's job is gone for sure, until one of that name appears. HVD_ERR_NOMEM. */
+hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
 
 /* Frees an entry that holds neither a job nor objects. True when it is gone. */
 bool hvd_store_collect(struct hvd_store *store, struct hvd_entry *entry);

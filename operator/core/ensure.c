@@ -160,19 +160,6 @@ static void send_patch(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_o
     hvd_pass_patch(p, object, body, false);
 }
 
-/* An object of ours that lost its labels is out of sight of our watches. */
-static void repair_labels(struct hvd_pass *p, const struct hvd_object *object)
-{
-    struct hvd_jb jb = {0};
-    cJSON *root;
-
-    if (p->st || (object->meta.is_managed && hvd_str_equal(object->meta.job, p->job->name)))
-        return;
-    root = merge_patch(&jb, object);
-    hvd_child_labels(&jb, (cJSON *)hvd_json_get(root, "metadata"), p->job, object->kind);
-    send_patch(p, &jb, object, root);
-}
-
 static void repair_service(struct hvd_pass *p, const struct hvd_object *service)
 {
     struct hvd_jb jb = {0};
@@ -315,7 +302,6 @@ static void ensure_child(struct hvd_pass *p, const struct child *child)
     case HVD_CHILD_OURS:
         break;
     }
-    repair_labels(p, child->object);
     if (child->kind == HVD_KIND_SERVICE)
         repair_service(p, child->object);
     if (child->kind == HVD_KIND_STATEFULSET)
@@ -459,8 +445,6 @@ void hvd_ensure_master(struct hvd_pass *p)
 
     if (child.state == HVD_CHILD_ALIEN)
         report_alien(p, &child);
-    if (child.state == HVD_CHILD_OURS)
-        repair_labels(p, child.object);
     /* Without the Secret the workers were made with, it could not reach them. */
     if (child.state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_enough(p) &&
         is_published(p) && hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS)

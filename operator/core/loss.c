@@ -147,6 +147,22 @@ uint64_t hvd_loss_workers_hash(const struct hvd_pass *p)
     return hash_workers(p, rolls);
 }
 
+static bool counts_on_workers(const struct hvd_pass *p)
+{
+    return p->pods.master && p->child[HVD_KIND_JOB] && p->pods.master->u.pod.started_s != 0 &&
+           !p->job->spec.is_elastic;
+}
+
+int64_t hvd_loss_counted_on(const struct hvd_pass *p, size_t group)
+{
+    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+
+    if (!counts_on_workers(p) || hvd_pass_loss(p))
+        return 0;
+    call_roll(p, rolls);
+    return rolls[group].n_wanted;
+}
+
 static bool is_more_telling(const struct loss *a, const struct loss *b)
 {
     if (a->type != b->type)
@@ -291,8 +307,7 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
     struct loss worst = {0};
     int64_t since_s;
 
-    if (!master || !p->child[HVD_KIND_JOB] || master->u.pod.started_s == 0 ||
-        p->job->spec.is_elastic)
+    if (!counts_on_workers(p))
         return false;
     /* Nodes and the API server have clocks of their own: what was there before the master's pod was
      * made is not new, whatever the node says. */

@@ -23,6 +23,10 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
 bool hvd_loss_find_hopeless(const struct hvd_pass *p, struct hvd_worker_failure *out,
                             char text[HVD_LOSS_TEXT_SIZE]);
 
+/* How many workers of the group a master that runs counts on, while none is known to be lost; 0
+ * when it counts on none, as that of an elastic job. */
+int64_t hvd_loss_counted_on(const struct hvd_pass *p, size_t group);
+
 /*
  * Tells the workers that a new master starts with from others of the same names, and from those
  * whose containers were started again since: never 0, and the same for others with a chance of

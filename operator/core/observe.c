@@ -56,40 +56,108 @@ static bool observe_owner(const cJSON *meta, struct hvd_meta *out)
     return true;
 }
 
-static enum hvd_role role_of(const cJSON *labels)
+static const char *label_of(const cJSON *meta, const char *name)
 {
-    const char *role = cJSON_GetStringValue((cJSON *)hvd_json_get(labels, HVD_LABEL_ROLE));
+    return cJSON_GetStringValue((cJSON *)hvd_json_get(hvd_json_get(meta, "labels"), name));
+}
 
-    if (role && strcmp(role, "master") == 0)
+static enum hvd_role role_of(const cJSON *meta)
+{
+    const char *role = label_of(meta, HVD_LABEL_ROLE);
+
+    if (hvd_str_equal(role, "master"))
         return HVD_ROLE_MASTER;
-    if (role && strcmp(role, "worker") == 0)
+    if (hvd_str_equal(role, "worker"))
         return HVD_ROLE_WORKER;
     return HVD_ROLE_NONE;
 }
 
-/* The job that the object belongs to: its label says, else, where that was lost, its controller. */
-static bool keep_job(const char *label, struct hvd_meta *out)
+/* What follows "JOB-master" or "JOB-worker" in the name of a pod that the controllers of our
+ * children made, and whose role is kept; NULL for every other pod. Neither name nor subdomain can
+ * change, as labels and owners can. */
+static const char *member_tail(const cJSON *object, struct hvd_meta *meta)
 {
-    const char *kind = hvd_kind_info(HVD_KIND_HOROVODJOB)->kind;
-    const char *job = label ? label : hvd_str_equal(out->owner_kind, kind) ? out->owner_name : NULL;
+    const char *job = hvd_json_str(object, "spec.subdomain");
+    const char *tail;
 
-    return hvd_observe_text_n(job, job ? strlen(job) : 0, &out->job);
+    if (!job || !hvd_str_has_prefix(meta->name, job) ||
+        (meta->owner_kind && strcmp(meta->owner_kind, "StatefulSet") != 0 &&
+         strcmp(meta->owner_kind, "Job") != 0))
+        return NULL;
+    tail = meta->name + strlen(job);
+    if (hvd_str_has_prefix(tail, "-worker-"))
+        meta->role = HVD_ROLE_WORKER;
+    else if (hvd_str_has_prefix(tail, "-master-"))
+        meta->role = HVD_ROLE_MASTER;
+    return meta->role ? tail + strlen("-worker") : NULL;
 }
 
-static bool observe_meta(const cJSON *meta, struct hvd_meta *out)
+static bool is_ordinal(const char *text)
 {
-    const cJSON *labels = hvd_json_get(meta, "labels");
-    const char *job = cJSON_GetStringValue((cJSON *)hvd_json_get(labels, HVD_LABEL_JOB));
-    const char *manager = cJSON_GetStringValue((cJSON *)hvd_json_get(labels, HVD_LABEL_MANAGED_BY));
+    return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
 
-    out->role = role_of(labels);
-    out->is_managed = job && manager && strcmp(manager, HVD_MANAGER) == 0;
+/* Whether a worker's label names the group that "-GROUP-3" or "-3", the end of its name, does. */
+static bool is_group_lost(const cJSON *meta, const char *tail)
+{
+    const char *group = label_of(meta, HVD_LABEL_GROUP);
+    const char *dash = strrchr(tail, '-');
+    size_t len = dash > tail ? (size_t)(dash - tail) - 1 : 0;
+
+    return len > 0 && (!group || strlen(group) != len || strncmp(group, tail + 1, len) != 0);
+}
+
+/* The job that the object belongs to, and which of its labels do not say so. */
+static bool observe_labels(const cJSON *object, const char *member, struct hvd_object *out)
+{
+    static const char *const roles[] = {
+        [HVD_ROLE_NONE] = NULL, [HVD_ROLE_MASTER] = "master", [HVD_ROLE_WORKER] = "worker"};
+    const cJSON *meta = hvd_json_get(object, "metadata");
+    const char *kind = hvd_kind_info(HVD_KIND_HOROVODJOB)->kind;
+    const char *label = label_of(meta, HVD_LABEL_JOB);
+    const char *job = label;
+    bool is_managed = hvd_str_equal(label_of(meta, HVD_LABEL_MANAGED_BY), HVD_MANAGER);
+
+    if (member)
+        job = hvd_json_str(object, "spec.subdomain");
+    else if (hvd_str_equal(out->meta.owner_kind, kind))
+        job = out->meta.owner_name;
+    if (out->kind == HVD_KIND_STATEFULSET || out->kind == HVD_KIND_JOB)
+        out->meta.role = out->kind == HVD_KIND_JOB ? HVD_ROLE_MASTER : HVD_ROLE_WORKER;
+    else if (!member)
+        out->meta.role = is_managed ? role_of(meta) : HVD_ROLE_NONE;
+    out->meta.is_in_sight = label != NULL;
+    out->meta.lost_labels = is_managed ? 0 : HVD_LOST_MANAGER;
+    if (!label || !hvd_str_equal(label, job))
+        out->meta.lost_labels |= HVD_LOST_JOB;
+    if (out->meta.role && !hvd_str_equal(label_of(meta, HVD_LABEL_ROLE), roles[out->meta.role]))
+        out->meta.lost_labels |= HVD_LOST_ROLE;
+    if (member && out->meta.role == HVD_ROLE_WORKER && is_group_lost(meta, member))
+        out->meta.lost_labels |= HVD_LOST_GROUP;
+    return hvd_observe_text_n(job, job ? strlen(job) : 0, &out->meta.job);
+}
+
+static bool observe_place_in_job(const cJSON *object, struct hvd_object *out)
+{
+    const char *member = out->kind == HVD_KIND_POD ? member_tail(object, &out->meta) : NULL;
+
+    if (member)
+        out->u.pod.is_orphan = out->meta.role == HVD_ROLE_WORKER && !out->meta.owner_kind &&
+                               is_ordinal(strrchr(member, '-') + 1);
+    return observe_labels(object, member, out);
+}
+
+static bool observe_meta(const cJSON *object, struct hvd_object *made)
+{
+    const cJSON *meta = hvd_json_get(object, "metadata");
+    struct hvd_meta *out = &made->meta;
+
     out->created_s = hvd_rfc3339_parse(hvd_json_str(meta, "creationTimestamp"));
     out->is_deleting = hvd_json_str(meta, "deletionTimestamp") != NULL;
     return hvd_observe_text(meta, "namespace", &out->namespace) &&
            hvd_observe_text(meta, "name", &out->name) && hvd_observe_text(meta, "uid", &out->uid) &&
            hvd_observe_text(meta, "resourceVersion", &out->resource_version) &&
-           observe_owner(meta, out) && keep_job(job, out);
+           observe_owner(meta, out) && observe_place_in_job(object, made);
 }
 
 bool hvd_observe_annotation(const cJSON *object, const char *key, char **out)
@@ -207,7 +275,7 @@ hvd_status_t hvd_observe(enum hvd_kind kind, const cJSON *object, struct hvd_obj
         !hvd_json_str(meta, "uid"))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s without namespace, name or uid",
                         hvd_kind_info(kind)->kind);
-    if (!observe_meta(meta, &made.meta) || !observe_kind(object, &made)) {
+    if (!observe_meta(object, &made) || !observe_kind(object, &made)) {
         hvd_object_fini(&made);
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "%s %s", hvd_kind_info(kind)->kind,
                         hvd_json_str(meta, "name"));

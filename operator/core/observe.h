@@ -22,19 +22,31 @@ enum hvd_role {
     HVD_ROLE_WORKER,
 };
 
+/* Labels of ours that an object should have and has not, or with another value. */
+enum hvd_label {
+    HVD_LOST_MANAGER = 1,
+    HVD_LOST_JOB = 2,
+    HVD_LOST_ROLE = 4,
+    HVD_LOST_GROUP = 8,
+};
+
 struct hvd_meta {
     char *namespace;
     char *name;
     char *uid;
     char *resource_version;
-    char *job;        /* label horovod.io/job-name: the key under which a cache files the object */
+    /* The key under which a cache files the object. What cannot change says it where it can: the
+     * controller of a child, the subdomain of a pod; else the label horovod.io/job-name. */
+    char *job;
     char *owner_kind; /* the controlling owner reference */
     char *owner_name;
     char *owner_uid;
     enum hvd_role role;
     int64_t created_s;
     bool is_deleting;
-    bool is_managed; /* carries our two labels: the manager and a job */
+    bool is_in_sight;    /* of the watches: carries the label that they select by */
+    bool is_doubtful;    /* the watch shows it no longer; only a GET can tell whether it is gone */
+    int32_t lost_labels; /* of enum hvd_label */
 };
 
 enum hvd_pod_phase {
@@ -46,6 +58,7 @@ enum hvd_pod_phase {
 
 struct hvd_pod_view {
     enum hvd_pod_phase phase;
+    bool is_orphan; /* a StatefulSet of its job made it, and does not control it any more */
     bool is_ready;
     char *trouble; /* what keeps it from being Ready and will not pass by itself; NULL: nothing */
     char *hosts_seen; /* annotation horovod.io/hosts */

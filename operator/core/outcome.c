@@ -384,8 +384,8 @@ void hvd_outcome_bury(struct hvd_pass *p)
         const struct hvd_object *pod = p->view->objects[i];
         int64_t due_ms;
 
-        if (!hvd_pods_is_ours(p->view, pod, &p->owners) || !pod->meta.is_managed ||
-            pod->u.pod.deleted_s == 0 || pod->u.pod.is_killed)
+        if (!hvd_pods_is_ours(p->view, pod, &p->owners) || pod->u.pod.deleted_s == 0 ||
+            pod->u.pod.is_killed)
             continue;
         due_ms = (pod->u.pod.deleted_s + BURIED_S) * 1000;
         if (p->now_ms < due_ms)
@@ -432,6 +432,21 @@ static void show_cleaning(struct hvd_pass *p)
     }
 }
 
+/* Removes workers that no set would take down: somebody edited their labels, their set let them go,
+ * and is no more. */
+static void remove_orphans(struct hvd_pass *p)
+{
+    struct hvd_worker worker;
+
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+
+        if (hvd_pods_is_ours(p->view, pod, &p->owners) && pod->u.pod.is_orphan &&
+            !pod->meta.is_deleting && !hvd_pods_identify(p->view, pod, &p->owners, &worker))
+            hvd_pass_delete(p, pod);
+    }
+}
+
 /* Plans the removal of what a finished job leaves. */
 static void clean(struct hvd_pass *p)
 {
@@ -461,8 +476,10 @@ static void clean(struct hvd_pass *p)
             !object->meta.is_deleting)
             hvd_pass_delete(p, object);
     }
-    if (spec->clean_pod_policy != HVD_CLEAN_NONE)
+    if (spec->clean_pod_policy != HVD_CLEAN_NONE) {
+        remove_orphans(p);
         hvd_admit_release(p);
+    }
     if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS &&
         (spec->clean_pod_policy == HVD_CLEAN_ALL || !has_master_ended(p)))
         hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
@@ -496,6 +513,7 @@ bool hvd_outcome_quiesce(struct hvd_pass *p)
     if (job == HVD_CHILD_OURS)
         hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
     is_down = hvd_ensure_no_workers(p);
+    remove_orphans(p);
     if (p->pods.n_workers == 0)
         hvd_ensure_hosts(p);
     return job != HVD_CHILD_OURS && job != HVD_CHILD_WAIT && is_down && p->pods.n_masters == 0 &&

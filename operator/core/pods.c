@@ -23,17 +23,16 @@ static int compare(const void *a, const void *b)
     return (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
 }
 
-/* The ordinal of a pod of the set, -1 for another name. There is one way to write it: two pods
- * never are the same worker. */
-static int32_t ordinal(const char *set, const char *pod_name)
+int32_t hvd_pods_ordinal(const struct hvd_object *set, const struct hvd_object *pod)
 {
+    const char *name = set->meta.name, *pod_name = pod->meta.name;
     const int64_t range[2] = {0, INT32_MAX};
     int64_t value = -1;
     const char *text;
 
-    if (!hvd_str_has_prefix(pod_name, set) || pod_name[strlen(set)] != '-')
+    if (!hvd_str_has_prefix(pod_name, name) || pod_name[strlen(name)] != '-')
         return -1;
-    text = pod_name + strlen(set) + 1;
+    text = pod_name + strlen(name) + 1;
     if (*text < '0' || *text > '9' || (*text == '0' && text[1] != '\0'))
         return -1;
     if (hvd_str_parse_int64(hvd_strview_of(text), range, &value, NULL))
@@ -51,6 +50,15 @@ static bool is_owned_by(const struct hvd_view *view, const struct hvd_object *po
                         const struct hvd_object *owner)
 {
     return is_made_by(pod, owner) && hvd_str_equal(owner->meta.owner_uid, view->job->uid);
+}
+
+/* A set lets go a pod whose labels somebody has edited, and cannot make another of its name: until
+ * the labels are back and it adopts the pod again, that is its worker. */
+static bool is_let_go_by(const struct hvd_view *view, const struct hvd_object *pod,
+                         const struct hvd_object *set)
+{
+    return set && pod->u.pod.is_orphan && pod->meta.created_s >= set->meta.created_s &&
+           hvd_str_equal(set->meta.owner_uid, view->job->uid) && hvd_pods_ordinal(set, pod) >= 0;
 }
 
 /* Whether the name is that of a set of the job: of a group that the spec has, or had once. */
@@ -71,6 +79,8 @@ static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object 
     const enum hvd_kind kind = is_master ? HVD_KIND_JOB : HVD_KIND_STATEFULSET;
     char name[HVD_CHILD_NAME_MAX];
 
+    if (pod->u.pod.is_orphan)
+        return is_set_name(job, pod->meta.name);
     if (!hvd_str_equal(pod->meta.owner_kind, hvd_kind_info(kind)->kind))
         return false;
     if (!is_master)
@@ -112,10 +122,11 @@ bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod
                        const struct hvd_pod_owners *owners, struct hvd_worker *out)
 {
     for (size_t i = 0; i < view->job->spec.n_groups; i++) {
-        if (pod->meta.role != HVD_ROLE_WORKER || !is_owned_by(view, pod, owners->sets[i]))
+        if (pod->meta.role != HVD_ROLE_WORKER ||
+            (!is_owned_by(view, pod, owners->sets[i]) && !is_let_go_by(view, pod, owners->sets[i])))
             continue;
         *out = (struct hvd_worker){
-            .group = i, .ordinal = ordinal(owners->sets[i]->meta.name, pod->meta.name), .pod = pod};
+            .group = i, .ordinal = hvd_pods_ordinal(owners->sets[i], pod), .pod = pod};
         return out->ordinal >= 0;
     }
     return false;

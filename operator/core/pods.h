@@ -40,14 +40,18 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
 void hvd_pods_sort(struct hvd_pods *pods);
 
 /* Whether the object is a pod that a set of ours or the Job of ours made, be they there still or
- * gone. A pod that has our labels alone is somebody else's: it is no worker and no master, nothing
- * waits for it, and it is left alone. */
+ * gone, or one that a set has let go as its labels were edited. A pod that has our labels alone is
+ * somebody else's: it is no worker and no master, nothing waits for it, and it is left alone. */
 bool hvd_pods_is_ours(const struct hvd_view *view, const struct hvd_object *pod,
                       const struct hvd_pod_owners *owners);
 
-/* Which worker the pod is; false when no set of ours made it. */
+/* Which worker the pod is, also one that its set has let go; false when no set of ours made it. */
 bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod,
                        const struct hvd_pod_owners *owners, struct hvd_worker *out);
+
+/* The ordinal in the name of a pod of the set, -1 for another name. There is one way to write it:
+ * two pods never are the same worker. */
+int32_t hvd_pods_ordinal(const struct hvd_object *set, const struct hvd_object *pod);
 
 /* Frees what it owns. A zeroed struct is legal. */
 void hvd_pods_fini(struct hvd_pods *pods);

@@ -17,6 +17,7 @@
 #include "base/str.h"
 #include "operator/core/children.h"
 #include "operator/core/hosts.h"
+#include "operator/core/look.h"
 #include "operator/core/loss.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
@@ -414,6 +415,8 @@ static void decide(struct hvd_pass *p)
     else
         run(p);
     hvd_outcome_bury(p);
+    if (!hvd_job_is_finished(&p->next))
+        hvd_labels_restore(p);
 }
 
 static bool has_event(const struct hvd_plan *plan)
@@ -516,6 +519,15 @@ static bool is_view(const struct hvd_view *view)
            view->job->resource_version && view->job->spec.text;
 }
 
+static void act(struct hvd_pass *p)
+{
+    if (hvd_job_is_finished(&p->job->status))
+        hvd_outcome_clean(p);
+    else
+        decide(p);
+    write_status(p);
+}
+
 hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct hvd_plan *out,
                            struct hvd_err *err)
 {
@@ -530,11 +542,8 @@ hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct h
     if (view->job->is_deleting || view->job->spec.is_foreign)
         return HVD_OK;
     p.st = prepare(&p);
-    if (!p.st && hvd_job_is_finished(&view->job->status))
-        hvd_outcome_clean(&p);
-    else if (!p.st)
-        decide(&p);
-    write_status(&p);
+    if (!p.st && !hvd_look_for_missing(&p))
+        act(&p);
     cJSON_Delete(p.spec);
     cJSON_Delete(p.hosts_data);
     cJSON_Delete(p.all_hosts_data);

@@ -50,6 +50,16 @@ struct hvd_failure {
     int64_t at_ms;       /* when it happened */
 };
 
+/*
+ * An object of a job that is known to be gone: its deletion was seen or asked for, or a GET did not
+ * find it (any more, or not as one of this job). Kept by the shell, in memory, until an object of
+ * that kind and name appears among the job's.
+ */
+struct hvd_gone {
+    enum hvd_kind kind;
+    const char *name;
+};
+
 /* All pointers are borrowed for the call. */
 struct hvd_view {
     const struct hvd_job *job;
@@ -59,6 +69,8 @@ struct hvd_view {
     const struct hvd_places *places; /* NULL: nodes cannot be read */
     const struct hvd_failure *failures;
     size_t n_failures;
+    const struct hvd_gone *gone;
+    size_t n_gone;
     int64_t status_written_ms; /* when this process last patched this job's status; 0: never */
     const struct hvd_settings *settings; /* NULL: none */
     int32_t free_port; /* for a job that hvd_ports_is_wanted (ports.h); kept for it; 0: none free */
@@ -77,7 +89,11 @@ enum hvd_action_type {
     HVD_ACTION_EXPLAIN, /* LIST the events about the object of that kind, name and uid (body); what
                            hvd_refusal_find reads of them becomes HVD_FAILURE_NO_PODS, also if it is
                            nothing or the list failed */
-    HVD_ACTION_EVENT,   /* POST body; 409 is success: the name is derived from the occurrence */
+    HVD_ACTION_LOOK,  /* GET the object of that kind and name: what is found takes its place in the
+                         view, whatever its labels are; what is not is in view.gone from then on.
+                         With a body: LIST  by that label selector, where name only names what was
+                         looked for */
+    HVD_ACTION_EVENT, /* POST body; 409 is success: the name is derived from the occurrence */
 };
 
 /*
@@ -90,7 +106,7 @@ struct hvd_action {
     enum hvd_kind kind;
     char *namespace;    /* owned */
     char *name;         /* owned */
-    char *body;         /* owned JSON text; NULL for CREATE_SECRET */
+    char *body;         /* owned JSON text; NULL for CREATE_SECRET, may be for LOOK */
     bool is_json_patch; /* application/json-patch+json, else application/merge-patch+json */
     bool waits;         /* starts only when every action before it succeeded; others may overlap */
 };

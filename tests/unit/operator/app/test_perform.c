@@ -315,6 +315,70 @@ static void a_conflict_reads_the_object_again(void **state)
     }
 }
 
+/* As the Service j without the label that its watch selects by. */
+#define HIDDEN(owner)                                                                              \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j\",\"uid\":\"s1\",\"resourceVersion\":\"4\"," \
+    "\"ownerReferences\":[{\"kind\":\"HorovodJob\",\"name\":\"" owner "\",\"uid\":\"u1\","         \
+    "\"controller\":true}]}}"
+
+static void look(struct bench *b, const char *selector)
+{
+    plan(b, HVD_ACTION_LOOK, false);
+    hvd_free(b->plan.actions[b->plan.n_actions - 1].body);
+    b->plan.actions[b->plan.n_actions - 1].body = selector ? hvd_strdup(selector) : NULL;
+    perform(b);
+}
+
+static void what_a_look_finds_is_known_and_what_it_does_not_is_gone(void **state)
+{
+    struct bench *b = *state;
+
+    hvd_store_told(&b->store, HVD_KIND_SERVICE, "9");
+    look(b, NULL);
+    assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_GET);
+    assert_string_equal(fake_api_last(&b->fake)->name, "j");
+    fake_api_answer(fake_api_last(&b->fake), 200, HIDDEN("j"));
+    assert_int_equal(b->status, HVD_OK);
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    assert_int_equal(b->entry->n_gone, 0);
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", false);
+    look(b, NULL);
+    fake_api_answer(fake_api_last(&b->fake), 503, NULL);
+    assert_int_not_equal(b->status, HVD_OK);
+    assert_true(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j")->meta.is_doubtful);
+    look(b, NULL);
+    fake_api_answer(fake_api_last(&b->fake), 404, GONE);
+    assert_int_equal(b->status, HVD_OK);
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    assert_int_equal(b->entry->n_gone, 1);
+    assert_int_equal(b->entry->gone[0].kind, HVD_KIND_SERVICE);
+    assert_int_equal(b->metrics.event_to_write.count, 0);
+}
+
+static void a_look_that_finds_somebody_elses_object_finds_none(void **state)
+{
+    struct bench *b = *state;
+
+    look(b, NULL);
+    fake_api_answer(fake_api_last(&b->fake), 200,
+                    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j\",\"uid\":\"x\"}}");
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_gone, 1);
+}
+
+static void a_search_finds_pods_by_a_label(void **state)
+{
+    struct bench *b = *state;
+
+    look(b, "a/b=c");
+    assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_LIST);
+    assert_string_equal(fake_api_last(&b->fake)->query, "?labelSelector=a%2Fb%3Dc");
+    fake_api_answer(fake_api_last(&b->fake), 200, "{\"items\":[" HIDDEN("j") "]}");
+    assert_int_equal(b->status, HVD_OK);
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    assert_int_equal(b->entry->n_gone, 1); /* it was looked for */
+}
+
 static void a_patch_of_something_gone_forgets_it(void **state)
 {
     struct bench *b = *state;
@@ -491,6 +555,9 @@ int main(void)
         TEST(what_a_webhook_denies_is_a_denial_whatever_its_code),
         TEST(why_pods_are_missing_is_asked_and_an_answer_that_does_not_come_is_none),
         TEST(a_conflict_reads_the_object_again),
+        TEST(what_a_look_finds_is_known_and_what_it_does_not_is_gone),
+        TEST(a_look_that_finds_somebody_elses_object_finds_none),
+        TEST(a_search_finds_pods_by_a_label),
         TEST(a_patch_of_something_gone_forgets_it),
         TEST(a_late_answer_about_what_is_gone_forgets_nothing_new),
         TEST(a_delete_of_something_gone_is_done),

@@ -101,7 +101,7 @@ static void an_old_uid_removes_nothing_new(void **state)
     assert_int_equal(hvd_index_count(&b->store.entries), 0);
 }
 
-static void a_list_forgets_what_it_does_not_hold(void **state)
+static void a_list_doubts_what_it_does_not_hold(void **state)
 {
     struct bench *b = *state;
 
@@ -114,13 +114,128 @@ static void a_list_forgets_what_it_does_not_hold(void **state)
     assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("a", "s1", "3", "a", "u1")), 0);
     hvd_store_end(&b->store, HVD_KIND_SERVICE);
     assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "a"));
-    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "b"));
+    assert_true(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "b")->meta.is_doubtful);
     assert_non_null(hvd_store_find(&b->store, HVD_KIND_CONFIGMAP, "ns", "a-hosts"));
     hvd_store_begin(&b->store, HVD_KIND_HOROVODJOB);
     assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("b", "u2", "2")), 0);
     hvd_store_end(&b->store, HVD_KIND_HOROVODJOB);
     assert_string_equal(b->last->key, "ns/a");
     assert_false(b->last->has_job);
+}
+
+#define SERVICE_OF(version, labels)                                                                \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j\",\"uid\":\"s1\",\"resourceVersion\":"       \
+    "\"" version "\",\"labels\":{" labels                                                          \
+    "},\"ownerReferences\":[{\"kind\":\"HorovodJob\",\"name\":\"j\","                              \
+    "\"uid\":\"u1\",\"controller\":true}]}}"
+#define MANAGED "\"app.kubernetes.io/managed-by\":\"horovod-operator\""
+
+static const struct hvd_meta *service(struct bench *b)
+{
+    const struct hvd_object *found = hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j");
+
+    return found ? &found->meta : NULL;
+}
+
+static void a_deletion_without_a_timestamp_is_doubted_until_somebody_looks(void **state)
+{
+    struct bench *b = *state;
+    cJSON *hidden = cJSON_Parse(SERVICE_OF("4", MANAGED));
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "3", "j", "u1"));
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "another", false);
+    assert_false(service(b)->is_doubtful);
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", false);
+    hvd_store_told(&b->store, HVD_KIND_SERVICE, "4");
+    assert_true(service(b)->is_doubtful);
+    assert_int_equal(b->last->n_gone, 0);
+    assert_int_equal(hvd_store_put_answer(&b->store, HVD_KIND_SERVICE, hidden, NULL), HVD_OK);
+    cJSON_Delete(hidden);
+    assert_false(service(b)->is_doubtful);
+    assert_false(service(b)->is_in_sight);
+    assert_int_equal(service(b)->lost_labels, HVD_LOST_JOB);
+    /* No list shows it, until its label is back. */
+    hvd_store_begin(&b->store, HVD_KIND_SERVICE);
+    hvd_store_end(&b->store, HVD_KIND_SERVICE);
+    assert_true(service(b)->is_doubtful);
+    assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "5", "j", "u1")), 1);
+    assert_false(service(b)->is_doubtful);
+    assert_int_equal(service(b)->lost_labels, 0);
+    /* The same version again. */
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", false);
+    assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "5", "j", "u1")), 1);
+    assert_false(service(b)->is_doubtful);
+}
+
+static void an_end_that_was_announced_or_expected_is_believed(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "3", "j", "u1"));
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", true);
+    assert_null(service(b));
+    assert_int_equal(b->last->n_gone, 1);
+    assert_string_equal(b->last->gone[0].name, "j");
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s2", "4", "j", "u1"));
+    assert_int_equal(b->last->n_gone, 0);
+    /* Of a job that is no more. */
+    hvd_store_miss(&b->store, HVD_KIND_HOROVODJOB, "ns", "j", "u1", false);
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s2", false);
+    assert_null(service(b));
+    assert_true(hvd_store_collect(&b->store, b->last));
+}
+
+static void what_is_doubted_goes_with_its_job(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "3", "j", "u1"));
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", false);
+    hvd_store_looked(&b->store, b->last);
+    assert_non_null(service(b));
+    hvd_store_miss(&b->store, HVD_KIND_HOROVODJOB, "ns", "j", "u1", false);
+    hvd_store_looked(&b->store, b->last);
+    assert_null(service(b));
+    assert_true(hvd_store_collect(&b->store, b->last));
+}
+
+#define SET(version, replicas)                                                                     \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j-worker\",\"uid\":\"t1\","                    \
+    "\"resourceVersion\":\"" version                                                               \
+    "\",\"ownerReferences\":[{\"kind\":\"HorovodJob\",\"name\":\"j\",\"uid\":\"u1\","              \
+    "\"controller\":true}]},\"spec\":{\"replicas\":" replicas "}}"
+#define WORKER(n, uid)                                                                             \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j-worker-" n "\",\"uid\":\"" uid               \
+    "\",\"resourceVersion\":\"7\",\"labels\":{\"horovod.io/job-name\":\"other\"},"                 \
+    "\"ownerReferences\":[{\"kind\":\"StatefulSet\",\"name\":\"j-worker\",\"uid\":\"t1\","         \
+    "\"controller\":true}]},\"spec\":{\"subdomain\":\"j\"}}"
+
+static bool is_doubted(struct bench *b, const char *pod)
+{
+    const struct hvd_object *found = hvd_store_find(&b->store, HVD_KIND_POD, "ns", pod);
+
+    return found && found->meta.is_doubtful;
+}
+
+static void pods_that_their_set_has_no_place_for_are_not_looked_for(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_STATEFULSET, SET("3", "1"));
+    (void)put(b, HVD_KIND_POD, WORKER("0", "p0"));
+    assert_string_equal(b->last->key, "ns/j"); /* whatever the label says */
+    (void)put(b, HVD_KIND_POD, WORKER("1", "p1"));
+    hvd_store_miss(&b->store, HVD_KIND_POD, "ns", "j-worker-1", "p1", false);
+    assert_null(hvd_store_find(&b->store, HVD_KIND_POD, "ns", "j-worker-1"));
+    hvd_store_miss(&b->store, HVD_KIND_POD, "ns", "j-worker-0", "p0", false);
+    assert_true(is_doubted(b, "j-worker-0"));
+    hvd_store_remove(&b->store, HVD_KIND_STATEFULSET, "ns", "j-worker", "t1");
+    hvd_store_miss(&b->store, HVD_KIND_POD, "ns", "j-worker-0", "p0", false);
+    assert_false(is_doubted(b, "j-worker-0"));
 }
 
 static void an_answer_that_comes_after_the_end_brings_nothing_back(void **state)
@@ -371,7 +486,11 @@ int main(void)
         TEST(children_wait_for_their_job),
         TEST(a_job_may_start_when_enough_of_its_pods_are_ready),
         TEST(an_old_uid_removes_nothing_new),
-        TEST(a_list_forgets_what_it_does_not_hold),
+        TEST(a_list_doubts_what_it_does_not_hold),
+        TEST(a_deletion_without_a_timestamp_is_doubted_until_somebody_looks),
+        TEST(an_end_that_was_announced_or_expected_is_believed),
+        TEST(what_is_doubted_goes_with_its_job),
+        TEST(pods_that_their_set_has_no_place_for_are_not_looked_for),
         TEST(an_answer_that_comes_after_the_end_brings_nothing_back),
         TEST(a_child_that_changes_its_job_moves),
         TEST(how_a_worker_ended_stays_until_it_was_looked_at),

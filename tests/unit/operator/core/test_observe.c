@@ -39,7 +39,8 @@ static void metadata_tells_whose_child_it_is(void **state)
     assert_int_equal(out.meta.role, HVD_ROLE_MASTER);
     assert_int_equal(out.meta.created_s, 1700000000);
     assert_true(out.meta.is_deleting);
-    assert_true(out.meta.is_managed);
+    assert_true(out.meta.is_in_sight);
+    assert_int_equal(out.meta.lost_labels, 0);
     hvd_object_fini(&out);
 }
 
@@ -367,7 +368,8 @@ static void a_child_without_labels_belongs_to_the_job_that_controls_it(void **st
             assert_string_equal(object.meta.job, "j");
         else
             assert_null(object.meta.job);
-        assert_false(object.meta.is_managed); /* so its labels are put back */
+        assert_false(object.meta.is_in_sight);
+        assert_true(object.meta.lost_labels & HVD_LOST_JOB); /* so its labels are put back */
         hvd_object_fini(&object);
         cJSON_Delete(doc);
     }

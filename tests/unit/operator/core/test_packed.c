@@ -35,7 +35,8 @@ static struct hvd_object object_of(enum hvd_kind kind)
                                         .role = HVD_ROLE_WORKER,
                                         .created_s = 1763769600,
                                         .is_deleting = true,
-                                        .is_managed = true}};
+                                        .is_in_sight = true,
+                                        .lost_labels = HVD_LOST_ROLE}};
 }
 
 static void assert_same_meta(const struct hvd_meta *a, const struct hvd_meta *b)
@@ -51,7 +52,8 @@ static void assert_same_meta(const struct hvd_meta *a, const struct hvd_meta *b)
     assert_int_equal(a->role, b->role);
     assert_int_equal(a->created_s, b->created_s);
     assert_int_equal(a->is_deleting, b->is_deleting);
-    assert_int_equal(a->is_managed, b->is_managed);
+    assert_int_equal(a->is_in_sight, b->is_in_sight);
+    assert_int_equal(a->lost_labels, b->lost_labels);
 }
 
 static void all_of_a_pod_comes_back(void **state)

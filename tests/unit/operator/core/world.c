@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
 #include "operator/core/children.h"
@@ -110,6 +111,7 @@ void world_init(struct world *w, const char *spec)
     w->objects = cJSON_CreateArray();
     w->events = cJSON_CreateArray();
     w->places = cJSON_CreateObject();
+    w->gone = cJSON_CreateObject();
     job = world_put(w, "{\"kind\":\"HorovodJob\",\"metadata\":{\"name\":\"digits\",\"namespace\":"
                        "\"default\",\"generation\":1}}");
     cJSON_AddItemToObject(job, "spec", cJSON_Parse(spec));
@@ -120,6 +122,7 @@ void world_fini(struct world *w)
     cJSON_Delete(w->objects);
     cJSON_Delete(w->events);
     cJSON_Delete(w->places);
+    cJSON_Delete(w->gone);
 }
 
 static bool is(const cJSON *object, const char *path, const char *text)
@@ -183,6 +186,88 @@ void world_remove(struct world *w, const char *kind, const char *name)
 
     assert_non_null(object);
     drop(w, object);
+}
+
+/* What the operator knows of an object that its watch does not show: "doubtful", "found" by a look,
+ * or nothing. */
+#define SIGHT "sight"
+
+static bool has_label(const cJSON *object, const char *label)
+{
+    return hvd_json_get(hvd_json_at(object, "metadata.labels"), label) != NULL;
+}
+
+static void set_sight(cJSON *object, const char *sight)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(object, SIGHT);
+    if (sight && !has_label(object, HVD_LABEL_JOB))
+        cJSON_AddStringToObject(object, SIGHT, sight);
+}
+
+void world_label(struct world *w, const char *kind, const char *name, const char *label,
+                 const char *value)
+{
+    cJSON *object = world_find(w, kind, name);
+    cJSON *labels = (cJSON *)hvd_json_at(object, "metadata.labels");
+
+    assert_non_null(labels);
+    cJSON_DeleteItemFromObjectCaseSensitive(labels, label);
+    if (value)
+        cJSON_AddStringToObject(labels, label, value);
+    set_sight(object, "doubtful");
+    stamp(w, object, false);
+}
+
+void world_restart(struct world *w)
+{
+    cJSON *object = NULL;
+
+    cJSON_ArrayForEach(object, w->objects) set_sight(object, NULL);
+    cJSON_Delete(w->gone);
+    w->gone = cJSON_CreateObject();
+    w->n_failures = 0;
+    w->status_written_ms = 0;
+}
+
+static void note_gone(struct world *w, const struct hvd_action *action)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(w->gone, action->name);
+    cJSON_AddNumberToObject(w->gone, action->name, action->kind);
+}
+
+/* The pods of the Job whose uid ends the selector. */
+static bool search(struct world *w, const struct hvd_action *action)
+{
+    cJSON *object = NULL;
+
+    cJSON_ArrayForEach(object, w->objects)
+    {
+        const cJSON *owner = cJSON_GetArrayItem(hvd_json_at(object, "metadata.ownerReferences"), 0);
+
+        if (is(object, "kind", "Pod") && owner &&
+            hvd_str_has_suffix(action->body, hvd_json_str(owner, "uid")))
+            set_sight(object, "found");
+    }
+    note_gone(w, action);
+    return true;
+}
+
+static bool look(struct world *w, const struct hvd_action *action)
+{
+    cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
+    struct hvd_object found = {0};
+
+    w->n_looked++;
+    if (action->body)
+        return search(w, action);
+    if (object)
+        assert_int_equal(hvd_observe(action->kind, object, &found, NULL), HVD_OK);
+    if (hvd_str_equal(found.meta.job, "digits"))
+        set_sight(object, "found");
+    else
+        note_gone(w, action);
+    hvd_object_fini(&found);
+    return true;
 }
 
 void world_edit(struct world *w, const char *spec_patch)
@@ -268,6 +353,8 @@ static bool create(struct world *w, const struct hvd_action *action, const char 
 
         if (!owner || strcmp(hvd_json_str(owner, "uid"), hvd_json_str(job, "metadata.uid")) != 0)
             remember(w, action, HVD_FAILURE_FOREIGN);
+        else
+            set_sight((cJSON *)found, "found");
         return false;
     }
     world_put(w, body);
@@ -347,6 +434,8 @@ static bool delete_object(struct world *w, const struct hvd_action *action)
             drop(w, object);
         w->n_writes++;
     }
+    if (ok && action->kind != HVD_KIND_HOROVODJOB)
+        note_gone(w, action);
     cJSON_Delete(options);
     return ok;
 }
@@ -404,6 +493,8 @@ static bool perform(struct world *w, const struct hvd_job *job, const struct hvd
         return locate(w, action);
     case HVD_ACTION_EXPLAIN:
         return explain(w, action);
+    case HVD_ACTION_LOOK:
+        return look(w, action);
     case HVD_ACTION_EVENT:
         return event(w, action->body);
     }
@@ -439,6 +530,26 @@ static enum hvd_kind kind_of(const cJSON *object)
     return HVD_N_KINDS;
 }
 
+/* What is known to be gone, without what has appeared since. Borrowed. */
+static size_t list_gone(const struct world *w, const struct hvd_object *objects, size_t n_objects,
+                        struct hvd_gone *out)
+{
+    const cJSON *item;
+    size_t n = 0;
+
+    for (size_t i = 0; i < n_objects; i++) {
+        item = hvd_json_get(w->gone, objects[i].meta.name);
+        if (item && item->valueint == (int)objects[i].kind)
+            cJSON_DeleteItemFromObjectCaseSensitive(w->gone, objects[i].meta.name);
+    }
+    cJSON_ArrayForEach(item, w->gone)
+    {
+        out[n++] = (struct hvd_gone){(enum hvd_kind)item->valueint, item->string};
+        assert_true(n < MAX_OBJECTS);
+    }
+    return n;
+}
+
 /* What a watch that selects by our label would have delivered. */
 static size_t observe_all(const struct world *w, struct hvd_object *out)
 {
@@ -450,7 +561,9 @@ static size_t observe_all(const struct world *w, struct hvd_object *out)
         if (kind_of(object) == HVD_KIND_HOROVODJOB || kind_of(object) == HVD_KIND_NODE)
             continue;
         assert_int_equal(hvd_observe(kind_of(object), object, &out[n], NULL), HVD_OK);
-        if (out[n].meta.job)
+        out[n].meta.is_doubtful = is(object, SIGHT, "doubtful");
+        if (hvd_str_equal(out[n].meta.job, "digits") &&
+            (out[n].meta.is_in_sight || hvd_json_get(object, SIGHT)))
             n++;
         else
             hvd_object_fini(&out[n]);
@@ -459,10 +572,11 @@ static size_t observe_all(const struct world *w, struct hvd_object *out)
     return n;
 }
 
-size_t world_pass(struct world *w)
+static size_t decide_once(struct world *w, bool *has_looked)
 {
     struct hvd_object objects[MAX_OBJECTS];
     const struct hvd_object *pointers[MAX_OBJECTS];
+    struct hvd_gone gone[MAX_OBJECTS];
     struct hvd_job job = {0};
     struct hvd_plan plan = {0};
     const struct hvd_places places = {find_place, w};
@@ -477,20 +591,37 @@ size_t world_pass(struct world *w)
     const cJSON *object = world_find(w, "HorovodJob", "digits");
     size_t n_actions;
 
+    *has_looked = false;
     if (!object)
         return 0;
     assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
     view.n_objects = observe_all(w, objects);
     for (size_t i = 0; i < view.n_objects; i++)
         pointers[i] = &objects[i];
+    view.gone = gone;
+    view.n_gone = list_gone(w, objects, view.n_objects, gone);
     assert_int_equal(hvd_reconcile(&view, w->now_ms, &plan, NULL), HVD_OK);
     n_actions = plan.n_actions;
+    *has_looked = n_actions && plan.actions[0].type == HVD_ACTION_LOOK;
     w->wake_at_ms = plan.wake_at_ms;
     carry_out(w, &job, &plan);
     hvd_plan_fini(&plan);
     for (size_t i = 0; i < view.n_objects; i++)
         hvd_object_fini(&objects[i]);
     hvd_job_fini(&job);
+    return n_actions;
+}
+
+size_t world_pass(struct world *w)
+{
+    bool has_looked = true;
+    size_t n_actions = 0;
+
+    /* What was looked for is in the view at once. */
+    for (int round = 0; has_looked && !w->is_dead; round++) {
+        assert_true(round < 4);
+        n_actions = decide_once(w, &has_looked);
+    }
     return n_actions;
 }
 
@@ -526,27 +657,69 @@ static bool collect_garbage(struct world *w)
     return false;
 }
 
+static void own(struct hvd_jb *jb, cJSON *meta, const cJSON *owner)
+{
+    cJSON *reference = hvd_jb_object(jb, hvd_jb_array(jb, meta, "ownerReferences"), NULL);
+
+    hvd_jb_copy(jb, reference, "kind", hvd_json_get(owner, "kind"));
+    hvd_jb_copy(jb, reference, "name", hvd_json_at(owner, "metadata.name"));
+    hvd_jb_copy(jb, reference, "uid", hvd_json_at(owner, "metadata.uid"));
+    hvd_jb_bool(jb, reference, "controller", true);
+}
+
 static void make_pod(struct world *w, const cJSON *owner, const char *name)
 {
     struct hvd_jb jb = {0};
     cJSON *pod = cJSON_Duplicate(hvd_json_at(owner, "spec.template"), true);
     cJSON *meta = hvd_jb_ensure_object(&jb, pod, "metadata");
-    cJSON *reference = hvd_jb_object(&jb, hvd_jb_array(&jb, meta, "ownerReferences"), NULL);
     char *text;
 
     hvd_jb_str(&jb, pod, "kind", "Pod");
     hvd_jb_str(&jb, meta, "name", name);
     hvd_jb_str(&jb, meta, "namespace", "default");
-    hvd_jb_copy(&jb, reference, "kind", hvd_json_get(owner, "kind"));
-    hvd_jb_copy(&jb, reference, "name", hvd_json_at(owner, "metadata.name"));
-    hvd_jb_copy(&jb, reference, "uid", hvd_json_at(owner, "metadata.uid"));
-    hvd_jb_bool(&jb, reference, "controller", true);
+    own(&jb, meta, owner);
+    if (hvd_json_at(owner, "spec.serviceName"))
+        hvd_jb_copy(&jb, hvd_jb_ensure_object(&jb, pod, "spec"), "subdomain",
+                    hvd_json_at(owner, "spec.serviceName"));
     hvd_jb_str(&jb, hvd_jb_object(&jb, pod, "status"), "phase", "Pending");
     text = hvd_jb_print(&jb, pod);
     assert_false(jb.failed);
     world_put(w, text);
     hvd_free(text);
     cJSON_Delete(pod);
+}
+
+static bool is_selected(const cJSON *set, const cJSON *pod)
+{
+    const cJSON *label = NULL;
+
+    cJSON_ArrayForEach(label, hvd_json_at(set, "spec.selector.matchLabels"))
+    {
+        if (!hvd_str_equal(cJSON_GetStringValue((cJSON *)hvd_json_get(
+                               hvd_json_at(pod, "metadata.labels"), label->string)),
+                           label->valuestring))
+            return false;
+    }
+    return true;
+}
+
+/* The controller lets go a pod that it does not select any more, and takes one that nobody has.
+ * True if it does. */
+static bool claim(struct world *w, const cJSON *set, cJSON *pod)
+{
+    struct hvd_jb jb = {0};
+    cJSON *meta = cJSON_GetObjectItem(pod, "metadata");
+    bool is_owned = hvd_json_get(meta, "ownerReferences") != NULL;
+
+    if (is_owned == is_selected(set, pod))
+        return false;
+    if (is_owned)
+        cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
+    else
+        own(&jb, meta, set);
+    assert_false(jb.failed);
+    stamp(w, pod, false);
+    return true;
 }
 
 static bool run_set(struct world *w, const cJSON *set)
@@ -560,10 +733,12 @@ static bool run_set(struct world *w, const cJSON *set)
 
         (void)snprintf(name, sizeof(name), "%s-%d", hvd_json_str(set, "metadata.name"), i);
         pod = world_find(w, "Pod", name);
+        if (pod && claim(w, set, pod))
+            return true;
         if (i < replicas && !pod) {
             make_pod(w, set, name);
             changed = true;
-        } else if (i >= replicas && pod) {
+        } else if (i >= replicas && pod && owner_of(w, pod) == set) {
             changed = delete_pod(w, pod) || changed;
         }
     }

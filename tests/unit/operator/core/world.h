@@ -23,6 +23,8 @@ struct world {
     int n_writes;       /* requests that changed something */
     int n_conflicts;
     int n_located;    /* nodes that were read */
+    int n_looked;     /* objects that were looked for by name */
+    cJSON *gone;      /* owned; what the operator knows to be gone: kinds by name */
     cJSON *places;    /* owned; what they said, by name */
     int actions_left; /* the operator dies after so many actions; -1: never */
     bool is_dead;
@@ -48,6 +50,14 @@ cJSON *world_find(const struct world *w, const char *kind, const char *name);
 
 /* Adds a copy of the object (JSON text), with a uid and a resourceVersion. */
 cJSON *world_put(struct world *w, const char *text);
+
+/* Edits a label as a user would; value NULL removes it. Without the job's the watch says DELETED.
+ */
+void world_label(struct world *w, const char *kind, const char *name, const char *label,
+                 const char *value);
+
+/* The operator starts anew: what no watch shows it, it has not seen. */
+void world_restart(struct world *w);
 
 /* Removes an object as a user would. */
 void world_remove(struct world *w, const char *kind, const char *name);

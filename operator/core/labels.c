@@ -1,0 +1,92 @@
+/*
+ * Puts labels of ours back that somebody has edited. Without them an object leaves the sight of the
+ * watches, the Service forgets the pod, and a StatefulSet lets it go. Whose an object is, its
+ * controller says, or what cannot change in a pod: never the labels themselves. Pure.
+ */
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/core/children.h"
+#include "operator/core/pass.h"
+
+#define MESSAGE_SIZE 512
+
+static const struct {
+    enum hvd_label bit;
+    const char *name;
+} labels[] = {{HVD_LOST_MANAGER, HVD_LABEL_MANAGED_BY},
+              {HVD_LOST_JOB, HVD_LABEL_JOB},
+              {HVD_LOST_ROLE, HVD_LABEL_ROLE},
+              {HVD_LOST_GROUP, HVD_LABEL_GROUP}};
+
+static void report(struct hvd_pass *p, const struct hvd_object *object)
+{
+    char message[MESSAGE_SIZE], names[MESSAGE_SIZE / 2] = "";
+    size_t len = 0;
+
+    for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
+        if (!(object->meta.lost_labels & (int32_t)labels[i].bit))
+            continue;
+        hvd_pass_text(names + len, sizeof(names) - len, "%s%s", len ? ", " : "", labels[i].name);
+        len = strlen(names);
+    }
+    hvd_pass_text(message, sizeof(message),
+                  "%s %s: somebody changed or removed the label %s, which the operator puts back",
+                  hvd_kind_info(object->kind)->kind, object->meta.name, names);
+    hvd_pass_event(p, "LabelsRestored", message, true);
+}
+
+/* The pod of a worker or of the current master; false for every other. */
+static bool is_our_pod(const struct hvd_pass *p, const struct hvd_object *pod,
+                       struct hvd_worker *worker)
+{
+    return hvd_pods_identify(p->view, pod, &p->owners, worker) || pod == p->pods.master;
+}
+
+static void restore(struct hvd_pass *p, const struct hvd_object *object)
+{
+    struct hvd_worker worker = {0};
+    struct hvd_jb jb = {0};
+    cJSON *root, *meta;
+
+    if (object->kind == HVD_KIND_POD ? !is_our_pod(p, object, &worker)
+                                     : !hvd_pass_is_ours(p, object))
+        return;
+    report(p, object);
+    root = hvd_jb_root(&jb);
+    meta = hvd_jb_object(&jb, root, "metadata");
+    hvd_jb_str(&jb, meta, "uid", object->meta.uid);
+    hvd_child_labels(&jb, meta, p->job, object->kind);
+    if (object->kind == HVD_KIND_POD)
+        hvd_jb_str(&jb, (cJSON *)hvd_json_get(meta, "labels"), HVD_LABEL_ROLE,
+                   object->meta.role == HVD_ROLE_MASTER ? "master" : "worker");
+    if (object->meta.lost_labels & HVD_LOST_GROUP)
+        hvd_jb_str(&jb, (cJSON *)hvd_json_get(meta, "labels"), HVD_LABEL_GROUP,
+                   p->job->spec.groups[worker.group].name);
+    hvd_pass_patch(p, object, hvd_jb_print(&jb, root), false);
+    cJSON_Delete(root);
+}
+
+/* Whether this plan removes the object. */
+static bool is_leaving(const struct hvd_pass *p, const struct hvd_object *object)
+{
+    for (size_t i = 0; i < p->plan->n_actions; i++) {
+        const struct hvd_action *action = &p->plan->actions[i];
+
+        if (action->type == HVD_ACTION_DELETE && action->kind == object->kind &&
+            hvd_str_equal(action->name, object->meta.name))
+            return true;
+    }
+    return false;
+}
+
+void hvd_labels_restore(struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->view->n_objects && !p->st; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (object->meta.lost_labels && !object->meta.is_deleting && !is_leaving(p, object))
+            restore(p, object);
+    }
+}

@@ -1,0 +1,194 @@
+/*
+ * What has to be looked for by its name before anything is decided. A watch that selects by a label
+ * says DELETED when somebody edits that label, and a list leaves the object out; so absence alone
+ * ends no attempt, removes no worker, and lets no job count as stopped. Reads only, and few: what
+ * is made anyway is found by its creation, and what goes in good order is known to be gone. Pure.
+ */
+#include "operator/core/look.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "operator/core/children.h"
+#include "operator/core/loss.h"
+#include "operator/core/plan.h"
+
+#define PODS_AT_ONCE 8 /* of a group: they are a sample of what keeps a set from making pods */
+#define SELECTOR_MAX 256
+#define POD_NAME_MAX (HVD_CHILD_NAME_MAX + 16)
+
+static bool is_gone(const struct hvd_pass *p, enum hvd_kind kind, const char *name)
+{
+    for (size_t i = 0; i < p->view->n_gone; i++) {
+        if (p->view->gone[i].kind == kind && hvd_str_equal(p->view->gone[i].name, name))
+            return true;
+    }
+    return false;
+}
+
+static void look(struct hvd_pass *p, enum hvd_kind kind, const char *name)
+{
+    const struct hvd_action action = {.type = HVD_ACTION_LOOK, .kind = kind};
+
+    if (!p->st)
+        p->st = hvd_plan_add(p->plan, &action, p->job->namespace, name);
+}
+
+static void look_unless_gone(struct hvd_pass *p, enum hvd_kind kind, const char *name)
+{
+    if (!is_gone(p, kind, name))
+        look(p, kind, name);
+}
+
+static bool has_pods_of_workers(const struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (hvd_pods_is_ours(p->view, object, &p->owners) && object->meta.role == HVD_ROLE_WORKER &&
+            !object->meta.is_deleting)
+            return true;
+    }
+    return false;
+}
+
+static bool has_sets_of_workers(const struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        if (p->owners.sets[i] && p->owners.sets[i]->u.statefulset.replicas > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether pods are to go, which their sets take down: those of a job that is suspended, or whose
+ * attempt has ended. */
+static bool is_clearing(const struct hvd_pass *p)
+{
+    const struct hvd_job_status *status = &p->job->status;
+
+    if (status->state == HVD_JOB_NEW || hvd_job_is_finished(status))
+        return false;
+    return p->job->spec.is_suspended || hvd_job_ended(status) > status->cleaned ||
+           status->conditions[HVD_COND_SUSPENDED].truth == HVD_TRUE;
+}
+
+static void look_for_children(struct hvd_pass *p)
+{
+    const struct hvd_job_status *status = &p->job->status;
+    bool is_finished = hvd_job_is_finished(status);
+    bool has_pods = has_pods_of_workers(p);
+    char name[HVD_CHILD_NAME_MAX];
+
+    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    if (!is_finished && status->attempts > status->cleaned && !p->child[HVD_KIND_JOB])
+        look_unless_gone(p, HVD_KIND_JOB, name);
+    hvd_child_name(p->job, HVD_KIND_SECRET, name);
+    if (!is_finished && !p->child[HVD_KIND_SECRET] && (has_pods || has_sets_of_workers(p)))
+        look_unless_gone(p, HVD_KIND_SECRET, name);
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        hvd_group_name(p->job, i, name);
+        if (!p->owners.sets[i] && (has_pods || is_clearing(p)))
+            look_unless_gone(p, HVD_KIND_STATEFULSET, name);
+    }
+}
+
+/* Of the first n workers of the group, looks for some that are not there, unless so many (most) of
+ * them are known to be gone already that this explains it. */
+static void look_for_workers(struct hvd_pass *p, size_t group, int64_t n, int most)
+{
+    char set[HVD_CHILD_NAME_MAX], name[POD_NAME_MAX];
+    bool *seen = hvd_calloc((size_t)n, sizeof(seen[0]));
+    int32_t ordinal;
+    int n_known = 0;
+
+    if (!seen) {
+        p->st = HVD_ERR_NOMEM;
+        return;
+    }
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+
+        /* Whoever controls it: looking would find the same. */
+        ordinal = pod->kind == HVD_KIND_POD ? hvd_pods_ordinal(p->owners.sets[group], pod) : -1;
+        if (ordinal >= 0 && ordinal < n)
+            seen[ordinal] = true;
+    }
+    hvd_group_name(p->job, group, set);
+    for (int64_t i = 0; i < n; i++) {
+        hvd_pass_text(name, sizeof(name), "%s-%lld", set, (long long)i);
+        n_known += !seen[i] && is_gone(p, HVD_KIND_POD, name);
+    }
+    for (int64_t i = 0, left = n_known < most ? PODS_AT_ONCE - n_known : 0; i < n && left > 0;
+         i++) {
+        hvd_pass_text(name, sizeof(name), "%s-%lld", set, (long long)i);
+        if (seen[i] || is_gone(p, HVD_KIND_POD, name))
+            continue;
+        look(p, HVD_KIND_POD, name);
+        left--;
+    }
+    hvd_free(seen);
+}
+
+/* The names of a Job's pods are random, so that one is found by the label that the Job controller
+ * gives it, where the status says that it ran, or nobody knows why there is none. */
+static void look_for_master(struct hvd_pass *p)
+{
+    struct hvd_action action = {.type = HVD_ACTION_LOOK, .kind = HVD_KIND_POD};
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+    char selector[SELECTOR_MAX];
+    const struct hvd_failure *failure;
+
+    if (p->pods.master || hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS ||
+        job->u.job.is_complete || job->u.job.is_failed || is_gone(p, HVD_KIND_POD, job->meta.uid) ||
+        p->st)
+        return;
+    failure = hvd_pass_failure(p, HVD_KIND_JOB, job->meta.name);
+    if (p->job->status.state != HVD_JOB_RUNNING &&
+        !(failure && failure->type == HVD_FAILURE_NO_PODS && !failure->message))
+        return;
+    hvd_pass_text(selector, sizeof(selector), "batch.kubernetes.io/controller-uid=%s",
+                  job->meta.uid);
+    action.body = hvd_strdup(selector);
+    p->st = action.body ? hvd_plan_add(p->plan, &action, p->job->namespace, job->meta.uid)
+                        : HVD_ERR_NOMEM;
+}
+
+static void look_for_pods(struct hvd_pass *p)
+{
+    look_for_master(p);
+    for (size_t i = 0; i < p->job->spec.n_groups && !p->st; i++) {
+        const struct hvd_object *set = p->owners.sets[i];
+        int64_t counted_on = hvd_loss_counted_on(p, i);
+        const struct hvd_failure *failure;
+
+        if (hvd_pass_set(p, i) != HVD_CHILD_OURS)
+            continue;
+        failure = hvd_pass_failure(p, HVD_KIND_STATEFULSET, set->meta.name);
+        if (p->pods.n_of[i] < counted_on)
+            look_for_workers(p, i, counted_on, 1);
+        else if (failure && failure->type == HVD_FAILURE_NO_PODS && !failure->message &&
+                 p->pods.n_of[i] < set->u.statefulset.replicas)
+            look_for_workers(p, i, set->u.statefulset.replicas, PODS_AT_ONCE);
+    }
+}
+
+bool hvd_look_for_missing(struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (object->meta.is_doubtful)
+            look(p, object->kind, object->meta.name);
+    }
+    look_for_children(p);
+    if (!hvd_job_is_finished(&p->job->status))
+        look_for_pods(p);
+    return p->plan->n_actions > 0;
+}
+
+bool hvd_look_is_expected(const struct hvd_object *set, const struct hvd_object *pod)
+{
+    return !set || set->meta.is_deleting ||
+           (set->kind == HVD_KIND_STATEFULSET &&
+            hvd_pods_ordinal(set, pod) >= set->u.statefulset.replicas);
+}

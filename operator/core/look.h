@@ -1,0 +1,27 @@
+#ifndef HVD_OPERATOR_CORE_LOOK_H
+#define HVD_OPERATOR_CORE_LOOK_H
+
+#include <stdbool.h>
+
+#include "operator/core/observe.h"
+#include "operator/core/pass.h"
+
+/*
+ * What the watches do not show may be there: they select by a label, which anybody can edit. Before
+ * a conclusion is drawn from the absence of an object it is looked for by its name, once.
+ */
+
+/*
+ * Plans HVD_ACTION_LOOK for what the view leaves open: objects that the watch shows no longer, and
+ * those that should be there and are neither seen nor known to be gone. True if there is any:
+ * nothing else may be decided before the answers are in the view.
+ */
+bool hvd_look_for_missing(struct hvd_pass *p);
+
+/*
+ * Whether the end of this pod was to be expected, as its set (NULL: gone) has no place for it any
+ * more: what the watch tells of it needs no confirmation.
+ */
+bool hvd_look_is_expected(const struct hvd_object *set, const struct hvd_object *pod);
+
+#endif

@@ -1,0 +1,314 @@
+/* Labels of ours that somebody edits: whatever the watches show then, the job goes on. */
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/api/kind.h"
+#include "tests/unit/operator/core/world.h"
+
+/* What somebody does to an object. */
+struct edit {
+    const char *kind;
+    const char *name;
+    const char *label;
+    const char *value; /* NULL: removed */
+};
+
+#define EDITS_OF(kind, name)                                                                       \
+    {kind, name, HVD_LABEL_MANAGED_BY, "argocd"}, {kind, name, HVD_LABEL_MANAGED_BY, NULL},        \
+        {kind, name, HVD_LABEL_JOB, "another"},                                                    \
+    {                                                                                              \
+        kind, name, HVD_LABEL_JOB, NULL                                                            \
+    }
+
+static const struct edit of_children[] = {
+    EDITS_OF("Secret", "digits-ssh"),
+    EDITS_OF("Service", "digits"),
+    EDITS_OF("ConfigMap", "digits-hosts"),
+    EDITS_OF("StatefulSet", "digits-worker"),
+    EDITS_OF("Job", "digits-master"),
+    {"StatefulSet", "digits-worker", HVD_LABEL_ROLE, "other"},
+    {"Job", "digits-master", HVD_LABEL_ROLE, NULL},
+};
+static const struct edit of_pods[] = {
+    EDITS_OF("Pod", "digits-worker-1"),
+    EDITS_OF("Pod", "digits-master-abcde"),
+    {"Pod", "digits-worker-0", HVD_LABEL_ROLE, "master"},
+    {"Pod", "digits-worker-0", HVD_LABEL_ROLE, NULL},
+    {"Pod", "digits-master-abcde", HVD_LABEL_ROLE, "worker"},
+};
+
+#define N(edits) (sizeof(edits) / sizeof((edits)[0]))
+#define WRITES_MAX 3 /* the labels, the event, and perhaps the status */
+
+static const char *label(const struct world *w, const struct edit *edit)
+{
+    const cJSON *object = world_find(w, edit->kind, edit->name);
+
+    return cJSON_GetStringValue(
+        (cJSON *)hvd_json_get(hvd_json_at(object, "metadata.labels"), edit->label));
+}
+
+/* The object lives with the label it had, the workers are those of before, and the edit was told of
+ * once. */
+static void check_restored(const struct world *w, const struct edit *edit, const char *const was[2])
+{
+    const cJSON *object = world_find(w, edit->kind, edit->name);
+
+    assert_non_null(object);
+    assert_string_equal(hvd_json_str(object, "metadata.uid"), was[0]);
+    assert_string_equal(label(w, edit), was[1]);
+    assert_int_equal(world_events(w, "LabelsRestored"), 1);
+    assert_int_equal(world_events(w, "Restarting"), 0);
+    assert_non_null(world_find(w, "Pod", "digits-worker-0"));
+    assert_non_null(world_find(w, "Pod", "digits-worker-1"));
+}
+
+static void try_edit(const struct edit *edit, bool is_away)
+{
+    struct world w;
+    char uid[32], value[64];
+    int n_writes;
+
+    print_message("%s %s: %s=%s%s\n", edit->kind, edit->name, edit->label,
+                  edit->value ? edit->value : "", is_away ? ", nobody looks" : "");
+    world_start(&w, "");
+    world_is_state(&w, "Running");
+    (void)snprintf(uid, sizeof(uid), "%s",
+                   hvd_json_str(world_find(&w, edit->kind, edit->name), "metadata.uid"));
+    (void)snprintf(value, sizeof(value), "%s", label(&w, edit));
+    n_writes = w.n_writes;
+    world_label(&w, edit->kind, edit->name, edit->label, edit->value);
+    if (is_away) {
+        while (world_controllers(&w))
+            continue;
+        world_restart(&w);
+    }
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    check_restored(&w, edit, (const char *const[2]){uid, value});
+    assert_true(w.n_writes <= n_writes + WRITES_MAX);
+    world_end_master(&w, 0, "");
+    world_settle(&w);
+    world_is_state(&w, "Succeeded");
+    assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+    assert_null(world_find(&w, "Pod", "digits-worker-1"));
+    world_fini(&w);
+}
+
+static void every_child_gets_its_labels_back(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(of_children); i++)
+        try_edit(&of_children[i], false);
+}
+
+static void every_child_gets_back_what_was_edited_while_nobody_looked(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(of_children); i++)
+        try_edit(&of_children[i], true);
+}
+
+static void every_pod_gets_its_labels_back_and_its_set_adopts_it_again(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(of_pods); i++)
+        try_edit(&of_pods[i], false);
+}
+
+static void every_pod_gets_back_what_was_edited_while_nobody_looked(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(of_pods); i++)
+        try_edit(&of_pods[i], true);
+}
+
+/* A job that is made, suspended and resumed, restarted and done, in good order. */
+static void an_ordinary_life_needs_no_look(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, ",\"backoffLimit\":1");
+    world_end_master(&w, 1, "");
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    world_edit(&w, "{\"worker\":{\"replicas\":1}}");
+    world_settle(&w);
+    world_edit(&w, "{\"suspend\":true}");
+    world_settle(&w);
+    world_edit(&w, "{\"suspend\":false}");
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    world_end_master(&w, 0, "");
+    world_settle(&w);
+    world_is_state(&w, "Succeeded");
+    assert_int_equal(w.n_looked, 0);
+    world_restart(&w);
+    world_settle(&w);
+    assert_int_equal(w.n_looked, 0);
+    world_fini(&w);
+}
+
+/* While a job is suspended its Job's and its set's labels are edited, and nobody looks. */
+static void what_is_hidden_is_taken_down_with_the_rest(void **state)
+{
+    static const struct edit edits[] = {{"Job", "digits-master", HVD_LABEL_JOB, NULL},
+                                        {"StatefulSet", "digits-worker", HVD_LABEL_JOB, NULL},
+                                        {"Pod", "digits-worker-1", HVD_LABEL_JOB, NULL},
+                                        {"Pod", "digits-worker-1", HVD_LABEL_MANAGED_BY, "x"}};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * N(edits); i++) {
+        const struct edit *edit = &edits[i / 2];
+        struct world w;
+
+        print_message("%s %s\n", edit->kind, i % 2 ? "suspended" : "restarting");
+        world_start(&w, ",\"backoffLimit\":1");
+        if (i % 2)
+            world_edit(&w, "{\"suspend\":true}");
+        else
+            world_end_master(&w, 1, "");
+        (void)world_pass(&w);
+        world_label(&w, edit->kind, edit->name, edit->label, edit->value);
+        world_restart(&w);
+        if (i % 2) {
+            world_settle(&w);
+            world_is_state(&w, "Suspended");
+            assert_null(world_find(&w, "Job", "digits-master"));
+            assert_null(world_find(&w, "Pod", "digits-worker-0"));
+            assert_null(world_find(&w, "Pod", "digits-worker-1"));
+            world_edit(&w, "{\"suspend\":false}");
+        }
+        world_settle(&w);
+        world_is_state(&w, "Running");
+        world_end_master(&w, 0, "");
+        world_settle(&w);
+        world_is_state(&w, "Succeeded");
+        world_fini(&w);
+    }
+}
+
+static void a_set_that_is_hidden_does_not_outlive_its_job(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    w.deny_kind = "StatefulSet";
+    world_end_master(&w, 0, "");
+    for (int i = 0; i < 4; i++)
+        (void)world_pass(&w);
+    world_label(&w, "StatefulSet", "digits-worker", HVD_LABEL_JOB, NULL);
+    world_restart(&w);
+    w.deny_kind = NULL;
+    world_settle(&w);
+    assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+    assert_null(world_find(&w, "Pod", "digits-worker-0"));
+    world_fini(&w);
+}
+
+/* A set that lets a pod go, and is deleted before anybody has seen that. */
+static void a_pod_without_its_set_goes_with_the_job(void **state)
+{
+    struct world w;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        world_start(&w, "");
+        if (i)
+            world_end_master(&w, 0, "");
+        else
+            world_edit(&w, "{\"suspend\":true}");
+        (void)world_pass(&w);
+        world_label(&w, "Pod", "digits-worker-1", HVD_LABEL_MANAGED_BY, NULL);
+        while (world_controllers(&w))
+            continue;
+        world_remove(&w, "StatefulSet", "digits-worker");
+        world_settle(&w);
+        world_is_state(&w, i ? "Succeeded" : "Suspended");
+        assert_null(world_find(&w, "Pod", "digits-worker-0"));
+        assert_null(world_find(&w, "Pod", "digits-worker-1"));
+        world_fini(&w);
+    }
+}
+
+static void a_worker_of_a_group_gets_its_groups_label_back(void **state)
+{
+    const struct edit edit = {"Pod", "digits-worker-big-0", HVD_LABEL_GROUP, "small"};
+    struct world w;
+
+    (void)state;
+    world_start(&w, ",\"workerGroups\":[{\"name\":\"big\",\"replicas\":1}]");
+    world_is_state(&w, "Running");
+    world_label(&w, edit.kind, edit.name, edit.label, edit.value);
+    while (world_controllers(&w))
+        continue;
+    assert_null(hvd_json_at(world_find(&w, edit.kind, edit.name), "metadata.ownerReferences"));
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_string_equal(label(&w, &edit), "big");
+    assert_non_null(hvd_json_at(world_find(&w, edit.kind, edit.name), "metadata.ownerReferences"));
+    assert_int_equal(world_events(&w, "LabelsRestored"), 1);
+    world_fini(&w);
+}
+
+static void labels_are_put_back_while_a_job_waits_for_its_workers(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.is_kubelet_off = true;
+    world_settle(&w);
+    world_is_state(&w, "Pending");
+    for (size_t i = 0; i < N(of_children) - 6; i++) /* there is no master yet */
+        world_label(&w, of_children[i].kind, of_children[i].name, of_children[i].label,
+                    of_children[i].value);
+    world_label(&w, "Pod", "digits-worker-0", HVD_LABEL_JOB, NULL);
+    w.is_kubelet_off = false;
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    for (size_t i = 0; i < N(of_children) - 6; i++)
+        assert_non_null(label(&w, &of_children[i]));
+    assert_int_equal(world_events(&w, "Restarting"), 0);
+    world_fini(&w);
+}
+
+static void what_is_gone_is_looked_for_once(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    world_remove(&w, "Job", "digits-master");
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_int_equal(world_events(&w, "Restarting"), 1);
+    assert_int_equal(w.n_looked, 1);
+    world_fini(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_child_gets_its_labels_back),
+        cmocka_unit_test(every_child_gets_back_what_was_edited_while_nobody_looked),
+        cmocka_unit_test(every_pod_gets_its_labels_back_and_its_set_adopts_it_again),
+        cmocka_unit_test(every_pod_gets_back_what_was_edited_while_nobody_looked),
+        cmocka_unit_test(an_ordinary_life_needs_no_look),
+        cmocka_unit_test(what_is_hidden_is_taken_down_with_the_rest),
+        cmocka_unit_test(a_set_that_is_hidden_does_not_outlive_its_job),
+        cmocka_unit_test(a_pod_without_its_set_goes_with_the_job),
+        cmocka_unit_test(a_worker_of_a_group_gets_its_groups_label_back),
+        cmocka_unit_test(labels_are_put_back_while_a_job_waits_for_its_workers),
+        cmocka_unit_test(what_is_gone_is_looked_for_once),
+    };
+
+    hvd_json_use_base_memory();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
