@@ -51,6 +51,7 @@ enum hvd_condition_type {
     HVD_COND_SUSPENDED,
     HVD_COND_SUCCEEDED,
     HVD_COND_FAILED,
+    HVD_COND_CONTESTED, /* somebody undoes what the operator writes to the job's objects */
     HVD_N_CONDITIONS,
 };
 

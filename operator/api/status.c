@@ -31,6 +31,7 @@ static const char *const condition_names[HVD_N_CONDITIONS] = {
     [HVD_COND_SUSPENDED] = "Suspended",
     [HVD_COND_SUCCEEDED] = "Succeeded",
     [HVD_COND_FAILED] = "Failed",
+    [HVD_COND_CONTESTED] = "Contested",
 };
 
 static const char *const truth_names[] = {

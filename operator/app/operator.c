@@ -300,6 +300,7 @@ static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
         .n_failures = entry->n_failures,
         .gone = entry->gone,
         .n_gone = entry->n_gone,
+        .repairs = &entry->repairs,
         .status_written_ms = entry->status_written_ms,
         .settings = &op->settings,
         .places = &places,
@@ -310,6 +311,8 @@ static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
     if (!objects)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory");
     op->store.places.now_ms = hvd_clock_ms();
+    if (entry->repairs.since_ms == 0)
+        entry->repairs.since_ms = hvd_clock_unix_ms();
     view.objects = objects;
     view.free_port = free_port(op, entry);
     st = hvd_reconcile(&view, hvd_clock_unix_ms(), plan, err);
@@ -371,7 +374,7 @@ static void keep_memory(bool is_starting)
 
 static void tidy(struct hvd_operator *op)
 {
-    hvd_store_tidy(&op->store);
+    hvd_store_tidy(&op->store, hvd_clock_unix_ms());
     (void)malloc_trim(0);
     op->tidied_ms = hvd_clock_ms();
     op->n_changes = 0;

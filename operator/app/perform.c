@@ -316,6 +316,38 @@ static void on_located(void *ctx, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
+/* ---- asking who else writes to an object ---- */
+
+/* What cannot be read has an unknown writer. */
+static void on_attributed(void *ctx, const struct hvd_kube_response *response)
+{
+    struct step *step = ctx;
+    struct run *run = step->run;
+    bool is_known = response->status == HVD_OK || response->status == HVD_ERR_NOT_FOUND ||
+                    response->status == HVD_ERR_DENIED;
+
+    if (!is_known)
+        fail_with(run, response);
+    else if (hvd_repairs_attribute(&run->entry->repairs, step->action,
+                                   response->status == HVD_OK ? response->body : NULL) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+    finish_step(step);
+}
+
+static hvd_status_t send_attribution(struct step *step, struct hvd_err *err)
+{
+    const struct hvd_action *action = step->action;
+    const struct hvd_kube_request request = {
+        .verb = HVD_VERB_GET,
+        .path = {.kind = action->kind, .ns = action->namespace, .name = action->name},
+        .accept = METADATA,
+        .on_done = on_attributed,
+        .ctx = step,
+    };
+
+    return step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
+}
+
 /* ---- asking why an object has no pods ---- */
 
 /* Nothing depends on the answer, so one that does not come is none. */
@@ -375,9 +407,21 @@ static void on_event_done(struct step *step, const struct hvd_kube_response *res
         break;
     default:
         fail_with(step->run, response);
-        break;
+        finish_step(step);
+        return;
     }
+    hvd_repairs_announced(&step->run->entry->repairs, step->action);
     finish_step(step);
+}
+
+/* A JSON patch that does not fit what it is applied to: the object is another one by now. The API
+ * server has one text for that, which names no field. */
+static bool has_missed(const struct hvd_action *action, const struct hvd_kube_response *response)
+{
+    static const char text[] = "the server rejected our request due to an error in our request";
+
+    return action->type == HVD_ACTION_PATCH && action->is_json_patch &&
+           strncmp(hvd_json_text(response->body, "message"), text, strlen(text)) == 0;
 }
 
 /* 400, 422 and 403 of a write to a child, which reconcile turns into conditions. */
@@ -386,11 +430,14 @@ static void on_refused(struct step *step, const struct hvd_kube_response *respon
     struct run *run = step->run;
     /* A gang scheduler refuses a group for a queue that is closed: that passes. What is to be
      * deleted is not wrong, whatever the code says. */
-    bool is_invalid = response->status == HVD_ERR_INVALID &&
-                      step->action->type != HVD_ACTION_DELETE &&
-                      !hvd_refusal_may_pass(hvd_json_text(response->body, "message")) &&
-                      step->action->kind != HVD_KIND_VOLCANO_PODGROUP &&
-                      step->action->kind != HVD_KIND_PLUGINS_PODGROUP;
+    bool is_rule = response->status == HVD_ERR_INVALID && step->action->type != HVD_ACTION_DELETE &&
+                   !hvd_refusal_may_pass(hvd_json_text(response->body, "message")) &&
+                   step->action->kind != HVD_KIND_VOLCANO_PODGROUP &&
+                   step->action->kind != HVD_KIND_PLUGINS_PODGROUP;
+    /* A patch of an object that is there fails because of what others made of that, unless the
+     * job's own template is in it. */
+    bool is_invalid =
+        is_rule && (step->action->type != HVD_ACTION_PATCH || step->action->is_template);
 
     if (step->action->type == HVD_ACTION_PATCH_STATUS) {
         fail_with(run, response);
@@ -398,6 +445,8 @@ static void on_refused(struct step *step, const struct hvd_kube_response *respon
     }
     log_action(run, HVD_LOG_WARN, "the API server refused a write", step->action,
                message_of(response));
+    if (is_rule && !is_invalid)
+        hvd_repairs_note(&run->entry->repairs, step->action, hvd_clock_unix_ms());
     note_failure(run, step->action, is_invalid ? HVD_FAILURE_INVALID : HVD_FAILURE_DENIED,
                  response);
     if (!is_invalid)
@@ -412,8 +461,10 @@ static void on_delete_ok(struct step *step, const struct hvd_kube_response *resp
                    strcmp(hvd_json_text(response->body, "kind"), "Status") == 0;
 
     hvd_entry_drop_failure(run->entry, action->kind, action->name);
-    if (response->status == HVD_OK)
+    if (response->status == HVD_OK) {
+        hvd_repairs_note(&run->entry->repairs, action, hvd_clock_unix_ms());
         log_action(run, HVD_LOG_INFO, "deleted", action, NULL);
+    }
     if (is_gone)
         forget(step);
     else
@@ -439,6 +490,7 @@ static void on_write_ok(struct step *step, const struct hvd_kube_response *respo
     struct run *run = step->run;
 
     hvd_entry_drop_failure(run->entry, action->kind, action->name);
+    hvd_repairs_note(&run->entry->repairs, action, hvd_clock_unix_ms());
     keep(run, action->kind, response->body);
     if (action->type == HVD_ACTION_PATCH_STATUS) {
         run->entry->status_written_ms = hvd_clock_unix_ms();
@@ -483,6 +535,13 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
         fail_with(step->run, response);
         break;
     case HVD_ERR_INVALID:
+        if (has_missed(action, response)) {
+            hvd_repairs_note(&step->run->entry->repairs, action, hvd_clock_unix_ms());
+            send_get(step, on_reread);
+            return;
+        }
+        on_refused(step, response);
+        break;
     case HVD_ERR_TOO_LARGE:
     case HVD_ERR_DENIED:
         on_refused(step, response);
@@ -559,6 +618,8 @@ static hvd_status_t send_action(struct step *step, struct hvd_err *err)
         return send_look(step, err);
     if (step->action->type == HVD_ACTION_EXPLAIN)
         return send_question(step, err);
+    if (step->action->type == HVD_ACTION_ATTRIBUTE)
+        return send_attribution(step, err);
     if (step->action->type == HVD_ACTION_CREATE_SECRET)
         return send_secret(step, err);
     return send_write(step, step->action->body, err);
@@ -600,7 +661,7 @@ static void start_step(struct run *run, const struct hvd_action *action)
     *step = (struct step){run, action, ""};
     note_uid(step);
     if (action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN &&
-        action->type != HVD_ACTION_LOOK)
+        action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_ATTRIBUTE)
         observe_first_write(run);
     st = send_action(step, &err);
     if (st == HVD_OK) {

@@ -272,6 +272,7 @@ static void free_entry(struct hvd_store *store, struct hvd_entry *entry)
     drop_job(store, entry);
     drop_all_failures(entry);
     drop_all_gone(entry);
+    hvd_repairs_fini(&entry->repairs);
     hvd_slab_give(&store->slab, entry->records, size_of_list(entry->capacity));
     drop_entry(store, entry);
 }
@@ -390,6 +391,7 @@ static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
     entry->status_written_ms = 0;
     drop_all_failures(entry);
     drop_all_gone(entry);
+    hvd_repairs_fini(&entry->repairs);
     touch(store, entry);
 }
 
@@ -846,13 +848,15 @@ static void tidy_record(struct hvd_store *store, struct hvd_record *record)
     replace_record(store, record, moved);
 }
 
-void hvd_store_tidy(struct hvd_store *store)
+void hvd_store_tidy(struct hvd_store *store, int64_t now_ms)
 {
     struct hvd_entry *entry = hvd_store_next(store, NULL);
 
-    for (; entry; entry = hvd_store_next(store, entry))
+    for (; entry; entry = hvd_store_next(store, entry)) {
+        hvd_repairs_prune(&entry->repairs, now_ms);
         for (size_t i = 0; i < entry->n_objects; i++)
             tidy_record(store, entry->records[i]);
+    }
 }
 
 void hvd_store_fini(struct hvd_store *store)

@@ -39,10 +39,11 @@ struct hvd_entry {
     size_t n_failures;
     struct hvd_gone *gone; /* names owned by the entry */
     size_t n_gone;
-    int64_t status_written_ms; /* Unix time; 0: never by this process */
-    int32_t free_port;         /* kept for the job until its status tells; 0: none */
-    int64_t event_us;          /* monotonic time of the first event not acted on; 0: none */
-    unsigned n_plans;          /* plans in a row that were not empty */
+    struct hvd_repairs repairs; /* what was written to the job and its objects lately */
+    int64_t status_written_ms;  /* Unix time; 0: never by this process */
+    int32_t free_port;          /* kept for the job until its status tells; 0: none */
+    int64_t event_us;           /* monotonic time of the first event not acted on; 0: none */
+    unsigned n_plans;           /* plans in a row that were not empty */
     struct hvd_queue_item item;
     char _texts[]; /* namespace, name and key */
 };
@@ -131,8 +132,9 @@ size_t hvd_entry_count_pods(const struct hvd_entry *entry);
  */
 bool hvd_entry_may_start(const struct hvd_entry *entry);
 
-/* Gathers the records in as few pages as they need. */
-void hvd_store_tidy(struct hvd_store *store);
+/* Gathers the records in as few pages as they need, and forgets writes that count no more at
+ * now_ms (Unix time). */
+void hvd_store_tidy(struct hvd_store *store, int64_t now_ms);
 
 /* The first entry (NULL), and the one after; NULL at the end. Nothing may be added meanwhile. */
 struct hvd_entry *hvd_store_next(const struct hvd_store *store, struct hvd_entry *entry);

@@ -112,7 +112,12 @@ static bool fits(struct hvd_pass *p, const cJSON *data)
 
 static void create(struct hvd_pass *p, const struct child *child)
 {
-    struct hvd_action action = {.type = HVD_ACTION_CREATE, .kind = child->kind};
+    const struct hvd_write write = {child->kind, child->name, hvd_repair_of_existence(child->kind),
+                                    HVD_REPAIR_PRESENT};
+    struct hvd_action action = {.type = HVD_ACTION_CREATE,
+                                .kind = child->kind,
+                                .repair = write.repair,
+                                .value = write.value};
     struct hvd_child_inputs in = {.job = p->job,
                                   .group = child->group,
                                   .n_ranks =
@@ -122,7 +127,7 @@ static void create(struct hvd_pass *p, const struct child *child)
     char told[TOLD_SIZE];
 
     report_denied(p, child);
-    if (p->st)
+    if (p->st || !hvd_contest_admit(p, &write))
         return;
     if (child->kind == HVD_KIND_CONFIGMAP && !fits(p, in.hosts_data = hvd_pass_all_hosts(p)))
         return;
@@ -151,33 +156,78 @@ static cJSON *merge_patch(struct hvd_jb *jb, const struct hvd_object *object)
     return root;
 }
 
+/* Sends a merge patch, which is deleted, that sets the field to the value. */
 static void send_patch(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_object *object,
-                       cJSON *root)
+                       cJSON *root, const struct hvd_patch *what)
 {
-    char *body = hvd_jb_print(jb, root);
+    struct hvd_patch patch = *what;
 
+    patch.body = hvd_jb_print(jb, root);
     cJSON_Delete(root);
-    hvd_pass_patch(p, object, body, false);
+    hvd_pass_patch(p, object, &patch);
+}
+
+static cJSON *patch_step(struct hvd_jb *jb, cJSON *steps, const char *op, const char *path)
+{
+    cJSON *step = hvd_jb_object(jb, steps, NULL);
+
+    hvd_jb_str(jb, step, "op", op);
+    hvd_jb_str(jb, step, "path", path);
+    return step;
+}
+
+/*
+ * Replaces what stands at the path by root["value"], which never differs, and deletes root. A merge
+ * patch could not remove what others have added there.
+ */
+static void replace(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_object *object,
+                    cJSON *root, const char *path, enum hvd_repair repair)
+{
+    struct hvd_patch patch = {.repair = repair, .is_json_patch = true};
+    cJSON *steps = hvd_jb_array(jb, root, "steps");
+
+    hvd_jb_str(jb, patch_step(jb, steps, "test", "/metadata/uid"), "value", object->meta.uid);
+    hvd_jb_copy(jb, patch_step(jb, steps, "add", path), "value", hvd_json_get(root, "value"));
+    patch.body = hvd_jb_print(jb, steps);
+    cJSON_Delete(root);
+    hvd_pass_patch(p, object, &patch);
 }
 
 static void repair_service(struct hvd_pass *p, const struct hvd_object *service)
 {
     struct hvd_jb jb = {0};
-    cJSON *root, *spec, *selector;
+    cJSON *root, *selector;
 
-    if (p->st || (service->u.service.publishes_not_ready && service->u.service.selects_job))
+    if (!p->st && !service->u.service.publishes_not_ready) {
+        root = hvd_jb_root(&jb);
+        hvd_jb_bool(&jb, root, "value", true);
+        replace(p, &jb, service, root, "/spec/publishNotReadyAddresses", HVD_REPAIR_UNREADY);
+    }
+    if (!p->st && !service->u.service.selects_job) {
+        root = hvd_jb_root(&jb);
+        selector = hvd_jb_object(&jb, root, "value");
+        hvd_jb_str(&jb, selector, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
+        hvd_jb_str(&jb, selector, HVD_LABEL_JOB, p->job->name);
+        replace(p, &jb, service, root, "/spec/selector", HVD_REPAIR_SELECTOR);
+    }
+}
+
+/* With another strategy a changed template would replace the workers of a running job. */
+static void repair_strategy(struct hvd_pass *p, const struct hvd_object *set)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root;
+
+    if (p->st || set->u.statefulset.is_on_delete)
         return;
-    root = merge_patch(&jb, service);
-    spec = hvd_jb_object(&jb, root, "spec");
-    hvd_jb_bool(&jb, spec, "publishNotReadyAddresses", true);
-    selector = hvd_jb_object(&jb, spec, "selector");
-    hvd_jb_str(&jb, selector, HVD_LABEL_MANAGED_BY, HVD_MANAGER);
-    hvd_jb_str(&jb, selector, HVD_LABEL_JOB, p->job->name);
-    send_patch(p, &jb, service, root);
+    root = hvd_jb_root(&jb);
+    hvd_jb_str(&jb, hvd_jb_object(&jb, root, "value"), "type", "OnDelete");
+    replace(p, &jb, set, root, "/spec/updateStrategy", HVD_REPAIR_STRATEGY);
 }
 
 static void ensure_replicas(struct hvd_pass *p, const struct hvd_object *set, int32_t replicas)
 {
+    const struct hvd_patch patch = {.repair = HVD_REPAIR_REPLICAS, .value = (uint64_t)replicas};
     struct hvd_jb jb = {0};
     cJSON *root;
 
@@ -185,7 +235,7 @@ static void ensure_replicas(struct hvd_pass *p, const struct hvd_object *set, in
         return;
     root = merge_patch(&jb, set);
     hvd_jb_int(&jb, hvd_jb_object(&jb, root, "spec"), "replicas", replicas);
-    send_patch(p, &jb, set, root);
+    send_patch(p, &jb, set, root, &patch);
 }
 
 /* Whether the set is of a group that the spec has. */
@@ -237,12 +287,15 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t
                                         .group = group,
                                         .has_hash = set->u.statefulset.spec_hash != NULL,
                                         .settings = hvd_pass_settings(p)};
-    char *body = NULL;
+    struct hvd_patch patch = {.repair = HVD_REPAIR_REPLICAS,
+                              .value = (uint64_t)p->job->spec.groups[group].replicas,
+                              .is_json_patch = true,
+                              .is_template = true};
 
     if (!p->st)
-        p->st = hvd_worker_template_patch(&in, set->meta.uid, &body, NULL);
+        p->st = hvd_worker_template_patch(&in, set->meta.uid, &patch.body, NULL);
     if (!p->st)
-        hvd_pass_patch(p, set, body, true);
+        hvd_pass_patch(p, set, &patch);
 }
 
 static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set, size_t group)
@@ -250,6 +303,7 @@ static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set,
     /* Pods that come before their Secret would try the mount again late. */
     bool has_keys = hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS;
 
+    repair_strategy(p, set);
     if (p->st || (set->u.statefulset.replicas == 0 && !has_keys))
         return;
     /* Other sets may have pods: those of the same start, where not all could be started at once. */
@@ -263,14 +317,16 @@ static void repair_group(struct hvd_pass *p, const struct hvd_object *group)
 {
     const struct hvd_child_inputs in = {
         .job = p->job, .spec = hvd_pass_spec(p), .settings = hvd_pass_settings(p)};
-    char *body = NULL;
+    /* What it is to be follows from the spec. */
+    struct hvd_patch patch = {
+        .repair = HVD_REPAIR_GANG, .value = (uint64_t)p->job->generation, .is_json_patch = true};
 
     if (!p->st)
-        p->st = hvd_gang_patch(&in, group, &body, NULL);
-    if (body && hvd_pass_failure(p, group->kind, group->meta.name))
+        p->st = hvd_gang_patch(&in, group, &patch.body, NULL);
+    if (patch.body && hvd_pass_failure(p, group->kind, group->meta.name))
         p->is_denied = true;
-    if (!p->st && body)
-        hvd_pass_patch(p, group, body, true);
+    if (!p->st && patch.body)
+        hvd_pass_patch(p, group, &patch);
     p->has_no_room = p->has_no_room || group->u.podgroup.is_pending;
 }
 
@@ -371,6 +427,7 @@ void hvd_ensure_hosts(struct hvd_pass *p)
     const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
     bool is_starting = hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS ||
                        set->u.statefulset.replicas > 0;
+    struct hvd_patch patch = {.repair = HVD_REPAIR_HOSTS};
     struct hvd_jb jb = {0};
     cJSON *root;
 
@@ -390,9 +447,40 @@ void hvd_ensure_hosts(struct hvd_pass *p)
     }
     if (!fits(p, hvd_pass_hosts(p)))
         return;
+    p->is_list_frozen = map->u.configmap.is_immutable;
+    if (p->is_list_frozen)
+        return;
+    patch.value = hvd_hosts_hash(hvd_pass_hosts(p));
     root = merge_patch(&jb, map);
     hvd_jb_copy(&jb, root, "data", hvd_pass_hosts(p));
-    send_patch(p, &jb, map, root);
+    send_patch(p, &jb, map, root, &patch);
+}
+
+/*
+ * A list that somebody made immutable cannot change any more, and kubelets do not look at it again
+ * while a pod on their node mounts it. It is made anew while the job has no pods; a job that waits
+ * for its list without a master gives its workers up for that, a running master keeps the old one.
+ * True while the job must have no workers for it.
+ */
+bool hvd_ensure_list_thaws(struct hvd_pass *p)
+{
+    const struct hvd_object *map = p->child[HVD_KIND_CONFIGMAP];
+    struct hvd_write removal = {HVD_KIND_CONFIGMAP, NULL, HVD_REPAIR_IMMUTABLE, HVD_REPAIR_ABSENT};
+    bool is_down = true;
+
+    if (p->st || hvd_pass_child(p, HVD_KIND_CONFIGMAP) != HVD_CHILD_OURS ||
+        !map->u.configmap.is_immutable || hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING ||
+        p->pods.n_masters > 0)
+        return false;
+    for (size_t i = 0; i < p->job->spec.n_groups; i++)
+        is_down = is_down && (hvd_pass_set(p, i) != HVD_CHILD_OURS ||
+                              p->owners.sets[i]->u.statefulset.replicas == 0);
+    removal.name = map->meta.name;
+    if ((!is_down && (!is_enough(p) || is_published(p))) || !hvd_contest_admit(p, &removal))
+        return false;
+    if (is_down && p->pods.n_workers == 0)
+        hvd_pass_delete_for(p, map, HVD_REPAIR_IMMUTABLE);
+    return true;
 }
 
 /* The stage (0, 1, 2) to which the pod was told of the published list, and when. */
@@ -436,7 +524,8 @@ void hvd_ensure_master_told(struct hvd_pass *p)
     root = merge_patch(&jb, pod);
     hvd_jb_str(&jb, hvd_jb_object(&jb, (cJSON *)hvd_json_get(root, "metadata"), "annotations"),
                HVD_ANNOTATION_HOSTS, told);
-    send_patch(p, &jb, pod, root);
+    send_patch(p, &jb, pod, root,
+               &(struct hvd_patch){.repair = HVD_REPAIR_HOSTS_SEEN, .value = hash});
 }
 
 void hvd_ensure_master(struct hvd_pass *p)

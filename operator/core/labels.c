@@ -46,6 +46,8 @@ static bool is_our_pod(const struct hvd_pass *p, const struct hvd_object *pod,
 
 static void restore(struct hvd_pass *p, const struct hvd_object *object)
 {
+    const struct hvd_write write = {object->kind, object->meta.name, HVD_REPAIR_LABELS, 0};
+    struct hvd_patch patch = {.repair = HVD_REPAIR_LABELS};
     struct hvd_worker worker = {0};
     struct hvd_jb jb = {0};
     cJSON *root, *meta;
@@ -53,7 +55,8 @@ static void restore(struct hvd_pass *p, const struct hvd_object *object)
     if (object->kind == HVD_KIND_POD ? !is_our_pod(p, object, &worker)
                                      : !hvd_pass_is_ours(p, object))
         return;
-    report(p, object);
+    if (!hvd_contest_is_repeated(p, &write))
+        report(p, object);
     root = hvd_jb_root(&jb);
     meta = hvd_jb_object(&jb, root, "metadata");
     hvd_jb_str(&jb, meta, "uid", object->meta.uid);
@@ -64,8 +67,9 @@ static void restore(struct hvd_pass *p, const struct hvd_object *object)
     if (object->meta.lost_labels & HVD_LOST_GROUP)
         hvd_jb_str(&jb, (cJSON *)hvd_json_get(meta, "labels"), HVD_LABEL_GROUP,
                    p->job->spec.groups[worker.group].name);
-    hvd_pass_patch(p, object, hvd_jb_print(&jb, root), false);
+    patch.body = hvd_jb_print(&jb, root);
     cJSON_Delete(root);
+    hvd_pass_patch(p, object, &patch);
 }
 
 /* Whether this plan removes the object. */

@@ -115,7 +115,10 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
     hvd_jb_str(&jb, hvd_jb_object(&jb, meta, "annotations"), HVD_ANNOTATION_WORKERS, text);
     /* The hash was of all of them. */
     hvd_jb_str(&jb, (cJSON *)hvd_json_get(meta, "annotations"), HVD_ANNOTATION_WORKERS_HASH, NULL);
-    hvd_pass_patch(p, job, hvd_jb_print(&jb, root), false);
+    hvd_pass_patch(p, job,
+                   &(struct hvd_patch){.repair = HVD_REPAIR_WORKERS,
+                                       .value = hvd_hash_text(HVD_HASH_START, text),
+                                       .body = hvd_jb_print(&jb, root)});
     cJSON_Delete(root);
     return true;
 }

@@ -192,6 +192,9 @@ static bool observe_service(const cJSON *object, struct hvd_object *out)
 
 static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
 {
+    out->u.statefulset.is_on_delete =
+        hvd_observe_is(object, "spec.updateStrategy.type", "OnDelete") &&
+        !hvd_json_at(object, "spec.updateStrategy.rollingUpdate");
     out->u.statefulset.replicas = hvd_json_int(object, "spec.replicas", 1);
     return hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.statefulset.spec_hash);
 }
@@ -251,6 +254,7 @@ static bool observe_kind(const cJSON *object, struct hvd_object *out)
     case HVD_KIND_STATEFULSET:
         return observe_statefulset(object, out);
     case HVD_KIND_CONFIGMAP:
+        out->u.configmap.is_immutable = hvd_json_true(object, "immutable");
         out->u.configmap.data_hash = hvd_hosts_hash(hvd_json_get(object, "data"));
         return true;
     case HVD_KIND_JOB:

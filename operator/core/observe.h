@@ -98,10 +98,12 @@ struct hvd_object {
         } service;
         struct {
             int64_t replicas;
+            bool is_on_delete; /* the update strategy, and nothing else in it */
             char *spec_hash;
         } statefulset;
         struct {
             uint64_t data_hash; /* hvd_hosts_hash of its data */
+            bool is_immutable;
         } configmap;
         struct {
             int32_t attempt;       /* 0: not ours */

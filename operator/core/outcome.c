@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/children.h"
+#include "operator/core/hash.h"
 #include "operator/core/loss.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
@@ -354,6 +355,7 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
     const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
     int64_t since_ms = p->view->status_written_ms;
     char message[MESSAGE_SIZE], name[HVD_CHILD_NAME_MAX], attempt[HVD_ATTEMPT_SIZE];
+    const struct hvd_write creation = {HVD_KIND_JOB, name, HVD_REPAIR_MASTER, HVD_REPAIR_PRESENT};
 
     if (p->job->status.attempts <= hvd_job_ended(&p->job->status) ||
         hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
@@ -373,9 +375,21 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
         hvd_plan_wake(p->plan, since_ms + VANISHED_MS);
         return true;
     }
+    if (!hvd_contest_admit(p, &creation))
+        return true;
     p->next.interruptions++;
     hvd_pass_event(p, "Restarting", message, true);
     return true;
+}
+
+/* Removes one pod without grace; another one of its name is another removal. */
+static void bury(struct hvd_pass *p, const struct hvd_object *pod)
+{
+    const struct hvd_write write = {pod->kind, pod->meta.name, HVD_REPAIR_EXISTENCE,
+                                    hvd_hash_text(HVD_HASH_START, pod->meta.uid)};
+
+    if (!p->st && hvd_contest_admit(p, &write))
+        p->st = hvd_plan_kill(p->plan, &write, pod);
 }
 
 void hvd_outcome_bury(struct hvd_pass *p)
@@ -390,8 +404,8 @@ void hvd_outcome_bury(struct hvd_pass *p)
         due_ms = (pod->u.pod.deleted_s + BURIED_S) * 1000;
         if (p->now_ms < due_ms)
             hvd_plan_wake(p->plan, due_ms);
-        else if (!p->st)
-            p->st = hvd_plan_kill(p->plan, pod);
+        else
+            bury(p, pod);
     }
 }
 
@@ -452,6 +466,8 @@ static void clean(struct hvd_pass *p)
 {
     const struct hvd_job_spec *spec = &p->job->spec;
     const struct hvd_condition *ends = p->job->status.conditions;
+    const struct hvd_write removal = {HVD_KIND_HOROVODJOB, p->job->name, HVD_REPAIR_EXISTENCE,
+                                      HVD_REPAIR_ABSENT};
     int64_t ended_s = p->job->status.completion_s;
     int64_t end_ms;
 
@@ -462,9 +478,8 @@ static void clean(struct hvd_pass *p)
     end_ms = (ended_s + spec->ttl_s) * 1000;
     hvd_outcome_bury(p);
     if (spec->ttl_s >= 0 && p->now_ms >= end_ms) {
-        if (!p->st)
-            p->st = hvd_plan_delete(p->plan, HVD_KIND_HOROVODJOB, p->job->namespace, p->job->name,
-                                    p->job->uid);
+        if (!p->st && hvd_contest_admit(p, &removal))
+            p->st = hvd_plan_delete(p->plan, &removal, p->job->namespace, p->job->uid);
         return;
     }
     if (spec->ttl_s >= 0)

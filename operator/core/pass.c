@@ -216,22 +216,37 @@ void hvd_pass_event(struct hvd_pass *p, const char *reason, const char *message,
         p->st = hvd_plan_event(p->plan, p->job, &event, p->now_s);
 }
 
-void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object, char *body,
-                    bool is_json_patch)
+void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object,
+                    const struct hvd_patch *patch)
 {
     const struct hvd_action action = {.type = HVD_ACTION_PATCH,
                                       .kind = object->kind,
-                                      .body = body,
-                                      .is_json_patch = is_json_patch};
+                                      .body = patch->body,
+                                      .repair = patch->repair,
+                                      .value = patch->value,
+                                      .is_json_patch = patch->is_json_patch,
+                                      .is_template = patch->is_template};
+    const struct hvd_write write = {object->kind, object->meta.name, patch->repair, patch->value};
 
+    if (p->st || (patch->body && !hvd_contest_admit(p, &write))) {
+        hvd_free(patch->body);
+        return;
+    }
     p->st = hvd_plan_add(p->plan, &action, object->meta.namespace, object->meta.name);
+}
+
+void hvd_pass_delete_for(struct hvd_pass *p, const struct hvd_object *object,
+                         enum hvd_repair repair)
+{
+    const struct hvd_write write = {object->kind, object->meta.name, repair, HVD_REPAIR_ABSENT};
+
+    if (!p->st && hvd_contest_admit(p, &write))
+        p->st = hvd_plan_delete(p->plan, &write, object->meta.namespace, object->meta.uid);
 }
 
 void hvd_pass_delete(struct hvd_pass *p, const struct hvd_object *object)
 {
-    if (!p->st)
-        p->st = hvd_plan_delete(p->plan, object->kind, object->meta.namespace, object->meta.name,
-                                object->meta.uid);
+    hvd_pass_delete_for(p, object, hvd_repair_of_existence(object->kind));
 }
 
 void hvd_pass_text(char *out, size_t size, const char *fmt, ...)

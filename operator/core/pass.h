@@ -6,6 +6,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "operator/core/plan.h"
 #include "operator/core/pods.h"
 #include "operator/core/reconcile.h"
 
@@ -30,9 +31,11 @@ struct hvd_pass {
     struct hvd_job_status next; /* what the status should be */
     bool is_urgent;             /* the status says something that must not wait */
     bool has_no_room;           /* the gang scheduler has not let the workers in yet */
+    bool is_list_frozen;        /* the list differs and was made immutable */
     bool is_denied;             /* one that is tried again in this pass, and may fail again */
-    bool is_blocked;            /* a foreign child or a refusal was reported in this pass */
-    char obstacle[512];         /* its text; "": none */
+    const struct hvd_failure *held_back; /* why a write was denied that waits for its turn */
+    bool is_blocked;    /* a foreign child or a refusal was reported in this pass */
+    char obstacle[512]; /* its text; "": none */
     hvd_status_t st;
 };
 
@@ -92,12 +95,24 @@ void hvd_pass_state(struct hvd_pass *p, enum hvd_job_state state);
 /* Adds an event and makes the status urgent. */
 void hvd_pass_event(struct hvd_pass *p, const char *reason, const char *message, bool is_warning);
 
-/* Adds a PATCH of an object with that body, which is taken over. */
-void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object, char *body,
-                    bool is_json_patch);
+/* What a PATCH is to bring about. */
+struct hvd_patch {
+    enum hvd_repair repair; /* the field */
+    uint64_t value;         /* a hash of what it is to hold, or a number that stands for it */
+    char *body;
+    bool is_json_patch;
+    bool is_template; /* it holds the job's own template */
+};
 
-/* Adds the deletion of an object. */
+/* Adds a PATCH of an object, whose body is taken over, unless it has to wait because the same was
+ * written and undone (contest.c). */
+void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object,
+                    const struct hvd_patch *patch);
+
+/* Adds the deletion of an object, likewise; hvd_pass_delete_for because of one of its fields. */
 void hvd_pass_delete(struct hvd_pass *p, const struct hvd_object *object);
+void hvd_pass_delete_for(struct hvd_pass *p, const struct hvd_object *object,
+                         enum hvd_repair repair);
 
 /* vsnprintf that never ends within a UTF-8 character. */
 void hvd_pass_text(char *out, size_t size, const char *fmt, ...)
@@ -105,6 +120,17 @@ void hvd_pass_text(char *out, size_t size, const char *fmt, ...)
 
 /* How this operator was set up; NULL: without extras. Borrowed. */
 const struct hvd_settings *hvd_pass_settings(const struct hvd_pass *p);
+
+/* contest.c: writes of ours that others undo. */
+
+/* Whether the write may be sent now; if not the plan wakes when it may. Every write asks first. */
+bool hvd_contest_admit(struct hvd_pass *p, const struct hvd_write *write);
+
+/* Whether the write only repeats the last one, which another writer has undone. */
+bool hvd_contest_is_repeated(const struct hvd_pass *p, const struct hvd_write *write);
+
+/* The condition Contested: what is undone again and again, and by whom. */
+void hvd_contest_report(struct hvd_pass *p);
 
 /* admit.c: what must be there before workers are. */
 
@@ -137,6 +163,10 @@ bool hvd_ensure_no_workers(struct hvd_pass *p);
 
 /* Publishes the list of Ready workers if it differs. */
 void hvd_ensure_hosts(struct hvd_pass *p);
+
+/* Whether the list was made immutable and is to be made anew: until then the job gets no workers.
+ */
+bool hvd_ensure_list_thaws(struct hvd_pass *p);
 
 /* Tells a running master's pod of a list that changed, twice. */
 void hvd_ensure_master_told(struct hvd_pass *p);

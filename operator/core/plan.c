@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "operator/api/json.h"
@@ -56,6 +57,14 @@ hvd_status_t hvd_plan_add(struct hvd_plan *plan, const struct hvd_action *action
     return HVD_OK;
 }
 
+void hvd_plan_remove(struct hvd_plan *plan, size_t at)
+{
+    action_fini(&plan->actions[at]);
+    plan->n_actions--;
+    memmove(&plan->actions[at], &plan->actions[at + 1],
+            (plan->n_actions - at) * sizeof(plan->actions[0]));
+}
+
 void hvd_plan_wake(struct hvd_plan *plan, int64_t at_ms)
 {
     if (plan->wake_at_ms == 0 || at_ms < plan->wake_at_ms)
@@ -73,21 +82,30 @@ static cJSON *delete_options(struct hvd_jb *jb, const char *uid)
     return root;
 }
 
-hvd_status_t hvd_plan_delete(struct hvd_plan *plan, enum hvd_kind kind, const char *namespace,
-                             const char *name, const char *uid)
+static struct hvd_action deletion(const struct hvd_write *write)
 {
-    struct hvd_action action = {.type = HVD_ACTION_DELETE, .kind = kind};
+    return (struct hvd_action){.type = HVD_ACTION_DELETE,
+                               .kind = write->kind,
+                               .repair = write->repair,
+                               .value = write->value};
+}
+
+hvd_status_t hvd_plan_delete(struct hvd_plan *plan, const struct hvd_write *write,
+                             const char *namespace, const char *uid)
+{
+    struct hvd_action action = deletion(write);
     struct hvd_jb jb = {0};
     cJSON *root = delete_options(&jb, uid);
 
     action.body = hvd_jb_print(&jb, root);
     cJSON_Delete(root);
-    return hvd_plan_add(plan, &action, namespace, name);
+    return hvd_plan_add(plan, &action, namespace, write->name);
 }
 
-hvd_status_t hvd_plan_kill(struct hvd_plan *plan, const struct hvd_object *pod)
+hvd_status_t hvd_plan_kill(struct hvd_plan *plan, const struct hvd_write *write,
+                           const struct hvd_object *pod)
 {
-    struct hvd_action action = {.type = HVD_ACTION_DELETE, .kind = pod->kind};
+    struct hvd_action action = deletion(write);
     struct hvd_jb jb = {0};
     cJSON *root = delete_options(&jb, pod->meta.uid);
 

@@ -12,15 +12,27 @@
 hvd_status_t hvd_plan_add(struct hvd_plan *plan, const struct hvd_action *action,
                           const char *namespace, const char *name);
 
+/* Removes the action of that number; those behind it move up. */
+void hvd_plan_remove(struct hvd_plan *plan, size_t at);
+
 /* Wakes at that time, or earlier if something else asks for it. */
 void hvd_plan_wake(struct hvd_plan *plan, int64_t at_ms);
 
+/* A write: the object, and what of it is set to what (repair.h). */
+struct hvd_write {
+    enum hvd_kind kind;
+    const char *name;
+    enum hvd_repair repair;
+    uint64_t value;
+};
+
 /* Adds the deletion of an object, by uid; its dependents go in the background. */
-hvd_status_t hvd_plan_delete(struct hvd_plan *plan, enum hvd_kind kind, const char *namespace,
-                             const char *name, const char *uid);
+hvd_status_t hvd_plan_delete(struct hvd_plan *plan, const struct hvd_write *write,
+                             const char *namespace, const char *uid);
 
 /* Adds the deletion of a pod without any grace period: its node does not answer. */
-hvd_status_t hvd_plan_kill(struct hvd_plan *plan, const struct hvd_object *pod);
+hvd_status_t hvd_plan_kill(struct hvd_plan *plan, const struct hvd_write *write,
+                           const struct hvd_object *pod);
 
 /* An event about the job. */
 struct hvd_event {

@@ -14,8 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/children.h"
+#include "operator/core/hash.h"
 #include "operator/core/hosts.h"
 #include "operator/core/look.h"
 #include "operator/core/loss.h"
@@ -122,6 +124,15 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
 
     if (hvd_refusal_of_change(p, out, size) || hvd_refusal_of_workers(p, out, size))
         return true;
+    if (p->is_list_frozen) {
+        hvd_pass_text(out, size, "ConfigMap %s-hosts was made immutable and %s", p->job->name,
+                      p->pods.n_masters > 0
+                          ? "the master keeps the list of hosts that is in it; the next attempt "
+                            "gets a new one"
+                          : "holds another list of hosts: delete it, or it is made anew within an "
+                            "hour");
+        return true;
+    }
     if (pod)
         hvd_pass_text(out, size, "pod %s %s", pod->meta.name, pod->u.pod.trouble);
     return pod != NULL;
@@ -321,7 +332,7 @@ static void run(struct hvd_pass *p)
         count_workers(p);
         return;
     }
-    if (is_rekeyed(p)) {
+    if (is_rekeyed(p) || hvd_ensure_list_thaws(p)) {
         (void)hvd_ensure_no_workers(p);
         count_workers(p);
         show_waiting(p);
@@ -417,6 +428,7 @@ static void decide(struct hvd_pass *p)
     hvd_outcome_bury(p);
     if (!hvd_job_is_finished(&p->next))
         hvd_labels_restore(p);
+    hvd_contest_report(p);
 }
 
 static bool has_event(const struct hvd_plan *plan)
@@ -483,11 +495,46 @@ static bool is_beginning(const struct hvd_pass *p)
     return p->plan->n_actions && p->job->status.state == HVD_JOB_NEW && !p->is_denied;
 }
 
+/*
+ * What the status holds, without its times, which differ each time that somebody undoes it, and
+ * without the condition that reports this.
+ */
+static uint64_t hash_status(struct hvd_pass *p)
+{
+    const struct hvd_job job = {.namespace = "", .name = ""};
+    struct hvd_job_status status = p->next; /* owns nothing */
+    uint64_t hash = HVD_HASH_START;
+    char *text = NULL;
+
+    status.start_s = status.completion_s = status.retry_s = status.worker_failure.at_s = 0;
+    status.conditions[HVD_COND_CONTESTED] = (struct hvd_condition){0};
+    for (size_t i = 0; i < HVD_N_CONDITIONS; i++)
+        status.conditions[i].since_s = 0;
+    if (!p->st)
+        p->st = hvd_job_status_encode(&job, &status, &text, NULL);
+    hash = hvd_hash_text(hash, text);
+    hvd_free(text);
+    return hash;
+}
+
+/* Removes the events that were written with the same status before, which somebody has undone. */
+static void drop_events(struct hvd_plan *plan)
+{
+    for (size_t i = plan->n_actions; i > 0; i--) {
+        if (plan->actions[i - 1].type == HVD_ACTION_EVENT &&
+            plan->actions[i - 1].repair == HVD_REPAIR_NONE)
+            hvd_plan_remove(plan, i - 1);
+    }
+}
+
 /* Adds the status patch, behind all that must have happened before it is true. */
 static void write_status(struct hvd_pass *p)
 {
-    struct hvd_action action = {
-        .type = HVD_ACTION_PATCH_STATUS, .kind = HVD_KIND_HOROVODJOB, .waits = !p->is_denied};
+    struct hvd_write write = {HVD_KIND_HOROVODJOB, p->job->name, HVD_REPAIR_STATUS, 0};
+    struct hvd_action action = {.type = HVD_ACTION_PATCH_STATUS,
+                                .kind = HVD_KIND_HOROVODJOB,
+                                .repair = HVD_REPAIR_STATUS,
+                                .waits = !p->is_denied};
     int64_t due_ms = status_due_ms(p);
 
     if (p->st || hvd_job_status_equal(&p->next, &p->view->job->status) || is_beginning(p))
@@ -496,7 +543,13 @@ static void write_status(struct hvd_pass *p)
         hvd_plan_wake(p->plan, due_ms);
         return;
     }
-    p->st = hvd_job_status_encode(p->job, &p->next, &action.body, NULL);
+    action.value = write.value = hash_status(p);
+    if (hvd_contest_is_repeated(p, &write))
+        drop_events(p->plan);
+    if (!hvd_contest_admit(p, &write))
+        return;
+    if (!p->st)
+        p->st = hvd_job_status_encode(p->job, &p->next, &action.body, NULL);
     if (!p->st)
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, p->job->name);
 }

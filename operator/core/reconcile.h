@@ -9,6 +9,7 @@
 #include "operator/api/horovodjob.h"
 #include "operator/api/kind.h"
 #include "operator/core/observe.h"
+#include "operator/core/repair.h"
 #include "operator/core/settings.h"
 #include "operator/core/topology.h"
 
@@ -31,7 +32,8 @@
 enum hvd_failure_type {
     HVD_FAILURE_FOREIGN, /* create answered 409 AlreadyExists and a GET shows a controller other
                             than this job (by uid) */
-    HVD_FAILURE_INVALID, /* create or patch answered 400 or 422, and always will (refusal.h) */
+    HVD_FAILURE_INVALID, /* a create, or a patch with a template, answered 400 or 422, and always
+                            will (refusal.h): the job's own template is wrong */
     HVD_FAILURE_DENIED,  /* answered 403, or by a webhook that denies or cannot be asked (quota,
                             RBAC, admission): retried by the shell with backoff */
     HVD_FAILURE_NO_PODS, /* the answer to HVD_ACTION_EXPLAIN; without a message nobody knows why */
@@ -71,6 +73,7 @@ struct hvd_view {
     size_t n_failures;
     const struct hvd_gone *gone;
     size_t n_gone;
+    const struct hvd_repairs *repairs; /* what was written, as long as it counts; NULL: nothing */
     int64_t status_written_ms; /* when this process last patched this job's status; 0: never */
     const struct hvd_settings *settings; /* NULL: none */
     int32_t free_port; /* for a job that hvd_ports_is_wanted (ports.h); kept for it; 0: none free */
@@ -89,11 +92,13 @@ enum hvd_action_type {
     HVD_ACTION_EXPLAIN, /* LIST the events about the object of that kind, name and uid (body); what
                            hvd_refusal_find reads of them becomes HVD_FAILURE_NO_PODS, also if it is
                            nothing or the list failed */
-    HVD_ACTION_LOOK,  /* GET the object of that kind and name: what is found takes its place in the
-                         view, whatever its labels are; what is not is in view.gone from then on.
-                         With a body: LIST  by that label selector, where name only names what was
-                         looked for */
-    HVD_ACTION_EVENT, /* POST body; 409 is success: the name is derived from the occurrence */
+    HVD_ACTION_LOOK, /* GET the object of that kind and name: what is found takes its place in the
+                        view, whatever its labels are; what is not is in view.gone from then on.
+                        With a body: LIST  by that label selector, where name only names what was
+                        looked for */
+    HVD_ACTION_ATTRIBUTE, /* GET the object's metadata with its managedFields, for
+                             hvd_repairs_attribute, which gets none if it is gone or denied */
+    HVD_ACTION_EVENT,     /* POST body; 409 is success: the name is derived from the occurrence */
 };
 
 /*
@@ -104,9 +109,13 @@ enum hvd_action_type {
 struct hvd_action {
     enum hvd_action_type type;
     enum hvd_kind kind;
-    char *namespace;    /* owned */
-    char *name;         /* owned */
-    char *body;         /* owned JSON text; NULL for CREATE_SECRET, may be for LOOK */
+    char *namespace;        /* owned */
+    char *name;             /* owned */
+    char *body;             /* owned JSON text; NULL for CREATE_SECRET, may be for LOOK */
+    enum hvd_repair repair; /* what a write sets, for hvd_repairs_note; of an event, if it is about
+                               one, for hvd_repairs_announced */
+    uint64_t value;         /* a hash of what it is set to; of such an event the record's key */
+    bool is_template;   /* a patch with the job's own template: one that is invalid ends the job */
     bool is_json_patch; /* application/json-patch+json, else application/merge-patch+json */
     bool waits;         /* starts only when every action before it succeeded; others may overlap */
 };

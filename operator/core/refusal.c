@@ -171,8 +171,19 @@ bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size)
     return reason != NULL;
 }
 
+static void describe_denial(const struct hvd_failure *known, bool is_delete, char *out, size_t size)
+{
+    hvd_pass_text(out, size, "%s %s cannot be %s, will be tried again: %s",
+                  hvd_kind_info(known->kind)->kind, known->name, is_delete ? "deleted" : "changed",
+                  known->message ? known->message : "forbidden");
+}
+
 bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size)
 {
+    if (p->held_back) {
+        describe_denial(p->held_back, false, out, size);
+        return true;
+    }
     for (size_t i = 0; i < p->plan->n_actions; i++) {
         const struct hvd_action *action = &p->plan->actions[i];
         const struct hvd_failure *known = hvd_pass_failure(p, action->kind, action->name);
@@ -182,10 +193,7 @@ bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size)
             known->type != HVD_FAILURE_DENIED)
             continue;
         p->is_denied = true;
-        hvd_pass_text(out, size, "%s %s cannot be %s, will be tried again: %s",
-                      hvd_kind_info(action->kind)->kind, action->name,
-                      is_patch ? "changed" : "deleted",
-                      known->message ? known->message : "forbidden");
+        describe_denial(known, !is_patch, out, size);
         return true;
     }
     return false;

@@ -109,6 +109,19 @@ def adopts_and_repairs(ns):
     until("the Service is repaired", lambda: ns.get("services", "child")["spec"].get("publishNotReadyAddresses"))
 
 
+def renews_an_immutable_list(ns):
+    """A list of hosts that somebody made immutable is made anew while the job has no pods."""
+    ns.apply_job("frozen", suspend=True)
+    until("it is suspended", lambda: ns.state("frozen") == "Suspended")
+    ns.patch("horovodjobs", "frozen", {"spec": {"suspend": False}})
+    until("its workers", lambda: len(ns.workers("frozen")) == 2)
+    ns.patch("configmaps", "frozen-hosts", {"immutable": True})
+    ns.patch("horovodjobs", "frozen", {"spec": {"suspend": True}})
+    until("its workers are gone", lambda: not ns.workers("frozen") and ns.state("frozen") == "Suspended", 60)
+    ns.patch("horovodjobs", "frozen", {"spec": {"suspend": False}})
+    until("the list is made anew", lambda: not (ns.get("configmaps", "frozen-hosts") or {"immutable": True}).get("immutable"), 60)
+
+
 def adopts_a_job(ns):
     """The master's Job is there already, ours by its owner, but without labels: a create meets it."""
     ns.apply_job("adopt", replicas=1)
@@ -220,6 +233,7 @@ def test_no_right_is_missing_and_none_is_left_over(server, ns, node, run_operato
         is_removed = starts_on_a_node_that_is_lost(server, ns, node)
     whole_life(ns)
     adopts_and_repairs(ns)
+    renews_an_immutable_list(ns)
     adopts_a_job(ns)
     if is_everywhere:
         looks_at_nodes(server, ns, node)

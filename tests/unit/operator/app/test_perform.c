@@ -216,6 +216,73 @@ static void a_refused_template_becomes_a_failure_with_the_servers_text(void **st
     assert_string_equal(b->entry->failures[0].message, "spec.x: unknown");
 }
 
+/* Somebody has made the object such that the patch does not pass: that is not the job's fault. */
+static void a_refused_patch_of_an_existing_object_ends_no_job(void **state)
+{
+    struct bench *b = *state;
+
+    for (int is_template = 0; is_template < 2; is_template++) {
+        plan(b, HVD_ACTION_PATCH, false);
+        b->plan.actions[0].is_template = is_template;
+        b->plan.actions[0].repair = HVD_REPAIR_HOSTS;
+        perform(b);
+        fake_api_answer(fake_api_last(&b->fake), 422,
+                        "{\"message\":\"Service \\\"j\\\" is invalid: data: field is immutable\"}");
+        assert_int_equal(b->entry->failures[0].type,
+                         is_template ? HVD_FAILURE_INVALID : HVD_FAILURE_DENIED);
+        assert_int_equal(b->status, is_template ? HVD_OK : HVD_ERR_DENIED);
+        assert_int_equal(b->entry->repairs.n, 1); /* so that it is tried again late */
+    }
+}
+
+/* Its first step tests the uid: another object of that name has come. */
+static void a_json_patch_that_does_not_fit_reads_the_object_again(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_PATCH, false);
+    b->plan.actions[0].is_json_patch = true;
+    b->plan.actions[0].is_template = true;
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 422,
+                    "{\"reason\":\"Invalid\",\"message\":\"the server rejected our request due to "
+                    "an error in our request\"}");
+    assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_GET);
+    fake_api_answer(fake_api_last(&b->fake), 200, CHILD("j", "s2", "9", "j", "u1"));
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_failures, 0);
+    assert_string_equal(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j")->meta.uid, "s2");
+}
+
+/* Metadata of any kind are enough, and what cannot be read has an unknown writer. */
+static void the_writer_of_an_object_is_looked_up_in_its_metadata(void **state)
+{
+    static const struct {
+        long code;
+        const char *body, *by;
+    } answers[] = {
+        {200,
+         "{\"metadata\":{\"managedFields\":[{\"manager\":\"kubectl-edit\",\"fieldsV1\":{\"f:spec\":"
+         "{\"f:selector\":{}}}}]}}",
+         "by manager \"kubectl-edit\""},
+        {403, "{\"message\":\"no\"}", "by an admission webhook or another program"},
+        {404, GONE, "by an admission webhook or another program"},
+    };
+    struct bench *b = *state;
+
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        plan(b, HVD_ACTION_PATCH, false);
+        b->plan.actions[0].repair = HVD_REPAIR_SELECTOR;
+        hvd_repairs_note(&b->entry->repairs, &b->plan.actions[0], 1700000000000);
+        b->plan.actions[0].type = HVD_ACTION_ATTRIBUTE;
+        perform(b);
+        assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_GET);
+        fake_api_answer(fake_api_last(&b->fake), answers[i].code, answers[i].body);
+        assert_int_equal(b->status, HVD_OK);
+        assert_non_null(strstr(b->entry->repairs.records[0].text, answers[i].by));
+    }
+}
+
 static void a_denied_write_is_a_failure_and_is_retried(void **state)
 {
     struct bench *b = *state;
@@ -551,6 +618,9 @@ int main(void)
         TEST(a_foreign_object_becomes_a_failure_and_no_backoff),
         TEST(a_refused_template_becomes_a_failure_with_the_servers_text),
         TEST(what_may_pass_is_a_denial_and_retried),
+        TEST(a_refused_patch_of_an_existing_object_ends_no_job),
+        TEST(a_json_patch_that_does_not_fit_reads_the_object_again),
+        TEST(the_writer_of_an_object_is_looked_up_in_its_metadata),
         TEST(a_denied_write_is_a_failure_and_is_retried),
         TEST(what_a_webhook_denies_is_a_denial_whatever_its_code),
         TEST(why_pods_are_missing_is_asked_and_an_answer_that_does_not_come_is_none),

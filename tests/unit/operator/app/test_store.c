@@ -418,7 +418,7 @@ static void records_that_are_tidied_need_less_memory_and_are_the_same(void **sta
             hvd_store_remove(&b->store, HVD_KIND_POD, "ns", name, NULL);
     }
     before = hvd_mem_live();
-    hvd_store_tidy(&b->store);
+    hvd_store_tidy(&b->store, 0);
     assert_true(hvd_mem_live() < before);
     for (int i = 0; i < N_PODS; i++) {
         const struct hvd_object *pod;
@@ -433,8 +433,8 @@ static void records_that_are_tidied_need_less_memory_and_are_the_same(void **sta
     assert_true(hvd_entry_has(b->last, HVD_KIND_POD));
     assert_false(hvd_entry_has(b->last, HVD_KIND_JOB));
     before = hvd_mem_live();
-    hvd_store_tidy(&b->store);
-    hvd_store_tidy(&b->store);
+    hvd_store_tidy(&b->store, 0);
+    hvd_store_tidy(&b->store, 0);
     assert_true(hvd_mem_live() <= before);
 }
 

@@ -455,6 +455,11 @@ static void drift_of_owned_fields_is_repaired(void **state)
     world_start(&w, "");
     object = world_find(&w, "StatefulSet", "digits-worker");
     hvd_jb_int(&jb, cJSON_GetObjectItem(object, "spec"), "replicas", 1);
+    assert_true(world_patch(&w, "StatefulSet", "digits-worker",
+                            "{\"spec\":{\"updateStrategy\":{\"type\":\"RollingUpdate\","
+                            "\"rollingUpdate\":{\"partition\":1}}}}"));
+    assert_true(
+        world_patch(&w, "Service", "digits", "{\"spec\":{\"selector\":{\"tier\":\"web\"}}}"));
     object = world_find(&w, "Service", "digits");
     hvd_jb_bool(&jb, cJSON_GetObjectItem(object, "spec"), "publishNotReadyAddresses", false);
     object = world_find(&w, "ConfigMap", "digits-hosts");
@@ -462,6 +467,11 @@ static void drift_of_owned_fields_is_repaired(void **state)
     world_settle(&w);
     assert_int_equal(
         hvd_json_int(world_find(&w, "StatefulSet", "digits-worker"), "spec.replicas", 0), 2);
+    object = world_find(&w, "StatefulSet", "digits-worker");
+    assert_string_equal(hvd_json_str(object, "spec.updateStrategy.type"), "OnDelete");
+    assert_null(hvd_json_at(object, "spec.updateStrategy.rollingUpdate"));
+    assert_int_equal(
+        cJSON_GetArraySize(hvd_json_at(world_find(&w, "Service", "digits"), "spec.selector")), 2);
     assert_true(
         hvd_json_true(world_find(&w, "Service", "digits"), "spec.publishNotReadyAddresses"));
     assert_int_equal(hosts_lines(&w), 2);

@@ -123,6 +123,7 @@ void world_fini(struct world *w)
     cJSON_Delete(w->events);
     cJSON_Delete(w->places);
     cJSON_Delete(w->gone);
+    hvd_repairs_fini(&w->repairs);
 }
 
 static bool is(const cJSON *object, const char *path, const char *text)
@@ -268,6 +269,24 @@ static bool look(struct world *w, const struct hvd_action *action)
         note_gone(w, action);
     hvd_object_fini(&found);
     return true;
+}
+
+bool world_patch(struct world *w, const char *kind, const char *name, const char *patch)
+{
+    cJSON *object = world_find(w, kind, name);
+    cJSON *before = cJSON_Duplicate(object, true);
+    cJSON *change = cJSON_Parse(patch);
+    bool is_same;
+
+    assert_non_null(change);
+    if (object)
+        merge(object, change);
+    is_same = !object || cJSON_Compare(before, object, true);
+    if (!is_same)
+        stamp(w, object, false);
+    cJSON_Delete(before);
+    cJSON_Delete(change);
+    return !is_same;
 }
 
 void world_edit(struct world *w, const char *spec_patch)
@@ -475,9 +494,31 @@ static const char *find_place(void *ctx, const char *node, const char *keys)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(w->places, node));
 }
 
+static bool attribute(struct world *w, const struct hvd_action *action)
+{
+    const cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
+
+    assert_int_equal(hvd_repairs_attribute(&w->repairs, action, object), HVD_OK);
+    return true;
+}
+
+static bool is_write(const struct hvd_action *action)
+{
+    return action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN &&
+           action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_ATTRIBUTE;
+}
+
 static bool perform(struct world *w, const struct hvd_job *job, const struct hvd_action *action)
 {
+    if (is_write(action)) {
+        w->n_sent++;
+        /* Every write has a repair, so that none can be repeated without a pause. */
+        if (action->type != HVD_ACTION_EVENT)
+            assert_int_not_equal(action->repair, HVD_REPAIR_NONE);
+    }
     switch (action->type) {
+    case HVD_ACTION_ATTRIBUTE:
+        return attribute(w, action);
     case HVD_ACTION_CREATE:
         return create(w, action, action->body);
     case HVD_ACTION_CREATE_SECRET:
@@ -501,6 +542,15 @@ static bool perform(struct world *w, const struct hvd_job *job, const struct hvd
     return false;
 }
 
+/* What the shell remembers of an action that succeeded. */
+static void remember_write(struct world *w, const struct hvd_action *action)
+{
+    if (action->type == HVD_ACTION_EVENT)
+        hvd_repairs_announced(&w->repairs, action);
+    else if (is_write(action))
+        hvd_repairs_note(&w->repairs, action, w->now_ms);
+}
+
 static void carry_out(struct world *w, const struct hvd_job *job, const struct hvd_plan *plan)
 {
     bool all_ok = true;
@@ -514,7 +564,10 @@ static void carry_out(struct world *w, const struct hvd_job *job, const struct h
             return;
         if (w->actions_left > 0)
             w->actions_left--;
-        all_ok = perform(w, job, &plan->actions[i]) && all_ok;
+        if (perform(w, job, &plan->actions[i]))
+            remember_write(w, &plan->actions[i]);
+        else
+            all_ok = false;
     }
 }
 
@@ -585,6 +638,7 @@ static size_t decide_once(struct world *w, bool *has_looked)
                             .objects = pointers,
                             .failures = w->failures,
                             .n_failures = w->n_failures,
+                            .repairs = &w->repairs,
                             .status_written_ms = w->status_written_ms,
                             .settings = &w->settings,
                             .free_port = w->free_port};

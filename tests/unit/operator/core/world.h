@@ -18,9 +18,11 @@ struct world {
     cJSON *events;  /* owned array, in order of arrival */
     int64_t now_ms;
     int64_t status_written_ms;
-    int64_t wake_at_ms; /* of the latest pass */
-    int serial;         /* uids and resourceVersions */
-    int n_writes;       /* requests that changed something */
+    int64_t wake_at_ms;         /* of the latest pass */
+    int serial;                 /* uids and resourceVersions */
+    int n_writes;               /* requests that changed something */
+    int n_sent;                 /* requests that would change something, whatever came of them */
+    struct hvd_repairs repairs; /* what the shell keeps */
     int n_conflicts;
     int n_located;    /* nodes that were read */
     int n_looked;     /* objects that were looked for by name */
@@ -61,6 +63,9 @@ void world_restart(struct world *w);
 
 /* Removes an object as a user would. */
 void world_remove(struct world *w, const char *kind, const char *name);
+
+/* Another writer patches an object by a merge patch; false if there is nothing to change. */
+bool world_patch(struct world *w, const char *kind, const char *name, const char *patch);
 
 /* The job's spec changes by a merge patch. */
 void world_edit(struct world *w, const char *spec_patch);

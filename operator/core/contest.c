@@ -1,0 +1,152 @@
+/*
+ * Writes of ours that another writer undoes. Every write of a plan passes hvd_contest_admit: one
+ * that repeats the last one waits longer each time, whatever it is, so two writers that disagree
+ * cost a bounded number of requests. When the same is needed for the third time the other writer is
+ * looked up, and the condition Contested and one event name it. Pure.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "operator/core/hash.h"
+#include "operator/core/pass.h"
+#include "operator/core/plan.h"
+#include "operator/core/repair_internal.h"
+
+#define MESSAGE_SIZE 1024
+#define ADVICE_SIZE 128 /* of the message */
+
+static const char advice[] = ": the next repairs are up to 5 minutes apart; stop the other writer";
+
+static bool is_being_attributed(const struct hvd_pass *p, const struct hvd_write *write)
+{
+    for (size_t i = 0; i < p->plan->n_actions; i++) {
+        const struct hvd_action *action = &p->plan->actions[i];
+
+        if (action->type == HVD_ACTION_ATTRIBUTE && action->kind == write->kind &&
+            action->repair == write->repair && hvd_str_equal(action->name, write->name))
+            return true;
+    }
+    return false;
+}
+
+/* Looks up who undid the write; it is not sent before that is known. */
+static void attribute(struct hvd_pass *p, const struct hvd_write *write)
+{
+    struct hvd_action action = {.type = HVD_ACTION_ATTRIBUTE,
+                                .kind = write->kind,
+                                .repair = write->repair,
+                                .value = write->value};
+
+    if (p->st || is_being_attributed(p, write))
+        return;
+    action.body = hvd_strdup("{}");
+    p->st = hvd_plan_add(p->plan, &action, p->job->namespace, write->name);
+}
+
+/* A write that is held back and was denied the last time stays a part of what the job reports. */
+static void keep_denial(struct hvd_pass *p, const struct hvd_write *write)
+{
+    const struct hvd_failure *known = hvd_pass_failure(p, write->kind, write->name);
+
+    if (known && known->type == HVD_FAILURE_DENIED && write->repair != HVD_REPAIR_STATUS &&
+        !p->held_back)
+        p->held_back = known;
+}
+
+bool hvd_contest_admit(struct hvd_pass *p, const struct hvd_write *write)
+{
+    const struct hvd_repair_record *record =
+        hvd_repairs_find(p->view->repairs, hvd_repair_key(write->kind, write->name, write->repair));
+
+    if (!record || !hvd_repair_is_again(record, write->value, p->now_ms))
+        return true;
+    if (hvd_repair_is_fight(record) && !record->text) {
+        attribute(p, write);
+        return false;
+    }
+    if (p->now_ms >= hvd_repair_due_ms(record))
+        return true;
+    hvd_plan_wake(p->plan, hvd_repair_due_ms(record));
+    keep_denial(p, write);
+    return false;
+}
+
+bool hvd_contest_is_repeated(const struct hvd_pass *p, const struct hvd_write *write)
+{
+    const struct hvd_repair_record *record =
+        hvd_repairs_find(p->view->repairs, hvd_repair_key(write->kind, write->name, write->repair));
+
+    return record && hvd_repair_is_again(record, write->value, p->now_ms);
+}
+
+/* Adds the event about one record. */
+static void announce(struct hvd_pass *p, const struct hvd_repair_record *record)
+{
+    char message[MESSAGE_SIZE];
+
+    hvd_pass_text(message, sizeof(message), "%s%s", record->text, advice);
+    hvd_pass_event(p, "RepairNotKept", message, true);
+    if (p->st)
+        return;
+    p->plan->actions[p->plan->n_actions - 1].repair = (enum hvd_repair)record->repair;
+    p->plan->actions[p->plan->n_actions - 1].value = record->key;
+}
+
+/* Gathers what is contested, as much as there is room for; false if nothing is. */
+static bool gather(struct hvd_pass *p, char out[MESSAGE_SIZE])
+{
+    const struct hvd_repairs *repairs = p->view->repairs;
+    size_t len = 0;
+
+    for (size_t i = 0; repairs && i < repairs->n; i++) {
+        const struct hvd_repair_record *record = &repairs->records[i];
+
+        if (!record->text || !hvd_repair_is_again(record, record->value, p->now_ms) ||
+            len + strlen(record->text) + ADVICE_SIZE >= MESSAGE_SIZE)
+            continue;
+        hvd_pass_text(out + len, MESSAGE_SIZE - len, "%s%s", len ? "; " : "", record->text);
+        len = strlen(out);
+        hvd_plan_wake(p->plan, hvd_repair_calm_ms(record));
+        if (!record->is_announced)
+            announce(p, record);
+    }
+    if (len)
+        hvd_pass_text(out + len, MESSAGE_SIZE - len, "%s", advice);
+    return len > 0;
+}
+
+/* Whether the log is too young to call the job calm: it was begun when the operator started. */
+static bool is_young(struct hvd_pass *p)
+{
+    int64_t since_ms = p->view->repairs ? p->view->repairs->since_ms : 0;
+
+    if (p->now_ms < since_ms || p->now_ms >= since_ms + HVD_REPAIR_CALM_MS)
+        return false;
+    hvd_plan_wake(p->plan, since_ms + HVD_REPAIR_CALM_MS);
+    return true;
+}
+
+void hvd_contest_report(struct hvd_pass *p)
+{
+    const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_CONTESTED];
+    struct hvd_condition_update update = {
+        HVD_COND_CONTESTED, HVD_FALSE, "RepairsKept",
+        "no write of the operator to the job's objects was undone for 10 minutes"};
+    char message[MESSAGE_SIZE];
+
+    if (hvd_job_is_finished(&p->next)) {
+        update.reason = "JobFinished";
+        update.message = "the job has finished";
+        if (was->truth == HVD_TRUE)
+            hvd_pass_condition(p, &update);
+        return;
+    }
+    if (gather(p, message)) {
+        update =
+            (struct hvd_condition_update){HVD_COND_CONTESTED, HVD_TRUE, "RepairNotKept", message};
+        hvd_pass_condition(p, &update);
+    } else if (was->truth == HVD_TRUE && !is_young(p)) {
+        hvd_pass_condition(p, &update);
+    }
+}

@@ -1,0 +1,300 @@
+/*
+ * The log of what was written to a job's objects: how often the same was set in a row, when, and
+ * who else writes to it. Used by the shell, which keeps the log, and by contest.c, which decides by
+ * it. Pure.
+ */
+#include "operator/core/repair.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/core/hash.h"
+#include "operator/core/reconcile.h"
+#include "operator/core/repair_internal.h"
+
+#define RECORDS_MAX 256 /* of one job; the oldest goes first */
+#define LONGEST_MS 300000
+#define TEXT_SIZE 384
+#define NAME_SIZE 128
+#define PATHS_MAX 4
+#define PATH_MAX 3
+
+/* A path in managedFields. */
+typedef const char *const field_path[PATH_MAX + 1];
+
+struct repair_info {
+    const char *field;  /* for people; NULL: the object as a whole */
+    int64_t wait_ms[2]; /* after the first write and after the second; then twice as long each */
+    field_path paths[PATHS_MAX];
+};
+
+/* clang-format off */
+#define WAITS {1000, 2000}
+
+static const struct repair_info infos[HVD_N_REPAIRS] = {
+    /* The first creation repairs nothing. */
+    [HVD_REPAIR_EXISTENCE] = {NULL, {0, 2000}, {{NULL}}},
+    /* Each costs an attempt: all workers are made anew. */
+    [HVD_REPAIR_MASTER] = {NULL, {0, 60000}, {{NULL}}},
+    /* The first of them is an event, too. */
+    [HVD_REPAIR_LABELS] = {"metadata.labels", {2000, 4000},
+                           {{"f:metadata", "f:labels", "f:" HVD_LABEL_MANAGED_BY},
+                            {"f:metadata", "f:labels", "f:" HVD_LABEL_JOB},
+                            {"f:metadata", "f:labels", "f:" HVD_LABEL_ROLE}}},
+    [HVD_REPAIR_SELECTOR] = {"spec.selector", WAITS, {{"f:spec", "f:selector"}}},
+    [HVD_REPAIR_UNREADY] = {"spec.publishNotReadyAddresses", WAITS,
+                            {{"f:spec", "f:publishNotReadyAddresses"}}},
+    [HVD_REPAIR_REPLICAS] = {"spec.replicas", WAITS, {{"f:spec", "f:replicas"}}},
+    [HVD_REPAIR_STRATEGY] = {"spec.updateStrategy", WAITS, {{"f:spec", "f:updateStrategy"}}},
+    [HVD_REPAIR_HOSTS] = {"data", WAITS, {{"f:data"}}},
+    /* Each costs new workers, and seven requests. */
+    [HVD_REPAIR_IMMUTABLE] = {"immutable", {3600000, 3600000}, {{"f:immutable"}}},
+    [HVD_REPAIR_HOSTS_SEEN] = {"metadata.annotations[" HVD_ANNOTATION_HOSTS "]", WAITS,
+                               {{"f:metadata", "f:annotations", "f:" HVD_ANNOTATION_HOSTS}}},
+    [HVD_REPAIR_WORKERS] = {"metadata.annotations[" HVD_ANNOTATION_WORKERS "]", WAITS,
+                            {{"f:metadata", "f:annotations", "f:" HVD_ANNOTATION_WORKERS}}},
+    [HVD_REPAIR_GANG] = {"spec", WAITS, {{"f:spec"}}},
+    [HVD_REPAIR_STATUS] = {"status", WAITS, {{"f:status"}}},
+};
+/* clang-format on */
+
+uint64_t hvd_repair_key(enum hvd_kind kind, const char *name, enum hvd_repair repair)
+{
+    uint64_t hash = hvd_hash_number(HVD_HASH_START, (int64_t)kind);
+
+    return hvd_hash_number(hvd_hash_text(hash, name), (int64_t)repair);
+}
+
+static struct hvd_repair_record *find(const struct hvd_repairs *repairs, uint64_t key)
+{
+    for (size_t i = 0; repairs && i < repairs->n; i++) {
+        if (repairs->records[i].key == key)
+            return &repairs->records[i];
+    }
+    return NULL;
+}
+
+const struct hvd_repair_record *hvd_repairs_find(const struct hvd_repairs *repairs, uint64_t key)
+{
+    return find(repairs, key);
+}
+
+int64_t hvd_repair_due_ms(const struct hvd_repair_record *record)
+{
+    const int64_t *waits_ms = infos[record->repair].wait_ms;
+    int64_t longest_ms = waits_ms[1] > LONGEST_MS ? waits_ms[1] : LONGEST_MS;
+    int64_t wait_ms = waits_ms[record->n > 1];
+
+    for (unsigned i = 2; i < record->n && wait_ms < longest_ms; i++)
+        wait_ms *= 2;
+    return record->last_ms + (wait_ms < longest_ms ? wait_ms : longest_ms);
+}
+
+int64_t hvd_repair_calm_ms(const struct hvd_repair_record *record)
+{
+    return hvd_repair_due_ms(record) + HVD_REPAIR_CALM_MS;
+}
+
+/* A clock that was set back makes no wait longer. */
+static bool is_calm(const struct hvd_repair_record *record, int64_t now_ms)
+{
+    return now_ms < record->last_ms || now_ms >= hvd_repair_calm_ms(record);
+}
+
+bool hvd_repair_is_again(const struct hvd_repair_record *record, uint64_t value, int64_t now_ms)
+{
+    return record->value == value && !is_calm(record, now_ms);
+}
+
+bool hvd_repair_is_fight(const struct hvd_repair_record *record)
+{
+    return record->n >= 2 || infos[record->repair].wait_ms[0] > LONGEST_MS;
+}
+
+enum hvd_repair hvd_repair_of_existence(enum hvd_kind kind)
+{
+    return kind == HVD_KIND_JOB ? HVD_REPAIR_MASTER : HVD_REPAIR_EXISTENCE;
+}
+
+/* ---- the log ---- */
+
+static void remove_at(struct hvd_repairs *repairs, size_t at)
+{
+    hvd_free(repairs->records[at].text);
+    repairs->n--;
+    memmove(&repairs->records[at], &repairs->records[at + 1],
+            (repairs->n - at) * sizeof(repairs->records[0]));
+}
+
+void hvd_repairs_prune(struct hvd_repairs *repairs, int64_t now_ms)
+{
+    for (size_t i = repairs->n; i > 0; i--) {
+        if (is_calm(&repairs->records[i - 1], now_ms))
+            remove_at(repairs, i - 1);
+    }
+    if (repairs->n)
+        return;
+    hvd_free(repairs->records);
+    repairs->records = NULL;
+}
+
+void hvd_repairs_fini(struct hvd_repairs *repairs)
+{
+    while (repairs->n)
+        remove_at(repairs, repairs->n - 1);
+    hvd_free(repairs->records);
+    *repairs = (struct hvd_repairs){0};
+}
+
+static void remove_oldest(struct hvd_repairs *repairs)
+{
+    size_t oldest = 0;
+
+    for (size_t i = 1; i < repairs->n; i++) {
+        if (repairs->records[i].last_ms < repairs->records[oldest].last_ms)
+            oldest = i;
+    }
+    remove_at(repairs, oldest);
+}
+
+static struct hvd_repair_record *add(struct hvd_repairs *repairs, uint64_t key)
+{
+    struct hvd_repair_record *grown;
+
+    if (repairs->n == RECORDS_MAX)
+        remove_oldest(repairs);
+    grown = hvd_realloc(repairs->records, repairs->n + 1, sizeof(grown[0]));
+    if (!grown)
+        return NULL;
+    repairs->records = grown;
+    grown[repairs->n] = (struct hvd_repair_record){.key = key};
+    return &grown[repairs->n++];
+}
+
+/* The operator deletes the object itself: the creation that follows was not undone by others. */
+static void forget_creation(struct hvd_repairs *repairs, const struct hvd_action *action)
+{
+    struct hvd_repair_record *record =
+        find(repairs, hvd_repair_key(action->kind, action->name, HVD_REPAIR_EXISTENCE));
+
+    if (record)
+        remove_at(repairs, (size_t)(record - repairs->records));
+}
+
+void hvd_repairs_note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms)
+{
+    uint64_t key = hvd_repair_key(action->kind, action->name, action->repair);
+    struct hvd_repair_record *record;
+
+    if (action->repair == HVD_REPAIR_NONE || action->type == HVD_ACTION_EVENT)
+        return;
+    hvd_repairs_prune(repairs, now_ms);
+    if (action->repair == HVD_REPAIR_IMMUTABLE)
+        forget_creation(repairs, action);
+    record = find(repairs, key);
+    if (!record)
+        record = add(repairs, key);
+    if (!record)
+        return;
+    if (record->n == 0 || record->value != action->value) {
+        hvd_free(record->text);
+        *record = (struct hvd_repair_record){.key = key, .value = action->value};
+    }
+    record->repair = (uint8_t)action->repair;
+    record->last_ms = now_ms;
+    if (record->n < UINT16_MAX)
+        record->n++;
+}
+
+void hvd_repairs_announced(struct hvd_repairs *repairs, const struct hvd_action *action)
+{
+    struct hvd_repair_record *record =
+        action->repair == HVD_REPAIR_NONE ? NULL : find(repairs, action->value);
+
+    if (record)
+        record->is_announced = true;
+}
+
+/* ---- who else writes ---- */
+
+/* Whether the fields of an entry hold the path. */
+static bool has_path(const cJSON *fields, field_path path)
+{
+    for (size_t i = 0; path[i]; i++)
+        fields = hvd_json_get(fields, path[i]);
+    return path[0] && fields;
+}
+
+static bool has_any(const cJSON *fields, const struct repair_info *info)
+{
+    bool has = !info->paths[0][0];
+
+    for (size_t i = 0; i < PATHS_MAX && !has; i++)
+        has = has_path(fields, info->paths[i]);
+    return has;
+}
+
+/* The manager, other than this operator, that wrote to the fields last; NULL if none did. */
+static const char *find_manager(const cJSON *object, const struct repair_info *info)
+{
+    const cJSON *entry = NULL;
+    const char *found = NULL, *last = "";
+
+    cJSON_ArrayForEach(entry, hvd_json_at(object, "metadata.managedFields"))
+    {
+        const char *manager = hvd_json_str(entry, "manager");
+        const char *time = hvd_json_str(entry, "time"); /* RFC 3339 in UTC: sorts as text */
+
+        if (!manager || strcmp(manager, HVD_MANAGER) == 0 || strcmp(time ? time : "", last) < 0 ||
+            !has_any(hvd_json_get(entry, "fieldsV1"), info))
+            continue;
+        found = manager;
+        last = time ? time : "";
+    }
+    return found;
+}
+
+/* What the other writer does. */
+static void describe(const struct hvd_action *action, const char *by, char out[TEXT_SIZE])
+{
+    const struct repair_info *info = &infos[action->repair];
+    const char *kind = hvd_kind_info(action->kind)->kind;
+
+    if (action->repair == HVD_REPAIR_IMMUTABLE)
+        (void)snprintf(out, TEXT_SIZE, "%s %s/%s: made immutable by %s after each creation", kind,
+                       action->namespace, action->name, by);
+    else if (info->field)
+        (void)snprintf(out, TEXT_SIZE, "%s %s/%s field %s: changed again by %s after each repair",
+                       kind, action->namespace, action->name, info->field, by);
+    else if (action->value == HVD_REPAIR_PRESENT)
+        (void)snprintf(out, TEXT_SIZE, "%s %s/%s: deleted by another program after each creation",
+                       kind, action->namespace, action->name);
+    else
+        (void)snprintf(out, TEXT_SIZE, "%s %s/%s: made again by %s after each deletion", kind,
+                       action->namespace, action->name, by);
+}
+
+hvd_status_t hvd_repairs_attribute(struct hvd_repairs *repairs, const struct hvd_action *action,
+                                   const cJSON *object)
+{
+    uint64_t key = hvd_repair_key(action->kind, action->name, action->repair);
+    struct hvd_repair_record *record = find(repairs, key);
+    const char *manager = find_manager(object, &infos[action->repair]);
+    char by[NAME_SIZE + 16], text[TEXT_SIZE];
+    char *copy;
+
+    if (!record)
+        return HVD_OK;
+    if (manager)
+        (void)snprintf(by, sizeof(by), "manager \"%.*s\"", NAME_SIZE, manager);
+    describe(action, manager ? by : "an admission webhook or another program", text);
+    copy = hvd_strdup(text);
+    if (!copy)
+        return HVD_ERR_NOMEM;
+    hvd_free(record->text);
+    record->text = copy;
+    return HVD_OK;
+}

@@ -1,0 +1,84 @@
+#ifndef HVD_OPERATOR_CORE_REPAIR_H
+#define HVD_OPERATOR_CORE_REPAIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/status.h"
+#include "operator/api/kind.h"
+
+struct hvd_action;
+
+/*
+ * Writes that somebody undoes. Each write names the thing that it sets (an object and one of the
+ * fields below) and the value. The shell records which writes succeeded; one that is needed again
+ * with the same value was undone by another writer, and waits: 1 s after the first, twice as long
+ * after each further one, at most 5 minutes (repair.c has the exceptions). A value that differs is
+ * a new intention and goes at once. What was not needed for 10 minutes is forgotten.
+ *
+ * The log is kept in memory by the shell, one for each job; a restart of the operator forgets it.
+ */
+enum hvd_repair {
+    HVD_REPAIR_NONE,      /* not a write to an object */
+    HVD_REPAIR_EXISTENCE, /* a creation, or a deletion */
+    HVD_REPAIR_MASTER,    /* the same of the master's Job */
+    HVD_REPAIR_LABELS,
+    HVD_REPAIR_SELECTOR,   /* of the Service */
+    HVD_REPAIR_UNREADY,    /* publishNotReadyAddresses of the Service */
+    HVD_REPAIR_REPLICAS,   /* of a StatefulSet; with its template where it starts without pods */
+    HVD_REPAIR_STRATEGY,   /* updateStrategy of a StatefulSet */
+    HVD_REPAIR_HOSTS,      /* data of the ConfigMap */
+    HVD_REPAIR_IMMUTABLE,  /* deletion of a ConfigMap that was made immutable */
+    HVD_REPAIR_HOSTS_SEEN, /* annotation of the master's pod */
+    HVD_REPAIR_WORKERS,    /* annotation of the master's Job */
+    HVD_REPAIR_GANG,       /* spec of the PodGroup */
+    HVD_REPAIR_STATUS,     /* of the HorovodJob */
+    HVD_N_REPAIRS,
+};
+
+#define HVD_REPAIR_ABSENT 0 /* values of a creation and a deletion */
+#define HVD_REPAIR_PRESENT 1
+
+struct hvd_repair_record {
+    uint64_t key;      /* of the object and the field */
+    uint64_t value;    /* a hash of what was set */
+    int64_t last_ms;   /* when it was set last */
+    char *text;        /* owned: what is changed and by whom; NULL: nobody had to ask yet */
+    uint16_t n;        /* how often that value was set in a row */
+    uint8_t repair;    /* enum hvd_repair */
+    bool is_announced; /* the event about it was written */
+};
+
+/* Zeroed: empty. */
+struct hvd_repairs {
+    struct hvd_repair_record *records; /* owned */
+    size_t n;
+    int64_t since_ms; /* when the log was begun; 0: it was not */
+};
+
+/* The repair that a creation or deletion of an object of that kind is. */
+enum hvd_repair hvd_repair_of_existence(enum hvd_kind kind);
+
+/* Records that the write was accepted at now_ms (Unix time), or that the API server's own rules
+ * refused it. Actions that are no repairs are ignored, and so is a lack of memory: then the next
+ * one does not wait. */
+void hvd_repairs_note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms);
+
+/* Records the answer to HVD_ACTION_ATTRIBUTE: the object with its managedFields, NULL if it is gone
+ * or cannot be read. HVD_ERR_NOMEM. */
+hvd_status_t hvd_repairs_attribute(struct hvd_repairs *repairs, const struct hvd_action *action,
+                                   const cJSON *object);
+
+/* Records that an event was written; those that are about no repair are ignored. */
+void hvd_repairs_announced(struct hvd_repairs *repairs, const struct hvd_action *action);
+
+/* Frees the records of what was not needed for 10 minutes. */
+void hvd_repairs_prune(struct hvd_repairs *repairs, int64_t now_ms);
+
+/* Frees what it owns and empties the log. */
+void hvd_repairs_fini(struct hvd_repairs *repairs);
+
+#endif

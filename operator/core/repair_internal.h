@@ -1,0 +1,31 @@
+#ifndef HVD_OPERATOR_CORE_REPAIR_INTERNAL_H
+#define HVD_OPERATOR_CORE_REPAIR_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "operator/api/kind.h"
+#include "operator/core/repair.h"
+
+/* Within operator/core only: the log of repairs, as contest.c reads it. */
+
+#define HVD_REPAIR_CALM_MS                                                                         \
+    600000 /* what was not needed for so long since it was due is forgotten */
+
+/* The number under which the log keeps a repair of an object. */
+uint64_t hvd_repair_key(enum hvd_kind kind, const char *name, enum hvd_repair repair);
+
+/* The record of that number; NULL if there is none, or no log. Borrowed. */
+const struct hvd_repair_record *hvd_repairs_find(const struct hvd_repairs *repairs, uint64_t key);
+
+/* Whether a write of that value at now_ms would repeat the last one, so that it was undone. */
+bool hvd_repair_is_again(const struct hvd_repair_record *record, uint64_t value, int64_t now_ms);
+
+/* Whether a write that is needed again was undone so often that another writer must be at work. */
+bool hvd_repair_is_fight(const struct hvd_repair_record *record);
+
+/* From when on a write that was undone may be sent again, and from when on it counts no more. */
+int64_t hvd_repair_due_ms(const struct hvd_repair_record *record);
+int64_t hvd_repair_calm_ms(const struct hvd_repair_record *record);
+
+#endif

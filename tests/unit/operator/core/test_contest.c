@@ -1,0 +1,423 @@
+/* Writers that undo what the operator writes: what such a fight costs, and what the job reports. */
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "operator/api/json.h"
+#include "tests/unit/operator/core/world.h"
+
+#define SECOND_MS 1000
+#define MINUTE_MS 60000
+#define SHORT                                                                                      \
+    12 /* requests that a fight may cost in its first 10 minutes, and in each later hour */
+
+/* Another writer: a merge patch of the object that it wants to hold, or NULL: the object shall not
+ * be there; or an object that shall be there. */
+struct stranger {
+    enum hvd_repair repair;
+    const char *kind;
+    const char *name;
+    const char *patch;
+    const char *object;
+    const char *more; /* members of spec */
+    int n_sent;       /* requests in 10 minutes; 0: SHORT */
+    const char *text; /* what the condition begins with */
+    bool has_cluster; /* controllers run meanwhile */
+    bool is_early;    /* from the job's creation on */
+};
+
+#define MANAGED_BY(what)                                                                           \
+    "{\"metadata\":{\"labels\":{\"app.kubernetes.io/managed-by\":\"" what "\"}}}"
+#define LABELS(kind_, name_)                                                                       \
+    {                                                                                              \
+        .repair = HVD_REPAIR_LABELS, .kind = kind_, .name = name_, .patch = MANAGED_BY("argocd"),  \
+        .text = kind_ " default/" name_ " field metadata.labels: changed again by "                \
+    }
+#define GONE(which, kind_, name_)                                                                  \
+    {                                                                                              \
+        .repair = which, .kind = kind_, .name = name_,                                             \
+        .text = kind_ " default/" name_ ": deleted by another program after each creation"         \
+    }
+#define CHANGED(which, kind_, name_, field, patch_)                                                \
+    {                                                                                              \
+        .repair = which, .kind = kind_, .name = name_, .patch = patch_,                            \
+        .text = kind_ " default/" name_ " field " field ": changed again by "                      \
+    }
+
+static const struct stranger strangers[] = {
+    GONE(HVD_REPAIR_EXISTENCE, "Service", "digits"),
+    GONE(HVD_REPAIR_EXISTENCE, "Secret", "digits-ssh"),
+    GONE(HVD_REPAIR_EXISTENCE, "ConfigMap", "digits-hosts"),
+    {.repair = HVD_REPAIR_EXISTENCE,
+     .kind = "StatefulSet",
+     .name = "digits-worker-old",
+     .object =
+         "{\"apiVersion\":\"apps/v1\",\"kind\":\"StatefulSet\",\"metadata\":{\"name\":"
+         "\"digits-worker-old\",\"namespace\":\"default\",\"labels\":{"
+         "\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":"
+         "\"digits\",\"horovod.io/"
+         "role\":\"worker\"},\"ownerReferences\":[{\"kind\":\"HorovodJob\",\"name\":\"digits\","
+         "\"uid\":\"uid-1\",\"controller\":true}]},\"spec\":{\"replicas\":0}}",
+     .text = "StatefulSet default/digits-worker-old: made again by "},
+    {.repair = HVD_REPAIR_MASTER,
+     .kind = "Job",
+     .name = "digits-master",
+     .has_cluster = true,
+     .n_sent = 20, /* each costs an attempt */
+     .text = "Job default/digits-master: deleted by another program after each creation"},
+    LABELS("Service", "digits"),
+    LABELS("Secret", "digits-ssh"),
+    LABELS("ConfigMap", "digits-hosts"),
+    LABELS("StatefulSet", "digits-worker"),
+    LABELS("Job", "digits-master"),
+    LABELS("Pod", "digits-worker-0"),
+    LABELS("Pod", "digits-master-abcde"),
+    CHANGED(HVD_REPAIR_SELECTOR, "Service", "digits", "spec.selector",
+            "{\"spec\":{\"selector\":{\"tier\":\"web\"}}}"),
+    CHANGED(HVD_REPAIR_SELECTOR, "Service", "digits", "spec.selector",
+            "{\"spec\":{\"selector\":null}}"),
+    CHANGED(HVD_REPAIR_UNREADY, "Service", "digits", "spec.publishNotReadyAddresses",
+            "{\"spec\":{\"publishNotReadyAddresses\":false}}"),
+    CHANGED(HVD_REPAIR_REPLICAS, "StatefulSet", "digits-worker", "spec.replicas",
+            "{\"spec\":{\"replicas\":1}}"),
+    CHANGED(HVD_REPAIR_REPLICAS, "StatefulSet", "digits-worker", "spec.replicas",
+            "{\"spec\":{\"replicas\":0}}"),
+    CHANGED(HVD_REPAIR_STRATEGY, "StatefulSet", "digits-worker", "spec.updateStrategy",
+            "{\"spec\":{\"updateStrategy\":{\"type\":\"RollingUpdate\",\"rollingUpdate\":{"
+            "\"partition\":0}}}}"),
+    CHANGED(HVD_REPAIR_HOSTS, "ConfigMap", "digits-hosts", "data",
+            "{\"data\":{\"hostfile\":\"elsewhere slots=9\\n\"}}"),
+    CHANGED(HVD_REPAIR_HOSTS, "ConfigMap", "digits-hosts", "data", "{\"data\":null}"),
+    {.repair = HVD_REPAIR_IMMUTABLE,
+     .kind = "ConfigMap",
+     .name = "digits-hosts",
+     .patch = "{\"immutable\":true}",
+     .more = ",\"network\":{\"hostNames\":\"IP\"}",
+     .has_cluster = true,
+     .is_early = true,
+     .n_sent = 20, /* with what it takes to start the job */
+     .text = "ConfigMap default/digits-hosts: made immutable by "},
+    CHANGED(HVD_REPAIR_HOSTS_SEEN, "Pod", "digits-master-abcde",
+            "metadata.annotations[horovod.io/hosts]",
+            "{\"metadata\":{\"annotations\":{\"horovod.io/hosts\":null}}}"),
+    CHANGED(HVD_REPAIR_WORKERS, "Job", "digits-master", "metadata.annotations[horovod.io/workers]",
+            "{\"metadata\":{\"annotations\":{\"horovod.io/workers\":\"3\"}}}"),
+    CHANGED(HVD_REPAIR_GANG, "PodGroup", "digits", "spec", "{\"spec\":{\"minMember\":9}}"),
+    CHANGED(HVD_REPAIR_STATUS, "HorovodJob", "digits", "status",
+            "{\"status\":{\"state\":\"Pending\",\"conditions\":null}}"),
+};
+#define N_STRANGERS (sizeof(strangers) / sizeof(strangers[0]))
+
+/* Undoes what the operator did, if it did; true if so. */
+static bool undo(struct world *w, const struct stranger *s)
+{
+    if (s->object && !world_find(w, s->kind, s->name)) {
+        cJSON *made = world_put(w, s->object);
+        cJSON *owner = cJSON_GetArrayItem(hvd_json_at(made, "metadata.ownerReferences"), 0);
+
+        cJSON_ReplaceItemInObject(
+            owner, "uid",
+            cJSON_Duplicate(hvd_json_at(world_find(w, "HorovodJob", "digits"), "metadata.uid"), 1));
+        return true;
+    }
+    if (s->patch)
+        return world_patch(w, s->kind, s->name, s->patch);
+    if (s->object || !world_find(w, s->kind, s->name))
+        return false;
+    world_remove(w, s->kind, s->name);
+    return true;
+}
+
+/* A kubelet that gives its pods addresses. */
+static bool give_addresses(struct world *w)
+{
+    static const char *const pods[] = {"digits-worker-0", "digits-worker-1"};
+    bool is_changed = false;
+
+    for (size_t i = 0; i < 2; i++)
+        is_changed =
+            world_patch(w, "Pod", pods[i], "{\"status\":{\"podIP\":\"10.0.0.1\"}}") || is_changed;
+    return is_changed;
+}
+
+/* The operator and the other writer (NULL: nobody), each at once, until the clock has moved on. */
+static void fight(struct world *w, const struct stranger *s, int64_t ms)
+{
+    int64_t end_ms = w->now_ms + ms;
+    int n_at_once = 0;
+
+    while (w->now_ms < end_ms) {
+        bool is_busy = world_pass(w) > 0;
+
+        is_busy = (s && undo(w, s)) || is_busy;
+        if (!s || s->has_cluster)
+            is_busy = world_controllers(w) || (s && give_addresses(w)) || is_busy;
+        n_at_once = is_busy ? n_at_once + 1 : 0;
+        assert_true(n_at_once < 100); /* else it would go on without a pause */
+        if (!is_busy)
+            w->now_ms = w->wake_at_ms > w->now_ms && w->wake_at_ms < w->now_ms + MINUTE_MS / 2
+                            ? w->wake_at_ms
+                            : w->now_ms + MINUTE_MS / 2;
+    }
+}
+
+static void begin(struct world *w, const struct stranger *s)
+{
+    const char *more = s->more ? s->more : "";
+    char spec[256];
+
+    if (s->repair == HVD_REPAIR_GANG) {
+        world_init(w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+        w->settings.gang = HVD_GANG_VOLCANO;
+        world_settle(w);
+    } else if (s->is_early) {
+        (void)snprintf(spec, sizeof(spec),
+                       "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}%s}", more);
+        world_init(w, spec);
+    } else {
+        world_start(w, more);
+    }
+    w->n_sent = 0;
+}
+
+static void check_report(const struct world *w, const struct stranger *s)
+{
+    static const char advice[] =
+        ": the next repairs are up to 5 minutes apart; stop the other writer";
+    const char *message = world_condition_text(w, "Contested", "message");
+
+    if (s->repair == HVD_REPAIR_STATUS) /* which is undone with the rest */
+        return;
+    assert_string_equal(world_condition(w, "Contested"), "True");
+    if (strncmp(message, s->text, strlen(s->text)) != 0 || !strstr(message, advice))
+        fail_msg("%s", message);
+}
+
+static void a_fight_over_anything_costs_twelve_requests_and_then_one_in_five_minutes(void **state)
+{
+    bool is_fought[HVD_N_REPAIRS] = {true};
+    struct world w;
+
+    (void)state;
+    for (size_t i = 0; i < N_STRANGERS; i++) {
+        const struct stranger *s = &strangers[i];
+        int most = s->n_sent ? s->n_sent : SHORT;
+
+        is_fought[s->repair] = true;
+        begin(&w, s);
+        fight(&w, s, 10 * MINUTE_MS);
+        if (w.n_sent > most)
+            fail_msg("%s: %d requests in 10 minutes", s->text, w.n_sent);
+        assert_int_equal(world_events(&w, "RepairNotKept"), 1);
+        check_report(&w, s);
+        w.n_sent = 0;
+        fight(&w, s, 60 * MINUTE_MS);
+        if (w.n_sent > SHORT)
+            fail_msg("%s: %d requests in an hour", s->text, w.n_sent);
+        assert_int_equal(world_events(&w, "RepairNotKept"), 1);
+        check_report(&w, s);
+        world_fini(&w);
+    }
+    for (int i = 0; i < HVD_N_REPAIRS; i++)
+        assert_true(is_fought[i]); /* a repair without a row in the table */
+}
+
+static void a_fight_that_ends_is_repaired_and_reported_no_more(void **state)
+{
+    static const struct stranger nobody = {.kind = "HorovodJob", .name = "digits", .patch = "{}"};
+    struct world w;
+    int n_sent;
+
+    (void)state;
+    for (size_t i = 0; i < N_STRANGERS; i++) {
+        const struct stranger *s = &strangers[i];
+
+        if (s->has_cluster || s->object)
+            continue;
+        begin(&w, s);
+        fight(&w, s, 30 * MINUTE_MS);
+        fight(&w, &nobody, 5 * MINUTE_MS + SECOND_MS);
+        assert_true(s->patch ? undo(&w, s) : world_find(&w, s->kind, s->name) != NULL);
+        /* The notices of a list come in two stages, each of which waits. */
+        fight(&w, &nobody, 26 * MINUTE_MS);
+        if (s->repair != HVD_REPAIR_STATUS)
+            assert_string_equal(world_condition(&w, "Contested"), "False");
+        world_is_state(&w, "Running");
+        n_sent = w.n_sent;
+        fight(&w, &nobody, 60 * MINUTE_MS);
+        assert_int_equal(w.n_sent, n_sent);
+        world_fini(&w);
+    }
+}
+
+/* Suspended and resumed, or scaled, five times within a minute. */
+static void what_the_user_changes_back_and_forth_is_no_fight(void **state)
+{
+    static const char *const edits[][2] = {
+        {"{\"suspend\":true}", "{\"suspend\":false}"},
+        {"{\"worker\":{\"replicas\":4}}", "{\"worker\":{\"replicas\":3}}"}};
+    struct world w;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        world_start(&w, ",\"minReplicas\":1");
+        for (int n = 0; n < 10; n++) {
+            int64_t start_ms = w.now_ms;
+
+            world_edit(&w, edits[i][n % 2]);
+            for (int quiet = 0; quiet < 2; quiet++) {
+                while (world_pass(&w) > 0 || world_controllers(&w))
+                    ;
+                w.now_ms += 1200; /* a status of counts, and the second notice of the master */
+            }
+            while (world_pass(&w) > 0 || world_controllers(&w))
+                ;
+            assert_true(w.now_ms - start_ms < 3000);
+            if (i == 0)
+                assert_string_equal(world_condition(&w, "Suspended"), n % 2 ? "False" : "True");
+            assert_int_equal(
+                hvd_json_int(world_find(&w, "StatefulSet", "digits-worker"), "spec.replicas", -1),
+                i == 0 ? (n % 2 ? 2 : 0) : (n % 2 ? 3 : 4));
+        }
+        assert_string_equal(world_condition(&w, "Contested"), "");
+        world_fini(&w);
+    }
+}
+
+/* What managedFields say of the Service's selector, and whom the condition names. */
+static void the_other_writer_is_named_by_its_manager(void **state)
+{
+    static const struct {
+        const char *fields;
+        const char *by;
+    } cases[] = {
+        {"[{\"manager\":\"kubectl-edit\",\"time\":\"2026-01-02T00:00:00Z\",\"fieldsV1\":{"
+         "\"f:spec\":{\"f:selector\":{\"f:tier\":{}}}}}]",
+         "manager \"kubectl-edit\""},
+        /* the latest of two */
+        {"[{\"manager\":\"new\",\"time\":\"2026-01-02T00:00:00Z\",\"fieldsV1\":{\"f:spec\":{"
+         "\"f:selector\":{}}}},{\"manager\":\"old\",\"time\":\"2026-01-01T00:00:00Z\",\"fieldsV1\":"
+         "{"
+         "\"f:spec\":{\"f:selector\":{}}}}]",
+         "manager \"new\""},
+        /* of another field, and this operator's own */
+        {"[{\"manager\":\"kubectl-edit\",\"fieldsV1\":{\"f:spec\":{\"f:ports\":{}}}},{\"manager\":"
+         "\"horovod-operator\",\"fieldsV1\":{\"f:spec\":{\"f:selector\":{}}}}]",
+         "an admission webhook or another program"},
+        {"[{\"manager\":7},{\"fieldsV1\":null},5]", "an admission webhook or another program"},
+        {"{}", "an admission webhook or another program"},
+    };
+    struct world w;
+    char patch[512], text[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct stranger s = {
+            .repair = HVD_REPAIR_SELECTOR, .kind = "Service", .name = "digits", .patch = patch};
+
+        (void)snprintf(
+            patch, sizeof(patch),
+            "{\"metadata\":{\"managedFields\":%s},\"spec\":{\"selector\":{\"tier\":\"a\"}}}",
+            cases[i].fields);
+        world_start(&w, "");
+        fight(&w, &s, MINUTE_MS);
+        (void)snprintf(text, sizeof(text),
+                       "Service default/digits field spec.selector: changed again by %s after each "
+                       "repair: the next repairs are up to 5 minutes apart; stop the other writer",
+                       cases[i].by);
+        assert_string_equal(world_condition_text(&w, "Contested", "message"), text);
+        world_fini(&w);
+    }
+}
+
+static void a_restarted_operator_ends_the_report_only_when_it_was_calm_for_long(void **state)
+{
+    const struct stranger *s = &strangers[0];
+    struct world w;
+
+    (void)state;
+    begin(&w, s);
+    fight(&w, s, 10 * MINUTE_MS);
+    hvd_repairs_fini(&w.repairs);
+    w.repairs.since_ms = w.now_ms;
+    fight(&w, NULL, 9 * MINUTE_MS);
+    assert_string_equal(world_condition(&w, "Contested"), "True");
+    fight(&w, NULL, 2 * MINUTE_MS);
+    assert_string_equal(world_condition(&w, "Contested"), "False");
+    world_fini(&w);
+}
+
+/* The master that runs keeps its list; the next attempt gets a new one. */
+static void a_list_made_immutable_ends_no_job(void **state)
+{
+    static const char immutable[] = "{\"immutable\":true}";
+    struct world w;
+    const char *message;
+
+    (void)state;
+    world_start(&w, ",\"minReplicas\":1,\"backoffLimit\":1");
+    assert_true(world_patch(&w, "ConfigMap", "digits-hosts", immutable));
+    world_edit(&w, "{\"worker\":{\"replicas\":3}}");
+    world_settle(&w);
+    fight(&w, NULL, MINUTE_MS);
+    world_is_state(&w, "Running");
+    message = world_condition_text(&w, "WorkersReady", "message");
+    if (!strstr(message, "3 of 3 workers are ready; ConfigMap digits-hosts was made immutable"))
+        fail_msg("%s", message);
+    world_end_master(&w, 1, "no");
+    world_settle(&w);
+    fight(&w, NULL, MINUTE_MS);
+    world_is_state(&w, "Running");
+    assert_false(hvd_json_true(world_find(&w, "ConfigMap", "digits-hosts"), "immutable"));
+    assert_non_null(strstr(hvd_json_str(world_find(&w, "ConfigMap", "digits-hosts"), "data.hosts"),
+                           "digits-worker-2"));
+    assert_string_equal(world_condition_text(&w, "WorkersReady", "message"),
+                        "3 of 3 workers are ready");
+    world_fini(&w);
+}
+
+static const char *image_of(const struct world *w)
+{
+    const cJSON *set = world_find(w, "StatefulSet", "digits-worker");
+
+    return hvd_json_str(cJSON_GetArrayItem(hvd_json_at(set, "spec.template.spec.containers"), 0),
+                        "image");
+}
+
+static void the_template_of_running_workers_stays_and_is_repaired_at_the_next_start(void **state)
+{
+    struct world w;
+    cJSON *container;
+
+    (void)state;
+    world_start(&w, ",\"backoffLimit\":1");
+    container = cJSON_GetArrayItem(hvd_json_at(world_find(&w, "StatefulSet", "digits-worker"),
+                                               "spec.template.spec.containers"),
+                                   0);
+    cJSON_ReplaceItemInObject(container, "image", cJSON_CreateString("elsewhere"));
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_string_equal(image_of(&w), "elsewhere");
+    world_end_master(&w, 1, "no");
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_string_equal(image_of(&w), "img");
+    world_fini(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fight_over_anything_costs_twelve_requests_and_then_one_in_five_minutes),
+        cmocka_unit_test(a_fight_that_ends_is_repaired_and_reported_no_more),
+        cmocka_unit_test(what_the_user_changes_back_and_forth_is_no_fight),
+        cmocka_unit_test(the_other_writer_is_named_by_its_manager),
+        cmocka_unit_test(a_restarted_operator_ends_the_report_only_when_it_was_calm_for_long),
+        cmocka_unit_test(a_list_made_immutable_ends_no_job),
+        cmocka_unit_test(the_template_of_running_workers_stays_and_is_repaired_at_the_next_start),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
