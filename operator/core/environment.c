@@ -96,3 +96,11 @@ void hvd_environment_add(struct hvd_jb *jb, cJSON *container, const cJSON *spec)
         add(jb, env, variables[i][0], variables[i][1]);
     add_interfaces(jb, env, hvd_json_at(spec, "network.interfaces"));
 }
+
+void hvd_environment_add_termination_log(struct hvd_jb *jb, cJSON *container)
+{
+    const char *path = hvd_json_str(container, "terminationMessagePath");
+    cJSON *env = hvd_jb_ensure_array(jb, container, "env");
+
+    add(jb, env, "HOROVOD_TERMINATION_LOG", path ? path : "/dev/termination-log");
+}

@@ -11,4 +11,8 @@
  * interfaces. A variable that the container sets itself stays as it is. */
 void hvd_environment_add(struct hvd_jb *jb, cJSON *container, const cJSON *spec);
 
+/* Adds the variable by which horovodrun knows the file of the container's last words, unless the
+ * container has it. Failures stay in jb. */
+void hvd_environment_add_termination_log(struct hvd_jb *jb, cJSON *container);
+
 #endif

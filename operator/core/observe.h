@@ -81,8 +81,8 @@ struct hvd_pod_view {
     int32_t restarts; /* of a worker's container */
     char *container;
     char *container_reason; /* e.g. OOMKilled, Error */
-    char *last_line;        /* of its termination message, at most 1 KiB */
-    char *last_lines;       /* the whole lines at its end, at most 1 KiB */
+    char *last_line;        /* of its termination message: it names the cause, at most 1 KiB */
+    char *last_lines;       /* the whole lines at its end, at most 1 KiB, no banner of mpirun */
 };
 
 #define HVD_GANG_FIELDS 5

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cause.h"
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
@@ -27,31 +28,59 @@ static struct hvd_strview last_line(const char *text)
     return last;
 }
 
-/* The whole lines at the end of text that fit into HVD_OBSERVE_TEXT_MAX bytes; the end of the last
- * line if even that does not. */
-static struct hvd_strview last_lines(const char *text)
+/* The line that names the cause: horovodrun's own last line does, and has the rank as well. */
+static struct hvd_strview cause(const char *text)
 {
-    struct hvd_strview all = hvd_strview_trim(hvd_strview_of(text ? text : ""));
-    const char *end = all.data + all.len;
-    const char *start;
+    static const char launcher[] = "horovodrun: ";
+    struct hvd_strview last = last_line(text);
 
-    if (all.len <= HVD_OBSERVE_TEXT_MAX)
-        return all;
-    all = (struct hvd_strview){end - HVD_OBSERVE_TEXT_MAX, HVD_OBSERVE_TEXT_MAX};
-    start = memchr(all.data - 1, '\n', all.len);
-    if (start)
-        start++;
-    else
-        for (start = all.data; start < end && ((unsigned char)*start & 0xC0) == 0x80;)
-            start++;
-    return (struct hvd_strview){start, (size_t)(end - start)};
+    if (last.len >= sizeof(launcher) - 1 && memcmp(last.data, launcher, sizeof(launcher) - 1) == 0)
+        return last;
+    return hvd_cause_line(hvd_strview_of(text ? text : ""));
+}
+
+/*
+ * Copies the whole lines at the end of text that fit, without what mpirun prints about any failure;
+ * of a last line that is longer, its end. Returns how many bytes.
+ */
+static size_t last_lines(const char *text, char out[HVD_OBSERVE_TEXT_MAX])
+{
+    struct hvd_strview rest = hvd_strview_trim(hvd_strview_of(text ? text : ""));
+    size_t free_bytes = HVD_OBSERVE_TEXT_MAX;
+
+    while (rest.len > 0) {
+        const char *before = memrchr(rest.data, '\n', rest.len);
+        const char *start = before ? before + 1 : rest.data;
+        struct hvd_strview line = {start, (size_t)(rest.data + rest.len - start)};
+        bool is_last = free_bytes == HVD_OBSERVE_TEXT_MAX;
+
+        rest.len = before ? (size_t)(before - rest.data) : 0;
+        if (hvd_cause_is_banner(line))
+            continue;
+        if (is_last && line.len > free_bytes) {
+            line = (struct hvd_strview){line.data + line.len - free_bytes, free_bytes};
+            while (line.len > 0 && ((unsigned char)line.data[0] & 0xC0) == 0x80)
+                line = (struct hvd_strview){line.data + 1, line.len - 1};
+        }
+        if (line.len + !is_last > free_bytes)
+            break;
+        if (!is_last)
+            out[--free_bytes] = '\n';
+        free_bytes -= line.len;
+        memcpy(out + free_bytes, line.data, line.len);
+    }
+    while (free_bytes < HVD_OBSERVE_TEXT_MAX && out[free_bytes] == '\n')
+        free_bytes++;
+    memmove(out, out + free_bytes, HVD_OBSERVE_TEXT_MAX - free_bytes);
+    return HVD_OBSERVE_TEXT_MAX - free_bytes;
 }
 
 static bool observe_terminated(const cJSON *container, const cJSON *terminated,
                                struct hvd_pod_view *out)
 {
-    struct hvd_strview line = last_line(hvd_json_str(terminated, "message"));
-    struct hvd_strview lines = last_lines(hvd_json_str(terminated, "message"));
+    struct hvd_strview line = cause(hvd_json_str(terminated, "message"));
+    char lines[HVD_OBSERVE_TEXT_MAX];
+    size_t n_lines = last_lines(hvd_json_str(terminated, "message"), lines);
 
     out->has_failed = true;
     out->ended_s = hvd_rfc3339_parse(hvd_json_str(terminated, "finishedAt"));
@@ -60,7 +89,7 @@ static bool observe_terminated(const cJSON *container, const cJSON *terminated,
     return hvd_observe_text(container, "name", &out->container) &&
            hvd_observe_text(terminated, "reason", &out->container_reason) &&
            hvd_observe_text_n(line.data, line.len, &out->last_line) &&
-           hvd_observe_text_n(lines.data, lines.len, &out->last_lines);
+           hvd_observe_text_n(lines, n_lines, &out->last_lines);
 }
 
 /* The status of the container that holds the role: the one of that name, else the first of the

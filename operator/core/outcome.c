@@ -16,6 +16,7 @@
 #include "operator/core/policy.h"
 
 #define MESSAGE_SIZE 1024
+#define RANK_SIZE 640         /* of a message, so that the attempt has room behind it */
 #define POD_LAG_S 5           /* how long the pod's own story may come after its Job's */
 #define LOST_GRACE_S 30       /* how long a master may outlive a worker that it needs */
 #define STUCK_S 30            /* how long a deleted master may outlive its grace period */
@@ -82,6 +83,19 @@ void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *messag
     hvd_pass_event(p, is_template ? reason : "Failed", message, true);
 }
 
+/* The rank that failed first, where the last line of horovodrun names it; NULL: it does not. */
+static const char *failed_rank(const struct hvd_pass *p, char out[RANK_SIZE])
+{
+    static const char launcher[] = "horovodrun: ";
+    const struct hvd_object *pod = p->pods.master;
+    const char *line = pod && pod->u.pod.phase == HVD_POD_FAILED ? pod->u.pod.last_line : NULL;
+
+    if (!hvd_str_has_prefix(line, "horovodrun: rank "))
+        return NULL;
+    hvd_pass_text(out, RANK_SIZE, "%s", line + sizeof(launcher) - 1);
+    return out;
+}
+
 /* How the master ended, and its last words. */
 static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], const char **line)
 {
@@ -121,7 +135,8 @@ static void describe_failure(const struct hvd_pass *p, const struct verdict *ver
 {
     const struct hvd_worker_failure *loss = hvd_pass_loss(p);
     const char *lost = loss ? loss->message : NULL;
-    char master[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE];
+    char master[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE], text[RANK_SIZE];
+    const char *rank = failed_rank(p, text);
     const char *line;
 
     hvd_pass_attempt(p, attempt);
@@ -137,6 +152,9 @@ static void describe_failure(const struct hvd_pass *p, const struct verdict *ver
     else if (lost)
         hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s); %s%s%s", lost, attempt, verdict->text, master,
                       *line ? ": " : "", line);
+    else if (rank)
+        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s, pod %s)", rank, attempt, verdict->text,
+                      p->pods.master->meta.name);
     else
         hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s)%s%s", master, attempt, verdict->text,
                       *line ? ": " : "", line);

@@ -171,6 +171,7 @@ static void complete_master(struct hvd_jb *jb, cJSON *pod, cJSON *container,
     hvd_jb_str(jb, pod, "hostname", name);
     hvd_jb_str(jb, pod, "subdomain", job->name);
     default_text(jb, container, "terminationMessagePolicy", "FallbackToLogsOnError");
+    hvd_environment_add_termination_log(jb, container);
 }
 
 /* The user's template; NULL in the short form. */

@@ -87,6 +87,31 @@ def test_a_worker_killed_for_memory_is_named_when_the_master_ends_for_it(ns, ope
     assert status(ns)["failureLog"] == "first\nrank 1 is gone"
 
 
+def test_the_rank_that_failed_leads_the_message_and_its_lines_are_kept(ns, operator):
+    rank = "rank 1 on host digits-worker-1.digits exited with code 1: KeyError: 'learning_rate'"
+    lines = f"Traceback (most recent call last):\n  File \"train.py\", line 9\nKeyError: 'learning_rate'\nhorovodrun: {rank}"
+    ns.apply_job()
+    master = running(ns)
+    ns.end_master(master, 1, lines + "\n")
+    ns.wait_state("Failed")
+    assert ns.condition("Failed")["message"] == f"{rank} (attempt 1 of 1, pod {master})"
+    assert status(ns)["message"] == ns.condition("Failed")["message"]
+    assert status(ns)["failureLog"] == lines
+
+
+@pytest.mark.parametrize("message", [
+    "horovodrun: rank ", "horovodrun: rank " + "x" * 4000, "\x01\x1b[31m\u2028\uffff", "\n" * 4000, "-" * 4000, "é" * 2000,
+    "Traceback (most recent call last):\n" * 100, "horovodrun: rank %s%n%d (attempt 9 of 9)",
+])
+def test_a_forged_termination_message_is_bounded(ns, operator, message):
+    ns.apply_job()
+    ns.end_master(running(ns), 1, message)
+    ns.wait_state("Failed")
+    assert "(attempt 1 of 1" in ns.condition("Failed")["message"]
+    assert len(ns.condition("Failed")["message"].encode()) <= 1024
+    assert len(status(ns).get("failureLog", "").encode()) <= 1024
+
+
 def test_an_eviction_that_the_policy_ignores_restarts_the_group_without_counting(ns, operator):
     ns.apply_job(failurePolicy={"rules": [{"action": "Ignore", "onDisruption": True}]})
     master = running(ns)

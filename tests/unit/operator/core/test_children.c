@@ -127,6 +127,8 @@ static void the_short_form_runs_the_command_under_horovodrun(void **state)
     assert_string_equal(hvd_json_str(m.child, "spec.template.spec.hostname"), "digits-master");
     assert_string_equal(hvd_json_str(m.child, "spec.template.spec.subdomain"), "digits");
     assert_string_equal(hvd_json_str(m.child, "spec.template.spec.restartPolicy"), "Never");
+    assert_string_equal(variable(container(&m, 0), "HOROVOD_TERMINATION_LOG"),
+                        "/dev/termination-log");
     assert_string_equal(hvd_json_str(container(&m, 0), "terminationMessagePolicy"),
                         "FallbackToLogsOnError");
     is_json(hvd_json_at(m.child, "metadata.annotations"),
@@ -212,6 +214,7 @@ static void the_long_form_keeps_what_the_user_wrote(void **state)
         "{\"network\":{\"interfaces\":[\"eth1\",\"10.0.0.0/8\"]},\"ssh\":{\"port\":3333},"
         "\"master\":{\"template\":" POD(
             "{\"name\":\"master\",\"command\":[\"mine\"],\"terminationMessagePolicy\":\"File\","
+            "\"terminationMessagePath\":\"/tmp/words\","
             "\"env\":[{\"name\":\"OMPI_MCA_plm_rsh_agent\",\"value\":\"rsh\"}],"
             "\"securityContext\":{\"readOnlyRootFilesystem\":true},\"odd\":[1]}") "}," WORKER "}";
     struct made m;
@@ -221,6 +224,7 @@ static void the_long_form_keeps_what_the_user_wrote(void **state)
     is_json(hvd_json_get(container(&m, 1), "command"), "[\"mine\"]");
     is_json(hvd_json_get(container(&m, 1), "odd"), "[1]");
     assert_string_equal(hvd_json_str(container(&m, 1), "terminationMessagePolicy"), "File");
+    assert_string_equal(variable(container(&m, 1), "HOROVOD_TERMINATION_LOG"), "/tmp/words");
     assert_string_equal(variable(container(&m, 1), "OMPI_MCA_plm_rsh_agent"), "rsh");
     assert_string_equal(variable(container(&m, 1), "OMPI_MCA_btl_tcp_if_include"),
                         "eth1,10.0.0.0/8");

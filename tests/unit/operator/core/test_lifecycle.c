@@ -501,6 +501,41 @@ static void the_last_lines_of_a_failed_master_are_in_the_status(void **state)
     world_fini(&w);
 }
 
+#define KEY_ERROR "rank 1 on host digits-worker-1.digits exited with code 1: KeyError: 'rate'"
+
+static void a_failed_rank_leads_the_message_and_its_lines_are_the_log(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    world_end_master(
+        &w, 1, "Traceback (most recent call last):\nKeyError: 'rate'\nhorovodrun: " KEY_ERROR "\n");
+    world_settle(&w);
+    has_message(&w, "Failed", KEY_ERROR " (attempt 1 of 1, pod digits-master-abcde)");
+    assert_string_equal(world_status(&w, "message"), world_condition_text(&w, "Failed", "message"));
+    assert_string_equal(
+        world_status(&w, "failureLog"),
+        "Traceback (most recent call last):\nKeyError: 'rate'\nhorovodrun: " KEY_ERROR);
+    world_fini(&w);
+}
+
+static void a_failed_rank_is_named_behind_the_worker_that_was_lost(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    world_end_worker(&w, "digits-worker-0", 3, "Error");
+    world_end_master(&w, 1, "horovodrun: " KEY_ERROR "\n");
+    world_settle(&w);
+    has_message(&w, "Failed",
+                "worker digits-worker-0 on node node-1: container worker exited with code 3 "
+                "(attempt 1 of 1); pod digits-master-abcde container master exited with code 1: "
+                "horovodrun: " KEY_ERROR);
+    world_fini(&w);
+}
+
 static void a_pod_on_a_lost_node_is_removed_after_a_bound_and_once(void **state)
 {
     struct world w;
@@ -979,6 +1014,8 @@ int main(void)
         cmocka_unit_test(ignored_failures_are_bounded),
         cmocka_unit_test(a_rule_may_end_the_job_at_once),
         cmocka_unit_test(the_last_lines_of_a_failed_master_are_in_the_status),
+        cmocka_unit_test(a_failed_rank_leads_the_message_and_its_lines_are_the_log),
+        cmocka_unit_test(a_failed_rank_is_named_behind_the_worker_that_was_lost),
         cmocka_unit_test(a_pod_on_a_lost_node_is_removed_after_a_bound_and_once),
         cmocka_unit_test(a_master_on_a_lost_node_ends_the_attempt),
         cmocka_unit_test(clocks_of_nodes_that_are_behind_lose_no_worker),

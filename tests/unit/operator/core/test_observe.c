@@ -308,6 +308,75 @@ static void the_last_lines_of_a_long_message_are_whole(void **state)
     hvd_object_fini(&out);
 }
 
+/* What the master's pod shows of that termination message (JSON). */
+static void observe_message(const char *message, struct hvd_object *out)
+{
+    char text[8192];
+
+    (void)snprintf(
+        text, sizeof(text),
+        "{" META(MASTER_LABELS) ",\"status\":{\"phase\":\"Failed\",\"containerStatuses\":"
+                                "[{\"name\":\"master\",\"state\":{\"terminated\":{"
+                                "\"exitCode\":1,\"message\":\"%s\"}}}]}}",
+        message);
+    observe(HVD_KIND_POD, text, out);
+}
+
+static void the_last_line_names_the_cause_and_banners_are_left_out(void **state)
+{
+    static const char ruler[] = "--------------------------------------------------";
+    static const struct {
+        const char *message, *line, *lines;
+    } cases[] = {
+        {"Traceback (most recent call last):\\n  File \\\"x\\\"\\nKeyError: 'a'\\nhorovodrun: rank "
+         "1 on "
+         "host w exited with code 1: KeyError: 'a'\\n",
+         "horovodrun: rank 1 on host w exited with code 1: KeyError: 'a'",
+         "Traceback (most recent call last):\n  File \"x\"\nKeyError: 'a'\nhorovodrun: rank 1 on "
+         "host w "
+         "exited with code 1: KeyError: 'a'"},
+        {"%1$s\\nPrimary job  terminated normally, but 1 process returned\\n%1$s\\nno "
+         "data\\n\\n%1$s"
+         "\\n  Exit code:    1\\n%1$s\\n",
+         "no data", "no data"},
+        {"%1$s\\n\\n%1$s\\n", "", ""},
+        {"", "", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_object out = {0};
+        char message[2048] = "";
+        const char *rest = cases[i].message;
+
+        for (const char *at = strstr(rest, "%1$s"); at; at = strstr(rest, "%1$s")) {
+            strncat(message, rest, (size_t)(at - rest));
+            strcat(message, ruler);
+            rest = at + 4;
+        }
+        strcat(message, rest);
+        observe_message(message, &out);
+        assert_string_equal(out.u.pod.last_line, cases[i].line);
+        assert_string_equal(out.u.pod.last_lines, cases[i].lines);
+        hvd_object_fini(&out);
+    }
+}
+
+static void a_last_line_without_an_end_leaves_a_kibibyte(void **state)
+{
+    struct hvd_object out = {0};
+    char text[3000];
+
+    (void)state;
+    memset(text, 'x', sizeof(text) - 1);
+    memcpy(text, "first\\n", 7);
+    text[sizeof(text) - 1] = '\0';
+    observe_message(text, &out);
+    assert_int_equal(strlen(out.u.pod.last_lines), 1024);
+    assert_int_equal(strspn(out.u.pod.last_lines, "x"), 1024);
+    hvd_object_fini(&out);
+}
+
 static void no_text_of_an_object_ends_at_the_character_nul(void **state)
 {
     struct hvd_object out = {0};
@@ -390,6 +459,8 @@ int main(void)
         cmocka_unit_test(a_worker_shows_how_its_container_ended_though_it_runs_again),
         cmocka_unit_test(a_pod_that_has_to_go_shows_why_and_when),
         cmocka_unit_test(the_last_lines_of_a_long_message_are_whole),
+        cmocka_unit_test(the_last_line_names_the_cause_and_banners_are_left_out),
+        cmocka_unit_test(a_last_line_without_an_end_leaves_a_kibibyte),
         cmocka_unit_test(no_text_of_an_object_ends_at_the_character_nul),
         cmocka_unit_test(texts_are_cut_between_characters),
         cmocka_unit_test(a_child_without_labels_belongs_to_the_job_that_controls_it),
