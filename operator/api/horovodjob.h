@@ -117,6 +117,20 @@ struct hvd_worker_failure {
     bool is_disruption; /* its pod was evicted, preempted, deleted: not the program's fault */
 };
 
+/* How an attempt ended, all borrowed. It is written once and never read, so no status holds it. */
+struct hvd_attempt_end {
+    int32_t number;      /* of the attempt, from 1; 0: none ended */
+    const char *reason;  /* "MasterFailed" ... */
+    const char *message; /* at most 512 bytes of it are written */
+    const char *log;     /* last lines of the master, at most 1 KiB; NULL: none */
+    bool has_exit_code;
+    int32_t exit_code; /* of the master */
+    int64_t at_s;
+};
+
+/* Of so many attempts the ends are kept. */
+#define HVD_ATTEMPT_LOGS 5
+
 struct hvd_job_status {
     enum hvd_job_state state;
     int32_t workers_desired;
@@ -225,9 +239,12 @@ hvd_status_t hvd_condition_set(struct hvd_job_status *status,
 
 /*
  * The body of a merge patch of the status subresource: preconditions (uid, resourceVersion) and the
- * whole status, nulls for what is not set. The caller frees *out with hvd_free. HVD_ERR_NOMEM.
+ * whole status, nulls for what is not set. The end of an attempt (may be NULL, or number 0) is
+ * added to status.attemptLogs, and the one that is too many removed; the others stay as they are,
+ * unread. The caller frees *out with hvd_free. HVD_ERR_NOMEM.
  */
 hvd_status_t hvd_job_status_encode(const struct hvd_job *job, const struct hvd_job_status *status,
-                                   char **out, struct hvd_err *err);
+                                   const struct hvd_attempt_end *end, char **out,
+                                   struct hvd_err *err);
 
 #endif

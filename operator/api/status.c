@@ -13,6 +13,7 @@
 #include "operator/api/rfc3339.h"
 
 #define MESSAGE_MAX 1024
+#define ATTEMPT_MESSAGE_MAX 512
 
 static const char *const state_names[HVD_N_JOB_STATES] = {
     [HVD_JOB_NEW] = "",
@@ -475,17 +476,58 @@ void hvd_status_put(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
     encode_conditions(jb, out, status);
 }
 
+/* A text of at most max bytes; NULL writes null. */
+static void encode_cut(struct hvd_jb *jb, cJSON *parent, const char *key, const char *text,
+                       size_t max)
+{
+    if (text && text[0] != '\0')
+        hvd_jb_fmt(jb, parent, key, "%.*s", (int)hvd_status_cut(text, max), text);
+    else
+        hvd_jb_str(jb, parent, key, NULL);
+}
+
+/*
+ * One entry of a map, so that a merge patch adds it without the others, which are in the API server
+ * alone. Every ended attempt is written once, under its number, so that removing the one that is
+ * HVD_ATTEMPT_LOGS older keeps their number.
+ */
+static void encode_attempt_end(struct hvd_jb *jb, cJSON *out, const struct hvd_attempt_end *end)
+{
+    cJSON *logs = hvd_jb_object(jb, out, "attemptLogs");
+    char key[16];
+    cJSON *item;
+
+    (void)snprintf(key, sizeof(key), "%d", (int)end->number);
+    item = hvd_jb_object(jb, logs, key);
+    hvd_jb_str(jb, item, "reason", end->reason);
+    encode_cut(jb, item, "message", end->message, ATTEMPT_MESSAGE_MAX);
+    encode_cut(jb, item, "log", end->log, MESSAGE_MAX);
+    encode_time(jb, item, "time", end->at_s);
+    if (end->has_exit_code)
+        hvd_jb_int(jb, item, "exitCode", end->exit_code);
+    else
+        hvd_jb_str(jb, item, "exitCode", NULL);
+    if (end->number <= HVD_ATTEMPT_LOGS)
+        return;
+    (void)snprintf(key, sizeof(key), "%d", (int)(end->number - HVD_ATTEMPT_LOGS));
+    hvd_jb_str(jb, logs, key, NULL);
+}
+
 hvd_status_t hvd_job_status_encode(const struct hvd_job *job, const struct hvd_job_status *status,
-                                   char **out, struct hvd_err *err)
+                                   const struct hvd_attempt_end *end, char **out,
+                                   struct hvd_err *err)
 {
     struct hvd_jb jb = {0};
     cJSON *root = hvd_jb_root(&jb);
     cJSON *meta = hvd_jb_object(&jb, root, "metadata");
+    cJSON *body = hvd_jb_object(&jb, root, "status");
     char *text;
 
     hvd_jb_str(&jb, meta, "uid", job->uid);
     hvd_jb_str(&jb, meta, "resourceVersion", job->resource_version);
-    hvd_status_put(&jb, hvd_jb_object(&jb, root, "status"), job, status);
+    hvd_status_put(&jb, body, job, status);
+    if (end && end->number > 0)
+        encode_attempt_end(&jb, body, end);
     text = hvd_jb_print(&jb, root);
     cJSON_Delete(root);
     if (!text)

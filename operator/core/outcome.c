@@ -239,6 +239,21 @@ static void announce_next(struct hvd_pass *p, struct verdict *verdict)
                        ", the next one after %d s", (int)wait_s);
 }
 
+/* Notes the end of the attempt with what the master left. */
+static void note_end(struct hvd_pass *p, const char *reason, const char *message)
+{
+    const struct hvd_object *pod = has_master_ended(p) ? p->pods.master : NULL;
+    const struct hvd_attempt_end end = {
+        .reason = reason,
+        .message = message,
+        .log = pod ? pod->u.pod.last_lines : NULL,
+        .has_exit_code = pod && pod->u.pod.has_failed,
+        .exit_code = pod ? pod->u.pod.exit_code : 0,
+    };
+
+    hvd_pass_attempt_end(p, &end);
+}
+
 static void fail_attempt(struct hvd_pass *p)
 {
     struct verdict verdict;
@@ -257,11 +272,13 @@ static void fail_attempt(struct hvd_pass *p)
     if (verdict.action == HVD_POLICY_FAIL || p->next.failures > p->job->spec.backoff_limit) {
         p->next.cleaned = hvd_job_ended(&p->next);
         describe_failure(p, &verdict, message);
+        note_end(p, reason, message);
         hvd_outcome_fail(p, reason, message);
         return;
     }
     announce_next(p, &verdict);
     describe_failure(p, &verdict, message);
+    note_end(p, reason, message);
     hvd_pass_state(p, HVD_JOB_RESTARTING);
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, message});
     hvd_pass_event(p, "Restarting", message, true);
@@ -396,6 +413,7 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
     if (!hvd_contest_admit(p, &creation))
         return true;
     p->next.interruptions++;
+    hvd_pass_attempt_end(p, &(struct hvd_attempt_end){.reason = reason, .message = message});
     hvd_pass_event(p, "Restarting", message, true);
     return true;
 }

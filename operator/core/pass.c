@@ -201,6 +201,24 @@ void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *u
     p->is_urgent = p->is_urgent || changed;
 }
 
+void hvd_pass_attempt_end(struct hvd_pass *p, const struct hvd_attempt_end *end)
+{
+    char *message = p->st ? NULL : hvd_strdup(end->message);
+
+    if (p->st)
+        return;
+    if (!message) {
+        p->st = HVD_ERR_NOMEM;
+        return;
+    }
+    hvd_free(p->end_message);
+    p->end_message = message;
+    p->end = *end;
+    p->end.message = message;
+    p->end.number = hvd_job_ended(&p->next);
+    p->end.at_s = p->now_s;
+}
+
 void hvd_pass_state(struct hvd_pass *p, enum hvd_job_state state)
 {
     p->is_urgent = p->is_urgent || p->next.state != state;

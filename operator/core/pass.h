@@ -29,6 +29,8 @@ struct hvd_pass {
     size_t too_long;            /* bytes of a list that no ConfigMap can hold; 0: it fits */
     int64_t settled_ms;         /* until then a status that is about to change again waits; or 0 */
     struct hvd_job_status next; /* what the status should be */
+    struct hvd_attempt_end end; /* of the attempt that ends in this pass */
+    char *end_message;          /* owned: its message */
     bool is_urgent;             /* the status says something that must not wait */
     bool has_no_room;           /* the gang scheduler has not let the workers in yet */
     bool is_list_frozen;        /* the list differs and was made immutable */
@@ -88,6 +90,10 @@ const cJSON *hvd_pass_all_hosts(struct hvd_pass *p);
 
 /* Sets a condition of the next status. */
 void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update);
+
+/* Records how the attempt that the next status counts as ended did: log is borrowed from the view,
+ * reason is constant, message is copied; number and time are added here. */
+void hvd_pass_attempt_end(struct hvd_pass *p, const struct hvd_attempt_end *end);
 
 /* Sets the state of the next status. */
 void hvd_pass_state(struct hvd_pass *p, enum hvd_job_state state);

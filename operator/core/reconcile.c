@@ -371,8 +371,11 @@ static void show_suspended(struct hvd_pass *p)
 
 static void suspend(struct hvd_pass *p)
 {
-    if (!is_true(&p->job->status, HVD_COND_SUSPENDED) && hvd_outcome_is_under_way(p))
+    if (!is_true(&p->job->status, HVD_COND_SUSPENDED) && hvd_outcome_is_under_way(p)) {
         p->next.interruptions++;
+        hvd_pass_attempt_end(
+            p, &(struct hvd_attempt_end){.reason = "Suspended", .message = suspended});
+    }
     hvd_retry_forget(p);
     hvd_pass_state(p, HVD_JOB_SUSPENDED);
     p->next.start_s = 0;
@@ -511,7 +514,7 @@ static uint64_t hash_status(struct hvd_pass *p)
     for (size_t i = 0; i < HVD_N_CONDITIONS; i++)
         status.conditions[i].since_s = 0;
     if (!p->st)
-        p->st = hvd_job_status_encode(&job, &status, &text, NULL);
+        p->st = hvd_job_status_encode(&job, &status, NULL, &text, NULL);
     hash = hvd_hash_text(hash, text);
     hvd_free(text);
     return hash;
@@ -549,7 +552,7 @@ static void write_status(struct hvd_pass *p)
     if (!hvd_contest_admit(p, &write))
         return;
     if (!p->st)
-        p->st = hvd_job_status_encode(p->job, &p->next, &action.body, NULL);
+        p->st = hvd_job_status_encode(p->job, &p->next, &p->end, &action.body, NULL);
     if (!p->st)
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, p->job->name);
 }
@@ -602,6 +605,7 @@ hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct h
     cJSON_Delete(p.all_hosts_data);
     hvd_pods_fini(&p.pods);
     hvd_job_status_fini(&p.next);
+    hvd_free(p.end_message);
     if (p.st) {
         hvd_plan_fini(out);
         return HVD_FAIL(err, p.st, 0, "HorovodJob %s/%s: %s", view->job->namespace, view->job->name,

@@ -110,6 +110,21 @@ def test_a_forged_termination_message_is_bounded(ns, operator, message):
     assert "(attempt 1 of 1" in ns.condition("Failed")["message"]
     assert len(ns.condition("Failed")["message"].encode()) <= 1024
     assert len(status(ns).get("failureLog", "").encode()) <= 1024
+    assert set(status(ns)["attemptLogs"]) == {"1"}
+
+
+def test_the_ends_of_the_last_five_attempts_stay_in_the_status(ns, operator):
+    ns.apply_job(backoffLimit=7)
+    for attempt in range(1, 7):
+        ns.end_master(running(ns), 1, f"words of {attempt}")
+        until("its end is recorded", lambda a=attempt: str(a) in status(ns).get("attemptLogs", {}))
+        # A suspension takes the wait before the next attempt, and is no attempt while none runs.
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+        ns.wait_state("Suspended")
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": False}})
+    logs = status(ns)["attemptLogs"]
+    assert {number: entry["log"] for number, entry in logs.items()} == {str(n): f"words of {n}" for n in range(2, 7)}
+    assert all(entry["reason"] == "MasterFailed" and entry["exitCode"] == 1 and entry["time"] for entry in logs.values())
 
 
 def test_an_eviction_that_the_policy_ignores_restarts_the_group_without_counting(ns, operator):

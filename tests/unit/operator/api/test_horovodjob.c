@@ -282,7 +282,7 @@ static bool round_trip(const struct hvd_job_status *status)
     char *text = NULL;
     bool done = false;
 
-    if (object && !hvd_job_status_encode(&from, status, &text, NULL))
+    if (object && !hvd_job_status_encode(&from, status, NULL, &text, NULL))
         patch = cJSON_Parse(text);
     if (patch) {
         assert_string_equal(hvd_json_str(patch, "metadata.uid"), "u");
@@ -382,6 +382,63 @@ static void a_long_image_is_cut_between_characters(void **state)
     cJSON_Delete(object);
 }
 
+static const struct hvd_attempt_end ended = {.number = 7,
+                                             .reason = "MasterFailed",
+                                             .message = "rank 1 failed",
+                                             .log = "one\ntwo",
+                                             .has_exit_code = true,
+                                             .exit_code = 3,
+                                             .at_s = 1000000000};
+
+/* The member of status.attemptLogs in the patch that ends that attempt. */
+static cJSON *attempt_logs(const struct hvd_attempt_end *end)
+{
+    const struct hvd_job job = {
+        .namespace = "ns", .name = "a", .uid = "u", .resource_version = "5"};
+    const struct hvd_job_status status = {.state = HVD_JOB_RESTARTING};
+    char *text = NULL;
+    cJSON *patch, *logs;
+
+    assert_int_equal(hvd_job_status_encode(&job, &status, end, &text, NULL), HVD_OK);
+    patch = cJSON_Parse(text);
+    logs = cJSON_DetachItemFromObject(cJSON_GetObjectItem(patch, "status"), "attemptLogs");
+    hvd_free(text);
+    cJSON_Delete(patch);
+    return logs;
+}
+
+static void the_end_of_an_attempt_is_added_and_the_one_that_is_too_many_removed(void **state)
+{
+    struct hvd_attempt_end end = ended;
+    char text[3000];
+    cJSON *logs = attempt_logs(&end);
+
+    (void)state;
+    assert_int_equal(cJSON_GetArraySize(logs), 2);
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(logs, "2")));
+    assert_string_equal(hvd_json_str(logs, "7.reason"), "MasterFailed");
+    assert_string_equal(hvd_json_str(logs, "7.message"), "rank 1 failed");
+    assert_string_equal(hvd_json_str(logs, "7.log"), "one\ntwo");
+    assert_string_equal(hvd_json_str(logs, "7.time"), "2001-09-09T01:46:40Z");
+    assert_int_equal(hvd_json_int(logs, "7.exitCode", 0), 3);
+    cJSON_Delete(logs);
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    end =
+        (struct hvd_attempt_end){.number = 5, .reason = "Suspended", .message = text, .log = text};
+    logs = attempt_logs(&end);
+    assert_int_equal(cJSON_GetArraySize(logs), 1);
+    assert_int_equal(strlen(hvd_json_str(logs, "5.message")), 512);
+    assert_int_equal(strlen(hvd_json_str(logs, "5.log")), 1024);
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(cJSON_GetObjectItem(logs, "5"), "exitCode")));
+    cJSON_Delete(logs);
+
+    end = (struct hvd_attempt_end){.number = 0};
+    assert_null(attempt_logs(&end));
+    assert_null(attempt_logs(NULL));
+}
+
 static void encode_and_decode(const cJSON *object, const struct hvd_job_status *status)
 {
     struct hvd_job job = {0};
@@ -389,7 +446,7 @@ static void encode_and_decode(const cJSON *object, const struct hvd_job_status *
     char *text = NULL;
 
     if (hvd_job_decode(object, &job, NULL) == HVD_OK) {
-        hvd_status_t st = hvd_job_status_encode(&job, status, &text, NULL);
+        hvd_status_t st = hvd_job_status_encode(&job, status, &ended, &text, NULL);
 
         if (st == HVD_OK)
             st = hvd_job_status_copy(status, &copy);
@@ -436,6 +493,7 @@ int main(void)
         cmocka_unit_test(a_long_image_is_cut_between_characters),
         cmocka_unit_test(a_job_that_moves_is_the_same_and_owns_nothing),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(the_end_of_an_attempt_is_added_and_the_one_that_is_too_many_removed),
     };
 
     hvd_json_use_base_memory();
