@@ -1,7 +1,7 @@
 /*
  * The two clocks that the operator reads: monotonic for waiting and measuring (a suspended machine
- * counts: a Lease runs out meanwhile), Unix time for what reconcile compares with times in the API.
- * Nothing else in the operator reads a clock for logic.
+ * counts: a Lease runs out meanwhile), and this machine's time of day, by which nothing is decided:
+ * that is what core/server_clock.c is for.
  */
 #include "operator/app/clock.h"
 

@@ -9,10 +9,10 @@ int64_t hvd_clock_us(void);
 /* Milliseconds of the monotonic clock. */
 int64_t hvd_clock_ms(void);
 
-/* Milliseconds since 1970. */
+/* Milliseconds since 1970 by this machine's clock, which may be wrong: see docs/operator.md. */
 int64_t hvd_clock_unix_ms(void);
 
-/* Microseconds since 1970. */
+/* Microseconds since 1970 by this machine's clock. */
 int64_t hvd_clock_unix_us(void);
 
 #endif

@@ -155,6 +155,8 @@ static hvd_status_t put_numbers(const struct hvd_metrics *metrics, struct hvd_bu
          (double)metrics->n_retries},
         {"horovod_operator_log_lines_suppressed_total", "counter",
          "Log lines left out because they repeated others.", (double)metrics->n_suppressed},
+        {"horovod_operator_clock_skew_seconds", "gauge",
+         "This machine's clock less the API server's, to a second.", metrics->clock_skew_s},
         {"process_resident_memory_bytes", "gauge", "Resident memory.",
          (double)metrics->resident_bytes},
         {"process_cpu_seconds_total", "counter", "Processor time used.", metrics->cpu_s},

@@ -51,6 +51,7 @@ struct hvd_metrics {
     size_t n_watches;
     uint64_t resident_bytes;
     double cpu_s;
+    double clock_skew_s; /* this machine's clock less the API server's */
     size_t queue_depth;
     size_t jobs[HVD_N_JOB_STATES];
     size_t watches_synced;

@@ -29,6 +29,7 @@
 #include "operator/app/server.h"
 #include "operator/app/store.h"
 #include "operator/core/ports.h"
+#include "operator/core/server_clock.h"
 #include "operator/kube/client.h"
 #include "operator/kube/watch.h"
 
@@ -45,6 +46,8 @@
 #define TIDY_QUIET_MS 50
 #define TIDY_CHANGES 1000
 #define RELEASE_GRACE_MS 400
+#define SKEW_MS 5000  /* of two clocks: from here on the log says so */
+#define MOVED_MS 1000 /* of a clock: from here on jobs are looked at again */
 
 struct hvd_operator {
     struct hvd_operator_setup setup;
@@ -65,6 +68,9 @@ struct hvd_operator {
     int64_t tidied_ms;  /* when memory was given back last */
     unsigned n_changes; /* since then */
     int64_t busy_ms;    /* when there was something to do last */
+    struct hvd_server_clock clock;
+    bool has_moved;    /* the estimate of the server's clock, by more than MOVED_MS */
+    bool is_skew_told; /* the log says that this machine's clock differs */
     uint32_t random;
 };
 
@@ -165,6 +171,47 @@ static void on_request(void *ctx, const struct hvd_kube_observation *seen)
         hvd_histogram_observe(&op->metrics.request[seen->verb], seen->total_us);
 }
 
+/* The API server's clock, by which everything about jobs is decided and written. */
+static int64_t server_ms(const struct hvd_operator *op)
+{
+    return hvd_server_clock_at(&op->clock, hvd_clock_ms());
+}
+
+/* How far this machine's clock is ahead. */
+static int64_t skew_ms(const struct hvd_operator *op)
+{
+    return op->clock.is_learned ? hvd_clock_unix_ms() - server_ms(op) : 0;
+}
+
+/* Once while they differ: logs and the Lease have this machine's times. */
+static void tell_skew(struct hvd_operator *op)
+{
+    int64_t skew = skew_ms(op);
+    char seconds[32];
+
+    if (op->is_skew_told && llabs(skew) < SKEW_MS / 2)
+        op->is_skew_told = false;
+    if (op->is_skew_told || llabs(skew) <= SKEW_MS)
+        return;
+    op->is_skew_told = true;
+    (void)snprintf(seconds, sizeof(seconds), "%.1f", (double)skew / 1000);
+    HVD_LOG_KV(op->setup.log, HVD_LOG_WARN, SUBSYSTEM,
+               "this machine's clock differs from the API server's, which counts for jobs",
+               {"ahead_s", seconds}, {"remedy", "synchronise this node's clock"});
+}
+
+static void on_date(void *ctx, const struct hvd_kube_date *date)
+{
+    struct hvd_operator *op = ctx;
+    const struct hvd_date_sample sample = {date->date_s, date->sent_ms, date->received_ms};
+    int64_t moved_ms = hvd_server_clock_learn(&op->clock, &sample);
+
+    /* What waits for a time of the server waits for another one now. */
+    if (llabs(moved_ms) > MOVED_MS)
+        op->has_moved = true;
+    tell_skew(op);
+}
+
 /* ---- what goes out ---- */
 
 static bool is_leader(const struct hvd_operator *op)
@@ -234,7 +281,7 @@ static void perform(struct hvd_operator *op, struct hvd_entry *entry, struct hvd
 /* Nothing to do now: until something changes, or the time that reconcile named. */
 static void rest(struct hvd_operator *op, struct hvd_entry *entry, int64_t wake_at_ms)
 {
-    int64_t wait_ms = wake_at_ms - hvd_clock_unix_ms();
+    int64_t wait_ms = wake_at_ms - server_ms(op);
 
     entry->n_plans = 0;
     entry->event_us = 0;
@@ -315,7 +362,7 @@ static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
         entry->repairs.since_ms = hvd_clock_unix_ms();
     view.objects = objects;
     view.free_port = free_port(op, entry);
-    st = hvd_reconcile(&view, hvd_clock_unix_ms(), plan, err);
+    st = hvd_reconcile(&view, server_ms(op), plan, err);
     hvd_free((void *)objects);
     return st;
 }
@@ -514,6 +561,18 @@ static int64_t elect(struct hvd_operator *op)
     return due_ms;
 }
 
+/* The server's clock is known better: every job is looked at again. */
+static void follow_clock(struct hvd_operator *op)
+{
+    struct hvd_entry *entry;
+
+    if (!op->has_moved)
+        return;
+    op->has_moved = false;
+    for (entry = hvd_store_next(&op->store, NULL); entry; entry = hvd_store_next(&op->store, entry))
+        want(op, entry, hvd_clock_ms());
+}
+
 static int64_t step_all(struct hvd_operator *op)
 {
     int64_t follow_ms = hvd_follow_step(&op->follow, hvd_clock_ms());
@@ -521,6 +580,7 @@ static int64_t step_all(struct hvd_operator *op)
     int64_t tidy_ms, due_ms;
 
     follow_gang(op);
+    follow_clock(op);
     become_ready(op);
     work(op);
     tidy_ms = tidy_sometimes(op);
@@ -576,6 +636,7 @@ static hvd_status_t put_metrics(void *ctx, struct hvd_buf *out)
         hvd_metrics_add_watch(metrics, HVD_KIND_LEASE, &health, now_ms);
     }
     metrics->is_leader = is_leader(op);
+    metrics->clock_skew_s = (double)skew_ms(op) / 1000;
     metrics->n_suppressed = op->limit.n_suppressed;
     metrics->resident_bytes = usage.resident_bytes;
     metrics->cpu_s = usage.cpu_s;
@@ -623,6 +684,7 @@ static hvd_status_t create_parts(struct hvd_operator *op, struct hvd_err *err)
     const struct hvd_kube_client_options client_options = {
         .config = op->setup.config,
         .observe = on_request,
+        .dated = on_date,
         .observe_ctx = op,
     };
     const struct hvd_server_options server_options = {
@@ -643,6 +705,7 @@ static hvd_status_t create_parts(struct hvd_operator *op, struct hvd_err *err)
         .store = &op->store,
         .metrics = &op->metrics,
         .log = op->setup.log,
+        .clock = &op->clock,
         .performed = on_performed,
         .ctx = op,
     };
@@ -663,6 +726,7 @@ hvd_status_t hvd_operator_create(const struct hvd_operator_setup *setup, struct 
     hvd_loglimit_init(&op->limit, setup->log, hvd_clock_ms);
     op->setup.log = &op->limit.log;
     op->random = (uint32_t)hvd_clock_us();
+    hvd_server_clock_init(&op->clock, hvd_clock_unix_ms(), hvd_clock_ms());
     op->settings.gang = setup->options->gang;
     op->settings.gang_scheduler = setup->options->gang_scheduler;
     hvd_store_init(&op->store, &op->queue, on_changed, op);

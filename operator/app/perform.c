@@ -85,6 +85,12 @@ static void fail_with(struct run *run, const struct hvd_kube_response *response)
     fail_run(run, response->status, message_of(response), response->retry_after_ms);
 }
 
+/* The time by which reconcile decides: that of the API server. */
+static int64_t server_ms(const struct run *run)
+{
+    return hvd_server_clock_at(run->p.clock, hvd_clock_ms());
+}
+
 /* What the next reconcile has to know. */
 static void note_failure(struct run *run, const struct hvd_action *action,
                          enum hvd_failure_type type, const struct hvd_kube_response *response)
@@ -97,7 +103,7 @@ static void note_failure(struct run *run, const struct hvd_action *action,
         .message = type == HVD_FAILURE_FOREIGN ? NULL
                    : *text                     ? text
                                                : message_of(response),
-        .at_ms = hvd_clock_unix_ms(),
+        .at_ms = server_ms(run),
     };
 
     run->is_broken = true;
@@ -361,7 +367,7 @@ static void on_explained(void *ctx, const struct hvd_kube_response *response)
     struct hvd_failure failure = {.type = HVD_FAILURE_NO_PODS,
                                   .kind = action->kind,
                                   .name = action->name,
-                                  .at_ms = hvd_clock_unix_ms()};
+                                  .at_ms = server_ms(run)};
 
     if (response->status == HVD_OK && hvd_refusal_find(response->body, action->body, since_s, text))
         failure.message = text;
@@ -493,7 +499,7 @@ static void on_write_ok(struct step *step, const struct hvd_kube_response *respo
     hvd_repairs_note(&run->entry->repairs, action, hvd_clock_unix_ms());
     keep(run, action->kind, response->body);
     if (action->type == HVD_ACTION_PATCH_STATUS) {
-        run->entry->status_written_ms = hvd_clock_unix_ms();
+        run->entry->status_written_ms = server_ms(run);
         log_state(run);
         return;
     }

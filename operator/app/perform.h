@@ -8,6 +8,7 @@
 #include "operator/app/metrics.h"
 #include "operator/app/store.h"
 #include "operator/core/reconcile.h"
+#include "operator/core/server_clock.h"
 #include "operator/kube/api.h"
 
 /* How a plan ended. */
@@ -27,6 +28,7 @@ struct hvd_performer {
     struct hvd_store *store;
     struct hvd_metrics *metrics;
     const struct hvd_log *log;
+    const struct hvd_server_clock *clock;
     hvd_performed_fn performed;
     void *ctx;
 };

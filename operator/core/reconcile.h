@@ -128,11 +128,11 @@ struct hvd_plan {
 };
 
 /*
- * Decides what to do next for a job at time now_ms (Unix time). Fills *out, which must be zeroed or
- * come from an earlier call after hvd_plan_fini; the caller frees it with hvd_plan_fini. An empty
- * plan means that all is as it should be. If an action fails, the actions that wait behind it are
- * dropped and the job is reconciled anew. HVD_ERR_NOMEM, or HVD_ERR_INVALID for a view that is no
- * view; *out is empty then.
+ * Decides what to do next for a job at time now_ms (the API server's). Fills *out, which must be
+ * zeroed or come from an earlier call after hvd_plan_fini; the caller frees it with hvd_plan_fini.
+ * An empty plan means that all is as it should be. If an action fails, the actions that wait behind
+ * it are dropped and the job is reconciled anew. HVD_ERR_NOMEM, or HVD_ERR_INVALID for a view that
+ * is no view; *out is empty then.
  */
 hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct hvd_plan *out,
                            struct hvd_err *err);

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "operator/api/json.h"
 #include "operator/kube/client_internal.h"
+#include "operator/kube/httpdate.h"
 
 #define BODY_MAX (64 * 1024 * 1024)
 #define ERROR_BODY_MAX (64 * 1024)
@@ -34,6 +35,7 @@ struct hvd_kube_call {
     bool is_open;                    /* on_open was called */
     bool is_dropped;                 /* its connection was given up; on_done is due */
     int64_t sent_ms;
+    int64_t date_s; /* of the headers that are coming in; 0: none yet */
     char ns[NAME_MAX_BYTES];
     char name[NAME_MAX_BYTES];
     char error[CURL_ERROR_SIZE];
@@ -81,6 +83,17 @@ static size_t on_write(char *data, size_t size, size_t n, void *ctx)
     return call->data_status == HVD_OK ? len : 0;
 }
 
+/* An answer of a proxy's own (502 to 504) has the proxy's time. */
+static void note_date(struct hvd_kube_call *call, long code)
+{
+    const struct hvd_kube_client_options *options = &call->client->options;
+    const struct hvd_kube_date date = {call->date_s, call->sent_ms, call->client->heard_ms};
+
+    if (options->dated && call->date_s && code >= 200 && code < 500)
+        options->dated(options->observe_ctx, &date);
+    call->date_s = 0;
+}
+
 /* One header line; the empty one ends them. */
 static size_t on_header(char *data, size_t size, size_t n, void *ctx)
 {
@@ -89,9 +102,13 @@ static size_t on_header(char *data, size_t size, size_t n, void *ctx)
     long code = 0;
 
     call->client->heard_ms = hvd_kube_now_ms();
-    if (len > 2 || (len && data[0] != '\r' && data[0] != '\n'))
+    if (len > 2 || (len && data[0] != '\r' && data[0] != '\n')) {
+        int64_t date_s = hvd_httpdate_parse((struct hvd_strview){data, len});
+        call->date_s = date_s ? date_s : call->date_s;
         return len;
+    }
     (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &code);
+    note_date(call, code);
     if (!call->is_open && call->request.on_open && code >= 200 && code < 300) {
         call->is_open = true;
         call->request.on_open(call->request.ctx);

@@ -18,10 +18,21 @@ struct hvd_kube_observation {
 /* Called after every request that left; the observation is borrowed for the call. */
 typedef void (*hvd_kube_observe_fn)(void *ctx, const struct hvd_kube_observation *observation);
 
+/* The Date of an answer that has begun, and when it was under way, by CLOCK_BOOTTIME. */
+struct hvd_kube_date {
+    int64_t date_s;
+    int64_t sent_ms;
+    int64_t received_ms;
+};
+
+/* Called for every answer of the server that has a Date. Must not send or cancel requests. */
+typedef void (*hvd_kube_date_fn)(void *ctx, const struct hvd_kube_date *date);
+
 struct hvd_kube_client_options {
     const struct hvd_kube_config *config; /* borrowed, must outlive the client */
     hvd_kube_observe_fn observe;          /* may be NULL */
-    void *observe_ctx;
+    hvd_kube_date_fn dated;               /* may be NULL */
+    void *observe_ctx;                    /* of both */
 };
 
 /* The client on libcurl: one connection where the server speaks HTTP/2. One thread. */

@@ -36,7 +36,7 @@ CURLcode hvd_kube_session_apply(struct hvd_kube_session *session, CURL *easy);
 /* Appends "Authorization: Bearer ..." when there is a token. False: out of memory. */
 bool hvd_kube_session_add_auth(const struct hvd_kube_session *session, struct curl_slist **headers);
 
-/* Milliseconds of the monotonic clock. */
+/* Milliseconds of the monotonic clock that goes on while the machine is suspended. */
 int64_t hvd_kube_now_ms(void);
 
 #endif

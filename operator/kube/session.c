@@ -25,7 +25,7 @@ int64_t hvd_kube_now_ms(void)
 {
     struct timespec ts;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    (void)clock_gettime(CLOCK_BOOTTIME, &ts);
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
@@ -242,6 +242,7 @@ CURLcode hvd_kube_session_apply(struct hvd_kube_session *session, CURL *easy)
     } numbers[] = {
         {CURLOPT_NOSIGNAL, 1L},
         {CURLOPT_PATH_AS_IS, 1L},
+        {CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L}, /* on_header is for the server's */
         {CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS},
         {CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS},
         {CURLOPT_TCP_KEEPALIVE, 1L},

@@ -52,10 +52,17 @@ static void on_config(const struct fake_request *request, struct fake_answer *an
     struct fake_server *server = request->conn->server;
     const cJSON *tokens = hvd_json_get(request->doc, "tokens");
     const char *agent = hvd_json_str(request->doc, "agent");
+    const char *date = hvd_json_str(request->doc, "date");
 
     set_ms(request->doc, "latency_ms", &server->config.latency_us);
     set_ms(request->doc, "watch_latency_ms", &server->config.watch_latency_us);
     set_ms(request->doc, "bookmark_ms", &server->config.bookmark_us);
+    if (hvd_json_get(request->doc, "clock_offset_ms"))
+        fake_set_clock_offset(hvd_json_int(request->doc, "clock_offset_ms", 0));
+    if (hvd_json_get(request->doc, "date")) {
+        free(server->config.date);
+        server->config.date = date ? fake_copy(date) : NULL;
+    }
     server->config.max_request_bytes =
         hvd_json_int(request->doc, "max_request_bytes", server->config.max_request_bytes);
     server->store.max_events =

@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -98,10 +99,24 @@ static const char *reason_of(int code)
     return code < 300 ? "OK" : code < 500 ? "Client Error" : "Server Error";
 }
 
+static void put_date(struct fake_conn *conn)
+{
+    const char *text = conn->server->config.date;
+    time_t now = fake_unix_s();
+    char date[64];
+    struct tm tm;
+
+    (void)gmtime_r(&now, &tm);
+    (void)strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    if (!text || *text)
+        fake_printf(&conn->out, "Date: %s\r\n", text ? text : date);
+}
+
 void fake_send(struct fake_conn *conn, const struct fake_answer *answer)
 {
     fake_printf(&conn->out, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\n", answer->code,
                 reason_of(answer->code));
+    put_date(conn);
     if (answer->retry_after_s >= 0)
         fake_printf(&conn->out, "Retry-After: %lld\r\n", (long long)answer->retry_after_s);
     fake_printf(&conn->out, "Content-Length: %zu\r\n\r\n", answer->body.len);
@@ -111,8 +126,9 @@ void fake_send(struct fake_conn *conn, const struct fake_answer *answer)
 
 void fake_send_stream_head(struct fake_conn *conn)
 {
-    fake_puts(&conn->out, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                          "Transfer-Encoding: chunked\r\n\r\n");
+    fake_puts(&conn->out, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n");
+    put_date(conn);
+    fake_puts(&conn->out, "Transfer-Encoding: chunked\r\n\r\n");
 }
 
 void fake_send_chunk(struct fake_conn *conn, const void *data, size_t len)

@@ -72,5 +72,6 @@ int main(int argc, char **argv)
     fake_timers_fini(&server.timers);
     cJSON_Delete(server.config.tokens);
     free(server.config.agent);
+    free(server.config.date);
     return 0;
 }

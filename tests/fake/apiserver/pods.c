@@ -94,7 +94,7 @@ static int exit_code_of(struct fake_server *server, const struct fake_object *po
 
 static void now_text(char out[32])
 {
-    time_t now = time(NULL);
+    time_t now = fake_unix_s();
     struct tm tm;
 
     (void)gmtime_r(&now, &tm);

@@ -20,6 +20,7 @@ struct fake_config {
     int64_t watch_latency_us; /* between a change and its watch event */
     int64_t bookmark_us;
     int64_t max_request_bytes;
+    char *date;    /* what the header Date says; NULL: the time; "": there is none */
     cJSON *tokens; /* array of the bearer tokens that are let in; NULL: anybody */
     char *agent;   /* faults, freezing and tokens concern clients whose User-Agent begins so */
 };

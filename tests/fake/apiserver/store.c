@@ -285,7 +285,7 @@ bool fake_exists(struct fake_store *store, const char *api_version, const char *
 static void stamp(struct fake_store *store, const struct fake_kind *kind, cJSON *doc)
 {
     cJSON *meta = fake_object_at(doc, "metadata");
-    time_t now = time(NULL);
+    time_t now = fake_unix_s();
     char text[64];
     struct tm tm;
 

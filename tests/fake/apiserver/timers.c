@@ -18,6 +18,21 @@ int64_t fake_now_us(void)
     return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
+static int64_t clock_offset_ms;
+
+time_t fake_unix_s(void)
+{
+    struct timespec ts;
+
+    (void)clock_gettime(CLOCK_REALTIME, &ts);
+    return (time_t)(((int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 + clock_offset_ms) / 1000);
+}
+
+void fake_set_clock_offset(int64_t offset_ms)
+{
+    clock_offset_ms = offset_ms;
+}
+
 static void put(struct fake_timers *t, size_t place, struct fake_timer *timer)
 {
     t->heap[place] = timer;

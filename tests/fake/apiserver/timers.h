@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 /* Something that happens later. Embedded in what it belongs to; zeroed is a timer at rest. */
 struct fake_timer {
@@ -21,6 +22,12 @@ struct fake_timers {
 
 /* Microseconds of the monotonic clock. */
 int64_t fake_now_us(void);
+
+/* Unix seconds of the world that is played, in which all stamps and the header Date are. */
+time_t fake_unix_s(void);
+
+/* From now on the world's clock is so far ahead of the machine's. */
+void fake_set_clock_offset(int64_t offset_ms);
 
 /* Lets the timer fire delay_us from now; one that runs is moved. */
 void fake_timer_start(struct fake_timers *timers, struct fake_timer *timer, int64_t delay_us);

@@ -285,7 +285,7 @@ void fake_write_patch(struct fake_answer *answer, const struct fake_request *req
 
 static void set_time(cJSON *meta, const char *key, int64_t grace_s)
 {
-    time_t when = time(NULL) + (time_t)grace_s;
+    time_t when = fake_unix_s() + (time_t)grace_s;
     char text[32];
     struct tm tm;
 
