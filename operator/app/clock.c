@@ -25,12 +25,12 @@ int64_t hvd_clock_ms(void)
     return hvd_clock_us() / 1000;
 }
 
-int64_t hvd_clock_unix_ms(void)
+int64_t hvd_clock_local_ms(void)
 {
     return read_us(CLOCK_REALTIME) / 1000;
 }
 
-int64_t hvd_clock_unix_us(void)
+int64_t hvd_clock_local_us(void)
 {
     return read_us(CLOCK_REALTIME);
 }

@@ -10,9 +10,9 @@ int64_t hvd_clock_us(void);
 int64_t hvd_clock_ms(void);
 
 /* Milliseconds since 1970 by this machine's clock, which may be wrong: see docs/operator.md. */
-int64_t hvd_clock_unix_ms(void);
+int64_t hvd_clock_local_ms(void);
 
 /* Microseconds since 1970 by this machine's clock. */
-int64_t hvd_clock_unix_us(void);
+int64_t hvd_clock_local_us(void);
 
 #endif

@@ -180,7 +180,7 @@ static int64_t server_ms(const struct hvd_operator *op)
 /* How far this machine's clock is ahead. */
 static int64_t skew_ms(const struct hvd_operator *op)
 {
-    return op->clock.is_learned ? hvd_clock_unix_ms() - server_ms(op) : 0;
+    return op->clock.is_learned ? hvd_clock_local_ms() - server_ms(op) : 0;
 }
 
 /* Once while they differ: logs and the Lease have this machine's times. */
@@ -359,7 +359,7 @@ static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory");
     op->store.places.now_ms = hvd_clock_ms();
     if (entry->repairs.since_ms == 0)
-        entry->repairs.since_ms = hvd_clock_unix_ms();
+        entry->repairs.since_ms = server_ms(op);
     view.objects = objects;
     view.free_port = free_port(op, entry);
     st = hvd_reconcile(&view, server_ms(op), plan, err);
@@ -421,7 +421,7 @@ static void keep_memory(bool is_starting)
 
 static void tidy(struct hvd_operator *op)
 {
-    hvd_store_tidy(&op->store, hvd_clock_unix_ms());
+    hvd_store_tidy(&op->store, server_ms(op));
     (void)malloc_trim(0);
     op->tidied_ms = hvd_clock_ms();
     op->n_changes = 0;
@@ -669,7 +669,7 @@ static hvd_status_t create_election(struct hvd_operator *op, struct hvd_err *err
         .seed = next_random(op),
         .log = op->setup.log,
         .now_ms = hvd_clock_ms,
-        .unix_us = hvd_clock_unix_us,
+        .unix_us = hvd_clock_local_us,
     };
 
     if (!election.ns || !*election.ns)
@@ -726,7 +726,7 @@ hvd_status_t hvd_operator_create(const struct hvd_operator_setup *setup, struct 
     hvd_loglimit_init(&op->limit, setup->log, hvd_clock_ms);
     op->setup.log = &op->limit.log;
     op->random = (uint32_t)hvd_clock_us();
-    hvd_server_clock_init(&op->clock, hvd_clock_unix_ms(), hvd_clock_ms());
+    hvd_server_clock_init(&op->clock, hvd_clock_local_ms(), hvd_clock_ms());
     op->settings.gang = setup->options->gang;
     op->settings.gang_scheduler = setup->options->gang_scheduler;
     hvd_store_init(&op->store, &op->queue, on_changed, op);

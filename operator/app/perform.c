@@ -452,7 +452,7 @@ static void on_refused(struct step *step, const struct hvd_kube_response *respon
     log_action(run, HVD_LOG_WARN, "the API server refused a write", step->action,
                message_of(response));
     if (is_rule && !is_invalid)
-        hvd_repairs_note(&run->entry->repairs, step->action, hvd_clock_unix_ms());
+        hvd_repairs_note(&run->entry->repairs, step->action, server_ms(run));
     note_failure(run, step->action, is_invalid ? HVD_FAILURE_INVALID : HVD_FAILURE_DENIED,
                  response);
     if (!is_invalid)
@@ -468,7 +468,7 @@ static void on_delete_ok(struct step *step, const struct hvd_kube_response *resp
 
     hvd_entry_drop_failure(run->entry, action->kind, action->name);
     if (response->status == HVD_OK) {
-        hvd_repairs_note(&run->entry->repairs, action, hvd_clock_unix_ms());
+        hvd_repairs_note(&run->entry->repairs, action, server_ms(run));
         log_action(run, HVD_LOG_INFO, "deleted", action, NULL);
     }
     if (is_gone)
@@ -496,7 +496,7 @@ static void on_write_ok(struct step *step, const struct hvd_kube_response *respo
     struct run *run = step->run;
 
     hvd_entry_drop_failure(run->entry, action->kind, action->name);
-    hvd_repairs_note(&run->entry->repairs, action, hvd_clock_unix_ms());
+    hvd_repairs_note(&run->entry->repairs, action, server_ms(run));
     keep(run, action->kind, response->body);
     if (action->type == HVD_ACTION_PATCH_STATUS) {
         run->entry->status_written_ms = server_ms(run);
@@ -542,7 +542,7 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
         break;
     case HVD_ERR_INVALID:
         if (has_missed(action, response)) {
-            hvd_repairs_note(&step->run->entry->repairs, action, hvd_clock_unix_ms());
+            hvd_repairs_note(&step->run->entry->repairs, action, server_ms(step->run));
             send_get(step, on_reread);
             return;
         }

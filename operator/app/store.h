@@ -40,7 +40,7 @@ struct hvd_entry {
     struct hvd_gone *gone; /* names owned by the entry */
     size_t n_gone;
     struct hvd_repairs repairs; /* what was written to the job and its objects lately */
-    int64_t status_written_ms;  /* Unix time; 0: never by this process */
+    int64_t status_written_ms;  /* the server's time; 0: never by us */
     int32_t free_port;          /* kept for the job until its status tells; 0: none */
     int64_t event_us;           /* monotonic time of the first event not acted on; 0: none */
     unsigned n_plans;           /* plans in a row that were not empty */
@@ -133,7 +133,7 @@ size_t hvd_entry_count_pods(const struct hvd_entry *entry);
 bool hvd_entry_may_start(const struct hvd_entry *entry);
 
 /* Gathers the records in as few pages as they need, and forgets writes that count no more at
- * now_ms (Unix time). */
+ * now_ms (the server's time). */
 void hvd_store_tidy(struct hvd_store *store, int64_t now_ms);
 
 /* The first entry (NULL), and the one after; NULL at the end. Nothing may be added meanwhile. */

@@ -62,7 +62,7 @@ struct hvd_repairs {
 /* The repair that a creation or deletion of an object of that kind is. */
 enum hvd_repair hvd_repair_of_existence(enum hvd_kind kind);
 
-/* Records that the write was accepted at now_ms (Unix time), or that the API server's own rules
+/* Records that the write was accepted at now_ms (the server's), or that the API server's own rules
  * refused it. Actions that are no repairs are ignored, and so is a lack of memory: then the next
  * one does not wait. */
 void hvd_repairs_note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms);
