@@ -52,6 +52,7 @@ const struct hvd_shape *hvd_kind_shape(enum hvd_kind kind);
 #define HVD_ANNOTATION_ATTEMPT "horovod.io/attempt"
 #define HVD_ANNOTATION_WORKERS "horovod.io/workers"
 #define HVD_ANNOTATION_WORKERS_HASH "horovod.io/workers-hash"
+#define HVD_ANNOTATION_SCALED_DOWN "horovod.io/scaled-down"
 #define HVD_ANNOTATION_HOSTS "horovod.io/hosts"
 
 /* On workers: spec.topologyKeys, so that a pod tells which of its labels count. */

@@ -16,7 +16,10 @@
 #include "operator/api/json.h"
 #include "operator/core/children.h"
 #include "operator/core/hash.h"
+#include "operator/core/scaling.h"
 
+#define SCALED_S 120    /* how long after workers were let go a master may fail for it */
+#define SKEW_S 30       /* by which the clock of a node may be behind */
 #define RESTARTS_MAX 10 /* about half an hour, as kubelets wait longer from one to the next */
 
 /* In the order of what they tell. */
@@ -76,20 +79,39 @@ static enum loss_type judge(const struct hvd_object *pod, int64_t since_s)
 static void call_roll(const struct hvd_pass *p, struct roll rolls[HVD_JOB_GROUPS_MAX])
 {
     const char *text = p->child[HVD_KIND_JOB]->u.job.workers;
+    int32_t started[HVD_JOB_GROUPS_MAX];
+    size_t n = hvd_scaling_read(text, p->job->spec.n_groups, started);
 
-    for (size_t i = 0; text && i < p->job->spec.n_groups; i++) {
-        char *end = NULL;
-        long n = strtol(text, &end, 10);
+    for (size_t i = 0; i < n; i++) {
+        int32_t wanted = p->job->spec.groups[i].replicas;
 
-        if (end == text || n < 0)
-            return;
-        rolls[i].n_started = n;
-        rolls[i].n_wanted =
-            n < p->job->spec.groups[i].replicas ? n : p->job->spec.groups[i].replicas;
-        if (*end != ',')
-            return;
-        text = end + 1;
+        rolls[i].n_started = started[i];
+        rolls[i].n_wanted = started[i] < wanted ? started[i] : wanted;
     }
+}
+
+int64_t hvd_loss_started(const struct hvd_pass *p)
+{
+    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+    int64_t n = 0;
+
+    call_roll(p, rolls);
+    for (size_t i = 0; i < p->job->spec.n_groups; i++)
+        n += rolls[i].n_started;
+    return n;
+}
+
+/* Adds when and which workers are let go, for the case that the program cannot do without. */
+static void put_removal(struct hvd_pass *p, struct hvd_jb *jb, cJSON *annotations,
+                        const struct roll *rolls)
+{
+    char text[HVD_LOSS_TEXT_SIZE / 2];
+    size_t i = 0;
+
+    while (i + 1 < p->job->spec.n_groups && rolls[i].n_wanted == rolls[i].n_started)
+        i++;
+    hvd_scaling_describe_removal(p->job, i, (int32_t)rolls[i].n_started, text, sizeof(text));
+    hvd_jb_fmt(jb, annotations, HVD_ANNOTATION_SCALED_DOWN, "%lld %s", (long long)p->now_s, text);
 }
 
 bool hvd_loss_note_fewer(struct hvd_pass *p)
@@ -99,7 +121,7 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
     char text[HVD_JOB_GROUPS_MAX * 12] = "";
     struct hvd_jb jb = {0};
     size_t len = 0;
-    cJSON *root, *meta;
+    cJSON *root, *meta, *annotations;
 
     if (p->st || hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS || !job->u.job.workers)
         return false;
@@ -112,9 +134,12 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
     root = hvd_jb_root(&jb);
     meta = hvd_jb_object(&jb, root, "metadata");
     hvd_jb_str(&jb, meta, "uid", job->meta.uid);
-    hvd_jb_str(&jb, hvd_jb_object(&jb, meta, "annotations"), HVD_ANNOTATION_WORKERS, text);
+    annotations = hvd_jb_object(&jb, meta, "annotations");
+    hvd_jb_str(&jb, annotations, HVD_ANNOTATION_WORKERS, text);
     /* The hash was of all of them. */
-    hvd_jb_str(&jb, (cJSON *)hvd_json_get(meta, "annotations"), HVD_ANNOTATION_WORKERS_HASH, NULL);
+    hvd_jb_str(&jb, annotations, HVD_ANNOTATION_WORKERS_HASH, NULL);
+    if (p->job->spec.is_elastic)
+        put_removal(p, &jb, annotations, rolls);
     hvd_pass_patch(p, job,
                    &(struct hvd_patch){.repair = HVD_REPAIR_WORKERS,
                                        .value = hvd_hash_text(HVD_HASH_START, text),
@@ -303,6 +328,27 @@ static void describe(const struct hvd_pass *p, const struct loss *loss,
                   pod->u.pod.node ? " on node " : "", pod->u.pod.node ? pod->u.pod.node : "", what);
 }
 
+/* Workers of an elastic job that were let go just before its master failed. */
+static bool find_removed(const struct hvd_pass *p, struct hvd_worker_failure *out,
+                         char text[HVD_LOSS_TEXT_SIZE])
+{
+    const struct hvd_pod_view *master = p->pods.master ? &p->pods.master->u.pod : NULL;
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+    const char *note = master && job ? job->u.job.scaled_down : NULL;
+    char *end = NULL;
+    long long at_s = note ? strtoll(note, &end, 10) : 0;
+
+    if (!note || end == note || *end != ' ' || !master->has_failed ||
+        master->ended_s + SKEW_S < at_s || master->ended_s > at_s + SCALED_S)
+        return false;
+    hvd_pass_text(text, HVD_LOSS_TEXT_SIZE, "%s", end + 1);
+    *out = (struct hvd_worker_failure){.message = text,
+                                       .attempt = hvd_job_ended(&p->job->status) + 1,
+                                       .at_s = p->now_s,
+                                       .is_disruption = true};
+    return true;
+}
+
 bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
                    char text[HVD_LOSS_TEXT_SIZE])
 {
@@ -310,6 +356,8 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
     struct loss worst = {0};
     int64_t since_s;
 
+    if (p->job->spec.is_elastic)
+        return find_removed(p, out, text);
     if (!counts_on_workers(p))
         return false;
     /* Nodes and the API server have clocks of their own: what was there before the master's pod was

@@ -13,7 +13,8 @@
 /*
  * Whether a worker that a master counts on was lost since that started: its container ended, its
  * pod failed, is on its way out, was replaced or is gone. Fills *out, whose message points into
- * text. False for an elastic job, which goes on without it.
+ * text. An elastic job goes on without it: there only workers count that were removed by scaling
+ * within two minutes before its master failed.
  */
 bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
                    char text[HVD_LOSS_TEXT_SIZE]);
@@ -33,6 +34,10 @@ int64_t hvd_loss_counted_on(const struct hvd_pass *p, size_t group);
  * 2^-64.
  */
 uint64_t hvd_loss_workers_hash(const struct hvd_pass *p);
+
+/* How many workers the master's Job, which must be there, was made for and still may count on; 0:
+ * it does not say. */
+int64_t hvd_loss_started(const struct hvd_pass *p);
 
 /*
  * Notes on the master's Job that workers were let go by the user, before they are: when more are

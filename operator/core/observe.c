@@ -236,7 +236,8 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
     if (!out->u.job.is_complete && !out->u.job.is_failed)
         out->u.job.workers_hash = workers_hash(object);
     return hvd_observe_text(failed, "message", &out->u.job.message) &&
-           hvd_observe_annotation(object, HVD_ANNOTATION_WORKERS, &out->u.job.workers);
+           hvd_observe_annotation(object, HVD_ANNOTATION_WORKERS, &out->u.job.workers) &&
+           hvd_observe_annotation(object, HVD_ANNOTATION_SCALED_DOWN, &out->u.job.scaled_down);
 }
 
 static bool observe_podgroup(const cJSON *object, struct hvd_object *out)

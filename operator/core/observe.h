@@ -108,6 +108,7 @@ struct hvd_object {
         struct {
             int32_t attempt;       /* 0: not ours */
             char *workers;         /* annotation horovod.io/workers: replicas of each group */
+            char *scaled_down;     /* annotation: when and how workers were let go, or NULL */
             uint64_t workers_hash; /* annotation; 0: none, or the Job has ended */
             bool is_complete;
             bool is_failed;

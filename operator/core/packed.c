@@ -42,6 +42,7 @@ static const struct field
                         FIELD(TEXT, u.statefulset.spec_hash)},
     of_configmap[] = {FIELD(HASH, u.configmap.data_hash), FIELD(BOOL, u.configmap.is_immutable)},
     of_job[] = {FIELD(INT, u.job.attempt), FIELD(TEXT, u.job.workers),
+                FIELD(TEXT, u.job.scaled_down),
                 FIELD(HASH, u.job.workers_hash),
                 FIELD(BOOL, u.job.is_complete), FIELD(BOOL, u.job.is_failed),
                 FIELD(LONG, u.job.failed_s), FIELD(TEXT, u.job.message)},

@@ -15,8 +15,8 @@
  * st and makes every further call do nothing.
  */
 struct hvd_pass {
-    const struct hvd_view *view;
-    const struct hvd_job *job; /* the view's, its status within bounds */
+    const struct hvd_view *view; /* of the job below */
+    const struct hvd_job *job;   /* as observed, its status within bounds, its size the attempt's */
     int64_t now_ms;
     int64_t now_s;
     struct hvd_plan *plan;
@@ -36,8 +36,9 @@ struct hvd_pass {
     bool is_list_frozen;        /* the list differs and was made immutable */
     bool is_denied;             /* one that is tried again in this pass, and may fail again */
     const struct hvd_failure *held_back; /* why a write was denied that waits for its turn */
-    bool is_blocked;    /* a foreign child or a refusal was reported in this pass */
-    char obstacle[512]; /* its text; "": none */
+    bool is_blocked;      /* a foreign child or a refusal was reported in this pass */
+    char obstacle[512];   /* its text; "": none */
+    const char *deferred; /* replicas that wait for the next attempt; "": none */
     hvd_status_t st;
 };
 

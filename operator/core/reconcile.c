@@ -23,6 +23,7 @@
 #include "operator/core/loss.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
+#include "operator/core/scaling.h"
 
 #define MESSAGE_SIZE 1024
 #define FIRST_MS 2000       /* how long the first status waits for something to tell */
@@ -109,12 +110,22 @@ static void show_too_long(struct hvd_pass *p)
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"HostListTooLong", message});
 }
 
+/* Tells of replicas that wait for the next attempt, once per change. */
+static void tell_deferred(struct hvd_pass *p)
+{
+    const char *known = p->job->status.conditions[HVD_COND_WORKERS_READY].message;
+
+    if (p->deferred[0] && !(known && strstr(known, p->deferred)))
+        hvd_pass_event(p, "ScalingDeferred", p->deferred, false);
+}
+
 /* Whether the status tells of a worker in trouble already; what it says of it may change often. */
 static bool tells_of_trouble(const struct hvd_pass *p)
 {
     const char *message = p->job->status.conditions[HVD_COND_WORKERS_READY].message;
 
-    return message && strstr(message, "; ") && !strstr(message, "; PodGroup ");
+    return message && strstr(message, "; ") && !strstr(message, "; PodGroup ") &&
+           !strstr(message, "; spec.");
 }
 
 /* What keeps workers from being Ready, if anything is known to; false if not. */
@@ -138,12 +149,31 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
     return pod != NULL;
 }
 
+/* How many workers are Ready, and how many of them the attempt under way counts on. */
+static void describe_workers(const struct hvd_pass *p, char *out, size_t size)
+{
+    const bool is_master_made = hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS;
+    int64_t n_started = is_master_made ? hvd_loss_started(p) : 0;
+    int n = snprintf(out, size, "%d of %d workers are ready", (int)p->pods.n_ready,
+                     p->job->spec.replicas);
+
+    out += n;
+    size -= (size_t)n;
+    if (p->deferred[0])
+        hvd_pass_text(out, size, "; %s", p->deferred);
+    else if (n_started > 0 && n_started < (int64_t)p->pods.n_ready)
+        hvd_pass_text(out, size,
+                      "; this attempt was started for %d: ranks on the others are up to the "
+                      "program, or wait for the next attempt",
+                      (int)n_started);
+}
+
 static void count_workers(struct hvd_pass *p)
 {
     int32_t ready = (int32_t)p->pods.n_ready;
     int32_t wanted = p->job->spec.replicas;
     bool is_all = ready == wanted;
-    char message[MESSAGE_SIZE], trouble[MESSAGE_SIZE - 64];
+    char message[MESSAGE_SIZE], trouble[MESSAGE_SIZE - 64], workers[HVD_SCALING_TEXT_SIZE + 64];
 
     p->next.workers_ready = ready;
     p->next.workers_desired = wanted;
@@ -151,17 +181,18 @@ static void count_workers(struct hvd_pass *p)
         show_too_long(p);
         return;
     }
+    tell_deferred(p);
+    describe_workers(p, workers, sizeof(workers));
     if (describe_trouble(p, trouble, sizeof(trouble))) {
-        hvd_pass_text(message, sizeof(message), "%d of %d workers are ready; %s", ready, wanted,
-                      trouble);
+        hvd_pass_text(message, sizeof(message), "%s; %s", workers, trouble);
         p->is_urgent = p->is_urgent || !tells_of_trouble(p);
     } else if (p->has_no_room)
         hvd_pass_text(message, sizeof(message),
-                      "%d of %d workers are ready; PodGroup %s is Pending: the gang scheduler has "
-                      "no room for all of them yet",
-                      ready, wanted, p->job->name);
+                      "%s; PodGroup %s is Pending: the gang scheduler has no room for all of them "
+                      "yet",
+                      workers, p->job->name);
     else
-        (void)snprintf(message, sizeof(message), "%d of %d workers are ready", ready, wanted);
+        hvd_pass_text(message, sizeof(message), "%s", workers);
     set(p, HVD_COND_WORKERS_READY, is_all ? HVD_TRUE : HVD_FALSE,
         (const char *const[2]){is_all ? "AllReady" : "WaitingForWorkers", message});
 }
@@ -174,11 +205,12 @@ static void show_running(struct hvd_pass *p)
     char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE];
 
     hvd_pass_attempt(p, attempt);
-    hvd_pass_text(message, sizeof(message), "pod %s is running (%s)%s%s%s%s",
+    hvd_pass_text(message, sizeof(message), "pod %s is running (%s)%s%s%s%s%s%s",
                   p->pods.master->meta.name, attempt, p->obstacle[0] ? "; " : "", p->obstacle,
-                  lost ? "; " : "", lost ? lost : "");
-    /* An obstacle that is gone is no longer told of. */
-    p->is_urgent = p->is_urgent || (!p->obstacle[0] && !lost && known && strstr(known, "); "));
+                  lost ? "; " : "", lost ? lost : "", p->deferred[0] ? "; " : "", p->deferred);
+    /* What is gone is no longer told of. */
+    p->is_urgent = p->is_urgent ||
+                   (!p->obstacle[0] && !lost && !p->deferred[0] && known && strstr(known, "); "));
     if (!is_true(&p->job->status, HVD_COND_RUNNING))
         hvd_pass_event(p, "MasterStarted", message, false);
     set(p, HVD_COND_RUNNING, HVD_TRUE, (const char *const[2]){"MasterStarted", message});
@@ -587,9 +619,9 @@ static void act(struct hvd_pass *p)
 hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct hvd_plan *out,
                            struct hvd_err *err)
 {
+    struct hvd_pass p = {.now_ms = now_ms, .now_s = now_ms / 1000, .plan = out};
+    struct hvd_scaling scaling;
     struct hvd_job job;
-    struct hvd_pass p = {
-        .view = view, .job = &job, .now_ms = now_ms, .now_s = now_ms / 1000, .plan = out};
 
     if (!is_view(view))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "reconcile: a view without a decoded job");
@@ -597,6 +629,9 @@ hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct h
     hvd_job_status_bound(&job.status, job.created_s, p.now_s);
     if (view->job->is_deleting || view->job->spec.is_foreign)
         return HVD_OK;
+    p.view = hvd_scaling_hold(view, &job, &scaling);
+    p.job = &job;
+    p.deferred = scaling.text;
     p.st = prepare(&p);
     if (!p.st && !hvd_look_for_missing(&p))
         act(&p);

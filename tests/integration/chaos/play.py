@@ -45,12 +45,20 @@ class Player:
             return False
         if spec.get("suspend"):
             return status.get("state") == "Suspended" and not self.pods(job, "worker") + self.pods(job, "master")
-        wanted = spec["worker"]["replicas"] + sum(group["replicas"] for group in spec.get("workerGroups", []))
+        wanted = self.size(job, spec)
         workers = [pod for pod in self.pods(job, "worker") if "deletionTimestamp" not in pod["metadata"]]
         return (status.get("state") == "Running" and len(workers) == wanted and self.master(job) is not None
                 and status.get("ready") == f"{wanted}/{wanted}"
                 and status.get("hosts") == wanted + bool(spec.get("runMasterAsWorker"))
                 and self.has_children_again(job))
+
+    def size(self, job, spec):
+        """How many workers it should have: an attempt of fixed size keeps those that its master was made for."""
+        if "minReplicas" not in spec["worker"]:
+            annotations = (self.child(job, "jobs") or {"metadata": {}})["metadata"].get("annotations", {})
+            if "horovod.io/workers" in annotations:
+                return sum(int(count) for count in annotations["horovod.io/workers"].split(","))
+        return spec["worker"]["replicas"] + sum(group["replicas"] for group in spec.get("workerGroups", []))
 
     def has_children_again(self, job):
         """A job that ends gets nothing made any more: what was deleted has to be back before that."""
@@ -92,13 +100,21 @@ class Player:
                 raise
 
     def scale(self, job, replicas):
-        self.change(job, {"worker": {"replicas": replicas}})
+        self.resize(job, lambda spec: {"worker": {"replicas": replicas}})
 
     def scale_group(self, job, name, replicas):
-        found = self.job(job)
-        groups = found["spec"].get("workerGroups", []) if found else []
-        self.change(job, {"workerGroups": [{**group, "replicas": replicas} if group["name"] == name else group
-                                           for group in groups]})
+        self.resize(job, lambda spec: {"workerGroups": [
+            {**group, "replicas": replicas} if group["name"] == name else group for group in spec.get("workerGroups", [])]})
+
+    def resize(self, job, changed):
+        """A fixed size takes effect at once or with the next attempt, which must not depend on who is faster."""
+        spec = (self.job(job) or {}).get("spec", {})
+        is_fixed = spec and "minReplicas" not in spec["worker"]
+        if is_fixed:
+            self.wait(job)
+        self.change(job, changed(spec))
+        if is_fixed:
+            self.wait(job)
 
     def suspend(self, job):
         self.change(job, {"suspend": True})

@@ -61,6 +61,7 @@ def test_suspension_removes_ended_workers_too_and_resuming_makes_new_ones(ns, op
 
 def test_scaling_down_removes_the_highest_workers_and_no_other(server, ns, operator):
     run(ns, replicas=4)
+    ns.patch("horovodjobs", "digits", {"spec": {"worker": {"minReplicas": 1}}})
     kept = [uid(ns, "pods", f"digits-worker-{i}") for i in (0, 1)]
     server.kubectl("scale", "horovodjob", "digits", "--replicas=2", "-n", ns.name)
     until("two are left", lambda: ns.workers() == {"digits-worker-0", "digits-worker-1"})

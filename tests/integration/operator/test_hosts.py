@@ -38,7 +38,7 @@ def lines(indices, slots=1):
 
 
 def test_a_running_job_grows_and_shrinks_through_the_scale_subresource(ns, operator):
-    ns.apply_job(replicas=2)
+    ns.apply_job(worker={"replicas": 2, "minReplicas": 1})
     ns.start_workers(2)
     ns.start_master()
     ns.wait_state("Running")
@@ -97,7 +97,7 @@ def test_an_elastic_job_starts_with_enough_workers(ns, operator):
 
 def test_groups_have_their_own_templates_and_slots_and_stand_in_order(ns, operator):
     groups = [{"name": "zz", "replicas": 1, "slotsPerWorker": 8, "template": TEMPLATE}, {"name": "b", "replicas": 2}]
-    ns.apply_job(replicas=1, slotsPerWorker=2, workerGroups=groups)
+    ns.apply_job(worker={"replicas": 1, "minReplicas": 1}, slotsPerWorker=2, workerGroups=groups)
     start(ns, ["digits-worker-b-1", "digits-worker-zz-0", "digits-worker-0", "digits-worker-b-0"])
     ns.start_master()
     assert hosts(ns) == ["digits-worker-0.digits slots=2", "digits-worker-zz-0.digits slots=8",
@@ -237,3 +237,47 @@ def test_a_wrong_manifest_is_refused_with_its_reason(server, ns, path, value, wo
     result = server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(changed(path, value)), check=False)
     assert result.returncode != 0 and words in result.stdout, result.stdout
     assert ns.list("horovodjobs") == []
+
+
+def test_a_job_of_fixed_size_is_scaled_with_its_next_attempt(server, ns, operator):
+    def message(kind):
+        return (ns.condition(kind) or {}).get("message", "")
+
+    waits = "spec.worker.replicas changed from 3 to {}: takes effect with the next attempt; suspend and resume the job to apply it now"
+    ns.apply_job(replicas=3, backoffLimit=1)
+    ns.start_workers(3)
+    master = ns.start_master()
+    ns.wait_state("Running")
+    for replicas in (2, 5):
+        server.kubectl("scale", "horovodjob", "digits", f"--replicas={replicas}", "-n", ns.name)
+        until("it is told", lambda: message("Running").endswith(waits.format(replicas)))
+        assert message("WorkersReady") == "3 of 3 workers are ready; " + waits.format(replicas)
+    until("rest", lambda: operator.metric("horovod_operator_queue_depth") == 0)
+    assert ns.events().count(("ScalingDeferred", 1)) == 2
+    assert ns.workers() == {f"digits-worker-{i}" for i in range(3)} and hosts(ns) == lines(range(3))
+    assert ns.api.request("GET", ns.path("horovodjobs", "digits", "scale"))["status"]["replicas"] == 3
+    scale(ns, 2)
+    ns.end_master(master, 1, "boom")
+    until("the next attempt has two workers", lambda: ns.get("statefulsets", "digits-worker")["spec"]["replicas"] == 2 and
+          ns.status().get("attempts") == 1 and ns.workers() == {"digits-worker-0", "digits-worker-1"})
+    ns.start_workers(2)
+    ns.start_master()
+    ns.wait_state("Running")
+    assert message("WorkersReady") == "2 of 2 workers are ready" and hosts(ns) == lines(range(2))
+
+
+def test_a_worker_removed_by_scaling_is_named_when_the_program_fails_for_it(ns, operator):
+    ns.apply_job(worker={"replicas": 3, "minReplicas": 1})
+    ns.start_workers(3)
+    master = ns.start_master()
+    ns.wait_state("Running")
+    scale(ns, 2)
+    until("the others are gone", lambda: ns.workers() == {"digits-worker-0", "digits-worker-1"})
+    ns.end_master(master, 143, "rank 0 killed by signal 15")
+    ns.wait_state("Failed")
+    failed = ns.condition("Failed")
+    assert failed["reason"] == "WorkerFailed"
+    assert failed["message"] == "worker digits-worker-2 was removed by scaling from 3 to 2 (spec.worker.replicas) (attempt 1 of 1); " \
+        f"pod {master} container master exited with code 143: rank 0 killed by signal 15"
+    assert [e["message"] for e in ns.list("events") if e["reason"] == "Failed" and e["involvedObject"]["kind"] == "HorovodJob"] == \
+        [failed["message"]]

@@ -94,7 +94,7 @@ def test_a_group_follows_its_job_and_nothing_else(server, ns, run_operator, gang
     until("the repair", lambda: group(ns, gang)["spec"]["minMember"] == 2)
     assert group(ns, gang)["spec"]["minResources"] == {"cpu": "2"}
     # More workers, another queue.
-    ns.patch("horovodjobs", "digits", {"spec": {"worker": {"replicas": 4}}})
+    ns.patch("horovodjobs", "digits", {"spec": {"worker": {"replicas": 4, "minReplicas": 4}}})
     until("4 members", lambda: group(ns, gang)["spec"]["minMember"] == 4)
     assert group(ns, gang)["spec"]["minResources"] == {"cpu": "4"}
     ns.patch("horovodjobs", "digits", {"spec": {"scheduling": {"minAvailable": 3}}})

@@ -257,7 +257,7 @@ static void what_the_user_changes_back_and_forth_is_no_fight(void **state)
 {
     static const char *const edits[][2] = {
         {"{\"suspend\":true}", "{\"suspend\":false}"},
-        {"{\"worker\":{\"replicas\":4}}", "{\"worker\":{\"replicas\":3}}"}};
+        {"{\"worker\":{\"replicas\":4,\"minReplicas\":1}}", "{\"worker\":{\"replicas\":3}}"}};
     struct world w;
 
     (void)state;
@@ -359,12 +359,13 @@ static void a_list_made_immutable_ends_no_job(void **state)
     (void)state;
     world_start(&w, ",\"minReplicas\":1,\"backoffLimit\":1");
     assert_true(world_patch(&w, "ConfigMap", "digits-hosts", immutable));
-    world_edit(&w, "{\"worker\":{\"replicas\":3}}");
+    world_edit(&w, "{\"worker\":{\"replicas\":3,\"minReplicas\":1}}");
     world_settle(&w);
     fight(&w, NULL, MINUTE_MS);
     world_is_state(&w, "Running");
     message = world_condition_text(&w, "WorkersReady", "message");
-    if (!strstr(message, "3 of 3 workers are ready; ConfigMap digits-hosts was made immutable"))
+    if (!strstr(message, "3 of 3 workers are ready; ") ||
+        !strstr(message, "; ConfigMap digits-hosts was made immutable"))
         fail_msg("%s", message);
     world_end_master(&w, 1, "no");
     world_settle(&w);

@@ -77,7 +77,7 @@ static void a_smaller_job_keeps_exactly_its_lowest_workers(void **state)
     (void)state;
     start(&w, 4, "");
     uid = uid_of(&w, "digits-worker-1");
-    world_edit(&w, "{\"worker\":{\"replicas\":2}}");
+    world_edit(&w, "{\"worker\":{\"replicas\":2,\"minReplicas\":1}}");
     world_pass(&w);
     assert_non_null(world_find(&w, "Pod", "digits-worker-3"));
     assert_string_equal(hostfile(&w),

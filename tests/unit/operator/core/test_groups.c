@@ -168,10 +168,10 @@ static void a_running_job_grows_and_shrinks(void **state)
     (void)state;
     world_init(&w, TWO_GROUPS);
     world_settle(&w);
-    world_edit(&w,
-               "{\"worker\":{\"replicas\":1},\"workerGroups\":[{\"name\":\"big\",\"replicas\":2,"
-               "\"slotsPerWorker\":8,\"template\":{\"spec\":{\"containers\":[{\"name\":"
-               "\"worker\",\"image\":\"other\"}]}}}]}");
+    world_edit(&w, "{\"worker\":{\"replicas\":1,\"minReplicas\":1},\"workerGroups\":[{\"name\":"
+                   "\"big\",\"replicas\":2,"
+                   "\"slotsPerWorker\":8,\"template\":{\"spec\":{\"containers\":[{\"name\":"
+                   "\"worker\",\"image\":\"other\"}]}}}]}");
     world_pass(&w);
     world_pass(&w);
     /* Who has to go is not listed from then on, though it still is Ready. */

@@ -203,13 +203,13 @@ static void scaling_is_no_loss(void **state)
     (void)state;
     world_start(&w, "");
     w.now_ms += 60000;
-    world_edit(&w, "{\"worker\":{\"replicas\":4}}");
+    world_edit(&w, "{\"worker\":{\"replicas\":4,\"minReplicas\":1}}");
     world_settle(&w);
     assert_string_equal(world_status(&w, "workerFailure.message"), "");
     world_end_worker(&w, "digits-worker-3", 1, "Error");
     world_settle(&w);
     assert_string_equal(world_status(&w, "workerFailure.message"), "");
-    world_edit(&w, "{\"worker\":{\"replicas\":1}}");
+    world_edit(&w, "{\"worker\":{\"replicas\":1,\"minReplicas\":1}}");
     world_settle(&w);
     assert_string_equal(world_status(&w, "workerFailure.message"), "");
     world_is_state(&w, "Running");
@@ -223,7 +223,7 @@ static void workers_that_come_back_after_scaling_were_not_lost(void **state)
 
     (void)state;
     world_start(&w, "");
-    world_edit(&w, "{\"worker\":{\"replicas\":1}}");
+    world_edit(&w, "{\"worker\":{\"replicas\":1,\"minReplicas\":1}}");
     w.now_ms += 60000;
     world_pass(&w);
     annotations = hvd_json_at(world_find(&w, "Job", "digits-master"), "metadata.annotations");
@@ -232,7 +232,7 @@ static void workers_that_come_back_after_scaling_were_not_lost(void **state)
     assert_int_equal(
         hvd_json_int(world_find(&w, "StatefulSet", "digits-worker"), "spec.replicas", 0), 2);
     world_settle(&w);
-    world_edit(&w, "{\"worker\":{\"replicas\":3}}");
+    world_edit(&w, "{\"worker\":{\"replicas\":3,\"minReplicas\":1}}");
     world_settle(&w);
     world_is_state(&w, "Running");
     assert_string_equal(world_status(&w, "ready"), "3/3");
@@ -267,7 +267,7 @@ static void an_elastic_job_at_its_minimum_goes_on_without_a_worker(void **state)
     world_settle(&w);
     world_end_worker(&w, "digits-worker-0", 137, "OOMKilled");
     world_settle(&w);
-    world_edit(&w, "{\"worker\":{\"replicas\":1}}");
+    world_edit(&w, "{\"worker\":{\"replicas\":1,\"minReplicas\":1}}");
     world_settle(&w);
     world_is_state(&w, "Running");
     assert_string_equal(world_status(&w, "workerFailure.message"), "");
@@ -999,9 +999,9 @@ static void workers_as_old_as_the_start_are_not_lost(void **state)
     world_settle(&w);
     world_is_state(&w, "Running");
     assert_string_equal(world_status(&w, "workerFailure.message"), "");
-    world_edit(&w, "{\"worker\":{\"replicas\":1}}");
+    world_edit(&w, "{\"worker\":{\"replicas\":1,\"minReplicas\":1}}");
     world_settle(&w);
-    world_edit(&w, "{\"worker\":{\"replicas\":2}}");
+    world_edit(&w, "{\"worker\":{\"replicas\":2,\"minReplicas\":1}}");
     world_settle(&w);
     world_is_state(&w, "Running");
     assert_string_equal(world_status(&w, "workerFailure.message"), "");

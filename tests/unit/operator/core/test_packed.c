@@ -123,12 +123,14 @@ static void all_of_the_children_comes_back(void **state)
     (void)state;
     job.u.job.attempt = 3;
     job.u.job.workers = job.u.job.message = (char *)"4,2";
+    job.u.job.scaled_down = (char *)"5 worker w";
     job.u.job.workers_hash = UINT64_MAX;
     job.u.job.is_failed = true;
     job.u.job.failed_s = 5;
     packed = pack(&job, &out);
     assert_true(out.u.job.attempt == 3 && out.u.job.is_failed && !out.u.job.is_complete);
     assert_string_equal(out.u.job.workers, "4,2");
+    assert_string_equal(out.u.job.scaled_down, "5 worker w");
     assert_true(out.u.job.workers_hash == UINT64_MAX);
     assert_string_equal(out.u.job.message, "4,2");
     assert_int_equal(out.u.job.failed_s, 5);

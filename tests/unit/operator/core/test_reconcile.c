@@ -546,13 +546,13 @@ static void a_change_made_between_suspend_and_resume_unseen_still_takes_effect(v
     world_fini(&w);
 }
 
-static void scaling_does_not_restart_the_job(void **state)
+static void scaling_does_not_restart_an_elastic_job(void **state)
 {
     struct world w;
 
     (void)state;
     world_start(&w, "");
-    world_edit(&w, "{\"worker\":{\"replicas\":3}}");
+    world_edit(&w, "{\"worker\":{\"replicas\":3,\"minReplicas\":1}}");
     world_settle(&w);
     world_is_state(&w, "Running");
     assert_int_equal(hosts_lines(&w), 3);
@@ -882,7 +882,7 @@ int main(void)
         cmocka_unit_test(suspension_leaves_no_pods_and_resumes),
         cmocka_unit_test(a_job_created_suspended_makes_nothing),
         cmocka_unit_test(a_change_made_between_suspend_and_resume_unseen_still_takes_effect),
-        cmocka_unit_test(scaling_does_not_restart_the_job),
+        cmocka_unit_test(scaling_does_not_restart_an_elastic_job),
         cmocka_unit_test(a_job_managed_by_another_is_not_written_to),
         cmocka_unit_test(a_foreign_object_is_left_alone_and_retried_slowly),
         cmocka_unit_test(a_foreign_object_with_our_labels_is_left_alone),

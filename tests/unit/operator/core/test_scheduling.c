@@ -188,10 +188,11 @@ static bool play(const struct combination *c, int actions, char **digest)
     }
     is_running(&w, c, workers);
     if (c->scaling == UP || c->scaling == DOWN) {
-        workers = c->scaling == UP ? 4 : 1;
         edit(&w, c,
              c->scaling == UP ? "{\"worker\":{\"replicas\":4}}" : "{\"worker\":{\"replicas\":1}}");
-        is_running(&w, c, workers);
+        is_running(&w, c, workers); /* its size is fixed, for this attempt */
+        if (c->suspension == TWICE || c->restart == OF_THE_JOB)
+            workers = c->scaling == UP ? 4 : 1;
     }
     if (c->suspension == TWICE)
         suspend_and_resume(&w, c);

@@ -893,6 +893,7 @@ void world_end_master(struct world *w, int exit_code, const char *message)
     cJSON *pod = world_find(w, "Pod", "digits-master-abcde");
     struct hvd_jb jb = {0};
     cJSON *status, *container, *terminated;
+    char time[HVD_RFC3339_SIZE];
     char *started;
 
     assert_non_null(pod);
@@ -909,6 +910,8 @@ void world_end_master(struct world *w, int exit_code, const char *message)
     hvd_jb_str(&jb, terminated, "reason", exit_code ? "Error" : "Completed");
     hvd_jb_str(&jb, terminated, "message", message);
     hvd_jb_str(&jb, terminated, "startedAt", started);
+    hvd_rfc3339_format(w->now_ms / 1000, time);
+    hvd_jb_str(&jb, terminated, "finishedAt", time);
     free(started);
     stamp(w, pod, false);
 }
