@@ -12,6 +12,8 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/core/children.h"
 #include "operator/core/look.h"
 #include "operator/core/packed.h"
 
@@ -384,6 +386,8 @@ static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, bool i
     return st;
 }
 
+static void drop_foreign(struct hvd_store *store, struct hvd_entry *entry);
+
 static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
 {
     drop_job(store, entry);
@@ -392,6 +396,7 @@ static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
     drop_all_failures(entry);
     drop_all_gone(entry);
     hvd_repairs_fini(&entry->repairs);
+    drop_foreign(store, entry);
     touch(store, entry);
 }
 
@@ -661,11 +666,66 @@ static void trust_record(struct hvd_store *store, struct hvd_record *record)
     touch(store, record->entry);
 }
 
+static bool is_child_name(const struct hvd_job *job, enum hvd_kind kind, const char *name)
+{
+    char child[HVD_CHILD_NAME_MAX];
+
+    if (kind != HVD_KIND_STATEFULSET) {
+        hvd_child_name(job, kind, child);
+        return strcmp(child, name) == 0;
+    }
+    for (size_t i = 0; i < job->spec.n_groups; i++) {
+        hvd_group_name(job, i, child);
+        if (strcmp(child, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the controller is of a kind that ours have. */
+static bool has_our_kind_of_owner(enum hvd_kind kind, const char *owner_kind)
+{
+    if (kind == HVD_KIND_POD)
+        return hvd_str_equal(owner_kind, hvd_kind_info(HVD_KIND_STATEFULSET)->kind) ||
+               hvd_str_equal(owner_kind, hvd_kind_info(HVD_KIND_JOB)->kind);
+    return hvd_str_equal(owner_kind, hvd_kind_info(HVD_KIND_HOROVODJOB)->kind);
+}
+
+/* Anybody may give an object our labels. Of those that no job controls only what stands in the way
+ * of a job that is there is filed, so that the others cost nothing. */
+static bool is_of_interest(const struct hvd_store *store, const struct hvd_object *object)
+{
+    const struct hvd_meta *meta = &object->meta;
+    const struct hvd_entry *entry;
+
+    if (!meta->job)
+        return false;
+    if (has_our_kind_of_owner(object->kind, meta->owner_kind) ||
+        (object->kind == HVD_KIND_POD && object->u.pod.is_orphan))
+        return true;
+    entry = find_entry(store, meta->namespace, meta->job);
+    return entry && entry->has_job &&
+           (object->kind == HVD_KIND_POD || is_child_name(&entry->job, object->kind, meta->name));
+}
+
+/* What stood in the way of a job that went. */
+static void drop_foreign(struct hvd_store *store, struct hvd_entry *entry)
+{
+    struct hvd_object object;
+
+    for (size_t i = entry->n_objects; i > 0; i--) {
+        unpack(entry->records[i - 1], &object);
+        if (!is_of_interest(store, &object))
+            free_record(store, entry->records[i - 1]);
+    }
+}
+
 /* Files the object. */
 static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object *object)
 {
     const struct hvd_meta *meta = &object->meta;
     struct hvd_record *record = find_record(store, object->kind, meta->namespace, meta->name);
+    const bool is_wanted = is_of_interest(store, object);
     struct hvd_object known;
     hvd_status_t st;
 
@@ -680,7 +740,7 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
             return HVD_OK;
         }
         is_same = hvd_str_equal(known.meta.uid, meta->uid);
-        if (meta->job && hvd_str_equal(known.meta.job, meta->job) &&
+        if (is_wanted && hvd_str_equal(known.meta.job, meta->job) &&
             (is_same || !has_last_words(store, record))) {
             if (!is_same)
                 drop_failure_of_ours(record->entry, object);
@@ -688,7 +748,7 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
         }
         remove_record(store, record);
     }
-    if (!meta->job)
+    if (!is_wanted)
         return HVD_OK;
     st = add_record(store, object, &record);
     if (st != HVD_OK)
@@ -799,6 +859,24 @@ void hvd_store_miss(struct hvd_store *store, enum hvd_kind kind, const char *ns,
     unpack(record, &object);
     if (hvd_str_equal(object.meta.uid, uid))
         miss_record(store, record, is_deleting);
+}
+
+bool hvd_store_knows(struct hvd_store *store, enum hvd_kind kind, const cJSON *object)
+{
+    const cJSON *meta = hvd_json_get(object, "metadata");
+    const char *ns = hvd_json_str(meta, "namespace"), *name = hvd_json_str(meta, "name");
+    const char *version = hvd_json_str(meta, "resourceVersion");
+    const struct hvd_object *found;
+    const struct hvd_entry *entry;
+
+    if (!ns || !name)
+        return false;
+    if (kind == HVD_KIND_HOROVODJOB) {
+        entry = find_entry(store, ns, name);
+        return entry && entry->has_job && hvd_str_equal(entry->job.resource_version, version);
+    }
+    found = hvd_store_find(store, kind, ns, name);
+    return found && hvd_str_equal(found->meta.resource_version, version);
 }
 
 void hvd_store_begin(struct hvd_store *store, enum hvd_kind kind)

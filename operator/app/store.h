@@ -18,7 +18,9 @@
 
 /*
  * What the operator knows: for each job the decoded HorovodJob and the projections of the objects
- * filed under it by namespace and label. Fed by watches and by the answers to our own writes; an
+ * filed under it by namespace and label. Children that no HorovodJob controls, and pods that no
+ * StatefulSet or Job does, are filed only while their job is there; of such children only those
+ * that have the name of one of the job's. Fed by watches and by the answers to our own writes; an
  * older version never replaces a newer one. One thread.
  */
 
@@ -89,6 +91,9 @@ hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJ
  */
 hvd_status_t hvd_store_put_answer(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
                                   struct hvd_err *err);
+
+/* Whether this version of the object is the one that is known. */
+bool hvd_store_knows(struct hvd_store *store, enum hvd_kind kind, const cJSON *object);
 
 /* The watch of the kind has told all up to this version: of a list, or of an object that went. */
 void hvd_store_told(struct hvd_store *store, enum hvd_kind kind, const char *version);

@@ -390,6 +390,79 @@ static void objects_without_our_label_are_not_kept(void **state)
     assert_int_equal(hvd_index_count(&b->store.records), 0);
 }
 
+#define FOREIGN(name, uid, version, job)                                                           \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"" name "\",\"uid\":\"" uid                     \
+    "\",\"resourceVersion\":\"" version                                                            \
+    "\",\"labels\":{\"app.kubernetes.io/managed-by\":\"horovod-operator\","                        \
+    "\"horovod.io/job-name\":\"" job "\"}}}"
+
+static void foreign_objects_with_our_labels_cost_nothing(void **state)
+{
+    static const enum hvd_kind kinds[] = {HVD_KIND_SECRET,      HVD_KIND_SERVICE,
+                                          HVD_KIND_STATEFULSET, HVD_KIND_CONFIGMAP,
+                                          HVD_KIND_JOB,         HVD_KIND_POD};
+    struct bench *b = *state;
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        assert_int_equal(put(b, kinds[i], FOREIGN("j-hosts", "x", "1", "j")), 0);
+        assert_int_equal(put(b, kinds[i], FOREIGN("x", "x", "2", "other")), 0);
+    }
+    assert_int_equal(hvd_index_count(&b->store.entries), 0);
+    assert_int_equal(hvd_index_count(&b->store.records), 0);
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "3"));
+    assert_int_equal(put(b, HVD_KIND_CONFIGMAP, FOREIGN("x", "x", "4", "j")), 0);
+    assert_int_equal(put(b, HVD_KIND_STATEFULSET, FOREIGN("j-worker-x", "x", "5", "j")), 0);
+    assert_int_equal(hvd_index_count(&b->store.records), 0);
+}
+
+static void what_stands_in_the_way_of_a_job_is_known_until_the_job_goes(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    assert_int_equal(put(b, HVD_KIND_CONFIGMAP, FOREIGN("j-hosts", "c", "2", "j")), 1);
+    assert_int_equal(put(b, HVD_KIND_STATEFULSET, FOREIGN("j-worker", "w", "3", "j")), 1);
+    assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("j", "s", "4", "j", "u1")), 1);
+    assert_int_equal(b->last->n_objects, 3);
+    /* One of ours that lost its owner, and one that found it. */
+    assert_int_equal(put(b, HVD_KIND_SERVICE, FOREIGN("j", "s", "5", "j")), 1);
+    assert_int_equal(put(b, HVD_KIND_CONFIGMAP, CHILD("j-hosts", "c", "6", "j", "u1")), 1);
+    assert_int_equal(b->last->n_objects, 3);
+    hvd_store_remove(&b->store, HVD_KIND_HOROVODJOB, "ns", "j", "u1");
+    assert_int_equal(b->last->n_objects, 1);
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_CONFIGMAP, "ns", "j-hosts"));
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    assert_null(hvd_store_find(&b->store, HVD_KIND_STATEFULSET, "ns", "j-worker"));
+}
+
+static void a_version_that_is_known_is_told_from_another(void **state)
+{
+    static const struct {
+        enum hvd_kind kind;
+        const char *text;
+        bool is_known;
+    } rows[] = {
+        {HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"), true},
+        {HVD_KIND_HOROVODJOB, JOB("j", "u1", "2"), false},
+        {HVD_KIND_HOROVODJOB, JOB("k", "u1", "1"), false},
+        {HVD_KIND_SERVICE, CHILD("j", "s", "4", "j", "u1"), true},
+        {HVD_KIND_SERVICE, CHILD("j", "s", "5", "j", "u1"), false},
+        {HVD_KIND_SECRET, CHILD("j", "s", "4", "j", "u1"), false},
+        {HVD_KIND_SERVICE, "{}", false},
+        {HVD_KIND_SERVICE, "null", false},
+    };
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s", "4", "j", "u1"));
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        cJSON *object = cJSON_Parse(rows[i].text);
+
+        assert_int_equal(hvd_store_knows(&b->store, rows[i].kind, object), rows[i].is_known);
+        cJSON_Delete(object);
+    }
+}
+
 #define N_PODS 200
 
 static void put_pod(struct bench *b, int i, int version)
@@ -399,7 +472,9 @@ static void put_pod(struct bench *b, int i, int version)
     (void)snprintf(text, sizeof(text),
                    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"p%d\",\"uid\":\"u%d\","
                    "\"resourceVersion\":\"%d\",\"labels\":{\"app.kubernetes.io/managed-by\":"
-                   "\"horovod-operator\",\"horovod.io/job-name\":\"j\"}}}",
+                   "\"horovod-operator\",\"horovod.io/job-name\":\"j\"},"
+                   "\"ownerReferences\":[{\"kind\":\"StatefulSet\",\"uid\":\"w\","
+                   "\"controller\":true}]}}",
                    i, i, version);
     (void)put(b, HVD_KIND_POD, text);
 }
@@ -484,6 +559,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(only_newer_versions_change_anything),
         TEST(children_wait_for_their_job),
+        TEST(foreign_objects_with_our_labels_cost_nothing),
+        TEST(what_stands_in_the_way_of_a_job_is_known_until_the_job_goes),
+        TEST(a_version_that_is_known_is_told_from_another),
         TEST(a_job_may_start_when_enough_of_its_pods_are_ready),
         TEST(an_old_uid_removes_nothing_new),
         TEST(a_list_doubts_what_it_does_not_hold),
