@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "operator/api/horovodjob_internal.h"
 #include "operator/api/json.h"
+#include "operator/api/object.h"
 #include "operator/api/rfc3339.h"
 
 static hvd_status_t copy_text(const cJSON *object, const char *path, char **out,
@@ -40,6 +41,20 @@ static hvd_status_t decode_meta(const cJSON *object, struct hvd_job *job, struct
     return st;
 }
 
+/* A job of which a part could not be read is not run by the rest of it. */
+static hvd_status_t refuse_unread(const cJSON *object, struct hvd_job *job, struct hvd_err *err)
+{
+    const char *trouble = hvd_object_trouble(object);
+
+    if (!trouble)
+        return HVD_OK;
+    hvd_free(job->invalid);
+    job->invalid = hvd_strdup(trouble);
+    if (!job->invalid)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s", job->name);
+    return HVD_OK;
+}
+
 hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd_err *err)
 {
     struct hvd_job job = {0};
@@ -47,6 +62,8 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
 
     if (!st)
         st = hvd_spec_decode(hvd_json_get(object, "spec"), &job, err);
+    if (!st)
+        st = refuse_unread(object, &job, err);
     if (!st)
         st = hvd_status_decode(hvd_json_get(object, "status"), &job, err);
     if (!st && job.spec.is_host_network && !job.spec.has_ssh_port && job.status.ssh_port > 0)

@@ -169,8 +169,9 @@ struct hvd_job {
 
 /*
  * Decodes an API object into *out, which then owns copies of all it needs (hvd_job_fini). The CRD
- * refuses wrong specs; one that got here all the same is no failure: out->invalid then says what is
- * wrong, and reconcile turns that into the condition Failed. HVD_ERR_INVALID when the metadata is
+ * refuses wrong specs; one that got here all the same is no failure, nor is an object of which a
+ * part could not be read (hvd_object_trouble): out->invalid then says what is wrong, and reconcile
+ * turns that into the condition Failed. HVD_ERR_INVALID when the metadata is
  * no metadata, HVD_ERR_NOMEM; *out is untouched then.
  */
 hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd_err *err);

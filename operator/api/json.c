@@ -34,6 +34,7 @@ static struct {
     cJSON *doc;
     bool is_hooked;  /* cJSON's memory comes from here */
     bool is_reading; /* whatever is allocated now is of the tree */
+    bool has_failed; /* memory was short */
 } tree;
 
 static union {
@@ -89,7 +90,10 @@ static void free_blocks(void)
 
 static void *json_malloc(size_t size)
 {
-    return tree.is_reading ? cut_piece(size) : hvd_malloc(size, 1);
+    void *p = tree.is_reading ? cut_piece(size) : hvd_malloc(size, 1);
+
+    tree.has_failed |= !p;
+    return p;
 }
 
 static void json_free(void *p)
@@ -104,17 +108,6 @@ void hvd_json_use_base_memory(void)
 
     cJSON_InitHooks(&hooks);
     tree.is_hooked = true;
-}
-
-/* Makes *text what is wanted of it, in the tree's memory. False: there is none. */
-static bool pick(struct hvd_strview *text, const struct hvd_shape *shape)
-{
-    char *room = cut_piece(text->len);
-    size_t len = room ? hvd_json_pick(*text, shape, room) : 0;
-
-    if (len)
-        *text = (struct hvd_strview){room, len};
-    return room != NULL;
 }
 
 /* ---- the character NUL ---- */
@@ -251,14 +244,10 @@ static cJSON *parse(struct hvd_strview text)
     return doc;
 }
 
-cJSON *hvd_json_read(struct hvd_strview text, const struct hvd_shape *shape)
+static cJSON *parse_into_tree(struct hvd_strview text)
 {
     cJSON *doc;
 
-    if (tree.doc || !tree.is_hooked)
-        return parse(text);
-    if (shape && !pick(&text, shape))
-        return NULL;
     tree.is_reading = true;
     doc = parse(text);
     tree.is_reading = false;
@@ -266,6 +255,18 @@ cJSON *hvd_json_read(struct hvd_strview text, const struct hvd_shape *shape)
     if (!doc)
         free_blocks();
     return doc;
+}
+
+hvd_status_t hvd_json_read(struct hvd_strview text, cJSON **out)
+{
+    cJSON *doc;
+
+    tree.has_failed = false;
+    doc = tree.doc || !tree.is_hooked ? parse(text) : parse_into_tree(text);
+    if (!doc)
+        return tree.has_failed ? HVD_ERR_NOMEM : HVD_ERR_INVALID;
+    *out = doc;
+    return HVD_OK;
 }
 
 void hvd_json_drop(cJSON *doc)

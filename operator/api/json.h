@@ -8,7 +8,6 @@
 
 #include "base/status.h"
 #include "base/str.h"
-#include "operator/api/pick.h"
 
 /*
  * Reading and building JSON with cJSON. Reading never fails: what is absent or of another type is
@@ -22,11 +21,11 @@ void hvd_json_use_base_memory(void);
  * Parses a document that is read and soon dropped. Its tree lies in a few blocks, not in one for
  * each node: that is quicker, and leaves no holes between what stays. While one is there a second
  * one is parsed as usual, and so is every one before hvd_json_use_base_memory. The tree must not be
- * changed, and goes by hvd_json_drop alone. With a shape (see pick.h; NULL: none) it holds only
- * what that names. The character NUL in a key or a text is read as U+FFFD and remembered. NULL: no
- * JSON, or no memory.
+ * changed, and goes by hvd_json_drop alone. The character NUL in a key or a text is read as U+FFFD
+ * and remembered. HVD_ERR_INVALID: no JSON, or one that nests deeper than cJSON reads;
+ * HVD_ERR_NOMEM; *out is untouched then.
  */
-cJSON *hvd_json_read(struct hvd_strview text, const struct hvd_shape *shape);
+hvd_status_t hvd_json_read(struct hvd_strview text, cJSON **out);
 
 /*
  * Whether a key or a text at or below item, which is a part of a document that hvd_json_read made,

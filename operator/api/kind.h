@@ -30,11 +30,6 @@ struct hvd_kind_info {
 /* The row of a kind. Never NULL for a legal kind. */
 const struct hvd_kind_info *hvd_kind_info(enum hvd_kind kind);
 
-struct hvd_shape;
-
-/* What is read of an object of the kind (operator/api/pick.h); NULL: all may be. */
-const struct hvd_shape *hvd_kind_shape(enum hvd_kind kind);
-
 #define HVD_LABEL_MANAGED_BY "app.kubernetes.io/managed-by"
 #define HVD_LABEL_JOB "horovod.io/job-name"
 #define HVD_LABEL_ROLE "horovod.io/role"

@@ -3,10 +3,11 @@
  * HorovodJob, and of an error that comes in an object's place. The rest of their texts, which is
  * most of it (specs of pods, managedFields), is not even parsed. Pure.
  */
+#include "operator/api/shape.h"
+
 #include <stddef.h>
 
 #include "operator/api/kind.h"
-#include "operator/api/pick.h"
 
 /* clang-format off */
 #define ALL NULL
@@ -34,6 +35,10 @@ static const struct hvd_shape
     pod_condition[] = {{"type", ALL}, {"status", ALL}, {"reason", ALL}, {"message", ALL}, END},
     conditions[] = {{"conditions", condition}, END},
     phase[] = {{"phase", ALL}, END},
+    each[] = {{HVD_SHAPE_ANY, ALL}, END},
+    uid_only[] = {{"uid", ALL}, END},
+    event_series[] = {{"lastObservedTime", ALL}, END},
+    event_meta[] = {{"creationTimestamp", ALL}, END},
     name_only[] = {{"name", ALL}, END},
     service_spec[] = {{"clusterIP", ALL}, {"publishNotReadyAddresses", ALL}, {"selector", ALL},
                       END},
@@ -46,14 +51,19 @@ static const struct hvd_shape
                     {"initContainerStatuses", container_status}, END};
 
 static const struct hvd_shape
-    of_horovodjob[] = {OBJECT(meta_of_job), {"spec", ALL}, {"status", ALL}, END},
+    of_horovodjob[] = {OBJECT(meta_of_job), {"spec", each}, {"status", each}, END},
     of_secret[] = {OBJECT(meta_of_child), END},
     of_service[] = {OBJECT(meta_of_child), {"spec", service_spec}, END},
     of_statefulset[] = {OBJECT(meta_of_child), {"spec", statefulset_spec}, END},
     of_configmap[] = {OBJECT(meta_of_child), {"data", ALL}, {"immutable", ALL}, END},
     of_job[] = {OBJECT(meta_of_child), {"status", conditions}, END},
     of_pod[] = {OBJECT(meta_of_pod), {"spec", pod_spec}, {"status", pod_status}, END},
-    of_event[] = {{"kind", ALL}, END},
+    of_event[] = {{"kind", ALL}, {"metadata", event_meta}, {"reason", ALL}, {"message", ALL},
+                  {"involvedObject", uid_only}, {"series", event_series}, {"lastTimestamp", ALL},
+                  {"eventTime", ALL}, END},
+    of_lease[] = {OBJECT(meta_of_child), {"spec", each}, END},
+    names_and_status[] = {OBJECT(meta_of_job), {"status", each}, END},
+    names[] = {OBJECT(meta_of_job), END},
     of_node[] = {{"metadata", meta_of_pod}, END},
     of_podgroup[] = {OBJECT(meta_of_child), {"spec", ALL}, {"status", phase}, END};
 /* clang-format on */
@@ -69,10 +79,31 @@ const struct hvd_shape *hvd_kind_shape(enum hvd_kind kind)
         [HVD_KIND_JOB] = of_job,
         [HVD_KIND_POD] = of_pod,
         [HVD_KIND_EVENT] = of_event,
+        [HVD_KIND_LEASE] = of_lease,
         [HVD_KIND_NODE] = of_node,
         [HVD_KIND_VOLCANO_PODGROUP] = of_podgroup,
         [HVD_KIND_PLUGINS_PODGROUP] = of_podgroup,
     };
 
     return shapes[kind];
+}
+
+const struct hvd_shape *hvd_reduced_shape(bool has_status)
+{
+    return has_status ? names_and_status : names;
+}
+
+struct hvd_pick_options hvd_kind_pick(enum hvd_kind kind)
+{
+    const bool is_child = kind == HVD_KIND_SECRET || kind == HVD_KIND_SERVICE ||
+                          kind == HVD_KIND_STATEFULSET || kind == HVD_KIND_CONFIGMAP ||
+                          kind == HVD_KIND_JOB || kind == HVD_KIND_VOLCANO_PODGROUP ||
+                          kind == HVD_KIND_PLUGINS_PODGROUP;
+
+    return (struct hvd_pick_options){
+        .shape = hvd_kind_shape(kind),
+        .object = hvd_kind_shape(kind),
+        .max_bytes = kind == HVD_KIND_HOROVODJOB ? HVD_KIND_JOB_MAX : HVD_KIND_OBJECT_MAX,
+        .gate = is_child ? "\"HorovodJob\"" : NULL,
+    };
 }

@@ -64,7 +64,7 @@ void hvd_fence_init(struct hvd_fence *fence, const struct hvd_kube_api *inner,
                     const struct hvd_lease *lease, int64_t (*now_ms)(void))
 {
     *fence = (struct hvd_fence){
-        .api = {fence, fence_send, fence_cancel},
+        .api = {.self = fence, .send = fence_send, .cancel = fence_cancel},
         ._inner = inner,
         ._lease = lease,
         ._now_ms = now_ms,

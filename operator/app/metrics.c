@@ -46,6 +46,7 @@ void hvd_metrics_add_watch(struct hvd_metrics *metrics, enum hvd_kind kind,
         .resource = hvd_kind_info(kind)->resource,
         .is_open = health->is_open,
         .age_s = health->heard_ms ? (double)(now_ms - health->heard_ms) / 1000 : -1,
+        .n_silences = health->n_silences,
     };
 }
 
@@ -134,6 +135,27 @@ static hvd_status_t put_watches(const struct hvd_metrics *metrics, struct hvd_bu
         if (metrics->watches[i].age_s >= 0)
             st = hvd_buf_printf(out, "horovod_operator_watch_age_seconds{resource=\"%s\"} %.3f\n",
                                 metrics->watches[i].resource, metrics->watches[i].age_s);
+    if (st == HVD_OK)
+        st = put_head(out, "horovod_operator_watch_silences_total", "counter",
+                      "Streams given up because nothing came on them for 90 s.");
+    for (size_t i = 0; i < metrics->n_watches && st == HVD_OK; i++)
+        st = hvd_buf_printf(out, "horovod_operator_watch_silences_total{resource=\"%s\"} %llu\n",
+                            metrics->watches[i].resource,
+                            (unsigned long long)metrics->watches[i].n_silences);
+    return st;
+}
+
+static hvd_status_t put_unreadable(const struct hvd_metrics *metrics, struct hvd_buf *out)
+{
+    hvd_status_t st = put_head(out, "horovod_operator_unreadable_objects_total", "counter",
+                               "Versions of objects of which a part could not be read.");
+
+    for (size_t i = 0; i < HVD_N_KINDS && st == HVD_OK; i++)
+        if (metrics->n_unreadable[i])
+            st = hvd_buf_printf(out,
+                                "horovod_operator_unreadable_objects_total{resource=\"%s\"} %llu\n",
+                                hvd_kind_info((enum hvd_kind)i)->resource,
+                                (unsigned long long)metrics->n_unreadable[i]);
     return st;
 }
 
@@ -202,6 +224,8 @@ hvd_status_t hvd_metrics_encode(const struct hvd_metrics *metrics, struct hvd_bu
                            "From a watch event to the first write that it causes.", out);
     if (st == HVD_OK)
         st = put_watches(metrics, out);
+    if (st == HVD_OK)
+        st = put_unreadable(metrics, out);
     if (st == HVD_OK)
         st = put_numbers(metrics, out);
     return st == HVD_OK ? put_jobs(metrics, out) : st;

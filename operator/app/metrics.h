@@ -35,6 +35,7 @@ struct hvd_watch_sample {
     const char *resource;
     bool is_open;
     double age_s; /* since anything came; < 0: nothing ever */
+    uint64_t n_silences;
 };
 
 /* All that /metrics shows. A zeroed struct is a valid start. One thread. */
@@ -44,8 +45,9 @@ struct hvd_metrics {
     struct hvd_histogram reconcile;
     struct hvd_histogram event_to_write;
     struct hvd_histogram request[HVD_VERB_COUNT]; /* without watches, which are no round trips */
-    uint64_t n_retries;                           /* jobs that were put off after a failure */
-    uint64_t n_suppressed;                        /* log lines */
+    uint64_t n_unreadable[HVD_N_KINDS]; /* versions of objects of which a part was not read */
+    uint64_t n_retries;                 /* jobs that were put off after a failure */
+    uint64_t n_suppressed;              /* log lines */
     bool is_leader;
     struct hvd_watch_sample watches[HVD_METRICS_MAX_WATCHES];
     size_t n_watches;

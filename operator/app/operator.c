@@ -18,6 +18,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/api/object.h"
 #include "operator/app/clock.h"
 #include "operator/app/election.h"
 #include "operator/app/follow.h"
@@ -126,12 +127,28 @@ static void begin_feeding(struct hvd_operator *op)
     op->store.keeps_ends = may_work(op);
 }
 
+/* Once for each version of an object: what cannot be read of it, and that it is there. */
+static void note_trouble(struct hvd_operator *op, enum hvd_kind kind, const cJSON *object)
+{
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+    const char *trouble = hvd_object_trouble(object);
+
+    if (!trouble || hvd_store_knows(&op->store, kind, object))
+        return;
+    op->metrics.n_unreadable[kind]++;
+    HVD_LOG_KV(op->setup.log, HVD_LOG_WARN, SUBSYSTEM, "cannot read an object entirely",
+               {"resource", hvd_kind_info(kind)->resource},
+               {"namespace", hvd_json_text(meta, "namespace")},
+               {"name", hvd_json_text(meta, "name")}, {"error", trouble});
+}
+
 static void on_put(void *ctx, enum hvd_kind kind, const cJSON *object)
 {
     struct hvd_operator *op = ctx;
     struct hvd_err err = {0};
     hvd_status_t st;
 
+    note_trouble(op, kind, object);
     begin_feeding(op);
     st = hvd_store_put(&op->store, kind, object, &err);
     op->is_feeding = false;

@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/api/shape.h"
 #include "operator/app/clock.h"
 #include "operator/app/sshkey.h"
 #include "operator/core/children.h"
@@ -208,6 +209,8 @@ static void on_existing(void *ctx, const struct hvd_kube_response *response)
     } else {
         log_action(run, HVD_LOG_WARN, "an object of this name belongs to somebody else",
                    step->action, NULL);
+        keep(run, step->action->kind,
+             response->body); /* its end is of interest, if it is labelled */
         note_failure(run, step->action, HVD_FAILURE_FOREIGN, response);
     }
     finish_step(step);

@@ -1,6 +1,7 @@
 #ifndef HVD_OPERATOR_KUBE_API_H
 #define HVD_OPERATOR_KUBE_API_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <cjson/cJSON.h>
@@ -69,9 +70,11 @@ struct hvd_kube_request {
     const char *body;         /* or NULL */
     const char *content_type; /* of the body */
     const char *accept;       /* NULL: application/json */
-    const struct hvd_shape
-        *shape;         /* what on_done reads of a good answer (pick.h), not copied; NULL: all */
-    int64_t timeout_ms; /* for all of it; 0: the default */
+    /* What on_done reads of a good answer (pick.h), not copied; NULL: all. For the shape of the
+     * kind its limits apply. Of the objects of a list it is what their kind's shape names. */
+    const struct hvd_shape *shape;
+    int64_t timeout_ms;       /* for all of it; 0: the default */
+    bool is_fresh;            /* on a connection of its own: one that is there may be silent */
     hvd_kube_open_fn on_open; /* may be NULL */
     hvd_kube_data_fn on_data; /* NULL: the body is gathered and parsed */
     hvd_kube_done_fn on_done;
@@ -88,6 +91,9 @@ struct hvd_kube_api {
                          struct hvd_kube_call **out, struct hvd_err *err);
     /* Drops a request without calling on_done. Not from within on_data. */
     void (*cancel)(void *self, struct hvd_kube_call *call);
+    /* A stream was silent for so long though signs of life were due: what is silent as a whole is
+     * given up, which calls on_done of what is under way. May be NULL. Not from a callback. */
+    void (*suspect)(void *self, int64_t silent_ms);
 };
 
 /*

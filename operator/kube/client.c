@@ -11,11 +11,17 @@
 
 #include "base/mem.h"
 #include "operator/api/json.h"
+#include "operator/api/object.h"
+#include "operator/api/shape.h"
 #include "operator/kube/client_internal.h"
 #include "operator/kube/httpdate.h"
 
-#define BODY_MAX (64 * 1024 * 1024)
-#define ERROR_BODY_MAX (64 * 1024)
+/* Of an answer of which all is read: a Lease. */
+#define BODY_MAX ((size_t)2 * 1024 * 1024)
+/* Of what is read of a list that is gathered: events, or the pods of a job. */
+#define LIST_MAX ((size_t)64 * 1024 * 1024)
+#define ERROR_BODY_MAX ((size_t)256 * 1024)
+#define COPY_MAX (LIST_MAX + BODY_MAX) /* no less than a picker makes */
 #define DEFAULT_TIMEOUT_MS 30000
 #define NAME_MAX_BYTES 256
 #define MAX_FDS 8
@@ -23,14 +29,20 @@
 #define LIST_BUFFER 65536L
 #define MAX_CONNECTIONS 64L /* that stay open; a server of HTTP/2 needs one */
 
+static const char silent[] = "the API server is silent: the connection was given up";
+
 struct hvd_kube_call {
     struct hvd_kube_client *client;
     struct hvd_kube_call *prev, *next;
     CURL *easy;
     struct curl_slist *headers;
     struct hvd_kube_request request; /* path strings point to ns and name below */
-    struct hvd_buf body;             /* what came; of a stream only an error's text */
-    hvd_status_t data_status;        /* what on_data answered last */
+    struct hvd_picker picker;        /* of the body, of a stream only of an error */
+    struct hvd_shape list[3];        /* what is read of a list that is gathered */
+    struct hvd_buf body;             /* its copy, when it is complete */
+    bool has_begun;                  /* the body */
+    bool is_unreadable;              /* the body is no JSON, or an error that is too long */
+    hvd_status_t data_status;        /* what on_data answered last, or why no body was gathered */
     bool is_retried;                 /* once more with a new token */
     bool is_open;                    /* on_open was called */
     bool is_dropped;                 /* its connection was given up; on_done is due */
@@ -67,20 +79,78 @@ void hvd_kube_global_fini(void)
     curl_global_cleanup();
 }
 
+static hvd_status_t keep_copy(void *ctx, struct hvd_strview copy, bool is_item)
+{
+    struct hvd_kube_call *call = ctx;
+
+    (void)is_item;
+    return hvd_buf_add(&call->body, copy.data, copy.len);
+}
+
+/* What is read of the answer; an error is a Status, whatever was asked for. */
+static struct hvd_pick_options pick_options(struct hvd_kube_call *call, bool is_good)
+{
+    static const struct hvd_shape status[] = {{"kind", NULL},    {"code", NULL},
+                                              {"reason", NULL},  {"message", NULL},
+                                              {"details", NULL}, {NULL, NULL}};
+    const struct hvd_kube_request *r = &call->request;
+    struct hvd_pick_options options = {.shape = r->shape, .max_bytes = BODY_MAX};
+
+    if (!is_good) {
+        options = (struct hvd_pick_options){.shape = status, .max_bytes = ERROR_BODY_MAX};
+    } else if (r->verb == HVD_VERB_LIST) {
+        options = hvd_kind_pick(r->path.kind);
+        call->list[0].name = "metadata";
+        call->list[1] = (struct hvd_shape){"items", options.object};
+        options.shape = call->list;
+        options.max_total = LIST_MAX;
+    } else if (r->shape && r->shape == hvd_kind_shape(r->path.kind)) {
+        options = hvd_kind_pick(r->path.kind);
+    }
+    options.take = keep_copy;
+    options.ctx = call;
+    return options;
+}
+
+/* Picks the body while it comes. One that is no JSON is read to its end: the code counts. */
+static hvd_status_t gather(struct hvd_kube_call *call, struct hvd_strview bytes, bool is_good)
+{
+    hvd_status_t st;
+
+    if (!call->has_begun) {
+        const struct hvd_pick_options options = pick_options(call, is_good);
+
+        hvd_picker_init(&call->picker, &options);
+        call->has_begun = true;
+    }
+    if (call->is_unreadable)
+        return HVD_OK;
+    st = hvd_picker_feed(&call->picker, bytes);
+    call->is_unreadable = st != HVD_OK && (st == HVD_ERR_INVALID || !is_good);
+    return call->is_unreadable ? HVD_OK : st;
+}
+
+static void forget_body(struct hvd_kube_call *call)
+{
+    hvd_picker_fini(&call->picker);
+    hvd_buf_fini(&call->body);
+    call->has_begun = false;
+    call->is_unreadable = false;
+}
+
 static size_t on_write(char *data, size_t size, size_t n, void *ctx)
 {
     struct hvd_kube_call *call = ctx;
-    size_t len = size * n;
+    const struct hvd_strview bytes = {data, size * n};
     long code = 0;
 
     call->client->heard_ms = hvd_kube_now_ms();
     (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &code);
     if (call->request.on_data && code >= 200 && code < 300)
-        call->data_status =
-            call->request.on_data(call->request.ctx, (struct hvd_strview){data, len});
+        call->data_status = call->request.on_data(call->request.ctx, bytes);
     else
-        call->data_status = hvd_buf_add(&call->body, data, len);
-    return call->data_status == HVD_OK ? len : 0;
+        call->data_status = gather(call, bytes, code >= 200 && code < 300);
+    return call->data_status == HVD_OK ? bytes.len : 0;
 }
 
 /* An answer of a proxy's own (502 to 504) has the proxy's time. */
@@ -132,7 +202,7 @@ static void destroy_call(struct hvd_kube_call *call)
     if (call->easy)
         curl_easy_cleanup(call->easy);
     free_headers(call);
-    hvd_buf_fini(&call->body);
+    forget_body(call);
     hvd_free(call);
 }
 
@@ -193,6 +263,8 @@ static CURLcode configure(struct hvd_kube_call *call, const char *url)
     if (rc == CURLE_OK)
         rc = curl_easy_setopt(call->easy, CURLOPT_BUFFERSIZE,
                               r->verb == HVD_VERB_LIST ? LIST_BUFFER : BUFFER);
+    if (rc == CURLE_OK)
+        rc = curl_easy_setopt(call->easy, CURLOPT_FRESH_CONNECT, r->is_fresh ? 1L : 0L);
     if (rc == CURLE_OK)
         rc = curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, call->error);
     if (rc == CURLE_OK)
@@ -272,7 +344,7 @@ static hvd_status_t client_send(void *self, const struct hvd_kube_request *reque
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "API request: out of memory");
     hvd_buf_init(&url, 16 * 1024);
     call->client = client;
-    hvd_buf_init(&call->body, request->on_data ? ERROR_BODY_MAX : BODY_MAX);
+    hvd_buf_init(&call->body, COPY_MAX);
     copy_request(call, request);
     call->sent_ms = hvd_kube_now_ms();
     (void)hvd_kube_session_refresh(&client->session, call->sent_ms, false);
@@ -346,7 +418,7 @@ static bool retry_with_new_token(struct hvd_kube_call *call, long code)
     is_new = !hvd_str_equal(sent, client->session.token);
     if (!is_new || set_headers(call) != CURLE_OK)
         return false;
-    hvd_buf_reset(&call->body);
+    forget_body(call);
     call->is_retried = true;
     (void)curl_multi_remove_handle(client->multi, call->easy);
     return curl_multi_add_handle(client->multi, call->easy) == CURLM_OK;
@@ -374,6 +446,23 @@ static bool is_unheard(const struct hvd_kube_call *call, CURLcode rc)
     return rc == CURLE_OPERATION_TIMEDOUT && ready_us > 0 && call->client->heard_ms < call->sent_ms;
 }
 
+/* The document of the body; *out stays NULL when there is none. Only memory can be short. */
+static hvd_status_t read_body(struct hvd_kube_call *call, bool is_good, cJSON **out)
+{
+    struct hvd_strview copy;
+    hvd_status_t st = HVD_OK;
+
+    if (!call->has_begun || call->is_unreadable)
+        return HVD_OK;
+    st = hvd_picker_end(&call->picker);
+    copy = (struct hvd_strview){call->body.data, call->body.len};
+    if (st == HVD_OK && copy.len)
+        st = is_good && call->request.shape ? hvd_object_parse(copy, false, out)
+                                            : hvd_json_read(copy, out);
+    forget_body(call);
+    return st == HVD_ERR_NOMEM ? st : HVD_OK;
+}
+
 static void finish_call(struct hvd_kube_call *call, CURLcode rc)
 {
     struct hvd_kube_client *client = call->client;
@@ -381,6 +470,7 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
     struct hvd_err err = {0};
     curl_off_t retry_after_s = 0;
     cJSON *body = NULL;
+    hvd_status_t read;
 
     (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &response.code);
     (void)curl_easy_getinfo(call->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
@@ -389,13 +479,15 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
     if (rc == CURLE_OK && retry_with_new_token(call, response.code))
         return;
     detach(call);
-    if (call->body.len)
-        body = hvd_json_read((struct hvd_strview){call->body.data, call->body.len},
-                             response.code < 300 ? call->request.shape : NULL);
+    read = read_body(call, response.code < 300, &body);
     if (rc != CURLE_OK)
         response.status = judge_transport(call, rc, &err);
     else
         response.status = hvd_kube_judge(&call->request, response.code, body, &err);
+    if (response.status == HVD_OK && read != HVD_OK)
+        response.status =
+            HVD_FAIL(&err, read, 0, "%s %s: out of memory", hvd_verb_name(call->request.verb),
+                     hvd_kind_info(call->request.path.kind)->resource);
     if (response.status == HVD_OK && !call->request.on_data && !body)
         response.status = HVD_FAIL(
             &err, HVD_ERR_UNAVAILABLE, (int)response.code, "%s %s: the answer is not JSON",
@@ -403,8 +495,6 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
     response.retry_after_ms = (int64_t)retry_after_s * 1000;
     response.body = body;
     response.err = response.status == HVD_OK ? NULL : &err;
-    hvd_buf_fini(&call->body);
-    hvd_buf_init(&call->body, 0);
     call->request.on_done(call->request.ctx, &response);
     hvd_json_drop(body);
     destroy_call(call);
@@ -419,6 +509,15 @@ static CURLM *new_multi(void)
     return multi;
 }
 
+/* A stream may be silent alone: a server without bookmarks, or one connection of several. */
+static void client_suspect(void *self, int64_t silent_ms)
+{
+    struct hvd_kube_client *client = self;
+
+    if (hvd_kube_now_ms() - client->heard_ms >= silent_ms)
+        hvd_kube_client_drop(client, silent);
+}
+
 hvd_status_t hvd_kube_client_create(const struct hvd_kube_client_options *options,
                                     struct hvd_kube_client **out, struct hvd_err *err)
 {
@@ -428,7 +527,8 @@ hvd_status_t hvd_kube_client_create(const struct hvd_kube_client_options *option
     if (!client)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "API client: out of memory");
     client->options = *options;
-    client->api = (struct hvd_kube_api){client, client_send, client_cancel};
+    client->api = (struct hvd_kube_api){
+        .self = client, .send = client_send, .cancel = client_cancel, .suspect = client_suspect};
     client->multi = new_multi();
     st = hvd_kube_session_init(&client->session, options->config, err);
     if (st == HVD_OK && !client->multi)
@@ -527,7 +627,7 @@ hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err
         finish_call(call, rc);
     }
     if (client->is_deaf)
-        hvd_kube_client_drop(client, "the API server is silent: the connection was given up");
+        hvd_kube_client_drop(client, silent);
     return HVD_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "operator/api/json.h"
+#include "operator/api/object.h"
 #include "operator/kube/api.h"
 
 static hvd_status_t decode_error(const cJSON *object, struct hvd_err *err)
@@ -44,23 +45,42 @@ static hvd_status_t decode_event(cJSON *doc, struct hvd_watch_event *out, struct
     return HVD_OK;
 }
 
-hvd_status_t hvd_watch_decode(struct hvd_strview line, const struct hvd_shape *shape,
-                              struct hvd_watch_event *out, struct hvd_err *err)
+hvd_status_t hvd_watch_decode(struct hvd_strview copy, struct hvd_watch_event *out,
+                              struct hvd_err *err)
 {
-    cJSON *doc = hvd_json_read(line, shape);
-    hvd_status_t st;
+    cJSON *doc = NULL;
+    hvd_status_t st = hvd_object_parse(copy, true, &doc);
 
-    if (!doc)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a line of the watch stream is not JSON");
+    if (st != HVD_OK)
+        return HVD_FAIL(err, st, 0, "a line of the watch stream: %s",
+                        st == HVD_ERR_NOMEM ? "out of memory" : "it is not JSON");
     st = decode_event(doc, out, err);
     if (st != HVD_OK)
         hvd_json_drop(doc);
     return st;
 }
 
+hvd_status_t hvd_watch_feed(struct hvd_picker *picker, struct hvd_strview bytes)
+{
+    hvd_status_t st = HVD_OK;
+
+    while (bytes.len && st == HVD_OK) {
+        const char *end = memchr(bytes.data, '\n', bytes.len);
+        struct hvd_strview piece = {bytes.data, end ? (size_t)(end - bytes.data) : bytes.len};
+
+        st = hvd_picker_feed(picker, piece);
+        if (!end)
+            break;
+        if (st == HVD_OK)
+            st = hvd_picker_end(picker);
+        bytes.data += piece.len + 1;
+        bytes.len -= piece.len + 1;
+    }
+    return st;
+}
+
 hvd_status_t hvd_list_decode(const cJSON *doc, struct hvd_list_page *out, struct hvd_err *err)
 {
-    static const cJSON no_items;
     const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(doc, "metadata");
     const cJSON *items = cJSON_GetObjectItemCaseSensitive(doc, "items");
     const char *version = hvd_json_text(metadata, "resourceVersion");
@@ -68,7 +88,6 @@ hvd_status_t hvd_list_decode(const cJSON *doc, struct hvd_list_page *out, struct
     /* An answer that says nothing of items would make all objects look gone; null means none. */
     if (!*version || (!cJSON_IsArray(items) && !cJSON_IsNull(items)))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the answer is not a list");
-    *out = (struct hvd_list_page){cJSON_IsArray(items) ? items : &no_items, version,
-                                  hvd_json_text(metadata, "continue")};
+    *out = (struct hvd_list_page){version, hvd_json_text(metadata, "continue")};
     return HVD_OK;
 }

@@ -22,17 +22,21 @@ struct hvd_watch_event {
 };
 
 /*
- * Decodes one line; shape is what is read of it (pick.h), NULL: all. On HVD_OK the caller drops
- * out->doc; otherwise *out is untouched: HVD_ERR_GONE (list again), HVD_ERR_UNAVAILABLE for other
- * errors that the server reports, HVD_ERR_INVALID for a line that is no watch event. err says what
- * the server said.
+ * Decodes the copy of one line (hvd_object_parse). On HVD_OK the caller drops out->doc; otherwise
+ * *out is untouched: HVD_ERR_GONE (list again), HVD_ERR_UNAVAILABLE for other errors that the
+ * server reports, HVD_ERR_INVALID for a line that is no watch event, HVD_ERR_NOMEM. err tells why.
  */
-hvd_status_t hvd_watch_decode(struct hvd_strview line, const struct hvd_shape *shape,
-                              struct hvd_watch_event *out, struct hvd_err *err);
+hvd_status_t hvd_watch_decode(struct hvd_strview copy, struct hvd_watch_event *out,
+                              struct hvd_err *err);
 
-/* A page of a list, borrowed from its document. */
+/*
+ * Feeds bytes of a watch stream, cut anywhere, to a picker: each line is one text. Failures as
+ * hvd_picker_feed; HVD_ERR_INVALID also for a line that ends too early. Empty lines are none.
+ */
+hvd_status_t hvd_watch_feed(struct hvd_picker *picker, struct hvd_strview bytes);
+
+/* A page of a list without its items, borrowed from its document. */
 struct hvd_list_page {
-    const cJSON *items;           /* to be iterated over; empty for null */
     const char *resource_version; /* never empty */
     const char *continue_token;   /* "" on the last page */
 };

@@ -2,6 +2,9 @@
  * List and watch of one resource. No I/O and no clock of its own: it sends through the port and is
  * stepped with the time, so tests drive every path. The state that matters is the resource version
  * of what was last seen; it is kept over broken streams and given up on 410 or on garbage.
+ *
+ * Objects are taken in one by one while their bytes arrive, so neither a page nor a line is ever in
+ * memory as a whole. One that cannot be read entirely is handed on with what could be read of it.
  */
 #include "operator/kube/watch.h"
 
@@ -11,13 +14,14 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "operator/api/json.h"
+#include "operator/api/object.h"
+#include "operator/api/shape.h"
 #include "operator/kube/backoff.h"
 #include "operator/kube/codec.h"
-#include "operator/kube/framer.h"
 
 #define SUBSYSTEM "watch"
 #define DEFAULT_PAGE 250
-#define LINE_MAX_BYTES (8 * 1024 * 1024)
+#define SILENCE_MS 90000 /* bookmarks come every minute, or a little later */
 #define WATCH_MIN_S 240
 #define WATCH_SPREAD_S 61
 #define WATCH_GRACE_MS 15000
@@ -41,23 +45,33 @@ struct hvd_watch {
     bool is_synced;
     bool needs_list;
     bool has_news;      /* something came on this stream */
+    bool has_bookmarks; /* the server has sent one, ever */
     bool is_missing;    /* the server answered with 404 */
     bool is_open;       /* the server has accepted the watch */
     bool was_open;      /* at the last step */
     bool has_heard;     /* something came since the last step */
     int64_t changed_ms; /* when is_open changed; -1: before the first step */
     int64_t heard_ms;
+    int64_t begun_ms;    /* when the stream was asked for */
+    unsigned n_silences; /* streams given up in a row because nothing came */
+    uint64_t all_silences;
     unsigned n_failures; /* in a row */
     int64_t delay_ms;    /* from the next step on; -1: due_ms counts */
     int64_t due_ms;
     uint32_t random;
-    struct hvd_kube_call *call; /* under way; NULL in STATE_WAIT */
-    struct hvd_framer framer;
+    struct hvd_kube_call *call;     /* under way; NULL in STATE_WAIT */
+    struct hvd_picker picker;       /* of the page or the stream under way */
     struct hvd_shape page_shape[3]; /* what is read of a page of the list */
     struct hvd_shape line_shape[3]; /* and of a line of the watch */
-    char *continue_token;           /* of the next page; NULL for the first */
+    unsigned limit;                 /* objects in the next page */
+    unsigned n_items;               /* that have come of this page */
+    bool has_begun;                 /* the handler knows of this list */
+    bool has_page;                  /* the page has come entirely */
+    char *next_token;               /* what it says of the next one; NULL: it is the last */
+    char *continue_token;           /* of the page under way; NULL for the first */
     char version[VERSION_MAX];
-    struct hvd_err line_err; /* why a line ended the stream */
+    char page_version[VERSION_MAX];
+    struct hvd_err text_err; /* why a line or a page ended the answer */
     char problem[PROBLEM_MAX];
 };
 
@@ -90,6 +104,20 @@ static void forget_position(struct hvd_watch *watch)
     watch->needs_list = true;
     hvd_free(watch->continue_token);
     watch->continue_token = NULL;
+}
+
+/* A page or a stream begins. */
+static void start_picking(struct hvd_watch *watch, const struct hvd_shape *shape, hvd_pick_fn take)
+{
+    struct hvd_pick_options options = hvd_kind_pick(watch->options.kind);
+
+    options.shape = shape;
+    options.has_items = true;
+    options.take = take;
+    options.ctx = watch;
+    hvd_picker_fini(&watch->picker);
+    hvd_picker_init(&watch->picker, &options);
+    hvd_err_clear(&watch->text_err);
 }
 
 /* One line for the 1st, 2nd, 4th, 8th ... failure in a row. */
@@ -137,66 +165,152 @@ static void set_version(struct hvd_watch *watch, const char *version)
 
 static void start_list(struct hvd_watch *watch);
 
-/* Takes a page in. The next one is asked for before, so that it is on its way meanwhile. */
-static hvd_status_t take_page(struct hvd_watch *watch, const struct hvd_list_page *page)
+static unsigned full_page(const struct hvd_watch *watch)
+{
+    return watch->options.page_limit ? watch->options.page_limit : DEFAULT_PAGE;
+}
+
+/* Before the first object of the list, or its end. */
+static void begin_list(struct hvd_watch *watch)
 {
     const struct hvd_watch_handler *h = &watch->options.handler;
-    const bool is_first = !watch->continue_token, is_last = !*page->continue_token;
-    const cJSON *item;
-    char *token = NULL;
 
-    if (!is_last) {
-        token = hvd_strdup(page->continue_token);
-        if (!token)
-            return HVD_ERR_NOMEM;
-    }
-    hvd_free(watch->continue_token);
-    watch->continue_token = token;
-    if (!is_last)
-        start_list(watch);
-    if (is_first)
+    if (!watch->has_begun)
         h->begin(h->ctx, watch->options.kind);
-    cJSON_ArrayForEach(item, page->items) h->put(h->ctx, watch->options.kind, item);
-    if (!is_last)
-        return HVD_INPROGRESS;
-    set_version(watch, page->resource_version);
+    watch->has_begun = true;
+}
+
+/* An object of which not even the name can be read is one the others must not wait for. */
+static hvd_status_t take_item(struct hvd_watch *watch, struct hvd_strview copy)
+{
+    const struct hvd_watch_handler *h = &watch->options.handler;
+    cJSON *item = NULL;
+    hvd_status_t st = hvd_object_parse(copy, false, &item);
+
+    if (st == HVD_ERR_NOMEM)
+        return HVD_FAIL(&watch->text_err, st, 0, "list of %s: out of memory", plural(watch));
+    begin_list(watch);
+    watch->n_items++;
+    if (st == HVD_OK)
+        h->put(h->ctx, watch->options.kind, item);
+    else
+        HVD_LOG_KV(watch->options.log, HVD_LOG_ERROR, SUBSYSTEM, "cannot read an object of a list",
+                   {"resource", plural(watch)}, {"error", hvd_status_str(st)});
+    hvd_json_drop(item);
+    return HVD_OK;
+}
+
+/* What the page says besides its items, which may come before them or behind. */
+static hvd_status_t take_page(struct hvd_watch *watch, struct hvd_strview copy)
+{
+    struct hvd_list_page page;
+    cJSON *doc = NULL;
+    hvd_status_t st = hvd_json_read(copy, &doc);
+
+    if (st != HVD_OK)
+        return HVD_FAIL(&watch->text_err, st, 0, "list of %s: %s", plural(watch),
+                        hvd_status_str(st));
+    st = hvd_list_decode(doc, &page, &watch->text_err);
+    if (st == HVD_OK) {
+        (void)snprintf(watch->page_version, sizeof(watch->page_version), "%s",
+                       page.resource_version);
+        hvd_free(watch->next_token);
+        watch->next_token = *page.continue_token ? hvd_strdup(page.continue_token) : NULL;
+        if (*page.continue_token && !watch->next_token)
+            st = HVD_FAIL(&watch->text_err, HVD_ERR_NOMEM, 0, "list of %s: out of memory",
+                          plural(watch));
+    }
+    watch->has_page = st == HVD_OK;
+    hvd_json_drop(doc);
+    return st;
+}
+
+static hvd_status_t take_list_text(void *ctx, struct hvd_strview copy, bool is_item)
+{
+    return is_item ? take_item(ctx, copy) : take_page(ctx, copy);
+}
+
+static hvd_status_t on_list_data(void *ctx, struct hvd_strview bytes)
+{
+    struct hvd_watch *watch = ctx;
+
+    watch->has_heard = true;
+    return hvd_picker_feed(&watch->picker, bytes);
+}
+
+/* The page has come: the next one is asked for, or the list is complete. */
+static void finish_page(struct hvd_watch *watch)
+{
+    const struct hvd_watch_handler *h = &watch->options.handler;
+
+    begin_list(watch);
+    watch->limit = watch->limit < full_page(watch) / 2 ? watch->limit * 2 : full_page(watch);
+    hvd_free(watch->continue_token);
+    watch->continue_token = watch->next_token;
+    watch->next_token = NULL;
+    if (watch->continue_token) {
+        start_list(watch);
+        return;
+    }
+    set_version(watch, watch->page_version);
     watch->needs_list = false;
     watch->is_synced = true;
     h->end(h->ctx, watch->options.kind, watch->version);
-    return HVD_OK;
+    HVD_LOG_KV(watch->options.log, HVD_LOG_DEBUG, SUBSYSTEM, "listed", {"resource", plural(watch)},
+               {"version", watch->version});
+    succeed(watch);
+    wait_for(watch, 0);
+}
+
+/* Whether fewer objects in a page may help: it was too large, or has not come in time. */
+static bool is_about_size(hvd_status_t st, const struct hvd_kube_response *response)
+{
+    return st == HVD_ERR_TIMEOUT || st == HVD_ERR_TOO_LARGE ||
+           (st == HVD_ERR_UNAVAILABLE && response->code != 0 && response->code != 429);
+}
+
+/* Asks for half as many objects, or for as many as have come: the same page again, if it may be. */
+static void fail_page(struct hvd_watch *watch, hvd_status_t st,
+                      const struct hvd_kube_response *response)
+{
+    const char *text = *watch->text_err.msg                      ? watch->text_err.msg
+                       : response->err && response->status == st ? response->err->msg
+                                                                 : hvd_status_str(st);
+
+    if (is_about_size(st, response)) {
+        watch->limit = watch->limit > 1 ? watch->limit / 2 : 1;
+        if (watch->n_items && watch->n_items < watch->limit)
+            watch->limit = watch->n_items;
+    }
+    if (st != HVD_ERR_TIMEOUT && st != HVD_ERR_TOO_LARGE && st != HVD_ERR_UNAVAILABLE)
+        forget_position(watch);
+    if (st == HVD_ERR_NOT_FOUND && watch->options.kind == HVD_KIND_HOROVODJOB)
+        text = "the server has no HorovodJob: install it by kubectl apply -f crds/";
+    fail(watch, text, response->retry_after_ms);
 }
 
 static void on_list_done(void *ctx, const struct hvd_kube_response *response)
 {
     struct hvd_watch *watch = ctx;
-    struct hvd_list_page page;
-    struct hvd_err err = {0};
     hvd_status_t st = response->status;
 
     if (st == HVD_ERR_CANCELED) {
         wait_for(watch, INT64_MAX / 2);
         return;
     }
-    watch->has_heard = response->code != 0;
+    watch->has_heard |= response->code != 0;
     watch->is_missing = st == HVD_ERR_NOT_FOUND;
     if (st == HVD_OK)
-        st = hvd_list_decode(response->body, &page, &err);
+        st = hvd_picker_end(&watch->picker);
+    if (st == HVD_OK && !watch->has_page)
+        st = HVD_ERR_INVALID;
+    if (st == HVD_ERR_INVALID && response->status == HVD_OK)
+        hvd_err_set(&watch->text_err, st, 0, "list of %s: the answer is cut short", plural(watch));
+    hvd_picker_reset(&watch->picker);
     if (st == HVD_OK)
-        st = take_page(watch, &page);
-    if (st == HVD_INPROGRESS)
-        return;
-    if (st == HVD_OK) {
-        HVD_LOG_KV(watch->options.log, HVD_LOG_DEBUG, SUBSYSTEM, "listed",
-                   {"resource", plural(watch)}, {"version", watch->version});
-        succeed(watch);
-        wait_for(watch, 0);
-    } else {
-        const char *text = response->err ? response->err->msg : err.msg;
-        forget_position(watch);
-        if (st == HVD_ERR_NOT_FOUND && watch->options.kind == HVD_KIND_HOROVODJOB)
-            text = "the server has no HorovodJob: install it by kubectl apply -f crds/";
-        fail(watch, *text ? text : hvd_status_str(st), response->retry_after_ms);
-    }
+        finish_page(watch);
+    else
+        fail_page(watch, st, response);
 }
 
 static hvd_status_t put_list_query(const struct hvd_watch *watch, struct hvd_buf *query)
@@ -205,8 +319,7 @@ static hvd_status_t put_list_query(const struct hvd_watch *watch, struct hvd_buf
     bool first = true;
     hvd_status_t st;
 
-    (void)snprintf(limit, sizeof(limit), "%u",
-                   watch->options.page_limit ? watch->options.page_limit : DEFAULT_PAGE);
+    (void)snprintf(limit, sizeof(limit), "%u", watch->limit);
     st = hvd_url_put_query(query, &first, "limit", limit);
     if (st == HVD_OK)
         st = hvd_url_put_query(query, &first, "labelSelector", watch->options.label_selector);
@@ -223,7 +336,7 @@ static void start_list(struct hvd_watch *watch)
         .verb = HVD_VERB_LIST,
         .path = {.kind = watch->options.kind, .ns = watch->options.ns},
         .accept = watch->options.is_metadata_only ? METADATA_LIST : NULL,
-        .shape = watch->page_shape,
+        .on_data = on_list_data,
         .on_done = on_list_done,
         .ctx = watch,
     };
@@ -235,6 +348,10 @@ static void start_list(struct hvd_watch *watch)
     st = put_list_query(watch, &query);
     request.query = query.data;
     watch->state = STATE_LIST;
+    watch->n_items = 0;
+    watch->has_page = false;
+    watch->has_begun &= watch->continue_token != NULL;
+    start_picking(watch, watch->page_shape, take_list_text);
     if (st == HVD_OK)
         st = watch->options.api->send(watch->options.api->self, &request, &watch->call, &err);
     if (st != HVD_OK) {
@@ -246,13 +363,14 @@ static void start_list(struct hvd_watch *watch)
 
 /* ---- watch ---- */
 
-static hvd_status_t on_line(void *ctx, struct hvd_strview line)
+static hvd_status_t take_line(void *ctx, struct hvd_strview copy, bool is_item)
 {
     struct hvd_watch *watch = ctx;
     const struct hvd_watch_handler *h = &watch->options.handler;
     struct hvd_watch_event event;
-    hvd_status_t st = hvd_watch_decode(line, watch->line_shape, &event, &watch->line_err);
+    hvd_status_t st = hvd_watch_decode(copy, &event, &watch->text_err);
 
+    (void)is_item;
     if (st != HVD_OK)
         return st;
     watch->has_news = true;
@@ -260,6 +378,8 @@ static hvd_status_t on_line(void *ctx, struct hvd_strview line)
         h->put(h->ctx, watch->options.kind, event.object);
     else if (event.type == HVD_WATCH_REMOVE)
         h->remove(h->ctx, watch->options.kind, event.object);
+    else
+        watch->has_bookmarks = true;
     set_version(watch, event.resource_version);
     hvd_json_drop(event.doc);
     return HVD_OK;
@@ -278,17 +398,18 @@ static hvd_status_t on_watch_data(void *ctx, struct hvd_strview bytes)
     struct hvd_watch *watch = ctx;
 
     watch->has_heard = true;
-    return hvd_framer_feed(&watch->framer, bytes, on_line, watch);
+    watch->n_silences = 0;
+    return hvd_watch_feed(&watch->picker, bytes);
 }
 
 static void on_watch_done(void *ctx, const struct hvd_kube_response *response)
 {
     struct hvd_watch *watch = ctx;
-    const char *text = *watch->line_err.msg ? watch->line_err.msg
+    const char *text = *watch->text_err.msg ? watch->text_err.msg
                        : response->err      ? response->err->msg
                                             : "the stream ended at once";
 
-    hvd_framer_reset(&watch->framer);
+    hvd_picker_reset(&watch->picker);
     watch->is_open = false;
     switch (response->status) {
     case HVD_ERR_CANCELED:
@@ -348,7 +469,7 @@ static hvd_status_t put_watch_query(const struct hvd_watch *watch, unsigned time
     return st;
 }
 
-static void start_watch(struct hvd_watch *watch)
+static void start_watch(struct hvd_watch *watch, int64_t now_ms)
 {
     unsigned timeout_s = WATCH_MIN_S + next_random(watch) % WATCH_SPREAD_S;
     struct hvd_kube_request request = {
@@ -356,6 +477,7 @@ static void start_watch(struct hvd_watch *watch)
         .path = {.kind = watch->options.kind, .ns = watch->options.ns},
         .accept = watch->options.is_metadata_only ? METADATA_WATCH : NULL,
         .timeout_ms = (int64_t)timeout_s * 1000 + WATCH_GRACE_MS,
+        .is_fresh = watch->n_silences && watch->has_bookmarks,
         .on_open = on_watch_open,
         .on_data = on_watch_data,
         .on_done = on_watch_done,
@@ -369,13 +491,47 @@ static void start_watch(struct hvd_watch *watch)
     st = put_watch_query(watch, timeout_s, &query);
     request.query = query.data;
     watch->has_news = false;
-    hvd_err_clear(&watch->line_err);
+    watch->begun_ms = now_ms;
     watch->state = STATE_WATCH;
+    start_picking(watch, watch->line_shape, take_line);
     if (st == HVD_OK)
         st = watch->options.api->send(watch->options.api->self, &request, &watch->call, &err);
     if (st != HVD_OK)
         fail(watch, *err.msg ? err.msg : hvd_status_str(st), 0);
     hvd_buf_fini(&query);
+}
+
+/* ---- silence ---- */
+
+static int64_t silent_at_ms(const struct hvd_watch *watch)
+{
+    int64_t heard_ms = watch->heard_ms > watch->begun_ms ? watch->heard_ms : watch->begun_ms;
+
+    return heard_ms + SILENCE_MS;
+}
+
+/*
+ * The server sends a bookmark about every minute, so a stream on which nothing comes is not alive,
+ * whatever TCP says. It is asked for again from the version that was seen last. A server without
+ * bookmarks costs a new stream every 90 seconds, which the log tells ever more seldom.
+ */
+static void give_up_stream(struct hvd_watch *watch)
+{
+    const struct hvd_kube_api *api = watch->options.api;
+    char times[16];
+
+    api->cancel(api->self, watch->call);
+    watch->is_open = false;
+    watch->n_silences++;
+    watch->all_silences++;
+    (void)snprintf(times, sizeof(times), "%u", watch->n_silences);
+    if ((watch->n_silences & (watch->n_silences - 1)) == 0)
+        HVD_LOG_KV(watch->options.log, HVD_LOG_WARN, SUBSYSTEM,
+                   "nothing came for 90 s, not even a bookmark: connecting anew",
+                   {"resource", plural(watch)}, {"in_a_row", times});
+    wait_for(watch, 0);
+    if (api->suspect)
+        api->suspect(api->self, SILENCE_MS);
 }
 
 /* ---- life ---- */
@@ -396,7 +552,7 @@ hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hv
     watch->needs_list = true;
     watch->changed_ms = -1;
     watch->random = options->seed ? options->seed : 1;
-    hvd_framer_init(&watch->framer, LINE_MAX_BYTES);
+    watch->limit = full_page(watch);
     *out = watch;
     return HVD_OK;
 }
@@ -407,8 +563,9 @@ void hvd_watch_destroy(struct hvd_watch *watch)
         return;
     if (watch->call)
         watch->options.api->cancel(watch->options.api->self, watch->call);
-    hvd_framer_fini(&watch->framer);
+    hvd_picker_fini(&watch->picker);
     hvd_free(watch->continue_token);
+    hvd_free(watch->next_token);
     hvd_free(watch);
 }
 
@@ -422,11 +579,19 @@ static void note_health(struct hvd_watch *watch, int64_t now_ms)
     watch->has_heard = false;
 }
 
+/* A list has a deadline of its own. */
+static int64_t due_under_way(const struct hvd_watch *watch)
+{
+    return watch->state == STATE_WATCH ? silent_at_ms(watch) : INT64_MAX;
+}
+
 int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms)
 {
     note_health(watch, now_ms);
+    if (watch->state == STATE_WATCH && now_ms >= silent_at_ms(watch))
+        give_up_stream(watch);
     if (watch->state != STATE_WAIT)
-        return INT64_MAX;
+        return due_under_way(watch);
     if (watch->delay_ms >= 0) {
         watch->due_ms = now_ms + watch->delay_ms;
         watch->delay_ms = -1;
@@ -436,9 +601,9 @@ int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms)
     if (watch->needs_list)
         start_list(watch);
     else
-        start_watch(watch);
+        start_watch(watch, now_ms);
     if (watch->state != STATE_WAIT)
-        return INT64_MAX;
+        return due_under_way(watch);
     return now_ms + (watch->delay_ms > 0 ? watch->delay_ms : 0);
 }
 
@@ -455,6 +620,7 @@ struct hvd_watch_health hvd_watch_health(const struct hvd_watch *watch)
         .is_open = watch->was_open,
         .changed_ms = watch->changed_ms,
         .heard_ms = watch->heard_ms,
+        .n_silences = watch->all_silences,
         .problem = watch->problem,
     };
 }

@@ -15,11 +15,18 @@
  *            +--------- 410 Gone, or garbage ------------+
  *            v                                           |
  *   WAIT -> LIST page by page -> WATCH from its version -+-> WATCH from the last version seen
- *    ^        |                                          |   (stream ended, timed out or broke)
- *    +--------+--------- any other error: backoff -------+
+ *    ^        |                                          |   (stream ended, timed out, broke or
+ *    +--------+--------- any other error: backoff -------+   was silent for 90 s)
+ *
+ * A page that is too large, or does not come in time, is asked for again with half as many objects
+ * in it, down to one; then pages grow again.
  */
 
-/* Receives objects. Called from within the client: must not send requests. All borrowed. */
+/*
+ * Receives objects, of which hvd_kind_shape names what is there; of one that could not be read
+ * entirely less, with HVD_PICK_UNREADABLE. Called from within the client: must not send requests.
+ * All borrowed.
+ */
 struct hvd_watch_handler {
     void *ctx;
     /* A list begins: objects that are not put until end are gone. */
@@ -53,8 +60,8 @@ hvd_status_t hvd_watch_create(const struct hvd_watch_options *options, struct hv
 void hvd_watch_destroy(struct hvd_watch *watch);
 
 /*
- * Sends what is due at now_ms (any monotonic clock). Returns the time at which it wants to be
- * called again, INT64_MAX while it waits for the server.
+ * Sends what is due at now_ms (any monotonic clock). Returns the time at which it is due again,
+ * which is that of its silence while it watches, and INT64_MAX while it waits for a list.
  */
 int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms);
 
@@ -68,6 +75,7 @@ struct hvd_watch_health {
     bool is_open;        /* the server has accepted the watch and the stream has not ended */
     int64_t changed_ms;  /* when is_open became what it is */
     int64_t heard_ms;    /* when anything came last, bookmarks included; 0: never */
+    uint64_t n_silences; /* streams that were given up because nothing came for 90 s */
     const char *problem; /* what ended it last; "" when nothing did. Borrowed until the next step */
 };
 

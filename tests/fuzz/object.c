@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "operator/api/json.h"
+#include "operator/api/object.h"
 #include "operator/core/observe.h"
 #include "operator/core/packed.h"
 #include "tests/fuzz/fuzz.h"
@@ -132,9 +133,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hvd_json_use_base_memory();
     cJSON *document = cJSON_ParseWithLength(text, size - 1);
     const enum hvd_kind kind = (enum hvd_kind)(data[0] % HVD_N_KINDS);
-    cJSON *parts = hvd_json_read((struct hvd_strview){text, size - 1}, hvd_kind_shape(kind));
-    MUST(!document || parts);
-    if (document) {
+    cJSON *parts = NULL;
+    const hvd_status_t st = hvd_object_read(kind, (struct hvd_strview){text, size - 1}, &parts);
+    MUST(!document || st == HVD_OK);
+    if (document && !hvd_object_trouble(parts)) {
         tell(kind, document, &whole);
         tell(kind, parts, &read);
         /* Nothing is read of events. Keys written with escapes or zero bytes are not looked for. */

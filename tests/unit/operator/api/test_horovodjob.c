@@ -1,11 +1,14 @@
 #include "tests/unit/support.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
 #include "operator/api/kind.h"
+#include "operator/api/object.h"
+#include "operator/api/shape.h"
 
 #define FILE_MAX 65536
 
@@ -133,16 +136,89 @@ static void names_are_labels_of_at_most_45_characters(void **state)
 static void decode_text(const char *spec, struct hvd_job *out)
 {
     char text[2048];
-    cJSON *object;
+    cJSON *object = NULL;
 
     (void)snprintf(text, sizeof(text),
                    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"digits\",\"uid\":\"u\","
                    "\"resourceVersion\":\"5\"},\"spec\":%s}",
                    spec);
-    object = hvd_json_read(hvd_strview_of(text), hvd_kind_shape(HVD_KIND_HOROVODJOB));
-    assert_non_null(object);
+    assert_int_equal(hvd_object_read(HVD_KIND_HOROVODJOB, hvd_strview_of(text), &object), HVD_OK);
     assert_int_equal(hvd_job_decode(object, out, NULL), HVD_OK);
     hvd_json_drop(object);
+}
+
+/* A job whose master nests so deep, and whose template for the workers has so many bytes. */
+static void decode_large(size_t depth, size_t size, struct hvd_job *out)
+{
+    const size_t room = 2 * depth + size + 2048;
+    char *text = malloc(room);
+    cJSON *object = NULL;
+    int len;
+
+    assert_non_null(text);
+    len = snprintf(text, room,
+                   "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"digits\",\"uid\":\"u\","
+                   "\"resourceVersion\":\"5\"},\"spec\":{\"managedBy\":\"a.b/c\",\"master\":");
+    memset(text + len, '[', depth);
+    memset(text + len + depth, ']', depth);
+    len += 2 * (int)depth;
+    (void)snprintf(text + len, room - (size_t)len,
+                   ",\"suspend\":true,\"worker\":{\"replicas\":2,\"template\":\"%0*d\"}},"
+                   "\"status\":{\"state\":\"Running\",\"conditions\":[{\"type\":\"Succeeded\","
+                   "\"status\":\"True\"}]}}",
+                   (int)size, 0);
+    assert_int_equal(hvd_object_read(HVD_KIND_HOROVODJOB, hvd_strview_of(text), &object), HVD_OK);
+    assert_int_equal(hvd_job_decode(object, out, NULL), HVD_OK);
+    hvd_json_drop(object);
+    free(text);
+}
+
+static void a_job_of_which_a_part_is_not_read_names_it_and_keeps_the_rest(void **state)
+{
+    static const struct {
+        size_t depth, size;
+        const char *invalid;
+    } table[] = {
+        {1000, 1, "spec.master: nests 1002 levels deep, at most 500 are read"},
+        {1, 3 << 20,
+         "spec.worker: makes its part of the object larger than the 524288 bytes that are read"},
+        {1 << 20, 3 << 20, "spec.master: nests 1048578 levels deep, at most 500 are read"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct hvd_job job = {0};
+
+        decode_large(table[i].depth, table[i].size, &job);
+        assert_string_equal(job.invalid, table[i].invalid);
+        assert_true(job.spec.is_foreign && job.spec.is_suspended);
+        assert_int_equal(job.status.state, HVD_JOB_RUNNING);
+        assert_true(hvd_job_is_finished(&job.status));
+        assert_true(hvd_job_size(&job) < 1024);
+        hvd_job_fini(&job);
+    }
+}
+
+static void what_can_be_read_can_be_written_into_a_child(void **state)
+{
+    struct hvd_job job = {0};
+    struct hvd_jb jb = {0};
+    cJSON *spec, *child = hvd_jb_root(&jb);
+    char *text;
+
+    (void)state;
+    decode_large(HVD_PICK_DEPTH_MAX - 2, HVD_KIND_JOB_MAX / 2, &job);
+    assert_null(strstr(job.invalid ? job.invalid : "", "nests"));
+    spec = cJSON_Parse(job.spec.text);
+    assert_non_null(spec);
+    hvd_jb_copy(&jb, hvd_jb_object(&jb, hvd_jb_object(&jb, child, "spec"), "template"), "spec",
+                spec);
+    text = hvd_jb_print(&jb, child);
+    assert_non_null(text);
+    hvd_free(text);
+    cJSON_Delete(spec);
+    cJSON_Delete(child);
+    hvd_job_fini(&job);
 }
 
 static void the_character_nul_in_a_spec_is_named_and_refused(void **state)
@@ -484,6 +560,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(specs_are_decoded_or_named_as_wrong),
         cmocka_unit_test(names_are_labels_of_at_most_45_characters),
+        cmocka_unit_test(a_job_of_which_a_part_is_not_read_names_it_and_keeps_the_rest),
+        cmocka_unit_test(what_can_be_read_can_be_written_into_a_child),
         cmocka_unit_test(the_character_nul_in_a_spec_is_named_and_refused),
         cmocka_unit_test(unknown_fields_survive_in_the_text),
         cmocka_unit_test(an_object_without_metadata_is_no_job),

@@ -43,16 +43,81 @@ static const struct hvd_shape *parse(struct shapes *s, char **at)
     }
 }
 
+struct copy {
+    char text[TEXT_SIZE]; /* each item, and the whole, behind the one before */
+    size_t len;
+};
+
+static hvd_status_t keep(void *ctx, struct hvd_strview text, bool is_item)
+{
+    struct copy *copy = ctx;
+
+    (void)is_item;
+    assert_true(text.len < sizeof(copy->text) - copy->len);
+    assert_int_equal(text.data[text.len], '\0');
+    memcpy(copy->text + copy->len, text.data, text.len + 1);
+    copy->len += text.len;
+    return HVD_OK;
+}
+
+/* Feeds the text in pieces of that length, the first of which is of another. */
+static hvd_status_t feed(const struct hvd_pick_options *options, struct hvd_strview text,
+                         size_t first, size_t piece)
+{
+    struct hvd_picker picker;
+    hvd_status_t st = HVD_OK;
+
+    hvd_picker_init(&picker, options);
+    for (size_t at = 0, len = first; at < text.len && st == HVD_OK; at += len, len = piece) {
+        len = text.len - at < len ? text.len - at : len;
+        st = hvd_picker_feed(&picker, (struct hvd_strview){text.data + at, len});
+    }
+    if (st == HVD_OK)
+        st = hvd_picker_end(&picker);
+    hvd_picker_fini(&picker);
+    return st;
+}
+
+/* What is picked of the text; however it is cut, that is the same. */
+static hvd_status_t pick_cut(struct hvd_pick_options options, struct hvd_strview text,
+                             struct copy *out)
+{
+    static struct copy other;
+    hvd_status_t st;
+
+    options.take = keep;
+    options.ctx = out;
+    out->len = 0;
+    out->text[0] = '\0';
+    st = feed(&options, text, text.len, text.len);
+    options.ctx = &other;
+    for (size_t cut = 0; cut <= text.len; cut += text.len / 2000 + 1) {
+        other.len = 0;
+        assert_int_equal(feed(&options, text, cut, cut ? text.len : 1), st);
+        if (st != HVD_OK)
+            continue;
+        assert_int_equal(other.len, out->len);
+        assert_memory_equal(other.text, out->text, other.len);
+    }
+    return st;
+}
+
 static size_t pick_view(struct hvd_strview text, const char *shape, char *out)
 {
+    static struct copy copy;
     struct shapes shapes = {0};
     char *at = shapes.text;
-    size_t len;
+    hvd_status_t st;
 
     (void)snprintf(shapes.text, sizeof(shapes.text), "%s", shape);
-    len = hvd_json_pick(text, parse(&shapes, &at), out);
-    assert_true(len <= text.len);
-    return len;
+    st = pick_cut((struct hvd_pick_options){.shape = parse(&shapes, &at), .max_bytes = TEXT_SIZE},
+                  text, &copy);
+    if (st != HVD_OK) {
+        assert_int_equal(st, HVD_ERR_INVALID);
+        return 0;
+    }
+    memcpy(out, copy.text, copy.len);
+    return copy.len;
 }
 
 static size_t pick(const char *text, const char *shape, char *out)
@@ -91,9 +156,6 @@ static void a_shape_says_what_stays(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         assert_true(pick(rows[i].text, rows[i].shape, out) > 0);
         assert_string_equal(out, rows[i].left);
-        (void)snprintf(out, sizeof(out), "%s", rows[i].text); /* and in place */
-        assert_true(pick(out, rows[i].shape, out) > 0);
-        assert_string_equal(out, rows[i].left);
     }
 }
 
@@ -121,6 +183,255 @@ static void what_is_cut_short_or_torn_is_refused(void **state)
         assert_int_equal(pick_view((struct hvd_strview){whole, len}, "a{b}", out), 0);
     for (size_t i = 0; i < sizeof(torn) / sizeof(torn[0]); i++)
         assert_int_equal(pick(torn[i], "a", out), 0);
+}
+
+/* ---- API objects ---- */
+
+static const struct hvd_shape any[] = {{HVD_SHAPE_ANY, NULL}, {NULL, NULL}};
+static const struct hvd_shape owner[] = {{"kind", NULL}, {NULL, NULL}};
+static const struct hvd_shape meta[] = {
+    {"name", NULL}, {"uid", NULL}, {"labels", NULL}, {"owners", owner}, {NULL, NULL}};
+static const struct hvd_shape object[] = {
+    {"metadata", meta}, {"spec", any}, {"status", any}, {NULL, NULL}};
+static const struct hvd_shape page[] = {{"metadata", NULL}, {"items", object}, {NULL, NULL}};
+static const struct hvd_shape line[] = {{"type", NULL}, {"object", object}, {NULL, NULL}};
+
+static const struct hvd_pick_options of_page = {
+    .shape = page, .object = object, .max_bytes = 100, .has_items = true};
+static const struct hvd_pick_options of_line = {
+    .shape = line, .object = object, .max_bytes = 100, .gate = "\"Owner\""};
+
+static void items_are_handed_on_one_by_one_and_then_the_list_without_them(void **state)
+{
+    static const struct {
+        const char *text, *left;
+    } rows[] = {
+        {"{\"items\":[{\"metadata\":{\"name\":\"a\"},\"x\":1},{\"spec\":{\"b\":[2]}}],"
+         "\"kind\":\"L\",\"metadata\":{\"resourceVersion\":\"9\"}}",
+         "{\"metadata\":{\"name\":\"a\"}}{\"spec\":{\"b\":[2]}}"
+         "{\"items\":[],\"metadata\":{\"resourceVersion\":\"9\"}}"},
+        {"{\"metadata\":{\"continue\":\"t\"},\"items\":[]}",
+         "{\"metadata\":{\"continue\":\"t\"},\"items\":[]}"},
+        {"{\"metadata\":null,\"items\":null}", "{\"metadata\":null,\"items\":null}"},
+        {"{\"items\":[null, 7 ,\"x\",[{}],{}]}", "nullnullnullnull{}{\"items\":[]}"},
+        {"{\"items\":{\"metadata\":1}}", "{\"items\":{\"metadata\":1}}"},
+    };
+    static struct copy copy;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(pick_cut(of_page, hvd_strview_of(rows[i].text), &copy), HVD_OK);
+        assert_string_equal(copy.text, rows[i].left);
+    }
+}
+
+#define TIMES_10(s) s s s s s s s s s s
+#define TEXT_120 TIMES_10("0123456789ab")
+#define TOO_LARGE "makes its part of the object larger than the 100 bytes that are read"
+
+static void what_is_too_large_is_left_out_of_its_object_alone_and_named(void **state)
+{
+    static const struct {
+        const char *item, *left;
+    } rows[] = {
+        {"{\"metadata\":{\"name\":\"a\"},\"spec\":{\"x\":1,\"y\":\"" TEXT_120 "\",\"z\":[2]},"
+         "\"status\":{\"s\":3}}",
+         "{\"metadata\":{\"name\":\"a\"},\"spec\":{\"x\":1,\"z\":[2]},\"status\":{\"s\":3},"
+         "\"unreadable\":\"spec.y: " TOO_LARGE "\"}"},
+        {"{\"metadata\":{\"labels\":{\"l\":\"" TEXT_120 "\"},\"name\":\"a\"}}",
+         "{\"metadata\":{\"name\":\"a\"},\"unreadable\":\"metadata.labels: " TOO_LARGE "\"}"},
+        {"{\"metadata\":{\"owners\":[" TIMES_10("{\"kind\":\"12\"},") "{}],\"name\":\"a\"}}",
+         "{\"metadata\":{\"name\":\"a\"},\"unreadable\":\"metadata.owners: " TOO_LARGE "\"}"},
+        {"{\"metadata\":{\"owners\":[" TIMES_10(TIMES_10("{},")) "{}],\"name\":\"a\"}}",
+         "{\"metadata\":{\"name\":\"a\"},\"unreadable\":\"metadata.owners: " TOO_LARGE "\"}"},
+        {"{\"spec\":" TIMES_10("[1,") "2" TIMES_10("]") ",\"metadata\":{\"name\":\"a\"}}",
+         "{\"spec\":[1,[1,[1,[1,[1,[1,[1,[1,[1,[1,2]]]]]]]]]],\"metadata\":{\"name\":\"a\"}}"},
+        {"{\"spec\":\"" TEXT_120 "\"}", "{\"unreadable\":\"spec: " TOO_LARGE "\"}"},
+        {"{\"spec\":{\"n\":" TIMES_10("123456789012") "}}",
+         "{\"spec\":{},\"unreadable\":\"spec.n: " TOO_LARGE "\"}"},
+        {"{\"spec\":{\"" TEXT_120 "\":1,\"x\":{\"y\":2}}}",
+         "{\"spec\":{\"x\":{\"y\":2}},"
+         "\"unreadable\":\"spec: has a name of more than 64 bytes\"}"},
+        {"{\"" TEXT_120 "\":{\"spec\":1},\"spec\":{}}", "{\"spec\":{}}"},
+    };
+    static struct copy copy;
+    char text[1024], left[1024];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        (void)snprintf(text, sizeof(text), "{\"items\":[%s,{\"spec\":{}}],\"metadata\":1}",
+                       rows[i].item);
+        (void)snprintf(left, sizeof(left), "%s{\"spec\":{}}{\"items\":[],\"metadata\":1}",
+                       rows[i].left);
+        assert_int_equal(pick_cut(of_page, hvd_strview_of(text), &copy), HVD_OK);
+        assert_string_equal(copy.text, left);
+        (void)snprintf(text, sizeof(text), "{\"type\":\"A\",\"object\":%s}", rows[i].item);
+        (void)snprintf(left, sizeof(left), "{\"type\":\"A\",\"object\":%s}", rows[i].left);
+        assert_int_equal(pick_cut(of_line, hvd_strview_of(text), &copy), HVD_OK);
+        assert_string_equal(copy.text, left);
+    }
+}
+
+/* An object whose spec nests so deep in arrays. */
+static size_t put_deep(char *text, size_t depth, const char *name)
+{
+    size_t len = (size_t)sprintf(text, "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"deep\":", name);
+
+    memset(text + len, '[', depth);
+    memset(text + len + depth, ']', depth);
+    len += 2 * depth;
+    return len + (size_t)sprintf(text + len, ",\"x\":1},\"status\":{\"s\":3}}");
+}
+
+static void what_nests_too_deep_is_left_out_and_named_with_its_depth(void **state)
+{
+    static char text[TEXT_SIZE];
+    static struct copy copy;
+    struct hvd_pick_options options = of_page;
+    cJSON *parsed;
+    size_t len;
+
+    (void)state;
+    options.max_bytes = 10000;
+    len = (size_t)sprintf(text, "{\"items\":[");
+    len += put_deep(text + len, HVD_PICK_DEPTH_MAX - 2, "a");
+    text[len++] = ',';
+    len += put_deep(text + len, HVD_PICK_DEPTH_MAX - 1, "b");
+    text[len++] = ',';
+    len += put_deep(text + len, 20000, "c");
+    len += (size_t)sprintf(text + len, "]}");
+    assert_int_equal(pick_cut(options, (struct hvd_strview){text, len}, &copy), HVD_OK);
+    assert_non_null(strstr(copy.text,
+                           "{\"metadata\":{\"name\":\"b\"},\"spec\":{\"x\":1},\"status\":{\"s\":3},"
+                           "\"unreadable\":\"spec.deep: nests 501 levels deep, at most 500 are "
+                           "read\"}{\"metadata\":{\"name\":\"c\"},\"spec\":{\"x\":1},\"status\":{"
+                           "\"s\":3},\"unreadable\":\"spec.deep: nests 20002 levels deep, at most "
+                           "500 are read\"}{\"items\":[]}"));
+    *strstr(copy.text, "{\"metadata\":{\"name\":\"b\"") = '\0';
+    assert_null(strstr(copy.text, "unreadable"));
+    parsed = cJSON_Parse(copy.text);
+    assert_non_null(parsed);
+    cJSON_Delete(parsed);
+}
+
+static void an_object_of_many_values_costs_no_more_than_a_bounded_tree(void **state)
+{
+    static char text[2 * HVD_PICK_VALUES_MAX + 200];
+    static struct copy copy;
+    struct hvd_pick_options options = of_line;
+    size_t len = (size_t)sprintf(text, "{\"object\":{\"spec\":{\"many\":[");
+
+    (void)state;
+    options.max_bytes = sizeof(text);
+    options.take = keep;
+    options.ctx = &copy;
+    for (int i = 0; i < HVD_PICK_VALUES_MAX; i++, len += 2)
+        memcpy(text + len, "0,", 2);
+    len += (size_t)sprintf(text + len, "0],\"x\":1}}}");
+    copy.len = 0;
+    assert_int_equal(feed(&options, (struct hvd_strview){text, len}, 5000, 7001), HVD_OK);
+    assert_string_equal(
+        copy.text, "{\"object\":{\"spec\":{\"x\":1},\"unreadable\":\"spec.many: makes its part "
+                   "of the object hold more than the 100000 values that are read\"}}");
+}
+
+static void of_objects_of_others_only_the_metadata_is_wanted(void **state)
+{
+    static const struct {
+        const char *text, *left;
+    } rows[] = {
+        {"{\"object\":{\"metadata\":{\"uid\":\"u\"},\"spec\":{\"a\":1},\"status\":{}},\"type\":1}",
+         "{\"object\":{\"metadata\":{\"uid\":\"u\"}},\"type\":1}"},
+        {"{\"object\":{\"metadata\":{\"uid\":\"u\",\"owners\":[{\"kind\": \"Owner\"}]},"
+         "\"spec\":{\"a\":1}}}",
+         "{\"object\":{\"metadata\":{\"uid\":\"u\",\"owners\":[{\"kind\":\"Owner\"}]},"
+         "\"spec\":{\"a\":1}}}"},
+        {"{\"object\":{\"metadata\":{},\"status\":{\"code\":410}}}",
+         "{\"object\":{\"metadata\":{},\"status\":{\"code\":410}}}"},
+    };
+    static struct copy copy;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(pick_cut(of_line, hvd_strview_of(rows[i].text), &copy), HVD_OK);
+        assert_string_equal(copy.text, rows[i].left);
+    }
+}
+
+static void objects_of_a_list_that_is_gathered_have_limits_each(void **state)
+{
+#define FULL "{\"spec\":{\"x\":\"" TIMES_10("01234567") "\"}}"
+#define LARGE "{\"spec\":{\"x\":\"" TEXT_120 "\"},\"status\":{\"s\":1}}"
+    static const char text[] = "{\"items\":[" TIMES_10(FULL "," LARGE ",") "7]}";
+    static const char left[] =
+        "{\"items\":[" TIMES_10(FULL ",{\"spec\":{},\"status\":{\"s\":1},\"unreadable\":"
+                                     "\"spec.x: " TOO_LARGE "\"},") "7]}";
+    struct hvd_pick_options options = of_page;
+    static struct copy copy;
+
+    (void)state;
+    options.has_items = false;
+    options.max_total = 4000;
+    assert_int_equal(pick_cut(options, hvd_strview_of(text), &copy), HVD_OK);
+    assert_string_equal(copy.text, left);
+    options.max_total = 2000;
+    assert_int_equal(pick_cut(options, hvd_strview_of(text), &copy), HVD_ERR_TOO_LARGE);
+}
+
+static void what_is_no_object_has_one_limit(void **state)
+{
+    const struct hvd_pick_options options = {.max_bytes = 20};
+    static struct copy copy;
+
+    (void)state;
+    assert_int_equal(pick_cut(options, hvd_strview_of(" [1,2,{\"a\":null}] "), &copy), HVD_OK);
+    assert_string_equal(copy.text, "[1,2,{\"a\":null}]");
+    assert_int_equal(pick_cut(options, hvd_strview_of("\"" TEXT_120 "\""), &copy),
+                     HVD_ERR_TOO_LARGE);
+    assert_int_equal(pick_cut(options, hvd_strview_of("  "), &copy), HVD_OK);
+    assert_int_equal(copy.len, 0);
+}
+
+static hvd_status_t refuse(void *ctx, struct hvd_strview text, bool is_item)
+{
+    (void)ctx;
+    (void)text;
+    return is_item ? HVD_ERR_GONE : HVD_OK;
+}
+
+static void a_taker_ends_the_picking_and_another_text_may_follow(void **state)
+{
+    struct hvd_pick_options options = of_page;
+    struct hvd_picker picker;
+
+    (void)state;
+    options.take = refuse;
+    hvd_picker_init(&picker, &options);
+    assert_int_equal(hvd_picker_feed(&picker, hvd_strview_of("{\"items\":[{},")), HVD_ERR_GONE);
+    assert_int_equal(hvd_picker_feed(&picker, hvd_strview_of("{}]}")), HVD_ERR_INVALID);
+    hvd_picker_reset(&picker);
+    assert_int_equal(hvd_picker_feed(&picker, hvd_strview_of("{\"items\":[]}")), HVD_OK);
+    assert_int_equal(hvd_picker_end(&picker), HVD_OK);
+    hvd_picker_fini(&picker);
+}
+
+static void every_failed_allocation_ends_the_picking(void **state)
+{
+    static char text[60000];
+    static struct copy copy;
+    struct hvd_pick_options options = of_page;
+
+    (void)state;
+    (void)snprintf(text, sizeof(text),
+                   "{\"items\":[{\"spec\":{\"x\":\"%040000d\"}},{\"spec\":{}}]}", 0);
+    options.max_bytes = 50000;
+    options.take = keep;
+    options.ctx = &copy;
+    HVD_MEM_TORTURE({
+        copy.len = 0;
+        hvd_status_t st = feed(&options, hvd_strview_of(text), 10, 3000);
+        assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
+    });
 }
 
 /* ---- against a slow one ---- */
@@ -207,7 +518,7 @@ static void the_copy_is_what_pruning_the_tree_leaves(void **state)
 
     (void)state;
     srand(1);
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 500; i++) {
         cJSON *tree = grow(6);
         cJSON *picked;
 
@@ -227,6 +538,15 @@ int main(void)
         cmocka_unit_test(a_shape_says_what_stays),
         cmocka_unit_test(a_key_with_a_zero_byte_is_not_found),
         cmocka_unit_test(what_is_cut_short_or_torn_is_refused),
+        cmocka_unit_test(items_are_handed_on_one_by_one_and_then_the_list_without_them),
+        cmocka_unit_test(what_is_too_large_is_left_out_of_its_object_alone_and_named),
+        cmocka_unit_test(what_nests_too_deep_is_left_out_and_named_with_its_depth),
+        cmocka_unit_test(an_object_of_many_values_costs_no_more_than_a_bounded_tree),
+        cmocka_unit_test(of_objects_of_others_only_the_metadata_is_wanted),
+        cmocka_unit_test(objects_of_a_list_that_is_gathered_have_limits_each),
+        cmocka_unit_test(what_is_no_object_has_one_limit),
+        cmocka_unit_test(a_taker_ends_the_picking_and_another_text_may_follow),
+        cmocka_unit_test(every_failed_allocation_ends_the_picking),
         cmocka_unit_test(the_copy_is_what_pruning_the_tree_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

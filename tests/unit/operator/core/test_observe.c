@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "operator/api/json.h"
+#include "operator/api/object.h"
 #include "operator/core/hosts.h"
 #include "operator/core/observe.h"
 
@@ -15,9 +16,9 @@
 
 static void observe(enum hvd_kind kind, const char *text, struct hvd_object *out)
 {
-    cJSON *object = hvd_json_read(hvd_strview_of(text), hvd_kind_shape(kind));
+    cJSON *object = NULL;
 
-    assert_non_null(object);
+    assert_int_equal(hvd_object_read(kind, hvd_strview_of(text), &object), HVD_OK);
     assert_int_equal(hvd_observe(kind, object, out, NULL), HVD_OK);
     hvd_json_drop(object);
 }

@@ -41,10 +41,19 @@ static void fake_cancel(void *self, struct hvd_kube_call *call)
     fake->n_cancelled++;
 }
 
+static void fake_suspect(void *self, int64_t silent_ms)
+{
+    struct fake_api *fake = self;
+
+    assert_true(silent_ms > 0);
+    fake->n_suspected++;
+}
+
 void fake_api_init(struct fake_api *fake)
 {
     memset(fake, 0, sizeof(*fake));
-    fake->api = (struct hvd_kube_api){fake, fake_send, fake_cancel};
+    fake->api = (struct hvd_kube_api){
+        .self = fake, .send = fake_send, .cancel = fake_cancel, .suspect = fake_suspect};
 }
 
 struct hvd_kube_call *fake_api_last(struct fake_api *fake)
@@ -62,18 +71,36 @@ size_t fake_api_open(const struct fake_api *fake)
     return n;
 }
 
+/* A stream gets a good body as data; what that answers ends it. */
+static hvd_status_t feed(struct hvd_kube_call *call, long code, const char *body)
+{
+    if (!body || !call->request.on_data || code >= 300)
+        return HVD_OK;
+    return call->request.on_data(call->request.ctx, hvd_strview_of(body));
+}
+
 void fake_api_answer(struct hvd_kube_call *call, long code, const char *body)
 {
+    hvd_status_t st = feed(call, code, body);
     cJSON *doc = body ? cJSON_Parse(body) : NULL;
     struct hvd_err err = {0};
     struct hvd_kube_response response = {.code = code, .body = doc};
 
     assert_true(call->is_open);
     call->is_open = false;
-    response.status = hvd_kube_judge(&call->request, code, doc, &err);
+    response.status = st == HVD_OK ? hvd_kube_judge(&call->request, code, doc, &err) : st;
     response.err = response.status == HVD_OK ? NULL : &err;
     call->request.on_done(call->request.ctx, &response);
     cJSON_Delete(doc);
+}
+
+void fake_api_end(struct hvd_kube_call *call, long code)
+{
+    const struct hvd_kube_response response = {.code = code};
+
+    assert_true(call->is_open);
+    call->is_open = false;
+    call->request.on_done(call->request.ctx, &response);
 }
 
 void fake_api_break(struct hvd_kube_call *call, hvd_status_t st)

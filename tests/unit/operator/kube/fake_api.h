@@ -24,6 +24,7 @@ struct fake_api {
     struct hvd_kube_call calls[FAKE_MAX_CALLS];
     size_t n_calls;
     size_t n_cancelled;
+    size_t n_suspected;
     hvd_status_t fail_send; /* what the next sends return; HVD_OK: they succeed */
 };
 
@@ -38,6 +39,9 @@ size_t fake_api_open(const struct fake_api *fake);
 
 /* Answers with an HTTP status and a JSON body (NULL: none), judged as the client does. */
 void fake_api_answer(struct hvd_kube_call *call, long code, const char *body);
+
+/* Ends a stream in good order. */
+void fake_api_end(struct hvd_kube_call *call, long code);
 
 /* Ends the request without an HTTP answer. */
 void fake_api_break(struct hvd_kube_call *call, hvd_status_t st);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/api/object.h"
 #include "operator/kube/watch.h"
 #include "tests/unit/operator/kube/fake_api.h"
 
@@ -18,7 +19,6 @@ struct bench {
     struct fake_api fake;
     struct hvd_watch *watch;
     char heard[512];
-    size_t n_calls_at_put; /* how many requests had been sent when an object came last */
 };
 
 static void hear(struct bench *bench, const char *what, const cJSON *object)
@@ -26,7 +26,8 @@ static void hear(struct bench *bench, const char *what, const cJSON *object)
     size_t len = strlen(bench->heard);
     const char *name = hvd_json_text(cJSON_GetObjectItemCaseSensitive(object, "metadata"), "name");
 
-    (void)snprintf(bench->heard + len, sizeof(bench->heard) - len, "%s%s", what, name);
+    (void)snprintf(bench->heard + len, sizeof(bench->heard) - len, "%s%s%s", what, name,
+                   hvd_object_trouble(object) ? "!" : "");
 }
 
 static void on_begin(void *ctx, enum hvd_kind kind)
@@ -37,11 +38,8 @@ static void on_begin(void *ctx, enum hvd_kind kind)
 
 static void on_put(void *ctx, enum hvd_kind kind, const cJSON *object)
 {
-    struct bench *bench = ctx;
-
     assert_int_equal(kind, HVD_KIND_POD);
-    hear(bench, "+", object);
-    bench->n_calls_at_put = bench->fake.n_calls;
+    hear(ctx, "+", object);
 }
 
 static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
@@ -55,6 +53,20 @@ static void on_end(void *ctx, enum hvd_kind kind, const char *version)
     assert_int_equal(kind, HVD_KIND_POD);
     assert_true(*version);
     hear(ctx, ")", NULL);
+}
+
+/* It has sent something and waits for the server: as long as a stream may be silent, at most. */
+static void assert_waits(struct bench *bench, int64_t now_ms)
+{
+    size_t n_open;
+    int64_t due_ms = hvd_watch_step(bench->watch, now_ms);
+
+    n_open = fake_api_open(&bench->fake);
+    assert_int_equal(n_open, 1);
+    if (fake_api_last(&bench->fake)->request.verb == HVD_VERB_LIST)
+        assert_int_equal(due_ms, INT64_MAX);
+    else
+        assert_int_equal(due_ms, now_ms + 90000);
 }
 
 static void start(struct bench *bench)
@@ -78,9 +90,9 @@ static void start(struct bench *bench)
 static void start_watching(struct bench *bench)
 {
     start(bench);
-    assert_int_equal(hvd_watch_step(bench->watch, 0), INT64_MAX);
+    assert_waits(bench, 0);
     fake_api_answer(fake_api_last(&bench->fake), 200, PAGE("5", "", ""));
-    assert_int_equal(hvd_watch_step(bench->watch, 1), INT64_MAX);
+    assert_waits(bench, 1);
     assert_int_equal(bench->fake.n_calls, 2);
     bench->heard[0] = '\0';
 }
@@ -92,7 +104,7 @@ static void pages_are_listed_then_watched_from_their_version(void **state)
     (void)state;
     start(&b);
     assert_int_equal(b.fake.n_calls, 0);
-    assert_int_equal(hvd_watch_step(b.watch, 0), INT64_MAX);
+    assert_waits(&b, 0);
     assert_string_equal(fake_api_last(&b.fake)->query, "?limit=2&labelSelector=a%3Db");
     fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t/1", ITEM("a", "1")));
     assert_false(hvd_watch_is_synced(b.watch));
@@ -101,7 +113,7 @@ static void pages_are_listed_then_watched_from_their_version(void **state)
     fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "", ITEM("b", "2")));
     assert_true(hvd_watch_is_synced(b.watch));
     assert_string_equal(b.heard, "(+a+b)");
-    assert_int_equal(hvd_watch_step(b.watch, 1), INT64_MAX);
+    assert_waits(&b, 1);
     assert_int_equal(fake_api_last(&b.fake)->request.verb, HVD_VERB_WATCH);
     assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=5&timeoutSeconds="));
     assert_non_null(strstr(fake_api_last(&b.fake)->query, "allowWatchBookmarks=true"));
@@ -111,23 +123,287 @@ static void pages_are_listed_then_watched_from_their_version(void **state)
     assert_int_equal(fake_api_open(&b.fake), 0);
 }
 
-static void the_next_page_is_under_way_while_one_is_taken_in(void **state)
+static void objects_are_taken_in_while_their_page_comes(void **state)
 {
+    static const char text[] = "{\"items\":[" ITEM("a", "1") "," ITEM(
+        "b", "2") "],\"metadata\":"
+                  "{\"resourceVersion\":\"5\",\"continue\":\"t\"}}";
+    struct hvd_kube_call *call;
     struct bench b;
 
     (void)state;
     start(&b);
-    (void)hvd_watch_step(b.watch, 0);
-    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t", ITEM("a", "1")));
-    assert_int_equal(b.n_calls_at_put, 2);
-    b.fake.fail_send = HVD_ERR_NOMEM; /* then the list starts over, and this page has been of use */
-    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t", ITEM("b", "2")));
+    assert_waits(&b, 0);
+    call = fake_api_last(&b.fake);
+    for (size_t i = 0; text[i]; i++) {
+        const char one[2] = {text[i], '\0'};
+
+        assert_int_equal(fake_api_stream(call, one), HVD_OK);
+        if (i < 20)
+            assert_string_equal(b.heard, "");
+        else if (strncmp(text + i, ",\"metadata\":{\"resourceVersion\":\"5\"", 20) == 0)
+            assert_string_equal(b.heard, "(+a+b");
+    }
+    assert_int_equal(b.fake.n_calls, 1);
+    fake_api_end(call, 200);
     assert_string_equal(b.heard, "(+a+b");
+    assert_non_null(strstr(fake_api_last(&b.fake)->query, "continue=t"));
+    b.fake.fail_send = HVD_ERR_NOMEM; /* then the list starts over, and this page has been of use */
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "u", ITEM("c", "3")));
     b.fake.fail_send = HVD_OK;
-    (void)hvd_watch_step(b.watch, hvd_watch_step(b.watch, 0));
+    assert_waits(&b, hvd_watch_step(b.watch, 0));
     assert_null(strstr(fake_api_last(&b.fake)->query, "continue"));
     fake_api_answer(fake_api_last(&b.fake), 200, PAGE("6", "", ITEM("a", "1")));
-    assert_string_equal(b.heard, "(+a+b(+a)");
+    assert_string_equal(b.heard, "(+a+b+c(+a)");
+    hvd_watch_destroy(b.watch);
+}
+
+static void start_with_limit(struct bench *bench, unsigned limit)
+{
+    struct hvd_watch_options options = {
+        .kind = HVD_KIND_POD,
+        .page_limit = limit,
+        .seed = 7,
+        .handler = {bench, on_begin, on_put, on_remove, on_end},
+    };
+
+    memset(bench, 0, sizeof(*bench));
+    fake_api_init(&bench->fake);
+    options.api = &bench->fake.api;
+    assert_int_equal(hvd_watch_create(&options, &bench->watch, NULL), HVD_OK);
+}
+
+static unsigned limit_of(const struct hvd_kube_call *call)
+{
+    unsigned limit = 0;
+
+    assert_int_equal(sscanf(call->query, "?limit=%u", &limit), 1);
+    return limit;
+}
+
+/* Lets the page under way fail, and waits until it is asked for again. */
+static struct hvd_kube_call *fail_page(struct bench *b, hvd_status_t st, long code)
+{
+    int64_t due_ms;
+
+    if (code)
+        fake_api_answer(fake_api_last(&b->fake), code, "{}");
+    else
+        fake_api_break(fake_api_last(&b->fake), st);
+    due_ms = hvd_watch_step(b->watch, 0);
+    assert_in_range(due_ms, 100, 15000);
+    assert_waits(b, due_ms);
+    return fake_api_last(&b->fake);
+}
+
+static void a_page_that_does_not_come_is_asked_for_again_with_half_the_objects(void **state)
+{
+    static const unsigned limits[] = {50, 25, 12, 6, 3, 1, 1, 1};
+    struct bench b;
+
+    (void)state;
+    start_with_limit(&b, 100);
+    assert_waits(&b, 0);
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t", ITEM("a", "1")));
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        static const struct {
+            hvd_status_t st;
+            long code;
+        } ways[] = {{HVD_ERR_TIMEOUT, 0}, {HVD_OK, 504}, {HVD_ERR_TOO_LARGE, 0}, {HVD_OK, 500}};
+        struct hvd_kube_call *call = fail_page(&b, ways[i % 4].st, ways[i % 4].code);
+
+        assert_int_equal(limit_of(call), limits[i]);
+        assert_non_null(strstr(call->query, "continue=t"));
+    }
+    for (unsigned limit = 2; limit <= 128; limit *= 2) {
+        fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t", ITEM("b", "2")));
+        assert_int_equal(limit_of(fake_api_last(&b.fake)), limit > 100 ? 100 : limit);
+    }
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "", ""));
+    assert_string_equal(b.heard, "(+a+b+b+b+b+b+b+b)");
+    hvd_watch_destroy(b.watch);
+}
+
+static void a_page_that_is_cut_off_is_asked_for_with_as_many_objects_as_came(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start_with_limit(&b, 100);
+    assert_waits(&b, 0);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), "{\"items\":[" ITEM("a", "1") "," ITEM(
+                                                                 "b", "2") "," ITEM("c", "3") ","),
+                     HVD_OK);
+    assert_int_equal(limit_of(fail_page(&b, HVD_ERR_TIMEOUT, 0)), 3);
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "", ITEM("a", "1")));
+    assert_string_equal(b.heard, "(+a+b+c(+a)"); /* of the first round nothing is trusted */
+    hvd_watch_destroy(b.watch);
+}
+
+static void a_server_that_is_away_or_refuses_does_not_make_pages_smaller(void **state)
+{
+    static const struct {
+        hvd_status_t st;
+        long code;
+    } ways[] = {
+        {HVD_ERR_UNAVAILABLE, 0}, {HVD_OK, 429}, {HVD_OK, 403}, {HVD_OK, 410}, {HVD_ERR_NOMEM, 0}};
+    struct bench b;
+
+    (void)state;
+    start_with_limit(&b, 100);
+    assert_waits(&b, 0);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+        assert_int_equal(limit_of(fail_page(&b, ways[i].st, ways[i].code)), 100);
+    hvd_watch_destroy(b.watch);
+}
+
+static void a_list_that_is_cut_short_or_none_is_not_believed(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "{}",
+        "<html>",
+        "[]",
+        "{\"items\":[" ITEM("a", "1") "]}",
+        "{\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[" ITEM("a", "1") ","};
+    struct bench b;
+
+    (void)state;
+    start(&b);
+    assert_waits(&b, 0);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        int64_t due_ms;
+
+        fake_api_answer(fake_api_last(&b.fake), 200, bad[i]);
+        assert_false(hvd_watch_is_synced(b.watch));
+        assert_null(strchr(b.heard, ')'));
+        due_ms = hvd_watch_step(b.watch, 0);
+        assert_in_range(due_ms, 100, 15000);
+        assert_waits(&b, due_ms);
+    }
+    hvd_watch_destroy(b.watch);
+}
+
+/* ---- one object stops no other ---- */
+
+#define DEEP(name, version)                                                                        \
+    "{\"metadata\":{\"name\":\"" name "\",\"resourceVersion\":\"" version "\"},\"status\":{"       \
+    "\"conditions\":%s}}"
+
+static const char *deep_list(size_t n)
+{
+    static char text[100000];
+
+    assert_true(2 * n < sizeof(text));
+    memset(text, '[', n);
+    memset(text + n, ']', n);
+    text[2 * n] = '\0';
+    return text;
+}
+
+static void an_object_that_cannot_be_read_as_a_whole_hides_no_other(void **state)
+{
+    static char text[200000];
+    struct bench b;
+
+    (void)state;
+    start(&b);
+    assert_waits(&b, 0);
+    (void)snprintf(text, sizeof(text),
+                   PAGE("5", "", ITEM("a", "1") "," DEEP("b", "2") ",null," ITEM("c", "3")),
+                   deep_list(1000));
+    fake_api_answer(fake_api_last(&b.fake), 200, text);
+    assert_string_equal(b.heard, "(+a+b!++c)");
+    assert_waits(&b, 1);
+    b.heard[0] = '\0';
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"type\":\"MODIFIED\",\"object\":" DEEP("b", "6") "}\n" EVENT("ADDED", "d", "7"),
+        deep_list(40000));
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), text), HVD_OK);
+    assert_string_equal(b.heard, "+b!+d");
+    fake_api_answer(fake_api_last(&b.fake), 200, NULL);
+    assert_waits(&b, 10);
+    assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=7&"));
+    hvd_watch_destroy(b.watch);
+}
+
+static void a_line_of_any_length_is_read(void **state)
+{
+    static char garbage[1 << 16];
+    struct hvd_kube_call *call;
+    struct bench b;
+
+    (void)state;
+    start_watching(&b);
+    call = fake_api_last(&b.fake);
+    memset(garbage, '<', sizeof(garbage) - 1);
+    assert_int_equal(fake_api_stream(call,
+                                     "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\","
+                                     "\"resourceVersion\":\"6\",\"managedFields\":\""),
+                     HVD_OK);
+    for (int i = 0; i < 16 * 20; i++) /* 20 MiB */
+        assert_int_equal(fake_api_stream(call, garbage), HVD_OK);
+    assert_int_equal(fake_api_stream(call, "\"},\"status\":{}}}\n"), HVD_OK);
+    assert_string_equal(b.heard, "+a");
+    hvd_watch_destroy(b.watch);
+}
+
+/* ---- silence ---- */
+
+static void a_stream_on_which_nothing_comes_is_given_up_after_90_seconds(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start_watching(&b); /* at 1 */
+    fake_api_begin(fake_api_last(&b.fake));
+    assert_int_equal(hvd_watch_step(b.watch, 1000), 91000);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("BOOKMARK", "", "9")), HVD_OK);
+    assert_int_equal(hvd_watch_step(b.watch, 60000), 150000);
+    assert_int_equal(hvd_watch_step(b.watch, 149999), 150000);
+    assert_int_equal(b.fake.n_calls, 2);
+    assert_int_equal(hvd_watch_step(b.watch, 150000), 240000);
+    assert_int_equal(b.fake.n_cancelled, 1);
+    assert_int_equal(b.fake.n_suspected, 1);
+    assert_int_equal(b.fake.n_calls, 3);
+    assert_true(fake_api_last(&b.fake)->request.is_fresh);
+    assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=9&"));
+    assert_int_equal(hvd_watch_health(b.watch).n_silences, 1);
+    assert_string_equal(b.heard, "");
+    hvd_watch_destroy(b.watch);
+    assert_int_equal(fake_api_open(&b.fake), 0);
+}
+
+static void a_stream_that_is_not_even_accepted_is_silent(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start_watching(&b);
+    assert_int_equal(hvd_watch_step(b.watch, 90001), 180001);
+    assert_int_equal(b.fake.n_calls, 3);
+    assert_int_equal(hvd_watch_health(b.watch).n_silences, 1);
+    hvd_watch_destroy(b.watch);
+}
+
+static void a_server_without_bookmarks_costs_a_stream_every_90_seconds(void **state)
+{
+    struct bench b;
+    size_t n_begun = 0;
+
+    (void)state;
+    start_watching(&b);
+    for (int64_t now_ms = 1; now_ms <= 1 + 10 * 90000; now_ms += 1000) {
+        (void)hvd_watch_step(b.watch, now_ms);
+        if (n_begun < b.fake.n_calls)
+            fake_api_begin(fake_api_last(&b.fake));
+        n_begun = b.fake.n_calls;
+    }
+    assert_in_range(b.fake.n_calls, 2 + 8, 2 + 10);
+    assert_false(fake_api_last(&b.fake)->request.is_fresh);
+    assert_int_equal(hvd_watch_health(b.watch).n_silences, b.fake.n_calls - 2);
+    assert_true(hvd_watch_is_synced(b.watch));
     hvd_watch_destroy(b.watch);
 }
 
@@ -142,10 +418,10 @@ static void a_stream_that_ends_is_resumed_where_it_was(void **state)
     assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("BOOKMARK", "", "9")), HVD_OK);
     assert_string_equal(b.heard, "+a-a");
     fake_api_answer(fake_api_last(&b.fake), 200, NULL);
-    assert_int_equal(hvd_watch_step(b.watch, 10), INT64_MAX);
+    assert_waits(&b, 10);
     assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=9&"));
     fake_api_break(fake_api_last(&b.fake), HVD_ERR_TIMEOUT);
-    assert_int_equal(hvd_watch_step(b.watch, 20), INT64_MAX);
+    assert_waits(&b, 20);
     assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=9&"));
     hvd_watch_destroy(b.watch);
 }
@@ -164,7 +440,7 @@ static void gone_leads_to_a_new_list_at_once(void **state)
             assert_int_equal(fake_api_stream(fake_api_last(&b.fake), ways[i]), HVD_ERR_GONE);
         else
             fake_api_answer(fake_api_last(&b.fake), 410, "{}");
-        assert_int_equal(hvd_watch_step(b.watch, 10), INT64_MAX);
+        assert_waits(&b, 10);
         assert_int_equal(fake_api_last(&b.fake)->request.verb, HVD_VERB_LIST);
         assert_true(hvd_watch_is_synced(b.watch));
         hvd_watch_destroy(b.watch);
@@ -182,12 +458,12 @@ static void a_resource_that_is_removed_is_missing_until_it_is_listed(void **stat
     fake_api_answer(fake_api_last(&b.fake), 404, "{}");
     assert_true(hvd_watch_health(b.watch).is_missing);
     due_ms = hvd_watch_step(b.watch, 1000);
-    assert_int_equal(hvd_watch_step(b.watch, due_ms), INT64_MAX);
+    assert_waits(&b, due_ms);
     assert_int_equal(fake_api_last(&b.fake)->request.verb, HVD_VERB_LIST);
     fake_api_answer(fake_api_last(&b.fake), 404, "{}");
     assert_true(hvd_watch_health(b.watch).is_missing);
     due_ms = hvd_watch_step(b.watch, 2000);
-    assert_int_equal(hvd_watch_step(b.watch, due_ms), INT64_MAX);
+    assert_waits(&b, due_ms);
     fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "", ITEM("b", "2")));
     assert_false(hvd_watch_health(b.watch).is_missing);
     hvd_watch_destroy(b.watch);
@@ -204,7 +480,7 @@ static void garbage_in_the_stream_leads_to_a_list_after_a_wait(void **state)
     due_ms = hvd_watch_step(b.watch, 1000);
     assert_in_range(due_ms, 1100, 1200);
     assert_int_equal(b.fake.n_calls, 2);
-    assert_int_equal(hvd_watch_step(b.watch, due_ms), INT64_MAX);
+    assert_waits(&b, due_ms);
     assert_int_equal(fake_api_last(&b.fake)->request.verb, HVD_VERB_LIST);
     hvd_watch_destroy(b.watch);
 }
@@ -225,7 +501,7 @@ static void a_broken_connection_is_retried_with_backoff_from_the_last_version(vo
         assert_in_range(due_ms - now_ms, 100, 15000);
         last_wait_ms = due_ms - now_ms;
         now_ms = due_ms;
-        assert_int_equal(hvd_watch_step(b.watch, now_ms), INT64_MAX);
+        assert_waits(&b, now_ms);
         assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=5&"));
     }
     assert_true(last_wait_ms >= 7500);
@@ -239,11 +515,11 @@ static void a_list_that_expires_between_pages_starts_over(void **state)
 
     (void)state;
     start(&b);
-    assert_int_equal(hvd_watch_step(b.watch, 0), INT64_MAX);
+    assert_waits(&b, 0);
     fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t1", ITEM("a", "1")));
     fake_api_answer(fake_api_last(&b.fake), 410, "{}");
     due_ms = hvd_watch_step(b.watch, 0);
-    assert_int_equal(hvd_watch_step(b.watch, due_ms), INT64_MAX);
+    assert_waits(&b, due_ms);
     assert_string_equal(fake_api_last(&b.fake)->query, "?limit=2&labelSelector=a%3Db");
     fake_api_answer(fake_api_last(&b.fake), 200, PAGE("6", "", ITEM("b", "2")));
     assert_string_equal(b.heard, "(+a(+b)");
@@ -263,7 +539,7 @@ static void what_cannot_be_sent_is_tried_again(void **state)
     b.fake.fail_send = HVD_OK;
     due_ms = hvd_watch_step(b.watch, due_ms);
     if (due_ms != INT64_MAX)
-        assert_int_equal(hvd_watch_step(b.watch, due_ms), INT64_MAX);
+        assert_waits(&b, due_ms);
     assert_int_equal(b.fake.n_calls, 1);
     hvd_watch_destroy(b.watch);
 }
@@ -358,7 +634,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_listed_then_watched_from_their_version),
-        cmocka_unit_test(the_next_page_is_under_way_while_one_is_taken_in),
+        cmocka_unit_test(objects_are_taken_in_while_their_page_comes),
+        cmocka_unit_test(a_page_that_does_not_come_is_asked_for_again_with_half_the_objects),
+        cmocka_unit_test(a_page_that_is_cut_off_is_asked_for_with_as_many_objects_as_came),
+        cmocka_unit_test(a_server_that_is_away_or_refuses_does_not_make_pages_smaller),
+        cmocka_unit_test(a_list_that_is_cut_short_or_none_is_not_believed),
+        cmocka_unit_test(an_object_that_cannot_be_read_as_a_whole_hides_no_other),
+        cmocka_unit_test(a_line_of_any_length_is_read),
+        cmocka_unit_test(a_stream_on_which_nothing_comes_is_given_up_after_90_seconds),
+        cmocka_unit_test(a_stream_that_is_not_even_accepted_is_silent),
+        cmocka_unit_test(a_server_without_bookmarks_costs_a_stream_every_90_seconds),
         cmocka_unit_test(a_stream_that_ends_is_resumed_where_it_was),
         cmocka_unit_test(gone_leads_to_a_new_list_at_once),
         cmocka_unit_test(a_resource_that_is_removed_is_missing_until_it_is_listed),

@@ -1,0 +1,23 @@
+#ifndef HVD_OPERATOR_API_SHAPE_H
+#define HVD_OPERATOR_API_SHAPE_H
+
+#include <stdbool.h>
+
+#include "operator/api/kind.h"
+#include "operator/api/pick.h"
+
+/* What is read of one object at most. Of a HorovodJob less, because its spec stays in memory. */
+#define HVD_KIND_JOB_MAX ((size_t)512 * 1024)
+#define HVD_KIND_OBJECT_MAX ((size_t)2 * 1024 * 1024)
+
+/* What is read of an object of the kind. Never NULL for a legal kind. */
+const struct hvd_shape *hvd_kind_shape(enum hvd_kind kind);
+
+/* How such an object is picked from a text that is that object; the caller sets what differs, and
+ * take. Of children without a HorovodJob among their owners only the metadata is wanted. */
+struct hvd_pick_options hvd_kind_pick(enum hvd_kind kind);
+
+/* What is read of an object whose copy could not be parsed: which one it is, and its status. */
+const struct hvd_shape *hvd_reduced_shape(bool has_status);
+
+#endif
