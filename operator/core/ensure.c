@@ -534,6 +534,8 @@ void hvd_ensure_master(struct hvd_pass *p)
 
     if (child.state == HVD_CHILD_ALIEN)
         report_alien(p, &child);
+    if (child.state == HVD_CHILD_OURS)
+        hvd_held_release(p, child.object);
     /* Without the Secret the workers were made with, it could not reach them. */
     if (child.state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_enough(p) &&
         is_published(p) && hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS)

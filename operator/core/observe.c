@@ -230,6 +230,8 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
     if (cJSON_IsString(item))
         (void)!hvd_str_parse_int64(hvd_strview_of(item->valuestring), range, &attempt, NULL);
     out->u.job.attempt = (int32_t)attempt;
+    out->u.job.is_held =
+        hvd_json_true(object, "spec.suspend") || hvd_json_int(object, "spec.parallelism", 1) == 0;
     out->u.job.is_complete = hvd_observe_condition(object, "Complete") != NULL;
     out->u.job.is_failed = failed != NULL;
     out->u.job.failed_s = hvd_rfc3339_parse(hvd_json_str(failed, "lastTransitionTime"));

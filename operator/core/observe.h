@@ -110,6 +110,7 @@ struct hvd_object {
             char *workers;         /* annotation horovod.io/workers: replicas of each group */
             char *scaled_down;     /* annotation: when and how workers were let go, or NULL */
             uint64_t workers_hash; /* annotation; 0: none, or the Job has ended */
+            bool is_held;          /* its spec lets it make no pod: suspend, or no parallelism */
             bool is_complete;
             bool is_failed;
             int64_t failed_s; /* when */

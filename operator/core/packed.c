@@ -44,7 +44,7 @@ static const struct field
     of_job[] = {FIELD(INT, u.job.attempt), FIELD(TEXT, u.job.workers),
                 FIELD(TEXT, u.job.scaled_down),
                 FIELD(HASH, u.job.workers_hash),
-                FIELD(BOOL, u.job.is_complete), FIELD(BOOL, u.job.is_failed),
+                FIELD(BOOL, u.job.is_held), FIELD(BOOL, u.job.is_complete), FIELD(BOOL, u.job.is_failed),
                 FIELD(LONG, u.job.failed_s), FIELD(TEXT, u.job.message)},
     of_podgroup[] = {FIELD(TEXT, u.podgroup.spec_hash), FIELD(HASH, u.podgroup.fields[0]),
                      FIELD(HASH, u.podgroup.fields[1]), FIELD(HASH, u.podgroup.fields[2]),

@@ -181,6 +181,14 @@ void hvd_ensure_master_told(struct hvd_pass *p);
 /* Makes the master's Job once every worker is Ready and the list says so. */
 void hvd_ensure_master(struct hvd_pass *p);
 
+/* held.c: a master's Job that another writer keeps from making its pod. */
+
+/* Whether the attempt under way has ended by that, and the next status says it. */
+bool hvd_held_ends_attempt(struct hvd_pass *p);
+
+/* Releases the Job, which is ours, if it is held, and tells of it. */
+void hvd_held_release(struct hvd_pass *p, const struct hvd_object *job);
+
 /* refusal.c: what others refuse. Each tells why in out, false if there is nothing to tell. */
 
 /* Pods that a StatefulSet, or the master's Job, is not allowed to make; asks if that is not known.

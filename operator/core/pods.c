@@ -168,6 +168,9 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
             if (hvd_pods_identify(view, pod, owners, &worker)) {
                 pods.n_of[worker.group]++;
                 add_worker(view, &worker, &pods, &troubled);
+            } else if (find_owner(view, pod, owners) && !pod->meta.is_deleting &&
+                       (!pods.misnamed || strcmp(pod->meta.name, pods.misnamed->meta.name) < 0)) {
+                pods.misnamed = pod;
             }
             continue;
         }

@@ -146,7 +146,10 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
     }
     if (pod)
         hvd_pass_text(out, size, "pod %s %s", pod->meta.name, pod->u.pod.trouble);
-    return pod != NULL;
+    else if (p->pods.misnamed)
+        hvd_pass_text(out, size, "pod %s takes the place of a worker in StatefulSet %s: delete it",
+                      p->pods.misnamed->meta.name, p->pods.misnamed->meta.owner_name);
+    return pod || p->pods.misnamed;
 }
 
 /* How many workers are Ready, and how many of them the attempt under way counts on. */
@@ -346,6 +349,10 @@ static void run(struct hvd_pass *p)
 {
     if (p->next.start_s == 0)
         p->next.start_s = p->now_s;
+    if (hvd_held_ends_attempt(p)) {
+        count_workers(p);
+        return;
+    }
     if (hvd_outcome_master(p) || is_overdue(p))
         return;
     if (hvd_outcome_is_uncleared(p)) {

@@ -56,6 +56,8 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
                                {{"f:metadata", "f:annotations", "f:" HVD_ANNOTATION_HOSTS}}},
     [HVD_REPAIR_WORKERS] = {"metadata.annotations[" HVD_ANNOTATION_WORKERS "]", WAITS,
                             {{"f:metadata", "f:annotations", "f:" HVD_ANNOTATION_WORKERS}}},
+    [HVD_REPAIR_SUSPEND] = {"spec.suspend or spec.parallelism", WAITS,
+                            {{"f:spec", "f:suspend"}, {"f:spec", "f:parallelism"}}},
     [HVD_REPAIR_GANG] = {"spec", WAITS, {{"f:spec"}}},
     [HVD_REPAIR_STATUS] = {"status", WAITS, {{"f:status"}}},
 };

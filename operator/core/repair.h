@@ -34,6 +34,7 @@ enum hvd_repair {
     HVD_REPAIR_IMMUTABLE,  /* deletion of a ConfigMap that was made immutable */
     HVD_REPAIR_HOSTS_SEEN, /* annotation of the master's pod */
     HVD_REPAIR_WORKERS,    /* annotation of the master's Job */
+    HVD_REPAIR_SUSPEND,    /* suspend and parallelism of the master's Job */
     HVD_REPAIR_GANG,       /* spec of the PodGroup */
     HVD_REPAIR_STATUS,     /* of the HorovodJob */
     HVD_N_REPAIRS,

@@ -152,6 +152,17 @@ static void a_worker_has_one_name_and_one_controller(void **state)
             fail_msg("%s is listed: %s", pods[i].name, hostfile(&w));
         assert_string_equal(world_status(&w, "state"), "Running");
         assert_string_equal(world_condition(&w, "Failed"), "");
+        if (strcmp(pods[i].role, "worker") == 0 && strcmp(pods[i].from_kind, "StatefulSet") == 0 &&
+            strcmp(pods[i].owner, ",\"controller\":true") == 0) {
+            char expected[128];
+
+            w.now_ms += 60000;
+            world_pass(&w);
+            (void)snprintf(expected, sizeof(expected),
+                           "pod %s takes the place of a worker in StatefulSet digits-worker",
+                           pods[i].name);
+            assert_non_null(strstr(world_condition_text(&w, "WorkersReady", "message"), expected));
+        }
         world_fini(&w);
     }
 }

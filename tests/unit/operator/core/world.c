@@ -799,10 +799,22 @@ static bool run_set(struct world *w, const cJSON *set)
     return changed;
 }
 
+/* The pod of a Job that may make none is removed. */
+static bool hold_job(struct world *w, cJSON *job)
+{
+    cJSON *pod = world_find(w, "Pod", "digits-master-abcde");
+
+    cJSON_DeleteItemFromObject(cJSON_GetObjectItem(job, "status"), "started");
+    return pod && owner_of(w, pod) == job && delete_pod(w, pod);
+}
+
 static bool run_job(struct world *w, cJSON *job)
 {
+    if (hvd_json_true(job, "spec.suspend") || hvd_json_int(job, "spec.parallelism", 1) == 0)
+        return hold_job(w, job);
     if (hvd_json_at(job, "status.started"))
         return false;
+    cJSON_DeleteItemFromObject(job, "status");
     cJSON_AddTrueToObject(cJSON_AddObjectToObject(job, "status"), "started");
     make_pod(w, job, "digits-master-abcde");
     return true;
