@@ -485,114 +485,6 @@ static void a_rule_may_end_the_job_at_once(void **state)
     world_fini(&w);
 }
 
-static void the_last_lines_of_a_failed_master_are_in_the_status(void **state)
-{
-    struct world w;
-
-    (void)state;
-    world_start(&w, ",\"backoffLimit\":1");
-    world_end_master(&w, 1, "one\ntwo\nthree\n\n");
-    world_settle(&w);
-    world_is_state(&w, "Running");
-    assert_string_equal(world_status(&w, "failureLog"), "one\ntwo\nthree");
-    world_end_master(&w, 1, NULL);
-    world_settle(&w);
-    assert_string_equal(world_status(&w, "failureLog"), "");
-    world_fini(&w);
-}
-
-#define KEY_ERROR "rank 1 on host digits-worker-1.digits exited with code 1: KeyError: 'rate'"
-
-static void a_failed_rank_leads_the_message_and_its_lines_are_the_log(void **state)
-{
-    struct world w;
-
-    (void)state;
-    world_start(&w, "");
-    world_end_master(
-        &w, 1, "Traceback (most recent call last):\nKeyError: 'rate'\nhorovodrun: " KEY_ERROR "\n");
-    world_settle(&w);
-    has_message(&w, "Failed", KEY_ERROR " (attempt 1 of 1, pod digits-master-abcde)");
-    assert_string_equal(world_status(&w, "message"), world_condition_text(&w, "Failed", "message"));
-    assert_string_equal(
-        world_status(&w, "failureLog"),
-        "Traceback (most recent call last):\nKeyError: 'rate'\nhorovodrun: " KEY_ERROR);
-    world_fini(&w);
-}
-
-static void a_failed_rank_is_named_behind_the_worker_that_was_lost(void **state)
-{
-    struct world w;
-
-    (void)state;
-    world_start(&w, "");
-    world_end_worker(&w, "digits-worker-0", 3, "Error");
-    world_end_master(&w, 1, "horovodrun: " KEY_ERROR "\n");
-    world_settle(&w);
-    has_message(&w, "Failed",
-                "worker digits-worker-0 on node node-1: container worker exited with code 3 "
-                "(attempt 1 of 1); pod digits-master-abcde container master exited with code 1: "
-                "horovodrun: " KEY_ERROR);
-    world_fini(&w);
-}
-
-/* Lets the time pass until the next attempt runs. */
-static void wait_for_attempt(struct world *w)
-{
-    world_settle(w);
-    w->now_ms += 400000;
-    world_settle(w);
-    world_is_state(w, "Running");
-}
-
-/* How many attempts are in status.attemptLogs. */
-static int attempt_logs(const struct world *w)
-{
-    return cJSON_GetArraySize(
-        hvd_json_at(world_find(w, "HorovodJob", "digits"), "status.attemptLogs"));
-}
-
-static void the_ends_of_the_last_five_attempts_stay_in_the_status(void **state)
-{
-    struct world w;
-    char text[32], path[64];
-
-    (void)state;
-    world_start(&w, ",\"backoffLimit\":8");
-    for (int i = 1; i <= 7; i++) {
-        (void)snprintf(text, sizeof(text), "words of %d", i);
-        world_end_master(&w, i, text);
-        wait_for_attempt(&w);
-    }
-    assert_int_equal(attempt_logs(&w), 5);
-    for (int i = 3; i <= 7; i++) {
-        (void)snprintf(text, sizeof(text), "words of %d", i);
-        (void)snprintf(path, sizeof(path), "attemptLogs.%d.log", i);
-        assert_string_equal(world_status(&w, path), text);
-        (void)snprintf(path, sizeof(path), "attemptLogs.%d.reason", i);
-        assert_string_equal(world_status(&w, path), "MasterFailed");
-    }
-    world_edit(&w, "{\"suspend\":true}");
-    world_settle(&w);
-    assert_string_equal(world_status(&w, "attemptLogs.8.reason"), "Suspended");
-    assert_string_equal(world_status(&w, "attemptLogs.8.log"), "");
-    assert_int_equal(attempt_logs(&w), 5);
-    world_fini(&w);
-}
-
-static void an_attempt_whose_master_is_deleted_is_in_the_status(void **state)
-{
-    struct world w;
-
-    (void)state;
-    world_start(&w, "");
-    world_remove(&w, "Job", "digits-master");
-    wait_for_attempt(&w);
-    assert_string_equal(world_status(&w, "attemptLogs.1.reason"), "MasterDeleted");
-    assert_int_equal(attempt_logs(&w), 1);
-    world_fini(&w);
-}
-
 static void a_pod_on_a_lost_node_is_removed_after_a_bound_and_once(void **state)
 {
     struct world w;
@@ -1070,11 +962,6 @@ int main(void)
         cmocka_unit_test(a_limit_that_is_lowered_leaves_no_attempt_above_it),
         cmocka_unit_test(ignored_failures_are_bounded),
         cmocka_unit_test(a_rule_may_end_the_job_at_once),
-        cmocka_unit_test(the_last_lines_of_a_failed_master_are_in_the_status),
-        cmocka_unit_test(a_failed_rank_leads_the_message_and_its_lines_are_the_log),
-        cmocka_unit_test(a_failed_rank_is_named_behind_the_worker_that_was_lost),
-        cmocka_unit_test(the_ends_of_the_last_five_attempts_stay_in_the_status),
-        cmocka_unit_test(an_attempt_whose_master_is_deleted_is_in_the_status),
         cmocka_unit_test(a_pod_on_a_lost_node_is_removed_after_a_bound_and_once),
         cmocka_unit_test(a_master_on_a_lost_node_ends_the_attempt),
         cmocka_unit_test(clocks_of_nodes_that_are_behind_lose_no_worker),
