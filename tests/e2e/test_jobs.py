@@ -75,12 +75,16 @@ def test_a_master_that_exits_3_fails_the_job_with_code_and_last_line_within_5_se
     assert 0 <= delay <= 5
 
 
-def test_a_rank_that_exits_3_is_named_in_the_condition(namespace):
-    namespace.apply(short_job("rank", ["sh", "-c", 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exit 3; fi; sleep 60']))
+def test_a_rank_that_exits_3_leads_the_condition_and_leaves_its_lines(namespace):
+    fail = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then echo no data in /data >&2; exit 3; fi; echo waiting >&2; sleep 60'
+    namespace.apply(short_job("rank", ["sh", "-c", fail]))
     namespace.wait_state("rank", "Failed")
     message = namespace.condition("rank", "Failed")["message"]
-    assert "exited with code 3" in message
-    assert re.search(r"rank 1 on host rank-worker-1\.rank exited with code 3", message), message
+    cause = "rank 1 on host rank-worker-1.rank exited with code 3: no data in /data"
+    assert message.startswith(f"{cause} (attempt 1 of 1, pod rank-master-"), message
+    status = namespace.get("horovodjobs", "rank")["status"]
+    assert status["failureLog"] == f"no data in /data\nhorovodrun: {cause}"
+    assert status["attemptLogs"]["1"]["log"] == status["failureLog"]
 
 
 def test_a_rank_that_exceeds_its_memory_limit_is_named_as_such(namespace):

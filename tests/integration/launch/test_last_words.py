@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import HOROVODRUN
+from conftest import BUILD, HOROVODRUN
 from test_hosts import reach
 
 HOST = os.uname().nodename
@@ -117,6 +117,35 @@ def test_a_rank_that_ends_because_of_another_does_not_hide_it(fail, tmp_path):
     assert result.last in [f"horovodrun: rank 1 on host {host} failed: KeyError: 'learning_rate'"
                            for host in (HOST, "localhost")], result
     assert "KeyError: 'learning_rate'" in result.words and "shut down" not in result.words
+
+
+PYTHON = BUILD / "python"
+TRAIN = """import sys, time
+import numpy as np
+import horovod.numpy as hvd
+hvd.init()
+hvd.allreduce(np.ones(4), name="first")
+if hvd.rank() == 1:
+    FAIL
+hvd.allreduce(np.ones(4), name="last")
+"""
+
+
+@pytest.mark.skipif(not (PYTHON / "horovod" / "_core.abi3.so").exists(), reason="the Python package is not built")
+@pytest.mark.parametrize("repeat", range(3))
+def test_the_rank_that_raised_is_named_whoever_of_the_job_ends_first(run, script, repeat):
+    """At its exit the package shuts down, so that the others fail while it still is on its way out."""
+    result = run("-np", 3, script(TRAIN.replace("FAIL", "{}['learning_rate']")), env={"PYTHONPATH": str(PYTHON)})
+    assert result.code == 1, result
+    assert result.last.startswith("horovodrun: rank 1 on host ") and result.last.endswith(": KeyError: 'learning_rate'"), result
+
+
+@pytest.mark.skipif(not (PYTHON / "horovod" / "_core.abi3.so").exists(), reason="the Python package is not built")
+def test_a_stall_that_ends_the_job_is_the_last_line(run, script):
+    result = run("-np", 3, script(TRAIN.replace("FAIL", "time.sleep(60)")),
+                 env={"PYTHONPATH": str(PYTHON), "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
+                      "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"})
+    assert "last is stalled for longer than 2 seconds" in result.last and "it waits for rank 1" in result.last, result
 
 
 def test_a_rank_that_was_aborted_by_one_that_succeeded_is_named(fail):
