@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/api/json.h"
+#include "operator/app/clock.h"
 #include "operator/core/children.h"
 #include "operator/core/look.h"
 #include "operator/core/packed.h"
@@ -758,6 +759,26 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
     return HVD_OK;
 }
 
+/* Notes when the deletion of the pod was seen; see hvd_pod_view. */
+static void note_deletion(struct hvd_store *store, struct hvd_object *pod)
+{
+    struct hvd_pod_view *view = &pod->u.pod;
+    struct hvd_record *record;
+    struct hvd_object known = {0};
+
+    if (pod->kind != HVD_KIND_POD || view->deleted_s == 0)
+        return;
+    record = find_record(store, HVD_KIND_POD, pod->meta.namespace, pod->meta.name);
+    if (record)
+        unpack(record, &known);
+    if (!record || !hvd_str_equal(known.meta.uid, pod->meta.uid))
+        view->going_ms = hvd_clock_ms() - view->grace_s * 1000;
+    else
+        view->going_ms = known.u.pod.going_ms ? known.u.pod.going_ms : hvd_clock_ms();
+    if (view->going_ms <= 0)
+        view->going_ms = 1;
+}
+
 static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
                         bool is_answer, struct hvd_err *err)
 {
@@ -770,6 +791,7 @@ static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON
     st = hvd_observe(kind, object, &projection, err);
     if (st != HVD_OK)
         return st;
+    note_deletion(store, &projection);
     /* What lacks our label is out of the watch's sight: of that it tells nothing. */
     if (!is_answer || !meta->is_in_sight || !is_over(store, kind, meta->resource_version) ||
         find_record(store, kind, meta->namespace, meta->name))

@@ -70,7 +70,11 @@ struct hvd_pod_view {
     char *place;       /* of a worker with topology keys: hvd_topology_text of its labels */
     int64_t started_s; /* when the role's container was started; 0: it was not */
     int64_t deleted_s; /* when its grace period is over; 0: it is not being deleted */
-    bool is_killed;    /* it is being deleted without a grace period */
+    int64_t grace_s;   /* how long that was when it was deleted */
+    /* Set by the shell, by its monotonic clock: when the deletion was seen; of one that was there
+     * when the pod was seen first, its grace period earlier. 0: not known. */
+    int64_t going_ms;
+    bool is_killed; /* it is being deleted without a grace period */
     /* Of a master the container that failed first (the init containers come first), of a worker the
      * role's container where it has ended and was perhaps started again; has_failed says whether
      * any. */

@@ -122,6 +122,9 @@ static int64_t started_s(const cJSON *container)
                                      : hvd_json_str(container, "state.terminated.startedAt"));
 }
 
+/* What a template asks for is not bounded: 100 years are for ever. */
+#define GRACE_MAX_S (100 * INT64_C(366) * 86400)
+
 /* Why and where a pod has to go. */
 static bool observe_going(const cJSON *object, struct hvd_pod_view *out)
 {
@@ -131,8 +134,10 @@ static bool observe_going(const cJSON *object, struct hvd_pod_view *out)
     char text[HVD_OBSERVE_TEXT_MAX];
 
     out->deleted_s = hvd_rfc3339_parse(hvd_json_str(object, "metadata.deletionTimestamp"));
-    out->is_killed =
-        out->deleted_s != 0 && hvd_json_int(object, "metadata.deletionGracePeriodSeconds", 1) == 0;
+    out->grace_s = hvd_json_int(object, "metadata.deletionGracePeriodSeconds", 30);
+    if (out->grace_s > GRACE_MAX_S)
+        out->grace_s = GRACE_MAX_S;
+    out->is_killed = out->deleted_s != 0 && out->grace_s == 0;
     if (!hvd_observe_text(object, "spec.nodeName", &out->node) ||
         !hvd_observe_text(object, "status.reason", &out->reason) ||
         !hvd_observe_text(object, "status.message", &out->message))

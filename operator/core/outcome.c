@@ -29,13 +29,24 @@ static bool is_pod_finished(const struct hvd_object *pod)
     return pod && (pod->u.pod.phase == HVD_POD_SUCCEEDED || pod->u.pod.phase == HVD_POD_FAILED);
 }
 
-/* When a master that is being deleted counts as ended, though its node does not say so; 0: never.
+/*
+ * When the pod that is being deleted has outlived its grace period by after_s. Its stamp alone does
+ * not decide: a wrong one, or a wrong clock, must not cut the grace period short, so the operator
+ * itself has waited for that long since it saw the deletion.
  */
-static int64_t stuck_s(const struct hvd_object *pod)
+static int64_t overdue_ms(const struct hvd_pass *p, const struct hvd_object *pod, int64_t after_s)
 {
-    return pod && pod->u.pod.deleted_s != 0 && !is_pod_finished(pod)
-               ? pod->u.pod.deleted_s + STUCK_S
-               : 0;
+    const struct hvd_pod_view *view = &pod->u.pod;
+    int64_t due_ms = (view->deleted_s + after_s) * 1000;
+    int64_t left_ms = view->going_ms + (view->grace_s + after_s) * 1000 - p->view->monotonic_ms;
+
+    return view->going_ms && due_ms < p->now_ms + left_ms ? p->now_ms + left_ms : due_ms;
+}
+
+/* Whether the master is being deleted and its node does not say that it has ended. */
+static bool is_stuck(const struct hvd_object *pod)
+{
+    return pod && pod->u.pod.deleted_s != 0 && !is_pod_finished(pod);
 }
 
 /* Whether the master of the Job has ended, or never will run. */
@@ -111,7 +122,7 @@ static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], co
                       hvd_str_equal(view->container_reason, "OOMKilled")
                           ? ", out of memory (OOMKilled)"
                           : "");
-    } else if (stuck_s(pod) != 0 && !job->u.job.is_failed) {
+    } else if (is_stuck(pod) && !job->u.job.is_failed) {
         hvd_pass_text(out, MESSAGE_SIZE, "pod %s on node %s was deleted and does not end",
                       pod->meta.name, view->node ? view->node : "?");
     } else if (view && view->phase == HVD_POD_FAILED) {
@@ -146,7 +157,7 @@ static void describe_failure(const struct hvd_pass *p, const struct verdict *ver
         return;
     }
     describe_master(p, master, &line);
-    if (lost && !has_master_ended(p) && stuck_s(p->pods.master) == 0)
+    if (lost && !has_master_ended(p) && !is_stuck(p->pods.master))
         hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s); the master did not end by itself within %d s",
                       lost, attempt, verdict->text, LOST_GRACE_S);
     else if (lost)
@@ -184,7 +195,7 @@ static void judge(struct hvd_pass *p, struct verdict *out)
     struct hvd_policy_case cases[2] = {{HVD_ROLE_WORKER, false, 0, false},
                                        {HVD_ROLE_MASTER, false, 0, false}};
     size_t first = lost ? 0 : 1;
-    size_t end = has_master_ended(p) || stuck_s(pod) != 0 ? 2 : 1;
+    size_t end = has_master_ended(p) || is_stuck(pod) ? 2 : 1;
     int rule = 0;
 
     if (lost)
@@ -327,12 +338,12 @@ bool hvd_outcome_master(struct hvd_pass *p)
         succeed(p);
         return true;
     }
-    if (stuck_s(pod) != 0 && p->now_s >= stuck_s(pod)) {
+    if (is_stuck(pod) && p->now_ms >= overdue_ms(p, pod, STUCK_S)) {
         fail_attempt(p);
         return true;
     }
-    if (stuck_s(pod) != 0)
-        hvd_plan_wake(p->plan, stuck_s(pod) * 1000);
+    if (is_stuck(pod))
+        hvd_plan_wake(p->plan, overdue_ms(p, pod, STUCK_S));
     if (!has_master_ended(p))
         return false;
     if (pod && !is_pod_finished(pod) && !pod->meta.is_deleting &&
@@ -437,7 +448,7 @@ void hvd_outcome_bury(struct hvd_pass *p)
         if (!hvd_pods_is_ours(p->view, pod, &p->owners) || pod->u.pod.deleted_s == 0 ||
             pod->u.pod.is_killed)
             continue;
-        due_ms = (pod->u.pod.deleted_s + BURIED_S) * 1000;
+        due_ms = overdue_ms(p, pod, BURIED_S);
         if (p->now_ms < due_ms)
             hvd_plan_wake(p->plan, due_ms);
         else

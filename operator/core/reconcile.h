@@ -74,6 +74,7 @@ struct hvd_view {
     const struct hvd_gone *gone;
     size_t n_gone;
     const struct hvd_repairs *repairs; /* what was written, as long as it counts; NULL: nothing */
+    int64_t monotonic_ms;              /* now, by the clock of hvd_pod_view.going_ms */
     int64_t status_written_ms; /* when this process last patched this job's status; 0: never */
     const struct hvd_settings *settings; /* NULL: none */
     int32_t free_port; /* for a job that hvd_ports_is_wanted (ports.h); kept for it; 0: none free */

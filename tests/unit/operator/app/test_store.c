@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "operator/api/json.h"
+#include "operator/app/clock.h"
 #include "operator/app/store.h"
 #include "tests/unit/operator/app/objects.h"
 
@@ -335,6 +336,40 @@ static void how_a_worker_ended_stays_until_it_was_looked_at(void **state)
     assert_int_equal(b->n_changes, before + 1);
 }
 
+#define DELETED(uid, version)                                                                      \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j-worker-0\",\"uid\":\"" uid                   \
+    "\",\"resourceVersion\":\"" version                                                            \
+    "\",\"creationTimestamp\":\"2026-01-01T00:00:00Z\",\"deletionTimestamp\":"                     \
+    "\"2026-01-01T00:10:00Z\",\"deletionGracePeriodSeconds\":600,\"labels\":{"                     \
+    "\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":\"j\","         \
+    "\"horovod.io/role\":\"worker\"}}}"
+
+static int64_t going_ms(struct bench *b)
+{
+    return hvd_store_find(&b->store, HVD_KIND_POD, "ns", "j-worker-0")->u.pod.going_ms;
+}
+
+static void a_deletion_keeps_the_time_at_which_it_was_seen(void **state)
+{
+    struct bench *b = *state;
+    int64_t begin_ms = hvd_clock_ms();
+    int64_t seen_ms;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_POD, POD("p1", "2", RUNNING));
+    assert_int_equal(going_ms(b), 0);
+    (void)put(b, HVD_KIND_POD, DELETED("p1", "3"));
+    seen_ms = going_ms(b);
+    assert_true(seen_ms >= begin_ms && seen_ms <= hvd_clock_ms());
+    while (hvd_clock_ms() == seen_ms) {
+    }
+    (void)put(b, HVD_KIND_POD, DELETED("p1", "4"));
+    assert_true(going_ms(b) == seen_ms);
+    (void)put(b, HVD_KIND_POD, DELETED("p2", "5")); /* it was deleted before it was seen */
+    begin_ms = hvd_clock_ms() - 600000;
+    assert_true(going_ms(b) <= (begin_ms > 1 ? begin_ms : 1) && going_ms(b) > 0);
+}
+
 static void an_end_that_was_seen_or_nobody_looks_for_is_forgotten(void **state)
 {
     struct bench *b = *state;
@@ -572,6 +607,7 @@ int main(void)
         TEST(an_answer_that_comes_after_the_end_brings_nothing_back),
         TEST(a_child_that_changes_its_job_moves),
         TEST(how_a_worker_ended_stays_until_it_was_looked_at),
+        TEST(a_deletion_keeps_the_time_at_which_it_was_seen),
         TEST(an_end_that_was_seen_or_nobody_looks_for_is_forgotten),
         TEST(failures_end_with_our_object_or_a_new_generation),
         TEST(objects_without_our_label_are_not_kept),

@@ -536,6 +536,58 @@ static void a_master_on_a_lost_node_ends_the_attempt(void **state)
     world_fini(&w);
 }
 
+/* The stamp of a deletion that is long past by the clock that the operator goes by. */
+static void delete_long_ago(struct world *w, const char *pod)
+{
+    cJSON *meta = cJSON_GetObjectItem(world_find(w, "Pod", pod), "metadata");
+
+    w->lost_pod = pod;
+    w->going_ms = w->now_ms;
+    cJSON_AddStringToObject(meta, "deletionTimestamp", "2023-11-14T20:00:00Z");
+    cJSON_AddNumberToObject(meta, "deletionGracePeriodSeconds", 30);
+}
+
+static void a_wrong_stamp_cuts_no_grace_period_short(void **state)
+{
+    struct world w;
+    cJSON *pod;
+    int64_t seen_ms;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2,"
+                   "\"minReplicas\":1,\"maxReplicas\":2}}");
+    world_settle(&w);
+    delete_long_ago(&w, "digits-worker-1");
+    seen_ms = w.now_ms;
+    for (; w.now_ms < seen_ms + 90000; w.now_ms += 1000) {
+        world_pass(&w);
+        pod = world_find(&w, "Pod", "digits-worker-1");
+        assert_int_equal(hvd_json_int(pod, "metadata.deletionGracePeriodSeconds", 0), 30);
+        assert_true(w.wake_at_ms > w.now_ms && w.wake_at_ms <= seen_ms + 90000);
+    }
+    world_pass(&w);
+    assert_null(world_find(&w, "Pod", "digits-worker-1"));
+    world_fini(&w);
+}
+
+static void a_wrong_stamp_ends_no_master_within_its_grace_period(void **state)
+{
+    struct world w;
+    int64_t seen_ms;
+
+    (void)state;
+    world_start(&w, ",\"backoffLimit\":1");
+    delete_long_ago(&w, "digits-master-abcde");
+    seen_ms = w.now_ms;
+    for (; w.now_ms < seen_ms + 60000; w.now_ms += 1000) {
+        world_pass(&w);
+        world_is_state(&w, "Running");
+    }
+    world_pass(&w);
+    world_is_state(&w, "Restarting");
+    world_fini(&w);
+}
+
 static void clocks_of_nodes_that_are_behind_lose_no_worker(void **state)
 {
     struct world w;
@@ -964,6 +1016,8 @@ int main(void)
         cmocka_unit_test(a_rule_may_end_the_job_at_once),
         cmocka_unit_test(a_pod_on_a_lost_node_is_removed_after_a_bound_and_once),
         cmocka_unit_test(a_master_on_a_lost_node_ends_the_attempt),
+        cmocka_unit_test(a_wrong_stamp_cuts_no_grace_period_short),
+        cmocka_unit_test(a_wrong_stamp_ends_no_master_within_its_grace_period),
         cmocka_unit_test(clocks_of_nodes_that_are_behind_lose_no_worker),
         cmocka_unit_test(a_pod_that_a_finalizer_holds_is_not_removed_again_and_again),
         cmocka_unit_test(a_success_before_the_suspension_was_seen_is_kept),

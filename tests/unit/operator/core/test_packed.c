@@ -73,6 +73,8 @@ static void all_of_a_pod_comes_back(void **state)
     pod.u.pod.is_ready = pod.u.pod.is_killed = pod.u.pod.has_failed = true;
     pod.u.pod.started_s = INT64_MAX;
     pod.u.pod.deleted_s = INT64_MIN;
+    pod.u.pod.grace_s = 30;
+    pod.u.pod.going_ms = 1700000000001;
     pod.u.pod.ended_s = -1;
     pod.u.pod.exit_code = INT32_MIN;
     pod.u.pod.exit_signal = INT32_MAX;
@@ -85,6 +87,8 @@ static void all_of_a_pod_comes_back(void **state)
     assert_int_equal(out.u.pod.phase, HVD_POD_FAILED);
     assert_true(out.u.pod.is_ready && out.u.pod.is_killed && out.u.pod.has_failed);
     assert_true(out.u.pod.started_s == INT64_MAX && out.u.pod.deleted_s == INT64_MIN);
+    assert_int_equal(out.u.pod.grace_s, 30);
+    assert_true(out.u.pod.going_ms == 1700000000001);
     assert_int_equal(out.u.pod.ended_s, -1);
     assert_int_equal(out.u.pod.exit_code, INT32_MIN);
     assert_int_equal(out.u.pod.exit_signal, INT32_MAX);

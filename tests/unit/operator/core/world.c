@@ -614,6 +614,8 @@ static size_t observe_all(const struct world *w, struct hvd_object *out)
         if (kind_of(object) == HVD_KIND_HOROVODJOB || kind_of(object) == HVD_KIND_NODE)
             continue;
         assert_int_equal(hvd_observe(kind_of(object), object, &out[n], NULL), HVD_OK);
+        if (out[n].kind == HVD_KIND_POD && out[n].u.pod.deleted_s)
+            out[n].u.pod.going_ms = w->going_ms;
         out[n].meta.is_doubtful = is(object, SIGHT, "doubtful");
         if (hvd_str_equal(out[n].meta.job, "digits") &&
             (out[n].meta.is_in_sight || hvd_json_get(object, SIGHT)))
@@ -639,6 +641,7 @@ static size_t decide_once(struct world *w, bool *has_looked)
                             .failures = w->failures,
                             .n_failures = w->n_failures,
                             .repairs = &w->repairs,
+                            .monotonic_ms = w->now_ms,
                             .status_written_ms = w->status_written_ms,
                             .settings = &w->settings,
                             .free_port = w->free_port};

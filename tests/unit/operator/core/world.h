@@ -40,6 +40,7 @@ struct world {
     int n_explained;              /* how often somebody asked why */
     struct hvd_settings settings; /* of the operator */
     int32_t free_port;            /* that the shell would offer */
+    int64_t going_ms;     /* when the shell saw pods being deleted; 0: their stamps alone count */
     const char *lost_pod; /* its node does not answer: it stays terminating until it is killed */
 };
 
