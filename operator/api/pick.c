@@ -188,7 +188,7 @@ static hvd_status_t deliver_item(struct hvd_picker *p, size_t from)
         st = emit_end(p, TEXT("null"));
     if (st == HVD_OK)
         st = deliver(p, from, true);
-    p->_out.len = from;
+    p->_out.len = p->_part_at = from;
     if (p->_out._capacity > KEEP_BYTES && from < KEEP_BYTES / 2) {
         char head[KEEP_BYTES / 2];
 

@@ -201,6 +201,9 @@ static const struct hvd_pick_options of_page = {
 static const struct hvd_pick_options of_line = {
     .shape = line, .object = object, .max_bytes = 100, .gate = "\"Owner\""};
 
+#define TIMES_10(s) s s s s s s s s s s
+#define TEXT_60 TIMES_10("012345")
+
 static void items_are_handed_on_one_by_one_and_then_the_list_without_them(void **state)
 {
     static const struct {
@@ -209,6 +212,10 @@ static void items_are_handed_on_one_by_one_and_then_the_list_without_them(void *
         {"{\"items\":[{\"metadata\":{\"name\":\"a\"},\"x\":1},{\"spec\":{\"b\":[2]}}],"
          "\"kind\":\"L\",\"metadata\":{\"resourceVersion\":\"9\"}}",
          "{\"metadata\":{\"name\":\"a\"}}{\"spec\":{\"b\":[2]}}"
+         "{\"items\":[],\"metadata\":{\"resourceVersion\":\"9\"}}"},
+        {"{\"items\":[{\"metadata\":{\"name\":\"" TEXT_60 "\"},\"spec\":{},\"status\":{\"s\":1}}],"
+         "\"metadata\":{\"resourceVersion\":\"9\"}}",
+         "{\"metadata\":{\"name\":\"" TEXT_60 "\"},\"spec\":{},\"status\":{\"s\":1}}"
          "{\"items\":[],\"metadata\":{\"resourceVersion\":\"9\"}}"},
         {"{\"metadata\":{\"continue\":\"t\"},\"items\":[]}",
          "{\"metadata\":{\"continue\":\"t\"},\"items\":[]}"},
@@ -225,7 +232,6 @@ static void items_are_handed_on_one_by_one_and_then_the_list_without_them(void *
     }
 }
 
-#define TIMES_10(s) s s s s s s s s s s
 #define TEXT_120 TIMES_10("0123456789ab")
 #define TOO_LARGE "makes its part of the object larger than the 100 bytes that are read"
 
