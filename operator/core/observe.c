@@ -13,6 +13,7 @@
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
 #include "operator/core/gang.h"
+#include "operator/core/hash.h"
 #include "operator/core/hosts.h"
 #include "operator/core/observe_internal.h"
 #include "operator/core/packed.h"
@@ -190,8 +191,16 @@ static bool observe_service(const cJSON *object, struct hvd_object *out)
     return true;
 }
 
+uint64_t hvd_observe_revision(const char *name)
+{
+    /* Half of the hash is enough, and is kept for every worker. */
+    return name ? hvd_hash_text(HVD_HASH_START, name) >> 32 : 0;
+}
+
 static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
 {
+    out->u.statefulset.revision =
+        hvd_observe_revision(hvd_json_str(object, "status.updateRevision"));
     out->u.statefulset.is_on_delete =
         hvd_observe_is(object, "spec.updateStrategy.type", "OnDelete") &&
         !hvd_json_at(object, "spec.updateStrategy.rollingUpdate");

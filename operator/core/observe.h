@@ -68,6 +68,7 @@ struct hvd_pod_view {
     char *node;
     char *ip;          /* of a worker */
     char *place;       /* of a worker with topology keys: hvd_topology_text of its labels */
+    uint64_t revision; /* of a worker: of the template that it was made from; 0: not known */
     int64_t started_s; /* when the role's container was started; 0: it was not */
     int64_t deleted_s; /* when its grace period is over; 0: it is not being deleted */
     int64_t grace_s;   /* how long that was when it was deleted */
@@ -102,6 +103,7 @@ struct hvd_object {
         } service;
         struct {
             int64_t replicas;
+            uint64_t revision; /* a hash of the name of its template's revision; 0: none yet */
             bool is_on_delete; /* the update strategy, and nothing else in it */
             char *spec_hash;
         } statefulset;

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <cjson/cJSON.h>
 
@@ -28,6 +29,9 @@ bool hvd_observe_annotation(const cJSON *object, const char *key, char **out);
 
 /* Whether there is that text at the path. */
 bool hvd_observe_is(const cJSON *object, const char *path, const char *expected);
+
+/* A short hash of the name of a template's revision; 0 for NULL. */
+uint64_t hvd_observe_revision(const char *name);
 
 /* The condition of that type if its status is True; NULL if not. Borrowed. */
 const cJSON *hvd_observe_condition(const cJSON *object, const char *type);

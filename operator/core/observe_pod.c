@@ -278,6 +278,8 @@ bool hvd_observe_pod(const cJSON *object, struct hvd_object *out)
     if (!observe_going(object, pod))
         return false;
     pod->started_s = started_s(role_status(object, out->meta.role));
+    pod->revision = hvd_observe_revision(cJSON_GetStringValue(
+        (cJSON *)hvd_json_get(hvd_json_at(object, "metadata.labels"), "controller-revision-hash")));
     if (out->meta.role == HVD_ROLE_WORKER)
         return hvd_observe_text(object, "status.podIP", &pod->ip) && observe_place(object, pod) &&
                observe_worker(object, pod);

@@ -139,6 +139,10 @@ bool hvd_contest_is_repeated(const struct hvd_pass *p, const struct hvd_write *w
 /* The condition Contested: what is undone again and again, and by whom. */
 void hvd_contest_report(struct hvd_pass *p);
 
+/* drift.c: what others changed and stays so while the job runs; false, and out untouched, if
+ * nothing. */
+bool hvd_drift_describe(struct hvd_pass *p, char *out, size_t size);
+
 /* admit.c: what must be there before workers are. */
 
 /* Whether the job has the port that it needs; chooses one if not, which is then to be written

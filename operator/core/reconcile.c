@@ -135,21 +135,12 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
 
     if (hvd_refusal_of_change(p, out, size) || hvd_refusal_of_workers(p, out, size))
         return true;
-    if (p->is_list_frozen) {
-        hvd_pass_text(out, size, "ConfigMap %s-hosts was made immutable and %s", p->job->name,
-                      p->pods.n_masters > 0
-                          ? "the master keeps the list of hosts that is in it; the next attempt "
-                            "gets a new one"
-                          : "holds another list of hosts: delete it, or it is made anew within an "
-                            "hour");
-        return true;
-    }
     if (pod)
         hvd_pass_text(out, size, "pod %s %s", pod->meta.name, pod->u.pod.trouble);
     else if (p->pods.misnamed)
         hvd_pass_text(out, size, "pod %s takes the place of a worker in StatefulSet %s: delete it",
                       p->pods.misnamed->meta.name, p->pods.misnamed->meta.owner_name);
-    return pod || p->pods.misnamed;
+    return pod || p->pods.misnamed || hvd_drift_describe(p, out, size);
 }
 
 /* How many workers are Ready, and how many of them the attempt under way counts on. */

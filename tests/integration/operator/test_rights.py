@@ -109,6 +109,18 @@ def adopts_and_repairs(ns):
     until("the Service is repaired", lambda: ns.get("services", "child")["spec"].get("publishNotReadyAddresses"))
 
 
+def fights(ns):
+    """Labels that are changed again and again: the objects are read for the name of the other writer."""
+    objects = (("secrets", "child-ssh"), ("services", "child"), ("configmaps", "child-hosts"))
+
+    def all_contested():
+        for plural, name in objects:
+            ns.patch(plural, name, {"metadata": {"labels": {"app.kubernetes.io/managed-by": "argocd"}}})
+        message = (ns.condition("Contested", "child") or {}).get("message", "")
+        return all(f"/{name} field" in message for _, name in objects)
+    until("the other writer is named", all_contested, 60)
+
+
 def renews_an_immutable_list(ns):
     """A list of hosts that somebody made immutable is made anew while the job has no pods."""
     ns.apply_job("frozen", suspend=True)
@@ -233,6 +245,7 @@ def test_no_right_is_missing_and_none_is_left_over(server, ns, node, run_operato
         is_removed = starts_on_a_node_that_is_lost(server, ns, node)
     whole_life(ns)
     adopts_and_repairs(ns)
+    fights(ns)
     renews_an_immutable_list(ns)
     adopts_a_job(ns)
     if is_everywhere:

@@ -395,6 +395,19 @@ static const char *image_of(const struct world *w)
                         "image");
 }
 
+/* The set's template has that revision, its workers are made from "old". */
+static void set_revisions(struct world *w, const char *revision)
+{
+    static const char of_pod[] =
+        "{\"metadata\":{\"labels\":{\"controller-revision-hash\":\"old\"}}}";
+    char patch[64];
+
+    (void)snprintf(patch, sizeof(patch), "{\"status\":{\"updateRevision\":\"%s\"}}", revision);
+    (void)world_patch(w, "StatefulSet", "digits-worker", patch);
+    (void)world_patch(w, "Pod", "digits-worker-0", of_pod);
+    (void)world_patch(w, "Pod", "digits-worker-1", of_pod);
+}
+
 static void the_template_of_running_workers_stays_and_is_repaired_at_the_next_start(void **state)
 {
     struct world w;
@@ -409,6 +422,22 @@ static void the_template_of_running_workers_stays_and_is_repaired_at_the_next_st
     world_settle(&w);
     world_is_state(&w, "Running");
     assert_string_equal(image_of(&w), "elsewhere");
+    fight(&w, NULL, MINUTE_MS);
+    assert_string_equal(world_condition_text(&w, "WorkersReady", "message"),
+                        "2 of 2 workers are ready");
+    /* What the controller of StatefulSets writes. */
+    set_revisions(&w, "new");
+    fight(&w, NULL, MINUTE_MS);
+    assert_string_equal(
+        world_condition_text(&w, "WorkersReady", "message"),
+        "2 of 2 workers are ready; the template of StatefulSet digits-worker was changed: workers "
+        "that run keep theirs, one that is made again gets the other; suspend and resume the job "
+        "to repair it");
+    assert_string_equal(world_condition(&w, "WorkersReady"), "True");
+    set_revisions(&w, "old");
+    fight(&w, NULL, MINUTE_MS);
+    assert_string_equal(world_condition_text(&w, "WorkersReady", "message"),
+                        "2 of 2 workers are ready");
     world_end_master(&w, 1, "no");
     world_settle(&w);
     world_is_state(&w, "Running");
