@@ -263,6 +263,8 @@ static void decode_numbers(const cJSON *status, struct hvd_job_status *out)
     out->start_s = time_at(status, "startTime");
     out->completion_s = time_at(status, "completionTime");
     out->observed_generation = number_at(status, "observedGeneration", INT64_MAX);
+    if (out->state == HVD_JOB_PENDING && out->observed_generation == 0)
+        out->state = HVD_JOB_NEW; /* the definition's default: nobody has written a status yet */
 }
 
 hvd_status_t hvd_status_decode(const cJSON *status, struct hvd_job *job, struct hvd_err *err)

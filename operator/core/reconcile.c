@@ -26,7 +26,7 @@
 #include "operator/core/scaling.h"
 
 #define MESSAGE_SIZE 1024
-#define FIRST_MS 2000       /* how long the first status waits for something to tell */
+#define FIRST_MS 5000       /* how long the first status waits for something to tell */
 #define COUNTS_MIN_MS 5000  /* how often counts alone are written: as often as the start is old, */
 #define COUNTS_MAX_MS 30000 /* so that many workers that come one by one cost few writes */
 #define STOPPED_MS 1000     /* the same of a job that is suspended */

@@ -107,8 +107,9 @@ class Namespace:
         return self.status(name).get("state")
 
     def status(self, name="digits"):
-        """Empty until there is something to tell."""
-        return (self.get("horovodjobs", name) or {}).get("status", {})
+        """Empty until the operator has written it: until then the server shows the definition's default."""
+        status = (self.get("horovodjobs", name) or {}).get("status", {})
+        return {} if status == {"state": "Pending"} else status
 
     def condition(self, kind, name="digits"):
         for condition in self.status(name).get("conditions", []):

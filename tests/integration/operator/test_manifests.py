@@ -40,6 +40,12 @@ def test_a_wrong_manifest_is_refused_with_its_reason(server, ns, path, value, wo
     assert ns.list("horovodjobs") == []
 
 
+def test_a_new_job_is_listed_as_pending_before_any_operator_has_seen_it(server, ns):
+    server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(GOOD))
+    lines = server.kubectl("get", "hvj", "-n", ns.name).stdout.splitlines()
+    assert lines[1].split()[:2] == ["digits", "Pending"]
+
+
 def test_the_smallest_manifest_is_accepted_and_listed(server, ns, operator):
     server.kubectl("apply", "-n", ns.name, "-f", "-", text=yaml.safe_dump(GOOD))
     ns.wait_state("Pending")

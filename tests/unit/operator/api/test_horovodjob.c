@@ -377,6 +377,33 @@ static bool round_trip(const struct hvd_job_status *status)
     return done;
 }
 
+static void the_definitions_default_is_no_status(void **state)
+{
+    static const struct {
+        const char *status;
+        enum hvd_job_state expected;
+    } cases[] = {{"{\"state\":\"Pending\"}", HVD_JOB_NEW},
+                 {"{\"state\":\"Pending\",\"observedGeneration\":1}", HVD_JOB_PENDING},
+                 {"{\"state\":\"Running\"}", HVD_JOB_RUNNING}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_job job = {0};
+        char text[512];
+        cJSON *object;
+
+        (void)snprintf(text, sizeof(text),
+                       "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j\",\"uid\":\"u\","
+                       "\"resourceVersion\":\"1\"},\"spec\":{},\"status\":%s}",
+                       cases[i].status);
+        object = cJSON_Parse(text);
+        assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
+        assert_int_equal(job.status.state, cases[i].expected);
+        hvd_job_fini(&job);
+        cJSON_Delete(object);
+    }
+}
+
 static void a_status_survives_the_api_server(void **state)
 {
     struct hvd_job_status status;
@@ -567,6 +594,7 @@ int main(void)
         cmocka_unit_test(an_object_without_metadata_is_no_job),
         cmocka_unit_test(a_condition_keeps_its_time_until_its_truth_changes),
         cmocka_unit_test(a_long_message_is_cut_between_characters),
+        cmocka_unit_test(the_definitions_default_is_no_status),
         cmocka_unit_test(a_status_survives_the_api_server),
         cmocka_unit_test(a_long_image_is_cut_between_characters),
         cmocka_unit_test(a_job_that_moves_is_the_same_and_owns_nothing),

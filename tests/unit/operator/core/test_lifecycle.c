@@ -988,7 +988,8 @@ static void the_ttl_runs_from_the_condition_if_the_time_is_missing(void **state)
     world_settle(&w);
     status = cJSON_GetObjectItem(world_find(&w, "HorovodJob", "digits"), "status");
     cJSON_DeleteItemFromObject(status, "completionTime");
-    assert_int_equal(world_pass(&w), 0);
+    assert_true(world_pass(&w) <= 1); /* the correction of the status, now or later */
+    assert_non_null(world_find(&w, "HorovodJob", "digits"));
     assert_true(w.wake_at_ms > w.now_ms);
     world_fini(&w);
 }

@@ -285,6 +285,8 @@ static void a_group_that_counted_the_master_would_never_start(void **state)
     w.settings.gang = c.gang;
     w.is_kubelet_off = true;
     settle(&w, &c);
+    w.now_ms = w.wake_at_ms; /* of the first status */
+    settle(&w, &c);
     w.is_kubelet_off = false;
     spec = cJSON_GetObjectItem(world_find(&w, "PodGroup", "digits"), "spec");
     cJSON_ReplaceItemInObject(spec, "minMember", cJSON_CreateNumber(3));

@@ -889,6 +889,12 @@ bool world_controllers(struct world *w)
     return false;
 }
 
+/* Whether the first status of the job is still to come. */
+static bool is_first_due(const struct world *w)
+{
+    return w->wake_at_ms != 0 && !*world_status(w, "state");
+}
+
 void world_settle(struct world *w)
 {
     for (int round = 0; round < MAX_ROUNDS; round++) {
@@ -897,7 +903,7 @@ void world_settle(struct world *w)
         if (w->is_dead)
             return;
         w->now_ms += 2000;
-        if (!world_controllers(w) && n == 0)
+        if (!world_controllers(w) && n == 0 && !is_first_due(w))
             return;
     }
     fail_msg("the world does not settle");
