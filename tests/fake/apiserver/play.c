@@ -95,7 +95,8 @@ static struct fake_object *first_owner(struct fake_server *server, const struct 
     return owner && uid && strcmp(fake_meta(owner, "uid"), uid) == 0 ? owner : NULL;
 }
 
-/* A set that waits for a pod of that name to go, whose it is not, makes its own then. */
+/* A set that waits for a pod of that name to go, whose it is not, makes its own then; and it takes
+ * one that nobody has. */
 static void queue_heir(struct fake_server *server, const struct fake_object *pod)
 {
     const char *dash = strrchr(pod->name, '-');
@@ -119,6 +120,8 @@ void fake_play_changed(struct fake_server *server, struct fake_object *object,
 
     if (owner)
         fake_play_queue(server, owner);
+    if (!owner)
+        queue_heir(server, object);
     if (!event->is_deleted) {
         fake_play_queue(server, object);
         return;

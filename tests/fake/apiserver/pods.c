@@ -16,6 +16,8 @@
 #include "tests/fake/apiserver/must.h"
 #include "tests/fake/apiserver/write.h"
 
+#define ADOPTED_MAX 64 /* pods above the count, of a set that was larger */
+
 #define ANNOTATION "fake.horovod.io/play"
 
 enum stage { STAGE_NEW, STAGE_BOUND, STAGE_RUNNING, STAGE_ENDED, STAGE_ENDING };
@@ -304,17 +306,11 @@ static bool is_going(const struct fake_object *object)
     return *fake_meta(object, "deletionTimestamp") != '\0';
 }
 
-/* A pod document from the owner's template. */
-static cJSON *new_pod(const struct fake_object *owner, const char *name)
+/* The reference of a controller to what it owns. */
+static void own(cJSON *meta, const struct fake_object *owner)
 {
-    const cJSON *template = hvd_json_at(owner->now->doc, "spec.template");
-    cJSON *doc =
-        template ? fake_must(cJSON_Duplicate(template, true)) : fake_must(cJSON_CreateObject());
-    cJSON *meta = fake_object_at(doc, "metadata");
     cJSON *reference = fake_must(cJSON_CreateObject());
 
-    fake_set_str(meta, "name", name);
-    fake_set_str(meta, "namespace", fake_meta(owner, "namespace"));
     fake_set_str(reference, "apiVersion", owner->kind->api_version);
     fake_set_str(reference, "kind", owner->kind->name);
     fake_set_str(reference, "name", owner->name);
@@ -322,6 +318,19 @@ static cJSON *new_pod(const struct fake_object *owner, const char *name)
     fake_set(reference, "controller", cJSON_CreateTrue());
     fake_set(reference, "blockOwnerDeletion", cJSON_CreateTrue());
     (void)cJSON_AddItemToArray(fake_array_at(meta, "ownerReferences"), reference);
+}
+
+/* A pod document from the owner's template. */
+static cJSON *new_pod(const struct fake_object *owner, const char *name)
+{
+    const cJSON *template = hvd_json_at(owner->now->doc, "spec.template");
+    cJSON *doc =
+        template ? fake_must(cJSON_Duplicate(template, true)) : fake_must(cJSON_CreateObject());
+    cJSON *meta = fake_object_at(doc, "metadata");
+
+    fake_set_str(meta, "name", name);
+    fake_set_str(meta, "namespace", fake_meta(owner, "namespace"));
+    own(meta, owner);
     fake_set_str(fake_object_at(doc, "status"), "phase", "Pending");
     return doc;
 }
@@ -375,12 +384,51 @@ static void report_set(struct fake_server *server, struct fake_object *set)
     (void)fake_update(&server->store, set, doc, FAKE_PART_BOTH);
 }
 
+static bool is_selected(const struct fake_object *set, const struct fake_object *pod)
+{
+    const cJSON *wanted = hvd_json_at(set->now->doc, "spec.selector.matchLabels");
+    const cJSON *label = NULL;
+
+    cJSON_ArrayForEach(label, wanted)
+    {
+        if (!cJSON_Compare(hvd_json_get(pod->now->labels, label->string), label, true))
+            return false;
+    }
+    return wanted != NULL;
+}
+
+/* A set lets go of a pod that it does not select any more, and takes one that nobody has. */
+static void claim(struct fake_server *server, const struct fake_object *set,
+                  struct fake_object *pod)
+{
+    const bool has_owner =
+        cJSON_GetArraySize(hvd_json_at(pod->now->doc, "metadata.ownerReferences")) > 0;
+    const bool is_mine = pod->owner && strcmp(pod->owner->uid, fake_meta(set, "uid")) == 0;
+    cJSON *doc, *meta;
+
+    if (is_going(pod) || is_selected(set, pod) == has_owner || (has_owner && !is_mine))
+        return;
+    doc = fake_must(cJSON_Duplicate(pod->now->doc, true));
+    meta = fake_object_at(doc, "metadata");
+    if (has_owner)
+        cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
+    else
+        own(meta, set);
+    (void)fake_update(&server->store, pod, doc, FAKE_PART_BOTH);
+}
+
 void fake_set_work(struct fake_server *server, struct fake_object *set)
 {
     int64_t replicas = hvd_json_int(set->now->doc, "spec.replicas", 1);
     struct fake_object *pod, *next;
     char name[300];
 
+    for (int64_t i = 0; i < replicas || i < ADOPTED_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "%s-%" PRId64, set->name, i);
+        pod = fake_find(&server->store, pods(), fake_meta(set, "namespace"), name);
+        if (pod)
+            claim(server, set, pod);
+    }
     for (int64_t i = 0; i < replicas; i++) {
         (void)snprintf(name, sizeof(name), "%s-%" PRId64, set->name, i);
         pod = fake_find(&server->store, pods(), fake_meta(set, "namespace"), name);

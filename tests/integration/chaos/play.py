@@ -149,6 +149,23 @@ class Player:
         self.until(f"{plural} {name} is repaired",
                    lambda: state.normal(plural, self.api.get(plural, self.namespace, name) or was) == wanted)
 
+    def relabel(self, job, what, label, value):
+        """Somebody edits a label of a child or a pod of a running job; it is put back."""
+        self.wait(job)
+        found = self.job(job)
+        if not found or found["spec"].get("suspend") or found["status"]["state"] != "Running":
+            return
+        plural = "pods" if what in ("worker", "master") else what
+        name = {"worker": f"{job}-worker-0", "master": self.master(job)}.get(what) or program.CHILDREN[what].format(job)
+        was = self.api.get(plural, self.namespace, name)["metadata"]
+        self.api.patch(plural, self.namespace, name, {"metadata": {"labels": {label: value}}})
+
+        def restored():
+            meta = self.api.get(plural, self.namespace, name)["metadata"]
+            assert meta["uid"] == was["uid"], f"{plural} {name} was made anew"
+            return meta["labels"] == was["labels"] and bool(meta.get("ownerReferences"))
+        self.until(f"labels of {plural} {name} are put back", restored)
+
     def remove_child(self, job, plural):
         """Somebody deletes a child of a settled job; while the job runs it is made again."""
         self.wait(job)

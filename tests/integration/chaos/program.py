@@ -11,8 +11,9 @@ GANGS = {"volcano": "/apis/scheduling.volcano.sh/v1beta1", "scheduler-plugins": 
 GROUPS = ["big", "0", "hosts"]  # names that could be taken for something else
 ZONE = "topology.kubernetes.io/zone"
 MOST = 6  # replicas
+EDITS = [(label, value) for label in ("app.kubernetes.io/managed-by", "horovod.io/job-name") for value in (None, "another")]
 # Steps that may be told of in events.
-CAUSES = ("create", "suspend", "resume", "finish", "scale", "drift", "remove_child", "snatch", "lose_worker", "lose_workers",
+CAUSES = ("create", "suspend", "resume", "finish", "scale", "drift", "relabel", "remove_child", "snatch", "lose_worker", "lose_workers",
           "kill_master", "remove_master")
 
 
@@ -146,6 +147,8 @@ class JobProgram:
             self.add("remove_child", rng.choice([child for child in self.children if child not in ("jobs", "statefulsets")]))
         elif kind < 0.86:  # whenever it is: while the job still starts, perhaps before the child is there
             self.add("snatch", rng.choice([child for child in self.children if child not in ("jobs", "statefulsets")]))
+        elif kind < 0.91:
+            self.add("relabel", rng.choice([*self.children, "worker", "master"]), *rng.choice(EDITS))
         elif not self.is_suspended:
             self.draw_loss()
         else:

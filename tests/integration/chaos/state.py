@@ -101,9 +101,8 @@ def normal(plural, item):
 
 
 def uncounted(text, interruptions):
-    """Numbers of attempts without those that a suspension ended."""
-    text = re.sub(r"\(attempt (\d+) of (\d+)\)",
-                  lambda m: f"(attempt {int(m[1]) - interruptions} of {int(m[2]) - interruptions})", text)
+    """What is said of attempts without those that a suspension ended."""
+    text = re.sub(r"(\(attempt \d+ of \d+) after \d+ interruptions?", r"\1", text)
     return re.sub(r'("horovod\.io/attempt": ")(\d+)"', lambda m: f'{m[1]}{int(m[2]) - interruptions}"', text)
 
 
