@@ -46,12 +46,22 @@ void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job,
         hvd_jb_str(jb, labels, HVD_LABEL_ROLE, "master");
 }
 
+void hvd_child_owner(struct hvd_jb *jb, cJSON *owner, const struct hvd_job *job)
+{
+    hvd_jb_str(jb, owner, "apiVersion", HVD_JOB_API_VERSION);
+    hvd_jb_str(jb, owner, "kind", HVD_JOB_KIND);
+    hvd_jb_str(jb, owner, "name", job->name);
+    hvd_jb_str(jb, owner, "uid", job->uid);
+    hvd_jb_bool(jb, owner, "controller", true);
+    hvd_jb_bool(jb, owner, "blockOwnerDeletion", true);
+}
+
 /* A child with its metadata; returns metadata. */
 static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, enum hvd_kind kind,
                     const char *name)
 {
     const struct hvd_kind_info *info = hvd_kind_info(kind);
-    cJSON *meta, *owner;
+    cJSON *meta;
 
     hvd_jb_str(jb, root, "apiVersion", info->api_version);
     hvd_jb_str(jb, root, "kind", info->kind);
@@ -59,13 +69,7 @@ static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, e
     hvd_jb_str(jb, meta, "name", name);
     hvd_jb_str(jb, meta, "namespace", job->namespace);
     hvd_child_labels(jb, meta, job, kind);
-    owner = hvd_jb_object(jb, hvd_jb_array(jb, meta, "ownerReferences"), NULL);
-    hvd_jb_str(jb, owner, "apiVersion", HVD_JOB_API_VERSION);
-    hvd_jb_str(jb, owner, "kind", HVD_JOB_KIND);
-    hvd_jb_str(jb, owner, "name", job->name);
-    hvd_jb_str(jb, owner, "uid", job->uid);
-    hvd_jb_bool(jb, owner, "controller", true);
-    hvd_jb_bool(jb, owner, "blockOwnerDeletion", true);
+    hvd_child_owner(jb, hvd_jb_object(jb, hvd_jb_array(jb, meta, "ownerReferences"), NULL), job);
     return meta;
 }
 

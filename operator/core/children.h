@@ -77,4 +77,7 @@ hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const 
 void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job,
                       enum hvd_kind kind);
 
+/* Puts the reference to the job, as its controller, into owner. */
+void hvd_child_owner(struct hvd_jb *jb, cJSON *owner, const struct hvd_job *job);
+
 #endif

@@ -1,13 +1,15 @@
 /*
- * Puts labels of ours back that somebody has edited. Without them an object leaves the sight of the
- * watches, the Service forgets the pod, and a StatefulSet lets it go. Whose an object is, its
- * controller says, or what cannot change in a pod: never the labels themselves. Pure.
+ * Puts labels and owner references of ours back that somebody has edited. Without them an object
+ * leaves the sight of the watches, the Service forgets the pod, and a StatefulSet lets it go. Whose
+ * an object is, its controller says, or what cannot change in a pod: never the labels themselves.
+ * Pure.
  */
 #include <string.h>
 
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/children.h"
+#include "operator/core/owner.h"
 #include "operator/core/pass.h"
 
 #define MESSAGE_SIZE 512
@@ -72,6 +74,46 @@ static void restore(struct hvd_pass *p, const struct hvd_object *object)
     hvd_pass_patch(p, object, &patch);
 }
 
+static cJSON *patch_step(struct hvd_jb *jb, cJSON *patch, const char *op, const char *path)
+{
+    cJSON *step = hvd_jb_object(jb, patch, NULL);
+
+    hvd_jb_str(jb, step, "op", op);
+    hvd_jb_str(jb, step, "path", path);
+    return step;
+}
+
+/* Makes the job the controller of its child again, beside owners of other sorts. */
+static void adopt(struct hvd_pass *p, const struct hvd_object *child)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root = hvd_jb_root(&jb);
+    cJSON *steps = hvd_jb_array(&jb, root, "patch");
+    const struct hvd_write write = {child->kind, child->meta.name, HVD_REPAIR_OWNER, 0};
+    struct hvd_patch patch = {.repair = HVD_REPAIR_OWNER, .is_json_patch = true};
+    char message[MESSAGE_SIZE];
+    cJSON *step;
+
+    hvd_pass_text(message, sizeof(message),
+                  "%s %s: somebody removed its owner reference, which the operator puts back",
+                  hvd_kind_info(child->kind)->kind, child->meta.name);
+    if (!hvd_contest_is_repeated(p, &write))
+        hvd_pass_event(p, "OwnerRestored", message, true);
+    hvd_jb_str(&jb, patch_step(&jb, steps, "test", "/metadata/uid"), "value", child->meta.uid);
+    hvd_jb_str(&jb, patch_step(&jb, steps, "test", "/metadata/resourceVersion"), "value",
+               child->meta.resource_version);
+    step = patch_step(&jb, steps, "add",
+                      child->meta.has_owners ? "/metadata/ownerReferences/-"
+                                             : "/metadata/ownerReferences");
+    if (child->meta.has_owners)
+        hvd_child_owner(&jb, hvd_jb_object(&jb, step, "value"), p->job);
+    else
+        hvd_child_owner(&jb, hvd_jb_object(&jb, hvd_jb_array(&jb, step, "value"), NULL), p->job);
+    patch.body = hvd_jb_print(&jb, steps);
+    cJSON_Delete(root);
+    hvd_pass_patch(p, child, &patch);
+}
+
 /* Whether this plan removes the object. */
 static bool is_leaving(const struct hvd_pass *p, const struct hvd_object *object)
 {
@@ -90,7 +132,11 @@ void hvd_labels_restore(struct hvd_pass *p)
     for (size_t i = 0; i < p->view->n_objects && !p->st; i++) {
         const struct hvd_object *object = p->view->objects[i];
 
-        if (object->meta.lost_labels && !object->meta.is_deleting && !is_leaving(p, object))
+        if (object->meta.is_deleting || is_leaving(p, object))
+            continue;
+        if (object->meta.lost_labels)
             restore(p, object);
+        else if (hvd_owner_is_lost(p->job, object))
+            adopt(p, object);
     }
 }

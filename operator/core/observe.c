@@ -45,9 +45,11 @@ bool hvd_observe_text(const cJSON *object, const char *path, char **out)
 
 static bool observe_owner(const cJSON *meta, struct hvd_meta *out)
 {
+    const cJSON *owners = hvd_json_get(meta, "ownerReferences");
     const cJSON *owner = NULL;
 
-    cJSON_ArrayForEach(owner, hvd_json_get(meta, "ownerReferences"))
+    out->has_owners = cJSON_GetArraySize(owners) > 0;
+    cJSON_ArrayForEach(owner, owners)
     {
         if (hvd_json_true(owner, "controller"))
             return hvd_observe_text(owner, "kind", &out->owner_kind) &&

@@ -44,6 +44,7 @@ struct hvd_meta {
     enum hvd_role role;
     int64_t created_s;
     bool is_deleting;
+    bool has_owners;     /* owner references, of whatever sort */
     bool is_in_sight;    /* of the watches: carries the label that they select by */
     bool is_doubtful;    /* the watch shows it no longer; only a GET can tell whether it is gone */
     int32_t lost_labels; /* of enum hvd_label */

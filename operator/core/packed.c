@@ -33,7 +33,7 @@ static const struct field
     of_all[] = {FIELD(TEXT, meta.uid), FIELD(TEXT, meta.resource_version),
                 FIELD(TEXT, meta.owner_kind), FIELD(TEXT, meta.owner_name),
                 FIELD(TEXT, meta.owner_uid), FIELD(INT, meta.role), FIELD(LONG, meta.created_s),
-                FIELD(BOOL, meta.is_deleting), FIELD(BOOL, meta.is_in_sight),
+                FIELD(BOOL, meta.is_deleting), FIELD(BOOL, meta.has_owners), FIELD(BOOL, meta.is_in_sight),
                 FIELD(INT, meta.lost_labels)},
     of_service[] = {FIELD(BOOL, u.service.is_headless), FIELD(BOOL, u.service.publishes_not_ready),
                     FIELD(BOOL, u.service.selects_job)},

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/children.h"
+#include "operator/core/owner.h"
 #include "operator/core/plan.h"
 
 #define ALIEN_RETRY_MS 60000
@@ -18,7 +19,7 @@
 
 bool hvd_pass_is_ours(const struct hvd_pass *p, const struct hvd_object *object)
 {
-    return hvd_str_equal(object->meta.owner_uid, p->job->uid);
+    return hvd_owner_is_job(p->job, object);
 }
 
 /* Owned by a HorovodJob of this name that is gone: the garbage collector will take it. */

@@ -203,7 +203,7 @@ bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size);
 /* A change or a deletion that is planned and was denied the last time. */
 bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size);
 
-/* labels.c: labels of ours that somebody has edited. */
+/* labels.c: labels and owner references of ours that somebody has edited. */
 
 /* Restores those of all objects of the job that stay, and tells of each edit in an event. */
 void hvd_labels_restore(struct hvd_pass *p);

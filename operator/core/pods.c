@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/children.h"
+#include "operator/core/owner.h"
 #include "operator/core/topology.h"
 
 static int compare(const void *a, const void *b)
@@ -49,7 +50,7 @@ static bool is_made_by(const struct hvd_object *pod, const struct hvd_object *ow
 static bool is_owned_by(const struct hvd_view *view, const struct hvd_object *pod,
                         const struct hvd_object *owner)
 {
-    return is_made_by(pod, owner) && hvd_str_equal(owner->meta.owner_uid, view->job->uid);
+    return is_made_by(pod, owner) && hvd_owner_is_job(view->job, owner);
 }
 
 /* A set lets go a pod whose labels somebody has edited, and cannot make another of its name: until
@@ -58,7 +59,7 @@ static bool is_let_go_by(const struct hvd_view *view, const struct hvd_object *p
                          const struct hvd_object *set)
 {
     return set && pod->u.pod.is_orphan && pod->meta.created_s >= set->meta.created_s &&
-           hvd_str_equal(set->meta.owner_uid, view->job->uid) && hvd_pods_ordinal(set, pod) >= 0;
+           hvd_owner_is_job(view->job, set) && hvd_pods_ordinal(set, pod) >= 0;
 }
 
 /* Whether the name is that of a set of the job: of a group that the spec has, or had once. */
@@ -113,7 +114,7 @@ bool hvd_pods_is_ours(const struct hvd_view *view, const struct hvd_object *pod,
     owner = find_owner(view, pod, owners);
     if (!owner) /* it is gone, and its pods end soon */
         return has_name_of_ours(view->job, pod);
-    return hvd_str_equal(owner->meta.owner_uid, view->job->uid) ||
+    return hvd_owner_is_job(view->job, owner) ||
            (hvd_str_equal(owner->meta.owner_kind, HVD_JOB_KIND) &&
             hvd_str_equal(owner->meta.owner_name, view->job->name)); /* of an earlier one */
 }

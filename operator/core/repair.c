@@ -44,6 +44,8 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
                            {{"f:metadata", "f:labels", "f:" HVD_LABEL_MANAGED_BY},
                             {"f:metadata", "f:labels", "f:" HVD_LABEL_JOB},
                             {"f:metadata", "f:labels", "f:" HVD_LABEL_ROLE}}},
+    [HVD_REPAIR_OWNER] = {"metadata.ownerReferences", {2000, 4000},
+                          {{"f:metadata", "f:ownerReferences"}}},
     [HVD_REPAIR_SELECTOR] = {"spec.selector", WAITS, {{"f:spec", "f:selector"}}},
     [HVD_REPAIR_UNREADY] = {"spec.publishNotReadyAddresses", WAITS,
                             {{"f:spec", "f:publishNotReadyAddresses"}}},

@@ -26,6 +26,7 @@ enum hvd_repair {
     HVD_REPAIR_EXISTENCE, /* a creation, or a deletion */
     HVD_REPAIR_MASTER,    /* the same of the master's Job */
     HVD_REPAIR_LABELS,
+    HVD_REPAIR_OWNER,      /* the reference to the job, as the controller */
     HVD_REPAIR_SELECTOR,   /* of the Service */
     HVD_REPAIR_UNREADY,    /* publishNotReadyAddresses of the Service */
     HVD_REPAIR_REPLICAS,   /* of a StatefulSet; with its template where it starts without pods */

@@ -32,7 +32,8 @@ static void add_meta(struct hvd_buf *out, const struct hvd_meta *meta)
         add(out, texts[i]);
     add_number(out, (int64_t)meta->role);
     add_number(out, meta->created_s);
-    add_number(out, meta->is_deleting + 2 * meta->is_in_sight + 4 * meta->lost_labels);
+    add_number(out, meta->is_deleting + 2 * meta->is_in_sight + 4 * meta->has_owners +
+                        8 * meta->lost_labels);
 }
 
 static void add_pod(struct hvd_buf *out, const struct hvd_pod_view *pod)

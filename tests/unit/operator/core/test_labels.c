@@ -279,6 +279,72 @@ static void labels_are_put_back_while_a_job_waits_for_its_workers(void **state)
     world_fini(&w);
 }
 
+/* The first owner is the Secret that is there. */
+static void stamp_owner(const struct world *w, cJSON *meta)
+{
+    cJSON *owner = cJSON_GetArrayItem(hvd_json_get(meta, "ownerReferences"), 0);
+
+    if (owner)
+        cJSON_AddStringToObject(
+            owner, "uid", hvd_json_str(world_find(w, "Secret", "digits-ssh"), "metadata.uid"));
+}
+
+/* Whoever edits its owner reference away does not take it from the job: its pods go on to count. */
+static void a_set_and_a_job_get_their_owner_back(void **state)
+{
+    static const char *const table[][2] = {{"StatefulSet", "digits-worker"},
+                                           {"Job", "digits-master"}};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * N(table); i++) {
+        const char *kind = table[i / 2][0], *name = table[i / 2][1];
+        struct world w;
+        cJSON *meta;
+        int n_writes;
+
+        print_message("%s %s%s\n", kind, name, i % 2 ? " beside another owner" : "");
+        world_start(&w, "");
+        meta = (cJSON *)hvd_json_get(world_find(&w, kind, name), "metadata");
+        cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
+        if (i % 2)
+            cJSON_AddItemToObject(meta, "ownerReferences",
+                                  cJSON_Parse("[{\"kind\":\"Secret\",\"name\":\"digits-ssh\"}]"));
+        stamp_owner(&w, meta);
+        n_writes = w.n_writes;
+        world_settle(&w);
+        world_is_state(&w, "Running");
+        assert_int_equal(world_events(&w, "OwnerRestored"), 1);
+        assert_int_equal(world_events(&w, "Conflict"), 0);
+        meta = (cJSON *)hvd_json_get(world_find(&w, kind, name), "metadata");
+        assert_int_equal(cJSON_GetArraySize(hvd_json_get(meta, "ownerReferences")), i % 2 ? 2 : 1);
+        assert_string_equal(world_status(&w, "ready"), "2/2");
+        assert_int_equal(w.n_writes, n_writes + 2);
+        world_end_master(&w, 0, "");
+        world_settle(&w);
+        world_is_state(&w, "Succeeded");
+        assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+        world_fini(&w);
+    }
+}
+
+/* What an earlier job of this name left, which was deleted without its children, is not taken. */
+static void what_is_older_than_the_job_is_somebody_elses(void **state)
+{
+    struct world w;
+    cJSON *meta;
+
+    (void)state;
+    world_start(&w, "");
+    meta = (cJSON *)hvd_json_get(world_find(&w, "StatefulSet", "digits-worker"), "metadata");
+    cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
+    cJSON_ReplaceItemInObjectCaseSensitive(meta, "creationTimestamp",
+                                           cJSON_CreateString("2001-01-01T00:00:00Z"));
+    world_settle(&w);
+    assert_int_equal(world_events(&w, "OwnerRestored"), 0);
+    assert_int_equal(world_events(&w, "Conflict"), 1);
+    world_fini(&w);
+}
+
 static void what_is_gone_is_looked_for_once(void **state)
 {
     struct world w;
@@ -306,6 +372,8 @@ int main(void)
         cmocka_unit_test(a_pod_without_its_set_goes_with_the_job),
         cmocka_unit_test(a_worker_of_a_group_gets_its_groups_label_back),
         cmocka_unit_test(labels_are_put_back_while_a_job_waits_for_its_workers),
+        cmocka_unit_test(a_set_and_a_job_get_their_owner_back),
+        cmocka_unit_test(what_is_older_than_the_job_is_somebody_elses),
         cmocka_unit_test(what_is_gone_is_looked_for_once),
     };
 

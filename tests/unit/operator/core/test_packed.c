@@ -35,6 +35,7 @@ static struct hvd_object object_of(enum hvd_kind kind)
                                         .role = HVD_ROLE_WORKER,
                                         .created_s = 1763769600,
                                         .is_deleting = true,
+                                        .has_owners = true,
                                         .is_in_sight = true,
                                         .lost_labels = HVD_LOST_ROLE}};
 }
@@ -52,6 +53,7 @@ static void assert_same_meta(const struct hvd_meta *a, const struct hvd_meta *b)
     assert_int_equal(a->role, b->role);
     assert_int_equal(a->created_s, b->created_s);
     assert_int_equal(a->is_deleting, b->is_deleting);
+    assert_int_equal(a->has_owners, b->has_owners);
     assert_int_equal(a->is_in_sight, b->is_in_sight);
     assert_int_equal(a->lost_labels, b->lost_labels);
 }

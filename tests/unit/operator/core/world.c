@@ -87,6 +87,8 @@ static bool json_step(cJSON *target, const cJSON *step)
     cJSON_DeleteItemFromObjectCaseSensitive(target, key);
     if (strcmp(hvd_json_str(step, "op"), "remove") == 0)
         return true;
+    if (cJSON_IsArray(target) && strcmp(key, "-") == 0)
+        return cJSON_AddItemToArray(target, cJSON_Duplicate(value, true));
     return cJSON_AddItemToObject(target, key, cJSON_Duplicate(value, true));
 }
 
