@@ -104,6 +104,12 @@ static int64_t free_at_ms(const struct hvd_lease *lease)
     return lease->_changed_ms + duration_ms;
 }
 
+/* A Lease that others delete or empty again and again is not taken more often than renewed. */
+static int64_t take_at_ms(const struct hvd_lease *lease)
+{
+    return lease->_n_taken > 1 ? lease->_taken_ms + lease->duration_ms / 3 : 0;
+}
+
 int64_t hvd_lease_write_until_ms(const struct hvd_lease *lease, int64_t now_ms)
 {
     if (!lease->is_leader || lease->_is_stopping ||
@@ -140,6 +146,8 @@ int64_t hvd_lease_next_ms(const struct hvd_lease *lease)
     if ((request == HVD_LEASE_TAKE || (request == HVD_LEASE_CREATE && !lease->is_leader)) &&
         free_at_ms(lease) > next_ms)
         next_ms = free_at_ms(lease);
+    if ((request == HVD_LEASE_TAKE || request == HVD_LEASE_CREATE) && take_at_ms(lease) > next_ms)
+        next_ms = take_at_ms(lease);
     if (lease->is_leader && lost_at_ms(lease) < next_ms)
         next_ms = lost_at_ms(lease);
     return next_ms;
@@ -166,6 +174,14 @@ static void hold(struct hvd_lease *lease)
     lease->_next_ms = lease->_sent_ms + (lease->_is_stopping ? 0 : lease->duration_ms / 3);
 }
 
+static void note_taking(struct hvd_lease *lease)
+{
+    if (lease->_sent_ms - lease->_taken_ms >= lease->duration_ms)
+        lease->_n_taken = 0;
+    lease->_taken_ms = lease->_sent_ms;
+    lease->_n_taken++;
+}
+
 static void take_answer(struct hvd_lease *lease, enum hvd_lease_request request,
                         const struct hvd_lease_record *record, int64_t now_ms)
 {
@@ -174,6 +190,8 @@ static void take_answer(struct hvd_lease *lease, enum hvd_lease_request request,
     hvd_lease_observe(lease, record, now_ms);
     if (request == HVD_LEASE_GET)
         return;
+    if (request == HVD_LEASE_TAKE || request == HVD_LEASE_CREATE)
+        note_taking(lease);
     /* An event about a later version may have come before this answer: then it counts. */
     if (request == HVD_LEASE_RELEASE || !is_ours(lease))
         lease->is_leader = false;

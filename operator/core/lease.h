@@ -61,9 +61,11 @@ struct hvd_lease {
     bool _needs_get;
     struct hvd_lease_record _record; /* the last one seen, kept when the Lease is deleted */
     int64_t _changed_ms;             /* when _record was seen first */
-    int64_t _renewed_ms;             /* when the last good renewal was sent */
-    int64_t _next_ms;                /* no request before */
-    int64_t _sent_ms;                /* of the request under way */
+    int64_t _taken_ms;               /* when the request that made it ours last was sent */
+    unsigned _n_taken;   /* so often in a row, each within a duration of the one before */
+    int64_t _renewed_ms; /* when the last good renewal was sent */
+    int64_t _next_ms;    /* no request before */
+    int64_t _sent_ms;    /* of the request under way */
     enum hvd_lease_request _request; /* under way */
 };
 

@@ -291,6 +291,32 @@ static void a_deleted_lease_is_made_anew_by_its_holder_and_by_others_only_later(
     assert_int_equal(hvd_lease_next_ms(&b), 300 + D);
 }
 
+/* Somebody deletes the Lease, or empties it, as soon as it is there. */
+static void a_lease_that_is_taken_away_again_and_again_costs_no_more_than_renewals(void **state)
+{
+    (void)state;
+    for (int is_deleted = 0; is_deleted < 2; is_deleted++) {
+        struct hvd_lease a = {.identity = "a", .duration_ms = D};
+        struct api api = {0};
+        unsigned n_sent = 0;
+
+        show(&api, &a, 0);
+        for (int64_t now_ms = 0; now_ms < 600000; now_ms += 10) {
+            for (int i = 0; i < 3; i++)
+                n_sent += ask(&api, &a, now_ms) != HVD_LEASE_NOTHING;
+            if (!api.exists || !api.record.holder[0])
+                continue;
+            if (is_deleted)
+                api.exists = false;
+            else
+                api.record.holder[0] = '\0';
+            bump(&api);
+            show(&api, &a, now_ms);
+        }
+        assert_true(n_sent <= 600000 / (D / 3) + 2);
+    }
+}
+
 static void an_event_older_than_what_is_known_changes_nothing(void **state)
 {
     struct api api = {0};
@@ -525,6 +551,7 @@ int main(void)
         cmocka_unit_test(a_renewal_that_landed_without_an_answer_is_found_by_reading),
         cmocka_unit_test(of_two_that_try_at_once_one_leads),
         cmocka_unit_test(a_deleted_lease_is_made_anew_by_its_holder_and_by_others_only_later),
+        cmocka_unit_test(a_lease_that_is_taken_away_again_and_again_costs_no_more_than_renewals),
         cmocka_unit_test(an_event_older_than_what_is_known_changes_nothing),
         cmocka_unit_test(a_failure_is_tried_again_after_a_while_with_jitter),
         cmocka_unit_test(no_history_of_losses_delays_and_deletions_has_two_writers),
