@@ -16,14 +16,15 @@
 #include "operator/core/loss.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
+#include "operator/core/trouble.h"
 
 #define MESSAGE_SIZE 1024
 #define TOLD_SIZE 64
 #define TOLD_AGAIN_MS 1000
 #define TOLD_TWICE 2
 
-/* One that is new is an event too, unless it is retried soon. It is no reason to end a master that
- * runs: the condition stays true, and its message holds the obstacle. */
+/* One that is new is an event too; what is retried soon, once per attempt. It is no reason to end a
+ * master that runs: the condition stays true, and its message holds the obstacle. */
 void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message)
 {
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_RUNNING];
@@ -33,7 +34,9 @@ void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *messa
         return;
     p->is_blocked = true;
     hvd_pass_text(p->obstacle, sizeof(p->obstacle), "%s", message);
-    if (strcmp(reason, "Denied") != 0 && !(was->message && strstr(was->message, p->obstacle)))
+    if (strcmp(reason, "Denied") == 0)
+        hvd_trouble_note(p, HVD_COND_RUNNING, p->obstacle, sizeof(p->obstacle));
+    else if (!(was->message && strstr(was->message, p->obstacle)))
         hvd_pass_event(p, reason, message, true);
     if (!hvd_pass_is_running(p))
         hvd_pass_condition(p, &update);

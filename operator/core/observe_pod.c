@@ -180,8 +180,65 @@ static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
     return true;
 }
 
-#define TROUBLE_SIZE 320
+#define TROUBLE_SIZE 640
 #define TROUBLE_PART 250
+
+/* Whether the text of a reason is one of these. */
+static bool is_one_of(const char *reason, size_t len, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strlen(names[i]) == len && strncmp(reason, names[i], len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const char *const of_image[] = {
+    "ImagePullBackOff",  "ErrImagePull",        "InvalidImageName",         "ErrImageNeverPull",
+    "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"};
+#define N_OF_IMAGE (sizeof(of_image) / sizeof(of_image[0]))
+
+/*
+ * What the kubelet or the registry says of an image, without what the kubelet puts before it: a
+ * back-off (which says nothing more with older kubelets), the reason, the code of its call.
+ */
+static const char *words_of_image(const char *message, const char *reason)
+{
+    static const char back_off[] = "Back-off pulling image", rpc[] = "rpc error: code = ";
+    const char *colon;
+
+    if (!message || strcmp(message, reason) == 0)
+        return "";
+    if (strncmp(message, back_off, sizeof(back_off) - 1) == 0) {
+        message = strstr(message, "\": ");
+        if (!message)
+            return "";
+        message += strlen("\": ");
+    }
+    colon = strstr(message, ": ");
+    if (colon && is_one_of(message, (size_t)(colon - message), of_image, N_OF_IMAGE))
+        message = colon + 2;
+    colon = strncmp(message, rpc, sizeof(rpc) - 1) == 0 ? strstr(message, " desc = ") : NULL;
+    return colon ? colon + strlen(" desc = ") : message;
+}
+
+/* The cause stands at the end of the words: of longer ones the end is kept. */
+static bool describe_image(const cJSON *container, const char *reason, char out[TROUBLE_SIZE])
+{
+    const char *image = hvd_json_str(container, "image");
+    const char *words = words_of_image(hvd_json_str(container, "state.waiting.message"), reason);
+    size_t len = strlen(words);
+    bool is_cut = len > TROUBLE_PART;
+
+    if (is_cut)
+        words += len - TROUBLE_PART;
+    while (is_cut && ((unsigned char)*words & 0xC0) == 0x80)
+        words++;
+    image = image ? image : "";
+    return snprintf(out, TROUBLE_SIZE, "image %.*s cannot be pulled%s%s%s",
+                    hvd_observe_cut(image, strlen(image), TROUBLE_PART), image, *words ? ": " : "",
+                    is_cut ? "..." : "", words) > 0;
+}
 
 /*
  * Writes what is wrong with a container that waits; the same text as long as it is wrong, because
@@ -189,25 +246,22 @@ static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
  */
 static bool describe_container(const cJSON *container, char out[TROUBLE_SIZE])
 {
-    static const char *const of_image[] = {"ImagePullBackOff", "ErrImagePull", "InvalidImageName",
-                                           "ErrImageNeverPull"};
     static const char *const of_start[] = {"CreateContainerConfigError", "CreateContainerError",
+                                           "PreCreateHookError", "PreStartHookError",
                                            "RunContainerError"};
     const char *reason = hvd_json_str(container, "state.waiting.reason");
     const char *message = hvd_json_str(container, "state.waiting.message");
-    const char *image = hvd_json_str(container, "image");
+    size_t len = reason ? strlen(reason) : 0;
 
+    if (!reason)
+        return false;
     message = message ? message : reason;
-    image = image ? image : "";
-    for (size_t i = 0; reason && i < sizeof(of_image) / sizeof(of_image[0]); i++)
-        if (strcmp(reason, of_image[i]) == 0)
-            return snprintf(out, TROUBLE_SIZE, "image %.*s cannot be pulled",
-                            hvd_observe_cut(image, strlen(image), TROUBLE_PART), image) > 0;
-    for (size_t i = 0; reason && i < sizeof(of_start) / sizeof(of_start[0]); i++)
-        if (strcmp(reason, of_start[i]) == 0)
-            return snprintf(out, TROUBLE_SIZE, "container cannot start: %.*s",
-                            hvd_observe_cut(message, strlen(message), TROUBLE_PART), message) > 0;
-    if (!reason || strcmp(reason, "CrashLoopBackOff") != 0)
+    if (is_one_of(reason, len, of_image, N_OF_IMAGE))
+        return describe_image(container, reason, out);
+    if (is_one_of(reason, len, of_start, sizeof(of_start) / sizeof(of_start[0])))
+        return snprintf(out, TROUBLE_SIZE, "container cannot start: %.*s",
+                        hvd_observe_cut(message, strlen(message), TROUBLE_PART), message) > 0;
+    if (strcmp(reason, "CrashLoopBackOff") != 0)
         return false;
     reason = hvd_json_str(container, "lastState.terminated.reason");
     return snprintf(out, TROUBLE_SIZE, "container keeps ending with exit code %d%s",

@@ -228,7 +228,7 @@ void hvd_pass_state(struct hvd_pass *p, enum hvd_job_state state)
 
 void hvd_pass_event(struct hvd_pass *p, const char *reason, const char *message, bool is_warning)
 {
-    const struct hvd_event event = {reason, message, is_warning};
+    const struct hvd_event event = {reason, message, is_warning, NULL};
 
     p->is_urgent = true;
     if (!p->st)

@@ -10,6 +10,17 @@
 #include "operator/core/pods.h"
 #include "operator/core/reconcile.h"
 
+#define HVD_TROUBLE_SIZE 384
+#define HVD_TROUBLES_MAX 3 /* of a child, of workers, of the master */
+
+/* A cause for which pods do not run, of which the persisted status says nothing (trouble.c). */
+struct hvd_trouble {
+    const char *reason; /* of its event */
+    enum hvd_condition_type type;
+    char cause[HVD_TROUBLE_SIZE];
+    char text[1024];
+};
+
 /*
  * Within operator/core only: one run of hvd_reconcile. The first failure (out of memory) stays in
  * st and makes every further call do nothing.
@@ -39,6 +50,8 @@ struct hvd_pass {
     bool is_blocked;      /* a foreign child or a refusal was reported in this pass */
     char obstacle[512];   /* its text; "": none */
     const char *deferred; /* replicas that wait for the next attempt; "": none */
+    struct hvd_trouble troubles[HVD_TROUBLES_MAX];
+    size_t n_troubles;
     hvd_status_t st;
 };
 

@@ -122,11 +122,11 @@ static void event_name(const struct hvd_job *job, const struct hvd_event *event,
     uint64_t hash = hvd_hash_text(HVD_HASH_START, job->uid);
 
     hash = hvd_hash_text(hash, event->reason);
-    hash = hvd_hash_text(hash, event->message);
+    hash = hvd_hash_text(hash, event->key ? event->key : event->message);
     hash = hvd_hash_number(hash, hvd_job_ended(status));
-    hash = hvd_hash_number(hash, status->cleaned);
-    hash = hvd_hash_number(hash, status->start_s);
-    for (size_t i = 0; i < HVD_N_CONDITIONS; i++)
+    hash = hvd_hash_number(hash, event->key ? 0 : status->cleaned);
+    hash = hvd_hash_number(hash, event->key ? 0 : status->start_s);
+    for (size_t i = 0; i < HVD_N_CONDITIONS && !event->key; i++)
         hash = hvd_hash_number(hash, status->conditions[i].since_s);
     (void)snprintf(out, NAME_MAX_SIZE, "%.*s.%016" PRIx64, HVD_JOB_NAME_MAX, job->name, hash);
 }

@@ -39,6 +39,8 @@ struct hvd_event {
     const char *reason;
     const char *message;
     bool is_warning;
+    const char *key; /* what it tells of, once per attempt, however it is worded; NULL: the message
+                        at this point of the job's life */
 };
 
 /*

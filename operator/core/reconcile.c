@@ -24,6 +24,7 @@
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
 #include "operator/core/scaling.h"
+#include "operator/core/trouble.h"
 
 #define MESSAGE_SIZE 1024
 #define FIRST_MS 5000       /* how long the first status waits for something to tell */
@@ -125,7 +126,7 @@ static bool tells_of_trouble(const struct hvd_pass *p)
     const char *message = p->job->status.conditions[HVD_COND_WORKERS_READY].message;
 
     return message && strstr(message, "; ") && !strstr(message, "; PodGroup ") &&
-           !strstr(message, "; spec.");
+           !strstr(message, "; spec.") && !strstr(message, "; this attempt ");
 }
 
 /* What keeps workers from being Ready, if anything is known to; false if not. */
@@ -178,6 +179,7 @@ static void count_workers(struct hvd_pass *p)
     tell_deferred(p);
     describe_workers(p, workers, sizeof(workers));
     if (describe_trouble(p, trouble, sizeof(trouble))) {
+        hvd_trouble_note(p, HVD_COND_WORKERS_READY, trouble, sizeof(trouble));
         hvd_pass_text(message, sizeof(message), "%s; %s", workers, trouble);
         p->is_urgent = p->is_urgent || !tells_of_trouble(p);
     } else if (p->has_no_room)
@@ -232,6 +234,7 @@ static void show_waiting(struct hvd_pass *p)
     if (trouble)
         hvd_pass_text(message, sizeof(message), "pod %s %s", master->meta.name, trouble);
     if (!p->is_blocked && (trouble || hvd_refusal_of_master(p, message, sizeof(message)))) {
+        hvd_trouble_note(p, HVD_COND_RUNNING, message, sizeof(message));
         set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", message});
     } else if (!p->is_blocked && is_stale(running)) {
         set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", ""});
@@ -576,6 +579,7 @@ static void write_status(struct hvd_pass *p)
         hvd_plan_wake(p->plan, due_ms);
         return;
     }
+    hvd_trouble_events(p);
     action.value = write.value = hash_status(p);
     if (hvd_contest_is_repeated(p, &write))
         drop_events(p->plan);

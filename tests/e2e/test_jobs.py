@@ -176,8 +176,11 @@ def test_an_image_that_cannot_be_pulled_is_named_in_the_condition(namespace):
     job["spec"]["image"] = "localhost/no-such-image:1"
     namespace.apply(job)
     wait_for("the image in the condition", lambda: re.search(
-        r"^0 of 2 workers are ready; pod noimage-worker-\d image localhost/no-such-image:1 cannot be pulled$",
+        r"^0 of 2 workers are ready; pod noimage-worker-\d image localhost/no-such-image:1 cannot be pulled: .*no-such-image",
         namespace.condition("noimage", "WorkersReady").get("message", "")))
+    events = [event for event in namespace.items("events") if event["involvedObject"]["kind"] == "HorovodJob"
+              and event["reason"] == "ImagePullFailed"]
+    assert len(events) == 1 and "no-such-image" in events[0]["message"]
 
 
 def test_kubectl_get_shows_state_ready_workers_and_age(namespace):

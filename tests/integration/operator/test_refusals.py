@@ -73,6 +73,42 @@ def test_workers_that_a_quota_refuses_are_told_of(ns, operator):
     ns.apply_job()
     reason = "pods of StatefulSet digits-worker cannot be made: forbidden: exceeded quota: few"
     until(lambda: message(ns, "WorkersReady"), lambda: reason in message(ns, "WorkersReady"), 60)
+    assert ns.events() == [("PodsNotCreated", 1)]
+
+
+def test_causes_of_pending_are_events_of_the_job_each_once(ns, operator):
+    """The kubelet's words change with every try, and each worker has them."""
+    def causes():
+        return [(event["reason"], event["message"]) for event in ns.list("events")
+                if event["involvedObject"]["kind"] == "HorovodJob"]
+
+    def wait(name, reason, text):
+        ns.patch("pods", name, {"status": {"phase": "Pending", "containerStatuses": [
+            {"name": "worker", "ready": False, "restartCount": 0, "image": "r.example/none:1", "imageID": "",
+             "state": {"waiting": {"reason": reason, "message": text}}}]}}, "status")
+
+    ns.apply_job()
+    names = ["digits-worker-0", "digits-worker-1"]
+    until("the workers' pods", lambda: ns.workers() == set(names))
+    for name in names:
+        ns.patch("pods", name, {"status": {"conditions": [{
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}]}}, "status")
+    scheduling = ("Unschedulable", "pod digits-worker-0 cannot be scheduled: 0/3 nodes are available")
+    until("the scheduler's words", lambda: causes() == [scheduling])
+    for name in names:
+        ns.patch("pods", name, {"status": {"conditions": [{
+            "type": "PodScheduled", "status": "True", "reason": None, "message": None}]}}, "status")
+    error = "dial tcp 10.0.0.1:{}: connect: connection refused"
+    for port in range(41000, 41006):
+        for name in names:
+            wait(name, "ImagePullBackOff", 'Back-off pulling image "r.example/none:1"')
+        for name in names:
+            wait(name, "ErrImagePull", "rpc error: code = Unknown desc = " + error.format(port))
+    text = "pod digits-worker-0 image r.example/none:1 cannot be pulled: "
+    until(lambda: f"the registry's words, not {message(ns, 'WorkersReady')}", lambda: ("; " + text) in message(ns, "WorkersReady"), 40)
+    until("rest", lambda: operator.metric("horovod_operator_queue_depth") == 0)
+    pulling = [found for reason, found in causes() if reason == "ImagePullFailed"]
+    assert len(pulling) == 1 and pulling[0].startswith(text + "dial tcp") and len(causes()) == 2
 
 
 # ---- children ----
@@ -128,7 +164,7 @@ def test_an_admission_policy_that_denies_holds_a_job_up_and_does_not_end_it(serv
     ns.start_workers()
     ns.start_master()
     ns.wait_state("Running")
-    assert [reason for reason, _ in ns.events()] == ["MasterStarted"]
+    assert ns.events() == [("Denied", 1), ("MasterStarted", 1)]
 
 
 def may_delete(ns, plural, name):
@@ -189,7 +225,7 @@ def test_a_webhook_that_denies_holds_a_job_up_and_does_not_end_it(server, ns, op
         hook_server.answer = webhook.allow
         ns.start_master()
         ns.wait_state("Running")
-    assert [reason for reason, _ in ns.events()] == ["MasterStarted"]
+    assert ns.events() == [("Denied", 1), ("MasterStarted", 1)]
 
 
 def test_what_the_api_server_itself_calls_wrong_ends_the_job(ns, operator):

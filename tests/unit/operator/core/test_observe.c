@@ -129,6 +129,27 @@ static void a_failed_pod_shows_the_container_that_failed_and_its_last_line(void 
     hvd_object_fini(&out);
 }
 
+/* What is wrong stands at the end of an error's text. */
+static void of_long_words_about_an_image_the_end_is_kept(void **state)
+{
+    struct hvd_object out = {0};
+    char message[700], text[1400];
+
+    (void)state;
+    memset(message, 'a', sizeof(message));
+    for (size_t i = 0; i < 600; i += 2)
+        memcpy(message + i, "\xC3\xA9", 2);
+    (void)snprintf(message + 600, sizeof(message) - 600, "!: unauthorized");
+    (void)snprintf(text, sizeof(text),
+                   "{" META("") ",\"status\":{\"containerStatuses\":[{\"image\":\"x\",\"state\":{"
+                                "\"waiting\":{\"reason\":\"ErrImagePull\",\"message\":\"%s\"}}}]}}",
+                   message);
+    observe(HVD_KIND_POD, text, &out);
+    assert_non_null(strstr(out.u.pod.trouble, "cannot be pulled: ...\xC3\xA9"));
+    assert_non_null(strstr(out.u.pod.trouble, "\xC3\xA9!: unauthorized"));
+    hvd_object_fini(&out);
+}
+
 static void a_pod_tells_what_keeps_it_from_being_ready(void **state)
 {
     static const struct {
@@ -140,11 +161,26 @@ static void a_pod_tells_what_keeps_it_from_being_ready(void **state)
          "\"Unschedulable\",\"message\":\"0/1 nodes are available: 1 Insufficient cpu.\"}]",
          "cannot be scheduled: 0/1 nodes are available: 1 Insufficient cpu."},
         {"\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{\"waiting\":{\"reason\":"
-         "\"ErrImagePull\",\"message\":\"not found\"}}}]",
+         "\"ErrImagePull\",\"message\":\"rpc error: code = NotFound desc = x:1: not found\"}}}]",
+         "image x:1 cannot be pulled: x:1: not found"},
+        {"\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{\"waiting\":{\"reason\":"
+         "\"ImagePullBackOff\",\"message\":\"Back-off pulling image \\\"x:1\\\"\"}}}]",
          "image x:1 cannot be pulled"},
         {"\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{\"waiting\":{\"reason\":"
-         "\"ImagePullBackOff\",\"message\":\"Back-off\"}}}]",
+         "\"ImagePullBackOff\",\"message\":\"Back-off pulling image \\\"x:1\\\": ErrImagePull: rpc "
+         "error: code = NotFound desc = x:1: not found\"}}}]",
+         "image x:1 cannot be pulled: x:1: not found"},
+        {"\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{\"waiting\":{\"reason\":"
+         "\"ErrImagePull\"}}}]",
          "image x:1 cannot be pulled"},
+        {"\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{\"waiting\":{\"reason\":"
+         "\"SignatureValidationFailed\",\"message\":\"image pull failed: no signature\"}}}]",
+         "image x:1 cannot be pulled: image pull failed: no signature"},
+        {"\"containerStatuses\":[{\"image\":\"x:1\",\"state\":{\"waiting\":{\"reason\":"
+         "\"ErrImageNeverPull\",\"message\":\"Container image \\\"x:1\\\" is not present with pull "
+         "policy of Never\"}}}]",
+         "image x:1 cannot be pulled: Container image \"x:1\" is not present with pull policy of "
+         "Never"},
         {"\"initContainerStatuses\":[{\"state\":{\"waiting\":{\"reason\":"
          "\"CreateContainerConfigError\",\"message\":\"secret \\\"s\\\" not found\"}}}]",
          "container cannot start: secret \"s\" not found"},
@@ -454,6 +490,7 @@ int main(void)
         cmocka_unit_test(a_service_is_judged_by_its_selector),
         cmocka_unit_test(a_failed_pod_shows_the_container_that_failed_and_its_last_line),
         cmocka_unit_test(a_pod_tells_what_keeps_it_from_being_ready),
+        cmocka_unit_test(of_long_words_about_an_image_the_end_is_kept),
         cmocka_unit_test(a_last_line_is_at_most_a_kibibyte),
         cmocka_unit_test(a_list_is_told_apart_by_its_four_files),
         cmocka_unit_test(every_allocation_may_fail),
