@@ -25,8 +25,15 @@
 #define DEFAULT_TIMEOUT_MS 30000
 #define NAME_MAX_BYTES 256
 #define MAX_FDS 8
-#define BUFFER 4096L /* for what the network has: one for each request under way */
+/* For what the network has, one for each request under way. libcurl stops reading the connection
+ * while one is full: a frame of HTTP/2, of 16 KiB, has room in each, and in a stream's what is read
+ * at once, which is twice as much. */
+#define BUFFER 20480L
+#define STREAM_BUFFER 32768L
 #define LIST_BUFFER 65536L
+/* libcurl 7.88 may read all of an answer and not notice its end before something else comes on the
+ * connection. The API server ends each answer by a line end: this long after one it is complete. */
+#define LATE_END_MS 100
 #define MAX_CONNECTIONS 64L /* that stay open; a server of HTTP/2 needs one */
 
 static const char silent[] = "the API server is silent: the connection was given up";
@@ -47,7 +54,8 @@ struct hvd_kube_call {
     bool is_open;                    /* on_open was called */
     bool is_dropped;                 /* its connection was given up; on_done is due */
     int64_t sent_ms;
-    int64_t date_s; /* of the headers that are coming in; 0: none yet */
+    int64_t whole_ms; /* when what has come ended with a line, and may be all; 0: it did not */
+    int64_t date_s;   /* of the headers that are coming in; 0: none yet */
     char ns[NAME_MAX_BYTES];
     char name[NAME_MAX_BYTES];
     char error[CURL_ERROR_SIZE];
@@ -145,6 +153,8 @@ static size_t on_write(char *data, size_t size, size_t n, void *ctx)
     long code = 0;
 
     call->client->heard_ms = hvd_kube_now_ms();
+    if (call->request.verb != HVD_VERB_WATCH && bytes.len)
+        call->whole_ms = data[bytes.len - 1] == '\n' ? call->client->heard_ms : 0;
     (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &code);
     if (call->request.on_data && code >= 200 && code < 300)
         call->data_status = call->request.on_data(call->request.ctx, bytes);
@@ -262,7 +272,9 @@ static CURLcode configure(struct hvd_kube_call *call, const char *url)
         rc = curl_easy_setopt(call->easy, CURLOPT_TIMEOUT_MS, timeout_ms);
     if (rc == CURLE_OK)
         rc = curl_easy_setopt(call->easy, CURLOPT_BUFFERSIZE,
-                              r->verb == HVD_VERB_LIST ? LIST_BUFFER : BUFFER);
+                              r->verb == HVD_VERB_LIST    ? LIST_BUFFER
+                              : r->verb == HVD_VERB_WATCH ? STREAM_BUFFER
+                                                          : BUFFER);
     if (rc == CURLE_OK)
         rc = curl_easy_setopt(call->easy, CURLOPT_FRESH_CONNECT, r->is_fresh ? 1L : 0L);
     if (rc == CURLE_OK)
@@ -419,6 +431,7 @@ static bool retry_with_new_token(struct hvd_kube_call *call, long code)
     if (!is_new || set_headers(call) != CURLE_OK)
         return false;
     forget_body(call);
+    call->whole_ms = 0;
     call->is_retried = true;
     (void)curl_multi_remove_handle(client->multi, call->easy);
     return curl_multi_add_handle(client->multi, call->easy) == CURLM_OK;
@@ -498,6 +511,34 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
     call->request.on_done(call->request.ctx, &response);
     hvd_json_drop(body);
     destroy_call(call);
+}
+
+/* A call whose answer has come though libcurl has not noticed its end; NULL if there is none. What
+ * reads the answer notices if something is missing. */
+static struct hvd_kube_call *find_late(const struct hvd_kube_client *client)
+{
+    const int64_t now_ms = hvd_kube_now_ms();
+    struct hvd_kube_call *call;
+
+    DL_FOREACH(client->calls, call)
+    {
+        if (call->whole_ms && now_ms - call->whole_ms >= LATE_END_MS)
+            return call;
+    }
+    return NULL;
+}
+
+/* Whether the end of an answer is still to come. */
+static bool awaits_end(const struct hvd_kube_client *client)
+{
+    const struct hvd_kube_call *call;
+
+    DL_FOREACH(client->calls, call)
+    {
+        if (call->whole_ms)
+            return true;
+    }
+    return false;
 }
 
 static CURLM *new_multi(void)
@@ -608,6 +649,7 @@ hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err
 {
     int n_running = 0;
     int n_left = 0;
+    struct hvd_kube_call *late;
     CURLMcode mc;
     CURLMsg *msg;
 
@@ -626,6 +668,8 @@ hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err
         (void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&call);
         finish_call(call, rc);
     }
+    while ((late = find_late(client)) != NULL)
+        finish_call(late, CURLE_OK);
     if (client->is_deaf)
         hvd_kube_client_drop(client, silent);
     return HVD_OK;
@@ -642,6 +686,8 @@ hvd_status_t hvd_kube_client_wait(struct hvd_kube_client *client, const int *fds
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "too many descriptors to wait for");
     for (unsigned i = 0; i < n; i++)
         extra[i] = (struct curl_waitfd){.fd = fds[i], .events = CURL_WAIT_POLLIN};
+    if (timeout_ms > LATE_END_MS && awaits_end(client))
+        timeout_ms = LATE_END_MS;
     mc = curl_multi_poll(client->multi, extra, n, client->is_ahead ? 0 : timeout_ms, NULL);
     if (mc != CURLM_OK)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, (int)mc, "libcurl: %s", curl_multi_strerror(mc));

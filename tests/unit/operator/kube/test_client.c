@@ -16,8 +16,15 @@
 #define QUIET_US 500000 /* libcurl looks after a new connection once more, 200 ms later */
 #define GIVE_UP_S 5     /* a wait that stays this long ends the test; libcurl looks after 10 s */
 
+/* An answer with its end, and one whose end does not come. */
+#define ANSWER(length)                                                                             \
+    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " length                 \
+    "\r\n\r\n{\"items\":[]}\n"
+static char whole[] = ANSWER("13"), endless[] = ANSWER("14"), cut[] = ANSWER("99") "{\n";
+
 /* A server that answers the first request and is silent to all others. */
 static struct {
+    const char *text;
     int listener;
     char url[64];
     pthread_t thread;
@@ -26,12 +33,11 @@ static struct {
 
 static void answer(int connection)
 {
-    static const char text[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                               "Content-Length: 12\r\n\r\n{\"items\":[]}";
+    const size_t len = strlen(server.text);
     char request[4096];
 
     if (read(connection, request, sizeof(request)) > 0 &&
-        write(connection, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1)
+        write(connection, server.text, len) == (ssize_t)len)
         atomic_store(&server.has_answered, true);
 }
 
@@ -58,7 +64,8 @@ static int start_server(void **state)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(address);
 
-    (void)state;
+    server.text = *state;
+    atomic_store(&server.has_answered, false);
     server.listener = socket(AF_INET, SOCK_STREAM, 0);
     if (server.listener < 0 || bind(server.listener, (void *)&address, len) != 0 ||
         listen(server.listener, N_CONNECTIONS) != 0 ||
@@ -125,16 +132,63 @@ static void a_list_that_ended_while_others_were_sent_is_not_slept_upon(void **st
     hvd_kube_client_destroy(client);
 }
 
+struct ended {
+    int n;
+    hvd_status_t status;
+};
+
+static void note_end(void *ctx, const struct hvd_kube_response *response)
+{
+    struct ended *ended = ctx;
+
+    ended->n++;
+    ended->status = response->status;
+}
+
+/* libcurl may have read all of an answer without noticing its end. */
+static void an_answer_that_has_come_is_not_waited_for(void **state)
+{
+    const struct hvd_kube_config config = {.server = server.url};
+    const struct hvd_kube_client_options options = {.config = &config};
+    struct hvd_kube_client *client = NULL;
+    struct hvd_err err = {0};
+    struct ended ended = {0};
+    const struct hvd_kube_request request = {.verb = HVD_VERB_GET,
+                                             .path = {.kind = HVD_KIND_POD, .ns = "n", .name = "p"},
+                                             .on_done = note_end,
+                                             .ctx = &ended};
+
+    assert_int_equal(hvd_kube_client_create(&options, &client, &err), HVD_OK);
+    const struct hvd_kube_api *api = hvd_kube_client_api(client);
+    assert_int_equal(api->send(api->self, &request, NULL, &err), HVD_OK);
+    alarm(GIVE_UP_S);
+    while (ended.n == 0) {
+        assert_int_equal(hvd_kube_client_wait(client, NULL, 0, LONG_MS, NULL, &err), HVD_OK);
+        assert_int_equal(hvd_kube_client_step(client, &err), HVD_OK);
+    }
+    alarm(0);
+    assert_int_equal(ended.status, *state == cut ? HVD_ERR_UNAVAILABLE : HVD_OK);
+    hvd_kube_client_destroy(client);
+}
+
 int main(void)
 {
     struct hvd_err err = {0};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_that_ended_while_others_were_sent_is_not_slept_upon),
+        cmocka_unit_test_prestate_setup_teardown(
+            a_list_that_ended_while_others_were_sent_is_not_slept_upon, start_server, stop_server,
+            whole),
+        cmocka_unit_test_prestate_setup_teardown(an_answer_that_has_come_is_not_waited_for,
+                                                 start_server, stop_server, whole),
+        cmocka_unit_test_prestate_setup_teardown(an_answer_that_has_come_is_not_waited_for,
+                                                 start_server, stop_server, endless),
+        cmocka_unit_test_prestate_setup_teardown(an_answer_that_has_come_is_not_waited_for,
+                                                 start_server, stop_server, cut),
     };
 
     if (hvd_kube_global_init(&err) != HVD_OK)
         return 1;
-    const int n_failed = cmocka_run_group_tests(tests, start_server, stop_server);
+    const int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     hvd_kube_global_fini();
     return n_failed;
 }
