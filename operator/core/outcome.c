@@ -89,6 +89,11 @@ void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *messag
 {
     bool is_template = strcmp(reason, "InvalidTemplate") == 0;
 
+    /* One that still ran, when the deadline passed, is counted nowhere. */
+    if (p->end.number == 0 && hvd_outcome_is_under_way(p))
+        hvd_pass_attempt_end(p, &(struct hvd_attempt_end){.number = hvd_job_ended(&p->next) + 1,
+                                                          .reason = reason,
+                                                          .message = message});
     finish(p, HVD_JOB_FAILED, reason);
     set(p, HVD_COND_FAILED, HVD_TRUE, (const char *const[2]){reason, message});
     hvd_pass_event(p, is_template ? reason : "Failed", message, true);

@@ -216,7 +216,7 @@ void hvd_pass_attempt_end(struct hvd_pass *p, const struct hvd_attempt_end *end)
     p->end_message = message;
     p->end = *end;
     p->end.message = message;
-    p->end.number = hvd_job_ended(&p->next);
+    p->end.number = end->number ? end->number : hvd_job_ended(&p->next);
     p->end.at_s = p->now_s;
 }
 

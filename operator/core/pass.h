@@ -105,8 +105,8 @@ const cJSON *hvd_pass_all_hosts(struct hvd_pass *p);
 /* Sets a condition of the next status. */
 void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update);
 
-/* Records how the attempt that the next status counts as ended did: log is borrowed from the view,
- * reason is constant, message is copied; number and time are added here. */
+/* Records how an attempt ended: log is borrowed from the view, reason is constant, message is
+ * copied. The time is added here, and for number 0 the one that the next status counted last. */
 void hvd_pass_attempt_end(struct hvd_pass *p, const struct hvd_attempt_end *end);
 
 /* Sets the state of the next status. */

@@ -121,6 +121,37 @@ static void an_attempt_whose_master_is_deleted_is_in_the_status(void **state)
     world_fini(&w);
 }
 
+static void an_attempt_that_the_deadline_ends_is_in_the_status(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, ",\"activeDeadlineSeconds\":1000");
+    w.now_ms += 2000000;
+    world_settle(&w);
+    world_is_state(&w, "Failed");
+    assert_string_equal(world_status(&w, "attemptLogs.1.reason"), "DeadlineExceeded");
+    assert_string_equal(world_status(&w, "attemptLogs.1.message"), world_status(&w, "message"));
+    assert_int_equal(attempt_logs(&w), 1);
+    world_fini(&w);
+}
+
+static void a_deadline_before_the_first_attempt_ends_none(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2},"
+                   "\"activeDeadlineSeconds\":1000}");
+    w.is_kubelet_off = true;
+    world_settle(&w);
+    w.now_ms += 2000000;
+    world_settle(&w);
+    world_is_state(&w, "Failed");
+    assert_int_equal(attempt_logs(&w), 0);
+    world_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +160,8 @@ int main(void)
         cmocka_unit_test(a_failed_rank_is_named_behind_the_worker_that_was_lost),
         cmocka_unit_test(the_ends_of_the_last_five_attempts_stay_in_the_status),
         cmocka_unit_test(an_attempt_whose_master_is_deleted_is_in_the_status),
+        cmocka_unit_test(an_attempt_that_the_deadline_ends_is_in_the_status),
+        cmocka_unit_test(a_deadline_before_the_first_attempt_ends_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
