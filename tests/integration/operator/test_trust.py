@@ -109,7 +109,7 @@ FORGED = {
     "ready": {"ready": "9/9"},
     "workers": {"workers": {"ready": 7, "desired": 2147483647}},
     "state": {"state": "Succeeded"},
-    "message": {"message": "x" * 1000000},
+    "message": {"message": "x" * 300000},
     "selector": {"selector": "app=theirs"},
     "attempts": {"attempts": -2147483648, "failures": -1, "interruptions": -2147483648},
     "overflow": {"attempts": 2147483647, "failures": 2147483647, "interruptions": 2147483647, "cleaned": 2147483647},

@@ -113,6 +113,7 @@ static void what_follows_from_the_cluster_is_corrected_by_one_write(void **state
     for (size_t i = 0; i < sizeof(forgeries) / sizeof(forgeries[0]); i++) {
         struct world w;
         char *before, *after, *master;
+        cJSON *expected;
         int writes;
 
         world_start(&w, "");
@@ -123,8 +124,10 @@ static void what_follows_from_the_cluster_is_corrected_by_one_write(void **state
         forge(&w, forgeries[i]);
         wait(&w);
         after = text_of(&w);
-        if (!cJSON_Compare(status_of(&w), cJSON_Parse(before), true))
+        expected = cJSON_Parse(before);
+        if (!cJSON_Compare(status_of(&w), expected, true))
             fail_msg("%s: %s", forgeries[i], after);
+        cJSON_Delete(expected);
         if (w.n_writes - writes > 1)
             fail_msg("%s: %d writes", forgeries[i], w.n_writes - writes);
         assert_string_equal(hvd_json_str(world_find(&w, "Job", "digits-master"), "metadata.uid"),
