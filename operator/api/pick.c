@@ -48,6 +48,12 @@ static bool is_space(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
+/* Whether it is the row HVD_SHAPE_ANY. */
+static bool is_any(const struct hvd_shape *row)
+{
+    return row->name[0] == HVD_SHAPE_ANY[0] && row->name[1] == '\0';
+}
+
 /* ---- what is left out ---- */
 
 /* Where the unit is: its name, behind that of the member of the object that it is in. */
@@ -61,7 +67,7 @@ static void set_path(struct hvd_picker *p)
                                 p->_levels[i].row ? p->_levels[i].row->name : "");
     if (len >= sizeof(p->_path))
         return;
-    if (strcmp(p->_levels[p->_unit.level].row->name, HVD_SHAPE_ANY) != 0)
+    if (!is_any(p->_levels[p->_unit.level].row))
         (void)snprintf(p->_path + len, sizeof(p->_path) - len, "%s",
                        p->_levels[p->_unit.level].row->name);
     else if (p->_key_len <= HVD_PICK_KEY_MAX)
@@ -288,12 +294,18 @@ static hvd_status_t open_level(struct hvd_picker *p, char c)
     return HVD_OK;
 }
 
+static bool may_begin_value(char c)
+{
+    return c == '"' || c == '{' || c == '[' || c == '-' || (c >= '0' && c <= '9') || c == 't' ||
+           c == 'f' || c == 'n';
+}
+
 static hvd_status_t begin_value(struct hvd_picker *p, char c)
 {
     const struct hvd_pick_level *level = top(p);
     bool is_open = c == '{' || c == '[';
 
-    if (c == '\0' || !strchr("{[\"-0123456789tfn", c))
+    if (!may_begin_value(c))
         return HVD_ERR_INVALID;
     if (p->_is_copying && p->_parts && is_open && p->_n_levels < HVD_PICK_LEVELS_MAX &&
         !(c == '[' && level && level->is_array))
@@ -420,19 +432,19 @@ static const struct hvd_shape *find(const struct hvd_picker *p, const struct hvd
     const bool has_name = p->_key_len <= HVD_PICK_KEY_MAX;
 
     for (; row->name; row++)
-        if (strcmp(row->name, HVD_SHAPE_ANY) == 0 || (has_name && is_name(row->name, p)))
+        if (is_any(row) || (has_name && is_name(row->name, p)))
             return row;
     return NULL;
 }
 
 static hvd_status_t emit_name(struct hvd_picker *p, bool is_first)
 {
-    char text[HVD_PICK_KEY_MAX + 4];
-    int n = snprintf(text, sizeof(text), "%s\"", is_first ? "" : ",");
+    char text[HVD_PICK_KEY_MAX + 4] = ",\"";
+    const size_t skipped = is_first ? 1 : 0;
 
-    memcpy(text + n, p->_key, p->_key_len);
-    memcpy(text + n + p->_key_len, "\":", 2);
-    return emit(p, (struct hvd_strview){text, (size_t)n + p->_key_len + 2});
+    memcpy(text + 2, p->_key, p->_key_len);
+    memcpy(text + 2 + p->_key_len, "\":", 2);
+    return emit(p, (struct hvd_strview){text + skipped, p->_key_len + 4 - skipped});
 }
 
 /* The member whose name was read: its value comes next. */
@@ -554,6 +566,16 @@ static hvd_status_t begin_key(struct hvd_picker *p, char c)
 /* Of a name that is too long only that it is. */
 static void take_key(struct hvd_picker *p)
 {
+    const char *quote = memchr(p->_at, '"', (size_t)(p->_end - p->_at));
+    const size_t len = quote ? (size_t)(quote - p->_at) : HVD_PICK_KEY_MAX + 1;
+
+    if (!p->_key_len && !p->_is_odd && len <= HVD_PICK_KEY_MAX && (!len || quote[-1] != '\\')) {
+        memcpy(p->_key, p->_at, len); /* all of it, as nearly always */
+        p->_key_len = len;
+        p->_at = quote + 1;
+        p->_state = AT_COLON;
+        return;
+    }
     while (p->_at < p->_end) {
         const char c = *p->_at++;
 
