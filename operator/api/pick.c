@@ -378,11 +378,20 @@ static hvd_status_t take_mark(struct hvd_picker *p, char c)
     }
 }
 
-static hvd_status_t take_whole(struct hvd_picker *p)
+/* To the next byte that counts outside of strings. */
+static void skip_to_mark(struct hvd_picker *p)
 {
     static const bool is_mark[256] = {
         ['"'] = true, ['{'] = true, ['['] = true, ['}'] = true, [']'] = true, [','] = true};
+    const char *at = p->_at, *const end = p->_end;
 
+    while (at < end && !is_mark[(unsigned char)*at])
+        at++;
+    p->_at = at;
+}
+
+static hvd_status_t take_whole(struct hvd_picker *p)
+{
     while (p->_at < p->_end) {
         hvd_status_t st;
 
@@ -390,13 +399,11 @@ static hvd_status_t take_whole(struct hvd_picker *p)
             if (!end_string(p))
                 return HVD_OK;
             p->_is_in_string = false;
-        } else if (is_mark[(unsigned char)*p->_at]) {
-            st = take_mark(p, *p->_at);
+        } else {
+            skip_to_mark(p);
+            st = p->_at < p->_end ? take_mark(p, *p->_at) : HVD_OK;
             if (st < 0)
                 return st;
-        } else {
-            p->_at++;
-            continue;
         }
         if (!p->_depth && !p->_is_in_string)
             return end_whole(p);
@@ -406,13 +413,12 @@ static hvd_status_t take_whole(struct hvd_picker *p)
 
 static hvd_status_t take_scalar(struct hvd_picker *p)
 {
-    for (; p->_at < p->_end; p->_at++) {
-        const char c = *p->_at;
+    const char *at = p->_at, *const end = p->_end;
 
-        if (is_space(c) || c == ',' || c == ']' || c == '}')
-            return end_whole(p);
-    }
-    return HVD_OK;
+    while (at < end && !is_space(*at) && *at != ',' && *at != ']' && *at != '}')
+        at++;
+    p->_at = at;
+    return at < end ? end_whole(p) : HVD_OK;
 }
 
 /* ---- what is wanted ---- */
