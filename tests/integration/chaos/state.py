@@ -44,6 +44,8 @@ def job_status(status):
         status.pop("workerFailure", None)
     else:
         status["workerFailure"]["time"] = "set"
+    for log in status.get("attemptLogs", {}).values():
+        log["time"] = "set"
     status.pop("failuresInARow", None)  # depends on how long the attempts took, and on a suspension that was seen
     # A suspension ends an attempt, if one has begun when it is seen: those are not counted here.
     interruptions = status.pop("interruptions", 0)
