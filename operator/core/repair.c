@@ -181,11 +181,12 @@ static struct hvd_repair_record *add(struct hvd_repairs *repairs, uint64_t key)
 /* The operator deletes the object itself: the creation that follows was not undone by others. */
 static void forget_creation(struct hvd_repairs *repairs, const struct hvd_action *action)
 {
-    struct hvd_repair_record *record =
-        find(repairs, hvd_repair_key(action->kind, action->name, HVD_REPAIR_EXISTENCE));
+    uint64_t key = hvd_repair_key(action->kind, action->name, HVD_REPAIR_EXISTENCE);
 
-    if (record)
-        remove_at(repairs, (size_t)(record - repairs->records));
+    for (size_t i = repairs->n; i > 0; i--) {
+        if (repairs->records[i - 1].key == key)
+            remove_at(repairs, i - 1);
+    }
 }
 
 void hvd_repairs_note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms)
