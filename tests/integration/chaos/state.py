@@ -36,6 +36,8 @@ def job_status(status):
     """Times only say whether they are set. What a finished job last counted depends on when it was looked at."""
     status = json.loads(json.dumps(status))
     finished = status.get("state") in ("Succeeded", "Failed")
+    for end in status.get("attemptLogs", {}).values():
+        end["time"] = "set"
     for key in TIMES:
         if key in status:
             status[key] = "set"
