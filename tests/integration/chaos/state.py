@@ -51,6 +51,8 @@ def job_status(status):
     status.pop("failuresInARow", None)  # depends on how long the attempts took, and on a suspension that was seen
     # A suspension ends an attempt, if one has begun when it is seen: those are not counted here.
     interruptions = status.pop("interruptions", 0)
+    if interruptions or status.get("workerFailure") is None:  # an end then has another number, or another witness
+        status.pop("attemptLogs", None)
     for key in ("attempts", "cleaned"):
         status[key] = max(status.get(key, 0) - interruptions, 0)
     conditions = {}
