@@ -398,53 +398,6 @@ static void an_ignored_failure_does_not_count(void **state)
     world_fini(&w);
 }
 
-/* The attempts of spec.backoffLimit are numbered; what interrupts one is no part of them. */
-static void an_interrupted_attempt_is_none_of_those_that_are_numbered(void **state)
-{
-    struct world w;
-
-    (void)state;
-    world_start(&w, "");
-    has_message(&w, "Running", "pod digits-master-abcde is running (attempt 1 of 1)");
-    world_edit(&w, "{\"suspend\":true}");
-    world_settle(&w);
-    world_edit(&w, "{\"suspend\":false}");
-    world_settle(&w);
-    has_message(&w, "Running",
-                "pod digits-master-abcde is running (attempt 1 of 1 after 1 interruption)");
-    assert_int_equal(number(&w, "attempts"), 2);
-    world_remove(&w, "Job", "digits-master");
-    world_settle(&w);
-    w.now_ms += 3000;
-    world_settle(&w);
-    has_message(&w, "Running",
-                "pod digits-master-abcde is running (attempt 1 of 1 after 2 interruptions)");
-    world_end_master(&w, 1, "boom");
-    world_settle(&w);
-    has_message(&w, "Failed",
-                "pod digits-master-abcde container master exited with code 1 (attempt 1 of 1 after "
-                "2 interruptions): boom");
-    world_fini(&w);
-}
-
-static void a_limit_that_is_lowered_leaves_no_attempt_above_it(void **state)
-{
-    struct world w;
-
-    (void)state;
-    world_start(&w, ",\"backoffLimit\":3");
-    world_end_master(&w, 1, "boom");
-    world_settle(&w);
-    has_message(&w, "Running", "pod digits-master-abcde is running (attempt 2 of 4)");
-    world_edit(&w, "{\"backoffLimit\":0}");
-    world_settle(&w);
-    has_message(&w, "Running", "pod digits-master-abcde is running (attempt 2 of 2)");
-    world_end_master(&w, 0, "");
-    world_settle(&w);
-    has_message(&w, "Succeeded", "pod digits-master-abcde succeeded (attempt 2 of 2)");
-    world_fini(&w);
-}
-
 static void ignored_failures_are_bounded(void **state)
 {
     struct world w;
@@ -1011,8 +964,6 @@ int main(void)
         cmocka_unit_test(the_last_lost_worker_stays_readable_and_ends_no_later_attempt),
         cmocka_unit_test(a_worker_that_ends_again_and_again_before_the_start_fails_the_job),
         cmocka_unit_test(an_ignored_failure_does_not_count),
-        cmocka_unit_test(an_interrupted_attempt_is_none_of_those_that_are_numbered),
-        cmocka_unit_test(a_limit_that_is_lowered_leaves_no_attempt_above_it),
         cmocka_unit_test(ignored_failures_are_bounded),
         cmocka_unit_test(a_rule_may_end_the_job_at_once),
         cmocka_unit_test(a_pod_on_a_lost_node_is_removed_after_a_bound_and_once),

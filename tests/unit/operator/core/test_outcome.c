@@ -6,7 +6,7 @@
 #include "operator/api/json.h"
 #include "tests/unit/operator/core/world.h"
 
-/* What the status holds of a master that failed: the cause, its last lines, earlier attempts. */
+/* What the status holds of attempts and their ends: number, cause, last lines, earlier ones. */
 
 static void has_message(const struct world *w, const char *type, const char *text)
 {
@@ -152,6 +152,53 @@ static void a_deadline_before_the_first_attempt_ends_none(void **state)
     world_fini(&w);
 }
 
+/* The attempts of spec.backoffLimit are numbered; what interrupts one is no part of them. */
+static void an_interrupted_attempt_is_none_of_those_that_are_numbered(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    has_message(&w, "Running", "pod digits-master-abcde is running (attempt 1 of 1)");
+    world_edit(&w, "{\"suspend\":true}");
+    world_settle(&w);
+    world_edit(&w, "{\"suspend\":false}");
+    world_settle(&w);
+    has_message(&w, "Running",
+                "pod digits-master-abcde is running (attempt 1 of 1 after 1 interruption)");
+    assert_int_equal(hvd_json_int(world_find(&w, "HorovodJob", "digits"), "status.attempts", 0), 2);
+    world_remove(&w, "Job", "digits-master");
+    world_settle(&w);
+    w.now_ms += 3000;
+    world_settle(&w);
+    has_message(&w, "Running",
+                "pod digits-master-abcde is running (attempt 1 of 1 after 2 interruptions)");
+    world_end_master(&w, 1, "boom");
+    world_settle(&w);
+    has_message(&w, "Failed",
+                "pod digits-master-abcde container master exited with code 1 (attempt 1 of 1 after "
+                "2 interruptions): boom");
+    world_fini(&w);
+}
+
+static void a_limit_that_is_lowered_leaves_no_attempt_above_it(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, ",\"backoffLimit\":3");
+    world_end_master(&w, 1, "boom");
+    world_settle(&w);
+    has_message(&w, "Running", "pod digits-master-abcde is running (attempt 2 of 4)");
+    world_edit(&w, "{\"backoffLimit\":0}");
+    world_settle(&w);
+    has_message(&w, "Running", "pod digits-master-abcde is running (attempt 2 of 2)");
+    world_end_master(&w, 0, "");
+    world_settle(&w);
+    has_message(&w, "Succeeded", "pod digits-master-abcde succeeded (attempt 2 of 2)");
+    world_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +209,8 @@ int main(void)
         cmocka_unit_test(an_attempt_whose_master_is_deleted_is_in_the_status),
         cmocka_unit_test(an_attempt_that_the_deadline_ends_is_in_the_status),
         cmocka_unit_test(a_deadline_before_the_first_attempt_ends_none),
+        cmocka_unit_test(an_interrupted_attempt_is_none_of_those_that_are_numbered),
+        cmocka_unit_test(a_limit_that_is_lowered_leaves_no_attempt_above_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
