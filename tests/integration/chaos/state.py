@@ -26,6 +26,7 @@ def metadata(meta):
     annotations = meta.get("annotations", {})
     annotations.pop("horovod.io/workers", None)  # the fewest that were wanted, as far as anybody saw
     annotations.pop("horovod.io/workers-hash", None)  # of uids; and none once fewer were wanted
+    annotations.pop("horovod.io/scaled-down", None)  # when, and from how many, as far as anybody saw
     told = annotations.get("horovod.io/hosts")
     if told:  # hash, how often it was told, when
         meta["annotations"]["horovod.io/hosts"] = told.rsplit("-", 1)[0]
@@ -61,7 +62,8 @@ def job_status(status):
             continue  # a suspension that ended before anybody saw it leaves nothing
         if finished and condition["type"] == "WorkersReady":
             continue
-        conditions[condition["type"]] = [condition["status"], condition.get("reason"), condition.get("message")]
+        message = re.sub(r" after \d+ interruptions?", "", condition.get("message") or "")  # see above
+        conditions[condition["type"]] = [condition["status"], condition.get("reason"), message]
     status["conditions"] = conditions
     if finished:
         for key in ("workers", "ready", "observedGeneration", "hosts"):
