@@ -253,6 +253,14 @@ def operator():
                   lambda: pytest(folder, part=("-others", [folder, *(f"--ignore={path}" for path in patient)])))
 
 
+def hostile():
+    """In two halves as well: silence and grace periods take minutes, in which the other attacks go on."""
+    folder = "tests/integration/hostile"
+    patient = [f"{folder}/test_{name}.py" for name in ("skewed_clocks", "silent_server")]
+    return beside(lambda: pytest(folder, part=("-patient", patient)),
+                  lambda: pytest(folder, part=("-others", [folder, *(f"--ignore={path}" for path in patient)])))
+
+
 CLUSTER_BUILD = []
 
 
@@ -302,6 +310,7 @@ SUITES = {
               lambda: pytest("tests/integration/chaos")),
     "operator": ("the operator against the real kube-apiserver",
                  with_cluster_build(operator)),
+    "hostile": ("tenants who attack the operator on the real kube-apiserver", with_cluster_build(hostile)),
     "fake": ("the fake API server, compared with the real kube-apiserver",
              with_cluster_build(lambda: pytest("tests/integration/fake"))),
     "images": ("the images and the CI recipe", lambda: pytest("tests/integration/images")),

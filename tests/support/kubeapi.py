@@ -47,12 +47,13 @@ class Api:
         return pathlib.Path(section[key]).read_text()
 
     def request(self, method, path, body=None, content_type="application/json"):
+        """The document of the answer. A body that is a text is sent as it is."""
+        text = body if body is None or isinstance(body, str) else json.dumps(body)
         for attempt in (1, 2):
             try:
                 self.connection = self.connection or http.client.HTTPSConnection(
                     self.server.hostname, self.server.port, context=self.context, timeout=30)
-                self.connection.request(method, path, None if body is None else json.dumps(body),
-                                        {"Content-Type": content_type})
+                self.connection.request(method, path, text, {"Content-Type": content_type})
                 response = self.connection.getresponse()
                 document = json.loads(response.read() or b"{}")
                 break
@@ -141,23 +142,23 @@ class Namespace:
 
     def workers(self, job="digits"):
         return {p["metadata"]["name"] for p in self.list("pods")
-                if p["metadata"]["labels"].get("horovod.io/role") == "worker"
+                if p["metadata"].get("labels", {}).get("horovod.io/role") == "worker"
                 and p["metadata"]["labels"].get("horovod.io/job-name") == job}
 
-    def start_workers(self, replicas=2, job="digits"):
+    def start_workers(self, replicas=2, job="digits", timeout=20):
         names = {f"{job}-worker-{i}" for i in range(replicas)}
-        until(f"{replicas} worker pods", lambda: self.workers(job) >= names)
+        until(f"{replicas} worker pods", lambda: self.workers(job) >= names, timeout)
         for name in sorted(names):
             self.set_pod(name)
 
     def master(self, job="digits"):
-        pods = [p for p in self.list("pods") if p["metadata"]["labels"].get("horovod.io/role") == "master"
+        pods = [p for p in self.list("pods") if p["metadata"].get("labels", {}).get("horovod.io/role") == "master"
                 and p["metadata"]["labels"].get("horovod.io/job-name") == job
                 and "deletionTimestamp" not in p["metadata"]]
         return pods[0]["metadata"]["name"] if pods else None
 
-    def start_master(self, job="digits"):
-        name = until("the master's pod", lambda: self.master(job))
+    def start_master(self, job="digits", timeout=20):
+        name = until("the master's pod", lambda: self.master(job), timeout)
         self.set_pod(name, container="master")
         return name
 

@@ -26,18 +26,27 @@ class Server:
         return subprocess.run([self.binaries / "kubectl", f"--kubeconfig={self.kubeconfig}", *args], input=text,
                               check=check, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
 
-    def writes(self, namespace):
-        """What programs called horovod-operator wrote in the namespace, from the audit log."""
+    def audit_size(self):
+        """How much has been written to the audit log: a point in time for writes()."""
+        return (self.directory / "audit.log").stat().st_size
+
+    def all_writes(self, since=0):
+        """What programs called horovod-operator wrote since then, from the audit log: (namespace, write) of each."""
+        with (self.directory / "audit.log").open("rb") as log:
+            log.seek(since)
+            lines = log.read().decode().splitlines()
         found = []
-        for line in (self.directory / "audit.log").read_text().splitlines():
-            if "horovod-operator/" not in line or f'"namespace":"{namespace}"' not in line:
-                continue
-            event = json.loads(line)
+        for line in lines:
+            event = json.loads(line) if "horovod-operator/" in line else {"verb": "get"}
             if event["verb"] not in ("get", "list", "watch") and event["stage"] == "ResponseComplete":
                 ref = event["objectRef"]
-                found.append((event["verb"], ref["resource"] + "/" + ref.get("subresource", ""),
-                              ref.get("name", ""), event["responseStatus"]["code"]))
+                found.append((ref.get("namespace", ""), (event["verb"], ref["resource"] + "/" + ref.get("subresource", ""),
+                                                         ref.get("name", ""), event["responseStatus"]["code"])))
         return found
+
+    def writes(self, namespace, since=0):
+        """Those in one namespace."""
+        return [write for place, write in self.all_writes(since) if place == namespace]
 
     def down(self):
         subprocess.run([ROOT / "tests/cluster/apiserver", "down", self.directory], check=True, timeout=60,
