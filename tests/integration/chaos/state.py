@@ -37,8 +37,6 @@ def job_status(status):
     """Times only say whether they are set. What a finished job last counted depends on when it was looked at."""
     status = json.loads(json.dumps(status))
     finished = status.get("state") in ("Succeeded", "Failed")
-    for end in status.get("attemptLogs", {}).values():
-        end["time"] = "set"
     for key in TIMES:
         if key in status:
             status[key] = "set"
@@ -52,7 +50,7 @@ def job_status(status):
     status.pop("failuresInARow", None)  # depends on how long the attempts took, and on a suspension that was seen
     # A suspension ends an attempt, if one has begun when it is seen: those are not counted here.
     interruptions = status.pop("interruptions", 0)
-    if interruptions or status.get("workerFailure") is None:  # an end then has another number, or another witness
+    if interruptions:  # an end then has another number
         status.pop("attemptLogs", None)
     for key in ("attempts", "cleaned"):
         status[key] = max(status.get(key, 0) - interruptions, 0)
