@@ -4,7 +4,7 @@
  */
 #include "tests/unit/support.h"
 
-#include "tests/unit/operator/core/world.h"
+#include "tests/unit/operator/core/world_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #define MAX_OBJECTS 128
 #define MAX_ROUNDS 200
 
-static void stamp(struct world *w, cJSON *object, bool is_new)
+void world_stamp(struct world *w, cJSON *object, bool is_new)
 {
     struct hvd_jb jb = {0};
     cJSON *meta = hvd_jb_ensure_object(&jb, object, "metadata");
@@ -128,7 +128,7 @@ void world_fini(struct world *w)
     hvd_repairs_fini(&w->repairs);
 }
 
-static bool is(const cJSON *object, const char *path, const char *text)
+bool world_is(const cJSON *object, const char *path, const char *text)
 {
     const char *found = hvd_json_str(object, path);
 
@@ -141,7 +141,7 @@ cJSON *world_find(const struct world *w, const char *kind, const char *name)
 
     cJSON_ArrayForEach(object, w->objects)
     {
-        if (is(object, "kind", kind) && is(object, "metadata.name", name))
+        if (world_is(object, "kind", kind) && world_is(object, "metadata.name", name))
             return object;
     }
     return NULL;
@@ -152,26 +152,26 @@ cJSON *world_put(struct world *w, const char *text)
     cJSON *object = cJSON_Parse(text);
 
     assert_non_null(object);
-    stamp(w, object, true);
+    world_stamp(w, object, true);
     cJSON_AddItemToArray(w->objects, object);
     return object;
 }
 
-static void drop(struct world *w, cJSON *object)
+void world_drop(struct world *w, cJSON *object)
 {
     cJSON_Delete(cJSON_DetachItemViaPointer(w->objects, object));
 }
 
 /* A controller deletes a pod: at once, unless nobody on its node answers. False if nothing changes.
  */
-static bool delete_pod(struct world *w, cJSON *pod)
+bool world_delete_pod(struct world *w, cJSON *pod)
 {
     struct hvd_jb jb = {0};
     cJSON *meta = cJSON_GetObjectItem(pod, "metadata");
     char time[HVD_RFC3339_SIZE];
 
     if (!w->lost_pod || strcmp(hvd_json_str(meta, "name"), w->lost_pod) != 0) {
-        drop(w, pod);
+        world_drop(w, pod);
         return true;
     }
     if (hvd_json_str(meta, "deletionTimestamp"))
@@ -179,7 +179,7 @@ static bool delete_pod(struct world *w, cJSON *pod)
     hvd_rfc3339_format(w->now_ms / 1000 + 30, time);
     hvd_jb_str(&jb, meta, "deletionTimestamp", time);
     hvd_jb_int(&jb, meta, "deletionGracePeriodSeconds", 30);
-    stamp(w, pod, false);
+    world_stamp(w, pod, false);
     return true;
 }
 
@@ -188,7 +188,7 @@ void world_remove(struct world *w, const char *kind, const char *name)
     cJSON *object = world_find(w, kind, name);
 
     assert_non_null(object);
-    drop(w, object);
+    world_drop(w, object);
 }
 
 /* What the operator knows of an object that its watch does not show: "doubtful", "found" by a look,
@@ -218,7 +218,7 @@ void world_label(struct world *w, const char *kind, const char *name, const char
     if (value)
         cJSON_AddStringToObject(labels, label, value);
     set_sight(object, "doubtful");
-    stamp(w, object, false);
+    world_stamp(w, object, false);
 }
 
 void world_restart(struct world *w)
@@ -247,7 +247,7 @@ static bool search(struct world *w, const struct hvd_action *action)
     {
         const cJSON *owner = cJSON_GetArrayItem(hvd_json_at(object, "metadata.ownerReferences"), 0);
 
-        if (is(object, "kind", "Pod") && owner &&
+        if (world_is(object, "kind", "Pod") && owner &&
             hvd_str_has_suffix(action->body, hvd_json_str(owner, "uid")))
             set_sight(object, "found");
     }
@@ -285,7 +285,7 @@ bool world_patch(struct world *w, const char *kind, const char *name, const char
         merge(object, change);
     is_same = !object || cJSON_Compare(before, object, true);
     if (!is_same)
-        stamp(w, object, false);
+        world_stamp(w, object, false);
     cJSON_Delete(before);
     cJSON_Delete(change);
     return !is_same;
@@ -300,7 +300,7 @@ void world_edit(struct world *w, const char *spec_patch)
     merge(cJSON_GetObjectItem(job, "spec"), patch);
     hvd_jb_int(&jb, cJSON_GetObjectItem(job, "metadata"), "generation",
                hvd_json_int(job, "metadata.generation", 0) + 1);
-    stamp(w, job, false);
+    world_stamp(w, job, false);
     cJSON_Delete(patch);
 }
 
@@ -391,7 +391,7 @@ static bool event(struct world *w, const char *body)
     assert_non_null(made);
     cJSON_ArrayForEach(item, w->events)
     {
-        if (is(item, "metadata.name", hvd_json_str(made, "metadata.name"))) {
+        if (world_is(item, "metadata.name", hvd_json_str(made, "metadata.name"))) {
             cJSON_Delete(made);
             return true;
         }
@@ -406,8 +406,8 @@ static bool meets(const cJSON *object, const cJSON *patch)
     const char *uid = hvd_json_str(patch, "metadata.uid");
     const char *version = hvd_json_str(patch, "metadata.resourceVersion");
 
-    return (!uid || is(object, "metadata.uid", uid)) &&
-           (!version || is(object, "metadata.resourceVersion", version));
+    return (!uid || world_is(object, "metadata.uid", uid)) &&
+           (!version || world_is(object, "metadata.resourceVersion", version));
 }
 
 static bool patch_object(struct world *w, const struct hvd_action *action)
@@ -430,7 +430,7 @@ static bool patch_object(struct world *w, const struct hvd_action *action)
     }
     cJSON_Delete(patch);
     if (ok) {
-        stamp(w, object, false);
+        world_stamp(w, object, false);
         w->n_writes++;
     } else {
         w->n_conflicts++;
@@ -442,7 +442,8 @@ static bool delete_object(struct world *w, const struct hvd_action *action)
 {
     cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
     cJSON *options = cJSON_Parse(action->body);
-    bool ok = !object || is(object, "metadata.uid", hvd_json_str(options, "preconditions.uid"));
+    bool ok =
+        !object || world_is(object, "metadata.uid", hvd_json_str(options, "preconditions.uid"));
 
     if (is_denied(w, action)) {
         ok = false;
@@ -450,9 +451,9 @@ static bool delete_object(struct world *w, const struct hvd_action *action)
         bool is_kill = cJSON_IsNumber(hvd_json_get(options, "gracePeriodSeconds"));
 
         if (action->kind == HVD_KIND_POD && !is_kill)
-            (void)delete_pod(w, object);
+            (void)world_delete_pod(w, object);
         else
-            drop(w, object);
+            world_drop(w, object);
         w->n_writes++;
     }
     if (ok && action->kind != HVD_KIND_HOROVODJOB)
@@ -578,8 +579,9 @@ static enum hvd_kind kind_of(const cJSON *object)
     for (int kind = 0; kind < HVD_N_KINDS; kind++) {
         const struct hvd_kind_info *info = hvd_kind_info((enum hvd_kind)kind);
 
-        if (is(object, "kind", info->kind) &&
-            (!hvd_json_get(object, "apiVersion") || is(object, "apiVersion", info->api_version)))
+        if (world_is(object, "kind", info->kind) &&
+            (!hvd_json_get(object, "apiVersion") ||
+             world_is(object, "apiVersion", info->api_version)))
             return (enum hvd_kind)kind;
     }
     return HVD_N_KINDS;
@@ -618,7 +620,7 @@ static size_t observe_all(const struct world *w, struct hvd_object *out)
         assert_int_equal(hvd_observe(kind_of(object), object, &out[n], NULL), HVD_OK);
         if (out[n].kind == HVD_KIND_POD && out[n].u.pod.deleted_s)
             out[n].u.pod.going_ms = w->going_ms;
-        out[n].meta.is_doubtful = is(object, SIGHT, "doubtful");
+        out[n].meta.is_doubtful = world_is(object, SIGHT, "doubtful");
         if (hvd_str_equal(out[n].meta.job, "digits") &&
             (out[n].meta.is_in_sight || hvd_json_get(object, SIGHT)))
             n++;
@@ -684,213 +686,6 @@ size_t world_pass(struct world *w)
     return n_actions;
 }
 
-/* Controllers and kubelet. */
-
-static cJSON *owner_of(const struct world *w, const cJSON *object)
-{
-    const cJSON *owner = cJSON_GetArrayItem(hvd_json_at(object, "metadata.ownerReferences"), 0);
-    cJSON *found;
-
-    if (!owner)
-        return (cJSON *)object;
-    found = world_find(w, hvd_json_str(owner, "kind"), hvd_json_str(owner, "name"));
-    return found && is(found, "metadata.uid", hvd_json_str(owner, "uid")) ? found : NULL;
-}
-
-static bool collect_garbage(struct world *w)
-{
-    cJSON *object = NULL;
-
-    cJSON_ArrayForEach(object, w->objects)
-    {
-        if (owner_of(w, object))
-            continue;
-        if (is(object, "kind", "Pod")) {
-            if (delete_pod(w, object))
-                return true;
-        } else {
-            drop(w, object);
-            return true;
-        }
-    }
-    return false;
-}
-
-static void own(struct hvd_jb *jb, cJSON *meta, const cJSON *owner)
-{
-    cJSON *reference = hvd_jb_object(jb, hvd_jb_array(jb, meta, "ownerReferences"), NULL);
-
-    hvd_jb_copy(jb, reference, "kind", hvd_json_get(owner, "kind"));
-    hvd_jb_copy(jb, reference, "name", hvd_json_at(owner, "metadata.name"));
-    hvd_jb_copy(jb, reference, "uid", hvd_json_at(owner, "metadata.uid"));
-    hvd_jb_bool(jb, reference, "controller", true);
-}
-
-static void make_pod(struct world *w, const cJSON *owner, const char *name)
-{
-    struct hvd_jb jb = {0};
-    cJSON *pod = cJSON_Duplicate(hvd_json_at(owner, "spec.template"), true);
-    cJSON *meta = hvd_jb_ensure_object(&jb, pod, "metadata");
-    char *text;
-
-    hvd_jb_str(&jb, pod, "kind", "Pod");
-    hvd_jb_str(&jb, meta, "name", name);
-    hvd_jb_str(&jb, meta, "namespace", "default");
-    own(&jb, meta, owner);
-    if (hvd_json_at(owner, "spec.serviceName"))
-        hvd_jb_copy(&jb, hvd_jb_ensure_object(&jb, pod, "spec"), "subdomain",
-                    hvd_json_at(owner, "spec.serviceName"));
-    hvd_jb_str(&jb, hvd_jb_object(&jb, pod, "status"), "phase", "Pending");
-    text = hvd_jb_print(&jb, pod);
-    assert_false(jb.failed);
-    world_put(w, text);
-    hvd_free(text);
-    cJSON_Delete(pod);
-}
-
-static bool is_selected(const cJSON *set, const cJSON *pod)
-{
-    const cJSON *label = NULL;
-
-    cJSON_ArrayForEach(label, hvd_json_at(set, "spec.selector.matchLabels"))
-    {
-        if (!hvd_str_equal(cJSON_GetStringValue((cJSON *)hvd_json_get(
-                               hvd_json_at(pod, "metadata.labels"), label->string)),
-                           label->valuestring))
-            return false;
-    }
-    return true;
-}
-
-/* The controller lets go a pod that it does not select any more, and takes one that nobody has.
- * True if it does. */
-static bool claim(struct world *w, const cJSON *set, cJSON *pod)
-{
-    struct hvd_jb jb = {0};
-    cJSON *meta = cJSON_GetObjectItem(pod, "metadata");
-    bool is_owned = hvd_json_get(meta, "ownerReferences") != NULL;
-
-    if (is_owned == is_selected(set, pod))
-        return false;
-    if (is_owned)
-        cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
-    else
-        own(&jb, meta, set);
-    assert_false(jb.failed);
-    stamp(w, pod, false);
-    return true;
-}
-
-static bool run_set(struct world *w, const cJSON *set)
-{
-    int64_t replicas = hvd_json_int(set, "spec.replicas", 0);
-    bool changed = false;
-    char name[64];
-
-    for (int i = 0; i < 16; i++) {
-        cJSON *pod;
-
-        (void)snprintf(name, sizeof(name), "%s-%d", hvd_json_str(set, "metadata.name"), i);
-        pod = world_find(w, "Pod", name);
-        if (pod && claim(w, set, pod))
-            return true;
-        if (i < replicas && !pod) {
-            make_pod(w, set, name);
-            changed = true;
-        } else if (i >= replicas && pod && owner_of(w, pod) == set) {
-            changed = delete_pod(w, pod) || changed;
-        }
-    }
-    return changed;
-}
-
-/* The pod of a Job that may make none is removed. */
-static bool hold_job(struct world *w, cJSON *job)
-{
-    cJSON *pod = world_find(w, "Pod", "digits-master-abcde");
-
-    cJSON_DeleteItemFromObject(cJSON_GetObjectItem(job, "status"), "started");
-    return pod && owner_of(w, pod) == job && delete_pod(w, pod);
-}
-
-static bool run_job(struct world *w, cJSON *job)
-{
-    if (hvd_json_true(job, "spec.suspend") || hvd_json_int(job, "spec.parallelism", 1) == 0)
-        return hold_job(w, job);
-    if (hvd_json_at(job, "status.started"))
-        return false;
-    cJSON_DeleteItemFromObject(job, "status");
-    cJSON_AddTrueToObject(cJSON_AddObjectToObject(job, "status"), "started");
-    make_pod(w, job, "digits-master-abcde");
-    return true;
-}
-
-/* Whether a gang scheduler holds the pod: its group is not there, or has too few pods. */
-static bool is_held(const struct world *w, const cJSON *pod)
-{
-    const char *scheduler = hvd_json_str(pod, "spec.schedulerName");
-    const cJSON *group = world_find(w, "PodGroup", "digits");
-    const cJSON *item = NULL;
-    int64_t n = 0;
-
-    if (!scheduler)
-        return false;
-    cJSON_ArrayForEach(item, w->objects)
-    {
-        n += is(item, "kind", "Pod") && is(item, "spec.schedulerName", scheduler);
-    }
-    return !group || n < hvd_json_int(group, "spec.minMember", 0);
-}
-
-static bool run_pod(struct world *w, cJSON *pod)
-{
-    struct hvd_jb jb = {0};
-    cJSON *status = cJSON_GetObjectItem(pod, "status");
-    char time[HVD_RFC3339_SIZE];
-    cJSON *ready, *container;
-
-    if (w->is_kubelet_off || is_held(w, pod) || !is(status, "phase", "Pending"))
-        return false;
-    hvd_jb_str(&jb, status, "phase", "Running");
-    if (!hvd_json_at(pod, "spec.nodeName"))
-        hvd_jb_str(&jb, hvd_jb_ensure_object(&jb, pod, "spec"), "nodeName", "node-1");
-    hvd_rfc3339_format(w->now_ms / 1000, time);
-    container = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "containerStatuses"), NULL);
-    hvd_jb_copy(&jb, container, "name",
-                hvd_json_get(cJSON_GetArrayItem(hvd_json_at(pod, "spec.containers"), 0), "name"));
-    hvd_jb_str(&jb, hvd_jb_object(&jb, hvd_jb_object(&jb, container, "state"), "running"),
-               "startedAt", time);
-    ready = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "conditions"), NULL);
-    hvd_jb_str(&jb, ready, "type", "Ready");
-    hvd_jb_str(&jb, ready, "status", "True");
-    stamp(w, pod, false);
-    return true;
-}
-
-bool world_controllers(struct world *w)
-{
-    bool changed = collect_garbage(w);
-    cJSON *object = NULL;
-
-    if (changed)
-        return true;
-    cJSON_ArrayForEach(object, w->objects)
-    {
-        if (w->deny_pods_of && is(object, "kind", w->deny_pods_of))
-            continue;
-        if (is(object, "kind", "StatefulSet") && owner_of(w, object) &&
-            hvd_json_at(object, "spec.template"))
-            changed = run_set(w, object);
-        else if (is(object, "kind", "Job"))
-            changed = run_job(w, object);
-        else if (is(object, "kind", "Pod"))
-            changed = run_pod(w, object);
-        if (changed)
-            return true;
-    }
-    return false;
-}
-
 /* Whether the first status of the job is still to come. */
 static bool is_first_due(const struct world *w)
 {
@@ -936,7 +731,7 @@ void world_end_master(struct world *w, int exit_code, const char *message)
     hvd_rfc3339_format(w->now_ms / 1000, time);
     hvd_jb_str(&jb, terminated, "finishedAt", time);
     free(started);
-    stamp(w, pod, false);
+    world_stamp(w, pod, false);
 }
 
 void world_end_worker(struct world *w, const char *pod, int exit_code, const char *reason)
@@ -954,7 +749,7 @@ void world_end_worker(struct world *w, const char *pod, int exit_code, const cha
     hvd_jb_str(&jb, terminated, "reason", reason);
     hvd_jb_str(&jb, terminated, "finishedAt", time);
     hvd_jb_int(&jb, container, "restartCount", hvd_json_int(container, "restartCount", 0) + 1);
-    stamp(w, object, false);
+    world_stamp(w, object, false);
 }
 
 /* Questions. */
@@ -966,7 +761,7 @@ int world_events(const struct world *w, const char *reason)
 
     cJSON_ArrayForEach(item, w->events)
     {
-        n += is(item, "reason", reason);
+        n += world_is(item, "reason", reason);
     }
     return n;
 }
@@ -986,7 +781,7 @@ const char *world_condition_text(const struct world *w, const char *type, const 
     cJSON_ArrayForEach(item,
                        hvd_json_at(world_find(w, "HorovodJob", "digits"), "status.conditions"))
     {
-        if (is(item, "type", type))
+        if (world_is(item, "type", type))
             return hvd_json_str(item, field);
     }
     return "";

@@ -1,0 +1,221 @@
+/*
+ * The controllers and the kubelet of the world of world.h: garbage collection, StatefulSets, Jobs
+ * and pods, each as far as reconcile depends on it.
+ */
+#include "tests/unit/support.h"
+
+#include "tests/unit/operator/core/world_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/api/json.h"
+#include "operator/api/rfc3339.h"
+#include "operator/core/children.h"
+
+static cJSON *owner_of(const struct world *w, const cJSON *object)
+{
+    const cJSON *owner = cJSON_GetArrayItem(hvd_json_at(object, "metadata.ownerReferences"), 0);
+    cJSON *found;
+
+    if (!owner)
+        return (cJSON *)object;
+    found = world_find(w, hvd_json_str(owner, "kind"), hvd_json_str(owner, "name"));
+    return found && world_is(found, "metadata.uid", hvd_json_str(owner, "uid")) ? found : NULL;
+}
+
+static bool collect_garbage(struct world *w)
+{
+    cJSON *object = NULL;
+
+    cJSON_ArrayForEach(object, w->objects)
+    {
+        if (owner_of(w, object))
+            continue;
+        if (world_is(object, "kind", "Pod")) {
+            if (world_delete_pod(w, object))
+                return true;
+        } else {
+            world_drop(w, object);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void own(struct hvd_jb *jb, cJSON *meta, const cJSON *owner)
+{
+    cJSON *reference = hvd_jb_object(jb, hvd_jb_array(jb, meta, "ownerReferences"), NULL);
+
+    hvd_jb_copy(jb, reference, "kind", hvd_json_get(owner, "kind"));
+    hvd_jb_copy(jb, reference, "name", hvd_json_at(owner, "metadata.name"));
+    hvd_jb_copy(jb, reference, "uid", hvd_json_at(owner, "metadata.uid"));
+    hvd_jb_bool(jb, reference, "controller", true);
+}
+
+static void make_pod(struct world *w, const cJSON *owner, const char *name)
+{
+    struct hvd_jb jb = {0};
+    cJSON *pod = cJSON_Duplicate(hvd_json_at(owner, "spec.template"), true);
+    cJSON *meta = hvd_jb_ensure_object(&jb, pod, "metadata");
+    char *text;
+
+    hvd_jb_str(&jb, pod, "kind", "Pod");
+    hvd_jb_str(&jb, meta, "name", name);
+    hvd_jb_str(&jb, meta, "namespace", "default");
+    own(&jb, meta, owner);
+    if (hvd_json_at(owner, "spec.serviceName"))
+        hvd_jb_copy(&jb, hvd_jb_ensure_object(&jb, pod, "spec"), "subdomain",
+                    hvd_json_at(owner, "spec.serviceName"));
+    hvd_jb_str(&jb, hvd_jb_object(&jb, pod, "status"), "phase", "Pending");
+    text = hvd_jb_print(&jb, pod);
+    assert_false(jb.failed);
+    world_put(w, text);
+    hvd_free(text);
+    cJSON_Delete(pod);
+}
+
+static bool is_selected(const cJSON *set, const cJSON *pod)
+{
+    const cJSON *label = NULL;
+
+    cJSON_ArrayForEach(label, hvd_json_at(set, "spec.selector.matchLabels"))
+    {
+        if (!hvd_str_equal(cJSON_GetStringValue((cJSON *)hvd_json_get(
+                               hvd_json_at(pod, "metadata.labels"), label->string)),
+                           label->valuestring))
+            return false;
+    }
+    return true;
+}
+
+/* The controller lets go a pod that it does not select any more, and takes one that nobody has.
+ * True if it does. */
+static bool claim(struct world *w, const cJSON *set, cJSON *pod)
+{
+    struct hvd_jb jb = {0};
+    cJSON *meta = cJSON_GetObjectItem(pod, "metadata");
+    bool is_owned = hvd_json_get(meta, "ownerReferences") != NULL;
+
+    if (is_owned == is_selected(set, pod))
+        return false;
+    if (is_owned)
+        cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
+    else
+        own(&jb, meta, set);
+    assert_false(jb.failed);
+    world_stamp(w, pod, false);
+    return true;
+}
+
+static bool run_set(struct world *w, const cJSON *set)
+{
+    int64_t replicas = hvd_json_int(set, "spec.replicas", 0);
+    bool changed = false;
+    char name[64];
+
+    for (int i = 0; i < 16; i++) {
+        cJSON *pod;
+
+        (void)snprintf(name, sizeof(name), "%s-%d", hvd_json_str(set, "metadata.name"), i);
+        pod = world_find(w, "Pod", name);
+        if (pod && claim(w, set, pod))
+            return true;
+        if (i < replicas && !pod) {
+            make_pod(w, set, name);
+            changed = true;
+        } else if (i >= replicas && pod && owner_of(w, pod) == set) {
+            changed = world_delete_pod(w, pod) || changed;
+        }
+    }
+    return changed;
+}
+
+/* The pod of a Job that may make none is removed. */
+static bool hold_job(struct world *w, cJSON *job)
+{
+    cJSON *pod = world_find(w, "Pod", "digits-master-abcde");
+
+    cJSON_DeleteItemFromObject(cJSON_GetObjectItem(job, "status"), "started");
+    return pod && owner_of(w, pod) == job && world_delete_pod(w, pod);
+}
+
+static bool run_job(struct world *w, cJSON *job)
+{
+    if (hvd_json_true(job, "spec.suspend") || hvd_json_int(job, "spec.parallelism", 1) == 0)
+        return hold_job(w, job);
+    if (hvd_json_at(job, "status.started"))
+        return false;
+    cJSON_DeleteItemFromObject(job, "status");
+    cJSON_AddTrueToObject(cJSON_AddObjectToObject(job, "status"), "started");
+    make_pod(w, job, "digits-master-abcde");
+    return true;
+}
+
+/* Whether a gang scheduler holds the pod: its group is not there, or has too few pods. */
+static bool is_held(const struct world *w, const cJSON *pod)
+{
+    const char *scheduler = hvd_json_str(pod, "spec.schedulerName");
+    const cJSON *group = world_find(w, "PodGroup", "digits");
+    const cJSON *item = NULL;
+    int64_t n = 0;
+
+    if (!scheduler)
+        return false;
+    cJSON_ArrayForEach(item, w->objects)
+    {
+        n += world_is(item, "kind", "Pod") && world_is(item, "spec.schedulerName", scheduler);
+    }
+    return !group || n < hvd_json_int(group, "spec.minMember", 0);
+}
+
+static bool run_pod(struct world *w, cJSON *pod)
+{
+    struct hvd_jb jb = {0};
+    cJSON *status = cJSON_GetObjectItem(pod, "status");
+    char time[HVD_RFC3339_SIZE];
+    cJSON *ready, *container;
+
+    if (w->is_kubelet_off || is_held(w, pod) || !world_is(status, "phase", "Pending"))
+        return false;
+    hvd_jb_str(&jb, status, "phase", "Running");
+    if (!hvd_json_at(pod, "spec.nodeName"))
+        hvd_jb_str(&jb, hvd_jb_ensure_object(&jb, pod, "spec"), "nodeName", "node-1");
+    hvd_rfc3339_format(w->now_ms / 1000, time);
+    container = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "containerStatuses"), NULL);
+    hvd_jb_copy(&jb, container, "name",
+                hvd_json_get(cJSON_GetArrayItem(hvd_json_at(pod, "spec.containers"), 0), "name"));
+    hvd_jb_str(&jb, hvd_jb_object(&jb, hvd_jb_object(&jb, container, "state"), "running"),
+               "startedAt", time);
+    ready = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "conditions"), NULL);
+    hvd_jb_str(&jb, ready, "type", "Ready");
+    hvd_jb_str(&jb, ready, "status", "True");
+    world_stamp(w, pod, false);
+    return true;
+}
+
+bool world_controllers(struct world *w)
+{
+    bool changed = collect_garbage(w);
+    cJSON *object = NULL;
+
+    if (changed)
+        return true;
+    cJSON_ArrayForEach(object, w->objects)
+    {
+        if (w->deny_pods_of && world_is(object, "kind", w->deny_pods_of))
+            continue;
+        if (world_is(object, "kind", "StatefulSet") && owner_of(w, object) &&
+            hvd_json_at(object, "spec.template"))
+            changed = run_set(w, object);
+        else if (world_is(object, "kind", "Job"))
+            changed = run_job(w, object);
+        else if (world_is(object, "kind", "Pod"))
+            changed = run_pod(w, object);
+        if (changed)
+            return true;
+    }
+    return false;
+}

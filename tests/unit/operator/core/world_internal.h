@@ -1,0 +1,20 @@
+#ifndef HVD_TESTS_UNIT_OPERATOR_CORE_WORLD_INTERNAL_H
+#define HVD_TESTS_UNIT_OPERATOR_CORE_WORLD_INTERNAL_H
+
+#include "tests/unit/operator/core/world.h"
+
+/* Within world*.c only. */
+
+/* Whether that text stands at the path of an object. */
+bool world_is(const cJSON *object, const char *path, const char *text);
+
+/* Gives an object its next version, and a new one its identity. */
+void world_stamp(struct world *w, cJSON *object, bool is_new);
+
+/* Takes an object out and frees it. */
+void world_drop(struct world *w, cJSON *object);
+
+/* Deletes a pod as a controller does; false if nothing changes. */
+bool world_delete_pod(struct world *w, cJSON *pod);
+
+#endif
