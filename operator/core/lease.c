@@ -40,6 +40,9 @@ hvd_status_t hvd_lease_decode(const cJSON *object, struct hvd_lease_record *out,
     (void)snprintf(record.holder, sizeof(record.holder), "%s", holder ? holder : "");
     record.duration_ms = duration_ms > DURATION_MAX_MS ? DURATION_MAX_MS : duration_ms;
     record.n_transitions = hvd_json_int(object, "spec.leaseTransitions", 0);
+    /* The API server refuses the next one of a count that somebody has set to its end. */
+    if (record.n_transitions < 0 || record.n_transitions >= INT32_MAX)
+        record.n_transitions = 0;
     *out = record;
     return HVD_OK;
 }

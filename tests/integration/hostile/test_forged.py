@@ -239,6 +239,21 @@ def test_children_that_lie_about_an_owner_in_their_own_namespace_are_left_alone(
 
 # ---- leases and events ----
 
+def test_a_stranger_who_writes_the_lease_stops_nobody_for_long(server, ns, run_operator, attack, bystander):
+    """A tenant must not have this right; who has it by mistake delays, and cannot end, the work."""
+    operator = run_operator("--leader-elect", "--lease-namespace", ns.name, "--lease-duration", "5")
+    until("it leads", lambda: operator.metric("horovod_operator_leader") == 1, LIMIT_S)
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{ns.name}/leases/horovod-operator"
+    with attack(at_most=60):  # renewals, every 5/3 s
+        for spec in ({"holderIdentity": "stranger", "leaseDurationSeconds": 10, "renewTime": "9999-12-31T23:59:59.000000Z"},
+                     {"holderIdentity": "", "leaseDurationSeconds": None, "renewTime": None, "leaseTransitions": 2147483647},
+                     {"holderIdentity": "x" * 100_000, "leaseDurationSeconds": 1, "acquireTime": "0001-01-01T00:00:00.000000Z"}):
+            server.api.request("PATCH", lease, {"spec": spec}, "application/merge-patch+json")
+            until("it leads again", lambda s=spec: operator.metric("horovod_operator_leader") == 1 and server.api.request(
+                "GET", lease)["spec"].get("holderIdentity") != s["holderIdentity"], LIMIT_S)
+        bystander.succeeds()
+
+
 def event(ns, i, text):
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"metadata": {"name": f"forged-{i}"}, "type": "Warning", "reason": "FailedCreate", "message": text,

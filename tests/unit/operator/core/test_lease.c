@@ -497,6 +497,28 @@ static void a_lease_document_is_read_and_garbage_refused(void **state)
     cJSON_Delete(bad);
 }
 
+/* It is an int32 in the API, and goes back there with the next holder. */
+static void a_count_that_somebody_has_set_stops_no_election(void **state)
+{
+    static const char *const counts[] = {"2147483647", "2147483648", "-1", "1e300", "\"many\""};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        struct hvd_lease_record record = {0};
+        char text[128];
+        cJSON *object;
+
+        (void)snprintf(text, sizeof(text),
+                       "{\"metadata\":{\"resourceVersion\":\"7\"},\"spec\":{"
+                       "\"leaseTransitions\":%s}}",
+                       counts[i]);
+        object = cJSON_Parse(text);
+        assert_int_equal(hvd_lease_decode(object, &record, NULL), HVD_OK);
+        assert_in_range(record.n_transitions, 0, INT32_MAX - 1);
+        cJSON_Delete(object);
+    }
+}
+
 static void the_bodies_name_the_version_that_they_replace(void **state)
 {
     struct api api = {0};
@@ -556,6 +578,7 @@ int main(void)
         cmocka_unit_test(a_failure_is_tried_again_after_a_while_with_jitter),
         cmocka_unit_test(no_history_of_losses_delays_and_deletions_has_two_writers),
         cmocka_unit_test(a_lease_document_is_read_and_garbage_refused),
+        cmocka_unit_test(a_count_that_somebody_has_set_stops_no_election),
         cmocka_unit_test(the_bodies_name_the_version_that_they_replace),
         cmocka_unit_test(a_body_that_finds_no_memory_says_so),
     };
