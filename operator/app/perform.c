@@ -108,7 +108,7 @@ static void note_failure(struct run *run, const struct hvd_action *action,
     };
 
     run->is_broken = true;
-    if (hvd_entry_set_failure(run->entry, &failure) != HVD_OK)
+    if (hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
@@ -377,7 +377,7 @@ static void on_explained(void *ctx, const struct hvd_kube_response *response)
     if (response->status != HVD_OK)
         log_action(run, HVD_LOG_WARN, "cannot read the events about an object without pods", action,
                    message_of(response));
-    if (hvd_entry_set_failure(run->entry, &failure) != HVD_OK)
+    if (hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
     finish_step(step);
 }

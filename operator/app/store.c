@@ -272,6 +272,7 @@ static void free_entry(struct hvd_store *store, struct hvd_entry *entry)
 {
     hvd_index_remove(&store->entries, &entry->node);
     hvd_queue_forget(store->queue, &entry->item);
+    hvd_store_unlink_waiter(entry);
     drop_job(store, entry);
     drop_all_failures(entry);
     drop_all_gone(entry);
@@ -478,6 +479,14 @@ static void retire_record(struct hvd_store *store, struct hvd_record *record)
     touch(store, record->entry);
 }
 
+/* Frees the record of an object that is there no longer; its name may be waited for. */
+static void end_record(struct hvd_store *store, struct hvd_record *record)
+{
+    if (record->kind != HVD_KIND_POD)
+        hvd_store_wake_waiters(store, record->kind, record->entry->_texts, record->packed);
+    free_record(store, record);
+}
+
 static void remove_record(struct hvd_store *store, struct hvd_record *record)
 {
     struct hvd_entry *entry = record->entry;
@@ -486,7 +495,7 @@ static void remove_record(struct hvd_store *store, struct hvd_record *record)
         retire_record(store, record);
         return;
     }
-    free_record(store, record);
+    end_record(store, record);
     touch(store, entry);
 }
 
@@ -500,7 +509,7 @@ void hvd_store_looked(struct hvd_store *store, struct hvd_entry *entry)
         record->is_seen = true;
         if (!record->is_retired && (entry->has_job || !record->is_doubtful))
             continue;
-        free_record(store, record);
+        end_record(store, record);
         is_changed = true;
     }
     if (is_changed)
@@ -876,8 +885,10 @@ void hvd_store_miss(struct hvd_store *store, enum hvd_kind kind, const char *ns,
         return;
     }
     record = find_record(store, kind, ns, name);
-    if (!record)
+    if (!record) {
+        hvd_store_wake_waiters(store, kind, ns, name); /* for one that is not worth a record */
         return;
+    }
     unpack(record, &object);
     if (hvd_str_equal(object.meta.uid, uid))
         miss_record(store, record, is_deleting);

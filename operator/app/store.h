@@ -39,7 +39,9 @@ struct hvd_entry {
     size_t capacity;
     struct hvd_failure *failures; /* names and messages owned by the entry */
     size_t n_failures;
-    struct hvd_gone *gone; /* names owned by the entry */
+    struct hvd_entry *next_waiter; /* in the store's list of those that a foreign object blocks */
+    struct hvd_entry **waiter_at;  /* what points to this one there; NULL: it is not in the list */
+    struct hvd_gone *gone;         /* names owned by the entry */
     size_t n_gone;
     struct hvd_repairs repairs; /* what was written to the job and its objects lately */
     int64_t status_written_ms;  /* the server's time; 0: never by us */
@@ -60,6 +62,7 @@ struct hvd_store {
     struct hvd_index records;      /* of children and pods, by kind, namespace and name */
     struct hvd_queue *queue;       /* in which every entry has its room; borrowed */
     struct hvd_place_cache places; /* of nodes */
+    struct hvd_entry *waiters;     /* jobs that a foreign object blocks, or blocked lately */
     unsigned rounds[HVD_N_KINDS];
     unsigned long long told[HVD_N_KINDS]; /* the version up to which the watch has told all */
     size_t n_by_state[HVD_N_JOB_STATES];
@@ -149,6 +152,19 @@ struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item);
 
 /* Remembers the latest failure of a child; failure's strings are copied. HVD_ERR_NOMEM. */
 hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure);
+
+/* Likewise, and a failure of type FOREIGN ends as soon as the watch shows that the object of that
+ * name was removed. HVD_ERR_NOMEM. */
+hvd_status_t hvd_store_set_failure(struct hvd_store *store, struct hvd_entry *entry,
+                                   const struct hvd_failure *failure);
+
+/* An object of that name was removed: drops the failures of type FOREIGN that name it, and reports
+ * each of their jobs as changed. Costs a look at each job that waits so, and none without any. */
+void hvd_store_wake_waiters(struct hvd_store *store, enum hvd_kind kind, const char *ns,
+                            const char *name);
+
+/* The entry, which is about to be freed, waits for no object. */
+void hvd_store_unlink_waiter(struct hvd_entry *entry);
 
 /* Forgets the failure of that child. */
 void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name);

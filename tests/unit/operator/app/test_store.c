@@ -413,6 +413,88 @@ static void failures_end_with_our_object_or_a_new_generation(void **state)
     assert_int_equal(b->last->n_failures, 0);
 }
 
+static void blocked_jobs_go_on_as_soon_as_the_object_of_another_is_removed(void **state)
+{
+    struct bench *b = *state;
+    const struct hvd_failure set = {
+        .type = HVD_FAILURE_FOREIGN, .kind = HVD_KIND_STATEFULSET, .name = "x-worker-worker"};
+    const struct hvd_failure service = {
+        .type = HVD_FAILURE_FOREIGN, .kind = HVD_KIND_SERVICE, .name = "x-worker-worker"};
+    struct hvd_entry *loser, *other;
+    unsigned before;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("x", "u1", "1"));
+    loser = b->last;
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("y", "u2", "2"));
+    other = b->last;
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("x-worker", "u3", "3"));
+    (void)put(b, HVD_KIND_STATEFULSET, CHILD("x-worker-worker", "s1", "4", "x-worker", "u3"));
+    assert_int_equal(hvd_store_set_failure(&b->store, loser, &set), HVD_OK);
+    assert_int_equal(hvd_store_set_failure(&b->store, loser, &service), HVD_OK);
+    assert_int_equal(hvd_store_set_failure(&b->store, other, &service), HVD_OK);
+    (void)put(b, HVD_KIND_STATEFULSET, CHILD("x-worker-worker", "s1", "5", "x-worker", "u3"));
+    assert_int_equal(loser->n_failures, 2); /* a change is no removal */
+
+    before = b->n_changes;
+    hvd_store_remove(&b->store, HVD_KIND_STATEFULSET, "ns", "x-worker-worker", "s1");
+    assert_int_equal(b->n_changes - before, 2); /* of the owner and of the one that waits */
+    assert_int_equal(loser->n_failures, 1);
+    assert_int_equal(loser->failures[0].kind, HVD_KIND_SERVICE);
+    assert_int_equal(other->n_failures, 1);
+}
+
+static void the_removal_of_an_object_without_a_record_ends_a_conflict_too(void **state)
+{
+    struct bench *b = *state;
+    const struct hvd_failure failure = {
+        .type = HVD_FAILURE_FOREIGN, .kind = HVD_KIND_SERVICE, .name = "j"};
+    const struct hvd_failure denied = {
+        .type = HVD_FAILURE_DENIED, .kind = HVD_KIND_SERVICE, .name = "j", .message = "no"};
+    unsigned before;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    assert_int_equal(hvd_store_set_failure(&b->store, b->last, &failure), HVD_OK);
+    before = b->n_changes;
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "elsewhere", "j", "s1", true);
+    hvd_store_miss(&b->store, HVD_KIND_CONFIGMAP, "ns", "j", "s1", true);
+    assert_int_equal(b->n_changes, before);
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", true);
+    assert_int_equal(b->n_changes, before + 1);
+    assert_int_equal(b->last->n_failures, 0);
+    assert_int_equal(hvd_store_set_failure(&b->store, b->last, &denied), HVD_OK);
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", true);
+    assert_int_equal(b->n_changes, before + 1);
+    assert_int_equal(b->last->n_failures, 1);
+    assert_null(b->store.waiters); /* nobody waits: nothing is searched from now on */
+}
+
+static void jobs_that_go_wait_for_nothing(void **state)
+{
+    struct bench *b = *state;
+    const struct hvd_failure failure = {
+        .type = HVD_FAILURE_FOREIGN, .kind = HVD_KIND_SERVICE, .name = "other"};
+    const char *const names[] = {"a", "b", "c"};
+    struct hvd_entry *entries[3];
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("a", "u1", "1"));
+    entries[0] = b->last;
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("b", "u2", "2"));
+    entries[1] = b->last;
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("c", "u3", "3"));
+    entries[2] = b->last;
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(hvd_store_set_failure(&b->store, entries[i], &failure), HVD_OK);
+    for (size_t i = 0; i < 2; i++) {
+        const size_t k = i == 0 ? 1 : 2; /* in the middle of the list, then at its beginning */
+
+        hvd_store_remove(&b->store, HVD_KIND_HOROVODJOB, "ns", names[k], NULL);
+        assert_true(hvd_store_collect(&b->store, entries[k]));
+    }
+    assert_ptr_equal(b->store.waiters, entries[0]);
+    hvd_store_wake_waiters(&b->store, HVD_KIND_SERVICE, "ns", "other");
+    assert_int_equal(entries[0]->n_failures, 0);
+}
+
 static void objects_without_our_label_are_not_kept(void **state)
 {
     struct bench *b = *state;
@@ -610,6 +692,9 @@ int main(void)
         TEST(a_deletion_keeps_the_time_at_which_it_was_seen),
         TEST(an_end_that_was_seen_or_nobody_looks_for_is_forgotten),
         TEST(failures_end_with_our_object_or_a_new_generation),
+        TEST(blocked_jobs_go_on_as_soon_as_the_object_of_another_is_removed),
+        TEST(the_removal_of_an_object_without_a_record_ends_a_conflict_too),
+        TEST(jobs_that_go_wait_for_nothing),
         TEST(objects_without_our_label_are_not_kept),
         TEST(records_that_are_tidied_need_less_memory_and_are_the_same),
         TEST(a_job_that_changes_is_the_new_one),
