@@ -96,12 +96,15 @@ def test_no_right_is_a_wildcard_and_none_is_more_than_the_operator_uses(render):
     for rule in rules:
         assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], rule
         assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"]), rule
-    granted = {resource: set(rule["verbs"]) for rule in rules for resource in rule["resources"]}
+    granted = {}
+    for rule in rules:
+        for resource in rule["resources"]:
+            granted[resource] = granted.get(resource, set()) | set(rule["verbs"])
     read = {"get", "list", "watch"}
     assert granted == {
         "horovodjobs": read | {"delete"}, "horovodjobs/status": {"patch"}, "horovodjobs/finalizers": {"update"},
         "secrets": read | {"create", "patch"}, "services": read | {"create", "patch"},
-        "configmaps": read | {"create", "patch"}, "pods": read | {"patch", "delete"}, "events": {"create", "list"}, "nodes": {"get"},
+        "configmaps": read | {"create", "patch", "delete"}, "pods": read | {"patch", "delete"}, "events": {"create", "list"}, "nodes": {"get"},
         "statefulsets": read | {"create", "patch", "delete"}, "jobs": read | {"create", "patch", "delete"}}
 
 

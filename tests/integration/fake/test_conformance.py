@@ -180,6 +180,8 @@ SCRIPTS = {
     ],
     "the status": [
         dict(request=("POST", f"{HVJ}/horovodjobs", job("t") | {"status": {"state": "Running"}}), keep="t"),
+        # The default of the definition, which the real server shows already and writes with the first change.
+        dict(request=("PATCH", f"{HVJ}/horovodjobs/t/status", {"status": {"state": "Pending"}}), content_type=MERGE),
         dict(request=("PATCH", f"{HVJ}/horovodjobs/t", {"status": {"state": "Running"}}), content_type=MERGE),
         dict(request=("PATCH", f"{HVJ}/horovodjobs/t/status", {"status": {"state": "Running"}, "spec": {"backoffLimit": 3},
                                                               "metadata": {"labels": {"team": "c"}}}), content_type=MERGE),
