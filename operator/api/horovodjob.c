@@ -41,18 +41,42 @@ static hvd_status_t decode_meta(const cJSON *object, struct hvd_job *job, struct
     return st;
 }
 
+/* Whether what could not be read of the object is of its status. */
+static bool is_status_unread(const cJSON *object)
+{
+    const char *trouble = hvd_object_trouble(object);
+
+    return trouble && hvd_str_has_prefix(trouble, "status");
+}
+
 /* A job of which a part could not be read is not run by the rest of it. */
 static hvd_status_t refuse_unread(const cJSON *object, struct hvd_job *job, struct hvd_err *err)
 {
     const char *trouble = hvd_object_trouble(object);
 
-    if (!trouble)
+    if (!trouble || is_status_unread(object))
         return HVD_OK;
     hvd_free(job->invalid);
     job->invalid = hvd_strdup(trouble);
     if (!job->invalid)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s", job->name);
     return HVD_OK;
+}
+
+/* A status that is too large ends no job, and is written again; a job that has ended stays so. */
+static hvd_status_t replace_unread(struct hvd_job_status *status)
+{
+    static const char text[] = "the condition was not readable and is written again";
+    const bool has_succeeded = status->state == HVD_JOB_SUCCEEDED;
+    const struct hvd_condition_update end = {
+        has_succeeded ? HVD_COND_SUCCEEDED : HVD_COND_FAILED, HVD_TRUE,
+        has_succeeded ? "MasterSucceeded" : "MasterFailed", text};
+    bool is_changed = false;
+
+    status->is_inexact = true;
+    if ((!has_succeeded && status->state != HVD_JOB_FAILED) || hvd_job_is_finished(status))
+        return HVD_OK;
+    return hvd_condition_set(status, &end, status->completion_s, &is_changed);
 }
 
 hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd_err *err)
@@ -66,6 +90,8 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
         st = refuse_unread(object, &job, err);
     if (!st)
         st = hvd_status_decode(hvd_json_get(object, "status"), &job, err);
+    if (!st && is_status_unread(object) && replace_unread(&job.status) != HVD_OK)
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s", job.name);
     if (!st && job.spec.is_host_network && !job.spec.has_ssh_port && job.status.ssh_port > 0)
         job.spec.ssh_port = job.status.ssh_port;
     if (st) {

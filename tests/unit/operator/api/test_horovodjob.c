@@ -404,6 +404,37 @@ static void the_definitions_default_is_no_status(void **state)
     }
 }
 
+static void a_status_that_cannot_be_read_ends_no_job_and_starts_none_again(void **state)
+{
+    static const struct {
+        const char *trouble, *status;
+        bool is_invalid, is_finished;
+    } cases[] = {{"spec.worker: too deep", "{\"state\":\"Running\"}", true, false},
+                 {"status.conditions: too large", "{\"state\":\"Running\"}", false, false},
+                 {"status.conditions: too large", "{\"state\":\"Succeeded\"}", false, true},
+                 {"status.conditions: too large", "{\"state\":\"Failed\"}", false, true}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_job job = {0};
+        char text[512];
+        cJSON *object;
+
+        (void)snprintf(text, sizeof(text),
+                       "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j\",\"uid\":\"u\","
+                       "\"resourceVersion\":\"1\"},\"spec\":{\"image\":\"i\",\"command\":[\"c\"],"
+                       "\"worker\":{\"replicas\":1}},\"status\":%s,\"unreadable\":\"%s\"}",
+                       cases[i].status, cases[i].trouble);
+        object = cJSON_Parse(text);
+        assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
+        assert_int_equal(job.invalid != NULL, cases[i].is_invalid);
+        assert_int_equal(hvd_job_is_finished(&job.status), cases[i].is_finished);
+        assert_true(job.invalid || job.status.is_inexact);
+        hvd_job_fini(&job);
+        cJSON_Delete(object);
+    }
+}
+
 static void a_status_survives_the_api_server(void **state)
 {
     struct hvd_job_status status;
@@ -595,6 +626,7 @@ int main(void)
         cmocka_unit_test(a_condition_keeps_its_time_until_its_truth_changes),
         cmocka_unit_test(a_long_message_is_cut_between_characters),
         cmocka_unit_test(the_definitions_default_is_no_status),
+        cmocka_unit_test(a_status_that_cannot_be_read_ends_no_job_and_starts_none_again),
         cmocka_unit_test(a_status_survives_the_api_server),
         cmocka_unit_test(a_long_image_is_cut_between_characters),
         cmocka_unit_test(a_job_that_moves_is_the_same_and_owns_nothing),
