@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "operator/api/tail.h"
+
 #define KEEP_BYTES ((size_t)64 * 1024) /* of the buffer between two texts */
 #define ROOM_BYTES 65536 /* for what ends values, and for what is around the parts of an object */
 #define TEXT(s) ((struct hvd_strview){s, sizeof(s) - 1})
@@ -32,6 +34,8 @@ enum state {
     AT_END,
     FAILED,
 };
+
+const struct hvd_shape hvd_shape_tail[] = {{NULL, NULL}};
 
 static const char too_deep[] = "levels deep";
 static const char too_long[] = "too many bytes";
@@ -128,13 +132,52 @@ static hvd_status_t count_value(struct hvd_picker *p)
     return ++p->_n_values > HVD_PICK_VALUES_MAX ? leave_out(p, too_many) : HVD_OK;
 }
 
+static void cut_tail(struct hvd_picker *p)
+{
+    const size_t at = top(p)->member_at;
+    const struct hvd_strview copy = {p->_out.data + at, p->_out.len - at};
+    const size_t excess = hvd_tail_excess(copy, HVD_PICK_TAIL_MAX);
+    char *const text = p->_out.data + at + 1;
+
+    if (!excess)
+        return;
+    p->_out.len -= excess;
+    memmove(text, text + excess, copy.len - excess); /* with the zero byte */
+}
+
+/* Adds to a copy of which the end is wanted: it has two such ends and a piece at the most. */
+static hvd_status_t emit_tail(struct hvd_picker *p, struct hvd_strview text)
+{
+    hvd_status_t st = HVD_OK;
+
+    while (text.len && st == HVD_OK) {
+        const size_t n = text.len < HVD_PICK_TAIL_MAX ? text.len : HVD_PICK_TAIL_MAX;
+
+        st = emit_end(p, (struct hvd_strview){text.data, n});
+        text = (struct hvd_strview){text.data + n, text.len - n};
+        if (st == HVD_OK && p->_out.len - top(p)->member_at > 2 * HVD_PICK_TAIL_MAX)
+            cut_tail(p);
+    }
+    return st;
+}
+
+/* Behind the string: to its end the limits apply as to any value. */
+static hvd_status_t end_tail(struct hvd_picker *p)
+{
+    p->_is_tail = false;
+    cut_tail(p);
+    return emit(p, TEXT(""));
+}
+
 /* Copies what the piece has of a value so far. */
 static hvd_status_t flush(struct hvd_picker *p)
 {
     const struct hvd_strview text = {p->_from, p->_from ? (size_t)(p->_at - p->_from) : 0};
 
     p->_from = NULL;
-    return text.len ? emit(p, text) : HVD_OK;
+    if (!text.len)
+        return HVD_OK;
+    return p->_is_tail ? emit_tail(p, text) : emit(p, text);
 }
 
 /* The object says what was left out of it. */
@@ -245,6 +288,8 @@ static hvd_status_t end_whole(struct hvd_picker *p)
 {
     hvd_status_t st = flush(p);
 
+    if (st == HVD_OK && p->_is_tail)
+        st = end_tail(p);
     if (st < 0)
         return st;
     if (p->_depth) {
@@ -303,15 +348,18 @@ static bool may_begin_value(char c)
 static hvd_status_t begin_value(struct hvd_picker *p, char c)
 {
     const struct hvd_pick_level *level = top(p);
-    bool is_open = c == '{' || c == '[';
+    const bool is_open = c == '{' || c == '[', is_tail = level && p->_parts == hvd_shape_tail;
 
     if (!may_begin_value(c))
         return HVD_ERR_INVALID;
+    if (is_tail)
+        p->_parts = NULL;
     if (p->_is_copying && p->_parts && is_open && p->_n_levels < HVD_PICK_LEVELS_MAX &&
         !(c == '[' && level && level->is_array))
         return open_level(p, c);
     if (level && has_items(p, level))
         p->_is_copying = false;
+    p->_is_tail = is_tail && p->_is_copying && c == '"';
     p->_from = p->_is_copying ? p->_at : NULL;
     p->_depth = 0;
     p->_is_in_string = c == '"';

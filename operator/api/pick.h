@@ -17,8 +17,14 @@ struct hvd_shape {
 
 #define HVD_SHAPE_ANY "*"
 
+/* As parts: of a string its end, HVD_PICK_TAIL_MAX bytes of JSON at most; all of any other value.
+ */
+extern const struct hvd_shape hvd_shape_tail[];
+
 #define HVD_PICK_LEVELS_MAX 16 /* that shapes nest, with their arrays */
 #define HVD_PICK_KEY_MAX 64    /* bytes of a name that is wanted */
+/* Of the 4096 bytes of a kubelet's message each may be an escape sequence of six. */
+#define HVD_PICK_TAIL_MAX ((size_t)25 * 1024)
 #define HVD_PICK_DEPTH_MAX 500 /* levels of an object; a parser recurses so deep */
 #define HVD_PICK_VALUES_MAX                                                                        \
     100000 /* in a member of an object; each is a node of the parsed tree                          \
@@ -77,6 +83,7 @@ struct hvd_picker {
     const struct hvd_shape *_parts; /* of the value that comes next */
     bool _is_copying;               /* it is wanted */
     size_t _depth;                  /* levels of the value that is taken as a whole */
+    bool _is_tail;                  /* it is a string of which the end is wanted */
     bool _is_in_string;
     bool _is_odd; /* of the string: the last byte is a backslash that begins an escape */
     const char *_at, *_end, *_from; /* in the piece; from where it is to be copied */

@@ -11,6 +11,7 @@
 
 /* clang-format off */
 #define ALL NULL
+#define TAIL hvd_shape_tail /* of a text that another writer may make as long as an object */
 #define END {NULL, NULL}
 #define META(labels)                                                                               \
     {"name", ALL}, {"namespace", ALL}, {"uid", ALL}, {"resourceVersion", ALL},                     \
@@ -30,9 +31,9 @@ static const struct hvd_shape
     meta_of_child[] = {META(labels_of_ours)},
     /* Any label of a pod or node may be a topology key. */
     meta_of_pod[] = {{"deletionGracePeriodSeconds", ALL}, META(ALL)},
-    condition[] = {{"type", ALL}, {"status", ALL}, {"reason", ALL}, {"message", ALL},
+    condition[] = {{"type", ALL}, {"status", ALL}, {"reason", TAIL}, {"message", TAIL},
                    {"lastTransitionTime", ALL}, END},
-    pod_condition[] = {{"type", ALL}, {"status", ALL}, {"reason", ALL}, {"message", ALL}, END},
+    pod_condition[] = {{"type", ALL}, {"status", ALL}, {"reason", TAIL}, {"message", TAIL}, END},
     conditions[] = {{"conditions", condition}, END},
     phase[] = {{"phase", ALL}, END},
     each[] = {{HVD_SHAPE_ANY, ALL}, END},
@@ -46,9 +47,11 @@ static const struct hvd_shape
     statefulset_spec[] = {{"replicas", ALL}, {"updateStrategy", ALL}, END},
     job_spec[] = {{"suspend", ALL}, {"parallelism", ALL}, END},
     pod_spec[] = {{"nodeName", ALL}, {"subdomain", ALL}, {"containers", name_only}, END},
-    container_status[] = {{"name", ALL}, {"image", ALL}, {"restartCount", ALL}, {"state", ALL},
-                          {"lastState", ALL}, END},
-    pod_status[] = {{"phase", ALL}, {"podIP", ALL}, {"reason", ALL}, {"message", ALL},
+    texts[] = {{HVD_SHAPE_ANY, TAIL}, END},
+    state[] = {{HVD_SHAPE_ANY, texts}, END},
+    container_status[] = {{"name", ALL}, {"image", TAIL}, {"restartCount", ALL}, {"state", state},
+                          {"lastState", state}, END},
+    pod_status[] = {{"phase", ALL}, {"podIP", ALL}, {"reason", TAIL}, {"message", TAIL},
                     {"conditions", pod_condition}, {"containerStatuses", container_status},
                     {"initContainerStatuses", container_status}, END};
 

@@ -440,6 +440,82 @@ static void every_failed_allocation_ends_the_picking(void **state)
     });
 }
 
+/* ---- long texts ---- */
+
+static const struct hvd_shape long_spec[] = {
+    {"x", NULL}, {"text", hvd_shape_tail}, {"y", NULL}, {NULL, NULL}};
+static const struct hvd_shape long_object[] = {{"spec", long_spec}, {NULL, NULL}};
+
+/* Picks an object with a text of 60,000 bytes of JSON, of that character over and over; the rest of
+ * the object is there, and the end of the text. */
+static void check_tail(size_t n_before, const char *character)
+{
+    static char text[TEXT_SIZE];
+    static struct copy copy;
+    const struct hvd_pick_options options = {.shape = long_object, .max_bytes = TEXT_SIZE};
+    const size_t n = strlen(character);
+    size_t len = (size_t)sprintf(text, "{\"spec\":{\"x\":1,\"text\":\""), len_text;
+    cJSON *whole, *picked;
+    const char *all, *end;
+
+    memset(text + len, 'a', n_before);
+    for (len += n_before; len < 60000; len += n)
+        memcpy(text + len, character, n);
+    len += (size_t)sprintf(text + len, "end\",\"y\":2}}");
+    assert_int_equal(pick_cut(options, (struct hvd_strview){text, len}, &copy), HVD_OK);
+    len_text = copy.len - strlen("{\"spec\":{\"x\":1,\"text\":\"") - strlen(",\"y\":2}}");
+    assert_in_range(len_text, HVD_PICK_TAIL_MAX - 11, HVD_PICK_TAIL_MAX);
+    assert_memory_equal(copy.text, "{\"spec\":{\"x\":1,\"text\":\"", 23);
+    assert_string_equal(strstr(copy.text, "end\""), "end\",\"y\":2}}");
+    whole = cJSON_Parse(text);
+    picked = cJSON_Parse(copy.text);
+    assert_non_null(picked);
+    all = cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetObjectItem(whole, "spec"), "text"));
+    end = cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetObjectItem(picked, "spec"), "text"));
+    assert_string_equal(end, all + strlen(all) - strlen(end));
+    cJSON_Delete(whole);
+    cJSON_Delete(picked);
+}
+
+static void of_a_long_text_whole_characters_at_its_end_stay(void **state)
+{
+    static const char *const characters[] = {"b",
+                                             "\\\\",
+                                             "\\\"",
+                                             "\\u003c",
+                                             "\\uD83D\\ude00",
+                                             "\\ud83d\\ude00\\n",
+                                             "\xc3\xa4",
+                                             "\xf0\x9f\x98\x80"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(characters) / sizeof(characters[0]); i++)
+        for (size_t n_before = 0; n_before < strlen(characters[i]); n_before++)
+            check_tail(n_before, characters[i]);
+}
+
+static void a_value_of_which_the_end_is_wanted_is_else_like_any_other(void **state)
+{
+    static const struct {
+        const char *text, *left;
+    } rows[] = {
+        {"{\"spec\":{\"text\":\"short\",\"y\":1}}", "{\"spec\":{\"text\":\"short\",\"y\":1}}"},
+        {"{\"spec\":{\"text\":\"\"}}", "{\"spec\":{\"text\":\"\"}}"},
+        {"{\"spec\":{\"text\":{\"a\":[\"b\"]}}}", "{\"spec\":{\"text\":{\"a\":[\"b\"]}}}"},
+        {"{\"spec\":{\"text\":7,\"x\":[]}}", "{\"spec\":{\"text\":7,\"x\":[]}}"},
+        {"{\"spec\":{\"text\":\"" TEXT_120 "\",\"y\":1}}",
+         "{\"spec\":{\"y\":1},\"unreadable\":\"spec.text: " TOO_LARGE "\"}"},
+    };
+    const struct hvd_pick_options options = {.shape = long_object, .max_bytes = 100};
+    static struct copy copy;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(pick_cut(options, hvd_strview_of(rows[i].text), &copy), HVD_OK);
+        assert_string_equal(copy.text, rows[i].left);
+    }
+}
+
 /* ---- against a slow one ---- */
 
 static const char *const names[] = {"a", "b", "ab", "x.io/y"};
@@ -553,6 +629,8 @@ int main(void)
         cmocka_unit_test(what_is_no_object_has_one_limit),
         cmocka_unit_test(a_taker_ends_the_picking_and_another_text_may_follow),
         cmocka_unit_test(every_failed_allocation_ends_the_picking),
+        cmocka_unit_test(of_a_long_text_whole_characters_at_its_end_stay),
+        cmocka_unit_test(a_value_of_which_the_end_is_wanted_is_else_like_any_other),
         cmocka_unit_test(the_copy_is_what_pruning_the_tree_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

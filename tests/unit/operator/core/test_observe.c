@@ -399,6 +399,51 @@ static void the_last_line_names_the_cause_and_banners_are_left_out(void **state)
     }
 }
 
+/* The object with 8 MB, as many as the API server writes of 1.4 MB of '<', between the two texts.
+ */
+static void observe_large(enum hvd_kind kind, const char *before, const char *behind,
+                          struct hvd_object *out)
+{
+    static char large[8400001], text[8500000];
+
+    for (size_t i = 0; i + 6 < sizeof(large); i += 6)
+        memcpy(large + i, "\\u003c", 6);
+    (void)snprintf(text, sizeof(text), "%s%s%s", before, large, behind);
+    observe(kind, text, out);
+}
+
+static void large_texts_of_a_status_hide_nothing_else_of_it(void **state)
+{
+    struct hvd_object out = {0};
+
+    (void)state;
+    observe_large(HVD_KIND_POD,
+                  "{" META(MASTER_LABELS) ",\"status\":{\"phase\":\"Failed\",\"containerStatuses\":"
+                                          "[{\"name\":\"master\",\"state\":{\"terminated\":{"
+                                          "\"exitCode\":3,\"message\":\"",
+                  "\\nlast\","
+                  "\"reason\":\"OOMKilled\"}}}],\"podIP\":\"10.0.0.1\"}}",
+                  &out);
+    assert_true(out.u.pod.has_failed);
+    assert_int_equal(out.u.pod.exit_code, 3);
+    assert_string_equal(out.u.pod.container_reason, "OOMKilled");
+    assert_string_equal(out.u.pod.last_line, "last");
+    assert_string_equal(out.u.pod.last_lines, "last");
+    hvd_object_fini(&out);
+    observe_large(HVD_KIND_POD,
+                  "{" META(MASTER_LABELS) ",\"status\":{\"conditions\":[{\"type\":\"Ready\","
+                                          "\"message\":\"",
+                  "\",\"status\":\"True\"}]}}", &out);
+    assert_true(out.u.pod.is_ready);
+    hvd_object_fini(&out);
+    observe_large(HVD_KIND_JOB,
+                  "{" META(MASTER_LABELS) ",\"status\":{\"conditions\":[{\"type\":\"Failed\","
+                                          "\"status\":\"True\",\"message\":\"",
+                  "\"}]}}", &out);
+    assert_true(out.u.job.is_failed);
+    hvd_object_fini(&out);
+}
+
 static void a_last_line_without_an_end_leaves_a_kibibyte(void **state)
 {
     struct hvd_object out = {0};
@@ -498,6 +543,7 @@ int main(void)
         cmocka_unit_test(a_pod_that_has_to_go_shows_why_and_when),
         cmocka_unit_test(the_last_lines_of_a_long_message_are_whole),
         cmocka_unit_test(the_last_line_names_the_cause_and_banners_are_left_out),
+        cmocka_unit_test(large_texts_of_a_status_hide_nothing_else_of_it),
         cmocka_unit_test(a_last_line_without_an_end_leaves_a_kibibyte),
         cmocka_unit_test(no_text_of_an_object_ends_at_the_character_nul),
         cmocka_unit_test(texts_are_cut_between_characters),
