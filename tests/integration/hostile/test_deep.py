@@ -7,7 +7,9 @@ import sys
 import pytest
 
 from kubeapi import until
-from tenants import LIMIT_S, finish, run_job
+from tenants import LIMIT_S, finish, run_job, start_pods
+
+FINAL = ("Succeeded", "Failed")
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +114,19 @@ def test_deep_jobs_can_be_deleted_and_their_names_used_again(ns, operator, attac
             until(f"{name} is gone", lambda n=name: ns.get("horovodjobs", n) is None, LIMIT_S)
             finish(ns, name, run_job(ns, name, replicas=1))
         bystander.succeeds()
+
+
+def test_a_job_that_becomes_deep_leaves_no_pods_behind(ns, operator, attack, bystander):
+    with attack(at_most=30):
+        ns.create("horovodjobs", job_text("digits"))
+        start_pods(ns, replicas=1)
+        ns.patch("horovodjobs", "digits", '{"spec":{"suspend":true,"worker":{"template":{"spec":{"affinity":%s}}}}}' %
+                 objects(3000))
+        until_complaints(ns, ["digits"])
+        bystander.succeeds()
+        until("no worker is left", lambda: not ns.workers(), LIMIT_S)
+        ns.delete("horovodjobs", "digits")
+        until("it is gone", lambda: ns.get("horovodjobs", "digits") is None, LIMIT_S)
 
 
 ODD = {

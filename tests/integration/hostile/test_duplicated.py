@@ -37,6 +37,23 @@ def life(ns, name, workers):
     finish(ns, name, ns.start_master(name))
 
 
+def test_two_jobs_that_want_one_set_of_workers_take_turns(ns, operator, attack, bystander):
+    """Job x with a group "worker", and job x-worker: both want the StatefulSet x-worker-worker."""
+    with attack(at_most=4 * WRITES_OF_A_JOB):
+        ns.apply_job("x", replicas=1, workerGroups=group("worker"))
+        ns.apply_job("x-worker", replicas=1)
+        until("one of them waits", lambda: is_conflict(ns, "x") or is_conflict(ns, "x-worker"), LIMIT_S)
+        bystander.succeeds()
+        waits = "x" if is_conflict(ns, "x") else "x-worker"
+        first = "x-worker" if waits == "x" else "x"
+        workers = {"x": ["x-worker-0", "x-worker-worker-0"], "x-worker": ["x-worker-worker-0"]}
+        life(ns, first, workers[first])
+        ns.delete("horovodjobs", first)
+        until("it is gone with its set", lambda: not ns.get("horovodjobs", first), LIMIT_S)
+        life(ns, waits, workers[waits])
+        assert ns.status(waits)["attempts"] == 1
+
+
 def test_a_group_whose_set_is_called_like_a_worker_confuses_nobody(ns, operator, attack, bystander):
     """Job y with a group "0": the StatefulSet y-worker-0, beside the pod y-worker-0; and a job y-worker-0."""
     with attack(at_most=4 * WRITES_OF_A_JOB):

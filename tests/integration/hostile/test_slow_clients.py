@@ -3,6 +3,8 @@ import contextlib
 import http.client
 import select
 import socket
+import ssl
+import subprocess
 import threading
 import time
 
@@ -124,6 +126,15 @@ def assert_probes(operator, pause_s=0.25):
     assert all(answers), f"{answers.count(True)} of {N_PROBES} probes were answered"
 
 
+@pytest.fixture
+def certificate(tmp_path):
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
+                    "-out", cert, "-days", "2", "-subj", "/CN=operator", "-addext", "subjectAltName=IP:127.0.0.1"],
+                   check=True, capture_output=True)
+    return cert, key
+
+
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_every_probe_is_answered_whatever_other_clients_do(operator, attack, bystander, kind):
     count, step, period_s = CLIENTS[kind]
@@ -141,3 +152,26 @@ def test_clients_of_all_kinds_at_once_for_a_while(operator, attack, bystander):
         assert_probes(operator, 1)
         bystander.succeeds()
         assert operator.metric("horovod_operator_watch_up") in (0, 7)  # 0: metrics have no room of their own
+
+
+def test_handshakes_that_never_end_do_not_stop_probes_over_tls(run_operator, attack, bystander, certificate):
+    cert, key = certificate
+    operator = run_operator("--tls-cert-file", cert, "--tls-key-file", key, wait=False)
+    context = ssl.create_default_context(cafile=str(cert))
+
+    def is_answered():
+        connection = http.client.HTTPSConnection("127.0.0.1", operator.port, timeout=PROBE_S, context=context)
+        with contextlib.closing(connection):
+            try:
+                connection.request("GET", "/healthz")
+                return connection.getresponse().status == 200
+            except OSError:
+                return False
+    until("it serves", is_answered, LIMIT_S)
+    with attack(at_most=0), Clients(operator, N_SLOW, one_byte, 3), Clients(operator, N_SLOW, nothing, 3):
+        answers = []
+        for _ in range(N_PROBES):
+            answers.append(is_answered())
+            time.sleep(0.25)
+        assert all(answers), f"{answers.count(True)} of {N_PROBES} probes were answered"
+        bystander.succeeds()
