@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/object.h"
@@ -383,16 +384,18 @@ static void the_last_line_names_the_cause_and_banners_are_left_out(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct hvd_object out = {0};
-        char message[2048] = "";
         const char *rest = cases[i].message;
+        struct hvd_buf message;
 
+        hvd_buf_init(&message, 4096);
         for (const char *at = strstr(rest, "%1$s"); at; at = strstr(rest, "%1$s")) {
-            strncat(message, rest, (size_t)(at - rest));
-            strcat(message, ruler);
+            assert_int_equal(hvd_buf_add(&message, rest, (size_t)(at - rest)), HVD_OK);
+            assert_int_equal(hvd_buf_puts(&message, ruler), HVD_OK);
             rest = at + 4;
         }
-        strcat(message, rest);
-        observe_message(message, &out);
+        assert_int_equal(hvd_buf_puts(&message, rest), HVD_OK);
+        observe_message(message.data ? message.data : "", &out);
+        hvd_buf_fini(&message);
         assert_string_equal(out.u.pod.last_line, cases[i].line);
         assert_string_equal(out.u.pod.last_lines, cases[i].lines);
         hvd_object_fini(&out);
