@@ -76,15 +76,32 @@ def test_a_job_that_nests_too_deep_is_refused_by_name_and_hides_no_other(ns, run
     assert again.log.read_text().count("cannot read an object entirely") == 2, "once for each version"
 
 
-def test_a_running_job_that_is_made_unreadable_ends_and_another_goes_on(ns, operator):
+def run_victim(ns):
     ns.apply_job("victim", replicas=1)
     ns.start_workers(1, "victim")
     ns.start_master("victim")
     ns.wait_state("Running", "victim")
-    ns.patch("horovodjobs", "victim", {"metadata": {"annotations": {"a": "b" * 200_000}}})
+
+
+def test_a_large_annotation_that_is_not_read_does_no_harm_to_a_running_job(ns, operator):
+    run_victim(ns)
+    ns.patch("horovodjobs", "victim", {"metadata": {"annotations": {"a": "<" * 200_000}}})
     succeed(ns, "digits")
     assert ns.state("victim") == "Running", "what is not read does no harm"
     assert unreadable(operator) == 0
+
+
+def test_a_running_job_that_is_made_unreadable_ends_and_another_goes_on(ns, operator):
+    run_victim(ns)
+    ns.patch("horovodjobs", "victim", {"metadata": {"annotations": {"horovod.io/topology-keys": "<" * 200_000}}})
+    ns.wait_state("Failed", "victim")
+    condition = ns.condition("Failed", "victim")
+    assert condition["reason"] == "InvalidTemplate", condition
+    assert "metadata.annotations.horovod.io/topology-keys: makes its part" in condition["message"], condition
+    until("its pods are gone", lambda: not ns.workers("victim") and not ns.master("victim"))
+    assert unreadable(operator) >= 1
+    succeed(ns, "digits")
+    assert ns.state("victim") == "Failed"
 
 
 def test_objects_as_large_as_they_may_be_cost_nothing_and_hide_no_other(ns, run_operator):
