@@ -132,6 +132,8 @@ def test_a_large_last_message_of_a_master_is_cut(ns, operator, attack, bystander
         ns.end_master(master, 1, "first\n" + "<\u0000\u001b\ud83d\ude00" * 100_000 + "\nlast")
         ns.wait_state("Failed", timeout=LIMIT_S)
         assert len(ns.status()["failureLog"].encode()) <= 1024
+        assert ns.status()["failureLog"].endswith("last")
+        assert "code 1" in ns.condition("Failed")["message"], ns.condition("Failed")
         assert all(len(c["message"]) <= 4096 for c in ns.status()["conditions"])
         bystander.succeeds()
     assert_memory(operator)
