@@ -34,3 +34,10 @@ int64_t hvd_clock_local_us(void)
 {
     return read_us(CLOCK_REALTIME);
 }
+
+void hvd_clock_sleep_us(int64_t us)
+{
+    const struct timespec ts = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+
+    (void)nanosleep(&ts, NULL);
+}

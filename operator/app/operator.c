@@ -36,6 +36,8 @@
 
 #define SUBSYSTEM "operator"
 #define COALESCE_MS 2
+#define PACE_US                                                                                    \
+    2000 /* between two looks at the network: libcurl goes through all requests at each */
 #define MAX_ACTIVE 32 /* jobs: each has a few requests under way, and what they need in memory */
 /* While so many are, no new one is begun: what is urgent would stand behind it in the server. */
 #define MAX_STARTING 8
@@ -72,6 +74,7 @@ struct hvd_operator {
     struct hvd_server_clock clock;
     bool has_moved;    /* the estimate of the server's clock, by more than MOVED_MS */
     bool is_skew_told; /* the log says that this machine's clock differs */
+    int64_t moved_us;  /* when bytes were moved last */
     uint32_t random;
 };
 
@@ -491,6 +494,16 @@ static int wait_ms(struct hvd_operator *op, int64_t due_ms, int server_ms)
     return (int)left_ms;
 }
 
+/* Lets more of a burst arrive; what comes alone is not delayed. */
+static void pace(struct hvd_operator *op)
+{
+    const int64_t left_us = op->moved_us + PACE_US - hvd_clock_us();
+
+    if (left_us > 0)
+        hvd_clock_sleep_us(left_us < PACE_US ? left_us : PACE_US);
+    op->moved_us = hvd_clock_us();
+}
+
 /* Waits, then moves what can move. *is_stopped tells whether stop_fd became readable. */
 static hvd_status_t turn(struct hvd_operator *op, int timeout_ms, bool *is_stopped,
                          struct hvd_err *err)
@@ -500,6 +513,7 @@ static hvd_status_t turn(struct hvd_operator *op, int timeout_ms, bool *is_stopp
     hvd_status_t st =
         hvd_kube_client_wait(op->client, fds, op->server ? 2 : 1, timeout_ms, &readable, err);
 
+    pace(op);
     if (st == HVD_OK)
         st = hvd_kube_client_step(op->client, err);
     *is_stopped = (readable & 1u) != 0;
