@@ -136,7 +136,7 @@ def test_a_webhook_that_rewrites_costs_few_writes(server, ns, operator, tmp_path
 
 
 def test_a_list_made_immutable_under_a_running_master_ends_no_job(server, ns, operator):
-    start(ns, minReplicas=1)
+    start(ns, worker={"replicas": 2, "minReplicas": 1})
     ns.patch("configmaps", "digits-hosts", {"immutable": True})
     ns.patch("horovodjobs", "digits", {"spec": {"worker": {"replicas": 3}}})
     ns.start_workers(3)
@@ -150,7 +150,7 @@ def test_a_list_made_immutable_under_a_running_master_ends_no_job(server, ns, op
 
 def test_what_the_api_server_refuses_of_an_existing_child_ends_no_job(server, ns, operator):
     """Room in the list that others have taken: the patch is too large, and the template is not to blame."""
-    start(ns, minReplicas=1)
+    start(ns, worker={"replicas": 2, "minReplicas": 1})
     ns.patch("configmaps", "digits-hosts", {"data": {"theirs": "x" * (1048576 - 1500)}})
     ns.patch("horovodjobs", "digits", {"spec": {"worker": {"replicas": 40}}})
     ns.start_workers(40)

@@ -139,7 +139,7 @@ def test_a_job_of_an_unknown_manager_is_left_alone_and_the_log_says_so(server, n
     ns.apply_job("ours")
     ns.wait_state("Pending", "ours")
     rest(operator)
-    assert "status" not in ns.get("horovodjobs", "theirs")
+    assert ns.status("theirs") == {}
     assert ns.get("statefulsets", "theirs-worker") is None and ns.events("theirs") == []
     told = [line for line in operator.log.read_text().splitlines() if "example.com/somebody" in line]
     assert len(told) == 1 and f"{ns.name}/theirs" in told[0]

@@ -267,8 +267,8 @@ def life_of_a_group(ns, gang):
     """Made, found again without its label, grown, repaired, removed."""
     ns.apply_job()
     until("the PodGroup", lambda: gangs.group(ns, gang))
-    gangs.patch_group(ns, gang, {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}})
-    until("it has its label again", lambda: gangs.group(ns, gang)["metadata"]["labels"].get("app.kubernetes.io/managed-by"), 30)
+    gangs.patch_group(ns, gang, {"metadata": {"labels": {"horovod.io/job-name": None}}})
+    until("it has its label again", lambda: gangs.group(ns, gang)["metadata"]["labels"].get("horovod.io/job-name"), 30)
     ns.patch("horovodjobs", "digits", {"spec": {"worker": {"replicas": 3}}})
     until("it grows with its job", lambda: gangs.group(ns, gang)["spec"]["minMember"] == 3)
     gangs.patch_group(ns, gang, {"spec": {"minMember": 1}})
