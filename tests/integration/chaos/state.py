@@ -33,6 +33,16 @@ def metadata(meta):
     return meta
 
 
+def counted_ends(logs):
+    """The last two ends of attempts that count, without times and numbers: whether a suspension or a deletion met an attempt
+    depends on when it was seen, and each takes the place of the oldest of five."""
+    counted = [{**logs[number], "time": "set"} for number in sorted(logs, key=int)
+               if logs[number].get("reason") not in ("Suspended", "MasterDeleted")]
+    for end in counted:
+        end["message"] = re.sub(r" after \d+ interruptions?", "", end.get("message") or "")
+    return counted[-2:]
+
+
 def job_status(status):
     """Times only say whether they are set. What a finished job last counted depends on when it was looked at."""
     status = json.loads(json.dumps(status))
@@ -45,13 +55,12 @@ def job_status(status):
         status.pop("workerFailure", None)
     else:
         status["workerFailure"]["time"] = "set"
-    for log in status.get("attemptLogs", {}).values():
-        log["time"] = "set"
+    ends = counted_ends(status.pop("attemptLogs", {}))
+    if ends:
+        status["attemptLogs"] = ends
     status.pop("failuresInARow", None)  # depends on how long the attempts took, and on a suspension that was seen
     # A suspension ends an attempt, if one has begun when it is seen: those are not counted here.
     interruptions = status.pop("interruptions", 0)
-    if interruptions:  # an end then has another number
-        status.pop("attemptLogs", None)
     for key in ("attempts", "cleaned"):
         status[key] = max(status.get(key, 0) - interruptions, 0)
     conditions = {}
