@@ -19,6 +19,8 @@ PATHS = {
 }
 
 
+CONTROLLERS_S = 60  # for a pod: all tests share the request rate of one kube-controller-manager
+
 class ApiError(Exception):
     def __init__(self, code, body):
         super().__init__(f"HTTP {code}: {body.get('message', body)}")
@@ -145,7 +147,7 @@ class Namespace:
                 if p["metadata"].get("labels", {}).get("horovod.io/role") == "worker"
                 and p["metadata"]["labels"].get("horovod.io/job-name") == job}
 
-    def start_workers(self, replicas=2, job="digits", timeout=20):
+    def start_workers(self, replicas=2, job="digits", timeout=CONTROLLERS_S):
         names = {f"{job}-worker-{i}" for i in range(replicas)}
         until(f"{replicas} worker pods", lambda: self.workers(job) >= names, timeout)
         for name in sorted(names):
@@ -157,7 +159,7 @@ class Namespace:
                 and "deletionTimestamp" not in p["metadata"]]
         return pods[0]["metadata"]["name"] if pods else None
 
-    def start_master(self, job="digits", timeout=20):
+    def start_master(self, job="digits", timeout=CONTROLLERS_S):
         name = until("the master's pod", lambda: self.master(job), timeout)
         self.set_pod(name, container="master")
         return name
