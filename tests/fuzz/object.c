@@ -124,6 +124,16 @@ static void tell(enum hvd_kind kind, const cJSON *document, struct hvd_buf *out)
     hvd_object_fini(&object);
 }
 
+/* cJSON takes any control character for white space, JSON does not. */
+static bool has_control(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)text[i] < ' ' && !memchr("\t\n\r", text[i], 3))
+            return true;
+    }
+    return false;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct hvd_buf whole, read;
@@ -132,12 +142,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     char *text = fuzz_text(data + 1, size - 1);
     hvd_json_use_base_memory();
-    cJSON *document = cJSON_ParseWithLength(text, size - 1);
+    /* To its end, as the scanner: cJSON alone accepts what follows a document. */
+    cJSON *document = cJSON_ParseWithLengthOpts(text, size, NULL, true);
     const enum hvd_kind kind = (enum hvd_kind)(data[0] % HVD_N_KINDS);
     cJSON *parts = NULL;
     const hvd_status_t st = hvd_object_read(kind, (struct hvd_strview){text, size - 1}, &parts);
-    MUST(!document || st == HVD_OK);
-    if (document && !hvd_object_trouble(parts)) {
+    MUST(!document || st == HVD_OK || has_control(text, size - 1));
+    if (document && st == HVD_OK && !hvd_object_trouble(parts)) {
         tell(kind, document, &whole);
         tell(kind, parts, &read);
         /* Nothing is read of events. Keys written with escapes or zero bytes are not looked for. */

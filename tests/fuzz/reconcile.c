@@ -41,10 +41,12 @@ static void check_plan(const struct hvd_plan *plan)
         cJSON *body = action->body ? cJSON_Parse(action->body) : NULL;
 
         MUST(action->namespace && action->name);
-        if (action->type == HVD_ACTION_CREATE_SECRET)
+        if (action->type == HVD_ACTION_CREATE_SECRET || action->type == HVD_ACTION_ATTRIBUTE)
             MUST(!action->body);
         else if (action->type == HVD_ACTION_EXPLAIN) /* a uid */
             MUST(action->body);
+        else if (action->type == HVD_ACTION_LOOK) /* by name, or a selector */
+            MUST(!action->body || action->body[0]);
         else
             MUST(body != NULL);
         cJSON_Delete(body);

@@ -169,7 +169,10 @@ def fight(server, ns, hook_server, bystander, fights):
     with asked(server, ns, hook_server):
         since = server.audit_size()
         for job, (plural, name, _) in fights.items():
-            ns.patch(plural.split("/")[0], name.format(job), {"metadata": {"annotations": {"test": "touched"}}})
+            # A change of the spec makes the operator write the status, which such a fight is about.
+            touched = {"spec": {"ttlSecondsAfterFinished": 86400}} if plural.endswith("/status") else {
+                "metadata": {"annotations": {"test": "touched"}}}
+            ns.patch(plural.split("/")[0], name.format(job), touched)
         observe(bystander)
         assert fighter.fought == set(fights)
         assert_each_below(server, ns, since, fights)
