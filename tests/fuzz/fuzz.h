@@ -1,6 +1,7 @@
 #ifndef HVD_TESTS_FUZZ_FUZZ_H
 #define HVD_TESTS_FUZZ_FUZZ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -29,6 +30,16 @@ static inline char *fuzz_text(const uint8_t *data, size_t size)
         memcpy(text, data, size);
     text[size] = '\0';
     return text;
+}
+
+/* cJSON takes any control character for white space, JSON does not. */
+static inline bool fuzz_has_control(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)text[i] < ' ' && !memchr("\t\n\r", text[i], 3))
+            return true;
+    }
+    return false;
 }
 
 #endif

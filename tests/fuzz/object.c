@@ -124,16 +124,6 @@ static void tell(enum hvd_kind kind, const cJSON *document, struct hvd_buf *out)
     hvd_object_fini(&object);
 }
 
-/* cJSON takes any control character for white space, JSON does not. */
-static bool has_control(const char *text, size_t len)
-{
-    for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)text[i] < ' ' && !memchr("\t\n\r", text[i], 3))
-            return true;
-    }
-    return false;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct hvd_buf whole, read;
@@ -147,7 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const enum hvd_kind kind = (enum hvd_kind)(data[0] % HVD_N_KINDS);
     cJSON *parts = NULL;
     const hvd_status_t st = hvd_object_read(kind, (struct hvd_strview){text, size - 1}, &parts);
-    MUST(!document || st == HVD_OK || has_control(text, size - 1));
+    MUST(!document || st == HVD_OK || fuzz_has_control(text, size - 1));
     if (document && st == HVD_OK && !hvd_object_trouble(parts)) {
         tell(kind, document, &whole);
         tell(kind, parts, &read);
