@@ -111,7 +111,7 @@ def test_an_operator_confined_to_a_namespace_sees_no_other(namespace, cluster, o
         namespace.apply(short_job("inside", ["true"]))
         namespace.wait_state("inside", "Succeeded", "Failed", timeout=180)
         assert namespace.state("inside") == "Succeeded", namespace.condition("inside", "Failed")
-        assert "status" not in cluster.get("horovodjob", "outside", "-n", "default")
+        assert cluster.get("horovodjob", "outside", "-n", "default")["status"] == {"state": "Pending"}  # the default
         operator()
         wait_for("an operator of all namespaces to see the other job",
                  lambda: "status" in cluster.get("horovodjob", "outside", "-n", "default"))
