@@ -170,15 +170,6 @@ static void send_patch(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_o
     hvd_pass_patch(p, object, &patch);
 }
 
-static cJSON *patch_step(struct hvd_jb *jb, cJSON *steps, const char *op, const char *path)
-{
-    cJSON *step = hvd_jb_object(jb, steps, NULL);
-
-    hvd_jb_str(jb, step, "op", op);
-    hvd_jb_str(jb, step, "path", path);
-    return step;
-}
-
 /*
  * Replaces what stands at the path by root["value"], which never differs, and deletes root. A merge
  * patch could not remove what others have added there.
@@ -189,8 +180,10 @@ static void replace(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_obje
     struct hvd_patch patch = {.repair = repair, .is_json_patch = true};
     cJSON *steps = hvd_jb_array(jb, root, "steps");
 
-    hvd_jb_str(jb, patch_step(jb, steps, "test", "/metadata/uid"), "value", object->meta.uid);
-    hvd_jb_copy(jb, patch_step(jb, steps, "add", path), "value", hvd_json_get(root, "value"));
+    hvd_jb_str(jb, hvd_pass_patch_step(jb, steps, "test", "/metadata/uid"), "value",
+               object->meta.uid);
+    hvd_jb_copy(jb, hvd_pass_patch_step(jb, steps, "add", path), "value",
+                hvd_json_get(root, "value"));
     patch.body = hvd_jb_print(jb, steps);
     cJSON_Delete(root);
     hvd_pass_patch(p, object, &patch);

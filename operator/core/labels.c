@@ -74,15 +74,6 @@ static void restore(struct hvd_pass *p, const struct hvd_object *object)
     hvd_pass_patch(p, object, &patch);
 }
 
-static cJSON *patch_step(struct hvd_jb *jb, cJSON *patch, const char *op, const char *path)
-{
-    cJSON *step = hvd_jb_object(jb, patch, NULL);
-
-    hvd_jb_str(jb, step, "op", op);
-    hvd_jb_str(jb, step, "path", path);
-    return step;
-}
-
 /* Makes the job the controller of its child again, beside owners of other sorts. */
 static void adopt(struct hvd_pass *p, const struct hvd_object *child)
 {
@@ -99,12 +90,13 @@ static void adopt(struct hvd_pass *p, const struct hvd_object *child)
                   hvd_kind_info(child->kind)->kind, child->meta.name);
     if (!hvd_contest_is_repeated(p, &write))
         hvd_pass_event(p, "OwnerRestored", message, true);
-    hvd_jb_str(&jb, patch_step(&jb, steps, "test", "/metadata/uid"), "value", child->meta.uid);
-    hvd_jb_str(&jb, patch_step(&jb, steps, "test", "/metadata/resourceVersion"), "value",
+    hvd_jb_str(&jb, hvd_pass_patch_step(&jb, steps, "test", "/metadata/uid"), "value",
+               child->meta.uid);
+    hvd_jb_str(&jb, hvd_pass_patch_step(&jb, steps, "test", "/metadata/resourceVersion"), "value",
                child->meta.resource_version);
-    step = patch_step(&jb, steps, "add",
-                      child->meta.has_owners ? "/metadata/ownerReferences/-"
-                                             : "/metadata/ownerReferences");
+    step = hvd_pass_patch_step(&jb, steps, "add",
+                               child->meta.has_owners ? "/metadata/ownerReferences/-"
+                                                      : "/metadata/ownerReferences");
     if (child->meta.has_owners)
         hvd_child_owner(&jb, hvd_jb_object(&jb, step, "value"), p->job);
     else

@@ -6,6 +6,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "operator/api/json.h"
 #include "operator/core/plan.h"
 #include "operator/core/pods.h"
 #include "operator/core/reconcile.h"
@@ -128,6 +129,10 @@ struct hvd_patch {
  * written and undone (contest.c). */
 void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object,
                     const struct hvd_patch *patch);
+
+/* Appends a step to a JSON patch, whose value is the caller's to add. Borrowed; NULL after a
+ * failure of jb. */
+cJSON *hvd_pass_patch_step(struct hvd_jb *jb, cJSON *steps, const char *op, const char *path);
 
 /* Adds the deletion of an object, likewise; hvd_pass_delete_for because of one of its fields. */
 void hvd_pass_delete(struct hvd_pass *p, const struct hvd_object *object);
