@@ -13,6 +13,7 @@
 #include "operator/core/children.h"
 #include "operator/core/owner.h"
 #include "operator/core/plan.h"
+#include "operator/core/trouble.h"
 
 #define ALIEN_RETRY_MS 60000
 #define LOCATED_AT_ONCE 256 /* nodes read at the same time */
@@ -194,12 +195,13 @@ bool hvd_pass_is_running(const struct hvd_pass *p)
 
 void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update)
 {
+    const struct hvd_condition *was = &p->job->status.conditions[update->type];
     bool changed = false;
 
     if (p->st)
         return;
     p->st = hvd_condition_set(&p->next, update, p->now_s, &changed);
-    p->is_urgent = p->is_urgent || changed;
+    p->is_urgent = p->is_urgent || changed || hvd_trouble_has_changed(was, update);
 }
 
 void hvd_pass_attempt_end(struct hvd_pass *p, const struct hvd_attempt_end *end)

@@ -120,15 +120,6 @@ static void tell_deferred(struct hvd_pass *p)
         hvd_pass_event(p, "ScalingDeferred", p->deferred, false);
 }
 
-/* Whether the status tells of a worker in trouble already; what it says of it may change often. */
-static bool tells_of_trouble(const struct hvd_pass *p)
-{
-    const char *message = p->job->status.conditions[HVD_COND_WORKERS_READY].message;
-
-    return message && strstr(message, "; ") && !strstr(message, "; PodGroup ") &&
-           !strstr(message, "; spec.") && !strstr(message, "; this attempt ");
-}
-
 /* What keeps workers from being Ready, if anything is known to; false if not. */
 static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
 {
@@ -181,7 +172,6 @@ static void count_workers(struct hvd_pass *p)
     if (describe_trouble(p, trouble, sizeof(trouble))) {
         hvd_trouble_note(p, HVD_COND_WORKERS_READY, trouble, sizeof(trouble));
         hvd_pass_text(message, sizeof(message), "%s; %s", workers, trouble);
-        p->is_urgent = p->is_urgent || !tells_of_trouble(p);
     } else if (p->has_no_room)
         hvd_pass_text(message, sizeof(message),
                       "%s; PodGroup %s is Pending: the gang scheduler has no room for all of them "
@@ -197,16 +187,12 @@ static void show_running(struct hvd_pass *p)
 {
     const struct hvd_worker_failure *loss = hvd_pass_loss(p);
     const char *lost = loss ? loss->message : NULL;
-    const char *known = p->job->status.conditions[HVD_COND_RUNNING].message;
     char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE];
 
     hvd_pass_attempt(p, attempt);
     hvd_pass_text(message, sizeof(message), "pod %s is running (%s)%s%s%s%s%s%s",
                   p->pods.master->meta.name, attempt, p->obstacle[0] ? "; " : "", p->obstacle,
                   lost ? "; " : "", lost ? lost : "", p->deferred[0] ? "; " : "", p->deferred);
-    /* What is gone is no longer told of. */
-    p->is_urgent = p->is_urgent ||
-                   (!p->obstacle[0] && !lost && !p->deferred[0] && known && strstr(known, "); "));
     if (!is_true(&p->job->status, HVD_COND_RUNNING))
         hvd_pass_event(p, "MasterStarted", message, false);
     set(p, HVD_COND_RUNNING, HVD_TRUE, (const char *const[2]){"MasterStarted", message});
@@ -431,9 +417,10 @@ static void resume(struct hvd_pass *p)
         show_suspended(p);
         return;
     }
-    p->next.workers_ready = 0;
     p->next.cleaned = hvd_job_ended(&p->next);
     p->next.start_s = p->now_s;
+    count_workers(p);
+    set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", ""});
     set(p, HVD_COND_SUSPENDED, HVD_FALSE, (const char *const[2]){"Resumed", message});
     hvd_pass_state(p, HVD_JOB_PENDING);
     hvd_pass_event(p, "Resumed", message, false);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "operator/core/plan.h"
 
 #define CUT_MIN 200 /* words that are longer may have been cut */
@@ -151,6 +152,46 @@ void hvd_trouble_note(struct hvd_pass *p, enum hvd_condition_type type, char *te
     trouble->type = type;
     hvd_pass_text(trouble->text, sizeof(trouble->text), "%s", text);
     p->n_troubles++;
+}
+
+/* How many parts the text has behind its first one that tell of something to be mended. Those of
+ * counts alone, which change as often as workers come and are lost, are none. */
+static int count_parts(const char *text)
+{
+    static const char *const of_counts[] = {"; PodGroup ", "; spec.", "; this attempt "};
+    int n = 0;
+
+    for (const char *part = strstr(text, "; "); part; part = strstr(part + 1, "; ")) {
+        bool is_count = false;
+
+        for (size_t i = 0; i < sizeof(of_counts) / sizeof(of_counts[0]); i++)
+            is_count = is_count || hvd_str_has_prefix(part, of_counts[i]);
+        n += !is_count;
+    }
+    return n;
+}
+
+bool hvd_trouble_has_changed(const struct hvd_condition *was,
+                             const struct hvd_condition_update *update)
+{
+    const char *before = was->message ? was->message : "";
+    const char *now = update->message ? update->message : "";
+    const char *end;
+    const struct cause *old_cause = find_cause(before, &end);
+    const struct cause *new_cause = find_cause(now, &end);
+    int n_before, n_now;
+
+    if (was->truth == HVD_ABSENT)
+        return new_cause || count_parts(now) > 0;
+    if (!hvd_str_equal(was->reason, update->reason) || old_cause != new_cause ||
+        (*before == '\0') != (*now == '\0'))
+        return true;
+    /* The words of a cause are others' words, and may have such parts. */
+    if (old_cause)
+        return false;
+    n_before = count_parts(before);
+    n_now = count_parts(now);
+    return n_now < n_before || (n_before == 0 && n_now > 0);
 }
 
 void hvd_trouble_events(struct hvd_pass *p)

@@ -14,6 +14,14 @@
  */
 void hvd_trouble_note(struct hvd_pass *p, enum hvd_condition_type type, char *text, size_t size);
 
+/*
+ * Whether an update of a condition says something else than the persisted one: another reason,
+ * another cause, or no cause any more. That must not wait, as a text that outlives its cause is
+ * wrong; counts, and the words of a cause that stays, may.
+ */
+bool hvd_trouble_has_changed(const struct hvd_condition *was,
+                             const struct hvd_condition_update *update);
+
 /* Adds an event for each cause that was noted in this pass. An event is named after its cause and
  * the attempt, so the API server refuses a second one of the same cause. */
 void hvd_trouble_events(struct hvd_pass *p);
