@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/children.h"
+#include "operator/core/ending.h"
 #include "operator/core/hash.h"
 #include "operator/core/scaling.h"
 
@@ -271,28 +272,14 @@ static void find_worst_of_start(const struct hvd_pass *p, int64_t start_s, struc
     *worst = found;
 }
 
-static void describe_end(const struct hvd_pod_view *pod, char *out, size_t size)
-{
-    const char *container = pod->container ? pod->container : "?";
-
-    if (hvd_str_equal(pod->container_reason, "OOMKilled"))
-        hvd_pass_text(out, size, "container %s was killed for memory (OOMKilled, exit code %d)",
-                      container, pod->exit_code);
-    else
-        hvd_pass_text(out, size, "container %s exited with code %d%s%s%s", container,
-                      pod->exit_code, pod->disruption ? " (" : "",
-                      pod->disruption ? pod->disruption : "", pod->disruption ? ")" : "");
-}
-
 static void describe_pod(const struct loss *loss, char *out, size_t size)
 {
     const struct hvd_pod_view *pod = &loss->worker.pod->u.pod;
 
     if (loss->type == ENDED)
-        describe_end(pod, out, size);
+        hvd_ending_of_container(pod, out, size);
     else if (loss->type == FAILED)
-        hvd_pass_text(out, size, "its pod failed: %s%s%s", pod->reason ? pod->reason : "no reason",
-                      pod->message ? ": " : "", pod->message ? pod->message : "");
+        hvd_ending_of_worker(pod, out, size);
     else if (loss->type == DISRUPTED)
         hvd_pass_text(out, size, "its pod has to go: %s", pod->disruption);
     else if (loss->type == DELETED)

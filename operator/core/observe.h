@@ -81,6 +81,7 @@ struct hvd_pod_view {
      * role's container where it has ended and was perhaps started again; has_failed says whether
      * any. */
     bool has_failed;
+    bool is_init; /* that is an init container */
     int32_t exit_code;
     int32_t exit_signal;
     int64_t ended_s;

@@ -173,8 +173,10 @@ static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
         {
             const cJSON *terminated = hvd_json_at(container, "state.terminated");
 
-            if (hvd_json_int(terminated, "exitCode", 0) != 0)
-                return observe_terminated(container, terminated, out);
+            if (hvd_json_int(terminated, "exitCode", 0) == 0)
+                continue;
+            out->is_init = i == 0;
+            return observe_terminated(container, terminated, out);
         }
     }
     return true;

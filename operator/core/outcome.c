@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/children.h"
+#include "operator/core/ending.h"
 #include "operator/core/hash.h"
 #include "operator/core/loss.h"
 #include "operator/core/pass.h"
@@ -121,22 +122,19 @@ static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], co
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
     const struct hvd_object *pod = p->pods.master;
     const struct hvd_pod_view *view = pod ? &pod->u.pod : NULL;
+    char text[MESSAGE_SIZE - 256];
 
     *line = "";
     if (view && view->phase == HVD_POD_FAILED && view->has_failed) {
         *line = view->last_line ? view->last_line : "";
-        hvd_pass_text(out, MESSAGE_SIZE, "pod %s container %s exited with code %d%s",
-                      pod->meta.name, view->container ? view->container : "?", view->exit_code,
-                      hvd_str_equal(view->container_reason, "OOMKilled")
-                          ? ", out of memory (OOMKilled)"
-                          : "");
+        hvd_ending_of_master(view, text, sizeof(text));
+        hvd_pass_text(out, MESSAGE_SIZE, "pod %s %s", pod->meta.name, text);
     } else if (is_stuck(pod) && !job->u.job.is_failed) {
         hvd_pass_text(out, MESSAGE_SIZE, "pod %s on node %s was deleted and does not end",
                       pod->meta.name, view->node ? view->node : "?");
     } else if (view && view->phase == HVD_POD_FAILED) {
-        *line = view->message ? view->message : "";
-        hvd_pass_text(out, MESSAGE_SIZE, "pod %s failed, %s", pod->meta.name,
-                      view->reason ? view->reason : "no reason given");
+        hvd_ending_of_master(view, text, sizeof(text));
+        hvd_pass_text(out, MESSAGE_SIZE, "pod %s %s", pod->meta.name, text);
     } else {
         *line = job->u.job.message ? job->u.job.message : "no reason given";
         hvd_pass_text(out, MESSAGE_SIZE, "Job %s failed", job->meta.name);

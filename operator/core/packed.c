@@ -57,7 +57,7 @@ static const struct field
                 FIELD(TEXT, u.pod.ip), FIELD(TEXT, u.pod.place), FIELD(LONG, u.pod.started_s),
                 FIELD(HASH, u.pod.revision), FIELD(LONG, u.pod.deleted_s), FIELD(LONG, u.pod.grace_s),
                 FIELD(LONG, u.pod.going_ms), FIELD(BOOL, u.pod.is_killed),
-                FIELD(BOOL, u.pod.has_failed), FIELD(INT, u.pod.exit_code),
+                FIELD(BOOL, u.pod.has_failed), FIELD(BOOL, u.pod.is_init), FIELD(INT, u.pod.exit_code),
                 FIELD(INT, u.pod.exit_signal), FIELD(LONG, u.pod.ended_s),
                 FIELD(INT, u.pod.restarts), FIELD(TEXT, u.pod.container),
                 FIELD(TEXT, u.pod.container_reason), FIELD(TEXT, u.pod.last_line),

@@ -120,13 +120,22 @@ static void what_happened_to_a_lost_worker_is_told(void **state)
         const char *status;
         bool is_deleting;
         const char *text;
+        bool is_disruption;
     } rows[] = {
+        {"{\"phase\":\"Succeeded\"}", false,
+         "its program ended with exit code 0 while the job runs: a worker must keep running until "
+         "the master ends",
+         false},
+        {"{\"phase\":\"Failed\"}", false,
+         "its pod failed, and its status names no cause: its node may be lost, or another program "
+         "has set its status",
+         false},
         {"{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"The node was low on memory\"}",
-         false, "its pod failed: Evicted: The node was low on memory"},
+         false, "its pod failed: Evicted: The node was low on memory", true},
         {"{\"phase\":\"Running\",\"conditions\":[{\"type\":\"DisruptionTarget\",\"status\":"
          "\"True\",\"reason\":\"PreemptionByScheduler\",\"message\":\"for x\"}]}",
-         false, "its pod has to go: PreemptionByScheduler: for x"},
-        {"{\"phase\":\"Running\"}", true, "its pod is being deleted"},
+         false, "its pod has to go: PreemptionByScheduler: for x", true},
+        {"{\"phase\":\"Running\"}", true, "its pod is being deleted", true},
     };
 
     (void)state;
@@ -140,8 +149,9 @@ static void what_happened_to_a_lost_worker_is_told(void **state)
         (void)snprintf(expected, sizeof(expected), "worker digits-worker-1 on node node-1: %s",
                        rows[i].text);
         assert_string_equal(world_status(&w, "workerFailure.message"), expected);
-        assert_true(hvd_json_true(world_find(&w, "HorovodJob", "digits"),
-                                  "status.workerFailure.disruption"));
+        assert_int_equal(hvd_json_true(world_find(&w, "HorovodJob", "digits"),
+                                       "status.workerFailure.disruption"),
+                         rows[i].is_disruption);
         world_fini(&w);
     }
 }

@@ -8,8 +8,7 @@
 
 /* No text of the status outlives its cause: it is gone a second after what it tells of. */
 
-#define JOB                                                                                        \
-    "{\"image\":\"x:1\",\"command\":[\"t\"],\"backoffLimit\":3,\"worker\":{\"replicas\":2}}"
+#define JOB "{\"image\":\"x:1\",\"command\":[\"t\"],\"backoffLimit\":3,\"worker\":{\"replicas\":2}}"
 #define LATEST_MS 1000
 
 static void pod_status(struct world *w, const char *pod, const char *status)
