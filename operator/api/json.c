@@ -5,17 +5,21 @@
  */
 #include "operator/api/json.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "operator/api/numbers.h"
 
 #define FMT_MAX 65536
 #define EXACT_MAX 9007199254740992.0 /* 2^53: whole numbers above it are not exact in a double */
+#define EXACT_INT (INT64_C(1) << 53)
 
 #define BLOCK_MIN ((size_t)32 * 1024)
 #define BLOCK_MAX ((size_t)256 * 1024)
@@ -226,13 +230,13 @@ bool hvd_json_find_nul(const cJSON *item, char *path, size_t size)
     return true;
 }
 
-static cJSON *parse(struct hvd_strview text)
+/* ---- reading ---- */
+
+static cJSON *parse_nuls(struct hvd_strview text)
 {
     cJSON *doc = NULL;
     char *copy;
 
-    if (text.len && memchr(text.data, '\0', text.len))
-        return NULL; /* cJSON would take it for a blank, or for the end of a string */
     if (!text.len || !memmem(text.data, text.len, NUL_ESCAPE, strlen(NUL_ESCAPE)))
         return cJSON_ParseWithLength(text.data, text.len);
     copy = json_malloc(text.len);
@@ -241,6 +245,36 @@ static cJSON *parse(struct hvd_strview text)
     json_free(copy);
     if (doc)
         (void)mark_nuls(doc);
+    return doc;
+}
+
+/* Frees it unless it is of the tree, whose blocks go as a whole. */
+static void forget(cJSON *doc)
+{
+    if (!tree.is_reading)
+        cJSON_Delete(doc);
+}
+
+static cJSON *parse(struct hvd_strview text)
+{
+    size_t room = 0;
+    cJSON *doc = NULL;
+    char *copy;
+
+    if (text.len && memchr(text.data, '\0', text.len))
+        return NULL; /* cJSON would take it for a blank, or for the end of a string */
+    if (!hvd_numbers_measure(text, &room))
+        return NULL;
+    if (room == 0)
+        return parse_nuls(text);
+    copy = json_malloc(text.len + room);
+    if (copy)
+        doc = parse_nuls((struct hvd_strview){copy, hvd_numbers_quote(text, copy)});
+    json_free(copy);
+    if (doc && !hvd_numbers_restore(doc)) {
+        forget(doc);
+        doc = NULL;
+    }
     return doc;
 }
 
@@ -263,6 +297,18 @@ hvd_status_t hvd_json_read(struct hvd_strview text, cJSON **out)
 
     tree.has_failed = false;
     doc = tree.doc || !tree.is_hooked ? parse(text) : parse_into_tree(text);
+    if (!doc)
+        return tree.has_failed ? HVD_ERR_NOMEM : HVD_ERR_INVALID;
+    *out = doc;
+    return HVD_OK;
+}
+
+hvd_status_t hvd_json_parse(const char *text, cJSON **out)
+{
+    cJSON *doc;
+
+    tree.has_failed = false;
+    doc = parse(hvd_strview_of(text));
     if (!doc)
         return tree.has_failed ? HVD_ERR_NOMEM : HVD_ERR_INVALID;
     *out = doc;
@@ -326,13 +372,33 @@ const char *hvd_json_str(const cJSON *object, const char *path)
     return cJSON_GetStringValue((cJSON *)hvd_json_at(object, path));
 }
 
+/* A whole number that is written as one; what is beyond 2^53 counts as that. */
+static bool read_integer(const char *text, int64_t *out)
+{
+    char *end;
+    long long value;
+
+    if (!text)
+        return false;
+    value = strtoll(text, &end, 10); /* saturates */
+    if (*end != '\0')
+        return false;
+    if (value > EXACT_INT)
+        value = EXACT_INT;
+    *out = value < -EXACT_INT ? -EXACT_INT : value;
+    return true;
+}
+
 int64_t hvd_json_int(const cJSON *object, const char *path, int64_t fallback)
 {
     const cJSON *item = hvd_json_at(object, path);
+    int64_t exact;
     double value;
 
     if (!cJSON_IsNumber(item))
         return fallback;
+    if (read_integer(item->valuestring, &exact))
+        return exact;
     value = item->valuedouble;
     if (!(fabs(value) <= EXACT_MAX) || value != (double)(int64_t)value)
         return fallback;
@@ -400,8 +466,17 @@ void hvd_jb_str(struct hvd_jb *jb, cJSON *parent, const char *key, const char *t
 
 void hvd_jb_int(struct hvd_jb *jb, cJSON *parent, const char *key, int64_t number)
 {
-    if (parent)
-        put(jb, parent, key, cJSON_CreateNumber((double)number));
+    cJSON *item = parent ? cJSON_CreateNumber((double)number) : NULL;
+    char text[32];
+
+    if (!parent)
+        return;
+    item = put(jb, parent, key, item);
+    if (!item || (number <= EXACT_INT && number >= -EXACT_INT))
+        return;
+    (void)snprintf(text, sizeof(text), "%" PRId64, number);
+    item->valuestring = hvd_strdup(text);
+    jb->failed = jb->failed || !item->valuestring;
 }
 
 void hvd_jb_bool(struct hvd_jb *jb, cJSON *parent, const char *key, bool value)
@@ -474,7 +549,7 @@ cJSON *hvd_jb_ensure_array(struct hvd_jb *jb, cJSON *parent, const char *key)
 
 char *hvd_jb_print(struct hvd_jb *jb, const cJSON *root)
 {
-    char *text = jb->failed ? NULL : cJSON_PrintUnformatted(root);
+    char *text = jb->failed ? NULL : hvd_json_print(root);
 
     if (!text)
         jb->failed = true;

@@ -22,10 +22,19 @@ void hvd_json_use_base_memory(void);
  * each node: that is quicker, and leaves no holes between what stays. While one is there a second
  * one is parsed as usual, and so is every one before hvd_json_use_base_memory. The tree must not be
  * changed, and goes by hvd_json_drop alone. The character NUL in a key or a text is read as U+FFFD
- * and remembered. HVD_ERR_INVALID: no JSON, or one that nests deeper than cJSON reads;
- * HVD_ERR_NOMEM; *out is untouched then.
+ * and remembered. A number that a double does not hold, or that is written in another way than
+ * hvd_json_print would, keeps its text in cJSON.valuestring, also in copies. HVD_ERR_INVALID: no
+ * JSON, or one that nests deeper than cJSON reads; HVD_ERR_NOMEM; *out is untouched then.
  */
 hvd_status_t hvd_json_read(struct hvd_strview text, cJSON **out);
+
+/* Parses a document that may be changed, and kept: the caller's to cJSON_Delete. NULs and numbers
+ * are read as by hvd_json_read, and failures are the same. */
+hvd_status_t hvd_json_parse(const char *text, cJSON **out);
+
+/* The compact text of root, the caller's to hvd_free. Numbers that kept their text are printed as
+ * they were. NULL: out of memory, or root is NULL. */
+char *hvd_json_print(const cJSON *root);
 
 /*
  * Whether a key or a text at or below item, which is a part of a document that hvd_json_read made,
@@ -46,7 +55,8 @@ const cJSON *hvd_json_at(const cJSON *object, const char *path);
 /* The text at a path, borrowed; NULL if there is none. */
 const char *hvd_json_str(const cJSON *object, const char *path);
 
-/* The whole number at a path; fallback if there is none or it is no integer below 2^53. */
+/* The whole number at a path; fallback if there is none or it is not whole. An integer beyond
+ * 2^53 counts as 2^53, so that a time of 2^63 - 1 seconds stays a long one. */
 int64_t hvd_json_int(const cJSON *object, const char *path, int64_t fallback);
 
 /* Whether true stands at the path. */

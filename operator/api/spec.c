@@ -230,7 +230,7 @@ hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_
     decode_fields(spec, &job->spec, &wrong);
     if (decode_image(spec, &job->spec))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
-    job->spec.text = spec ? cJSON_PrintUnformatted(spec) : hvd_strdup("{}");
+    job->spec.text = spec ? hvd_json_print(spec) : hvd_strdup("{}");
     if (!job->spec.text)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     if (wrong.text[0] == '\0')

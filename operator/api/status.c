@@ -366,10 +366,10 @@ static void encode_time(struct hvd_jb *jb, cJSON *parent, const char *key, int64
 /* A list is written as a whole: what others have put there has to be in it. */
 static void encode_others(struct hvd_jb *jb, cJSON *array, const char *others)
 {
-    cJSON *list = others ? cJSON_Parse(others) : NULL;
+    cJSON *list = NULL;
     const cJSON *item = NULL;
 
-    if (others && !list)
+    if (others && hvd_json_parse(others, &list) != HVD_OK)
         jb->failed = true;
     cJSON_ArrayForEach(item, list)
     {

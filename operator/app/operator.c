@@ -18,6 +18,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/api/json.h"
 #include "operator/api/object.h"
 #include "operator/app/clock.h"
 #include "operator/app/election.h"
@@ -314,12 +315,12 @@ static void rest(struct hvd_operator *op, struct hvd_entry *entry, int64_t wake_
 /* Once a job: one that waits for a manager that does not exist must not wait in silence. */
 static void tell_foreign(struct hvd_operator *op, struct hvd_entry *entry)
 {
-    cJSON *spec;
+    cJSON *spec = NULL;
 
     if (!entry->job.spec.is_foreign || entry->is_foreign_told)
         return;
     entry->is_foreign_told = true;
-    spec = cJSON_Parse(entry->job.spec.text);
+    (void)hvd_json_parse(entry->job.spec.text, &spec);
     HVD_LOG_KV(op->setup.log, HVD_LOG_INFO, SUBSYSTEM, "another manager's job is left alone",
                {"job", entry->key}, {"managed_by", hvd_json_text(spec, "managedBy")});
     cJSON_Delete(spec);

@@ -7,6 +7,7 @@
 #include "operator/core/gang.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #include "operator/core/hash.h"
 #include "operator/core/requests.h"
 
+#define EXACT_MAX 9007199254740992.0                  /* 2^53 */
 #define VOLCANO_GROUP "scheduling.k8s.io/group-name"  /* annotation */
 #define PLUGINS_GROUP "scheduling.x-k8s.io/pod-group" /* label */
 #define VOLCANO_SCHEDULER "volcano"
@@ -102,6 +104,18 @@ static cJSON *put_spec(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_
     return spec;
 }
 
+/* 3, 3.0 and 3e0 are one number; one that no integer holds is told apart by its bits. */
+static uint64_t hash_number(double value)
+{
+    int64_t number;
+
+    if (fabs(value) <= EXACT_MAX)
+        number = (int64_t)value;
+    else
+        memcpy(&number, &value, sizeof(number));
+    return hvd_hash_number(HVD_HASH_START, number);
+}
+
 /* Of a scalar its value; of an object its members, in whatever order. 0: there is none. */
 static uint64_t hash_of(const cJSON *item)
 {
@@ -109,7 +123,7 @@ static uint64_t hash_of(const cJSON *item)
     uint64_t sum = 1;
 
     if (cJSON_IsNumber(item))
-        return hvd_hash_number(HVD_HASH_START, (int64_t)item->valuedouble);
+        return hash_number(item->valuedouble);
     if (cJSON_IsString(item))
         return hvd_hash_text(HVD_HASH_START, item->valuestring);
     if (!cJSON_IsObject(item))

@@ -79,11 +79,8 @@ enum hvd_child_state hvd_pass_set(const struct hvd_pass *p, size_t group)
 
 const cJSON *hvd_pass_spec(struct hvd_pass *p)
 {
-    if (!p->spec && !p->st) {
-        p->spec = cJSON_Parse(p->job->spec.text);
-        if (!p->spec)
-            p->st = HVD_ERR_NOMEM;
-    }
+    if (!p->spec && !p->st)
+        p->st = hvd_json_parse(p->job->spec.text, &p->spec);
     return p->spec;
 }
 

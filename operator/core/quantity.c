@@ -1,7 +1,7 @@
 /*
  * Arithmetic of resource quantities. A text is digits, with a point or without, and a suffix: a
  * power of 1000 (n u m k M G T P E), of 1024 (Ki ... Ei), or an exponent (e3). The digits become
- * one integer of at most 18 digits and a power of ten; what does not fit is rounded up. Pure.
+ * one integer of at most 19 digits and a power of ten; what does not fit is rounded up. Pure.
  */
 #include "operator/core/quantity.h"
 
@@ -12,7 +12,7 @@
 
 #define NANO 1000000000
 #define MILLI_IN_NANO 1000000
-#define MAX_DIGITS 18
+#define MAX_DIGITS 19
 #define MAX_POWER 100 /* of ten: larger ones saturate or vanish */
 
 __extension__ typedef unsigned __int128 wide;
@@ -148,7 +148,7 @@ bool hvd_quantity_read(const cJSON *item, struct hvd_quantity *out)
 {
     char text[64];
 
-    if (cJSON_IsString(item))
+    if (cJSON_IsString(item) || (cJSON_IsNumber(item) && item->valuestring))
         return read_text(item->valuestring, out);
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) || item->valuedouble > 1e18)
         return false;

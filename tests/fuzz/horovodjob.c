@@ -12,9 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hvd_job_status copy = {0};
     struct hvd_job job;
     char *text = fuzz_text(data, size);
-    cJSON *object = cJSON_ParseWithLength(text, size);
+    cJSON *object = NULL;
 
-    if (object && hvd_job_decode(object, &job, &err) == HVD_OK) {
+    if (hvd_json_parse(text, &object) == HVD_OK && hvd_job_decode(object, &job, &err) == HVD_OK) {
         MUST(job.name && job.namespace && job.uid);
         MUST(job.invalid || (job.spec.replicas >= 1 && job.spec.n_groups >= 1));
         for (size_t i = 0; i < job.spec.n_groups && !job.invalid; i++)

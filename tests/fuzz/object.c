@@ -133,7 +133,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = fuzz_text(data + 1, size - 1);
     hvd_json_use_base_memory();
     /* To its end, as the scanner: cJSON alone accepts what follows a document. */
-    cJSON *document = cJSON_ParseWithLengthOpts(text, size, NULL, true);
+    cJSON *strict = cJSON_ParseWithLengthOpts(text, size, NULL, true), *document = NULL;
+    if (strict && hvd_json_parse(text, &document) != HVD_OK)
+        document = NULL;
+    cJSON_Delete(strict);
     const enum hvd_kind kind = (enum hvd_kind)(data[0] % HVD_N_KINDS);
     cJSON *parts = NULL;
     const hvd_status_t st = hvd_object_read(kind, (struct hvd_strview){text, size - 1}, &parts);

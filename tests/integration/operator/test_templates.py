@@ -33,3 +33,28 @@ def test_the_api_server_accepts_whatever_a_template_says_of_its_security(ns, ope
     for i in range(len(ROWS)):
         ns.set_pod(f"row-{i}-worker-0")
     until(lambda: f"pods of these masters: {without('master')}", lambda: without("master") == [], 60)
+
+
+def test_large_numbers_of_a_template_reach_the_children_unchanged(ns, operator):
+    """Fields of 64 bits and quantities without a unit, as a user may write them; the API server refuses 1e+15 as an integer. The
+    StatefulSet controller itself makes the workers of a patch in which numbers are doubles, so its set is what counts."""
+    numbers = [1, 999999999999999, 10**15, 1234567890123456, 2**53 + 1, 2**63 - 1, -2**63]
+
+    def template(number):
+        return {"spec": {"tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": number}],
+                         "containers": [{"name": "c", "image": "localhost/none:1", "command": ["sleep"],
+                                         "resources": {"limits": {"memory": abs(number) // 1000 + 10**15}}}]}}
+
+    for i, number in enumerate(numbers):
+        ns.create("horovodjobs", {
+            "apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": f"row-{i}"},
+            "spec": {"worker": {"replicas": 1, "template": template(number)}, "master": {"template": template(number)}}})
+    for i, number in enumerate(numbers):
+        pod = until(f"the set for {number}", lambda i=i: ns.get("statefulsets", f"row-{i}-worker"))["spec"]["template"]
+        assert [t["tolerationSeconds"] for t in pod["spec"]["tolerations"]] == [number]
+    for i, number in enumerate(numbers[:5]):
+        until(f"the worker for {number}", lambda i=i: ns.get("pods", f"row-{i}-worker-0"))
+        ns.set_pod(f"row-{i}-worker-0")
+        job = until(f"the master for {number}", lambda i=i: ns.get("jobs", f"row-{i}-master"))
+        assert [t["tolerationSeconds"] for t in job["spec"]["template"]["spec"]["tolerations"]] == [number]
+        assert ns.condition("Failed", f"row-{i}") is None

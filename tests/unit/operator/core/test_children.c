@@ -1,5 +1,6 @@
 #include "tests/unit/support.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "operator/api/json.h"
@@ -20,6 +21,10 @@ struct made {
     cJSON *spec;
     cJSON *child;
 };
+
+#define TEMPLATE_OF                                                                                \
+    "{\"spec\":{\"tolerations\":[{\"tolerationSeconds\":%s}],\"containers\":[{\"resources\":{"     \
+    "\"requests\":{\"memory\":%s}}}]}}"
 
 static void make(struct made *m, const char *spec, enum hvd_kind kind)
 {
@@ -289,6 +294,69 @@ static void the_secret_holds_the_key_and_names_every_host(void **state)
     made_fini(&m);
 }
 
+/* Through all that the numbers of a template pass: the API server's answer, the spec that is kept,
+ * the body of a child. */
+static char *encode_with(const char *number, enum hvd_kind kind)
+{
+    struct hvd_child_inputs in = {.attempt = 1, .n_ranks = 1};
+    struct hvd_job job = {0};
+    struct hvd_jb jb = {0};
+    char object[1024], *text = NULL;
+    cJSON *doc = NULL, *spec = NULL;
+
+    (void)snprintf(
+        object, sizeof(object),
+        "{\"metadata\":{\"namespace\":\"n\",\"name\":\"j\",\"uid\":\"u\","
+        "\"resourceVersion\":\"1\"},\"spec\":{\"worker\":{\"replicas\":1,\"template\":" TEMPLATE_OF
+        "},\"master\":{\"template\":" TEMPLATE_OF "}}}",
+        number, number, number, number);
+    assert_int_equal(hvd_json_read(hvd_strview_of(object), &doc), HVD_OK);
+    assert_int_equal(hvd_job_decode(doc, &job, NULL), HVD_OK);
+    assert_null(job.invalid);
+    hvd_json_drop(doc);
+    assert_int_equal(hvd_json_parse(job.spec.text, &spec), HVD_OK);
+    in.job = &job;
+    in.spec = spec;
+    in.hosts_data = hvd_jb_root(&jb);
+    assert_int_equal(hvd_child_encode(kind, &in, &text, NULL), HVD_OK);
+    cJSON_Delete((cJSON *)in.hosts_data);
+    cJSON_Delete(spec);
+    hvd_job_fini(&job);
+    return text;
+}
+
+static void numbers_of_a_template_reach_the_child_as_they_came(void **state)
+{
+    static const char *const numbers[] = {"1",
+                                          "1000000000000000",
+                                          "9007199254740993",
+                                          "-0",
+                                          "9223372036854775807",
+                                          "1e3",
+                                          "1e15",
+                                          "1.0",
+                                          "0.10",
+                                          "-1e-7",
+                                          "1e400",
+                                          "18446744073709551616",
+                                          "1234567890123456"};
+    static const enum hvd_kind kinds[] = {HVD_KIND_STATEFULSET, HVD_KIND_JOB};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        for (size_t j = 0; j < 2; j++) {
+            char *text = encode_with(numbers[i], kinds[j]);
+            char part[128];
+
+            (void)snprintf(part, sizeof(part), "\"tolerationSeconds\":%s}", numbers[i]);
+            assert_non_null(strstr(text, part));
+            (void)snprintf(part, sizeof(part), "\"memory\":%s}", numbers[i]);
+            assert_non_null(strstr(text, part));
+            hvd_free(text);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -302,6 +370,7 @@ int main(void)
         cmocka_unit_test(a_worker_with_its_own_command_gets_time_to_start),
         cmocka_unit_test(the_spec_hash_ignores_what_may_change_while_running),
         cmocka_unit_test(the_secret_holds_the_key_and_names_every_host),
+        cmocka_unit_test(numbers_of_a_template_reach_the_child_as_they_came),
     };
 
     hvd_json_use_base_memory();

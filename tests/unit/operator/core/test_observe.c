@@ -309,6 +309,33 @@ static void a_pod_that_has_to_go_shows_why_and_when(void **state)
     hvd_object_fini(&out);
 }
 
+/* A grace period without an end is what the kubelet keeps to; 30 s would kill the pod. */
+static void a_grace_period_of_any_length_counts(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t grace_s;
+    } table[] = {{"0", 0},
+                 {"45", 45},
+                 {"1000000000000000", 100 * INT64_C(366) * 86400},
+                 {"9007199254740993", 100 * INT64_C(366) * 86400},
+                 {"9223372036854775807", 100 * INT64_C(366) * 86400}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct hvd_object out = {0};
+        char text[512];
+
+        (void)snprintf(text, sizeof(text),
+                       "{" META(WORKER_LABELS ",\"deletionTimestamp\":\"2023-11-14T22:13:20Z\","
+                                              "\"deletionGracePeriodSeconds\":%s") "}",
+                       table[i].text);
+        observe(HVD_KIND_POD, text, &out);
+        assert_int_equal(out.u.pod.grace_s, table[i].grace_s);
+        hvd_object_fini(&out);
+    }
+}
+
 static void every_allocation_may_fail(void **state)
 {
     static const char *const pods[] = {failed_pod, going_pod};
@@ -541,6 +568,7 @@ int main(void)
         cmocka_unit_test(of_long_words_about_an_image_the_end_is_kept),
         cmocka_unit_test(a_last_line_is_at_most_a_kibibyte),
         cmocka_unit_test(a_list_is_told_apart_by_its_four_files),
+        cmocka_unit_test(a_grace_period_of_any_length_counts),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_worker_shows_how_its_container_ended_though_it_runs_again),
         cmocka_unit_test(a_pod_that_has_to_go_shows_why_and_when),

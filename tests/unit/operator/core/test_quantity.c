@@ -10,10 +10,10 @@
 /* Reads a quantity from JSON and writes it; "" if it is none. */
 static const char *through(const char *json, char out[HVD_QUANTITY_SIZE])
 {
-    cJSON *item = cJSON_Parse(json);
+    cJSON *item = NULL;
     struct hvd_quantity amount;
 
-    assert_non_null(item);
+    assert_int_equal(hvd_json_parse(json, &item), HVD_OK);
     out[0] = '\0';
     if (hvd_quantity_read(item, &amount))
         hvd_quantity_format(amount, out);
@@ -57,6 +57,17 @@ static void texts_are_read_as_kubernetes_reads_them(void **state)
         {"\"00000000000000000000000007\"", "7"},
         {"2", "2"},
         {"0.25", "250m"},
+        {"1000000000000000", "1000000000000000"},
+        {"9007199254740993", "9007199254740993"},
+        {"9223372036854775806", "9223372036854775806"},
+        {"99999999999999999999", "9223372036854775807"},
+        {"1e15", "1000000000000000"},
+        {"1E3", "1000"},
+        {"1.0", "1"},
+        {"0.0000000001", "1m"},
+        {"5e-1", "500m"},
+        {"1e400", "9223372036854775807"},
+        {"-1.5", ""},
         {"\"\"", ""},
         {"\"-1\"", ""},
         {"-1", ""},
