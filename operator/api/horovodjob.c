@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "operator/api/finalizers.h"
 #include "operator/api/horovodjob_internal.h"
 #include "operator/api/json.h"
 #include "operator/api/object.h"
@@ -38,7 +39,12 @@ static hvd_status_t decode_meta(const cJSON *object, struct hvd_job *job, struct
     job->generation = hvd_json_int(object, "metadata.generation", 0);
     job->created_s = hvd_rfc3339_parse(hvd_json_str(object, "metadata.creationTimestamp"));
     job->is_deleting = hvd_json_str(object, "metadata.deletionTimestamp") != NULL;
-    return st;
+    if (!job->is_deleting || st)
+        return st;
+    job->deletion_s = hvd_rfc3339_parse(hvd_json_str(object, "metadata.deletionTimestamp"));
+    if (hvd_finalizers_text(hvd_json_get(object, "metadata"), &job->finalizers))
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s", job->name);
+    return HVD_OK;
 }
 
 /* Whether what could not be read of the object is of its status. */
@@ -104,23 +110,17 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
 
 /* ---- in one block ---- */
 
-#define TEXTS_MAX (11 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
+#define TEXTS_MAX (12 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
 
 /* Where the strings of the job stand; how many they are. */
 static size_t texts_of(struct hvd_job *job, char **out[TEXTS_MAX])
 {
     struct hvd_job_status *status = &job->status;
-    char **const texts[] = {&job->namespace,
-                            &job->name,
-                            &job->uid,
-                            &job->resource_version,
-                            &job->invalid,
-                            &job->spec.topology_keys,
-                            &job->spec.image,
-                            &job->spec.text,
-                            &status->failure_log,
-                            &status->others,
-                            &status->worker_failure.message};
+    char **const texts[] = {
+        &job->namespace,          &job->name,       &job->uid,
+        &job->resource_version,   &job->invalid,    &job->finalizers,
+        &job->spec.topology_keys, &job->spec.image, &job->spec.text,
+        &status->failure_log,     &status->others,  &status->worker_failure.message};
     size_t n = sizeof(texts) / sizeof(texts[0]);
 
     memcpy(out, texts, sizeof(texts));
@@ -181,6 +181,7 @@ void hvd_job_fini(struct hvd_job *job)
     hvd_free(job->resource_version);
     hvd_free(job->spec.text);
     hvd_free(job->invalid);
+    hvd_free(job->finalizers);
     hvd_job_status_fini(&job->status);
     *job = (struct hvd_job){0};
 }

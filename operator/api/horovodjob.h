@@ -51,7 +51,8 @@ enum hvd_condition_type {
     HVD_COND_SUSPENDED,
     HVD_COND_SUCCEEDED,
     HVD_COND_FAILED,
-    HVD_COND_CONTESTED, /* somebody undoes what the operator writes to the job's objects */
+    HVD_COND_CONTESTED,        /* somebody undoes what the operator writes to the job's objects */
+    HVD_COND_DELETION_BLOCKED, /* an object of the job is being deleted and does not go */
     HVD_N_CONDITIONS,
 };
 
@@ -162,6 +163,8 @@ struct hvd_job {
     int64_t generation;
     int64_t created_s;
     bool is_deleting;
+    int64_t deletion_s; /* since when; 0: it is not being deleted */
+    char *finalizers;   /* that hold it then, joined by ", "; NULL: none */
     struct hvd_job_spec spec;
     struct hvd_job_status status;
     char *invalid; /* what is wrong with the spec, and what is allowed; NULL if nothing is */

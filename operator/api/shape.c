@@ -15,7 +15,8 @@
 #define END {NULL, NULL}
 #define META(labels)                                                                               \
     {"name", ALL}, {"namespace", ALL}, {"uid", ALL}, {"resourceVersion", ALL},                     \
-    {"creationTimestamp", ALL}, {"deletionTimestamp", ALL}, {"labels", labels},                    \
+    {"creationTimestamp", ALL}, {"deletionTimestamp", ALL}, {"finalizers", ALL},                   \
+    {"labels", labels},                                                                            \
     {"ownerReferences", owner}, {"annotations", annotations_of_ours}, END
 #define OBJECT(meta) {"kind", ALL}, {"code", ALL}, {"message", ALL}, {"metadata", meta}
 

@@ -33,6 +33,7 @@ static const char *const condition_names[HVD_N_CONDITIONS] = {
     [HVD_COND_SUCCEEDED] = "Succeeded",
     [HVD_COND_FAILED] = "Failed",
     [HVD_COND_CONTESTED] = "Contested",
+    [HVD_COND_DELETION_BLOCKED] = "DeletionBlocked",
 };
 
 static const char *const truth_names[] = {
@@ -423,7 +424,8 @@ static void encode_worker_failure(struct hvd_jb *jb, cJSON *parent,
 static const char *headline(const struct hvd_job_status *status)
 {
     static const enum hvd_condition_type order[] = {HVD_COND_FAILED, HVD_COND_SUCCEEDED,
-                                                    HVD_COND_SUSPENDED, HVD_COND_RUNNING};
+                                                    HVD_COND_SUSPENDED, HVD_COND_RUNNING,
+                                                    HVD_COND_DELETION_BLOCKED};
     const struct hvd_condition *running = &status->conditions[HVD_COND_RUNNING];
 
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {

@@ -369,11 +369,24 @@ static void ensure(struct hvd_pass *p, enum hvd_kind kind)
     ensure_child(p, &child);
 }
 
+/* Whether workers made now would mount keys or a list that are about to go, perhaps those of a job
+ * of this name that was deleted. */
+static bool is_mount_leaving(const struct hvd_pass *p)
+{
+    return hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_MISSING &&
+           (hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_WAIT ||
+            hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_WAIT);
+}
+
 static void ensure_sets(struct hvd_pass *p)
 {
+    const bool is_early = is_mount_leaving(p);
+
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
         const struct child child = find_set(p, i);
 
+        if (child.state == HVD_CHILD_MISSING && is_early)
+            continue;
         ensure_child(p, &child);
     }
     remove_unwanted(p);

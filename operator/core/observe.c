@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/api/finalizers.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
 #include "operator/core/gang.h"
@@ -157,6 +158,10 @@ static bool observe_meta(const cJSON *object, struct hvd_object *made)
 
     out->created_s = hvd_rfc3339_parse(hvd_json_str(meta, "creationTimestamp"));
     out->is_deleting = hvd_json_str(meta, "deletionTimestamp") != NULL;
+    if (out->is_deleting)
+        out->deletion_s = hvd_rfc3339_parse(hvd_json_str(meta, "deletionTimestamp"));
+    if (out->is_deleting && hvd_finalizers_text(meta, &out->finalizers) != HVD_OK)
+        return false;
     return hvd_observe_text(meta, "namespace", &out->namespace) &&
            hvd_observe_text(meta, "name", &out->name) && hvd_observe_text(meta, "uid", &out->uid) &&
            hvd_observe_text(meta, "resourceVersion", &out->resource_version) &&

@@ -44,6 +44,8 @@ struct hvd_meta {
     enum hvd_role role;
     int64_t created_s;
     bool is_deleting;
+    int64_t deletion_s;  /* deletionTimestamp, of a pod the end of its grace period; 0: none */
+    char *finalizers;    /* of an object that is being deleted, joined by ", "; NULL: none */
     bool has_owners;     /* owner references, of whatever sort */
     bool is_in_sight;    /* of the watches: carries the label that they select by */
     bool is_doubtful;    /* the watch shows it no longer; only a GET can tell whether it is gone */

@@ -23,6 +23,7 @@
 #define STUCK_S 30            /* how long a deleted master may outlive its grace period */
 #define VANISHED_MS 2000      /* how long a Job must be missing to count as deleted */
 #define BURIED_S 60           /* how long a pod may outlive its grace period */
+#define REMOVED_AT_ONCE 256   /* pods, in one plan */
 #define INTERRUPTIONS_MAX 100 /* then failures count, whatever the rules say */
 
 static bool is_pod_finished(const struct hvd_object *pod)
@@ -499,18 +500,23 @@ static void show_cleaning(struct hvd_pass *p)
     }
 }
 
-/* Removes workers that no set would take down: somebody edited their labels, their set let them go,
- * and is no more. */
-static void remove_orphans(struct hvd_pass *p)
+/* Removes pods of that role that nobody else would take down: a worker whose labels somebody
+ * edited, whose set let it go and is no more; those of a set or Job that a finalizer holds. */
+static void remove_pods(struct hvd_pass *p, enum hvd_role role)
 {
     struct hvd_worker worker;
+    size_t n = 0;
 
-    for (size_t i = 0; i < p->view->n_objects; i++) {
+    for (size_t i = 0; i < p->view->n_objects && n < REMOVED_AT_ONCE; i++) {
         const struct hvd_object *pod = p->view->objects[i];
 
-        if (hvd_pods_is_ours(p->view, pod, &p->owners) && pod->u.pod.is_orphan &&
-            !pod->meta.is_deleting && !hvd_pods_identify(p->view, pod, &p->owners, &worker))
-            hvd_pass_delete(p, pod);
+        if (!hvd_pods_is_ours(p->view, pod, &p->owners) || pod->meta.is_deleting ||
+            pod->meta.role != role ||
+            (!(pod->u.pod.is_orphan && !hvd_pods_identify(p->view, pod, &p->owners, &worker)) &&
+             !hvd_terminating_leaves_pod(p, pod)))
+            continue;
+        hvd_pass_delete(p, pod);
+        n++;
     }
 }
 
@@ -545,12 +551,14 @@ static void clean(struct hvd_pass *p)
             hvd_pass_delete(p, object);
     }
     if (spec->clean_pod_policy != HVD_CLEAN_NONE) {
-        remove_orphans(p);
+        remove_pods(p, HVD_ROLE_WORKER);
         hvd_admit_release(p);
     }
-    if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS &&
-        (spec->clean_pod_policy == HVD_CLEAN_ALL || !has_master_ended(p)))
+    if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p))
+        return;
+    if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS)
         hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
+    remove_pods(p, HVD_ROLE_MASTER);
 }
 
 /* Somebody else may have written the end, as who may write the status can: the rest follows it. */
@@ -581,7 +589,8 @@ bool hvd_outcome_quiesce(struct hvd_pass *p)
     if (job == HVD_CHILD_OURS)
         hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
     is_down = hvd_ensure_no_workers(p);
-    remove_orphans(p);
+    remove_pods(p, HVD_ROLE_WORKER);
+    remove_pods(p, HVD_ROLE_MASTER);
     if (p->pods.n_workers == 0)
         hvd_ensure_hosts(p);
     return job != HVD_CHILD_OURS && job != HVD_CHILD_WAIT && is_down && p->pods.n_masters == 0 &&

@@ -23,10 +23,9 @@ bool hvd_pass_is_ours(const struct hvd_pass *p, const struct hvd_object *object)
     return hvd_owner_is_job(p->job, object);
 }
 
-/* Owned by a HorovodJob of this name that is gone: the garbage collector will take it. */
-static bool is_leftover(const struct hvd_pass *p, const struct hvd_object *object)
+bool hvd_pass_is_leftover(const struct hvd_pass *p, const struct hvd_object *object)
 {
-    return hvd_str_equal(object->meta.owner_kind, HVD_JOB_KIND) &&
+    return !hvd_pass_is_ours(p, object) && hvd_str_equal(object->meta.owner_kind, HVD_JOB_KIND) &&
            hvd_str_equal(object->meta.owner_name, p->job->name);
 }
 
@@ -50,7 +49,7 @@ static enum hvd_child_state state_of(const struct hvd_pass *p, const struct hvd_
     if (object && hvd_pass_is_ours(p, object))
         return object->meta.is_deleting ? HVD_CHILD_WAIT : HVD_CHILD_OURS;
     if (object)
-        return is_leftover(p, object) ? HVD_CHILD_WAIT : HVD_CHILD_ALIEN;
+        return hvd_pass_is_leftover(p, object) ? HVD_CHILD_WAIT : HVD_CHILD_ALIEN;
     failure = hvd_pass_failure(p, kind, name);
     if (failure && failure->type == HVD_FAILURE_FOREIGN) {
         if (p->now_ms < failure->at_ms + ALIEN_RETRY_MS) {
@@ -184,10 +183,12 @@ void hvd_pass_attempt(const struct hvd_pass *p, char out[HVD_ATTEMPT_SIZE])
 bool hvd_pass_is_running(const struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.master;
+    const enum hvd_child_state job = hvd_pass_child(p, HVD_KIND_JOB);
 
+    /* The pod of a Job that is being deleted, and held, runs on. */
     return pod && pod->u.pod.phase == HVD_POD_RUNNING &&
            (!pod->meta.is_deleting || p->job->status.state == HVD_JOB_RUNNING) &&
-           hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS;
+           (job == HVD_CHILD_OURS || job == HVD_CHILD_WAIT);
 }
 
 void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update)

@@ -74,6 +74,11 @@ enum hvd_child_state hvd_pass_set(const struct hvd_pass *p, size_t group);
 /* Whether the object is controlled by this job. */
 bool hvd_pass_is_ours(const struct hvd_pass *p, const struct hvd_object *object);
 
+/* Whether a HorovodJob of this name that is gone controls the object: the garbage collector takes
+ * it.
+ */
+bool hvd_pass_is_leftover(const struct hvd_pass *p, const struct hvd_object *object);
+
 /* The failure reported for the object of that kind and name; NULL if none. Borrowed from the view.
  */
 const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind,
@@ -237,6 +242,15 @@ bool hvd_retry_is_waiting(struct hvd_pass *p);
 
 /* Begins the row of failures anew, and ends the wait. */
 void hvd_retry_forget(struct hvd_pass *p);
+
+/* terminating.c: objects that are being deleted and do not go. */
+
+/* The condition DeletionBlocked, and an event for each object that it names. */
+void hvd_terminating_report(struct hvd_pass *p);
+
+/* Whether the StatefulSet or Job that made the pod is being deleted and has not gone in time: its
+ * controller then removes no pod any more, and the garbage collector none before it is gone. */
+bool hvd_terminating_leaves_pod(struct hvd_pass *p, const struct hvd_object *pod);
 
 /* outcome.c: ends and pauses. */
 

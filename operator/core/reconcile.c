@@ -602,6 +602,7 @@ static void act(struct hvd_pass *p)
         hvd_outcome_clean(p);
     else
         decide(p);
+    hvd_terminating_report(p);
     write_status(p);
 }
 

@@ -582,7 +582,9 @@ static void a_pod_that_a_finalizer_holds_is_not_removed_again_and_again(void **s
     meta = cJSON_GetObjectItem(world_find(&w, "Pod", "digits-worker-1"), "metadata");
     cJSON_ReplaceItemInObject(meta, "deletionGracePeriodSeconds", cJSON_CreateNumber(0));
     w.now_ms += 86400000;
+    assert_int_equal(world_pass(&w), 2); /* the condition DeletionBlocked, and its event */
     assert_int_equal(world_pass(&w), 0);
+    assert_non_null(world_find(&w, "Pod", "digits-worker-1"));
     world_fini(&w);
 }
 

@@ -31,6 +31,7 @@ static void metadata_tells_whose_child_it_is(void **state)
     (void)state;
     observe(HVD_KIND_SECRET,
             "{" META(",\"resourceVersion\":\"9\",\"deletionTimestamp\":\"2023-11-14T22:13:20Z\","
+                     "\"finalizers\":[\"example.com/a\",7,\"orphan\"],"
                      "\"creationTimestamp\":\"2023-11-14T22:13:20Z\",\"ownerReferences\":[{\"uid\":"
                      "\"x\"},{\"uid\":\"y\",\"kind\":\"HorovodJob\",\"name\":\"digits\","
                      "\"controller\":true}]" MASTER_LABELS) ",\"data\":{\"id\":\"c2VjcmV0\"}}",
@@ -41,6 +42,8 @@ static void metadata_tells_whose_child_it_is(void **state)
     assert_int_equal(out.meta.role, HVD_ROLE_MASTER);
     assert_int_equal(out.meta.created_s, 1700000000);
     assert_true(out.meta.is_deleting);
+    assert_int_equal(out.meta.deletion_s, 1700000000);
+    assert_string_equal(out.meta.finalizers, "example.com/a, orphan");
     assert_true(out.meta.is_in_sight);
     assert_int_equal(out.meta.lost_labels, 0);
     hvd_object_fini(&out);

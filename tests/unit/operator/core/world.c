@@ -162,25 +162,69 @@ void world_drop(struct world *w, cJSON *object)
     cJSON_Delete(cJSON_DetachItemViaPointer(w->objects, object));
 }
 
-/* A controller deletes a pod: at once, unless nobody on its node answers. False if nothing changes.
- */
-bool world_delete_pod(struct world *w, cJSON *pod)
+static bool is_held(const cJSON *object)
+{
+    return cJSON_GetArraySize(hvd_json_at(object, "metadata.finalizers")) > 0;
+}
+
+/* The object stays, as one that is to go once grace_s is over; false if it was already. */
+static bool mark_deleted(struct world *w, cJSON *object, int64_t grace_s)
 {
     struct hvd_jb jb = {0};
-    cJSON *meta = cJSON_GetObjectItem(pod, "metadata");
+    cJSON *meta = cJSON_GetObjectItem(object, "metadata");
     char time[HVD_RFC3339_SIZE];
 
-    if (!w->lost_pod || strcmp(hvd_json_str(meta, "name"), w->lost_pod) != 0) {
-        world_drop(w, pod);
-        return true;
-    }
-    if (hvd_json_str(meta, "deletionTimestamp"))
+    if (hvd_json_str(meta, "deletionTimestamp") &&
+        hvd_json_int(meta, "deletionGracePeriodSeconds", 0) <= grace_s)
         return false;
-    hvd_rfc3339_format(w->now_ms / 1000 + 30, time);
+    hvd_rfc3339_format(w->now_ms / 1000 + grace_s, time);
     hvd_jb_str(&jb, meta, "deletionTimestamp", time);
-    hvd_jb_int(&jb, meta, "deletionGracePeriodSeconds", 30);
-    world_stamp(w, pod, false);
+    hvd_jb_int(&jb, meta, "deletionGracePeriodSeconds", grace_s);
+    world_stamp(w, object, false);
     return true;
+}
+
+bool world_delete(struct world *w, cJSON *object)
+{
+    if (is_held(object))
+        return mark_deleted(w, object, 0);
+    world_drop(w, object);
+    return true;
+}
+
+/* A controller deletes a pod: at once, unless a finalizer holds it or nobody on its node answers.
+ * False if nothing changes. */
+bool world_delete_pod(struct world *w, cJSON *pod)
+{
+    bool is_lost = w->lost_pod && strcmp(hvd_json_str(pod, "metadata.name"), w->lost_pod) == 0;
+
+    if (is_lost || is_held(pod))
+        return mark_deleted(w, pod, 30);
+    world_drop(w, pod);
+    return true;
+}
+
+void world_hold(struct world *w, const char *kind, const char *name)
+{
+    cJSON *object = world_find(w, kind, name);
+    struct hvd_jb jb = {0};
+
+    assert_non_null(object);
+    hvd_jb_str(&jb, hvd_jb_array(&jb, cJSON_GetObjectItem(object, "metadata"), "finalizers"), NULL,
+               "example.com/hold");
+    assert_false(jb.failed);
+    world_stamp(w, object, false);
+}
+
+void world_release(struct world *w, const char *kind, const char *name)
+{
+    cJSON *object = world_find(w, kind, name);
+
+    assert_non_null(object);
+    cJSON_DeleteItemFromObject(cJSON_GetObjectItem(object, "metadata"), "finalizers");
+    world_stamp(w, object, false);
+    if (hvd_json_at(object, "metadata.deletionTimestamp"))
+        world_drop(w, object);
 }
 
 void world_remove(struct world *w, const char *kind, const char *name)
@@ -188,7 +232,7 @@ void world_remove(struct world *w, const char *kind, const char *name)
     cJSON *object = world_find(w, kind, name);
 
     assert_non_null(object);
-    world_drop(w, object);
+    (void)world_delete(w, object);
 }
 
 /* What the operator knows of an object that its watch does not show: "doubtful", "found" by a look,
@@ -453,10 +497,11 @@ static bool delete_object(struct world *w, const struct hvd_action *action)
         if (action->kind == HVD_KIND_POD && !is_kill)
             (void)world_delete_pod(w, object);
         else
-            world_drop(w, object);
+            (void)world_delete(w, object);
         w->n_writes++;
     }
-    if (ok && action->kind != HVD_KIND_HOROVODJOB)
+    if (ok && action->kind != HVD_KIND_HOROVODJOB &&
+        !world_find(w, hvd_kind_info(action->kind)->kind, action->name))
         note_gone(w, action);
     cJSON_Delete(options);
     return ok;

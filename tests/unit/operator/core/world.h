@@ -65,6 +65,10 @@ void world_restart(struct world *w);
 /* Removes an object as a user would. */
 void world_remove(struct world *w, const char *kind, const char *name);
 
+/* Another writer's finalizer holds the object when it is deleted; it lets it go. */
+void world_hold(struct world *w, const char *kind, const char *name);
+void world_release(struct world *w, const char *kind, const char *name);
+
 /* Another writer patches an object by a merge patch; false if there is nothing to change. */
 bool world_patch(struct world *w, const char *kind, const char *name, const char *patch);
 

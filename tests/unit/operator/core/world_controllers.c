@@ -37,8 +37,7 @@ static bool collect_garbage(struct world *w)
         if (world_is(object, "kind", "Pod")) {
             if (world_delete_pod(w, object))
                 return true;
-        } else {
-            world_drop(w, object);
+        } else if (world_delete(w, object)) {
             return true;
         }
     }
@@ -206,6 +205,9 @@ bool world_controllers(struct world *w)
     cJSON_ArrayForEach(object, w->objects)
     {
         if (w->deny_pods_of && world_is(object, "kind", w->deny_pods_of))
+            continue;
+        /* Controllers do nothing more for what is being deleted. */
+        if (hvd_json_at(object, "metadata.deletionTimestamp"))
             continue;
         if (world_is(object, "kind", "StatefulSet") && owner_of(w, object) &&
             hvd_json_at(object, "spec.template"))

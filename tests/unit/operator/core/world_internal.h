@@ -14,6 +14,9 @@ void world_stamp(struct world *w, cJSON *object, bool is_new);
 /* Takes an object out and frees it. */
 void world_drop(struct world *w, cJSON *object);
 
+/* Deletes an object: it goes unless a finalizer holds it. False if nothing changes. */
+bool world_delete(struct world *w, cJSON *object);
+
 /* Deletes a pod as a controller does; false if nothing changes. */
 bool world_delete_pod(struct world *w, cJSON *pod);
 
