@@ -455,7 +455,7 @@ static void on_refused(struct step *step, const struct hvd_kube_response *respon
     log_action(run, HVD_LOG_WARN, "the API server refused a write", step->action,
                message_of(response));
     if (is_rule && !is_invalid)
-        hvd_repairs_note(&run->entry->repairs, step->action, server_ms(run));
+        hvd_repairs_note_refused(&run->entry->repairs, step->action, server_ms(run));
     note_failure(run, step->action, is_invalid ? HVD_FAILURE_INVALID : HVD_FAILURE_DENIED,
                  response);
     if (!is_invalid)
@@ -466,8 +466,10 @@ static void on_delete_ok(struct step *step, const struct hvd_kube_response *resp
 {
     const struct hvd_action *action = step->action;
     struct run *run = step->run;
-    bool is_gone = response->status == HVD_ERR_NOT_FOUND ||
-                   strcmp(hvd_json_text(response->body, "kind"), "Status") == 0;
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(response->body, "metadata");
+    /* The answer is a Status, or the object: with the time of its end if it is still there. */
+    bool is_gone =
+        response->status == HVD_ERR_NOT_FOUND || *hvd_json_text(meta, "deletionTimestamp") == '\0';
 
     hvd_entry_drop_failure(run->entry, action->kind, action->name);
     if (response->status == HVD_OK) {

@@ -16,7 +16,8 @@
 #define MESSAGE_SIZE 1024
 #define ADVICE_SIZE 128 /* of the message */
 
-static const char advice[] = ": the next repairs are up to 5 minutes apart; stop the other writer";
+#define MINUTE_MS 60000
+#define ADVICE ": the next repairs are up to %d minutes apart; stop the other writer"
 
 static bool is_being_attributed(const struct hvd_pass *p, const struct hvd_write *write)
 {
@@ -85,7 +86,8 @@ static void announce(struct hvd_pass *p, const struct hvd_repair_record *record)
 {
     char message[MESSAGE_SIZE];
 
-    hvd_pass_text(message, sizeof(message), "%s%s", record->text, advice);
+    hvd_pass_text(message, sizeof(message), "%s" ADVICE, record->text,
+                  (int)(hvd_repair_longest_ms(record) / MINUTE_MS));
     hvd_pass_event(p, "RepairNotKept", message, true);
     if (p->st)
         return;
@@ -97,6 +99,7 @@ static void announce(struct hvd_pass *p, const struct hvd_repair_record *record)
 static bool gather(struct hvd_pass *p, char out[MESSAGE_SIZE])
 {
     const struct hvd_repairs *repairs = p->view->repairs;
+    int64_t longest_ms = 0;
     size_t len = 0;
 
     for (size_t i = 0; repairs && i < repairs->n; i++) {
@@ -107,12 +110,14 @@ static bool gather(struct hvd_pass *p, char out[MESSAGE_SIZE])
             continue;
         hvd_pass_text(out + len, MESSAGE_SIZE - len, "%s%s", len ? "; " : "", record->text);
         len = strlen(out);
+        if (hvd_repair_longest_ms(record) > longest_ms)
+            longest_ms = hvd_repair_longest_ms(record);
         hvd_plan_wake(p->plan, hvd_repair_calm_ms(record));
         if (!record->is_announced)
             announce(p, record);
     }
     if (len)
-        hvd_pass_text(out + len, MESSAGE_SIZE - len, "%s", advice);
+        hvd_pass_text(out + len, MESSAGE_SIZE - len, ADVICE, (int)(longest_ms / MINUTE_MS));
     return len > 0;
 }
 

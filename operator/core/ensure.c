@@ -194,6 +194,8 @@ static void repair_service(struct hvd_pass *p, const struct hvd_object *service)
     struct hvd_jb jb = {0};
     cJSON *root, *selector;
 
+    if (hvd_fields_repair_service(p, service))
+        return;
     if (!p->st && !service->u.service.publishes_not_ready) {
         root = hvd_jb_root(&jb);
         hvd_jb_bool(&jb, root, "value", true);
@@ -300,6 +302,7 @@ static void repair_statefulset(struct hvd_pass *p, const struct hvd_object *set,
     bool has_keys = hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS;
 
     repair_strategy(p, set);
+    hvd_fields_repair_set(p, set);
     if (p->st || (set->u.statefulset.replicas == 0 && !has_keys))
         return;
     /* Other sets may have pods: those of the same start, where not all could be started at once. */
@@ -462,6 +465,9 @@ void hvd_ensure_hosts(struct hvd_pass *p)
     patch.value = hvd_hosts_hash(hvd_pass_hosts(p));
     root = merge_patch(&jb, map);
     hvd_jb_copy(&jb, root, "data", hvd_pass_hosts(p));
+    /* The API server refuses a file that is in data and in binaryData. */
+    if (map->u.configmap.is_shadowed)
+        hvd_hosts_put_removals(&jb, hvd_jb_object(&jb, root, "binaryData"));
     send_patch(p, &jb, map, root, &patch);
 }
 
@@ -543,8 +549,10 @@ void hvd_ensure_master(struct hvd_pass *p)
 
     if (child.state == HVD_CHILD_ALIEN)
         report_alien(p, &child);
-    if (child.state == HVD_CHILD_OURS)
+    if (child.state == HVD_CHILD_OURS) {
         hvd_held_release(p, child.object);
+        hvd_fields_repair_job(p, child.object);
+    }
     /* Without the Secret the workers were made with, it could not reach them. */
     if (child.state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_enough(p) &&
         is_published(p) && hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS)

@@ -206,3 +206,18 @@ uint64_t hvd_hosts_hash(const cJSON *data)
     }
     return hash;
 }
+
+bool hvd_hosts_has_any(const cJSON *members)
+{
+    bool has = false;
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        has = has || hvd_json_get(members, files[i]);
+    return has;
+}
+
+void hvd_hosts_put_removals(struct hvd_jb *jb, cJSON *members)
+{
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        hvd_jb_str(jb, members, files[i], NULL);
+}

@@ -1,6 +1,7 @@
 #ifndef HVD_OPERATOR_CORE_HOSTS_H
 #define HVD_OPERATOR_CORE_HOSTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,5 +44,11 @@ int64_t hvd_hosts_slots(const struct hvd_job *job, const struct hvd_worker *work
 
 /* A hash of the four files in a ConfigMap's data; other keys do not count. 0 if one is missing. */
 uint64_t hvd_hosts_hash(const cJSON *data);
+
+/* Whether one of the four files is among the members, whatever it holds. */
+bool hvd_hosts_has_any(const cJSON *members);
+
+/* Adds the four files to a merge patch, each as one to remove. */
+void hvd_hosts_put_removals(struct hvd_jb *jb, cJSON *members);
 
 #endif

@@ -187,7 +187,12 @@ static bool observe_service(const cJSON *object, struct hvd_object *out)
 {
     const cJSON *selector = hvd_json_at(object, "spec.selector");
 
-    out->u.service.is_headless = hvd_observe_is(object, "spec.clusterIP", "None");
+    const char *type = hvd_json_str(object, "spec.type");
+    const char *address = hvd_json_str(object, "spec.clusterIP");
+
+    out->u.service.is_headless =
+        hvd_str_equal(address, "None") && (!type || strcmp(type, "ClusterIP") == 0);
+    out->u.service.has_address = address && *address != '\0' && strcmp(address, "None") != 0;
     out->u.service.publishes_not_ready = hvd_json_true(object, "spec.publishNotReadyAddresses");
     out->u.service.selects_job =
         cJSON_GetArraySize(selector) == 2 && out->meta.name &&
@@ -211,6 +216,7 @@ static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
     out->u.statefulset.is_on_delete =
         hvd_observe_is(object, "spec.updateStrategy.type", "OnDelete") &&
         !hvd_json_at(object, "spec.updateStrategy.rollingUpdate");
+    out->u.statefulset.is_shifted = hvd_json_int(object, "spec.ordinals.start", 0) != 0;
     out->u.statefulset.replicas = hvd_json_int(object, "spec.replicas", 1);
     return hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.statefulset.spec_hash);
 }
@@ -235,6 +241,19 @@ static uint64_t workers_hash(const cJSON *object)
     return cJSON_IsString(item) ? strtoull(item->valuestring, NULL, 16) : 0;
 }
 
+static int32_t fields_set_by_others(const cJSON *object)
+{
+    int32_t set = 0;
+
+    if (hvd_json_int(object, "spec.ttlSecondsAfterFinished", -1) >= 0)
+        set |= HVD_JOB_TTL;
+    if (hvd_json_int(object, "spec.activeDeadlineSeconds", -1) >= 0)
+        set |= HVD_JOB_DEADLINE;
+    if (hvd_json_int(object, "spec.backoffLimit", 0) != 0)
+        set |= HVD_JOB_BACKOFF;
+    return set;
+}
+
 static bool observe_job(const cJSON *object, struct hvd_object *out)
 {
     const cJSON *item =
@@ -248,6 +267,7 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
     out->u.job.attempt = (int32_t)attempt;
     out->u.job.is_held =
         hvd_json_true(object, "spec.suspend") || hvd_json_int(object, "spec.parallelism", 1) == 0;
+    out->u.job.set_by_others = fields_set_by_others(object);
     out->u.job.is_complete = hvd_observe_condition(object, "Complete") != NULL;
     out->u.job.is_failed = failed != NULL;
     out->u.job.failed_s = hvd_rfc3339_parse(hvd_json_str(failed, "lastTransitionTime"));
@@ -274,6 +294,7 @@ static bool observe_kind(const cJSON *object, struct hvd_object *out)
         return observe_statefulset(object, out);
     case HVD_KIND_CONFIGMAP:
         out->u.configmap.is_immutable = hvd_json_true(object, "immutable");
+        out->u.configmap.is_shadowed = hvd_hosts_has_any(hvd_json_get(object, "binaryData"));
         out->u.configmap.data_hash = hvd_hosts_hash(hvd_json_get(object, "data"));
         return true;
     case HVD_KIND_JOB:

@@ -30,6 +30,13 @@ enum hvd_label {
     HVD_LOST_GROUP = 8,
 };
 
+/* Fields of the master's Job that the operator leaves unset, and another writer has set. */
+enum hvd_job_field {
+    HVD_JOB_TTL = 1,      /* ttlSecondsAfterFinished: the Job goes before its end is known */
+    HVD_JOB_DEADLINE = 2, /* activeDeadlineSeconds */
+    HVD_JOB_BACKOFF = 4,  /* a backoffLimit: the Job makes a second master beside old workers */
+};
+
 struct hvd_meta {
     char *namespace;
     char *name;
@@ -102,6 +109,7 @@ struct hvd_object {
     union {
         struct {
             bool is_headless;
+            bool has_address; /* of its own, which it cannot give up any more */
             bool publishes_not_ready;
             bool selects_job; /* exactly by our labels */
         } service;
@@ -109,11 +117,13 @@ struct hvd_object {
             int64_t replicas;
             uint64_t revision; /* a hash of the name of its template's revision; 0: none yet */
             bool is_on_delete; /* the update strategy, and nothing else in it */
+            bool is_shifted;   /* its first worker has another number than 0 */
             char *spec_hash;
         } statefulset;
         struct {
             uint64_t data_hash; /* hvd_hosts_hash of its data */
             bool is_immutable;
+            bool is_shadowed; /* binaryData holds a file of the list, so that data cannot */
         } configmap;
         struct {
             int32_t attempt;       /* 0: not ours */
@@ -121,6 +131,7 @@ struct hvd_object {
             char *scaled_down;     /* annotation: when and how workers were let go, or NULL */
             uint64_t workers_hash; /* annotation; 0: none, or the Job has ended */
             bool is_held;          /* its spec lets it make no pod: suspend, or no parallelism */
+            int32_t set_by_others; /* of enum hvd_job_field */
             bool is_complete;
             bool is_failed;
             int64_t failed_s; /* when */

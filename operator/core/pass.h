@@ -216,6 +216,16 @@ bool hvd_held_ends_attempt(struct hvd_pass *p);
 /* Releases the Job, which is ours, if it is held, and tells of it. */
 void hvd_held_release(struct hvd_pass *p, const struct hvd_object *job);
 
+/* fields.c: fields of children that the operator leaves unset and another writer has set. */
+
+/* Repairs what the Service is; true while it has to be made anew for that, and nothing else of it
+ * is worth a repair. */
+bool hvd_fields_repair_service(struct hvd_pass *p, const struct hvd_object *service);
+
+/* Repairs those of a StatefulSet, and of the master's Job that has not ended. */
+void hvd_fields_repair_set(struct hvd_pass *p, const struct hvd_object *set);
+void hvd_fields_repair_job(struct hvd_pass *p, const struct hvd_object *job);
+
 /* refusal.c: what others refuse. Each tells why in out, false if there is nothing to tell. */
 
 /* Pods that a StatefulSet, or the master's Job, is not allowed to make; asks if that is not known.

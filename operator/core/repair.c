@@ -49,9 +49,14 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
     [HVD_REPAIR_SELECTOR] = {"spec.selector", WAITS, {{"f:spec", "f:selector"}}},
     [HVD_REPAIR_UNREADY] = {"spec.publishNotReadyAddresses", WAITS,
                             {{"f:spec", "f:publishNotReadyAddresses"}}},
+    [HVD_REPAIR_TYPE] = {"spec.type", WAITS, {{"f:spec", "f:type"}, {"f:spec", "f:externalName"}}},
+    /* Each is a deletion and a creation. */
+    [HVD_REPAIR_ADDRESS] = {"spec.clusterIP", {30000, 600000},
+                            {{"f:spec", "f:type"}, {"f:spec", "f:clusterIP"}}},
     [HVD_REPAIR_REPLICAS] = {"spec.replicas", WAITS, {{"f:spec", "f:replicas"}}},
     [HVD_REPAIR_STRATEGY] = {"spec.updateStrategy", WAITS, {{"f:spec", "f:updateStrategy"}}},
-    [HVD_REPAIR_HOSTS] = {"data", WAITS, {{"f:data"}}},
+    [HVD_REPAIR_ORDINALS] = {"spec.ordinals", WAITS, {{"f:spec", "f:ordinals"}}},
+    [HVD_REPAIR_HOSTS] = {"data", WAITS, {{"f:data"}, {"f:binaryData"}}},
     /* Each costs new workers, and seven requests. */
     [HVD_REPAIR_IMMUTABLE] = {"immutable", {3600000, 3600000}, {{"f:immutable"}}},
     [HVD_REPAIR_HOSTS_SEEN] = {"metadata.annotations[" HVD_ANNOTATION_HOSTS "]", WAITS,
@@ -60,6 +65,11 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
                             {{"f:metadata", "f:annotations", "f:" HVD_ANNOTATION_WORKERS}}},
     [HVD_REPAIR_SUSPEND] = {"spec.suspend or spec.parallelism", WAITS,
                             {{"f:spec", "f:suspend"}, {"f:spec", "f:parallelism"}}},
+    [HVD_REPAIR_TTL] = {"spec.ttlSecondsAfterFinished", WAITS,
+                        {{"f:spec", "f:ttlSecondsAfterFinished"}}},
+    [HVD_REPAIR_DEADLINE] = {"spec.activeDeadlineSeconds", WAITS,
+                             {{"f:spec", "f:activeDeadlineSeconds"}}},
+    [HVD_REPAIR_BACKOFF] = {"spec.backoffLimit", WAITS, {{"f:spec", "f:backoffLimit"}}},
     [HVD_REPAIR_GANG] = {"spec", WAITS, {{"f:spec"}}},
     [HVD_REPAIR_STATUS] = {"status", WAITS, {{"f:status"}}},
 };
@@ -86,10 +96,17 @@ const struct hvd_repair_record *hvd_repairs_find(const struct hvd_repairs *repai
     return find(repairs, key);
 }
 
+int64_t hvd_repair_longest_ms(const struct hvd_repair_record *record)
+{
+    int64_t wait_ms = infos[record->repair].wait_ms[1];
+
+    return wait_ms > LONGEST_MS ? wait_ms : LONGEST_MS;
+}
+
 int64_t hvd_repair_due_ms(const struct hvd_repair_record *record)
 {
     const int64_t *waits_ms = infos[record->repair].wait_ms;
-    int64_t longest_ms = waits_ms[1] > LONGEST_MS ? waits_ms[1] : LONGEST_MS;
+    int64_t longest_ms = hvd_repair_longest_ms(record);
     int64_t wait_ms = waits_ms[record->n > 1];
 
     for (unsigned i = 2; i < record->n && wait_ms < longest_ms; i++)
@@ -189,7 +206,8 @@ static void forget_creation(struct hvd_repairs *repairs, const struct hvd_action
     }
 }
 
-void hvd_repairs_note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms)
+static void note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms,
+                 bool is_refused)
 {
     uint64_t key = hvd_repair_key(action->kind, action->name, action->repair);
     struct hvd_repair_record *record;
@@ -197,7 +215,7 @@ void hvd_repairs_note(struct hvd_repairs *repairs, const struct hvd_action *acti
     if (action->repair == HVD_REPAIR_NONE || action->type == HVD_ACTION_EVENT)
         return;
     hvd_repairs_prune(repairs, now_ms);
-    if (action->repair == HVD_REPAIR_IMMUTABLE)
+    if (action->type == HVD_ACTION_DELETE && infos[action->repair].field)
         forget_creation(repairs, action);
     record = find(repairs, key);
     if (!record)
@@ -208,10 +226,26 @@ void hvd_repairs_note(struct hvd_repairs *repairs, const struct hvd_action *acti
         hvd_free(record->text);
         *record = (struct hvd_repair_record){.key = key, .value = action->value};
     }
+    if (record->is_refused != is_refused) { /* what is known of the other writer is not true now */
+        hvd_free(record->text);
+        record->text = NULL;
+    }
+    record->is_refused = is_refused;
     record->repair = (uint8_t)action->repair;
     record->last_ms = now_ms;
     if (record->n < UINT16_MAX)
         record->n++;
+}
+
+void hvd_repairs_note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms)
+{
+    note(repairs, action, now_ms, false);
+}
+
+void hvd_repairs_note_refused(struct hvd_repairs *repairs, const struct hvd_action *action,
+                              int64_t now_ms)
+{
+    note(repairs, action, now_ms, true);
 }
 
 void hvd_repairs_announced(struct hvd_repairs *repairs, const struct hvd_action *action)
@@ -263,7 +297,8 @@ static const char *find_manager(const cJSON *object, const struct repair_info *i
 }
 
 /* What the other writer does. */
-static void describe(const struct hvd_action *action, const char *by, char out[TEXT_SIZE])
+static void describe(const struct hvd_action *action, const char *by, bool is_refused,
+                     char out[TEXT_SIZE])
 {
     const struct repair_info *info = &infos[action->repair];
     const char *kind = hvd_kind_info(action->kind)->kind;
@@ -271,6 +306,11 @@ static void describe(const struct hvd_action *action, const char *by, char out[T
     if (action->repair == HVD_REPAIR_IMMUTABLE)
         (void)snprintf(out, TEXT_SIZE, "%s %s/%s: made immutable by %s after each creation", kind,
                        action->namespace, action->name, by);
+    else if (info->field && is_refused)
+        (void)snprintf(out, TEXT_SIZE,
+                       "%s %s/%s field %s: the API server refuses each repair, for what %s has set "
+                       "beside it",
+                       kind, action->namespace, action->name, info->field, by);
     else if (info->field)
         (void)snprintf(out, TEXT_SIZE, "%s %s/%s field %s: changed again by %s after each repair",
                        kind, action->namespace, action->name, info->field, by);
@@ -295,7 +335,8 @@ hvd_status_t hvd_repairs_attribute(struct hvd_repairs *repairs, const struct hvd
         return HVD_OK;
     if (manager)
         (void)snprintf(by, sizeof(by), "manager \"%.*s\"", NAME_SIZE, manager);
-    describe(action, manager ? by : "an admission webhook or another program", text);
+    describe(action, manager ? by : "an admission webhook or another program", record->is_refused,
+             text);
     copy = hvd_strdup(text);
     if (!copy)
         return HVD_ERR_NOMEM;

@@ -29,13 +29,19 @@ enum hvd_repair {
     HVD_REPAIR_OWNER,      /* the reference to the job, as the controller */
     HVD_REPAIR_SELECTOR,   /* of the Service */
     HVD_REPAIR_UNREADY,    /* publishNotReadyAddresses of the Service */
+    HVD_REPAIR_TYPE,       /* type of the Service, with its clusterIP */
+    HVD_REPAIR_ADDRESS,    /* deletion of a Service that got an address */
     HVD_REPAIR_REPLICAS,   /* of a StatefulSet; with its template where it starts without pods */
     HVD_REPAIR_STRATEGY,   /* updateStrategy of a StatefulSet */
+    HVD_REPAIR_ORDINALS,   /* of a StatefulSet */
     HVD_REPAIR_HOSTS,      /* data of the ConfigMap */
     HVD_REPAIR_IMMUTABLE,  /* deletion of a ConfigMap that was made immutable */
     HVD_REPAIR_HOSTS_SEEN, /* annotation of the master's pod */
     HVD_REPAIR_WORKERS,    /* annotation of the master's Job */
     HVD_REPAIR_SUSPEND,    /* suspend and parallelism of the master's Job */
+    HVD_REPAIR_TTL,        /* ttlSecondsAfterFinished of the master's Job */
+    HVD_REPAIR_DEADLINE,   /* activeDeadlineSeconds of it */
+    HVD_REPAIR_BACKOFF,    /* backoffLimit of it */
     HVD_REPAIR_GANG,       /* spec of the PodGroup */
     HVD_REPAIR_STATUS,     /* of the HorovodJob */
     HVD_N_REPAIRS,
@@ -52,6 +58,7 @@ struct hvd_repair_record {
     uint16_t n;        /* how often that value was set in a row */
     uint8_t repair;    /* enum hvd_repair */
     bool is_announced; /* the event about it was written */
+    bool is_refused;   /* the API server's own rules refused it the last time */
 };
 
 /* Zeroed: empty. */
@@ -64,10 +71,13 @@ struct hvd_repairs {
 /* The repair that a creation or deletion of an object of that kind is. */
 enum hvd_repair hvd_repair_of_existence(enum hvd_kind kind);
 
-/* Records that the write was accepted at now_ms (the server's), or that the API server's own rules
- * refused it. Actions that are no repairs are ignored, and so is a lack of memory: then the next
- * one does not wait. */
+/* Records that the write was accepted at now_ms (the server's). Actions that are no repairs are
+ * ignored, and so is a lack of memory: then the next one does not wait. */
 void hvd_repairs_note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms);
+
+/* The same of one that the API server's own rules refused. */
+void hvd_repairs_note_refused(struct hvd_repairs *repairs, const struct hvd_action *action,
+                              int64_t now_ms);
 
 /* Records the answer to HVD_ACTION_ATTRIBUTE: the object with its managedFields, NULL if it is gone
  * or cannot be read. HVD_ERR_NOMEM. */

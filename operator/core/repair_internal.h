@@ -24,7 +24,9 @@ bool hvd_repair_is_again(const struct hvd_repair_record *record, uint64_t value,
 /* Whether a write that is needed again was undone so often that another writer must be at work. */
 bool hvd_repair_is_fight(const struct hvd_repair_record *record);
 
-/* From when on a write that was undone may be sent again, and from when on it counts no more. */
+/* How long a write that was undone waits at most, from when on it may be sent again, and from when
+ * on it counts no more. */
+int64_t hvd_repair_longest_ms(const struct hvd_repair_record *record);
 int64_t hvd_repair_due_ms(const struct hvd_repair_record *record);
 int64_t hvd_repair_calm_ms(const struct hvd_repair_record *record);
 

@@ -524,18 +524,40 @@ static void a_delete_is_never_wrong_in_itself(void **state)
     }
 }
 
+#define ENDING                                                                                     \
+    "{\"metadata\":{\"name\":\"j\",\"namespace\":\"ns\",\"uid\":\"s1\",\"resourceVersion\":\"5\"," \
+    "\"deletionTimestamp\":\"2026-01-01T00:00:00Z\",\"labels\":{\"horovod.io/job-name\":\"j\"},"   \
+    "\"ownerReferences\":[{\"kind\":\"HorovodJob\",\"name\":\"j\",\"uid\":\"u1\",\"controller\":"  \
+    "true}]"                                                                                       \
+    "}}"
+
 static void a_delete_that_takes_time_is_seen_in_the_store(void **state)
 {
     struct bench *b = *state;
 
     plan(b, HVD_ACTION_DELETE, false);
     perform(b);
-    fake_api_answer(fake_api_last(&b->fake), 200, CHILD("j", "s1", "5", "j", "u1"));
+    fake_api_answer(fake_api_last(&b->fake), 200, ENDING);
     assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
     plan(b, HVD_ACTION_DELETE, false);
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 200, "{\"kind\":\"Status\",\"status\":\"Success\"}");
     assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+}
+
+/* The API server answers the deletion of a Service with what it was. */
+static void an_answer_with_what_was_deleted_brings_nothing_back(void **state)
+{
+    struct bench *b = *state;
+    cJSON *service = cJSON_Parse(CHILD("j", "s1", "5", "j", "u1"));
+
+    assert_int_equal(hvd_store_put_answer(&b->store, HVD_KIND_SERVICE, service, NULL), HVD_OK);
+    cJSON_Delete(service);
+    plan(b, HVD_ACTION_DELETE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 200, CHILD("j", "s1", "5", "j", "u1"));
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    assert_int_equal(b->entry->n_gone, 1);
 }
 
 static void events_never_hold_a_job_up_unless_the_server_is_away(void **state)
@@ -635,6 +657,7 @@ int main(void)
         TEST(a_delete_that_was_denied_is_forgotten_when_it_succeeds),
         TEST(a_delete_is_never_wrong_in_itself),
         TEST(a_delete_that_takes_time_is_seen_in_the_store),
+        TEST(an_answer_with_what_was_deleted_brings_nothing_back),
         TEST(events_never_hold_a_job_up_unless_the_server_is_away),
         TEST(a_secret_holds_a_new_key_and_answers_with_metadata_only),
         TEST(a_request_that_cannot_be_sent_fails_the_plan),

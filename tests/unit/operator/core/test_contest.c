@@ -84,6 +84,21 @@ static const struct stranger strangers[] = {
             "{\"spec\":{\"selector\":null}}"),
     CHANGED(HVD_REPAIR_UNREADY, "Service", "digits", "spec.publishNotReadyAddresses",
             "{\"spec\":{\"publishNotReadyAddresses\":false}}"),
+    CHANGED(HVD_REPAIR_TYPE, "Service", "digits", "spec.type",
+            "{\"spec\":{\"type\":\"ExternalName\",\"externalName\":\"a.example\",\"clusterIP\":"
+            "null}}"),
+    CHANGED(HVD_REPAIR_ADDRESS, "Service", "digits", "spec.clusterIP",
+            "{\"spec\":{\"type\":\"ClusterIP\",\"clusterIP\":\"10.0.0.7\"}}"),
+    CHANGED(HVD_REPAIR_ADDRESS, "Service", "digits", "spec.clusterIP",
+            "{\"spec\":{\"type\":\"NodePort\",\"clusterIP\":\"10.0.0.7\"}}"),
+    CHANGED(HVD_REPAIR_ORDINALS, "StatefulSet", "digits-worker", "spec.ordinals",
+            "{\"spec\":{\"ordinals\":{\"start\":3}}}"),
+    CHANGED(HVD_REPAIR_TTL, "Job", "digits-master", "spec.ttlSecondsAfterFinished",
+            "{\"spec\":{\"ttlSecondsAfterFinished\":0}}"),
+    CHANGED(HVD_REPAIR_DEADLINE, "Job", "digits-master", "spec.activeDeadlineSeconds",
+            "{\"spec\":{\"activeDeadlineSeconds\":100}}"),
+    CHANGED(HVD_REPAIR_BACKOFF, "Job", "digits-master", "spec.backoffLimit",
+            "{\"spec\":{\"backoffLimit\":6}}"),
     CHANGED(HVD_REPAIR_REPLICAS, "StatefulSet", "digits-worker", "spec.replicas",
             "{\"spec\":{\"replicas\":1}}"),
     CHANGED(HVD_REPAIR_REPLICAS, "StatefulSet", "digits-worker", "spec.replicas",
@@ -94,6 +109,8 @@ static const struct stranger strangers[] = {
     CHANGED(HVD_REPAIR_HOSTS, "ConfigMap", "digits-hosts", "data",
             "{\"data\":{\"hostfile\":\"elsewhere slots=9\\n\"}}"),
     CHANGED(HVD_REPAIR_HOSTS, "ConfigMap", "digits-hosts", "data", "{\"data\":null}"),
+    CHANGED(HVD_REPAIR_HOSTS, "ConfigMap", "digits-hosts", "data",
+            "{\"data\":{\"hostfile\":null},\"binaryData\":{\"hostfile\":\"eA==\"}}"),
     {.repair = HVD_REPAIR_IMMUTABLE,
      .kind = "ConfigMap",
      .name = "digits-hosts",
@@ -196,10 +213,14 @@ static void begin(struct world *w, const struct stranger *s)
 
 static void check_report(const struct world *w, const struct stranger *s)
 {
-    static const char advice[] =
-        ": the next repairs are up to 5 minutes apart; stop the other writer";
+    const int minutes = s->repair == HVD_REPAIR_IMMUTABLE ? 60
+                        : s->repair == HVD_REPAIR_ADDRESS ? 10
+                                                          : 5;
+    char advice[96];
     const char *message = world_condition_text(w, "Contested", "message");
 
+    (void)snprintf(advice, sizeof(advice),
+                   ": the next repairs are up to %d minutes apart; stop the other writer", minutes);
     if (s->repair == HVD_REPAIR_STATUS) /* which is undone with the rest */
         return;
     assert_string_equal(world_condition(w, "Contested"), "True");
@@ -296,6 +317,31 @@ static void what_the_user_changes_back_and_forth_is_no_fight(void **state)
         assert_string_equal(world_condition(&w, "Contested"), "");
         world_fini(&w);
     }
+}
+
+/* What the other writer has set is in the way of each repair, and not of what was repaired. */
+static void a_repair_that_the_api_server_refuses_is_reported_as_that(void **state)
+{
+    struct hvd_repairs repairs = {0};
+    const struct hvd_action repair = {.type = HVD_ACTION_PATCH,
+                                      .kind = HVD_KIND_CONFIGMAP,
+                                      .namespace = (char *)"default",
+                                      .name = (char *)"digits-hosts",
+                                      .repair = HVD_REPAIR_HOSTS,
+                                      .value = 1};
+
+    (void)state;
+    hvd_repairs_note_refused(&repairs, &repair, 1000);
+    hvd_repairs_note_refused(&repairs, &repair, 2000);
+    assert_int_equal(hvd_repairs_attribute(&repairs, &repair, NULL), HVD_OK);
+    assert_string_equal(repairs.records[0].text,
+                        "ConfigMap default/digits-hosts field data: the API server refuses each "
+                        "repair, for what an admission webhook or another program has set beside "
+                        "it");
+    hvd_repairs_note(&repairs, &repair, 3000);
+    assert_null(repairs.records[0].text);
+    assert_int_equal(repairs.records[0].n, 3);
+    hvd_repairs_fini(&repairs);
 }
 
 /* What managedFields say of the Service's selector, and whom the condition names. */
@@ -455,6 +501,7 @@ int main(void)
         cmocka_unit_test(a_fight_over_anything_costs_twelve_requests_and_then_one_in_five_minutes),
         cmocka_unit_test(a_fight_that_ends_is_repaired_and_reported_no_more),
         cmocka_unit_test(what_the_user_changes_back_and_forth_is_no_fight),
+        cmocka_unit_test(a_repair_that_the_api_server_refuses_is_reported_as_that),
         cmocka_unit_test(the_other_writer_is_named_by_its_manager),
         cmocka_unit_test(a_restarted_operator_ends_the_report_only_when_it_was_calm_for_long),
         cmocka_unit_test(a_list_made_immutable_ends_no_job),
