@@ -108,19 +108,33 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
     return HVD_OK;
 }
 
+bool hvd_job_is_at_rest(const struct hvd_job *job)
+{
+    return job->is_deleting || job->invalid || job->spec.is_suspended || job->spec.is_foreign ||
+           hvd_job_is_finished(&job->status);
+}
+
 /* ---- in one block ---- */
 
-#define TEXTS_MAX (12 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
+#define TEXTS_MAX (13 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
 
 /* Where the strings of the job stand; how many they are. */
 static size_t texts_of(struct hvd_job *job, char **out[TEXTS_MAX])
 {
     struct hvd_job_status *status = &job->status;
-    char **const texts[] = {
-        &job->namespace,          &job->name,       &job->uid,
-        &job->resource_version,   &job->invalid,    &job->finalizers,
-        &job->spec.topology_keys, &job->spec.image, &job->spec.text,
-        &status->failure_log,     &status->others,  &status->worker_failure.message};
+    char **const texts[] = {&job->namespace,
+                            &job->name,
+                            &job->uid,
+                            &job->resource_version,
+                            &job->invalid,
+                            &job->finalizers,
+                            &job->spec.topology_keys,
+                            &job->spec.image,
+                            &job->spec.manager,
+                            &job->spec.text,
+                            &status->failure_log,
+                            &status->others,
+                            &status->worker_failure.message};
     size_t n = sizeof(texts) / sizeof(texts[0]);
 
     memcpy(out, texts, sizeof(texts));
@@ -175,6 +189,7 @@ void hvd_job_fini(struct hvd_job *job)
     hvd_free(job->spec.groups);
     hvd_free(job->spec.topology_keys);
     hvd_free(job->spec.image);
+    hvd_free(job->spec.manager);
     hvd_free(job->namespace);
     hvd_free(job->name);
     hvd_free(job->uid);

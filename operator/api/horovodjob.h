@@ -11,8 +11,9 @@
 
 /*
  * The HorovodJob as the operator holds it. Scalars are decoded with their defaults; the spec is
- * also kept as compact text, because pod templates must survive with every field, known or not, and
- * are needed only when a child is built. Strings are owned by the struct; times are whole seconds
+ * also there as compact text, because pod templates must survive with every field, known or not. It
+ * is needed only when a child is built, and may be as large as the object: who keeps jobs need not
+ * keep it. Strings are owned by the struct; times are whole seconds
  * since 1970 in UTC, 0 = not set.
  */
 
@@ -104,8 +105,9 @@ struct hvd_job_spec {
     int32_t ssh_port;           /* as given, else as recorded in the status, else 2222 */
     int32_t min_available;      /* of the gang; 0: as many workers as the job needs to start */
     int64_t schedule_timeout_s; /* of the gang; -1: the gang scheduler's default */
-    char *image; /* that the workers of spec.worker run, at most 512 bytes; NULL: none is given */
-    char *text;  /* the whole spec as compact JSON */
+    char *image;   /* that the workers of spec.worker run, at most 512 bytes; NULL: none is given */
+    char *manager; /* another controller that managedBy names, at most 128 bytes; NULL: none */
+    char *text;    /* the whole spec as compact JSON; NULL: not kept */
 };
 
 /* A worker that was lost while the master ran. */
@@ -191,6 +193,10 @@ void hvd_job_move(struct hvd_job *from, void *block, struct hvd_job *to);
 
 /* Whether the condition Succeeded or Failed is true: such a job is never started again. */
 bool hvd_job_is_finished(const struct hvd_job_status *status);
+
+/* Whether nothing is to be made of the spec's templates, as things stand: the job has ended or
+ * ends, is suspended, has another manager, or a spec that is wrong. */
+bool hvd_job_is_at_rest(const struct hvd_job *job);
 
 /* How many attempts have ended and are recorded; the next one, or the one that runs, is one more.
  */

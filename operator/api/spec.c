@@ -13,6 +13,7 @@
 #include "operator/api/json.h"
 
 #define IMAGE_MAX 512
+#define MANAGER_MAX 128
 
 void hvd_spec_complain(struct hvd_wrong *wrong, const char *fmt, ...)
 {
@@ -219,6 +220,17 @@ static hvd_status_t decode_image(const cJSON *spec, struct hvd_job_spec *out)
     return out->image ? HVD_OK : HVD_ERR_NOMEM;
 }
 
+/* Who manages the job, if it is not this operator. */
+static hvd_status_t decode_manager(const cJSON *spec, struct hvd_job_spec *out)
+{
+    const char *manager = hvd_json_str(spec, "managedBy");
+
+    if (!out->is_foreign)
+        return HVD_OK;
+    out->manager = hvd_strndup(manager, hvd_status_cut(manager, MANAGER_MAX));
+    return out->manager ? HVD_OK : HVD_ERR_NOMEM;
+}
+
 hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_err *err)
 {
     struct hvd_wrong wrong = {{0}};
@@ -228,7 +240,7 @@ hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_
     if (hvd_groups_decode(spec, job->name, &job->spec, &wrong))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     decode_fields(spec, &job->spec, &wrong);
-    if (decode_image(spec, &job->spec))
+    if (decode_image(spec, &job->spec) || decode_manager(spec, &job->spec))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     job->spec.text = spec ? hvd_json_print(spec) : hvd_strdup("{}");
     if (!job->spec.text)

@@ -169,6 +169,9 @@ static hvd_status_t put_numbers(const struct hvd_metrics *metrics, struct hvd_bu
     } rows[] = {
         {"horovod_operator_queue_depth", "gauge", "Jobs that wait to be looked at.",
          (double)metrics->queue_depth},
+        {"horovod_operator_spec_bytes", "gauge",
+         "Texts of specs that are held, which are read again where they are not.",
+         (double)metrics->spec_bytes},
         {"horovod_operator_watches_synced", "gauge", "Watches that have listed once.",
          (double)metrics->watches_synced},
         {"horovod_operator_leader", "gauge", "Whether this operator is the one that writes.",

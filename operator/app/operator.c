@@ -315,15 +315,11 @@ static void rest(struct hvd_operator *op, struct hvd_entry *entry, int64_t wake_
 /* Once a job: one that waits for a manager that does not exist must not wait in silence. */
 static void tell_foreign(struct hvd_operator *op, struct hvd_entry *entry)
 {
-    cJSON *spec = NULL;
-
     if (!entry->job.spec.is_foreign || entry->is_foreign_told)
         return;
     entry->is_foreign_told = true;
-    (void)hvd_json_parse(entry->job.spec.text, &spec);
     HVD_LOG_KV(op->setup.log, HVD_LOG_INFO, SUBSYSTEM, "another manager's job is left alone",
-               {"job", entry->key}, {"managed_by", hvd_json_text(spec, "managedBy")});
-    cJSON_Delete(spec);
+               {"job", entry->key}, {"managed_by", entry->job.spec.manager});
 }
 
 /* Chooses a port that no job has, nor will have as its status is being written. */
@@ -404,6 +400,7 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
     }
     tell_foreign(op, entry);
     st = make_plan(op, entry, &plan, &err);
+    hvd_store_planned(&op->store, entry);
     hvd_histogram_observe(&op->metrics.reconcile, hvd_clock_us() - start_us);
     if (st != HVD_OK)
         retry_later(op, entry, err.msg, 0);
@@ -669,6 +666,7 @@ static hvd_status_t put_metrics(void *ctx, struct hvd_buf *out)
         hvd_metrics_add_watch(metrics, HVD_KIND_LEASE, &health, now_ms);
     }
     metrics->is_leader = is_leader(op);
+    metrics->spec_bytes = op->store.specs.bytes;
     metrics->clock_skew_s = (double)skew_ms(op) / 1000;
     metrics->n_suppressed = op->limit.n_suppressed;
     metrics->resident_bytes = usage.resident_bytes;

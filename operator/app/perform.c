@@ -233,6 +233,27 @@ static void on_reread(void *ctx, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
+/* ---- reading the spec that a pass needs, and that is not held ---- */
+
+static void on_spec(void *ctx, const struct hvd_kube_response *response)
+{
+    struct step *step = ctx;
+    struct run *run = step->run;
+    struct hvd_err err = {0};
+    hvd_status_t st;
+
+    if (response->status == HVD_OK) {
+        st = hvd_store_put_spec(run->p.store, response->body, &err);
+        if (st != HVD_OK)
+            fail_run(run, st, err.msg, 0);
+    } else if (response->status == HVD_ERR_NOT_FOUND) {
+        forget(step);
+    } else {
+        fail_with(run, response);
+    }
+    finish_step(step);
+}
+
 /* ---- looking for an object that the watch does not show ---- */
 
 static void on_looked(void *ctx, const struct hvd_kube_response *response)
@@ -627,6 +648,8 @@ static hvd_status_t send_action(struct step *step, struct hvd_err *err)
         return send_read(step, on_located, err);
     if (step->action->type == HVD_ACTION_LOOK)
         return send_look(step, err);
+    if (step->action->type == HVD_ACTION_READ_SPEC)
+        return send_read(step, on_spec, err);
     if (step->action->type == HVD_ACTION_EXPLAIN)
         return send_question(step, err);
     if (step->action->type == HVD_ACTION_ATTRIBUTE)
@@ -659,6 +682,13 @@ static void note_uid(struct step *step)
     (void)snprintf(step->uid, sizeof(step->uid), "%s", uid);
 }
 
+static bool is_write(const struct hvd_action *action)
+{
+    return action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN &&
+           action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_READ_SPEC &&
+           action->type != HVD_ACTION_ATTRIBUTE;
+}
+
 static void start_step(struct run *run, const struct hvd_action *action)
 {
     struct step *step = hvd_calloc(1, sizeof(*step));
@@ -671,8 +701,7 @@ static void start_step(struct run *run, const struct hvd_action *action)
     }
     *step = (struct step){run, action, ""};
     note_uid(step);
-    if (action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN &&
-        action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_ATTRIBUTE)
+    if (is_write(action))
         observe_first_write(run);
     st = send_action(step, &err);
     if (st == HVD_OK) {

@@ -130,92 +130,6 @@ static void touch(struct hvd_store *store, struct hvd_entry *entry)
     store->changed(store->ctx, entry);
 }
 
-/* ---- failures ---- */
-
-static void free_failure(struct hvd_failure *failure)
-{
-    hvd_free((void *)failure->name);
-    hvd_free((void *)failure->message);
-}
-
-void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
-{
-    for (size_t i = 0; i < entry->n_failures; i++) {
-        if (entry->failures[i].kind != kind || strcmp(entry->failures[i].name, name) != 0)
-            continue;
-        free_failure(&entry->failures[i]);
-        entry->failures[i] = entry->failures[--entry->n_failures];
-        return;
-    }
-}
-
-hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure)
-{
-    struct hvd_failure copy = *failure;
-    struct hvd_failure *grown;
-
-    grown = hvd_realloc(entry->failures, entry->n_failures + 1, sizeof(struct hvd_failure));
-    if (!grown)
-        return HVD_ERR_NOMEM;
-    entry->failures = grown;
-    copy.name = hvd_strdup(failure->name);
-    copy.message = failure->message ? hvd_strdup(failure->message) : NULL;
-    if (!copy.name || (failure->message && !copy.message)) {
-        free_failure(&copy);
-        return HVD_ERR_NOMEM;
-    }
-    hvd_entry_drop_failure(entry, failure->kind, failure->name);
-    entry->failures[entry->n_failures++] = copy;
-    return HVD_OK;
-}
-
-static void drop_all_failures(struct hvd_entry *entry)
-{
-    for (size_t i = 0; i < entry->n_failures; i++)
-        free_failure(&entry->failures[i]);
-    hvd_free(entry->failures);
-    entry->failures = NULL;
-    entry->n_failures = 0;
-}
-
-/* ---- what is known to be gone ---- */
-
-static void drop_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
-{
-    for (size_t i = 0; i < entry->n_gone; i++) {
-        if (entry->gone[i].kind != kind || strcmp(entry->gone[i].name, name) != 0)
-            continue;
-        hvd_free((void *)entry->gone[i].name);
-        entry->gone[i] = entry->gone[--entry->n_gone];
-        return;
-    }
-}
-
-hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
-{
-    struct hvd_gone *grown = hvd_realloc(entry->gone, entry->n_gone + 1, sizeof(struct hvd_gone));
-    char *copy;
-
-    if (!grown)
-        return HVD_ERR_NOMEM;
-    entry->gone = grown;
-    copy = hvd_strdup(name);
-    if (!copy)
-        return HVD_ERR_NOMEM;
-    drop_gone(entry, kind, name);
-    entry->gone[entry->n_gone++] = (struct hvd_gone){kind, copy};
-    return HVD_OK;
-}
-
-static void drop_all_gone(struct hvd_entry *entry)
-{
-    for (size_t i = 0; i < entry->n_gone; i++)
-        hvd_free((void *)entry->gone[i].name);
-    hvd_free(entry->gone);
-    entry->gone = NULL;
-    entry->n_gone = 0;
-}
-
 /* ---- entries ---- */
 
 struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item)
@@ -243,6 +157,7 @@ static void count_job(struct hvd_store *store, const struct hvd_entry *entry, bo
 static void drop_job(struct hvd_store *store, struct hvd_entry *entry)
 {
     count_job(store, entry, false);
+    hvd_specs_drop(store, entry);
     hvd_slab_give(&store->slab, entry->job_block, entry->job_size);
     entry->job = (struct hvd_job){0};
     entry->job_block = NULL;
@@ -274,8 +189,8 @@ static void free_entry(struct hvd_store *store, struct hvd_entry *entry)
     hvd_queue_forget(store->queue, &entry->item);
     hvd_store_unlink_waiter(entry);
     drop_job(store, entry);
-    drop_all_failures(entry);
-    drop_all_gone(entry);
+    hvd_entry_drop_failures(entry);
+    hvd_entry_drop_gone(entry);
     hvd_repairs_fini(&entry->repairs);
     hvd_slab_give(&store->slab, entry->records, size_of_list(entry->capacity));
     drop_entry(store, entry);
@@ -328,6 +243,13 @@ static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, cons
 
 /* ---- jobs ---- */
 
+/* Where an object comes from. */
+enum source {
+    OF_WATCH,
+    OF_ANSWER, /* to a request of ours */
+    OF_READ,   /* likewise, for the text of a spec */
+};
+
 /* Whether the entry has that version of the job, or a newer one. */
 static bool knows_job(const struct hvd_entry *entry, const struct hvd_job *job)
 {
@@ -351,7 +273,7 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
         return HVD_ERR_NOMEM;
     if (!entry->has_job || entry->job.generation != job->generation ||
         !hvd_str_equal(entry->job.uid, job->uid))
-        drop_all_failures(entry);
+        hvd_entry_drop_failures(entry);
     drop_job(store, entry);
     hvd_job_move(job, block, &entry->job);
     entry->job_block = block;
@@ -362,29 +284,49 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
     return HVD_OK;
 }
 
-static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, bool is_answer,
+/* Takes in the job and the text of its spec, which has a place of its own. *job is gone then. */
+static hvd_status_t file_job(struct hvd_store *store, struct hvd_job *job, enum source source)
+{
+    struct hvd_entry *entry = get_entry(store, job->namespace, job->name);
+    char *text = job->spec.text;
+    bool is_new, is_wanted;
+    hvd_status_t st;
+
+    if (!entry)
+        return HVD_ERR_NOMEM;
+    is_new = !knows_job(entry, job);
+    /* Another spec has another generation. */
+    is_wanted = is_new || (source == OF_READ && entry->job.generation == job->generation &&
+                           hvd_str_equal(entry->job.uid, job->uid));
+    job->spec.text = NULL;
+    st = take_job(store, entry, job);
+    if (st == HVD_OK && is_wanted)
+        st = hvd_specs_hold(store, entry, text, source == OF_READ);
+    hvd_free(text);
+    if (st != HVD_OK)
+        touch(store, entry); /* which ends it, if nothing is in it */
+    return st;
+}
+
+static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, enum source source,
                             struct hvd_err *err)
 {
     struct hvd_job job = {0};
-    struct hvd_entry *entry;
+    const struct hvd_entry *entry;
     hvd_status_t st = hvd_job_decode(object, &job, err);
 
     if (st != HVD_OK)
         return st;
     entry = find_entry(store, job.namespace, job.name);
-    if (is_answer && (!entry || !entry->has_job) &&
+    if (source != OF_WATCH && (!entry || !entry->has_job) &&
         is_over(store, HVD_KIND_HOROVODJOB, job.resource_version)) {
         hvd_job_fini(&job);
         return HVD_OK;
     }
-    entry = get_entry(store, job.namespace, job.name);
-    st = entry ? take_job(store, entry, &job) : HVD_ERR_NOMEM;
-    if (st != HVD_OK) {
-        hvd_err_set(err, st, 0, "%s/%s: out of memory", job.namespace, job.name);
-        hvd_job_fini(&job);
-        if (entry)
-            touch(store, entry); /* which ends it, if nothing is in it */
-    }
+    st = file_job(store, &job, source);
+    if (st != HVD_OK)
+        hvd_err_set(err, st, 0, "a HorovodJob: out of memory");
+    hvd_job_fini(&job);
     return st;
 }
 
@@ -395,8 +337,8 @@ static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
     drop_job(store, entry);
     entry->is_foreign_told = false;
     entry->status_written_ms = 0;
-    drop_all_failures(entry);
-    drop_all_gone(entry);
+    hvd_entry_drop_failures(entry);
+    hvd_entry_drop_gone(entry);
     hvd_repairs_fini(&entry->repairs);
     drop_foreign(store, entry);
     touch(store, entry);
@@ -629,7 +571,7 @@ static hvd_status_t add_record(struct hvd_store *store, const struct hvd_object 
         return st;
     }
     drop_failure_of_ours(entry, object);
-    drop_gone(entry, object->kind, object->meta.name);
+    hvd_entry_unnote_gone(entry, object->kind, object->meta.name);
     *out = record;
     return HVD_OK;
 }
@@ -789,20 +731,20 @@ static void note_deletion(struct hvd_store *store, struct hvd_object *pod)
 }
 
 static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
-                        bool is_answer, struct hvd_err *err)
+                        enum source source, struct hvd_err *err)
 {
     struct hvd_object projection = {0};
     const struct hvd_meta *meta = &projection.meta;
     hvd_status_t st;
 
     if (kind == HVD_KIND_HOROVODJOB)
-        return put_job(store, object, is_answer, err);
+        return put_job(store, object, source, err);
     st = hvd_observe(kind, object, &projection, err);
     if (st != HVD_OK)
         return st;
     note_deletion(store, &projection);
     /* What lacks our label is out of the watch's sight: of that it tells nothing. */
-    if (!is_answer || !meta->is_in_sight || !is_over(store, kind, meta->resource_version) ||
+    if (source == OF_WATCH || !meta->is_in_sight || !is_over(store, kind, meta->resource_version) ||
         find_record(store, kind, meta->namespace, meta->name))
         st = take_object(store, &projection);
     hvd_object_fini(&projection);
@@ -814,13 +756,18 @@ static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON
 hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
                            struct hvd_err *err)
 {
-    return put(store, kind, object, false, err);
+    return put(store, kind, object, OF_WATCH, err);
 }
 
 hvd_status_t hvd_store_put_answer(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
                                   struct hvd_err *err)
 {
-    return put(store, kind, object, true, err);
+    return put(store, kind, object, OF_ANSWER, err);
+}
+
+hvd_status_t hvd_store_put_spec(struct hvd_store *store, const cJSON *object, struct hvd_err *err)
+{
+    return put(store, HVD_KIND_HOROVODJOB, object, OF_READ, err);
 }
 
 void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *ns, const char *name,
@@ -869,7 +816,8 @@ static void miss_record(struct hvd_store *store, struct hvd_record *record, bool
         return;
     }
     /* Without the note, which is for lack of memory, it is looked for. */
-    if (object.kind != HVD_KIND_POD)
+    if (entry->has_job && object.kind != HVD_KIND_POD &&
+        is_child_name(&entry->job, object.kind, object.meta.name))
         (void)!hvd_entry_note_gone(entry, object.kind, object.meta.name);
     remove_record(store, record);
 }

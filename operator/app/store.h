@@ -13,6 +13,7 @@
 #include "operator/app/places.h"
 #include "operator/app/queue.h"
 #include "operator/app/slab.h"
+#include "operator/app/specs.h"
 #include "operator/core/observe.h"
 #include "operator/core/reconcile.h"
 
@@ -20,7 +21,9 @@
  * What the operator knows: for each job the decoded HorovodJob and the projections of the objects
  * filed under it by namespace and label. Children that no HorovodJob controls, and pods that no
  * StatefulSet or Job does, are filed only while their job is there; of such children only those
- * that have the name of one of the job's. Fed by watches and by the answers to our own writes; an
+ * that have the name of one of the job's. The text of a spec is held only while a child may have to
+ * be made of it, and of all jobs up to HVD_SPECS_MAX bytes (specs.h); beyond that, and of jobs at
+ * rest, it is read when a pass needs it. Fed by watches and by the answers to our own writes; an
  * older version never replaces a newer one. One thread.
  */
 
@@ -29,10 +32,11 @@ struct hvd_entry {
     const char *key; /* "namespace/name" */
     struct hvd_index_node node;
     bool has_job;
-    bool is_foreign_told; /* the log says that the job has another manager */
-    unsigned job_round;   /* the list in which the job was seen last */
-    struct hvd_job job;   /* valid with has_job; owns nothing */
-    void *job_block;      /* what the job would own */
+    bool is_foreign_told;       /* the log says that the job has another manager */
+    unsigned job_round;         /* the list in which the job was seen last */
+    struct hvd_job job;         /* valid with has_job; owns nothing */
+    struct hvd_spec_place spec; /* of the text of its spec, which is NULL while it is not held */
+    void *job_block;            /* what the job would own but for that text */
     size_t job_size;
     struct hvd_record **records; /* of children and pods, in no order */
     size_t n_objects;            /* so many records */
@@ -57,6 +61,7 @@ typedef void (*hvd_store_changed_fn)(void *ctx, struct hvd_entry *entry);
 
 struct hvd_store {
     struct hvd_slab slab;          /* where the records are */
+    struct hvd_specs specs;        /* the texts that are held */
     struct hvd_object found;       /* what hvd_store_find told last */
     struct hvd_index entries;      /* by namespace and name */
     struct hvd_index records;      /* of children and pods, by kind, namespace and name */
@@ -94,6 +99,13 @@ hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJ
  */
 hvd_status_t hvd_store_put_answer(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
                                   struct hvd_err *err);
+
+/* Takes in the answer to HVD_ACTION_READ_SPEC likewise, and the text of the spec stays until the
+ * next plan of the job is made. */
+hvd_status_t hvd_store_put_spec(struct hvd_store *store, const cJSON *object, struct hvd_err *err);
+
+/* The plan of the entry's job is made: the text of its spec may be given up. */
+void hvd_store_planned(struct hvd_store *store, struct hvd_entry *entry);
 
 /* Whether this version of the object is the one that is known. */
 bool hvd_store_knows(struct hvd_store *store, enum hvd_kind kind, const cJSON *object);
@@ -150,7 +162,15 @@ struct hvd_entry *hvd_store_next(const struct hvd_store *store, struct hvd_entry
 /* The entry of a queue item. */
 struct hvd_entry *hvd_entry_of(struct hvd_queue_item *item);
 
-/* Remembers the latest failure of a child; failure's strings are copied. HVD_ERR_NOMEM. */
+/* Of one job so much is remembered. A webhook, or a name that somebody makes up, may produce more:
+ * the oldest is forgotten then, which costs a request that fails, or that finds nothing, once more.
+ */
+#define HVD_ENTRY_FAILURES_MAX 64
+#define HVD_ENTRY_GONE_MAX 256
+#define HVD_ENTRY_MESSAGE_MAX 1024 /* bytes of a failure's message, as of a condition's */
+
+/* Remembers the latest failure of a child; failure's strings are copied, the message cut.
+ * HVD_ERR_NOMEM. */
 hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure);
 
 /* Likewise, and a failure of type FOREIGN ends as soon as the watch shows that the object of that
@@ -169,8 +189,17 @@ void hvd_store_unlink_waiter(struct hvd_entry *entry);
 /* Forgets the failure of that child. */
 void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
 
+/* Forgets the failures of all children. */
+void hvd_entry_drop_failures(struct hvd_entry *entry);
+
 /* An object of the entry's job is gone for sure, until one of that name appears. HVD_ERR_NOMEM. */
 hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
+
+/* One of that name has appeared. */
+void hvd_entry_unnote_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
+
+/* Forgets all that is gone. */
+void hvd_entry_drop_gone(struct hvd_entry *entry);
 
 /* Frees an entry that holds neither a job nor objects. True when it is gone. */
 bool hvd_store_collect(struct hvd_store *store, struct hvd_entry *entry);

@@ -214,7 +214,7 @@ static void judge(struct hvd_pass *p, struct verdict *out)
         cases[1].is_disruption = hvd_loss_is_disruption(pod);
     }
     *out = (struct verdict){HVD_POLICY_RESTART, ""};
-    if (p->st || !hvd_pass_spec(p) || first >= end)
+    if (p->st || first >= end || !hvd_pass_spec(p))
         return;
     out->action = hvd_policy_decide(hvd_json_get(p->spec, "failurePolicy"), cases + first,
                                     end - first, &rule);

@@ -78,8 +78,10 @@ enum hvd_child_state hvd_pass_set(const struct hvd_pass *p, size_t group)
 
 const cJSON *hvd_pass_spec(struct hvd_pass *p)
 {
-    if (!p->spec && !p->st)
-        p->st = hvd_json_parse(p->job->spec.text, &p->spec);
+    if (p->spec || p->st)
+        return p->spec;
+    p->st = p->job->spec.text ? hvd_json_parse(p->job->spec.text, &p->spec)
+                              : HVD_INPROGRESS; /* hvd_reconcile asks for it */
     return p->spec;
 }
 

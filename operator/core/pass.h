@@ -23,8 +23,8 @@ struct hvd_trouble {
 };
 
 /*
- * Within operator/core only: one run of hvd_reconcile. The first failure (out of memory) stays in
- * st and makes every further call do nothing.
+ * Within operator/core only: one run of hvd_reconcile. The first failure (out of memory, or a spec
+ * that has to be read first) stays in st and makes every further call do nothing.
  */
 struct hvd_pass {
     const struct hvd_view *view; /* of the job below */
@@ -100,7 +100,8 @@ void hvd_pass_attempt(const struct hvd_pass *p, char out[HVD_ATTEMPT_SIZE]);
 /* Whether the current master's pod runs. */
 bool hvd_pass_is_running(const struct hvd_pass *p);
 
-/* The parsed spec, borrowed; NULL after a failure. */
+/* The parsed spec, borrowed; NULL after a failure. Where the view has no text of it this counts as
+ * one, HVD_INPROGRESS, and the pass is made again when the text is there. */
 const cJSON *hvd_pass_spec(struct hvd_pass *p);
 
 /* The data of the list of hosts: of the Ready workers, and the one with which a job begins.

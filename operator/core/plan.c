@@ -45,7 +45,8 @@ hvd_status_t hvd_plan_add(struct hvd_plan *plan, const struct hvd_action *action
                           const char *namespace, const char *name)
 {
     struct hvd_action made = *action;
-    bool needs_body = made.type != HVD_ACTION_CREATE_SECRET && made.type != HVD_ACTION_LOOK;
+    bool needs_body = made.type != HVD_ACTION_CREATE_SECRET && made.type != HVD_ACTION_LOOK &&
+                      made.type != HVD_ACTION_READ_SPEC;
 
     made.namespace = hvd_strdup(namespace);
     made.name = hvd_strdup(name);

@@ -593,7 +593,7 @@ static hvd_status_t prepare(struct hvd_pass *p)
 static bool is_view(const struct hvd_view *view)
 {
     return view->job && view->job->name && view->job->namespace && view->job->uid &&
-           view->job->resource_version && view->job->spec.text;
+           view->job->resource_version;
 }
 
 static void act(struct hvd_pass *p)
@@ -604,6 +604,16 @@ static void act(struct hvd_pass *p)
         decide(p);
     hvd_terminating_report(p);
     write_status(p);
+}
+
+/* The plan of a pass that needs the spec and has not got it: nothing that was decided without it
+ * counts. */
+static hvd_status_t read_spec(struct hvd_plan *plan, const struct hvd_job *job)
+{
+    const struct hvd_action action = {.type = HVD_ACTION_READ_SPEC, .kind = HVD_KIND_HOROVODJOB};
+
+    hvd_plan_fini(plan);
+    return hvd_plan_add(plan, &action, job->namespace, job->name);
 }
 
 hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct hvd_plan *out,
@@ -631,6 +641,8 @@ hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct h
     hvd_pods_fini(&p.pods);
     hvd_job_status_fini(&p.next);
     hvd_free(p.end_message);
+    if (p.st == HVD_INPROGRESS)
+        p.st = read_spec(out, view->job);
     if (p.st) {
         hvd_plan_fini(out);
         return HVD_FAIL(err, p.st, 0, "HorovodJob %s/%s: %s", view->job->namespace, view->job->name,

@@ -64,7 +64,7 @@ struct hvd_gone {
 
 /* All pointers are borrowed for the call. */
 struct hvd_view {
-    const struct hvd_job *job;
+    const struct hvd_job *job; /* spec.text may be NULL: a pass that needs it asks for it */
     const struct hvd_object *const
         *objects; /* children and pods filed under namespace/job name, any order */
     size_t n_objects;
@@ -97,6 +97,8 @@ enum hvd_action_type {
                         view, whatever its labels are; what is not is in view.gone from then on.
                         With a body: LIST  by that label selector, where name only names what was
                         looked for */
+    HVD_ACTION_READ_SPEC, /* GET the HorovodJob: the text of its spec is in the view of the next
+                             pass */
     HVD_ACTION_ATTRIBUTE, /* GET the object's metadata with its managedFields, for
                              hvd_repairs_attribute, which gets none if it is gone or denied */
     HVD_ACTION_EVENT,     /* POST body; 409 is success: the name is derived from the occurrence */
@@ -132,7 +134,8 @@ struct hvd_plan {
  * Decides what to do next for a job at time now_ms (the API server's). Fills *out, which must be
  * zeroed or come from an earlier call after hvd_plan_fini; the caller frees it with hvd_plan_fini.
  * An empty plan means that all is as it should be. If an action fails, the actions that wait behind
- * it are dropped and the job is reconciled anew. HVD_ERR_NOMEM, or HVD_ERR_INVALID for a view that
+ * it are dropped and the job is reconciled anew. A pass that needs the text of the spec where the
+ * view has none plans HVD_ACTION_READ_SPEC alone. HVD_ERR_NOMEM, or HVD_ERR_INVALID for a view that
  * is no view; *out is empty then.
  */
 hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct hvd_plan *out,

@@ -41,7 +41,8 @@ static void check_plan(const struct hvd_plan *plan)
         cJSON *body = action->body ? cJSON_Parse(action->body) : NULL;
 
         MUST(action->namespace && action->name);
-        if (action->type == HVD_ACTION_CREATE_SECRET || action->type == HVD_ACTION_ATTRIBUTE)
+        if (action->type == HVD_ACTION_CREATE_SECRET || action->type == HVD_ACTION_ATTRIBUTE ||
+            action->type == HVD_ACTION_READ_SPEC)
             MUST(!action->body);
         else if (action->type == HVD_ACTION_EXPLAIN) /* a uid */
             MUST(action->body);

@@ -423,6 +423,39 @@ static void what_a_look_finds_is_known_and_what_it_does_not_is_gone(void **state
     assert_int_equal(b->metrics.event_to_write.count, 0);
 }
 
+static void read_spec(struct bench *b)
+{
+    plan(b, HVD_ACTION_READ_SPEC, false);
+    b->plan.actions[0].kind = HVD_KIND_HOROVODJOB;
+    hvd_free(b->plan.actions[0].body);
+    b->plan.actions[0].body = NULL;
+    perform(b);
+}
+
+static void a_spec_that_is_not_held_is_read_and_is_there(void **state)
+{
+    struct bench *b = *state;
+
+    hvd_specs_drop(&b->store, b->entry);
+    read_spec(b);
+    assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_GET);
+    assert_int_equal(fake_api_last(&b->fake)->request.path.kind, HVD_KIND_HOROVODJOB);
+    assert_string_equal(fake_api_last(&b->fake)->name, "j");
+    fake_api_answer(fake_api_last(&b->fake), 200, JOB("j", "u1", "1"));
+    assert_int_equal(b->status, HVD_OK);
+    assert_non_null(strstr(b->entry->job.spec.text, "\"image\":\"i\""));
+    assert_int_equal(b->metrics.event_to_write.count, 0);
+    hvd_specs_drop(&b->store, b->entry);
+    read_spec(b);
+    fake_api_answer(fake_api_last(&b->fake), 503, NULL);
+    assert_int_not_equal(b->status, HVD_OK);
+    assert_true(b->entry->has_job);
+    read_spec(b);
+    fake_api_answer(fake_api_last(&b->fake), 404, GONE);
+    assert_int_equal(b->status, HVD_OK);
+    assert_false(b->entry->has_job);
+}
+
 static void a_look_that_finds_somebody_elses_object_finds_none(void **state)
 {
     struct bench *b = *state;
@@ -649,6 +682,7 @@ int main(void)
         TEST(why_pods_are_missing_is_asked_and_an_answer_that_does_not_come_is_none),
         TEST(a_conflict_reads_the_object_again),
         TEST(what_a_look_finds_is_known_and_what_it_does_not_is_gone),
+        TEST(a_spec_that_is_not_held_is_read_and_is_there),
         TEST(a_look_that_finds_somebody_elses_object_finds_none),
         TEST(a_search_finds_pods_by_a_label),
         TEST(a_patch_of_something_gone_forgets_it),

@@ -110,6 +110,7 @@ void world_init(struct world *w, const char *spec)
 
     hvd_json_use_base_memory();
     *w = (struct world){.now_ms = 1700000000000, .actions_left = -1};
+    w->keeps_no_spec = getenv("WORLD_KEEPS_NO_SPEC") != NULL;
     w->objects = cJSON_CreateArray();
     w->events = cJSON_CreateArray();
     w->places = cJSON_CreateObject();
@@ -553,7 +554,8 @@ static bool attribute(struct world *w, const struct hvd_action *action)
 static bool is_write(const struct hvd_action *action)
 {
     return action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN &&
-           action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_ATTRIBUTE;
+           action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_ATTRIBUTE &&
+           action->type != HVD_ACTION_READ_SPEC;
 }
 
 static bool perform(struct world *w, const struct hvd_job *job, const struct hvd_action *action)
@@ -565,6 +567,10 @@ static bool perform(struct world *w, const struct hvd_job *job, const struct hvd
             assert_int_not_equal(action->repair, HVD_REPAIR_NONE);
     }
     switch (action->type) {
+    case HVD_ACTION_READ_SPEC:
+        w->n_read++;
+        w->has_spec = true;
+        return true;
     case HVD_ACTION_ATTRIBUTE:
         return attribute(w, action);
     case HVD_ACTION_CREATE:
@@ -676,6 +682,12 @@ static size_t observe_all(const struct world *w, struct hvd_object *out)
     return n;
 }
 
+static void forget_spec(struct hvd_job *job)
+{
+    hvd_free(job->spec.text);
+    job->spec.text = NULL;
+}
+
 static size_t decide_once(struct world *w, bool *has_looked)
 {
     struct hvd_object objects[MAX_OBJECTS];
@@ -701,6 +713,9 @@ static size_t decide_once(struct world *w, bool *has_looked)
     if (!object)
         return 0;
     assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
+    if (w->keeps_no_spec && !w->has_spec)
+        forget_spec(&job);
+    w->has_spec = false;
     view.n_objects = observe_all(w, objects);
     for (size_t i = 0; i < view.n_objects; i++)
         pointers[i] = &objects[i];
@@ -708,7 +723,8 @@ static size_t decide_once(struct world *w, bool *has_looked)
     view.n_gone = list_gone(w, objects, view.n_objects, gone);
     assert_int_equal(hvd_reconcile(&view, w->now_ms, &plan, NULL), HVD_OK);
     n_actions = plan.n_actions;
-    *has_looked = n_actions && plan.actions[0].type == HVD_ACTION_LOOK;
+    *has_looked = n_actions && (plan.actions[0].type == HVD_ACTION_LOOK ||
+                                plan.actions[0].type == HVD_ACTION_READ_SPEC);
     w->wake_at_ms = plan.wake_at_ms;
     carry_out(w, &job, &plan);
     hvd_plan_fini(&plan);
@@ -725,7 +741,7 @@ size_t world_pass(struct world *w)
 
     /* What was looked for is in the view at once. */
     for (int round = 0; has_looked && !w->is_dead; round++) {
-        assert_true(round < 4);
+        assert_true(round < 6);
         n_actions = decide_once(w, &has_looked);
     }
     return n_actions;

@@ -24,11 +24,14 @@ struct world {
     int n_sent;                 /* requests that would change something, whatever came of them */
     struct hvd_repairs repairs; /* what the shell keeps */
     int n_conflicts;
-    int n_located;    /* nodes that were read */
-    int n_looked;     /* objects that were looked for by name */
-    cJSON *gone;      /* owned; what the operator knows to be gone: kinds by name */
-    cJSON *places;    /* owned; what they said, by name */
-    int actions_left; /* the operator dies after so many actions; -1: never */
+    int n_located;      /* nodes that were read */
+    int n_looked;       /* objects that were looked for by name */
+    int n_read;         /* specs that were read */
+    bool keeps_no_spec; /* the shell has the text of the spec for the pass after it was read only */
+    bool has_spec;      /* which is the next one */
+    cJSON *gone;        /* owned; what the operator knows to be gone: kinds by name */
+    cJSON *places;      /* owned; what they said, by name */
+    int actions_left;   /* the operator dies after so many actions; -1: never */
     bool is_dead;
     bool is_kubelet_off; /* pods stay Pending */
     struct hvd_failure failures[4];
@@ -44,7 +47,8 @@ struct world {
     const char *lost_pod; /* its node does not answer: it stays terminating until it is killed */
 };
 
-/* A world with one HorovodJob default/digits of this spec (JSON). */
+/* A world with one HorovodJob default/digits of this spec (JSON). With WORLD_KEEPS_NO_SPEC in the
+ * environment keeps_no_spec is set: all that holds must hold then, too. */
 void world_init(struct world *w, const char *spec);
 void world_fini(struct world *w);
 

@@ -1,0 +1,128 @@
+/*
+ * The texts of specs that are held, for all jobs together no more than HVD_SPECS_MAX bytes. Anybody
+ * who may create a HorovodJob chooses the size of its spec, so what is held of all of them must not
+ * grow with their number: a text beyond the bound is given up, and read again when a pass needs it.
+ * The largest go first, among those of a like size the one that came longest ago, so that large
+ * specs of one tenant cost the others nothing. Pure but for the allocator.
+ *
+ *            put                    planned
+ *   given up ---> held, in a list <---------- pinned <--- read on demand
+ *      ^               |                        |
+ *      +---------------+------------------------+  at rest; beyond the bound
+ */
+#include "operator/app/specs.h"
+
+#include <string.h>
+
+#include "operator/app/store.h"
+
+#define UNIT_BITS                                                                                  \
+    10 /* texts of up to 1 KiB are of the first class, those of up to 2 of the next                \
+        */
+
+/* In steps of a factor of two. */
+static size_t class_of(size_t size)
+{
+    size_t class = 0;
+
+    for (size >>= UNIT_BITS; size > 0 && class < HVD_SPECS_CLASSES - 1; size >>= 1)
+        class ++;
+    return class;
+}
+
+static void link_entry(struct hvd_specs *specs, struct hvd_entry *entry)
+{
+    struct hvd_specs_list *list = &specs->lists[class_of(entry->spec.size)];
+
+    entry->spec.older = list->newest;
+    entry->spec.newer = NULL;
+    if (list->newest)
+        list->newest->spec.newer = entry;
+    else
+        list->oldest = entry;
+    list->newest = entry;
+}
+
+static void unlink_entry(struct hvd_specs *specs, struct hvd_entry *entry)
+{
+    struct hvd_specs_list *list = &specs->lists[class_of(entry->spec.size)];
+
+    if (entry->spec.older)
+        entry->spec.older->spec.newer = entry->spec.newer;
+    else
+        list->oldest = entry->spec.newer;
+    if (entry->spec.newer)
+        entry->spec.newer->spec.older = entry->spec.older;
+    else
+        list->newest = entry->spec.older;
+    entry->spec.older = entry->spec.newer = NULL;
+}
+
+void hvd_specs_drop(struct hvd_store *store, struct hvd_entry *entry)
+{
+    struct hvd_specs *specs = &store->specs;
+
+    if (!entry->job.spec.text)
+        return;
+    if (!entry->spec.is_pinned)
+        unlink_entry(specs, entry);
+    specs->bytes -= entry->spec.size;
+    hvd_slab_give(&store->slab, entry->job.spec.text, entry->spec.size);
+    entry->job.spec.text = NULL;
+    entry->spec = (struct hvd_spec_place){0};
+}
+
+/* The one that is given up first; NULL: all are pinned. */
+static struct hvd_entry *first_to_go(const struct hvd_specs *specs)
+{
+    for (size_t i = HVD_SPECS_CLASSES; i > 0; i--) {
+        if (specs->lists[i - 1].oldest)
+            return specs->lists[i - 1].oldest;
+    }
+    return NULL;
+}
+
+static void keep_bound(struct hvd_store *store)
+{
+    struct hvd_entry *entry = NULL;
+
+    while (store->specs.bytes > HVD_SPECS_MAX && (entry = first_to_go(&store->specs)) != NULL)
+        hvd_specs_drop(store, entry);
+}
+
+hvd_status_t hvd_specs_hold(struct hvd_store *store, struct hvd_entry *entry, const char *text,
+                            bool is_pinned)
+{
+    const size_t size = strlen(text) + 1;
+    char *copy;
+
+    if (!is_pinned && hvd_job_is_at_rest(&entry->job))
+        return HVD_OK;
+    copy = hvd_slab_take(&store->slab, size);
+    if (!copy)
+        return HVD_ERR_NOMEM;
+    memcpy(copy, text, size);
+    hvd_specs_drop(store, entry);
+    entry->job.spec.text = copy;
+    entry->spec = (struct hvd_spec_place){.size = size, .is_pinned = is_pinned};
+    store->specs.bytes += size;
+    if (!is_pinned)
+        link_entry(&store->specs, entry);
+    keep_bound(store);
+    return HVD_OK;
+}
+
+void hvd_store_planned(struct hvd_store *store, struct hvd_entry *entry)
+{
+    if (!entry->job.spec.text)
+        return;
+    if (hvd_job_is_at_rest(&entry->job)) {
+        hvd_specs_drop(store, entry);
+        return;
+    }
+    if (!entry->spec.is_pinned)
+        return;
+    entry->spec.is_pinned = false;
+    link_entry(&store->specs, entry);
+    keep_bound(store);
+}

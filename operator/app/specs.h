@@ -1,0 +1,50 @@
+#ifndef HVD_OPERATOR_APP_SPECS_H
+#define HVD_OPERATOR_APP_SPECS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+/*
+ * Within the store only (store.h tells when): which texts of specs are held, and which are given up
+ * because there are too many. One thread.
+ */
+
+struct hvd_store;
+struct hvd_entry;
+
+#define HVD_SPECS_MAX ((size_t)16 << 20) /* bytes of all texts that no pass is about to need */
+#define HVD_SPECS_CLASSES 12             /* of sizes, the last without an upper end */
+
+/* Where an entry's text stands. */
+struct hvd_spec_place {
+    struct hvd_entry *older; /* in the list of its class, unless it is pinned */
+    struct hvd_entry *newer;
+    size_t size;    /* with the end */
+    bool is_pinned; /* read for a pass that is still to come */
+};
+
+struct hvd_specs_list {
+    struct hvd_entry *oldest;
+    struct hvd_entry *newest;
+};
+
+/* Zeroed: none is held. */
+struct hvd_specs {
+    struct hvd_specs_list lists[HVD_SPECS_CLASSES];
+    size_t bytes; /* of all texts that are held */
+};
+
+/*
+ * Holds a copy of the text of the spec of the entry's job, in the place of another. Not that of a
+ * job at rest, unless it is pinned, which lasts until hvd_store_planned. Others are given up for
+ * it, or itself. HVD_ERR_NOMEM leaves what was held.
+ */
+hvd_status_t hvd_specs_hold(struct hvd_store *store, struct hvd_entry *entry, const char *text,
+                            bool is_pinned);
+
+/* Gives the text of the entry's job up, if it is held. */
+void hvd_specs_drop(struct hvd_store *store, struct hvd_entry *entry);
+
+#endif
