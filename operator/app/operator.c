@@ -25,6 +25,7 @@
 #include "operator/app/follow.h"
 #include "operator/app/loglimit.h"
 #include "operator/app/metrics.h"
+#include "operator/app/pace.h"
 #include "operator/app/perform.h"
 #include "operator/app/process.h"
 #include "operator/app/queue.h"
@@ -37,8 +38,6 @@
 
 #define SUBSYSTEM "operator"
 #define COALESCE_MS 2
-#define PACE_US                                                                                    \
-    2000 /* between two looks at the network: libcurl goes through all requests at each */
 #define MAX_ACTIVE 32 /* jobs: each has a few requests under way, and what they need in memory */
 /* While so many are, no new one is begun: what is urgent would stand behind it in the server. */
 #define MAX_STARTING 8
@@ -73,9 +72,9 @@ struct hvd_operator {
     unsigned n_changes; /* since then */
     int64_t busy_ms;    /* when there was something to do last */
     struct hvd_server_clock clock;
-    bool has_moved;    /* the estimate of the server's clock, by more than MOVED_MS */
-    bool is_skew_told; /* the log says that this machine's clock differs */
-    int64_t moved_us;  /* when bytes were moved last */
+    bool has_moved;       /* the estimate of the server's clock, by more than MOVED_MS */
+    bool is_skew_told;    /* the log says that this machine's clock differs */
+    struct hvd_pace pace; /* of looks at the network */
     uint32_t random;
 };
 
@@ -495,11 +494,11 @@ static int wait_ms(struct hvd_operator *op, int64_t due_ms, int server_ms)
 /* Lets more of a burst arrive; what comes alone is not delayed. */
 static void pace(struct hvd_operator *op)
 {
-    const int64_t left_us = op->moved_us + PACE_US - hvd_clock_us();
+    const int64_t left_us = hvd_pace_wait_us(&op->pace, hvd_clock_us());
 
     if (left_us > 0)
-        hvd_clock_sleep_us(left_us < PACE_US ? left_us : PACE_US);
-    op->moved_us = hvd_clock_us();
+        hvd_clock_sleep_us(left_us);
+    hvd_pace_look(&op->pace, hvd_clock_us());
 }
 
 /* Waits, then moves what can move. *is_stopped tells whether stop_fd became readable. */
