@@ -27,6 +27,7 @@
 #include "operator/app/metrics.h"
 #include "operator/app/pace.h"
 #include "operator/app/perform.h"
+#include "operator/app/permits.h"
 #include "operator/app/process.h"
 #include "operator/app/queue.h"
 #include "operator/app/server.h"
@@ -38,9 +39,10 @@
 
 #define SUBSYSTEM "operator"
 #define COALESCE_MS 2
-#define MAX_ACTIVE 32 /* jobs: each has a few requests under way, and what they need in memory */
-/* While so many are, no new one is begun: what is urgent would stand behind it in the server. */
+/* While so many plans are under way and quick, no new job is begun: what is urgent would stand
+ * behind it in the server. */
 #define MAX_STARTING 8
+#define PUT_BACK_MS 1000 /* a job that may not begin a plan is looked at again */
 #define MAX_PLANS_IN_A_ROW 60
 #define PLANS_PER_RETRY 10
 #define STOP_GRACE_MS 500
@@ -64,7 +66,7 @@ struct hvd_operator {
     struct hvd_metrics metrics;
     struct hvd_performer performer;
     struct hvd_server *server;
-    unsigned n_active;
+    struct hvd_permits permits; /* of the plans under way */
     bool is_ready;
     bool was_leader;
     bool is_feeding;    /* a watch is speaking, not an answer to a write of ours */
@@ -262,7 +264,7 @@ static void on_performed(void *ctx, struct hvd_entry *entry, const struct hvd_ou
 {
     struct hvd_operator *op = ctx;
 
-    op->n_active--;
+    hvd_permits_end(&op->permits, &entry->permit, hvd_clock_ms());
     if (outcome->status == HVD_ERR_CANCELED || outcome->status == HVD_ERR_SHUTDOWN) {
         hvd_queue_done(&op->queue, &entry->item);
         return;
@@ -290,11 +292,11 @@ static void perform(struct hvd_operator *op, struct hvd_entry *entry, struct hvd
         retry_later(op, entry, "the job does not come to rest: does another program change it?", 0);
         return;
     }
-    op->n_active++;
+    hvd_permits_begin(&op->permits, &entry->permit, entry->job.namespace, hvd_clock_ms());
     st = hvd_perform(&op->performer, entry, plan, &err);
     if (st == HVD_OK)
         return;
-    op->n_active--;
+    hvd_permits_end(&op->permits, &entry->permit, hvd_clock_ms());
     retry_later(op, entry, err.msg, 0);
 }
 
@@ -461,8 +463,10 @@ static void become_ready(struct hvd_operator *op)
 /* Whether an item may be taken now, and up to which rank at once. */
 static bool may_take(const struct hvd_operator *op, enum hvd_queue_rank *last)
 {
-    *last = op->n_active < MAX_STARTING ? HVD_QUEUE_LATER : HVD_QUEUE_SOON;
-    return may_work(op) && op->n_active < MAX_ACTIVE;
+    const size_t n_quick = hvd_permits_quick(&op->permits);
+
+    *last = n_quick < MAX_STARTING ? HVD_QUEUE_LATER : HVD_QUEUE_SOON;
+    return may_work(op) && n_quick < HVD_PERMITS_QUICK;
 }
 
 static void work(struct hvd_operator *op)
@@ -471,8 +475,15 @@ static void work(struct hvd_operator *op)
     struct hvd_queue_item *item;
     enum hvd_queue_rank last;
 
-    while (may_take(op, &last) && (item = hvd_queue_take(&op->queue, last, now_ms)) != NULL)
-        reconcile(op, hvd_entry_of(item));
+    while (may_take(op, &last) && (item = hvd_queue_take(&op->queue, last, now_ms)) != NULL) {
+        struct hvd_entry *entry = hvd_entry_of(item);
+
+        if (entry->has_job &&
+            !hvd_permits_allows(&op->permits, &entry->permit, entry->job.namespace))
+            hvd_queue_put_back(&op->queue, item, now_ms + PUT_BACK_MS);
+        else
+            reconcile(op, entry);
+    }
 }
 
 static int wait_ms(struct hvd_operator *op, int64_t due_ms, int server_ms)
@@ -522,7 +533,8 @@ static hvd_status_t turn(struct hvd_operator *op, int timeout_ms, bool *is_stopp
 static int64_t tidy_sometimes(struct hvd_operator *op)
 {
     int64_t now_ms = hvd_clock_ms();
-    bool is_quiet = !op->n_active && hvd_queue_next_ms(&op->queue, HVD_QUEUE_LATER) > now_ms;
+    bool is_quiet = hvd_permits_active(&op->permits) == 0 &&
+                    hvd_queue_next_ms(&op->queue, HVD_QUEUE_LATER) > now_ms;
 
     if (!op->is_ready || !op->n_changes)
         return INT64_MAX;
@@ -548,7 +560,7 @@ static void drain(struct hvd_operator *op)
 {
     int64_t end_ms = hvd_clock_ms() + STOP_GRACE_MS;
 
-    while (op->n_active && hvd_clock_ms() < end_ms)
+    while (hvd_permits_active(&op->permits) && hvd_clock_ms() < end_ms)
         if (wait_and_step(op, 20) != HVD_OK)
             return;
 }
@@ -575,7 +587,7 @@ static void stop(struct hvd_operator *op)
     if (op->election)
         hvd_election_stop(op->election);
     drain(op);
-    if (op->election && !op->n_active)
+    if (op->election && hvd_permits_active(&op->permits) == 0)
         release(op);
 }
 
@@ -584,7 +596,7 @@ static int64_t elect(struct hvd_operator *op)
 {
     int64_t due_ms = op->election ? hvd_election_step(op->election) : INT64_MAX;
 
-    if (op->was_leader && !is_leader(op) && op->n_active)
+    if (op->was_leader && !is_leader(op) && hvd_permits_active(&op->permits))
         hvd_kube_client_drop(op->client, "this operator no longer leads");
     op->was_leader = is_leader(op);
     return due_ms;
@@ -606,14 +618,16 @@ static int64_t step_all(struct hvd_operator *op)
 {
     int64_t follow_ms = hvd_follow_step(&op->follow, hvd_clock_ms());
     int64_t elect_ms = elect(op);
-    int64_t tidy_ms, due_ms;
+    int64_t slow_ms, tidy_ms, due_ms;
 
     follow_gang(op);
     follow_clock(op);
     become_ready(op);
+    slow_ms = hvd_permits_step(&op->permits, hvd_clock_ms());
     work(op);
     tidy_ms = tidy_sometimes(op);
     due_ms = follow_ms < elect_ms ? follow_ms : elect_ms;
+    due_ms = slow_ms < due_ms ? slow_ms : due_ms;
     return tidy_ms < due_ms ? tidy_ms : due_ms;
 }
 

@@ -175,6 +175,15 @@ void hvd_queue_done(struct hvd_queue *queue, struct hvd_queue_item *item)
     item->_is_again = false;
 }
 
+void hvd_queue_put_back(struct hvd_queue *queue, struct hvd_queue_item *item, int64_t due_ms)
+{
+    item->_is_active = false;
+    if (!item->_is_again || item->_due_ms > due_ms)
+        item->_due_ms = due_ms;
+    item->_is_again = false;
+    put_into_heap(queue, item);
+}
+
 int64_t hvd_queue_fail(struct hvd_queue *queue, struct hvd_queue_item *item, int64_t now_ms,
                        uint32_t random, int64_t at_least_ms)
 {

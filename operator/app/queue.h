@@ -66,6 +66,10 @@ struct hvd_queue_item *hvd_queue_take(struct hvd_queue *queue, enum hvd_queue_ra
 /* Ends the active state after success: failures are forgotten. */
 void hvd_queue_done(struct hvd_queue *queue, struct hvd_queue_item *item);
 
+/* Ends the active state of an item that could not be worked at: it comes back at due_ms, or when it
+ * was wanted meanwhile, in the rank that it had. Failures are kept. */
+void hvd_queue_put_back(struct hvd_queue *queue, struct hvd_queue_item *item, int64_t due_ms);
+
 /*
  * Ends the active state after a failure: the item comes back, in the rank that it had, after a
  * backoff that doubles with each failure in a row (random: any 32 bits), or at_least_ms. Events

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
 #include "operator/app/index.h"
+#include "operator/app/permits.h"
 #include "operator/app/places.h"
 #include "operator/app/queue.h"
 #include "operator/app/slab.h"
@@ -53,7 +54,8 @@ struct hvd_entry {
     int64_t event_us;           /* monotonic time of the first event not acted on; 0: none */
     unsigned n_plans;           /* plans in a row that were not empty */
     struct hvd_queue_item item;
-    char _texts[]; /* namespace, name and key */
+    struct hvd_permit permit; /* of its plans */
+    char _texts[];            /* namespace, name and key */
 };
 
 /* Called when an entry has changed. */

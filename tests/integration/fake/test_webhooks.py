@@ -82,3 +82,18 @@ def test_a_removal_after_the_end_that_is_denied_is_told_of_and_tried_again(fake,
     until("it is removed", lambda: fake.get(plural, what.split()[1]) is None)
     until("the job tells no more", lambda: told(fake, "WorkersReady") == "the workers are removed: the job has finished")
     assert fake.job_state() == "Succeeded"
+
+
+def test_a_webhook_that_keeps_one_namespace_waiting_does_not_hold_up_the_others(fake, operator):
+    """More jobs than may have plans under way wait for answers that do not come; each would ask again after half a minute."""
+    for resource in ("secrets", "services", "configmaps", "statefulsets"):
+        fake.fault("hang", verb="create", resource=resource, namespace="hostile", times=-1)
+    for number in range(120):
+        fake.apply_job(f"slow-{number}", ns="hostile")
+    until("the webhook is asked", lambda: any(w["namespace"] == "hostile" for w in fake.writes()))
+    for number in range(3):
+        fake.apply_job(f"sound-{number}", ns="other")
+        fake.wait_state("Succeeded", f"sound-{number}", "other", timeout=60)
+    asked = [(w["resource"], w["name"]) for w in fake.writes() if w["namespace"] == "hostile" and w["verb"] == "create"]
+    assert len(asked) == len(set(asked)), "the others waited until requests had been given up"
+    assert len({name.split("-")[1] for _, name in asked}) <= 64, "slow plans of a namespace are bounded"
