@@ -13,6 +13,7 @@
 #include "operator/app/perform.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -22,6 +23,7 @@
 #include "operator/app/sshkey.h"
 #include "operator/core/children.h"
 #include "operator/core/refusal.h"
+#include "operator/core/trace.h"
 #include "operator/kube/url.h"
 
 #define SUBSYSTEM "operator"
@@ -421,6 +423,59 @@ static hvd_status_t send_question(struct step *step, struct hvd_err *err)
     return step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
 }
 
+/* ---- asking how a Job that is gone had ended ---- */
+
+/* Who may not list events knows nothing; any other answer is worth waiting for. */
+static void on_traced(void *ctx, const struct hvd_kube_response *response)
+{
+    struct step *step = ctx;
+    const struct hvd_action *action = step->action;
+    struct run *run = step->run;
+    const struct hvd_trace_bounds bounds = {
+        .created_s = run->entry->has_job ? run->entry->job.created_s : 0,
+        .attempt_s = strtoll(action->body, NULL, 10),
+    };
+    char text[HVD_TRACE_SIZE] = "";
+    struct hvd_failure failure = {.type = HVD_FAILURE_NO_TRACE,
+                                  .kind = action->kind,
+                                  .name = action->name,
+                                  .message = text,
+                                  .at_ms = server_ms(run)};
+
+    if (response->status != HVD_OK && response->status != HVD_ERR_DENIED) {
+        fail_with(run, response);
+        finish_step(step);
+        return;
+    }
+    if (response->status == HVD_OK)
+        failure.type = hvd_trace_find(response->body, &bounds, text);
+    else
+        log_action(run, HVD_LOG_WARN, "cannot read the events about a Job that is gone", action,
+                   message_of(response));
+    if (hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+    finish_step(step);
+}
+
+static hvd_status_t send_trace(struct step *step, struct hvd_err *err)
+{
+    const struct hvd_action *action = step->action;
+    struct hvd_kube_request request = {
+        .verb = HVD_VERB_LIST,
+        .path = {.kind = HVD_KIND_EVENT, .ns = action->namespace},
+        .on_done = on_traced,
+        .ctx = step,
+    };
+    char query[HVD_CHILD_NAME_MAX + 96];
+
+    (void)snprintf(query, sizeof(query),
+                   "?limit=500&fieldSelector=involvedObject.kind%%3DJob%%2C"
+                   "involvedObject.name%%3D%s",
+                   action->name);
+    request.query = query;
+    return step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
+}
+
 /* ---- answers, by what was asked ---- */
 
 static void on_event_done(struct step *step, const struct hvd_kube_response *response)
@@ -652,6 +707,8 @@ static hvd_status_t send_action(struct step *step, struct hvd_err *err)
         return send_read(step, on_spec, err);
     if (step->action->type == HVD_ACTION_EXPLAIN)
         return send_question(step, err);
+    if (step->action->type == HVD_ACTION_TRACE)
+        return send_trace(step, err);
     if (step->action->type == HVD_ACTION_ATTRIBUTE)
         return send_attribution(step, err);
     if (step->action->type == HVD_ACTION_CREATE_SECRET)
@@ -686,7 +743,7 @@ static bool is_write(const struct hvd_action *action)
 {
     return action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN &&
            action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_READ_SPEC &&
-           action->type != HVD_ACTION_ATTRIBUTE;
+           action->type != HVD_ACTION_TRACE && action->type != HVD_ACTION_ATTRIBUTE;
 }
 
 static void start_step(struct run *run, const struct hvd_action *action)

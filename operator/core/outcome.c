@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/children.h"
@@ -159,8 +160,11 @@ static void describe_failure(const struct hvd_pass *p, const struct verdict *ver
 
     hvd_pass_attempt(p, attempt);
     if (!p->child[HVD_KIND_JOB]) {
-        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s)", lost ? lost : "no master", attempt,
-                      verdict->text);
+        hvd_pass_text(out, MESSAGE_SIZE, "%s (%s%s)",
+                      lost       ? lost
+                      : p->trace ? p->trace
+                                 : "no master",
+                      attempt, verdict->text);
         return;
     }
     describe_master(p, master, &line);
@@ -180,12 +184,14 @@ static void describe_failure(const struct hvd_pass *p, const struct verdict *ver
 
 static void succeed(struct hvd_pass *p)
 {
-    const struct hvd_object *job = p->child[HVD_KIND_JOB];
-    char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE];
+    char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE], name[HVD_CHILD_NAME_MAX];
 
     hvd_pass_attempt(p, attempt);
-    hvd_pass_text(message, sizeof(message), "%s %s succeeded (%s)", p->pods.master ? "pod" : "Job",
-                  p->pods.master ? p->pods.master->meta.name : job->meta.name, attempt);
+    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    hvd_pass_text(message, sizeof(message), "%s %s succeeded (%s)%s",
+                  p->pods.master ? "pod" : "Job", p->pods.master ? p->pods.master->meta.name : name,
+                  attempt,
+                  p->child[HVD_KIND_JOB] ? "" : "; it was deleted before its end was read");
     finish(p, HVD_JOB_SUCCEEDED, "Succeeded");
     set(p, HVD_COND_SUCCEEDED, HVD_TRUE, (const char *const[2]){"MasterSucceeded", message});
     hvd_pass_event(p, "Succeeded", message, false);
@@ -398,6 +404,56 @@ bool hvd_outcome_hopeless(struct hvd_pass *p)
     return true;
 }
 
+/* Whether the failure is an answer about a Job that is gone. */
+static bool is_trace(const struct hvd_failure *failure)
+{
+    return failure &&
+           (failure->type == HVD_FAILURE_NO_TRACE || failure->type == HVD_FAILURE_SUCCEEDED ||
+            failure->type == HVD_FAILURE_FAILED);
+}
+
+/* Asks how a Job that is gone had ended; its events since the attempt began may tell. */
+static void ask_for_trace(struct hvd_pass *p, const char *name)
+{
+    const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
+    struct hvd_action action = {.type = HVD_ACTION_TRACE, .kind = HVD_KIND_JOB};
+    int64_t since_s = running->truth == HVD_ABSENT ? p->job->status.start_s : running->since_s;
+    char text[24];
+
+    if (p->st)
+        return;
+    (void)snprintf(text, sizeof(text), "%lld", (long long)since_s);
+    action.body = hvd_strdup(text);
+    p->st = hvd_plan_add(p->plan, &action, p->job->namespace, name);
+}
+
+/*
+ * Decides by what is left of a Job that is gone: what its end was is asked for first, so that an
+ * attempt which has ended is not made again for it. True while that is asked for, or if it decides.
+ */
+static bool has_left_trace(struct hvd_pass *p, const char *name)
+{
+    const struct hvd_failure *trace = hvd_pass_failure(p, HVD_KIND_JOB, name);
+    char text[MESSAGE_SIZE];
+
+    if (!is_trace(trace)) {
+        ask_for_trace(p, name);
+        return true;
+    }
+    if (trace->type == HVD_FAILURE_NO_TRACE)
+        return false;
+    if (trace->type == HVD_FAILURE_SUCCEEDED) {
+        succeed(p);
+        return true;
+    }
+    hvd_pass_text(text, sizeof(text), "Job %s failed and was deleted before its end was read: %s",
+                  name, trace->message ? trace->message : "no reason given");
+    p->trace = text;
+    fail_attempt(p);
+    p->trace = NULL;
+    return true;
+}
+
 /*
  * A watch of Jobs that lags behind the one of HorovodJobs looks the same for a moment: what is
  * missing is looked for again a little later before it counts.
@@ -414,6 +470,8 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
         hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
         return false;
     hvd_child_name(p->job, HVD_KIND_JOB, name);
+    if (!hvd_str_equal(running->reason, reason) && has_left_trace(p, name))
+        return true;
     hvd_pass_attempt(p, attempt);
     hvd_pass_text(message, sizeof(message), "Job %s was deleted (%s)", name, attempt);
     hvd_pass_state(p, HVD_JOB_RESTARTING);

@@ -50,6 +50,7 @@ struct hvd_pass {
     const struct hvd_failure *held_back; /* why a write was denied that waits for its turn */
     bool is_blocked;      /* a foreign child or a refusal was reported in this pass */
     char obstacle[512];   /* its text; "": none */
+    const char *trace;    /* how a Job that is gone has failed, by its events; or NULL */
     const char *deferred; /* replicas that wait for the next attempt; "": none */
     struct hvd_trouble troubles[HVD_TROUBLES_MAX];
     size_t n_troubles;

@@ -348,7 +348,8 @@ static void run(struct hvd_pass *p)
     if (hvd_outcome_lost(p) || hvd_outcome_hopeless(p))
         return;
     if (hvd_outcome_vanished(p)) {
-        count_workers(p);
+        if (!hvd_job_is_finished(&p->next))
+            count_workers(p);
         return;
     }
     if (is_rekeyed(p) || hvd_ensure_list_thaws(p)) {

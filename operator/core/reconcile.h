@@ -30,13 +30,16 @@
  * Conflict of a patch or a delete) is the shell's to retry with backoff; none of it is told here.
  */
 enum hvd_failure_type {
-    HVD_FAILURE_FOREIGN, /* create answered 409 AlreadyExists and a GET shows a controller other
-                            than this job (by uid) */
-    HVD_FAILURE_INVALID, /* a create, or a patch with a template, answered 400 or 422, and always
-                            will (refusal.h): the job's own template is wrong */
-    HVD_FAILURE_DENIED,  /* answered 403, or by a webhook that denies or cannot be asked (quota,
-                            RBAC, admission): retried by the shell with backoff */
-    HVD_FAILURE_NO_PODS, /* the answer to HVD_ACTION_EXPLAIN; without a message nobody knows why */
+    HVD_FAILURE_FOREIGN,  /* create answered 409 AlreadyExists and a GET shows a controller other
+                             than this job (by uid) */
+    HVD_FAILURE_INVALID,  /* a create, or a patch with a template, answered 400 or 422, and always
+                             will (refusal.h): the job's own template is wrong */
+    HVD_FAILURE_DENIED,   /* answered 403, or by a webhook that denies or cannot be asked (quota,
+                             RBAC, admission): retried by the shell with backoff */
+    HVD_FAILURE_NO_PODS,  /* the answer to HVD_ACTION_EXPLAIN; without a message nobody knows why */
+    HVD_FAILURE_NO_TRACE, /* the answers to HVD_ACTION_TRACE: nothing tells how the Job ended, */
+    HVD_FAILURE_SUCCEEDED, /* it had succeeded, */
+    HVD_FAILURE_FAILED,    /* it had failed, as the message tells */
 };
 
 /*
@@ -93,6 +96,9 @@ enum hvd_action_type {
     HVD_ACTION_EXPLAIN, /* LIST the events about the object of that kind, name and uid (body); what
                            hvd_refusal_find reads of them becomes HVD_FAILURE_NO_PODS, also if it is
                            nothing or the list failed */
+    HVD_ACTION_TRACE,   /* LIST the events about the Job of that name, which is gone; what
+                           hvd_trace_find reads of those since the time in body becomes a failure,
+                           likewise if nobody may list them */
     HVD_ACTION_LOOK, /* GET the object of that kind and name: what is found takes its place in the
                         view, whatever its labels are; what is not is in view.gone from then on.
                         With a body: LIST  by that label selector, where name only names what was

@@ -164,6 +164,31 @@ def test_the_numbers_of_workers_begin_at_0_again(server, ns, operator):
     ns.wait_state("Running")
 
 
+@pytest.mark.parametrize("code, state", [(0, "Succeeded"), (1, "Failed")])
+def test_a_master_that_ended_and_is_gone_before_anybody_looked_has_its_end(server, ns, run_operator, code, state):
+    operator = run_operator()
+    start(ns)
+    operator.stop()
+    ns.patch("jobs", "digits-master", {"spec": {"ttlSecondsAfterFinished": 0}})
+    ns.end_master(ns.master(), code)
+    until("the Job is removed", lambda: ns.get("jobs", "digits-master") is None, 60)
+    run_operator()
+    ns.wait_state(state)
+    assert "was deleted before its end was read" in ns.condition(state)["message"]
+    assert ns.status()["attempts"] == 1
+
+
+def test_a_master_that_left_no_trace_of_its_end_is_made_again(server, ns, run_operator):
+    operator = run_operator()
+    start(ns)
+    operator.stop()
+    ns.delete("jobs", "digits-master")
+    until("the Job is removed", lambda: ns.get("jobs", "digits-master") is None)
+    run_operator()
+    until("it is reported", lambda: "MasterDeleted" in str(ns.status().get("attemptLogs")))
+    assert ns.status()["interruptions"] == 1 and ns.status().get("failures", 0) == 0
+
+
 SERVICES = [
     {"type": "ExternalName", "externalName": "elsewhere.example"},
     [{"type": "ExternalName", "externalName": "elsewhere.example", "clusterIP": None, "clusterIPs": None},

@@ -364,6 +364,34 @@ static void why_pods_are_missing_is_asked_and_an_answer_that_does_not_come_is_no
     assert_null(b->entry->failures[0].message);
 }
 
+static void the_end_of_a_job_that_is_gone_is_asked_of_its_events(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_TRACE, false);
+    perform(b);
+    assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_LIST);
+    assert_int_equal(fake_api_last(&b->fake)->request.path.kind, HVD_KIND_EVENT);
+    assert_string_equal(fake_api_last(&b->fake)->query,
+                        "?limit=500&fieldSelector=involvedObject.kind%3DJob%2C"
+                        "involvedObject.name%3Dj");
+    fake_api_answer(fake_api_last(&b->fake), 200,
+                    "{\"items\":[{\"reason\":\"Completed\",\"source\":{\"component\":"
+                    "\"job-controller\"},\"lastTimestamp\":\"2036-01-01T00:00:00Z\"}]}");
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_SUCCEEDED);
+    plan(b, HVD_ACTION_TRACE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 403, "{\"message\":\"no right to list events\"}");
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_NO_TRACE);
+    /* A server that does not answer says nothing about the Job. */
+    plan(b, HVD_ACTION_TRACE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 500, "{\"message\":\"etcd\"}");
+    assert_int_not_equal(b->status, HVD_OK);
+}
+
 static void a_conflict_reads_the_object_again(void **state)
 {
     static const enum hvd_action_type types[] = {HVD_ACTION_PATCH, HVD_ACTION_DELETE};
@@ -680,6 +708,7 @@ int main(void)
         TEST(a_denied_write_is_a_failure_and_is_retried),
         TEST(what_a_webhook_denies_is_a_denial_whatever_its_code),
         TEST(why_pods_are_missing_is_asked_and_an_answer_that_does_not_come_is_none),
+        TEST(the_end_of_a_job_that_is_gone_is_asked_of_its_events),
         TEST(a_conflict_reads_the_object_again),
         TEST(what_a_look_finds_is_known_and_what_it_does_not_is_gone),
         TEST(a_spec_that_is_not_held_is_read_and_is_there),

@@ -663,6 +663,9 @@ static void a_deleted_master_is_made_again_with_new_workers(void **state)
     while (world_controllers(&w))
         ;
     world_pass(&w);
+    assert_int_equal(w.n_traced, 1);
+    world_is_state(&w, "Running");
+    world_pass(&w);
     world_is_state(&w, "Restarting");
     has_message(&w, "Running", "Job digits-master was deleted (attempt 1 of 1)");
     assert_int_equal(world_pass(&w), 0);
@@ -677,6 +680,40 @@ static void a_deleted_master_is_made_again_with_new_workers(void **state)
     world_fini(&w);
 }
 
+/* It ended while no operator ran, and was removed by its ttlSecondsAfterFinished, or by hand. */
+static void a_master_that_is_gone_has_the_end_that_its_events_tell(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    world_remove(&w, "Job", "digits-master");
+    w.trace = HVD_FAILURE_SUCCEEDED;
+    world_settle(&w);
+    world_is_state(&w, "Succeeded");
+    has_message(&w, "Succeeded",
+                "Job digits-master succeeded (attempt 1 of 1); it was deleted before its end was "
+                "read");
+    assert_int_equal(number(&w, "attempts"), 1);
+    assert_int_equal(w.n_traced, 1);
+    world_fini(&w);
+
+    world_start(&w, ",\"backoffLimit\":1");
+    for (int attempt = 1; attempt <= 2; attempt++) {
+        world_remove(&w, "Job", "digits-master");
+        w.trace = HVD_FAILURE_FAILED;
+        w.trace_text = "Job has reached the specified backoff limit";
+        world_settle(&w);
+        assert_int_equal(w.n_traced, attempt);
+        assert_int_equal(number(&w, "failures"), attempt);
+    }
+    world_is_state(&w, "Failed");
+    has_message(&w, "Failed",
+                "Job digits-master failed and was deleted before its end was read: Job has reached "
+                "the specified backoff limit (attempt 2 of 2)");
+    world_fini(&w);
+}
+
 static void a_master_that_was_only_seen_late_goes_on(void **state)
 {
     struct world w;
@@ -686,6 +723,7 @@ static void a_master_that_was_only_seen_late_goes_on(void **state)
     world_start(&w, "");
     job = cJSON_DetachItemViaPointer(w.objects, world_find(&w, "Job", "digits-master"));
     pod = cJSON_DetachItemViaPointer(w.objects, world_find(&w, "Pod", "digits-master-abcde"));
+    world_pass(&w);
     world_pass(&w);
     world_is_state(&w, "Restarting");
     cJSON_AddItemToArray(w.objects, job);
@@ -988,6 +1026,7 @@ int main(void)
         cmocka_unit_test(a_suspended_attempt_does_not_count),
         cmocka_unit_test(a_suspended_job_has_no_hosts_also_if_its_list_was_removed),
         cmocka_unit_test(a_deleted_master_is_made_again_with_new_workers),
+        cmocka_unit_test(a_master_that_is_gone_has_the_end_that_its_events_tell),
         cmocka_unit_test(a_master_that_was_only_seen_late_goes_on),
         cmocka_unit_test(everything_may_disappear_at_once),
         cmocka_unit_test(workers_with_old_keys_are_made_again_before_the_master_starts),

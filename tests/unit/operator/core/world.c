@@ -402,6 +402,16 @@ static bool explain(struct world *w, const struct hvd_action *action)
     return true;
 }
 
+/* The events about a Job that is gone. */
+static bool trace(struct world *w, const struct hvd_action *action)
+{
+    forget(w, action);
+    remember(w, action, w->trace ? w->trace : HVD_FAILURE_NO_TRACE);
+    w->failures[w->n_failures - 1].message = w->trace_text;
+    w->n_traced++;
+    return true;
+}
+
 static bool create(struct world *w, const struct hvd_action *action, const char *body)
 {
     const char *kind = hvd_kind_info(action->kind)->kind;
@@ -555,7 +565,7 @@ static bool is_write(const struct hvd_action *action)
 {
     return action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN &&
            action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_ATTRIBUTE &&
-           action->type != HVD_ACTION_READ_SPEC;
+           action->type != HVD_ACTION_READ_SPEC && action->type != HVD_ACTION_TRACE;
 }
 
 static bool perform(struct world *w, const struct hvd_job *job, const struct hvd_action *action)
@@ -588,6 +598,8 @@ static bool perform(struct world *w, const struct hvd_job *job, const struct hvd
         return locate(w, action);
     case HVD_ACTION_EXPLAIN:
         return explain(w, action);
+    case HVD_ACTION_TRACE:
+        return trace(w, action);
     case HVD_ACTION_LOOK:
         return look(w, action);
     case HVD_ACTION_EVENT:

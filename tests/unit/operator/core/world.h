@@ -40,6 +40,9 @@ struct world {
     const char *refuse_kind;      /* creates of this kind answer 422 */
     const char *deny_kind;        /* writes of this kind are denied by a webhook */
     const char *deny_pods_of;     /* of this kind; its controller cannot make any pod */
+    enum hvd_failure_type trace;  /* what the events tell of a Job that is gone; 0: nothing */
+    const char *trace_text;       /* the words in them */
+    int n_traced;                 /* how often somebody asked for them */
     int n_explained;              /* how often somebody asked why */
     struct hvd_settings settings; /* of the operator */
     int32_t free_port;            /* that the shell would offer */
