@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "operator/app/store.h"
 
 /* ---- failures ---- */
@@ -14,6 +15,7 @@ static void free_failure(struct hvd_failure *failure)
 {
     hvd_free((void *)failure->name);
     hvd_free((void *)failure->message);
+    hvd_free((void *)failure->uid);
 }
 
 void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
@@ -62,7 +64,8 @@ hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_fai
     entry->failures = grown;
     copy.name = hvd_strdup(failure->name);
     copy.message = failure->message ? copy_message(failure->message) : NULL;
-    if (!copy.name || (failure->message && !copy.message)) {
+    copy.uid = failure->uid ? hvd_strdup(failure->uid) : NULL;
+    if (!copy.name || (failure->message && !copy.message) || (failure->uid && !copy.uid)) {
         free_failure(&copy);
         return HVD_ERR_NOMEM;
     }
@@ -71,6 +74,18 @@ hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_fai
         drop_oldest_failure(entry);
     entry->failures[entry->n_failures++] = copy;
     return HVD_OK;
+}
+
+void hvd_entry_drop_answer(struct hvd_entry *entry, const char *uid)
+{
+    for (size_t i = 0; uid && i < entry->n_failures; i++) {
+        if (entry->failures[i].type != HVD_FAILURE_NO_PODS ||
+            !hvd_str_equal(entry->failures[i].uid, uid))
+            continue;
+        free_failure(&entry->failures[i]);
+        entry->failures[i] = entry->failures[--entry->n_failures];
+        return;
+    }
 }
 
 void hvd_entry_drop_failures(struct hvd_entry *entry)

@@ -22,6 +22,7 @@
 #include "operator/api/object.h"
 #include "operator/app/clock.h"
 #include "operator/app/election.h"
+#include "operator/app/explain.h"
 #include "operator/app/follow.h"
 #include "operator/app/loglimit.h"
 #include "operator/app/metrics.h"
@@ -64,6 +65,7 @@ struct hvd_operator {
     struct hvd_queue queue;
     struct hvd_store store;
     struct hvd_metrics metrics;
+    struct hvd_explainer explainer;
     struct hvd_performer performer;
     struct hvd_server *server;
     struct hvd_permits permits; /* of the plans under way */
@@ -618,7 +620,7 @@ static int64_t step_all(struct hvd_operator *op)
 {
     int64_t follow_ms = hvd_follow_step(&op->follow, hvd_clock_ms());
     int64_t elect_ms = elect(op);
-    int64_t slow_ms, tidy_ms, due_ms;
+    int64_t slow_ms, tidy_ms, due_ms, explain_ms;
 
     follow_gang(op);
     follow_clock(op);
@@ -626,8 +628,10 @@ static int64_t step_all(struct hvd_operator *op)
     slow_ms = hvd_permits_step(&op->permits, hvd_clock_ms());
     work(op);
     tidy_ms = tidy_sometimes(op);
+    explain_ms = may_work(op) ? hvd_explainer_step(&op->explainer, hvd_clock_ms()) : INT64_MAX;
     due_ms = follow_ms < elect_ms ? follow_ms : elect_ms;
     due_ms = slow_ms < due_ms ? slow_ms : due_ms;
+    due_ms = explain_ms < due_ms ? explain_ms : due_ms;
     return tidy_ms < due_ms ? tidy_ms : due_ms;
 }
 
@@ -750,9 +754,12 @@ static hvd_status_t create_parts(struct hvd_operator *op, struct hvd_err *err)
         .metrics = &op->metrics,
         .log = op->setup.log,
         .clock = &op->clock,
+        .explainer = &op->explainer,
         .performed = on_performed,
         .ctx = op,
     };
+    hvd_explainer_init(&op->explainer, &(struct hvd_explainer_setup){op->performer.api, &op->store,
+                                                                     op->setup.log, &op->clock});
     if (op->setup.options->listen.port)
         st = hvd_server_create(&server_options, &op->server, err);
     return st == HVD_OK ? create_follow(op, err) : st;

@@ -380,49 +380,6 @@ static hvd_status_t send_attribution(struct step *step, struct hvd_err *err)
     return step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
 }
 
-/* ---- asking why an object has no pods ---- */
-
-/* Nothing depends on the answer, so one that does not come is none. */
-static void on_explained(void *ctx, const struct hvd_kube_response *response)
-{
-    struct step *step = ctx;
-    const struct hvd_action *action = step->action;
-    struct run *run = step->run;
-    int64_t since_s = run->entry->has_job ? run->entry->job.status.start_s : 0;
-    char text[HVD_REFUSAL_SIZE] = "";
-    struct hvd_failure failure = {.type = HVD_FAILURE_NO_PODS,
-                                  .kind = action->kind,
-                                  .name = action->name,
-                                  .at_ms = server_ms(run)};
-
-    if (response->status == HVD_OK && hvd_refusal_find(response->body, action->body, since_s, text))
-        failure.message = text;
-    if (response->status != HVD_OK)
-        log_action(run, HVD_LOG_WARN, "cannot read the events about an object without pods", action,
-                   message_of(response));
-    if (hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
-        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
-    finish_step(step);
-}
-
-static hvd_status_t send_question(struct step *step, struct hvd_err *err)
-{
-    const struct hvd_action *action = step->action;
-    struct hvd_kube_request request = {
-        .verb = HVD_VERB_LIST,
-        .path = {.kind = HVD_KIND_EVENT, .ns = action->namespace},
-        .on_done = on_explained,
-        .ctx = step,
-    };
-    char query[UID_SIZE + 96];
-
-    (void)snprintf(query, sizeof(query),
-                   "?limit=100&fieldSelector=reason%%3DFailedCreate%%2CinvolvedObject.uid%%3D%s",
-                   action->body);
-    request.query = query;
-    return step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
-}
-
 /* ---- asking how a Job that is gone had ended ---- */
 
 /* Who may not list events knows nothing; any other answer is worth waiting for. */
@@ -705,8 +662,6 @@ static hvd_status_t send_action(struct step *step, struct hvd_err *err)
         return send_look(step, err);
     if (step->action->type == HVD_ACTION_READ_SPEC)
         return send_read(step, on_spec, err);
-    if (step->action->type == HVD_ACTION_EXPLAIN)
-        return send_question(step, err);
     if (step->action->type == HVD_ACTION_TRACE)
         return send_trace(step, err);
     if (step->action->type == HVD_ACTION_ATTRIBUTE)
@@ -769,6 +724,13 @@ static void start_step(struct run *run, const struct hvd_action *action)
     hvd_free(step);
 }
 
+/* Answered later, with the questions of other jobs. */
+static void ask(struct run *run, const struct hvd_action *action)
+{
+    if (hvd_explainer_ask(run->p.explainer, run->entry, action) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+}
+
 static void finish_run(struct run *run)
 {
     const struct hvd_outcome outcome = {run->status, run->at_least_ms, run->message};
@@ -788,7 +750,9 @@ static void pump(struct run *run)
         if (action->waits && run->n_in_flight)
             return;
         run->next++;
-        if (!action->waits || !run->is_broken)
+        if (action->type == HVD_ACTION_EXPLAIN)
+            ask(run, action);
+        else if (!action->waits || !run->is_broken)
             start_step(run, action);
     }
     if (!run->n_in_flight)

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "operator/app/explain.h"
 #include "operator/app/metrics.h"
 #include "operator/app/store.h"
 #include "operator/core/reconcile.h"
@@ -29,6 +30,7 @@ struct hvd_performer {
     struct hvd_metrics *metrics;
     const struct hvd_log *log;
     const struct hvd_server_clock *clock;
+    struct hvd_explainer *explainer;
     hvd_performed_fn performed;
     void *ctx;
 };

@@ -527,9 +527,11 @@ bool hvd_entry_may_start(const struct hvd_entry *entry)
     return n_missing <= 0;
 }
 
-/* A child of ours that appears ends what stood in its way. */
+/* A child of ours that appears ends what stood in its way; a pod, what kept it from being made. */
 static void drop_failure_of_ours(struct hvd_entry *entry, const struct hvd_object *object)
 {
+    if (object->kind == HVD_KIND_POD)
+        hvd_entry_drop_answer(entry, object->meta.owner_uid);
     if (entry->has_job && hvd_str_equal(object->meta.owner_uid, entry->job.uid))
         hvd_entry_drop_failure(entry, object->kind, object->meta.name);
 }

@@ -191,6 +191,9 @@ void hvd_store_unlink_waiter(struct hvd_entry *entry);
 /* Forgets the failure of that child. */
 void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name);
 
+/* Forgets what was asked about the object of that uid (NULL: nothing). */
+void hvd_entry_drop_answer(struct hvd_entry *entry, const char *uid);
+
 /* Forgets the failures of all children. */
 void hvd_entry_drop_failures(struct hvd_entry *entry);
 

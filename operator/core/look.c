@@ -144,7 +144,8 @@ static void look_for_master(struct hvd_pass *p)
         return;
     failure = hvd_pass_failure(p, HVD_KIND_JOB, job->meta.name);
     if (p->job->status.state != HVD_JOB_RUNNING &&
-        !(failure && failure->type == HVD_FAILURE_NO_PODS && !failure->message))
+        !(failure && failure->type == HVD_FAILURE_NO_PODS && !failure->message &&
+          !failure->is_open))
         return;
     hvd_pass_text(selector, sizeof(selector), "batch.kubernetes.io/controller-uid=%s",
                   job->meta.uid);
@@ -167,7 +168,7 @@ static void look_for_pods(struct hvd_pass *p)
         if (p->pods.n_of[i] < counted_on)
             look_for_workers(p, i, counted_on, 1);
         else if (failure && failure->type == HVD_FAILURE_NO_PODS && !failure->message &&
-                 p->pods.n_of[i] < set->u.statefulset.replicas)
+                 !failure->is_open && p->pods.n_of[i] < set->u.statefulset.replicas)
             look_for_workers(p, i, set->u.statefulset.replicas, PODS_AT_ONCE);
     }
 }

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
 #include "operator/api/kind.h"
+#include "operator/core/explain.h"
 #include "operator/core/observe.h"
 #include "operator/core/repair.h"
 #include "operator/core/settings.h"
@@ -53,6 +54,13 @@ struct hvd_failure {
     const char *name;    /* of the child */
     const char *message; /* the API server's text (status.message); for FOREIGN may be NULL */
     int64_t at_ms;       /* when it happened */
+    /* Of NO_PODS: what was asked of which object since when. While the question is open the message
+     * is the last answer; is_alone: it needs a list of its own. */
+    const char *uid;
+    enum hvd_question question;
+    int64_t since_s;
+    bool is_open;
+    bool is_alone;
 };
 
 /*
@@ -93,9 +101,9 @@ enum hvd_action_type {
                            success */
     HVD_ACTION_LOCATE,  /* GET the Node of that name; body holds topology keys, and the answer is
                            found by view.places from then on */
-    HVD_ACTION_EXPLAIN, /* LIST the events about the object of that kind, name and uid (body); what
-                           hvd_refusal_find reads of them becomes HVD_FAILURE_NO_PODS, also if it is
-                           nothing or the list failed */
+    HVD_ACTION_EXPLAIN, /* ask the events about the object of that kind, name and uid (body): at
+                           once an open HVD_FAILURE_NO_PODS; what hvd_explain_find reads in a list
+                           is its message, also if it is nothing or the list failed */
     HVD_ACTION_TRACE,   /* LIST the events about the Job of that name, which is gone; what
                            hvd_trace_find reads of those since the time in body becomes a failure,
                            likewise if nobody may list them */
@@ -124,6 +132,8 @@ struct hvd_action {
     enum hvd_repair repair; /* what a write sets, for hvd_repairs_note; of an event, if it is about
                                one, for hvd_repairs_announced */
     uint64_t value;         /* a hash of what it is set to; of such an event the record's key */
+    enum hvd_question question; /* of EXPLAIN, with the time before which events do not count */
+    int64_t since_s;
     bool is_template;   /* a patch with the job's own template: one that is invalid ends the job */
     bool is_json_patch; /* application/json-patch+json, else application/merge-patch+json */
     bool waits;         /* starts only when every action before it succeeded; others may overlap */

@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/api/json.h"
-#include "operator/api/rfc3339.h"
 #include "operator/core/children.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
@@ -20,7 +19,6 @@
 #define PATIENCE_MS 5000 /* how long pods may be missing before anybody is asked */
 #define ASK_MIN_MS 15000 /* then as often as the job is old */
 #define ASK_MAX_MS 300000
-#define SKEW_S 60 /* by which the clock of a controller may be behind */
 
 bool hvd_refusal_may_pass(const char *message)
 {
@@ -30,58 +28,6 @@ bool hvd_refusal_may_pass(const char *message)
     return message && ((strncmp(message, webhook, strlen(webhook)) == 0 &&
                         strstr(message, "\" denied the request")) ||
                        (!strstr(message, "\" is invalid: ") && strstr(message, policy)));
-}
-
-static int64_t last_seen_s(const cJSON *event)
-{
-    static const char *const paths[] = {"series.lastObservedTime", "lastTimestamp", "eventTime",
-                                        "metadata.creationTimestamp"};
-    int64_t last_s = 0;
-
-    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-        int64_t at_s = hvd_rfc3339_parse(hvd_json_str(event, paths[i]));
-
-        last_s = at_s > last_s ? at_s : last_s;
-    }
-    return last_s;
-}
-
-/* The reason in "create Pod P in StatefulSet S failed error: REASON" and "Error creating: REASON",
- * where that is "pods "P" is REASON" the rest. */
-static const char *reason_of(const char *message)
-{
-    static const char *const starts[] = {" failed error: ", "Error creating: "};
-    const char *found = NULL;
-
-    for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]) && !found; i++) {
-        found = strstr(message, starts[i]);
-        if (found)
-            message = found + strlen(starts[i]);
-    }
-    found = strncmp(message, "pods \"", 6) == 0 ? strstr(message + 6, "\" is ") : NULL;
-    return found ? found + strlen("\" is ") : message;
-}
-
-bool hvd_refusal_find(const cJSON *events, const char *uid, int64_t since_s,
-                      char out[HVD_REFUSAL_SIZE])
-{
-    const cJSON *event = NULL;
-    const char *message = NULL;
-    int64_t last_s = since_s - SKEW_S;
-
-    cJSON_ArrayForEach(event, hvd_json_get(events, "items"))
-    {
-        int64_t at_s = last_seen_s(event);
-
-        if (!hvd_str_equal(hvd_json_str(event, "involvedObject.uid"), uid) ||
-            !hvd_str_equal(hvd_json_str(event, "reason"), "FailedCreate") || at_s < last_s ||
-            !hvd_json_str(event, "message"))
-            continue;
-        last_s = at_s;
-        message = hvd_json_str(event, "message");
-    }
-    hvd_pass_text(out, HVD_REFUSAL_SIZE, "%s", message ? reason_of(message) : "");
-    return out[0] != '\0';
 }
 
 /* Asks why pods of the object are missing if they are for too long, and not too often. */
@@ -99,10 +45,14 @@ static void ask(struct hvd_pass *p, const struct hvd_object *object, int64_t sin
         every_ms = every_ms < ASK_MIN_MS ? ASK_MIN_MS : every_ms;
         due_ms = known->at_ms + (every_ms < ASK_MAX_MS ? every_ms : ASK_MAX_MS);
     }
+    /* An answer that is no news comes without a sign. */
+    if (known && known->is_open && due_ms <= p->now_ms)
+        due_ms = p->now_ms + ASK_MIN_MS;
     if (p->now_ms < due_ms) {
         hvd_plan_wake(p->plan, due_ms);
         return;
     }
+    action.since_s = p->next.start_s;
     action.body = hvd_strdup(object->meta.uid);
     p->st = hvd_plan_add(p->plan, &action, object->meta.namespace, object->meta.name);
 }

@@ -50,7 +50,7 @@ static int set_up(void **state)
     hvd_store_init(&b.store, &b.queue, on_changed, &b);
     fake_api_init(&b.fake);
     b.performer = (struct hvd_performer){
-        &b.fake.api, &b.store, &b.metrics, NULL, &b.clock, on_performed, &b,
+        &b.fake.api, &b.store, &b.metrics, NULL, &b.clock, NULL, on_performed, &b,
     };
     job = cJSON_Parse(JOB("j", "u1", "1"));
     assert_int_equal(hvd_store_put(&b.store, HVD_KIND_HOROVODJOB, job, NULL), HVD_OK);
@@ -333,35 +333,6 @@ static void what_a_webhook_denies_is_a_denial_whatever_its_code(void **state)
         assert_string_equal(b->entry->failures[0].message,
                             "admission webhook \"a\" denied the request: no");
     }
-}
-
-static void why_pods_are_missing_is_asked_and_an_answer_that_does_not_come_is_none(void **state)
-{
-    struct bench *b = *state;
-
-    plan(b, HVD_ACTION_EXPLAIN, false);
-    b->plan.actions[0].body[0] = 'u';
-    b->plan.actions[0].body[1] = '\0';
-    perform(b);
-    assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_LIST);
-    assert_int_equal(fake_api_last(&b->fake)->request.path.kind, HVD_KIND_EVENT);
-    assert_string_equal(fake_api_last(&b->fake)->ns, "ns");
-    assert_string_equal(fake_api_last(&b->fake)->query,
-                        "?limit=100&fieldSelector=reason%3DFailedCreate%2CinvolvedObject.uid%3Du");
-    fake_api_answer(fake_api_last(&b->fake), 200,
-                    "{\"items\":[{\"involvedObject\":{\"uid\":\"u\"},\"reason\":\"FailedCreate\","
-                    "\"message\":\"Error creating: no room\"}]}");
-    assert_int_equal(b->status, HVD_OK);
-    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_NO_PODS);
-    assert_int_equal(b->entry->failures[0].kind, HVD_KIND_SERVICE);
-    assert_string_equal(b->entry->failures[0].message, "no room");
-    plan(b, HVD_ACTION_EXPLAIN, false);
-    perform(b);
-    fake_api_answer(fake_api_last(&b->fake), 403, "{\"message\":\"no right to list events\"}");
-    assert_int_equal(b->n_performed, 2);
-    assert_int_equal(b->status, HVD_OK);
-    assert_int_equal(b->entry->n_failures, 1);
-    assert_null(b->entry->failures[0].message);
 }
 
 static void the_end_of_a_job_that_is_gone_is_asked_of_its_events(void **state)
@@ -707,7 +678,6 @@ int main(void)
         TEST(the_writer_of_an_object_is_looked_up_in_its_metadata),
         TEST(a_denied_write_is_a_failure_and_is_retried),
         TEST(what_a_webhook_denies_is_a_denial_whatever_its_code),
-        TEST(why_pods_are_missing_is_asked_and_an_answer_that_does_not_come_is_none),
         TEST(the_end_of_a_job_that_is_gone_is_asked_of_its_events),
         TEST(a_conflict_reads_the_object_again),
         TEST(what_a_look_finds_is_known_and_what_it_does_not_is_gone),

@@ -268,7 +268,11 @@ static void failures_are_bounded_in_number_and_in_length(void **state)
         memcpy(message + i, "\xC3\xA4", 2);
     before = hvd_mem_live();
     for (int i = 0; i < 500; i++) {
-        const struct hvd_failure failure = {HVD_FAILURE_DENIED, HVD_KIND_POD, name, message, i + 1};
+        const struct hvd_failure failure = {.type = HVD_FAILURE_DENIED,
+                                            .kind = HVD_KIND_POD,
+                                            .name = name,
+                                            .message = message,
+                                            .at_ms = i + 1};
 
         (void)snprintf(name, sizeof(name), "p%d", i);
         assert_int_equal(hvd_entry_set_failure(entry, &failure), HVD_OK);

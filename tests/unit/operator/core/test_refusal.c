@@ -40,55 +40,6 @@ static void what_a_policy_of_the_cluster_denies_may_pass_later(void **state)
         assert_int_equal(hvd_refusal_may_pass(rows[i].message), rows[i].may_pass);
 }
 
-#define EVENT(uid, reason, time, message)                                                          \
-    "{\"involvedObject\":{\"uid\":\"" uid "\"},\"reason\":\"" reason "\"," time                    \
-    ",\"message\":\"" message "\"}"
-#define LAST(text) "\"lastTimestamp\":\"2024-01-01T00:" text "Z\""
-#define OF_SET(pod, text)                                                                          \
-    "create Pod " pod " in StatefulSet w failed error: pods \\\"" pod "\\\" is " text
-
-static void is_found(const char *events, const char *expected)
-{
-    char text[HVD_REFUSAL_SIZE];
-    char list[2048];
-    cJSON *parsed;
-
-    (void)snprintf(list, sizeof(list), "{\"items\":[%s]}", events);
-    parsed = cJSON_Parse(list);
-    assert_non_null(parsed);
-    assert_int_equal(hvd_refusal_find(parsed, "u", 1704067200, text), expected[0] != '\0');
-    assert_string_equal(text, expected);
-    cJSON_Delete(parsed);
-}
-
-static void the_latest_event_about_the_object_says_why_without_the_name_of_a_pod(void **state)
-{
-    (void)state;
-    hvd_json_use_base_memory();
-    is_found("", "");
-    is_found(EVENT("u", "FailedCreate", LAST("01:00"), OF_SET("w-0", "forbidden: one")) "," EVENT(
-                 "u", "FailedCreate", LAST("03:00"),
-                 OF_SET("w-1", "forbidden: two")) "," EVENT("u", "FailedCreate", LAST("02:00"),
-                                                            OF_SET("w-0", "forbidden: three")),
-             "forbidden: two");
-    is_found(EVENT("u", "FailedCreate", LAST("01:00"),
-                   "Error creating: pods \\\"m-x2x4v\\\" is forbidden: violates PodSecurity"),
-             "forbidden: violates PodSecurity");
-    is_found(EVENT("u", "FailedCreate", LAST("01:00"),
-                   "Error creating: admission webhook \\\"a\\\" denied the request: no"),
-             "admission webhook \"a\" denied the request: no");
-    is_found(EVENT("u", "FailedCreate", "\"eventTime\":\"2024-01-01T00:01:00.123456Z\"", "text"),
-             "text");
-    is_found(EVENT("other", "FailedCreate", LAST("01:00"), "text"), "");
-    is_found(EVENT("u", "SuccessfulCreate", LAST("01:00"), "text"), "");
-    is_found("{\"involvedObject\":{\"uid\":\"u\"},\"reason\":\"FailedCreate\"," LAST("01:00") "}",
-             "");
-    /* Of an earlier start of the job, and perhaps over; clocks may differ a little. */
-    is_found(EVENT("u", "FailedCreate", "\"lastTimestamp\":\"2023-12-31T23:58:00Z\"", "text"), "");
-    is_found(EVENT("u", "FailedCreate", "\"lastTimestamp\":\"2023-12-31T23:59:30Z\"", "text"),
-             "text");
-}
-
 static void has_message(const struct world *w, const char *type, const char *text)
 {
     assert_string_equal(world_condition_text(w, type, "message"), text);
@@ -337,6 +288,31 @@ static void the_question_is_asked_ever_more_seldom_and_nothing_is_written_meanwh
     world_fini(&w);
 }
 
+/* Nothing changes: a job that waits for a quota is looked at no more often than it asks. */
+static void a_blocked_job_is_looked_at_as_seldom_as_it_asks(void **state)
+{
+    int64_t end_ms;
+    struct world w;
+    int n_passes = 0, asked;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.deny_pods_of = "StatefulSet";
+    go_on(&w, 60000);
+    asked = w.n_explained;
+    for (end_ms = w.now_ms + 3600000; w.now_ms < end_ms; w.now_ms = w.wake_at_ms) {
+        size_t n = world_pass(&w);
+
+        n_passes++;
+        if (n > 0)
+            n_passes += world_pass(&w) == 0;
+        assert_true(w.wake_at_ms > w.now_ms);
+    }
+    assert_in_range(n_passes, 12, 2 * (w.n_explained - asked) + 2);
+    assert_in_range(w.n_explained - asked, 12, 20);
+    world_fini(&w);
+}
+
 static void nobody_asks_about_a_job_whose_pods_are_there(void **state)
 {
     struct world w;
@@ -354,7 +330,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_policy_of_the_cluster_denies_may_pass_later),
-        cmocka_unit_test(the_latest_event_about_the_object_says_why_without_the_name_of_a_pod),
         cmocka_unit_test(a_webhook_that_denies_a_child_is_told_of_and_ends_nothing),
         cmocka_unit_test(a_webhook_that_denies_a_change_is_told_of),
         cmocka_unit_test(a_suspension_that_is_denied_is_told_of),
@@ -363,6 +338,7 @@ int main(void)
         cmocka_unit_test(workers_whose_pods_are_refused_are_told_of),
         cmocka_unit_test(a_master_whose_pod_is_refused_is_told_of),
         cmocka_unit_test(the_question_is_asked_ever_more_seldom_and_nothing_is_written_meanwhile),
+        cmocka_unit_test(a_blocked_job_is_looked_at_as_seldom_as_it_asks),
         cmocka_unit_test(nobody_asks_about_a_job_whose_pods_are_there),
     };
 

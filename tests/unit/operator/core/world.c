@@ -358,7 +358,11 @@ static void remember(struct world *w, const struct hvd_action *action, enum hvd_
 
     assert_true(w->n_failures < 4);
     (void)snprintf(text, 128, "%s", action->name);
-    *failure = (struct hvd_failure){type, action->kind, text, "no such field \"imag\"", w->now_ms};
+    *failure = (struct hvd_failure){.type = type,
+                                    .kind = action->kind,
+                                    .name = text,
+                                    .message = "no such field \"imag\"",
+                                    .at_ms = w->now_ms};
 }
 
 /* Forgets the failure of that object, as after a success. */
