@@ -443,6 +443,7 @@ static void keep_memory(bool is_starting)
 
 static void tidy(struct hvd_operator *op)
 {
+    hvd_store_sweep(&op->store, hvd_permits_active(&op->permits) == 0);
     hvd_store_tidy(&op->store, server_ms(op));
     (void)malloc_trim(0);
     op->tidied_ms = hvd_clock_ms();
@@ -627,6 +628,8 @@ static int64_t step_all(struct hvd_operator *op)
     become_ready(op);
     slow_ms = hvd_permits_step(&op->permits, hvd_clock_ms());
     work(op);
+    if (op->is_ready && op->store.n_stray > HVD_STORE_STRAYS_MAX)
+        hvd_store_sweep(&op->store, false);
     tidy_ms = tidy_sometimes(op);
     explain_ms = may_work(op) ? hvd_explainer_step(&op->explainer, hvd_clock_ms()) : INT64_MAX;
     due_ms = follow_ms < elect_ms ? follow_ms : elect_ms;

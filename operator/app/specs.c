@@ -30,9 +30,15 @@ static size_t class_of(size_t size)
     return class;
 }
 
+/* The list in which the entry is. */
+static struct hvd_specs_list *list_of(struct hvd_specs *specs, const struct hvd_entry *entry)
+{
+    return entry->spec.is_pinned ? &specs->pinned : &specs->lists[class_of(entry->spec.size)];
+}
+
 static void link_entry(struct hvd_specs *specs, struct hvd_entry *entry)
 {
-    struct hvd_specs_list *list = &specs->lists[class_of(entry->spec.size)];
+    struct hvd_specs_list *list = list_of(specs, entry);
 
     entry->spec.older = list->newest;
     entry->spec.newer = NULL;
@@ -45,7 +51,7 @@ static void link_entry(struct hvd_specs *specs, struct hvd_entry *entry)
 
 static void unlink_entry(struct hvd_specs *specs, struct hvd_entry *entry)
 {
-    struct hvd_specs_list *list = &specs->lists[class_of(entry->spec.size)];
+    struct hvd_specs_list *list = list_of(specs, entry);
 
     if (entry->spec.older)
         entry->spec.older->spec.newer = entry->spec.newer;
@@ -64,29 +70,30 @@ void hvd_specs_drop(struct hvd_store *store, struct hvd_entry *entry)
 
     if (!entry->job.spec.text)
         return;
-    if (!entry->spec.is_pinned)
-        unlink_entry(specs, entry);
+    unlink_entry(specs, entry);
     specs->bytes -= entry->spec.size;
     hvd_slab_give(&store->slab, entry->job.spec.text, entry->spec.size);
     entry->job.spec.text = NULL;
     entry->spec = (struct hvd_spec_place){0};
 }
 
-/* The one that is given up first; NULL: all are pinned. */
+/* The one that is given up first; NULL: none is to be. */
 static struct hvd_entry *first_to_go(const struct hvd_specs *specs)
 {
+    if (specs->bytes <= HVD_SPECS_MAX)
+        return NULL;
     for (size_t i = HVD_SPECS_CLASSES; i > 0; i--) {
         if (specs->lists[i - 1].oldest)
             return specs->lists[i - 1].oldest;
     }
-    return NULL;
+    return specs->bytes > HVD_SPECS_PINNED_MAX ? specs->pinned.oldest : NULL;
 }
 
 static void keep_bound(struct hvd_store *store)
 {
     struct hvd_entry *entry = NULL;
 
-    while (store->specs.bytes > HVD_SPECS_MAX && (entry = first_to_go(&store->specs)) != NULL)
+    while ((entry = first_to_go(&store->specs)) != NULL)
         hvd_specs_drop(store, entry);
 }
 
@@ -106,8 +113,7 @@ hvd_status_t hvd_specs_hold(struct hvd_store *store, struct hvd_entry *entry, co
     entry->job.spec.text = copy;
     entry->spec = (struct hvd_spec_place){.size = size, .is_pinned = is_pinned};
     store->specs.bytes += size;
-    if (!is_pinned)
-        link_entry(&store->specs, entry);
+    link_entry(&store->specs, entry);
     keep_bound(store);
     return HVD_OK;
 }
@@ -122,6 +128,7 @@ void hvd_store_planned(struct hvd_store *store, struct hvd_entry *entry)
     }
     if (!entry->spec.is_pinned)
         return;
+    unlink_entry(&store->specs, entry);
     entry->spec.is_pinned = false;
     link_entry(&store->specs, entry);
     keep_bound(store);

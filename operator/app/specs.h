@@ -15,11 +15,14 @@ struct hvd_store;
 struct hvd_entry;
 
 #define HVD_SPECS_MAX ((size_t)16 << 20) /* bytes of all texts that no pass is about to need */
-#define HVD_SPECS_CLASSES 12             /* of sizes, the last without an upper end */
+/* And with those that were read for a pass, of which there are as many as plans under way, unless
+ * many wait for a permit. */
+#define HVD_SPECS_PINNED_MAX (2 * HVD_SPECS_MAX)
+#define HVD_SPECS_CLASSES 12 /* of sizes, the last without an upper end */
 
 /* Where an entry's text stands. */
 struct hvd_spec_place {
-    struct hvd_entry *older; /* in the list of its class, unless it is pinned */
+    struct hvd_entry *older; /* in the list of its class, or of what is pinned */
     struct hvd_entry *newer;
     size_t size;    /* with the end */
     bool is_pinned; /* read for a pass that is still to come */
@@ -33,6 +36,7 @@ struct hvd_specs_list {
 /* Zeroed: none is held. */
 struct hvd_specs {
     struct hvd_specs_list lists[HVD_SPECS_CLASSES];
+    struct hvd_specs_list pinned;
     size_t bytes; /* of all texts that are held */
 };
 

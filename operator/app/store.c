@@ -157,6 +157,7 @@ static void count_job(struct hvd_store *store, const struct hvd_entry *entry, bo
 static void drop_job(struct hvd_store *store, struct hvd_entry *entry)
 {
     count_job(store, entry, false);
+    store->n_stray += entry->has_job ? entry->n_objects : 0;
     hvd_specs_drop(store, entry);
     hvd_slab_give(&store->slab, entry->job_block, entry->job_size);
     entry->job = (struct hvd_job){0};
@@ -243,6 +244,8 @@ static struct hvd_entry *get_entry(struct hvd_store *store, const char *ns, cons
 
 /* ---- jobs ---- */
 
+static void drop_foreign(struct hvd_store *store, struct hvd_entry *entry);
+
 /* Where an object comes from. */
 enum source {
     OF_WATCH,
@@ -260,6 +263,7 @@ static bool knows_job(const struct hvd_entry *entry, const struct hvd_job *job)
 /* The job replaces what was known; *job is gone then. */
 static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, struct hvd_job *job)
 {
+    const bool is_first = !entry->has_job;
     size_t size = hvd_job_size(job);
     void *block;
 
@@ -279,7 +283,10 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
     entry->job_block = block;
     entry->job_size = size;
     entry->has_job = true;
+    store->n_stray -= entry->n_objects;
     count_job(store, entry, true);
+    if (is_first)
+        drop_foreign(store, entry);
     touch(store, entry);
     return HVD_OK;
 }
@@ -330,8 +337,6 @@ static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, enum s
     return st;
 }
 
-static void drop_foreign(struct hvd_store *store, struct hvd_entry *entry);
-
 static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
 {
     drop_job(store, entry);
@@ -351,11 +356,12 @@ static size_t size_of(size_t n_packed)
     return offsetof(struct hvd_record, packed) + n_packed;
 }
 
-static void unlink_record(struct hvd_record *record)
+static void unlink_record(struct hvd_store *store, struct hvd_record *record)
 {
     struct hvd_entry *entry = record->entry;
     struct hvd_record *last = entry->records[--entry->n_objects];
 
+    store->n_stray -= !entry->has_job;
     last->at = record->at;
     entry->records[last->at] = last;
 }
@@ -383,6 +389,7 @@ static hvd_status_t link_record(struct hvd_store *store, struct hvd_record *reco
     record->at = (uint32_t)entry->n_objects;
     record->entry = entry;
     entry->records[entry->n_objects++] = record;
+    store->n_stray += !entry->has_job;
     return HVD_OK;
 }
 
@@ -394,7 +401,7 @@ static void drop_record(struct hvd_store *store, struct hvd_record *record)
 
 static void free_record(struct hvd_store *store, struct hvd_record *record)
 {
-    unlink_record(record);
+    unlink_record(store, record);
     if (!record->is_retired)
         hvd_index_remove(&store->records, &record->node);
     drop_record(store, record);
@@ -564,7 +571,7 @@ static hvd_status_t add_record(struct hvd_store *store, const struct hvd_object 
     if (st == HVD_OK) {
         st = hvd_index_add(&store->records, &record->node);
         if (st != HVD_OK)
-            unlink_record(record);
+            unlink_record(store, record);
     }
     if (st != HVD_OK) {
         drop_record(store, record);
@@ -645,24 +652,31 @@ static bool has_our_kind_of_owner(enum hvd_kind kind, const char *owner_kind)
     return hvd_str_equal(owner_kind, hvd_kind_info(HVD_KIND_HOROVODJOB)->kind);
 }
 
-/* Anybody may give an object our labels. Of those that no job controls only what stands in the way
- * of a job that is there is filed, so that the others cost nothing. */
+/*
+ * Anybody may give an object our labels, and an owner reference. Of those that no job controls only
+ * what stands in the way of a job that is there is filed, and of a job's own only what it is made
+ * of, so that the others cost nothing: sets of groups that are no more are to be removed. Until its
+ * job comes, an object is believed.
+ */
 static bool is_of_interest(const struct hvd_store *store, const struct hvd_object *object)
 {
     const struct hvd_meta *meta = &object->meta;
-    const struct hvd_entry *entry;
+    const struct hvd_entry *entry =
+        meta->job ? find_entry(store, meta->namespace, meta->job) : NULL;
+    const bool has_job = entry && entry->has_job;
 
     if (!meta->job)
         return false;
-    if (has_our_kind_of_owner(object->kind, meta->owner_kind) ||
-        (object->kind == HVD_KIND_POD && object->u.pod.is_orphan))
-        return true;
-    entry = find_entry(store, meta->namespace, meta->job);
-    return entry && entry->has_job &&
-           (object->kind == HVD_KIND_POD || is_child_name(&entry->job, object->kind, meta->name));
+    if (object->kind == HVD_KIND_POD)
+        return has_job || object->u.pod.is_orphan ||
+               has_our_kind_of_owner(object->kind, meta->owner_kind);
+    if (!has_job)
+        return has_our_kind_of_owner(object->kind, meta->owner_kind);
+    return is_child_name(&entry->job, object->kind, meta->name) ||
+           (object->kind == HVD_KIND_STATEFULSET && hvd_str_equal(meta->owner_uid, entry->job.uid));
 }
 
-/* What stood in the way of a job that went. */
+/* What stood in the way of a job that went, or was believed until this one came. */
 static void drop_foreign(struct hvd_store *store, struct hvd_entry *entry)
 {
     struct hvd_object object;
@@ -917,6 +931,24 @@ void hvd_store_tidy(struct hvd_store *store, int64_t now_ms)
         hvd_repairs_prune(&entry->repairs, now_ms);
         for (size_t i = 0; i < entry->n_objects; i++)
             tidy_record(store, entry->records[i]);
+    }
+}
+
+void hvd_store_sweep(struct hvd_store *store, bool may_free)
+{
+    struct hvd_entry *entry = hvd_store_next(store, NULL), *next;
+    const bool is_full = store->n_stray > HVD_STORE_STRAYS_MAX;
+
+    for (; entry; entry = next) {
+        next = hvd_store_next(store, entry);
+        if (entry->has_job)
+            continue;
+        while (is_full && entry->n_objects)
+            free_record(store, entry->records[entry->n_objects - 1]);
+        if (!may_free)
+            continue;
+        hvd_store_looked(store, entry);
+        (void)hvd_store_collect(store, entry);
     }
 }
 

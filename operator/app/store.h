@@ -73,6 +73,7 @@ struct hvd_store {
     unsigned rounds[HVD_N_KINDS];
     unsigned long long told[HVD_N_KINDS]; /* the version up to which the watch has told all */
     size_t n_by_state[HVD_N_JOB_STATES];
+    size_t n_stray; /* objects that are filed without their job */
     /* Set by the owner while it looks at every entry that changes: a worker that failed and went
      * stays with its job until it was looked at, though hvd_store_find does not find it. */
     bool keeps_ends;
@@ -157,6 +158,16 @@ bool hvd_entry_may_start(const struct hvd_entry *entry);
 /* Gathers the records in as few pages as they need, and forgets writes that count no more at
  * now_ms (the server's time). */
 void hvd_store_tidy(struct hvd_store *store, int64_t now_ms);
+
+/* Objects that are filed without their job: more are no job's, but somebody made them look so. */
+#define HVD_STORE_STRAYS_MAX 10000
+
+/*
+ * Forgets what is filed without a job when there is more of it than that; a job that comes later
+ * finds its own by name. While nothing is being done about any entry (may_free), frees all that
+ * hold nothing any more: while this operator does not lead, nobody else does.
+ */
+void hvd_store_sweep(struct hvd_store *store, bool may_free);
 
 /* The first entry (NULL), and the one after; NULL at the end. Nothing may be added meanwhile. */
 struct hvd_entry *hvd_store_next(const struct hvd_store *store, struct hvd_entry *entry);

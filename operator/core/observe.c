@@ -19,6 +19,8 @@
 #include "operator/core/observe_internal.h"
 #include "operator/core/packed.h"
 
+#define OWNER_NAME_MAX 256 /* names of objects have at most 253 bytes */
+
 int hvd_observe_cut(const char *text, size_t len, size_t max)
 {
     if (len > max) {
@@ -44,6 +46,15 @@ bool hvd_observe_text(const cJSON *object, const char *path, char **out)
     return hvd_observe_text_n(text, text ? strlen(text) : 0, out);
 }
 
+/* What an owner reference names may be anything, of any length: one that is cut names nothing. */
+static bool observe_name(const cJSON *owner, const char *key, char **out)
+{
+    const char *text = hvd_json_str(owner, key);
+
+    return hvd_observe_text_n(
+        text, text ? (size_t)hvd_observe_cut(text, strlen(text), OWNER_NAME_MAX) : 0, out);
+}
+
 static bool observe_owner(const cJSON *meta, struct hvd_meta *out)
 {
     const cJSON *owners = hvd_json_get(meta, "ownerReferences");
@@ -53,9 +64,9 @@ static bool observe_owner(const cJSON *meta, struct hvd_meta *out)
     cJSON_ArrayForEach(owner, owners)
     {
         if (hvd_json_true(owner, "controller"))
-            return hvd_observe_text(owner, "kind", &out->owner_kind) &&
-                   hvd_observe_text(owner, "name", &out->owner_name) &&
-                   hvd_observe_text(owner, "uid", &out->owner_uid);
+            return observe_name(owner, "kind", &out->owner_kind) &&
+                   observe_name(owner, "name", &out->owner_name) &&
+                   observe_name(owner, "uid", &out->owner_uid);
     }
     return true;
 }

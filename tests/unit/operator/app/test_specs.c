@@ -239,6 +239,27 @@ static void what_was_read_is_not_given_up_before_its_plan_for_anything(void **st
     assert_true(b->store.specs.bytes <= HVD_SPECS_MAX);
 }
 
+static void specs_that_wait_for_their_plan_are_bounded_too(void **state)
+{
+    struct bench *b = *state;
+    struct hvd_entry *entry = NULL;
+    char name[16];
+
+    for (int i = 0; i < 2 * N_LARGE; i++) {
+        const struct sample sample = {name, 1, 1, LARGE_SIZE, "{\"suspend\":true}", NULL};
+
+        (void)snprintf(name, sizeof(name), "l%d", i);
+        entry = put(b, &sample);
+        read_again(b, &sample);
+        assert_non_null(entry->job.spec.text);
+        assert_true(b->store.specs.bytes <= HVD_SPECS_PINNED_MAX);
+    }
+    assert_true(b->store.specs.bytes > HVD_SPECS_PINNED_MAX - 2 * LARGE_SIZE);
+    for (entry = hvd_store_next(&b->store, NULL); entry; entry = hvd_store_next(&b->store, entry))
+        hvd_store_planned(&b->store, entry);
+    assert_int_equal(b->store.specs.bytes, 0);
+}
+
 static void a_spec_of_another_generation_is_not_taken_for_this_one(void **state)
 {
     struct bench *b = *state;
@@ -329,6 +350,103 @@ static void objects_that_are_no_children_leave_nothing_behind(void **state)
     cJSON_Delete(child);
 }
 
+/* An object of that kind that claims to be of a job; uid is the job's. */
+static void claim(struct bench *b, enum hvd_kind kind, const char *name, const char *job)
+{
+    char text[1024];
+    cJSON *doc;
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"%s\",\"uid\":\"u-%s\","
+                   "\"resourceVersion\":\"7\",\"labels\":{\"app.kubernetes.io/managed-by\":"
+                   "\"horovod-operator\",\"horovod.io/job-name\":\"%.63s\"},\"ownerReferences\":"
+                   "[{\"kind\":\"HorovodJob\",\"name\":\"%s\",\"uid\":\"%s\",\"controller\":"
+                   "true}]}}",
+                   name, name, job, job, job);
+    doc = cJSON_Parse(text);
+    assert_non_null(doc);
+    assert_int_equal(hvd_store_put(&b->store, kind, doc, NULL), HVD_OK);
+    cJSON_Delete(doc);
+}
+
+static void claim_all(struct bench *b)
+{
+    claim(b, HVD_KIND_CONFIGMAP, "j-hosts", "j");
+    claim(b, HVD_KIND_CONFIGMAP, "anything", "j");
+    claim(b, HVD_KIND_SERVICE, "j", "j");
+    claim(b, HVD_KIND_SERVICE, "j-2", "j");
+    claim(b, HVD_KIND_STATEFULSET, "j-worker", "j");
+    claim(b, HVD_KIND_STATEFULSET, "j-of-a-group-that-was", "j");
+    claim(b, HVD_KIND_JOB, "j-master-2", "j");
+    claim(b, HVD_KIND_SECRET, "j-ssh-2", "j");
+}
+
+static void of_what_claims_to_be_a_jobs_only_its_children_are_filed(void **state)
+{
+    const struct sample sample = {"j", 1, 1, 10, NULL, NULL};
+    struct bench *b = *state;
+    struct hvd_entry *entry = put(b, &sample);
+
+    claim_all(b);
+    assert_int_equal(entry->n_objects, 4);
+    assert_int_equal(b->store.n_stray, 0);
+    hvd_store_remove(&b->store, HVD_KIND_HOROVODJOB, "ns", "j", "j");
+    assert_int_equal(b->store.n_stray, 4);
+    /* What comes before its job is believed until that comes. */
+    claim_all(b);
+    assert_int_equal(entry->n_objects, 8);
+    assert_int_equal(b->store.n_stray, 8);
+    (void)put(b, &sample);
+    assert_int_equal(entry->n_objects, 4);
+    assert_int_equal(b->store.n_stray, 0);
+}
+
+static void what_claims_to_be_of_jobs_that_are_not_there_is_bounded(void **state)
+{
+    struct bench *b = *state;
+    struct hvd_entry *entry = put(b, &(struct sample){"j", 1, 1, 10, NULL, NULL});
+    long before;
+    char job[300];
+
+    claim(b, HVD_KIND_SERVICE, "j", "j");
+    before = hvd_mem_live();
+    memset(job, 'n', sizeof(job));
+    job[299] = '\0';
+    claim(b, HVD_KIND_SERVICE, "s", job);
+    assert_int_equal(strlen(b->last->key),
+                     strlen("ns/") + 256); /* no name of an object is so long */
+    for (int i = 0; i <= HVD_STORE_STRAYS_MAX; i++) {
+        (void)snprintf(job, sizeof(job), "n%d", i);
+        claim(b, HVD_KIND_SERVICE, job, job);
+    }
+    assert_true(b->store.n_stray > HVD_STORE_STRAYS_MAX);
+    hvd_store_sweep(&b->store, true);
+    assert_int_equal(b->store.n_stray, 0);
+    assert_int_equal(hvd_index_count(&b->store.entries), 1);
+    assert_int_equal(entry->n_objects, 1);
+    assert_true(hvd_mem_live() <= before + 1);
+}
+
+static void jobs_that_are_gone_leave_nothing_also_while_another_operator_leads(void **state)
+{
+    struct bench *b = *state;
+    char name[16];
+
+    for (int i = 0; i < 1000; i++) {
+        (void)snprintf(name, sizeof(name), "j%d", i);
+        (void)put(b, &(struct sample){name, 1, 1, 10, NULL, NULL});
+        claim(b, HVD_KIND_SERVICE, name, name);
+        hvd_store_remove(&b->store, HVD_KIND_HOROVODJOB, "ns", name, NULL);
+        hvd_store_remove(&b->store, HVD_KIND_SERVICE, "ns", name, NULL);
+    }
+    assert_int_equal(hvd_index_count(&b->store.entries), 1000);
+    hvd_store_sweep(&b->store, false);
+    assert_int_equal(hvd_index_count(&b->store.entries), 1000);
+    hvd_store_sweep(&b->store, true);
+    assert_int_equal(hvd_index_count(&b->store.entries), 0);
+    assert_true(hvd_mem_live() <= HVD_N_QUEUE_RANKS); /* the room of the queue */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +459,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_spec_that_was_read_stays_for_one_plan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_read_is_not_given_up_before_its_plan_for_anything,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(specs_that_wait_for_their_plan_are_bounded_too, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_spec_of_another_generation_is_not_taken_for_this_one,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(failures_are_bounded_in_number_and_in_length, set_up,
@@ -349,6 +469,12 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(objects_that_are_no_children_leave_nothing_behind, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(of_what_claims_to_be_a_jobs_only_its_children_are_filed,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_claims_to_be_of_jobs_that_are_not_there_is_bounded,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            jobs_that_are_gone_leave_nothing_also_while_another_operator_leads, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
