@@ -32,6 +32,7 @@
 #include "operator/app/process.h"
 #include "operator/app/queue.h"
 #include "operator/app/server.h"
+#include "operator/app/sshports.h"
 #include "operator/app/store.h"
 #include "operator/core/ports.h"
 #include "operator/core/server_clock.h"
@@ -69,6 +70,7 @@ struct hvd_operator {
     struct hvd_performer performer;
     struct hvd_server *server;
     struct hvd_permits permits; /* of the plans under way */
+    bool is_port_free;          /* a job may have waited for it */
     bool is_ready;
     bool was_leader;
     bool is_feeding;    /* a watch is speaking, not an answer to a write of ours */
@@ -116,6 +118,7 @@ static void on_changed(void *ctx, struct hvd_entry *entry)
     if (op->is_feeding && !entry->event_us)
         entry->event_us = hvd_clock_us();
     op->n_changes++;
+    op->is_port_free |= hvd_sshports_note(entry);
     want(op, entry, hvd_clock_ms() + (op->is_feeding ? COALESCE_MS : 0));
 }
 
@@ -325,34 +328,20 @@ static void tell_foreign(struct hvd_operator *op, struct hvd_entry *entry)
                {"job", entry->key}, {"managed_by", entry->job.spec.manager});
 }
 
-/* Chooses a port that no job has, nor will have as its status is being written. */
-static int32_t choose_port(struct hvd_operator *op, const struct hvd_entry *entry)
+/* Whoever else waits for a port may get one, too. */
+static void assign_ports(struct hvd_operator *op, const struct hvd_entry *asking)
 {
-    int32_t *taken = hvd_malloc(hvd_index_count(&op->store.entries), sizeof(taken[0]));
-    struct hvd_entry *other;
-    size_t n = 0;
-    int32_t port;
+    const struct hvd_options *options = op->setup.options;
+    hvd_status_t st =
+        hvd_sshports_assign(&op->store, &options->ssh_ports, options->ns == NULL, asking);
 
-    if (!taken)
-        return 0;
-    for (other = hvd_store_next(&op->store, NULL); other;
-         other = hvd_store_next(&op->store, other)) {
-        taken[n] = other->has_job ? hvd_ports_held(&other->job, hvd_entry_count_pods(other)) : 0;
-        if (taken[n] == 0)
-            taken[n] = other->free_port;
-        n += taken[n] != 0;
-    }
-    port = hvd_ports_choose(&op->setup.options->ssh_ports, taken, n, entry->job.uid);
-    hvd_free(taken);
-    return port;
+    op->is_port_free = st != HVD_OK;
 }
 
 static int32_t free_port(struct hvd_operator *op, struct hvd_entry *entry)
 {
-    if (!hvd_ports_is_wanted(&entry->job))
-        entry->free_port = 0;
-    else if (entry->free_port == 0)
-        entry->free_port = choose_port(op, entry);
+    if (entry->free_port == 0 && hvd_ports_is_wanted(&entry->job))
+        assign_ports(op, entry);
     return entry->free_port;
 }
 
@@ -601,6 +590,8 @@ static int64_t elect(struct hvd_operator *op)
 
     if (op->was_leader && !is_leader(op) && hvd_permits_active(&op->permits))
         hvd_kube_client_drop(op->client, "this operator no longer leads");
+    if (!op->was_leader && is_leader(op))
+        hvd_sshports_forget(&op->store); /* another operator led meanwhile */
     op->was_leader = is_leader(op);
     return due_ms;
 }
@@ -627,6 +618,8 @@ static int64_t step_all(struct hvd_operator *op)
     follow_clock(op);
     become_ready(op);
     slow_ms = hvd_permits_step(&op->permits, hvd_clock_ms());
+    if (op->is_port_free && may_work(op))
+        assign_ports(op, NULL);
     work(op);
     if (op->is_ready && op->store.n_stray > HVD_STORE_STRAYS_MAX)
         hvd_store_sweep(&op->store, false);

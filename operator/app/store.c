@@ -507,13 +507,17 @@ bool hvd_entry_has(const struct hvd_entry *entry, enum hvd_kind kind)
     return false;
 }
 
-size_t hvd_entry_count_pods(const struct hvd_entry *entry)
+bool hvd_entry_any(const struct hvd_entry *entry, hvd_entry_is_one_fn is_one)
 {
-    size_t n = 0;
+    bool is_found = false;
 
-    for (size_t i = 0; i < entry->n_objects; i++)
-        n += entry->records[i]->kind == HVD_KIND_POD;
-    return n;
+    for (size_t i = 0; i < entry->n_objects && !is_found; i++) {
+        struct hvd_object object;
+
+        unpack(entry->records[i], &object);
+        is_found = is_one(&object);
+    }
+    return is_found;
 }
 
 bool hvd_entry_may_start(const struct hvd_entry *entry)

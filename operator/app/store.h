@@ -50,9 +50,10 @@ struct hvd_entry {
     size_t n_gone;
     struct hvd_repairs repairs; /* what was written to the job and its objects lately */
     int64_t status_written_ms;  /* the server's time; 0: never by us */
-    int32_t free_port;          /* kept for the job until its status tells; 0: none */
-    int64_t event_us;           /* monotonic time of the first event not acted on; 0: none */
-    unsigned n_plans;           /* plans in a row that were not empty */
+    int32_t free_port;          /* kept for the job until its status shows it; 0: none */
+    int32_t held_port; /* what sshports.c has last found: that one, or the job's; 0: none */
+    int64_t event_us;  /* monotonic time of the first event not acted on; 0: none */
+    unsigned n_plans;  /* plans in a row that were not empty */
     struct hvd_queue_item item;
     struct hvd_permit permit; /* of its plans */
     char _texts[];            /* namespace, name and key */
@@ -148,8 +149,10 @@ const struct hvd_object **hvd_entry_objects(const struct hvd_entry *entry);
 /* Whether one of them is of that kind. */
 bool hvd_entry_has(const struct hvd_entry *entry, enum hvd_kind kind);
 
-/* How many of them are pods. */
-size_t hvd_entry_count_pods(const struct hvd_entry *entry);
+typedef bool (*hvd_entry_is_one_fn)(const struct hvd_object *object);
+
+/* Whether is_one is true for one of them. */
+bool hvd_entry_any(const struct hvd_entry *entry, hvd_entry_is_one_fn is_one);
 
 /* Whether so many pods of the entry's job are Ready as its master waits for, whatever their group.
  */

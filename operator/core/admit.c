@@ -11,7 +11,6 @@
 #include "operator/core/ports.h"
 
 #define MESSAGE_SIZE 512
-#define PORT_RETRY_MS 30000
 
 const struct hvd_settings *hvd_pass_settings(const struct hvd_pass *p)
 {
@@ -24,10 +23,10 @@ bool hvd_admit_port(struct hvd_pass *p)
         return true;
     if (p->view->free_port == 0) {
         hvd_ensure_report(p, "NoFreePort",
-                          "every port of the operator's --ssh-ports is in use by a job on the "
-                          "nodes' network: end one, widen the range, or set spec.ssh.port");
-        hvd_plan_wake(p->plan, p->now_ms + PORT_RETRY_MS);
-        return false;
+                          "no port of the operator's --ssh-ports is left for a job of this "
+                          "namespace: end a job on the nodes' network, widen the range, or set "
+                          "spec.ssh.port");
+        return false; /* the shell reconciles it again when one is */
     }
     p->next.ssh_port = p->view->free_port;
     p->is_urgent = true;

@@ -5,11 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
 #include "operator/api/horovodjob.h"
+#include "operator/core/observe.h"
 
 /*
  * Ports for the sshd of jobs whose workers use their nodes' network. Each job gets one of its own
- * out of a range; it is recorded in the job's status before anything is made with it.
+ * out of a range; it is recorded in the job's status before anything is made with it. A job that
+ * runs nothing holds none.
  */
 
 struct hvd_port_range {
@@ -20,20 +23,41 @@ struct hvd_port_range {
 #define HVD_PORTS_FIRST 20000 /* below the ports of Linux' outgoing connections and NodePorts */
 #define HVD_PORTS_LAST 29999
 
+/* A job that holds a port, or waits for one; all borrowed. */
+struct hvd_port_claim {
+    const struct hvd_job *job;
+    int32_t port;     /* held; 0: it waits for one, and this is where it is put */
+    bool is_by_hand;  /* spec.ssh.port, which keeps no other job from the port */
+    uint32_t _tenant; /* the same for all jobs of a namespace */
+};
+
 /* Whether the job is to get a port: it is to run, on the nodes' network, and has none. */
 bool hvd_ports_is_wanted(const struct hvd_job *job);
 
-/*
- * The port that the job holds, so that no other gets it: recorded or given; 0 if none. A finished
- * job holds its port as long as it has pods.
- */
-int32_t hvd_ports_held(const struct hvd_job *job, size_t n_pods);
+/* Whether the object, of those filed under a job, is a worker that may run, or makes workers. */
+bool hvd_ports_is_worker(const struct hvd_object *object);
 
 /*
- * A port of the range that is not taken; 0 if there is none. The first one tried follows from the
- * job's uid, so that the choice does not depend on the order of events. Sorts taken.
+ * The port that the job holds: recorded or given; 0 if none. A job that has ended, is suspended, is
+ * being deleted or has another manager holds one as long as it has workers.
  */
-int32_t hvd_ports_choose(const struct hvd_port_range *range, int32_t *taken, size_t n_taken,
-                         const char *uid);
+int32_t hvd_ports_held(const struct hvd_job *job, bool has_workers);
+
+/* Whether what the job holds may depend on has_workers. */
+bool hvd_ports_may_be_idle(const struct hvd_job *job);
+
+/*
+ * Gives ports of the range to the claims that wait for one, those that have waited longest first,
+ * while some are left. The first port tried follows from the job's uid, so that the choice does not
+ * depend on the order of events. A port that is only set by hand is given when no other is left.
+ * With is_shared jobs of several namespaces draw on the range, and each job is given one only while
+ * its namespace holds less than HVD_PORTS_SHARE times as many as are left. HVD_ERR_NOMEM: none was
+ * given. The order of the claims changes.
+ */
+hvd_status_t hvd_ports_assign(const struct hvd_port_range *range, bool is_shared,
+                              struct hvd_port_claim *claims, size_t n);
+
+/* One namespace alone gets 8 of 9 ports, a second one 8 of 9 of the rest. */
+#define HVD_PORTS_SHARE 8
 
 #endif

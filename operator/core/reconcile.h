@@ -88,7 +88,8 @@ struct hvd_view {
     int64_t monotonic_ms;              /* now, by the clock of hvd_pod_view.going_ms */
     int64_t status_written_ms; /* when this process last patched this job's status; 0: never */
     const struct hvd_settings *settings; /* NULL: none */
-    int32_t free_port; /* for a job that hvd_ports_is_wanted (ports.h); kept for it; 0: none free */
+    int32_t free_port; /* for a job that hvd_ports_is_wanted (ports.h); kept for it; 0: none is
+                          left, and the job is reconciled again when one is */
 };
 
 enum hvd_action_type {

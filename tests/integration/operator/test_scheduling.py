@@ -398,7 +398,7 @@ def ssh_settings(ns, name):
 
 
 def test_jobs_on_the_nodes_network_get_ports_of_their_own_for_their_whole_life(ns, run_operator):
-    operator = run_operator("--ssh-ports=21000-21019")
+    operator = run_operator("--ssh-ports=21000-21019", f"--namespace={ns.name}")
     names = [f"net-{i}" for i in range(20)]
     for name in names:
         ns.apply_job(name, replicas=1, network={"hostNetwork": True})
@@ -415,20 +415,27 @@ def test_jobs_on_the_nodes_network_get_ports_of_their_own_for_their_whole_life(n
     until("the condition", lambda: (ns.condition("Running", "net-late") or {}).get("reason") == "NoFreePort")
     assert "--ssh-ports" in ns.condition("Running", "net-late")["message"]
     assert ns.get("statefulsets", "net-late-worker") is None
-    # The ports outlive the operator that chose them, and a suspension.
+    # The ports outlive the operator that chose them.
     operator.kill()
-    operator = run_operator("--ssh-ports=21000-21019")
-    ns.patch("horovodjobs", "net-3", {"spec": {"suspend": True}})
-    ns.wait_state("Suspended", "net-3")
+    operator = run_operator("--ssh-ports=21000-21019", f"--namespace={ns.name}")
     rest(operator)
     assert {name: port_of(ns, name) for name in names} == ports
-    # A job that is gone leaves its port to one that waits.
+    # A job that is gone, or suspended, leaves its port to the one that has waited longest.
     ns.delete("horovodjobs", "net-7")
-    until("the port is taken over", lambda: port_of(ns, "net-late") == ports["net-7"], 60)
+    until("the port is taken over", lambda: port_of(ns, "net-late") == ports["net-7"])
     until("it has its worker", lambda: ns.get("statefulsets", "net-late-worker"))
+    ns.apply_job("net-later", replicas=1, network={"hostNetwork": True})
+    until("the condition", lambda: (ns.condition("Running", "net-later") or {}).get("reason") == "NoFreePort")
+    ns.patch("horovodjobs", "net-3", {"spec": {"suspend": True}})
+    until("the port is taken over", lambda: port_of(ns, "net-later") == ports["net-3"], 60)
+    # It gets one again when there is one: of a job that has ended, whose workers are gone.
     ns.patch("horovodjobs", "net-3", {"spec": {"suspend": False}})
-    until("net-3 is back", lambda: ns.workers("net-3"))
-    assert ssh_settings(ns, "net-3") == {ports["net-3"]}
+    until("net-3 waits", lambda: (ns.condition("Running", "net-3") or {}).get("reason") == "NoFreePort")
+    ns.start_workers(1, "net-5")
+    ns.end_master(ns.start_master("net-5"))
+    ns.wait_state("Succeeded", "net-5")
+    until("net-3 is back", lambda: ns.workers("net-3"), 60)
+    assert ssh_settings(ns, "net-3") == {ports["net-5"]} and port_of(ns, "net-5") == ports["net-5"]
 
 
 def test_a_port_of_the_jobs_choice_is_kept_and_taken(ns, run_operator):
@@ -439,6 +446,19 @@ def test_a_port_of_the_jobs_choice_is_kept_and_taken(ns, run_operator):
     until("its worker", lambda: ns.workers("other"))
     assert ssh_settings(ns, "chosen") == {22000} and port_of(ns, "chosen") is None
     assert ssh_settings(ns, "other") == {22001} and port_of(ns, "other") == 22001
+
+
+def test_ports_of_jobs_that_run_nothing_and_those_set_by_hand_keep_no_job_waiting(ns, run_operator):
+    """Each port of the range is set by hand: by jobs that are suspended, of another manager, or run."""
+    run_operator("--ssh-ports=24000-24005")
+    for i in range(6):
+        more = [{"suspend": True}, {"managedBy": "example.com/other"}, {}][i % 3]
+        ns.apply_job(f"greedy-{i}", replicas=1, network={"hostNetwork": True}, ssh={"port": 24000 + i}, **more)
+    until("theirs run", lambda: ns.workers("greedy-2") and ns.workers("greedy-5"))
+    for i in range(6):
+        ns.apply_job(f"net-{i}", replicas=1, network={"hostNetwork": True})
+    until("all have workers", lambda: all(ns.workers(f"net-{i}") for i in range(6)))
+    assert sorted(port_of(ns, f"net-{i}") for i in range(6)) == list(range(24000, 24006))
 
 
 def test_an_operator_that_is_killed_while_it_chooses_ports_gives_none_twice(ns, run_operator):

@@ -76,10 +76,11 @@ static int n_pods(const struct world *w, const char *role)
 static void check(const struct world *w, const struct combination *c)
 {
     const cJSON *group = world_find(w, "PodGroup", "digits");
+    const cJSON *set = world_find(w, "StatefulSet", "digits-worker");
 
     if (c->gang == HVD_GANG_NONE && group)
         fail_msg("%s: a PodGroup that nobody wants", describe(c));
-    if (c->is_on_host_network && world_find(w, "StatefulSet", "digits-worker") &&
+    if (c->is_on_host_network && hvd_json_int(set, "spec.replicas", 0) > 0 &&
         hvd_json_int(world_find(w, "HorovodJob", "digits"), "status.sshPort", 0) != 20042)
         fail_msg("%s: workers before the port was written", describe(c));
 }
@@ -322,24 +323,68 @@ static void a_missing_gang_scheduler_holds_up_what_is_new_only(void **state)
     world_fini(&w);
 }
 
-static void no_free_port_is_told_and_asked_for_again(void **state)
+#define ON_THE_NODES_NETWORK                                                                       \
+    "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":1},\"network\":{"               \
+    "\"hostNetwork\":true}}"
+
+/* The shell reconciles it again when a port is left: nothing is polled. */
+static void no_free_port_is_told_and_costs_nothing_until_there_is_one(void **state)
 {
     const struct combination c = {0};
     struct world w;
+    int writes;
 
     (void)state;
-    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":1},\"network\":{"
-                   "\"hostNetwork\":true}}");
+    world_init(&w, ON_THE_NODES_NETWORK);
     settle(&w, &c);
     assert_null(world_find(&w, "StatefulSet", "digits-worker"));
     assert_null(world_find(&w, "ConfigMap", "digits-hosts"));
     assert_string_equal(world_condition_text(&w, "Running", "reason"), "NoFreePort");
-    assert_true(w.wake_at_ms > w.now_ms - 10000);
+    assert_int_equal(w.wake_at_ms, 0);
+    writes = w.n_writes;
+    for (int i = 0; i < 10; i++) {
+        w.now_ms += 60000;
+        assert_int_equal(world_pass(&w), 0);
+    }
+    assert_int_equal(w.n_writes, writes);
     w.free_port = 20042;
     settle(&w, &c);
     is_running(&w, &c, 1);
     assert_int_equal(hvd_json_int(world_find(&w, "HorovodJob", "digits"), "status.sshPort", 0),
                      20042);
+    world_fini(&w);
+}
+
+/* Another job may have got the port meanwhile. */
+static void a_job_that_is_resumed_gets_its_port_anew(void **state)
+{
+    const struct combination c = {0};
+    struct world w;
+    char *set;
+
+    (void)state;
+    world_init(&w, ON_THE_NODES_NETWORK);
+    w.free_port = 20042;
+    settle(&w, &c);
+    is_running(&w, &c, 1);
+    edit(&w, &c, "{\"suspend\":true}");
+    is_suspended(&w, &c);
+    w.free_port = 0;
+    edit(&w, &c, "{\"suspend\":false}");
+    assert_string_equal(world_condition_text(&w, "Running", "reason"), "NoFreePort");
+    assert_int_equal(n_pods(&w, "worker"), 0);
+    w.free_port = 20043;
+    settle(&w, &c);
+    is_running(&w, &c, 1);
+    assert_int_equal(hvd_json_int(world_find(&w, "HorovodJob", "digits"), "status.sshPort", 0),
+                     20043);
+    assert_non_null(
+        strstr(hvd_json_str(world_find(&w, "ConfigMap", "digits-hosts"), "data.ssh_config"),
+               "Port 20043"));
+    set = cJSON_PrintUnformatted(world_find(&w, "StatefulSet", "digits-worker"));
+    assert_non_null(strstr(set, "20043"));
+    assert_null(strstr(set, "20042"));
+    hvd_free(set);
     world_fini(&w);
 }
 
@@ -406,7 +451,8 @@ int main(void)
         cmocka_unit_test(a_death_of_the_operator_at_any_action_changes_nothing),
         cmocka_unit_test(a_group_that_counted_the_master_would_never_start),
         cmocka_unit_test(a_missing_gang_scheduler_holds_up_what_is_new_only),
-        cmocka_unit_test(no_free_port_is_told_and_asked_for_again),
+        cmocka_unit_test(no_free_port_is_told_and_costs_nothing_until_there_is_one),
+        cmocka_unit_test(a_job_that_is_resumed_gets_its_port_anew),
         cmocka_unit_test(a_foreign_child_beside_a_running_master_is_let_be),
         cmocka_unit_test(a_change_of_the_gang_scheduler_disturbs_no_running_job),
     };
