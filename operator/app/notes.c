@@ -3,6 +3,7 @@
  * failed, and which are known to be gone. Both are bounded for each job, whatever somebody does to
  * its objects. Pure but for the allocator.
  */
+#include <limits.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -53,6 +54,19 @@ static char *copy_message(const char *message)
     return hvd_strndup(message, len);
 }
 
+/* How often it has failed so by now, this time included. */
+static unsigned count_failures(const struct hvd_entry *entry, const struct hvd_failure *failure)
+{
+    for (size_t i = 0; i < entry->n_failures; i++) {
+        const struct hvd_failure *known = &entry->failures[i];
+
+        if (known->type == failure->type && known->kind == failure->kind &&
+            strcmp(known->name, failure->name) == 0)
+            return known->n < UINT_MAX ? known->n + 1 : known->n;
+    }
+    return 1;
+}
+
 hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure)
 {
     struct hvd_failure copy = *failure;
@@ -62,6 +76,7 @@ hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_fai
     if (!grown)
         return HVD_ERR_NOMEM;
     entry->failures = grown;
+    copy.n = count_failures(entry, failure);
     copy.name = hvd_strdup(failure->name);
     copy.message = failure->message ? copy_message(failure->message) : NULL;
     copy.uid = failure->uid ? hvd_strdup(failure->uid) : NULL;

@@ -107,6 +107,7 @@ static void note_failure(struct run *run, const struct hvd_action *action,
                    : *text                     ? text
                                                : message_of(response),
         .at_ms = server_ms(run),
+        .value = action->value,
     };
 
     run->is_broken = true;
@@ -482,6 +483,9 @@ static void on_refused(struct step *step, const struct hvd_kube_response *respon
         is_rule && (step->action->type != HVD_ACTION_PATCH || step->action->is_template);
 
     if (step->action->type == HVD_ACTION_PATCH_STATUS) {
+        log_action(run, HVD_LOG_WARN, "the API server refused a status", step->action,
+                   message_of(response));
+        note_failure(run, step->action, HVD_FAILURE_STATUS, response);
         fail_with(run, response);
         return;
     }

@@ -578,6 +578,28 @@ static void remove_pods(struct hvd_pass *p, enum hvd_role role)
     }
 }
 
+/* Unless the job keeps them. */
+static void remove_workers(struct hvd_pass *p)
+{
+    if (p->job->spec.clean_pod_policy == HVD_CLEAN_NONE)
+        return;
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (object->kind == HVD_KIND_STATEFULSET && hvd_pass_is_ours(p, object) &&
+            !object->meta.is_deleting)
+            hvd_pass_delete(p, object);
+    }
+    remove_pods(p, HVD_ROLE_WORKER);
+    hvd_admit_release(p);
+}
+
+void hvd_outcome_release_workers(struct hvd_pass *p)
+{
+    if (has_master_ended(p))
+        remove_workers(p);
+}
+
 /* Plans the removal of what a finished job leaves. */
 static void clean(struct hvd_pass *p)
 {
@@ -601,17 +623,7 @@ static void clean(struct hvd_pass *p)
     }
     if (spec->ttl_s >= 0)
         hvd_plan_wake(p->plan, end_ms);
-    for (size_t i = 0; spec->clean_pod_policy != HVD_CLEAN_NONE && i < p->view->n_objects; i++) {
-        const struct hvd_object *object = p->view->objects[i];
-
-        if (object->kind == HVD_KIND_STATEFULSET && hvd_pass_is_ours(p, object) &&
-            !object->meta.is_deleting)
-            hvd_pass_delete(p, object);
-    }
-    if (spec->clean_pod_policy != HVD_CLEAN_NONE) {
-        remove_pods(p, HVD_ROLE_WORKER);
-        hvd_admit_release(p);
-    }
+    remove_workers(p);
     if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p))
         return;
     if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS)

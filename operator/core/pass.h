@@ -276,6 +276,10 @@ void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *messag
  * of what may not be removed. */
 void hvd_outcome_clean(struct hvd_pass *p);
 
+/* Removes the workers of a job whose master has ended and whose end cannot be written, unless
+ * cleanPodPolicy keeps them. The master's Job stays: it alone tells of the end. */
+void hvd_outcome_release_workers(struct hvd_pass *p);
+
 /* Takes master and workers down; true once nothing of them is left. */
 bool hvd_outcome_quiesce(struct hvd_pass *p);
 

@@ -552,6 +552,30 @@ static void drop_events(struct hvd_plan *plan)
     }
 }
 
+/*
+ * A status that the API server refuses, for a webhook, a policy, missing rights, or an object that
+ * an older definition let in: the event is all that a user can see then. The events that went with
+ * the status have been written. Of a job whose master has ended the workers go all the same.
+ */
+static void report_unwritten(struct hvd_pass *p, uint64_t value)
+{
+    const struct hvd_failure *known = hvd_pass_failure(p, HVD_KIND_HOROVODJOB, p->job->name);
+    char message[MESSAGE_SIZE];
+
+    if (!known || known->type != HVD_FAILURE_STATUS)
+        return;
+    if (hvd_job_is_finished(&p->next))
+        hvd_outcome_release_workers(p);
+    if (known->value == value)
+        drop_events(p->plan);
+    hvd_pass_text(message, sizeof(message),
+                  "the API server refuses the status of this job (state %s), will be tried again: "
+                  "%s",
+                  hvd_job_state_str(p->next.state), known->message ? known->message : "");
+    if (known->n == 1)
+        hvd_pass_event(p, "StatusNotWritten", message, true);
+}
+
 /* Adds the status patch, behind all that must have happened before it is true. */
 static void write_status(struct hvd_pass *p)
 {
@@ -572,6 +596,7 @@ static void write_status(struct hvd_pass *p)
     action.value = write.value = hash_status(p);
     if (hvd_contest_is_repeated(p, &write))
         drop_events(p->plan);
+    report_unwritten(p, action.value);
     if (!hvd_contest_admit(p, &write))
         return;
     if (!p->st)

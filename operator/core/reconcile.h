@@ -37,6 +37,7 @@ enum hvd_failure_type {
                              will (refusal.h): the job's own template is wrong */
     HVD_FAILURE_DENIED,   /* answered 403, or by a webhook that denies or cannot be asked (quota,
                              RBAC, admission): retried by the shell with backoff */
+    HVD_FAILURE_STATUS,   /* the same of the status of the job itself, or 422 */
     HVD_FAILURE_NO_PODS,  /* the answer to HVD_ACTION_EXPLAIN; without a message nobody knows why */
     HVD_FAILURE_NO_TRACE, /* the answers to HVD_ACTION_TRACE: nothing tells how the Job ended, */
     HVD_FAILURE_SUCCEEDED, /* it had succeeded, */
@@ -61,6 +62,8 @@ struct hvd_failure {
     int64_t since_s;
     bool is_open;
     bool is_alone;
+    uint64_t value; /* of the action */
+    unsigned n;     /* how often in a row the object failed so; counted by the shell */
 };
 
 /*

@@ -97,3 +97,19 @@ def test_a_webhook_that_keeps_one_namespace_waiting_does_not_hold_up_the_others(
     asked = [(w["resource"], w["name"]) for w in fake.writes() if w["namespace"] == "hostile" and w["verb"] == "create"]
     assert len(asked) == len(set(asked)), "the others waited until requests had been given up"
     assert len({name.split("-")[1] for _, name in asked}) <= 64, "slow plans of a namespace are bounded"
+
+
+@pytest.mark.parametrize("code, reason", [(403, "Forbidden"), (422, "Invalid")])
+def test_a_status_that_may_not_be_written_is_an_event_and_keeps_no_workers(fake, operator, code, reason):
+    message = 'horovodjobs.horovod.io "digits" is forbidden: admission webhook "policy.example.com" denied the request: no status'
+    fake.fault("answer", verb="patch", resource="horovodjobs", subresource="status", times=-1, code=code, reason=reason,
+               message=message)
+    fake.play(run_ms=50)
+    fake.apply_job(replicas=2)
+    until("the workers go", lambda: fake.get("jobs", "digits-master") and not fake.get("statefulsets", "digits-worker")
+          and all(any(event["reason"] == reason for event in fake.objects("events")) for reason in ("Succeeded", "StatusNotWritten")))
+    told_of = [event for event in fake.objects("events") if event["reason"] == "StatusNotWritten"]
+    assert len(told_of) == 1 and message in told_of[0]["message"], told_of
+    fake.clear_faults()
+    fake.wait_state("Succeeded", timeout=60)
+    assert len([w for w in fake.writes() if w["verb"] == "create" and w["resource"] == "jobs"]) == 1, "one master, once"

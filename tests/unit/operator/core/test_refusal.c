@@ -221,6 +221,65 @@ static void a_job_that_may_not_be_removed_and_then_shall_stay_tells_of_its_worke
     world_fini(&w);
 }
 
+/* Passes of a shell that tries again every 10 s; the controllers go on. */
+static void try_again(struct world *w, int n)
+{
+    for (int i = 0; i < n; i++) {
+        (void)world_pass(w);
+        while (world_controllers(w))
+            (void)world_pass(w);
+        w->now_ms += 10000;
+    }
+}
+
+static void a_status_that_is_refused_is_told_of_and_holds_no_workers(void **state)
+{
+    static const char *const more[] = {"", ",\"cleanPodPolicy\":\"All\"",
+                                       ",\"cleanPodPolicy\":\"None\""};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+        struct world w;
+        int n_sent;
+
+        world_start(&w, more[i]);
+        w.is_status_denied = true;
+        world_end_master(&w, 0, NULL);
+        try_again(&w, 4);
+        assert_int_equal(world_events(&w, "StatusNotWritten"), 1);
+        assert_int_equal(world_events(&w, "Succeeded"), 1);
+        assert_int_equal(world_find(&w, "StatefulSet", "digits-worker") != NULL, i == 2);
+        assert_non_null(world_find(&w, "Job", "digits-master"));
+        n_sent = w.n_sent;
+        try_again(&w, 10);
+        assert_in_range(w.n_sent - n_sent, 1, 10); /* the status alone */
+        assert_int_equal(world_events(&w, "StatusNotWritten"), 1);
+        world_is_state(&w, "Running");
+        w.is_status_denied = false;
+        try_again(&w, 4);
+        world_is_state(&w, "Succeeded");
+        assert_int_equal(world_events(&w, "Succeeded"), 1);
+        world_fini(&w);
+    }
+}
+
+static void a_refused_status_of_a_job_that_runs_ends_nothing(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.is_status_denied = true;
+    try_again(&w, 10);
+    assert_non_null(world_find(&w, "Job", "digits-master"));
+    assert_non_null(world_find(&w, "StatefulSet", "digits-worker"));
+    assert_int_equal(world_events(&w, "StatusNotWritten"), 1);
+    w.is_status_denied = false;
+    try_again(&w, 2);
+    world_is_state(&w, "Running");
+    world_fini(&w);
+}
+
 static void workers_whose_pods_are_refused_are_told_of(void **state)
 {
     struct world w;
@@ -335,6 +394,8 @@ int main(void)
         cmocka_unit_test(a_suspension_that_is_denied_is_told_of),
         cmocka_unit_test(a_removal_that_is_denied_after_the_end_is_told_of),
         cmocka_unit_test(a_job_that_may_not_be_removed_and_then_shall_stay_tells_of_its_workers),
+        cmocka_unit_test(a_status_that_is_refused_is_told_of_and_holds_no_workers),
+        cmocka_unit_test(a_refused_status_of_a_job_that_runs_ends_nothing),
         cmocka_unit_test(workers_whose_pods_are_refused_are_told_of),
         cmocka_unit_test(a_master_whose_pod_is_refused_is_told_of),
         cmocka_unit_test(the_question_is_asked_ever_more_seldom_and_nothing_is_written_meanwhile),

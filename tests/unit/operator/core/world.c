@@ -393,6 +393,25 @@ static bool is_denied(struct world *w, const struct hvd_action *action)
     return true;
 }
 
+/* Whether the API server refuses the status; the failure counts how often it did so in a row. */
+static bool is_status_denied(struct world *w, const struct hvd_action *action)
+{
+    struct hvd_failure before = {0};
+
+    for (size_t i = 0; i < w->n_failures; i++) {
+        if (w->failures[i].type == HVD_FAILURE_STATUS)
+            before = w->failures[i];
+    }
+    forget(w, action);
+    if (!w->is_status_denied)
+        return false;
+    remember(w, action, HVD_FAILURE_STATUS);
+    w->failures[w->n_failures - 1].message = "admission webhook \"a\" denied the request: no";
+    w->failures[w->n_failures - 1].value = action->value;
+    w->failures[w->n_failures - 1].n = before.n + 1;
+    return true;
+}
+
 /* The events of a controller that cannot make pods. */
 static bool explain(struct world *w, const struct hvd_action *action)
 {
@@ -476,7 +495,8 @@ static bool patch_object(struct world *w, const struct hvd_action *action)
     bool ok = object && patch;
 
     assert_non_null(patch);
-    if (action->type == HVD_ACTION_PATCH && is_denied(w, action)) {
+    if (action->type == HVD_ACTION_PATCH_STATUS ? is_status_denied(w, action)
+                                                : is_denied(w, action)) {
         cJSON_Delete(patch);
         return false;
     }
@@ -592,7 +612,8 @@ static bool perform(struct world *w, const struct hvd_job *job, const struct hvd
     case HVD_ACTION_CREATE_SECRET:
         return create_secret(w, job, action);
     case HVD_ACTION_PATCH_STATUS:
-        w->status_written_ms = w->now_ms;
+        if (!w->is_status_denied)
+            w->status_written_ms = w->now_ms;
         return patch_object(w, action);
     case HVD_ACTION_PATCH:
         return patch_object(w, action);
