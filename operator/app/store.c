@@ -813,7 +813,7 @@ static bool is_end_expected(struct hvd_store *store, const struct hvd_entry *ent
     const struct hvd_object *owner;
     enum hvd_kind kind;
 
-    if (!entry->has_job || entry->job.is_deleting || entry->job.spec.is_foreign)
+    if (!entry->has_job || entry->job.spec.is_foreign)
         return true;
     if (object->kind != HVD_KIND_POD || !meta->owner_kind)
         return false;

@@ -280,20 +280,27 @@ static void note_end(struct hvd_pass *p, const char *reason, const char *message
 
 static void fail_attempt(struct hvd_pass *p)
 {
+    const bool is_removed =
+        p->job->is_deleting && hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS;
     struct verdict verdict;
     char message[MESSAGE_SIZE];
     const char *reason;
 
     if (!hvd_pass_loss(p))
         (void)note_loss(p);
-    reason = hvd_pass_loss(p) ? "WorkerFailed" : "MasterFailed";
+    reason = is_removed ? HVD_REASON_DELETED : hvd_pass_loss(p) ? "WorkerFailed" : "MasterFailed";
     judge(p, &verdict);
+    if (p->job->is_deleting)
+        hvd_pass_text(verdict.text + strlen(verdict.text),
+                      sizeof(verdict.text) - strlen(verdict.text),
+                      ", the last one: the HorovodJob is being deleted");
     keep_log(p);
     if (verdict.action == HVD_POLICY_IGNORE && p->job->status.interruptions < INTERRUPTIONS_MAX)
         p->next.interruptions++;
     else
         p->next.failures++;
-    if (verdict.action == HVD_POLICY_FAIL || p->next.failures > p->job->spec.backoff_limit) {
+    if (verdict.action == HVD_POLICY_FAIL || p->next.failures > p->job->spec.backoff_limit ||
+        p->job->is_deleting) {
         p->next.cleaned = hvd_job_ended(&p->next);
         describe_failure(p, &verdict, message);
         note_end(p, reason, message);
@@ -494,6 +501,23 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
     return true;
 }
 
+bool hvd_outcome_abandoned(struct hvd_pass *p)
+{
+    char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE];
+
+    hvd_pass_attempt(p, attempt);
+    if (!hvd_outcome_is_under_way(p))
+        hvd_pass_text(message, sizeof(message),
+                      "the HorovodJob is being deleted: its master is not started");
+    else if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_MISSING)
+        hvd_pass_text(message, sizeof(message),
+                      "the HorovodJob is being deleted, and its master's Job was (%s)", attempt);
+    else
+        return false;
+    hvd_outcome_fail(p, HVD_REASON_DELETED, message);
+    return true;
+}
+
 /* Removes one pod without grace; another one of its name is another removal. */
 static void bury(struct hvd_pass *p, const struct hvd_object *pod)
 {
@@ -616,12 +640,12 @@ static void clean(struct hvd_pass *p)
                 .since_s;
     end_ms = (ended_s + spec->ttl_s) * 1000;
     hvd_outcome_bury(p);
-    if (spec->ttl_s >= 0 && p->now_ms >= end_ms) {
+    if (spec->ttl_s >= 0 && p->now_ms >= end_ms && !p->job->is_deleting) {
         if (!p->st && hvd_contest_admit(p, &removal))
             p->st = hvd_plan_delete(p->plan, &removal, p->job->namespace, p->job->uid);
         return;
     }
-    if (spec->ttl_s >= 0)
+    if (spec->ttl_s >= 0 && !p->job->is_deleting)
         hvd_plan_wake(p->plan, end_ms);
     remove_workers(p);
     if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p))

@@ -272,6 +272,12 @@ bool hvd_outcome_master(struct hvd_pass *p);
 /* The condition Failed, final. event is its reason for kubectl describe. */
 void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *message);
 
+#define HVD_REASON_DELETED "Deleted" /* of the end of a HorovodJob that is being deleted */
+
+/* Whether a HorovodJob that is being deleted has no master any more, or never gets one; it has
+ * failed then. */
+bool hvd_outcome_abandoned(struct hvd_pass *p);
+
 /* Removes what a finished job leaves, as cleanPodPolicy and ttlSecondsAfterFinished say, and tells
  * of what may not be removed. */
 void hvd_outcome_clean(struct hvd_pass *p);

@@ -16,11 +16,13 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/api/finalizers.h"
 #include "operator/core/children.h"
 #include "operator/core/hash.h"
 #include "operator/core/hosts.h"
 #include "operator/core/look.h"
 #include "operator/core/loss.h"
+#include "operator/core/owner.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
 #include "operator/core/scaling.h"
@@ -434,6 +436,34 @@ static bool has_just_ended(struct hvd_pass *p)
     return !is_true(&p->job->status, HVD_COND_SUSPENDED) && hvd_outcome_master(p);
 }
 
+/* What runs of a HorovodJob that is being deleted goes on to its end, which is recorded as always;
+ * nothing is begun. */
+static void wind_down(struct hvd_pass *p)
+{
+    if (p->job->spec.is_suspended) {
+        if (!has_just_ended(p))
+            suspend(p);
+        return;
+    }
+    if (hvd_held_ends_attempt(p)) {
+        count_workers(p);
+        return;
+    }
+    if (hvd_outcome_master(p) || hvd_outcome_abandoned(p))
+        return;
+    if (p->next.start_s == 0)
+        p->next.start_s = p->now_s;
+    if (is_overdue(p) || hvd_outcome_lost(p))
+        return;
+    hvd_ensure_hosts(p);
+    hvd_ensure_master_told(p);
+    count_workers(p);
+    if (hvd_pass_is_running(p))
+        show_running(p);
+    else
+        show_waiting(p);
+}
+
 static void decide(struct hvd_pass *p)
 {
     char message[MESSAGE_SIZE];
@@ -443,6 +473,8 @@ static void decide(struct hvd_pass *p)
         hvd_outcome_fail(p, "InvalidTemplate", p->job->invalid);
     else if (is_refused(p, message))
         hvd_outcome_fail(p, "InvalidTemplate", message);
+    else if (p->job->is_deleting)
+        wind_down(p);
     else if (p->job->spec.is_suspended || hvd_ensure_is_outdated(p)) {
         if (!has_just_ended(p))
             suspend(p);
@@ -451,7 +483,7 @@ static void decide(struct hvd_pass *p)
     else
         run(p);
     hvd_outcome_bury(p);
-    if (!hvd_job_is_finished(&p->next))
+    if (!hvd_job_is_finished(&p->next) && !p->job->is_deleting)
         hvd_labels_restore(p);
     hvd_contest_report(p);
 }
@@ -623,6 +655,20 @@ static bool is_view(const struct hvd_view *view)
            view->job->resource_version;
 }
 
+/* Whether the job's children are to stay without it, as its deletion with --cascade=orphan says:
+ * the garbage collector takes it off their owner references, and they are its no longer. */
+static bool is_let_go(const struct hvd_pass *p)
+{
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+    bool is_orphaned = job && hvd_owner_is_lost(p->job, job);
+
+    for (size_t i = 0; i < p->job->spec.n_groups; i++)
+        is_orphaned =
+            is_orphaned || (p->owners.sets[i] && hvd_owner_is_lost(p->job, p->owners.sets[i]));
+    return p->job->is_deleting &&
+           (is_orphaned || hvd_finalizers_has(p->job->finalizers, HVD_FINALIZER_ORPHAN));
+}
+
 static void act(struct hvd_pass *p)
 {
     if (hvd_job_is_finished(&p->job->status))
@@ -654,13 +700,13 @@ hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct h
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "reconcile: a view without a decoded job");
     job = *view->job; /* owns nothing */
     hvd_job_status_bound(&job.status, job.created_s, p.now_s);
-    if (view->job->is_deleting || view->job->spec.is_foreign)
+    if (view->job->spec.is_foreign)
         return HVD_OK;
     p.view = hvd_scaling_hold(view, &job, &scaling);
     p.job = &job;
     p.deferred = scaling.text;
     p.st = prepare(&p);
-    if (!p.st && !hvd_look_for_missing(&p))
+    if (!p.st && !is_let_go(&p) && !hvd_look_for_missing(&p))
         act(&p);
     cJSON_Delete(p.spec);
     cJSON_Delete(p.hosts_data);

@@ -61,7 +61,18 @@ static bool is_before(const struct hvd_object *a, const struct hvd_object *b)
     return strcmp(a->meta.name, b->meta.name) < 0;
 }
 
-static struct blocked find(struct hvd_pass *p)
+/* The HorovodJob itself as one of its objects: it is the last to go. */
+static struct hvd_object self(const struct hvd_pass *p)
+{
+    return (struct hvd_object){.kind = HVD_KIND_HOROVODJOB,
+                               .meta = {.namespace = p->job->namespace,
+                                        .name = p->job->name,
+                                        .is_deleting = p->job->is_deleting,
+                                        .deletion_s = p->job->deletion_s,
+                                        .finalizers = p->job->finalizers}};
+}
+
+static struct blocked find(struct hvd_pass *p, const struct hvd_object *job)
 {
     struct blocked found = {NULL, 0};
 
@@ -79,6 +90,11 @@ static struct blocked find(struct hvd_pass *p)
         if (!found.first || is_before(object, found.first))
             found.first = object;
     }
+    if (found.first || !job->meta.is_deleting)
+        return found;
+    if (p->now_s >= due_s(p, job))
+        return (struct blocked){job, 1};
+    hvd_plan_wake(p->plan, due_s(p, job) * 1000);
     return found;
 }
 
@@ -159,11 +175,12 @@ void hvd_terminating_report(struct hvd_pass *p)
     static const struct hvd_condition_update over = {HVD_COND_DELETION_BLOCKED, HVD_FALSE,
                                                      "ObjectsGone",
                                                      "no object of the job is held any more"};
+    const struct hvd_object job = self(p);
     struct blocked blocked;
 
     if (p->st)
         return;
-    blocked = find(p);
+    blocked = find(p, &job);
     if (blocked.first)
         show_object(p, &blocked);
     else if (p->job->status.conditions[HVD_COND_DELETION_BLOCKED].truth == HVD_TRUE)

@@ -16,6 +16,7 @@ CORE = "/api/v1"
 PATHS = {
     "pods": CORE, "services": CORE, "configmaps": CORE, "secrets": CORE, "events": CORE, "serviceaccounts": CORE,
     "statefulsets": "/apis/apps/v1", "jobs": "/apis/batch/v1", "horovodjobs": "/apis/horovod.io/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
 }
 
 

@@ -1,7 +1,7 @@
 """Objects that are being deleted and do not go: the job says which, costs no loop, and goes on when they do."""
 import pytest
 
-from kubeapi import until
+from kubeapi import Namespace, until
 from tenants import LIMIT_S, finish, run_job, start_pods
 
 FINALIZER = "example.com/stays"
@@ -122,3 +122,142 @@ def test_a_job_made_again_names_what_is_left_of_the_old_one(ns, operator, attack
         release(ns, (plural, name))
         finish(ns, master=start_pods(ns))
         until_over(ns, "digits")
+
+
+# ---- HorovodJobs that are being deleted ----
+
+def delete(ns, plural, name, policy):
+    ns.api.request("DELETE", ns.path(plural, name), {"propagationPolicy": policy})
+
+
+def until_failed(ns, job, reason):
+    until(lambda: f"{job} has failed: {ns.status(job)}",
+          lambda: (ns.condition("Failed", job) or {}).get("reason") == reason, LIMIT_S)
+    assert ns.state(job) == "Failed" and ns.condition("Running", job)["status"] == "False"
+
+
+def test_a_deleted_job_that_is_held_keeps_a_true_status_and_starts_nothing(ns, run_operator, attack, bystander):
+    jobs = ("ends", "fails", "late", "waits")
+    with attack(at_most=len(jobs) * (WRITES_OF_A_JOB + WRITES_OF_A_WAIT)):
+        operator = run_operator()
+        masters = {job: run_job(ns, job, backoffLimit=3, **({"activeDeadlineSeconds": 30} if job == "late" else {}))
+                   for job in jobs[:3]}
+        ns.apply_job("waits")
+        until("its workers", lambda: len(ns.workers("waits")) == 2, LIMIT_S)
+        for job in jobs:
+            hold(ns, ("horovodjobs", job))
+            ns.delete("horovodjobs", job)
+        until_failed(ns, "waits", "Deleted")
+        assert [ns.state(job) for job in jobs[:2]] == ["Running"] * 2
+        operator.stop()
+        ns.end_master(masters["fails"], 1)
+        run_operator()
+        until_failed(ns, "fails", "MasterFailed")
+        assert ns.condition("Running", "ends")["status"] == "True"
+        ns.end_master(masters["ends"])
+        ns.wait_state("Succeeded", "ends", LIMIT_S)
+        until_failed(ns, "late", "DeadlineExceeded")
+        bystander.succeeds()
+        for job in jobs:
+            until(f"the workers of {job} go", lambda job=job: not ns.workers(job), LIMIT_S)
+            until_named(ns, job, "HorovodJob", job)
+        assert not ns.master("late") and not ns.get("jobs", "waits-master")
+    for job in jobs:
+        release(ns, ("horovodjobs", job))
+        until(f"{job} goes", lambda job=job: not ns.get("horovodjobs", job), LIMIT_S)
+
+
+def test_a_job_whose_children_the_garbage_collector_removes_first_has_failed(ns, operator, attack, bystander):
+    with attack(at_most=WRITES_OF_A_JOB + 2 * WRITES_OF_A_WAIT):
+        run_job(ns, backoffLimit=3)
+        hold(ns, ("horovodjobs", "digits"))
+        delete(ns, "horovodjobs", "digits", "Foreground")
+        until_failed(ns, "digits", "Deleted")
+        bystander.succeeds()
+        assert not ns.list("pods") and not ns.get("jobs", "digits-master")
+        release(ns, ("horovodjobs", "digits"))
+        until("the job goes", lambda: not ns.get("horovodjobs", "digits"), LIMIT_S)
+
+
+def test_children_that_are_orphaned_are_left_alone(ns, run_operator, attack, bystander):
+    with attack(at_most=WRITES_OF_A_JOB):
+        operator = run_operator()
+        master = run_job(ns, activeDeadlineSeconds=40)
+        children = [*CHILDREN_OF_DIGITS, ("pods", master), ("pods", "digits-worker-0"), ("pods", "digits-worker-1")]
+        before = [uid(ns, child) for child in children]
+        assert all(before)
+        hold(ns, ("horovodjobs", "digits"))
+        delete(ns, "horovodjobs", "digits", "Orphan")
+        until("the children are orphaned", lambda: not any(
+            ns.get(*child)["metadata"].get("ownerReferences") for child in CHILDREN_OF_DIGITS), LIMIT_S)
+        bystander.succeeds()
+        operator.stop()
+        run_operator()
+        bystander.succeeds()
+        release(ns, ("horovodjobs", "digits"))
+        until("the job goes", lambda: not ns.get("horovodjobs", "digits"), LIMIT_S)
+        bystander.succeeds()
+        assert [uid(ns, child) for child in children] == before
+
+
+CHILDREN_OF_DIGITS = [("secrets", "digits-ssh"), ("services", "digits"), ("statefulsets", "digits-worker"),
+                      ("configmaps", "digits-hosts"), ("jobs", "digits-master")]
+
+
+# ---- siblings ----
+
+def test_a_namespace_that_does_not_go_costs_no_loop(ns, operator, attack, bystander, server):
+    leaving = Namespace(server.api, f"{ns.name}-leaving")
+    server.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": leaving.name}})
+    since = server.audit_size()
+    with attack(at_most=0):
+        until("the service account", lambda: leaving.get("serviceaccounts", "default"), LIMIT_S)
+        run_job(leaving, "held", backoffLimit=3)
+        run_job(leaving, "child", backoffLimit=3)
+        items = [("horovodjobs", "held"), ("secrets", "child-ssh"), ("pods", "child-worker-0")]
+        hold(leaving, *items)
+        server.api.request("DELETE", f"/api/v1/namespaces/{leaving.name}")
+        until_failed(leaving, "held", "Deleted")
+        for _ in range(3):
+            bystander.succeeds()
+    writes = [write for write in server.writes(leaving.name, since)]
+    assert len(writes) <= 2 * (WRITES_OF_A_JOB + 2 * WRITES_OF_A_WAIT), writes
+    release(leaving, *items)
+
+
+def test_a_lease_that_does_not_go_changes_no_leader(run_operator, attack, bystander, server):
+    place, item = Namespace(server.api, "default"), ("leases", "held")
+    with attack(at_most=0):
+        run_operator("--leader-elect", "--lease-namespace", place.name, "--lease-name", "held", "--lease-duration", "6")
+        bystander.succeeds()
+        hold(place, item)
+        old, holder = uid(place, item), place.get(*item)["spec"]["holderIdentity"]
+        place.delete(*item)
+        bystander.succeeds()
+        assert uid(place, item) == old
+        release(place, item)
+        until("another Lease", lambda: uid(place, item) not in (None, old), LIMIT_S)
+        assert place.get(*item)["spec"]["holderIdentity"] == holder
+        bystander.succeeds()
+
+
+# ---- children that users delete in other ways ----
+
+@pytest.mark.parametrize("policy", ["Foreground", "Orphan"])
+def test_a_set_that_is_deleted_under_the_master_is_made_again(ns, operator, attack, bystander, policy):
+    with attack(at_most=2 * WRITES_OF_A_JOB + WRITES_OF_A_WAIT):
+        master = run_job(ns, backoffLimit=1)
+        old, pods = uid(ns, ("statefulsets", "digits-worker")), [uid(ns, ("pods", f"digits-worker-{i}")) for i in range(2)]
+        delete(ns, "statefulsets", "digits-worker", policy)
+        until("another set", lambda: uid(ns, ("statefulsets", "digits-worker")) not in (None, old), LIMIT_S)
+        bystander.succeeds()
+        if policy == "Orphan":  # its pods are taken by the new one, and nothing has happened to the job
+            for _ in range(4):
+                bystander.succeeds()
+            assert [uid(ns, ("pods", f"digits-worker-{i}")) for i in range(2)] == pods
+            assert ns.state() == "Running" and ns.status()["failures"] == 0, ns.status()
+        else:
+            until("the restart", lambda: ns.state() == "Restarting" or ns.status()["attempts"] == 2, LIMIT_S)
+            until("the old master goes", lambda: ns.master() != master, LIMIT_S)
+            master = start_pods(ns)
+        finish(ns, master=master)
