@@ -436,6 +436,22 @@ static hvd_status_t send_trace(struct step *step, struct hvd_err *err)
 
 /* ---- answers, by what was asked ---- */
 
+/* Where no event can be written because its namespace is being deleted, nothing else can be made:
+ * the next reconcile has to know. */
+static void note_namespace(struct run *run, const struct hvd_kube_response *response)
+{
+    const char *text = hvd_json_text(response->body, "message");
+    const struct hvd_failure failure = {.type = HVD_FAILURE_DENIED,
+                                        .kind = HVD_KIND_EVENT,
+                                        .name = "",
+                                        .message = text,
+                                        .at_ms = server_ms(run)};
+
+    if (strstr(text, HVD_REFUSAL_NAMESPACE) && run->entry->has_job &&
+        hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+}
+
 static void on_event_done(struct step *step, const struct hvd_kube_response *response)
 {
     switch (response->status) {
@@ -447,6 +463,7 @@ static void on_event_done(struct step *step, const struct hvd_kube_response *res
     case HVD_ERR_NOT_FOUND:
         log_action(step->run, HVD_LOG_WARN, "cannot write an event", step->action,
                    message_of(response));
+        note_namespace(step->run, response);
         break;
     default:
         fail_with(step->run, response);

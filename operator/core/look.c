@@ -69,7 +69,7 @@ static bool is_clearing(const struct hvd_pass *p)
     if (status->state == HVD_JOB_NEW || hvd_job_is_finished(status))
         return false;
     return p->job->spec.is_suspended || hvd_job_ended(status) > status->cleaned ||
-           status->conditions[HVD_COND_SUSPENDED].truth == HVD_TRUE;
+           hvd_pass_is_stopping(p);
 }
 
 static void look_for_children(struct hvd_pass *p)

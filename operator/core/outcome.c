@@ -84,7 +84,7 @@ static void finish(struct hvd_pass *p, enum hvd_job_state state, const char *rea
     p->next.completion_s = p->now_s;
     p->next.retry_s = 0;
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, ""});
-    if (p->next.conditions[HVD_COND_SUSPENDED].truth == HVD_TRUE)
+    if (p->next.conditions[HVD_COND_SUSPENDED].truth == HVD_TRUE || hvd_pass_is_stopping(p))
         set(p, HVD_COND_SUSPENDED, HVD_FALSE,
             (const char *const[2]){HVD_REASON_JOB_FINISHED, "the job has finished"});
     if (p->job->spec.clean_pod_policy != HVD_CLEAN_NONE)

@@ -76,6 +76,14 @@ enum hvd_child_state hvd_pass_set(const struct hvd_pass *p, size_t group)
     return state_of(p, p->owners.sets[group], HVD_KIND_STATEFULSET, name);
 }
 
+bool hvd_pass_is_stopping(const struct hvd_pass *p)
+{
+    const struct hvd_condition *known = &p->job->status.conditions[HVD_COND_SUSPENDED];
+
+    return known->truth == HVD_TRUE ||
+           (known->truth == HVD_FALSE && hvd_str_equal(known->reason, HVD_REASON_SUSPENDING));
+}
+
 const cJSON *hvd_pass_spec(struct hvd_pass *p)
 {
     if (p->spec || p->st)

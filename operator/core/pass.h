@@ -80,6 +80,13 @@ bool hvd_pass_is_ours(const struct hvd_pass *p, const struct hvd_object *object)
  */
 bool hvd_pass_is_leftover(const struct hvd_pass *p, const struct hvd_object *object);
 
+/* The reason of the condition Suspended, which is not true yet, while pods of the job are left. */
+#define HVD_REASON_SUSPENDING "Suspending"
+
+/* Whether the persisted status says that the job is suspended, or is being suspended: it then is
+ * cleared away before it starts again. */
+bool hvd_pass_is_stopping(const struct hvd_pass *p);
+
 /* The failure reported for the object of that kind and name; NULL if none. Borrowed from the view.
  */
 const struct hvd_failure *hvd_pass_failure(const struct hvd_pass *p, enum hvd_kind kind,

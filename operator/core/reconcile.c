@@ -391,9 +391,21 @@ static void show_suspended(struct hvd_pass *p)
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"Suspended", message});
 }
 
+/* The condition Suspended is true once no pod is left, nor anything that would make one. */
+static void show_suspension(struct hvd_pass *p)
+{
+    const bool is_idle = !has_workers(p) && p->pods.n_masters == 0 &&
+                         hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS;
+
+    set(p, HVD_COND_SUSPENDED, is_idle ? HVD_TRUE : HVD_FALSE,
+        (const char *const[2]){is_idle ? "Suspended" : HVD_REASON_SUSPENDING, suspended});
+}
+
 static void suspend(struct hvd_pass *p)
 {
-    if (!is_true(&p->job->status, HVD_COND_SUSPENDED) && hvd_outcome_is_under_way(p)) {
+    const bool is_known = hvd_pass_is_stopping(p);
+
+    if (!is_known && hvd_outcome_is_under_way(p)) {
         p->next.interruptions++;
         hvd_pass_attempt_end(
             p, &(struct hvd_attempt_end){.reason = "Suspended", .message = suspended});
@@ -402,12 +414,12 @@ static void suspend(struct hvd_pass *p)
     hvd_pass_state(p, HVD_JOB_SUSPENDED);
     p->next.start_s = 0;
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"Suspended", ""});
-    if (is_true(&p->job->status, HVD_COND_SUSPENDED))
+    if (is_known)
         stop(p);
     else
         hvd_pass_event(p, "Suspended", suspended, false);
     show_suspended(p);
-    set(p, HVD_COND_SUSPENDED, HVD_TRUE, (const char *const[2]){"Suspended", suspended});
+    show_suspension(p);
 }
 
 /* A suspension is carried to its end before the job starts again: nothing of the old start remains.
@@ -415,9 +427,12 @@ static void suspend(struct hvd_pass *p)
 static void resume(struct hvd_pass *p)
 {
     static const char message[] = "the job is resumed";
+    static const char waiting[] = "the job resumes as soon as what its last start left is gone";
 
     if (!hvd_outcome_quiesce(p)) {
         show_suspended(p);
+        set(p, HVD_COND_SUSPENDED, HVD_FALSE,
+            (const char *const[2]){HVD_REASON_SUSPENDING, waiting});
         return;
     }
     p->next.cleaned = hvd_job_ended(&p->next);
@@ -433,7 +448,7 @@ static void resume(struct hvd_pass *p)
 /* Whether the master has ended before its suspension was seen: that is its outcome then. */
 static bool has_just_ended(struct hvd_pass *p)
 {
-    return !is_true(&p->job->status, HVD_COND_SUSPENDED) && hvd_outcome_master(p);
+    return !hvd_pass_is_stopping(p) && hvd_outcome_master(p);
 }
 
 /* What runs of a HorovodJob that is being deleted goes on to its end, which is recorded as always;
@@ -478,7 +493,7 @@ static void decide(struct hvd_pass *p)
     else if (p->job->spec.is_suspended || hvd_ensure_is_outdated(p)) {
         if (!has_just_ended(p))
             suspend(p);
-    } else if (is_true(&p->job->status, HVD_COND_SUSPENDED))
+    } else if (hvd_pass_is_stopping(p))
         resume(p);
     else
         run(p);

@@ -86,10 +86,28 @@ static const char *known_reason(const struct hvd_pass *p, const struct hvd_objec
     return known && known->type == HVD_FAILURE_NO_PODS ? known->message : NULL;
 }
 
+/* Whether the API server has refused an object because its namespace is being deleted; then it
+ * refuses those of controllers as well, and their events that would tell of it. */
+static bool is_namespace_leaving(const struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->view->n_failures; i++) {
+        const char *message = p->view->failures[i].message;
+
+        if (message && strstr(message, HVD_REFUSAL_NAMESPACE))
+            return true;
+    }
+    return false;
+}
+
 bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size)
 {
     bool is_found = false;
 
+    if (is_namespace_leaving(p)) {
+        hvd_pass_text(out, size, "namespace %s is being deleted, and nothing can be made in it",
+                      p->job->namespace);
+        return true;
+    }
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
         const struct hvd_object *set = p->owners.sets[i];
         const char *reason;

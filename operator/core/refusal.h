@@ -3,6 +3,9 @@
 
 #include <stdbool.h>
 
+/* Within what the API server answers to a creation in a namespace that is being deleted. */
+#define HVD_REFUSAL_NAMESPACE "because it is being terminated"
+
 /*
  * Whether a refused create or patch (400 or 422) may pass later, because a policy of the cluster
  * refused it and not the API server's own rules: what a webhook or an admission policy denies today

@@ -67,6 +67,8 @@ def job_status(status):
     for condition in status.pop("conditions", []):
         if condition["type"] == "Suspended" and condition["status"] == "False":
             continue  # a suspension that ended before anybody saw it leaves nothing
+        if condition["type"] == "DeletionBlocked" and condition["status"] == "False":
+            continue  # so does a pod that took long to go
         if finished and condition["type"] == "WorkersReady":
             continue
         message = re.sub(r" after \d+ interruptions?", "", condition.get("message") or "")  # see above

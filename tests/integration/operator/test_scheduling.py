@@ -291,7 +291,9 @@ def test_an_evicted_job_is_down_at_once_and_comes_back_elsewhere(ns, operator, q
     started = queue.job()["status"]["startTime"]
     queue.evict()
     until("Running is false", lambda: (ns.condition("Running") or {}).get("status") == "False")
-    assert ns.condition("Suspended")["status"] == "True" and "startTime" not in queue.job()["status"]
+    assert "startTime" not in queue.job()["status"]
+    until("its pods are gone, and it is suspended", lambda: ns.condition("Suspended")["status"] == "True")
+    assert not queue.is_active()
     queue.restore()
     assert queue.job()["spec"] == {**before, "suspend": True}
     rest(operator)

@@ -614,6 +614,21 @@ static void events_never_hold_a_job_up_unless_the_server_is_away(void **state)
     }
 }
 
+static void an_event_that_a_leaving_namespace_refuses_is_a_failure_to_be_told(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_EVENT, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 403,
+                    "{\"message\":\"events \\\"a\\\" is forbidden: unable to create new content in "
+                    "namespace ns because it is being terminated\"}");
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_failures, 1);
+    assert_int_equal(b->entry->failures[0].kind, HVD_KIND_EVENT);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
+}
+
 static void a_secret_holds_a_new_key_and_answers_with_metadata_only(void **state)
 {
     struct bench *b = *state;
@@ -692,6 +707,7 @@ int main(void)
         TEST(a_delete_that_takes_time_is_seen_in_the_store),
         TEST(an_answer_with_what_was_deleted_brings_nothing_back),
         TEST(events_never_hold_a_job_up_unless_the_server_is_away),
+        TEST(an_event_that_a_leaving_namespace_refuses_is_a_failure_to_be_told),
         TEST(a_secret_holds_a_new_key_and_answers_with_metadata_only),
         TEST(a_request_that_cannot_be_sent_fails_the_plan),
         TEST(every_failed_allocation_ends_the_plan_and_leaks_nothing),

@@ -385,6 +385,29 @@ static void nobody_asks_about_a_job_whose_pods_are_there(void **state)
     world_fini(&w);
 }
 
+static void a_namespace_that_is_being_deleted_is_named(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.is_kubelet_off = true;
+    world_settle(&w);
+    w.failures[w.n_failures++] = (struct hvd_failure){
+        .type = HVD_FAILURE_DENIED,
+        .kind = HVD_KIND_EVENT,
+        .name = "",
+        .message = "events \"a\" is forbidden: unable to create new content in namespace default "
+                   "because it is being terminated",
+        .at_ms = w.now_ms};
+    go_on(&w, 60000);
+    has_message(&w, "WorkersReady",
+                "0 of 2 workers are ready; namespace default is being deleted, and nothing can be "
+                "made in it");
+    assert_int_equal(world_pass(&w), 0);
+    world_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,6 +423,7 @@ int main(void)
         cmocka_unit_test(a_master_whose_pod_is_refused_is_told_of),
         cmocka_unit_test(the_question_is_asked_ever_more_seldom_and_nothing_is_written_meanwhile),
         cmocka_unit_test(a_blocked_job_is_looked_at_as_seldom_as_it_asks),
+        cmocka_unit_test(a_namespace_that_is_being_deleted_is_named),
         cmocka_unit_test(nobody_asks_about_a_job_whose_pods_are_there),
     };
 

@@ -142,6 +142,40 @@ static void pods_of_a_held_set_or_job_are_removed_when_the_job_ends_or_is_suspen
     }
 }
 
+static void a_job_is_suspended_once_its_pods_are_gone_and_resumes_once_all_is(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_LEFT; i++) {
+        const char *kind = left[i][0], *name = left[i][1];
+        const bool is_pod = strcmp(kind, "Pod") == 0;
+        struct world w;
+
+        world_start(&w, "");
+        world_hold(&w, kind, name);
+        if (i == 0)
+            world_remove(&w, kind, name);
+        world_edit(&w, "{\"suspend\":true}");
+        is_told(&w, kind, name);
+        world_is_state(&w, "Suspended");
+        assert_string_equal(world_condition(&w, "Suspended"), is_pod ? "False" : "True");
+        assert_string_equal(world_condition_text(&w, "Suspended", "reason"),
+                            is_pod ? "Suspending" : "Suspended");
+        assert_int_equal(world_events(&w, "Suspended"), 1);
+        world_edit(&w, "{\"suspend\":false}");
+        pass_time(&w, 60 * SECOND_MS);
+        assert_string_equal(world_condition(&w, "Suspended"), "False");
+        assert_non_null(strstr(world_status(&w, "message"), name));
+        assert_int_equal(world_events(&w, "Resumed"), 0);
+        world_release(&w, kind, name);
+        pass_time(&w, 20 * SECOND_MS);
+        world_is_state(&w, "Running");
+        assert_string_equal(world_condition_text(&w, "Suspended", "reason"), "Resumed");
+        assert_int_equal(world_events(&w, "Resumed"), 1);
+        is_over(&w);
+        world_fini(&w);
+    }
+}
+
 /* The job is deleted and made again under the same name, while an object of the old one stays. */
 static void make_again(struct world *w)
 {
@@ -249,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_held_child_is_named_and_made_again_as_soon_as_it_goes),
         cmocka_unit_test(a_restart_that_waits_for_a_held_object_names_it_and_goes_on),
         cmocka_unit_test(pods_of_a_held_set_or_job_are_removed_when_the_job_ends_or_is_suspended),
+        cmocka_unit_test(a_job_is_suspended_once_its_pods_are_gone_and_resumes_once_all_is),
         cmocka_unit_test(a_job_made_again_names_what_is_left_of_the_old_one),
         cmocka_unit_test(a_garbage_collector_that_does_not_work_is_told),
         cmocka_unit_test(a_pod_on_a_lost_node_is_named_with_its_node),
