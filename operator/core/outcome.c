@@ -582,11 +582,18 @@ static void show_cleaning(struct hvd_pass *p)
     }
 }
 
+/* Whether a set that is there makes the pod its own again. */
+static bool is_adopted(const struct hvd_pass *p, const struct hvd_object *pod)
+{
+    struct hvd_worker worker;
+
+    return hvd_pods_identify(p->view, pod, &p->owners, &worker) && p->owners.sets[worker.group];
+}
+
 /* Removes pods of that role that nobody else would take down: a worker whose labels somebody
  * edited, whose set let it go and is no more; those of a set or Job that a finalizer holds. */
 static void remove_pods(struct hvd_pass *p, enum hvd_role role)
 {
-    struct hvd_worker worker;
     size_t n = 0;
 
     for (size_t i = 0; i < p->view->n_objects && n < REMOVED_AT_ONCE; i++) {
@@ -594,8 +601,7 @@ static void remove_pods(struct hvd_pass *p, enum hvd_role role)
 
         if (!hvd_pods_is_ours(p->view, pod, &p->owners) || pod->meta.is_deleting ||
             pod->meta.role != role ||
-            (!(pod->u.pod.is_orphan && !hvd_pods_identify(p->view, pod, &p->owners, &worker)) &&
-             !hvd_terminating_leaves_pod(p, pod)))
+            (!(pod->u.pod.is_orphan && !is_adopted(p, pod)) && !hvd_terminating_leaves_pod(p, pod)))
             continue;
         hvd_pass_delete(p, pod);
         n++;

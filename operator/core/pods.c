@@ -24,9 +24,10 @@ static int compare(const void *a, const void *b)
     return (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
 }
 
-int32_t hvd_pods_ordinal(const struct hvd_object *set, const struct hvd_object *pod)
+/* The ordinal in the name of a pod of the set of that name. */
+static int32_t ordinal_in(const char *name, const struct hvd_object *pod)
 {
-    const char *name = set->meta.name, *pod_name = pod->meta.name;
+    const char *pod_name = pod->meta.name;
     const int64_t range[2] = {0, INT32_MAX};
     int64_t value = -1;
     const char *text;
@@ -41,6 +42,11 @@ int32_t hvd_pods_ordinal(const struct hvd_object *set, const struct hvd_object *
     return (int32_t)value;
 }
 
+int32_t hvd_pods_ordinal(const struct hvd_object *set, const struct hvd_object *pod)
+{
+    return ordinal_in(set->meta.name, pod);
+}
+
 static bool is_made_by(const struct hvd_object *pod, const struct hvd_object *owner)
 {
     return owner && hvd_str_equal(pod->meta.owner_uid, owner->meta.uid);
@@ -53,13 +59,21 @@ static bool is_owned_by(const struct hvd_view *view, const struct hvd_object *po
     return is_made_by(pod, owner) && hvd_owner_is_job(view->job, owner);
 }
 
-/* A set lets go a pod whose labels somebody has edited, and cannot make another of its name: until
- * the labels are back and it adopts the pod again, that is its worker. */
+/* A set lets go a pod whose labels somebody has edited, and one that is deleted with
+ * --cascade=orphan lets go all: no other pod of that name can be made, and until the labels are
+ * back, or the next set is there, and adopts the pod, that is its worker. */
 static bool is_let_go_by(const struct hvd_view *view, const struct hvd_object *pod,
-                         const struct hvd_object *set)
+                         const struct hvd_pod_owners *owners, size_t group, int32_t *ordinal)
 {
-    return set && pod->u.pod.is_orphan && pod->meta.created_s >= set->meta.created_s &&
-           hvd_owner_is_job(view->job, set) && hvd_pods_ordinal(set, pod) >= 0;
+    const struct hvd_object *set = owners->sets[group];
+    char name[HVD_CHILD_NAME_MAX];
+
+    if (!pod->u.pod.is_orphan || pod->meta.created_s < view->job->created_s ||
+        (set && !hvd_owner_is_job(view->job, set)))
+        return false;
+    hvd_group_name(view->job, group, name);
+    *ordinal = ordinal_in(name, pod);
+    return *ordinal >= 0;
 }
 
 /* Whether the name is that of a set of the job: of a group that the spec has, or had once. */
@@ -122,13 +136,15 @@ bool hvd_pods_is_ours(const struct hvd_view *view, const struct hvd_object *pod,
 bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod,
                        const struct hvd_pod_owners *owners, struct hvd_worker *out)
 {
-    for (size_t i = 0; i < view->job->spec.n_groups; i++) {
-        if (pod->meta.role != HVD_ROLE_WORKER ||
-            (!is_owned_by(view, pod, owners->sets[i]) && !is_let_go_by(view, pod, owners->sets[i])))
+    for (size_t i = 0; i < view->job->spec.n_groups && pod->meta.role == HVD_ROLE_WORKER; i++) {
+        int32_t ordinal = -1;
+
+        if (is_owned_by(view, pod, owners->sets[i]))
+            ordinal = hvd_pods_ordinal(owners->sets[i], pod);
+        else if (!is_let_go_by(view, pod, owners, i, &ordinal))
             continue;
-        *out = (struct hvd_worker){
-            .group = i, .ordinal = hvd_pods_ordinal(owners->sets[i], pod), .pod = pod};
-        return out->ordinal >= 0;
+        *out = (struct hvd_worker){.group = i, .ordinal = ordinal, .pod = pod};
+        return ordinal >= 0;
     }
     return false;
 }

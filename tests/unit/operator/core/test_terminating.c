@@ -218,6 +218,71 @@ static void a_job_made_again_names_what_is_left_of_the_old_one(void **state)
     }
 }
 
+/* kubectl delete statefulset --cascade=orphan */
+static void orphan_set(struct world *w)
+{
+    for (int i = 0; i < 2; i++)
+        (void)world_patch(w, "Pod", i ? "digits-worker-1" : "digits-worker-0",
+                          "{\"metadata\":{\"ownerReferences\":null}}");
+    world_remove(w, "StatefulSet", "digits-worker");
+}
+
+static void workers_of_a_set_that_was_deleted_without_them_are_adopted_by_the_next_one(void **state)
+{
+    static const char *const specs[] = {
+        "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}",
+        "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2,\"minReplicas\":1,"
+        "\"maxReplicas\":2}}"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+        struct world w;
+        char *uid, *list;
+
+        world_init(&w, specs[i]);
+        world_settle(&w);
+        world_is_state(&w, "Running");
+        uid = strdup(hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid"));
+        list = strdup(hvd_json_str(world_find(&w, "ConfigMap", "digits-hosts"), "data.hostfile"));
+        orphan_set(&w);
+        w.now_ms += 5 * SECOND_MS;
+        for (int pass = 0; pass < 3; pass++) { /* before any controller does something */
+            (void)world_pass(&w);
+            assert_string_equal(
+                hvd_json_str(world_find(&w, "ConfigMap", "digits-hosts"), "data.hostfile"), list);
+        }
+        pass_time(&w, 120 * SECOND_MS);
+        world_is_state(&w, "Running");
+        assert_string_equal(world_status(&w, "workerFailure.message"), "");
+        assert_string_equal(hvd_json_str(world_find(&w, "Pod", "digits-worker-0"), "metadata.uid"),
+                            uid);
+        assert_non_null(world_find(&w, "StatefulSet", "digits-worker"));
+        free(uid);
+        free(list);
+        world_fini(&w);
+    }
+}
+
+static void workers_whose_set_was_deleted_without_them_go_with_the_attempt(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world w;
+
+        world_start(&w, "");
+        orphan_set(&w);
+        if (i == 0)
+            world_edit(&w, "{\"suspend\":true}");
+        else
+            world_end_master(&w, 0, NULL);
+        pass_time(&w, 60 * SECOND_MS);
+        world_is_state(&w, i == 0 ? "Suspended" : "Succeeded");
+        assert_null(world_find(&w, "Pod", "digits-worker-0"));
+        assert_null(world_find(&w, "Pod", "digits-worker-1"));
+        world_fini(&w);
+    }
+}
+
 static void a_garbage_collector_that_does_not_work_is_told(void **state)
 {
     struct world w;
@@ -285,6 +350,9 @@ int main(void)
         cmocka_unit_test(pods_of_a_held_set_or_job_are_removed_when_the_job_ends_or_is_suspended),
         cmocka_unit_test(a_job_is_suspended_once_its_pods_are_gone_and_resumes_once_all_is),
         cmocka_unit_test(a_job_made_again_names_what_is_left_of_the_old_one),
+        cmocka_unit_test(
+            workers_of_a_set_that_was_deleted_without_them_are_adopted_by_the_next_one),
+        cmocka_unit_test(workers_whose_set_was_deleted_without_them_go_with_the_attempt),
         cmocka_unit_test(a_garbage_collector_that_does_not_work_is_told),
         cmocka_unit_test(a_pod_on_a_lost_node_is_named_with_its_node),
         cmocka_unit_test(many_held_objects_are_counted_and_told_in_one_event_for_each_named),
