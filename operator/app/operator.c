@@ -368,8 +368,7 @@ static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
     if (!objects)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory");
     op->store.places.now_ms = hvd_clock_ms();
-    if (entry->repairs.since_ms == 0)
-        entry->repairs.since_ms = server_ms(op);
+    hvd_repairs_begin(&entry->repairs, &entry->job, server_ms(op));
     view.objects = objects;
     view.free_port = free_port(op, entry);
     st = hvd_reconcile(&view, server_ms(op), plan, err);

@@ -196,19 +196,37 @@ static bool is_ours(const struct run *run, const cJSON *object)
     return false;
 }
 
-/* After a create that met an object of this name. */
+static bool has_failure(const struct hvd_entry *entry, const struct hvd_action *action)
+{
+    bool has = false;
+
+    for (size_t i = 0; i < entry->n_failures; i++)
+        has = has || (entry->failures[i].kind == action->kind &&
+                      strcmp(entry->failures[i].name, action->name) == 0);
+    return has;
+}
+
+/*
+ * After a create that met an object of this name. The failure stands since that was known: the
+ * removal of the object, which the watch may show before this answer comes, ends it.
+ */
 static void on_existing(void *ctx, const struct hvd_kube_response *response)
 {
     struct step *step = ctx;
     struct run *run = step->run;
 
     if (response->status == HVD_ERR_NOT_FOUND) {
+        hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
         run->is_broken = true; /* gone meanwhile: the next reconcile makes it */
     } else if (response->status != HVD_OK) {
+        hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
         fail_with(run, response);
     } else if (is_ours(run, response->body)) {
+        hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
         log_action(run, HVD_LOG_INFO, "adopted", step->action, NULL);
         keep(run, step->action->kind, response->body);
+    } else if (!has_failure(run->entry, step->action)) {
+        run->is_broken = true; /* it was removed since it was read */
     } else {
         log_action(run, HVD_LOG_WARN, "an object of this name belongs to somebody else",
                    step->action, NULL);
@@ -216,6 +234,26 @@ static void on_existing(void *ctx, const struct hvd_kube_response *response)
              response->body); /* its end is of interest, if it is labelled */
         note_failure(run, step->action, HVD_FAILURE_FOREIGN, response);
     }
+    finish_step(step);
+}
+
+static void read_existing(struct step *step)
+{
+    const struct hvd_action *action = step->action;
+    struct run *run = step->run;
+    const struct hvd_failure failure = {.type = HVD_FAILURE_FOREIGN,
+                                        .kind = action->kind,
+                                        .name = action->name,
+                                        .at_ms = server_ms(run)};
+    struct hvd_err err = {0};
+    hvd_status_t st = hvd_store_set_failure(run->p.store, run->entry, &failure);
+
+    if (st == HVD_OK)
+        st = send_read(step, on_existing, &err);
+    if (st == HVD_OK)
+        return;
+    hvd_entry_drop_failure(run->entry, action->kind, action->name);
+    fail_run(run, st, st == HVD_ERR_NOMEM ? "out of memory" : err.msg, 0);
     finish_step(step);
 }
 
@@ -587,7 +625,7 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
         on_write_ok(step, response);
         break;
     case HVD_ERR_EXISTS:
-        send_get(step, on_existing);
+        read_existing(step);
         return;
     case HVD_ERR_CONFLICT:
     case HVD_ERR_NOT_FOUND:

@@ -55,11 +55,33 @@ static void keep_denial(struct hvd_pass *p, const struct hvd_write *write)
         p->held_back = known;
 }
 
+/* Whether an operator before this one has reported that others undo the write. */
+static bool is_carried(const struct hvd_pass *p, const struct hvd_write *write)
+{
+    const struct hvd_action action = {.kind = write->kind,
+                                      .namespace = p->job->namespace,
+                                      .name = (char *)write->name,
+                                      .repair = write->repair};
+
+    return hvd_repairs_has_carried(p->view->repairs, &action, p->now_ms);
+}
+
+/* Whether a repair that costs much waits for that: operators may start again and again. */
+static bool waits_for_calm(struct hvd_pass *p, const struct hvd_write *write)
+{
+    if (!hvd_repair_is_costly(write->repair) || !is_carried(p, write))
+        return false;
+    hvd_plan_wake(p->plan, p->view->repairs->since_ms + HVD_REPAIR_CALM_MS);
+    return true;
+}
+
 bool hvd_contest_admit(struct hvd_pass *p, const struct hvd_write *write)
 {
     const struct hvd_repair_record *record =
         hvd_repairs_find(p->view->repairs, hvd_repair_key(write->kind, write->name, write->repair));
 
+    if (!record && waits_for_calm(p, write))
+        return false;
     if (!record || !hvd_repair_is_again(record, write->value, p->now_ms))
         return true;
     if (hvd_repair_is_fight(record) && !record->text) {
@@ -78,7 +100,7 @@ bool hvd_contest_is_repeated(const struct hvd_pass *p, const struct hvd_write *w
     const struct hvd_repair_record *record =
         hvd_repairs_find(p->view->repairs, hvd_repair_key(write->kind, write->name, write->repair));
 
-    return record && hvd_repair_is_again(record, write->value, p->now_ms);
+    return record ? hvd_repair_is_again(record, write->value, p->now_ms) : is_carried(p, write);
 }
 
 /* Adds the event about one record. */

@@ -95,6 +95,15 @@ static void report_denied(struct hvd_pass *p, const struct child *child)
     hvd_ensure_report(p, "Denied", message);
 }
 
+static bool is_any_denied(const struct hvd_pass *p)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < p->view->n_failures; i++)
+        is = is || p->view->failures[i].type == HVD_FAILURE_DENIED;
+    return is;
+}
+
 static void told_text(uint64_t hash, int stage, int64_t at_ms, char out[TOLD_SIZE])
 {
     (void)snprintf(out, TOLD_SIZE, "%016" PRIx64 "-%d-%" PRId64, hash, stage, at_ms);
@@ -140,8 +149,9 @@ static void create(struct hvd_pass *p, const struct child *child)
         in.workers_hash = hvd_loss_workers_hash(p);
     }
     in.spec = hvd_pass_spec(p);
-    /* Its pods mount the Secret and the ConfigMap; a mount that fails is retried late. */
-    action.waits = child->kind == HVD_KIND_STATEFULSET;
+    /* Its pods mount the Secret and the ConfigMap; a mount that fails is retried late. Where one
+     * was denied, one write is enough to learn whether it still is. */
+    action.waits = child->kind == HVD_KIND_STATEFULSET || is_any_denied(p);
     if (child->kind == HVD_KIND_SECRET)
         action.type = HVD_ACTION_CREATE_SECRET;
     else if (!p->st)

@@ -270,7 +270,8 @@ static void settle(struct hvd_pass *p)
         state == HVD_CHILD_OURS || (state == HVD_CHILD_MISSING && p->plan->n_actions > 0);
 
     if (!is_made || p->is_blocked || (master && master->u.pod.trouble) || from_ms > p->now_ms ||
-        !is_true(&p->next, HVD_COND_WORKERS_READY) || p->next.state != HVD_JOB_STARTING ||
+        !is_true(&p->next, HVD_COND_WORKERS_READY) ||
+        (p->next.state != HVD_JOB_STARTING && p->next.state != HVD_JOB_RESTARTING) ||
         p->job->status.state == HVD_JOB_NEW)
         return;
     p->settled_ms = from_ms + SETTLE_MS;

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
 #include "operator/core/hash.h"
 #include "operator/core/reconcile.h"
@@ -19,6 +20,7 @@
 #define LONGEST_MS 300000
 #define TEXT_SIZE 384
 #define NAME_SIZE 128
+#define CARRIED 16 /* repairs, after which the next one waits for the longest time */
 #define PATHS_MAX 4
 #define PATH_MAX 3
 
@@ -38,7 +40,7 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
     /* The first creation repairs nothing. */
     [HVD_REPAIR_EXISTENCE] = {NULL, {0, 2000}, {{NULL}}},
     /* Each costs an attempt: all workers are made anew. */
-    [HVD_REPAIR_MASTER] = {NULL, {0, 60000}, {{NULL}}},
+    [HVD_REPAIR_MASTER] = {NULL, {0, 600000}, {{NULL}}},
     /* The first of them is an event, too. */
     [HVD_REPAIR_LABELS] = {"metadata.labels", {2000, 4000},
                            {{"f:metadata", "f:labels", "f:" HVD_LABEL_MANAGED_BY},
@@ -167,6 +169,7 @@ void hvd_repairs_fini(struct hvd_repairs *repairs)
     while (repairs->n)
         remove_at(repairs, repairs->n - 1);
     hvd_free(repairs->records);
+    hvd_free(repairs->carried);
     *repairs = (struct hvd_repairs){0};
 }
 
@@ -206,11 +209,50 @@ static void forget_creation(struct hvd_repairs *repairs, const struct hvd_action
     }
 }
 
+void hvd_repairs_begin(struct hvd_repairs *repairs, const struct hvd_job *job, int64_t now_ms)
+{
+    const struct hvd_condition *contested = &job->status.conditions[HVD_COND_CONTESTED];
+
+    if (repairs->since_ms)
+        return;
+    repairs->since_ms = now_ms;
+    if (contested->truth == HVD_TRUE && contested->message)
+        repairs->carried = hvd_strdup(contested->message);
+}
+
+/* With what a text about the repair of that object begins. */
+static void begin_text(const struct hvd_action *action, char out[TEXT_SIZE])
+{
+    const struct repair_info *info = &infos[action->repair];
+    const bool is_of_field = info->field && action->repair != HVD_REPAIR_IMMUTABLE;
+
+    (void)snprintf(out, TEXT_SIZE, "%s %s/%s%s%s: ", hvd_kind_info(action->kind)->kind,
+                   action->namespace, action->name, is_of_field ? " field " : "",
+                   is_of_field ? info->field : "");
+}
+
+bool hvd_repairs_has_carried(const struct hvd_repairs *repairs, const struct hvd_action *action,
+                             int64_t now_ms)
+{
+    char text[TEXT_SIZE];
+
+    if (!repairs || !repairs->carried || now_ms >= repairs->since_ms + HVD_REPAIR_CALM_MS)
+        return false;
+    begin_text(action, text);
+    return strstr(repairs->carried, text) != NULL;
+}
+
+bool hvd_repair_is_costly(enum hvd_repair repair)
+{
+    return infos[repair].wait_ms[1] > LONGEST_MS;
+}
+
 static void note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms,
                  bool is_refused)
 {
     uint64_t key = hvd_repair_key(action->kind, action->name, action->repair);
     struct hvd_repair_record *record;
+    bool is_new;
 
     if (action->repair == HVD_REPAIR_NONE || action->type == HVD_ACTION_EVENT)
         return;
@@ -218,6 +260,7 @@ static void note(struct hvd_repairs *repairs, const struct hvd_action *action, i
     if (action->type == HVD_ACTION_DELETE && infos[action->repair].field)
         forget_creation(repairs, action);
     record = find(repairs, key);
+    is_new = !record;
     if (!record)
         record = add(repairs, key);
     if (!record)
@@ -225,6 +268,10 @@ static void note(struct hvd_repairs *repairs, const struct hvd_action *action, i
     if (record->n == 0 || record->value != action->value) {
         hvd_free(record->text);
         *record = (struct hvd_repair_record){.key = key, .value = action->value};
+    }
+    if (is_new && hvd_repairs_has_carried(repairs, action, now_ms)) {
+        record->n = CARRIED;
+        record->is_announced = true;
     }
     if (record->is_refused != is_refused) { /* what is known of the other writer is not true now */
         hvd_free(record->text);
@@ -301,25 +348,22 @@ static void describe(const struct hvd_action *action, const char *by, bool is_re
                      char out[TEXT_SIZE])
 {
     const struct repair_info *info = &infos[action->repair];
-    const char *kind = hvd_kind_info(action->kind)->kind;
+    size_t len;
 
+    begin_text(action, out);
+    len = strlen(out);
+    out += len;
     if (action->repair == HVD_REPAIR_IMMUTABLE)
-        (void)snprintf(out, TEXT_SIZE, "%s %s/%s: made immutable by %s after each creation", kind,
-                       action->namespace, action->name, by);
+        (void)snprintf(out, TEXT_SIZE - len, "made immutable by %s after each creation", by);
     else if (info->field && is_refused)
-        (void)snprintf(out, TEXT_SIZE,
-                       "%s %s/%s field %s: the API server refuses each repair, for what %s has set "
-                       "beside it",
-                       kind, action->namespace, action->name, info->field, by);
+        (void)snprintf(out, TEXT_SIZE - len,
+                       "the API server refuses each repair, for what %s has set beside it", by);
     else if (info->field)
-        (void)snprintf(out, TEXT_SIZE, "%s %s/%s field %s: changed again by %s after each repair",
-                       kind, action->namespace, action->name, info->field, by);
+        (void)snprintf(out, TEXT_SIZE - len, "changed again by %s after each repair", by);
     else if (action->value == HVD_REPAIR_PRESENT)
-        (void)snprintf(out, TEXT_SIZE, "%s %s/%s: deleted by another program after each creation",
-                       kind, action->namespace, action->name);
+        (void)snprintf(out, TEXT_SIZE - len, "deleted by another program after each creation");
     else
-        (void)snprintf(out, TEXT_SIZE, "%s %s/%s: made again by %s after each deletion", kind,
-                       action->namespace, action->name, by);
+        (void)snprintf(out, TEXT_SIZE - len, "made again by %s after each deletion", by);
 }
 
 hvd_status_t hvd_repairs_attribute(struct hvd_repairs *repairs, const struct hvd_action *action,

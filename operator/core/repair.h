@@ -11,6 +11,7 @@
 #include "operator/api/kind.h"
 
 struct hvd_action;
+struct hvd_job;
 
 /*
  * Writes that somebody undoes. Each write names the thing that it sets (an object and one of the
@@ -19,7 +20,9 @@ struct hvd_action;
  * after each further one, at most 5 minutes (repair.c has the exceptions). A value that differs is
  * a new intention and goes at once. What was not needed for 10 minutes is forgotten.
  *
- * The log is kept in memory by the shell, one for each job; a restart of the operator forgets it.
+ * The log is kept in memory by the shell, one for each job. Of an earlier operator's log no more is
+ * known than what the condition Contested holds: the first write that is in it goes at once, and
+ * the next one waits for the longest time.
  */
 enum hvd_repair {
     HVD_REPAIR_NONE,      /* not a write to an object */
@@ -66,10 +69,15 @@ struct hvd_repairs {
     struct hvd_repair_record *records; /* owned */
     size_t n;
     int64_t since_ms; /* when the log was begun; 0: it was not */
+    char *carried;    /* owned: what an earlier operator has reported; NULL: nothing */
 };
 
 /* The repair that a creation or deletion of an object of that kind is. */
 enum hvd_repair hvd_repair_of_existence(enum hvd_kind kind);
+
+/* Begins the log of the job at now_ms (the server's), unless it is begun. A lack of memory loses
+ * what an earlier operator has reported. */
+void hvd_repairs_begin(struct hvd_repairs *repairs, const struct hvd_job *job, int64_t now_ms);
 
 /* Records that the write was accepted at now_ms (the server's). Actions that are no repairs are
  * ignored, and so is a lack of memory: then the next one does not wait. */

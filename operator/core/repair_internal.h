@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "operator/api/kind.h"
-#include "operator/core/repair.h"
+#include "operator/core/reconcile.h"
 
 /* Within operator/core only: the log of repairs, as contest.c reads it. */
 
@@ -17,6 +17,14 @@ uint64_t hvd_repair_key(enum hvd_kind kind, const char *name, enum hvd_repair re
 
 /* The record of that number; NULL if there is none, or no log. Borrowed. */
 const struct hvd_repair_record *hvd_repairs_find(const struct hvd_repairs *repairs, uint64_t key);
+
+/* Whether an earlier operator has reported, and no more than 10 minutes ago, that others undo such
+ * a write; repairs may be NULL. */
+bool hvd_repairs_has_carried(const struct hvd_repairs *repairs, const struct hvd_action *action,
+                             int64_t now_ms);
+
+/* Whether a repair costs more than its own request: an attempt, or an object that is made anew. */
+bool hvd_repair_is_costly(enum hvd_repair repair);
 
 /* Whether a write of that value at now_ms would repeat the last one, so that it was undone. */
 bool hvd_repair_is_again(const struct hvd_repair_record *record, uint64_t value, int64_t now_ms);

@@ -205,6 +205,35 @@ static void a_foreign_object_becomes_a_failure_and_no_backoff(void **state)
     assert_string_equal(b->entry->failures[0].name, "j");
 }
 
+/* The watch shows its removal between the read and its answer: nothing else would end the wait. */
+static void a_foreign_object_that_goes_while_it_is_read_is_no_failure(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_CREATE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 409, EXISTS);
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", true);
+    fake_api_answer(fake_api_last(&b->fake), 200, CHILD("j", "s1", "5", "other", "another uid"));
+    assert_int_equal(b->n_performed, 1);
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_failures, 0);
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+}
+
+/* A read that fails says nothing about the object. */
+static void an_existing_object_that_cannot_be_read_is_not_called_foreign(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_CREATE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 409, EXISTS);
+    fake_api_answer(fake_api_last(&b->fake), 500, "{\"message\":\"etcd\"}");
+    assert_int_not_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_failures, 0);
+}
+
 static void a_refused_template_becomes_a_failure_with_the_servers_text(void **state)
 {
     struct bench *b = *state;
@@ -686,6 +715,8 @@ int main(void)
         TEST(what_waits_behind_a_failure_is_dropped),
         TEST(an_existing_object_of_ours_is_adopted),
         TEST(a_foreign_object_becomes_a_failure_and_no_backoff),
+        TEST(a_foreign_object_that_goes_while_it_is_read_is_no_failure),
+        TEST(an_existing_object_that_cannot_be_read_is_not_called_foreign),
         TEST(a_refused_template_becomes_a_failure_with_the_servers_text),
         TEST(what_may_pass_is_a_denial_and_retried),
         TEST(a_refused_patch_of_an_existing_object_ends_no_job),

@@ -65,7 +65,6 @@ static const struct stranger strangers[] = {
      .kind = "Job",
      .name = "digits-master",
      .has_cluster = true,
-     .n_sent = 20, /* each costs an attempt */
      .text = "Job default/digits-master: deleted by another program after each creation"},
     LABELS("Service", "digits"),
     LABELS("Secret", "digits-ssh"),
@@ -213,9 +212,9 @@ static void begin(struct world *w, const struct stranger *s)
 
 static void check_report(const struct world *w, const struct stranger *s)
 {
-    const int minutes = s->repair == HVD_REPAIR_IMMUTABLE ? 60
-                        : s->repair == HVD_REPAIR_ADDRESS ? 10
-                                                          : 5;
+    const int minutes = s->repair == HVD_REPAIR_IMMUTABLE                                   ? 60
+                        : s->repair == HVD_REPAIR_ADDRESS || s->repair == HVD_REPAIR_MASTER ? 10
+                                                                                            : 5;
     char advice[96];
     const char *message = world_condition_text(w, "Contested", "message");
 
@@ -319,6 +318,33 @@ static void what_the_user_changes_back_and_forth_is_no_fight(void **state)
     }
 }
 
+/* An operator that starts again and again writes once each time, and no more than one in five
+ * minutes otherwise. */
+static void a_restarted_operator_takes_a_fight_up_where_it_was(void **state)
+{
+    struct world w;
+
+    (void)state;
+    for (size_t i = 0; i < N_STRANGERS; i++) {
+        const struct stranger *s = &strangers[i];
+
+        if (s->repair == HVD_REPAIR_STATUS) /* the report is undone with it */
+            continue;
+        begin(&w, s);
+        fight(&w, s, 10 * MINUTE_MS);
+        for (int n = 0; n < 5; n++) {
+            w.n_sent = 0;
+            hvd_repairs_fini(&w.repairs);
+            fight(&w, s, 4 * MINUTE_MS);
+            if (w.n_sent > 2) /* one that restores labels has an event, too */
+                fail_msg("%s: %d requests after a restart", s->text, w.n_sent);
+            check_report(&w, s);
+        }
+        assert_int_equal(world_events(&w, "RepairNotKept"), 1);
+        world_fini(&w);
+    }
+}
+
 /* What the other writer has set is in the way of each repair, and not of what was repaired. */
 static void a_repair_that_the_api_server_refuses_is_reported_as_that(void **state)
 {
@@ -399,7 +425,6 @@ static void a_restarted_operator_ends_the_report_only_when_it_was_calm_for_long(
     begin(&w, s);
     fight(&w, s, 10 * MINUTE_MS);
     hvd_repairs_fini(&w.repairs);
-    w.repairs.since_ms = w.now_ms;
     fight(&w, NULL, 9 * MINUTE_MS);
     assert_string_equal(world_condition(&w, "Contested"), "True");
     fight(&w, NULL, 2 * MINUTE_MS);
@@ -501,6 +526,7 @@ int main(void)
         cmocka_unit_test(a_fight_over_anything_costs_twelve_requests_and_then_one_in_five_minutes),
         cmocka_unit_test(a_fight_that_ends_is_repaired_and_reported_no_more),
         cmocka_unit_test(what_the_user_changes_back_and_forth_is_no_fight),
+        cmocka_unit_test(a_restarted_operator_takes_a_fight_up_where_it_was),
         cmocka_unit_test(a_repair_that_the_api_server_refuses_is_reported_as_that),
         cmocka_unit_test(the_other_writer_is_named_by_its_manager),
         cmocka_unit_test(a_restarted_operator_ends_the_report_only_when_it_was_calm_for_long),

@@ -40,6 +40,29 @@ static void what_a_policy_of_the_cluster_denies_may_pass_later(void **state)
         assert_int_equal(hvd_refusal_may_pass(rows[i].message), rows[i].may_pass);
 }
 
+/* A quota or a webhook for the whole namespace: one request tells whether it is still there. */
+static void after_a_denial_each_try_is_one_request(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"img\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.deny_kind = "";
+    world_pass(&w);
+    assert_int_equal(w.n_sent, 3); /* the children on which no other waits */
+    world_pass(&w);                /* tells of it */
+    for (int i = 0; i < 5; i++) {
+        w.n_sent = 0;
+        w.now_ms += 30000;
+        world_pass(&w);
+        assert_int_equal(w.n_sent, 1);
+    }
+    w.deny_kind = NULL;
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    world_fini(&w);
+}
+
 static void has_message(const struct world *w, const char *type, const char *text)
 {
     assert_string_equal(world_condition_text(w, type, "message"), text);
@@ -412,6 +435,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_policy_of_the_cluster_denies_may_pass_later),
+        cmocka_unit_test(after_a_denial_each_try_is_one_request),
         cmocka_unit_test(a_webhook_that_denies_a_child_is_told_of_and_ends_nothing),
         cmocka_unit_test(a_webhook_that_denies_a_change_is_told_of),
         cmocka_unit_test(a_suspension_that_is_denied_is_told_of),

@@ -383,7 +383,7 @@ static void forget(struct world *w, const struct hvd_action *action)
 static bool is_denied(struct world *w, const struct hvd_action *action)
 {
     const char *kind = hvd_kind_info(action->kind)->kind;
-    bool is_denied = w->deny_kind && strcmp(w->deny_kind, kind) == 0;
+    bool is_denied = w->deny_kind && (strcmp(w->deny_kind, kind) == 0 || !*w->deny_kind);
 
     forget(w, action);
     if (!is_denied)
@@ -750,6 +750,7 @@ static size_t decide_once(struct world *w, bool *has_looked)
     if (!object)
         return 0;
     assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
+    hvd_repairs_begin(&w->repairs, &job, w->now_ms);
     if (w->keeps_no_spec && !w->has_spec)
         forget_spec(&job);
     w->has_spec = false;

@@ -38,7 +38,7 @@ struct world {
     char failure_text[4][128];
     size_t n_failures;
     const char *refuse_kind;      /* creates of this kind answer 422 */
-    const char *deny_kind;        /* writes of this kind are denied by a webhook */
+    const char *deny_kind;        /* writes of this kind are denied by a webhook; "": of all */
     bool is_status_denied;        /* patches of the job's status are */
     const char *deny_pods_of;     /* of this kind; its controller cannot make any pod */
     enum hvd_failure_type trace;  /* what the events tell of a Job that is gone; 0: nothing */
