@@ -1,26 +1,48 @@
 /*
  * The cache of places. A node's labels seldom change, but nodes come and go under new names: what
- * has not been asked for again within its time is swept away. Pure but for the allocator.
+ * has not been asked for again within its time is swept away. Jobs choose their keys, so of those a
+ * hash is kept, and when there is too much for all jobs, only the places of the one that asks stay.
+ * Pure but for the allocator.
  */
 #include "operator/app/places.h"
 
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "operator/api/json.h"
+#include "operator/core/hash.h"
 #include "operator/core/topology.h"
 
 #define KEPT_MS ((int64_t)3600 * 1000)
 #define RETRIED_MS ((int64_t)300 * 1000) /* a node that could not be read */
 #define SWEEP_EVERY 256
 
+#define KEYS_SIZE                                                                                  \
+    33 /* two hashes; keys that had both of others would order ranks by their labels */
+
 struct place {
     struct hvd_index_node node;
     char *name; /* of the node; owned */
-    char *keys; /* of the job; owned */
-    char *text;
+    char *text; /* owned */
     int64_t until_ms;
+    char keys[KEYS_SIZE]; /* of the job */
 };
+
+static void hash_keys(const char *keys, char out[KEYS_SIZE])
+{
+    const uint64_t hash = hvd_hash_text(HVD_HASH_START, keys);
+
+    (void)snprintf(out, KEYS_SIZE, "%016" PRIx64 "%016" PRIx64, hash,
+                   hvd_hash_text(hvd_hash_number(HVD_HASH_START, 1), keys));
+}
+
+static size_t size_of(const struct place *place)
+{
+    return sizeof(*place) + strlen(place->name) + 1 + (place->text ? strlen(place->text) + 1 : 0);
+}
 
 static struct place *place_at(const struct hvd_index_node *node)
 {
@@ -36,13 +58,15 @@ static struct hvd_index_key key_of(const struct hvd_index_node *node)
 
 static struct place *find(const struct hvd_place_cache *cache, const char *name, const char *keys)
 {
-    return place_at(hvd_index_find(&cache->index, &(struct hvd_index_key){0, keys, name}));
+    char hash[KEYS_SIZE];
+
+    hash_keys(keys, hash);
+    return place_at(hvd_index_find(&cache->index, &(struct hvd_index_key){0, hash, name}));
 }
 
 static void free_place(struct place *place)
 {
     hvd_free(place->name);
-    hvd_free(place->keys);
     hvd_free(place->text);
     hvd_free(place);
 }
@@ -50,11 +74,13 @@ static void free_place(struct place *place)
 static void forget(struct hvd_place_cache *cache, struct place *place)
 {
     hvd_index_remove(&cache->index, &place->node);
+    cache->bytes -= size_of(place);
     free_place(place);
 }
 
-/* Forgets what is older than its time; everything for now_ms = INT64_MAX. */
-static void sweep(struct hvd_place_cache *cache, int64_t now_ms)
+/* Forgets what is older than its time, but for those of but_keys (a hash; NULL: of none), and
+ * everything for now_ms = INT64_MAX. */
+static void sweep(struct hvd_place_cache *cache, int64_t now_ms, const char *but_keys)
 {
     struct hvd_index_node *node = hvd_index_first(&cache->index);
 
@@ -62,7 +88,7 @@ static void sweep(struct hvd_place_cache *cache, int64_t now_ms)
         struct place *place = place_at(node);
 
         node = hvd_index_next(&cache->index, node);
-        if (place->until_ms <= now_ms)
+        if (place->until_ms <= now_ms && (!but_keys || strcmp(place->keys, but_keys) != 0))
             forget(cache, place);
     }
 }
@@ -74,12 +100,13 @@ static struct place *add(struct hvd_place_cache *cache, const char *name, const 
     if (!place)
         return NULL;
     place->name = hvd_strdup(name);
-    place->keys = hvd_strdup(keys);
+    hash_keys(keys, place->keys);
     cache->index.key_of = key_of;
-    if (!place->name || !place->keys || hvd_index_add(&cache->index, &place->node) != HVD_OK) {
+    if (!place->name || hvd_index_add(&cache->index, &place->node) != HVD_OK) {
         free_place(place);
         return NULL;
     }
+    cache->bytes += size_of(place);
     return place;
 }
 
@@ -97,11 +124,15 @@ hvd_status_t hvd_place_cache_put(struct hvd_place_cache *cache, const char *node
         hvd_free(text);
         return HVD_ERR_NOMEM;
     }
+    cache->bytes -= size_of(place);
     hvd_free(place->text);
     place->text = text;
+    cache->bytes += size_of(place);
     place->until_ms = cache->now_ms + (object ? KEPT_MS : RETRIED_MS);
     if (++cache->n_put % SWEEP_EVERY == 0)
-        sweep(cache, cache->now_ms);
+        sweep(cache, cache->now_ms, NULL);
+    if (cache->bytes > HVD_PLACES_MAX)
+        sweep(cache, INT64_MAX, place->keys);
     return HVD_OK;
 }
 
@@ -115,6 +146,6 @@ const char *hvd_place_cache_find(void *ctx, const char *node, const char *keys)
 
 void hvd_place_cache_fini(struct hvd_place_cache *cache)
 {
-    sweep(cache, INT64_MAX);
+    sweep(cache, INT64_MAX, NULL);
     *cache = (struct hvd_place_cache){0};
 }

@@ -2,6 +2,7 @@
 #define HVD_OPERATOR_APP_PLACES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <cjson/cJSON.h>
@@ -13,10 +14,13 @@
  * Where nodes are, as far as jobs asked: the values of their topology keys and nothing else, kept
  * for some time. One thread.
  */
+#define HVD_PLACES_MAX ((size_t)16 << 20) /* bytes: more than the places of any job take */
+
 struct hvd_place_cache {
     struct hvd_index index; /* by node and keys */
     int64_t now_ms;         /* monotonic, set by whoever finds: what is older does not count */
     unsigned n_put;
+    size_t bytes; /* of all that is known */
 };
 
 /* Remembers a Node as the API sent it, NULL for one that is gone or may not be read. HVD_ERR_NOMEM

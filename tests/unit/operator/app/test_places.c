@@ -1,6 +1,7 @@
 #include "tests/unit/support.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "operator/api/json.h"
 #include "operator/app/places.h"
@@ -45,6 +46,34 @@ static void a_node_that_cannot_be_read_is_asked_for_again_soon(void **state)
     hvd_place_cache_fini(&cache);
 }
 
+static void places_are_bounded_for_all_jobs_and_the_one_that_asks_keeps_its_own(void **state)
+{
+    struct hvd_place_cache cache = {0};
+    cJSON *node = cJSON_Parse(NODE);
+    char name[16], keys[2500];
+
+    (void)state;
+    memset(keys, 'k', sizeof(keys));
+    keys[sizeof(keys) - 1] = '\0';
+    put(&cache, "n", NODE);
+    for (int job = 0; job < 60; job++) {
+        keys[snprintf(keys, sizeof(keys), "zone,%d", job)] = ',';
+        for (int i = 0; i < 5000; i++) {
+            (void)snprintf(name, sizeof(name), "n%d", i);
+            assert_int_equal(hvd_place_cache_put(&cache, name, keys, node), HVD_OK);
+            assert_true(cache.bytes <= HVD_PLACES_MAX);
+        }
+        for (int i = 0; i < 5000; i++) {
+            (void)snprintf(name, sizeof(name), "n%d", i);
+            assert_non_null(hvd_place_cache_find(&cache, name, keys));
+        }
+    }
+    assert_null(hvd_place_cache_find(&cache, "n", "zone,rack"));
+    hvd_place_cache_fini(&cache);
+    assert_int_equal(cache.bytes, 0);
+    cJSON_Delete(node);
+}
+
 static void nodes_that_nobody_asks_for_are_forgotten(void **state)
 {
     struct hvd_place_cache cache = {0};
@@ -86,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_place_is_known_for_a_time_and_for_its_keys),
         cmocka_unit_test(a_node_that_cannot_be_read_is_asked_for_again_soon),
+        cmocka_unit_test(places_are_bounded_for_all_jobs_and_the_one_that_asks_keeps_its_own),
         cmocka_unit_test(nodes_that_nobody_asks_for_are_forgotten),
         cmocka_unit_test(every_allocation_may_fail),
     };
