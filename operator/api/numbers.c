@@ -5,7 +5,6 @@
  */
 #include "operator/api/numbers.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +15,7 @@
 
 static bool is_digit(const char *at, const char *end)
 {
-    return at < end && isdigit((unsigned char)*at);
+    return at < end && *at >= '0' && *at <= '9';
 }
 
 static const char *skip_digits(const char *at, const char *end)
@@ -64,8 +63,10 @@ bool hvd_numbers_is_number(struct hvd_strview text)
 /* Behind the quote that ends the string which begins before at, or the end. */
 static const char *skip_string(const char *at, const char *end)
 {
-    while (at < end && *at != '"')
-        at += *at == '\\' && end - at > 1 ? 2 : 1;
+    for (; at < end && *at != '"'; at++) {
+        if (*at == '\\' && end - at > 1)
+            at++;
+    }
     return at < end ? at + 1 : end;
 }
 
