@@ -400,7 +400,7 @@ def ssh_settings(ns, name):
 
 
 def test_jobs_on_the_nodes_network_get_ports_of_their_own_for_their_whole_life(ns, run_operator):
-    operator = run_operator("--ssh-ports=21000-21019", f"--namespace={ns.name}")
+    operator = run_operator("--ssh-ports=21000-21019")
     names = [f"net-{i}" for i in range(20)]
     for name in names:
         ns.apply_job(name, replicas=1, network={"hostNetwork": True})
@@ -419,7 +419,7 @@ def test_jobs_on_the_nodes_network_get_ports_of_their_own_for_their_whole_life(n
     assert ns.get("statefulsets", "net-late-worker") is None
     # The ports outlive the operator that chose them.
     operator.kill()
-    operator = run_operator("--ssh-ports=21000-21019", f"--namespace={ns.name}")
+    operator = run_operator("--ssh-ports=21000-21019")
     rest(operator)
     assert {name: port_of(ns, name) for name in names} == ports
     # A job that is gone, or suspended, leaves its port to the one that has waited longest.
