@@ -24,6 +24,7 @@ struct hvd_election {
     struct hvd_kube_call *call; /* the request about the Lease under way */
     bool is_listed;             /* the Lease was in the list that is being read */
     bool was_leader;
+    char holder[HVD_LEASE_TEXT_MAX]; /* the other one that the log has named last */
     uint32_t random;
     char selector[SELECTOR_MAX];
 };
@@ -80,6 +81,23 @@ static void note_leading(struct hvd_election *e)
     HVD_LOG_KV(e->options.log, HVD_LOG_INFO, SUBSYSTEM,
                e->was_leader ? "leading" : "not leading any more", {"lease", e->options.name},
                {"namespace", e->options.ns}, {"identity", e->lease.identity});
+}
+
+/* Once for each holder. */
+static void note_holder(struct hvd_election *e, int64_t now_ms)
+{
+    int64_t left_ms = 0;
+    const char *holder = hvd_lease_awaited(&e->lease, now_ms, &left_ms);
+    char left[24];
+
+    if (!holder || strcmp(holder, e->holder) == 0)
+        return;
+    (void)snprintf(e->holder, sizeof(e->holder), "%s", holder);
+    (void)snprintf(left, sizeof(left), "%lld", (long long)((left_ms + 999) / 1000));
+    HVD_LOG_KV(e->options.log, HVD_LOG_INFO, SUBSYSTEM,
+               "another operator leads until it does not renew the Lease for wait_s",
+               {"lease", e->options.name}, {"namespace", e->options.ns}, {"holder", holder},
+               {"wait_s", left});
 }
 
 static uint32_t next_random(struct hvd_election *e)
@@ -164,6 +182,7 @@ int64_t hvd_election_step(struct hvd_election *e)
     if (request != HVD_LEASE_NOTHING)
         ask(e, request);
     note_leading(e);
+    note_holder(e, now_ms);
     next_ms = hvd_lease_next_ms(&e->lease);
     return watch_ms < next_ms ? watch_ms : next_ms;
 }

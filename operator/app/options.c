@@ -11,12 +11,12 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "operator/core/lease.h"
 
 #define DEFAULT_PORT 8080
 #define LEASE_NAME "horovod-operator"
 #define LEASE_DURATION_S 15
 #define LEASE_DURATION_MIN_S 3
-#define LEASE_DURATION_MAX_S 600
 
 /* Stores a value; source is the flag or variable, for messages. */
 typedef hvd_status_t (*set_fn)(struct hvd_options *options, const char *source, const char *value,
@@ -217,12 +217,12 @@ static hvd_status_t set_lease_name(struct hvd_options *options, const char *sour
 static hvd_status_t set_lease_duration(struct hvd_options *options, const char *source,
                                        const char *value, struct hvd_err *err)
 {
-    static const int64_t seconds[2] = {LEASE_DURATION_MIN_S, LEASE_DURATION_MAX_S};
+    static const int64_t seconds[2] = {LEASE_DURATION_MIN_S, HVD_LEASE_DURATION_MAX_S};
     int64_t duration_s = 0;
 
     if (hvd_str_parse_int64(hvd_strview_of(value), seconds, &duration_s, NULL) != HVD_OK)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%s=%s is not a number of seconds from %d to %d",
-                        source, value, LEASE_DURATION_MIN_S, LEASE_DURATION_MAX_S);
+                        source, value, LEASE_DURATION_MIN_S, HVD_LEASE_DURATION_MAX_S);
     options->lease_duration_ms = duration_s * 1000;
     return HVD_OK;
 }

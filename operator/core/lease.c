@@ -16,7 +16,7 @@
 #include "operator/api/kind.h"
 #include "operator/api/rfc3339.h"
 
-#define DURATION_MAX_MS (INT64_C(3600) * 1000)
+#define DURATION_MAX_MS (INT64_C(1000) * HVD_LEASE_DURATION_MAX_S)
 
 void hvd_lease_init(struct hvd_lease *lease, const char *identity, int64_t duration_ms)
 {
@@ -111,6 +111,16 @@ static int64_t free_at_ms(const struct hvd_lease *lease)
 static int64_t take_at_ms(const struct hvd_lease *lease)
 {
     return lease->_n_taken > 1 ? lease->_taken_ms + lease->duration_ms / 3 : 0;
+}
+
+const char *hvd_lease_awaited(const struct hvd_lease *lease, int64_t now_ms, int64_t *left_ms)
+{
+    const int64_t free_ms = free_at_ms(lease);
+
+    if (!lease->_is_known || !lease->_exists || now_ms >= free_ms)
+        return NULL;
+    *left_ms = free_ms - now_ms;
+    return lease->_record.holder;
 }
 
 int64_t hvd_lease_write_until_ms(const struct hvd_lease *lease, int64_t now_ms)

@@ -31,6 +31,8 @@
  */
 
 #define HVD_LEASE_TEXT_MAX 256
+/* Of the duration that an operator writes, and that it believes of another. */
+#define HVD_LEASE_DURATION_MAX_S 600
 
 /* What the API holds, as far as it matters. */
 struct hvd_lease_record {
@@ -105,6 +107,10 @@ int64_t hvd_lease_next_ms(const struct hvd_lease *lease);
  */
 void hvd_lease_answered(struct hvd_lease *lease, hvd_status_t status,
                         const struct hvd_lease_record *record, int64_t now_ms, uint32_t random);
+
+/* The other holder that is waited for, and for how long at most unless it renews; NULL: none.
+ * Borrowed until the next call. */
+const char *hvd_lease_awaited(const struct hvd_lease *lease, int64_t now_ms, int64_t *left_ms);
 
 /* Until when a write that starts at now_ms has to have ended; 0 when none may start. */
 int64_t hvd_lease_write_until_ms(const struct hvd_lease *lease, int64_t now_ms);

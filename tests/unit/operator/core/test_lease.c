@@ -519,6 +519,35 @@ static void a_count_that_somebody_has_set_stops_no_election(void **state)
     }
 }
 
+static void a_duration_that_somebody_has_set_ends(void **state)
+{
+    static const char *const durations[] = {"2147483647", "601", "-1", "1e300", "\"long\"", "0"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(durations) / sizeof(durations[0]); i++) {
+        struct hvd_lease_record record = {0};
+        struct hvd_lease lease;
+        int64_t left_ms = 0;
+        char text[160];
+        cJSON *object;
+
+        (void)snprintf(text, sizeof(text),
+                       "{\"metadata\":{\"resourceVersion\":\"7\"},\"spec\":{"
+                       "\"holderIdentity\":\"evil\",\"leaseDurationSeconds\":%s}}",
+                       durations[i]);
+        object = cJSON_Parse(text);
+        assert_int_equal(hvd_lease_decode(object, &record, NULL), HVD_OK);
+        hvd_lease_init(&lease, "me", 15000);
+        hvd_lease_observe(&lease, &record, 1000);
+        assert_string_equal(hvd_lease_awaited(&lease, 1000, &left_ms), "evil");
+        assert_in_range(left_ms, 1, HVD_LEASE_DURATION_MAX_S * 1000);
+        assert_null(hvd_lease_awaited(&lease, 1000 + left_ms, &left_ms));
+        assert_int_equal(hvd_lease_step(&lease, 1000 + HVD_LEASE_DURATION_MAX_S * 1000),
+                         HVD_LEASE_TAKE);
+        cJSON_Delete(object);
+    }
+}
+
 static void the_bodies_name_the_version_that_they_replace(void **state)
 {
     struct api api = {0};
@@ -579,6 +608,7 @@ int main(void)
         cmocka_unit_test(no_history_of_losses_delays_and_deletions_has_two_writers),
         cmocka_unit_test(a_lease_document_is_read_and_garbage_refused),
         cmocka_unit_test(a_count_that_somebody_has_set_stops_no_election),
+        cmocka_unit_test(a_duration_that_somebody_has_set_ends),
         cmocka_unit_test(the_bodies_name_the_version_that_they_replace),
         cmocka_unit_test(a_body_that_finds_no_memory_says_so),
     };
