@@ -20,6 +20,9 @@
 #define TCP_INTERVAL_S 5L
 #define TCP_PROBES 3
 #define TCP_SILENCE_MS 20000
+/* libcurl keeps what it read of a file of authorities, by default for a day, also if none of them
+ * fits: one that is replaced counts for the next connection after so many seconds. */
+#define CA_CACHE_S 10L
 
 int64_t hvd_kube_now_ms(void)
 {
@@ -248,6 +251,9 @@ CURLcode hvd_kube_session_apply(struct hvd_kube_session *session, CURL *easy)
         {CURLOPT_TCP_KEEPALIVE, 1L},
         {CURLOPT_TCP_KEEPIDLE, TCP_IDLE_S},
         {CURLOPT_TCP_KEEPINTVL, TCP_INTERVAL_S},
+#if LIBCURL_VERSION_NUM >= 0x075700
+        {CURLOPT_CA_CACHE_TIMEOUT, CA_CACHE_S},
+#endif
     };
     CURLcode rc = CURLE_OK;
 

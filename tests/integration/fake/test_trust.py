@@ -148,6 +148,17 @@ def test_an_authority_that_is_named_is_the_only_one(fake, tmp_path, world, front
     assert bool(fake.requests()) == accepted
 
 
+def test_a_file_of_authorities_that_is_replaced_is_read_again(fake, tmp_path, world, front):
+    server, authorities = front(world.own, fake.port), tmp_path / "authorities.pem"
+    authorities.write_bytes(world.system.ca.read_bytes())
+    config = kubeconfig(tmp_path, f"https://127.0.0.1:{server.port}", **{"certificate-authority": str(authorities)})
+    with Operator(config, tmp_path, environment=environment(world)) as operator:
+        assert not is_accepted(operator)
+        authorities.write_bytes(world.own.ca.read_bytes())
+        until("the new authority counts", lambda: operator.get("/readyz")[0] == 200, 90)
+        assert operator.stop() == 0
+
+
 @pytest.mark.parametrize("variable", ["SSL_CERT_DIR", "SSL_CERT_FILE", "CURL_CA_BUNDLE"])
 @pytest.mark.parametrize("form", ["file", "data"])
 def test_no_variable_of_the_environment_adds_an_authority(fake, tmp_path, world, front, form, variable):
