@@ -31,6 +31,10 @@ struct hvd_spec_range {
 int64_t hvd_spec_number(const cJSON *holder, const char *before, const struct hvd_spec_range *range,
                         struct hvd_wrong *wrong);
 
+/* types.c: complains about the first member of spec (may be NULL) whose type, or fixed value, is
+ * not the CRD's. */
+void hvd_spec_check_types(const cJSON *spec, struct hvd_wrong *wrong);
+
 /* The container that holds the role: the one of that name, else the first; NULL without any. */
 const cJSON *hvd_spec_role_container(const cJSON *template, const char *role);
 

@@ -237,6 +237,7 @@ hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_
 
     check_name(job->name, &wrong);
     check_nul(spec, &wrong);
+    hvd_spec_check_types(spec, &wrong);
     if (hvd_groups_decode(spec, job->name, &job->spec, &wrong))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     decode_fields(spec, &job->spec, &wrong);

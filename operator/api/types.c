@@ -1,0 +1,221 @@
+/*
+ * The types of a spec's members, as the CRD declares them: a cluster may run an older CRD, or have
+ * stored an object under one. A member of another type is an error, and never taken for absent: a
+ * job with suspend: "true" must not start. Members that only pods receive are left to the API
+ * server's checks of the pods.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "operator/api/horovodjob_internal.h"
+#include "operator/api/json.h"
+
+#define PATH_MAX 160
+#define VALUES_MAX 3
+
+struct member {
+    const char *path; /* below spec; [] stands for each item of an array */
+    const char *what; /* for people */
+    bool (*is_right)(const cJSON *item);
+    const char *values[VALUES_MAX]; /* of a text; none: any */
+};
+
+static bool is_object(const cJSON *item)
+{
+    return cJSON_IsObject(item);
+}
+
+static bool is_array(const cJSON *item)
+{
+    return cJSON_IsArray(item);
+}
+
+static bool is_text(const cJSON *item)
+{
+    return cJSON_IsString(item);
+}
+
+static bool is_bool(const cJSON *item)
+{
+    return cJSON_IsBool(item);
+}
+
+static bool is_true(const cJSON *item)
+{
+    return cJSON_IsTrue(item);
+}
+
+static bool is_exit_code(const cJSON *item)
+{
+    return cJSON_IsNumber(item) && item->valuedouble >= 1 && item->valuedouble <= 255 &&
+           item->valuedouble == item->valueint;
+}
+
+#define OBJECT                                                                                     \
+    "must be an object", is_object,                                                                \
+    {                                                                                              \
+        NULL                                                                                       \
+    }
+#define ARRAY                                                                                      \
+    "must be a list", is_array,                                                                    \
+    {                                                                                              \
+        NULL                                                                                       \
+    }
+#define TEXT                                                                                       \
+    "must be a text", is_text,                                                                     \
+    {                                                                                              \
+        NULL                                                                                       \
+    }
+#define BOOL                                                                                       \
+    "must be true or false", is_bool,                                                              \
+    {                                                                                              \
+        NULL                                                                                       \
+    }
+
+/* clang-format off */
+static const struct member members[] = {
+    {"image", TEXT},
+    {"command", ARRAY},
+    {"command[]", TEXT},
+    {"args", ARRAY},
+    {"args[]", TEXT},
+    {"env", ARRAY},
+    {"env[]", OBJECT},
+    {"env[].name", TEXT},
+    {"env[].value", TEXT},
+    {"env[].valueFrom", OBJECT},
+    {"resources", OBJECT},
+    {"resources.limits", OBJECT},
+    {"resources.requests", OBJECT},
+    {"resources.claims", ARRAY},
+    {"resources.claims[]", OBJECT},
+    {"resources.claims[].name", TEXT},
+    {"resources.claims[].request", TEXT},
+    {"master", OBJECT},
+    {"master.template", OBJECT},
+    {"master.template.metadata", OBJECT},
+    {"master.template.spec", OBJECT},
+    {"master.template.spec.containers", ARRAY},
+    {"master.template.spec.containers[]", OBJECT},
+    {"worker", OBJECT},
+    {"worker.template", OBJECT},
+    {"worker.template.metadata", OBJECT},
+    {"worker.template.spec", OBJECT},
+    {"worker.template.spec.containers", ARRAY},
+    {"worker.template.spec.containers[]", OBJECT},
+    {"workerGroups", ARRAY},
+    {"workerGroups[]", OBJECT},
+    {"workerGroups[].name", TEXT},
+    {"workerGroups[].template", OBJECT},
+    {"workerGroups[].template.metadata", OBJECT},
+    {"workerGroups[].template.spec", OBJECT},
+    {"workerGroups[].template.spec.containers", ARRAY},
+    {"workerGroups[].template.spec.containers[]", OBJECT},
+    {"runMasterAsWorker", BOOL},
+    {"topologyKeys", ARRAY},
+    {"topologyKeys[]", TEXT},
+    {"suspend", BOOL},
+    {"managedBy", TEXT},
+    {"failurePolicy", OBJECT},
+    {"failurePolicy.rules", ARRAY},
+    {"failurePolicy.rules[]", OBJECT},
+    {"failurePolicy.rules[].action", "must be Fail, Restart or Ignore", is_text,
+     {"Fail", "Restart", "Ignore"}},
+    {"failurePolicy.rules[].role", "must be Master or Worker", is_text, {"Master", "Worker"}},
+    {"failurePolicy.rules[].onExitCodes", OBJECT},
+    {"failurePolicy.rules[].onExitCodes.operator", "must be In or NotIn", is_text, {"In", "NotIn"}},
+    {"failurePolicy.rules[].onExitCodes.values", ARRAY},
+    {"failurePolicy.rules[].onExitCodes.values[]", "must be an integer from 1 to 255", is_exit_code,
+     {NULL}},
+    {"failurePolicy.rules[].onDisruption", "must be true", is_true, {NULL}},
+    {"cleanPodPolicy", "must be None, Running or All", is_text, {"None", "Running", "All"}},
+    {"network", OBJECT},
+    {"network.interfaces", ARRAY},
+    {"network.interfaces[]", TEXT},
+    {"network.hostNames", "must be DNS or IP", is_text, {"DNS", "IP"}},
+    {"network.hostNetwork", BOOL},
+    {"scheduling", OBJECT},
+    {"scheduling.queue", TEXT},
+    {"scheduling.priorityClassName", TEXT},
+    {"ssh", OBJECT},
+};
+/* clang-format on */
+
+static bool is_right(const cJSON *item, const struct member *member)
+{
+    if (!member->is_right(item))
+        return false;
+    for (size_t i = 0; i < VALUES_MAX && member->values[i]; i++) {
+        if (strcmp(item->valuestring, member->values[i]) == 0)
+            return true;
+    }
+    return member->values[0] == NULL;
+}
+
+/* A level of a path that is being followed. */
+struct place {
+    const cJSON *item;
+    const char *rest;  /* of the member's path */
+    char at[PATH_MAX]; /* the path so far, for people */
+};
+
+static void check(const struct place *place, const struct member *member, struct hvd_wrong *wrong);
+
+static void check_items(const struct place *place, const struct member *member,
+                        struct hvd_wrong *wrong)
+{
+    const char *rest = place->rest + strlen("[]");
+    const cJSON *item = NULL;
+    int n = 0;
+
+    if (!cJSON_IsArray(place->item))
+        return; /* which another row complains about */
+    cJSON_ArrayForEach(item, place->item)
+    {
+        struct place next = {.item = item, .rest = *rest == '.' ? rest + 1 : rest};
+
+        (void)snprintf(next.at, sizeof(next.at), "%.*s[%d]", PATH_MAX - 16, place->at, n++);
+        check(&next, member, wrong);
+    }
+}
+
+/* Follows the path; what is absent, or null, is right. */
+static void check(const struct place *place, const struct member *member, struct hvd_wrong *wrong)
+{
+    const size_t len = strcspn(place->rest, ".[");
+    struct place next = {.rest = place->rest + len};
+    char name[PATH_MAX];
+
+    if (strncmp(place->rest, "[]", 2) == 0) {
+        check_items(place, member, wrong);
+        return;
+    }
+    if (*place->rest == '\0') {
+        if (!is_right(place->item, member))
+            hvd_spec_complain(wrong, "%s: %s", place->at, member->what);
+        return;
+    }
+    (void)snprintf(name, sizeof(name), "%.*s", (int)len, place->rest);
+    next.item = hvd_json_get(place->item, name);
+    if (!next.item || cJSON_IsNull(next.item))
+        return;
+    (void)snprintf(next.at, sizeof(next.at), "%.*s.%.*s", PATH_MAX / 2, place->at, PATH_MAX / 2 - 2,
+                   name);
+    if (*next.rest == '.')
+        next.rest++;
+    check(&next, member, wrong);
+}
+
+void hvd_spec_check_types(const cJSON *spec, struct hvd_wrong *wrong)
+{
+    if (!spec)
+        return;
+    if (!cJSON_IsObject(spec))
+        hvd_spec_complain(wrong, "spec: must be an object");
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        const struct place start = {.item = spec, .rest = members[i].path, .at = "spec"};
+
+        check(&start, &members[i], wrong);
+    }
+}
