@@ -285,3 +285,36 @@ def test_every_value_is_known_to_the_schema_and_every_schema_value_has_a_default
                 compare(f"{at}.{name}", some[name], sub["properties"])
 
     compare("values", values, schema["properties"])
+
+
+def paths(values, at=()):
+    """All paths of values: of sections, and of what is in them."""
+    for name, value in values.items():
+        yield (*at, name)
+        if isinstance(value, dict):
+            yield from paths(value, (*at, name))
+
+
+def nested(path, value):
+    return {path[0]: nested(path[1:], value)} if path else value
+
+
+def test_no_value_that_is_removed_is_a_riddle(template):
+    """`--set a.b=null` takes a default away: what is rendered then is YAML, or the message names the value."""
+    riddles = {}
+    for path in paths(yaml.safe_load((CHART / "values.yaml").read_text())):
+        done = template(nested(path, None))
+        if done.returncode != 0 and ("nil pointer" in done.stderr or path[-1] not in done.stderr):
+            riddles[".".join(path)] = done.stderr.strip()[-200:]
+        elif done.returncode == 0:
+            list(yaml.safe_load_all(done.stdout))
+    assert not riddles
+
+
+@pytest.mark.parametrize("path, value", [
+    ("nameOverride", "Foo_Bar"), ("fullnameOverride", "Foo"), ("fullnameOverride", "9abc"), ("fullnameOverride", "-a"),
+    ("operator.sshPorts", "9-5"), ("operator.sshPorts", "80-2000"), ("operator.sshPorts", "2000-65536")])
+def test_a_value_that_the_cluster_would_refuse_is_refused_with_its_name(template, path, value):
+    done = template(nested(path.split("."), value))
+    assert done.returncode != 0
+    assert path.rsplit(".", maxsplit=1)[-1] in done.stderr
