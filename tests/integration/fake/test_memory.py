@@ -121,7 +121,9 @@ def test_an_ordinary_life_reads_no_spec(fake, operator):
     fake.apply_job("twice", replicas=4, play={"run_ms": -1})
     fake.wait_state("Running", "twice")
     fake.patch("horovodjobs", "twice", {"spec": {"suspend": True}})
-    fake.wait_state("Suspended", "twice")
+    until("it is suspended, and no write of it is under way", lambda: any(
+        condition["type"] == "Suspended" and condition["status"] == "True"
+        for condition in fake.get("horovodjobs", "twice")["status"]["conditions"]))
     fake.patch("horovodjobs", "twice", {"spec": {"suspend": False}})
     fake.wait_state("Running", "twice")
     assert reads(fake) == 0
