@@ -57,19 +57,24 @@ static void add_child(struct hvd_buf *out, const struct hvd_object *object)
     switch (object->kind) {
     case HVD_KIND_SERVICE:
         add_number(out, object->u.service.is_headless + 2 * object->u.service.selects_job +
-                            4 * object->u.service.publishes_not_ready);
+                            4 * object->u.service.publishes_not_ready +
+                            8 * object->u.service.has_address);
         break;
     case HVD_KIND_STATEFULSET:
         add_number(out, object->u.statefulset.replicas);
+        add_number(out, object->u.statefulset.is_shifted + 2 * object->u.statefulset.is_on_delete);
         add(out, object->u.statefulset.spec_hash);
         break;
     case HVD_KIND_CONFIGMAP:
         add_number(out, (int64_t)object->u.configmap.data_hash);
+        add_number(out, object->u.configmap.is_shadowed + 2 * object->u.configmap.is_immutable);
         break;
     case HVD_KIND_JOB:
         add_number(out, object->u.job.attempt);
         add(out, object->u.job.workers);
-        add_number(out, object->u.job.is_complete + 2 * object->u.job.is_failed);
+        add_number(out, object->u.job.is_complete + 2 * object->u.job.is_failed +
+                            4 * object->u.job.is_held);
+        add_number(out, object->u.job.set_by_others);
         add_number(out, object->u.job.failed_s);
         add(out, object->u.job.message);
         break;
