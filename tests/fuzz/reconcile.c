@@ -3,6 +3,7 @@
  * stored there: what is planned for it can be sent, and planning twice gives the same.
  */
 #include "operator/core/reconcile.h"
+#include "base/mem.h"
 
 #include "operator/api/json.h"
 #include "tests/fuzz/fuzz.h"
@@ -90,6 +91,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (document && hvd_job_decode(hvd_json_get(document, "job"), &job, &err) == HVD_OK) {
         view.job = &job;
         view.n_objects = observe_all(hvd_json_get(document, "objects"), objects, pointers);
+        plan_twice(&view, hvd_json_int(document, "now", 1700000000000));
+        hvd_free(job.spec.text);
+        job.spec.text = NULL;
         plan_twice(&view, hvd_json_int(document, "now", 1700000000000));
         for (size_t i = 0; i < view.n_objects; i++)
             hvd_object_fini(&objects[i]);

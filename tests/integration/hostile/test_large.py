@@ -67,6 +67,30 @@ def large_job(name, **spec):
         "worker": {"replicas": 1, "template": pods["worker"]}, "master": {"template": pods["master"]}, **spec}}
 
 
+def env_job(name, **spec):
+    """480 KB of environment, which the operator reads and may have to make children of."""
+    return {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": name}, "spec": {
+        "image": "i", "command": ["c"], "worker": {"replicas": 1},
+        "env": [{"name": f"N{i}", "value": "x" * 60_000} for i in range(8)], **spec}}
+
+
+def test_specs_of_many_jobs_are_held_up_to_a_bound(ns, run_operator, attack, bystander):
+    """40 at rest, of which none is held, and 40 of which children are made: 38 MB."""
+    with attack(at_most=4 * 40 + 12 * 40):
+        operator = run_operator()
+        for i in range(20):
+            ns.create("horovodjobs", env_job(f"suspended-{i}", suspend=True))
+            ns.create("horovodjobs", env_job(f"foreign-{i}", managedBy="example.com/other"))
+        bystander.succeeds()
+        until("no spec is held", lambda: operator.metric("horovod_operator_spec_bytes") == 0)
+        for i in range(40):
+            ns.create("horovodjobs", env_job(f"active-{i}"))
+        until("all have workers", lambda: len(ns.list("statefulsets")) >= 40, 120, 1)
+        bystander.succeeds()
+        assert 8 * MIB < operator.metric("horovod_operator_spec_bytes") <= 16 * MIB
+        assert_memory(operator)
+
+
 N_JOBS = 80
 
 
