@@ -1,3 +1,6 @@
+/*
+ * When the network may be looked at next. Pure arithmetic on a monotonic clock.
+ */
 #include "operator/app/pace.h"
 
 #define CREDIT_US ((int64_t)HVD_PACE_CREDIT * HVD_PACE_MEAN_US)

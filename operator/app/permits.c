@@ -1,3 +1,7 @@
+/*
+ * How many plans may be under way, and whose. Slow plans are counted by a hash of their namespace,
+ * so that nothing is allocated; namespaces that share one share a bound. Pure.
+ */
 #include "operator/app/permits.h"
 
 #include <utlist.h>

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "operator/core/gang.h"
 #include "operator/core/hash.h"
+#include "operator/core/patch.h"
 #include "operator/core/placement.h"
 #include "operator/core/template.h"
 
@@ -257,17 +258,9 @@ hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs 
     return finish(&jb, root, out, err);
 }
 
-static cJSON *patch_step(struct hvd_jb *jb, cJSON *patch, const char *op, const char *path)
-{
-    cJSON *step = hvd_jb_object(jb, patch, NULL);
-
-    hvd_jb_str(jb, step, "op", op);
-    hvd_jb_str(jb, step, "path", path);
-    return step;
-}
-
-hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const char *uid,
-                                       char **out, struct hvd_err *err)
+hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in,
+                                       const struct hvd_meta *known, char **out,
+                                       struct hvd_err *err)
 {
     struct hvd_jb jb = {0};
     cJSON *root = hvd_jb_root(&jb);
@@ -276,16 +269,16 @@ hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const 
     char hash[HVD_HASH_SIZE];
     char *text;
 
-    hvd_jb_str(&jb, patch_step(&jb, patch, "test", "/metadata/uid"), "value", uid);
-    step = patch_step(&jb, patch, "replace", "/spec/template");
+    hvd_patch_expect_steps(&jb, patch, known);
+    step = hvd_patch_step(&jb, patch, "replace", "/spec/template");
     put_template(&jb, root, in, HVD_ROLE_WORKER);
     spec_hash(&jb, in->spec, hash);
     hvd_jb_copy(&jb, step, "value", hvd_json_get(root, "template"));
-    hvd_jb_int(&jb, patch_step(&jb, patch, "replace", "/spec/replicas"), "value",
+    hvd_jb_int(&jb, hvd_patch_step(&jb, patch, "replace", "/spec/replicas"), "value",
                in->job->spec.groups[in->group].replicas);
-    step = patch_step(&jb, patch, "add",
-                      in->has_hash ? "/metadata/annotations/horovod.io~1spec-hash"
-                                   : "/metadata/annotations");
+    step = hvd_patch_step(&jb, patch, "add",
+                          in->has_hash ? "/metadata/annotations/horovod.io~1spec-hash"
+                                       : "/metadata/annotations");
     if (in->has_hash)
         hvd_jb_str(&jb, step, "value", hash);
     else

@@ -11,6 +11,7 @@
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
 #include "operator/api/kind.h"
+#include "operator/core/observe.h"
 #include "operator/core/settings.h"
 
 /* The bodies of a job's children, built from the job alone. */
@@ -67,11 +68,12 @@ hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs 
 hvd_status_t hvd_spec_hash(const cJSON *spec, char out[HVD_HASH_SIZE], struct hvd_err *err);
 
 /*
- * A JSON patch that gives a StatefulSet without pods a new template and its replicas; uid is
- * tested. The caller frees *out with hvd_free. HVD_ERR_NOMEM.
+ * A JSON patch that gives a StatefulSet without pods a new template and its replicas, if it is
+ * still as known. The caller frees *out with hvd_free. HVD_ERR_NOMEM.
  */
-hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in, const char *uid,
-                                       char **out, struct hvd_err *err);
+hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in,
+                                       const struct hvd_meta *known, char **out,
+                                       struct hvd_err *err);
 
 /* Adds labels to an object under construction: ours, with the role where it is one. */
 void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job,

@@ -15,6 +15,7 @@
 #include "operator/core/hosts.h"
 #include "operator/core/loss.h"
 #include "operator/core/pass.h"
+#include "operator/core/patch.h"
 #include "operator/core/plan.h"
 #include "operator/core/trouble.h"
 
@@ -160,12 +161,12 @@ static void create(struct hvd_pass *p, const struct child *child)
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, child->name);
 }
 
-/* A merge patch that starts with the uid of the object as a precondition. */
+/* A merge patch of the object as it is known. */
 static cJSON *merge_patch(struct hvd_jb *jb, const struct hvd_object *object)
 {
     cJSON *root = hvd_jb_root(jb);
 
-    hvd_jb_str(jb, hvd_jb_object(jb, root, "metadata"), "uid", object->meta.uid);
+    hvd_patch_expect(jb, hvd_jb_object(jb, root, "metadata"), &object->meta);
     return root;
 }
 
@@ -190,10 +191,8 @@ static void replace(struct hvd_pass *p, struct hvd_jb *jb, const struct hvd_obje
     struct hvd_patch patch = {.repair = repair, .is_json_patch = true};
     cJSON *steps = hvd_jb_array(jb, root, "steps");
 
-    hvd_jb_str(jb, hvd_pass_patch_step(jb, steps, "test", "/metadata/uid"), "value",
-               object->meta.uid);
-    hvd_jb_copy(jb, hvd_pass_patch_step(jb, steps, "add", path), "value",
-                hvd_json_get(root, "value"));
+    hvd_patch_expect_steps(jb, steps, &object->meta);
+    hvd_jb_copy(jb, hvd_patch_step(jb, steps, "add", path), "value", hvd_json_get(root, "value"));
     patch.body = hvd_jb_print(jb, steps);
     cJSON_Delete(root);
     hvd_pass_patch(p, object, &patch);
@@ -301,7 +300,7 @@ static void restart_set(struct hvd_pass *p, const struct hvd_object *set, size_t
                               .is_template = true};
 
     if (!p->st)
-        p->st = hvd_worker_template_patch(&in, set->meta.uid, &patch.body, NULL);
+        p->st = hvd_worker_template_patch(&in, &set->meta, &patch.body, NULL);
     if (!p->st)
         hvd_pass_patch(p, set, &patch);
 }

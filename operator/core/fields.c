@@ -5,6 +5,7 @@
  */
 #include "operator/api/json.h"
 #include "operator/core/pass.h"
+#include "operator/core/patch.h"
 
 /* A member of spec as it is to be: a text, or 0, or not there. */
 struct setting {
@@ -13,7 +14,7 @@ struct setting {
     bool is_zero;
 };
 
-/* Sets members of the object's spec by a merge patch with its uid as the precondition. */
+/* Sets members of the object's spec by a merge patch. */
 static void set_members(struct hvd_pass *p, const struct hvd_object *object, enum hvd_repair repair,
                         const struct setting *settings, size_t n)
 {
@@ -24,7 +25,7 @@ static void set_members(struct hvd_pass *p, const struct hvd_object *object, enu
     if (p->st)
         return;
     root = hvd_jb_root(&jb);
-    hvd_jb_str(&jb, hvd_jb_object(&jb, root, "metadata"), "uid", object->meta.uid);
+    hvd_patch_expect(&jb, hvd_jb_object(&jb, root, "metadata"), &object->meta);
     spec = hvd_jb_object(&jb, root, "spec");
     for (size_t i = 0; i < n; i++) {
         if (settings[i].is_zero)

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/hash.h"
+#include "operator/core/patch.h"
 #include "operator/core/requests.h"
 
 #define EXACT_MAX 9007199254740992.0                  /* 2^53 */
@@ -162,15 +163,6 @@ void hvd_gang_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct hvd
     put_hash(jb, meta, own, text);
 }
 
-static cJSON *step(struct hvd_jb *jb, cJSON *patch, const char *op, const char *path)
-{
-    cJSON *item = hvd_jb_object(jb, patch, NULL);
-
-    hvd_jb_str(jb, item, "op", op);
-    hvd_jb_str(jb, item, "path", path);
-    return item;
-}
-
 /* The steps for the spec. Each field is replaced as a whole: minResources may lose members. */
 static void patch_fields(struct hvd_jb *jb, cJSON *patch, const cJSON *spec,
                          const uint64_t is[HVD_GANG_FIELDS])
@@ -181,7 +173,7 @@ static void patch_fields(struct hvd_jb *jb, cJSON *patch, const cJSON *spec,
     for (size_t i = 0; i < HVD_GANG_FIELDS; i++)
         has_any = has_any || is[i] != 0;
     if (!has_any) {
-        hvd_jb_copy(jb, step(jb, patch, "add", "/spec"), "value", spec);
+        hvd_jb_copy(jb, hvd_patch_step(jb, patch, "add", "/spec"), "value", spec);
         return;
     }
     for (size_t i = 0; i < HVD_GANG_FIELDS; i++) {
@@ -189,9 +181,9 @@ static void patch_fields(struct hvd_jb *jb, cJSON *patch, const cJSON *spec,
 
         (void)snprintf(path, sizeof(path), "/spec/%s", fields[i]);
         if (wanted)
-            hvd_jb_copy(jb, step(jb, patch, "add", path), "value", wanted);
+            hvd_jb_copy(jb, hvd_patch_step(jb, patch, "add", path), "value", wanted);
         else if (is[i] != 0)
-            step(jb, patch, "remove", path);
+            hvd_patch_step(jb, patch, "remove", path);
     }
 }
 
@@ -199,9 +191,9 @@ static void patch_fields(struct hvd_jb *jb, cJSON *patch, const cJSON *spec,
 static void patch_hash(struct hvd_jb *jb, cJSON *patch, const cJSON *meta, bool has_hash)
 {
     const cJSON *annotations = hvd_json_get(meta, "annotations");
-    cJSON *item =
-        step(jb, patch, "add",
-             has_hash ? "/metadata/annotations/horovod.io~1spec-hash" : "/metadata/annotations");
+    cJSON *item = hvd_patch_step(jb, patch, "add",
+                                 has_hash ? "/metadata/annotations/horovod.io~1spec-hash"
+                                          : "/metadata/annotations");
 
     hvd_jb_copy(jb, item, "value",
                 has_hash ? hvd_json_get(annotations, HVD_ANNOTATION_SPEC_HASH) : annotations);
@@ -233,7 +225,7 @@ hvd_status_t hvd_gang_patch(const struct hvd_child_inputs *in, const struct hvd_
     hvd_gang_observe(spec, own);
     put_hash(&jb, meta, own, hash);
     if (!jb.failed && !is_same(group, own, hash)) {
-        hvd_jb_str(&jb, step(&jb, patch, "test", "/metadata/uid"), "value", group->meta.uid);
+        hvd_patch_expect_steps(&jb, patch, &group->meta);
         patch_hash(&jb, patch, meta, group->u.podgroup.spec_hash != NULL);
         patch_fields(&jb, patch, spec, group->u.podgroup.fields);
         body = hvd_jb_print(&jb, patch);

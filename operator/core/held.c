@@ -8,6 +8,7 @@
 #include "operator/api/json.h"
 #include "operator/core/children.h"
 #include "operator/core/pass.h"
+#include "operator/core/patch.h"
 
 #define MESSAGE_SIZE 1024
 
@@ -78,7 +79,7 @@ void hvd_held_release(struct hvd_pass *p, const struct hvd_object *job)
     if (!hvd_contest_is_repeated(p, &write)) /* else the condition Contested tells of it */
         hvd_ensure_report(p, reason, message);
     root = hvd_jb_root(&jb);
-    hvd_jb_str(&jb, hvd_jb_object(&jb, root, "metadata"), "uid", job->meta.uid);
+    hvd_patch_expect(&jb, hvd_jb_object(&jb, root, "metadata"), &job->meta);
     spec = hvd_jb_object(&jb, root, "spec");
     hvd_jb_bool(&jb, spec, "suspend", false);
     hvd_jb_int(&jb, spec, "parallelism", 1);

@@ -11,6 +11,7 @@
 #include "operator/core/children.h"
 #include "operator/core/owner.h"
 #include "operator/core/pass.h"
+#include "operator/core/patch.h"
 
 #define MESSAGE_SIZE 512
 
@@ -61,7 +62,7 @@ static void restore(struct hvd_pass *p, const struct hvd_object *object)
         report(p, object);
     root = hvd_jb_root(&jb);
     meta = hvd_jb_object(&jb, root, "metadata");
-    hvd_jb_str(&jb, meta, "uid", object->meta.uid);
+    hvd_patch_expect(&jb, meta, &object->meta);
     hvd_child_labels(&jb, meta, p->job, object->kind);
     if (object->kind == HVD_KIND_POD)
         hvd_jb_str(&jb, (cJSON *)hvd_json_get(meta, "labels"), HVD_LABEL_ROLE,
@@ -90,13 +91,10 @@ static void adopt(struct hvd_pass *p, const struct hvd_object *child)
                   hvd_kind_info(child->kind)->kind, child->meta.name);
     if (!hvd_contest_is_repeated(p, &write))
         hvd_pass_event(p, "OwnerRestored", message, true);
-    hvd_jb_str(&jb, hvd_pass_patch_step(&jb, steps, "test", "/metadata/uid"), "value",
-               child->meta.uid);
-    hvd_jb_str(&jb, hvd_pass_patch_step(&jb, steps, "test", "/metadata/resourceVersion"), "value",
-               child->meta.resource_version);
-    step = hvd_pass_patch_step(&jb, steps, "add",
-                               child->meta.has_owners ? "/metadata/ownerReferences/-"
-                                                      : "/metadata/ownerReferences");
+    hvd_patch_expect_steps(&jb, steps, &child->meta);
+    step = hvd_patch_step(&jb, steps, "add",
+                          child->meta.has_owners ? "/metadata/ownerReferences/-"
+                                                 : "/metadata/ownerReferences");
     if (child->meta.has_owners)
         hvd_child_owner(&jb, hvd_jb_object(&jb, step, "value"), p->job);
     else

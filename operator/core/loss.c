@@ -17,6 +17,7 @@
 #include "operator/core/children.h"
 #include "operator/core/ending.h"
 #include "operator/core/hash.h"
+#include "operator/core/patch.h"
 #include "operator/core/scaling.h"
 
 #define SCALED_S 120    /* how long after workers were let go a master may fail for it */
@@ -134,7 +135,7 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
         return false;
     root = hvd_jb_root(&jb);
     meta = hvd_jb_object(&jb, root, "metadata");
-    hvd_jb_str(&jb, meta, "uid", job->meta.uid);
+    hvd_patch_expect(&jb, meta, &job->meta);
     annotations = hvd_jb_object(&jb, meta, "annotations");
     hvd_jb_str(&jb, annotations, HVD_ANNOTATION_WORKERS, text);
     /* The hash was of all of them. */

@@ -273,15 +273,6 @@ void hvd_pass_delete_for(struct hvd_pass *p, const struct hvd_object *object,
         p->st = hvd_plan_delete(p->plan, &write, object->meta.namespace, object->meta.uid);
 }
 
-cJSON *hvd_pass_patch_step(struct hvd_jb *jb, cJSON *steps, const char *op, const char *path)
-{
-    cJSON *step = hvd_jb_object(jb, steps, NULL);
-
-    hvd_jb_str(jb, step, "op", op);
-    hvd_jb_str(jb, step, "path", path);
-    return step;
-}
-
 void hvd_pass_delete(struct hvd_pass *p, const struct hvd_object *object)
 {
     hvd_pass_delete_for(p, object, hvd_repair_of_existence(object->kind));

@@ -144,10 +144,6 @@ struct hvd_patch {
 void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object,
                     const struct hvd_patch *patch);
 
-/* Appends a step to a JSON patch, whose value is the caller's to add. Borrowed; NULL after a
- * failure of jb. */
-cJSON *hvd_pass_patch_step(struct hvd_jb *jb, cJSON *steps, const char *op, const char *path);
-
 /* Adds the deletion of an object, likewise; hvd_pass_delete_for because of one of its fields. */
 void hvd_pass_delete(struct hvd_pass *p, const struct hvd_object *object);
 void hvd_pass_delete_for(struct hvd_pass *p, const struct hvd_object *object,

@@ -107,3 +107,19 @@ def test_a_master_that_has_ended_is_told_of_before_new_jobs_begin(fake, tmp_path
     writes = fake.writes(before)
     told = next(i for i, write in enumerate(writes) if (write["name"], write["subresource"]) == ("zz", "status"))
     assert sum(write["resource"] == "statefulsets" and write["verb"] == "create" for write in writes[:told]) <= 2 * at_once
+
+
+def test_a_patch_decided_before_another_write_changes_nothing(fake, operator):
+    """As a proxy does that delivers what it has held back, when another operator leads."""
+    fake.play(run_ms=-1)
+    fake.apply_job(replicas=2)
+    fake.wait_state("Running")
+    fake.patch("horovodjobs", "digits", {"spec": {"worker": {"replicas": 3, "minReplicas": 1}}})
+    until("three are wanted", lambda: fake.get("statefulsets", "digits-worker")["spec"]["replicas"] == 3)
+    until("the list has three hosts", lambda: len(fake.get("configmaps", "digits-hosts")["data"]["hostfile"].split("\n")) == 4)
+    patches = [w for w in fake.writes() if w["verb"] == "patch" and w["code"] == 200]
+    assert {"statefulsets", "configmaps", "horovodjobs"} <= {w["resource"] for w in patches}
+    for late in patches:
+        kind = "json-patch" if late["body"].startswith("[") else "merge-patch"
+        answer = fake.raw("PATCH", late["path"], late["body"], {"Content-Type": f"application/{kind}+json"})
+        assert answer[0] == 409, f"{late['path']} {late['body']}: {answer}"

@@ -55,8 +55,8 @@ static void merge(cJSON *target, const cJSON *patch)
     }
 }
 
-/* One step (test, replace, add, remove) of RFC 6902 on members of objects; false if a test fails.
- */
+/* One step (test, replace, add, remove) of RFC 6902 on members of objects; false if a test fails,
+ * or the version is another one. */
 static bool json_step(cJSON *target, const cJSON *step)
 {
     const char *at = hvd_json_str(step, "path");
@@ -82,7 +82,7 @@ static bool json_step(cJSON *target, const cJSON *step)
         target = cJSON_GetObjectItemCaseSensitive(target, key);
         assert_non_null(target);
     }
-    if (strcmp(hvd_json_str(step, "op"), "test") == 0)
+    if (strcmp(hvd_json_str(step, "op"), "test") == 0 || strcmp(key, "resourceVersion") == 0)
         return cJSON_Compare(cJSON_GetObjectItemCaseSensitive(target, key), value, true);
     cJSON_DeleteItemFromObjectCaseSensitive(target, key);
     if (strcmp(hvd_json_str(step, "op"), "remove") == 0)
@@ -488,6 +488,25 @@ static bool meets(const cJSON *object, const cJSON *patch)
            (!version || world_is(object, "metadata.resourceVersion", version));
 }
 
+/* Every patch names the uid and the version of what it was decided for: a late one of an operator
+ * that leads no longer must not count. */
+static void check_expects(const cJSON *object, const cJSON *patch)
+{
+    const char *uid = hvd_json_str(patch, "metadata.uid");
+    const char *version = hvd_json_str(patch, "metadata.resourceVersion");
+    const cJSON *step = NULL;
+
+    cJSON_ArrayForEach(step, patch)
+    {
+        if (world_is(step, "path", "/metadata/uid"))
+            uid = hvd_json_str(step, "value");
+        if (world_is(step, "path", "/metadata/resourceVersion"))
+            version = hvd_json_str(step, "value");
+    }
+    assert_non_null(uid);
+    assert_true(version || !hvd_json_at(object, "metadata.resourceVersion"));
+}
+
 static bool patch_object(struct world *w, const struct hvd_action *action)
 {
     cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
@@ -495,6 +514,7 @@ static bool patch_object(struct world *w, const struct hvd_action *action)
     bool ok = object && patch;
 
     assert_non_null(patch);
+    check_expects(object, patch);
     if (action->type == HVD_ACTION_PATCH_STATUS ? is_status_denied(w, action)
                                                 : is_denied(w, action)) {
         cJSON_Delete(patch);
