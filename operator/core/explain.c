@@ -25,7 +25,10 @@ static const char *uid_of(const cJSON *event)
 
 static int compare(const void *a, const void *b)
 {
-    return strcmp(uid_of(*(const cJSON *const *)a), uid_of(*(const cJSON *const *)b));
+    const struct hvd_indexed_event *x = a;
+    const struct hvd_indexed_event *y = b;
+
+    return strcmp(uid_of(x->event), uid_of(y->event));
 }
 
 hvd_status_t hvd_event_index_init(const cJSON *list, struct hvd_event_index *out)
@@ -40,7 +43,7 @@ hvd_status_t hvd_event_index_init(const cJSON *list, struct hvd_event_index *out
         return HVD_ERR_NOMEM;
     cJSON_ArrayForEach(event, items)
     {
-        index._events[index._n++] = event;
+        index._events[index._n++].event = event;
     }
     qsort(index._events, index._n, sizeof(index._events[0]), compare);
     *out = index;
@@ -61,7 +64,7 @@ static size_t find_first(const struct hvd_event_index *index, const char *uid)
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (strcmp(uid_of(index->_events[middle]), uid) < 0)
+        if (strcmp(uid_of(index->_events[middle].event), uid) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -134,8 +137,8 @@ bool hvd_explain_find(const struct hvd_event_index *index, const struct hvd_expl
     int best_rank = 0;
 
     for (size_t i = find_first(index, what->uid);
-         i < index->_n && strcmp(uid_of(index->_events[i]), what->uid) == 0; i++) {
-        const cJSON *event = index->_events[i];
+         i < index->_n && strcmp(uid_of(index->_events[i].event), what->uid) == 0; i++) {
+        const cJSON *event = index->_events[i].event;
         int64_t at_s = last_seen_s(event);
         int its_rank = rank(event, what->question);
 

@@ -23,9 +23,13 @@ enum hvd_question {
     HVD_ASK_READY,    /* why a pod that runs is not Ready */
 };
 
+struct hvd_indexed_event {
+    const cJSON *event; /* borrowed */
+};
+
 /* The events of a list, by the uid of what they are about. */
 struct hvd_event_index {
-    const struct cJSON **_events; /* owned; the events are borrowed */
+    struct hvd_indexed_event *_events; /* owned */
     size_t _n;
 };
 

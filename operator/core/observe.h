@@ -66,14 +66,26 @@ enum hvd_pod_phase {
     HVD_POD_FAILED,
 };
 
+/* What a pod that is not Ready and shows no trouble is at. */
+enum hvd_pod_stage {
+    HVD_STAGE_NONE,
+    HVD_STAGE_START,   /* its node has it, and not all of its containers run */
+    HVD_STAGE_INIT,    /* an init container runs */
+    HVD_STAGE_SIDECAR, /* a sidecar runs, and its startup probe has not succeeded */
+    HVD_STAGE_READY,   /* a container runs, and is not ready */
+};
+
 struct hvd_pod_view {
     enum hvd_pod_phase phase;
     bool is_orphan; /* a StatefulSet of its job made it, and does not control it any more */
     bool is_ready;
     char *trouble; /* what keeps it from being Ready and will not pass by itself; NULL: nothing */
-    char *hosts_seen; /* annotation horovod.io/hosts */
-    char *reason;     /* status.reason, e.g. Evicted */
-    char *message;    /* status.message, at most 1 KiB */
+    enum hvd_pod_stage stage;
+    int64_t stage_s;       /* since when */
+    char *stage_container; /* which one; NULL: not known, or all */
+    char *hosts_seen;      /* annotation horovod.io/hosts */
+    char *reason;          /* status.reason, e.g. Evicted */
+    char *message;         /* status.message, at most 1 KiB */
     char *disruption; /* why it has to go, by the condition DisruptionTarget; NULL: it has not */
     char *node;
     char *ip;          /* of a worker */

@@ -184,6 +184,7 @@ static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
 
 #define TROUBLE_SIZE 640
 #define TROUBLE_PART 250
+#define LABEL_SIZE 96
 
 /* Whether the text of a reason is one of these. */
 static bool is_one_of(const char *reason, size_t len, const char *const *names, size_t n)
@@ -246,7 +247,7 @@ static bool describe_image(const cJSON *container, const char *reason, char out[
  * Writes what is wrong with a container that waits; the same text as long as it is wrong, because
  * each new one is a write (the kubelet goes to and fro between two reasons for a missing image).
  */
-static bool describe_container(const cJSON *container, char out[TROUBLE_SIZE])
+static bool describe_waiting(const cJSON *container, const char *label, char out[TROUBLE_SIZE])
 {
     static const char *const of_start[] = {"CreateContainerConfigError", "CreateContainerError",
                                            "PreCreateHookError", "PreStartHookError",
@@ -261,14 +262,35 @@ static bool describe_container(const cJSON *container, char out[TROUBLE_SIZE])
     if (is_one_of(reason, len, of_image, N_OF_IMAGE))
         return describe_image(container, reason, out);
     if (is_one_of(reason, len, of_start, sizeof(of_start) / sizeof(of_start[0])))
-        return snprintf(out, TROUBLE_SIZE, "container cannot start: %.*s",
+        return snprintf(out, TROUBLE_SIZE, "%s cannot start: %.*s", label,
                         hvd_observe_cut(message, strlen(message), TROUBLE_PART), message) > 0;
-    if (strcmp(reason, "CrashLoopBackOff") != 0)
+    return false;
+}
+
+/* Whether the container was started again and again. While the kubelet tries once more it runs for
+ * a moment, or has ended once more: that is no other state. */
+static bool keeps_ending(const cJSON *container)
+{
+    return hvd_observe_is(container, "state.waiting.reason", "CrashLoopBackOff") ||
+           (hvd_json_int(container, "restartCount", 0) >= 2 && !hvd_json_true(container, "ready") &&
+            hvd_json_at(container, "lastState.terminated"));
+}
+
+static bool describe_container(const cJSON *container, const char *label, char out[TROUBLE_SIZE])
+{
+    const cJSON *last = hvd_json_at(container, "lastState.terminated");
+    const char *reason = hvd_json_str(last, "reason");
+    struct hvd_strview line = cause(hvd_json_str(last, "message"));
+
+    if (describe_waiting(container, label, out))
+        return true;
+    if (!keeps_ending(container))
         return false;
-    reason = hvd_json_str(container, "lastState.terminated.reason");
-    return snprintf(out, TROUBLE_SIZE, "container keeps ending with exit code %d%s",
-                    (int)hvd_json_int(container, "lastState.terminated.exitCode", 0),
-                    reason && strcmp(reason, "OOMKilled") == 0 ? ", OOMKilled" : "") > 0;
+    return snprintf(out, TROUBLE_SIZE, "%s keeps ending with exit code %d%s%s%.*s", label,
+                    (int)hvd_json_int(last, "exitCode", 0),
+                    reason && strcmp(reason, "OOMKilled") == 0 ? ", OOMKilled" : "",
+                    line.len > 0 ? ": " : "", hvd_observe_cut(line.data, line.len, TROUBLE_PART),
+                    line.data) > 0;
 }
 
 static bool describe_scheduling(const cJSON *object, char out[TROUBLE_SIZE])
@@ -280,7 +302,8 @@ static bool describe_scheduling(const cJSON *object, char out[TROUBLE_SIZE])
         const char *message = hvd_json_str(item, "message");
 
         if (hvd_observe_is(item, "type", "PodScheduled") &&
-            hvd_observe_is(item, "reason", "Unschedulable"))
+            (hvd_observe_is(item, "reason", "Unschedulable") ||
+             hvd_observe_is(item, "reason", "SchedulerError")))
             return snprintf(out, TROUBLE_SIZE, "cannot be scheduled: %.*s",
                             message ? hvd_observe_cut(message, strlen(message), TROUBLE_PART) : 0,
                             message ? message : "") > 0;
@@ -288,10 +311,24 @@ static bool describe_scheduling(const cJSON *object, char out[TROUBLE_SIZE])
     return false;
 }
 
-static bool observe_trouble(const cJSON *object, struct hvd_pod_view *out)
+/* What a text calls the container: its name, unless it is the one of the role. */
+static void name_container(const cJSON *container, bool is_init, const char *role,
+                           char out[LABEL_SIZE])
+{
+    const char *name = hvd_json_str(container, "name");
+
+    if (!is_init && (!name || hvd_str_equal(name, role)))
+        (void)snprintf(out, LABEL_SIZE, "container");
+    else
+        (void)snprintf(out, LABEL_SIZE, "%scontainer %.63s", is_init ? "init " : "",
+                       name ? name : "?");
+}
+
+static bool observe_trouble(const cJSON *object, enum hvd_role role, struct hvd_pod_view *out)
 {
     static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
-    char text[TROUBLE_SIZE];
+    const char *own = hvd_json_str(role_status(object, role), "name");
+    char text[TROUBLE_SIZE], label[LABEL_SIZE];
     bool is_found = describe_scheduling(object, text);
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !is_found; i++) {
@@ -299,7 +336,8 @@ static bool observe_trouble(const cJSON *object, struct hvd_pod_view *out)
 
         cJSON_ArrayForEach(container, hvd_json_at(object, lists[i]))
         {
-            is_found = is_found || describe_container(container, text);
+            name_container(container, i == 0, own, label);
+            is_found = is_found || describe_container(container, label, text);
         }
     }
     return !is_found || hvd_observe_text_n(text, strlen(text), &out->trouble);
@@ -327,7 +365,8 @@ bool hvd_observe_pod(const cJSON *object, struct hvd_object *out)
             pod->phase = (enum hvd_pod_phase)i;
     }
     pod->is_ready = hvd_observe_condition(object, "Ready") != NULL;
-    if (!pod->is_ready && !observe_trouble(object, pod))
+    if (!pod->is_ready &&
+        (!observe_trouble(object, out->meta.role, pod) || !hvd_observe_stage(object, pod)))
         return false;
     if (out->meta.role == HVD_ROLE_NONE)
         return true;

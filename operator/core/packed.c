@@ -57,6 +57,7 @@ static const struct field
                      FIELD(HASH, u.podgroup.fields[3]), FIELD(HASH, u.podgroup.fields[4]),
                      FIELD(BOOL, u.podgroup.is_pending)},
     of_pod[] = {FIELD(INT, u.pod.phase), FIELD(BOOL, u.pod.is_orphan), FIELD(BOOL, u.pod.is_ready), FIELD(TEXT, u.pod.trouble),
+                FIELD(INT, u.pod.stage), FIELD(LONG, u.pod.stage_s), FIELD(TEXT, u.pod.stage_container),
                 FIELD(TEXT, u.pod.hosts_seen), FIELD(TEXT, u.pod.reason),
                 FIELD(TEXT, u.pod.message), FIELD(TEXT, u.pod.disruption), FIELD(TEXT, u.pod.node),
                 FIELD(TEXT, u.pod.ip), FIELD(TEXT, u.pod.place), FIELD(LONG, u.pod.started_s),

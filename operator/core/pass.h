@@ -238,8 +238,24 @@ void hvd_fields_repair_job(struct hvd_pass *p, const struct hvd_object *job);
 bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size);
 bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size);
 
+/*
+ * Asks events about an object, of what holds since that time, if it has lasted for long enough and
+ * it was not asked a short while ago. Returns the last answer, borrowed from the view; NULL: none.
+ */
+const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
+                            enum hvd_question question, int64_t since_ms);
+
 /* A change or a deletion that is planned and was denied the last time. */
 bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size);
+
+/* stage.c: pods that are slow. */
+
+#define HVD_STAGE_TEXT_SIZE 768
+
+/* Describes why the pod is not Ready, by its events, or that it has been for minutes; false, and
+ * out untouched, if there is nothing to tell yet. Asks its events. */
+bool hvd_stage_describe(struct hvd_pass *p, const struct hvd_object *pod,
+                        char out[HVD_STAGE_TEXT_SIZE]);
 
 /* labels.c: labels and owner references of ours that somebody has edited. */
 

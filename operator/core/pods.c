@@ -160,6 +160,10 @@ static void add_worker(const struct hvd_view *view, const struct hvd_worker *wor
         out->troubled = pod;
         *troubled = *worker;
     }
+    if (pod->u.pod.stage && (!out->slow || pod->u.pod.stage_s < out->slow->u.pod.stage_s ||
+                             (pod->u.pod.stage_s == out->slow->u.pod.stage_s &&
+                              strcmp(pod->meta.name, out->slow->meta.name) < 0)))
+        out->slow = pod;
     if (pod->u.pod.is_ready && (pod->u.pod.ip || !view->job->spec.has_ip_names) &&
         worker->ordinal < view->job->spec.groups[worker->group].replicas) {
         out->ready[out->n_ready++] = *worker;

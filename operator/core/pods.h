@@ -21,6 +21,7 @@ struct hvd_pods {
     size_t n_masters;                       /* likewise */
     const struct hvd_object *master;        /* the pod of the current master Job; NULL if none */
     const struct hvd_object *troubled; /* the first worker that something keeps from being Ready */
+    const struct hvd_object *slow;     /* the worker that is at its stage for the longest time */
     const struct hvd_object
         *misnamed; /* held by a set of ours as a worker, whose name it has not */
 };

@@ -126,6 +126,7 @@ static void tell_deferred(struct hvd_pass *p)
 static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
 {
     const struct hvd_object *pod = p->pods.troubled;
+    char slow[HVD_STAGE_TEXT_SIZE];
 
     if (hvd_refusal_of_change(p, out, size) || hvd_refusal_of_workers(p, out, size))
         return true;
@@ -134,6 +135,10 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
     else if (p->pods.misnamed)
         hvd_pass_text(out, size, "pod %s takes the place of a worker in StatefulSet %s: delete it",
                       p->pods.misnamed->meta.name, p->pods.misnamed->meta.owner_name);
+    else if (p->pods.slow && hvd_stage_describe(p, p->pods.slow, slow)) {
+        hvd_pass_text(out, size, "%s", slow);
+        return true;
+    }
     return pod || p->pods.misnamed || hvd_drift_describe(p, out, size);
 }
 
@@ -210,18 +215,28 @@ static bool is_stale(const struct hvd_condition *running)
            !hvd_str_equal(running->reason, "WorkerFailed");
 }
 
+/* What keeps the master from running; false if nothing is known to. */
+static bool describe_master(struct hvd_pass *p, char out[MESSAGE_SIZE])
+{
+    const struct hvd_object *master = p->pods.master;
+
+    if (master && master->u.pod.trouble) {
+        hvd_pass_text(out, MESSAGE_SIZE, "pod %s %s", master->meta.name, master->u.pod.trouble);
+        return true;
+    }
+    if (master)
+        return hvd_stage_describe(p, master, out);
+    return hvd_refusal_of_master(p, out, MESSAGE_SIZE);
+}
+
 /* The condition Running and the state of a job whose master does not run (yet, or any more). */
 static void show_waiting(struct hvd_pass *p)
 {
     const struct hvd_condition *running = &p->next.conditions[HVD_COND_RUNNING];
     bool has_job = hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS;
-    const struct hvd_object *master = p->pods.master;
-    const char *trouble = master ? master->u.pod.trouble : NULL;
     char message[MESSAGE_SIZE];
 
-    if (trouble)
-        hvd_pass_text(message, sizeof(message), "pod %s %s", master->meta.name, trouble);
-    if (!p->is_blocked && (trouble || hvd_refusal_of_master(p, message, sizeof(message)))) {
+    if (!p->is_blocked && describe_master(p, message)) {
         hvd_trouble_note(p, HVD_COND_RUNNING, message, sizeof(message));
         set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"WaitingForMaster", message});
     } else if (!p->is_blocked && is_stale(running)) {

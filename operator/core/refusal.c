@@ -19,6 +19,8 @@
 #define PATIENCE_MS 5000 /* how long pods may be missing before anybody is asked */
 #define ASK_MIN_MS 15000 /* then as often as the job is old */
 #define ASK_MAX_MS 300000
+#define POD_PATIENCE_MS 15000 /* the same of a pod that is slow: images are pulled for so long */
+#define ASK_POD_MAX_MS 120000
 
 bool hvd_refusal_may_pass(const char *message)
 {
@@ -30,31 +32,58 @@ bool hvd_refusal_may_pass(const char *message)
                        (!strstr(message, "\" is invalid: ") && strstr(message, policy)));
 }
 
-/* Asks why pods of the object are missing if they are for too long, and not too often. */
-static void ask(struct hvd_pass *p, const struct hvd_object *object, int64_t since_ms)
+/* What is known of the object and the question, as of a pod of that uid. */
+static const struct hvd_failure *find_answer(const struct hvd_pass *p,
+                                             const struct hvd_object *object,
+                                             enum hvd_question question)
 {
     const struct hvd_failure *known = hvd_pass_failure(p, object->kind, object->meta.name);
-    struct hvd_action action = {.type = HVD_ACTION_EXPLAIN, .kind = object->kind};
-    int64_t due_ms = since_ms + PATIENCE_MS;
 
-    if (p->st || (known && known->type != HVD_FAILURE_NO_PODS))
-        return; /* it is refused itself */
-    if (known) {
-        int64_t every_ms = known->at_ms - p->next.start_s * 1000;
+    if (!known || known->type != HVD_FAILURE_NO_PODS || known->question != question ||
+        (known->uid && !hvd_str_equal(known->uid, object->meta.uid)))
+        return NULL;
+    return known;
+}
 
-        every_ms = every_ms < ASK_MIN_MS ? ASK_MIN_MS : every_ms;
-        due_ms = known->at_ms + (every_ms < ASK_MAX_MS ? every_ms : ASK_MAX_MS);
-    }
+/* When to ask next, of what holds since that time: soon, and then ever more seldom. */
+static int64_t due_ms(const struct hvd_pass *p, const struct hvd_failure *known, int64_t since_ms,
+                      enum hvd_question question)
+{
+    const bool is_pod = question != HVD_ASK_CREATION;
+    const int64_t from_ms = is_pod ? since_ms : p->next.start_s * 1000;
+    const int64_t max_ms = is_pod ? ASK_POD_MAX_MS : ASK_MAX_MS;
+    int64_t every_ms;
+
+    if (!known)
+        return since_ms + (is_pod ? POD_PATIENCE_MS : PATIENCE_MS);
+    every_ms = known->at_ms - from_ms;
+    every_ms = every_ms < ASK_MIN_MS ? ASK_MIN_MS : every_ms;
+    every_ms = known->at_ms + (every_ms < max_ms ? every_ms : max_ms);
     /* An answer that is no news comes without a sign. */
-    if (known && known->is_open && due_ms <= p->now_ms)
-        due_ms = p->now_ms + ASK_MIN_MS;
-    if (p->now_ms < due_ms) {
-        hvd_plan_wake(p->plan, due_ms);
-        return;
+    return known->is_open && every_ms <= p->now_ms ? p->now_ms + ASK_MIN_MS : every_ms;
+}
+
+const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
+                            enum hvd_question question, int64_t since_ms)
+{
+    const struct hvd_failure *other = hvd_pass_failure(p, object->kind, object->meta.name);
+    const struct hvd_failure *known = find_answer(p, object, question);
+    struct hvd_action action = {.type = HVD_ACTION_EXPLAIN,
+                                .kind = object->kind,
+                                .question = question,
+                                .since_s = question == HVD_ASK_CREATION ? p->next.start_s
+                                                                        : since_ms / 1000};
+    const int64_t next_ms = due_ms(p, known, since_ms, question);
+
+    if (p->st || (other && other->type != HVD_FAILURE_NO_PODS))
+        return NULL; /* it is refused itself */
+    if (p->now_ms < next_ms) {
+        hvd_plan_wake(p->plan, next_ms);
+    } else {
+        action.body = hvd_strdup(object->meta.uid);
+        p->st = hvd_plan_add(p->plan, &action, object->meta.namespace, object->meta.name);
     }
-    action.since_s = p->next.start_s;
-    action.body = hvd_strdup(object->meta.uid);
-    p->st = hvd_plan_add(p->plan, &action, object->meta.namespace, object->meta.name);
+    return known ? known->message : NULL;
 }
 
 static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *set)
@@ -77,13 +106,6 @@ static int64_t since_ms(const struct hvd_pass *p, const struct hvd_object *objec
     if (newest_ms < p->next.start_s * 1000)
         newest_ms = p->next.start_s * 1000;
     return newest_ms < p->view->status_written_ms ? p->view->status_written_ms : newest_ms;
-}
-
-static const char *known_reason(const struct hvd_pass *p, const struct hvd_object *object)
-{
-    const struct hvd_failure *known = hvd_pass_failure(p, object->kind, object->meta.name);
-
-    return known && known->type == HVD_FAILURE_NO_PODS ? known->message : NULL;
 }
 
 /* Whether the API server has refused an object because its namespace is being deleted; then it
@@ -115,8 +137,7 @@ bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size)
         if (hvd_pass_set(p, i) != HVD_CHILD_OURS ||
             count_pods_of(p, set) >= set->u.statefulset.replicas)
             continue;
-        ask(p, set, since_ms(p, set));
-        reason = known_reason(p, set);
+        reason = hvd_refusal_ask(p, set, HVD_ASK_CREATION, since_ms(p, set));
         if (!is_found && reason)
             hvd_pass_text(out, size, "pods of StatefulSet %s cannot be made: %s", set->meta.name,
                           reason);
@@ -132,8 +153,7 @@ bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size)
 
     if (hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS || p->pods.n_masters > 0)
         return false;
-    ask(p, job, since_ms(p, job));
-    reason = known_reason(p, job);
+    reason = hvd_refusal_ask(p, job, HVD_ASK_CREATION, since_ms(p, job));
     if (reason)
         hvd_pass_text(out, size, "the pod of Job %s cannot be made: %s", job->meta.name, reason);
     return reason != NULL;

@@ -161,6 +161,18 @@ static void default_text(struct hvd_jb *jb, cJSON *object, const char *key, cons
         hvd_jb_str(jb, object, key, value);
 }
 
+/* The last lines of an init container that fails are a part of what a user reads of its pod. */
+static void complete_init(struct hvd_jb *jb, cJSON *pod)
+{
+    cJSON *container = NULL;
+
+    cJSON_ArrayForEach(container, hvd_json_get(pod, "initContainers"))
+    {
+        if (cJSON_IsObject(container))
+            default_text(jb, container, "terminationMessagePolicy", "FallbackToLogsOnError");
+    }
+}
+
 static void complete_master(struct hvd_jb *jb, cJSON *pod, cJSON *container,
                             const struct hvd_job *job)
 {
@@ -220,6 +232,7 @@ void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child
     container = role_container(pod, role_name(role));
     if (role == HVD_ROLE_MASTER)
         complete_master(jb, pod, container, in->job);
+    complete_init(jb, pod);
     hvd_environment_add(jb, container, in->spec);
     if (container)
         add_volumes(jb, pod, container, in->job);

@@ -34,8 +34,11 @@ static const struct cause *find_cause(const char *text, const char **end)
         {" cannot be scheduled", "Unschedulable", false},
         {" cannot be made", "PodsNotCreated", false},
         {" cannot be made, will be tried again", "Denied", false}, /* the child itself */
-        {" container cannot start", "ContainerNotStarted", true},
-        {" container keeps ending", "ContainerKeepsEnding", false},
+        {" cannot start", "ContainerNotStarted", true},
+        {" keeps ending", "ContainerKeepsEnding", false},
+        {" is not ready", "ContainerNotReady", true},
+        {" has not ended after", "InitContainerNotEnded", false},
+        {" has not started", "ContainerNotStarted", false},
     };
     const struct cause *cause = NULL;
     const char *first = NULL;

@@ -213,6 +213,28 @@ static void a_template_that_chooses_root_keeps_what_it_says(void **state)
     made_fini(&m);
 }
 
+static void the_last_lines_of_init_containers_are_kept_unless_the_user_chose(void **state)
+{
+    static const char spec[] =
+        "{\"master\":{\"template\":{\"spec\":{\"containers\":[{\"name\":\"master\"}]}}},\"worker\":"
+        "{"
+        "\"replicas\":1,\"template\":{\"spec\":{\"containers\":[{\"name\":\"worker\"}],"
+        "\"initContainers\":[{\"name\":\"a\"},{\"name\":\"b\",\"terminationMessagePolicy\":"
+        "\"File\"}]}}}}";
+    static const char *const policies[] = {"FallbackToLogsOnError", "File"};
+    struct made m;
+
+    (void)state;
+    make(&m, spec, HVD_KIND_STATEFULSET);
+    for (int i = 0; i < 2; i++) {
+        const cJSON *init =
+            cJSON_GetArrayItem(hvd_json_at(m.child, "spec.template.spec.initContainers"), i);
+
+        assert_string_equal(hvd_json_str(init, "terminationMessagePolicy"), policies[i]);
+    }
+    made_fini(&m);
+}
+
 static void the_long_form_keeps_what_the_user_wrote(void **state)
 {
     static const char spec[] =
@@ -366,6 +388,7 @@ int main(void)
         cmocka_unit_test(workers_run_sshd_that_hands_on_the_environment),
         cmocka_unit_test(the_short_form_is_restricted),
         cmocka_unit_test(a_template_that_chooses_root_keeps_what_it_says),
+        cmocka_unit_test(the_last_lines_of_init_containers_are_kept_unless_the_user_chose),
         cmocka_unit_test(the_long_form_keeps_what_the_user_wrote),
         cmocka_unit_test(a_worker_with_its_own_command_gets_time_to_start),
         cmocka_unit_test(the_spec_hash_ignores_what_may_change_while_running),

@@ -185,9 +185,33 @@ static void a_pod_tells_what_keeps_it_from_being_ready(void **state)
          "policy of Never\"}}}]",
          "image x:1 cannot be pulled: Container image \"x:1\" is not present with pull policy of "
          "Never"},
-        {"\"initContainerStatuses\":[{\"state\":{\"waiting\":{\"reason\":"
+        {"\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\",\"reason\":"
+         "\"Unschedulable\",\"message\":\"persistentvolumeclaim \\\"data\\\" not found\"}]",
+         "cannot be scheduled: persistentvolumeclaim \"data\" not found"},
+        {"\"initContainerStatuses\":[{\"name\":\"fetch\",\"state\":{\"waiting\":{\"reason\":"
          "\"CreateContainerConfigError\",\"message\":\"secret \\\"s\\\" not found\"}}}]",
-         "container cannot start: secret \"s\" not found"},
+         "init container fetch cannot start: secret \"s\" not found"},
+        {"\"containerStatuses\":[{\"state\":{\"waiting\":{\"reason\":"
+         "\"CreateContainerConfigError\",\"message\":\"configmap \\\"c\\\" not found\"}}}]",
+         "container cannot start: configmap \"c\" not found"},
+        {"\"initContainerStatuses\":[{\"name\":\"fetch\",\"restartCount\":3,\"ready\":false,"
+         "\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},\"lastState\":{\"terminated\":"
+         "{\"exitCode\":6,\"message\":\"one\\ncurl: no such host\\n\"}}}]",
+         "init container fetch keeps ending with exit code 6: curl: no such host"},
+        /* It is tried once more. */
+        {"\"initContainerStatuses\":[{\"name\":\"fetch\",\"restartCount\":3,\"ready\":false,"
+         "\"state\":{\"running\":{}},\"lastState\":{\"terminated\":"
+         "{\"exitCode\":6,\"message\":\"one\\ncurl: no such host\\n\"}}}]",
+         "init container fetch keeps ending with exit code 6: curl: no such host"},
+        /* Another one's end is told by its name; ephemeral containers hold nothing up. */
+        {"\"containerStatuses\":[{\"name\":\"worker\",\"state\":{\"running\":{}}},{\"name\":"
+         "\"proxy\","
+         "\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},\"lastState\":{\"terminated\":"
+         "{\"exitCode\":1}}}]",
+         "container proxy keeps ending with exit code 1"},
+        {"\"ephemeralContainerStatuses\":[{\"name\":\"debug\",\"state\":{\"waiting\":{\"reason\":"
+         "\"ErrImagePull\"}}}]",
+         NULL},
         {"\"containerStatuses\":[{\"state\":{\"waiting\":{\"reason\":\"CrashLoopBackOff\"}},"
          "\"lastState\":{\"terminated\":{\"exitCode\":255}}}]",
          "container keeps ending with exit code 255"},
@@ -202,6 +226,71 @@ static void a_pod_tells_what_keeps_it_from_being_ready(void **state)
         (void)snprintf(text, sizeof(text), "{" META("") ",\"status\":{%s}}", pods[i].status);
         observe(HVD_KIND_POD, text, &out);
         assert_true(hvd_str_equal(out.u.pod.trouble, pods[i].trouble));
+        hvd_object_fini(&out);
+    }
+}
+
+#define SPEC                                                                                       \
+    ",\"spec\":{\"nodeName\":\"n\",\"initContainers\":[{\"name\":\"side\",\"restartPolicy\":"      \
+    "\"Always\"},{\"name\":\"fetch\"}]}"
+#define SCHEDULED                                                                                  \
+    "\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\",\"lastTransitionTime\":"       \
+    "\"2024-01-01T00:00:10Z\"}]"
+#define RUNS(name, second, more)                                                                   \
+    "{\"name\":\"" name "\",\"state\":{\"running\":{\"startedAt\":\"2024-01-01T00:00:" second      \
+    "Z\"}}" more "}"
+#define CREATED "{\"name\":\"worker\",\"state\":{\"waiting\":{\"reason\":\"PodInitializing\"}}}"
+
+static void a_pod_shows_how_far_it_has_come(void **state)
+{
+    static const struct {
+        const char *status;
+        enum hvd_pod_stage stage;
+        int second; /* since when */
+        const char *container;
+    } rows[] = {
+        {"\"phase\":\"Pending\"," SCHEDULED, HVD_STAGE_START, 10, NULL},
+        {"\"phase\":\"Pending\"," SCHEDULED ",\"containerStatuses\":[" CREATED "]", HVD_STAGE_START,
+         10, NULL},
+        {"\"phase\":\"Pending\"," SCHEDULED ",\"containerStatuses\":[" CREATED
+         "],\"initContainerStatuses\":[" RUNS("fetch", "20", "") "]",
+         HVD_STAGE_INIT, 20, "fetch"},
+        /* A sidecar holds nobody up once it has started. */
+        {"\"phase\":\"Pending\"," SCHEDULED ",\"containerStatuses\":[" CREATED
+         "],\"initContainerStatuses\":[" RUNS("side", "20", ",\"started\":true") "]",
+         HVD_STAGE_START, 10, NULL},
+        {"\"phase\":\"Pending\"," SCHEDULED ",\"containerStatuses\":[" CREATED
+         "],\"initContainerStatuses\":[" RUNS("side", "20", ",\"started\":false") "]",
+         HVD_STAGE_SIDECAR, 20, "side"},
+        /* Since the last init container ended. */
+        {"\"phase\":\"Pending\"," SCHEDULED ",\"containerStatuses\":[" CREATED
+         "],\"initContainerStatuses\":[{\"name\":\"fetch\",\"state\":{\"terminated\":{\"exitCode\":"
+         "0,"
+         "\"finishedAt\":\"2024-01-01T00:00:40Z\"}}}]",
+         HVD_STAGE_START, 40, NULL},
+        {"\"phase\":\"Running\"," SCHEDULED
+         ",\"containerStatuses\":[" RUNS("worker", "30", ",\"ready\":false") "]",
+         HVD_STAGE_READY, 30, "worker"},
+        {"\"phase\":\"Running\"," SCHEDULED ",\"containerStatuses\":[" RUNS(
+             "worker", "30", ",\"ready\":true") "," RUNS("proxy", "35", ",\"ready\":false") "]",
+         HVD_STAGE_READY, 35, "proxy"},
+        {"\"phase\":\"Succeeded\"," SCHEDULED, HVD_STAGE_NONE, 0, NULL},
+        {"\"phase\":\"Pending\"," SCHEDULED
+         ",\"containerStatuses\":[{\"name\":\"worker\",\"state\":{"
+         "\"waiting\":{\"reason\":\"ErrImagePull\"}}}]",
+         HVD_STAGE_NONE, 0, NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct hvd_object out = {0};
+        char text[1024];
+
+        (void)snprintf(text, sizeof(text), "{" META("") SPEC ",\"status\":{%s}}", rows[i].status);
+        observe(HVD_KIND_POD, text, &out);
+        assert_int_equal(out.u.pod.stage, rows[i].stage);
+        assert_true(hvd_str_equal(out.u.pod.stage_container, rows[i].container));
+        assert_int_equal(out.u.pod.stage_s, rows[i].stage ? 1704067200 + rows[i].second : 0);
         hvd_object_fini(&out);
     }
 }
@@ -568,6 +657,7 @@ int main(void)
         cmocka_unit_test(a_service_is_judged_by_its_selector),
         cmocka_unit_test(a_failed_pod_shows_the_container_that_failed_and_its_last_line),
         cmocka_unit_test(a_pod_tells_what_keeps_it_from_being_ready),
+        cmocka_unit_test(a_pod_shows_how_far_it_has_come),
         cmocka_unit_test(of_long_words_about_an_image_the_end_is_kept),
         cmocka_unit_test(a_last_line_is_at_most_a_kibibyte),
         cmocka_unit_test(a_list_is_told_apart_by_its_four_files),

@@ -85,6 +85,9 @@ static void all_of_a_pod_comes_back(void **state)
     pod.u.pod.exit_code = INT32_MIN;
     pod.u.pod.exit_signal = INT32_MAX;
     pod.u.pod.restarts = 128;
+    pod.u.pod.is_init = true;
+    pod.u.pod.stage = HVD_STAGE_READY;
+    pod.u.pod.stage_s = 1700000000;
     packed = pack(&pod, &out);
     assert_same_meta(&out.meta, &pod.meta);
     assert_int_equal(hvd_object_texts(&out, after), n);
@@ -99,6 +102,8 @@ static void all_of_a_pod_comes_back(void **state)
     assert_int_equal(out.u.pod.exit_code, INT32_MIN);
     assert_int_equal(out.u.pod.exit_signal, INT32_MAX);
     assert_int_equal(out.u.pod.restarts, 128);
+    assert_true(out.u.pod.is_init && out.u.pod.stage == HVD_STAGE_READY);
+    assert_int_equal(out.u.pod.stage_s, 1700000000);
     free(packed);
 }
 
@@ -193,7 +198,7 @@ static void a_string_is_kept_once(void **state)
     pod.meta.deletion_s = 0;
     pod.meta.finalizers = NULL;
     n = hvd_pack(&pod, NULL, 0);
-    assert_true(n < 64);
+    assert_true(n < 72);
     pod.u.pod.reason = (char *)"a reason of many words";
     n = hvd_pack(&pod, NULL, 0);
     pod.u.pod.message = (char *)"a reason of many words";

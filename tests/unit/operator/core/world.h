@@ -44,6 +44,7 @@ struct world {
     enum hvd_failure_type trace;  /* what the events tell of a Job that is gone; 0: nothing */
     const char *trace_text;       /* the words in them */
     int n_traced;                 /* how often somebody asked for them */
+    const char *pod_words;        /* what events tell of pods that are slow */
     int n_explained;              /* how often somebody asked why */
     struct hvd_settings settings; /* of the operator */
     int32_t free_port;            /* that the shell would offer */
