@@ -114,79 +114,6 @@ static void happen(struct world *w, const char *pod, const char *status, bool is
                                 "2033-01-01T00:00:00Z");
 }
 
-static void what_happened_to_a_lost_worker_is_told(void **state)
-{
-    static const struct {
-        const char *status;
-        bool is_deleting;
-        const char *text;
-        bool is_disruption;
-    } rows[] = {
-        {"{\"phase\":\"Succeeded\"}", false,
-         "its program ended with exit code 0 while the job runs: a worker must keep running until "
-         "the master ends",
-         false},
-        {"{\"phase\":\"Failed\"}", false,
-         "its pod failed, and its status names no cause: its node may be lost, or another program "
-         "has set its status",
-         false},
-        {"{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"The node was low on memory\"}",
-         false, "its pod failed: Evicted: The node was low on memory", true},
-        {"{\"phase\":\"Running\",\"conditions\":[{\"type\":\"DisruptionTarget\",\"status\":"
-         "\"True\",\"reason\":\"PreemptionByScheduler\",\"message\":\"for x\"}]}",
-         false, "its pod has to go: PreemptionByScheduler: for x", true},
-        {"{\"phase\":\"Running\"}", true, "its pod is being deleted", true},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct world w;
-        char expected[256];
-
-        world_start(&w, "");
-        happen(&w, "digits-worker-1", rows[i].status, rows[i].is_deleting);
-        world_pass(&w);
-        (void)snprintf(expected, sizeof(expected), "worker digits-worker-1 on node node-1: %s",
-                       rows[i].text);
-        assert_string_equal(world_status(&w, "workerFailure.message"), expected);
-        assert_int_equal(hvd_json_true(world_find(&w, "HorovodJob", "digits"),
-                                       "status.workerFailure.disruption"),
-                         rows[i].is_disruption);
-        world_fini(&w);
-    }
-}
-
-static void a_worker_lost_while_the_operator_was_away_is_found(void **state)
-{
-    struct world w;
-
-    (void)state;
-    world_start(&w, "");
-    world_remove(&w, "Pod", "digits-worker-0");
-    world_pass(&w);
-    assert_string_equal(world_status(&w, "workerFailure.message"),
-                        "worker digits-worker-0: its pod is gone");
-    world_fini(&w);
-
-    world_start(&w, "");
-    w.now_ms += 5000;
-    world_remove(&w, "Pod", "digits-worker-0");
-    while (world_controllers(&w))
-        ;
-    world_pass(&w);
-    assert_string_equal(world_status(&w, "workerFailure.message"),
-                        "worker digits-worker-0 on node node-1: its pod was replaced by a new one");
-    world_fini(&w);
-
-    world_start(&w, "");
-    world_remove(&w, "Pod", "digits-worker-0");
-    world_remove(&w, "Pod", "digits-worker-1");
-    world_pass(&w);
-    assert_string_equal(world_status(&w, "workerFailure.message"),
-                        "several workers of digits-worker: their pods are gone");
-    world_fini(&w);
-}
-
 static void what_happened_before_the_master_started_is_no_loss(void **state)
 {
     struct world w;
@@ -1003,8 +930,6 @@ int main(void)
         cmocka_unit_test(a_worker_killed_for_memory_ends_the_attempt_within_half_a_minute),
         cmocka_unit_test(a_master_that_ends_for_a_lost_worker_tells_of_both),
         cmocka_unit_test(a_master_that_succeeds_all_the_same_has_succeeded),
-        cmocka_unit_test(what_happened_to_a_lost_worker_is_told),
-        cmocka_unit_test(a_worker_lost_while_the_operator_was_away_is_found),
         cmocka_unit_test(what_happened_before_the_master_started_is_no_loss),
         cmocka_unit_test(scaling_is_no_loss),
         cmocka_unit_test(workers_that_come_back_after_scaling_were_not_lost),

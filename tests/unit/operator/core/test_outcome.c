@@ -64,6 +64,90 @@ static void a_failed_rank_is_named_behind_the_worker_that_was_lost(void **state)
     world_fini(&w);
 }
 
+/* A pod's status and deletion as they are when something happens to it. */
+static void happen(struct world *w, const char *pod, const char *status, bool is_deleting)
+{
+    cJSON *object = world_find(w, "Pod", pod);
+
+    cJSON_ReplaceItemInObject(object, "status", cJSON_Parse(status));
+    if (is_deleting)
+        cJSON_AddStringToObject(cJSON_GetObjectItem(object, "metadata"), "deletionTimestamp",
+                                "2033-01-01T00:00:00Z");
+}
+
+static void what_happened_to_a_lost_worker_is_told(void **state)
+{
+    static const struct {
+        const char *status;
+        bool is_deleting;
+        const char *text;
+        bool is_disruption;
+    } rows[] = {
+        {"{\"phase\":\"Succeeded\"}", false,
+         "its program ended with exit code 0 while the job runs: a worker must keep running until "
+         "the master ends",
+         false},
+        {"{\"phase\":\"Failed\"}", false,
+         "its pod failed, and its status names no cause: its node may be lost, or another program "
+         "has set its status",
+         false},
+        {"{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"The node was low on memory\"}",
+         false, "its pod failed: Evicted: The node was low on memory", true},
+        {"{\"phase\":\"Running\",\"conditions\":[{\"type\":\"DisruptionTarget\",\"status\":"
+         "\"True\",\"reason\":\"PreemptionByScheduler\",\"message\":\"for x\"}]}",
+         false, "its pod has to go: PreemptionByScheduler: for x", true},
+        {"{\"phase\":\"Running\"}", true, "its pod is being deleted", true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct world w;
+        char expected[256];
+
+        world_start(&w, "");
+        happen(&w, "digits-worker-1", rows[i].status, rows[i].is_deleting);
+        world_pass(&w);
+        (void)snprintf(expected, sizeof(expected), "worker digits-worker-1 on node node-1: %s",
+                       rows[i].text);
+        assert_string_equal(world_status(&w, "workerFailure.message"), expected);
+        assert_int_equal(hvd_json_true(world_find(&w, "HorovodJob", "digits"),
+                                       "status.workerFailure.disruption"),
+                         rows[i].is_disruption);
+        world_fini(&w);
+    }
+}
+
+static void a_worker_lost_while_the_operator_was_away_is_found(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    world_remove(&w, "Pod", "digits-worker-0");
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"),
+                        "worker digits-worker-0: its pod is gone");
+    world_fini(&w);
+
+    world_start(&w, "");
+    w.now_ms += 5000;
+    world_remove(&w, "Pod", "digits-worker-0");
+    while (world_controllers(&w))
+        ;
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"),
+                        "worker digits-worker-0 on node node-1: its pod was replaced by a new one");
+    world_fini(&w);
+
+    world_start(&w, "");
+    world_remove(&w, "Pod", "digits-worker-0");
+    world_remove(&w, "Pod", "digits-worker-1");
+    world_pass(&w);
+    assert_string_equal(world_status(&w, "workerFailure.message"),
+                        "several workers of digits-worker: their pods are gone");
+    world_fini(&w);
+}
+
 /* Lets the time pass until the next attempt runs. */
 static void wait_for_attempt(struct world *w)
 {
@@ -202,6 +286,8 @@ static void a_limit_that_is_lowered_leaves_no_attempt_above_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_happened_to_a_lost_worker_is_told),
+        cmocka_unit_test(a_worker_lost_while_the_operator_was_away_is_found),
         cmocka_unit_test(the_last_lines_of_a_failed_master_are_in_the_status),
         cmocka_unit_test(a_failed_rank_leads_the_message_and_its_lines_are_the_log),
         cmocka_unit_test(a_failed_rank_is_named_behind_the_worker_that_was_lost),
