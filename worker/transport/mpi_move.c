@@ -140,15 +140,15 @@ static bool is_prescaled(const struct hvd_collective *c)
     return c->scaling.prescale != 1;
 }
 
-/* In MPI's own calls, from `input` to `output`, which may be the same. */
-static int start_calls(const struct job *j, const char *input, char *output)
+/* In MPI's own calls, in place: ranks that pass MPI_IN_PLACE and ranks that do not may not meet in
+ * a call, and a rank does not know of the others whether their outputs are their inputs. */
+static int start_calls(const struct job *j, char *data)
 {
     const struct hvd_collective *c = j->c;
     int rc = MPI_SUCCESS;
 
     for (int64_t at = 0; at < c->count && rc == MPI_SUCCESS; at += j->mover->chunk_elements) {
-        const size_t offset = (size_t)at * width_of(c);
-        rc = MPI_Iallreduce(input == output ? MPI_IN_PLACE : input + offset, output + offset,
+        rc = MPI_Iallreduce(MPI_IN_PLACE, data + (size_t)at * width_of(c),
                             (int)chunk_at(j->mover, c->count, at), hvd_mpi_type(c->dtype),
                             hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce), j->place.comm,
                             next_request(j));
@@ -166,11 +166,10 @@ static int start_allreduce(const struct job *j)
     if (j->mv->algorithm != HVD_ALGORITHM_MPI)
         return hvd_mpi_steps_start(j->mover, j->place, c, j->mv);
     if (c->pieces)
-        return start_calls(j, j->mv->packed, j->mv->packed);
-    if (!is_prescaled(c))
-        return start_calls(j, c->input, c->output);
-    hvd_reduce_prescale(c->dtype, &c->scaling, c->output, c->input, c->count);
-    return start_calls(j, c->output, c->output);
+        return start_calls(j, j->mv->packed);
+    if (c->input != c->output || is_prescaled(c))
+        hvd_reduce_prescale(c->dtype, &c->scaling, c->output, c->input, c->count);
+    return start_calls(j, c->output);
 }
 
 /* Too large for one call: every rank's part is reduced to it. */

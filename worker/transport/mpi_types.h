@@ -6,11 +6,11 @@
 #include "worker/core/types.h"
 
 /*
- * Element types and reductions as MPI knows them. Integers are MPI's own; floating point and bool
- * are computed by our kernels, because MPI has no half precision and leaves open what NaN does.
+ * Element types and reductions as MPI knows them. All are computed by our kernels: MPI has no half
+ * precision, and leaves open what NaN does and what an integer does that overflows.
  */
 struct hvd_mpi_ops {
-    MPI_Op ops[HVD_DTYPES][HVD_PRODUCT + 1]; /* MPI_OP_NULL: MPI's own */
+    MPI_Op ops[HVD_DTYPES][HVD_PRODUCT + 1]; /* MPI_OP_NULL: an average, or Adasum */
 };
 
 /* Registers the operations. Returns an MPI error code; what was registered is freed then. */

@@ -100,7 +100,7 @@ static double read_floating(enum hvd_dtype dtype, const void *at)
     return value;
 }
 
-static void write_floating(enum hvd_dtype dtype, void *at, double value)
+void reference_write(enum hvd_dtype dtype, void *at, double value)
 {
     double one_nan = isnan(value) ? (double)NAN : value;
     float single = isnan(value) ? NAN : (float)value;
@@ -153,7 +153,7 @@ void reference_combine(enum hvd_dtype dtype, enum hvd_reduce op, void *out, cons
                        const void *b)
 {
     if (is_floating(dtype)) {
-        write_floating(
+        reference_write(
             dtype, out,
             combine_floating(dtype, op, read_floating(dtype, a), read_floating(dtype, b)));
         return;
@@ -193,7 +193,7 @@ void reference_scale(enum hvd_dtype dtype, void *x, double factor, int divisor)
     if (dtype == HVD_BOOL)
         return;
     if (is_floating(dtype)) {
-        write_floating(dtype, x, read_floating(dtype, x) * factor / divisor);
+        reference_write(dtype, x, read_floating(dtype, x) * factor / divisor);
         return;
     }
     wide_t value = read_integer(dtype, x);
@@ -244,11 +244,11 @@ void reference_fill(enum hvd_dtype dtype, void *data, int64_t count, uint64_t se
         uint64_t kind = reference_random(&state) % 4;
 
         if (kind == 0 && is_floating(dtype)) { /* a special one */
-            write_floating(dtype, at, numbers[bits % (sizeof(numbers) / sizeof(*numbers))]);
+            reference_write(dtype, at, numbers[bits % (sizeof(numbers) / sizeof(*numbers))]);
             continue;
         }
         if (kind == 1 && is_floating(dtype)) { /* an ordinary one */
-            write_floating(dtype, at, (double)(int64_t)bits * 0x1p-60);
+            reference_write(dtype, at, (double)(int64_t)bits * 0x1p-60);
             continue;
         }
         if (kind == 0) /* all bits or none, and one */

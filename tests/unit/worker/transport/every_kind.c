@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "tests/unit/worker/transport/every_edge.h"
 #include "worker/reduce/reduce.h"
 
 #define MAX_RANKS 16
@@ -138,7 +139,7 @@ static const char *allreduces(const struct stand *s, int scale)
 
     for (int d = 0; d < HVD_DTYPES && !problem; d++) {
         for (size_t i = 0; i < N(ops) * N(counts) && !problem; i++) {
-            const bool in_place = (i + (size_t)d) % 2 == 0;
+            const bool in_place = (i + (size_t)d + (size_t)s->rank) % 2 == 0;
             struct hvd_collective c = {
                 .op = HVD_ALLREDUCE,
                 .dtype = (enum hvd_dtype)d,
@@ -368,7 +369,9 @@ static const char *try_all(const struct stand *s, int scale)
         problem = cast_once(s, i / 4, i % 2, i % 4 < 2 ? 3 : 700 * (int64_t)scale);
     for (int i = 0; i < 2 && !problem; i++)
         problem = exchange_once(s, i == 1, scale);
-    return problem ? problem : at_once(s, scale);
+    if (!problem)
+        problem = at_once(s, scale);
+    return problem ? problem : hvd_transport_every_edge(s->t, s->set, s->rank, s->n);
 }
 
 const char *hvd_transport_every_kind(struct hvd_transport *t, uint32_t set, const int *ranks,
