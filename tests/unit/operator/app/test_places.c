@@ -46,28 +46,47 @@ static void a_node_that_cannot_be_read_is_asked_for_again_soon(void **state)
     hvd_place_cache_fini(&cache);
 }
 
+/* A node with a label as long as all that keys of a job can name. */
+static cJSON *large_node(void)
+{
+    char label[2500];
+    cJSON *node = cJSON_CreateObject();
+
+    memset(label, 'v', sizeof(label));
+    label[sizeof(label) - 1] = '\0';
+    assert_non_null(cJSON_AddStringToObject(
+        cJSON_AddObjectToObject(cJSON_AddObjectToObject(node, "metadata"), "labels"), "zone",
+        label));
+    return node;
+}
+
 static void places_are_bounded_for_all_jobs_and_the_one_that_asks_keeps_its_own(void **state)
 {
+    enum { JOBS = 30, NODES = 500 }; /* twice of what is kept */
     struct hvd_place_cache cache = {0};
-    cJSON *node = cJSON_Parse(NODE);
+    cJSON *node = large_node();
+    size_t n_sweeps = 0, before;
     char name[16], keys[2500];
 
     (void)state;
     memset(keys, 'k', sizeof(keys));
     keys[sizeof(keys) - 1] = '\0';
     put(&cache, "n", NODE);
-    for (int job = 0; job < 60; job++) {
+    for (int job = 0; job < JOBS; job++) {
         keys[snprintf(keys, sizeof(keys), "zone,%d", job)] = ',';
-        for (int i = 0; i < 5000; i++) {
+        for (int i = 0; i < NODES; i++) {
             (void)snprintf(name, sizeof(name), "n%d", i);
+            before = cache.bytes;
             assert_int_equal(hvd_place_cache_put(&cache, name, keys, node), HVD_OK);
             assert_true(cache.bytes <= HVD_PLACES_MAX);
+            n_sweeps += cache.bytes < before;
         }
-        for (int i = 0; i < 5000; i++) {
+        for (int i = 0; i < NODES; i++) {
             (void)snprintf(name, sizeof(name), "n%d", i);
             assert_non_null(hvd_place_cache_find(&cache, name, keys));
         }
     }
+    assert_true(n_sweeps >= 2);
     assert_null(hvd_place_cache_find(&cache, "n", "zone,rack"));
     hvd_place_cache_fini(&cache);
     assert_int_equal(cache.bytes, 0);
