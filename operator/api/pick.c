@@ -271,11 +271,9 @@ static hvd_status_t end_value(struct hvd_picker *p)
 {
     struct hvd_pick_level *level = top(p);
 
-    p->_state = AFTER_VALUE;
-    if (!level) {
-        p->_state = AT_END;
-        return deliver(p, 0, false);
-    }
+    p->_state = level ? AFTER_VALUE : AT_END;
+    if (!level)
+        return HVD_OK;
     if (has_items(p, level))
         return deliver_item(p, level->member_at);
     if (!level->is_array)
@@ -713,8 +711,9 @@ hvd_status_t hvd_picker_end(struct hvd_picker *picker)
 
     if (picker->_state == IN_SCALAR && !picker->_n_levels)
         st = end_whole(picker);
-    if (st == HVD_OK && picker->_state != AT_END &&
-        (picker->_state != AT_VALUE || picker->_n_levels))
+    if (st == HVD_OK && picker->_state == AT_END)
+        st = deliver(picker, 0, false);
+    else if (st == HVD_OK && (picker->_state != AT_VALUE || picker->_n_levels))
         st = HVD_ERR_INVALID;
     hvd_picker_reset(picker);
     return st;

@@ -35,8 +35,9 @@ extern const struct hvd_shape hvd_shape_tail[];
 #define HVD_PICK_UNREADABLE "unreadable"
 
 /*
- * Takes a copy: an item, or the whole text when it has ended, which is followed by a zero byte and
- * valid during the call. What it returns when it is not HVD_OK ends the picking.
+ * Takes a copy, which is followed by a zero byte and valid during the call: an item as soon as it
+ * has come, or the whole text, once, from hvd_picker_end: of a text that something follows, nothing
+ * is taken but items. What it returns when it is not HVD_OK ends the picking.
  */
 typedef hvd_status_t (*hvd_pick_fn)(void *ctx, struct hvd_strview copy, bool is_item);
 
@@ -120,8 +121,9 @@ void hvd_picker_reset(struct hvd_picker *picker);
  */
 hvd_status_t hvd_picker_feed(struct hvd_picker *picker, struct hvd_strview piece);
 
-/* The text is over; the next one may begin. HVD_ERR_INVALID when it is cut short; other failures as
- * hvd_picker_feed. A text of nothing but white space is none, and no failure. */
+/* The text is over and its copy is taken; the next one may begin. HVD_ERR_INVALID when it is cut
+ * short; other failures as hvd_picker_feed. A text of nothing but white space is none, and no
+ * failure. */
 hvd_status_t hvd_picker_end(struct hvd_picker *picker);
 
 #endif

@@ -304,7 +304,7 @@ static void on_list_done(void *ctx, const struct hvd_kube_response *response)
         st = hvd_picker_end(&watch->picker);
     if (st == HVD_OK && !watch->has_page)
         st = HVD_ERR_INVALID;
-    if (st == HVD_ERR_INVALID && response->status == HVD_OK)
+    if (st == HVD_ERR_INVALID && response->status == HVD_OK && !*watch->text_err.msg)
         hvd_err_set(&watch->text_err, st, 0, "list of %s: the answer is cut short", plural(watch));
     hvd_picker_reset(&watch->picker);
     if (st == HVD_OK)
