@@ -34,6 +34,21 @@ const char *hvd_status_name(hvd_status_t st)
     return "unknown status";
 }
 
+/* A message is for one line of a terminal or a log, and what it names may come from anybody: blanks
+ * stand for white space, question marks for other control characters, also for those of two bytes
+ * in UTF-8. */
+static void make_plain(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        if (*c >= '\t' && *c <= '\r')
+            *c = ' ';
+        else if (*c < 0x20 || *c == 0x7f)
+            *c = '?';
+        else if (*c == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f)
+            c[0] = c[1] = '?';
+    }
+}
+
 void hvd_err_set(struct hvd_err *err, hvd_status_t st, int sys, const char *fmt, ...)
 {
     va_list ap;
@@ -43,6 +58,7 @@ void hvd_err_set(struct hvd_err *err, hvd_status_t st, int sys, const char *fmt,
     va_start(ap, fmt);
     vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
     va_end(ap);
+    make_plain(err->msg);
     err->status = st;
     err->sys = sys;
 }
@@ -60,6 +76,7 @@ void hvd_err_wrap(struct hvd_err *err, const char *fmt, ...)
     va_start(ap, fmt);
     n = vsnprintf(err->msg, room, fmt, ap);
     va_end(ap);
+    make_plain(err->msg);
     if (n < 0 || (size_t)n + 2 >= room)
         return;
     memcpy(err->msg + n, ": ", 2);

@@ -64,7 +64,8 @@ const char *hvd_status_name(hvd_status_t st);
 /* Prepends "context: " to err->msg (err may be NULL) and evaluates to st. */
 #define HVD_WRAP(err, st, ...) (hvd_err_wrap((err), __VA_ARGS__), (st))
 
-/* What HVD_FAIL calls. Does nothing when err is NULL or holds a failure already. */
+/* What HVD_FAIL calls. Does nothing when err is NULL or holds a failure already. The message holds
+ * no control characters, whatever the arguments hold. */
 void hvd_err_set(struct hvd_err *err, hvd_status_t st, int sys, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -54,6 +54,19 @@ static void a_long_message_loses_its_innermost_end(void **state)
     assert_int_equal(strlen(err.msg), HVD_ERR_MSG_MAX - 1);
 }
 
+/* A path may hold whatever its user writes, and a message goes to terminals. */
+static void control_characters_do_not_get_into_a_message(void **state)
+{
+    struct hvd_err err = {0};
+
+    (void)state;
+    hvd_err_set(&err, HVD_ERR_SYSTEM, 2, "cannot read %s",
+                "a\033[2Jb\nc\r\td\177\302\233e\302\240");
+    assert_string_equal(err.msg, "cannot read a?[2Jb c  d???e\302\240");
+    hvd_err_wrap(&err, "file %s", "\a\302");
+    assert_string_equal(err.msg, "file ?\302: cannot read a?[2Jb c  d???e\302\240");
+}
+
 static void a_missing_record_is_allowed(void **state)
 {
     (void)state;
@@ -69,6 +82,7 @@ int main(void)
         cmocka_unit_test(the_first_error_wins),
         cmocka_unit_test(wrap_puts_the_outermost_context_first),
         cmocka_unit_test(a_long_message_loses_its_innermost_end),
+        cmocka_unit_test(control_characters_do_not_get_into_a_message),
         cmocka_unit_test(a_missing_record_is_allowed),
     };
 
