@@ -5,6 +5,7 @@
 #include "worker/launch/here.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +25,7 @@
 #include "worker/launch/process.h"
 
 #define CAP_SYS_PTRACE_BIT 19
+#define OPENMPI_SHM_BYTES ((uint64_t)8 << 20) /* of a process, and as much again to be safe */
 
 /* Whether two addresses of the internet families are the same, ports aside. */
 static bool is_same_address(const struct sockaddr *a, const struct sockaddr *b)
@@ -172,11 +175,11 @@ out:
     return st;
 }
 
-hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err)
+/* Appends what the program writes on standard output, and with_errors on standard error. */
+static hvd_status_t ask(char *const *argv, bool with_errors, struct hvd_buf *text,
+                        struct hvd_err *err)
 {
-    char *argv[] = {"mpirun", "--version", NULL};
     int ends[2] = {-1, -1};
-    struct hvd_buf text = {0};
     struct hvd_spawn spawn = {.argv = argv, .fds = {-1, -1, -1}};
     char chunk[1024];
     ssize_t n;
@@ -185,10 +188,30 @@ hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err)
 
     if (st < 0)
         return st;
-    hvd_buf_init(&text, 65536);
-    spawn.fds[1] = spawn.fds[2] = ends[1];
-    st = hvd_process_spawn(&spawn, &pid, NULL);
+    spawn.fds[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
+    spawn.fds[1] = ends[1];
+    spawn.fds[2] = with_errors ? ends[1] : spawn.fds[0];
+    st = hvd_process_spawn(&spawn, &pid, err);
+    hvd_process_close(&spawn.fds[0]);
     hvd_process_close(&ends[1]);
+    while (st == HVD_OK &&
+           ((n = read(ends[0], chunk, sizeof(chunk))) > 0 || (n < 0 && errno == EINTR)))
+        if (n > 0)
+            (void)!hvd_buf_add(text, chunk, (size_t)n);
+    if (st == HVD_OK)
+        (void)waitpid(pid, NULL, 0);
+    hvd_process_close(&ends[0]);
+    return st;
+}
+
+hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err)
+{
+    char *argv[] = {"mpirun", "--version", NULL};
+    struct hvd_buf text = {0};
+    hvd_status_t st;
+
+    hvd_buf_init(&text, 65536);
+    st = ask(argv, true, &text, NULL);
     if (st < 0) {
         st = HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
                       "mpirun is not in PATH: install Open MPI (Debian, Ubuntu: apt-get install "
@@ -196,18 +219,54 @@ hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err)
                       "openmpi)");
         goto out;
     }
-    while ((n = read(ends[0], chunk, sizeof(chunk))) > 0 || (n < 0 && errno == EINTR))
-        if (n > 0)
-            (void)!hvd_buf_add(&text, chunk, (size_t)n);
-    (void)waitpid(pid, NULL, 0);
     st = hvd_mpirun_parse_version(
         (struct hvd_strview){.data = text.data ? text.data : "", .len = text.len}, out, err);
     if (st < 0)
         st = HVD_WRAP(err, st, "Open MPI 4 or 5 is needed");
 out:
-    hvd_process_close(&ends[0]);
     hvd_buf_fini(&text);
     return st;
+}
+
+/* Whether ssh would do anything but ask, its default, about the key of a host it does not know. */
+static bool has_strictness(const struct hvd_launch_ssh *ssh, const char *host, struct hvd_buf *text)
+{
+    static const char key[] = "\nstricthostkeychecking ";
+    struct hvd_launch_ssh asked = *ssh;
+    struct hvd_args args = {0};
+    const char *found = NULL;
+    hvd_status_t st = hvd_args_add(&args, "ssh", NULL);
+
+    asked.keeps_strictness = true; /* nothing of ours */
+    hvd_buf_reset(text);
+    if (st == HVD_OK)
+        st = hvd_mpirun_ssh_options(&asked, &args, NULL);
+    if (st == HVD_OK)
+        st = hvd_args_add_all(&args, (const char *const[]){"-G", host, NULL}, NULL);
+    if (st == HVD_OK && ask(args.items, false, text, NULL) == HVD_OK && text->data)
+        found = strstr(text->data, key);
+    hvd_args_fini(&args);
+    return found && strncmp(found + sizeof(key) - 1, "ask\n", 4) != 0;
+}
+
+bool hvd_here_ssh_has_strictness(const struct hvd_launch_ssh *ssh, const struct hvd_hosts *hosts)
+{
+    struct hvd_buf text = {0};
+    bool is_found = false;
+
+    hvd_buf_init(&text, 65536);
+    for (size_t i = 0; i < hosts->n && !is_found; i++)
+        is_found = !hosts->items[i].is_local && has_strictness(ssh, hosts->items[i].name, &text);
+    hvd_buf_fini(&text);
+    return is_found;
+}
+
+bool hvd_here_has_shared_memory(int64_t n_processes)
+{
+    struct statvfs room;
+
+    return statvfs("/dev/shm", &room) == 0 &&
+           (int64_t)(room.f_bavail * room.f_frsize / OPENMPI_SHM_BYTES) >= n_processes;
 }
 
 /* Where this process's memory cgroup is; false when there is none to be seen. */

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "worker/launch/core/hosts.h"
+#include "worker/launch/core/mpirun.h"
 
 /* Marks the hosts of the list that are this machine: by name, or by an address of an interface. */
 void hvd_here_mark_local(struct hvd_hosts *hosts);
@@ -32,6 +33,13 @@ hvd_status_t hvd_here_find_mpirun(const char *self, struct hvd_err *err);
 
 /* The major version of the mpirun in PATH. HVD_ERR_NOT_FOUND says what to install. */
 hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err);
+
+/* Whether the user's or the system's configuration of ssh says how strict host keys are checked,
+ * for any of the hosts that are not local. False where ssh cannot be asked. */
+bool hvd_here_ssh_has_strictness(const struct hvd_launch_ssh *ssh, const struct hvd_hosts *hosts);
+
+/* Whether Open MPI finds room in /dev/shm for so many processes. */
+bool hvd_here_has_shared_memory(int64_t n_processes);
 
 /* How many processes the kernel killed for memory in this cgroup; -1 when that cannot be read. */
 int64_t hvd_here_oom_kills(void);

@@ -174,8 +174,37 @@ static bool runs_here(const struct launch *l)
     return false;
 }
 
+/* Whether the user has a say in how Open MPI's processes speak to each other. */
+static bool chooses_network(const struct hvd_launch_options *o)
+{
+    static const char *const names[] = {"OMPI_MCA_btl", "OMPI_MCA_pml",
+                                        "OMPI_MCA_btl_tcp_if_include",
+                                        "OMPI_MCA_btl_tcp_if_exclude"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (getenv(names[i]))
+            return true;
+    for (size_t i = 0; i < o->mpi_args.n; i++)
+        if (strstr(o->mpi_args.items[i], "btl") || strstr(o->mpi_args.items[i], "pml") ||
+            strcmp(o->mpi_args.items[i], "--tune") == 0)
+            return true;
+    return o->interfaces || o->is_tcp;
+}
+
+/* Whether shared memory is all that the ranks need among each other. */
+static bool is_alone(const struct launch *l)
+{
+    for (size_t i = 0; i < l->hosts.n; i++)
+        if (!l->hosts.items[i].is_local)
+            return false;
+    return !chooses_network(l->options) && hvd_here_has_shared_memory(hvd_hosts_slots(&l->hosts));
+}
+
 static hvd_status_t check(struct launch *l, struct hvd_err *err)
 {
+    if (l->ssh.way == HVD_WAY_SSH && !l->ssh.config)
+        l->ssh.keeps_strictness = hvd_here_ssh_has_strictness(&l->ssh, &l->hosts);
+
     struct hvd_checks checks = {.ssh = l->ssh,
                                 .timeout_s = l->options->start_timeout_s,
                                 .self = l->self,
@@ -322,6 +351,7 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
         .ssh = l->ssh,
         .interfaces = o->interfaces,
         .is_tcp = o->is_tcp,
+        .is_alone = is_alone(l),
         .binding = &o->binding,
         .mpi_args = &o->mpi_args,
         .is_root = geteuid() == 0,

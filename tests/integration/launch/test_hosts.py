@@ -96,6 +96,21 @@ def test_a_wrong_key_is_refused_at_once(run, hosts, tmp_path):
     assert "host hvd-west" in result.last and "Permission denied" in result.last, result
 
 
+def test_how_strict_the_user_is_with_host_keys_decides(run, hosts):
+    config = hosts.folder / "ssh_config"
+    before = config.read_text()
+    try:
+        config.write_text(f"Host hvd-west\nStrictHostKeyChecking yes\nUserKnownHostsFile {hosts.folder}/none\n")
+        result = run("-np", 2, *BOTH, "-i", hosts.key, "true", before=hosts.enter(0))
+        assert result.code == 1 and "hvd-west" in result.last, result
+        assert "Host key verification failed" in result.last or "No ED25519 host key is known" in result.last, result
+        config.write_text(f"StrictHostKeyChecking no\nUserKnownHostsFile {hosts.folder}/none\n")
+        result = run("-np", 2, *BOTH, "-i", hosts.key, "true", before=hosts.enter(0))
+        assert result.code == 0, result
+    finally:
+        config.write_text(before)
+
+
 def with_mpirun(hosts, folder, text):
     """The sshd of hvd-west anew, with an mpirun of that text first in its PATH."""
     fake = folder / "mpirun"

@@ -12,7 +12,7 @@ import uuid
 import pytest
 
 import openmpi
-from conftest import HOROVODRUN, processes_with, wait_for
+from conftest import BUILD, HOROVODRUN, processes_with, wait_for
 
 RANK = 'import os, sys, time, signal\nrank = int(os.environ["OMPI_COMM_WORLD_RANK"])\n'
 
@@ -259,6 +259,38 @@ def test_what_cannot_work_is_refused_before_anything_starts(run, arguments, says
     result = run(*arguments)
     assert result.code in (1, 2) and says in result.err, result
     assert len(result.err.splitlines()) == 1, result
+
+
+def test_what_is_named_in_an_error_writes_nothing_on_a_terminal(run):
+    for arguments in (["-np", 1, "--hostfile", "/no/\033[2Jsuch\r\u009bfile", "true"], ["-np", 1, "no\033]0;such\a\nprogram"],
+                      ["--timeline-report", "/no/\033[2Jsuch", "/no/\nsuch"], ["--\033[2J", "true"],
+                      ["-np", 1, "--output-filename", "/dev/null/\033[2J", "true"]):
+        result = run(*arguments)
+        assert result.code != 0 and result.err.endswith("\n"), result
+        assert all(line.isprintable() for line in result.err.splitlines()), result
+
+
+LISTENS = RANK + f"""
+import ctypes
+library = ctypes.CDLL("{BUILD}/worker/libhorovod.so")
+assert library.horovod_init(None, 0, None, None, 0)
+links = [os.readlink(f"/proc/self/fd/{{fd}}") for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{{fd}}")]
+for table in "tcp", "tcp6", "udp", "udp6":
+    for line in open(f"/proc/self/net/{{table}}").readlines()[1:]:
+        words = line.split()
+        if f"socket:[{{words[9]}}]" in links and (words[3] == "0A" or table.startswith("udp")):
+            print(table, words[1])
+library.horovod_shutdown()
+"""
+
+
+def test_ranks_of_one_host_open_no_port_unless_an_interface_is_named(run, script, monkeypatch):
+    for name in ("OMPI_MCA_btl", "OMPI_MCA_pml"):
+        monkeypatch.delenv(name, raising=False)
+    result = run("-np", 2, "--no-prefix-output", script(LISTENS))
+    assert (result.code, result.out) == (0, ""), result
+    result = run("-np", 2, "--no-prefix-output", "--network-interface", "lo", script(LISTENS))
+    assert result.code == 0 and "tcp" in result.out, result
 
 
 def test_a_missing_mpirun_is_answered_with_what_to_install(run, tmp_path):

@@ -47,7 +47,7 @@ hvd_status_t hvd_mpirun_ssh_options(const struct hvd_launch_ssh *ssh, struct hvd
 
     if (st == HVD_OK && ssh->config) {
         st = hvd_args_add_all(out, (const char *const[]){"-F", ssh->config, NULL}, err);
-    } else if (st == HVD_OK) {
+    } else if (st == HVD_OK && !ssh->keeps_strictness) {
         st = hvd_args_add_all(out, accept_new, err);
     }
     if (st == HVD_OK && ssh->port) {
@@ -199,10 +199,12 @@ static hvd_status_t add_process_settings(const struct hvd_mpirun_plan *plan, str
                          is_4 ? "none" : "^cma", err);
     if (st == HVD_OK && plan->is_crowded)
         st = add_setting(out, "--mca", "mpi_yield_when_idle", "1", err);
-    if (st == HVD_OK && plan->is_tcp)
+    if (st == HVD_OK && (plan->is_tcp || plan->is_alone))
         st = add_setting(out, "--mca", "pml", "ob1", err);
     if (st == HVD_OK && plan->is_tcp)
         st = add_setting(out, "--mca", "btl", is_4 ? "self,vader,tcp" : "self,sm,tcp", err);
+    else if (st == HVD_OK && plan->is_alone)
+        st = add_setting(out, "--mca", "btl", is_4 ? "self,vader" : "self,sm", err);
     if (st == HVD_OK && plan->interfaces)
         st = add_setting(out, "--mca", "btl_tcp_if_include", plan->interfaces, err);
     for (size_t i = 0; plan->names[i] && st == HVD_OK; i++)

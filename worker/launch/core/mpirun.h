@@ -23,7 +23,8 @@ struct hvd_launch_ssh {
     const char *agent; /* the program and its arguments, for HVD_WAY_AGENT */
     int64_t port;
     const char *identity;
-    const char *config; /* an ssh_config file */
+    const char *config;    /* an ssh_config file */
+    bool keeps_strictness; /* of host keys, as the user has configured it */
 };
 
 /* All that decides the command line of mpirun. Everything is borrowed. */
@@ -33,6 +34,7 @@ struct hvd_mpirun_plan {
     struct hvd_launch_ssh ssh;
     const char *interfaces;         /* names or CIDRs separated by commas, or NULL */
     bool is_tcp;                    /* no other network than TCP */
+    bool is_alone;                  /* all run here: the ranks open no port */
     const struct hvd_args *binding; /* what places the ranks; empty: one by one, bound to nothing */
     const struct hvd_args *mpi_args; /* more arguments, behind all others */
     bool is_root;                    /* mpirun refuses root unless told */

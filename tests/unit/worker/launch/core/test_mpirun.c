@@ -69,6 +69,29 @@ static void here_no_ssh_is_configured(void **state)
                   "/bin/horovodrun --rank-exec n prefix train --name 'a b'");
 }
 
+static void ranks_of_one_host_open_no_port(void **state)
+{
+    struct hvd_mpirun_plan plan = {.mpi_major = 4,
+                                   .can_ptrace = true,
+                                   .is_alone = true,
+                                   .names = none,
+                                   .rank_wrapper = none,
+                                   .command = command};
+
+    (void)state;
+    check_command(plan, "localhost:2", true,
+                  "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --mca pml ob1 --mca "
+                  "btl self,vader train --name 'a b'");
+    plan.mpi_major = 5;
+    check_command(plan, "localhost:2", true,
+                  "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --mca pml ob1 --mca "
+                  "btl self,sm train --name 'a b'");
+    plan.is_tcp = true; /* asked for */
+    check_command(plan, "localhost:2", true,
+                  "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --mca pml ob1 --mca "
+                  "btl self,sm,tcp train --name 'a b'");
+}
+
 static void root_crowding_and_missing_capabilities_are_told_to_open_mpi_4(void **state)
 {
     const struct hvd_mpirun_plan plan = {.mpi_major = 4,
@@ -165,6 +188,7 @@ static void a_host_is_reached_by_the_way_that_there_is(void **state)
          "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new -p 22 -i /k "
          "-o ConnectTimeout=7 h",
          "ssh"},
+        {{.keeps_strictness = true}, "ssh -o BatchMode=yes -o ConnectTimeout=7 h", "ssh"},
         {{.way = HVD_WAY_SRUN},
          "srun --overlap --nodes=1 --ntasks=1 --mem=0 --input=none --quiet --nodelist=h sh -c",
          "srun"},
@@ -217,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(versions_of_open_mpi_are_read_and_others_refused),
         cmocka_unit_test(here_no_ssh_is_configured),
+        cmocka_unit_test(ranks_of_one_host_open_no_port),
         cmocka_unit_test(root_crowding_and_missing_capabilities_are_told_to_open_mpi_4),
         cmocka_unit_test(other_hosts_are_reached_by_open_mpi_4_with_the_users_port_and_key),
         cmocka_unit_test(open_mpi_5_has_its_own_names_and_the_operators_ssh_config_is_used),
