@@ -48,6 +48,7 @@ const struct hvd_kind_info *hvd_kind_info(enum hvd_kind kind);
 #define HVD_ANNOTATION_WORKERS "horovod.io/workers"
 #define HVD_ANNOTATION_WORKERS_HASH "horovod.io/workers-hash"
 #define HVD_ANNOTATION_SCALED_DOWN "horovod.io/scaled-down"
+#define HVD_ANNOTATION_CONTAINER "horovod.io/container" /* of a role, if not named after it */
 #define HVD_ANNOTATION_HOSTS "horovod.io/hosts"
 
 /* On workers: spec.topologyKeys, so that a pod tells which of its labels count. */

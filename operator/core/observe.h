@@ -109,8 +109,10 @@ struct hvd_pod_view {
     int32_t restarts; /* of a worker's container */
     char *container;
     char *container_reason; /* e.g. OOMKilled, Error */
-    char *last_line;        /* of its termination message: it names the cause, at most 1 KiB */
-    char *last_lines;       /* the whole lines at its end, at most 1 KiB, no banner of mpirun */
+    char *left; /* of a master that has ended: the other containers that have not, see sidecars.c */
+    int64_t deadline_s; /* spec.activeDeadlineSeconds of a master; 0: none */
+    char *last_line;    /* of its termination message: it names the cause, at most 1 KiB */
+    char *last_lines;   /* the whole lines at its end, at most 1 KiB, no banner of mpirun */
 };
 
 #define HVD_GANG_FIELDS 5

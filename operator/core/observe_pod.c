@@ -92,11 +92,13 @@ static bool observe_terminated(const cJSON *container, const cJSON *terminated,
            hvd_observe_text_n(lines, n_lines, &out->last_lines);
 }
 
-/* The status of the container that holds the role: the one of that name, else the first of the
- * spec; NULL while there is none. */
+/* The status of the container that holds the role: the one that the annotation names, else the one
+ * of that name, else the first of the spec; NULL while there is none. */
 static const cJSON *role_status(const cJSON *object, enum hvd_role role)
 {
-    const char *wanted = role == HVD_ROLE_MASTER ? "master" : "worker";
+    const char *named = cJSON_GetStringValue((cJSON *)hvd_json_get(
+        hvd_json_at(object, "metadata.annotations"), HVD_ANNOTATION_CONTAINER));
+    const char *wanted = named ? named : role == HVD_ROLE_MASTER ? "master" : "worker";
     const cJSON *containers = hvd_json_at(object, "spec.containers");
     const cJSON *item = NULL;
     const char *name = NULL;
@@ -162,9 +164,47 @@ static bool observe_worker(const cJSON *object, struct hvd_pod_view *out)
     return !terminated || observe_terminated(container, terminated, out);
 }
 
+/*
+ * The containers that have not ended though the master's has; none that the kubelet ends by itself,
+ * which are init containers. Names that find no room become one that no container has.
+ */
+static bool observe_left(const cJSON *object, const cJSON *own, struct hvd_pod_view *out)
+{
+    static const char more[] = ", ...";
+    char text[HVD_OBSERVE_TEXT_MAX / 2] = "";
+    const cJSON *item = NULL;
+    size_t len = 0;
+
+    if (out->phase > HVD_POD_RUNNING || !hvd_json_at(own, "state.terminated"))
+        return true;
+    cJSON_ArrayForEach(item, hvd_json_at(object, "status.containerStatuses"))
+    {
+        const char *name = hvd_json_str(item, "name");
+        const size_t size = name ? strlen(name) + 2 : 0;
+
+        if (!name || hvd_json_at(item, "state.terminated"))
+            continue;
+        if (len + size + sizeof(more) > sizeof(text)) {
+            memcpy(text + len, more, sizeof(more));
+            break;
+        }
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", len ? ", " : "", name);
+    }
+    return text[0] == '\0' || hvd_observe_text_n(text, strlen(text), &out->left);
+}
+
+/* How a master ended; while others of its containers run, how its own did. */
 static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
 {
     static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
+    const cJSON *own = role_status(object, HVD_ROLE_MASTER);
+
+    out->deadline_s = hvd_json_int(object, "spec.activeDeadlineSeconds", 0);
+    if (!observe_left(object, own, out))
+        return false;
+    if (out->left)
+        return hvd_json_int(own, "state.terminated.exitCode", 0) == 0 ||
+               observe_terminated(own, hvd_json_at(own, "state.terminated"), out);
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         const cJSON *container = NULL;

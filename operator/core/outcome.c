@@ -57,8 +57,8 @@ static bool has_master_ended(const struct hvd_pass *p)
 {
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
 
-    return job &&
-           (job->u.job.is_complete || job->u.job.is_failed || is_pod_finished(p->pods.master));
+    return job && (job->u.job.is_complete || job->u.job.is_failed ||
+                   is_pod_finished(p->pods.master) || hvd_sidecars_hold(p));
 }
 
 static void set(struct hvd_pass *p, enum hvd_condition_type type, enum hvd_truth truth,
@@ -105,12 +105,22 @@ void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *messag
     hvd_pass_event(p, is_template ? reason : "Failed", message, true);
 }
 
+/* Whether the master's container is known to have failed: its pod may still run others. */
+static bool has_master_failed(const struct hvd_pass *p)
+{
+    const struct hvd_object *pod = p->pods.master;
+
+    return pod && pod->u.pod.has_failed &&
+           (pod->u.pod.phase == HVD_POD_FAILED || hvd_sidecars_hold(p));
+}
+
 /* The rank that failed first, where the last line of horovodrun names it; NULL: it does not. */
 static const char *failed_rank(const struct hvd_pass *p, char out[RANK_SIZE])
 {
     static const char launcher[] = "horovodrun: ";
     const struct hvd_object *pod = p->pods.master;
-    const char *line = pod && pod->u.pod.phase == HVD_POD_FAILED ? pod->u.pod.last_line : NULL;
+    const bool is_failed = pod && (pod->u.pod.phase == HVD_POD_FAILED || has_master_failed(p));
+    const char *line = is_failed ? pod->u.pod.last_line : NULL;
 
     if (!hvd_str_has_prefix(line, "horovodrun: rank "))
         return NULL;
@@ -127,7 +137,7 @@ static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], co
     char text[MESSAGE_SIZE - 256];
 
     *line = "";
-    if (view && view->phase == HVD_POD_FAILED && view->has_failed) {
+    if (view && has_master_failed(p)) {
         *line = view->last_line ? view->last_line : "";
         hvd_ending_of_master(view, text, sizeof(text));
         hvd_pass_text(out, MESSAGE_SIZE, "pod %s %s", pod->meta.name, text);
@@ -192,6 +202,7 @@ static void succeed(struct hvd_pass *p)
                   p->pods.master ? "pod" : "Job", p->pods.master ? p->pods.master->meta.name : name,
                   attempt,
                   p->child[HVD_KIND_JOB] ? "" : "; it was deleted before its end was read");
+    hvd_sidecars_name(p, message, sizeof(message));
     finish(p, HVD_JOB_SUCCEEDED, "Succeeded");
     set(p, HVD_COND_SUCCEEDED, HVD_TRUE, (const char *const[2]){"MasterSucceeded", message});
     hvd_pass_event(p, "Succeeded", message, false);
@@ -366,6 +377,14 @@ bool hvd_outcome_master(struct hvd_pass *p)
         hvd_plan_wake(p->plan, overdue_ms(p, pod, STUCK_S));
     if (!has_master_ended(p))
         return false;
+    if (pod && hvd_sidecars_hold(p) && !job->u.job.is_failed) {
+        if (!hvd_sidecars_are_over(p))
+            return false;
+        if (!pod->u.pod.has_failed) {
+            succeed(p);
+            return true;
+        }
+    }
     if (pod && !is_pod_finished(pod) && !pod->meta.is_deleting &&
         p->now_s < job->u.job.failed_s + POD_LAG_S) {
         hvd_plan_wake(p->plan, (job->u.job.failed_s + POD_LAG_S) * 1000);
@@ -384,7 +403,7 @@ bool hvd_outcome_lost(struct hvd_pass *p)
 {
     const struct hvd_worker_failure *known = hvd_pass_loss(p);
 
-    if (p->st || !current_job(p))
+    if (p->st || !current_job(p) || hvd_sidecars_hold(p))
         return false;
     if (!known) {
         if (note_loss(p))
@@ -654,8 +673,10 @@ static void clean(struct hvd_pass *p)
     if (spec->ttl_s >= 0 && !p->job->is_deleting)
         hvd_plan_wake(p->plan, end_ms);
     remove_workers(p);
-    if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p))
+    if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p)) {
+        hvd_sidecars_stop(p);
         return;
+    }
     if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS)
         hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
     remove_pods(p, HVD_ROLE_MASTER);

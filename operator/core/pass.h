@@ -248,6 +248,26 @@ const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
 /* A change or a deletion that is planned and was denied the last time. */
 bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size);
 
+/* sidecars.c: containers that run on after the master's own has ended. */
+
+#define HVD_REASON_MASTER_ENDED "MasterEnded" /* of the condition Running meanwhile */
+
+/* Whether they keep the pod of the current master from ending. */
+bool hvd_sidecars_hold(const struct hvd_pass *p);
+
+/* Whether they have held it for long enough, and none of them is of the job's template: the attempt
+ * has ended as the master's container did. */
+bool hvd_sidecars_are_over(struct hvd_pass *p);
+
+/* The condition Running meanwhile. */
+void hvd_sidecars_show(struct hvd_pass *p);
+
+/* Adds the containers to the text of a master that has succeeded. */
+void hvd_sidecars_name(const struct hvd_pass *p, char *out, size_t size);
+
+/* Has the kubelet end the pod of a job that has finished; it stays with its logs. */
+void hvd_sidecars_stop(struct hvd_pass *p);
+
 /* stage.c: pods that are slow. */
 
 #define HVD_STAGE_TEXT_SIZE 768

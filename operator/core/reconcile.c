@@ -343,6 +343,21 @@ static void stop(struct hvd_pass *p)
     hvd_admit_release(p);
 }
 
+/* What a master that was made does. */
+static void show_master(struct hvd_pass *p)
+{
+    const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
+
+    /* That it has run is persisted first: the time since then counts. */
+    if (hvd_sidecars_hold(p) &&
+        (running->truth == HVD_TRUE || hvd_str_equal(running->reason, HVD_REASON_MASTER_ENDED)))
+        hvd_sidecars_show(p);
+    else if (hvd_pass_is_running(p))
+        show_running(p);
+    else
+        show_waiting(p);
+}
+
 static void run(struct hvd_pass *p)
 {
     if (p->next.start_s == 0)
@@ -387,10 +402,7 @@ static void run(struct hvd_pass *p)
     hvd_ensure_master_told(p);
     count_workers(p);
     hvd_ensure_master(p);
-    if (hvd_pass_is_running(p))
-        show_running(p);
-    else
-        show_waiting(p);
+    show_master(p);
     settle(p);
 }
 
@@ -489,10 +501,7 @@ static void wind_down(struct hvd_pass *p)
     hvd_ensure_hosts(p);
     hvd_ensure_master_told(p);
     count_workers(p);
-    if (hvd_pass_is_running(p))
-        show_running(p);
-    else
-        show_waiting(p);
+    show_master(p);
 }
 
 static void decide(struct hvd_pass *p)

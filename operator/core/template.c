@@ -212,6 +212,19 @@ static void add_labels(struct hvd_jb *jb, cJSON *template, const struct hvd_chil
         hvd_jb_str(jb, labels, HVD_LABEL_GROUP, in->job->spec.groups[in->group].name);
 }
 
+/* Names the role's container where its own name does not: others may be put before it. */
+static void name_container(struct hvd_jb *jb, cJSON *template, const cJSON *container,
+                           enum hvd_role role)
+{
+    const char *name = hvd_json_str(container, "name");
+    cJSON *meta;
+
+    if (!name || strcmp(name, role_name(role)) == 0)
+        return;
+    meta = hvd_jb_ensure_object(jb, template, "metadata");
+    hvd_jb_str(jb, hvd_jb_ensure_object(jb, meta, "annotations"), HVD_ANNOTATION_CONTAINER, name);
+}
+
 void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child_inputs *in,
                         enum hvd_role role)
 {
@@ -232,6 +245,7 @@ void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child
     container = role_container(pod, role_name(role));
     if (role == HVD_ROLE_MASTER)
         complete_master(jb, pod, container, in->job);
+    name_container(jb, template, container, role);
     complete_init(jb, pod);
     hvd_environment_add(jb, container, in->spec);
     if (container)

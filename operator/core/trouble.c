@@ -39,6 +39,7 @@ static const struct cause *find_cause(const char *text, const char **end)
         {" is not ready", "ContainerNotReady", true},
         {" has not ended after", "InitContainerNotEnded", false},
         {" has not started", "ContainerNotStarted", false},
+        {" still runs", "ContainerRunsOn", false},
     };
     const struct cause *cause = NULL;
     const char *first = NULL;

@@ -134,6 +134,27 @@ static void a_failed_pod_shows_the_container_that_failed_and_its_last_line(void 
 }
 
 /* What is wrong stands at the end of an error's text. */
+/* Names that find no room are not taken for containers that another writer has added. */
+static void a_master_that_has_ended_shows_which_containers_have_not(void **state)
+{
+    struct hvd_object out = {0};
+    char text[16384] = "{" META(MASTER_LABELS) ",\"status\":{\"phase\":\"Running\","
+                                               "\"containerStatuses\":[{\"name\":\"master\","
+                                               "\"state\":{\"terminated\":{\"exitCode\":0}}}";
+    size_t len = strlen(text);
+
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len,
+                                ",{\"name\":\"side-%d\",\"state\":{\"running\":{}}}", i);
+    (void)snprintf(text + len, sizeof(text) - len, "]}}");
+    observe(HVD_KIND_POD, text, &out);
+    assert_memory_equal(out.u.pod.left, "side-0, side-1, ", 16);
+    assert_string_equal(out.u.pod.left + strlen(out.u.pod.left) - 5, ", ...");
+    assert_false(out.u.pod.has_failed);
+    hvd_object_fini(&out);
+}
+
 static void of_long_words_about_an_image_the_end_is_kept(void **state)
 {
     struct hvd_object out = {0};
@@ -658,6 +679,7 @@ int main(void)
         cmocka_unit_test(a_failed_pod_shows_the_container_that_failed_and_its_last_line),
         cmocka_unit_test(a_pod_tells_what_keeps_it_from_being_ready),
         cmocka_unit_test(a_pod_shows_how_far_it_has_come),
+        cmocka_unit_test(a_master_that_has_ended_shows_which_containers_have_not),
         cmocka_unit_test(of_long_words_about_an_image_the_end_is_kept),
         cmocka_unit_test(a_last_line_is_at_most_a_kibibyte),
         cmocka_unit_test(a_list_is_told_apart_by_its_four_files),

@@ -88,6 +88,7 @@ static void all_of_a_pod_comes_back(void **state)
     pod.u.pod.is_init = true;
     pod.u.pod.stage = HVD_STAGE_READY;
     pod.u.pod.stage_s = 1700000000;
+    pod.u.pod.deadline_s = INT32_MAX;
     packed = pack(&pod, &out);
     assert_same_meta(&out.meta, &pod.meta);
     assert_int_equal(hvd_object_texts(&out, after), n);
@@ -104,6 +105,7 @@ static void all_of_a_pod_comes_back(void **state)
     assert_int_equal(out.u.pod.restarts, 128);
     assert_true(out.u.pod.is_init && out.u.pod.stage == HVD_STAGE_READY);
     assert_int_equal(out.u.pod.stage_s, 1700000000);
+    assert_true(out.u.pod.deadline_s == INT32_MAX);
     free(packed);
 }
 
