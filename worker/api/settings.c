@@ -51,7 +51,7 @@ static const struct variable honoured[] = {
     {"HOROVOD_DETERMINISTIC", SWITCH, FIELD(deterministic), 0, 0, "", 0},
     {"HOROVOD_FUSION_THRESHOLD", INTEGER, FIELD(fusion_bytes), 134217728, EXABYTE, "bytes", 0},
     {"HOROVOD_CYCLE_TIME", DURATION, FIELD(cycle_ns), 1, 60000, "milliseconds", 1e6},
-    {"HOROVOD_CACHE_CAPACITY", INTEGER, FIELD(cache_capacity), 1 << 20, 1 << 30, "tensors", 0},
+    {"HOROVOD_CACHE_CAPACITY", INTEGER, FIELD(cache_capacity), 1 << 14, 1 << 30, "tensors", 0},
     {"HOROVOD_COORDINATOR_FANOUT", INTEGER, FIELD(coordinator_fanout), 0, 1e6, "children", 0},
     {"HOROVOD_DISABLE_GROUP_FUSION", SWITCH, FIELD(disable_group_fusion), 0, 0, "", 0},
     {"HOROVOD_DYNAMIC_PROCESS_SETS", SWITCH, FIELD(dynamic_process_sets), 0, 0, "", 0},

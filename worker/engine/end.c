@@ -4,9 +4,13 @@
  * for. The driver's.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "worker/engine/staging.h"
+
+#define SHUT_DOWN "Horovod has been shut down. "
 
 /* Ends what waits in slots. Holds mu. */
 static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *text)
@@ -22,9 +26,35 @@ static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *tex
     }
 }
 
+/* Whether something of this rank is pending that is not agreed: what is agreed comes to its own
+ * end. Holds mu. */
+static bool has_pending(const struct hvd_set *set)
+{
+    const uint32_t end = hvd_cache_end(set->cache);
+    bool has = set->is_join_pending || hvd_table_count(set->table) > 0;
+
+    for (uint32_t i = 0; i < end && !has; i++)
+        has = hvd_cache_owner(set->cache, i) != NULL;
+    return has;
+}
+
+/* The watch hears once why the job cannot go on. */
+static void report_failure(struct hvd_engine *e, const char *cause)
+{
+    if (!e->has_reported_failure)
+        hvd_watch_failed(e->options.watch, cause);
+    e->has_reported_failure = true;
+}
+
 void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
 {
     struct hvd_entry *entry;
+
+    pthread_mutex_lock(&e->mu);
+    const bool fails = !e->infos[set->id].is_removed && has_pending(set);
+    pthread_mutex_unlock(&e->mu);
+    if (fails)
+        report_failure(e, hvd_str_has_prefix(text, SHUT_DOWN) ? text + strlen(SHUT_DOWN) : text);
 
     pthread_mutex_lock(&e->mu);
     set->is_ended = true;
@@ -62,9 +92,7 @@ hvd_status_t hvd_end_pending(struct hvd_engine *e, const char *cause, struct hvd
     char text[HVD_ERR_MSG_MAX];
     hvd_status_t st = HVD_OK;
 
-    if (atomic_load(&e->n_outstanding) > 0)
-        hvd_watch_failed(e->options.watch, cause);
-    snprintf(text, sizeof(text), "Horovod has been shut down. %s", cause);
+    snprintf(text, sizeof(text), SHUT_DOWN "%s", cause);
     keep_cause(e, text);
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++) {
         struct hvd_set *set = e->sets[i];
@@ -118,10 +146,10 @@ void hvd_abort_all(struct hvd_engine *e, const char *cause)
 {
     char text[HVD_ERR_MSG_MAX];
 
-    snprintf(text, sizeof(text), "Horovod has been shut down. %s", cause);
+    snprintf(text, sizeof(text), SHUT_DOWN "%s", cause);
     keep_cause(e, text);
     e->is_aborted = true;
-    hvd_watch_failed(e->options.watch, cause);
+    report_failure(e, cause);
     for (uint32_t i = 0; i < e->n_sets; i++)
         if (e->sets[i])
             abort_set(e, e->sets[i], text);

@@ -271,7 +271,8 @@ struct hvd_engine {
     bool is_down; /* the plan said so */
     int n_done;   /* children that have told, after that, that they are done with all under them */
     bool is_done; /* this rank with all under it, and the parent is told */
-    bool is_aborted; /* the peers cannot be counted on */
+    bool is_aborted;           /* the peers cannot be counted on */
+    bool has_reported_failure; /* to the watch */
     int64_t next_stall_check_ns;
 };
 

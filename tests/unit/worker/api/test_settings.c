@@ -38,7 +38,7 @@ static void an_empty_environment_gives_the_defaults_of_horovod(void **state)
     (void)state;
     assert_int_equal(s.cycle_ns, 1000000);
     assert_int_equal(s.fusion_bytes, 128 * 1024 * 1024);
-    assert_int_equal(s.cache_capacity, 1 << 20);
+    assert_int_equal(s.cache_capacity, 1 << 14);
     assert_int_equal(s.stall_warning_ns, INT64_C(60000000000));
     assert_int_equal(s.stall_shutdown_ns, 0);
     assert_int_equal(s.adasum_chunk_bytes, 1 << 30);
