@@ -5,6 +5,8 @@ import re
 import subprocess
 import uuid
 
+import pytest
+
 import openmpi
 from conftest import BUILD, HOROVODRUN, processes_with, wait_for
 
@@ -19,6 +21,14 @@ def test_ranks_run_on_both_hosts(run, hosts):
     result = run("-np", 2, *reach(hosts), "hostname", before=hosts.enter(0))
     assert result.code == 0, result
     assert sorted(result.out.splitlines()) == ["[0]<stdout>:hvd-east", "[1]<stdout>:hvd-west"]
+
+
+@pytest.mark.parametrize("here", ["hvd-east", "localhost", "10.77.0.1"])
+def test_ranks_follow_the_list_wherever_it_is_started(run, hosts, here):
+    result = run("-np", 4, "-H", f"hvd-west:2,{here}:2", "-p", 2222, "-i", hosts.key, "--no-prefix-output",
+                 "sh", "-c", 'echo "$OMPI_COMM_WORLD_RANK $(hostname)"', before=hosts.enter(0))
+    assert result.code == 0, result
+    assert sorted(result.out.splitlines()) == ["0 hvd-west", "1 hvd-west", "2 hvd-east", "3 hvd-east"], result
 
 
 def test_a_hostfile_and_the_environment_reach_the_other_host(run, hosts, tmp_path):

@@ -11,6 +11,7 @@
 
 /* From here on the daemons are started all from this host, so that it alone needs the key. */
 #define MANY_HOSTS 64
+#define LIST_MAX ((size_t)128 * 1024 - 1) /* the kernel takes no longer argument */
 
 hvd_status_t hvd_mpirun_parse_version(struct hvd_strview text, int *out_major, struct hvd_err *err)
 {
@@ -111,19 +112,46 @@ static hvd_status_t add_setting(struct hvd_args *out, const char *flag, const ch
     return hvd_args_add_all(out, (const char *const[]){flag, name, value, NULL}, err);
 }
 
-/* The hosts, and how many processes each takes. */
+/* Whether Open MPI 4 would give the first ranks to this machine, which is not the first host. */
+static bool needs_sequence(const struct hvd_mpirun_plan *plan)
+{
+    const struct hvd_hosts *hosts = plan->hosts;
+    bool is_here = false;
+
+    for (size_t i = 1; i < hosts->n; i++)
+        is_here = is_here || hosts->items[i].is_local;
+    return plan->mpi_major < 5 && is_here && !hosts->items[0].is_local &&
+           (!plan->binding || plan->binding->n == 0);
+}
+
+/* The hosts, and how many processes each takes: as a number, or in a sequence the name so often. */
+static hvd_status_t list_hosts(const struct hvd_mpirun_plan *plan, struct hvd_buf *list)
+{
+    hvd_status_t st = HVD_OK;
+
+    for (size_t i = 0; i < plan->hosts->n && st == HVD_OK; i++) {
+        const struct hvd_host *host = &plan->hosts->items[i];
+
+        if (!needs_sequence(plan))
+            st = hvd_buf_printf(list, "%s%s:%" PRId64, i ? "," : "", host->name, host->slots);
+        for (int64_t k = 0; needs_sequence(plan) && k < host->slots && st == HVD_OK; k++)
+            st = hvd_buf_printf(list, "%s%s", i || k ? "," : "", host->name);
+    }
+    return st;
+}
+
 static hvd_status_t add_hosts(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
                               struct hvd_err *err)
 {
     struct hvd_buf list = {0};
-    hvd_status_t st = HVD_OK;
+    hvd_status_t st;
 
-    hvd_buf_init(&list, (size_t)1 << 20);
-    for (size_t i = 0; i < plan->hosts->n && st == HVD_OK; i++)
-        st = hvd_buf_printf(&list, "%s%s:%" PRId64, i ? "," : "", plan->hosts->items[i].name,
-                            plan->hosts->items[i].slots);
+    hvd_buf_init(&list, LIST_MAX);
+    st = list_hosts(plan, &list);
     if (st < 0)
-        st = HVD_FAIL(err, st, 0, "the host list does not fit");
+        st = HVD_FAIL(err, st, 0,
+                      "the host list does not fit into an argument of mpirun (%zu bytes)%s",
+                      LIST_MAX, needs_sequence(plan) ? ": put this machine first in it" : "");
     else
         st = hvd_args_add(out, "-np", err);
     if (st == HVD_OK)
@@ -215,7 +243,9 @@ static hvd_status_t add_process_settings(const struct hvd_mpirun_plan *plan, str
 hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
                               struct hvd_err *err)
 {
-    static const char *const placing[] = {"--bind-to", "none", "--map-by", "slot", NULL};
+    static const char *const by_slot[] = {"--bind-to", "none", "--map-by", "slot", NULL};
+    static const char *const in_sequence[] = {"--bind-to", "none", "--map-by", "seq", NULL};
+    const char *const *placing = needs_sequence(plan) ? in_sequence : by_slot;
     bool has_remote = false;
     hvd_status_t st = hvd_args_add(out, "mpirun", err);
 

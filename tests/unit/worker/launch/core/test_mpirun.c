@@ -92,6 +92,50 @@ static void ranks_of_one_host_open_no_port(void **state)
                   "btl self,sm,tcp train --name 'a b'");
 }
 
+/* Open MPI 4 begins with the machine that it is started on. */
+static void ranks_follow_the_list_wherever_this_machine_stands_in_it(void **state)
+{
+    struct hvd_args binding = {0};
+    struct hvd_args args = {0};
+    struct hvd_buf text = {0};
+    struct hvd_hosts hosts = {0};
+    struct hvd_err err = {0};
+    struct hvd_mpirun_plan plan = {.mpi_major = 4,
+                                   .ssh = {.way = HVD_WAY_SRUN},
+                                   .hosts = &hosts,
+                                   .can_ptrace = true,
+                                   .binding = &binding,
+                                   .names = none,
+                                   .rank_wrapper = none,
+                                   .command = command};
+    static const char *const expected[] = {
+        "mpirun -np 4 -H w,w,e,s --bind-to none --map-by seq ",
+        "mpirun -np 4 -H w:2,e:1,s:1 --bind-to none --map-by slot ",
+        "mpirun -np 4 -H w:2,e:1,s:1 --map-by node ",
+    };
+
+    (void)state;
+    hvd_buf_init(&text, 10000);
+    assert_int_equal(hvd_hosts_parse_list("w:2,e:1,s:1", &hosts, NULL), HVD_OK);
+    hosts.items[1].is_local = true;
+    for (size_t i = 0; i < 3; i++) {
+        plan.mpi_major = i == 1 ? 5 : 4;
+        if (i == 2)
+            assert_int_equal(hvd_args_split(&binding, "--map-by node", NULL), HVD_OK);
+        assert_int_equal(hvd_mpirun_build(&plan, &args, NULL), HVD_OK);
+        hvd_buf_reset(&text);
+        assert_int_equal(hvd_args_quote_all(&text, &args), HVD_OK);
+        assert_memory_equal(text.data, expected[i], strlen(expected[i]));
+        hvd_args_fini(&args);
+    }
+    hvd_args_fini(&binding);
+    hosts.items[0].slots = 100000;
+    assert_int_equal(hvd_mpirun_build(&plan, &args, &err), HVD_ERR_TOO_LARGE);
+    assert_non_null(strstr(err.msg, "put this machine first"));
+    hvd_hosts_fini(&hosts);
+    hvd_buf_fini(&text);
+}
+
 static void root_crowding_and_missing_capabilities_are_told_to_open_mpi_4(void **state)
 {
     const struct hvd_mpirun_plan plan = {.mpi_major = 4,
@@ -242,6 +286,7 @@ int main(void)
         cmocka_unit_test(versions_of_open_mpi_are_read_and_others_refused),
         cmocka_unit_test(here_no_ssh_is_configured),
         cmocka_unit_test(ranks_of_one_host_open_no_port),
+        cmocka_unit_test(ranks_follow_the_list_wherever_this_machine_stands_in_it),
         cmocka_unit_test(root_crowding_and_missing_capabilities_are_told_to_open_mpi_4),
         cmocka_unit_test(other_hosts_are_reached_by_open_mpi_4_with_the_users_port_and_key),
         cmocka_unit_test(open_mpi_5_has_its_own_names_and_the_operators_ssh_config_is_used),
