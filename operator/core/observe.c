@@ -227,6 +227,8 @@ static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
     out->u.statefulset.is_on_delete =
         hvd_observe_is(object, "spec.updateStrategy.type", "OnDelete") &&
         !hvd_json_at(object, "spec.updateStrategy.rollingUpdate");
+    out->u.statefulset.is_unseen = hvd_json_int(object, "status.observedGeneration", 0) <
+                                   hvd_json_int(object, "metadata.generation", 1);
     out->u.statefulset.is_shifted = hvd_json_int(object, "spec.ordinals.start", 0) != 0;
     out->u.statefulset.replicas = hvd_json_int(object, "spec.replicas", 1);
     return hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.statefulset.spec_hash);
@@ -265,6 +267,14 @@ static int32_t fields_set_by_others(const cJSON *object)
     return set;
 }
 
+static bool observe_manager(const cJSON *object, char **out)
+{
+    const char *manager = hvd_json_str(object, "spec.managedBy");
+
+    return !manager || strcmp(manager, "kubernetes.io/job-controller") == 0 ||
+           hvd_observe_text_n(manager, strlen(manager), out);
+}
+
 static bool observe_job(const cJSON *object, struct hvd_object *out)
 {
     const cJSON *item =
@@ -284,7 +294,9 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
     out->u.job.failed_s = hvd_rfc3339_parse(hvd_json_str(failed, "lastTransitionTime"));
     if (!out->u.job.is_complete && !out->u.job.is_failed)
         out->u.job.workers_hash = workers_hash(object);
+    out->u.job.is_unseen = !hvd_json_at(object, "status.startTime");
     return hvd_observe_text(failed, "message", &out->u.job.message) &&
+           observe_manager(object, &out->u.job.manager) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_WORKERS, &out->u.job.workers) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_SCALED_DOWN, &out->u.job.scaled_down);
 }

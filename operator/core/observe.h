@@ -69,6 +69,8 @@ enum hvd_pod_phase {
 /* What a pod that is not Ready and shows no trouble is at. */
 enum hvd_pod_stage {
     HVD_STAGE_NONE,
+    HVD_STAGE_GATED,   /* it must not be scheduled yet */
+    HVD_STAGE_PLACE,   /* its scheduler has not told of it */
     HVD_STAGE_START,   /* its node has it, and not all of its containers run */
     HVD_STAGE_INIT,    /* an init container runs */
     HVD_STAGE_SIDECAR, /* a sidecar runs, and its startup probe has not succeeded */
@@ -82,7 +84,7 @@ struct hvd_pod_view {
     char *trouble; /* what keeps it from being Ready and will not pass by itself; NULL: nothing */
     enum hvd_pod_stage stage;
     int64_t stage_s;       /* since when */
-    char *stage_container; /* which one; NULL: not known, or all */
+    char *stage_container; /* which one, or which scheduler; NULL: not known, or all */
     char *hosts_seen;      /* annotation horovod.io/hosts */
     char *reason;          /* status.reason, e.g. Evicted */
     char *message;         /* status.message, at most 1 KiB */
@@ -131,6 +133,7 @@ struct hvd_object {
             int64_t replicas;
             uint64_t revision; /* a hash of the name of its template's revision; 0: none yet */
             bool is_on_delete; /* the update strategy, and nothing else in it */
+            bool is_unseen;    /* its controller has not seen it as it is */
             bool is_shifted;   /* its first worker has another number than 0 */
             char *spec_hash;
         } statefulset;
@@ -146,6 +149,8 @@ struct hvd_object {
             uint64_t workers_hash; /* annotation; 0: none, or the Job has ended */
             bool is_held;          /* its spec lets it make no pod: suspend, or no parallelism */
             int32_t set_by_others; /* of enum hvd_job_field */
+            bool is_unseen;        /* its controller has not seen it */
+            char *manager;         /* another controller, by spec.managedBy; NULL: none */
             bool is_complete;
             bool is_failed;
             int64_t failed_s; /* when */

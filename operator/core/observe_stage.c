@@ -63,6 +63,23 @@ static int64_t scheduled_s(const cJSON *object)
     return at_s ? at_s : time_at(object, "metadata.creationTimestamp");
 }
 
+/* A pod that no node has: one that a scheduler has tried in vain has a condition that is trouble.
+ */
+static bool observe_scheduling(const cJSON *object, struct hvd_pod_view *out)
+{
+    const cJSON *item = NULL;
+
+    out->stage = HVD_STAGE_PLACE;
+    out->stage_s = time_at(object, "metadata.creationTimestamp");
+    cJSON_ArrayForEach(item, hvd_json_at(object, "status.conditions"))
+    {
+        if (hvd_observe_is(item, "type", "PodScheduled") &&
+            hvd_observe_is(item, "reason", "SchedulingGated"))
+            out->stage = HVD_STAGE_GATED;
+    }
+    return hvd_observe_text(object, "spec.schedulerName", &out->stage_container);
+}
+
 bool hvd_observe_stage(const cJSON *object, struct hvd_pod_view *out)
 {
     const cJSON *containers = hvd_json_at(object, "status.containerStatuses");
@@ -70,9 +87,10 @@ bool hvd_observe_stage(const cJSON *object, struct hvd_pod_view *out)
     int64_t since_s = scheduled_s(object);
     bool is_starting = cJSON_GetArraySize(containers) == 0;
 
-    if (out->trouble || !hvd_json_str(object, "spec.nodeName") ||
-        (out->phase != HVD_POD_PENDING && out->phase != HVD_POD_RUNNING))
+    if (out->trouble || (out->phase != HVD_POD_PENDING && out->phase != HVD_POD_RUNNING))
         return true;
+    if (!hvd_json_str(object, "spec.nodeName"))
+        return out->phase == HVD_POD_RUNNING || observe_scheduling(object, out);
     if (!observe_init(object, out, &since_s))
         return false;
     if (out->stage)

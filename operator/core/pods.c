@@ -149,6 +149,19 @@ bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod
     return false;
 }
 
+/* Which of two slow pods is told of: one on a node, then the one that is for longer. */
+static bool is_slower(const struct hvd_object *a, const struct hvd_object *b)
+{
+    const bool is_placed_a = a->u.pod.stage > HVD_STAGE_PLACE;
+    const bool is_placed_b = b->u.pod.stage > HVD_STAGE_PLACE;
+
+    if (is_placed_a != is_placed_b)
+        return is_placed_a;
+    if (a->u.pod.stage_s != b->u.pod.stage_s)
+        return a->u.pod.stage_s < b->u.pod.stage_s;
+    return strcmp(a->meta.name, b->meta.name) < 0;
+}
+
 static void add_worker(const struct hvd_view *view, const struct hvd_worker *worker,
                        struct hvd_pods *out, struct hvd_worker *troubled)
 {
@@ -160,9 +173,7 @@ static void add_worker(const struct hvd_view *view, const struct hvd_worker *wor
         out->troubled = pod;
         *troubled = *worker;
     }
-    if (pod->u.pod.stage && (!out->slow || pod->u.pod.stage_s < out->slow->u.pod.stage_s ||
-                             (pod->u.pod.stage_s == out->slow->u.pod.stage_s &&
-                              strcmp(pod->meta.name, out->slow->meta.name) < 0)))
+    if (pod->u.pod.stage && (!out->slow || is_slower(pod, out->slow)))
         out->slow = pod;
     if (pod->u.pod.is_ready && (pod->u.pod.ip || !view->job->spec.has_ip_names) &&
         worker->ordinal < view->job->spec.groups[worker->group].replicas) {

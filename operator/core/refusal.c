@@ -21,6 +21,8 @@
 #define ASK_MAX_MS 300000
 #define POD_PATIENCE_MS 15000 /* the same of a pod that is slow: images are pulled for so long */
 #define ASK_POD_MAX_MS 120000
+#define SLOW_MS 120000 /* then it is told of without a cause */
+#define SLOW_TEXT "2 minutes"
 
 bool hvd_refusal_may_pass(const char *message)
 {
@@ -86,14 +88,21 @@ const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
     return known ? known->message : NULL;
 }
 
-static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *set)
+/* Counts the pods of the set; *newest_s becomes when the last of them was made, if that is later.
+ */
+static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *set,
+                             int64_t *newest_s)
 {
     int64_t n = 0;
 
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
 
-        n += pod->kind == HVD_KIND_POD && hvd_str_equal(pod->meta.owner_uid, set->meta.uid);
+        if (pod->kind != HVD_KIND_POD || !hvd_str_equal(pod->meta.owner_uid, set->meta.uid))
+            continue;
+        n++;
+        if (pod->meta.created_s > *newest_s)
+            *newest_s = pod->meta.created_s;
     }
     return n;
 }
@@ -121,6 +130,77 @@ static bool is_namespace_leaving(const struct hvd_pass *p)
     return false;
 }
 
+/*
+ * Whether pods have been missing since that time for so long that it is told of without a cause.
+ * Once it has been, it is until they are there: what was written for it is no new beginning.
+ */
+static bool is_slow(struct hvd_pass *p, const char *told, const char *cause, int64_t from_ms)
+{
+    const struct hvd_repairs *repairs = p->view->repairs;
+
+    if (told && strstr(told, cause))
+        return true;
+    if (repairs && from_ms < repairs->since_ms) /* an operator that was just started */
+        from_ms = repairs->since_ms;
+    if (p->now_ms >= from_ms + SLOW_MS)
+        return true;
+    hvd_plan_wake(p->plan, from_ms + SLOW_MS);
+    return false;
+}
+
+/* Whether the object itself is refused, which is told of elsewhere. */
+static bool is_refused(const struct hvd_pass *p, const struct hvd_object *object)
+{
+    const struct hvd_failure *known = hvd_pass_failure(p, object->kind, object->meta.name);
+
+    return known && known->type != HVD_FAILURE_NO_PODS;
+}
+
+/* Pods that a set does not make, though nothing tells why. */
+static bool describe_slow_set(struct hvd_pass *p, const struct hvd_object *set, char *out,
+                              size_t size)
+{
+    const char *told = p->job->status.conditions[HVD_COND_WORKERS_READY].message;
+    int64_t newest_s = 0;
+    const int64_t n_missing = set->u.statefulset.replicas - count_pods_of(p, set, &newest_s);
+    int64_t from_ms = since_ms(p, set);
+    char cause[256];
+
+    hvd_pass_text(cause, sizeof(cause), "pods of StatefulSet %s have not been made",
+                  set->meta.name);
+    from_ms = from_ms < newest_s * 1000 ? newest_s * 1000 : from_ms;
+    if (is_refused(p, set) || !is_slow(p, told, cause, from_ms))
+        return false;
+    hvd_pass_text(out, size, "%d of %d %s after " SLOW_TEXT ": %s", (int)n_missing,
+                  (int)set->u.statefulset.replicas, cause,
+                  set->u.statefulset.is_unseen
+                      ? "the StatefulSet controller has not seen the StatefulSet yet, see whether "
+                        "kube-controller-manager runs"
+                      : "its events name no cause");
+    return true;
+}
+
+static bool describe_slow_job(struct hvd_pass *p, const struct hvd_object *job, char *out,
+                              size_t size)
+{
+    const char *told = p->job->status.conditions[HVD_COND_RUNNING].message;
+    int64_t from_ms = job->meta.created_s * 1000;
+    char cause[256];
+
+    hvd_pass_text(cause, sizeof(cause), "the pod of Job %s has not been made", job->meta.name);
+    from_ms = from_ms < p->next.start_s * 1000 ? p->next.start_s * 1000 : from_ms;
+    if (is_refused(p, job) || job->u.job.is_held || job->u.job.is_complete ||
+        job->u.job.is_failed || !is_slow(p, told, cause, from_ms))
+        return false;
+    hvd_pass_text(out, size, "%s after " SLOW_TEXT ": %s%s", cause,
+                  job->u.job.manager     ? "its spec.managedBy names another controller, "
+                  : job->u.job.is_unseen ? "the Job controller has not seen the Job yet, see "
+                                           "whether kube-controller-manager runs"
+                                         : "its events name no cause",
+                  job->u.job.manager ? job->u.job.manager : "");
+    return true;
+}
+
 bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size)
 {
     bool is_found = false;
@@ -132,16 +212,17 @@ bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size)
     }
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
         const struct hvd_object *set = p->owners.sets[i];
+        int64_t newest_s = 0;
         const char *reason;
 
         if (hvd_pass_set(p, i) != HVD_CHILD_OURS ||
-            count_pods_of(p, set) >= set->u.statefulset.replicas)
+            count_pods_of(p, set, &newest_s) >= set->u.statefulset.replicas)
             continue;
         reason = hvd_refusal_ask(p, set, HVD_ASK_CREATION, since_ms(p, set));
         if (!is_found && reason)
             hvd_pass_text(out, size, "pods of StatefulSet %s cannot be made: %s", set->meta.name,
                           reason);
-        is_found = is_found || reason;
+        is_found = is_found || reason || describe_slow_set(p, set, out, size);
     }
     return is_found;
 }
@@ -154,9 +235,10 @@ bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size)
     if (hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS || p->pods.n_masters > 0)
         return false;
     reason = hvd_refusal_ask(p, job, HVD_ASK_CREATION, since_ms(p, job));
-    if (reason)
-        hvd_pass_text(out, size, "the pod of Job %s cannot be made: %s", job->meta.name, reason);
-    return reason != NULL;
+    if (!reason)
+        return describe_slow_job(p, job, out, size);
+    hvd_pass_text(out, size, "the pod of Job %s cannot be made: %s", job->meta.name, reason);
+    return true;
 }
 
 static void describe_denial(const struct hvd_failure *known, bool is_delete, char *out, size_t size)

@@ -15,6 +15,18 @@ static void describe(const struct hvd_pod_view *pod, const char *name, char *out
     const char *container = pod->stage_container ? pod->stage_container : "?";
 
     switch (pod->stage) {
+    case HVD_STAGE_GATED:
+        hvd_pass_text(out, size,
+                      "pod %s is held by its spec.schedulingGates for more than " SLOW_TEXT
+                      ": the program that set them has to remove them",
+                      name);
+        break;
+    case HVD_STAGE_PLACE:
+        hvd_pass_text(out, size,
+                      "pod %s has not been placed on a node after " SLOW_TEXT
+                      ", and no cause is known: see whether scheduler %s runs",
+                      name, pod->stage_container ? container : "default-scheduler");
+        break;
     case HVD_STAGE_INIT:
         hvd_pass_text(out, size, "pod %s init container %s has not ended after " SLOW_TEXT, name,
                       container);
@@ -58,9 +70,10 @@ bool hvd_stage_describe(struct hvd_pass *p, const struct hvd_object *pod,
     const int64_t since_ms = view->stage_s * 1000;
     const char *words = NULL;
 
-    if (view->stage == HVD_STAGE_NONE || pod->meta.is_deleting)
+    if (view->stage == HVD_STAGE_NONE || pod->meta.is_deleting ||
+        (view->stage == HVD_STAGE_PLACE && p->has_no_room)) /* which says why */
         return false;
-    if (view->stage != HVD_STAGE_INIT)
+    if (view->stage > HVD_STAGE_PLACE && view->stage != HVD_STAGE_INIT)
         words = hvd_refusal_ask(
             p, pod, view->stage == HVD_STAGE_START ? HVD_ASK_START : HVD_ASK_READY, since_ms);
     if (words) {

@@ -39,6 +39,10 @@ static const struct cause *find_cause(const char *text, const char **end)
         {" is not ready", "ContainerNotReady", true},
         {" has not ended after", "InitContainerNotEnded", false},
         {" has not started", "ContainerNotStarted", false},
+        {" has not been placed", "Unschedulable", false},
+        {" is held by its spec.schedulingGates", "Unschedulable", false},
+        {" has not been made", "PodsNotCreated", false},
+        {" have not been made", "PodsNotCreated", false},
         {" still runs", "ContainerRunsOn", false},
     };
     const struct cause *cause = NULL;

@@ -111,6 +111,7 @@ static void a_pod_that_is_slow_is_told_of_with_the_words_of_its_events(void **st
         begin(&w);
         go_on(&w, 10000);
         w.pod_words = rows[i].words;
+        (void)world_patch(&w, "Pod", "digits-worker-1", "{\"status\":{\"phase\":\"Running\"}}");
         write_status(&w, "digits-worker-0", rows[i].status);
         go_on(&w, 10000);
         assert_string_equal(world_condition_text(&w, "WorkersReady", "message"),
@@ -175,12 +176,157 @@ static void a_master_that_is_slow_is_told_of(void **state)
     world_fini(&w);
 }
 
+/* Nobody makes the pods of a set, as when its controller is down. */
+static void a_set_without_pods_is_told_of_though_no_event_is(void **state)
+{
+    static const char text[] =
+        "0 of 2 workers are ready; 2 of 2 pods of StatefulSet digits-worker have not been made "
+        "after 2 minutes: the StatefulSet controller has not seen the StatefulSet yet, see whether "
+        "kube-controller-manager runs";
+    struct world w;
+    int n_writes;
+
+    (void)state;
+    world_init(&w, JOB);
+    go_on(&w, 115000);
+    assert_string_equal(world_status(&w, "message"), "0 of 2 workers are ready");
+    go_on(&w, 20000);
+    assert_string_equal(world_status(&w, "message"), text);
+    assert_int_equal(world_events(&w, "PodsNotCreated"), 1);
+    n_writes = w.n_writes;
+    go_on(&w, 3600000);
+    assert_int_equal(w.n_writes, n_writes);
+    world_restart(&w);
+    go_on(&w, 300000);
+    assert_int_equal(w.n_writes, n_writes);
+    /* It sees the set, and makes none all the same; one pod of two. */
+    assert_true(world_patch(&w, "StatefulSet", "digits-worker",
+                            "{\"metadata\":{\"generation\":1},\"status\":{"
+                            "\"observedGeneration\":1}}"));
+    go_on(&w, 60000);
+    assert_non_null(strstr(world_status(&w, "message"),
+                           "2 of 2 pods of StatefulSet digits-worker have not been made after 2 "
+                           "minutes: its events name no cause"));
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_string_equal(world_condition_text(&w, "WorkersReady", "message"),
+                        "2 of 2 workers are ready");
+    assert_int_equal(world_events(&w, "PodsNotCreated"), 1);
+    world_fini(&w);
+}
+
+static void a_job_without_a_pod_is_told_of_though_no_event_is(void **state)
+{
+    static const char *const cases[][2] = {
+        {"{}", "the Job controller has not seen the Job yet, see whether kube-controller-manager "
+               "runs"},
+        {"{\"status\":{\"startTime\":\"2024-01-01T00:00:00Z\"}}", "its events name no cause"},
+        {"{\"spec\":{\"managedBy\":\"example.com/queue\"}}",
+         "its spec.managedBy names another controller, example.com/queue"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct world w;
+        char text[512];
+        int n_writes;
+
+        world_init(&w, JOB);
+        w.deny_pods_of = "Job";
+        w.is_mute = true;
+        world_settle(&w);
+        (void)world_patch(&w, "Job", "digits-master", cases[i][0]);
+        go_on(&w, 100000);
+        assert_string_equal(world_condition_text(&w, "Running", "message"), "");
+        go_on(&w, 30000);
+        (void)snprintf(text, sizeof(text),
+                       "the pod of Job digits-master has not been made after 2 minutes: %s",
+                       cases[i][1]);
+        assert_string_equal(world_condition_text(&w, "Running", "message"), text);
+        assert_int_equal(world_events(&w, "PodsNotCreated"), 1);
+        n_writes = w.n_writes;
+        go_on(&w, 3600000);
+        assert_int_equal(w.n_writes, n_writes);
+        w.deny_pods_of = NULL;
+        world_settle(&w);
+        world_is_state(&w, "Running");
+        world_fini(&w);
+    }
+}
+
+/* A set of many workers, whose pods come one by one. */
+static void a_set_that_still_makes_pods_is_left_to_do_so(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"x:1\",\"command\":[\"t\"],\"worker\":{\"replicas\":6}}");
+    w.is_kubelet_off = true;
+    while (world_pass(&w) > 0)
+        ;
+    assert_true(world_controllers(&w)); /* makes all at once: two are to come */
+    world_remove(&w, "Pod", "digits-worker-5");
+    world_remove(&w, "Pod", "digits-worker-4");
+    go_on(&w, 110000);
+    world_controllers(&w);
+    world_remove(&w, "Pod", "digits-worker-5");
+    go_on(&w, 100000);
+    assert_null(strstr(world_status(&w, "message"), "have not been made"));
+    go_on(&w, 30000);
+    assert_non_null(
+        strstr(world_status(&w, "message"), "1 of 6 pods of StatefulSet digits-worker"));
+    world_fini(&w);
+}
+
+/* A pod that no scheduler takes, or that may not be scheduled yet. */
+static void a_pod_that_no_scheduler_takes_is_told_of(void **state)
+{
+    static const char *const cases[][3] = {
+        {"\"phase\":\"Pending\"", "{\"spec\":{\"schedulerName\":\"mine\"}}",
+         "has not been placed on a node after 2 minutes, and no cause is known: see whether "
+         "scheduler mine runs"},
+        {"\"phase\":\"Pending\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\","
+         "\"reason\":\"SchedulingGated\"}]",
+         "{}",
+         "is held by its spec.schedulingGates for more than 2 minutes: the program that set them "
+         "has to remove them"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char status[256], text[512];
+        struct world w;
+        int n_writes;
+
+        begin(&w);
+        (void)snprintf(status, sizeof(status), "{\"status\":{%s}}", cases[i][0]);
+        (void)world_patch(&w, "Pod", "digits-worker-0", status);
+        (void)world_patch(&w, "Pod", "digits-worker-0", cases[i][1]);
+        go_on(&w, 100000);
+        assert_string_equal(world_status(&w, "message"), "0 of 2 workers are ready");
+        go_on(&w, 30000);
+        (void)snprintf(text, sizeof(text), "0 of 2 workers are ready; pod digits-worker-0 %s",
+                       cases[i][2]);
+        assert_string_equal(world_status(&w, "message"), text);
+        assert_int_equal(world_events(&w, "Unschedulable"), 1);
+        n_writes = w.n_writes;
+        go_on(&w, 3600000);
+        assert_int_equal(w.n_writes, n_writes);
+        assert_int_equal(w.n_explained, 0);
+        world_fini(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pod_that_is_slow_is_told_of_with_the_words_of_its_events),
         cmocka_unit_test(an_answer_ends_with_the_stage_that_it_was_about),
         cmocka_unit_test(a_master_that_is_slow_is_told_of),
+        cmocka_unit_test(a_set_without_pods_is_told_of_though_no_event_is),
+        cmocka_unit_test(a_job_without_a_pod_is_told_of_though_no_event_is),
+        cmocka_unit_test(a_set_that_still_makes_pods_is_left_to_do_so),
+        cmocka_unit_test(a_pod_that_no_scheduler_takes_is_told_of),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

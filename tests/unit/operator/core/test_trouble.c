@@ -88,10 +88,10 @@ static void an_image_that_cannot_be_pulled_is_one_event_however_often_it_is_trie
     assert_string_equal(event(&w, "ImagePullFailed"), text);
     /* Another worker has it when the first has not, and it comes back. */
     cJSON_ReplaceItemInObject(world_find(&w, "Pod", "digits-worker-0"), "status",
-                              cJSON_Parse("{\"phase\":\"Pending\"}"));
+                              cJSON_Parse("{\"phase\":\"Running\"}"));
     later(&w);
     cJSON_ReplaceItemInObject(world_find(&w, "Pod", "digits-worker-1"), "status",
-                              cJSON_Parse("{\"phase\":\"Pending\"}"));
+                              cJSON_Parse("{\"phase\":\"Running\"}"));
     later(&w);
     assert_string_equal(world_condition_text(&w, "WorkersReady", "message"),
                         "0 of 2 workers are ready");

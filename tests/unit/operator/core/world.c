@@ -420,7 +420,9 @@ static bool explain(struct world *w, const struct hvd_action *action)
     forget(w, action);
     remember(w, action, HVD_FAILURE_NO_PODS);
     w->failures[w->n_failures - 1].message =
-        w->deny_pods_of && strcmp(w->deny_pods_of, kind) == 0 ? "forbidden: exceeded quota" : NULL;
+        !w->is_mute && w->deny_pods_of && strcmp(w->deny_pods_of, kind) == 0
+            ? "forbidden: exceeded quota"
+            : NULL;
     if (action->kind == HVD_KIND_POD)
         w->failures[w->n_failures - 1].message = w->pod_words;
     w->failures[w->n_failures - 1].question = action->question;

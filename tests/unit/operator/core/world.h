@@ -41,6 +41,7 @@ struct world {
     const char *deny_kind;        /* writes of this kind are denied by a webhook; "": of all */
     bool is_status_denied;        /* patches of the job's status are */
     const char *deny_pods_of;     /* of this kind; its controller cannot make any pod */
+    bool is_mute;                 /* without a word in the events */
     enum hvd_failure_type trace;  /* what the events tell of a Job that is gone; 0: nothing */
     const char *trace_text;       /* the words in them */
     int n_traced;                 /* how often somebody asked for them */
