@@ -61,8 +61,12 @@ static unsigned count_failures(const struct hvd_entry *entry, const struct hvd_f
         const struct hvd_failure *known = &entry->failures[i];
 
         if (known->type == failure->type && known->kind == failure->kind &&
-            strcmp(known->name, failure->name) == 0)
+            strcmp(known->name, failure->name) == 0) {
+            /* Told at once, after some of which nothing was told: the first of its row. */
+            if (failure->told_from < known->told_from && known->n < known->told_from)
+                return 1;
             return known->n < UINT_MAX ? known->n + 1 : known->n;
+        }
     }
     return 1;
 }

@@ -94,11 +94,36 @@ static int64_t server_ms(const struct run *run)
     return hvd_server_clock_at(run->p.clock, hvd_clock_ms());
 }
 
+static const struct hvd_failure *find_failure(const struct hvd_entry *entry,
+                                              const struct hvd_action *action)
+{
+    for (size_t i = 0; i < entry->n_failures; i++) {
+        if (entry->failures[i].kind == action->kind &&
+            strcmp(entry->failures[i].name, action->name) == 0)
+            return &entry->failures[i];
+    }
+    return NULL;
+}
+
+/* From which answer in a row a failure is told of: what is told of already stays so. */
+static unsigned told_from(const struct hvd_entry *entry, const struct hvd_action *action,
+                          enum hvd_failure_type type, const struct hvd_kube_response *response)
+{
+    const struct hvd_failure *known = find_failure(entry, action);
+
+    if ((type != HVD_FAILURE_DENIED && type != HVD_FAILURE_STATUS) ||
+        hvd_refusal_judge(action, response->status, response->code, response->body) !=
+            HVD_REFUSAL_UNSERVED)
+        return 1;
+    return known && known->type == type && hvd_refusal_is_told(known) ? known->told_from
+                                                                      : HVD_REFUSAL_LASTS;
+}
+
 /* What the next reconcile has to know. */
 static void note_failure(struct run *run, const struct hvd_action *action,
                          enum hvd_failure_type type, const struct hvd_kube_response *response)
 {
-    const char *text = hvd_json_text(response->body, "message");
+    const char *text = hvd_refusal_words(response->body);
     const struct hvd_failure failure = {
         .type = type,
         .kind = action->kind,
@@ -108,11 +133,27 @@ static void note_failure(struct run *run, const struct hvd_action *action,
                                                : message_of(response),
         .at_ms = server_ms(run),
         .value = action->value,
+        .told_from = told_from(run->entry, action, type, response),
     };
 
     run->is_broken = true;
     if (hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+}
+
+/* The run fails, and the next reconcile knows why if there was an answer. What is known of the pods
+ * of an object is worth more than one that may never come again. */
+static void fail_told(struct run *run, const struct hvd_action *action,
+                      const struct hvd_kube_response *response)
+{
+    const struct hvd_failure *known = find_failure(run->entry, action);
+    const bool is_status = action->type == HVD_ACTION_PATCH_STATUS;
+    const enum hvd_failure_type type = is_status ? HVD_FAILURE_STATUS : HVD_FAILURE_DENIED;
+
+    if (response->code != 0 && !(known && known->type == HVD_FAILURE_NO_PODS &&
+                                 told_from(run->entry, action, type, response) > 1))
+        note_failure(run, action, type, response);
+    fail_with(run, response);
 }
 
 static void keep(struct run *run, enum hvd_kind kind, const cJSON *object)
@@ -196,16 +237,6 @@ static bool is_ours(const struct run *run, const cJSON *object)
     return false;
 }
 
-static bool has_failure(const struct hvd_entry *entry, const struct hvd_action *action)
-{
-    bool has = false;
-
-    for (size_t i = 0; i < entry->n_failures; i++)
-        has = has || (entry->failures[i].kind == action->kind &&
-                      strcmp(entry->failures[i].name, action->name) == 0);
-    return has;
-}
-
 /*
  * After a create that met an object of this name. The failure stands since that was known: the
  * removal of the object, which the watch may show before this answer comes, ends it.
@@ -220,12 +251,12 @@ static void on_existing(void *ctx, const struct hvd_kube_response *response)
         run->is_broken = true; /* gone meanwhile: the next reconcile makes it */
     } else if (response->status != HVD_OK) {
         hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
-        fail_with(run, response);
+        fail_told(run, step->action, response);
     } else if (is_ours(run, response->body)) {
         hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
         log_action(run, HVD_LOG_INFO, "adopted", step->action, NULL);
         keep(run, step->action->kind, response->body);
-    } else if (!has_failure(run->entry, step->action)) {
+    } else if (!find_failure(run->entry, step->action)) {
         run->is_broken = true; /* it was removed since it was read */
     } else {
         log_action(run, HVD_LOG_WARN, "an object of this name belongs to somebody else",
@@ -270,7 +301,7 @@ static void on_reread(void *ctx, const struct hvd_kube_response *response)
     else if (response->status == HVD_ERR_NOT_FOUND)
         forget(step);
     else
-        fail_with(run, response);
+        fail_told(run, action, response);
     finish_step(step);
 }
 
@@ -476,17 +507,18 @@ static hvd_status_t send_trace(struct step *step, struct hvd_err *err)
 
 /* Where no event can be written because its namespace is being deleted, nothing else can be made:
  * the next reconcile has to know. */
-static void note_namespace(struct run *run, const struct hvd_kube_response *response)
+static void note_namespace(struct run *run, const struct hvd_action *action,
+                           const struct hvd_kube_response *response)
 {
-    const char *text = hvd_json_text(response->body, "message");
-    const struct hvd_failure failure = {.type = HVD_FAILURE_DENIED,
+    const struct hvd_failure failure = {.type = HVD_FAILURE_LEAVING,
                                         .kind = HVD_KIND_EVENT,
                                         .name = "",
-                                        .message = text,
+                                        .message = hvd_refusal_words(response->body),
                                         .at_ms = server_ms(run)};
 
-    if (strstr(text, HVD_REFUSAL_NAMESPACE) && run->entry->has_job &&
-        hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
+    if (hvd_refusal_judge(action, response->status, response->code, response->body) ==
+            HVD_REFUSAL_LEAVING &&
+        run->entry->has_job && hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
@@ -501,7 +533,7 @@ static void on_event_done(struct step *step, const struct hvd_kube_response *res
     case HVD_ERR_NOT_FOUND:
         log_action(step->run, HVD_LOG_WARN, "cannot write an event", step->action,
                    message_of(response));
-        note_namespace(step->run, response);
+        note_namespace(step->run, step->action, response);
         break;
     default:
         fail_with(step->run, response);
@@ -522,36 +554,34 @@ static bool has_missed(const struct hvd_action *action, const struct hvd_kube_re
            strncmp(hvd_json_text(response->body, "message"), text, strlen(text)) == 0;
 }
 
-/* 400, 422 and 403 of a write to a child, which reconcile turns into conditions. */
+/* An answer to a write that is no success, of which reconcile makes conditions. */
 static void on_refused(struct step *step, const struct hvd_kube_response *response)
 {
+    const struct hvd_action *action = step->action;
     struct run *run = step->run;
-    /* A gang scheduler refuses a group for a queue that is closed: that passes. What is to be
-     * deleted is not wrong, whatever the code says. */
-    bool is_rule = response->status == HVD_ERR_INVALID && step->action->type != HVD_ACTION_DELETE &&
-                   !hvd_refusal_may_pass(hvd_json_text(response->body, "message")) &&
-                   step->action->kind != HVD_KIND_VOLCANO_PODGROUP &&
-                   step->action->kind != HVD_KIND_PLUGINS_PODGROUP;
-    /* A patch of an object that is there fails because of what others made of that, unless the
-     * job's own template is in it. */
-    bool is_invalid =
-        is_rule && (step->action->type != HVD_ACTION_PATCH || step->action->is_template);
+    const enum hvd_refusal refusal =
+        hvd_refusal_judge(action, response->status, response->code, response->body);
 
-    if (step->action->type == HVD_ACTION_PATCH_STATUS) {
-        log_action(run, HVD_LOG_WARN, "the API server refused a status", step->action,
-                   message_of(response));
-        note_failure(run, step->action, HVD_FAILURE_STATUS, response);
-        fail_with(run, response);
+    if (response->code == 0 || refusal == HVD_REFUSAL_UNSERVED) {
+        fail_told(run, action, response);
         return;
     }
-    log_action(run, HVD_LOG_WARN, "the API server refused a write", step->action,
-               message_of(response));
-    if (is_rule && !is_invalid)
-        hvd_repairs_note_refused(&run->entry->repairs, step->action, server_ms(run));
-    note_failure(run, step->action, is_invalid ? HVD_FAILURE_INVALID : HVD_FAILURE_DENIED,
+    log_action(run, HVD_LOG_WARN,
+               action->type == HVD_ACTION_PATCH_STATUS ? "the API server refused a status"
+                                                       : "the API server refused a write",
+               action, message_of(response));
+    if (refusal == HVD_REFUSAL_RULE)
+        hvd_repairs_note_refused(&run->entry->repairs, action, server_ms(run));
+    if (refusal == HVD_REFUSAL_FINAL || refusal == HVD_REFUSAL_LEAVING) {
+        note_failure(run, action,
+                     refusal == HVD_REFUSAL_FINAL ? HVD_FAILURE_INVALID : HVD_FAILURE_LEAVING,
+                     response);
+        return;
+    }
+    note_failure(run, action,
+                 action->type == HVD_ACTION_PATCH_STATUS ? HVD_FAILURE_STATUS : HVD_FAILURE_DENIED,
                  response);
-    if (!is_invalid)
-        fail_run(run, HVD_ERR_DENIED, message_of(response), response->retry_after_ms);
+    fail_run(run, HVD_ERR_DENIED, message_of(response), response->retry_after_ms);
 }
 
 static void on_delete_ok(struct step *step, const struct hvd_kube_response *response)
@@ -634,8 +664,7 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
             return;
         }
         /* Its namespace, or a kind that somebody has to install. */
-        note_failure(step->run, action, HVD_FAILURE_DENIED, response);
-        fail_with(step->run, response);
+        on_refused(step, response);
         break;
     case HVD_ERR_INVALID:
         if (has_missed(action, response)) {
@@ -645,12 +674,8 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
         }
         on_refused(step, response);
         break;
-    case HVD_ERR_TOO_LARGE:
-    case HVD_ERR_DENIED:
-        on_refused(step, response);
-        break;
     default:
-        fail_with(step->run, response);
+        on_refused(step, response);
         break;
     }
     finish_step(step);

@@ -11,6 +11,7 @@
 #include "operator/core/hash.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
+#include "operator/core/refusal.h"
 #include "operator/core/repair_internal.h"
 
 #define MESSAGE_SIZE 1024
@@ -50,8 +51,8 @@ static void keep_denial(struct hvd_pass *p, const struct hvd_write *write)
 {
     const struct hvd_failure *known = hvd_pass_failure(p, write->kind, write->name);
 
-    if (known && known->type == HVD_FAILURE_DENIED && write->repair != HVD_REPAIR_STATUS &&
-        !p->held_back)
+    if (known && known->type == HVD_FAILURE_DENIED && hvd_refusal_is_told(known) &&
+        write->repair != HVD_REPAIR_STATUS && !p->held_back)
         p->held_back = known;
 }
 

@@ -17,6 +17,7 @@
 #include "operator/core/pass.h"
 #include "operator/core/patch.h"
 #include "operator/core/plan.h"
+#include "operator/core/refusal.h"
 #include "operator/core/trouble.h"
 
 #define MESSAGE_SIZE 1024
@@ -87,7 +88,7 @@ static void report_denied(struct hvd_pass *p, const struct child *child)
     const struct hvd_failure *failure = hvd_pass_failure(p, child->kind, child->name);
     char message[MESSAGE_SIZE];
 
-    if (!failure || failure->type != HVD_FAILURE_DENIED)
+    if (!failure || failure->type != HVD_FAILURE_DENIED || !hvd_refusal_is_told(failure))
         return;
     p->is_denied = true;
     hvd_pass_text(message, sizeof(message), "%s %s cannot be made, will be tried again: %s",
@@ -101,7 +102,8 @@ static bool is_any_denied(const struct hvd_pass *p)
     bool is = false;
 
     for (size_t i = 0; i < p->view->n_failures; i++)
-        is = is || p->view->failures[i].type == HVD_FAILURE_DENIED;
+        is = is || p->view->failures[i].type == HVD_FAILURE_DENIED ||
+             p->view->failures[i].type == HVD_FAILURE_LEAVING;
     return is;
 }
 
@@ -139,6 +141,8 @@ static void create(struct hvd_pass *p, const struct child *child)
                                   .settings = hvd_pass_settings(p)};
     char told[TOLD_SIZE];
 
+    if (hvd_refusal_of_namespace(p))
+        return;
     report_denied(p, child);
     if (p->st || !hvd_contest_admit(p, &write))
         return;

@@ -248,6 +248,14 @@ const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
 /* A change or a deletion that is planned and was denied the last time. */
 bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size);
 
+/* Whether the API server has refused an object because the namespace is being deleted: it refuses
+ * events, too, and what controllers would make. */
+bool hvd_refusal_is_leaving(const struct hvd_pass *p);
+
+/* The same on the condition Running; true if nothing is to be made for that. Once in a long time it
+ * may be tried. */
+bool hvd_refusal_of_namespace(struct hvd_pass *p);
+
 /* sidecars.c: containers that run on after the master's own has ended. */
 
 #define HVD_REASON_MASTER_ENDED "MasterEnded" /* of the condition Running meanwhile */

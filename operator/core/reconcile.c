@@ -25,6 +25,7 @@
 #include "operator/core/owner.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
+#include "operator/core/refusal.h"
 #include "operator/core/scaling.h"
 #include "operator/core/trouble.h"
 
@@ -614,12 +615,12 @@ static uint64_t hash_status(struct hvd_pass *p)
     return hash;
 }
 
-/* Removes the events that were written with the same status before, which somebody has undone. */
-static void drop_events(struct hvd_plan *plan)
+/* Removes the events, or of those only the ones that are about no repair. */
+static void drop_events(struct hvd_plan *plan, bool is_all)
 {
     for (size_t i = plan->n_actions; i > 0; i--) {
         if (plan->actions[i - 1].type == HVD_ACTION_EVENT &&
-            plan->actions[i - 1].repair == HVD_REPAIR_NONE)
+            (is_all || plan->actions[i - 1].repair == HVD_REPAIR_NONE))
             hvd_plan_remove(plan, i - 1);
     }
 }
@@ -634,17 +635,17 @@ static void report_unwritten(struct hvd_pass *p, uint64_t value)
     const struct hvd_failure *known = hvd_pass_failure(p, HVD_KIND_HOROVODJOB, p->job->name);
     char message[MESSAGE_SIZE];
 
-    if (!known || known->type != HVD_FAILURE_STATUS)
+    if (!known || known->type != HVD_FAILURE_STATUS || !hvd_refusal_is_told(known))
         return;
     if (hvd_job_is_finished(&p->next))
         hvd_outcome_release_workers(p);
     if (known->value == value)
-        drop_events(p->plan);
+        drop_events(p->plan, false);
     hvd_pass_text(message, sizeof(message),
                   "the API server refuses the status of this job (state %s), will be tried again: "
                   "%s",
                   hvd_job_state_str(p->next.state), known->message ? known->message : "");
-    if (known->n == 1)
+    if (known->n == (known->told_from ? known->told_from : 1))
         hvd_pass_event(p, "StatusNotWritten", message, true);
 }
 
@@ -666,8 +667,9 @@ static void write_status(struct hvd_pass *p)
     }
     hvd_trouble_events(p);
     action.value = write.value = hash_status(p);
+    /* They were written with the same status before, which somebody has undone. */
     if (hvd_contest_is_repeated(p, &write))
-        drop_events(p->plan);
+        drop_events(p->plan, false);
     report_unwritten(p, action.value);
     if (!hvd_contest_admit(p, &write))
         return;
@@ -717,6 +719,8 @@ static void act(struct hvd_pass *p)
         decide(p);
     hvd_terminating_report(p);
     write_status(p);
+    if (hvd_refusal_is_leaving(p))
+        drop_events(p->plan, true);
 }
 
 /* The plan of a pass that needs the spec and has not got it: nothing that was decided without it

@@ -27,17 +27,18 @@
  *   name never removes a newer object.
  */
 
-/* How an action ended that is not to be repeated at once. Everything else (network, 5xx, 429, 409
- * Conflict of a patch or a delete) is the shell's to retry with backoff; none of it is told here.
+/* How an action ended that is not to be repeated at once. Everything else (no answer, 409 Conflict
+ * of a patch or a delete) is the shell's to retry with backoff; none of it is told here.
  */
 enum hvd_failure_type {
     HVD_FAILURE_FOREIGN,  /* create answered 409 AlreadyExists and a GET shows a controller other
                              than this job (by uid) */
-    HVD_FAILURE_INVALID,  /* a create, or a patch with a template, answered 400 or 422, and always
-                             will (refusal.h): the job's own template is wrong */
-    HVD_FAILURE_DENIED,   /* answered 403, or by a webhook that denies or cannot be asked (quota,
-                             RBAC, admission): retried by the shell with backoff */
-    HVD_FAILURE_STATUS,   /* the same of the status of the job itself, or 422 */
+    HVD_FAILURE_INVALID,  /* hvd_refusal_judge: the job's own template is wrong, now and always */
+    HVD_FAILURE_DENIED,   /* hvd_refusal_judge: refused for any other reason (quota, RBAC,
+                             admission, a server in trouble): retried by the shell with backoff */
+    HVD_FAILURE_STATUS,   /* the same of the status of the job itself */
+    HVD_FAILURE_LEAVING,  /* hvd_refusal_judge: its namespace is being deleted; of an event, which
+                             has no name here, too */
     HVD_FAILURE_NO_PODS,  /* the answer to HVD_ACTION_EXPLAIN; without a message nobody knows why */
     HVD_FAILURE_NO_TRACE, /* the answers to HVD_ACTION_TRACE: nothing tells how the Job ended, */
     HVD_FAILURE_SUCCEEDED, /* it had succeeded, */
@@ -62,8 +63,10 @@ struct hvd_failure {
     int64_t since_s;
     bool is_open;
     bool is_alone;
-    uint64_t value; /* of the action */
-    unsigned n;     /* how often in a row the object failed so; counted by the shell */
+    uint64_t value;     /* of the action */
+    unsigned n;         /* how often in a row the object failed so; counted by the shell */
+    unsigned told_from; /* of DENIED and STATUS: nothing is told of it before n is that
+                           (hvd_refusal_ is_told) */
 };
 
 /*

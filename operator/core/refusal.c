@@ -1,8 +1,10 @@
 /*
- * What others refuse. A webhook, an admission policy or a quota may refuse an object of ours, and
- * refuse the pods of an object that was accepted: then the controllers of StatefulSets and Jobs try
- * again and again, and tell of it in an event only. Where pods are missing for some time, that
- * event is asked for, seldom, and becomes a part of the job's condition. Pure.
+ * What others refuse. An answer to a write is final for the job, or told of and tried again. In a
+ * namespace that is being deleted nothing is tried. A webhook, an admission policy or a quota may
+ * refuse an object of ours, and refuse the pods of an object that was accepted: then the
+ * controllers of StatefulSets and Jobs try again and again, and tell of it in an event only. Where
+ * pods are missing for some time, that event is asked for, seldom, and becomes a part of the job's
+ * condition. Pure.
  */
 #include "operator/core/refusal.h"
 
@@ -23,16 +25,165 @@
 #define ASK_POD_MAX_MS 120000
 #define SLOW_MS 120000 /* then it is told of without a cause */
 #define SLOW_TEXT "2 minutes"
+#define LEAVING_RETRY_MS 3600000 /* a deletion of a namespace is for ever */
+#define MESSAGE_SIZE 512
 
-bool hvd_refusal_may_pass(const char *message)
+/* ---- what an answer means ---- */
+
+static const char *text_of(const cJSON *body, const char *key)
 {
-    static const char webhook[] = "admission webhook \"";
-    static const char policy[] = " is forbidden: ValidatingAdmissionPolicy '";
+    const char *text = hvd_json_str(body, key);
 
-    return message && ((strncmp(message, webhook, strlen(webhook)) == 0 &&
-                        strstr(message, "\" denied the request")) ||
-                       (!strstr(message, "\" is invalid: ") && strstr(message, policy)));
+    return text ? text : "";
 }
+
+/* Whether one of the answer's causes has a member that begins so. */
+static bool has_cause(const cJSON *body, const char *key, const char *prefix)
+{
+    const cJSON *cause = NULL;
+
+    cJSON_ArrayForEach(cause, hvd_json_at(body, "details.causes"))
+    {
+        if (hvd_str_has_prefix(text_of(cause, key), prefix))
+            return true;
+    }
+    return false;
+}
+
+/* A webhook chooses code, reason and causes itself; the API server writes this before its words. */
+static bool is_of_webhook(const cJSON *body)
+{
+    return hvd_str_has_prefix(text_of(body, "message"), "admission webhook \"");
+}
+
+static bool is_of_policy(const cJSON *body)
+{
+    const char *message = text_of(body, "message");
+
+    return !strstr(message, "\" is invalid: ") &&
+           strstr(message, " is forbidden: ValidatingAdmissionPolicy '");
+}
+
+/* Whether the write holds the job's template. */
+static bool has_template(const struct hvd_action *action)
+{
+    return (action->kind == HVD_KIND_STATEFULSET || action->kind == HVD_KIND_JOB) &&
+           (action->type == HVD_ACTION_CREATE ||
+            (action->type == HVD_ACTION_PATCH && action->is_template));
+}
+
+/* An object that cannot be decoded. Of unknown fields those outside the template are the operator's
+ * own, of which an older server knows nothing; wrong types are in the template alone. */
+static bool is_undecodable(const cJSON *body)
+{
+    const char *message = text_of(body, "message");
+
+    return strstr(message, "\" cannot be handled as a ") &&
+           (!strstr(message, "strict decoding error: ") || strstr(message, "\"spec.template"));
+}
+
+static bool is_wrong_template(const struct hvd_action *action, long code, const cJSON *body)
+{
+    if (!has_template(action) || is_of_webhook(body) || is_of_policy(body))
+        return false;
+    if (code == 400)
+        return hvd_str_equal(text_of(body, "reason"), "BadRequest") && is_undecodable(body);
+    /* A patch whose result cannot be decoded has a field of that name. */
+    return code == 422 && hvd_str_equal(text_of(body, "reason"), "Invalid") &&
+           (has_cause(body, "field", "spec.template") ||
+            (action->type == HVD_ACTION_PATCH && has_cause(body, "field", "patch")));
+}
+
+/* A patch of an object that is there fails because of what others made of that. A gang scheduler
+ * refuses a group for a queue that is closed: that passes. */
+static bool is_rule(const struct hvd_action *action, long code, const cJSON *body)
+{
+    return (code == 400 || code == 422) && action->type == HVD_ACTION_PATCH &&
+           !action->is_template && action->kind != HVD_KIND_VOLCANO_PODGROUP &&
+           action->kind != HVD_KIND_PLUGINS_PODGROUP && !is_of_webhook(body) && !is_of_policy(body);
+}
+
+/* Codes that are about the operator's account, about other requests, or about the server. */
+static bool is_unserved(long code)
+{
+    return code < 400 || code == 401 || code == 408 || code == 409 || code == 429 || code >= 500;
+}
+
+enum hvd_refusal hvd_refusal_judge(const struct hvd_action *action, hvd_status_t status, long code,
+                                   const cJSON *body)
+{
+    if (code == 403 && !is_of_webhook(body) && has_cause(body, "reason", "NamespaceTerminating"))
+        return HVD_REFUSAL_LEAVING;
+    if (is_wrong_template(action, code, body))
+        return HVD_REFUSAL_FINAL;
+    if (is_rule(action, code, body))
+        return HVD_REFUSAL_RULE;
+    /* What a webhook denies has this status, whatever its code is. */
+    if (is_unserved(code) && (status != HVD_ERR_DENIED || code == 401))
+        return HVD_REFUSAL_UNSERVED;
+    return HVD_REFUSAL_DENIED;
+}
+
+const char *hvd_refusal_words(const cJSON *body)
+{
+    static const char value[] = " \"\" is invalid: patch: Invalid value: \"";
+    const char *message = text_of(body, "message"), *words = NULL;
+
+    if (!hvd_str_has_prefix(message, value))
+        return message;
+    for (const char *end = strstr(message, "}\": "); end; end = strstr(end + 1, "}\": "))
+        words = end + strlen("}\": ");
+    return words ? words : message;
+}
+
+bool hvd_refusal_is_told(const struct hvd_failure *failure)
+{
+    return failure->n >= failure->told_from;
+}
+
+/* ---- namespaces that are being deleted ---- */
+
+/* The newest refusal for that; NULL: none. */
+static const struct hvd_failure *find_leaving(const struct hvd_pass *p)
+{
+    const struct hvd_failure *newest = NULL;
+
+    for (size_t i = 0; i < p->view->n_failures; i++) {
+        const struct hvd_failure *failure = &p->view->failures[i];
+
+        if (failure->type == HVD_FAILURE_LEAVING && (!newest || failure->at_ms > newest->at_ms))
+            newest = failure;
+    }
+    return newest;
+}
+
+bool hvd_refusal_is_leaving(const struct hvd_pass *p)
+{
+    return find_leaving(p) != NULL;
+}
+
+static void describe_leaving(const struct hvd_pass *p, char *out, size_t size)
+{
+    hvd_pass_text(out, size, "namespace %s is being deleted, and nothing can be made in it",
+                  p->job->namespace);
+}
+
+bool hvd_refusal_of_namespace(struct hvd_pass *p)
+{
+    const struct hvd_failure *leaving = find_leaving(p);
+    char message[MESSAGE_SIZE];
+
+    if (!leaving)
+        return false;
+    describe_leaving(p, message, sizeof(message));
+    hvd_ensure_report(p, "NamespaceTerminating", message);
+    if (p->now_ms >= leaving->at_ms + LEAVING_RETRY_MS)
+        return false;
+    hvd_plan_wake(p->plan, leaving->at_ms + LEAVING_RETRY_MS);
+    return true;
+}
+
+/* ---- pods ---- */
 
 /* What is known of the object and the question, as of a pod of that uid. */
 static const struct hvd_failure *find_answer(const struct hvd_pass *p,
@@ -77,7 +228,7 @@ const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
                                                                         : since_ms / 1000};
     const int64_t next_ms = due_ms(p, known, since_ms, question);
 
-    if (p->st || (other && other->type != HVD_FAILURE_NO_PODS))
+    if (p->st || (other && other->type != HVD_FAILURE_NO_PODS && hvd_refusal_is_told(other)))
         return NULL; /* it is refused itself */
     if (p->now_ms < next_ms) {
         hvd_plan_wake(p->plan, next_ms);
@@ -117,19 +268,6 @@ static int64_t since_ms(const struct hvd_pass *p, const struct hvd_object *objec
     return newest_ms < p->view->status_written_ms ? p->view->status_written_ms : newest_ms;
 }
 
-/* Whether the API server has refused an object because its namespace is being deleted; then it
- * refuses those of controllers as well, and their events that would tell of it. */
-static bool is_namespace_leaving(const struct hvd_pass *p)
-{
-    for (size_t i = 0; i < p->view->n_failures; i++) {
-        const char *message = p->view->failures[i].message;
-
-        if (message && strstr(message, HVD_REFUSAL_NAMESPACE))
-            return true;
-    }
-    return false;
-}
-
 /*
  * Whether pods have been missing since that time for so long that it is told of without a cause.
  * Once it has been, it is until they are there: what was written for it is no new beginning.
@@ -153,7 +291,7 @@ static bool is_refused(const struct hvd_pass *p, const struct hvd_object *object
 {
     const struct hvd_failure *known = hvd_pass_failure(p, object->kind, object->meta.name);
 
-    return known && known->type != HVD_FAILURE_NO_PODS;
+    return known && known->type != HVD_FAILURE_NO_PODS && hvd_refusal_is_told(known);
 }
 
 /* Pods that a set does not make, though nothing tells why. */
@@ -205,9 +343,9 @@ bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size)
 {
     bool is_found = false;
 
-    if (is_namespace_leaving(p)) {
-        hvd_pass_text(out, size, "namespace %s is being deleted, and nothing can be made in it",
-                      p->job->namespace);
+    /* Objects of controllers are refused as well, and their events that would tell of it. */
+    if (hvd_refusal_is_leaving(p)) {
+        describe_leaving(p, out, size);
         return true;
     }
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
@@ -234,6 +372,10 @@ bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size)
 
     if (hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS || p->pods.n_masters > 0)
         return false;
+    if (hvd_refusal_is_leaving(p)) {
+        describe_leaving(p, out, size);
+        return true;
+    }
     reason = hvd_refusal_ask(p, job, HVD_ASK_CREATION, since_ms(p, job));
     if (!reason)
         return describe_slow_job(p, job, out, size);
@@ -260,7 +402,7 @@ bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size)
         const bool is_patch = action->type == HVD_ACTION_PATCH;
 
         if ((!is_patch && action->type != HVD_ACTION_DELETE) || !known ||
-            known->type != HVD_FAILURE_DENIED)
+            known->type != HVD_FAILURE_DENIED || !hvd_refusal_is_told(known))
             continue;
         p->is_denied = true;
         describe_denial(known, !is_patch, out, size);

@@ -1,7 +1,7 @@
 """Objects that are being deleted and do not go: the job says which, costs no loop, and goes on when they do."""
 import pytest
 
-from kubeapi import Namespace, until
+from kubeapi import ApiError, Namespace, until
 from tenants import LIMIT_S, finish, run_job, start_pods
 
 FINALIZER = "example.com/stays"
@@ -253,6 +253,46 @@ def test_a_namespace_that_does_not_go_costs_no_loop(ns, operator, attack, bystan
     writes = server.writes(leaving.name, since)
     assert len(writes) <= 2 * (WRITES_OF_A_JOB + 2 * WRITES_OF_A_WAIT), writes
     release(leaving, *items)
+
+
+def test_a_job_that_waits_in_a_leaving_namespace_is_left_alone(ns, run_operator, attack, bystander, server):
+    """Nothing can be made there any more: the first answers are the last ones. Of a restarted operator, too."""
+    leaving = Namespace(server.api, f"{ns.name}-leaving")
+    server.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": leaving.name}})
+    until("the service account", lambda: leaving.get("serviceaccounts", "default"), LIMIT_S)
+    jobs = ["first", "second"]
+    for job in jobs:
+        leaving.apply_job(job)
+    leaving.create("pods", {"metadata": {"name": "held", "finalizers": [FINALIZER]},  # nothing else is deleted while it is there
+                            "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    server.api.request("DELETE", f"/api/v1/namespaces/{leaving.name}")
+    until("nothing can be made there", lambda: leaving_answer(leaving) == 403, LIMIT_S)
+    with attack(at_most=0):
+        for _ in range(2):
+            since = server.audit_size()
+            operator = run_operator()
+            for job in jobs:
+                until(lambda job=job: f"{job} names its namespace: {leaving.status(job)}", lambda job=job: (
+                    f"namespace {leaving.name} is being deleted" in (leaving.condition("Running", job) or {}).get("message", "")
+                    and leaving.condition("Running", job)["reason"] == "NamespaceTerminating"), LIMIT_S)
+            bystander.succeeds()
+            writes = server.writes(leaving.name, since)
+            assert len(writes) <= 5 * len(jobs), writes  # three children on which no other waits, an event and the status
+            for _ in range(3):
+                bystander.succeeds()
+            assert server.writes(leaving.name, since) == writes
+            operator.stop()
+    release(leaving, ("pods", "held"))
+    until("the namespace goes", lambda: leaving_answer(leaving) == 404, LIMIT_S)
+
+
+def leaving_answer(ns):
+    """The code that answers a creation in the namespace."""
+    try:
+        ns.api.request("POST", ns.path("secrets") + "?dryRun=All", {"metadata": {"name": "probe"}})
+    except ApiError as error:
+        return error.code
+    return None
 
 
 def test_a_lease_that_does_not_go_changes_no_leader(run_operator, attack, bystander, server):

@@ -1,5 +1,6 @@
 """What others refuse: policies and webhooks of the cluster, for children of a job and for their pods."""
 import contextlib
+import threading
 
 import pytest
 
@@ -223,6 +224,53 @@ def test_a_webhook_that_denies_holds_a_job_up_and_does_not_end_it(server, ns, op
         assert denied(ns) == ('Job digits-master cannot be made, will be tried again: admission webhook '
                               '"policy.example.com" denied the request: no more budget')
         hook_server.answer = webhook.allow
+        ns.start_master()
+        ns.wait_state("Running")
+    assert ns.events() == [("Denied", 1), ("MasterStarted", 1)]
+
+
+WRONG_CHILDREN = {
+    "secrets": ("Secret digits-ssh", [{"op": "add", "path": "/data/a~1b", "value": "eA=="}], "data[a/b]"),
+    "services": ("Service digits", [{"op": "add", "path": "/spec/type", "value": "Nonsense"}], "spec.type"),
+    "configmaps": ("ConfigMap digits-hosts", [{"op": "add", "path": "/data/a~1b", "value": "x"}], "data[a/b]"),
+    "statefulsets": ("StatefulSet digits-worker", [{"op": "add", "path": "/spec/podManagementPolicy", "value": "Nonsense"}],
+                     "spec.podManagementPolicy"),
+    "jobs": ("Job digits-master", [{"op": "add", "path": "/spec/completionMode", "value": "Nonsense"}], "spec.completionMode"),
+}
+
+
+@pytest.mark.parametrize("plural", WRONG_CHILDREN)
+def test_a_child_that_a_webhook_makes_wrong_holds_a_job_up_and_does_not_end_it(server, ns, operator, hook_server, plural):
+    """The API server's own rules refuse the child with code 422, and what they refuse is not of the job's template."""
+    child, operations, field = WRONG_CHILDREN[plural]
+    group = {"statefulsets": "apps", "jobs": "batch"}.get(plural, "")
+    hook = ("mutatingwebhookconfigurations", {"metadata": {"name": ns.name}, "webhooks": [{
+        "name": "policy.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns.name}},
+        "rules": [{"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [plural]}],
+        "clientConfig": hook_server.client_config}]})
+    asked = threading.Event()
+
+    def answer(request):
+        asked.set()
+        return webhook.patch(operations) if request["object"]["metadata"]["name"].startswith("digits") else {}
+
+    def is_in_force():
+        with contextlib.suppress(ApiError):
+            ns.api.request("POST", ns.path(plural) + "?dryRun=All", {"metadata": {"name": "probe"}})
+        return asked.is_set()
+    hook_server.answer = answer
+    with objects(server, hook):
+        until("the webhook is asked", is_in_force, 60)
+        ns.apply_job()
+        if plural == "jobs":
+            ns.start_workers()
+        until(lambda: f"the condition, not {ns.status()}", lambda: denied(ns))
+        assert denied(ns).startswith(f"{child} cannot be made, will be tried again: ")
+        assert " is invalid: " in denied(ns) and field in denied(ns)
+        hook_server.answer = webhook.allow
+        if plural != "jobs":
+            ns.start_workers()
         ns.start_master()
         ns.wait_state("Running")
     assert ns.events() == [("Denied", 1), ("MasterStarted", 1)]

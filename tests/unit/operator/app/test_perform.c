@@ -231,19 +231,27 @@ static void an_existing_object_that_cannot_be_read_is_not_called_foreign(void **
     fake_api_answer(fake_api_last(&b->fake), 409, EXISTS);
     fake_api_answer(fake_api_last(&b->fake), 500, "{\"message\":\"etcd\"}");
     assert_int_not_equal(b->status, HVD_OK);
-    assert_int_equal(b->entry->n_failures, 0);
+    assert_int_equal(b->entry->n_failures, 1);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
 }
+
+#define WRONG_TEMPLATE                                                                             \
+    "{\"reason\":\"Invalid\",\"message\":\"StatefulSet.apps \\\"j\\\" is invalid: "                \
+    "spec.template.x: "                                                                            \
+    "no\",\"details\":{\"causes\":[{\"field\":\"spec.template.x\"}]}}"
 
 static void a_refused_template_becomes_a_failure_with_the_servers_text(void **state)
 {
     struct bench *b = *state;
 
     plan(b, HVD_ACTION_CREATE, false);
+    b->plan.actions[0].kind = HVD_KIND_STATEFULSET;
     perform(b);
-    fake_api_answer(fake_api_last(&b->fake), 422, "{\"message\":\"spec.x: unknown\"}");
+    fake_api_answer(fake_api_last(&b->fake), 422, WRONG_TEMPLATE);
     assert_int_equal(b->status, HVD_OK);
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_INVALID);
-    assert_string_equal(b->entry->failures[0].message, "spec.x: unknown");
+    assert_string_equal(b->entry->failures[0].message,
+                        "StatefulSet.apps \"j\" is invalid: spec.template.x: no");
 }
 
 /* Somebody has made the object such that the patch does not pass: that is not the job's fault. */
@@ -254,10 +262,10 @@ static void a_refused_patch_of_an_existing_object_ends_no_job(void **state)
     for (int is_template = 0; is_template < 2; is_template++) {
         plan(b, HVD_ACTION_PATCH, false);
         b->plan.actions[0].is_template = is_template;
-        b->plan.actions[0].repair = HVD_REPAIR_HOSTS;
+        b->plan.actions[0].kind = HVD_KIND_STATEFULSET;
+        b->plan.actions[0].repair = HVD_REPAIR_REPLICAS;
         perform(b);
-        fake_api_answer(fake_api_last(&b->fake), 422,
-                        "{\"message\":\"Service \\\"j\\\" is invalid: data: field is immutable\"}");
+        fake_api_answer(fake_api_last(&b->fake), 422, WRONG_TEMPLATE);
         assert_int_equal(b->entry->failures[0].type,
                          is_template ? HVD_FAILURE_INVALID : HVD_FAILURE_DENIED);
         assert_int_equal(b->status, is_template ? HVD_OK : HVD_ERR_DENIED);
@@ -651,11 +659,12 @@ static void an_event_that_a_leaving_namespace_refuses_is_a_failure_to_be_told(vo
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 403,
                     "{\"message\":\"events \\\"a\\\" is forbidden: unable to create new content in "
-                    "namespace ns because it is being terminated\"}");
+                    "namespace ns because it is being terminated\",\"details\":{\"causes\":[{"
+                    "\"reason\":\"NamespaceTerminating\"}]}}");
     assert_int_equal(b->status, HVD_OK);
     assert_int_equal(b->entry->n_failures, 1);
     assert_int_equal(b->entry->failures[0].kind, HVD_KIND_EVENT);
-    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_LEAVING);
 }
 
 static void a_secret_holds_a_new_key_and_answers_with_metadata_only(void **state)

@@ -4,41 +4,9 @@
 #include <string.h>
 
 #include "operator/api/json.h"
-#include "operator/core/refusal.h"
 #include "tests/unit/operator/core/world.h"
 
 /* What others refuse: writes of ours, and pods of what was accepted. */
-
-static void what_a_policy_of_the_cluster_denies_may_pass_later(void **state)
-{
-    static const struct {
-        const char *message;
-        bool may_pass;
-    } rows[] = {
-        {"admission webhook \"policy.example.com\" denied the request: no image of that registry",
-         true},
-        {"admission webhook \"policy.example.com\" denied the request without explanation", true},
-        {"statefulsets.apps \"digits-worker\" is forbidden: ValidatingAdmissionPolicy 'p' with "
-         "binding 'b' denied request: too many",
-         true},
-        {"StatefulSet.apps \"digits-worker\" is invalid: spec.template.spec.containers[0].image: "
-         "Required value",
-         false},
-        {"StatefulSet.apps \"digits-worker\" is invalid: x: Invalid value: \"admission webhook "
-         "\\\"a\\\" denied the request\": is wrong",
-         false},
-        {"StatefulSet.apps \"digits-worker\" is invalid: x: Invalid value: \" is forbidden: "
-         "ValidatingAdmissionPolicy 'p'\": is wrong",
-         false},
-        {"strict decoding error: unknown field \"spec.template.spec.imag\"", false},
-        {"", false},
-        {NULL, false},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        assert_int_equal(hvd_refusal_may_pass(rows[i].message), rows[i].may_pass);
-}
 
 /* A quota or a webhook for the whole namespace: one request tells whether it is still there. */
 static void after_a_denial_each_try_is_one_request(void **state)
@@ -408,6 +376,62 @@ static void nobody_asks_about_a_job_whose_pods_are_there(void **state)
     world_fini(&w);
 }
 
+static const char leaving[] = "namespace default is being deleted, and nothing can be made in it";
+
+/* What the API server refuses once, it refuses until the namespace is gone. */
+static void nothing_is_tried_in_a_namespace_that_is_being_deleted(void **state)
+{
+    struct world w;
+    int n_sent;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.is_leaving = true;
+    try_again(&w, 6);
+    world_is_state(&w, "Pending");
+    has_message(&w, "Running", leaving);
+    assert_string_equal(world_condition_text(&w, "Running", "reason"), "NamespaceTerminating");
+    assert_string_equal(world_status(&w, "message"), leaving);
+    assert_in_range(w.n_sent, 2, 4); /* three children on which no other waits, and the status */
+    n_sent = w.n_sent;
+    try_again(&w, 350);
+    assert_int_equal(w.n_sent, n_sent);
+    try_again(&w, 10 * 360);
+    assert_in_range(w.n_sent - n_sent, 10, 11); /* should it be there for ever: once in an hour */
+    assert_int_equal(cJSON_GetArraySize(w.events), 0);
+    has_message(&w, "Running", leaving);
+    world_restart(&w);
+    n_sent = w.n_sent;
+    try_again(&w, 6);
+    assert_in_range(w.n_sent - n_sent, 1, 4);
+    world_fini(&w);
+}
+
+/* What is there goes on to its end; what would be made for it is left. */
+static void a_job_that_runs_in_such_a_namespace_ends_and_is_not_started_again(void **state)
+{
+    struct world w;
+    int n_sent;
+
+    (void)state;
+    world_start(&w, ",\"backoffLimit\":3");
+    w.is_leaving = true;
+    world_remove(&w, "Service", "digits");
+    try_again(&w, 6);
+    world_is_state(&w, "Running");
+    assert_non_null(strstr(world_condition_text(&w, "Running", "message"), leaving));
+    assert_string_equal(world_condition(&w, "Running"), "True");
+    world_end_master(&w, 1, NULL);
+    try_again(&w, 6);
+    world_is_state(&w, "Restarting");
+    assert_null(world_find(&w, "Job", "digits-master"));
+    n_sent = w.n_sent;
+    try_again(&w, 180);
+    assert_int_equal(w.n_sent, n_sent);
+    assert_int_equal(world_events(&w, "NamespaceTerminating"), 0);
+    world_fini(&w);
+}
+
 static void a_namespace_that_is_being_deleted_is_named(void **state)
 {
     struct world w;
@@ -417,7 +441,7 @@ static void a_namespace_that_is_being_deleted_is_named(void **state)
     w.is_kubelet_off = true;
     world_settle(&w);
     w.failures[w.n_failures++] = (struct hvd_failure){
-        .type = HVD_FAILURE_DENIED,
+        .type = HVD_FAILURE_LEAVING,
         .kind = HVD_KIND_EVENT,
         .name = "",
         .message = "events \"a\" is forbidden: unable to create new content in namespace default "
@@ -431,10 +455,33 @@ static void a_namespace_that_is_being_deleted_is_named(void **state)
     world_fini(&w);
 }
 
+/* A server that is overloaded for a moment is no news; one that never answers better is. */
+static void a_trouble_that_lasts_is_told_of(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.deny_kind = "ConfigMap";
+    w.deny_from = 8;
+    for (int n = 1; n < 8; n++)
+        (void)world_pass(&w);
+    assert_string_equal(world_condition_text(&w, "Running", "message"), "");
+    for (int n = 0; n < 3; n++)
+        (void)world_pass(&w);
+    assert_non_null(strstr(world_condition_text(&w, "Running", "message"),
+                           "ConfigMap digits-hosts cannot be made, will be tried again: "));
+    assert_string_equal(world_condition_text(&w, "Running", "reason"), "Denied");
+    assert_int_equal(world_events(&w, "Denied"), 1);
+    w.deny_kind = NULL;
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    world_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_policy_of_the_cluster_denies_may_pass_later),
         cmocka_unit_test(after_a_denial_each_try_is_one_request),
         cmocka_unit_test(a_webhook_that_denies_a_child_is_told_of_and_ends_nothing),
         cmocka_unit_test(a_webhook_that_denies_a_change_is_told_of),
@@ -448,6 +495,9 @@ int main(void)
         cmocka_unit_test(the_question_is_asked_ever_more_seldom_and_nothing_is_written_meanwhile),
         cmocka_unit_test(a_blocked_job_is_looked_at_as_seldom_as_it_asks),
         cmocka_unit_test(a_namespace_that_is_being_deleted_is_named),
+        cmocka_unit_test(nothing_is_tried_in_a_namespace_that_is_being_deleted),
+        cmocka_unit_test(a_job_that_runs_in_such_a_namespace_ends_and_is_not_started_again),
+        cmocka_unit_test(a_trouble_that_lasts_is_told_of),
         cmocka_unit_test(nobody_asks_about_a_job_whose_pods_are_there),
     };
 

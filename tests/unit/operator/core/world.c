@@ -356,7 +356,7 @@ static void remember(struct world *w, const struct hvd_action *action, enum hvd_
     struct hvd_failure *failure = &w->failures[w->n_failures];
     char *text = w->failure_text[w->n_failures++];
 
-    assert_true(w->n_failures < 4);
+    assert_true(w->n_failures < WORLD_FAILURES);
     (void)snprintf(text, 128, "%s", action->name);
     *failure = (struct hvd_failure){.type = type,
                                     .kind = action->kind,
@@ -384,12 +384,19 @@ static bool is_denied(struct world *w, const struct hvd_action *action)
 {
     const char *kind = hvd_kind_info(action->kind)->kind;
     bool is_denied = w->deny_kind && (strcmp(w->deny_kind, kind) == 0 || !*w->deny_kind);
+    unsigned n = 0;
 
+    for (size_t i = 0; i < w->n_failures; i++) {
+        if (w->failures[i].kind == action->kind && strcmp(w->failures[i].name, action->name) == 0)
+            n = w->failures[i].n;
+    }
     forget(w, action);
     if (!is_denied)
         return false;
     remember(w, action, HVD_FAILURE_DENIED);
     w->failures[w->n_failures - 1].message = "admission webhook \"a\" denied the request: no";
+    w->failures[w->n_failures - 1].n = n + 1;
+    w->failures[w->n_failures - 1].told_from = w->deny_from;
     return true;
 }
 
@@ -448,6 +455,10 @@ static bool create(struct world *w, const struct hvd_action *action, const char 
 
     if (is_denied(w, action))
         return false;
+    if (w->is_leaving) {
+        remember(w, action, HVD_FAILURE_LEAVING);
+        return false;
+    }
     if (w->refuse_kind && strcmp(w->refuse_kind, kind) == 0) {
         remember(w, action, HVD_FAILURE_INVALID);
         return false;
@@ -466,12 +477,25 @@ static bool create(struct world *w, const struct hvd_action *action, const char 
     return true;
 }
 
+static void note_leaving(struct world *w)
+{
+    const struct hvd_action about = {.kind = HVD_KIND_EVENT, .name = (char *)""};
+
+    forget(w, &about);
+    remember(w, &about, HVD_FAILURE_LEAVING);
+}
+
 static bool event(struct world *w, const char *body)
 {
     cJSON *made = cJSON_Parse(body);
     const cJSON *item = NULL;
 
     assert_non_null(made);
+    if (w->is_leaving) { /* an event that is refused holds nothing up */
+        cJSON_Delete(made);
+        note_leaving(w);
+        return true;
+    }
     cJSON_ArrayForEach(item, w->events)
     {
         if (world_is(item, "metadata.name", hvd_json_str(made, "metadata.name"))) {
@@ -828,52 +852,6 @@ void world_settle(struct world *w)
             return;
     }
     fail_msg("the world does not settle");
-}
-
-void world_end_master(struct world *w, int exit_code, const char *message)
-{
-    cJSON *pod = world_find(w, "Pod", "digits-master-abcde");
-    struct hvd_jb jb = {0};
-    cJSON *status, *container, *terminated;
-    char time[HVD_RFC3339_SIZE];
-    char *started;
-
-    assert_non_null(pod);
-    status = cJSON_GetObjectItem(pod, "status");
-    started =
-        strdup(hvd_json_str(cJSON_GetArrayItem(cJSON_GetObjectItem(status, "containerStatuses"), 0),
-                            "state.running.startedAt"));
-    hvd_jb_str(&jb, status, "phase", exit_code ? "Failed" : "Succeeded");
-    hvd_jb_array(&jb, status, "conditions");
-    container = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "containerStatuses"), NULL);
-    hvd_jb_str(&jb, container, "name", "master");
-    terminated = hvd_jb_object(&jb, hvd_jb_object(&jb, container, "state"), "terminated");
-    hvd_jb_int(&jb, terminated, "exitCode", exit_code);
-    hvd_jb_str(&jb, terminated, "reason", exit_code ? "Error" : "Completed");
-    hvd_jb_str(&jb, terminated, "message", message);
-    hvd_jb_str(&jb, terminated, "startedAt", started);
-    hvd_rfc3339_format(w->now_ms / 1000, time);
-    hvd_jb_str(&jb, terminated, "finishedAt", time);
-    free(started);
-    world_stamp(w, pod, false);
-}
-
-void world_end_worker(struct world *w, const char *pod, int exit_code, const char *reason)
-{
-    cJSON *object = world_find(w, "Pod", pod);
-    cJSON *container = cJSON_GetArrayItem(hvd_json_at(object, "status.containerStatuses"), 0);
-    struct hvd_jb jb = {0};
-    char time[HVD_RFC3339_SIZE];
-    cJSON *terminated;
-
-    assert_non_null(container);
-    hvd_rfc3339_format(w->now_ms / 1000, time);
-    terminated = hvd_jb_object(&jb, hvd_jb_object(&jb, container, "lastState"), "terminated");
-    hvd_jb_int(&jb, terminated, "exitCode", exit_code);
-    hvd_jb_str(&jb, terminated, "reason", reason);
-    hvd_jb_str(&jb, terminated, "finishedAt", time);
-    hvd_jb_int(&jb, container, "restartCount", hvd_json_int(container, "restartCount", 0) + 1);
-    world_stamp(w, object, false);
 }
 
 /* Questions. */

@@ -221,3 +221,49 @@ bool world_controllers(struct world *w)
     }
     return false;
 }
+
+void world_end_master(struct world *w, int exit_code, const char *message)
+{
+    cJSON *pod = world_find(w, "Pod", "digits-master-abcde");
+    struct hvd_jb jb = {0};
+    cJSON *status, *container, *terminated;
+    char time[HVD_RFC3339_SIZE];
+    char *started;
+
+    assert_non_null(pod);
+    status = cJSON_GetObjectItem(pod, "status");
+    started =
+        strdup(hvd_json_str(cJSON_GetArrayItem(cJSON_GetObjectItem(status, "containerStatuses"), 0),
+                            "state.running.startedAt"));
+    hvd_jb_str(&jb, status, "phase", exit_code ? "Failed" : "Succeeded");
+    hvd_jb_array(&jb, status, "conditions");
+    container = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "containerStatuses"), NULL);
+    hvd_jb_str(&jb, container, "name", "master");
+    terminated = hvd_jb_object(&jb, hvd_jb_object(&jb, container, "state"), "terminated");
+    hvd_jb_int(&jb, terminated, "exitCode", exit_code);
+    hvd_jb_str(&jb, terminated, "reason", exit_code ? "Error" : "Completed");
+    hvd_jb_str(&jb, terminated, "message", message);
+    hvd_jb_str(&jb, terminated, "startedAt", started);
+    hvd_rfc3339_format(w->now_ms / 1000, time);
+    hvd_jb_str(&jb, terminated, "finishedAt", time);
+    free(started);
+    world_stamp(w, pod, false);
+}
+
+void world_end_worker(struct world *w, const char *pod, int exit_code, const char *reason)
+{
+    cJSON *object = world_find(w, "Pod", pod);
+    cJSON *container = cJSON_GetArrayItem(hvd_json_at(object, "status.containerStatuses"), 0);
+    struct hvd_jb jb = {0};
+    char time[HVD_RFC3339_SIZE];
+    cJSON *terminated;
+
+    assert_non_null(container);
+    hvd_rfc3339_format(w->now_ms / 1000, time);
+    terminated = hvd_jb_object(&jb, hvd_jb_object(&jb, container, "lastState"), "terminated");
+    hvd_jb_int(&jb, terminated, "exitCode", exit_code);
+    hvd_jb_str(&jb, terminated, "reason", reason);
+    hvd_jb_str(&jb, terminated, "finishedAt", time);
+    hvd_jb_int(&jb, container, "restartCount", hvd_json_int(container, "restartCount", 0) + 1);
+    world_stamp(w, object, false);
+}
