@@ -125,6 +125,24 @@ static hvd_status_t copy_item(struct hvd_reader *reader, struct hvd_buf *again)
                                     : HVD_ERR_INVALID;
 }
 
+static hvd_status_t copy_beat(struct hvd_reader *reader, struct hvd_buf *again)
+{
+    const enum hvd_message_type type = reader->type;
+    struct hvd_err err = {0};
+    struct hvd_beat beat;
+    int silent[HVD_SILENT_MAX];
+    hvd_status_t st = hvd_reader_beat(reader, &beat, &err);
+
+    if (st != HVD_OK)
+        return st;
+    MUST(beat.n_silent <= HVD_SILENT_MAX);
+    for (uint32_t i = 0; i < beat.n_silent; i++) {
+        silent[i] = hvd_beat_silent(&beat, i);
+        MUST(silent[i] >= 0);
+    }
+    return hvd_message_beat(again, type, reader->set, &beat, silent);
+}
+
 static hvd_status_t copy_message(struct hvd_reader *reader, struct hvd_buf *again)
 {
     const enum hvd_message_type type = reader->type;
@@ -136,6 +154,10 @@ static hvd_status_t copy_message(struct hvd_reader *reader, struct hvd_buf *agai
                                        .n_words = reader->n_words};
     hvd_status_t st = HVD_OK;
 
+    if (type >= HVD_MESSAGE_PING) {
+        free(words);
+        return copy_beat(reader, again);
+    }
     if (type == HVD_MESSAGE_BITS) {
         st = hvd_message_bits(again, reader->set, reader->epoch, words, reader->n_words);
         free(words);

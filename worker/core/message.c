@@ -14,7 +14,7 @@
 #define PLAN_LEN 24 /* epoch, fusion, cycle, n_words */
 #define EPOCH_LEN 8
 #define SPAN_LEN 8
-#define VERSION 4
+#define VERSION 5
 
 static hvd_status_t put_uint(struct hvd_buf *buf, uint64_t value, size_t n_bytes)
 {
@@ -104,6 +104,29 @@ hvd_status_t hvd_message_bits(struct hvd_buf *buf, uint32_t set, uint64_t epoch,
 hvd_status_t hvd_message_add_word(struct hvd_buf *buf, uint64_t word)
 {
     return put_uint(buf, word, 8);
+}
+
+hvd_status_t hvd_message_beat(struct hvd_buf *buf, enum hvd_message_type type, uint32_t set,
+                              const struct hvd_beat *beat, const int *silent)
+{
+    struct hvd_strview name = beat->name;
+    hvd_status_t st = hvd_message_begin(buf, type, set);
+
+    if (name.len > HVD_NAME_MAX)
+        name.len = HVD_NAME_MAX;
+    if (st == HVD_OK)
+        st = put_uint(buf, (uint64_t)beat->kind, 1);
+    if (st == HVD_OK)
+        st = put_uint(buf, beat->age_ms, 4);
+    if (st == HVD_OK)
+        st = put_text(buf, name);
+    for (uint32_t i = 0; st == HVD_OK && i < beat->n_silent; i++)
+        st = put_uint(buf, (uint32_t)silent[i], 4);
+    if (st == HVD_OK)
+        store_uint(buf->data + COUNT_AT, beat->n_silent, 4);
+    else
+        hvd_buf_reset(buf);
+    return st;
 }
 
 hvd_status_t hvd_message_end_plan(struct hvd_buf *buf, const struct hvd_plan_head *head)
@@ -317,7 +340,7 @@ hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
                         "a message of version %d, this library speaks %d: use the same library on "
                         "every host",
                         p[2], VERSION);
-    if (p[3] < HVD_MESSAGE_REQUESTS || p[3] > HVD_MESSAGE_PARTIAL)
+    if (p[3] < HVD_MESSAGE_REQUESTS || p[3] > HVD_MESSAGE_PONG)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a message of unknown type %d", p[3]);
     *r = (struct hvd_reader){.type = (enum hvd_message_type)p[3],
                              .left = (uint32_t)load_uint(p + COUNT_AT, 4),
@@ -325,7 +348,7 @@ hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
                              ._rest = {.data = p + HEADER_LEN, .len = len - HEADER_LEN}};
     if (!open_head(r))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a malformed message of type %d", p[3]);
-    if (r->left == 0 && r->_rest.len > 0)
+    if (r->left == 0 && r->_rest.len > 0 && r->type < HVD_MESSAGE_PING)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a message with bytes behind its end");
     return HVD_OK;
 }
@@ -580,6 +603,38 @@ hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, bool *
         *failed = flag != 0;
         *text = got;
     }
+    return st;
+}
+
+int hvd_beat_silent(const struct hvd_beat *beat, uint32_t i)
+{
+    return (int)load_uint(beat->_silent + (size_t)i * 4, 4);
+}
+
+static bool take_beat(struct hvd_reader *r, struct hvd_beat *beat)
+{
+    uint64_t kind = 0;
+
+    if (!take_uint(r, 1, &kind) || kind >= HVD_WAIT_KINDS || !take_uint32(r, &beat->age_ms) ||
+        !take_text(r, HVD_NAME_MAX, &beat->name) || r->left > HVD_SILENT_MAX)
+        return false;
+    beat->kind = (enum hvd_wait_kind)kind;
+    beat->n_silent = r->left;
+    beat->_silent = take(r, (size_t)r->left * 4);
+    r->left = 0;
+    for (uint32_t i = 0; beat->_silent && i < beat->n_silent; i++)
+        if (hvd_beat_silent(beat, i) < 0)
+            return false;
+    return beat->_silent != NULL;
+}
+
+hvd_status_t hvd_reader_beat(struct hvd_reader *r, struct hvd_beat *beat, struct hvd_err *err)
+{
+    struct hvd_beat got = {0};
+    hvd_status_t st = finish_item(r, take_beat(r, &got), err);
+
+    if (st == HVD_OK)
+        *beat = got;
     return st;
 }
 

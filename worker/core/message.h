@@ -23,14 +23,18 @@
  *               reduce(1) device(1) prescale(8) postscale(8) count(8) slot(4) group(4)
  *               group_size(4) name_len(2) name n_rows(4) rows(8 each) text_len(2) text; then
  *               n_words words(8): the cached tensors that every rank has asked for
+ *     PING      kind(1) age_ms(4) name_len(2) name, then count times: position(4)
+ *     PONG      the same
  *     spans     n_spans(4), then so often: first(4) n(4)
  *
- * The first four go up the tree of the set, a plan comes down. Spans are the positions in the tree
- * that ask for exactly this, in order, with gaps between them. A PARTIAL says who has asked for a
- * cached tensor by bit when others of the subtree take long: nobody acts on it, a report of stalls
- * tells who is missing. age_ms is how long the sender has known of the tensor. Whose span leaves
- * has called shutdown, or failed; that one is sent to the coordinator directly. A LEAVE behind the
- * DOWN step says that all is done in the sender's subtree: its parent may go.
+ * The first four go up the tree of the set, a plan comes down; PING and PONG go between neighbours
+ * in it: what the sender waits for and for how long, and the positions of which it knows that they
+ * do not answer (heartbeat.h). Whoever gets a PING sends a PONG. Spans are the positions in the
+ * tree that ask for exactly this, in order, with gaps between them. A PARTIAL says who has asked
+ * for a cached tensor by bit when others of the subtree take long: nobody acts on it, a report of
+ * stalls tells who is missing. age_ms is how long the sender has known of the tensor. Whose span
+ * leaves has called shutdown, or failed; that one is sent to the coordinator directly. A LEAVE
+ * behind the DOWN step says that all is done in the sender's subtree: its parent may go.
  *
  * A plan is the agreed order: every rank performs first the cached tensors by slot, then the steps
  * as they stand. epoch numbers the plans of a set; what a rank says in BITS refers to the slots as
@@ -43,7 +47,21 @@ enum hvd_message_type {
     HVD_MESSAGE_PLAN = 3,
     HVD_MESSAGE_BITS = 4,
     HVD_MESSAGE_PARTIAL = 5,
+    HVD_MESSAGE_PING = 6,
+    HVD_MESSAGE_PONG = 7,
 };
+
+/* What a rank waits for, in a PING or PONG. */
+enum hvd_wait_kind {
+    HVD_WAIT_NONE = 0,
+    HVD_WAIT_PLAN = 1,  /* that a tensor is agreed */
+    HVD_WAIT_DATA = 2,  /* that a tensor has moved */
+    HVD_WAIT_LEAVE = 3, /* that all ranks leave */
+    HVD_WAIT_KINDS = 4,
+};
+
+/* Silent positions in a PING or PONG at most. */
+#define HVD_SILENT_MAX 8
 
 /* Bytes of a message at most, on either side. */
 #define HVD_MESSAGE_MAX ((size_t)64 << 20)
@@ -103,6 +121,15 @@ struct hvd_partial {
     struct hvd_spans by;
 };
 
+/* A PING or PONG; everything is borrowed. */
+struct hvd_beat {
+    enum hvd_wait_kind kind;
+    uint32_t age_ms;
+    struct hvd_strview name; /* of the tensor; may be empty */
+    uint32_t n_silent;       /* at most HVD_SILENT_MAX; read with hvd_beat_silent */
+    const char *_silent;
+};
+
 /* Reads a message from front to back. */
 struct hvd_reader {
     enum hvd_message_type type;
@@ -130,6 +157,11 @@ hvd_status_t hvd_message_add_word(struct hvd_buf *buf, uint64_t word);
 
 /* Starts a PARTIAL message in an empty buffer. Failures as above. */
 hvd_status_t hvd_message_begin_partial(struct hvd_buf *buf, uint32_t set, uint64_t epoch);
+
+/* A whole PING or PONG in an empty buffer; beat->n_silent positions, in any order. A name longer
+ * than HVD_NAME_MAX is cut. Failures as above. */
+hvd_status_t hvd_message_beat(struct hvd_buf *buf, enum hvd_message_type type, uint32_t set,
+                              const struct hvd_beat *beat, const int *silent);
 
 /* What a plan says besides its steps. */
 struct hvd_plan_head {
@@ -189,6 +221,12 @@ hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partia
 /* As above. *text is borrowed from the message. */
 hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, bool *failed,
                               struct hvd_strview *text, struct hvd_err *err);
+
+/* All of a PING or PONG. Failures as above. */
+hvd_status_t hvd_reader_beat(struct hvd_reader *r, struct hvd_beat *beat, struct hvd_err *err);
+
+/* The positions, i < beat->n_silent. Never negative. */
+int hvd_beat_silent(const struct hvd_beat *beat, uint32_t i);
 
 /* As above. */
 hvd_status_t hvd_reader_step(struct hvd_reader *r, struct hvd_step *step, struct hvd_err *err);

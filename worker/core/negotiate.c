@@ -558,6 +558,11 @@ hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, struct hvd_span who,
     return add_notice(n, HVD_STEP_DOWN, "", err);
 }
 
+bool hvd_negotiator_has_left(const struct hvd_negotiator *n, int position)
+{
+    return hvd_positions_has(n->left, position);
+}
+
 bool hvd_negotiator_is_aborted(const struct hvd_negotiator *n)
 {
     return n->is_aborted;

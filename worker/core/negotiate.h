@@ -107,6 +107,17 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
 const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
                                    int *n_missing);
 
+/* The tensor that has waited longest: its name, borrowed until the next call, and since when; NULL
+ * when there is none. */
+const char *hvd_negotiator_oldest(const struct hvd_negotiator *n, int64_t *since_ns);
+
+/* Ranks at these positions, at most HVD_SILENT_MAX, do not answer: from now on they are named, and
+ * not those that are behind them in the tree. */
+void hvd_negotiator_silent(struct hvd_negotiator *n, const int *positions, int n_positions);
+
+/* Whether the rank at a position has left. */
+bool hvd_negotiator_has_left(const struct hvd_negotiator *n, int position);
+
 /* The number of a group: from what hvd_group_add makes of the name of each of its n tensors, in any
  * order, beginning with 0. Never 0. */
 uint32_t hvd_group_number(uint64_t sum, uint32_t n);

@@ -74,6 +74,8 @@ struct hvd_negotiator {
     int size;
     int n_joined;
     uint32_t n_uncached_groups; /* planned so far */
+    int silent[HVD_SILENT_MAX]; /* positions */
+    int n_silent;
     bool is_ending;
     bool is_aborted;
 };

@@ -361,6 +361,11 @@ hvd_status_t hvd_relay_leave(struct hvd_relay *r, struct hvd_span who, bool fail
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "leaving: %s", hvd_status_str(st));
 }
 
+bool hvd_relay_has_left(const struct hvd_relay *r, int position)
+{
+    return hvd_positions_has(r->left, position - r->options.node->span.first);
+}
+
 /* --- Plans ------------------------------------------------------------------------------------ */
 
 static void unjoin(struct hvd_relay *r)

@@ -54,6 +54,9 @@ hvd_status_t hvd_relay_bits(struct hvd_relay *r, int party, const struct hvd_rea
 hvd_status_t hvd_relay_leave(struct hvd_relay *r, struct hvd_span who, bool failed,
                              const char *text, struct hvd_err *err);
 
+/* Whether the rank at a position below, or this one, has left. */
+bool hvd_relay_has_left(const struct hvd_relay *r, int position);
+
 /* Follows a plan, which is read. HVD_ERR_NOMEM, HVD_ERR_INVALID. */
 hvd_status_t hvd_relay_plan(struct hvd_relay *r, struct hvd_reader plan, struct hvd_err *err);
 

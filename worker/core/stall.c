@@ -20,11 +20,15 @@ static struct hvd_waiting *next_waiting(const struct hvd_waiting *w)
     return (struct hvd_waiting *)hvd_names_next(&w->named);
 }
 
-/* Whether a rank has neither asked for the tensor by name nor joined. */
-static bool is_missing(const struct hvd_negotiator *n, const struct hvd_waiting *w, int rank)
-{
-    const int position = n->options.tree->position_of[rank];
+/* What is waited for: by name, or cached. */
+struct want {
+    const struct hvd_waiting *named; /* NULL: the slot */
+    uint32_t slot;
+};
 
+/* Whether the rank at a position has neither asked for the tensor by name nor joined. */
+static bool has_not_named(const struct hvd_negotiator *n, const struct hvd_waiting *w, int position)
+{
     return !hvd_positions_has(w->seen, position) && !hvd_positions_has(n->joined, position);
 }
 
@@ -38,14 +42,73 @@ static struct hvd_partial_note *find_note(const struct hvd_negotiator *n, uint32
 }
 
 /* The same for a cached tensor, by bit. */
-static bool is_slot_missing(const struct hvd_negotiator *n, uint32_t slot, int rank)
+static bool has_not_marked(const struct hvd_negotiator *n, uint32_t slot, int position)
 {
-    const int position = n->options.tree->position_of[rank];
     const struct hvd_partial_note *note = find_note(n, slot);
 
     return hvd_ready_is_missing(n->ready, slot, hvd_node_party(n->options.node, position)) &&
            !hvd_positions_has(n->joined, position) &&
            !(note && hvd_positions_has(note->seen, position));
+}
+
+static bool has_not_asked(const struct hvd_negotiator *n, struct want want, int position)
+{
+    return want.named ? has_not_named(n, want.named, position)
+                      : has_not_marked(n, want.slot, position);
+}
+
+static bool is_silent(const struct hvd_negotiator *n, int position)
+{
+    for (int i = 0; i < n->n_silent; i++)
+        if (n->silent[i] == position)
+            return true;
+    return false;
+}
+
+/* Whether a rank is to be named for what is waited for: it is missing, and what it says would come
+ * here; or what others say does not, because it does not answer. */
+static bool is_missing(const struct hvd_negotiator *n, struct want want, int rank)
+{
+    const struct hvd_tree *tree = n->options.tree;
+    const int position = tree->position_of[rank];
+    bool is_blamed = has_not_asked(n, want, position);
+
+    if (n->n_silent == 0)
+        return is_blamed;
+    for (int above = tree->parent_of[position]; above > 0; above = tree->parent_of[above])
+        if (is_silent(n, above))
+            return false;
+    for (int i = 1; !is_blamed && is_silent(n, position) && i < tree->n_below[position]; i++)
+        is_blamed = has_not_asked(n, want, position + i);
+    return is_blamed;
+}
+
+void hvd_negotiator_silent(struct hvd_negotiator *n, const int *positions, int n_positions)
+{
+    n->n_silent = 0;
+    for (int i = 0; i < n_positions; i++)
+        if (positions[i] > 0 && positions[i] < n->size)
+            n->silent[n->n_silent++] = positions[i];
+}
+
+const char *hvd_negotiator_oldest(const struct hvd_negotiator *n, int64_t *since_ns)
+{
+    struct hvd_ready_stall stall = {0};
+    const char *name = NULL;
+
+    for (const struct hvd_waiting *w = first_waiting(n); w; w = next_waiting(w)) {
+        if (name && w->since_ns >= *since_ns)
+            continue;
+        name = w->name;
+        *since_ns = w->since_ns;
+    }
+    for (uint32_t from = 0; hvd_ready_next_stall(n->ready, from, &stall); from = stall.slot + 1) {
+        if (name && stall.since_ns >= *since_ns)
+            continue;
+        name = stall.name;
+        *since_ns = stall.since_ns;
+    }
+    return name;
 }
 
 void hvd_partial_forget(struct hvd_negotiator *n, uint32_t slot)
@@ -116,12 +179,13 @@ static hvd_status_t report_rank(const struct hvd_negotiator *n, int rank, int64_
     int n_names = 0;
 
     for (const struct hvd_waiting *w = first_waiting(n); w && st == HVD_OK; w = next_waiting(w))
-        if (!w->is_reported && w->since_ns <= before_ns && is_missing(n, w, rank))
+        if (!w->is_reported && w->since_ns <= before_ns &&
+            is_missing(n, (struct want){.named = w}, rank))
             st = report_name(report, n->options.ranks[rank], ++n_names, w->name);
     for (uint32_t from = 0; st == HVD_OK && hvd_ready_next_stall(n->ready, from, &stall);
          from = stall.slot + 1)
         if (!*stall.is_reported && stall.since_ns <= before_ns &&
-            is_slot_missing(n, stall.slot, rank))
+            is_missing(n, (struct want){.slot = stall.slot}, rank))
             st = report_name(report, n->options.ranks[rank], ++n_names, stall.name);
     if (st == HVD_OK && n_names > 0)
         st = hvd_buf_puts(report, n_names > NAMES_PER_RANK_MAX ? " ...]" : "]");
@@ -199,7 +263,8 @@ const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t befor
         return NULL;
     const bool is_slot = !oldest || (oldest_slot.name && oldest_slot.since_ns < oldest->since_ns);
     for (int rank = 0; rank < n->size; rank++) {
-        if (is_slot ? !is_slot_missing(n, oldest_slot.slot, rank) : !is_missing(n, oldest, rank))
+        const struct want want = {.named = is_slot ? NULL : oldest, .slot = oldest_slot.slot};
+        if (!is_missing(n, want, rank))
             continue;
         if (found < room)
             missing[found] = n->options.ranks[rank];

@@ -93,6 +93,11 @@ void *hvd_table_take_first(struct hvd_table *t)
     return t->rows.first ? remove_row(t, (struct row *)t->rows.first) : NULL;
 }
 
+void *hvd_table_first(const struct hvd_table *t)
+{
+    return t->rows.first ? ((struct row *)t->rows.first)->owner : NULL;
+}
+
 size_t hvd_table_count(const struct hvd_table *t)
 {
     return hvd_names_count(&t->rows);

@@ -28,6 +28,9 @@ void *hvd_table_take(struct hvd_table *t, struct hvd_strview name);
 /* Removes the tensor that was added first and returns its owner; NULL when the table is empty. */
 void *hvd_table_take_first(struct hvd_table *t);
 
+/* The owner of the tensor that was added first; NULL when the table is empty. */
+void *hvd_table_first(const struct hvd_table *t);
+
 /* How many are pending. */
 size_t hvd_table_count(const struct hvd_table *t);
 

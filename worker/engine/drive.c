@@ -10,7 +10,8 @@
  * With nothing outstanding here the background sleeps until it is called, 10 ms after the last
  * submission. A rank that hears others sleeps in the transport then, as the driver: without end
  * where peers wake it, else from idle_poll_ns up to a second, which is how late it may be for
- * another rank's shutdown or a stall warning.
+ * another rank's shutdown or a stall warning. Where stalls are looked for, every idle rank looks a
+ * few times in the warning time whether somebody asks if it is there (core/heartbeat.h).
  */
 #include <errno.h>
 #include <limits.h>
@@ -69,16 +70,17 @@ hvd_status_t hvd_cond_init(pthread_cond_t *cond)
     return rc == 0 ? HVD_OK : HVD_ERR_SYSTEM;
 }
 
-static void wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t at)
+/* Whether the time is over. */
+static bool wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t at)
 {
     const struct timespec deadline = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
 
-    (void)pthread_cond_timedwait(cond, mu, &deadline);
+    return pthread_cond_timedwait(cond, mu, &deadline) == ETIMEDOUT;
 }
 
-static void wait_for(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t ns)
+static bool wait_for(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t ns)
 {
-    wait_until(cond, mu, hvd_now_ns() + ns);
+    return wait_until(cond, mu, hvd_now_ns() + ns);
 }
 
 bool hvd_drive_allowed(const struct hvd_engine *e)
@@ -379,6 +381,7 @@ struct rest {
     unsigned long n_submitted; /* when it looked last */
     int64_t linger_until_ns;
     int64_t look_ns; /* how long it slept before it looked last; 0: not yet */
+    bool is_due;     /* to look for probes */
 };
 
 /* Whether there is nothing for this rank to do, and nobody calls. Holds mu. */
@@ -410,15 +413,27 @@ static bool has_waiting(const struct hvd_engine *e)
     return false;
 }
 
+/* How long an idle rank may sleep without a look for probes; -1: without end. Holds mu. */
+static int64_t probe_ns(const struct hvd_engine *e)
+{
+    const int64_t warning_ns = e->options.stall_warning_ns;
+
+    if (warning_ns == 0 || e->topology.size == 1 || atomic_load(&e->is_over))
+        return -1;
+    return !e->is_driven && hvd_beats_are_active(e) ? warning_ns / 8 + 1 : warning_ns / 4 + 1;
+}
+
 /* How long the driver may sleep while other ranks may have something to say. */
 static int64_t listen_ns(const struct hvd_engine *e, struct rest *rest)
 {
+    const int64_t due_ns = e->options.stall_warning_ns / 8;
+
     if (is_woken(e))
-        return has_waiting(e) ? SLEEP_WOKEN_NS : -1;
+        return has_waiting(e) || hvd_beats_are_active(e) ? SLEEP_WOKEN_NS : -1;
     rest->look_ns = rest->look_ns ? rest->look_ns * 2 : e->options.idle_poll_ns;
     if (rest->look_ns > LOOK_MAX_NS)
         rest->look_ns = LOOK_MAX_NS;
-    return rest->look_ns;
+    return due_ns > 0 && due_ns < rest->look_ns ? due_ns : rest->look_ns;
 }
 
 /* Sleeps, as the driver, until other ranks may have something to say. Nobody drives. Holds mu,
@@ -465,8 +480,12 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
         listen_to_others(e, rest);
         return;
     }
+    const int64_t sleep_ns = probe_ns(e);
     e->is_deep = true;
-    pthread_cond_wait(&e->background_cond, &e->mu);
+    if (sleep_ns < 0)
+        pthread_cond_wait(&e->background_cond, &e->mu);
+    else
+        rest->is_due = wait_for(&e->background_cond, &e->mu, sleep_ns);
     e->is_deep = false;
     count_wakeup(e);
 }
@@ -485,9 +504,10 @@ void *hvd_drive_background(void *arg)
             continue;
         }
         const bool looks = !e->is_ended && hvd_hears_others(e);
-        if (is_free && looks && atomic_load(&e->n_queued) == 0 &&
+        if (is_free && (looks || rest.is_due) && atomic_load(&e->n_queued) == 0 &&
             hvd_drive_once(e)) /* leaves mu for a while: look again */
             rest.look_ns = 0;
+        rest.is_due = false;
         if (e->must_stop || (!e->is_driven && !e->waiters && has_work(e)))
             continue;
         sleep_well(e, &rest, looks);

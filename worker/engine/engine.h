@@ -24,14 +24,15 @@
  * that hear of other ranks, the coordinator and the inner nodes of a set's tree (core/tree.h), then
  * sleep in the transport, until a peer wakes them; where a peer cannot, they look from every
  * `idle_poll_ns` down to once a second: no tensor can complete without their own request, so all
- * they can be late for is another rank's shutdown and a stall warning.
+ * they can be late for is another rank's shutdown and a stall warning. Where stalls are looked for,
+ * all others look a few times in the warning time whether somebody asks if they are there.
  */
 struct hvd_engine;
 
 struct hvd_engine_options {
     int64_t cycle_ns;               /* a driver without progress sleeps at most so long */
     int64_t idle_poll_ns;           /* see above */
-    int64_t stall_warning_ns;       /* 0: no stall warnings */
+    int64_t stall_warning_ns;       /* 0: no stall warnings, and nobody is asked for an answer */
     int64_t stall_shutdown_ns;      /* a tensor that waits so long ends the job; 0: none does */
     int64_t grace_ns;               /* below a second: a job that failed is left so much later, so
                                        that the others hear why before they see that this rank is

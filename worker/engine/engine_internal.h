@@ -6,6 +6,7 @@
 
 #include "worker/core/cache.h"
 #include "worker/core/fusion.h"
+#include "worker/core/heartbeat.h"
 #include "worker/core/negotiate.h"
 #include "worker/core/plan.h"
 #include "worker/core/relay.h"
@@ -115,6 +116,7 @@ struct hvd_flight {
     int64_t *splits;             /* alltoall: the entry's; owned */
     void *zeros;                 /* for ranks that joined; owned */
     struct hvd_staging *staging; /* on the device, or on its way; owned; NULL: of the host */
+    int64_t since_ns;            /* agreed; 0: stalls are not looked for */
     bool is_prepared;            /* `work` and `move` hold the next time too, but for the memory */
     bool is_second;              /* its first collective has landed */
     bool has_more; /* behind what moves comes another one: alltoall with its splits, Adasum */
@@ -169,6 +171,9 @@ struct hvd_set {
     /* the driver's */
     struct hvd_negotiator *negotiator; /* of the set's first rank; owned */
     struct hvd_relay *relay;           /* of the tree's other inner nodes; owned */
+    struct hvd_heartbeat *heartbeat;   /* owned; NULL: alone, or stalls are not looked for */
+    int64_t pending;                   /* the handle that waited to be agreed when it looked last */
+    int64_t pending_ns;                /* since when */
     struct hvd_buf message;
     uint64_t epoch;            /* of the plan that was followed last */
     uint64_t changed;          /* of the last plan that changed what a slot stands for */
@@ -274,6 +279,11 @@ struct hvd_engine {
     bool is_aborted;           /* the peers cannot be counted on */
     bool has_reported_failure; /* to the watch */
     int64_t next_stall_check_ns;
+    int64_t now_ns;  /* of this step; 0 where stalls are not looked for */
+    int64_t left_ns; /* when a rank left that this one knows of; 0: none has */
+    bool is_stay_warned;
+    int64_t told_ns;         /* when rank 0 was told that a rank is lost ... */
+    char told[HVD_TEXT_MAX]; /* ... and what */
 };
 
 /* --- handles.c: caller holds mu where nothing else is said ------------------------------------ */
@@ -442,6 +452,9 @@ void hvd_run_destroy(struct hvd_run *run);
 hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                               struct hvd_err *err);
 
+/* The name that a flight is told by: of its first tensor. Borrowed. */
+const char *hvd_flight_name(const struct hvd_flight *f);
+
 /* Starts what may start and tests what moves. Failure: the transport is broken. */
 hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                                  struct hvd_err *err);
@@ -570,6 +583,9 @@ hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *
  */
 hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err);
 
+/* The same for a rank that does not answer any more, whatever it is to this one. */
+hvd_status_t hvd_give_up_rank(struct hvd_engine *e, int rank, struct hvd_err *err);
+
 /* --- hear.c: caller is the driver, without mu --------------------------------------------------
  */
 
@@ -611,6 +627,32 @@ bool hvd_hears_others(const struct hvd_engine *e);
 
 /* Whether it is time to look; then the next time is later. */
 bool hvd_is_stall_check_due(struct hvd_engine *e, int64_t now_ns);
+
+/* --- beats.c: caller is the driver, without mu -------------------------------------------------
+ */
+
+/* The set's heartbeat, if there is to be one. HVD_ERR_NOMEM. */
+hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
+
+/* A rank of the set, by its position, has sent something. */
+void hvd_beats_heard(struct hvd_set *set, int position, int64_t now_ns);
+
+/* A party of all ranks has told that it is done: it answers no more. */
+void hvd_beats_left(struct hvd_engine *e, int party);
+
+/* Reads a PING, which is answered, or a PONG. HVD_ERR_INVALID; else as hvd_send. */
+hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int position,
+                            struct hvd_reader *reader, struct hvd_err *err);
+
+/* Whether somebody waits so long that neighbours are watched: the driver looks more often. */
+bool hvd_beats_are_active(const struct hvd_engine *e);
+
+/* Probes those who are waited for, warns of those who do not answer, gives them up. Failure: the
+ * job ends. */
+hvd_status_t hvd_check_beats(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
+
+/* --- stalls.c, again ---------------------------------------------------------------------------
+ */
 
 /* Warns of the tensors of a set that wait too long here, its coordinator, or ends the job; an inner
  * node of the tree tells what it knows of them. */

@@ -10,7 +10,7 @@
 #include "worker/engine/staging.h"
 #include "worker/reduce/reduce.h"
 
-static const char *name_of(const struct hvd_flight *f)
+const char *hvd_flight_name(const struct hvd_flight *f)
 {
     return f->members[0].entry ? f->members[0].entry->name : "of other ranks";
 }
@@ -62,8 +62,8 @@ static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_
 
 static hvd_status_t no_memory(struct hvd_err *err, const struct hvd_flight *f, size_t bytes)
 {
-    return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory: tensor %s needs %zu bytes", name_of(f),
-                    bytes);
+    return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory: tensor %s needs %zu bytes",
+                    hvd_flight_name(f), bytes);
 }
 
 /* Zeros in place of the tensors that this rank does not have; they receive the result too. */
@@ -120,7 +120,7 @@ static hvd_status_t reserve(const struct hvd_engine *e, struct hvd_flight *f, in
     if (f->request.device != HVD_CPU) {
         hvd_status_t st = hvd_staging_reserve(e, output, bytes, err);
         if (st != HVD_OK)
-            return HVD_WRAP(err, st, "tensor %s", name_of(f));
+            return HVD_WRAP(err, st, "tensor %s", hvd_flight_name(f));
     } else if (hvd_output_reserve(output, bytes) != HVD_OK)
         return no_memory(err, f, bytes);
     f->move.output = output->data;
@@ -183,7 +183,7 @@ static hvd_status_t prepare_rows(const struct hvd_engine *e, const struct hvd_se
             __builtin_mul_overflow(output->rows[i], row, &output->counts[i]) ||
             __builtin_add_overflow(total, output->counts[i], &total) || total > INT64_MAX / 8)
             return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "tensor %s receives more than memory can",
-                            name_of(f));
+                            hvd_flight_name(f));
         output->n_rows += output->rows[i];
     }
     f->move.dtype = f->request.dtype;
@@ -345,6 +345,7 @@ hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct 
 {
     struct hvd_err why;
 
+    f->since_ns = e->now_ns;
     if (f->is_prepared && f->run->is_whole) {
         prepare_again(f);
         return depart(e, set, f, err);
@@ -378,7 +379,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
         if (st == HVD_OK && !hvd_staging_is_landing(f))
             st = e->transport->ops->start(e->transport, &f->move, err);
         if (st != HVD_OK)
-            return HVD_WRAP(err, st, "tensor %s", name_of(f));
+            return HVD_WRAP(err, st, "tensor %s", hvd_flight_name(f));
         set->todo = f->next;
         set->moving[set->n_moving++] = f;
         set->is_held = f->has_more;
@@ -403,7 +404,7 @@ static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd
 {
     set->moving[set->n_moving++] = f; /* it was among them just now */
     hvd_status_t st = hvd_staging_unload(e, set, f, err);
-    return st == HVD_OK ? st : HVD_WRAP(err, st, "tensor %s", name_of(f));
+    return st == HVD_OK ? st : HVD_WRAP(err, st, "tensor %s", hvd_flight_name(f));
 }
 
 /* All of a flight's data has moved. Failure: as above. */
@@ -463,7 +464,7 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
             continue;
         }
         if (st != HVD_OK)
-            return HVD_WRAP(err, st, "tensor %s", name_of(f));
+            return HVD_WRAP(err, st, "tensor %s", hvd_flight_name(f));
         *progressed = true;
         set->moving[i] = set->moving[--set->n_moving];
         if (f->has_more)

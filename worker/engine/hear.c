@@ -243,6 +243,8 @@ static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader
 
     if (position < 0)
         return false;
+    if (reader->type >= HVD_MESSAGE_PING)
+        return position == set->node.parent || hvd_is_child(set, position);
     if (reader->type == HVD_MESSAGE_PLAN)
         return !set->negotiator && (reader->epoch == 0 || position == set->node.parent);
     if ((!set->negotiator && !set->relay) || (reader->type == HVD_MESSAGE_LEAVE && set->id != 0))
@@ -271,12 +273,15 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
                         "rank %d sent a message of type %d about process set %u to rank %d",
                         in->from, (int)reader.type, reader.set, e->topology.rank);
     const int party = hvd_node_party(&set->node, set->tree.position_of[from]);
+    hvd_beats_heard(set, set->tree.position_of[from], now_ns);
     if (reader.type == HVD_MESSAGE_PLAN)
         return read_plan(e, set, in, &reader, err);
     if (reader.type == HVD_MESSAGE_BITS)
         st = count_bits(e, set, party, &reader, now_ns, err);
     else if (reader.type == HVD_MESSAGE_PARTIAL)
         st = read_partial(e, set, in, &reader, now_ns, err);
+    else if (reader.type >= HVD_MESSAGE_PING)
+        st = hvd_beats_read(e, set, set->tree.position_of[from], &reader, err);
     else if (reader.type == HVD_MESSAGE_LEAVE)
         st = hvd_read_leave(e, party, &reader, err);
     else

@@ -35,6 +35,10 @@ static hvd_status_t hear_loss(struct hvd_engine *e, int rank, struct hvd_err *er
     if (rank == 0)
         return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", text);
     hvd_tell_end(e, rank, text);
+    if (e->told_ns == 0) {
+        e->told_ns = e->now_ns;
+        snprintf(e->told, sizeof(e->told), "%s", text);
+    }
     return HVD_OK;
 }
 
@@ -68,6 +72,13 @@ static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_span who, const 
     return st;
 }
 
+/* From now on the others are waited for. */
+static void note_leave(struct hvd_engine *e)
+{
+    if (e->left_ns == 0)
+        e->left_ns = e->now_ns;
+}
+
 hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
 {
     const struct hvd_span self = {.first = e->sets[0]->node.span.first, .n = 1};
@@ -76,6 +87,7 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
     if (!atomic_load(&e->is_leaving) || e->is_leave_sent || e->is_aborted)
         return HVD_OK;
     e->is_leave_sent = true;
+    note_leave(e);
     *progressed = true;
     snprintf(text, sizeof(text), "Rank %d called horovod_shutdown.", e->topology.rank);
     if (e->sets[0]->negotiator)
@@ -118,6 +130,7 @@ static hvd_status_t count_done(struct hvd_engine *e, struct hvd_span who, struct
     if (who.n != child.n || e->n_done == e->sets[0]->node.n_children)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that had left");
     e->n_done++;
+    hvd_beats_left(e, hvd_node_party(&e->sets[0]->node, child.first));
     return HVD_OK;
 }
 
@@ -138,6 +151,7 @@ hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
     if (e->is_down && !failed) /* each has left already: the child is done, with all under it */
         return count_done(e, who, span, err);
+    note_leave(e);
     write_cause(e, who, failed, cause, text);
     return set->negotiator ? hvd_negotiator_leave(set->negotiator, who, failed, text, err)
                            : hvd_relay_leave(set->relay, who, failed, text, err);
@@ -151,23 +165,37 @@ static bool is_neighbour(const struct hvd_set *world, int rank)
     return position == world->node.parent || hvd_is_child(world, position);
 }
 
+/* The coordinator ends the job because of a rank that is lost. */
+static hvd_status_t end_for_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
+{
+    struct hvd_set *world = e->sets[0];
+    const struct hvd_span who = {.first = world->tree.position_of[rank], .n = 1};
+    char text[HVD_TEXT_MAX];
+
+    write_loss(e, rank, err->msg, text);
+    hvd_err_clear(err);
+    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
+    hvd_watch_lost(e->options.watch, rank, text);
+    return hvd_negotiator_leave(world->negotiator, who, true, text, err);
+}
+
 /* A rank is gone for good. The coordinator ends the job; its neighbours in the tree make sure that
  * the coordinator knows, others hear of it. */
 hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
     struct hvd_set *world = e->sets[0];
-    char text[HVD_TEXT_MAX];
-    const struct hvd_span who = {.first = world->tree.position_of[rank], .n = 1};
 
     if (rank == e->topology.rank) /* the others go on without it, and nothing will come any more */
         return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "this rank is cut off from the others");
     if (!world->negotiator && (rank == 0 || is_neighbour(world, rank)))
         return hear_loss(e, rank, err);
-    write_loss(e, rank, err->msg, text);
+    if (world->negotiator)
+        return end_for_loss(e, rank, err);
     hvd_err_clear(err);
-    if (!world->negotiator)
-        return HVD_OK;
-    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
-    hvd_watch_lost(e->options.watch, rank, text);
-    return hvd_negotiator_leave(world->negotiator, who, true, text, err);
+    return HVD_OK;
+}
+
+hvd_status_t hvd_give_up_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
+{
+    return e->sets[0]->negotiator ? end_for_loss(e, rank, err) : hear_loss(e, rank, err);
 }

@@ -23,6 +23,7 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     const int64_t now_ns = e->options.stall_warning_ns > 0 ? hvd_coarse_now_ns() : 0;
     hvd_status_t st = e->n_on_device > 0 ? hvd_inputs_poll(e, progressed, err) : HVD_OK;
 
+    e->now_ns = now_ns;
     if (st == HVD_OK)
         st = hvd_ask_queued(e, now_ns, progressed, err);
 
@@ -38,7 +39,7 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     if (st != HVD_OK || !hvd_is_stall_check_due(e, now_ns))
         return st;
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
-        if (e->sets[i])
+        if (e->sets[i] && (st = hvd_check_beats(e, e->sets[i], err)) == HVD_OK && !e->is_aborted)
             st = hvd_check_stalls(e, e->sets[i], now_ns, err);
     return st;
 }

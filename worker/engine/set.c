@@ -28,6 +28,7 @@ void hvd_set_destroy(struct hvd_set *set)
     hvd_free(set->queued_bits);
     hvd_buf_fini(&set->message);
     hvd_relay_destroy(set->relay);
+    hvd_heartbeat_destroy(set->heartbeat);
     hvd_negotiator_destroy(set->negotiator);
     hvd_table_destroy(set->table);
     hvd_cache_destroy(set->cache);
@@ -125,6 +126,8 @@ static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct
         st = hvd_cache_create(&set->cache, err);
     if (st == HVD_OK)
         st = grow_tree(e, set, err);
+    if (st == HVD_OK)
+        st = hvd_beats_create(e, set, err);
     if (st == HVD_OK && set->place.rank == 0)
         st = hvd_negotiator_create(&options, &set->negotiator, err);
     return st;

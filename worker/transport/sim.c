@@ -525,7 +525,7 @@ static hvd_status_t sim_start(struct hvd_transport *t, struct hvd_collective *c,
         r->parts[rank] = c;
         r->n_joined++;
         c->_state = r;
-        bool is_whole = r->n_joined == set->size && !r->is_broken;
+        bool is_whole = r->n_joined == set->size && !r->is_broken && !sim->options.faults.no_data;
         good = !is_whole || compute(sim, r);
         r->is_done = good && is_whole;
         count_event(sim);

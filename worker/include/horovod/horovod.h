@@ -544,7 +544,7 @@ typedef struct horovod_counters {
     uint64_t message_bytes_sent;
     uint64_t message_bytes_received;
     uint64_t sleeps;           /* times that progress found nothing to do for long */
-    uint64_t stall_warnings;   /* rank 0 */
+    uint64_t stall_warnings;   /* rank 0: tensors that wait; any: a rank does not answer */
     uint64_t ranks_lost;       /* rank 0 */
     uint64_t timeline_events;  /* written */
     uint64_t timeline_dropped; /* missing from the timeline, because it could not keep up */

@@ -93,6 +93,26 @@ static void build_leave(struct hvd_buf *buf)
     assert_int_equal(hvd_message_add_leave(buf, spans[0], true, "out of memory"), HVD_OK);
 }
 
+static void build_ping(struct hvd_buf *buf)
+{
+    const int silent[] = {7, 2};
+    const struct hvd_beat beat = {.kind = HVD_WAIT_DATA,
+                                  .age_ms = 2500,
+                                  .name = {.data = "gradient", .len = 8},
+                                  .n_silent = 2};
+
+    hvd_buf_init(buf, HVD_MESSAGE_MAX);
+    assert_int_equal(hvd_message_beat(buf, HVD_MESSAGE_PING, 4, &beat, silent), HVD_OK);
+}
+
+static void build_pong(struct hvd_buf *buf)
+{
+    const struct hvd_beat beat = {.kind = HVD_WAIT_NONE};
+
+    hvd_buf_init(buf, HVD_MESSAGE_MAX);
+    assert_int_equal(hvd_message_beat(buf, HVD_MESSAGE_PONG, 0, &beat, NULL), HVD_OK);
+}
+
 static void requests_come_back_as_they_were(void **state)
 {
     struct hvd_buf buf;
@@ -262,6 +282,27 @@ static void a_leave_comes_back_as_it_was(void **state)
     hvd_buf_fini(&buf);
 }
 
+static void a_ping_comes_back_as_it_was(void **state)
+{
+    struct hvd_buf buf;
+    struct hvd_reader r;
+    struct hvd_beat beat;
+
+    (void)state;
+    build_ping(&buf);
+    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(r.type, HVD_MESSAGE_PING);
+    assert_int_equal(r.set, 4);
+    assert_int_equal(hvd_reader_beat(&r, &beat, NULL), HVD_OK);
+    assert_int_equal(beat.kind, HVD_WAIT_DATA);
+    assert_int_equal(beat.age_ms, 2500);
+    assert_true(hvd_strview_equal(beat.name, "gradient"));
+    assert_int_equal(beat.n_silent, 2);
+    assert_int_equal(hvd_beat_silent(&beat, 0), 7);
+    assert_int_equal(hvd_beat_silent(&beat, 1), 2);
+    hvd_buf_fini(&buf);
+}
+
 /* Reads all of a message as whatever it says it is; whether it was well-formed. */
 static bool read_all(const char *data, size_t len)
 {
@@ -272,8 +313,11 @@ static bool read_all(const char *data, size_t len)
     struct hvd_step step;
     struct hvd_strview text;
     bool failed;
+    struct hvd_beat beat;
     hvd_status_t st = hvd_reader_init(&r, data, len, NULL);
 
+    if (st == HVD_OK && r.type >= HVD_MESSAGE_PING)
+        return hvd_reader_beat(&r, &beat, NULL) == HVD_OK;
     while (st == HVD_OK && r.left > 0) {
         if (r.type == HVD_MESSAGE_REQUESTS)
             st = hvd_reader_request(&r, &ask, NULL);
@@ -288,8 +332,8 @@ static bool read_all(const char *data, size_t len)
 }
 
 typedef void (*build_fn)(struct hvd_buf *buf);
-static const build_fn builders[] = {build_requests, build_gather, build_plan,
-                                    build_leave,    build_bits,   build_partial};
+static const build_fn builders[] = {build_requests, build_gather,  build_plan, build_leave,
+                                    build_bits,     build_partial, build_ping, build_pong};
 #define N_BUILDERS (sizeof(builders) / sizeof(builders[0]))
 
 static void every_truncation_is_refused(void **state)
@@ -340,12 +384,30 @@ static void values_that_do_not_exist_are_refused(void **state)
         size_t at;
         char value;
     } cases[] = {{12, 4},  {13, 13}, {14, 6}, {15, 2}, {16, 17},
-                 {16, -1}, {2, 9},   {3, 0},  {3, 6},  {0, 'x'}};
+                 {16, -1}, {2, 9},   {3, 0},  {3, 8},  {0, 'x'}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct hvd_buf buf;
         build_requests(&buf);
+        buf.data[cases[i].at] = cases[i].value;
+        assert_false(read_all(buf.data, buf.len));
+        hvd_buf_fini(&buf);
+    }
+}
+
+static void a_ping_of_what_does_not_exist_is_refused(void **state)
+{
+    /* The kind of wait, how many are silent, and the sign of one of them. */
+    static const struct {
+        size_t at;
+        char value;
+    } cases[] = {{12, 4}, {4, 9}, {4, 1}, {30, -1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_buf buf;
+        build_ping(&buf);
         buf.data[cases[i].at] = cases[i].value;
         assert_false(read_all(buf.data, buf.len));
         hvd_buf_fini(&buf);
@@ -387,6 +449,8 @@ int main(void)
         cmocka_unit_test(bits_come_back_as_they_were),
         cmocka_unit_test(bits_that_are_not_sent_read_like_those_of_a_message),
         cmocka_unit_test(a_leave_comes_back_as_it_was),
+        cmocka_unit_test(a_ping_comes_back_as_it_was),
+        cmocka_unit_test(a_ping_of_what_does_not_exist_is_refused),
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(garbage_is_survived),
         cmocka_unit_test(values_that_do_not_exist_are_refused),

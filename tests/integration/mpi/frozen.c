@@ -1,0 +1,117 @@
+/*
+ * Ranks for test_frozen.py to stop: mpi_frozen WHAT. Each says on standard output which process it
+ * is, works until it fails or, with "leave", until it shuts down, and says what it was told.
+ *
+ *     large   16 MiB in one tensor, again and again
+ *     small   an element, with a pause
+ *     sets    1 MiB in the process set of the even ranks, or the odd ones
+ *     leave   a little, then horovod_shutdown; the rank in VICTIM waits for a signal before
+ */
+#include <horovod/horovod.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LARGE ((int64_t)4 << 20) /* elements */
+#define MEDIUM ((int64_t)256 << 10)
+#define LITTLE 20 /* steps */
+#define RANKS_MAX 64
+
+static void pause_ms(long ms)
+{
+    const struct timespec time = {.tv_nsec = ms * 1000000};
+
+    nanosleep(&time, NULL);
+}
+
+static void say(const char *what, const char *text)
+{
+    printf("%s %s\n", what, text);
+    fflush(stdout);
+}
+
+static void say_who(const char *what, int rank)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "%d %d", rank, (int)getpid());
+    say(what, text);
+}
+
+/* Sums until it fails, or n_steps times. */
+static horovod_status_t work(int64_t n, int set, long rest_ms, int n_steps, horovod_error_t *err)
+{
+    float *data = calloc((size_t)n, sizeof(*data));
+    horovod_status_t st = data ? HOROVOD_OK : HOROVOD_UNKNOWN_ERROR;
+
+    for (int i = 0; st == HOROVOD_OK && (n_steps == 0 || i < n_steps); i++) {
+        st = horovod_allreduce(data, data,
+                               HOROVOD_TENSOR(.name = "gradient", .dtype = HOROVOD_FLOAT32,
+                                              .ndim = 1, .shape = &n, .op = HOROVOD_SUM,
+                                              .process_set = set),
+                               err);
+        if (rest_ms > 0)
+            pause_ms(rest_ms);
+    }
+    free(data);
+    return st;
+}
+
+/* The set that this rank is in: of the even ones, or the odd ones. */
+static int add_sets(void)
+{
+    int ranks[2][RANKS_MAX];
+    int n[2] = {0, 0};
+    int sets[2];
+
+    for (int rank = 0; rank < horovod_size() && rank < RANKS_MAX; rank++)
+        ranks[rank % 2][n[rank % 2]++] = rank;
+    for (int i = 0; i < 2; i++)
+        sets[i] = horovod_add_process_set(ranks[i], n[i]);
+    return sets[horovod_rank() % 2];
+}
+
+static horovod_status_t live(const char *what, horovod_error_t *err)
+{
+    const char *victim = getenv("VICTIM");
+    horovod_status_t st;
+
+    if (strcmp(what, "large") == 0)
+        return work(LARGE, 0, 0, 0, err);
+    if (strcmp(what, "small") == 0)
+        return work(1, 0, 5, 0, err);
+    if (strcmp(what, "sets") == 0)
+        return work(MEDIUM, add_sets(), 0, 0, err);
+    st = work(1, 0, 0, LITTLE, err);
+    if (st == HOROVOD_OK && victim && atoi(victim) == horovod_rank()) {
+        say_who("stays", horovod_rank());
+        raise(SIGSTOP);
+    }
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    horovod_error_t err = {0};
+
+    if (argc != 2)
+        return 2;
+    say_who("begin", rank ? atoi(rank) : -1);
+    if (!horovod_init(NULL, 0, NULL, NULL, 0)) {
+        (void)horovod_init_error(&err);
+        say("told", err.message);
+        say("down", "");
+        return 1;
+    }
+    say_who("here", horovod_rank());
+    const horovod_status_t st = live(argv[1], &err);
+    if (st != HOROVOD_OK)
+        say("told", err.message);
+    horovod_shutdown();
+    say("down", "");
+    return st == HOROVOD_OK ? 0 : 1;
+}

@@ -1,0 +1,145 @@
+"""A rank that is stopped closes no connection: the others name it in the time that was set, and end.
+
+Ten places and moments in every run; HVD_FROZEN_SEEDS=200 plays as many drawn ones."""
+import os
+import queue
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from test_mpi import PROGRAMS, ROOT, environment
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from emulated_hosts import emulated_hosts  # noqa: E402
+
+SETTINGS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+# Seconds until the others have ended, for a machine with more ranks than processors.
+BOUND = 60
+
+
+class Job:
+    """Ranks under mpirun, which lets the others go on, and what they say."""
+
+    def __init__(self, n, what, victim, hosts=None, **extra):
+        self.n = n
+        self.victim = victim
+        self.stopped = None
+        self.lines = []
+        self.queue = queue.Queue()
+        env = environment(**SETTINGS, VICTIM=str(victim), **extra)
+        words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--enable-recovery", "-np", str(n)]
+        if hosts:
+            agent = f"ssh -p 2222 -i {hosts.key} -o StrictHostKeyChecking=accept-new"
+            slots = ",".join(f"{name}:{(n + i) // 2}" for i, name in enumerate(reversed(hosts.NAMES)))
+            words = [*hosts.enter(1), *words, "--mca", "plm_rsh_agent", agent, "--host", slots, "--map-by", "slot"]
+            words += [word for name in env if name.startswith(("HOROVOD_", "VICTIM", "ASAN_", "LSAN_", "TSAN_"))
+                      for word in ("-x", name)]
+        self.process = subprocess.Popen([*words, PROGRAMS / "mpi_frozen", what], env=env, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.queue.put(line.rstrip())
+        self.queue.put(None)
+
+    def text(self):
+        return "\n".join(self.lines)
+
+    def wait_for(self, word, n):
+        """Reads on until n lines begin with the word; these lines."""
+        end = time.monotonic() + BOUND
+        while True:
+            found = [line for line in self.lines if line.split()[:1] == [word]]
+            if len(found) >= n:
+                return found
+            try:
+                line = self.queue.get(timeout=max(end - time.monotonic(), 0.01))
+            except queue.Empty:
+                raise AssertionError(f"{len(found)} of {n} said {word!r} in {BOUND} s: {self.text()}") from None
+            assert line is not None, f"{len(found)} of {n} said {word!r}: {self.text()}"
+            self.lines.append(line)
+
+    def processes(self, word):
+        """The process of each rank, once all have said the word."""
+        return {int(rank): int(pid) for rank, pid in (line.split()[1:] for line in self.wait_for(word, self.n))}
+
+    def stop(self, pid):
+        os.kill(pid, signal.SIGSTOP)
+        self.stopped = pid
+
+    def end(self):
+        if self.stopped:
+            os.kill(self.stopped, signal.SIGKILL)
+        self.process.terminate()  # over two hosts it does not always end by itself, with --enable-recovery
+        try:
+            self.process.wait(timeout=BOUND)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def assert_named(job, *words):
+    """All others were told who it is, and have ended."""
+    job.wait_for("down", job.n - 1)
+    for line in job.wait_for("told", job.n - 1):
+        assert re.search(rf"[Rr]ank {job.victim} on host \S+ is lost: it has not answered for", line), job.text()
+        assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in line, line
+        for word in words:
+            assert word in line, line
+    assert re.search(rf"Rank {job.victim} on host \S+ has not answered for \S+ seconds while", job.text()), job.text()
+
+
+def assert_others_end(job):
+    """In the shutdown nobody waits for a tensor: the log names the rank."""
+    job.wait_for("down", job.n - 1)
+    assert re.search(rf"Rank {job.victim} on host \S+ (has not answered for|did not call horovod_shutdown)",
+                     job.text()), job.text()
+
+
+def play(what, n, victim, after_s=0.3, hosts=None, **extra):
+    job = Job(n, what, victim, hosts, **extra)
+    try:
+        if what == "leave":
+            job.stopped = int(job.wait_for("stays", 1)[0].split()[2])
+            assert_others_end(job)
+            return
+        pid = job.processes("here")[victim]
+        time.sleep(after_s)
+        job.stop(pid)
+        if what == "small":  # missing from it, or silent under it
+            job.wait_for("down", n - 1)
+            for line in job.wait_for("told", n - 1):
+                assert re.search(rf"[Rr]ank {victim} on host .*HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", line), job.text()
+        else:
+            assert_named(job, "tensor gradient")
+    finally:
+        job.end()
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory):
+    with emulated_hosts(tmp_path_factory.mktemp("hosts")) as both:
+        yield both
+
+
+@pytest.mark.parametrize("shm", ["0", "1"])
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_stopped_under_a_transfer_is_named(victim, shm):
+    play("large", 3, victim, HOROVOD_SHM=shm)
+
+
+@pytest.mark.parametrize("victim", [0, 3])
+def test_a_rank_stopped_under_a_transfer_between_hosts_is_named(hosts, victim):
+    play("large", 4, victim, hosts=hosts)
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_rank_stopped_in_the_shutdown_is_named(victim):
+    play("leave", 3, victim)

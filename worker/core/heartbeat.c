@@ -1,0 +1,354 @@
+/* Who does not answer while something is waited for: see heartbeat.h. */
+#include "worker/core/heartbeat.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+#define NAME_MAX_SHOWN 300
+
+/* Something that is waited for, here or by a neighbour. */
+struct waiting {
+    int64_t said_ns;  /* since when, as it was said; 0: nothing is */
+    int64_t since_ns; /* the same, without the time that this rank did not run */
+    size_t name_len;
+    char name[NAME_MAX_SHOWN];
+};
+
+struct neighbour {
+    int position; /* -1: there is none */
+    bool is_inner;
+    bool is_gone;
+    bool is_warned;
+    bool is_lost;
+    int64_t heard_ns;
+    int64_t probed_ns;          /* the first probe without an answer; 0: there is none */
+    enum hvd_wait_kind kind;    /* of what it waits for */
+    struct waiting waiting;     /* that */
+    int64_t waiting_until_ns;   /* if it does not say so again */
+    int n_silent;               /* what it knows */
+    int silent[HVD_SILENT_MAX]; /* positions */
+    bool must_probe;            /* what is to be done */
+    bool must_warn;
+    bool must_lose;
+};
+
+struct hvd_heartbeat {
+    int64_t warning_ns;
+    int64_t shutdown_ns;
+    int64_t ticked_ns; /* 0: not yet */
+    struct waiting own[HVD_WAIT_KINDS];
+    bool is_active; /* something has been waited for so long that neighbours are probed */
+    bool is_overdue_warned;
+    bool is_overdue_lost;
+    bool must_warn; /* what is to be done about data */
+    bool must_lose;
+    int n;
+    struct neighbour neighbours[];
+};
+
+hvd_status_t hvd_heartbeat_create(const struct hvd_heartbeat_options *options,
+                                  struct hvd_heartbeat **out, struct hvd_err *err)
+{
+    const struct hvd_node *node = options->node;
+    const int n = 1 + node->n_children;
+    struct hvd_heartbeat *h = hvd_calloc(1, sizeof(*h) + (size_t)n * sizeof(struct neighbour));
+
+    if (!h)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the heartbeat");
+    h->warning_ns = options->warning_ns;
+    h->shutdown_ns = options->shutdown_ns;
+    h->n = n;
+    h->neighbours[0].position = node->parent;
+    h->neighbours[0].is_inner = true;
+    for (int i = 1; i < n; i++) {
+        h->neighbours[i].position = node->children[i - 1].first;
+        h->neighbours[i].is_inner = node->children[i - 1].n > 1;
+    }
+    *out = h;
+    return HVD_OK;
+}
+
+void hvd_heartbeat_destroy(struct hvd_heartbeat *h)
+{
+    hvd_free(h);
+}
+
+void hvd_heartbeat_heard(struct hvd_heartbeat *h, int neighbour, int64_t now_ns)
+{
+    struct neighbour *n = &h->neighbours[neighbour];
+
+    n->heard_ns = now_ns;
+    n->probed_ns = 0;
+    n->is_warned = false;
+}
+
+static void set_name(struct waiting *w, struct hvd_strview name)
+{
+    w->name_len = name.len < sizeof(w->name) ? name.len : sizeof(w->name);
+    if (w->name_len > 0)
+        memcpy(w->name, name.data, w->name_len);
+}
+
+void hvd_heartbeat_read(struct hvd_heartbeat *h, int neighbour, const struct hvd_beat *beat,
+                        int64_t now_ns)
+{
+    struct neighbour *n = &h->neighbours[neighbour];
+
+    hvd_heartbeat_heard(h, neighbour, now_ns);
+    n->n_silent = 0;
+    for (uint32_t i = 0; i < beat->n_silent && i < HVD_SILENT_MAX; i++)
+        n->silent[n->n_silent++] = hvd_beat_silent(beat, i);
+    if (beat->kind == HVD_WAIT_NONE)
+        return;
+    n->kind = beat->kind;
+    n->waiting.said_ns = n->waiting.since_ns = now_ns - (int64_t)beat->age_ms * 1000000;
+    n->waiting_until_ns = now_ns + h->warning_ns / 2;
+    set_name(&n->waiting, beat->name);
+}
+
+void hvd_heartbeat_leave(struct hvd_heartbeat *h, int neighbour)
+{
+    h->neighbours[neighbour].is_gone = true;
+    h->neighbours[neighbour].waiting.said_ns = 0;
+    h->neighbours[neighbour].n_silent = 0;
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* This rank did not run for so long: what was before is as much later. */
+static void shift(int64_t *at_ns, int64_t by_ns, int64_t now_ns)
+{
+    if (*at_ns == 0)
+        return;
+    *at_ns += by_ns;
+    if (*at_ns > now_ns)
+        *at_ns = now_ns;
+}
+
+static void skip_gap(struct hvd_heartbeat *h, int64_t now_ns)
+{
+    const int64_t gap_ns = h->ticked_ns ? now_ns - h->ticked_ns : 0;
+
+    h->ticked_ns = now_ns;
+    if (gap_ns <= h->warning_ns / 2)
+        return;
+    for (int kind = 0; kind < HVD_WAIT_KINDS; kind++)
+        shift(&h->own[kind].since_ns, gap_ns, now_ns);
+    for (int i = 0; i < h->n; i++) {
+        shift(&h->neighbours[i].heard_ns, gap_ns, now_ns);
+        shift(&h->neighbours[i].probed_ns, gap_ns, now_ns);
+    }
+}
+
+static void take_waits(struct hvd_heartbeat *h, const struct hvd_waits *waits)
+{
+    for (int kind = 0; kind < HVD_WAIT_KINDS; kind++) {
+        const struct hvd_wait *from = &waits->of[kind];
+        struct waiting *to = &h->own[kind];
+        if (from->since_ns == to->said_ns)
+            continue;
+        to->said_ns = to->since_ns = from->since_ns;
+        set_name(to, from->name);
+        if (kind == HVD_WAIT_DATA)
+            h->is_overdue_warned = h->is_overdue_lost = false;
+    }
+}
+
+/* What is waited for longest, not on behalf of that neighbour (-1: of nobody else); NULL: nothing.
+ */
+static const struct waiting *longest(const struct hvd_heartbeat *h, int except,
+                                     enum hvd_wait_kind *kind)
+{
+    const struct waiting *found = NULL;
+
+    for (int k = HVD_WAIT_NONE + 1; k < HVD_WAIT_KINDS; k++) {
+        if (h->own[k].said_ns == 0 || (found && found->since_ns <= h->own[k].since_ns))
+            continue;
+        found = &h->own[k];
+        *kind = (enum hvd_wait_kind)k;
+    }
+    for (int i = 0; i < h->n; i++) {
+        const struct neighbour *n = &h->neighbours[i];
+        if (i == except || n->waiting.said_ns == 0 ||
+            (found && found->since_ns <= n->waiting.since_ns))
+            continue;
+        found = &n->waiting;
+        *kind = n->kind;
+    }
+    return found;
+}
+
+/* Whether a probe has had no answer for so long. */
+static bool is_silent(const struct hvd_heartbeat *h, const struct neighbour *n, int64_t ns)
+{
+    return n->probed_ns > 0 && h->ticked_ns - n->probed_ns >= ns;
+}
+
+/* A leaf that has not asked for a tensor is missing from it: the stall report says so. */
+static bool may_lose(const struct neighbour *n, enum hvd_wait_kind kind)
+{
+    return n->is_inner || kind != HVD_WAIT_PLAN;
+}
+
+static void look_at(struct hvd_heartbeat *h, int i)
+{
+    struct neighbour *n = &h->neighbours[i];
+    enum hvd_wait_kind kind = HVD_WAIT_NONE;
+    const struct waiting *w = longest(h, i, &kind);
+    const int64_t waited_ns = w ? h->ticked_ns - w->since_ns : 0;
+
+    n->must_probe = n->must_warn = n->must_lose = false;
+    if (n->position < 0 || n->is_gone || n->is_lost)
+        return;
+    if (waited_ns < h->warning_ns / 4) {
+        n->probed_ns = 0;
+        n->is_warned = false;
+        return;
+    }
+    n->must_probe = n->probed_ns == 0;
+    if (!is_silent(h, n, h->warning_ns / 2))
+        return;
+    n->must_warn = !n->is_warned && waited_ns >= h->warning_ns;
+    n->must_lose = h->shutdown_ns > 0 && waited_ns >= h->shutdown_ns && may_lose(n, kind);
+}
+
+static bool knows_of_silence(const struct hvd_heartbeat *h, bool *is_near)
+{
+    bool is_known = false;
+
+    *is_near = false;
+    for (int i = 0; i < h->n; i++) {
+        const struct neighbour *n = &h->neighbours[i];
+        *is_near = *is_near || n->is_lost || is_silent(h, n, h->warning_ns / 2);
+        is_known = is_known || n->n_silent > 0;
+    }
+    return is_known || *is_near;
+}
+
+/* Data that moves nowhere: who is next to a silent rank says so, and is waited for. */
+static void look_at_data(struct hvd_heartbeat *h)
+{
+    const struct waiting *w = &h->own[HVD_WAIT_DATA];
+    const int64_t waited_ns = w->said_ns ? h->ticked_ns - w->since_ns : 0;
+    bool is_near = false;
+    const bool is_known = knows_of_silence(h, &is_near);
+    const int64_t grace_ns = is_known ? h->warning_ns / 2 : 0;
+
+    h->must_warn = !h->is_overdue_warned && waited_ns >= h->warning_ns && !is_known;
+    h->must_lose = !h->is_overdue_lost && h->shutdown_ns > 0 && !is_near &&
+                   waited_ns >= h->shutdown_ns + grace_ns;
+}
+
+void hvd_heartbeat_tick(struct hvd_heartbeat *h, const struct hvd_waits *waits, int64_t now_ns)
+{
+    enum hvd_wait_kind kind = HVD_WAIT_NONE;
+
+    skip_gap(h, now_ns);
+    take_waits(h, waits);
+    for (int i = 0; i < h->n; i++) {
+        struct neighbour *n = &h->neighbours[i];
+        if (n->waiting.said_ns == 0 || now_ns <= n->waiting_until_ns)
+            continue;
+        n->waiting.said_ns = 0;
+        n->n_silent = 0;
+    }
+    const struct waiting *w = longest(h, -1, &kind);
+    h->is_active = w && now_ns - w->since_ns >= h->warning_ns / 4;
+    for (int i = 0; i < h->n; i++)
+        look_at(h, i);
+    look_at_data(h);
+}
+
+static void describe(const struct hvd_heartbeat *h, const struct waiting *w,
+                     struct hvd_beat_step *step)
+{
+    if (!w)
+        return;
+    step->name = (struct hvd_strview){.data = w->name, .len = w->name_len};
+    step->waited_ns = h->ticked_ns - w->since_ns;
+}
+
+/* What is to be done about a neighbour, one thing at a time; false: nothing. */
+static bool next_of(struct hvd_heartbeat *h, int i, struct hvd_beat_step *step)
+{
+    struct neighbour *n = &h->neighbours[i];
+
+    if (!n->must_probe && !n->must_warn && !n->must_lose)
+        return false;
+    *step = (struct hvd_beat_step){.neighbour = i};
+    const struct waiting *w = longest(h, i, &step->kind);
+    describe(h, w, step);
+    if (w)
+        step->silent_ns = h->ticked_ns - later(n->heard_ns, w->since_ns);
+    if (n->must_probe) {
+        step->action = HVD_BEAT_PROBE;
+        n->must_probe = false;
+        n->probed_ns = h->ticked_ns;
+    } else if (n->must_warn) {
+        step->action = HVD_BEAT_WARN;
+        n->must_warn = false;
+        n->is_warned = true;
+    } else {
+        step->action = HVD_BEAT_LOSE;
+        n->must_lose = false;
+        n->is_lost = true;
+    }
+    return true;
+}
+
+bool hvd_heartbeat_next(struct hvd_heartbeat *h, struct hvd_beat_step *step)
+{
+    for (int i = 0; i < h->n; i++)
+        if (next_of(h, i, step))
+            return true;
+    if (!h->must_warn && !h->must_lose)
+        return false;
+    *step = (struct hvd_beat_step){.action =
+                                       h->must_warn ? HVD_BEAT_OVERDUE_WARN : HVD_BEAT_OVERDUE_LOSE,
+                                   .neighbour = -1,
+                                   .kind = HVD_WAIT_DATA};
+    describe(h, &h->own[HVD_WAIT_DATA], step);
+    if (h->must_warn) {
+        h->must_warn = false;
+        h->is_overdue_warned = true;
+    } else {
+        h->must_lose = false;
+        h->is_overdue_lost = true;
+    }
+    return true;
+}
+
+static void add_silent(int position, int *positions, int *n)
+{
+    for (int i = 0; i < *n; i++)
+        if (positions[i] == position)
+            return;
+    if (*n < HVD_SILENT_MAX)
+        positions[(*n)++] = position;
+}
+
+int hvd_heartbeat_silent(const struct hvd_heartbeat *h, int neighbour, int *positions)
+{
+    int n_found = 0;
+
+    for (int i = 0; i < h->n; i++) {
+        const struct neighbour *n = &h->neighbours[i];
+        if (i == neighbour)
+            continue;
+        /* who passes on what others say looks more often: suspected sooner, in time for a report */
+        if (n->is_lost || is_silent(h, n, n->is_inner ? h->warning_ns / 4 : h->warning_ns / 2))
+            add_silent(n->position, positions, &n_found);
+        for (int k = 0; k < n->n_silent; k++)
+            add_silent(n->silent[k], positions, &n_found);
+    }
+    return n_found;
+}
+
+bool hvd_heartbeat_is_active(const struct hvd_heartbeat *h)
+{
+    return h->is_active;
+}

@@ -1,0 +1,366 @@
+/*
+ * Ranks that do not answer while something is waited for, and data that moves nowhere: who is
+ * probed, warned of, given up. core/heartbeat.h decides, for each process set along its tree; here
+ * is what this rank waits for, and what comes of it. The driver's.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/engine/staging.h"
+
+#define NAME_SHOWN 200
+#define HOST_SHOWN 64
+#define STAY_NAMED 4
+
+static const char shutdown_time[] = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";
+
+/* The neighbour that a position of the tree is; -1: none. */
+static int neighbour_of(const struct hvd_set *set, int position)
+{
+    if (position == set->node.parent)
+        return 0;
+    return hvd_is_child(set, position) ? hvd_node_party(&set->node, position) : -1;
+}
+
+static int rank_of(const struct hvd_set *set, int neighbour)
+{
+    return hvd_rank_at(set,
+                       neighbour == 0 ? set->node.parent : set->node.children[neighbour - 1].first);
+}
+
+hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+{
+    const struct hvd_heartbeat_options options = {.warning_ns = e->options.stall_warning_ns,
+                                                  .shutdown_ns = e->options.stall_shutdown_ns,
+                                                  .node = &set->node};
+
+    if (options.warning_ns == 0 || set->place.size == 1)
+        return HVD_OK;
+    return hvd_heartbeat_create(&options, &set->heartbeat, err);
+}
+
+void hvd_beats_heard(struct hvd_set *set, int position, int64_t now_ns)
+{
+    const int neighbour = set->heartbeat ? neighbour_of(set, position) : -1;
+
+    if (neighbour >= 0)
+        hvd_heartbeat_heard(set->heartbeat, neighbour, now_ns);
+}
+
+void hvd_beats_left(struct hvd_engine *e, int party)
+{
+    if (e->sets[0]->heartbeat)
+        hvd_heartbeat_leave(e->sets[0]->heartbeat, party);
+}
+
+/* Sends a PING or PONG, with all that others know. A lost rank is reported by receive. */
+static hvd_status_t send_beat(struct hvd_engine *e, struct hvd_set *set, enum hvd_message_type type,
+                              const struct hvd_beat_step *step, struct hvd_err *err)
+{
+    int silent[HVD_SILENT_MAX];
+    struct hvd_beat beat = {
+        .kind = step->kind, .age_ms = (uint32_t)(step->waited_ns / 1000000), .name = step->name};
+    struct hvd_buf buf;
+
+    if (set->heartbeat)
+        beat.n_silent = (uint32_t)hvd_heartbeat_silent(set->heartbeat, step->neighbour, silent);
+    hvd_buf_init(&buf, HVD_MESSAGE_MAX);
+    hvd_status_t st = hvd_message_beat(&buf, type, set->id, &beat, silent);
+    if (st == HVD_OK)
+        st = hvd_send(e, rank_of(set, step->neighbour), buf.data, buf.len, err);
+    else
+        st = HVD_FAIL(err, st, 0, "a probe: %s", hvd_status_str(st));
+    hvd_buf_fini(&buf);
+    if (st != HVD_ERR_UNAVAILABLE)
+        return st;
+    hvd_err_clear(err);
+    return HVD_OK;
+}
+
+hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int position,
+                            struct hvd_reader *reader, struct hvd_err *err)
+{
+    const struct hvd_beat_step answer = {.neighbour = neighbour_of(set, position)};
+    const bool is_ping = reader->type == HVD_MESSAGE_PING;
+    struct hvd_beat beat;
+    hvd_status_t st = hvd_reader_beat(reader, &beat, err);
+
+    if (st != HVD_OK)
+        return st;
+    if (set->heartbeat) {
+        hvd_heartbeat_read(set->heartbeat, answer.neighbour, &beat, e->now_ns);
+        if (is_ping)
+            e->next_stall_check_ns = 0; /* its neighbours are probed as well */
+    }
+    return is_ping ? send_beat(e, set, HVD_MESSAGE_PONG, &answer, err) : HVD_OK;
+}
+
+bool hvd_beats_are_active(const struct hvd_engine *e)
+{
+    for (uint32_t i = 0; i < e->n_sets; i++)
+        if (e->sets[i] && e->sets[i]->heartbeat && hvd_heartbeat_is_active(e->sets[i]->heartbeat))
+            return true;
+    return false;
+}
+
+/* --- What this rank waits for ------------------------------------------------------------------
+ */
+
+/* The flight that was agreed first, of those that are not done; NULL: none. */
+static const struct hvd_flight *oldest_flight(const struct hvd_set *set)
+{
+    const struct hvd_flight *oldest = set->todo;
+
+    for (int i = 0; i < set->n_moving; i++)
+        if (!oldest || set->moving[i]->since_ns < oldest->since_ns)
+            oldest = set->moving[i];
+    return oldest;
+}
+
+/* A tensor that is submitted and not agreed: by name the first one, else the first slot. NULL:
+ * none. Holds mu. */
+static const struct hvd_entry *find_pending(const struct hvd_set *set)
+{
+    const uint32_t end = hvd_cache_end(set->cache);
+    const struct hvd_entry *entry = hvd_table_first(set->table);
+
+    for (uint32_t i = 0; i < end && !entry; i++)
+        entry = hvd_cache_owner(set->cache, i);
+    return entry;
+}
+
+/* What waits here to be agreed. Nothing is noted when a tensor is submitted: since when one waits
+ * is known from finding it again. */
+static void see_pending(struct hvd_engine *e, struct hvd_set *set, struct hvd_wait *wait,
+                        char name[NAME_SHOWN])
+{
+    int64_t handle = 0;
+
+    if (atomic_load(&e->n_outstanding) > 0) {
+        pthread_mutex_lock(&e->mu);
+        const struct hvd_entry *entry = find_pending(set);
+        if (entry) {
+            handle = entry->handle;
+            snprintf(name, NAME_SHOWN, "%s", entry->name);
+        }
+        pthread_mutex_unlock(&e->mu);
+    }
+    if (handle == 0 || handle != set->pending)
+        set->pending_ns = e->now_ns;
+    set->pending = handle;
+    if (handle != 0)
+        *wait = (struct hvd_wait){.since_ns = set->pending_ns, .name = hvd_strview_of(name)};
+}
+
+/* All that this rank waits for in the set. */
+static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_waits *waits,
+                        char name[NAME_SHOWN])
+{
+    const struct hvd_flight *f = oldest_flight(set);
+    struct hvd_wait *plan = &waits->of[HVD_WAIT_PLAN];
+
+    *waits = (struct hvd_waits){0};
+    if (f)
+        waits->of[HVD_WAIT_DATA] =
+            (struct hvd_wait){.since_ns = f->since_ns, .name = hvd_strview_of(hvd_flight_name(f))};
+    if (set->id == 0 && e->left_ns > 0 && !e->is_done)
+        waits->of[HVD_WAIT_LEAVE].since_ns = e->left_ns;
+    if (set->negotiator) {
+        const char *oldest = hvd_negotiator_oldest(set->negotiator, &plan->since_ns);
+        plan->name = hvd_strview_of(oldest ? oldest : "");
+    } else {
+        see_pending(e, set, plan, name);
+    }
+}
+
+/* --- What comes of it --------------------------------------------------------------------------
+ */
+
+/* " rank 1 on host a" */
+static void add_rank(const struct hvd_engine *e, int rank, char *text, size_t size)
+{
+    const char *host = e->transport->ops->host(e->transport, rank);
+    const size_t len = strlen(text);
+
+    snprintf(text + len, size - len, " rank %d%s%.*s", rank, host ? " on host " : "", HOST_SHOWN,
+             host ? host : "");
+}
+
+/* "tensor t is in transfer" */
+static void add_wait(const struct hvd_beat_step *step, char *text, size_t size)
+{
+    const size_t len = strlen(text);
+    const int n = step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len;
+
+    if (step->kind == HVD_WAIT_LEAVE)
+        snprintf(text + len, size - len, "the job shuts down");
+    else
+        snprintf(text + len, size - len, "tensor %.*s %s", n, n > 0 ? step->name.data : "",
+                 step->kind == HVD_WAIT_DATA ? "is in transfer" : "waits to be agreed on");
+}
+
+static double seconds(int64_t ns)
+{
+    const int64_t tenths = ns / 100000000; /* not more than passed */
+
+    return (double)tenths / 10;
+}
+
+static void warn(struct hvd_engine *e, const char *text)
+{
+    hvd_log(e->options.log, HVD_LOG_WARN, "engine", "%s", text);
+    hvd_watch_stalled(e->options.watch, 1, text);
+}
+
+static void warn_of(struct hvd_engine *e, const struct hvd_set *set,
+                    const struct hvd_beat_step *step)
+{
+    char text[HVD_TEXT_MAX] = "";
+
+    add_rank(e, rank_of(set, step->neighbour), text, sizeof(text));
+    text[1] = 'R';
+    const size_t len = strlen(text);
+    snprintf(text + len, sizeof(text) - len, " has not answered for %.3g seconds while ",
+             seconds(step->silent_ns));
+    add_wait(step, text, sizeof(text));
+    const size_t end = strlen(text);
+    snprintf(text + end, sizeof(text) - end, ": it may be stopped, or cut off.");
+    warn(e, text + 1);
+}
+
+/* A silent neighbour ends the job, as one that is lost. */
+static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
+                            const struct hvd_beat_step *step, struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX] = "";
+
+    snprintf(text, sizeof(text), "it has not answered for %.3g seconds while ",
+             seconds(step->silent_ns));
+    add_wait(step, text, sizeof(text));
+    hvd_err_set(err, HVD_ERR_TIMEOUT, 0, "%.380s, for longer than %.3g seconds (%s)", text,
+                (double)e->options.stall_shutdown_ns / 1e9, shutdown_time);
+    return hvd_give_up_rank(e, rank_of(set, step->neighbour), err);
+}
+
+/* Data that moves nowhere, although all around this rank answer. */
+static void describe_overdue(const struct hvd_engine *e, const struct hvd_set *set,
+                             const struct hvd_beat_step *step, char text[HVD_TEXT_MAX])
+{
+    const struct hvd_flight *f = oldest_flight(set);
+    int silent[HVD_SILENT_MAX];
+    const int n_silent = hvd_heartbeat_silent(set->heartbeat, -1, silent);
+
+    snprintf(text, HVD_TEXT_MAX, "Tensor %.*s (%s) has been in transfer for %.3g seconds",
+             step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len, step->name.data,
+             f ? hvd_op_name((int)f->request.op) : "", seconds(step->waited_ns));
+    const size_t len = strlen(text);
+    if (f && hvd_staging_is_landing(f)) {
+        snprintf(text + len, HVD_TEXT_MAX - len, ": the device of this rank is not done");
+        return;
+    }
+    snprintf(text + len, HVD_TEXT_MAX - len,
+             n_silent > 0 ? ": no answer comes from" : ", though all ranks answer");
+    for (int i = 0; i < n_silent; i++)
+        add_rank(e, hvd_rank_at(set, silent[i]), text, HVD_TEXT_MAX);
+}
+
+static hvd_status_t act(struct hvd_engine *e, struct hvd_set *set, const struct hvd_beat_step *step,
+                        struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX];
+
+    switch (step->action) {
+    case HVD_BEAT_PROBE:
+        return send_beat(e, set, HVD_MESSAGE_PING, step, err);
+    case HVD_BEAT_WARN:
+        warn_of(e, set, step);
+        return HVD_OK;
+    case HVD_BEAT_LOSE:
+        return give_up(e, set, step, err);
+    case HVD_BEAT_OVERDUE_WARN:
+        describe_overdue(e, set, step, text);
+        warn(e, text);
+        return HVD_OK;
+    case HVD_BEAT_OVERDUE_LOSE:
+    default:
+        describe_overdue(e, set, step, text);
+        return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%.600s (%s)", text, shutdown_time);
+    }
+}
+
+/* Whether a rank below, or this one, has said that it leaves. */
+static bool has_left(const struct hvd_set *set, int position)
+{
+    if (set->negotiator)
+        return hvd_negotiator_has_left(set->negotiator, position);
+    return set->relay ? hvd_relay_has_left(set->relay, position) : true;
+}
+
+/* Others have left, and this rank, or one that it alone hears of, has not: is named once. Those
+ * that pass on what others say do so themselves, or do not answer. */
+static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *set)
+{
+    const struct hvd_node *node = &set->node;
+    char text[HVD_TEXT_MAX] = "";
+    int n = 0;
+
+    if (e->left_ns == 0 || e->is_down || e->is_stay_warned ||
+        e->now_ns - e->left_ns < e->options.stall_warning_ns)
+        return;
+    e->is_stay_warned = true;
+    for (int party = 0; party <= node->n_children; party++) {
+        const struct hvd_span span = hvd_node_party_span(node, party);
+        if (span.n > 1 || has_left(set, span.first) || ++n > STAY_NAMED)
+            continue;
+        if (n > 1)
+            snprintf(text + strlen(text), sizeof(text) - strlen(text), ",");
+        add_rank(e, hvd_rank_at(set, span.first), text, sizeof(text));
+    }
+    if (n > STAY_NAMED)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), " and %d more", n - STAY_NAMED);
+    if (n == 0)
+        return;
+    snprintf(text + strlen(text), sizeof(text) - strlen(text),
+             " did not call horovod_shutdown in the %.3g seconds since another rank did",
+             seconds(e->now_ns - e->left_ns));
+    text[1] = 'R';
+    warn(e, text + 1);
+}
+
+/* The coordinator names who does not answer, and not all behind them. */
+static void spare_those_behind(struct hvd_set *set)
+{
+    int silent[HVD_SILENT_MAX];
+
+    if (set->negotiator)
+        hvd_negotiator_silent(set->negotiator, silent,
+                              hvd_heartbeat_silent(set->heartbeat, -1, silent));
+}
+
+/* Rank 0 was told of a lost rank and does nothing about it: it is lost as well. */
+static hvd_status_t check_rank_0(struct hvd_engine *e, struct hvd_err *err)
+{
+    if (e->told_ns == 0 || e->now_ns - e->told_ns < e->options.stall_warning_ns / 2)
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", e->told);
+}
+
+hvd_status_t hvd_check_beats(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+{
+    char name[NAME_SHOWN] = "";
+    struct hvd_beat_step step;
+    struct hvd_waits waits;
+    hvd_status_t st = set->id == 0 ? check_rank_0(e, err) : HVD_OK;
+
+    if (st != HVD_OK || !set->heartbeat)
+        return st;
+    look_around(e, set, &waits, name);
+    hvd_heartbeat_tick(set->heartbeat, &waits, e->now_ns);
+    if (set->id == 0)
+        warn_of_those_who_stay(e, set);
+    while (st == HVD_OK && !e->is_aborted && hvd_heartbeat_next(set->heartbeat, &step))
+        st = act(e, set, &step, err);
+    spare_those_behind(set);
+    return st;
+}
