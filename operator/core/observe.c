@@ -231,7 +231,8 @@ static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
                                    hvd_json_int(object, "metadata.generation", 1);
     out->u.statefulset.is_shifted = hvd_json_int(object, "spec.ordinals.start", 0) != 0;
     out->u.statefulset.replicas = hvd_json_int(object, "spec.replicas", 1);
-    return hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.statefulset.spec_hash);
+    return hvd_observe_altered(object, out) &&
+           hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.statefulset.spec_hash);
 }
 
 const cJSON *hvd_observe_condition(const cJSON *object, const char *type)
@@ -296,7 +297,7 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
         out->u.job.workers_hash = workers_hash(object);
     out->u.job.is_unseen = !hvd_json_at(object, "status.startTime");
     return hvd_observe_text(failed, "message", &out->u.job.message) &&
-           observe_manager(object, &out->u.job.manager) &&
+           observe_manager(object, &out->u.job.manager) && hvd_observe_altered(object, out) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_WORKERS, &out->u.job.workers) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_SCALED_DOWN, &out->u.job.scaled_down);
 }

@@ -119,6 +119,12 @@ struct hvd_pod_view {
 
 #define HVD_GANG_FIELDS 5
 
+/* A field that cannot be changed any more, and is not as the operator sent it (altered.c). */
+struct hvd_altered {
+    int32_t field; /* its row; 0: none */
+    char *value;
+};
+
 struct hvd_object {
     enum hvd_kind kind;
     struct hvd_meta meta;
@@ -133,8 +139,9 @@ struct hvd_object {
             int64_t replicas;
             uint64_t revision; /* a hash of the name of its template's revision; 0: none yet */
             bool is_on_delete; /* the update strategy, and nothing else in it */
-            bool is_unseen;    /* its controller has not seen it as it is */
-            bool is_shifted;   /* its first worker has another number than 0 */
+            struct hvd_altered altered;
+            bool is_unseen;  /* its controller has not seen it as it is */
+            bool is_shifted; /* its first worker has another number than 0 */
             char *spec_hash;
         } statefulset;
         struct {
@@ -149,8 +156,9 @@ struct hvd_object {
             uint64_t workers_hash; /* annotation; 0: none, or the Job has ended */
             bool is_held;          /* its spec lets it make no pod: suspend, or no parallelism */
             int32_t set_by_others; /* of enum hvd_job_field */
-            bool is_unseen;        /* its controller has not seen it */
-            char *manager;         /* another controller, by spec.managedBy; NULL: none */
+            struct hvd_altered altered;
+            bool is_unseen; /* its controller has not seen it */
+            char *manager;  /* another controller, by spec.managedBy; NULL: none */
             bool is_complete;
             bool is_failed;
             int64_t failed_s; /* when */

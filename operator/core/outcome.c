@@ -673,7 +673,8 @@ static void clean(struct hvd_pass *p)
     if (spec->ttl_s >= 0 && !p->job->is_deleting)
         hvd_plan_wake(p->plan, end_ms);
     remove_workers(p);
-    if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p)) {
+    if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p) &&
+        !hvd_altered_is_wrong(p, HVD_KIND_JOB)) {
         hvd_sidecars_stop(p);
         return;
     }

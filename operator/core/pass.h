@@ -231,6 +231,18 @@ bool hvd_fields_repair_service(struct hvd_pass *p, const struct hvd_object *serv
 void hvd_fields_repair_set(struct hvd_pass *p, const struct hvd_object *set);
 void hvd_fields_repair_job(struct hvd_pass *p, const struct hvd_object *job);
 
+/* altered.c: fields that cannot be changed, and that others set when the object was made. */
+
+/* Whether the master's Job, or a set, is altered so that the job would be another one. */
+bool hvd_altered_is_wrong(const struct hvd_pass *p, enum hvd_kind kind);
+
+/* Ends the job if one of its children is altered so; true if it did. */
+bool hvd_altered_ends_job(struct hvd_pass *p);
+
+/* Describes what is altered otherwise of the master's Job, or of a set; false, and out untouched,
+ * if nothing is. */
+bool hvd_altered_describe(struct hvd_pass *p, enum hvd_kind kind, char *out, size_t size);
+
 /* refusal.c: what others refuse. Each tells why in out, false if there is nothing to tell. */
 
 /* Pods that a StatefulSet, or the master's Job, is not allowed to make; asks if that is not known.

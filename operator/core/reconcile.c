@@ -140,7 +140,8 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
         hvd_pass_text(out, size, "%s", slow);
         return true;
     }
-    return pod || p->pods.misnamed || hvd_drift_describe(p, out, size);
+    return pod || p->pods.misnamed || hvd_drift_describe(p, out, size) ||
+           hvd_altered_describe(p, HVD_KIND_STATEFULSET, out, size);
 }
 
 /* How many workers are Ready, and how many of them the attempt under way counts on. */
@@ -195,12 +196,15 @@ static void show_running(struct hvd_pass *p)
 {
     const struct hvd_worker_failure *loss = hvd_pass_loss(p);
     const char *lost = loss ? loss->message : NULL;
-    char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE];
+    char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE], altered[MESSAGE_SIZE / 2] = "";
 
     hvd_pass_attempt(p, attempt);
-    hvd_pass_text(message, sizeof(message), "pod %s is running (%s)%s%s%s%s%s%s",
+    if (hvd_altered_describe(p, HVD_KIND_JOB, altered, sizeof(altered)))
+        hvd_trouble_note(p, HVD_COND_RUNNING, altered, sizeof(altered));
+    hvd_pass_text(message, sizeof(message), "pod %s is running (%s)%s%s%s%s%s%s%s%s",
                   p->pods.master->meta.name, attempt, p->obstacle[0] ? "; " : "", p->obstacle,
-                  lost ? "; " : "", lost ? lost : "", p->deferred[0] ? "; " : "", p->deferred);
+                  lost ? "; " : "", lost ? lost : "", p->deferred[0] ? "; " : "", p->deferred,
+                  altered[0] ? "; " : "", altered);
     if (!is_true(&p->job->status, HVD_COND_RUNNING))
         hvd_pass_event(p, "MasterStarted", message, false);
     set(p, HVD_COND_RUNNING, HVD_TRUE, (const char *const[2]){"MasterStarted", message});
@@ -225,9 +229,9 @@ static bool describe_master(struct hvd_pass *p, char out[MESSAGE_SIZE])
         hvd_pass_text(out, MESSAGE_SIZE, "pod %s %s", master->meta.name, master->u.pod.trouble);
         return true;
     }
-    if (master)
-        return hvd_stage_describe(p, master, out);
-    return hvd_refusal_of_master(p, out, MESSAGE_SIZE);
+    if (master ? hvd_stage_describe(p, master, out) : hvd_refusal_of_master(p, out, MESSAGE_SIZE))
+        return true;
+    return hvd_altered_describe(p, HVD_KIND_JOB, out, MESSAGE_SIZE);
 }
 
 /* The condition Running and the state of a job whose master does not run (yet, or any more). */
@@ -363,6 +367,8 @@ static void run(struct hvd_pass *p)
 {
     if (p->next.start_s == 0)
         p->next.start_s = p->now_s;
+    if (hvd_altered_ends_job(p))
+        return;
     if (hvd_held_ends_attempt(p)) {
         count_workers(p);
         return;
@@ -477,7 +483,8 @@ static void resume(struct hvd_pass *p)
 /* Whether the master has ended before its suspension was seen: that is its outcome then. */
 static bool has_just_ended(struct hvd_pass *p)
 {
-    return !hvd_pass_is_stopping(p) && hvd_outcome_master(p);
+    return !hvd_pass_is_stopping(p) && !hvd_altered_is_wrong(p, HVD_KIND_JOB) &&
+           hvd_outcome_master(p);
 }
 
 /* What runs of a HorovodJob that is being deleted goes on to its end, which is recorded as always;
@@ -489,6 +496,8 @@ static void wind_down(struct hvd_pass *p)
             suspend(p);
         return;
     }
+    if (hvd_altered_ends_job(p))
+        return;
     if (hvd_held_ends_attempt(p)) {
         count_workers(p);
         return;

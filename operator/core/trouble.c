@@ -43,6 +43,7 @@ static const struct cause *find_cause(const char *text, const char **end)
         {" is held by its spec.schedulingGates", "Unschedulable", false},
         {" has not been made", "PodsNotCreated", false},
         {" have not been made", "PodsNotCreated", false},
+        {" when it was made", "FieldAltered", false},
         {" still runs", "ContainerRunsOn", false},
     };
     const struct cause *cause = NULL;

@@ -237,7 +237,8 @@ static void a_job_without_a_pod_is_told_of_though_no_event_is(void **state)
         world_settle(&w);
         (void)world_patch(&w, "Job", "digits-master", cases[i][0]);
         go_on(&w, 100000);
-        assert_string_equal(world_condition_text(&w, "Running", "message"), "");
+        assert_null(
+            strstr(world_condition_text(&w, "Running", "message"), "has not been made after"));
         go_on(&w, 30000);
         (void)snprintf(text, sizeof(text),
                        "the pod of Job digits-master has not been made after 2 minutes: %s",

@@ -473,6 +473,8 @@ static bool create(struct world *w, const struct hvd_action *action, const char 
         return false;
     }
     world_put(w, body);
+    if (w->alter_kind && strcmp(w->alter_kind, kind) == 0)
+        (void)world_patch(w, kind, action->name, w->alter_patch);
     w->n_writes++;
     return true;
 }

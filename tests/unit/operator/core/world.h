@@ -39,18 +39,20 @@ struct world {
     struct hvd_failure failures[WORLD_FAILURES];
     char failure_text[WORLD_FAILURES][128];
     size_t n_failures;
-    const char *refuse_kind;     /* creates of this kind answer 422 */
-    const char *deny_kind;       /* writes of this kind are denied by a webhook; "": of all */
-    unsigned deny_from;          /* such a denial is told of from then on (told_from) */
-    bool is_leaving;             /* the namespace is being deleted: creates and events answer 403 */
-    bool is_status_denied;       /* patches of the job's status are */
-    const char *deny_pods_of;    /* of this kind; its controller cannot make any pod */
-    bool is_mute;                /* without a word in the events */
-    enum hvd_failure_type trace; /* what the events tell of a Job that is gone; 0: nothing */
-    const char *trace_text;      /* the words in them */
-    int n_traced;                /* how often somebody asked for them */
-    const char *pod_words;       /* what events tell of pods that are slow */
-    int n_explained;             /* how often somebody asked why */
+    const char *refuse_kind; /* creates of this kind answer 422 */
+    const char *deny_kind;   /* writes of this kind are denied by a webhook; "": of all */
+    unsigned deny_from;      /* such a denial is told of from then on (told_from) */
+    bool is_leaving;         /* the namespace is being deleted: creates and events answer 403 */
+    bool is_status_denied;   /* patches of the job's status are */
+    const char *alter_kind;  /* a webhook patches objects of this kind while they are made */
+    const char *alter_patch;
+    const char *deny_pods_of;     /* of this kind; its controller cannot make any pod */
+    bool is_mute;                 /* without a word in the events */
+    enum hvd_failure_type trace;  /* what the events tell of a Job that is gone; 0: nothing */
+    const char *trace_text;       /* the words in them */
+    int n_traced;                 /* how often somebody asked for them */
+    const char *pod_words;        /* what events tell of pods that are slow */
+    int n_explained;              /* how often somebody asked why */
     struct hvd_settings settings; /* of the operator */
     int32_t free_port;            /* that the shell would offer */
     int64_t going_ms;     /* when the shell saw pods being deleted; 0: their stamps alone count */
