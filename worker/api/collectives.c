@@ -124,12 +124,13 @@ static hvd_status_t make_request(enum hvd_op op, const horovod_tensor_t *t, int 
     return hvd_request_check(req, size, err);
 }
 
-static bool overlap(const void *a, const void *b, size_t bytes)
+/* Whether two stretches of memory share bytes; those that begin together are one and the same. */
+static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
     const uintptr_t x = (uintptr_t)a;
     const uintptr_t y = (uintptr_t)b;
 
-    return x != y && (x < y ? y - x : x - y) < bytes;
+    return x != y && (x < y ? y - x < a_bytes : x - y < b_bytes);
 }
 
 static hvd_status_t check_memory(const struct call *call, const struct hvd_request *req,
@@ -153,7 +154,7 @@ static hvd_status_t check_memory(const struct call *call, const struct hvd_reque
         return HVD_OK;
     if (!call->output)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "output is NULL");
-    if (reads && overlap(call->input, call->output, (size_t)count * width))
+    if (reads && overlap(call->input, (size_t)count * width, call->output, (size_t)out * width))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "input and output overlap in part");
     return HVD_OK;
 }

@@ -87,12 +87,21 @@ static void scale(void)
     check(data[0] == 2 && data[1] == 4 && data[2] == 6, "scaled", "a value is wrong");
 }
 
-static void scatter(void)
+/* Where the output of a scatter lies: somewhere else, where the input is, right below it, and right
+ * above it. */
+enum { APART, IN_PLACE, BELOW, ABOVE, N_PLACES };
+
+static void scatter_to(int place)
 {
-    int32_t input[22];
-    int32_t output[22];
+    int32_t memory[3 * 22];
     const int size = horovod_size();
     const int rank = horovod_rank();
+    const int mine = (int)horovod_reducescatter_rows(11, rank, size) * 2;
+    int32_t *input = memory + 22;
+    int32_t *output = place == IN_PLACE ? input
+                      : place == BELOW  ? input - mine
+                      : place == ABOVE  ? input + 22
+                                        : memory;
     horovod_error_t err = {0};
 
     for (int i = 0; i < 22; i++)
@@ -107,9 +116,16 @@ static void scatter(void)
     int64_t first = 0;
     for (int r = 0; r < rank; r++)
         first += horovod_reducescatter_rows(11, r, size) * 2;
-    for (int64_t i = 0; i < horovod_reducescatter_rows(11, rank, size) * 2; i++)
+    for (int64_t i = 0; i < mine; i++)
         check(output[i] == 3 * (size * (size - 1) / 2 + size * (int)(first + i)), "scatter",
               "an element is wrong");
+}
+
+/* Each rank in a place of its own. */
+static void scatter(void)
+{
+    for (int i = 0; i < N_PLACES; i++)
+        scatter_to((i + horovod_rank()) % N_PLACES);
 }
 
 /* Rank a sends (a + b) % 3 rows to rank b. */
