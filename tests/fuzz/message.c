@@ -60,7 +60,8 @@ static hvd_status_t copy_request(struct hvd_reader *reader, struct hvd_buf *agai
     if (st != HVD_OK)
         return st;
     struct hvd_span *spans = spans_of(&ask.by, &n);
-    struct hvd_by by = {.spans = spans, .n_spans = ask.by.n, .age_ms = ask.age_ms};
+    struct hvd_by by = {
+        .spans = spans, .n_spans = ask.by.n, .age_ms = ask.age_ms, .refusal = ask.refusal};
     if (hvd_request_has_rows(&ask.request)) { /* read in order, written by position */
         const size_t reach = (size_t)(spans[by.n_spans - 1].first - spans[0].first) +
                              (size_t)spans[by.n_spans - 1].n;

@@ -27,18 +27,16 @@ struct call {
 /* What a call becomes; the submission borrows from the rest. */
 struct prepared {
     struct hvd_submission submission;
+    bool is_known;   /* operation, name and process set can be told, whatever else is wrong */
     bool is_unnamed; /* gets a name once all is checked */
     char name[MADE_NAME_MAX];
     int64_t *splits; /* owned */
 };
 
-/* Copies a description of any size. Fields this library does not know must be zero: they would ask
- * for something it cannot do. */
+/* Copies a description of any size. */
 static hvd_status_t read_tensor(const horovod_tensor_t *tensor, horovod_tensor_t *out,
                                 struct hvd_err *err)
 {
-    const char *bytes = (const char *)tensor;
-
     if (!tensor)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "tensor is NULL");
     if (tensor->size < TENSOR_SIZE_MIN || tensor->size > 4096)
@@ -46,17 +44,25 @@ static hvd_status_t read_tensor(const horovod_tensor_t *tensor, horovod_tensor_t
                         "horovod_tensor_t.size is %zu: set it to sizeof(horovod_tensor_t), as "
                         "HOROVOD_TENSOR does",
                         tensor->size);
+    memset(out, 0, sizeof(*out));
+    memcpy(out, tensor, tensor->size < sizeof(*out) ? tensor->size : sizeof(*out));
+    return HVD_OK;
+}
+
+/* Fields this library does not know must be zero: they would ask for something it cannot do. */
+static hvd_status_t check_fields(const horovod_tensor_t *tensor, struct hvd_err *err)
+{
+    const char *bytes = (const char *)tensor;
+
     for (size_t i = sizeof(*tensor); i < tensor->size; i++)
         if (bytes[i] != 0)
             return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                             "the program was compiled for a newer Horovod and uses what version %s "
                             "does not have",
                             HVD_VERSION);
-    memset(out, 0, sizeof(*out));
-    memcpy(out, tensor, tensor->size < sizeof(*out) ? tensor->size : sizeof(*out));
-    if (out->reserved != 0)
+    if (tensor->reserved != 0)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "horovod_tensor_t.reserved is not 0");
-    if (out->ndim > 0 && !out->shape)
+    if (tensor->ndim > 0 && !tensor->shape)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "shape is NULL");
     return HVD_OK;
 }
@@ -69,7 +75,8 @@ static const char *const words[] = {[HVD_ALLREDUCE] = "allreduce",
 
 /*
  * Names a tensor that has no name: the nth of its operation and process set, so that ranks agree,
- * also when some of them are in sets where others are not. Only what is submitted is counted.
+ * also when some of them are in sets where others are not. What is refused is counted as well: the
+ * same call on the other ranks has that name.
  */
 static void name_unnamed(struct hvd_engine *engine, struct prepared *p)
 {
@@ -77,27 +84,33 @@ static void name_unnamed(struct hvd_engine *engine, struct prepared *p)
 
     if (!p->is_unnamed)
         return;
+    p->is_unnamed = false;
     snprintf(p->name, sizeof(p->name), "%s.noname.%" PRIu64, words[req->op],
              hvd_engine_count_unnamed(engine, p->submission.set, req->op));
     req->name = hvd_strview_of(p->name);
 }
 
-/* Names those of a group that have no name, by its number among them and their places in it. */
-static void name_unnamed_of_group(struct hvd_engine *engine, struct prepared *p, uint32_t n)
-{
-    uint64_t number = 0;
+/* A group on its way to the engine. */
+struct place_in_group {
+    uint32_t i;
+    uint32_t n;
+    uint64_t *number; /* of the group among those with tensors without names; 0: none yet */
+};
 
-    for (uint32_t i = 0; i < n; i++) {
-        struct hvd_request *req = &p[i].submission.request;
-        if (!p[i].is_unnamed)
-            continue;
-        if (number == 0)
-            number = hvd_engine_count_unnamed(engine, p[i].submission.set, req->op);
-        snprintf(p[i].name, sizeof(p[i].name),
-                 "grouped_%s.noname.%" PRIu64 "_%" PRIu32 "of%" PRIu32, words[req->op], number,
-                 i + 1, n);
-        req->name = hvd_strview_of(p[i].name);
-    }
+/* Names one of a group that has no name, by the number of the group and its place in it. */
+static void name_unnamed_of_group(struct hvd_engine *engine, struct prepared *p,
+                                  struct place_in_group place)
+{
+    struct hvd_request *req = &p->submission.request;
+
+    if (!p->is_unnamed)
+        return;
+    p->is_unnamed = false;
+    if (*place.number == 0)
+        *place.number = hvd_engine_count_unnamed(engine, p->submission.set, req->op);
+    snprintf(p->name, sizeof(p->name), "grouped_%s.noname.%" PRIu64 "_%" PRIu32 "of%" PRIu32,
+             words[req->op], *place.number, place.i + 1, place.n);
+    req->name = hvd_strview_of(p->name);
 }
 
 static double factor(double given)
@@ -187,34 +200,57 @@ static hvd_status_t prepare_splits(struct prepared *p, const horovod_tensor_t *t
     return hvd_plan_splits(&p->submission.request, t->splits, t->n_splits, size, p->splits, err);
 }
 
+/* What the call is about, as far as it can be told; *t is its description. p is zero. */
+static hvd_status_t identify(const struct call *call, struct prepared *p, horovod_tensor_t *t,
+                             struct hvd_err *err)
+{
+    struct hvd_request *req = &p->submission.request;
+    hvd_status_t st = HVD_OK;
+
+    *p = (struct prepared){.submission = {.input = call->input, .output = call->output}};
+    req->op = call->op;
+    *t = (horovod_tensor_t){0};
+    if (call->op == HVD_BARRIER || call->op == HVD_JOIN) {
+        t->process_set = call->tensor ? call->tensor->process_set : 0;
+        req->name = hvd_strview_of(call->op == HVD_JOIN ? JOIN_NAME : BARRIER_NAME);
+    } else {
+        st = read_tensor(call->tensor, t, err);
+        if (st != HVD_OK)
+            return st;
+        if (t->name)
+            req->name =
+                (struct hvd_strview){.data = t->name, .len = strnlen(t->name, HVD_NAME_MAX + 1)};
+        else
+            req->name = hvd_strview_of("unnamed"); /* until then */
+        p->is_unnamed = !t->name;
+    }
+    p->is_known = t->process_set >= 0;
+    p->submission.set = p->is_known ? (uint32_t)t->process_set : 0;
+    return HVD_OK;
+}
+
 static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call *call,
-                                   struct prepared *p, struct hvd_err *err)
+                                   const horovod_tensor_t *t, struct prepared *p,
+                                   struct hvd_err *err)
 {
     const struct hvd_topology *top = hvd_engine_topology(engine);
     struct hvd_request *req = &p->submission.request;
     struct hvd_place place = {0};
-    horovod_tensor_t t;
-    hvd_status_t st = read_tensor(call->tensor, &t, err);
+    hvd_status_t st = check_fields(call->tensor, err);
 
     if (st == HVD_OK)
-        st = find_place(engine, call, t.process_set, &place, err);
+        st = find_place(engine, call, t->process_set, &place, err);
     if (st != HVD_OK)
         return st;
-    p->submission.set = (uint32_t)t.process_set;
-    if (t.name)
-        req->name = (struct hvd_strview){.data = t.name, .len = strnlen(t.name, HVD_NAME_MAX + 1)};
-    else
-        req->name = hvd_strview_of("unnamed"); /* until then */
-    p->is_unnamed = !t.name;
-    st = make_request(call->op, &t, top->size, req, err);
+    st = make_request(call->op, t, top->size, req, err);
     if (st == HVD_OK && req->reduce == HVD_ADASUM)
         st = hvd_plan_check_adasum(place.size, err);
     if (st == HVD_OK)
         st = check_memory(call, req, top, &place, err);
     if (st == HVD_OK && call->op == HVD_ALLTOALL)
-        st = prepare_splits(p, &t, place.size, err);
-    if (st != HVD_OK && t.name && req->name.len > 0)
-        return HVD_WRAP(err, st, "tensor %.200s", t.name);
+        st = prepare_splits(p, t, place.size, err);
+    if (st != HVD_OK && t->name && req->name.len > 0)
+        return HVD_WRAP(err, st, "tensor %.200s", t->name);
     return st;
 }
 
@@ -222,23 +258,28 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
 static hvd_status_t prepare(struct hvd_engine *engine, const struct call *call, struct prepared *p,
                             struct hvd_err *err)
 {
+    horovod_tensor_t t;
     struct hvd_place place;
+    hvd_status_t st = identify(call, p, &t, err);
 
-    *p = (struct prepared){.submission = {.input = call->input, .output = call->output}};
-    if (call->op != HVD_BARRIER && call->op != HVD_JOIN)
-        return prepare_tensor(engine, call, p, err);
-    const int set = call->tensor ? call->tensor->process_set : 0;
-    hvd_status_t st = find_place(engine, call, set, &place, err);
     if (st != HVD_OK)
         return st;
-    p->submission.set = (uint32_t)set;
-    p->submission.request = (struct hvd_request){
-        .op = call->op,
-        .reduce = HVD_SUM,
-        .prescale = 1,
-        .postscale = 1,
-        .name = hvd_strview_of(call->op == HVD_JOIN ? JOIN_NAME : BARRIER_NAME)};
-    return HVD_OK;
+    if (call->op != HVD_BARRIER && call->op != HVD_JOIN)
+        return prepare_tensor(engine, call, &t, p, err);
+    st = find_place(engine, call, t.process_set, &place, err);
+    p->submission.request.reduce = HVD_SUM;
+    p->submission.request.prescale = 1;
+    p->submission.request.postscale = 1;
+    return st;
+}
+
+/* The other ranks hear of a call that was refused here: they would wait for it. */
+static void tell_refused(struct hvd_engine *engine, const struct prepared *p, const char *reason)
+{
+    if (p->is_known)
+        hvd_engine_refuse(engine, &(struct hvd_refused){.set = p->submission.set,
+                                                        .name = p->submission.request.name,
+                                                        .reason = reason});
 }
 
 /* Checks and submits. The engine is entered. */
@@ -249,39 +290,77 @@ static hvd_status_t submit(struct hvd_engine *engine, const struct call *call, b
     hvd_status_t st = prepare(engine, call, &p, err);
 
     p.submission.is_waited_now = is_waited_now;
-    if (st == HVD_OK) {
-        name_unnamed(engine, &p);
+    name_unnamed(engine, &p);
+    if (st == HVD_OK)
         st = hvd_engine_submit(engine, &p.submission, handle, err);
-    }
+    if (st != HVD_OK)
+        tell_refused(engine, &p, err->msg);
     hvd_free(p.splits);
     return st;
 }
 
+/* A group of calls of one kind. */
+struct group {
+    enum hvd_op op;
+    int n;
+    const void *const *inputs;
+    void *const *outputs; /* NULL where the library makes them */
+    const horovod_tensor_t *const *tensors;
+};
+
+static struct call call_of(const struct group *g, int i)
+{
+    return (struct call){.op = g->op,
+                         .input = g->inputs ? g->inputs[i] : NULL,
+                         .output = g->outputs ? g->outputs[i] : NULL,
+                         .tensor = g->tensors[i]};
+}
+
+/* The same for all of a group. *number: see place_in_group. Takes no memory. */
+static void tell_group_refused(struct hvd_engine *engine, const struct group *g, uint64_t *number,
+                               const char *reason)
+{
+    for (int i = 0; i < g->n; i++) {
+        const struct call call = call_of(g, i);
+        horovod_tensor_t t;
+        struct prepared p;
+        if (identify(&call, &p, &t, NULL) != HVD_OK)
+            continue;
+        name_unnamed_of_group(engine, &p,
+                              (struct place_in_group){(uint32_t)i, (uint32_t)g->n, number});
+        tell_refused(engine, &p, reason);
+    }
+}
+
 /* Checks all of a group, then submits it. The engine is entered. */
-static hvd_status_t submit_group(struct hvd_engine *engine, const struct call *calls, uint32_t n,
+static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *g,
                                  horovod_handle_t *handles, struct hvd_err *err)
 {
+    const uint32_t n = (uint32_t)g->n;
     struct prepared *p = hvd_calloc(n, sizeof(*p));
     struct hvd_submission *submissions = hvd_calloc(n, sizeof(*submissions));
+    uint64_t number = 0;
     hvd_status_t st = HVD_OK;
 
     if (!p || !submissions)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a group of %u tensors", n);
     for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
-        st = prepare(engine, &calls[i], &p[i], err);
-        submissions[i] = p[i].submission;
-        if (st == HVD_OK && submissions[i].set != submissions[0].set)
+        const struct call call = call_of(g, (int)i);
+        st = prepare(engine, &call, &p[i], err);
+        if (st == HVD_OK && p[i].submission.set != p[0].submission.set)
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0,
                           "tensor %u of the group is of process set %u, "
                           "the first one of %u",
-                          i, submissions[i].set, submissions[0].set);
+                          i, p[i].submission.set, p[0].submission.set);
     }
-    if (st == HVD_OK)
-        name_unnamed_of_group(engine, p, n);
-    for (uint32_t i = 0; i < n && st == HVD_OK; i++)
-        submissions[i].request.name = p[i].submission.request.name;
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
+        name_unnamed_of_group(engine, &p[i], (struct place_in_group){i, n, &number});
+        submissions[i] = p[i].submission;
+    }
     if (st == HVD_OK && n > 0)
         st = hvd_engine_submit_group(engine, submissions, n, handles, err);
+    if (st != HVD_OK)
+        tell_group_refused(engine, g, &number, err->msg);
     hvd_free(submissions);
     hvd_free(p);
     return st;
@@ -315,11 +394,20 @@ static bool submit_expected(struct hvd_engine *engine, const struct call *call, 
     return hvd_engine_submit_expected(engine, &described, handle);
 }
 
-static horovod_status_t refuse_without_handle(horovod_error_t *err)
+static horovod_status_t refuse_without_handle(const struct call *call, horovod_error_t *err)
 {
     struct hvd_err why = {0};
+    struct hvd_engine *engine = hvd_api_enter(true);
+    horovod_tensor_t t;
+    struct prepared p;
 
     hvd_err_set(&why, HVD_ERR_INVALID, 0, "handle is NULL");
+    if (engine && identify(call, &p, &t, NULL) == HVD_OK) {
+        name_unnamed(engine, &p);
+        tell_refused(engine, &p, why.msg);
+    }
+    if (engine)
+        hvd_api_leave();
     return hvd_api_status(HVD_ERR_INVALID, &why, err);
 }
 
@@ -341,7 +429,7 @@ static horovod_status_t run_async(const struct call *call, horovod_handle_t *han
     struct hvd_engine *engine = handle ? hvd_api_enter(true) : NULL;
 
     if (!engine)
-        return handle ? hvd_api_not_initialized(err) : refuse_without_handle(err);
+        return handle ? hvd_api_not_initialized(err) : refuse_without_handle(call, err);
     if (!submit_expected(engine, call, false, handle))
         return run_unexpected(engine, call, handle, err);
     hvd_api_leave();
@@ -358,7 +446,7 @@ static horovod_status_t run_for(const struct call *call, int64_t timeout_ns,
     hvd_status_t st = HVD_OK;
 
     if (!handle)
-        return refuse_without_handle(err);
+        return refuse_without_handle(call, err);
     *handle = 0;
     struct hvd_engine *engine = hvd_api_enter(true);
     if (!engine)
@@ -404,51 +492,28 @@ static horovod_status_t run_output(const struct call *call, struct horovod_outpu
     return run_output_for(call, -1, &handle, output, err);
 }
 
-static horovod_status_t run_group(const struct call *calls, int n, horovod_handle_t *handles,
-                                  horovod_error_t *err)
-{
-    struct hvd_err why = {0};
-    struct hvd_engine *engine = hvd_api_enter(true);
-
-    if (!engine)
-        return hvd_api_not_initialized(err);
-    hvd_status_t st = submit_group(engine, calls, (uint32_t)n, handles, &why);
-    hvd_api_leave();
-    return hvd_api_status(st, &why, err);
-}
-
-/* A group of calls of one kind. */
-struct group {
-    enum hvd_op op;
-    int n;
-    const void *const *inputs;
-    void *const *outputs; /* NULL where the library makes them */
-    const horovod_tensor_t *const *tensors;
-};
-
 static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *handles,
                                     horovod_error_t *err)
 {
-    struct hvd_err why = {0};
     const bool needs_outputs = g->op != HVD_ALLGATHER;
+    const bool is_whole = g->n == 0 || (g->n > 0 && g->inputs && g->tensors && handles &&
+                                        (!needs_outputs || g->outputs));
+    struct hvd_err why = {0};
+    uint64_t number = 0;
+    struct hvd_engine *engine = hvd_api_enter(true);
+    hvd_status_t st = HVD_OK;
 
-    if (g->n < 0 ||
-        (g->n > 0 && (!g->inputs || !g->tensors || !handles || (needs_outputs && !g->outputs)))) {
-        hvd_err_set(&why, HVD_ERR_INVALID, 0, "a group of %d tensors, or of none that are there",
-                    g->n);
-        return hvd_api_status(HVD_ERR_INVALID, &why, err);
-    }
-    struct call *calls = hvd_calloc((size_t)g->n, sizeof(*calls));
-    if (!calls) {
-        hvd_err_set(&why, HVD_ERR_NOMEM, 0, "out of memory for a group of %d tensors", g->n);
-        return hvd_api_status(HVD_ERR_NOMEM, &why, err);
-    }
-    for (int i = 0; i < g->n; i++)
-        calls[i] =
-            (struct call){g->op, g->inputs[i], g->outputs ? g->outputs[i] : NULL, g->tensors[i]};
-    horovod_status_t status = run_group(calls, g->n, handles, err);
-    hvd_free(calls);
-    return status;
+    if (!is_whole)
+        st = HVD_FAIL(&why, HVD_ERR_INVALID, 0, "a group of %d tensors, or of none that are there",
+                      g->n);
+    if (!engine)
+        return is_whole ? hvd_api_not_initialized(err) : hvd_api_status(st, &why, err);
+    if (is_whole)
+        st = submit_group(engine, g, handles, &why);
+    else if (g->tensors)
+        tell_group_refused(engine, g, &number, why.msg);
+    hvd_api_leave();
+    return hvd_api_status(st, &why, err);
 }
 
 horovod_status_t horovod_allreduce_async(const void *input, void *output,

@@ -31,7 +31,7 @@ int horovod_add_process_set(const int *ranks, int n_ranks)
     if (!engine)
         return HOROVOD_PROCESS_SET_ERROR_INIT;
     if (hvd_api_allows_set_changes())
-        st = ranks ? hvd_engine_add_set(engine, ranks, n_ranks, &id, NULL) : HVD_ERR_INVALID;
+        st = hvd_engine_add_set(engine, ranks, n_ranks, &id, NULL);
     hvd_api_leave();
     return st == HVD_OK ? (int)id : convert(st);
 }
@@ -44,7 +44,7 @@ int horovod_remove_process_set(int id)
     if (!engine)
         return HOROVOD_PROCESS_SET_ERROR_INIT;
     if (hvd_api_allows_set_changes())
-        st = id > 0 ? hvd_engine_remove_set(engine, (uint32_t)id, NULL) : HVD_ERR_NOT_FOUND;
+        st = hvd_engine_remove_set(engine, id > 0 ? (uint32_t)id : 0, NULL);
     hvd_api_leave();
     return st == HVD_OK ? id : convert(st);
 }

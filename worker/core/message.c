@@ -14,7 +14,8 @@
 #define PLAN_LEN 24 /* epoch, fusion, cycle, n_words */
 #define EPOCH_LEN 8
 #define SPAN_LEN 8
-#define VERSION 5
+#define VERSION 6
+#define REFUSED 0x80 /* in the op of a request: a text follows */
 
 static hvd_status_t put_uint(struct hvd_buf *buf, uint64_t value, size_t n_bytes)
 {
@@ -200,13 +201,21 @@ bool hvd_request_has_rows(const struct hvd_request *req)
     return req->op == HVD_ALLGATHER && req->ndim > 0;
 }
 
+static struct hvd_strview cut_view(struct hvd_strview text)
+{
+    if (text.len > HVD_TEXT_MAX)
+        text.len = HVD_TEXT_MAX;
+    return text;
+}
+
 hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_request *req,
                                      const struct hvd_by *by)
 {
     const size_t start = buf->len;
-    const unsigned char head[5] = {(unsigned char)req->op, (unsigned char)req->dtype,
-                                   (unsigned char)req->reduce, (unsigned char)req->device,
-                                   (unsigned char)req->ndim};
+    const unsigned char flag = by->refusal.len > 0 ? REFUSED : 0;
+    const unsigned char head[5] = {(unsigned char)((unsigned char)req->op | flag),
+                                   (unsigned char)req->dtype, (unsigned char)req->reduce,
+                                   (unsigned char)req->device, (unsigned char)req->ndim};
     hvd_status_t st = hvd_buf_add(buf, head, sizeof(head));
 
     if (st == HVD_OK)
@@ -230,19 +239,14 @@ hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_reque
         st = put_by(buf, by);
     if (st == HVD_OK && hvd_request_has_rows(req))
         st = put_rows(buf, req, by);
+    if (st == HVD_OK && flag)
+        st = put_text(buf, cut_view(by->refusal));
     return end_item(buf, start, st);
 }
 
 static struct hvd_strview cut_text(const char *text)
 {
     return (struct hvd_strview){.data = text, .len = strnlen(text, HVD_TEXT_MAX)};
-}
-
-static struct hvd_strview cut_view(struct hvd_strview text)
-{
-    if (text.len > HVD_TEXT_MAX)
-        text.len = HVD_TEXT_MAX;
-    return text;
 }
 
 hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_span who, bool failed,
@@ -525,16 +529,18 @@ struct hvd_ask hvd_ask_of(const struct hvd_request *req, int position)
     return (struct hvd_ask){.request = *req, .by = {.n = 1, .one = {.first = position, .n = 1}}};
 }
 
-static bool take_request(struct hvd_reader *r, struct hvd_request *req)
+static bool take_request(struct hvd_reader *r, struct hvd_request *req, bool *is_refused)
 {
     uint64_t root = 0;
     const char *head = take(r, 5);
+    const int op = head ? (unsigned char)head[0] & ~REFUSED : 0;
 
-    if (!head || strcmp(hvd_op_name(head[0]), "UNKNOWN") == 0 ||
+    if (!head || strcmp(hvd_op_name(op), "UNKNOWN") == 0 ||
         !take_dtype_reduce(head + 1, &req->dtype, &req->reduce) || head[3] < HVD_CPU ||
         head[3] > HVD_GPU)
         return false;
-    req->op = (enum hvd_op)head[0];
+    req->op = (enum hvd_op)op;
+    *is_refused = ((unsigned char)head[0] & REFUSED) != 0;
     req->device = (enum hvd_device)head[3];
     req->ndim = (unsigned char)head[4];
     if (!take_uint(r, 4, &root) || root > INT32_MAX)
@@ -547,11 +553,14 @@ static bool take_request(struct hvd_reader *r, struct hvd_request *req)
 
 static bool take_ask(struct hvd_reader *r, struct hvd_ask *ask)
 {
+    bool is_refused = false;
     uint64_t n = 0;
 
-    if (!take_request(r, &ask->request) || !take_by(r, &ask->age_ms, &ask->by, &n))
+    if (!take_request(r, &ask->request, &is_refused) || !take_by(r, &ask->age_ms, &ask->by, &n))
         return false;
-    return !hvd_request_has_rows(&ask->request) || take_ask_rows(r, ask, n);
+    if (hvd_request_has_rows(&ask->request) && !take_ask_rows(r, ask, n))
+        return false;
+    return !is_refused || (take_text(r, HVD_TEXT_MAX, &ask->refusal) && ask->refusal.len > 0);
 }
 
 hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_ask *ask, struct hvd_err *err)

@@ -12,9 +12,10 @@
  * What ranks say to each other, about the tensors of one process set. Little endian, no padding:
  *
  *     header    'h' 'v' version(1) type(1) count(4) set(4)
- *     REQUESTS  count times: op(1) dtype(1) reduce(1) device(1) ndim(1) root(4) group(4)
- *               group_size(4) prescale(8) postscale(8) name_len(2) name shape(8 each) age_ms(4)
- *               spans, and of an allgather rows(8 each) of each position in them
+ *     REQUESTS  count times: op(1; + 0x80: a refusal) dtype(1) reduce(1) device(1) ndim(1)
+ *               root(4) group(4) group_size(4) prescale(8) postscale(8) name_len(2) name
+ *               shape(8 each) age_ms(4) spans, and of an allgather rows(8 each) of each position
+ *               in them; of a refusal text_len(2) text, which is not empty
  *     BITS      epoch(8), then count words(8): the cached tensors, by slot, that all of the
  *               sender's subtree asks for
  *     PARTIAL   epoch(8), then count times: slot(4) age_ms(4) spans
@@ -26,6 +27,9 @@
  *     PING      kind(1) age_ms(4) name_len(2) name, then count times: position(4)
  *     PONG      the same
  *     spans     n_spans(4), then so often: first(4) n(4)
+ *
+ * A request with a refusal is of ranks that did not take what the program submitted: it fails for
+ * all, with this text.
  *
  * The first four go up the tree of the set, a plan comes down; PING and PONG go between neighbours
  * in it: what the sender waits for and for how long, and the positions of which it knows that they
@@ -111,7 +115,8 @@ struct hvd_ask {
     struct hvd_request request; /* of an allgather: with the rows of the first position */
     struct hvd_spans by;
     uint32_t age_ms;
-    const char *_rows; /* NULL: those of the request */
+    struct hvd_strview refusal; /* why it was refused there; empty: it was not */
+    const char *_rows;          /* NULL: those of the request */
 };
 
 /* Who has asked for a cached tensor. */
@@ -183,6 +188,7 @@ struct hvd_by {
     const int64_t *rows; /* allgather: that of position p is rows[p - rows_first]; NULL: those of
                             the request, which is one position's */
     int rows_first;
+    struct hvd_strview refusal; /* of a request: why it was refused; empty: it was not */
 };
 
 /*

@@ -366,13 +366,13 @@ static struct hvd_waiting *get_waiting(struct hvd_negotiator *n, const struct hv
 {
     struct hvd_waiting *w = (struct hvd_waiting *)hvd_names_find(&n->waiting, ask->request.name);
 
-    if (w)
-        return w;
-    w = add_waiting(n, &ask->request);
-    if (w) {
-        w->first_position = hvd_spans_at(&ask->by, 0).first;
-        w->since_ns = now_ns - (int64_t)ask->age_ms * 1000000;
+    if (!w) {
+        w = add_waiting(n, &ask->request);
+        if (w)
+            w->first_position = hvd_spans_at(&ask->by, 0).first;
     }
+    if (w && w->n_seen == w->n_refused) /* nobody has waited so far */
+        w->since_ns = now_ns - (int64_t)ask->age_ms * 1000000;
     return w;
 }
 
@@ -469,6 +469,19 @@ static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
     return HVD_OK;
 }
 
+/* Ranks did not take the tensor: it fails for all, with what the first of them says. */
+static hvd_status_t refuse(struct hvd_waiting *w, const struct hvd_ask *ask)
+{
+    char text[HVD_TEXT_MAX + 1];
+
+    for (uint32_t i = 0; i < ask->by.n; i++)
+        w->n_refused += hvd_spans_at(&ask->by, i).n;
+    if (w->failed_check == HVD_REFUSED)
+        return HVD_OK;
+    snprintf(text, sizeof(text), "%.*s", (int)ask->refusal.len, ask->refusal.data);
+    return keep_text(w, HVD_REFUSED, text);
+}
+
 /* Counts a request for a tensor. */
 static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
                           const struct hvd_ask *ask, struct hvd_err *err)
@@ -478,7 +491,7 @@ static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
 
     if (st != HVD_OK)
         return st;
-    st = compare(n, w, first, &ask->request);
+    st = ask->refusal.len > 0 ? refuse(w, ask) : compare(n, w, first, &ask->request);
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "out of memory for a tensor of rank %d",
                         hvd_world_rank(n, first));

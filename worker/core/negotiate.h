@@ -8,6 +8,7 @@
  * for, in which order they will run, and whether the ranks mean the same thing.
  *
  *     requests of ranks ──> waiting ──all ranks seen──> step in the plan (or an ERROR step)
+ *     a rank refused    ──> the same, and an ERROR step with its reason
  *     bits of parties   ──> ready book ──all parties seen──> words of the plan
  *     a rank leaves     ──> SHUTDOWN step once (ABORT when it failed); all left ──> DOWN step
  *

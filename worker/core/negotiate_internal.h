@@ -8,13 +8,17 @@
 
 struct hvd_cluster;
 
+/* Before all mismatches: a rank did not take the tensor. */
+#define HVD_REFUSED (-1)
+
 /* A tensor that some ranks have asked for by name. */
 struct hvd_waiting {
     struct hvd_named named;   /* first */
     struct hvd_request first; /* the name is at `name` */
     int first_position;
     int n_seen;
-    int failed_check; /* 0, or the lowest number of hvd_mismatch so far */
+    int n_refused;    /* of those seen: ranks that did not take it */
+    int failed_check; /* 0, or the lowest number of hvd_mismatch so far, or HVD_REFUSED */
     char *text;       /* its sentence; owned */
     int64_t *rows;    /* allgather: first dimension by rank; owned */
     int64_t since_ns;

@@ -17,6 +17,7 @@ struct variant {
     struct variant *next;
     struct hvd_request request; /* the name is the tensor's */
     int64_t *rows;              /* allgather: by position from the subtree's first; owned */
+    struct hvd_strview refusal; /* behind `asked`; empty: none */
     uint64_t asked[];           /* positions from the subtree's first */
 };
 
@@ -150,20 +151,31 @@ static bool is_same(const struct hvd_request *a, const struct hvd_request *b)
     return hvd_request_equal(a, &other);
 }
 
+/* Refusals are one variant: the first says why. */
+static bool is_variant(const struct variant *v, const struct hvd_ask *ask)
+{
+    if (v->refusal.len > 0 || ask->refusal.len > 0)
+        return v->refusal.len > 0 && ask->refusal.len > 0;
+    return is_same(&v->request, &ask->request);
+}
+
 /* The variant of a request, made when this is the first one; NULL when out of memory. */
 static struct variant *get_variant(const struct hvd_relay *r, struct tensor *t,
-                                   const struct hvd_request *req)
+                                   const struct hvd_ask *ask)
 {
     const size_t words = hvd_positions_words(r->size);
+    const struct hvd_request *req = &ask->request;
     struct variant *v = t->variants;
 
-    while (v && !is_same(&v->request, req))
+    while (v && !is_variant(v, ask))
         v = v->next;
     if (v)
         return v;
-    v = hvd_calloc(1, sizeof(*v) + words * sizeof(uint64_t));
+    v = hvd_calloc(1, sizeof(*v) + words * sizeof(uint64_t) + ask->refusal.len);
     if (!v)
         return NULL;
+    v->refusal = (struct hvd_strview){.data = (char *)(v->asked + words), .len = ask->refusal.len};
+    memcpy((char *)(v->asked + words), ask->refusal.len ? ask->refusal.data : "", ask->refusal.len);
     v->request = *req;
     v->request.name = t->name;
     if (hvd_request_has_rows(req)) {
@@ -206,7 +218,8 @@ static hvd_status_t emit_variant(struct hvd_relay *r, const struct tensor *t,
                               .n_spans = n,
                               .age_ms = hvd_relay_age(now_ns, t->since_ns),
                               .rows = v->rows,
-                              .rows_first = base};
+                              .rows_first = base,
+                              .refusal = v->refusal};
     if (r->requests.len == 0)
         st = hvd_message_begin(&r->requests, HVD_MESSAGE_REQUESTS, r->options.set);
     return st == HVD_OK ? hvd_message_add_request(&r->requests, &v->request, &by) : st;
@@ -238,7 +251,7 @@ static hvd_status_t complete(struct hvd_relay *r, struct tensor *t, int64_t now_
 static hvd_status_t mark(struct hvd_relay *r, struct tensor *t, const struct hvd_ask *ask,
                          struct hvd_err *err)
 {
-    struct variant *v = get_variant(r, t, &ask->request);
+    struct variant *v = get_variant(r, t, ask);
     uint32_t row = 0;
 
     if (!v)

@@ -10,14 +10,24 @@
 #define NAMES_PER_RANK_MAX 6
 #define RANKS_REPORTED_MAX 32
 
+/* This one or the first behind it that somebody waits for: who refused it does not. */
+static struct hvd_waiting *waited_for(struct hvd_named *item)
+{
+    struct hvd_waiting *w = (struct hvd_waiting *)item;
+
+    while (w && w->n_seen == w->n_refused)
+        w = (struct hvd_waiting *)hvd_names_next(&w->named);
+    return w;
+}
+
 static struct hvd_waiting *first_waiting(const struct hvd_negotiator *n)
 {
-    return (struct hvd_waiting *)n->waiting.first;
+    return waited_for(n->waiting.first);
 }
 
 static struct hvd_waiting *next_waiting(const struct hvd_waiting *w)
 {
-    return (struct hvd_waiting *)hvd_names_next(&w->named);
+    return waited_for(hvd_names_next(&w->named));
 }
 
 /* What is waited for: by name, or cached. */

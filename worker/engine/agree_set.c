@@ -153,6 +153,14 @@ hvd_status_t hvd_set_changed(struct hvd_engine *e, struct hvd_entry *entry, stru
     return data[0] == CHANGE_REMOVE ? remove_set(e, entry, data[1], err) : HVD_OK;
 }
 
+/* The call is refused here, and does not keep the other ranks waiting. */
+static void refuse(struct hvd_engine *e, const char *reason)
+{
+    const struct hvd_refused refused = {.name = hvd_strview_of(HVD_CHANGE_NAME), .reason = reason};
+
+    hvd_engine_refuse(e, &refused);
+}
+
 /* Says what this rank wants and waits for the others. */
 static hvd_status_t change(struct hvd_engine *e, const int32_t *data, int n, uint32_t *id,
                            struct hvd_err *err)
@@ -174,6 +182,8 @@ static hvd_status_t change(struct hvd_engine *e, const int32_t *data, int n, uin
 
     if (st == HVD_OK)
         st = hvd_engine_wait(e, handle, &outcome, err);
+    else
+        refuse(e, "the call about process sets could not be submitted");
     hvd_output_destroy(outcome.output);
     if (st == HVD_OK)
         *id = (uint32_t)outcome.number;
@@ -188,12 +198,27 @@ static int compare_ranks(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-hvd_status_t hvd_engine_add_set(struct hvd_engine *e, const int *ranks, int n_ranks, uint32_t *id,
+/* The ranks of a new set, sorted. Failures as hvd_engine_add_set. */
+static hvd_status_t check_ranks(const struct hvd_engine *e, int32_t *ranks, int n_ranks,
                                 struct hvd_err *err)
 {
-    if (n_ranks < 1 || n_ranks > e->topology.size)
+    qsort(ranks, (size_t)n_ranks, sizeof(*ranks), compare_ranks);
+    for (int i = 0; i < n_ranks; i++) {
+        const bool is_twice = i > 0 && ranks[i] == ranks[i - 1];
+        if (ranks[i] < 0 || ranks[i] >= e->topology.size || is_twice)
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a process set with rank %d %s", ranks[i],
+                            is_twice ? "twice" : "that does not exist");
+    }
+    return HVD_OK;
+}
+
+/* What this rank says of a new set, into *out, the caller's to free. Failures as above. */
+static hvd_status_t describe_set(const struct hvd_engine *e, const int *ranks, int n_ranks,
+                                 int32_t **out, struct hvd_err *err)
+{
+    if (!ranks || n_ranks < 1 || n_ranks > e->topology.size)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a process set of %d ranks in a job of %d",
-                        n_ranks, e->topology.size);
+                        ranks ? n_ranks : 0, e->topology.size);
     if (!e->transport->ops->add_set)
         return HVD_FAIL(err, HVD_ERR_STATE, 0, "the transport %s has no process sets",
                         e->transport->ops->name);
@@ -202,14 +227,24 @@ hvd_status_t hvd_engine_add_set(struct hvd_engine *e, const int *ranks, int n_ra
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a process set");
     data[0] = CHANGE_ADD;
     memcpy(data + 1, ranks, (size_t)n_ranks * sizeof(*data));
-    qsort(data + 1, (size_t)n_ranks, sizeof(*data), compare_ranks);
-    hvd_status_t st = HVD_OK;
-    for (int i = 1; i <= n_ranks && st == HVD_OK; i++)
-        if (data[i] < 0 || data[i] >= e->topology.size || (i > 1 && data[i] == data[i - 1]))
-            st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a process set with rank %d %s", data[i],
-                          i > 1 && data[i] == data[i - 1] ? "twice" : "that does not exist");
-    if (st == HVD_OK)
+    *out = data;
+    return check_ranks(e, data + 1, n_ranks, err);
+}
+
+hvd_status_t hvd_engine_add_set(struct hvd_engine *e, const int *ranks, int n_ranks, uint32_t *id,
+                                struct hvd_err *err)
+{
+    struct hvd_err why;
+    int32_t *data = NULL;
+
+    hvd_err_clear(&why);
+    hvd_status_t st = describe_set(e, ranks, n_ranks, &data, &why);
+    if (st == HVD_OK) {
         st = change(e, data, n_ranks + 1, id, err);
+    } else {
+        refuse(e, why.msg);
+        st = HVD_FAIL(err, st, 0, "%s", why.msg);
+    }
     hvd_free(data);
     return st;
 }
@@ -219,7 +254,10 @@ hvd_status_t hvd_engine_remove_set(struct hvd_engine *e, uint32_t id, struct hvd
     const int32_t data[] = {CHANGE_REMOVE, (int32_t)id};
     uint32_t removed = 0;
 
-    return change(e, data, 2, &removed, err);
+    if (id > 0)
+        return change(e, data, 2, &removed, err);
+    refuse(e, "process set 0 cannot be removed");
+    return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0, "process set 0 cannot be removed");
 }
 
 hvd_status_t hvd_engine_agree(struct hvd_engine *e, int32_t value, struct hvd_err *err)

@@ -163,6 +163,8 @@ static hvd_status_t apply_tensor(struct hvd_engine *e, struct hvd_set *set,
     bool is_join_pending = false;
     struct hvd_entry *entry = take_named(e, set, step->name, &is_join_pending);
 
+    if (entry && entry->refusal)
+        return hvd_refusal_answered(e, set, entry);
     if (!entry && is_join_pending) {
         const bool computes = step->kind == HVD_ALLREDUCE && step->count > 0;
         return computes ? agree(e, set, NULL, step, err) : HVD_OK;

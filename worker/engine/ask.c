@@ -23,19 +23,24 @@ static hvd_status_t send_message(struct hvd_engine *e, struct hvd_set *set, stru
 }
 
 static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
-                                 const struct hvd_request *request, int64_t now_ns,
-                                 struct hvd_err *err)
+                                 const struct hvd_entry *entry, int64_t now_ns, struct hvd_err *err)
 {
     const struct hvd_span self = {.first = set->node.span.first, .n = 1};
-    const struct hvd_by by = {.spans = &self, .n_spans = 1};
+    char text[HVD_TEXT_MAX + 1];
+    struct hvd_ask ask = hvd_ask_of(&entry->request, self.first);
     hvd_status_t st = HVD_OK;
 
+    if (ask.request.group != 0)
+        ask.request.group = entry->group_number;
+    if (entry->refusal)
+        ask.refusal = hvd_refusal_text(e, entry, text, sizeof(text));
     if (hears_itself(set))
-        return hvd_hear_own_request(e, set, request, now_ns, err);
+        return hvd_hear_own_request(e, set, &ask, now_ns, err);
+    const struct hvd_by by = {.spans = &self, .n_spans = 1, .refusal = ask.refusal};
     if (set->message.len == 0)
         st = hvd_message_begin(&set->message, HVD_MESSAGE_REQUESTS, set->id);
     if (st == HVD_OK)
-        st = hvd_message_add_request(&set->message, request, &by);
+        st = hvd_message_add_request(&set->message, &ask.request, &by);
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "requests of %zu bytes: %s", set->message.len,
                         hvd_status_str(st));
@@ -69,11 +74,8 @@ static hvd_status_t ask_by_name(struct hvd_engine *e, struct hvd_set *set, struc
 
     for (struct hvd_entry *entry = first; entry && st == HVD_OK;) {
         struct hvd_entry *next = entry->next; /* asking may finish it */
-        struct hvd_request request = entry->request;
-        if (request.group != 0)
-            request.group = entry->group_number;
         if (!entry->slot)
-            st = send_request(e, set, &request, now_ns, err);
+            st = send_request(e, set, entry, now_ns, err);
         entry = next;
     }
     return st;

@@ -178,7 +178,7 @@ static bool has_work(const struct hvd_engine *e)
     const size_t n_queued = atomic_load(&e->n_queued);
 
     return atomic_load(&e->n_outstanding) > n_queued || (n_queued > 0 && hold_ns(e) == 0) ||
-           has_flights(e);
+           has_flights(e) || atomic_load(&e->has_lost_refusal);
 }
 
 /* Whether the transport wakes the driver for all that it waits for: a device wakes nobody. The

@@ -71,8 +71,12 @@ void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
     }
     set->n_queued_words = 0;
     hvd_add(&e->n_queued, 0 - n);
-    while ((entry = hvd_table_take_first(set->table)))
-        hvd_entry_finish(e, entry, HVD_ERR_SHUTDOWN, text);
+    while ((entry = hvd_table_take_first(set->table))) {
+        if (entry->refusal)
+            hvd_refusal_drop(e, set, entry, text);
+        else
+            hvd_entry_finish(e, entry, HVD_ERR_SHUTDOWN, text);
+    }
     end_slots(e, set, text);
     pthread_mutex_unlock(&e->mu);
 }

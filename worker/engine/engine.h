@@ -128,6 +128,23 @@ bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described
 hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission *submission,
                                int64_t *handle, struct hvd_err *err);
 
+/* What a rank did not take of its program. */
+struct hvd_refused {
+    uint32_t set;
+    struct hvd_strview name; /* of any length: one that is not legal keeps nobody waiting */
+    const char *reason;
+};
+
+/*
+ * A tensor was refused here, by who checks what the program submits or by the engine: announces
+ * that, so that it fails on the ranks that have submitted it, or will, with the reason. A refusal
+ * counts as the submission that it was: the program may submit the name again at once, here and
+ * there. Nothing is done where nobody waits for this rank: it is not in the set, has joined or
+ * left, is alone, or the name is pending (then that is what they wait for). A job whose rank has no
+ * memory for that ends. Any thread.
+ */
+void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused);
+
 /*
  * Submits n tensors of one set that complete together or fail together; handles receives one for
  * each. All or nothing is submitted. Failures as above; HVD_ERR_EXISTS also for a name that the

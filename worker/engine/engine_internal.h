@@ -67,10 +67,21 @@ struct hvd_entry {
     char *message;                 /* the reason of a failure; owned, may be NULL */
     char *name;                    /* owned */
     size_t name_room;
-    uint32_t index; /* of its slot, for the watch; HVD_NO_SLOT: none */
+    uint32_t index;              /* of its slot, for the watch; HVD_NO_SLOT: none */
+    struct hvd_refusal *refusal; /* owned; NULL: it was taken, as nearly all are */
+    bool is_behind;              /* a refusal of the same name that is not answered yet */
 };
 
 _Static_assert(offsetof(struct hvd_entry, set) <= 64, "what is used each time is in one line");
+
+/* Why this rank did not take a tensor that the program submitted, which the others may wait for:
+ * see refuse.c. */
+struct hvd_refusal {
+    uint32_t n_again;         /* refused so often behind this one, before this one was answered */
+    struct hvd_entry *behind; /* submitted well since then: waits for the answer; NULL: none */
+    char *reason;             /* owned */
+    char *last_reason;        /* of those behind; owned; NULL: the same */
+};
 
 /* First in, first out. */
 struct hvd_entry_list {
@@ -167,6 +178,7 @@ struct hvd_set {
     bool is_ended;               /* nothing may be submitted */
     uint64_t n_unnamed[HVD_REDUCESCATTER + 1]; /* tensors without a name, by operation */
     bool is_join_pending;
+    uint32_t n_refusals; /* in the table, not answered yet */
 
     /* the driver's */
     struct hvd_negotiator *negotiator; /* of the set's first rank; owned */
@@ -258,9 +270,10 @@ struct hvd_engine {
     atomic_size_t n_outstanding; /* submitted and not done */
     atomic_size_t n_waiters;
     atomic_ulong n_submitted;
-    atomic_bool is_leaving; /* shutdown was called here */
-    atomic_bool is_urgent;  /* somebody polls: what is queued is not held back */
-    atomic_bool is_over;    /* every rank has left, or nothing can be heard of them any more */
+    atomic_bool is_leaving;       /* shutdown was called here */
+    atomic_bool is_urgent;        /* somebody polls: what is queued is not held back */
+    atomic_bool has_lost_refusal; /* there was no memory to announce one */
+    atomic_bool is_over; /* every rank has left, or nothing can be heard of them any more */
 
     struct hvd_set **sets; /* by number; changed by the driver under mu; owned; may have gaps */
     uint32_t n_sets;
@@ -382,6 +395,34 @@ void hvd_entry_list_add(struct hvd_entry_list *list, struct hvd_entry *entry);
 
 /* Removes the first one; NULL when the list is empty. */
 struct hvd_entry *hvd_entry_list_take(struct hvd_entry_list *list);
+
+/* An entry with room for a name of that length and nothing else set; NULL when out of memory. mu.
+ */
+struct hvd_entry *hvd_entry_take(struct hvd_engine *e, size_t name_room);
+
+/* Puts an entry that has no handle back. mu. */
+void hvd_entry_put(struct hvd_engine *e, struct hvd_entry *entry);
+
+/* --- refuse.c --------------------------------------------------------------------------------- */
+
+/* NULL is fine. */
+void hvd_refusal_destroy(struct hvd_refusal *refusal);
+
+/* The refusal of that name that is not answered yet; NULL when there is none. mu. */
+struct hvd_entry *hvd_refusal_find(const struct hvd_set *set, struct hvd_strview name);
+
+/* What the others are told: rank, tensor and reason, into text. Caller is the driver. */
+struct hvd_strview hvd_refusal_text(const struct hvd_engine *e, const struct hvd_entry *entry,
+                                    char *text, size_t size);
+
+/* All ranks have asked for the name, or refused it, and it has failed for all: the next refusal of
+ * the name goes out, or what was submitted behind. HVD_ERR_NOMEM. Caller is the driver. */
+hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
+                                  struct hvd_entry *entry);
+
+/* The set has ended: nobody asks any more. What was submitted behind ends with the text. mu. */
+void hvd_refusal_drop(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
+                      const char *text);
 
 /* --- set.c ------------------------------------------------------------------------------------ */
 
@@ -600,8 +641,7 @@ hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32
 
 /* The same with one request, on a rank that hears of others. */
 hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
-                                  const struct hvd_request *request, int64_t now_ns,
-                                  struct hvd_err *err);
+                                  const struct hvd_ask *ask, int64_t now_ns, struct hvd_err *err);
 
 /* For the watch: a rank of the job has asked for a tensor. */
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request);

@@ -44,6 +44,7 @@ void hvd_entries_destroy(struct hvd_engine *e)
             hvd_output_destroy(entry->output);
             hvd_free(entry->splits);
             hvd_free(entry->message);
+            hvd_refusal_destroy(entry->refusal);
             hvd_free(entry->name);
         }
         e->blocks = block->next;
@@ -52,15 +53,14 @@ void hvd_entries_destroy(struct hvd_engine *e)
     e->pool = NULL;
 }
 
-static void put_in_pool(struct hvd_engine *e, struct hvd_entry *entry)
+void hvd_entry_put(struct hvd_engine *e, struct hvd_entry *entry)
 {
     entry->numbered_size = 0;
     entry->next = e->pool;
     e->pool = entry;
 }
 
-/* An entry with room for a name and nothing else set; NULL when out of memory. Holds mu. */
-static struct hvd_entry *take_entry(struct hvd_engine *e, size_t name_room)
+struct hvd_entry *hvd_entry_take(struct hvd_engine *e, size_t name_room)
 {
     if (!e->pool && !add_block(e))
         return NULL;
@@ -102,7 +102,7 @@ static struct hvd_entry *create_loose(struct hvd_engine *e, const struct hvd_sub
 {
     const struct hvd_request *req = &s->request;
     struct hvd_set *set = hvd_set_find(e, s->set);
-    struct hvd_entry *entry = take_entry(e, req->name.len + 1);
+    struct hvd_entry *entry = hvd_entry_take(e, req->name.len + 1);
 
     if (!entry)
         return NULL;
@@ -110,7 +110,7 @@ static struct hvd_entry *create_loose(struct hvd_engine *e, const struct hvd_sub
     if ((s->splits && !entry->splits) || hvd_handles_add(&e->handles, entry) != HVD_OK) {
         hvd_free(entry->splits);
         entry->splits = NULL;
-        put_in_pool(e, entry);
+        hvd_entry_put(e, entry);
         return NULL;
     }
     memcpy(entry->name, req->name.data, req->name.len);
@@ -121,6 +121,7 @@ static struct hvd_entry *create_loose(struct hvd_engine *e, const struct hvd_sub
     entry->request = *req;
     entry->request.name.data = entry->name;
     entry->count = 0;
+    entry->is_behind = false;
     describe(entry, s);
     return entry;
 }
@@ -153,7 +154,7 @@ void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_lo
     if (!is_loose)
         return;
     hvd_handles_remove(&e->handles, entry);
-    put_in_pool(e, entry);
+    hvd_entry_put(e, entry);
 }
 
 void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot)

@@ -61,14 +61,11 @@ hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32
 }
 
 hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
-                                  const struct hvd_request *request, int64_t now_ns,
-                                  struct hvd_err *err)
+                                  const struct hvd_ask *ask, int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_ask ask = hvd_ask_of(request, set->node.span.first);
-
-    if (set->negotiator)
-        hvd_tell_ready(e, e->topology.rank, request);
-    return count_request(set, &ask, now_ns, err);
+    if (set->negotiator && ask->refusal.len == 0)
+        hvd_tell_ready(e, e->topology.rank, &ask->request);
+    return count_request(set, ask, now_ns, err);
 }
 
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request)
@@ -194,7 +191,7 @@ static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int
         st = hvd_reader_request(reader, &ask, err);
         if (st == HVD_OK && !hvd_spans_within(&ask.by, span))
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
-        if (st == HVD_OK && set->negotiator)
+        if (st == HVD_OK && set->negotiator && ask.refusal.len == 0)
             tell_all_ready(e, set, &ask);
         if (st == HVD_OK)
             st = count_request(set, &ask, now_ns, err);

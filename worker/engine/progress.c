@@ -24,6 +24,10 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     hvd_status_t st = e->n_on_device > 0 ? hvd_inputs_poll(e, progressed, err) : HVD_OK;
 
     e->now_ns = now_ns;
+    if (atomic_load_explicit(&e->has_lost_refusal, memory_order_relaxed) &&
+        atomic_exchange(&e->has_lost_refusal, false))
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0,
+                      "out of memory for announcing that a tensor was refused");
     if (st == HVD_OK)
         st = hvd_ask_queued(e, now_ns, progressed, err);
 

@@ -70,6 +70,23 @@ static void learn_order(struct hvd_set *set, const struct hvd_slot *slot)
     set->last = slot->index;
 }
 
+/* Takes a tensor in whose name was refused just before: it is asked for once that is answered, so
+ * that each submission here stands for one of the others. Holds mu. */
+static hvd_status_t accept_behind(struct hvd_engine *e, const struct hvd_submission *s,
+                                  struct hvd_entry *refused, struct hvd_entry **out,
+                                  struct hvd_err *err)
+{
+    if (refused->refusal->behind)
+        return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
+    struct hvd_entry *entry = hvd_entry_create(e, s, NULL);
+    if (!entry)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
+    entry->is_behind = true;
+    refused->refusal->behind = entry;
+    *out = entry;
+    return HVD_OK;
+}
+
 /* Takes one tensor in, by its slot where it has one. Holds mu. */
 static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
                            struct hvd_entry **out, struct hvd_err *err)
@@ -79,6 +96,9 @@ static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
 
     if (st != HVD_OK)
         return st;
+    struct hvd_entry *refused = set->n_refusals ? hvd_refusal_find(set, s->request.name) : NULL;
+    if (refused)
+        return accept_behind(e, s, refused, out, err);
     struct hvd_slot *slot = hvd_cache_find(set->cache, s->request.name);
     struct hvd_slot *match = matching_slot(slot, &s->request);
     if ((slot && hvd_cache_owner(set->cache, slot->index)) ||
@@ -109,6 +129,8 @@ static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
 
     if (entry->slot)
         hvd_cache_own(entry->set->cache, entry->slot->index, NULL);
+    else if (entry->is_behind)
+        hvd_refusal_find(entry->set, entry->request.name)->refusal->behind = NULL;
     else
         hvd_table_take(entry->set->table, entry->request.name);
     (void)hvd_handles_end(entry, entry->handle, &is_loose);
@@ -147,13 +169,20 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
 
     if (!hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
         entry->count = 0; /* found out when it moves */
-    count_queued(e, entry->count * (int64_t)width, is_waited_now);
+    if (entry->is_behind) {
+        hvd_add(&e->n_outstanding, 1);
+        hvd_add(&e->n_submitted, 1);
+    } else {
+        count_queued(e, entry->count * (int64_t)width, is_waited_now);
+    }
     hvd_watch_submitted(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request,
                         bit != NULL);
     if (entry->request.op == HVD_JOIN)
         entry->set->is_join_pending = true;
     if (entry->slot)
         learn_order(entry->set, entry->slot);
+    if (entry->is_behind)
+        return;
     if (bit) {
         queue_bit(entry->set, bit);
         return;
@@ -221,7 +250,7 @@ static void fetch_ahead(const struct hvd_set *set, const struct hvd_slot *slot)
 static struct hvd_slot *recognise(struct hvd_engine *e, struct hvd_set *set,
                                   const struct hvd_described *d)
 {
-    if (!set || set->is_ended || set->is_join_pending || e->is_ended ||
+    if (!set || set->is_ended || set->is_join_pending || set->n_refusals > 0 || e->is_ended ||
         atomic_load(&e->is_leaving) || e->infos[set->id].is_removed ||
         (d->is_waited_now && !hvd_drive_allowed(e)))
         return NULL;

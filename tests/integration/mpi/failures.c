@@ -79,7 +79,7 @@ void mode_mismatch(void)
     horovod_shutdown();
 }
 
-/* A tensor with one thing wrong; nothing is submitted, so the ranks stay in step. */
+/* A tensor with one thing wrong, on every rank. */
 static void refuse(horovod_tensor_t tensor, const char *words)
 {
     float data[8] = {0};

@@ -20,6 +20,7 @@ static const struct {
     {"threads", mode_threads},
     {"large", mode_large},
     {"mismatch", mode_mismatch},
+    {"refusals", mode_refusals},
     {"arguments", mode_arguments},
     {"leave", mode_leave},
     {"exit", mode_exit},

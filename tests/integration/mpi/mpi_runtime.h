@@ -105,6 +105,9 @@ void mode_again(void);
 /* HOROVOD_MPI_THREADS_DISABLE=1. */
 void mode_funneled(void);
 
+/* refusals.c: the last rank refuses what the others submit. */
+void mode_refusals(void);
+
 /* horovod_init must fail; prints why. */
 void mode_refused(void);
 

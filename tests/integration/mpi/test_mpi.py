@@ -125,6 +125,12 @@ def test_a_mismatch_reaches_every_rank_and_the_job_goes_on(n):
 
 
 @pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("shm", ["0", "1"])
+def test_what_one_rank_refuses_fails_on_the_others_with_its_reason(n, shm):
+    assert_ok(runtime(n, "refusals", HOROVOD_SHM=shm, HOROVOD_DYNAMIC_PROCESS_SETS="1"))
+
+
+@pytest.mark.parametrize("n", [2, 4])
 def test_a_rank_that_shuts_down_is_named_to_the_others(n):
     assert_ok(runtime(n, "leave"))
 

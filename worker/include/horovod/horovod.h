@@ -49,7 +49,7 @@ typedef enum horovod_status {
     HOROVOD_PRECONDITION_ERROR = 2, /* not initialised, or the ranks disagree about this tensor:
                                        every rank gets this, and the job may go on */
     HOROVOD_ABORTED = 3,            /* a rank shut down or was lost: initialise anew or end */
-    HOROVOD_INVALID_ARGUMENT = 4,   /* this call's arguments; nothing was submitted */
+    HOROVOD_INVALID_ARGUMENT = 4,   /* this call's arguments; it fails on the other ranks, too */
     HOROVOD_IN_PROGRESS = 5,        /* not an error: not finished yet */
     HOROVOD_OUT_OF_MEMORY = 6,
 } horovod_status_t;
@@ -262,7 +262,8 @@ HOROVOD_API const char *horovod_status_name(horovod_status_t status);
  * Refused at submission: HOROVOD_PRECONDITION_ERROR when not initialised, HOROVOD_INVALID_ARGUMENT
  * for arguments and for a name that is pending on this rank, HOROVOD_ABORTED once the job is
  * shutting down. From the wait: HOROVOD_PRECONDITION_ERROR when ranks disagree (operation, type,
- * shape, reduction, root), on every rank; HOROVOD_ABORTED.
+ * shape, reduction, root), or one has refused its call for its arguments or for want of memory, on
+ * every rank; HOROVOD_ABORTED.
  */
 
 /*

@@ -40,6 +40,17 @@ static void build_gather(struct hvd_buf *buf)
     assert_int_equal(hvd_message_add_request(buf, &gather, &with_rows), HVD_OK);
 }
 
+static void build_refusal(struct hvd_buf *buf)
+{
+    struct hvd_by refused = by;
+
+    refused.refusal = hvd_strview_of("input is NULL");
+    hvd_buf_init(buf, HVD_MESSAGE_MAX);
+    assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_REQUESTS, 3), HVD_OK);
+    assert_int_equal(hvd_message_add_request(buf, &request, &refused), HVD_OK);
+    assert_int_equal(hvd_message_add_request(buf, &request, &by), HVD_OK);
+}
+
 static void build_partial(struct hvd_buf *buf)
 {
     hvd_buf_init(buf, HVD_MESSAGE_MAX);
@@ -248,6 +259,24 @@ static void bits_come_back_as_they_were(void **state)
     hvd_buf_fini(&buf);
 }
 
+static void a_refusal_comes_back_with_its_reason(void **state)
+{
+    struct hvd_buf buf;
+    struct hvd_reader r;
+    struct hvd_ask ask;
+
+    (void)state;
+    build_refusal(&buf);
+    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_OK);
+    assert_int_equal(ask.request.op, request.op);
+    assert_true(hvd_strview_equal(ask.request.name, "layer/weight"));
+    assert_true(hvd_strview_equal(ask.refusal, "input is NULL"));
+    assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_OK);
+    assert_int_equal(ask.refusal.len, 0);
+    hvd_buf_fini(&buf);
+}
+
 static void bits_that_are_not_sent_read_like_those_of_a_message(void **state)
 {
     uint64_t words[] = {1, 0, (uint64_t)6 << 40};
@@ -332,8 +361,9 @@ static bool read_all(const char *data, size_t len)
 }
 
 typedef void (*build_fn)(struct hvd_buf *buf);
-static const build_fn builders[] = {build_requests, build_gather,  build_plan, build_leave,
-                                    build_bits,     build_partial, build_ping, build_pong};
+static const build_fn builders[] = {build_requests, build_gather, build_refusal,
+                                    build_plan,     build_leave,  build_bits,
+                                    build_partial,  build_ping,   build_pong};
 #define N_BUILDERS (sizeof(builders) / sizeof(builders[0]))
 
 static void every_truncation_is_refused(void **state)
@@ -447,6 +477,7 @@ int main(void)
         cmocka_unit_test(spans_that_touch_or_go_back_are_refused),
         cmocka_unit_test(a_plan_comes_back_as_it_was),
         cmocka_unit_test(bits_come_back_as_they_were),
+        cmocka_unit_test(a_refusal_comes_back_with_its_reason),
         cmocka_unit_test(bits_that_are_not_sent_read_like_those_of_a_message),
         cmocka_unit_test(a_leave_comes_back_as_it_was),
         cmocka_unit_test(a_ping_comes_back_as_it_was),

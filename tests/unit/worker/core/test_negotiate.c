@@ -271,6 +271,72 @@ static void a_stall_names_tensors_and_missing_ranks_once(void **state)
     destroy(n);
 }
 
+static void refuse(struct hvd_negotiator *n, int rank, const char *name, const char *reason,
+                   int64_t now_ns)
+{
+    const struct hvd_request req = request(name);
+    struct hvd_ask ask = hvd_ask_of(&req, rank);
+
+    ask.refusal = hvd_strview_of(reason);
+    assert_int_equal(hvd_negotiator_request(n, &ask, now_ns, NULL), HVD_OK);
+}
+
+/* Whoever comes first, and whatever else differs. */
+static void a_refusal_fails_the_tensor_with_the_first_reason(void **state)
+{
+    struct hvd_request other = request("t");
+    struct hvd_reader r;
+    struct hvd_step step;
+
+    (void)state;
+    other.dtype = HVD_INT8;
+    for (int first = 0; first < 4; first++) {
+        struct hvd_negotiator *n = NULL;
+        assert_int_equal(create(4, &n), HVD_OK);
+        for (int i = 0; i < 4; i++) {
+            const int rank = (first + i) % 4;
+            if (rank == 1)
+                assert_int_equal(ask_for(n, rank, &other, 0, NULL), HVD_OK);
+            else if (rank == 2 || rank == 3)
+                refuse(n, rank, "t", rank == 2 ? "of 2" : "of 3", 0);
+            else
+                ask(n, rank, "t");
+        }
+        const struct hvd_buf *plan = plan_of(n);
+        assert_non_null(plan);
+        assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
+        assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+        assert_int_equal(step.kind, HVD_STEP_ERROR);
+        assert_true(hvd_strview_equal(step.text, first == 3 ? "of 3" : "of 2"));
+        destroy(n);
+    }
+}
+
+static void who_refused_waits_for_nobody(void **state)
+{
+    struct hvd_negotiator *n = NULL;
+    struct hvd_buf report;
+    struct hvd_request req = request("t");
+    const int64_t second = 1000000000;
+    int missing[4];
+    int n_missing = 4;
+
+    (void)state;
+    hvd_buf_init(&report, 4096);
+    assert_int_equal(create(3, &n), HVD_OK);
+    refuse(n, 2, "t", "no", 5 * second);
+    assert_int_equal(hvd_negotiator_stalled(n, 200 * second, 60 * second, &report), HVD_OK);
+    assert_int_equal(report.len, 0);
+    assert_null(hvd_negotiator_overdue(n, 200 * second, missing, &n_missing));
+    assert_int_equal(ask_for(n, 1, &req, 200 * second, NULL), HVD_OK);
+    assert_int_equal(hvd_negotiator_stalled(n, 250 * second, 60 * second, &report), HVD_OK);
+    assert_int_equal(report.len, 0);
+    assert_int_equal(hvd_negotiator_stalled(n, 261 * second, 60 * second, &report), HVD_OK);
+    assert_non_null(strstr(report.data, "Missing ranks:\n0: [t]"));
+    hvd_buf_fini(&report);
+    destroy(n);
+}
+
 static void the_tensor_that_waits_longest_is_overdue(void **state)
 {
     struct hvd_negotiator *n = NULL;
@@ -337,6 +403,8 @@ int main(void)
         cmocka_unit_test(asking_twice_is_the_peers_fault),
         cmocka_unit_test(the_first_rank_to_leave_ends_the_job_and_the_last_one_closes_it),
         cmocka_unit_test(a_stall_names_tensors_and_missing_ranks_once),
+        cmocka_unit_test(a_refusal_fails_the_tensor_with_the_first_reason),
+        cmocka_unit_test(who_refused_waits_for_nobody),
         cmocka_unit_test(the_tensor_that_waits_longest_is_overdue),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -118,7 +118,8 @@ static void put_message(const struct hvd_buf *message, char *text, size_t size)
             n += (uint32_t)hvd_spans_at(&item.by, i).n;
         for (uint32_t i = 0; i < n && hvd_request_has_rows(&item.request); i++)
             len += (size_t)snprintf(text + len, size - len, " %d", (int)hvd_ask_row(&item, i));
-        len += (size_t)snprintf(text + len, size - len, ";");
+        len += (size_t)snprintf(text + len, size - len, "%s%.*s;", item.refusal.len ? " not: " : "",
+                                (int)item.refusal.len, item.refusal.data);
     }
     while (r.left > 0 && r.type == HVD_MESSAGE_PARTIAL) {
         assert_int_equal(hvd_reader_partial(&r, &partial, NULL), HVD_OK);
@@ -397,6 +398,32 @@ static void who_is_elsewhere_or_asks_twice_is_at_fault(void **state)
     close_relay(&w);
 }
 
+static void refuse(struct relay *w, int position, const char *name, const char *reason)
+{
+    const struct hvd_request req = request(HVD_ALLREDUCE, name, 4);
+    struct hvd_ask ask = hvd_ask_of(&req, position);
+
+    ask.refusal = hvd_strview_of(reason);
+    assert_int_equal(hvd_relay_request(w->r, &ask, 0, NULL), HVD_OK);
+}
+
+static void refusals_go_up_as_one_with_the_first_reason(void **state)
+{
+    struct relay w;
+
+    (void)state;
+    assert_int_equal(open_relay(&w), HVD_OK);
+    refuse(&w, 3, "t", "of 3");
+    ask(&w, 2, HVD_ALLREDUCE, "t", 4);
+    assert_string_equal(take(&w), "");
+    refuse(&w, 1, "t", "of 1");
+    assert_string_equal(take(&w), "t@1+1,3+1 not: of 3;t@2+1;");
+    cache_three(&w);
+    refuse(&w, 2, "b", "of 2"); /* cached: the others have asked by bit, or will */
+    assert_string_equal(take(&w), "b@2+1 not: of 2;");
+    close_relay(&w);
+}
+
 static void after_a_shutdown_nothing_goes_up_but_leaves(void **state)
 {
     const struct hvd_step end = step(HVD_STEP_SHUTDOWN, HVD_NO_SLOT, "");
@@ -476,6 +503,7 @@ int main(void)
         cmocka_unit_test(what_waits_too_long_goes_up_as_far_as_it_is_known),
         cmocka_unit_test(the_first_to_leave_is_named_and_the_rest_are_counted),
         cmocka_unit_test(who_is_elsewhere_or_asks_twice_is_at_fault),
+        cmocka_unit_test(refusals_go_up_as_one_with_the_first_reason),
         cmocka_unit_test(after_a_shutdown_nothing_goes_up_but_leaves),
         cmocka_unit_test(a_group_has_the_same_number_in_any_order),
         cmocka_unit_test(every_allocation_may_fail),

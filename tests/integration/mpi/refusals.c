@@ -1,0 +1,228 @@
+/*
+ * What one rank refuses while the others submit it: they hear who refused what, and why.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/integration/mpi/mpi_runtime.h"
+
+#define N_BAD 18
+
+static bool is_last(void)
+{
+    return horovod_rank() == horovod_size() - 1;
+}
+
+/* The others' end of a call that the last rank refused for that reason. */
+static void expect_refused(horovod_status_t st, const horovod_error_t *err, const char *name,
+                           const char *reason)
+{
+    char words[200];
+
+    check(st == HOROVOD_PRECONDITION_ERROR, name, horovod_status_name(st));
+    snprintf(words, sizeof(words), "Rank %d", horovod_size() - 1);
+    check(strstr(err->message, words) != NULL, words, err->message);
+    snprintf(words, sizeof(words), "refused tensor %s: ", name);
+    check(strstr(err->message, words) != NULL, words, err->message);
+    check(strstr(err->message, reason) != NULL, reason, err->message);
+}
+
+/* How the end differs between the rank that refused and the others. */
+static void expect(horovod_status_t st, const horovod_error_t *err, const char *name,
+                   const char *reason)
+{
+    if (!is_last()) {
+        expect_refused(st, err, name, reason);
+        return;
+    }
+    check(st == HOROVOD_INVALID_ARGUMENT, name, horovod_status_name(st));
+    check(strstr(err->message, reason) != NULL, reason, err->message);
+}
+
+/* One thing is wrong with what the last rank describes. */
+static const char *spoil(int n, horovod_tensor_t *t)
+{
+    static const int64_t negative[] = {-4};
+    static const int64_t huge[] = {INT64_MAX};
+
+    switch (n) {
+    case 0:
+        t->reserved = 1;
+        return "reserved is not 0";
+    case 1:
+        t->dtype = (horovod_dtype_t)13;
+        return "data type 13 does not exist";
+    case 2:
+        t->op = (horovod_reduce_op_t)6;
+        return "reduction 6 does not exist";
+    case 3:
+        t->shape = negative;
+        return "dimension 0 has the size -4";
+    case 4:
+        t->shape = huge;
+        return "more elements than memory can";
+    case 5:
+        t->shape = NULL;
+        return "shape is NULL";
+    case 6:
+        t->ndim = 17;
+        return "17 dimensions";
+    default:
+        return NULL;
+    }
+}
+
+/* A call whose arguments are wrong on the last rank. */
+static horovod_status_t call_badly(int n, const horovod_tensor_t *t, horovod_error_t *err,
+                                   const char **reason)
+{
+    static double data[32];
+    const int64_t splits[16] = {100};
+    horovod_handle_t handle = 0;
+    const bool bad = is_last();
+    horovod_tensor_t with_splits = *t;
+
+    with_splits.splits = bad ? splits : NULL;
+    with_splits.n_splits = bad ? horovod_process_set_size(t->process_set) : 0;
+    switch (n) {
+    case 7:
+        *reason = "input is NULL";
+        return horovod_allreduce(bad ? NULL : data, data, t, err);
+    case 8:
+        *reason = "output is NULL";
+        return horovod_allreduce(data, bad ? NULL : data, t, err);
+    case 9:
+        *reason = "input and output overlap in part";
+        return horovod_allreduce(data, bad ? data + 1 : data, t, err);
+    case 10:
+        *reason = "input and output overlap in part";
+        return horovod_reducescatter(data, bad ? data + 1 : data, t, err);
+    case 11:
+        *reason = "handle is NULL";
+        if (bad)
+            return horovod_allreduce_async(data, data, t, NULL, err);
+        return horovod_allreduce_for(data, data, t, 1 << 30, &handle, err);
+    case 12:
+        *reason = "handle is NULL";
+        if (bad)
+            return horovod_allreduce_for(data, data, t, 0, NULL, err);
+        return horovod_allreduce(data, data, t, err);
+    case 13:
+        *reason = "Sum of splits entries is greater";
+        return horovod_alltoall(data, &with_splits, NULL, err);
+    case 14:
+        with_splits.root_rank = bad ? horovod_size() : 0;
+        *reason = "invalid root rank";
+        return horovod_broadcast(data, data, &with_splits, err);
+    case 15:
+        *reason = "input is NULL";
+        return horovod_allgather(bad ? NULL : data, t, NULL, err);
+    case 16:
+        *reason = "input is NULL";
+        return horovod_alltoall(bad ? NULL : data, t, NULL, err);
+    default:
+        *reason = "output is NULL";
+        return horovod_broadcast(data, bad ? NULL : data, t, err);
+    }
+}
+
+static void one_call(int n, const char *name, const char *full_name, int set)
+{
+    static double data[32];
+    horovod_tensor_t t = {.size = sizeof(t),
+                          .name = name,
+                          .dtype = HOROVOD_FLOAT64,
+                          .op = HOROVOD_SUM,
+                          .ndim = 1,
+                          .shape = (const int64_t[]){4},
+                          .process_set = set};
+    horovod_error_t err = {0};
+    horovod_tensor_t spoilt = t;
+    const char *reason = spoil(n, &spoilt);
+    horovod_status_t st;
+
+    if (reason)
+        st = horovod_allreduce(data, data, is_last() ? &spoilt : &t, &err);
+    else
+        st = call_badly(n, &t, &err, &reason);
+    expect(st, &err, full_name, reason);
+}
+
+/* The last tensor of a group is wrong on the last rank, or there is nowhere to put the handles. */
+static void one_group(const char *const names[2], const char *const full_names[2], bool no_handles)
+{
+    double data[2][4] = {{0}};
+    const void *const inputs[] = {data[0], data[1]};
+    void *const outputs[] = {data[0], data[1]};
+    void *const bad_outputs[] = {data[0], NULL};
+    horovod_handle_t handles[2] = {0};
+    horovod_error_t err = {0};
+    const horovod_tensor_t *const tensors[] = {
+        HOROVOD_TENSOR(.name = names[0], .dtype = HOROVOD_FLOAT64, .op = HOROVOD_SUM, .ndim = 1,
+                       .shape = (const int64_t[]){4}),
+        HOROVOD_TENSOR(.name = names[1], .dtype = HOROVOD_FLOAT64, .op = HOROVOD_SUM, .ndim = 1,
+                       .shape = (const int64_t[]){4})};
+    const bool bad = is_last();
+    horovod_status_t st =
+        horovod_grouped_allreduce_async(2, inputs, bad && !no_handles ? bad_outputs : outputs,
+                                        tensors, bad && no_handles ? NULL : handles, &err);
+
+    if (bad) {
+        check(st == HOROVOD_INVALID_ARGUMENT, "group", horovod_status_name(st));
+        return;
+    }
+    check(st == HOROVOD_OK, "group", err.message);
+    for (int i = 0; i < 2; i++)
+        expect_refused(horovod_wait(handles[i], &err), &err, full_names[i],
+                       no_handles ? "a group of 2 tensors" : "output is NULL");
+}
+
+/* Tensors that the library names; the next one that is good meets its own kind. */
+static void without_names(int round)
+{
+    static const char *const none[2] = {NULL, NULL};
+    char names[2][64];
+    const char *const full_names[2] = {names[0], names[1]};
+
+    snprintf(names[0], sizeof(names[0]), "allreduce.noname.%d", 3 * round + 1);
+    one_call(9, NULL, names[0], 0);
+    for (int i = 0; i < 2; i++)
+        snprintf(names[i], sizeof(names[i]), "grouped_allreduce.noname.%d_%dof2", 3 * round + 2,
+                 i + 1);
+    one_group(none, full_names, false);
+    check_sum(NULL);
+}
+
+/* Calls about process sets that the last rank refuses. */
+static void about_sets(void)
+{
+    const int wrong[] = {0, horovod_size() + 7};
+    const int right[] = {0, 1};
+
+    check(horovod_add_process_set(is_last() ? wrong : right, 2) < 0, "process set", "added");
+    check(horovod_remove_process_set(is_last() ? 0 : 1) < 0, "process set", "removed");
+}
+
+void mode_refusals(void)
+{
+    static const char *const names[2] = {"one", "two"};
+
+    must_init();
+    const int ends[] = {0, horovod_size() - 1};
+    const int set = horovod_size() > 2 ? horovod_add_process_set(ends, 2) : 0;
+    check(set >= 0, "process set", "not added");
+    for (int round = 0; round < 2; round++) {
+        for (int n = 0; n < N_BAD; n++) {
+            check_sum("bad"); /* cached, then not any more */
+            one_call(n, "bad", "bad", 0);
+            if (set > 0 && (horovod_rank() == 0 || is_last()))
+                one_call(n, "bad", "bad", set);
+        }
+        one_group(names, names, false);
+        one_group(names, names, true);
+        without_names(round);
+        about_sets();
+        check_sum("at the end");
+    }
+    horovod_shutdown();
+}
