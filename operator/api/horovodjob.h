@@ -59,6 +59,8 @@ enum hvd_condition_type {
 
 /* The reason of the condition WorkersReady once the workers of a finished job are removed. */
 #define HVD_REASON_JOB_FINISHED "JobFinished"
+/* The same while something that it leaves may not be removed. */
+#define HVD_REASON_REMOVAL_DENIED "RemovalDenied"
 
 enum hvd_truth {
     HVD_ABSENT, /* the condition was never set */

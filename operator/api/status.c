@@ -437,13 +437,16 @@ static const char *headline(const struct hvd_job_status *status)
     return status->conditions[HVD_COND_WORKERS_READY].message;
 }
 
-/* Ready workers of those wanted; workers that are removed because the job has finished are neither.
- */
-static void encode_ready(struct hvd_jb *jb, cJSON *out, const struct hvd_job_status *status)
+/* Ready workers of those wanted; workers that are removed because the job has finished are neither,
+ * also while something else of it may not be removed. */
+static void encode_ready(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
+                         const struct hvd_job_status *status)
 {
     const struct hvd_condition *workers = &status->conditions[HVD_COND_WORKERS_READY];
 
-    if (hvd_str_equal(workers->reason, HVD_REASON_JOB_FINISHED))
+    if (hvd_str_equal(workers->reason, HVD_REASON_JOB_FINISHED) ||
+        (hvd_str_equal(workers->reason, HVD_REASON_REMOVAL_DENIED) && status->workers_ready == 0 &&
+         job->spec.clean_pod_policy != HVD_CLEAN_NONE))
         hvd_jb_str(jb, out, "ready", "-");
     else
         hvd_jb_fmt(jb, out, "ready", "%d/%d", status->workers_ready, status->workers_desired);
@@ -458,7 +461,7 @@ void hvd_status_put(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
     hvd_jb_int(jb, workers, "ready", status->workers_ready);
     hvd_jb_str(jb, out, "state", state_names[status->state]);
     hvd_jb_str(jb, out, "message", headline(status));
-    encode_ready(jb, out, status);
+    encode_ready(jb, out, job, status);
     hvd_jb_str(jb, out, "image", job->spec.image);
     hvd_jb_fmt(jb, out, "selector", "%s=%s,%s=worker", HVD_LABEL_JOB, job->name, HVD_LABEL_ROLE);
     hvd_jb_int(jb, out, "hosts", status->hosts);

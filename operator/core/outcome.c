@@ -579,7 +579,7 @@ static void show_kept(struct hvd_pass *p)
 /* Says what of a finished job may not be removed, and who does not let it, until it may. */
 static void show_cleaning(struct hvd_pass *p)
 {
-    static const char reason[] = "RemovalDenied";
+    static const char reason[] = HVD_REASON_REMOVAL_DENIED;
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_WORKERS_READY];
     bool has_told = hvd_str_equal(was->reason, reason);
     bool is_kept = p->job->spec.clean_pod_policy == HVD_CLEAN_NONE;
@@ -591,7 +591,8 @@ static void show_cleaning(struct hvd_pass *p)
             (const char *const[2]){reason, message});
         if (!is_kept)
             p->next.workers_ready = (int32_t)p->pods.n_ready;
-        p->is_urgent = p->is_urgent || !has_told;
+        p->is_urgent = p->is_urgent || !has_told ||
+                       (p->next.workers_ready == 0 && p->job->status.workers_ready > 0);
     } else if (has_told) {
         p->is_urgent = true;
         if (is_kept)
@@ -649,13 +650,15 @@ void hvd_outcome_release_workers(struct hvd_pass *p)
         remove_workers(p);
 }
 
-/* Plans the removal of what a finished job leaves. */
-static void clean(struct hvd_pass *p)
+/* Removes the job itself once its time is over; true if nothing else is to be done then. What it
+ * leaves must not stay because somebody does not let it go. */
+static bool expire(struct hvd_pass *p)
 {
     const struct hvd_job_spec *spec = &p->job->spec;
     const struct hvd_condition *ends = p->job->status.conditions;
     const struct hvd_write removal = {HVD_KIND_HOROVODJOB, p->job->name, HVD_REPAIR_EXISTENCE,
                                       HVD_REPAIR_ABSENT};
+    const struct hvd_failure *known = hvd_pass_failure(p, HVD_KIND_HOROVODJOB, p->job->name);
     int64_t ended_s = p->job->status.completion_s;
     int64_t end_ms;
 
@@ -664,14 +667,26 @@ static void clean(struct hvd_pass *p)
             ends[ends[HVD_COND_FAILED].truth == HVD_TRUE ? HVD_COND_FAILED : HVD_COND_SUCCEEDED]
                 .since_s;
     end_ms = (ended_s + spec->ttl_s) * 1000;
-    hvd_outcome_bury(p);
-    if (spec->ttl_s >= 0 && p->now_ms >= end_ms && !p->job->is_deleting) {
-        if (!p->st && hvd_contest_admit(p, &removal))
-            p->st = hvd_plan_delete(p->plan, &removal, p->job->namespace, p->job->uid);
-        return;
-    }
-    if (spec->ttl_s >= 0 && !p->job->is_deleting)
+    if (spec->ttl_s < 0 || p->job->is_deleting)
+        return false;
+    if (p->now_ms < end_ms) {
         hvd_plan_wake(p->plan, end_ms);
+        return false;
+    }
+    if (!p->st && hvd_contest_admit(p, &removal))
+        p->st = hvd_plan_delete(p->plan, &removal, p->job->namespace, p->job->uid);
+    return !known || known->type != HVD_FAILURE_DENIED;
+}
+
+/* Plans the removal of what a finished job leaves. */
+static void clean(struct hvd_pass *p)
+{
+    const struct hvd_job_spec *spec = &p->job->spec;
+
+    hvd_outcome_bury(p);
+    if (expire(p))
+        return;
+    p->next.observed_generation = p->job->generation;
     remove_workers(p);
     if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p) &&
         !hvd_altered_is_wrong(p, HVD_KIND_JOB)) {
@@ -683,16 +698,19 @@ static void clean(struct hvd_pass *p)
     remove_pods(p, HVD_ROLE_MASTER);
 }
 
-/* Somebody else may have written the end, as who may write the status can: the rest follows it. */
+/* Somebody else may have written the end, as who may write the status can: the rest follows it. Who
+ * edits the policy of a job that kept its workers has them removed. */
 static void show_end(struct hvd_pass *p)
 {
     const bool has_failed = p->next.conditions[HVD_COND_FAILED].truth == HVD_TRUE;
+    const struct hvd_condition *workers = &p->next.conditions[HVD_COND_WORKERS_READY];
 
     if (p->next.conditions[HVD_COND_RUNNING].truth == HVD_TRUE)
         set(p, HVD_COND_RUNNING, HVD_FALSE,
             (const char *const[2]){has_failed ? "Failed" : "Succeeded", ""});
-    if (p->next.conditions[HVD_COND_WORKERS_READY].truth == HVD_TRUE &&
-        p->job->spec.clean_pod_policy != HVD_CLEAN_NONE)
+    if (p->job->spec.clean_pod_policy != HVD_CLEAN_NONE && workers->truth != HVD_ABSENT &&
+        !hvd_str_equal(workers->reason, HVD_REASON_JOB_FINISHED) &&
+        !hvd_str_equal(workers->reason, HVD_REASON_REMOVAL_DENIED))
         show_removed(p);
 }
 

@@ -201,6 +201,38 @@ def test_a_removal_that_a_policy_denies_is_told_of_until_it_is_allowed(server, n
     until("the job tells no more", lambda: message(ns, "WorkersReady") == "the workers are removed: the job has finished")
 
 
+def test_a_job_that_may_not_be_removed_keeps_its_end_and_no_workers(server, ns, run_operator):
+    """Its time is over, and a policy denies its deletion, also to an operator that starts anew."""
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}
+    rule = {"apiGroups": ["horovod.io"], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["horovodjobs"]}
+    policy = ("validatingadmissionpolicies", {"metadata": {"name": ns.name}, "spec": {
+        "failurePolicy": "Fail", "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
+        "validations": [{"expression": "false", "message": "not on Sundays"}]}})
+    binding = ("validatingadmissionpolicybindings", {"metadata": {"name": ns.name}, "spec": {
+        "policyName": ns.name, "validationActions": ["Deny"]}})
+    operator = run_operator()
+    ns.apply_job(ttlSecondsAfterFinished=0)
+    ns.start_workers()
+    name = ns.start_master()
+    ns.wait_state("Running")
+
+    def is_told():
+        return "HorovodJob digits cannot be deleted, will be tried again: " in message(ns, "WorkersReady") \
+            and message(ns, "WorkersReady").endswith("not on Sundays") and ns.status()["ready"] == "-"
+    with objects(server, policy, binding):
+        until("the policy is in force", lambda: not may_delete(ns, "horovodjobs", "digits"), 60)
+        ns.end_master(name)
+        until(lambda: f"the denial, not {ns.status()}", is_told, 60)
+        assert ns.state() == "Succeeded" and ns.get("statefulsets", "digits-worker") is None
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+        until("the edit is seen", lambda: ns.status()["observedGeneration"] == ns.get("horovodjobs", "digits")["metadata"]["generation"])
+        operator.stop()
+        operator = run_operator()
+        until("it is tried again", lambda: operator.metric("horovod_operator_retries_total") > 0)
+        assert is_told() and ns.state() == "Succeeded", ns.status()
+    until("the job is removed", lambda: ns.get("horovodjobs", "digits") is None, 60)
+
+
 @pytest.fixture
 def hook_server(tmp_path):
     with webhook.serving(tmp_path) as server:
