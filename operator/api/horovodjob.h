@@ -86,27 +86,28 @@ struct hvd_worker_group {
     int32_t slots;    /* per worker, >= 1; `auto` is resolved here */
 };
 
+/* There is one for each job: members of a size stand together. */
 struct hvd_job_spec {
-    bool is_short_form;              /* image and command in the spec itself, no templates */
+    bool is_short_form;    /* image and command in the spec itself, no templates */
+    bool is_elastic;       /* has minReplicas: lost workers end no attempt */
+    bool is_master_worker; /* the master's pod runs ranks too, as the first host */
+    bool has_ip_names;     /* the list names workers by address */
+    bool is_suspended;
+    bool is_foreign;      /* managedBy names another controller: nothing may be written */
+    bool is_host_network; /* the workers use their nodes' network */
+    bool has_ssh_port;    /* spec.ssh.port is given */
     struct hvd_worker_group *groups; /* owned, in the order of the host list */
     size_t n_groups;                 /* >= 1, at most HVD_JOB_GROUPS_MAX */
     int32_t replicas;                /* workers of all groups, >= 1 in a valid spec */
-    bool is_elastic;                 /* has minReplicas: lost workers end no attempt */
-    bool is_master_worker;           /* the master's pod runs ranks too, as the first host */
-    int32_t master_slots;            /* its ranks; >= 1 */
-    bool has_ip_names;               /* the list names workers by address */
-    char *topology_keys;             /* joined by commas, the most significant first; NULL: none */
-    bool is_suspended;
-    bool is_foreign;           /* managedBy names another controller: nothing may be written */
-    int32_t backoff_limit;     /* attempts = backoff_limit + 1 */
-    int64_t active_deadline_s; /* -1: none */
-    int64_t ttl_s;             /* after the end; -1: kept */
+    int32_t master_slots;            /* ranks of the master's pod; >= 1 */
+    int32_t backoff_limit;           /* attempts = backoff_limit + 1 */
     enum hvd_clean_pod_policy clean_pod_policy;
-    bool is_host_network;       /* the workers use their nodes' network */
-    bool has_ssh_port;          /* spec.ssh.port is given */
     int32_t ssh_port;           /* as given, else as recorded in the status, else 2222 */
     int32_t min_available;      /* of the gang; 0: as many workers as the job needs to start */
+    int64_t active_deadline_s;  /* -1: none */
+    int64_t ttl_s;              /* after the end; -1: kept */
     int64_t schedule_timeout_s; /* of the gang; -1: the gang scheduler's default */
+    char *topology_keys;        /* joined by commas, the most significant first; NULL: none */
     char *image;   /* that the workers of spec.worker run, at most 512 bytes; NULL: none is given */
     char *manager; /* another controller that managedBy names, at most 128 bytes; NULL: none */
     char *text;    /* the whole spec as compact JSON; NULL: not kept */
@@ -115,10 +116,10 @@ struct hvd_job_spec {
 /* A worker that was lost while the master ran. */
 struct hvd_worker_failure {
     char *message;   /* owned: host, node and what happened; NULL: none was lost */
-    int32_t attempt; /* of which the worker was lost; 0: told by an older operator */
     int64_t at_s;    /* when it was seen */
-    bool has_exit_code;
+    int32_t attempt; /* of which the worker was lost; 0: told by an older operator */
     int32_t exit_code;
+    bool has_exit_code;
     bool is_disruption; /* its pod was evicted, preempted, deleted: not the program's fault */
 };
 

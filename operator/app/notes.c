@@ -19,15 +19,34 @@ static void free_failure(struct hvd_failure *failure)
     hvd_free((void *)failure->uid);
 }
 
-void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
+/* The last one takes its place; without any no memory is left. */
+static void remove_failure(struct hvd_entry *entry, size_t at)
+{
+    free_failure(&entry->failures[at]);
+    entry->failures[at] = entry->failures[--entry->n_failures];
+    if (entry->n_failures)
+        return;
+    hvd_free(entry->failures);
+    entry->failures = NULL;
+}
+
+/* That of the child; NULL: none. */
+static struct hvd_failure *find_failure(const struct hvd_entry *entry, enum hvd_kind kind,
+                                        const char *name)
 {
     for (size_t i = 0; i < entry->n_failures; i++) {
-        if (entry->failures[i].kind != kind || strcmp(entry->failures[i].name, name) != 0)
-            continue;
-        free_failure(&entry->failures[i]);
-        entry->failures[i] = entry->failures[--entry->n_failures];
-        return;
+        if (entry->failures[i].kind == kind && strcmp(entry->failures[i].name, name) == 0)
+            return &entry->failures[i];
     }
+    return NULL;
+}
+
+void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
+{
+    const struct hvd_failure *failure = find_failure(entry, kind, name);
+
+    if (failure)
+        remove_failure(entry, (size_t)(failure - entry->failures));
 }
 
 static void drop_oldest_failure(struct hvd_entry *entry)
@@ -57,29 +76,34 @@ static char *copy_message(const char *message)
 /* How often it has failed so by now, this time included. */
 static unsigned count_failures(const struct hvd_entry *entry, const struct hvd_failure *failure)
 {
-    for (size_t i = 0; i < entry->n_failures; i++) {
-        const struct hvd_failure *known = &entry->failures[i];
+    const struct hvd_failure *known = find_failure(entry, failure->kind, failure->name);
 
-        if (known->type == failure->type && known->kind == failure->kind &&
-            strcmp(known->name, failure->name) == 0) {
-            /* Told at once, after some of which nothing was told: the first of its row. */
-            if (failure->told_from < known->told_from && known->n < known->told_from)
-                return 1;
-            return known->n < UINT_MAX ? known->n + 1 : known->n;
-        }
-    }
-    return 1;
+    if (!known || known->type != failure->type)
+        return 1;
+    /* Told at once, after some of which nothing was told: the first of its row. */
+    if (failure->told_from < known->told_from && known->n < known->told_from)
+        return 1;
+    return known->n < UINT_MAX ? known->n + 1 : known->n;
+}
+
+/* Room for another one. NULL: out of memory. */
+static struct hvd_failure *add_failure(struct hvd_entry *entry)
+{
+    struct hvd_failure *grown;
+
+    if (entry->n_failures == HVD_ENTRY_FAILURES_MAX)
+        drop_oldest_failure(entry);
+    grown = hvd_realloc(entry->failures, entry->n_failures + 1, sizeof(grown[0]));
+    if (!grown)
+        return NULL;
+    entry->failures = grown;
+    return &grown[entry->n_failures++];
 }
 
 hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure)
 {
-    struct hvd_failure copy = *failure;
-    struct hvd_failure *grown;
+    struct hvd_failure copy = *failure, *place;
 
-    grown = hvd_realloc(entry->failures, entry->n_failures + 1, sizeof(struct hvd_failure));
-    if (!grown)
-        return HVD_ERR_NOMEM;
-    entry->failures = grown;
     copy.n = count_failures(entry, failure);
     copy.name = hvd_strdup(failure->name);
     copy.message = failure->message ? copy_message(failure->message) : NULL;
@@ -88,10 +112,16 @@ hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_fai
         free_failure(&copy);
         return HVD_ERR_NOMEM;
     }
-    hvd_entry_drop_failure(entry, failure->kind, failure->name);
-    if (entry->n_failures == HVD_ENTRY_FAILURES_MAX)
-        drop_oldest_failure(entry);
-    entry->failures[entry->n_failures++] = copy;
+    place = find_failure(entry, failure->kind, failure->name);
+    if (place)
+        free_failure(place);
+    else
+        place = add_failure(entry);
+    if (!place) {
+        free_failure(&copy);
+        return HVD_ERR_NOMEM;
+    }
+    *place = copy;
     return HVD_OK;
 }
 
@@ -101,28 +131,61 @@ void hvd_entry_drop_answer(struct hvd_entry *entry, const char *uid)
         if (entry->failures[i].type != HVD_FAILURE_NO_PODS ||
             !hvd_str_equal(entry->failures[i].uid, uid))
             continue;
-        free_failure(&entry->failures[i]);
-        entry->failures[i] = entry->failures[--entry->n_failures];
+        remove_failure(entry, i);
         return;
     }
 }
 
 void hvd_entry_drop_failures(struct hvd_entry *entry)
 {
-    for (size_t i = 0; i < entry->n_failures; i++)
-        free_failure(&entry->failures[i]);
-    hvd_free(entry->failures);
-    entry->failures = NULL;
-    entry->n_failures = 0;
+    while (entry->n_failures)
+        remove_failure(entry, entry->n_failures - 1);
 }
 
 /* ---- what is known to be gone, the oldest first ---- */
 
+/* Names of children, so many of them as were noted, come and go with each job: they stay where all
+ * is that the store keeps. */
+static struct hvd_slab *slab_of(const struct hvd_entry *entry)
+{
+    return entry->repairs.slab;
+}
+
+static void free_name(const struct hvd_entry *entry, const char *name)
+{
+    hvd_slab_give(slab_of(entry), (void *)name, strlen(name) + 1);
+}
+
+/* Room for another name. False: out of memory. */
+static bool add_room(struct hvd_entry *entry)
+{
+    const uint32_t room = entry->n_gone + 1;
+    struct hvd_gone *gone = hvd_slab_take(slab_of(entry), room * sizeof(gone[0]));
+
+    if (!gone)
+        return false;
+    if (entry->n_gone)
+        memcpy(gone, entry->gone, entry->n_gone * sizeof(gone[0]));
+    hvd_slab_give(slab_of(entry), entry->gone, entry->gone_room * sizeof(gone[0]));
+    entry->gone = gone;
+    entry->gone_room = room;
+    return true;
+}
+
+static void free_room(struct hvd_entry *entry)
+{
+    hvd_slab_give(slab_of(entry), entry->gone, entry->gone_room * sizeof(entry->gone[0]));
+    entry->gone = NULL;
+    entry->gone_room = 0;
+}
+
 static void remove_gone(struct hvd_entry *entry, size_t at)
 {
-    hvd_free((void *)entry->gone[at].name);
+    free_name(entry, entry->gone[at].name);
     entry->n_gone--;
     memmove(&entry->gone[at], &entry->gone[at + 1], (entry->n_gone - at) * sizeof(entry->gone[0]));
+    if (!entry->n_gone)
+        free_room(entry);
 }
 
 void hvd_entry_unnote_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
@@ -137,27 +200,25 @@ void hvd_entry_unnote_gone(struct hvd_entry *entry, enum hvd_kind kind, const ch
 
 hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
 {
-    struct hvd_gone *grown = hvd_realloc(entry->gone, entry->n_gone + 1, sizeof(struct hvd_gone));
-    char *copy;
+    const size_t size = strlen(name) + 1;
+    char *copy = hvd_slab_take(slab_of(entry), size);
 
-    if (!grown)
-        return HVD_ERR_NOMEM;
-    entry->gone = grown;
-    copy = hvd_strdup(name);
     if (!copy)
         return HVD_ERR_NOMEM;
+    memcpy(copy, name, size);
     hvd_entry_unnote_gone(entry, kind, name);
     if (entry->n_gone == HVD_ENTRY_GONE_MAX)
         remove_gone(entry, 0);
+    if (entry->n_gone == entry->gone_room && !add_room(entry)) {
+        free_name(entry, copy);
+        return HVD_ERR_NOMEM;
+    }
     entry->gone[entry->n_gone++] = (struct hvd_gone){kind, copy};
     return HVD_OK;
 }
 
 void hvd_entry_drop_gone(struct hvd_entry *entry)
 {
-    for (size_t i = 0; i < entry->n_gone; i++)
-        hvd_free((void *)entry->gone[i].name);
-    hvd_free(entry->gone);
-    entry->gone = NULL;
-    entry->n_gone = 0;
+    while (entry->n_gone)
+        remove_gone(entry, entry->n_gone - 1);
 }

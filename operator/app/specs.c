@@ -105,17 +105,32 @@ hvd_status_t hvd_specs_hold(struct hvd_store *store, struct hvd_entry *entry, co
 
     if (!is_pinned && hvd_job_is_at_rest(&entry->job))
         return HVD_OK;
-    copy = hvd_slab_take(&store->slab, size);
+    copy = size <= UINT32_MAX ? hvd_slab_take(&store->slab, size) : NULL;
     if (!copy)
         return HVD_ERR_NOMEM;
     memcpy(copy, text, size);
     hvd_specs_drop(store, entry);
     entry->job.spec.text = copy;
-    entry->spec = (struct hvd_spec_place){.size = size, .is_pinned = is_pinned};
+    entry->spec = (struct hvd_spec_place){.size = (uint32_t)size, .is_pinned = is_pinned};
     store->specs.bytes += size;
     link_entry(&store->specs, entry);
     keep_bound(store);
     return HVD_OK;
+}
+
+void hvd_specs_tidy(struct hvd_store *store, struct hvd_entry *entry)
+{
+    char *const text = entry->job.spec.text;
+    char *moved;
+
+    if (!text || !hvd_slab_is_misplaced(&store->slab, text, entry->spec.size))
+        return;
+    moved = hvd_slab_take(&store->slab, entry->spec.size);
+    if (!moved)
+        return;
+    memcpy(moved, text, entry->spec.size);
+    hvd_slab_give(&store->slab, text, entry->spec.size);
+    entry->job.spec.text = moved;
 }
 
 void hvd_store_planned(struct hvd_store *store, struct hvd_entry *entry)

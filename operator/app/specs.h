@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -24,7 +25,7 @@ struct hvd_entry;
 struct hvd_spec_place {
     struct hvd_entry *older; /* in the list of its class, or of what is pinned */
     struct hvd_entry *newer;
-    size_t size;    /* with the end */
+    uint32_t size;  /* with the end */
     bool is_pinned; /* read for a pass that is still to come */
 };
 
@@ -50,5 +51,8 @@ hvd_status_t hvd_specs_hold(struct hvd_store *store, struct hvd_entry *entry, co
 
 /* Gives the text of the entry's job up, if it is held. */
 void hvd_specs_drop(struct hvd_store *store, struct hvd_entry *entry);
+
+/* Moves the text to a page with others where that gains memory. */
+void hvd_specs_tidy(struct hvd_store *store, struct hvd_entry *entry);
 
 #endif

@@ -212,7 +212,7 @@ static struct hvd_entry *new_entry(struct hvd_store *store, const char *ns, cons
 
     if (!entry)
         return NULL;
-    *entry = (struct hvd_entry){0};
+    *entry = (struct hvd_entry){.repairs.slab = &store->slab};
     memcpy(entry->_texts, ns, n_ns);
     memcpy(entry->_texts + n_ns, name, n_name);
     entry->key = entry->_texts + n_ns + n_name;
@@ -272,7 +272,7 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
         hvd_job_fini(job);
         return HVD_OK;
     }
-    block = hvd_slab_take(&store->slab, size);
+    block = size <= UINT32_MAX ? hvd_slab_take(&store->slab, size) : NULL;
     if (!block)
         return HVD_ERR_NOMEM;
     if (!entry->has_job || entry->job.generation != job->generation ||
@@ -281,7 +281,7 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
     drop_job(store, entry);
     hvd_job_move(job, block, &entry->job);
     entry->job_block = block;
-    entry->job_size = size;
+    entry->job_size = (uint32_t)size;
     entry->has_job = true;
     store->n_stray -= entry->n_objects;
     count_job(store, entry, true);
@@ -368,7 +368,7 @@ static void unlink_record(struct hvd_store *store, struct hvd_record *record)
 
 static hvd_status_t grow_list(struct hvd_store *store, struct hvd_entry *entry)
 {
-    size_t capacity = entry->capacity ? entry->capacity * 2 : 8;
+    uint32_t capacity = entry->capacity < 32 ? entry->capacity + 4 : entry->capacity * 2;
     struct hvd_record **grown = hvd_slab_take(&store->slab, size_of_list(capacity));
 
     if (!grown)
@@ -386,7 +386,7 @@ static hvd_status_t link_record(struct hvd_store *store, struct hvd_record *reco
 {
     if (entry->n_objects == entry->capacity && grow_list(store, entry) != HVD_OK)
         return HVD_ERR_NOMEM;
-    record->at = (uint32_t)entry->n_objects;
+    record->at = entry->n_objects;
     record->entry = entry;
     entry->records[entry->n_objects++] = record;
     store->n_stray += !entry->has_job;
@@ -933,6 +933,7 @@ void hvd_store_tidy(struct hvd_store *store, int64_t now_ms)
 
     for (; entry; entry = hvd_store_next(store, entry)) {
         hvd_repairs_prune(&entry->repairs, now_ms);
+        hvd_specs_tidy(store, entry);
         for (size_t i = 0; i < entry->n_objects; i++)
             tidy_record(store, entry->records[i]);
     }

@@ -7,13 +7,13 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/slab.h"
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
 #include "operator/app/index.h"
 #include "operator/app/permits.h"
 #include "operator/app/places.h"
 #include "operator/app/queue.h"
-#include "operator/app/slab.h"
 #include "operator/app/specs.h"
 #include "operator/core/observe.h"
 #include "operator/core/reconcile.h"
@@ -38,17 +38,19 @@ struct hvd_entry {
     struct hvd_job job;         /* valid with has_job; owns nothing */
     struct hvd_spec_place spec; /* of the text of its spec, which is NULL while it is not held */
     void *job_block;            /* what the job would own but for that text */
-    size_t job_size;
-    struct hvd_record **records; /* of children and pods, in no order */
-    size_t n_objects;            /* so many records */
-    size_t capacity;
-    struct hvd_failure *failures; /* names and messages owned by the entry */
-    size_t n_failures;
+    uint32_t job_size;
+    uint32_t n_objects; /* so many records */
+    uint32_t capacity;
+    uint32_t n_failures;
+    struct hvd_record **records;   /* of children and pods, in no order */
+    struct hvd_failure *failures;  /* names and messages owned by the entry */
     struct hvd_entry *next_waiter; /* in the store's list of those that a foreign object blocks */
     struct hvd_entry **waiter_at;  /* what points to this one there; NULL: it is not in the list */
     struct hvd_gone *gone;         /* names owned by the entry */
-    size_t n_gone;
-    struct hvd_repairs repairs; /* what was written to the job and its objects lately */
+    uint32_t n_gone;
+    uint32_t gone_room;         /* so many have room */
+    struct hvd_repairs repairs; /* what was written to the job and its objects lately; like what is
+                                   gone it lies in the store's slab */
     int64_t status_written_ms;  /* the server's time; 0: never by us */
     int32_t free_port;          /* kept for the job until its status shows it; 0: none */
     int32_t held_port; /* what sshports.c has last found: that one, or the job's; 0: none */

@@ -2,9 +2,12 @@
  * Packs projections, of which an operator keeps one for every child and pod there is. A table names
  * the fields of each kind: one that is not in it is lost. Pure.
  *
- *   name \0  field field ...
+ *   name \0  group group ...
+ *   a group: a byte with a bit for each of up to eight fields, the first the lowest, and behind it
+ *            those whose bit is set; the others are false, 0 or NULL, as most of them are
+ *   a truth: its bit alone
  *   a number: its bits from the lowest on, seven to a byte, zigzag, the last byte below 128
- *   a string: NONE, or the number of an equal one that stands before it, or FRESH and its bytes \0
+ *   a string: the number of an equal one that stands before it, or FRESH and its bytes \0
  */
 #include "operator/core/packed.h"
 
@@ -90,9 +93,9 @@ static const struct {
 
 _Static_assert(HVD_GANG_FIELDS == 5, "of_podgroup names each");
 
-#define NONE 127
 #define FRESH 126
 #define TEXTS_MAX 32
+#define GROUP 8 /* fields */
 
 /* The strings that have been met so far. */
 struct seen {
@@ -164,10 +167,6 @@ static void put_text(struct writer *w, struct seen *seen, const char *text)
 {
     size_t same = 0;
 
-    if (!text) {
-        put_byte(w, NONE);
-        return;
-    }
     while (same < seen->n && !is_same(seen->texts[same], text))
         same++;
     if (same < seen->n) {
@@ -189,7 +188,6 @@ static void put_field(struct writer *w, struct seen *seen, const struct field *f
         put_text(w, seen, *(char *const *)at);
         break;
     case BOOL:
-        put_byte(w, *(const bool *)at);
         break;
     case INT:
         put_signed(w, *(const int32_t *)at);
@@ -203,6 +201,41 @@ static void put_field(struct writer *w, struct seen *seen, const struct field *f
     }
 }
 
+static bool is_set(const struct field *field, const struct hvd_object *object)
+{
+    const void *at = (const char *)object + field->offset;
+
+    switch ((enum field_type)field->type) {
+    case TEXT:
+        return *(char *const *)at != NULL;
+    case BOOL:
+        return *(const bool *)at;
+    case INT:
+        return *(const int32_t *)at != 0;
+    case LONG:
+        return *(const int64_t *)at != 0;
+    case HASH:
+        break;
+    }
+    return *(const uint64_t *)at != 0;
+}
+
+static void put_fields(struct writer *w, struct seen *seen, const struct field *fields, size_t n,
+                       const struct hvd_object *object)
+{
+    for (size_t at = 0; at < n; at += GROUP) {
+        unsigned bits = 0;
+
+        for (size_t i = at; i < n && i < at + GROUP; i++)
+            bits |= (unsigned)is_set(&fields[i], object) << (i - at);
+        put_byte(w, bits);
+        for (size_t i = at; i < n && i < at + GROUP; i++) {
+            if (bits >> (i - at) & 1)
+                put_field(w, seen, &fields[i], object);
+        }
+    }
+}
+
 size_t hvd_pack(const struct hvd_object *object, char *out, size_t room)
 {
     const struct hvd_meta *meta = &object->meta;
@@ -210,10 +243,8 @@ size_t hvd_pack(const struct hvd_object *object, char *out, size_t room)
     struct writer w = {out, room, 0};
 
     put_bytes(&w, meta->name, strlen(meta->name) + 1);
-    for (size_t i = 0; i < N(of_all); i++)
-        put_field(&w, &seen, &of_all[i], object);
-    for (size_t i = 0; i < of_kind[object->kind].n; i++)
-        put_field(&w, &seen, &of_kind[object->kind].fields[i], object);
+    put_fields(&w, &seen, of_all, N(of_all), object);
+    put_fields(&w, &seen, of_kind[object->kind].fields, of_kind[object->kind].n, object);
     return w.n;
 }
 
@@ -244,8 +275,6 @@ static char *get_text(const char **at, struct seen *seen)
     unsigned code = (unsigned char)*(*at)++;
     const char *text = *at;
 
-    if (code == NONE)
-        return NULL;
     if (code != FRESH)
         return (char *)seen->texts[code];
     see(seen, text);
@@ -263,7 +292,7 @@ static void get_field(const char **at, struct seen *seen, const struct field *fi
         *(char **)to = get_text(at, seen);
         break;
     case BOOL:
-        *(bool *)to = *(*at)++ != 0;
+        *(bool *)to = true;
         break;
     case INT:
         *(int32_t *)to = (int32_t)get_signed(at);
@@ -277,6 +306,20 @@ static void get_field(const char **at, struct seen *seen, const struct field *fi
     }
 }
 
+/* Those whose bits are set; the object is zeroed. */
+static void get_fields(const char **at, struct seen *seen, const struct field *fields, size_t n,
+                       struct hvd_object *object)
+{
+    unsigned bits = 0;
+
+    for (size_t i = 0; i < n; i++, bits >>= 1) {
+        if (i % GROUP == 0)
+            bits = (unsigned char)*(*at)++;
+        if (bits & 1)
+            get_field(at, seen, &fields[i], object);
+    }
+}
+
 void hvd_unpack(const char *packed, const struct hvd_packed_place *place, struct hvd_object *out)
 {
     struct seen seen = begin(packed, place->namespace, place->job);
@@ -286,10 +329,8 @@ void hvd_unpack(const char *packed, const struct hvd_packed_place *place, struct
     out->meta.name = (char *)packed;
     out->meta.namespace = (char *)place->namespace;
     out->meta.job = (char *)place->job;
-    for (size_t i = 0; i < N(of_all); i++)
-        get_field(&at, &seen, &of_all[i], out);
-    for (size_t i = 0; i < of_kind[place->kind].n; i++)
-        get_field(&at, &seen, &of_kind[place->kind].fields[i], out);
+    get_fields(&at, &seen, of_all, N(of_all), out);
+    get_fields(&at, &seen, of_kind[place->kind].fields, of_kind[place->kind].n, out);
 }
 
 /* ---- the strings ---- */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/slab.h"
 #include "base/str.h"
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
@@ -152,25 +153,47 @@ static void remove_at(struct hvd_repairs *repairs, size_t at)
             (repairs->n - at) * sizeof(repairs->records[0]));
 }
 
+/* Room for another record. False: out of memory. */
+static bool add_room(struct hvd_repairs *repairs)
+{
+    const size_t size = sizeof(repairs->records[0]);
+    const uint32_t room = repairs->n + 1;
+    struct hvd_repair_record *records = hvd_slab_take(repairs->slab, room * size);
+
+    if (!records)
+        return false;
+    if (repairs->n)
+        memcpy(records, repairs->records, repairs->n * size);
+    hvd_slab_give(repairs->slab, repairs->records, repairs->room * size);
+    repairs->records = records;
+    repairs->room = room;
+    return true;
+}
+
+static void free_room(struct hvd_repairs *repairs)
+{
+    hvd_slab_give(repairs->slab, repairs->records, repairs->room * sizeof(repairs->records[0]));
+    repairs->records = NULL;
+    repairs->room = 0;
+}
+
 void hvd_repairs_prune(struct hvd_repairs *repairs, int64_t now_ms)
 {
     for (size_t i = repairs->n; i > 0; i--) {
         if (is_calm(&repairs->records[i - 1], now_ms))
             remove_at(repairs, i - 1);
     }
-    if (repairs->n)
-        return;
-    hvd_free(repairs->records);
-    repairs->records = NULL;
+    if (!repairs->n)
+        free_room(repairs);
 }
 
 void hvd_repairs_fini(struct hvd_repairs *repairs)
 {
     while (repairs->n)
         remove_at(repairs, repairs->n - 1);
-    hvd_free(repairs->records);
+    free_room(repairs);
     hvd_free(repairs->carried);
-    *repairs = (struct hvd_repairs){0};
+    *repairs = (struct hvd_repairs){.slab = repairs->slab};
 }
 
 static void remove_oldest(struct hvd_repairs *repairs)
@@ -186,16 +209,12 @@ static void remove_oldest(struct hvd_repairs *repairs)
 
 static struct hvd_repair_record *add(struct hvd_repairs *repairs, uint64_t key)
 {
-    struct hvd_repair_record *grown;
-
     if (repairs->n == RECORDS_MAX)
         remove_oldest(repairs);
-    grown = hvd_realloc(repairs->records, repairs->n + 1, sizeof(grown[0]));
-    if (!grown)
+    if (repairs->n == repairs->room && !add_room(repairs))
         return NULL;
-    repairs->records = grown;
-    grown[repairs->n] = (struct hvd_repair_record){.key = key};
-    return &grown[repairs->n++];
+    repairs->records[repairs->n] = (struct hvd_repair_record){.key = key};
+    return &repairs->records[repairs->n++];
 }
 
 /* The operator deletes the object itself: the creation that follows was not undone by others. */

@@ -12,6 +12,7 @@
 
 struct hvd_action;
 struct hvd_job;
+struct hvd_slab;
 
 /*
  * Writes that somebody undoes. Each write names the thing that it sets (an object and one of the
@@ -67,7 +68,9 @@ struct hvd_repair_record {
 /* Zeroed: empty. */
 struct hvd_repairs {
     struct hvd_repair_record *records; /* owned */
-    size_t n;
+    struct hvd_slab *slab;             /* where they are, borrowed; NULL: in the heap */
+    uint32_t n;
+    uint32_t room;    /* so many records have room */
     int64_t since_ms; /* when the log was begun; 0: it was not */
     char *carried;    /* owned: what an earlier operator has reported; NULL: nothing */
 };

@@ -34,7 +34,10 @@
 /* libcurl 7.88 may read all of an answer and not notice its end before something else comes on the
  * connection. The API server ends each answer by a line end: this long after one it is complete. */
 #define LATE_END_MS 100
-#define MAX_CONNECTIONS 64L /* that stay open; a server of HTTP/2 needs one */
+/* That stay open: the memory of an idle one lies among what requests need for a moment, which then
+ * cannot go back to the system. A server of HTTP/2 needs one; without TLS more are opened while
+ * there is much to do. */
+#define MAX_CONNECTIONS 24L
 
 static const char silent[] = "the API server is silent: the connection was given up";
 

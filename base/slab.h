@@ -1,5 +1,5 @@
-#ifndef HVD_OPERATOR_APP_SLAB_H
-#define HVD_OPERATOR_APP_SLAB_H
+#ifndef HVD_BASE_SLAB_H
+#define HVD_BASE_SLAB_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,10 +20,11 @@ struct hvd_slab {
     size_t _n_used; /* pages with blocks */
 };
 
-/* A block of that size, as aligned as a pointer. NULL: out of memory. */
+/* A block of that size, as aligned as a pointer; without a slab (NULL) the allocator's. NULL: out
+ * of memory. */
 void *hvd_slab_take(struct hvd_slab *slab, size_t size);
 
-/* Frees a block of that size. NULL is legal. */
+/* Frees a block of that size, taken from that slab, or without one. A block of NULL is legal. */
 void hvd_slab_give(struct hvd_slab *slab, void *block, size_t size);
 
 /* Whether memory is gained when the blocks of that size that are like this one are taken anew and

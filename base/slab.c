@@ -3,7 +3,7 @@
  * blocks that are free hold the address of the next one. Large blocks are the allocator's. With
  * AddressSanitizer what is free is poisoned: errors are found as if every block were malloc's.
  */
-#include "operator/app/slab.h"
+#include "base/slab.h"
 
 #include <stdint.h>
 
@@ -142,7 +142,7 @@ void *hvd_slab_take(struct hvd_slab *slab, size_t size)
     struct hvd_slab_page *page;
     void *block;
 
-    if (size > SIZE_MAX_BYTES)
+    if (!slab || size > SIZE_MAX_BYTES)
         return hvd_malloc(size, 1);
     page = slab->_partial[class] ? slab->_partial[class] : add_page(slab, class);
     if (!page)
@@ -169,7 +169,7 @@ void hvd_slab_give(struct hvd_slab *slab, void *block, size_t size)
     struct free_block *freed = block;
     const size_t class = class_of(size);
 
-    if (!block || size > SIZE_MAX_BYTES) {
+    if (!block || !slab || size > SIZE_MAX_BYTES) {
         hvd_free(block);
         return;
     }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "operator/app/slab.h"
+#include "base/slab.h"
 
 enum { MANY = 500, LARGE = 5000 };
 
