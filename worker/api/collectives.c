@@ -10,7 +10,6 @@
 #include "worker/api/api_internal.h"
 
 #define BARRIER_NAME "barrier.noname"
-#define JOIN_NAME "join.noname"
 #define MADE_NAME_MAX 96
 
 /* The first version of the description ended here; what follows was added. */
@@ -212,7 +211,7 @@ static hvd_status_t identify(const struct call *call, struct prepared *p, horovo
     *t = (horovod_tensor_t){0};
     if (call->op == HVD_BARRIER || call->op == HVD_JOIN) {
         t->process_set = call->tensor ? call->tensor->process_set : 0;
-        req->name = hvd_strview_of(call->op == HVD_JOIN ? JOIN_NAME : BARRIER_NAME);
+        req->name = hvd_strview_of(call->op == HVD_JOIN ? HVD_JOIN_NAME : BARRIER_NAME);
     } else {
         st = read_tensor(call->tensor, t, err);
         if (st != HVD_OK)
@@ -402,7 +401,7 @@ static horovod_status_t refuse_without_handle(const struct call *call, horovod_e
     struct prepared p;
 
     hvd_err_set(&why, HVD_ERR_INVALID, 0, "handle is NULL");
-    if (engine && identify(call, &p, &t, NULL) == HVD_OK) {
+    if (engine && call->op != HVD_JOIN && identify(call, &p, &t, NULL) == HVD_OK) {
         name_unnamed(engine, &p);
         tell_refused(engine, &p, why.msg);
     }

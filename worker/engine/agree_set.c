@@ -84,7 +84,8 @@ hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_rank
     pthread_mutex_lock(&e->mu);
     e->sets[*id] = set;
     pthread_mutex_unlock(&e->mu);
-    return HVD_OK;
+    st = set ? hvd_join_enter(e, set) : HVD_OK;
+    return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "out of memory for a join");
 }
 
 /* The job had been shut down while the set was agreed about: its members hear that from its

@@ -105,7 +105,7 @@ static void end_join(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry
     pthread_mutex_lock(&e->mu);
     set->is_join_pending = false;
     entry->number = step->count;
-    hvd_entry_finish(e, entry, HVD_OK, NULL);
+    hvd_join_ended(e, entry);
     pthread_mutex_unlock(&e->mu);
 }
 

@@ -31,7 +31,7 @@ static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *tex
 static bool has_pending(const struct hvd_set *set)
 {
     const uint32_t end = hvd_cache_end(set->cache);
-    bool has = set->is_join_pending || hvd_table_count(set->table) > 0;
+    bool has = set->is_join_pending || hvd_table_count(set->table) > set->n_refusals;
 
     for (uint32_t i = 0; i < end && !has; i++)
         has = hvd_cache_owner(set->cache, i) != NULL;
@@ -72,8 +72,12 @@ void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
     set->n_queued_words = 0;
     hvd_add(&e->n_queued, 0 - n);
     while ((entry = hvd_table_take_first(set->table))) {
+        if (entry->request.op == HVD_JOIN && !entry->is_part)
+            hvd_join_forget(e, entry);
         if (entry->refusal)
             hvd_refusal_drop(e, set, entry, text);
+        else if (entry->is_part)
+            hvd_join_ended(e, entry);
         else
             hvd_entry_finish(e, entry, HVD_ERR_SHUTDOWN, text);
     }

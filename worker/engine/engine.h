@@ -128,6 +128,9 @@ bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described
 hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission *submission,
                                int64_t *handle, struct hvd_err *err);
 
+/* The name of a join. */
+#define HVD_JOIN_NAME "join.noname"
+
 /* What a rank did not take of its program. */
 struct hvd_refused {
     uint32_t set;

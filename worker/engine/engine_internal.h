@@ -70,6 +70,9 @@ struct hvd_entry {
     uint32_t index;              /* of its slot, for the watch; HVD_NO_SLOT: none */
     struct hvd_refusal *refusal; /* owned; NULL: it was taken, as nearly all are */
     bool is_behind;              /* a refusal of the same name that is not answered yet */
+    bool is_part;                /* this rank's part of `join` in another set; see join.c */
+    uint32_t n_parts;            /* of a join that have not ended, itself among them */
+    struct hvd_entry *join;      /* of a part; NULL: that has ended */
 };
 
 _Static_assert(offsetof(struct hvd_entry, set) <= 64, "what is used each time is in one line");
@@ -423,6 +426,23 @@ hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
 /* The set has ended: nobody asks any more. What was submitted behind ends with the text. mu. */
 void hvd_refusal_drop(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                       const char *text);
+
+/* --- join.c: mu where nothing else is said -----------------------------------------------------
+ */
+
+/* This rank joins, which is about to be queued: it does so in all its sets. HVD_ERR_NOMEM: in none.
+ */
+hvd_status_t hvd_join_begin(struct hvd_engine *e, struct hvd_entry *join);
+
+/* The set was made just now: joins it if this rank has joined. HVD_ERR_NOMEM. Takes mu. */
+hvd_status_t hvd_join_enter(struct hvd_engine *e, struct hvd_set *set);
+
+/* A join, or a part of one, has ended well or with its set: finishes the join with its last part.
+ */
+void hvd_join_ended(struct hvd_engine *e, struct hvd_entry *entry);
+
+/* The join ends with the job: its parts end for themselves. */
+void hvd_join_forget(const struct hvd_engine *e, const struct hvd_entry *join);
 
 /* --- set.c ------------------------------------------------------------------------------------ */
 

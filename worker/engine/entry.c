@@ -122,6 +122,8 @@ static struct hvd_entry *create_loose(struct hvd_engine *e, const struct hvd_sub
     entry->request.name.data = entry->name;
     entry->count = 0;
     entry->is_behind = false;
+    entry->is_part = false;
+    entry->n_parts = 0;
     describe(entry, s);
     return entry;
 }

@@ -60,10 +60,16 @@ hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32
     return count_bits(e, set, 0, &bits, now_ns, err);
 }
 
+/* Whether the watch hears of it: not of what the library itself asks for. */
+static bool is_told(const struct hvd_set *set, const struct hvd_ask *ask)
+{
+    return ask->refusal.len == 0 && (set->id == 0 || ask->request.op != HVD_JOIN);
+}
+
 hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
                                   const struct hvd_ask *ask, int64_t now_ns, struct hvd_err *err)
 {
-    if (set->negotiator && ask->refusal.len == 0)
+    if (set->negotiator && is_told(set, ask))
         hvd_tell_ready(e, e->topology.rank, &ask->request);
     return count_request(set, ask, now_ns, err);
 }
@@ -191,7 +197,7 @@ static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int
         st = hvd_reader_request(reader, &ask, err);
         if (st == HVD_OK && !hvd_spans_within(&ask.by, span))
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
-        if (st == HVD_OK && set->negotiator && ask.refusal.len == 0)
+        if (st == HVD_OK && set->negotiator && is_told(set, &ask))
             tell_all_ready(e, set, &ask);
         if (st == HVD_OK)
             st = count_request(set, &ask, now_ns, err);

@@ -27,7 +27,7 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     if (atomic_load_explicit(&e->has_lost_refusal, memory_order_relaxed) &&
         atomic_exchange(&e->has_lost_refusal, false))
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0,
-                      "out of memory for announcing that a tensor was refused");
+                      "out of memory for a join, or for announcing that a tensor was refused");
     if (st == HVD_OK)
         st = hvd_ask_queued(e, now_ns, progressed, err);
 

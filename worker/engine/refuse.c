@@ -10,7 +10,7 @@
  * comes
  *
  * Nothing is announced that cannot keep anybody waiting, see engine.h. Where there is no memory for
- * it the job ends, which takes none.
+ * it, or for a join, the job ends, which takes none.
  */
 #include <stdio.h>
 #include <string.h>
@@ -77,6 +77,7 @@ static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
     entry->count = 0;
     entry->changes_sets = false;
     entry->is_behind = false;
+    entry->is_part = false;
     if (hvd_table_add(set->table, entry->request.name, entry, NULL) != HVD_OK) {
         hvd_refusal_destroy(refusal);
         hvd_entry_put(e, entry);
@@ -135,8 +136,9 @@ static void take_again(struct hvd_refusal *refusal)
 static bool is_awaited(const struct hvd_engine *e, const struct hvd_set *set,
                        const struct hvd_refused *refused)
 {
-    return set && set->place.size > 1 && !set->is_ended && !set->is_join_pending && !e->is_ended &&
-           !atomic_load(&e->is_leaving) && !e->infos[set->id].is_removed && refused->name.len > 0 &&
+    return set && set->place.size > 1 && !set->is_ended && !set->is_join_pending &&
+           !e->sets[0]->is_join_pending && !e->is_ended && !atomic_load(&e->is_leaving) &&
+           !e->infos[set->id].is_removed && refused->name.len > 0 &&
            refused->name.len <= HVD_NAME_MAX && set->n_refusals < REFUSALS_MAX;
 }
 
@@ -157,7 +159,8 @@ void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
         if (entry) {
             refuse_again(entry->refusal, refused->reason);
         } else if (!is_pending(set, refused->name)) {
-            entry = add_refusal(e, set, refused);
+            const bool is_join = hvd_strview_equal(refused->name, HVD_JOIN_NAME);
+            entry = is_join ? NULL : add_refusal(e, set, refused);
             if (entry)
                 queue(e, entry);
             else

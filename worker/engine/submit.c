@@ -38,7 +38,7 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
     if (s->request.device != HVD_CPU && !e->options.device)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "the tensor is on a device, and this rank has none");
-    if (set->is_join_pending)
+    if (set->is_join_pending || e->sets[0]->is_join_pending)
         return HVD_FAIL(err, HVD_ERR_STATE, 0,
                         "this rank has joined: nothing can be submitted until every rank has");
     return HVD_OK;
@@ -250,9 +250,9 @@ static void fetch_ahead(const struct hvd_set *set, const struct hvd_slot *slot)
 static struct hvd_slot *recognise(struct hvd_engine *e, struct hvd_set *set,
                                   const struct hvd_described *d)
 {
-    if (!set || set->is_ended || set->is_join_pending || set->n_refusals > 0 || e->is_ended ||
-        atomic_load(&e->is_leaving) || e->infos[set->id].is_removed ||
-        (d->is_waited_now && !hvd_drive_allowed(e)))
+    if (!set || set->is_ended || set->is_join_pending || e->sets[0]->is_join_pending ||
+        set->n_refusals > 0 || e->is_ended || atomic_load(&e->is_leaving) ||
+        e->infos[set->id].is_removed || (d->is_waited_now && !hvd_drive_allowed(e)))
         return NULL;
     struct hvd_slot *slot = expected_slot(set);
     if (!slot || !is_described(slot, d) || hvd_cache_owner(set->cache, slot->index))
@@ -299,6 +299,10 @@ hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission
 
     pthread_mutex_lock(&e->mu);
     hvd_status_t st = accept(e, submission, &entry, err);
+    if (st == HVD_OK && submission->request.op == HVD_JOIN && hvd_join_begin(e, entry) != HVD_OK) {
+        take_back(e, entry);
+        st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a join");
+    }
     if (st == HVD_OK) {
         *handle = entry->handle;
         enqueue(e, entry, submission->is_waited_now);

@@ -383,7 +383,7 @@ HOROVOD_API horovod_status_t horovod_reducescatter_for(const void *input, void *
 /*
  * This rank has no more tensors for now, as when its data ended early: until every rank has joined,
  * it contributes zeros to the sums, averages (which still divide by all ranks) and Adasums of the
- * others.
+ * others, in the job and in every process set that it is in.
  * Everything else that the others submit meanwhile fails for them with HOROVOD_PRECONDITION_ERROR,
  * but barriers. Nothing can be submitted on this rank until the join is done. *last_rank is the
  * rank that joined last.
