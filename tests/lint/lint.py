@@ -293,18 +293,27 @@ def shellcheck():
     return [line for line in out.stdout.splitlines() if ": note:" not in line]
 
 
+# Commits that others have built upon, and that lack a body: what is published is not written anew. Nothing is added here.
+WITHOUT_BODY = {
+    "70204678f4fd41dd24cf05dbfced0cff1f4c86a4",  # operator: bound the looks at the network by a rate
+    "80a21a7f3ccc385b0a96e744a1f4fff39dd5f857",  # tests: run deleted jobs without the text of their specs
+}
+
+
 @check
 def commit_titles():
     """`area: imperative summary`, at most 60 characters, no full stop, with a body."""
     found = []
-    out = run("git", "log", "-z", "--no-merges", "-n", "300", "--format=%h%n%s%n%b")
+    out = run("git", "log", "-z", "--no-merges", "-n", "300", "--format=%H%n%s%n%b")
     if out.returncode:
         return []
     for record in filter(None, out.stdout.split("\0")):
         commit, title, body = (record.split("\n", 2) + ["", ""])[:3]
+        has_body = bool(body.strip()) or commit in WITHOUT_BODY
+        commit = commit[:8]
         if len(title) > 60 or not re.match(r"^[a-z0-9][\w/.,+ -]*: \S", title) or title.endswith("."):
             found.append(f"{commit}:1: title must be 'area: imperative summary' in 60 characters: {title}")
-        if not body.strip():
+        if not has_body:
             found.append(f"{commit}:1: a body that says why and how it was tested is missing: {title}")
     return found
 
