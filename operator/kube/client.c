@@ -37,7 +37,7 @@
 /* That stay open: the memory of an idle one lies among what requests need for a moment, which then
  * cannot go back to the system. A server of HTTP/2 needs one; without TLS more are opened while
  * there is much to do. */
-#define MAX_CONNECTIONS 24L
+#define MAX_CONNECTIONS 16L
 
 static const char silent[] = "the API server is silent: the connection was given up";
 
