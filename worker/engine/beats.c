@@ -243,8 +243,31 @@ static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
     return hvd_give_up_rank(e, rank_of(set, step->neighbour), err);
 }
 
+/* Who the data is to come from, or go to, where the transport knows it. */
+static void add_awaited(struct hvd_engine *e, const struct hvd_flight *f, char text[HVD_TEXT_MAX])
+{
+    struct hvd_transport *t = e->transport;
+    int ranks[STAY_NAMED];
+    const int n = t->ops->awaits ? t->ops->awaits(t, &f->move, ranks, STAY_NAMED) : 0;
+
+    if (n > 0)
+        snprintf(text + strlen(text), HVD_TEXT_MAX - strlen(text), ": rank %d waits for",
+                 e->topology.rank);
+    for (int i = 0; i < n; i++)
+        add_rank(e, ranks[i], text, HVD_TEXT_MAX);
+}
+
+/* Whether the flight's data is on its way over the transport. */
+static bool is_moving(const struct hvd_set *set, const struct hvd_flight *f)
+{
+    for (int i = 0; i < set->n_moving; i++)
+        if (set->moving[i] == f)
+            return !hvd_staging_is_landing(f);
+    return false;
+}
+
 /* Data that moves nowhere, although all around this rank answer. */
-static void describe_overdue(const struct hvd_engine *e, const struct hvd_set *set,
+static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
                              const struct hvd_beat_step *step, char text[HVD_TEXT_MAX])
 {
     const struct hvd_flight *f = oldest_flight(set);
@@ -263,6 +286,8 @@ static void describe_overdue(const struct hvd_engine *e, const struct hvd_set *s
              n_silent > 0 ? ": no answer comes from" : ", though all ranks answer");
     for (int i = 0; i < n_silent; i++)
         add_rank(e, hvd_rank_at(set, silent[i]), text, HVD_TEXT_MAX);
+    if (f && n_silent == 0 && is_moving(set, f))
+        add_awaited(e, f, text);
 }
 
 static hvd_status_t act(struct hvd_engine *e, struct hvd_set *set, const struct hvd_beat_step *step,
@@ -297,8 +322,19 @@ static bool has_left(const struct hvd_set *set, int position)
     return set->relay ? hvd_relay_has_left(set->relay, position) : true;
 }
 
+static bool is_silent(const struct hvd_set *set, int position)
+{
+    int silent[HVD_SILENT_MAX];
+    const int n = hvd_heartbeat_silent(set->heartbeat, -1, silent);
+
+    for (int i = 0; i < n; i++)
+        if (silent[i] == position)
+            return true;
+    return false;
+}
+
 /* Others have left, and this rank, or one that it alone hears of, has not: is named once. Those
- * that pass on what others say do so themselves, or do not answer. */
+ * that pass on what others say do so themselves; who does not answer is named for that. */
 static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *set)
 {
     const struct hvd_node *node = &set->node;
@@ -311,7 +347,8 @@ static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *s
     e->is_stay_warned = true;
     for (int party = 0; party <= node->n_children; party++) {
         const struct hvd_span span = hvd_node_party_span(node, party);
-        if (span.n > 1 || has_left(set, span.first) || ++n > STAY_NAMED)
+        if (span.n > 1 || has_left(set, span.first) || is_silent(set, span.first) ||
+            ++n > STAY_NAMED)
             continue;
         if (n > 1)
             snprintf(text + strlen(text), sizeof(text) - strlen(text), ",");

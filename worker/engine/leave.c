@@ -11,6 +11,7 @@
  * goes down the tree.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "worker/engine/engine_internal.h"
 
@@ -110,6 +111,20 @@ hvd_status_t hvd_hear_done(struct hvd_engine *e, struct hvd_err *err)
     return st;
 }
 
+/* Who says that a rank is lost may not know its host, as rank 0 does. */
+static void name_host(int rank, const char *host, struct hvd_strview cause,
+                      char text[HVD_TEXT_MAX + 1])
+{
+    char known[32];
+    const int len = snprintf(known, sizeof(known), "Rank %d is lost", rank);
+
+    if (host && cause.len > (size_t)len && memcmp(cause.data, known, (size_t)len) == 0)
+        snprintf(text, HVD_TEXT_MAX + 1, "Rank %d on host %s is lost%.*s", rank, host,
+                 (int)cause.len - len, cause.data + len);
+    else
+        snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)cause.len, cause.data);
+}
+
 /* Why the job ends: the words of a rank that failed, or who called shutdown. */
 static void write_cause(const struct hvd_engine *e, struct hvd_span who, bool failed,
                         struct hvd_strview cause, char text[HVD_TEXT_MAX + 1])
@@ -117,7 +132,9 @@ static void write_cause(const struct hvd_engine *e, struct hvd_span who, bool fa
     const int rank = hvd_rank_at(e->sets[0], who.first);
     const char *host = e->transport->ops->host(e->transport, rank);
 
-    if (failed || !host)
+    if (failed)
+        name_host(rank, host, cause, text);
+    else if (!host)
         snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)cause.len, cause.data);
     else
         snprintf(text, HVD_TEXT_MAX + 1, "Rank %d on host %s called horovod_shutdown.", rank, host);
@@ -197,5 +214,11 @@ hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
 
 hvd_status_t hvd_give_up_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
-    return e->sets[0]->negotiator ? end_for_loss(e, rank, err) : hear_loss(e, rank, err);
+    char text[HVD_TEXT_MAX];
+
+    if (e->sets[0]->negotiator)
+        return end_for_loss(e, rank, err);
+    write_loss(e, rank, err->msg, text);
+    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
+    return hear_loss(e, rank, err);
 }

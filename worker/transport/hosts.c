@@ -320,6 +320,39 @@ void hvd_hosts_abandon(struct hvd_hosts *h, struct hvd_collective *c)
     put_back(h, c);
 }
 
+/* Adds the mates whose flags have not come past a number; `place`: of one of them, or of all. */
+static int add_late(const struct hvd_hosts *h, const _Atomic uint64_t *first, uint64_t number,
+                    int place, int *ranks, int room)
+{
+    const size_t stride = sizeof(struct hvd_hosts_flags) / sizeof(*first);
+    int n = 0;
+
+    for (int i = 0; i < h->team->n_mates && n < room; i++)
+        if ((place == HVD_HOSTS_ALL || place == i) &&
+            read_flag(&first[(size_t)i * stride]) <= number)
+            ranks[n++] = h->team->ranks[h->team->mates[i]];
+    return n;
+}
+
+int hvd_hosts_awaits(struct hvd_hosts *h, int *ranks, int room)
+{
+    const uint64_t number = h->n_fetched;
+    const uint64_t n_slots = (uint64_t)h->shape.n_slots;
+
+    if (number == h->n_staged) /* for room: what was in the slot is to be fetched */
+        return number < n_slots ? 0
+                                : add_late(h, &h->flags[0].fetched, number - n_slots, HVD_HOSTS_ALL,
+                                           ranks, room);
+    struct hvd_hosts_chunk *chunk = chunk_of(h, number);
+    const struct hvd_hosts_move *mv = chunk->mv;
+    if ((number >= h->n_carried && mv->carries) || mv->fetches_stage)
+        return add_late(h, &h->flags[0].staged, number, mv->awaits_stage, ranks, room);
+    if (chunk->is_carried)
+        return h->far->ops->awaits ? h->far->ops->awaits(h->far, &chunk->far, ranks, room) : 0;
+    return add_late(h, &h->flags[0].arrived, number, mv->awaits_arrival, ranks,
+                    room < h->team->n_carriers ? room : h->team->n_carriers);
+}
+
 const int64_t *hvd_hosts_befores(struct hvd_hosts *h, const struct hvd_hosts_move *mv)
 {
     int64_t before = 0;

@@ -48,6 +48,7 @@ bool hvd_hosts_moves(enum hvd_op op);
 hvd_status_t hvd_hosts_start(struct hvd_hosts *h, struct hvd_collective *c, struct hvd_err *err);
 hvd_status_t hvd_hosts_test(struct hvd_hosts *h, struct hvd_collective *c, struct hvd_err *err);
 void hvd_hosts_abandon(struct hvd_hosts *h, struct hvd_collective *c);
+int hvd_hosts_awaits(struct hvd_hosts *h, int *ranks, int room); /* the first one that moves */
 
 /* Whether a mate has brought something on that this rank can go on with. */
 bool hvd_hosts_has_news(const struct hvd_hosts *h);

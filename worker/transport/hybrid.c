@@ -180,6 +180,18 @@ static void hybrid_abandon(struct hvd_transport *t, struct hvd_collective *c)
     h->n_far -= is_far(h, set, c);
 }
 
+static int hybrid_awaits(struct hvd_transport *t, const struct hvd_collective *c, int *ranks,
+                         int room)
+{
+    struct hvd_hybrid *h = self(t);
+    const struct hvd_hybrid_set *set = find_set(h, c->set);
+    struct hvd_transport *mover = mover_of(h, set);
+
+    if (is_for_hosts(set, c))
+        return hvd_hosts_awaits(set->hosts, ranks, room);
+    return mover->ops->awaits ? mover->ops->awaits(mover, c, ranks, room) : 0;
+}
+
 /* --- Sleep ------------------------------------------------------------------------------------ */
 
 static uint32_t hybrid_listen(struct hvd_transport *t)
@@ -360,9 +372,9 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
 
 #define COMMON_OPS                                                                                 \
     .name = "shm+mpi", .send = hybrid_send, .receive = hybrid_receive, .recycle = hybrid_recycle,  \
-    .flush = hybrid_flush, .start = hybrid_start, .test = hybrid_test, .add_set = hybrid_add_set,  \
-    .remove_set = hybrid_remove_set, .abandon = hybrid_abandon, .host = hybrid_host,               \
-    .host_number = hybrid_host_number, .destroy = hybrid_destroy
+    .flush = hybrid_flush, .start = hybrid_start, .test = hybrid_test, .awaits = hybrid_awaits,    \
+    .add_set = hybrid_add_set, .remove_set = hybrid_remove_set, .abandon = hybrid_abandon,         \
+    .host = hybrid_host, .host_number = hybrid_host_number, .destroy = hybrid_destroy
 
 static const struct hvd_transport_ops hybrid_ops = {
     COMMON_OPS,          .listen = hybrid_listen, .sleep = hybrid_sleep,

@@ -283,6 +283,35 @@ static void mpi_abandon(struct hvd_transport *t, struct hvd_collective *c)
     c->_state = NULL;
 }
 
+/* From ranks of a communicator to those of the job. */
+static int translate(struct mpi_transport *m, MPI_Comm comm, int *ranks, int n)
+{
+    MPI_Group members = MPI_GROUP_NULL;
+    MPI_Group all = MPI_GROUP_NULL;
+    int rc = MPI_Comm_group(comm, &members);
+
+    if (rc == MPI_SUCCESS)
+        rc = MPI_Comm_group(m->world.comm, &all);
+    for (int i = 0; i < n && rc == MPI_SUCCESS; i++) {
+        const int rank = ranks[i];
+        rc = MPI_Group_translate_ranks(members, 1, &rank, all, &ranks[i]);
+    }
+    if (members != MPI_GROUP_NULL)
+        MPI_Group_free(&members);
+    if (all != MPI_GROUP_NULL)
+        MPI_Group_free(&all);
+    return rc == MPI_SUCCESS ? n : 0;
+}
+
+static int mpi_awaits(struct hvd_transport *t, const struct hvd_collective *c, int *ranks, int room)
+{
+    struct mpi_transport *m = self(t);
+    const struct hvd_mpi_place *place = find_place(m, c->set);
+    const int n = hvd_mpi_steps_awaits(c->_state, ranks, room);
+
+    return c->set == 0 ? n : translate(m, place->comm, ranks, n);
+}
+
 /* --- Process sets ----------------------------------------------------------------------------- */
 
 static hvd_status_t mpi_add_set(struct hvd_transport *t, uint32_t id, const int *ranks, int n_ranks,
@@ -435,6 +464,7 @@ static const struct hvd_transport_ops mpi_ops = {
     .start = mpi_start,
     .test = mpi_test,
     .abandon = mpi_abandon,
+    .awaits = mpi_awaits,
     .host = mpi_host,
     .destroy = mpi_destroy,
 };

@@ -86,6 +86,10 @@ int hvd_mpi_steps_start(const struct hvd_mpi_mover *mover, struct hvd_mpi_place 
 int hvd_mpi_steps_test(struct hvd_mpi_place place, const struct hvd_collective *c,
                        struct hvd_mpi_move *mv, int *done);
 
+/* mpi_steps.c: the ranks of the place whose messages the steps wait for, or who do not take ours;
+ * at most room, how many. 0 for what MPI moves. */
+int hvd_mpi_steps_awaits(const struct hvd_mpi_move *mv, int *ranks, int room);
+
 /* Frees a list of moves. */
 void hvd_mpi_move_destroy(struct hvd_mpi_move *mv);
 

@@ -138,6 +138,34 @@ int hvd_mpi_steps_test(struct hvd_mpi_place place, const struct hvd_collective *
     return rc;
 }
 
+static int add_rank(int rank, int *ranks, int n, int room)
+{
+    for (int i = 0; i < n; i++)
+        if (ranks[i] == rank)
+            return n;
+    if (n < room)
+        ranks[n++] = rank;
+    return n;
+}
+
+int hvd_mpi_steps_awaits(const struct hvd_mpi_move *mv, int *ranks, int room)
+{
+    int n = 0;
+
+    for (int i = 0; i < HVD_MPI_RUNS && mv->algorithm != HVD_ALGORITHM_MPI; i++) {
+        const struct hvd_mpi_run *run = &mv->runs[i];
+        const int peers[] = {run->exchange.from, run->exchange.to};
+        for (int k = 0; k < 2 && run->is_active; k++) {
+            int done = 1;
+            if (run->requests[k] != MPI_REQUEST_NULL &&
+                MPI_Request_get_status(run->requests[k], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+                !done)
+                n = add_rank(peers[k], ranks, n, room);
+        }
+    }
+    return n;
+}
+
 int hvd_mpi_steps_start(const struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
                         const struct hvd_collective *c, struct hvd_mpi_move *mv)
 {

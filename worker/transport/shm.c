@@ -147,6 +147,7 @@ static const struct hvd_transport_ops shm_ops = {
     .recycle = hvd_shm_recycle,
     .start = hvd_shm_start,
     .test = hvd_shm_test,
+    .awaits = hvd_shm_awaits,
     .abandon = hvd_shm_abandon,
     .host = shm_host,
     .destroy = shm_destroy,

@@ -28,6 +28,26 @@ static bool is_ready(const struct hvd_shm *s, const struct hvd_shm_move *mv)
                                 memory_order_acquire) > s->round;
 }
 
+/* All collectives wait for the first one, which waits for those who have not posted their round. */
+int hvd_shm_awaits(struct hvd_transport *t, const struct hvd_collective *c, int *ranks, int room)
+{
+    const struct hvd_shm *s = (const struct hvd_shm *)t;
+    const struct hvd_shm_move *mv = s->first;
+    int n = 0;
+
+    (void)c;
+    if (!mv || (!mv->is_posted && s->round == 0))
+        return 0;
+    const uint64_t rounds = s->round + mv->is_posted;
+    for (int rank = 0; rank < s->shape.n_ranks && n < room; rank++) {
+        const bool counts = !mv->is_posted || mv->waits_for < 0 || mv->waits_for == rank;
+        if (counts && atomic_load_explicit(&hvd_shm_slot(s, rank, rounds - 1)->posted,
+                                           memory_order_acquire) < rounds)
+            ranks[n++] = s->names[rank];
+    }
+    return n;
+}
+
 static void post(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     mv->steps->write(s, mv);

@@ -598,6 +598,22 @@ static void sim_abandon(struct hvd_transport *t, struct hvd_collective *c)
     c->_state = NULL;
 }
 
+static int sim_awaits(struct hvd_transport *t, const struct hvd_collective *c, int *ranks, int room)
+{
+    struct hvd_sim *sim = ((struct sim_rank *)t)->sim;
+    const struct round *r = c->_state;
+    int n = 0;
+
+    pthread_mutex_lock(&sim->mu);
+    const int size = r->set->size;
+    const int next = (rank_in(r->set, t->topology.rank) + 1) % size;
+    for (int i = 0; i < size && n < room; i++)
+        if (!r->parts[i] || (sim->options.faults.no_data && i == next))
+            ranks[n++] = r->set->ranks[i];
+    pthread_mutex_unlock(&sim->mu);
+    return n;
+}
+
 static struct sim_set *create_set(uint32_t id, const int *ranks, int n_ranks)
 {
     struct sim_set *set = hvd_calloc(1, sizeof(*set));
@@ -719,6 +735,7 @@ static const struct hvd_transport_ops sim_ops = {
     .start = sim_start,
     .test = sim_test,
     .abandon = sim_abandon,
+    .awaits = sim_awaits,
     .host = sim_host,
     .host_number = sim_host_number,
     .destroy = sim_leave,

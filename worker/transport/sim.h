@@ -31,7 +31,7 @@ struct hvd_sim_faults {
     int slow_rank;        /* ... to this one */
     uint64_t duplicate;   /* message number so much comes twice: a transport must not, and ... */
     uint64_t lose;        /* ... this one never: whoever uses it finds out in its own way */
-    bool no_data;         /* collectives start and never end */
+    bool no_data;         /* collectives start and never end: every rank waits for the next one */
 };
 
 struct hvd_sim_options {

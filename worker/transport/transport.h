@@ -114,6 +114,10 @@ struct hvd_transport_ops {
      * output). */
     void (*abandon)(struct hvd_transport *t, struct hvd_collective *c);
 
+    /* The ranks of the job that a collective waits for, which was started and not seen finished:
+     * at most `room` of them into ranks; how many, 0 where that is not known. NULL: never known. */
+    int (*awaits)(struct hvd_transport *t, const struct hvd_collective *c, int *ranks, int room);
+
     /* The host name of a rank where this rank knows it, else NULL. Borrowed. */
     const char *(*host)(const struct hvd_transport *t, int rank);
 

@@ -1,6 +1,6 @@
 """A rank that is stopped closes no connection: the others name it in the time that was set, and end.
 
-Ten places and moments in every run; HVD_FROZEN_SEEDS=200 plays as many drawn ones."""
+Some places and moments in every run, and a few that are drawn; HVD_FROZEN_SEEDS=200 draws as many."""
 import os
 import queue
 import random
@@ -12,13 +12,16 @@ import threading
 import time
 
 import pytest
-from test_mpi import PROGRAMS, ROOT, environment
+from test_mpi import BUILD, PROGRAMS, ROOT, environment
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from emulated_hosts import emulated_hosts  # noqa: E402
 
-SETTINGS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+SETTINGS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
+            "HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
+# Drawn ranks, places and moments.
+SEEDS = int(os.environ.get("HVD_FROZEN_SEEDS", "4"))
 # Seconds until the others have ended, for a machine with more ranks than processors.
 BOUND = 60
 
@@ -96,6 +99,14 @@ def assert_named(job, *words):
     assert re.search(rf"Rank {job.victim} on host \S+ has not answered for \S+ seconds while", job.text()), job.text()
 
 
+def assert_told(job):
+    """All others were told who it is: missing from a tensor, or silent."""
+    job.wait_for("down", job.n - 1)
+    for line in job.wait_for("told", job.n - 1):
+        assert re.search(rf"[Rr]ank {job.victim} on host ", line), job.text()
+        assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in line, job.text()
+
+
 def assert_others_end(job):
     """In the shutdown nobody waits for a tensor: the log names the rank."""
     job.wait_for("down", job.n - 1)
@@ -113,10 +124,8 @@ def play(what, n, victim, after_s=0.3, hosts=None, **extra):
         pid = job.processes("here")[victim]
         time.sleep(after_s)
         job.stop(pid)
-        if what == "small":  # missing from it, or silent under it
-            job.wait_for("down", n - 1)
-            for line in job.wait_for("told", n - 1):
-                assert re.search(rf"[Rr]ank {victim} on host .*HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", line), job.text()
+        if what in ("small", "sets"):  # missing from it, or silent under it
+            assert_told(job)
         else:
             assert_named(job, "tensor gradient")
     finally:
@@ -143,3 +152,38 @@ def test_a_rank_stopped_under_a_transfer_between_hosts_is_named(hosts, victim):
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_stopped_in_the_shutdown_is_named(victim):
     play("leave", 3, victim)
+
+
+@pytest.mark.parametrize("shm", ["0", "1"])
+@pytest.mark.parametrize("victim", [0, 3])
+def test_a_rank_stopped_in_a_process_set_is_named_to_all(victim, shm):
+    play("sets", 4, victim, HOROVOD_SHM=shm)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whoever_is_stopped_wherever_and_whenever_is_named(hosts, seed):
+    draw = random.Random(seed)
+    what = draw.choice(["large", "small", "sets", "leave"])
+    n = draw.randint(4 if what == "sets" else 2, 6)  # in a set of one rank nobody waits for it
+    victim = draw.randrange(n)
+    after_s = draw.uniform(0, 0.6)
+    where = hosts if draw.random() < 0.4 and n > 2 else None
+    more = {"HOROVOD_SHM": draw.choice(["0", "1"])}
+    if draw.random() < 0.4:  # a deeper tree
+        more["HOROVOD_COORDINATOR_FANOUT"] = "1"
+    print(f"seed {seed}: rank {victim} of {n}, {what}, after {after_s:.2f} s, on {'two hosts' if where else 'one'}, {more}")
+    play(what, n, victim, after_s, where, **more)
+
+
+def test_the_launcher_ends_the_job_and_names_the_rank_that_was_stopped():
+    env = environment(**SETTINGS)
+    with subprocess.Popen([BUILD / "worker" / "horovodrun", "-np", "3", PROGRAMS / "mpi_frozen", "large"], env=env,
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as run:
+        lines = []
+        for line in run.stdout:
+            lines.append(line)
+            found = re.search(r"here 1 (\d+)", line)
+            if found:
+                os.kill(int(found.group(1)), signal.SIGSTOP)
+        assert run.wait(timeout=BOUND) != 0
+    assert re.search(r"Rank 1 on host \S+ is lost: it has not answered for", "".join(lines)), lines

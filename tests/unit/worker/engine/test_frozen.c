@@ -338,6 +338,7 @@ static void data_that_moves_nowhere_while_all_answer_is_named(void **state)
             is_in(err.msg, "gradient (ALLREDUCE) has been in transfer for 4", -1, rank);
             is_in(err.msg, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", -1, rank);
         }
+        is_in(scene.logs[0], "though all ranks answer: rank 0 waits for rank 1 on host ", -1, 0);
         close_scene();
     }
 }

@@ -260,6 +260,62 @@ static const char *many_move_at_once(struct hvd_transport *t, const struct room 
     return problem;
 }
 
+static const char *check_awaited(struct hvd_transport *t, struct hvd_collective *c)
+{
+    int ranks[MAX_RANKS];
+    const int n = t->ops->awaits ? t->ops->awaits(t, c, ranks, MAX_RANKS) : 0;
+
+    if (n < 0 || n > MAX_RANKS)
+        return "more ranks are awaited than there is room for";
+    for (int i = 0; i < n; i++)
+        if (ranks[i] < 0 || ranks[i] >= t->topology.size || ranks[i] == t->topology.rank)
+            return "a rank is awaited that cannot be";
+    return NULL;
+}
+
+/* Waits for the one message that comes. */
+static const char *wait_for_word(struct hvd_transport *t)
+{
+    struct hvd_inbound in;
+    hvd_status_t st;
+
+    while ((st = t->ops->receive(t, &in, NULL)) == HVD_INPROGRESS)
+        sched_yield();
+    if (st != HVD_OK)
+        return "receive failed";
+    if (t->ops->recycle)
+        t->ops->recycle(t, &in);
+    else
+        hvd_free(in.data);
+    return NULL;
+}
+
+/* The last rank begins when rank 0 says so, which has looked meanwhile who it waits for. */
+static const char *who_is_late_is_awaited(struct hvd_transport *t, const struct room *room)
+{
+    const int last = t->topology.size - 1;
+    struct hvd_collective c = {.op = HVD_ALLREDUCE,
+                               .dtype = HVD_INT64,
+                               .reduce = HVD_SUM,
+                               .scaling = unscaled,
+                               .input = room->input,
+                               .output = room->input,
+                               .count = MAX_ELEMENTS};
+    const char *problem = last > 0 && t->topology.rank == last ? wait_for_word(t) : NULL;
+
+    if (!problem && t->ops->start(t, &c, NULL) != HVD_OK)
+        problem = "a collective does not start late";
+    for (int look = 0; look < 100 && last > 0 && t->topology.rank == 0 && !problem; look++) {
+        if (t->ops->test(t, &c, NULL) != HVD_INPROGRESS)
+            problem = "a collective ends before all have begun";
+        else
+            problem = check_awaited(t, &c);
+    }
+    if (last > 0 && t->topology.rank == 0 && t->ops->send(t, last, "go", 2, NULL) != HVD_OK)
+        problem = "send failed";
+    return problem ? problem : finish(t, &c);
+}
+
 const char *hvd_transport_conformance(struct hvd_transport *t)
 {
     struct room room = {.input = hvd_calloc(MAX_ELEMENTS, sizeof(int64_t)),
@@ -280,6 +336,8 @@ const char *hvd_transport_conformance(struct hvd_transport *t)
         problem = gather_once(t, &room, 1000);
     if (!problem)
         problem = many_move_at_once(t, &room);
+    if (!problem)
+        problem = who_is_late_is_awaited(t, &room);
     hvd_free(room.input);
     hvd_free(room.output);
     return problem;

@@ -1,0 +1,187 @@
+/*
+ * A rank stands still while all others shut down: they name it and come to their end, and so does
+ * it when it goes on. Threads in turns, on their clock.
+ */
+#include "tests/unit/support.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/worker/engine/turns.h"
+#include "tests/unit/worker/engine/world.h"
+
+#define RANKS_MAX 7
+#define WARNING INT64_C(2000000000)
+
+struct run {
+    int size;
+    int fanout;
+    int victim;
+    int64_t shutdown_ns;
+    bool answers; /* the victim drives, and does not leave */
+
+    struct hvd_sim *sim;
+    struct hvd_engine *engines[RANKS_MAX];
+    struct hvd_log log;
+    char text[8192]; /* of all ranks */
+    pthread_mutex_t mu;
+    pthread_cond_t cond;
+    int n_ended; /* of the others */
+    bool is_warned;
+    int next;
+};
+
+static void keep(void *ctx, const struct hvd_log_record *record)
+{
+    struct run *r = ctx;
+    const size_t len = strlen(r->text);
+
+    snprintf(r->text + len, sizeof(r->text) - len, "%s\n", record->msg);
+    r->is_warned = true;
+}
+
+/* Until the others have ended, or it is named and would never end. */
+static void stay(struct run *r)
+{
+    struct timespec moment;
+
+    pthread_mutex_lock(&r->mu);
+    while (r->n_ended < r->size - 1 && !(r->answers && r->is_warned)) {
+        if (!r->answers) {
+            pthread_cond_wait(&r->cond, &r->mu);
+            continue;
+        }
+        pthread_mutex_unlock(&r->mu);
+        (void)hvd_engine_step(r->engines[r->victim]);
+        pthread_mutex_lock(&r->mu);
+        clock_gettime(CLOCK_MONOTONIC, &moment);
+        moment.tv_nsec += 10000000;
+        moment.tv_sec += moment.tv_nsec / 1000000000;
+        moment.tv_nsec %= 1000000000;
+        (void)pthread_cond_timedwait(&r->cond, &r->mu, &moment);
+    }
+    pthread_mutex_unlock(&r->mu);
+}
+
+static void *live(void *arg)
+{
+    struct run *r = arg;
+    const int rank = r->next++;
+
+    if (rank == r->victim)
+        stay(r);
+    (void)hvd_engine_shutdown(r->engines[rank], NULL);
+    pthread_mutex_lock(&r->mu);
+    r->n_ended += rank != r->victim;
+    pthread_cond_broadcast(&r->cond);
+    pthread_mutex_unlock(&r->mu);
+    return NULL;
+}
+
+static void run_world(void *arg)
+{
+    struct run *r = arg;
+    const struct hvd_sim_options sim = {
+        .size = r->size, .seed = 3, .max_delay = 3, .ranks_per_host = 1};
+    struct hvd_engine_options options = {.cycle_ns = 5000000,
+                                         .idle_poll_ns = 1000000,
+                                         .tree_fanout = r->fanout,
+                                         .no_background = true,
+                                         .stall_warning_ns = WARNING,
+                                         .stall_shutdown_ns = r->shutdown_ns,
+                                         .log = &r->log,
+                                         .cache_capacity = 64};
+    struct hvd_transport *t[RANKS_MAX];
+    pthread_t threads[RANKS_MAX];
+    pthread_condattr_t attr;
+
+    pthread_mutex_init(&r->mu, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->cond, &attr);
+    pthread_condattr_destroy(&attr);
+    bool is_good = hvd_sim_create(&sim, &r->sim, NULL) == HVD_OK;
+    for (int rank = 0; is_good && rank < r->size; rank++)
+        is_good = hvd_sim_join(r->sim, rank, &t[rank], NULL) == HVD_OK;
+    for (int rank = 0; is_good && rank < r->size; rank++)
+        is_good = hvd_engine_create(t[rank], &options, &r->engines[rank], NULL) == HVD_OK;
+    for (int rank = 0; is_good && rank < r->size; rank++)
+        is_good = pthread_create(&threads[rank], NULL, live, r) == 0;
+    if (!is_good)
+        abort(); /* no assertion: this is not the stack of the test */
+    for (int rank = 0; rank < r->size; rank++)
+        pthread_join(threads[rank], NULL);
+    for (int rank = 0; rank < r->size; rank++)
+        hvd_engine_destroy(r->engines[rank]);
+    hvd_sim_destroy(r->sim);
+    pthread_cond_destroy(&r->cond);
+    pthread_mutex_destroy(&r->mu);
+}
+
+static void run(struct run *r)
+{
+    r->log = (struct hvd_log){.level = HVD_LOG_WARN, .sink = keep, .ctx = r};
+    const char *stopped = turns_run(1, run_world, r);
+
+    if (stopped)
+        fail_msg("rank %d of %d stands still: %s", r->victim, r->size, stopped);
+}
+
+static void expect(const struct run *r, const char *what)
+{
+    char text[96];
+
+    snprintf(text, sizeof(text), "Rank %d on host sim-%d %s", r->victim, r->victim, what);
+    if (!strstr(r->text, text))
+        fail_msg("of %d, not said: %s; but: %s", r->size, text, r->text);
+}
+
+static const struct run likes[] = {
+    {.size = 2}, {.size = 5}, {.size = 7, .fanout = 2}, {.size = 5, .fanout = 1}};
+#define N_LIKES (sizeof(likes) / sizeof(likes[0]))
+
+static void whoever_stands_still_while_the_others_leave_is_named_and_keeps_nobody(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_LIKES; i++) {
+        for (int victim = 0; victim < likes[i].size; victim++) {
+            struct run r = likes[i];
+            r.victim = victim;
+            r.shutdown_ns = 2 * WARNING;
+            run(&r);
+            expect(&r, "has not answered for 2 seconds while the job shuts down");
+            expect(&r, "is lost: it has not answered for 4 seconds while the job shuts down");
+            if (strstr(r.text, "did not call"))
+                fail_msg("%s", r.text);
+        }
+    }
+}
+
+static void who_answers_and_does_not_leave_is_named_and_ends_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_LIKES; i++) {
+        for (int victim = 0; victim < likes[i].size; victim++) {
+            struct run r = likes[i];
+            r.victim = victim;
+            r.answers = true;
+            r.shutdown_ns = WARNING;
+            run(&r);
+            expect(&r, "did not call horovod_shutdown in the 2 seconds since another rank did");
+            if (strstr(r.text, "not answered") || strstr(r.text, "lost"))
+                fail_msg("%s", r.text);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whoever_stands_still_while_the_others_leave_is_named_and_keeps_nobody),
+        cmocka_unit_test(who_answers_and_does_not_leave_is_named_and_ends_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
