@@ -200,6 +200,8 @@ static hvd_status_t understand(const struct round *r, struct probe *probe, struc
 
         if (hvd_strview_equal(line, "horovodrun " HVD_VERSION))
             probe->host->has_wrapper = true;
+        if (hvd_strview_equal(line, NO_PROGRAM) && r->checks->lacks_program)
+            *r->checks->lacks_program = true;
         if (hvd_strview_equal(line, NO_PROGRAM))
             return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
                             "host %s has no program \"%.200s\" that can be run: install it there, "

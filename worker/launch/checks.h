@@ -13,6 +13,7 @@ struct hvd_checks {
     const char *self;    /* path of this program, looked for on every host */
     const char *program; /* what the ranks run, looked for likewise */
     bool is_verbose;
+    bool *lacks_program; /* set where that program is what a host has not */
 };
 
 /*

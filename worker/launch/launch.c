@@ -28,6 +28,8 @@
 #define TERMINATION_LOG "HOROVOD_TERMINATION_LOG"
 #define HOSTFILE_MAX ((size_t)16 << 20)
 #define REREAD_MS 200
+#define EXIT_NOT_EXECUTABLE 126
+#define EXIT_NOT_FOUND 127
 #define REREAD_SAY_MS 10000
 
 struct launch {
@@ -38,6 +40,7 @@ struct launch {
     struct hvd_args names;       /* of the variables that mpirun exports */
     struct hvd_args argv;        /* of mpirun */
     int mpi_major;
+    int code; /* what a failure to start is answered with; 0: as any other */
     bool has_wrapper;
     char *output_dir;      /* owned: absolute; NULL: none */
     char *termination_log; /* owned: NULL: none */
@@ -200,12 +203,24 @@ static bool is_alone(const struct launch *l)
     return !chooses_network(l->options) && hvd_here_has_shared_memory(hvd_hosts_slots(&l->hosts));
 }
 
+/* Whether this machine has the program of the ranks; l->code becomes what a shell would return. */
+static hvd_status_t check_program(struct launch *l, struct hvd_err *err)
+{
+    const hvd_status_t st = hvd_here_check_program(l->options->command[0], err);
+
+    if (st < 0)
+        l->code = st == HVD_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+    return st;
+}
+
 static hvd_status_t check(struct launch *l, struct hvd_err *err)
 {
     if (l->ssh.way == HVD_WAY_SSH && !l->ssh.config)
         l->ssh.keeps_strictness = hvd_here_ssh_has_strictness(&l->ssh, &l->hosts);
 
+    bool lacks_program = false;
     struct hvd_checks checks = {.ssh = l->ssh,
+                                .lacks_program = &lacks_program,
                                 .timeout_s = l->options->start_timeout_s,
                                 .self = l->self,
                                 .program = l->options->command[0],
@@ -213,9 +228,11 @@ static hvd_status_t check(struct launch *l, struct hvd_err *err)
     hvd_status_t st = hvd_here_mpi_major(&l->mpi_major, err);
 
     if (st == HVD_OK && runs_here(l))
-        st = hvd_here_check_program(l->options->command[0], err);
+        st = check_program(l, err);
     if (st == HVD_OK)
         st = hvd_checks_run(&checks, &l->hosts, err);
+    if (lacks_program)
+        l->code = EXIT_NOT_FOUND;
     if (st == HVD_OK)
         st = hvd_hosts_check_versions(&l->hosts, l->mpi_major, err);
     l->has_wrapper = true;
@@ -428,6 +445,8 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
             show_command(&l);
         st = hvd_job_run(&job, out_code, err);
     }
+    if (st < 0)
+        *out_code = l.code;
     hvd_args_fini(&l.argv);
     hvd_args_fini(&l.names);
     hvd_args_fini(&l.environment);

@@ -122,7 +122,7 @@ int main(int argc, char **argv)
     code = st < 0 ? EXIT_USAGE : 0;
     if (st == HVD_OK) {
         st = act(&line.options, &code, &err);
-        if (st < 0)
+        if (st < 0 && code == 0)
             code = EXIT_NOT_STARTED;
         hvd_launch_options_fini(&line.options);
     }

@@ -246,18 +246,20 @@ def test_children_of_a_rank_that_failed_are_ended(run):
     wait_for(lambda: not processes_with(mark), "no process is left")
 
 
-@pytest.mark.parametrize("arguments, says", [
-    (["-np", 2, "--gloo-timeout", "true"], 'unknown flag "--gloo-timeout"'),
-    (["-np", 2, "no-such-program-here"], 'program "no-such-program-here" is not in PATH'),
-    (["-np", 2, "/etc/passwd"], 'program "/etc/passwd" cannot be run: Permission denied'),
-    (["-np", 2, "/tmp"], 'program "/tmp" cannot be run: Is a directory'),
-    (["-np", 5, "-H", "localhost:4", "true"], "-np 5 is more than the 4 slots of 1 host"),
-    (["-np", 2, "--hostfile", "/no/such/file", "true"], "cannot read /no/such/file"),
-    (["-np", 1, "-x", "NO_SUCH_VARIABLE", "true"], "NO_SUCH_VARIABLE is not set here"),
+@pytest.mark.parametrize("code, arguments, says", [
+    (2, ["-np", 2, "--log-level", "foo", "true"], 'flag --log-level: "foo" is not trace, debug'),
+    (2, ["-np", 2, "--gloo-timeout", "true"], 'unknown flag "--gloo-timeout"'),
+    (127, ["-np=2", "no-such-program-here"], 'program "no-such-program-here" is not in PATH'),
+    (127, ["-np", 2, "./no-such-program-here"], 'program "./no-such-program-here" cannot be run: No such file'),
+    (126, ["-np", 2, "/etc/passwd"], 'program "/etc/passwd" cannot be run: Permission denied'),
+    (126, ["-np", 2, "/tmp"], 'program "/tmp" cannot be run: Is a directory'),
+    (1, ["-np", 5, "-H", "localhost:4", "true"], "-np 5 is more than the 4 slots of 1 host"),
+    (1, ["-np", 2, "--hostfile", "/no/such/file", "true"], "cannot read /no/such/file"),
+    (1, ["-np", 1, "-x", "NO_SUCH_VARIABLE", "true"], "NO_SUCH_VARIABLE is not set here"),
 ])
-def test_what_cannot_work_is_refused_before_anything_starts(run, arguments, says):
+def test_what_cannot_work_is_refused_before_anything_starts(run, code, arguments, says):
     result = run(*arguments)
-    assert result.code in (1, 2) and says in result.err, result
+    assert result.code == code and says in result.err, result
     assert len(result.err.splitlines()) == 1, result
 
 

@@ -155,7 +155,7 @@ def test_a_program_that_another_host_does_not_have_is_named_with_it(run, hosts, 
     finally:
         subprocess.run([*hosts.enter(1), "umount", str(there)], check=True)
     for result, name in ((by_path, there / "only-here"), (by_name, "only-here")):
-        assert result.code == 1 and f'host hvd-west has no program "{name}"' in result.last, result
+        assert result.code == 127 and f'host hvd-west has no program "{name}"' in result.last, result
     assert run(*reach, there / "only-here", before=hosts.enter(0)).out.count("ran") == 2
 
 

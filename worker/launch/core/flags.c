@@ -1,12 +1,15 @@
 /*
  * The flags of horovodrun that set a variable of the runtime in the environment of the ranks, with
- * the names that Horovod gives them. Numbers are checked here, before anything starts; what a text
+ * the names that Horovod gives them. Values are checked here, before anything starts; what a path
  * may be is the runtime's to say.
  */
 #include "worker/launch/core/flags.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <strings.h>
+
+#include "base/log.h"
 
 enum kind {
     FIXED,   /* no value: the variable gets `text` */
@@ -14,6 +17,8 @@ enum kind {
     INTEGER, /* 0 to max */
     MIB,     /* likewise; the variable is in bytes */
     DECIMAL, /* 0 to max */
+    LEVEL,   /* of the log */
+    CORES,   /* numbers of processors, separated by commas */
     REFUSED, /* `text` says why */
 };
 
@@ -60,8 +65,8 @@ static const struct hvd_launch_flag flags[] = {
      1000000, NULL},
     {"--mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", FIXED, "1", 0, NULL},
     {"--no-mpi-threads-disable", "HOROVOD_MPI_THREADS_DISABLE", FIXED, "0", 0, NULL},
-    {"--thread-affinity", "HOROVOD_THREAD_AFFINITY", TEXT, NULL, 0, NULL},
-    {"--log-level", "HOROVOD_LOG_LEVEL", TEXT, NULL, 0, NULL},
+    {"--thread-affinity", "HOROVOD_THREAD_AFFINITY", CORES, NULL, 0, NULL},
+    {"--log-level", "HOROVOD_LOG_LEVEL", LEVEL, NULL, 0, NULL},
     {"--log-without-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "1", 0, NULL},
     {"--log-with-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "0", 0, NULL},
     {"--log-hide-timestamp", "HOROVOD_LOG_HIDE_TIME", FIXED, "1", 0, NULL},
@@ -133,6 +138,34 @@ static hvd_status_t check_decimal(const struct hvd_launch_flag *flag, const char
                     flag->max);
 }
 
+/* What the runtime takes for a level of its log. */
+static hvd_status_t check_level(const struct hvd_launch_flag *flag, const char *value,
+                                struct hvd_err *err)
+{
+    if (hvd_log_level_parse(value) >= 0 || strcasecmp(value, "trace") == 0 ||
+        strcasecmp(value, "fatal") == 0)
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                    "flag %s: \"%.64s\" is not trace, debug, info, warning, error or fatal",
+                    flag->name, value);
+}
+
+static hvd_status_t check_cores(const struct hvd_launch_flag *flag, const char *value,
+                                struct hvd_err *err)
+{
+    static const int64_t range[2] = {0, 65535};
+    struct hvd_strview rest = hvd_strview_of(value);
+    int64_t core;
+
+    while (rest.data)
+        if (hvd_str_parse_int64(hvd_strview_trim(hvd_strview_cut(&rest, ',')), range, &core, NULL) <
+            0)
+            return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                            "flag %s: \"%.64s\" is not a list of processor numbers as in 0,1,2,3",
+                            flag->name, value);
+    return HVD_OK;
+}
+
 hvd_status_t hvd_launch_flag_apply(const struct hvd_launch_flag *flag, const char *value,
                                    struct hvd_args *out, struct hvd_err *err)
 {
@@ -146,6 +179,10 @@ hvd_status_t hvd_launch_flag_apply(const struct hvd_launch_flag *flag, const cha
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flag %s: the value is empty", flag->name);
     if (flag->kind == INTEGER || flag->kind == MIB)
         return apply_integer(flag, value, out, err);
+    if (flag->kind == LEVEL && check_level(flag, value, err) < 0)
+        return HVD_ERR_INVALID;
+    if (flag->kind == CORES && check_cores(flag, value, err) < 0)
+        return HVD_ERR_INVALID;
     if (flag->kind == DECIMAL && check_decimal(flag, value, err) < 0)
         return HVD_ERR_INVALID;
     return hvd_args_addf(out, err, "%s=%s", flag->variable, value);

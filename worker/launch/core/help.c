@@ -57,5 +57,6 @@ const char *hvd_launch_options_help(void)
            "  -h, --help                 show this\n"
            "\n"
            "Exit status: 0 when every rank ended with 0, else that of the first rank that failed\n"
-           "(128 + N when signal N killed it); the last line on stderr names it. 2: wrong usage.\n";
+           "(128 + N when signal N killed it); the last line on stderr names it. 1: not started.\n"
+           "2: wrong usage. 126, 127: PROGRAM cannot be run, or is missing, here or on a host.\n";
 }

@@ -60,7 +60,7 @@ static const struct rule rules[] = {
 /* The rule that a word names; *value is what stands behind '=', or NULL. */
 static const struct rule *find_rule(const char *word, const char **value)
 {
-    const char *equals = word[0] == '-' && word[1] == '-' ? strchr(word, '=') : NULL;
+    const char *equals = strchr(word, '=');
     struct hvd_strview name = hvd_strview_of(word);
 
     *value = NULL;

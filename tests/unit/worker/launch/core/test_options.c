@@ -115,6 +115,23 @@ static void flags_that_set_a_variable_are_exports_in_their_order(void **state)
     hvd_launch_options_fini(&o);
 }
 
+static void a_value_may_stand_behind_an_equals_sign_of_any_flag(void **state)
+{
+    struct hvd_launch_options o;
+
+    (void)state;
+    assert_int_equal(parse((char *const[MAX_WORDS]){"-np=2", "-H=a:1,b:1", "-x=A=b=c", "-p=7",
+                                                    "--log-level=TRACE", "--", "-p=7"},
+                           &o, NULL),
+                     HVD_OK);
+    assert_int_equal(o.n_proc, 2);
+    assert_string_equal(o.hosts, "a:1,b:1");
+    assert_string_equal(o.exports[0], "A=b=c");
+    assert_int_equal(o.ssh_port, 7);
+    assert_string_equal(o.command[0], "-p=7");
+    hvd_launch_options_fini(&o);
+}
+
 static void each_flag_of_a_setting_names_its_variable(void **state)
 {
     static const char *const cases[][3] = {
@@ -201,6 +218,12 @@ static void wrong_command_lines_are_refused_with_the_flag_named(void **state)
         {{"-np", "2", "-i", "/my key", "p"}, "flag -i"},
         {{"--autotune=1", "-np", "2", "p"}, "flag --autotune takes no value"},
         {{"-np", "2", "--autotune-log-file"}, "flag --autotune-log-file needs a value"},
+        {{"-np=0", "p"}, "flag -np: \"0\" is not an integer"},
+        {{"-nq=2", "p"}, "unknown flag \"-nq=2\""},
+        {{"-h=1", "p"}, "flag -h takes no value"},
+        {{"-np", "2", "--log-level", "foo", "p"}, "flag --log-level: \"foo\" is not trace, debug"},
+        {{"-np", "2", "--thread-affinity", "0,x", "p"}, "flag --thread-affinity: \"0,x\" is not"},
+        {{"-np", "2", "--thread-affinity", "0,,1", "p"}, "flag --thread-affinity: \"0,,1\" is not"},
         {{"-np", "2", "--log-level", "", "p"}, "flag --log-level: the value is empty"},
         {{"-np", "2", "--cycle-time-ms", "soon", "p"}, "flag --cycle-time-ms: \"soon\" is not a"},
         {{"-np", "2", "--fusion-threshold-mb", "-1", "p"}, "flag --fusion-threshold-mb: \"-1\""},
@@ -338,6 +361,7 @@ int main(void)
         cmocka_unit_test(every_flag_has_the_names_that_horovod_gives_it),
         cmocka_unit_test(exports_are_collected),
         cmocka_unit_test(flags_that_set_a_variable_are_exports_in_their_order),
+        cmocka_unit_test(a_value_may_stand_behind_an_equals_sign_of_any_flag),
         cmocka_unit_test(each_flag_of_a_setting_names_its_variable),
         cmocka_unit_test(help_and_version_need_no_program),
         cmocka_unit_test(wrong_command_lines_are_refused_with_the_flag_named),
