@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 #include "worker/launch/core/hosts.h"
@@ -30,6 +31,17 @@ hvd_status_t hvd_here_check_program(const char *program, struct hvd_err *err);
  * of pip. HVD_ERR_NOMEM leaves PATH as it was.
  */
 hvd_status_t hvd_here_find_mpirun(const char *self, struct hvd_err *err);
+
+/* Where there is no PATH, or an empty one, it becomes the usual one: Open MPI looks in it by
+ * itself. HVD_ERR_NOMEM. */
+hvd_status_t hvd_here_ensure_path(struct hvd_err *err);
+
+/* Raises the limit of open files where mpirun needs more for these hosts. HVD_ERR_DENIED names both
+ * numbers when it may not be raised so far; mpirun hangs or crashes below. */
+hvd_status_t hvd_here_ensure_files(const struct hvd_hosts *hosts, struct hvd_err *err);
+
+/* Removes the folder that an mpirun of that id has left behind, having had no time to do so. */
+void hvd_here_remove_session(pid_t mpirun);
 
 /* The major version of the mpirun in PATH. HVD_ERR_NOT_FOUND says what to install. */
 hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err);

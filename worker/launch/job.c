@@ -17,22 +17,61 @@
 
 #include "base/buf.h"
 #include "worker/launch/core/report.h"
+#include "worker/launch/here.h"
 #include "worker/launch/process.h"
+#include "worker/launch/pump.h"
+#include "worker/launch/rank.h"
 
 #define CHUNK_BYTES 16384
 #define LAST_LINE_MAX 1024
-#define DRAIN_MS 2000 /* how long mpirun's standard error is awaited after its end */
+#define DRAIN_MS 2000 /* how long mpirun's output is awaited after its end */
+#define STOP_MS 30000 /* that mpirun has for its own stop, everywhere */
+#define ASK_AGAIN_MS 5000
+#define GRACE_MORE_MS 3000 /* until the last wrapper must have said that its program has ended */
 
 struct run {
+    const struct hvd_job *job;
     pid_t pid;
     int from; /* mpirun's standard error; -1 = ended */
     int signals;
+    struct hvd_pump in;  /* what is typed; otherwise mpirun has standard input itself */
+    struct hvd_pump out; /* mpirun's standard output */
     struct hvd_report_stream stream;
     struct hvd_buf pass;
     bool has_ended;
     int status;
-    int stop_signal; /* the first that asked us to stop, or 0 */
+    int stop_signal;        /* the first that asked us to stop, or 0 */
+    int64_t ask_at_ms;      /* within the grace: when the wrappers are told (again) */
+    int64_t force_at_ms;    /* when the grace is over; 0 = there is none */
+    int64_t kill_at_ms;     /* when mpirun has had its time to stop; 0 = it was not asked */
+    bool has_closed_output; /* nobody reads it */
 };
+
+/* mpirun is to end all that it has started. */
+static void stop_mpirun(struct run *run, int number)
+{
+    run->force_at_ms = 0;
+    if (run->kill_at_ms == 0)
+        run->kill_at_ms = hvd_process_now_ms() + STOP_MS;
+    (void)kill(run->pid, number);
+}
+
+/* The first signal leaves programs their grace, the next ends that, and one more kills. */
+static void take_stop(struct run *run, int number)
+{
+    const bool is_gentle = number == SIGTERM && run->job->grace_ms > 0;
+
+    if (run->stop_signal == 0)
+        run->stop_signal = number;
+    if (run->kill_at_ms > 0) {
+        (void)kill(-run->pid, SIGKILL);
+    } else if (run->force_at_ms > 0 || !is_gentle) {
+        stop_mpirun(run, number == SIGINT ? SIGINT : SIGTERM);
+    } else {
+        run->force_at_ms = hvd_process_now_ms() + run->job->grace_ms + GRACE_MORE_MS;
+        run->ask_at_ms = 0;
+    }
+}
 
 static void take_signal(struct run *run)
 {
@@ -42,16 +81,12 @@ static void take_signal(struct run *run)
     if (read(run->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return;
     number = (int)info.ssi_signo;
-    if (number == SIGCHLD) {
+    if (number == SIGCHLD)
         run->has_ended = run->has_ended || waitpid(run->pid, &run->status, WNOHANG) == run->pid;
-    } else if (number == SIGUSR1 || number == SIGUSR2) {
+    else if (number == SIGUSR1 || number == SIGUSR2)
         (void)kill(run->pid, number);
-    } else if (run->stop_signal == 0) {
-        run->stop_signal = number;
-        (void)kill(run->pid, number == SIGINT ? SIGINT : SIGTERM);
-    } else {
-        (void)kill(-run->pid, SIGKILL);
-    }
+    else if (number != SIGTTIN)
+        take_stop(run, number);
 }
 
 static void take_text(struct run *run)
@@ -73,22 +108,82 @@ static void take_text(struct run *run)
         hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
 }
 
+/* What is due by the clock, or because every rank has ended that was to. */
+static void look_at_clock(struct run *run)
+{
+    const int64_t now_ms = hvd_process_now_ms();
+    const bool have_all_ended = run->stream.n_ended >= hvd_hosts_slots(run->job->hosts);
+
+    if (run->force_at_ms > 0 && (have_all_ended || now_ms >= run->force_at_ms))
+        stop_mpirun(run, SIGTERM);
+    if (run->force_at_ms > 0 && now_ms >= run->ask_at_ms) {
+        /* Again, too: mpirun drops a signal for ranks that it has not noted as running. */
+        (void)kill(run->pid, HVD_RANK_STOP_SIGNAL);
+        run->ask_at_ms = now_ms + ASK_AGAIN_MS;
+    }
+    if (run->kill_at_ms > 0 && now_ms >= run->kill_at_ms) {
+        (void)kill(-run->pid, SIGKILL);
+        run->kill_at_ms = now_ms + STOP_MS;
+    }
+    if (run->out.is_broken && !run->has_closed_output) {
+        run->has_closed_output = true;
+        stop_mpirun(run, SIGTERM);
+    }
+}
+
+/* How long nothing may happen. */
+static int patience_ms(const struct run *run)
+{
+    if (run->has_ended)
+        return 50;
+    if (run->force_at_ms > 0 || run->kill_at_ms > 0)
+        return 200;
+    return hvd_pump_is_aside(&run->in) ? 1000 : -1;
+}
+
+/* mpirun does not write into a pipe that nobody reads: it is asked to stop first. */
+static void swallow(struct hvd_pump *pump)
+{
+    char chunk[CHUNK_BYTES];
+
+    if (read(pump->from, chunk, sizeof(chunk)) <= 0)
+        pump->from = -1;
+}
+
+/* Waits until something happens, and sees to it. */
+static void watch_once(struct run *run)
+{
+    struct pollfd fds[4] = {{.fd = run->signals, .events = POLLIN},
+                            {.fd = run->from, .events = POLLIN}};
+
+    hvd_pump_poll(&run->out, &fds[2]);
+    hvd_pump_poll(&run->in, &fds[3]);
+    if (run->out.is_broken)
+        fds[2] = (struct pollfd){.fd = run->out.from, .events = POLLIN};
+    if (poll(fds, 4, patience_ms(run)) <= 0)
+        return;
+    if (fds[1].revents)
+        take_text(run);
+    if (!run->out.is_broken)
+        hvd_pump_step(&run->out, &fds[2]);
+    else if (fds[2].revents)
+        swallow(&run->out);
+    hvd_pump_step(&run->in, &fds[3]);
+    if (run->in.n == 0 && (run->in.from < 0 || run->in.is_broken))
+        hvd_process_close(&run->in.to); /* the end of what is typed is passed on, too */
+    if (fds[0].revents)
+        take_signal(run);
+}
+
 static void watch(struct run *run)
 {
     int64_t until_ms = 0;
 
-    while (!run->has_ended || run->from >= 0) {
-        struct pollfd fds[2] = {{.fd = run->signals, .events = POLLIN},
-                                {.fd = run->from, .events = POLLIN}};
-
+    while (!run->has_ended || run->from >= 0 || run->out.from >= 0 || run->out.n > 0) {
         if (run->has_ended && until_ms == 0)
             until_ms = hvd_process_now_ms() + DRAIN_MS;
-        if (poll(fds, 2, run->has_ended ? 50 : -1) > 0) {
-            if (fds[1].revents)
-                take_text(run);
-            if (fds[0].revents)
-                take_signal(run);
-        }
+        watch_once(run);
+        look_at_clock(run);
         if (until_ms && hvd_process_now_ms() > until_ms)
             break;
     }
@@ -136,6 +231,10 @@ static int conclude(const struct run *run, const struct hvd_job *job)
     const char *signal_name = sigdescr_np(run->stop_signal);
     char line[LAST_LINE_MAX];
 
+    if (run->has_closed_output && !run->stop_signal) {
+        (void)fprintf(stderr, "horovodrun: nobody reads standard output: the job was stopped\n");
+        return 128 + SIGPIPE;
+    }
     if (run->stop_signal && !run->stream.has_cause) {
         (void)fprintf(stderr, "horovodrun: stopped by signal %d (%s)\n", run->stop_signal,
                       signal_name ? signal_name : "unknown");
@@ -154,45 +253,69 @@ static int conclude(const struct run *run, const struct hvd_job *job)
 
 static hvd_status_t block_signals(struct run *run, struct hvd_err *err)
 {
-    static const int watched[] = {SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2};
+    static const int watched[] = {SIGCHLD, SIGHUP,  SIGINT,  SIGTERM,
+                                  SIGQUIT, SIGUSR1, SIGUSR2, SIGTTIN};
     sigset_t set;
 
     (void)sigemptyset(&set);
     for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++)
         (void)sigaddset(&set, watched[i]);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
     run->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (run->signals < 0)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot watch signals: %s", strerror(errno));
     return HVD_OK;
 }
 
+/* The ends of mpirun's streams. Standard input stays as it is where it is no terminal: a terminal
+ * cannot be read from a background process group. */
+static hvd_status_t open_streams(struct run *run, struct hvd_spawn *spawn, struct hvd_err *err)
+{
+    int out[2] = {-1, -1};
+    int text[2] = {-1, -1};
+    int in[2] = {-1, -1};
+    hvd_status_t st = hvd_process_pipe(out, err);
+
+    if (st == HVD_OK)
+        st = hvd_process_pipe(text, err);
+    if (st == HVD_OK && isatty(STDIN_FILENO)) {
+        st = hvd_process_pipe(in, err);
+        run->in = (struct hvd_pump){.from = STDIN_FILENO, .to = in[1], .is_terminal = true};
+    }
+    run->out = (struct hvd_pump){.from = out[0], .to = STDOUT_FILENO};
+    run->from = text[0];
+    spawn->fds[0] = in[0];
+    spawn->fds[1] = out[1];
+    spawn->fds[2] = text[1];
+    return st;
+}
+
 hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_err *err)
 {
-    struct run run = {.from = -1, .signals = -1};
+    struct run run = {
+        .job = job, .from = -1, .signals = -1, .in = {.from = -1, .to = -1}, .out = {.from = -1}};
     struct hvd_spawn spawn = {.argv = job->argv, .fds = {-1, -1, -1}, .death_signal = SIGTERM};
-    int ends[2] = {-1, -1};
+    int out;
     hvd_status_t st = block_signals(&run, err);
 
     hvd_buf_init(&run.pass, (size_t)4 * CHUNK_BYTES);
     hvd_report_stream_init(&run.stream, job->nonce);
     if (st == HVD_OK)
-        st = hvd_process_pipe(ends, err);
-    if (st < 0)
-        goto out;
-    /* A terminal cannot be read from a background process group. */
-    if (isatty(STDIN_FILENO))
-        spawn.fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    spawn.fds[2] = ends[1];
-    st = hvd_process_spawn(&spawn, &run.pid, err);
-    hvd_process_close(&spawn.fds[0]);
-    hvd_process_close(&ends[1]);
-    run.from = ends[0];
+        st = open_streams(&run, &spawn, err);
+    out = run.out.from;
+    if (st == HVD_OK)
+        st = hvd_process_spawn(&spawn, &run.pid, err);
+    for (int i = 0; i < 3; i++)
+        hvd_process_close(&spawn.fds[i]);
     if (st == HVD_OK) {
         watch(&run);
+        if (!WIFEXITED(run.status))
+            hvd_here_remove_session(run.pid);
         *out_code = conclude(&run, job);
     }
-out:
+    hvd_process_close(&run.in.to);
+    hvd_process_close(&out);
     hvd_process_close(&run.from);
     hvd_process_close(&run.signals);
     hvd_buf_fini(&run.pass);

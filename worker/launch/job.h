@@ -10,12 +10,15 @@ struct hvd_job {
     const char *nonce;             /* of the wrappers' reports */
     const struct hvd_hosts *hosts; /* for the names in the last line */
     const char *termination_log;   /* file for the last words of the rank that failed; NULL: none */
+    int64_t grace_ms; /* that the wrappers give programs after SIGTERM; 0: they are not told */
 };
 
 /*
- * Runs mpirun to its end: passes its standard error on without the wrappers' reports, forwards
- * signals to it (a second one to stop kills it), and prints the last line when a rank failed, which
+ * Runs mpirun to its end: passes its output on, standard error without the wrappers' reports, hands
+ * it what is typed, forwards signals to it, and prints the last line when a rank failed, which
  * it writes to the termination log as well, behind the last lines of that rank.
+ * SIGTERM reaches the programs through the wrappers, which end them after the grace; another signal
+ * to stop ends it, and one more kills. Nobody reading standard output any more stops the job.
  * *out_code is then what horovodrun returns. Must be called by the main thread, the only one.
  */
 hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_err *err);

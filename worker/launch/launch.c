@@ -359,9 +359,10 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
     const char *mode = o->has_timestamp   ? HVD_RANK_STAMP
                        : o->has_no_prefix ? HVD_RANK_PLAIN
                                           : HVD_RANK_PREFIX;
+    char grace[32];
     const char *const wrapper[] = {
         l->self, HVD_RANK_EXEC, l->nonce, mode, l->output_dir ? l->output_dir : HVD_RANK_NO_FILES,
-        NULL};
+        grace,   NULL};
     struct hvd_mpirun_plan plan = {
         .mpi_major = l->mpi_major,
         .hosts = &l->hosts,
@@ -379,6 +380,7 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
         .command = (const char *const *)o->command,
     };
 
+    (void)snprintf(grace, sizeof(grace), "%" PRId64, o->stop_grace_s * 1000);
     return hvd_mpirun_build(&plan, &l->argv, err);
 }
 
@@ -419,6 +421,8 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     hvd_status_t st = know_self(&l, err);
 
     if (st == HVD_OK)
+        st = hvd_here_ensure_path(err);
+    if (st == HVD_OK)
         st = hvd_here_find_mpirun(l.self, err);
     if (access(HVD_LAUNCH_SSH_CONFIG, R_OK) == 0)
         l.ssh.config = HVD_LAUNCH_SSH_CONFIG;
@@ -430,6 +434,8 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     if (st == HVD_OK)
         st = wait_for_hosts(&l, err);
     if (st == HVD_OK)
+        st = hvd_here_ensure_files(&l.hosts, err);
+    if (st == HVD_OK)
         st = check(&l, err);
     if (st == HVD_OK)
         st = prepare_environment(&l, err);
@@ -439,7 +445,8 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
         struct hvd_job job = {.argv = l.argv.items,
                               .nonce = l.nonce,
                               .hosts = &l.hosts,
-                              .termination_log = l.termination_log};
+                              .termination_log = l.termination_log,
+                              .grace_ms = l.has_wrapper ? options->stop_grace_s * 1000 : 0};
 
         if (options->is_verbose)
             show_command(&l);

@@ -2,9 +2,11 @@
  * horovodrun: runs N processes of a program over Open MPI, here or on a list of hosts. Started by
  * mpirun in place of a rank, the same program is the wrapper around it (rank.h).
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "worker/launch/build.h"
@@ -61,6 +63,8 @@ static hvd_status_t insert_config(char *const *argv, struct line *line, struct h
 static hvd_status_t parse(int argc, char **argv, struct line *line, struct hvd_err *err)
 {
     const struct hvd_launch_around around = {.start_timeout = getenv("HOROVOD_START_TIMEOUT"),
+                                             .stop_grace = getenv("HOROVOD_STOP_GRACE"),
+                                             .is_pod = getenv("KUBERNETES_SERVICE_HOST") != NULL,
                                              .has_allocation = hvd_launch_has_allocation()};
     hvd_status_t st = hvd_launch_options_parse(argc, argv, &around, &line->options, err);
 
@@ -109,6 +113,17 @@ static hvd_status_t act(const struct hvd_launch_options *o, int *code, struct hv
     return hvd_launch(o, code, err);
 }
 
+/* A standard stream that is closed would become whatever is opened next. */
+static void fill_standard_streams(void)
+{
+    int fd = open("/dev/null", O_RDWR);
+
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = dup(fd);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
 int main(int argc, char **argv)
 {
     struct line line = {0};
@@ -116,6 +131,7 @@ int main(int argc, char **argv)
     hvd_status_t st;
     int code = 0;
 
+    fill_standard_streams();
     if (argc > 1 && strcmp(argv[1], HVD_RANK_EXEC) == 0)
         return hvd_rank_exec(argc, argv);
     st = parse(argc, argv, &line, &err);

@@ -38,6 +38,7 @@
 
 #define FLUSH_AFTER_MS 100 /* an incomplete line is shown after this silence */
 #define KILL_AFTER_MS 800  /* mpirun kills us 1 s after SIGTERM: the program goes first */
+#define STAY_MS 10000      /* beyond the grace, until mpirun must have been told to stop */
 #define DRAIN_MS 1000      /* how long output is awaited after the program ended */
 #define OUTPUT_MAX ((size_t)1 << 20)
 
@@ -63,7 +64,11 @@ struct wrapper {
     bool has_ended;
     int status; /* as from waitpid */
     bool was_stopped;
+    int64_t grace_ms;
     int64_t kill_at_ms; /* 0 = not planned */
+    int64_t leave_at_ms;
+    bool is_gentle;  /* the launcher waits for all programs to end, then mpirun is told */
+    bool must_leave; /* mpirun has been told */
     int64_t oom_kills_before;
 };
 
@@ -208,6 +213,36 @@ static void carry(const struct wrapper *w, struct stream *stream, bool is_idle)
     hvd_buf_fini(&out);
 }
 
+/* A program that has ended has no group any more that could be meant. */
+static void pass_on(const struct wrapper *w, int number)
+{
+    if (!w->has_ended)
+        (void)kill(-w->pid, number);
+}
+
+static void take_stop(struct wrapper *w, int number)
+{
+    const int64_t now_ms = hvd_process_now_ms();
+
+    if (number == HVD_RANK_STOP_SIGNAL && w->is_gentle)
+        return;
+    if (number == HVD_RANK_STOP_SIGNAL) {
+        w->was_stopped = w->was_stopped || !w->has_ended;
+        w->is_gentle = true;
+        w->kill_at_ms = now_ms + w->grace_ms;
+        w->leave_at_ms = w->kill_at_ms + STAY_MS;
+        pass_on(w, SIGTERM);
+        return;
+    }
+    if (number == SIGHUP || number == SIGTERM || number == SIGINT || number == SIGQUIT) {
+        w->was_stopped = w->was_stopped || !w->has_ended;
+        w->must_leave = true;
+        if (w->kill_at_ms == 0 || w->kill_at_ms > now_ms + KILL_AFTER_MS)
+            w->kill_at_ms = now_ms + KILL_AFTER_MS;
+    }
+    pass_on(w, number == SIGHUP ? SIGKILL : number);
+}
+
 static void take_signal(struct wrapper *w)
 {
     struct signalfd_siginfo info;
@@ -218,17 +253,7 @@ static void take_signal(struct wrapper *w)
         w->has_ended = w->has_ended || waitpid(w->pid, &w->status, WNOHANG) == w->pid;
         return;
     }
-    if (info.ssi_signo == SIGHUP) {
-        w->was_stopped = true;
-        (void)kill(-w->pid, SIGKILL);
-        return;
-    }
-    if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT || info.ssi_signo == SIGQUIT) {
-        w->was_stopped = true;
-        if (w->kill_at_ms == 0)
-            w->kill_at_ms = hvd_process_now_ms() + KILL_AFTER_MS;
-    }
-    (void)kill(-w->pid, (int)info.ssi_signo);
+    take_stop(w, (int)info.ssi_signo);
 }
 
 /* Waits for one event of the program and handles it; false when nothing came within timeout_ms. */
@@ -304,10 +329,9 @@ static int report(const struct wrapper *w)
     else
         end.exit_code = WEXITSTATUS(w->status);
     code = hvd_report_exit_code(&end);
-    if (code == 0)
-        return 0;
     end.was_stopped = w->was_stopped;
-    hvd_report_take_words(&end, &w->streams[0].tail, &w->streams[1].tail);
+    if (code != 0)
+        hvd_report_take_words(&end, &w->streams[0].tail, &w->streams[1].tail);
     (void)gethostname(end.host, sizeof(end.host) - 1);
     if (code == 128 + SIGKILL && !w->was_stopped && hvd_here_oom_kills() > w->oom_kills_before) {
         end.is_oom = true;
@@ -337,6 +361,20 @@ static hvd_status_t block_signals(struct wrapper *w, struct hvd_err *err)
     return HVD_OK;
 }
 
+/*
+ * mpirun kills the other ranks as soon as one is gone: after a gentle stop this one stays until all
+ * have had their grace. mpirun comes with SIGTERM then, or it is gone.
+ */
+static void stay(struct wrapper *w)
+{
+    while (w->is_gentle && !w->must_leave && hvd_process_now_ms() < w->leave_at_ms) {
+        struct pollfd fd = {.fd = w->signals, .events = POLLIN};
+
+        if (poll(&fd, 1, FLUSH_AFTER_MS) > 0)
+            take_signal(w);
+    }
+}
+
 /* Everything up to the running program; the exit code of the wrapper. */
 static int run(struct wrapper *w)
 {
@@ -360,7 +398,9 @@ static int run(struct wrapper *w)
     }
     watch(w);
     hvd_guard_release(&w->guard);
-    return report(w);
+    const int code = report(w);
+    stay(w);
+    return code;
 }
 
 int hvd_rank_exec(int argc, char **argv)
@@ -372,7 +412,7 @@ int hvd_rank_exec(int argc, char **argv)
                                     {.from = -1, .to = STDERR_FILENO, .file = {.fd = -1}}}};
     int code;
 
-    if (argc < 6) {
+    if (argc < 7) {
         static const char usage[] = "horovodrun: " HVD_RANK_EXEC " is for mpirun alone\n";
 
         hvd_process_write_all(STDERR_FILENO, usage, sizeof(usage) - 1);
@@ -387,7 +427,8 @@ int hvd_rank_exec(int argc, char **argv)
     w.has_stamp = strcmp(argv[3], HVD_RANK_STAMP) == 0;
     w.has_prefix = w.has_stamp || strcmp(argv[3], HVD_RANK_PREFIX) == 0;
     w.folder = strcmp(argv[4], HVD_RANK_NO_FILES) == 0 ? NULL : argv[4];
-    w.command = argv + 5;
+    w.grace_ms = strtoll(argv[5], NULL, 10);
+    w.command = argv + 6;
     code = run(&w);
     hvd_prefix_fini(&w.streams[0].prefix);
     hvd_prefix_fini(&w.streams[1].prefix);

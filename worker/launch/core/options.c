@@ -48,6 +48,7 @@ static const struct rule rules[] = {
     {{"--tcp"}, KIND_FLAG, FIELD(is_tcp), {0}},
     {{"-cb", "--check-build"}, KIND_FLAG, FIELD(wants_build), {0}},
     {{"--start-timeout"}, KIND_INTEGER, FIELD(start_timeout_s), {1, 86400}},
+    {{"--stop-grace"}, KIND_INTEGER, FIELD(stop_grace_s), {0, 86400}},
     {{"--no-prefix-output"}, KIND_FLAG, FIELD(has_no_prefix), {0}},
     {{"--prefix-output-with-timestamp", "-prefix-timestamp"}, KIND_FLAG, FIELD(has_timestamp), {0}},
     {{"--disable-cache"}, KIND_FLAG, FIELD(is_cache_disabled), {0}},
@@ -227,26 +228,34 @@ static hvd_status_t check_together(const struct hvd_launch_options *o, struct hv
     return HVD_OK;
 }
 
+/* Seconds from the environment; *out stays where it has none. */
+static hvd_status_t read_seconds(const char *name, const char *text, int64_t least, int64_t *out,
+                                 struct hvd_err *err)
+{
+    const int64_t range[2] = {least, 86400};
+    hvd_status_t st = HVD_OK;
+
+    if (text && text[0] != '\0')
+        st = hvd_str_parse_int64(hvd_strview_of(text), range, out, err);
+    return st < 0 ? HVD_WRAP(err, st, "%s", name) : HVD_OK;
+}
+
 hvd_status_t hvd_launch_options_parse(int argc, char *const *argv,
                                       const struct hvd_launch_around *around,
                                       struct hvd_launch_options *out, struct hvd_err *err)
 {
     struct hvd_launch_options o = {.start_timeout_s = HVD_LAUNCH_START_TIMEOUT_S,
+                                   .stop_grace_s = around->is_pod ? HVD_LAUNCH_POD_GRACE_S : 0,
                                    .has_allocation = around->has_allocation};
-    const char *start_timeout = around->start_timeout;
-    const int64_t timeout_range[2] = {1, 86400};
-    hvd_status_t st = HVD_OK;
+    hvd_status_t st;
     int at = 1;
 
     o.exports = hvd_calloc((size_t)argc + 1, sizeof(*o.exports));
     if (!o.exports)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the command line");
-    if (start_timeout && start_timeout[0] != '\0') {
-        st = hvd_str_parse_int64(hvd_strview_of(start_timeout), timeout_range, &o.start_timeout_s,
-                                 err);
-        if (st < 0)
-            st = HVD_WRAP(err, st, "HOROVOD_START_TIMEOUT");
-    }
+    st = read_seconds("HOROVOD_START_TIMEOUT", around->start_timeout, 1, &o.start_timeout_s, err);
+    if (st == HVD_OK)
+        st = read_seconds("HOROVOD_STOP_GRACE", around->stop_grace, 0, &o.stop_grace_s, err);
     while (st == HVD_OK && at < argc && argv[at][0] == '-') {
         if (strcmp(argv[at], "--") == 0) {
             at++;

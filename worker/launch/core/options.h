@@ -9,6 +9,7 @@
 #include "worker/launch/core/args.h"
 
 #define HVD_LAUNCH_START_TIMEOUT_S 30
+#define HVD_LAUNCH_POD_GRACE_S 30 /* as long as the kubelet waits unless told */
 
 /* What the command line asks for. All texts that are not said to be owned are borrowed from argv,
  * which must outlive it. */
@@ -30,6 +31,7 @@ struct hvd_launch_options {
     const char *config_file;  /* --config-file; NULL when not given */
     int config_at;            /* where in argv the words of that file belong */
     const char *report;       /* --timeline-report; then command is the list of timelines */
+    int64_t stop_grace_s;     /* that programs have after SIGTERM; 0: what mpirun gives them */
     int64_t start_timeout_s;  /* time that the checks before the start may take */
     bool is_verbose;
     bool has_no_prefix; /* ranks write straight through */
@@ -47,6 +49,8 @@ struct hvd_launch_options {
 
 /* What the environment says beside the command line. */
 struct hvd_launch_around {
+    const char *stop_grace; /* text of HOROVOD_STOP_GRACE, or NULL; the flag wins over it */
+    bool is_pod;
     const char *start_timeout; /* text of HOROVOD_START_TIMEOUT, or NULL; the flag wins over it */
     bool has_allocation;       /* a batch system has given us hosts */
 };

@@ -339,7 +339,9 @@ static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *p
     if (stream->_n_held < 3 || stream->_held[stream->_n_held - 2] != MARK ||
         !parse_report(text, stream->nonce, &report))
         return pass_held(stream, pass);
-    keep(stream, &report);
+    stream->n_ended++;
+    if (report.exit_code != 0 || report.signal != 0)
+        keep(stream, &report);
     stream->_n_held = 0;
     return HVD_OK;
 }

@@ -63,7 +63,8 @@ struct hvd_report_stream {
     struct hvd_report cause;
     bool has_excepted; /* a rank that was stopped had an exception of its own before */
     struct hvd_report excepted;
-    bool has_any; /* a rank was reported at all, perhaps only stopped ones */
+    int64_t n_ended; /* ranks that were reported, also as good */
+    bool has_any;    /* a rank was reported at all, perhaps only stopped ones */
     struct hvd_report any;
     bool has_text; /* mpirun's own words named a rank */
     struct hvd_report text;

@@ -132,6 +132,36 @@ static void a_value_may_stand_behind_an_equals_sign_of_any_flag(void **state)
     hvd_launch_options_fini(&o);
 }
 
+static void the_grace_is_the_flags_the_environments_or_the_places(void **state)
+{
+    static const struct {
+        const char *text;
+        bool is_pod;
+        const char *flag;
+        int64_t expected; /* -1: refused */
+    } cases[] = {{NULL, false, NULL, 0},   {NULL, true, NULL, 30}, {"5", true, NULL, 5},
+                 {"5", true, "0", 0},      {"", true, NULL, 30},   {"x", false, NULL, -1},
+                 {"5", false, "86401", -1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct hvd_launch_around around = {.stop_grace = cases[i].text,
+                                                 .is_pod = cases[i].is_pod};
+        char *argv[] = {"horovodrun", "-np", "1", "--stop-grace", (char *)cases[i].flag, "p", NULL};
+        char *plain[] = {"horovodrun", "-np", "1", "p", NULL};
+        struct hvd_launch_options o;
+        struct hvd_err err = {0};
+        const hvd_status_t st = hvd_launch_options_parse(
+            cases[i].flag ? 6 : 4, cases[i].flag ? argv : plain, &around, &o, &err);
+
+        assert_int_equal(st, cases[i].expected < 0 ? HVD_ERR_INVALID : HVD_OK);
+        if (st < 0)
+            continue;
+        assert_int_equal(o.stop_grace_s, cases[i].expected);
+        hvd_launch_options_fini(&o);
+    }
+}
+
 static void each_flag_of_a_setting_names_its_variable(void **state)
 {
     static const char *const cases[][3] = {
@@ -362,6 +392,7 @@ int main(void)
         cmocka_unit_test(exports_are_collected),
         cmocka_unit_test(flags_that_set_a_variable_are_exports_in_their_order),
         cmocka_unit_test(a_value_may_stand_behind_an_equals_sign_of_any_flag),
+        cmocka_unit_test(the_grace_is_the_flags_the_environments_or_the_places),
         cmocka_unit_test(each_flag_of_a_setting_names_its_variable),
         cmocka_unit_test(help_and_version_need_no_program),
         cmocka_unit_test(wrong_command_lines_are_refused_with_the_flag_named),

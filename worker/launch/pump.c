@@ -1,0 +1,64 @@
+/*
+ * Carrying bytes beside other work. A descriptor that is shared with other programs stays as it is,
+ * so it is not made non-blocking: poll is asked first, and no more is written than fits.
+ */
+#include "worker/launch/pump.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+bool hvd_pump_is_aside(const struct hvd_pump *pump)
+{
+    const pid_t foreground = pump->is_terminal && pump->from >= 0 ? tcgetpgrp(pump->from) : -1;
+
+    return foreground >= 0 && foreground != getpgrp();
+}
+
+void hvd_pump_poll(const struct hvd_pump *pump, struct pollfd *fd)
+{
+    *fd = (struct pollfd){.fd = -1};
+    if (pump->is_broken)
+        return;
+    if (pump->n > 0)
+        *fd = (struct pollfd){.fd = pump->to, .events = POLLOUT};
+    else if (!hvd_pump_is_aside(pump))
+        *fd = (struct pollfd){.fd = pump->from, .events = POLLIN};
+}
+
+static void drain(struct hvd_pump *pump)
+{
+    const ssize_t n = write(pump->to, pump->data + pump->at, pump->n);
+
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        pump->is_broken = true;
+        pump->n = 0;
+    }
+    if (n <= 0)
+        return;
+    pump->at += (size_t)n;
+    pump->n -= (size_t)n;
+}
+
+static void fill(struct hvd_pump *pump)
+{
+    const ssize_t n = read(pump->from, pump->data, sizeof(pump->data));
+
+    /* A terminal answers EIO to those in the background, which block SIGTTIN. */
+    if (n < 0 && (errno == EAGAIN || errno == EINTR || (errno == EIO && hvd_pump_is_aside(pump))))
+        return;
+    if (n <= 0)
+        pump->from = -1;
+    pump->at = 0;
+    pump->n = n > 0 ? (size_t)n : 0;
+}
+
+void hvd_pump_step(struct hvd_pump *pump, const struct pollfd *fd)
+{
+    if (fd->fd < 0 || fd->revents == 0)
+        return;
+    if (pump->n > 0)
+        drain(pump);
+    else
+        fill(pump);
+}
