@@ -92,24 +92,30 @@ static double number_of(struct limits limits, int kind, int rank, bool odd)
     }
 }
 
-/* Elements of a rank, the same for whoever asks. */
-static void fill(enum hvd_dtype dtype, int rank, int n_ranks, char *data, int64_t count)
+void hvd_transport_fill_edges(enum hvd_dtype dtype, int rank, int n_ranks, uint64_t salt,
+                              char *data, int64_t count)
 {
     const size_t width = hvd_dtype_size((int)dtype);
     const struct limits limits = limits_of(dtype);
+    const int64_t shift = (int64_t)(salt % 1009);
 
     if (!is_floating(dtype)) {
-        reference_fill(dtype, data, count, (uint64_t)rank + 1);
+        reference_fill(dtype, data, count, salt * 64 + (uint64_t)rank + 1);
         return;
     }
     for (int64_t i = 0; i < count; i++) {
-        const int kind = (int)(i % 13);
+        const int kind = (int)((i + shift) % 13);
         char *at = data + (size_t)i * width;
-        const bool odd = i / 13 % n_ranks == rank;
+        const bool odd = (i + shift) / 13 % n_ranks == rank;
         reference_write(dtype, at, number_of(limits, kind, rank, odd));
         if (kind == 1 && odd && i % 2)
             at[width - 1] = (char)(at[width - 1] | 0x80); /* a NaN with a sign */
     }
+}
+
+static void fill(enum hvd_dtype dtype, int rank, int n_ranks, char *data, int64_t count)
+{
+    hvd_transport_fill_edges(dtype, rank, n_ranks, 0, data, count);
 }
 
 /* What all ranks make of their elements. */

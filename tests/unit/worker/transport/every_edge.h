@@ -13,4 +13,9 @@
  */
 const char *hvd_transport_every_edge(struct hvd_transport *t, uint32_t set, int rank, int n_ranks);
 
+/* Such elements of a rank of n_ranks, others for another salt. Reductions of those of all ranks,
+ * and of zeros in place of some, have the same bits in every order. */
+void hvd_transport_fill_edges(enum hvd_dtype dtype, int rank, int n_ranks, uint64_t salt,
+                              char *data, int64_t count);
+
 #endif
