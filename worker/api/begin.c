@@ -177,6 +177,20 @@ static hvd_status_t agree_on_settings(const struct hvd_transport *mpi, const str
                     "mpirun -x do");
 }
 
+/* When a rank counts as silent has to be the same for those who ask and those who answer. */
+static hvd_status_t adopt_stall_times(const struct hvd_transport *mpi, struct hvd_settings *s,
+                                      struct hvd_err *err)
+{
+    int64_t times[] = {s->stall_warning_ns, s->stall_shutdown_ns};
+    hvd_status_t st = hvd_comm_adopt(mpi, times, 2, err);
+
+    if (st == HVD_OK) {
+        s->stall_warning_ns = times[0];
+        s->stall_shutdown_ns = times[1];
+    }
+    return st;
+}
+
 /* The ranks that take part, over MPI; st: how it went here so far. All of them go on, or none. */
 static hvd_status_t meet(const struct hvd_api_start *from, hvd_status_t st, struct start *s,
                          struct hvd_job *job, struct hvd_err *err)
@@ -198,6 +212,8 @@ static hvd_status_t meet(const struct hvd_api_start *from, hvd_status_t st, stru
     st = hvd_comm_agree(job->mpi, st, err);
     if (st == HVD_OK)
         st = agree_on_settings(job->mpi, &s->settings, err);
+    if (st == HVD_OK)
+        st = adopt_stall_times(job->mpi, &s->settings, err);
     if (st == HVD_OK && from->n_comms > 1)
         st = hvd_comm_sets_read(job->mpi, from->comms, from->n_comms, &s->comm_sets, err);
     if (st == HVD_OK)

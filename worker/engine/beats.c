@@ -140,7 +140,7 @@ static void see_pending(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
     if (atomic_load(&e->n_outstanding) > 0) {
         pthread_mutex_lock(&e->mu);
         const struct hvd_entry *entry = find_pending(set);
-        if (entry) {
+        if (entry && entry->request.op != HVD_JOIN) { /* which waits for as long as others train */
             handle = entry->handle;
             snprintf(name, NAME_SHOWN, "%s", entry->name);
         }

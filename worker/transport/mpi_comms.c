@@ -209,6 +209,14 @@ hvd_status_t hvd_comm_same(const struct hvd_transport *job, uint64_t value, bool
     return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "whether the ranks have the same settings");
 }
 
+hvd_status_t hvd_comm_adopt(const struct hvd_transport *job, int64_t *values, int n,
+                            struct hvd_err *err)
+{
+    const int rc = MPI_Bcast(values, n, MPI_INT64_T, 0, *(const MPI_Comm *)hvd_mpi_comm(job));
+
+    return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "the settings of rank 0");
+}
+
 void hvd_comm_sets_fini(struct hvd_comm_sets *sets)
 {
     hvd_free(sets->ranks);

@@ -46,6 +46,10 @@ hvd_status_t hvd_comm_agree(const struct hvd_transport *job, hvd_status_t st, st
 hvd_status_t hvd_comm_same(const struct hvd_transport *job, uint64_t value, bool *out,
                            struct hvd_err *err);
 
+/* The values become those of rank 0. Collective over the job; HVD_ERR_SYSTEM. */
+hvd_status_t hvd_comm_adopt(const struct hvd_transport *job, int64_t *values, int n,
+                            struct hvd_err *err);
+
 /* Frees what is in it. */
 void hvd_comm_sets_fini(struct hvd_comm_sets *sets);
 

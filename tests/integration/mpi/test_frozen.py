@@ -16,9 +16,9 @@ from test_mpi import BUILD, PROGRAMS, ROOT, environment
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from emulated_hosts import emulated_hosts  # noqa: E402
+from emulated_hosts import emulated_hosts, wait_for  # noqa: E402
 
-SETTINGS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
+SETTINGS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1.5", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "3",
             "HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
 # Drawn ranks, places and moments.
 SEEDS = int(os.environ.get("HVD_FROZEN_SEEDS", "4"))
@@ -187,3 +187,34 @@ def test_the_launcher_ends_the_job_and_names_the_rank_that_was_stopped():
                 os.kill(int(found.group(1)), signal.SIGSTOP)
         assert run.wait(timeout=BOUND) != 0
     assert re.search(r"Rank 1 on host \S+ is lost: it has not answered for", "".join(lines)), lines
+
+
+def test_the_times_of_rank_0_count_for_all():
+    env = {**environment(**SETTINGS), "HOROVOD_STALL_CHECK_TIME_SECONDS": "50", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60"}
+    ours = [f"{name}={value}" for name, value in SETTINGS.items()]
+    program = [PROGRAMS / "mpi_frozen", "large"]
+    with subprocess.Popen(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "1", "env", *ours, *program,
+                           ":", "-np", "1", *program], env=env, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT) as run:
+        text = ""
+        for line in run.stdout:
+            text += line
+            found = re.search(r"here 0 (\d+)", line)
+            if found:
+                os.kill(int(found.group(1)), signal.SIGSTOP)
+        run.wait(timeout=BOUND)
+    assert re.search(r"Rank 0 on host \S+ is lost: it has not answered for 3 seconds", text), text
+
+
+def test_a_host_that_is_cut_off_is_named_on_both_sides(hosts):
+    job = Job(4, "large", -1, hosts)
+    try:
+        pids = job.processes("here")
+        subprocess.run([*hosts.enter(0), "ip", "link", "set", "hvd0", "down"], check=True)
+        job.wait_for("down", 2)  # what the other side says does not arrive any more
+        for line in job.wait_for("told", 2):
+            assert re.search(r"[Rr]ank [23] on host hvd-east is lost: it has not answered for", line), job.text()
+        wait_for(lambda: not any(os.path.exists(f"/proc/{pids[rank]}") for rank in (2, 3)), "the other side ends", BOUND)
+    finally:
+        subprocess.run([*hosts.enter(0), "ip", "link", "set", "hvd0", "up"], check=True)
+        job.end()

@@ -360,6 +360,34 @@ static void nothing_is_probed_while_all_goes_well(void **state)
     close_scene();
 }
 
+/* Who has joined waits for as long as the others train. */
+static void nothing_is_probed_for_a_rank_that_has_joined(void **state)
+{
+    const struct hvd_submission join = {.request = {.op = HVD_JOIN,
+                                                    .reduce = HVD_SUM,
+                                                    .prescale = 1,
+                                                    .postscale = 1,
+                                                    .name = hvd_strview_of("join")}};
+
+    (void)state;
+    open_scene(5, SHUTDOWN, NULL);
+    assert_int_equal(hvd_engine_submit(scene.engines[1], &join, &scene.handles[1], NULL), HVD_OK);
+    pass(100 * MS);
+    const uint64_t messages = hvd_sim_messages(scene.sim);
+    pass(3 * SHUTDOWN);
+    assert_int_equal(hvd_sim_messages(scene.sim), messages);
+    assert_int_equal(hvd_engine_poll(scene.engines[1], scene.handles[1]), 0);
+    for (int rank = 0; rank < 5; rank++)
+        if (rank != 1)
+            assert_int_equal(
+                hvd_engine_submit(scene.engines[rank], &join, &scene.handles[rank], NULL), HVD_OK);
+    pass(100 * MS);
+    for (int rank = 0; rank < 5; rank++)
+        assert_int_equal(hvd_engine_wait(scene.engines[rank], scene.handles[rank], NULL, NULL),
+                         HVD_OK);
+    close_scene();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +398,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_goes_on_in_time_ends_nothing),
         cmocka_unit_test(data_that_moves_nowhere_while_all_answer_is_named),
         cmocka_unit_test(nothing_is_probed_while_all_goes_well),
+        cmocka_unit_test(nothing_is_probed_for_a_rank_that_has_joined),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
