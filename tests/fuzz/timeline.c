@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 sum_ns += analysis.shares[i].ns[c];
             MUST(sum_ns >= model.ranks[i].last_ns - model.ranks[i].first_ns);
         }
-        MUST(hvd_tl_page(&model, &analysis, &page) == HVD_OK);
+        MUST(hvd_tl_page(&model, &analysis, &(struct hvd_tl_about){0}, &page) == HVD_OK);
         MUST(strlen(page.data) == page.len);
     }
     hvd_tl_analysis_fini(&analysis);

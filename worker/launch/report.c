@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -57,6 +58,23 @@ static hvd_status_t write_page(const char *path, const struct hvd_buf *text, str
     return HVD_ERR_SYSTEM;
 }
 
+static hvd_status_t put_page(const struct hvd_tl_model *model,
+                             const struct hvd_tl_analysis *analysis, char *const *timelines,
+                             size_t n, struct hvd_buf *text)
+{
+    const time_t now = time(NULL);
+    char host[256] = "";
+    char made[32] = "";
+    struct tm tm;
+
+    (void)gethostname(host, sizeof(host) - 1);
+    if (gmtime_r(&now, &tm))
+        (void)strftime(made, sizeof(made), "%Y-%m-%d %H:%M:%S UTC", &tm);
+    return hvd_tl_page(
+        model, analysis,
+        &(struct hvd_tl_about){.files = timelines, .n_files = n, .host = host, .made = made}, text);
+}
+
 hvd_status_t hvd_report_make(const char *page, char *const *timelines, size_t n,
                              struct hvd_err *err)
 {
@@ -71,7 +89,7 @@ hvd_status_t hvd_report_make(const char *page, char *const *timelines, size_t n,
     if (st == HVD_OK) {
         st = hvd_tl_analyse(&model, &analysis);
         if (st == HVD_OK)
-            st = hvd_tl_page(&model, &analysis, &text);
+            st = put_page(&model, &analysis, timelines, n, &text);
         if (st < 0)
             st = HVD_FAIL(err, st, 0, "the report: %s", hvd_status_str(st));
     }

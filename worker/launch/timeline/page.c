@@ -8,16 +8,21 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #define RANKS_SHOWN 64
 #define MATRIX_RANKS 32
 #define ROWS_SHOWN 30
 #define WIDTH 900.0
 #define LANE 22.0
+#define LEFT 70.0 /* of the picture: the names of the ranks */
+#define FILES_SHOWN 8
+#define TICKS 6
 
 struct page {
     const struct hvd_tl_model *m;
     const struct hvd_tl_analysis *a;
+    const struct hvd_tl_about *about;
     struct hvd_buf *out;
 };
 
@@ -55,7 +60,12 @@ static const char head[] =
     ".qu{background:var(--qu);fill:var(--qu)}.ne{background:var(--ne);fill:var(--ne)}"
     ".wa{background:var(--wa);fill:var(--wa)}.id{background:var(--id);fill:var(--id)}"
     ".bw{background:var(--bw);fill:var(--bw)}\n"
-    "svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:currentColor}\n"
+    "svg{width:100%;min-width:900px;height:auto}svg text{font:11px "
+    "system-ui,sans-serif;fill:currentColor}svg line{stroke:#8886}\n"
+    ".wide{overflow-x:auto}.about{display:grid;grid-template-columns:max-content 1fr;"
+    "gap:0 1em;margin:0}.about dd{margin:0;overflow-wrap:anywhere}\n"
+    "@media(max-width:960px){body{margin:1em auto}table{display:block;overflow-x:auto}"
+    ".bar{min-width:120px}.names td:first-child{min-width:10em}}\n"
     ".note{border-left:4px solid var(--wa);padding:.2em .8em}.dim{opacity:.7}\n"
     "</style></head><body>\n";
 
@@ -169,6 +179,52 @@ static hvd_status_t put_summary(const struct page *p)
     return st;
 }
 
+/* The moment that the first timeline began; nothing where none says it. */
+static hvd_status_t put_beginning(const struct page *p)
+{
+    int64_t first_us = -1;
+    char text[32];
+    struct tm tm;
+
+    for (size_t i = 0; i < p->m->n_ranks; i++) {
+        const int64_t us = p->m->ranks[i].epoch_us;
+        first_us = us >= 0 && (first_us < 0 || us < first_us) ? us : first_us;
+    }
+    const time_t seconds = (time_t)(first_us / 1000000);
+    if (first_us < 0 || !gmtime_r(&seconds, &tm) ||
+        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &tm) == 0)
+        return HVD_OK;
+    return hvd_buf_printf(p->out, ", began %s", text);
+}
+
+/* Which job it is about, where its timelines came from, and where and when the page was made. */
+static hvd_status_t put_about(const struct page *p)
+{
+    const struct hvd_tl_about *about = p->about;
+    hvd_status_t st = hvd_buf_printf(p->out, "<dl class=\"about\"><dt>job</dt><dd>%zu rank%s",
+                                     p->m->n_ranks, p->m->n_ranks == 1 ? "" : "s");
+
+    if (st == HVD_OK)
+        st = put_beginning(p);
+    if (st == HVD_OK && about->n_files > 0)
+        st = hvd_buf_puts(p->out, "</dd><dt>files</dt><dd>");
+    for (size_t i = 0; i < about->n_files && i < FILES_SHOWN && st == HVD_OK; i++) {
+        st = hvd_buf_puts(p->out, i ? ", " : "");
+        if (st == HVD_OK)
+            st = put_escaped(p->out, about->files[i]);
+    }
+    if (st == HVD_OK && about->n_files > FILES_SHOWN)
+        st = hvd_buf_printf(p->out, " and %zu more", about->n_files - FILES_SHOWN);
+    if (st == HVD_OK && about->host && about->made) {
+        st = hvd_buf_puts(p->out, "</dd><dt>page</dt><dd>made on host ");
+        if (st == HVD_OK)
+            st = put_escaped(p->out, about->host);
+        if (st == HVD_OK)
+            st = hvd_buf_printf(p->out, ", %s", about->made);
+    }
+    return st == HVD_OK ? hvd_buf_puts(p->out, "</dd></dl>\n") : st;
+}
+
 static hvd_status_t put_share_row(const struct page *p, size_t i)
 {
     const struct hvd_tl_share *share = &p->a->shares[i];
@@ -228,7 +284,7 @@ static hvd_status_t put_lane(const struct page *p, size_t i)
         st = hvd_buf_puts(p->out, "</text>");
     for (size_t k = 0; k < share->n_step && st == HVD_OK; k++) {
         const struct hvd_tl_stretch *s = &share->step[k];
-        const double x = 70 + WIDTH * (double)(s->from_ns - p->a->step_from_ns) / length;
+        const double x = LEFT + WIDTH * (double)(s->from_ns - p->a->step_from_ns) / length;
         const double w = WIDTH * (double)(s->to_ns - s->from_ns) / length;
 
         st = hvd_buf_printf(
@@ -240,6 +296,55 @@ static hvd_status_t put_lane(const struct page *p, size_t i)
                 y + 16, w);
     }
     return st == HVD_OK ? hvd_buf_puts(p->out, "\n") : st;
+}
+
+/* Whether the picture has a green line anywhere. */
+static bool has_green(const struct page *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < p->a->shares[i].n_step; k++)
+            if (p->a->shares[i].step[k].is_backward)
+                return true;
+    return false;
+}
+
+/* 1, 2 or 5 times a power of ten, so that at most TICKS of them fit behind 0. */
+static double tick_of(double length)
+{
+    const double least = length / TICKS;
+    const double power = pow(10, floor(log10(least)));
+
+    return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
+}
+
+/* Lines through the lanes with their times below them, and what they are. */
+static hvd_status_t put_axis(const struct page *p, size_t n)
+{
+    const double length = (double)(p->a->step_to_ns - p->a->step_from_ns);
+    const double bottom = (double)n * LANE;
+    const double tick = tick_of(length);
+    hvd_status_t st = HVD_OK;
+
+    for (int i = 0; i <= TICKS && i * tick <= length && st == HVD_OK; i++) {
+        const double x = LEFT + WIDTH * i * tick / length;
+
+        st = hvd_buf_printf(p->out,
+                            "<line x1=\"%.1f\" y1=\"0\" x2=\"%.1f\" y2=\"%.0f\"/>"
+                            "<text x=\"%.1f\" y=\"%.0f\" text-anchor=\"%s\">",
+                            x, x, bottom + 4, x, bottom + 16,
+                            x > LEFT + WIDTH - 30 ? "end"
+                            : i > 0               ? "middle"
+                                                  : "start");
+        if (st == HVD_OK)
+            st = i == 0 ? hvd_buf_puts(p->out, "0") : put_time(p->out, i * tick);
+        if (st == HVD_OK)
+            st = hvd_buf_puts(p->out, "</text>\n");
+    }
+    return st == HVD_OK ? hvd_buf_printf(p->out,
+                                         "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">time "
+                                         "since the step began</text></svg></div>\n",
+                                         LEFT + WIDTH / 2, bottom + 31)
+                        : st;
 }
 
 static hvd_status_t put_step(const struct page *p)
@@ -254,23 +359,23 @@ static hvd_status_t put_step(const struct page *p)
     if (st == HVD_OK)
         st = put_time(p->out, (double)(p->a->step_to_ns - p->a->step_from_ns));
     if (st == HVD_OK)
-        st = hvd_buf_printf(p->out,
-                            ". A step begins where a tensor comes again. The green line: %s.</p>\n"
-                            "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"The ranks in "
-                            "a typical step\">\n",
+        st = hvd_buf_puts(p->out, ". A step begins where a tensor comes again.");
+    if (st == HVD_OK && has_green(p, n))
+        st = hvd_buf_printf(p->out, " The green line: %s.",
                             p->a->has_backward ? "backward, as marked"
-                                               : "from the first to the last tensor handed out",
-                            WIDTH + 75, (double)n * LANE + 18);
+                                               : "from the first to the last tensor handed out");
+    if (st == HVD_OK)
+        st = hvd_buf_puts(p->out, "</p>\n");
+    if (st == HVD_OK)
+        st = put_key(p);
+    if (st == HVD_OK)
+        st = hvd_buf_printf(p->out,
+                            "<div class=\"wide\"><svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
+                            "aria-label=\"The ranks in a typical step\">\n",
+                            WIDTH + LEFT + 5, (double)n * LANE + 36);
     for (size_t i = 0; i < n && st == HVD_OK; i++)
         st = put_lane(p, i);
-    if (st == HVD_OK)
-        st = hvd_buf_printf(p->out,
-                            "<text x=\"70\" y=\"%.0f\">0</text><text x=\"%.0f\" y=\"%.0f\" "
-                            "text-anchor=\"end\">",
-                            (double)n * LANE + 14, WIDTH + 70, (double)n * LANE + 14);
-    if (st == HVD_OK)
-        st = put_time(p->out, (double)(p->a->step_to_ns - p->a->step_from_ns));
-    return st == HVD_OK ? hvd_buf_puts(p->out, "</text></svg>\n") : st;
+    return st == HVD_OK ? put_axis(p, n) : st;
 }
 
 /* Whether ranks without a timeline were waited for: then they have a column. */
@@ -435,11 +540,12 @@ static hvd_status_t put_notes(const struct page *p)
 }
 
 hvd_status_t hvd_tl_page(const struct hvd_tl_model *model, const struct hvd_tl_analysis *analysis,
-                         struct hvd_buf *out)
+                         const struct hvd_tl_about *about, struct hvd_buf *out)
 {
     static hvd_status_t (*const sections[])(const struct page *) = {
-        put_summary, put_notes, put_shares, put_step, put_waits, put_overlap, put_tensors};
-    const struct page p = {.m = model, .a = analysis, .out = out};
+        put_summary, put_about, put_notes,   put_shares,
+        put_step,    put_waits, put_overlap, put_tensors};
+    const struct page p = {.m = model, .a = analysis, .about = about, .out = out};
     hvd_status_t st = hvd_buf_puts(out, head);
 
     for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]) && st == HVD_OK; i++)

@@ -271,6 +271,9 @@ static hvd_status_t make_page(struct hvd_buf *out)
 {
     struct hvd_tl_model m = {0};
     struct hvd_tl_analysis a = {0};
+    char *files[] = {"t.0.json", "t.<1>.json"};
+    const struct hvd_tl_about about = {
+        .files = files, .n_files = 2, .host = "here", .made = "2026-01-02 03:04:05 UTC"};
     hvd_status_t st = hvd_tl_model_add(&m, hvd_strview_of(first), NULL);
 
     hvd_buf_init(out, 1 << 20);
@@ -279,7 +282,7 @@ static hvd_status_t make_page(struct hvd_buf *out)
     if (st == HVD_OK)
         st = hvd_tl_analyse(&m, &a);
     if (st == HVD_OK)
-        st = hvd_tl_page(&m, &a, out);
+        st = hvd_tl_page(&m, &a, &about, out);
     hvd_tl_analysis_fini(&a);
     hvd_tl_model_fini(&m);
     return st;
@@ -294,10 +297,35 @@ static void the_page_says_it_and_needs_nothing_else(void **state)
     assert_non_null(strstr(page.data, "<td>g&lt;1&gt;</td><td>2</td><td>24 B</td>"));
     assert_non_null(strstr(page.data, "<tr><td>rank 0</td><td></td><td>250 &micro;s</td></tr>"));
     assert_non_null(strstr(page.data, "<td>was the last</td><td>0.0 %</td><td>100.0 %</td>"));
+    assert_non_null(strstr(page.data, "<dt>job</dt><dd>2 ranks"));
+    assert_non_null(strstr(page.data, "<dt>files</dt><dd>t.0.json, t.&lt;1&gt;.json</dd>"));
+    assert_non_null(strstr(page.data, "made on host here, 2026-01-02 03:04:05 UTC"));
+    assert_null(strstr(page.data, "The green line")); /* there is none */
     assert_null(strstr(page.data, "http"));
     assert_null(strstr(page.data, "<script"));
     assert_non_null(strstr(page.data, "</body></html>"));
     hvd_buf_fini(&page);
+}
+
+static void the_picture_of_a_step_has_an_axis_and_says_what_is_in_it(void **state)
+{
+    struct hvd_tl_model m = {0};
+    struct hvd_tl_analysis a = {0};
+    struct hvd_buf page = {0};
+
+    (void)state;
+    analyse_steps("", &m, &a);
+    hvd_buf_init(&page, 1 << 20);
+    assert_int_equal(hvd_tl_page(&m, &a, &(struct hvd_tl_about){0}, &page), HVD_OK);
+    assert_non_null(strstr(page.data, "text-anchor=\"start\">0</text>"));
+    assert_non_null(strstr(page.data, ">50.0 &micro;s</text>")); /* of 250 */
+    assert_non_null(strstr(page.data, "text-anchor=\"end\">250 &micro;s</text>"));
+    assert_non_null(strstr(page.data, "time since the step began</text>"));
+    assert_non_null(strstr(page.data, "<rect class=\"bw\""));
+    assert_non_null(strstr(page.data, "The green line: from the first to the last"));
+    hvd_buf_fini(&page);
+    hvd_tl_analysis_fini(&a);
+    hvd_tl_model_fini(&m);
 }
 
 static void every_allocation_may_fail(void **state)
@@ -324,6 +352,7 @@ int main(void)
         cmocka_unit_test(ranks_that_do_not_fit_together_wait_for_nobody),
         cmocka_unit_test(what_is_no_timeline_is_refused),
         cmocka_unit_test(the_page_says_it_and_needs_nothing_else),
+        cmocka_unit_test(the_picture_of_a_step_has_an_axis_and_says_what_is_in_it),
         cmocka_unit_test(every_allocation_may_fail),
     };
 
