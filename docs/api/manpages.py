@@ -18,7 +18,7 @@ import sys
 NOT_A_SUBJECT = {"HOROVOD_API", "HOROVOD_MESSAGE_MAX", "HOROVOD_HOROVOD_H"}
 # Programs that are named otherwise than the page they belong to.
 SHOWN_IN = {"process_sets": "horovod_add_process_set", "grouped_allreduce": "horovod_grouped_allreduce_async",
-            "adasum": "horovod_reduce_op_t"}
+            "adasum": "horovod_reduce_op_t", "uneven_sets": "horovod_remove_process_set"}
 
 
 @dataclasses.dataclass

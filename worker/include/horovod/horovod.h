@@ -114,7 +114,8 @@ typedef struct horovod_tensor {
     int ndim;               /* 0 (a single element) to 16 */
     const int64_t *shape;   /* ndim sizes, each >= 0; may be NULL when ndim is 0 */
     horovod_reduce_op_t op; /* allreduce, reducescatter */
-    int root_rank;          /* broadcast only: the rank whose data everybody receives */
+    int root_rank;          /* broadcast only: the rank whose data everybody receives, as it is
+                               numbered in the job, also in a process set, which it is in */
     int process_set;        /* the ranks that take part; 0: all */
     double prescale_factor; /* allreduce, reducescatter: what every input is multiplied by before,
                                and the result after the reduction, in the tensor's type (integers:
