@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
+#include "base/rank_state.h"
 #include "worker/api/begin.h"
 #include "worker/api/inside.h"
 #include "worker/transport/mpi.h"
@@ -88,7 +89,10 @@ bool hvd_api_init(const struct hvd_api_start *from)
     pthread_mutex_lock(&api.life);
     if (!atomic_load(&api.is_running)) {
         hvd_err_clear(&api.init_err);
+        hvd_rank_state_open();
+        hvd_rank_state_set(HVD_RANK_JOINING);
         st = begin(from, &api.init_err);
+        hvd_rank_state_set(st == HVD_OK ? HVD_RANK_RUNNING : HVD_RANK_ENDED);
     }
     if (st != HVD_OK)
         hvd_log(&log, HVD_LOG_ERROR, "api", "horovod_init failed: %s", api.init_err.msg);
@@ -128,6 +132,7 @@ static void leave(bool keeps_mpi)
         if (keeps_mpi)
             hvd_mpi_keep(atomic_load(&api.job)->mpi);
         hvd_status_t st = hvd_engine_shutdown(engine, &err);
+        hvd_rank_state_set(HVD_RANK_ENDED);
         if (st == HVD_OK) {
             atomic_store(&api.is_running, false);
             hvd_api_place_for_children(NULL);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rank_state.h"
 #include "base/str.h"
 #include "worker/engine/staging.h"
 
@@ -93,6 +94,7 @@ static void keep_cause(struct hvd_engine *e, const char *text)
     if (!e->cause)
         e->cause = hvd_strdup(text);
     pthread_mutex_unlock(&e->mu);
+    hvd_rank_state_set(HVD_RANK_ENDED); /* how this rank ends now has a reason of another's */
 }
 
 hvd_status_t hvd_end_pending(struct hvd_engine *e, const char *cause, struct hvd_err *err)

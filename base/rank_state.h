@@ -1,0 +1,34 @@
+#ifndef HVD_BASE_RANK_STATE_H
+#define HVD_BASE_RANK_STATE_H
+
+#include "base/status.h"
+
+/*
+ * How far a rank has come, for the wrapper that horovodrun puts around it: a page of memory that
+ * both map. An exit code of 0 says nothing about a job that was left without horovod_shutdown.
+ * The variable below names the page, through /proc, so that it outlives shells in between.
+ */
+#define HVD_RANK_STATE_ENV "HOROVOD_RANK_STATE"
+
+enum hvd_rank_phase {
+    HVD_RANK_OUTSIDE, /* horovod_init was not called */
+    HVD_RANK_JOINING, /* within horovod_init */
+    HVD_RANK_RUNNING,
+    HVD_RANK_ENDED, /* after horovod_shutdown, or after the end of the job, whoever caused it */
+};
+
+/* Makes the page, and sets the variable for the programs that this process starts. The page lives
+ * as long as the process. HVD_ERR_SYSTEM: there is none, and nothing depends on it. */
+hvd_status_t hvd_rank_state_create(void);
+
+/* What the rank has said last; HVD_RANK_OUTSIDE when there is no page. */
+enum hvd_rank_phase hvd_rank_state_get(void);
+
+/* The rank's side: finds the page where the variable names one. Once, before hvd_rank_state_set; a
+ * variable that names anything else is ignored. */
+void hvd_rank_state_open(void);
+
+/* Says how far this rank is, where there is a page. Any thread. */
+void hvd_rank_state_set(enum hvd_rank_phase phase);
+
+#endif
