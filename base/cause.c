@@ -160,3 +160,19 @@ int64_t hvd_cause_blamed(struct hvd_strview line)
     digits = hvd_strview_cut(&rest, ' ');
     return hvd_str_parse_int64(digits, range, &rank, NULL) == HVD_OK ? rank : -1;
 }
+
+struct hvd_strview hvd_cause_lost(struct hvd_strview line, struct hvd_strview *host)
+{
+    static const char lost[] = " is lost: ";
+    static const char on_host[] = " on host ";
+    const char *at = hvd_cause_blamed(line) >= 0 ? find(line, lost) : NULL;
+    const char *name = at ? find(line, on_host) : NULL;
+
+    *host = (struct hvd_strview){"", 0};
+    if (!at)
+        return *host;
+    if (name && name + strlen(on_host) <= at)
+        *host = (struct hvd_strview){name + strlen(on_host), (size_t)(at - name) - strlen(on_host)};
+    at += strlen(lost);
+    return (struct hvd_strview){at, (size_t)(line.data + line.len - at)};
+}

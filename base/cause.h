@@ -28,4 +28,11 @@ struct hvd_strview hvd_cause_line(struct hvd_strview text);
  */
 int64_t hvd_cause_blamed(struct hvd_strview line);
 
+/*
+ * The same for a rank that was lost: why, with where it ran in *host (empty where that is not
+ * said).
+ * {.len = 0} when the line does not say so of any rank.
+ */
+struct hvd_strview hvd_cause_lost(struct hvd_strview line, struct hvd_strview *host);
+
 #endif

@@ -8,7 +8,7 @@
 static void feed(struct hvd_report_stream *stream, const char *text, size_t size, size_t piece,
                  struct hvd_buf *pass)
 {
-    hvd_report_stream_init(stream, "nonce");
+    hvd_report_stream_init(stream, "nonce", NULL);
     hvd_buf_init(pass, (size_t)64 << 20);
     for (size_t at = 0; at < size; at += piece) {
         const size_t len = size - at < piece ? size - at : piece;

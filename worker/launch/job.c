@@ -24,8 +24,9 @@
 
 #define CHUNK_BYTES 16384
 #define LAST_LINE_MAX 1024
-#define DRAIN_MS 2000 /* how long mpirun's output is awaited after its end */
-#define STOP_MS 30000 /* that mpirun has for its own stop, everywhere */
+#define FLUSH_AFTER_MS 100 /* what may be a banner of mpirun is shown after this silence */
+#define DRAIN_MS 2000      /* how long mpirun's output is awaited after its end */
+#define STOP_MS 30000      /* that mpirun has for its own stop, everywhere */
 #define ASK_AGAIN_MS 5000
 #define GRACE_MORE_MS 3000 /* until the last wrapper must have said that its program has ended */
 
@@ -131,11 +132,22 @@ static void look_at_clock(struct run *run)
     }
 }
 
+/* What was held back is no banner: it is shown. */
+static void pass_idle(struct run *run)
+{
+    hvd_buf_reset(&run->pass);
+    (void)!hvd_report_stream_idle(&run->stream, &run->pass);
+    if (run->pass.len > 0)
+        hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
+}
+
 /* How long nothing may happen. */
 static int patience_ms(const struct run *run)
 {
     if (run->has_ended)
         return 50;
+    if (hvd_report_stream_is_holding(&run->stream))
+        return FLUSH_AFTER_MS;
     if (run->force_at_ms > 0 || run->kill_at_ms > 0)
         return 200;
     return hvd_pump_is_aside(&run->in) ? 1000 : -1;
@@ -160,8 +172,10 @@ static void watch_once(struct run *run)
     hvd_pump_poll(&run->in, &fds[3]);
     if (run->out.is_broken)
         fds[2] = (struct pollfd){.fd = run->out.from, .events = POLLIN};
-    if (poll(fds, 4, patience_ms(run)) <= 0)
+    if (poll(fds, 4, patience_ms(run)) <= 0) {
+        pass_idle(run);
         return;
+    }
     if (fds[1].revents)
         take_text(run);
     if (!run->out.is_broken)
@@ -300,7 +314,8 @@ hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_er
     hvd_status_t st = block_signals(&run, err);
 
     hvd_buf_init(&run.pass, (size_t)4 * CHUNK_BYTES);
-    hvd_report_stream_init(&run.stream, job->nonce);
+    hvd_report_stream_init(&run.stream, job->nonce, job->hosts);
+    run.stream.shows_banners = job->is_verbose;
     if (st == HVD_OK)
         st = open_streams(&run, &spawn, err);
     out = run.out.from;
@@ -318,6 +333,7 @@ hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_er
     hvd_process_close(&out);
     hvd_process_close(&run.from);
     hvd_process_close(&run.signals);
+    hvd_report_stream_fini(&run.stream);
     hvd_buf_fini(&run.pass);
     return st;
 }

@@ -446,7 +446,8 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
                               .nonce = l.nonce,
                               .hosts = &l.hosts,
                               .termination_log = l.termination_log,
-                              .grace_ms = l.has_wrapper ? options->stop_grace_s * 1000 : 0};
+                              .grace_ms = l.has_wrapper ? options->stop_grace_s * 1000 : 0,
+                              .is_verbose = options->is_verbose};
 
         if (options->is_verbose)
             show_command(&l);

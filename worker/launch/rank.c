@@ -27,6 +27,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/rank_state.h"
 #include "worker/launch/core/environment.h"
 #include "worker/launch/core/prefix.h"
 #include "worker/launch/core/report.h"
@@ -328,8 +329,9 @@ static int report(const struct wrapper *w)
         end.signal = WTERMSIG(w->status);
     else
         end.exit_code = WEXITSTATUS(w->status);
-    code = hvd_report_exit_code(&end);
     end.was_stopped = w->was_stopped;
+    end.phase = hvd_rank_state_get();
+    code = hvd_report_is_good(&end) ? 0 : hvd_report_exit_code(&end);
     if (code != 0)
         hvd_report_take_words(&end, &w->streams[0].tail, &w->streams[1].tail);
     (void)gethostname(end.host, sizeof(end.host) - 1);
@@ -385,6 +387,7 @@ static int run(struct wrapper *w)
     if (st == HVD_OK)
         st = unpack_environment(&err);
     w->oom_kills_before = hvd_here_oom_kills();
+    (void)hvd_rank_state_create();
     if (st == HVD_OK)
         st = hvd_guard_start(&w->guard, &err);
     if (st == HVD_OK)

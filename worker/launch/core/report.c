@@ -3,7 +3,7 @@
  * standard error; mpirun carries it here among everything else; the stream takes it out again:
  *
  *     \036 horovod-rank NONCE rank=1 host=h exit=1 signal=0 stopped=0 oom=0 limit=67108864 words=3
- *     \037 the line that names the cause \037 its last lines, \037 between them \036 \n
+ *     phase=2 \037 the line that names the cause \037 its last lines, \037 between them \036 \n
  *
  * When the wrapper itself was killed there is none: then mpirun's own words are read, and the
  * rank's lines among what passed.
@@ -16,11 +16,12 @@
 #include <string.h>
 
 #include "base/cause.h"
+#include "base/mem.h"
 #include "worker/launch/core/cgroup.h"
 
 #define MARK '\036'
 #define BREAK '\037'
-#define FIELDS 8
+#define FIELDS 9
 
 /* Copies text, cut where it is too long. */
 static void set_text(char *out, size_t size, struct hvd_strview text)
@@ -64,11 +65,12 @@ void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out
 hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonce, char *out,
                                size_t size)
 {
-    int head = snprintf(out, size,
-                        "\036horovod-rank %s rank=%" PRId64
-                        " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64 " words=%d",
-                        nonce, report->rank, report->host, report->exit_code, report->signal,
-                        report->was_stopped, report->is_oom, report->limit_bytes, report->words);
+    int head = snprintf(
+        out, size,
+        "\036horovod-rank %s rank=%" PRId64
+        " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64 " words=%d phase=%d",
+        nonce, report->rank, report->host, report->exit_code, report->signal, report->was_stopped,
+        report->is_oom, report->limit_bytes, report->words, report->phase);
     int rest;
 
     if (head <= 0 || (size_t)head >= size)
@@ -83,10 +85,19 @@ hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonc
     return HVD_OK;
 }
 
-void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce)
+void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce,
+                            const struct hvd_hosts *hosts)
 {
-    *stream = (struct hvd_report_stream){0};
+    *stream = (struct hvd_report_stream){.hosts = hosts};
     (void)snprintf(stream->nonce, sizeof(stream->nonce), "%s", nonce);
+    if (hosts && hosts->n > 0)
+        stream->heard = hvd_calloc(hosts->n, sizeof(*stream->heard));
+}
+
+void hvd_report_stream_fini(struct hvd_report_stream *stream)
+{
+    hvd_free(stream->heard);
+    stream->heard = NULL;
 }
 
 /* The number behind "key=" in a word; false when the word is another one or no such number. */
@@ -106,8 +117,9 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
         const char *key;
         int64_t max;
     } fields[FIELDS] = {
-        {"rank", INT32_MAX}, {NULL, 0},  {"exit", 255},        {"signal", 127},
-        {"stopped", 1},      {"oom", 1}, {"limit", INT64_MAX}, {"words", HVD_WORDS_STDERR}};
+        {"rank", INT32_MAX},      {NULL, 0},  {"exit", 255},        {"signal", 127},
+        {"stopped", 1},           {"oom", 1}, {"limit", INT64_MAX}, {"words", HVD_WORDS_STDERR},
+        {"phase", HVD_RANK_ENDED}};
     int64_t value[FIELDS] = {0};
     struct hvd_strview host = {0};
     struct hvd_strview words = text;
@@ -135,7 +147,8 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                                .was_stopped = value[4] != 0,
                                .is_oom = value[5] != 0,
                                .limit_bytes = value[6],
-                               .words = (enum hvd_report_words)value[7]};
+                               .words = (enum hvd_report_words)value[7],
+                               .phase = (enum hvd_rank_phase)value[8]};
     set_text(out->host, sizeof(out->host), host);
     if (words.data)
         set_text(out->line, sizeof(out->line), hvd_strview_cut(&words, BREAK));
@@ -165,12 +178,30 @@ static void blame_stopped(struct hvd_report_stream *stream)
     stream->cause.signal = 0;
 }
 
+/* The index of the host that a rank runs on, and its first rank; false: there is none. */
+static bool find_host(const struct hvd_hosts *hosts, int64_t rank, size_t *index, int64_t *first)
+{
+    *first = 0;
+    for (*index = 0; hosts && *index < hosts->n; (*index)++) {
+        if (rank < *first + hosts->items[*index].slots)
+            return true;
+        *first += hosts->items[*index].slots;
+    }
+    return false;
+}
+
+/* A rank has reported its end: its host is there. */
+static void hear(struct hvd_report_stream *stream, int64_t rank)
+{
+    size_t index;
+    int64_t first;
+
+    if (stream->heard && find_host(stream->hosts, rank, &index, &first))
+        stream->heard[index] = true;
+}
+
 static void keep(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
-    if (!stream->has_any) {
-        stream->any = *report;
-        stream->has_any = true;
-    }
     if (!report->was_stopped && (!stream->has_cause || is_blamed(stream, report))) {
         stream->cause = *report;
         stream->has_cause = true;
@@ -213,9 +244,26 @@ static bool scan_process_name(const char *line, int *rank)
     return comma && scan_number(&comma, ",", rank);
 }
 
+/* "Remote daemon: [[876,0],1] on node west", below the words that it was lost. */
+static void read_lost_daemon(struct hvd_report_stream *stream, const char *line)
+{
+    const char *name = strstr(line, "Remote daemon:");
+    const char *host = name ? strstr(name, " on node ") : NULL;
+
+    if (!host || stream->has_lost)
+        return;
+    host += strlen(" on node ");
+    stream->lost =
+        (struct hvd_report){.kind = HVD_REPORT_LOST_HOST, .rank = -1, .limit_bytes = INT64_MAX};
+    set_text(stream->lost.host, sizeof(stream->lost.host),
+             (struct hvd_strview){host, strcspn(host, " \n")});
+    stream->has_lost = stream->lost.host[0] != '\0';
+}
+
 /* What mpirun's own words on a line say about a rank that failed. */
 static void read_mpirun_line(struct hvd_report_stream *stream, const char *line)
 {
+    read_lost_daemon(stream, line);
     const char *at = line;
     const char *host;
     struct hvd_report *text = &stream->text;
@@ -266,7 +314,7 @@ static hvd_status_t pass_byte(struct hvd_report_stream *stream, char c, struct h
         memmove(stream->_recent, stream->_recent + HVD_REPORT_RECENT, HVD_REPORT_RECENT);
     }
     stream->_recent[stream->_n_recent++] = c;
-    return hvd_buf_add(pass, &c, 1);
+    return hvd_banner_feed(&stream->_banners, c, pass);
 }
 
 /* What was held back is no report. */
@@ -315,6 +363,46 @@ static void find_exception(struct hvd_report_stream *stream)
     keep(stream, &found);
 }
 
+/* The rank of which others say that they have lost it: its process has reported nothing. */
+static void find_lost_rank(struct hvd_report_stream *stream)
+{
+    const struct hvd_report *seen = &stream->cause;
+    struct hvd_strview host;
+    const struct hvd_strview why = hvd_cause_lost(hvd_strview_of(seen->line), &host);
+
+    if (why.len == 0 || hvd_cause_blamed(hvd_strview_of(seen->line)) == seen->rank)
+        return;
+    stream->lost = *seen;
+    stream->lost.kind = HVD_REPORT_LOST_RANK;
+    stream->lost.rank = hvd_cause_blamed(hvd_strview_of(seen->line));
+    set_text(stream->lost.host, sizeof(stream->lost.host), host);
+    set_text(stream->lost.line, sizeof(stream->lost.line), why);
+    stream->has_lost = true;
+    stream->cause = stream->lost;
+}
+
+/* No rank failed by itself, and those of all hosts but one have reported that they were stopped:
+ * that one is lost. */
+static void find_silent_host(struct hvd_report_stream *stream)
+{
+    const struct hvd_hosts *hosts = stream->hosts;
+    size_t n_silent = 0;
+    size_t silent = 0;
+
+    for (size_t i = 0; stream->heard && i < hosts->n; i++)
+        if (!stream->heard[i]) {
+            n_silent++;
+            silent = i;
+        }
+    if (n_silent != 1 || hosts->n < 2)
+        return;
+    stream->lost =
+        (struct hvd_report){.kind = HVD_REPORT_LOST_HOST, .rank = -1, .limit_bytes = INT64_MAX};
+    set_text(stream->lost.host, sizeof(stream->lost.host),
+             hvd_strview_of(hosts->items[silent].name));
+    stream->has_lost = true;
+}
+
 hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct hvd_buf *pass)
 {
     hvd_status_t st = pass_held(stream, pass);
@@ -322,11 +410,18 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
 
     if (stream->has_cause) {
         find_exception(stream);
+        find_lost_rank(stream);
     } else if (stream->has_text) {
         find_lines(stream, stream->text.rank, &lines);
         if (take_lines(&stream->text, &lines))
             stream->text.words = HVD_WORDS_STDERR;
+    } else if (!stream->has_lost) {
+        find_silent_host(stream);
     }
+    if (st == HVD_OK)
+        st = hvd_banner_idle(&stream->_banners, pass);
+    if (st == HVD_OK && (stream->shows_banners || !hvd_report_stream_failure(stream)))
+        st = hvd_banner_take(&stream->_banners, pass);
     return st;
 }
 
@@ -340,7 +435,8 @@ static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *p
         !parse_report(text, stream->nonce, &report))
         return pass_held(stream, pass);
     stream->n_ended++;
-    if (report.exit_code != 0 || report.signal != 0)
+    hear(stream, report.rank);
+    if (!hvd_report_is_good(&report))
         keep(stream, &report);
     stream->_n_held = 0;
     return HVD_OK;
@@ -367,13 +463,23 @@ hvd_status_t hvd_report_stream_feed(struct hvd_report_stream *stream, struct hvd
     return st;
 }
 
+bool hvd_report_stream_is_holding(const struct hvd_report_stream *stream)
+{
+    return hvd_banner_is_holding(&stream->_banners);
+}
+
+hvd_status_t hvd_report_stream_idle(struct hvd_report_stream *stream, struct hvd_buf *pass)
+{
+    return hvd_banner_idle(&stream->_banners, pass);
+}
+
 const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_stream *stream)
 {
     if (stream->has_cause)
         return &stream->cause;
-    if (stream->has_text)
+    if (stream->has_text && !stream->has_lost)
         return &stream->text;
-    return stream->has_any ? &stream->any : NULL;
+    return stream->has_lost ? &stream->lost : NULL;
 }
 
 void hvd_report_stream_refusal(const struct hvd_report_stream *stream, char *out, size_t size)
@@ -403,9 +509,18 @@ void hvd_report_stream_refusal(const struct hvd_report_stream *stream, char *out
     (void)hvd_tail_clean(&found, out, size);
 }
 
+bool hvd_report_is_good(const struct hvd_report *report)
+{
+    const bool has_left = report->phase == HVD_RANK_OUTSIDE || report->phase == HVD_RANK_ENDED;
+
+    return report->signal == 0 && report->exit_code == 0 && (has_left || report->was_stopped);
+}
+
 int hvd_report_exit_code(const struct hvd_report *report)
 {
-    return report->signal ? 128 + report->signal : report->exit_code;
+    if (report->signal)
+        return 128 + report->signal;
+    return report->exit_code ? report->exit_code : 1;
 }
 
 /* The host as the list names it: the same name, or the entry of that rank when it starts so. */
@@ -436,18 +551,46 @@ static void add_words(const struct hvd_report *report, char *out, size_t size)
         (void)snprintf(out + len, size - len, ": %s", report->line);
     else if (report->words >= HVD_WORDS_STDOUT && report->line[0] != '\0')
         (void)snprintf(out + len, size - len, ", last output: %s", report->line);
-    else if (report->words == HVD_WORDS_NONE && report->signal == 0)
+    else if (report->words == HVD_WORDS_NONE && report->signal == 0 && report->exit_code != 0)
         (void)snprintf(out + len, size - len, ", without output");
 }
 
-void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
-                         size_t size)
+/* "host w unreachable: mpirun has lost its daemon there, and with it ranks 2 to 3". */
+static void describe_lost_host(const struct hvd_report *report, const struct hvd_hosts *hosts,
+                               char *out, size_t size)
 {
-    const char *host = name_host(report, hosts);
-    const char *name = sigdescr_np(report->signal);
-    char limit[32] = "";
+    size_t label = strcspn(report->host, ".");
+    int64_t first = 0;
 
-    if (report->signal == 0 && report->was_stopped && report->words == HVD_WORDS_STDERR)
+    (void)snprintf(out, size, "host %s unreachable: mpirun has lost its daemon there",
+                   report->host);
+    for (size_t i = 0; i < hosts->n; i++) {
+        const struct hvd_host *host = &hosts->items[i];
+        const int64_t last = first + host->slots - 1;
+
+        if (strncmp(host->name, report->host, label) == 0 &&
+            (host->name[label] == '.' || host->name[label] == '\0')) {
+            (void)snprintf(out, size,
+                           "host %s unreachable: mpirun has lost its daemon there, and "
+                           "with it rank%s %" PRId64,
+                           host->name, last > first ? "s" : "", first);
+            if (last > first)
+                (void)snprintf(out + strlen(out), size - strlen(out), " to %" PRId64, last);
+            return;
+        }
+        first += host->slots;
+    }
+}
+
+/* The process of a rank, as it ended. */
+static void describe_end(const struct hvd_report *report, const char *host, char *out, size_t size)
+{
+    const char *name = sigdescr_np(report->signal);
+
+    if (report->signal == 0 && report->exit_code == 0)
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s exited without horovod_shutdown",
+                       report->rank, host);
+    else if (report->signal == 0 && report->was_stopped && report->words == HVD_WORDS_STDERR)
         (void)snprintf(out, size, "rank %" PRId64 " on host %s failed", report->rank, host);
     else if (report->signal == 0)
         (void)snprintf(out, size, "rank %" PRId64 " on host %s exited with code %d", report->rank,
@@ -455,6 +598,24 @@ void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts
     else
         (void)snprintf(out, size, "rank %" PRId64 " on host %s was killed by signal %d (%s)",
                        report->rank, host, report->signal, name ? name : "unknown");
+}
+
+void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
+                         size_t size)
+{
+    const char *host = name_host(report, hosts);
+    char limit[32] = "";
+
+    if (report->kind == HVD_REPORT_LOST_HOST) {
+        describe_lost_host(report, hosts, out, size);
+        return;
+    }
+    if (report->kind == HVD_REPORT_LOST_RANK) {
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s is lost: %s", report->rank, host,
+                       report->line);
+        return;
+    }
+    describe_end(report, host, out, size);
     if (!report->is_oom || report->signal == 0) {
         add_words(report, out, size);
         return;

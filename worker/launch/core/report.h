@@ -6,8 +6,10 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/rank_state.h"
 #include "base/status.h"
 #include "base/str.h"
+#include "worker/launch/core/banner.h"
 #include "worker/launch/core/hosts.h"
 #include "worker/launch/core/tail.h"
 
@@ -27,12 +29,22 @@ enum hvd_report_words {
     HVD_WORDS_STDERR,
 };
 
-/* How a rank ended other than with exit code 0. */
+/* What ended badly. */
+enum hvd_report_kind {
+    HVD_REPORT_RANK,      /* the process of a rank, as the wrapper saw it */
+    HVD_REPORT_LOST_RANK, /* a rank that others have lost, and nobody has reported */
+    HVD_REPORT_LOST_HOST, /* mpirun has lost its daemon there, or never heard of it again */
+};
+
+/* How a rank ended other than well: with exit code 0 after horovod_shutdown, or without
+ * horovod_init. */
 struct hvd_report {
-    int64_t rank;
+    enum hvd_report_kind kind;
+    int64_t rank; /* LOST_HOST: the first one there */
     char host[HVD_HOST_NAME_MAX + 1];
-    int exit_code;       /* when signal is 0 */
-    int signal;          /* the signal that killed it, or 0 */
+    int exit_code; /* when signal is 0 */
+    int signal;    /* the signal that killed it, or 0 */
+    enum hvd_rank_phase phase;
     bool was_stopped;    /* the wrapper had been told to end it: a consequence, not a cause */
     bool is_oom;         /* the kernel killed it for memory */
     int64_t limit_bytes; /* memory limit of its cgroup; INT64_MAX = unknown or none */
@@ -63,11 +75,15 @@ struct hvd_report_stream {
     struct hvd_report cause;
     bool has_excepted; /* a rank that was stopped had an exception of its own before */
     struct hvd_report excepted;
-    int64_t n_ended; /* ranks that were reported, also as good */
-    bool has_any;    /* a rank was reported at all, perhaps only stopped ones */
-    struct hvd_report any;
+    int64_t n_ended;               /* ranks that were reported, also as good */
+    const struct hvd_hosts *hosts; /* borrowed; NULL: not known */
+    bool *heard;                   /* by host: a rank there has reported its end; owned */
+    bool has_lost;                 /* a host or a rank of which nothing is heard */
+    struct hvd_report lost;
     bool has_text; /* mpirun's own words named a rank */
     struct hvd_report text;
+    bool shows_banners; /* mpirun's own, although the launcher names the cause */
+    struct hvd_banner_filter _banners;
     char _recent[2 * HVD_REPORT_RECENT]; /* what passed last, of all ranks */
     size_t _n_recent;
     char _held[HVD_REPORT_MAX]; /* the beginning of what may be a report */
@@ -76,24 +92,41 @@ struct hvd_report_stream {
     size_t _n_line;
 };
 
-/* Prepares a stream that looks for reports with that nonce. */
-void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce);
+/* Prepares a stream that looks for reports with that nonce. The hosts that ranks run on are
+ * borrowed; NULL: not known, then a host that is lost is found in mpirun's own words alone, as it
+ * is without memory. */
+void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce,
+                            const struct hvd_hosts *hosts);
+
+/* Frees what the stream owns. */
+void hvd_report_stream_fini(struct hvd_report_stream *stream);
 
 /* Takes bytes and appends all of them that belong to no report to pass. Fails as hvd_buf_add. */
 hvd_status_t hvd_report_stream_feed(struct hvd_report_stream *stream, struct hvd_strview data,
                                     struct hvd_buf *pass);
 
-/* Appends what was held back, and completes what is known of failures: to be called at the end of
- * the stream. Fails as hvd_buf_add. */
+/* Whether bytes are held back that hvd_report_stream_idle would pass on. */
+bool hvd_report_stream_is_holding(const struct hvd_report_stream *stream);
+
+/* Nothing has come for a while: appends what may have been the beginning of a banner. Fails as
+ * hvd_buf_add. */
+hvd_status_t hvd_report_stream_idle(struct hvd_report_stream *stream, struct hvd_buf *pass);
+
+/* Appends what was held back, with mpirun's banners where nobody is to blame, and completes what is
+ * known of failures: to be called at the end of the stream. Fails as hvd_buf_add. */
 hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct hvd_buf *pass);
 
 /*
- * The rank to blame: the first that failed by itself, or the one that its message blames; else the
- * first known. NULL when none is.
+ * Who is to blame: the first rank that failed by itself, or the one that its message blames; else
+ * the host that is lost. Never a rank that was stopped and had no failure of its own. NULL when
+ * nobody is known.
  */
 const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_stream *stream);
 
-/* The exit code that says the same: the rank's, or 128 + signal. */
+/* Whether the rank ended well: with 0, and not in the middle of its job, or because it had to. */
+bool hvd_report_is_good(const struct hvd_report *report);
+
+/* The exit code that says the same: the rank's, or 128 + signal; 1 where it has none. */
 int hvd_report_exit_code(const struct hvd_report *report);
 
 /*

@@ -17,7 +17,7 @@ static struct hvd_report_stream feed(const char *text, size_t piece, struct hvd_
 {
     struct hvd_report_stream stream;
 
-    hvd_report_stream_init(&stream, NONCE);
+    hvd_report_stream_init(&stream, NONCE, NULL);
     hvd_buf_init(pass, 100000);
     for (size_t at = 0; at < strlen(text); at += piece) {
         size_t len = strlen(text) - at < piece ? strlen(text) - at : piece;
@@ -108,9 +108,63 @@ static void ranks_that_were_stopped_are_not_the_cause(void **state)
     assert_int_equal(hvd_report_stream_failure(&stream)->rank, 1);
     hvd_buf_fini(&pass);
     stream = feed(first, 50, &pass);
-    assert_false(stream.has_cause);
-    assert_int_equal(hvd_report_stream_failure(&stream)->rank, 0);
+    assert_null(hvd_report_stream_failure(&stream));
     hvd_buf_fini(&pass);
+}
+
+/* The last line of a run over these hosts, of which ranks were stopped and mpirun wrote so. */
+static void conclude_run(const char *list, const char *text, const int64_t *ranks, size_t n,
+                         char *line)
+{
+    struct hvd_report_stream stream;
+    struct hvd_hosts hosts = {0};
+    char report[HVD_REPORT_MAX];
+    struct hvd_buf pass;
+
+    assert_int_equal(hvd_hosts_parse_list(list, &hosts, NULL), HVD_OK);
+    hvd_report_stream_init(&stream, NONCE, &hosts);
+    hvd_buf_init(&pass, 1000);
+    assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(text), &pass), HVD_OK);
+    for (size_t i = 0; i < n; i++) {
+        struct hvd_report one = stopped;
+
+        one.rank = ranks[i];
+        assert_int_equal(hvd_report_format(&one, NONCE, report, sizeof(report)), HVD_OK);
+        assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(report), &pass), HVD_OK);
+    }
+    assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
+    line[0] = '\0';
+    if (hvd_report_stream_failure(&stream)) {
+        hvd_report_describe(hvd_report_stream_failure(&stream), &hosts, line, HVD_REPORT_MAX);
+        assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
+    }
+    hvd_report_stream_fini(&stream);
+    hvd_buf_fini(&pass);
+    hvd_hosts_fini(&hosts);
+}
+
+static void a_host_that_is_lost_is_named_and_no_rank_that_was_stopped(void **state)
+{
+    static const char lost[] = "ORTE has lost communication with a remote daemon.\n\n"
+                               "  HNP daemon   : [[876,0],0] on node east\n"
+                               "  Remote daemon: [[876,0],1] on node west\n\n";
+    const int64_t first[] = {0, 1};
+    const int64_t all[] = {0, 1, 2};
+    char line[HVD_REPORT_MAX];
+
+    (void)state;
+    conclude_run("east:2,west.jobs:2", lost, first, 2, line);
+    assert_string_equal(line, "host west.jobs unreachable: mpirun has lost its daemon there, and "
+                              "with it ranks 2 to 3");
+    conclude_run("east:2,west:1", "", first, 2, line);
+    assert_string_equal(line, "host west unreachable: mpirun has lost its daemon there, and with "
+                              "it rank 2");
+    conclude_run("east:2,west:1", "", all, 3, line);
+    assert_string_equal(line, "");
+    conclude_run("east:1,west:1,north:1", "", all, 1, line);
+    assert_string_equal(line, "");
+    conclude_run("east:2", "", all, 0, line);
+    assert_string_equal(line, "");
 }
 
 static void mpiruns_own_words_are_read_when_no_wrapper_reported(void **state)
@@ -219,7 +273,7 @@ static void conclude(const struct hvd_report *reports, size_t n, char line[HVD_R
     struct hvd_buf pass;
     char text[HVD_REPORT_MAX];
 
-    hvd_report_stream_init(&stream, NONCE);
+    hvd_report_stream_init(&stream, NONCE, NULL);
     hvd_buf_init(&pass, 100);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(hvd_report_format(&reports[i], NONCE, text, sizeof(text)), HVD_OK);
@@ -277,6 +331,36 @@ static void a_rank_that_was_ended_by_another_does_not_hide_it(void **state)
     conclude(left, 2, line, log);
     assert_non_null(strstr(line, "rank 0 on host h exited with code 1: HorovodInternalError: "));
     assert_non_null(strstr(line, "Rank 1 on host w called horovod_shutdown"));
+}
+
+static void a_rank_that_others_have_lost_is_named(void **state)
+{
+    const struct hvd_report seen[] = {
+        wrote(0, "",
+              "allreduce: Horovod has been shut down. Rank 3 on host w is lost: no answer\n"),
+        wrote_and_was_stopped(3, "epoch 1\n")};
+    const struct hvd_report own[] = {seen[0], wrote(3, "", KEY_ERROR)};
+    char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+
+    (void)state;
+    conclude(seen, 2, line, log);
+    assert_string_equal(line, "rank 3 on host w is lost: no answer");
+    conclude(seen, 1, line, log);
+    assert_string_equal(line, "rank 3 on host w is lost: no answer");
+    conclude(own, 2, line, log);
+    assert_string_equal(line, "rank 3 on host h exited with code 1: KeyError: 'learning_rate'");
+}
+
+static void an_end_without_shutdown_is_a_failure(void **state)
+{
+    struct hvd_report report = wrote(2, "", "under way\n");
+    char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+
+    (void)state;
+    report.exit_code = 0;
+    report.phase = HVD_RANK_RUNNING;
+    conclude(&report, 1, line, log);
+    assert_string_equal(line, "rank 2 on host h exited without horovod_shutdown: under way");
 }
 
 static void last_words_of_any_length_fit_into_a_report(void **state)
@@ -358,7 +442,7 @@ static void an_exception_of_a_rank_that_sent_no_report_is_found_in_what_passed(v
     struct hvd_buf pass;
 
     (void)state;
-    hvd_report_stream_init(&stream, NONCE);
+    hvd_report_stream_init(&stream, NONCE, NULL);
     hvd_buf_init(&pass, (size_t)1 << 20);
     for (int i = 0; i < 10000; i++)
         assert_int_equal(
@@ -412,7 +496,7 @@ static void every_allocation_may_fail(void **state)
         struct hvd_buf pass;
         hvd_status_t st;
 
-        hvd_report_stream_init(&stream, NONCE);
+        hvd_report_stream_init(&stream, NONCE, NULL);
         hvd_buf_init(&pass, 1000);
         st = hvd_report_stream_feed(&stream, hvd_strview_of("text\036text\n"), &pass);
         assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
@@ -427,6 +511,9 @@ int main(void)
         cmocka_unit_test(text_that_only_resembles_a_report_passes_unchanged),
         cmocka_unit_test(a_mark_and_much_text_behind_it_passes),
         cmocka_unit_test(ranks_that_were_stopped_are_not_the_cause),
+        cmocka_unit_test(a_host_that_is_lost_is_named_and_no_rank_that_was_stopped),
+        cmocka_unit_test(a_rank_that_others_have_lost_is_named),
+        cmocka_unit_test(an_end_without_shutdown_is_a_failure),
         cmocka_unit_test(mpiruns_own_words_are_read_when_no_wrapper_reported),
         cmocka_unit_test(the_last_line_names_rank_host_and_reason),
         cmocka_unit_test(the_last_words_of_the_first_rank_that_fails_go_with_it),

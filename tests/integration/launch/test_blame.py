@@ -1,0 +1,135 @@
+"""Who is named when a job ends: every cause, over every transport, on one host and on two."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from conftest import BUILD, HOROVODRUN, ROOT, wait_for
+
+CULPRIT = BUILD / "tests" / "integration" / "launch" / "culprit"
+HOST = os.uname().nodename
+
+# What a rank does: what is said of it, and the exit code of horovodrun.
+CAUSES = {
+    "kill": ("was killed by signal 9 (Killed), last output: under way", 137),
+    "segv": ("was killed by signal 11 (Segmentation fault), last output: ", 139),
+    "abort": ("was killed by signal 6 (Aborted): ", 134),
+    "exit": ("exited with code 3: no data", 3),
+    "leave": ("exited without horovod_shutdown: under way", 1),
+}
+TRANSPORTS = {"shared memory": {}, "MPI": {"HOROVOD_SHM": "0"}}
+# How many ranks on each host.
+WAYS = {"one host": (3,), "two hosts": (1, 1), "two hosts with two ranks each": (2, 2)}
+
+
+LOST = {"ssh": (0, "/usr/bin/ssh -x"), "sshd": (1, "sshd: root@"), "orted": (1, "orted ")}
+
+# What the table of docs/processes.md says of each of them.
+DESCRIPTIONS = {
+    "kill": "is killed by a signal", "segv": "crashes", "abort": "calls `abort`",
+    "exit": "exits with another code than 0", "leave": "exits with 0, without `horovod_shutdown`",
+    "ssh": "the `ssh` of mpirun to another host is killed", "sshd": "the `sshd` of that connection is killed",
+    "orted": "mpirun's daemon on another host is killed",
+}
+LOST_HOST = "horovodrun: host hvd-west unreachable: mpirun has lost its daemon there, and with it "
+
+
+def combinations(cause):
+    """The ways and transports over which a cause is tried."""
+    for way, spread in WAYS.items():
+        for transport in TRANSPORTS:
+            if (way, transport) != ("two hosts", "shared memory") and (cause in CAUSES or len(spread) > 1):
+                yield way, transport
+
+
+def table():
+    """The table of docs/processes.md."""
+    columns = list(combinations("kill"))
+    yield "| what ends | the last line | " + " | ".join(f"{way}, {transport}" for way, transport in columns) + " |"
+    yield "|---" * (len(columns) + 2) + "|"
+    for cause, text in DESCRIPTIONS.items():
+        line = f"rank N on host H {CAUSES[cause][0].strip()}" if cause in CAUSES else LOST_HOST[12:] + "rank N"
+        tried = list(combinations(cause))
+        yield f"| {text} | `{line}` | " + " | ".join("yes" if one in tried else "" for one in columns) + " |"
+
+
+def test_the_documents_hold_the_table_of_causes():
+    text = (ROOT / "docs" / "processes.md").read_text()
+    assert "\n".join(table()) in text, "\n".join(table())
+
+
+def start(hosts, spread, **env):
+    """The words that start horovodrun, and its environment."""
+    command = [str(HOROVODRUN), "-np", str(sum(spread))]
+    if len(spread) > 1:
+        names = ",".join(f"{name}:{n}" for name, n in zip(hosts.NAMES, spread))
+        command = [*hosts.enter(0), *command, "-H", names, "-p", "2222", "-i", str(hosts.key)]
+    return [*command, str(CULPRIT)], {**os.environ, **env}
+
+
+def place(hosts, spread, rank):
+    """The name of the host that a rank runs on."""
+    return HOST if len(spread) == 1 else hosts.NAMES[rank >= spread[0]]
+
+
+def cases():
+    """One of the combinations for each of the causes, ranks, ways and transports."""
+    for index, cause in enumerate(CAUSES):
+        for way, transport in combinations(cause):
+            yield pytest.param(cause, (index % 2) * (sum(WAYS[way]) - 1), way, transport,
+                               id=f"{cause}-{way}-{transport}".replace(" ", "_"))
+
+
+@pytest.mark.parametrize("cause, rank, way, transport", list(cases()))
+def test_the_rank_that_ended_is_named(hosts, cause, rank, way, transport):
+    spread = WAYS[way]
+    command, env = start(hosts, spread, CULPRIT_CAUSE=cause, CULPRIT_RANK=str(rank), **TRANSPORTS[transport])
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    lines = done.stderr.splitlines()
+    words, code = CAUSES[cause]
+    assert lines[-1].startswith(f"horovodrun: rank {rank} on host {place(hosts, spread, rank)} {words}"), done.stderr
+    assert done.returncode == code, done.stderr
+    assert not [line for line in lines if line.startswith("-----") or "mpirun noticed" in line], done.stderr
+
+
+def processes_on(hosts, index, words):
+    """Processes of one of the hosts with these words in their command line."""
+    space = os.stat(f"/proc/{hosts.holders[index].pid}/ns/uts").st_ino
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and os.stat(f"/proc/{entry}/ns/uts").st_ino == space:
+                with open(f"/proc/{entry}/cmdline", "rb") as file:
+                    if words in file.read().replace(b"\0", b" ").decode(errors="replace"):
+                        found.append(int(entry))
+        except OSError:
+            pass
+    return found
+
+
+@pytest.mark.parametrize("cause, way, transport", [(cause, *one) for cause in LOST for one in combinations(cause)])
+def test_the_host_that_is_lost_is_named(hosts, cause, way, transport):
+    spread = WAYS[way]
+    index, words = LOST[cause]
+    command, env = start(hosts, spread, CULPRIT_CAUSE="none", CULPRIT_RANK="-1", **TRANSPORTS[transport])
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
+        n_ready = 0
+        while n_ready < sum(spread):
+            line = process.stderr.readline()
+            assert line, "the job ended too soon"
+            n_ready += "under way" in line
+        for pid in wait_for(lambda: processes_on(hosts, index, words), words):
+            os.kill(pid, signal.SIGKILL)
+        rest = process.stderr.read()
+        process.wait(timeout=60)
+    ranks = "rank 1" if spread == (1, 1) else "ranks 2 to 3"
+    assert rest.splitlines()[-1] == LOST_HOST + ranks, rest
+    assert process.returncode == 1 and "-----" not in rest, rest
+
+
+def test_mpiruns_own_words_are_shown_with_verbose(hosts):
+    command, env = start(hosts, (2,), CULPRIT_CAUSE="kill", CULPRIT_RANK="1")
+    done = subprocess.run([command[0], "--verbose", *command[1:]], env=env, capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert "detected that one or more processes exited" in done.stderr and "rank 1 on host" in done.stderr.splitlines()[-1], done

@@ -1,0 +1,111 @@
+#include "tests/unit/support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/launch/core/banner.h"
+
+#define RULER "--------------------------------------------------------------------------\n"
+#define NOTICED                                                                                    \
+    "mpirun noticed that process rank 1 with PID 7 on node w exited on signal 9 (Killed).\n"
+
+/* What passes of the text at once, and *held what is kept of banners. */
+static void filter_text(const char *text, struct hvd_buf *pass, struct hvd_buf *held)
+{
+    struct hvd_banner_filter *filter = calloc(1, sizeof(*filter));
+
+    hvd_buf_init(pass, 1 << 20);
+    hvd_buf_init(held, 1 << 20);
+    for (const char *c = text; *c; c++)
+        assert_int_equal(hvd_banner_feed(filter, *c, pass), HVD_OK);
+    assert_int_equal(hvd_banner_idle(filter, pass), HVD_OK);
+    assert_false(hvd_banner_is_holding(filter));
+    assert_int_equal(hvd_banner_take(filter, held), HVD_OK);
+    free(filter);
+}
+
+static void expect(const char *text, const char *pass_want, const char *held_want)
+{
+    struct hvd_buf pass, held;
+
+    filter_text(text, &pass, &held);
+    assert_string_equal(pass.len ? pass.data : "", pass_want);
+    assert_string_equal(held.len ? held.data : "", held_want);
+    hvd_buf_fini(&pass);
+    hvd_buf_fini(&held);
+}
+
+static void banners_are_held_back_between_their_rulers(void **state)
+{
+    (void)state;
+    expect("one\n" RULER NOTICED RULER "two\n", "one\ntwo\n", RULER NOTICED RULER);
+    expect(RULER NOTICED RULER RULER NOTICED "more\n\n" RULER, "",
+           RULER NOTICED RULER RULER NOTICED "more\n\n" RULER);
+    expect(RULER NOTICED "its end is missing", "", RULER NOTICED "its end is missing");
+}
+
+static void a_programs_own_lines_pass_as_they_are(void **state)
+{
+    static const char *const texts[] = {
+        RULER,
+        RULER "epoch 1\n" RULER,
+        "---\n" NOTICED,
+        RULER "mpirun",
+        "-",
+        "\n\n--x\n",
+        "x" RULER NOTICED RULER,
+        NOTICED,
+        "[0]<stderr>:" RULER NOTICED,
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        expect(texts[i], texts[i], "");
+}
+
+static void what_comes_after_a_silence_is_in_order(void **state)
+{
+    struct hvd_banner_filter *filter = calloc(1, sizeof(*filter));
+    struct hvd_buf pass;
+
+    (void)state;
+    hvd_buf_init(&pass, 1000);
+    for (const char *c = "--"; *c; c++)
+        assert_int_equal(hvd_banner_feed(filter, *c, &pass), HVD_OK);
+    assert_true(hvd_banner_is_holding(filter));
+    assert_int_equal(hvd_banner_idle(filter, &pass), HVD_OK);
+    assert_int_equal(hvd_banner_feed(filter, '>', &pass), HVD_OK);
+    assert_string_equal(pass.data, "-->");
+    hvd_buf_fini(&pass);
+    free(filter);
+}
+
+static void more_than_is_kept_passes(void **state)
+{
+    char *text = malloc(4 * HVD_BANNER_MAX);
+    struct hvd_buf pass, held;
+
+    (void)state;
+    text[0] = '\0';
+    strcat(text, RULER NOTICED);
+    for (size_t len = strlen(text); len < 3 * HVD_BANNER_MAX; len += 8)
+        strcpy(text + len, "a line\n\n");
+    filter_text(text, &pass, &held);
+    assert_int_equal(held.len, 0);
+    assert_string_equal(pass.data, text);
+    hvd_buf_fini(&pass);
+    hvd_buf_fini(&held);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(banners_are_held_back_between_their_rulers),
+        cmocka_unit_test(a_programs_own_lines_pass_as_they_are),
+        cmocka_unit_test(what_comes_after_a_silence_is_in_order),
+        cmocka_unit_test(more_than_is_kept_passes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

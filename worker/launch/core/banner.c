@@ -1,0 +1,148 @@
+/*
+ * mpirun's banners, byte by byte: what is held back is always a beginning of the same text, so that
+ * a program's own rulers pass as they are. Pure.
+ */
+#include "worker/launch/core/banner.h"
+
+#include <string.h>
+
+#define RULER_MIN 20
+
+enum state {
+    AT_LINE,   /* the line may still be a ruler */
+    IN_LINE,   /* it is none: bytes pass up to its end */
+    AFTER_ONE, /* behind a ruler: the line may still begin a banner */
+    IN_BANNER, /* up to the next ruler */
+};
+
+/* How the banners of Open MPI 4 and 5 about the end of processes begin. */
+static const char *const intros[] = {
+    "mpirun noticed that process rank ",
+    "prterun noticed that process rank ",
+    "mpirun detected that one or more processes exited ",
+    "prterun detected that one or more processes exited ",
+    "mpirun has exited due to process rank ",
+    "prterun has exited due to process rank ",
+    "Primary job  terminated normally, but ",
+    "ORTE has lost communication with a remote daemon",
+    "PRTE has lost communication with a remote daemon",
+    "ORTE was unable to reliably start one or more daemons",
+    "PRTE was unable to reliably start one or more daemons",
+    "An MPI communication peer process has unexpectedly disconnected",
+    "MPI_ABORT was invoked on rank ",
+    "WARNING: Open MPI failed to TCP connect to a peer MPI process",
+};
+
+/* Appends what is held behind the whole banners, and goes on within the line or at the next one. */
+static hvd_status_t release(struct hvd_banner_filter *filter, struct hvd_buf *pass)
+{
+    const char *from = filter->_held + filter->_n_was;
+    const size_t n = filter->_n_held - filter->_n_was;
+
+    filter->_state = n > 0 && from[n - 1] != '\n' ? IN_LINE : AT_LINE;
+    filter->_n_held = filter->_n_was;
+    filter->_line = filter->_n_was;
+    return n > 0 ? hvd_buf_add(pass, from, n) : HVD_OK;
+}
+
+static bool is_dashes(const char *line, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (line[i] != '-')
+            return false;
+    return true;
+}
+
+/* Whether the line is the beginning of an intro, or begins with one (*whole). */
+static bool may_be_intro(const char *line, size_t len, bool *whole)
+{
+    for (size_t i = 0; i < sizeof(intros) / sizeof(intros[0]); i++) {
+        const size_t n = strlen(intros[i]);
+
+        *whole = len >= n && memcmp(line, intros[i], n) == 0;
+        if (*whole || (len < n && memcmp(line, intros[i], len) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* A line that may be a ruler has got one byte more. */
+static hvd_status_t grow_ruler(struct hvd_banner_filter *filter, struct hvd_buf *pass)
+{
+    const char *line = filter->_held + filter->_line;
+    const size_t len = filter->_n_held - filter->_line;
+
+    if (line[len - 1] == '\n' && len > RULER_MIN && is_dashes(line, len - 1)) {
+        filter->_state = AFTER_ONE;
+        filter->_line = filter->_n_held;
+        return HVD_OK;
+    }
+    return line[len - 1] == '-' ? HVD_OK : release(filter, pass);
+}
+
+static hvd_status_t grow_intro(struct hvd_banner_filter *filter, struct hvd_buf *pass)
+{
+    bool whole = false;
+
+    if (!may_be_intro(filter->_held + filter->_line, filter->_n_held - filter->_line, &whole))
+        return release(filter, pass);
+    if (whole)
+        filter->_state = IN_BANNER;
+    return HVD_OK;
+}
+
+static void grow_banner(struct hvd_banner_filter *filter)
+{
+    const size_t len = filter->_n_held - filter->_line;
+
+    if (filter->_held[filter->_n_held - 1] != '\n')
+        return;
+    if (len > RULER_MIN && is_dashes(filter->_held + filter->_line, len - 1)) {
+        filter->_state = AT_LINE;
+        filter->_n_was = filter->_n_held;
+    }
+    filter->_line = filter->_n_held;
+}
+
+hvd_status_t hvd_banner_feed(struct hvd_banner_filter *filter, char c, struct hvd_buf *pass)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (filter->_state == IN_LINE) {
+        filter->_state = c == '\n' ? AT_LINE : IN_LINE;
+        return hvd_buf_add(pass, &c, 1);
+    }
+    if (filter->_n_held == sizeof(filter->_held)) { /* more banners than are worth keeping */
+        filter->_n_was = 0;
+        st = release(filter, pass);
+        if (st != HVD_OK)
+            return st;
+        return hvd_banner_feed(filter, c, pass);
+    }
+    filter->_held[filter->_n_held++] = c;
+    if (filter->_state == AT_LINE)
+        return grow_ruler(filter, pass);
+    if (filter->_state == AFTER_ONE)
+        return grow_intro(filter, pass);
+    grow_banner(filter);
+    return HVD_OK;
+}
+
+bool hvd_banner_is_holding(const struct hvd_banner_filter *filter)
+{
+    return filter->_n_held > filter->_n_was && filter->_state != IN_BANNER;
+}
+
+hvd_status_t hvd_banner_idle(struct hvd_banner_filter *filter, struct hvd_buf *pass)
+{
+    return hvd_banner_is_holding(filter) ? release(filter, pass) : HVD_OK;
+}
+
+hvd_status_t hvd_banner_take(struct hvd_banner_filter *filter, struct hvd_buf *pass)
+{
+    const size_t n = filter->_n_held;
+
+    filter->_n_held = filter->_n_was = filter->_line = 0;
+    filter->_state = AT_LINE;
+    return n > 0 ? hvd_buf_add(pass, filter->_held, n) : HVD_OK;
+}
