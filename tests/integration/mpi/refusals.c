@@ -134,7 +134,7 @@ static void one_call(int n, const char *name, const char *full_name, int set)
                           .dtype = HOROVOD_FLOAT64,
                           .op = HOROVOD_SUM,
                           .ndim = 1,
-                          .shape = (const int64_t[]){4},
+                          .shape = (const int64_t[]){12},
                           .process_set = set};
     horovod_error_t err = {0};
     horovod_tensor_t spoilt = t;

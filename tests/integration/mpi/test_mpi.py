@@ -124,7 +124,7 @@ def test_a_mismatch_reaches_every_rank_and_the_job_goes_on(n):
     assert_ok(runtime(n, "mismatch"))
 
 
-@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("n", [2, 3, 4])
 @pytest.mark.parametrize("shm", ["0", "1"])
 def test_what_one_rank_refuses_fails_on_the_others_with_its_reason(n, shm):
     assert_ok(runtime(n, "refusals", HOROVOD_SHM=shm, HOROVOD_DYNAMIC_PROCESS_SETS="1"))
