@@ -76,14 +76,59 @@ static bool waits_for_calm(struct hvd_pass *p, const struct hvd_write *write)
     return true;
 }
 
+bool hvd_contest_is_shared(const struct hvd_pass *p, const struct hvd_write *write)
+{
+    const struct hvd_repairs *repairs = p->view->repairs;
+
+    return !hvd_repairs_has_room(repairs, write->kind, p->n_recorded) &&
+           !hvd_repairs_find(repairs, hvd_repair_key(write->kind, write->name, write->repair));
+}
+
+/* Whether a write without a record, and without room for one, was sent before. */
+static bool was_shared(const struct hvd_pass *p, const struct hvd_write *write)
+{
+    const struct hvd_crowd *crowd = hvd_repairs_crowd(p->view->repairs, p->now_ms);
+    const uint64_t key = hvd_repair_key(write->kind, write->name, write->repair);
+
+    return crowd && hvd_crowd_has(crowd, key, write->value);
+}
+
+/* Those that share one backoff wait for each other. */
+static bool admit_shared(struct hvd_pass *p, const struct hvd_write *write)
+{
+    static const struct hvd_crowd none;
+    const struct hvd_crowd *crowd = hvd_repairs_crowd(p->view->repairs, p->now_ms);
+    const bool is_repeated = was_shared(p, write);
+    const int64_t due_ms =
+        hvd_crowd_due_ms(crowd ? crowd : &none, is_repeated, p->n_shared[is_repeated], p->now_ms);
+
+    if (due_ms > p->now_ms) {
+        hvd_plan_wake(p->plan, due_ms);
+        return false;
+    }
+    p->n_shared[is_repeated]++;
+    return true;
+}
+
+/* One that has no record yet. */
+static bool admit_first(struct hvd_pass *p, const struct hvd_write *write)
+{
+    if (waits_for_calm(p, write))
+        return false;
+    if (hvd_contest_is_shared(p, write))
+        return admit_shared(p, write);
+    p->n_recorded++;
+    return true;
+}
+
 bool hvd_contest_admit(struct hvd_pass *p, const struct hvd_write *write)
 {
     const struct hvd_repair_record *record =
         hvd_repairs_find(p->view->repairs, hvd_repair_key(write->kind, write->name, write->repair));
 
-    if (!record && waits_for_calm(p, write))
-        return false;
-    if (!record || !hvd_repair_is_again(record, write->value, p->now_ms))
+    if (!record)
+        return admit_first(p, write);
+    if (!hvd_repair_is_again(record, write->value, p->now_ms))
         return true;
     if (hvd_repair_is_fight(record) && !record->text) {
         attribute(p, write);
@@ -101,7 +146,8 @@ bool hvd_contest_is_repeated(const struct hvd_pass *p, const struct hvd_write *w
     const struct hvd_repair_record *record =
         hvd_repairs_find(p->view->repairs, hvd_repair_key(write->kind, write->name, write->repair));
 
-    return record ? hvd_repair_is_again(record, write->value, p->now_ms) : is_carried(p, write);
+    return record ? hvd_repair_is_again(record, write->value, p->now_ms)
+                  : is_carried(p, write) || was_shared(p, write);
 }
 
 /* Adds the event about one record. */
@@ -118,13 +164,34 @@ static void announce(struct hvd_pass *p, const struct hvd_repair_record *record)
     p->plan->actions[p->plan->n_actions - 1].value = record->key;
 }
 
+/* Tells of the writes that share one backoff, once they are undone. */
+static bool gather_shared(struct hvd_pass *p, char out[MESSAGE_SIZE])
+{
+    static const char text[] =
+        "many further objects: changed again by an admission webhook or another program after "
+        "each repair, all of them are repaired in turn";
+    const struct hvd_crowd *crowd = hvd_repairs_crowd(p->view->repairs, p->now_ms);
+    const struct hvd_repair_record record = {
+        .key = HVD_CROWD_KEY, .repair = HVD_REPAIR_LABELS, .text = (char *)text};
+
+    if (!crowd || !hvd_crowd_is_fought(crowd))
+        return false;
+    hvd_pass_text(out, MESSAGE_SIZE, "%s", text);
+    hvd_plan_wake(p->plan, hvd_crowd_calm_ms(crowd));
+    if (!crowd->is_announced)
+        announce(p, &record);
+    return true;
+}
+
 /* Gathers what is contested, as much as there is room for; false if nothing is. */
 static bool gather(struct hvd_pass *p, char out[MESSAGE_SIZE])
 {
     const struct hvd_repairs *repairs = p->view->repairs;
-    int64_t longest_ms = 0;
+    int64_t longest_ms = 5 * MINUTE_MS;
     size_t len = 0;
 
+    if (gather_shared(p, out))
+        len = strlen(out);
     for (size_t i = 0; repairs && i < repairs->n; i++) {
         const struct hvd_repair_record *record = &repairs->records[i];
 

@@ -14,6 +14,7 @@
 #include "operator/core/patch.h"
 
 #define MESSAGE_SIZE 512
+#define EVENTS_MAX 16 /* of a pass; one more tells of all further objects */
 
 static const struct {
     enum hvd_label bit;
@@ -40,6 +41,17 @@ static void report(struct hvd_pass *p, const struct hvd_object *object)
     hvd_pass_event(p, "LabelsRestored", message, true);
 }
 
+static void report_many(struct hvd_pass *p)
+{
+    char message[MESSAGE_SIZE];
+
+    hvd_pass_text(message, sizeof(message),
+                  "somebody changed or removed labels of more than %d objects at once, which the "
+                  "operator puts back",
+                  EVENTS_MAX);
+    hvd_pass_event(p, "LabelsRestored", message, true);
+}
+
 /* The pod of a worker or of the current master; false for every other. */
 static bool is_our_pod(const struct hvd_pass *p, const struct hvd_object *pod,
                        struct hvd_worker *worker)
@@ -47,7 +59,8 @@ static bool is_our_pod(const struct hvd_pass *p, const struct hvd_object *pod,
     return hvd_pods_identify(p->view, pod, &p->owners, worker) || pod == p->pods.master;
 }
 
-static void restore(struct hvd_pass *p, const struct hvd_object *object)
+/* n_told: events of this pass. */
+static void restore(struct hvd_pass *p, const struct hvd_object *object, unsigned *n_told)
 {
     const struct hvd_write write = {object->kind, object->meta.name, HVD_REPAIR_LABELS, 0};
     struct hvd_patch patch = {.repair = HVD_REPAIR_LABELS};
@@ -58,8 +71,13 @@ static void restore(struct hvd_pass *p, const struct hvd_object *object)
     if (object->kind == HVD_KIND_POD ? !is_our_pod(p, object, &worker)
                                      : !hvd_pass_is_ours(p, object))
         return;
-    if (!hvd_contest_is_repeated(p, &write))
-        report(p, object);
+    if (!hvd_contest_is_repeated(p, &write) && !hvd_contest_is_shared(p, &write)) {
+        (*n_told)++;
+        if (*n_told <= EVENTS_MAX)
+            report(p, object);
+        else if (*n_told == EVENTS_MAX + 1)
+            report_many(p);
+    }
     root = hvd_jb_root(&jb);
     meta = hvd_jb_object(&jb, root, "metadata");
     hvd_patch_expect(&jb, meta, &object->meta);
@@ -119,13 +137,15 @@ static bool is_leaving(const struct hvd_pass *p, const struct hvd_object *object
 
 void hvd_labels_restore(struct hvd_pass *p)
 {
+    unsigned n_told = 0;
+
     for (size_t i = 0; i < p->view->n_objects && !p->st; i++) {
         const struct hvd_object *object = p->view->objects[i];
 
         if (object->meta.is_deleting || is_leaving(p, object))
             continue;
         if (object->meta.lost_labels)
-            restore(p, object);
+            restore(p, object, &n_told);
         else if (hvd_owner_is_lost(p->job, object))
             adopt(p, object);
     }

@@ -54,6 +54,8 @@ struct hvd_pass {
     const char *deferred; /* replicas that wait for the next attempt; "": none */
     struct hvd_trouble troubles[HVD_TROUBLES_MAX];
     size_t n_troubles;
+    size_t n_recorded;    /* writes of this plan that get a record of their own */
+    unsigned n_shared[2]; /* those that share one backoff (crowd.h): first ones, repeated ones */
     hvd_status_t st;
 };
 
@@ -163,6 +165,9 @@ bool hvd_contest_admit(struct hvd_pass *p, const struct hvd_write *write);
 
 /* Whether the write only repeats the last one, which another writer has undone. */
 bool hvd_contest_is_repeated(const struct hvd_pass *p, const struct hvd_write *write);
+
+/* Whether the write has no record, nor room for one: it is one of many. */
+bool hvd_contest_is_shared(const struct hvd_pass *p, const struct hvd_write *write);
 
 /* The condition Contested: what is undone again and again, and by whom. */
 void hvd_contest_report(struct hvd_pass *p);

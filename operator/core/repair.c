@@ -17,7 +17,8 @@
 #include "operator/core/reconcile.h"
 #include "operator/core/repair_internal.h"
 
-#define RECORDS_MAX 256 /* of one job; the oldest goes first */
+#define RECORDS_MAX 256 /* of one job, */
+#define OF_PODS_MAX 192 /* and of its pods, which may be many: the rest is for its children */
 #define LONGEST_MS 300000
 #define TEXT_SIZE 384
 #define NAME_SIZE 128
@@ -177,8 +178,33 @@ static void free_room(struct hvd_repairs *repairs)
     repairs->room = 0;
 }
 
+bool hvd_repairs_has_room(const struct hvd_repairs *repairs, enum hvd_kind kind, size_t n_planned)
+{
+    size_t n = repairs ? repairs->n : 0, n_of_pods = 0;
+
+    for (size_t i = 0; kind == HVD_KIND_POD && i < n; i++)
+        n_of_pods += repairs->records[i].is_of_pod ? 1 : 0;
+    return n + n_planned < RECORDS_MAX &&
+           (kind != HVD_KIND_POD || n_of_pods + n_planned < OF_PODS_MAX);
+}
+
+const struct hvd_crowd *hvd_repairs_crowd(const struct hvd_repairs *repairs, int64_t now_ms)
+{
+    const struct hvd_crowd *crowd = repairs ? repairs->crowd : NULL;
+
+    return crowd && !hvd_crowd_is_calm(crowd, now_ms) ? crowd : NULL;
+}
+
+static void drop_crowd(struct hvd_repairs *repairs)
+{
+    hvd_crowd_destroy(repairs->crowd);
+    repairs->crowd = NULL;
+}
+
 void hvd_repairs_prune(struct hvd_repairs *repairs, int64_t now_ms)
 {
+    if (repairs->crowd && hvd_crowd_is_calm(repairs->crowd, now_ms))
+        drop_crowd(repairs);
     for (size_t i = repairs->n; i > 0; i--) {
         if (is_calm(&repairs->records[i - 1], now_ms))
             remove_at(repairs, i - 1);
@@ -192,25 +218,13 @@ void hvd_repairs_fini(struct hvd_repairs *repairs)
     while (repairs->n)
         remove_at(repairs, repairs->n - 1);
     free_room(repairs);
+    drop_crowd(repairs);
     hvd_free(repairs->carried);
     *repairs = (struct hvd_repairs){.slab = repairs->slab};
 }
 
-static void remove_oldest(struct hvd_repairs *repairs)
-{
-    size_t oldest = 0;
-
-    for (size_t i = 1; i < repairs->n; i++) {
-        if (repairs->records[i].last_ms < repairs->records[oldest].last_ms)
-            oldest = i;
-    }
-    remove_at(repairs, oldest);
-}
-
 static struct hvd_repair_record *add(struct hvd_repairs *repairs, uint64_t key)
 {
-    if (repairs->n == RECORDS_MAX)
-        remove_oldest(repairs);
     if (repairs->n == repairs->room && !add_room(repairs))
         return NULL;
     repairs->records[repairs->n] = (struct hvd_repair_record){.key = key};
@@ -266,6 +280,14 @@ bool hvd_repair_is_costly(enum hvd_repair repair)
     return infos[repair].wait_ms[1] > LONGEST_MS;
 }
 
+static void note_crowd(struct hvd_repairs *repairs, uint64_t key, uint64_t value, int64_t now_ms)
+{
+    if (!repairs->crowd)
+        repairs->crowd = hvd_crowd_create(now_ms);
+    if (repairs->crowd)
+        hvd_crowd_note(repairs->crowd, key, value, now_ms);
+}
+
 static void note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms,
                  bool is_refused)
 {
@@ -280,8 +302,10 @@ static void note(struct hvd_repairs *repairs, const struct hvd_action *action, i
         forget_creation(repairs, action);
     record = find(repairs, key);
     is_new = !record;
-    if (!record)
+    if (!record && hvd_repairs_has_room(repairs, action->kind, 0))
         record = add(repairs, key);
+    else if (!record)
+        note_crowd(repairs, key, action->value, now_ms);
     if (!record)
         return;
     if (record->n == 0 || record->value != action->value) {
@@ -298,6 +322,7 @@ static void note(struct hvd_repairs *repairs, const struct hvd_action *action, i
     }
     record->is_refused = is_refused;
     record->repair = (uint8_t)action->repair;
+    record->is_of_pod = action->kind == HVD_KIND_POD;
     record->last_ms = now_ms;
     if (record->n < UINT16_MAX)
         record->n++;
@@ -319,6 +344,8 @@ void hvd_repairs_announced(struct hvd_repairs *repairs, const struct hvd_action 
     struct hvd_repair_record *record =
         action->repair == HVD_REPAIR_NONE ? NULL : find(repairs, action->value);
 
+    if (repairs->crowd && action->repair != HVD_REPAIR_NONE && action->value == HVD_CROWD_KEY)
+        repairs->crowd->is_announced = true;
     if (record)
         record->is_announced = true;
 }

@@ -11,6 +11,7 @@
 #include "operator/api/kind.h"
 
 struct hvd_action;
+struct hvd_crowd;
 struct hvd_job;
 struct hvd_slab;
 
@@ -20,6 +21,9 @@ struct hvd_slab;
  * with the same value was undone by another writer, and waits: 1 s after the first, twice as long
  * after each further one, at most 5 minutes (repair.c has the exceptions). A value that differs is
  * a new intention and goes at once. What was not needed for 10 minutes is forgotten.
+ *
+ * 256 writes of a job have such records, 192 of them to pods. None is given up before its time:
+ * further writes share one backoff (crowd.h).
  *
  * The log is kept in memory by the shell, one for each job. Of an earlier operator's log no more is
  * known than what the condition Contested holds: the first write that is in it goes at once, and
@@ -63,6 +67,7 @@ struct hvd_repair_record {
     uint8_t repair;    /* enum hvd_repair */
     bool is_announced; /* the event about it was written */
     bool is_refused;   /* the API server's own rules refused it the last time */
+    bool is_of_pod;
 };
 
 /* Zeroed: empty. */
@@ -70,9 +75,10 @@ struct hvd_repairs {
     struct hvd_repair_record *records; /* owned */
     struct hvd_slab *slab;             /* where they are, borrowed; NULL: in the heap */
     uint32_t n;
-    uint32_t room;    /* so many records have room */
-    int64_t since_ms; /* when the log was begun; 0: it was not */
-    char *carried;    /* owned: what an earlier operator has reported; NULL: nothing */
+    uint32_t room;           /* so many records have room */
+    int64_t since_ms;        /* when the log was begun; 0: it was not */
+    struct hvd_crowd *crowd; /* owned: of all writes that have no record; NULL: none */
+    char *carried;           /* owned: what an earlier operator has reported; NULL: nothing */
 };
 
 /* The repair that a creation or deletion of an object of that kind is. */

@@ -2,9 +2,11 @@
 #define HVD_OPERATOR_CORE_REPAIR_INTERNAL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "operator/api/kind.h"
+#include "operator/core/crowd.h"
 #include "operator/core/reconcile.h"
 
 /* Within operator/core only: the log of repairs, as contest.c reads it. */
@@ -17,6 +19,13 @@ uint64_t hvd_repair_key(enum hvd_kind kind, const char *name, enum hvd_repair re
 
 /* The record of that number; NULL if there is none, or no log. Borrowed. */
 const struct hvd_repair_record *hvd_repairs_find(const struct hvd_repairs *repairs, uint64_t key);
+
+/* Whether a write to an object of that kind, which has no record, gets one of its own, beside
+ * n_planned others that do; repairs may be NULL. */
+bool hvd_repairs_has_room(const struct hvd_repairs *repairs, enum hvd_kind kind, size_t n_planned);
+
+/* What the writes without records share; NULL if there are none, or it counts no more. Borrowed. */
+const struct hvd_crowd *hvd_repairs_crowd(const struct hvd_repairs *repairs, int64_t now_ms);
 
 /* Whether an earlier operator has reported, and no more than 10 minutes ago, that others undo such
  * a write; repairs may be NULL. */

@@ -115,7 +115,7 @@ static bool run_set(struct world *w, const cJSON *set)
     bool changed = false;
     char name[64];
 
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 16 || i < replicas; i++) {
         cJSON *pod;
 
         (void)snprintf(name, sizeof(name), "%s-%d", hvd_json_str(set, "metadata.name"), i);
