@@ -1,6 +1,8 @@
 #ifndef HVD_OPERATOR_API_KIND_H
 #define HVD_OPERATOR_API_KIND_H
 
+#include <stdbool.h>
+
 /* The kinds of object that the operator reads or writes, and where they live in the API. */
 enum hvd_kind {
     HVD_KIND_HOROVODJOB,
@@ -25,10 +27,15 @@ struct hvd_kind_info {
     const char *api_version; /* "apps/v1" */
     const char *root;        /* "/apis/apps/v1": before "/namespaces/NS/RESOURCE" */
     const char *resource;    /* "statefulsets" */
+    const char *verbs; /* what the operator may ask for, "get list": the rights of the chart */
 };
 
 /* The row of a kind. Never NULL for a legal kind. */
 const struct hvd_kind_info *hvd_kind_info(enum hvd_kind kind);
+
+/* Whether the operator may ask for that ("delete") of objects of the kind; the status of a
+ * HorovodJob, which it patches, is a resource of its own. */
+bool hvd_kind_allows(enum hvd_kind kind, const char *verb);
 
 #define HVD_LABEL_MANAGED_BY "app.kubernetes.io/managed-by"
 #define HVD_LABEL_JOB "horovod.io/job-name"

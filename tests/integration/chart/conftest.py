@@ -1,6 +1,7 @@
 """Fixtures of the chart's tests: helm, as tests/cluster/build makes it, and what it renders."""
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -78,3 +79,11 @@ def render_all(template):
 def chart_copy(tmp_path):
     """A copy of the chart that a test may change."""
     return Path(shutil.copytree(CHART, tmp_path / "horovod"))
+
+
+def verbs_of_the_operator():
+    """What the operator may ask for, by resource: the unit tests let no request pass that is not in this table."""
+    rows = re.findall(r'\[HVD_KIND_\w+\] = \{([^}]*)\}', (TOP / "operator/api/kind.c").read_text())
+    fields = [re.findall(r'"([^"]*)"', row) for row in rows]
+    assert len(fields) == 12 and all(len(row) == 5 for row in fields)
+    return {row[3]: set(row[4].split()) for row in fields}

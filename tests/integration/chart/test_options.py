@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import CHART, TOP
+from conftest import CHART, TOP, verbs_of_the_operator
 
 OPERATOR = Path(os.environ.get("HVD_BUILD_DIR", TOP / "build")) / "operator" / "horovod-operator"
 NAME = "horovod-operator"
@@ -49,6 +49,7 @@ def test_the_right_to_the_lease_is_for_that_lease_alone(render_all):
     create, rest = objects["Role", NAME + "-lease"]["rules"]
     assert create == {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}
     assert rest["resourceNames"] == [NAME] and set(rest["verbs"]) == READ | {"patch"}
+    assert {"create", *rest["verbs"]} == verbs_of_the_operator()["leases"]
     assert objects["Role", NAME + "-lease"]["metadata"]["namespace"] == "training"
     rules = objects["ClusterRole", "training-" + NAME]["rules"]
     assert not any("leases" in rule["resources"] for rule in rules)
@@ -80,6 +81,7 @@ def test_a_gang_scheduler_brings_the_right_to_its_groups(render_all, gang, group
     rule, = [r for r in objects["ClusterRole", "training-" + NAME]["rules"] if "podgroups" in r["resources"]]
     assert rule == {"apiGroups": [group], "resources": ["podgroups"],
                     "verbs": ["get", "list", "watch", "create", "patch", "delete"]}
+    assert set(rule["verbs"]) == verbs_of_the_operator()["podgroups"]
     assert {f"--gang-scheduler={gang}", "--gang-scheduler-name=mine"} <= set(args_of(objects))
 
 

@@ -134,6 +134,24 @@ def renews_an_immutable_list(ns):
     until("the list is made anew", lambda: not (ns.get("configmaps", "frozen-hosts") or {"immutable": True}).get("immutable"), 60)
 
 
+def renews_a_service_with_an_address(ns):
+    """An address cannot be taken back: by way of an ExternalName somebody gave the Service one."""
+    first = ns.get("services", "child")["metadata"]["uid"]
+    # While the operator repairs the type, the server may be quicker with the address or not.
+    def is_renewed():
+        service = ns.get("services", "child")
+        if service and service["metadata"]["uid"] != first:
+            return service["spec"].get("clusterIP") == "None"
+        for spec in ({"type": "ExternalName", "externalName": "else.example", "clusterIP": "", "clusterIPs": None},
+                     {"type": "ClusterIP", "externalName": None, "ports": [{"port": 80}]}):
+            try:
+                ns.patch("services", "child", {"spec": spec})
+            except ApiError:
+                pass
+        return False
+    until("the Service is made anew", is_renewed, 60)
+
+
 def adopts_a_job(ns):
     """The master's Job is there already, ours by its owner, but without labels: a create meets it."""
     ns.apply_job("adopt", replicas=1)
@@ -245,6 +263,7 @@ def test_no_right_is_missing_and_none_is_left_over(server, ns, node, run_operato
         is_removed = starts_on_a_node_that_is_lost(server, ns, node)
     whole_life(ns)
     adopts_and_repairs(ns)
+    renews_a_service_with_an_address(ns)
     fights(ns)
     renews_an_immutable_list(ns)
     adopts_a_job(ns)

@@ -38,7 +38,7 @@ static hvd_status_t send(struct hvd_fence *fence, hvd_verb_t verb, const char *q
     static int n_done;
     const struct hvd_kube_request request = {
         .verb = verb,
-        .path = {.kind = HVD_KIND_POD, .ns = "n", .name = "p"},
+        .path = {.kind = HVD_KIND_SERVICE, .ns = "n", .name = "p"},
         .query = query,
         .timeout_ms = timeout_ms,
         .on_done = on_done,

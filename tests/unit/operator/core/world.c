@@ -776,6 +776,32 @@ static void forget_spec(struct hvd_job *job)
     job->spec.text = NULL;
 }
 
+/* The chart gives a right to each request of the plan. */
+static void check_rights(const struct hvd_plan *plan)
+{
+    static const char *const verbs[] = {
+        [HVD_ACTION_CREATE] = "create", [HVD_ACTION_CREATE_SECRET] = "create",
+        [HVD_ACTION_PATCH] = "patch",   [HVD_ACTION_PATCH_STATUS] = NULL,
+        [HVD_ACTION_DELETE] = "delete", [HVD_ACTION_LOCATE] = "get",
+        [HVD_ACTION_EXPLAIN] = "list",  [HVD_ACTION_TRACE] = "list",
+        [HVD_ACTION_LOOK] = "get",      [HVD_ACTION_READ_SPEC] = "get",
+        [HVD_ACTION_ATTRIBUTE] = "get", [HVD_ACTION_EVENT] = "create",
+    };
+
+    for (size_t i = 0; i < plan->n_actions; i++) {
+        const struct hvd_action *action = &plan->actions[i];
+        const bool is_event = action->type == HVD_ACTION_EVENT ||
+                              action->type == HVD_ACTION_EXPLAIN ||
+                              action->type == HVD_ACTION_TRACE;
+        const char *verb =
+            action->type == HVD_ACTION_LOOK && action->body ? "list" : verbs[action->type];
+
+        if (verb && !hvd_kind_allows(is_event ? HVD_KIND_EVENT : action->kind, verb))
+            fail_msg("the chart gives no right to %s %s", verb,
+                     hvd_kind_info(action->kind)->resource);
+    }
+}
+
 static size_t decide_once(struct world *w, bool *has_looked)
 {
     struct hvd_object objects[MAX_OBJECTS];
@@ -811,6 +837,7 @@ static size_t decide_once(struct world *w, bool *has_looked)
     view.gone = gone;
     view.n_gone = list_gone(w, objects, view.n_objects, gone);
     assert_int_equal(hvd_reconcile(&view, w->now_ms, &plan, NULL), HVD_OK);
+    check_rights(&plan);
     n_actions = plan.n_actions;
     *has_looked = n_actions && (plan.actions[0].type == HVD_ACTION_LOOK ||
                                 plan.actions[0].type == HVD_ACTION_READ_SPEC);

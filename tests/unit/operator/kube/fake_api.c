@@ -15,6 +15,9 @@ static hvd_status_t fake_send(void *self, const struct hvd_kube_request *request
     if (fake->fail_send != HVD_OK)
         return HVD_FAIL(err, fake->fail_send, 0, "the fake refuses to send");
     assert_true(fake->n_calls < FAKE_MAX_CALLS);
+    /* What the chart gives no right to, no test may need. */
+    assert_true(request->path.subresource ||
+                hvd_kind_allows(request->path.kind, hvd_verb_name(request->verb)));
     call = &fake->calls[fake->n_calls++];
     call->request = *request;
     (void)snprintf(call->query, sizeof(call->query), "%s", request->query ? request->query : "");
