@@ -10,6 +10,7 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <pwd.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,13 +181,16 @@ out:
     return st;
 }
 
-hvd_status_t hvd_here_ensure_path(struct hvd_err *err)
+hvd_status_t hvd_here_ensure_environment(struct hvd_err *err)
 {
     const char *path = getenv("PATH");
+    const char *home = getenv("HOME");
+    const struct passwd *user = home ? NULL : getpwuid(geteuid());
 
     if ((path && path[0]) || setenv("PATH", USUAL_PATH, 1) == 0)
-        return HVD_OK;
-    return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for PATH");
+        if (home || setenv("HOME", user ? user->pw_dir : "/", 1) == 0)
+            return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the environment");
 }
 
 hvd_status_t hvd_here_ensure_files(const struct hvd_hosts *hosts, struct hvd_err *err)

@@ -32,9 +32,10 @@ hvd_status_t hvd_here_check_program(const char *program, struct hvd_err *err);
  */
 hvd_status_t hvd_here_find_mpirun(const char *self, struct hvd_err *err);
 
-/* Where there is no PATH, or an empty one, it becomes the usual one: Open MPI looks in it by
- * itself. HVD_ERR_NOMEM. */
-hvd_status_t hvd_here_ensure_path(struct hvd_err *err);
+/* Where there is no PATH, or an empty one, it becomes the usual one: Open MPI 4 looks in it by
+ * itself. Where there is no HOME, without which Open MPI 5 does nothing, it becomes the user's.
+ * HVD_ERR_NOMEM. */
+hvd_status_t hvd_here_ensure_environment(struct hvd_err *err);
 
 /* Raises the limit of open files where mpirun needs more for these hosts. HVD_ERR_DENIED names both
  * numbers when it may not be raised so far; mpirun hangs or crashes below. */

@@ -421,7 +421,7 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     hvd_status_t st = know_self(&l, err);
 
     if (st == HVD_OK)
-        st = hvd_here_ensure_path(err);
+        st = hvd_here_ensure_environment(err);
     if (st == HVD_OK)
         st = hvd_here_find_mpirun(l.self, err);
     if (access(HVD_LAUNCH_SSH_CONFIG, R_OK) == 0)

@@ -33,21 +33,31 @@ static void sum_pending(struct world *w, int rank)
 /* How many failures the watch of all ranks has counted. */
 static uint64_t failures_of(void (*body)(struct world *w, int rank), int size, uint64_t seed)
 {
-    struct hvd_engine_options options = world_threaded;
-    struct hvd_watch *watch = NULL;
-    struct hvd_counts counts;
-    struct world w;
+    const struct hvd_sim_options sim = {.size = size, .seed = seed, .max_delay = 3};
+    struct hvd_watch *watches[MAX_RANKS];
+    struct world w = {.size = size};
+    uint64_t n = 0;
 
-    assert_int_equal(hvd_watch_create(&(struct hvd_watch_options){.size = size}, &watch, NULL),
-                     HVD_OK);
-    options.watch = watch;
-    world_open(&w, size, seed, &options);
+    assert_int_equal(hvd_sim_create(&sim, &w.sim, NULL), HVD_OK);
+    for (int rank = 0; rank < size; rank++) {
+        const struct hvd_watch_options about = {.rank = rank, .size = size};
+        struct hvd_engine_options options = world_threaded;
+        struct hvd_transport *t;
+        assert_int_equal(hvd_watch_create(&about, &watches[rank], NULL), HVD_OK);
+        options.watch = watches[rank];
+        assert_int_equal(hvd_sim_join(w.sim, rank, &t, NULL), HVD_OK);
+        assert_int_equal(hvd_engine_create(t, &options, &w.engines[rank], NULL), HVD_OK);
+    }
     world_run(&w, body);
     world_destroy(&w);
-    hvd_watch_counts(watch, &counts);
-    hvd_watch_destroy(watch);
+    for (int rank = 0; rank < size; rank++) {
+        struct hvd_counts counts;
+        hvd_watch_counts(watches[rank], &counts);
+        hvd_watch_destroy(watches[rank]);
+        n += counts.job_failures;
+    }
     assert_int_equal(world_problems(), 0);
-    return counts.job_failures;
+    return n;
 }
 
 /* A rank is done with its last tensor and leaves while that still is on its way on another. */
