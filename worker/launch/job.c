@@ -122,6 +122,8 @@ static void look_at_clock(struct run *run)
         (void)kill(run->pid, HVD_RANK_STOP_SIGNAL);
         run->ask_at_ms = now_ms + ASK_AGAIN_MS;
     }
+    if (run->kill_at_ms == 0 && hvd_report_stream_is_stuck(&run->stream))
+        stop_mpirun(run, SIGTERM);
     if (run->kill_at_ms > 0 && now_ms >= run->kill_at_ms) {
         (void)kill(-run->pid, SIGKILL);
         run->kill_at_ms = now_ms + STOP_MS;

@@ -40,6 +40,8 @@
 #define FLUSH_AFTER_MS 100 /* an incomplete line is shown after this silence */
 #define KILL_AFTER_MS 800  /* mpirun kills us 1 s after SIGTERM: the program goes first */
 #define STAY_MS 10000      /* beyond the grace, until mpirun must have been told to stop */
+#define LOOK_MS 2000       /* how often it is looked whether the rank is within horovod_init */
+#define JOINING_MS 10000   /* so long there, and the launcher hears of it */
 #define DRAIN_MS 1000      /* how long output is awaited after the program ended */
 #define OUTPUT_MAX ((size_t)1 << 20)
 
@@ -71,6 +73,8 @@ struct wrapper {
     bool is_gentle;  /* the launcher waits for all programs to end, then mpirun is told */
     bool must_leave; /* mpirun has been told */
     int64_t oom_kills_before;
+    int64_t joining_since_ms; /* 0 = it is not within horovod_init */
+    bool has_joined;          /* or the launcher knows that it waits to */
 };
 
 /* Puts the variables of the launcher in place of those that carried them. */
@@ -275,6 +279,55 @@ static bool step(struct wrapper *w, int timeout_ms)
     return true;
 }
 
+/* Waits until mpirun has read what we wrote, so that the report reaches it in one piece. */
+static void wait_until_read(int fd)
+{
+    int unread = 0;
+
+    for (int i = 0; i < 200 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0; i++)
+        (void)poll(NULL, 0, 1);
+}
+
+static void send_report(const struct wrapper *w, const struct hvd_report *report)
+{
+    char line[HVD_REPORT_MAX];
+
+    if (hvd_report_format(report, w->nonce, line, sizeof(line)) != HVD_OK)
+        return;
+    wait_until_read(STDERR_FILENO);
+    hvd_process_write_all(STDERR_FILENO, line, strlen(line));
+}
+
+/* A rank that is within horovod_init for long may wait for one that never comes there: the launcher
+ * knows who has ended. */
+static void look_at_joining(struct wrapper *w)
+{
+    const enum hvd_rank_phase phase = hvd_rank_state_get();
+    const int64_t now_ms = hvd_process_now_ms();
+
+    w->has_joined = phase > HVD_RANK_JOINING;
+    if (phase != HVD_RANK_JOINING)
+        w->joining_since_ms = 0;
+    else if (w->joining_since_ms == 0)
+        w->joining_since_ms = now_ms;
+    if (w->joining_since_ms == 0 || now_ms - w->joining_since_ms < JOINING_MS)
+        return;
+    send_report(w, &(struct hvd_report){.rank = strtol(w->rank, NULL, 10),
+                                        .host = "-",
+                                        .limit_bytes = INT64_MAX,
+                                        .phase = phase,
+                                        .is_waiting = true});
+    w->has_joined = true;
+}
+
+/* How long nothing may happen. */
+static int patience_ms(const struct wrapper *w, bool is_holding)
+{
+    if (w->kill_at_ms || w->has_ended || is_holding)
+        return FLUSH_AFTER_MS;
+    return w->has_joined ? -1 : LOOK_MS;
+}
+
 /* Runs until the program has ended and its output is carried away. */
 static void watch(struct wrapper *w)
 {
@@ -283,7 +336,6 @@ static void watch(struct wrapper *w)
     while (!w->has_ended || w->streams[0].from >= 0 || w->streams[1].from >= 0) {
         bool is_holding = hvd_prefix_is_holding(&w->streams[0].prefix) ||
                           hvd_prefix_is_holding(&w->streams[1].prefix);
-        bool has_deadline = w->kill_at_ms || w->has_ended || is_holding;
 
         if (w->has_ended && until_ms == 0) {
             (void)kill(-w->pid, SIGKILL);
@@ -291,7 +343,9 @@ static void watch(struct wrapper *w)
         }
         if (until_ms && hvd_process_now_ms() > until_ms)
             break;
-        if (!step(w, has_deadline ? FLUSH_AFTER_MS : -1) && is_holding) {
+        if (!w->has_joined && !w->has_ended)
+            look_at_joining(w);
+        if (!step(w, patience_ms(w, is_holding)) && is_holding) {
             carry(w, &w->streams[0], true);
             carry(w, &w->streams[1], true);
         }
@@ -309,20 +363,10 @@ static void watch(struct wrapper *w)
     (void)kill(-w->pid, SIGKILL);
 }
 
-/* Waits until mpirun has read what we wrote, so that the report reaches it in one piece. */
-static void wait_until_read(int fd)
-{
-    int unread = 0;
-
-    for (int i = 0; i < 200 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0; i++)
-        (void)poll(NULL, 0, 1);
-}
-
 /* Tells the launcher how the rank ended, and returns the exit code for mpirun. */
 static int report(const struct wrapper *w)
 {
     struct hvd_report end = {.rank = strtol(w->rank, NULL, 10), .limit_bytes = INT64_MAX};
-    char line[HVD_REPORT_MAX];
     int code;
 
     if (WIFSIGNALED(w->status))
@@ -339,10 +383,7 @@ static int report(const struct wrapper *w)
         end.is_oom = true;
         end.limit_bytes = hvd_here_memory_limit();
     }
-    if (hvd_report_format(&end, w->nonce, line, sizeof(line)) == HVD_OK) {
-        wait_until_read(STDERR_FILENO);
-        hvd_process_write_all(STDERR_FILENO, line, strlen(line));
-    }
+    send_report(w, &end);
     return code;
 }
 

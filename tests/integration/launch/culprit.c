@@ -52,8 +52,11 @@ int main(void)
 {
     const char *who = getenv("CULPRIT_RANK");
     const char *cause = getenv("CULPRIT_CAUSE");
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     float data[ELEMENTS] = {0};
 
+    if (who && cause && rank && strcmp(cause, "absent") == 0 && strcmp(rank, who) == 0)
+        return 0;
     if (!horovod_init(NULL, 0, NULL, NULL, 0))
         return 1;
     for (int64_t step = 0; step < STEPS_MAX; step++) {

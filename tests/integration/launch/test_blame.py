@@ -128,6 +128,17 @@ def test_the_host_that_is_lost_is_named(hosts, cause, way, transport):
     assert process.returncode == 1 and "-----" not in rest, rest
 
 
+@pytest.mark.parametrize("way", ["one host", "two hosts"])
+def test_a_rank_that_ends_before_init_is_named_and_ends_the_job(hosts, way):
+    spread = WAYS[way]
+    command, env = start(hosts, spread, CULPRIT_RANK="1", CULPRIT_CAUSE="absent")
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        f"horovodrun: rank 1 on host {place(hosts, spread, 1)} exited with code 0 and without horovod_init, "
+        "in which other ranks wait for it"), done.stderr
+    assert done.returncode == 1
+
+
 def test_mpiruns_own_words_are_shown_with_verbose(hosts):
     command, env = start(hosts, (2,), CULPRIT_CAUSE="kill", CULPRIT_RANK="1")
     done = subprocess.run([command[0], "--verbose", *command[1:]], env=env, capture_output=True, text=True, timeout=60,

@@ -21,7 +21,7 @@
 
 #define MARK '\036'
 #define BREAK '\037'
-#define FIELDS 9
+#define FIELDS 10
 
 /* Copies text, cut where it is too long. */
 static void set_text(char *out, size_t size, struct hvd_strview text)
@@ -65,12 +65,13 @@ void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out
 hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonce, char *out,
                                size_t size)
 {
-    int head = snprintf(
-        out, size,
-        "\036horovod-rank %s rank=%" PRId64
-        " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64 " words=%d phase=%d",
-        nonce, report->rank, report->host, report->exit_code, report->signal, report->was_stopped,
-        report->is_oom, report->limit_bytes, report->words, report->phase);
+    int head = snprintf(out, size,
+                        "\036horovod-rank %s rank=%" PRId64
+                        " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64
+                        " words=%d phase=%d waiting=%d",
+                        nonce, report->rank, report->host, report->exit_code, report->signal,
+                        report->was_stopped, report->is_oom, report->limit_bytes, report->words,
+                        report->phase, report->is_waiting);
     int rest;
 
     if (head <= 0 || (size_t)head >= size)
@@ -116,10 +117,16 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
     static const struct {
         const char *key;
         int64_t max;
-    } fields[FIELDS] = {
-        {"rank", INT32_MAX},      {NULL, 0},  {"exit", 255},        {"signal", 127},
-        {"stopped", 1},           {"oom", 1}, {"limit", INT64_MAX}, {"words", HVD_WORDS_STDERR},
-        {"phase", HVD_RANK_ENDED}};
+    } fields[FIELDS] = {{"rank", INT32_MAX},
+                        {NULL, 0},
+                        {"exit", 255},
+                        {"signal", 127},
+                        {"stopped", 1},
+                        {"oom", 1},
+                        {"limit", INT64_MAX},
+                        {"words", HVD_WORDS_STDERR},
+                        {"phase", HVD_RANK_ENDED},
+                        {"waiting", 1}};
     int64_t value[FIELDS] = {0};
     struct hvd_strview host = {0};
     struct hvd_strview words = text;
@@ -148,7 +155,8 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                                .is_oom = value[5] != 0,
                                .limit_bytes = value[6],
                                .words = (enum hvd_report_words)value[7],
-                               .phase = (enum hvd_rank_phase)value[8]};
+                               .phase = (enum hvd_rank_phase)value[8],
+                               .is_waiting = value[9] != 0};
     set_text(out->host, sizeof(out->host), host);
     if (words.data)
         set_text(out->line, sizeof(out->line), hvd_strview_cut(&words, BREAK));
@@ -434,11 +442,20 @@ static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *p
     if (stream->_n_held < 3 || stream->_held[stream->_n_held - 2] != MARK ||
         !parse_report(text, stream->nonce, &report))
         return pass_held(stream, pass);
+    stream->_n_held = 0;
+    if (report.is_waiting) {
+        stream->has_waiting = true;
+        return HVD_OK;
+    }
     stream->n_ended++;
     hear(stream, report.rank);
-    if (!hvd_report_is_good(&report))
+    if (!hvd_report_is_good(&report)) {
         keep(stream, &report);
-    stream->_n_held = 0;
+    } else if (report.phase == HVD_RANK_OUTSIDE && !report.was_stopped && !stream->has_absent) {
+        stream->absent = report;
+        stream->absent.kind = HVD_REPORT_ABSENT;
+        stream->has_absent = true;
+    }
     return HVD_OK;
 }
 
@@ -463,6 +480,11 @@ hvd_status_t hvd_report_stream_feed(struct hvd_report_stream *stream, struct hvd
     return st;
 }
 
+bool hvd_report_stream_is_stuck(const struct hvd_report_stream *stream)
+{
+    return stream->has_waiting && stream->has_absent;
+}
+
 bool hvd_report_stream_is_holding(const struct hvd_report_stream *stream)
 {
     return hvd_banner_is_holding(&stream->_banners);
@@ -477,6 +499,8 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
 {
     if (stream->has_cause)
         return &stream->cause;
+    if (hvd_report_stream_is_stuck(stream))
+        return &stream->absent;
     if (stream->has_text && !stream->has_lost)
         return &stream->text;
     return stream->has_lost ? &stream->lost : NULL;
@@ -613,6 +637,13 @@ void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts
     if (report->kind == HVD_REPORT_LOST_RANK) {
         (void)snprintf(out, size, "rank %" PRId64 " on host %s is lost: %s", report->rank, host,
                        report->line);
+        return;
+    }
+    if (report->kind == HVD_REPORT_ABSENT) {
+        (void)snprintf(out, size,
+                       "rank %" PRId64 " on host %s exited with code 0 and without horovod_init, "
+                       "in which other ranks wait for it",
+                       report->rank, host);
         return;
     }
     describe_end(report, host, out, size);

@@ -33,6 +33,7 @@ enum hvd_report_words {
 enum hvd_report_kind {
     HVD_REPORT_RANK,      /* the process of a rank, as the wrapper saw it */
     HVD_REPORT_LOST_RANK, /* a rank that others have lost, and nobody has reported */
+    HVD_REPORT_ABSENT,    /* a rank that ended with 0 and without horovod_init, where others wait */
     HVD_REPORT_LOST_HOST, /* mpirun has lost its daemon there, or never heard of it again */
 };
 
@@ -45,6 +46,7 @@ struct hvd_report {
     int exit_code; /* when signal is 0 */
     int signal;    /* the signal that killed it, or 0 */
     enum hvd_rank_phase phase;
+    bool is_waiting;     /* it has not ended: it is within horovod_init for long */
     bool was_stopped;    /* the wrapper had been told to end it: a consequence, not a cause */
     bool is_oom;         /* the kernel killed it for memory */
     int64_t limit_bytes; /* memory limit of its cgroup; INT64_MAX = unknown or none */
@@ -80,6 +82,9 @@ struct hvd_report_stream {
     bool *heard;                   /* by host: a rank there has reported its end; owned */
     bool has_lost;                 /* a host or a rank of which nothing is heard */
     struct hvd_report lost;
+    bool has_waiting; /* a rank is within horovod_init for long */
+    bool has_absent;  /* a rank ended well without it */
+    struct hvd_report absent;
     bool has_text; /* mpirun's own words named a rank */
     struct hvd_report text;
     bool shows_banners; /* mpirun's own, although the launcher names the cause */
@@ -125,6 +130,10 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
 
 /* Whether the rank ended well: with 0, and not in the middle of its job, or because it had to. */
 bool hvd_report_is_good(const struct hvd_report *report);
+
+/* Whether ranks wait within horovod_init for one that has ended: it is the failure then, and the
+ * job has to be stopped. */
+bool hvd_report_stream_is_stuck(const struct hvd_report_stream *stream);
 
 /* The exit code that says the same: the rank's, or 128 + signal; 1 where it has none. */
 int hvd_report_exit_code(const struct hvd_report *report);

@@ -351,6 +351,41 @@ static void a_rank_that_others_have_lost_is_named(void **state)
     assert_string_equal(line, "rank 3 on host h exited with code 1: KeyError: 'learning_rate'");
 }
 
+static void a_rank_that_others_wait_for_within_init_is_named_once_they_do(void **state)
+{
+    const struct hvd_report absent = {.rank = 1, .host = "h", .limit_bytes = INT64_MAX};
+    const struct hvd_report waits = {.rank = 0,
+                                     .host = "-",
+                                     .limit_bytes = INT64_MAX,
+                                     .phase = HVD_RANK_JOINING,
+                                     .is_waiting = true};
+    const struct hvd_report *const orders[][2] = {{&absent, &waits}, {&waits, &absent}};
+    const struct hvd_hosts none = {0};
+    char text[HVD_REPORT_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct hvd_report_stream stream;
+        struct hvd_buf pass;
+
+        hvd_report_stream_init(&stream, NONCE, NULL);
+        hvd_buf_init(&pass, 100);
+        for (size_t k = 0; k < 2; k++) {
+            assert_false(hvd_report_stream_is_stuck(&stream));
+            assert_null(hvd_report_stream_failure(&stream));
+            assert_int_equal(hvd_report_format(orders[i][k], NONCE, text, sizeof(text)), HVD_OK);
+            assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(text), &pass), HVD_OK);
+        }
+        assert_true(hvd_report_stream_is_stuck(&stream));
+        assert_int_equal(stream.n_ended, 1);
+        hvd_report_describe(hvd_report_stream_failure(&stream), &none, text, sizeof(text));
+        assert_string_equal(text, "rank 1 on host h exited with code 0 and without horovod_init, "
+                                  "in which other ranks wait for it");
+        assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
+        hvd_buf_fini(&pass);
+    }
+}
+
 static void an_end_without_shutdown_is_a_failure(void **state)
 {
     struct hvd_report report = wrote(2, "", "under way\n");
@@ -514,6 +549,7 @@ int main(void)
         cmocka_unit_test(a_host_that_is_lost_is_named_and_no_rank_that_was_stopped),
         cmocka_unit_test(a_rank_that_others_have_lost_is_named),
         cmocka_unit_test(an_end_without_shutdown_is_a_failure),
+        cmocka_unit_test(a_rank_that_others_wait_for_within_init_is_named_once_they_do),
         cmocka_unit_test(mpiruns_own_words_are_read_when_no_wrapper_reported),
         cmocka_unit_test(the_last_line_names_rank_host_and_reason),
         cmocka_unit_test(the_last_words_of_the_first_rank_that_fails_go_with_it),
