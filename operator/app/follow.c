@@ -78,6 +78,13 @@ bool hvd_follow_is_synced(const struct hvd_follow *follow)
     return true;
 }
 
+void hvd_follow_relist(struct hvd_follow *follow, enum hvd_kind kind)
+{
+    for (size_t i = 0; i < follow->_n; i++)
+        if (follow->_kinds[i] == kind)
+            hvd_watch_relist(follow->_watches[i]);
+}
+
 size_t hvd_follow_count_synced(const struct hvd_follow *follow)
 {
     size_t n = 0;

@@ -41,6 +41,9 @@ int64_t hvd_follow_step(struct hvd_follow *follow, int64_t now_ms);
 /* Whether every kind has been listed once, or is one that the server may lack and does lack. */
 bool hvd_follow_is_synced(const struct hvd_follow *follow);
 
+/* Lists the kind again, whatever its watch shows. */
+void hvd_follow_relist(struct hvd_follow *follow, enum hvd_kind kind);
+
 /* Watches that have listed once. */
 size_t hvd_follow_count_synced(const struct hvd_follow *follow);
 

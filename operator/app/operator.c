@@ -126,6 +126,8 @@ static void on_begin(void *ctx, enum hvd_kind kind)
 {
     struct hvd_operator *op = ctx;
 
+    if (kind == HVD_KIND_HOROVODJOB)
+        hvd_doubts_clear(&op->store.doubts);
     hvd_store_begin(&op->store, kind);
 }
 
@@ -172,6 +174,8 @@ static void on_remove(void *ctx, enum hvd_kind kind, const cJSON *object)
     struct hvd_operator *op = ctx;
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
 
+    if (kind == HVD_KIND_HOROVODJOB)
+        hvd_doubts_settle(&op->store.doubts, hvd_json_text(meta, "uid"));
     begin_feeding(op);
     hvd_store_miss(&op->store, kind, hvd_json_text(meta, "namespace"), hvd_json_text(meta, "name"),
                    hvd_json_text(meta, "uid"), *hvd_json_text(meta, "deletionTimestamp") != '\0');
@@ -607,8 +611,22 @@ static void follow_clock(struct hvd_operator *op)
         want(op, entry, hvd_clock_ms());
 }
 
+/* Returns when a list has to decide about jobs that an answer called gone. */
+static int64_t resolve_doubts(struct hvd_operator *op)
+{
+    if (hvd_clock_ms() >= hvd_doubts_due_ms(&op->store.doubts)) {
+        HVD_LOG_KV(op->setup.log, HVD_LOG_WARN, SUBSYSTEM,
+                   "jobs that the API server called gone are not deleted, listing all jobs",
+                   {"why", "answered 404, and no watch event in 10 s"});
+        hvd_follow_relist(&op->follow, HVD_KIND_HOROVODJOB);
+        hvd_doubts_clear(&op->store.doubts);
+    }
+    return hvd_doubts_due_ms(&op->store.doubts);
+}
+
 static int64_t step_all(struct hvd_operator *op)
 {
+    int64_t doubts_ms = resolve_doubts(op);
     int64_t follow_ms = hvd_follow_step(&op->follow, hvd_clock_ms());
     int64_t elect_ms = elect(op);
     int64_t slow_ms, tidy_ms, due_ms, explain_ms;
@@ -625,6 +643,7 @@ static int64_t step_all(struct hvd_operator *op)
     tidy_ms = tidy_sometimes(op);
     explain_ms = may_work(op) ? hvd_explainer_step(&op->explainer, hvd_clock_ms()) : INT64_MAX;
     due_ms = follow_ms < elect_ms ? follow_ms : elect_ms;
+    due_ms = doubts_ms < due_ms ? doubts_ms : due_ms;
     due_ms = slow_ms < due_ms ? slow_ms : due_ms;
     due_ms = explain_ms < due_ms ? explain_ms : due_ms;
     return tidy_ms < due_ms ? tidy_ms : due_ms;

@@ -171,6 +171,9 @@ static void forget(const struct step *step)
     const struct hvd_action *action = step->action;
     struct run *run = step->run;
 
+    if (action->kind == HVD_KIND_HOROVODJOB && run->entry->has_job &&
+        hvd_str_equal(run->entry->job.uid, step->uid))
+        hvd_doubts_add(&run->p.store->doubts, step->uid, hvd_clock_ms());
     hvd_store_remove(run->p.store, action->kind, action->namespace, action->name, step->uid);
     if (action->kind != HVD_KIND_HOROVODJOB && run->entry->has_job &&
         !hvd_store_find(run->p.store, action->kind, action->namespace, action->name) &&

@@ -10,6 +10,7 @@
 #include "base/slab.h"
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
+#include "operator/app/doubts.h"
 #include "operator/app/index.h"
 #include "operator/app/permits.h"
 #include "operator/app/places.h"
@@ -75,6 +76,7 @@ struct hvd_store {
     struct hvd_entry *waiters;     /* jobs that a foreign object blocks, or blocked lately */
     unsigned rounds[HVD_N_KINDS];
     unsigned long long told[HVD_N_KINDS]; /* the version up to which the watch has told all */
+    struct hvd_doubts doubts;             /* jobs that an answer called gone */
     size_t n_by_state[HVD_N_JOB_STATES];
     size_t n_stray; /* objects that are filed without their job */
     /* Set by the owner while it looks at every entry that changes: a worker that failed and went

@@ -119,6 +119,8 @@ enum hvd_refusal hvd_refusal_judge(const struct hvd_action *action, hvd_status_t
     if (is_rule(action, code, body))
         return HVD_REFUSAL_RULE;
     /* What a webhook denies has this status, whatever its code is. */
+    if (code == 404 && status == HVD_ERR_UNAVAILABLE) /* of something before the server */
+        return HVD_REFUSAL_UNSERVED;
     if (is_unserved(code) && (status != HVD_ERR_DENIED || code == 401))
         return HVD_REFUSAL_UNSERVED;
     return HVD_REFUSAL_DENIED;

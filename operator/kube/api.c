@@ -79,6 +79,36 @@ static bool is_of_webhook(const cJSON *body)
            hvd_str_has_prefix(message, "Internal error occurred: failed calling webhook \"");
 }
 
+/*
+ * What stands before the API server answers with these codes, too: a load balancer without a
+ * backend, a gateway that does not know the cluster. Only the server's own words are a fact about
+ * an object: a Status, and one of 404 names it. Of a path that it does not serve, which is asked
+ * for by lists and watches, the server has no Status.
+ */
+static bool is_of_server(const struct hvd_kube_request *request, long code, const cJSON *body)
+{
+    const struct hvd_url_path *path = &request->path;
+    const cJSON *details = cJSON_GetObjectItemCaseSensitive(body, "details");
+    const char *kind = hvd_json_text(details, "kind");
+
+    if (code == 404 && (request->verb == HVD_VERB_LIST || request->verb == HVD_VERB_WATCH))
+        return true;
+    if (strcmp(hvd_json_text(body, "kind"), "Status") != 0)
+        return false;
+    if (code != 404)
+        return true;
+    return strcmp(hvd_json_text(body, "reason"), "NotFound") == 0 &&
+           (!path->name || request->verb == HVD_VERB_CREATE ||
+            (strcmp(hvd_json_text(details, "name"), path->name) == 0 &&
+             (!*kind || strcmp(kind, hvd_kind_info(path->kind)->resource) == 0)));
+}
+
+/* Codes that are believed, so that they have to be the server's. */
+static bool is_fact(long code)
+{
+    return code == 400 || code == 403 || code == 404 || code == 409 || code == 410 || code == 422;
+}
+
 static hvd_status_t status_of(long code, const cJSON *body)
 {
     if (code >= 200 && code < 300)
@@ -108,7 +138,9 @@ static hvd_status_t status_of(long code, const cJSON *body)
 hvd_status_t hvd_kube_judge(const struct hvd_kube_request *request, long code, const cJSON *body,
                             struct hvd_err *err)
 {
-    hvd_status_t st = status_of(code, body);
+    const bool is_stray =
+        is_fact(code) && !is_of_webhook(body) && !is_of_server(request, code, body);
+    hvd_status_t st = is_stray ? HVD_ERR_UNAVAILABLE : status_of(code, body);
     const char *text = hvd_json_text(body, "message");
     char what[512];
 
@@ -121,6 +153,8 @@ hvd_status_t hvd_kube_judge(const struct hvd_kube_request *request, long code, c
                     "certificate is missing, wrong or expired",
                     what);
     else
-        hvd_err_set(err, st, (int)code, "%s: HTTP %ld%s%s", what, code, *text ? ": " : "", text);
+        hvd_err_set(err, st, (int)code, "%s: HTTP %ld%s%s%s", what, code,
+                    is_stray ? ", which is not the API server's answer about it" : "",
+                    *text ? ": " : "", text);
     return st;
 }

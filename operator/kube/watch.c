@@ -266,7 +266,7 @@ static void finish_page(struct hvd_watch *watch)
 static bool is_about_size(hvd_status_t st, const struct hvd_kube_response *response)
 {
     return st == HVD_ERR_TIMEOUT || st == HVD_ERR_TOO_LARGE ||
-           (st == HVD_ERR_UNAVAILABLE && response->code != 0 && response->code != 429);
+           (st == HVD_ERR_UNAVAILABLE && response->code >= 500);
 }
 
 /* Asks for half as many objects, or for as many as have come: the same page again, if it may be. */
@@ -605,6 +605,18 @@ int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms)
     if (watch->state != STATE_WAIT)
         return due_under_way(watch);
     return now_ms + (watch->delay_ms > 0 ? watch->delay_ms : 0);
+}
+
+void hvd_watch_relist(struct hvd_watch *watch)
+{
+    if (watch->state == STATE_LIST)
+        return;
+    if (watch->state == STATE_WATCH) {
+        watch->options.api->cancel(watch->options.api->self, watch->call);
+        watch->is_open = false;
+        wait_for(watch, 0);
+    }
+    forget_position(watch);
 }
 
 bool hvd_watch_is_synced(const struct hvd_watch *watch)

@@ -65,6 +65,9 @@ void hvd_watch_destroy(struct hvd_watch *watch);
  */
 int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms);
 
+/* Ends the stream, and lists at the next step: what is known may be wrong. Not from a handler. */
+void hvd_watch_relist(struct hvd_watch *watch);
+
 /* Whether a list has been completed once. */
 bool hvd_watch_is_synced(const struct hvd_watch *watch);
 

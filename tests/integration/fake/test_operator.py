@@ -123,3 +123,14 @@ def test_a_patch_decided_before_another_write_changes_nothing(fake, operator):
         kind = "json-patch" if late["body"].startswith("[") else "merge-patch"
         answer = fake.raw("PATCH", late["path"], late["body"], {"Content-Type": f"application/{kind}+json"})
         assert answer[0] == 409, f"{late['path']} {late['body']}: {answer}"
+
+
+@pytest.mark.parametrize("reason, verb", [("default backend", "create"), ("NotFound", "get")])
+def test_404s_that_pass_make_no_job_forgotten(fake, operator, reason, verb):
+    """A load balancer's are no Status about the object; even one that is believed is wrong when the watch does not agree."""
+    fake.play(run_ms=20)
+    fake.fault("answer", code=404, reason=reason, times=1000000)
+    fake.apply_job(replicas=1)
+    until("some are answered 404", lambda: [r["verb"] for r in fake.requests() if r["code"] == 404].count(verb) >= 2 - (verb == "get"))
+    fake.clear_faults()
+    fake.wait_state("Succeeded", timeout=40)

@@ -24,7 +24,7 @@ enum column { OF_TEMPLATE, OTHER_CREATE, TEMPLATE_PATCH, OTHER_PATCH, DELETION, 
 
 #define STATUS(reason, message, causes)                                                            \
     "{\"kind\":\"Status\",\"reason\":\"" reason "\",\"message\":\"" message                        \
-    "\",\"details\":{\"causes\":[" causes "]}}"
+    "\",\"details\":{\"name\":\"j\",\"causes\":[" causes "]}}"
 #define CAUSE(field) "{\"reason\":\"FieldValueInvalid\",\"message\":\"no\",\"field\":\"" field "\"}"
 #define DECODING "StatefulSet in version \\\"v1\\\" cannot be handled as a StatefulSet: "
 #define WEBHOOK "admission webhook \\\"a\\\" denied the request: no"
@@ -56,9 +56,11 @@ static const struct {
     {403, STATUS("Forbidden", "because it is being terminated", NAMESPACE), EVERY(LEFT)},
     {403, STATUS("Forbidden", WEBHOOK, NAMESPACE), EVERY(TOLD)},
     {404, STATUS("NotFound", "not found", ""), {TOLD, TOLD, READ, READ, DONE}},
+    {404, NULL, EVERY(LASTS)},
     {405, STATUS("MethodNotAllowed", "no", ""), EVERY(TOLD)},
     {408, NULL, EVERY(LASTS)},
     {409, STATUS("Conflict", "the quota has changed", ""), {LASTS, LASTS, READ, READ, READ}},
+    {409, NULL, EVERY(LASTS)},
     {409, STATUS("Conflict", WEBHOOK, ""), EVERY(TOLD)},
     {410, STATUS("Gone", "no", ""), EVERY(TOLD)},
     {413, STATUS("RequestEntityTooLarge", "limit is 3145728", ""), EVERY(TOLD)},

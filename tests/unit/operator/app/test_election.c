@@ -122,7 +122,7 @@ static void one_that_comes_second_waits_for_the_stream_to_tell(void **state)
     (void)hvd_election_step(b.election);
     assert_int_equal(last_write(&b)->request.verb, HVD_VERB_PATCH);
     assert_non_null(strstr(last_write(&b)->body, "\"resourceVersion\":\"9\""));
-    fake_api_answer(last_write(&b), 409, "{\"reason\":\"Conflict\"}");
+    fake_api_answer(last_write(&b), 409, "{\"kind\":\"Status\",\"reason\":\"Conflict\"}");
     (void)hvd_election_step(b.election);
     assert_int_equal(last_write(&b)->request.verb, HVD_VERB_GET);
     fake_api_answer(last_write(&b), 200, LEASE("10", "third"));

@@ -137,7 +137,8 @@ static void one_question_is_answered_by_a_list_about_its_object(void **state)
     /* Asked again the last answer holds, until there is none. */
     ask(b, entry, "u");
     assert_string_equal(entry->failures[0].message, "no room");
-    assert_int_equal(run_for(b, 10000, 403, "{\"message\":\"no right to list events\"}"), 1);
+    assert_int_equal(
+        run_for(b, 10000, 403, "{\"kind\":\"Status\",\"message\":\"no right to list events\"}"), 1);
     assert_null(entry->failures[0].message);
     assert_false(entry->failures[0].is_open);
     /* The answer about another object of that name is none about this one. */

@@ -7,8 +7,12 @@
 #include "tests/unit/operator/app/objects.h"
 #include "tests/unit/operator/kube/fake_api.h"
 
-#define GONE "{\"reason\":\"NotFound\",\"message\":\"not found\"}"
-#define EXISTS "{\"reason\":\"AlreadyExists\",\"message\":\"exists\"}"
+#define GONE_OF(name)                                                                              \
+    "{\"kind\":\"Status\",\"reason\":\"NotFound\",\"message\":\"not "                              \
+    "found\",\"details\":{\"name\":\"" name "\"}}"
+#define GONE GONE_OF("j")
+#define CONFLICT "{\"kind\":\"Status\",\"reason\":\"Conflict\"}"
+#define EXISTS "{\"kind\":\"Status\",\"reason\":\"AlreadyExists\",\"message\":\"exists\"}"
 
 /* A job in the store, a performer over the fake port, and how the last plan ended. */
 struct bench {
@@ -127,8 +131,9 @@ static void nodes_are_read_once_and_refusals_remembered(void **state)
     assert_null(b->fake.calls[0].request.path.ns);
     assert_string_equal(b->fake.calls[0].name, "n1");
     fake_api_answer(&b->fake.calls[0], 200, "{\"metadata\":{\"labels\":{\"zone\":\"a\"}}}");
-    fake_api_answer(&b->fake.calls[1], 403, "{\"reason\":\"Forbidden\",\"message\":\"no\"}");
-    fake_api_answer(&b->fake.calls[2], 404, GONE);
+    fake_api_answer(&b->fake.calls[1], 403,
+                    "{\"kind\":\"Status\",\"reason\":\"Forbidden\",\"message\":\"no\"}");
+    fake_api_answer(&b->fake.calls[2], 404, GONE_OF("n3"));
     assert_int_equal(b->n_performed, 0);
     fake_api_answer(&b->fake.calls[3], 500, "{}");
     assert_int_equal(b->n_performed, 1);
@@ -229,14 +234,15 @@ static void an_existing_object_that_cannot_be_read_is_not_called_foreign(void **
     plan(b, HVD_ACTION_CREATE, false);
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 409, EXISTS);
-    fake_api_answer(fake_api_last(&b->fake), 500, "{\"message\":\"etcd\"}");
+    fake_api_answer(fake_api_last(&b->fake), 500, "{\"kind\":\"Status\",\"message\":\"etcd\"}");
     assert_int_not_equal(b->status, HVD_OK);
     assert_int_equal(b->entry->n_failures, 1);
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
 }
 
 #define WRONG_TEMPLATE                                                                             \
-    "{\"reason\":\"Invalid\",\"message\":\"StatefulSet.apps \\\"j\\\" is invalid: "                \
+    "{\"kind\":\"Status\",\"reason\":\"Invalid\",\"message\":\"StatefulSet.apps \\\"j\\\" is "     \
+    "invalid: "                                                                                    \
     "spec.template.x: "                                                                            \
     "no\",\"details\":{\"causes\":[{\"field\":\"spec.template.x\"}]}}"
 
@@ -283,7 +289,8 @@ static void a_json_patch_that_does_not_fit_reads_the_object_again(void **state)
     b->plan.actions[0].is_template = true;
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 422,
-                    "{\"reason\":\"Invalid\",\"message\":\"the server rejected our request due to "
+                    "{\"kind\":\"Status\",\"reason\":\"Invalid\",\"message\":\"the server rejected "
+                    "our request due to "
                     "an error in our request\"}");
     assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_GET);
     fake_api_answer(fake_api_last(&b->fake), 200, CHILD("j", "s2", "9", "j", "u1"));
@@ -303,7 +310,8 @@ static void the_writer_of_an_object_is_looked_up_in_its_metadata(void **state)
          "{\"metadata\":{\"managedFields\":[{\"manager\":\"kubectl-edit\",\"fieldsV1\":{\"f:spec\":"
          "{\"f:selector\":{}}}}]}}",
          "by manager \"kubectl-edit\""},
-        {403, "{\"message\":\"no\"}", "by an admission webhook or another program"},
+        {403, "{\"kind\":\"Status\",\"message\":\"no\"}",
+         "by an admission webhook or another program"},
         {404, GONE, "by an admission webhook or another program"},
     };
     struct bench *b = *state;
@@ -327,7 +335,8 @@ static void a_denied_write_is_a_failure_and_is_retried(void **state)
 
     plan(b, HVD_ACTION_CREATE, false);
     perform(b);
-    fake_api_answer(fake_api_last(&b->fake), 403, "{\"message\":\"exceeded quota\"}");
+    fake_api_answer(fake_api_last(&b->fake), 403,
+                    "{\"kind\":\"Status\",\"message\":\"exceeded quota\"}");
     assert_int_equal(b->status, HVD_ERR_DENIED);
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
 }
@@ -339,7 +348,8 @@ static void what_may_pass_is_a_denial_and_retried(void **state)
     /* A namespace that goes, or a kind that is not installed. */
     plan(b, HVD_ACTION_CREATE, false);
     perform(b);
-    fake_api_answer(fake_api_last(&b->fake), 404, "{\"message\":\"not found\"}");
+    fake_api_answer(fake_api_last(&b->fake), 404,
+                    "{\"kind\":\"Status\",\"message\":\"not found\"}");
     assert_int_not_equal(b->status, HVD_OK);
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
     assert_string_equal(b->entry->failures[0].message, "not found");
@@ -347,7 +357,8 @@ static void what_may_pass_is_a_denial_and_retried(void **state)
     plan(b, HVD_ACTION_CREATE, false);
     b->plan.actions[0].kind = HVD_KIND_VOLCANO_PODGROUP;
     perform(b);
-    fake_api_answer(fake_api_last(&b->fake), 400, "{\"message\":\"queue is Closed\"}");
+    fake_api_answer(fake_api_last(&b->fake), 400,
+                    "{\"kind\":\"Status\",\"message\":\"queue is Closed\"}");
     assert_int_equal(b->status, HVD_ERR_DENIED);
     assert_int_equal(b->entry->n_failures, 2);
     assert_int_equal(b->entry->failures[1].type, HVD_FAILURE_DENIED);
@@ -362,7 +373,8 @@ static void what_a_webhook_denies_is_a_denial_whatever_its_code(void **state)
         plan(b, HVD_ACTION_CREATE, false);
         perform(b);
         fake_api_answer(fake_api_last(&b->fake), codes[i],
-                        "{\"message\":\"admission webhook \\\"a\\\" denied the request: no\"}");
+                        "{\"kind\":\"Status\",\"message\":\"admission webhook \\\"a\\\" denied the "
+                        "request: no\"}");
         assert_int_equal(b->n_performed, i + 1);
         assert_int_equal(b->status, HVD_ERR_DENIED);
         assert_int_equal(b->entry->n_failures, 1);
@@ -390,13 +402,14 @@ static void the_end_of_a_job_that_is_gone_is_asked_of_its_events(void **state)
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_SUCCEEDED);
     plan(b, HVD_ACTION_TRACE, false);
     perform(b);
-    fake_api_answer(fake_api_last(&b->fake), 403, "{\"message\":\"no right to list events\"}");
+    fake_api_answer(fake_api_last(&b->fake), 403,
+                    "{\"kind\":\"Status\",\"message\":\"no right to list events\"}");
     assert_int_equal(b->status, HVD_OK);
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_NO_TRACE);
     /* A server that does not answer says nothing about the Job. */
     plan(b, HVD_ACTION_TRACE, false);
     perform(b);
-    fake_api_answer(fake_api_last(&b->fake), 500, "{\"message\":\"etcd\"}");
+    fake_api_answer(fake_api_last(&b->fake), 500, "{\"kind\":\"Status\",\"message\":\"etcd\"}");
     assert_int_not_equal(b->status, HVD_OK);
 }
 
@@ -408,7 +421,8 @@ static void a_conflict_reads_the_object_again(void **state)
     for (size_t i = 0; i < 2; i++) {
         plan(b, types[i], false);
         perform(b);
-        fake_api_answer(fake_api_last(&b->fake), 409, "{\"reason\":\"Conflict\"}");
+        fake_api_answer(fake_api_last(&b->fake), 409,
+                        "{\"kind\":\"Status\",\"reason\":\"Conflict\"}");
         assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_GET);
         fake_api_answer(fake_api_last(&b->fake), 200,
                         i ? CHILD("j", "s1", "6", "j", "u1") : CHILD("j", "s1", "5", "j", "u1"));
@@ -490,6 +504,29 @@ static void a_spec_that_is_not_held_is_read_and_is_there(void **state)
     fake_api_answer(fake_api_last(&b->fake), 404, GONE);
     assert_int_equal(b->status, HVD_OK);
     assert_false(b->entry->has_job);
+    assert_true(hvd_doubts_due_ms(&b->store.doubts) < INT64_MAX); /* until the watch says so, too */
+}
+
+/* A job was forgotten for ever, as its watch never shows it again. */
+static void a_404_of_a_load_balancer_forgets_no_job(void **state)
+{
+    struct bench *b = *state;
+
+    for (int i = 0; i < 3; i++) {
+        plan(b, HVD_ACTION_PATCH_STATUS, false);
+        perform(b);
+        fake_api_answer(fake_api_last(&b->fake), 404, NULL);
+        assert_int_not_equal(b->status, HVD_OK);
+        read_spec(b);
+        fake_api_answer(fake_api_last(&b->fake), 404, "\"default backend - 404\"");
+        assert_int_not_equal(b->status, HVD_OK);
+        assert_true(b->entry->has_job);
+    }
+    look(b, NULL);
+    fake_api_answer(fake_api_last(&b->fake), 404, "{\"code\":404}");
+    assert_int_not_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_gone, 0);
+    assert_true(hvd_doubts_due_ms(&b->store.doubts) == INT64_MAX);
 }
 
 static void a_look_that_finds_somebody_elses_object_finds_none(void **state)
@@ -540,7 +577,7 @@ static void a_late_answer_about_what_is_gone_forgets_nothing_new(void **state)
     assert_int_equal(hvd_store_put(&b->store, HVD_KIND_SERVICE, old, NULL), HVD_OK);
     plan(b, HVD_ACTION_PATCH, false);
     perform(b);
-    fake_api_answer(fake_api_last(&b->fake), 409, GONE);
+    fake_api_answer(fake_api_last(&b->fake), 409, CONFLICT);
     assert_int_equal(hvd_store_put(&b->store, HVD_KIND_SERVICE, new, NULL), HVD_OK);
     fake_api_answer(fake_api_last(&b->fake), 404, GONE);
     assert_int_equal(b->n_performed, 1);
@@ -569,11 +606,11 @@ static void a_delete_that_was_denied_is_forgotten_when_it_succeeds(void **state)
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
         plan(b, HVD_ACTION_DELETE, false);
         perform(b);
-        fake_api_answer(fake_api_last(&b->fake), 403, "{\"message\":\"no\"}");
+        fake_api_answer(fake_api_last(&b->fake), 403, "{\"kind\":\"Status\",\"message\":\"no\"}");
         assert_int_equal(b->entry->n_failures, 1);
         plan(b, HVD_ACTION_DELETE, false);
         perform(b);
-        fake_api_answer(fake_api_last(&b->fake), codes[i], "{\"kind\":\"Status\"}");
+        fake_api_answer(fake_api_last(&b->fake), codes[i], GONE);
         assert_int_equal(b->entry->n_failures, 0);
     }
 }
@@ -586,7 +623,8 @@ static void a_delete_is_never_wrong_in_itself(void **state)
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
         plan(b, HVD_ACTION_DELETE, false);
         perform(b);
-        fake_api_answer(fake_api_last(&b->fake), codes[i], "{\"message\":\"no\"}");
+        fake_api_answer(fake_api_last(&b->fake), codes[i],
+                        "{\"kind\":\"Status\",\"message\":\"no\"}");
         assert_int_equal(b->status, HVD_ERR_DENIED);
         assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
         assert_string_equal(b->entry->failures[0].message, "no");
@@ -637,8 +675,8 @@ static void events_never_hold_a_job_up_unless_the_server_is_away(void **state)
         hvd_status_t expected;
     } rows[] = {{201, "{}", HVD_OK},
                 {409, EXISTS, HVD_OK},
-                {403, "{}", HVD_OK},
-                {422, "{}", HVD_OK},
+                {403, "{\"kind\":\"Status\"}", HVD_OK},
+                {422, "{\"kind\":\"Status\"}", HVD_OK},
                 {500, "{}", HVD_ERR_UNAVAILABLE}};
     struct bench *b = *state;
 
@@ -658,7 +696,8 @@ static void an_event_that_a_leaving_namespace_refuses_is_a_failure_to_be_told(vo
     plan(b, HVD_ACTION_EVENT, false);
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 403,
-                    "{\"message\":\"events \\\"a\\\" is forbidden: unable to create new content in "
+                    "{\"kind\":\"Status\",\"message\":\"events \\\"a\\\" is forbidden: unable to "
+                    "create new content in "
                     "namespace ns because it is being terminated\",\"details\":{\"causes\":[{"
                     "\"reason\":\"NamespaceTerminating\"}]}}");
     assert_int_equal(b->status, HVD_OK);
@@ -737,6 +776,7 @@ int main(void)
         TEST(a_conflict_reads_the_object_again),
         TEST(what_a_look_finds_is_known_and_what_it_does_not_is_gone),
         TEST(a_spec_that_is_not_held_is_read_and_is_there),
+        TEST(a_404_of_a_load_balancer_forgets_no_job),
         TEST(a_look_that_finds_somebody_elses_object_finds_none),
         TEST(a_search_finds_pods_by_a_label),
         TEST(a_patch_of_something_gone_forgets_it),

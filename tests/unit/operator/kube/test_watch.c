@@ -246,7 +246,8 @@ static void a_server_that_is_away_or_refuses_does_not_make_pages_smaller(void **
         hvd_status_t st;
         long code;
     } ways[] = {
-        {HVD_ERR_UNAVAILABLE, 0}, {HVD_OK, 429}, {HVD_OK, 403}, {HVD_OK, 410}, {HVD_ERR_NOMEM, 0}};
+        {HVD_ERR_UNAVAILABLE, 0}, {HVD_OK, 429}, {HVD_OK, 403}, {HVD_OK, 404}, {HVD_OK, 410},
+        {HVD_ERR_NOMEM, 0}};
     struct bench b;
 
     (void)state;
@@ -439,12 +440,33 @@ static void gone_leads_to_a_new_list_at_once(void **state)
         if (ways[i])
             assert_int_equal(fake_api_stream(fake_api_last(&b.fake), ways[i]), HVD_ERR_GONE);
         else
-            fake_api_answer(fake_api_last(&b.fake), 410, "{}");
+            fake_api_answer(fake_api_last(&b.fake), 410, "{\"kind\":\"Status\"}");
         assert_waits(&b, 10);
         assert_int_equal(fake_api_last(&b.fake)->request.verb, HVD_VERB_LIST);
         assert_true(hvd_watch_is_synced(b.watch));
         hvd_watch_destroy(b.watch);
     }
+}
+
+static void a_list_can_be_asked_for_at_any_time(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start(&b);
+    hvd_watch_relist(b.watch);
+    assert_waits(&b, 0);
+    hvd_watch_relist(b.watch);
+    assert_int_equal(b.fake.n_calls, 1);
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "", ITEM("a", "1")));
+    assert_waits(&b, 1);
+    fake_api_begin(fake_api_last(&b.fake));
+    hvd_watch_relist(b.watch);
+    assert_int_equal(b.fake.n_cancelled, 1);
+    assert_waits(&b, 2);
+    assert_int_equal(fake_api_last(&b.fake)->request.verb, HVD_VERB_LIST);
+    assert_string_equal(b.heard, "(+a)");
+    hvd_watch_destroy(b.watch);
 }
 
 static void a_resource_that_is_removed_is_missing_until_it_is_listed(void **state)
@@ -517,7 +539,7 @@ static void a_list_that_expires_between_pages_starts_over(void **state)
     start(&b);
     assert_waits(&b, 0);
     fake_api_answer(fake_api_last(&b.fake), 200, PAGE("5", "t1", ITEM("a", "1")));
-    fake_api_answer(fake_api_last(&b.fake), 410, "{}");
+    fake_api_answer(fake_api_last(&b.fake), 410, "{\"kind\":\"Status\"}");
     due_ms = hvd_watch_step(b.watch, 0);
     assert_waits(&b, due_ms);
     assert_string_equal(fake_api_last(&b.fake)->query, "?limit=2&labelSelector=a%3Db");
@@ -646,6 +668,7 @@ int main(void)
         cmocka_unit_test(a_server_without_bookmarks_costs_a_stream_every_90_seconds),
         cmocka_unit_test(a_stream_that_ends_is_resumed_where_it_was),
         cmocka_unit_test(gone_leads_to_a_new_list_at_once),
+        cmocka_unit_test(a_list_can_be_asked_for_at_any_time),
         cmocka_unit_test(a_resource_that_is_removed_is_missing_until_it_is_listed),
         cmocka_unit_test(garbage_in_the_stream_leads_to_a_list_after_a_wait),
         cmocka_unit_test(a_broken_connection_is_retried_with_backoff_from_the_last_version),
