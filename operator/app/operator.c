@@ -45,8 +45,6 @@
  * behind it in the server. */
 #define MAX_STARTING 8
 #define PUT_BACK_MS 1000 /* a job that may not begin a plan is looked at again */
-#define MAX_PLANS_IN_A_ROW 60
-#define PLANS_PER_RETRY 10
 #define STOP_GRACE_MS 500
 #define MAX_WAIT_MS 60000
 #define TIDY_PERIOD_MS 60000
@@ -295,10 +293,12 @@ static void perform(struct hvd_operator *op, struct hvd_entry *entry, struct hvd
 {
     struct hvd_err err = {0};
     hvd_status_t st;
+    int64_t wait_ms;
 
-    if (++entry->n_plans > MAX_PLANS_IN_A_ROW) {
-        entry->n_plans -= PLANS_PER_RETRY;
-        retry_later(op, entry, "the job does not come to rest: does another program change it?", 0);
+    wait_ms = hvd_unrest_plan(&entry->unrest);
+    if (wait_ms > 0) {
+        retry_later(op, entry, "the job does not come to rest: does another program change it?",
+                    wait_ms);
         return;
     }
     hvd_permits_begin(&op->permits, &entry->permit, entry->job.namespace, hvd_clock_ms());
@@ -314,7 +314,7 @@ static void rest(struct hvd_operator *op, struct hvd_entry *entry, int64_t wake_
 {
     int64_t wait_ms = wake_at_ms - server_ms(op);
 
-    entry->n_plans = 0;
+    entry->unrest = (struct hvd_unrest){0};
     entry->event_us = 0;
     hvd_store_looked(&op->store, entry);
     hvd_queue_done(&op->queue, &entry->item);

@@ -47,11 +47,18 @@ struct run {
     char message[HVD_ERR_MSG_MAX];
 };
 
+/* An answer that counts if the object turns out to be the one that was meant. */
+struct doubt {
+    struct hvd_kube_response response;
+    struct hvd_err err;
+};
+
 /* One action under way. */
 struct step {
     struct run *run;
     const struct hvd_action *action;
-    char uid[UID_SIZE]; /* of the object as it was known then; "" for none */
+    char uid[UID_SIZE];  /* of the object as it was known then; "" for none */
+    struct doubt *doubt; /* owned; NULL: none */
 };
 
 static void pump(struct run *run);
@@ -181,10 +188,19 @@ static void forget(const struct step *step)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
+static void free_doubt(struct step *step)
+{
+    if (step->doubt)
+        cJSON_Delete((cJSON *)step->doubt->response.body);
+    hvd_free(step->doubt);
+    step->doubt = NULL;
+}
+
 static void finish_step(struct step *step)
 {
     struct run *run = step->run;
 
+    free_doubt(step);
     hvd_free(step);
     run->n_in_flight--;
     pump(run);
@@ -291,6 +307,48 @@ static void read_existing(struct step *step)
     finish_step(step);
 }
 
+static void on_refused(struct step *step, const struct hvd_kube_response *response);
+
+static bool names(const char *body, const char *text)
+{
+    char quoted[UID_SIZE + 2];
+
+    (void)snprintf(quoted, sizeof(quoted), "\"%s\"", text);
+    return *text && body && strstr(body, quoted);
+}
+
+/* Whether the object that was read again is the very one that the write was about, in the version
+ * that the write names, if it names one: then its answer is a refusal. */
+static bool is_as_meant(const struct step *step, const cJSON *object)
+{
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+    const char *uid = hvd_json_text(meta, "uid"), *body = step->action->body;
+
+    if (!step->doubt || strcmp(uid, step->uid) != 0 || !names(body, uid))
+        return false;
+    return step->doubt->response.code == 404 || !strstr(body, "\"resourceVersion\"") ||
+           names(body, hvd_json_text(meta, "resourceVersion"));
+}
+
+/* Keeps the answer until the object was read again. False: out of memory. */
+static bool doubt(struct step *step, const struct hvd_kube_response *response)
+{
+    struct doubt *kept = hvd_calloc(1, sizeof(*kept));
+    cJSON *body = kept && response->body ? cJSON_Duplicate(response->body, true) : NULL;
+
+    if (!kept || (response->body && !body)) {
+        hvd_free(kept);
+        return false;
+    }
+    kept->response = *response;
+    kept->response.body = body;
+    if (response->err)
+        kept->err = *response->err;
+    kept->response.err = response->err ? &kept->err : NULL;
+    step->doubt = kept;
+    return true;
+}
+
 /* After a patch or delete that met another version than the one we know. */
 static void on_reread(void *ctx, const struct hvd_kube_response *response)
 {
@@ -305,6 +363,19 @@ static void on_reread(void *ctx, const struct hvd_kube_response *response)
         forget(step);
     else
         fail_told(run, action, response);
+    if (response->status == HVD_OK && is_as_meant(step, response->body))
+        on_refused(step, &step->doubt->response);
+    finish_step(step);
+}
+
+/* After an answer which may say no more than that the object is another one by now. */
+static void reread(struct step *step, const struct hvd_kube_response *response)
+{
+    if (doubt(step, response)) {
+        send_get(step, on_reread);
+        return;
+    }
+    fail_run(step->run, HVD_ERR_NOMEM, "out of memory", 0);
     finish_step(step);
 }
 
@@ -525,23 +596,26 @@ static void note_namespace(struct run *run, const struct hvd_action *action,
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
+/* Whether another try may help: the server did not get to it. The status does not wait for an event
+ * that is refused. */
+static bool is_worth_another(const struct hvd_kube_response *response)
+{
+    return response->status != HVD_OK && response->status != HVD_ERR_EXISTS &&
+           response->status != HVD_ERR_DENIED &&
+           (response->code < 400 || response->status == HVD_ERR_UNAVAILABLE);
+}
+
 static void on_event_done(struct step *step, const struct hvd_kube_response *response)
 {
-    switch (response->status) {
-    case HVD_OK:
-    case HVD_ERR_EXISTS:
-        break;
-    case HVD_ERR_INVALID:
-    case HVD_ERR_DENIED:
-    case HVD_ERR_NOT_FOUND:
-        log_action(step->run, HVD_LOG_WARN, "cannot write an event", step->action,
-                   message_of(response));
-        note_namespace(step->run, step->action, response);
-        break;
-    default:
+    if (is_worth_another(response)) {
         fail_with(step->run, response);
         finish_step(step);
         return;
+    }
+    if (response->status != HVD_OK && response->status != HVD_ERR_EXISTS) {
+        log_action(step->run, HVD_LOG_WARN, "cannot write an event", step->action,
+                   message_of(response));
+        note_namespace(step->run, step->action, response);
     }
     hvd_repairs_announced(&step->run->entry->repairs, step->action);
     finish_step(step);
@@ -663,7 +737,7 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
     case HVD_ERR_CONFLICT:
     case HVD_ERR_NOT_FOUND:
         if (!is_create) {
-            send_get(step, on_reread);
+            reread(step, response);
             return;
         }
         /* Its namespace, or a kind that somebody has to install. */
@@ -672,7 +746,7 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
     case HVD_ERR_INVALID:
         if (has_missed(action, response)) {
             hvd_repairs_note(&step->run->entry->repairs, action, server_ms(step->run));
-            send_get(step, on_reread);
+            reread(step, response);
             return;
         }
         on_refused(step, response);
@@ -798,7 +872,7 @@ static void start_step(struct run *run, const struct hvd_action *action)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
         return;
     }
-    *step = (struct step){run, action, ""};
+    *step = (struct step){.run = run, .action = action};
     note_uid(step);
     if (is_write(action))
         observe_first_write(run);

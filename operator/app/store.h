@@ -16,6 +16,7 @@
 #include "operator/app/places.h"
 #include "operator/app/queue.h"
 #include "operator/app/specs.h"
+#include "operator/app/unrest.h"
 #include "operator/core/observe.h"
 #include "operator/core/reconcile.h"
 
@@ -54,9 +55,9 @@ struct hvd_entry {
                                    gone it lies in the store's slab */
     int64_t status_written_ms;  /* the server's time; 0: never by us */
     int32_t free_port;          /* kept for the job until its status shows it; 0: none */
-    int32_t held_port; /* what sshports.c has last found: that one, or the job's; 0: none */
-    int64_t event_us;  /* monotonic time of the first event not acted on; 0: none */
-    unsigned n_plans;  /* plans in a row that were not empty */
+    int32_t held_port;        /* what sshports.c has last found: that one, or the job's; 0: none */
+    int64_t event_us;         /* monotonic time of the first event not acted on; 0: none */
+    struct hvd_unrest unrest; /* plans in a row that were not empty */
     struct hvd_queue_item item;
     struct hvd_permit permit; /* of its plans */
     char _texts[];            /* namespace, name and key */
