@@ -152,13 +152,32 @@ static bool observe_labels(const cJSON *object, const char *member, struct hvd_o
     return hvd_observe_text_n(job, job ? strlen(job) : 0, &out->meta.job);
 }
 
+/* Whether the Job controller has made the pod for a master's Job of ours: it alone gives a pod
+ * these labels, of which the first is older than the others. */
+static bool is_made_for_master(const cJSON *object, const char *job)
+{
+    static const char *const by_controller[] = {"controller-uid", "job-name",
+                                                "batch.kubernetes.io/controller-uid",
+                                                "batch.kubernetes.io/job-name"};
+    const cJSON *meta = hvd_json_get(object, "metadata");
+    bool is_made = false;
+
+    for (size_t i = 0; i < sizeof(by_controller) / sizeof(by_controller[0]); i++)
+        is_made = is_made || label_of(meta, by_controller[i]);
+    return is_made && role_of(meta) == HVD_ROLE_MASTER &&
+           hvd_str_equal(label_of(meta, HVD_LABEL_MANAGED_BY), HVD_MANAGER) &&
+           hvd_str_equal(label_of(meta, HVD_LABEL_JOB), job);
+}
+
 static bool observe_place_in_job(const cJSON *object, struct hvd_object *out)
 {
     const char *member = out->kind == HVD_KIND_POD ? member_tail(object, &out->meta) : NULL;
 
-    if (member)
-        out->u.pod.is_orphan = out->meta.role == HVD_ROLE_WORKER && !out->meta.owner_kind &&
-                               is_ordinal(strrchr(member, '-') + 1);
+    if (member && !out->meta.owner_kind)
+        out->u.pod.is_orphan =
+            out->meta.role == HVD_ROLE_WORKER
+                ? is_ordinal(strrchr(member, '-') + 1)
+                : is_made_for_master(object, hvd_json_str(object, "spec.subdomain"));
     return observe_labels(object, member, out);
 }
 

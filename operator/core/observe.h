@@ -79,7 +79,7 @@ enum hvd_pod_stage {
 
 struct hvd_pod_view {
     enum hvd_pod_phase phase;
-    bool is_orphan; /* a StatefulSet of its job made it, and does not control it any more */
+    bool is_orphan; /* a StatefulSet or the Job of its job made it, and controls it no more */
     bool is_ready;
     char *trouble; /* what keeps it from being Ready and will not pass by itself; NULL: nothing */
     enum hvd_pod_stage stage;

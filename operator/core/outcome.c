@@ -499,7 +499,9 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
     if (!hvd_str_equal(running->reason, reason) && has_left_trace(p, name))
         return true;
     hvd_pass_attempt(p, attempt);
-    hvd_pass_text(message, sizeof(message), "Job %s was deleted (%s)", name, attempt);
+    hvd_pass_text(message, sizeof(message), "Job %s was deleted (%s)%s%s%s", name, attempt,
+                  p->pods.stray ? "; its pod " : "", p->pods.stray ? p->pods.stray->meta.name : "",
+                  p->pods.stray ? " is removed before the next attempt" : "");
     hvd_pass_state(p, HVD_JOB_RESTARTING);
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, message});
     if (!hvd_str_equal(running->reason, reason)) {
@@ -610,8 +612,21 @@ static bool is_adopted(const struct hvd_pass *p, const struct hvd_object *pod)
     return hvd_pods_identify(p->view, pod, &p->owners, &worker) && p->owners.sets[worker.group];
 }
 
-/* Removes pods of that role that nobody else would take down: a worker whose labels somebody
- * edited, whose set let it go and is no more; those of a set or Job that a finalizer holds. */
+/* Whether the pod is a master with its logs, which stays with a job that has finished. */
+static bool is_kept(const struct hvd_pass *p, const struct hvd_object *pod)
+{
+    return pod->meta.role == HVD_ROLE_MASTER && is_pod_finished(pod) &&
+           hvd_job_is_finished(&p->job->status) && p->job->spec.clean_pod_policy != HVD_CLEAN_ALL;
+}
+
+/* Whether its set or Job has let the pod go, so that nobody else takes it down. */
+static bool is_stray(const struct hvd_pass *p, const struct hvd_object *pod)
+{
+    return pod->u.pod.is_orphan && !is_adopted(p, pod) && !is_kept(p, pod);
+}
+
+/* Removes pods of that role that nobody else would take down: those whose set or Job let them go
+ * and is no more, and those of one that a finalizer holds. */
 static void remove_pods(struct hvd_pass *p, enum hvd_role role)
 {
     size_t n = 0;
@@ -620,12 +635,29 @@ static void remove_pods(struct hvd_pass *p, enum hvd_role role)
         const struct hvd_object *pod = p->view->objects[i];
 
         if (!hvd_pods_is_ours(p->view, pod, &p->owners) || pod->meta.is_deleting ||
-            pod->meta.role != role ||
-            (!(pod->u.pod.is_orphan && !is_adopted(p, pod)) && !hvd_terminating_leaves_pod(p, pod)))
+            pod->meta.role != role || (!is_stray(p, pod) && !hvd_terminating_leaves_pod(p, pod)))
             continue;
         hvd_pass_delete(p, pod);
         n++;
     }
+}
+
+void hvd_outcome_remove_stray(struct hvd_pass *p)
+{
+    const struct hvd_object *pod = p->pods.stray;
+    const size_t n_before = p->plan->n_actions;
+    char message[MESSAGE_SIZE];
+
+    if (!pod || pod->meta.is_deleting || is_kept(p, pod))
+        return;
+    hvd_pass_delete(p, pod);
+    if (p->plan->n_actions == n_before)
+        return;
+    hvd_pass_text(message, sizeof(message),
+                  "pod %s is a master that its Job has let go: it is removed, as the job has one "
+                  "master at a time",
+                  pod->meta.name);
+    hvd_pass_event(p, "MasterRemoved", message, true);
 }
 
 /* Unless the job keeps them. */
@@ -691,6 +723,7 @@ static void clean(struct hvd_pass *p)
     if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p) &&
         !hvd_altered_is_wrong(p, HVD_KIND_JOB)) {
         hvd_sidecars_stop(p);
+        hvd_outcome_remove_stray(p);
         return;
     }
     if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS)

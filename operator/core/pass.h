@@ -369,6 +369,9 @@ bool hvd_outcome_hopeless(struct hvd_pass *p);
 /* Whether somebody has deleted the Job of the attempt under way; the attempt has ended then. */
 bool hvd_outcome_vanished(struct hvd_pass *p);
 
+/* Removes a master that its Job has let go. */
+void hvd_outcome_remove_stray(struct hvd_pass *p);
+
 /* Removes pods that are long overdue, because nobody on their node answers any more. */
 void hvd_outcome_bury(struct hvd_pass *p);
 

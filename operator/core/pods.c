@@ -87,6 +87,17 @@ static bool is_set_name(const struct hvd_job *job, const char *name)
     return hvd_str_has_prefix(name, set) && (name[len] == '\0' || name[len] == '-');
 }
 
+/* Whether the master's Job of this job has made the pod, and let it go: it was deleted with
+ * --cascade=orphan, or somebody has edited the pod's labels. What is older is of another job. */
+static bool is_stray_master(const struct hvd_job *job, const struct hvd_object *pod)
+{
+    char name[HVD_CHILD_NAME_MAX];
+
+    hvd_child_name(job, HVD_KIND_JOB, name);
+    return pod->meta.created_s >= job->created_s && hvd_str_has_prefix(pod->meta.name, name) &&
+           pod->meta.name[strlen(name)] == '-';
+}
+
 /* Whether the pod's controller has the kind and a name that the job's own has. */
 static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object *pod)
 {
@@ -95,7 +106,7 @@ static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object 
     char name[HVD_CHILD_NAME_MAX];
 
     if (pod->u.pod.is_orphan)
-        return is_set_name(job, pod->meta.name);
+        return is_master ? is_stray_master(job, pod) : is_set_name(job, pod->meta.name);
     if (!hvd_str_equal(pod->meta.owner_kind, hvd_kind_info(kind)->kind))
         return false;
     if (!is_master)
@@ -209,6 +220,8 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
         pods.n_masters++;
         if (is_owned_by(view, pod, owners->master_job))
             pods.master = pod;
+        else if (pod->u.pod.is_orphan)
+            pods.stray = pod;
     }
     *out = pods;
     return HVD_OK;

@@ -20,6 +20,7 @@ struct hvd_pods {
     size_t n_workers;                       /* in any state, terminating ones too */
     size_t n_masters;                       /* likewise */
     const struct hvd_object *master;        /* the pod of the current master Job; NULL if none */
+    const struct hvd_object *stray; /* a master that its Job has let go: nobody else removes it */
     const struct hvd_object *troubled; /* the first worker that something keeps from being Ready */
     const struct hvd_object *slow;     /* the worker that is at its stage for the longest time */
     const struct hvd_object
@@ -43,7 +44,8 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
 void hvd_pods_sort(struct hvd_pods *pods);
 
 /* Whether the object is a pod that a set of ours or the Job of ours made, be they there still or
- * gone, or one that a set has let go as its labels were edited. A pod that has our labels alone is
+ * gone, or one that either has let go, as it was deleted without its pods or the pod's labels
+ * were edited. A pod that has our labels alone is
  * somebody else's: it is no worker and no master, nothing waits for it, and it is left alone. */
 bool hvd_pods_is_ours(const struct hvd_view *view, const struct hvd_object *pod,
                       const struct hvd_pod_owners *owners);

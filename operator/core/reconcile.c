@@ -403,6 +403,7 @@ static void run(struct hvd_pass *p)
         show_waiting(p);
         return;
     }
+    hvd_outcome_remove_stray(p);
     if (!hvd_loss_note_fewer(p))
         hvd_ensure_children(p);
     hvd_ensure_hosts(p);

@@ -331,3 +331,29 @@ def test_a_set_that_is_deleted_under_the_master_is_made_again(ns, operator, atta
             until("the old master goes", lambda: ns.master() != master, LIMIT_S)
             master = start_pods(ns)
         finish(ns, master=master)
+
+
+def test_a_master_that_its_job_has_let_go_runs_beside_no_other_one(ns, operator, attack, bystander):
+    """kubectl delete job --cascade=orphan: nobody but the operator removes the pod."""
+    def masters():
+        return [pod["metadata"]["name"] for pod in ns.list("pods") if "-master-" in pod["metadata"]["name"]]
+
+    with attack(at_most=2 * WRITES_OF_A_JOB + WRITES_OF_A_WAIT):
+        old = run_job(ns, backoffLimit=1)
+        delete(ns, "jobs", "digits-master", "Orphan")
+
+        def is_replaced():
+            seen = masters()
+            assert len(seen) <= 1, seen
+            if old not in seen and not seen and len(ns.workers()) == 2:
+                ns.start_workers(2)
+            return seen and seen != [old]
+        until("another master, alone", is_replaced, 3 * LIMIT_S)
+        bystander.succeeds()
+        finish(ns, master=start_pods(ns))
+        assert ns.status()["interruptions"] == 1 and not ns.status().get("failures")
+    # What has ended stays with its logs, whoever removes its Job.
+    last = masters()
+    delete(ns, "jobs", "digits-master", "Orphan")
+    bystander.succeeds()
+    assert masters() == last
