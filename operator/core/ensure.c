@@ -568,6 +568,7 @@ void hvd_ensure_master(struct hvd_pass *p)
     }
     /* Without the Secret the workers were made with, it could not reach them. */
     if (child.state == HVD_CHILD_MISSING && p->pods.n_masters == 0 && is_enough(p) &&
-        is_published(p) && hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS)
+        is_published(p) && hvd_pass_child(p, HVD_KIND_SECRET) == HVD_CHILD_OURS &&
+        !hvd_outcome_asks_first(p))
         create(p, &child);
 }

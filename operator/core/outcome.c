@@ -16,6 +16,7 @@
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
 #include "operator/core/policy.h"
+#include "operator/core/repair_internal.h"
 
 #define MESSAGE_SIZE 1024
 #define RANK_SIZE 640         /* of a message, so that the attempt has room behind it */
@@ -444,10 +445,15 @@ static void ask_for_trace(struct hvd_pass *p, const char *name)
     const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
     struct hvd_action action = {.type = HVD_ACTION_TRACE, .kind = HVD_KIND_JOB};
     int64_t since_s = running->truth == HVD_ABSENT ? p->job->status.start_s : running->since_s;
+    const int32_t ended = hvd_job_ended(&p->job->status);
     char text[24];
 
     if (p->st)
         return;
+    /* What failed before the first attempt is known is its failure, if it is of this job; later it
+     * may be the one of the attempt before. */
+    if (p->job->status.attempts <= ended)
+        since_s = ended == 0 ? p->job->created_s : INT64_MAX;
     (void)snprintf(text, sizeof(text), "%lld", (long long)since_s);
     action.body = hvd_strdup(text);
     p->st = hvd_plan_add(p->plan, &action, p->job->namespace, name);
@@ -480,6 +486,49 @@ static bool has_left_trace(struct hvd_pass *p, const char *name)
     return true;
 }
 
+/* When this process has set that last; 0: it has not, or long ago. */
+static int64_t written_ms(const struct hvd_pass *p, enum hvd_kind kind, const char *name,
+                          enum hvd_repair repair)
+{
+    const struct hvd_repair_record *record =
+        hvd_repairs_find(p->view->repairs, hvd_repair_key(kind, name, repair));
+
+    return record && record->value != HVD_REPAIR_ABSENT ? record->last_ms : 0;
+}
+
+bool hvd_outcome_asks_first(struct hvd_pass *p)
+{
+    char name[HVD_CHILD_NAME_MAX], set_name[HVD_CHILD_NAME_MAX];
+    int64_t started_ms = 0, made_ms, set_ms;
+
+    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    for (size_t i = 0; i < p->job->spec.n_groups; i++) {
+        hvd_group_name(p->job, i, set_name);
+        set_ms = written_ms(p, HVD_KIND_STATEFULSET, set_name, HVD_REPAIR_EXISTENCE);
+        started_ms = set_ms > started_ms ? set_ms : started_ms;
+        set_ms = written_ms(p, HVD_KIND_STATEFULSET, set_name, HVD_REPAIR_REPLICAS);
+        started_ms = set_ms > started_ms ? set_ms : started_ms;
+    }
+    made_ms = written_ms(p, HVD_KIND_JOB, name, HVD_REPAIR_MASTER);
+    if (p->job->status.attempts > hvd_job_ended(&p->job->status) ||
+        is_trace(hvd_pass_failure(p, HVD_KIND_JOB, name)) ||
+        (started_ms > 0 && (made_ms == 0 || made_ms < started_ms)))
+        return false;
+    ask_for_trace(p, name);
+    return true;
+}
+
+/* Whether the attempt that is to begin was begun before, as the events tell: no status says so, as
+ * whoever made its Job ended, or did not see it. */
+static bool has_begun_unseen(const struct hvd_pass *p, const char *name)
+{
+    const struct hvd_failure *trace = hvd_pass_failure(p, HVD_KIND_JOB, name);
+
+    return trace && (trace->type == HVD_FAILURE_SUCCEEDED ||
+                     (trace->type == HVD_FAILURE_FAILED && p->job->status.attempts == 0 &&
+                      hvd_job_ended(&p->job->status) == 0));
+}
+
 /*
  * A watch of Jobs that lags behind the one of HorovodJobs looks the same for a moment: what is
  * missing is looked for again a little later before it counts.
@@ -492,10 +541,14 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
     char message[MESSAGE_SIZE], name[HVD_CHILD_NAME_MAX], attempt[HVD_ATTEMPT_SIZE];
     const struct hvd_write creation = {HVD_KIND_JOB, name, HVD_REPAIR_MASTER, HVD_REPAIR_PRESENT};
 
-    if (p->job->status.attempts <= hvd_job_ended(&p->job->status) ||
+    const int32_t ended = hvd_job_ended(&p->job->status);
+
+    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    if ((p->job->status.attempts <= ended && !has_begun_unseen(p, name)) ||
         hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
         return false;
-    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    if (p->next.attempts <= ended)
+        p->next.attempts = ended + 1;
     if (!hvd_str_equal(running->reason, reason) && has_left_trace(p, name))
         return true;
     hvd_pass_attempt(p, attempt);

@@ -372,6 +372,13 @@ bool hvd_outcome_vanished(struct hvd_pass *p);
 /* Removes a master that its Job has let go. */
 void hvd_outcome_remove_stray(struct hvd_pass *p);
 
+/*
+ * Whether the events about the master's Job are asked for before it is made: another process may
+ * have made it, of which no status tells yet. One that has started the workers of this attempt
+ * itself, and has made no Job since, has no need to.
+ */
+bool hvd_outcome_asks_first(struct hvd_pass *p);
+
 /* Removes pods that are long overdue, because nobody on their node answers any more. */
 void hvd_outcome_bury(struct hvd_pass *p);
 

@@ -641,6 +641,51 @@ static void a_master_that_is_gone_has_the_end_that_its_events_tell(void **state)
     world_fini(&w);
 }
 
+/* The first status waits for something to tell: the operator ends before it, and the Job is gone
+ * before the next one comes. */
+static void an_end_before_the_first_status_is_not_forgotten(void **state)
+{
+    static const struct {
+        enum hvd_failure_type trace;
+        const char *state;
+        int n_attempts;
+        bool is_same; /* process, which has seen neither the Job nor its end */
+    } cases[] = {
+        {HVD_FAILURE_SUCCEEDED, "Succeeded", 1, false},
+        {HVD_FAILURE_FAILED, "Failed", 1, false},
+        {HVD_FAILURE_NO_TRACE, "Running", 1, false},
+        {HVD_FAILURE_SUCCEEDED, "Succeeded", 1, true},
+        {HVD_FAILURE_FAILED, "Failed", 1, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct world w;
+
+        world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+        for (int round = 0; round < 40 && !world_find(&w, "Job", "digits-master"); round++) {
+            (void)world_pass(&w);
+            w.now_ms += 20;
+            (void)world_controllers(&w);
+        }
+        assert_non_null(world_find(&w, "Job", "digits-master"));
+        assert_string_equal(world_status(&w, "state"), "");
+        assert_int_equal(w.n_traced, 0); /* of a job that is new nothing is asked */
+        world_remove(&w, "Job", "digits-master");
+        if (!cases[i].is_same) {
+            world_restart(&w);
+            hvd_repairs_fini(&w.repairs);
+        }
+        w.trace = cases[i].trace;
+        w.trace_text = "Job has reached the specified backoff limit";
+        world_settle(&w);
+        world_is_state(&w, cases[i].state);
+        assert_int_equal(number(&w, "attempts"), cases[i].n_attempts);
+        assert_int_equal(w.n_traced, 1);
+        world_fini(&w);
+    }
+}
+
 static void a_master_that_was_only_seen_late_goes_on(void **state)
 {
     struct world w;
@@ -952,6 +997,7 @@ int main(void)
         cmocka_unit_test(a_suspended_job_has_no_hosts_also_if_its_list_was_removed),
         cmocka_unit_test(a_deleted_master_is_made_again_with_new_workers),
         cmocka_unit_test(a_master_that_is_gone_has_the_end_that_its_events_tell),
+        cmocka_unit_test(an_end_before_the_first_status_is_not_forgotten),
         cmocka_unit_test(a_master_that_was_only_seen_late_goes_on),
         cmocka_unit_test(everything_may_disappear_at_once),
         cmocka_unit_test(workers_with_old_keys_are_made_again_before_the_master_starts),
