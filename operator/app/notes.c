@@ -8,7 +8,9 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/api/json.h"
 #include "operator/app/store.h"
+#include "operator/core/kept.h"
 
 /* ---- failures ---- */
 
@@ -221,4 +223,25 @@ void hvd_entry_drop_gone(struct hvd_entry *entry)
 {
     while (entry->n_gone)
         remove_gone(entry, entry->n_gone - 1);
+}
+
+/* ---- the status ---- */
+
+void hvd_entry_drop_lost(struct hvd_entry *entry)
+{
+    cJSON_Delete(entry->lost);
+    entry->lost = NULL;
+}
+
+hvd_status_t hvd_store_put_status(struct hvd_store *store, struct hvd_entry *entry,
+                                  const char *sent, const cJSON *object, struct hvd_err *err)
+{
+    const char *version = hvd_json_str(object, "metadata.resourceVersion");
+
+    if (entry->has_job && hvd_kept_compare(sent, object, &entry->lost) != HVD_OK)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "a HorovodJob: out of memory");
+    /* The watch may have shown this version, without what is lost. */
+    if (entry->lost && hvd_str_equal(entry->job.resource_version, version))
+        entry->job.resource_version[0] = '\0';
+    return hvd_store_put_answer(store, HVD_KIND_HOROVODJOB, object, err);
 }

@@ -22,6 +22,7 @@
 #include "operator/app/clock.h"
 #include "operator/app/sshkey.h"
 #include "operator/core/children.h"
+#include "operator/core/kept.h"
 #include "operator/core/refusal.h"
 #include "operator/core/trace.h"
 #include "operator/kube/url.h"
@@ -694,6 +695,24 @@ static void log_state(const struct run *run)
                {"state", hvd_job_state_str(job->status.state)}, {"ready", ready});
 }
 
+/* What the API server dropped of it is reported by reconcile, and logged once here. */
+static void keep_status(struct run *run, const struct hvd_action *action, const cJSON *object)
+{
+    const bool had_lost = run->entry->lost != NULL;
+    struct hvd_err err = {0};
+    hvd_status_t st = hvd_store_put_status(run->p.store, run->entry, action->body, object, &err);
+    char names[256];
+
+    if (st != HVD_OK)
+        fail_run(run, st, err.msg, 0);
+    if (had_lost || !run->entry->lost)
+        return;
+    hvd_kept_names(run->entry->lost, names, sizeof(names));
+    log_action(run, HVD_LOG_ERROR,
+               "the HorovodJob definition in the cluster is older than this operator", action,
+               names);
+}
+
 static void on_write_ok(struct step *step, const struct hvd_kube_response *response)
 {
     const struct hvd_action *action = step->action;
@@ -701,7 +720,10 @@ static void on_write_ok(struct step *step, const struct hvd_kube_response *respo
 
     hvd_entry_drop_failure(run->entry, action->kind, action->name);
     hvd_repairs_note(&run->entry->repairs, action, server_ms(run));
-    keep(run, action->kind, response->body);
+    if (action->type == HVD_ACTION_PATCH_STATUS)
+        keep_status(run, action, response->body);
+    else
+        keep(run, action->kind, response->body);
     if (action->type == HVD_ACTION_PATCH_STATUS) {
         run->entry->status_written_ms = server_ms(run);
         log_state(run);

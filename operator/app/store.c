@@ -15,6 +15,7 @@
 #include "operator/api/json.h"
 #include "operator/app/clock.h"
 #include "operator/core/children.h"
+#include "operator/core/kept.h"
 #include "operator/core/look.h"
 #include "operator/core/packed.h"
 
@@ -193,6 +194,7 @@ static void free_entry(struct hvd_store *store, struct hvd_entry *entry)
     hvd_entry_drop_failures(entry);
     hvd_entry_drop_gone(entry);
     hvd_repairs_fini(&entry->repairs);
+    hvd_entry_drop_lost(entry);
     hvd_slab_give(&store->slab, entry->records, size_of_list(entry->capacity));
     drop_entry(store, entry);
 }
@@ -278,6 +280,8 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
     if (!entry->has_job || entry->job.generation != job->generation ||
         !hvd_str_equal(entry->job.uid, job->uid))
         hvd_entry_drop_failures(entry);
+    if (!hvd_str_equal(entry->job.uid, job->uid))
+        hvd_entry_drop_lost(entry);
     drop_job(store, entry);
     hvd_job_move(job, block, &entry->job);
     entry->job_block = block;
@@ -330,7 +334,10 @@ static hvd_status_t put_job(struct hvd_store *store, const cJSON *object, enum s
         hvd_job_fini(&job);
         return HVD_OK;
     }
-    st = file_job(store, &job, source);
+    if (entry && entry->lost && hvd_str_equal(entry->job.uid, job.uid))
+        st = hvd_kept_decode(object, entry->lost, &job, err);
+    if (st == HVD_OK)
+        st = file_job(store, &job, source);
     if (st != HVD_OK)
         hvd_err_set(err, st, 0, "a HorovodJob: out of memory");
     hvd_job_fini(&job);
@@ -345,6 +352,7 @@ static void remove_job(struct hvd_store *store, struct hvd_entry *entry)
     hvd_entry_drop_failures(entry);
     hvd_entry_drop_gone(entry);
     hvd_repairs_fini(&entry->repairs);
+    hvd_entry_drop_lost(entry);
     drop_foreign(store, entry);
     touch(store, entry);
 }

@@ -53,11 +53,12 @@ struct hvd_entry {
     uint32_t gone_room;         /* so many have room */
     struct hvd_repairs repairs; /* what was written to the job and its objects lately; like what is
                                    gone it lies in the store's slab */
-    int64_t status_written_ms;  /* the server's time; 0: never by us */
-    int32_t free_port;          /* kept for the job until its status shows it; 0: none */
-    int32_t held_port;        /* what sshports.c has last found: that one, or the job's; 0: none */
-    int64_t event_us;         /* monotonic time of the first event not acted on; 0: none */
-    struct hvd_unrest unrest; /* plans in a row that were not empty */
+    cJSON *lost; /* owned: of the status, what the API server does not keep; NULL: nothing */
+    int64_t status_written_ms; /* the server's time; 0: never by us */
+    int32_t free_port;         /* kept for the job until its status shows it; 0: none */
+    int32_t held_port;         /* what sshports.c has last found: that one, or the job's; 0: none */
+    int64_t event_us;          /* monotonic time of the first event not acted on; 0: none */
+    struct hvd_unrest unrest;  /* plans in a row that were not empty */
     struct hvd_queue_item item;
     struct hvd_permit permit; /* of its plans */
     char _texts[];            /* namespace, name and key */
@@ -108,6 +109,11 @@ hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJ
  */
 hvd_status_t hvd_store_put_answer(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
                                   struct hvd_err *err);
+
+/* Takes in the answer to a status patch with that body likewise; what it lacks of the body stays
+ * with the entry, and counts as a part of each version of the job. */
+hvd_status_t hvd_store_put_status(struct hvd_store *store, struct hvd_entry *entry,
+                                  const char *sent, const cJSON *object, struct hvd_err *err);
 
 /* Takes in the answer to HVD_ACTION_READ_SPEC likewise, and the text of the spec stays until the
  * next plan of the job is made. */
@@ -215,6 +221,9 @@ void hvd_entry_drop_answer(struct hvd_entry *entry, const char *uid);
 
 /* Forgets the failures of all children. */
 void hvd_entry_drop_failures(struct hvd_entry *entry);
+
+/* Forgets what the API server did not keep of the status. */
+void hvd_entry_drop_lost(struct hvd_entry *entry);
 
 /* An object of the entry's job is gone for sure, until one of that name appears. HVD_ERR_NOMEM. */
 hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, const char *name);

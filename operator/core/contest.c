@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/hash.h"
+#include "operator/core/kept.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
 #include "operator/core/refusal.h"
@@ -222,6 +223,30 @@ static bool is_young(struct hvd_pass *p)
     return true;
 }
 
+/* A definition in the cluster that is older than this operator drops fields without a word. */
+static bool report_lost(struct hvd_pass *p)
+{
+    const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_CONTESTED];
+    struct hvd_condition_update update = {HVD_COND_CONTESTED, HVD_TRUE, "StatusNotKept", NULL};
+    char message[MESSAGE_SIZE], names[MESSAGE_SIZE / 2];
+
+    if (!p->view->lost)
+        return false;
+    hvd_kept_names(p->view->lost, names, sizeof(names));
+    hvd_pass_text(message, sizeof(message),
+                  "the HorovodJob definition in the cluster does not keep %s: apply the definition "
+                  "of this version (kubectl apply --server-side -f charts/horovod/crds/)",
+                  names);
+    if (!hvd_str_equal(was->reason, update.reason)) {
+        hvd_pass_event(p, "StatusNotKept", message, true);
+        if (!p->st) /* the status that goes with it may seem repeated */
+            p->plan->actions[p->plan->n_actions - 1].repair = HVD_REPAIR_STATUS;
+    }
+    update.message = message;
+    hvd_pass_condition(p, &update);
+    return true;
+}
+
 void hvd_contest_report(struct hvd_pass *p)
 {
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_CONTESTED];
@@ -237,6 +262,8 @@ void hvd_contest_report(struct hvd_pass *p)
             hvd_pass_condition(p, &update);
         return;
     }
+    if (report_lost(p))
+        return;
     if (gather(p, message)) {
         update =
             (struct hvd_condition_update){HVD_COND_CONTESTED, HVD_TRUE, "RepairNotKept", message};

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <cjson/cJSON.h>
+
 #include "base/status.h"
 #include "operator/api/horovodjob.h"
 #include "operator/api/kind.h"
@@ -91,7 +93,8 @@ struct hvd_view {
     const struct hvd_gone *gone;
     size_t n_gone;
     const struct hvd_repairs *repairs; /* what was written, as long as it counts; NULL: nothing */
-    int64_t monotonic_ms;              /* now, by the clock of hvd_pod_view.going_ms */
+    const cJSON *lost; /* of the status, what the API server does not keep (kept.h); NULL: none */
+    int64_t monotonic_ms;      /* now, by the clock of hvd_pod_view.going_ms */
     int64_t status_written_ms; /* when this process last patched this job's status; 0: never */
     const struct hvd_settings *settings; /* NULL: none */
     int32_t free_port; /* for a job that hvd_ports_is_wanted (ports.h); kept for it; 0: none is

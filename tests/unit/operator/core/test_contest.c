@@ -520,6 +520,34 @@ static void the_template_of_running_workers_stays_and_is_repaired_at_the_next_st
     world_fini(&w);
 }
 
+/* No other writer is blamed for what an old definition does. */
+static void a_definition_that_drops_fields_is_named_with_the_remedy(void **state)
+{
+    cJSON *lost = cJSON_Parse("{\"failures\":1,\"cleaned\":1}");
+    struct world w;
+    int n_sent;
+
+    (void)state;
+    world_start(&w, "");
+    w.lost = lost;
+    fight(&w, NULL, MINUTE_MS);
+    world_is_state(&w, "Running");
+    assert_string_equal(world_condition_text(&w, "Contested", "reason"), "StatusNotKept");
+    assert_string_equal(world_condition_text(&w, "Contested", "message"),
+                        "the HorovodJob definition in the cluster does not keep status.failures, "
+                        "status.cleaned: apply the definition of this version (kubectl apply "
+                        "--server-side -f charts/horovod/crds/)");
+    assert_int_equal(world_events(&w, "StatusNotKept"), 1);
+    n_sent = w.n_sent;
+    fight(&w, NULL, 60 * MINUTE_MS);
+    assert_int_equal(w.n_sent, n_sent);
+    w.lost = NULL;
+    fight(&w, NULL, 11 * MINUTE_MS);
+    assert_string_equal(world_condition(&w, "Contested"), "False");
+    world_fini(&w);
+    cJSON_Delete(lost);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +560,7 @@ int main(void)
         cmocka_unit_test(a_restarted_operator_ends_the_report_only_when_it_was_calm_for_long),
         cmocka_unit_test(a_list_made_immutable_ends_no_job),
         cmocka_unit_test(the_template_of_running_workers_stays_and_is_repaired_at_the_next_start),
+        cmocka_unit_test(a_definition_that_drops_fields_is_named_with_the_remedy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -816,6 +816,7 @@ static size_t decide_once(struct world *w, bool *has_looked)
                             .failures = w->failures,
                             .n_failures = w->n_failures,
                             .repairs = &w->repairs,
+                            .lost = w->lost,
                             .monotonic_ms = w->now_ms,
                             .status_written_ms = w->status_written_ms,
                             .settings = &w->settings,

@@ -24,6 +24,7 @@ struct world {
     int serial;                 /* uids and resourceVersions */
     int n_writes;               /* requests that changed something */
     int n_sent;                 /* requests that would change something, whatever came of them */
+    const cJSON *lost;          /* of the status, what the API server does not keep; borrowed */
     struct hvd_repairs repairs; /* what the shell keeps */
     int n_conflicts;
     int n_located;      /* nodes that were read */
