@@ -71,6 +71,14 @@ static void on_end(void *ctx, enum hvd_kind kind, const char *version)
         hvd_lease_observe_absent(&e->lease, NULL, e->options.now_ms());
 }
 
+static void on_rewind(void *ctx, enum hvd_kind kind)
+{
+    struct hvd_election *e = ctx;
+
+    (void)kind;
+    hvd_lease_rewind(&e->lease);
+}
+
 /* ---- requests about the Lease ---- */
 
 static void note_leading(struct hvd_election *e)
@@ -228,7 +236,7 @@ hvd_status_t hvd_election_create(const struct hvd_election_options *options,
         .kind = HVD_KIND_LEASE,
         .ns = options->ns,
         .seed = options->seed,
-        .handler = {e, on_begin, on_put, on_remove, on_end},
+        .handler = {e, on_begin, on_put, on_remove, on_end, on_rewind},
         .log = options->log,
     };
     hvd_status_t st;

@@ -57,10 +57,23 @@ void hvd_follow_fini(struct hvd_follow *follow)
     *follow = (struct hvd_follow){0};
 }
 
+/* Of a kind that is quiet the version that was seen last may be lower than the server's, although
+ * the server went back: one watch notices it for all. */
+static void rewind_all(struct hvd_follow *follow)
+{
+    bool is_noticed = false;
+
+    for (size_t i = 0; i < follow->_n; i++)
+        is_noticed |= hvd_watch_take_gone_back(follow->_watches[i]);
+    for (size_t i = 0; i < follow->_n && is_noticed; i++)
+        hvd_watch_rewind(follow->_watches[i]);
+}
+
 int64_t hvd_follow_step(struct hvd_follow *follow, int64_t now_ms)
 {
     int64_t due_ms = INT64_MAX;
 
+    rewind_all(follow);
     for (size_t i = 0; i < follow->_n; i++) {
         int64_t watch_ms = hvd_watch_step(follow->_watches[i], now_ms);
         due_ms = watch_ms < due_ms ? watch_ms : due_ms;

@@ -129,6 +129,13 @@ static void on_begin(void *ctx, enum hvd_kind kind)
     hvd_store_begin(&op->store, kind);
 }
 
+static void on_rewind(void *ctx, enum hvd_kind kind)
+{
+    struct hvd_operator *op = ctx;
+
+    hvd_store_rewind(&op->store, kind);
+}
+
 static bool may_work(const struct hvd_operator *op);
 
 static void begin_feeding(struct hvd_operator *op)
@@ -713,7 +720,7 @@ static hvd_status_t create_follow(struct hvd_operator *op, struct hvd_err *err)
         .ns = op->setup.options->ns,
         .gang_kind = hvd_gang_kind(&op->settings),
         .seed = next_random(op),
-        .handler = {op, on_begin, on_put, on_remove, on_end},
+        .handler = {op, on_begin, on_put, on_remove, on_end, on_rewind},
         .log = op->setup.log,
     };
 

@@ -26,10 +26,11 @@ struct hvd_record {
     uint32_t n;  /* bytes of the object */
     unsigned round;
     uint8_t kind;
-    bool is_seen;     /* its job was looked at since it changed */
-    bool is_retired;  /* gone, and out of the index, but not seen yet */
-    bool is_doubtful; /* its watch shows it no longer */
-    char packed[];    /* the object */
+    bool is_seen : 1;     /* its job was looked at since it changed */
+    bool is_retired : 1;  /* gone, and out of the index, but not seen yet */
+    bool is_doubtful : 1; /* its watch shows it no longer */
+    bool is_stale : 1;    /* its version is of a history that the server does not have any more */
+    char packed[];        /* the object */
 };
 
 static struct hvd_entry *entry_at(const struct hvd_index_node *node)
@@ -258,8 +259,9 @@ enum source {
 /* Whether the entry has that version of the job, or a newer one. */
 static bool knows_job(const struct hvd_entry *entry, const struct hvd_job *job)
 {
-    return entry->has_job && (hvd_str_equal(entry->job.resource_version, job->resource_version) ||
-                              is_older(job->resource_version, entry->job.resource_version));
+    return entry->has_job && !entry->is_stale &&
+           (hvd_str_equal(entry->job.resource_version, job->resource_version) ||
+            is_older(job->resource_version, entry->job.resource_version));
 }
 
 /* The job replaces what was known; *job is gone then. */
@@ -287,6 +289,7 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
     entry->job_block = block;
     entry->job_size = (uint32_t)size;
     entry->has_job = true;
+    entry->is_stale = false;
     store->n_stray -= entry->n_objects;
     count_job(store, entry, true);
     if (is_first)
@@ -714,7 +717,7 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
 
         unpack(record, &known);
         record->round = store->rounds[object->kind];
-        if (is_known(&known.meta, meta)) {
+        if (!record->is_stale && is_known(&known.meta, meta)) {
             if (!is_older(meta->resource_version, known.meta.resource_version))
                 trust_record(store, record);
             return HVD_OK;
@@ -886,6 +889,18 @@ bool hvd_store_knows(struct hvd_store *store, enum hvd_kind kind, const cJSON *o
     }
     found = hvd_store_find(store, kind, ns, name);
     return found && hvd_str_equal(found->meta.resource_version, version);
+}
+
+void hvd_store_rewind(struct hvd_store *store, enum hvd_kind kind)
+{
+    struct hvd_entry *entry = hvd_store_next(store, NULL);
+
+    store->told[kind] = 0;
+    for (; entry; entry = hvd_store_next(store, entry)) {
+        entry->is_stale |= kind == HVD_KIND_HOROVODJOB;
+        for (size_t i = 0; i < entry->n_objects; i++)
+            entry->records[i]->is_stale |= entry->records[i]->kind == kind;
+    }
 }
 
 void hvd_store_begin(struct hvd_store *store, enum hvd_kind kind)

@@ -35,6 +35,7 @@ struct hvd_entry {
     const char *key; /* "namespace/name" */
     struct hvd_index_node node;
     bool has_job;
+    bool is_stale;              /* the version of the job is of a history that is no more */
     bool is_foreign_told;       /* the log says that the job has another manager */
     unsigned job_round;         /* the list in which the job was seen last */
     struct hvd_job job;         /* valid with has_job; owns nothing */
@@ -143,6 +144,10 @@ void hvd_store_remove(struct hvd_store *store, enum hvd_kind kind, const char *n
 /* All that is filed under the entry has been looked at, and acted on: frees what went before, which
  * is a change if there was any. */
 void hvd_store_looked(struct hvd_store *store, struct hvd_entry *entry);
+
+/* The server is back at an older version: what comes next of each object of the kind is taken,
+ * whatever its version. */
+void hvd_store_rewind(struct hvd_store *store, enum hvd_kind kind);
 
 /* A complete list of the kind begins: what is not put before end is missed there. */
 void hvd_store_begin(struct hvd_store *store, enum hvd_kind kind);

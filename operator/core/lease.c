@@ -77,6 +77,12 @@ void hvd_lease_observe(struct hvd_lease *lease, const struct hvd_lease_record *r
         lease->is_leader = false;
 }
 
+void hvd_lease_rewind(struct hvd_lease *lease)
+{
+    lease->_record.version[0] = '\0';
+    lease->_needs_get = lease->_exists;
+}
+
 void hvd_lease_observe_absent(struct hvd_lease *lease, const char *version, int64_t now_ms)
 {
     if (version && lease->_exists && is_newer(lease->_record.version, version))
@@ -174,6 +180,7 @@ enum hvd_lease_request hvd_lease_step(struct hvd_lease *lease, int64_t now_ms)
         now_ms < hvd_lease_next_ms(lease))
         return HVD_LEASE_NOTHING;
     lease->_request = wanted(lease);
+    (void)snprintf(lease->_asked, sizeof(lease->_asked), "%s", lease->_record.version);
     lease->_sent_ms = now_ms;
     return lease->_request;
 }
@@ -200,6 +207,10 @@ static void take_answer(struct hvd_lease *lease, enum hvd_lease_request request,
 {
     lease->_needs_get = false;
     lease->_next_ms = now_ms;
+    /* What is read is no older than what was known before, unless the server went back. */
+    if (request == HVD_LEASE_GET && is_newer(lease->_asked, record->version))
+        hvd_lease_rewind(lease);
+    lease->_needs_get = false;
     hvd_lease_observe(lease, record, now_ms);
     if (request == HVD_LEASE_GET)
         return;

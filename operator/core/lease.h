@@ -62,6 +62,7 @@ struct hvd_lease {
     bool _is_stopping;
     bool _needs_get;
     struct hvd_lease_record _record; /* the last one seen, kept when the Lease is deleted */
+    char _asked[64];                 /* its version when the request under way was sent */
     int64_t _changed_ms;             /* when _record was seen first */
     int64_t _taken_ms;               /* when the request that made it ours last was sent */
     unsigned _n_taken;   /* so often in a row, each within a duration of the one before */
@@ -81,6 +82,10 @@ hvd_status_t hvd_lease_decode(const cJSON *object, struct hvd_lease_record *out,
 /* The Lease as a watch or a read shows it. What is older than what is known is ignored. */
 void hvd_lease_observe(struct hvd_lease *lease, const struct hvd_lease_record *record,
                        int64_t now_ms);
+
+/* The server is back at an older version: the Lease is what it is there, and is read before the
+ * next write. */
+void hvd_lease_rewind(struct hvd_lease *lease);
 
 /* The Lease is not there, or was deleted when it was at that version (NULL: it was never seen). */
 void hvd_lease_observe_absent(struct hvd_lease *lease, const char *version, int64_t now_ms);

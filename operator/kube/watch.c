@@ -9,6 +9,7 @@
 #include "operator/kube/watch.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -36,6 +37,7 @@ static const struct hvd_backoff backoff = {.first_ms = 200, .max_ms = 15000};
 enum state {
     STATE_WAIT,
     STATE_LIST,
+    STATE_PROBE,
     STATE_WATCH,
 };
 
@@ -44,6 +46,9 @@ struct hvd_watch {
     enum state state;
     bool is_synced;
     bool needs_list;
+    bool is_doubtful;   /* the version may be of a history that the server does not have any more */
+    bool has_gone_back; /* this watch noticed it, which the owner has not taken yet */
+    bool is_rewound;    /* it has: the handler hears of it when the next list begins */
     bool has_news;      /* something came on this stream */
     bool has_bookmarks; /* the server has sent one, ever */
     bool is_missing;    /* the server answered with 404 */
@@ -138,6 +143,7 @@ static void fail(struct hvd_watch *watch, const char *text, int64_t at_least_ms)
 {
     int64_t delay_ms;
 
+    watch->is_doubtful = true;
     watch->n_failures++;
     (void)snprintf(watch->problem, sizeof(watch->problem), "%s", text);
     delay_ms = hvd_backoff_ms(&backoff, watch->n_failures, next_random(watch));
@@ -161,6 +167,38 @@ static void set_version(struct hvd_watch *watch, const char *version)
     (void)snprintf(watch->version, sizeof(watch->version), "%s", version);
 }
 
+/* Versions grow in every API server, and are numbers: of those that are none nothing is known. */
+static bool read_version(const char *version, unsigned long long *out)
+{
+    char *end = NULL;
+
+    if (*version < '0' || *version > '9')
+        return false;
+    *out = strtoull(version, &end, 10);
+    return !*end;
+}
+
+static bool is_older(const char *a, const char *b)
+{
+    unsigned long long number_a, number_b;
+
+    return read_version(a, &number_a) && read_version(b, &number_b) && number_a < number_b;
+}
+
+/* The server is at an older version than what it has sent before: its etcd was restored from a
+ * backup. A watch from the version that is known would be silent until the server gets there. */
+static void go_back(struct hvd_watch *watch, const char *version)
+{
+    HVD_LOG_KV(watch->options.log, HVD_LOG_WARN, SUBSYSTEM,
+               "the server is back at an older version, listing again", {"resource", plural(watch)},
+               {"known", watch->version}, {"version", version});
+    forget_position(watch);
+    watch->version[0] = '\0';
+    watch->is_rewound = true;
+    watch->has_gone_back = true;
+    wait_for(watch, 0);
+}
+
 /* ---- list ---- */
 
 static void start_list(struct hvd_watch *watch);
@@ -175,6 +213,9 @@ static void begin_list(struct hvd_watch *watch)
 {
     const struct hvd_watch_handler *h = &watch->options.handler;
 
+    if (watch->is_rewound && h->rewind)
+        h->rewind(h->ctx, watch->options.kind);
+    watch->is_rewound = false;
     if (!watch->has_begun)
         h->begin(h->ctx, watch->options.kind);
     watch->has_begun = true;
@@ -252,8 +293,13 @@ static void finish_page(struct hvd_watch *watch)
         start_list(watch);
         return;
     }
+    if (is_older(watch->page_version, watch->version)) {
+        go_back(watch, watch->page_version);
+        return;
+    }
     set_version(watch, watch->page_version);
     watch->needs_list = false;
+    watch->is_doubtful = false;
     watch->is_synced = true;
     h->end(h->ctx, watch->options.kind, watch->version);
     HVD_LOG_KV(watch->options.log, HVD_LOG_DEBUG, SUBSYSTEM, "listed", {"resource", plural(watch)},
@@ -361,6 +407,63 @@ static void start_list(struct hvd_watch *watch)
     hvd_buf_fini(&query);
 }
 
+/* ---- whether the server is at the version from which to watch, or beyond it ---- */
+
+static void on_probe_done(void *ctx, const struct hvd_kube_response *response)
+{
+    struct hvd_watch *watch = ctx;
+    const char *version = hvd_json_text(
+        cJSON_GetObjectItemCaseSensitive(response->body, "metadata"), "resourceVersion");
+    unsigned long long number;
+
+    watch->has_heard |= response->code != 0;
+    if (response->status == HVD_ERR_CANCELED) {
+        wait_for(watch, INT64_MAX / 2);
+    } else if (response->status != HVD_OK) {
+        watch->is_missing |= response->status == HVD_ERR_NOT_FOUND;
+        if (response->status == HVD_ERR_NOT_FOUND)
+            forget_position(watch);
+        fail(watch, response->err ? response->err->msg : hvd_status_str(response->status),
+             response->retry_after_ms);
+    } else if (is_older(version, watch->version)) {
+        go_back(watch, version);
+    } else {
+        if (!read_version(version, &number) || !read_version(watch->version, &number))
+            forget_position(watch);
+        watch->is_doubtful = false;
+        wait_for(watch, 0);
+    }
+}
+
+/* Asks for one object, whichever it is: with it comes the version that the server is at. */
+static void start_probe(struct hvd_watch *watch)
+{
+    struct hvd_kube_request request = {
+        .verb = HVD_VERB_LIST,
+        .path = {.kind = watch->options.kind, .ns = watch->options.ns},
+        .accept = METADATA_LIST,
+        .is_fresh = watch->n_silences && watch->has_bookmarks,
+        .on_done = on_probe_done,
+        .ctx = watch,
+    };
+    struct hvd_buf query;
+    struct hvd_err err = {0};
+    bool first = true;
+    hvd_status_t st;
+
+    hvd_buf_init(&query, 16 * 1024);
+    st = hvd_url_put_query(&query, &first, "limit", "1");
+    if (st == HVD_OK)
+        st = hvd_url_put_query(&query, &first, "fieldSelector", watch->options.field_selector);
+    request.query = query.data;
+    watch->state = STATE_PROBE;
+    if (st == HVD_OK)
+        st = watch->options.api->send(watch->options.api->self, &request, &watch->call, &err);
+    if (st != HVD_OK)
+        fail(watch, *err.msg ? err.msg : hvd_status_str(st), 0);
+    hvd_buf_fini(&query);
+}
+
 /* ---- watch ---- */
 
 static hvd_status_t take_line(void *ctx, struct hvd_strview copy, bool is_item)
@@ -373,6 +476,13 @@ static hvd_status_t take_line(void *ctx, struct hvd_strview copy, bool is_item)
     (void)is_item;
     if (st != HVD_OK)
         return st;
+    if (is_older(event.resource_version, watch->version)) {
+        st = HVD_FAIL(&watch->text_err, HVD_ERR_GONE, 0, "an event of version %s after %s",
+                      event.resource_version, watch->version);
+        watch->is_doubtful = true;
+        hvd_json_drop(event.doc);
+        return st;
+    }
     watch->has_news = true;
     if (event.type == HVD_WATCH_PUT)
         h->put(h->ctx, watch->options.kind, event.object);
@@ -422,7 +532,10 @@ static void on_watch_done(void *ctx, const struct hvd_kube_response *response)
         HVD_LOG_KV(watch->options.log, HVD_LOG_INFO, SUBSYSTEM, "version too old, listing again",
                    {"resource", plural(watch)}, {"version", watch->version});
         forget_position(watch);
-        wait_for(watch, 0);
+        if (watch->is_doubtful)
+            fail(watch, text, 0);
+        else
+            wait_for(watch, 0);
         return;
     case HVD_ERR_NOT_FOUND: /* its definition was removed: what comes back is another one */
         watch->is_missing = true;
@@ -512,8 +625,9 @@ static int64_t silent_at_ms(const struct hvd_watch *watch)
 
 /*
  * The server sends a bookmark about every minute, so a stream on which nothing comes is not alive,
- * whatever TCP says. It is asked for again from the version that was seen last. A server without
- * bookmarks costs a new stream every 90 seconds, which the log tells ever more seldom.
+ * whatever TCP says, or waits for a version that the server has not reached: that is looked at, and
+ * a second stream without a bookmark ends in a list. A server without bookmarks costs a new stream
+ * every 90 seconds, which the log tells ever more seldom.
  */
 static void give_up_stream(struct hvd_watch *watch)
 {
@@ -524,6 +638,9 @@ static void give_up_stream(struct hvd_watch *watch)
     watch->is_open = false;
     watch->n_silences++;
     watch->all_silences++;
+    watch->is_doubtful = true;
+    if (watch->has_bookmarks && watch->n_silences > 1)
+        forget_position(watch);
     (void)snprintf(times, sizeof(times), "%u", watch->n_silences);
     if ((watch->n_silences & (watch->n_silences - 1)) == 0)
         HVD_LOG_KV(watch->options.log, HVD_LOG_WARN, SUBSYSTEM,
@@ -600,6 +717,8 @@ int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms)
         return watch->due_ms;
     if (watch->needs_list)
         start_list(watch);
+    else if (watch->is_doubtful)
+        start_probe(watch);
     else
         start_watch(watch, now_ms);
     if (watch->state != STATE_WAIT)
@@ -607,11 +726,33 @@ int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms)
     return now_ms + (watch->delay_ms > 0 ? watch->delay_ms : 0);
 }
 
+bool hvd_watch_take_gone_back(struct hvd_watch *watch)
+{
+    const bool has_gone_back = watch->has_gone_back;
+
+    watch->has_gone_back = false;
+    return has_gone_back;
+}
+
+void hvd_watch_rewind(struct hvd_watch *watch)
+{
+    if (watch->is_rewound)
+        return;
+    if (watch->state != STATE_WAIT) {
+        watch->options.api->cancel(watch->options.api->self, watch->call);
+        watch->is_open = false;
+        wait_for(watch, 0);
+    }
+    watch->version[0] = '\0';
+    watch->is_rewound = true;
+    forget_position(watch);
+}
+
 void hvd_watch_relist(struct hvd_watch *watch)
 {
     if (watch->state == STATE_LIST)
         return;
-    if (watch->state == STATE_WATCH) {
+    if (watch->state != STATE_WAIT) {
         watch->options.api->cancel(watch->options.api->self, watch->call);
         watch->is_open = false;
         wait_for(watch, 0);

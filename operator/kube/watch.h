@@ -15,8 +15,15 @@
  *            +--------- 410 Gone, or garbage ------------+
  *            v                                           |
  *   WAIT -> LIST page by page -> WATCH from its version -+-> WATCH from the last version seen
- *    ^        |                                          |   (stream ended, timed out, broke or
- *    +--------+--------- any other error: backoff -------+   was silent for 90 s)
+ *    ^        |                                          |   (stream ended or timed out)
+ *    +--------+--------- any other error: backoff -------+
+ *                                                        +-> PROBE (stream broke, was refused, or
+ *                                                            was silent for 90 s): LIST of one
+ *                                                            object, then WATCH, or LIST
+ *
+ * A server whose etcd was restored from a backup is at an older version than what it sent before,
+ * and a watch from there on is silent. The probe notices, as does a list, and the handler hears
+ * that what it knows may be newer than what is.
  *
  * A page that is too large, or does not come in time, is asked for again with half as many objects
  * in it, down to one; then pages grow again.
@@ -35,6 +42,9 @@ struct hvd_watch_handler {
     void (*remove)(void *ctx, enum hvd_kind kind, const cJSON *object);
     /* The list is complete as of that version. */
     void (*end)(void *ctx, enum hvd_kind kind, const char *version);
+    /* Before begin: versions that are known of the kind are of a history that the server does not
+     * have any more, so that a lower one may be newer. May be NULL. */
+    void (*rewind)(void *ctx, enum hvd_kind kind);
 };
 
 struct hvd_watch_options {
@@ -67,6 +77,12 @@ int64_t hvd_watch_step(struct hvd_watch *watch, int64_t now_ms);
 
 /* Ends the stream, and lists at the next step: what is known may be wrong. Not from a handler. */
 void hvd_watch_relist(struct hvd_watch *watch);
+
+/* Whether this watch has noticed since the last call that the server is at an older version. */
+bool hvd_watch_take_gone_back(struct hvd_watch *watch);
+
+/* The watch of another kind has noticed it: lists likewise. Not from a handler. */
+void hvd_watch_rewind(struct hvd_watch *watch);
 
 /* Whether a list has been completed once. */
 bool hvd_watch_is_synced(const struct hvd_watch *watch);

@@ -75,6 +75,40 @@ static void children_are_followed_by_label_and_secrets_without_contents(void **s
     hvd_follow_fini(&follow);
 }
 
+/* Of a quiet kind the version that was seen last may be lower than the one the server is back at.
+ */
+static void one_watch_notices_for_all_that_the_server_went_back(void **state)
+{
+    struct hvd_follow follow;
+    struct fake_api fake;
+    size_t n_lists = 0;
+    struct hvd_kube_call *broken;
+
+    (void)state;
+    start(&follow, &fake, HVD_N_KINDS);
+    for (size_t i = 0; i < 7; i++)
+        fake_api_answer(&fake.calls[i], 200,
+                        "{\"metadata\":{\"resourceVersion\":\"50\"},\"items\":[]}");
+    (void)hvd_follow_step(&follow, 1001);
+    assert_int_equal(fake.n_calls, 14);
+    broken = fake_api_last(&fake);
+    assert_int_equal(broken->request.verb, HVD_VERB_WATCH);
+    fake_api_break(broken, HVD_ERR_UNAVAILABLE);
+    (void)hvd_follow_step(&follow, 1002);
+    (void)hvd_follow_step(&follow, 2000);
+    assert_string_equal(fake_api_last(&fake)->query, "?limit=1");
+    fake_api_answer(fake_api_last(&fake), 200,
+                    "{\"metadata\":{\"resourceVersion\":\"3\"},\"items\":[]}");
+    (void)hvd_follow_step(&follow, 2001);
+    for (size_t i = 0; i < fake.n_calls; i++)
+        n_lists += fake.calls[i].is_open && fake.calls[i].request.verb == HVD_VERB_LIST;
+    assert_int_equal(n_lists, 7);
+    assert_int_equal(fake_api_open(&fake), 7);
+    (void)hvd_follow_step(&follow, 2002);
+    assert_int_equal(fake_api_open(&fake), 7);
+    hvd_follow_fini(&follow);
+}
+
 static void a_gang_that_the_server_lacks_holds_up_nothing(void **state)
 {
     struct hvd_follow follow;
@@ -150,6 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(children_are_followed_by_label_and_secrets_without_contents),
+        cmocka_unit_test(one_watch_notices_for_all_that_the_server_went_back),
         cmocka_unit_test(a_gang_that_the_server_lacks_holds_up_nothing),
         cmocka_unit_test(a_gang_that_is_refused_is_waited_for),
         cmocka_unit_test(a_watch_that_is_down_is_named_after_ten_seconds),

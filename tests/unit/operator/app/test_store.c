@@ -55,6 +55,14 @@ static unsigned put(struct bench *b, enum hvd_kind kind, const char *text)
     return b->n_changes - before;
 }
 
+static void put_answer(struct bench *b, enum hvd_kind kind, const char *text)
+{
+    cJSON *doc = cJSON_Parse(text);
+
+    assert_int_equal(hvd_store_put_answer(&b->store, kind, doc, NULL), HVD_OK);
+    cJSON_Delete(doc);
+}
+
 static void only_newer_versions_change_anything(void **state)
 {
     struct bench *b = *state;
@@ -68,6 +76,49 @@ static void only_newer_versions_change_anything(void **state)
     assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "9", "j", "u1")), 0);
     assert_int_equal(b->last->n_objects, 1);
     assert_int_equal(b->store.n_by_state[HVD_JOB_NEW], 1);
+}
+
+/* The etcd of the server was restored from a backup. */
+static void after_a_rewind_each_object_is_what_the_server_has_now(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "10"));
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("k", "u2", "11"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "12", "j", "u1"));
+    hvd_store_told(&b->store, HVD_KIND_SERVICE, "20");
+    hvd_store_rewind(&b->store, HVD_KIND_HOROVODJOB);
+    hvd_store_begin(&b->store, HVD_KIND_HOROVODJOB);
+    assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "3")), 1);
+    assert_string_equal(b->last->job.resource_version, "3");
+    assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "2")), 0);
+    /* Of another kind nothing has changed. */
+    assert_int_equal(put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "4", "j", "u1")), 0);
+    hvd_store_end(&b->store, HVD_KIND_HOROVODJOB);
+    assert_string_equal(b->last->key, "ns/k");
+    assert_false(b->last->has_job);
+    hvd_store_rewind(&b->store, HVD_KIND_SERVICE);
+    hvd_store_begin(&b->store, HVD_KIND_SERVICE);
+    hvd_store_end(&b->store, HVD_KIND_SERVICE); /* it is looked for, and found to be there */
+    assert_true(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j")->meta.is_doubtful);
+    put_answer(b, HVD_KIND_SERVICE, CHILD("j", "s1", "4", "j", "u1"));
+    assert_false(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j")->meta.is_doubtful);
+    assert_string_equal(
+        hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j")->meta.resource_version, "4");
+    hvd_store_remove(&b->store, HVD_KIND_SERVICE, "ns", "j", NULL);
+    put_answer(b, HVD_KIND_SERVICE, CHILD("j", "s2", "6", "j", "u1"));
+    assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+}
+
+/* The same version of another history is another object. */
+static void after_a_rewind_an_equal_version_is_taken(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "10"));
+    hvd_store_rewind(&b->store, HVD_KIND_HOROVODJOB);
+    assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "10")), 1);
+    assert_int_equal(put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "10")), 0);
 }
 
 static void children_wait_for_their_job(void **state)
@@ -687,6 +738,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(only_newer_versions_change_anything),
+        TEST(after_a_rewind_each_object_is_what_the_server_has_now),
+        TEST(after_a_rewind_an_equal_version_is_taken),
         TEST(children_wait_for_their_job),
         TEST(foreign_objects_with_our_labels_cost_nothing),
         TEST(what_stands_in_the_way_of_a_job_is_known_until_the_job_goes),

@@ -317,6 +317,51 @@ static void a_lease_that_is_taken_away_again_and_again_costs_no_more_than_renewa
     }
 }
 
+/* The etcd of the server was restored from a backup: every renewal names a version that is not. */
+static void a_lease_that_went_back_is_read_and_renewed(void **state)
+{
+    struct api api = {.version = 100};
+    struct hvd_lease a;
+
+    (void)state;
+    hvd_lease_init(&a, "a", D);
+    make_leader(&api, &a);
+    api.version = 7;
+    (void)snprintf(api.record.version, sizeof(api.record.version), "7");
+    assert_int_equal(ask(&api, &a, D / 3), HVD_LEASE_RENEW);
+    assert_int_equal(ask(&api, &a, D / 3), HVD_LEASE_GET);
+    assert_int_equal(ask(&api, &a, D / 3), HVD_LEASE_RENEW);
+    assert_true(a.is_leader);
+    assert_string_equal(a._record.version, "8");
+    assert_int_equal(ask(&api, &a, D / 3), HVD_LEASE_NOTHING);
+}
+
+static void a_lease_that_went_back_to_another_holder_is_waited_for(void **state)
+{
+    struct api api = {.version = 100};
+    struct hvd_lease a, b;
+
+    (void)state;
+    hvd_lease_init(&a, "a", D);
+    hvd_lease_init(&b, "b", D);
+    make_leader(&api, &a);
+    show(&api, &b, 0);
+    api.version = 7;
+    (void)snprintf(api.record.version, sizeof(api.record.version), "7");
+    (void)snprintf(api.record.holder, sizeof(api.record.holder), "old");
+    hvd_lease_rewind(&a);
+    hvd_lease_rewind(&b);
+    show(&api, &a, 1000);
+    show(&api, &b, 1000);
+    assert_false(a.is_leader);
+    assert_int_equal(ask(&api, &a, 1000 + D / 2), HVD_LEASE_GET);
+    assert_int_equal(ask(&api, &b, 1000 + D / 2), HVD_LEASE_GET);
+    assert_int_equal(ask(&api, &a, 1000 + D - 1), HVD_LEASE_NOTHING);
+    assert_int_equal(ask(&api, &a, 1000 + D), HVD_LEASE_TAKE);
+    assert_true(a.is_leader);
+    assert_false(b.is_leader);
+}
+
 static void an_event_older_than_what_is_known_changes_nothing(void **state)
 {
     struct api api = {0};
@@ -603,6 +648,8 @@ int main(void)
         cmocka_unit_test(of_two_that_try_at_once_one_leads),
         cmocka_unit_test(a_deleted_lease_is_made_anew_by_its_holder_and_by_others_only_later),
         cmocka_unit_test(a_lease_that_is_taken_away_again_and_again_costs_no_more_than_renewals),
+        cmocka_unit_test(a_lease_that_went_back_is_read_and_renewed),
+        cmocka_unit_test(a_lease_that_went_back_to_another_holder_is_waited_for),
         cmocka_unit_test(an_event_older_than_what_is_known_changes_nothing),
         cmocka_unit_test(a_failure_is_tried_again_after_a_while_with_jitter),
         cmocka_unit_test(no_history_of_losses_delays_and_deletions_has_two_writers),

@@ -14,7 +14,7 @@
     "{\"metadata\":{\"resourceVersion\":\"" version "\",\"continue\":\"" token                     \
     "\"},\"items\":[" items "]}"
 
-/* What the handler heard, as text: "( +a +b ) -a". */
+/* What the handler heard, as text: "( +a +b ) -a", and "<" when the server went back. */
 struct bench {
     struct fake_api fake;
     struct hvd_watch *watch;
@@ -55,6 +55,12 @@ static void on_end(void *ctx, enum hvd_kind kind, const char *version)
     hear(ctx, ")", NULL);
 }
 
+static void on_rewind(void *ctx, enum hvd_kind kind)
+{
+    assert_int_equal(kind, HVD_KIND_POD);
+    hear(ctx, "<", NULL);
+}
+
 /* It has sent something and waits for the server: as long as a stream may be silent, at most. */
 static void assert_waits(struct bench *bench, int64_t now_ms)
 {
@@ -77,7 +83,7 @@ static void start(struct bench *bench)
         .label_selector = "a=b",
         .page_limit = 2,
         .seed = 7,
-        .handler = {bench, on_begin, on_put, on_remove, on_end},
+        .handler = {bench, on_begin, on_put, on_remove, on_end, on_rewind},
     };
 
     memset(bench, 0, sizeof(*bench));
@@ -95,6 +101,19 @@ static void start_watching(struct bench *bench)
     assert_waits(bench, 1);
     assert_int_equal(bench->fake.n_calls, 2);
     bench->heard[0] = '\0';
+}
+
+/* A question for the server's version is under way. */
+static struct hvd_kube_call *assert_probes(struct bench *bench, int64_t now_ms)
+{
+    struct hvd_kube_call *call;
+
+    assert_int_equal(hvd_watch_step(bench->watch, now_ms), INT64_MAX);
+    call = fake_api_last(&bench->fake);
+    assert_true(call->is_open);
+    assert_int_equal(call->request.verb, HVD_VERB_LIST);
+    assert_string_equal(call->query, "?limit=1");
+    return call;
 }
 
 static void pages_are_listed_then_watched_from_their_version(void **state)
@@ -164,7 +183,7 @@ static void start_with_limit(struct bench *bench, unsigned limit)
         .kind = HVD_KIND_POD,
         .page_limit = limit,
         .seed = 7,
-        .handler = {bench, on_begin, on_put, on_remove, on_end},
+        .handler = {bench, on_begin, on_put, on_remove, on_end, on_rewind},
     };
 
     memset(bench, 0, sizeof(*bench));
@@ -364,10 +383,12 @@ static void a_stream_on_which_nothing_comes_is_given_up_after_90_seconds(void **
     assert_int_equal(hvd_watch_step(b.watch, 60000), 150000);
     assert_int_equal(hvd_watch_step(b.watch, 149999), 150000);
     assert_int_equal(b.fake.n_calls, 2);
-    assert_int_equal(hvd_watch_step(b.watch, 150000), 240000);
+    assert_true(assert_probes(&b, 150000)->request.is_fresh);
     assert_int_equal(b.fake.n_cancelled, 1);
     assert_int_equal(b.fake.n_suspected, 1);
     assert_int_equal(b.fake.n_calls, 3);
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("9", "more", ITEM("x", "1")));
+    assert_waits(&b, 150100);
     assert_true(fake_api_last(&b.fake)->request.is_fresh);
     assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=9&"));
     assert_int_equal(hvd_watch_health(b.watch).n_silences, 1);
@@ -382,7 +403,7 @@ static void a_stream_that_is_not_even_accepted_is_silent(void **state)
 
     (void)state;
     start_watching(&b);
-    assert_int_equal(hvd_watch_step(b.watch, 90001), 180001);
+    (void)assert_probes(&b, 90001);
     assert_int_equal(b.fake.n_calls, 3);
     assert_int_equal(hvd_watch_health(b.watch).n_silences, 1);
     hvd_watch_destroy(b.watch);
@@ -397,13 +418,17 @@ static void a_server_without_bookmarks_costs_a_stream_every_90_seconds(void **st
     start_watching(&b);
     for (int64_t now_ms = 1; now_ms <= 1 + 10 * 90000; now_ms += 1000) {
         (void)hvd_watch_step(b.watch, now_ms);
-        if (n_begun < b.fake.n_calls)
-            fake_api_begin(fake_api_last(&b.fake));
+        if (n_begun == b.fake.n_calls)
+            continue;
         n_begun = b.fake.n_calls;
+        if (fake_api_last(&b.fake)->request.verb == HVD_VERB_WATCH)
+            fake_api_begin(fake_api_last(&b.fake));
+        else
+            fake_api_answer(assert_probes(&b, now_ms), 200, PAGE("5", "", ""));
     }
-    assert_in_range(b.fake.n_calls, 2 + 8, 2 + 10);
+    assert_in_range(hvd_watch_health(b.watch).n_silences, 8, 10);
+    assert_in_range(b.fake.n_calls, 2 + 2 * 8, 2 + 2 * 10);
     assert_false(fake_api_last(&b.fake)->request.is_fresh);
-    assert_int_equal(hvd_watch_health(b.watch).n_silences, b.fake.n_calls - 2);
     assert_true(hvd_watch_is_synced(b.watch));
     hvd_watch_destroy(b.watch);
 }
@@ -469,6 +494,139 @@ static void a_list_can_be_asked_for_at_any_time(void **state)
     hvd_watch_destroy(b.watch);
 }
 
+/* ---- a server whose etcd was restored from a backup ---- */
+
+/* Answers the list of a server that is at 3, and what it is watched from afterwards. */
+static void assert_starts_again(struct bench *b, int64_t now_ms)
+{
+    b->heard[0] = '\0';
+    assert_waits(b, now_ms);
+    assert_non_null(strstr(fake_api_last(&b->fake)->query, "?limit=2&labelSelector="));
+    fake_api_answer(fake_api_last(&b->fake), 200, PAGE("3", "", ITEM("a", "2")));
+    assert_string_equal(b->heard, "<(+a)");
+    assert_waits(b, now_ms + 1);
+    assert_non_null(strstr(fake_api_last(&b->fake)->query, "&resourceVersion=3&"));
+    hvd_watch_destroy(b->watch);
+}
+
+static void a_server_that_went_back_is_listed_again_when_it_is_reached_again(void **state)
+{
+    struct bench b;
+    int64_t due_ms;
+
+    (void)state;
+    start_watching(&b);
+    fake_api_break(fake_api_last(&b.fake), HVD_ERR_UNAVAILABLE);
+    due_ms = hvd_watch_step(b.watch, 10);
+    fake_api_break(assert_probes(&b, due_ms), HVD_ERR_UNAVAILABLE);
+    due_ms = hvd_watch_step(b.watch, due_ms);
+    fake_api_answer(assert_probes(&b, due_ms), 200, PAGE("3", "", ""));
+    assert_starts_again(&b, due_ms);
+}
+
+static void a_version_that_is_too_large_for_the_server_leads_to_a_list(void **state)
+{
+    static const char event[] =
+        "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":504,"
+        "\"reason\":\"Timeout\",\"message\":\"Too large resource version\"}}\n";
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct bench b;
+        int64_t due_ms;
+
+        start_watching(&b);
+        if (i)
+            assert_int_equal(fake_api_stream(fake_api_last(&b.fake), event), HVD_ERR_UNAVAILABLE);
+        else
+            fake_api_answer(fake_api_last(&b.fake), 504, "{\"kind\":\"Status\"}");
+        due_ms = hvd_watch_step(b.watch, 10);
+        fake_api_answer(assert_probes(&b, due_ms), 200, PAGE("3", "", ""));
+        assert_starts_again(&b, due_ms);
+    }
+}
+
+/* A proxy may keep a stream open over it, or a list may have come from elsewhere. */
+static void a_stream_that_waits_for_the_future_is_silent_and_ends_in_a_list(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start_watching(&b);
+    fake_api_answer(assert_probes(&b, 90001), 200, PAGE("3", "", ""));
+    assert_starts_again(&b, 90002);
+}
+
+static void a_list_of_an_older_version_than_the_watchs_is_asked_for_once_more(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start_watching(&b);
+    fake_api_answer(fake_api_last(&b.fake), 410, "{\"kind\":\"Status\"}");
+    assert_waits(&b, 10);
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("3", "", ITEM("a", "2")));
+    assert_string_equal(b.heard, "(+a");
+    assert_starts_again(&b, 11);
+}
+
+static void an_event_of_an_older_version_is_a_hint_that_leads_to_a_list(void **state)
+{
+    struct bench b;
+    int64_t due_ms;
+
+    (void)state;
+    start_watching(&b);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("ADDED", "a", "6")), HVD_OK);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("ADDED", "a", "6")), HVD_OK);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("DELETED", "a", "4")),
+                     HVD_ERR_GONE);
+    assert_string_equal(b.heard, "+a+a");
+    due_ms = hvd_watch_step(b.watch, 10);
+    assert_in_range(due_ms, 110, 210); /* not at once: it may do so for ever */
+    assert_waits(&b, due_ms);
+    fake_api_answer(fake_api_last(&b.fake), 200, PAGE("9", "", ITEM("a", "6")));
+    assert_string_equal(b.heard, "+a+a(+a)"); /* it did not go back */
+    hvd_watch_destroy(b.watch);
+}
+
+static void two_silent_streams_of_a_server_with_bookmarks_end_in_a_list(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start_watching(&b);
+    assert_int_equal(fake_api_stream(fake_api_last(&b.fake), EVENT("BOOKMARK", "", "9")), HVD_OK);
+    (void)hvd_watch_step(b.watch, 10);
+    fake_api_answer(assert_probes(&b, 90010), 200, PAGE("9", "", ""));
+    assert_waits(&b, 90011);
+    assert_int_equal(hvd_watch_step(b.watch, 180011), INT64_MAX);
+    assert_non_null(strstr(fake_api_last(&b.fake)->query, "?limit=2&labelSelector="));
+    hvd_watch_destroy(b.watch);
+}
+
+static void versions_that_are_no_numbers_cannot_be_compared_and_lead_to_a_list(void **state)
+{
+    static const char *const versions[] = {"x7", "7x", "-7", "0x7"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+        struct bench b;
+        char page[128];
+        int64_t due_ms;
+
+        start_watching(&b);
+        fake_api_break(fake_api_last(&b.fake), HVD_ERR_UNAVAILABLE);
+        due_ms = hvd_watch_step(b.watch, 10);
+        (void)snprintf(page, sizeof(page), PAGE("%s", "", ""), versions[i]);
+        fake_api_answer(assert_probes(&b, due_ms), 200, page);
+        assert_waits(&b, due_ms);
+        fake_api_answer(fake_api_last(&b.fake), 200, page);
+        assert_string_equal(b.heard, "()");
+        hvd_watch_destroy(b.watch);
+    }
+}
+
 static void a_resource_that_is_removed_is_missing_until_it_is_listed(void **state)
 {
     struct bench b;
@@ -523,10 +681,16 @@ static void a_broken_connection_is_retried_with_backoff_from_the_last_version(vo
         assert_in_range(due_ms - now_ms, 100, 15000);
         last_wait_ms = due_ms - now_ms;
         now_ms = due_ms;
-        assert_waits(&b, now_ms);
-        assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=5&"));
+        if (i % 2) {
+            fake_api_answer(assert_probes(&b, now_ms), 200, PAGE("7", "", ""));
+            assert_waits(&b, now_ms);
+            assert_non_null(strstr(fake_api_last(&b.fake)->query, "&resourceVersion=5&"));
+        } else {
+            (void)assert_probes(&b, now_ms);
+        }
     }
     assert_true(last_wait_ms >= 7500);
+    assert_string_equal(b.heard, "");
     hvd_watch_destroy(b.watch);
 }
 
@@ -569,8 +733,8 @@ static void what_cannot_be_sent_is_tried_again(void **state)
 /* Drives a watch until it has listed two pages; false when it could not even be created. */
 static bool sync_two_pages(struct bench *b)
 {
-    struct hvd_watch_options options = {.kind = HVD_KIND_POD,
-                                        .handler = {b, on_begin, on_put, on_remove, on_end}};
+    struct hvd_watch_options options = {
+        .kind = HVD_KIND_POD, .handler = {b, on_begin, on_put, on_remove, on_end, on_rewind}};
     int64_t now_ms = 0;
 
     fake_api_init(&b->fake);
@@ -668,6 +832,13 @@ int main(void)
         cmocka_unit_test(a_server_without_bookmarks_costs_a_stream_every_90_seconds),
         cmocka_unit_test(a_stream_that_ends_is_resumed_where_it_was),
         cmocka_unit_test(gone_leads_to_a_new_list_at_once),
+        cmocka_unit_test(a_server_that_went_back_is_listed_again_when_it_is_reached_again),
+        cmocka_unit_test(a_version_that_is_too_large_for_the_server_leads_to_a_list),
+        cmocka_unit_test(a_stream_that_waits_for_the_future_is_silent_and_ends_in_a_list),
+        cmocka_unit_test(a_list_of_an_older_version_than_the_watchs_is_asked_for_once_more),
+        cmocka_unit_test(an_event_of_an_older_version_is_a_hint_that_leads_to_a_list),
+        cmocka_unit_test(two_silent_streams_of_a_server_with_bookmarks_end_in_a_list),
+        cmocka_unit_test(versions_that_are_no_numbers_cannot_be_compared_and_lead_to_a_list),
         cmocka_unit_test(a_list_can_be_asked_for_at_any_time),
         cmocka_unit_test(a_resource_that_is_removed_is_missing_until_it_is_listed),
         cmocka_unit_test(garbage_in_the_stream_leads_to_a_list_after_a_wait),
