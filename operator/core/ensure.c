@@ -347,7 +347,8 @@ bool hvd_ensure_is_outdated(struct hvd_pass *p)
     const struct hvd_object *set = p->child[HVD_KIND_STATEFULSET];
     char hash[HVD_HASH_SIZE];
 
-    if (p->job->generation == p->job->status.observed_generation ||
+    /* The first generation has one spec only, whatever a webhook makes of the hash. */
+    if (p->job->generation == p->job->status.observed_generation || p->job->generation == 1 ||
         hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS || !set->u.statefulset.spec_hash)
         return false;
     if (hvd_pass_spec(p))

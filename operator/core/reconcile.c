@@ -415,14 +415,14 @@ static void run(struct hvd_pass *p)
 }
 
 /* The workers of a suspended job: they go, or somebody does not let them. */
-static void show_suspended(struct hvd_pass *p)
+static void show_suspended(struct hvd_pass *p, const char *text)
 {
     char message[MESSAGE_SIZE], denied[MESSAGE_SIZE - 64];
     bool is_denied = hvd_refusal_of_change(p, denied, sizeof(denied));
 
     p->next.workers_ready = (int32_t)p->pods.n_ready;
     p->next.workers_desired = p->job->spec.replicas;
-    hvd_pass_text(message, sizeof(message), "%s%s%s", suspended, is_denied ? "; " : "",
+    hvd_pass_text(message, sizeof(message), "%s%s%s", text, is_denied ? "; " : "",
                   is_denied ? denied : "");
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"Suspended", message});
 }
@@ -454,7 +454,7 @@ static void suspend(struct hvd_pass *p)
         stop(p);
     else
         hvd_pass_event(p, "Suspended", suspended, false);
-    show_suspended(p);
+    show_suspended(p, suspended);
     show_suspension(p);
 }
 
@@ -466,7 +466,7 @@ static void resume(struct hvd_pass *p)
     static const char waiting[] = "the job resumes as soon as what its last start left is gone";
 
     if (!hvd_outcome_quiesce(p)) {
-        show_suspended(p);
+        show_suspended(p, waiting);
         set(p, HVD_COND_SUSPENDED, HVD_FALSE,
             (const char *const[2]){HVD_REASON_SUSPENDING, waiting});
         return;

@@ -178,6 +178,25 @@ def test_a_master_that_ended_and_is_gone_before_anybody_looked_has_its_end(serve
     assert ns.status()["attempts"] == 1
 
 
+@pytest.mark.parametrize("code, state", [(0, "Succeeded"), (1, "Failed")])
+def test_a_master_that_ended_before_the_first_status_has_its_end(server, ns, run_operator, code, state):
+    """The first status may come some seconds after the master's Job; this operator does not live to write it."""
+    operator = run_operator()
+    ns.apply_job()
+    ns.start_workers()
+    until("the master's Job", lambda: ns.get("jobs", "digits-master"))
+    operator.process.kill()
+    operator.process.wait()
+    master = ns.start_master()
+    ns.patch("jobs", "digits-master", {"spec": {"ttlSecondsAfterFinished": 0}})
+    ns.end_master(master, code)
+    until("the Job is removed", lambda: ns.get("jobs", "digits-master") is None, 60)
+    run_operator()
+    ns.wait_state(state)
+    assert "was deleted before its end was read" in ns.condition(state)["message"]
+    assert ns.status()["attempts"] == 1 and not ns.get("jobs", "digits-master")
+
+
 def test_a_master_that_left_no_trace_of_its_end_is_made_again(server, ns, run_operator):
     operator = run_operator()
     start(ns)

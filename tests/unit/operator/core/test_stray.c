@@ -87,6 +87,40 @@ static void a_suspended_job_has_none(void **state)
     world_fini(&w);
 }
 
+/* What it shows while the pods of its last start end is what it waits for. */
+static void a_resumed_job_is_not_said_to_be_suspended(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    w.lost_pod = MASTER;
+    orphan_job(&w);
+    world_edit(&w, "{\"suspend\":true}");
+    pass_time(&w, 10 * SECOND_MS);
+    world_edit(&w, "{\"suspend\":false}");
+    pass_time(&w, 10 * SECOND_MS);
+    assert_string_equal(world_condition_text(&w, "WorkersReady", "message"),
+                        "the job resumes as soon as what its last start left is gone");
+    world_fini(&w);
+}
+
+static void a_webhook_that_writes_another_hash_suspends_nothing(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w.alter_kind = "StatefulSet";
+    w.alter_patch =
+        "{\"metadata\":{\"annotations\":{\"horovod.io/spec-hash\":\"1234567890abcdef\"}}}";
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    assert_int_equal(world_events(&w, "Suspended"), 0);
+    assert_string_equal(world_condition(&w, "Suspended"), "");
+    world_fini(&w);
+}
+
 static void a_job_that_has_finished_keeps_only_the_logs(void **state)
 {
     (void)state;
@@ -199,6 +233,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_attempt_waits_until_it_is_gone),
         cmocka_unit_test(a_suspended_job_has_none),
+        cmocka_unit_test(a_resumed_job_is_not_said_to_be_suspended),
+        cmocka_unit_test(a_webhook_that_writes_another_hash_suspends_nothing),
         cmocka_unit_test(a_job_that_has_finished_keeps_only_the_logs),
         cmocka_unit_test(of_two_masters_the_one_without_a_job_is_removed),
         cmocka_unit_test(a_pod_that_only_looks_so_is_left_alone),
