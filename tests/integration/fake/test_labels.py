@@ -88,3 +88,26 @@ def test_a_label_that_cannot_be_restored_is_tried_again_seldom(fake, operator, p
     assert fake.job_state() == "Running"
     assert not [r for r in fake.writes() if r["verb"] == "delete"]
     finish(fake)
+
+
+def test_labels_of_very_many_pods_that_are_changed_again_and_again_cost_few_writes(fake, operator):
+    """A writer that undoes each repair of 400 pods at once: beyond 192 of them the repairs share one wait."""
+    fake.play(run_ms=-1)
+    fake.apply_job(replicas=400)
+    fake.wait_state("Running", timeout=60)
+    pods = [f"digits-worker-{n}" for n in range(400)]
+
+    def n_writes():
+        return sum(1 for r in fake.writes() if r["verb"] == "patch" and "/pods/" in r["path"])
+
+    for _ in range(4):
+        for pod in pods:
+            fake.patch("pods", pod, {"metadata": {"labels": {ROLE: "foo"}}})
+    until("the fight is told of", lambda: any(c["type"] == "Contested" and c["status"] == "True" for c in
+                                              fake.get("horovodjobs", "digits")["status"]["conditions"]), 60)
+    # 192 pods with waits of 2 s, 4 s and so on, and of the others one first repair and rounds of 128.
+    assert n_writes() <= 192 * 4 + 208 + 4 * 128
+    told = [r for r in fake.writes() if r["verb"] == "create" and "/events" in r["path"]]
+    assert len(told) <= 192 + 20
+    assert fake.job_state() == "Running"
+    finish(fake)
