@@ -335,13 +335,13 @@ static int32_t attempt_of(const struct hvd_pass *p, const struct hvd_object *job
     return job->u.job.attempt && job->u.job.attempt < current ? job->u.job.attempt : current;
 }
 
-/* The Job of the attempt under way; NULL if there is none. */
+/* The Job of the attempt under way; NULL if there is none. One that a deleted HorovodJob of the
+ * same name has left is none. */
 static const struct hvd_object *current_job(const struct hvd_pass *p)
 {
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
 
-    return job && hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_ALIEN &&
-                   attempt_of(p, job) > hvd_job_ended(&p->job->status)
+    return job && hvd_pass_is_ours(p, job) && attempt_of(p, job) > hvd_job_ended(&p->job->status)
                ? job
                : NULL;
 }

@@ -193,12 +193,12 @@ void hvd_pass_attempt(const struct hvd_pass *p, char out[HVD_ATTEMPT_SIZE])
 bool hvd_pass_is_running(const struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.master;
-    const enum hvd_child_state job = hvd_pass_child(p, HVD_KIND_JOB);
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
 
     /* The pod of a Job that is being deleted, and held, runs on. */
     return pod && pod->u.pod.phase == HVD_POD_RUNNING &&
-           (!pod->meta.is_deleting || p->job->status.state == HVD_JOB_RUNNING) &&
-           (job == HVD_CHILD_OURS || job == HVD_CHILD_WAIT);
+           (!pod->meta.is_deleting || p->job->status.state == HVD_JOB_RUNNING) && job &&
+           hvd_pass_is_ours(p, job);
 }
 
 void hvd_pass_condition(struct hvd_pass *p, const struct hvd_condition_update *update)

@@ -211,6 +211,34 @@ static void the_end_of_children_that_the_garbage_collector_removes_is_recorded(v
     world_fini(&w);
 }
 
+/* The garbage collector may take its time: until then the next job of the name has begun nothing.
+ */
+static void children_of_a_deleted_job_of_the_name_are_no_attempt(void **state)
+{
+    struct world w;
+    cJSON *job, *meta;
+
+    (void)state;
+    world_start(&w, "");
+    job = world_find(&w, "HorovodJob", "digits");
+    meta = cJSON_GetObjectItemCaseSensitive(job, "metadata");
+    cJSON_DeleteItemFromObjectCaseSensitive(job, "status");
+    cJSON_ReplaceItemInObjectCaseSensitive(meta, "uid", cJSON_CreateString("another"));
+    world_restart(&w);
+    for (int i = 0; i < 60; i++) {
+        w.now_ms += SECOND_MS;
+        (void)world_pass(&w);
+    }
+    assert_true(!hvd_json_at(job, "status.attempts") ||
+                hvd_json_at(job, "status.attempts")->valueint == 0);
+    assert_non_null(world_find(&w, "Job", "digits-master"));
+    pass_time(&w, HOUR_MS);
+    world_is_state(&w, "Running");
+    assert_int_equal(hvd_json_at(job, "status.attempts")->valueint, 1);
+    assert_null(hvd_json_at(job, "status.attemptLogs"));
+    world_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +248,7 @@ int main(void)
         cmocka_unit_test(a_master_that_was_not_started_never_is),
         cmocka_unit_test(a_suspended_job_stays_so_and_is_not_resumed),
         cmocka_unit_test(children_that_are_orphaned_stay_as_they_are),
+        cmocka_unit_test(children_of_a_deleted_job_of_the_name_are_no_attempt),
         cmocka_unit_test(the_end_of_children_that_the_garbage_collector_removes_is_recorded),
     };
 
