@@ -2,6 +2,8 @@
  */
 #include "tests/unit/support.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "tests/unit/worker/engine/world.h"
@@ -19,7 +21,10 @@ static void sum_once(struct world *w, int rank)
     world_expect(hvd_engine_shutdown(w->engines[rank], NULL) == HVD_OK, "the end", rank);
 }
 
-/* The others of a rank that waits for nobody: 0 leaves first in some runs, and others in others. */
+static atomic_bool is_pending;
+
+/* The others of a rank that waits for nobody: 0 leaves first in some runs, and others in others,
+ * all behind its tensor. */
 static void sum_pending(struct world *w, int rank)
 {
     const struct hvd_request request = world_request(HVD_ALLREDUCE, "never", 1);
@@ -27,6 +32,10 @@ static void sum_pending(struct world *w, int rank)
 
     if (rank == 0)
         (void)world_submit(w, rank, &request, &data, &data);
+    if (rank == 0)
+        atomic_store(&is_pending, true);
+    while (!atomic_load(&is_pending))
+        sched_yield();
     world_expect(hvd_engine_shutdown(w->engines[rank], NULL) == HVD_OK, "the end", rank);
 }
 
@@ -71,8 +80,10 @@ static void a_job_that_ends_well_reports_no_failure(void **state)
 static void a_job_that_ends_under_a_pending_tensor_reports_one(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 10; seed++)
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        atomic_store(&is_pending, false);
         assert_int_equal(failures_of(sum_pending, 3, seed), 1);
+    }
 }
 
 /* Sums under names that nobody has used before. */
