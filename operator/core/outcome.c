@@ -698,10 +698,15 @@ static void remove_pods(struct hvd_pass *p, enum hvd_role role)
 void hvd_outcome_remove_stray(struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.stray;
+    const struct hvd_object *job = current_job(p);
     const size_t n_before = p->plan->n_actions;
     char message[MESSAGE_SIZE];
 
     if (!pod || pod->meta.is_deleting || is_kept(p, pod))
+        return;
+    /* Of an owner reference that was edited away: the Job's controller writes it again. */
+    if (job && !job->meta.is_deleting && !job->u.job.is_complete && !job->u.job.is_failed &&
+        !p->pods.master)
         return;
     hvd_pass_delete(p, pod);
     if (p->plan->n_actions == n_before)

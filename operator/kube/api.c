@@ -83,7 +83,8 @@ static bool is_of_webhook(const cJSON *body)
  * What stands before the API server answers with these codes, too: a load balancer without a
  * backend, a gateway that does not know the cluster. Only the server's own words are a fact about
  * an object: a Status, and one of 404 names it. Of a path that it does not serve, which is asked
- * for by lists and watches, the server has no Status.
+ * for by lists and watches, the server has no Status; nor of a PodGroup once its definition was
+ * removed, and nothing but the PodGroup depends on that.
  */
 static bool is_of_server(const struct hvd_kube_request *request, long code, const cJSON *body)
 {
@@ -91,7 +92,9 @@ static bool is_of_server(const struct hvd_kube_request *request, long code, cons
     const cJSON *details = cJSON_GetObjectItemCaseSensitive(body, "details");
     const char *kind = hvd_json_text(details, "kind");
 
-    if (code == 404 && (request->verb == HVD_VERB_LIST || request->verb == HVD_VERB_WATCH))
+    if (code == 404 &&
+        (request->verb == HVD_VERB_LIST || request->verb == HVD_VERB_WATCH ||
+         path->kind == HVD_KIND_VOLCANO_PODGROUP || path->kind == HVD_KIND_PLUGINS_PODGROUP))
         return true;
     if (strcmp(hvd_json_text(body, "kind"), "Status") != 0)
         return false;

@@ -149,6 +149,23 @@ static void a_job_that_has_finished_keeps_only_the_logs(void **state)
     world_fini(&w);
 }
 
+/* The Job controller writes an owner reference again that somebody has edited away. */
+static void a_master_that_its_job_takes_back_stays(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    let_go(&w);
+    for (int i = 0; i < 10; i++) {
+        w.now_ms += SECOND_MS;
+        (void)world_pass(&w);
+    }
+    assert_null(hvd_json_at(world_find(&w, "Pod", MASTER), "metadata.deletionTimestamp"));
+    assert_int_equal(world_events(&w, "MasterRemoved"), 0);
+    world_fini(&w);
+}
+
 /* Somebody edited the label by which the Job selects: it makes another pod beside it. */
 static void of_two_masters_the_one_without_a_job_is_removed(void **state)
 {
@@ -236,6 +253,7 @@ int main(void)
         cmocka_unit_test(a_resumed_job_is_not_said_to_be_suspended),
         cmocka_unit_test(a_webhook_that_writes_another_hash_suspends_nothing),
         cmocka_unit_test(a_job_that_has_finished_keeps_only_the_logs),
+        cmocka_unit_test(a_master_that_its_job_takes_back_stays),
         cmocka_unit_test(of_two_masters_the_one_without_a_job_is_removed),
         cmocka_unit_test(a_pod_that_only_looks_so_is_left_alone),
     };
