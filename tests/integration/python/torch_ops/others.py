@@ -299,6 +299,9 @@ def names_made_up_stay_the_same_on_all_ranks_after_refusals_and_calls_in_process
         hvd.broadcast(mine(), hvd.size() - 1, process_set=last)
         raises(ValueError, hvd.broadcast, mine(), hvd.size())
         raises(ValueError, hvd.alltoall, torch.zeros(hvd.size(), 2), [2] * hvd.size())
+    else:  # a refused call counts, and is announced to those who make theirs
+        raises(hvd.HorovodInternalError, hvd.broadcast, mine(), 0)
+        raises(hvd.HorovodInternalError, hvd.alltoall, mine(shape=(hvd.size(), 2)))
     for function in (hvd.allreduce, hvd.allgather, hvd.reducescatter, hvd.alltoall):
         function(mine(shape=(hvd.size(), 2)))
     same(hvd.broadcast(mine(), 0), of_rank(0))
