@@ -496,25 +496,6 @@ static void clocks_of_nodes_that_are_behind_lose_no_worker(void **state)
     world_fini(&w);
 }
 
-static void a_pod_that_a_finalizer_holds_is_not_removed_again_and_again(void **state)
-{
-    struct world w;
-    cJSON *meta;
-
-    (void)state;
-    world_start(&w, "");
-    w.lost_pod = "digits-worker-1";
-    world_end_master(&w, 0, NULL);
-    world_settle(&w);
-    meta = cJSON_GetObjectItem(world_find(&w, "Pod", "digits-worker-1"), "metadata");
-    cJSON_ReplaceItemInObject(meta, "deletionGracePeriodSeconds", cJSON_CreateNumber(0));
-    w.now_ms += 86400000;
-    assert_int_equal(world_pass(&w), 2); /* the condition DeletionBlocked, and its event */
-    assert_int_equal(world_pass(&w), 0);
-    assert_non_null(world_find(&w, "Pod", "digits-worker-1"));
-    world_fini(&w);
-}
-
 static void a_success_before_the_suspension_was_seen_is_kept(void **state)
 {
     struct world w;
@@ -991,7 +972,6 @@ int main(void)
         cmocka_unit_test(a_wrong_stamp_cuts_no_grace_period_short),
         cmocka_unit_test(a_wrong_stamp_ends_no_master_within_its_grace_period),
         cmocka_unit_test(clocks_of_nodes_that_are_behind_lose_no_worker),
-        cmocka_unit_test(a_pod_that_a_finalizer_holds_is_not_removed_again_and_again),
         cmocka_unit_test(a_success_before_the_suspension_was_seen_is_kept),
         cmocka_unit_test(a_suspended_attempt_does_not_count),
         cmocka_unit_test(a_suspended_job_has_no_hosts_also_if_its_list_was_removed),

@@ -342,9 +342,29 @@ static void many_held_objects_are_counted_and_told_in_one_event_for_each_named(v
     world_fini(&w);
 }
 
+static void a_pod_that_a_finalizer_holds_is_not_removed_again_and_again(void **state)
+{
+    struct world w;
+    cJSON *meta;
+
+    (void)state;
+    world_start(&w, "");
+    w.lost_pod = "digits-worker-1";
+    world_end_master(&w, 0, NULL);
+    world_settle(&w);
+    meta = cJSON_GetObjectItem(world_find(&w, "Pod", "digits-worker-1"), "metadata");
+    cJSON_ReplaceItemInObject(meta, "deletionGracePeriodSeconds", cJSON_CreateNumber(0));
+    w.now_ms += 86400000;
+    assert_int_equal(world_pass(&w), 2); /* the condition DeletionBlocked, and its event */
+    assert_int_equal(world_pass(&w), 0);
+    assert_non_null(world_find(&w, "Pod", "digits-worker-1"));
+    world_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pod_that_a_finalizer_holds_is_not_removed_again_and_again),
         cmocka_unit_test(a_held_child_is_named_and_made_again_as_soon_as_it_goes),
         cmocka_unit_test(a_restart_that_waits_for_a_held_object_names_it_and_goes_on),
         cmocka_unit_test(pods_of_a_held_set_or_job_are_removed_when_the_job_ends_or_is_suspended),
