@@ -31,7 +31,7 @@ static void start(struct hvd_follow *follow, struct fake_api *fake, enum hvd_kin
         .api = &fake->api,
         .gang_kind = gang,
         .seed = 1,
-        .handler = {NULL, ignore, ignore_object, ignore_object, ignore_end},
+        .handler = {NULL, ignore, ignore_object, ignore_object, ignore_end, ignore},
     };
 
     fake_api_init(fake);
