@@ -4,8 +4,11 @@ import os
 import signal
 import subprocess
 
+import openmpi
 import pytest
 from conftest import BUILD, HOROVODRUN, ROOT, wait_for
+
+pytestmark = pytest.mark.skipif(openmpi.major() == 5, reason="what Open MPI 5 says of lost hosts is not read yet")
 
 CULPRIT = BUILD / "tests" / "integration" / "launch" / "culprit"
 HOST = os.uname().nodename
