@@ -252,6 +252,15 @@ static bool scan_process_name(const char *line, int *rank)
     return comma && scan_number(&comma, ",", rank);
 }
 
+/* Nothing more is heard of a host. */
+static void lose_host(struct hvd_report_stream *stream, struct hvd_strview name)
+{
+    stream->lost =
+        (struct hvd_report){.kind = HVD_REPORT_LOST_HOST, .rank = -1, .limit_bytes = INT64_MAX};
+    set_text(stream->lost.host, sizeof(stream->lost.host), name);
+    stream->has_lost = stream->lost.host[0] != '\0';
+}
+
 /* "Remote daemon: [[876,0],1] on node west", below the words that it was lost. */
 static void read_lost_daemon(struct hvd_report_stream *stream, const char *line)
 {
@@ -261,11 +270,7 @@ static void read_lost_daemon(struct hvd_report_stream *stream, const char *line)
     if (!host || stream->has_lost)
         return;
     host += strlen(" on node ");
-    stream->lost =
-        (struct hvd_report){.kind = HVD_REPORT_LOST_HOST, .rank = -1, .limit_bytes = INT64_MAX};
-    set_text(stream->lost.host, sizeof(stream->lost.host),
-             (struct hvd_strview){host, strcspn(host, " \n")});
-    stream->has_lost = stream->lost.host[0] != '\0';
+    lose_host(stream, (struct hvd_strview){host, strcspn(host, " \n")});
 }
 
 /* What mpirun's own words on a line say about a rank that failed. */
@@ -404,11 +409,7 @@ static void find_silent_host(struct hvd_report_stream *stream)
         }
     if (n_silent != 1 || hosts->n < 2)
         return;
-    stream->lost =
-        (struct hvd_report){.kind = HVD_REPORT_LOST_HOST, .rank = -1, .limit_bytes = INT64_MAX};
-    set_text(stream->lost.host, sizeof(stream->lost.host),
-             hvd_strview_of(hosts->items[silent].name));
-    stream->has_lost = true;
+    lose_host(stream, hvd_strview_of(hosts->items[silent].name));
 }
 
 hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct hvd_buf *pass)
