@@ -761,11 +761,26 @@ static void note_deletion(struct hvd_store *store, struct hvd_object *pod)
         view->going_ms = 1;
 }
 
+/*
+ * Whether an answer is behind what its watch has told: the object was of this version before the
+ * watch told of a later one, or of its end, so that not even a doubt is settled by it. What lacks
+ * our label is out of the watch's sight: of that it tells nothing.
+ */
+static bool is_behind(struct hvd_store *store, const struct hvd_object *object)
+{
+    const struct hvd_meta *meta = &object->meta;
+    const struct hvd_record *record;
+
+    if (!meta->is_in_sight || !is_over(store, object->kind, meta->resource_version))
+        return false;
+    record = find_record(store, object->kind, meta->namespace, meta->name);
+    return !record || record->is_doubtful;
+}
+
 static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
                         enum source source, struct hvd_err *err)
 {
     struct hvd_object projection = {0};
-    const struct hvd_meta *meta = &projection.meta;
     hvd_status_t st;
 
     if (kind == HVD_KIND_HOROVODJOB)
@@ -774,9 +789,7 @@ static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON
     if (st != HVD_OK)
         return st;
     note_deletion(store, &projection);
-    /* What lacks our label is out of the watch's sight: of that it tells nothing. */
-    if (source == OF_WATCH || !meta->is_in_sight || !is_over(store, kind, meta->resource_version) ||
-        find_record(store, kind, meta->namespace, meta->name))
+    if (source == OF_WATCH || !is_behind(store, &projection))
         st = take_object(store, &projection);
     hvd_object_fini(&projection);
     if (st != HVD_OK)

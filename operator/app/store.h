@@ -106,7 +106,7 @@ hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJ
 /*
  * Takes in the answer to a request of ours, likewise. An answer may come later than the watch event
  * of the object's end: one that is not newer than what the watch has told, about an object that is
- * not known, is about one that is gone, and changes nothing.
+ * not known, or that is doubtful, is about one that is gone, and changes nothing.
  */
 hvd_status_t hvd_store_put_answer(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
                                   struct hvd_err *err);

@@ -316,6 +316,26 @@ static void an_answer_that_comes_after_the_end_brings_nothing_back(void **state)
     cJSON_Delete(job);
 }
 
+/* A read of what a job of that name left was answered before the collector took it, and arrives
+ * after the watch told of that: the new job must not wait for what is gone. */
+static void an_answer_from_before_the_end_settles_no_doubt(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "3", "j", "u1"));
+    hvd_store_remove(&b->store, HVD_KIND_HOROVODJOB, "ns", "j", "u1");
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u2", "4"));
+    hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", false);
+    hvd_store_told(&b->store, HVD_KIND_SERVICE, "5");
+    assert_true(service(b)->is_doubtful);
+    put_answer(b, HVD_KIND_SERVICE, CHILD("j", "s1", "3", "j", "u1"));
+    assert_true(service(b)->is_doubtful);
+    /* One that nobody told of yet says that it is there. */
+    put_answer(b, HVD_KIND_SERVICE, CHILD("j", "s1", "6", "j", "u1"));
+    assert_false(service(b)->is_doubtful);
+}
+
 static void a_child_that_changes_its_job_moves(void **state)
 {
     struct bench *b = *state;
@@ -752,6 +772,7 @@ int main(void)
         TEST(what_is_doubted_goes_with_its_job),
         TEST(pods_that_their_set_has_no_place_for_are_not_looked_for),
         TEST(an_answer_that_comes_after_the_end_brings_nothing_back),
+        TEST(an_answer_from_before_the_end_settles_no_doubt),
         TEST(a_child_that_changes_its_job_moves),
         TEST(how_a_worker_ended_stays_until_it_was_looked_at),
         TEST(a_deletion_keeps_the_time_at_which_it_was_seen),
