@@ -521,9 +521,10 @@ static hvd_status_t turn(struct hvd_operator *op, int timeout_ms, bool *is_stopp
 {
     int fds[2] = {op->setup.stop_fd, op->server ? hvd_server_fd(op->server) : -1};
     unsigned readable = 0;
-    hvd_status_t st =
-        hvd_kube_client_wait(op->client, fds, op->server ? 2 : 1, timeout_ms, &readable, err);
+    hvd_status_t st;
 
+    (void)hvd_kube_client_flush(op->client);
+    st = hvd_kube_client_wait(op->client, fds, op->server ? 2 : 1, timeout_ms, &readable, err);
     pace(op);
     if (st == HVD_OK)
         st = hvd_kube_client_step(op->client, err);

@@ -72,8 +72,9 @@ struct hvd_kube_client {
     struct hvd_kube_call *calls;
     int64_t heard_ms; /* when anything came from the server last */
     bool is_closing;
-    bool is_ahead; /* of the last step: what has ended since is not known yet */
-    bool is_deaf;  /* a request timed out and nothing came since it was sent */
+    bool is_ahead;   /* of the last step: what has ended since is not known yet */
+    bool has_unsent; /* requests that libcurl has not looked at yet */
+    bool is_deaf;    /* a request timed out and nothing came since it was sent */
 };
 
 hvd_status_t hvd_kube_global_init(struct hvd_err *err)
@@ -349,7 +350,6 @@ static hvd_status_t client_send(void *self, const struct hvd_kube_request *reque
     struct hvd_kube_client *client = self;
     struct hvd_kube_call *call;
     struct hvd_buf url;
-    int n_running = 0;
     hvd_status_t st;
 
     if (client->is_closing)
@@ -377,11 +377,10 @@ static hvd_status_t client_send(void *self, const struct hvd_kube_request *reque
     DL_APPEND(client->calls, call);
     if (out)
         *out = call;
+    client->has_unsent = true;
     /* Lists come in pages: the server makes one while the caller takes in the one before. */
-    if (request->verb == HVD_VERB_LIST) {
-        (void)curl_multi_perform(client->multi, &n_running);
-        client->is_ahead = true;
-    }
+    if (request->verb == HVD_VERB_LIST)
+        (void)hvd_kube_client_flush(client);
     return HVD_OK;
 }
 
@@ -648,6 +647,19 @@ const struct hvd_kube_api *hvd_kube_client_api(const struct hvd_kube_client *cli
     return &client->api;
 }
 
+bool hvd_kube_client_flush(struct hvd_kube_client *client)
+{
+    int n_running = 0;
+
+    if (!client->has_unsent || !client->multi)
+        return false;
+    client->has_unsent = false;
+    /* What fails here fails in the next step as well, which says so. */
+    (void)curl_multi_perform(client->multi, &n_running);
+    client->is_ahead = true;
+    return true;
+}
+
 hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err *err)
 {
     int n_running = 0;
@@ -659,6 +671,7 @@ hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err
     if (!client->multi)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "API client: out of memory");
     client->is_ahead = false;
+    client->has_unsent = false;
     mc = curl_multi_perform(client->multi, &n_running);
     if (mc != CURLM_OK)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, (int)mc, "libcurl: %s", curl_multi_strerror(mc));

@@ -68,8 +68,15 @@ void hvd_kube_client_drop(struct hvd_kube_client *client, const char *why);
 hvd_status_t hvd_kube_client_step(struct hvd_kube_client *client, struct hvd_err *err);
 
 /*
+ * Sends the requests made since the last step, without waiting for the next one. True if there were
+ * any: bytes were moved then, and on_open and on_data called, but no on_done.
+ */
+bool hvd_kube_client_flush(struct hvd_kube_client *client);
+
+/*
  * Waits until the network, one of the n extra descriptors (readable) or the time wants something;
- * not at all after a send that has moved bytes itself, as what ended there is still to be told of.
+ * not at all after a flush, or a send of a list, which has moved bytes itself: on_done is still to
+ * be called for what ended there.
  * Bit i of *readable (may be NULL) tells that fds[i] does.
  */
 hvd_status_t hvd_kube_client_wait(struct hvd_kube_client *client, const int *fds, unsigned n,
