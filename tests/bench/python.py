@@ -18,7 +18,7 @@ TORCH = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / "
 PYTHON = TORCH / "bin" / "python"
 LIBRARY = measure.BUILD / "tests" / "bench" / "bench_call.so"
 TARGET_NS, IDLE_TARGET_CORES = 150, 0.002
-TURNS, CALLS = 400, 500
+TURNS, CALLS, GROUP_TURNS = 400, 500, 50
 KINDS = [of + form for of in ("array", "torch", "layer") for form in ("", "-async")]
 WORKLOADS = ["resnet50", "many-small"]
 MEMORY_OF = "resnet50"
@@ -51,6 +51,17 @@ def operations(table, n_launches):
         in_c = statistics.median(launch["c"] for launch in launches)
         table.add("python", f"{kind}-over-c", f"target {TARGET_NS} ns over {what} in C, of {in_c:.0f}", "ns",
                   {"any": [(launch["over"], TARGET_NS, launch["over"] / TARGET_NS) for launch in launches]})
+
+
+# --- Groups -------------------------------------------------------------------------------------------------------
+
+def groups(table, options, n_launches):
+    """What 1,024 tensors of 4 KiB cost as a group, beside the same tensors one by one."""
+    launches = [measure.launch([PYTHON, HERE / "groups.py", GROUP_TURNS], bind=options.bind, **environment())
+                for _ in range(n_launches)]
+    for lines in zip(*launches):
+        table.add("python", f"group-{lines[0]['what']}", "the same tensors one by one", "us",
+                  {"any": [(line["group"], line["members"], line["group"] / line["members"]) for line in lines]})
 
 
 # --- Training ----------------------------------------------------------------------------------------------------
@@ -113,8 +124,10 @@ def prepare(options):
 
 
 def measure_calls(table, options):
-    """What an operation costs from Python."""
-    operations(table, prepare(options))
+    """What an operation costs from Python, and what a group does."""
+    n_launches = prepare(options)
+    operations(table, n_launches)
+    groups(table, options, n_launches)
 
 
 def measure_training(table, options):

@@ -8,6 +8,8 @@
 #include "worker/python/core/errors.h"
 #include "worker/python/core/submission.h"
 
+#define DIGITS_MAX 10 /* of an int */
+
 struct group {
     int n;
     PyObject *inputs; /* tuples */
@@ -41,6 +43,34 @@ static bool make_base(const struct hvd_py_submission *s, char base[HVD_PY_NAME_M
     return true;
 }
 
+/* Writes a positive number in decimal; what is behind it. */
+static char *put_number(char *at, int number)
+{
+    char digits[DIGITS_MAX];
+    int n = 0;
+
+    for (; number > 0; number /= 10)
+        digits[n++] = (char)('0' + number % 10);
+    while (n > 0)
+        *at++ = digits[--n];
+    return at;
+}
+
+/* "<base>_1of3" and so on. Not by snprintf, which took a third of a group's submission. */
+static void write_names(struct group *g, const char *base)
+{
+    const size_t n_base = strlen(base);
+    char tail[DIGITS_MAX + 3] = "of";
+    char *end = put_number(tail + 2, g->n);
+
+    for (int i = 0; i < g->n; i++) {
+        char *name = g->names + (size_t)i * g->name_size;
+        memcpy(name, base, n_base);
+        name[n_base] = '_';
+        memcpy(put_number(name + n_base + 1, i + 1), tail, (size_t)(end - tail) + 1);
+    }
+}
+
 /* No names for None: the runtime counts. */
 static bool make_names(const struct hvd_py_submission *s, struct group *g)
 {
@@ -56,8 +86,7 @@ static bool make_names(const struct hvd_py_submission *s, struct group *g)
         PyErr_NoMemory();
         return false;
     }
-    for (int i = 0; i < g->n; i++)
-        snprintf(g->names + (size_t)i * g->name_size, g->name_size, "%s_%dof%d", base, i + 1, g->n);
+    write_names(g, base);
     return true;
 }
 

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import sys
 
 import torch
 from checks import check, raises
@@ -54,6 +55,30 @@ def a_name_is_a_string():
 def names_may_have_any_letters():
     same(hvd.allreduce(mine(), name="größe/重み:0 \"quoted\"", op=hvd.Sum), reduced("sum"))
     same(hvd.grouped_allreduce([mine()], name="größe", op=hvd.Sum)[0], reduced("sum"))
+
+
+def n_python_calls(function, tensors):
+    """How many calls Python makes to submit and end the group."""
+    n_calls = 0
+
+    def count(_frame, event, _what):
+        nonlocal n_calls
+        n_calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        handle = function(tensors, name="counted")
+    finally:
+        sys.setprofile(None)
+    hvd.synchronize(handle)
+    return n_calls
+
+
+@check
+def to_submit_a_group_takes_no_python_for_each_tensor():
+    for function in (hvd.grouped_allreduce_async, hvd.grouped_allreduce_async_, hvd.grouped_allgather_async):
+        few, many = (n_python_calls(function, [mine() for _ in range(n)]) for n in (2, 50))
+        assert few == many, f"{function.__name__}: {few} calls for 2 tensors, {many} for 50"
 
 
 @check

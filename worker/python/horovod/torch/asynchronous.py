@@ -93,6 +93,19 @@ def _group(tensors):
     return tensors
 
 
+def _as_they_are(call, tensors, process_set, *arguments):
+    """Calls the runtime for a group, without a look at each tensor; None where it needs copies of some."""
+    try:
+        return call(*arguments, process_set.process_set_id)
+    except HorovodInternalError:
+        raise
+    except REFUSALS:
+        if all(dense(tensor) is tensor for tensor in tensors):
+            explain(tensors, process_set)
+            raise
+    return None
+
+
 def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                     process_set=global_process_set):
     """Submits the reduction of `tensor` over the ranks; synchronize gives a new tensor of its shape and type."""
@@ -137,7 +150,13 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
                             process_set=global_process_set):
     """Submits tensors that are reduced together; synchronize gives a tuple of new tensors."""
     op = reduction(op, average, process_set)
-    tensors, before, after = _factors(_group(tensors), prescale_factor, postscale_factor)
+    tensors = _group(tensors)
+    if prescale_factor and postscale_factor:
+        handle = _as_they_are(_core.grouped_allreduce_async, tensors, process_set, tensors,
+                              tuple(map(torch.empty_like, tensors)), name, op, prescale_factor, postscale_factor)
+        if handle is not None:
+            return handle
+    tensors, before, after = _factors(tensors, prescale_factor, postscale_factor)
     sources = [dense(tensor) for tensor in tensors]
     targets = [handles.room_for(tensor, source) for tensor, source in zip(tensors, sources)]
     handle = _call(_core.grouped_allreduce_async, tensors, process_set, sources, targets, name, op, before, after)
@@ -149,6 +168,11 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
     """Submits tensors that are reduced together; the results replace them once synchronized."""
     op = reduction(op, average, process_set)
     tensors = _group(tensors)
+    if prescale_factor and postscale_factor:
+        handle = _as_they_are(_core.grouped_allreduce_async, tensors, process_set, tensors, tensors, name, op,
+                              prescale_factor, postscale_factor)
+        if handle is not None:
+            return handle
     targets = [dense(tensor) for tensor in tensors]
     sources, before, after = targets, prescale_factor, postscale_factor
     if not (before and after):
@@ -205,7 +229,9 @@ def _gathered(tensors, outputs):
 
 def grouped_gather_async(tensors, name, process_set, finish):
     """Submits a grouped allgather; synchronize gives finish(the runtime's outputs)."""
-    handle = _call(_core.grouped_allgather_async, tensors, process_set, [dense(tensor) for tensor in tensors], name)
+    handle = _as_they_are(_core.grouped_allgather_async, tensors, process_set, tensors, name)
+    if handle is None:
+        handle = _call(_core.grouped_allgather_async, tensors, process_set, [dense(tensor) for tensor in tensors], name)
     return keep(handle, finish)
 
 

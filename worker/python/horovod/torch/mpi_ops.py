@@ -119,16 +119,30 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
         return (None, None, None, None, None, None, *gradients)
 
 
+def _compressed(tensors, compression):
+    """(the tensors of a group as they are sent, what decompress needs of each; None where nothing was done)."""
+    if compression is Compression.none:
+        return tuple(tensors), None
+    return zip(*map(compression.compress, tensors)) if tensors else ((), ())
+
+
+def _decompressed(results, contexts, compression):
+    """The results of a group as they were before _compressed, as a list."""
+    if contexts is None:
+        return list(results)
+    return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]
+
+
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
                       postscale_factor=1.0, process_set=global_process_set):
     """The reductions of `tensors`, done together: a list of new tensors, with gradients."""
-    sent, contexts = zip(*map(compression.compress, tensors)) if tensors else ((), ())
+    sent, contexts = _compressed(tensors, compression)
     options = (average, name, op, prescale_factor, postscale_factor, process_set)
     if _has_gradient(*sent):
         results = HorovodGroupedAllreduce.apply(*options, *sent)
     else:
         results = synchronize(grouped_allreduce_async(sent, *options))
-    return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]
+    return _decompressed(results, contexts, compression)
 
 
 def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
@@ -313,13 +327,13 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
                           prescale_factor=1.0, postscale_factor=1.0):
     """This rank's rows of the reductions of `tensors`, done together: a list of tensors, with gradients."""
-    sent, contexts = zip(*map(compression.compress, tensors)) if tensors else ((), ())
+    sent, contexts = _compressed(tensors, compression)
     options = (name, op, process_set, prescale_factor, postscale_factor)
     if _has_gradient(*sent):
         results = HorovodGroupedReducescatter.apply(*options, *sent)
     else:
         results = synchronize(grouped_reducescatter_async(sent, *options))
-    return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]
+    return _decompressed(results, contexts, compression)
 
 
 def join(device=-1) -> int:
