@@ -61,7 +61,8 @@ enum hvd_wait_kind {
     HVD_WAIT_PLAN = 1,  /* that a tensor is agreed */
     HVD_WAIT_DATA = 2,  /* that a tensor has moved */
     HVD_WAIT_LEAVE = 3, /* that all ranks leave */
-    HVD_WAIT_KINDS = 4,
+    HVD_WAIT_SET = 4,   /* that all members of the process set make it */
+    HVD_WAIT_KINDS = 5,
 };
 
 /* Silent positions in a PING or PONG at most. */

@@ -60,6 +60,13 @@ static hvd_status_t grow(struct hvd_engine *e, const int *ranks, int n_ranks, ui
     return HVD_OK;
 }
 
+static void put_set(struct hvd_engine *e, uint32_t id, struct hvd_set *set)
+{
+    pthread_mutex_lock(&e->mu);
+    e->sets[id] = set;
+    pthread_mutex_unlock(&e->mu);
+}
+
 hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_ranks, uint32_t *id,
                               struct hvd_err *err)
 {
@@ -75,15 +82,15 @@ hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_rank
         return HVD_FAIL(err, st, 0, "out of memory for a process set");
     if (is_member)
         st = hvd_set_create(e, *id, ranks, n_ranks, &set, err);
+    if (st == HVD_OK)
+        put_set(e, *id, set);
     if (st == HVD_OK && is_member && *id != 0 && n_ranks > 1)
-        st = e->transport->ops->add_set(e->transport, *id, ranks, n_ranks, err);
+        st = hvd_set_make(e, set, err);
     if (st != HVD_OK) {
+        put_set(e, *id, NULL);
         hvd_set_destroy(set);
         return st;
     }
-    pthread_mutex_lock(&e->mu);
-    e->sets[*id] = set;
-    pthread_mutex_unlock(&e->mu);
     st = set ? hvd_join_enter(e, set) : HVD_OK;
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "out of memory for a join");
 }
@@ -136,7 +143,7 @@ static hvd_status_t remove_set(struct hvd_engine *e, struct hvd_entry *entry, in
     entry->number = id;
     if (!set || !set->negotiator)
         return HVD_OK;
-    return hvd_negotiator_close(set->negotiator, "Process set has been removed", err);
+    return hvd_negotiator_close(set->negotiator, HVD_SET_REMOVED, err);
 }
 
 hvd_status_t hvd_set_changed(struct hvd_engine *e, struct hvd_entry *entry, struct hvd_err *err)

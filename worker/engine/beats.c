@@ -161,6 +161,11 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
     struct hvd_wait *plan = &waits->of[HVD_WAIT_PLAN];
 
     *waits = (struct hvd_waits){0};
+    if (e->making) { /* nothing else goes on here */
+        if (e->making == set)
+            waits->of[HVD_WAIT_SET].since_ns = e->making_ns;
+        return;
+    }
     if (f)
         waits->of[HVD_WAIT_DATA] =
             (struct hvd_wait){.since_ns = f->since_ns, .name = hvd_strview_of(hvd_flight_name(f))};
@@ -188,13 +193,16 @@ static void add_rank(const struct hvd_engine *e, int rank, char *text, size_t si
 }
 
 /* "tensor t is in transfer" */
-static void add_wait(const struct hvd_beat_step *step, char *text, size_t size)
+static void add_wait(const struct hvd_set *set, const struct hvd_beat_step *step, char *text,
+                     size_t size)
 {
     const size_t len = strlen(text);
     const int n = step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len;
 
     if (step->kind == HVD_WAIT_LEAVE)
         snprintf(text + len, size - len, "the job shuts down");
+    else if (step->kind == HVD_WAIT_SET)
+        snprintf(text + len, size - len, "process set %u is made", set->id);
     else
         snprintf(text + len, size - len, "tensor %.*s %s", n, n > 0 ? step->name.data : "",
                  step->kind == HVD_WAIT_DATA ? "is in transfer" : "waits to be agreed on");
@@ -223,7 +231,7 @@ static void warn_of(struct hvd_engine *e, const struct hvd_set *set,
     const size_t len = strlen(text);
     snprintf(text + len, sizeof(text) - len, " has not answered for %.3g seconds while ",
              seconds(step->silent_ns));
-    add_wait(step, text, sizeof(text));
+    add_wait(set, step, text, sizeof(text));
     const size_t end = strlen(text);
     snprintf(text + end, sizeof(text) - end, ": it may be stopped, or cut off.");
     warn(e, text + 1);
@@ -237,7 +245,7 @@ static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
 
     snprintf(text, sizeof(text), "it has not answered for %.3g seconds while ",
              seconds(step->silent_ns));
-    add_wait(step, text, sizeof(text));
+    add_wait(set, step, text, sizeof(text));
     hvd_err_set(err, HVD_ERR_TIMEOUT, 0, "%.380s, for longer than %.3g seconds (%s)", text,
                 (double)e->options.stall_shutdown_ns / 1e9, shutdown_time);
     return hvd_give_up_rank(e, rank_of(set, step->neighbour), err);

@@ -51,15 +51,18 @@ void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
 {
     struct hvd_entry *entry;
 
+    const bool ends_job = strcmp(text, HVD_SET_REMOVED) != 0;
+
     pthread_mutex_lock(&e->mu);
-    const bool fails = !e->infos[set->id].is_removed && has_pending(set);
+    const bool fails = ends_job && !e->infos[set->id].is_removed && has_pending(set);
     pthread_mutex_unlock(&e->mu);
     if (fails)
         report_failure(e, hvd_str_has_prefix(text, SHUT_DOWN) ? text + strlen(SHUT_DOWN) : text);
 
     pthread_mutex_lock(&e->mu);
     set->is_ended = true;
-    if (!e->cause && !e->infos[set->id].is_removed) /* the job ends, and this set hears it first */
+    if (!e->cause && ends_job &&
+        !e->infos[set->id].is_removed) /* the job ends, and this set hears it first */
         e->cause = hvd_strdup(text);
     set->is_join_pending = false;
     hvd_inputs_forget(e, set);

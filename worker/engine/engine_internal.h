@@ -213,6 +213,10 @@ struct hvd_set {
     struct hvd_set_device *on_device; /* owned; NULL: nothing of the set was on it yet */
 };
 
+/* How a set ends that was removed: its coordinator's word, which may come before this rank has
+ * followed the agreement itself. */
+#define HVD_SET_REMOVED "Process set has been removed"
+
 /* What every rank knows of a set. */
 struct hvd_set_info {
     int *ranks; /* sorted; owned */
@@ -286,6 +290,8 @@ struct hvd_engine {
     struct horovod_output *orphans;      /* of aborted collectives; owned */
     struct hvd_engine_counters counters; /* see hvd_watch_add; the background counts its wake-ups */
     struct hvd_early *early;             /* in the order they came; owned */
+    struct hvd_set *making;              /* a set whose members are waited for; NULL: none */
+    int64_t making_ns;                   /* since when */
     int n_on_device;                     /* events of the device that are waited for */
     bool has_taken;                      /* what is to be asked for: in `asking` of the sets */
     bool is_leave_sent;
@@ -478,6 +484,13 @@ hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_rank
 /* All ranks have said what they want of the process sets: does it. entry->status becomes how it
  * ends. Failure: as above. */
 hvd_status_t hvd_set_changed(struct hvd_engine *e, struct hvd_entry *entry, struct hvd_err *err);
+
+/* --- make_set.c: caller is the driver, without mu ----------------------------------------------
+ */
+
+/* Has the transport make what the set needs, in which all members take part; answers other ranks
+ * meanwhile. HVD_ERR_GONE: the job ends, for the reason in err; otherwise as add_set. */
+hvd_status_t hvd_set_make(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
 
 /* --- run.c: caller is the driver, without mu -------------------------------------------------- */
 
@@ -677,6 +690,10 @@ hvd_status_t hvd_hear(struct hvd_engine *e, int64_t now_ns, bool *progressed, st
 /* Reads what came too early and is not any more. */
 hvd_status_t hvd_hear_early(struct hvd_engine *e, int64_t now_ns, bool *progressed,
                             struct hvd_err *err);
+
+/* While a set is made: whether a rank has failed that the coordinator, which this rank is then, has
+ * to end the job for. HVD_ERR_GONE: it has, err says why; HVD_ERR_INVALID. */
+hvd_status_t hvd_hear_end(struct hvd_engine *e, struct hvd_err *err);
 
 /* Whether this rank passes on what others say: then it looks for messages also when it is idle.
  * Caller holds mu. */

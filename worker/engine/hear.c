@@ -112,22 +112,57 @@ static hvd_status_t send_up(struct hvd_engine *e, struct hvd_set *set, bool *pro
     return st;
 }
 
+/* Why the job ends, from a plan that does so. */
+static hvd_status_t read_end(struct hvd_reader reader, char text[HVD_TEXT_MAX + 1],
+                             struct hvd_err *err)
+{
+    struct hvd_step step = {.kind = HVD_STEP_ERROR};
+    hvd_status_t st = HVD_OK;
+
+    while (st == HVD_OK && step.kind != HVD_STEP_ABORT)
+        st = hvd_reader_step(&reader, &step, err);
+    if (st == HVD_OK)
+        snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)step.text.len, step.text.data);
+    return st;
+}
+
 /* A rank has failed: everybody is told why, at once. */
 static hvd_status_t publish_end(struct hvd_engine *e, const struct hvd_buf *plan,
                                 struct hvd_err *err)
 {
     char text[HVD_TEXT_MAX + 1];
     struct hvd_reader reader;
-    struct hvd_step step = {.kind = HVD_STEP_ERROR};
     hvd_status_t st = hvd_reader_init(&reader, plan->data, plan->len, err);
 
-    while (st == HVD_OK && step.kind != HVD_STEP_ABORT)
-        st = hvd_reader_step(&reader, &step, err);
-    if (st != HVD_OK)
+    if (st == HVD_OK)
+        st = read_end(reader, text, err);
+    if (st == HVD_OK)
+        hvd_tell_end(e, 0, text);
+    return st;
+}
+
+/* The plan ends the job, and this rank is about to make a set. */
+static hvd_status_t end_making(const struct hvd_reader *reader, struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX + 1];
+    const hvd_status_t st = read_end(*reader, text, err);
+
+    return st == HVD_OK ? HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", text) : st;
+}
+
+hvd_status_t hvd_hear_end(struct hvd_engine *e, struct hvd_err *err)
+{
+    struct hvd_negotiator *n = e->sets[0]->negotiator;
+    const struct hvd_buf *plan = NULL;
+    struct hvd_reader reader;
+
+    if (!n || !hvd_negotiator_is_aborted(n))
+        return HVD_OK;
+    hvd_status_t st = hvd_negotiator_plan(n, &plan, err);
+    if (st != HVD_OK || !plan)
         return st;
-    snprintf(text, sizeof(text), "%.*s", (int)step.text.len, step.text.data);
-    hvd_tell_end(e, 0, text);
-    return HVD_OK;
+    st = hvd_reader_init(&reader, plan->data, plan->len, err);
+    return st == HVD_OK ? end_making(&reader, err) : st;
 }
 
 hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
@@ -220,7 +255,8 @@ static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
     return hvd_send_up(e, set, in->data, in->len, err);
 }
 
-/* A peer has made a set that this rank is about to make: what it says has to wait. */
+/* A peer has made a set that this rank is about to make: what it says has to wait, as all does
+ * while this rank makes one. */
 static hvd_status_t keep_early(struct hvd_engine *e, const struct hvd_inbound *in, uint32_t set,
                                struct hvd_err *err)
 {
@@ -257,6 +293,19 @@ static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader
     return hvd_is_child(set, position);
 }
 
+/* Whether a message is for now, although a set is being made: a probe, or that the job ends. */
+static bool is_for_now(struct hvd_reader reader)
+{
+    struct hvd_strview text;
+    struct hvd_span who;
+    bool failed = false;
+
+    if (reader.type == HVD_MESSAGE_LEAVE)
+        return hvd_reader_leave(&reader, &who, &failed, &text, NULL) == HVD_OK && failed;
+    return reader.type >= HVD_MESSAGE_PING ||
+           (reader.type == HVD_MESSAGE_PLAN && reader.epoch == 0);
+}
+
 static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound *in, int64_t now_ns,
                                  struct hvd_err *err)
 {
@@ -266,7 +315,7 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     if (st != HVD_OK)
         return HVD_WRAP(err, st, "from rank %d", in->from);
     struct hvd_set *set = hvd_set_find(e, reader.set);
-    if (reader.set >= e->n_sets)
+    if (reader.set >= e->n_sets || (e->making && !is_for_now(reader)))
         return keep_early(e, in, reader.set, err);
     if (!set && e->infos[reader.set].is_removed) /* said before its end was heard there */
         return HVD_OK;
@@ -278,7 +327,7 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     const int party = hvd_node_party(&set->node, set->tree.position_of[from]);
     hvd_beats_heard(set, set->tree.position_of[from], now_ns);
     if (reader.type == HVD_MESSAGE_PLAN)
-        return read_plan(e, set, in, &reader, err);
+        return e->making ? end_making(&reader, err) : read_plan(e, set, in, &reader, err);
     if (reader.type == HVD_MESSAGE_BITS)
         st = count_bits(e, set, party, &reader, now_ns, err);
     else if (reader.type == HVD_MESSAGE_PARTIAL)
@@ -322,6 +371,8 @@ hvd_status_t hvd_hear(struct hvd_engine *e, int64_t now_ns, bool *progressed, st
             hvd_watch_received(e->options.watch, in.len);
             st = read_message(e, &in, now_ns, err);
             drop_message(e, &in);
+            if (st == HVD_OK && e->early && !e->making) /* kept while a set was made just now */
+                st = hvd_hear_early(e, now_ns, progressed, err);
         } else if (st == HVD_ERR_GONE) {
             st = hvd_lose_rank(e, in.from, err);
         }

@@ -293,10 +293,9 @@ static void tear_down(struct hvd_hybrid *h, struct hvd_hybrid_set *set, bool cle
         hvd_team_fini(&set->team);
 }
 
-static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t id, const int *ranks,
-                                   int n_ranks, struct hvd_err *err)
+static hvd_status_t add_set(struct hvd_hybrid *h, uint32_t id, const int *ranks, int n_ranks,
+                            struct hvd_err *err)
 {
-    struct hvd_hybrid *h = self(t);
     hvd_status_t st = h->far->ops->add_set(h->far, id, ranks, n_ranks, err);
 
     if (st != HVD_OK)
@@ -306,7 +305,7 @@ static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t id, const i
     if (!set || !keys)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for process set %u", id);
     else
-        st = hvd_team_init(&set->team, id, ranks, n_ranks, t->topology.rank, err);
+        st = hvd_team_init(&set->team, id, ranks, n_ranks, h->base.topology.rank, err);
     if (st == HVD_OK) {
         for (int i = 0; i < n_ranks; i++)
             keys[i] = h->world.team.group_of[ranks[i]];
@@ -322,6 +321,24 @@ static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t id, const i
         tear_down(h, set, false, true);
     hvd_free(set);
     return st;
+}
+
+static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t id, const int *ranks,
+                                   int n_ranks, struct hvd_err *err)
+{
+    struct hvd_hybrid *h = self(t);
+
+    atomic_store(&h->is_adding, true);
+    const hvd_status_t st = add_set(h, id, ranks, n_ranks, err);
+    atomic_store(&h->is_adding, false);
+    return st;
+}
+
+static bool hybrid_adds_aside(const struct hvd_transport *t)
+{
+    const struct hvd_transport *far = ((const struct hvd_hybrid *)t)->far;
+
+    return far->ops->adds_aside && far->ops->adds_aside(far);
 }
 
 static void hybrid_remove_set(struct hvd_transport *t, uint32_t id)
@@ -347,6 +364,10 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
     struct hvd_hybrid *h = self(t);
     bool is_quiet = true;
 
+    if (!clean && atomic_load(&h->is_adding)) { /* another thread works on everything below */
+        h->far->ops->destroy(h->far, false);
+        return false;
+    }
     while (clean && h->sets) {
         struct hvd_hybrid_set *next = h->sets->next;
         tear_down(h, h->sets, true, true);
@@ -373,8 +394,9 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
 #define COMMON_OPS                                                                                 \
     .name = "shm+mpi", .send = hybrid_send, .receive = hybrid_receive, .recycle = hybrid_recycle,  \
     .flush = hybrid_flush, .start = hybrid_start, .test = hybrid_test, .awaits = hybrid_awaits,    \
-    .add_set = hybrid_add_set, .remove_set = hybrid_remove_set, .abandon = hybrid_abandon,         \
-    .host = hybrid_host, .host_number = hybrid_host_number, .destroy = hybrid_destroy
+    .add_set = hybrid_add_set, .adds_aside = hybrid_adds_aside, .remove_set = hybrid_remove_set,   \
+    .abandon = hybrid_abandon, .host = hybrid_host, .host_number = hybrid_host_number,             \
+    .destroy = hybrid_destroy
 
 static const struct hvd_transport_ops hybrid_ops = {
     COMMON_OPS,          .listen = hybrid_listen, .sleep = hybrid_sleep,

@@ -106,6 +106,11 @@ struct hvd_transport_ops {
     hvd_status_t (*add_set)(struct hvd_transport *t, uint32_t set, const int *ranks, int n_ranks,
                             struct hvd_err *err);
 
+    /* Whether add_set may run in another thread while this one sends and receives messages, and
+     * calls nothing else; destroy, without `clean`, too, after which add_set never returns or does
+     * no harm. NULL: it may not. */
+    bool (*adds_aside)(const struct hvd_transport *t);
+
     /* Ends that: nothing of the set moves any more. Every member calls it. */
     void (*remove_set)(struct hvd_transport *t, uint32_t set);
 

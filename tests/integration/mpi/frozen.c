@@ -5,6 +5,7 @@
  *     large   16 MiB in one tensor, again and again
  *     small   an element, with a pause
  *     sets    1 MiB in the process set of the even ranks, or the odd ones
+ *     making  process sets of all ranks but one, made and removed, again and again
  *     leave   a little, then horovod_shutdown; the rank in VICTIM waits for a signal before
  */
 #include <horovod/horovod.h>
@@ -74,6 +75,25 @@ static int add_sets(void)
     return sets[horovod_rank() % 2];
 }
 
+/* Sets of all ranks but one, until it fails; why, as any tensor is told. */
+static horovod_status_t make_sets(horovod_error_t *err)
+{
+    const int size = horovod_size();
+    int ranks[RANKS_MAX];
+    int id = 0;
+
+    for (int left_out = 0; id >= 0; left_out = (left_out + 1) % size) {
+        int n = 0;
+        for (int rank = 0; rank < size && n < RANKS_MAX; rank++)
+            if (rank != left_out)
+                ranks[n++] = rank;
+        id = horovod_add_process_set(ranks, n);
+        if (id >= 0)
+            id = horovod_remove_process_set(id);
+    }
+    return work(1, 0, 0, 1, err);
+}
+
 static horovod_status_t live(const char *what, horovod_error_t *err)
 {
     const char *victim = getenv("VICTIM");
@@ -85,6 +105,8 @@ static horovod_status_t live(const char *what, horovod_error_t *err)
         return work(1, 0, 5, 0, err);
     if (strcmp(what, "sets") == 0)
         return work(MEDIUM, add_sets(), 0, 0, err);
+    if (strcmp(what, "making") == 0)
+        return make_sets(err);
     st = work(1, 0, 0, LITTLE, err);
     if (st == HOROVOD_OK && victim && atoi(victim) == horovod_rank()) {
         say_who("stays", horovod_rank());

@@ -124,7 +124,7 @@ def play(what, n, victim, after_s=0.3, hosts=None, **extra):
         pid = job.processes("here")[victim]
         time.sleep(after_s)
         job.stop(pid)
-        if what in ("small", "sets"):  # missing from it, or silent under it
+        if what in ("small", "sets", "making"):  # missing from it, or silent under it
             assert_told(job)
         else:
             assert_named(job, "tensor gradient")
@@ -160,11 +160,17 @@ def test_a_rank_stopped_in_a_process_set_is_named_to_all(victim, shm):
     play("sets", 4, victim, HOROVOD_SHM=shm)
 
 
+@pytest.mark.parametrize("shm", ["0", "1"])
+@pytest.mark.parametrize("victim", [0, 3])
+def test_a_rank_stopped_while_process_sets_are_made_is_named(victim, shm):
+    play("making", 4, victim, HOROVOD_SHM=shm)
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whoever_is_stopped_wherever_and_whenever_is_named(hosts, seed):
     draw = random.Random(seed)
-    what = draw.choice(["large", "small", "sets", "leave"])
-    n = draw.randint(4 if what == "sets" else 2, 6)  # in a set of one rank nobody waits for it
+    what = draw.choice(["large", "small", "sets", "leave", "making"])
+    n = draw.randint(4 if what in ("sets", "making") else 2, 6)  # in a set of one rank nobody waits for it
     victim = draw.randrange(n)
     after_s = draw.uniform(0, 0.6)
     where = hosts if draw.random() < 0.4 and n > 2 else None

@@ -432,7 +432,7 @@ static void a_ping_of_what_does_not_exist_is_refused(void **state)
     static const struct {
         size_t at;
         char value;
-    } cases[] = {{12, 4}, {4, 9}, {4, 1}, {30, -1}};
+    } cases[] = {{12, HVD_WAIT_KINDS}, {4, 9}, {4, 1}, {30, -1}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
