@@ -161,18 +161,44 @@ int64_t hvd_cause_blamed(struct hvd_strview line)
     return hvd_str_parse_int64(digits, range, &rank, NULL) == HVD_OK ? rank : -1;
 }
 
+/* What stands between the word, if it is before the end, and the end; else empty. */
+static struct hvd_strview between(struct hvd_strview line, const char *word, const char *end)
+{
+    const char *at = find(line, word);
+
+    if (!at || at + strlen(word) > end)
+        return (struct hvd_strview){"", 0};
+    at += strlen(word);
+    return (struct hvd_strview){at, (size_t)(end - at)};
+}
+
 struct hvd_strview hvd_cause_lost(struct hvd_strview line, struct hvd_strview *host)
 {
     static const char lost[] = " is lost: ";
-    static const char on_host[] = " on host ";
     const char *at = hvd_cause_blamed(line) >= 0 ? find(line, lost) : NULL;
-    const char *name = at ? find(line, on_host) : NULL;
 
     *host = (struct hvd_strview){"", 0};
     if (!at)
         return *host;
-    if (name && name + strlen(on_host) <= at)
-        *host = (struct hvd_strview){name + strlen(on_host), (size_t)(at - name) - strlen(on_host)};
+    *host = between(line, " on host ", at);
     at += strlen(lost);
     return (struct hvd_strview){at, (size_t)(line.data + line.len - at)};
+}
+
+bool hvd_cause_left(struct hvd_strview line, struct hvd_strview *host, struct hvd_strview *tensor)
+{
+    const char *at = hvd_cause_blamed(line) >= 0 ? find(line, " called horovod_shutdown.") : NULL;
+
+    *host = *tensor = (struct hvd_strview){"", 0};
+    if (!at)
+        return false;
+    *host = between(line, " on host ", at);
+    if (line.data[line.len - 1] == ')')
+        *tensor = between(line, "(tensor ", line.data + line.len - 1);
+    return true;
+}
+
+bool hvd_cause_is_log_of_loss(struct hvd_strview line)
+{
+    return find(line, " subsystem=engine msg=\"Rank ") && find(line, " is lost: ");
 }

@@ -35,4 +35,14 @@ int64_t hvd_cause_blamed(struct hvd_strview line);
  */
 struct hvd_strview hvd_cause_lost(struct hvd_strview line, struct hvd_strview *host);
 
+/*
+ * Whether the line blames a rank that called horovod_shutdown while others waited for it; then with
+ * where that one ran in *host and the tensor in *tensor, both empty where that is not said.
+ */
+bool hvd_cause_left(struct hvd_strview line, struct hvd_strview *host, struct hvd_strview *tensor);
+
+/* Whether the line is the library's log of a rank that was lost: one that ends because of another's
+ * end says so, too. */
+bool hvd_cause_is_log_of_loss(struct hvd_strview line);
+
 #endif

@@ -18,6 +18,7 @@
 struct page {
     uint32_t magic;
     atomic_uint phase;
+    atomic_uint blamed; /* 1 + the rank; 0: none */
 };
 
 static struct page *_Atomic mapped;
@@ -78,6 +79,26 @@ void hvd_rank_state_set(enum hvd_rank_phase phase)
 {
     struct page *page = atomic_load(&mapped);
 
-    if (page)
-        atomic_store(&page->phase, (unsigned)phase);
+    if (!page)
+        return;
+    if (phase == HVD_RANK_JOINING)
+        atomic_store(&page->blamed, 0);
+    atomic_store(&page->phase, (unsigned)phase);
+}
+
+void hvd_rank_state_blame(int64_t rank)
+{
+    struct page *page = atomic_load(&mapped);
+    unsigned nobody = 0;
+
+    if (page && rank >= 0 && rank < INT32_MAX)
+        (void)atomic_compare_exchange_strong(&page->blamed, &nobody, (unsigned)rank + 1);
+}
+
+int64_t hvd_rank_state_blamed(void)
+{
+    struct page *page = atomic_load(&mapped);
+    const unsigned blamed = page ? atomic_load(&page->blamed) : 0;
+
+    return blamed <= INT32_MAX ? (int64_t)blamed - 1 : -1;
 }

@@ -1,6 +1,8 @@
 #ifndef HVD_BASE_RANK_STATE_H
 #define HVD_BASE_RANK_STATE_H
 
+#include <stdint.h>
+
 #include "base/status.h"
 
 /*
@@ -28,7 +30,14 @@ enum hvd_rank_phase hvd_rank_state_get(void);
  * variable that names anything else is ignored. */
 void hvd_rank_state_open(void);
 
-/* Says how far this rank is, where there is a page. Any thread. */
+/* Says how far this rank is, where there is a page; one that joins a job blames nobody any more.
+ * Any thread. */
 void hvd_rank_state_set(enum hvd_rank_phase phase);
+
+/* Says that this rank's job has ended because of another rank; the first one stays. Any thread. */
+void hvd_rank_state_blame(int64_t rank);
+
+/* The rank because of which the job has ended; -1: none is known. */
+int64_t hvd_rank_state_blamed(void);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cause.h"
 #include "base/mem.h"
 #include "base/rank_state.h"
 #include "base/str.h"
@@ -92,11 +93,15 @@ void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
 /* Keeps the cause for those who come too late. */
 static void keep_cause(struct hvd_engine *e, const char *text)
 {
+    const int64_t blamed = hvd_cause_blamed(hvd_strview_of(text));
+
     pthread_mutex_lock(&e->mu);
     e->is_ended = true;
     if (!e->cause)
         e->cause = hvd_strdup(text);
     pthread_mutex_unlock(&e->mu);
+    if (blamed != e->topology.rank)
+        hvd_rank_state_blame(blamed);
     hvd_rank_state_set(HVD_RANK_ENDED); /* how this rank ends now has a reason of another's */
 }
 

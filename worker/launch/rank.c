@@ -39,6 +39,7 @@
 
 #define FLUSH_AFTER_MS 100 /* an incomplete line is shown after this silence */
 #define KILL_AFTER_MS 800  /* mpirun kills us 1 s after SIGTERM: the program goes first */
+#define YIELD_MS 2000      /* that the rank which is to blame has for its own end */
 #define STAY_MS 10000      /* beyond the grace, until mpirun must have been told to stop */
 #define LOOK_MS 2000       /* how often it is looked whether the rank is within horovod_init */
 #define JOINING_MS 10000   /* so long there, and the launcher hears of it */
@@ -72,6 +73,7 @@ struct wrapper {
     int64_t leave_at_ms;
     bool is_gentle;  /* the launcher waits for all programs to end, then mpirun is told */
     bool must_leave; /* mpirun has been told */
+    bool is_behind;  /* the program failed because of another rank */
     int64_t oom_kills_before;
     int64_t joining_since_ms; /* 0 = it is not within horovod_init */
     bool has_joined;          /* or the launcher knows that it waits to */
@@ -364,7 +366,7 @@ static void watch(struct wrapper *w)
 }
 
 /* Tells the launcher how the rank ended, and returns the exit code for mpirun. */
-static int report(const struct wrapper *w)
+static int report(struct wrapper *w)
 {
     struct hvd_report end = {.rank = strtol(w->rank, NULL, 10), .limit_bytes = INT64_MAX};
     int code;
@@ -375,6 +377,7 @@ static int report(const struct wrapper *w)
         end.exit_code = WEXITSTATUS(w->status);
     end.was_stopped = w->was_stopped;
     end.phase = hvd_rank_state_get();
+    end.follows = hvd_rank_state_blamed() + 1;
     code = hvd_report_is_good(&end) ? 0 : hvd_report_exit_code(&end);
     if (code != 0)
         hvd_report_take_words(&end, &w->streams[0].tail, &w->streams[1].tail);
@@ -384,6 +387,7 @@ static int report(const struct wrapper *w)
         end.limit_bytes = hvd_here_memory_limit();
     }
     send_report(w, &end);
+    w->is_behind = code != 0 && end.follows > 0 && !w->was_stopped;
     return code;
 }
 
@@ -406,11 +410,15 @@ static hvd_status_t block_signals(struct wrapper *w, struct hvd_err *err)
 
 /*
  * mpirun kills the other ranks as soon as one is gone: after a gentle stop this one stays until all
- * have had their grace. mpirun comes with SIGTERM then, or it is gone.
+ * have had their grace, and where another rank is to blame, until that one has ended by itself and
+ * said how. mpirun comes with SIGTERM then, or it is gone.
  */
 static void stay(struct wrapper *w)
 {
-    while (w->is_gentle && !w->must_leave && hvd_process_now_ms() < w->leave_at_ms) {
+    if (w->is_behind && !w->is_gentle)
+        w->leave_at_ms = hvd_process_now_ms() + YIELD_MS;
+    while ((w->is_gentle || w->is_behind) && !w->must_leave &&
+           hvd_process_now_ms() < w->leave_at_ms) {
         struct pollfd fd = {.fd = w->signals, .events = POLLIN};
 
         if (poll(&fd, 1, FLUSH_AFTER_MS) > 0)

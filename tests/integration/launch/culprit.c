@@ -1,6 +1,7 @@
 /*
  * culprit CAUSE RANK [ELEMENTS]: ranks reduce for ever, until that rank does what the cause says.
- * The others end as programs do: they write what they were told and exit with 1.
+ * The others end as programs do: they write what they were told and exit with 1, after
+ * horovod_shutdown with CULPRIT_OTHERS=shutdown.
  */
 #include <horovod/horovod.h>
 #include <signal.h>
@@ -23,8 +24,10 @@ static void fail(const char *cause)
         abort();
     else if (strcmp(cause, "leave") == 0)
         exit(0);
-    else if (strcmp(cause, "exit") == 0) {
+    else if (strcmp(cause, "exit") == 0 || strcmp(cause, "shutdown") == 0) {
         (void)fprintf(stderr, "no data\n");
+        if (strcmp(cause, "shutdown") == 0)
+            horovod_shutdown();
         exit(3);
     }
 }
@@ -52,6 +55,7 @@ int main(void)
 {
     const char *who = getenv("CULPRIT_RANK");
     const char *cause = getenv("CULPRIT_CAUSE");
+    const char *others = getenv("CULPRIT_OTHERS");
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     float data[ELEMENTS] = {0};
 
@@ -64,8 +68,11 @@ int main(void)
             (void)fprintf(stderr, "under way\n");
         if (step == STEPS_BEFORE && who && cause && horovod_rank() == atoi(who))
             fail(cause);
-        if (reduce(data, step))
+        if (reduce(data, step)) {
+            if (others && strcmp(others, "shutdown") == 0)
+                horovod_shutdown();
             return 1;
+        }
     }
     horovod_shutdown();
     return 0;

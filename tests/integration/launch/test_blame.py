@@ -1,6 +1,7 @@
 """Who is named when a job ends: every cause, over every transport, on one host and on two."""
 
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -11,6 +12,8 @@ from conftest import BUILD, HOROVODRUN, ROOT, wait_for
 pytestmark = pytest.mark.skipif(openmpi.major() == 5, reason="what Open MPI 5 says of lost hosts is not read yet")
 
 CULPRIT = BUILD / "tests" / "integration" / "launch" / "culprit"
+PYTHON = BUILD / "python"
+PYTHON_CULPRIT = pathlib.Path(__file__).with_name("culprit.py")
 HOST = os.uname().nodename
 
 # What a rank does: what is said of it, and the exit code of horovodrun.
@@ -20,7 +23,18 @@ CAUSES = {
     "abort": ("was killed by signal 6 (Aborted): ", 134),
     "exit": ("exited with code 3: no data", 3),
     "leave": ("exited without horovod_shutdown: under way", 1),
+    "shutdown": ("exited with code 3: no data", 3),
 }
+PYTHON_CAUSES = {
+    "raise": ("exited with code 1: ValueError: bad batch", 1),
+    "before": ("exited with code 1: ValueError: bad configuration", 1),
+    "thread": ("exited with code 1: KeyError: 'learning_rate'", 1),
+    "words": ("exited with code 1: no data", 1),
+    "code": ("exited with code 3: under way", 3),
+    "_exit": ("exited with code 3: under way", 3),
+    "interrupt": ("was killed by signal 2 (Interrupt), last output: KeyboardInterrupt", 130),
+}
+OF_RANKS = CAUSES | PYTHON_CAUSES
 TRANSPORTS = {"shared memory": {}, "MPI": {"HOROVOD_SHM": "0"}}
 # How many ranks on each host.
 WAYS = {"one host": (3,), "two hosts": (1, 1), "two hosts with two ranks each": (2, 2)}
@@ -32,6 +46,10 @@ LOST = {"ssh": (0, "/usr/bin/ssh -x"), "sshd": (1, "sshd: root@"), "orted": (1, 
 DESCRIPTIONS = {
     "kill": "is killed by a signal", "segv": "crashes", "abort": "calls `abort`",
     "exit": "exits with another code than 0", "leave": "exits with 0, without `horovod_shutdown`",
+    "shutdown": "calls `horovod_shutdown` while others wait, and exits with another code than 0",
+    "raise": "raises an exception in Python", "before": "raises an exception before `hvd.init()`",
+    "thread": "has an exception in a thread of Python, and exits with 1", "words": '`sys.exit("no data")`',
+    "code": "`sys.exit(3)`", "_exit": "`os._exit(3)`", "interrupt": "is interrupted in Python (SIGINT)",
     "ssh": "the `ssh` of mpirun to another host is killed", "sshd": "the `sshd` of that connection is killed",
     "orted": "mpirun's daemon on another host is killed",
 }
@@ -42,7 +60,7 @@ def combinations(cause):
     """The ways and transports over which a cause is tried."""
     for way, spread in WAYS.items():
         for transport in TRANSPORTS:
-            if (way, transport) != ("two hosts", "shared memory") and (cause in CAUSES or len(spread) > 1):
+            if (way, transport) != ("two hosts", "shared memory") and (cause in OF_RANKS or len(spread) > 1):
                 yield way, transport
 
 
@@ -52,7 +70,7 @@ def table():
     yield "| what ends | the last line | " + " | ".join(f"{way}, {transport}" for way, transport in columns) + " |"
     yield "|---" * (len(columns) + 2) + "|"
     for cause, text in DESCRIPTIONS.items():
-        line = f"rank N on host H {CAUSES[cause][0].strip()}" if cause in CAUSES else LOST_HOST[12:] + "rank N"
+        line = f"rank N on host H {OF_RANKS[cause][0].strip()}" if cause in OF_RANKS else LOST_HOST[12:] + "rank N"
         tried = list(combinations(cause))
         yield f"| {text} | `{line}` | " + " | ".join("yes" if one in tried else "" for one in columns) + " |"
 
@@ -68,6 +86,8 @@ def start(hosts, spread, **env):
     if len(spread) > 1:
         names = ",".join(f"{name}:{n}" for name, n in zip(hosts.NAMES, spread))
         command = [*hosts.enter(0), *command, "-H", names, "-p", "2222", "-i", str(hosts.key)]
+    if env["CULPRIT_CAUSE"] in PYTHON_CAUSES:
+        return [*command, "/usr/bin/python3", str(PYTHON_CULPRIT)], {**os.environ, "PYTHONPATH": str(PYTHON), **env}
     return [*command, str(CULPRIT)], {**os.environ, **env}
 
 
@@ -78,7 +98,9 @@ def place(hosts, spread, rank):
 
 def cases():
     """One of the combinations for each of the causes, ranks, ways and transports."""
-    for index, cause in enumerate(CAUSES):
+    for index, cause in enumerate(OF_RANKS):
+        if cause in PYTHON_CAUSES and not (PYTHON / "horovod" / "_core.abi3.so").exists():
+            continue
         for way, transport in combinations(cause):
             yield pytest.param(cause, (index % 2) * (sum(WAYS[way]) - 1), way, transport,
                                id=f"{cause}-{way}-{transport}".replace(" ", "_"))
@@ -87,13 +109,25 @@ def cases():
 @pytest.mark.parametrize("cause, rank, way, transport", list(cases()))
 def test_the_rank_that_ended_is_named(hosts, cause, rank, way, transport):
     spread = WAYS[way]
-    command, env = start(hosts, spread, CULPRIT_CAUSE=cause, CULPRIT_RANK=str(rank), **TRANSPORTS[transport])
+    command, env = start(hosts, spread, CULPRIT_CAUSE=cause, CULPRIT_RANK=str(rank), **TRANSPORTS[transport],
+                         **({"CULPRIT_OTHERS": "shutdown"} if cause == "shutdown" else {}))
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     lines = done.stderr.splitlines()
-    words, code = CAUSES[cause]
+    words, code = OF_RANKS[cause]
     assert lines[-1].startswith(f"horovodrun: rank {rank} on host {place(hosts, spread, rank)} {words}"), done.stderr
     assert done.returncode == code, done.stderr
     assert not [line for line in lines if line.startswith("-----") or "mpirun noticed" in line], done.stderr
+
+
+@pytest.mark.parametrize("way, transport", list(combinations("shutdown")))
+def test_a_rank_that_left_is_named_although_it_waits_for_others_that_never_leave(hosts, way, transport):
+    spread = WAYS[way]
+    command, env = start(hosts, spread, CULPRIT_CAUSE="shutdown", CULPRIT_RANK="1", **TRANSPORTS[transport])
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    left = "called horovod_shutdown while other ranks waited for tensor gradient.1"
+    own = "exited with code 3: no data"  # it has seen the others end
+    assert done.stderr.splitlines()[-1] in [f"horovodrun: rank 1 on host {place(hosts, spread, 1)} {words}" for words in (left, own)], done
+    assert done.returncode in (1, 3) and "-----" not in done.stderr, done
 
 
 def processes_on(hosts, index, words):

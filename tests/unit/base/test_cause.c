@@ -128,9 +128,37 @@ static void a_shutdown_that_another_rank_caused_blames_it(void **state)
         assert_int_equal(hvd_cause_blamed(hvd_strview_of(cases[i].line)), cases[i].rank);
 }
 
+static void a_rank_that_left_is_told_with_host_and_tensor_where_they_stand(void **state)
+{
+    static const struct {
+        const char *line, *host, *tensor;
+    } cases[] = {
+        {"x: Horovod has been shut down. Rank 2 on host w called horovod_shutdown. (tensor a (b))",
+         "w", "a (b)"},
+        {"Horovod has been shut down. Rank 2 called horovod_shutdown.", "", ""},
+        {"Horovod has been shut down. Rank 2 called horovod_shutdown. (tensor", "", ""},
+        {"Horovod has been shut down. Rank 2 on host w is lost: x", NULL, NULL},
+        {"Rank 2 on host w called horovod_shutdown.", NULL, NULL},
+        {"", NULL, NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_strview host, tensor;
+        const bool has = hvd_cause_left(hvd_strview_of(cases[i].line), &host, &tensor);
+
+        assert_int_equal(has, cases[i].host != NULL);
+        if (!has)
+            continue;
+        assert_true(hvd_strview_equal(host, cases[i].host));
+        assert_true(hvd_strview_equal(tensor, cases[i].tensor));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_left_is_told_with_host_and_tensor_where_they_stand),
         cmocka_unit_test(the_cause_of_a_python_program_is_the_exception_behind_the_last_traceback),
         cmocka_unit_test(a_prefix_of_each_line_does_not_hide_a_traceback),
         cmocka_unit_test(a_traceback_without_its_end_names_no_frame),

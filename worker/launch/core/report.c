@@ -3,7 +3,8 @@
  * standard error; mpirun carries it here among everything else; the stream takes it out again:
  *
  *     \036 horovod-rank NONCE rank=1 host=h exit=1 signal=0 stopped=0 oom=0 limit=67108864 words=3
- *     phase=2 \037 the line that names the cause \037 its last lines, \037 between them \036 \n
+ *     phase=2 waiting=0 follows=0 \037 the line that names the cause \037 its last lines, \037
+ * between them \036 \n
  *
  * When the wrapper itself was killed there is none: then mpirun's own words are read, and the
  * rank's lines among what passed.
@@ -21,7 +22,7 @@
 
 #define MARK '\036'
 #define BREAK '\037'
-#define FIELDS 10
+#define FIELDS 11
 
 /* Copies text, cut where it is too long. */
 static void set_text(char *out, size_t size, struct hvd_strview text)
@@ -68,10 +69,10 @@ hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonc
     int head = snprintf(out, size,
                         "\036horovod-rank %s rank=%" PRId64
                         " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64
-                        " words=%d phase=%d waiting=%d",
+                        " words=%d phase=%d waiting=%d follows=%" PRId64,
                         nonce, report->rank, report->host, report->exit_code, report->signal,
                         report->was_stopped, report->is_oom, report->limit_bytes, report->words,
-                        report->phase, report->is_waiting);
+                        report->phase, report->is_waiting, report->follows);
     int rest;
 
     if (head <= 0 || (size_t)head >= size)
@@ -126,7 +127,8 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                         {"limit", INT64_MAX},
                         {"words", HVD_WORDS_STDERR},
                         {"phase", HVD_RANK_ENDED},
-                        {"waiting", 1}};
+                        {"waiting", 1},
+                        {"follows", INT32_MAX}};
     int64_t value[FIELDS] = {0};
     struct hvd_strview host = {0};
     struct hvd_strview words = text;
@@ -156,7 +158,8 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                                .limit_bytes = value[6],
                                .words = (enum hvd_report_words)value[7],
                                .phase = (enum hvd_rank_phase)value[8],
-                               .is_waiting = value[9] != 0};
+                               .is_waiting = value[9] != 0,
+                               .follows = value[10]};
     set_text(out->host, sizeof(out->host), host);
     if (words.data)
         set_text(out->line, sizeof(out->line), hvd_strview_cut(&words, BREAK));
@@ -166,13 +169,19 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
     return true;
 }
 
-/* Whether the other rank is the one that the first failure's message blames. */
+/* The rank because of which that one failed, by its library or its message; -1: none is known. */
+static int64_t blamed_by(const struct hvd_report *report)
+{
+    return report->follows > 0 ? report->follows - 1
+                               : hvd_cause_blamed(hvd_strview_of(report->line));
+}
+
+/* Whether the other rank is the one that the first failure blames. */
 static bool is_blamed(const struct hvd_report_stream *stream, const struct hvd_report *other)
 {
     const struct hvd_report *cause = &stream->cause;
 
-    return stream->has_cause && cause->rank != other->rank &&
-           hvd_cause_blamed(hvd_strview_of(cause->line)) == other->rank;
+    return stream->has_cause && cause->rank != other->rank && blamed_by(cause) == other->rank;
 }
 
 /* The rank that is blamed was stopped while it ended by its own exception: the exit code is that of
@@ -208,11 +217,52 @@ static void hear(struct hvd_report_stream *stream, int64_t rank)
         stream->heard[index] = true;
 }
 
+/* A rank that left while others waited may hear of their end: what it wrote before is its own. */
+static void drop_log_of_loss(struct hvd_report *report)
+{
+    struct hvd_strview rest = hvd_strview_of(report->log);
+    struct hvd_tail own = {0};
+
+    if (!hvd_cause_is_log_of_loss(hvd_strview_of(report->line)))
+        return;
+    while (rest.data) {
+        struct hvd_strview line = hvd_strview_cut(&rest, '\n');
+
+        if (line.len == 0 || hvd_cause_is_log_of_loss(line))
+            continue;
+        hvd_tail_add(&own, line);
+        hvd_tail_add(&own, hvd_strview_of("\n"));
+    }
+    (void)take_lines(report, &own);
+}
+
+/* The rank that left while others waited for it, as the first failure's message has it. */
+static void note_left(struct hvd_report_stream *stream)
+{
+    const struct hvd_report *seen = &stream->cause;
+    struct hvd_strview host, tensor;
+
+    if (!hvd_cause_left(hvd_strview_of(seen->line), &host, &tensor))
+        return;
+    stream->left = (struct hvd_report){.kind = HVD_REPORT_LEFT_RANK,
+                                       .rank = hvd_cause_blamed(hvd_strview_of(seen->line)),
+                                       .exit_code = hvd_report_exit_code(seen),
+                                       .limit_bytes = INT64_MAX};
+    set_text(stream->left.host, sizeof(stream->left.host), host);
+    set_text(stream->left.line, sizeof(stream->left.line), tensor);
+    (void)memcpy(stream->left.log, seen->log, sizeof(stream->left.log));
+    stream->has_left = stream->left.rank != seen->rank;
+}
+
 static void keep(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
-    if (!report->was_stopped && (!stream->has_cause || is_blamed(stream, report))) {
+    if (!report->was_stopped && !stream->has_cause) {
         stream->cause = *report;
         stream->has_cause = true;
+        note_left(stream);
+    } else if (!report->was_stopped && is_blamed(stream, report)) {
+        stream->cause = *report;
+        drop_log_of_loss(&stream->cause);
     }
     if (report->was_stopped && report->words == HVD_WORDS_STDERR &&
         (!stream->has_excepted || is_blamed(stream, report))) {
@@ -368,7 +418,7 @@ static void find_exception(struct hvd_report_stream *stream)
     struct hvd_report found = {.was_stopped = true, .limit_bytes = INT64_MAX};
     struct hvd_tail lines[2] = {0};
 
-    found.rank = hvd_cause_blamed(hvd_strview_of(stream->cause.line));
+    found.rank = blamed_by(&stream->cause);
     if (found.rank < 0 || found.rank == stream->cause.rank)
         return;
     find_lines(stream, found.rank, &lines[1]);
@@ -420,6 +470,8 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     if (stream->has_cause) {
         find_exception(stream);
         find_lost_rank(stream);
+        if (stream->has_left && stream->cause.rank != stream->left.rank)
+            stream->cause = stream->left;
     } else if (stream->has_text) {
         find_lines(stream, stream->text.rank, &lines);
         if (take_lines(&stream->text, &lines))
@@ -638,6 +690,13 @@ void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts
     if (report->kind == HVD_REPORT_LOST_RANK) {
         (void)snprintf(out, size, "rank %" PRId64 " on host %s is lost: %s", report->rank, host,
                        report->line);
+        return;
+    }
+    if (report->kind == HVD_REPORT_LEFT_RANK) {
+        (void)snprintf(out, size,
+                       "rank %" PRId64 " on host %s called horovod_shutdown while other ranks "
+                       "waited for %s%s",
+                       report->rank, host, report->line[0] ? "tensor " : "it", report->line);
         return;
     }
     if (report->kind == HVD_REPORT_ABSENT) {

@@ -32,6 +32,7 @@ enum hvd_report_words {
 /* What ended badly. */
 enum hvd_report_kind {
     HVD_REPORT_RANK,      /* the process of a rank, as the wrapper saw it */
+    HVD_REPORT_LEFT_RANK, /* a rank that called horovod_shutdown while others waited */
     HVD_REPORT_LOST_RANK, /* a rank that others have lost, and nobody has reported */
     HVD_REPORT_ABSENT,    /* a rank that ended with 0 and without horovod_init, where others wait */
     HVD_REPORT_LOST_HOST, /* mpirun has lost its daemon there, or never heard of it again */
@@ -47,6 +48,7 @@ struct hvd_report {
     int signal;    /* the signal that killed it, or 0 */
     enum hvd_rank_phase phase;
     bool is_waiting;     /* it has not ended: it is within horovod_init for long */
+    int64_t follows;     /* 1 + the rank because of which its job has ended; 0: none is known */
     bool was_stopped;    /* the wrapper had been told to end it: a consequence, not a cause */
     bool is_oom;         /* the kernel killed it for memory */
     int64_t limit_bytes; /* memory limit of its cgroup; INT64_MAX = unknown or none */
@@ -75,6 +77,8 @@ struct hvd_report_stream {
     char nonce[HVD_REPORT_NONCE_MAX];
     bool has_cause; /* a rank failed by itself */
     struct hvd_report cause;
+    bool has_left; /* the first failure blames a rank that left the job while others waited */
+    struct hvd_report left;
     bool has_excepted; /* a rank that was stopped had an exception of its own before */
     struct hvd_report excepted;
     int64_t n_ended;               /* ranks that were reported, also as good */

@@ -329,8 +329,48 @@ static void a_rank_that_was_ended_by_another_does_not_hide_it(void **state)
     conclude(sooner, 2, line, log);
     assert_string_equal(line, "rank 1 on host h failed: KeyError: 'learning_rate'");
     conclude(left, 2, line, log);
-    assert_non_null(strstr(line, "rank 0 on host h exited with code 1: HorovodInternalError: "));
-    assert_non_null(strstr(line, "Rank 1 on host w called horovod_shutdown"));
+    assert_string_equal(line,
+                        "rank 1 on host w called horovod_shutdown while other ranks waited for "
+                        "tensor t");
+    assert_non_null(strstr(log, "HorovodInternalError: "));
+}
+
+/* The library knows whom a rank followed, whatever the rank wrote. */
+static void a_rank_that_followed_another_gives_way_to_it_without_a_word(void **state)
+{
+    struct hvd_report follower = wrote(1, "", "training failed\n");
+    char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+
+    (void)state;
+    follower.follows = 1;
+    const struct hvd_report late[] = {follower, wrote(2, "", "other\n"), wrote(0, "", "no data\n")};
+    const struct hvd_report alone[] = {follower, wrote_and_was_stopped(0, "epoch 1\n")};
+
+    conclude(late, 3, line, log);
+    assert_string_equal(line, "rank 0 on host h exited with code 1: no data");
+    conclude(alone, 2, line, log);
+    assert_string_equal(line, "rank 1 on host h exited with code 1: training failed");
+}
+
+/* It hears in horovod_shutdown that the others, which it has ended, are gone. */
+static void the_loss_of_ranks_that_a_rank_has_ended_does_not_cover_its_own_words(void **state)
+{
+    static const char lost[] = "time=2026-01-02T03:04:05.678Z level=error subsystem=engine "
+                               "msg=\"Rank 0 on host h is lost: "
+                               "its process ended during the job\"\n";
+    char text[400];
+
+    (void)state;
+    (void)snprintf(text, sizeof(text), "no data\n%s", lost);
+    const struct hvd_report left[] = {wrote(0, "", BLAMES_1), wrote(1, "", text)};
+    const struct hvd_report alone = wrote(1, "", text);
+    char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+
+    conclude(left, 2, line, log);
+    assert_string_equal(line, "rank 1 on host h exited with code 1: no data");
+    assert_string_equal(log, "no data");
+    conclude(&alone, 1, line, log);
+    assert_non_null(strstr(line, "is lost: its process ended"));
 }
 
 static void a_rank_that_others_have_lost_is_named(void **state)
@@ -554,6 +594,8 @@ int main(void)
         cmocka_unit_test(the_last_line_names_rank_host_and_reason),
         cmocka_unit_test(the_last_words_of_the_first_rank_that_fails_go_with_it),
         cmocka_unit_test(a_rank_that_was_ended_by_another_does_not_hide_it),
+        cmocka_unit_test(a_rank_that_followed_another_gives_way_to_it_without_a_word),
+        cmocka_unit_test(the_loss_of_ranks_that_a_rank_has_ended_does_not_cover_its_own_words),
         cmocka_unit_test(last_words_of_any_length_fit_into_a_report),
         cmocka_unit_test(a_signal_of_the_programs_own_is_told_by_its_last_line),
         cmocka_unit_test(a_rank_whose_wrapper_was_killed_leaves_its_own_lines),

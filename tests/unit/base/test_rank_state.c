@@ -1,0 +1,41 @@
+#include "tests/unit/support.h"
+
+#include <stdlib.h>
+
+#include "base/rank_state.h"
+
+static void what_a_rank_says_is_read_from_the_page(void **state)
+{
+    (void)state;
+    assert_int_equal(hvd_rank_state_get(), HVD_RANK_OUTSIDE);
+    assert_int_equal(hvd_rank_state_blamed(), -1);
+    hvd_rank_state_blame(3); /* there is no page yet */
+    assert_int_equal(hvd_rank_state_create(), HVD_OK);
+    assert_non_null(getenv(HVD_RANK_STATE_ENV));
+    assert_int_equal(hvd_rank_state_blamed(), -1);
+    hvd_rank_state_set(HVD_RANK_RUNNING);
+    assert_int_equal(hvd_rank_state_get(), HVD_RANK_RUNNING);
+}
+
+static void the_first_rank_that_is_blamed_stays_until_the_next_job(void **state)
+{
+    (void)state;
+    hvd_rank_state_blame(-1);
+    assert_int_equal(hvd_rank_state_blamed(), -1);
+    hvd_rank_state_blame(0);
+    hvd_rank_state_blame(2);
+    hvd_rank_state_set(HVD_RANK_ENDED);
+    assert_int_equal(hvd_rank_state_blamed(), 0);
+    hvd_rank_state_set(HVD_RANK_JOINING);
+    assert_int_equal(hvd_rank_state_blamed(), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_rank_says_is_read_from_the_page),
+        cmocka_unit_test(the_first_rank_that_is_blamed_stays_until_the_next_job),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
