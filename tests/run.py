@@ -19,7 +19,8 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "build" / "reports"
-PYTEST = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs"]
+PYTEST = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.support.budget", "-q", "-rs"]
+GRACE_S = 600  # for a test that was begun within the suite's budget of time
 
 
 @dataclasses.dataclass
@@ -128,8 +129,9 @@ def pytest(path, preset="dev", timeout=1800, only=None, environment=None, part=N
     report = REPORTS / f"pytest-{path.replace('/', '-')}{name}-{preset}.xml"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    status, output = call([*PYTEST, f"--junitxml={report}", *words, *arguments], timeout,
-                          {"HVD_BUILD_DIR": str(build_dir(preset)), "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})})
+    status, output = call([*PYTEST, f"--junitxml={report}", *words, *arguments], timeout + GRACE_S,
+                          {"HVD_BUILD_DIR": str(build_dir(preset)), "HVD_SUITE_BUDGET_S": str(timeout),
+                           "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})})
     if not report.exists():
         return [Result(f"pytest {path}", "failed", output)]
     results = []
@@ -343,15 +345,30 @@ def list_tests(suites):
             print(f"{suite}: {SUITES[suite][0]}")
 
 
+NOT_PASSED = []  # (suite, result) of all that failed or were skipped
+
+
 def report(suite, results, seconds):
+    NOT_PASSED.extend((suite, result) for result in results if result.outcome != "passed")
     count = {outcome: sum(r.outcome == outcome for r in results) for outcome in ("passed", "failed", "skipped")}
     for result in results:
         if result.outcome == "failed":
             print(f"--- FAILED {suite}: {result.name}\n{result.text[-8000:]}\n---")
-        elif result.outcome == "skipped":
-            print(f"    skipped {suite}: {result.name}: {result.text}")
     say(f"{suite}: {count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped in {seconds:.0f} s")
     return count
+
+
+def summarize():
+    """What was skipped, once for each reason, and then, where a reader of the end of a log looks, what failed."""
+    skipped = {}
+    for suite, result in NOT_PASSED:
+        if result.outcome == "skipped":
+            skipped.setdefault((suite, result.text), []).append(result.name)
+    for (suite, reason), names in skipped.items():
+        print(f"skipped {suite}, {len(names)}: {reason}: {', '.join(names)}")
+    for suite, result in NOT_PASSED:
+        if result.outcome == "failed":
+            print(f"FAILED {suite}: {result.name}")
 
 
 def parse_arguments():
@@ -404,6 +421,7 @@ def run_safely(name, total):
     except Exception as error:
         with COUNTING:
             say(f"{name}: {error!r}")
+            NOT_PASSED.append((name, Result("runs", "failed", repr(error))))
             total["failed"] += 1
 
 
@@ -454,6 +472,7 @@ def main():
         thread.join()
     for process, _ in CLUSTER_BUILD:
         process.wait()
+    summarize()
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     return 1 if total["failed"] or not total["passed"] else 0
 

@@ -11,6 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
+import limits  # noqa: E402
 from emulated_hosts import emulated_hosts, wait_for  # noqa: E402, F401 (tests import wait_for from here)
 
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
@@ -55,7 +56,7 @@ def run():
         done = subprocess.run(
             [*before, str(HOROVODRUN), *map(str, arguments)],
             env={**os.environ, **(env or {})}, text=True, capture_output=True,
-            stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False, **options)
+            stdin=subprocess.DEVNULL, timeout=limits.seconds(TIMEOUT_S), check=False, **options)
         return Result(done, time.monotonic() - started)
 
     return call

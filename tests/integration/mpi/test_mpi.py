@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ PROGRAMS = BUILD / "tests" / "integration" / "mpi"
 LIBRARY = BUILD / "worker" / "libhorovod.so"
 SANITIZERS = ROOT / "tests" / "sanitizers"
 TIMEOUT = 120
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import limits  # noqa: E402  (the path above)
 
 
 def environment(**extra):
@@ -35,7 +39,7 @@ def environment(**extra):
 def mpirun(n, *command, **extra):
     return subprocess.run(
         ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *map(str, command)],
-        env=environment(**extra), capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        env=environment(**extra), capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
 
 
 def runtime(n, mode, **extra):
@@ -152,7 +156,7 @@ def test_without_mpi_threads_only_the_main_thread_may_wait():
 
 def test_a_program_started_alone_is_a_job_of_one():
     result = subprocess.run([PROGRAMS / "mpi_runtime", "values"], env=environment(),
-                            capture_output=True, text=True, timeout=TIMEOUT, check=False)
+                            capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
     assert_ok(result)
 
 
@@ -169,7 +173,7 @@ def test_the_cycle_time_changes_no_result(cycle):
 ])
 def test_a_setting_that_is_none_is_refused_by_name(name, value, words):
     result = subprocess.run([PROGRAMS / "mpi_runtime", "refused"], env=environment(**{name: value}),
-                            capture_output=True, text=True, timeout=TIMEOUT, check=False)
+                            capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
     assert_ok(result)
     assert f"{name}={value}" in result.stdout
     assert words in result.stdout
@@ -265,7 +269,7 @@ def test_a_plain_c_program_finds_every_function_of_the_header():
     names = declared_functions()
     assert len(names) > 40
     result = subprocess.run([PROGRAMS / "mpi_exports", LIBRARY, *names], env=environment(),
-                            capture_output=True, text=True, timeout=TIMEOUT, check=False)
+                            capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
     assert_ok(result)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from test_mpi import PROGRAMS, TIMEOUT, assert_ok, environment, mpirun
+from test_mpi import PROGRAMS, TIMEOUT, assert_ok, environment, limits, mpirun
 
 STEPS = 50
 LANES = [f'layer "{i}"\\weight\n' for i in range(10)]
@@ -138,12 +138,12 @@ def test_a_rank_that_is_killed_leaves_a_timeline_that_parses(round_, tmp_path):
         env=environment(HOROVOD_TIMELINE=str(path)), stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + limits.seconds(TIMEOUT)
         while not (path.exists() and path.stat().st_size > 300_000 * (1 + round_)):
             assert time.monotonic() < deadline and job.poll() is None
             time.sleep(0.01)
         os.kill(pid_of_writer(job, path), signal.SIGKILL)
-        assert job.wait(timeout=TIMEOUT) != 0
+        assert job.wait(timeout=limits.seconds(TIMEOUT)) != 0
     finally:
         job.kill()
         job.wait()

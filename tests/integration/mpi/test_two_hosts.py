@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from test_mpi import FUSIONS, PROGRAMS, ROOT, TIMEOUT, assert_ok, bits, environment
+from test_mpi import FUSIONS, PROGRAMS, ROOT, TIMEOUT, assert_ok, bits, environment, limits
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
@@ -31,7 +31,7 @@ def run_on(hosts, spread, *command, by="slot", **extra):
     return subprocess.run(
         [*hosts.enter(0), "mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", agent, "--host", slots,
          "--map-by", by, "--oversubscribe", "-np", str(sum(spread)), *exports, *map(str, command)],
-        env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        env=env, capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
 
 
 def groups_in_log(result):

@@ -11,6 +11,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -21,6 +22,9 @@ TORCH = CACHE / "python" / "torch-2.15.0"
 PYTHON = "/usr/bin/python3"  # without a framework
 TORCH_PYTHON = str(TORCH / "bin" / "python")
 TIMEOUT = 240
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import limits  # noqa: E402  (the path above)
+
 ALONE = {"runner"}  # folders whose run.py is no rank: it starts jobs itself
 
 
@@ -60,14 +64,15 @@ def _end(process):
         return process.communicate()
 
 
-def mpirun(n, *command, timeout=TIMEOUT, **extra):
+def mpirun(n, *command, timeout=None, **extra):
     """The completed job of n ranks; see call."""
     return call("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", n, *command, timeout=timeout, **extra)
 
 
-def call(*command, timeout=TIMEOUT, **extra):
+def call(*command, timeout=None, **extra):
     """The completed command; past the timeout it is ended, with all it started, and its status is 124."""
     command = list(map(str, command))
+    timeout = timeout or limits.seconds(TIMEOUT)
     with subprocess.Popen(command, env=environment(**extra), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           errors="replace", stdin=subprocess.DEVNULL, start_new_session=True) as process:
         try:

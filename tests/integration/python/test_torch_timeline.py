@@ -15,7 +15,7 @@ PHASES = set("BEXiM")
 def horovodrun(*arguments, cwd):
     """The completed run."""
     done = subprocess.run([str(ranks.BUILD / "worker" / "horovodrun"), *map(str, arguments)], env=ranks.environment(), cwd=cwd,
-                          capture_output=True, text=True, timeout=ranks.TIMEOUT, check=False)
+                          capture_output=True, text=True, timeout=ranks.limits.seconds(ranks.TIMEOUT), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
