@@ -7,12 +7,12 @@
 #include "operator/app/store.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/api/json.h"
+#include "operator/api/version.h"
 #include "operator/app/clock.h"
 #include "operator/core/children.h"
 #include "operator/core/kept.h"
@@ -86,34 +86,9 @@ static struct hvd_entry *find_entry(const struct hvd_store *store, const char *n
     return entry_at(hvd_index_find(&store->entries, &key));
 }
 
-/* Whether version a is older than b. Both are decimal numbers in practice; if not: not older. */
-static bool is_older(const char *a, const char *b)
-{
-    char *end_a, *end_b;
-    unsigned long long na, nb;
-
-    if (!a || !b)
-        return false;
-    na = strtoull(a, &end_a, 10);
-    nb = strtoull(b, &end_b, 10);
-    return !*end_a && !*end_b && na < nb;
-}
-
-/* A version as a number; 0 when it is none. */
-static unsigned long long number_of(const char *version)
-{
-    char *end = NULL;
-    unsigned long long number;
-
-    if (!version)
-        return 0;
-    number = strtoull(version, &end, 10);
-    return *end ? 0 : number;
-}
-
 void hvd_store_told(struct hvd_store *store, enum hvd_kind kind, const char *version)
 {
-    unsigned long long number = number_of(version);
+    unsigned long long number = hvd_version_number(version);
 
     if (number > store->told[kind])
         store->told[kind] = number;
@@ -122,7 +97,7 @@ void hvd_store_told(struct hvd_store *store, enum hvd_kind kind, const char *ver
 /* Whether an object of that version that is not known has ended already. */
 static bool is_over(const struct hvd_store *store, enum hvd_kind kind, const char *version)
 {
-    unsigned long long number = number_of(version);
+    unsigned long long number = hvd_version_number(version);
 
     return number && number <= store->told[kind];
 }
@@ -261,7 +236,7 @@ static bool knows_job(const struct hvd_entry *entry, const struct hvd_job *job)
 {
     return entry->has_job && !entry->is_stale &&
            (hvd_str_equal(entry->job.resource_version, job->resource_version) ||
-            is_older(job->resource_version, entry->job.resource_version));
+            hvd_version_is_older(job->resource_version, entry->job.resource_version));
 }
 
 /* The job replaces what was known; *job is gone then. */
@@ -630,7 +605,7 @@ static hvd_status_t change_record(struct hvd_store *store, struct hvd_record *ol
 static bool is_known(const struct hvd_meta *known, const struct hvd_meta *meta)
 {
     return hvd_str_equal(known->resource_version, meta->resource_version) ||
-           is_older(meta->resource_version, known->resource_version);
+           hvd_version_is_older(meta->resource_version, known->resource_version);
 }
 
 /* The watch shows an object again that it did not for a while. */
@@ -718,7 +693,7 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
         unpack(record, &known);
         record->round = store->rounds[object->kind];
         if (!record->is_stale && is_known(&known.meta, meta)) {
-            if (!is_older(meta->resource_version, known.meta.resource_version))
+            if (!hvd_version_is_older(meta->resource_version, known.meta.resource_version))
                 trust_record(store, record);
             return HVD_OK;
         }

@@ -8,13 +8,13 @@
 #include "operator/core/lease.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "operator/api/json.h"
 #include "operator/api/kind.h"
 #include "operator/api/rfc3339.h"
+#include "operator/api/version.h"
 
 #define DURATION_MAX_MS (INT64_C(1000) * HVD_LEASE_DURATION_MAX_S)
 
@@ -50,13 +50,9 @@ hvd_status_t hvd_lease_decode(const cJSON *object, struct hvd_lease_record *out,
 /* Versions are decimal numbers in every API server; what is none is taken for newer. */
 static bool is_newer(const char *a, const char *b)
 {
-    char *end_a, *end_b;
-    unsigned long long na = strtoull(a, &end_a, 10);
-    unsigned long long nb = strtoull(b, &end_b, 10);
-
-    if (*end_a || *end_b || !*a || !*b)
+    if (!hvd_version_number(a) || !hvd_version_number(b))
         return strcmp(a, b) != 0;
-    return na > nb;
+    return hvd_version_is_older(b, a);
 }
 
 static bool is_ours(const struct hvd_lease *lease)

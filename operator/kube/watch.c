@@ -9,7 +9,6 @@
 #include "operator/kube/watch.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -17,6 +16,7 @@
 #include "operator/api/json.h"
 #include "operator/api/object.h"
 #include "operator/api/shape.h"
+#include "operator/api/version.h"
 #include "operator/kube/backoff.h"
 #include "operator/kube/codec.h"
 
@@ -167,24 +167,6 @@ static void set_version(struct hvd_watch *watch, const char *version)
     (void)snprintf(watch->version, sizeof(watch->version), "%s", version);
 }
 
-/* Versions grow in every API server, and are numbers: of those that are none nothing is known. */
-static bool read_version(const char *version, unsigned long long *out)
-{
-    char *end = NULL;
-
-    if (*version < '0' || *version > '9')
-        return false;
-    *out = strtoull(version, &end, 10);
-    return !*end;
-}
-
-static bool is_older(const char *a, const char *b)
-{
-    unsigned long long number_a, number_b;
-
-    return read_version(a, &number_a) && read_version(b, &number_b) && number_a < number_b;
-}
-
 /* The server is at an older version than what it has sent before: its etcd was restored from a
  * backup. A watch from the version that is known would be silent until the server gets there. */
 static void go_back(struct hvd_watch *watch, const char *version)
@@ -293,7 +275,7 @@ static void finish_page(struct hvd_watch *watch)
         start_list(watch);
         return;
     }
-    if (is_older(watch->page_version, watch->version)) {
+    if (hvd_version_is_older(watch->page_version, watch->version)) {
         go_back(watch, watch->page_version);
         return;
     }
@@ -414,7 +396,6 @@ static void on_probe_done(void *ctx, const struct hvd_kube_response *response)
     struct hvd_watch *watch = ctx;
     const char *version = hvd_json_text(
         cJSON_GetObjectItemCaseSensitive(response->body, "metadata"), "resourceVersion");
-    unsigned long long number;
 
     watch->has_heard |= response->code != 0;
     if (response->status == HVD_ERR_CANCELED) {
@@ -425,10 +406,10 @@ static void on_probe_done(void *ctx, const struct hvd_kube_response *response)
             forget_position(watch);
         fail(watch, response->err ? response->err->msg : hvd_status_str(response->status),
              response->retry_after_ms);
-    } else if (is_older(version, watch->version)) {
+    } else if (hvd_version_is_older(version, watch->version)) {
         go_back(watch, version);
     } else {
-        if (!read_version(version, &number) || !read_version(watch->version, &number))
+        if (!hvd_version_number(version) || !hvd_version_number(watch->version))
             forget_position(watch);
         watch->is_doubtful = false;
         wait_for(watch, 0);
@@ -476,7 +457,7 @@ static hvd_status_t take_line(void *ctx, struct hvd_strview copy, bool is_item)
     (void)is_item;
     if (st != HVD_OK)
         return st;
-    if (is_older(event.resource_version, watch->version)) {
+    if (hvd_version_is_older(event.resource_version, watch->version)) {
         st = HVD_FAIL(&watch->text_err, HVD_ERR_GONE, 0, "an event of version %s after %s",
                       event.resource_version, watch->version);
         watch->is_doubtful = true;
