@@ -272,10 +272,12 @@ static hvd_status_t prepare(struct hvd_engine *engine, const struct call *call, 
     return st;
 }
 
-/* The other ranks hear of a call that was refused here: they would wait for it. */
-static void tell_refused(struct hvd_engine *engine, const struct prepared *p, const char *reason)
+/* The other ranks hear of a call that was refused here: they would wait for it. Not of a join,
+ * which may still come: what ends the job is that there is no memory for one. */
+static void tell_refused(struct hvd_engine *engine, const struct prepared *p, hvd_status_t st,
+                         const char *reason)
 {
-    if (p->is_known)
+    if (p->is_known && (p->submission.request.op != HVD_JOIN || st == HVD_ERR_NOMEM))
         hvd_engine_refuse(engine, &(struct hvd_refused){.set = p->submission.set,
                                                         .name = p->submission.request.name,
                                                         .reason = reason});
@@ -293,7 +295,7 @@ static hvd_status_t submit(struct hvd_engine *engine, const struct call *call, b
     if (st == HVD_OK)
         st = hvd_engine_submit(engine, &p.submission, handle, err);
     if (st != HVD_OK)
-        tell_refused(engine, &p, err->msg);
+        tell_refused(engine, &p, st, err->msg);
     hvd_free(p.splits);
     return st;
 }
@@ -317,7 +319,7 @@ static struct call call_of(const struct group *g, int i)
 
 /* The same for all of a group. *number: see place_in_group. Takes no memory. */
 static void tell_group_refused(struct hvd_engine *engine, const struct group *g, uint64_t *number,
-                               const char *reason)
+                               hvd_status_t st, const char *reason)
 {
     for (int i = 0; i < g->n; i++) {
         const struct call call = call_of(g, i);
@@ -327,7 +329,7 @@ static void tell_group_refused(struct hvd_engine *engine, const struct group *g,
             continue;
         name_unnamed_of_group(engine, &p,
                               (struct place_in_group){(uint32_t)i, (uint32_t)g->n, number});
-        tell_refused(engine, &p, reason);
+        tell_refused(engine, &p, st, reason);
     }
 }
 
@@ -359,7 +361,7 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *
     if (st == HVD_OK && n > 0)
         st = hvd_engine_submit_group(engine, submissions, n, handles, err);
     if (st != HVD_OK)
-        tell_group_refused(engine, g, &number, err->msg);
+        tell_group_refused(engine, g, &number, st, err->msg);
     hvd_free(submissions);
     hvd_free(p);
     return st;
@@ -401,9 +403,9 @@ static horovod_status_t refuse_without_handle(const struct call *call, horovod_e
     struct prepared p;
 
     hvd_err_set(&why, HVD_ERR_INVALID, 0, "handle is NULL");
-    if (engine && call->op != HVD_JOIN && identify(call, &p, &t, NULL) == HVD_OK) {
+    if (engine && identify(call, &p, &t, NULL) == HVD_OK) {
         name_unnamed(engine, &p);
-        tell_refused(engine, &p, why.msg);
+        tell_refused(engine, &p, HVD_ERR_INVALID, why.msg);
     }
     if (engine)
         hvd_api_leave();
@@ -510,7 +512,7 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
     if (is_whole)
         st = submit_group(engine, g, handles, &why);
     else if (g->tensors)
-        tell_group_refused(engine, g, &number, why.msg);
+        tell_group_refused(engine, g, &number, HVD_ERR_INVALID, why.msg);
     hvd_api_leave();
     return hvd_api_status(st, &why, err);
 }

@@ -312,6 +312,16 @@ static void *reduce_elsewhere(void *arg)
     return NULL;
 }
 
+static void *join_elsewhere(void *arg)
+{
+    horovod_error_t err = {0};
+
+    (void)arg;
+    expect_failure(horovod_join(NULL, &err), HOROVOD_PRECONDITION_ERROR, &err,
+                   "HOROVOD_MPI_THREADS_DISABLE is set");
+    return NULL;
+}
+
 void mode_funneled(void)
 {
     float data = 1;
@@ -332,6 +342,10 @@ void mode_funneled(void)
         pthread_join(thread, NULL);
         check_sum("elsewhere");
     }
+    check(pthread_create(&thread, NULL, join_elsewhere, NULL) == 0, "thread", "not created");
+    pthread_join(thread, NULL);
+    check_sum("behind a join that was refused");
+    check(horovod_join(NULL, &err) == HOROVOD_OK, "join", err.message);
     horovod_shutdown();
 }
 

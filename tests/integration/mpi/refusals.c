@@ -193,6 +193,29 @@ static void without_names(int round)
     check_sum(NULL);
 }
 
+/* A join that the last rank refuses is none: the others, who have joined, wait for the next one,
+ * and bring zeros until then. */
+static void about_joins(void)
+{
+    double data[2] = {1, 2};
+    int last = -1;
+    horovod_error_t err = {0};
+    const horovod_tensor_t *t =
+        HOROVOD_TENSOR(.name = "joined", .dtype = HOROVOD_FLOAT64, .op = HOROVOD_SUM, .ndim = 1,
+                       .shape = (const int64_t[]){2});
+
+    if (is_last()) {
+        for (int i = 0; i < 2; i++)
+            check(horovod_join_async(NULL, &err) == HOROVOD_INVALID_ARGUMENT &&
+                      strstr(err.message, "handle is NULL"),
+                  "join", err.message);
+        check(horovod_allreduce(data, data, t, &err) == HOROVOD_OK, "joined", err.message);
+        check(data[1] >= 2 && data[1] <= 2, "joined", "the others bring more than zeros");
+    }
+    check(horovod_join(&last, &err) == HOROVOD_OK, "join", err.message);
+    check(last == horovod_size() - 1, "join", "the last rank is wrong");
+}
+
 /* Calls about process sets that the last rank refuses. */
 static void about_sets(void)
 {
@@ -222,6 +245,7 @@ void mode_refusals(void)
         one_group(names, names, true);
         without_names(round);
         about_sets();
+        about_joins();
         check_sum("at the end");
     }
     horovod_shutdown();
