@@ -53,7 +53,8 @@ enum hvd_op {
 
 /*
  * What happens to every element of a reduction: result = (prescale * x of each rank, reduced) *
- * postscale / divisor. 1 is no change; the divisor divides integers exactly, rounding towards zero.
+ * (postscale / divisor). 1 is no change; the divisor alone divides integers exactly, rounding
+ * towards zero. In which type is in worker/reduce/reduce.h.
  * Done once, by the transport, with the same bits on every rank.
  */
 struct hvd_scaling {

@@ -19,8 +19,7 @@
     HVD_HALF_COMBINE(max_##VARIANT, TARGET, MORE)                                                  \
     HVD_HALF_CONVERT(widen_##VARIANT, TARGET, float, uint16_t, hvd_bfloat16_widen)                 \
     HVD_HALF_CONVERT(narrow_##VARIANT, TARGET, uint16_t, float, hvd_bfloat16_narrow)               \
-    HVD_HALF_SCALE(times_##VARIANT, TARGET, hvd_bfloat16_widen, *, hvd_bfloat16_result)            \
-    HVD_HALF_SCALE(over_##VARIANT, TARGET, hvd_bfloat16_widen, /, hvd_bfloat16_result)
+    HVD_HALF_SCALE(times_##VARIANT, TARGET, hvd_bfloat16_widen, hvd_bfloat16_result)
 
 HVD_REDUCE_EACH_VARIANT(KERNELS)
 HVD_HALF_COMBINE(sum_portable, , SUM)
@@ -34,7 +33,6 @@ HVD_HALF_COMBINE(sum_portable, , SUM)
         widen_##VARIANT,                                                                           \
         narrow_##VARIANT,                                                                          \
         times_##VARIANT,                                                                           \
-        over_##VARIANT,                                                                            \
         {sum_##VARIANT, min_##VARIANT, max_##VARIANT, product_##VARIANT},                          \
     },
 

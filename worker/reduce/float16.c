@@ -24,15 +24,13 @@ HVD_HALF_COMBINE(sum_portable, , SUM)
 HVD_HALF_COMBINE(product_portable, , PRODUCT)
 HVD_HALF_CONVERT(widen_portable, , float, uint16_t, hvd_float16_widen)
 HVD_HALF_CONVERT(narrow_portable, , uint16_t, float, hvd_float16_narrow)
-HVD_HALF_SCALE(times_portable, , hvd_float16_widen, *, RESULT)
-HVD_HALF_SCALE(over_portable, , hvd_float16_widen, /, RESULT)
+HVD_HALF_SCALE(times_portable, , hvd_float16_widen, RESULT)
 
 #define NATIVE(INDEX, NAME, VARIANT)                                                               \
     [INDEX] = {                                                                                    \
         hvd_float16_widen_##NAME,                                                                  \
         hvd_float16_narrow_##NAME,                                                                 \
         hvd_float16_times_##NAME,                                                                  \
-        hvd_float16_over_##NAME,                                                                   \
         {hvd_float16_sum_##NAME, min_##VARIANT, max_##VARIANT, hvd_float16_product_##NAME},        \
     }
 
@@ -40,7 +38,6 @@ const struct hvd_half_kernels hvd_reduce_float16[HVD_REDUCE_VARIANTS] = {
     [HVD_REDUCE_PORTABLE] = {widen_portable,
                              narrow_portable,
                              times_portable,
-                             over_portable,
                              {sum_portable, min_portable, max_portable, product_portable}},
 #if defined(__x86_64__)
     NATIVE(HVD_REDUCE_AVX2, avx2, avx2),

@@ -18,13 +18,10 @@ void hvd_float16_narrow_avx2(uint16_t *out, const float *in, int64_t count);
 void hvd_float16_narrow_avx512(uint16_t *out, const float *in, int64_t count);
 void hvd_float16_narrow_neon(uint16_t *out, const float *in, int64_t count);
 
-/* out[i] = in[i] * by and out[i] = in[i] / by. */
+/* out[i] = in[i] * by. */
 void hvd_float16_times_avx2(uint16_t *out, const uint16_t *in, float by, int64_t count);
 void hvd_float16_times_avx512(uint16_t *out, const uint16_t *in, float by, int64_t count);
 void hvd_float16_times_neon(uint16_t *out, const uint16_t *in, float by, int64_t count);
-void hvd_float16_over_avx2(uint16_t *out, const uint16_t *in, float by, int64_t count);
-void hvd_float16_over_avx512(uint16_t *out, const uint16_t *in, float by, int64_t count);
-void hvd_float16_over_neon(uint16_t *out, const uint16_t *in, float by, int64_t count);
 
 /* out[i] = a[i] + b[i]. */
 void hvd_float16_sum_avx2(void *out, const void *a, const void *b, int64_t count);

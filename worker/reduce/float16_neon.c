@@ -43,17 +43,14 @@ static float32x4_t canonical4(float32x4_t x)
 COMBINE(hvd_float16_sum_neon, HVD_SLOT_SUM, vaddq_f32)
 COMBINE(hvd_float16_product_neon, HVD_SLOT_PRODUCT, vmulq_f32)
 
-#define SCALE(NAME, MEMBER, OPERATION)                                                             \
-    void NAME(uint16_t *out, const uint16_t *in, float by, int64_t count)                          \
-    {                                                                                              \
-        int64_t i = 0;                                                                             \
-        for (; i + 4 <= count; i += 4)                                                             \
-            store4(out + i, canonical4(OPERATION(load4(in + i), vdupq_n_f32(by))));                \
-        hvd_reduce_float16[HVD_REDUCE_PORTABLE].MEMBER(out + i, in + i, by, count - i);            \
-    }
+void hvd_float16_times_neon(uint16_t *out, const uint16_t *in, float by, int64_t count)
+{
+    int64_t i = 0;
 
-SCALE(hvd_float16_times_neon, times, vmulq_f32)
-SCALE(hvd_float16_over_neon, over, vdivq_f32)
+    for (; i + 4 <= count; i += 4)
+        store4(out + i, canonical4(vmulq_f32(load4(in + i), vdupq_n_f32(by))));
+    hvd_reduce_float16[HVD_REDUCE_PORTABLE].times(out + i, in + i, by, count - i);
+}
 
 void hvd_float16_widen_neon(float *out, const uint16_t *in, int64_t count)
 {

@@ -61,19 +61,17 @@ COMBINE(hvd_float16_product_avx2, HVD_TARGET_AVX2, 8, HVD_SLOT_PRODUCT, _mm256_m
 COMBINE(hvd_float16_sum_avx512, HVD_TARGET_AVX512, 16, HVD_SLOT_SUM, _mm512_add_ps)
 COMBINE(hvd_float16_product_avx512, HVD_TARGET_AVX512, 16, HVD_SLOT_PRODUCT, _mm512_mul_ps)
 
-#define SCALE(NAME, TARGET, WIDTH, MEMBER, OPERATION, SET)                                         \
+#define SCALE(NAME, TARGET, WIDTH, OPERATION, SET)                                                 \
     TARGET void NAME(uint16_t *out, const uint16_t *in, float by, int64_t count)                   \
     {                                                                                              \
         int64_t i = 0;                                                                             \
         for (; i + WIDTH <= count; i += WIDTH)                                                     \
             store##WIDTH(out + i, canonical##WIDTH(OPERATION(load##WIDTH(in + i), SET(by))));      \
-        hvd_reduce_float16[HVD_REDUCE_PORTABLE].MEMBER(out + i, in + i, by, count - i);            \
+        hvd_reduce_float16[HVD_REDUCE_PORTABLE].times(out + i, in + i, by, count - i);             \
     }
 
-SCALE(hvd_float16_times_avx2, HVD_TARGET_AVX2, 8, times, _mm256_mul_ps, _mm256_set1_ps)
-SCALE(hvd_float16_over_avx2, HVD_TARGET_AVX2, 8, over, _mm256_div_ps, _mm256_set1_ps)
-SCALE(hvd_float16_times_avx512, HVD_TARGET_AVX512, 16, times, _mm512_mul_ps, _mm512_set1_ps)
-SCALE(hvd_float16_over_avx512, HVD_TARGET_AVX512, 16, over, _mm512_div_ps, _mm512_set1_ps)
+SCALE(hvd_float16_times_avx2, HVD_TARGET_AVX2, 8, _mm256_mul_ps, _mm256_set1_ps)
+SCALE(hvd_float16_times_avx512, HVD_TARGET_AVX512, 16, _mm512_mul_ps, _mm512_set1_ps)
 
 HVD_TARGET_AVX2 void hvd_float16_widen_avx2(float *out, const uint16_t *in, int64_t count)
 {

@@ -24,11 +24,11 @@
         HVD_REDUCE_LOOP for (int64_t i = 0; i < count; i++) out[i] = FUNCTION(in[i]);              \
     }
 
-/* A hvd_half_scale_fn: out[i] = RESULT(WIDEN(in[i]) OP by) */
-#define HVD_HALF_SCALE(NAME, TARGET, WIDEN, OP, RESULT)                                            \
+/* A hvd_half_scale_fn: out[i] = RESULT(WIDEN(in[i]) * by) */
+#define HVD_HALF_SCALE(NAME, TARGET, WIDEN, RESULT)                                                \
     TARGET static void NAME(uint16_t *out, const uint16_t *in, float by, int64_t count)            \
     {                                                                                              \
-        HVD_REDUCE_LOOP for (int64_t i = 0; i < count; i++) out[i] = RESULT(WIDEN(in[i]) OP by);   \
+        HVD_REDUCE_LOOP for (int64_t i = 0; i < count; i++) out[i] = RESULT(WIDEN(in[i]) * by);    \
     }
 
 #endif

@@ -86,16 +86,18 @@ void hvd_reduce_stream_end(void);
 
 /*
  * out[i] = in[i] * prescale for count elements; out may be in. A factor of 1 copies.
- * Integers are multiplied as double and truncated towards zero; what does not fit becomes the
- * smallest or largest value of the type, and NaN becomes 0. float32 is computed as double and
- * rounded once, float16 and bfloat16 as float32 and rounded again. bool is not scaled.
+ * The factor is rounded first, to float32 for float16, bfloat16 and float32, and so is the product:
+ * the bits are Horovod's. Halves are multiplied as float32 and rounded again. Integers are
+ * multiplied as double and truncated towards zero; what does not fit becomes the smallest or
+ * largest value of the type, and NaN becomes 0. bool is not scaled.
  */
 void hvd_reduce_prescale(enum hvd_dtype dtype, const struct hvd_scaling *scaling, void *out,
                          const void *in, int64_t count);
 
 /*
- * data[i] = data[i] * postscale / divisor for count elements. Integers as above for the factor,
- * then divided exactly and rounded towards zero. bool is not scaled. divisor >= 1.
+ * data[i] = data[i] * (postscale / divisor) for count elements: one factor, divided as double,
+ * which multiplies as above. But integers without a postscale are divided exactly and rounded
+ * towards zero. divisor >= 1.
  */
 void hvd_reduce_finish(enum hvd_dtype dtype, const struct hvd_scaling *scaling, void *data,
                        int64_t count);

@@ -58,14 +58,13 @@ typedef void (*hvd_combine_fn)(void *out, const void *a, const void *b, int64_t 
 typedef void (*hvd_widen_fn)(float *out, const uint16_t *in, int64_t count);
 typedef void (*hvd_narrow_fn)(uint16_t *out, const float *in, int64_t count);
 
-/* out[i] = in[i] * by, or in[i] / by */
+/* out[i] = in[i] * by */
 typedef void (*hvd_half_scale_fn)(uint16_t *out, const uint16_t *in, float by, int64_t count);
 
 struct hvd_half_kernels {
     hvd_widen_fn widen;
     hvd_narrow_fn narrow;
     hvd_half_scale_fn times;
-    hvd_half_scale_fn over;
     hvd_combine_fn combine[HVD_REDUCE_SLOTS];
 };
 
@@ -91,8 +90,8 @@ hvd_combine_fn hvd_reduce_kernel(enum hvd_dtype dtype, enum hvd_reduce op);
 /* The kernels in use for float16 or bfloat16; NULL for other types. */
 const struct hvd_half_kernels *hvd_reduce_half(enum hvd_dtype dtype);
 
-/* Whether finishing a float32 or float64 is one multiplication, rounded once; then *factor is set.
- */
+/* Whether a sum of the type is finished by a factor that the kernels of sums take; then *factor is
+ * set. */
 bool hvd_reduce_finishes_by_factor(enum hvd_dtype dtype, const struct hvd_scaling *scaling,
                                    double *factor);
 

@@ -101,20 +101,21 @@ def ranks_of(folder, n):
 
 
 @functools.lru_cache(maxsize=None)
-def job(folder, n, python=PYTHON):
-    """(the job, {rank: what it found, see checks.py}) of a folder's run.py; of one without end, what it came to."""
+def job(folder, n, python=PYTHON, **extra):
+    """(the job, {rank: what it found, see checks.py}) of a folder's run.py, with extra in its environment; of one
+    without end, what it came to."""
     with tempfile.TemporaryDirectory() as results:
         command = (python, HERE / folder / "run.py")
-        done = call(*command, CHECK_RESULTS=results, CHECK_RANKS=n) if folder in ALONE else mpirun(
-            n, *command, CHECK_RESULTS=results)
+        done = call(*command, CHECK_RESULTS=results, CHECK_RANKS=n, **extra) if folder in ALONE else mpirun(
+            n, *command, CHECK_RESULTS=results, **extra)
         found = {rank: json.loads(file.read_text(encoding="utf-8")) for rank in ranks_of(folder, n)
                  if (file := pathlib.Path(results, f"{rank}.json")).exists()}
     return done, found
 
 
-def assert_checked(folder, n, name, python=PYTHON):
+def assert_checked(folder, n, name, python=PYTHON, **extra):
     """Fails unless the check ended well on every rank, and says how it failed on which."""
-    done, found = job(folder, n, python)
+    done, found = job(folder, n, python, **extra)
     for rank in ranks_of(folder, n):
         results = found.get(rank, {"checks": {}})["checks"]
         assert name in results, f"rank {rank} did not come to it:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"

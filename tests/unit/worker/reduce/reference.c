@@ -188,19 +188,27 @@ static wide_t scale_integer(enum hvd_dtype dtype, wide_t x, double factor)
     return (wide_t)exact;
 }
 
+/* The factor in the type in which it multiplies; the product of two floats is exact as double. */
+static double round_factor(enum hvd_dtype dtype, double factor)
+{
+    return dtype == HVD_FLOAT64 ? factor : (double)(float)factor;
+}
+
 void reference_scale(enum hvd_dtype dtype, void *x, double factor, int divisor)
 {
     if (dtype == HVD_BOOL)
         return;
     if (is_floating(dtype)) {
-        reference_write(dtype, x, read_floating(dtype, x) * factor / divisor);
+        reference_write(dtype, x, read_floating(dtype, x) * round_factor(dtype, factor / divisor));
         return;
     }
     wide_t value = read_integer(dtype, x);
 
     if (factor != 1)
-        value = scale_integer(dtype, value, factor);
-    write_integer(dtype, x, value / divisor);
+        value = scale_integer(dtype, value, factor / divisor);
+    else
+        value /= divisor;
+    write_integer(dtype, x, value);
 }
 
 uint64_t reference_random(uint64_t *state)

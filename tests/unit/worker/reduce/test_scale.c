@@ -180,6 +180,27 @@ static void integers_that_do_not_fit_become_the_limit(void **state)
     assert_true(a[0] == INT64_MAX && a[1] == INT64_MIN && a[2] == 0);
 }
 
+/* A float that is not the nearest to a third, and a sum that a third as double would round up. */
+static void a_factor_is_rounded_to_the_type_before_it_multiplies(void **state)
+{
+    struct hvd_scaling third = {.prescale = 1.0 / 3, .postscale = 1, .divisor = 3};
+    struct hvd_scaling undone = {.prescale = 1, .postscale = 3, .divisor = 3};
+    float before[] = {7, 17};
+    float after[] = {7, 17};
+    int8_t whole[] = {100, -100};
+
+    (void)state;
+    hvd_reduce_prescale(HVD_FLOAT32, &third, before, before, 2);
+    hvd_reduce_finish(HVD_FLOAT32, &third, after, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_true(before[i] == (i ? 17.0F : 7.0F) * (float)(1.0 / 3));
+        assert_true(before[i] != (i ? 17.0F : 7.0F) / 3.0F);
+        assert_true(after[i] == before[i]);
+    }
+    hvd_reduce_finish(HVD_INT8, &undone, whole, 2); /* no step in between that does not fit */
+    assert_true(whole[0] == 100 && whole[1] == -100);
+}
+
 static void identity_is_recognised(void **state)
 {
     struct hvd_scaling s = {.prescale = 1, .postscale = 1, .divisor = 1};
@@ -299,6 +320,7 @@ int main(void)
         cmocka_unit_test(every_small_integer_is_divided_exactly_by_many_divisors),
         cmocka_unit_test(integers_next_to_a_multiple_are_divided_exactly),
         cmocka_unit_test(integers_that_do_not_fit_become_the_limit),
+        cmocka_unit_test(a_factor_is_rounded_to_the_type_before_it_multiplies),
         cmocka_unit_test(identity_is_recognised),
         cmocka_unit_test(a_pass_is_its_stages_one_after_the_other),
     };

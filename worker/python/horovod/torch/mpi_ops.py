@@ -276,9 +276,15 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     return output if splits is None else (output, received_splits)
 
 
-def _scattered_gradient_factor(op, process_set, prescale_factor, postscale_factor):
-    """What the gathered gradients of a reducescatter are multiplied by."""
-    return (process_set.size() if op == Sum else 1) * prescale_factor * postscale_factor
+def _gradient_factors(op, process_set, prescale_factor, postscale_factor):
+    """What the gradients of a reducescatter are multiplied by, one factor after the other as in Horovod: each rounds."""
+    return [factor for factor in (process_set.size() if op == Sum else 1, prescale_factor, postscale_factor) if factor != 1]
+
+
+def _multiplied(gradient, factors):
+    for factor in factors:
+        gradient = gradient * factor
+    return gradient
 
 
 class HorovodReducescatter(torch.autograd.Function):
@@ -287,12 +293,12 @@ class HorovodReducescatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
         ctx.process_set = process_set
-        ctx.factor = _scattered_gradient_factor(op, process_set, prescale_factor, postscale_factor)
+        ctx.factors = _gradient_factors(op, process_set, prescale_factor, postscale_factor)
         return scattered(tensor, name, op, process_set, prescale_factor, postscale_factor)
 
     @staticmethod
     def backward(ctx, grad_output):
-        gradient = allgather(grad_output * ctx.factor, process_set=ctx.process_set)
+        gradient = allgather(_multiplied(grad_output, ctx.factors), process_set=ctx.process_set)
         return gradient, None, None, None, None, None
 
 
@@ -314,13 +320,13 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx, name, op, process_set, prescale_factor, postscale_factor, *tensors):
         ctx.process_set = process_set
-        ctx.factor = _scattered_gradient_factor(op, process_set, prescale_factor, postscale_factor)
+        ctx.factors = _gradient_factors(op, process_set, prescale_factor, postscale_factor)
         return synchronize(
             grouped_reducescatter_async(tensors, name, op, process_set, prescale_factor, postscale_factor))
 
     @staticmethod
     def backward(ctx, *grad_output):
-        gradients = grouped_allgather([grad * ctx.factor for grad in grad_output], process_set=ctx.process_set)
+        gradients = grouped_allgather([_multiplied(grad, ctx.factors) for grad in grad_output], process_set=ctx.process_set)
         return (None, None, None, None, None, *gradients)
 
 

@@ -1,0 +1,9 @@
+"""All checks of what factors do to the bits, in one job: each rank runs this program."""
+import factors  # noqa: F401
+import torch
+from checks import run_checks
+
+import horovod.torch as hvd
+
+if __name__ == "__main__":
+    run_checks(hvd, lambda: torch.manual_seed(1))
