@@ -197,8 +197,58 @@ def a_step_after_synchronize_warns_and_reduces_once():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         optimizer.step()
-    assert any("skip_synchronize" in str(w.message) for w in caught), caught
+    said, = [str(w.message) for w in caught]
+    assert "optimizer.step() called without optimizer.skip_synchronize()" in said, said
     assert torch.equal(before, model[0].weight.grad)
+
+
+@check
+def an_optimizer_has_the_names_of_its_parameters():
+    model = perceptron()
+    optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters())
+    assert optimizer._parameter_names == {parameter: name for name, parameter in model.named_parameters()}
+    unnamed = hvd.DistributedOptimizer(sgd(model))
+    assert [unnamed._parameter_names[parameter] for parameter in model.parameters()] == [
+        f"noname.0.{i}" for i in range(4)]
+
+
+@check
+def autograd_sees_that_gradients_were_reduced():
+    if hvd.size() == 1:
+        return
+    model = perceptron()
+    optimizer = hvd.DistributedOptimizer(sgd(model))
+    model(torch.ones(2, 6)).sum().backward()
+    gradient = model[0].weight.grad
+    factor = torch.ones_like(gradient, requires_grad=True)
+    product = (factor * gradient).sum()
+    optimizer.synchronize()
+    assert "modified by an inplace operation" in raises(RuntimeError, product.backward)
+    with optimizer.skip_synchronize():
+        optimizer.step()
+
+
+@check
+def sparse_optimizers_get_sparse_gradients_also_when_dense_ones_are_sent():
+    words, alone = torch.arange(2 * hvd.size()), torch.nn.Embedding(12, 3, sparse=True)
+    torch.nn.init.ones_(alone.weight)
+    lonely = torch.optim.SparseAdam(list(alone.parameters()), lr=0.1)
+    for _ in range(3):
+        lonely.zero_grad()
+        (alone(words).square().sum() / hvd.size()).backward()
+        lonely.step()
+    for options in ({}, {"sparse_as_dense": True}, {"sparse_as_dense": True, "groups": 1},
+                    {"sparse_as_dense": True, "compression": hvd.Compression.bf16}):
+        shared = torch.nn.Embedding(12, 3, sparse=True)
+        torch.nn.init.ones_(shared.weight)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SparseAdam(list(shared.parameters()), lr=0.1), **options)
+        for _ in range(3):
+            optimizer.zero_grad()
+            shared(words[2 * hvd.rank():2 * hvd.rank() + 2]).square().sum().backward()
+            optimizer.step()
+            assert shared.weight.grad.is_sparse, options
+        close(shared.weight, alone.weight, 0.01 if "compression" in options else 1e-5)
+        same_on_all_ranks(shared.weight)
 
 
 @check

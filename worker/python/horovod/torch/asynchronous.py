@@ -22,7 +22,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun
 from horovod.torch import handles
-from horovod.torch.handles import dense, keep
+from horovod.torch.handles import dense, keep, written
 
 _basics = HorovodBasics(__file__)
 
@@ -34,6 +34,10 @@ Max = _basics.Max
 Product = _basics.Product
 
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_basics)
+
+
+class UnsupportedReduction(ValueError, RuntimeError):
+    """The collective does not know that reduction; scripts for Horovod expect a RuntimeError."""
 
 
 # What the extension raises for what it does not take
@@ -85,12 +89,25 @@ def explain(tensors, process_set):
         raise ValueError(f"{process_set} is not registered: use hvd.add_process_set or hvd.init(process_sets=...).")
 
 
-def _group(tensors):
+def group_of(tensors):
     """The tensors of a group as a tuple; ValueError when there are none."""
-    tensors = tuple(tensors)
+    try:
+        tensors = tuple(tensors)
+    except TypeError:
+        raise ValueError(f"A group is a sequence of tensors, not {type(tensors).__qualname__}.") from None
     if not tensors:
         raise ValueError("A group needs at least one tensor.")
     return tensors
+
+
+def _room_for_all(tensors):
+    """Memory for results of a group; ValueError for what is no tensor."""
+    try:
+        return tuple(map(torch.empty_like, tensors))
+    except TypeError:
+        for tensor in tensors:
+            handles.check_is_tensor(tensor)
+        raise
 
 
 def _as_they_are(call, tensors, process_set, *arguments):
@@ -123,11 +140,15 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
     if op is None or op == Adasum or average is not None:
         op = reduction(op, average, process_set)
     try:  # what the runtime does not take as it is, it refuses
-        return _core.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+        handle = _core.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor,
+                                       process_set.process_set_id)
     except REFUSALS:
         if is_plain(tensor, prescale_factor, postscale_factor):
             explain((tensor,), process_set)
             raise
+    else:
+        written(tensor)
+        return handle
     target = source = dense(tensor)
     if not (prescale_factor and postscale_factor):
         (source,), prescale_factor, postscale_factor = _factors((source,), prescale_factor, postscale_factor)
@@ -150,10 +171,10 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
                             process_set=global_process_set):
     """Submits tensors that are reduced together; synchronize gives a tuple of new tensors."""
     op = reduction(op, average, process_set)
-    tensors = _group(tensors)
+    tensors = group_of(tensors)
     if prescale_factor and postscale_factor:
-        handle = _as_they_are(_core.grouped_allreduce_async, tensors, process_set, tensors,
-                              tuple(map(torch.empty_like, tensors)), name, op, prescale_factor, postscale_factor)
+        handle = _as_they_are(_core.grouped_allreduce_async, tensors, process_set, tensors, _room_for_all(tensors),
+                              name, op, prescale_factor, postscale_factor)
         if handle is not None:
             return handle
     tensors, before, after = _factors(tensors, prescale_factor, postscale_factor)
@@ -167,11 +188,12 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
                              process_set=global_process_set):
     """Submits tensors that are reduced together; the results replace them once synchronized."""
     op = reduction(op, average, process_set)
-    tensors = _group(tensors)
+    tensors = group_of(tensors)
     if prescale_factor and postscale_factor:
         handle = _as_they_are(_core.grouped_allreduce_async, tensors, process_set, tensors, tensors, name, op,
                               prescale_factor, postscale_factor)
         if handle is not None:
+            handles.all_written(tensors)
             return handle
     targets = [dense(tensor) for tensor in tensors]
     sources, before, after = targets, prescale_factor, postscale_factor
@@ -190,6 +212,7 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     op = reduction(op, None, process_set)
     if op not in (Average, Sum):
         raise ValueError("Sparse tensors can be averaged and summed only.")
+    handles.check_is_tensor(tensor)
     if tensor.layout is not torch.sparse_coo:
         raise ValueError(f"Tensor type {tensor.type()} is not a sparse COO tensor.")
     indices, values = tensor._indices().t(), tensor._values()
@@ -219,7 +242,7 @@ def gather_async(tensor, name, process_set, finish):
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     """Submits tensors that are gathered together; synchronize gives a tuple of tensors."""
-    tensors = _group(tensors)
+    tensors = group_of(tensors)
     return grouped_gather_async(tensors, name, process_set, partial(_gathered, tensors))
 
 
@@ -278,7 +301,10 @@ def _split_counts(splits):
     if splits is None:
         return None
     if not isinstance(splits, torch.Tensor):
-        splits = torch.tensor(splits, dtype=None if len(splits) else torch.int64)
+        try:
+            splits = torch.tensor(splits, dtype=None if len(splits) else torch.int64)
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(f"alltoall expects splits to be integers, one for each rank, not {splits!r}.") from None
     if splits.dim() != 1:
         raise ValueError("alltoall expects a 1D splits tensor")
     if splits.is_floating_point() or splits.is_complex() or splits.dtype == torch.bool:
@@ -305,7 +331,7 @@ def reducescatter_async(tensor, name=None, op=Average, process_set=global_proces
     (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
     source = dense(tensor)
     target = _rows_for(source, process_set)
-    handle = _call(_core.reducescatter_async, (tensor,), process_set, source, target, name, op, before, after)
+    handle = _scatter(_core.reducescatter_async, (tensor,), process_set, source, target, name, op, before, after)
     return keep(handle, handles.return_to(tensor, target))
 
 
@@ -314,18 +340,28 @@ def scattered(tensor, name, op, process_set, prescale_factor, postscale_factor):
     (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
     source = dense(tensor)
     target = _rows_for(source, process_set)
-    _call(_core.reducescatter, (tensor,), process_set, source, target, name, op, before, after)
+    _scatter(_core.reducescatter, (tensor,), process_set, source, target, name, op, before, after)
     return target if tensor.is_cpu else target.to(tensor.device)
 
 
 def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                                 postscale_factor=1.0):
     """Submits tensors that are reduced and scattered together; synchronize gives a tuple of tensors."""
-    tensors, before, after = _factors(_group(tensors), prescale_factor, postscale_factor)
+    tensors, before, after = _factors(group_of(tensors), prescale_factor, postscale_factor)
     sources = [dense(tensor) for tensor in tensors]
     targets = [_rows_for(source, process_set) for source in sources]
-    handle = _call(_core.grouped_reducescatter_async, tensors, process_set, sources, targets, name, op, before, after)
+    handle = _scatter(_core.grouped_reducescatter_async, tensors, process_set, sources, targets, name, op, before, after)
     return keep(handle, handles.all_of([handles.return_to(*pair) for pair in zip(tensors, targets)]))
+
+
+def _scatter(call, tensors, process_set, source, target, name, op, before, after):
+    """_call for what reduces and scatters, which knows two reductions."""
+    try:
+        return _call(call, tensors, process_set, source, target, name, op, before, after)
+    except ValueError as refusal:
+        if op in (Average, Sum):
+            raise
+        raise UnsupportedReduction(str(refusal)) from None
 
 
 def _rows_for(tensor, process_set):

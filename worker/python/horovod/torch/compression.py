@@ -1,6 +1,8 @@
 """Types that are sent in place of a tensor's own, to save bandwidth."""
 import torch
 
+from horovod.torch.handles import check_is_tensor
+
 
 class Compressor:
     """Interface of compressors; both methods are static."""
@@ -32,6 +34,7 @@ class NoneCompressor(Compressor):
 
 def _narrow(tensor, dtype):
     """(tensor as dtype, its own type) for floating point; others are left alone."""
+    check_is_tensor(tensor)
     return (tensor.to(dtype) if tensor.dtype.is_floating_point else tensor), tensor.dtype
 
 

@@ -12,6 +12,7 @@ import torch
 from horovod import _core
 from horovod.common.util import split_list
 from horovod.torch.compression import NoneCompressor
+from horovod.torch.handles import all_written
 from horovod.torch.mpi_ops import (Adasum, Average, allreduce_async_, grouped_allreduce_async_,
                                    sparse_allreduce_async, synchronize)
 
@@ -19,7 +20,7 @@ from horovod.torch.mpi_ops import (Adasum, Average, allreduce_async_, grouped_al
 class _Entry:
     """A parameter, its name in the job, and how many backward passes its gradient waits for."""
     __slots__ = ("parameter", "name", "group", "passes_left", "is_under_way", "sparse_dims", "hook",
-                 "__weakref__")
+                 "dense", "__weakref__")
 
     def __init__(self, parameter, name, passes):
         self.parameter = parameter
@@ -29,6 +30,7 @@ class _Entry:
         self.is_under_way = False
         self.sparse_dims = 0  # of the last gradient, if that was sparse
         self.hook = None
+        self.dense = None  # what is submitted in place of a sparse gradient
 
 
 class _Group:
@@ -226,11 +228,12 @@ class Gradients:
         parameter = entry.parameter
         if parameter.grad is None:
             parameter.grad = _zeros(parameter, entry.sparse_dims)
-        elif parameter.grad.is_sparse and self._sparse_as_dense:
-            parameter.grad = parameter.grad.to_dense()
         elif parameter.grad.is_sparse:
             entry.sparse_dims = parameter.grad.sparse_dim()
-        return parameter.grad.detach() if parameter.grad.requires_grad else parameter.grad
+        gradient = parameter.grad.detach() if parameter.grad.requires_grad else parameter.grad
+        if gradient.is_sparse and self._sparse_as_dense:
+            gradient = entry.dense = gradient.to_dense()
+        return gradient
 
     def _submit_dense(self, entries, gradients):
         packed, contexts = zip(*(self._compression.compress(g) for g in gradients))
@@ -265,11 +268,13 @@ class Gradients:
         self._end_pass()  # of one that ended with an exception
         handles, self._handles = self._handles, []
         flights, self._flights = self._flights, []
+        reduced = []
         for handle in handles:
             try:
-                _core.wait(handle)
+                reduced.append(_core.wait(handle))
             except (RuntimeError, ValueError) as error:
                 failure = failure or error
+        all_written(reduced)
         with torch.no_grad():
             for flight in flights:
                 try:
@@ -286,10 +291,13 @@ class Gradients:
         received = synchronize(flight.handle)
         if flight.entries[0].group is None:
             received = [received]
-        for gradient, packed, context in zip(flight.gradients, received, flight.contexts):
+        for entry, gradient, packed, context in zip(flight.entries, flight.gradients, received, flight.contexts):
             reduced = self._compression.decompress(packed, context)
-            if reduced is not gradient:
+            if entry.dense is gradient:  # the optimizer gets the kind of gradient that it expects
+                entry.parameter.grad = reduced.to_sparse(entry.sparse_dims)
+            elif reduced is not gradient:
                 gradient.copy_(reduced)
+            entry.dense = None
 
     def restart(self):
         """Waits for what is under way, whatever becomes of it, and begins anew."""

@@ -22,8 +22,17 @@ _DTYPES = {getattr(torch, name) for name in
             "bfloat16", "bool") if hasattr(torch, name)}
 
 
+def check_is_tensor(thing):
+    """ValueError, which names the type, for what is no tensor."""
+    if not isinstance(thing, torch.Tensor):
+        kind = type(thing)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        raise ValueError(f"Tensor type {name} is not supported: a torch.Tensor is needed.")
+
+
 def check_supported(tensor):
-    """ValueError for a tensor that is not strided, or of a type that cannot be sent."""
+    """ValueError for what is no tensor, is not strided, or is of a type that cannot be sent."""
+    check_is_tensor(tensor)
     if tensor.layout is not torch.strided or tensor.dtype not in _DTYPES:
         raise ValueError(f"Tensor type {_type_of(tensor)} is not supported.")
 
@@ -41,7 +50,7 @@ def dense(tensor):
     try:
         if tensor.is_cpu and tensor.is_contiguous():
             return tensor
-    except RuntimeError:  # compressed sparse layouts do not answer
+    except (RuntimeError, AttributeError):  # compressed sparse layouts do not answer, nor does what is no tensor
         pass
     check_supported(tensor)
     return tensor.detach().to("cpu").contiguous()
@@ -50,6 +59,43 @@ def dense(tensor):
 def room_for(tensor, source):
     """Dense memory for a result with the shape of `tensor`; `source` is `dense(tensor)`, a copy is used again."""
     return torch.empty_like(source) if source is tensor else source
+
+
+def _choose_bump():
+    """A function of a tuple of tensors that has autograd see that they were written to."""
+    bump = getattr(torch._C, "_increment_version", None)
+    probe = torch.zeros(2, 2)
+    try:
+        bump((probe,))
+        if probe._version == 1:
+            return bump
+    except (TypeError, RuntimeError):
+        pass
+    return _bump_by_view
+
+
+def _bump_by_view(tensors):
+    """The same for older versions of PyTorch: views and their tensor have one counter."""
+    for tensor in tensors:
+        if not tensor.is_inference():
+            tensor.detach().view(-1)[:0].zero_()
+
+
+_bump = _choose_bump()
+
+
+def written(tensor):
+    """Has autograd see that the runtime writes to a tensor: what was saved of it before cannot be used any more."""
+    all_written((tensor,))
+    return tensor
+
+
+def all_written(tensors):
+    """The same for several."""
+    try:
+        _bump(tensors)
+    except (TypeError, RuntimeError):  # an array of another library
+        pass
 
 
 def return_to(tensor, result):
@@ -63,7 +109,7 @@ def return_to(tensor, result):
 def write_back(tensor, result):
     """What synchronize is to return for an in-place operation that was done in `result`."""
     if result is tensor:
-        return tensor
+        return written(tensor)
     return lambda _: _overwritten(tensor, result)
 
 

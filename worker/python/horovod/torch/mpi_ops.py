@@ -15,10 +15,10 @@ from horovod.torch.asynchronous import (  # noqa: F401
     REFUSALS, Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_,
     allreduced, alltoall_async, broadcast_async, broadcast_async_, broadcasted, gather_async, grouped_allgather_async, grouped_allreduce_async,
     grouped_allreduce_async_, grouped_gather_async, grouped_reducescatter_async,
-    explain, handle_average_backwards_compatibility, is_plain, reducescatter_async, reduction, scattered,
+    explain, group_of, handle_average_backwards_compatibility, is_plain, reducescatter_async, reduction, scattered,
     sparse_allreduce_async)
 from horovod.torch.compression import Compression
-from horovod.torch.handles import poll, synchronize
+from horovod.torch.handles import poll, synchronize, written
 
 is_initialized = _basics.is_initialized
 start_timeline = _basics.start_timeline
@@ -54,7 +54,10 @@ def shutdown(*args, **kwargs):
 
 def _has_gradient(*tensors):
     """Whether a result of these tensors is to be part of the graph."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    try:
+        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    except AttributeError:  # what is no tensor is refused where it is submitted
+        return False
 
 
 class HorovodAllreduce(torch.autograd.Function):
@@ -93,13 +96,15 @@ def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, po
     if op is None or op == Adasum or average is not None:
         op = reduction(op, average, process_set)
     try:
-        return _core.allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+        _core.allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
     except HorovodInternalError:
         raise
     except REFUSALS:
         if is_plain(tensor, prescale_factor, postscale_factor):
             explain((tensor,), process_set)
             raise
+    else:
+        return written(tensor)
     return synchronize(allreduce_async_(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -122,8 +127,8 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
 def _compressed(tensors, compression):
     """(the tensors of a group as they are sent, what decompress needs of each; None where nothing was done)."""
     if compression is Compression.none:
-        return tuple(tensors), None
-    return zip(*map(compression.compress, tensors)) if tensors else ((), ())
+        return group_of(tensors), None
+    return zip(*map(compression.compress, group_of(tensors)))
 
 
 def _decompressed(results, contexts, compression):
@@ -204,7 +209,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     """The allgathers of `tensors`, done together: a tuple of new tensors, with gradients."""
-    tensors = tuple(tensors)
+    tensors = group_of(tensors)
     if _has_gradient(*tensors):
         return HorovodGroupedAllgather.apply(name, process_set, *tensors)
     return synchronize(grouped_allgather_async(tensors, name, process_set))
@@ -234,13 +239,15 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
     """Replaces `tensor` by the values that it has on root_rank, and returns it. Has no gradient."""
     try:
-        return _core.broadcast(tensor, tensor, root_rank, name, process_set.process_set_id)
+        _core.broadcast(tensor, tensor, root_rank, name, process_set.process_set_id)
     except HorovodInternalError:
         raise
     except REFUSALS:
         if is_plain(tensor, 1.0, 1.0):
             explain((tensor,), process_set)
             raise
+    else:
+        return written(tensor)
     return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
 
 

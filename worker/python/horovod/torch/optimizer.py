@@ -36,9 +36,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self.sparse_as_dense = sparse_as_dense
         self.process_set = process_set
         self._should_synchronize = True
-        self._gradients = Gradients(_names(self, named_parameters), compression,
-                                    backward_passes_per_step, op, gradient_predivide_factor,
-                                    groups, sparse_as_dense, process_set)
+        self._parameter_names = _all_names(self, _names(self, named_parameters))
+        self._gradients = Gradients(self._parameter_names, compression, backward_passes_per_step, op,
+                                    gradient_predivide_factor, groups, sparse_as_dense, process_set)
         self._gradients.watch(self.param_groups)
 
     def load_state_dict(self, *args, **kwargs):
@@ -95,9 +95,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 self.synchronize()
             return lambda: self._reduced(closure)
         if self._gradients.is_reduced:
-            warnings.warn("step() after synchronize(), outside of `with "
-                          "optimizer.skip_synchronize():`. The gradients are not reduced a second "
-                          "time; put step() into that context.", stacklevel=3)
+            warnings.warn("optimizer.step() called without optimizer.skip_synchronize() after "
+                          "optimizer.synchronize(). The gradients are not reduced a second time; "
+                          "put step() into `with optimizer.skip_synchronize():`.", stacklevel=3)
         else:
             self.synchronize()
         return None
@@ -129,7 +129,7 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
     def _begin(self, named_parameters, compression, backward_passes_per_step):
         self.backward_passes_per_step = backward_passes_per_step
         self._compression = compression
-        self._parameter_names = _names(self, named_parameters)
+        self._parameter_names = _all_names(self, _names(self, named_parameters))
 
     def set_backward_passes_per_step(self, passes):
         """How many backward passes the script makes per step: gradients add up until step()."""
@@ -189,6 +189,13 @@ def _names(optimizer, named_parameters):
         raise ValueError("named_parameters does not name every parameter of the optimizer; missing "
                          "are (group.position): " + ", ".join(missing))
     return names
+
+
+def _all_names(optimizer, names):
+    """{parameter: name} of every parameter that the optimizer has now: its place, where `names` has none."""
+    places = {parameter: f"noname.{i}.{j}" for i, group in enumerate(optimizer.param_groups)
+              for j, parameter in enumerate(group["params"])}
+    return {**places, **names}
 
 
 def _check_groups(groups):

@@ -1,0 +1,145 @@
+"""Checks of which error is raised for what: the rows of the table in docs/python.md that a call can bring about."""
+import pathlib
+import re
+
+import torch
+from checks import check, raises
+from errors import the_job_goes_on
+from inputs import mine
+
+import horovod.torch as hvd
+
+ONE_TENSOR = {name: getattr(hvd, name) for name in (
+    "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "allgather", "allgather_async", "alltoall",
+    "alltoall_async", "reducescatter", "reducescatter_async")}
+ONE_TENSOR.update({name: lambda tensor, function=getattr(hvd, name): function(tensor, 0) for name in (
+    "broadcast", "broadcast_", "broadcast_async", "broadcast_async_")})
+ONE_TENSOR["allreduce in halves"] = lambda tensor: hvd.allreduce(tensor, compression=hvd.Compression.fp16)
+ONE_TENSOR["sparse"] = lambda tensor: hvd.sparse_allreduce_async(tensor, "sparse", hvd.Sum)
+GROUPS = {name: getattr(hvd, name) for name in (
+    "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async", "grouped_allreduce_async_",
+    "grouped_allgather", "grouped_allgather_async", "grouped_reducescatter", "grouped_reducescatter_async")}
+
+
+@check
+def what_is_no_tensor_is_refused_by_the_name_of_its_type():
+    for name, function in ONE_TENSOR.items():
+        for thing, kind in ((None, "NoneType"), ([1.0], "list"), (3, "int"), ("words", "str")):
+            text = raises(ValueError, function, thing)
+            assert text == f"Tensor type {kind} is not supported: a torch.Tensor is needed.", (name, text)
+    assert "pathlib.PosixPath" in raises(ValueError, hvd.allreduce, pathlib.PosixPath("/"))
+    the_job_goes_on()
+
+
+@check
+def a_group_of_what_is_no_tensor_is_refused_by_the_name_of_its_type():
+    for name, function in GROUPS.items():
+        for thing, kind in (([None], "NoneType"), ([[1.0]], "list")):
+            text = raises(ValueError, function, thing)
+            assert text == f"Tensor type {kind} is not supported: a torch.Tensor is needed.", (name, text)
+        for thing, kind in ((None, "NoneType"), (3, "int")):
+            text = raises(ValueError, function, thing)
+            assert text == f"A group is a sequence of tensors, not {kind}.", (name, text)
+        assert raises(ValueError, function, []) == "A group needs at least one tensor.", name
+    the_job_goes_on()
+
+
+@check
+def a_tensor_of_rows_is_a_group_of_its_rows():
+    rows = torch.stack([mine(), 2 * mine()])
+    for one, other in zip(hvd.grouped_allreduce(rows, op=hvd.Sum), hvd.allreduce(rows, op=hvd.Sum)):
+        assert torch.equal(one, other)
+    assert len(hvd.grouped_reducescatter(rows, op=hvd.Sum)) == 2
+
+
+@check
+def reducescatter_refuses_reductions_that_it_does_not_know_as_horovod_does():
+    tensor = torch.ones(2 * hvd.size())
+    calls = (hvd.reducescatter, hvd.reducescatter_async, lambda x, op: hvd.grouped_reducescatter([x], op=op),
+             lambda x, op: hvd.grouped_reducescatter_async([x], op=op))
+    for function in calls:
+        for op in (hvd.Adasum, hvd.Min, hvd.Max, hvd.Product):
+            for kind in (RuntimeError, ValueError):
+                text = raises(kind, function, tensor, op=op)
+                assert text == "Reducescatter currently only supports AVERAGE and SUM.", text
+    the_job_goes_on()
+
+
+@check
+def splits_that_are_no_integers_are_refused():
+    for splits in ("ab", 3, [1.5] * hvd.size(), [[1]], [None], torch.ones(hvd.size())):
+        assert "alltoall expects" in raises(ValueError, hvd.alltoall, torch.ones(hvd.size()), splits)
+    the_job_goes_on()
+
+
+@check
+def arguments_of_a_wrong_kind_are_type_errors():
+    for kind in (None, "a", 1.0):
+        raises(TypeError, hvd.broadcast, mine(), kind)
+        raises(TypeError, hvd.broadcast_, mine(), kind)
+    raises(TypeError, hvd.allreduce, mine(), name=3)
+    raises(TypeError, hvd.allreduce, mine(), op="sum")
+    raises(TypeError, hvd.allreduce, mine(), prescale_factor="2")
+    raises(TypeError, hvd.poll, "handle")
+    the_job_goes_on()
+
+
+IN_PLACE = {
+    "allreduce_": hvd.allreduce_,
+    "allreduce_async_": lambda x: hvd.synchronize(hvd.allreduce_async_(x)),
+    "grouped_allreduce_": lambda x: hvd.grouped_allreduce_([x]),
+    "grouped_allreduce_async_": lambda x: hvd.synchronize(hvd.grouped_allreduce_async_([x])),
+    "broadcast_": lambda x: hvd.broadcast_(x, 0),
+    "broadcast_async_": lambda x: hvd.synchronize(hvd.broadcast_async_(x, 0)),
+    "broadcast_parameters": lambda x: hvd.broadcast_parameters([("x", x)], 0),
+}
+
+
+@check
+def autograd_sees_what_is_written_in_place():
+    for name, function in IN_PLACE.items():
+        for tensor in (mine(), mine().t(), torch.ones(()), torch.ones(0)):
+            version = tensor._version
+            function(tensor)
+            assert tensor._version > version, name
+            version = tensor._version
+            function(tensor.detach())
+            assert tensor._version > version, name
+        weight = torch.ones(3, 5, requires_grad=True)
+        saved = mine()
+        product = (weight * saved).sum()
+        function(saved.detach())
+        text = raises(RuntimeError, product.backward)
+        assert "modified by an inplace operation" in text, (name, text)
+
+
+@check
+def what_is_not_in_place_leaves_its_input_to_autograd():
+    for function in (hvd.allreduce, hvd.allgather, lambda x: hvd.broadcast(x, 0),
+                     lambda x: hvd.grouped_allreduce([x]), hvd.reducescatter):
+        tensor = mine()
+        function(tensor)
+        assert tensor._version == 0, function
+
+
+@check
+def tensors_of_inference_are_written_in_place():
+    with torch.inference_mode():
+        tensor = torch.ones(3)
+        hvd.allreduce_(tensor, op=hvd.Sum)
+        hvd.broadcast_(tensor, 0)
+    assert tensor.tolist() == [hvd.size()] * 3
+
+
+@check
+def a_name_that_is_submitted_again_and_again_is_refused():
+    """As scripts that test for Horovod's error do: nobody waits in between."""
+    if hvd.size() == 1:
+        return
+    for function in (hvd.allreduce_async, hvd.allgather_async, lambda x, name: hvd.broadcast_async(x, 0, name),
+                     hvd.reducescatter_async, hvd.alltoall_async):
+        tensor = torch.ones(17 * hvd.size())
+        first = function(tensor, name="again")
+        text = raises(ValueError, lambda: [function(tensor, name="again") for _ in range(10)])
+        assert re.search("with the same name", text), text
+        hvd.synchronize(first)
