@@ -127,6 +127,12 @@ static const char *look_up(const struct hvd_lookup *from, const char *name)
     return text && *text ? text : NULL;
 }
 
+/* Whether a program asks for Gloo, in whose place MPI works. */
+static bool is_gloo(const char *text)
+{
+    return strcasecmp(text, "gloo") == 0;
+}
+
 /* As Horovod reads a switch, a number above 0 is on; words that mean something else there (all but
  * numbers are off) are read as what they say, and anything else is refused. */
 static hvd_status_t read_switch(const char *text, bool *out)
@@ -249,7 +255,7 @@ static hvd_status_t read_value(const struct variable *v, const char *text,
     case PATH:
         return read_path(text, field);
     case WORD:
-        return strcasecmp(text, v->unit) == 0 ? HVD_OK : HVD_ERR_INVALID;
+        return strcasecmp(text, v->unit) == 0 || is_gloo(text) ? HVD_OK : HVD_ERR_INVALID;
     }
     return HVD_ERR_INVALID;
 }
@@ -374,6 +380,11 @@ void hvd_settings_remarks(const struct hvd_lookup *from,
     for (size_t i = 0; i < N_WITHOUT_EFFECT; i++)
         if (look_up(from, without_effect[i].name))
             say(ctx, without_effect[i].name, without_effect[i].why);
+    for (size_t i = 0; i < N_HONOURED; i++) {
+        const char *word = honoured[i].kind == WORD ? look_up(from, honoured[i].name) : NULL;
+        if (word && is_gloo(word))
+            say(ctx, honoured[i].name, NO_GLOO ": MPI does its work");
+    }
     if (look_up(from, table) && hvd_settings_read(from, &settings, NULL) == HVD_OK &&
         settings.mpi_allreduce != HVD_ALGORITHM_AUTO)
         say(ctx, table, "HOROVOD_MPI_ALLREDUCE names one algorithm for all");

@@ -1,12 +1,15 @@
 /*
  * What --check-build says. Controllers and operations are those of the library; a framework is
- * there when the python3 of the user finds both it and our package for it. Nothing of them is
- * imported, which would take seconds.
+ * there when the python3 of the user finds both it and our package for it: the one beside
+ * horovodrun, as in an environment that need not be activated, else that of PATH. Nothing of them
+ * is imported, which would take seconds.
  */
 #include "worker/launch/build.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -28,10 +31,29 @@ static char search[] = "import importlib.util as u\n"
                        "    if has(there) and has('horovod.' + name):\n"
                        "        print('found:' + name)\n";
 
-/* Asks the python3 of PATH; without one the answer stays empty. */
+/* Writes the path of what lies beside this program; false when it does not, or cannot be run. */
+static bool find_beside(const char *name, char path[PATH_MAX])
+{
+    char self[PATH_MAX];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (n <= 0)
+        return false;
+    self[n] = '\0';
+    char *slash = strrchr(self, '/');
+    if (!slash)
+        return false;
+    *slash = '\0';
+    const int length = snprintf(path, PATH_MAX, "%s/%s", self, name);
+    return length > 0 && length < PATH_MAX && access(path, X_OK) == 0;
+}
+
+/* Asks the python3 beside this program, else that of PATH; without one the answer stays empty. */
 static void ask_python(struct hvd_buf *answer)
 {
-    char *argv[] = {"python3", "-c", search, NULL};
+    char beside[PATH_MAX];
+    char *python = find_beside("python3", beside) ? beside : "python3";
+    char *argv[] = {python, "-c", search, NULL};
     struct hvd_spawn spawn = {.argv = argv, .fds = {-1, -1, -1}, .death_signal = SIGKILL};
     int ends[2] = {-1, -1};
     char chunk[512];

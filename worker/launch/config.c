@@ -168,6 +168,8 @@ static hvd_status_t read_controller(struct reader *r, const yaml_node_t *value)
 
     if (is_null(value) || (text && strcasecmp(text, "mpi") == 0))
         return HVD_OK;
+    if (text && strcasecmp(text, "gloo") == 0)
+        return hvd_args_add(r->out, "--gloo", r->err);
     return HVD_FAIL(r->err, HVD_ERR_INVALID, 0,
                     "line %d: controller: \"%.64s\" is not here: mpi is what there is",
                     line_of(value), text ? text : "");

@@ -3,7 +3,9 @@
 import html
 import os
 import re
+import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -66,6 +68,20 @@ def test_check_build_shows_what_there_is_and_a_framework_with_its_package(run, t
     assert "[X] PyTorch" not in run("-cb", env={"PYTHONPATH": "", "PATH": "/nowhere"}).out
 
 
+def test_check_build_asks_the_python_of_an_environment_that_is_not_activated(run, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    packages, = (tmp_path / "env" / "lib").glob("python3*/site-packages")
+    for name in ("torch", "horovod/torch"):
+        (packages / name).mkdir(parents=True)
+        (packages / name / "__init__.py").touch()
+    (packages / "horovod" / "__init__.py").touch()
+    shutil.copy2(HOROVODRUN, tmp_path / "env" / "bin" / "horovodrun")
+    done = subprocess.run([tmp_path / "env" / "bin" / "horovodrun", "--check-build"], cwd="/", check=True, text=True,
+                          stdout=subprocess.PIPE, env={"PATH": "/usr/bin:/bin"})
+    assert re.findall(r"\[X\] (\w+)", done.stdout) == ["PyTorch", "MPI", "MPI"], done.stdout
+    assert "[X] PyTorch" not in run("--check-build", env={"PYTHONPATH": "", "PATH": "/usr/bin:/bin"}).out
+
+
 def test_arguments_for_mpirun_reach_it_as_words(run):
     result = run("-np", 1, "--verbose", "--mpi-args", "--mca btl_base_verbose '0'", "--binding-args", "--bind-to none", "--tcp",
                  "echo", "x")
@@ -76,7 +92,8 @@ def test_arguments_for_mpirun_reach_it_as_words(run):
 
 
 @pytest.mark.parametrize("arguments, says", [
-    (["--gloo", "true"], "flag --gloo: Open MPI starts the ranks"),
+    (["--gloo", "true"], "flag --gloo changes nothing: there is no Gloo in this library: Open MPI starts the ranks"),
+    (["--jsrun", "true"], "flag --jsrun: jsrun is not supported"),
     (["--host-discovery-script", "./d", "true"], "flag --host-discovery-script: the ranks of a job"),
     (["--num-nccl-streams", "2", "true"], "flag --num-nccl-streams changes nothing"),
 ])

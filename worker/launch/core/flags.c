@@ -19,6 +19,7 @@ enum kind {
     DECIMAL, /* 0 to max */
     LEVEL,   /* of the log */
     CORES,   /* numbers of processors, separated by commas */
+    IGNORED, /* no value, no variable: the note says why it changes nothing */
     REFUSED, /* `text` says why */
 };
 
@@ -33,8 +34,7 @@ struct hvd_launch_flag {
 
 #define BY_ITSELF "the library uses the structure of the hosts by itself"
 #define NO_NCCL "there is no NCCL in this library"
-#define NO_GLOO                                                                                    \
-    "Open MPI starts the ranks and is the controller; leave the flag out, or write --mpi"
+#define NO_GLOO "there is no Gloo in this library: Open MPI starts the ranks and is the controller"
 #define NOT_ELASTIC                                                                                \
     "the ranks of a job over Open MPI are fixed: give -np with -H or --hostfile; a HorovodJob "    \
     "with "                                                                                        \
@@ -80,7 +80,7 @@ static const struct hvd_launch_flag flags[] = {
     {"--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", INTEGER, NULL, 1000, NO_NCCL},
     {"--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", INTEGER, NULL, 1000000,
      "there is no Gloo in this library"},
-    {"--gloo", NULL, REFUSED, NO_GLOO, 0, NULL},
+    {"--gloo", NULL, IGNORED, NULL, 0, NO_GLOO},
     {"--jsrun", NULL, REFUSED, "jsrun is not supported: mpirun starts the ranks, also under LSF", 0,
      NULL},
     {"--min-np", NULL, REFUSED, NOT_ELASTIC, 0, NULL},
@@ -104,7 +104,7 @@ const struct hvd_launch_flag *hvd_launch_flag_find(struct hvd_strview name)
 
 bool hvd_launch_flag_takes_value(const struct hvd_launch_flag *flag)
 {
-    return flag->kind != FIXED && flag->kind != REFUSED;
+    return flag->kind != FIXED && flag->kind != IGNORED && flag->kind != REFUSED;
 }
 
 const char *hvd_launch_flag_note(const struct hvd_launch_flag *flag)
@@ -171,8 +171,10 @@ hvd_status_t hvd_launch_flag_apply(const struct hvd_launch_flag *flag, const cha
 {
     if (flag->kind == REFUSED)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flag %s: %s", flag->name, flag->text);
-    if (flag->kind == FIXED && value)
+    if ((flag->kind == FIXED || flag->kind == IGNORED) && value)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flag %s takes no value", flag->name);
+    if (flag->kind == IGNORED)
+        return HVD_OK;
     if (flag->kind == FIXED)
         return hvd_args_addf(out, err, "%s=%s", flag->variable, flag->text);
     if (value[0] == '\0')

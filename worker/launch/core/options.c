@@ -163,8 +163,9 @@ static hvd_status_t parse_setting(char *const *argv, int *at, struct hvd_launch_
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "flag %s needs a value", word);
         ++*at;
     }
+    const size_t n_before = out->settings.n;
     hvd_status_t st = hvd_launch_flag_apply(flag, value, &out->settings, err);
-    if (st == HVD_OK)
+    if (st == HVD_OK && out->settings.n > n_before)
         out->exports[out->n_exports++] = out->settings.items[out->settings.n - 1];
     if (st == HVD_OK && hvd_launch_flag_note(flag))
         st = hvd_args_addf(&out->warnings, err, "flag %.*s changes nothing: %s", (int)name.len,

@@ -94,6 +94,7 @@ static void every_variable_reaches_its_field(void **state)
     assert_string_equal(read_one("HOROVOD_METRICS_FILE", "m.prom").metrics_file, "m.prom");
     assert_string_equal(read_one("HOROVOD_FLIGHT_RECORDER", "f").flight_recorder, "f");
     assert_int_equal(read_one("HOROVOD_CONTROLLER", "MPI").n_cores, 0);
+    assert_int_equal(read_one("HOROVOD_CPU_OPERATIONS", "Gloo").n_cores, 0);
 }
 
 static void a_switch_is_a_number_or_a_word_that_says_it(void **state)
@@ -160,7 +161,7 @@ static void a_value_that_is_none_names_the_variable_and_what_is_allowed(void **s
         {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "1.5", "is not a number from 0 to 1"},
         {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "nan", "is not a number from 0 to 1"},
         {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "201", "from 0 to 200"},
-        {"HOROVOD_CONTROLLER", "gloo", "is not mpi"},
+        {"HOROVOD_CONTROLLER", "ddl", "is not mpi"},
         {"HOROVOD_CPU_OPERATIONS", "ccl", "is not mpi"},
     };
 
@@ -231,6 +232,10 @@ static void what_has_no_effect_is_said_once_each(void **state)
                            "",
                            "HOROVOD_NUM_NCCL_STREAMS",
                            "2",
+                           "HOROVOD_CONTROLLER",
+                           "gloo",
+                           "HOROVOD_CPU_OPERATIONS",
+                           "mpi",
                            "HOROVOD_CYCLE_TIME",
                            "3",
                            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
@@ -245,7 +250,7 @@ static void what_has_no_effect_is_said_once_each(void **state)
 
     (void)state;
     hvd_settings_remarks(&from, collect, said);
-    assert_string_equal(said, "HOROVOD_TORUS_ALLREDUCE HOROVOD_NUM_NCCL_STREAMS "
+    assert_string_equal(said, "HOROVOD_TORUS_ALLREDUCE HOROVOD_NUM_NCCL_STREAMS HOROVOD_CONTROLLER "
                               "HOROVOD_MPI_ALLREDUCE_TABLE HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ");
 }
 

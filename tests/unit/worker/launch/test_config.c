@@ -62,6 +62,18 @@ static void every_key_of_horovod_becomes_its_flag(void **state)
     hvd_args_fini(&words);
 }
 
+static void a_controller_that_is_not_here_becomes_the_flag_that_warns(void **state)
+{
+    struct hvd_args words = {0};
+
+    (void)state;
+    assert_int_equal(hvd_launch_config_parse(hvd_strview_of("controller: Gloo\n"), &words, NULL),
+                     HVD_OK);
+    assert_int_equal(words.n, 1);
+    assert_string_equal(words.items[0], "--gloo");
+    hvd_args_fini(&words);
+}
+
 static void a_file_may_say_nothing(void **state)
 {
     static const char *const texts[] = {"", "# a comment\n", "params:\nautotune: {}\n", "~"};
@@ -85,7 +97,7 @@ static void what_is_wrong_is_named_with_its_line(void **state)
         {"autotune:\n  log_file: [a, b]\n", "line 2: autotune.log_file is not a single value"},
         {"autotune: 3\n", "line 1: autotune is not a section with keys"},
         {"- a\n", "line 1: there are no sections with keys"},
-        {"controller: gloo\n", "line 1: controller: \"gloo\" is not here"},
+        {"controller: ddl\n", "line 1: controller: \"ddl\" is not here"},
         {"library_options:\n  mpi_args: \"a 'b\"\n", "line 2: library_options.mpi_args: a quote"},
         {"params: {\n", "no YAML"},
         {"params:\n  cycle_time_ms: \"1\\0002\"\n", "line 2: params.cycle_time_ms is not a single"},
@@ -120,6 +132,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_of_horovod_becomes_its_flag),
+        cmocka_unit_test(a_controller_that_is_not_here_becomes_the_flag_that_warns),
         cmocka_unit_test(a_file_may_say_nothing),
         cmocka_unit_test(what_is_wrong_is_named_with_its_line),
         cmocka_unit_test(every_allocation_may_fail),

@@ -211,6 +211,21 @@ static void each_flag_of_a_setting_names_its_variable(void **state)
     }
 }
 
+static void a_flag_that_asks_for_gloo_warns_and_changes_nothing(void **state)
+{
+    struct hvd_launch_options o;
+
+    (void)state;
+    assert_int_equal(parse((char *const[MAX_WORDS]){"--gloo", "-np", "2", "p", "q"}, &o, NULL),
+                     HVD_OK);
+    assert_int_equal(o.n_exports, 0);
+    assert_int_equal(o.settings.n, 0);
+    assert_string_equal(o.command[0], "p");
+    assert_int_equal(o.warnings.n, 1);
+    assert_non_null(strstr(o.warnings.items[0], "flag --gloo changes nothing: there is no Gloo"));
+    hvd_launch_options_fini(&o);
+}
+
 static void help_and_version_need_no_program(void **state)
 {
     struct hvd_launch_options o;
@@ -261,7 +276,7 @@ static void wrong_command_lines_are_refused_with_the_flag_named(void **state)
         {{"--config-file", "a", "--config-file", "b", "-np", "2", "p"}, "one file only"},
         {{"--mpi-args", "--x 'y", "-np", "2", "p"}, "flag --mpi-args: a quote is not closed"},
         {{"--timeline-report", "r.html"}, "no timeline"},
-        {{"--gloo", "-np", "2", "p"}, "flag --gloo: Open MPI"},
+        {{"--gloo=1", "-np", "2", "p"}, "flag --gloo takes no value"},
         {{"--jsrun", "-np", "2", "p"}, "flag --jsrun: jsrun is not supported"},
         {{"--min-np", "1", "p"}, "flag --min-np: the ranks of a job over Open MPI are fixed"},
         {{"--min-num-proc=1", "p"}, "flag --min-num-proc: the ranks"},
@@ -394,6 +409,7 @@ int main(void)
         cmocka_unit_test(a_value_may_stand_behind_an_equals_sign_of_any_flag),
         cmocka_unit_test(the_grace_is_the_flags_the_environments_or_the_places),
         cmocka_unit_test(each_flag_of_a_setting_names_its_variable),
+        cmocka_unit_test(a_flag_that_asks_for_gloo_warns_and_changes_nothing),
         cmocka_unit_test(help_and_version_need_no_program),
         cmocka_unit_test(wrong_command_lines_are_refused_with_the_flag_named),
         cmocka_unit_test(flags_of_mpirun_are_cut_into_words),
