@@ -5,6 +5,7 @@ the build needs in source/.
 """
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 
@@ -21,11 +22,14 @@ SOURCES = (".c", ".h", ".txt", ".map", ".in", ".cmake")
 
 
 def dynamic_metadata(field, settings=None):
-    """The version, from the file VERSION."""
+    """The version: that of Horovod's interface, which other packages ask for, and this release's, from VERSION."""
     del settings
     if field != "version":
         raise RuntimeError(f"only the version is dynamic, not {field}")
-    return (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+    package = (HERE / "horovod" / "__init__.py").read_text(encoding="utf-8")
+    interface = re.search(r'^__version__ = "([0-9.]+)"$', package, re.M)[1]
+    release = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
+    return f"{interface}+c.{release}"
 
 
 def _settings(config_settings):

@@ -9,6 +9,9 @@ from packages import TOOLS, call
 from ranks import PYTHON
 
 
+VERSION = "0.28.1+c.0.1.0"  # the interface's and the release's
+
+
 @pytest.fixture(scope="module", name="installed")
 def fixture_installed(made):
     """A fresh environment with the repaired wheel."""
@@ -20,11 +23,18 @@ def fixture_installed(made):
 
 
 def test_one_wheel_serves_every_python_from_3_9_on(made):
-    assert [wheel.name for wheel in made.glob("*.whl")] == [f"horovod-0.1.0-cp39-abi3-linux_{os.uname().machine}.whl"]
+    assert [wheel.name for wheel in made.glob("*.whl")] == [f"horovod-{VERSION}-cp39-abi3-linux_{os.uname().machine}.whl"]
+
+
+@pytest.mark.parametrize("wanted", ["horovod", "horovod>=0.22", "horovod>=0.22.1,<1", "horovod==0.28.1", "horovod~=0.28.0"])
+def test_whoever_asks_pip_for_a_version_of_horovod_is_satisfied(installed, wanted):
+    out = call(TOOLS / "bin" / "python", "-m", "pip", "--python", installed / "python", "install", "--no-index",
+               "--no-deps", wanted)
+    assert f"Requirement already satisfied: {wanted}" in out.replace('"', ""), out
 
 
 def test_the_source_distribution_has_what_a_build_needs_and_nothing_else(made):
-    names = call("tar", "tzf", made / "horovod-0.1.0.tar.gz").splitlines()
+    names = call("tar", "tzf", made / f"horovod-{VERSION}.tar.gz").splitlines()
     folders = {pathlib.PurePath(name).parts[2] for name in names if "/source/" in name}
     assert folders == {"CMakeLists.txt", "LICENSE", "VERSION", "base", "cmake", "worker"}
     assert not [name for name in names if name.endswith((".so", ".o", ".pyc"))]
@@ -35,7 +45,7 @@ def test_a_repaired_wheel_has_everything_but_open_mpi(made):
     assert "manylinux" in wheel.name
     names = zipfile.ZipFile(wheel).namelist()
     assert any("libhwloc" in name for name in names) and not any("libmpi" in name for name in names)
-    assert "horovod-0.1.0.data/scripts/horovodrun" in names and "horovod/_core.abi3.so" in names
+    assert f"horovod-{VERSION}.data/scripts/horovodrun" in names and "horovod/_core.abi3.so" in names
 
 
 def test_the_extension_needs_no_symbol_of_one_python_alone(made):

@@ -4,15 +4,18 @@ Nothing is imported here before it is used: `horovod.torch` needs PyTorch alone,
 `horovod.run` what starts processes.
 """
 
-__all__ = ["run", "__version__"]
+__all__ = ["run", "runtime_version", "__version__"]
+
+# Scripts and packages compare it: the version of Horovod whose interface this is. The package's own is runtime_version.
+__version__ = "0.28.1"
 
 
 def __getattr__(name):
-    """`run`, `__version__` and `_core`, the C extension, on first use."""
+    """`run`, `runtime_version` and `_core`, the C extension, on first use."""
     if name == "run":
         from horovod.runner import run  # pylint: disable=import-outside-toplevel
         return run
-    if name == "__version__":
+    if name == "runtime_version":
         from horovod import _core  # pylint: disable=import-outside-toplevel
         return _core.version()
     if name == "_core":

@@ -15,7 +15,7 @@ def a_rank_knows_who_it_is():
     assert (hvd.rank(), hvd.size()) == (hvd.local_rank(), hvd.local_size())
     assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1)
     assert hvd.size() == int(os.environ["OMPI_COMM_WORLD_SIZE"])
-    assert horovod.__version__ == "0.1.0"
+    assert (horovod.__version__, horovod.runtime_version) == ("0.28.1", "0.1.0")
 
 
 @check

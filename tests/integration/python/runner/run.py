@@ -2,13 +2,16 @@
 import contextlib
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
+import warnings
 
 from checks import check, raises, run_checks_alone
 
 import horovod
 import horovod.runner
+from horovod.runner import launch
 
 N = int(os.environ["CHECK_RANKS"])
 
@@ -112,8 +115,7 @@ def what_over_open_mpi_is_fixed_is_refused_with_the_flag_named():
                           ({"min_np": 1}, "--min-num-proc"), ({"max_np": 4}, "--max-num-proc"),
                           ({"slots": 1}, "--slots-per-host"), ({"reset_limit": 3}, "--reset-limit"),
                           ({"cooldown_range": [1, 2]}, "--blacklist-cooldown-range"),
-                          ({"host_discovery_script": "./discover"}, "--host-discovery-script"),
-                          ({"use_gloo": True}, "--gloo")):
+                          ({"host_discovery_script": "./discover"}, "--host-discovery-script")):
         written = refused(**options)
         assert f"flag {flag}: " in written, written
 
@@ -124,6 +126,44 @@ def what_is_wrong_is_told_by_the_launcher():
                           ({"hosts": "a:b"}, "a:b"), ({"mpi_args": "'open"}, "--mpi-args")):
         text, written = said(raises, RuntimeError, horovod.run, rank_times, num_proc=N, **options)
         assert "horovodrun ended with" in text and word in written, (options, written)
+
+
+@check
+def a_job_that_is_to_use_gloo_warns_and_goes_on():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert horovod.run(rank_times, args=(2,), num_proc=N, use_gloo=True) == [(2 * r, N) for r in range(N)]
+    warned, = caught
+    assert "there is no Gloo here; MPI does its work" in str(warned.message) and warned.filename == __file__, warned
+
+
+def filled_in(**values):
+    """The arguments of a launcher that is called from Python."""
+    args = horovod.runner._HorovodArgs()
+    args.num_proc = N
+    for name, value in values.items():
+        setattr(args, name, value)
+    return args
+
+
+@check
+def a_launcher_is_called_from_python():
+    results = launch._run(filled_in(run_func=rank_times, hosts=f"localhost:{N}", use_mpi=True, verbose=False))
+    assert results == [(r, N) for r in range(N)], results
+    _, written = said(launch._run, filled_in(command=["sh", "-c", "echo $HOROVOD_CYCLE_TIME"], cycle_time_ms=2,
+                                             hosts=f"localhost:{N}", use_mpi=True))
+    assert written.count("<stdout>:2\n") == N, written
+    text, written = said(raises, RuntimeError, launch._run, filled_in(command=["sh", "-c", "exit 3"], nics=["lo"]))
+    assert text == "horovodrun ended with 3", text
+    _, written = said(raises, RuntimeError, launch._run, filled_in(command=["true"], slots=2))
+    assert "flag --slots-per-host: " in written, written
+
+
+@check
+def the_launcher_goes_on_in_place_of_a_script():
+    program = "import sys; sys.argv[1:] = ['--version']; from horovod.runner.launch import run_commandline; run_commandline()"
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.strip().endswith(horovod.runtime_version), done
 
 
 def fails(rank):

@@ -1,5 +1,6 @@
 """Small things that the frameworks' modules share."""
 import contextlib
+import functools
 import importlib.util
 import os
 import sysconfig
@@ -7,6 +8,8 @@ import warnings
 
 from horovod import _core
 from horovod.common.exceptions import HorovodVersionMismatchError, get_version_mismatch_message
+
+_cache = functools.lru_cache(maxsize=None)  # for functions whose answer stays the same
 
 _FRAMEWORKS = {"torch": "torch", "tensorflow": "tensorflow", "keras": "keras", "mxnet": "mxnet"}
 
@@ -40,36 +43,42 @@ def extension_available(ext_base_name, verbose=False):
     return is_there
 
 
+@_cache
 def gpu_available(ext_base_name, verbose=False):
     """Whether tensors of a GPU stay there while they are reduced."""
     del ext_base_name, verbose
     return _core.cuda_built() or _core.rocm_built()
 
 
+@_cache
 def mpi_built(verbose=False):
     """Whether it was built with MPI."""
     del verbose
     return _core.mpi_built()
 
 
+@_cache
 def gloo_built(verbose=False):
     """Whether it was built with Gloo."""
     del verbose
     return _core.gloo_built()
 
 
+@_cache
 def nccl_built(verbose=False):
     """The version of NCCL that it was built with, or 0."""
     del verbose
     return _core.nccl_built()
 
 
+@_cache
 def ddl_built(verbose=False):
     """Whether it was built with DDL."""
     del verbose
     return _core.ddl_built()
 
 
+@_cache
 def ccl_built(verbose=False):
     """Whether it was built with oneCCL."""
     del verbose
@@ -147,6 +156,7 @@ def _numbers(version):
     return [int(part) if part.isdigit() else 0 for part in str(version).split("+", 1)[0].split(".")]
 
 
+@_cache
 def is_version_greater_equal_than(ver, target):
     """Whether a version, "2.15.0", is at least another one."""
     if not all(isinstance(one, str) and one for one in (ver, target)):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import warnings
 
 
 @dataclasses.dataclass
@@ -26,6 +27,28 @@ class _Places:
 
     def result(self, rank):
         return os.path.join(self.folder, f"result.{rank}")
+
+
+_NO_GLOO = "horovod.run(use_gloo=True): there is no Gloo here; MPI does its work"
+
+
+class _HorovodArgs:
+    """What scripts that call the launcher from Python fill in: the flags of horovodrun by their names in Horovod.
+
+    `command` is a list of words, `run_func` a function without arguments; one of them is run.
+    """
+
+    def __init__(self):
+        self.num_proc = 1
+        self.hosts = self.hostfile = self.command = self.run_func = self.executable = None
+        self.ssh_port = self.ssh_identity_file = self.start_timeout = self.disable_cache = None
+        self.output_filename = self.prefix_output_with_timestamp = self.verbose = self.config_file = None
+        self.nics = self.mpi_args = self.binding_args = self.tcp_flag = None
+        self.use_mpi = self.use_gloo = None
+        self.min_num_proc = self.max_num_proc = self.slots = self.reset_limit = None
+        self.cooldown_range = self.elastic_timeout = self.host_discovery_script = None
+        self.fusion_threshold_mb = self.cycle_time_ms = self.cache_capacity = self.thread_affinity = None
+        self.timeline_filename = self.timeline_mark_cycles = self.log_level = None
 
 
 def _horovodrun():
@@ -119,12 +142,14 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
     raised an exception.
     """
     num_proc = np or num_proc
+    if use_gloo:
+        warnings.warn(_NO_GLOO, stacklevel=2)
     options = {
         "min_num_proc": min_num_proc or min_np, "max_num_proc": max_num_proc or max_np, "slots_per_host": slots,
         "reset_limit": reset_limit, "blacklist_cooldown_range": cooldown_range, "hosts": hosts, "hostfile": hostfile,
         "host_discovery_script": host_discovery_script, "start_timeout": start_timeout, "ssh_port": ssh_port,
         "ssh_identity_file": ssh_identity_file, "disable_cache": disable_cache, "output_filename": output_filename,
-        "verbose": bool(verbose), "gloo": use_gloo, "mpi": use_mpi, "mpi_args": mpi_args,
+        "verbose": bool(verbose), "mpi": use_mpi, "mpi_args": mpi_args,
         "network_interfaces": _joined(network_interfaces or network_interface),
     }
     folder = tempfile.mkdtemp(prefix="horovod-run-", dir=os.getcwd() if _are_elsewhere(options) else None)
