@@ -278,6 +278,28 @@ def an_elastic_sampler_shares_what_is_not_processed():
 
 
 @check
+def the_state_of_an_elastic_sampler_is_that_of_horovod():
+    n = 10 * hvd.size()
+    sampler = hvd.elastic.ElasticSampler(range(n), seed=4)
+    assert sampler.state_dict() == {"epoch": 0, "processed_num": 0, "processed_indices": set()}
+    rest = hvd.allgather_object(list(sampler)[4:])
+    for batch in range(2):
+        sampler.record_batch(batch, 2)
+    assert sampler.state_dict()["processed_num"] == sampler.processed_num == 4 * hvd.size()
+    ours, theirs = (hvd.elastic.ElasticSampler(range(n), seed=4) for _ in range(2))
+    done = set().union(*hvd.allgather_object(sampler.processed_indices))
+    ours.load_state_dict({"epoch": 0, "processed_indices": done})
+    theirs.load_state_dict({"epoch": 0, "processed_num": 4 * hvd.size()})  # what Horovod 0.28.1 saves
+    for loaded in (ours, theirs):
+        assert loaded.processed_indices == done and loaded.processed_num == len(done)
+        assert hvd.allgather_object(list(loaded)) == rest  # as if nothing had been interrupted
+        loaded.record_batch(0, 6)
+        assert loaded.processed_num == n
+    theirs.load_state_dict({"epoch": 3, "processed_num": n})
+    assert (theirs.epoch, len(theirs), theirs.processed_num) == (3, 0, n)
+
+
+@check
 def an_elastic_sampler_of_few_samples_or_none_gives_every_rank_as_many():
     assert len(list(hvd.elastic.ElasticSampler([1]))) == 1
     assert list(hvd.elastic.ElasticSampler([])) == []

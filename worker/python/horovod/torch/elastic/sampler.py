@@ -43,30 +43,46 @@ class ElasticSampler(torch.utils.data.Sampler):
         start = batch_idx * batch_size
         return self.indices[start:start + batch_size]
 
+    @property
+    def processed_num(self):
+        """How many samples of the epoch all ranks have processed, if they are as far as this one."""
+        here = len(self.processed_indices) - self._n_before
+        return min(self._n_before + here * self.num_replicas, len(self.dataset))
+
     def load_state_dict(self, state_dict):
-        """Goes on from a state_dict, of this or of another number of ranks."""
+        """Goes on from a state_dict, of this or of another number of ranks. In one of Horovod's own the number of
+        samples stands alone: they were the first of the epoch."""
         self.epoch = state_dict["epoch"]
-        self.processed_indices = set(state_dict["processed_indices"])
+        if "processed_indices" in state_dict:
+            self.processed_indices = set(state_dict["processed_indices"])
+        else:
+            self.processed_indices = set(self._order()[:state_dict["processed_num"]])
         self.reset()
 
     def state_dict(self):
-        """The epoch, and what of it this rank has processed."""
-        return {"epoch": self.epoch, "processed_indices": set(self.processed_indices)}
+        """The epoch, which samples of it this rank has processed, and their number over all ranks."""
+        return {"epoch": self.epoch, "processed_num": self.processed_num,
+                "processed_indices": set(self.processed_indices)}
 
     def reset(self):
         """Shares what is not processed among the ranks that there are now."""
         self.num_replicas = size()
         self.rank = rank()
-        self.remaining_indices = [i for i in range(len(self.dataset)) if i not in self.processed_indices]
+        self._n_before = len(self.processed_indices)
+        self.remaining_indices = [i for i in self._order() if i not in self.processed_indices]
         self.num_samples = math.ceil(len(self.remaining_indices) / self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
         self.indices = self._share()
 
-    def _share(self):
-        order = list(self.remaining_indices)
+    def _order(self):
+        """All samples in the order of this epoch."""
+        order = list(range(len(self.dataset)))
         if self.shuffle:
             random.Random(self.seed + self.epoch).shuffle(order)
-        padded = itertools.islice(itertools.cycle(order), self.total_size)
+        return order
+
+    def _share(self):
+        padded = itertools.islice(itertools.cycle(self.remaining_indices), self.total_size)
         return list(itertools.islice(padded, self.rank, None, self.num_replicas))
 
     def __iter__(self):
