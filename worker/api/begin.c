@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "worker/api/begin.h"
 #include "worker/transport/hybrid.h"
 #include "worker/transport/mpi_comms.h"
@@ -18,9 +19,11 @@
 /* A job on its way. */
 struct start {
     struct hvd_settings settings;
-    struct hvd_comm_sets comm_sets; /* process sets that were given as communicators; owned */
-    cpu_set_t before;               /* where this thread ran */
-    bool is_bound;                  /* and does not while threads are made */
+    struct hvd_comm_sets comm_sets;  /* process sets that were given as communicators; owned */
+    cpu_set_t before;                /* where this thread ran */
+    bool is_bound;                   /* and does not while threads are made */
+    struct hvd_mpi_arrival *arrival; /* who comes; owned */
+    struct hvd_transport *transport; /* the engine takes it */
 };
 
 static hvd_status_t check_start(const struct hvd_api_start *from, struct hvd_err *err)
@@ -134,6 +137,17 @@ static hvd_status_t read_settings(struct start *s, struct hvd_job *job, struct h
     return HVD_OK;
 }
 
+/* From here on it is watched who comes; st: how it went so far, and how it goes on. */
+static hvd_status_t watch_arrival(struct start *s, const struct hvd_job *job, hvd_status_t st,
+                                  struct hvd_err *err)
+{
+    const hvd_status_t made =
+        hvd_mpi_arrival_create(s->settings.stall_warning_ns, s->settings.stall_shutdown_ns,
+                               &job->log, &s->arrival, st == HVD_OK ? err : NULL);
+
+    return st == HVD_OK ? made : st;
+}
+
 /* All that this rank can fail in alone, now that it knows its place. */
 static hvd_status_t prepare(struct start *s, struct hvd_job *job, struct hvd_err *err)
 {
@@ -191,6 +205,92 @@ static hvd_status_t adopt_stall_times(const struct hvd_transport *mpi, struct hv
     return st;
 }
 
+/* What is done together with the other ranks, in a thread that may be left behind. */
+struct meeting {
+    struct hvd_transport *mpi;
+    struct hvd_settings settings;
+    struct hvd_log log;
+    const void *comms; /* see hvd_api_start */
+    int n_comms;
+    hvd_status_t status;            /* how it went here so far ... */
+    struct hvd_err why;             /* ... and why */
+    struct hvd_comm_sets comm_sets; /* what comes of it */
+    struct hvd_transport *transport;
+};
+
+static hvd_status_t meet_others(void *ctx, struct hvd_err *err)
+{
+    struct meeting *m = ctx;
+
+    *err = m->why;
+    hvd_status_t st = hvd_comm_agree(m->mpi, m->status, err);
+    if (st == HVD_OK)
+        st = agree_on_settings(m->mpi, &m->settings, err);
+    if (st == HVD_OK)
+        st = adopt_stall_times(m->mpi, &m->settings, err);
+    if (st == HVD_OK && m->n_comms > 1)
+        st = hvd_comm_sets_read(m->mpi, m->comms, m->n_comms, &m->comm_sets, err);
+    return st;
+}
+
+static hvd_status_t share_memory(void *ctx, struct hvd_err *err)
+{
+    struct meeting *m = ctx;
+    const struct hvd_hybrid_options hybrid = {.wants_shm = m->settings.shm, .log = &m->log};
+
+    return hvd_hybrid_create(m->mpi, &hybrid, &m->transport, err);
+}
+
+/* The ranks agree, or the job ends before it began: on all of them. */
+static hvd_status_t settle(struct meeting *m, struct start *s, struct hvd_job *job,
+                           struct hvd_err *err)
+{
+    struct hvd_err why = {0};
+    hvd_status_t st = hvd_mpi_arrival_attend(s->arrival, meet_others, m, &why);
+
+    if (st == HVD_OK) {
+        s->settings = m->settings;
+        s->comm_sets = m->comm_sets;
+        hvd_mpi_arrival_set_times(s->arrival, s->settings.stall_warning_ns,
+                                  s->settings.stall_shutdown_ns);
+        return HVD_OK;
+    }
+    if (err)
+        *err = why;
+    if (st == HVD_ERR_GONE || hvd_mpi_arrival_finish(s->arrival, NULL) != HVD_OK)
+        return st;
+    hvd_mpi_keep(job->mpi); /* so that the program may try again */
+    job->mpi->ops->destroy(job->mpi, true);
+    return st;
+}
+
+/* All that takes the other ranks, after MPI: agreement, shared memory, and that all have it. st:
+ * how it went here so far. */
+static hvd_status_t join_others(const struct hvd_api_start *from, hvd_status_t st, struct start *s,
+                                struct hvd_job *job, struct hvd_err *err)
+{
+    struct meeting *m = hvd_calloc(1, sizeof(*m));
+
+    if (!m) /* nobody else is told: they see that this rank does not come */
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a job");
+    m->mpi = job->mpi;
+    m->settings = s->settings;
+    m->log = job->log;
+    m->comms = from->comms;
+    m->n_comms = from->n_comms;
+    m->status = st;
+    if (st != HVD_OK && err)
+        m->why = *err;
+    st = settle(m, s, job, err);
+    if (st == HVD_OK)
+        st = hvd_mpi_arrival_attend(s->arrival, share_memory, m, err);
+    if (st == HVD_ERR_GONE)
+        return st;
+    s->transport = st == HVD_OK ? m->transport : NULL;
+    hvd_free(m);
+    return st == HVD_OK ? hvd_mpi_arrival_finish(s->arrival, err) : st;
+}
+
 /* The ranks that take part, over MPI; st: how it went here so far. All of them go on, or none. */
 static hvd_status_t meet(const struct hvd_api_start *from, hvd_status_t st, struct start *s,
                          struct hvd_job *job, struct hvd_err *err)
@@ -202,32 +302,21 @@ static hvd_status_t meet(const struct hvd_api_start *from, hvd_status_t st, stru
                                             .is_deterministic = s->settings.deterministic,
                                             .comm = from->n_comms > 0 ? from->comms : NULL,
                                             .ranks = from->ranks,
-                                            .n_ranks = from->n_ranks};
+                                            .n_ranks = from->n_ranks,
+                                            .arrival = s->arrival};
     hvd_status_t met = hvd_mpi_create(&options, &job->mpi, st == HVD_OK ? err : NULL);
 
     if (met != HVD_OK)
         return st == HVD_OK ? met : st;
     if (st == HVD_OK)
         st = prepare(s, job, err);
-    st = hvd_comm_agree(job->mpi, st, err);
-    if (st == HVD_OK)
-        st = agree_on_settings(job->mpi, &s->settings, err);
-    if (st == HVD_OK)
-        st = adopt_stall_times(job->mpi, &s->settings, err);
-    if (st == HVD_OK && from->n_comms > 1)
-        st = hvd_comm_sets_read(job->mpi, from->comms, from->n_comms, &s->comm_sets, err);
-    if (st == HVD_OK)
-        return HVD_OK;
-    hvd_mpi_keep(job->mpi); /* so that the program may try again */
-    job->mpi->ops->destroy(job->mpi, true);
-    return st;
+    return join_others(from, st, s, job, err);
 }
 
-/* Transports and engine, after which there is nothing left to fail but memory. */
-static hvd_status_t start_engine(struct start *s, struct hvd_job *job, struct hvd_err *err)
+/* After which there is nothing left to fail but memory. */
+static hvd_status_t start_engine(const struct start *s, struct hvd_job *job, struct hvd_err *err)
 {
     const struct hvd_settings *settings = &s->settings;
-    const struct hvd_hybrid_options hybrid = {.wants_shm = settings->shm, .log = &job->log};
     const struct hvd_engine_options options = {.cycle_ns = settings->cycle_ns,
                                                .idle_poll_ns = IDLE_POLL_NS,
                                                .grace_ns = GRACE_NS,
@@ -241,10 +330,8 @@ static hvd_status_t start_engine(struct start *s, struct hvd_job *job, struct hv
                                                .log = &job->log,
                                                .autotune = job->autotune,
                                                .watch = job->watch};
-    struct hvd_transport *transport = NULL;
-    hvd_status_t st = hvd_hybrid_create(job->mpi, &hybrid, &transport, err);
 
-    return st == HVD_OK ? hvd_engine_create(transport, &options, &job->engine, err) : st;
+    return hvd_engine_create(s->transport, &options, &job->engine, err);
 }
 
 /* The ranks agree on the process sets to begin with; without that the job ends before it began. */
@@ -287,13 +374,16 @@ hvd_status_t hvd_job_begin(struct hvd_job *job, const struct hvd_api_start *from
     if (st != HVD_OK)
         return st;
     st = read_settings(&s, job, err);
-    st = meet(from, st, &s, job, err);
+    st = watch_arrival(&s, job, st, err);
+    if (s.arrival)
+        st = meet(from, st, &s, job, err);
     if (st == HVD_OK)
         st = start_engine(&s, job, err);
     unbind(&s);
     if (st == HVD_OK)
         st = agree(&s, job, &from->sets, err);
     hvd_comm_sets_fini(&s.comm_sets);
+    hvd_mpi_arrival_destroy(s.arrival);
     if (st != HVD_OK)
         hvd_job_fini(job);
     return st;

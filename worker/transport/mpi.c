@@ -460,6 +460,11 @@ void hvd_mpi_keep(struct hvd_transport *t)
     self(t)->owns_mpi = false;
 }
 
+void hvd_mpi_lose(void)
+{
+    is_mpi_lost = true;
+}
+
 void hvd_mpi_leave(void)
 {
     int is_finalized = 0;
@@ -725,6 +730,105 @@ static hvd_status_t learn(struct mpi_transport *m, struct hvd_err *err)
     return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "setting up MPI communicators");
 }
 
+/* The calls that wait for all ranks, in turn. */
+struct meeting {
+    struct mpi_transport *m;
+    struct hvd_mpi_options options; /* `ranks` and `comm` are read before it waits */
+};
+
+static hvd_status_t make_step(void *ctx, struct hvd_err *err)
+{
+    const struct meeting *meeting = ctx;
+
+    return make_communicators(meeting->m, &meeting->options, err);
+}
+
+static hvd_status_t learn_step(void *ctx, struct hvd_err *err)
+{
+    const struct meeting *meeting = ctx;
+
+    return learn(meeting->m, err);
+}
+
+static hvd_status_t attend(struct mpi_transport *m, const struct hvd_mpi_options *options,
+                           hvd_aside_fn fn, struct hvd_err *err)
+{
+    struct meeting *meeting = hvd_malloc(1, sizeof(*meeting));
+
+    if (!meeting)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the MPI transport");
+    *meeting = (struct meeting){.m = m, .options = *options};
+    const hvd_status_t st = options->arrival
+                                ? hvd_mpi_arrival_attend(options->arrival, fn, meeting, err)
+                                : fn(meeting, err);
+    if (st != HVD_ERR_GONE)
+        hvd_free(meeting);
+    return st;
+}
+
+/* Whether this rank can send while another thread waits in MPI. */
+static bool can_attend(const struct mpi_transport *m)
+{
+    return m->base.topology.threads_multiple && !m->base.topology.thread_bound;
+}
+
+/* Where MPI is ours nobody else sends on MPI_COMM_WORLD so far, and ranks are named from the start.
+ * A list of ranks that is none fails in make_communicators. */
+static hvd_status_t open_on_world(const struct mpi_transport *m,
+                                  const struct hvd_mpi_options *options, struct hvd_err *err)
+{
+    const MPI_Comm world = MPI_COMM_WORLD;
+    struct hvd_mpi_arrival_ranks ranks = {.comm = &world,
+                                          .ranks = options->n_ranks > 0 ? options->ranks : NULL,
+                                          .rank = -1,
+                                          .can_attend = can_attend(m)};
+    int self = 0;
+
+    MPI_Comm_rank(world, &self);
+    MPI_Comm_size(world, &ranks.size);
+    if (!ranks.ranks)
+        ranks.rank = self;
+    else if (check_ranks(world, options, NULL) == HVD_OK)
+        ranks.size = options->n_ranks;
+    for (int i = 0; ranks.ranks && i < ranks.size && i < options->n_ranks; i++)
+        if (ranks.ranks[i] == self)
+            ranks.rank = i;
+    if (ranks.rank < 0 || (ranks.ranks && ranks.size != options->n_ranks))
+        return HVD_OK;
+    return hvd_mpi_arrival_open(options->arrival, &ranks, err);
+}
+
+/* Else from where the job has a communicator of its own. */
+static hvd_status_t open_on_own(const struct mpi_transport *m, struct hvd_mpi_arrival *arrival,
+                                struct hvd_err *err)
+{
+    const struct hvd_mpi_arrival_ranks ranks = {.comm = &m->control,
+                                                .rank = m->base.topology.rank,
+                                                .size = m->base.topology.size,
+                                                .is_late = true,
+                                                .can_attend = can_attend(m)};
+
+    return hvd_mpi_arrival_open(arrival, &ranks, err);
+}
+
+/* Our communicators and who is where, together with the others. */
+static hvd_status_t meet(struct mpi_transport *m, const struct hvd_mpi_options *options,
+                         struct hvd_err *err)
+{
+    struct hvd_mpi_arrival *arrival = options->arrival;
+    hvd_status_t st = HVD_OK;
+
+    if (arrival && !can_attend(m))
+        hvd_mpi_arrival_stay(arrival);
+    if (arrival && m->owns_mpi && !options->comm)
+        st = open_on_world(m, options, err);
+    if (st == HVD_OK)
+        st = attend(m, options, make_step, err);
+    if (st == HVD_OK && arrival && !hvd_mpi_arrival_is_open(arrival))
+        st = open_on_own(m, arrival, err);
+    return st == HVD_OK ? attend(m, options, learn_step, err) : st;
+}
+
 hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_transport **out,
                             struct hvd_err *err)
 {
@@ -741,17 +845,11 @@ hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_tr
     m->mover.is_deterministic = options->is_deterministic;
     m->mover.step_bytes = options->step_bytes;
     st = enter_mpi(m, options->allow_single_thread, options->comm != NULL, err);
-    if (st != HVD_OK)
-        goto out;
-    st = make_communicators(m, options, err);
     if (st == HVD_OK)
-        st = learn(m, err);
-    if (st != HVD_OK)
-        goto out;
-    *out = &m->base;
-    m = NULL;
-out:
-    if (m)
+        st = meet(m, options, err);
+    if (st == HVD_OK)
+        *out = &m->base;
+    else if (st != HVD_ERR_GONE) /* else a call may still use it */
         free_transport(m);
     return st;
 }

@@ -2,6 +2,7 @@
 #define HVD_WORKER_TRANSPORT_MPI_H
 
 #include "worker/transport/algorithm.h"
+#include "worker/transport/mpi_arrival.h"
 #include "worker/transport/transport.h"
 
 struct hvd_mpi_options {
@@ -15,6 +16,8 @@ struct hvd_mpi_options {
                               duplicated, and stays the caller's */
     const int *ranks;      /* of comm: these and nobody else, who become ranks 0, 1, ... */
     int n_ranks;           /* 0: all of comm */
+    struct hvd_mpi_arrival *arrival; /* names who does not come; borrowed, also afterwards; NULL:
+                                        nobody does */
 };
 
 /*
@@ -23,13 +26,16 @@ struct hvd_mpi_options {
  * or its thread level is too low, HVD_ERR_INVALID when this rank is not one of `ranks`, or they are
  * no ranks of comm; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. A failure inside MPI's own initialisation ends
  * the process: that is Open MPI's doing. destroy finalises MPI when this call, or one that
- * failed before, initialised it.
+ * failed before, initialised it. HVD_ERR_GONE: a rank did not come, see mpi_arrival.h.
  */
 hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_transport **out,
                             struct hvd_err *err);
 
 /* The communicator over all ranks of the job, an MPI_Comm *; borrowed. t is of hvd_mpi_create. */
 const void *hvd_mpi_comm(const struct hvd_transport *t);
+
+/* Something collective was left behind: MPI is not finalised, and no other job begins. */
+void hvd_mpi_lose(void);
 
 /* For a job that does not begin, or not the last: destroy will not finalise MPI, hvd_mpi_leave or a
  * later job will. */

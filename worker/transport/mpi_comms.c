@@ -145,21 +145,26 @@ hvd_status_t hvd_comm_sets_read(const struct hvd_transport *job, const void *com
     const size_t n_places = (size_t)n_comms;
     const int size = job->topology.size;
     int *leaders = hvd_malloc((size_t)size, sizeof(*leaders));
+    /* the program's may be gone when a call that was left behind goes on */
+    MPI_Comm *given = hvd_malloc(n_places, sizeof(*given));
     struct hvd_comm_sets sets = {.ranks = hvd_malloc(n_places * (size_t)size, sizeof(int)),
                                  .sizes = hvd_malloc(n_places * (size_t)size, sizeof(int))};
     hvd_status_t st = HVD_OK;
     int n_ranks = 0;
 
     /* Without memory the others are left waiting: the launcher has to end them. */
-    if (!leaders || !sets.ranks || !sets.sizes)
+    if (!leaders || !given || !sets.ranks || !sets.sizes)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for process sets");
+    else
+        memcpy(given, comms, n_places * sizeof(*given));
     if (st == HVD_OK)
         st = agree_on_number(job, n_comms, err);
     for (int i = 1; i < n_comms && st == HVD_OK; i++) {
-        st = exchange(job, ((const MPI_Comm *)comms)[i], i, leaders, err);
+        st = exchange(job, given[i], i, leaders, err);
         if (st == HVD_OK)
             add_sets(leaders, size, &sets, &n_ranks);
     }
+    hvd_free(given);
     hvd_free(leaders);
     if (st == HVD_OK)
         *out = sets;

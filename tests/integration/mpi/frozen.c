@@ -6,9 +6,13 @@
  *     small   an element, with a pause
  *     sets    1 MiB in the process set of the even ranks, or the odd ones
  *     making  process sets of all ranks but one, made and removed, again and again
- *     leave   a little, then horovod_shutdown; the rank in VICTIM waits for a signal before
+ *     init    as small; in horovod_init the rank in VICTIM waits for a signal before the call of
+ * MPI that VICTIM_CALL counts, from 0 on, of those that wait for all ranks; with VICTIM_OWNS the
+ * program initialises MPI itself leave   a little, then horovod_shutdown; the rank in VICTIM waits
+ * for a signal before
  */
 #include <horovod/horovod.h>
+#include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +45,87 @@ static void say_who(const char *what, int rank)
     snprintf(text, sizeof(text), "%d %d", rank, (int)getpid());
     say(what, text);
 }
+
+/* --- The calls of MPI within horovod_init that wait for all ranks -------------------------------
+ */
+
+static int n_calls;
+
+/* Stops this process before one of them. */
+static void count_call(const char *name)
+{
+    const char *victim = getenv("VICTIM");
+    const char *call = getenv("VICTIM_CALL");
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    if (!victim || !call || !rank || strcmp(victim, rank) != 0 || n_calls++ != atoi(call))
+        return;
+    say_who(name, atoi(rank));
+    say_who("stays", atoi(rank));
+    raise(SIGSTOP);
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    const int rc = PMPI_Init_thread(argc, argv, required, provided);
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    say_who("inside", rank ? atoi(rank) : -1);
+    return rc;
+}
+
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out)
+{
+    count_call("MPI_Comm_dup");
+    return PMPI_Comm_dup(comm, out);
+}
+
+int MPI_Gather(const void *from, int n, MPI_Datatype type, void *to, int n_to, MPI_Datatype type_to,
+               int root, MPI_Comm comm)
+{
+    count_call("MPI_Gather");
+    return PMPI_Gather(from, n, type, to, n_to, type_to, root, comm);
+}
+
+int MPI_Bcast(void *data, int n, MPI_Datatype type, int root, MPI_Comm comm)
+{
+    count_call("MPI_Bcast");
+    return PMPI_Bcast(data, n, type, root, comm);
+}
+
+int MPI_Comm_split_type(MPI_Comm comm, int split, int key, MPI_Info info, MPI_Comm *out)
+{
+    count_call("MPI_Comm_split_type");
+    return PMPI_Comm_split_type(comm, split, key, info, out);
+}
+
+int MPI_Comm_split(MPI_Comm comm, int colour, int key, MPI_Comm *out)
+{
+    count_call("MPI_Comm_split");
+    return PMPI_Comm_split(comm, colour, key, out);
+}
+
+int MPI_Allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+    count_call("MPI_Allreduce");
+    return PMPI_Allreduce(from, to, n, type, op, comm);
+}
+
+int MPI_Allgather(const void *from, int n, MPI_Datatype type, void *to, int n_to,
+                  MPI_Datatype type_to, MPI_Comm comm)
+{
+    count_call("MPI_Allgather");
+    return PMPI_Allgather(from, n, type, to, n_to, type_to, comm);
+}
+
+int MPI_Iallgatherv(const void *from, int n, MPI_Datatype type, void *to, const int ns[],
+                    const int displs[], MPI_Datatype type_to, MPI_Comm comm, MPI_Request *request)
+{
+    count_call("MPI_Iallgatherv");
+    return PMPI_Iallgatherv(from, n, type, to, ns, displs, type_to, comm, request);
+}
+
+/* --- Work ------------------------------------------------------------------------------------- */
 
 /* Sums until it fails, or n_steps times. */
 static horovod_status_t work(int64_t n, int set, long rest_ms, int n_steps, horovod_error_t *err)
@@ -101,7 +186,7 @@ static horovod_status_t live(const char *what, horovod_error_t *err)
 
     if (strcmp(what, "large") == 0)
         return work(LARGE, 0, 0, 0, err);
-    if (strcmp(what, "small") == 0)
+    if (strcmp(what, "small") == 0 || strcmp(what, "init") == 0)
         return work(1, 0, 5, 0, err);
     if (strcmp(what, "sets") == 0)
         return work(MEDIUM, add_sets(), 0, 0, err);
@@ -122,12 +207,17 @@ int main(int argc, char **argv)
 
     if (argc != 2)
         return 2;
+    if (getenv("VICTIM_OWNS")) {
+        int provided;
+        PMPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    }
     say_who("begin", rank ? atoi(rank) : -1);
     if (!horovod_init(NULL, 0, NULL, NULL, 0)) {
         (void)horovod_init_error(&err);
         say("told", err.message);
         say("down", "");
-        return 1;
+        fflush(stdout);
+        _exit(1); /* what was left behind in MPI is not waited for */
     }
     say_who("here", horovod_rank());
     const horovod_status_t st = live(argv[1], &err);

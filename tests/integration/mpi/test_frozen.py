@@ -99,11 +99,11 @@ def assert_named(job, *words):
     assert re.search(rf"Rank {job.victim} on host \S+ has not answered for \S+ seconds while", job.text()), job.text()
 
 
-def assert_told(job):
+def assert_told(job, who=None):
     """All others were told who it is: missing from a tensor, or silent."""
     job.wait_for("down", job.n - 1)
     for line in job.wait_for("told", job.n - 1):
-        assert re.search(rf"[Rr]ank {job.victim} on host ", line), job.text()
+        assert re.search(who or rf"[Rr]ank {job.victim} on host ", line), job.text()
         assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in line, job.text()
 
 
@@ -114,6 +114,30 @@ def assert_others_end(job):
                      job.text()), job.text()
 
 
+# Calls of MPI within horovod_init that wait for all ranks: of one rank, as mpi_frozen counts them.
+CALLS_OF_INIT = 14
+
+
+def stop_in_init(n, victim, call, hosts=None, **extra):
+    """One rank stops before a call of MPI in horovod_init; what the others were told."""
+    job = Job(n, "init", victim, hosts, VICTIM_CALL=str(call), **extra)
+    try:
+        job.stopped = int(job.wait_for("stays", 1)[0].split()[2])
+        told = job.wait_for("told", n - 1)
+        job.wait_for("down", n - 1)
+        return told, job.text()
+    finally:
+        job.end()
+
+
+def assert_named_in_init(told, text, victim):
+    for line in told:
+        assert re.search(rf"Rank {victim} on host \S+ is lost: it has not answered for \S+ seconds while horovod_init waits",
+                         line), text
+        assert "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS" in line, text
+    assert re.search(rf"Rank {victim} on host \S+ has not answered for \S+ seconds while horovod_init", text), text
+
+
 def play(what, n, victim, after_s=0.3, hosts=None, **extra):
     job = Job(n, what, victim, hosts, **extra)
     try:
@@ -121,10 +145,12 @@ def play(what, n, victim, after_s=0.3, hosts=None, **extra):
             job.stopped = int(job.wait_for("stays", 1)[0].split()[2])
             assert_others_end(job)
             return
-        pid = job.processes("here")[victim]
+        pid = job.processes("inside" if what == "init" else "here")[victim]
         time.sleep(after_s)
         job.stop(pid)
-        if what in ("small", "sets", "making"):  # missing from it, or silent under it
+        if what == "init":  # its host is not known before it has said so itself
+            assert_told(job, rf"[Rr]ank {victim} (on host |is lost: it has not come)")
+        elif what in ("small", "sets", "making"):  # missing from it, or silent under it
             assert_told(job)
         else:
             assert_named(job, "tensor gradient")
@@ -166,13 +192,45 @@ def test_a_rank_stopped_while_process_sets_are_made_is_named(victim, shm):
     play("making", 4, victim, HOROVOD_SHM=shm)
 
 
+@pytest.mark.parametrize("call", range(CALLS_OF_INIT))
+def test_a_rank_stopped_in_init_is_named(call):
+    victim = call % 4
+    assert_named_in_init(*stop_in_init(4, victim, call), victim)
+
+
+@pytest.mark.parametrize("call", [0, 5, 11])
+def test_a_rank_stopped_in_init_is_named_without_shared_memory(call):
+    assert_named_in_init(*stop_in_init(4, 1, call, HOROVOD_SHM="0"), 1)
+
+
+@pytest.mark.parametrize("call, victim", [(1, 3), (2, 0), (4, 1), (8, 2), (13, 3)])
+def test_a_rank_stopped_in_init_is_named_between_hosts(hosts, call, victim):
+    assert_named_in_init(*stop_in_init(4, victim, call, hosts), victim)
+
+
+def test_a_rank_stopped_before_it_is_connected_is_named(hosts):
+    told, text = stop_in_init(4, 3, 0, hosts)
+    for line in told:  # what it has sent may be on its way for ever
+        assert re.search(r"Rank 3 is lost: it has not come to horovod_init|Rank 3 on host \S+ is lost", line), text
+
+
+def test_a_rank_stopped_in_init_is_named_where_the_program_owns_mpi():
+    assert_named_in_init(*stop_in_init(4, 2, 3, VICTIM_OWNS="1"), 2)
+
+
+def test_a_rank_that_does_not_come_where_the_program_owns_mpi_ends_the_job_without_a_name():
+    told, text = stop_in_init(3, 1, 0, VICTIM_OWNS="1")
+    for line in told:
+        assert re.search("horovod_init has waited for .* seconds for ranks", line), text
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whoever_is_stopped_wherever_and_whenever_is_named(hosts, seed):
     draw = random.Random(seed)
-    what = draw.choice(["large", "small", "sets", "leave", "making"])
+    what = draw.choice(["large", "small", "sets", "leave", "making", "init"])
     n = draw.randint(4 if what in ("sets", "making") else 2, 6)  # in a set of one rank nobody waits for it
     victim = draw.randrange(n)
-    after_s = draw.uniform(0, 0.6)
+    after_s = draw.uniform(0, 0.1 if what == "init" else 0.6)
     where = hosts if draw.random() < 0.4 and n > 2 else None
     more = {"HOROVOD_SHM": draw.choice(["0", "1"])}
     if draw.random() < 0.4:  # a deeper tree
