@@ -222,22 +222,23 @@ static int remove_entry(const char *path, const struct stat *about, int type, st
 
 void hvd_here_remove_session(pid_t mpirun)
 {
-    static const char *const names[][2] = {{"ompi", "pid"}, {"prte", "dvm"}};
-    const char *folder = getenv("TMPDIR");
+    const char *set = getenv("TMPDIR");
+    const char *folder = set && set[0] ? set : "/tmp";
     char host[HVD_HOST_NAME_MAX + 1] = "";
-    char path[4096];
+    char paths[3][4096];
     struct stat about;
+    int n[3];
 
     (void)gethostname(host, sizeof(host) - 1);
-    for (size_t i = 0; i < 2; i++) {
-        const int n =
-            snprintf(path, sizeof(path), "%s/%s.%s.%u/%s.%d", folder && folder[0] ? folder : "/tmp",
-                     names[i][0], host, geteuid(), names[i][1], (int)mpirun);
-
-        if (n > 0 && (size_t)n < sizeof(path) && lstat(path, &about) == 0 &&
+    n[0] = snprintf(paths[0], sizeof(paths[0]), "%s/ompi.%s.%u/pid.%d", folder, host, geteuid(),
+                    (int)mpirun);
+    n[1] = snprintf(paths[1], sizeof(paths[1]), "%s/prte.%s.%u/dvm.%d", folder, host, geteuid(),
+                    (int)mpirun);
+    n[2] = snprintf(paths[2], sizeof(paths[2]), "%s/ompi.%d", folder, (int)mpirun);
+    for (size_t i = 0; i < 3; i++)
+        if (n[i] > 0 && (size_t)n[i] < sizeof(paths[i]) && lstat(paths[i], &about) == 0 &&
             S_ISDIR(about.st_mode) && about.st_uid == geteuid())
-            (void)nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-    }
+            (void)nftw(paths[i], remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Appends what the program writes on standard output, and with_errors on standard error. */

@@ -41,7 +41,8 @@ hvd_status_t hvd_here_ensure_environment(struct hvd_err *err);
  * numbers when it may not be raised so far; mpirun hangs or crashes below. */
 hvd_status_t hvd_here_ensure_files(const struct hvd_hosts *hosts, struct hvd_err *err);
 
-/* Removes the folder that an mpirun of that id has left behind, having had no time to do so. */
+/* Removes the folder that an mpirun of that id, which has ended, has left behind, having had no
+ * time to do so: Open MPI 4, 5, and 5.0.11 each have a name of their own for it. */
 void hvd_here_remove_session(pid_t mpirun);
 
 /* The major version of the mpirun in PATH. HVD_ERR_NOT_FOUND says what to install. */

@@ -37,6 +37,7 @@ struct run {
     int signals;
     struct hvd_pump in;  /* what is typed; otherwise mpirun has standard input itself */
     struct hvd_pump out; /* mpirun's standard output */
+    struct hvd_banner_filter out_banners; /* of mpirun's standard output */
     struct hvd_report_stream stream;
     struct hvd_buf pass;
     bool has_ended;
@@ -102,8 +103,6 @@ static void take_text(struct run *run)
         (void)!hvd_report_stream_feed(
             &run->stream, (struct hvd_strview){.data = chunk, .len = (size_t)n}, &run->pass);
     else
-        (void)!hvd_report_stream_finish(&run->stream, &run->pass);
-    if (n <= 0)
         hvd_process_close(&run->from);
     if (run->pass.len > 0)
         hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
@@ -141,6 +140,36 @@ static void pass_idle(struct run *run)
     (void)!hvd_report_stream_idle(&run->stream, &run->pass);
     if (run->pass.len > 0)
         hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
+    if (run->out.banners && run->out.n == 0)
+        hvd_pump_idle(&run->out);
+}
+
+/* Open MPI 5 writes its banner about a daemon that has ended to standard output: it is read, and
+ * held back or shown, as if it had come on standard error. */
+static void move_banners(struct run *run)
+{
+    struct hvd_buf text = {0};
+
+    if (!hvd_banner_has_whole(&run->out_banners))
+        return;
+    hvd_buf_init(&text, HVD_BANNER_MAX);
+    hvd_buf_reset(&run->pass);
+    if (hvd_banner_take(&run->out_banners, &text) == HVD_OK)
+        (void)!hvd_report_stream_feed(
+            &run->stream, (struct hvd_strview){.data = text.data, .len = text.len}, &run->pass);
+    hvd_buf_fini(&text);
+    if (run->pass.len > 0)
+        hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
+}
+
+/* mpirun has ended, and all that it wrote is here. */
+static void finish(struct run *run)
+{
+    hvd_buf_reset(&run->pass);
+    run->stream.hides_banners = run->stop_signal != 0 || run->has_closed_output;
+    (void)!hvd_report_stream_finish(&run->stream, &run->pass);
+    if (run->pass.len > 0)
+        hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
 }
 
 /* How long nothing may happen. */
@@ -148,7 +177,7 @@ static int patience_ms(const struct run *run)
 {
     if (run->has_ended)
         return 50;
-    if (hvd_report_stream_is_holding(&run->stream))
+    if (hvd_report_stream_is_holding(&run->stream) || hvd_banner_is_holding(&run->out_banners))
         return FLUSH_AFTER_MS;
     if (run->force_at_ms > 0 || run->kill_at_ms > 0)
         return 200;
@@ -184,6 +213,7 @@ static void watch_once(struct run *run)
         hvd_pump_step(&run->out, &fds[2]);
     else if (fds[2].revents)
         swallow(&run->out);
+    move_banners(run);
     hvd_pump_step(&run->in, &fds[3]);
     if (run->in.n == 0 && (run->in.from < 0 || run->in.is_broken))
         hvd_process_close(&run->in.to); /* the end of what is typed is passed on, too */
@@ -200,6 +230,8 @@ static void watch(struct run *run)
             until_ms = hvd_process_now_ms() + DRAIN_MS;
         watch_once(run);
         look_at_clock(run);
+        if (run->out.from < 0 && run->out.n == 0 && hvd_banner_is_holding(&run->out_banners))
+            hvd_pump_idle(&run->out);
         if (until_ms && hvd_process_now_ms() > until_ms)
             break;
     }
@@ -256,8 +288,8 @@ static int conclude(const struct run *run, const struct hvd_job *job)
                       signal_name ? signal_name : "unknown");
         return 128 + run->stop_signal;
     }
-    if (code == 0)
-        return 0;
+    if (code == 0 && !(failure && failure->kind == HVD_REPORT_LOST_HOST))
+        return 0; /* Open MPI 5 ends with 0 where its ssh or its daemon was killed */
     if (!failure)
         return conclude_refusal(run, code);
     hvd_report_describe(failure, job->hosts, line, sizeof(line));
@@ -300,6 +332,8 @@ static hvd_status_t open_streams(struct run *run, struct hvd_spawn *spawn, struc
         run->in = (struct hvd_pump){.from = STDIN_FILENO, .to = in[1], .is_terminal = true};
     }
     run->out = (struct hvd_pump){.from = out[0], .to = STDOUT_FILENO};
+    if (run->job->mpi_major >= 5)
+        run->out.banners = &run->out_banners;
     run->from = text[0];
     spawn->fds[0] = in[0];
     spawn->fds[1] = out[1];
@@ -327,8 +361,8 @@ hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_er
         hvd_process_close(&spawn.fds[i]);
     if (st == HVD_OK) {
         watch(&run);
-        if (!WIFEXITED(run.status))
-            hvd_here_remove_session(run.pid);
+        finish(&run);
+        hvd_here_remove_session(run.pid);
         *out_code = conclude(&run, job);
     }
     hvd_process_close(&run.in.to);

@@ -13,6 +13,7 @@ struct hvd_job {
     const struct hvd_hosts *hosts; /* for the names in the last line */
     const char *termination_log;   /* file for the last words of the rank that failed; NULL: none */
     int64_t grace_ms; /* that the wrappers give programs after SIGTERM; 0: they are not told */
+    int mpi_major;    /* of mpirun */
     bool is_verbose;  /* shows mpirun's own words about a failure too */
 };
 

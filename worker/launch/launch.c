@@ -374,6 +374,7 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
         .mpi_args = &o->mpi_args,
         .is_root = geteuid() == 0,
         .can_ptrace = hvd_here_can_ptrace(),
+        .is_typed = isatty(STDIN_FILENO),
         .is_crowded = hvd_here_is_crowded(&l->hosts),
         .names = l->names.n ? (const char *const *)l->names.items : none,
         .rank_wrapper = l->has_wrapper ? wrapper : none,
@@ -447,6 +448,7 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
                               .hosts = &l.hosts,
                               .termination_log = l.termination_log,
                               .grace_ms = l.has_wrapper ? options->stop_grace_s * 1000 : 0,
+                              .mpi_major = l.mpi_major,
                               .is_verbose = options->is_verbose};
 
         if (options->is_verbose)

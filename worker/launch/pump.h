@@ -5,17 +5,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "worker/launch/core/banner.h"
+
 #define HVD_PUMP_BYTES 4096 /* PIPE_BUF: a pipe that may be written to takes so much at once */
 
 /* Bytes on their way from one descriptor to another, without ever waiting for either. */
 struct hvd_pump {
     int from; /* -1: ended */
     int to;
-    bool is_terminal; /* read only while this process is in its foreground */
-    bool is_broken;   /* nobody reads any more */
+    bool is_terminal;                  /* read only while this process is in its foreground */
+    bool is_broken;                    /* nobody reads any more */
+    struct hvd_banner_filter *banners; /* keeps mpirun's banners back; borrowed; NULL: all passes */
     size_t at;
     size_t n;
-    char data[HVD_PUMP_BYTES];
+    char data[HVD_PUMP_BYTES + HVD_BANNER_MAX];
 };
 
 /* What the pump waits for, into *fd: nothing (fd->fd is -1) when it has ended, is broken, or may
@@ -28,5 +31,9 @@ bool hvd_pump_is_aside(const struct hvd_pump *pump);
 /* Moves what can be moved after poll said so. At the end of what there is to read pump->from is -1,
  * which is not closed, and nothing is left in the pump. */
 void hvd_pump_step(struct hvd_pump *pump, const struct pollfd *fd);
+
+/* Nothing more has come: what is held back and may be no banner is moved, too. For a pump that has
+ * banners, and nothing in it. */
+void hvd_pump_idle(struct hvd_pump *pump);
 
 #endif

@@ -9,7 +9,6 @@ import openmpi
 import pytest
 from conftest import BUILD, HOROVODRUN, ROOT, wait_for
 
-pytestmark = pytest.mark.skipif(openmpi.major() == 5, reason="what Open MPI 5 says of lost hosts is not read yet")
 
 CULPRIT = BUILD / "tests" / "integration" / "launch" / "culprit"
 PYTHON = BUILD / "python"
@@ -39,8 +38,8 @@ TRANSPORTS = {"shared memory": {}, "MPI": {"HOROVOD_SHM": "0"}}
 # How many ranks on each host.
 WAYS = {"one host": (3,), "two hosts": (1, 1), "two hosts with two ranks each": (2, 2)}
 
-
-LOST = {"ssh": (0, "/usr/bin/ssh -x"), "sshd": (1, "sshd: root@"), "orted": (1, "orted ")}
+DAEMON = "bin/prted " if openmpi.major() == 5 else "orted "
+LOST = {"ssh": (0, "/usr/bin/ssh -x"), "sshd": (1, "sshd: root@"), "orted": (1, DAEMON)}
 
 # What the table of docs/processes.md says of each of them.
 DESCRIPTIONS = {
@@ -117,6 +116,8 @@ def test_the_rank_that_ended_is_named(hosts, cause, rank, way, transport):
     assert lines[-1].startswith(f"horovodrun: rank {rank} on host {place(hosts, spread, rank)} {words}"), done.stderr
     assert done.returncode == code, done.stderr
     assert not [line for line in lines if line.startswith("-----") or "mpirun noticed" in line], done.stderr
+    assert "*** An error occurred" not in done.stderr and "\0" not in done.stderr, done.stderr
+    wait_for(lambda: not left_over(hosts), "no process is left")
 
 
 @pytest.mark.parametrize("way, transport", list(combinations("shutdown")))
@@ -145,12 +146,18 @@ def processes_on(hosts, index, words):
     return found
 
 
+def left_over(hosts):
+    """Processes of mpirun and of ranks on both of the hosts."""
+    return [pid for index in (0, 1) for words in (DAEMON, str(CULPRIT), str(PYTHON_CULPRIT))
+            for pid in processes_on(hosts, index, words)]
+
+
 @pytest.mark.parametrize("cause, way, transport", [(cause, *one) for cause in LOST for one in combinations(cause)])
 def test_the_host_that_is_lost_is_named(hosts, cause, way, transport):
     spread = WAYS[way]
     index, words = LOST[cause]
     command, env = start(hosts, spread, CULPRIT_CAUSE="none", CULPRIT_RANK="-1", **TRANSPORTS[transport])
-    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         n_ready = 0
         while n_ready < sum(spread):
             line = process.stderr.readline()
@@ -158,11 +165,11 @@ def test_the_host_that_is_lost_is_named(hosts, cause, way, transport):
             n_ready += "under way" in line
         for pid in wait_for(lambda: processes_on(hosts, index, words), words):
             os.kill(pid, signal.SIGKILL)
-        rest = process.stderr.read()
-        process.wait(timeout=60)
+        out, rest = process.communicate(timeout=60)
     ranks = "rank 1" if spread == (1, 1) else "ranks 2 to 3"
     assert rest.splitlines()[-1] == LOST_HOST + ranks, rest
-    assert process.returncode == 1 and "-----" not in rest, rest
+    assert process.returncode == 1 and "-----" not in rest + out, rest + out
+    wait_for(lambda: not left_over(hosts), "no process is left")
 
 
 @pytest.mark.parametrize("way", ["one host", "two hosts"])

@@ -9,10 +9,11 @@
 #define RULER_MIN 20
 
 enum state {
-    AT_LINE,   /* the line may still be a ruler */
+    AT_LINE,   /* the line may still be a ruler, or one of mpirun's without rulers */
     IN_LINE,   /* it is none: bytes pass up to its end */
     AFTER_ONE, /* behind a ruler: the line may still begin a banner */
     IN_BANNER, /* up to the next ruler */
+    IN_ABORT,  /* within the lines about a connection that broke */
 };
 
 /* How the banners of Open MPI 4 and 5 about the end of processes begin. */
@@ -28,10 +29,23 @@ static const char *const intros[] = {
     "PRTE has lost communication with a remote daemon",
     "ORTE was unable to reliably start one or more daemons",
     "PRTE was unable to reliably start one or more daemons",
+    "A daemon failed to report back after being spawned.",
     "An MPI communication peer process has unexpectedly disconnected",
     "MPI_ABORT was invoked on rank ",
     "WARNING: Open MPI failed to TCP connect to a peer MPI process",
 };
+
+/* What mpirun writes without rulers, behind "[HOST:PID] " but for the last. */
+static const char *const lines[] = {
+    "*** An error occurred in Socket closed\n", /* several lines, with which Open MPI 5 ends a rank
+                                                 */
+    "PMIX ERROR: ",
+    "mpirun: Forwarding signal 14 to job\n", /* HVD_RANK_STOP_SIGNAL: the launcher's own doing */
+};
+enum { ABORTED, FAILED, FORWARDED, N_LINES };
+
+#define ABORT_END "MPI will try to terminate your MPI job as well)\n"
+#define NAME_MAX_LEN 280 /* of HOST:PID */
 
 /* Appends what is held behind the whole banners, and goes on within the line or at the next one. */
 static hvd_status_t release(struct hvd_banner_filter *filter, struct hvd_buf *pass)
@@ -104,6 +118,72 @@ static void grow_banner(struct hvd_banner_filter *filter)
     filter->_line = filter->_n_held;
 }
 
+/* Whether the text is a beginning of the words, or begins with them (*whole). */
+static bool may_be(const char *text, size_t len, const char *words, bool *whole)
+{
+    const size_t n = strlen(words);
+
+    *whole = len >= n && memcmp(text, words, n) == 0;
+    return *whole || (len < n && memcmp(text, words, len) == 0);
+}
+
+/* Which of the lines without rulers it may be, or is (*whole); N_LINES: none. */
+static int may_be_line(const char *line, size_t len, bool *whole)
+{
+    const char *end = line[0] == '[' ? memchr(line, ' ', len) : NULL;
+
+    *whole = false;
+    if (line[0] != '[')
+        return may_be(line, len, lines[FORWARDED], whole) ? FORWARDED : N_LINES;
+    if (!end)
+        return len < NAME_MAX_LEN && !memchr(line, '<', len) ? ABORTED : N_LINES;
+    if (end[-1] != ']')
+        return N_LINES;
+    for (int i = 0; i < FORWARDED; i++)
+        if (may_be(end + 1, len - (size_t)(end + 1 - line), lines[i], whole))
+            return i;
+    return N_LINES;
+}
+
+/* A line that may be one of mpirun's without rulers has got one byte more. */
+static hvd_status_t grow_line(struct hvd_banner_filter *filter, struct hvd_buf *pass)
+{
+    bool whole = false;
+    const char *line = filter->_held + filter->_line;
+    const size_t len = filter->_n_held - filter->_line;
+    const int which = may_be_line(line, len, &whole);
+
+    if (which == N_LINES)
+        return release(filter, pass);
+    if (!whole || (which == FAILED && line[len - 1] != '\n'))
+        return HVD_OK;
+    if (which == FORWARDED)
+        filter->_n_held = filter->_line;
+    filter->_state = which == ABORTED ? IN_ABORT : AT_LINE;
+    filter->_n_was = which == ABORTED ? filter->_n_was : filter->_n_held;
+    filter->_line = filter->_n_held;
+    return HVD_OK;
+}
+
+/* The lines about a connection that broke begin with "[HOST:PID] ***", each. */
+static hvd_status_t grow_abort(struct hvd_banner_filter *filter, struct hvd_buf *pass)
+{
+    const size_t n = strlen(ABORT_END);
+    const char *line = filter->_held + filter->_line;
+    const size_t len = filter->_n_held - filter->_line;
+
+    if (line[len - 1] != '\n')
+        return HVD_OK;
+    if (line[0] != '[' || !memmem(line, len, "] ***", 5))
+        return release(filter, pass);
+    if (len > n && memcmp(line + len - n, ABORT_END, n) == 0) {
+        filter->_state = AT_LINE;
+        filter->_n_was = filter->_n_held;
+    }
+    filter->_line = filter->_n_held;
+    return HVD_OK;
+}
+
 hvd_status_t hvd_banner_feed(struct hvd_banner_filter *filter, char c, struct hvd_buf *pass)
 {
     hvd_status_t st = HVD_OK;
@@ -120,8 +200,12 @@ hvd_status_t hvd_banner_feed(struct hvd_banner_filter *filter, char c, struct hv
         return hvd_banner_feed(filter, c, pass);
     }
     filter->_held[filter->_n_held++] = c;
-    if (filter->_state == AT_LINE)
+    if (filter->_state == AT_LINE && filter->_held[filter->_line] == '-')
         return grow_ruler(filter, pass);
+    if (filter->_state == AT_LINE)
+        return grow_line(filter, pass);
+    if (filter->_state == IN_ABORT)
+        return grow_abort(filter, pass);
     if (filter->_state == AFTER_ONE)
         return grow_intro(filter, pass);
     grow_banner(filter);
@@ -130,7 +214,13 @@ hvd_status_t hvd_banner_feed(struct hvd_banner_filter *filter, char c, struct hv
 
 bool hvd_banner_is_holding(const struct hvd_banner_filter *filter)
 {
-    return filter->_n_held > filter->_n_was && filter->_state != IN_BANNER;
+    return filter->_n_held > filter->_n_was && filter->_state != IN_BANNER &&
+           filter->_state != IN_ABORT;
+}
+
+bool hvd_banner_has_whole(const struct hvd_banner_filter *filter)
+{
+    return filter->_n_was > 0 && filter->_n_held == filter->_n_was;
 }
 
 hvd_status_t hvd_banner_idle(struct hvd_banner_filter *filter, struct hvd_buf *pass)

@@ -10,10 +10,11 @@
 #define HVD_BANNER_MAX ((size_t)16 << 10)
 
 /*
- * The banners of mpirun within its standard error: paragraphs between two rulers of dashes that
- * begin with one of its sentences about a process that ended. The launcher names the cause in one
- * line of its own, so they are held back, and shown only where it cannot. A zeroed struct is a
- * filter that holds nothing.
+ * The banners of mpirun within its output: paragraphs between two rulers of dashes that begin with
+ * one of its sentences about a process that ended, and lines of Open MPI 5 about a connection that
+ * broke and about errors of its own. The launcher names the cause in one line of its own, so they
+ * are held back, and shown only where it cannot. That mpirun passes on the launcher's own signal is
+ * left out. A zeroed struct is a filter that holds nothing.
  */
 struct hvd_banner_filter {
     char _held[HVD_BANNER_MAX]; /* what may be a banner, or is one */
@@ -31,6 +32,9 @@ bool hvd_banner_is_holding(const struct hvd_banner_filter *filter);
 
 /* Nothing has come for a while: appends such bytes to pass. Fails as hvd_buf_add. */
 hvd_status_t hvd_banner_idle(struct hvd_banner_filter *filter, struct hvd_buf *pass);
+
+/* Whether banners are held back, and nothing behind them. */
+bool hvd_banner_has_whole(const struct hvd_banner_filter *filter);
 
 /* The banners that were held back, and forgets them: the caller's to show. */
 hvd_status_t hvd_banner_take(struct hvd_banner_filter *filter, struct hvd_buf *pass);

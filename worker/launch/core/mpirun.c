@@ -240,6 +240,18 @@ static hvd_status_t add_process_settings(const struct hvd_mpirun_plan *plan, str
     return st;
 }
 
+/* Open MPI 5 holds a line back until it is complete, also the prompt of a debugger, unless told. */
+static hvd_status_t add_raw(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+                            struct hvd_err *err)
+{
+    if (plan->mpi_major < 5 || !plan->is_typed)
+        return HVD_OK;
+    for (size_t i = 0; plan->mpi_args && i < plan->mpi_args->n; i++)
+        if (strcmp(plan->mpi_args->items[i], "--output") == 0)
+            return HVD_OK;
+    return hvd_args_add_all(out, (const char *const[]){"--output", ":raw", NULL}, err);
+}
+
 hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
                               struct hvd_err *err)
 {
@@ -262,6 +274,8 @@ hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_arg
         st = add_remote(plan, out, err);
     if (st == HVD_OK)
         st = add_process_settings(plan, out, err);
+    if (st == HVD_OK)
+        st = add_raw(plan, out, err);
     if (st == HVD_OK)
         st = add_copies(out, plan->mpi_args, err);
     if (st == HVD_OK)

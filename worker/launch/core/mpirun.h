@@ -39,6 +39,7 @@ struct hvd_mpirun_plan {
     const struct hvd_args *mpi_args; /* more arguments, behind all others */
     bool is_root;                    /* mpirun refuses root unless told */
     bool can_ptrace;                 /* without it one process may not copy from another's memory */
+    bool is_typed;                   /* somebody at a terminal waits for unfinished lines */
     bool is_crowded;                 /* more processes than processors here: waiting ranks yield */
     const char *const *names;        /* variables to export, NULL-terminated */
     const char *const *rank_wrapper; /* stands before the command, NULL-terminated; empty: none */

@@ -23,6 +23,7 @@
 #define MARK '\036'
 #define BREAK '\037'
 #define FIELDS 11
+#define CUT_OFF_CODE 14 /* MPI_ERR_UNKNOWN: Open MPI 5 ends a rank so whose connection broke */
 
 /* Copies text, cut where it is too long. */
 static void set_text(char *out, size_t size, struct hvd_strview text)
@@ -254,8 +255,24 @@ static void note_left(struct hvd_report_stream *stream)
     stream->has_left = stream->left.rank != seen->rank;
 }
 
+/* A rank that Open MPI 5 may have ended because another one is gone: mpirun's words show it, which
+ * may come later. */
+static bool keep_cut_off(struct hvd_report_stream *stream, const struct hvd_report *report)
+{
+    if (report->was_stopped || report->signal != 0 || report->exit_code != CUT_OFF_CODE)
+        return false;
+    if (!stream->has_cut_off) {
+        stream->cut_off = *report;
+        stream->is_cut_off_first = !stream->has_cause;
+        stream->has_cut_off = true;
+    }
+    return true;
+}
+
 static void keep(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
+    if (keep_cut_off(stream, report))
+        return;
     if (!report->was_stopped && !stream->has_cause) {
         stream->cause = *report;
         stream->has_cause = true;
@@ -311,27 +328,43 @@ static void lose_host(struct hvd_report_stream *stream, struct hvd_strview name)
     stream->has_lost = stream->lost.host[0] != '\0';
 }
 
-/* "Remote daemon: [[876,0],1] on node west", below the words that it was lost. */
+/* Whether the line is a ruler of mpirun's banners. */
+static bool is_ruler(const char *line)
+{
+    return strncmp(line, "--------------------", 20) == 0 && line[strspn(line, "-")] == '\0';
+}
+
+/* "Remote daemon: [[876,0],1] on node west", below the words that it was lost; or "Remote host:
+ * west" below those that it has ended. */
 static void read_lost_daemon(struct hvd_report_stream *stream, const char *line)
 {
+    static const char ended[] = "A daemon failed to report back after being spawned.";
     const char *name = strstr(line, "Remote daemon:");
     const char *host = name ? strstr(name, " on node ") : NULL;
 
+    if (is_ruler(line) || strncmp(line, ended, sizeof(ended) - 1) == 0)
+        stream->_is_of_daemon = line[0] == 'A';
+    if (host)
+        host += strlen(" on node ");
+    else if (stream->_is_of_daemon && (host = strstr(line, "Remote host:")) != NULL)
+        host += strlen("Remote host:");
     if (!host || stream->has_lost)
         return;
-    host += strlen(" on node ");
+    host += strspn(host, " ");
     lose_host(stream, (struct hvd_strview){host, strcspn(host, " \n")});
 }
 
 /* What mpirun's own words on a line say about a rank that failed. */
 static void read_mpirun_line(struct hvd_report_stream *stream, const char *line)
 {
-    read_lost_daemon(stream, line);
     const char *at = line;
     const char *host;
     struct hvd_report *text = &stream->text;
     int rank = 0;
 
+    read_lost_daemon(stream, line);
+    if (strstr(line, "] *** An error occurred in Socket closed"))
+        stream->has_broken = true;
     if (stream->has_text)
         return;
     if (scan_number(&at, "noticed that process rank ", &rank)) {
@@ -358,11 +391,23 @@ static bool goes_on(const char *line)
            !scan_number(&at, "exited on signal ", &number);
 }
 
+/* Whether the line ends a text of mpirun's own, behind which Open MPI 5 writes the byte 0 that ends
+ * it in memory: at once, or after lines of others. */
+static bool ends_own(const char *line)
+{
+    return is_ruler(line) || strstr(line, "MPI will try to terminate your MPI job as well)");
+}
+
 /* A byte that belongs to no report: passed on, and collected into mpirun's line. */
 static hvd_status_t pass_byte(struct hvd_report_stream *stream, char c, struct hvd_buf *pass)
 {
+    if (c == '\0' && stream->_n_line == 0 && stream->_n_own > 0) {
+        stream->_n_own--;
+        return HVD_OK;
+    }
     if (c == '\n') {
         stream->_line[stream->_n_line] = '\0';
+        stream->_n_own += ends_own(stream->_line) ? 1 : 0;
         if (goes_on(stream->_line) && stream->_n_line + 1 < sizeof(stream->_line)) {
             stream->_line[stream->_n_line++] = ' ';
         } else {
@@ -462,16 +507,37 @@ static void find_silent_host(struct hvd_report_stream *stream)
     lose_host(stream, hvd_strview_of(hosts->items[silent].name));
 }
 
+/* A rank with the exit code of those whose connection broke failed by itself if none did. */
+static void judge_cut_off(struct hvd_report_stream *stream)
+{
+    if (!stream->has_cut_off || stream->has_broken)
+        return;
+    if (!stream->has_cause || stream->is_cut_off_first)
+        stream->cause = stream->cut_off;
+    stream->has_cause = true;
+}
+
+/* Nobody else has failed: what is known is that a connection broke. */
+static void blame_cut_off(struct hvd_report_stream *stream)
+{
+    stream->cause = stream->cut_off;
+    stream->cause.kind = HVD_REPORT_CUT_OFF;
+    stream->has_cause = true;
+}
+
 hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct hvd_buf *pass)
 {
     hvd_status_t st = pass_held(stream, pass);
     struct hvd_tail lines = {0};
 
+    judge_cut_off(stream);
     if (stream->has_cause) {
         find_exception(stream);
         find_lost_rank(stream);
         if (stream->has_left && stream->cause.rank != stream->left.rank)
             stream->cause = stream->left;
+    } else if (stream->has_cut_off && !stream->has_lost) {
+        blame_cut_off(stream);
     } else if (stream->has_text) {
         find_lines(stream, stream->text.rank, &lines);
         if (take_lines(&stream->text, &lines))
@@ -481,7 +547,8 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     }
     if (st == HVD_OK)
         st = hvd_banner_idle(&stream->_banners, pass);
-    if (st == HVD_OK && (stream->shows_banners || !hvd_report_stream_failure(stream)))
+    if (st == HVD_OK &&
+        (stream->shows_banners || (!stream->hides_banners && !hvd_report_stream_failure(stream))))
         st = hvd_banner_take(&stream->_banners, pass);
     return st;
 }
@@ -697,6 +764,13 @@ void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts
                        "rank %" PRId64 " on host %s called horovod_shutdown while other ranks "
                        "waited for %s%s",
                        report->rank, host, report->line[0] ? "tensor " : "it", report->line);
+        return;
+    }
+    if (report->kind == HVD_REPORT_CUT_OFF) {
+        (void)snprintf(out, size,
+                       "rank %" PRId64 " on host %s was ended by Open MPI: its connection to "
+                       "another rank broke",
+                       report->rank, host);
         return;
     }
     if (report->kind == HVD_REPORT_ABSENT) {

@@ -35,6 +35,7 @@ enum hvd_report_kind {
     HVD_REPORT_LEFT_RANK, /* a rank that called horovod_shutdown while others waited */
     HVD_REPORT_LOST_RANK, /* a rank that others have lost, and nobody has reported */
     HVD_REPORT_ABSENT,    /* a rank that ended with 0 and without horovod_init, where others wait */
+    HVD_REPORT_CUT_OFF,   /* a rank that Open MPI ended: its connection to another one broke */
     HVD_REPORT_LOST_HOST, /* mpirun has lost its daemon there, or never heard of it again */
 };
 
@@ -91,7 +92,12 @@ struct hvd_report_stream {
     struct hvd_report absent;
     bool has_text; /* mpirun's own words named a rank */
     struct hvd_report text;
-    bool shows_banners; /* mpirun's own, although the launcher names the cause */
+    bool has_broken; /* Open MPI 5 ended ranks whose connection to another one broke */
+    bool has_cut_off;
+    struct hvd_report cut_off; /* the first rank that may be one of them */
+    bool is_cut_off_first;     /* no rank had failed before */
+    bool shows_banners;        /* mpirun's own, although the launcher names the cause */
+    bool hides_banners;        /* although no rank failed: the launcher has another cause to name */
     struct hvd_banner_filter _banners;
     char _recent[2 * HVD_REPORT_RECENT]; /* what passed last, of all ranks */
     size_t _n_recent;
@@ -99,6 +105,8 @@ struct hvd_report_stream {
     size_t _n_held;
     char _line[HVD_REPORT_MAX]; /* the current line of mpirun, cut at this length */
     size_t _n_line;
+    size_t _n_own;      /* of mpirun's own texts, that may be followed by a byte 0 */
+    bool _is_of_daemon; /* within mpirun's words about a daemon that has ended */
 };
 
 /* Prepares a stream that looks for reports with that nonce. The hosts that ranks run on are
@@ -127,8 +135,9 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
 
 /*
  * Who is to blame: the first rank that failed by itself, or the one that its message blames; else
- * the host that is lost. Never a rank that was stopped and had no failure of its own. NULL when
- * nobody is known.
+ * the host that is lost. Never a rank that was stopped and had no failure of its own, nor, where
+ * another one failed, one that Open MPI 5 ended because its connection broke. NULL when nobody is
+ * known.
  */
 const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_stream *stream);
 

@@ -44,6 +44,32 @@ static void banners_are_held_back_between_their_rulers(void **state)
     expect(RULER NOTICED "its end is missing", "", RULER NOTICED "its end is missing");
 }
 
+#define BROKEN                                                                                     \
+    "[hvd-east:00000] *** An error occurred in Socket closed\n"                                    \
+    "[hvd-east:00000] *** reported by process [711065601,0]\n"                                     \
+    "[hvd-east:00000] *** on a NULL communicator\n"                                                \
+    "[hvd-east:00000] *** Unknown error\n"                                                         \
+    "[hvd-east:00000] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,\n"  \
+    "[hvd-east:00000] ***    and MPI will try to terminate your MPI job as well)\n"
+#define FAILED                                                                                     \
+    "[hvd-east:12663] PMIX ERROR: PMIX_ERR_NOT_FOUND in file pmix_server.c at line 1747\n"
+
+static void what_open_mpi_5_writes_of_a_broken_connection_is_held_back(void **state)
+{
+    (void)state;
+    expect("one\n" BROKEN "two\n" FAILED "three\n", "one\ntwo\nthree\n", BROKEN FAILED);
+    expect(BROKEN RULER NOTICED RULER FAILED, "", BROKEN RULER NOTICED RULER FAILED);
+    expect("[east:00000] *** An error occurred in Socket closed\n[0]<stderr>:on it goes\n",
+           "[east:00000] *** An error occurred in Socket closed\n[0]<stderr>:on it goes\n", "");
+}
+
+static void that_the_launchers_own_signal_is_passed_on_is_left_out(void **state)
+{
+    (void)state;
+    expect("one\nmpirun: Forwarding signal 14 to job\ntwo\n", "one\ntwo\n", "");
+    expect("mpirun: Forwarding signal 10 to job\n", "mpirun: Forwarding signal 10 to job\n", "");
+}
+
 static void a_programs_own_lines_pass_as_they_are(void **state)
 {
     static const char *const texts[] = {
@@ -56,6 +82,11 @@ static void a_programs_own_lines_pass_as_they_are(void **state)
         "x" RULER NOTICED RULER,
         NOTICED,
         "[0]<stderr>:" RULER NOTICED,
+        "[0]<stderr>:" BROKEN,
+        "[hvd-west:00640] *** Process received signal ***\n",
+        "[hvd-east:00000] *** An error occurred in MPI_Send\n",
+        "[1, 2, 3]\n[a] b\n[",
+        "mpirun: Forward\nm",
     };
 
     (void)state;
@@ -101,6 +132,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(banners_are_held_back_between_their_rulers),
+        cmocka_unit_test(what_open_mpi_5_writes_of_a_broken_connection_is_held_back),
+        cmocka_unit_test(that_the_launchers_own_signal_is_passed_on_is_left_out),
         cmocka_unit_test(a_programs_own_lines_pass_as_they_are),
         cmocka_unit_test(what_comes_after_a_silence_is_in_order),
         cmocka_unit_test(more_than_is_kept_passes),

@@ -92,6 +92,32 @@ static void ranks_of_one_host_open_no_port(void **state)
                   "btl self,sm,tcp train --name 'a b'");
 }
 
+static void a_prompt_at_a_terminal_is_not_held_back_by_open_mpi_5(void **state)
+{
+    struct hvd_args more = {0};
+    struct hvd_mpirun_plan plan = {.mpi_major = 5,
+                                   .can_ptrace = true,
+                                   .is_typed = true,
+                                   .mpi_args = &more,
+                                   .names = none,
+                                   .rank_wrapper = none,
+                                   .command = command};
+
+    (void)state;
+    check_command(plan, "localhost:2", true,
+                  "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --output :raw train "
+                  "--name 'a b'");
+    assert_int_equal(hvd_args_split(&more, "--output tag", NULL), HVD_OK);
+    check_command(plan, "localhost:2", true,
+                  "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --output tag train "
+                  "--name 'a b'");
+    plan.mpi_args = NULL;
+    plan.mpi_major = 4;
+    check_command(plan, "localhost:2", true,
+                  "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot train --name 'a b'");
+    hvd_args_fini(&more);
+}
+
 /* Open MPI 4 begins with the machine that it is started on. */
 static void ranks_follow_the_list_wherever_this_machine_stands_in_it(void **state)
 {
@@ -286,6 +312,7 @@ int main(void)
         cmocka_unit_test(versions_of_open_mpi_are_read_and_others_refused),
         cmocka_unit_test(here_no_ssh_is_configured),
         cmocka_unit_test(ranks_of_one_host_open_no_port),
+        cmocka_unit_test(a_prompt_at_a_terminal_is_not_held_back_by_open_mpi_5),
         cmocka_unit_test(ranks_follow_the_list_wherever_this_machine_stands_in_it),
         cmocka_unit_test(root_crowding_and_missing_capabilities_are_told_to_open_mpi_4),
         cmocka_unit_test(other_hosts_are_reached_by_open_mpi_4_with_the_users_port_and_key),

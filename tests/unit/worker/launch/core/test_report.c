@@ -167,6 +167,85 @@ static void a_host_that_is_lost_is_named_and_no_rank_that_was_stopped(void **sta
     assert_string_equal(line, "");
 }
 
+static void a_host_is_lost_whose_daemon_open_mpi_5_has_seen_end(void **state)
+{
+    static const char ended[] =
+        "------------------------------------------------------------\n"
+        "A daemon failed to report back after being spawned. This could\n"
+        "be due to several factors\n\n"
+        "  Local host:    east\n  Remote host:   west\n  Daemon exit status: 0\n\n"
+        "------------------------------------------------------------\n";
+    char line[HVD_REPORT_MAX];
+
+    (void)state;
+    conclude_run("east:2,west.jobs:2", ended, NULL, 0, line);
+    assert_string_equal(line, "host west.jobs unreachable: mpirun has lost its daemon there, and "
+                              "with it ranks 2 to 3");
+    conclude_run("east:2,west.jobs:2", "  Remote host:   west\n", NULL, 0, line);
+    assert_string_equal(line, "");
+}
+
+#define BROKEN                                                                                     \
+    "[east:00000] *** An error occurred in Socket closed\n"                                        \
+    "[east:00000] ***    and MPI will try to terminate your MPI job as well)\n"
+
+/* The last line after these ends of ranks, with Open MPI 5's words before the one of that index. */
+static void conclude_broken(const struct hvd_report *reports, size_t n, size_t broken,
+                            char line[HVD_REPORT_MAX])
+{
+    struct hvd_hosts none = {0};
+    struct hvd_report_stream stream;
+    struct hvd_buf pass;
+    char text[HVD_REPORT_MAX];
+
+    hvd_report_stream_init(&stream, NONCE, NULL);
+    hvd_buf_init(&pass, 10000);
+    for (size_t i = 0; i <= n; i++) {
+        if (i == broken)
+            assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(BROKEN), &pass),
+                             HVD_OK);
+        if (i == n)
+            break;
+        assert_int_equal(hvd_report_format(&reports[i], NONCE, text, sizeof(text)), HVD_OK);
+        assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(text), &pass), HVD_OK);
+        if (i == broken)
+            assert_int_equal(
+                hvd_report_stream_feed(&stream, (struct hvd_strview){.data = "", .len = 1}, &pass),
+                HVD_OK);
+    }
+    assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
+    assert_int_equal(pass.len, 0);
+    hvd_report_describe(hvd_report_stream_failure(&stream), &none, line, HVD_REPORT_MAX);
+    hvd_buf_fini(&pass);
+}
+
+static void a_rank_that_open_mpi_5_ended_for_its_connection_is_no_cause(void **state)
+{
+    const struct hvd_report cut = {.rank = 0,
+                                   .host = "east",
+                                   .exit_code = 14,
+                                   .phase = HVD_RANK_RUNNING,
+                                   .limit_bytes = INT64_MAX};
+    const struct hvd_report crashed = {
+        .rank = 1, .host = "west", .signal = 11, .limit_bytes = INT64_MAX};
+    const struct hvd_report both[2][2] = {{cut, crashed}, {crashed, cut}};
+    char line[HVD_REPORT_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        conclude_broken(both[i % 2], 2, i / 2, line);
+        assert_string_equal(line,
+                            "rank 1 on host west was killed by signal 11 (Segmentation fault)");
+    }
+    conclude_broken(&cut, 1, 0, line);
+    assert_string_equal(
+        line, "rank 0 on host east was ended by Open MPI: its connection to another rank broke");
+    conclude_broken(both[0], 2, SIZE_MAX, line); /* without Open MPI's words it is a code as any */
+    assert_string_equal(line, "rank 0 on host east exited with code 14");
+    conclude_broken(both[1], 2, SIZE_MAX, line);
+    assert_string_equal(line, "rank 1 on host west was killed by signal 11 (Segmentation fault)");
+}
+
 static void mpiruns_own_words_are_read_when_no_wrapper_reported(void **state)
 {
     static const struct {
@@ -590,6 +669,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_others_have_lost_is_named),
         cmocka_unit_test(an_end_without_shutdown_is_a_failure),
         cmocka_unit_test(a_rank_that_others_wait_for_within_init_is_named_once_they_do),
+        cmocka_unit_test(a_host_is_lost_whose_daemon_open_mpi_5_has_seen_end),
+        cmocka_unit_test(a_rank_that_open_mpi_5_ended_for_its_connection_is_no_cause),
         cmocka_unit_test(mpiruns_own_words_are_read_when_no_wrapper_reported),
         cmocka_unit_test(the_last_line_names_rank_host_and_reason),
         cmocka_unit_test(the_last_words_of_the_first_rank_that_fails_go_with_it),
