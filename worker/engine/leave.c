@@ -80,17 +80,26 @@ static void note_leave(struct hvd_engine *e)
         e->left_ns = e->now_ns;
 }
 
+/* Who called for the shutdown, with its host where that is known. */
+static void write_left(const struct hvd_engine *e, int rank, char text[HVD_TEXT_MAX + 1])
+{
+    const char *host = e->transport->ops->host(e->transport, rank);
+
+    snprintf(text, HVD_TEXT_MAX + 1, "Rank %d%s%s called horovod_shutdown.", rank,
+             host ? " on host " : "", host ? host : "");
+}
+
 hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
 {
     const struct hvd_span self = {.first = e->sets[0]->node.span.first, .n = 1};
-    char text[HVD_TEXT_MAX];
+    char text[HVD_TEXT_MAX + 1];
 
     if (!atomic_load(&e->is_leaving) || e->is_leave_sent || e->is_aborted)
         return HVD_OK;
     e->is_leave_sent = true;
     note_leave(e);
     *progressed = true;
-    snprintf(text, sizeof(text), "Rank %d called horovod_shutdown.", e->topology.rank);
+    write_left(e, e->topology.rank, text);
     if (e->sets[0]->negotiator)
         return hvd_negotiator_leave(e->sets[0]->negotiator, self, false, text, err);
     if (e->sets[0]->relay)
@@ -137,7 +146,7 @@ static void write_cause(const struct hvd_engine *e, struct hvd_span who, bool fa
     else if (!host)
         snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)cause.len, cause.data);
     else
-        snprintf(text, HVD_TEXT_MAX + 1, "Rank %d on host %s called horovod_shutdown.", rank, host);
+        write_left(e, rank, text);
 }
 
 /* A child says so, of all under it. */

@@ -295,7 +295,7 @@ static hvd_status_t wait_some(struct round *r, struct hvd_err *err)
 /* Says where the checks are, when they take their time. */
 static void show_progress(struct round *r)
 {
-    if (hvd_process_now_ms() < r->progress_at_ms)
+    if (r->n_done == r->n || hvd_process_now_ms() < r->progress_at_ms)
         return;
     r->progress_at_ms += PROGRESS_EVERY_MS;
     (void)fprintf(stderr, "horovodrun: checked %zu of %zu hosts, waiting for", r->n_done, r->n);

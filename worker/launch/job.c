@@ -352,6 +352,7 @@ hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_er
     hvd_buf_init(&run.pass, (size_t)4 * CHUNK_BYTES);
     hvd_report_stream_init(&run.stream, job->nonce, job->hosts);
     run.stream.shows_banners = job->is_verbose;
+    run.stream.has_srun = job->has_srun;
     if (st == HVD_OK)
         st = open_streams(&run, &spawn, err);
     out = run.out.from;

@@ -412,6 +412,15 @@ static hvd_status_t know_self(struct launch *l, struct hvd_err *err)
     return HVD_OK;
 }
 
+/* Whether mpirun is told to end the job by itself. */
+static bool has_time_limit(const struct hvd_args *mpi_args)
+{
+    for (size_t i = 0; i < mpi_args->n; i++)
+        if (strstr(mpi_args->items[i], "timeout"))
+            return true;
+    return false;
+}
+
 hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
                         struct hvd_err *err)
 {
@@ -443,12 +452,14 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     if (st == HVD_OK)
         st = build_command(&l, err);
     if (st == HVD_OK) {
+        const bool has_srun = l.ssh.way == HVD_WAY_SRUN && !has_time_limit(&options->mpi_args);
         struct hvd_job job = {.argv = l.argv.items,
                               .nonce = l.nonce,
                               .hosts = &l.hosts,
                               .termination_log = l.termination_log,
                               .grace_ms = l.has_wrapper ? options->stop_grace_s * 1000 : 0,
                               .mpi_major = l.mpi_major,
+                              .has_srun = has_srun,
                               .is_verbose = options->is_verbose};
 
         if (options->is_verbose)

@@ -7,6 +7,7 @@ import subprocess
 
 import openmpi
 import pytest
+import ways
 from conftest import BUILD, HOROVODRUN, ROOT, wait_for
 
 
@@ -36,10 +37,15 @@ PYTHON_CAUSES = {
 OF_RANKS = CAUSES | PYTHON_CAUSES
 TRANSPORTS = {"shared memory": {}, "MPI": {"HOROVOD_SHM": "0"}}
 # How many ranks on each host.
-WAYS = {"one host": (3,), "two hosts": (1, 1), "two hosts with two ranks each": (2, 2)}
+WAYS = {"one host": (3,), "two hosts": (1, 1), "two hosts with two ranks each": (2, 2),
+        "an agent": (2, 2), "Slurm": (2, 2), "pods": (2, 2)}
+# Otherwise than by the ssh of the command line: tried with shared memory within a host, and with the causes that differ most.
+REACHED_OTHERWISE = ("an agent", "Slurm", "pods")
+TRIED_EVERYWHERE = ("kill", "exit", "leave", "shutdown", "raise", "words", "ssh", "sshd", "orted")
 
 DAEMON = "bin/prted " if openmpi.major() == 5 else "orted "
 LOST = {"ssh": (0, "/usr/bin/ssh -x"), "sshd": (1, "sshd: root@"), "orted": (1, DAEMON)}
+CLIENTS = {"an agent": "ssh -o Strict", "Slurm": "/srun "}  # what mpirun starts instead of ssh
 
 # What the table of docs/processes.md says of each of them.
 DESCRIPTIONS = {
@@ -49,7 +55,7 @@ DESCRIPTIONS = {
     "raise": "raises an exception in Python", "before": "raises an exception before `hvd.init()`",
     "thread": "has an exception in a thread of Python, and exits with 1", "words": '`sys.exit("no data")`',
     "code": "`sys.exit(3)`", "_exit": "`os._exit(3)`", "interrupt": "is interrupted in Python (SIGINT)",
-    "ssh": "the `ssh` of mpirun to another host is killed", "sshd": "the `sshd` of that connection is killed",
+    "ssh": "the `ssh` (agent, `srun`) of mpirun to another host is killed", "sshd": "the `sshd` of that connection is killed",
     "orted": "mpirun's daemon on another host is killed",
 }
 LOST_HOST = "horovodrun: host hvd-west unreachable: mpirun has lost its daemon there, and with it "
@@ -59,8 +65,16 @@ def combinations(cause):
     """The ways and transports over which a cause is tried."""
     for way, spread in WAYS.items():
         for transport in TRANSPORTS:
-            if (way, transport) != ("two hosts", "shared memory") and (cause in OF_RANKS or len(spread) > 1):
+            is_tried = (way, transport) != ("two hosts", "shared memory")
+            if way in REACHED_OTHERWISE:
+                is_tried = transport == "shared memory" and cause in TRIED_EVERYWHERE
+            if is_tried and (cause in OF_RANKS or len(spread) > 1):
                 yield way, transport
+
+
+def tried(cause):
+    """Those of them that this Open MPI can be tried with."""
+    return [one for one in combinations(cause) if one[0] != "Slurm" or openmpi.major() < 5]  # which wants more of srun
 
 
 def table():
@@ -79,12 +93,36 @@ def test_the_documents_hold_the_table_of_causes():
     assert "\n".join(table()) in text, "\n".join(table())
 
 
-def start(hosts, spread, **env):
+@pytest.fixture(scope="session", name="reach")
+def fixture_reach(hosts, tmp_path_factory):
+    """reach(way): the arguments of horovodrun that name the hosts, and the environment."""
+    pods = ways.Pods(hosts, tmp_path_factory.mktemp("pods"))
+
+    def call(way):
+        spread = WAYS[way]
+        names = ["-H", ",".join(f"{name}:{n}" for name, n in zip(hosts.NAMES, spread))]
+        if way == "an agent":
+            return names, ways.agent(hosts, tmp_path_factory.mktemp("agent"))
+        if way == "Slurm":
+            return [], ways.slurm(hosts, tmp_path_factory.mktemp("slurm"), spread)
+        if way == "pods":
+            if not pods.daemons:
+                pods.start()
+            return ["--hostfile", str(pods.write_hostfile(spread))], pods.environment()
+        return [*names, "-p", "2222", "-i", str(hosts.key)], {}
+
+    yield call
+    pods.stop()
+
+
+def start(hosts, reach, way, **env):
     """The words that start horovodrun, and its environment."""
+    spread = WAYS[way]
     command = [str(HOROVODRUN), "-np", str(sum(spread))]
     if len(spread) > 1:
-        names = ",".join(f"{name}:{n}" for name, n in zip(hosts.NAMES, spread))
-        command = [*hosts.enter(0), *command, "-H", names, "-p", "2222", "-i", str(hosts.key)]
+        arguments, more = reach(way)
+        command = [*hosts.enter(0), *command, *arguments]
+        env = {**more, **env}
     if env["CULPRIT_CAUSE"] in PYTHON_CAUSES:
         return [*command, "/usr/bin/python3", str(PYTHON_CULPRIT)], {**os.environ, "PYTHONPATH": str(PYTHON), **env}
     return [*command, str(CULPRIT)], {**os.environ, **env}
@@ -100,15 +138,15 @@ def cases():
     for index, cause in enumerate(OF_RANKS):
         if cause in PYTHON_CAUSES and not (PYTHON / "horovod" / "_core.abi3.so").exists():
             continue
-        for way, transport in combinations(cause):
+        for way, transport in tried(cause):
             yield pytest.param(cause, (index % 2) * (sum(WAYS[way]) - 1), way, transport,
                                id=f"{cause}-{way}-{transport}".replace(" ", "_"))
 
 
 @pytest.mark.parametrize("cause, rank, way, transport", list(cases()))
-def test_the_rank_that_ended_is_named(hosts, cause, rank, way, transport):
+def test_the_rank_that_ended_is_named(hosts, reach, cause, rank, way, transport):
     spread = WAYS[way]
-    command, env = start(hosts, spread, CULPRIT_CAUSE=cause, CULPRIT_RANK=str(rank), **TRANSPORTS[transport],
+    command, env = start(hosts, reach, way, CULPRIT_CAUSE=cause, CULPRIT_RANK=str(rank), **TRANSPORTS[transport],
                          **({"CULPRIT_OTHERS": "shutdown"} if cause == "shutdown" else {}))
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     lines = done.stderr.splitlines()
@@ -120,10 +158,10 @@ def test_the_rank_that_ended_is_named(hosts, cause, rank, way, transport):
     wait_for(lambda: not left_over(hosts), "no process is left")
 
 
-@pytest.mark.parametrize("way, transport", list(combinations("shutdown")))
-def test_a_rank_that_left_is_named_although_it_waits_for_others_that_never_leave(hosts, way, transport):
+@pytest.mark.parametrize("way, transport", tried("shutdown"))
+def test_a_rank_that_left_is_named_although_it_waits_for_others_that_never_leave(hosts, reach, way, transport):
     spread = WAYS[way]
-    command, env = start(hosts, spread, CULPRIT_CAUSE="shutdown", CULPRIT_RANK="1", **TRANSPORTS[transport])
+    command, env = start(hosts, reach, way, CULPRIT_CAUSE="shutdown", CULPRIT_RANK="1", **TRANSPORTS[transport])
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     left = "called horovod_shutdown while other ranks waited for tensor gradient.1"
     own = "exited with code 3: no data"  # it has seen the others end
@@ -152,11 +190,12 @@ def left_over(hosts):
             for pid in processes_on(hosts, index, words)]
 
 
-@pytest.mark.parametrize("cause, way, transport", [(cause, *one) for cause in LOST for one in combinations(cause)])
-def test_the_host_that_is_lost_is_named(hosts, cause, way, transport):
+@pytest.mark.parametrize("cause, way, transport", [(cause, *one) for cause in LOST for one in tried(cause)])
+def test_the_host_that_is_lost_is_named(hosts, reach, cause, way, transport):
     spread = WAYS[way]
     index, words = LOST[cause]
-    command, env = start(hosts, spread, CULPRIT_CAUSE="none", CULPRIT_RANK="-1", **TRANSPORTS[transport])
+    words = CLIENTS.get(way, words) if cause == "ssh" else words
+    command, env = start(hosts, reach, way, CULPRIT_CAUSE="none", CULPRIT_RANK="-1", **TRANSPORTS[transport])
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         n_ready = 0
         while n_ready < sum(spread):
@@ -173,9 +212,9 @@ def test_the_host_that_is_lost_is_named(hosts, cause, way, transport):
 
 
 @pytest.mark.parametrize("way", ["one host", "two hosts"])
-def test_a_rank_that_ends_before_init_is_named_and_ends_the_job(hosts, way):
+def test_a_rank_that_ends_before_init_is_named_and_ends_the_job(hosts, reach, way):
     spread = WAYS[way]
-    command, env = start(hosts, spread, CULPRIT_RANK="1", CULPRIT_CAUSE="absent")
+    command, env = start(hosts, reach, way, CULPRIT_RANK="1", CULPRIT_CAUSE="absent")
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
     assert done.stderr.splitlines()[-1] == (
         f"horovodrun: rank 1 on host {place(hosts, spread, 1)} exited with code 0 and without horovod_init, "
@@ -184,7 +223,7 @@ def test_a_rank_that_ends_before_init_is_named_and_ends_the_job(hosts, way):
 
 
 def test_mpiruns_own_words_are_shown_with_verbose(hosts):
-    command, env = start(hosts, (2,), CULPRIT_CAUSE="kill", CULPRIT_RANK="1")
+    command, env = start(hosts, None, "one host", CULPRIT_CAUSE="kill", CULPRIT_RANK="1")
     done = subprocess.run([command[0], "--verbose", *command[1:]], env=env, capture_output=True, text=True, timeout=60,
                           check=False)
     assert "detected that one or more processes exited" in done.stderr and "rank 1 on host" in done.stderr.splitlines()[-1], done

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import openmpi
+import ways
 from conftest import BUILD, HOROVODRUN
 
 SHOW = 'echo "$HOROVOD_CYCLE_TIME $HOROVOD_AUTOTUNE"'
@@ -116,33 +117,9 @@ def test_more_processes_than_slurm_gave_are_refused(run):
         "horovodrun: Slurm's allocation has 2 tasks and -np asks for 3 processes: ask Slurm for more (--ntasks)"), result
 
 
-# Stands for Slurm's: runs the command on every node of the list, by ssh, with what a step's processes are told.
-SRUN = """#!/usr/bin/python3
-import os, shlex, subprocess, sys
-arguments = sys.argv[1:]
-nodes = []
-while arguments and arguments[0].startswith("-"):
-    word = arguments.pop(0)
-    if word.startswith("--nodelist="):
-        nodes = word.split("=", 1)[1].split(",")
-slurm = [f"{{name}}={{value}}" for name, value in os.environ.items() if name.startswith("SLURM_")]
-running = [subprocess.Popen(["ssh", "-o", "StrictHostKeyChecking=accept-new", "-p", "2222", "-i", {key!r}, node, "env", *map(shlex.quote, slurm),
-                             f"SLURM_NODEID={{i}}", f"SLURM_PROCID={{i}}", "SLURM_STEP_NODELIST=" + ",".join(nodes),
-                             shlex.join(arguments)], stdin=subprocess.DEVNULL)
-           for i, node in enumerate(nodes)]
-sys.exit(max(process.wait() for process in running))
-"""
-
-
 @pytest.mark.skipif(openmpi.major() == 5, reason="Open MPI 5 wants more of srun than this one has")
 def test_slurm_reaches_the_nodes_that_ssh_is_not_asked_for(run, hosts, tmp_path):
-    fake = tmp_path / "srun"
-    fake.write_text(SRUN.format(key=str(hosts.key)))
-    fake.chmod(0o755)
-    result = run("--verbose", "hostname", before=hosts.enter(0), env={
-        "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "hvd-east,hvd-west",
-        "SLURM_NODELIST": "hvd-east,hvd-west", "SLURM_TASKS_PER_NODE": "1(x2)", "SLURM_JOBID": "7", "SLURM_NNODES": "2",
-        "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "1"})
+    result = run("--verbose", "hostname", before=hosts.enter(0), env=ways.slurm(hosts, tmp_path, (1, 1)))
     assert result.code == 0, result
     assert sorted(result.out.splitlines()) == ["[0]<stdout>:hvd-east", "[1]<stdout>:hvd-west"], result
     assert "host hvd-west: Open MPI" in result.err and "plm_rsh" not in result.err, result
@@ -177,11 +154,7 @@ def test_a_program_that_another_host_does_not_have_is_named_with_it(run, hosts, 
 
 
 def test_an_agent_that_the_environment_names_stands_for_ssh(run, hosts, tmp_path):
-    agent = tmp_path / "kubexec.sh"
-    agent.write_text(f'#!/bin/sh\nhost=$1\nshift\nexec ssh -o StrictHostKeyChecking=accept-new -p 2222 -i {hosts.key} $host "$*"\n')
-    agent.chmod(0o755)
-    result = run("-np", 2, "-H", "hvd-east:1,hvd-west:1", "hostname", before=hosts.enter(0),
-                 env={"OMPI_MCA_plm_rsh_agent": str(agent), "PRTE_MCA_plm_ssh_agent": str(agent)})
+    result = run("-np", 2, "-H", "hvd-east:1,hvd-west:1", "hostname", before=hosts.enter(0), env=ways.agent(hosts, tmp_path))
     assert result.code == 0 and "[1]<stdout>:hvd-west" in result.out, result
 
 

@@ -489,6 +489,25 @@ static void find_lost_rank(struct hvd_report_stream *stream)
     stream->cause = stream->lost;
 }
 
+/* No rank failed by itself, and mpirun stopped them: it does so when its srun has ended. */
+static void find_lost_srun(struct hvd_report_stream *stream)
+{
+    const struct hvd_hosts *hosts = stream->hosts;
+    size_t n_remote = 0;
+    size_t remote = 0;
+
+    for (size_t i = 0; hosts && i < hosts->n; i++)
+        if (!hosts->items[i].is_local) {
+            n_remote++;
+            remote = i;
+        }
+    if (stream->n_ended == 0 || n_remote == 0)
+        return;
+    lose_host(stream, hvd_strview_of(hosts->items[remote].name));
+    if (n_remote > 1)
+        stream->lost.kind = HVD_REPORT_LOST_SRUN;
+}
+
 /* No rank failed by itself, and those of all hosts but one have reported that they were stopped:
  * that one is lost. */
 static void find_silent_host(struct hvd_report_stream *stream)
@@ -543,7 +562,10 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
         if (take_lines(&stream->text, &lines))
             stream->text.words = HVD_WORDS_STDERR;
     } else if (!stream->has_lost) {
-        find_silent_host(stream);
+        if (stream->has_srun)
+            find_lost_srun(stream);
+        else
+            find_silent_host(stream);
     }
     if (st == HVD_OK)
         st = hvd_banner_idle(&stream->_banners, pass);
@@ -750,6 +772,10 @@ void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts
     const char *host = name_host(report, hosts);
     char limit[32] = "";
 
+    if (report->kind == HVD_REPORT_LOST_SRUN) {
+        (void)snprintf(out, size, "mpirun has lost srun, and with it its daemons on other hosts");
+        return;
+    }
     if (report->kind == HVD_REPORT_LOST_HOST) {
         describe_lost_host(report, hosts, out, size);
         return;

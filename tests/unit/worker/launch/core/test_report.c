@@ -452,6 +452,55 @@ static void the_loss_of_ranks_that_a_rank_has_ended_does_not_cover_its_own_words
     assert_non_null(strstr(line, "is lost: its process ended"));
 }
 
+/* mpirun stops all ranks then, and names nobody. */
+static void the_end_of_srun_is_named_by_its_host_where_there_is_but_one(void **state)
+{
+    static const struct {
+        const char *list;
+        bool has_srun;
+        const char *line;
+    } cases[] = {
+        {"east:1,west:2", true,
+         "host west unreachable: mpirun has lost its daemon there, and with it ranks 1 to 2"},
+        {"east:1,west:1,north:1", true,
+         "mpirun has lost srun, and with it its daemons on other hosts"},
+        {"east:3", true, NULL},
+        {"east:1,west:2", false, NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_hosts hosts = {0};
+        struct hvd_report_stream stream;
+        struct hvd_buf pass;
+        char text[HVD_REPORT_MAX], line[HVD_REPORT_MAX];
+
+        assert_int_equal(hvd_hosts_parse_list(cases[i].list, &hosts, NULL), HVD_OK);
+        hosts.items[0].is_local = true;
+        hvd_report_stream_init(&stream, NONCE, &hosts);
+        stream.has_srun = cases[i].has_srun;
+        hvd_buf_init(&pass, 1000);
+        for (int64_t rank = 0; rank < 2; rank++) {
+            const struct hvd_report report = {
+                .rank = rank, .host = "h", .signal = 15, .was_stopped = true, .phase = 2};
+
+            assert_int_equal(hvd_report_format(&report, NONCE, text, sizeof(text)), HVD_OK);
+            assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(text), &pass), HVD_OK);
+        }
+        assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
+        const struct hvd_report *failure = hvd_report_stream_failure(&stream);
+        assert_int_equal(failure != NULL, cases[i].line != NULL);
+        if (failure) {
+            hvd_report_describe(failure, &hosts, line, sizeof(line));
+            assert_string_equal(line, cases[i].line);
+            assert_int_equal(hvd_report_exit_code(failure), 1);
+        }
+        hvd_report_stream_fini(&stream);
+        hvd_hosts_fini(&hosts);
+        hvd_buf_fini(&pass);
+    }
+}
+
 static void a_rank_that_others_have_lost_is_named(void **state)
 {
     const struct hvd_report seen[] = {
@@ -676,6 +725,7 @@ int main(void)
         cmocka_unit_test(the_last_words_of_the_first_rank_that_fails_go_with_it),
         cmocka_unit_test(a_rank_that_was_ended_by_another_does_not_hide_it),
         cmocka_unit_test(a_rank_that_followed_another_gives_way_to_it_without_a_word),
+        cmocka_unit_test(the_end_of_srun_is_named_by_its_host_where_there_is_but_one),
         cmocka_unit_test(the_loss_of_ranks_that_a_rank_has_ended_does_not_cover_its_own_words),
         cmocka_unit_test(last_words_of_any_length_fit_into_a_report),
         cmocka_unit_test(a_signal_of_the_programs_own_is_told_by_its_last_line),
