@@ -26,7 +26,7 @@ def test_one_wheel_serves_every_python_from_3_9_on(made):
     assert [wheel.name for wheel in made.glob("*.whl")] == [f"horovod-{VERSION}-cp39-abi3-linux_{os.uname().machine}.whl"]
 
 
-@pytest.mark.parametrize("wanted", ["horovod", "horovod>=0.22", "horovod>=0.22.1,<1", "horovod==0.28.1", "horovod~=0.28.0"])
+@pytest.mark.parametrize("wanted", ["horovod", "horovod>=0.22", "horovod<1,>=0.22.1", "horovod==0.28.1", "horovod~=0.28.0"])
 def test_whoever_asks_pip_for_a_version_of_horovod_is_satisfied(installed, wanted):
     out = call(TOOLS / "bin" / "python", "-m", "pip", "--python", installed / "python", "install", "--no-index",
                "--no-deps", wanted)

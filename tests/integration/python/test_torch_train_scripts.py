@@ -23,6 +23,13 @@ def test_the_job_of_all_scripts_ends_well():
     ranks.assert_ended_well("torch_scripts", 2, ranks.TORCH_PYTHON)
 
 
+def test_a_program_that_starts_its_own_ranks_runs_unchanged():
+    """In the way of pytorch-ignite, which asks for Gloo."""
+    done = ranks.call(ranks.TORCH_PYTHON, ranks.HERE / "torch_scripts" / "alone" / "ignite_spawn.py")
+    assert done.returncode == 0 and done.stdout.startswith("accuracy "), done.stdout[-2000:] + done.stderr[-4000:]
+    assert "there is no Gloo here; MPI does its work" in done.stderr, done.stderr
+
+
 def test_the_four_lines_run_as_a_program_of_their_own():
     done = ranks.mpirun(2, ranks.TORCH_PYTHON, ranks.HERE / "torch_scripts" / "scripts" / "four_lines.py")
     assert done.returncode == 0, done.stderr[-4000:]

@@ -200,4 +200,6 @@ def nothing_is_left_behind():
 
 
 if __name__ == "__main__":
-    run_checks_alone()
+    with tempfile.TemporaryDirectory() as own:  # beside those of other programs
+        tempfile.tempdir = own
+        run_checks_alone()
