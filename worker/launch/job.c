@@ -117,7 +117,7 @@ static void look_at_clock(struct run *run)
     if (run->force_at_ms > 0 && (have_all_ended || now_ms >= run->force_at_ms))
         stop_mpirun(run, SIGTERM);
     if (run->force_at_ms > 0 && now_ms >= run->ask_at_ms) {
-        /* Again, too: mpirun drops a signal for ranks that it has not noted as running. */
+        /* Again, too: Open MPI 4 passes a signal that comes before its ranks run on to none. */
         (void)kill(run->pid, HVD_RANK_STOP_SIGNAL);
         run->ask_at_ms = now_ms + ASK_AGAIN_MS;
     }
