@@ -35,6 +35,9 @@ struct hvd_negotiator_options {
     uint32_t cache_capacity;     /* tensors cached at most; 0: none */
     int64_t fusion_bytes;        /* told to every rank with each plan */
     uint32_t cycle_us;           /* likewise: how long what is submitted may be held back */
+    /* The host of a rank of the job, for reports; NULL: not known. The function may be NULL. */
+    const char *(*host)(const void *ctx, int rank);
+    const void *host_ctx; /* borrowed for good */
 };
 
 /* A negotiator without tensors. HVD_ERR_NOMEM. */

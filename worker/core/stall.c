@@ -173,14 +173,19 @@ hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int party, struct 
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "out of memory for who has asked for a tensor");
 }
 
-static hvd_status_t report_name(struct hvd_buf *report, int rank, int number, const char *name)
+static hvd_status_t report_name(const struct hvd_negotiator *n, struct hvd_buf *report, int rank,
+                                int number, const char *name)
 {
+    const struct hvd_negotiator_options *o = &n->options;
+    const char *host = number == 1 && o->host ? o->host(o->host_ctx, rank) : NULL;
+
     if (number == 1)
-        return hvd_buf_printf(report, "\n%d: [%s", rank, name);
+        return hvd_buf_printf(report, "\n%d%s%.64s: [%s", rank, host ? " on host " : "",
+                              host ? host : "", name);
     return number <= NAMES_PER_RANK_MAX ? hvd_buf_printf(report, ", %s", name) : HVD_OK;
 }
 
-/* Adds "\nrank: [a, b, ...]" when the rank is missing from a newly stalled tensor. */
+/* Adds "\nrank on host h: [a, b, ...]" when the rank is missing from a newly stalled tensor. */
 static hvd_status_t report_rank(const struct hvd_negotiator *n, int rank, int64_t before_ns,
                                 struct hvd_buf *report)
 {
@@ -191,12 +196,12 @@ static hvd_status_t report_rank(const struct hvd_negotiator *n, int rank, int64_
     for (const struct hvd_waiting *w = first_waiting(n); w && st == HVD_OK; w = next_waiting(w))
         if (!w->is_reported && w->since_ns <= before_ns &&
             is_missing(n, (struct want){.named = w}, rank))
-            st = report_name(report, n->options.ranks[rank], ++n_names, w->name);
+            st = report_name(n, report, n->options.ranks[rank], ++n_names, w->name);
     for (uint32_t from = 0; st == HVD_OK && hvd_ready_next_stall(n->ready, from, &stall);
          from = stall.slot + 1)
         if (!*stall.is_reported && stall.since_ns <= before_ns &&
             is_missing(n, (struct want){.slot = stall.slot}, rank))
-            st = report_name(report, n->options.ranks[rank], ++n_names, stall.name);
+            st = report_name(n, report, n->options.ranks[rank], ++n_names, stall.name);
     if (st == HVD_OK && n_names > 0)
         st = hvd_buf_puts(report, n_names > NAMES_PER_RANK_MAX ? " ...]" : "]");
     return st;

@@ -258,9 +258,11 @@ static void add_awaited(struct hvd_engine *e, const struct hvd_flight *f, char t
     int ranks[STAY_NAMED];
     const int n = t->ops->awaits ? t->ops->awaits(t, &f->move, ranks, STAY_NAMED) : 0;
 
-    if (n > 0)
-        snprintf(text + strlen(text), HVD_TEXT_MAX - strlen(text), ": rank %d waits for",
-                 e->topology.rank);
+    if (n > 0) {
+        snprintf(text + strlen(text), HVD_TEXT_MAX - strlen(text), ":");
+        add_rank(e, e->topology.rank, text, HVD_TEXT_MAX);
+        snprintf(text + strlen(text), HVD_TEXT_MAX - strlen(text), " waits for");
+    }
     for (int i = 0; i < n; i++)
         add_rank(e, ranks[i], text, HVD_TEXT_MAX);
 }

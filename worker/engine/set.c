@@ -109,6 +109,13 @@ bool hvd_set_retire(struct hvd_engine *e, struct hvd_set *set)
     return true;
 }
 
+static const char *name_host(const void *transport, int rank)
+{
+    const struct hvd_transport *t = transport;
+
+    return t->ops->host(t, rank);
+}
+
 static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     const struct hvd_negotiator_options options = {.tree = &set->tree,
@@ -119,7 +126,9 @@ static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct
                                                    .cache_capacity = e->options.cache_capacity,
                                                    .fusion_bytes = e->options.fusion_bytes,
                                                    .cycle_us =
-                                                       (uint32_t)(e->options.cycle_ns / 1000)};
+                                                       (uint32_t)(e->options.cycle_ns / 1000),
+                                                   .host = name_host,
+                                                   .host_ctx = e->transport};
     hvd_status_t st = hvd_table_create(&set->table, err);
 
     if (st == HVD_OK)

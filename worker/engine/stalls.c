@@ -8,7 +8,7 @@
 #include "worker/engine/engine_internal.h"
 
 #define STALL_CHECK_NS 1000000000
-#define STALL_REPORT_MAX 1024
+#define STALL_REPORT_MAX 2048
 #define STALLED_RANKS_NAMED 4
 
 /* Appends " rank 1 on host a, rank 3 on host b and 2 more". What does not fit is left out. */

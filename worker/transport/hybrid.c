@@ -426,14 +426,21 @@ static hvd_status_t join(struct hvd_hybrid *h, struct hvd_err *why, struct hvd_e
     return st;
 }
 
+static const char *own_host(const struct hvd_hybrid *h)
+{
+    const char *host = h->far->ops->host(h->far, h->world.team.rank);
+
+    return host ? host : "unknown";
+}
+
 static void log_choice(const struct hvd_hybrid *h, const struct hvd_hybrid_options *options,
                        const struct hvd_err *why)
 {
     const struct hvd_team *team = &h->world.team;
 
     if (why->status != HVD_OK)
-        hvd_log(options->log, HVD_LOG_WARN, "transport", "rank %d shares no memory: %s", team->rank,
-                why->msg);
+        hvd_log(options->log, HVD_LOG_WARN, "transport", "rank %d on host %s shares no memory: %s",
+                team->rank, own_host(h), why->msg);
     else if (h->world.segment)
         hvd_log(options->log, HVD_LOG_INFO, "transport",
                 "%s: %d ranks in %d groups that share memory, rank %d with %d others; %d ranks of "
@@ -449,10 +456,11 @@ static void warn_of_mpi(const struct hvd_hybrid *h, const struct hvd_hybrid_opti
 
     if (options->wants_shm && h->world.team.n_mates < local_size)
         hvd_log(options->log, HVD_LOG_WARN, "transport",
-                "rank %d shares memory with %d of the %d other ranks that MPI takes to be on its "
+                "rank %d on host %s shares memory with %d of the %d other ranks that MPI takes to "
+                "be on its "
                 "host: should MPI's own shared memory fail between them, turn it off with "
                 "OMPI_MCA_btl=^vader (Open MPI 5: ^sm)",
-                h->world.team.rank, h->world.team.n_mates - 1, local_size - 1);
+                h->world.team.rank, own_host(h), h->world.team.n_mates - 1, local_size - 1);
 }
 
 hvd_status_t hvd_hybrid_create(struct hvd_transport *far, const struct hvd_hybrid_options *options,

@@ -47,10 +47,7 @@ struct mpi_transport {
     struct outgoing *outgoing;
     struct outgoing *spare;         /* owned */
     struct hvd_mpi_move *abandoned; /* MPI may still use them: freed at the end */
-    char *hosts;                    /* on rank 0: HOST_LEN bytes a rank */
-    char here[HOST_LEN];            /* this rank's host */
-    char root[HOST_LEN];            /* rank 0's */
-    int *neighbours;                /* the ranks on this host; owned */
+    char *hosts;                    /* HOST_LEN bytes a rank; owned */
     struct hvd_inbound incoming;
     MPI_Request incoming_request; /* MPI_REQUEST_NULL: nothing is coming in */
     char *inbox;                  /* of the last message, for the next one; owned; may be NULL */
@@ -386,14 +383,8 @@ static const char *mpi_host(const struct hvd_transport *t, int rank)
 {
     const struct mpi_transport *m = (const struct mpi_transport *)t;
 
-    if (rank < 0 || rank >= t->topology.size)
-        return NULL;
-    if (m->hosts)
-        return m->hosts + (size_t)rank * HOST_LEN;
-    for (int i = 0; i < t->topology.local_size && m->neighbours; i++)
-        if (m->neighbours[i] == rank)
-            return m->here;
-    return rank == 0 ? m->root : NULL;
+    return rank >= 0 && rank < t->topology.size && m->hosts ? m->hosts + (size_t)rank * HOST_LEN
+                                                            : NULL;
 }
 
 static void free_outgoing(struct outgoing *o)
@@ -420,7 +411,6 @@ static void free_transport(struct mpi_transport *m)
     hvd_free(m->incoming.data);
     hvd_free(m->inbox);
     hvd_free(m->hosts);
-    hvd_free(m->neighbours);
     hvd_free(m);
 }
 
@@ -553,25 +543,13 @@ static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread,
         level_name(level), m->owns_mpi ? "MPI_THREAD_SERIALIZED" : "MPI_THREAD_MULTIPLE");
 }
 
-/* Rank 0 learns the host of every rank, the others their own and rank 0's, to name it in messages.
- */
+/* Every rank learns the host of every other one: whoever names a rank names its host. */
 static int learn_hosts(struct mpi_transport *m)
 {
-    gethostname(m->here, sizeof(m->here) - 1);
-    memcpy(m->root, m->here, sizeof(m->root));
-    int rc = MPI_Gather(m->here, HOST_LEN, MPI_CHAR, m->hosts, HOST_LEN, MPI_CHAR, 0, m->control);
-    return rc == MPI_SUCCESS ? MPI_Bcast(m->root, HOST_LEN, MPI_CHAR, 0, m->control) : rc;
-}
+    char here[HOST_LEN] = "";
 
-/* Who else is on this host. */
-static int learn_neighbours(struct mpi_transport *m, MPI_Comm local)
-{
-    const struct hvd_topology *top = &m->base.topology;
-
-    m->neighbours = hvd_malloc((size_t)top->local_size, sizeof(*m->neighbours));
-    if (!m->neighbours)
-        return MPI_ERR_NO_MEM;
-    return MPI_Allgather(&top->rank, 1, MPI_INT, m->neighbours, 1, MPI_INT, local);
+    gethostname(here, sizeof(here) - 1);
+    return MPI_Allgather(here, HOST_LEN, MPI_CHAR, m->hosts, HOST_LEN, MPI_CHAR, m->control);
 }
 
 static int learn_places(struct mpi_transport *m)
@@ -586,9 +564,6 @@ static int learn_places(struct mpi_transport *m)
     if (rc == MPI_SUCCESS) {
         MPI_Comm_rank(local, &top->local_rank);
         MPI_Comm_size(local, &top->local_size);
-        rc = learn_neighbours(m, local);
-    }
-    if (rc == MPI_SUCCESS) {
         rc = MPI_Comm_split(m->control, top->local_rank, top->rank, &cross);
     }
     if (rc == MPI_SUCCESS) {
@@ -719,12 +694,12 @@ static hvd_status_t make_communicators(struct mpi_transport *m,
 /* Who is where. */
 static hvd_status_t learn(struct mpi_transport *m, struct hvd_err *err)
 {
-    if (m->base.topology.rank == 0) {
-        m->hosts = hvd_calloc((size_t)m->base.topology.size, HOST_LEN);
-        if (!m->hosts) /* the others are about to send: this process cannot go on alone */
-            return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the names of the hosts");
-    }
-    int rc = learn_hosts(m);
+    int rc;
+
+    m->hosts = hvd_calloc((size_t)m->base.topology.size, HOST_LEN);
+    if (!m->hosts) /* the others are about to send: this process cannot go on alone */
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the names of the hosts");
+    rc = learn_hosts(m);
     if (rc == MPI_SUCCESS)
         rc = learn_places(m);
     return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "setting up MPI communicators");

@@ -441,7 +441,7 @@ static void a_stall_is_warned_about_with_tensor_and_missing_rank(void **state)
     world_submit(&w, 0, &req, &data, &data);
     for (int i = 0; i < 100000000 && !message[0]; i++)
         hvd_engine_step(w.engines[0]);
-    assert_non_null(strstr(message, "Missing ranks:\n1: [lonely]"));
+    assert_non_null(strstr(message, "Missing ranks:\n1 on host sim-0: [lonely]"));
     world_close(&w);
 }
 

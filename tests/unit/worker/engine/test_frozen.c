@@ -276,7 +276,8 @@ static void an_inner_node_that_stands_still_is_named_and_nobody_behind_it(void *
             pass(WARNING + 3 * TICK);
             assert_in_range(scene.warned_ns - began_ns, WARNING, WARNING + 2 * TICK + 40 * MS);
             expect_warning(victim, parts);
-            snprintf(report, sizeof(report), "Missing ranks:\n%d: [t]\n", victim);
+            snprintf(report, sizeof(report), "Missing ranks:\n%d on host sim-%d: [t]\n", victim,
+                     sizes[i] == RANKS_MAX ? victim : 0);
             if (victim > 0)
                 is_in(scene.logs[0], report, victim, 0);
             pass(SHUTDOWN - WARNING + TICK);
@@ -338,7 +339,8 @@ static void data_that_moves_nowhere_while_all_answer_is_named(void **state)
             is_in(err.msg, "gradient (ALLREDUCE) has been in transfer for 4", -1, rank);
             is_in(err.msg, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", -1, rank);
         }
-        is_in(scene.logs[0], "though all ranks answer: rank 0 waits for rank 1 on host ", -1, 0);
+        is_in(scene.logs[0],
+              "though all ranks answer: rank 0 on host sim-0 waits for rank 1 on host ", -1, 0);
         close_scene();
     }
 }

@@ -155,8 +155,10 @@ static void stall(struct deep_world *w, const char *name)
             handles[rank] = submit(w, rank, name);
     for (int looks = 0; looks < LOOKS_MAX && !w->log[0]; looks++)
         step_all(w);
-    snprintf(expected, sizeof(expected), "Missing ranks:\n1: [%s]\n6: [%s]\n12: [%s]\n", name, name,
-             name);
+    snprintf(expected, sizeof(expected),
+             "Missing ranks:\n1 on host sim-1: [%s]\n6 on host sim-6: [%s]\n"
+             "12 on host sim-12: [%s]\n",
+             name, name, name);
     if (!strstr(w->log, expected))
         fail_msg("%s", w->log);
     for (int rank = 0; rank < N_RANKS; rank++)
