@@ -1,4 +1,5 @@
 """Checks of which error is raised for what: the rows of the table in docs/python.md that a call can bring about."""
+import array
 import pathlib
 import re
 
@@ -8,6 +9,7 @@ from errors import the_job_goes_on
 from inputs import mine
 
 import horovod.torch as hvd
+from horovod.torch import handles
 
 ONE_TENSOR = {name: getattr(hvd, name) for name in (
     "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "allgather", "allgather_async", "alltoall",
@@ -111,6 +113,28 @@ def autograd_sees_what_is_written_in_place():
         function(saved.detach())
         text = raises(RuntimeError, product.backward)
         assert "modified by an inplace operation" in text, (name, text)
+
+
+@check
+def autograd_sees_it_with_an_older_pytorch_too():
+    bump, handles.bump = handles.bump, handles._bump_by_view
+    try:
+        for tensor in (mine(), torch.ones(()), torch.ones(0), torch.ones(2, requires_grad=True).detach()):
+            before = tensor._version, tensor.clone()
+            assert handles.written(tensor) is tensor
+            assert tensor._version == before[0] + 1 and torch.equal(tensor, before[1])
+        handles.written(array.array("d", [1.0]))  # nothing to count up
+        with torch.inference_mode():
+            handles.written(torch.ones(2))
+    finally:
+        handles.bump = bump
+
+
+@check
+def arrays_of_other_libraries_are_written_in_place():
+    for function in (lambda x: hvd.allreduce_(x, op=hvd.Sum), lambda x: hvd.broadcast_(x, 0)):
+        values = array.array("d", [1.0])
+        assert function(values) is values and values[0] in (1.0, hvd.size())
 
 
 @check

@@ -63,12 +63,12 @@ def room_for(tensor, source):
 
 def _choose_bump():
     """A function of a tuple of tensors that has autograd see that they were written to."""
-    bump = getattr(torch._C, "_increment_version", None)
+    increment = getattr(torch._C, "_increment_version", None)
     probe = torch.zeros(2, 2)
     try:
-        bump((probe,))
+        increment((probe,))
         if probe._version == 1:
-            return bump
+            return increment
     except (TypeError, RuntimeError):
         pass
     return _bump_by_view
@@ -81,7 +81,8 @@ def _bump_by_view(tensors):
             tensor.detach().view(-1)[:0].zero_()
 
 
-_bump = _choose_bump()
+bump = _choose_bump()
+NO_TENSORS = (TypeError, RuntimeError, AttributeError)  # what it raises for an array of another library
 
 
 def written(tensor):
@@ -93,8 +94,8 @@ def written(tensor):
 def all_written(tensors):
     """The same for several."""
     try:
-        _bump(tensors)
-    except (TypeError, RuntimeError):  # an array of another library
+        bump(tensors)
+    except NO_TENSORS:
         pass
 
 

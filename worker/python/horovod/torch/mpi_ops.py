@@ -18,7 +18,7 @@ from horovod.torch.asynchronous import (  # noqa: F401
     explain, group_of, handle_average_backwards_compatibility, is_plain, reducescatter_async, reduction, scattered,
     sparse_allreduce_async)
 from horovod.torch.compression import Compression
-from horovod.torch.handles import poll, synchronize, written
+from horovod.torch.handles import NO_TENSORS, bump, poll, synchronize
 
 is_initialized = _basics.is_initialized
 start_timeline = _basics.start_timeline
@@ -104,7 +104,11 @@ def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, po
             explain((tensor,), process_set)
             raise
     else:
-        return written(tensor)
+        try:  # as handles.written: a call more would cost more than all else here
+            bump((tensor,))
+        except NO_TENSORS:
+            pass
+        return tensor
     return synchronize(allreduce_async_(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -247,7 +251,11 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
             explain((tensor,), process_set)
             raise
     else:
-        return written(tensor)
+        try:  # as handles.written: a call more would cost more than all else here
+            bump((tensor,))
+        except NO_TENSORS:
+            pass
+        return tensor
     return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
 
 
