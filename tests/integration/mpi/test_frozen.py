@@ -5,6 +5,7 @@ import os
 import queue
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -293,4 +294,27 @@ def test_a_host_that_is_cut_off_is_named_on_both_sides(hosts):
         wait_for(lambda: not any(os.path.exists(f"/proc/{pids[rank]}") for rank in (2, 3)), "the other side ends", BOUND)
     finally:
         subprocess.run([*hosts.enter(0), "ip", "link", "set", "hvd0", "up"], check=True)
+        job.end()
+
+
+@pytest.mark.skipif(not shutil.which("iptables"), reason="needs iptables")
+@pytest.mark.parametrize("sides", [(0, 1), (1,)], ids=["both_ways", "one_way"])
+def test_a_link_that_carries_small_messages_alone_is_named_by_the_ranks_behind_it(hosts, sides):
+    job = Job(4, "large", -1, hosts)
+    rule = "INPUT -i hvd0 -m length --length 1000:65535 -j DROP".split()
+    done = []
+    try:
+        job.processes("here")
+        for index in sides:
+            subprocess.run([*hosts.enter(index), "iptables", "-A", *rule], check=True)
+            done.append(index)
+        job.wait_for("down", 4)  # small messages go through: all hear of it
+        # Over one connection what is lost holds up all that is behind it, so each side may miss the other's answers; or not yet.
+        lost = f"{named('[01]', 'hvd-west')}|{named('[23]', 'hvd-east')}"
+        moves_not = r"Tensor gradient \(ALLREDUCE\) has been in transfer for .* although all ranks answer: rank \d waits for rank \d"
+        for line in job.wait_for("told", 4):
+            assert re.search(f"{lost}|{moves_not}", line), job.text()
+    finally:
+        for index in done:
+            subprocess.run([*hosts.enter(index), "iptables", "-D", *rule], check=True)
         job.end()
