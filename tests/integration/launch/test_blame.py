@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 
@@ -227,3 +228,20 @@ def test_mpiruns_own_words_are_shown_with_verbose(hosts):
     done = subprocess.run([command[0], "--verbose", *command[1:]], env=env, capture_output=True, text=True, timeout=60,
                           check=False)
     assert "detected that one or more processes exited" in done.stderr and "rank 1 on host" in done.stderr.splitlines()[-1], done
+
+
+ALONE = {
+    "kill": "noticed that process rank 1 .* exited on signal 9", "segv": "noticed that process rank 1 .* exited on signal 11",
+    "abort": "noticed that process rank 1 .* exited on signal 6", "exit": r"Process name: \S+1\] Exit code: 3",
+    "leave": "process rank 1 .* without calling .?finalize", "shutdown": r"Rank 1 on host \S+ called horovod_shutdown",
+}
+
+
+@pytest.mark.parametrize("cause", ALONE)
+def test_without_horovodrun_the_words_of_mpirun_or_of_the_library_name_the_rank(cause):
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3", str(CULPRIT)]
+    env = {**os.environ, "CULPRIT_CAUSE": cause, "CULPRIT_RANK": "1", "CULPRIT_OTHERS": "shutdown"}
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+    assert re.search(ALONE[cause], " ".join(done.stdout.split())), done.stdout
+    codes = (1, 3) if cause == "shutdown" else (CAUSES[cause][1],)  # of whoever ends first
+    assert done.returncode in codes, done
