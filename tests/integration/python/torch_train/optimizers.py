@@ -1,4 +1,5 @@
 """DistributedOptimizer: the checks, run on every rank."""
+import copy
 import gc
 import warnings
 
@@ -460,3 +461,23 @@ def ranks_whose_data_ends_early_join():
     train(model, optimizer, batches(hvd.rank() + 1), mine)
     last = hvd.join()
     assert hvd.size() == 1 or last == hvd.size() - 1, last
+
+
+@check
+def a_scheduler_that_was_made_before_does_not_warn():
+    for op in (hvd.Average, hvd.Adasum):
+        model = perceptron()
+        original = sgd(model)
+        schedule = torch.optim.lr_scheduler.StepLR(original, 1, gamma=0.5)
+        optimizer = hvd.DistributedOptimizer(original, named_parameters=model.named_parameters(), op=op)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                optimizer.zero_grad()
+                model(torch.ones(2, 6)).sum().backward()
+                optimizer.step()
+                schedule.step()
+        assert not caught, [str(w.message) for w in caught]
+        assert optimizer.param_groups[0]["lr"] == 0.1 / 4
+        copied = copy.deepcopy(optimizer)  # as some loops do; what is copied is the wrapped optimizer's state
+        assert copied.param_groups[0]["lr"] == 0.1 / 4

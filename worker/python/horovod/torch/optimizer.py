@@ -5,6 +5,7 @@ which goes on with the same parameters and state; schedulers made for the former
 """
 import contextlib
 import warnings
+import weakref
 
 import torch
 
@@ -83,6 +84,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             closure = self._reduce_for_step(closure)
         arguments = () if closure is None else (closure,)
         result = super().step(*arguments, **kwargs)
+        _note_step(self)
         self._gradients.is_reduced = False
         return result
 
@@ -148,6 +150,7 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         named = self._trained()
         before = [parameter.detach().clone() for _, parameter in named]
         loss = super().step(*(() if closure is None else (closure,)), **kwargs)
+        _note_step(self)
         with torch.no_grad():
             flights = [self._submit(name, parameter.detach() - start)
                        for (name, parameter), start in zip(named, before)]
@@ -224,7 +227,15 @@ def _adopt(kind, optimizer):
     adopted = derived.__new__(derived)
     adopted.__dict__.update(optimizer.__dict__)
     adopted.__dict__.pop("step", None)  # a scheduler's, which counts steps of the original
+    adopted._adopted = weakref.ref(optimizer)
     return adopted
+
+
+def _note_step(adopted):
+    """A scheduler that was made for the original optimizer looks there whether a step came before its own."""
+    original = getattr(adopted, "_adopted", lambda: None)()
+    if original is not None:
+        original._opt_called = True
 
 
 def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,
