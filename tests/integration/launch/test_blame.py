@@ -94,7 +94,7 @@ def test_the_documents_hold_the_table_of_causes():
     assert "\n".join(table()) in text, "\n".join(table())
 
 
-@pytest.fixture(scope="session", name="reach")
+@pytest.fixture(name="reach")
 def fixture_reach(hosts, tmp_path_factory):
     """reach(way): the arguments of horovodrun that name the hosts, and the environment."""
     pods = ways.Pods(hosts, tmp_path_factory.mktemp("pods"))
