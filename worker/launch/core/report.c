@@ -501,7 +501,7 @@ static void find_lost_srun(struct hvd_report_stream *stream)
             n_remote++;
             remote = i;
         }
-    if (stream->n_ended == 0 || n_remote == 0)
+    if (stream->n_stopped == 0 || n_remote == 0)
         return;
     lose_host(stream, hvd_strview_of(hosts->items[remote].name));
     if (n_remote > 1)
@@ -590,6 +590,7 @@ static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *p
         return HVD_OK;
     }
     stream->n_ended++;
+    stream->n_stopped += report.was_stopped ? 1 : 0;
     hear(stream, report.rank);
     if (!hvd_report_is_good(&report)) {
         keep(stream, &report);

@@ -84,6 +84,7 @@ struct hvd_report_stream {
     bool has_excepted; /* a rank that was stopped had an exception of its own before */
     struct hvd_report excepted;
     int64_t n_ended;               /* ranks that were reported, also as good */
+    int64_t n_stopped;             /* of them those that mpirun stopped */
     const struct hvd_hosts *hosts; /* borrowed; NULL: not known */
     bool *heard;                   /* by host: a rank there has reported its end; owned */
     bool has_lost;                 /* a host or a rank of which nothing is heard */

@@ -459,13 +459,16 @@ static void the_end_of_srun_is_named_by_its_host_where_there_is_but_one(void **s
         const char *list;
         bool has_srun;
         const char *line;
+        bool is_well; /* the ranks ended by themselves */
     } cases[] = {
+        {"east:1,west:2", true, NULL, true},
         {"east:1,west:2", true,
-         "host west unreachable: mpirun has lost its daemon there, and with it ranks 1 to 2"},
+         "host west unreachable: mpirun has lost its daemon there, and with it ranks 1 to 2",
+         false},
         {"east:1,west:1,north:1", true,
-         "mpirun has lost srun, and with it its daemons on other hosts"},
-        {"east:3", true, NULL},
-        {"east:1,west:2", false, NULL},
+         "mpirun has lost srun, and with it its daemons on other hosts", false},
+        {"east:3", true, NULL, false},
+        {"east:1,west:2", false, NULL, false},
     };
 
     (void)state;
@@ -481,8 +484,11 @@ static void the_end_of_srun_is_named_by_its_host_where_there_is_but_one(void **s
         stream.has_srun = cases[i].has_srun;
         hvd_buf_init(&pass, 1000);
         for (int64_t rank = 0; rank < 2; rank++) {
-            const struct hvd_report report = {
-                .rank = rank, .host = "h", .signal = 15, .was_stopped = true, .phase = 2};
+            const struct hvd_report report = {.rank = rank,
+                                              .host = "h",
+                                              .signal = cases[i].is_well ? 0 : 15,
+                                              .was_stopped = !cases[i].is_well,
+                                              .phase = HVD_RANK_ENDED};
 
             assert_int_equal(hvd_report_format(&report, NONCE, text, sizeof(text)), HVD_OK);
             assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(text), &pass), HVD_OK);
