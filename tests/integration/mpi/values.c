@@ -57,9 +57,9 @@ static double reduced(horovod_dtype_t dtype, horovod_reduce_op_t op, int64_t i)
     if (op != HOROVOD_AVERAGE)
         return result;
     if (dtype == HOROVOD_FLOAT32)
-        return (double)((float)result / (float)horovod_size());
+        return (double)((float)result * (float)(1.0 / horovod_size()));
     if (dtype == HOROVOD_FLOAT64)
-        return (double)result / horovod_size();
+        return result * (1.0 / horovod_size());
     const int rounded = result / horovod_size();
     return rounded;
 }
