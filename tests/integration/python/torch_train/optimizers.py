@@ -266,6 +266,19 @@ def parameters_that_some_ranks_do_not_use_get_the_average_with_zeros():
 
 
 @check
+def gradients_are_reduced_once_where_the_closure_only_returns_the_loss():
+    for is_synchronized in (False, True):
+        weight = torch.nn.Parameter(torch.zeros(1))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), [("weight", weight)], op=hvd.Sum)
+        loss = weight.sum() * (hvd.rank() + 1)
+        loss.backward()
+        if is_synchronized:
+            optimizer.synchronize()
+        optimizer.step(lambda loss=loss: loss)
+        assert -weight.item() == sum(range(1, hvd.size() + 1)), weight
+
+
+@check
 def closures_train_as_in_one_process():
     data, alone, shared = batches(3), perceptron(), perceptron()
 

@@ -106,7 +106,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _reduced(self, closure):
         loss = closure()
-        self.synchronize()
+        if not self._gradients.is_reduced:  # else the closure has computed none: they were reduced before the step
+            self.synchronize()
         return loss
 
     def zero_grad(self, set_to_none=True):
