@@ -19,6 +19,9 @@ hvd_fastcall_fn hvd_py_allreduce;
 hvd_fastcall_fn hvd_py_broadcast;
 hvd_fastcall_fn hvd_py_reducescatter;
 
+/* Tells the other ranks of a call that Python refuses: None. */
+hvd_fastcall_fn hvd_py_refuse;
+
 /* Reads the number of a process set; false with an exception, ValueError for the None of a set that
  * is not registered. */
 bool hvd_py_read_set(PyObject *number, int *out);

@@ -26,6 +26,17 @@ PyObject *hvd_py_raise_failed(const horovod_error_t *err)
     return NULL;
 }
 
+/* ValueError with the attribute is_told: the library has told the other ranks. */
+static PyObject *raise_told(const horovod_error_t *err)
+{
+    PyObject *error = PyObject_CallFunction(PyExc_ValueError, "s", err->message);
+
+    if (error && PyObject_SetAttrString(error, "is_told", Py_True) == 0)
+        PyErr_SetObject(PyExc_ValueError, error);
+    Py_XDECREF(error);
+    return NULL;
+}
+
 PyObject *hvd_py_raise_refused(const horovod_error_t *err)
 {
     switch (err->status) {
@@ -34,8 +45,7 @@ PyObject *hvd_py_raise_refused(const horovod_error_t *err)
             return hvd_py_raise_not_initialized();
         break;
     case HOROVOD_INVALID_ARGUMENT:
-        PyErr_SetString(PyExc_ValueError, err->message);
-        return NULL;
+        return raise_told(err);
     case HOROVOD_OUT_OF_MEMORY:
         return PyErr_NoMemory();
     default:

@@ -182,6 +182,27 @@ static horovod_status_t call(enum hvd_py_collective what, const struct group *g,
     return horovod_grouped_reducescatter_async(g->n, g->in, g->out, g->pointers, handles, err);
 }
 
+void hvd_py_tell_refused_group(const struct hvd_py_submission *s, int n)
+{
+    struct group g = {.n = n};
+    horovod_error_t err;
+
+    if (make_names(s, &g) && make_room(&g, hvd_py_makes_output(s->what))) {
+        for (int i = 0; i < n; i++) {
+            g.shapes[i][0] = 1;
+            g.tensors[i] = s->tensor;
+            g.tensors[i].name = g.names ? g.names + (size_t)i * g.name_size : NULL;
+            g.tensors[i].dtype = HOROVOD_UINT8;
+            g.tensors[i].ndim = 1;
+            g.tensors[i].shape = g.shapes[i];
+            g.pointers[i] = &g.tensors[i];
+        }
+        call(s->what, &g, &err);
+    }
+    PyErr_Clear();
+    close_group(&g);
+}
+
 PyObject *hvd_py_submit_group(const struct hvd_py_submission *s)
 {
     struct group g = {0};

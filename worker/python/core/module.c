@@ -36,6 +36,7 @@ static PyMethodDef methods[] = {
     FAST(reducescatter_async, "(input, output, name, op, prescale, postscale, set_id) -> handle"),
     FAST(grouped_reducescatter_async,
          "(inputs, outputs, name, op, prescale, postscale, set_id) -> handle"),
+    FAST(refuse, "(word, name, n of a group or 0, set_id): tells the others of a refused call"),
     {"wait", hvd_py_wait, METH_O, "(handle) -> the output, or a list of those that were made"},
     {"synchronize", (PyCFunction)(void (*)(void))hvd_py_synchronize, METH_FASTCALL | METH_KEYWORDS,
      SYNCHRONIZE},

@@ -245,6 +245,24 @@ PyObject *hvd_py_submit(const struct hvd_py_submission *s)
     return PyLong_FromLong(f->number);
 }
 
+/* The library refuses what has no memory, and tells the others. */
+void hvd_py_tell_refused(const struct hvd_py_submission *s)
+{
+    const int64_t one = 1;
+    char name[HVD_PY_NAME_MAX + 1];
+    horovod_tensor_t t = s->tensor;
+    horovod_handle_t handle;
+    horovod_error_t err;
+
+    if (make_name(s, name, &t.name)) {
+        t.dtype = HOROVOD_UINT8;
+        t.ndim = 1;
+        t.shape = &one;
+        call(s->what, NULL, NULL, &t, &handle, &err);
+    }
+    PyErr_Clear();
+}
+
 /* Submits, and waits for what takes microseconds. HOROVOD_IN_PROGRESS: *handle is pending; else it
  * has ended, with an exception unless HOROVOD_OK. */
 static horovod_status_t try_at_once(enum hvd_py_collective what, const void *input, void *output,

@@ -53,4 +53,12 @@ PyObject *hvd_py_perform(const struct hvd_py_submission *s);
 /* Submits a group of tensors that complete together, as one number. */
 PyObject *hvd_py_submit_group(const struct hvd_py_submission *s);
 
+/* Tells the other ranks that this one refuses the call, for what Python found: they would wait for
+ * it. Only what, name and process set are looked at. Never fails: what nobody can be told of is
+ * left out. */
+void hvd_py_tell_refused(const struct hvd_py_submission *s);
+
+/* The same for a group of n > 0 tensors. */
+void hvd_py_tell_refused_group(const struct hvd_py_submission *s, int n);
+
 #endif

@@ -34,13 +34,20 @@ try:
 except ImportError:
     _numpy = None
 
+def _has_memory(array):
+    """Whether what shows an address shows one; NumPy would take other memory."""
+    return not hasattr(array, "data_ptr") or array.numel() == 0 or array.data_ptr() != 0
+
+
 def _dense(array):
     """The array as one that lies in one piece: itself, where it does."""
     if _numpy is None:
         view = memoryview(array)
         return view if view.c_contiguous else memoryview(view.tobytes()).cast(view.format, view.shape)
     if hasattr(array, "__dlpack__") and not isinstance(array, _numpy.ndarray):
-        array = _numpy.from_dlpack(array)
+        if not _has_memory(array):
+            raise ValueError("the tensor has no memory of its own")
+        array = _numpy.from_dlpack(array.resolve_neg() if hasattr(array, "resolve_neg") else array)
     array = _numpy.asarray(array)
     return _numpy.ascontiguousarray(array) if array.ndim else array
 

@@ -202,7 +202,11 @@ def groups_without_names_go_on_after_refusals_and_calls_in_process_sets():
     if last.included():
         for function in (hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter):
             submit(function, (2,), process_set=last)
+    for function in (hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter):
+        if hvd.rank() == hvd.size() - 1:
             raises(ValueError, function, [mine(), torch.zeros(2, dtype=torch.complex64)])
+        else:  # what one rank refuses is a call of every rank
+            raises(hvd.HorovodInternalError, function, [mine(), mine()])
     for function in (hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter):
         submit(function, (2,))
     same(hvd.grouped_allreduce([mine()], op=hvd.Sum)[0], reduced("sum"))

@@ -70,21 +70,26 @@ def is_plain(tensor, prescale, postscale):
     return prescale and postscale and dense(tensor) is tensor
 
 
-def _call(call, tensors, process_set, *arguments):
-    """Calls the runtime, for tensors of a process set; says what is the reason where it refuses."""
+def refused(error, word, tensors, name, process_set, n=0):
+    """What to raise for a call of n tensors of a group, or one, that this rank refuses with an error.
+
+    The other ranks would wait for it, so they are told first, unless the runtime has done so.
+    """
+    if isinstance(error, HorovodInternalError):  # not refused: it failed
+        return error
+    if not getattr(error, "is_told", False) and process_set.process_set_id is not None:
+        _core.refuse(word, name, n, process_set.process_set_id)
     try:
-        return call(*arguments, process_set.process_set_id)
-    except HorovodInternalError:  # not refused: it failed
-        raise
-    except REFUSALS:
-        explain(tensors, process_set)
-        raise
+        explain(tensors, process_set, name)
+    except ValueError as reason:
+        return reason
+    return error
 
 
-def explain(tensors, process_set):
+def explain(tensors, process_set, name=None):
     """ValueError for tensors that cannot be sent, and for a process set that is not registered."""
     for tensor in tensors:
-        handles.check_supported(tensor)
+        handles.check_supported(tensor, name)
     if process_set.process_set_id is None:
         raise ValueError(f"{process_set} is not registered: use hvd.add_process_set or hvd.init(process_sets=...).")
 
@@ -110,15 +115,14 @@ def _room_for_all(tensors):
         raise
 
 
-def _as_they_are(call, tensors, process_set, *arguments):
+def _as_they_are(call, tensors, *arguments):
     """Calls the runtime for a group, without a look at each tensor; None where it needs copies of some."""
     try:
-        return call(*arguments, process_set.process_set_id)
+        return call(*arguments)
     except HorovodInternalError:
         raise
-    except REFUSALS:
-        if all(dense(tensor) is tensor for tensor in tensors):
-            explain(tensors, process_set)
+    except REFUSALS as error:
+        if getattr(error, "is_told", False) or all(dense(tensor) is tensor for tensor in tensors):
             raise
     return None
 
@@ -126,80 +130,94 @@ def _as_they_are(call, tensors, process_set, *arguments):
 def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                     process_set=global_process_set):
     """Submits the reduction of `tensor` over the ranks; synchronize gives a new tensor of its shape and type."""
-    op = reduction(op, average, process_set)
-    (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
-    source = dense(tensor)
-    target = handles.room_for(tensor, source)
-    handle = _call(_core.allreduce_async, (tensor,), process_set, source, target, name, op, before, after)
+    try:
+        op = reduction(op, average, process_set)
+        (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
+        source = dense(tensor)
+        target = handles.room_for(tensor, source)
+        handle = _core.allreduce_async(source, target, name, op, before, after, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "allreduce", (tensor,), name, process_set)
     return keep(handle, handles.return_to(tensor, target))
 
 
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                      process_set=global_process_set):
     """Submits the reduction of `tensor` over the ranks; the result replaces it once synchronized."""
-    if op is None or op == Adasum or average is not None:
-        op = reduction(op, average, process_set)
-    try:  # what the runtime does not take as it is, it refuses
-        handle = _core.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor,
+    try:
+        if op is None or op == Adasum or average is not None:
+            op = reduction(op, average, process_set)
+        try:  # what the runtime does not take as it is, it refuses
+            handle = _core.allreduce_async(tensor, tensor, name, op, prescale_factor, postscale_factor,
+                                           process_set.process_set_id)
+        except REFUSALS as error:
+            if getattr(error, "is_told", False) or is_plain(tensor, prescale_factor, postscale_factor):
+                raise
+        else:
+            written(tensor)
+            return handle
+        target = source = handles.dense_in_place(tensor)
+        if not (prescale_factor and postscale_factor):
+            (source,), prescale_factor, postscale_factor = _factors((source,), prescale_factor, postscale_factor)
+        handle = _core.allreduce_async(source, target, name, op, prescale_factor, postscale_factor,
                                        process_set.process_set_id)
-    except REFUSALS:
-        if is_plain(tensor, prescale_factor, postscale_factor):
-            explain((tensor,), process_set)
-            raise
-    else:
-        written(tensor)
-        return handle
-    target = source = dense(tensor)
-    if not (prescale_factor and postscale_factor):
-        (source,), prescale_factor, postscale_factor = _factors((source,), prescale_factor, postscale_factor)
-    handle = _call(_core.allreduce_async, (tensor,), process_set, source, target, name, op, prescale_factor,
-                   postscale_factor)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "allreduce", (tensor,), name, process_set)
     return keep(handle, handles.write_back(tensor, target))
 
 
 def allreduced(tensor, average, name, op, prescale_factor, postscale_factor, process_set):
     """The reduction of `tensor`, waited for; without gradient."""
-    op = reduction(op, average, process_set)
-    (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
-    source = dense(tensor)
-    target = handles.room_for(tensor, source)
-    _call(_core.allreduce, (tensor,), process_set, source, target, name, op, before, after)
+    try:
+        op = reduction(op, average, process_set)
+        (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
+        source = dense(tensor)
+        target = handles.room_for(tensor, source)
+        _core.allreduce(source, target, name, op, before, after, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "allreduce", (tensor,), name, process_set)
     return target if tensor.is_cpu else target.to(tensor.device)
 
 
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                             process_set=global_process_set):
     """Submits tensors that are reduced together; synchronize gives a tuple of new tensors."""
-    op = reduction(op, average, process_set)
     tensors = group_of(tensors)
-    if prescale_factor and postscale_factor:
-        handle = _as_they_are(_core.grouped_allreduce_async, tensors, process_set, tensors, _room_for_all(tensors),
-                              name, op, prescale_factor, postscale_factor)
-        if handle is not None:
-            return handle
-    tensors, before, after = _factors(tensors, prescale_factor, postscale_factor)
-    sources = [dense(tensor) for tensor in tensors]
-    targets = [handles.room_for(tensor, source) for tensor, source in zip(tensors, sources)]
-    handle = _call(_core.grouped_allreduce_async, tensors, process_set, sources, targets, name, op, before, after)
+    try:
+        op = reduction(op, average, process_set)
+        if prescale_factor and postscale_factor:
+            handle = _as_they_are(_core.grouped_allreduce_async, tensors, tensors, _room_for_all(tensors),
+                                  name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+            if handle is not None:
+                return handle
+        tensors, before, after = _factors(tensors, prescale_factor, postscale_factor)
+        sources = [dense(tensor) for tensor in tensors]
+        targets = [handles.room_for(tensor, source) for tensor, source in zip(tensors, sources)]
+        handle = _core.grouped_allreduce_async(sources, targets, name, op, before, after, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "allreduce", tensors, name, process_set, len(tensors))
     return keep(handle, handles.all_of([handles.return_to(*pair) for pair in zip(tensors, targets)]))
 
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                              process_set=global_process_set):
     """Submits tensors that are reduced together; the results replace them once synchronized."""
-    op = reduction(op, average, process_set)
     tensors = group_of(tensors)
-    if prescale_factor and postscale_factor:
-        handle = _as_they_are(_core.grouped_allreduce_async, tensors, process_set, tensors, tensors, name, op,
-                              prescale_factor, postscale_factor)
-        if handle is not None:
-            handles.all_written(tensors)
-            return handle
-    targets = [dense(tensor) for tensor in tensors]
-    sources, before, after = targets, prescale_factor, postscale_factor
-    if not (before and after):
-        sources, before, after = _factors(targets, before, after)
-    handle = _call(_core.grouped_allreduce_async, tensors, process_set, sources, targets, name, op, before, after)
+    try:
+        op = reduction(op, average, process_set)
+        if prescale_factor and postscale_factor:
+            handle = _as_they_are(_core.grouped_allreduce_async, tensors, tensors, tensors, name, op,
+                                  prescale_factor, postscale_factor, process_set.process_set_id)
+            if handle is not None:
+                handles.all_written(tensors)
+                return handle
+        targets = [handles.dense_in_place(tensor) for tensor in tensors]
+        sources, before, after = targets, prescale_factor, postscale_factor
+        if not (before and after):
+            sources, before, after = _factors(targets, before, after)
+        handle = _core.grouped_allreduce_async(sources, targets, name, op, before, after, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "allreduce", tensors, name, process_set, len(tensors))
     return keep(handle, handles.all_of([handles.write_back(*pair) for pair in zip(tensors, targets)]))
 
 
@@ -209,17 +227,29 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     Called, it waits and returns the sparse tensor, which is not coalesced: indices and values of all
     ranks stand behind each other. `synchronize` and `poll` take the function as well.
     """
-    op = reduction(op, None, process_set)
-    if op not in (Average, Sum):
-        raise ValueError("Sparse tensors can be averaged and summed only.")
-    handles.check_is_tensor(tensor)
-    if tensor.layout is not torch.sparse_coo:
-        raise ValueError(f"Tensor type {tensor.type()} is not a sparse COO tensor.")
+    try:
+        op = _sparse_reduction(tensor, op, process_set)
+    except Exception:
+        for part in ("values", "indices"):
+            if process_set.process_set_id is not None:
+                _core.refuse("allgather", None if name is None else f"{name}.{part}", 0, process_set.process_set_id)
+        raise
     indices, values = tensor._indices().t(), tensor._values()
     finish = partial(_sparse, tensor.shape, process_set.size() if op == Average else 1)
     return handles.SparseHandle(
         [allgather_async(values, None if name is None else f"{name}.values", process_set),
          allgather_async(indices, None if name is None else f"{name}.indices", process_set)], finish)
+
+
+def _sparse_reduction(tensor, op, process_set):
+    """The reduction of a sparse tensor that is meant, checked."""
+    op = reduction(op, None, process_set)
+    if op not in (Average, Sum):
+        raise ValueError("Sparse tensors can be averaged and summed only.")
+    handles.check_is_tensor(tensor)
+    if tensor.layout is not torch.sparse_coo:
+        raise ValueError(f"Tensor type {handles.type_of(tensor)} is not a sparse COO tensor.")
+    return op
 
 
 def _sparse(shape, divisor, values, indices):
@@ -236,7 +266,10 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
 
 def gather_async(tensor, name, process_set, finish):
     """Submits an allgather; synchronize gives finish(the runtime's outputs)."""
-    handle = _call(_core.allgather_async, (tensor,), process_set, dense(tensor), name)
+    try:
+        handle = _core.allgather_async(dense(tensor), name, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "allgather", (tensor,), name, process_set)
     return keep(handle, finish)
 
 
@@ -252,9 +285,12 @@ def _gathered(tensors, outputs):
 
 def grouped_gather_async(tensors, name, process_set, finish):
     """Submits a grouped allgather; synchronize gives finish(the runtime's outputs)."""
-    handle = _as_they_are(_core.grouped_allgather_async, tensors, process_set, tensors, name)
-    if handle is None:
-        handle = _call(_core.grouped_allgather_async, tensors, process_set, [dense(tensor) for tensor in tensors], name)
+    try:
+        handle = _as_they_are(_core.grouped_allgather_async, tensors, tensors, name, process_set.process_set_id)
+        if handle is None:
+            handle = _core.grouped_allgather_async([dense(tensor) for tensor in tensors], name, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "allgather", tensors, name, process_set, len(tensors))
     return keep(handle, finish)
 
 
@@ -263,24 +299,33 @@ def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set
 
     root_rank is a rank of the job, also in a process set.
     """
-    source = dense(tensor)
-    target = handles.room_for(tensor, source)
-    handle = _call(_core.broadcast_async, (tensor,), process_set, source, target, root_rank, name)
+    try:
+        source = dense(tensor)
+        target = handles.room_for(tensor, source)
+        handle = _core.broadcast_async(source, target, root_rank, name, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "broadcast", (tensor,), name, process_set)
     return keep(handle, handles.return_to(tensor, target))
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
     """Submits the sending of root_rank's tensor to all; it replaces `tensor` once synchronized."""
-    target = dense(tensor)
-    handle = _call(_core.broadcast_async, (tensor,), process_set, target, target, root_rank, name)
+    try:
+        target = handles.dense_in_place(tensor)
+        handle = _core.broadcast_async(target, target, root_rank, name, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "broadcast", (tensor,), name, process_set)
     return keep(handle, handles.write_back(tensor, target))
 
 
 def broadcasted(tensor, root_rank, name, process_set):
     """root_rank's tensor, waited for; without gradient."""
-    source = dense(tensor)
-    target = handles.room_for(tensor, source)
-    _call(_core.broadcast, (tensor,), process_set, source, target, root_rank, name)
+    try:
+        source = dense(tensor)
+        target = handles.room_for(tensor, source)
+        _core.broadcast(source, target, root_rank, name, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "broadcast", (tensor,), name, process_set)
     return target if tensor.is_cpu else target.to(tensor.device)
 
 
@@ -291,8 +336,11 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
     same number of rows. synchronize gives (what was received, in rank order; how many rows came from
     each rank, of the type of splits, else int32).
     """
-    counts = _split_counts(splits)
-    handle = _call(_core.alltoall_async, (tensor,), process_set, dense(tensor), counts, name)
+    try:
+        counts = _split_counts(splits)
+        handle = _core.alltoall_async(dense(tensor), counts, name, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "alltoall", (tensor,), name, process_set)
     return keep(handle, partial(_exchanged, tensor, splits, process_set.size()))
 
 
@@ -328,40 +376,52 @@ def reducescatter_async(tensor, name=None, op=Average, process_set=global_proces
 
     Of N rows over n ranks each gets N / n, and the first N % n ranks one more.
     """
-    (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
-    source = dense(tensor)
-    target = _rows_for(source, process_set)
-    handle = _scatter(_core.reducescatter_async, (tensor,), process_set, source, target, name, op, before, after)
+    try:
+        (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
+        source = dense(tensor)
+        target = _rows_for(source, process_set)
+        handle = _scatter(_core.reducescatter_async, source, target, name, op, before, after, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "reducescatter", (tensor,), name, process_set)
     return keep(handle, handles.return_to(tensor, target))
 
 
 def scattered(tensor, name, op, process_set, prescale_factor, postscale_factor):
     """This rank's rows of the reduction of `tensor`, waited for; without gradient."""
-    (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
-    source = dense(tensor)
-    target = _rows_for(source, process_set)
-    _scatter(_core.reducescatter, (tensor,), process_set, source, target, name, op, before, after)
+    try:
+        (tensor,), before, after = _factors((tensor,), prescale_factor, postscale_factor)
+        source = dense(tensor)
+        target = _rows_for(source, process_set)
+        _scatter(_core.reducescatter, source, target, name, op, before, after, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "reducescatter", (tensor,), name, process_set)
     return target if tensor.is_cpu else target.to(tensor.device)
 
 
 def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                                 postscale_factor=1.0):
     """Submits tensors that are reduced and scattered together; synchronize gives a tuple of tensors."""
-    tensors, before, after = _factors(group_of(tensors), prescale_factor, postscale_factor)
-    sources = [dense(tensor) for tensor in tensors]
-    targets = [_rows_for(source, process_set) for source in sources]
-    handle = _scatter(_core.grouped_reducescatter_async, tensors, process_set, sources, targets, name, op, before, after)
+    tensors = group_of(tensors)
+    try:
+        tensors, before, after = _factors(tensors, prescale_factor, postscale_factor)
+        sources = [dense(tensor) for tensor in tensors]
+        targets = [_rows_for(source, process_set) for source in sources]
+        handle = _scatter(_core.grouped_reducescatter_async, sources, targets, name, op, before, after, process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "reducescatter", tensors, name, process_set, len(tensors))
     return keep(handle, handles.all_of([handles.return_to(*pair) for pair in zip(tensors, targets)]))
 
 
-def _scatter(call, tensors, process_set, source, target, name, op, before, after):
-    """_call for what reduces and scatters, which knows two reductions."""
+def _scatter(call, source, target, name, op, before, after, set_id):
+    """Calls the runtime for what reduces and scatters, which knows two reductions."""
     try:
-        return _call(call, tensors, process_set, source, target, name, op, before, after)
+        return call(source, target, name, op, before, after, set_id)
     except ValueError as refusal:
         if op in (Average, Sum):
             raise
-        raise UnsupportedReduction(str(refusal)) from None
+        unsupported = UnsupportedReduction(str(refusal))
+        unsupported.is_told = getattr(refusal, "is_told", False)
+        raise unsupported from None
 
 
 def _rows_for(tensor, process_set):

@@ -19,9 +19,19 @@ def broadcast_parameters(params, root_rank):
 
     params: a state_dict(), or pairs (name, tensor) as of named_parameters(), or a list of tensors.
     """
-    handles = [broadcast_async_(tensor, root_rank, name) for name, tensor in _named(params)]
+    handles, failure = [], None
+    for name, tensor in _named(params):  # all of them, whatever becomes of one: the other ranks do so, too
+        try:
+            handles.append(broadcast_async_(tensor, root_rank, name))
+        except (ValueError, TypeError, RuntimeError) as error:
+            failure = failure or error
     for handle in handles:
-        synchronize(handle)
+        try:
+            synchronize(handle)
+        except RuntimeError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def _named(params):

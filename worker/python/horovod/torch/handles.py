@@ -4,6 +4,8 @@ The runtime reads and writes dense memory of the host. Where a tensor is that al
 copied; else the work is done on a copy, and what is left to do at the end (bringing the result to
 where it belongs) is kept with the handle until `synchronize`, by the extension.
 """
+import contextlib
+
 import torch
 
 from horovod import _core
@@ -30,14 +32,75 @@ def check_is_tensor(thing):
         raise ValueError(f"Tensor type {name} is not supported: a torch.Tensor is needed.")
 
 
-def check_supported(tensor):
-    """ValueError for what is no tensor, is not strided, or is of a type that cannot be sent."""
+def check_supported(tensor, name=None):
+    """ValueError for what cannot be sent: no tensor, not strided, of another type, or without memory."""
     check_is_tensor(tensor)
     if tensor.layout is not torch.strided or tensor.dtype not in _DTYPES:
-        raise ValueError(f"Tensor type {_type_of(tensor)} is not supported.")
+        raise ValueError(f"Tensor type {type_of(tensor)} is not supported.")
+    why = _unreadable(tensor)
+    if why is not None:
+        which = "A tensor" if name is None else f"Tensor {name}"
+        raise ValueError(f"{which} of {type(tensor).__name__}, shape {_shape_of(tensor)}, cannot be sent: {why}.")
 
 
-def _type_of(tensor):
+def _unreadable(tensor):
+    """Why the values of a strided tensor are not to be had, and what to do; None where they are."""
+    if tensor.is_meta:
+        return "the meta device has no values; give it memory with to_empty() first"
+    if tensor.is_nested:
+        return "it is nested; send its parts, tensor.unbind()"
+    try:
+        has_memory = tensor.is_neg() or _is_zero(tensor) or tensor.data_ptr() != 0 or tensor.numel() == 0
+    except RuntimeError:
+        return "it stands for another tensor within a transform (torch.func, vmap); call outside of the transform"
+    if has_memory or not tensor.is_cpu:
+        return None
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return "it is a wrapper without memory of its own; send the tensors that are inside"
+    if torch._is_functional_tensor(tensor):
+        return "it stands for another tensor within functionalization; call outside of it"
+    return f"its storage was freed, {tensor.untyped_storage().nbytes()} bytes are left; give it memory first"
+
+
+def _is_zero(tensor):
+    """Whether it is one of PyTorch's zeros without memory."""
+    return hasattr(tensor, "_is_zerotensor") and tensor._is_zerotensor()
+
+
+def _shape_of(tensor):
+    try:
+        return tuple(tensor.shape)
+    except RuntimeError:  # of a nested tensor
+        return "unknown"
+
+
+def check_writable(tensor):
+    """ValueError for what an in-place operation cannot write to element by element."""
+    if _is_zero(tensor):
+        raise ValueError("A zero tensor without memory cannot be changed in place; clone() it first.")
+    if tensor.layout is torch.strided and not tensor.is_nested and _overlaps(tensor):
+        raise ValueError(f"A tensor of shape {tuple(tensor.shape)} with strides {tensor.stride()} has several elements in "
+                         "one place of memory and cannot be changed in place; clone() it first.")
+
+
+def _overlaps(tensor):
+    """Whether elements of a tensor share memory: it was expanded, or made by as_strided."""
+    if tensor.numel() == 0:
+        return False
+    reach, is_apart = 0, True
+    places = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1)
+    for stride, size in places:
+        is_apart = is_apart and stride > reach
+        reach += stride * (size - 1)
+    if is_apart:
+        return False
+    offsets = torch.zeros(1, dtype=torch.int64)
+    for stride, size in places:
+        offsets = (offsets[:, None] + torch.arange(size) * stride).flatten()
+    return offsets.unique().numel() < offsets.numel()
+
+
+def type_of(tensor):
     """What PyTorch calls the type; some layouts have no such word."""
     try:
         return tensor.type()
@@ -46,14 +109,24 @@ def _type_of(tensor):
 
 
 def dense(tensor):
-    """The tensor itself if it is dense memory of the host, else a copy that is, of the same shape."""
+    """The tensor itself if it is dense memory of the host with its values, else a copy that is, of the same shape."""
     try:
-        if tensor.is_cpu and tensor.is_contiguous():
+        if tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg() and not _is_zero(tensor):
             return tensor
     except (RuntimeError, AttributeError):  # compressed sparse layouts do not answer, nor does what is no tensor
         pass
     check_supported(tensor)
-    return tensor.detach().to("cpu").contiguous()
+    if _is_zero(tensor):
+        return torch.zeros(tensor.shape, dtype=tensor.dtype)
+    return tensor.detach().to("cpu").resolve_neg().contiguous()
+
+
+def dense_in_place(tensor):
+    """dense(tensor), which may be written to and whose values write_back can bring to where they belong."""
+    target = dense(tensor)
+    if target is not tensor:
+        check_writable(tensor)
+    return target
 
 
 def room_for(tensor, source):
@@ -115,7 +188,8 @@ def write_back(tensor, result):
 
 
 def _overwritten(tensor, result):
-    tensor.detach().copy_(result)
+    with torch.inference_mode() if tensor.is_inference() else contextlib.nullcontext():
+        tensor.detach().copy_(result)
     return tensor
 
 

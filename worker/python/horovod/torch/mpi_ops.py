@@ -15,7 +15,7 @@ from horovod.torch.asynchronous import (  # noqa: F401
     REFUSALS, Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_,
     allreduced, alltoall_async, broadcast_async, broadcast_async_, broadcasted, gather_async, grouped_allgather_async, grouped_allreduce_async,
     grouped_allreduce_async_, grouped_gather_async, grouped_reducescatter_async,
-    explain, group_of, handle_average_backwards_compatibility, is_plain, reducescatter_async, reduction, scattered,
+    group_of, handle_average_backwards_compatibility, reducescatter_async, reduction, refused, scattered,
     sparse_allreduce_async)
 from horovod.torch.compression import Compression
 from horovod.torch.handles import NO_TENSORS, bump, poll, synchronize
@@ -56,7 +56,7 @@ def _has_gradient(*tensors):
     """Whether a result of these tensors is to be part of the graph."""
     try:
         return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    except AttributeError:  # what is no tensor is refused where it is submitted
+    except (AttributeError, TypeError):  # what is no tensor, or does not answer, is refused where it is submitted
         return False
 
 
@@ -93,23 +93,23 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
 def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                process_set=global_process_set):
     """Replaces `tensor` by its reduction over the ranks, and returns it. Has no gradient."""
-    if op is None or op == Adasum or average is not None:
-        op = reduction(op, average, process_set)
     try:
-        _core.allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+        meant = op
+        if op is None or op == Adasum or average is not None:
+            meant = reduction(op, average, process_set)
+        _core.allreduce(tensor, tensor, name, meant, prescale_factor, postscale_factor, process_set.process_set_id)
     except HorovodInternalError:
         raise
-    except REFUSALS:
-        if is_plain(tensor, prescale_factor, postscale_factor):
-            explain((tensor,), process_set)
-            raise
+    except REFUSALS as error:  # unless the runtime did, the other form finds out why, and tells the others
+        if getattr(error, "is_told", False):
+            raise refused(error, "allreduce", (tensor,), name, process_set)
     else:
         try:  # as handles.written: a call more would cost more than all else here
             bump((tensor,))
         except NO_TENSORS:
             pass
         return tensor
-    return synchronize(allreduce_async_(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
+    return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
 class HorovodGroupedAllreduce(torch.autograd.Function):
@@ -171,9 +171,10 @@ class HorovodAllgather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, tensor, name, process_set: ProcessSet):
-        ctx.rows, ctx.process_set = (tensor.shape[0] if tensor.dim() else 0), process_set
+        ctx.process_set = process_set
 
         def finish(outputs):
+            ctx.rows = tensor.shape[0]
             ctx.offset = _offset(outputs[0], process_set)
             return handles.from_output(outputs[0], tensor)
 
@@ -246,10 +247,9 @@ def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
         _core.broadcast(tensor, tensor, root_rank, name, process_set.process_set_id)
     except HorovodInternalError:
         raise
-    except REFUSALS:
-        if is_plain(tensor, 1.0, 1.0):
-            explain((tensor,), process_set)
-            raise
+    except REFUSALS as error:
+        if getattr(error, "is_told", False):
+            raise refused(error, "broadcast", (tensor,), name, process_set)
     else:
         try:  # as handles.written: a call more would cost more than all else here
             bump((tensor,))
