@@ -31,6 +31,7 @@
 #define USUAL_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define FILES 40        /* descriptors of mpirun, and a few more; measured with 4.1 and 5.0 */
 #define FILES_OF_RANK 4 /* more for each rank that it starts itself */
+#define STACK_OF_MPIRUN ((rlim_t)256 << 10)   /* Open MPI 4.1 ends with SIGSEGV below 200 KiB */
 #define OPENMPI_SHM_BYTES ((uint64_t)8 << 20) /* of a process, and as much again to be safe */
 
 /* Whether two addresses of the internet families are the same, ports aside. */
@@ -210,6 +211,22 @@ hvd_status_t hvd_here_ensure_files(const struct hvd_hosts *hosts, struct hvd_err
                     "the limit of open files is %llu, and mpirun needs %llu here: raise it "
                     "(ulimit -n)",
                     (unsigned long long)limit.rlim_max, (unsigned long long)needed);
+}
+
+hvd_status_t hvd_here_ensure_stack(struct hvd_err *err)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK_OF_MPIRUN)
+        return HVD_OK;
+    limit.rlim_cur = STACK_OF_MPIRUN;
+    if (limit.rlim_max >= STACK_OF_MPIRUN && setrlimit(RLIMIT_STACK, &limit) == 0)
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_DENIED, 0,
+                    "the limit of the stack is %llu KiB, and mpirun needs %llu: raise it "
+                    "(ulimit -s)",
+                    (unsigned long long)limit.rlim_max >> 10,
+                    (unsigned long long)STACK_OF_MPIRUN >> 10);
 }
 
 static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *where)

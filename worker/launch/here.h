@@ -41,6 +41,10 @@ hvd_status_t hvd_here_ensure_environment(struct hvd_err *err);
  * numbers when it may not be raised so far; mpirun hangs or crashes below. */
 hvd_status_t hvd_here_ensure_files(const struct hvd_hosts *hosts, struct hvd_err *err);
 
+/* Raises the limit of the stack to what mpirun needs. HVD_ERR_DENIED names both sizes. Before any
+ * thread. */
+hvd_status_t hvd_here_ensure_stack(struct hvd_err *err);
+
 /* Removes the folder that an mpirun of that id, which has ended, has left behind, having had no
  * time to do so: Open MPI 4, 5, and 5.0.11 each have a name of their own for it. */
 void hvd_here_remove_session(pid_t mpirun);

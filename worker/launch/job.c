@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "worker/launch/core/report.h"
 #include "worker/launch/here.h"
 #include "worker/launch/process.h"
@@ -42,11 +43,12 @@ struct run {
     struct hvd_buf pass;
     bool has_ended;
     int status;
-    int stop_signal;        /* the first that asked us to stop, or 0 */
-    int64_t ask_at_ms;      /* within the grace: when the wrappers are told (again) */
-    int64_t force_at_ms;    /* when the grace is over; 0 = there is none */
-    int64_t kill_at_ms;     /* when mpirun has had its time to stop; 0 = it was not asked */
-    bool has_closed_output; /* nobody reads it */
+    int stop_signal;         /* the first that asked us to stop, or 0 */
+    int64_t ask_at_ms;       /* within the grace: when the wrappers are told (again) */
+    int64_t force_at_ms;     /* when the grace is over; 0 = there is none */
+    int64_t kill_at_ms;      /* when mpirun has had its time to stop; 0 = it was not asked */
+    bool has_closed_output;  /* nobody reads it */
+    char chunk[CHUNK_BYTES]; /* for one read */
 };
 
 /* mpirun is to end all that it has started. */
@@ -93,15 +95,14 @@ static void take_signal(struct run *run)
 
 static void take_text(struct run *run)
 {
-    char chunk[CHUNK_BYTES];
-    ssize_t n = read(run->from, chunk, sizeof(chunk));
+    ssize_t n = read(run->from, run->chunk, sizeof(run->chunk));
 
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     hvd_buf_reset(&run->pass);
     if (n > 0)
         (void)!hvd_report_stream_feed(
-            &run->stream, (struct hvd_strview){.data = chunk, .len = (size_t)n}, &run->pass);
+            &run->stream, (struct hvd_strview){.data = run->chunk, .len = (size_t)n}, &run->pass);
     else
         hvd_process_close(&run->from);
     if (run->pass.len > 0)
@@ -185,12 +186,10 @@ static int patience_ms(const struct run *run)
 }
 
 /* mpirun does not write into a pipe that nobody reads: it is asked to stop first. */
-static void swallow(struct hvd_pump *pump)
+static void swallow(struct run *run)
 {
-    char chunk[CHUNK_BYTES];
-
-    if (read(pump->from, chunk, sizeof(chunk)) <= 0)
-        pump->from = -1;
+    if (read(run->out.from, run->chunk, sizeof(run->chunk)) <= 0)
+        run->out.from = -1;
 }
 
 /* Waits until something happens, and sees to it. */
@@ -212,7 +211,7 @@ static void watch_once(struct run *run)
     if (!run->out.is_broken)
         hvd_pump_step(&run->out, &fds[2]);
     else if (fds[2].revents)
-        swallow(&run->out);
+        swallow(run);
     move_banners(run);
     hvd_pump_step(&run->in, &fds[3]);
     if (run->in.n == 0 && (run->in.from < 0 || run->in.is_broken))
@@ -329,9 +328,12 @@ static hvd_status_t open_streams(struct run *run, struct hvd_spawn *spawn, struc
         st = hvd_process_pipe(text, err);
     if (st == HVD_OK && isatty(STDIN_FILENO)) {
         st = hvd_process_pipe(in, err);
-        run->in = (struct hvd_pump){.from = STDIN_FILENO, .to = in[1], .is_terminal = true};
+        run->in.from = STDIN_FILENO;
+        run->in.to = in[1];
+        run->in.is_terminal = true;
     }
-    run->out = (struct hvd_pump){.from = out[0], .to = STDOUT_FILENO};
+    run->out.from = out[0];
+    run->out.to = STDOUT_FILENO;
     if (run->job->mpi_major >= 5)
         run->out.banners = &run->out_banners;
     run->from = text[0];
@@ -341,36 +343,50 @@ static hvd_status_t open_streams(struct run *run, struct hvd_spawn *spawn, struc
     return st;
 }
 
-hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_err *err)
+/* Starts mpirun and watches it to its end. */
+static hvd_status_t run_to_end(struct run *run, int *out_code, struct hvd_err *err)
 {
-    struct run run = {
-        .job = job, .from = -1, .signals = -1, .in = {.from = -1, .to = -1}, .out = {.from = -1}};
-    struct hvd_spawn spawn = {.argv = job->argv, .fds = {-1, -1, -1}, .death_signal = SIGTERM};
+    struct hvd_spawn spawn = {.argv = run->job->argv, .fds = {-1, -1, -1}, .death_signal = SIGTERM};
     int out;
-    hvd_status_t st = block_signals(&run, err);
+    hvd_status_t st = block_signals(run, err);
 
-    hvd_buf_init(&run.pass, (size_t)4 * CHUNK_BYTES);
-    hvd_report_stream_init(&run.stream, job->nonce, job->hosts);
-    run.stream.shows_banners = job->is_verbose;
-    run.stream.has_srun = job->has_srun;
     if (st == HVD_OK)
-        st = open_streams(&run, &spawn, err);
-    out = run.out.from;
+        st = open_streams(run, &spawn, err);
+    out = run->out.from;
     if (st == HVD_OK)
-        st = hvd_process_spawn(&spawn, &run.pid, err);
+        st = hvd_process_spawn(&spawn, &run->pid, err);
     for (int i = 0; i < 3; i++)
         hvd_process_close(&spawn.fds[i]);
     if (st == HVD_OK) {
-        watch(&run);
-        finish(&run);
-        hvd_here_remove_session(run.pid);
-        *out_code = conclude(&run, job);
+        watch(run);
+        finish(run);
+        hvd_here_remove_session(run->pid);
+        *out_code = conclude(run, run->job);
     }
-    hvd_process_close(&run.in.to);
+    hvd_process_close(&run->in.to);
     hvd_process_close(&out);
-    hvd_process_close(&run.from);
-    hvd_process_close(&run.signals);
-    hvd_report_stream_fini(&run.stream);
-    hvd_buf_fini(&run.pass);
+    hvd_process_close(&run->from);
+    hvd_process_close(&run->signals);
+    return st;
+}
+
+hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_err *err)
+{
+    /* Larger than the stack of a process may be (ulimit -s). */
+    struct run *run = hvd_calloc(1, sizeof(*run));
+    hvd_status_t st;
+
+    if (!run)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory");
+    run->job = job;
+    run->from = run->signals = run->in.from = run->in.to = run->out.from = -1;
+    hvd_buf_init(&run->pass, (size_t)4 * CHUNK_BYTES);
+    hvd_report_stream_init(&run->stream, job->nonce, job->hosts);
+    run->stream.shows_banners = job->is_verbose;
+    run->stream.has_srun = job->has_srun;
+    st = run_to_end(run, out_code, err);
+    hvd_report_stream_fini(&run->stream);
+    hvd_buf_fini(&run->pass);
+    hvd_free(run);
     return st;
 }

@@ -446,6 +446,8 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     if (st == HVD_OK)
         st = hvd_here_ensure_files(&l.hosts, err);
     if (st == HVD_OK)
+        st = hvd_here_ensure_stack(err);
+    if (st == HVD_OK)
         st = check(&l, err);
     if (st == HVD_OK)
         st = prepare_environment(&l, err);

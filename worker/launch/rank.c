@@ -45,6 +45,7 @@
 #define JOINING_MS 10000   /* so long there, and the launcher hears of it */
 #define DRAIN_MS 1000      /* how long output is awaited after the program ended */
 #define OUTPUT_MAX ((size_t)1 << 20)
+#define CHUNK_BYTES 16384
 
 struct stream {
     int from; /* what the program writes comes out here; -1 = ended */
@@ -77,6 +78,7 @@ struct wrapper {
     int64_t oom_kills_before;
     int64_t joining_since_ms; /* 0 = it is not within horovod_init */
     bool has_joined;          /* or the launcher knows that it waits to */
+    char chunk[CHUNK_BYTES];  /* for one read */
 };
 
 /* Puts the variables of the launcher in place of those that carried them. */
@@ -194,19 +196,18 @@ static const char *stamp(const struct wrapper *w, char *out, size_t size)
 }
 
 /* Carries what the program wrote; with is_idle gives out an incomplete line, too. */
-static void carry(const struct wrapper *w, struct stream *stream, bool is_idle)
+static void carry(struct wrapper *w, struct stream *stream, bool is_idle)
 {
-    char chunk[16384];
     char when[64];
     struct hvd_buf out = {0};
-    ssize_t n = is_idle ? 0 : read(stream->from, chunk, sizeof(chunk));
+    ssize_t n = is_idle ? 0 : read(stream->from, w->chunk, sizeof(w->chunk));
 
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     hvd_buf_init(&out, OUTPUT_MAX);
     (void)stamp(w, when, sizeof(when));
     if (n > 0) {
-        const struct hvd_strview data = {.data = chunk, .len = (size_t)n};
+        const struct hvd_strview data = {.data = w->chunk, .len = (size_t)n};
 
         hvd_tail_add(&stream->tail, data);
         hvd_output_write(&stream->file, when, data);
@@ -455,36 +456,52 @@ static int run(struct wrapper *w)
     return code;
 }
 
-int hvd_rank_exec(int argc, char **argv)
+/* What the arguments ask for. */
+static void take_arguments(struct wrapper *w, char **argv)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    rank = rank ? rank : getenv("PMIX_RANK");
+    w->rank = rank ? rank : "0";
+    w->nonce = argv[2];
+    w->has_stamp = strcmp(argv[3], HVD_RANK_STAMP) == 0;
+    w->has_prefix = w->has_stamp || strcmp(argv[3], HVD_RANK_PREFIX) == 0;
+    w->folder = strcmp(argv[4], HVD_RANK_NO_FILES) == 0 ? NULL : argv[4];
+    w->grace_ms = strtoll(argv[5], NULL, 10);
+    w->command = argv + 6;
+    w->signals = w->guard = -1;
+    for (int i = 0; i < 2; i++) {
+        w->streams[i].from = w->streams[i].file.fd = -1;
+        w->streams[i].to = i == 0 ? STDOUT_FILENO : STDERR_FILENO;
+    }
+}
+
+static int refuse(const char *why, int code)
+{
+    hvd_process_write_all(STDERR_FILENO, why, strlen(why));
+    return code;
+}
+
+int hvd_rank_exec(int argc, char **argv)
+{
     pid_t daemon = getppid();
-    struct wrapper w = {.signals = -1,
-                        .streams = {{.from = -1, .to = STDOUT_FILENO, .file = {.fd = -1}},
-                                    {.from = -1, .to = STDERR_FILENO, .file = {.fd = -1}}}};
+    struct wrapper *w;
     int code;
 
-    if (argc < 7) {
-        static const char usage[] = "horovodrun: " HVD_RANK_EXEC " is for mpirun alone\n";
-
-        hvd_process_write_all(STDERR_FILENO, usage, sizeof(usage) - 1);
-        return 2;
-    }
+    if (argc < 7)
+        return refuse("horovodrun: " HVD_RANK_EXEC " is for mpirun alone\n", 2);
     (void)prctl(PR_SET_PDEATHSIG, SIGHUP);
     if (getppid() != daemon)
         return 128 + SIGHUP;
-    rank = rank ? rank : getenv("PMIX_RANK");
-    w.rank = rank ? rank : "0";
-    w.nonce = argv[2];
-    w.has_stamp = strcmp(argv[3], HVD_RANK_STAMP) == 0;
-    w.has_prefix = w.has_stamp || strcmp(argv[3], HVD_RANK_PREFIX) == 0;
-    w.folder = strcmp(argv[4], HVD_RANK_NO_FILES) == 0 ? NULL : argv[4];
-    w.grace_ms = strtoll(argv[5], NULL, 10);
-    w.command = argv + 6;
-    code = run(&w);
-    hvd_prefix_fini(&w.streams[0].prefix);
-    hvd_prefix_fini(&w.streams[1].prefix);
-    hvd_guard_release(&w.guard);
-    hvd_process_close(&w.signals);
+    w = hvd_calloc(1, sizeof(*w)); /* a stack may be small (ulimit -s) */
+    if (!w)
+        return refuse("horovodrun: out of memory\n", 126);
+    take_arguments(w, argv);
+    code = run(w);
+    hvd_prefix_fini(&w->streams[0].prefix);
+    hvd_prefix_fini(&w->streams[1].prefix);
+    hvd_guard_release(&w->guard);
+    hvd_process_close(&w->signals);
+    hvd_free(w);
     return code;
 }

@@ -69,6 +69,27 @@ def test_a_limit_of_open_files_that_may_be_raised_is_raised():
     assert (done.returncode, done.stderr) == (0, ""), done
 
 
+def limited_stack(soft_kib, hard_kib):
+    """A job of two ranks with these limits of the stack."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_STACK, (soft_kib * 1024, hard_kib * 1024))
+    return subprocess.run([str(HOROVODRUN), "-np", "2", "echo", "here"], preexec_fn=limit, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("soft_kib, hard_kib", [(96, 4096), (256, 256)])
+def test_a_small_stack_is_enough_or_is_raised(soft_kib, hard_kib):
+    done = limited_stack(soft_kib, hard_kib)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert sorted(done.stdout.splitlines()) == ["[0]<stdout>:here", "[1]<stdout>:here"], done
+
+
+def test_a_stack_that_is_too_small_for_mpirun_is_refused_with_the_size_that_it_needs():
+    done = limited_stack(96, 96)
+    assert done.returncode == 1, done
+    assert done.stderr == "horovodrun: the limit of the stack is 96 KiB, and mpirun needs 256: raise it (ulimit -s)\n", done
+
+
 # --- A terminal -------------------------------------------------------------------------------------------------------
 
 

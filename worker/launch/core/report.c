@@ -48,15 +48,19 @@ static bool take_lines(struct hvd_report *report, const struct hvd_tail *tail)
     return text[0] != '\0';
 }
 
+static bool has_traceback(const struct hvd_tail *tail)
+{
+    char text[HVD_TAIL_MAX + 1];
+
+    (void)hvd_tail_clean(tail, text, sizeof(text));
+    return strstr(text, "Traceback (most recent call last):") != NULL;
+}
+
 void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out,
                            const struct hvd_tail *err)
 {
-    static const char traceback[] = "Traceback (most recent call last):";
-    char text[HVD_TAIL_MAX + 1];
-
     report->words = HVD_WORDS_UNKNOWN;
-    (void)hvd_tail_clean(err, text, sizeof(text));
-    if (report->was_stopped && !strstr(text, traceback))
+    if (report->was_stopped && !has_traceback(err))
         return;
     if (take_lines(report, err))
         report->words = HVD_WORDS_STDERR;
@@ -91,7 +95,8 @@ hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonc
 void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce,
                             const struct hvd_hosts *hosts)
 {
-    *stream = (struct hvd_report_stream){.hosts = hosts};
+    (void)memset(stream, 0, sizeof(*stream));
+    stream->hosts = hosts;
     (void)snprintf(stream->nonce, sizeof(stream->nonce), "%s", nonce);
     if (hosts && hosts->n > 0)
         stream->heard = hvd_calloc(hosts->n, sizeof(*stream->heard));
@@ -461,13 +466,14 @@ static void find_lines(const struct hvd_report_stream *stream, int64_t rank, str
 static void find_exception(struct hvd_report_stream *stream)
 {
     struct hvd_report found = {.was_stopped = true, .limit_bytes = INT64_MAX};
-    struct hvd_tail lines[2] = {0};
+    static const struct hvd_tail none;
+    struct hvd_tail lines = {0};
 
     found.rank = blamed_by(&stream->cause);
     if (found.rank < 0 || found.rank == stream->cause.rank)
         return;
-    find_lines(stream, found.rank, &lines[1]);
-    hvd_report_take_words(&found, &lines[0], &lines[1]);
+    find_lines(stream, found.rank, &lines);
+    hvd_report_take_words(&found, &none, &lines);
     keep(stream, &found);
 }
 
@@ -544,10 +550,19 @@ static void blame_cut_off(struct hvd_report_stream *stream)
     stream->has_cause = true;
 }
 
+/* The last words of the rank that mpirun named. */
+static void find_words(struct hvd_report_stream *stream)
+{
+    struct hvd_tail lines = {0};
+
+    find_lines(stream, stream->text.rank, &lines);
+    if (take_lines(&stream->text, &lines))
+        stream->text.words = HVD_WORDS_STDERR;
+}
+
 hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct hvd_buf *pass)
 {
     hvd_status_t st = pass_held(stream, pass);
-    struct hvd_tail lines = {0};
 
     judge_cut_off(stream);
     if (stream->has_cause) {
@@ -558,9 +573,7 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     } else if (stream->has_cut_off && !stream->has_lost) {
         blame_cut_off(stream);
     } else if (stream->has_text) {
-        find_lines(stream, stream->text.rank, &lines);
-        if (take_lines(&stream->text, &lines))
-            stream->text.words = HVD_WORDS_STDERR;
+        find_words(stream);
     } else if (!stream->has_lost) {
         if (stream->has_srun)
             find_lost_srun(stream);
@@ -649,31 +662,39 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
     return stream->has_lost ? &stream->lost : NULL;
 }
 
+/* What passed last, as clean text. */
+static size_t clean_recent(const struct hvd_report_stream *stream, char *out, size_t size)
+{
+    struct hvd_tail passed = {0};
+
+    hvd_tail_add(&passed, (struct hvd_strview){stream->_recent, stream->_n_recent});
+    return hvd_tail_clean(&passed, out, size);
+}
+
 void hvd_report_stream_refusal(const struct hvd_report_stream *stream, char *out, size_t size)
 {
     char text[HVD_TAIL_MAX + 1];
     struct hvd_strview rest = {text, 0};
-    struct hvd_tail passed = {0}, found = {0};
-    bool has_found = false;
+    size_t n = 0;         /* of what was found, in out */
     bool is_open = false; /* ends with a colon: the next paragraph belongs to it */
 
-    hvd_tail_add(&passed, (struct hvd_strview){stream->_recent, stream->_n_recent});
-    rest.len = hvd_tail_clean(&passed, text, sizeof(text));
+    out[0] = '\0';
+    rest.len = clean_recent(stream, text, sizeof(text));
     while (rest.data) {
         struct hvd_strview line = hvd_strview_trim(hvd_strview_cut(&rest, '\n'));
         bool is_rank = line.len > 0 && (memmem(line.data, line.len, "]<stderr>:", 10) != NULL);
 
-        if (line.len == 0 && has_found && !is_open)
+        if (line.len == 0 && n > 0 && !is_open)
             break;
         if (line.len == 0 || is_rank || hvd_cause_is_banner(line))
             continue;
-        if (has_found)
-            hvd_tail_add(&found, hvd_strview_of(" "));
-        hvd_tail_add(&found, line);
-        has_found = true;
+        if (n > 0)
+            set_text(out + n, size - n, hvd_strview_of(" "));
+        n += strlen(out + n);
+        set_text(out + n, size - n, line);
+        n += strlen(out + n);
         is_open = line.data[line.len - 1] == ':';
     }
-    (void)hvd_tail_clean(&found, out, size);
 }
 
 bool hvd_report_is_good(const struct hvd_report *report)
