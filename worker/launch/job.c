@@ -48,6 +48,7 @@ struct run {
     int64_t force_at_ms;     /* when the grace is over; 0 = there is none */
     int64_t kill_at_ms;      /* when mpirun has had its time to stop; 0 = it was not asked */
     bool has_closed_output;  /* nobody reads it */
+    bool has_lost_output;    /* it goes to a file that takes no more */
     char chunk[CHUNK_BYTES]; /* for one read */
 };
 
@@ -127,6 +128,11 @@ static void look_at_clock(struct run *run)
     if (run->kill_at_ms > 0 && now_ms >= run->kill_at_ms) {
         (void)kill(-run->pid, SIGKILL);
         run->kill_at_ms = now_ms + STOP_MS;
+    }
+    if (run->out.failure && !run->out.is_broken && !run->has_lost_output) {
+        run->has_lost_output = true;
+        (void)fprintf(stderr, "horovodrun: standard output ends here, and the job goes on: %s\n",
+                      strerror(run->out.failure));
     }
     if (run->out.is_broken && !run->has_closed_output) {
         run->has_closed_output = true;
@@ -309,6 +315,7 @@ static hvd_status_t block_signals(struct run *run, struct hvd_err *err)
         (void)sigaddset(&set, watched[i]);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* ulimit -f: a write fails */
     run->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (run->signals < 0)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot watch signals: %s", strerror(errno));

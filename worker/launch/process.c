@@ -46,6 +46,7 @@ _Noreturn static void become(const struct hvd_spawn *spawn, pid_t parent, int re
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
+    (void)signal(SIGXFSZ, SIG_DFL);
     (void)execvp(spawn->argv[0], spawn->argv);
 failed:
     failure = errno;

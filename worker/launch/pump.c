@@ -26,15 +26,24 @@ void hvd_pump_poll(const struct hvd_pump *pump, struct pollfd *fd)
         *fd = (struct pollfd){.fd = pump->from, .events = POLLIN};
 }
 
+/* Whether the failure is that there is no reader any more: of a pipe, or at a terminal. A file that
+ * takes no more is another matter. */
+static bool has_no_reader(int failure, int fd)
+{
+    return failure == EPIPE || failure == ECONNRESET || (failure == EIO && isatty(fd));
+}
+
 static void drain(struct hvd_pump *pump)
 {
     const size_t some = pump->n < HVD_PUMP_BYTES ? pump->n : HVD_PUMP_BYTES;
-    const ssize_t n = write(pump->to, pump->data + pump->at, some);
+    const ssize_t n = pump->failure ? 0 : write(pump->to, pump->data + pump->at, some);
 
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
-        pump->is_broken = true;
-        pump->n = 0;
+        pump->is_broken = has_no_reader(errno, pump->to);
+        pump->failure = errno;
     }
+    if (pump->failure)
+        pump->n = 0;
     if (n <= 0)
         return;
     pump->at += (size_t)n;

@@ -15,6 +15,7 @@ struct hvd_pump {
     int to;
     bool is_terminal;                  /* read only while this process is in its foreground */
     bool is_broken;                    /* nobody reads any more */
+    int failure;                       /* errno of a write that failed: the rest is dropped; 0 */
     struct hvd_banner_filter *banners; /* keeps mpirun's banners back; borrowed; NULL: all passes */
     size_t at;
     size_t n;

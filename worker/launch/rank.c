@@ -403,6 +403,7 @@ static hvd_status_t block_signals(struct wrapper *w, struct hvd_err *err)
         (void)sigaddset(&set, watched[i]);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* ulimit -f: a write fails */
     w->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (w->signals < 0)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "cannot watch signals: %s", strerror(errno));

@@ -14,6 +14,7 @@ import pytest
 import openmpi
 from conftest import HOROVODRUN, processes_with, wait_for
 
+LARGEST = 16 << 20  # bytes of a file: more than mpirun's own files have
 RANK = 'import os, sys, time, signal\nrank = int(os.environ["OMPI_COMM_WORLD_RANK"])\n'
 
 
@@ -28,6 +29,34 @@ def test_output_that_nobody_reads_any_more_ends_the_job_without_a_crash():
     assert err.splitlines()[-1] == "horovodrun: nobody reads standard output: the job was stopped", err
     assert "Segmentation" not in err
     wait_for(lambda: not processes_with(mark), "no process is left")
+
+
+def with_output_to(path, program, limit=None):
+    """Runs two ranks of a program of sh with standard output to a file."""
+    with open(path, "wb", buffering=0) as out:
+        return subprocess.run([str(HOROVODRUN), "-np", "2", "sh", "-c", program], stdout=out, stderr=subprocess.PIPE, text=True,
+                              stdin=subprocess.DEVNULL, preexec_fn=limit, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_standard_output_on_a_full_disk_ends_no_job(tmp_path, code):
+    program = (f"echo line; for i in 1 2 3; do echo more; done; echo done > {tmp_path}/$OMPI_COMM_WORLD_RANK;"
+               f" test $OMPI_COMM_WORLD_RANK = 0 || exit {code}")
+    done = with_output_to("/dev/full", program)
+    lines = done.stderr.splitlines()
+    assert done.returncode == code, done
+    assert lines[0] == "horovodrun: standard output ends here, and the job goes on: No space left on device", done
+    assert len(lines) == (2 if code else 1) and (not code or "rank 1 on host" in lines[1]), done
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+
+
+def test_standard_output_may_reach_the_largest_size_of_a_file(tmp_path):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST, LARGEST))
+    done = with_output_to(tmp_path / "out", "yes $(printf %0999d 0) | head -n 9000", limit)
+    assert (done.returncode, done.stderr) == \
+        (0, "horovodrun: standard output ends here, and the job goes on: File too large\n"), done
+    assert (tmp_path / "out").stat().st_size == LARGEST
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
