@@ -54,6 +54,12 @@ failed:
     _exit(127);
 }
 
+/* The file is there, and what its first line or its header names is not. */
+static bool lacks_interpreter(const char *program, int failure)
+{
+    return failure == ENOENT && strchr(program, '/') && access(program, F_OK) == 0;
+}
+
 hvd_status_t hvd_process_spawn(const struct hvd_spawn *spawn, pid_t *out, struct hvd_err *err)
 {
     pid_t parent = getpid();
@@ -79,7 +85,10 @@ hvd_status_t hvd_process_spawn(const struct hvd_spawn *spawn, pid_t *out, struct
     if (pid > 0)
         (void)waitpid(pid, NULL, 0);
     return HVD_FAIL(err, failure == ENOENT ? HVD_ERR_NOT_FOUND : HVD_ERR_SYSTEM, failure,
-                    "cannot run %.200s: %s", spawn->argv[0], strerror(failure));
+                    "cannot run %.200s: %s%s", spawn->argv[0],
+                    lacks_interpreter(spawn->argv[0], failure) ? "its interpreter is missing: "
+                                                               : "",
+                    strerror(failure));
 }
 
 hvd_status_t hvd_process_read_file(const char *path, struct hvd_buf *buf, struct hvd_err *err)

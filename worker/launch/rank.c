@@ -447,6 +447,8 @@ static int run(struct wrapper *w)
         (void)snprintf(line, sizeof(line), "horovodrun: rank %s: %s\n", w->rank,
                        err.msg[0] ? err.msg : hvd_status_str(st));
         hvd_process_write_all(STDERR_FILENO, line, strlen(line));
+        hvd_tail_add(&w->streams[1].tail,
+                     hvd_strview_of(err.msg[0] ? err.msg : hvd_status_str(st)));
         w->status = (st == HVD_ERR_NOT_FOUND ? 127 : 126) << 8;
         return report(w);
     }

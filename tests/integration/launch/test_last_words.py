@@ -45,6 +45,26 @@ def test_an_exception_is_the_last_line_and_its_traceback_the_last_words(fail):
     assert "epoch" not in result.words and "----" not in result.words and "mpirun" not in result.words
 
 
+def test_why_a_program_does_not_start_is_in_the_last_line(run, tmp_path):
+    program, words = tmp_path / "program", tmp_path / "termination-log"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    words.write_text("")
+    result = run("-np", 1, program, env={"HOROVOD_TERMINATION_LOG": str(words)})
+    why = f"cannot run {program}: its interpreter is missing: No such file or directory"
+    assert result.code == 127, result
+    assert result.last == f"horovodrun: rank 0 on host {HOST} exited with code 127: {why}", result
+    assert words.read_text() == f"{why}\n{result.last}\n"
+
+
+def test_why_a_rank_has_no_output_file_is_in_the_last_line(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = run("-np", 1, "--output-filename", tmp_path / "file", "true")
+    why = f"cannot make the folder {tmp_path}/file/rank.0 (--output-filename): Not a directory"
+    assert result.code == 126, result
+    assert result.last == f"horovodrun: rank 0 on host {HOST} exited with code 126: {why}", result
+
+
 @pytest.mark.parametrize("text, ends", [
     ("sys.exit('no data in /data')", ": no data in /data"),
     ("sys.exit(1)", ", without output"),
