@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -254,12 +255,26 @@ void hvd_watch_destroy(struct hvd_watch *w)
     hvd_free(w);
 }
 
+/* What a path is instead of a file, beside which each rank may have its own; NULL: it may. */
+static const char *find_odd(const char *path)
+{
+    struct stat about;
+
+    if (stat(path, &about) != 0 || S_ISREG(about.st_mode))
+        return NULL;
+    return S_ISDIR(about.st_mode) ? "a folder" : "a device or a pipe";
+}
+
 static hvd_status_t set_path(const struct hvd_watch_state *state, const char *pattern,
                              char out[PATH_BYTES], struct hvd_err *err)
 {
-    if (hvd_path_of_rank(pattern, state->rank, out, PATH_BYTES))
-        return HVD_OK;
-    return HVD_FAIL(err, HVD_ERR_INVALID, 0, "path %.64s... is too long", pattern);
+    if (!hvd_path_of_rank(pattern, state->rank, out, PATH_BYTES))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "path %.64s... is too long", pattern);
+    const char *odd = find_odd(pattern) ? pattern : find_odd(out) ? out : NULL;
+    if (odd)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "%.300s is %s: write the path of a file", odd,
+                        find_odd(odd));
+    return HVD_OK;
 }
 
 hvd_status_t hvd_watch_start_timeline(struct hvd_watch *w, const char *path, bool marks_cycles,
@@ -305,6 +320,8 @@ static hvd_status_t fill(struct hvd_watch *w, const struct hvd_watch_options *o,
 
     if (is_set(o->metrics_file))
         st = set_path(state, o->metrics_file, state->metrics_file, err);
+    if (st < 0)
+        return HVD_WRAP(err, st, "HOROVOD_METRICS_FILE");
     if (st == HVD_OK && is_set(o->flight_recorder)) {
         if (strcmp(o->flight_recorder, "-") == 0)
             snprintf(state->dump_path, sizeof(state->dump_path), "-");

@@ -124,7 +124,7 @@ static hvd_status_t rotate(struct hvd_writer *w, struct hvd_err *err)
     if (st == HVD_OK && rename(w->path, aside) != 0)
         st = HVD_FAIL(err, HVD_ERR_SYSTEM, errno, "renaming %s: %s", w->path, strerror(errno));
     if (st == HVD_OK)
-        st = hvd_tracefile_open(&w->file, w->path, err);
+        st = hvd_tracefile_open(&w->file, w->path, w->options.timeline_bytes, err);
     if (st == HVD_OK)
         st = hvd_trace_open(w->trace, &w->lines);
     return st == HVD_OK ? flush(w, err) : st;
@@ -161,20 +161,21 @@ static void let_go(struct hvd_writer *w, const struct hvd_note *note)
         atomic_store_explicit(&w->is_flooded, false, memory_order_relaxed);
 }
 
-/* The lines, into the file, which is set aside when it is large. */
+/* The lines, into the file, which is set aside when it is large. A device is not. */
 static hvd_status_t write_lines(struct hvd_writer *w, struct hvd_err *err)
 {
     const int64_t most = w->options.timeline_bytes;
     hvd_status_t st = flush(w, err);
 
-    return st == HVD_OK && most > 0 && w->file.at > most ? rotate(w, err) : st;
+    return st == HVD_OK && most > 0 && !w->file.is_plain && w->file.at > most ? rotate(w, err) : st;
 }
 
 /* An event, as a line. */
 static hvd_status_t add_event(struct hvd_writer *w, const struct hvd_note *note, int64_t ns,
                               struct hvd_err *err)
 {
-    static const size_t flush_at = LINES_FLUSH;
+    const int64_t part = w->options.timeline_bytes / 8; /* by so much a file exceeds its limit */
+    const size_t flush_at = part > 0 && part < (int64_t)LINES_FLUSH ? (size_t)part : LINES_FLUSH;
 
     if (ns > w->last_ns)
         w->last_ns = ns;
@@ -260,7 +261,7 @@ static hvd_status_t begin_timeline(struct hvd_writer *w, const char *path, bool 
     w->start_ticks = hvd_clock_ticks(&w->clock);
     w->last_ns = 0;
     hvd_buf_init(&w->lines, LINES_MAX);
-    st = hvd_tracefile_open(&w->file, path, err);
+    st = hvd_tracefile_open(&w->file, path, w->options.timeline_bytes, err);
     if (st == HVD_OK)
         st = hvd_trace_open(w->trace, &w->lines);
     if (st == HVD_OK)

@@ -263,6 +263,45 @@ static bool file_has(const char *path, const char *words)
     return found;
 }
 
+static void a_file_of_metrics_that_can_be_none_is_refused(void **state)
+{
+    static const char *const paths[][2] = {{"/", "/ is a folder"},
+                                           {"/tmp/", "/tmp/ is a folder"},
+                                           {"/dev/full", "/dev/full is a device"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        const struct hvd_watch_options options = {
+            .rank = 0, .size = 1, .metrics_file = paths[i][0]};
+        struct hvd_watch *w = NULL;
+        struct hvd_err err = {0};
+
+        assert_int_equal(hvd_watch_create(&options, &w, &err), HVD_ERR_INVALID);
+        assert_non_null(strstr(err.msg, paths[i][1]));
+        assert_non_null(strstr(err.msg, "HOROVOD_METRICS_FILE"));
+    }
+}
+
+/* A device is written, and never set aside: it is not ours to rename. */
+static void a_timeline_may_be_a_device(void **state)
+{
+    const char *link = in_dir("device.json");
+    const char *aside = in_dir("device.json.1");
+    const struct hvd_watch_options options = {
+        .rank = 0, .size = 1, .timeline = link, .timeline_bytes = 100};
+    struct hvd_watch *w = NULL;
+
+    (void)state;
+    assert_int_equal(symlink("/dev/null", link), 0);
+    assert_int_equal(hvd_watch_create(&options, &w, NULL), HVD_OK);
+    for (uint64_t i = 1; i < 200; i++)
+        live(w, i, "t");
+    hvd_watch_destroy(w);
+    assert_int_equal(access(link, F_OK), 0);
+    assert_int_not_equal(access(aside, F_OK), 0);
+    unlink(link);
+}
+
 static void metrics_are_written_while_something_happens_and_at_the_end(void **state)
 {
     const struct hvd_watch_options options = {
@@ -384,6 +423,8 @@ int main(void)
         cmocka_unit_test(a_timeline_that_cannot_be_written_is_an_error_that_names_it),
         cmocka_unit_test(a_file_that_grows_too_large_is_set_aside),
         cmocka_unit_test(metrics_are_written_while_something_happens_and_at_the_end),
+        cmocka_unit_test(a_file_of_metrics_that_can_be_none_is_refused),
+        cmocka_unit_test(a_timeline_may_be_a_device),
         cmocka_unit_test(an_idle_watch_does_not_wake_up_and_notices_the_next_tensor),
         cmocka_unit_test(a_failure_dumps_the_last_events),
         cmocka_unit_test(running_out_of_memory_is_reported),
