@@ -311,7 +311,7 @@ def test_a_link_that_carries_small_messages_alone_is_named_by_the_ranks_behind_i
         job.wait_for("down", 4)  # small messages go through: all hear of it
         # Over one connection what is lost holds up all that is behind it, so each side may miss the other's answers; or not yet.
         lost = f"{named('[01]', 'hvd-west')}|{named('[23]', 'hvd-east')}"
-        moves_not = r"Tensor gradient \(ALLREDUCE\) has been in transfer for .* although all ranks answer: rank \d waits for rank \d"
+        moves_not = r"Tensor gradient \(ALLREDUCE\) has been in transfer for .* though all ranks answer: rank \d on host \S+ waits for rank \d"
         for line in job.wait_for("told", 4):
             assert re.search(f"{lost}|{moves_not}", line), job.text()
     finally:
