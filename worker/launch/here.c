@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pwd.h>
@@ -211,6 +212,32 @@ hvd_status_t hvd_here_ensure_files(const struct hvd_hosts *hosts, struct hvd_err
                     "the limit of open files is %llu, and mpirun needs %llu here: raise it "
                     "(ulimit -n)",
                     (unsigned long long)limit.rlim_max, (unsigned long long)needed);
+}
+
+/* Whether this machine has the interface, or, of a range of addresses, may have one in it. */
+static bool has_interface(struct hvd_strview name)
+{
+    char text[IF_NAMESIZE];
+
+    if (name.len > 0 && memchr(name.data, '/', name.len))
+        return true;
+    if (name.len == 0 || name.len >= sizeof(text))
+        return false;
+    (void)snprintf(text, sizeof(text), "%.*s", (int)name.len, name.data);
+    return if_nametoindex(text) != 0;
+}
+
+hvd_status_t hvd_here_check_interfaces(const char *names, struct hvd_err *err)
+{
+    struct hvd_strview rest = hvd_strview_of(names);
+
+    while (rest.data)
+        if (has_interface(hvd_strview_trim(hvd_strview_cut(&rest, ','))))
+            return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                    "flag --network-interface: this host has no %.200s: \"ip link\" lists what it "
+                    "has",
+                    names);
 }
 
 hvd_status_t hvd_here_ensure_stack(struct hvd_err *err)

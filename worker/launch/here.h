@@ -41,6 +41,10 @@ hvd_status_t hvd_here_ensure_environment(struct hvd_err *err);
  * numbers when it may not be raised so far; mpirun hangs or crashes below. */
 hvd_status_t hvd_here_ensure_files(const struct hvd_hosts *hosts, struct hvd_err *err);
 
+/* Whether this machine has one of the interfaces, a list with commas: hosts need not have the same
+ * ones. HVD_ERR_INVALID names them. */
+hvd_status_t hvd_here_check_interfaces(const char *names, struct hvd_err *err);
+
 /* Raises the limit of the stack to what mpirun needs. HVD_ERR_DENIED names both sizes. Before any
  * thread. */
 hvd_status_t hvd_here_ensure_stack(struct hvd_err *err);

@@ -28,6 +28,7 @@
 #define TERMINATION_LOG "HOROVOD_TERMINATION_LOG"
 #define HOSTFILE_MAX ((size_t)16 << 20)
 #define REREAD_MS 200
+#define EXIT_USAGE 2
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND 127
 #define REREAD_SAY_MS 10000
@@ -175,6 +176,23 @@ static bool runs_here(const struct launch *l)
         if (l->hosts.items[i].is_local)
             return true;
     return false;
+}
+
+/* The hosts, and whether what was written about them can be; l->code becomes 2 where not. A list
+ * that Kubernetes keeps is nobody's mistake. */
+static hvd_status_t know_hosts(struct launch *l, struct hvd_err *err)
+{
+    const struct hvd_launch_options *o = l->options;
+    const bool is_written = o->hosts || (o->hostfile && !is_kept(o->hostfile));
+    hvd_status_t st = wait_for_hosts(l, err);
+
+    if (st < 0 && st != HVD_ERR_NOMEM && is_written)
+        l->code = EXIT_USAGE;
+    if (st < 0 || !o->interfaces || !runs_here(l))
+        return st;
+    st = hvd_here_check_interfaces(o->interfaces, err);
+    l->code = st < 0 ? EXIT_USAGE : 0;
+    return st;
 }
 
 /* Whether the user has a say in how Open MPI's processes speak to each other. */
@@ -344,6 +362,7 @@ static hvd_status_t prepare_environment(struct launch *l, struct hvd_err *err)
     hvd_status_t st = hvd_environment_collect(environ, l->options->exports, l->options->n_exports,
                                               &l->environment, err);
 
+    l->code = st == HVD_ERR_INVALID ? EXIT_USAGE : 0;
     if (st == HVD_OK)
         st = l->has_wrapper ? export_encoded(l, err) : export_plain(l, err);
     /* The list given here is the whole truth: a default one would only filter or extend it. */
@@ -442,7 +461,7 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
     if (st == HVD_OK)
         st = know_termination_log(&l, err);
     if (st == HVD_OK)
-        st = wait_for_hosts(&l, err);
+        st = know_hosts(&l, err);
     if (st == HVD_OK)
         st = hvd_here_ensure_files(&l.hosts, err);
     if (st == HVD_OK)

@@ -253,9 +253,14 @@ def test_children_of_a_rank_that_failed_are_ended(run):
     (127, ["-np", 2, "./no-such-program-here"], 'program "./no-such-program-here" cannot be run: No such file'),
     (126, ["-np", 2, "/etc/passwd"], 'program "/etc/passwd" cannot be run: Permission denied'),
     (126, ["-np", 2, "/tmp"], 'program "/tmp" cannot be run: Is a directory'),
-    (1, ["-np", 5, "-H", "localhost:4", "true"], "-np 5 is more than the 4 slots of 1 host"),
-    (1, ["-np", 2, "--hostfile", "/no/such/file", "true"], "cannot read /no/such/file"),
-    (1, ["-np", 1, "-x", "NO_SUCH_VARIABLE", "true"], "NO_SUCH_VARIABLE is not set here"),
+    (2, ["-np", 5, "-H", "localhost:4", "true"], "-np 5 is more than the 4 slots of 1 host"),
+    (2, ["-np", 2, "-H", "localhost:x", "true"], 'host entry "localhost:x" (write HOST:SLOTS)'),
+    (2, ["-np", 2, "-H", "a b:2", "true"], '"a b" is not a host name or address'),
+    (2, ["-np", 2, "--hostfile", "/no/such/file", "true"], "cannot read /no/such/file"),
+    (2, ["-np", 2, "--hostfile", "/proc/self/status", "true"], "hostfile /proc/self/status: line 1"),
+    (2, ["-np", 2, "--network-interface", "nosuch0", "true"], "flag --network-interface: this host has no nosuch0"),
+    (2, ["-np", 2, "--network-interfaces", "nosuch0,nosuch1", "true"], "this host has no nosuch0,nosuch1"),
+    (2, ["-np", 1, "-x", "NO_SUCH_VARIABLE", "true"], "NO_SUCH_VARIABLE is not set here"),
 ])
 def test_what_cannot_work_is_refused_before_anything_starts(run, code, arguments, says):
     result = run(*arguments)
@@ -293,6 +298,12 @@ def test_ranks_of_one_host_open_no_port_unless_an_interface_is_named(run, script
     assert (result.code, result.out) == (0, ""), result
     result = run("-np", 2, "--no-prefix-output", "--network-interface", "lo", script(LISTENS))
     assert result.code == 0 and "tcp" in result.out, result
+
+
+@pytest.mark.parametrize("interfaces", ["nosuch0,lo", "127.0.0.0/8"])
+def test_hosts_need_not_have_each_interface(run, interfaces):
+    result = run("-np", 2, "--network-interfaces", interfaces, "true")
+    assert result.code == 0, result
 
 
 def test_a_missing_mpirun_is_answered_with_what_to_install(run, tmp_path):
