@@ -359,6 +359,28 @@ static void read_lost_daemon(struct hvd_report_stream *stream, const char *line)
     lose_host(stream, (struct hvd_strview){host, strcspn(host, " \n")});
 }
 
+/* "mpirun has exited due to process rank 0 with PID 0 on node h exiting improperly", in one line or
+ * two: the rank called no MPI_Finalize, which libhorovod leaves out after a job that was aborted.
+ */
+static void read_exited(struct hvd_report_stream *stream, const char *line)
+{
+    const char *at = line;
+    int rank = 0;
+
+    if (stream->_exited_rank == 0 && scan_number(&at, " has exited due to process rank ", &rank))
+        stream->_exited_rank = (int64_t)rank + 1;
+    if (stream->_exited_rank == 0 || stream->has_aborted || !strstr(line, "improperly."))
+        return;
+    stream->aborted = (struct hvd_report){
+        .kind = HVD_REPORT_ABORTED, .rank = stream->_exited_rank - 1, .limit_bytes = INT64_MAX};
+    const char *node = strstr(line, "node ");
+
+    if (node)
+        set_text(stream->aborted.host, sizeof(stream->aborted.host),
+                 (struct hvd_strview){node + 5, strcspn(node + 5, " \n")});
+    stream->has_aborted = true;
+}
+
 /* What mpirun's own words on a line say about a rank that failed. */
 static void read_mpirun_line(struct hvd_report_stream *stream, const char *line)
 {
@@ -368,6 +390,7 @@ static void read_mpirun_line(struct hvd_report_stream *stream, const char *line)
     int rank = 0;
 
     read_lost_daemon(stream, line);
+    read_exited(stream, line);
     if (strstr(line, "] *** An error occurred in Socket closed"))
         stream->has_broken = true;
     if (stream->has_text)
@@ -560,11 +583,46 @@ static void find_words(struct hvd_report_stream *stream)
         stream->text.words = HVD_WORDS_STDERR;
 }
 
+/* Why the job was aborted, and the rank that found it: the library's first error that passed. */
+static void find_abort(struct hvd_report_stream *stream)
+{
+    static const char error[] = "level=error subsystem=engine msg=\"";
+    const int64_t range[2] = {0, INT32_MAX};
+    struct hvd_strview rest = {stream->_recent, stream->_n_recent};
+    const char *at = NULL;
+    int64_t found = stream->aborted.rank;
+
+    while (rest.data && !at) {
+        struct hvd_strview line = hvd_strview_trim(hvd_strview_cut(&rest, '\n'));
+        struct hvd_strview rank = line;
+
+        at = line.len ? memmem(line.data, line.len, error, sizeof(error) - 1) : NULL;
+        if (!at)
+            continue;
+        at += sizeof(error) - 1;
+        set_text(stream->aborted.line, sizeof(stream->aborted.line),
+                 (struct hvd_strview){at, (size_t)(line.data + line.len - at)});
+        rank = hvd_strview_cut(&rank, ']');
+        if (rank.len > 1 && rank.data[0] == '[') {
+            rank = (struct hvd_strview){rank.data + 1, rank.len - 1};
+            (void)!hvd_str_parse_int64(rank, range, &found, NULL);
+        }
+    }
+    if (found != stream->aborted.rank)
+        stream->aborted.host[0] = '\0'; /* another rank's */
+    stream->aborted.rank = found;
+    const size_t len = strlen(stream->aborted.line);
+    if (len > 0 && stream->aborted.line[len - 1] == '"')
+        stream->aborted.line[len - 1] = '\0';
+}
+
 hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct hvd_buf *pass)
 {
     hvd_status_t st = pass_held(stream, pass);
 
     judge_cut_off(stream);
+    if (stream->has_aborted)
+        find_abort(stream);
     if (stream->has_cause) {
         find_exception(stream);
         find_lost_rank(stream);
@@ -659,7 +717,9 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
         return &stream->absent;
     if (stream->has_text && !stream->has_lost)
         return &stream->text;
-    return stream->has_lost ? &stream->lost : NULL;
+    if (stream->has_lost)
+        return &stream->lost;
+    return stream->has_aborted ? &stream->aborted : NULL;
 }
 
 /* What passed last, as clean text. */
@@ -804,6 +864,13 @@ void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts
     }
     if (report->kind == HVD_REPORT_LOST_RANK) {
         (void)snprintf(out, size, "rank %" PRId64 " on host %s is lost: %s", report->rank, host,
+                       report->line);
+        return;
+    }
+    if (report->kind == HVD_REPORT_ABORTED) {
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s %s%s", report->rank, host,
+                       report->line[0] ? "aborted the job: "
+                                       : "exited with code 0 and without MPI_Finalize",
                        report->line);
         return;
     }

@@ -36,6 +36,7 @@ enum hvd_report_kind {
     HVD_REPORT_LOST_RANK, /* a rank that others have lost, and nobody has reported */
     HVD_REPORT_ABSENT,    /* a rank that ended with 0 and without horovod_init, where others wait */
     HVD_REPORT_CUT_OFF,   /* a rank that Open MPI ended: its connection to another one broke */
+    HVD_REPORT_ABORTED,   /* a job that was aborted, after which each rank ended with 0 */
     HVD_REPORT_LOST_SRUN, /* mpirun has lost the srun of its daemons on more than one host */
     HVD_REPORT_LOST_HOST, /* mpirun has lost its daemon there, or never heard of it again */
 };
@@ -94,6 +95,9 @@ struct hvd_report_stream {
     struct hvd_report absent;
     bool has_text; /* mpirun's own words named a rank */
     struct hvd_report text;
+    int64_t _exited_rank; /* 1 + the one because of which mpirun ended, by its own words; 0: none */
+    bool has_aborted;     /* and that one did not finalise MPI */
+    struct hvd_report aborted;
     bool has_srun;   /* one srun keeps the daemons on other hosts: they end together */
     bool has_broken; /* Open MPI 5 ended ranks whose connection to another one broke */
     bool has_cut_off;

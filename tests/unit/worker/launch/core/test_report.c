@@ -674,6 +674,47 @@ static void an_exception_of_a_rank_that_sent_no_report_is_found_in_what_passed(v
     hvd_buf_fini(&pass);
 }
 
+/* Each rank caught the exception and ended with 0: mpirun alone has ended with 1. */
+static void an_abort_that_every_rank_survives_is_named(void **state)
+{
+    static const char banner[] =
+        "---------------------------------------------------------------------\n"
+        "mpirun has exited due to process rank 1 with PID 0 on\n"
+        "node vm exiting improperly. There are three reasons this could occur:\n\n"
+        "1. this process did not call \"init\" before exiting\n"
+        "---------------------------------------------------------------------\n";
+    static const char error[] =
+        "[0]<stderr>:time=2026 level=warn subsystem=engine msg=\"slow\"\n"
+        "[0]<stderr>:time=2026 level=error subsystem=engine msg=\"Tensor t is stalled.\"\n"
+        "[1]<stderr>:time=2026 level=error subsystem=engine msg=\"Later.\"\n";
+    struct hvd_host items[] = {{.name = (char *)"a", .slots = 1},
+                               {.name = (char *)"b", .slots = 1}};
+    const struct hvd_hosts hosts = {.items = items, .n = 2};
+
+    (void)state;
+    for (int with_error = 0; with_error < 2; with_error++) {
+        struct hvd_report_stream stream;
+        struct hvd_buf pass = {0};
+        char line[200];
+
+        hvd_report_stream_init(&stream, NONCE, &hosts);
+        hvd_buf_init(&pass, 1 << 16);
+        if (with_error)
+            assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(error), &pass), HVD_OK);
+        assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(banner), &pass), HVD_OK);
+        assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
+        assert_non_null(hvd_report_stream_failure(&stream));
+        hvd_report_describe(hvd_report_stream_failure(&stream), &hosts, line, sizeof(line));
+        assert_string_equal(line, with_error
+                                      ? "rank 0 on host a aborted the job: Tensor t is stalled."
+                                      : "rank 1 on host vm exited with code 0 and without "
+                                        "MPI_Finalize");
+        assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
+        hvd_report_stream_fini(&stream);
+        hvd_buf_fini(&pass);
+    }
+}
+
 static void a_refusal_of_mpirun_is_one_line(void **state)
 {
     static const char ruler[] = "--------------------------------------------------\n";
@@ -737,6 +778,7 @@ int main(void)
         cmocka_unit_test(a_signal_of_the_programs_own_is_told_by_its_last_line),
         cmocka_unit_test(a_rank_whose_wrapper_was_killed_leaves_its_own_lines),
         cmocka_unit_test(an_exception_of_a_rank_that_sent_no_report_is_found_in_what_passed),
+        cmocka_unit_test(an_abort_that_every_rank_survives_is_named),
         cmocka_unit_test(a_refusal_of_mpirun_is_one_line),
         cmocka_unit_test(every_allocation_may_fail),
     };
