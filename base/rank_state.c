@@ -19,6 +19,8 @@ struct page {
     uint32_t magic;
     atomic_uint phase;
     atomic_uint blamed; /* 1 + the rank; 0: none */
+    atomic_bool joins_all;
+    atomic_bool is_final;
 };
 
 static struct page *_Atomic mapped;
@@ -101,4 +103,34 @@ int64_t hvd_rank_state_blamed(void)
     const unsigned blamed = page ? atomic_load(&page->blamed) : 0;
 
     return blamed <= INT32_MAX ? (int64_t)blamed - 1 : -1;
+}
+
+void hvd_rank_state_join_all(bool joins_all)
+{
+    struct page *page = atomic_load(&mapped);
+
+    if (page)
+        atomic_store(&page->joins_all, joins_all);
+}
+
+bool hvd_rank_state_joins_all(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    return page && atomic_load(&page->joins_all);
+}
+
+void hvd_rank_state_finalise(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    if (page)
+        atomic_store(&page->is_final, true);
+}
+
+bool hvd_rank_state_is_final(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    return page && atomic_load(&page->is_final);
 }

@@ -1,6 +1,7 @@
 #ifndef HVD_BASE_RANK_STATE_H
 #define HVD_BASE_RANK_STATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -39,5 +40,18 @@ void hvd_rank_state_blame(int64_t rank);
 
 /* The rank because of which the job has ended; -1: none is known. */
 int64_t hvd_rank_state_blamed(void);
+
+/* Says whether the job that this rank is about to join has all processes: before HVD_RANK_JOINING.
+ * Any thread. */
+void hvd_rank_state_join_all(bool joins_all);
+
+/* Whether the last job that the rank joined has all processes. */
+bool hvd_rank_state_joins_all(void);
+
+/* Says that this rank is within MPI_Finalize, or beyond: it joins no job any more. Any thread. */
+void hvd_rank_state_finalise(void);
+
+/* Whether it has said so. */
+bool hvd_rank_state_is_final(void);
 
 #endif

@@ -90,6 +90,7 @@ bool hvd_api_init(const struct hvd_api_start *from)
     if (!atomic_load(&api.is_running)) {
         hvd_err_clear(&api.init_err);
         hvd_rank_state_open();
+        hvd_rank_state_join_all(from->n_ranks == 0 && from->n_comms == 0);
         hvd_rank_state_set(HVD_RANK_JOINING);
         st = begin(from, &api.init_err);
         hvd_rank_state_set(st == HVD_OK ? HVD_RANK_RUNNING : HVD_RANK_ENDED);

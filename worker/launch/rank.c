@@ -41,8 +41,9 @@
 #define KILL_AFTER_MS 800  /* mpirun kills us 1 s after SIGTERM: the program goes first */
 #define YIELD_MS 2000      /* that the rank which is to blame has for its own end */
 #define STAY_MS 10000      /* beyond the grace, until mpirun must have been told to stop */
-#define LOOK_MS 2000       /* how often it is looked whether the rank is within horovod_init */
-#define JOINING_MS 10000   /* so long there, and the launcher hears of it */
+#define LOOK_MS 2000       /* how often it is looked how far the rank is */
+#define JOINING_MS 10000   /* so long within horovod_init, and the launcher hears of it ... */
+#define AGAIN_MS 4000      /* ... and again */
 #define DRAIN_MS 1000      /* how long output is awaited after the program ended */
 #define OUTPUT_MAX ((size_t)1 << 20)
 #define CHUNK_BYTES 16384
@@ -76,9 +77,9 @@ struct wrapper {
     bool must_leave; /* mpirun has been told */
     bool is_behind;  /* the program failed because of another rank */
     int64_t oom_kills_before;
-    int64_t joining_since_ms; /* 0 = it is not within horovod_init */
-    bool has_joined;          /* or the launcher knows that it waits to */
-    char chunk[CHUNK_BYTES];  /* for one read */
+    int64_t notice_at_ms; /* when the launcher hears of a rank within horovod_init; 0: it is not */
+    bool is_final;        /* the launcher knows that it is within MPI_Finalize */
+    char chunk[CHUNK_BYTES]; /* for one read */
 };
 
 /* Puts the variables of the launcher in place of those that carried them. */
@@ -301,26 +302,48 @@ static void send_report(const struct wrapper *w, const struct hvd_report *report
     hvd_process_write_all(STDERR_FILENO, line, strlen(line));
 }
 
+/* It joins no job any more. Its last words are those of an exception, if it had one. */
+static void notice_final(struct wrapper *w)
+{
+    struct hvd_report notice = {.rank = strtol(w->rank, NULL, 10),
+                                .limit_bytes = INT64_MAX,
+                                .phase = hvd_rank_state_get(),
+                                .notice = HVD_NOTICE_FINAL,
+                                .was_stopped = true};
+
+    (void)gethostname(notice.host, sizeof(notice.host) - 1);
+    hvd_report_take_words(&notice, &w->streams[0].tail, &w->streams[1].tail);
+    if (notice.words == HVD_WORDS_UNKNOWN) {
+        notice.was_stopped = false;
+        hvd_report_take_words(&notice, &w->streams[0].tail, &w->streams[1].tail);
+    }
+    send_report(w, &notice);
+    w->is_final = true;
+}
+
 /* A rank that is within horovod_init for long may wait for one that never comes there: the launcher
- * knows who has ended. */
-static void look_at_joining(struct wrapper *w)
+ * knows who has ended, or is about to. */
+static void look_at_rank(struct wrapper *w)
 {
     const enum hvd_rank_phase phase = hvd_rank_state_get();
     const int64_t now_ms = hvd_process_now_ms();
 
-    w->has_joined = phase > HVD_RANK_JOINING;
+    if (!w->is_final && hvd_rank_state_is_final())
+        notice_final(w);
     if (phase != HVD_RANK_JOINING)
-        w->joining_since_ms = 0;
-    else if (w->joining_since_ms == 0)
-        w->joining_since_ms = now_ms;
-    if (w->joining_since_ms == 0 || now_ms - w->joining_since_ms < JOINING_MS)
+        w->notice_at_ms = 0;
+    else if (w->notice_at_ms == 0)
+        w->notice_at_ms = now_ms + JOINING_MS;
+    if (w->notice_at_ms == 0 || now_ms < w->notice_at_ms)
         return;
-    send_report(w, &(struct hvd_report){.rank = strtol(w->rank, NULL, 10),
-                                        .host = "-",
-                                        .limit_bytes = INT64_MAX,
-                                        .phase = phase,
-                                        .is_waiting = true});
-    w->has_joined = true;
+    send_report(w,
+                &(struct hvd_report){.rank = strtol(w->rank, NULL, 10),
+                                     .host = "-",
+                                     .limit_bytes = INT64_MAX,
+                                     .phase = phase,
+                                     .notice = hvd_rank_state_joins_all() ? HVD_NOTICE_WAITS
+                                                                          : HVD_NOTICE_WAITS_SOME});
+    w->notice_at_ms = now_ms + AGAIN_MS;
 }
 
 /* How long nothing may happen. */
@@ -328,7 +351,7 @@ static int patience_ms(const struct wrapper *w, bool is_holding)
 {
     if (w->kill_at_ms || w->has_ended || is_holding)
         return FLUSH_AFTER_MS;
-    return w->has_joined ? -1 : LOOK_MS;
+    return LOOK_MS;
 }
 
 /* Runs until the program has ended and its output is carried away. */
@@ -346,8 +369,8 @@ static void watch(struct wrapper *w)
         }
         if (until_ms && hvd_process_now_ms() > until_ms)
             break;
-        if (!w->has_joined && !w->has_ended)
-            look_at_joining(w);
+        if (!w->has_ended)
+            look_at_rank(w);
         if (!step(w, patience_ms(w, is_holding)) && is_holding) {
             carry(w, &w->streams[0], true);
             carry(w, &w->streams[1], true);

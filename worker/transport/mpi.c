@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/rank_state.h"
 #include "worker/transport/mpi_move.h"
 
 #define TAG 1
@@ -497,6 +498,30 @@ static const char *level_name(int level)
     }
 }
 
+/* MPI_Finalize removes the attributes of this communicator before anything else. */
+static int note_finalise(MPI_Comm comm, int key, void *value, void *extra)
+{
+    (void)comm;
+    (void)key;
+    (void)value;
+    (void)extra;
+    hvd_rank_state_finalise();
+    return MPI_SUCCESS;
+}
+
+/* Whoever finalises MPI, horovodrun is to know: others may wait for this rank then. Without that
+ * the job is as it is. */
+static void watch_finalise(void)
+{
+    static bool is_watched;
+    int key = MPI_KEYVAL_INVALID;
+
+    if (is_watched ||
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, note_finalise, &key, NULL) != MPI_SUCCESS)
+        return;
+    is_watched = MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL) == MPI_SUCCESS;
+}
+
 /* Initialises MPI, or finds it initialised; judges the thread level. */
 static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread, bool has_comm,
                               struct hvd_err *err)
@@ -528,6 +553,7 @@ static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread,
         is_mpi_ours = true;
     }
     m->owns_mpi = is_mpi_ours;
+    watch_finalise();
     MPI_Query_thread(&level);
     MPI_Is_thread_main(&is_main);
     m->base.topology.threads_multiple = level >= MPI_THREAD_MULTIPLE;

@@ -1,5 +1,7 @@
 /*
  * culprit CAUSE RANK [ELEMENTS]: ranks reduce for ever, until that rank does what the cause says.
+ * "between" is the end behind a first job, where the others begin a second one with all ranks;
+ * "aside" the same, where they begin one among themselves.
  * The others end as programs do: they write what they were told and exit with 1, after
  * horovod_shutdown with CULPRIT_OTHERS=shutdown.
  */
@@ -13,6 +15,8 @@
 #define ELEMENTS 16
 #define STEPS_BEFORE 5
 #define STEPS_MAX 10000000
+#define RANKS_MAX 16
+#define LATE_S 20 /* longer than it takes horovodrun to find ranks that wait for ever */
 
 static void fail(const char *cause)
 {
@@ -51,6 +55,36 @@ static int reduce(float *data, int64_t step)
     return 1;
 }
 
+/* A second job that the culprit does not come to. */
+static int end_between(int culprit)
+{
+    const int is_culprit = horovod_rank() == culprit;
+
+    horovod_shutdown_job();
+    if (is_culprit)
+        horovod_shutdown();
+    return is_culprit ? 3 : !horovod_init(NULL, 0, NULL, NULL, 0);
+}
+
+/* A second job that the culprit has no part in; one of the others comes late. */
+static int go_on_without(int culprit)
+{
+    int others[RANKS_MAX];
+    int n = 0;
+    const int rank = horovod_rank();
+
+    for (int i = 0; i < horovod_size() && n < RANKS_MAX; i++)
+        if (i != culprit)
+            others[n++] = i;
+    horovod_shutdown_job();
+    if (rank == others[0])
+        (void)sleep(LATE_S);
+    if (rank != culprit && !horovod_init(others, n, NULL, NULL, 0))
+        return 1;
+    horovod_shutdown();
+    return 0;
+}
+
 int main(void)
 {
     const char *who = getenv("CULPRIT_RANK");
@@ -63,6 +97,10 @@ int main(void)
         return 0;
     if (!horovod_init(NULL, 0, NULL, NULL, 0))
         return 1;
+    if (who && cause && strcmp(cause, "between") == 0)
+        return end_between(atoi(who));
+    if (who && cause && strcmp(cause, "aside") == 0)
+        return go_on_without(atoi(who));
     for (int64_t step = 0; step < STEPS_MAX; step++) {
         if (step == STEPS_BEFORE)
             (void)fprintf(stderr, "under way\n");

@@ -35,8 +35,9 @@ def mpirun(n, *command):
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_a_c_program_opens_it_at_run_time(n):
-    done = mpirun(n, BUILD / "tests" / "integration" / "mpi" / "mpi_dlopen", LIBRARY)
+@pytest.mark.parametrize("mpi", [[], ["libmpi.so.40"]], ids=["", "and_closes_it_before_it_finalises_mpi"])
+def test_a_c_program_opens_it_at_run_time(n, mpi):
+    done = mpirun(n, BUILD / "tests" / "integration" / "mpi" / "mpi_dlopen", LIBRARY, *mpi)
     assert done.returncode == 0, done.stdout + done.stderr
     total = n * (n + 1) // 2
     assert sorted(done.stdout.split("\n")) == ["", *(f"rank {rank} of {n}: {total}" for rank in range(n))]

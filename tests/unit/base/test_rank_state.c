@@ -30,11 +30,27 @@ static void the_first_rank_that_is_blamed_stays_until_the_next_job(void **state)
     assert_int_equal(hvd_rank_state_blamed(), -1);
 }
 
+static void what_a_rank_waits_for_and_that_it_joins_no_job_more_is_read(void **state)
+{
+    (void)state;
+    assert_false(hvd_rank_state_joins_all());
+    hvd_rank_state_join_all(true);
+    hvd_rank_state_set(HVD_RANK_JOINING);
+    assert_true(hvd_rank_state_joins_all());
+    hvd_rank_state_join_all(false);
+    assert_false(hvd_rank_state_joins_all());
+    assert_false(hvd_rank_state_is_final());
+    hvd_rank_state_finalise();
+    hvd_rank_state_set(HVD_RANK_JOINING); /* which fails */
+    assert_true(hvd_rank_state_is_final());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_rank_says_is_read_from_the_page),
         cmocka_unit_test(the_first_rank_that_is_blamed_stays_until_the_next_job),
+        cmocka_unit_test(what_a_rank_waits_for_and_that_it_joins_no_job_more_is_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

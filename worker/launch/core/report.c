@@ -3,7 +3,7 @@
  * standard error; mpirun carries it here among everything else; the stream takes it out again:
  *
  *     \036 horovod-rank NONCE rank=1 host=h exit=1 signal=0 stopped=0 oom=0 limit=67108864 words=3
- *     phase=2 waiting=0 follows=0 \037 the line that names the cause \037 its last lines, \037
+ *     phase=2 notice=0 follows=0 \037 the line that names the cause \037 its last lines, \037
  * between them \036 \n
  *
  * When the wrapper itself was killed there is none: then mpirun's own words are read, and the
@@ -74,10 +74,10 @@ hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonc
     int head = snprintf(out, size,
                         "\036horovod-rank %s rank=%" PRId64
                         " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64
-                        " words=%d phase=%d waiting=%d follows=%" PRId64,
+                        " words=%d phase=%d notice=%d follows=%" PRId64,
                         nonce, report->rank, report->host, report->exit_code, report->signal,
                         report->was_stopped, report->is_oom, report->limit_bytes, report->words,
-                        report->phase, report->is_waiting, report->follows);
+                        report->phase, report->notice, report->follows);
     int rest;
 
     if (head <= 0 || (size_t)head >= size)
@@ -133,7 +133,7 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                         {"limit", INT64_MAX},
                         {"words", HVD_WORDS_STDERR},
                         {"phase", HVD_RANK_ENDED},
-                        {"waiting", 1},
+                        {"notice", HVD_NOTICE_FINAL},
                         {"follows", INT32_MAX}};
     int64_t value[FIELDS] = {0};
     struct hvd_strview host = {0};
@@ -164,7 +164,7 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                                .limit_bytes = value[6],
                                .words = (enum hvd_report_words)value[7],
                                .phase = (enum hvd_rank_phase)value[8],
-                               .is_waiting = value[9] != 0,
+                               .notice = (enum hvd_report_notice)value[9],
                                .follows = value[10]};
     set_text(out->host, sizeof(out->host), host);
     if (words.data)
@@ -646,6 +646,37 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     return st;
 }
 
+/* Whether the rank's last words are those of an exception. */
+static bool has_exception(const struct hvd_report *report)
+{
+    return report->was_stopped && report->words == HVD_WORDS_STDERR;
+}
+
+/* A rank that joins no job any more: one with an exception says most about why. */
+static void note_absent(struct hvd_report_stream *stream, const struct hvd_report *report)
+{
+    if (stream->has_absent && (has_exception(&stream->absent) || !has_exception(report)))
+        return;
+    stream->absent = *report;
+    stream->absent.kind = HVD_REPORT_ABSENT;
+    stream->has_absent = true;
+}
+
+/* Who waits for all, and for one that does not come any more, waits for ever. One notice may be
+ * from before that: the next of the same rank is not. */
+static void note_waiting(struct hvd_report_stream *stream, const struct hvd_report *report)
+{
+    const bool is_outside = stream->has_absent && stream->absent.phase == HVD_RANK_OUTSIDE;
+
+    if (!stream->has_absent || stream->has_cause ||
+        (report->notice == HVD_NOTICE_WAITS_SOME && !is_outside))
+        return;
+    if (stream->waiting == 0)
+        stream->waiting = report->rank + 1;
+    else if (stream->waiting == report->rank + 1)
+        stream->is_stuck = true;
+}
+
 /* The held bytes are "\036...\036\n": a report, or text like any other. */
 static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *pass)
 {
@@ -656,8 +687,11 @@ static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *p
         !parse_report(text, stream->nonce, &report))
         return pass_held(stream, pass);
     stream->_n_held = 0;
-    if (report.is_waiting) {
-        stream->has_waiting = true;
+    if (report.notice != HVD_NOTICE_END) {
+        if (report.notice == HVD_NOTICE_FINAL)
+            note_absent(stream, &report);
+        else
+            note_waiting(stream, &report);
         return HVD_OK;
     }
     stream->n_ended++;
@@ -665,10 +699,8 @@ static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *p
     hear(stream, report.rank);
     if (!hvd_report_is_good(&report)) {
         keep(stream, &report);
-    } else if (report.phase == HVD_RANK_OUTSIDE && !report.was_stopped && !stream->has_absent) {
-        stream->absent = report;
-        stream->absent.kind = HVD_REPORT_ABSENT;
-        stream->has_absent = true;
+    } else if (!report.was_stopped) {
+        note_absent(stream, &report);
     }
     return HVD_OK;
 }
@@ -696,7 +728,7 @@ hvd_status_t hvd_report_stream_feed(struct hvd_report_stream *stream, struct hvd
 
 bool hvd_report_stream_is_stuck(const struct hvd_report_stream *stream)
 {
-    return stream->has_waiting && stream->has_absent;
+    return stream->is_stuck;
 }
 
 bool hvd_report_stream_is_holding(const struct hvd_report_stream *stream)
@@ -711,10 +743,10 @@ hvd_status_t hvd_report_stream_idle(struct hvd_report_stream *stream, struct hvd
 
 const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_stream *stream)
 {
+    if (stream->is_stuck) /* what came later is a consequence */
+        return &stream->absent;
     if (stream->has_cause)
         return &stream->cause;
-    if (hvd_report_stream_is_stuck(stream))
-        return &stream->absent;
     if (stream->has_text && !stream->has_lost)
         return &stream->text;
     if (stream->has_lost)
@@ -830,6 +862,29 @@ static void describe_lost_host(const struct hvd_report *report, const struct hvd
     }
 }
 
+/* A rank that joins no job any more, where others wait for it. */
+static void describe_absent(const struct hvd_report *report, const char *host, char *out,
+                            size_t size)
+{
+    static const char waits[] = "and other ranks wait for it in horovod_init";
+
+    if (has_exception(report))
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s failed: %s, %s", report->rank, host,
+                       report->line, waits);
+    else if (report->notice == HVD_NOTICE_FINAL)
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s is in MPI_Finalize%s%s, %s",
+                       report->rank, host, report->line[0] ? ", last output: " : "", report->line,
+                       waits);
+    else if (report->phase == HVD_RANK_OUTSIDE)
+        (void)snprintf(out, size,
+                       "rank %" PRId64 " on host %s exited with code 0 and without horovod_init, "
+                       "in which other ranks wait for it",
+                       report->rank, host);
+    else
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s exited with code 0, %s",
+                       report->rank, host, waits);
+}
+
 /* The process of a rank, as it ended. */
 static void describe_end(const struct hvd_report *report, const char *host, char *out, size_t size)
 {
@@ -889,10 +944,7 @@ void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts
         return;
     }
     if (report->kind == HVD_REPORT_ABSENT) {
-        (void)snprintf(out, size,
-                       "rank %" PRId64 " on host %s exited with code 0 and without horovod_init, "
-                       "in which other ranks wait for it",
-                       report->rank, host);
+        describe_absent(report, host, out, size);
         return;
     }
     describe_end(report, host, out, size);

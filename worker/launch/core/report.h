@@ -34,11 +34,20 @@ enum hvd_report_kind {
     HVD_REPORT_RANK,      /* the process of a rank, as the wrapper saw it */
     HVD_REPORT_LEFT_RANK, /* a rank that called horovod_shutdown while others waited */
     HVD_REPORT_LOST_RANK, /* a rank that others have lost, and nobody has reported */
-    HVD_REPORT_ABSENT,    /* a rank that ended with 0 and without horovod_init, where others wait */
+    HVD_REPORT_ABSENT,    /* a rank that comes to no horovod_init any more, where others wait */
     HVD_REPORT_CUT_OFF,   /* a rank that Open MPI ended: its connection to another one broke */
     HVD_REPORT_ABORTED,   /* a job that was aborted, after which each rank ended with 0 */
     HVD_REPORT_LOST_SRUN, /* mpirun has lost the srun of its daemons on more than one host */
     HVD_REPORT_LOST_HOST, /* mpirun has lost its daemon there, or never heard of it again */
+};
+
+/* What the wrapper has to report. */
+enum hvd_report_notice {
+    HVD_NOTICE_END,   /* the process has ended */
+    HVD_NOTICE_WAITS, /* it is within horovod_init for long, of a job of all processes: again and
+                       * again, for as long as that is so */
+    HVD_NOTICE_WAITS_SOME, /* of a job of some */
+    HVD_NOTICE_FINAL,      /* it is within MPI_Finalize, and joins no job any more */
 };
 
 /* How a rank ended other than well: with exit code 0 after horovod_shutdown, or without
@@ -50,7 +59,7 @@ struct hvd_report {
     int exit_code; /* when signal is 0 */
     int signal;    /* the signal that killed it, or 0 */
     enum hvd_rank_phase phase;
-    bool is_waiting;     /* it has not ended: it is within horovod_init for long */
+    enum hvd_report_notice notice;
     int64_t follows;     /* 1 + the rank because of which its job has ended; 0: none is known */
     bool was_stopped;    /* the wrapper had been told to end it: a consequence, not a cause */
     bool is_oom;         /* the kernel killed it for memory */
@@ -90,10 +99,11 @@ struct hvd_report_stream {
     bool *heard;                   /* by host: a rank there has reported its end; owned */
     bool has_lost;                 /* a host or a rank of which nothing is heard */
     struct hvd_report lost;
-    bool has_waiting; /* a rank is within horovod_init for long */
-    bool has_absent;  /* a rank ended well without it */
+    bool has_absent; /* a rank joins no job any more */
     struct hvd_report absent;
-    bool has_text; /* mpirun's own words named a rank */
+    int64_t waiting; /* 1 + the rank that was the first to wait since; 0: none */
+    bool is_stuck;   /* it goes on to wait */
+    bool has_text;   /* mpirun's own words named a rank */
     struct hvd_report text;
     int64_t _exited_rank; /* 1 + the one because of which mpirun ended, by its own words; 0: none */
     bool has_aborted;     /* and that one did not finalise MPI */
@@ -151,8 +161,8 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
 /* Whether the rank ended well: with 0, and not in the middle of its job, or because it had to. */
 bool hvd_report_is_good(const struct hvd_report *report);
 
-/* Whether ranks wait within horovod_init for one that has ended: it is the failure then, and the
- * job has to be stopped. */
+/* Whether ranks wait within horovod_init for one that has ended, or is within MPI_Finalize: it is
+ * the failure then, and the job has to be stopped. */
 bool hvd_report_stream_is_stuck(const struct hvd_report_stream *stream);
 
 /* The exit code that says the same: the rank's, or 128 + signal; 1 where it has none. */

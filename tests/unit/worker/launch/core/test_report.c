@@ -525,38 +525,121 @@ static void a_rank_that_others_have_lost_is_named(void **state)
     assert_string_equal(line, "rank 3 on host h exited with code 1: KeyError: 'learning_rate'");
 }
 
-static void a_rank_that_others_wait_for_within_init_is_named_once_they_do(void **state)
+/* What is fed is one report. */
+static void feed_report(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
-    const struct hvd_report absent = {.rank = 1, .host = "h", .limit_bytes = INT64_MAX};
-    const struct hvd_report waits = {.rank = 0,
-                                     .host = "-",
-                                     .limit_bytes = INT64_MAX,
-                                     .phase = HVD_RANK_JOINING,
-                                     .is_waiting = true};
-    const struct hvd_report *const orders[][2] = {{&absent, &waits}, {&waits, &absent}};
+    char text[HVD_REPORT_MAX];
+    struct hvd_buf pass;
+
+    hvd_buf_init(&pass, 100);
+    assert_int_equal(hvd_report_format(report, NONCE, text, sizeof(text)), HVD_OK);
+    assert_int_equal(hvd_report_stream_feed(stream, hvd_strview_of(text), &pass), HVD_OK);
+    assert_int_equal(pass.len, 0);
+    hvd_buf_fini(&pass);
+}
+
+/* A rank that is within horovod_init for long. */
+static struct hvd_report waits_of(int64_t rank, enum hvd_report_notice notice)
+{
+    return (struct hvd_report){.rank = rank,
+                               .host = "-",
+                               .limit_bytes = INT64_MAX,
+                               .phase = HVD_RANK_JOINING,
+                               .notice = notice};
+}
+
+static void a_rank_that_comes_to_no_init_any_more_is_named_once_others_wait(void **state)
+{
+    static const struct {
+        struct hvd_report absent;
+        const char *line;
+        bool is_for_some; /* who waits for some ranks waits for it, too */
+    } cases[] = {
+        {{.phase = HVD_RANK_OUTSIDE},
+         "rank 1 on host h exited with code 0 and without horovod_init, in which other ranks wait "
+         "for it",
+         true},
+        {{.phase = HVD_RANK_ENDED},
+         "rank 1 on host h exited with code 0, and other ranks wait for it in horovod_init",
+         false},
+        {{.phase = HVD_RANK_ENDED, .notice = HVD_NOTICE_FINAL, .words = HVD_WORDS_NONE},
+         "rank 1 on host h is in MPI_Finalize, and other ranks wait for it in horovod_init",
+         false},
+        {{.phase = HVD_RANK_ENDED,
+          .notice = HVD_NOTICE_FINAL,
+          .words = HVD_WORDS_STDERR,
+          .line = "no data"},
+         "rank 1 on host h is in MPI_Finalize, last output: no data, and other ranks wait for it "
+         "in horovod_init",
+         false},
+        {{.phase = HVD_RANK_ENDED,
+          .notice = HVD_NOTICE_FINAL,
+          .was_stopped = true,
+          .words = HVD_WORDS_STDERR,
+          .line = "KeyError: 'oops'"},
+         "rank 1 on host h failed: KeyError: 'oops', and other ranks wait for it in horovod_init",
+         false},
+    };
+    const struct hvd_report all = waits_of(0, HVD_NOTICE_WAITS);
+    const struct hvd_report other = waits_of(2, HVD_NOTICE_WAITS);
+    const struct hvd_report some = waits_of(0, HVD_NOTICE_WAITS_SOME);
     const struct hvd_hosts none = {0};
     char text[HVD_REPORT_MAX];
 
     (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_report absent = cases[i].absent;
+        struct hvd_report_stream stream;
+
+        absent.rank = 1;
+        absent.limit_bytes = INT64_MAX;
+        (void)snprintf(absent.host, sizeof(absent.host), "h");
+        hvd_report_stream_init(&stream, NONCE, NULL);
+        feed_report(&stream, &all); /* and is through soon after */
+        feed_report(&stream, &all);
+        feed_report(&stream, &absent);
+        feed_report(&stream, &all); /* on its way since before */
+        feed_report(&stream, &other);
+        assert_false(hvd_report_stream_is_stuck(&stream));
+        assert_null(hvd_report_stream_failure(&stream));
+        feed_report(&stream, &all);
+        assert_true(hvd_report_stream_is_stuck(&stream));
+        assert_int_equal(stream.n_ended, absent.notice == HVD_NOTICE_END);
+        feed_report(&stream, &killed); /* because the job is stopped */
+        hvd_report_describe(hvd_report_stream_failure(&stream), &none, text, sizeof(text));
+        assert_string_equal(text, cases[i].line);
+        assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
+        hvd_report_stream_init(&stream, NONCE, NULL);
+        feed_report(&stream, &absent);
+        feed_report(&stream, &some);
+        feed_report(&stream, &some);
+        assert_int_equal(hvd_report_stream_is_stuck(&stream), cases[i].is_for_some);
+    }
+}
+
+static void of_ranks_that_come_no_more_the_one_with_an_exception_is_named(void **state)
+{
+    const struct hvd_report final = {.rank = 1,
+                                     .host = "h",
+                                     .limit_bytes = INT64_MAX,
+                                     .phase = HVD_RANK_ENDED,
+                                     .notice = HVD_NOTICE_FINAL};
+    const struct hvd_report waits = waits_of(0, HVD_NOTICE_WAITS);
+    struct hvd_report excepted = final;
+
+    (void)state;
+    excepted.rank = 2;
+    excepted.was_stopped = true;
+    excepted.words = HVD_WORDS_STDERR;
     for (size_t i = 0; i < 2; i++) {
         struct hvd_report_stream stream;
-        struct hvd_buf pass;
 
         hvd_report_stream_init(&stream, NONCE, NULL);
-        hvd_buf_init(&pass, 100);
-        for (size_t k = 0; k < 2; k++) {
-            assert_false(hvd_report_stream_is_stuck(&stream));
-            assert_null(hvd_report_stream_failure(&stream));
-            assert_int_equal(hvd_report_format(orders[i][k], NONCE, text, sizeof(text)), HVD_OK);
-            assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(text), &pass), HVD_OK);
-        }
-        assert_true(hvd_report_stream_is_stuck(&stream));
-        assert_int_equal(stream.n_ended, 1);
-        hvd_report_describe(hvd_report_stream_failure(&stream), &none, text, sizeof(text));
-        assert_string_equal(text, "rank 1 on host h exited with code 0 and without horovod_init, "
-                                  "in which other ranks wait for it");
-        assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
-        hvd_buf_fini(&pass);
+        feed_report(&stream, i ? &final : &excepted);
+        feed_report(&stream, i ? &excepted : &final);
+        feed_report(&stream, &waits);
+        feed_report(&stream, &waits);
+        assert_int_equal(hvd_report_stream_failure(&stream)->rank, 2);
     }
 }
 
@@ -764,7 +847,8 @@ int main(void)
         cmocka_unit_test(a_host_that_is_lost_is_named_and_no_rank_that_was_stopped),
         cmocka_unit_test(a_rank_that_others_have_lost_is_named),
         cmocka_unit_test(an_end_without_shutdown_is_a_failure),
-        cmocka_unit_test(a_rank_that_others_wait_for_within_init_is_named_once_they_do),
+        cmocka_unit_test(a_rank_that_comes_to_no_init_any_more_is_named_once_others_wait),
+        cmocka_unit_test(of_ranks_that_come_no_more_the_one_with_an_exception_is_named),
         cmocka_unit_test(a_host_is_lost_whose_daemon_open_mpi_5_has_seen_end),
         cmocka_unit_test(a_rank_that_open_mpi_5_ended_for_its_connection_is_no_cause),
         cmocka_unit_test(mpiruns_own_words_are_read_when_no_wrapper_reported),
