@@ -161,6 +161,16 @@ int64_t hvd_cause_blamed(struct hvd_strview line)
     return hvd_str_parse_int64(digits, range, &rank, NULL) == HVD_OK ? rank : -1;
 }
 
+/* How many bytes at the beginning are among those, or not. */
+static size_t span_of(struct hvd_strview text, const char *bytes, bool are_in)
+{
+    size_t n = 0;
+
+    while (n < text.len && text.data[n] != '\0' && (strchr(bytes, text.data[n]) != NULL) == are_in)
+        n++;
+    return n;
+}
+
 /* What stands between the word, if it is before the end, and the end; else empty. */
 static struct hvd_strview between(struct hvd_strview line, const char *word, const char *end)
 {
@@ -183,6 +193,37 @@ struct hvd_strview hvd_cause_lost(struct hvd_strview line, struct hvd_strview *h
     *host = between(line, " on host ", at);
     at += strlen(lost);
     return (struct hvd_strview){at, (size_t)(line.data + line.len - at)};
+}
+
+struct hvd_strview hvd_cause_awaited(struct hvd_strview line, int64_t *rank,
+                                     struct hvd_strview *host)
+{
+    static const char stalled[] = "Horovod has been shut down. Tensor ";
+    static const char waits[] = ": it waits for rank ";
+    static const char on_host[] = "on host ";
+    const int64_t range[2] = {0, INT32_MAX};
+    const char *at = find(line, stalled);
+    const char *end = at && find(line, " is stalled for longer than ") ? find(line, waits) : NULL;
+    struct hvd_strview rest;
+
+    *host = (struct hvd_strview){"", 0};
+    if (!end || end < at)
+        return *host;
+    at += strlen(stalled) - strlen("Tensor ");
+    rest.data = end + strlen(waits);
+    rest.len = (size_t)(line.data + line.len - rest.data);
+    const struct hvd_strview digits = {rest.data, span_of(rest, "0123456789", true)};
+    if (hvd_str_parse_int64(digits, range, rank, NULL) != HVD_OK)
+        return *host;
+    rest.data += digits.len;
+    rest.len -= digits.len;
+    rest = hvd_strview_trim(rest);
+    if (starts_with(rest, on_host)) {
+        host->data = rest.data + strlen(on_host);
+        host->len =
+            span_of((struct hvd_strview){host->data, rest.len - strlen(on_host)}, " ,", false);
+    }
+    return (struct hvd_strview){at, (size_t)(end - at)};
 }
 
 bool hvd_cause_left(struct hvd_strview line, struct hvd_strview *host, struct hvd_strview *tensor)

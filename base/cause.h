@@ -36,6 +36,14 @@ int64_t hvd_cause_blamed(struct hvd_strview line);
 struct hvd_strview hvd_cause_lost(struct hvd_strview line, struct hvd_strview *host);
 
 /*
+ * The rank that a tensor waited for until that ended the job, as the line has it: why, with the
+ * rank in *rank and where it ran in *host (empty where that is not said); the first one where the
+ * tensor waited for several. {.len = 0} when the line does not say so.
+ */
+struct hvd_strview hvd_cause_awaited(struct hvd_strview line, int64_t *rank,
+                                     struct hvd_strview *host);
+
+/*
  * Whether the line blames a rank that called horovod_shutdown while others waited for it; then with
  * where that one ran in *host and the tensor in *tensor, both empty where that is not said.
  */

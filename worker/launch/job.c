@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "worker/launch/core/deadline.h"
 #include "worker/launch/core/report.h"
 #include "worker/launch/here.h"
 #include "worker/launch/process.h"
@@ -29,6 +32,11 @@
 #define DRAIN_MS 2000      /* how long mpirun's output is awaited after its end */
 #define STOP_MS 30000      /* that mpirun has for its own stop, everywhere */
 #define ASK_AGAIN_MS 5000
+#define ORPHANS_MAX                                                                                \
+    4096                /* of mpirun: the wrappers of this host, and an ssh for each other host    \
+                         */
+#define ORPHANS_MS 2000 /* that they have to end after each signal */
+#define ORPHANS_LOOK_MS 20
 #define GRACE_MORE_MS 3000 /* until the last wrapper must have said that its program has ended */
 
 struct run {
@@ -50,11 +58,67 @@ struct run {
     bool has_closed_output;  /* nobody reads it */
     bool has_lost_output;    /* it goes to a file that takes no more */
     char chunk[CHUNK_BYTES]; /* for one read */
+    struct hvd_deadline deadline;
+    pid_t *orphans; /* what mpirun had started here when it was stopped; owned */
+    size_t n_orphans;
 };
+
+/*
+ * What mpirun has started here becomes this process's when mpirun ends without it: it crashes when
+ * it is stopped while a daemon cannot be reached, or is killed. The wrappers end by themselves
+ * then, with their programs; ssh waits for a host that may not answer any more.
+ */
+static void watch_orphans(struct run *run)
+{
+    if (!run->orphans && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0)
+        run->orphans = hvd_calloc(ORPHANS_MAX, sizeof(*run->orphans));
+    if (run->orphans && run->n_orphans == 0 && !run->has_ended)
+        run->n_orphans = hvd_process_children(run->pid, run->orphans, ORPHANS_MAX);
+}
+
+/* Signals those that are still there, and returns how many are; number 0: none is signalled. */
+static size_t signal_orphans(struct run *run, int number)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < run->n_orphans; i++) {
+        if (run->orphans[i] > 0 && waitpid(run->orphans[i], NULL, WNOHANG) != 0)
+            run->orphans[i] = 0; /* it has ended, before mpirun or after */
+        if (run->orphans[i] > 0)
+            (void)kill(run->orphans[i], number);
+        n += run->orphans[i] > 0;
+    }
+    return n;
+}
+
+/* mpirun has ended: what it has left here has a while to end, too, and is killed. */
+static void end_orphans(struct run *run)
+{
+    static const int signals[] = {SIGTERM, SIGKILL};
+
+    for (size_t i = 0; i < 2; i++) {
+        const int64_t until_ms = hvd_process_now_ms() + ORPHANS_MS;
+
+        if (signal_orphans(run, signals[i]) == 0)
+            break;
+        while (signal_orphans(run, 0) > 0 && hvd_process_now_ms() < until_ms)
+            (void)poll(NULL, 0, ORPHANS_LOOK_MS);
+    }
+    hvd_free(run->orphans);
+    run->orphans = NULL;
+    run->n_orphans = 0;
+}
+
+static void kill_mpirun(struct run *run)
+{
+    watch_orphans(run);
+    (void)kill(-run->pid, SIGKILL);
+}
 
 /* mpirun is to end all that it has started. */
 static void stop_mpirun(struct run *run, int number)
 {
+    watch_orphans(run);
     run->force_at_ms = 0;
     if (run->kill_at_ms == 0)
         run->kill_at_ms = hvd_process_now_ms() + STOP_MS;
@@ -69,7 +133,7 @@ static void take_stop(struct run *run, int number)
     if (run->stop_signal == 0)
         run->stop_signal = number;
     if (run->kill_at_ms > 0) {
-        (void)kill(-run->pid, SIGKILL);
+        kill_mpirun(run);
     } else if (run->force_at_ms > 0 || !is_gentle) {
         stop_mpirun(run, number == SIGINT ? SIGINT : SIGTERM);
     } else {
@@ -110,12 +174,38 @@ static void take_text(struct run *run)
         hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
 }
 
+/* mpirun has its time to end after a rank has failed, and no more. */
+static void look_at_deadline(struct run *run, int64_t now_ms)
+{
+    const bool was_asked = run->stop_signal != 0 || run->has_closed_output;
+
+    if (run->has_ended || run->job->may_go_on)
+        return;
+    switch (hvd_deadline_look(&run->deadline, now_ms,
+                              hvd_report_stream_is_ending(&run->stream, was_asked),
+                              run->force_at_ms > 0 || run->out.n > 0)) {
+    case HVD_DEADLINE_STOP:
+        (void)fprintf(stderr,
+                      "horovodrun: mpirun has not ended %" PRId64
+                      " s after a rank failed: it is stopped\n",
+                      run->deadline.waited_ms / 1000);
+        stop_mpirun(run, SIGTERM);
+        break;
+    case HVD_DEADLINE_KILL:
+        kill_mpirun(run);
+        break;
+    case HVD_DEADLINE_WAIT:
+        break;
+    }
+}
+
 /* What is due by the clock, or because every rank has ended that was to. */
 static void look_at_clock(struct run *run)
 {
     const int64_t now_ms = hvd_process_now_ms();
     const bool have_all_ended = run->stream.n_ended >= hvd_hosts_slots(run->job->hosts);
 
+    look_at_deadline(run, now_ms);
     if (run->force_at_ms > 0 && (have_all_ended || now_ms >= run->force_at_ms))
         stop_mpirun(run, SIGTERM);
     if (run->force_at_ms > 0 && now_ms >= run->ask_at_ms) {
@@ -126,7 +216,7 @@ static void look_at_clock(struct run *run)
     if (run->kill_at_ms == 0 && hvd_report_stream_is_stuck(&run->stream))
         stop_mpirun(run, SIGTERM);
     if (run->kill_at_ms > 0 && now_ms >= run->kill_at_ms) {
-        (void)kill(-run->pid, SIGKILL);
+        kill_mpirun(run);
         run->kill_at_ms = now_ms + STOP_MS;
     }
     if (run->out.failure && !run->out.is_broken && !run->has_lost_output) {
@@ -186,7 +276,7 @@ static int patience_ms(const struct run *run)
         return 50;
     if (hvd_report_stream_is_holding(&run->stream) || hvd_banner_is_holding(&run->out_banners))
         return FLUSH_AFTER_MS;
-    if (run->force_at_ms > 0 || run->kill_at_ms > 0)
+    if (run->force_at_ms > 0 || run->kill_at_ms > 0 || run->deadline.last_ms > 0)
         return 200;
     return hvd_pump_is_aside(&run->in) ? 1000 : -1;
 }
@@ -231,8 +321,10 @@ static void watch(struct run *run)
     int64_t until_ms = 0;
 
     while (!run->has_ended || run->from >= 0 || run->out.from >= 0 || run->out.n > 0) {
-        if (run->has_ended && until_ms == 0)
+        if (run->has_ended && until_ms == 0) {
             until_ms = hvd_process_now_ms() + DRAIN_MS;
+            (void)signal_orphans(run, SIGTERM); /* which may hold the streams open */
+        }
         watch_once(run);
         look_at_clock(run);
         if (run->out.from < 0 && run->out.n == 0 && hvd_banner_is_holding(&run->out_banners))
@@ -293,7 +385,7 @@ static int conclude(const struct run *run, const struct hvd_job *job)
                       signal_name ? signal_name : "unknown");
         return 128 + run->stop_signal;
     }
-    if (code == 0 && !(failure && failure->kind == HVD_REPORT_LOST_HOST))
+    if (code == 0 && !(failure && (failure->kind == HVD_REPORT_LOST_HOST || run->kill_at_ms > 0)))
         return 0; /* Open MPI 5 ends with 0 where its ssh or its daemon was killed */
     if (!failure)
         return conclude_refusal(run, code);
@@ -366,6 +458,7 @@ static hvd_status_t run_to_end(struct run *run, int *out_code, struct hvd_err *e
         hvd_process_close(&spawn.fds[i]);
     if (st == HVD_OK) {
         watch(run);
+        end_orphans(run);
         finish(run);
         hvd_here_remove_session(run->pid);
         *out_code = conclude(run, run->job);
@@ -386,6 +479,7 @@ hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_er
     if (!run)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory");
     run->job = job;
+    run->deadline.grace_ms = job->grace_ms;
     run->from = run->signals = run->in.from = run->in.to = run->out.from = -1;
     hvd_buf_init(&run->pass, (size_t)4 * CHUNK_BYTES);
     hvd_report_stream_init(&run->stream, job->nonce, job->hosts);

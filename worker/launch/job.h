@@ -14,6 +14,7 @@ struct hvd_job {
     const char *termination_log;   /* file for the last words of the rank that failed; NULL: none */
     int64_t grace_ms; /* that the wrappers give programs after SIGTERM; 0: they are not told */
     int mpi_major;    /* of mpirun */
+    bool may_go_on;   /* mpirun was told that ranks may fail: it has no time to end then */
     bool has_srun;    /* mpirun ends when the srun of its daemons does, and for no time limit */
     bool is_verbose;  /* shows mpirun's own words about a failure too */
 };
@@ -23,7 +24,8 @@ struct hvd_job {
  * it what is typed, forwards signals to it, and prints the last line when a rank failed, which
  * it writes to the termination log as well, behind the last lines of that rank.
  * SIGTERM reaches the programs through the wrappers, which end them after the grace; another signal
- * to stop ends it, and one more kills. Nobody reading standard output any more stops the job.
+ * to stop ends it, and one more kills. A mpirun that does not end in time after a rank has failed
+ * (core/deadline.h) is stopped, then killed. Nobody reading standard output any more stops the job.
  * *out_code is then what horovodrun returns. Must be called by the main thread, the only one.
  */
 hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_err *err);

@@ -480,6 +480,7 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
                               .termination_log = l.termination_log,
                               .grace_ms = l.has_wrapper ? options->stop_grace_s * 1000 : 0,
                               .mpi_major = l.mpi_major,
+                              .may_go_on = hvd_mpirun_may_go_on(&options->mpi_args, environ),
                               .has_srun = has_srun,
                               .is_verbose = options->is_verbose};
 

@@ -4,10 +4,13 @@
  */
 #include "worker/launch/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -135,4 +138,37 @@ int64_t hvd_process_now_ms(void)
 
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* The parent in the text of /proc/PID/stat, "7 (name) S 1 ..."; 0: there is none. */
+static pid_t parent_of(const char *pid)
+{
+    char path[64];
+    char text[512];
+    const char *behind;
+    int fd;
+    ssize_t n;
+
+    (void)snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+    hvd_process_close(&fd);
+    text[n > 0 ? n : 0] = '\0';
+    behind = strrchr(text, ')');
+    return behind && strlen(behind) > 4 ? (pid_t)strtol(behind + 4, NULL, 10) : 0;
+}
+
+size_t hvd_process_children(pid_t parent, pid_t *out, size_t max)
+{
+    DIR *folder = opendir("/proc");
+    const struct dirent *entry;
+    size_t n = 0;
+
+    while (folder && n < max && (entry = readdir(folder)) != NULL)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+            parent_of(entry->d_name) == parent)
+            out[n++] = (pid_t)strtol(entry->d_name, NULL, 10);
+    if (folder)
+        (void)closedir(folder);
+    return n;
 }

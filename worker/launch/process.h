@@ -38,4 +38,7 @@ void hvd_process_close(int *fd);
 /* Milliseconds of a clock that never jumps. */
 int64_t hvd_process_now_ms(void);
 
+/* The processes that the parent has started itself and that are there, at most max. */
+size_t hvd_process_children(pid_t parent, pid_t *out, size_t max);
+
 #endif

@@ -1,6 +1,8 @@
-"""What would be waited for without end: a rank that does not come any more."""
+"""What would be waited for without end: a rank that does not come any more, a mpirun that does not end."""
 
 import os
+import shutil
+import signal
 import subprocess
 
 import pytest
@@ -67,3 +69,70 @@ def test_ranks_that_wait_for_each_other_alone_wait_for_nobody_who_has_left(hosts
     command, _ = started(hosts, "one host", 3)
     done = run([*command, str(CULPRIT)], CULPRIT_CAUSE="aside", CULPRIT_RANK="1")
     assert (done.returncode, done.stderr) == (0, ""), done
+
+
+# --- A mpirun that does not end ----------------------------------------------------------------------------------------
+
+# As the mpirun of the tests, but it never ends.
+ENDLESS = """#!/bin/sh
+MPIRUN "$@"
+code=$?
+case " $* " in *" --version "*) exit $code;; esac
+TRAP
+while :; do sleep 0.1; done
+"""
+
+
+@pytest.mark.parametrize("trap", ["", "trap '' TERM"])
+def test_a_mpirun_that_does_not_end_after_a_failure_is_ended(tmp_path, trap):
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text(ENDLESS.replace("MPIRUN", shutil.which("mpirun")).replace("TRAP", trap))
+    mpirun.chmod(0o755)
+    done = run([str(HOROVODRUN), "-np", "2", str(CULPRIT)], CULPRIT_CAUSE="exit", CULPRIT_RANK="1",
+               PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert done.stderr.splitlines()[-1] == f"horovodrun: rank 1 on host {HOST} exited with code 3: no data", done
+    assert done.returncode == 3
+    assert "mpirun has not ended 10 s after a rank failed: it is stopped" in done.stderr, done
+    wait_for(lambda: not processes_with(str(mpirun)), "no process is left")
+
+
+def in_space_of(hosts, index, words):
+    """Processes of one of the hosts with these words in their command line."""
+    space = os.stat(f"/proc/{hosts.holders[index].pid}/ns/uts").st_ino
+    found = []
+    for pid in processes_with(words):
+        try:
+            if os.stat(f"/proc/{pid}/ns/uts").st_ino == space:
+                found.append(pid)
+        except OSError:
+            pass
+    return found
+
+
+@pytest.mark.parametrize("spread", [(1, 1), (2, 2)])
+def test_a_host_whose_link_goes_down_is_not_waited_for(hosts, spread):
+    link = [*hosts.enter(0), "ip", "link", "set", "hvd0"]
+    names = ",".join(f"{name}:{n}" for name, n in zip(hosts.NAMES, spread))
+    command = [*hosts.enter(0), str(HOROVODRUN), "-np", str(sum(spread)), "-H", names, "-p", "2222", "-i", str(hosts.key),
+               str(CULPRIT)]
+    env = {**os.environ, "CULPRIT_CAUSE": "none", "CULPRIT_RANK": "-1", "HOROVOD_STALL_CHECK_TIME_SECONDS": "2",
+           "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "4"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            n_ready = 0
+            while n_ready < sum(spread):
+                line = process.stderr.readline()
+                assert line, "the job ended too soon"
+                n_ready += "under way" in line
+            subprocess.run([*link, "down"], check=True)
+            _, err = process.communicate(timeout=120)
+            left_here = [pid for words in (str(CULPRIT), "hvd-west") for pid in in_space_of(hosts, 0, words)]
+        finally:
+            subprocess.run([*link, "up"], check=True)
+            for words in (str(CULPRIT), "orted", "prted"):  # which horovodrun could not reach
+                for pid in in_space_of(hosts, 1, words):
+                    os.kill(pid, signal.SIGKILL)
+    lost = [f"horovodrun: rank {rank} on host hvd-west is lost: " for rank in range(spread[0], sum(spread))]
+    assert err.splitlines()[-1].startswith(tuple(lost)), err
+    assert process.returncode == 1, err
+    assert not left_here, left_here

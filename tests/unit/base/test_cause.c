@@ -128,6 +128,48 @@ static void a_shutdown_that_another_rank_caused_blames_it(void **state)
         assert_int_equal(hvd_cause_blamed(hvd_strview_of(cases[i].line)), cases[i].rank);
 }
 
+static void a_rank_that_a_stalled_tensor_waited_for_is_told_with_its_host(void **state)
+{
+    static const char why[] = "Tensor t is stalled for longer than 4 seconds (X)";
+    static const struct {
+        const char *line, *host;
+        int64_t rank;
+    } cases[] = {
+        {"ERR Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it "
+         "waits for rank 12 on host w-1, rank 3 on host w and 2 more (tensor t)",
+         "w-1", 12},
+        {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it waits "
+         "for rank 1 on host w",
+         "w", 1},
+        {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it waits "
+         "for rank 1, rank 2",
+         "", 1},
+        {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it waits "
+         "for rank x",
+         NULL, -1},
+        {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X)", NULL, -1},
+        {": it waits for rank 1 Horovod has been shut down. Tensor t is stalled for longer than 4",
+         NULL, -1},
+        {"Tensor t is stalled for longer than 4 seconds (X): it waits for rank 1", NULL, -1},
+        {"", NULL, -1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_strview host;
+        int64_t rank = -1;
+        const struct hvd_strview found =
+            hvd_cause_awaited(hvd_strview_of(cases[i].line), &rank, &host);
+
+        assert_int_equal(found.len > 0, cases[i].host != NULL);
+        assert_int_equal(rank, cases[i].rank);
+        if (!cases[i].host)
+            continue;
+        assert_true(hvd_strview_equal(found, why));
+        assert_true(hvd_strview_equal(host, cases[i].host));
+    }
+}
+
 static void a_rank_that_left_is_told_with_host_and_tensor_where_they_stand(void **state)
 {
     static const struct {
@@ -158,6 +200,7 @@ static void a_rank_that_left_is_told_with_host_and_tensor_where_they_stand(void 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_that_a_stalled_tensor_waited_for_is_told_with_its_host),
         cmocka_unit_test(a_rank_that_left_is_told_with_host_and_tensor_where_they_stand),
         cmocka_unit_test(the_cause_of_a_python_program_is_the_exception_behind_the_last_traceback),
         cmocka_unit_test(a_prefix_of_each_line_does_not_hide_a_traceback),

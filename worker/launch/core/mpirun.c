@@ -286,3 +286,30 @@ hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_arg
         hvd_args_fini(out);
     return st;
 }
+
+/* Whether one of the words is in the text. */
+static bool has_word(const char *text, const char *const *words)
+{
+    for (size_t i = 0; words[i]; i++)
+        if (strstr(text, words[i]))
+            return true;
+    return false;
+}
+
+bool hvd_mpirun_may_go_on(const struct hvd_args *mpi_args, char *const *variables)
+{
+    /* --enable-recovery, --continuous, --with-ft; of --runtime-options and of variables
+     * recoverable, and what a rank's exit code means */
+    static const char *const words[] = {"recover",         "continuous", "with-ft", "abort",
+                                        "runtime-options", "rtos",       NULL};
+
+    for (size_t i = 0; mpi_args && i < mpi_args->n; i++)
+        if (has_word(mpi_args->items[i], words))
+            return true;
+    for (size_t i = 0; variables[i]; i++)
+        if ((hvd_str_has_prefix(variables[i], "OMPI_MCA_orte_") ||
+             hvd_str_has_prefix(variables[i], "PRTE_MCA_")) &&
+            has_word(variables[i], words))
+            return true;
+    return false;
+}

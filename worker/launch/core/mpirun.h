@@ -63,6 +63,12 @@ hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_arg
 hvd_status_t hvd_mpirun_reach(const struct hvd_launch_ssh *ssh, const char *host, int64_t timeout_s,
                               struct hvd_args *out, struct hvd_err *err);
 
+/*
+ * Whether arguments or variables ("NAME=VALUE", NULL-terminated) may tell mpirun to go on when a
+ * rank fails.
+ */
+bool hvd_mpirun_may_go_on(const struct hvd_args *mpi_args, char *const *variables);
+
 /* What the way is called in messages: "ssh". */
 const char *hvd_mpirun_way_name(const struct hvd_launch_ssh *ssh);
 

@@ -518,6 +518,25 @@ static void find_lost_rank(struct hvd_report_stream *stream)
     stream->cause = stream->lost;
 }
 
+/* The rank that a stalled tensor waited for, where nothing is heard from its host. */
+static void find_awaited_rank(struct hvd_report_stream *stream)
+{
+    const struct hvd_report seen = stream->cause;
+    struct hvd_strview host;
+    int64_t rank = -1;
+    int64_t first;
+    size_t index;
+    const struct hvd_strview why = hvd_cause_awaited(hvd_strview_of(seen.line), &rank, &host);
+
+    if (why.len == 0 || !stream->heard || !find_host(stream->hosts, rank, &index, &first) ||
+        stream->heard[index])
+        return;
+    stream->cause.kind = HVD_REPORT_LOST_RANK;
+    stream->cause.rank = rank;
+    set_text(stream->cause.host, sizeof(stream->cause.host), host);
+    set_text(stream->cause.line, sizeof(stream->cause.line), why);
+}
+
 /* No rank failed by itself, and mpirun stopped them: it does so when its srun has ended. */
 static void find_lost_srun(struct hvd_report_stream *stream)
 {
@@ -626,6 +645,7 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     if (stream->has_cause) {
         find_exception(stream);
         find_lost_rank(stream);
+        find_awaited_rank(stream);
         if (stream->has_left && stream->cause.rank != stream->left.rank)
             stream->cause = stream->left;
     } else if (stream->has_cut_off && !stream->has_lost) {
@@ -729,6 +749,11 @@ hvd_status_t hvd_report_stream_feed(struct hvd_report_stream *stream, struct hvd
 bool hvd_report_stream_is_stuck(const struct hvd_report_stream *stream)
 {
     return stream->is_stuck;
+}
+
+bool hvd_report_stream_is_ending(const struct hvd_report_stream *stream, bool was_asked)
+{
+    return stream->has_cause || stream->has_cut_off || (stream->n_stopped > 0 && !was_asked);
 }
 
 bool hvd_report_stream_is_holding(const struct hvd_report_stream *stream)

@@ -158,6 +158,10 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
  */
 const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_stream *stream);
 
+/* Whether a rank has failed, by what wrappers have reported, or mpirun has begun to stop ranks that
+ * it was not asked to stop: then it has to end soon. */
+bool hvd_report_stream_is_ending(const struct hvd_report_stream *stream, bool was_asked);
+
 /* Whether the rank ended well: with 0, and not in the middle of its job, or because it had to. */
 bool hvd_report_is_good(const struct hvd_report *report);
 

@@ -306,6 +306,24 @@ static void every_allocation_may_fail(void **state)
     hvd_hosts_fini(&hosts);
 }
 
+static void a_mpirun_that_may_go_on_without_a_rank_is_known(void **state)
+{
+    static char *words[] = {"--enable-recovery", "--continuous", "--runtime-options", "--with-ft",
+                            "orte_abort_on_non_zero_status"};
+    static char *const nothing[] = {NULL};
+    static char *const others[] = {"PATH=/recovery", "OMPI_MCA_btl=tcp", "HOROVOD_X=abort", NULL};
+    static char *const variables[][2] = {{"OMPI_MCA_orte_enable_recovery=1", NULL},
+                                         {"PRTE_MCA_prte_enable_recovery=1", NULL}};
+    static char *usual[] = {"--mca", "btl_tcp_if_exclude", "lo"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        assert_true(hvd_mpirun_may_go_on(&(struct hvd_args){.items = &words[i], .n = 1}, nothing));
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+        assert_true(hvd_mpirun_may_go_on(NULL, variables[i]));
+    assert_false(hvd_mpirun_may_go_on(&(struct hvd_args){.items = usual, .n = 3}, others));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +339,7 @@ int main(void)
         cmocka_unit_test(slurm_starts_the_daemons_itself),
         cmocka_unit_test(a_host_is_reached_by_the_way_that_there_is),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_mpirun_that_may_go_on_without_a_rank_is_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -602,6 +602,7 @@ static void a_rank_that_comes_to_no_init_any_more_is_named_once_others_wait(void
         feed_report(&stream, &other);
         assert_false(hvd_report_stream_is_stuck(&stream));
         assert_null(hvd_report_stream_failure(&stream));
+        assert_false(hvd_report_stream_is_ending(&stream, false));
         feed_report(&stream, &all);
         assert_true(hvd_report_stream_is_stuck(&stream));
         assert_int_equal(stream.n_ended, absent.notice == HVD_NOTICE_END);
@@ -640,6 +641,56 @@ static void of_ranks_that_come_no_more_the_one_with_an_exception_is_named(void *
         feed_report(&stream, &waits);
         feed_report(&stream, &waits);
         assert_int_equal(hvd_report_stream_failure(&stream)->rank, 2);
+    }
+}
+
+static void mpirun_is_to_end_once_a_rank_has_failed_or_was_stopped(void **state)
+{
+    struct hvd_report_stream stream;
+
+    (void)state;
+    hvd_report_stream_init(&stream, NONCE, NULL);
+    feed_report(&stream, &(struct hvd_report){.host = "h", .phase = HVD_RANK_ENDED});
+    assert_false(hvd_report_stream_is_ending(&stream, false));
+    feed_report(&stream, &stopped);
+    assert_true(hvd_report_stream_is_ending(&stream, false));
+    assert_false(hvd_report_stream_is_ending(&stream, true));
+    feed_report(&stream, &killed);
+    assert_true(hvd_report_stream_is_ending(&stream, true));
+}
+
+static void a_rank_that_a_stalled_tensor_waits_for_and_nobody_hears_is_lost(void **state)
+{
+    struct hvd_report report = wrote(
+        0, "",
+        "ERR Horovod has been shut down. Tensor t is stalled for longer than 4 seconds "
+        "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): it waits for rank 1 on host west (tensor t)\n");
+    struct hvd_report own = report;
+    char line[HVD_REPORT_MAX];
+
+    (void)state;
+    own.rank = 1;
+    for (size_t i = 0; i < 2; i++) {
+        struct hvd_hosts hosts = {0};
+        struct hvd_report_stream stream;
+        struct hvd_buf pass;
+
+        assert_int_equal(hvd_hosts_parse_list("east:1,west:1", &hosts, NULL), HVD_OK);
+        hvd_report_stream_init(&stream, NONCE, &hosts);
+        hvd_buf_init(&pass, 100);
+        feed_report(&stream, &report);
+        if (i)
+            feed_report(&stream, &own);
+        assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
+        hvd_report_describe(hvd_report_stream_failure(&stream), &hosts, line, sizeof(line));
+        if (i)
+            assert_non_null(strstr(line, "exited with code 1: ERR"));
+        else
+            assert_string_equal(line, "rank 1 on host west is lost: Tensor t is stalled for longer "
+                                      "than 4 seconds (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)");
+        hvd_buf_fini(&pass);
+        hvd_report_stream_fini(&stream);
+        hvd_hosts_fini(&hosts);
     }
 }
 
@@ -849,6 +900,8 @@ int main(void)
         cmocka_unit_test(an_end_without_shutdown_is_a_failure),
         cmocka_unit_test(a_rank_that_comes_to_no_init_any_more_is_named_once_others_wait),
         cmocka_unit_test(of_ranks_that_come_no_more_the_one_with_an_exception_is_named),
+        cmocka_unit_test(mpirun_is_to_end_once_a_rank_has_failed_or_was_stopped),
+        cmocka_unit_test(a_rank_that_a_stalled_tensor_waits_for_and_nobody_hears_is_lost),
         cmocka_unit_test(a_host_is_lost_whose_daemon_open_mpi_5_has_seen_end),
         cmocka_unit_test(a_rank_that_open_mpi_5_ended_for_its_connection_is_no_cause),
         cmocka_unit_test(mpiruns_own_words_are_read_when_no_wrapper_reported),
