@@ -69,7 +69,7 @@ static int end_between(int culprit)
 /* A second job that the culprit has no part in; one of the others comes late. */
 static int go_on_without(int culprit)
 {
-    int others[RANKS_MAX];
+    int others[RANKS_MAX] = {0};
     int n = 0;
     const int rank = horovod_rank();
 
@@ -77,7 +77,7 @@ static int go_on_without(int culprit)
         if (i != culprit)
             others[n++] = i;
     horovod_shutdown_job();
-    if (rank == others[0])
+    if (n > 0 && rank == others[0])
         (void)sleep(LATE_S);
     if (rank != culprit && !horovod_init(others, n, NULL, NULL, 0))
         return 1;

@@ -80,6 +80,7 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out)
     return PMPI_Comm_dup(comm, out);
 }
 
+/* The signatures are MPI's. NOLINTNEXTLINE(readability-function-size) */
 int MPI_Gather(const void *from, int n, MPI_Datatype type, void *to, int n_to, MPI_Datatype type_to,
                int root, MPI_Comm comm)
 {
@@ -111,6 +112,7 @@ int MPI_Allreduce(const void *from, void *to, int n, MPI_Datatype type, MPI_Op o
     return PMPI_Allreduce(from, to, n, type, op, comm);
 }
 
+/* NOLINTNEXTLINE(readability-function-size) */
 int MPI_Allgather(const void *from, int n, MPI_Datatype type, void *to, int n_to,
                   MPI_Datatype type_to, MPI_Comm comm)
 {
@@ -118,6 +120,7 @@ int MPI_Allgather(const void *from, int n, MPI_Datatype type, void *to, int n_to
     return PMPI_Allgather(from, n, type, to, n_to, type_to, comm);
 }
 
+/* NOLINTNEXTLINE(readability-function-size) */
 int MPI_Iallgatherv(const void *from, int n, MPI_Datatype type, void *to, const int ns[],
                     const int displs[], MPI_Datatype type_to, MPI_Comm comm, MPI_Request *request)
 {
