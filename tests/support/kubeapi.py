@@ -10,6 +10,7 @@ import urllib.parse
 
 import yaml
 
+import limits
 from waiting import until
 
 CORE = "/api/v1"
@@ -55,7 +56,7 @@ class Api:
         for attempt in (1, 2):
             try:
                 self.connection = self.connection or http.client.HTTPSConnection(
-                    self.server.hostname, self.server.port, context=self.context, timeout=30)
+                    self.server.hostname, self.server.port, context=self.context, timeout=limits.seconds(30))
                 self.connection.request(method, path, text, {"Content-Type": content_type})
                 response = self.connection.getresponse()
                 document = json.loads(response.read() or b"{}")
@@ -143,6 +144,15 @@ class Namespace:
             "containerStatuses": [{"name": container, "ready": ready, "restartCount": 0, "image": "i",
                                    "imageID": "i", "state": state}]}}, "status")
 
+    def try_set_pod(self, name):
+        """As set_pod; None for a pod that is gone, of the attempt before, whose set makes another."""
+        try:
+            return self.set_pod(name)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
     def workers(self, job="digits"):
         return {p["metadata"]["name"] for p in self.list("pods")
                 if p["metadata"].get("labels", {}).get("horovod.io/role") == "worker"
@@ -152,7 +162,7 @@ class Namespace:
         names = {f"{job}-worker-{i}" for i in range(replicas)}
         until(f"{replicas} worker pods", lambda: self.workers(job) >= names, timeout)
         for name in sorted(names):
-            self.set_pod(name)
+            until(f"pod {name}", lambda name=name: self.try_set_pod(name), timeout)
 
     def master(self, job="digits"):
         pods = [p for p in self.list("pods") if p["metadata"].get("labels", {}).get("horovod.io/role") == "master"

@@ -58,10 +58,10 @@ def test_wrong_options_are_named(args, words):
     assert result.returncode == 2 and words in result.stderr
 
 
-def test_a_kubeconfig_that_is_not_there_is_named():
-    result = subprocess.run([PROGRAM, "--kubeconfig", "/nonexistent", "--listen", ":0"], stderr=subprocess.PIPE,
+def test_a_kubeconfig_that_is_not_there_is_named(tmp_path):
+    result = subprocess.run([PROGRAM, "--kubeconfig", str(tmp_path / "missing"), "--listen", ":0"], stderr=subprocess.PIPE,
                             text=True, timeout=10, check=False)
-    assert result.returncode == 1 and "/nonexistent: No such file or directory" in result.stderr
+    assert result.returncode == 1 and f"{tmp_path}/missing: No such file or directory" in result.stderr
 
 
 def test_version_and_help_are_printed():

@@ -74,8 +74,8 @@ def test_a_key_that_does_not_fit_is_named_at_the_start(run_operator, tmp_path):
     operator = run_operator("--tls-cert-file", tmp_path / "x", "--tls-key-file", tmp_path / "x", wait=False)
     assert operator.process.wait(timeout=10) == 1
     assert "not a certificate and its key" in operator.log.read_text()
-    missing = run_operator("--tls-cert-file", "/nonexistent", "--tls-key-file", tmp_path / "x", wait=False)
-    assert missing.process.wait(timeout=10) == 1 and "/nonexistent" in missing.log.read_text()
+    missing = run_operator("--tls-cert-file", tmp_path / "missing", "--tls-key-file", tmp_path / "x", wait=False)
+    assert missing.process.wait(timeout=10) == 1 and "/missing" in missing.log.read_text()
 
 
 def test_metrics_tell_latencies_watches_jobs_and_the_process(ns, operator):
