@@ -161,7 +161,7 @@ void mode_bad_comms(void)
                       HOROVOD_PRECONDITION_ERROR, "MPI is not initialised");
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_split(MPI_COMM_WORLD, 0, -world_rank(), &reversed);
-    MPI_Comm comms[] = {MPI_COMM_WORLD, reversed};
+    MPI_Comm comms[] = {MPI_COMM_WORLD, reversed, reversed};
     expect_init_error(horovod_init_multi_comm(comms, 2, NULL, NULL, 0), HOROVOD_INVALID_ARGUMENT,
                       "communicator 1 is no process set");
     expect_init_error(horovod_init_multi_comm(comms, world_rank() == 0 ? 2 : 3, NULL, NULL, 0),
