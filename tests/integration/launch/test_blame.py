@@ -217,9 +217,10 @@ def test_a_rank_that_ends_before_init_is_named_and_ends_the_job(hosts, reach, wa
     spread = WAYS[way]
     command, env = start(hosts, reach, way, CULPRIT_RANK="1", CULPRIT_CAUSE="absent")
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
-    assert done.stderr.splitlines()[-1] == (
-        f"horovodrun: rank 1 on host {place(hosts, spread, 1)} exited with code 0 and without horovod_init, "
-        "in which other ranks wait for it"), done.stderr
+    said = [f"rank 1 on host {place(hosts, spread, 1)} exited with code 0 and without horovod_init, in which other ranks wait for it"]
+    if openmpi.major() == 5:  # it may end the job itself, as soon as that rank has ended, and calls the host by any name
+        said += [f"rank 1 on host {name} exited with code 0 and without MPI_Finalize" for name in (place(hosts, spread, 1), "localhost")]
+    assert done.stderr.splitlines()[-1].removeprefix("horovodrun: ") in said, done.stderr
     assert done.returncode == 1
 
 
