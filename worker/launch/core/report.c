@@ -652,7 +652,7 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
         blame_cut_off(stream);
     } else if (stream->has_text) {
         find_words(stream);
-    } else if (!stream->has_lost) {
+    } else if (!stream->has_lost && !stream->has_aborted) {
         if (stream->has_srun)
             find_lost_srun(stream);
         else
@@ -766,6 +766,15 @@ hvd_status_t hvd_report_stream_idle(struct hvd_report_stream *stream, struct hvd
     return hvd_banner_idle(&stream->_banners, pass);
 }
 
+/* mpirun names a rank without MPI_Finalize when others have called MPI_Init: of one that has come
+ * to no horovod_init, its own report says more. */
+static bool is_aborted_absent(const struct hvd_report_stream *stream)
+{
+    return stream->has_aborted && stream->aborted.line[0] == '\0' && stream->has_absent &&
+           stream->absent.rank == stream->aborted.rank && stream->absent.notice == HVD_NOTICE_END &&
+           stream->absent.phase == HVD_RANK_OUTSIDE;
+}
+
 const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_stream *stream)
 {
     if (stream->is_stuck) /* what came later is a consequence */
@@ -776,6 +785,8 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
         return &stream->text;
     if (stream->has_lost)
         return &stream->lost;
+    if (is_aborted_absent(stream))
+        return &stream->absent;
     return stream->has_aborted ? &stream->aborted : NULL;
 }
 

@@ -809,7 +809,7 @@ static void an_exception_of_a_rank_that_sent_no_report_is_found_in_what_passed(v
 }
 
 /* Each rank caught the exception and ended with 0: mpirun alone has ended with 1. */
-static void an_abort_that_every_rank_survives_is_named(void **state)
+static void an_end_by_mpirun_that_every_rank_survives_is_named(void **state)
 {
     static const char banner[] =
         "---------------------------------------------------------------------\n"
@@ -824,25 +824,39 @@ static void an_abort_that_every_rank_survives_is_named(void **state)
     struct hvd_host items[] = {{.name = (char *)"a", .slots = 1},
                                {.name = (char *)"b", .slots = 1}};
     const struct hvd_hosts hosts = {.items = items, .n = 2};
+    const struct hvd_report absent = {.rank = 1, .host = "b", .limit_bytes = INT64_MAX};
+    const struct hvd_report other = {.rank = 0, .host = "a", .limit_bytes = INT64_MAX};
+    static const struct {
+        bool with_error, with_other, with_absent;
+        const char *line;
+    } cases[] = {
+        {false, false, false, "rank 1 on host vm exited with code 0 and without MPI_Finalize"},
+        {false, true, false, "rank 1 on host vm exited with code 0 and without MPI_Finalize"},
+        {true, false, true, "rank 0 on host a aborted the job: Tensor t is stalled."},
+        {false, false, true,
+         "rank 1 on host b exited with code 0 and without horovod_init, in which other ranks wait "
+         "for it"},
+    };
 
     (void)state;
-    for (int with_error = 0; with_error < 2; with_error++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct hvd_report_stream stream;
         struct hvd_buf pass = {0};
         char line[200];
 
         hvd_report_stream_init(&stream, NONCE, &hosts);
         hvd_buf_init(&pass, 1 << 16);
-        if (with_error)
+        if (cases[i].with_error)
             assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(error), &pass), HVD_OK);
+        if (cases[i].with_other)
+            feed_report(&stream, &other);
+        if (cases[i].with_absent)
+            feed_report(&stream, &absent);
         assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(banner), &pass), HVD_OK);
         assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
         assert_non_null(hvd_report_stream_failure(&stream));
         hvd_report_describe(hvd_report_stream_failure(&stream), &hosts, line, sizeof(line));
-        assert_string_equal(line, with_error
-                                      ? "rank 0 on host a aborted the job: Tensor t is stalled."
-                                      : "rank 1 on host vm exited with code 0 and without "
-                                        "MPI_Finalize");
+        assert_string_equal(line, cases[i].line);
         assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
         hvd_report_stream_fini(&stream);
         hvd_buf_fini(&pass);
@@ -915,7 +929,7 @@ int main(void)
         cmocka_unit_test(a_signal_of_the_programs_own_is_told_by_its_last_line),
         cmocka_unit_test(a_rank_whose_wrapper_was_killed_leaves_its_own_lines),
         cmocka_unit_test(an_exception_of_a_rank_that_sent_no_report_is_found_in_what_passed),
-        cmocka_unit_test(an_abort_that_every_rank_survives_is_named),
+        cmocka_unit_test(an_end_by_mpirun_that_every_rank_survives_is_named),
         cmocka_unit_test(a_refusal_of_mpirun_is_one_line),
         cmocka_unit_test(every_allocation_may_fail),
     };
