@@ -23,6 +23,15 @@ PATHS = {
 
 CONTROLLERS_S = 60  # for a pod: all tests share the request rate of one kube-controller-manager
 
+
+def is_ready(pod):
+    """Whether it runs, and all its containers are ready."""
+    status = pod["status"]
+    conditions = {c["type"]: c["status"] for c in status.get("conditions", [])}
+    containers = status.get("containerStatuses") or []
+    return status.get("phase") == "Running" and conditions.get("Ready") == "True" and containers and all(c["ready"] for c in containers)
+
+
 class ApiError(Exception):
     def __init__(self, code, body):
         super().__init__(f"HTTP {code}: {body.get('message', body)}")
@@ -75,6 +84,7 @@ class Namespace:
 
     def __init__(self, api, name):
         self.api, self.name = api, name
+        self.started = {}  # by job: names of the workers that its kubelets start
 
     def path(self, plural, name=None, sub=None):
         parts = [PATHS[plural], "namespaces", self.name, plural] + [p for p in (name, sub) if p]
@@ -144,14 +154,20 @@ class Namespace:
             "containerStatuses": [{"name": container, "ready": ready, "restartCount": 0, "image": "i",
                                    "imageID": "i", "state": state}]}}, "status")
 
-    def try_set_pod(self, name):
+    def try_set_pod(self, name, **state):
         """As set_pod; None for a pod that is gone, of the attempt before, whose set makes another."""
         try:
-            return self.set_pod(name)
+            return self.set_pod(name, **state)
         except ApiError as error:
             if error.code != 404:
                 raise
             return None
+
+    def pods_of(self, job, role):
+        """Those that nobody removes."""
+        return [p for p in self.list("pods") if "deletionTimestamp" not in p["metadata"]
+                and p["metadata"].get("labels", {}).get("horovod.io/role") == role
+                and p["metadata"]["labels"].get("horovod.io/job-name") == job]
 
     def workers(self, job="digits"):
         return {p["metadata"]["name"] for p in self.list("pods")
@@ -159,21 +175,33 @@ class Namespace:
                 and p["metadata"]["labels"].get("horovod.io/job-name") == job}
 
     def start_workers(self, replicas=2, job="digits", timeout=CONTROLLERS_S):
-        names = {f"{job}-worker-{i}" for i in range(replicas)}
-        until(f"{replicas} worker pods", lambda: self.workers(job) >= names, timeout)
-        for name in sorted(names):
-            until(f"pod {name}", lambda name=name: self.try_set_pod(name), timeout)
+        """The kubelets start the first workers of a job, whatever pods of these names go and come meanwhile."""
+        names = self.started[job] = {f"{job}-worker-{i}" for i in range(replicas)}
+
+        def all_are_ready():
+            found = {p["metadata"]["name"]: p for p in self.pods_of(job, "worker") if p["metadata"]["name"] in names}
+            waiting = [name for name, pod in sorted(found.items()) if not is_ready(pod)]
+            return found.keys() >= names and all([self.try_set_pod(name) for name in waiting])
+        until(f"{replicas} worker pods", all_are_ready, timeout)
 
     def master(self, job="digits"):
-        pods = [p for p in self.list("pods") if p["metadata"].get("labels", {}).get("horovod.io/role") == "master"
-                and p["metadata"]["labels"].get("horovod.io/job-name") == job
-                and "deletionTimestamp" not in p["metadata"]]
+        pods = self.pods_of(job, "master")
         return pods[0]["metadata"]["name"] if pods else None
 
+    def start_new_workers(self, job):
+        """The kubelets start those pods that have replaced workers which were started."""
+        for pod in self.pods_of(job, "worker"):
+            if pod["metadata"]["name"] in self.started.get(job, ()) and pod["status"].get("phase") == "Pending":
+                self.try_set_pod(pod["metadata"]["name"])
+
     def start_master(self, job="digits", timeout=CONTROLLERS_S):
-        name = until("the master's pod", lambda: self.master(job), timeout)
-        self.set_pod(name, container="master")
-        return name
+        """The name of the pod, of an attempt that has not ended."""
+        def started():
+            self.start_new_workers(job)
+            names = [pod["metadata"]["name"] for pod in self.pods_of(job, "master")
+                     if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+            return names and self.try_set_pod(names[0], container="master") and names[0]
+        return until("the master's pod", started, timeout)
 
     def end_master(self, name, code=0, message=""):
         self.set_pod(name, phase="Failed" if code else "Succeeded", ready=False, container="master",

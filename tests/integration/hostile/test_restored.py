@@ -15,16 +15,18 @@ from tenants import finish, start_pods
 
 N_LATER = 600  # versions that the backup lacks: more than what is written after it was restored
 LIMIT_S = 45  # a new connection with back-off, and no silence of 90 s
+PROGRAMS = ("etcd", "kube-apiserver", "controller-manager")  # in the order in which one needs the other
 
 
 class Restorable(Server):
-    """One that can be stopped, and started again with the data it had."""
+    """One that can be stopped, and started again with the data it had. The controllers are restarted with it, as whoever
+    restores a backup does: they wait for versions to come as well, and for longer."""
 
     def _pid(self, name):
         return int((self.directory / f"{name}.pid").read_text().split()[0])
 
     def stop(self):
-        for name in ("kube-apiserver", "etcd"):
+        for name in reversed(PROGRAMS):
             os.kill(self._pid(name), signal.SIGKILL)
             until(f"{name} has ended", lambda: not self._is_alive(self._pid(name)))
 
@@ -39,9 +41,10 @@ class Restorable(Server):
     def start(self, commands):
         started = []
         for name, command in commands.items():
+            if name == "controller-manager":  # ends when there is no server
+                until("the server is ready", self._is_ready, 120)
             with (self.directory / f"{name}.log").open("ab") as log:
                 started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-        until("the server is ready", self._is_ready, 120)
         self.api = Api(self.kubeconfig)  # the connection of the one before is closed
         return started
 
@@ -49,9 +52,9 @@ class Restorable(Server):
         return self.kubectl("get", "--raw", "/readyz", check=False).stdout == "ok"
 
     def commands(self):
-        """Of etcd and kube-apiserver, as they run."""
+        """Of all three, as they run."""
         return {name: [arg for arg in open(f"/proc/{self._pid(name)}/cmdline", encoding="utf-8").read().split("\0") if arg]
-                for name in ("etcd", "kube-apiserver")}
+                for name in PROGRAMS}
 
 
 @pytest.fixture

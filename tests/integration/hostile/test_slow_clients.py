@@ -10,17 +10,18 @@ import time
 
 import pytest
 
+import limits
 from kubeapi import until
 from tenants import LIMIT_S
 
 N_PROBES = 12
-PROBE_S = 1  # a kubelet's timeout, unless a probe sets another
+PROBE_S = 1  # a kubelet's timeout on an idle machine, unless a probe sets another
 N_SLOW = 40
 
 
 def probe(operator):
     """Whether a probe with a kubelet's patience is answered."""
-    connection = http.client.HTTPConnection("127.0.0.1", operator.port, timeout=PROBE_S)
+    connection = http.client.HTTPConnection("127.0.0.1", operator.port, timeout=limits.seconds(PROBE_S))
     try:
         connection.request("GET", "/healthz")
         response = connection.getresponse()

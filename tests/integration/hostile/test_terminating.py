@@ -345,8 +345,7 @@ def test_a_master_that_its_job_has_let_go_runs_beside_no_other_one(ns, operator,
         def is_replaced():
             seen = masters()
             assert len(seen) <= 1, seen
-            if old not in seen and not seen and len(ns.workers()) == 2:
-                ns.start_workers(2)
+            ns.start_new_workers("digits")
             return seen and seen != [old]
         until("another master, alone", is_replaced, 3 * LIMIT_S)
         bystander.succeeds()
