@@ -4,6 +4,7 @@
  */
 #include "worker/launch/core/report.h"
 #include "tests/fuzz/fuzz.h"
+#include "worker/launch/core/describe.h"
 
 static void feed(struct hvd_report_stream *stream, const char *text, size_t size, size_t piece,
                  struct hvd_buf *pass)
@@ -40,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (a) {
         MUST(strcmp(a->line, b->line) == 0 && strcmp(a->log, b->log) == 0);
         MUST(hvd_report_exit_code(a) == hvd_report_exit_code(b));
-        hvd_report_describe(a, &none, line, sizeof(line));
+        hvd_describe_report(a, &none, line, sizeof(line));
         MUST(line[0] && !strchr(line, '\n'));
     }
     hvd_buf_fini(&whole_pass);

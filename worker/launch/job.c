@@ -20,6 +20,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "worker/launch/core/deadline.h"
+#include "worker/launch/core/describe.h"
 #include "worker/launch/core/report.h"
 #include "worker/launch/here.h"
 #include "worker/launch/process.h"
@@ -389,7 +390,7 @@ static int conclude(const struct run *run, const struct hvd_job *job)
         return 0; /* Open MPI 5 ends with 0 where its ssh or its daemon was killed */
     if (!failure)
         return conclude_refusal(run, code);
-    hvd_report_describe(failure, job->hosts, line, sizeof(line));
+    hvd_describe_report(failure, job->hosts, line, sizeof(line));
     (void)fprintf(stderr, "horovodrun: %s\n", line);
     if (job->termination_log)
         write_termination_log(job->termination_log, failure, line);

@@ -18,7 +18,6 @@
 
 #include "base/cause.h"
 #include "base/mem.h"
-#include "worker/launch/core/cgroup.h"
 
 #define MARK '\036'
 #define BREAK '\037'
@@ -666,16 +665,11 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     return st;
 }
 
-/* Whether the rank's last words are those of an exception. */
-static bool has_exception(const struct hvd_report *report)
-{
-    return report->was_stopped && report->words == HVD_WORDS_STDERR;
-}
-
 /* A rank that joins no job any more: one with an exception says most about why. */
 static void note_absent(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
-    if (stream->has_absent && (has_exception(&stream->absent) || !has_exception(report)))
+    if (stream->has_absent &&
+        (hvd_report_has_exception(&stream->absent) || !hvd_report_has_exception(report)))
         return;
     stream->absent = *report;
     stream->absent.kind = HVD_REPORT_ABSENT;
@@ -825,6 +819,11 @@ void hvd_report_stream_refusal(const struct hvd_report_stream *stream, char *out
     }
 }
 
+bool hvd_report_has_exception(const struct hvd_report *report)
+{
+    return report->was_stopped && report->words == HVD_WORDS_STDERR;
+}
+
 bool hvd_report_is_good(const struct hvd_report *report)
 {
     const bool has_left = report->phase == HVD_RANK_OUTSIDE || report->phase == HVD_RANK_ENDED;
@@ -837,160 +836,4 @@ int hvd_report_exit_code(const struct hvd_report *report)
     if (report->signal)
         return 128 + report->signal;
     return report->exit_code ? report->exit_code : 1;
-}
-
-/* The host as the list names it: the same name, or the entry of that rank when it starts so. */
-static const char *name_host(const struct hvd_report *report, const struct hvd_hosts *hosts)
-{
-    const char *listed = hvd_hosts_of_rank(hosts, report->rank);
-    size_t label = strcspn(report->host, ".");
-
-    if (report->host[0] == '\0')
-        return listed ? listed : "unknown";
-    for (size_t i = 0; i < hosts->n; i++)
-        if (hvd_str_equal(hosts->items[i].name, report->host))
-            return hosts->items[i].name;
-    if (listed && strncmp(listed, report->host, label) == 0 &&
-        (listed[label] == '.' || listed[label] == '\0'))
-        return listed;
-    return report->host;
-}
-
-/* What the rank's last words add to the way it ended. What it wrote before a signal of others need
- * not be the cause. */
-static void add_words(const struct hvd_report *report, char *out, size_t size)
-{
-    bool is_own_end = report->signal == 0 || report->signal == SIGABRT;
-    size_t len = strlen(out);
-
-    if (report->words == HVD_WORDS_STDERR && report->line[0] != '\0' && is_own_end)
-        (void)snprintf(out + len, size - len, ": %s", report->line);
-    else if (report->words >= HVD_WORDS_STDOUT && report->line[0] != '\0')
-        (void)snprintf(out + len, size - len, ", last output: %s", report->line);
-    else if (report->words == HVD_WORDS_NONE && report->signal == 0 && report->exit_code != 0)
-        (void)snprintf(out + len, size - len, ", without output");
-}
-
-/* "host w unreachable: mpirun has lost its daemon there, and with it ranks 2 to 3". */
-static void describe_lost_host(const struct hvd_report *report, const struct hvd_hosts *hosts,
-                               char *out, size_t size)
-{
-    size_t label = strcspn(report->host, ".");
-    int64_t first = 0;
-
-    (void)snprintf(out, size, "host %s unreachable: mpirun has lost its daemon there",
-                   report->host);
-    for (size_t i = 0; i < hosts->n; i++) {
-        const struct hvd_host *host = &hosts->items[i];
-        const int64_t last = first + host->slots - 1;
-
-        if (strncmp(host->name, report->host, label) == 0 &&
-            (host->name[label] == '.' || host->name[label] == '\0')) {
-            (void)snprintf(out, size,
-                           "host %s unreachable: mpirun has lost its daemon there, and "
-                           "with it rank%s %" PRId64,
-                           host->name, last > first ? "s" : "", first);
-            if (last > first)
-                (void)snprintf(out + strlen(out), size - strlen(out), " to %" PRId64, last);
-            return;
-        }
-        first += host->slots;
-    }
-}
-
-/* A rank that joins no job any more, where others wait for it. */
-static void describe_absent(const struct hvd_report *report, const char *host, char *out,
-                            size_t size)
-{
-    static const char waits[] = "and other ranks wait for it in horovod_init";
-
-    if (has_exception(report))
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s failed: %s, %s", report->rank, host,
-                       report->line, waits);
-    else if (report->notice == HVD_NOTICE_FINAL)
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s is in MPI_Finalize%s%s, %s",
-                       report->rank, host, report->line[0] ? ", last output: " : "", report->line,
-                       waits);
-    else if (report->phase == HVD_RANK_OUTSIDE)
-        (void)snprintf(out, size,
-                       "rank %" PRId64 " on host %s exited with code 0 and without horovod_init, "
-                       "in which other ranks wait for it",
-                       report->rank, host);
-    else
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s exited with code 0, %s",
-                       report->rank, host, waits);
-}
-
-/* The process of a rank, as it ended. */
-static void describe_end(const struct hvd_report *report, const char *host, char *out, size_t size)
-{
-    const char *name = sigdescr_np(report->signal);
-
-    if (report->signal == 0 && report->exit_code == 0)
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s exited without horovod_shutdown",
-                       report->rank, host);
-    else if (report->signal == 0 && report->was_stopped && report->words == HVD_WORDS_STDERR)
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s failed", report->rank, host);
-    else if (report->signal == 0)
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s exited with code %d", report->rank,
-                       host, report->exit_code);
-    else
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s was killed by signal %d (%s)",
-                       report->rank, host, report->signal, name ? name : "unknown");
-}
-
-void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
-                         size_t size)
-{
-    const char *host = name_host(report, hosts);
-    char limit[32] = "";
-
-    if (report->kind == HVD_REPORT_LOST_SRUN) {
-        (void)snprintf(out, size, "mpirun has lost srun, and with it its daemons on other hosts");
-        return;
-    }
-    if (report->kind == HVD_REPORT_LOST_HOST) {
-        describe_lost_host(report, hosts, out, size);
-        return;
-    }
-    if (report->kind == HVD_REPORT_LOST_RANK) {
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s is lost: %s", report->rank, host,
-                       report->line);
-        return;
-    }
-    if (report->kind == HVD_REPORT_ABORTED) {
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s %s%s", report->rank, host,
-                       report->line[0] ? "aborted the job: "
-                                       : "exited with code 0 and without MPI_Finalize",
-                       report->line);
-        return;
-    }
-    if (report->kind == HVD_REPORT_LEFT_RANK) {
-        (void)snprintf(out, size,
-                       "rank %" PRId64 " on host %s called horovod_shutdown while other ranks "
-                       "waited for %s%s",
-                       report->rank, host, report->line[0] ? "tensor " : "it", report->line);
-        return;
-    }
-    if (report->kind == HVD_REPORT_CUT_OFF) {
-        (void)snprintf(out, size,
-                       "rank %" PRId64 " on host %s was ended by Open MPI: its connection to "
-                       "another rank broke",
-                       report->rank, host);
-        return;
-    }
-    if (report->kind == HVD_REPORT_ABSENT) {
-        describe_absent(report, host, out, size);
-        return;
-    }
-    describe_end(report, host, out, size);
-    if (!report->is_oom || report->signal == 0) {
-        add_words(report, out, size);
-        return;
-    }
-    hvd_cgroup_format_size(report->limit_bytes, limit, sizeof(limit));
-    if (report->limit_bytes != INT64_MAX)
-        (void)snprintf(out + strlen(out), size - strlen(out), ": out of memory (limit %s)", limit);
-    else
-        (void)snprintf(out + strlen(out), size - strlen(out), ": out of memory");
 }

@@ -162,6 +162,9 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
  * it was not asked to stop: then it has to end soon. */
 bool hvd_report_stream_is_ending(const struct hvd_report_stream *stream, bool was_asked);
 
+/* Whether the rank had an exception of its own before it was stopped: its last words are those. */
+bool hvd_report_has_exception(const struct hvd_report *report);
+
 /* Whether the rank ended well: with 0, and not in the middle of its job, or because it had to. */
 bool hvd_report_is_good(const struct hvd_report *report);
 
@@ -177,13 +180,5 @@ int hvd_report_exit_code(const struct hvd_report *report);
  * line. size is at least 1; "" when there is none.
  */
 void hvd_report_stream_refusal(const struct hvd_report_stream *stream, char *out, size_t size);
-
-/*
- * One line without newline: "rank 1 on host h exited with code 1: KeyError: 'x'", "rank 1 on host h
- * was killed by signal 9 (Killed): out of memory (limit 64Mi)". The host is named as the list names
- * it, where the list has it.
- */
-void hvd_report_describe(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
-                         size_t size);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "worker/launch/core/describe.h"
 #include "worker/launch/core/report.h"
 
 #define NONCE "0123456789abcdef"
@@ -135,7 +136,7 @@ static void conclude_run(const char *list, const char *text, const int64_t *rank
     assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
     line[0] = '\0';
     if (hvd_report_stream_failure(&stream)) {
-        hvd_report_describe(hvd_report_stream_failure(&stream), &hosts, line, HVD_REPORT_MAX);
+        hvd_describe_report(hvd_report_stream_failure(&stream), &hosts, line, HVD_REPORT_MAX);
         assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
     }
     hvd_report_stream_fini(&stream);
@@ -215,7 +216,7 @@ static void conclude_broken(const struct hvd_report *reports, size_t n, size_t b
     }
     assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
     assert_int_equal(pass.len, 0);
-    hvd_report_describe(hvd_report_stream_failure(&stream), &none, line, HVD_REPORT_MAX);
+    hvd_describe_report(hvd_report_stream_failure(&stream), &none, line, HVD_REPORT_MAX);
     hvd_buf_fini(&pass);
 }
 
@@ -296,15 +297,15 @@ static void the_last_line_names_rank_host_and_reason(void **state)
     assert_int_equal(
         hvd_hosts_parse_list("digits-worker-0.digits,digits-worker-1.digits", &hosts, NULL),
         HVD_OK);
-    hvd_report_describe(&killed, &hosts, line, sizeof(line));
+    hvd_describe_report(&killed, &hosts, line, sizeof(line));
     assert_string_equal(line, "rank 1 on host digits-worker-1.digits was killed by signal 9 "
                               "(Killed): out of memory (limit 64Mi)");
-    hvd_report_describe(&segfault, &hosts, line, sizeof(line));
+    hvd_describe_report(&segfault, &hosts, line, sizeof(line));
     assert_string_equal(line, "rank 0 on host digits-worker-0.digits was killed by signal 11 "
                               "(Segmentation fault)");
-    hvd_report_describe(&exited, &hosts, line, sizeof(line));
+    hvd_describe_report(&exited, &hosts, line, sizeof(line));
     assert_string_equal(line, "rank 2 on host x exited with code 3");
-    hvd_report_describe(&unlimited, &hosts, line, sizeof(line));
+    hvd_describe_report(&unlimited, &hosts, line, sizeof(line));
     assert_string_equal(line,
                         "rank 2 on host unknown was killed by signal 9 (Killed): out of memory");
     hvd_hosts_fini(&hosts);
@@ -360,7 +361,7 @@ static void conclude(const struct hvd_report *reports, size_t n, char line[HVD_R
     }
     assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
     assert_int_equal(pass.len, 0);
-    hvd_report_describe(hvd_report_stream_failure(&stream), &none, line, HVD_REPORT_MAX);
+    hvd_describe_report(hvd_report_stream_failure(&stream), &none, line, HVD_REPORT_MAX);
     assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
     (void)snprintf(log, HVD_REPORT_LOG_MAX + 1, "%s", hvd_report_stream_failure(&stream)->log);
     hvd_buf_fini(&pass);
@@ -497,7 +498,7 @@ static void the_end_of_srun_is_named_by_its_host_where_there_is_but_one(void **s
         const struct hvd_report *failure = hvd_report_stream_failure(&stream);
         assert_int_equal(failure != NULL, cases[i].line != NULL);
         if (failure) {
-            hvd_report_describe(failure, &hosts, line, sizeof(line));
+            hvd_describe_report(failure, &hosts, line, sizeof(line));
             assert_string_equal(line, cases[i].line);
             assert_int_equal(hvd_report_exit_code(failure), 1);
         }
@@ -607,7 +608,7 @@ static void a_rank_that_comes_to_no_init_any_more_is_named_once_others_wait(void
         assert_true(hvd_report_stream_is_stuck(&stream));
         assert_int_equal(stream.n_ended, absent.notice == HVD_NOTICE_END);
         feed_report(&stream, &killed); /* because the job is stopped */
-        hvd_report_describe(hvd_report_stream_failure(&stream), &none, text, sizeof(text));
+        hvd_describe_report(hvd_report_stream_failure(&stream), &none, text, sizeof(text));
         assert_string_equal(text, cases[i].line);
         assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
         hvd_report_stream_init(&stream, NONCE, NULL);
@@ -682,7 +683,7 @@ static void a_rank_that_a_stalled_tensor_waits_for_and_nobody_hears_is_lost(void
         if (i)
             feed_report(&stream, &own);
         assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
-        hvd_report_describe(hvd_report_stream_failure(&stream), &hosts, line, sizeof(line));
+        hvd_describe_report(hvd_report_stream_failure(&stream), &hosts, line, sizeof(line));
         if (i)
             assert_non_null(strstr(line, "exited with code 1: ERR"));
         else
@@ -747,16 +748,16 @@ static void a_signal_of_the_programs_own_is_told_by_its_last_line(void **state)
 
     (void)state;
     report.signal = 6;
-    hvd_report_describe(&report, &none, line, sizeof(line));
+    hvd_describe_report(&report, &none, line, sizeof(line));
     assert_string_equal(line, "rank 1 on host h was killed by signal 6 (Aborted): prog: a.c:3: "
                               "Assertion `x' failed.");
     report.signal = 11;
-    hvd_report_describe(&report, &none, line, sizeof(line));
+    hvd_describe_report(&report, &none, line, sizeof(line));
     assert_string_equal(line, "rank 1 on host h was killed by signal 11 (Segmentation fault), last "
                               "output: prog: a.c:3: Assertion `x' failed.");
     report.signal = 9;
     report.is_oom = true;
-    hvd_report_describe(&report, &none, line, sizeof(line));
+    hvd_describe_report(&report, &none, line, sizeof(line));
     assert_string_equal(line, "rank 1 on host h was killed by signal 9 (Killed): out of memory");
 }
 
@@ -801,7 +802,7 @@ static void an_exception_of_a_rank_that_sent_no_report_is_found_in_what_passed(v
     assert_int_equal(hvd_report_format(&cause, NONCE, report, sizeof(report)), HVD_OK);
     assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(report), &pass), HVD_OK);
     assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
-    hvd_report_describe(hvd_report_stream_failure(&stream), &none, line, sizeof(line));
+    hvd_describe_report(hvd_report_stream_failure(&stream), &none, line, sizeof(line));
     assert_string_equal(line, "rank 1 on host unknown failed: KeyError: 'a'");
     assert_string_equal(hvd_report_stream_failure(&stream)->log,
                         "Traceback (most recent call last):\n  File \"x\"\nKeyError: 'a'");
@@ -855,7 +856,7 @@ static void an_end_by_mpirun_that_every_rank_survives_is_named(void **state)
         assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(banner), &pass), HVD_OK);
         assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
         assert_non_null(hvd_report_stream_failure(&stream));
-        hvd_report_describe(hvd_report_stream_failure(&stream), &hosts, line, sizeof(line));
+        hvd_describe_report(hvd_report_stream_failure(&stream), &hosts, line, sizeof(line));
         assert_string_equal(line, cases[i].line);
         assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
         hvd_report_stream_fini(&stream);
