@@ -11,6 +11,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import xml.etree.ElementTree as ElementTree
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "build" / "reports"
 PYTEST = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.support.budget", "-q", "-rs"]
+SUMMARY_CHARS = 160  # of a line of the summary
 GRACE_S = 600  # for a test that was begun within the suite's budget of time
 
 
@@ -358,17 +360,26 @@ def report(suite, results, seconds):
     return count
 
 
+def first_error(text):
+    """The line of a failed test's text that says most: pytest marks them with E, cmocka with an error."""
+    lines = [line.strip() for line in text.splitlines()]
+    marked = [line[2:].strip() for line in lines if line.startswith("E ")] + [line for line in lines if "error: " in line]
+    return (marked or [line for line in lines if line] or [""])[0][:SUMMARY_CHARS]
+
+
 def summarize():
-    """What was skipped, once for each reason, and then, where a reader of the end of a log looks, what failed."""
+    """What was skipped, once for each reason, and then, where a reader of the end of a log looks, what failed and why."""
     skipped = {}
     for suite, result in NOT_PASSED:
         if result.outcome == "skipped":
             skipped.setdefault((suite, result.text), []).append(result.name)
     for (suite, reason), names in skipped.items():
-        print(f"skipped {suite}, {len(names)}: {reason}: {', '.join(names)}")
+        print(f"skipped {suite}, {len(names)}: {reason}: {names[0][:SUMMARY_CHARS]}{' ...' if len(names) > 1 else ''}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    say(f"processor time: {used.ru_utime + used.ru_stime:.0f} s on {os.cpu_count()} processors")
     for suite, result in NOT_PASSED:
         if result.outcome == "failed":
-            print(f"FAILED {suite}: {result.name}")
+            print(f"FAILED {suite}: {result.name}: {first_error(result.text)}")
 
 
 def parse_arguments():
