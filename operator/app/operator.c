@@ -371,6 +371,7 @@ static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
         .lost = entry->lost,
         .monotonic_ms = hvd_clock_ms(),
         .status_written_ms = entry->status_written_ms,
+        .n_starting = op->store.n_starting,
         .settings = &op->settings,
         .places = &places,
     };

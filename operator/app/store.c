@@ -122,12 +122,14 @@ struct hvd_entry *hvd_store_next(const struct hvd_store *store, struct hvd_entry
 
 static void count_job(struct hvd_store *store, const struct hvd_entry *entry, bool is_added)
 {
-    if (!entry->has_job || (unsigned)entry->job.status.state >= HVD_N_JOB_STATES)
+    const enum hvd_job_state state = entry->job.status.state;
+    const size_t one = is_added ? 1 : (size_t)-1;
+
+    if (!entry->has_job || (unsigned)state >= HVD_N_JOB_STATES)
         return;
-    if (is_added)
-        store->n_by_state[entry->job.status.state]++;
-    else
-        store->n_by_state[entry->job.status.state]--;
+    store->n_by_state[state] += one;
+    if (!entry->job.spec.is_foreign && (state <= HVD_JOB_STARTING || state == HVD_JOB_RESTARTING))
+        store->n_starting += one;
 }
 
 /* The entry is without a job afterwards. */

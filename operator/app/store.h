@@ -81,7 +81,8 @@ struct hvd_store {
     unsigned long long told[HVD_N_KINDS]; /* the version up to which the watch has told all */
     struct hvd_doubts doubts;             /* jobs that an answer called gone */
     size_t n_by_state[HVD_N_JOB_STATES];
-    size_t n_stray; /* objects that are filed without their job */
+    size_t n_starting; /* jobs of ours that have begun and do not run */
+    size_t n_stray;    /* objects that are filed without their job */
     /* Set by the owner while it looks at every entry that changes: a worker that failed and went
      * stays with its job until it was looked at, though hvd_store_find does not find it. */
     bool keeps_ends;

@@ -30,9 +30,11 @@
 #include "operator/core/trouble.h"
 
 #define MESSAGE_SIZE 1024
-#define FIRST_MS 5000       /* how long the first status waits for something to tell */
-#define COUNTS_MIN_MS 5000  /* how often counts alone are written: as often as the start is old, */
-#define COUNTS_MAX_MS 30000 /* so that many workers that come one by one cost few writes */
+#define COUNTS_MIN_MS 5000  /* how often counts alone are written, and how long the first status */
+#define COUNTS_MAX_MS 30000 /* waits for more: as often as the start is old, so that many workers  \
+                             */
+#define COUNTS_JOB_MS 250   /* that come one by one cost few writes, and many jobs at once as well \
+                             */
 #define STOPPED_MS 1000     /* the same of a job that is suspended */
 #define SETTLE_MS 5000      /* how long the status waits for a master that was just made */
 
@@ -553,6 +555,18 @@ static bool is_in_trouble(const struct hvd_pass *p)
     return p->pods.troubled || (p->pods.master && p->pods.master->u.pod.trouble);
 }
 
+/* Until when counts alone wait that were written at that time, of a start of that age. */
+static int64_t counts_due_ms(const struct hvd_pass *p, int64_t written_ms, int64_t age_ms)
+{
+    int64_t every_ms = p->view->n_starting < COUNTS_MAX_MS / COUNTS_JOB_MS
+                           ? (int64_t)p->view->n_starting * COUNTS_JOB_MS
+                           : COUNTS_MAX_MS;
+
+    if (every_ms < age_ms)
+        every_ms = age_ms < COUNTS_MAX_MS ? age_ms : COUNTS_MAX_MS;
+    return written_ms + (every_ms > COUNTS_MIN_MS ? every_ms : COUNTS_MIN_MS);
+}
+
 /*
  * Until when the first status of a new job waits, because it says no more than that its children
  * were just made: workers that are Ready soon are told of by the next one. 0: it does not wait.
@@ -566,14 +580,13 @@ static int64_t first_due_ms(const struct hvd_pass *p)
         hvd_pass_child(p, HVD_KIND_STATEFULSET) != HVD_CHILD_OURS ||
         set->meta.created_s * 1000 > p->now_ms || has_event(p->plan))
         return 0;
-    return set->meta.created_s * 1000 + FIRST_MS;
+    return counts_due_ms(p, set->meta.created_s * 1000, 0);
 }
 
 /* When the next status may be written; 0: at once. */
 static int64_t status_due_ms(const struct hvd_pass *p)
 {
     int64_t written_ms = p->view->status_written_ms;
-    int64_t every_ms = written_ms - p->next.start_s * 1000;
     int64_t first_ms = first_due_ms(p);
 
     if (p->now_ms < first_ms)
@@ -586,9 +599,7 @@ static int64_t status_due_ms(const struct hvd_pass *p)
         return 0;
     if (p->next.start_s == 0)
         return written_ms + STOPPED_MS;
-    if (every_ms < COUNTS_MIN_MS)
-        every_ms = COUNTS_MIN_MS;
-    return written_ms + (every_ms < COUNTS_MAX_MS ? every_ms : COUNTS_MAX_MS);
+    return counts_due_ms(p, written_ms, written_ms - p->next.start_s * 1000);
 }
 
 /* Whether this plan makes the first children of a new job, and nothing went wrong so far: they come

@@ -96,6 +96,8 @@ struct hvd_view {
     const cJSON *lost; /* of the status, what the API server does not keep (kept.h); NULL: none */
     int64_t monotonic_ms;      /* now, by the clock of hvd_pod_view.going_ms */
     int64_t status_written_ms; /* when this process last patched this job's status; 0: never */
+    size_t n_starting; /* jobs of all namespaces that have begun and do not run: the more of them,
+                          the more seldom counts alone are written */
     const struct hvd_settings *settings; /* NULL: none */
     int32_t free_port; /* for a job that hvd_ports_is_wanted (ports.h); kept for it; 0: none is
                           left, and the job is reconciled again when one is */

@@ -726,6 +726,35 @@ static void a_job_that_changes_is_the_new_one(void **state)
     assert_int_equal(b->store.n_by_state[HVD_JOB_NEW], 1);
 }
 
+/* As many as have begun and do not run; a job that another controller manages is none of ours. */
+static void the_jobs_that_start_are_counted(void **state)
+{
+    static const struct {
+        const char *managed_by, *status;
+        size_t n;
+    } cases[] = {
+        {"", "", 1},          {"", "Pending", 1},    {"", "Starting", 1},
+        {"", "Running", 0},   {"", "Restarting", 1}, {"", "Suspended", 0},
+        {"", "Succeeded", 0}, {"a.b/c", "", 0},      {"a.b/c", "Pending", 0},
+        {"", "Pending", 1},
+    };
+    struct bench *b = *state;
+    char text[512];
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        (void)snprintf(text, sizeof(text),
+                       "{\"metadata\":{\"name\":\"j\",\"namespace\":\"n\",\"uid\":\"u\","
+                       "\"resourceVersion\":\"%zu\"},\"spec\":{\"worker\":{\"replicas\":2},"
+                       "\"image\":\"i\",\"managedBy\":\"%s\"},\"status\":{\"state\":\"%s\"}}",
+                       i + 1, cases[i].managed_by[0] ? cases[i].managed_by : HVD_JOB_CONTROLLER,
+                       cases[i].status);
+        (void)put(b, HVD_KIND_HOROVODJOB, text);
+        assert_int_equal(b->store.n_starting, cases[i].n);
+    }
+    hvd_store_remove(&b->store, HVD_KIND_HOROVODJOB, "n", "j", "u");
+    assert_int_equal(b->store.n_starting, 0);
+}
+
 static hvd_status_t fill(struct hvd_store *store, const cJSON *job, const cJSON *child)
 {
     hvd_status_t st = hvd_store_put(store, HVD_KIND_HOROVODJOB, job, NULL);
@@ -784,6 +813,7 @@ int main(void)
         TEST(objects_without_our_label_are_not_kept),
         TEST(records_that_are_tidied_need_less_memory_and_are_the_same),
         TEST(a_job_that_changes_is_the_new_one),
+        TEST(the_jobs_that_start_are_counted),
         TEST(every_failed_allocation_is_reported_and_leaks_nothing),
     };
 

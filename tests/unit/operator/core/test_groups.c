@@ -161,6 +161,45 @@ static void counts_are_written_when_their_time_has_come(void **state)
     world_fini(&w);
 }
 
+/* Counts alone come the more seldom, the more jobs start: 100 at once cost no more than their
+ * beginnings and ends. */
+static void many_jobs_at_once_write_counts_seldom(void **state)
+{
+    static const struct {
+        size_t n_others;
+        int64_t first_ms, next_ms;
+    } cases[] = {{0, 5000, 5000}, {19, 5000, 5000}, {99, 25000, 25000}, {10000, 30000, 30000}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct world w;
+        int64_t made_ms;
+
+        world_init(&w, JOB("\"worker\":{\"replicas\":3}"));
+        w.n_starting = cases[i].n_others;
+        made_ms = w.now_ms;
+        world_pass(&w);
+        while (world_controllers(&w))
+            continue;
+        set_ready(&w, "digits-worker-0", "False");
+        world_pass(&w);
+        assert_string_equal(world_status(&w, "ready"), "");
+        assert_int_equal(w.wake_at_ms - made_ms, cases[i].first_ms);
+        w.now_ms = w.wake_at_ms;
+        world_pass(&w);
+        assert_string_equal(world_status(&w, "ready"), "2/3");
+        set_ready(&w, "digits-worker-1", "False");
+        world_pass(&w);
+        assert_string_equal(world_status(&w, "ready"), "2/3");
+        assert_true(w.wake_at_ms - w.now_ms >= cases[i].next_ms);
+        assert_true(w.wake_at_ms - w.now_ms <= 30000);
+        w.now_ms = w.wake_at_ms;
+        world_pass(&w);
+        assert_string_equal(world_status(&w, "ready"), "1/3");
+        world_fini(&w);
+    }
+}
+
 static void a_running_job_grows_and_shrinks(void **state)
 {
     struct world w;
@@ -353,6 +392,7 @@ int main(void)
         cmocka_unit_test(a_group_of_somebody_else_is_left_alone),
         cmocka_unit_test(enough_workers_start_the_master_and_the_list_follows),
         cmocka_unit_test(counts_are_written_when_their_time_has_come),
+        cmocka_unit_test(many_jobs_at_once_write_counts_seldom),
         cmocka_unit_test(a_running_job_grows_and_shrinks),
         cmocka_unit_test(a_group_that_is_dropped_while_suspended_goes),
         cmocka_unit_test(groups_that_start_one_by_one_all_start_with_the_new_template),

@@ -819,6 +819,7 @@ static size_t decide_once(struct world *w, bool *has_looked)
                             .lost = w->lost,
                             .monotonic_ms = w->now_ms,
                             .status_written_ms = w->status_written_ms,
+                            .n_starting = 1 + w->n_starting,
                             .settings = &w->settings,
                             .free_port = w->free_port};
     const cJSON *object = world_find(w, "HorovodJob", "digits");

@@ -20,6 +20,7 @@ struct world {
     cJSON *events;  /* owned array, in order of arrival */
     int64_t now_ms;
     int64_t status_written_ms;
+    size_t n_starting;          /* other jobs that start */
     int64_t wake_at_ms;         /* of the latest pass */
     int serial;                 /* uids and resourceVersions */
     int n_writes;               /* requests that changed something */
