@@ -396,21 +396,22 @@ def parse_arguments():
     return options
 
 
-def waits_much(name):
-    return getattr(SUITES[name][1], "needs_cluster", False) or name == "images"
+# Counts and quick ones come first, beside nothing else.
+ALONE = ("unit", "counts", "bench", "docs")
 
 
-# Not gated on times: run beside the suites that wait for a cluster most of their time, at a lower priority. Longest first.
-ASIDE_SUITES = ("python", "asan", "tsan", "lint", "fuzz", "openmpi5", "planted", "clang")
-ASIDE_AT_ONCE = 2
+# Beside each other: the runtime's suites wait for mpirun and ssh half of their time, those of the cluster for API servers and pods
+# most of it.
+RUNTIME = ("mpi", "launch", "digits", "collectives", "chaos")
 
 
 # Wait most of their time, each for an API server or a root of its own: run beside the operator's suite.
 TOGETHER = ("fake", "images", "chart")
 
 
-def goes_aside(name, chosen):
-    return not OPTIONS.serial and name in ASIDE_SUITES and any(map(waits_much, chosen))
+# Not gated on times: beside all these, at a lower priority. Longest first.
+ASIDE_SUITES = ("python", "asan", "tsan", "lint", "fuzz", "openmpi5", "planted", "clang")
+ASIDE_AT_ONCE = 2
 
 
 COUNTING = threading.Lock()
@@ -447,16 +448,38 @@ def run_aside(names, total):
         run_safely(name, total)
 
 
-def run_lanes(lanes, total):
-    """Suites, those of a lane one after the other, the lanes beside each other; until all have ended."""
-    def run_lane(lane):
-        for name in lane:
-            run_safely(name, total)
-    threads = [threading.Thread(target=run_lane, args=(lane,)) for lane in lanes if lane]
+def run_each(names, total):
+    for name in names:
+        run_safely(name, total)
+
+
+def run_cluster(names, total):
+    """The cluster's suites, one after the other but those that run beside the operator's."""
+    together = [name for name in names if name in TOGETHER] if "operator" in names else []
+    for name in [name for name in names if name not in together]:
+        lanes = [[name], together] if name == "operator" else [[name]]
+        run_beside([(run_each, lane, total) for lane in lanes])
+
+
+def run_beside(calls):
+    """Calls of functions in threads of their own, until all have returned."""
+    threads = [threading.Thread(target=function, args=arguments) for function, *arguments in calls]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def run_chosen(chosen, total):
+    if OPTIONS.serial:
+        run_each(chosen, total)
+        return
+    run_each([name for name in chosen if name in ALONE], total)
+    aside = collections.deque(name for name in ASIDE_SUITES if name in chosen)
+    runtime = [name for name in chosen if name in RUNTIME]
+    cluster = [name for name in chosen if name not in (*ALONE, *RUNTIME, *ASIDE_SUITES)]
+    run_beside([(run_each, runtime, total), (run_cluster, cluster, total),
+                *[(run_aside, aside, total) for _ in range(ASIDE_AT_ONCE)]])
 
 
 def main():
@@ -467,20 +490,7 @@ def main():
     if any(getattr(SUITES[name][1], "needs_cluster", False) for name in chosen):
         start_cluster_build()
     total = {"passed": 0, "failed": 0, "skipped": 0}
-    later = collections.deque(name for name in ASIDE_SUITES if name in chosen and goes_aside(name, chosen))
-    aside = [threading.Thread(target=run_aside, args=(later, total)) for _ in range(ASIDE_AT_ONCE)]
-    together = [] if OPTIONS.serial or "operator" not in chosen else [name for name in TOGETHER if name in chosen]
-    for name in chosen:
-        if goes_aside(name, chosen) or name in together:
-            continue
-        if waits_much(name) and aside[0].ident is None:
-            for thread in aside:
-                thread.start()
-        run_lanes([[name], together] if name == "operator" else [[name]], total)
-    for thread in aside:
-        if thread.ident is None:
-            thread.start()
-        thread.join()
+    run_chosen(chosen, total)
     for process, _ in CLUSTER_BUILD:
         process.wait()
     summarize()
