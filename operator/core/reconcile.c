@@ -30,13 +30,14 @@
 #include "operator/core/trouble.h"
 
 #define MESSAGE_SIZE 1024
-#define COUNTS_MIN_MS 5000  /* how often counts alone are written, and how long the first status */
-#define COUNTS_MAX_MS 30000 /* waits for more: as often as the start is old, so that many workers  \
-                             */
-#define COUNTS_JOB_MS 250   /* that come one by one cost few writes, and many jobs at once as well \
-                             */
-#define STOPPED_MS 1000     /* the same of a job that is suspended */
-#define SETTLE_MS 5000      /* how long the status waits for a master that was just made */
+#define STOPPED_MS 1000 /* how often the status of a suspended job is written */
+#define SETTLE_MS 5000  /* how long the status waits for a master that was just made */
+/* How often counts alone are written, and how long the first status waits for more: as often as the
+ * start is old, so that many workers that come one by one cost few writes, and more seldom for each
+ * job that starts at the same time. */
+#define COUNTS_MIN_MS 5000
+#define COUNTS_MAX_MS 30000
+#define COUNTS_JOB_MS 250
 
 /* Files a set under the group that it has the name of. */
 static void find_group(struct hvd_pass *p, const struct hvd_object *set)
