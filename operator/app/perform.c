@@ -403,11 +403,28 @@ static void on_spec(void *ctx, const struct hvd_kube_response *response)
 
 /* ---- looking for an object that the watch does not show ---- */
 
+/* An object of that name is there, and is not the job's: it counts as gone. A pod keeps that of a
+ * worker from being made. */
+static void note_alien(struct run *run, const struct hvd_action *action)
+{
+    const struct hvd_failure failure = {.type = HVD_FAILURE_FOREIGN,
+                                        .kind = action->kind,
+                                        .name = action->name,
+                                        .at_ms = server_ms(run)};
+    hvd_status_t st = hvd_entry_note_gone(run->entry, action->kind, action->name);
+
+    if (st == HVD_OK && action->kind == HVD_KIND_POD)
+        st = hvd_store_set_failure(run->p.store, run->entry, &failure);
+    if (st != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+}
+
 static void on_looked(void *ctx, const struct hvd_kube_response *response)
 {
     struct step *step = ctx;
     const struct hvd_action *action = step->action;
     struct run *run = step->run;
+    const struct hvd_failure *known = find_failure(run->entry, action);
     const struct hvd_object *found;
 
     if (response->status != HVD_OK && response->status != HVD_ERR_NOT_FOUND) {
@@ -421,10 +438,11 @@ static void on_looked(void *ctx, const struct hvd_kube_response *response)
         forget(step);
     /* One that is somebody else's is filed elsewhere, or nowhere. */
     found = hvd_store_find(run->p.store, action->kind, action->namespace, action->name);
+    if (known && known->type == HVD_FAILURE_FOREIGN)
+        hvd_entry_drop_failure(run->entry, action->kind, action->name);
     if (response->status == HVD_OK &&
-        (!found || !run->entry->has_job || !hvd_str_equal(found->meta.job, run->entry->job.name)) &&
-        hvd_entry_note_gone(run->entry, action->kind, action->name) != HVD_OK)
-        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+        (!found || !run->entry->has_job || !hvd_str_equal(found->meta.job, run->entry->job.name)))
+        note_alien(run, action);
     finish_step(step);
 }
 

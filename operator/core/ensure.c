@@ -27,7 +27,8 @@
 
 /* One that is new is an event too; what is retried soon, once per attempt. It is no reason to end a
  * master that runs: the condition stays true, and its message holds the obstacle. */
-void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message)
+void hvd_ensure_report_once(struct hvd_pass *p, const char *reason, const char *message,
+                            const char *part)
 {
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_RUNNING];
     const struct hvd_condition_update update = {HVD_COND_RUNNING, HVD_FALSE, reason, message};
@@ -38,10 +39,15 @@ void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *messa
     hvd_pass_text(p->obstacle, sizeof(p->obstacle), "%s", message);
     if (strcmp(reason, "Denied") == 0)
         hvd_trouble_note(p, HVD_COND_RUNNING, p->obstacle, sizeof(p->obstacle));
-    else if (!(was->message && strstr(was->message, p->obstacle)))
+    else if (!(was->message && strstr(was->message, part ? part : p->obstacle)))
         hvd_pass_event(p, reason, message, true);
     if (!hvd_pass_is_running(p))
         hvd_pass_condition(p, &update);
+}
+
+void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message)
+{
+    hvd_ensure_report_once(p, reason, message, NULL);
 }
 
 /* A child of the job: which, and how it stands. */
@@ -395,6 +401,12 @@ static bool is_mount_leaving(const struct hvd_pass *p)
             hvd_pass_child(p, HVD_KIND_CONFIGMAP) == HVD_CHILD_WAIT);
 }
 
+/* Whether the set is there and is to have pods: it makes and adopts them already. */
+static bool has_pods_wanted(const struct child *child)
+{
+    return child->state == HVD_CHILD_OURS && child->object->u.statefulset.replicas > 0;
+}
+
 static void ensure_sets(struct hvd_pass *p)
 {
     const bool is_early = is_mount_leaving(p);
@@ -403,6 +415,8 @@ static void ensure_sets(struct hvd_pass *p)
         const struct child child = find_set(p, i);
 
         if (child.state == HVD_CHILD_MISSING && is_early)
+            continue;
+        if (hvd_occupied_report(p, i) && !has_pods_wanted(&child))
             continue;
         ensure_child(p, &child);
     }
@@ -416,7 +430,8 @@ void hvd_ensure_children(struct hvd_pass *p)
     ensure(p, HVD_KIND_CONFIGMAP);
     if (hvd_admit_gang(p) && hvd_gang_kind(hvd_pass_settings(p)) != HVD_N_KINDS)
         ensure(p, hvd_gang_kind(hvd_pass_settings(p)));
-    /* Workers would mount a foreign Secret or list of that name. */
+    /* Workers would mount a foreign Secret or list of that name. A job with pods of others in the
+     * way of its workers has all other children. */
     if (!p->is_blocked)
         ensure_sets(p);
 }

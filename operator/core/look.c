@@ -12,7 +12,8 @@
 #include "operator/core/loss.h"
 #include "operator/core/plan.h"
 
-#define PODS_AT_ONCE 8 /* of a group: they are a sample of what keeps a set from making pods */
+#define PODS_AT_ONCE 8   /* of a group: they are a sample of what keeps a set from making pods */
+#define FOREIGN_MS 60000 /* how often one of somebody else's is looked for */
 #define SELECTOR_MAX 256
 #define POD_NAME_MAX (HVD_CHILD_NAME_MAX + 16)
 
@@ -154,9 +155,25 @@ static void look_for_master(struct hvd_pass *p)
                         : HVD_ERR_NOMEM;
 }
 
+/* Pods of others in the way of workers, of which no watch tells that they go. */
+static void look_for_foreign(struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->view->n_failures; i++) {
+        const struct hvd_failure *failure = &p->view->failures[i];
+
+        if (failure->kind != HVD_KIND_POD || failure->type != HVD_FAILURE_FOREIGN)
+            continue;
+        if (p->now_ms >= failure->at_ms + FOREIGN_MS)
+            look(p, HVD_KIND_POD, failure->name);
+        else
+            hvd_plan_wake(p->plan, failure->at_ms + FOREIGN_MS);
+    }
+}
+
 static void look_for_pods(struct hvd_pass *p)
 {
     look_for_master(p);
+    look_for_foreign(p);
     for (size_t i = 0; i < p->job->spec.n_groups && !p->st; i++) {
         const struct hvd_object *set = p->owners.sets[i];
         int64_t counted_on = hvd_loss_counted_on(p, i);

@@ -695,6 +695,11 @@ static void remove_pods(struct hvd_pass *p, enum hvd_role role)
     }
 }
 
+void hvd_outcome_remove_workers(struct hvd_pass *p)
+{
+    remove_pods(p, HVD_ROLE_WORKER);
+}
+
 void hvd_outcome_remove_stray(struct hvd_pass *p)
 {
     const struct hvd_object *pod = p->pods.stray;

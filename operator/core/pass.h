@@ -48,6 +48,7 @@ struct hvd_pass {
     bool is_list_frozen;        /* the list differs and was made immutable */
     bool is_denied;             /* one that is tried again in this pass, and may fail again */
     const struct hvd_failure *held_back; /* why a write was denied that waits for its turn */
+    bool is_occupied;                    /* pods of others are in the way of workers */
     bool is_blocked;      /* a foreign child or a refusal was reported in this pass */
     char obstacle[512];   /* its text; "": none */
     const char *trace;    /* how a Job that is gone has failed, by its events; or NULL */
@@ -194,6 +195,10 @@ void hvd_admit_release(struct hvd_pass *p);
  * wins. While the master runs the condition stays true and its message tells of the reason. */
 void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message);
 
+/* The same with an event only where the condition has not had this part of the message. */
+void hvd_ensure_report_once(struct hvd_pass *p, const char *reason, const char *message,
+                            const char *part);
+
 /* Makes and repairs Secret, Service, ConfigMap and StatefulSet of a job that is to run. */
 void hvd_ensure_children(struct hvd_pass *p);
 
@@ -217,6 +222,12 @@ void hvd_ensure_master_told(struct hvd_pass *p);
 
 /* Makes the master's Job once every worker is Ready and the list says so. */
 void hvd_ensure_master(struct hvd_pass *p);
+
+/* occupied.c: pods of others that have names of workers. */
+
+/* Reports those that keep the set of the group from making a pod, or that it would take for its
+ * own; false if there are none. */
+bool hvd_occupied_report(struct hvd_pass *p, size_t group);
 
 /* held.c: a master's Job that another writer keeps from making its pod. */
 
@@ -368,6 +379,9 @@ bool hvd_outcome_hopeless(struct hvd_pass *p);
 
 /* Whether somebody has deleted the Job of the attempt under way; the attempt has ended then. */
 bool hvd_outcome_vanished(struct hvd_pass *p);
+
+/* Removes workers that nobody else takes down where the job is to have none. */
+void hvd_outcome_remove_workers(struct hvd_pass *p);
 
 /* Removes a master that its Job has let go. */
 void hvd_outcome_remove_stray(struct hvd_pass *p);

@@ -24,10 +24,8 @@ static int compare(const void *a, const void *b)
     return (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
 }
 
-/* The ordinal in the name of a pod of the set of that name. */
-static int32_t ordinal_in(const char *name, const struct hvd_object *pod)
+int32_t hvd_pods_ordinal_in(const char *name, const char *pod_name)
 {
-    const char *pod_name = pod->meta.name;
     const int64_t range[2] = {0, INT32_MAX};
     int64_t value = -1;
     const char *text;
@@ -44,7 +42,7 @@ static int32_t ordinal_in(const char *name, const struct hvd_object *pod)
 
 int32_t hvd_pods_ordinal(const struct hvd_object *set, const struct hvd_object *pod)
 {
-    return ordinal_in(set->meta.name, pod);
+    return hvd_pods_ordinal_in(set->meta.name, pod->meta.name);
 }
 
 static bool is_made_by(const struct hvd_object *pod, const struct hvd_object *owner)
@@ -72,7 +70,7 @@ static bool is_let_go_by(const struct hvd_view *view, const struct hvd_object *p
         (set && !hvd_owner_is_job(view->job, set)))
         return false;
     hvd_group_name(view->job, group, name);
-    *ordinal = ordinal_in(name, pod);
+    *ordinal = hvd_pods_ordinal_in(name, pod->meta.name);
     return *ordinal >= 0;
 }
 
@@ -88,17 +86,17 @@ static bool is_set_name(const struct hvd_job *job, const char *name)
 }
 
 /* Whether the master's Job of this job has made the pod, and let it go: it was deleted with
- * --cascade=orphan, or somebody has edited the pod's labels. What is older is of another job. */
+ * --cascade=orphan, or somebody has edited the pod's labels. */
 static bool is_stray_master(const struct hvd_job *job, const struct hvd_object *pod)
 {
     char name[HVD_CHILD_NAME_MAX];
 
     hvd_child_name(job, HVD_KIND_JOB, name);
-    return pod->meta.created_s >= job->created_s && hvd_str_has_prefix(pod->meta.name, name) &&
-           pod->meta.name[strlen(name)] == '-';
+    return hvd_str_has_prefix(pod->meta.name, name) && pod->meta.name[strlen(name)] == '-';
 }
 
-/* Whether the pod's controller has the kind and a name that the job's own has. */
+/* Whether the pod's controller has the kind and a name that the job's own has. Of those that have
+ * no controller any more what is older than the job is another job's, whoever removed that one. */
 static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object *pod)
 {
     const bool is_master = pod->meta.role == HVD_ROLE_MASTER;
@@ -106,7 +104,8 @@ static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object 
     char name[HVD_CHILD_NAME_MAX];
 
     if (pod->u.pod.is_orphan)
-        return is_master ? is_stray_master(job, pod) : is_set_name(job, pod->meta.name);
+        return pod->meta.created_s >= job->created_s &&
+               (is_master ? is_stray_master(job, pod) : is_set_name(job, pod->meta.name));
     if (!hvd_str_equal(pod->meta.owner_kind, hvd_kind_info(kind)->kind))
         return false;
     if (!is_master)

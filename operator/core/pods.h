@@ -58,6 +58,9 @@ bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod
  * two pods never are the same worker. */
 int32_t hvd_pods_ordinal(const struct hvd_object *set, const struct hvd_object *pod);
 
+/* The same by the names alone. */
+int32_t hvd_pods_ordinal_in(const char *set, const char *pod);
+
 /* Frees what it owns. A zeroed struct is legal. */
 void hvd_pods_fini(struct hvd_pods *pods);
 

@@ -397,6 +397,7 @@ static void run(struct hvd_pass *p)
     }
     if (is_rekeyed(p) || hvd_ensure_list_thaws(p)) {
         (void)hvd_ensure_no_workers(p);
+        hvd_outcome_remove_workers(p);
         count_workers(p);
         show_waiting(p);
         return;

@@ -34,7 +34,8 @@
  */
 enum hvd_failure_type {
     HVD_FAILURE_FOREIGN,  /* create answered 409 AlreadyExists and a GET shows a controller other
-                             than this job (by uid) */
+                             than this job (by uid); of a pod, HVD_ACTION_LOOK found one that is
+                             filed elsewhere or nowhere */
     HVD_FAILURE_INVALID,  /* hvd_refusal_judge: the job's own template is wrong, now and always */
     HVD_FAILURE_DENIED,   /* hvd_refusal_judge: refused for any other reason (quota, RBAC,
                              admission, a server in trouble): retried by the shell with backoff */

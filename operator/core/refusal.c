@@ -309,7 +309,7 @@ static bool describe_slow_set(struct hvd_pass *p, const struct hvd_object *set, 
     hvd_pass_text(cause, sizeof(cause), "pods of StatefulSet %s have not been made",
                   set->meta.name);
     from_ms = from_ms < newest_s * 1000 ? newest_s * 1000 : from_ms;
-    if (is_refused(p, set) || !is_slow(p, told, cause, from_ms))
+    if (p->is_occupied || is_refused(p, set) || !is_slow(p, told, cause, from_ms))
         return false;
     hvd_pass_text(out, size, "%d of %d %s after " SLOW_TEXT ": %s", (int)n_missing,
                   (int)set->u.statefulset.replicas, cause,

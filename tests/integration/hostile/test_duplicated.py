@@ -1,5 +1,7 @@
 """Names that two want: jobs whose children have the same names, the same name in two namespaces, and one job after the other
 under one name."""
+import time
+
 import pytest
 
 from kubeapi import until
@@ -118,6 +120,67 @@ def test_orphans_of_a_job_of_the_same_name_are_a_conflict_until_somebody_removes
         until("the orphans' pods are gone", lambda: not [p for p in ns.list("pods") if "containerStatuses" in p["status"]],
               LIMIT_S)
         life(ns, "digits", ["digits-worker-0", "digits-worker-1"])
+
+
+def is_in_the_way(ns, *pods):
+    """The condition and one event name these pods, in their order, and nothing of them is touched."""
+    def is_named():
+        message = (ns.condition("Running") or {}).get("message", "")
+        return is_conflict(ns, "digits") and ns.state() == "Pending" and f" {ns.name}/{', '.join(pods)} ha" in message \
+            and "not made by StatefulSet digits-worker of this HorovodJob" in message
+    until(lambda: f"{pods} are named: {ns.status()}", is_named, LIMIT_S)
+    until("an event", lambda: [reason for reason, _ in ns.events()].count("Conflict") == 1, LIMIT_S)
+    assert not [pod for pod in ns.list("pods") if pod["metadata"]["name"] in pods
+                and ("deletionTimestamp" in pod["metadata"] or "ownerReferences" in pod["metadata"])]
+
+
+def test_workers_that_an_earlier_job_left_are_named_and_left_alone(ns, run_operator, attack, bystander):
+    """kubectl delete --cascade=orphan of the set and the job, and everything else is cleared away by hand."""
+    workers = ["digits-worker-0", "digits-worker-1"]
+    with attack(at_most=3 * WRITES_OF_A_JOB):
+        operator = run_operator()
+        run_job(ns)
+        for item in (("statefulsets", "digits-worker"), ("horovodjobs", "digits")):
+            ns.api.request("DELETE", ns.path(*item), {"propagationPolicy": "Orphan"})
+        until("the job is gone", lambda: ns.get("horovodjobs", "digits") is None, LIMIT_S)
+        for item in (("jobs", "digits-master"), ("secrets", "digits-ssh"), ("services", "digits"), ("configmaps", "digits-hosts")):
+            ns.delete(*item)
+        until("the rest is gone", lambda: sorted(pod["metadata"]["name"] for pod in ns.list("pods")) == workers, LIMIT_S)
+        for event in ns.list("events"):
+            ns.delete("events", event["metadata"]["name"])
+        left = [uid(ns, "pods", name) for name in workers]
+        time.sleep(1.1)  # times in the API have whole seconds
+        ns.apply_job()
+        is_in_the_way(ns, *workers)
+        assert not ns.list("statefulsets"), "a set would adopt them, and remove them with its own"
+        operator.stop()
+        run_operator()
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+        until("the suspension", lambda: (ns.condition("Suspended") or {}).get("status") == "True", LIMIT_S)
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": False}})
+        until("the conflict again", lambda: is_conflict(ns, "digits"), LIMIT_S)
+        bystander.succeeds()
+        assert [uid(ns, "pods", name) for name in workers] == left
+        for name in workers:
+            ns.api.request("DELETE", ns.path("pods", name), {"gracePeriodSeconds": 0})
+        finish(ns, master=start_pods(ns))
+        assert not set(left) & {uid(ns, "pods", name) for name in workers}
+
+
+@pytest.mark.parametrize("labels", [{}, {"horovod.io/job-name": "digits"}, {"horovod.io/job-name": "another"}])
+def test_a_pod_of_somebody_elses_with_the_name_of_a_worker_is_named(ns, operator, attack, bystander, labels):
+    """No event of the StatefulSet controller names it, and no watch shows it without our label."""
+    with attack(at_most=2 * WRITES_OF_A_JOB):
+        ns.create("pods", {"metadata": {"name": "digits-worker-1", "labels": labels},
+                           "spec": {"containers": [{"name": "c", "image": "i"}]}})
+        old = uid(ns, "pods", "digits-worker-1")
+        ns.apply_job()
+        is_in_the_way(ns, "digits-worker-1")
+        bystander.succeeds()
+        assert uid(ns, "pods", "digits-worker-1") == old
+        ns.api.request("DELETE", ns.path("pods", "digits-worker-1"), {"gracePeriodSeconds": 0})
+        life(ns, "digits", ["digits-worker-0", "digits-worker-1"])
+        assert not is_conflict(ns, "digits")
 
 
 def test_many_jobs_of_one_tenant_do_not_hold_up_another(ns, operator, attack, bystander):

@@ -540,6 +540,33 @@ static void a_look_that_finds_somebody_elses_object_finds_none(void **state)
     assert_int_equal(b->entry->n_gone, 1);
 }
 
+/* A pod of somebody else's that has the name of one of ours is in its way until it goes. */
+static void a_look_that_finds_a_pod_of_somebody_elses_names_it(void **state)
+{
+    struct bench *b = *state;
+    const char *const answers[] = {
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j\",\"uid\":\"x\"}}",
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j\",\"uid\":\"x\",\"labels\":{"
+        "\"horovod.io/job-name\":\"another\"}}}"};
+
+    for (int i = 0; i < 4; i++) {
+        plan(b, HVD_ACTION_LOOK, false);
+        b->plan.actions[b->plan.n_actions - 1].kind = HVD_KIND_POD;
+        hvd_free(b->plan.actions[b->plan.n_actions - 1].body);
+        b->plan.actions[b->plan.n_actions - 1].body = NULL;
+        perform(b);
+        fake_api_answer(fake_api_last(&b->fake), i % 2 ? 404 : 200, i % 2 ? GONE : answers[i / 2]);
+        assert_int_equal(b->status, HVD_OK);
+        assert_int_equal(b->entry->n_gone, 1);
+        assert_int_equal(b->entry->n_failures, i % 2 ? 0 : 1);
+        if (i % 2)
+            continue;
+        assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_FOREIGN);
+        assert_int_equal(b->entry->failures[0].kind, HVD_KIND_POD);
+        assert_string_equal(b->entry->failures[0].name, "j");
+    }
+}
+
 static void a_search_finds_pods_by_a_label(void **state)
 {
     struct bench *b = *state;
@@ -775,6 +802,7 @@ int main(void)
         TEST(the_end_of_a_job_that_is_gone_is_asked_of_its_events),
         TEST(a_conflict_reads_the_object_again),
         TEST(what_a_look_finds_is_known_and_what_it_does_not_is_gone),
+        TEST(a_look_that_finds_a_pod_of_somebody_elses_names_it),
         TEST(a_spec_that_is_not_held_is_read_and_is_there),
         TEST(a_404_of_a_load_balancer_forgets_no_job),
         TEST(a_look_that_finds_somebody_elses_object_finds_none),

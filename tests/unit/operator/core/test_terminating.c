@@ -283,6 +283,29 @@ static void workers_whose_set_was_deleted_without_them_go_with_the_attempt(void 
     }
 }
 
+/* They know keys, or a list, that the master will not have, and no set takes them down. */
+static void workers_without_a_set_that_the_job_cannot_use_are_removed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world w;
+
+        world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+        w.is_kubelet_off = true;
+        world_settle(&w);
+        orphan_set(&w);
+        if (i == 0)
+            world_remove(&w, "Secret", "digits-ssh");
+        else
+            (void)world_patch(&w, "ConfigMap", "digits-hosts",
+                              "{\"immutable\":true,\"data\":{\"hostfile\":\"other\"}}");
+        w.is_kubelet_off = false;
+        pass_time(&w, 120 * SECOND_MS);
+        world_is_state(&w, "Running");
+        world_fini(&w);
+    }
+}
+
 static void a_garbage_collector_that_does_not_work_is_told(void **state)
 {
     struct world w;
@@ -373,6 +396,7 @@ int main(void)
         cmocka_unit_test(
             workers_of_a_set_that_was_deleted_without_them_are_adopted_by_the_next_one),
         cmocka_unit_test(workers_whose_set_was_deleted_without_them_go_with_the_attempt),
+        cmocka_unit_test(workers_without_a_set_that_the_job_cannot_use_are_removed),
         cmocka_unit_test(a_garbage_collector_that_does_not_work_is_told),
         cmocka_unit_test(a_pod_on_a_lost_node_is_named_with_its_node),
         cmocka_unit_test(many_held_objects_are_counted_and_told_in_one_event_for_each_named),

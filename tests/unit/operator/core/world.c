@@ -300,24 +300,6 @@ static bool search(struct world *w, const struct hvd_action *action)
     return true;
 }
 
-static bool look(struct world *w, const struct hvd_action *action)
-{
-    cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
-    struct hvd_object found = {0};
-
-    w->n_looked++;
-    if (action->body)
-        return search(w, action);
-    if (object)
-        assert_int_equal(hvd_observe(action->kind, object, &found, NULL), HVD_OK);
-    if (hvd_str_equal(found.meta.job, "digits"))
-        set_sight(object, "found");
-    else
-        note_gone(w, action);
-    hvd_object_fini(&found);
-    return true;
-}
-
 bool world_patch(struct world *w, const char *kind, const char *name, const char *patch)
 {
     cJSON *object = world_find(w, kind, name);
@@ -416,6 +398,27 @@ static bool is_status_denied(struct world *w, const struct hvd_action *action)
     w->failures[w->n_failures - 1].message = "admission webhook \"a\" denied the request: no";
     w->failures[w->n_failures - 1].value = action->value;
     w->failures[w->n_failures - 1].n = before.n + 1;
+    return true;
+}
+
+static bool look(struct world *w, const struct hvd_action *action)
+{
+    cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
+    struct hvd_object found = {0};
+
+    w->n_looked++;
+    if (action->body)
+        return search(w, action);
+    if (object)
+        assert_int_equal(hvd_observe(action->kind, object, &found, NULL), HVD_OK);
+    if (hvd_str_equal(found.meta.job, "digits"))
+        set_sight(object, "found");
+    else
+        note_gone(w, action);
+    forget(w, action);
+    if (object && action->kind == HVD_KIND_POD && !hvd_str_equal(found.meta.job, "digits"))
+        remember(w, action, HVD_FAILURE_FOREIGN);
+    hvd_object_fini(&found);
     return true;
 }
 
