@@ -551,10 +551,7 @@ static void on_traced(void *ctx, const struct hvd_kube_response *response)
     struct step *step = ctx;
     const struct hvd_action *action = step->action;
     struct run *run = step->run;
-    const struct hvd_trace_bounds bounds = {
-        .created_s = run->entry->has_job ? run->entry->job.created_s : 0,
-        .attempt_s = strtoll(action->body, NULL, 10),
-    };
+    struct hvd_trace_bounds bounds;
     char text[HVD_TRACE_SIZE] = "";
     struct hvd_failure failure = {.type = HVD_FAILURE_NO_TRACE,
                                   .kind = action->kind,
@@ -562,8 +559,15 @@ static void on_traced(void *ctx, const struct hvd_kube_response *response)
                                   .message = text,
                                   .at_ms = server_ms(run)};
 
+    hvd_trace_decode(action->body, &bounds);
     if (response->status != HVD_OK && response->status != HVD_ERR_DENIED) {
         fail_with(run, response);
+        finish_step(step);
+        return;
+    }
+    /* Another HorovodJob of that name has other bounds. */
+    if (!run->entry->has_job || !hvd_str_equal(run->entry->job.uid, bounds.job_uid)) {
+        run->is_broken = true;
         finish_step(step);
         return;
     }

@@ -86,7 +86,7 @@ static void report_alien(struct hvd_pass *p, const struct child *child)
                   "%s %s/%s exists and is not controlled by this HorovodJob: it is left alone; "
                   "remove it, or give the job another name",
                   hvd_kind_info(child->kind)->kind, p->job->namespace, child->name);
-    hvd_ensure_report(p, "Conflict", message);
+    hvd_ensure_report(p, HVD_REASON_CONFLICT, message);
 }
 
 static void report_denied(struct hvd_pass *p, const struct child *child)

@@ -439,24 +439,15 @@ static bool is_trace(const struct hvd_failure *failure)
             failure->type == HVD_FAILURE_FAILED);
 }
 
-/* Asks how a Job that is gone had ended; its events since the attempt began may tell. */
-static void ask_for_trace(struct hvd_pass *p, const char *name)
+/*
+ * Whether the status tells of an object that is not the job's and is in the way: no master could be
+ * made then, and the events of that name may be about that object, which is gone since.
+ */
+static bool was_in_conflict(const struct hvd_pass *p)
 {
     const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
-    struct hvd_action action = {.type = HVD_ACTION_TRACE, .kind = HVD_KIND_JOB};
-    int64_t since_s = running->truth == HVD_ABSENT ? p->job->status.start_s : running->since_s;
-    const int32_t ended = hvd_job_ended(&p->job->status);
-    char text[24];
 
-    if (p->st)
-        return;
-    /* What failed before the first attempt is known is its failure, if it is of this job; later it
-     * may be the one of the attempt before. */
-    if (p->job->status.attempts <= ended)
-        since_s = ended == 0 ? p->job->created_s : INT64_MAX;
-    (void)snprintf(text, sizeof(text), "%lld", (long long)since_s);
-    action.body = hvd_strdup(text);
-    p->st = hvd_plan_add(p->plan, &action, p->job->namespace, name);
+    return running->truth == HVD_FALSE && hvd_str_equal(running->reason, HVD_REASON_CONFLICT);
 }
 
 /*
@@ -468,8 +459,10 @@ static bool has_left_trace(struct hvd_pass *p, const char *name)
     const struct hvd_failure *trace = hvd_pass_failure(p, HVD_KIND_JOB, name);
     char text[MESSAGE_SIZE];
 
+    if (was_in_conflict(p))
+        return false;
     if (!is_trace(trace)) {
-        ask_for_trace(p, name);
+        hvd_trace_ask(p, name);
         return true;
     }
     if (trace->type == HVD_FAILURE_NO_TRACE)
@@ -510,11 +503,11 @@ bool hvd_outcome_asks_first(struct hvd_pass *p)
         started_ms = set_ms > started_ms ? set_ms : started_ms;
     }
     made_ms = written_ms(p, HVD_KIND_JOB, name, HVD_REPAIR_MASTER);
-    if (p->job->status.attempts > hvd_job_ended(&p->job->status) ||
+    if (p->job->status.attempts > hvd_job_ended(&p->job->status) || was_in_conflict(p) ||
         is_trace(hvd_pass_failure(p, HVD_KIND_JOB, name)) ||
         (started_ms > 0 && (made_ms == 0 || made_ms < started_ms)))
         return false;
-    ask_for_trace(p, name);
+    hvd_trace_ask(p, name);
     return true;
 }
 
@@ -524,9 +517,10 @@ static bool has_begun_unseen(const struct hvd_pass *p, const char *name)
 {
     const struct hvd_failure *trace = hvd_pass_failure(p, HVD_KIND_JOB, name);
 
-    return trace && (trace->type == HVD_FAILURE_SUCCEEDED ||
-                     (trace->type == HVD_FAILURE_FAILED && p->job->status.attempts == 0 &&
-                      hvd_job_ended(&p->job->status) == 0));
+    return trace && !was_in_conflict(p) &&
+           (trace->type == HVD_FAILURE_SUCCEEDED ||
+            (trace->type == HVD_FAILURE_FAILED && p->job->status.attempts == 0 &&
+             hvd_job_ended(&p->job->status) == 0));
 }
 
 /*

@@ -191,6 +191,8 @@ void hvd_admit_release(struct hvd_pass *p);
 
 /* ensure.c: children as they should be. */
 
+#define HVD_REASON_CONFLICT "Conflict" /* an object in the way, which is somebody else's */
+
 /* A reason why workers or master cannot be made now, on the condition Running; the first in a pass
  * wins. While the master runs the condition stays true and its message tells of the reason. */
 void hvd_ensure_report(struct hvd_pass *p, const char *reason, const char *message);
@@ -317,6 +319,11 @@ bool hvd_stage_describe(struct hvd_pass *p, const struct hvd_object *pod,
 
 /* Restores those of all objects of the job that stay, and tells of each edit in an event. */
 void hvd_labels_restore(struct hvd_pass *p);
+
+/* trace.c: the end of a master's Job that is gone. */
+
+/* Asks how the Job of that name had ended; its events since the attempt began may tell. */
+void hvd_trace_ask(struct hvd_pass *p, const char *name);
 
 /* retry.c: the wait between attempts. */
 

@@ -118,7 +118,7 @@ enum hvd_action_type {
                            once an open HVD_FAILURE_NO_PODS; what hvd_explain_find reads in a list
                            is its message, also if it is nothing or the list failed */
     HVD_ACTION_TRACE,   /* LIST the events about the Job of that name, which is gone; what
-                           hvd_trace_find reads of those since the time in body becomes a failure,
+                           hvd_trace_find reads of those within the bounds in body becomes a failure,
                            likewise if nobody may list them */
     HVD_ACTION_LOOK, /* GET the object of that kind and name: what is found takes its place in the
                         view, whatever its labels are; what is not is in view.gone from then on.

@@ -8,13 +8,26 @@
 #include "operator/core/reconcile.h"
 
 #define HVD_TRACE_SIZE 512
+#define HVD_TRACE_UID_SIZE 64
 
-/* From when on events about a Job of a name are about one of the job, and of its attempt under way;
- * only the last attempt of a job succeeds, so that the first is enough for a success. */
+/*
+ * Which Job of a name is the master's of the attempt under way, of all those that the events are
+ * about: earlier attempts, earlier HorovodJobs and other users had Jobs of that name too.
+ */
 struct hvd_trace_bounds {
-    int64_t created_s;
-    int64_t attempt_s;
+    char job_uid[HVD_TRACE_UID_SIZE]; /* the HorovodJob for which was asked */
+    int64_t made_s;  /* it was not made before: a Job with an event from before is another one */
+    int64_t ended_s; /* it ended after this second */
 };
+
+/*
+ * Prints the bounds as the body of an HVD_ACTION_TRACE, which the caller frees with hvd_free. NULL:
+ * out of memory.
+ */
+char *hvd_trace_encode(const struct hvd_trace_bounds *bounds);
+
+/* Reads them again; what is no such body gives bounds that no event is within. */
+void hvd_trace_decode(const char *body, struct hvd_trace_bounds *out);
 
 /*
  * How a Job that is gone had ended: what the Job controller has written about it last, as an event

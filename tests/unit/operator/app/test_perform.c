@@ -1,9 +1,11 @@
 #include "tests/unit/support.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "operator/api/json.h"
 #include "operator/app/perform.h"
+#include "operator/core/trace.h"
 #include "tests/unit/operator/app/objects.h"
 #include "tests/unit/operator/kube/fake_api.h"
 
@@ -384,11 +386,24 @@ static void what_a_webhook_denies_is_a_denial_whatever_its_code(void **state)
     }
 }
 
+/* For the HorovodJob of that uid. */
+static void plan_trace(struct bench *b, const char *uid)
+{
+    struct hvd_trace_bounds bounds = {.made_s = 0, .ended_s = 0};
+    struct hvd_action *action;
+
+    (void)snprintf(bounds.job_uid, sizeof(bounds.job_uid), "%s", uid);
+    plan(b, HVD_ACTION_TRACE, false);
+    action = &b->plan.actions[b->plan.n_actions - 1];
+    hvd_free(action->body);
+    action->body = hvd_trace_encode(&bounds);
+}
+
 static void the_end_of_a_job_that_is_gone_is_asked_of_its_events(void **state)
 {
     struct bench *b = *state;
 
-    plan(b, HVD_ACTION_TRACE, false);
+    plan_trace(b, "u1");
     perform(b);
     assert_int_equal(fake_api_last(&b->fake)->request.verb, HVD_VERB_LIST);
     assert_int_equal(fake_api_last(&b->fake)->request.path.kind, HVD_KIND_EVENT);
@@ -400,17 +415,31 @@ static void the_end_of_a_job_that_is_gone_is_asked_of_its_events(void **state)
                     "\"job-controller\"},\"lastTimestamp\":\"2036-01-01T00:00:00Z\"}]}");
     assert_int_equal(b->status, HVD_OK);
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_SUCCEEDED);
-    plan(b, HVD_ACTION_TRACE, false);
+    plan_trace(b, "u1");
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 403,
                     "{\"kind\":\"Status\",\"message\":\"no right to list events\"}");
     assert_int_equal(b->status, HVD_OK);
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_NO_TRACE);
     /* A server that does not answer says nothing about the Job. */
-    plan(b, HVD_ACTION_TRACE, false);
+    plan_trace(b, "u1");
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 500, "{\"kind\":\"Status\",\"message\":\"etcd\"}");
     assert_int_not_equal(b->status, HVD_OK);
+}
+
+/* It was deleted, and made again, while the answer was under way. */
+static void the_end_of_another_horovodjobs_master_is_not_this_ones(void **state)
+{
+    struct bench *b = *state;
+
+    plan_trace(b, "the one before");
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 200,
+                    "{\"items\":[{\"reason\":\"Completed\",\"source\":{\"component\":"
+                    "\"job-controller\"},\"lastTimestamp\":\"2036-01-01T00:00:00Z\"}]}");
+    assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_failures, 0);
 }
 
 static void a_conflict_reads_the_object_again(void **state)
@@ -800,6 +829,7 @@ int main(void)
         TEST(a_denied_write_is_a_failure_and_is_retried),
         TEST(what_a_webhook_denies_is_a_denial_whatever_its_code),
         TEST(the_end_of_a_job_that_is_gone_is_asked_of_its_events),
+        TEST(the_end_of_another_horovodjobs_master_is_not_this_ones),
         TEST(a_conflict_reads_the_object_again),
         TEST(what_a_look_finds_is_known_and_what_it_does_not_is_gone),
         TEST(a_look_that_finds_a_pod_of_somebody_elses_names_it),

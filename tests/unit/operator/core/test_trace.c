@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "operator/core/trace.h"
 
 #define CREATED 1767225600 /* 2026-01-01T00:00:00Z */
@@ -12,7 +13,7 @@
 
 static void only_what_the_job_controller_wrote_in_time_counts(void **state)
 {
-    static const struct hvd_trace_bounds bounds = {.created_s = CREATED, .attempt_s = CREATED + 60};
+    static const struct hvd_trace_bounds bounds = {.made_s = CREATED, .ended_s = CREATED + 59};
     static const struct {
         const char *items;
         enum hvd_failure_type type;
@@ -21,7 +22,8 @@ static void only_what_the_job_controller_wrote_in_time_counts(void **state)
         {"", HVD_FAILURE_NO_TRACE, ""},
         {EVENT("SuccessfulCreate", "job-controller", "00:02:00"), HVD_FAILURE_NO_TRACE, ""},
         {EVENT("Completed", "job-controller", "00:02:00"), HVD_FAILURE_SUCCEEDED, ""},
-        {EVENT("Completed", "job-controller", "00:00:00"), HVD_FAILURE_SUCCEEDED, ""},
+        {EVENT("Completed", "job-controller", "00:01:00"), HVD_FAILURE_SUCCEEDED, ""},
+        {EVENT("Completed", "job-controller", "00:00:59"), HVD_FAILURE_NO_TRACE, ""},
         /* of an earlier HorovodJob of that name, and of somebody else */
         {"{\"reason\":\"Completed\",\"reportingComponent\":\"job-controller\",\"eventTime\":"
          "\"2025-12-31T23:59:59.000000Z\"}",
@@ -52,10 +54,32 @@ static void only_what_the_job_controller_wrote_in_time_counts(void **state)
     }
 }
 
+/* The bounds travel as the body of the action. */
+static void bounds_are_read_as_they_were_written(void **state)
+{
+    static const char *const no_bounds[] = {NULL, "", "{}", "1", "1 ", "1 x", "1 2", "x 2 u"};
+    const struct hvd_trace_bounds bounds = {.job_uid = "u 1", .made_s = 17, .ended_s = -1};
+    struct hvd_trace_bounds read;
+    char *body = hvd_trace_encode(&bounds);
+
+    (void)state;
+    hvd_trace_decode(body, &read);
+    assert_string_equal(read.job_uid, "u 1");
+    assert_int_equal(read.made_s, 17);
+    assert_int_equal(read.ended_s, -1);
+    hvd_free(body);
+    for (size_t i = 0; i < sizeof(no_bounds) / sizeof(no_bounds[0]); i++) {
+        hvd_trace_decode(no_bounds[i], &read);
+        assert_string_equal(read.job_uid, "");
+        assert_true(read.made_s == INT64_MAX && read.ended_s == INT64_MAX);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_the_job_controller_wrote_in_time_counts),
+        cmocka_unit_test(bounds_are_read_as_they_were_written),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

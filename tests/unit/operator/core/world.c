@@ -443,6 +443,7 @@ static bool explain(struct world *w, const struct hvd_action *action)
 /* The events about a Job that is gone. */
 static bool trace(struct world *w, const struct hvd_action *action)
 {
+    world_read_events(w, action);
     forget(w, action);
     remember(w, action, w->trace ? w->trace : HVD_FAILURE_NO_TRACE);
     w->failures[w->n_failures - 1].message = w->trace_text;

@@ -52,6 +52,7 @@ struct world {
     bool is_mute;                 /* without a word in the events */
     enum hvd_failure_type trace;  /* what the events tell of a Job that is gone; 0: nothing */
     const char *trace_text;       /* the words in them */
+    const cJSON *trace_events;    /* or the list itself; borrowed, NULL: the two above */
     int n_traced;                 /* how often somebody asked for them */
     const char *pod_words;        /* what events tell of pods that are slow */
     int n_explained;              /* how often somebody asked why */

@@ -14,6 +14,7 @@
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
 #include "operator/core/children.h"
+#include "operator/core/trace.h"
 
 static cJSON *owner_of(const struct world *w, const cJSON *object)
 {
@@ -266,4 +267,14 @@ void world_end_worker(struct world *w, const char *pod, int exit_code, const cha
     hvd_jb_str(&jb, terminated, "finishedAt", time);
     hvd_jb_int(&jb, container, "restartCount", hvd_json_int(container, "restartCount", 0) + 1);
     world_stamp(w, object, false);
+}
+
+void world_read_events(struct world *w, const struct hvd_action *action)
+{
+    struct hvd_trace_bounds bounds;
+    char text[HVD_TRACE_SIZE];
+
+    hvd_trace_decode(action->body, &bounds);
+    if (w->trace_events)
+        w->trace = hvd_trace_find(w->trace_events, &bounds, text);
 }

@@ -11,6 +11,9 @@ bool world_is(const cJSON *object, const char *path, const char *text);
 /* Gives an object its next version, and a new one its identity. */
 void world_stamp(struct world *w, cJSON *object, bool is_new);
 
+/* Sets w->trace by w->trace_events, if there are any. */
+void world_read_events(struct world *w, const struct hvd_action *action);
+
 /* Takes an object out and frees it. */
 void world_drop(struct world *w, cJSON *object);
 
