@@ -46,10 +46,12 @@ bool hvd_kind_allows(enum hvd_kind kind, const char *verb);
 /* Watches of children and pods select by this: of our labels the one that no other tool writes. */
 #define HVD_SELECTOR_MANAGED HVD_LABEL_JOB
 
-/* Annotations: the template that a StatefulSet was made from; which attempt a master's Job is, and
- * how many workers of each group it started with and which (a hash of their uids and restarts, as
- * times have whole seconds); the host list that a master pod was told of, with the stage and the
- * time of the telling. */
+/* Annotations: the uid of the HorovodJob that a child was made for, which stays when its owner
+ * reference is gone; the template that a StatefulSet was made from; which attempt a master's Job
+ * is, and how many workers of each group it started with and which (a hash of their uids and
+ * restarts, as times have whole seconds); the host list that a master pod was told of, with the
+ * stage and the time of the telling. */
+#define HVD_ANNOTATION_JOB_UID "horovod.io/job-uid"
 #define HVD_ANNOTATION_SPEC_HASH "horovod.io/spec-hash"
 #define HVD_ANNOTATION_ATTEMPT "horovod.io/attempt"
 #define HVD_ANNOTATION_WORKERS "horovod.io/workers"

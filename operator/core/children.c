@@ -57,6 +57,14 @@ void hvd_child_owner(struct hvd_jb *jb, cJSON *owner, const struct hvd_job *job)
     hvd_jb_bool(jb, owner, "blockOwnerDeletion", true);
 }
 
+cJSON *hvd_child_mark(struct hvd_jb *jb, cJSON *parent, const char *key, const struct hvd_job *job)
+{
+    cJSON *annotations = hvd_jb_ensure_object(jb, parent, key);
+
+    hvd_jb_str(jb, annotations, HVD_ANNOTATION_JOB_UID, job->uid);
+    return annotations;
+}
+
 /* A child with its metadata; returns metadata. */
 static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, enum hvd_kind kind,
                     const char *name)
@@ -71,6 +79,8 @@ static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, e
     hvd_jb_str(jb, meta, "namespace", job->namespace);
     hvd_child_labels(jb, meta, job, kind);
     hvd_child_owner(jb, hvd_jb_object(jb, hvd_jb_array(jb, meta, "ownerReferences"), NULL), job);
+    if (kind != HVD_KIND_SECRET && kind != HVD_KIND_SERVICE && kind != HVD_KIND_CONFIGMAP)
+        hvd_child_mark(jb, meta, "annotations", job);
     return meta;
 }
 
@@ -199,7 +209,7 @@ static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
         hvd_jb_str(jb, labels, HVD_LABEL_GROUP, group->name);
     put_template(jb, spec, in, HVD_ROLE_WORKER);
     spec_hash(jb, in->spec, hash);
-    hvd_jb_str(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_SPEC_HASH, hash);
+    hvd_jb_str(jb, hvd_jb_ensure_object(jb, meta, "annotations"), HVD_ANNOTATION_SPEC_HASH, hash);
 }
 
 /* How many workers of each group the master starts with. */
@@ -219,7 +229,7 @@ static void job_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct h
     cJSON *spec = hvd_jb_object(jb, root, "spec");
     cJSON *pod_meta;
 
-    hvd_jb_fmt(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_ATTEMPT, "%d",
+    hvd_jb_fmt(jb, hvd_jb_ensure_object(jb, meta, "annotations"), HVD_ANNOTATION_ATTEMPT, "%d",
                in->attempt);
     put_workers(jb, (cJSON *)hvd_json_get(meta, "annotations"), in->job);
     if (in->workers_hash)
@@ -282,7 +292,8 @@ hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in,
     if (in->has_hash)
         hvd_jb_str(&jb, step, "value", hash);
     else
-        hvd_jb_str(&jb, hvd_jb_object(&jb, step, "value"), HVD_ANNOTATION_SPEC_HASH, hash);
+        hvd_jb_str(&jb, hvd_child_mark(&jb, step, "value", in->job), HVD_ANNOTATION_SPEC_HASH,
+                   hash);
     text = hvd_jb_print(&jb, patch);
     cJSON_Delete(root);
     if (!text)

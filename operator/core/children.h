@@ -79,6 +79,10 @@ hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in,
 void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job,
                       enum hvd_kind kind);
 
+/* Adds to the annotations parent[key] of an object under construction the uid of the job, by which
+ * its owner is known without a reference (owner.h); returns them. */
+cJSON *hvd_child_mark(struct hvd_jb *jb, cJSON *parent, const char *key, const struct hvd_job *job);
+
 /* Puts the reference to the job, as its controller, into owner. */
 void hvd_child_owner(struct hvd_jb *jb, cJSON *owner, const struct hvd_job *job);
 

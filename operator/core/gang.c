@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/core/children.h"
 #include "operator/core/hash.h"
 #include "operator/core/patch.h"
 #include "operator/core/requests.h"
@@ -151,7 +152,7 @@ static void put_hash(struct hvd_jb *jb, cJSON *meta, const uint64_t own[HVD_GANG
     for (size_t i = 0; i < HVD_GANG_FIELDS; i++)
         hash = hvd_hash_number(hash, (int64_t)own[i]);
     (void)snprintf(text, HVD_HASH_SIZE, "%016" PRIx64, hash);
-    hvd_jb_str(jb, hvd_jb_object(jb, meta, "annotations"), HVD_ANNOTATION_SPEC_HASH, text);
+    hvd_jb_str(jb, hvd_jb_ensure_object(jb, meta, "annotations"), HVD_ANNOTATION_SPEC_HASH, text);
 }
 
 void hvd_gang_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct hvd_child_inputs *in)
@@ -223,6 +224,7 @@ hvd_status_t hvd_gang_patch(const struct hvd_child_inputs *in, const struct hvd_
     char hash[HVD_HASH_SIZE], *body = NULL;
 
     hvd_gang_observe(spec, own);
+    hvd_child_mark(&jb, meta, "annotations", in->job);
     put_hash(&jb, meta, own, hash);
     if (!jb.failed && !is_same(group, own, hash)) {
         hvd_patch_expect_steps(&jb, patch, &group->meta);

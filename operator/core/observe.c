@@ -251,6 +251,7 @@ static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
     out->u.statefulset.is_shifted = hvd_json_int(object, "spec.ordinals.start", 0) != 0;
     out->u.statefulset.replicas = hvd_json_int(object, "spec.replicas", 1);
     return hvd_observe_altered(object, out) &&
+           hvd_observe_annotation(object, HVD_ANNOTATION_JOB_UID, &out->u.statefulset.made_for) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.statefulset.spec_hash);
 }
 
@@ -317,6 +318,7 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
     out->u.job.is_unseen = !hvd_json_at(object, "status.startTime");
     return hvd_observe_text(failed, "message", &out->u.job.message) &&
            observe_manager(object, &out->u.job.manager) && hvd_observe_altered(object, out) &&
+           hvd_observe_annotation(object, HVD_ANNOTATION_JOB_UID, &out->u.job.made_for) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_WORKERS, &out->u.job.workers) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_SCALED_DOWN, &out->u.job.scaled_down);
 }
@@ -325,7 +327,8 @@ static bool observe_podgroup(const cJSON *object, struct hvd_object *out)
 {
     hvd_gang_observe(hvd_json_get(object, "spec"), out->u.podgroup.fields);
     out->u.podgroup.is_pending = hvd_observe_is(object, "status.phase", "Pending");
-    return hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.podgroup.spec_hash);
+    return hvd_observe_annotation(object, HVD_ANNOTATION_JOB_UID, &out->u.podgroup.made_for) &&
+           hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.podgroup.spec_hash);
 }
 
 static bool observe_kind(const cJSON *object, struct hvd_object *out)

@@ -142,6 +142,7 @@ struct hvd_object {
             struct hvd_altered altered;
             bool is_unseen;  /* its controller has not seen it as it is */
             bool is_shifted; /* its first worker has another number than 0 */
+            char *made_for;  /* annotation: the uid of its HorovodJob; NULL: an older operator's */
             char *spec_hash;
         } statefulset;
         struct {
@@ -150,6 +151,7 @@ struct hvd_object {
             bool is_shadowed; /* binaryData holds a file of the list, so that data cannot */
         } configmap;
         struct {
+            char *made_for;        /* as of a StatefulSet */
             int32_t attempt;       /* 0: not ours */
             char *workers;         /* annotation horovod.io/workers: replicas of each group */
             char *scaled_down;     /* annotation: when and how workers were let go, or NULL */
@@ -165,6 +167,7 @@ struct hvd_object {
             char *message;    /* of the condition Failed */
         } job;
         struct {
+            char *made_for;                   /* as of a StatefulSet */
             char *spec_hash;                  /* annotation of ours */
             uint64_t fields[HVD_GANG_FIELDS]; /* of what we may set, hashes; 0: absent */
             bool is_pending;                  /* the gang scheduler does not place it yet */

@@ -137,3 +137,38 @@ def test_the_success_of_a_job_made_again_in_the_same_second_is_not_the_new_ones(
         until("all is gone", lambda: not ns.list("pods") and not ns.get("jobs", "digits-master"), LIMIT_S)
         if is_same:
             return
+
+
+def test_what_an_orphaned_job_has_left_is_not_taken_by_one_made_in_the_same_second(server, ns, operator):
+    """Deleted with --cascade=orphan, and made again, in the second in which its master's Job was made."""
+    leftovers = [("secrets", "digits-ssh"), ("services", "digits"), ("configmaps", "digits-hosts")]
+    taken = [("statefulsets", "digits-worker"), ("jobs", "digits-master")]
+    for _ in range(5):
+        ns.apply_job()
+        until("the workers", lambda: len(ns.workers()) == 2, LIMIT_S)
+        wait_for_a_new_second()
+        for name in ns.workers():
+            ns.set_pod(name)
+        made = until("the master's Job", lambda: ns.get("jobs", "digits-master"), LIMIT_S, .005)["metadata"]
+        ns.api.request("DELETE", ns.path("horovodjobs", "digits"), {"propagationPolicy": "Orphan"})
+        until("it is gone", lambda: ns.get("horovodjobs", "digits") is None, LIMIT_S, .005)
+        new = ns.apply_job()["metadata"]
+        until(lambda: f"a conflict: {ns.status()}", lambda: is_conflict(ns), LIMIT_S)
+        for item in leftovers:
+            ns.delete(*item)
+        until("the others are made anew", lambda: all(new["uid"] in str(ns.get(*item)) for item in leftovers), LIMIT_S)
+        ns.end_master(ns.start_master())
+        until("the old master's end", lambda: end_of(ns, made["uid"]), LIMIT_S)
+        until(lambda: f"still a conflict: {ns.status()}", lambda: is_conflict(ns), LIMIT_S)
+        assert "OwnerRestored" not in dict(ns.events()) and uid(ns, "jobs", "digits-master") == made["uid"]
+        assert not any(new["uid"] in str(ns.get(*item)["metadata"].get("ownerReferences")) for item in taken)
+        for item in taken:
+            ns.delete(*item)
+        until("the new set", lambda: new["uid"] in str(ns.get("statefulsets", "digits-worker")), LIMIT_S)
+        until("the old pods are gone", lambda: not [p for p in ns.list("pods") if p["status"].get("podIP")], LIMIT_S)
+        ns.start_workers()
+        runs_and_succeeds(ns, 1)
+        ns.delete("horovodjobs", "digits")
+        until("all is gone", lambda: not ns.list("pods") and not ns.get("jobs", "digits-master"), LIMIT_S)
+        if made["creationTimestamp"] == new["creationTimestamp"]:
+            return

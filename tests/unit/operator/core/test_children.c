@@ -137,7 +137,8 @@ static void the_short_form_runs_the_command_under_horovodrun(void **state)
     assert_string_equal(hvd_json_str(container(&m, 0), "terminationMessagePolicy"),
                         "FallbackToLogsOnError");
     is_json(hvd_json_at(m.child, "metadata.annotations"),
-            "{\"horovod.io/attempt\":\"2\",\"horovod.io/workers\":\"3\"}");
+            "{\"horovod.io/job-uid\":\"u\",\"horovod.io/attempt\":\"2\","
+            "\"horovod.io/workers\":\"3\"}");
     assert_int_equal(hvd_json_int(m.child, "spec.backoffLimit", -1), 0);
     made_fini(&m);
 }

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/kind.h"
+#include "operator/api/rfc3339.h"
 #include "tests/unit/operator/core/world.h"
 
 /* What somebody does to an object. */
@@ -327,22 +328,53 @@ static void a_set_and_a_job_get_their_owner_back(void **state)
     }
 }
 
-/* What an earlier job of this name left, which was deleted without its children, is not taken. */
-static void what_is_older_than_the_job_is_somebody_elses(void **state)
+/* What an earlier job of this name left, which was deleted without its children, is not taken,
+ * however short the time between the two. An older operator does not write whose an object is. */
+static void what_an_earlier_job_has_left_is_somebody_elses(void **state)
 {
-    struct world w;
-    cJSON *meta;
+    static const char *const names[][2] = {
+        {"StatefulSet", "digits-worker"}, {"Job", "digits-master"}, {"PodGroup", "digits"}};
+    static const struct {
+        const char *made_for; /* NULL: it does not tell */
+        int later_s;          /* than the job */
+        bool is_taken;
+    } cases[] = {
+        {"another uid", -1, false}, {"another uid", 0, false}, {"another uid", 9, false},
+        {NULL, -1, false},          {NULL, 0, false},          {NULL, 1, true},
+    };
 
     (void)state;
-    world_start(&w, "");
-    meta = (cJSON *)hvd_json_get(world_find(&w, "StatefulSet", "digits-worker"), "metadata");
-    cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
-    cJSON_ReplaceItemInObjectCaseSensitive(meta, "creationTimestamp",
-                                           cJSON_CreateString("2001-01-01T00:00:00Z"));
-    world_settle(&w);
-    assert_int_equal(world_events(&w, "OwnerRestored"), 0);
-    assert_int_equal(world_events(&w, "Conflict"), 1);
-    world_fini(&w);
+    for (size_t i = 0; i < N(names) * N(cases); i++) {
+        const char *kind = names[i / N(cases)][0], *name = names[i / N(cases)][1];
+        const char *made_for = cases[i % N(cases)].made_for;
+        const int64_t at_s = cases[i % N(cases)].later_s;
+        char time[HVD_RFC3339_SIZE];
+        cJSON *meta, *annotations;
+        struct world w;
+
+        print_message("%s, %zu\n", kind, i % N(cases));
+        world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+        if (i / N(cases) == 2)
+            w.settings.gang = HVD_GANG_PLUGINS;
+        world_settle(&w);
+        meta = (cJSON *)hvd_json_get(world_find(&w, kind, name), "metadata");
+        annotations = (cJSON *)hvd_json_get(meta, "annotations");
+        assert_string_equal(hvd_json_get(annotations, "horovod.io/job-uid")->valuestring,
+                            hvd_json_str(world_find(&w, "HorovodJob", "digits"), "metadata.uid"));
+        hvd_rfc3339_format(hvd_rfc3339_parse(hvd_json_str(world_find(&w, "HorovodJob", "digits"),
+                                                          "metadata.creationTimestamp")) +
+                               at_s,
+                           time);
+        cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
+        cJSON_ReplaceItemInObjectCaseSensitive(meta, "creationTimestamp", cJSON_CreateString(time));
+        cJSON_DeleteItemFromObjectCaseSensitive(annotations, "horovod.io/job-uid");
+        if (made_for)
+            cJSON_AddStringToObject(annotations, "horovod.io/job-uid", made_for);
+        world_settle(&w);
+        assert_int_equal(world_events(&w, "OwnerRestored"), cases[i % N(cases)].is_taken);
+        assert_int_equal(world_events(&w, "Conflict"), !cases[i % N(cases)].is_taken);
+        world_fini(&w);
+    }
 }
 
 static void what_is_gone_is_looked_for_once(void **state)
@@ -373,7 +405,7 @@ int main(void)
         cmocka_unit_test(a_worker_of_a_group_gets_its_groups_label_back),
         cmocka_unit_test(labels_are_put_back_while_a_job_waits_for_its_workers),
         cmocka_unit_test(a_set_and_a_job_get_their_owner_back),
-        cmocka_unit_test(what_is_older_than_the_job_is_somebody_elses),
+        cmocka_unit_test(what_an_earlier_job_has_left_is_somebody_elses),
         cmocka_unit_test(what_is_gone_is_looked_for_once),
     };
 
