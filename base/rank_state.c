@@ -21,6 +21,10 @@ struct page {
     atomic_uint blamed; /* 1 + the rank; 0: none */
     atomic_bool joins_all;
     atomic_bool is_final;
+    atomic_uint joins;
+    atomic_int pid;
+    atomic_llong warning_ms;
+    atomic_llong shutdown_ms;
 };
 
 static struct page *_Atomic mapped;
@@ -60,6 +64,25 @@ enum hvd_rank_phase hvd_rank_state_get(void)
     return phase <= HVD_RANK_ENDED ? (enum hvd_rank_phase)phase : HVD_RANK_OUTSIDE;
 }
 
+bool hvd_rank_phase_is_init(enum hvd_rank_phase phase)
+{
+    return phase >= HVD_RANK_JOINING && phase <= HVD_RANK_MEETING;
+}
+
+uint32_t hvd_rank_state_joins(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    return page ? atomic_load(&page->joins) : 0;
+}
+
+pid_t hvd_rank_state_pid(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    return page ? atomic_load(&page->pid) : 0;
+}
+
 void hvd_rank_state_open(void)
 {
     const char *path = getenv(HVD_RANK_STATE_ENV);
@@ -71,10 +94,12 @@ void hvd_rank_state_open(void)
     if (fcntl(fd, F_GET_SEALS) == SEALS && lseek(fd, 0, SEEK_END) == (off_t)sizeof(*page))
         page = map(fd);
     (void)close(fd);
-    if (page && page->magic == MAGIC)
+    if (page && page->magic == MAGIC) {
+        atomic_store(&page->pid, getpid());
         atomic_store(&mapped, page);
-    else if (page)
+    } else if (page) {
         (void)munmap(page, sizeof(*page));
+    }
 }
 
 void hvd_rank_state_set(enum hvd_rank_phase phase)
@@ -83,9 +108,41 @@ void hvd_rank_state_set(enum hvd_rank_phase phase)
 
     if (!page)
         return;
-    if (phase == HVD_RANK_JOINING)
+    if (phase == HVD_RANK_JOINING) {
         atomic_store(&page->blamed, 0);
+        (void)atomic_fetch_add(&page->joins, 1);
+    }
     atomic_store(&page->phase, (unsigned)phase);
+}
+
+void hvd_rank_state_set_patience(int64_t warning_ms, int64_t shutdown_ms)
+{
+    struct page *page = atomic_load(&mapped);
+
+    if (!page)
+        return;
+    atomic_store(&page->warning_ms, warning_ms);
+    atomic_store(&page->shutdown_ms, shutdown_ms);
+}
+
+/* What a rank says is not trusted to be a time. */
+static int64_t not_negative(int64_t value)
+{
+    return value > 0 ? value : 0;
+}
+
+int64_t hvd_rank_state_warning_ms(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    return page ? not_negative(atomic_load(&page->warning_ms)) : 0;
+}
+
+int64_t hvd_rank_state_shutdown_ms(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    return page ? not_negative(atomic_load(&page->shutdown_ms)) : 0;
 }
 
 void hvd_rank_state_blame(int64_t rank)

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/status.h"
 
@@ -15,7 +16,10 @@
 
 enum hvd_rank_phase {
     HVD_RANK_OUTSIDE, /* horovod_init was not called */
-    HVD_RANK_JOINING, /* within horovod_init */
+    /* within horovod_init: */
+    HVD_RANK_JOINING,   /* MPI is not there yet: MPI_Init waits for every process */
+    HVD_RANK_GATHERING, /* it waits for processes of its job, and nobody would be named */
+    HVD_RANK_MEETING,   /* the library names the rank that it waits for */
     HVD_RANK_RUNNING,
     HVD_RANK_ENDED, /* after horovod_shutdown, or after the end of the job, whoever caused it */
 };
@@ -27,6 +31,15 @@ hvd_status_t hvd_rank_state_create(void);
 /* What the rank has said last; HVD_RANK_OUTSIDE when there is no page. */
 enum hvd_rank_phase hvd_rank_state_get(void);
 
+/* Whether a rank that has come so far is within horovod_init. */
+bool hvd_rank_phase_is_init(enum hvd_rank_phase phase);
+
+/* How often the rank has come to HVD_RANK_JOINING. */
+uint32_t hvd_rank_state_joins(void);
+
+/* The process of the rank, once it has opened the page; 0: it has not. */
+pid_t hvd_rank_state_pid(void);
+
 /* The rank's side: finds the page where the variable names one. Once, before hvd_rank_state_set; a
  * variable that names anything else is ignored. */
 void hvd_rank_state_open(void);
@@ -34,6 +47,14 @@ void hvd_rank_state_open(void);
 /* Says how far this rank is, where there is a page; one that joins a job blames nobody any more.
  * Any thread. */
 void hvd_rank_state_set(enum hvd_rank_phase phase);
+
+/* Says how long this rank waits in horovod_init until others are to be named, and until it gives
+ * up; 0: for ever. Any thread. */
+void hvd_rank_state_set_patience(int64_t warning_ms, int64_t shutdown_ms);
+
+/* What it has said: 0 before. */
+int64_t hvd_rank_state_warning_ms(void);
+int64_t hvd_rank_state_shutdown_ms(void);
 
 /* Says that this rank's job has ended because of another rank; the first one stays. Any thread. */
 void hvd_rank_state_blame(int64_t rank);

@@ -9,12 +9,14 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rank_state.h"
 #include "worker/api/begin.h"
 #include "worker/transport/hybrid.h"
 #include "worker/transport/mpi_comms.h"
 
 #define IDLE_POLL_NS 50000000
 #define GRACE_NS 300000000
+#define NS_PER_MS 1000000
 
 /* A job on its way. */
 struct start {
@@ -131,6 +133,8 @@ static hvd_status_t read_settings(struct start *s, struct hvd_job *job, struct h
 
     if (st != HVD_OK)
         return st;
+    hvd_rank_state_set_patience(s->settings.stall_warning_ns / NS_PER_MS,
+                                s->settings.stall_shutdown_ns / NS_PER_MS);
     job->log = hvd_api_log(s->settings.log_level, s->settings.log_hides_time);
     job->has_dynamic_sets = s->settings.dynamic_process_sets;
     hvd_settings_remarks(&environment, remark, &job->log);

@@ -159,6 +159,15 @@ static void take_signal(struct run *run)
         take_stop(run, number);
 }
 
+/* Who is missing, where others wait. */
+static void show_remark(struct run *run)
+{
+    const char *remark = hvd_report_stream_remark(&run->stream);
+
+    if (remark && run->stop_signal == 0 && run->kill_at_ms == 0)
+        (void)fprintf(stderr, "horovodrun: %s\n", remark);
+}
+
 static void take_text(struct run *run)
 {
     ssize_t n = read(run->from, run->chunk, sizeof(run->chunk));
@@ -166,6 +175,7 @@ static void take_text(struct run *run)
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     hvd_buf_reset(&run->pass);
+    run->stream.now_ms = hvd_process_now_ms();
     if (n > 0)
         (void)!hvd_report_stream_feed(
             &run->stream, (struct hvd_strview){.data = run->chunk, .len = (size_t)n}, &run->pass);
@@ -173,6 +183,7 @@ static void take_text(struct run *run)
         hvd_process_close(&run->from);
     if (run->pass.len > 0)
         hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
+    show_remark(run);
 }
 
 /* mpirun has its time to end after a rank has failed, and no more. */

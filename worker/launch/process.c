@@ -140,22 +140,38 @@ int64_t hvd_process_now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The parent in the text of /proc/PID/stat, "7 (name) S 1 ..."; 0: there is none. */
-static pid_t parent_of(const char *pid)
+/* What /proc/PID/stat has behind the name, "7 (name) S 1 ..."; "" where there is none. */
+static const char *stat_of(const char *pid, char *text, size_t size)
 {
     char path[64];
-    char text[512];
     const char *behind;
     int fd;
     ssize_t n;
 
     (void)snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+    n = fd < 0 ? 0 : read(fd, text, size - 1);
     hvd_process_close(&fd);
     text[n > 0 ? n : 0] = '\0';
     behind = strrchr(text, ')');
-    return behind && strlen(behind) > 4 ? (pid_t)strtol(behind + 4, NULL, 10) : 0;
+    return behind && strlen(behind) > 4 ? behind + 2 : "";
+}
+
+static pid_t parent_of(const char *pid)
+{
+    char text[512];
+    const char *stat = stat_of(pid, text, sizeof(text));
+
+    return stat[0] ? (pid_t)strtol(stat + 2, NULL, 10) : 0;
+}
+
+bool hvd_process_is_stopped(pid_t pid)
+{
+    char text[512];
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "%d", (int)pid);
+    return stat_of(name, text, sizeof(text))[0] == 'T';
 }
 
 size_t hvd_process_children(pid_t parent, pid_t *out, size_t max)

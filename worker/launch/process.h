@@ -41,4 +41,7 @@ int64_t hvd_process_now_ms(void);
 /* The processes that the parent has started itself and that are there, at most max. */
 size_t hvd_process_children(pid_t parent, pid_t *out, size_t max);
 
+/* Whether a process was stopped by a signal; not where a debugger holds it. */
+bool hvd_process_is_stopped(pid_t pid);
+
 #endif

@@ -32,6 +32,7 @@
 #include "worker/launch/core/prefix.h"
 #include "worker/launch/core/report.h"
 #include "worker/launch/core/tail.h"
+#include "worker/launch/core/waits.h"
 #include "worker/launch/guard.h"
 #include "worker/launch/here.h"
 #include "worker/launch/output.h"
@@ -42,8 +43,7 @@
 #define YIELD_MS 2000      /* that the rank which is to blame has for its own end */
 #define STAY_MS 10000      /* beyond the grace, until mpirun must have been told to stop */
 #define LOOK_MS 2000       /* how often it is looked how far the rank is */
-#define JOINING_MS 10000   /* so long within horovod_init, and the launcher hears of it ... */
-#define AGAIN_MS 4000      /* ... and again */
+#define LOOK_AGAIN_MS 1000 /* and not before */
 #define DRAIN_MS 1000      /* how long output is awaited after the program ended */
 #define OUTPUT_MAX ((size_t)1 << 20)
 #define CHUNK_BYTES 16384
@@ -77,8 +77,8 @@ struct wrapper {
     bool must_leave; /* mpirun has been told */
     bool is_behind;  /* the program failed because of another rank */
     int64_t oom_kills_before;
-    int64_t notice_at_ms; /* when the launcher hears of a rank within horovod_init; 0: it is not */
-    bool is_final;        /* the launcher knows that it is within MPI_Finalize */
+    struct hvd_waits waits;  /* how long it is within horovod_init, or stopped */
+    bool is_final;           /* the launcher knows that it is within MPI_Finalize */
     char chunk[CHUNK_BYTES]; /* for one read */
 };
 
@@ -321,29 +321,40 @@ static void notice_final(struct wrapper *w)
     w->is_final = true;
 }
 
-/* A rank that is within horovod_init for long may wait for one that never comes there: the launcher
- * knows who has ended, or is about to. */
+/* Whether the rank is stopped where its library cannot name it: before it is in a job. */
+static bool is_stopped(const struct wrapper *w, enum hvd_rank_phase phase)
+{
+    const pid_t pid = hvd_rank_state_pid();
+
+    if (phase == HVD_RANK_MEETING || phase == HVD_RANK_RUNNING || hvd_rank_state_is_final())
+        return false;
+    return hvd_process_is_stopped(pid > 0 ? pid : w->pid);
+}
+
+/* A rank that waits in horovod_init may wait for one that never comes there: the launcher knows who
+ * has ended, or is about to, and who has not come. */
 static void look_at_rank(struct wrapper *w)
 {
-    const enum hvd_rank_phase phase = hvd_rank_state_get();
     const int64_t now_ms = hvd_process_now_ms();
+    struct hvd_report notice = {.rank = strtol(w->rank, NULL, 10),
+                                .host = "-",
+                                .limit_bytes = INT64_MAX,
+                                .phase = hvd_rank_state_get(),
+                                .warning_ms = hvd_rank_state_warning_ms(),
+                                .shutdown_ms = hvd_rank_state_shutdown_ms()};
 
     if (!w->is_final && hvd_rank_state_is_final())
         notice_final(w);
-    if (phase != HVD_RANK_JOINING)
-        w->notice_at_ms = 0;
-    else if (w->notice_at_ms == 0)
-        w->notice_at_ms = now_ms + JOINING_MS;
-    if (w->notice_at_ms == 0 || now_ms < w->notice_at_ms)
+    if (w->waits.last_ms > 0 && now_ms - w->waits.last_ms < LOOK_AGAIN_MS)
         return;
-    send_report(w,
-                &(struct hvd_report){.rank = strtol(w->rank, NULL, 10),
-                                     .host = "-",
-                                     .limit_bytes = INT64_MAX,
-                                     .phase = phase,
-                                     .notice = hvd_rank_state_joins_all() ? HVD_NOTICE_WAITS
-                                                                          : HVD_NOTICE_WAITS_SOME});
-    w->notice_at_ms = now_ms + AGAIN_MS;
+    const struct hvd_waits_view view = {.phase = notice.phase,
+                                        .n_joins = hvd_rank_state_joins(),
+                                        .joins_all = hvd_rank_state_joins_all(),
+                                        .is_stopped = is_stopped(w, notice.phase)};
+    if (!hvd_waits_look(&w->waits, &view, now_ms, &notice.notice))
+        return;
+    notice.waited_ms = w->waits.waited_ms;
+    send_report(w, &notice);
 }
 
 /* How long nothing may happen. */

@@ -552,6 +552,7 @@ static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread,
             return fail(err, rc, "MPI_Init_thread");
         is_mpi_ours = true;
     }
+    hvd_rank_state_set(HVD_RANK_GATHERING);
     m->owns_mpi = is_mpi_ours;
     watch_finalise();
     MPI_Query_thread(&level);

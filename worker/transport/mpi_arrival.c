@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/rank_state.h"
 #include "worker/core/arrival.h"
 #include "worker/core/types.h"
 #include "worker/transport/mpi.h"
@@ -343,6 +344,8 @@ hvd_status_t hvd_mpi_arrival_open(struct hvd_mpi_arrival *a,
     a->ranks_there = ranks->ranks;
     a->is_late = ranks->is_late;
     a->can_attend = ranks->can_attend;
+    if (a->can_attend)
+        hvd_rank_state_set(HVD_RANK_MEETING);
     return look(a, err);
 }
 

@@ -1,11 +1,13 @@
 /*
  * culprit CAUSE RANK [ELEMENTS]: ranks reduce for ever, until that rank does what the cause says.
  * "between" is the end behind a first job, where the others begin a second one with all ranks;
- * "aside" the same, where they begin one among themselves.
- * The others end as programs do: they write what they were told and exit with 1, after
- * horovod_shutdown with CULPRIT_OTHERS=shutdown.
+ * "aside" the same, where they begin one among themselves. "still" is SIGSTOP before horovod_init,
+ * "init" in MPI_Init, "late" a rank that comes to horovod_init long after the others. With
+ * CULPRIT_MPI the program has initialised MPI before that. The others end as programs do: they
+ * write what they were told and exit with 1, after horovod_shutdown with CULPRIT_OTHERS=shutdown.
  */
 #include <horovod/horovod.h>
+#include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,24 @@
 #define STEPS_MAX 10000000
 #define RANKS_MAX 16
 #define LATE_S 20 /* longer than it takes horovodrun to find ranks that wait for ever */
+
+/* Whether this rank is to do so. */
+static int is_asked(const char *what)
+{
+    const char *who = getenv("CULPRIT_RANK");
+    const char *cause = getenv("CULPRIT_CAUSE");
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    return who && cause && rank && strcmp(cause, what) == 0 && strcmp(rank, who) == 0;
+}
+
+/* In place of MPI's own, which libhorovod calls. */
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    if (is_asked("init"))
+        (void)raise(SIGSTOP);
+    return PMPI_Init_thread(argc, argv, required, provided);
+}
 
 static void fail(const char *cause)
 {
@@ -90,17 +110,27 @@ int main(void)
     const char *who = getenv("CULPRIT_RANK");
     const char *cause = getenv("CULPRIT_CAUSE");
     const char *others = getenv("CULPRIT_OTHERS");
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     float data[ELEMENTS] = {0};
+    int level = 0;
 
-    if (who && cause && rank && strcmp(cause, "absent") == 0 && strcmp(rank, who) == 0)
+    if (is_asked("absent"))
         return 0;
+    if (getenv("CULPRIT_MPI"))
+        (void)MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    if (is_asked("still"))
+        (void)raise(SIGSTOP);
+    if (is_asked("late"))
+        (void)sleep(LATE_S);
     if (!horovod_init(NULL, 0, NULL, NULL, 0))
         return 1;
     if (who && cause && strcmp(cause, "between") == 0)
         return end_between(atoi(who));
     if (who && cause && strcmp(cause, "aside") == 0)
         return go_on_without(atoi(who));
+    if (cause && strcmp(cause, "late") == 0) {
+        horovod_shutdown();
+        return 0;
+    }
     for (int64_t step = 0; step < STEPS_MAX; step++) {
         if (step == STEPS_BEFORE)
             (void)fprintf(stderr, "under way\n");

@@ -1,6 +1,7 @@
 """What would be waited for without end: a rank that does not come any more, a mpirun that does not end."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -69,6 +70,55 @@ def test_ranks_that_wait_for_each_other_alone_wait_for_nobody_who_has_left(hosts
     command, _ = started(hosts, "one host", 3)
     done = run([*command, str(CULPRIT)], CULPRIT_CAUSE="aside", CULPRIT_RANK="1")
     assert (done.returncode, done.stderr) == (0, ""), done
+
+
+# --- A rank that has not come, where others are in horovod_init already ---------------------------------------------------
+
+SHORT = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "10"}
+STOPPED = r"is stopped, and other ranks have waited for it in horovod_init for \d+ s"
+NOT_COME = r"has not come to horovod_init for \d+ s, in which other ranks wait for it"
+
+
+@pytest.mark.parametrize("way, cause, words", [
+    ("one host", "still", STOPPED), ("one host", "init", STOPPED), ("two hosts", "still", STOPPED), ("two hosts", "late", NOT_COME)])
+def test_a_rank_that_stands_still_before_mpi_is_there_is_named_and_ends_the_job(hosts, way, cause, words):
+    command, host = started(hosts, way, 3)
+    rank = 1 if way == "one host" else 2
+    host = "localhost" if way == "one host" else hosts.NAMES[1]
+    done = run([*command, str(CULPRIT)], CULPRIT_CAUSE=cause, CULPRIT_RANK=str(rank), **SHORT)
+    named = [line for line in done.stderr.splitlines() if re.fullmatch(f"horovodrun: rank {rank} on host {host} {words}", line)]
+    assert len(named) >= 2, done  # a warning, and the last line
+    assert done.stderr.splitlines()[-1] == named[-1], done
+    assert done.returncode == 1
+    wait_for(lambda: not processes_with(str(CULPRIT)), "no process is left")
+
+
+def test_a_rank_that_comes_late_is_named_and_the_job_goes_on(hosts):
+    command, _ = started(hosts, "one host", 3)
+    done = run([*command, str(CULPRIT)], CULPRIT_CAUSE="late", CULPRIT_RANK="1", HOROVOD_STALL_CHECK_TIME_SECONDS="2")
+    assert re.fullmatch(f"horovodrun: rank 1 on host localhost {NOT_COME}\n", done.stderr), done
+    assert done.returncode == 0
+
+
+def test_a_rank_that_comes_later_than_others_is_not_named_before_the_warning_time(hosts):
+    command, _ = started(hosts, "one host", 3)
+    done = run([*command, str(CULPRIT)], CULPRIT_CAUSE="late", CULPRIT_RANK="1")
+    assert (done.returncode, done.stderr) == (0, ""), done
+
+
+@pytest.mark.parametrize("shutdown", ["0", "4"])
+def test_where_the_program_has_initialised_mpi_the_rank_that_has_not_come_is_named_too(hosts, shutdown):
+    command, _ = started(hosts, "one host", 3)
+    words = f"horovodrun: rank 1 on host localhost {NOT_COME}"
+    env = {**SHORT, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": shutdown, "CULPRIT_CAUSE": "late", "CULPRIT_RANK": "1", "CULPRIT_MPI": "1"}
+    done = run([*command, str(CULPRIT)], **env)
+    named = [line for line in done.stderr.splitlines() if re.fullmatch(words, line)]
+    assert len(named) == 1, done
+    if shutdown == "0":
+        assert "horovod_init has waited for" in done.stderr, done  # the library's own words, without a name
+    else:
+        assert done.stderr.splitlines()[-1] == named[0], done
+        assert done.returncode == 1
 
 
 # --- A mpirun that does not end ----------------------------------------------------------------------------------------

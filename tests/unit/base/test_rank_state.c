@@ -45,12 +45,36 @@ static void what_a_rank_waits_for_and_that_it_joins_no_job_more_is_read(void **s
     assert_true(hvd_rank_state_is_final());
 }
 
+static void it_is_known_how_often_it_has_come_and_how_long_it_waits(void **state)
+{
+    const uint32_t before = hvd_rank_state_joins();
+
+    (void)state;
+    hvd_rank_state_set(HVD_RANK_JOINING);
+    hvd_rank_state_set(HVD_RANK_GATHERING);
+    hvd_rank_state_set(HVD_RANK_MEETING);
+    assert_int_equal(hvd_rank_state_joins(), before + 1);
+    assert_true(hvd_rank_phase_is_init(hvd_rank_state_get()));
+    hvd_rank_state_set(HVD_RANK_RUNNING);
+    assert_false(hvd_rank_phase_is_init(hvd_rank_state_get()));
+    assert_false(hvd_rank_phase_is_init(HVD_RANK_OUTSIDE));
+    assert_int_equal(hvd_rank_state_pid(), 0); /* the rank itself writes it */
+    assert_int_equal(hvd_rank_state_warning_ms(), 0);
+    hvd_rank_state_set_patience(60000, 90000);
+    assert_int_equal(hvd_rank_state_warning_ms(), 60000);
+    assert_int_equal(hvd_rank_state_shutdown_ms(), 90000);
+    hvd_rank_state_set_patience(-1, INT64_MIN);
+    assert_int_equal(hvd_rank_state_warning_ms(), 0);
+    assert_int_equal(hvd_rank_state_shutdown_ms(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_rank_says_is_read_from_the_page),
         cmocka_unit_test(the_first_rank_that_is_blamed_stays_until_the_next_job),
         cmocka_unit_test(what_a_rank_waits_for_and_that_it_joins_no_job_more_is_read),
+        cmocka_unit_test(it_is_known_how_often_it_has_come_and_how_long_it_waits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

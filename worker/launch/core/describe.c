@@ -125,6 +125,10 @@ void hvd_describe_report(const struct hvd_report *report, const struct hvd_hosts
         describe_lost_host(report, hosts, out, size);
         return;
     }
+    if (report->kind == HVD_REPORT_MISSING) {
+        (void)snprintf(out, size, "%s", report->line);
+        return;
+    }
     if (report->kind == HVD_REPORT_LOST_RANK) {
         (void)snprintf(out, size, "rank %" PRId64 " on host %s is lost: %s", report->rank, host,
                        report->line);

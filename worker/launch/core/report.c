@@ -3,8 +3,8 @@
  * standard error; mpirun carries it here among everything else; the stream takes it out again:
  *
  *     \036 horovod-rank NONCE rank=1 host=h exit=1 signal=0 stopped=0 oom=0 limit=67108864 words=3
- *     phase=2 notice=0 follows=0 \037 the line that names the cause \037 its last lines, \037
- * between them \036 \n
+ *     phase=4 notice=0 follows=0 waited=0 warning=60000 shutdown=0 \037 the line that names the
+ * cause \037 its last lines, \037 between them \036 \n
  *
  * When the wrapper itself was killed there is none: then mpirun's own words are read, and the
  * rank's lines among what passed.
@@ -18,11 +18,13 @@
 
 #include "base/cause.h"
 #include "base/mem.h"
+#include "worker/launch/core/missing.h"
 
 #define MARK '\036'
 #define BREAK '\037'
-#define FIELDS 11
-#define CUT_OFF_CODE 14 /* MPI_ERR_UNKNOWN: Open MPI 5 ends a rank so whose connection broke */
+#define FIELDS 14
+#define WAITS_LONG_MS 10000 /* a rank is not merely on its way through horovod_init */
+#define CUT_OFF_CODE 14     /* MPI_ERR_UNKNOWN: Open MPI 5 ends a rank so whose connection broke */
 
 /* Copies text, cut where it is too long. */
 static void set_text(char *out, size_t size, struct hvd_strview text)
@@ -73,10 +75,12 @@ hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonc
     int head = snprintf(out, size,
                         "\036horovod-rank %s rank=%" PRId64
                         " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64
-                        " words=%d phase=%d notice=%d follows=%" PRId64,
+                        " words=%d phase=%d notice=%d follows=%" PRId64 " waited=%" PRId64
+                        " warning=%" PRId64 " shutdown=%" PRId64,
                         nonce, report->rank, report->host, report->exit_code, report->signal,
                         report->was_stopped, report->is_oom, report->limit_bytes, report->words,
-                        report->phase, report->notice, report->follows);
+                        report->phase, report->notice, report->follows, report->waited_ms,
+                        report->warning_ms, report->shutdown_ms);
     int rest;
 
     if (head <= 0 || (size_t)head >= size)
@@ -99,11 +103,15 @@ void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce,
     (void)snprintf(stream->nonce, sizeof(stream->nonce), "%s", nonce);
     if (hosts && hosts->n > 0)
         stream->heard = hvd_calloc(hosts->n, sizeof(*stream->heard));
+    if (hosts && hosts->n > 0)
+        stream->missing = hvd_missing_create(hosts);
 }
 
 void hvd_report_stream_fini(struct hvd_report_stream *stream)
 {
+    hvd_missing_destroy(stream->missing);
     hvd_free(stream->heard);
+    stream->missing = NULL;
     stream->heard = NULL;
 }
 
@@ -132,8 +140,11 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                         {"limit", INT64_MAX},
                         {"words", HVD_WORDS_STDERR},
                         {"phase", HVD_RANK_ENDED},
-                        {"notice", HVD_NOTICE_FINAL},
-                        {"follows", INT32_MAX}};
+                        {"notice", HVD_NOTICE_GOES_ON},
+                        {"follows", INT32_MAX},
+                        {"waited", INT64_MAX},
+                        {"warning", INT64_MAX},
+                        {"shutdown", INT64_MAX}};
     int64_t value[FIELDS] = {0};
     struct hvd_strview host = {0};
     struct hvd_strview words = text;
@@ -164,7 +175,10 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                                .words = (enum hvd_report_words)value[7],
                                .phase = (enum hvd_rank_phase)value[8],
                                .notice = (enum hvd_report_notice)value[9],
-                               .follows = value[10]};
+                               .follows = value[10],
+                               .waited_ms = value[11],
+                               .warning_ms = value[12],
+                               .shutdown_ms = value[13]};
     set_text(out->host, sizeof(out->host), host);
     if (words.data)
         set_text(out->line, sizeof(out->line), hvd_strview_cut(&words, BREAK));
@@ -536,6 +550,19 @@ static void find_awaited_rank(struct hvd_report_stream *stream)
     set_text(stream->cause.line, sizeof(stream->cause.line), why);
 }
 
+/* The rank that had not come, where the one that failed had waited for it too long, and its library
+ * could not name it. */
+static void find_missing_rank(struct hvd_report_stream *stream)
+{
+    static const char words[] = "horovod_init has waited for ";
+    struct hvd_report found = stream->cause;
+
+    if (!strstr(stream->cause.line, words) || !hvd_missing_blame(stream->missing, &found))
+        return;
+    stream->cause = found;
+    stream->cause.kind = HVD_REPORT_MISSING;
+}
+
 /* No rank failed by itself, and mpirun stopped them: it does so when its srun has ended. */
 static void find_lost_srun(struct hvd_report_stream *stream)
 {
@@ -645,6 +672,7 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
         find_exception(stream);
         find_lost_rank(stream);
         find_awaited_rank(stream);
+        find_missing_rank(stream);
         if (stream->has_left && stream->cause.rank != stream->left.rank)
             stream->cause = stream->left;
     } else if (stream->has_cut_off && !stream->has_lost) {
@@ -682,13 +710,41 @@ static void note_waiting(struct hvd_report_stream *stream, const struct hvd_repo
 {
     const bool is_outside = stream->has_absent && stream->absent.phase == HVD_RANK_OUTSIDE;
 
-    if (!stream->has_absent || stream->has_cause ||
+    if (!stream->has_absent || stream->has_cause || report->waited_ms < WAITS_LONG_MS ||
         (report->notice == HVD_NOTICE_WAITS_SOME && !is_outside))
         return;
     if (stream->waiting == 0)
         stream->waiting = report->rank + 1;
     else if (stream->waiting == report->rank + 1)
         stream->is_stuck = true;
+}
+
+/* The rank that has not come is the failure, for which others will not wait any longer. */
+static void give_up(struct hvd_report_stream *stream)
+{
+    stream->absent = (struct hvd_report){.kind = HVD_REPORT_MISSING,
+                                         .rank = hvd_missing_rank(stream->missing),
+                                         .limit_bytes = INT64_MAX};
+    set_text(stream->absent.line, sizeof(stream->absent.line),
+             hvd_strview_of(hvd_missing_text(stream->missing)));
+    stream->is_stuck = true;
+}
+
+static void take_notice(struct hvd_report_stream *stream, const struct hvd_report *report)
+{
+    const enum hvd_missing_step step = hvd_missing_hear(stream->missing, report, stream->now_ms);
+
+    if (stream->is_stuck)
+        return;
+    if (report->notice == HVD_NOTICE_FINAL)
+        note_absent(stream, report);
+    else if (report->notice == HVD_NOTICE_WAITS || report->notice == HVD_NOTICE_WAITS_SOME)
+        note_waiting(stream, report);
+    if (stream->has_cause || stream->has_absent)
+        return;
+    stream->has_remark = stream->has_remark || step == HVD_MISSING_WARN;
+    if (step == HVD_MISSING_END)
+        give_up(stream);
 }
 
 /* The held bytes are "\036...\036\n": a report, or text like any other. */
@@ -702,12 +758,10 @@ static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *p
         return pass_held(stream, pass);
     stream->_n_held = 0;
     if (report.notice != HVD_NOTICE_END) {
-        if (report.notice == HVD_NOTICE_FINAL)
-            note_absent(stream, &report);
-        else
-            note_waiting(stream, &report);
+        take_notice(stream, &report);
         return HVD_OK;
     }
+    hvd_missing_end(stream->missing, &report);
     stream->n_ended++;
     stream->n_stopped += report.was_stopped ? 1 : 0;
     hear(stream, report.rank);
@@ -738,6 +792,14 @@ hvd_status_t hvd_report_stream_feed(struct hvd_report_stream *stream, struct hvd
             st = pass_held(stream, pass);
     }
     return st;
+}
+
+const char *hvd_report_stream_remark(struct hvd_report_stream *stream)
+{
+    if (!stream->has_remark)
+        return NULL;
+    stream->has_remark = false;
+    return hvd_missing_text(stream->missing);
 }
 
 bool hvd_report_stream_is_stuck(const struct hvd_report_stream *stream)

@@ -35,6 +35,7 @@ enum hvd_report_kind {
     HVD_REPORT_LEFT_RANK, /* a rank that called horovod_shutdown while others waited */
     HVD_REPORT_LOST_RANK, /* a rank that others have lost, and nobody has reported */
     HVD_REPORT_ABSENT,    /* a rank that comes to no horovod_init any more, where others wait */
+    HVD_REPORT_MISSING,   /* a rank that has not come to horovod_init, where others wait */
     HVD_REPORT_CUT_OFF,   /* a rank that Open MPI ended: its connection to another one broke */
     HVD_REPORT_ABORTED,   /* a job that was aborted, after which each rank ended with 0 */
     HVD_REPORT_LOST_SRUN, /* mpirun has lost the srun of its daemons on more than one host */
@@ -44,10 +45,12 @@ enum hvd_report_kind {
 /* What the wrapper has to report. */
 enum hvd_report_notice {
     HVD_NOTICE_END,   /* the process has ended */
-    HVD_NOTICE_WAITS, /* it is within horovod_init for long, of a job of all processes: again and
+    HVD_NOTICE_WAITS, /* it is within horovod_init for a while, of a job of all processes: again and
                        * again, for as long as that is so */
     HVD_NOTICE_WAITS_SOME, /* of a job of some */
     HVD_NOTICE_FINAL,      /* it is within MPI_Finalize, and joins no job any more */
+    HVD_NOTICE_STOPPED,    /* it stands still before horovod_init or in MPI_Init: again and again */
+    HVD_NOTICE_GOES_ON,    /* it neither waits nor is stopped any more */
 };
 
 /* How a rank ended other than well: with exit code 0 after horovod_shutdown, or without
@@ -60,6 +63,9 @@ struct hvd_report {
     int signal;    /* the signal that killed it, or 0 */
     enum hvd_rank_phase phase;
     enum hvd_report_notice notice;
+    int64_t waited_ms;   /* within horovod_init, of a rank that waits ... */
+    int64_t warning_ms;  /* ... after which others are to be named; 0: never */
+    int64_t shutdown_ms; /* ... after which it gives up; 0: never */
     int64_t follows;     /* 1 + the rank because of which its job has ended; 0: none is known */
     bool was_stopped;    /* the wrapper had been told to end it: a consequence, not a cause */
     bool is_oom;         /* the kernel killed it for memory */
@@ -84,6 +90,8 @@ void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out
 hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonce, char *out,
                                size_t size);
 
+struct hvd_missing;
+
 /* mpirun's standard error on its way through the launcher. */
 struct hvd_report_stream {
     char nonce[HVD_REPORT_NONCE_MAX];
@@ -101,9 +109,12 @@ struct hvd_report_stream {
     struct hvd_report lost;
     bool has_absent; /* a rank joins no job any more */
     struct hvd_report absent;
-    int64_t waiting; /* 1 + the rank that was the first to wait since; 0: none */
-    bool is_stuck;   /* it goes on to wait */
-    bool has_text;   /* mpirun's own words named a rank */
+    int64_t waiting;             /* 1 + the rank that was the first to wait since; 0: none */
+    bool is_stuck;               /* it goes on to wait */
+    struct hvd_missing *missing; /* who has not come, where others wait; owned; may be NULL */
+    int64_t now_ms;              /* set before each feed: any clock that goes forward */
+    bool has_remark;             /* a line about who is missing is to be shown */
+    bool has_text;               /* mpirun's own words named a rank */
     struct hvd_report text;
     int64_t _exited_rank; /* 1 + the one because of which mpirun ended, by its own words; 0: none */
     bool has_aborted;     /* and that one did not finalise MPI */
@@ -139,6 +150,10 @@ void hvd_report_stream_fini(struct hvd_report_stream *stream);
 hvd_status_t hvd_report_stream_feed(struct hvd_report_stream *stream, struct hvd_strview data,
                                     struct hvd_buf *pass);
 
+/* A line that is to be shown about ranks that others wait for, once; NULL: none. It stays valid
+ * until the stream is fed again. */
+const char *hvd_report_stream_remark(struct hvd_report_stream *stream);
+
 /* Whether bytes are held back that hvd_report_stream_idle would pass on. */
 bool hvd_report_stream_is_holding(const struct hvd_report_stream *stream);
 
@@ -168,8 +183,8 @@ bool hvd_report_has_exception(const struct hvd_report *report);
 /* Whether the rank ended well: with 0, and not in the middle of its job, or because it had to. */
 bool hvd_report_is_good(const struct hvd_report *report);
 
-/* Whether ranks wait within horovod_init for one that has ended, or is within MPI_Finalize: it is
- * the failure then, and the job has to be stopped. */
+/* Whether ranks wait within horovod_init for one that has ended, or is within MPI_Finalize, or for
+ * longer than they are to wait for any: it is the failure then, and the job has to be stopped. */
 bool hvd_report_stream_is_stuck(const struct hvd_report_stream *stream);
 
 /* The exit code that says the same: the rank's, or 128 + signal; 1 where it has none. */

@@ -546,7 +546,8 @@ static struct hvd_report waits_of(int64_t rank, enum hvd_report_notice notice)
                                .host = "-",
                                .limit_bytes = INT64_MAX,
                                .phase = HVD_RANK_JOINING,
-                               .notice = notice};
+                               .notice = notice,
+                               .waited_ms = 10000};
 }
 
 static void a_rank_that_comes_to_no_init_any_more_is_named_once_others_wait(void **state)
@@ -584,6 +585,7 @@ static void a_rank_that_comes_to_no_init_any_more_is_named_once_others_wait(void
     const struct hvd_report all = waits_of(0, HVD_NOTICE_WAITS);
     const struct hvd_report other = waits_of(2, HVD_NOTICE_WAITS);
     const struct hvd_report some = waits_of(0, HVD_NOTICE_WAITS_SOME);
+    struct hvd_report short_time = all;
     const struct hvd_hosts none = {0};
     char text[HVD_REPORT_MAX];
 
@@ -601,6 +603,8 @@ static void a_rank_that_comes_to_no_init_any_more_is_named_once_others_wait(void
         feed_report(&stream, &absent);
         feed_report(&stream, &all); /* on its way since before */
         feed_report(&stream, &other);
+        short_time.waited_ms = 9999;
+        feed_report(&stream, &short_time);
         assert_false(hvd_report_stream_is_stuck(&stream));
         assert_null(hvd_report_stream_failure(&stream));
         assert_false(hvd_report_stream_is_ending(&stream, false));

@@ -1,0 +1,271 @@
+/*
+ * The launcher keeps of each rank what its wrapper has sent last. A rank that waits is overdue at
+ * the warning time and a little more: until then it would be heard of whoever has just come. The
+ * warning comes again each time that twice as much time has passed.
+ */
+#include "worker/launch/core/missing.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define NAMED_MAX 6 /* of more ranks the number is given */
+
+enum state {
+    AWAY, /* nothing was heard of it, or it has left horovod_init */
+    HERE, /* within horovod_init */
+    STOPPED,
+    GONE,    /* it has ended */
+    LEFT_OUT /* it has ended, and had not come */
+};
+
+struct member {
+    enum state state;
+    int64_t heard_ms; /* the last notice, by the clock below */
+};
+
+struct hvd_missing {
+    const struct hvd_hosts *hosts; /* borrowed */
+    struct member *members;        /* by rank; owned */
+    int64_t n;
+    int64_t now_ms;   /* of the last notice */
+    int64_t clock_ms; /* since the first one, in bounded steps */
+    bool is_begun;
+    int64_t longest_ms; /* that a rank has waited which can name nobody */
+    int64_t warner;     /* the rank whose notice led to the last warning ... */
+    int64_t warned_ms;  /* ... and how long it had waited; 0: there was none */
+    int64_t rank;
+    char text[HVD_REPORT_LINE_MAX + 1];
+};
+
+struct hvd_missing *hvd_missing_create(const struct hvd_hosts *hosts)
+{
+    struct hvd_missing *missing = hvd_calloc(1, sizeof(*missing));
+
+    if (!missing)
+        return NULL;
+    missing->hosts = hosts;
+    missing->n = hvd_hosts_slots(hosts);
+    missing->members = hvd_calloc((size_t)missing->n + 1, sizeof(*missing->members));
+    if (missing->members)
+        return missing;
+    hvd_free(missing);
+    return NULL;
+}
+
+void hvd_missing_destroy(struct hvd_missing *missing)
+{
+    if (!missing)
+        return;
+    hvd_free(missing->members);
+    hvd_free(missing);
+}
+
+static bool is_silent(const struct hvd_missing *m, const struct member *member, int64_t warning_ms)
+{
+    const int64_t limit_ms =
+        warning_ms > HVD_MISSING_SILENT_MS ? warning_ms : HVD_MISSING_SILENT_MS;
+
+    return member->state == HERE && m->clock_ms - member->heard_ms >= limit_ms;
+}
+
+/* Appends to the text; what does not fit is left out. */
+static void add(struct hvd_missing *m, const char *text)
+{
+    const size_t len = strlen(m->text);
+
+    (void)snprintf(m->text + len, sizeof(m->text) - len, "%s", text);
+}
+
+/* "rank 3 on host west" */
+static void add_rank(struct hvd_missing *m, int64_t rank)
+{
+    const char *host = hvd_hosts_of_rank(m->hosts, rank);
+    char text[HVD_HOST_NAME_MAX + 64];
+
+    (void)snprintf(text, sizeof(text), "rank %" PRId64 " on host %s", rank,
+                   host ? host : "unknown");
+    add(m, text);
+}
+
+/* One rank that others wait for. */
+static void describe_one(struct hvd_missing *m, int64_t rank, int64_t waited_ms)
+{
+    static const char *const words[] = {[AWAY] = " has not come to horovod_init for ",
+                                        [HERE] = " is not heard of, and other ranks have waited "
+                                                 "for it in horovod_init for ",
+                                        [STOPPED] = " is stopped, and other ranks have waited for "
+                                                    "it in horovod_init for "};
+    const enum state state = m->members[rank].state;
+    char time[64];
+
+    m->text[0] = '\0';
+    add_rank(m, rank);
+    add(m, words[state <= STOPPED ? state : AWAY]);
+    (void)snprintf(time, sizeof(time), "%" PRId64 " s", waited_ms / 1000);
+    add(m, time);
+    if (state == AWAY || state > STOPPED)
+        add(m, ", in which other ranks wait for it");
+}
+
+/* Several ranks, of which the first few are named. */
+static void describe_some(struct hvd_missing *m, const int64_t *ranks, int64_t n, int64_t waited_ms)
+{
+    static const char *const remarks[] = {
+        [AWAY] = "", [HERE] = " (not heard of)", [STOPPED] = " (stopped)"};
+
+    (void)snprintf(m->text, sizeof(m->text),
+                   "%" PRId64 " ranks have not come to horovod_init for %" PRId64
+                   " s, in which other ranks wait for them: ",
+                   n, waited_ms / 1000);
+    for (int64_t i = 0; i < n && i < NAMED_MAX; i++) {
+        const enum state state = m->members[ranks[i]].state;
+
+        if (i > 0)
+            add(m, i + 1 == n ? " and " : ", ");
+        add_rank(m, ranks[i]);
+        add(m, remarks[state <= STOPPED ? state : AWAY]);
+    }
+    if (n > NAMED_MAX) {
+        char more[64];
+
+        (void)snprintf(more, sizeof(more), " and %" PRId64 " more", n - NAMED_MAX);
+        add(m, more);
+    }
+}
+
+/* The members whom the test finds: how many, and the first ones. */
+static int64_t find(const struct hvd_missing *m, int64_t warning_ms, int64_t *first)
+{
+    int64_t n = 0;
+
+    for (int64_t rank = 0; rank < m->n; rank++) {
+        const struct member *member = &m->members[rank];
+        const bool is_missing = member->state == AWAY || member->state == STOPPED ||
+                                member->state == LEFT_OUT || is_silent(m, member, warning_ms);
+
+        if (is_missing && n++ < NAMED_MAX)
+            first[n - 1] = rank;
+    }
+    return n;
+}
+
+/* Whether a rank has ended: then others wait for that one, and it is named otherwise. */
+static bool has_gone(const struct hvd_missing *m)
+{
+    for (int64_t rank = 0; rank < m->n; rank++)
+        if (m->members[rank].state >= GONE)
+            return true;
+    return false;
+}
+
+/* Writes about who is missing; nobody: that all have come. */
+static void describe(struct hvd_missing *m, const struct hvd_report *notice)
+{
+    int64_t first[NAMED_MAX];
+    const int64_t n = find(m, notice->warning_ms, first);
+
+    m->rank = n > 0 ? first[0] : notice->rank;
+    if (n == 1)
+        describe_one(m, first[0], notice->waited_ms);
+    else if (n > 1)
+        describe_some(m, first, n, notice->waited_ms);
+    else
+        (void)snprintf(m->text, sizeof(m->text),
+                       "all ranks are in horovod_init, and have waited for %" PRId64
+                       " s: one may stand still there, or MPI does not reach another host",
+                       notice->waited_ms / 1000);
+}
+
+/* A rank waits in horovod_init, and its library would name nobody. */
+static enum hvd_missing_step judge(struct hvd_missing *m, const struct hvd_report *notice)
+{
+    const int64_t overdue_ms = notice->waited_ms - HVD_MISSING_SLACK_MS;
+    const bool is_lost = notice->shutdown_ms > 0 && overdue_ms >= notice->shutdown_ms;
+
+    if (notice->waited_ms > m->longest_ms)
+        m->longest_ms = notice->waited_ms;
+    if (notice->warning_ms == 0 || overdue_ms < notice->warning_ms || has_gone(m) ||
+        (!is_lost && notice->waited_ms / 2 < m->warned_ms))
+        return HVD_MISSING_NOTHING;
+    describe(m, notice);
+    m->warner = notice->rank;
+    m->warned_ms = notice->waited_ms;
+    return is_lost ? HVD_MISSING_END : HVD_MISSING_WARN;
+}
+
+/* Time passes while the launcher runs. */
+static void advance(struct hvd_missing *m, int64_t now_ms)
+{
+    const int64_t passed_ms = m->is_begun ? now_ms - m->now_ms : 0;
+
+    m->clock_ms += passed_ms < HVD_MISSING_STEP_MS ? passed_ms : HVD_MISSING_STEP_MS;
+    m->now_ms = now_ms;
+    m->is_begun = true;
+}
+
+enum hvd_missing_step hvd_missing_hear(struct hvd_missing *missing, const struct hvd_report *notice,
+                                       int64_t now_ms)
+{
+    const bool waits =
+        notice->notice == HVD_NOTICE_WAITS || notice->notice == HVD_NOTICE_WAITS_SOME;
+    struct member *member;
+
+    if (!missing || notice->rank < 0 || notice->rank >= missing->n)
+        return HVD_MISSING_NOTHING;
+    advance(missing, now_ms);
+    member = &missing->members[notice->rank];
+    member->state = AWAY;
+    if (waits)
+        member->state = HERE;
+    else if (notice->notice == HVD_NOTICE_STOPPED)
+        member->state = STOPPED;
+    member->heard_ms = missing->clock_ms;
+    if (notice->rank == missing->warner && notice->waited_ms < missing->warned_ms)
+        missing->warned_ms = 0; /* it waits for something else, or does not */
+    if (notice->phase == HVD_RANK_JOINING ||
+        (notice->phase == HVD_RANK_GATHERING && notice->notice == HVD_NOTICE_WAITS))
+        return waits ? judge(missing, notice) : HVD_MISSING_NOTHING;
+    return HVD_MISSING_NOTHING;
+}
+
+void hvd_missing_end(struct hvd_missing *missing, const struct hvd_report *end)
+{
+    struct member *member;
+    bool had_come;
+
+    if (!missing || end->rank < 0 || end->rank >= missing->n)
+        return;
+    member = &missing->members[end->rank];
+    had_come = member->state == HERE || !end->was_stopped ||
+               (end->phase != HVD_RANK_OUTSIDE && end->phase != HVD_RANK_ENDED);
+    member->state = had_come ? GONE : LEFT_OUT;
+}
+
+bool hvd_missing_blame(struct hvd_missing *missing, struct hvd_report *report)
+{
+    int64_t first[NAMED_MAX];
+    const struct hvd_report last = {.rank = report->rank,
+                                    .waited_ms = missing ? missing->longest_ms : 0,
+                                    .warning_ms = INT64_MAX};
+
+    if (!missing || missing->longest_ms == 0 || find(missing, INT64_MAX, first) == 0)
+        return false;
+    describe(missing, &last);
+    report->rank = missing->rank;
+    report->host[0] = '\0';
+    (void)snprintf(report->line, sizeof(report->line), "%s", missing->text);
+    return true;
+}
+
+const char *hvd_missing_text(const struct hvd_missing *missing)
+{
+    return missing->text;
+}
+
+int64_t hvd_missing_rank(const struct hvd_missing *missing)
+{
+    return missing->rank;
+}
