@@ -23,6 +23,7 @@ struct page {
     atomic_bool is_final;
     atomic_uint joins;
     atomic_int pid;
+    atomic_int raised;
     atomic_llong warning_ms;
     atomic_llong shutdown_ms;
 };
@@ -94,12 +95,10 @@ void hvd_rank_state_open(void)
     if (fcntl(fd, F_GET_SEALS) == SEALS && lseek(fd, 0, SEEK_END) == (off_t)sizeof(*page))
         page = map(fd);
     (void)close(fd);
-    if (page && page->magic == MAGIC) {
-        atomic_store(&page->pid, getpid());
+    if (page && page->magic == MAGIC)
         atomic_store(&mapped, page);
-    } else if (page) {
+    else if (page)
         (void)munmap(page, sizeof(*page));
-    }
 }
 
 void hvd_rank_state_set(enum hvd_rank_phase phase)
@@ -110,9 +109,25 @@ void hvd_rank_state_set(enum hvd_rank_phase phase)
         return;
     if (phase == HVD_RANK_JOINING) {
         atomic_store(&page->blamed, 0);
+        atomic_store(&page->pid, getpid());
         (void)atomic_fetch_add(&page->joins, 1);
     }
     atomic_store(&page->phase, (unsigned)phase);
+}
+
+void hvd_rank_state_raise(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    if (page)
+        atomic_store(&page->raised, getpid());
+}
+
+pid_t hvd_rank_state_raised(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    return page ? atomic_load(&page->raised) : 0;
 }
 
 void hvd_rank_state_set_patience(int64_t warning_ms, int64_t shutdown_ms)

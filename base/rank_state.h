@@ -37,7 +37,7 @@ bool hvd_rank_phase_is_init(enum hvd_rank_phase phase);
 /* How often the rank has come to HVD_RANK_JOINING. */
 uint32_t hvd_rank_state_joins(void);
 
-/* The process of the rank, once it has opened the page; 0: it has not. */
+/* The process that has come there last; 0: there is none. */
 pid_t hvd_rank_state_pid(void);
 
 /* The rank's side: finds the page where the variable names one. Once, before hvd_rank_state_set; a
@@ -55,6 +55,12 @@ void hvd_rank_state_set_patience(int64_t warning_ms, int64_t shutdown_ms);
 /* What it has said: 0 before. */
 int64_t hvd_rank_state_warning_ms(void);
 int64_t hvd_rank_state_shutdown_ms(void);
+
+/* Says that an exception which nothing caught ends this process, as Python does it. Any thread. */
+void hvd_rank_state_raise(void);
+
+/* The process that has said so; 0: none has. */
+pid_t hvd_rank_state_raised(void);
 
 /* Says that this rank's job has ended because of another rank; the first one stays. Any thread. */
 void hvd_rank_state_blame(int64_t rank);

@@ -400,6 +400,14 @@ static void watch(struct wrapper *w)
     (void)kill(-w->pid, SIGKILL);
 }
 
+/* Whether an exception ended the rank, and no process that it had started. */
+static bool has_raised(const struct wrapper *w)
+{
+    const pid_t raised = hvd_rank_state_raised();
+
+    return raised > 0 && (raised == w->pid || raised == hvd_rank_state_pid());
+}
+
 /* Tells the launcher how the rank ended, and returns the exit code for mpirun. */
 static int report(struct wrapper *w)
 {
@@ -414,6 +422,7 @@ static int report(struct wrapper *w)
     end.phase = hvd_rank_state_get();
     end.follows = hvd_rank_state_blamed() + 1;
     code = hvd_report_is_good(&end) ? 0 : hvd_report_exit_code(&end);
+    end.has_raised = code != 0 && has_raised(w);
     if (code != 0)
         hvd_report_take_words(&end, &w->streams[0].tail, &w->streams[1].tail);
     (void)gethostname(end.host, sizeof(end.host) - 1);

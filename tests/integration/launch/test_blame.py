@@ -27,8 +27,8 @@ CAUSES = {
     "shutdown": ("exited with code 3: no data", 3),
 }
 PYTHON_CAUSES = {
-    "raise": ("exited with code 1: ValueError: bad batch", 1),
-    "before": ("exited with code 1: ValueError: bad configuration", 1),
+    "raise": ("raised ValueError: bad batch", 1),
+    "before": ("raised ValueError: bad configuration", 1),
     "thread": ("exited with code 1: KeyError: 'learning_rate'", 1),
     "words": ("exited with code 1: no data", 1),
     "code": ("exited with code 3: under way", 3),

@@ -11,6 +11,7 @@ from conftest import BUILD, HOROVODRUN
 from test_hosts import reach
 
 HOST = os.uname().nodename
+PYTHON = BUILD / "python"
 RANK = 'import os, sys, time, signal\nrank = int(os.environ["OMPI_COMM_WORLD_RANK"])\n'
 EXITED = f"horovodrun: rank 1 on host {HOST} exited with code 1"
 BLAMES_1 = "Horovod has been shut down. Rank 1 on host w called horovod_shutdown. (tensor t)"
@@ -97,6 +98,31 @@ def test_a_rank_that_aborts_is_named_by_its_own_message(fail):
     assert result.last.endswith("was killed by signal 6 (Aborted): corrupted size vs. prev_size"), result
 
 
+# What Python does with an exception is known under horovodrun where the rank has imported the package.
+IMPORTED = "import horovod.numpy\n"
+
+
+@pytest.mark.parametrize("text, words", [
+    ("raise ValueError('bad batch')", "raised ValueError: bad batch"),
+    ("raise SystemExit('bad batch')", "exited with code 1: bad batch"),
+    # An exception that was only shown, that ended another process, or of which somebody else took care:
+    ("try:\n    raise ValueError('shown')\nexcept ValueError:\n    sys.excepthook(*sys.exc_info())\nsys.exit(1)",
+     "exited with code 1: ValueError: shown"),
+    ("import subprocess\nsubprocess.run([sys.executable, '-c', 'import horovod.numpy; {}[1]'], check=False)\nsys.exit(1)",
+     "exited with code 1: KeyError: 1"),
+    ("sys.excepthook = sys.__excepthook__\nraise ValueError('theirs')", "exited with code 1: ValueError: theirs"),
+    ("import threading\nthread = threading.Thread(target=lambda: {}[1])\nthread.start()\nthread.join()\nsys.exit(1)",
+     "exited with code 1: KeyError: 1"),
+])
+def test_an_exception_is_said_to_be_raised_where_it_ended_the_rank(run, script, text, words):
+    if not (PYTHON / "horovod" / "_core.abi3.so").exists():
+        pytest.skip("the Python package is not built")
+    program = script(IMPORTED + "import sys\n" + text + "\n")
+    result = run("-np", 1, program, env={"PYTHONPATH": str(PYTHON)})
+    assert result.last == f"horovodrun: rank 0 on host {HOST} {words}", result
+    assert result.code == 1
+
+
 def test_ten_megabytes_of_output_leave_the_last_lines(fail):
     result = fail("for n in range(200000): print(f'line {n} ' + 'x' * 45, file=sys.stderr)\nraise OSError('disk full')")
     assert result.last == f"{EXITED}: OSError: disk full", result.last
@@ -157,7 +183,8 @@ def test_the_rank_that_raised_is_named_whoever_of_the_job_ends_first(run, script
     """At its exit the package shuts down, so that the others fail while it still is on its way out."""
     result = run("-np", 3, script(TRAIN.replace("FAIL", "{}['learning_rate']")), env={"PYTHONPATH": str(PYTHON)})
     assert result.code == 1, result
-    assert result.last.startswith("horovodrun: rank 1 on host ") and result.last.endswith(": KeyError: 'learning_rate'"), result
+    ends = [f"horovodrun: rank 1 on host {HOST} {word} KeyError: 'learning_rate'" for word in ("raised", "failed:")]
+    assert result.last in ends, result
 
 
 @pytest.mark.skipif(not (PYTHON / "horovod" / "_core.abi3.so").exists(), reason="the Python package is not built")

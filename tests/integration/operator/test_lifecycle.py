@@ -88,7 +88,7 @@ def test_a_worker_killed_for_memory_is_named_when_the_master_ends_for_it(ns, ope
 
 
 def test_the_rank_that_failed_leads_the_message_and_its_lines_are_kept(ns, operator):
-    rank = "rank 1 on host digits-worker-1.digits exited with code 1: KeyError: 'learning_rate'"
+    rank = "rank 1 on host digits-worker-1.digits raised KeyError: 'learning_rate'"
     lines = f"Traceback (most recent call last):\n  File \"train.py\", line 9\nKeyError: 'learning_rate'\nhorovodrun: {rank}"
     ns.apply_job()
     master = running(ns)

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include <unistd.h>
+
 #include "base/rank_state.h"
 
 static void what_a_rank_says_is_read_from_the_page(void **state)
@@ -58,7 +60,10 @@ static void it_is_known_how_often_it_has_come_and_how_long_it_waits(void **state
     hvd_rank_state_set(HVD_RANK_RUNNING);
     assert_false(hvd_rank_phase_is_init(hvd_rank_state_get()));
     assert_false(hvd_rank_phase_is_init(HVD_RANK_OUTSIDE));
-    assert_int_equal(hvd_rank_state_pid(), 0); /* the rank itself writes it */
+    assert_int_equal(hvd_rank_state_pid(), getpid());
+    assert_int_equal(hvd_rank_state_raised(), 0);
+    hvd_rank_state_raise();
+    assert_int_equal(hvd_rank_state_raised(), getpid());
     assert_int_equal(hvd_rank_state_warning_ms(), 0);
     hvd_rank_state_set_patience(60000, 90000);
     assert_int_equal(hvd_rank_state_warning_ms(), 60000);

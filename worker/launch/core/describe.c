@@ -93,6 +93,13 @@ static void describe_absent(const struct hvd_report *report, const char *host, c
                        report->rank, host, waits);
 }
 
+/* Whether an exception ended the rank, and its words are known. */
+static bool has_raised(const struct hvd_report *report)
+{
+    return report->has_raised && !report->was_stopped && report->signal == 0 &&
+           report->exit_code == 1 && report->words == HVD_WORDS_STDERR && report->line[0] != '\0';
+}
+
 /* The process of a rank, as it ended. */
 static void describe_end(const struct hvd_report *report, const char *host, char *out, size_t size)
 {
@@ -103,6 +110,9 @@ static void describe_end(const struct hvd_report *report, const char *host, char
                        report->rank, host);
     else if (report->signal == 0 && report->was_stopped && report->words == HVD_WORDS_STDERR)
         (void)snprintf(out, size, "rank %" PRId64 " on host %s failed", report->rank, host);
+    else if (has_raised(report))
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s raised %s", report->rank, host,
+                       report->line);
     else if (report->signal == 0)
         (void)snprintf(out, size, "rank %" PRId64 " on host %s exited with code %d", report->rank,
                        host, report->exit_code);
@@ -161,7 +171,8 @@ void hvd_describe_report(const struct hvd_report *report, const struct hvd_hosts
     }
     describe_end(report, host, out, size);
     if (!report->is_oom || report->signal == 0) {
-        add_words(report, out, size);
+        if (!has_raised(report))
+            add_words(report, out, size);
         return;
     }
     hvd_cgroup_format_size(report->limit_bytes, limit, sizeof(limit));

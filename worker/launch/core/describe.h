@@ -7,7 +7,7 @@
 #include "worker/launch/core/report.h"
 
 /*
- * One line without newline: "rank 1 on host h exited with code 1: KeyError: 'x'", "rank 1 on host h
+ * One line without newline: "rank 1 on host h raised KeyError: 'x'", "rank 1 on host h
  * was killed by signal 9 (Killed): out of memory (limit 64Mi)". The host is named as the list names
  * it, where the list has it.
  */

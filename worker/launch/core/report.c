@@ -3,8 +3,8 @@
  * standard error; mpirun carries it here among everything else; the stream takes it out again:
  *
  *     \036 horovod-rank NONCE rank=1 host=h exit=1 signal=0 stopped=0 oom=0 limit=67108864 words=3
- *     phase=4 notice=0 follows=0 waited=0 warning=60000 shutdown=0 \037 the line that names the
- * cause \037 its last lines, \037 between them \036 \n
+ *     phase=4 notice=0 follows=0 waited=0 warning=60000 shutdown=0 raised=0 \037 the line that
+ * names the cause \037 its last lines, \037 between them \036 \n
  *
  * When the wrapper itself was killed there is none: then mpirun's own words are read, and the
  * rank's lines among what passed.
@@ -22,7 +22,7 @@
 
 #define MARK '\036'
 #define BREAK '\037'
-#define FIELDS 14
+#define FIELDS 15
 #define WAITS_LONG_MS 10000 /* a rank is not merely on its way through horovod_init */
 #define CUT_OFF_CODE 14     /* MPI_ERR_UNKNOWN: Open MPI 5 ends a rank so whose connection broke */
 
@@ -76,11 +76,11 @@ hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonc
                         "\036horovod-rank %s rank=%" PRId64
                         " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64
                         " words=%d phase=%d notice=%d follows=%" PRId64 " waited=%" PRId64
-                        " warning=%" PRId64 " shutdown=%" PRId64,
+                        " warning=%" PRId64 " shutdown=%" PRId64 " raised=%d",
                         nonce, report->rank, report->host, report->exit_code, report->signal,
                         report->was_stopped, report->is_oom, report->limit_bytes, report->words,
                         report->phase, report->notice, report->follows, report->waited_ms,
-                        report->warning_ms, report->shutdown_ms);
+                        report->warning_ms, report->shutdown_ms, report->has_raised);
     int rest;
 
     if (head <= 0 || (size_t)head >= size)
@@ -144,7 +144,8 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                         {"follows", INT32_MAX},
                         {"waited", INT64_MAX},
                         {"warning", INT64_MAX},
-                        {"shutdown", INT64_MAX}};
+                        {"shutdown", INT64_MAX},
+                        {"raised", 1}};
     int64_t value[FIELDS] = {0};
     struct hvd_strview host = {0};
     struct hvd_strview words = text;
@@ -178,7 +179,8 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                                .follows = value[10],
                                .waited_ms = value[11],
                                .warning_ms = value[12],
-                               .shutdown_ms = value[13]};
+                               .shutdown_ms = value[13],
+                               .has_raised = value[14] != 0};
     set_text(out->host, sizeof(out->host), host);
     if (words.data)
         set_text(out->line, sizeof(out->line), hvd_strview_cut(&words, BREAK));

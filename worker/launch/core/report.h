@@ -68,6 +68,7 @@ struct hvd_report {
     int64_t shutdown_ms; /* ... after which it gives up; 0: never */
     int64_t follows;     /* 1 + the rank because of which its job has ended; 0: none is known */
     bool was_stopped;    /* the wrapper had been told to end it: a consequence, not a cause */
+    bool has_raised;     /* an exception that nothing caught ended it: Python has said so */
     bool is_oom;         /* the kernel killed it for memory */
     int64_t limit_bytes; /* memory limit of its cgroup; INT64_MAX = unknown or none */
     enum hvd_report_words words;

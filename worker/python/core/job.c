@@ -6,6 +6,8 @@
 
 #include <limits.h>
 
+#include "base/rank_state.h"
+
 #include "worker/python/core/errors.h"
 #include "worker/python/core/waiting.h"
 
@@ -197,6 +199,15 @@ static PyObject *shutdown_at_exit(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     return leave(horovod_shutdown);
+}
+
+static PyObject *note_exception(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    hvd_rank_state_open();
+    hvd_rank_state_raise();
+    Py_RETURN_NONE;
 }
 
 static PyObject *is_initialized(PyObject *module, PyObject *unused)
@@ -443,6 +454,7 @@ PyMethodDef hvd_py_job_methods[] = {
      "init_comms(addresses of MPI_Comm, process_sets): joins the job of the first one."},
     NO_ARGUMENTS(shutdown, "Leaves the job; another may begin."),
     NO_ARGUMENTS(shutdown_at_exit, "Leaves the job if there is one, and MPI."),
+    NO_ARGUMENTS(note_exception, "An exception that nothing caught ends this process."),
     NO_ARGUMENTS(is_initialized, "Whether the job runs."),
     NO_ARGUMENTS(rank, "This process among all of the job."),
     NO_ARGUMENTS(size, "How many processes the job has."),

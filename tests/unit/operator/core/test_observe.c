@@ -508,11 +508,11 @@ static void the_last_line_names_the_cause_and_banners_are_left_out(void **state)
     } cases[] = {
         {"Traceback (most recent call last):\\n  File \\\"x\\\"\\nKeyError: 'a'\\nhorovodrun: rank "
          "1 on "
-         "host w exited with code 1: KeyError: 'a'\\n",
-         "horovodrun: rank 1 on host w exited with code 1: KeyError: 'a'",
+         "host w raised KeyError: 'a'\\n",
+         "horovodrun: rank 1 on host w raised KeyError: 'a'",
          "Traceback (most recent call last):\n  File \"x\"\nKeyError: 'a'\nhorovodrun: rank 1 on "
          "host w "
-         "exited with code 1: KeyError: 'a'"},
+         "raised KeyError: 'a'"},
         {"%1$s\\nPrimary job  terminated normally, but 1 process returned\\n%1$s\\nno "
          "data\\n\\n%1$s"
          "\\n  Exit code:    1\\n%1$s\\n",

@@ -29,7 +29,7 @@ static void the_last_lines_of_a_failed_master_are_in_the_status(void **state)
     world_fini(&w);
 }
 
-#define KEY_ERROR "rank 1 on host digits-worker-1.digits exited with code 1: KeyError: 'rate'"
+#define KEY_ERROR "rank 1 on host digits-worker-1.digits raised KeyError: 'rate'"
 
 static void a_failed_rank_leads_the_message_and_its_lines_are_the_log(void **state)
 {

@@ -3,6 +3,7 @@ import atexit
 import os
 
 from horovod import _core
+from horovod.common import exception  # noqa: F401 # pylint: disable=unused-import
 from horovod.common import process_sets as sets
 
 _TIMELINE_ERRORS = {
