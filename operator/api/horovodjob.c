@@ -116,7 +116,7 @@ bool hvd_job_is_at_rest(const struct hvd_job *job)
 
 /* ---- in one block ---- */
 
-#define TEXTS_MAX (13 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
+#define TEXTS_MAX (14 + HVD_JOB_GROUPS_MAX + 2 * HVD_N_CONDITIONS)
 
 /* Where the strings of the job stand; how many they are. */
 static size_t texts_of(struct hvd_job *job, char **out[TEXTS_MAX])
@@ -132,6 +132,7 @@ static size_t texts_of(struct hvd_job *job, char **out[TEXTS_MAX])
                             &job->spec.image,
                             &job->spec.manager,
                             &job->spec.text,
+                            &status->master_uid,
                             &status->failure_log,
                             &status->others,
                             &status->worker_failure.message};

@@ -154,6 +154,7 @@ struct hvd_job_status {
     int64_t completion_s;
     int64_t observed_generation;
     struct hvd_worker_failure worker_failure; /* the one that was lost last, in whichever attempt */
+    char *master_uid;  /* of the Job that was seen last as the master's, owned; NULL: none */
     char *failure_log; /* last lines of the master that failed last, owned; NULL: none */
     char *others;      /* conditions of other writers, a JSON array, owned; NULL: none */
     bool is_inexact;   /* it was read, and does not stand there as it would be written */
@@ -208,6 +209,9 @@ int32_t hvd_job_ended(const struct hvd_job_status *status);
 /* Replaces the worker failure; text is copied, NULL for none. HVD_ERR_NOMEM leaves it as it was. */
 hvd_status_t hvd_job_set_worker_failure(struct hvd_job_status *status,
                                         const struct hvd_worker_failure *failure);
+
+/* Replaces the uid of the master's Job, likewise. */
+hvd_status_t hvd_job_set_master_uid(struct hvd_job_status *status, const char *uid);
 
 /* Replaces the log of the failed master; text is copied, NULL for none. HVD_ERR_NOMEM likewise. */
 hvd_status_t hvd_job_set_failure_log(struct hvd_job_status *status, const char *text);

@@ -148,6 +148,11 @@ static hvd_status_t set_text(char **target, const char *text)
     return HVD_OK;
 }
 
+hvd_status_t hvd_job_set_master_uid(struct hvd_job_status *status, const char *uid)
+{
+    return set_text(&status->master_uid, uid);
+}
+
 hvd_status_t hvd_job_set_failure_log(struct hvd_job_status *status, const char *text)
 {
     return set_text(&status->failure_log, text);
@@ -244,6 +249,8 @@ static hvd_status_t decode_failures(const cJSON *status, struct hvd_job_status *
 
     if (found.message && hvd_job_set_worker_failure(out, &found))
         return HVD_ERR_NOMEM;
+    if (hvd_job_set_master_uid(out, hvd_json_str(status, "masterUID")))
+        return HVD_ERR_NOMEM;
     return hvd_job_set_failure_log(out, hvd_json_str(status, "failureLog"));
 }
 
@@ -294,11 +301,12 @@ hvd_status_t hvd_job_status_copy(const struct hvd_job_status *from, struct hvd_j
 
     memset(copy.conditions, 0, sizeof(copy.conditions));
     memset(&copy.worker_failure, 0, sizeof(copy.worker_failure));
-    copy.failure_log = NULL;
+    copy.failure_log = copy.master_uid = NULL;
     copy.others = from->others ? hvd_strdup(from->others) : NULL;
     if ((from->others && !copy.others) ||
         hvd_job_set_worker_failure(&copy, &from->worker_failure) ||
-        hvd_job_set_failure_log(&copy, from->failure_log)) {
+        hvd_job_set_failure_log(&copy, from->failure_log) ||
+        hvd_job_set_master_uid(&copy, from->master_uid)) {
         hvd_job_status_fini(&copy);
         return HVD_ERR_NOMEM;
     }
@@ -325,6 +333,7 @@ void hvd_job_status_fini(struct hvd_job_status *status)
         condition_fini(&status->conditions[i]);
     hvd_free(status->worker_failure.message);
     hvd_free(status->failure_log);
+    hvd_free(status->master_uid);
     hvd_free(status->others);
     *status = (struct hvd_job_status){0};
 }
@@ -348,6 +357,7 @@ bool hvd_job_status_equal(const struct hvd_job_status *a, const struct hvd_job_s
         a->retry_s == b->retry_s && fa->attempt == fb->attempt && fa->at_s == fb->at_s &&
         fa->has_exit_code == fb->has_exit_code && fa->exit_code == fb->exit_code &&
         fa->is_disruption == fb->is_disruption && hvd_str_equal(fa->message, fb->message) &&
+        hvd_str_equal(a->master_uid, b->master_uid) &&
         hvd_str_equal(a->failure_log, b->failure_log) && hvd_str_equal(a->others, b->others) &&
         a->is_inexact == b->is_inexact;
 
@@ -479,6 +489,7 @@ void hvd_status_put(struct hvd_jb *jb, cJSON *out, const struct hvd_job *job,
     encode_time(jb, out, "startTime", status->start_s);
     encode_time(jb, out, "completionTime", status->completion_s);
     encode_worker_failure(jb, out, &status->worker_failure);
+    hvd_jb_str(jb, out, "masterUID", status->master_uid);
     hvd_jb_str(jb, out, "failureLog", status->failure_log);
     encode_conditions(jb, out, status);
 }

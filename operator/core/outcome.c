@@ -366,6 +366,8 @@ bool hvd_outcome_master(struct hvd_pass *p)
         return false;
     if (attempt_of(p, job) > p->next.attempts)
         p->next.attempts = attempt_of(p, job);
+    if (!p->st && !hvd_str_equal(p->next.master_uid, job->meta.uid))
+        p->st = hvd_job_set_master_uid(&p->next, job->meta.uid);
     if (job->u.job.is_complete || (pod && pod->u.pod.phase == HVD_POD_SUCCEEDED)) {
         succeed(p);
         return true;
@@ -441,13 +443,16 @@ static bool is_trace(const struct hvd_failure *failure)
 
 /*
  * Whether the status tells of an object that is not the job's and is in the way: no master could be
- * made then, and the events of that name may be about that object, which is gone since.
+ * made then, and the events of that name may be about that object, which is gone since. Not so if
+ * the status has noted the master's Job: the events name theirs.
  */
 static bool was_in_conflict(const struct hvd_pass *p)
 {
-    const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
+    const struct hvd_job_status *status = &p->job->status;
+    const struct hvd_condition *running = &status->conditions[HVD_COND_RUNNING];
 
-    return running->truth == HVD_FALSE && hvd_str_equal(running->reason, HVD_REASON_CONFLICT);
+    return running->truth == HVD_FALSE && hvd_str_equal(running->reason, HVD_REASON_CONFLICT) &&
+           !(status->attempts > hvd_job_ended(status) && status->master_uid);
 }
 
 /*

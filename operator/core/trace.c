@@ -92,6 +92,9 @@ void hvd_trace_ask(struct hvd_pass *p, const char *name)
     (void)snprintf(bounds.job_uid, sizeof(bounds.job_uid), "%s", p->job->uid);
     if (p->job->status.attempts <= hvd_job_ended(&p->job->status))
         bound_unseen(p, &bounds);
+    else if (p->job->status.master_uid)
+        (void)snprintf(bounds.master_uid, sizeof(bounds.master_uid), "%s",
+                       p->job->status.master_uid);
     else /* it may have ended in the second in which it was seen to run, or to wait */
         bounds.ended_s =
             (running->truth == HVD_ABSENT ? p->job->status.start_s : running->since_s) - 1;
@@ -103,16 +106,17 @@ void hvd_trace_ask(struct hvd_pass *p, const char *name)
 
 char *hvd_trace_encode(const struct hvd_trace_bounds *bounds)
 {
-    char text[BODY_SIZE + HVD_TRACE_UID_SIZE];
+    char text[BODY_SIZE + 2 * HVD_TRACE_UID_SIZE];
 
-    (void)snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 " %s", bounds->made_s,
-                   bounds->ended_s, bounds->job_uid);
+    (void)snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 " %s %s", bounds->made_s,
+                   bounds->ended_s, bounds->job_uid, bounds->master_uid);
     return hvd_strdup(text);
 }
 
 void hvd_trace_decode(const char *body, struct hvd_trace_bounds *out)
 {
     struct hvd_trace_bounds read = {.made_s = 0};
+    const char *space;
     char *end = NULL;
 
     *out = (struct hvd_trace_bounds){.made_s = INT64_MAX, .ended_s = INT64_MAX};
@@ -125,7 +129,11 @@ void hvd_trace_decode(const char *body, struct hvd_trace_bounds *out)
     read.ended_s = strtoll(body, &end, 10);
     if (end == body || *end != ' ')
         return;
-    (void)snprintf(read.job_uid, sizeof(read.job_uid), "%s", end + 1);
+    space = strchr(end + 1, ' ');
+    if (!space)
+        return;
+    (void)snprintf(read.job_uid, sizeof(read.job_uid), "%.*s", (int)(space - end - 1), end + 1);
+    (void)snprintf(read.master_uid, sizeof(read.master_uid), "%s", space + 1);
     *out = read;
 }
 
@@ -185,6 +193,15 @@ static bool is_about_older(const cJSON *events, const cJSON *about, int64_t made
     return false;
 }
 
+/* Whether the event is about the master's Job of the attempt. */
+static bool is_about_master(const cJSON *events, const cJSON *event,
+                            const struct hvd_trace_bounds *bounds)
+{
+    if (bounds->master_uid[0] != '\0')
+        return hvd_str_equal(hvd_json_str(event, "involvedObject.uid"), bounds->master_uid);
+    return written_s(event) > bounds->ended_s && !is_about_older(events, event, bounds->made_s);
+}
+
 enum hvd_failure_type hvd_trace_find(const cJSON *events, const struct hvd_trace_bounds *bounds,
                                      char out[HVD_TRACE_SIZE])
 {
@@ -199,7 +216,7 @@ enum hvd_failure_type hvd_trace_find(const cJSON *events, const struct hvd_trace
         const bool is_success = hvd_str_equal(reason, "Completed");
 
         if (!is_by_controller(event) || (!is_success && !is_failure(reason)) ||
-            written_s(event) <= bounds->ended_s || is_about_older(events, event, bounds->made_s))
+            !is_about_master(events, event, bounds))
             continue;
         if (is_success) {
             out[0] = '\0';

@@ -16,6 +16,8 @@
  */
 struct hvd_trace_bounds {
     char job_uid[HVD_TRACE_UID_SIZE]; /* the HorovodJob for which was asked */
+    /* The Job itself, if the status has noted it: then the times do not matter. "": it has not. */
+    char master_uid[HVD_TRACE_UID_SIZE];
     int64_t made_s;  /* it was not made before: a Job with an event from before is another one */
     int64_t ended_s; /* it ended after this second */
 };

@@ -84,6 +84,26 @@ def test_the_end_of_a_foreign_job_between_two_attempts_is_not_the_next_ones(serv
     runs_and_succeeds(ns, 2)
 
 
+def test_the_end_of_a_foreign_job_in_the_place_of_a_deleted_master_is_not_the_jobs(server, ns, run_operator):
+    """All of it happens while no operator runs: the status has the uid of the master's Job, and no other Job's end counts."""
+    operator = run_operator()
+    ns.apply_job()
+    ns.start_workers()
+    ns.start_master()
+    ns.wait_state("Running")
+    assert ns.status()["masterUID"] == uid(ns, "jobs", "digits-master")
+    operator.stop()
+    ns.delete("jobs", "digits-master")
+    until("it is gone with its pod", lambda: not ns.get("jobs", "digits-master") and not ns.master(), LIMIT_S)
+    ns.create("jobs", FOREIGN)
+    end_foreign(ns, 0)
+    ns.delete("jobs", "digits-master")
+    until("the foreign one is gone", lambda: not ns.get("jobs", "digits-master"), LIMIT_S)
+    run_operator()
+    until("it is reported", lambda: "MasterDeleted" in str(ns.status().get("attemptLogs")), LIMIT_S)
+    runs_and_succeeds(ns, 2)
+
+
 def test_a_foreign_job_from_before_the_workers_that_nobody_saw_is_not_the_master(server, ns, run_operator):
     """It was there, ended and went while no operator ran: no status tells of it."""
     operator = run_operator()

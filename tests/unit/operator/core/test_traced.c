@@ -134,18 +134,64 @@ static void a_foreign_job_that_was_in_the_way_is_no_master(void **state)
     }
 }
 
-/* The Job of the attempt went, and a foreign one took the name, and went too. */
+/* The Job of the attempt went, and a foreign one took the name, and went too: only the former one's
+ * end counts. */
 static void a_foreign_job_that_came_after_the_master_does_not_end_the_job(void **state)
 {
+    (void)state;
+    for (int is_own = 0; is_own < 2; is_own++) {
+        cJSON *events = no_events();
+        struct world w;
+        char master[64];
+        int64_t at_s;
+
+        world_start(&w, "");
+        (void)snprintf(master, sizeof(master), "%s",
+                       hvd_json_str(world_find(&w, "Job", "digits-master"), "metadata.uid"));
+        assert_string_equal(world_status(&w, "masterUID"), master);
+        world_remove(&w, "Job", "digits-master");
+        put_foreign_job(&w);
+        world_settle(&w);
+        assert_string_equal(world_condition_text(&w, "Running", "reason"), "Conflict");
+        at_s = w.now_ms / 1000 + 60;
+        add_event(events, is_own ? "BackoffLimitExceeded" : "Completed", "foreign",
+                  (const int64_t[2]){at_s, at_s});
+        if (is_own)
+            add_event(events, "Completed", master, (const int64_t[2]){at_s, at_s});
+        w.trace_events = events;
+        world_remove(&w, "Job", "digits-master");
+        for (int i = 0; i < 3; i++) {
+            world_settle(&w);
+            if (w.wake_at_ms > w.now_ms)
+                w.now_ms = w.wake_at_ms;
+        }
+        world_is_state(&w, is_own ? "Succeeded" : "Running");
+        assert_int_equal(number(&w, "attempts"), is_own ? 1 : 2);
+        world_fini(&w);
+        cJSON_Delete(events);
+    }
+}
+
+/* The master of the attempt before failed before it was seen to run, which the status cannot tell
+ * from the one that is gone now. */
+static void the_failure_of_an_earlier_attempt_counts_once(void **state)
+{
+    cJSON *events = no_events();
     struct world w;
+    char first[64];
+    int64_t at_s;
 
     (void)state;
-    world_start(&w, "");
-    world_remove(&w, "Job", "digits-master");
-    put_foreign_job(&w);
+    world_start(&w, ",\"backoffLimit\":3");
+    (void)snprintf(first, sizeof(first), "%s",
+                   hvd_json_str(world_find(&w, "Job", "digits-master"), "metadata.uid"));
+    world_end_master(&w, 1, "");
     world_settle(&w);
-    assert_string_equal(world_condition_text(&w, "Running", "reason"), "Conflict");
-    w.trace = HVD_FAILURE_SUCCEEDED;
+    world_is_state(&w, "Running");
+    at_s = w.now_ms / 1000 + 60;
+    add_event(events, "BackoffLimitExceeded", first, (const int64_t[2]){at_s, at_s});
+    w.trace_events = events;
+    restart(&w);
     world_remove(&w, "Job", "digits-master");
     for (int i = 0; i < 3; i++) {
         world_settle(&w);
@@ -153,9 +199,10 @@ static void a_foreign_job_that_came_after_the_master_does_not_end_the_job(void *
             w.now_ms = w.wake_at_ms;
     }
     world_is_state(&w, "Running");
-    assert_int_equal(number(&w, "attempts"), 2);
+    assert_int_equal(number(&w, "failures"), 1);
     assert_int_equal(number(&w, "interruptions"), 1);
     world_fini(&w);
+    cJSON_Delete(events);
 }
 
 static void an_end_counts_that_came_after_the_workers(void **state)
@@ -225,6 +272,29 @@ static void an_elastic_job_counts_from_the_workers_that_are_enough(void **state)
     }
 }
 
+/* The master waits for those of each group. */
+static void a_job_with_groups_counts_from_the_last_group(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        cJSON *events = no_events();
+        struct world w;
+        int64_t at_s;
+
+        start_without_kubelets(&w, SPEC("},\"workerGroups\":[{\"name\":\"b\",\"replicas\":1}]"));
+        start_worker(&w, "digits-worker-0", made_s(&w) + 2, 0);
+        start_worker(&w, "digits-worker-1", made_s(&w) + 3, 0);
+        start_worker(&w, "digits-worker-b-0", made_s(&w) + 20, 0);
+        at_s = made_s(&w) + (i ? 21 : 20);
+        add_event(events, "Completed", "a", (const int64_t[2]){at_s, at_s});
+        w.trace_events = events;
+        go_on(&w);
+        world_is_state(&w, i ? "Succeeded" : "Running");
+        world_fini(&w);
+        cJSON_Delete(events);
+    }
+}
+
 /* A worker that was started again long after does not make the end of the master an earlier one. */
 static void a_worker_that_was_started_again_does_not_hide_the_end(void **state)
 {
@@ -279,8 +349,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_foreign_job_that_was_in_the_way_is_no_master),
         cmocka_unit_test(a_foreign_job_that_came_after_the_master_does_not_end_the_job),
+        cmocka_unit_test(the_failure_of_an_earlier_attempt_counts_once),
         cmocka_unit_test(an_end_counts_that_came_after_the_workers),
         cmocka_unit_test(an_elastic_job_counts_from_the_workers_that_are_enough),
+        cmocka_unit_test(a_job_with_groups_counts_from_the_last_group),
         cmocka_unit_test(a_worker_that_was_started_again_does_not_hide_the_end),
         cmocka_unit_test(the_success_of_an_earlier_attempt_is_not_the_one_of_the_next),
     };
