@@ -1,7 +1,7 @@
 /*
  * What is remembered of a job's children beside what the watches show: which requests about them
  * failed, and which are known to be gone. Both are bounded for each job, whatever somebody does to
- * its objects. Pure but for the allocator.
+ * its objects. Pure but for the allocator and the time at which something was noted.
  */
 #include <limits.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/api/json.h"
+#include "operator/app/clock.h"
 #include "operator/app/store.h"
 #include "operator/core/kept.h"
 
@@ -215,7 +216,8 @@ hvd_status_t hvd_entry_note_gone(struct hvd_entry *entry, enum hvd_kind kind, co
         free_name(entry, copy);
         return HVD_ERR_NOMEM;
     }
-    entry->gone[entry->n_gone++] = (struct hvd_gone){kind, copy};
+    entry->gone[entry->n_gone++] = (struct hvd_gone){
+        .kind = kind, .at_s = (uint32_t)(hvd_clock_ms() / 1000 + 1), .name = copy};
     return HVD_OK;
 }
 

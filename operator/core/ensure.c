@@ -250,6 +250,7 @@ static void ensure_replicas(struct hvd_pass *p, const struct hvd_object *set, in
 
     if (p->st || set->u.statefulset.replicas == replicas)
         return;
+    p->is_rescaled = true;
     root = merge_patch(&jb, set);
     hvd_jb_int(&jb, hvd_jb_object(&jb, root, "spec"), "replicas", replicas);
     send_patch(p, &jb, set, root, &patch);

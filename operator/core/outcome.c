@@ -74,8 +74,7 @@ static void show_removed(struct hvd_pass *p)
 {
     p->next.workers_ready = 0;
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE,
-        (const char *const[2]){HVD_REASON_JOB_FINISHED,
-                               "the workers are removed: the job has finished"});
+        (const char *const[2]){HVD_REASON_JOB_FINISHED, HVD_TEXT_REMOVED});
 }
 
 /* What all ends have in common; the outcome's own condition is set by the caller. */

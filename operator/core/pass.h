@@ -48,6 +48,7 @@ struct hvd_pass {
     bool is_list_frozen;        /* the list differs and was made immutable */
     bool is_denied;             /* one that is tried again in this pass, and may fail again */
     const struct hvd_failure *held_back; /* why a write was denied that waits for its turn */
+    bool is_rescaled;                    /* a set has other replicas than it should have */
     bool is_occupied;                    /* pods of others are in the way of workers */
     bool is_blocked;      /* a foreign child or a refusal was reported in this pass */
     char obstacle[512];   /* its text; "": none */
@@ -337,7 +338,21 @@ bool hvd_retry_is_waiting(struct hvd_pass *p);
 /* Begins the row of failures anew, and ends the wait. */
 void hvd_retry_forget(struct hvd_pass *p);
 
-/* terminating.c: objects that are being deleted and do not go. */
+/* lingering.c: pods that are to go and that nobody deletes. */
+
+#define HVD_REASON_NOT_DELETED "ObjectNotDeleted" /* of the condition DeletionBlocked */
+
+/* Since when the pod is to go; 0: it is not, or it is being deleted. */
+int64_t hvd_lingering_since_s(const struct hvd_pass *p, const struct hvd_object *pod);
+
+/* Why it is to go, and what to do. */
+void hvd_lingering_describe(const struct hvd_pass *p, const struct hvd_object *pod, char *out,
+                            size_t size);
+
+/* terminating.c: objects that are to go and do not. */
+
+/* The message of WorkersReady once they are. */
+#define HVD_TEXT_REMOVED "the workers are removed: the job has finished"
 
 /* The condition DeletionBlocked, and an event for each object that it names. */
 void hvd_terminating_report(struct hvd_pass *p);

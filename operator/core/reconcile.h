@@ -79,6 +79,7 @@ struct hvd_failure {
  */
 struct hvd_gone {
     enum hvd_kind kind;
+    uint32_t at_s; /* when that was noted, by the clock of hvd_view.monotonic_ms; 0: not known */
     const char *name;
 };
 

@@ -1,8 +1,9 @@
 /*
- * Objects of a job that are being deleted and do not go: a finalizer holds them, nobody ends a pod,
- * or the garbage collector does not work. The job waits for them, as their names are taken; so the
- * condition DeletionBlocked and one event name the first of them, since when it is so, and who has
- * to act. Nothing is written meanwhile, and the end of the object is an event of its watch. Pure.
+ * Objects of a job that are to go and do not: a finalizer holds them, nobody ends a pod, or the
+ * controllers that delete them do not work. The job waits for them, as their names are taken; so
+ * the condition DeletionBlocked and one event name the first of them, since when it is so, and who
+ * has to act. Nothing is written meanwhile, and the end of the object is an event of its watch.
+ * Pure.
  */
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +45,12 @@ static int64_t due_s(const struct hvd_pass *p, const struct hvd_object *object)
 {
     const struct hvd_meta *meta = &object->meta;
 
-    if (!meta->is_deleting && (object->kind == HVD_KIND_POD || !hvd_pass_is_leftover(p, object)))
+    if (!meta->is_deleting && object->kind == HVD_KIND_POD) {
+        const int64_t since_s = hvd_lingering_since_s(p, object);
+
+        return since_s ? since_s + SLOW_S : 0;
+    }
+    if (!meta->is_deleting && !hvd_pass_is_leftover(p, object))
         return 0;
     if (!meta->is_deleting)
         return SLOW_S + (meta->created_s > p->job->created_s ? meta->created_s : p->job->created_s);
@@ -54,8 +60,31 @@ static int64_t due_s(const struct hvd_pass *p, const struct hvd_object *object)
            (object->kind == HVD_KIND_POD && !meta->finalizers ? KUBELET_S : PATIENCE_S);
 }
 
-static bool is_before(const struct hvd_object *a, const struct hvd_object *b)
+/* Begins the message about the object. */
+static void name_subject(const struct hvd_object *object, char out[SUBJECT_SIZE])
 {
+    hvd_pass_text(out, SUBJECT_SIZE, "%s %s/%s ", hvd_kind_info(object->kind)->kind,
+                  object->meta.namespace, object->meta.name);
+}
+
+/* Whether the object is a pod that nobody deletes, and the one that is named already. */
+static bool is_named(const struct hvd_pass *p, const struct hvd_object *object)
+{
+    const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_DELETION_BLOCKED];
+    char subject[SUBJECT_SIZE];
+
+    if (object->kind != HVD_KIND_POD || object->meta.is_deleting || was->truth != HVD_TRUE)
+        return false;
+    name_subject(object, subject);
+    return hvd_str_has_prefix(was->message, subject);
+}
+
+static bool is_before(const struct hvd_pass *p, const struct hvd_object *a,
+                      const struct hvd_object *b)
+{
+    /* All are to go for one reason, and one after the other becomes due. */
+    if (a->kind == HVD_KIND_POD && b->kind == HVD_KIND_POD && is_named(p, a) != is_named(p, b))
+        return is_named(p, a);
     if (a->kind != b->kind)
         return a->kind < b->kind;
     return strcmp(a->meta.name, b->meta.name) < 0;
@@ -87,7 +116,7 @@ static struct blocked find(struct hvd_pass *p, const struct hvd_object *job)
             continue;
         }
         found.n++;
-        if (!found.first || is_before(object, found.first))
+        if (!found.first || is_before(p, object, found.first))
             found.first = object;
     }
     if (found.first || !job->meta.is_deleting)
@@ -99,7 +128,8 @@ static struct blocked find(struct hvd_pass *p, const struct hvd_object *job)
 }
 
 /* Why the object does not go, and what to do. */
-static void describe(const struct hvd_object *object, char *out, size_t size)
+static void describe(const struct hvd_pass *p, const struct hvd_object *object, char *out,
+                     size_t size)
 {
     const struct hvd_kind_info *info = hvd_kind_info(object->kind);
     const struct hvd_meta *meta = &object->meta;
@@ -107,7 +137,9 @@ static void describe(const struct hvd_object *object, char *out, size_t size)
     char since[HVD_RFC3339_SIZE];
 
     hvd_rfc3339_format(meta->deletion_s - (is_pod ? object->u.pod.grace_s : 0), since);
-    if (!meta->is_deleting)
+    if (!meta->is_deleting && is_pod)
+        hvd_lingering_describe(p, object, out, size);
+    else if (!meta->is_deleting)
         hvd_pass_text(out, size,
                       "belongs to a deleted HorovodJob of this name, and the garbage collector has "
                       "not removed it: check kube-controller-manager, or delete the object");
@@ -144,10 +176,9 @@ static void announce(struct hvd_pass *p, const char *subject, const char *messag
     p->st = hvd_plan_event(p->plan, p->job, &event, p->now_s);
 }
 
-static void show(struct hvd_pass *p, const char *subject, const char *text)
+static void show(struct hvd_pass *p, const char *reason, const char *subject, const char *text)
 {
-    struct hvd_condition_update update = {HVD_COND_DELETION_BLOCKED, HVD_TRUE, "ObjectTerminating",
-                                          NULL};
+    struct hvd_condition_update update = {HVD_COND_DELETION_BLOCKED, HVD_TRUE, reason, NULL};
     char message[MESSAGE_SIZE];
 
     hvd_pass_text(message, sizeof(message), "%s%s", subject, text);
@@ -161,13 +192,30 @@ static void show_object(struct hvd_pass *p, const struct blocked *blocked)
     const struct hvd_meta *meta = &blocked->first->meta;
     char subject[SUBJECT_SIZE], text[MESSAGE_SIZE - 128], more[64] = "";
 
-    hvd_pass_text(subject, sizeof(subject), "%s %s/%s ", hvd_kind_info(blocked->first->kind)->kind,
-                  meta->namespace, meta->name);
-    describe(blocked->first, text, sizeof(text));
+    name_subject(blocked->first, subject);
+    describe(p, blocked->first, text, sizeof(text));
     if (blocked->n > 1)
         (void)snprintf(more, sizeof(more), "; further objects that do not go: %zu", blocked->n - 1);
     hvd_pass_text(text + strlen(text), sizeof(text) - strlen(text), "%s", more);
-    show(p, subject, text);
+    show(p, meta->is_deleting ? "ObjectTerminating" : HVD_REASON_NOT_DELETED, subject, text);
+}
+
+/* Whether the workers of a job that has finished are removed, as WorkersReady reports from its end
+ * on. */
+static void correct_workers(struct hvd_pass *p, bool is_blocked)
+{
+    const struct hvd_condition *workers = &p->next.conditions[HVD_COND_WORKERS_READY];
+    const bool is_there = is_blocked && p->pods.n_workers > 0;
+    const struct hvd_condition_update update = {
+        HVD_COND_WORKERS_READY, HVD_FALSE, HVD_REASON_JOB_FINISHED,
+        is_there ? "the job has finished, and workers are not removed yet: see the condition "
+                   "DeletionBlocked"
+                 : HVD_TEXT_REMOVED};
+
+    if (hvd_job_is_finished(&p->job->status) && workers->truth == HVD_FALSE &&
+        hvd_str_equal(workers->reason, HVD_REASON_JOB_FINISHED) &&
+        !hvd_str_equal(workers->message, update.message))
+        hvd_pass_condition(p, &update);
 }
 
 void hvd_terminating_report(struct hvd_pass *p)
@@ -185,6 +233,7 @@ void hvd_terminating_report(struct hvd_pass *p)
         show_object(p, &blocked);
     else if (p->job->status.conditions[HVD_COND_DELETION_BLOCKED].truth == HVD_TRUE)
         hvd_pass_condition(p, &over);
+    correct_workers(p, blocked.first != NULL);
 }
 
 bool hvd_terminating_leaves_pod(struct hvd_pass *p, const struct hvd_object *pod)

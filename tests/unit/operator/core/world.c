@@ -280,7 +280,8 @@ void world_restart(struct world *w)
 static void note_gone(struct world *w, const struct hvd_action *action)
 {
     cJSON_DeleteItemFromObjectCaseSensitive(w->gone, action->name);
-    cJSON_AddNumberToObject(w->gone, action->name, action->kind);
+    cJSON_AddNumberToObject(w->gone, action->name,
+                            (double)action->kind + 100.0 * (double)(w->now_ms / 1000));
 }
 
 /* The pods of the Job whose uid ends the selector. */
@@ -739,12 +740,14 @@ static size_t list_gone(const struct world *w, const struct hvd_object *objects,
 
     for (size_t i = 0; i < n_objects; i++) {
         item = hvd_json_get(w->gone, objects[i].meta.name);
-        if (item && item->valueint == (int)objects[i].kind)
+        if (item && (int64_t)item->valuedouble % 100 == (int64_t)objects[i].kind)
             cJSON_DeleteItemFromObjectCaseSensitive(w->gone, objects[i].meta.name);
     }
     cJSON_ArrayForEach(item, w->gone)
     {
-        out[n++] = (struct hvd_gone){(enum hvd_kind)item->valueint, item->string};
+        out[n++] = (struct hvd_gone){.kind = (enum hvd_kind)((int64_t)item->valuedouble % 100),
+                                     .at_s = (uint32_t)((int64_t)item->valuedouble / 100),
+                                     .name = item->string};
         assert_true(n < MAX_OBJECTS);
     }
     return n;
