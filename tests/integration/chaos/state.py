@@ -25,6 +25,7 @@ def metadata(meta):
         owner.pop("uid", None)
     annotations = meta.get("annotations", {})
     annotations.pop("horovod.io/workers", None)  # the fewest that were wanted, as far as anybody saw
+    annotations.pop("horovod.io/job-uid", None)
     annotations.pop("horovod.io/workers-hash", None)  # of uids; and none once fewer were wanted
     annotations.pop("horovod.io/scaled-down", None)  # when, and from how many, as far as anybody saw
     told = annotations.get("horovod.io/hosts")
@@ -50,6 +51,7 @@ def job_status(status):
     for key in TIMES:
         if key in status:
             status[key] = "set"
+    status.pop("masterUID", None)
     # One of an earlier attempt stays, if somebody looked before the attempt was ended from outside.
     if status.get("workerFailure", {}).pop("attempt", None) != status.get("attempts"):
         status.pop("workerFailure", None)
