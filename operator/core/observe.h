@@ -75,6 +75,7 @@ enum hvd_pod_stage {
     HVD_STAGE_INIT,    /* an init container runs */
     HVD_STAGE_SIDECAR, /* a sidecar runs, and its startup probe has not succeeded */
     HVD_STAGE_READY,   /* a container runs, and is not ready */
+    HVD_STAGE_GATES,   /* all containers are ready, and the pod is not */
 };
 
 struct hvd_pod_view {

@@ -351,6 +351,17 @@ static bool describe_scheduling(const cJSON *object, char out[TROUBLE_SIZE])
     return false;
 }
 
+/* A pod whose kubelet cannot be asked. */
+static bool describe_phase(const cJSON *object, char out[TROUBLE_SIZE])
+{
+    const char *node = hvd_json_str(object, "spec.nodeName");
+
+    if (!hvd_observe_is(object, "status.phase", "Unknown"))
+        return false;
+    return snprintf(out, TROUBLE_SIZE, "is in phase Unknown: see whether node %.128s works",
+                    node ? node : "(none)") > 0;
+}
+
 /* What a text calls the container: its name, unless it is the one of the role. */
 static void name_container(const cJSON *container, bool is_init, const char *role,
                            char out[LABEL_SIZE])
@@ -369,7 +380,7 @@ static bool observe_trouble(const cJSON *object, enum hvd_role role, struct hvd_
     static const char *const lists[] = {"status.initContainerStatuses", "status.containerStatuses"};
     const char *own = hvd_json_str(role_status(object, role), "name");
     char text[TROUBLE_SIZE], label[LABEL_SIZE];
-    bool is_found = describe_scheduling(object, text);
+    bool is_found = describe_phase(object, text) || describe_scheduling(object, text);
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !is_found; i++) {
         const cJSON *container = NULL;

@@ -1,7 +1,8 @@
 /*
  * How far a pod that is not Ready has come, where its status names nothing that is wrong: its
  * sandbox and volumes are being made, an init container or a sidecar runs, or it runs and its
- * readiness probe does not succeed. Each may last for ever. Pure.
+ * readiness probe does not succeed, or a readiness gate or its node keeps it from being Ready. Each
+ * may last for ever. Pure.
  */
 #include <string.h>
 
@@ -80,6 +81,20 @@ static bool observe_scheduling(const cJSON *object, struct hvd_pod_view *out)
     return hvd_observe_text(object, "spec.schedulerName", &out->stage_container);
 }
 
+/* A pod of which every container is ready, since when it is not. */
+static void observe_gates(const cJSON *object, struct hvd_pod_view *out)
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, hvd_json_at(object, "status.conditions"))
+    {
+        if (!hvd_observe_is(item, "type", "Ready"))
+            continue;
+        out->stage_s = time_at(item, "lastTransitionTime");
+        out->stage = out->stage_s ? HVD_STAGE_GATES : HVD_STAGE_NONE;
+    }
+}
+
 bool hvd_observe_stage(const cJSON *object, struct hvd_pod_view *out)
 {
     const cJSON *containers = hvd_json_at(object, "status.containerStatuses");
@@ -107,5 +122,9 @@ bool hvd_observe_stage(const cJSON *object, struct hvd_pod_view *out)
         out->stage_s = since_s;
         return true;
     }
-    return !unready || set_stage(unready, HVD_STAGE_READY, out);
+    if (unready)
+        return set_stage(unready, HVD_STAGE_READY, out);
+    if (out->phase == HVD_POD_RUNNING)
+        observe_gates(object, out);
+    return true;
 }

@@ -41,6 +41,13 @@ static void describe(const struct hvd_pod_view *pod, const char *name, char *out
                       ": its events name no cause, see its readiness probe",
                       name, container);
         break;
+    case HVD_STAGE_GATES:
+        hvd_pass_text(out, size,
+                      "pod %s is not ready after " SLOW_TEXT
+                      " though its containers are: see its readinessGates, and whether node %s "
+                      "works",
+                      name, pod->node ? pod->node : "?");
+        break;
     default:
         hvd_pass_text(out, size,
                       "pod %s has not started on node %s after " SLOW_TEXT
@@ -73,7 +80,8 @@ bool hvd_stage_describe(struct hvd_pass *p, const struct hvd_object *pod,
     if (view->stage == HVD_STAGE_NONE || pod->meta.is_deleting ||
         (view->stage == HVD_STAGE_PLACE && p->has_no_room)) /* which says why */
         return false;
-    if (view->stage > HVD_STAGE_PLACE && view->stage != HVD_STAGE_INIT)
+    if (view->stage > HVD_STAGE_PLACE && view->stage != HVD_STAGE_INIT &&
+        view->stage != HVD_STAGE_GATES)
         words = hvd_refusal_ask(
             p, pod, view->stage == HVD_STAGE_START ? HVD_ASK_START : HVD_ASK_READY, since_ms);
     if (words) {

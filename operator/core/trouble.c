@@ -44,6 +44,7 @@ static const struct cause *find_cause(const char *text, const char **end)
         {" has not been made", "PodsNotCreated", false},
         {" have not been made", "PodsNotCreated", false},
         {" when it was made", "FieldAltered", false},
+        {" is in phase Unknown", "PodUnknown", false},
         {" still runs", "ContainerRunsOn", false},
     };
     const struct cause *cause = NULL;

@@ -176,6 +176,63 @@ static void a_master_that_is_slow_is_told_of(void **state)
     world_fini(&w);
 }
 
+static void a_pod_in_phase_unknown_is_told_of_with_its_node(void **state)
+{
+    static const char text[] = "is in phase Unknown: see whether node node-1 works";
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *pod = i ? "digits-worker-1" : "digits-master-abcde";
+        struct world w;
+        char message[256];
+
+        world_init(&w, JOB);
+        world_settle(&w);
+        w.is_kubelet_off = true;
+        (void)world_patch(&w, "Pod", pod, "{\"spec\":{\"nodeName\":\"node-1\"}}");
+        (void)world_patch(&w, "Pod", pod,
+                          "{\"status\":{\"phase\":\"Unknown\",\"reason\":\"NodeLost\","
+                          "\"conditions\":[{\"type\":\"Ready\",\"status\":\"False\"}]}}");
+        go_on(&w, 31000);
+        (void)snprintf(message, sizeof(message), "%spod %s %s",
+                       i ? "1 of 2 workers are ready; " : "", pod, text);
+        assert_string_equal(world_condition_text(&w, i ? "WorkersReady" : "Running", "message"),
+                            message);
+        assert_int_equal(world_events(&w, "PodUnknown"), 1);
+        world_fini(&w);
+    }
+}
+
+/* A readiness gate that nobody opens, or a node that is cut off: its containers are as they were.
+ */
+static void a_pod_that_is_not_ready_though_its_containers_are_is_told_of(void **state)
+{
+    struct world w;
+    int n_writes;
+
+    (void)state;
+    begin(&w);
+    write_status(
+        &w, "digits-worker-0",
+        "\"phase\":\"Running\"," RUNNING("containerStatuses", "worker", "\"ready\":true,"));
+    cJSON_AddItemToArray(
+        (cJSON *)hvd_json_at(world_find(&w, "Pod", "digits-worker-0"), "status.conditions"),
+        cJSON_Parse("{\"type\":\"Ready\",\"status\":\"False\",\"reason\":"
+                    "\"ReadinessGatesNotReady\",\"lastTransitionTime\":\"2023-11-14T22:13:20Z\"}"));
+    go_on(&w, 60000);
+    assert_string_equal(world_status(&w, "message"), "0 of 2 workers are ready");
+    go_on(&w, 60000);
+    assert_string_equal(world_status(&w, "message"),
+                        "0 of 2 workers are ready; pod digits-worker-0 is not ready after 2 "
+                        "minutes though its containers are: see its readinessGates, and whether "
+                        "node node-1 works");
+    assert_int_equal(world_events(&w, "ContainerNotReady"), 1);
+    n_writes = w.n_writes;
+    go_on(&w, 3600000);
+    assert_int_equal(w.n_writes, n_writes);
+    world_fini(&w);
+}
+
 /* Nobody makes the pods of a set, as when its controller is down. */
 static void a_set_without_pods_is_told_of_though_no_event_is(void **state)
 {
@@ -323,6 +380,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pod_that_is_slow_is_told_of_with_the_words_of_its_events),
         cmocka_unit_test(an_answer_ends_with_the_stage_that_it_was_about),
+        cmocka_unit_test(a_pod_in_phase_unknown_is_told_of_with_its_node),
+        cmocka_unit_test(a_pod_that_is_not_ready_though_its_containers_are_is_told_of),
         cmocka_unit_test(a_master_that_is_slow_is_told_of),
         cmocka_unit_test(a_set_without_pods_is_told_of_though_no_event_is),
         cmocka_unit_test(a_job_without_a_pod_is_told_of_though_no_event_is),
