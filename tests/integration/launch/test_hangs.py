@@ -159,6 +159,40 @@ def in_space_of(hosts, index, words):
     return found
 
 
+def lines_until(process, words):
+    """Reads standard error up to the line with these words."""
+    line = ""
+    while words not in line:
+        line = process.stderr.readline()
+        assert line, "the job ended too soon"
+
+
+def end_what_is_left(hosts):
+    """What horovodrun could not reach on the other host."""
+    for words in (str(CULPRIT), "orted", "prted"):
+        for pid in in_space_of(hosts, 1, words):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_rank_that_is_cut_off_in_mpi_init_is_named(hosts):
+    """Rank 0 comes late; before it does, the network of rank 2, which waits in MPI_Init, is gone."""
+    link = [*hosts.enter(0), "ip", "link", "set", "hvd0"]
+    command, _ = started(hosts, "two hosts", 3)
+    env = {**os.environ, "CULPRIT_CAUSE": "late", "CULPRIT_RANK": "0", "HOROVOD_STALL_CHECK_TIME_SECONDS": "2",
+           "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "26"}
+    with subprocess.Popen([*command, str(CULPRIT)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            lines_until(process, "rank 0 on host hvd-east has not come")  # and rank 2 has
+            subprocess.run([*link, "down"], check=True)
+            _, err = process.communicate(timeout=120)
+        finally:
+            subprocess.run([*link, "up"], check=True)
+            end_what_is_left(hosts)
+    words = r"rank 2 on host hvd-west is not heard of, and other ranks have waited for it in horovod_init for \d+ s"
+    assert re.fullmatch(f"horovodrun: {words}", err.splitlines()[-1]), err
+    assert process.returncode == 1, err
+
+
 @pytest.mark.parametrize("spread", [(1, 1), (2, 2)])
 def test_a_host_whose_link_goes_down_is_not_waited_for(hosts, spread):
     link = [*hosts.enter(0), "ip", "link", "set", "hvd0"]
@@ -179,9 +213,7 @@ def test_a_host_whose_link_goes_down_is_not_waited_for(hosts, spread):
             left_here = [pid for words in (str(CULPRIT), "hvd-west") for pid in in_space_of(hosts, 0, words)]
         finally:
             subprocess.run([*link, "up"], check=True)
-            for words in (str(CULPRIT), "orted", "prted"):  # which horovodrun could not reach
-                for pid in in_space_of(hosts, 1, words):
-                    os.kill(pid, signal.SIGKILL)
+            end_what_is_left(hosts)
     lost = [f"horovodrun: rank {rank} on host hvd-west is lost: " for rank in range(spread[0], sum(spread))]
     assert err.splitlines()[-1].startswith(tuple(lost)), err
     assert process.returncode == 1, err
