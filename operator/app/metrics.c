@@ -176,7 +176,7 @@ static hvd_status_t put_numbers(const struct hvd_metrics *metrics, struct hvd_bu
          (double)metrics->watches_synced},
         {"horovod_operator_leader", "gauge", "Whether this operator is the one that writes.",
          metrics->is_leader ? 1 : 0},
-        {"horovod_operator_retries_total", "counter", "Jobs put off after a failure.",
+        {"horovod_operator_retries_total", "counter", "Jobs and writes put off after a failure.",
          (double)metrics->n_retries},
         {"horovod_operator_log_lines_suppressed_total", "counter",
          "Log lines left out because they repeated others.", (double)metrics->n_suppressed},

@@ -46,7 +46,7 @@ struct hvd_metrics {
     struct hvd_histogram event_to_write;
     struct hvd_histogram request[HVD_VERB_COUNT]; /* without watches, which are no round trips */
     uint64_t n_unreadable[HVD_N_KINDS]; /* versions of objects of which a part was not read */
-    uint64_t n_retries;                 /* jobs that were put off after a failure */
+    uint64_t n_retries;                 /* jobs and writes that were put off */
     uint64_t n_suppressed;              /* log lines */
     bool is_leader;
     struct hvd_watch_sample watches[HVD_METRICS_MAX_WATCHES];

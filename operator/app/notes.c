@@ -145,6 +145,16 @@ void hvd_entry_drop_failures(struct hvd_entry *entry)
         remove_failure(entry, entry->n_failures - 1);
 }
 
+void hvd_entry_drop_failures_of_spec(struct hvd_entry *entry)
+{
+    for (size_t i = entry->n_failures; i > 0; i--) {
+        const enum hvd_failure_type type = entry->failures[i - 1].type;
+
+        if (type != HVD_FAILURE_DENIED && type != HVD_FAILURE_STATUS)
+            remove_failure(entry, i - 1);
+    }
+}
+
 /* ---- what is known to be gone, the oldest first ---- */
 
 /* Names of children, so many of them as were noted, come and go with each job: they stay where all

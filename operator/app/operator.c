@@ -290,6 +290,8 @@ static void on_performed(void *ctx, struct hvd_entry *entry, const struct hvd_ou
     }
     if (outcome->status != HVD_OK) {
         retry_later(op, entry, outcome->message, outcome->at_least_ms);
+        if (outcome->wake_at_ms > server_ms(op))
+            want(op, entry, hvd_clock_ms() + outcome->wake_at_ms - server_ms(op));
         return;
     }
     hvd_queue_done(&op->queue, &entry->item);

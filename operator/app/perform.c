@@ -2,8 +2,9 @@
  * Carries out the plans of reconcile. A run is one plan of one job: its actions are sent in order,
  * overlapping where they may, and every answer goes into the store before the run goes on. What is
  * not worth repeating at once (a foreign object, a refused template) becomes a failure that the
- * next reconcile sees; a conflict means that the store is behind, so the object is read again; the
- * rest ends the run with a failure, and the queue's backoff applies. One thread; no request body
+ * next reconcile sees; a write that is denied is put off, and waits alone (denial.h); a conflict
+ * means that the store is behind, so the object is read again; the rest, without an answer, ends
+ * the run with a failure, and the queue's backoff applies. One thread; no request body
  * is ever logged.
  *
  *    send actions ... until one that waits ---> all answered? ---> performed()
@@ -22,6 +23,7 @@
 #include "operator/app/clock.h"
 #include "operator/app/sshkey.h"
 #include "operator/core/children.h"
+#include "operator/core/denial.h"
 #include "operator/core/kept.h"
 #include "operator/core/refusal.h"
 #include "operator/core/trace.h"
@@ -42,6 +44,7 @@ struct run {
     unsigned n_in_flight;
     bool is_broken; /* an action did not succeed: those that wait are dropped */
     bool has_written;
+    int64_t generation;  /* of the job, when the plan was made */
     int64_t event_us;    /* the event that caused this, 0: none */
     hvd_status_t status; /* the first failure that needs a backoff */
     int64_t at_least_ms;
@@ -149,8 +152,26 @@ static void note_failure(struct run *run, const struct hvd_action *action,
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
-/* The run fails, and the next reconcile knows why if there was an answer. What is known of the pods
- * of an object is worth more than one that may never come again. */
+/* The write waits for its next try, and nothing else that the job needs does. */
+static void put_off(struct run *run, const struct hvd_action *action,
+                    const struct hvd_kube_response *response)
+{
+    const struct hvd_attempted_write write = hvd_denials_write(
+        action->kind, action->name, action->repair, action->value, run->generation);
+
+    run->is_broken = true;
+    if (!run->entry->has_job || action->repair == HVD_REPAIR_NONE) {
+        fail_with(run, response);
+        return;
+    }
+    run->p.metrics->n_retries++;
+    if (hvd_denials_note(&run->entry->repairs.denials, &write, server_ms(run),
+                         response->retry_after_ms) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
+}
+
+/* The write is put off, and the next reconcile knows why; without an answer the run fails. What is
+ * known of the pods of an object is worth more than one that may never come again. */
 static void fail_told(struct run *run, const struct hvd_action *action,
                       const struct hvd_kube_response *response)
 {
@@ -158,10 +179,15 @@ static void fail_told(struct run *run, const struct hvd_action *action,
     const bool is_status = action->type == HVD_ACTION_PATCH_STATUS;
     const enum hvd_failure_type type = is_status ? HVD_FAILURE_STATUS : HVD_FAILURE_DENIED;
 
-    if (response->code != 0 && !(known && known->type == HVD_FAILURE_NO_PODS &&
-                                 told_from(run->entry, action, type, response) > 1))
+    if (response->code == 0) {
+        fail_with(run, response);
+        return;
+    }
+    if (!(known && known->type == HVD_FAILURE_NO_PODS &&
+          told_from(run->entry, action, type, response) > 1))
         note_failure(run, action, type, response);
-    fail_with(run, response);
+    log_action(run, HVD_LOG_WARN, "write not done, retrying", action, message_of(response));
+    put_off(run, action, response);
 }
 
 static void keep(struct run *run, enum hvd_kind kind, const cJSON *object)
@@ -681,7 +707,7 @@ static void on_refused(struct step *step, const struct hvd_kube_response *respon
     note_failure(run, action,
                  action->type == HVD_ACTION_PATCH_STATUS ? HVD_FAILURE_STATUS : HVD_FAILURE_DENIED,
                  response);
-    fail_run(run, HVD_ERR_DENIED, message_of(response), response->retry_after_ms);
+    put_off(run, action, response);
 }
 
 static void on_delete_ok(struct step *step, const struct hvd_kube_response *response)
@@ -739,8 +765,11 @@ static void on_write_ok(struct step *step, const struct hvd_kube_response *respo
 {
     const struct hvd_action *action = step->action;
     struct run *run = step->run;
+    const struct hvd_failure *known = find_failure(run->entry, action);
 
-    hvd_entry_drop_failure(run->entry, action->kind, action->name);
+    /* The job itself may have a deletion that is denied. */
+    if (action->type != HVD_ACTION_PATCH_STATUS || (known && known->type == HVD_FAILURE_STATUS))
+        hvd_entry_drop_failure(run->entry, action->kind, action->name);
     hvd_repairs_note(&run->entry->repairs, action, server_ms(run));
     if (action->type == HVD_ACTION_PATCH_STATUS)
         keep_status(run, action, response->body);
@@ -938,7 +967,8 @@ static void ask(struct run *run, const struct hvd_action *action)
 
 static void finish_run(struct run *run)
 {
-    const struct hvd_outcome outcome = {run->status, run->at_least_ms, run->message};
+    const struct hvd_outcome outcome = {run->status, run->at_least_ms, run->message,
+                                        run->plan.wake_at_ms};
     struct hvd_performer p = run->p;
     struct hvd_entry *entry = run->entry;
 
@@ -974,6 +1004,7 @@ hvd_status_t hvd_perform(const struct hvd_performer *performer, struct hvd_entry
     run->p = *performer;
     run->entry = entry;
     run->plan = *plan;
+    run->generation = entry->has_job ? entry->job.generation : 0;
     run->event_us = entry->event_us;
     entry->event_us = 0;
     *plan = (struct hvd_plan){0};

@@ -17,6 +17,7 @@ struct hvd_outcome {
     hvd_status_t status; /* HVD_OK: reconcile at once; else with backoff */
     int64_t at_least_ms; /* the server asked for this wait; 0: it did not */
     const char *message; /* why, when status is a failure; borrowed */
+    int64_t wake_at_ms;  /* of the plan: what it waits for waits for no backoff; 0: nothing */
 };
 
 /* Called once per plan, when its last request has been answered. May start another plan. */

@@ -256,9 +256,10 @@ static hvd_status_t take_job(struct hvd_store *store, struct hvd_entry *entry, s
     block = size <= UINT32_MAX ? hvd_slab_take(&store->slab, size) : NULL;
     if (!block)
         return HVD_ERR_NOMEM;
-    if (!entry->has_job || entry->job.generation != job->generation ||
-        !hvd_str_equal(entry->job.uid, job->uid))
+    if (!entry->has_job || !hvd_str_equal(entry->job.uid, job->uid))
         hvd_entry_drop_failures(entry);
+    else if (entry->job.generation != job->generation)
+        hvd_entry_drop_failures_of_spec(entry);
     if (!hvd_str_equal(entry->job.uid, job->uid))
         hvd_entry_drop_lost(entry);
     drop_job(store, entry);

@@ -225,8 +225,9 @@ void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const c
 /* Forgets what was asked about the object of that uid (NULL: nothing). */
 void hvd_entry_drop_answer(struct hvd_entry *entry, const char *uid);
 
-/* Forgets the failures of all children. */
+/* Forgets all failures; but for those that were denied, which another spec may be, too. */
 void hvd_entry_drop_failures(struct hvd_entry *entry);
+void hvd_entry_drop_failures_of_spec(struct hvd_entry *entry);
 
 /* Forgets what the API server did not keep of the status. */
 void hvd_entry_drop_lost(struct hvd_entry *entry);

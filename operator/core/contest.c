@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "operator/core/denial.h"
 #include "operator/core/hash.h"
 #include "operator/core/kept.h"
 #include "operator/core/pass.h"
@@ -47,14 +48,24 @@ static void attribute(struct hvd_pass *p, const struct hvd_write *write)
     p->st = hvd_plan_add(p->plan, &action, p->job->namespace, write->name);
 }
 
-/* A write that is held back and was denied the last time stays a part of what the job reports. */
+static bool is_of_existence(const struct hvd_write *write)
+{
+    return write->repair == hvd_repair_of_existence(write->kind);
+}
+
+/* A change or deletion that is held back and was denied the last time stays a part of what the job
+ * reports; a creation is reported where it is decided. */
 static void keep_denial(struct hvd_pass *p, const struct hvd_write *write)
 {
     const struct hvd_failure *known = hvd_pass_failure(p, write->kind, write->name);
 
-    if (known && known->type == HVD_FAILURE_DENIED && hvd_refusal_is_told(known) &&
-        write->repair != HVD_REPAIR_STATUS && !p->held_back)
-        p->held_back = known;
+    if (!known || known->type != HVD_FAILURE_DENIED || !hvd_refusal_is_told(known) ||
+        write->repair == HVD_REPAIR_STATUS || p->held_back ||
+        (is_of_existence(write) && write->value == HVD_REPAIR_PRESENT))
+        return;
+    p->held_back = known;
+    p->is_removal_held = is_of_existence(write) || write->repair == HVD_REPAIR_ADDRESS ||
+                         write->repair == HVD_REPAIR_IMMUTABLE;
 }
 
 /* Whether an operator before this one has reported that others undo the write. */
@@ -122,11 +133,35 @@ static bool admit_first(struct hvd_pass *p, const struct hvd_write *write)
     return true;
 }
 
+/* Whether the write was denied and waits for its next try. What is made behind a child that cannot
+ * be made waits with it; until the denial is one to tell of, the status does, too. */
+static bool waits_for_try(struct hvd_pass *p, const struct hvd_write *write)
+{
+    const struct hvd_attempted_write tried = hvd_denials_write(
+        write->kind, write->name, write->repair, write->value, p->job->generation);
+    const struct hvd_failure *known = hvd_pass_failure(p, write->kind, write->name);
+    const int64_t due_ms =
+        p->view->repairs ? hvd_denials_due_ms(p->view->repairs->denials, &tried, p->now_ms) : 0;
+
+    if (due_ms <= p->now_ms)
+        return false;
+    hvd_plan_wake(p->plan, due_ms);
+    keep_denial(p, write);
+    if (write->value == HVD_REPAIR_PRESENT && write->repair == hvd_repair_of_existence(write->kind))
+        p->is_child_held = true;
+    if (write->repair != HVD_REPAIR_STATUS && known && known->type == HVD_FAILURE_DENIED &&
+        !hvd_refusal_is_told(known))
+        p->is_held_untold = true;
+    return true;
+}
+
 bool hvd_contest_admit(struct hvd_pass *p, const struct hvd_write *write)
 {
     const struct hvd_repair_record *record =
         hvd_repairs_find(p->view->repairs, hvd_repair_key(write->kind, write->name, write->repair));
 
+    if (waits_for_try(p, write))
+        return false;
     if (!record)
         return admit_first(p, write);
     if (!hvd_repair_is_again(record, write->value, p->now_ms))

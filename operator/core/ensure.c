@@ -163,6 +163,8 @@ static void create(struct hvd_pass *p, const struct child *child)
     /* Its pods mount the Secret and the ConfigMap; a mount that fails is retried late. Where one
      * was denied, one write is enough to learn whether it still is. */
     action.waits = child->kind == HVD_KIND_STATEFULSET || is_any_denied(p);
+    if (action.waits && p->is_child_held)
+        return;
     if (child->kind == HVD_KIND_SECRET)
         action.type = HVD_ACTION_CREATE_SECRET;
     else if (!p->st)

@@ -93,7 +93,7 @@ static void finish(struct hvd_pass *p, enum hvd_job_state state, const char *rea
 
 void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *message)
 {
-    bool is_template = strcmp(reason, "InvalidTemplate") == 0;
+    bool is_template = strcmp(reason, HVD_REASON_TEMPLATE) == 0;
 
     /* One that still ran, when the deadline passed, is counted nowhere. */
     if (p->end.number == 0 && hvd_outcome_is_under_way(p))
@@ -741,6 +741,16 @@ void hvd_outcome_release_workers(struct hvd_pass *p)
 {
     if (has_master_ended(p))
         remove_workers(p);
+}
+
+void hvd_outcome_take_down(struct hvd_pass *p)
+{
+    remove_workers(p);
+    if (has_master_ended(p))
+        return;
+    if (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS)
+        hvd_pass_delete(p, p->child[HVD_KIND_JOB]);
+    remove_pods(p, HVD_ROLE_MASTER);
 }
 
 /* Removes the job itself once its time is over; true if nothing else is to be done then. What it

@@ -50,6 +50,10 @@ struct hvd_pass {
     const struct hvd_failure *held_back; /* why a write was denied that waits for its turn */
     bool is_rescaled;                    /* a set has other replicas than it should have */
     bool is_occupied;                    /* pods of others are in the way of workers */
+    bool is_carried_out;  /* what the status says is done, whether it is written or not */
+    bool is_child_held;   /* a child was denied, and waits for its next try */
+    bool is_held_untold;  /* a write waits so, and nothing is told of its denial yet */
+    bool is_removal_held; /* held_back is about a deletion */
     bool is_blocked;      /* a foreign child or a refusal was reported in this pass */
     char obstacle[512];   /* its text; "": none */
     const char *trace;    /* how a Job that is gone has failed, by its events; or NULL */
@@ -86,6 +90,10 @@ bool hvd_pass_is_leftover(const struct hvd_pass *p, const struct hvd_object *obj
 
 /* The reason of the condition Suspended, which is not true yet, while pods of the job are left. */
 #define HVD_REASON_SUSPENDING "Suspending"
+
+/* Reasons of failures that follow from the spec and the clock, and not from what ran. */
+#define HVD_REASON_DEADLINE "DeadlineExceeded"
+#define HVD_REASON_TEMPLATE "InvalidTemplate"
 
 /* Whether the persisted status says that the job is suspended, or is being suspended: it then is
  * cleared away before it starts again. */
@@ -276,6 +284,9 @@ bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size);
 const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
                             enum hvd_question question, int64_t since_ms);
 
+/* The failure of a status that was refused and is told of; NULL: none. Borrowed from the view. */
+const struct hvd_failure *hvd_refusal_of_status(const struct hvd_pass *p);
+
 /* A change or a deletion that is planned and was denied the last time. */
 bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size);
 
@@ -382,6 +393,10 @@ void hvd_outcome_clean(struct hvd_pass *p);
 /* Removes the workers of a job whose master has ended and whose end cannot be written, unless
  * cleanPodPolicy keeps them. The master's Job stays: it alone tells of the end. */
 void hvd_outcome_release_workers(struct hvd_pass *p);
+
+/* Removes what runs of a job that has failed for its spec or its deadline, as cleanPodPolicy
+ * says, though its status is not written yet. */
+void hvd_outcome_take_down(struct hvd_pass *p);
 
 /* Takes master and workers down; true once nothing of them is left. */
 bool hvd_outcome_quiesce(struct hvd_pass *p);

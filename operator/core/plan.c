@@ -66,6 +66,24 @@ void hvd_plan_remove(struct hvd_plan *plan, size_t at)
             (plan->n_actions - at) * sizeof(plan->actions[0]));
 }
 
+void hvd_plan_defer_events(struct hvd_plan *plan)
+{
+    size_t n_left = plan->n_actions;
+
+    for (size_t i = 0; n_left > 0; n_left--) {
+        struct hvd_action action = plan->actions[i];
+
+        if (action.type != HVD_ACTION_EVENT || action.repair != HVD_REPAIR_NONE) {
+            i++;
+            continue;
+        }
+        action.waits = true;
+        memmove(&plan->actions[i], &plan->actions[i + 1],
+                (plan->n_actions - i - 1) * sizeof(plan->actions[0]));
+        plan->actions[plan->n_actions - 1] = action;
+    }
+}
+
 void hvd_plan_wake(struct hvd_plan *plan, int64_t at_ms)
 {
     if (plan->wake_at_ms == 0 || at_ms < plan->wake_at_ms)

@@ -15,6 +15,9 @@ hvd_status_t hvd_plan_add(struct hvd_plan *plan, const struct hvd_action *action
 /* Removes the action of that number; those behind it move up. */
 void hvd_plan_remove(struct hvd_plan *plan, size_t at);
 
+/* Puts the events, but for those about repairs, behind all other actions, which they wait for. */
+void hvd_plan_defer_events(struct hvd_plan *plan);
+
 /* Wakes at that time, or earlier if something else asks for it. */
 void hvd_plan_wake(struct hvd_plan *plan, int64_t at_ms);
 

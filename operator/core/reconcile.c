@@ -274,7 +274,7 @@ static bool is_overdue(struct hvd_pass *p)
     (void)snprintf(message, sizeof(message),
                    "the job was active for longer than activeDeadlineSeconds (%lld)",
                    (long long)spec->active_deadline_s);
-    hvd_outcome_fail(p, "DeadlineExceeded", message);
+    hvd_outcome_fail(p, HVD_REASON_DEADLINE, message);
     return true;
 }
 
@@ -366,10 +366,24 @@ static void show_master(struct hvd_pass *p)
         show_waiting(p);
 }
 
+/*
+ * When the job that has no time of it yet has started. Where that cannot be written, the time of
+ * its creation has to do, if its spec is still the first one: it was not suspended then.
+ */
+static int64_t find_start_s(const struct hvd_pass *p)
+{
+    const bool is_first = p->job->status.state == HVD_JOB_NEW && p->job->generation == 1;
+
+    return is_first && p->job->created_s > 0 && p->job->created_s < p->now_s &&
+                   hvd_refusal_of_status(p)
+               ? p->job->created_s
+               : p->now_s;
+}
+
 static void run(struct hvd_pass *p)
 {
     if (p->next.start_s == 0)
-        p->next.start_s = p->now_s;
+        p->next.start_s = find_start_s(p);
     if (hvd_altered_ends_job(p))
         return;
     if (hvd_held_ends_attempt(p)) {
@@ -454,9 +468,11 @@ static void suspend(struct hvd_pass *p)
     hvd_pass_state(p, HVD_JOB_SUSPENDED);
     p->next.start_s = 0;
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"Suspended", ""});
-    if (is_known)
+    /* Where the status cannot be written: that spec.suspend is true is as lasting. */
+    p->is_carried_out = !is_known && p->job->spec.is_suspended && hvd_refusal_of_status(p);
+    if (is_known || p->is_carried_out)
         stop(p);
-    else
+    if (!is_known)
         hvd_pass_event(p, "Suspended", suspended, false);
     show_suspended(p, suspended);
     show_suspension(p);
@@ -525,9 +541,9 @@ static void decide(struct hvd_pass *p)
 
     p->next.observed_generation = p->job->generation;
     if (p->job->invalid)
-        hvd_outcome_fail(p, "InvalidTemplate", p->job->invalid);
+        hvd_outcome_fail(p, HVD_REASON_TEMPLATE, p->job->invalid);
     else if (is_refused(p, message))
-        hvd_outcome_fail(p, "InvalidTemplate", message);
+        hvd_outcome_fail(p, HVD_REASON_TEMPLATE, message);
     else if (p->job->is_deleting)
         wind_down(p);
     else if (p->job->spec.is_suspended || hvd_ensure_is_outdated(p)) {
@@ -649,27 +665,51 @@ static void drop_events(struct hvd_plan *plan, bool is_all)
 }
 
 /*
- * A status that the API server refuses, for a webhook, a policy, missing rights, or an object that
- * an older definition let in: the event is all that a user can see then. The events that went with
- * the status have been written. Of a job whose master has ended the workers go all the same.
+ * What follows from the cluster and the spec alone is carried out also where the status cannot be
+ * written: an operator that starts anew decides the same again. Workers go that nobody uses any
+ * more, and all that runs of a job whose time is over or whose template is wrong. What only the
+ * status would remember is left as it is: the Job of a failed attempt, which tells of the failure
+ * that is not counted yet.
  */
-static void report_unwritten(struct hvd_pass *p, uint64_t value)
+static void finish_unwritten(struct hvd_pass *p)
 {
-    const struct hvd_failure *known = hvd_pass_failure(p, HVD_KIND_HOROVODJOB, p->job->name);
+    const struct hvd_condition *failed = &p->next.conditions[HVD_COND_FAILED];
+
+    if (!hvd_job_is_finished(&p->next))
+        return;
+    p->is_carried_out = true;
+    if (failed->truth == HVD_TRUE && (hvd_str_equal(failed->reason, HVD_REASON_DEADLINE) ||
+                                      hvd_str_equal(failed->reason, HVD_REASON_TEMPLATE)))
+        hvd_outcome_take_down(p);
+    else
+        hvd_outcome_release_workers(p);
+}
+
+/*
+ * A status that the API server refuses, for a webhook, a policy, missing rights, or an object that
+ * an older definition let in: the event is all that a user can see then.
+ */
+static void report_unwritten(struct hvd_pass *p, const struct hvd_failure *known)
+{
     char message[MESSAGE_SIZE];
 
-    if (!known || known->type != HVD_FAILURE_STATUS || !hvd_refusal_is_told(known))
+    if (known->n != (known->told_from ? known->told_from : 1))
         return;
-    if (hvd_job_is_finished(&p->next))
-        hvd_outcome_release_workers(p);
-    if (known->value == value)
-        drop_events(p->plan, false);
     hvd_pass_text(message, sizeof(message),
                   "the API server refuses the status of this job (state %s), will be tried again: "
                   "%s",
                   hvd_job_state_str(p->next.state), known->message ? known->message : "");
-    if (known->n == (known->told_from ? known->told_from : 1))
-        hvd_pass_event(p, "StatusNotWritten", message, true);
+    hvd_pass_event(p, "StatusNotWritten", message, true);
+    if (!p->st) /* it tells of a write, which it does not wait for */
+        p->plan->actions[p->plan->n_actions - 1].repair = HVD_REPAIR_STATUS;
+}
+
+static void add_status(struct hvd_pass *p, struct hvd_action *action)
+{
+    if (!p->st)
+        p->st = hvd_job_status_encode(p->job, &p->next, &p->end, &action->body, NULL);
+    if (!p->st)
+        p->st = hvd_plan_add(p->plan, action, p->job->namespace, p->job->name);
 }
 
 /* Adds the status patch, behind all that must have happened before it is true. */
@@ -680,6 +720,7 @@ static void write_status(struct hvd_pass *p)
                                 .kind = HVD_KIND_HOROVODJOB,
                                 .repair = HVD_REPAIR_STATUS,
                                 .waits = !p->is_denied};
+    const struct hvd_failure *unwritten = hvd_refusal_of_status(p);
     int64_t due_ms = status_due_ms(p);
 
     if (p->st || hvd_job_status_equal(&p->next, &p->view->job->status) || is_beginning(p))
@@ -688,18 +729,24 @@ static void write_status(struct hvd_pass *p)
         hvd_plan_wake(p->plan, due_ms);
         return;
     }
+    if (unwritten)
+        finish_unwritten(p);
     hvd_trouble_events(p);
     action.value = write.value = hash_status(p);
-    /* They were written with the same status before, which somebody has undone. */
-    if (hvd_contest_is_repeated(p, &write))
+    /* They were written with the same status before, which somebody has undone, or refused. */
+    if (hvd_contest_is_repeated(p, &write) ||
+        (unwritten && p->is_carried_out && unwritten->value == action.value))
         drop_events(p->plan, false);
-    report_unwritten(p, action.value);
-    if (!hvd_contest_admit(p, &write))
+    if (!hvd_contest_admit(p, &write) || p->is_held_untold) {
+        drop_events(p->plan, false);
         return;
-    if (!p->st)
-        p->st = hvd_job_status_encode(p->job, &p->next, &p->end, &action.body, NULL);
-    if (!p->st)
-        p->st = hvd_plan_add(p->plan, &action, p->job->namespace, p->job->name);
+    }
+    if (unwritten)
+        report_unwritten(p, unwritten);
+    add_status(p, &action);
+    /* What only the status makes so is told of when it is written. */
+    if (unwritten && !p->is_carried_out)
+        hvd_plan_defer_events(p->plan);
 }
 
 static hvd_status_t prepare(struct hvd_pass *p)

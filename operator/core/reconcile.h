@@ -29,8 +29,9 @@
  *   name never removes a newer object.
  */
 
-/* How an action ended that is not to be repeated at once. Everything else (no answer, 409 Conflict
- * of a patch or a delete) is the shell's to retry with backoff; none of it is told here.
+/* How an action ended that is not to be repeated at once. What was denied is put off by
+ * repairs->denials. Everything else (no answer, 409 Conflict of a patch or a delete) is the shell's
+ * to retry with backoff; none of it is told here.
  */
 enum hvd_failure_type {
     HVD_FAILURE_FOREIGN,  /* create answered 409 AlreadyExists and a GET shows a controller other
@@ -50,8 +51,8 @@ enum hvd_failure_type {
 
 /*
  * Kept by the shell, in memory, at most one per (kind, name) of a job: the latest. Dropped when an
- * action on that object succeeds, when the object appears in the cache as ours, and when the job's
- * generation changes.
+ * action on that object succeeds, when the object appears in the cache as ours, and, but for DENIED
+ * and STATUS, when the job's generation changes.
  */
 struct hvd_failure {
     enum hvd_failure_type type;

@@ -143,6 +143,13 @@ bool hvd_refusal_is_told(const struct hvd_failure *failure)
     return failure->n >= failure->told_from;
 }
 
+const struct hvd_failure *hvd_refusal_of_status(const struct hvd_pass *p)
+{
+    const struct hvd_failure *known = hvd_pass_failure(p, HVD_KIND_HOROVODJOB, p->job->name);
+
+    return known && known->type == HVD_FAILURE_STATUS && hvd_refusal_is_told(known) ? known : NULL;
+}
+
 /* ---- namespaces that are being deleted ---- */
 
 /* The newest refusal for that; NULL: none. */
@@ -395,7 +402,7 @@ static void describe_denial(const struct hvd_failure *known, bool is_delete, cha
 bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size)
 {
     if (p->held_back) {
-        describe_denial(p->held_back, false, out, size);
+        describe_denial(p->held_back, p->is_removal_held, out, size);
         return true;
     }
     for (size_t i = 0; i < p->plan->n_actions; i++) {

@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "operator/api/horovodjob.h"
 #include "operator/api/json.h"
+#include "operator/core/denial.h"
 #include "operator/core/hash.h"
 #include "operator/core/reconcile.h"
 #include "operator/core/repair_internal.h"
@@ -203,6 +204,7 @@ static void drop_crowd(struct hvd_repairs *repairs)
 
 void hvd_repairs_prune(struct hvd_repairs *repairs, int64_t now_ms)
 {
+    hvd_denials_prune(&repairs->denials, now_ms);
     if (repairs->crowd && hvd_crowd_is_calm(repairs->crowd, now_ms))
         drop_crowd(repairs);
     for (size_t i = repairs->n; i > 0; i--) {
@@ -220,6 +222,7 @@ void hvd_repairs_fini(struct hvd_repairs *repairs)
     free_room(repairs);
     drop_crowd(repairs);
     hvd_free(repairs->carried);
+    hvd_denials_destroy(repairs->denials);
     *repairs = (struct hvd_repairs){.slab = repairs->slab};
 }
 
@@ -330,6 +333,11 @@ static void note(struct hvd_repairs *repairs, const struct hvd_action *action, i
 
 void hvd_repairs_note(struct hvd_repairs *repairs, const struct hvd_action *action, int64_t now_ms)
 {
+    const struct hvd_attempted_write write =
+        hvd_denials_write(action->kind, action->name, action->repair, action->value, 0);
+
+    if (action->repair != HVD_REPAIR_NONE && action->type != HVD_ACTION_EVENT)
+        hvd_denials_drop(&repairs->denials, &write);
     note(repairs, action, now_ms, false);
 }
 

@@ -12,6 +12,7 @@
 
 struct hvd_action;
 struct hvd_crowd;
+struct hvd_denials;
 struct hvd_job;
 struct hvd_slab;
 
@@ -75,10 +76,11 @@ struct hvd_repairs {
     struct hvd_repair_record *records; /* owned */
     struct hvd_slab *slab;             /* where they are, borrowed; NULL: in the heap */
     uint32_t n;
-    uint32_t room;           /* so many records have room */
-    int64_t since_ms;        /* when the log was begun; 0: it was not */
-    struct hvd_crowd *crowd; /* owned: of all writes that have no record; NULL: none */
-    char *carried;           /* owned: what an earlier operator has reported; NULL: nothing */
+    uint32_t room;               /* so many records have room */
+    int64_t since_ms;            /* when the log was begun; 0: it was not */
+    struct hvd_crowd *crowd;     /* owned: of all writes that have no record; NULL: none */
+    char *carried;               /* owned: what an earlier operator has reported; NULL: nothing */
+    struct hvd_denials *denials; /* owned: of writes that are denied (denial.h); NULL: none */
 };
 
 /* The repair that a creation or deletion of an object of that kind is. */

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "operator/api/json.h"
+#include "operator/app/clock.h"
 #include "operator/app/perform.h"
+#include "operator/core/denial.h"
 #include "operator/core/trace.h"
 #include "tests/unit/operator/app/objects.h"
 #include "tests/unit/operator/kube/fake_api.h"
@@ -29,6 +31,7 @@ struct bench {
     unsigned n_performed;
     hvd_status_t status;
     int64_t at_least_ms;
+    int64_t wake_at_ms;
 };
 
 static void on_changed(void *ctx, struct hvd_entry *entry)
@@ -44,6 +47,7 @@ static void on_performed(void *ctx, struct hvd_entry *entry, const struct hvd_ou
     b->n_performed++;
     b->status = outcome->status;
     b->at_least_ms = outcome->at_least_ms;
+    b->wake_at_ms = outcome->wake_at_ms;
 }
 
 static int set_up(void **state)
@@ -76,6 +80,24 @@ static int tear_down(void **state)
 }
 
 /* Appends an action on the Service j, or on the job for a status patch. */
+static enum hvd_repair repair_of(enum hvd_action_type type)
+{
+    if (type == HVD_ACTION_PATCH_STATUS)
+        return HVD_REPAIR_STATUS;
+    if (type == HVD_ACTION_PATCH)
+        return HVD_REPAIR_SELECTOR;
+    return type == HVD_ACTION_CREATE || type == HVD_ACTION_CREATE_SECRET ||
+                   type == HVD_ACTION_DELETE
+               ? HVD_REPAIR_EXISTENCE
+               : HVD_REPAIR_NONE;
+}
+
+/* Whether a write waits for its next try, and the job does not wait with it. */
+static bool is_put_off(const struct bench *b)
+{
+    return b->status == HVD_OK && b->entry->repairs.denials;
+}
+
 static void plan(struct bench *b, enum hvd_action_type type, bool waits)
 {
     struct hvd_action *grown =
@@ -92,6 +114,7 @@ static void plan(struct bench *b, enum hvd_action_type type, bool waits)
         .namespace = hvd_strdup("ns"),
         .name = hvd_strdup(type == HVD_ACTION_CREATE_SECRET ? "j-ssh" : "j"),
         .body = type == HVD_ACTION_CREATE_SECRET ? NULL : hvd_strdup("{}"),
+        .repair = repair_of(type),
         .waits = waits,
     };
 }
@@ -181,7 +204,7 @@ static void what_waits_behind_a_failure_is_dropped(void **state)
     fake_api_answer(fake_api_last(&b->fake), 503, NULL);
     assert_int_equal(b->fake.n_calls, 1);
     assert_int_equal(b->n_performed, 1);
-    assert_int_equal(b->status, HVD_ERR_UNAVAILABLE);
+    assert_true(is_put_off(b));
 }
 
 static void an_existing_object_of_ours_is_adopted(void **state)
@@ -237,7 +260,7 @@ static void an_existing_object_that_cannot_be_read_is_not_called_foreign(void **
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 409, EXISTS);
     fake_api_answer(fake_api_last(&b->fake), 500, "{\"kind\":\"Status\",\"message\":\"etcd\"}");
-    assert_int_not_equal(b->status, HVD_OK);
+    assert_true(is_put_off(b));
     assert_int_equal(b->entry->n_failures, 1);
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
 }
@@ -276,7 +299,10 @@ static void a_refused_patch_of_an_existing_object_ends_no_job(void **state)
         fake_api_answer(fake_api_last(&b->fake), 422, WRONG_TEMPLATE);
         assert_int_equal(b->entry->failures[0].type,
                          is_template ? HVD_FAILURE_INVALID : HVD_FAILURE_DENIED);
-        assert_int_equal(b->status, is_template ? HVD_OK : HVD_ERR_DENIED);
+        assert_int_equal(b->status, HVD_OK);
+        assert_int_equal(b->entry->repairs.denials != NULL, !is_template);
+        hvd_denials_destroy(b->entry->repairs.denials);
+        b->entry->repairs.denials = NULL;
         assert_int_equal(b->entry->repairs.n, 1); /* so that it is tried again late */
     }
 }
@@ -339,8 +365,91 @@ static void a_denied_write_is_a_failure_and_is_retried(void **state)
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 403,
                     "{\"kind\":\"Status\",\"message\":\"exceeded quota\"}");
-    assert_int_equal(b->status, HVD_ERR_DENIED);
+    assert_true(is_put_off(b));
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
+}
+
+/* Each write has a wait of its own, which an answer that it is accepted ends. */
+static void a_denied_write_waits_and_the_job_does_not(void **state)
+{
+    static const char denied[] = "{\"kind\":\"Status\",\"message\":\"exceeded quota\"}";
+    struct bench *b = *state;
+    const struct hvd_attempted_write write =
+        hvd_denials_write(HVD_KIND_SERVICE, "j", HVD_REPAIR_EXISTENCE, 0, 1);
+    const struct hvd_attempted_write other =
+        hvd_denials_write(HVD_KIND_SERVICE, "k", HVD_REPAIR_EXISTENCE, 0, 1);
+    int64_t now_ms;
+
+    plan(b, HVD_ACTION_CREATE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 403, denied);
+    assert_true(is_put_off(b));
+    assert_int_equal(b->metrics.n_retries, 1);
+    now_ms = hvd_server_clock_at(&b->clock, hvd_clock_ms());
+    assert_true(hvd_denials_due_ms(b->entry->repairs.denials, &write, now_ms) > 0);
+    assert_int_equal(hvd_denials_due_ms(b->entry->repairs.denials, &other, now_ms), 0);
+    plan(b, HVD_ACTION_CREATE, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 201, CHILD("j", "s1", "5", "j", "u1"));
+    assert_null(b->entry->repairs.denials);
+}
+
+/* The status is written, and the job may not be deleted all the same. */
+static void a_status_that_is_written_allows_no_deletion(void **state)
+{
+    static const char denied[] = "{\"kind\":\"Status\",\"message\":\"no\"}";
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_DELETE, false);
+    b->plan.actions[0].kind = HVD_KIND_HOROVODJOB;
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 403, denied);
+    plan(b, HVD_ACTION_PATCH_STATUS, false);
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 200, JOB("j", "u1", "6"));
+    assert_int_equal(b->entry->n_failures, 1);
+    assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
+}
+
+/* Without an answer nobody knows whether the server is there: the whole job waits. */
+static void a_write_without_an_answer_is_not_put_off_alone(void **state)
+{
+    struct bench *b = *state;
+
+    plan(b, HVD_ACTION_CREATE, false);
+    b->plan.wake_at_ms = 12345;
+    perform(b);
+    fake_api_break(fake_api_last(&b->fake), HVD_ERR_TIMEOUT);
+    assert_int_equal(b->status, HVD_ERR_TIMEOUT);
+    assert_int_equal(b->wake_at_ms, 12345);
+    assert_null(b->entry->repairs.denials);
+}
+
+/* What is denied stays so when the spec changes; a template that is wrong does not. */
+static void what_is_denied_is_known_beyond_a_change_of_the_spec(void **state)
+{
+    static const char text[] =
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j\",\"uid\":\"u1\",\"resourceVersion\":"
+        "\"7\",\"generation\":2,\"creationTimestamp\":\"2026-01-01T00:00:00Z\"},\"spec\":{"
+        "\"image\":\"i\",\"command\":[\"c\"],\"worker\":{\"replicas\":1}}}";
+    struct bench *b = *state;
+    cJSON *job = cJSON_Parse(text);
+
+    plan(b, HVD_ACTION_CREATE, false);
+    b->plan.actions[0].kind = HVD_KIND_STATEFULSET;
+    perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 422, WRONG_TEMPLATE);
+    for (int i = 0; i < 2; i++) {
+        plan(b, i ? HVD_ACTION_PATCH_STATUS : HVD_ACTION_CREATE, false);
+        perform(b);
+        fake_api_answer(fake_api_last(&b->fake), 403, "{\"kind\":\"Status\",\"message\":\"no\"}");
+    }
+    assert_int_equal(b->entry->n_failures, 3);
+    assert_int_equal(hvd_store_put(&b->store, HVD_KIND_HOROVODJOB, job, NULL), HVD_OK);
+    assert_int_equal(b->entry->n_failures, 2);
+    for (int i = 0; i < 2; i++)
+        assert_int_not_equal(b->entry->failures[i].type, HVD_FAILURE_INVALID);
+    cJSON_Delete(job);
 }
 
 static void what_may_pass_is_a_denial_and_retried(void **state)
@@ -352,7 +461,7 @@ static void what_may_pass_is_a_denial_and_retried(void **state)
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 404,
                     "{\"kind\":\"Status\",\"message\":\"not found\"}");
-    assert_int_not_equal(b->status, HVD_OK);
+    assert_true(is_put_off(b));
     assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
     assert_string_equal(b->entry->failures[0].message, "not found");
     /* A queue that is closed. */
@@ -361,7 +470,7 @@ static void what_may_pass_is_a_denial_and_retried(void **state)
     perform(b);
     fake_api_answer(fake_api_last(&b->fake), 400,
                     "{\"kind\":\"Status\",\"message\":\"queue is Closed\"}");
-    assert_int_equal(b->status, HVD_ERR_DENIED);
+    assert_true(is_put_off(b));
     assert_int_equal(b->entry->n_failures, 2);
     assert_int_equal(b->entry->failures[1].type, HVD_FAILURE_DENIED);
 }
@@ -378,7 +487,7 @@ static void what_a_webhook_denies_is_a_denial_whatever_its_code(void **state)
                         "{\"kind\":\"Status\",\"message\":\"admission webhook \\\"a\\\" denied the "
                         "request: no\"}");
         assert_int_equal(b->n_performed, i + 1);
-        assert_int_equal(b->status, HVD_ERR_DENIED);
+        assert_true(is_put_off(b));
         assert_int_equal(b->entry->n_failures, 1);
         assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
         assert_string_equal(b->entry->failures[0].message,
@@ -545,7 +654,7 @@ static void a_404_of_a_load_balancer_forgets_no_job(void **state)
         plan(b, HVD_ACTION_PATCH_STATUS, false);
         perform(b);
         fake_api_answer(fake_api_last(&b->fake), 404, NULL);
-        assert_int_not_equal(b->status, HVD_OK);
+        assert_true(is_put_off(b));
         read_spec(b);
         fake_api_answer(fake_api_last(&b->fake), 404, "\"default backend - 404\"");
         assert_int_not_equal(b->status, HVD_OK);
@@ -681,7 +790,7 @@ static void a_delete_is_never_wrong_in_itself(void **state)
         perform(b);
         fake_api_answer(fake_api_last(&b->fake), codes[i],
                         "{\"kind\":\"Status\",\"message\":\"no\"}");
-        assert_int_equal(b->status, HVD_ERR_DENIED);
+        assert_true(is_put_off(b));
         assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
         assert_string_equal(b->entry->failures[0].message, "no");
     }
@@ -822,6 +931,10 @@ int main(void)
         TEST(a_foreign_object_that_goes_while_it_is_read_is_no_failure),
         TEST(an_existing_object_that_cannot_be_read_is_not_called_foreign),
         TEST(a_refused_template_becomes_a_failure_with_the_servers_text),
+        TEST(a_denied_write_waits_and_the_job_does_not),
+        TEST(a_status_that_is_written_allows_no_deletion),
+        TEST(a_write_without_an_answer_is_not_put_off_alone),
+        TEST(what_is_denied_is_known_beyond_a_change_of_the_spec),
         TEST(what_may_pass_is_a_denial_and_retried),
         TEST(a_refused_patch_of_an_existing_object_ends_no_job),
         TEST(a_json_patch_that_does_not_fit_reads_the_object_again),

@@ -7,12 +7,15 @@
 
 #include "base/mem.h"
 #include "operator/api/json.h"
+#include "operator/app/clock.h"
 #include "operator/app/perform.h"
+#include "operator/core/denial.h"
 #include "operator/core/refusal.h"
 #include "tests/unit/operator/app/objects.h"
 #include "tests/unit/operator/kube/fake_api.h"
 
 #define TEN_MINUTES_MS 600000
+#define EPOCH_MS 1700000000000
 #define MOST_AT_FIRST 300 /* requests in the first ten minutes, */
 #define MOST_LATER 100    /* and in each ten minutes after that */
 
@@ -185,6 +188,17 @@ static bool is_settled(const struct bench *b)
                                         b->entry->failures[0].type == HVD_FAILURE_FOREIGN);
 }
 
+/* Until when the write is put off; now, if it is not. */
+static int64_t put_off_until(const struct bench *b, size_t write)
+{
+    const struct hvd_attempted_write tried =
+        hvd_denials_write(writes[write].kind, "j", HVD_REPAIR_EXISTENCE, 0, 1);
+    const int64_t due_ms =
+        hvd_denials_due_ms(b->entry->repairs.denials, &tried, EPOCH_MS + b->now_ms);
+
+    return due_ms ? due_ms - EPOCH_MS : b->now_ms;
+}
+
 /* Decides for the same write again and again, as the shell does. */
 static unsigned go_on(struct bench *b, size_t write, size_t answer, enum reads reads)
 {
@@ -200,7 +214,14 @@ static unsigned go_on(struct bench *b, size_t write, size_t answer, enum reads r
         if (hvd_queue_next_ms(&b->queue, HVD_QUEUE_LATER) > b->now_ms)
             b->now_ms = hvd_queue_next_ms(&b->queue, HVD_QUEUE_LATER);
         assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, b->now_ms), item);
+        if (put_off_until(b, write) > b->now_ms) { /* nothing to do meanwhile */
+            b->entry->unrest = (struct hvd_unrest){0};
+            hvd_queue_done(&b->queue, item);
+            hvd_queue_add(&b->queue, item, HVD_QUEUE_SOON, put_off_until(b, write));
+            continue;
+        }
         wait_ms = hvd_unrest_plan(&b->entry->unrest);
+        hvd_server_clock_init(&b->clock, EPOCH_MS + b->now_ms, hvd_clock_ms());
         if (wait_ms == 0)
             perform_once(b, write, answer, reads);
         if (wait_ms > 0 || b->outcome.status != HVD_OK) {
@@ -260,7 +281,8 @@ static void a_write_that_is_not_found_where_its_object_is_counts_as_refused(void
         if (writes[w].kind != HVD_KIND_HOROVODJOB)
             put(&b, writes[w].kind, text);
         perform_once(&b, w, 4, SAME);
-        assert_int_not_equal(b.outcome.status, HVD_OK);
+        assert_int_equal(b.outcome.status, HVD_OK);
+        assert_non_null(b.entry->repairs.denials);
         assert_int_equal(b.entry->n_failures, 1);
         assert_int_equal(b.entry->failures[0].type, writes[w].kind == HVD_KIND_HOROVODJOB
                                                         ? HVD_FAILURE_STATUS

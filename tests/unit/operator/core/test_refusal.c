@@ -258,6 +258,150 @@ static void a_status_that_is_refused_is_told_of_and_holds_no_workers(void **stat
     }
 }
 
+/* A status that cannot be written holds up nothing that follows from the spec and the clock. */
+static void a_suspension_is_carried_out_though_the_status_is_refused(void **state)
+{
+    struct world w;
+    int n_sent;
+
+    (void)state;
+    for (int is_new = 0; is_new < 2; is_new++) {
+        world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+        w.is_status_denied = is_new;
+        try_again(&w, 4);
+        w.is_status_denied = true;
+        assert_non_null(world_find(&w, "Job", "digits-master"));
+        world_edit(&w, "{\"suspend\":true}");
+        try_again(&w, 6);
+        assert_null(world_find(&w, "Job", "digits-master"));
+        assert_null(world_find(&w, "Pod", "digits-worker-0"));
+        assert_int_equal(world_events(&w, "Suspended"), 1);
+        n_sent = w.n_sent;
+        try_again(&w, 10);
+        assert_in_range(w.n_sent - n_sent, 1, 10); /* the status alone */
+        w.is_status_denied = false;
+        try_again(&w, 4);
+        world_is_state(&w, "Suspended");
+        assert_string_equal(world_condition(&w, "Suspended"), "True");
+        assert_int_equal(world_events(&w, "Suspended"), 1);
+        world_edit(&w, "{\"suspend\":false}");
+        try_again(&w, 4);
+        world_is_state(&w, "Running");
+        world_fini(&w);
+    }
+}
+
+static void a_deadline_is_kept_though_the_status_is_refused(void **state)
+{
+    struct world w;
+
+    (void)state;
+    for (int is_new = 0; is_new < 2; is_new++) {
+        world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2},"
+                       "\"activeDeadlineSeconds\":300}");
+        w.is_status_denied = is_new;
+        try_again(&w, 4);
+        w.is_status_denied = true;
+        try_again(&w, 20);
+        assert_non_null(world_find(&w, "Job", "digits-master"));
+        assert_int_equal(world_events(&w, "Failed"), 0);
+        try_again(&w, 20);
+        assert_null(world_find(&w, "Job", "digits-master"));
+        assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+        assert_int_equal(world_events(&w, "Failed"), 1);
+        w.is_status_denied = false;
+        try_again(&w, 4);
+        world_is_state(&w, "Failed");
+        assert_string_equal(world_condition_text(&w, "Failed", "reason"), "DeadlineExceeded");
+        assert_int_equal(world_events(&w, "Failed"), 1);
+        world_fini(&w);
+    }
+}
+
+/* The number of failures has to last before the next attempt begins: the Job keeps it meanwhile. */
+static void a_failed_attempt_is_kept_until_it_can_be_counted(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, ",\"backoffLimit\":1");
+    w.is_status_denied = true;
+    world_edit(&w, "{\"ttlSecondsAfterFinished\":1000000}");
+    try_again(&w, 4);
+    world_end_master(&w, 1, NULL);
+    try_again(&w, 10);
+    assert_non_null(world_find(&w, "Job", "digits-master"));
+    assert_int_equal(world_events(&w, "Restarting"), 0);
+    w.is_status_denied = false;
+    try_again(&w, 4);
+    world_is_state(&w, "Running");
+    assert_int_equal(world_events(&w, "Restarting"), 1);
+    world_fini(&w);
+}
+
+/* The wait of a write that is denied is its own: the job is suspended, resumed and scaled. */
+static void what_is_denied_holds_nothing_else_up(void **state)
+{
+    struct world w;
+    int n_sent;
+
+    (void)state;
+    world_start(&w, "");
+    w.has_waits = true;
+    w.deny_kind = "ConfigMap";
+    world_edit(&w, "{\"suspend\":true}");
+    for (int i = 0; i < 60; i++) {
+        (void)world_pass(&w);
+        while (world_controllers(&w))
+            (void)world_pass(&w);
+        w.now_ms += 1000;
+    }
+    world_is_state(&w, "Suspended");
+    n_sent = w.n_sent;
+    (void)world_pass(&w);
+    (void)world_pass(&w);
+    assert_in_range(w.n_sent - n_sent, 0, 1); /* the write waits for its next try */
+    world_edit(&w, "{\"suspend\":false,\"worker\":{\"replicas\":3}}");
+    for (int i = 0; i < 8; i++) /* no time passes */
+        (void)world_pass(&w);
+    assert_int_equal(
+        hvd_json_at(world_find(&w, "StatefulSet", "digits-worker"), "spec.replicas")->valuedouble,
+        3);
+    w.deny_kind = NULL;
+    for (int i = 0; i < 60; i++) {
+        (void)world_pass(&w);
+        while (world_controllers(&w))
+            (void)world_pass(&w);
+        w.now_ms += 1000;
+    }
+    world_is_state(&w, "Running");
+    assert_null(w.repairs.denials);
+    world_fini(&w);
+}
+
+static void a_deletion_that_waits_is_told_of_in_the_same_words(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    w.has_waits = true;
+    w.deny_kind = "StatefulSet";
+    world_end_master(&w, 0, NULL);
+    for (int i = 0; i < 40; i++) {
+        (void)world_pass(&w);
+        if (i > 5)
+            has_message(&w, "WorkersReady",
+                        "the job has finished; StatefulSet digits-worker cannot be deleted, will "
+                        "be tried again: admission webhook \"a\" denied the request: no");
+        w.now_ms += 700;
+    }
+    w.deny_kind = NULL;
+    try_again(&w, 6);
+    assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+    world_fini(&w);
+}
+
 static void a_refused_status_of_a_job_that_runs_ends_nothing(void **state)
 {
     struct world w;
@@ -493,6 +637,11 @@ int main(void)
         cmocka_unit_test(a_removal_that_is_denied_after_the_end_is_told_of),
         cmocka_unit_test(a_job_that_may_not_be_removed_and_then_shall_stay_tells_of_its_workers),
         cmocka_unit_test(a_status_that_is_refused_is_told_of_and_holds_no_workers),
+        cmocka_unit_test(a_suspension_is_carried_out_though_the_status_is_refused),
+        cmocka_unit_test(a_deadline_is_kept_though_the_status_is_refused),
+        cmocka_unit_test(a_failed_attempt_is_kept_until_it_can_be_counted),
+        cmocka_unit_test(what_is_denied_holds_nothing_else_up),
+        cmocka_unit_test(a_deletion_that_waits_is_told_of_in_the_same_words),
         cmocka_unit_test(a_refused_status_of_a_job_that_runs_ends_nothing),
         cmocka_unit_test(workers_whose_pods_are_refused_are_told_of),
         cmocka_unit_test(a_master_whose_pod_is_refused_is_told_of),

@@ -14,6 +14,7 @@
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
 #include "operator/core/children.h"
+#include "operator/core/denial.h"
 
 #define MAX_OBJECTS 128
 #define MAX_ROUNDS 200
@@ -362,6 +363,20 @@ static void forget(struct world *w, const struct hvd_action *action)
     }
 }
 
+/* The write waits for its next try. */
+static void put_off(struct world *w, const struct hvd_action *action)
+{
+    const cJSON *meta = cJSON_GetObjectItem(world_find(w, "HorovodJob", "digits"), "metadata");
+    const cJSON *generation = cJSON_GetObjectItem(meta, "generation");
+    const struct hvd_attempted_write write =
+        hvd_denials_write(action->kind, action->name, action->repair, action->value,
+                          generation ? (int64_t)generation->valuedouble : 0);
+
+    if (!w->has_waits)
+        return;
+    assert_int_equal(hvd_denials_note(&w->repairs.denials, &write, w->now_ms, 0), HVD_OK);
+}
+
 /* Whether a webhook denies the write. */
 static bool is_denied(struct world *w, const struct hvd_action *action)
 {
@@ -380,6 +395,7 @@ static bool is_denied(struct world *w, const struct hvd_action *action)
     w->failures[w->n_failures - 1].message = "admission webhook \"a\" denied the request: no";
     w->failures[w->n_failures - 1].n = n + 1;
     w->failures[w->n_failures - 1].told_from = w->deny_from;
+    put_off(w, action);
     return true;
 }
 
@@ -399,6 +415,7 @@ static bool is_status_denied(struct world *w, const struct hvd_action *action)
     w->failures[w->n_failures - 1].message = "admission webhook \"a\" denied the request: no";
     w->failures[w->n_failures - 1].value = action->value;
     w->failures[w->n_failures - 1].n = before.n + 1;
+    put_off(w, action);
     return true;
 }
 

@@ -1,0 +1,148 @@
+"""What a denied write holds up: nothing but itself, and what cannot be right without it."""
+import contextlib
+
+import pytest
+
+from kubeapi import ApiError, until
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+GROUPS = {"configmaps": "", "horovodjobs": "horovod.io", "horovodjobs/status": "horovod.io"}
+
+
+@contextlib.contextmanager
+def denying(server, ns, resource, operation, probe):
+    """A policy of the namespace denies the operation until the end; probe() is such a write."""
+    rule = {"apiGroups": [GROUPS[resource]], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}
+    items = [("validatingadmissionpolicies", {"metadata": {"name": ns.name}, "spec": {
+        "failurePolicy": "Fail", "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
+        "validations": [{"expression": "false", "message": "not on Sundays"}]}}),
+        ("validatingadmissionpolicybindings", {"metadata": {"name": ns.name}, "spec": {
+            "policyName": ns.name, "validationActions": ["Deny"]}})]
+
+    def is_in_force():
+        try:
+            probe()
+        except ApiError as error:
+            return error.code == 422
+        return False
+    for plural, item in items:
+        server.api.request("POST", f"{ADMISSION}/{plural}", item)
+    try:
+        until("the policy is in force", is_in_force, 60)
+        yield
+    finally:
+        for plural, item in reversed(items):
+            server.api.request("DELETE", f"{ADMISSION}/{plural}/{ns.name}")
+
+
+def dry(ns, plural, name, patch):
+    ns.api.request("PATCH", f"{ns.path(plural, name)}?dryRun=All", patch, "application/merge-patch+json")
+
+
+def patch_status(ns):
+    ns.api.request("PATCH", f"{ns.path('horovodjobs', 'digits')}/status?dryRun=All", {"status": {"ready": "7/7"}},
+                   "application/merge-patch+json")
+
+
+def start(ns, **spec):
+    ns.apply_job(**spec)
+    ns.start_workers()
+    name = ns.start_master()
+    ns.wait_state("Running")
+    return name
+
+
+def denied_writes(operator, resource):
+    return sum(operator.metric(f'horovod_operator_api_requests_total{{verb="patch",resource="{resource}",code="{code}"}}') or 0
+               for code in (403, 422))
+
+
+def wanted(ns):
+    workers = ns.get("statefulsets", "digits-worker")
+    return workers["spec"]["replicas"] if workers else 0
+
+
+def test_a_job_is_suspended_resumed_and_scaled_while_its_list_may_not_change(server, ns, operator):
+    start(ns)
+    with denying(server, ns, "configmaps", "UPDATE", lambda: dry(ns, "configmaps", "digits-hosts", {"data": {"a": "b"}})):
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+        ns.wait_state("Suspended")
+        until("it is denied several times", lambda: denied_writes(operator, "configmaps") >= 5, 60)
+        for replicas in (3, 4):
+            before = denied_writes(operator, "configmaps")
+            ns.patch("horovodjobs", "digits", {"spec": {"suspend": False, "worker": {"replicas": replicas}}})
+            until(f"{replicas} workers are wanted", lambda: wanted(ns) == replicas)
+            # Those that were due meanwhile, and one for the spec that has changed: none is sent without a pause.
+            assert denied_writes(operator, "configmaps") - before <= 4
+            ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+            until("it is suspended again", lambda: wanted(ns) == 0 and ns.state() == "Suspended")
+    ns.patch("horovodjobs", "digits", {"spec": {"suspend": False}})
+    ns.start_workers(4)
+    ns.start_master()
+    ns.wait_state("Running", timeout=60)
+
+
+def test_a_tenant_cannot_have_a_denied_write_repeated_without_bound(server, ns, operator):
+    """Each change of the spec lifts the wait, at most once a second."""
+    start(ns)
+    with denying(server, ns, "horovodjobs/status", "UPDATE", lambda: patch_status(ns)):
+        before = denied_writes(operator, "horovodjobs/status") + denied_writes(operator, "horovodjobs")
+        for n in range(200):
+            ns.patch("horovodjobs", "digits", {"spec": {"ttlSecondsAfterFinished": 1000 + n}})
+        written = denied_writes(operator, "horovodjobs/status") + denied_writes(operator, "horovodjobs") - before
+        assert written < 100, written
+    until("the status is written", lambda: ns.status()["observedGeneration"] == ns.get("horovodjobs", "digits")["metadata"]["generation"], 60)
+    assert ns.state() == "Running"
+
+
+def test_a_suspension_is_carried_out_while_the_status_is_denied(server, ns, operator):
+    start(ns)
+    with denying(server, ns, "horovodjobs/status", "UPDATE", lambda: patch_status(ns)):
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+        until("the master's Job is removed", lambda: ns.get("jobs", "digits-master") is None, 60)
+        until("no worker is wanted", lambda: wanted(ns) == 0)
+        assert ns.state() == "Running"  # as it was written last
+        until("the event", lambda: ("StatusNotWritten", 1) in ns.events(), 60)
+        assert ns.events().count(("Suspended", 1)) == 1
+    ns.wait_state("Suspended", timeout=60)
+    assert ns.status()["failures"] == 0
+    ns.patch("horovodjobs", "digits", {"spec": {"suspend": False}})
+    ns.start_workers()
+    ns.start_master()
+    ns.wait_state("Running")
+
+
+def test_a_deadline_is_kept_while_the_status_is_denied(server, ns, operator):
+    start(ns, activeDeadlineSeconds=20)
+    with denying(server, ns, "horovodjobs/status", "UPDATE", lambda: patch_status(ns)):
+        until("the master's Job is removed", lambda: ns.get("jobs", "digits-master") is None, 90)
+        until("the workers are removed", lambda: ns.get("statefulsets", "digits-worker") is None)
+        until("the event", lambda: ("Failed", 1) in ns.events())
+    ns.wait_state("Failed", timeout=60)
+    assert ns.condition("Failed")["reason"] == "DeadlineExceeded"
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_an_end_is_counted_before_the_next_attempt(server, ns, operator, code):
+    """The Job of a failed attempt stays, as it tells of the failure; one that succeeded needs its workers no more."""
+    name = start(ns, backoffLimit=2)
+    with denying(server, ns, "horovodjobs/status", "UPDATE", lambda: patch_status(ns)):
+        ns.patch("horovodjobs", "digits", {"spec": {"ttlSecondsAfterFinished": 1000}})
+        until("the status is refused", lambda: ("StatusNotWritten", 1) in ns.events(), 60)
+        ns.end_master(name, code=code)
+        if code == 0:
+            until("the workers are removed", lambda: ns.get("statefulsets", "digits-worker") is None)
+        else:
+            refused = operator.metric("horovod_operator_retries_total")
+            until("it is refused again", lambda: operator.metric("horovod_operator_retries_total") > refused, 60)
+            assert ("Restarting", 1) not in ns.events()
+        assert ns.get("jobs", "digits-master")
+    if code == 0:
+        ns.wait_state("Succeeded", timeout=60)
+        return
+    until("the failure is counted", lambda: ns.status()["failures"] == 1, 60)
+    ns.start_workers()
+    ns.start_master()
+    ns.wait_state("Running")
+    assert ns.events().count(("Restarting", 1)) == 1
