@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/api/shape.h"
+#include "operator/app/answer.h"
 #include "operator/app/clock.h"
 #include "operator/app/sshkey.h"
 #include "operator/core/children.h"
@@ -89,14 +90,9 @@ static void fail_run(struct run *run, hvd_status_t st, const char *message, int6
     (void)snprintf(run->message, sizeof(run->message), "%s", message);
 }
 
-static const char *message_of(const struct hvd_kube_response *response)
-{
-    return response->err ? response->err->msg : hvd_status_str(response->status);
-}
-
 static void fail_with(struct run *run, const struct hvd_kube_response *response)
 {
-    fail_run(run, response->status, message_of(response), response->retry_after_ms);
+    fail_run(run, response->status, hvd_answer_message(response), response->retry_after_ms);
 }
 
 /* The time by which reconcile decides: that of the API server. */
@@ -141,7 +137,7 @@ static void note_failure(struct run *run, const struct hvd_action *action,
         .name = action->name,
         .message = type == HVD_FAILURE_FOREIGN ? NULL
                    : *text                     ? text
-                                               : message_of(response),
+                                               : hvd_answer_message(response),
         .at_ms = server_ms(run),
         .value = action->value,
         .told_from = told_from(run->entry, action, type, response),
@@ -186,7 +182,7 @@ static void fail_told(struct run *run, const struct hvd_action *action,
     if (!(known && known->type == HVD_FAILURE_NO_PODS &&
           told_from(run->entry, action, type, response) > 1))
         note_failure(run, action, type, response);
-    log_action(run, HVD_LOG_WARN, "write not done, retrying", action, message_of(response));
+    log_action(run, HVD_LOG_WARN, "write not done, retrying", action, hvd_answer_message(response));
     put_off(run, action, response);
 }
 
@@ -533,7 +529,7 @@ static void on_located(void *ctx, const struct hvd_kube_response *response)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
     if (response->status == HVD_ERR_DENIED)
         log_action(run, HVD_LOG_WARN, "cannot read a node, the pods' own labels have to do",
-                   step->action, message_of(response));
+                   step->action, hvd_answer_message(response));
     finish_step(step);
 }
 
@@ -601,7 +597,7 @@ static void on_traced(void *ctx, const struct hvd_kube_response *response)
         failure.type = hvd_trace_find(response->body, &bounds, text);
     else
         log_action(run, HVD_LOG_WARN, "cannot read the events about a Job that is gone", action,
-                   message_of(response));
+                   hvd_answer_message(response));
     if (hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
     finish_step(step);
@@ -645,39 +641,20 @@ static void note_namespace(struct run *run, const struct hvd_action *action,
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
 }
 
-/* Whether another try may help: the server did not get to it. The status does not wait for an event
- * that is refused. */
-static bool is_worth_another(const struct hvd_kube_response *response)
-{
-    return response->status != HVD_OK && response->status != HVD_ERR_EXISTS &&
-           response->status != HVD_ERR_DENIED &&
-           (response->code < 400 || response->status == HVD_ERR_UNAVAILABLE);
-}
-
 static void on_event_done(struct step *step, const struct hvd_kube_response *response)
 {
-    if (is_worth_another(response)) {
+    if (hvd_answer_is_worth_another(response)) {
         fail_with(step->run, response);
         finish_step(step);
         return;
     }
     if (response->status != HVD_OK && response->status != HVD_ERR_EXISTS) {
         log_action(step->run, HVD_LOG_WARN, "cannot write an event", step->action,
-                   message_of(response));
+                   hvd_answer_message(response));
         note_namespace(step->run, step->action, response);
     }
     hvd_repairs_announced(&step->run->entry->repairs, step->action);
     finish_step(step);
-}
-
-/* A JSON patch that does not fit what it is applied to: the object is another one by now. The API
- * server has one text for that, which names no field. */
-static bool has_missed(const struct hvd_action *action, const struct hvd_kube_response *response)
-{
-    static const char text[] = "the server rejected our request due to an error in our request";
-
-    return action->type == HVD_ACTION_PATCH && action->is_json_patch &&
-           strncmp(hvd_json_text(response->body, "message"), text, strlen(text)) == 0;
 }
 
 /* An answer to a write that is no success, of which reconcile makes conditions. */
@@ -695,7 +672,7 @@ static void on_refused(struct step *step, const struct hvd_kube_response *respon
     log_action(run, HVD_LOG_WARN,
                action->type == HVD_ACTION_PATCH_STATUS ? "the API server refused a status"
                                                        : "the API server refused a write",
-               action, message_of(response));
+               action, hvd_answer_message(response));
     if (refusal == HVD_REFUSAL_RULE)
         hvd_repairs_note_refused(&run->entry->repairs, action, server_ms(run));
     if (refusal == HVD_REFUSAL_FINAL || refusal == HVD_REFUSAL_LEAVING) {
@@ -817,7 +794,7 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
         on_refused(step, response);
         break;
     case HVD_ERR_INVALID:
-        if (has_missed(action, response)) {
+        if (hvd_answer_has_missed(action, response)) {
             hvd_repairs_note(&step->run->entry->repairs, action, server_ms(step->run));
             reread(step, response);
             return;
@@ -928,13 +905,6 @@ static void note_uid(struct step *step)
     (void)snprintf(step->uid, sizeof(step->uid), "%s", uid);
 }
 
-static bool is_write(const struct hvd_action *action)
-{
-    return action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN &&
-           action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_READ_SPEC &&
-           action->type != HVD_ACTION_TRACE && action->type != HVD_ACTION_ATTRIBUTE;
-}
-
 static void start_step(struct run *run, const struct hvd_action *action)
 {
     struct step *step = hvd_calloc(1, sizeof(*step));
@@ -947,7 +917,7 @@ static void start_step(struct run *run, const struct hvd_action *action)
     }
     *step = (struct step){.run = run, .action = action};
     note_uid(step);
-    if (is_write(action))
+    if (hvd_answer_is_of_write(action))
         observe_first_write(run);
     st = send_action(step, &err);
     if (st == HVD_OK) {

@@ -1,0 +1,37 @@
+/*
+ * What answers mean, as far as that needs nothing but the action and the answer. Used by perform.c.
+ * Pure.
+ */
+#include "operator/app/answer.h"
+
+#include <string.h>
+
+#include "operator/api/json.h"
+
+const char *hvd_answer_message(const struct hvd_kube_response *response)
+{
+    return response->err ? response->err->msg : hvd_status_str(response->status);
+}
+
+bool hvd_answer_is_worth_another(const struct hvd_kube_response *response)
+{
+    return response->status != HVD_OK && response->status != HVD_ERR_EXISTS &&
+           response->status != HVD_ERR_DENIED &&
+           (response->code < 400 || response->status == HVD_ERR_UNAVAILABLE);
+}
+
+bool hvd_answer_has_missed(const struct hvd_action *action,
+                           const struct hvd_kube_response *response)
+{
+    static const char text[] = "the server rejected our request due to an error in our request";
+
+    return action->type == HVD_ACTION_PATCH && action->is_json_patch &&
+           strncmp(hvd_json_text(response->body, "message"), text, strlen(text)) == 0;
+}
+
+bool hvd_answer_is_of_write(const struct hvd_action *action)
+{
+    return action->type != HVD_ACTION_LOCATE && action->type != HVD_ACTION_EXPLAIN &&
+           action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_READ_SPEC &&
+           action->type != HVD_ACTION_TRACE && action->type != HVD_ACTION_ATTRIBUTE;
+}
