@@ -183,6 +183,30 @@ def test_a_pod_of_somebody_elses_with_the_name_of_a_worker_is_named(ns, operator
         assert not is_conflict(ns, "digits")
 
 
+def test_a_worker_let_go_while_no_operator_runs_is_left_and_can_be_found(server, ns, run_operator, attack, bystander):
+    """Its job is deleted before an operator runs again: nothing tells it from one that --cascade=orphan was to leave."""
+    with attack(at_most=2 * WRITES_OF_A_JOB):
+        operator = run_operator()
+        run_job(ns)
+        operator.stop()
+        ns.patch("pods", "digits-worker-0", {"metadata": {"labels": {"horovod.io/job-name": None}}})
+        until("its set lets it go", lambda: "ownerReferences" not in ns.get("pods", "digits-worker-0")["metadata"], LIMIT_S)
+        ns.delete("horovodjobs", "digits")
+        until("the others are gone", lambda: [p["metadata"]["name"] for p in ns.list("pods")] == ["digits-worker-0"], LIMIT_S)
+        old = uid(ns, "pods", "digits-worker-0")
+        run_operator()
+        bystander.succeeds()
+        shown = server.kubectl("get", "pods", "-A", "-l", "app.kubernetes.io/managed-by=horovod-operator", "-o",
+                               "custom-columns=NS:.metadata.namespace,POD:.metadata.name,"
+                               "OWNER:.metadata.ownerReferences[*].name").stdout
+        assert [ns.name, "digits-worker-0", "<none>"] in [line.split() for line in shown.splitlines()], shown
+        ns.apply_job()
+        is_in_the_way(ns, "digits-worker-0")
+        assert uid(ns, "pods", "digits-worker-0") == old
+        ns.api.request("DELETE", ns.path("pods", "digits-worker-0"), {"gracePeriodSeconds": 0})
+        finish(ns, master=start_pods(ns))
+
+
 def test_many_jobs_of_one_tenant_do_not_hold_up_another(ns, operator, attack, bystander):
     """60 jobs at once, deleted before most have anything."""
     names = [f"j{i}" for i in range(60)]
