@@ -345,6 +345,7 @@ static void fill(struct hvd_job_status *status)
                                                               1700000002, true, 137, true}),
                      HVD_OK);
     assert_int_equal(hvd_job_set_failure_log(status, "one\ntwo"), HVD_OK);
+    assert_int_equal(hvd_job_set_master_uid(status, "m1"), HVD_OK);
 }
 
 /* Encodes a status, decodes it again and compares; false when memory ran out on the way. */

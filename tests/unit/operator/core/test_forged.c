@@ -105,6 +105,8 @@ static void what_follows_from_the_cluster_is_corrected_by_one_write(void **state
         "{\"workerFailure\":{\"attempt\":7}}",
         "{\"workerFailure\":[]}",
         "{\"failureLog\":7}",
+        "{\"masterUID\":7}",
+        "{\"masterUID\":\"another uid\"}",
         "{\"conditions\":[{\"type\":\"Succeeded\",\"status\":\"Maybe\"}]}",
         "{\"conditions\":[{\"type\":\"Failed\",\"status\":true}]}",
     };
@@ -355,6 +357,7 @@ static void many_and_large_conditions_are_bounded(void **state)
     cJSON_AddItemToArray(list, twin);
     cJSON_ReplaceItemInObject(status_of(&w), "message", cJSON_CreateString(large));
     cJSON_AddStringToObject(status_of(&w), "failureLog", large);
+    cJSON_ReplaceItemInObject(status_of(&w), "masterUID", cJSON_CreateString(large));
     for (int i = 0; i < 10000; i++) {
         cJSON *item = cJSON_CreateObject();
         char type[32];
