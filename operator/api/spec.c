@@ -24,6 +24,7 @@ void hvd_spec_complain(struct hvd_wrong *wrong, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(wrong->text, sizeof(wrong->text), fmt, args);
     va_end(args);
+    hvd_str_disarm(wrong->text);
 }
 
 static bool is_lower(char c)
@@ -207,6 +208,30 @@ static void check_nul(const cJSON *spec, struct hvd_wrong *wrong)
                           path);
 }
 
+/* The Job controller writes these labels itself and refuses others. That comes when the workers are
+ * up, unless it is found here. The name that it would write may stand there. */
+static void check_master_labels(const cJSON *spec, const char *name, struct hvd_wrong *wrong)
+{
+    static const char *const keys[] = {"controller-uid", "batch.kubernetes.io/controller-uid",
+                                       "job-name", "batch.kubernetes.io/job-name"};
+    const cJSON *labels = hvd_json_at(spec, "master.template.metadata.labels");
+    char own[HVD_JOB_NAME_MAX + sizeof("-master")];
+
+    (void)snprintf(own, sizeof(own), "%.*s-master", HVD_JOB_NAME_MAX, name);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const cJSON *label = hvd_json_get(labels, keys[i]);
+        const bool is_name = i >= 2;
+
+        if (!label || cJSON_IsNull(label) ||
+            (is_name && hvd_str_equal(cJSON_GetStringValue((cJSON *)label), own)))
+            continue;
+        hvd_spec_complain(wrong,
+                          "spec.master.template.metadata.labels: %s is a label that the Job "
+                          "controller sets: remove it",
+                          keys[i]);
+    }
+}
+
 /* The image of the workers, for people; templates are checked elsewhere. */
 static hvd_status_t decode_image(const cJSON *spec, struct hvd_job_spec *out)
 {
@@ -241,6 +266,7 @@ hvd_status_t hvd_spec_decode(const cJSON *spec, struct hvd_job *job, struct hvd_
     if (hvd_groups_decode(spec, job->name, &job->spec, &wrong))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     decode_fields(spec, &job->spec, &wrong);
+    check_master_labels(spec, job->name, &wrong);
     if (decode_image(spec, &job->spec) || decode_manager(spec, &job->spec))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "HorovodJob %s: spec", job->name);
     job->spec.text = spec ? hvd_json_print(spec) : hvd_strdup("{}");
