@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 const char *hvd_status_str(hvd_status_t st)
 {
     switch (st) {
@@ -35,18 +37,14 @@ const char *hvd_status_name(hvd_status_t st)
 }
 
 /* A message is for one line of a terminal or a log, and what it names may come from anybody: blanks
- * stand for white space, question marks for other control characters, also for those of two bytes
- * in UTF-8. */
+ * stand for white space, question marks for what is not harmless. */
 static void make_plain(char *text)
 {
     for (unsigned char *c = (unsigned char *)text; *c; c++) {
         if (*c >= '\t' && *c <= '\r')
             *c = ' ';
-        else if (*c < 0x20 || *c == 0x7f)
-            *c = '?';
-        else if (*c == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f)
-            c[0] = c[1] = '?';
     }
+    hvd_str_disarm(text);
 }
 
 void hvd_err_set(struct hvd_err *err, hvd_status_t st, int sys, const char *fmt, ...)

@@ -96,3 +96,22 @@ bool hvd_str_equal(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
+
+/* Whether the three bytes are a character that turns the direction of writing. */
+static bool is_turn(const unsigned char *c)
+{
+    return c[0] == 0xe2 && ((c[1] == 0x80 && c[2] >= 0xaa && c[2] <= 0xae) ||
+                            (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
+}
+
+void hvd_str_disarm(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        if ((*c < 0x20 && *c != '\t' && *c != '\n') || *c == 0x7f)
+            *c = '?';
+        else if (*c == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f)
+            c[0] = c[1] = '?';
+        else if (is_turn(c))
+            c[0] = c[1] = c[2] = '?';
+    }
+}

@@ -45,4 +45,11 @@ bool hvd_str_has_suffix(const char *s, const char *suffix);
 /* Whether both are NULL or both hold the same text. */
 bool hvd_str_equal(const char *a, const char *b);
 
+/*
+ * Makes a text of others harmless where people read it: question marks stand for control characters
+ * but tabs and ends of lines, of one byte and of two in UTF-8, and for those that turn the
+ * direction of writing (U+202A to U+202E, U+2066 to U+2069). The length stays.
+ */
+void hvd_str_disarm(char *text);
+
 #endif

@@ -67,13 +67,17 @@ static void drop_oldest_failure(struct hvd_entry *entry)
 static char *copy_message(const char *message)
 {
     size_t len = strnlen(message, HVD_ENTRY_MESSAGE_MAX + 1);
+    char *copy;
 
     if (len > HVD_ENTRY_MESSAGE_MAX) {
         len = HVD_ENTRY_MESSAGE_MAX;
         while (len > 0 && ((unsigned char)message[len] & 0xC0) == 0x80)
             len--;
     }
-    return hvd_strndup(message, len);
+    copy = hvd_strndup(message, len);
+    if (copy)
+        hvd_str_disarm(copy);
+    return copy;
 }
 
 /* How often it has failed so by now, this time included. */

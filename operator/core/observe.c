@@ -36,6 +36,8 @@ bool hvd_observe_text_n(const char *text, size_t len, char **out)
     if (!text)
         return true;
     *out = hvd_strndup(text, (size_t)hvd_observe_cut(text, len, HVD_OBSERVE_TEXT_MAX));
+    if (*out)
+        hvd_str_disarm(*out);
     return *out != NULL;
 }
 

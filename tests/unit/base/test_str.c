@@ -1,5 +1,7 @@
 #include "tests/unit/support.h"
 
+#include <stdio.h>
+
 #include "base/str.h"
 
 static void cut_walks_through_all_items(void **state)
@@ -74,6 +76,38 @@ static void prefixes_suffixes_and_equality_take_null(void **state)
     assert_true(hvd_str_equal("a", "a"));
 }
 
+/* Escapes of terminals and turns of the direction of writing; all other text is as it was. */
+static void texts_of_others_are_made_harmless(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *expected;
+    } texts[] = {
+        {"a\tb\nc \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+         "a\tb\nc \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\x1b[31mred\x7f\r", "?[31mred??"},
+        {"\xc2\x9b"
+         "31m",
+         "??31m"},
+        {"a\xe2\x80\xaa\xe2\x80\xae"
+         "b\xe2\x81\xa6\xe2\x81\xa9",
+         "a??????b??????"},
+        {"\xe2\x80\xa9\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa",
+         "\xe2\x80\xa9\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa"},
+        {"\xe2\x80", "\xe2\x80"},
+        {"\xe2", "\xe2"},
+        {"\xc2", "\xc2"},
+    };
+    char text[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        (void)snprintf(text, sizeof(text), "%s", texts[i].text);
+        hvd_str_disarm(text);
+        assert_string_equal(text, texts[i].expected);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -81,6 +115,7 @@ int main(void)
         cmocka_unit_test(trim_takes_white_space_from_both_ends),
         cmocka_unit_test(integers_are_decimal_whole_and_in_range),
         cmocka_unit_test(the_extremes_of_64_bits_are_read),
+        cmocka_unit_test(texts_of_others_are_made_harmless),
         cmocka_unit_test(prefixes_suffixes_and_equality_take_null),
     };
 
