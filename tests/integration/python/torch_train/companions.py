@@ -336,3 +336,24 @@ def a_handler_can_be_registered_for_another_type():
     state.counter.n = 9
     state.restore()
     assert state.counter.n == 4
+
+
+@check
+def batches_are_recorded_one_after_the_other_whatever_their_numbers():
+    n = 20 * hvd.size()
+    sampler = hvd.elastic.ElasticSampler(range(n), shuffle=False)
+    step = 0
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for _ in range(3):
+            sampler.record_batch(step, 4)  # as trainer.global_step, which goes on over epochs
+            step += 1
+        assert sampler.processed_num == 12 * hvd.size()
+    sampler.load_state_dict(sampler.state_dict())  # of one rank, as in a checkpoint
+    assert len(sampler.remaining_indices) == n - 12 * hvd.size()
+    assert sampler.remaining_indices == list(range(12 * hvd.size(), n))
+    sampler.record_batch(step, 4)
+    assert sampler.processed_num == 16 * hvd.size()
+    sampler.processed_num = 4
+    sampler.reset()
+    assert sampler.remaining_indices == list(range(4, n)) and sampler.processed_num == 4

@@ -494,3 +494,123 @@ def a_scheduler_that_was_made_before_does_not_warn():
         assert optimizer.param_groups[0]["lr"] == 0.1 / 4
         copied = copy.deepcopy(optimizer)  # as some loops do; what is copied is the wrapped optimizer's state
         assert copied.param_groups[0]["lr"] == 0.1 / 4
+
+
+@check
+def sparse_gradients_beside_dense_ones_train_as_in_one_process():
+    for options in ({}, {"sparse_as_dense": True}, {"backward_passes_per_step": 2}, {"groups": 1, "sparse_as_dense": True}):
+        passes = options.get("backward_passes_per_step", 1)
+        words = torch.arange(4 * hvd.size()) % 6
+        torch.manual_seed(5)
+        alone, shared = (torch.nn.Sequential(torch.nn.Embedding(6, 2, sparse=True), torch.nn.Linear(2, 1)) for _ in range(2))
+        shared.load_state_dict(alone.state_dict())
+        lonely = sgd(alone, momentum=0.0)
+        optimizer = hvd.DistributedOptimizer(sgd(shared, momentum=0.0), shared.named_parameters(), **options)
+        for _ in range(2):
+            for model, one, rows in ((alone, lonely, words), (shared, optimizer, mine(words))):
+                one.zero_grad()
+                for _ in range(passes):
+                    model(rows).square().mean().backward()
+                one.step()
+        same_parameters(shared, alone)
+
+
+@check
+def a_gradient_that_is_replaced_before_the_step_is_the_reduced_one():
+    for options in ({}, {"compression": hvd.Compression.fp16}, {"groups": 1}, {"backward_passes_per_step": 2}):
+        model = perceptron()
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), **options)
+        for _ in range(2):
+            optimizer.zero_grad()
+            for _ in range(options.get("backward_passes_per_step", 1)):
+                model(torch.full((2, 6), 1.0 + hvd.rank())).square().sum().backward()
+            for parameter in model.parameters():
+                parameter.grad = parameter.grad.clone(memory_format=torch.contiguous_format)
+            optimizer.step()
+        for parameter in model.parameters():
+            same_on_all_ranks(parameter.detach())
+            same_on_all_ranks(parameter.grad)
+
+
+@check
+def a_gradient_that_is_removed_before_the_step_is_named():
+    for options in ({}, {"groups": 1}):
+        model = perceptron()
+        optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), **options)
+        model(torch.ones(2, 6)).sum().backward()
+        next(model.parameters()).grad = None
+        if hvd.size() > 1:
+            assert "0.weight was set to None between backward() and step()" in str(raises(ValueError, optimizer.step))
+        optimizer.zero_grad()
+        model(torch.ones(2, 6)).sum().backward()
+        optimizer.step()
+
+
+@check
+def ranks_with_parameters_in_different_orders_form_the_same_groups():
+    torch.manual_seed(3)
+    model = perceptron()
+    parameters = list(model.parameters())
+    before = [parameter.detach().clone() for parameter in parameters]
+    pairs = [parameters[i:i + 2] for i in range(0, len(parameters), 2)]
+    for groups in (1, 2, pairs):
+        if hvd.rank() % 2:
+            parameters.reverse()
+            groups = groups if isinstance(groups, int) else [pair[::-1] for pair in groups]
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.1), model.named_parameters(), groups=groups)
+        optimizer.zero_grad()
+        model(torch.full((2, 6), float(hvd.rank()))).square().sum().backward()
+        optimizer.step()
+        for parameter in model.parameters():
+            same_on_all_ranks(parameter.grad)
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), before):
+            parameter.copy_(value)
+
+
+@check
+def zero_grad_is_that_of_the_wrapped_optimizer():
+    class WithoutArguments(torch.optim.SGD):
+        def zero_grad(self):  # pylint: disable=arguments-differ
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad.zero_()
+
+    class WithZeros(torch.optim.SGD):
+        def zero_grad(self, set_to_none=False):
+            super().zero_grad(set_to_none)
+
+    for kind in (WithoutArguments, WithZeros):
+        for op in (hvd.Average, hvd.Adasum):
+            model = perceptron()
+            optimizer = hvd.DistributedOptimizer(kind(model.parameters(), lr=0.1), model.named_parameters(), op=op)
+            model(torch.ones(2, 6)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            assert all(not parameter.grad.any() for parameter in model.parameters())
+
+
+@check
+def backward_passes_per_step_is_a_number_of_passes():
+    for op in (hvd.Average, hvd.Adasum):
+        for passes in (0, -1, 1.5, None, "2"):
+            model = perceptron()
+            error = raises(ValueError, hvd.DistributedOptimizer, sgd(model), model.named_parameters(), op=op,
+                           backward_passes_per_step=passes)
+            assert "backward_passes_per_step must be > 0" in str(error)
+    optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+    raises(ValueError, optimizer.set_backward_passes_per_step, 0)
+
+
+@check
+def with_adasum_too_a_parameter_without_a_gradient_has_one_of_zeros():
+    model = torch.nn.ModuleList([torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)])
+    with torch.no_grad():
+        model[1].weight.fill_(1.0)
+    decaying = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.5)
+    optimizer = hvd.DistributedOptimizer(decaying, model.named_parameters(), op=hvd.Adasum)
+    model[0](torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    if hvd.size() > 1:
+        close(model[1].weight.detach(), torch.full((1, 2), 0.95))

@@ -10,8 +10,11 @@ import weakref
 import torch
 
 from horovod import _core
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import split_list
+from horovod.torch.asynchronous import REFUSALS
 from horovod.torch.compression import NoneCompressor
+from horovod.torch.functions import broadcast_object
 from horovod.torch.handles import all_written
 from horovod.torch.mpi_ops import (Adasum, Average, allreduce_async_, grouped_allreduce_async_,
                                    sparse_allreduce_async, synchronize)
@@ -20,7 +23,7 @@ from horovod.torch.mpi_ops import (Adasum, Average, allreduce_async_, grouped_al
 class _Entry:
     """A parameter, its name in the job, and how many backward passes its gradient waits for."""
     __slots__ = ("parameter", "name", "group", "passes_left", "is_under_way", "sparse_dims", "hook",
-                 "dense", "__weakref__")
+                 "dense", "submitted", "__weakref__")
 
     def __init__(self, parameter, name, passes):
         self.parameter = parameter
@@ -31,6 +34,7 @@ class _Entry:
         self.sparse_dims = 0  # of the last gradient, if that was sparse
         self.hook = None
         self.dense = None  # what is submitted in place of a sparse gradient
+        self.submitted = None  # the parameter's gradient, while what it holds is under way
 
 
 class _Group:
@@ -85,7 +89,7 @@ class Gradients:
         self._groups = groups
         self._entries = {}
         self._flights = []
-        # What is reduced in place, one by one, and so needs nothing but to be waited for. Such
+        # What is reduced in place, one by one, and so needs nothing but to be waited for: (entry, handle). Such
         # gradients take the short way, once a step's first has found that all is as it should be.
         self._handles = []
         self._takes_short_way = False
@@ -130,7 +134,7 @@ class Gradients:
     def _enter(self, parameter, name):
         entry = _Entry(parameter, name, self.passes)
         ours, its = weakref.ref(self), weakref.ref(entry)  # a model does not keep its optimizer
-        submit, refusals = _core.allreduce_async, (TypeError, ValueError)
+        submit = _core.allreduce_async
 
         def arrived(parameter):
             """Called for every gradient of every step: the short way is all here."""
@@ -143,8 +147,12 @@ class Gradients:
                 return
             gradient = parameter.grad
             try:
-                gradients._handles.append(submit(gradient, gradient, entry.name, *gradients._arguments))
-            except refusals:  # sparse, on a device, not contiguous: or wrong, which is told then
+                gradients._handles.append((entry, submit(gradient, gradient, entry.name, *gradients._arguments)))
+            except HorovodInternalError:
+                raise
+            except REFUSALS as error:  # sparse, on a device, not contiguous: or wrong, which is told then
+                if getattr(error, "is_told", False):
+                    raise
                 gradients.arrived(entry)
                 return
             entry.passes_left = 0
@@ -174,12 +182,21 @@ class Gradients:
         lists = self._groups
         if not lists:
             return
+        entries = sorted(self._entries.values(), key=self._order_of_all())
         if isinstance(lists, int):
-            lists = split_list(list(self._entries), min(lists, len(self._entries)) or 1)
+            lists = split_list([entry.parameter for entry in entries], min(lists, len(entries)) or 1)
         for members in lists:
-            group = _Group([self._entries[p] for p in members if p in self._entries])
+            group = _Group([entry for entry in entries if any(entry.parameter is p for p in members)])
             for entry in group.entries:
                 entry.group = group
+
+    def _order_of_all(self):
+        """What to sort entries by: the ranks may hold them in different orders, and form the same groups."""
+        names = [entry.name for entry in self._entries.values()]
+        if self._process_set.size() > 1:
+            names = broadcast_object(names, (self._process_set.ranks or [0])[0], "groups", self._process_set)
+        places = {name: place for place, name in enumerate(names)}
+        return lambda entry: places.get(entry.name, len(places))
 
     def set_passes(self, passes):
         """From now on a gradient is complete after that many backward passes."""
@@ -230,6 +247,7 @@ class Gradients:
             parameter.grad = _zeros(parameter, entry.sparse_dims)
         elif parameter.grad.is_sparse:
             entry.sparse_dims = parameter.grad.sparse_dim()
+        entry.submitted = parameter.grad
         gradient = parameter.grad.detach() if parameter.grad.requires_grad else parameter.grad
         if gradient.is_sparse and self._sparse_as_dense:
             gradient = entry.dense = gradient.to_dense()
@@ -269,9 +287,11 @@ class Gradients:
         handles, self._handles = self._handles, []
         flights, self._flights = self._flights, []
         reduced = []
-        for handle in handles:
+        for entry, handle in handles:
             try:
                 reduced.append(_core.wait(handle))
+                if entry.parameter.grad is not reduced[-1]:
+                    _replace(entry, reduced[-1])
             except (RuntimeError, ValueError) as error:
                 failure = failure or error
         all_written(reduced)
@@ -297,7 +317,9 @@ class Gradients:
                 entry.parameter.grad = reduced.to_sparse(entry.sparse_dims)
             elif reduced is not gradient:
                 gradient.copy_(reduced)
-            entry.dense = None
+            if entry.dense is None and entry.parameter.grad is not entry.submitted:
+                _replace(entry, gradient)
+            entry.dense = entry.submitted = None
 
     def restart(self):
         """Waits for what is under way, whatever becomes of it, and begins anew."""
@@ -310,6 +332,14 @@ class Gradients:
             entry.is_under_way = False
             if entry.group is not None:
                 entry.group.n_missing = len(entry.group.entries)
+
+
+def _replace(entry, reduced):
+    """Gives a parameter its reduced gradient, which has another one since it was submitted."""
+    if entry.parameter.grad is None:
+        raise ValueError(f"the gradient of {entry.name} was set to None between backward() and step(), while it was being reduced. "
+                         "Call step() or synchronize() first, or do that before backward().")
+    entry.parameter.grad = reduced
 
 
 def _zeros(parameter, sparse_dims):

@@ -56,6 +56,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def set_backward_passes_per_step(self, passes):
         """From now on gradients are reduced after that many backward passes."""
+        _check_passes(passes)
         self.backward_passes_per_step = passes
         self._gradients.set_passes(passes)
 
@@ -110,13 +111,13 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self.synchronize()
         return loss
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, *args, **kwargs):
         """As the wrapped optimizer's; AssertionError while gradients are being reduced."""
         if self._gradients.is_in_flight():
             raise AssertionError(
                 "zero_grad() between backward() and step(): the gradients are being reduced. Call "
                 "step() or synchronize() first, or zero_grad() before backward().")
-        return super().zero_grad(set_to_none=set_to_none)
+        return super().zero_grad(*args, **kwargs)
 
 
 class _DistributedAdasumOptimizer(torch.optim.Optimizer):
@@ -149,6 +150,9 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
     def step(self, closure=None, **kwargs):
         """A step of this rank alone, then all ranks take over the Adasum of what changed."""
         named = self._trained()
+        for _, parameter in named:  # what no backward pass has reached has a gradient of zeros, as with Average
+            if parameter.grad is None and closure is None:
+                parameter.grad = torch.zeros_like(parameter, requires_grad=False)
         before = [parameter.detach().clone() for _, parameter in named]
         loss = super().step(*(() if closure is None else (closure,)), **kwargs)
         _note_step(self)
@@ -171,9 +175,9 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         packed, context = self._compression.compress(change)
         return allreduce_async_(packed, name=name, op=Adasum), context
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, *args, **kwargs):
         """As the wrapped optimizer's."""
-        return super().zero_grad(set_to_none=set_to_none)
+        return super().zero_grad(*args, **kwargs)
 
 
 def _names(optimizer, named_parameters):
@@ -200,6 +204,11 @@ def _all_names(optimizer, names):
     places = {parameter: f"noname.{i}.{j}" for i, group in enumerate(optimizer.param_groups)
               for j, parameter in enumerate(group["params"])}
     return {**places, **names}
+
+
+def _check_passes(passes):
+    if not isinstance(passes, int) or passes <= 0:
+        raise ValueError(f"backward_passes_per_step must be > 0, a whole number: {passes!r}.")
 
 
 def _check_groups(groups):
@@ -257,6 +266,7 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     sparse_as_dense: sparse gradients are made dense before.
     process_set: the ranks that train this model.
     """
+    _check_passes(backward_passes_per_step)
     if gradient_predivide_factor != 1.0:
         if rocm_built():
             raise ValueError("gradient_predivide_factor is not for ROCm.")

@@ -31,8 +31,11 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.reset()
 
     def record_batch(self, batch_idx, batch_size):
-        """This rank has processed its batch of that number, of that size."""
-        self.record_indices(self.get_indices(batch_idx, batch_size))
+        """This rank has processed its next batch, of that size. As in Horovod its number is not looked at, which
+        may go on over epochs."""
+        del batch_idx
+        self.record_indices(self.indices[self._n_recorded:self._n_recorded + batch_size])
+        self._n_recorded += batch_size
 
     def record_indices(self, indices):
         """This rank has processed these samples."""
@@ -49,14 +52,19 @@ class ElasticSampler(torch.utils.data.Sampler):
         here = len(self.processed_indices) - self._n_before
         return min(self._n_before + here * self.num_replicas, len(self.dataset))
 
+    @processed_num.setter
+    def processed_num(self, number):
+        """The first so many samples of the epoch are processed; they are shared anew by reset()."""
+        self.processed_indices = set(self._order()[:number])
+        self._n_before = len(self.processed_indices)
+
     def load_state_dict(self, state_dict):
-        """Goes on from a state_dict, of this or of another number of ranks. In one of Horovod's own the number of
-        samples stands alone: they were the first of the epoch."""
+        """Goes on from a state_dict, of this or of another number of ranks. It names the samples of one rank, or, in
+        Horovod's own, none: what all ranks have processed were the first of the epoch."""
         self.epoch = state_dict["epoch"]
-        if "processed_indices" in state_dict:
-            self.processed_indices = set(state_dict["processed_indices"])
-        else:
-            self.processed_indices = set(self._order()[:state_dict["processed_num"]])
+        self.processed_indices = set(state_dict.get("processed_indices", ()))
+        if state_dict.get("processed_num", 0) > len(self.processed_indices):
+            self.processed_indices.update(self._order()[:state_dict["processed_num"]])
         self.reset()
 
     def state_dict(self):
@@ -69,6 +77,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.num_replicas = size()
         self.rank = rank()
         self._n_before = len(self.processed_indices)
+        self._n_recorded = 0  # of self.indices, by record_batch
         self.remaining_indices = [i for i in self._order() if i not in self.processed_indices]
         self.num_samples = math.ceil(len(self.remaining_indices) / self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
