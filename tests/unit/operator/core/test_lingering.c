@@ -212,9 +212,9 @@ static void what_others_remove_late_has_its_time_as_well(void **state)
         world_settle(&w);
         pass_alone(&w, HOUR_MS);
         world_remove(&w, removed[i], i ? "digits-master" : "digits-worker");
+        const int64_t gone_s = w.now_ms / 1000;
         if (i) /* as the store notes when the watch shows it */
-            cJSON_AddNumberToObject(w.gone, "digits-master",
-                                    HVD_KIND_JOB + 100.0 * (double)(w.now_ms / 1000));
+            cJSON_AddNumberToObject(w.gone, "digits-master", (double)(HVD_KIND_JOB + 100 * gone_s));
         is_told(&w, i ? "Pod default/digits-master-abcde is to go, as the Job digits-master that "
                         "made it is gone"
                       : "Pod default/digits-worker-0 is to go, as the StatefulSet digits-worker");

@@ -16,7 +16,6 @@
 #include "operator/core/children.h"
 #include "operator/core/denial.h"
 
-#define MAX_OBJECTS 128
 #define MAX_ROUNDS 200
 
 void world_stamp(struct world *w, cJSON *object, bool is_new)
@@ -280,9 +279,10 @@ void world_restart(struct world *w)
 
 static void note_gone(struct world *w, const struct hvd_action *action)
 {
+    const int64_t gone_s = w->now_ms / 1000;
+
     cJSON_DeleteItemFromObjectCaseSensitive(w->gone, action->name);
-    cJSON_AddNumberToObject(w->gone, action->name,
-                            (double)action->kind + 100.0 * (double)(w->now_ms / 1000));
+    cJSON_AddNumberToObject(w->gone, action->name, (double)((int64_t)action->kind + 100 * gone_s));
 }
 
 /* The pods of the Job whose uid ends the selector. */
@@ -765,7 +765,7 @@ static size_t list_gone(const struct world *w, const struct hvd_object *objects,
         out[n++] = (struct hvd_gone){.kind = (enum hvd_kind)((int64_t)item->valuedouble % 100),
                                      .at_s = (uint32_t)((int64_t)item->valuedouble / 100),
                                      .name = item->string};
-        assert_true(n < MAX_OBJECTS);
+        assert_true(n < WORLD_MAX_OBJECTS);
     }
     return n;
 }
@@ -789,7 +789,7 @@ static size_t observe_all(const struct world *w, struct hvd_object *out)
             n++;
         else
             hvd_object_fini(&out[n]);
-        assert_true(n < MAX_OBJECTS);
+        assert_true(n < WORLD_MAX_OBJECTS);
     }
     return n;
 }
@@ -828,9 +828,9 @@ static void check_rights(const struct hvd_plan *plan)
 
 static size_t decide_once(struct world *w, bool *has_looked)
 {
-    struct hvd_object objects[MAX_OBJECTS];
-    const struct hvd_object *pointers[MAX_OBJECTS];
-    struct hvd_gone gone[MAX_OBJECTS];
+    struct hvd_object objects[WORLD_MAX_OBJECTS];
+    const struct hvd_object *pointers[WORLD_MAX_OBJECTS];
+    struct hvd_gone gone[WORLD_MAX_OBJECTS];
     struct hvd_job job = {0};
     struct hvd_plan plan = {0};
     const struct hvd_places places = {find_place, w};
@@ -907,90 +907,6 @@ void world_settle(struct world *w)
             return;
     }
     fail_msg("the world does not settle");
-}
-
-/* Questions. */
-
-int world_events(const struct world *w, const char *reason)
-{
-    const cJSON *item = NULL;
-    int n = 0;
-
-    cJSON_ArrayForEach(item, w->events)
-    {
-        n += world_is(item, "reason", reason);
-    }
-    return n;
-}
-
-const char *world_status(const struct world *w, const char *path)
-{
-    const char *text =
-        hvd_json_str(hvd_json_get(world_find(w, "HorovodJob", "digits"), "status"), path);
-
-    return text ? text : "";
-}
-
-const char *world_condition_text(const struct world *w, const char *type, const char *field)
-{
-    const cJSON *item = NULL;
-
-    cJSON_ArrayForEach(item,
-                       hvd_json_at(world_find(w, "HorovodJob", "digits"), "status.conditions"))
-    {
-        if (world_is(item, "type", type))
-            return hvd_json_str(item, field);
-    }
-    return "";
-}
-
-const char *world_condition(const struct world *w, const char *type)
-{
-    return world_condition_text(w, type, "status");
-}
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-char *world_digest(const struct world *w)
-{
-    static const char *const types[] = {"WorkersReady", "Running", "Suspended", "Succeeded",
-                                        "Failed"};
-    const cJSON *item = NULL;
-    char *lines[MAX_OBJECTS];
-    char text[512];
-    char *out = calloc(1, 65536);
-    size_t n = 0;
-
-    cJSON_ArrayForEach(item, w->objects)
-    {
-        (void)snprintf(text, sizeof(text), "%s %s replicas=%d", hvd_json_str(item, "kind"),
-                       hvd_json_str(item, "metadata.name"),
-                       (int)hvd_json_int(item, "spec.replicas", -1));
-        lines[n++] = strdup(text);
-    }
-    cJSON_ArrayForEach(item, w->events)
-    {
-        (void)snprintf(text, sizeof(text), "event %s %s", hvd_json_str(item, "reason"),
-                       hvd_json_str(item, "message"));
-        lines[n++] = strdup(text);
-    }
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        (void)snprintf(text, sizeof(text), "condition %s %s %s", types[i],
-                       world_condition(w, types[i]), world_condition_text(w, types[i], "message"));
-        lines[n++] = strdup(text);
-    }
-    (void)snprintf(text, sizeof(text), "state %s %s", world_status(w, "state"),
-                   world_status(w, "ready"));
-    lines[n++] = strdup(text);
-    qsort(lines, n, sizeof(lines[0]), by_text);
-    for (size_t i = 0; i < n; i++) {
-        strncat(strncat(out, lines[i], 600), "\n", 2);
-        free(lines[i]);
-    }
-    return out;
 }
 
 const char *const world_children[WORLD_CHILDREN][2] = {{"Secret", "digits-ssh"},

@@ -5,6 +5,8 @@
 
 /* Within world*.c only. */
 
+#define WORLD_MAX_OBJECTS 128
+
 /* Whether that text stands at the path of an object. */
 bool world_is(const cJSON *object, const char *path, const char *text);
 
