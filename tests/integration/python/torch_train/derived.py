@@ -73,8 +73,10 @@ def adasum_takes_closures_and_what_the_wrapped_step_takes():
     optimizers = ((alone, Scaled(alone.parameters())),
                   (shared, AdasumScaled(shared.parameters(), shared.named_parameters(), hvd.Compression.none, 1)))
     for model, one in optimizers:
+        one.zero_grad(set_to_none=False)
+
         def closure(model=model, one=one):
-            one.zero_grad(set_to_none=False)
+            one.zero_grad(False)
             loss = torch.nn.functional.mse_loss(model(inputs), targets)
             loss.backward()
             return loss

@@ -589,6 +589,14 @@ def zero_grad_is_that_of_the_wrapped_optimizer():
             optimizer.step()
             optimizer.zero_grad()
             assert all(not parameter.grad.any() for parameter in model.parameters())
+    for op in (hvd.Average, hvd.Adasum):
+        model = perceptron()
+        optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), op=op)
+        for call in (lambda: optimizer.zero_grad(False), lambda: optimizer.zero_grad(set_to_none=False)):
+            model(torch.ones(2, 6)).sum().backward()
+            optimizer.step()
+            call()
+            assert all(not parameter.grad.any() for parameter in model.parameters())
 
 
 @check
