@@ -401,8 +401,8 @@ ALONE = ("unit", "counts", "bench", "docs")
 
 
 # Beside each other: the runtime's suites wait for mpirun and ssh half of their time, those of the cluster for API servers and pods
-# most of it.
-RUNTIME = ("mpi", "launch", "digits", "collectives", "chaos")
+# most of it. openmpi5 never beside launch: both look whether processes of the same programs are left.
+RUNTIME = ("mpi", "launch", "openmpi5", "digits", "collectives", "chaos")
 
 
 # Wait most of their time, each for an API server or a root of its own: run beside the operator's suite.
@@ -410,7 +410,7 @@ TOGETHER = ("fake", "images", "chart")
 
 
 # Not gated on times: beside all these, at a lower priority. Longest first.
-ASIDE_SUITES = ("python", "asan", "openmpi5", "tsan", "lint", "planted", "fuzz", "clang")
+ASIDE_SUITES = ("python", "asan", "tsan", "lint", "planted", "fuzz", "clang")
 ASIDE_AT_ONCE = 2
 
 
