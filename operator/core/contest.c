@@ -53,6 +53,11 @@ static bool is_of_existence(const struct hvd_write *write)
     return write->repair == hvd_repair_of_existence(write->kind);
 }
 
+static bool is_creation(const struct hvd_write *write)
+{
+    return is_of_existence(write) && write->value == HVD_REPAIR_PRESENT;
+}
+
 /* A change or deletion that is held back and was denied the last time stays a part of what the job
  * reports; a creation is reported where it is decided. */
 static void keep_denial(struct hvd_pass *p, const struct hvd_write *write)
@@ -60,8 +65,7 @@ static void keep_denial(struct hvd_pass *p, const struct hvd_write *write)
     const struct hvd_failure *known = hvd_pass_failure(p, write->kind, write->name);
 
     if (!known || known->type != HVD_FAILURE_DENIED || !hvd_refusal_is_told(known) ||
-        write->repair == HVD_REPAIR_STATUS || p->held_back ||
-        (is_of_existence(write) && write->value == HVD_REPAIR_PRESENT))
+        write->repair == HVD_REPAIR_STATUS || p->held_back || is_creation(write))
         return;
     p->held_back = known;
     p->is_removal_held = is_of_existence(write) || write->repair == HVD_REPAIR_ADDRESS ||
@@ -147,7 +151,7 @@ static bool waits_for_try(struct hvd_pass *p, const struct hvd_write *write)
         return false;
     hvd_plan_wake(p->plan, due_ms);
     keep_denial(p, write);
-    if (write->value == HVD_REPAIR_PRESENT && write->repair == hvd_repair_of_existence(write->kind))
+    if (is_creation(write))
         p->is_child_held = true;
     if (write->repair != HVD_REPAIR_STATUS && known && known->type == HVD_FAILURE_DENIED &&
         !hvd_refusal_is_told(known))
