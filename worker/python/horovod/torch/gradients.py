@@ -182,11 +182,12 @@ class Gradients:
         lists = self._groups
         if not lists:
             return
-        entries = sorted(self._entries.values(), key=self._order_of_all())
+        order = self._order_of_all()
         if isinstance(lists, int):
+            entries = sorted(self._entries.values(), key=order)
             lists = split_list([entry.parameter for entry in entries], min(lists, len(entries)) or 1)
         for members in lists:
-            group = _Group([entry for entry in entries if any(entry.parameter is p for p in members)])
+            group = _Group(sorted((self._entries[p] for p in members if p in self._entries), key=order))
             for entry in group.entries:
                 entry.group = group
 
