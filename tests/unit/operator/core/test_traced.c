@@ -250,25 +250,30 @@ static void an_end_counts_that_came_after_the_workers(void **state)
     }
 }
 
+/* A Job has completed at that time, by each clock: the state that its job comes to. Frees w. */
+static void ends_at(struct world *w, int64_t at_s, const char *state)
+{
+    cJSON *events = no_events();
+
+    add_event(events, "Completed", "a", (const int64_t[2]){at_s, at_s});
+    w->trace_events = events;
+    go_on(w);
+    world_is_state(w, state);
+    world_fini(w);
+    cJSON_Delete(events);
+}
+
 /* As soon as one of two is Ready the master is made: that the other came later does not matter. */
 static void an_elastic_job_counts_from_the_workers_that_are_enough(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        cJSON *events = no_events();
         struct world w;
-        int64_t at_s;
 
         start_without_kubelets(&w, SPEC(ELASTIC));
         start_worker(&w, "digits-worker-0", made_s(&w) + 30, 0);
         start_worker(&w, "digits-worker-1", made_s(&w) + 2, 0);
-        at_s = made_s(&w) + (i ? 9 : 2);
-        add_event(events, "Completed", "a", (const int64_t[2]){at_s, at_s});
-        w.trace_events = events;
-        go_on(&w);
-        world_is_state(&w, i ? "Succeeded" : "Running");
-        world_fini(&w);
-        cJSON_Delete(events);
+        ends_at(&w, made_s(&w) + (i ? 9 : 2), i ? "Succeeded" : "Running");
     }
 }
 
@@ -277,42 +282,26 @@ static void a_job_with_groups_counts_from_the_last_group(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        cJSON *events = no_events();
         struct world w;
-        int64_t at_s;
 
         start_without_kubelets(&w, SPEC("},\"workerGroups\":[{\"name\":\"b\",\"replicas\":1}]"));
         start_worker(&w, "digits-worker-0", made_s(&w) + 2, 0);
         start_worker(&w, "digits-worker-1", made_s(&w) + 3, 0);
         start_worker(&w, "digits-worker-b-0", made_s(&w) + 20, 0);
-        at_s = made_s(&w) + (i ? 21 : 20);
-        add_event(events, "Completed", "a", (const int64_t[2]){at_s, at_s});
-        w.trace_events = events;
-        go_on(&w);
-        world_is_state(&w, i ? "Succeeded" : "Running");
-        world_fini(&w);
-        cJSON_Delete(events);
+        ends_at(&w, made_s(&w) + (i ? 21 : 20), i ? "Succeeded" : "Running");
     }
 }
 
 /* A worker that was started again long after does not make the end of the master an earlier one. */
 static void a_worker_that_was_started_again_does_not_hide_the_end(void **state)
 {
-    cJSON *events = no_events();
     struct world w;
-    int64_t at_s;
 
     (void)state;
     start_without_kubelets(&w, SPEC("}"));
     start_worker(&w, "digits-worker-0", made_s(&w) + 2, 0);
     start_worker(&w, "digits-worker-1", made_s(&w) + 30, 1);
-    at_s = made_s(&w) + 9;
-    add_event(events, "Completed", "a", (const int64_t[2]){at_s, at_s});
-    w.trace_events = events;
-    go_on(&w);
-    world_is_state(&w, "Succeeded");
-    world_fini(&w);
-    cJSON_Delete(events);
+    ends_at(&w, made_s(&w) + 9, "Succeeded");
 }
 
 /* Its master ended well after the attempt had been given up for a worker. */
