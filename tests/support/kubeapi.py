@@ -169,20 +169,31 @@ class Namespace:
                 and p["metadata"].get("labels", {}).get("horovod.io/role") == role
                 and p["metadata"]["labels"].get("horovod.io/job-name") == job]
 
+    def describe_pods(self):
+        """For messages: name, phase, and whether it is Ready or on its way out."""
+        return [(p["metadata"]["name"], p["status"].get("phase"), "Ready" if is_ready(p) else "not ready",
+                 "deleted" if "deletionTimestamp" in p["metadata"] else "") for p in self.list("pods")]
+
     def workers(self, job="digits"):
         return {p["metadata"]["name"] for p in self.list("pods")
                 if p["metadata"].get("labels", {}).get("horovod.io/role") == "worker"
                 and p["metadata"]["labels"].get("horovod.io/job-name") == job}
 
-    def start_workers(self, replicas=2, job="digits", timeout=CONTROLLERS_S):
-        """The kubelets start the first workers of a job, whatever pods of these names go and come meanwhile."""
-        names = self.started[job] = {f"{job}-worker-{i}" for i in range(replicas)}
+    def start_pods(self, names, job="digits", timeout=CONTROLLERS_S):
+        """The kubelets start these workers, whatever pods of these names go and come meanwhile and until the master runs."""
+        names = set(names)
+        self.started.setdefault(job, set()).update(names)
 
         def all_are_ready():
             found = {p["metadata"]["name"]: p for p in self.pods_of(job, "worker") if p["metadata"]["name"] in names}
             waiting = [name for name, pod in sorted(found.items()) if not is_ready(pod)]
             return found.keys() >= names and all([self.try_set_pod(name) for name in waiting])
-        until(f"{replicas} worker pods", all_are_ready, timeout)
+        until(f"the worker pods {sorted(names)}", all_are_ready, timeout)
+
+    def start_workers(self, replicas=2, job="digits", timeout=CONTROLLERS_S):
+        """The kubelets start the first workers of a job, and no others."""
+        self.started[job] = set()
+        self.start_pods([f"{job}-worker-{i}" for i in range(replicas)], job, timeout)
 
     def master(self, job="digits"):
         pods = self.pods_of(job, "master")
@@ -201,7 +212,7 @@ class Namespace:
             names = [pod["metadata"]["name"] for pod in self.pods_of(job, "master")
                      if pod["status"].get("phase") not in ("Succeeded", "Failed")]
             return names and self.try_set_pod(names[0], container="master") and names[0]
-        return until("the master's pod", started, timeout)
+        return until(lambda: f"the master's pod of {job}, {self.status(job)} with {self.describe_pods()}", started, timeout)
 
     def end_master(self, name, code=0, message=""):
         self.set_pod(name, phase="Failed" if code else "Succeeded", ready=False, container="master",

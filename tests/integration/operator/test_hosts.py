@@ -26,13 +26,6 @@ def scale(ns, replicas, name="digits"):
     return ns.patch("horovodjobs", name, {"spec": {"replicas": replicas}}, "scale")
 
 
-def start(ns, names):
-    """The kubelet makes these workers Ready."""
-    until(f"the pods {names}", lambda: ns.workers() >= set(names))
-    for name in names:
-        ns.set_pod(name)
-
-
 def lines(indices, slots=1):
     return [f"digits-worker-{i}.digits slots={slots}" for i in indices]
 
@@ -44,9 +37,9 @@ def test_a_running_job_grows_and_shrinks_through_the_scale_subresource(ns, opera
     ns.wait_state("Running")
     master = ns.get("jobs", "digits-master")["metadata"]["uid"]
     assert scale(ns, 4)["spec"]["replicas"] == 4
-    start(ns, ["digits-worker-3"])
+    ns.start_pods(["digits-worker-3"])
     until("the third host is there", lambda: hosts(ns) == lines([0, 1, 3]))
-    start(ns, ["digits-worker-2"])
+    ns.start_pods(["digits-worker-2"])
     until("all are there", lambda: hosts(ns) == lines([0, 1, 2, 3]))
     until("the status says so", lambda: ns.status().get("ready") == "4/4", 40)
     shown = ns.api.request("GET", ns.path("horovodjobs", "digits", "scale"))
@@ -78,27 +71,27 @@ def test_every_change_of_the_list_is_told_to_the_master_twice(ns, operator):
 
 def test_an_elastic_job_starts_with_enough_workers(ns, operator):
     ns.apply_job(worker={"replicas": 4, "minReplicas": 2, "maxReplicas": 5}, slotsPerWorker=2)
-    start(ns, ["digits-worker-2"])
+    ns.start_pods(["digits-worker-2"])
     until("one is ready", lambda: ns.status().get("ready") == "1/4")
     assert ns.get("jobs", "digits-master") is None
-    start(ns, ["digits-worker-0"])
+    ns.start_pods(["digits-worker-0"])
     ns.start_master()
     assert hosts(ns) == lines([0, 2], slots=2) and command(ns)[:3] == ["horovodrun", "-np", "4"]
-    start(ns, ["digits-worker-1", "digits-worker-3"])
+    ns.start_pods(["digits-worker-1", "digits-worker-3"])
     until("the list follows", lambda: hosts(ns) == lines([0, 1, 2, 3], slots=2))
     for replicas in (1, 6):
         with pytest.raises(ApiError, match="must be at most") as refused:
             scale(ns, replicas)
         assert refused.value.code == 422
     scale(ns, 5)
-    start(ns, ["digits-worker-4"])
+    ns.start_pods(["digits-worker-4"])
     until("the list follows", lambda: hosts(ns) == lines(range(5), slots=2))
 
 
 def test_groups_have_their_own_templates_and_slots_and_stand_in_order(ns, operator):
     groups = [{"name": "zz", "replicas": 1, "slotsPerWorker": 8, "template": TEMPLATE}, {"name": "b", "replicas": 2}]
     ns.apply_job(worker={"replicas": 1, "minReplicas": 1}, slotsPerWorker=2, workerGroups=groups)
-    start(ns, ["digits-worker-b-1", "digits-worker-zz-0", "digits-worker-0", "digits-worker-b-0"])
+    ns.start_pods(["digits-worker-b-1", "digits-worker-zz-0", "digits-worker-0", "digits-worker-b-0"])
     ns.start_master()
     assert hosts(ns) == ["digits-worker-0.digits slots=2", "digits-worker-zz-0.digits slots=8",
                          "digits-worker-b-0.digits slots=2", "digits-worker-b-1.digits slots=2"]
@@ -128,7 +121,7 @@ def test_what_groups_are_is_fixed_unless_the_job_is_suspended(ns, operator, grou
     ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
     until("the workers are gone", lambda: ns.state() == "Suspended" and not ns.workers())
     ns.patch("horovodjobs", "digits", {"spec": {"workerGroups": groups, "suspend": False}})
-    start(ns, ["digits-worker-0"] + [f"digits-worker-{group['name']}-0" for group in groups])
+    ns.start_pods(["digits-worker-0"] + [f"digits-worker-{group['name']}-0" for group in groups])
     ns.start_master()
     assert len(hosts(ns)) == 1 + len(groups)
     wanted = {"digits-worker"} | {f"digits-worker-{group['name']}" for group in groups}
