@@ -180,6 +180,9 @@ static bool observe_place_in_job(const cJSON *object, struct hvd_object *out)
             out->meta.role == HVD_ROLE_WORKER
                 ? is_ordinal(strrchr(member, '-') + 1)
                 : is_made_for_master(object, hvd_json_str(object, "spec.subdomain"));
+    if (out->kind == HVD_KIND_POD && out->u.pod.is_orphan &&
+        !hvd_observe_annotation(object, HVD_ANNOTATION_JOB_UID, &out->u.pod.made_for))
+        return false;
     return observe_labels(object, member, out);
 }
 

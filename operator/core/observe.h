@@ -81,6 +81,7 @@ enum hvd_pod_stage {
 struct hvd_pod_view {
     enum hvd_pod_phase phase;
     bool is_orphan; /* a StatefulSet or the Job of its job made it, and controls it no more */
+    char *made_for; /* of such a one: the uid of its HorovodJob; NULL: it does not tell */
     bool is_ready;
     char *trouble; /* what keeps it from being Ready and will not pass by itself; NULL: nothing */
     enum hvd_pod_stage stage;

@@ -57,6 +57,16 @@ static bool is_owned_by(const struct hvd_view *view, const struct hvd_object *po
     return is_made_by(pod, owner) && hvd_owner_is_job(view->job, owner);
 }
 
+/* Whether the pod without a controller was made for an earlier job of this name. One that does not
+ * tell is an older operator's: what is older than the job is another job's, whoever removed that.
+ */
+static bool is_of_earlier_job(const struct hvd_job *job, const struct hvd_object *pod)
+{
+    const char *uid = pod->u.pod.made_for;
+
+    return uid ? strcmp(uid, job->uid) != 0 : pod->meta.created_s < job->created_s;
+}
+
 /* A set lets go a pod whose labels somebody has edited, and one that is deleted with
  * --cascade=orphan lets go all: no other pod of that name can be made, and until the labels are
  * back, or the next set is there, and adopts the pod, that is its worker. */
@@ -66,7 +76,7 @@ static bool is_let_go_by(const struct hvd_view *view, const struct hvd_object *p
     const struct hvd_object *set = owners->sets[group];
     char name[HVD_CHILD_NAME_MAX];
 
-    if (!pod->u.pod.is_orphan || pod->meta.created_s < view->job->created_s ||
+    if (!pod->u.pod.is_orphan || is_of_earlier_job(view->job, pod) ||
         (set && !hvd_owner_is_job(view->job, set)))
         return false;
     hvd_group_name(view->job, group, name);
@@ -95,8 +105,7 @@ static bool is_stray_master(const struct hvd_job *job, const struct hvd_object *
     return hvd_str_has_prefix(pod->meta.name, name) && pod->meta.name[strlen(name)] == '-';
 }
 
-/* Whether the pod's controller has the kind and a name that the job's own has. Of those that have
- * no controller any more what is older than the job is another job's, whoever removed that one. */
+/* Whether the pod's controller has the kind and a name that the job's own has, or had them. */
 static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object *pod)
 {
     const bool is_master = pod->meta.role == HVD_ROLE_MASTER;
@@ -104,7 +113,7 @@ static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object 
     char name[HVD_CHILD_NAME_MAX];
 
     if (pod->u.pod.is_orphan)
-        return pod->meta.created_s >= job->created_s &&
+        return !is_of_earlier_job(job, pod) &&
                (is_master ? is_stray_master(job, pod) : is_set_name(job, pod->meta.name));
     if (!hvd_str_equal(pod->meta.owner_kind, hvd_kind_info(kind)->kind))
         return false;

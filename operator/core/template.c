@@ -229,18 +229,17 @@ void hvd_template_build(struct hvd_jb *jb, cJSON *parent, const struct hvd_child
                         enum hvd_role role)
 {
     const cJSON *own = own_template(in, role);
-    cJSON *template, *pod, *container;
+    cJSON *template, *annotations, *pod, *container;
 
     hvd_jb_copy(jb, parent, "template", own);
     template = hvd_jb_ensure_object(jb, parent, "template");
     if (!own)
         short_form(jb, template, in, role);
     add_labels(jb, template, in, role);
+    annotations =
+        hvd_child_mark(jb, (cJSON *)hvd_json_get(template, "metadata"), "annotations", in->job);
     if (role == HVD_ROLE_WORKER && in->job->spec.topology_keys)
-        hvd_jb_str(
-            jb,
-            hvd_jb_ensure_object(jb, (cJSON *)hvd_json_get(template, "metadata"), "annotations"),
-            HVD_ANNOTATION_TOPOLOGY, in->job->spec.topology_keys);
+        hvd_jb_str(jb, annotations, HVD_ANNOTATION_TOPOLOGY, in->job->spec.topology_keys);
     pod = hvd_jb_ensure_object(jb, template, "spec");
     container = role_container(pod, role_name(role));
     if (role == HVD_ROLE_MASTER)

@@ -1,6 +1,5 @@
 """Names that two want: jobs whose children have the same names, the same name in two namespaces, and one job after the other
 under one name."""
-import time
 
 import pytest
 
@@ -149,7 +148,6 @@ def test_workers_that_an_earlier_job_left_are_named_and_left_alone(ns, run_opera
         for event in ns.list("events"):
             ns.delete("events", event["metadata"]["name"])
         left = [uid(ns, "pods", name) for name in workers]
-        time.sleep(1.1)  # times in the API have whole seconds
         ns.apply_job()
         is_in_the_way(ns, *workers)
         assert not ns.list("statefulsets"), "a set would adopt them, and remove them with its own"
@@ -165,6 +163,30 @@ def test_workers_that_an_earlier_job_left_are_named_and_left_alone(ns, run_opera
             ns.api.request("DELETE", ns.path("pods", name), {"gracePeriodSeconds": 0})
         finish(ns, master=start_pods(ns))
         assert not set(left) & {uid(ns, "pods", name) for name in workers}
+
+
+def test_workers_without_a_set_belong_to_the_job_that_they_name_however_young_they_are(ns, operator, attack, bystander):
+    """As those of an earlier job of this name do that were made in the second in which the new one was."""
+    with attack(at_most=3 * WRITES_OF_A_JOB):
+        ns.apply_job(suspend=True)
+        until("the suspension", lambda: (ns.condition("Suspended") or {}).get("status") == "True", LIMIT_S)
+        ns.create("pods", {"metadata": {"name": "digits-worker-1", "annotations": {"horovod.io/job-uid": "another"}, "labels": {
+            "app.kubernetes.io/managed-by": "horovod-operator", "horovod.io/job-name": "digits", "horovod.io/role": "worker"}},
+            "spec": {"subdomain": "digits", "containers": [{"name": "worker", "image": "i"}]}})
+        old = uid(ns, "pods", "digits-worker-1")
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": False}})
+        is_in_the_way(ns, "digits-worker-1")
+        assert not ns.list("statefulsets")
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+        until("the suspension", lambda: (ns.condition("Suspended") or {}).get("status") == "True", LIMIT_S)
+        bystander.succeeds()
+        assert uid(ns, "pods", "digits-worker-1") == old
+        ns.api.request("DELETE", ns.path("pods", "digits-worker-1"), {"gracePeriodSeconds": 0})
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": False}})
+        set_ = until("the set", lambda: ns.get("statefulsets", "digits-worker"), LIMIT_S)
+        made = set_["spec"]["template"]["metadata"]["annotations"]
+        assert made == {"horovod.io/job-uid": uid(ns, "horovodjobs", "digits")}
+        finish(ns, master=start_pods(ns))
 
 
 @pytest.mark.parametrize("labels", [{}, {"horovod.io/job-name": "digits"}, {"horovod.io/job-name": "another"}])

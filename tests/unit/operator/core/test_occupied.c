@@ -124,6 +124,69 @@ static void neither_suspension_nor_the_end_removes_them(void **state)
     }
 }
 
+/* Of what a set has let go, the uid of its HorovodJob decides; where that is not told, as an older
+ * operator made it, what is older than the job is not its own. */
+static void a_worker_without_a_set_is_of_the_job_that_it_was_made_for(void **state)
+{
+    static const struct {
+        const char *made_for; /* "": this job; NULL: it does not tell */
+        const char *created;  /* NULL: in the second in which the job was */
+        bool is_ours;
+    } cases[] = {{"another", NULL, false},
+                 {"another", "2001-01-01T00:00:00Z", false},
+                 {"another", "2033-01-01T00:00:00Z", false},
+                 {"", NULL, true},
+                 {"", "2001-01-01T00:00:00Z", true},
+                 {NULL, NULL, true},
+                 {NULL, "2001-01-01T00:00:00Z", false}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *made_for = cases[i].made_for, *created = cases[i].created;
+        cJSON *meta, *job;
+        struct world w;
+
+        print_message("case %zu\n", i);
+        world_init(&w, SPEC);
+        put_pod(&w, "digits-worker-0", OURS, "");
+        job = (cJSON *)hvd_json_get(world_find(&w, "HorovodJob", "digits"), "metadata");
+        meta = (cJSON *)hvd_json_get(world_find(&w, "Pod", "digits-worker-0"), "metadata");
+        cJSON_ReplaceItemInObject(
+            meta, "creationTimestamp",
+            cJSON_CreateString(created ? created : hvd_json_str(job, "creationTimestamp")));
+        if (made_for)
+            cJSON_AddStringToObject(cJSON_AddObjectToObject(meta, "annotations"),
+                                    "horovod.io/job-uid",
+                                    *made_for ? made_for : hvd_json_str(job, "uid"));
+        world_settle(&w);
+        assert_int_equal(world_events(&w, "Conflict"), !cases[i].is_ours);
+        assert_int_equal(world_find(&w, "StatefulSet", "digits-worker") != NULL, cases[i].is_ours);
+        world_fini(&w);
+    }
+}
+
+/* Their templates lack what this operator adds: a set that has pods keeps its template. */
+static void workers_of_an_older_operator_run_on(void **state)
+{
+    static const char none[] = "{\"metadata\":{\"annotations\":{\"horovod.io/job-uid\":null}}}";
+    static const char *const pods[] = {"digits-worker-0", "digits-worker-1", "digits-master-abcde"};
+    struct world w;
+    int n_writes;
+
+    (void)state;
+    world_start(&w, "");
+    for (size_t i = 0; i < sizeof(pods) / sizeof(pods[0]); i++)
+        assert_true(world_patch(&w, "Pod", pods[i], none));
+    assert_true(world_patch(&w, "StatefulSet", "digits-worker",
+                            "{\"spec\":{\"template\":{\"metadata\":{\"annotations\":null}}}}"));
+    n_writes = w.n_sent;
+    world_restart(&w);
+    pass_time(&w, HOUR_MS);
+    assert_int_equal(w.n_sent, n_writes);
+    world_is_state(&w, "Running");
+    world_fini(&w);
+}
+
 /* Nor is any other that the set would take and remove, while those that it leaves alone hold
  * nothing up. */
 static void what_holds_a_set_up_is_what_it_would_meet(void **state)
@@ -238,6 +301,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_of_an_earlier_job_are_named_and_left_alone),
         cmocka_unit_test(neither_suspension_nor_the_end_removes_them),
+        cmocka_unit_test(a_worker_without_a_set_is_of_the_job_that_it_was_made_for),
+        cmocka_unit_test(workers_of_an_older_operator_run_on),
         cmocka_unit_test(what_holds_a_set_up_is_what_it_would_meet),
         cmocka_unit_test(many_are_counted),
         cmocka_unit_test(a_pod_without_our_labels_is_found),

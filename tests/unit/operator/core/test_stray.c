@@ -201,8 +201,8 @@ static void of_two_masters_the_one_without_a_job_is_removed(void **state)
     world_fini(&w);
 }
 
-/* Nobody else's: without our labels, without those of the Job controller, older, of another name.
- */
+/* Nobody else's: without our labels, without those of the Job controller, of another name, of
+ * another HorovodJob by its annotation, or older where it has none. */
 static void a_pod_that_only_looks_so_is_left_alone(void **state)
 {
     static const char *const patches[] = {
@@ -210,7 +210,8 @@ static void a_pod_that_only_looks_so_is_left_alone(void **state)
         "{\"metadata\":{\"labels\":{\"horovod.io/role\":\"worker\"}}}",
         "{\"metadata\":{\"labels\":{\"app.kubernetes.io/managed-by\":\"me\"}}}",
         "{\"metadata\":{\"labels\":{\"horovod.io/job-name\":\"other\"}}}",
-        "{\"metadata\":{\"creationTimestamp\":\"2001-01-01T00:00:00Z\"}}",
+        "{\"metadata\":{\"annotations\":{\"horovod.io/job-uid\":\"another\"}}}",
+        "{\"metadata\":{\"creationTimestamp\":\"2001-01-01T00:00:00Z\",\"annotations\":null}}",
         "{\"metadata\":{\"ownerReferences\":[{\"kind\":\"x\",\"controller\":true}]}}",
         "{\"spec\":{\"subdomain\":\"other\"}}",
     };
@@ -232,10 +233,10 @@ static void a_pod_that_only_looks_so_is_left_alone(void **state)
 
         world_start(&w, "");
         world_put(&w, text);
-        if (i == 4)
+        if (i == 5)
             (void)world_patch(&w, "Pod", "digits-master-mine", patches[i]);
         pass_time(&w, 10 * SECOND_MS);
-        if (i != 5) /* the garbage collector of the world takes it */
+        if (i != 6) /* the garbage collector of the world takes it */
             assert_non_null(world_find(&w, "Pod", "digits-master-mine"));
         assert_int_equal(world_events(&w, "MasterRemoved"), 0);
         world_is_state(&w, "Running");
