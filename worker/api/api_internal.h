@@ -72,6 +72,20 @@ bool hvd_api_parents_place(struct hvd_topology *place);
 /* Why a forked process cannot do anything, into *why. */
 void hvd_api_explain_fork(struct hvd_err *why);
 
+/* --- started.c ---------------------------------------------------------------------------------
+ */
+
+/* The variable that a rank leaves to the processes that it starts. */
+#define HVD_API_RANK_PROCESS "HOROVOD_RANK_PROCESS"
+
+/* HVD_ERR_STATE where this process has the place of a rank that has started it and still lives.
+ * Holds life. */
+hvd_status_t hvd_api_check_started(struct hvd_err *err);
+
+/* From now on processes that this one starts find that it is a rank. Nothing without a launcher.
+ * Holds life. */
+void hvd_api_mark_children(void);
+
 /* --- process_sets.c --------------------------------------------------------------------------- */
 
 /* Agrees with the other ranks about the sets and makes them. HVD_ERR_MISMATCH when they differ;

@@ -63,12 +63,10 @@ void hvd_api_explain_fork(struct hvd_err *why)
     if (hvd_api_parents_place(&place))
         hvd_err_set(why, HVD_ERR_STATE, 0,
                     "This process was forked from rank %d and is no part of the job: only the "
-                    "process that called horovod_init may use Horovod. Start processes that use "
-                    "Horovod themselves by exec (in Python: the start method \"spawn\").",
+                    "process that called horovod_init may use Horovod.",
                     place.rank);
     else
         hvd_err_set(why, HVD_ERR_STATE, 0,
                     "This process was forked from one that has used Horovod, and cannot use it: "
-                    "MPI is the parent's. Start it by exec (in Python: the start method "
-                    "\"spawn\").");
+                    "MPI is the parent's.");
 }

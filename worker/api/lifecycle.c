@@ -75,6 +75,18 @@ static hvd_status_t begin(const struct hvd_api_start *from, struct hvd_err *err)
     return st;
 }
 
+/* begin() as a rank, which the wrapper around it and its children know about. Holds life. */
+static hvd_status_t join(const struct hvd_api_start *from, struct hvd_err *err)
+{
+    hvd_api_mark_children();
+    hvd_rank_state_open();
+    hvd_rank_state_join_all(from->n_ranks == 0 && from->n_comms == 0);
+    hvd_rank_state_set(HVD_RANK_JOINING);
+    hvd_status_t st = begin(from, err);
+    hvd_rank_state_set(st == HVD_OK ? HVD_RANK_RUNNING : HVD_RANK_ENDED);
+    return st;
+}
+
 bool hvd_api_init(const struct hvd_api_start *from)
 {
     const struct hvd_log log = {.level = HVD_LOG_ERROR, .sink = hvd_log_stderr};
@@ -89,11 +101,9 @@ bool hvd_api_init(const struct hvd_api_start *from)
     pthread_mutex_lock(&api.life);
     if (!atomic_load(&api.is_running)) {
         hvd_err_clear(&api.init_err);
-        hvd_rank_state_open();
-        hvd_rank_state_join_all(from->n_ranks == 0 && from->n_comms == 0);
-        hvd_rank_state_set(HVD_RANK_JOINING);
-        st = begin(from, &api.init_err);
-        hvd_rank_state_set(st == HVD_OK ? HVD_RANK_RUNNING : HVD_RANK_ENDED);
+        st = hvd_api_check_started(&api.init_err);
+        if (st == HVD_OK)
+            st = join(from, &api.init_err);
     }
     if (st != HVD_OK)
         hvd_log(&log, HVD_LOG_ERROR, "api", "horovod_init failed: %s", api.init_err.msg);

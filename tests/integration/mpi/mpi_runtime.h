@@ -73,6 +73,18 @@ void mode_jobs(void);
  * nothing. */
 void mode_fork(void);
 
+/* --- started.c -------------------------------------------------------------------------------- */
+
+/* Processes that each rank starts are told that the place is taken, and harm nothing. */
+void mode_started(void);
+
+/* Such a process. */
+void mode_inside(void);
+
+/* Without a launcher: the process, one that it starts, and one that this one starts join jobs of
+ * one each. */
+void mode_alone(void);
+
 /* bits.c: prints what the bits of many sums are, as a number. */
 void mode_bits(void);
 

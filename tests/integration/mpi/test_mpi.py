@@ -108,6 +108,33 @@ def test_a_forked_process_is_no_part_of_the_job_and_harms_nothing(shm, tmp_path)
         assert json.loads((tmp_path / f"timeline.{rank}.json").read_text())
 
 
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("shm", ["0", "1"])
+def test_a_process_that_a_rank_started_is_told_that_the_rank_has_the_place(shm, n):
+    assert_ok(runtime(n, "started", HOROVOD_SHM=shm))
+
+
+# What a rank may find in HOROVOD_RANK_PROCESS: a process of a job around it, its own from before an exec, rubbish.
+FOUND = {"itself": "$$ $PMIX_RANK $PMIX_NAMESPACE", "gone": "$(sh -c 'echo $$') $PMIX_RANK $PMIX_NAMESPACE",
+         "another-rank": "$PPID $((PMIX_RANK + 1)) $PMIX_NAMESPACE", "another-job": "$PPID $PMIX_RANK x$PMIX_NAMESPACE",
+         "no-place": "$PPID", "no-process": "-1 $PMIX_RANK $PMIX_NAMESPACE", "empty": "", "text": "all of them"}
+
+
+@pytest.mark.parametrize("found", FOUND.values(), ids=FOUND.keys())
+def test_a_rank_joins_whatever_else_has_left_the_variable(found):
+    assert_ok(mpirun(2, "sh", "-c", f'export HOROVOD_RANK_PROCESS="{found}"; exec "$0" gather', PROGRAMS / "mpi_runtime"))
+
+
+def test_a_living_process_in_the_same_place_is_refused():
+    assert_ok(mpirun(2, "sh", "-c", 'export HVD_TEST_PARENT=$PMIX_RANK\n'
+                     'HOROVOD_RANK_PROCESS="$$ $PMIX_RANK $PMIX_NAMESPACE" "$0" inside || exit 1', PROGRAMS / "mpi_runtime"))
+
+
+def test_a_process_alone_may_start_others_that_are_alone():
+    assert_ok(subprocess.run([PROGRAMS / "mpi_runtime", "alone"], env=environment(), capture_output=True, text=True,
+                             timeout=limits.seconds(TIMEOUT), check=False))
+
+
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_communicators_that_cannot_be_process_sets_are_refused_on_every_rank(n):
     assert_ok(runtime(n, "bad_comms"))

@@ -2,7 +2,7 @@
 import subprocess
 
 import pytest
-from ranks import PYTHON, assert_checked, assert_ended_well, checks_of, environment, mpirun
+from ranks import PYTHON, assert_checked, assert_ended_well, call, checks_of, environment, mpirun
 
 
 
@@ -167,6 +167,44 @@ def test_an_exception_on_one_rank_ends_the_others():
                   "assert hvd.rank() == 1, 'rank 0 is unhappy'\nhvd.allreduce(np.ones(3))")
     assert done.returncode != 0 and "rank 0 is unhappy" in done.stderr
     assert "HorovodInternalError: Horovod has been shut down" in done.stderr or "mpirun detected" in done.stderr
+
+
+# Its main module is not guarded: a process that is spawned imports it, and calls hvd.init().
+UNGUARDED = """
+import multiprocessing, os, subprocess, sys
+import numpy as np
+import horovod.numpy as hvd
+hvd.init()
+
+def work():
+    print("a child works", flush=True)
+
+if __name__ == "__main__":
+    for method in ("spawn", "forkserver"):
+        child = multiprocessing.get_context(method).Process(target=work)
+        child.start()
+        child.join()
+        print(method, child.exitcode, flush=True)
+    for env in (None, dict(os.environ)):
+        print("exec", subprocess.run([sys.executable, "-c", "import horovod.numpy as hvd; hvd.init()"], env=env).returncode)
+    assert hvd.allreduce(np.ones(3), op=hvd.Sum).tolist() == [hvd.size()] * 3
+    print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("launch", ["mpirun", "horovodrun"])
+def test_a_process_that_a_rank_starts_is_told_that_the_rank_has_its_place(launch, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(UNGUARDED, encoding="utf-8")
+    command = (PYTHON, program)
+    done = mpirun(2, *command) if launch == "mpirun" else call(
+        "horovodrun", "-np", 2, "--no-prefix-output", *command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(done.stdout.splitlines()) == sorted(["spawn 1", "forkserver 1", "exec 1", "exec 1", "done"] * 2), done.stdout
+    for rank in range(2):
+        assert done.stderr.count(f"ValueError: Horovod initialization failed. Please check log messages above for a more "
+                                 f"descriptive error. This process was started by rank {rank} (process ") == 4, done.stderr
+    assert 'guard the main module with if __name__ == "__main__":' in done.stderr
 
 
 RUN = """

@@ -25,7 +25,8 @@
  *   horovod_shutdown. The library never ends the process and installs no signal handler.
  * - A child of fork() is no part of the job: it may ask who its parent is (horovod_rank and the
  *   like), and everything else returns at once as if not initialised, with a message that says so.
- *   It may end in any way. Children that are to use Horovod themselves are started by exec.
+ *   It may end in any way. A process that a rank starts by exec is told so by horovod_init: the
+ *   rank has its place at the launcher. Without a launcher it is a job of its own.
  * - `err` may be NULL. On failure it holds the status that was returned and a sentence that says
  *   what is wrong; on success it is left alone. Output parameters are written on success only.
  * - Sizes and shapes are counted in elements and are 64 bits wide; memory is dense, in row-major

@@ -5,6 +5,7 @@
 #include "worker/python/core/job.h"
 
 #include <limits.h>
+#include <stdlib.h>
 
 #include "base/rank_state.h"
 
@@ -443,6 +444,19 @@ static PyObject *timeline_mark(PyObject *module, PyObject *args)
     return PyBool_FromLong(horovod_timeline_mark(phase, begins != 0));
 }
 
+/* What the runtime has left in the environment for children; Python's os.environ is a copy from
+ * before. */
+static PyObject *rank_process(PyObject *module, PyObject *unused)
+{
+    const char *value = getenv("HOROVOD_RANK_PROCESS");
+
+    (void)module;
+    (void)unused;
+    if (!value)
+        Py_RETURN_NONE;
+    return PyUnicode_DecodeFSDefault(value);
+}
+
 #define NO_ARGUMENTS(name, text)                                                                   \
     {                                                                                              \
 #name, name, METH_NOARGS, text                                                             \
@@ -454,6 +468,7 @@ PyMethodDef hvd_py_job_methods[] = {
      "init_comms(addresses of MPI_Comm, process_sets): joins the job of the first one."},
     NO_ARGUMENTS(shutdown, "Leaves the job; another may begin."),
     NO_ARGUMENTS(shutdown_at_exit, "Leaves the job if there is one, and MPI."),
+    NO_ARGUMENTS(rank_process, "HOROVOD_RANK_PROCESS, which children are to find, or None."),
     NO_ARGUMENTS(note_exception, "An exception that nothing caught ends this process."),
     NO_ARGUMENTS(is_initialized, "Whether the job runs."),
     NO_ARGUMENTS(rank, "This process among all of the job."),

@@ -46,11 +46,21 @@ class HorovodBasics:
             atexit.register(_core.shutdown_at_exit)
             HorovodBasics._is_registered = True
         addresses, ranks = sets.split(wanted)
-        if has_comm:
-            _core.init_comms([sets._address(comm), *addresses], ranks)  # pylint: disable=protected-access
-        else:
-            _core.init(list(comm) if comm else None, ranks)
+        try:
+            if has_comm:
+                _core.init_comms([sets._address(comm), *addresses], ranks)  # pylint: disable=protected-access
+            else:
+                _core.init(list(comm) if comm else None, ranks)
+        finally:
+            self._mark_children()
         sets.began(wanted)
+
+    @staticmethod
+    def _mark_children():
+        """The runtime's word to processes that this one starts, also where they get a copy of os.environ."""
+        value = _core.rank_process()
+        if value is not None:
+            os.environ["HOROVOD_RANK_PROCESS"] = value
 
     def shutdown(self):
         """Leaves the job, once all processes do."""
