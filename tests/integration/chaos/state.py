@@ -82,6 +82,10 @@ def job_status(status):
     return status
 
 
+def template_of(spec):
+    return (spec or {}).get("template", {})
+
+
 def normal(plural, item):
     """(key, object) of an object of the API."""
     meta = metadata(item["metadata"])
@@ -100,8 +104,9 @@ def normal(plural, item):
             meta.get("annotations", {}).pop("horovod.io/hosts", None)
     else:
         found["spec"] = item.get("spec")
+        template_of(found["spec"]).get("metadata", {}).get("annotations", {}).pop("horovod.io/job-uid", None)
         if plural == "jobs":  # with how many ranks it starts depends on when a change of their number was seen
-            template = found["spec"].get("template", {})
+            template = template_of(found["spec"])
             template.get("metadata", {}).get("annotations", {}).pop("horovod.io/hosts", None)
             for container in template.get("spec", {}).get("containers", []):
                 command = container.get("command", [])
