@@ -53,6 +53,7 @@ bool hvd_kind_allows(enum hvd_kind kind, const char *verb);
  * stage and the time of the telling. */
 #define HVD_ANNOTATION_JOB_UID "horovod.io/job-uid"
 #define HVD_ANNOTATION_SPEC_HASH "horovod.io/spec-hash"
+#define HVD_ANNOTATION_GENERATION "horovod.io/generation" /* with which a set was started */
 #define HVD_ANNOTATION_ATTEMPT "horovod.io/attempt"
 #define HVD_ANNOTATION_WORKERS "horovod.io/workers"
 #define HVD_ANNOTATION_WORKERS_HASH "horovod.io/workers-hash"

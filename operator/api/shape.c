@@ -22,7 +22,8 @@
 
 static const struct hvd_shape
     owner[] = {{"kind", ALL}, {"name", ALL}, {"uid", ALL}, {"controller", ALL}, END},
-    annotations_of_ours[] = {{HVD_ANNOTATION_JOB_UID, ALL}, {HVD_ANNOTATION_SPEC_HASH, ALL}, {HVD_ANNOTATION_ATTEMPT, ALL},
+    annotations_of_ours[] = {{HVD_ANNOTATION_JOB_UID, ALL}, {HVD_ANNOTATION_SPEC_HASH, ALL},
+                             {HVD_ANNOTATION_GENERATION, ALL}, {HVD_ANNOTATION_ATTEMPT, ALL},
                              {HVD_ANNOTATION_WORKERS, ALL}, {HVD_ANNOTATION_WORKERS_HASH, ALL},
                              {HVD_ANNOTATION_SCALED_DOWN, ALL},
                              {HVD_ANNOTATION_CONTAINER, ALL},

@@ -189,6 +189,14 @@ static void put_template(struct hvd_jb *jb, cJSON *parent, const struct hvd_chil
     hvd_placement_add(jb, (cJSON *)hvd_json_get(parent, "template"), in, role);
 }
 
+/* What a set notes of its start. */
+static void put_start(struct hvd_jb *jb, cJSON *annotations, const struct hvd_job *job,
+                      const char *hash)
+{
+    hvd_jb_str(jb, annotations, HVD_ANNOTATION_SPEC_HASH, hash);
+    hvd_jb_fmt(jb, annotations, HVD_ANNOTATION_GENERATION, "%" PRId64, job->generation);
+}
+
 static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
                              const struct hvd_child_inputs *in)
 {
@@ -209,7 +217,7 @@ static void statefulset_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta,
         hvd_jb_str(jb, labels, HVD_LABEL_GROUP, group->name);
     put_template(jb, spec, in, HVD_ROLE_WORKER);
     spec_hash(jb, in->spec, hash);
-    hvd_jb_str(jb, hvd_jb_ensure_object(jb, meta, "annotations"), HVD_ANNOTATION_SPEC_HASH, hash);
+    put_start(jb, hvd_jb_ensure_object(jb, meta, "annotations"), in->job, hash);
 }
 
 /* How many workers of each group the master starts with. */
@@ -286,14 +294,15 @@ hvd_status_t hvd_worker_template_patch(const struct hvd_child_inputs *in,
     hvd_jb_copy(&jb, step, "value", hvd_json_get(root, "template"));
     hvd_jb_int(&jb, hvd_patch_step(&jb, patch, "replace", "/spec/replicas"), "value",
                in->job->spec.groups[in->group].replicas);
-    step = hvd_patch_step(&jb, patch, "add",
-                          in->has_hash ? "/metadata/annotations/horovod.io~1spec-hash"
-                                       : "/metadata/annotations");
-    if (in->has_hash)
+    if (in->has_hash) {
+        step = hvd_patch_step(&jb, patch, "add", "/metadata/annotations/horovod.io~1spec-hash");
         hvd_jb_str(&jb, step, "value", hash);
-    else
-        hvd_jb_str(&jb, hvd_child_mark(&jb, step, "value", in->job), HVD_ANNOTATION_SPEC_HASH,
-                   hash);
+        step = hvd_patch_step(&jb, patch, "add", "/metadata/annotations/horovod.io~1generation");
+        hvd_jb_fmt(&jb, step, "value", "%" PRId64, in->job->generation);
+    } else {
+        step = hvd_patch_step(&jb, patch, "add", "/metadata/annotations");
+        put_start(&jb, hvd_child_mark(&jb, step, "value", in->job), in->job, hash);
+    }
     text = hvd_jb_print(&jb, patch);
     cJSON_Delete(root);
     if (!text)

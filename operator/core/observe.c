@@ -244,6 +244,18 @@ uint64_t hvd_observe_revision(const char *name)
     return name ? hvd_hash_text(HVD_HASH_START, name) >> 32 : 0;
 }
 
+/* The positive number in an annotation; 0: none. */
+static int64_t observe_number(const cJSON *object, const char *key, int64_t most)
+{
+    const cJSON *item = hvd_json_get(hvd_json_at(object, "metadata.annotations"), key);
+    const int64_t range[2] = {1, most};
+    int64_t number = 0;
+
+    if (cJSON_IsString(item))
+        (void)!hvd_str_parse_int64(hvd_strview_of(item->valuestring), range, &number, NULL);
+    return number;
+}
+
 static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
 {
     out->u.statefulset.revision =
@@ -254,6 +266,7 @@ static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
     out->u.statefulset.is_unseen = hvd_json_int(object, "status.observedGeneration", 0) <
                                    hvd_json_int(object, "metadata.generation", 1);
     out->u.statefulset.is_shifted = hvd_json_int(object, "spec.ordinals.start", 0) != 0;
+    out->u.statefulset.generation = observe_number(object, HVD_ANNOTATION_GENERATION, INT64_MAX);
     out->u.statefulset.replicas = hvd_json_int(object, "spec.replicas", 1);
     return hvd_observe_altered(object, out) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_JOB_UID, &out->u.statefulset.made_for) &&
@@ -303,15 +316,9 @@ static bool observe_manager(const cJSON *object, char **out)
 
 static bool observe_job(const cJSON *object, struct hvd_object *out)
 {
-    const cJSON *item =
-        hvd_json_get(hvd_json_at(object, "metadata.annotations"), HVD_ANNOTATION_ATTEMPT);
     const cJSON *failed = hvd_observe_condition(object, "Failed");
-    const int64_t range[2] = {1, INT32_MAX};
-    int64_t attempt = 0;
 
-    if (cJSON_IsString(item))
-        (void)!hvd_str_parse_int64(hvd_strview_of(item->valuestring), range, &attempt, NULL);
-    out->u.job.attempt = (int32_t)attempt;
+    out->u.job.attempt = (int32_t)observe_number(object, HVD_ANNOTATION_ATTEMPT, INT32_MAX);
     out->u.job.is_held =
         hvd_json_true(object, "spec.suspend") || hvd_json_int(object, "spec.parallelism", 1) == 0;
     out->u.job.set_by_others = fields_set_by_others(object);

@@ -145,6 +145,7 @@ struct hvd_object {
             bool is_unseen;  /* its controller has not seen it as it is */
             bool is_shifted; /* its first worker has another number than 0 */
             char *made_for;  /* annotation: the uid of its HorovodJob; NULL: an older operator's */
+            int64_t generation; /* likewise: of its HorovodJob when it was started; 0: not told */
             char *spec_hash;
         } statefulset;
         struct {

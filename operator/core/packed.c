@@ -49,6 +49,7 @@ static const struct field
                         FIELD(TEXT, u.statefulset.altered.value),
                         FIELD(HASH, u.statefulset.revision),
                         FIELD(TEXT, u.statefulset.made_for),
+                        FIELD(LONG, u.statefulset.generation),
                         FIELD(TEXT, u.statefulset.spec_hash)},
     of_configmap[] = {FIELD(HASH, u.configmap.data_hash), FIELD(BOOL, u.configmap.is_immutable),
                     FIELD(BOOL, u.configmap.is_shadowed)},

@@ -221,6 +221,10 @@ bool hvd_ensure_is_outdated(struct hvd_pass *p);
  * no set has any. */
 bool hvd_ensure_no_workers(struct hvd_pass *p);
 
+/* start.c. Whether workers of an earlier start are there, or may be, of which no status tells: they
+ * are taken down, and the job waits for it. */
+bool hvd_start_clears(struct hvd_pass *p);
+
 /* Publishes the list of Ready workers if it differs. */
 void hvd_ensure_hosts(struct hvd_pass *p);
 

@@ -416,7 +416,7 @@ static void run(struct hvd_pass *p)
         show_waiting(p);
         return;
     }
-    if (!hvd_admit_port(p)) {
+    if (hvd_start_clears(p) || !hvd_admit_port(p)) {
         count_workers(p);
         show_waiting(p);
         return;

@@ -40,8 +40,8 @@ def dry(ns, plural, name, patch):
     ns.api.request("PATCH", f"{ns.path(plural, name)}?dryRun=All", patch, "application/merge-patch+json")
 
 
-def patch_status(ns):
-    ns.api.request("PATCH", f"{ns.path('horovodjobs', 'digits')}/status?dryRun=All", {"status": {"ready": "7/7"}},
+def patch_status(ns, name="digits"):
+    ns.api.request("PATCH", f"{ns.path('horovodjobs', name)}/status?dryRun=All", {"status": {"ready": "7/7"}},
                    "application/merge-patch+json")
 
 
@@ -111,6 +111,33 @@ def test_a_suspension_is_carried_out_while_the_status_is_denied(server, ns, oper
     ns.start_workers()
     ns.start_master()
     ns.wait_state("Running")
+
+
+@pytest.mark.parametrize("is_one_set_down", [False, True])
+def test_a_job_whose_suspension_no_status_tells_of_is_resumed_without_its_old_workers(server, ns, run_operator, is_one_set_down):
+    """An operator ends while it takes down what a suspended job has, and the job is resumed before the next one starts."""
+    pods = ["digits-worker-0", "digits-worker-big-0"]
+    operator = run_operator()
+    ns.apply_job("probe", suspend=True)
+    with denying(server, ns, "horovodjobs/status", "UPDATE", lambda: patch_status(ns, "probe")):
+        ns.apply_job(replicas=1, workerGroups=[{"name": "big", "replicas": 1}])
+        ns.start_pods(pods)
+        ns.start_master()
+        old = {name: ns.get("pods", name)["metadata"]["uid"] for name in pods}
+        operator.stop()
+        for suspend in (True, False):
+            ns.patch("horovodjobs", "digits", {"spec": {"suspend": suspend}})
+        ns.delete("jobs", "digits-master")
+        if is_one_set_down:
+            ns.patch("statefulsets", "digits-worker", {"spec": {"replicas": 0}})
+            until("its worker is gone", lambda: ns.get("pods", pods[0]) is None)
+        run_operator()
+        until("other workers", lambda: not set(old.values()) & {pod["metadata"]["uid"] for pod in ns.pods_of("digits", "worker")}
+              and set(pods) == {pod["metadata"]["name"] for pod in ns.pods_of("digits", "worker")}, 60)
+        ns.start_pods(pods)
+        ns.start_master()
+        assert ns.status() == {}
+    ns.wait_state("Running", timeout=60)
 
 
 def test_a_deadline_is_kept_while_the_status_is_denied(server, ns, operator):
