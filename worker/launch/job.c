@@ -275,6 +275,8 @@ static void move_banners(struct run *run)
 static void finish(struct run *run)
 {
     hvd_buf_reset(&run->pass);
+    if (run->stop_signal == 0 && run->kill_at_ms == 0)
+        run->stream.mpirun_code = WIFEXITED(run->status) ? WEXITSTATUS(run->status) : 0;
     run->stream.hides_banners = run->stop_signal != 0 || run->has_closed_output;
     (void)!hvd_report_stream_finish(&run->stream, &run->pass);
     if (run->pass.len > 0)

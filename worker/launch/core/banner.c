@@ -80,44 +80,6 @@ static bool may_be_intro(const char *line, size_t len, bool *whole)
     return false;
 }
 
-/* A line that may be a ruler has got one byte more. */
-static hvd_status_t grow_ruler(struct hvd_banner_filter *filter, struct hvd_buf *pass)
-{
-    const char *line = filter->_held + filter->_line;
-    const size_t len = filter->_n_held - filter->_line;
-
-    if (line[len - 1] == '\n' && len > RULER_MIN && is_dashes(line, len - 1)) {
-        filter->_state = AFTER_ONE;
-        filter->_line = filter->_n_held;
-        return HVD_OK;
-    }
-    return line[len - 1] == '-' ? HVD_OK : release(filter, pass);
-}
-
-static hvd_status_t grow_intro(struct hvd_banner_filter *filter, struct hvd_buf *pass)
-{
-    bool whole = false;
-
-    if (!may_be_intro(filter->_held + filter->_line, filter->_n_held - filter->_line, &whole))
-        return release(filter, pass);
-    if (whole)
-        filter->_state = IN_BANNER;
-    return HVD_OK;
-}
-
-static void grow_banner(struct hvd_banner_filter *filter)
-{
-    const size_t len = filter->_n_held - filter->_line;
-
-    if (filter->_held[filter->_n_held - 1] != '\n')
-        return;
-    if (len > RULER_MIN && is_dashes(filter->_held + filter->_line, len - 1)) {
-        filter->_state = AT_LINE;
-        filter->_n_was = filter->_n_held;
-    }
-    filter->_line = filter->_n_held;
-}
-
 /* Whether the text is a beginning of the words, or begins with them (*whole). */
 static bool may_be(const char *text, size_t len, const char *words, bool *whole)
 {
@@ -145,6 +107,60 @@ static int may_be_line(const char *line, size_t len, bool *whole)
     return N_LINES;
 }
 
+/* Whether the line may be an error of PMIx, which may stand within any other of mpirun's texts; it
+ * is one when it ends. */
+static bool may_be_failed(const char *line, size_t len)
+{
+    bool whole = false;
+    const int which = may_be_line(line, len, &whole);
+
+    if (line[len - 1] == '\n')
+        return which == FAILED && whole;
+    return which == FAILED || (which == ABORTED && !whole);
+}
+
+/* A line that may be a ruler has got one byte more. */
+static hvd_status_t grow_ruler(struct hvd_banner_filter *filter, struct hvd_buf *pass)
+{
+    const char *line = filter->_held + filter->_line;
+    const size_t len = filter->_n_held - filter->_line;
+
+    if (line[len - 1] == '\n' && len > RULER_MIN && is_dashes(line, len - 1)) {
+        filter->_state = AFTER_ONE;
+        filter->_line = filter->_n_held;
+        return HVD_OK;
+    }
+    return line[len - 1] == '-' ? HVD_OK : release(filter, pass);
+}
+
+static hvd_status_t grow_intro(struct hvd_banner_filter *filter, struct hvd_buf *pass)
+{
+    const char *line = filter->_held + filter->_line;
+    const size_t len = filter->_n_held - filter->_line;
+    bool whole = false;
+
+    if (!may_be_intro(line, len, &whole) && !may_be_failed(line, len))
+        return release(filter, pass);
+    if (line[len - 1] == '\n')
+        filter->_line = filter->_n_held;
+    if (whole)
+        filter->_state = IN_BANNER;
+    return HVD_OK;
+}
+
+static void grow_banner(struct hvd_banner_filter *filter)
+{
+    const size_t len = filter->_n_held - filter->_line;
+
+    if (filter->_held[filter->_n_held - 1] != '\n')
+        return;
+    if (len > RULER_MIN && is_dashes(filter->_held + filter->_line, len - 1)) {
+        filter->_state = AT_LINE;
+        filter->_n_was = filter->_n_held;
+    }
+    filter->_line = filter->_n_held;
+}
+
 /* A line that may be one of mpirun's without rulers has got one byte more. */
 static hvd_status_t grow_line(struct hvd_banner_filter *filter, struct hvd_buf *pass)
 {
@@ -165,7 +181,8 @@ static hvd_status_t grow_line(struct hvd_banner_filter *filter, struct hvd_buf *
     return HVD_OK;
 }
 
-/* The lines about a connection that broke begin with "[HOST:PID] ***", each. */
+/* The lines about a connection that broke begin with "[HOST:PID] ***", each; errors of PMIx may
+ * stand between them. */
 static hvd_status_t grow_abort(struct hvd_banner_filter *filter, struct hvd_buf *pass)
 {
     const size_t n = strlen(ABORT_END);
@@ -174,7 +191,7 @@ static hvd_status_t grow_abort(struct hvd_banner_filter *filter, struct hvd_buf 
 
     if (line[len - 1] != '\n')
         return HVD_OK;
-    if (line[0] != '[' || !memmem(line, len, "] ***", 5))
+    if (!may_be_failed(line, len) && (line[0] != '[' || !memmem(line, len, "] ***", 5)))
         return release(filter, pass);
     if (len > n && memcmp(line + len - n, ABORT_END, n) == 0) {
         filter->_state = AT_LINE;

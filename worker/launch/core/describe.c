@@ -121,6 +121,25 @@ static void describe_end(const struct hvd_report *report, const char *host, char
                        report->rank, host, report->signal, name ? name : "unknown");
 }
 
+/* "one of 2 ranks whose reports are lost, the first is rank 2 on host w, was killed by signal 9" */
+static void describe_unheard(const struct hvd_report *report, const char *host, char *out,
+                             size_t size)
+{
+    const char *name = sigdescr_np(report->signal);
+    size_t len;
+
+    (void)snprintf(out, size,
+                   "one of %" PRId64 " ranks whose reports are lost, the first is rank %" PRId64
+                   " on host %s, ",
+                   report->n_ranks, report->rank, host);
+    len = strlen(out);
+    if (report->signal == 0)
+        (void)snprintf(out + len, size - len, "exited with code %d", report->exit_code);
+    else
+        (void)snprintf(out + len, size - len, "was killed by signal %d (%s)", report->signal,
+                       name ? name : "unknown");
+}
+
 void hvd_describe_report(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
                          size_t size)
 {
@@ -156,6 +175,10 @@ void hvd_describe_report(const struct hvd_report *report, const struct hvd_hosts
                        "rank %" PRId64 " on host %s called horovod_shutdown while other ranks "
                        "waited for %s%s",
                        report->rank, host, report->line[0] ? "tensor " : "it", report->line);
+        return;
+    }
+    if (report->kind == HVD_REPORT_UNHEARD) {
+        describe_unheard(report, host, out, size);
         return;
     }
     if (report->kind == HVD_REPORT_CUT_OFF) {

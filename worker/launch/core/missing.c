@@ -244,6 +244,16 @@ void hvd_missing_end(struct hvd_missing *missing, const struct hvd_report *end)
     member->state = had_come ? GONE : LEFT_OUT;
 }
 
+int64_t hvd_missing_unheard(const struct hvd_missing *missing, int64_t *first)
+{
+    int64_t n = 0;
+
+    for (int64_t rank = 0; missing && rank < missing->n; rank++)
+        if (missing->members[rank].state < GONE && n++ == 0)
+            *first = rank;
+    return n;
+}
+
 bool hvd_missing_blame(struct hvd_missing *missing, struct hvd_report *report)
 {
     int64_t first[NAMED_MAX];

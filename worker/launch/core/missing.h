@@ -43,6 +43,9 @@ enum hvd_missing_step hvd_missing_hear(struct hvd_missing *missing, const struct
 /* A rank has ended, as reported. missing may be NULL. */
 void hvd_missing_end(struct hvd_missing *missing, const struct hvd_report *end);
 
+/* How many ranks have not reported their end, and the first of them; 0 where missing is NULL. */
+int64_t hvd_missing_unheard(const struct hvd_missing *missing, int64_t *first);
+
 /*
  * The job has ended because ranks waited for too long, and could not say for whom: *report becomes
  * the rank that had not come, with the words in its line. False where there is none.

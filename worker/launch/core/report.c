@@ -24,7 +24,11 @@
 #define BREAK '\037'
 #define FIELDS 15
 #define WAITS_LONG_MS 10000 /* a rank is not merely on its way through horovod_init */
-#define CUT_OFF_CODE 14     /* MPI_ERR_UNKNOWN: Open MPI 5 ends a rank so whose connection broke */
+/* Exit codes of mpirun that are a rank's: 1 may be its own, those below 256 are errors of its own.
+ */
+#define RANK_CODE_MIN 2
+#define RANK_CODE_MAX 192
+#define CUT_OFF_CODE 14 /* MPI_ERR_UNKNOWN: Open MPI 5 ends a rank so whose connection broke */
 
 /* Copies text, cut where it is too long. */
 static void set_text(char *out, size_t size, struct hvd_strview text)
@@ -663,6 +667,62 @@ static void find_abort(struct hvd_report_stream *stream)
         stream->aborted.line[len - 1] = '\0';
 }
 
+/* No rank has reported a failure, and by mpirun's exit code one had it: its report is lost. It is
+ * one of those of which there is none. */
+static bool find_unheard_rank(struct hvd_report_stream *stream)
+{
+    const int code = stream->mpirun_code;
+    struct hvd_report found = {.limit_bytes = INT64_MAX};
+    const int64_t n = hvd_missing_unheard(stream->missing, &found.rank);
+
+    if (code < RANK_CODE_MIN || code > RANK_CODE_MAX || n == 0)
+        return false;
+    found.signal = code > 128 && sigdescr_np(code - 128) ? code - 128 : 0;
+    found.exit_code = found.signal ? 0 : code;
+    if (n > 1) {
+        found.kind = HVD_REPORT_UNHEARD;
+        found.n_ranks = n;
+    }
+    stream->text = found;
+    stream->has_text = true;
+    if (n == 1)
+        find_words(stream);
+    return true;
+}
+
+/* Whether a rank has ended without horovod_init. */
+static bool is_absent(const struct hvd_report_stream *stream)
+{
+    return stream->has_absent && stream->absent.notice == HVD_NOTICE_END &&
+           stream->absent.phase == HVD_RANK_OUTSIDE;
+}
+
+/* Such a rank is the failure where mpirun names it as one without MPI_Finalize, or others have
+ * come. */
+static bool is_absent_to_blame(const struct hvd_report_stream *stream)
+{
+    if (!is_absent(stream))
+        return false;
+    return stream->has_aborted
+               ? stream->aborted.line[0] == '\0' && stream->absent.rank == stream->aborted.rank
+               : stream->has_joined;
+}
+
+/* No rank has reported a failure, and mpirun's words name none. */
+static void find_silent(struct hvd_report_stream *stream)
+{
+    if (stream->has_srun)
+        find_lost_srun(stream);
+    else if (!find_unheard_rank(stream) && !stream->blames_absent)
+        find_silent_host(stream);
+    if (!hvd_report_stream_failure(stream) && stream->mpirun_code != 0) {
+        char why[8];
+
+        hvd_report_stream_refusal(stream, why, sizeof(why));
+        stream->blames_absent = is_absent(stream) && why[0] == '\0';
+    }
+}
+
 hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct hvd_buf *pass)
 {
     hvd_status_t st = pass_held(stream, pass);
@@ -670,6 +730,7 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     judge_cut_off(stream);
     if (stream->has_aborted)
         find_abort(stream);
+    stream->blames_absent = is_absent_to_blame(stream);
     if (stream->has_cause) {
         find_exception(stream);
         find_lost_rank(stream);
@@ -682,10 +743,7 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     } else if (stream->has_text) {
         find_words(stream);
     } else if (!stream->has_lost && !stream->has_aborted) {
-        if (stream->has_srun)
-            find_lost_srun(stream);
-        else
-            find_silent_host(stream);
+        find_silent(stream);
     }
     if (st == HVD_OK)
         st = hvd_banner_idle(&stream->_banners, pass);
@@ -759,6 +817,7 @@ static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *p
         !parse_report(text, stream->nonce, &report))
         return pass_held(stream, pass);
     stream->_n_held = 0;
+    stream->has_joined = stream->has_joined || report.phase != HVD_RANK_OUTSIDE;
     if (report.notice != HVD_NOTICE_END) {
         take_notice(stream, &report);
         return HVD_OK;
@@ -824,15 +883,6 @@ hvd_status_t hvd_report_stream_idle(struct hvd_report_stream *stream, struct hvd
     return hvd_banner_idle(&stream->_banners, pass);
 }
 
-/* mpirun names a rank without MPI_Finalize when others have called MPI_Init: of one that has come
- * to no horovod_init, its own report says more. */
-static bool is_aborted_absent(const struct hvd_report_stream *stream)
-{
-    return stream->has_aborted && stream->aborted.line[0] == '\0' && stream->has_absent &&
-           stream->absent.rank == stream->aborted.rank && stream->absent.notice == HVD_NOTICE_END &&
-           stream->absent.phase == HVD_RANK_OUTSIDE;
-}
-
 const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_stream *stream)
 {
     if (stream->is_stuck) /* what came later is a consequence */
@@ -843,7 +893,7 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
         return &stream->text;
     if (stream->has_lost)
         return &stream->lost;
-    if (is_aborted_absent(stream))
+    if (stream->blames_absent)
         return &stream->absent;
     return stream->has_aborted ? &stream->aborted : NULL;
 }

@@ -36,6 +36,7 @@ enum hvd_report_kind {
     HVD_REPORT_LOST_RANK, /* a rank that others have lost, and nobody has reported */
     HVD_REPORT_ABSENT,    /* a rank that comes to no horovod_init any more, where others wait */
     HVD_REPORT_MISSING,   /* a rank that has not come to horovod_init, where others wait */
+    HVD_REPORT_UNHEARD,   /* one of several ranks whose reports are lost */
     HVD_REPORT_CUT_OFF,   /* a rank that Open MPI ended: its connection to another one broke */
     HVD_REPORT_ABORTED,   /* a job that was aborted, after which each rank ended with 0 */
     HVD_REPORT_LOST_SRUN, /* mpirun has lost the srun of its daemons on more than one host */
@@ -57,10 +58,11 @@ enum hvd_report_notice {
  * horovod_init. */
 struct hvd_report {
     enum hvd_report_kind kind;
-    int64_t rank; /* LOST_HOST: the first one there */
+    int64_t rank; /* LOST_HOST: the first one there; UNHEARD: the first one */
     char host[HVD_HOST_NAME_MAX + 1];
-    int exit_code; /* when signal is 0 */
-    int signal;    /* the signal that killed it, or 0 */
+    int64_t n_ranks; /* UNHEARD: how many there are */
+    int exit_code;   /* when signal is 0 */
+    int signal;      /* the signal that killed it, or 0 */
     enum hvd_rank_phase phase;
     enum hvd_report_notice notice;
     int64_t waited_ms;   /* within horovod_init, of a rank that waits ... */
@@ -110,6 +112,9 @@ struct hvd_report_stream {
     struct hvd_report lost;
     bool has_absent; /* a rank joins no job any more */
     struct hvd_report absent;
+    bool has_joined;             /* a rank has come to horovod_init */
+    bool blames_absent;          /* at the end: the job has failed because of that rank */
+    int mpirun_code;             /* its exit code, set before the end; 0: it is not known */
     int64_t waiting;             /* 1 + the rank that was the first to wait since; 0: none */
     bool is_stuck;               /* it goes on to wait */
     struct hvd_missing *missing; /* who has not come, where others wait; owned; may be NULL */

@@ -1,5 +1,6 @@
 #include "tests/unit/support.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,22 @@ static void banners_are_held_back_between_their_rulers(void **state)
     "[hvd-east:00000] ***    and MPI will try to terminate your MPI job as well)\n"
 #define FAILED                                                                                     \
     "[hvd-east:12663] PMIX ERROR: PMIX_ERR_NOT_FOUND in file pmix_server.c at line 1747\n"
+
+static void an_error_of_pmix_may_stand_within_any_other_text(void **state)
+{
+    static const char first[] = "[hvd-east:00000] *** An error occurred in Socket closed\n";
+    const char *rest = BROKEN + sizeof(first) - 1;
+    char text[2048];
+
+    (void)state;
+    expect("one\n" RULER FAILED NOTICED RULER "two\n", "one\ntwo\n", RULER FAILED NOTICED RULER);
+    expect(RULER FAILED FAILED NOTICED FAILED RULER, "", RULER FAILED FAILED NOTICED FAILED RULER);
+    assert_in_range(snprintf(text, sizeof(text), "%s" FAILED "%s", first, rest), 1,
+                    sizeof(text) - 1);
+    expect(text, "", text);
+    expect(RULER FAILED "not of mpirun\n", RULER FAILED "not of mpirun\n", "");
+    expect(RULER "[hvd-east:1] mine\n" RULER, RULER "[hvd-east:1] mine\n" RULER, "");
+}
 
 static void what_open_mpi_5_writes_of_a_broken_connection_is_held_back(void **state)
 {
@@ -132,6 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(banners_are_held_back_between_their_rulers),
+        cmocka_unit_test(an_error_of_pmix_may_stand_within_any_other_text),
         cmocka_unit_test(what_open_mpi_5_writes_of_a_broken_connection_is_held_back),
         cmocka_unit_test(that_the_launchers_own_signal_is_passed_on_is_left_out),
         cmocka_unit_test(a_programs_own_lines_pass_as_they_are),
