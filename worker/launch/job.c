@@ -197,6 +197,8 @@ static void look_at_deadline(struct run *run, int64_t now_ms)
                               hvd_report_stream_is_ending(&run->stream, was_asked),
                               run->force_at_ms > 0 || run->out.n > 0)) {
     case HVD_DEADLINE_STOP:
+        if (run->kill_at_ms > 0) /* stopped already, for ranks that wait in vain */
+            break;
         (void)fprintf(stderr,
                       "horovodrun: mpirun has not ended %" PRId64
                       " s after a rank failed: it is stopped\n",
