@@ -40,6 +40,8 @@
 
 #define FLUSH_AFTER_MS 100 /* an incomplete line is shown after this silence */
 #define KILL_AFTER_MS 800  /* mpirun kills us 1 s after SIGTERM: the program goes first */
+#define READ_BEFORE_MS 200 /* that mpirun has to read what was written before */
+#define READ_END_MS 2000   /* and what was written last */
 #define YIELD_MS 2000      /* that the rank which is to blame has for its own end */
 #define STAY_MS 10000      /* beyond the grace, until mpirun must have been told to stop */
 #define LOOK_MS 2000       /* how often it is looked how far the rank is */
@@ -283,12 +285,14 @@ static bool step(struct wrapper *w, int timeout_ms)
     return true;
 }
 
-/* Waits until mpirun has read what we wrote, so that the report reaches it in one piece. */
-static void wait_until_read(int fd)
+/* Waits until mpirun has read what we wrote, so that a report reaches it in one piece, and before
+ * this process ends: what mpirun's daemon has read it passes on ahead of the end, the rest it may
+ * drop. */
+static void wait_until_read(int fd, int limit_ms)
 {
     int unread = 0;
 
-    for (int i = 0; i < 200 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0; i++)
+    for (int i = 0; i < limit_ms && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0; i++)
         (void)poll(NULL, 0, 1);
 }
 
@@ -298,7 +302,7 @@ static void send_report(const struct wrapper *w, const struct hvd_report *report
 
     if (hvd_report_format(report, w->nonce, line, sizeof(line)) != HVD_OK)
         return;
-    wait_until_read(STDERR_FILENO);
+    wait_until_read(STDERR_FILENO, READ_BEFORE_MS);
     hvd_process_write_all(STDERR_FILENO, line, strlen(line));
 }
 
@@ -321,18 +325,18 @@ static void notice_final(struct wrapper *w)
     w->is_final = true;
 }
 
-/* Whether the rank is stopped where its library cannot name it: before it is in a job. */
+/* Whether the rank is stopped where its library cannot name it: before it is in a job, or after. */
 static bool is_stopped(const struct wrapper *w, enum hvd_rank_phase phase)
 {
     const pid_t pid = hvd_rank_state_pid();
 
-    if (phase == HVD_RANK_MEETING || phase == HVD_RANK_RUNNING || hvd_rank_state_is_final())
+    if (phase == HVD_RANK_MEETING || phase == HVD_RANK_RUNNING)
         return false;
     return hvd_process_is_stopped(pid > 0 ? pid : w->pid);
 }
 
-/* A rank that waits in horovod_init may wait for one that never comes there: the launcher knows who
- * has ended, or is about to, and who has not come. */
+/* A rank that waits in horovod_init or in MPI_Finalize may wait for one that never comes there: the
+ * launcher knows who has ended, or is about to, and who has not come. */
 static void look_at_rank(struct wrapper *w)
 {
     const int64_t now_ms = hvd_process_now_ms();
@@ -350,6 +354,7 @@ static void look_at_rank(struct wrapper *w)
     const struct hvd_waits_view view = {.phase = notice.phase,
                                         .n_joins = hvd_rank_state_joins(),
                                         .joins_all = hvd_rank_state_joins_all(),
+                                        .is_final = w->is_final,
                                         .is_stopped = is_stopped(w, notice.phase)};
     if (!hvd_waits_look(&w->waits, &view, now_ms, &notice.notice))
         return;
@@ -431,6 +436,7 @@ static int report(struct wrapper *w)
         end.limit_bytes = hvd_here_memory_limit();
     }
     send_report(w, &end);
+    wait_until_read(STDERR_FILENO, READ_END_MS);
     w->is_behind = code != 0 && end.follows > 0 && !w->was_stopped;
     return code;
 }

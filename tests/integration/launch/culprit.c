@@ -38,6 +38,15 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
     return PMPI_Init_thread(argc, argv, required, provided);
 }
 
+int MPI_Finalize(void)
+{
+    if (is_asked("stays"))
+        (void)raise(SIGSTOP);
+    if (is_asked("lingers"))
+        (void)sleep(LATE_S);
+    return PMPI_Finalize();
+}
+
 static void fail(const char *cause)
 {
     if (strcmp(cause, "kill") == 0)
@@ -127,7 +136,8 @@ int main(void)
         return end_between(atoi(who));
     if (who && cause && strcmp(cause, "aside") == 0)
         return go_on_without(atoi(who));
-    if (cause && strcmp(cause, "late") == 0) {
+    if (cause && (strcmp(cause, "late") == 0 || strcmp(cause, "stays") == 0 ||
+                  strcmp(cause, "lingers") == 0)) {
         horovod_shutdown();
         return 0;
     }

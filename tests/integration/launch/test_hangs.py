@@ -100,6 +100,28 @@ def test_a_rank_that_comes_late_is_named_and_the_job_goes_on(hosts):
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("way", ["one host", "two hosts"])
+def test_a_rank_that_is_stopped_before_mpi_finalize_is_named_and_ends_the_job(hosts, way):
+    command, host = started(hosts, way, 3)
+    rank = 1 if way == "one host" else 2
+    host = "localhost" if way == "one host" else hosts.NAMES[1]
+    done = run([*command, str(CULPRIT)], CULPRIT_CAUSE="stays", CULPRIT_RANK=str(rank), **SHORT)
+    said = rf"horovodrun: rank {rank} on host {host} is stopped, and other ranks have waited for it in MPI_Finalize for \d+ s"
+    named = [line for line in done.stderr.splitlines() if re.fullmatch(said, line)]
+    assert len(named) >= 2, done  # a warning, and the last line
+    assert done.stderr.splitlines()[-1] == named[-1], done
+    assert done.returncode == 1
+    wait_for(lambda: not processes_with(str(CULPRIT)), "no process is left")
+
+
+def test_a_rank_that_comes_late_to_mpi_finalize_is_named_and_ends_no_job(hosts):
+    command, _ = started(hosts, "one host", 3)
+    done = run([*command, str(CULPRIT)], CULPRIT_CAUSE="lingers", CULPRIT_RANK="1", **SHORT)
+    said = r"rank 1 on host localhost has not come to MPI_Finalize for \d+ s, in which other ranks wait for it"
+    assert re.fullmatch(f"horovodrun: {said}\n", done.stderr), done
+    assert done.returncode == 0
+
+
 def test_a_rank_that_comes_later_than_others_is_not_named_before_the_warning_time(hosts):
     command, _ = started(hosts, "one host", 3)
     done = run([*command, str(CULPRIT)], CULPRIT_CAUSE="late", CULPRIT_RANK="1")

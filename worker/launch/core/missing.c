@@ -17,6 +17,7 @@ enum state {
     AWAY, /* nothing was heard of it, or it has left horovod_init */
     HERE, /* within horovod_init */
     STOPPED,
+    LEAVING, /* within MPI_Finalize */
     GONE,    /* it has ended */
     LEFT_OUT /* it has ended, and had not come */
 };
@@ -90,36 +91,37 @@ static void add_rank(struct hvd_missing *m, int64_t rank)
     add(m, text);
 }
 
-/* One rank that others wait for. */
-static void describe_one(struct hvd_missing *m, int64_t rank, int64_t waited_ms)
+/* One rank that others wait for in that place. */
+static void describe_one(struct hvd_missing *m, const char *place, int64_t rank, int64_t waited_ms)
 {
-    static const char *const words[] = {[AWAY] = " has not come to horovod_init for ",
-                                        [HERE] = " is not heard of, and other ranks have waited "
-                                                 "for it in horovod_init for ",
-                                        [STOPPED] = " is stopped, and other ranks have waited for "
-                                                    "it in horovod_init for "};
     const enum state state = m->members[rank].state;
-    char time[64];
+    const int64_t seconds = waited_ms / 1000;
+    char text[160];
 
+    if (state == HERE || state == STOPPED)
+        (void)snprintf(text, sizeof(text),
+                       " is %s, and other ranks have waited for it in %s for %" PRId64 " s",
+                       state == HERE ? "not heard of" : "stopped", place, seconds);
+    else
+        (void)snprintf(text, sizeof(text),
+                       " has not come to %s for %" PRId64 " s, in which other ranks wait for it",
+                       place, seconds);
     m->text[0] = '\0';
     add_rank(m, rank);
-    add(m, words[state <= STOPPED ? state : AWAY]);
-    (void)snprintf(time, sizeof(time), "%" PRId64 " s", waited_ms / 1000);
-    add(m, time);
-    if (state == AWAY || state > STOPPED)
-        add(m, ", in which other ranks wait for it");
+    add(m, text);
 }
 
 /* Several ranks, of which the first few are named. */
-static void describe_some(struct hvd_missing *m, const int64_t *ranks, int64_t n, int64_t waited_ms)
+static void describe_some(struct hvd_missing *m, const char *place, const int64_t *ranks, int64_t n,
+                          int64_t waited_ms)
 {
     static const char *const remarks[] = {
         [AWAY] = "", [HERE] = " (not heard of)", [STOPPED] = " (stopped)"};
 
     (void)snprintf(m->text, sizeof(m->text),
-                   "%" PRId64 " ranks have not come to horovod_init for %" PRId64
+                   "%" PRId64 " ranks have not come to %s for %" PRId64
                    " s, in which other ranks wait for them: ",
-                   n, waited_ms / 1000);
+                   n, place, waited_ms / 1000);
     for (int64_t i = 0; i < n && i < NAMED_MAX; i++) {
         const enum state state = m->members[ranks[i]].state;
 
@@ -143,8 +145,8 @@ static int64_t find(const struct hvd_missing *m, int64_t warning_ms, int64_t *fi
 
     for (int64_t rank = 0; rank < m->n; rank++) {
         const struct member *member = &m->members[rank];
-        const bool is_missing = member->state == AWAY || member->state == STOPPED ||
-                                member->state == LEFT_OUT || is_silent(m, member, warning_ms);
+        const bool is_missing =
+            (member->state != HERE && member->state != GONE) || is_silent(m, member, warning_ms);
 
         if (is_missing && n++ < NAMED_MAX)
             first[n - 1] = rank;
@@ -169,9 +171,9 @@ static void describe(struct hvd_missing *m, const struct hvd_report *notice)
 
     m->rank = n > 0 ? first[0] : notice->rank;
     if (n == 1)
-        describe_one(m, first[0], notice->waited_ms);
+        describe_one(m, "horovod_init", first[0], notice->waited_ms);
     else if (n > 1)
-        describe_some(m, first, n, notice->waited_ms);
+        describe_some(m, "horovod_init", first, n, notice->waited_ms);
     else
         (void)snprintf(m->text, sizeof(m->text),
                        "all ranks are in horovod_init, and have waited for %" PRId64
@@ -179,21 +181,70 @@ static void describe(struct hvd_missing *m, const struct hvd_report *notice)
                        notice->waited_ms / 1000);
 }
 
-/* A rank waits in horovod_init, and its library would name nobody. */
-static enum hvd_missing_step judge(struct hvd_missing *m, const struct hvd_report *notice)
+/* Whether nothing is to be said of the ranks that this one waits for: it is too early, or has been
+ * said. */
+static bool is_early(const struct hvd_missing *m, const struct hvd_report *notice, bool is_lost)
 {
-    const int64_t overdue_ms = notice->waited_ms - HVD_MISSING_SLACK_MS;
-    const bool is_lost = notice->shutdown_ms > 0 && overdue_ms >= notice->shutdown_ms;
+    return notice->warning_ms == 0 ||
+           notice->waited_ms - HVD_MISSING_SLACK_MS < notice->warning_ms ||
+           (!is_lost && notice->waited_ms / 2 < m->warned_ms);
+}
 
-    if (notice->waited_ms > m->longest_ms)
-        m->longest_ms = notice->waited_ms;
-    if (notice->warning_ms == 0 || overdue_ms < notice->warning_ms || has_gone(m) ||
-        (!is_lost && notice->waited_ms / 2 < m->warned_ms))
-        return HVD_MISSING_NOTHING;
-    describe(m, notice);
+/* Whether the shutdown time is over. */
+static bool is_overdue(const struct hvd_report *notice)
+{
+    return notice->shutdown_ms > 0 &&
+           notice->waited_ms - HVD_MISSING_SLACK_MS >= notice->shutdown_ms;
+}
+
+static enum hvd_missing_step note_step(struct hvd_missing *m, const struct hvd_report *notice,
+                                       bool is_lost)
+{
     m->warner = notice->rank;
     m->warned_ms = notice->waited_ms;
     return is_lost ? HVD_MISSING_END : HVD_MISSING_WARN;
+}
+
+/* A rank waits in horovod_init, and its library would name nobody. */
+static enum hvd_missing_step judge(struct hvd_missing *m, const struct hvd_report *notice)
+{
+    const bool is_lost = is_overdue(notice);
+
+    if (notice->waited_ms > m->longest_ms)
+        m->longest_ms = notice->waited_ms;
+    if (has_gone(m) || is_early(m, notice, is_lost))
+        return HVD_MISSING_NOTHING;
+    describe(m, notice);
+    return note_step(m, notice, is_lost);
+}
+
+/* A rank waits in MPI_Finalize. Whoever has not come may be busy for as long as it likes: a job
+ * ends because of ranks that are stopped, and of no others. */
+static enum hvd_missing_step judge_final(struct hvd_missing *m, const struct hvd_report *notice)
+{
+    int64_t first[NAMED_MAX];
+    int64_t n = 0;
+    bool is_lost = is_overdue(notice);
+
+    for (int64_t rank = 0; rank < m->n; rank++) {
+        const enum state state = m->members[rank].state;
+
+        if (state == HERE) /* waits for those that finalise: they are named */
+            return HVD_MISSING_NOTHING;
+        if (state != AWAY && state != STOPPED)
+            continue;
+        is_lost = is_lost && state == STOPPED;
+        if (n++ < NAMED_MAX)
+            first[n - 1] = rank;
+    }
+    if (n == 0 || is_early(m, notice, is_lost))
+        return HVD_MISSING_NOTHING;
+    m->rank = first[0];
+    if (n == 1)
+        describe_one(m, "MPI_Finalize", first[0], notice->waited_ms);
+    else
+        describe_some(m, "MPI_Finalize", first, n, notice->waited_ms);
+    return note_step(m, notice, is_lost);
 }
 
 /* Time passes while the launcher runs. */
@@ -222,9 +273,13 @@ enum hvd_missing_step hvd_missing_hear(struct hvd_missing *missing, const struct
         member->state = HERE;
     else if (notice->notice == HVD_NOTICE_STOPPED)
         member->state = STOPPED;
+    else if (notice->notice == HVD_NOTICE_FINAL || notice->notice == HVD_NOTICE_WAITS_FINAL)
+        member->state = LEAVING;
     member->heard_ms = missing->clock_ms;
     if (notice->rank == missing->warner && notice->waited_ms < missing->warned_ms)
         missing->warned_ms = 0; /* it waits for something else, or does not */
+    if (notice->notice == HVD_NOTICE_WAITS_FINAL)
+        return judge_final(missing, notice);
     if (notice->phase == HVD_RANK_JOINING ||
         (notice->phase == HVD_RANK_GATHERING && notice->notice == HVD_NOTICE_WAITS))
         return waits ? judge(missing, notice) : HVD_MISSING_NOTHING;

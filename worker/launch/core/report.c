@@ -800,7 +800,9 @@ static void take_notice(struct hvd_report_stream *stream, const struct hvd_repor
         note_absent(stream, report);
     else if (report->notice == HVD_NOTICE_WAITS || report->notice == HVD_NOTICE_WAITS_SOME)
         note_waiting(stream, report);
-    if (stream->has_cause || stream->has_absent)
+    if (stream->has_cause ||
+        (stream->has_absent &&
+         report->notice != HVD_NOTICE_WAITS_FINAL)) /* who is in MPI_Finalize */
         return;
     stream->has_remark = stream->has_remark || step == HVD_MISSING_WARN;
     if (step == HVD_MISSING_END)

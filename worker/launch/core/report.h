@@ -48,10 +48,12 @@ enum hvd_report_notice {
     HVD_NOTICE_END,   /* the process has ended */
     HVD_NOTICE_WAITS, /* it is within horovod_init for a while, of a job of all processes: again and
                        * again, for as long as that is so */
-    HVD_NOTICE_WAITS_SOME, /* of a job of some */
-    HVD_NOTICE_FINAL,      /* it is within MPI_Finalize, and joins no job any more */
-    HVD_NOTICE_STOPPED,    /* it stands still before horovod_init or in MPI_Init: again and again */
-    HVD_NOTICE_GOES_ON,    /* it neither waits nor is stopped any more */
+    HVD_NOTICE_WAITS_SOME,  /* of a job of some */
+    HVD_NOTICE_FINAL,       /* it is within MPI_Finalize, and joins no job any more */
+    HVD_NOTICE_WAITS_FINAL, /* ... and has been for a while: again and again */
+    HVD_NOTICE_STOPPED, /* it stands still before horovod_init, in MPI_Init or after its jobs: again
+                           and again */
+    HVD_NOTICE_GOES_ON, /* it neither waits nor is stopped any more */
 };
 
 /* How a rank ended other than well: with exit code 0 after horovod_shutdown, or without

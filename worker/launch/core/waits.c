@@ -1,7 +1,8 @@
 /*
- * When the wrapper around a rank sends a notice that its rank waits in horovod_init, or is stopped,
- * and that it no longer does. Times count in steps of a look each, so that a wrapper that was
- * stopped itself, with its rank and the others, has waited for nobody meanwhile.
+ * When the wrapper around a rank sends a notice that its rank waits in horovod_init or in
+ * MPI_Finalize, or is stopped, and that it no longer does. Times count in steps of a look each, so
+ * that a wrapper that was stopped itself, with its rank and the others, has waited for nobody
+ * meanwhile.
  */
 #include "worker/launch/core/waits.h"
 
@@ -11,8 +12,10 @@ static enum hvd_report_notice judge(const struct hvd_waits *waits,
 {
     if (waits->stopped_ms >= HVD_WAITS_FIRST_MS)
         return HVD_NOTICE_STOPPED;
-    if (!hvd_rank_phase_is_init(view->phase) || waits->waited_ms < HVD_WAITS_FIRST_MS)
+    if (waits->waited_ms < HVD_WAITS_FIRST_MS)
         return HVD_NOTICE_END;
+    if (view->is_final)
+        return HVD_NOTICE_WAITS_FINAL;
     return view->joins_all ? HVD_NOTICE_WAITS : HVD_NOTICE_WAITS_SOME;
 }
 
@@ -21,10 +24,13 @@ bool hvd_waits_look(struct hvd_waits *waits, const struct hvd_waits_view *view, 
 {
     const int64_t passed_ms = waits->last_ms > 0 ? now_ms - waits->last_ms : 0;
     const int64_t step_ms = passed_ms < HVD_WAITS_LOOK_MS ? passed_ms : HVD_WAITS_LOOK_MS;
-    const bool goes_on = hvd_rank_phase_is_init(view->phase) && view->n_joins == waits->n_joins;
+    const bool waits_now = view->is_final || hvd_rank_phase_is_init(view->phase);
+    const bool goes_on =
+        waits_now && view->is_final == waits->is_final && view->n_joins == waits->n_joins;
 
     waits->last_ms = now_ms;
     waits->n_joins = view->n_joins;
+    waits->is_final = view->is_final;
     waits->waited_ms = goes_on ? waits->waited_ms + step_ms : 0;
     waits->stopped_ms = view->is_stopped ? waits->stopped_ms + step_ms : 0;
     waits->since_ms += step_ms;

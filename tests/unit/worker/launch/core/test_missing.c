@@ -274,6 +274,47 @@ static void more_ranks_than_fit_are_counted(void **state)
     end(&job);
 }
 
+/* Ranks 0 and 2 wait in MPI_Finalize until then; the last step. */
+static enum hvd_missing_step wait_final(struct job *job, int64_t waited_ms)
+{
+    (void)hear(job, 0, HVD_NOTICE_WAITS_FINAL, 2 * SECOND); /* it has just come */
+    return hear(job, 2, HVD_NOTICE_WAITS_FINAL, waited_ms);
+}
+
+static void ranks_that_do_not_come_to_mpi_finalize_are_named(void **state)
+{
+    static const int64_t late = WARNING + HVD_MISSING_SLACK_MS;
+    const struct hvd_report ended = {.rank = 3, .phase = HVD_RANK_ENDED};
+    struct job job;
+
+    (void)state;
+    start(&job);
+    job.shutdown_ms = 2 * WARNING;
+    (void)hear(&job, 0, HVD_NOTICE_FINAL, 0);
+    assert_int_equal(wait_final(&job, late - 1), HVD_MISSING_NOTHING);
+    assert_int_equal(wait_final(&job, late), HVD_MISSING_WARN);
+    assert_string_equal(hvd_missing_text(job.missing),
+                        "2 ranks have not come to MPI_Finalize for 68 s, in which other ranks wait "
+                        "for them: rank 1 on host east and rank 3 on host west");
+    hvd_missing_end(job.missing, &ended);
+    assert_int_equal(wait_final(&job, 2 * late - 1), HVD_MISSING_NOTHING); /* said a while ago */
+    assert_int_equal(wait_final(&job, 4 * late), HVD_MISSING_WARN); /* busy, as long as it likes */
+    assert_string_equal(hvd_missing_text(job.missing),
+                        "rank 1 on host east has not come to MPI_Finalize for 272 s, in which "
+                        "other ranks wait for it");
+    (void)hear(&job, 1, HVD_NOTICE_STOPPED, 0);
+    assert_int_equal(wait_final(&job, 4 * late + SECOND), HVD_MISSING_END);
+    assert_int_equal(hvd_missing_rank(job.missing), 1);
+    assert_string_equal(hvd_missing_text(job.missing),
+                        "rank 1 on host east is stopped, and other ranks have waited for it in "
+                        "MPI_Finalize for 273 s");
+    (void)hear(&job, 1, HVD_NOTICE_WAITS, SECOND); /* in horovod_init: it is named there */
+    assert_int_equal(wait_final(&job, 16 * late), HVD_MISSING_NOTHING);
+    (void)hear(&job, 1, HVD_NOTICE_FINAL, 0);
+    assert_int_equal(wait_final(&job, 16 * late), HVD_MISSING_NOTHING);
+    end(&job);
+}
+
 static void a_notice_of_a_rank_that_does_not_exist_changes_nothing(void **state)
 {
     struct job job;
@@ -409,6 +450,7 @@ int main(void)
         cmocka_unit_test(ranks_that_have_ended_are_no_longer_waited_for_here),
         cmocka_unit_test(who_had_not_come_is_known_when_the_job_has_ended),
         cmocka_unit_test(more_ranks_than_fit_are_counted),
+        cmocka_unit_test(ranks_that_do_not_come_to_mpi_finalize_are_named),
         cmocka_unit_test(a_notice_of_a_rank_that_does_not_exist_changes_nothing),
         cmocka_unit_test(the_stream_shows_who_is_missing_and_ends_with_it),
         cmocka_unit_test(a_rank_that_gave_up_and_could_not_say_for_whom_is_not_to_blame),

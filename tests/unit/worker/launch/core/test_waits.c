@@ -67,6 +67,28 @@ static void a_rank_that_is_not_in_horovod_init_waits_for_nobody(void **state)
     }
 }
 
+static void a_rank_that_waits_in_mpi_finalize_is_reported_again_and_again(void **state)
+{
+    struct hvd_waits waits = {0};
+    struct hvd_waits_view view = {.phase = HVD_RANK_MEETING, .n_joins = 1, .joins_all = true};
+    int64_t now_ms = NOON;
+
+    (void)state;
+    (void)look(&waits, &view, &now_ms, 30);
+    view.phase = HVD_RANK_ENDED;
+    view.is_final = true;
+    assert_int_equal(look(&waits, &view, &now_ms, 1), HVD_NOTICE_GOES_ON); /* no longer there */
+    assert_int_equal(look(&waits, &view, &now_ms, 1), HVD_NOTICE_END);
+    assert_int_equal(look(&waits, &view, &now_ms, 1), HVD_NOTICE_WAITS_FINAL);
+    assert_int_equal(waits.waited_ms, 2 * SECOND);
+    assert_int_equal(look(&waits, &view, &now_ms, 4), HVD_NOTICE_WAITS_FINAL);
+    assert_int_equal(waits.waited_ms, 6 * SECOND);
+    view.is_stopped = true;
+    assert_int_equal(look(&waits, &view, &now_ms, 2), HVD_NOTICE_STOPPED);
+    view.is_stopped = false;
+    assert_int_equal(look(&waits, &view, &now_ms, 1), HVD_NOTICE_WAITS_FINAL);
+}
+
 static void a_rank_that_is_stopped_is_reported_wherever_it_is(void **state)
 {
     static const enum hvd_rank_phase phases[] = {HVD_RANK_OUTSIDE, HVD_RANK_JOINING,
@@ -105,6 +127,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_waits_is_reported_again_and_again_and_when_it_goes_on),
         cmocka_unit_test(a_rank_that_comes_again_and_again_waits_for_nobody),
         cmocka_unit_test(a_rank_that_is_not_in_horovod_init_waits_for_nobody),
+        cmocka_unit_test(a_rank_that_waits_in_mpi_finalize_is_reported_again_and_again),
         cmocka_unit_test(a_rank_that_is_stopped_is_reported_wherever_it_is),
         cmocka_unit_test(a_wrapper_that_did_not_run_itself_counts_none_of_that_time),
     };
