@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdint.h>
 #include <string.h>
 
 struct hvd_strview hvd_strview_of(const char *s)
@@ -104,8 +105,26 @@ static bool is_turn(const unsigned char *c)
                             (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
 }
 
+/* Whether no byte of the text is anything but a plain printable one: eight of them at a time, as
+ * nearly every text is of that sort. */
+static bool is_plain(const char *text, size_t len)
+{
+    const uint64_t each = UINT64_MAX / 255, high = each * 128;
+    uint64_t odd = 0;
+
+    for (size_t at = 0; at < len; at += sizeof(odd)) {
+        uint64_t word = each * ' '; /* behind the end of the text, too */
+
+        memcpy(&word, text + at, len - at < sizeof(word) ? len - at : sizeof(word));
+        odd |= word | (word + each) | (word - each * ' ');
+    }
+    return !(odd & high);
+}
+
 void hvd_str_disarm(char *text)
 {
+    if (is_plain(text, strlen(text)))
+        return;
     for (unsigned char *c = (unsigned char *)text; *c; c++) {
         if ((*c < 0x20 && *c != '\t' && *c != '\n') || *c == 0x7f)
             *c = '?';

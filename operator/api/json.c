@@ -237,7 +237,8 @@ static cJSON *parse_nuls(struct hvd_strview text)
     cJSON *doc = NULL;
     char *copy;
 
-    if (!text.len || !memmem(text.data, text.len, NUL_ESCAPE, strlen(NUL_ESCAPE)))
+    if (!text.len || !memchr(text.data, '\\', text.len) || /* most have no escape at all */
+        !memmem(text.data, text.len, NUL_ESCAPE, strlen(NUL_ESCAPE)))
         return cJSON_ParseWithLength(text.data, text.len);
     copy = json_malloc(text.len);
     if (copy)

@@ -60,14 +60,21 @@ bool hvd_numbers_is_number(struct hvd_strview text)
     return at == end;
 }
 
-/* Behind the quote that ends the string which begins before at, or the end. */
+/* Behind the quote that ends the string which begins before at, or the end: it is the first before
+ * which no odd number of backslashes stands. */
 static const char *skip_string(const char *at, const char *end)
 {
-    for (; at < end && *at != '"'; at++) {
-        if (*at == '\\' && end - at > 1)
-            at++;
+    const char *quote = at, *back;
+
+    while (quote < end && (quote = memchr(quote, '"', (size_t)(end - quote))) != NULL) {
+        back = quote;
+        while (back > at && back[-1] == '\\')
+            back--;
+        quote++;
+        if ((quote - back) % 2 != 0)
+            return quote;
     }
-    return at < end ? at + 1 : end;
+    return end;
 }
 
 static const char *skip_number(const char *at, const char *end)

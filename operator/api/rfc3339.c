@@ -89,6 +89,13 @@ int64_t hvd_rfc3339_parse(const char *text)
            part[4] * 60 + part[5] - zone;
 }
 
+/* Two digits of 0 to 99: each status has some times in it. */
+static void put_two(char *out, int number)
+{
+    out[0] = (char)('0' + number / 10 % 10);
+    out[1] = (char)('0' + number % 10);
+}
+
 void hvd_rfc3339_format(int64_t seconds, char out[HVD_RFC3339_SIZE])
 {
     int64_t days = seconds / SECONDS_PER_DAY + DAYS_TO_1970;
@@ -101,7 +108,21 @@ void hvd_rfc3339_format(int64_t seconds, char out[HVD_RFC3339_SIZE])
     int month = (int)(mp < 10 ? mp + 3 : mp - 9);
     int year = (int)(yoe + era * 400) + (month <= 2 ? 1 : 0);
 
-    (void)snprintf(out, HVD_RFC3339_SIZE, "%04d-%02d-%02dT%02d:%02d:%02dZ", year, month,
-                   (int)(doy - (153 * mp + 2) / 5 + 1), (int)(second / 3600),
-                   (int)(second / 60 % 60), (int)(second % 60));
+    const int part[] = {month, (int)(doy - (153 * mp + 2) / 5 + 1), (int)(second / 3600),
+                        (int)(second / 60 % 60), (int)(second % 60)};
+    const char *const separators = "--T::Z";
+
+    if (year < 0 || year > 9999 || second < 0) { /* of what others wrote */
+        (void)snprintf(out, HVD_RFC3339_SIZE, "%04d-%02d-%02dT%02d:%02d:%02dZ", year, part[0],
+                       part[1], part[2], part[3], part[4]);
+        return;
+    }
+    put_two(out, year / 100);
+    put_two(out + 2, year % 100);
+    for (int i = 0; i < 5; i++) {
+        out[4 + 3 * i] = separators[i];
+        put_two(out + 5 + 3 * i, part[i]);
+    }
+    out[19] = separators[5];
+    out[20] = '\0';
 }

@@ -153,12 +153,33 @@ static bool is_right(const cJSON *item, const struct member *member)
     return member->values[0] == NULL;
 }
 
-/* A level of a path that is being followed. */
+/* A level of a path that is being followed: the member of that name of the level above, or its item
+ * of that number. */
 struct place {
+    const struct place *above; /* NULL: spec itself */
     const cJSON *item;
-    const char *rest;  /* of the member's path */
-    char at[PATH_MAX]; /* the path so far, for people */
+    const char *rest; /* of the member's path */
+    const char *name; /* NULL: an item */
+    int len;          /* of the name */
+    int number;
 };
+
+/* The path so far, for people: nobody pays for it while all is right. */
+static void describe(const struct place *place, char out[PATH_MAX])
+{
+    size_t len;
+
+    if (!place->above) {
+        (void)snprintf(out, PATH_MAX, "spec");
+        return;
+    }
+    describe(place->above, out);
+    len = strlen(out);
+    if (place->name)
+        (void)snprintf(out + len, PATH_MAX - len, ".%.*s", place->len, place->name);
+    else
+        (void)snprintf(out + len, PATH_MAX - len, "[%d]", place->number);
+}
 
 static void check(const struct place *place, const struct member *member, struct hvd_wrong *wrong);
 
@@ -173,9 +194,9 @@ static void check_items(const struct place *place, const struct member *member,
         return; /* which another row complains about */
     cJSON_ArrayForEach(item, place->item)
     {
-        struct place next = {.item = item, .rest = *rest == '.' ? rest + 1 : rest};
+        const struct place next = {
+            .above = place, .item = item, .rest = *rest == '.' ? rest + 1 : rest, .number = n++};
 
-        (void)snprintf(next.at, sizeof(next.at), "%.*s[%d]", PATH_MAX - 16, place->at, n++);
         check(&next, member, wrong);
     }
 }
@@ -184,24 +205,26 @@ static void check_items(const struct place *place, const struct member *member,
 static void check(const struct place *place, const struct member *member, struct hvd_wrong *wrong)
 {
     const size_t len = strcspn(place->rest, ".[");
-    struct place next = {.rest = place->rest + len};
-    char name[PATH_MAX];
+    struct place next = {
+        .above = place, .rest = place->rest + len, .name = place->rest, .len = (int)len};
+    char text[PATH_MAX];
 
     if (strncmp(place->rest, "[]", 2) == 0) {
         check_items(place, member, wrong);
         return;
     }
     if (*place->rest == '\0') {
-        if (!is_right(place->item, member))
-            hvd_spec_complain(wrong, "%s: %s", place->at, member->what);
+        if (is_right(place->item, member))
+            return;
+        describe(place, text);
+        hvd_spec_complain(wrong, "%s: %s", text, member->what);
         return;
     }
-    (void)snprintf(name, sizeof(name), "%.*s", (int)len, place->rest);
-    next.item = hvd_json_get(place->item, name);
+    memcpy(text, place->rest, len); /* of the table above, where names are short */
+    text[len] = '\0';
+    next.item = hvd_json_get(place->item, text);
     if (!next.item || cJSON_IsNull(next.item))
         return;
-    (void)snprintf(next.at, sizeof(next.at), "%.*s.%.*s", PATH_MAX / 2, place->at, PATH_MAX / 2 - 2,
-                   name);
     if (*next.rest == '.')
         next.rest++;
     check(&next, member, wrong);
@@ -214,7 +237,7 @@ void hvd_spec_check_types(const cJSON *spec, struct hvd_wrong *wrong)
     if (!cJSON_IsObject(spec))
         hvd_spec_complain(wrong, "spec: must be an object");
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-        const struct place start = {.item = spec, .rest = members[i].path, .at = "spec"};
+        const struct place start = {.item = spec, .rest = members[i].path};
 
         check(&start, &members[i], wrong);
     }

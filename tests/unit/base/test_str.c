@@ -1,6 +1,7 @@
 #include "tests/unit/support.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/str.h"
 
@@ -108,6 +109,27 @@ static void texts_of_others_are_made_harmless(void **state)
     }
 }
 
+static void a_harmful_byte_is_found_wherever_it_stands(void **state)
+{
+    char text[32];
+
+    (void)state;
+    for (int byte = 1; byte < 256; byte++) {
+        const bool is_harmful = (byte < 0x20 && byte != '\t' && byte != '\n') || byte == 0x7f;
+
+        for (size_t len = 1; len < 20; len++) {
+            for (size_t at = 0; at < len; at++) {
+                memset(text, 'a' + (int)at, sizeof(text));
+                text[at] = (char)byte;
+                text[len] = '\0';
+                hvd_str_disarm(text);
+                assert_int_equal((unsigned char)text[at], is_harmful ? '?' : byte);
+                assert_int_equal(strlen(text), len);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +138,7 @@ int main(void)
         cmocka_unit_test(integers_are_decimal_whole_and_in_range),
         cmocka_unit_test(the_extremes_of_64_bits_are_read),
         cmocka_unit_test(texts_of_others_are_made_harmless),
+        cmocka_unit_test(a_harmful_byte_is_found_wherever_it_stands),
         cmocka_unit_test(prefixes_suffixes_and_equality_take_null),
     };
 

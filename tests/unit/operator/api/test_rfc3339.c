@@ -10,6 +10,7 @@ static void times_are_read_and_written(void **state)
         const char *text;
         int64_t seconds;
     } table[] = {
+        {"0001-01-01T00:00:00Z", -62135596800}, /* the zero time of Go */
         {"1970-01-01T00:00:01Z", 1},
         {"2000-02-29T12:34:56Z", 951827696},
         {"2023-11-14T22:13:20Z", 1700000000},
@@ -24,6 +25,8 @@ static void times_are_read_and_written(void **state)
         hvd_rfc3339_format(table[i].seconds, out);
         assert_string_equal(out, table[i].text);
     }
+    hvd_rfc3339_format(table[5].seconds + 1, out);
+    assert_string_equal(out, "10000-01-01T00:00:00Z");
 }
 
 static void every_day_of_400_years_survives_the_round_trip(void **state)
