@@ -24,9 +24,10 @@
 #define BREAK '\037'
 #define FIELDS 15
 #define WAITS_LONG_MS 10000 /* a rank is not merely on its way through horovod_init */
-/* Exit codes of mpirun that are a rank's: 1 may be its own, those below 256 are errors of its own.
- */
+/* Exit codes of mpirun that are a rank's. 1 may be its own, those below 256 are errors of its own,
+ * and a low one may also be the signal that has killed its ssh. */
 #define RANK_CODE_MIN 2
+#define SIGNAL_CODE_MIN 129
 #define RANK_CODE_MAX 192
 #define CUT_OFF_CODE 14 /* MPI_ERR_UNKNOWN: Open MPI 5 ends a rank so whose connection broke */
 
@@ -590,7 +591,7 @@ static void find_lost_srun(struct hvd_report_stream *stream)
 
 /* No rank failed by itself, and those of all hosts but one have reported that they were stopped:
  * that one is lost. */
-static void find_silent_host(struct hvd_report_stream *stream)
+static bool find_silent_host(struct hvd_report_stream *stream)
 {
     const struct hvd_hosts *hosts = stream->hosts;
     size_t n_silent = 0;
@@ -602,8 +603,9 @@ static void find_silent_host(struct hvd_report_stream *stream)
             silent = i;
         }
     if (n_silent != 1 || hosts->n < 2)
-        return;
+        return false;
     lose_host(stream, hvd_strview_of(hosts->items[silent].name));
+    return true;
 }
 
 /* A rank with the exit code of those whose connection broke failed by itself if none did. */
@@ -669,13 +671,13 @@ static void find_abort(struct hvd_report_stream *stream)
 
 /* No rank has reported a failure, and by mpirun's exit code one had it: its report is lost. It is
  * one of those of which there is none. */
-static bool find_unheard_rank(struct hvd_report_stream *stream)
+static bool find_unheard_rank(struct hvd_report_stream *stream, int code_min)
 {
     const int code = stream->mpirun_code;
     struct hvd_report found = {.limit_bytes = INT64_MAX};
     const int64_t n = hvd_missing_unheard(stream->missing, &found.rank);
 
-    if (code < RANK_CODE_MIN || code > RANK_CODE_MAX || n == 0)
+    if (code < code_min || code > RANK_CODE_MAX || n == 0)
         return false;
     found.signal = code > 128 && sigdescr_np(code - 128) ? code - 128 : 0;
     found.exit_code = found.signal ? 0 : code;
@@ -713,8 +715,9 @@ static void find_silent(struct hvd_report_stream *stream)
 {
     if (stream->has_srun)
         find_lost_srun(stream);
-    else if (!find_unheard_rank(stream) && !stream->blames_absent)
-        find_silent_host(stream);
+    else if (!find_unheard_rank(stream, SIGNAL_CODE_MIN) && !stream->blames_absent &&
+             !find_silent_host(stream))
+        (void)find_unheard_rank(stream, RANK_CODE_MIN);
     if (!hvd_report_stream_failure(stream) && stream->mpirun_code != 0) {
         char why[8];
 

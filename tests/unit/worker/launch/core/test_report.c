@@ -576,7 +576,9 @@ static void a_rank_whose_report_is_lost_is_found_by_the_exit_code(void **state)
     } cases[] = {
         {"east:1,west:1", 1, 139,
          "rank 1 on host west was killed by signal 11 (Segmentation fault)"},
-        {"east:1,west:1", 1, 3, "rank 1 on host west exited with code 3"},
+        {"east:3", 2, 3, "rank 1 on host east exited with code 3"},
+        {"east:1,west:1", 1, 9, /* ssh was killed by that signal */
+         "host west unreachable: mpirun has lost its daemon there, and with it rank 1"},
         {"east:3", 2, 137, "rank 1 on host east was killed by signal 9 (Killed)"},
         {"east:2,west:2", 2, 139,
          "one of 2 ranks whose reports are lost, the first is rank 1 on host east, was killed by "
