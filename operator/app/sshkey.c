@@ -5,12 +5,15 @@
  */
 #include "operator/app/sshkey.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include <openssl/bn.h>
 #include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
-#include <openssl/pem.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -19,6 +22,9 @@
 #define KEY_TYPE "ecdsa-sha2-nistp256"
 #define CURVE "nistp256"
 #define POINT_BYTES 65
+#define NUMBER_BYTES 32
+#define DER_BYTES 121
+#define PEM_BYTES 256
 
 static hvd_status_t fail_openssl(const char *what, struct hvd_err *err)
 {
@@ -30,26 +36,57 @@ static hvd_status_t fail_openssl(const char *what, struct hvd_err *err)
     return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "ssh key: %s: %s", what, text);
 }
 
-static hvd_status_t write_private(EVP_PKEY *pkey, struct hvd_sshkey *key, struct hvd_err *err)
+/* ECPrivateKey of RFC 5915, as OpenSSL writes it: of a curve that is fixed only the numbers differ.
+ * OpenSSL's own writer makes the curve anew for each key, which takes longer than the key. */
+static void encode_private(const unsigned char number[NUMBER_BYTES],
+                           const unsigned char point[POINT_BYTES], unsigned char out[DER_BYTES])
 {
-    BIO *bio = BIO_new(BIO_s_secmem());
-    char *text = NULL;
-    long len;
+    static const unsigned char head[] = {0x30, 0x77, 0x02, 0x01, 0x01, 0x04, NUMBER_BYTES};
+    static const unsigned char curve[] = {0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d,
+                                          0x03, 0x01, 0x07, 0xa1, 0x44, 0x03, 0x42, 0x00};
+
+    _Static_assert(sizeof(head) + NUMBER_BYTES + sizeof(curve) + POINT_BYTES == DER_BYTES, "DER");
+    memcpy(out, head, sizeof(head));
+    memcpy(out + sizeof(head), number, NUMBER_BYTES);
+    memcpy(out + sizeof(head) + NUMBER_BYTES, curve, sizeof(curve));
+    memcpy(out + sizeof(head) + NUMBER_BYTES + sizeof(curve), point, POINT_BYTES);
+}
+
+/* The text around it: lines of 64 characters. */
+static char *print_private(const unsigned char der[DER_BYTES])
+{
+    char base64[DER_BYTES / 3 * 4 + 5];
+    char *pem = hvd_malloc(1, PEM_BYTES);
+
+    (void)EVP_EncodeBlock((unsigned char *)base64, der, DER_BYTES);
+    if (pem)
+        (void)snprintf(pem, PEM_BYTES,
+                       "-----BEGIN EC PRIVATE KEY-----\n%.64s\n%.64s\n%s\n"
+                       "-----END EC PRIVATE KEY-----\n",
+                       base64, base64 + 64, base64 + 128);
+    OPENSSL_cleanse(base64, sizeof(base64));
+    return pem;
+}
+
+static hvd_status_t write_private(EVP_PKEY *pkey, const unsigned char point[POINT_BYTES],
+                                  struct hvd_sshkey *key, struct hvd_err *err)
+{
+    unsigned char number[NUMBER_BYTES], der[DER_BYTES];
+    BIGNUM *bn = NULL;
     hvd_status_t st = HVD_OK;
 
-    if (!bio)
-        bio = BIO_new(BIO_s_mem());
-    if (!bio || !PEM_write_bio_PrivateKey_traditional(bio, pkey, NULL, NULL, 0, NULL, NULL)) {
-        st = fail_openssl("writing the private key", err);
+    if (!EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_PRIV_KEY, &bn) ||
+        BN_bn2binpad(bn, number, NUMBER_BYTES) != NUMBER_BYTES) {
+        st = fail_openssl("reading the private key", err);
     } else {
-        len = BIO_get_mem_data(bio, &text);
-        key->private_pem = hvd_strndup(text, len > 0 ? (size_t)len : 0);
+        encode_private(number, point, der);
+        key->private_pem = print_private(der);
         if (!key->private_pem)
             st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "ssh key: out of memory");
-        if (text && len > 0)
-            OPENSSL_cleanse(text, (size_t)len);
     }
-    BIO_free(bio);
+    OPENSSL_cleanse(number, sizeof(number));
+    OPENSSL_cleanse(der, sizeof(der));
+    BN_clear_free(bn);
     return st;
 }
 
@@ -85,7 +122,7 @@ static hvd_status_t encode_public(const unsigned char *point, struct hvd_sshkey 
     return st;
 }
 
-static hvd_status_t write_public(EVP_PKEY *pkey, struct hvd_sshkey *key, struct hvd_err *err)
+static hvd_status_t write_keys(EVP_PKEY *pkey, struct hvd_sshkey *key, struct hvd_err *err)
 {
     unsigned char point[POINT_BYTES];
     size_t len = 0;
@@ -95,6 +132,9 @@ static hvd_status_t write_public(EVP_PKEY *pkey, struct hvd_sshkey *key, struct 
                                          &len) ||
         len != POINT_BYTES)
         return fail_openssl("reading the public key", err);
+    st = write_private(pkey, point, key, err);
+    if (st != HVD_OK)
+        return st;
     st = encode_public(point, key);
     if (st != HVD_OK)
         hvd_err_set(err, st, 0, "ssh key: %s", hvd_status_str(st));
@@ -109,9 +149,7 @@ hvd_status_t hvd_sshkey_generate(struct hvd_sshkey *out, struct hvd_err *err)
 
     if (!pkey)
         return fail_openssl("making a P-256 key", err);
-    st = write_private(pkey, &key, err);
-    if (st == HVD_OK)
-        st = write_public(pkey, &key, err);
+    st = write_keys(pkey, &key, err);
     if (st == HVD_OK)
         *out = key;
     else

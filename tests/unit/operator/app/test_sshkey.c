@@ -46,6 +46,33 @@ static void the_public_line_belongs_to_the_private_key(void **state)
     assert_null(key.private_pem);
 }
 
+/* Numbers that begin with zeros among them. */
+static void the_private_key_is_written_as_openssl_does(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        struct hvd_sshkey key = {0};
+        BIO *bio, *again = BIO_new(BIO_s_mem());
+        EVP_PKEY *pkey;
+        char *text = NULL;
+        long len;
+
+        assert_int_equal(hvd_sshkey_generate(&key, NULL), HVD_OK);
+        bio = BIO_new_mem_buf(key.private_pem, -1);
+        pkey = PEM_read_bio_PrivateKey(bio, NULL, NULL, NULL);
+        assert_non_null(pkey);
+        assert_int_equal(
+            PEM_write_bio_PrivateKey_traditional(again, pkey, NULL, NULL, 0, NULL, NULL), 1);
+        len = BIO_get_mem_data(again, &text);
+        assert_int_equal(len, strlen(key.private_pem));
+        assert_memory_equal(text, key.private_pem, (size_t)len);
+        EVP_PKEY_free(pkey);
+        BIO_free(bio);
+        BIO_free(again);
+        hvd_sshkey_fini(&key);
+    }
+}
+
 static void two_keys_differ(void **state)
 {
     struct hvd_sshkey a = {0}, b = {0};
@@ -74,6 +101,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_public_line_belongs_to_the_private_key),
+        cmocka_unit_test(the_private_key_is_written_as_openssl_does),
         cmocka_unit_test(two_keys_differ),
         cmocka_unit_test(every_failed_allocation_is_reported_and_leaks_nothing),
     };
