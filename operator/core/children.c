@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "operator/core/gang.h"
@@ -14,6 +15,17 @@
 #include "operator/core/patch.h"
 #include "operator/core/placement.h"
 #include "operator/core/template.h"
+
+/* Appends to the name, which has len bytes; returns how many it has then. Each pass asks for dozens
+ * of names. */
+static size_t append(char out[HVD_CHILD_NAME_MAX], size_t len, const char *text)
+{
+    const size_t n = strnlen(text, HVD_CHILD_NAME_MAX - 1 - len);
+
+    memcpy(out + len, text, n);
+    out[len + n] = '\0';
+    return len + n;
+}
 
 void hvd_child_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_CHILD_NAME_MAX])
 {
@@ -24,15 +36,16 @@ void hvd_child_name(const struct hvd_job *job, enum hvd_kind kind, char out[HVD_
         [HVD_KIND_JOB] = "-master",
     };
 
-    (void)snprintf(out, HVD_CHILD_NAME_MAX, "%s%s", job->name,
-                   suffixes[kind] ? suffixes[kind] : "");
+    (void)append(out, append(out, 0, job->name), suffixes[kind] ? suffixes[kind] : "");
 }
 
 void hvd_group_name(const struct hvd_job *job, size_t group, char out[HVD_CHILD_NAME_MAX])
 {
     const char *name = group < job->spec.n_groups ? job->spec.groups[group].name : "";
+    size_t len = append(out, append(out, 0, job->name), "-worker");
 
-    (void)snprintf(out, HVD_CHILD_NAME_MAX, "%s-worker%s%s", job->name, *name ? "-" : "", name);
+    if (*name)
+        (void)append(out, append(out, len, "-"), name);
 }
 
 void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job, enum hvd_kind kind)
