@@ -348,6 +348,8 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *
     for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
         const struct call call = call_of(g, (int)i);
         st = prepare(engine, &call, &p[i], err);
+        if (st != HVD_OK && p[i].is_unnamed && n > 1)
+            st = HVD_WRAP(err, st, "tensor %" PRIu32 " of %" PRIu32, i + 1, n);
         if (st == HVD_OK && p[i].submission.set != p[0].submission.set)
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0,
                           "tensor %u of the group is of process set %u, "
@@ -395,18 +397,27 @@ static bool submit_expected(struct hvd_engine *engine, const struct call *call, 
     return hvd_engine_submit_expected(engine, &described, handle);
 }
 
+/* The other ranks hear of a call that nobody has looked at, if they can. The engine is entered. */
+static void tell_call_refused(struct hvd_engine *engine, const struct call *call,
+                              const char *reason)
+{
+    horovod_tensor_t t;
+    struct prepared p;
+
+    if (identify(call, &p, &t, NULL) != HVD_OK)
+        return;
+    name_unnamed(engine, &p);
+    tell_refused(engine, &p, HVD_ERR_INVALID, reason);
+}
+
 static horovod_status_t refuse_without_handle(const struct call *call, horovod_error_t *err)
 {
     struct hvd_err why = {0};
     struct hvd_engine *engine = hvd_api_enter(true);
-    horovod_tensor_t t;
-    struct prepared p;
 
     hvd_err_set(&why, HVD_ERR_INVALID, 0, "handle is NULL");
-    if (engine && identify(call, &p, &t, NULL) == HVD_OK) {
-        name_unnamed(engine, &p);
-        tell_refused(engine, &p, HVD_ERR_INVALID, why.msg);
-    }
+    if (engine)
+        tell_call_refused(engine, call, why.msg);
     if (engine)
         hvd_api_leave();
     return hvd_api_status(HVD_ERR_INVALID, &why, err);
@@ -515,6 +526,55 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
         tell_group_refused(engine, g, &number, HVD_ERR_INVALID, why.msg);
     hvd_api_leave();
     return hvd_api_status(st, &why, err);
+}
+
+/* The collective of that name; false: there is none. */
+static bool find_word(const char *collective, enum hvd_op *out)
+{
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (words[i] && strcmp(words[i], collective) == 0) {
+            *out = (enum hvd_op)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As much of a reason as the others get, in one line. */
+static void copy_reason(const char *reason, char *out, size_t size)
+{
+    snprintf(out, size, "%s", reason);
+    for (char *c = out; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = ' ';
+}
+
+horovod_status_t horovod_refuse(const char *collective, int n,
+                                const horovod_tensor_t *const *tensors, const char *reason,
+                                horovod_error_t *err)
+{
+    struct group g = {.n = n > 0 ? n : 1, .tensors = tensors};
+    struct hvd_err why = {0};
+    char text[HVD_ERR_MSG_MAX];
+    uint64_t number = 0;
+    hvd_status_t st = HVD_OK;
+
+    if (!collective || !find_word(collective, &g.op) || n < 0 || !tensors || !reason) {
+        st = HVD_FAIL(&why, HVD_ERR_INVALID, 0, "horovod_refuse: no such collective, or NULL");
+        return hvd_api_status(st, &why, err);
+    }
+    struct hvd_engine *engine = hvd_api_enter(true);
+    if (!engine)
+        return hvd_api_not_initialized(err);
+    copy_reason(reason, text, sizeof(text));
+    if (n > 0) {
+        tell_group_refused(engine, &g, &number, HVD_ERR_INVALID, text);
+    } else {
+        const struct call call = call_of(&g, 0);
+        tell_call_refused(engine, &call, text);
+    }
+    hvd_api_leave();
+    return HOROVOD_OK;
 }
 
 horovod_status_t horovod_allreduce_async(const void *input, void *output,

@@ -173,6 +173,10 @@ void mode_arguments(void)
 
     expect_failure(horovod_barrier(&err), HOROVOD_PRECONDITION_ERROR, &err,
                    "Horovod has not been initialized");
+    expect_failure(horovod_refuse("allreduce", 0,
+                                  (const horovod_tensor_t *const[]){HOROVOD_TENSOR(.name = "t")},
+                                  "why", &err),
+                   HOROVOD_PRECONDITION_ERROR, &err, "Horovod has not been initialized");
     check(horovod_rank() == -1 && horovod_size() == -1, "rank", "known before init");
     horovod_shutdown(); /* does nothing */
     must_init();

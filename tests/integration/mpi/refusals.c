@@ -162,6 +162,7 @@ static void one_group(const char *const names[2], const char *const full_names[2
                        .shape = (const int64_t[]){4}),
         HOROVOD_TENSOR(.name = names[1], .dtype = HOROVOD_FLOAT64, .op = HOROVOD_SUM, .ndim = 1,
                        .shape = (const int64_t[]){4})};
+    const char *member = names[1] ? "tensor two: output is NULL" : "tensor 2 of 2: output is NULL";
     const bool bad = is_last();
     horovod_status_t st =
         horovod_grouped_allreduce_async(2, inputs, bad && !no_handles ? bad_outputs : outputs,
@@ -174,7 +175,7 @@ static void one_group(const char *const names[2], const char *const full_names[2
     check(st == HOROVOD_OK, "group", err.message);
     for (int i = 0; i < 2; i++)
         expect_refused(horovod_wait(handles[i], &err), &err, full_names[i],
-                       no_handles ? "a group of 2 tensors" : "output is NULL");
+                       no_handles ? "a group of 2 tensors" : member);
 }
 
 /* Tensors that the library names; the next one that is good meets its own kind. */
@@ -184,13 +185,83 @@ static void without_names(int round)
     char names[2][64];
     const char *const full_names[2] = {names[0], names[1]};
 
-    snprintf(names[0], sizeof(names[0]), "allreduce.noname.%d", 3 * round + 1);
+    snprintf(names[0], sizeof(names[0]), "allreduce.noname.%d", 3 * round + 2);
     one_call(9, NULL, names[0], 0);
     for (int i = 0; i < 2; i++)
-        snprintf(names[i], sizeof(names[i]), "grouped_allreduce.noname.%d_%dof2", 3 * round + 2,
+        snprintf(names[i], sizeof(names[i]), "grouped_allreduce.noname.%d_%dof2", 3 * round + 3,
                  i + 1);
     one_group(none, full_names, false);
     check_sum(NULL);
+}
+
+/* The last rank refuses by itself what the others submit, as a binding does. */
+static void by_itself(const char *name, const char *full_name)
+{
+    const horovod_tensor_t t = {.size = sizeof(t), .name = name, .dtype = HOROVOD_INT64};
+    const horovod_tensor_t *const tensors[] = {&t};
+    int64_t data = 1;
+    horovod_error_t err = {0};
+
+    if (is_last())
+        check(horovod_refuse("broadcast", 0, tensors, "no such\nthing", &err) == HOROVOD_OK,
+              "horovod_refuse", err.message);
+    else
+        expect_refused(horovod_broadcast(&data, &data, &t, &err), &err, full_name, "no such thing");
+}
+
+static void group_by_itself(const char *const names[2], const char *const full_names[2])
+{
+    const horovod_tensor_t first = {
+        .size = sizeof(first), .name = names[0], .dtype = HOROVOD_INT64, .op = HOROVOD_SUM};
+    horovod_tensor_t second = first;
+    const horovod_tensor_t *const tensors[] = {&first, &second};
+    int64_t data[2] = {0};
+    const void *const inputs[] = {&data[0], &data[1]};
+    void *const outputs[] = {&data[0], &data[1]};
+    horovod_handle_t handles[2] = {0};
+    horovod_error_t err = {0};
+
+    second.name = names[1];
+    if (is_last()) {
+        check(horovod_refuse("allreduce", 2, tensors, "the second is none", &err) == HOROVOD_OK,
+              "horovod_refuse", err.message);
+        return;
+    }
+    check(horovod_grouped_allreduce_async(2, inputs, outputs, tensors, handles, &err) == HOROVOD_OK,
+          "group", err.message);
+    for (int i = 0; i < 2; i++)
+        expect_refused(horovod_wait(handles[i], &err), &err, full_names[i], "the second is none");
+}
+
+static void wrong_refusals(void)
+{
+    const horovod_tensor_t t = {.size = sizeof(t), .name = "never"};
+    const horovod_tensor_t *const tensors[] = {&t};
+    const horovod_status_t bad = HOROVOD_INVALID_ARGUMENT;
+
+    check(horovod_refuse("barrier", 0, tensors, "why", NULL) == bad, "a barrier", "is refused");
+    check(horovod_refuse(NULL, 0, tensors, "why", NULL) == bad, "no collective", "is refused");
+    check(horovod_refuse("allreduce", 0, NULL, "why", NULL) == bad, "nothing", "is refused");
+    check(horovod_refuse("allreduce", -1, tensors, "why", NULL) == bad, "-1", "is refused");
+    check(horovod_refuse("allreduce", 0, tensors, NULL, NULL) == bad, "no reason", "is given");
+}
+
+/* What the last rank refuses by itself, with names and without. */
+static void all_by_itself(void)
+{
+    static const char *const none[2] = {NULL, NULL};
+    static const char *const names[2] = {"group.a", "group.b"};
+    static const char *const unnamed[2] = {"grouped_allreduce.noname.1_1of2",
+                                           "grouped_allreduce.noname.1_2of2"};
+
+    wrong_refusals();
+    by_itself("mine", "mine");
+    by_itself(NULL, "broadcast.noname.1");
+    by_itself("mine", "mine");
+    by_itself(NULL, "broadcast.noname.2");
+    group_by_itself(names, names);
+    group_by_itself(none, unnamed);
+    check_sum("after refusals of its own");
 }
 
 /* A join that the last rank refuses is none: the others, who have joined, wait for the next one,
@@ -234,6 +305,7 @@ void mode_refusals(void)
     const int ends[] = {0, horovod_size() - 1};
     const int set = horovod_size() > 2 ? horovod_add_process_set(ends, 2) : 0;
     check(set >= 0, "process set", "not added");
+    all_by_itself();
     for (int round = 0; round < 2; round++) {
         for (int n = 0; n < N_BAD; n++) {
             check_sum("bad"); /* cached, then not any more */

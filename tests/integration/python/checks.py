@@ -83,6 +83,20 @@ def _replace(path, text):
     part.replace(path)
 
 
+def only_the_last_refuses(words, name, bad, good):
+    """The last rank calls bad(), whose exception has the words; the others call good() at the same place, and hear of that
+    rank, the tensor and the same words."""
+    hvd = horovod.numpy
+    last = hvd.size() - 1
+    if hvd.rank() == last:
+        text = raises((ValueError, TypeError, NotImplementedError, RuntimeError, AttributeError), bad)
+    else:
+        text = raises(hvd.HorovodInternalError, good)
+    hvd.barrier()  # of several refusals of one name that nobody has answered the last counts
+    assert words in text, text
+    assert hvd.rank() == last or f"Rank {last} " in text and f" refused tensor {name}" in text, text
+
+
 def raises(kind, function, *arguments, **options):
     """The text of the exception that the call must raise."""
     try:

@@ -269,6 +269,18 @@ HOROVOD_API const char *horovod_status_name(horovod_status_t status);
  */
 
 /*
+ * Has the calls of the other ranks fail that stand for a call which this rank does not make, for a
+ * reason that its caller has found: else they would wait for it. It is for bindings, which look at
+ * what a program gives before they submit it. collective is "allreduce", "allgather", "broadcast",
+ * "alltoall" or "reducescatter"; n descriptions of a group, or with n = 0 tensors[0] alone, of
+ * which name and process_set count. HOROVOD_INVALID_ARGUMENT for another word, and for NULL;
+ * HOROVOD_PRECONDITION_ERROR when not initialised.
+ */
+HOROVOD_API horovod_status_t horovod_refuse(const char *collective, int n,
+                                            const horovod_tensor_t *const *tensors,
+                                            const char *reason, horovod_error_t *err);
+
+/*
  * output = reduction of the inputs of all ranks, element by element, the same bits on every rank.
  * Same shape, type and op on every rank. input and output are as large as the shape says; they may
  * be the same memory, but must not overlap otherwise; both may be NULL when there are no elements.

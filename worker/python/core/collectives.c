@@ -200,15 +200,18 @@ PyObject *hvd_py_broadcast_async(PyObject *module, PyObject *const *args, Py_ssi
     return read_broadcasting(args, n_args, &s) ? hvd_py_submit(&s) : NULL;
 }
 
-/* (what, name, n or 0 for no group, set_id) */
+/* (what, name, n or 0 for no group, set_id, reason in bytes) */
 PyObject *hvd_py_refuse(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     struct hvd_py_submission s = {.tensor = {.size = sizeof(s.tensor), .op = HOROVOD_SUM}};
     int n = 0;
 
     (void)module;
-    if (!count_is(n_args, 4) || !read_int(args[2], &n) ||
+    if (!count_is(n_args, 5) || !read_int(args[2], &n) ||
         !hvd_py_read_set(args[3], &s.tensor.process_set))
+        return NULL;
+    const char *reason = PyBytes_AsString(args[4]);
+    if (!reason)
         return NULL;
     s.name = args[1];
     for (int i = HVD_PY_ALLREDUCE; i <= HVD_PY_REDUCESCATTER; i++) {
@@ -216,9 +219,9 @@ PyObject *hvd_py_refuse(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
         if (PyUnicode_CompareWithASCIIString(args[0], hvd_py_word(s.what)) != 0)
             continue;
         if (n > 0)
-            hvd_py_tell_refused_group(&s, n);
+            hvd_py_tell_refused_group(&s, n, reason);
         else
-            hvd_py_tell_refused(&s);
+            hvd_py_tell_refused(&s, reason);
         break;
     }
     Py_INCREF(Py_None);

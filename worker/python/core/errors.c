@@ -4,37 +4,58 @@
  */
 #include "worker/python/core/errors.h"
 
+#include <string.h>
+
 PyObject *hvd_py_raise_not_initialized(void)
 {
     PyErr_SetString(PyExc_ValueError, HVD_PY_NOT_INITIALIZED);
     return NULL;
 }
 
+/* The message, in which a long name may be cut within a character; NULL with an exception. */
+static PyObject *text_of(const horovod_error_t *err)
+{
+    return PyUnicode_DecodeUTF8(err->message, (Py_ssize_t)strlen(err->message), "replace");
+}
+
+static void raise_text(PyObject *class, const horovod_error_t *err)
+{
+    PyObject *text = text_of(err);
+
+    if (text)
+        PyErr_SetObject(class, text);
+    Py_XDECREF(text);
+}
+
 PyObject *hvd_py_raise_failed(const horovod_error_t *err)
 {
     PyObject *module = PyImport_ImportModule("horovod.common.exceptions");
     PyObject *class = module ? PyObject_GetAttrString(module, "HorovodInternalError") : NULL;
-    PyObject *error = class ? PyObject_CallFunction(class, "s", err->message) : NULL;
+    PyObject *text = class ? text_of(err) : NULL;
+    PyObject *error = text ? PyObject_CallFunctionObjArgs(class, text, NULL) : NULL;
     PyObject *status = error ? PyLong_FromLong((long)err->status) : NULL;
 
     if (status && PyObject_SetAttrString(error, "status", status) == 0)
         PyErr_SetObject(class, error);
     Py_XDECREF(status);
     Py_XDECREF(error);
+    Py_XDECREF(text);
     Py_XDECREF(class);
     Py_XDECREF(module);
     return NULL;
 }
 
-/* ValueError with the attribute is_told: the library has told the other ranks. */
-static PyObject *raise_told(const horovod_error_t *err)
+void hvd_py_mark_told(void)
 {
-    PyObject *error = PyObject_CallFunction(PyExc_ValueError, "s", err->message);
+    PyObject *type = NULL;
+    PyObject *value = NULL;
+    PyObject *traceback = NULL;
 
-    if (error && PyObject_SetAttrString(error, "is_told", Py_True) == 0)
-        PyErr_SetObject(PyExc_ValueError, error);
-    Py_XDECREF(error);
-    return NULL;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (value && PyObject_SetAttrString(value, "is_told", Py_True) != 0)
+        PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
 }
 
 PyObject *hvd_py_raise_refused(const horovod_error_t *err)
@@ -45,9 +66,13 @@ PyObject *hvd_py_raise_refused(const horovod_error_t *err)
             return hvd_py_raise_not_initialized();
         break;
     case HOROVOD_INVALID_ARGUMENT:
-        return raise_told(err);
+        raise_text(PyExc_ValueError, err);
+        hvd_py_mark_told();
+        return NULL;
     case HOROVOD_OUT_OF_MEMORY:
-        return PyErr_NoMemory();
+        PyErr_NoMemory();
+        hvd_py_mark_told();
+        return NULL;
     default:
         break;
     }

@@ -11,6 +11,11 @@
  * init(), MemoryError, HorovodInternalError. Returns NULL. */
 PyObject *hvd_py_raise_refused(const horovod_error_t *err);
 
+/* Gives the exception that is raised the attribute is_told: nobody is to tell the other ranks of
+ * it.
+ */
+void hvd_py_mark_told(void);
+
 /* Raises what a collective ended with: HorovodInternalError with the number of the status as
  * .status. Returns NULL. */
 PyObject *hvd_py_raise_failed(const horovod_error_t *err);

@@ -134,6 +134,23 @@ static bool read_one(const struct hvd_py_submission *s, struct group *g, int i)
     return true;
 }
 
+/* What one of a group was refused with says which one it was. */
+static void name_member(int i, int n)
+{
+    PyObject *type = NULL;
+    PyObject *value = NULL;
+    PyObject *traceback = NULL;
+
+    if (n == 1 ||
+        (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_TypeError)))
+        return;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_Format(type, "tensor %d of %d: %S", i + 1, n, value ? value : Py_None);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
 static bool open_group(const struct hvd_py_submission *s, struct group *g)
 {
     g->inputs = PySequence_Tuple(s->input);
@@ -150,9 +167,12 @@ static bool open_group(const struct hvd_py_submission *s, struct group *g)
     g->n = (int)n;
     if (!make_names(s, g) || !make_room(g, hvd_py_makes_output(s->what)))
         return false;
-    for (int i = 0; i < g->n; i++)
-        if (!read_one(s, g, i))
+    for (int i = 0; i < g->n; i++) {
+        if (!read_one(s, g, i)) {
+            name_member(i, g->n);
             return false;
+        }
+    }
     return true;
 }
 
@@ -182,22 +202,17 @@ static horovod_status_t call(enum hvd_py_collective what, const struct group *g,
     return horovod_grouped_reducescatter_async(g->n, g->in, g->out, g->pointers, handles, err);
 }
 
-void hvd_py_tell_refused_group(const struct hvd_py_submission *s, int n)
+void hvd_py_tell_refused_group(const struct hvd_py_submission *s, int n, const char *reason)
 {
     struct group g = {.n = n};
-    horovod_error_t err;
 
-    if (make_names(s, &g) && make_room(&g, hvd_py_makes_output(s->what))) {
+    if (make_names(s, &g) && make_room(&g, false)) {
         for (int i = 0; i < n; i++) {
-            g.shapes[i][0] = 1;
             g.tensors[i] = s->tensor;
             g.tensors[i].name = g.names ? g.names + (size_t)i * g.name_size : NULL;
-            g.tensors[i].dtype = HOROVOD_UINT8;
-            g.tensors[i].ndim = 1;
-            g.tensors[i].shape = g.shapes[i];
             g.pointers[i] = &g.tensors[i];
         }
-        call(s->what, &g, &err);
+        (void)horovod_refuse(hvd_py_word(s->what), n, g.pointers, reason, NULL);
     }
     PyErr_Clear();
     close_group(&g);

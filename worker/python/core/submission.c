@@ -245,21 +245,14 @@ PyObject *hvd_py_submit(const struct hvd_py_submission *s)
     return PyLong_FromLong(f->number);
 }
 
-/* The library refuses what has no memory, and tells the others. */
-void hvd_py_tell_refused(const struct hvd_py_submission *s)
+void hvd_py_tell_refused(const struct hvd_py_submission *s, const char *reason)
 {
-    const int64_t one = 1;
     char name[HVD_PY_NAME_MAX + 1];
     horovod_tensor_t t = s->tensor;
-    horovod_handle_t handle;
-    horovod_error_t err;
+    const horovod_tensor_t *const tensors[] = {&t};
 
-    if (make_name(s, name, &t.name)) {
-        t.dtype = HOROVOD_UINT8;
-        t.ndim = 1;
-        t.shape = &one;
-        call(s->what, NULL, NULL, &t, &handle, &err);
-    }
+    if (make_name(s, name, &t.name))
+        (void)horovod_refuse(words[s->what], 0, tensors, reason, NULL);
     PyErr_Clear();
 }
 
@@ -300,7 +293,10 @@ PyObject *hvd_py_perform(const struct hvd_py_submission *s)
         if (!f)
             return NULL;
         f->one = handle;
-        return hvd_py_end_flight(f);
+        PyObject *result = hvd_py_end_flight(f);
+        if (!result)
+            hvd_py_mark_told(); /* whatever ended the wait: it is submitted */
+        return result;
     }
     Py_DECREF(in.keeper);
     Py_XDECREF(out.keeper);

@@ -53,12 +53,11 @@ PyObject *hvd_py_perform(const struct hvd_py_submission *s);
 /* Submits a group of tensors that complete together, as one number. */
 PyObject *hvd_py_submit_group(const struct hvd_py_submission *s);
 
-/* Tells the other ranks that this one refuses the call, for what Python found: they would wait for
- * it. Only what, name and process set are looked at. Never fails: what nobody can be told of is
- * left out. */
-void hvd_py_tell_refused(const struct hvd_py_submission *s);
+/* Tells the other ranks that this one refuses the call, and why: they would wait for it. Only what,
+ * name and process set are looked at. Never fails: what nobody can be told of is left out. */
+void hvd_py_tell_refused(const struct hvd_py_submission *s, const char *reason);
 
 /* The same for a group of n > 0 tensors. */
-void hvd_py_tell_refused_group(const struct hvd_py_submission *s, int n);
+void hvd_py_tell_refused_group(const struct hvd_py_submission *s, int n, const char *reason);
 
 #endif

@@ -5,6 +5,7 @@ DLPack. Results are NumPy's where that is installed, else memoryviews. Functions
 array; those with `_async` return a handle for synchronize().
 """
 from horovod import _core
+from horovod.common import refusals as _refusals
 from horovod.common.basics import HorovodBasics as _HorovodBasics
 from horovod.common.exceptions import HorovodInternalError  # noqa: F401
 from horovod.common.process_sets import (ProcessSet, add_process_set, global_process_set,  # noqa: F401
@@ -52,6 +53,19 @@ def _dense(array):
     return _numpy.ascontiguousarray(array) if array.ndim else array
 
 
+def _all_dense(arrays):
+    """Those of a group; what is wrong with one says which one it is."""
+    dense = []
+    for array in arrays:
+        try:
+            dense.append(_dense(array))
+        except (TypeError, ValueError) as error:
+            if len(arrays) == 1:
+                raise
+            raise type(error)(f"tensor {len(dense) + 1} of {len(arrays)}: {error}") from error
+    return dense
+
+
 def _empty(like, rows=None):
     """Memory for a result of the same type; rows: another first dimension."""
     shape = tuple(like.shape) if rows is None else (rows, *like.shape[1:])
@@ -82,36 +96,57 @@ def poll(handle):
 def allreduce_async(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
                     process_set=global_process_set):
     """See allreduce."""
-    array = _dense(array)
-    output = _empty(array)
-    return _core.allreduce_async(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    try:
+        array = _dense(array)
+        output = _empty(array)
+        return _core.allreduce_async(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "allreduce", name, process_set)
+        raise
 
 
 def allreduce(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """The reduction of the arrays of all ranks, element by element."""
-    array = _dense(array)
-    output = _empty(array)
-    return _core.allreduce(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    try:
+        array = _dense(array)
+        output = _empty(array)
+        return _core.allreduce(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "allreduce", name, process_set)
+        raise
 
 
 def allreduce_async_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
                      process_set=global_process_set):
     """See allreduce_."""
-    return _core.allreduce_async(array, array, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    try:
+        return _core.allreduce_async(array, array, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "allreduce", name, process_set)
+        raise
 
 
 def allreduce_(array, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """allreduce in place."""
-    return _core.allreduce(array, array, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    try:
+        return _core.allreduce(array, array, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "allreduce", name, process_set)
+        raise
 
 
 def grouped_allreduce_async(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
                             process_set=global_process_set):
     """See grouped_allreduce."""
-    arrays = [_dense(array) for array in arrays]
-    outputs = [_empty(array) for array in arrays]
-    return _core.grouped_allreduce_async(arrays, outputs, name, op, prescale_factor, postscale_factor,
-                                         process_set.process_set_id)
+    arrays = list(arrays)
+    try:
+        arrays = _all_dense(arrays)
+        outputs = [_empty(array) for array in arrays]
+        return _core.grouped_allreduce_async(arrays, outputs, name, op, prescale_factor, postscale_factor,
+                                             process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "allreduce", name, process_set, len(arrays))
+        raise
 
 
 def grouped_allreduce(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
@@ -122,8 +157,12 @@ def grouped_allreduce(arrays, name=None, op=Average, prescale_factor=1.0, postsc
 
 def allgather_async(array, name=None, process_set=global_process_set):
     """See allgather."""
-    handle = _core.allgather_async(_dense(array), name, process_set.process_set_id)
-    return _core.attach(handle, lambda outputs: _taken(outputs[0]))
+    try:
+        handle = _core.allgather_async(_dense(array), name, process_set.process_set_id)
+        return _core.attach(handle, lambda outputs: _taken(outputs[0]))
+    except Exception as error:
+        _refusals.tell(error, "allgather", name, process_set)
+        raise
 
 
 def allgather(array, name=None, process_set=global_process_set):
@@ -133,44 +172,70 @@ def allgather(array, name=None, process_set=global_process_set):
 
 def grouped_allgather(arrays, name=None, process_set=global_process_set):
     """allgather of several arrays that complete together."""
-    handle = _core.grouped_allgather_async([_dense(array) for array in arrays], name, process_set.process_set_id)
+    arrays = list(arrays)
+    try:
+        arrays = _all_dense(arrays)
+        handle = _core.grouped_allgather_async(arrays, name, process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "allgather", name, process_set, len(arrays))
+        raise
     return synchronize(_core.attach(handle, lambda outputs: [_taken(output) for output in outputs]))
 
 
 def broadcast_async(array, root_rank, name=None, process_set=global_process_set):
     """See broadcast."""
-    array = _dense(array)
-    output = _empty(array)
-    return _core.broadcast_async(array, output, root_rank, name, process_set.process_set_id)
+    try:
+        array = _dense(array)
+        output = _empty(array)
+        return _core.broadcast_async(array, output, root_rank, name, process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "broadcast", name, process_set)
+        raise
 
 
 def broadcast(array, root_rank, name=None, process_set=global_process_set):
     """The array of one rank, on every rank."""
-    array = _dense(array)
-    output = _empty(array)
-    return _core.broadcast(array, output, root_rank, name, process_set.process_set_id)
+    try:
+        array = _dense(array)
+        output = _empty(array)
+        return _core.broadcast(array, output, root_rank, name, process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "broadcast", name, process_set)
+        raise
 
 
 def broadcast_async_(array, root_rank, name=None, process_set=global_process_set):
     """See broadcast_."""
-    return _core.broadcast_async(array, array, root_rank, name, process_set.process_set_id)
+    try:
+        return _core.broadcast_async(array, array, root_rank, name, process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "broadcast", name, process_set)
+        raise
 
 
 def broadcast_(array, root_rank, name=None, process_set=global_process_set):
     """broadcast in place."""
-    return _core.broadcast(array, array, root_rank, name, process_set.process_set_id)
+    try:
+        return _core.broadcast(array, array, root_rank, name, process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "broadcast", name, process_set)
+        raise
 
 
 def alltoall_async(array, splits=None, name=None, process_set=global_process_set):
     """See alltoall."""
-    n_ranks = process_set.size()
+    try:
+        n_ranks = process_set.size()
 
-    def result(outputs):
-        if splits is None:
-            return _taken(outputs[0])
-        return _taken(outputs[0]), [outputs[0].rows_of(rank) for rank in range(n_ranks)]
+        def result(outputs):
+            if splits is None:
+                return _taken(outputs[0])
+            return _taken(outputs[0]), [outputs[0].rows_of(rank) for rank in range(n_ranks)]
 
-    return _core.attach(_core.alltoall_async(_dense(array), splits, name, process_set.process_set_id), result)
+        return _core.attach(_core.alltoall_async(_dense(array), splits, name, process_set.process_set_id), result)
+    except Exception as error:
+        _refusals.tell(error, "alltoall", name, process_set)
+        raise
 
 
 def alltoall(array, splits=None, name=None, process_set=global_process_set):
@@ -190,16 +255,24 @@ def _rows_for(array, process_set):
 def reducescatter_async(array, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                         postscale_factor=1.0):
     """See reducescatter."""
-    array, output = _rows_for(array, process_set)
-    return _core.reducescatter_async(array, output, name, op, prescale_factor, postscale_factor,
-                                     process_set.process_set_id)
+    try:
+        array, output = _rows_for(array, process_set)
+        return _core.reducescatter_async(array, output, name, op, prescale_factor, postscale_factor,
+                                         process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "reducescatter", name, process_set)
+        raise
 
 
 def reducescatter(array, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                   postscale_factor=1.0):
     """This rank's rows of the reduction (Average or Sum) of the arrays of all ranks."""
-    array, output = _rows_for(array, process_set)
-    return _core.reducescatter(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    try:
+        array, output = _rows_for(array, process_set)
+        return _core.reducescatter(array, output, name, op, prescale_factor, postscale_factor, process_set.process_set_id)
+    except Exception as error:
+        _refusals.tell(error, "reducescatter", name, process_set)
+        raise
 
 
 def barrier(process_set=global_process_set):

@@ -1,10 +1,11 @@
 """Checks of horovod.numpy: every collective, for arrays of several libraries."""
 import array
 import gc
+import signal
 import sys
 
 import numpy as np
-from checks import check, raises
+from checks import check, only_the_last_refuses, raises
 
 import horovod.numpy as hvd
 
@@ -155,6 +156,66 @@ def what_cannot_be_reduced_is_refused_with_its_reason():
     assert "the format Zf cannot be reduced" in raises(ValueError, hvd.allreduce_, np.zeros(2, "complex64"))
     assert "expected a tensor" in raises(TypeError, hvd.allreduce_, 5)
     assert "Process set" in raises(ValueError, hvd.broadcast, mine(), 0, process_set=_unknown_set())
+
+
+# By the collective: its calls of an array and a name.
+CALLS = {"allreduce": (hvd.allreduce, hvd.allreduce_, lambda x, name: hvd.synchronize(hvd.allreduce_async(x, name)),
+                       lambda x, name: hvd.synchronize(hvd.allreduce_async_(x, name))),
+         "allgather": (hvd.allgather,),
+         "broadcast": tuple(lambda x, name, f=f: f(x, 0, name) for f in (
+             hvd.broadcast, hvd.broadcast_, lambda *given: hvd.synchronize(hvd.broadcast_async(*given)),
+             lambda *given: hvd.synchronize(hvd.broadcast_async_(*given)))),
+         "alltoall": (lambda x, name: hvd.alltoall(x, None, name),),
+         "reducescatter": (hvd.reducescatter, lambda x, name: hvd.synchronize(hvd.reducescatter_async(x, name)))}
+GROUPED = {"allreduce": hvd.grouped_allreduce, "allgather": hvd.grouped_allgather}
+NOT_SENT = {"the format Zf cannot be reduced": np.zeros((4, 2), "complex64"), "cannot be reduced": np.array([None] * 4)}
+
+
+@check
+def what_one_rank_refuses_the_others_hear_with_its_reason():
+    good = np.zeros((4, 2), "float32")
+    for words, bad in NOT_SENT.items():
+        for word, calls in CALLS.items():
+            for call in calls:
+                for name in ("bad", None):
+                    only_the_last_refuses(words, f"{word}.{name or 'noname'}", lambda c=call, b=bad, n=name: c(b, n),
+                                          lambda c=call, n=name: c(good, n))
+        for word, call in GROUPED.items():
+            for name in ("bad", None):
+                only_the_last_refuses("tensor 2 of 3: ", f"grouped_{word}.{name or 'noname'}",
+                                      lambda c=call, b=bad, n=name: c([good, b, good], n),
+                                      lambda c=call, n=name: c([good] * 3, n))
+    only_the_last_refuses("must be real number, not str", "allreduce.factor",
+                          lambda: hvd.allreduce(good, "factor", prescale_factor="2"), lambda: hvd.allreduce(good, "factor"))
+    only_the_last_refuses("without dimensions", "reducescatter.rows",
+                          lambda: hvd.reducescatter(np.float32(1), "rows"), lambda: hvd.reducescatter(good, "rows"))
+    assert (hvd.allreduce(mine(), op=hvd.Sum) == total()).all()
+
+
+@check
+def a_name_that_is_cut_within_a_character_is_told_all_the_same():
+    name = "x" + "ü" * 300
+    only_the_last_refuses("cannot be reduced", "allreduce.xü", lambda: hvd.allreduce_(np.zeros(2, "complex64"), name),
+                          lambda: hvd.allreduce_(np.zeros(2), name))
+
+
+@check
+def what_ends_a_wait_is_no_refusal():
+    def late(*_):
+        raise TimeoutError("late")
+
+    before = signal.signal(signal.SIGALRM, late)
+    values = [mine() for _ in range(2)]
+    try:
+        if hvd.rank() == 0 and hvd.size() > 1:
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            raises(TimeoutError, hvd.allreduce_, values[0], op=hvd.Sum)
+        hvd.barrier()
+        if hvd.rank() != 0:
+            assert (hvd.allreduce_(values[0], op=hvd.Sum) == total()).all()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert (hvd.allreduce_(values[1], op=hvd.Sum) == total()).all()
 
 
 def _unknown_set():

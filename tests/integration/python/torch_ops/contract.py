@@ -4,7 +4,7 @@ import pathlib
 import re
 
 import torch
-from checks import check, raises
+from checks import check, only_the_last_refuses, raises
 from errors import the_job_goes_on
 from inputs import mine
 
@@ -43,6 +43,59 @@ def a_group_of_what_is_no_tensor_is_refused_by_the_name_of_its_type():
             text = raises(ValueError, function, thing)
             assert text == f"A group is a sequence of tensors, not {kind}.", (name, text)
         assert raises(ValueError, function, []) == "A group needs at least one tensor.", name
+    the_job_goes_on()
+
+
+@check
+def of_a_group_the_member_is_told_that_one_rank_refuses():
+    good, bad = torch.ones(4), torch.ones(4, dtype=torch.complex64)
+    words = "tensor 2 of 3: Tensor type torch.ComplexFloatTensor is not supported."
+    for call, function in GROUPS.items():
+        word = re.match("grouped_([a-z]*)", call)[0]
+        for name in ("member", None):
+            only_the_last_refuses(words if hvd.rank() != hvd.size() - 1 else words[len("tensor 2 of 3: "):], f"{word}.{name or 'noname'}",
+                                  lambda f=function, n=name: f([good, bad, good], name=n),
+                                  lambda f=function, n=name, c=call: done(c, f([good.clone() for _ in range(3)], name=n)))
+    the_job_goes_on()
+
+
+def done(call, result):
+    """What a call returns, waited for."""
+    return hvd.synchronize(result) if "async" in call else result
+
+
+class Broken:
+    """A compressor that fails."""
+
+    @staticmethod
+    def compress(tensor):
+        raise RuntimeError("no room to compress")
+
+    @staticmethod
+    def decompress(tensor, context):
+        raise AssertionError("nothing was compressed")
+
+
+@check
+def what_fails_before_it_is_submitted_is_told_as_well():
+    good = torch.ones(4)
+    for name in ("early", None):
+        end = name or "noname"
+        only_the_last_refuses("no room to compress", f"allreduce.{end}", lambda: hvd.allreduce(good, name=name, compression=Broken),
+                              lambda: hvd.allreduce(good, name=name))
+        only_the_last_refuses("no room to compress", f"grouped_allreduce.{end}",
+                              lambda: hvd.grouped_allreduce([good], name=name, compression=Broken),
+                              lambda: hvd.grouped_allreduce([good], name=name))
+        only_the_last_refuses("no room to compress", f"reducescatter.{end}",
+                              lambda: hvd.reducescatter(good, name=name, compression=Broken),
+                              lambda: hvd.reducescatter(good, name=name))
+        for bad, words in ((good, "is not a sparse COO tensor"), (good.to(torch.complex64).to_sparse(), "is not supported"),
+                           ((good * 1j).to_sparse(), "is not supported")):
+            only_the_last_refuses(words, "allgather." + (f"{name}.values" if name else end),
+                                  lambda: hvd.sparse_allreduce_async(bad, name, hvd.Sum),
+                                  lambda: hvd.sparse_allreduce_async(good.to_sparse(), name, hvd.Sum)())
+        only_the_last_refuses("integers", f"alltoall.{end}", lambda: hvd.alltoall(good, ["one"] * hvd.size(), name=name),
+                              lambda: hvd.alltoall(torch.ones(hvd.size()), name=name))
     the_job_goes_on()
 
 

@@ -1,6 +1,6 @@
 """broadcast_parameters, broadcast_optimizer_state and objects: the checks, run on every rank."""
 import torch
-from checks import check, raises
+from checks import check, only_the_last_refuses, raises
 from training import batches, perceptron, same_on_all_ranks, sgd, train
 
 import horovod.torch as hvd
@@ -178,6 +178,33 @@ def objects_of_a_process_set_stay_in_it():
     if some.included():
         assert hvd.broadcast_object(hvd.rank(), root_rank=1, process_set=some) == 1
     hvd.remove_process_set(some)
+
+
+@check
+def an_object_that_one_rank_cannot_pickle_fails_on_the_others():
+    last = hvd.size() - 1
+    words = "generator"
+    only_the_last_refuses(words, "allgather.allgather_object.size", lambda: hvd.allgather_object((n for n in [1])),
+                          lambda: hvd.allgather_object(1))
+    only_the_last_refuses(words, "broadcast.thing.size", lambda: hvd.broadcast_object((n for n in [1]), last, "thing"),
+                          lambda: hvd.broadcast_object(None, last, "thing"))
+    assert hvd.allgather_object(1) == [1] * hvd.size()
+
+
+@check
+def parameters_that_one_rank_does_not_take_fail_on_the_others():
+    good = {"a": torch.ones(2), "b": torch.ones(2)}
+    only_the_last_refuses("broadcast_parameters takes tensors; a is of <class 'int'>", "broadcast.a",
+                          lambda: hvd.broadcast_parameters({**good, "a": 1}, 0), lambda: hvd.broadcast_parameters(good, 0))
+    optimizer = sgd(perceptron())
+    for parameter in optimizer.param_groups[0]["params"]:
+        optimizer.state[parameter] = {"momentum_buffer": torch.ones_like(parameter)}
+    other = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+    if hvd.size() > 1:
+        only_the_last_refuses("the optimizers differ between ranks", "broadcast.optimizer_state.",
+                              lambda: hvd.broadcast_optimizer_state(other, 0),
+                              lambda: hvd.broadcast_optimizer_state(optimizer, 0))
+    hvd.broadcast_parameters(good, 0)
 
 
 @check

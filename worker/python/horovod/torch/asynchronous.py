@@ -17,6 +17,7 @@ from functools import partial
 import torch
 
 from horovod import _core
+from horovod.common import refusals
 from horovod.common.basics import HorovodBasics
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
@@ -77,21 +78,26 @@ def refused(error, word, tensors, name, process_set, n=0):
     """
     if isinstance(error, HorovodInternalError):  # not refused: it failed
         return error
-    if not getattr(error, "is_told", False) and process_set.process_set_id is not None:
-        _core.refuse(word, name, n, process_set.process_set_id)
-    try:
-        explain(tensors, process_set, name)
-    except ValueError as reason:
-        return reason
-    return error
+    reason, place = explained(tensors, process_set, name)
+    if not getattr(error, "is_told", False):
+        text = refusals.reason_of(error if reason is None else reason)
+        place = getattr(error, "place_in_group", place)
+        if n > 1 and place is not None:
+            text = f"tensor {place + 1} of {n}: {text}"
+        refusals.announce(text, word, name, process_set, n)
+    return error if reason is None else reason
 
 
-def explain(tensors, process_set, name=None):
-    """ValueError for tensors that cannot be sent, and for a process set that is not registered."""
-    for tensor in tensors:
-        handles.check_supported(tensor, name)
+def explained(tensors, process_set, name=None):
+    """(an exception, which tensor) for tensors that cannot be sent and a process set that is not registered; or None, None."""
+    for place, tensor in enumerate(tensors):
+        try:
+            handles.check_supported(tensor, name)
+        except Exception as reason:  # pylint: disable=broad-except  # PyTorch's own, of a tensor that does not answer
+            return reason, place
     if process_set.process_set_id is None:
-        raise ValueError(f"{process_set} is not registered: use hvd.add_process_set or hvd.init(process_sets=...).")
+        return ValueError(f"{process_set} is not registered: use hvd.add_process_set or hvd.init(process_sets=...)."), None
+    return None, None
 
 
 def group_of(tensors):
@@ -103,6 +109,18 @@ def group_of(tensors):
     if not tensors:
         raise ValueError("A group needs at least one tensor.")
     return tensors
+
+
+def _each(function, tensors):
+    """What the function makes of each tensor of a group; an exception knows of which one it is."""
+    made = []
+    for tensor in tensors:
+        try:
+            made.append(function(tensor))
+        except Exception as error:  # pylint: disable=broad-except
+            error.place_in_group = len(made)
+            raise
+    return made
 
 
 def _room_for_all(tensors):
@@ -191,7 +209,7 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
             if handle is not None:
                 return handle
         tensors, before, after = _factors(tensors, prescale_factor, postscale_factor)
-        sources = [dense(tensor) for tensor in tensors]
+        sources = _each(dense, tensors)
         targets = [handles.room_for(tensor, source) for tensor, source in zip(tensors, sources)]
         handle = _core.grouped_allreduce_async(sources, targets, name, op, before, after, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
@@ -211,7 +229,7 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
             if handle is not None:
                 handles.all_written(tensors)
                 return handle
-        targets = [handles.dense_in_place(tensor) for tensor in tensors]
+        targets = _each(handles.dense_in_place, tensors)
         sources, before, after = targets, prescale_factor, postscale_factor
         if not (before and after):
             sources, before, after = _factors(targets, before, after)
@@ -227,18 +245,29 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     Called, it waits and returns the sparse tensor, which is not coalesced: indices and values of all
     ranks stand behind each other. `synchronize` and `poll` take the function as well.
     """
+    names = [None if name is None else f"{name}.{part}" for part in ("values", "indices")]
     try:
         op = _sparse_reduction(tensor, op, process_set)
-    except Exception:
-        for part in ("values", "indices"):
-            if process_set.process_set_id is not None:
-                _core.refuse("allgather", None if name is None else f"{name}.{part}", 0, process_set.process_set_id)
+        sent = tensor._values(), tensor._indices().t()
+        finish = partial(_sparse, tensor.shape, process_set.size() if op == Average else 1)
+    except Exception as error:  # pylint: disable=broad-except
+        for part in names:
+            refusals.tell(error, "allgather", part, process_set)
         raise
-    indices, values = tensor._indices().t(), tensor._values()
-    finish = partial(_sparse, tensor.shape, process_set.size() if op == Average else 1)
-    return handles.SparseHandle(
-        [allgather_async(values, None if name is None else f"{name}.values", process_set),
-         allgather_async(indices, None if name is None else f"{name}.indices", process_set)], finish)
+    return handles.SparseHandle(_gather_all(sent, names, process_set), finish)
+
+
+def _gather_all(tensors, names, process_set):
+    """Submits allgathers of tensors that mean something together only: with one of them the rest is refused."""
+    pending = []
+    for tensor, name in zip(tensors, names):
+        try:
+            pending.append(allgather_async(tensor, name, process_set))
+        except Exception as error:  # pylint: disable=broad-except
+            for other in names[len(pending) + 1:]:
+                refusals.announce(refusals.reason_of(error), "allgather", other, process_set)
+            raise
+    return pending
 
 
 def _sparse_reduction(tensor, op, process_set):
@@ -288,7 +317,7 @@ def grouped_gather_async(tensors, name, process_set, finish):
     try:
         handle = _as_they_are(_core.grouped_allgather_async, tensors, tensors, name, process_set.process_set_id)
         if handle is None:
-            handle = _core.grouped_allgather_async([dense(tensor) for tensor in tensors], name, process_set.process_set_id)
+            handle = _core.grouped_allgather_async(_each(dense, tensors), name, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allgather", tensors, name, process_set, len(tensors))
     return keep(handle, finish)
@@ -404,8 +433,8 @@ def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=glob
     tensors = group_of(tensors)
     try:
         tensors, before, after = _factors(tensors, prescale_factor, postscale_factor)
-        sources = [dense(tensor) for tensor in tensors]
-        targets = [_rows_for(source, process_set) for source in sources]
+        sources = _each(dense, tensors)
+        targets = _each(partial(_rows_for, process_set=process_set), sources)
         handle = _scatter(_core.grouped_reducescatter_async, sources, targets, name, op, before, after, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "reducescatter", tensors, name, process_set, len(tensors))

@@ -5,6 +5,7 @@ import pickle
 
 import torch
 
+from horovod.common import refusals
 from horovod.torch.mpi_ops import (allgather, broadcast_, broadcast_async_, global_process_set,
                                    rank, synchronize)
 
@@ -22,7 +23,7 @@ def broadcast_parameters(params, root_rank):
     handles, failure = [], None
     for name, tensor in _named(params):  # all of them, whatever becomes of one: the other ranks do so, too
         try:
-            handles.append(broadcast_async_(tensor, root_rank, name))
+            handles.append(_begin(tensor, root_rank, name))
         except (ValueError, TypeError, RuntimeError) as error:
             failure = failure or error
     for handle in handles:
@@ -34,6 +35,14 @@ def broadcast_parameters(params, root_rank):
         raise failure
 
 
+def _begin(tensor, root_rank, name):
+    if isinstance(tensor, torch.Tensor):
+        return broadcast_async_(tensor, root_rank, name)
+    error = ValueError(f"broadcast_parameters takes tensors; {name} is of {type(tensor)}.")
+    refusals.tell(error, "broadcast", name, global_process_set)
+    raise error
+
+
 def _named(params):
     """The pairs (name, tensor) of params, in the same order on every rank; None is left out."""
     if isinstance(params, collections.abc.Mapping):
@@ -42,9 +51,6 @@ def _named(params):
         pairs = [pair if isinstance(pair, tuple) else (None, pair) for pair in params]
     else:
         raise ValueError(f"broadcast_parameters takes a state_dict or named parameters, not {type(params)}.")
-    for name, tensor in pairs:
-        if tensor is not None and not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"broadcast_parameters takes tensors; {name} is of {type(tensor)}.")
     return [(name, tensor) for name, tensor in pairs if tensor is not None]
 
 
@@ -84,8 +90,7 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
     else:
         described = broadcast_object(None, root_rank, "optimizer_state")
         if described.keys() != places.keys():
-            raise ValueError("the optimizers differ between ranks: they must have the same parameter "
-                             "groups with as many parameters each.")
+            raise _different(described)
         for place, (holder, parameter) in places.items():
             _take_over(holder, parameter, described[place], place, tensors)
     broadcast_parameters(tensors, root_rank)
@@ -94,6 +99,21 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
             optimizer.state[parameter] = holder
         elif parameter is not None:
             optimizer.state.pop(parameter, None)
+
+
+def _different(described):
+    """ValueError for an optimizer that is not as the root's, whose tensors this rank does not take."""
+    error = ValueError("the optimizers differ between ranks: they must have the same parameter "
+                       "groups with as many parameters each.")
+    for place, values in described.items():
+        for key, value in values.items():
+            if isinstance(value, _Slot):
+                refusals.tell(error, "broadcast", _name_of(place, key), global_process_set)
+    return error
+
+
+def _name_of(place, key):
+    return f"optimizer_state.{place}.{key}"
 
 
 def _places(optimizer):
@@ -113,7 +133,7 @@ def _describe(holder, parameter, place, tensors):
         if key == "params":
             continue
         if isinstance(value, torch.Tensor):
-            tensors.append((f"optimizer_state.{place}.{key}", value))
+            tensors.append((_name_of(place, key), value))
             value = _Slot(value, parameter)
         described[key] = value
     return described
@@ -126,7 +146,7 @@ def _take_over(holder, parameter, described, place, tensors):
     for key, value in described.items():
         if isinstance(value, _Slot):
             value = value.tensor(holder.get(key), parameter)
-            tensors.append((f"optimizer_state.{place}.{key}", value))
+            tensors.append((_name_of(place, key), value))
         holder[key] = value
 
 
@@ -137,7 +157,7 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
     """
     name = name or "broadcast_object"
     is_root = rank() == root_rank
-    data = _pickled(obj) if is_root else b""
+    data = _pickled(obj, "broadcast", f"{name}.size", process_set) if is_root else b""
     length = torch.tensor([len(data)], dtype=torch.int64)
     broadcast_(length, root_rank, f"{name}.size", process_set)
     data = data or bytearray(int(length))
@@ -148,7 +168,7 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
 def allgather_object(obj, name=None):
     """The objects of all ranks, a list in the order of the ranks."""
     name = name or "allgather_object"
-    data = _pickled(obj)
+    data = _pickled(obj, "allgather", f"{name}.size", global_process_set)
     lengths = allgather(torch.tensor([len(data)], dtype=torch.int64), f"{name}.size").tolist()
     gathered = bytearray(sum(lengths))
     _bytes(gathered).copy_(allgather(_bytes(data), f"{name}.data"))
@@ -156,8 +176,13 @@ def allgather_object(obj, name=None):
     return [pickle.loads(view[end - length:end]) for end, length in zip(ends, lengths)]
 
 
-def _pickled(obj):
-    return bytearray(pickler.dumps(obj))
+def _pickled(obj, word, name, process_set):
+    """The object as bytes; where that fails, so does the collective that the other ranks begin with."""
+    try:
+        return bytearray(pickler.dumps(obj))
+    except Exception as error:  # pylint: disable=broad-except
+        refusals.tell(error, word, name, process_set)
+        raise
 
 
 def _bytes(data):

@@ -60,6 +60,14 @@ def _has_gradient(*tensors):
         return False
 
 
+def _one_compressed(tensor, compression, word, name, process_set):
+    """(the tensor as it is sent, what decompress needs); what fails there fails on the other ranks, too."""
+    try:
+        return compression.compress(tensor)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, word, (tensor,), name, process_set)
+
+
 class HorovodAllreduce(torch.autograd.Function):
     """Allreduce; the gradient is the allreduce of the gradients with the same reduction and factors."""
 
@@ -81,7 +89,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
 
     compression: in which type it is sent (Compression.none, fp16, bf16).
     """
-    sent, ctx = compression.compress(tensor)
+    sent, ctx = _one_compressed(tensor, compression, "allreduce", name, process_set)
     arguments = (sent, average, name, op, prescale_factor, postscale_factor, process_set)
     if _has_gradient(sent):
         result = HorovodAllreduce.apply(*arguments)
@@ -128,11 +136,15 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
         return (None, None, None, None, None, None, *gradients)
 
 
-def _compressed(tensors, compression):
+def _compressed(tensors, compression, word, name, process_set):
     """(the tensors of a group as they are sent, what decompress needs of each; None where nothing was done)."""
+    tensors = group_of(tensors)
     if compression is Compression.none:
-        return group_of(tensors), None
-    return zip(*map(compression.compress, group_of(tensors)))
+        return tensors, None
+    try:
+        return zip(*map(compression.compress, tensors))
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, word, tensors, name, process_set, len(tensors))
 
 
 def _decompressed(results, contexts, compression):
@@ -145,7 +157,7 @@ def _decompressed(results, contexts, compression):
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
                       postscale_factor=1.0, process_set=global_process_set):
     """The reductions of `tensors`, done together: a list of new tensors, with gradients."""
-    sent, contexts = _compressed(tensors, compression)
+    sent, contexts = _compressed(tensors, compression, "allreduce", name, process_set)
     options = (average, name, op, prescale_factor, postscale_factor, process_set)
     if _has_gradient(*sent):
         results = HorovodGroupedAllreduce.apply(*options, *sent)
@@ -320,7 +332,7 @@ class HorovodReducescatter(torch.autograd.Function):
 def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
                   prescale_factor=1.0, postscale_factor=1.0):
     """This rank's rows of the average or sum of the ranks' tensors, with gradient."""
-    sent, ctx = compression.compress(tensor)
+    sent, ctx = _one_compressed(tensor, compression, "reducescatter", name, process_set)
     arguments = (sent, name, op, process_set, prescale_factor, postscale_factor)
     if _has_gradient(sent):
         result = HorovodReducescatter.apply(*arguments)
@@ -348,7 +360,7 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average, process_set=global_process_set,
                           prescale_factor=1.0, postscale_factor=1.0):
     """This rank's rows of the reductions of `tensors`, done together: a list of tensors, with gradients."""
-    sent, contexts = _compressed(tensors, compression)
+    sent, contexts = _compressed(tensors, compression, "reducescatter", name, process_set)
     options = (name, op, process_set, prescale_factor, postscale_factor)
     if _has_gradient(*sent):
         results = HorovodGroupedReducescatter.apply(*options, *sent)
