@@ -65,6 +65,38 @@ bool hvd_cause_is_banner(struct hvd_strview line)
            starts_with(line, "with errorcode ") || has_any(line, banner, COUNT(banner));
 }
 
+/* What is behind "[rank1]: " at the beginning, as PyTorch writes it. */
+static struct hvd_strview without_rank(struct hvd_strview line)
+{
+    const char *end = starts_with(line, "[rank") ? find(line, "]: ") : NULL;
+
+    if (!end)
+        return line;
+    end += strlen("]: ");
+    return (struct hvd_strview){end, (size_t)(line.data + line.len - end)};
+}
+
+static bool has_digit_at(struct hvd_strview line, size_t i)
+{
+    return i < line.len && isdigit((unsigned char)line.data[i]);
+}
+
+bool hvd_cause_is_frame(struct hvd_strview line)
+{
+    static const char torch[] = "frame #";
+
+    line = without_rank(line);
+    if (starts_with(line, torch))
+        return has_digit_at(line, strlen(torch));
+    if (line.len == 0)
+        return false;
+    if (line.data[0] == '#')
+        return has_digit_at(line, 1) && (find(line, " from ") || find(line, " in "));
+    const char *frame = line.data[0] == '[' ? find(line, "] [") : NULL;
+    const size_t at = frame ? (size_t)(frame - line.data) + 3 : 0;
+    return frame && at < line.len && (line.data[at] == ' ' || has_digit_at(line, at));
+}
+
 /* Lines around a stack, of Open MPI's handlers and of other runtimes. */
 static bool is_stack(struct hvd_strview line)
 {
@@ -83,31 +115,120 @@ static bool is_stack(struct hvd_strview line)
         "] ***    and potentially your job",
         "note: run with `RUST_BACKTRACE",
     };
-    const char *frame = line.len && line.data[0] == '[' ? find(line, "] [") : NULL;
+    static const char *const heads[] = {"(most recent call first):", "C++ CapturedTraceback:"};
 
-    if (frame && frame + 3 < line.data + line.len &&
-        (frame[3] == ' ' || isdigit((unsigned char)frame[3])))
+    if (hvd_cause_is_frame(line) || has_any(line, handler, COUNT(handler)) ||
+        has_any(line, heads, COUNT(heads)))
         return true;
-    return has_any(line, handler, COUNT(handler));
+    return starts_with(line, "Extension modules: ") || /* faulthandler */
+           (starts_with(line, "File \"") && find(line, ", line "));
+}
+
+/* Tracebacks of Python within lines. */
+struct trace {
+    enum {
+        OUTSIDE,
+        OPEN,     /* the exception is still to come */
+        OF_GROUP, /* the same, of an exception group */
+        IN_GROUP, /* it came, and the exceptions of the group follow */
+    } state;
+    size_t column;   /* where its lines begin */
+    bool is_ignored; /* the next one is of an exception that Python ignored */
+};
+
+static bool ends_with(struct hvd_strview text, const char *suffix)
+{
+    const size_t len = strlen(suffix);
+
+    return text.len >= len && memcmp(text.data + text.len - len, suffix, len) == 0;
+}
+
+/* Where the lines of a traceback begin: behind "[rank1]: ", and behind "Original " of one that was
+ * brought from another process. Of a group's, which is "  + Exception Group ", at the bar. */
+static void begin_traceback(struct trace *t, struct hvd_strview line, const char *word)
+{
+    static const char original[] = "Original ";
+    static const char of_group[] = "  + Exception Group ";
+    const struct hvd_strview before = {line.data, (size_t)(word - line.data)};
+
+    t->column = before.len;
+    if (ends_with(before, of_group)) {
+        t->column -= strlen(of_group);
+        t->state = t->is_ignored ? OUTSIDE : OF_GROUP;
+        return;
+    }
+    if (ends_with(before, original))
+        t->column -= strlen(original);
+    t->state = t->is_ignored ? OUTSIDE : OPEN;
+}
+
+/* Whether the line belongs to a group: it stands within, and has a bar where those of this one have
+ * theirs, or behind. */
+static bool is_of_group(const struct trace *t, struct hvd_strview line)
+{
+    return line.len > t->column + 2 && line.data[t->column] == ' ' &&
+           line.data[t->column + 1] == ' ';
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Takes the next line; true when it names the exception behind a traceback, a view into it. */
+static bool trace_line(struct trace *t, struct hvd_strview line, struct hvd_strview *exception)
+{
+    const bool is_in_group = t->state == OF_GROUP || t->state == IN_GROUP;
+    size_t at = t->column;
+
+    if (is_in_group && !is_of_group(t, line) && hvd_strview_trim(line).len > 0)
+        t->state = OUTSIDE;
+    if (t->state == IN_GROUP)
+        return false;
+    const char *word =
+        t->state == OF_GROUP ? NULL : find(line, "Traceback (most recent call last):");
+    if (word) {
+        begin_traceback(t, line, word);
+        t->is_ignored = false;
+        return false;
+    }
+    if (find(line, "Exception ignored ")) /* at the end of Python, behind what ended it */
+        t->is_ignored = true;
+    if (t->state == OF_GROUP)
+        at += strlen("  | ");
+    if (t->state == OUTSIDE || line.len <= at || is_blank(line.data[at]) ||
+        hvd_strview_trim(line).len == 0)
+        return false;
+    *exception = hvd_strview_trim((struct hvd_strview){line.data + at, line.len - at});
+    t->state = t->state == OF_GROUP ? IN_GROUP : OUTSIDE;
+    return true;
 }
 
 /* Where a search through the lines stands. */
 struct search {
+    struct trace trace;
     struct hvd_strview exception; /* behind the last traceback */
     struct hvd_strview last;      /* the last line that may be a cause */
     struct hvd_strview any;       /* the last line that holds a word */
-    size_t prefix;                /* bytes before each line of the traceback ("[rank1]: ") */
-    bool is_in_traceback;
 };
+
+static bool is_open(const struct trace *t)
+{
+    return t->state != OUTSIDE;
+}
 
 static void take_line(struct search *s, struct hvd_strview whole)
 {
-    const char *traceback = find(whole, "Traceback (most recent call last):");
+    const bool was_open = is_open(&s->trace);
     struct hvd_strview line = hvd_strview_trim(whole);
+    struct hvd_strview exception;
 
-    if (traceback) {
-        s->prefix = (size_t)(traceback - whole.data);
-        s->is_in_traceback = true;
+    if (trace_line(&s->trace, whole, &exception))
+        line = s->exception = exception;
+    else if ((was_open && is_open(&s->trace)) ||
+             find(whole, "Traceback (most recent call last):")) {
+        if (line.len > 0 && was_open && !is_ruler(line))
+            s->any = line;
         return;
     }
     if (line.len == 0 || is_ruler(line))
@@ -115,16 +236,6 @@ static void take_line(struct search *s, struct hvd_strview whole)
     s->any = line;
     if (starts_with(line, "Fatal Python error: "))
         s->exception = line;
-    if (s->is_in_traceback && whole.len > s->prefix) {
-        const char *behind = whole.data + s->prefix;
-
-        if (*behind == ' ' || *behind == '\t' || *behind == '\r')
-            return;
-        line.len = (size_t)(line.data + line.len - behind);
-        line.data = behind;
-        s->exception = line;
-        s->is_in_traceback = false;
-    }
     if (!hvd_cause_is_banner(line) && !is_stack(line))
         s->last = line;
 }

@@ -15,10 +15,15 @@
  * ruler of dashes: it repeats what is known and covers what the rank wrote. */
 bool hvd_cause_is_banner(struct hvd_strview line);
 
+/* Whether the line is a frame of a stack in C or C++, as PyTorch, gdb, the sanitizers and Open MPI
+ * write it: the first of many are worth keeping. */
+bool hvd_cause_is_frame(struct hvd_strview line);
+
 /*
  * The line that names the cause, without white space around it: the exception behind the last
- * traceback of Python; else the last line that is neither blank, nor of that banner, nor of a crash
- * handler's stack; else the last of those that holds a word. {.len = 0} when there is none.
+ * traceback of Python that it did not ignore; else the last line that is neither blank, nor of that
+ * banner, nor of a crash handler's stack; else the last of those that holds a word. {.len = 0} when
+ * there is none.
  */
 struct hvd_strview hvd_cause_line(struct hvd_strview text);
 

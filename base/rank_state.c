@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define WORDS_MAX 1024
 #define MAGIC 0x48564453U
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
@@ -26,6 +27,7 @@ struct page {
     atomic_int raised;
     atomic_llong warning_ms;
     atomic_llong shutdown_ms;
+    char words[WORDS_MAX]; /* of whoever has raised */
 };
 
 static struct page *_Atomic mapped;
@@ -115,12 +117,24 @@ void hvd_rank_state_set(enum hvd_rank_phase phase)
     atomic_store(&page->phase, (unsigned)phase);
 }
 
-void hvd_rank_state_raise(void)
+void hvd_rank_state_raise(const char *words)
 {
     struct page *page = atomic_load(&mapped);
 
-    if (page)
-        atomic_store(&page->raised, getpid());
+    if (!page)
+        return;
+    (void)snprintf(page->words, sizeof(page->words), "%s", words);
+    atomic_store(&page->raised, getpid());
+}
+
+const char *hvd_rank_state_words(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    if (!page)
+        return "";
+    page->words[sizeof(page->words) - 1] = '\0'; /* what a rank says is not trusted to be text */
+    return page->words;
 }
 
 pid_t hvd_rank_state_raised(void)

@@ -56,8 +56,12 @@ void hvd_rank_state_set_patience(int64_t warning_ms, int64_t shutdown_ms);
 int64_t hvd_rank_state_warning_ms(void);
 int64_t hvd_rank_state_shutdown_ms(void);
 
-/* Says that an exception which nothing caught ends this process, as Python does it. Any thread. */
-void hvd_rank_state_raise(void);
+/* Says that an exception which nothing caught ends this process, as Python does it, and in one line
+ * which; as much of it as there is room for. One thread at a time. */
+void hvd_rank_state_raise(const char *words);
+
+/* What it has said; of a process that has ended. Empty before. */
+const char *hvd_rank_state_words(void);
 
 /* The process that has said so; 0: none has. */
 pid_t hvd_rank_state_raised(void);

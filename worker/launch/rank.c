@@ -430,6 +430,8 @@ static int report(struct wrapper *w)
     end.has_raised = code != 0 && has_raised(w);
     if (code != 0)
         hvd_report_take_words(&end, &w->streams[0].tail, &w->streams[1].tail);
+    if (end.has_raised && !end.was_stopped)
+        hvd_report_take_exception(&end, hvd_rank_state_words());
     (void)gethostname(end.host, sizeof(end.host) - 1);
     if (code == 128 + SIGKILL && !w->was_stopped && hvd_here_oom_kills() > w->oom_kills_before) {
         end.is_oom = true;

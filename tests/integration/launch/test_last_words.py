@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -104,6 +105,23 @@ IMPORTED = "import horovod.numpy\n"
 
 @pytest.mark.parametrize("text, words", [
     ("raise ValueError('bad batch')", "raised ValueError: bad batch"),
+    # Texts that do not end with their first line, or do not begin with it:
+    ("frames = '\\n'.join(f'frame #{n}: at::f() + 0x1 (0x7f in libtorch_cpu.so)' for n in range(200))\n"
+     "raise RuntimeError('shape mismatch\\nException raised from f at x.cpp:1 (most recent call first):\\n' + frames)",
+     "raised RuntimeError: shape mismatch"),
+    ("raise RuntimeError('first line\\n' + 'and another line of it\\n' * 10000)", "raised RuntimeError: first line"),
+    ("try:\n    {}[1]\nexcept KeyError as error:\n    raise ValueError('in turn') from error", "raised ValueError: in turn"),
+    ("class Mute(Exception):\n    def __str__(self):\n        raise ValueError('no text')\nraise Mute", "raised Mute: <exception str() failed>"),
+    ("eval('f(')", "raised SyntaxError: '(' was never closed" if sys.version_info >= (3, 10) else "raised SyntaxError: unexpected EOF"),
+    ("raise horovod.numpy.HorovodInternalError('x')", "raised horovod.common.exceptions.HorovodInternalError: x"),
+    ("class Late:\n    def __del__(self):\n        raise TypeError('late')\nlate = Late()\nraise ValueError('bad batch')",
+     "raised ValueError: bad batch"),
+    ("import atexit\natexit.register(lambda: {}[1])\nraise ValueError('bad batch')", "raised ValueError: bad batch"),
+    ("sys.stderr = open('/dev/null', 'w')\nraise ValueError('unseen')", "raised ValueError: unseen"),
+    ("raise ValueError", "raised ValueError"),
+    *([("error = ValueError('bad')\nerror.add_note('a note\\n' * 1000)\nraise error", "raised ValueError: bad"),
+       ("raise ExceptionGroup('both', [ValueError('x'), KeyError('y')])", "raised ExceptionGroup: both (2 sub-exceptions)")]
+      if sys.version_info >= (3, 11) else []),
     ("raise SystemExit('bad batch')", "exited with code 1: bad batch"),
     # An exception that was only shown, that ended another process, or of which somebody else took care:
     ("try:\n    raise ValueError('shown')\nexcept ValueError:\n    sys.excepthook(*sys.exc_info())\nsys.exit(1)",

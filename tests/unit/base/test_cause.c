@@ -1,5 +1,6 @@
 #include "tests/unit/support.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cause.h"
@@ -29,6 +30,105 @@ static void the_cause_of_a_python_program_is_the_exception_behind_the_last_trace
     is_line(TRACEBACK "RuntimeError: CUDA error: out of memory\nFor debugging consider passing "
                       "CUDA_LAUNCH_BLOCKING=1\n\n",
             "RuntimeError: CUDA error: out of memory");
+}
+
+static void an_exception_that_came_from_another_process_is_named_as_it_was_there(void **state)
+{
+    (void)state;
+    is_line(TRACEBACK "ValueError: Caught ValueError in DataLoader worker process 0.\n"
+                      "Original " TRACEBACK "ValueError: bad sample\n\n",
+            "ValueError: bad sample");
+    is_line("multiprocessing.pool.RemoteTraceback: \n\"\"\"\n" TRACEBACK
+            "ValueError: bad sample\n\"\"\"\n\nThe above exception was the direct cause of the "
+            "following exception:\n\n" TRACEBACK "ValueError: bad sample\n",
+            "ValueError: bad sample");
+}
+
+static void an_exception_group_is_named_by_its_own_line(void **state)
+{
+    static const char group[] = "  + Exception Group Traceback (most recent call last):\n"
+                                "  |   File \"train.py\", line 1, in <module>\n"
+                                "  |     raise ExceptionGroup('two of them', all)\n"
+                                "  | ExceptionGroup: two of them (2 sub-exceptions)\n"
+                                "  +-+---------------- 1 ----------------\n"
+                                "    | Traceback (most recent call last):\n"
+                                "    |   File \"train.py\", line 3, in f\n"
+                                "    | ValueError: first\n"
+                                "    +---------------- 2 ----------------\n"
+                                "    | Exception Group Traceback (most recent call last):\n"
+                                "    |   File \"train.py\", line 3, in g\n"
+                                "    | ExceptionGroup: inner (1 sub-exception)\n"
+                                "    +-+---------------- 1 ----------------\n"
+                                "      | KeyError: 'second'\n"
+                                "      +------------------------------------\n";
+    char text[4096];
+
+    (void)state;
+    is_line(group, "ExceptionGroup: two of them (2 sub-exceptions)");
+    snprintf(text, sizeof(text), TRACEBACK "KeyError: 'a'\n\nDuring handling:\n\n%smore\n", group);
+    is_line(text, "ExceptionGroup: two of them (2 sub-exceptions)");
+    snprintf(text, sizeof(text), "%s\nDuring handling:\n\n" TRACEBACK "KeyError: 'b'\n", group);
+    is_line(text, "KeyError: 'b'");
+    is_line("[rank1]:   + Exception Group Traceback (most recent call last):\n"
+            "[rank1]:   |   File \"train.py\", line 1\n"
+            "[rank1]:   | mine.Group: g (1 sub-exception)\n"
+            "[rank1]:   +-+---------------- 1 ----------------\n"
+            "[rank1]:     | ValueError: x\n",
+            "mine.Group: g (1 sub-exception)");
+}
+
+static void what_python_ignored_at_its_end_is_not_what_ended_it(void **state)
+{
+    (void)state;
+    is_line(TRACEBACK "KeyError: 'a'\nException ignored in: <function f at 0x1>\n" TRACEBACK
+                      "TypeError: late\n",
+            "KeyError: 'a'");
+    is_line("Exception ignored in: <function f at 0x1>\n" TRACEBACK "TypeError: early\n" TRACEBACK
+            "KeyError: 'a'\n",
+            "KeyError: 'a'");
+}
+
+static void what_follows_the_line_of_an_exception_does_not_hide_it(void **state)
+{
+    (void)state;
+    is_line(TRACEBACK "ValueError: one\ntwo\n  three\nfour\n", "ValueError: one");
+    is_line(TRACEBACK "ValueError: one\na note\nanother\n", "ValueError: one");
+    is_line(TRACEBACK
+            "RuntimeError: shape mismatch\nException raised from f at x.cpp:1 (most recent "
+            "call first):\nframe #0: c10::Error::Error() + 0x1 (0x2 in libc10.so)\n"
+            "frame #1: main + 0x1 (0x2 in python)\n\n",
+            "RuntimeError: shape mismatch");
+    is_line(TRACEBACK
+            "  File \"x.py\", line 1\n    f(\n     ^\nSyntaxError: '(' was never closed\n",
+            "SyntaxError: '(' was never closed");
+    is_line("  File \"x.py\", line 1\n    f(\n     ^\nSyntaxError: '(' was never closed\n",
+            "SyntaxError: '(' was never closed");
+    is_line(TRACEBACK "KeyboardInterrupt\n", "KeyboardInterrupt");
+}
+
+static void frames_of_a_stack_are_no_cause(void **state)
+{
+    (void)state;
+    is_line("terminate called after throwing an instance of 'c10::Error'\n  what():  no memory\n"
+            "Exception raised from f at x.cpp:1 (most recent call first):\n"
+            "C++ CapturedTraceback:\n#4 c10::f() from x.cpp:0\n#5 main from ??:0\n"
+            "frame #0: c10::Error::Error() + 0x1 (0x2 in libc10.so)\n\n",
+            "what():  no memory");
+    is_line("[rank1]: frame #0: f + 0x1\n", "[rank1]: frame #0: f + 0x1");
+    is_line(
+        "Timeout (0:00:15)!\nThread 0x1 (most recent call first):\n  File \"x.py\", line 1 in f\n"
+        "  File \"x.py\", line 9 in <module>\n\nExtension modules: numpy (total: 1)\n",
+        "Timeout (0:00:15)!");
+    assert_true(hvd_cause_is_frame(hvd_strview_of("frame #12: f + 0x1 (0x2 in libc10.so)")));
+    assert_true(hvd_cause_is_frame(hvd_strview_of("[rank1]: frame #12: f")));
+    assert_true(hvd_cause_is_frame(hvd_strview_of("#3 0x1 in main x.c:1")));
+    assert_true(hvd_cause_is_frame(hvd_strview_of("[h:12] [ 0] /lib/libc.so(+0x1)[0x2]")));
+    assert_false(hvd_cause_is_frame(hvd_strview_of("frame #x")));
+    assert_false(hvd_cause_is_frame(hvd_strview_of("frame #")));
+    assert_false(hvd_cause_is_frame(hvd_strview_of("#3 of 7 done")));
+    assert_false(hvd_cause_is_frame(hvd_strview_of("[rank1]: ")));
+    assert_false(hvd_cause_is_frame(hvd_strview_of("[1] [")));
+    assert_false(hvd_cause_is_frame(hvd_strview_of("")));
 }
 
 static void a_prefix_of_each_line_does_not_hide_a_traceback(void **state)
@@ -203,6 +303,11 @@ int main(void)
         cmocka_unit_test(a_rank_that_a_stalled_tensor_waited_for_is_told_with_its_host),
         cmocka_unit_test(a_rank_that_left_is_told_with_host_and_tensor_where_they_stand),
         cmocka_unit_test(the_cause_of_a_python_program_is_the_exception_behind_the_last_traceback),
+        cmocka_unit_test(an_exception_that_came_from_another_process_is_named_as_it_was_there),
+        cmocka_unit_test(an_exception_group_is_named_by_its_own_line),
+        cmocka_unit_test(what_python_ignored_at_its_end_is_not_what_ended_it),
+        cmocka_unit_test(what_follows_the_line_of_an_exception_does_not_hide_it),
+        cmocka_unit_test(frames_of_a_stack_are_no_cause),
         cmocka_unit_test(a_prefix_of_each_line_does_not_hide_a_traceback),
         cmocka_unit_test(a_traceback_without_its_end_names_no_frame),
         cmocka_unit_test(a_crash_is_named_by_what_stands_before_its_stack),

@@ -1,6 +1,7 @@
 #include "tests/unit/support.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <unistd.h>
 
@@ -50,6 +51,7 @@ static void what_a_rank_waits_for_and_that_it_joins_no_job_more_is_read(void **s
 static void it_is_known_how_often_it_has_come_and_how_long_it_waits(void **state)
 {
     const uint32_t before = hvd_rank_state_joins();
+    char long_words[2000] = "";
 
     (void)state;
     hvd_rank_state_set(HVD_RANK_JOINING);
@@ -62,8 +64,13 @@ static void it_is_known_how_often_it_has_come_and_how_long_it_waits(void **state
     assert_false(hvd_rank_phase_is_init(HVD_RANK_OUTSIDE));
     assert_int_equal(hvd_rank_state_pid(), getpid());
     assert_int_equal(hvd_rank_state_raised(), 0);
-    hvd_rank_state_raise();
+    assert_string_equal(hvd_rank_state_words(), "");
+    hvd_rank_state_raise("KeyError: 'x'");
     assert_int_equal(hvd_rank_state_raised(), getpid());
+    assert_string_equal(hvd_rank_state_words(), "KeyError: 'x'");
+    memset(long_words, 'x', sizeof(long_words) - 1);
+    hvd_rank_state_raise(long_words);
+    assert_int_equal(strlen(hvd_rank_state_words()), 1023);
     assert_int_equal(hvd_rank_state_warning_ms(), 0);
     hvd_rank_state_set_patience(60000, 90000);
     assert_int_equal(hvd_rank_state_warning_ms(), 60000);

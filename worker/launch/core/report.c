@@ -74,6 +74,18 @@ void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out
         report->words = take_lines(report, out) ? HVD_WORDS_STDOUT : HVD_WORDS_NONE;
 }
 
+void hvd_report_take_exception(struct hvd_report *report, const char *words)
+{
+    struct hvd_tail tail = {0};
+    char text[HVD_TAIL_MAX + 1];
+
+    hvd_tail_add(&tail, hvd_strview_of(words));
+    if (hvd_tail_clean(&tail, text, sizeof(text)) == 0)
+        return;
+    set_text(report->line, sizeof(report->line), hvd_strview_of(text));
+    report->words = HVD_WORDS_STDERR;
+}
+
 hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonce, char *out,
                                size_t size)
 {

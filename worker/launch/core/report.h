@@ -87,6 +87,10 @@ struct hvd_report {
 void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out,
                            const struct hvd_tail *err);
 
+/* The same from what Python said of the exception that ended the rank, one line: that is the cause,
+ * whatever was written behind it. Empty words change nothing. */
+void hvd_report_take_exception(struct hvd_report *report, const char *words);
+
 /*
  * Writes the report as the line that the wrapper sends and hvd_report_stream_feed recognises:
  * HVD_ERR_TOO_LARGE when it does not fit. The nonce is one run's secret, so that no program's

@@ -7,7 +7,10 @@
 
 #include <string.h>
 
+#include "base/cause.h"
+
 #define ESCAPE '\033'
+#define FRAMES_MAX 4                  /* of a stack */
 #define LINE_MAX_BYTES ((size_t)1000) /* the rest of a line becomes "..." */
 
 /* Drops the oldest bytes, so that the last HVD_TAIL_MAX stay. */
@@ -27,6 +30,17 @@ static void add_byte(struct hvd_tail *tail, char c)
     tail->_data[tail->_len++] = c;
 }
 
+/* A line is there, with its newline. */
+static void end_line(struct hvd_tail *tail)
+{
+    const struct hvd_strview line = {tail->_data + tail->_line, tail->_len - tail->_line - 1};
+
+    tail->_n_frames = hvd_cause_is_frame(line) ? tail->_n_frames + 1 : 0;
+    if (tail->_n_frames > FRAMES_MAX)
+        tail->_len = tail->_line;
+    tail->_line = tail->_len;
+}
+
 void hvd_tail_add(struct hvd_tail *tail, struct hvd_strview data)
 {
     for (size_t i = 0; i < data.len; i++) {
@@ -44,7 +58,7 @@ void hvd_tail_add(struct hvd_tail *tail, struct hvd_strview data)
         else if (tail->_len - tail->_line < LINE_MAX_BYTES + 3)
             add_byte(tail, '.');
         if (c == '\n')
-            tail->_line = tail->_len;
+            end_line(tail);
     }
 }
 

@@ -14,10 +14,12 @@ struct hvd_tail {
     size_t _len;
     size_t _line;         /* where the current line begins */
     bool _is_overwritten; /* a carriage return came last, and what follows replaces the line */
+    size_t _n_frames;     /* lines that are frames of a stack, one behind the other */
 };
 
 /* Appends bytes; the oldest go. A line that a carriage return overwrites (a progress bar) leaves
- * its last text only, a line of more than 1,000 bytes its beginning: that names an exception. */
+ * its last text only, a line of more than 1,000 bytes its beginning: that names an exception. Of a
+ * stack in C or C++ the first frames stay. */
 void hvd_tail_add(struct hvd_tail *tail, struct hvd_strview data);
 
 /*

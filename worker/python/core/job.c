@@ -202,12 +202,15 @@ static PyObject *shutdown_at_exit(PyObject *module, PyObject *unused)
     return leave(horovod_shutdown);
 }
 
-static PyObject *note_exception(PyObject *module, PyObject *unused)
+static PyObject *note_exception(PyObject *module, PyObject *words)
 {
+    const char *text = PyBytes_AsString(words);
+
     (void)module;
-    (void)unused;
+    if (!text)
+        return NULL;
     hvd_rank_state_open();
-    hvd_rank_state_raise();
+    hvd_rank_state_raise(text);
     Py_RETURN_NONE;
 }
 
@@ -469,7 +472,8 @@ PyMethodDef hvd_py_job_methods[] = {
     NO_ARGUMENTS(shutdown, "Leaves the job; another may begin."),
     NO_ARGUMENTS(shutdown_at_exit, "Leaves the job if there is one, and MPI."),
     NO_ARGUMENTS(rank_process, "HOROVOD_RANK_PROCESS, which children are to find, or None."),
-    NO_ARGUMENTS(note_exception, "An exception that nothing caught ends this process."),
+    {"note_exception", note_exception, METH_O,
+     "note_exception(words): an exception that nothing caught ends this process."},
     NO_ARGUMENTS(is_initialized, "Whether the job runs."),
     NO_ARGUMENTS(rank, "This process among all of the job."),
     NO_ARGUMENTS(size, "How many processes the job has."),

@@ -2,10 +2,22 @@
 import os
 import sys
 import threading
+import traceback as tracebacks
 
 from horovod import _core
 
 _before = sys.excepthook
+
+
+def words_of(kind, value, traceback):
+    """The line that names an exception, as Python writes it: without what a message, a note or a group has behind it."""
+    try:
+        for part in tracebacks.TracebackException(kind, value, traceback, limit=0).format_exception_only():
+            if part.strip() and not part.startswith(" "):  # as the place of a SyntaxError does
+                return part.strip().splitlines()[0]
+    except Exception:  # pylint: disable=broad-except  # whatever its own text ends with
+        pass
+    return kind.__name__
 
 
 def _note(kind, value, traceback):
@@ -16,7 +28,7 @@ def _note(kind, value, traceback):
     """
     _before(kind, value, traceback)
     if sys._getframe().f_back is None and threading.current_thread() is threading.main_thread():  # pylint: disable=protected-access
-        _core.note_exception()
+        _core.note_exception(words_of(kind, value, traceback).encode("utf-8", "replace"))
 
 
 def watch():

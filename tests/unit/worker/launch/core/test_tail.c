@@ -71,6 +71,26 @@ static void a_stream_of_any_length_leaves_its_last_lines(void **state)
     assert_string_equal(out + strlen(out) - 21, "line 99998\nline 99999");
 }
 
+static void a_stack_of_any_depth_leaves_its_first_frames(void **state)
+{
+    struct hvd_tail tail = {0};
+    char line[128], out[HVD_TAIL_MAX];
+
+    (void)state;
+    add(&tail, "RuntimeError: shape mismatch\nException raised from f at x.cpp:1\n");
+    for (int i = 0; i < 1000; i++) {
+        (void)snprintf(line, sizeof(line), "frame #%d: f + 0x1 (0x2 in libtorch.so)\n", i);
+        add(&tail, line);
+    }
+    add(&tail, "\nafter\n");
+    assert_true(hvd_tail_clean(&tail, out, sizeof(out)) > 0);
+    assert_string_equal(out, "RuntimeError: shape mismatch\nException raised from f at x.cpp:1\n"
+                             "frame #0: f + 0x1 (0x2 in libtorch.so)\n"
+                             "frame #1: f + 0x1 (0x2 in libtorch.so)\n"
+                             "frame #2: f + 0x1 (0x2 in libtorch.so)\n"
+                             "frame #3: f + 0x1 (0x2 in libtorch.so)\n\nafter");
+}
+
 static void a_line_of_any_length_leaves_its_beginning(void **state)
 {
     struct hvd_tail tail = {0};
@@ -108,6 +128,7 @@ int main(void)
         cmocka_unit_test(what_a_carriage_return_overwrites_is_dropped),
         cmocka_unit_test(colours_and_bytes_that_are_no_text_are_cleaned),
         cmocka_unit_test(a_stream_of_any_length_leaves_its_last_lines),
+        cmocka_unit_test(a_stack_of_any_depth_leaves_its_first_frames),
         cmocka_unit_test(a_line_of_any_length_leaves_its_beginning),
         cmocka_unit_test(a_zero_byte_ends_nothing),
     };
