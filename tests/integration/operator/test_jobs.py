@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kubeapi import until
+from kubeapi import ApiError, until
 
 
 def finish(ns, job="digits", replicas=2, code=0, message=""):
@@ -77,12 +77,10 @@ def test_the_list_of_hosts_is_the_ready_workers_in_numeric_order(ns, operator):
         return [int(line.split(".")[0].rsplit("-", 1)[1]) for line in lines]
     ns.apply_job(replicas=11)
     until("11 worker pods", lambda: len(ns.workers()) == 11)
-    for i in (10, 2, 0):
-        ns.set_pod(f"digits-worker-{i}")
+    ns.start_pods([f"digits-worker-{i}" for i in (10, 2, 0)])
     until("3 are ready", lambda: ns.status().get("ready") == "3/11")
     assert ns.get("jobs", "digits-master") is None, "the master must wait for its workers"
-    for i in range(11):
-        ns.set_pod(f"digits-worker-{i}")
+    ns.start_workers(11)
     master = ns.start_master()
     assert hosts() == list(range(11))
     ns.set_pod("digits-worker-2", ready=False)
@@ -215,6 +213,25 @@ def test_a_typo_in_a_pod_template_fails_the_job_with_the_servers_text(ns, operat
     ns.wait_state("Failed")
     condition = ns.condition("Failed")
     assert condition["reason"] == "InvalidTemplate" and "imagePullPolici" in condition["message"]
+
+
+@pytest.mark.parametrize("label", ["controller-uid", "batch.kubernetes.io/controller-uid", "job-name",
+                                   "batch.kubernetes.io/job-name"])
+def test_a_label_that_the_job_controller_sets_is_refused_before_anything_is_made(ns, operator, label):
+    """The API server refuses such a Job, which would come when all workers are up."""
+    template = {"metadata": {"labels": {label: "mine"}},
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "master", "image": "i"}]}}
+    with pytest.raises(ApiError) as refused:
+        ns.create("jobs", {"metadata": {"name": "theirs"}, "spec": {"template": template}})
+    assert refused.value.code == 422 and label in str(refused.value), refused.value
+    ns.create("horovodjobs", {"apiVersion": "horovod.io/v1", "kind": "HorovodJob", "metadata": {"name": "digits"}, "spec": {
+        "worker": {"replicas": 1, "template": {"spec": {"containers": [{"name": "worker", "image": "i"}]}}},
+        "master": {"template": template}}})
+    ns.wait_state("Failed")
+    condition = ns.condition("Failed")
+    assert condition["reason"] == "InvalidTemplate", condition
+    assert f"spec.master.template.metadata.labels: {label} is a label that the Job controller sets" in condition["message"]
+    assert not any(ns.list(plural) for plural in ("statefulsets", "jobs", "pods", "secrets", "services"))
 
 
 def test_a_hundred_jobs_are_served_at_once(ns, operator):

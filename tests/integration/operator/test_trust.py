@@ -1,4 +1,6 @@
 """What others write into a job's own objects and status, and beside them, on a real API server."""
+import json
+import re
 import time
 
 import pytest
@@ -184,6 +186,36 @@ def test_pods_with_our_labels_and_no_owner_hold_nothing_up(ns, operator):
     ns.wait_state("Succeeded")
     assert ns.status()["failureLog"] == "own words"
     assert all(ns.get("pods", name) and "deletionTimestamp" not in ns.get("pods", name)["metadata"] for name in pods)
+
+
+HARMFUL = "\x1b[31mred\x1b[0m \u202eturned\u2069\x07"
+HARMLESS = "?[31mred?[0m ???turned????"  # one for each byte
+
+
+def told(ns):
+    """All that is told of the job, as it stands in the API."""
+    job = ns.get("horovodjobs", "digits")
+    return json.dumps([job["status"], [event["message"] for event in ns.list("events") if
+                                       event["involvedObject"]["kind"] == "HorovodJob"]], ensure_ascii=False)
+
+
+def test_what_others_say_has_no_control_characters_where_it_is_told(ns, operator):
+    """A terminal would carry them out, and turn the direction of writing."""
+    ns.apply_job()
+    until("a worker", lambda: "digits-worker-0" in ns.workers())
+    ns.patch("pods", "digits-worker-0", {"status": {"phase": "Pending", "containerStatuses": [
+        {"name": "worker", "ready": False, "restartCount": 0, "image": "i", "imageID": "", "state": {
+            "waiting": {"reason": "CreateContainerError", "message": HARMFUL}}}]}}, "status")
+    until("its trouble", lambda: HARMLESS in (ns.condition("WorkersReady") or {"message": ""})["message"], 40)
+    ns.start_workers()
+    master = ns.start_master()
+    ns.wait_state("Running")
+    ns.end_master(master, 3, f"first {HARMFUL}\n{HARMFUL} of the master\n")
+    ns.wait_state("Failed")
+    assert ns.condition("Failed")["message"].endswith(f"{HARMLESS} of the master"), ns.condition("Failed")
+    assert ns.status()["failureLog"] == f"first {HARMLESS}\n{HARMLESS} of the master"
+    until("the event", lambda: ("Failed", 1) in ns.events())
+    assert not re.search(r"\\u00[01]|[\x7f\u202a-\u202e\u2066-\u2069]", told(ns)), told(ns)
 
 
 def test_a_pod_in_the_place_of_a_worker_is_named(ns, operator):
