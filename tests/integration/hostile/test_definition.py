@@ -66,7 +66,7 @@ def next_master(ns, before):
     for pod in ns.list("pods"):
         if "-worker-" in pod["metadata"]["name"] and "deletionTimestamp" not in pod["metadata"] and \
                 "containerStatuses" not in pod["status"]:
-            ns.set_pod(pod["metadata"]["name"])
+            ns.try_set_pod(pod["metadata"]["name"])
     return ns.master() if ns.master() != before else None
 
 

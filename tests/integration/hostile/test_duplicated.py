@@ -26,7 +26,7 @@ def start_all(ns, names):
     for pod in ns.list("pods"):
         name = pod["metadata"]["name"]
         if name in names and "containerStatuses" not in pod["status"] and "deletionTimestamp" not in pod["metadata"]:
-            ns.set_pod(name)
+            ns.try_set_pod(name)
 
 
 def life(ns, name, workers):

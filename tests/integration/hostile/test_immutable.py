@@ -31,7 +31,7 @@ def start_what_is_there(ns, names=("digits-worker-0", "digits-worker-1")):
     """Kubelets that start each pod once; the name of the master's pod when there is one."""
     for pod in ns.list("pods"):
         if pod["metadata"]["name"] in names and "containerStatuses" not in pod["status"]:
-            ns.set_pod(pod["metadata"]["name"])
+            ns.try_set_pod(pod["metadata"]["name"])
     return ns.master()
 
 

@@ -40,7 +40,7 @@ def test_a_worker_that_ended_or_was_evicted_is_made_again(ns, operator, phase):
     old = uid(ns, "pods", "digits-worker-1")
     ns.set_pod("digits-worker-1", phase=phase, ready=False, terminated={"exitCode": 1, "reason": "Evicted"})
     until("another worker", lambda: uid(ns, "pods", "digits-worker-1") not in (None, old))
-    ns.set_pod("digits-worker-1")
+    ns.start_pods(["digits-worker-1"])
     until("it is listed", lambda: hosts(ns) == ["digits-worker-0", "digits-worker-1"])
     assert ns.state() != "Failed" and operator.process.poll() is None
 

@@ -174,8 +174,8 @@ def test_in_a_pod_it_uses_the_service_account_with_the_charts_rights(server, ns,
 def test_the_way_from_ready_workers_to_the_master_is_short(ns, operator):
     ns.apply_job()
     until("the workers", lambda: len(ns.workers()) == 2)
-    ns.set_pod("digits-worker-0")
+    ns.start_pods(["digits-worker-0"])
     begin = time.monotonic()
-    ns.set_pod("digits-worker-1")
-    until("the master's Job", lambda: ns.get("jobs", "digits-master"), 2)
+    ns.start_pods(["digits-worker-1"])
+    until("the master's Job", lambda: ns.start_new_workers("digits") or ns.get("jobs", "digits-master"), 2)
     assert time.monotonic() - begin < 2

@@ -229,7 +229,7 @@ def loses_races(server, ns, n_conflicts):
     try:
         def lost():
             for i in range(3):
-                ns.set_pod(f"race-worker-{i}", ready=not lost.ready)
+                ns.try_set_pod(f"race-worker-{i}", ready=not lost.ready)
             lost.ready = not lost.ready
             return n_conflicts("leases") and n_conflicts("horovodjobs")
         lost.ready = False

@@ -31,8 +31,13 @@ def test_the_api_server_accepts_whatever_a_template_says_of_its_security(ns, ope
 
     until(lambda: f"pods of these workers: {without('worker')}", lambda: without("worker") == [], 60)
     for i in range(len(ROWS)):
-        ns.set_pod(f"row-{i}-worker-0")
-    until(lambda: f"pods of these masters: {without('master')}", lambda: without("master") == [], 60)
+        ns.start_workers(1, f"row-{i}")
+
+    def have_masters():
+        for i in range(len(ROWS)):
+            ns.start_new_workers(f"row-{i}")
+        return without("master") == []
+    until(lambda: f"pods of these masters: {without('master')}", have_masters, 60)
 
 
 def test_large_numbers_of_a_template_reach_the_children_unchanged(ns, operator):
@@ -53,8 +58,8 @@ def test_large_numbers_of_a_template_reach_the_children_unchanged(ns, operator):
         pod = until(f"the set for {number}", lambda i=i: ns.get("statefulsets", f"row-{i}-worker"))["spec"]["template"]
         assert [t["tolerationSeconds"] for t in pod["spec"]["tolerations"]] == [number]
     for i, number in enumerate(numbers[:5]):
-        until(f"the worker for {number}", lambda i=i: ns.get("pods", f"row-{i}-worker-0"))
-        ns.set_pod(f"row-{i}-worker-0")
-        job = until(f"the master for {number}", lambda i=i: ns.get("jobs", f"row-{i}-master"))
+        ns.start_workers(1, f"row-{i}")
+        job = until(f"the master for {number}",
+                    lambda i=i: ns.start_new_workers(f"row-{i}") or ns.get("jobs", f"row-{i}-master"))
         assert [t["tolerationSeconds"] for t in job["spec"]["template"]["spec"]["tolerations"]] == [number]
         assert ns.condition("Failed", f"row-{i}") is None

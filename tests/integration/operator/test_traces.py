@@ -167,9 +167,9 @@ def test_what_an_orphaned_job_has_left_is_not_taken_by_one_made_in_the_same_seco
         ns.apply_job()
         until("the workers", lambda: len(ns.workers()) == 2, LIMIT_S)
         wait_for_a_new_second()
-        for name in ns.workers():
-            ns.set_pod(name)
-        made = until("the master's Job", lambda: ns.get("jobs", "digits-master"), LIMIT_S, .005)["metadata"]
+        ns.start_workers()
+        made = until("the master's Job", lambda: ns.start_new_workers("digits") or ns.get("jobs", "digits-master"), LIMIT_S,
+                     .005)["metadata"]
         ns.api.request("DELETE", ns.path("horovodjobs", "digits"), {"propagationPolicy": "Orphan"})
         until("it is gone", lambda: ns.get("horovodjobs", "digits") is None, LIMIT_S, .005)
         new = ns.apply_job()["metadata"]
