@@ -2,6 +2,7 @@
 import os
 
 import allreduces  # noqa: F401
+import below  # noqa: F401
 import contract  # noqa: F401
 import errors  # noqa: F401
 import forms  # noqa: F401

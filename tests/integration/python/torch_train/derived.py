@@ -51,6 +51,45 @@ def a_class_derived_by_hand_trains_too():
 
 
 @check
+def hooks_may_be_registered_by_hand_and_by_a_derived_class():
+    class Counted(Averaged):
+        calls = 0
+
+        def _register_hooks(self):
+            self.calls += 1
+            super()._register_hooks()
+
+    model, more = perceptron(), torch.nn.Linear(3, 2)
+    optimizer = Counted(model.parameters(), model.named_parameters(), hvd.Compression.none)
+    assert optimizer.calls == 1
+    hvd.broadcast_parameters(more.state_dict(), 0)
+    optimizer.add_param_group({"params": list(more.parameters())})
+    optimizer._register_hooks()
+    more(model(torch.full((1, 6), float(hvd.rank())))).sum().backward()
+    optimizer.step()
+    same_on_all_ranks(more.weight)
+    same_on_all_ranks(model[0].weight)
+    alone = perceptron()
+    adasum = AdasumScaled(alone.parameters(), alone.named_parameters(), hvd.Compression.none)
+    assert adasum._register_hooks() is None
+
+
+@check
+def a_derived_class_that_overrides_what_nothing_calls_is_refused():
+    for name in ("_make_hook", "_allreduce_grad_async", "_grouped_allreduce_grad_async", "_sparse_allreduce_grad_async"):
+        other = type("Other", (Averaged,), {name: lambda self, p: None})
+        model = perceptron()
+        text = raises(NotImplementedError, other, model.parameters(), model.named_parameters(), hvd.Compression.none)
+        assert f"Other.{name} would not be called" in text, text
+
+    class Own(torch.optim.SGD):
+        def _make_hook(self):
+            """What the wrapped optimizer has under such a name is its own."""
+
+    hvd.DistributedOptimizer(Own(perceptron().parameters(), lr=0.1))
+
+
+@check
 def a_step_passes_on_what_the_wrapped_one_takes():
     data, alone, shared = batches(2), perceptron(), perceptron()
     lonely, optimizer = Scaled(alone.parameters()), hvd.DistributedOptimizer(Scaled(shared.parameters()))

@@ -41,6 +41,7 @@ class NotificationManager:
             listener.on_hosts_updated(timestamp, update_res)
 
 
+WorkerNotificationManager = NotificationManager  # as Horovod calls it
 notification_manager = NotificationManager()
 
 

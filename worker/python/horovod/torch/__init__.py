@@ -10,6 +10,7 @@ except ImportError as error:
     raise ImportError("horovod.torch needs PyTorch 2.0 or newer, which could not be imported "
                       f"({error}). Install it with: pip install torch") from error
 
+from horovod.common.util import check_extension
 from horovod.torch.compression import Compression
 from horovod.torch.mpi_ops import (
     Adasum, Average, HorovodInternalError, Max, Min, ProcessSet, Product, Sum, add_process_set, allgather,
@@ -25,5 +26,13 @@ from horovod.torch.functions import (
 from horovod.torch.optimizer import DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
 from horovod.torch import elastic
+
+_MPI_LIB_AVAILABLE = True
+
+
+def _check_has_gpu():
+    """Whether PyTorch has a GPU; it may start CUDA."""
+    return _torch.cuda.is_available()
+
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -10,7 +10,10 @@ import torch
 from horovod import _core
 from horovod.common.exceptions import HorovodInternalError  # noqa: F401 (part of the interface)
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set  # noqa: F401
-from horovod.torch import handles
+from horovod.common.process_sets import _setup as _setup_process_sets  # noqa: F401 (forks import it)
+from horovod.common.util import (check_installed_version, get_average_backwards_compatibility_fun,  # noqa: F401
+                                 gpu_available, num_rank_is_power_2)
+from horovod.torch import handles, mpi_lib_v2 as mpi_lib  # noqa: F401
 from horovod.torch.asynchronous import (  # noqa: F401
     REFUSALS, Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_,
     allreduced, alltoall_async, broadcast_async, broadcast_async_, broadcasted, gather_async, grouped_allgather_async, grouped_allreduce_async,
@@ -19,6 +22,11 @@ from horovod.torch.asynchronous import (  # noqa: F401
     sparse_allreduce_async)
 from horovod.torch.compression import Compression
 from horovod.torch.handles import NO_TENSORS, bump, poll, synchronize
+from horovod.torch.outputs import (  # noqa: F401
+    _allgather_async, _allreduce_async, _alltoall_async, _broadcast_async, _grouped_allgather_async,
+    _grouped_allreduce_async, _grouped_reducescatter_async, _reducescatter_async)
+
+_NULL = ""
 
 is_initialized = _basics.is_initialized
 start_timeline = _basics.start_timeline

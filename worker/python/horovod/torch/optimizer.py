@@ -31,6 +31,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def _begin(self, named_parameters, compression, backward_passes_per_step, op,
                gradient_predivide_factor, groups, sparse_as_dense, process_set):
         _check_groups(groups)
+        _check_overridden(type(self))
         self.backward_passes_per_step = backward_passes_per_step
         self.op = op
         self.gradient_predivide_factor = gradient_predivide_factor
@@ -40,6 +41,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._parameter_names = _all_names(self, _names(self, named_parameters))
         self._gradients = Gradients(self._parameter_names, compression, backward_passes_per_step, op,
                                     gradient_predivide_factor, groups, sparse_as_dense, process_set)
+        self._register_hooks()
+
+    def _register_hooks(self):
+        """Attaches hooks to parameters that have none, as those of a group that was added; step() does it as well."""
         self._gradients.watch(self.param_groups)
 
     def load_state_dict(self, *args, **kwargs):
@@ -139,6 +144,9 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         """How many backward passes the script makes per step: gradients add up until step()."""
         self.backward_passes_per_step = passes
 
+    def _register_hooks(self):
+        """Nothing: step() reduces, and needs no hooks."""
+
     def synchronize(self):
         """Nothing: what is reduced exists only in step()."""
 
@@ -204,6 +212,18 @@ def _all_names(optimizer, names):
     places = {parameter: f"noname.{i}.{j}" for i, group in enumerate(optimizer.param_groups)
               for j, parameter in enumerate(group["params"])}
     return {**places, **names}
+
+
+_NOT_CALLED = ("_make_hook", "_allreduce_grad_async", "_grouped_allreduce_grad_async", "_sparse_allreduce_grad_async")
+
+
+def _check_overridden(kind):
+    """NotImplementedError for a class, derived as for Horovod, that overrides what nothing here would call."""
+    for name in _NOT_CALLED:
+        if any(name in vars(base) for base in kind.__mro__ if issubclass(base, _DistributedOptimizer)):
+            raise NotImplementedError(f"{kind.__name__}.{name} would not be called: gradients are submitted elsewhere here. "
+                                      "Give DistributedOptimizer a compression, or change gradients between synchronize() "
+                                      "and step().")
 
 
 def _check_passes(passes):
