@@ -1,6 +1,6 @@
 """SyncBatchNorm: the checks, run on every rank."""
 import torch
-from checks import check, raises
+from checks import check, only_the_last_refuses, raises
 from training import close
 
 import horovod.torch as hvd
@@ -45,7 +45,10 @@ def runs_as_one_batch(shape, dtype=torch.float32, tolerance=1e-5, **options):
         close(hvd.allreduce(synced.bias.grad, op=hvd.Sum), plain.bias.grad, 20 * tolerance)
     for name, buffer in plain.named_buffers():
         close(synced.get_buffer(name), buffer, tolerance)
-    close(synced.eval()(batch[begin:end]), plain.eval()(batch[begin:end]), tolerance)
+    if synced.track_running_stats:
+        close(synced.eval()(batch[begin:end]), plain.eval()(batch[begin:end]), tolerance)
+    else:
+        close(synced.eval()(batch[begin:end]), plain.eval()(batch)[begin:end], tolerance)
 
 
 @check
@@ -60,6 +63,31 @@ def options_of_batch_norm_mean_the_same():
     runs_as_one_batch((3, 4), momentum=None)
     runs_as_one_batch((3, 4), affine=False)
     runs_as_one_batch((3, 4), track_running_stats=False)
+
+
+@check
+def without_running_statistics_those_of_all_batches_count_in_evaluation_too():
+    batch, begin, end = global_batch((3, 4))
+    expected = torch.nn.functional.batch_norm(batch, None, None, training=True)[begin:end]
+    for layer in (hvd.SyncBatchNorm(3, track_running_stats=False).eval(), hvd.SyncBatchNorm(3)):
+        assert (layer.running_mean is None) is not layer.training
+        layer.eval()
+        layer.track_running_stats = False  # as scripts do to evaluate with the batch's own
+        before = [buffer.clone() for buffer in layer.buffers()]
+        part = batch[begin:end].clone().requires_grad_()
+        close(layer(part), expected)
+        layer(part).square().sum().backward()
+        assert part.grad is not None and all(map(torch.equal, layer.buffers(), before))
+
+
+@check
+def an_input_that_one_rank_cannot_normalise_fails_on_the_others():
+    layer = hvd.SyncBatchNorm(3)
+    if hvd.size() == 1:
+        return
+    only_the_last_refuses("expected at least 2D input", "allgather.sync_batch_norm.7", lambda: layer(torch.ones(3)),
+                          lambda: layer(torch.ones(4, 3)))
+    layer(torch.ones(4, 3))
 
 
 @check

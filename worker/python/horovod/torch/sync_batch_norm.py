@@ -4,14 +4,16 @@ from torch.autograd.function import Function
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from horovod.torch.mpi_ops import Sum, allgather, allreduce, size
+from horovod.common import refusals
+from horovod.torch.mpi_ops import Sum, allgather, allreduce, global_process_set, size
 
 
 class SyncBatchNorm(_BatchNorm):
     """torch.nn.BatchNorm1d, 2d and 3d in one, whose batch is that of all ranks.
 
     Ranks may have batches of different sizes. Every rank runs its layers in the same order, one at
-    a time. Tensors may be on any device. Outside of training it is the plain layer.
+    a time. Tensors may be on any device. In evaluation it is the plain layer with its running
+    statistics, and without these (track_running_stats=False) the same as in training.
     """
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True):
@@ -23,25 +25,29 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input):
         """Normalises over all dimensions but the second."""
-        self._check_input_dim(input)
-        if not self.training or size() == 1:
+        is_together = (self.training or not self.track_running_stats) and size() > 1
+        try:
+            self._check_input_dim(input)
+        except ValueError as error:
+            if is_together:  # the other ranks wait for its statistics
+                refusals.tell(error, "allgather", _name_of(2 * self.num_features + 1), global_process_set)
+            raise
+        if not is_together:
             return self._alone(input)
         running_mean, running_var = self._running()
         return _SyncBatchNorm.apply(input, self.weight, self.bias, running_mean, running_var,
                                     self.eps, self._next_momentum())
 
     def _alone(self, input):
-        is_of_batch = self.training or self.running_mean is None
         running_mean, running_var = self._running()
+        is_of_batch = self.training or running_mean is None
         momentum = self._next_momentum() if self.training else 0.0
         return functional.batch_norm(input, running_mean, running_var, self.weight, self.bias,
                                      is_of_batch, momentum, self.eps)
 
     def _running(self):
-        """The statistics to update or to use; none while training without tracking."""
-        if self.training and not self.track_running_stats:
-            return None, None
-        return self.running_mean, self.running_var
+        """The statistics to update or to use; none without tracking: then those of the batch count, also in evaluation."""
+        return (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
 
     def _next_momentum(self):
         """How much this batch counts in the running statistics: without momentum, all count alike."""
@@ -49,6 +55,10 @@ class SyncBatchNorm(_BatchNorm):
             return 0.0 if self.momentum is None else self.momentum
         self.num_batches_tracked.add_(1)
         return 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+
+
+def _name_of(n):
+    return f"sync_batch_norm.{n}"
 
 
 def _over_channels(tensor, like):
@@ -92,7 +102,7 @@ class _SyncBatchNorm(Function):
         """Normalises, and updates the running statistics with the variance of a sample."""
         values = _wide(input)
         mine = _statistics(values).unsqueeze(0)
-        count, mean, variance = _combine(allgather(mine, name=f"sync_batch_norm.{mine.numel()}"))
+        count, mean, variance = _combine(allgather(mine, name=_name_of(mine.numel())))
         if count <= 1:
             raise ValueError("SyncBatchNorm needs more than one value per channel to train, over all "
                              f"ranks: got an input of shape {tuple(input.shape)}.")
