@@ -357,6 +357,16 @@ static hvd_status_t export_plain(struct launch *l, struct hvd_err *err)
     return st;
 }
 
+/* A process alone that has used MPI leaves that to its children, and Open MPI 4's mpirun would take
+ * itself for such a one. */
+static void forget_being_alone(void)
+{
+    const char *ess = getenv("OMPI_MCA_ess");
+
+    if (ess && strcmp(ess, "singleton") == 0)
+        (void)unsetenv("OMPI_MCA_ess");
+}
+
 static hvd_status_t prepare_environment(struct launch *l, struct hvd_err *err)
 {
     hvd_status_t st = hvd_environment_collect(environ, l->options->exports, l->options->n_exports,
@@ -368,6 +378,7 @@ static hvd_status_t prepare_environment(struct launch *l, struct hvd_err *err)
     /* The list given here is the whole truth: a default one would only filter or extend it. */
     (void)unsetenv("OMPI_MCA_orte_default_hostfile");
     (void)unsetenv("PRTE_MCA_prte_default_hostfile");
+    forget_being_alone();
     return st;
 }
 

@@ -240,6 +240,33 @@ def test_run_calls_a_function_on_every_rank(tmp_path):
     assert done.stdout.splitlines() == ["[(100, 2), (110, 2)]", "True", "True", "[]"], done.stdout + done.stderr
 
 
+RUN_BESIDE = """
+import subprocess, sys
+import horovod
+import horovod.numpy as hvd
+hvd.init()
+
+def work():
+    import horovod.numpy as hvd
+    hvd.init()
+    return hvd.rank(), hvd.size()
+
+for _ in "12":
+    print(horovod.run(work, num_proc=2))
+    print(subprocess.run(["horovodrun", "-np", "2", sys.executable, "-c", "import horovod.numpy as hvd; hvd.init()"]).returncode)
+    print(subprocess.run([sys.executable, "-c", "import horovod.numpy as hvd; hvd.init()"]).returncode)
+    hvd.shutdown()
+    hvd.init()
+"""
+
+
+def test_a_process_alone_that_has_begun_a_job_starts_others(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(RUN_BESIDE, encoding="utf-8")
+    done = call(PYTHON, program)
+    assert done.stdout.splitlines() == ["[(0, 2), (1, 2)]", "0", "0"] * 2, done.stdout + done.stderr
+
+
 def test_run_takes_no_function_that_another_user_could_have_written(tmp_path):
     (tmp_path / "function").write_bytes(b"")
     (tmp_path / "function").chmod(0o666)
