@@ -627,5 +627,5 @@ void hvd_negotiator_plan_sent(struct hvd_negotiator *n)
 
 size_t hvd_negotiator_waiting(const struct hvd_negotiator *n)
 {
-    return hvd_names_count(&n->waiting) + hvd_ready_waiting(n->ready);
+    return n->is_ending ? 0 : hvd_names_count(&n->waiting) + hvd_ready_waiting(n->ready);
 }

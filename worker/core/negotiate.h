@@ -88,8 +88,8 @@ void hvd_negotiator_tune(struct hvd_negotiator *n, int64_t fusion_bytes, uint32_
 /* Starts the next plan; the content of the last one is gone. */
 void hvd_negotiator_plan_sent(struct hvd_negotiator *n);
 
-/* The coordinator of a set that is not the whole job ends it: a SHUTDOWN step, once. Failures as
- * above. */
+/* The coordinator of a set ends it, because of text: a SHUTDOWN step, once. Nobody has left by
+ * that. Failures as above. */
 hvd_status_t hvd_negotiator_close(struct hvd_negotiator *n, const char *text, struct hvd_err *err);
 
 /* How many tensors some rank waits for. */

@@ -106,6 +106,8 @@ const char *hvd_negotiator_oldest(const struct hvd_negotiator *n, int64_t *since
     struct hvd_ready_stall stall = {0};
     const char *name = NULL;
 
+    if (n->is_ending) /* nothing is waited for, whatever bits are left */
+        return NULL;
     for (const struct hvd_waiting *w = first_waiting(n); w; w = next_waiting(w)) {
         if (name && w->since_ns >= *since_ns)
             continue;
@@ -252,7 +254,7 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
 {
     const int64_t before_ns = now_ns - limit_ns;
 
-    if (!any_stalled(n, before_ns, false))
+    if (n->is_ending || !any_stalled(n, before_ns, false))
         return HVD_OK;
     hvd_status_t st = write_report(n, before_ns, limit_ns, report);
     (void)any_stalled(n, before_ns, true);
@@ -268,6 +270,8 @@ const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t befor
     const int room = *n_missing;
     int found = 0;
 
+    if (n->is_ending)
+        return NULL;
     for (const struct hvd_waiting *w = first_waiting(n); w; w = next_waiting(w))
         if (w->since_ns <= before_ns && (!oldest || w->since_ns < oldest->since_ns))
             oldest = w;
