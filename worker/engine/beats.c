@@ -96,6 +96,13 @@ hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int posit
     return is_ping ? send_beat(e, set, HVD_MESSAGE_PONG, &answer, err) : HVD_OK;
 }
 
+bool hvd_beats_are_missed(const struct hvd_set *set)
+{
+    int silent[HVD_SILENT_MAX];
+
+    return set->heartbeat && hvd_heartbeat_silent(set->heartbeat, -1, silent) > 0;
+}
+
 bool hvd_beats_are_active(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++)

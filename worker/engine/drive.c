@@ -134,12 +134,18 @@ static bool has_flights(const struct hvd_engine *e)
     return false;
 }
 
+/* Whether a stall has ended the job, and not all have left: who hears others looks on. Holds mu. */
+static bool is_leave_watched(const struct hvd_engine *e)
+{
+    return e->stalled_ns > 0 && !atomic_load(&e->is_over);
+}
+
 /* Waking costs: only when there is something to drive, or others to hear while nothing is. It
  * sleeps so that it has to be woken for that only where somebody else drove for long. Holds mu. */
 static void wake_background(struct hvd_engine *e)
 {
     if (e->is_deep && (atomic_load(&e->n_outstanding) > 0 || has_flights(e) ||
-                       (!e->is_ended && hvd_hears_others(e))))
+                       ((!e->is_ended || is_leave_watched(e)) && hvd_hears_others(e))))
         pthread_cond_signal(&e->background_cond);
 }
 
@@ -413,14 +419,17 @@ static bool has_waiting(const struct hvd_engine *e)
     return false;
 }
 
-/* How long an idle rank may sleep without a look for probes; -1: without end. Holds mu. */
+/* How long an idle rank may sleep without a look for probes, or, after a stall, for ranks that do
+ * not leave; -1: without end. Holds mu. */
 static int64_t probe_ns(const struct hvd_engine *e)
 {
     const int64_t warning_ns = e->options.stall_warning_ns;
 
     if (warning_ns == 0 || e->topology.size == 1 || atomic_load(&e->is_over))
         return -1;
-    return !e->is_driven && hvd_beats_are_active(e) ? warning_ns / 8 + 1 : warning_ns / 4 + 1;
+    const bool is_active = !e->is_driven && hvd_beats_are_active(e);
+    const int64_t ns = is_active ? warning_ns / 8 + 1 : warning_ns / 4 + 1;
+    return e->stalled_ns > 0 && ns > LOOK_MAX_NS ? LOOK_MAX_NS : ns;
 }
 
 /* How long the driver may sleep while other ranks may have something to say. */
@@ -429,7 +438,7 @@ static int64_t listen_ns(const struct hvd_engine *e, struct rest *rest)
     const int64_t due_ns = e->options.stall_warning_ns / 8;
 
     if (is_woken(e))
-        return has_waiting(e) || hvd_beats_are_active(e) ? SLEEP_WOKEN_NS : -1;
+        return has_waiting(e) || hvd_beats_are_active(e) || e->stalled_ns > 0 ? SLEEP_WOKEN_NS : -1;
     rest->look_ns = rest->look_ns ? rest->look_ns * 2 : e->options.idle_poll_ns;
     if (rest->look_ns > LOOK_MAX_NS)
         rest->look_ns = LOOK_MAX_NS;
@@ -503,7 +512,7 @@ void *hvd_drive_background(void *arg)
             drive_outstanding(e);
             continue;
         }
-        const bool looks = !e->is_ended && hvd_hears_others(e);
+        const bool looks = (!e->is_ended || is_leave_watched(e)) && hvd_hears_others(e);
         if (is_free && (looks || rest.is_due) && atomic_load(&e->n_queued) == 0 &&
             hvd_drive_once(e)) /* leaves mu for a while: look again */
             rest.look_ns = 0;

@@ -90,28 +90,42 @@ void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
     pthread_mutex_unlock(&e->mu);
 }
 
-/* Keeps the cause for those who come too late. */
+/* Keeps the cause for those who come too late. The first one stays: what follows, as the end of the
+ * ranks that fail because of it, is to blame on nobody else. */
 static void keep_cause(struct hvd_engine *e, const char *text)
 {
-    const int64_t blamed = hvd_cause_blamed(hvd_strview_of(text));
-
     pthread_mutex_lock(&e->mu);
     e->is_ended = true;
     if (!e->cause)
         e->cause = hvd_strdup(text);
+    const int64_t blamed = hvd_cause_blamed(hvd_strview_of(e->cause ? e->cause : text));
     pthread_mutex_unlock(&e->mu);
     if (blamed != e->topology.rank)
         hvd_rank_state_blame(blamed);
     hvd_rank_state_set(HVD_RANK_ENDED); /* how this rank ends now has a reason of another's */
 }
 
+/* A stall ends the job: a failure on each rank, whatever is pending there. The background looks
+ * from now on who leaves. */
+static void note_stall(struct hvd_engine *e, const char *cause)
+{
+    report_failure(e, cause);
+    pthread_mutex_lock(&e->mu);
+    e->stalled_ns = e->now_ns;
+    pthread_cond_signal(&e->background_cond);
+    pthread_mutex_unlock(&e->mu);
+}
+
 hvd_status_t hvd_end_pending(struct hvd_engine *e, const char *cause, struct hvd_err *err)
 {
     char text[HVD_ERR_MSG_MAX];
+    struct hvd_strview host, tensor;
     hvd_status_t st = HVD_OK;
 
     snprintf(text, sizeof(text), SHUT_DOWN "%s", cause);
     keep_cause(e, text);
+    if (!hvd_cause_left(hvd_strview_of(text), &host, &tensor))
+        note_stall(e, cause);
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++) {
         struct hvd_set *set = e->sets[i];
         if (!set)
@@ -171,6 +185,26 @@ void hvd_abort_all(struct hvd_engine *e, const char *cause)
     for (uint32_t i = 0; i < e->n_sets; i++)
         if (e->sets[i])
             abort_set(e, e->sets[i], text);
+}
+
+void hvd_first_cause(struct hvd_engine *e, char text[HVD_TEXT_MAX + 1])
+{
+    const char *cause = NULL;
+
+    pthread_mutex_lock(&e->mu);
+    if (e->cause && hvd_str_has_prefix(e->cause, SHUT_DOWN))
+        cause = e->cause + strlen(SHUT_DOWN);
+    snprintf(text, HVD_TEXT_MAX + 1, "%s", cause ? cause : "");
+    pthread_mutex_unlock(&e->mu);
+}
+
+void hvd_abandon_stalled(struct hvd_engine *e)
+{
+    char cause[HVD_TEXT_MAX + 1];
+
+    hvd_first_cause(e, cause);
+    hvd_tell_end(e, e->topology.rank, cause);
+    hvd_abort_all(e, cause);
 }
 
 /* Tells a rank, not rank 0, that nothing goes on because of text. */

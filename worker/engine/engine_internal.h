@@ -268,10 +268,11 @@ struct hvd_engine {
     pthread_cond_t *sleeper; /* the driver sleeps on it; signal to hand it work */
     bool is_asleep;          /* the driver sleeps in the transport; wake it to hand it work */
     pthread_cond_t background_cond;
-    bool is_deep;   /* the background sleeps until it is signalled */
-    bool must_stop; /* the background thread */
-    bool is_ended;  /* nothing may be submitted: `cause` says why */
-    char *cause;    /* owned; NULL when there was no memory for it */
+    bool is_deep;       /* the background sleeps until it is signalled */
+    bool must_stop;     /* the background thread */
+    bool is_ended;      /* nothing may be submitted: `cause` says why */
+    int64_t stalled_ns; /* when a stall ended the job, in order; 0: none has */
+    char *cause;        /* owned; NULL when there was no memory for it */
     /* set under mu, read anywhere */
     atomic_size_t n_queued;
     atomic_size_t n_outstanding; /* submitted and not done */
@@ -577,11 +578,19 @@ hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, struct hv
 /* Nothing may be submitted to the set any more; what is not agreed yet ends with the text. */
 void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text);
 
-/* The job ends in order: the same for all sets, as their coordinators say so. */
+/* The job ends in order, because a rank has called for that, or a tensor has stalled: the same for
+ * all sets, as their coordinators say so. */
 hvd_status_t hvd_end_pending(struct hvd_engine *e, const char *cause, struct hvd_err *err);
 
 /* Gives up what is agreed as well: some rank will not do its part. */
 void hvd_abort_all(struct hvd_engine *e, const char *cause);
+
+/* Why the job has ended, as the first word of it was; empty where that is not known. */
+void hvd_first_cause(struct hvd_engine *e, char text[HVD_TEXT_MAX + 1]);
+
+/* Gives up a job that a stall has ended, and that others may still leave in order: here and for
+ * all. */
+void hvd_abandon_stalled(struct hvd_engine *e);
 
 /* Tells who has to know that nothing goes on because of text, which is about the rank `whose`: rank
  * 0 tells all others, the others tell rank 0. Not through the tree, a part of which may be what is
@@ -657,7 +666,11 @@ hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *
  */
 hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err);
 
-/* The same for a rank that does not answer any more, whatever it is to this one. */
+/* Ends the job because of that rank, for all, with the text: as who passes on what it says. */
+hvd_status_t hvd_end_because(struct hvd_engine *e, int rank, const char *text, struct hvd_err *err);
+
+/* The same as hvd_lose_rank for a rank that does not answer any more, whatever it is to this one.
+ */
 hvd_status_t hvd_give_up_rank(struct hvd_engine *e, int rank, struct hvd_err *err);
 
 /* --- hear.c: caller is the driver, without mu --------------------------------------------------
@@ -723,6 +736,9 @@ hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int posit
 
 /* Whether somebody waits so long that neighbours are watched: the driver looks more often. */
 bool hvd_beats_are_active(const struct hvd_engine *e);
+
+/* Whether a rank of the set is known not to answer. */
+bool hvd_beats_are_missed(const struct hvd_set *set);
 
 /* Probes those who are waited for, warns of those who do not answer, gives them up. Failure: the
  * job ends. */

@@ -12,7 +12,9 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/rank_state.h"
 #include "worker/engine/engine_internal.h"
 
 /* How the loss of a rank is told. */
@@ -25,6 +27,16 @@ static void write_loss(const struct hvd_engine *e, int rank, const char *why,
              host ? host : "", why);
 }
 
+/* Rank 0 is to end the job, or to be given up itself. */
+static void tell_rank_0(struct hvd_engine *e, int rank, const char *text)
+{
+    hvd_tell_end(e, rank, text);
+    if (e->told_ns > 0)
+        return;
+    e->told_ns = e->now_ns;
+    snprintf(e->told, sizeof(e->told), "%s", text);
+}
+
 /* This rank, not the coordinator, sees that a neighbour is lost: rank 0 is told, and ends the job
  * here too. The loss of rank 0 itself ends it now, as HVD_ERR_GONE: see hvd_fail_engine. */
 static hvd_status_t hear_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
@@ -35,11 +47,7 @@ static hvd_status_t hear_loss(struct hvd_engine *e, int rank, struct hvd_err *er
     hvd_err_clear(err);
     if (rank == 0)
         return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", text);
-    hvd_tell_end(e, rank, text);
-    if (e->told_ns == 0) {
-        e->told_ns = e->now_ns;
-        snprintf(e->told, sizeof(e->told), "%s", text);
-    }
+    tell_rank_0(e, rank, text);
     return HVD_OK;
 }
 
@@ -99,6 +107,12 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
     e->is_leave_sent = true;
     note_leave(e);
     *progressed = true;
+    /* The job fails, whoever handles the stall: nobody is kept waiting for those who do not come.
+     */
+    if (e->stalled_ns > 0 && hvd_rank_state_raised() == getpid()) {
+        hvd_abandon_stalled(e);
+        return HVD_OK;
+    }
     write_left(e, e->topology.rank, text);
     if (e->sets[0]->negotiator)
         return hvd_negotiator_leave(e->sets[0]->negotiator, self, false, text, err);
@@ -218,6 +232,18 @@ hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
     if (world->negotiator)
         return end_for_loss(e, rank, err);
     hvd_err_clear(err);
+    return HVD_OK;
+}
+
+hvd_status_t hvd_end_because(struct hvd_engine *e, int rank, const char *text, struct hvd_err *err)
+{
+    struct hvd_set *world = e->sets[0];
+    const struct hvd_span who = {.first = world->tree.position_of[rank], .n = 1};
+
+    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
+    if (world->negotiator)
+        return hvd_negotiator_leave(world->negotiator, who, true, text, err);
+    tell_rank_0(e, rank, text);
     return HVD_OK;
 }
 

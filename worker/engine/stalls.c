@@ -1,6 +1,10 @@
 /*
  * Tensors that wait for too long: named in the log, with the ranks they wait for, and the end of
  * the job where that was asked for. The driver's.
+ *
+ * That end is an orderly one where all ranks answer: every rank can call horovod_shutdown, and the
+ * job succeeds if its programs do. A rank that does not answer cannot leave: nobody waits for it.
+ * One that answers and does not call it is waited for until it is clear that it stands still.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +14,11 @@
 #define STALL_CHECK_NS 1000000000
 #define STALL_REPORT_MAX 2048
 #define STALLED_RANKS_NAMED 4
+
+/* All ranks may take the shutdown time to leave a job that a stall has ended, but: */
+#define LEAVE_MIN_NS INT64_C(10000000000)
+#define LEAVE_MAX_NS INT64_C(30000000000)
+#define LEAVE_LATE_NS INT64_C(5000000000) /* and who is to name them has so long to do it */
 
 /* Appends " rank 1 on host a, rank 3 on host b and 2 more". What does not fit is left out. */
 static void add_ranks(const struct hvd_engine *e, const int *ranks, int n_ranks, char *text,
@@ -48,9 +57,82 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     add_ranks(e, ranks, n_ranks, text, sizeof(text));
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", text);
     /* Of another set: rank 0 hears of it as of any failure here. */
-    return set->id == 0
-               ? hvd_negotiator_leave(set->negotiator, (struct hvd_span){.n = 1}, true, text, err)
-               : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
+    if (set->id != 0)
+        return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
+    /* Without a thread of its own a rank does not answer, though its program runs. */
+    if (hvd_beats_are_missed(set) && !e->topology.thread_bound)
+        return hvd_negotiator_leave(set->negotiator, (struct hvd_span){.n = 1}, true, text, err);
+    return hvd_negotiator_close(set->negotiator, text, err);
+}
+
+static int64_t leave_limit_ns(const struct hvd_engine *e)
+{
+    const int64_t ns = e->options.stall_shutdown_ns;
+
+    if (ns < LEAVE_MIN_NS)
+        return LEAVE_MIN_NS;
+    return ns < LEAVE_MAX_NS ? ns : LEAVE_MAX_NS;
+}
+
+static bool has_left(const struct hvd_set *world, int position)
+{
+    return world->negotiator ? hvd_negotiator_has_left(world->negotiator, position)
+                             : hvd_relay_has_left(world->relay, position);
+}
+
+static bool have_all_left(const struct hvd_set *world, struct hvd_span span)
+{
+    for (int i = 0; i < span.n; i++)
+        if (!has_left(world, span.first + i))
+            return false;
+    return true;
+}
+
+/*
+ * The first ranks that have not left, of those that this one alone hears of, and itself; how many
+ * these are in all. Who passes on what others say sees to those behind it. is_late: it has not
+ * done so in time, and is named.
+ */
+static int find_staying(const struct hvd_set *world, bool is_late, int ranks[STALLED_RANKS_NAMED])
+{
+    int n_ranks = 0;
+
+    for (int party = 0; party <= world->node.n_children; party++) {
+        const struct hvd_span span = hvd_node_party_span(&world->node, party);
+        if ((span.n > 1 && !is_late) || have_all_left(world, span))
+            continue;
+        if (n_ranks < STALLED_RANKS_NAMED)
+            ranks[n_ranks] = hvd_rank_at(world, span.first);
+        n_ranks++;
+    }
+    return n_ranks;
+}
+
+/* After that: a rank that has not left in time ends the job for all others. */
+static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd_err *err)
+{
+    const struct hvd_set *world = e->sets[0];
+    const int64_t limit_ns = leave_limit_ns(e);
+    const int64_t waited_ns = now_ns - e->stalled_ns;
+    int ranks[STALLED_RANKS_NAMED];
+    char cause[HVD_TEXT_MAX + 1];
+    char text[HVD_TEXT_MAX] = "";
+
+    if (e->is_down || e->told_ns > 0 || waited_ns < limit_ns)
+        return HVD_OK;
+    const bool is_late = world->negotiator && waited_ns >= limit_ns + LEAVE_LATE_NS;
+    const int n_ranks = find_staying(world, is_late, ranks);
+    if (n_ranks == 0)
+        return HVD_OK;
+    hvd_first_cause(e, cause);
+    add_ranks(e, ranks, n_ranks, text, sizeof(text));
+    const size_t len = strlen(text);
+    snprintf(
+        text + len, sizeof(text) - len,
+        "%s did not call horovod_shutdown in the %.3g seconds since the job was to end: %.600s",
+        is_late ? ", or a rank behind it," : "", (double)limit_ns / 1e9, cause);
+    text[1] = 'R';
+    return hvd_end_because(e, ranks[0], text + 1, err);
 }
 
 hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
@@ -58,6 +140,8 @@ hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t
 {
     struct hvd_buf report;
 
+    if (set->id == 0 && e->stalled_ns > 0 && (set->negotiator || set->relay))
+        return end_leaving(e, now_ns, err);
     if (set->relay) /* in time for the coordinator to name who is missing */
         return hvd_relay_stalled(set->relay, now_ns, e->options.stall_warning_ns / 2, err);
     if (!set->negotiator)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -211,6 +212,41 @@ def test_a_stall_that_ends_the_job_is_the_last_line(run, script):
                  env={"PYTHONPATH": str(PYTHON), "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
                       "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"})
     assert "last is stalled for longer than 2 seconds" in result.last and "it waits for rank 1" in result.last, result
+    assert "did not call horovod_shutdown in the 10 seconds" not in result.err, result  # nobody was waited for
+
+
+HANDLED = """import os, sys, time
+import numpy as np
+import horovod.numpy as hvd
+from horovod.common.exceptions import HorovodInternalError
+hvd.init()
+hvd.allreduce(np.ones(4), name="last")
+while hvd.rank() == 1 and not os.path.exists("MARK"):
+    time.sleep(0.02)
+try:
+    hvd.allreduce(np.ones(4), name="last")
+    sys.exit(5)
+except HorovodInternalError as error:
+    print("handled", hvd.rank(), error, flush=True)
+    open("MARK", "w").close()
+hvd.shutdown()
+"""
+AGAIN = """hvd.init()
+print("again", hvd.allreduce(np.ones(1), op=hvd.Sum, name="again")[0], flush=True)
+"""
+
+
+@pytest.mark.skipif(not (PYTHON / "horovod" / "_core.abi3.so").exists(), reason="the Python package is not built")
+@pytest.mark.parametrize("more", ["", AGAIN], ids=["end", "again"])
+def test_a_stall_that_every_rank_handles_is_in_the_log_of_a_job_that_succeeds(run, script, tmp_path, more):
+    result = run("-np", 3, "--no-prefix-output", script(HANDLED.replace("MARK", str(tmp_path / "mark")) + more),
+                 env={"PYTHONPATH": str(PYTHON), "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
+                      "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"})
+    assert result.code == 0, result
+    stall = r"Tensor allreduce.last is stalled for longer than 2 seconds .*: it waits for rank 1 on host"
+    assert re.search(f"level=error .*{stall}", result.err), result
+    assert len(re.findall(rf"handled \d Horovod has been shut down\. {stall}", result.out)) == 3, result
+    assert result.out.count("again 3.0") == (3 if more else 0), result
 
 
 def test_a_rank_that_left_while_others_waited_is_named_although_it_succeeded(fail):
