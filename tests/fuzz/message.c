@@ -107,7 +107,7 @@ static hvd_status_t copy_item(struct hvd_reader *reader, struct hvd_buf *again)
     struct hvd_strview text;
     struct hvd_span who;
     char copy[HVD_TEXT_MAX + 1];
-    bool failed;
+    enum hvd_leave_why why;
     hvd_status_t st;
 
     if (reader->type == HVD_MESSAGE_PLAN)
@@ -116,13 +116,13 @@ static hvd_status_t copy_item(struct hvd_reader *reader, struct hvd_buf *again)
         return copy_request(reader, again);
     if (reader->type == HVD_MESSAGE_PARTIAL)
         return copy_partial(reader, again);
-    st = hvd_reader_leave(reader, &who, &failed, &text, &err);
+    st = hvd_reader_leave(reader, &who, &why, &text, &err);
     if (st != HVD_OK)
         return st;
     MUST(text.len <= HVD_TEXT_MAX);
     memcpy(copy, text.data, text.len);
     copy[text.len] = '\0';
-    return strlen(copy) == text.len ? hvd_message_add_leave(again, who, failed, copy)
+    return strlen(copy) == text.len ? hvd_message_add_leave(again, who, why, copy)
                                     : HVD_ERR_INVALID;
 }
 

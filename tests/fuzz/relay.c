@@ -57,7 +57,7 @@ static void check(const struct hvd_buf *message)
     struct hvd_span who;
     struct hvd_step step;
     struct hvd_ask ask;
-    bool failed;
+    enum hvd_leave_why why;
 
     MUST(hvd_reader_init(&reader, message->data, message->len, &err) == HVD_OK);
     while (reader.left > 0) {
@@ -68,7 +68,7 @@ static void check(const struct hvd_buf *message)
         else if (reader.type == HVD_MESSAGE_PARTIAL)
             MUST(hvd_reader_partial(&reader, &partial, &err) == HVD_OK);
         else
-            MUST(hvd_reader_leave(&reader, &who, &failed, &text, &err) == HVD_OK);
+            MUST(hvd_reader_leave(&reader, &who, &why, &text, &err) == HVD_OK);
     }
 }
 
@@ -78,7 +78,7 @@ static hvd_status_t hear_items(struct hearer *h, int party, struct hvd_reader *r
     struct hvd_strview text;
     struct hvd_span who;
     struct hvd_ask ask;
-    bool failed;
+    enum hvd_leave_why why;
     hvd_status_t st = HVD_OK;
 
     while (st == HVD_OK && reader->left > 0) {
@@ -88,10 +88,11 @@ static hvd_status_t hear_items(struct hearer *h, int party, struct hvd_reader *r
                 st = h->relay ? hvd_relay_request(h->relay, &ask, 1, err)
                               : hvd_negotiator_request(h->root, &ask, 1, err);
         } else if (reader->type == HVD_MESSAGE_LEAVE) {
-            st = hvd_reader_leave(reader, &who, &failed, &text, err);
+            st = hvd_reader_leave(reader, &who, &why, &text, err);
             if (st == HVD_OK)
-                st = h->relay ? hvd_relay_leave(h->relay, who, failed, "why", err)
-                              : hvd_negotiator_leave(h->root, who, failed, "why", err);
+                st = h->relay
+                         ? hvd_relay_leave(h->relay, who, why == HVD_LEAVE_FAILED, "why", err)
+                         : hvd_negotiator_leave(h->root, who, why == HVD_LEAVE_FAILED, "why", err);
         } else if (h->root && reader->type == HVD_MESSAGE_PARTIAL) {
             st = hvd_negotiator_partial(h->root, party, reader, 1, err);
         } else {

@@ -249,7 +249,7 @@ static struct hvd_strview cut_text(const char *text)
     return (struct hvd_strview){.data = text, .len = strnlen(text, HVD_TEXT_MAX)};
 }
 
-hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_span who, bool failed,
+hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_span who, enum hvd_leave_why why,
                                    const char *text)
 {
     const size_t start = buf->len;
@@ -258,7 +258,7 @@ hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_span who, boo
     if (st == HVD_OK)
         st = put_uint(buf, (uint32_t)who.n, 4);
     if (st == HVD_OK)
-        st = put_uint(buf, failed, 1);
+        st = put_uint(buf, (uint64_t)why, 1);
     if (st == HVD_OK)
         st = put_text(buf, cut_text(text));
     return end_item(buf, start, st);
@@ -593,7 +593,7 @@ hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partia
     return st;
 }
 
-hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, bool *failed,
+hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, enum hvd_leave_why *why,
                               struct hvd_strview *text, struct hvd_err *err)
 {
     uint64_t flag = 0;
@@ -604,12 +604,12 @@ hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, bool *
     if (st != HVD_OK)
         return st;
     const char *span = take(r, SPAN_LEN);
-    bool good = span && check_span(span, &end) && take_uint(r, 1, &flag) && flag <= 1 &&
-                take_text(r, HVD_TEXT_MAX, &got);
+    bool good = span && check_span(span, &end) && take_uint(r, 1, &flag) &&
+                flag <= HVD_LEAVE_STALLED && take_text(r, HVD_TEXT_MAX, &got);
     st = finish_item(r, good, err);
     if (st == HVD_OK) {
         *who = hvd_spans_at(&(struct hvd_spans){.n = 1, ._bytes = span}, 0);
-        *failed = flag != 0;
+        *why = (enum hvd_leave_why)flag;
         *text = got;
     }
     return st;

@@ -19,7 +19,7 @@
  *     BITS      epoch(8), then count words(8): the cached tensors, by slot, that all of the
  *               sender's subtree asks for
  *     PARTIAL   epoch(8), then count times: slot(4) age_ms(4) spans
- *     LEAVE     count = 1: first(4) n(4) failed(1) text_len(2) text
+ *     LEAVE     count = 1: first(4) n(4) why(1) text_len(2) text
  *     PLAN      epoch(8) fusion(8) cycle(4) n_words(4), then count times: kind(1) dtype(1)
  *               reduce(1) device(1) prescale(8) postscale(8) count(8) slot(4) group(4)
  *               group_size(4) name_len(2) name n_rows(4) rows(8 each) text_len(2) text; then
@@ -37,7 +37,8 @@
  * tree that ask for exactly this, in order, with gaps between them. A PARTIAL says who has asked
  * for a cached tensor by bit when others of the subtree take long: nobody acts on it, a report of
  * stalls tells who is missing. age_ms is how long the sender has known of the tensor. Whose span
- * leaves has called shutdown, or failed; that one is sent to the coordinator directly. A LEAVE
+ * leaves has called shutdown, or failed, or ends the job for a tensor of a process set that has
+ * stalled; these two are sent to the coordinator directly. A LEAVE
  * behind the DOWN step says that all is done in the sender's subtree: its parent may go.
  *
  * A plan is the agreed order: every rank performs first the cached tensors by slot, then the steps
@@ -53,6 +54,13 @@ enum hvd_message_type {
     HVD_MESSAGE_PARTIAL = 5,
     HVD_MESSAGE_PING = 6,
     HVD_MESSAGE_PONG = 7,
+};
+
+/* Why a LEAVE is sent. */
+enum hvd_leave_why {
+    HVD_LEAVE_CALLED = 0,  /* the ranks have called shutdown */
+    HVD_LEAVE_FAILED = 1,  /* they cannot go on, so nothing can */
+    HVD_LEAVE_STALLED = 2, /* the job is to end, in order; nobody has left by that */
 };
 
 /* What a rank waits for, in a PING or PONG. */
@@ -203,7 +211,7 @@ hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_reque
 hvd_status_t hvd_message_add_partial(struct hvd_buf *buf, uint32_t slot, const struct hvd_by *by);
 
 /* As above; text longer than HVD_TEXT_MAX is cut. */
-hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_span who, bool failed,
+hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_span who, enum hvd_leave_why why,
                                    const char *text);
 
 /* As above; rows (n_rows of them) may be NULL when there are none, name and text may be empty. */
@@ -226,7 +234,7 @@ hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partia
                                 struct hvd_err *err);
 
 /* As above. *text is borrowed from the message. */
-hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, bool *failed,
+hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, enum hvd_leave_why *why,
                               struct hvd_strview *text, struct hvd_err *err);
 
 /* All of a PING or PONG. Failures as above. */

@@ -352,7 +352,9 @@ static hvd_status_t write_leave(const struct hvd_relay *r, struct hvd_buf *buf, 
 {
     hvd_status_t st = hvd_message_begin(buf, HVD_MESSAGE_LEAVE, r->options.set);
 
-    return st == HVD_OK ? hvd_message_add_leave(buf, who, failed, text) : st;
+    const enum hvd_leave_why why = failed ? HVD_LEAVE_FAILED : HVD_LEAVE_CALLED;
+
+    return st == HVD_OK ? hvd_message_add_leave(buf, who, why, text) : st;
 }
 
 hvd_status_t hvd_relay_leave(struct hvd_relay *r, struct hvd_span who, bool failed,

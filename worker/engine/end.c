@@ -110,6 +110,8 @@ static void keep_cause(struct hvd_engine *e, const char *text)
 static void note_stall(struct hvd_engine *e, const char *cause)
 {
     report_failure(e, cause);
+    if (e->is_stall_told) /* and rank 0 has ended the job */
+        e->told_ns = 0;
     pthread_mutex_lock(&e->mu);
     e->stalled_ns = e->now_ns;
     pthread_cond_signal(&e->background_cond);
@@ -230,8 +232,8 @@ static void tell_abort(struct hvd_engine *e, int rank, const char *text)
     hvd_buf_fini(&buf);
 }
 
-/* Tells the coordinator. HVD_ERR_UNAVAILABLE when it is lost. */
-static hvd_status_t tell_coordinator(struct hvd_engine *e, int whose, const char *text)
+hvd_status_t hvd_tell_coordinator(struct hvd_engine *e, int whose, enum hvd_leave_why why,
+                                  const char *text)
 {
     const struct hvd_span who = {.first = e->sets[0]->tree.position_of[whose], .n = 1};
     struct hvd_buf buf;
@@ -239,7 +241,7 @@ static hvd_status_t tell_coordinator(struct hvd_engine *e, int whose, const char
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_LEAVE, 0);
     if (st == HVD_OK)
-        st = hvd_message_add_leave(&buf, who, true, text);
+        st = hvd_message_add_leave(&buf, who, why, text);
     if (st == HVD_OK)
         st = hvd_send(e, 0, buf.data, buf.len, NULL);
     hvd_buf_fini(&buf);
@@ -265,7 +267,8 @@ void hvd_tell_end(struct hvd_engine *e, int whose, const char *text)
     if (e->topology.rank == 0)
         for (int rank = 1; rank < e->topology.size; rank++)
             tell_abort(e, rank, text);
-    else if (whose == 0 || tell_coordinator(e, whose, text) == HVD_ERR_UNAVAILABLE)
+    else if (whose == 0 ||
+             hvd_tell_coordinator(e, whose, HVD_LEAVE_FAILED, text) == HVD_ERR_UNAVAILABLE)
         tell_orphans(e, text);
 }
 

@@ -305,7 +305,8 @@ struct hvd_engine {
     int64_t now_ns;  /* of this step; 0 where stalls are not looked for */
     int64_t left_ns; /* when a rank left that this one knows of; 0: none has */
     bool is_stay_warned;
-    int64_t told_ns;         /* when rank 0 was told that a rank is lost ... */
+    bool is_stall_told;      /* to rank 0, which has not ended the job for it yet */
+    int64_t told_ns;         /* when rank 0 was told of that, or that a rank is lost ... */
     char told[HVD_TEXT_MAX]; /* ... and what */
 };
 
@@ -597,6 +598,11 @@ void hvd_abandon_stalled(struct hvd_engine *e);
  * lost; but where rank 0 is lost, its subtrees. */
 void hvd_tell_end(struct hvd_engine *e, int whose, const char *text);
 
+/* Tells the coordinator, directly, that the job is to end because of that rank. HVD_ERR_UNAVAILABLE
+ * when it is lost. */
+hvd_status_t hvd_tell_coordinator(struct hvd_engine *e, int whose, enum hvd_leave_why why,
+                                  const char *text);
+
 /* This rank cannot go on: tells the others, through the coordinator, and ends everything here.
  * HVD_ERR_GONE: because the coordinator is lost, as err says. */
 void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err);
@@ -665,6 +671,10 @@ hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *
  * HVD_ERR_UNAVAILABLE when it is this rank itself.
  */
 hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err);
+
+/* The job is to end in order, because of a stall that this rank has found: all are told the text.
+ * Failures as hvd_send. */
+hvd_status_t hvd_end_for_stall(struct hvd_engine *e, const char *text, struct hvd_err *err);
 
 /* Ends the job because of that rank, for all, with the text: as who passes on what it says. */
 hvd_status_t hvd_end_because(struct hvd_engine *e, int rank, const char *text, struct hvd_err *err);

@@ -298,10 +298,11 @@ static bool is_for_now(struct hvd_reader reader)
 {
     struct hvd_strview text;
     struct hvd_span who;
-    bool failed = false;
+    enum hvd_leave_why why = HVD_LEAVE_CALLED;
 
     if (reader.type == HVD_MESSAGE_LEAVE)
-        return hvd_reader_leave(&reader, &who, &failed, &text, NULL) == HVD_OK && failed;
+        return hvd_reader_leave(&reader, &who, &why, &text, NULL) == HVD_OK &&
+               why == HVD_LEAVE_FAILED;
     return reader.type >= HVD_MESSAGE_PING ||
            (reader.type == HVD_MESSAGE_PLAN && reader.epoch == 0);
 }

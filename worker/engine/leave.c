@@ -27,14 +27,19 @@ static void write_loss(const struct hvd_engine *e, int rank, const char *why,
              host ? host : "", why);
 }
 
-/* Rank 0 is to end the job, or to be given up itself. */
-static void tell_rank_0(struct hvd_engine *e, int rank, const char *text)
+static void note_told(struct hvd_engine *e, const char *text)
 {
-    hvd_tell_end(e, rank, text);
     if (e->told_ns > 0)
         return;
     e->told_ns = e->now_ns;
     snprintf(e->told, sizeof(e->told), "%s", text);
+}
+
+/* Rank 0 is to end the job, or to be given up itself. */
+static void tell_rank_0(struct hvd_engine *e, int rank, const char *text)
+{
+    hvd_tell_end(e, rank, text);
+    note_told(e, text);
 }
 
 /* This rank, not the coordinator, sees that a neighbour is lost: rank 0 is told, and ends the job
@@ -72,7 +77,7 @@ static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_span who, const 
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     hvd_status_t st = hvd_message_begin(&buf, HVD_MESSAGE_LEAVE, 0);
     if (st == HVD_OK)
-        st = hvd_message_add_leave(&buf, who, false, text);
+        st = hvd_message_add_leave(&buf, who, HVD_LEAVE_CALLED, text);
     if (st == HVD_OK)
         st = hvd_send_up(e, e->sets[0], buf.data, buf.len, err);
     else
@@ -174,6 +179,18 @@ static hvd_status_t count_done(struct hvd_engine *e, struct hvd_span who, struct
     return HVD_OK;
 }
 
+/* A tensor of a process set has stalled, as its coordinator says. */
+static hvd_status_t read_stall(const struct hvd_set *world, struct hvd_strview cause,
+                               struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX + 1];
+
+    if (!world->negotiator)
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a stall that is rank 0's to end the job for");
+    snprintf(text, sizeof(text), "%.*s", (int)cause.len, cause.data);
+    return hvd_negotiator_close(world->negotiator, text, err);
+}
+
 hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *reader,
                             struct hvd_err *err)
 {
@@ -181,11 +198,14 @@ hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *
     char text[HVD_TEXT_MAX + 1];
     struct hvd_strview cause = {0};
     struct hvd_span who;
-    bool failed = false;
-    hvd_status_t st = hvd_reader_leave(reader, &who, &failed, &cause, err);
+    enum hvd_leave_why why = HVD_LEAVE_CALLED;
+    hvd_status_t st = hvd_reader_leave(reader, &who, &why, &cause, err);
 
     if (st != HVD_OK)
         return st;
+    const bool failed = why == HVD_LEAVE_FAILED;
+    if (why == HVD_LEAVE_STALLED)
+        return read_stall(set, cause, err);
     const struct hvd_span span = failed ? set->node.span : hvd_node_party_span(&set->node, party);
     if (who.first < span.first || who.first + who.n > span.first + span.n)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
@@ -232,6 +252,19 @@ hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
     if (world->negotiator)
         return end_for_loss(e, rank, err);
     hvd_err_clear(err);
+    return HVD_OK;
+}
+
+hvd_status_t hvd_end_for_stall(struct hvd_engine *e, const char *text, struct hvd_err *err)
+{
+    struct hvd_set *world = e->sets[0];
+
+    if (world->negotiator)
+        return hvd_negotiator_close(world->negotiator, text, err);
+    if (hvd_tell_coordinator(e, e->topology.rank, HVD_LEAVE_STALLED, text) != HVD_OK)
+        return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
+    e->is_stall_told = true;
+    note_told(e, text);
     return HVD_OK;
 }
 

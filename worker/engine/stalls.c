@@ -44,9 +44,10 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     int n_ranks = STALLED_RANKS_NAMED;
     char text[HVD_TEXT_MAX];
     const int64_t limit_ns = e->options.stall_shutdown_ns;
+    const bool is_looked_for = limit_ns > 0 && e->stalled_ns == 0 && !e->is_stall_told;
     const char *name =
-        limit_ns > 0 ? hvd_negotiator_overdue(set->negotiator, now_ns - limit_ns, ranks, &n_ranks)
-                     : NULL;
+        is_looked_for ? hvd_negotiator_overdue(set->negotiator, now_ns - limit_ns, ranks, &n_ranks)
+                      : NULL;
 
     if (!name)
         return HVD_OK;
@@ -56,13 +57,13 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
              name, (double)limit_ns / 1e9);
     add_ranks(e, ranks, n_ranks, text, sizeof(text));
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", text);
-    /* Of another set: rank 0 hears of it as of any failure here. */
-    if (set->id != 0)
-        return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
     /* Without a thread of its own a rank does not answer, though its program runs. */
-    if (hvd_beats_are_missed(set) && !e->topology.thread_bound)
-        return hvd_negotiator_leave(set->negotiator, (struct hvd_span){.n = 1}, true, text, err);
-    return hvd_negotiator_close(set->negotiator, text, err);
+    if (!hvd_beats_are_missed(set) || e->topology.thread_bound)
+        return hvd_end_for_stall(e, text, err);
+    /* Of another set: rank 0 hears of it as of any failure here. */
+    return set->id == 0
+               ? hvd_negotiator_leave(set->negotiator, (struct hvd_span){.n = 1}, true, text, err)
+               : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
 }
 
 static int64_t leave_limit_ns(const struct hvd_engine *e)

@@ -125,8 +125,11 @@ static int run(int victim)
     say("here", "");
     if (rank == victim) {
         (void)be_the_victim(set, &err);
-    } else { /* in the set, rank 0 waits with a tensor of its own */
-        (void)reduce(rank >= (set > 0) ? "gradient" : "alone", rank >= (set > 0) ? set : 0, &err);
+    } else if (set > 0 && rank == 0) { /* is no member */
+        wait_for_mark();
+        (void)reduce("alone", 0, &err);
+    } else {
+        (void)reduce("gradient", set, &err);
         make_mark();
     }
     printf("told %d %s: %s\n", rank, horovod_status_name(err.status), err.message);

@@ -67,7 +67,7 @@ def assert_left_in_order(code, text, n):
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("what, n, victim, more", [
     ("other", 3, 1, {}), ("other", 2, 0, {"HOROVOD_SHM": "0"}), ("late", 4, 0, {"HOROVOD_COORDINATOR_FANOUT": "1"}),
-    ("late", 3, 2, {}), ("late", 3, 1, {"HOROVOD_CACHE_CAPACITY": "0"}), ("late", 3, 1, {"STALLED_OWNS": "1"})])
+    ("late", 3, 2, {}), ("set", 4, 2, {}), ("set", 3, 1, {"HOROVOD_SHM": "0"}), ("late", 3, 1, {"HOROVOD_CACHE_CAPACITY": "0"}), ("late", 3, 1, {"STALLED_OWNS": "1"})])
 def test_a_stall_that_every_rank_handles_ends_the_job_with_0(stalled, launcher, what, n, victim, more):
     assert_left_in_order(*stalled(launcher, what, n, victim, **more), n)
 

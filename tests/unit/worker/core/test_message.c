@@ -101,7 +101,8 @@ static void build_leave(struct hvd_buf *buf)
 {
     hvd_buf_init(buf, HVD_MESSAGE_MAX);
     assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_LEAVE, 0), HVD_OK);
-    assert_int_equal(hvd_message_add_leave(buf, spans[0], true, "out of memory"), HVD_OK);
+    assert_int_equal(hvd_message_add_leave(buf, spans[0], HVD_LEAVE_FAILED, "out of memory"),
+                     HVD_OK);
 }
 
 static void build_ping(struct hvd_buf *buf)
@@ -298,13 +299,13 @@ static void a_leave_comes_back_as_it_was(void **state)
     struct hvd_reader r;
     struct hvd_strview text;
     struct hvd_span who;
-    bool failed = false;
+    enum hvd_leave_why why = HVD_LEAVE_CALLED;
 
     (void)state;
     build_leave(&buf);
     assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
-    assert_int_equal(hvd_reader_leave(&r, &who, &failed, &text, NULL), HVD_OK);
-    assert_true(failed);
+    assert_int_equal(hvd_reader_leave(&r, &who, &why, &text, NULL), HVD_OK);
+    assert_int_equal(why, HVD_LEAVE_FAILED);
     assert_int_equal(who.first, 3);
     assert_int_equal(who.n, 2);
     assert_true(hvd_strview_equal(text, "out of memory"));
@@ -341,7 +342,7 @@ static bool read_all(const char *data, size_t len)
     struct hvd_span who;
     struct hvd_step step;
     struct hvd_strview text;
-    bool failed;
+    enum hvd_leave_why why;
     struct hvd_beat beat;
     hvd_status_t st = hvd_reader_init(&r, data, len, NULL);
 
@@ -351,7 +352,7 @@ static bool read_all(const char *data, size_t len)
         if (r.type == HVD_MESSAGE_REQUESTS)
             st = hvd_reader_request(&r, &ask, NULL);
         else if (r.type == HVD_MESSAGE_LEAVE)
-            st = hvd_reader_leave(&r, &who, &failed, &text, NULL);
+            st = hvd_reader_leave(&r, &who, &why, &text, NULL);
         else if (r.type == HVD_MESSAGE_PARTIAL)
             st = hvd_reader_partial(&r, &partial, NULL);
         else

@@ -101,7 +101,7 @@ static void put_message(const struct hvd_buf *message, char *text, size_t size)
     struct hvd_partial partial;
     struct hvd_span who;
     struct hvd_strview why;
-    bool failed;
+    enum hvd_leave_why kind;
     size_t len = 0;
 
     assert_int_equal(hvd_reader_init(&r, message->data, message->len, NULL), HVD_OK);
@@ -128,7 +128,7 @@ static void put_message(const struct hvd_buf *message, char *text, size_t size)
         len += (size_t)snprintf(text + len, size - len, " %ums;", partial.age_ms);
     }
     while (r.left > 0) {
-        assert_int_equal(hvd_reader_leave(&r, &who, &failed, &why, NULL), HVD_OK);
+        assert_int_equal(hvd_reader_leave(&r, &who, &kind, &why, NULL), HVD_OK);
         len += (size_t)snprintf(text + len, size - len, "leave %d+%d %.*s;", who.first, who.n,
                                 (int)why.len, why.data);
     }
