@@ -648,22 +648,35 @@ static void find_words(struct hvd_report_stream *stream)
         stream->text.words = HVD_WORDS_STDERR;
 }
 
-/* Why the job was aborted, and the rank that found it: the library's first error that passed. */
+/* Whether the library's error names a rank that did not leave a job which had ended. */
+static bool names_who_stayed(struct hvd_strview error)
+{
+    static const char *const words[] = {" while the job shuts down", " since the job was to end: "};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (error.len > 0 && memmem(error.data, error.len, words[i], strlen(words[i])))
+            return true;
+    return false;
+}
+
+/* Why the job was aborted, and the rank that found it: the library's first error that passed. A
+ * stall has ended it in order, unless one that came later says who did not leave. */
 static void find_abort(struct hvd_report_stream *stream)
 {
     static const char error[] = "level=error subsystem=engine msg=\"";
     const int64_t range[2] = {0, INT32_MAX};
     struct hvd_strview rest = {stream->_recent, stream->_n_recent};
-    const char *at = NULL;
+    bool has_found = false;
     int64_t found = stream->aborted.rank;
 
-    while (rest.data && !at) {
+    while (rest.data) {
         struct hvd_strview line = hvd_strview_trim(hvd_strview_cut(&rest, '\n'));
         struct hvd_strview rank = line;
+        const char *at = line.len ? memmem(line.data, line.len, error, sizeof(error) - 1) : NULL;
 
-        at = line.len ? memmem(line.data, line.len, error, sizeof(error) - 1) : NULL;
-        if (!at)
+        if (!at || (has_found && !names_who_stayed(line)))
             continue;
+        has_found = true;
         at += sizeof(error) - 1;
         set_text(stream->aborted.line, sizeof(stream->aborted.line),
                  (struct hvd_strview){at, (size_t)(line.data + line.len - at)});

@@ -911,19 +911,26 @@ static void an_end_by_mpirun_that_every_rank_survives_is_named(void **state)
         "[0]<stderr>:time=2026 level=warn subsystem=engine msg=\"slow\"\n"
         "[0]<stderr>:time=2026 level=error subsystem=engine msg=\"Tensor t is stalled.\"\n"
         "[1]<stderr>:time=2026 level=error subsystem=engine msg=\"Later.\"\n";
+    static const char staying[] = /* of a job that the stall has ended in order */
+        "[0]<stderr>:time=2026 level=error subsystem=engine msg=\"Rank 2 is lost: silent while the "
+        "job shuts down\"\n";
     struct hvd_host items[] = {{.name = (char *)"a", .slots = 1},
                                {.name = (char *)"b", .slots = 1}};
     const struct hvd_hosts hosts = {.items = items, .n = 2};
     const struct hvd_report absent = {.rank = 1, .host = "b", .limit_bytes = INT64_MAX};
     const struct hvd_report other = {.rank = 0, .host = "a", .limit_bytes = INT64_MAX};
     static const struct {
-        bool with_error, with_other, with_absent;
+        bool with_error, with_staying, with_other, with_absent;
         const char *line;
     } cases[] = {
-        {false, false, false, "rank 1 on host vm exited with code 0 and without MPI_Finalize"},
-        {false, true, false, "rank 1 on host vm exited with code 0 and without MPI_Finalize"},
-        {true, false, true, "rank 0 on host a aborted the job: Tensor t is stalled."},
-        {false, false, true,
+        {false, false, false, false,
+         "rank 1 on host vm exited with code 0 and without MPI_Finalize"},
+        {false, false, true, false,
+         "rank 1 on host vm exited with code 0 and without MPI_Finalize"},
+        {true, false, false, true, "rank 0 on host a aborted the job: Tensor t is stalled."},
+        {true, true, false, true,
+         "rank 0 on host a aborted the job: Rank 2 is lost: silent while the job shuts down"},
+        {false, false, false, true,
          "rank 1 on host b exited with code 0 and without horovod_init, in which other ranks wait "
          "for it"},
     };
@@ -938,6 +945,9 @@ static void an_end_by_mpirun_that_every_rank_survives_is_named(void **state)
         hvd_buf_init(&pass, 1 << 16);
         if (cases[i].with_error)
             assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(error), &pass), HVD_OK);
+        if (cases[i].with_staying)
+            assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(staying), &pass),
+                             HVD_OK);
         if (cases[i].with_other)
             feed_report(&stream, &other);
         if (cases[i].with_absent)
