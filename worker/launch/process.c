@@ -7,12 +7,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -129,6 +131,29 @@ void hvd_process_write_all(int fd, const char *data, size_t len)
             data += n;
             len -= (size_t)n;
         }
+    }
+}
+
+void hvd_process_keep_writes(int fd)
+{
+    struct stat found;
+    const int flags = fcntl(fd, F_GETFL);
+
+    if (flags >= 0 && fstat(fd, &found) == 0 && S_ISFIFO(found.st_mode))
+        (void)fcntl(fd, F_SETFL, flags | O_DIRECT); /* "packets": see pipe(2) */
+}
+
+void hvd_process_write_lines(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        size_t n = len < PIPE_BUF ? len : PIPE_BUF;
+        const char *end = n < len ? memrchr(data, '\n', n) : NULL;
+
+        if (end)
+            n = (size_t)(end - data) + 1;
+        hvd_process_write_all(fd, data, n);
+        data += n;
+        len -= n;
     }
 }
 

@@ -32,6 +32,13 @@ hvd_status_t hvd_process_read_file(const char *path, struct hvd_buf *buf, struct
 /* Writes everything, waiting where it must. What fails is lost: there is nobody left to tell. */
 void hvd_process_write_all(int fd, const char *data, size_t len);
 
+/* Makes a pipe hand out each write of at most PIPE_BUF bytes as it is, to a reader with room for
+ * so many; nothing where it is no pipe. */
+void hvd_process_keep_writes(int fd);
+
+/* As hvd_process_write_all, in writes of whole lines as far as they fit into PIPE_BUF. */
+void hvd_process_write_lines(int fd, const char *data, size_t len);
+
 /* Closes a descriptor unless it is negative, and makes it -1. */
 void hvd_process_close(int *fd);
 

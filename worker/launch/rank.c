@@ -220,7 +220,7 @@ static void carry(struct wrapper *w, struct stream *stream, bool is_idle)
     if (n <= 0 && !is_idle)
         hvd_process_close(&stream->from);
     if (out.len > 0)
-        hvd_process_write_all(stream->to, out.data, out.len);
+        hvd_process_write_lines(stream->to, out.data, out.len);
     hvd_buf_fini(&out);
 }
 
@@ -551,6 +551,8 @@ int hvd_rank_exec(int argc, char **argv)
     if (!w)
         return refuse("horovodrun: out of memory\n", 126);
     take_arguments(w, argv);
+    hvd_process_keep_writes(
+        STDERR_FILENO); /* mpirun passes on what it reads at once in one piece */
     code = run(w);
     hvd_prefix_fini(&w->streams[0].prefix);
     hvd_prefix_fini(&w->streams[1].prefix);

@@ -45,6 +45,14 @@ def test_nothing_is_lost_when_much_is_written(run):
     assert sorted(result.out) == sorted(expected)
 
 
+def test_lines_of_several_ranks_on_standard_error_are_whole(run):
+    text = "import sys\nfor n in range(4000): sys.stderr.write(f'{n} ' + 'x' * (n % 100) + chr(10))"
+    result = run("-np", 3, "python3", "-c", text)
+    assert result.code == 0, result
+    expected = [f"[{r}]<stderr>:{n} " + "x" * (n % 100) for r in range(3) for n in range(4000)]
+    assert sorted(result.err.splitlines()) == sorted(expected)
+
+
 @pytest.mark.skipif(openmpi.major() == 5, reason="Open MPI 5 passes on whole lines only, but at a terminal")
 def test_a_line_that_does_not_end_is_shown_before_the_program_ends(tmp_path):
     with subprocess.Popen([str(HOROVODRUN), "-np", "1", "sh", "-c", "printf 'half'; sleep 600"],
