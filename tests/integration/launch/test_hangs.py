@@ -129,11 +129,11 @@ def test_a_rank_that_comes_later_than_others_is_not_named_before_the_warning_tim
 
 
 # Each rank that waits is heard of after 2 to 6 s, on a busy machine later; the launcher's own line would come after 10.
-@pytest.mark.parametrize("shutdown", ["0", "8"])
-def test_where_the_program_has_initialised_mpi_the_rank_that_has_not_come_is_named_too(hosts, shutdown):
+@pytest.mark.parametrize("shutdown, cause, words", [("0", "late", NOT_COME), ("8", "late", NOT_COME), ("8", "still", STOPPED)])
+def test_where_the_program_has_initialised_mpi_the_rank_that_has_not_come_is_named_too(hosts, shutdown, cause, words):
     command, _ = started(hosts, "one host", 3)
-    words = f"horovodrun: rank 1 on host localhost {NOT_COME}"
-    env = {**SHORT, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": shutdown, "CULPRIT_CAUSE": "late", "CULPRIT_RANK": "1", "CULPRIT_MPI": "1"}
+    words = f"horovodrun: rank 1 on host localhost {words}"
+    env = {**SHORT, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": shutdown, "CULPRIT_CAUSE": cause, "CULPRIT_RANK": "1", "CULPRIT_MPI": "1"}
     done = run([*command, str(CULPRIT)], **env)
     named = [line for line in done.stderr.splitlines() if re.fullmatch(words, line)]
     assert len(named) == 1, done

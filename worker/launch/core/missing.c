@@ -24,6 +24,7 @@ enum state {
 
 struct member {
     enum state state;
+    bool stood_still; /* it was stopped when the first rank ended: what it does later is its end */
     int64_t heard_ms; /* the last notice, by the clock below */
 };
 
@@ -34,6 +35,7 @@ struct hvd_missing {
     int64_t now_ms;   /* of the last notice */
     int64_t clock_ms; /* since the first one, in bounded steps */
     bool is_begun;
+    bool is_ending;     /* a rank has ended */
     int64_t longest_ms; /* that a rank has waited which can name nobody */
     int64_t warner;     /* the rank whose notice led to the last warning ... */
     int64_t warned_ms;  /* ... and how long it had waited; 0: there was none */
@@ -91,10 +93,16 @@ static void add_rank(struct hvd_missing *m, int64_t rank)
     add(m, text);
 }
 
+/* What it did while others waited for it. */
+static enum state state_of(const struct member *member)
+{
+    return member->stood_still ? STOPPED : member->state;
+}
+
 /* One rank that others wait for in that place. */
 static void describe_one(struct hvd_missing *m, const char *place, int64_t rank, int64_t waited_ms)
 {
-    const enum state state = m->members[rank].state;
+    const enum state state = state_of(&m->members[rank]);
     const int64_t seconds = waited_ms / 1000;
     char text[160];
 
@@ -123,7 +131,7 @@ static void describe_some(struct hvd_missing *m, const char *place, const int64_
                    " s, in which other ranks wait for them: ",
                    n, place, waited_ms / 1000);
     for (int64_t i = 0; i < n && i < NAMED_MAX; i++) {
-        const enum state state = m->members[ranks[i]].state;
+        const enum state state = state_of(&m->members[ranks[i]]);
 
         if (i > 0)
             add(m, i + 1 == n ? " and " : ", ");
@@ -286,6 +294,15 @@ enum hvd_missing_step hvd_missing_hear(struct hvd_missing *missing, const struct
     return HVD_MISSING_NOTHING;
 }
 
+/* The first rank has ended: mpirun is about to end the others, and lets stopped ones go on for it.
+ */
+static void begin_end(struct hvd_missing *m)
+{
+    for (int64_t rank = 0; rank < m->n && !m->is_ending; rank++)
+        m->members[rank].stood_still = m->members[rank].state == STOPPED;
+    m->is_ending = true;
+}
+
 void hvd_missing_end(struct hvd_missing *missing, const struct hvd_report *end)
 {
     struct member *member;
@@ -293,9 +310,11 @@ void hvd_missing_end(struct hvd_missing *missing, const struct hvd_report *end)
 
     if (!missing || end->rank < 0 || end->rank >= missing->n)
         return;
+    begin_end(missing);
     member = &missing->members[end->rank];
     had_come = member->state == HERE || !end->was_stopped ||
                (end->phase != HVD_RANK_OUTSIDE && end->phase != HVD_RANK_ENDED);
+    had_come = had_come && !member->stood_still;
     member->state = had_come ? GONE : LEFT_OUT;
 }
 

@@ -422,6 +422,30 @@ static void a_rank_that_gave_up_and_could_not_say_for_whom_is_not_to_blame(void 
     hvd_hosts_fini(&hosts);
 }
 
+/* mpirun lets it go on in order to end it, and it comes to horovod_init then. */
+static void a_rank_that_was_stopped_until_the_others_gave_up_is_to_blame(void **state)
+{
+    struct job job;
+    struct hvd_report found = {.rank = 0, .host = "east"};
+    const struct hvd_report gave_up = {.rank = 0, .exit_code = 1, .phase = HVD_RANK_ENDED};
+    const struct hvd_report stopped = {
+        .rank = 1, .signal = 15, .was_stopped = true, .phase = HVD_RANK_GATHERING};
+
+    (void)state;
+    start(&job);
+    for (int64_t rank = 0; rank < 4; rank++)
+        (void)hear(&job, rank, rank == 1 ? HVD_NOTICE_STOPPED : HVD_NOTICE_WAITS,
+                   rank == 1 ? 0 : 6 * SECOND);
+    hvd_missing_end(job.missing, &gave_up);
+    (void)hear(&job, 1, HVD_NOTICE_GOES_ON, 0);
+    hvd_missing_end(job.missing, &stopped);
+    assert_true(hvd_missing_blame(job.missing, &found));
+    assert_int_equal(found.rank, 1);
+    assert_string_equal(found.line, "rank 1 on host east is stopped, and other ranks have waited "
+                                    "for it in horovod_init for 6 s");
+    end(&job);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     struct hvd_hosts hosts = two_hosts();
@@ -454,6 +478,7 @@ int main(void)
         cmocka_unit_test(a_notice_of_a_rank_that_does_not_exist_changes_nothing),
         cmocka_unit_test(the_stream_shows_who_is_missing_and_ends_with_it),
         cmocka_unit_test(a_rank_that_gave_up_and_could_not_say_for_whom_is_not_to_blame),
+        cmocka_unit_test(a_rank_that_was_stopped_until_the_others_gave_up_is_to_blame),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
