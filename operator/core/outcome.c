@@ -436,8 +436,8 @@ bool hvd_outcome_hopeless(struct hvd_pass *p)
 static bool is_trace(const struct hvd_failure *failure)
 {
     return failure &&
-           (failure->type == HVD_FAILURE_NO_TRACE || failure->type == HVD_FAILURE_SUCCEEDED ||
-            failure->type == HVD_FAILURE_FAILED);
+           (failure->type == HVD_FAILURE_NO_TRACE || failure->type == HVD_FAILURE_BEGUN ||
+            failure->type == HVD_FAILURE_SUCCEEDED || failure->type == HVD_FAILURE_FAILED);
 }
 
 /*
@@ -469,7 +469,7 @@ static bool has_left_trace(struct hvd_pass *p, const char *name)
         hvd_trace_ask(p, name);
         return true;
     }
-    if (trace->type == HVD_FAILURE_NO_TRACE)
+    if (trace->type == HVD_FAILURE_NO_TRACE || trace->type == HVD_FAILURE_BEGUN)
         return false;
     if (trace->type == HVD_FAILURE_SUCCEEDED) {
         succeed(p);

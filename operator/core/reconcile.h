@@ -44,7 +44,8 @@ enum hvd_failure_type {
     HVD_FAILURE_LEAVING,  /* hvd_refusal_judge: its namespace is being deleted; of an event, which
                              has no name here, too */
     HVD_FAILURE_NO_PODS,  /* the answer to HVD_ACTION_EXPLAIN; without a message nobody knows why */
-    HVD_FAILURE_NO_TRACE, /* the answers to HVD_ACTION_TRACE: nothing tells how the Job ended, */
+    HVD_FAILURE_NO_TRACE, /* the answers to HVD_ACTION_TRACE: nothing tells of the Job, */
+    HVD_FAILURE_BEGUN,    /* it had a pod, and nothing tells how it ended, */
     HVD_FAILURE_SUCCEEDED, /* it had succeeded, */
     HVD_FAILURE_FAILED,    /* it had failed, as the message tells */
 };

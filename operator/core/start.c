@@ -14,7 +14,7 @@ struct sets {
     bool is_any_down; /* one has no replicas */
     bool is_any_left; /* and pods all the same */
     bool is_any_old;  /* one that has replicas was started with another spec */
-    bool is_unseen;   /* and not by this process */
+    bool is_unseen;   /* one that has replicas was not started by this process */
 };
 
 static bool has_written(const struct hvd_pass *p, const struct hvd_object *set,
@@ -40,24 +40,47 @@ static struct sets look(const struct hvd_pass *p)
         if (set->u.statefulset.replicas == 0) {
             found.is_any_down = true;
             found.is_any_left = found.is_any_left || p->pods.n_of[i] > 0;
-        } else if (generation && generation != p->job->generation) {
-            found.is_any_old = true;
-            found.is_unseen = found.is_unseen || (!has_written(p, set, HVD_REPAIR_EXISTENCE) &&
-                                                  !has_written(p, set, HVD_REPAIR_REPLICAS));
+            continue;
         }
+        found.is_any_old = found.is_any_old || (generation && generation != p->job->generation);
+        found.is_unseen = found.is_unseen || (!has_written(p, set, HVD_REPAIR_EXISTENCE) &&
+                                              !has_written(p, set, HVD_REPAIR_REPLICAS));
     }
     return found;
 }
 
+/* Whether a worker is there that was when the events were read: they tell nothing of later ones. */
+static bool has_worker_of(const struct hvd_pass *p, const struct hvd_failure *trace)
+{
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+
+        if (hvd_pods_is_ours(p->view, pod, &p->owners) && pod->meta.role == HVD_ROLE_WORKER &&
+            pod->meta.created_s * 1000 <= trace->at_ms)
+            return true;
+    }
+    return false;
+}
+
 /*
  * Whether a master may have run with the workers of which neither a status nor this process knows:
- * an operator that ended may have removed it, as the job was suspended, and no worker yet. An edit
- * of the spec looks the same, and costs workers that nobody uses so far.
+ * an operator that ended may have removed it, as the job was suspended, and no worker yet. The
+ * events tell of one that was, but for an hour alone, and not to everybody. Where no status was
+ * ever written, an edit of the spec counts as well, which costs workers that nobody uses so far.
  */
-static bool may_have_ended(const struct hvd_pass *p, const struct sets *sets)
+static bool may_have_ended(struct hvd_pass *p, const struct sets *sets)
 {
-    return sets->is_unseen && p->job->status.state == HVD_JOB_NEW && p->pods.n_masters == 0 &&
-           hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_MISSING;
+    const struct hvd_job_status *status = &p->job->status;
+    const struct hvd_failure *trace;
+    char name[HVD_CHILD_NAME_MAX];
+
+    if (!sets->is_unseen || status->attempts > hvd_job_ended(status) || p->pods.n_masters > 0 ||
+        hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_MISSING)
+        return false;
+    hvd_child_name(p->job, HVD_KIND_JOB, name);
+    trace = hvd_pass_failure(p, HVD_KIND_JOB, name);
+    return (trace && trace->type == HVD_FAILURE_BEGUN && has_worker_of(p, trace)) ||
+           (sets->is_any_old && status->state == HVD_JOB_NEW);
 }
 
 bool hvd_start_clears(struct hvd_pass *p)

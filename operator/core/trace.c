@@ -215,9 +215,15 @@ enum hvd_failure_type hvd_trace_find(const cJSON *events, const struct hvd_trace
         const char *message = hvd_json_str(event, "message");
         const bool is_success = hvd_str_equal(reason, "Completed");
 
-        if (!is_by_controller(event) || (!is_success && !is_failure(reason)) ||
+        const bool is_begin = hvd_str_equal(reason, "SuccessfulCreate");
+
+        if (!is_by_controller(event) || (!is_success && !is_failure(reason) && !is_begin) ||
             !is_about_master(events, event, bounds))
             continue;
+        if (is_begin) {
+            found = found == HVD_FAILURE_NO_TRACE ? HVD_FAILURE_BEGUN : found;
+            continue;
+        }
         if (is_success) {
             out[0] = '\0';
             return HVD_FAILURE_SUCCEEDED;

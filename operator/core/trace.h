@@ -34,8 +34,8 @@ void hvd_trace_decode(const char *body, struct hvd_trace_bounds *out);
 /*
  * How a Job that is gone had ended: what the Job controller has written about it last, as an event
  * Completed or one that names a failure. events is a list of Events as the API sent it.
- * HVD_FAILURE_SUCCEEDED, _FAILED with the controller's words in out, or _NO_TRACE; out is empty
- * otherwise.
+ * HVD_FAILURE_SUCCEEDED, _FAILED with the controller's words in out, _BEGUN if an event tells of
+ * its pod alone, or _NO_TRACE; out is empty otherwise.
  */
 enum hvd_failure_type hvd_trace_find(const cJSON *events, const struct hvd_trace_bounds *bounds,
                                      char out[HVD_TRACE_SIZE]);

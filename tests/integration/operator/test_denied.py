@@ -1,5 +1,6 @@
 """What a denied write holds up: nothing but itself, and what cannot be right without it."""
 import contextlib
+import time
 
 import pytest
 
@@ -138,6 +139,33 @@ def test_a_job_whose_suspension_no_status_tells_of_is_resumed_without_its_old_wo
         ns.start_master()
         assert ns.status() == {}
     ns.wait_state("Running", timeout=60)
+
+
+def test_a_master_that_events_alone_tell_of_takes_its_workers_with_it(server, ns, run_operator):
+    """Its Job is removed while no operator runs, and the last status is from before it was made."""
+    name = "digits-worker-0"
+    operator = run_operator()
+    ns.apply_job(replicas=1)
+    until("a status", lambda: ns.status().get("ready") == "0/1", 60)
+    with denying(server, ns, "horovodjobs/status", "UPDATE", lambda: patch_status(ns)):
+        ns.set_pod(name, ready=False)
+        old = ns.get("pods", name)
+        second = int(time.time())
+        until("a later second", lambda: time.time() >= second + 1)  # as with the first probe of a kubelet
+        ns.patch("pods", name, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "status")
+        ns.start_master()
+        until("the event of its pod", lambda: [event for event in ns.list("events") if event["reason"] == "SuccessfulCreate"
+                                               and event["involvedObject"]["name"] == "digits-master"])
+        operator.stop()
+        assert ns.status().get("attempts", 0) == 0 and ns.get("pods", name)["metadata"]["uid"] == old["metadata"]["uid"]
+        ns.delete("jobs", "digits-master")
+        run_operator()
+        until("another worker", lambda: [pod for pod in ns.pods_of("digits", "worker")
+                                         if pod["metadata"]["uid"] != old["metadata"]["uid"]], 60)
+        ns.start_workers(1)
+        ns.start_master()
+    ns.wait_state("Running", timeout=60)
+    assert ns.status()["attempts"] == 1
 
 
 def test_a_deadline_is_kept_while_the_status_is_denied(server, ns, operator):

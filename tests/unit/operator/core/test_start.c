@@ -26,6 +26,7 @@ static void pass_time(struct world *w, int64_t ms)
     for (int64_t end_ms = w->now_ms + ms; w->now_ms < end_ms; w->now_ms += SECOND_MS) {
         (void)world_pass(w);
         (void)world_controllers(w);
+        hvd_repairs_prune(&w->repairs, w->now_ms); /* as the shell does */
     }
 }
 
@@ -119,8 +120,6 @@ static void what_an_operator_left_half_done_is_brought_to_its_end(void **state)
         char uids[N(workers)][UID_SIZE];
         struct world w;
 
-        if (i == 4) /* the master's Job alone is gone, and the status is from before it was made */
-            continue;
         print_message("after %d writes\n", n_done);
         begin(&w, i > 3, uids);
         world_edit(&w, "{\"suspend\":true}");
@@ -133,9 +132,43 @@ static void what_an_operator_left_half_done_is_brought_to_its_end(void **state)
         assert_null(world_find(&w, "Job", "digits-master"));
         world_edit(&w, "{\"suspend\":false}");
         restart(&w);
+        w.trace = n_done == 1 ? HVD_FAILURE_BEGUN : HVD_FAILURE_NO_TRACE;
         is_new_start(&w, uids);
         world_fini(&w);
     }
+}
+
+/* A master's Job that somebody deleted while no operator ran: no edit tells of it. */
+static void workers_of_a_master_that_events_tell_of_go(void **state)
+{
+    char uids[N(workers)][UID_SIZE];
+    struct world w;
+
+    (void)state;
+    begin(&w, true, uids);
+    world_remove(&w, "Job", "digits-master");
+    while (world_controllers(&w))
+        continue;
+    restart(&w);
+    w.trace = HVD_FAILURE_BEGUN;
+    is_new_start(&w, uids);
+    assert_int_equal(w.n_traced, 1);
+    world_fini(&w);
+
+    /* Those that come then stay, however long they take. */
+    begin(&w, true, uids);
+    world_remove(&w, "Job", "digits-master");
+    while (world_controllers(&w))
+        continue;
+    restart(&w);
+    w.trace = HVD_FAILURE_BEGUN;
+    w.is_kubelet_off = true;
+    pass_time(&w, 60 * SECOND_MS);
+    assert_string_not_equal(uid_of(&w, workers[0]), uids[0]);
+    note(&w, uids);
+    pass_time(&w, 3600 * SECOND_MS);
+    assert_string_equal(uid_of(&w, workers[0]), uids[0]);
+    world_fini(&w);
 }
 
 /* Whoever scales a job whose workers start loses none of them. */
@@ -216,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_that_is_resumed_at_once_keeps_no_worker),
         cmocka_unit_test(what_an_operator_left_half_done_is_brought_to_its_end),
+        cmocka_unit_test(workers_of_a_master_that_events_tell_of_go),
         cmocka_unit_test(workers_of_a_start_that_goes_on_stay),
         cmocka_unit_test(sets_of_an_older_operator_go_on),
         cmocka_unit_test(an_end_that_events_tell_of_comes_first),

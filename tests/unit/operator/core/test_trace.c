@@ -20,7 +20,15 @@ static void only_what_the_job_controller_wrote_in_time_counts(void **state)
         const char *text;
     } cases[] = {
         {"", HVD_FAILURE_NO_TRACE, ""},
-        {EVENT("SuccessfulCreate", "job-controller", "00:02:00"), HVD_FAILURE_NO_TRACE, ""},
+        {EVENT("SuccessfulCreate", "job-controller", "00:02:00"), HVD_FAILURE_BEGUN, ""},
+        {EVENT("SuccessfulCreate", "job-controller", "00:00:59"), HVD_FAILURE_NO_TRACE, ""},
+        {EVENT("SuccessfulCreate", "me", "00:02:00"), HVD_FAILURE_NO_TRACE, ""},
+        {EVENT("SuccessfulCreate", "job-controller",
+               "00:01:30") "," EVENT("Completed", "job-controller", "00:02:00"),
+         HVD_FAILURE_SUCCEEDED, ""},
+        {EVENT("BackoffLimitExceeded", "job-controller",
+               "00:01:30") "," EVENT("SuccessfulCreate", "job-controller", "00:01:10"),
+         HVD_FAILURE_FAILED, "the words"},
         {EVENT("Completed", "job-controller", "00:02:00"), HVD_FAILURE_SUCCEEDED, ""},
         {EVENT("Completed", "job-controller", "00:01:00"), HVD_FAILURE_SUCCEEDED, ""},
         {EVENT("Completed", "job-controller", "00:00:59"), HVD_FAILURE_NO_TRACE, ""},
