@@ -16,6 +16,8 @@
 #define MAGIC 0x48564453U
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+enum { HEARD_NOTHING, HEARD_IN_WRITING, HEARD_WORDS };
+
 struct page {
     uint32_t magic;
     atomic_uint phase;
@@ -28,6 +30,8 @@ struct page {
     atomic_llong warning_ms;
     atomic_llong shutdown_ms;
     char words[WORDS_MAX]; /* of whoever has raised */
+    atomic_uint heard_state;
+    char heard[WORDS_MAX];
 };
 
 static struct page *_Atomic mapped;
@@ -111,6 +115,7 @@ void hvd_rank_state_set(enum hvd_rank_phase phase)
         return;
     if (phase == HVD_RANK_JOINING) {
         atomic_store(&page->blamed, 0);
+        atomic_store(&page->heard_state, HEARD_NOTHING);
         atomic_store(&page->pid, getpid());
         (void)atomic_fetch_add(&page->joins, 1);
     }
@@ -135,6 +140,28 @@ const char *hvd_rank_state_words(void)
         return "";
     page->words[sizeof(page->words) - 1] = '\0'; /* what a rank says is not trusted to be text */
     return page->words;
+}
+
+void hvd_rank_state_hear(const char *words)
+{
+    struct page *page = atomic_load(&mapped);
+    unsigned nothing = HEARD_NOTHING;
+
+    if (!page || atomic_load(&page->raised) == getpid() ||
+        !atomic_compare_exchange_strong(&page->heard_state, &nothing, HEARD_IN_WRITING))
+        return;
+    (void)snprintf(page->heard, sizeof(page->heard), "%s", words);
+    atomic_store(&page->heard_state, HEARD_WORDS);
+}
+
+const char *hvd_rank_state_heard(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    if (!page || atomic_load(&page->heard_state) != HEARD_WORDS)
+        return "";
+    page->heard[sizeof(page->heard) - 1] = '\0'; /* as above */
+    return page->heard;
 }
 
 pid_t hvd_rank_state_raised(void)

@@ -66,6 +66,14 @@ const char *hvd_rank_state_words(void);
 /* The process that has said so; 0: none has. */
 pid_t hvd_rank_state_raised(void);
 
+/* Says with what words the library has told the program that its job has ended: what the program
+ * does then follows from that. The first ones stay until the next job; none come behind an
+ * exception that has ended this process. Any thread. */
+void hvd_rank_state_hear(const char *words);
+
+/* What it has said; of a process that has ended. Empty before. */
+const char *hvd_rank_state_heard(void);
+
 /* Says that this rank's job has ended because of another rank; the first one stays. Any thread. */
 void hvd_rank_state_blame(int64_t rank);
 

@@ -28,6 +28,12 @@ static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *tex
     }
 }
 
+void hvd_note_heard(const char *text)
+{
+    if (hvd_str_has_prefix(text, SHUT_DOWN))
+        hvd_rank_state_hear(text);
+}
+
 /* Whether something of this rank is pending that is not agreed: what is agreed comes to its own
  * end. Holds mu. */
 static bool has_pending(const struct hvd_set *set)

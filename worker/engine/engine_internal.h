@@ -576,6 +576,9 @@ hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, struct hv
 
 /* --- end.c: caller is the driver, without mu -------------------------------------------------- */
 
+/* The program is told that the job has ended, with the text: horovodrun is to know as well. */
+void hvd_note_heard(const char *text);
+
 /* Nothing may be submitted to the set any more; what is not agreed yet ends with the text. */
 void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text);
 

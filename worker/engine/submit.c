@@ -17,11 +17,16 @@
 static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set,
                            const struct hvd_submission *s, struct hvd_err *err)
 {
-    if (e->is_ended || atomic_load(&e->is_leaving))
-        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s (tensor %.*s)",
-                        e->cause ? e->cause : "Horovod has been shut down.",
-                        s->request.name.len > 200 ? 200 : (int)s->request.name.len,
-                        s->request.name.data);
+    struct hvd_err told = {0};
+
+    if (e->is_ended || atomic_load(&e->is_leaving)) {
+        (void)HVD_FAIL(&told, HVD_ERR_SHUTDOWN, 0, "%s (tensor %.*s)",
+                       e->cause ? e->cause : "Horovod has been shut down.",
+                       s->request.name.len > 200 ? 200 : (int)s->request.name.len,
+                       s->request.name.data);
+        hvd_note_heard(told.msg);
+        return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s", told.msg);
+    }
     if (s->set < e->n_sets && e->infos[s->set].is_removed)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "Process set has been removed");
     if (!set)

@@ -432,6 +432,8 @@ static int report(struct wrapper *w)
         hvd_report_take_words(&end, &w->streams[0].tail, &w->streams[1].tail);
     if (end.has_raised && !end.was_stopped)
         hvd_report_take_exception(&end, hvd_rank_state_words());
+    if (code != 0 && hvd_rank_state_joins_all()) /* the numbers of ranks are those of horovodrun */
+        hvd_report_take_heard(&end, hvd_rank_state_heard());
     (void)gethostname(end.host, sizeof(end.host) - 1);
     if (code == 128 + SIGKILL && !w->was_stopped && hvd_here_oom_kills() > w->oom_kills_before) {
         end.is_oom = true;
@@ -439,7 +441,7 @@ static int report(struct wrapper *w)
     }
     send_report(w, &end);
     wait_until_read(STDERR_FILENO, READ_END_MS);
-    w->is_behind = code != 0 && end.follows > 0 && !w->was_stopped;
+    w->is_behind = code != 0 && hvd_rank_state_blamed() >= 0 && !w->was_stopped;
     return code;
 }
 

@@ -249,6 +249,39 @@ def test_a_stall_that_every_rank_handles_is_in_the_log_of_a_job_that_succeeds(ru
     assert result.out.count("again 3.0") == (3 if more else 0), result
 
 
+FOLLOW = """import os, sys, time
+import numpy as np
+import horovod.numpy as hvd
+hvd.init()
+hvd.allreduce(np.ones(4), name="first")
+try:
+    if hvd.rank() == 1:
+        FAIL
+    hvd.allreduce(np.ones(4), name="last")
+except hvd.HorovodInternalError as error:
+    print("error:", error, file=sys.stderr)
+    MORE
+"""
+MORE = ["print('saving emergency checkpoint', file=sys.stderr); sys.exit(1)", "raise RuntimeError('training failed') from error"]
+
+
+@pytest.mark.skipif(not (PYTHON / "horovod" / "_core.abi3.so").exists(), reason="the Python package is not built")
+@pytest.mark.parametrize("more", MORE, ids=["writes", "raises"])
+@pytest.mark.parametrize("what, words", [
+    ("hvd.shutdown(); sys.exit(0)", "called horovod_shutdown while other ranks waited for tensor allreduce.last"),
+    ("os.execlp('sleep', 'sleep', '60')", "is lost: "),
+    ("time.sleep(60)", "kept other ranks waiting: Tensor allreduce.last is stalled for longer than 2 seconds "),
+    ("raise ValueError('bad batch')", ("raised ValueError: bad batch", "failed: ValueError: bad batch")),
+], ids=["left", "lost", "stalled", "failed"])
+def test_a_rank_that_followed_another_is_not_named_whatever_it_writes(run, script, what, words, more):
+    result = run("-np", 3, script(FOLLOW.replace("FAIL", what).replace("MORE", more)),
+                 env={"PYTHONPATH": str(PYTHON), "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
+                      "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"})
+    assert result.code == 1, result
+    words = (words,) if isinstance(words, str) else words
+    assert result.last.startswith(tuple(f"horovodrun: rank 1 on host {HOST} {word}" for word in words)), result
+
+
 def test_a_rank_that_left_while_others_waited_is_named_although_it_succeeded(fail):
     result = fail("sys.exit(0)", others=f"raise RuntimeError({BLAMES_1!r})")
     assert result.code == 1, result

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/rank_state.h"
@@ -80,6 +81,32 @@ static void it_is_known_how_often_it_has_come_and_how_long_it_waits(void **state
     assert_int_equal(hvd_rank_state_shutdown_ms(), 0);
 }
 
+static void what_a_rank_has_heard_first_is_kept_until_the_next_job(void **state)
+{
+    char long_words[2000] = "";
+
+    (void)state;
+    hvd_rank_state_raise("");
+    hvd_rank_state_hear("behind an exception");
+    assert_string_equal(hvd_rank_state_heard(), "");
+    if (fork() == 0) { /* another process, which nothing has ended */
+        hvd_rank_state_hear("Rank 1 is lost");
+        hvd_rank_state_hear("Rank 2 is lost");
+        _exit(0);
+    }
+    assert_true(wait(NULL) > 0);
+    assert_string_equal(hvd_rank_state_heard(), "Rank 1 is lost");
+    hvd_rank_state_set(HVD_RANK_JOINING);
+    assert_string_equal(hvd_rank_state_heard(), "");
+    memset(long_words, 'x', sizeof(long_words) - 1);
+    if (fork() == 0) {
+        hvd_rank_state_hear(long_words);
+        _exit(0);
+    }
+    assert_true(wait(NULL) > 0);
+    assert_int_equal(strlen(hvd_rank_state_heard()), 1023);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -87,6 +114,7 @@ int main(void)
         cmocka_unit_test(the_first_rank_that_is_blamed_stays_until_the_next_job),
         cmocka_unit_test(what_a_rank_waits_for_and_that_it_joins_no_job_more_is_read),
         cmocka_unit_test(it_is_known_how_often_it_has_come_and_how_long_it_waits),
+        cmocka_unit_test(what_a_rank_has_heard_first_is_kept_until_the_next_job),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,6 +163,11 @@ void hvd_describe_report(const struct hvd_report *report, const struct hvd_hosts
                        report->line);
         return;
     }
+    if (report->kind == HVD_REPORT_AWAITED) {
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s kept other ranks waiting: %s",
+                       report->rank, host, report->line);
+        return;
+    }
     if (report->kind == HVD_REPORT_ABORTED) {
         (void)snprintf(out, size, "rank %" PRId64 " on host %s %s%s", report->rank, host,
                        report->line[0] ? "aborted the job: "

@@ -31,6 +31,16 @@
 #define RANK_CODE_MAX 192
 #define CUT_OFF_CODE 14 /* MPI_ERR_UNKNOWN: Open MPI 5 ends a rank so whose connection broke */
 
+/* The rank that the library's words name as the reason of the end of a job; -1: none. */
+static int64_t named_by(struct hvd_strview line)
+{
+    const int64_t blamed = hvd_cause_blamed(line);
+    struct hvd_strview host;
+    int64_t awaited = -1;
+
+    return blamed < 0 && hvd_cause_awaited(line, &awaited, &host).len > 0 ? awaited : blamed;
+}
+
 /* Copies text, cut where it is too long. */
 static void set_text(char *out, size_t size, struct hvd_strview text)
 {
@@ -84,6 +94,20 @@ void hvd_report_take_exception(struct hvd_report *report, const char *words)
         return;
     set_text(report->line, sizeof(report->line), hvd_strview_of(text));
     report->words = HVD_WORDS_STDERR;
+}
+
+void hvd_report_take_heard(struct hvd_report *report, const char *words)
+{
+    const struct hvd_strview line = hvd_strview_of(words);
+    const int64_t rank = named_by(line);
+
+    if (rank < 0 || hvd_cause_blamed(line) == report->rank || report->was_stopped ||
+        (report->signal != 0 && report->signal != SIGABRT))
+        return;
+    hvd_report_take_exception(report, words);
+    report->has_raised = false;
+    if (report->follows == 0 && rank != report->rank)
+        report->follows = rank + 1;
 }
 
 hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonce, char *out,
@@ -210,8 +234,7 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
 /* The rank because of which that one failed, by its library or its message; -1: none is known. */
 static int64_t blamed_by(const struct hvd_report *report)
 {
-    return report->follows > 0 ? report->follows - 1
-                               : hvd_cause_blamed(hvd_strview_of(report->line));
+    return report->follows > 0 ? report->follows - 1 : named_by(hvd_strview_of(report->line));
 }
 
 /* Whether the other rank is the one that the first failure blames. */
@@ -550,7 +573,8 @@ static void find_lost_rank(struct hvd_report_stream *stream)
     stream->cause = stream->lost;
 }
 
-/* The rank that a stalled tensor waited for, where nothing is heard from its host. */
+/* The rank that a stalled tensor waited for, and that did not fail by itself: lost where nothing is
+ * heard from its host. */
 static void find_awaited_rank(struct hvd_report_stream *stream)
 {
     const struct hvd_report seen = stream->cause;
@@ -558,12 +582,18 @@ static void find_awaited_rank(struct hvd_report_stream *stream)
     int64_t rank = -1;
     int64_t first;
     size_t index;
-    const struct hvd_strview why = hvd_cause_awaited(hvd_strview_of(seen.line), &rank, &host);
+    struct hvd_strview why = hvd_cause_awaited(hvd_strview_of(seen.line), &rank, &host);
+    const bool is_lost =
+        stream->heard && find_host(stream->hosts, rank, &index, &first) && !stream->heard[index];
 
-    if (why.len == 0 || !stream->heard || !find_host(stream->hosts, rank, &index, &first) ||
-        stream->heard[index])
+    if (why.len == 0)
         return;
-    stream->cause.kind = HVD_REPORT_LOST_RANK;
+    if (!is_lost) /* all that the library has said, but the tensor again */
+        why.len = strcspn(why.data, "\n");
+    const char *again = is_lost ? NULL : strstr(why.data, " (tensor ");
+    if (again)
+        why.len = (size_t)(again - why.data);
+    stream->cause.kind = is_lost ? HVD_REPORT_LOST_RANK : HVD_REPORT_AWAITED;
     stream->cause.rank = rank;
     set_text(stream->cause.host, sizeof(stream->cause.host), host);
     set_text(stream->cause.line, sizeof(stream->cause.line), why);

@@ -34,6 +34,7 @@ enum hvd_report_kind {
     HVD_REPORT_RANK,      /* the process of a rank, as the wrapper saw it */
     HVD_REPORT_LEFT_RANK, /* a rank that called horovod_shutdown while others waited */
     HVD_REPORT_LOST_RANK, /* a rank that others have lost, and nobody has reported */
+    HVD_REPORT_AWAITED,   /* a rank that a stalled tensor waited for, which ended the job */
     HVD_REPORT_ABSENT,    /* a rank that comes to no horovod_init any more, where others wait */
     HVD_REPORT_MISSING,   /* a rank that has not come to horovod_init, where others wait */
     HVD_REPORT_UNHEARD,   /* one of several ranks whose reports are lost */
@@ -90,6 +91,10 @@ void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out
 /* The same from what Python said of the exception that ended the rank, one line: that is the cause,
  * whatever was written behind it. Empty words change nothing. */
 void hvd_report_take_exception(struct hvd_report *report, const char *words);
+
+/* The same from what the library had told the program of the end of its job, where that names a
+ * rank: how the program ended then is a consequence, unless a signal other than its own did it. */
+void hvd_report_take_heard(struct hvd_report *report, const char *words);
 
 /*
  * Writes the report as the line that the wrapper sends and hvd_report_stream_feed recognises:
