@@ -4,7 +4,9 @@
  * told is the most telling of all losses seen at once, because one dead node takes many workers.
  * Everything is judged by the time at which the master started: what happened to a worker before
  * that is of no concern to it. Times have whole seconds; within the second of the start, workers
- * count as lost if they are not those that the master's Job was made for. Pure.
+ * count as lost if they are not those that the master's Job was made for. Nor did the master end
+ * for what happened to a worker after its end: whoever looks late, as an operator that starts anew,
+ * sees workers that others have removed since, or the operator before it. Pure.
  */
 #include "operator/core/loss.h"
 
@@ -22,6 +24,7 @@
 
 #define SCALED_S 120    /* how long after workers were let go a master may fail for it */
 #define SKEW_S 30       /* by which the clock of a node may be behind */
+#define LAG_S 5         /* how long after the master's end what ended it may show */
 #define RESTARTS_MAX 10 /* about half an hour, as kubelets wait longer from one to the next */
 
 /* In the order of what they tell. */
@@ -33,6 +36,13 @@ enum loss_type {
     DISRUPTED,
     FAILED,
     ENDED,
+};
+
+/* Between which times something must have happened to a worker for the master to end for it. */
+struct span {
+    int64_t since_s; /* after it */
+    int64_t until_s;
+    int64_t ended_s; /* the master; 0: it has not */
 };
 
 struct loss {
@@ -62,19 +72,80 @@ bool hvd_loss_is_disruption(const struct hvd_object *pod)
     return false;
 }
 
-static enum loss_type judge(const struct hvd_object *pod, int64_t since_s)
+/*
+ * When the master's own container ended; 0: it has not, as far as is known. The clock of its node
+ * may be behind or ahead: it did not start before its pod was made, nor end after its Job.
+ */
+static int64_t master_ended_s(const struct hvd_pass *p)
+{
+    const struct hvd_object *pod = p->pods.master, *job = p->child[HVD_KIND_JOB];
+    const struct hvd_pod_view *view = &pod->u.pod;
+    const int64_t behind_s = pod->meta.created_s - view->started_s;
+    const int64_t failed_s = job->u.job.is_failed ? job->u.job.failed_s : 0;
+    int64_t ended_s = 0;
+
+    if (view->own_ended_s > 0 && (view->left || view->phase == HVD_POD_FAILED))
+        ended_s = view->own_ended_s + (behind_s > 0 ? behind_s : 0);
+    return ended_s == 0 || (failed_s > 0 && failed_s < ended_s) ? failed_s : ended_s;
+}
+
+/* Where the operator looks soon after the master's end, all that it sees may have led to that. */
+static struct span span_of(const struct hvd_pass *p)
+{
+    const struct hvd_object *master = p->pods.master;
+    struct span span = {.since_s = master->u.pod.started_s, .until_s = INT64_MAX};
+
+    /* Nodes and the API server have clocks of their own: what was there before the master's pod was
+     * made is not new, whatever the node says. */
+    if (span.since_s < master->meta.created_s)
+        span.since_s = master->meta.created_s;
+    span.ended_s = master_ended_s(p);
+    if (span.ended_s > 0 && span.ended_s < span.since_s)
+        span.ended_s = span.since_s;
+    if (span.ended_s > 0 && p->now_s > span.ended_s + LAG_S)
+        span.until_s = span.ended_s + LAG_S;
+    return span;
+}
+
+/* Whether the workers of the group are being removed, or were, since the master has ended, as the
+ * operator does then: an operator that starts anew knows it only where the status could be written.
+ */
+static bool is_cleared(const struct hvd_pass *p, size_t group, const struct span *span)
+{
+    return span->ended_s > 0 &&
+           (hvd_pass_set(p, group) != HVD_CHILD_OURS || p->owners.sets[group]->meta.is_deleting);
+}
+
+/* When the pod failed, where its container does not tell; 0: not known. */
+static int64_t failed_s(const struct hvd_object *pod)
 {
     const struct hvd_pod_view *view = &pod->u.pod;
 
-    if (view->has_failed && view->ended_s > since_s)
+    if (view->disruption && view->disrupted_s > 0)
+        return view->disrupted_s;
+    return pod->meta.is_deleting ? view->deleted_s - view->grace_s : 0;
+}
+
+/* What happened to the worker between these times; of one that is cleared away before the end. */
+static enum loss_type judge(const struct hvd_object *pod, const struct span *span, bool is_cleared)
+{
+    const struct hvd_pod_view *view = &pod->u.pod;
+    const bool is_going = is_cleared && pod->meta.is_deleting;
+    const int64_t until_s = is_going ? span->ended_s - 1 : span->until_s;
+    const bool has_ended = view->has_failed && view->ended_s > span->since_s;
+
+    if (pod->meta.created_s > until_s)
+        return NOT_LOST;
+    if (has_ended && view->ended_s <= until_s)
         return ENDED;
-    if (view->phase == HVD_POD_FAILED || view->phase == HVD_POD_SUCCEEDED)
+    if ((view->phase == HVD_POD_FAILED || view->phase == HVD_POD_SUCCEEDED) && !has_ended &&
+        failed_s(pod) <= until_s)
         return FAILED;
-    if (view->disruption)
+    if (view->disruption && view->disrupted_s <= until_s)
         return DISRUPTED;
-    if (pod->meta.is_deleting)
+    if (pod->meta.is_deleting && !is_going && view->deleted_s - view->grace_s <= until_s)
         return DELETED;
-    return pod->meta.created_s > since_s ? REPLACED : NOT_LOST;
+    return pod->meta.created_s > span->since_s ? REPLACED : NOT_LOST;
 }
 
 /* How many workers of each group the master started with and still should have. */
@@ -202,12 +273,16 @@ static bool is_more_telling(const struct loss *a, const struct loss *b)
     return a->worker.ordinal < b->worker.ordinal;
 }
 
-static void look_for_missing(const struct hvd_pass *p, const struct roll *rolls, struct loss *worst)
+/* Since when a pod is gone nobody tells. */
+static void look_for_missing(const struct hvd_pass *p, const struct roll *rolls,
+                             const struct span *span, struct loss *worst)
 {
+    if (span->until_s != INT64_MAX)
+        return;
     for (size_t i = 0; i < p->job->spec.n_groups && worst->type == NOT_LOST; i++) {
         int64_t n = rolls[i].n_wanted;
 
-        if (rolls[i].n_seen >= n)
+        if (rolls[i].n_seen >= n || is_cleared(p, i, span))
             continue;
         worst->type = GONE;
         worst->worker.group = i;
@@ -216,7 +291,7 @@ static void look_for_missing(const struct hvd_pass *p, const struct roll *rolls,
     }
 }
 
-static void find_worst(const struct hvd_pass *p, int64_t since_s, struct loss *worst)
+static void find_worst(const struct hvd_pass *p, const struct span *span, struct loss *worst)
 {
     struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
 
@@ -231,11 +306,11 @@ static void find_worst(const struct hvd_pass *p, int64_t since_s, struct loss *w
             continue;
         rolls[loss.worker.group].n_seen++;
         rolls[loss.worker.group].sum += loss.worker.ordinal;
-        loss.type = judge(pod, since_s);
+        loss.type = judge(pod, span, is_cleared(p, loss.worker.group, span));
         if (loss.type != NOT_LOST && is_more_telling(&loss, worst))
             *worst = loss;
     }
-    look_for_missing(p, rolls, worst);
+    look_for_missing(p, rolls, span, worst);
 }
 
 /* Whether the workers are not all those that the master's Job was made for. */
@@ -254,12 +329,13 @@ static bool has_others(const struct hvd_pass *p)
 
 /* What happened within the second of the start. Which of several pods that came then is the new
  * one, nobody can tell. */
-static void find_worst_of_start(const struct hvd_pass *p, int64_t start_s, struct loss *worst)
+static void find_worst_of_start(const struct hvd_pass *p, struct span span, struct loss *worst)
 {
+    const int64_t start_s = span.since_s--;
     struct loss found = {0};
     int n_came = 0;
 
-    find_worst(p, start_s - 1, &found);
+    find_worst(p, &span, &found);
     if (found.type == NOT_LOST || !has_others(p))
         return;
     for (size_t i = 0; found.type == REPLACED && i < p->view->n_objects; i++) {
@@ -340,22 +416,17 @@ static bool find_removed(const struct hvd_pass *p, struct hvd_worker_failure *ou
 bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
                    char text[HVD_LOSS_TEXT_SIZE])
 {
-    const struct hvd_object *master = p->pods.master;
     struct loss worst = {0};
-    int64_t since_s;
+    struct span span;
 
     if (p->job->spec.is_elastic)
         return find_removed(p, out, text);
     if (!counts_on_workers(p))
         return false;
-    /* Nodes and the API server have clocks of their own: what was there before the master's pod was
-     * made is not new, whatever the node says. */
-    since_s = master->u.pod.started_s;
-    if (since_s < master->meta.created_s)
-        since_s = master->meta.created_s;
-    find_worst(p, since_s, &worst);
+    span = span_of(p);
+    find_worst(p, &span, &worst);
     if (worst.type == NOT_LOST)
-        find_worst_of_start(p, since_s, &worst);
+        find_worst_of_start(p, span, &worst);
     if (worst.type == NOT_LOST)
         return false;
     describe(p, &worst, text);
@@ -365,7 +436,8 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
         .at_s = p->now_s,
         .has_exit_code = worst.type == ENDED,
         .exit_code = worst.type == ENDED ? worst.worker.pod->u.pod.exit_code : 0,
-        .is_disruption = worst.type <= DISRUPTED || hvd_loss_is_disruption(worst.worker.pod),
+        .is_disruption = worst.type <= DISRUPTED || (!is_cleared(p, worst.worker.group, &span) &&
+                                                     hvd_loss_is_disruption(worst.worker.pod)),
     };
     return true;
 }

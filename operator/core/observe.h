@@ -90,7 +90,8 @@ struct hvd_pod_view {
     char *hosts_seen;      /* annotation horovod.io/hosts */
     char *reason;          /* status.reason, e.g. Evicted */
     char *message;         /* status.message, at most 1 KiB */
-    char *disruption; /* why it has to go, by the condition DisruptionTarget; NULL: it has not */
+    char *disruption;    /* why it has to go, by the condition DisruptionTarget; NULL: it has not */
+    int64_t disrupted_s; /* since when */
     char *node;
     char *ip;          /* of a worker */
     char *place;       /* of a worker with topology keys: hvd_topology_text of its labels */
@@ -110,6 +111,8 @@ struct hvd_pod_view {
     int32_t exit_code;
     int32_t exit_signal;
     int64_t ended_s;
+    int64_t
+        own_ended_s;  /* of a master: when its own container ended; 0: not known, or it did not */
     int32_t restarts; /* of a worker's container */
     char *container;
     char *container_reason; /* e.g. OOMKilled, Error */

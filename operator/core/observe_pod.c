@@ -146,6 +146,7 @@ static bool observe_going(const cJSON *object, struct hvd_pod_view *out)
         return false;
     if (!target)
         return true;
+    out->disrupted_s = hvd_rfc3339_parse(hvd_json_str(target, "lastTransitionTime"));
     message = message ? message : "";
     (void)snprintf(text, sizeof(text), "%.128s%s%.*s", reason ? reason : "DisruptionTarget",
                    *message ? ": " : "", hvd_observe_cut(message, strlen(message), 512), message);
@@ -200,6 +201,7 @@ static bool observe_containers(const cJSON *object, struct hvd_pod_view *out)
     const cJSON *own = role_status(object, HVD_ROLE_MASTER);
 
     out->deadline_s = hvd_json_int(object, "spec.activeDeadlineSeconds", 0);
+    out->own_ended_s = hvd_rfc3339_parse(hvd_json_str(own, "state.terminated.finishedAt"));
     if (!observe_left(object, own, out))
         return false;
     if (out->left)

@@ -178,6 +178,39 @@ def test_a_deadline_is_kept_while_the_status_is_denied(server, ns, operator):
     assert ns.condition("Failed")["reason"] == "DeadlineExceeded"
 
 
+def test_a_job_that_failed_for_good_stays_failed_whatever_happens_to_its_workers_then(server, ns, run_operator):
+    """An operator looks at it late: the workers that it misses were removed by others, or by the operator before it."""
+    ignore = {"rules": [{"action": "Ignore", "onDisruption": True}]}
+    jobs = ("digits", "replaced", "cleared")
+    operator = run_operator()
+    masters = {}
+    for job in jobs:
+        ns.apply_job(job, failurePolicy=ignore)
+        ns.start_workers(job=job)
+        masters[job] = ns.start_master(job)
+        ns.wait_state("Running", job)
+    with denying(server, ns, "horovodjobs/status", "UPDATE", lambda: patch_status(ns)):
+        ns.end_master(masters["cleared"], code=3)
+        until("its workers are removed", lambda: not ns.get("statefulsets", "cleared-worker") and not ns.workers("cleared"), 60)
+        operator.stop()
+        for job in ("digits", "replaced"):
+            ns.end_master(masters[job], code=3)
+        time.sleep(6)  # what happens within five seconds of the master's end may be its cause
+        ns.delete("statefulsets", "digits-worker")
+        old = ns.get("pods", "replaced-worker-1")["metadata"]["uid"]
+        ns.delete("pods", "replaced-worker-1")
+        until("it is replaced", lambda: (ns.get("pods", "replaced-worker-1") or {"metadata": {"uid": old}})["metadata"]["uid"] != old, 60)
+        until("the others are gone", lambda: not ns.workers(), 60)
+        run_operator()
+        for job in jobs:
+            until(f"the end of {job} is told", lambda name=job: ("Failed", 1) in ns.events(name), 60)
+    for job in jobs:
+        ns.wait_state("Failed", job, timeout=60)
+        assert ns.condition("Failed", job)["reason"] == "MasterFailed", ns.status(job)
+        assert "workerFailure" not in ns.status(job) and ns.status(job).get("interruptions", 0) == 0
+        assert ns.master(job) == masters[job]
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_an_end_is_counted_before_the_next_attempt(server, ns, operator, code):
     """The Job of a failed attempt stays, as it tells of the failure; one that succeeded needs its workers no more."""

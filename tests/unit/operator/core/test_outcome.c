@@ -148,6 +148,107 @@ static void a_worker_lost_while_the_operator_was_away_is_found(void **state)
     world_fini(&w);
 }
 
+/* What befalls worker 1, or all, while no operator runs. */
+static void befall(struct world *w, int i)
+{
+    if (i == 0)
+        world_remove(w, "Pod", "digits-worker-1");
+    else if (i == 1)
+        world_remove(w, "StatefulSet", "digits-worker");
+    else if (i == 2)
+        world_end_worker(w, "digits-worker-1", 137, "OOMKilled");
+    else if (i == 3)
+        happen(w, "digits-worker-1",
+               "{\"phase\":\"Running\",\"conditions\":[{\"type\":\"DisruptionTarget\",\"status\":"
+               "\"True\",\"lastTransitionTime\":\"2032-01-01T00:00:00Z\"}]}",
+               false);
+    else
+        happen(w, "digits-worker-1", "{\"phase\":\"Running\"}", true);
+    if (i != 4) /* it has gone before the operator looks, else */
+        while (world_controllers(w))
+            ;
+}
+
+#define IGNORE ",\"failurePolicy\":{\"rules\":[{\"action\":\"Ignore\",\"onDisruption\":true}]}"
+
+/* Whatever the rules make of disruptions: the job has failed for good. */
+static void what_happens_to_workers_after_the_end_of_the_master_is_no_loss(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        struct world w;
+
+        world_start(&w, i % 2 ? IGNORE : "");
+        w.now_ms += 60000;
+        world_end_master(&w, 3, "no");
+        w.now_ms += 6000;
+        befall(&w, i / 2);
+        w.now_ms += 20000;
+        world_restart(&w);
+        world_settle(&w);
+        world_is_state(&w, "Failed");
+        assert_string_equal(world_condition_text(&w, "Failed", "reason"), "MasterFailed");
+        assert_string_equal(world_status(&w, "workerFailure.message"), "");
+        assert_int_equal(world_events(&w, "Failed"), 1);
+        world_fini(&w);
+    }
+}
+
+/* The master ends for it, and the operator sees both later. */
+static void what_happened_to_workers_before_the_end_of_the_master_is_a_loss(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct world w;
+
+        world_start(&w, ",\"backoffLimit\":1");
+        w.now_ms += 60000;
+        if (i < 2) {
+            befall(&w, i ? 2 : 0);
+            w.now_ms += 1000;
+        }
+        world_end_master(&w, 3, "no");
+        if (i >= 2) { /* its end is told of a little later */
+            w.now_ms += 3000;
+            befall(&w, i == 2 ? 0 : 2);
+        }
+        w.now_ms += 20000;
+        world_restart(&w);
+        world_pass(&w);
+        assert_string_equal(world_condition_text(&w, "Running", "reason"), "WorkerFailed");
+        world_fini(&w);
+    }
+}
+
+/* The workers of a job that has failed go though its status may not be written. */
+static void an_operator_that_starts_anew_takes_its_own_removals_for_no_loss(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct world w;
+
+        world_start(&w, i % 2 ? IGNORE : "");
+        w.now_ms += 60000;
+        w.is_status_denied = true;
+        world_end_master(&w, 3, "no");
+        for (int n = 0; n < 20; n++) {
+            world_pass(&w);
+            world_controllers(&w);
+            w.now_ms += 100;
+        }
+        assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+        w.now_ms += i / 2 ? 1000 : 20000;
+        world_restart(&w);
+        world_pass(&w);
+        w.is_status_denied = false;
+        w.now_ms += 60000;
+        world_settle(&w);
+        world_is_state(&w, "Failed");
+        assert_string_equal(world_condition_text(&w, "Failed", "reason"), "MasterFailed");
+        world_fini(&w);
+    }
+}
+
 /* Lets the time pass until the next attempt runs. */
 static void wait_for_attempt(struct world *w)
 {
@@ -288,6 +389,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_happened_to_a_lost_worker_is_told),
         cmocka_unit_test(a_worker_lost_while_the_operator_was_away_is_found),
+        cmocka_unit_test(what_happens_to_workers_after_the_end_of_the_master_is_no_loss),
+        cmocka_unit_test(what_happened_to_workers_before_the_end_of_the_master_is_a_loss),
+        cmocka_unit_test(an_operator_that_starts_anew_takes_its_own_removals_for_no_loss),
         cmocka_unit_test(the_last_lines_of_a_failed_master_are_in_the_status),
         cmocka_unit_test(a_failed_rank_leads_the_message_and_its_lines_are_the_log),
         cmocka_unit_test(a_failed_rank_is_named_behind_the_worker_that_was_lost),
