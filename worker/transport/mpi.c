@@ -13,7 +13,9 @@
 
 #include "base/mem.h"
 #include "base/rank_state.h"
+#include "worker/core/rank_list.h"
 #include "worker/transport/mpi_move.h"
+#include "worker/transport/mpi_ranks.h"
 
 #define TAG 1
 #define SET_TAG 100 /* of the messages that make a communicator of some ranks */
@@ -608,52 +610,6 @@ static int learn_places(struct mpi_transport *m)
     return rc;
 }
 
-/* MPI would end the process for a rank that does not exist. */
-static hvd_status_t check_ranks(MPI_Comm comm, const struct hvd_mpi_options *options,
-                                struct hvd_err *err)
-{
-    int size = 0;
-
-    MPI_Comm_size(comm, &size);
-    bool *seen = hvd_calloc((size_t)size, sizeof(*seen));
-    if (!seen)
-        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the ranks of the job");
-    hvd_status_t st = HVD_OK;
-    for (int i = 0; i < options->n_ranks && st == HVD_OK; i++) {
-        const int rank = options->ranks[i];
-        if (rank < 0 || rank >= size)
-            st = HVD_FAIL(err, HVD_ERR_INVALID, 0,
-                          "rank %d does not exist: the communicator has %d ranks", rank, size);
-        else if (seen[rank])
-            st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d is given twice", rank);
-        else
-            seen[rank] = true;
-    }
-    hvd_free(seen);
-    return st;
-}
-
-/* The ranks of a communicator that take part, as one of their own; MPI_COMM_NULL: not this one. */
-static int choose_ranks(MPI_Comm from, const struct hvd_mpi_options *options, MPI_Comm *out)
-{
-    MPI_Group all = MPI_GROUP_NULL;
-    MPI_Group chosen = MPI_GROUP_NULL;
-    int rank = MPI_UNDEFINED;
-    int rc = MPI_Comm_group(from, &all);
-
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Group_incl(all, options->n_ranks, options->ranks, &chosen);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Group_rank(chosen, &rank);
-    if (rc == MPI_SUCCESS && rank != MPI_UNDEFINED)
-        rc = MPI_Comm_create_group(from, chosen, SET_TAG, out);
-    if (chosen != MPI_GROUP_NULL)
-        MPI_Group_free(&chosen);
-    if (all != MPI_GROUP_NULL)
-        MPI_Group_free(&all);
-    return rc;
-}
-
 /* The two communicators, from the one that was chosen. Errors on them are returned. */
 static int duplicate(struct mpi_transport *m, MPI_Comm from)
 {
@@ -679,18 +635,13 @@ static hvd_status_t make_from_some(struct mpi_transport *m, MPI_Comm from,
                                    const struct hvd_mpi_options *options, struct hvd_err *err)
 {
     MPI_Comm chosen = MPI_COMM_NULL;
-    hvd_status_t st = check_ranks(from, options, err);
+    const hvd_status_t st =
+        hvd_mpi_ranks_choose(&from, options->ranks, options->n_ranks, &chosen, err);
 
     if (st != HVD_OK)
         return st;
-    int rc = choose_ranks(from, options, &chosen);
-    if (rc == MPI_SUCCESS && chosen == MPI_COMM_NULL)
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "this process is none of the %d ranks of the job",
-                        options->n_ranks);
-    if (rc == MPI_SUCCESS)
-        rc = duplicate(m, chosen);
-    if (chosen != MPI_COMM_NULL)
-        MPI_Comm_free(&chosen);
+    const int rc = duplicate(m, chosen);
+    MPI_Comm_free(&chosen);
     return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "setting up MPI communicators");
 }
 
@@ -774,8 +725,20 @@ static bool can_attend(const struct mpi_transport *m)
     return m->base.topology.threads_multiple && !m->base.topology.thread_bound;
 }
 
+/* Before a message goes to such a rank: MPI would end the process for one that does not exist. */
+static hvd_status_t check_ranks(const struct hvd_mpi_options *options, struct hvd_err *err)
+{
+    const MPI_Comm given = options->comm ? *(const MPI_Comm *)options->comm : MPI_COMM_WORLD;
+    int size = 0;
+
+    if (options->n_ranks == 0 || given == MPI_COMM_NULL)
+        return HVD_OK;
+    MPI_Comm_size(given, &size);
+    return hvd_rank_list_check(options->ranks, options->n_ranks, size, err);
+}
+
 /* Where MPI is ours nobody else sends on MPI_COMM_WORLD so far, and ranks are named from the start.
- * A list of ranks that is none fails in make_communicators. */
+ * A process that is not in its list fails in make_communicators. */
 static hvd_status_t open_on_world(const struct mpi_transport *m,
                                   const struct hvd_mpi_options *options, struct hvd_err *err)
 {
@@ -788,14 +751,14 @@ static hvd_status_t open_on_world(const struct mpi_transport *m,
 
     MPI_Comm_rank(world, &self);
     MPI_Comm_size(world, &ranks.size);
-    if (!ranks.ranks)
-        ranks.rank = self;
-    else if (check_ranks(world, options, NULL) == HVD_OK)
+    if (ranks.ranks)
         ranks.size = options->n_ranks;
-    for (int i = 0; ranks.ranks && i < ranks.size && i < options->n_ranks; i++)
+    else
+        ranks.rank = self;
+    for (int i = 0; ranks.ranks && i < ranks.size; i++)
         if (ranks.ranks[i] == self)
             ranks.rank = i;
-    if (ranks.rank < 0 || (ranks.ranks && ranks.size != options->n_ranks))
+    if (ranks.rank < 0)
         return HVD_OK;
     return hvd_mpi_arrival_open(options->arrival, &ranks, err);
 }
@@ -818,14 +781,18 @@ static hvd_status_t meet(struct mpi_transport *m, const struct hvd_mpi_options *
                          struct hvd_err *err)
 {
     struct hvd_mpi_arrival *arrival = options->arrival;
-    hvd_status_t st = HVD_OK;
+    hvd_status_t st = check_ranks(options, err);
 
+    if (st != HVD_OK)
+        return st;
     if (arrival && !can_attend(m))
         hvd_mpi_arrival_stay(arrival);
     if (arrival && m->owns_mpi && !options->comm)
         st = open_on_world(m, options, err);
     if (st == HVD_OK)
         st = attend(m, options, make_step, err);
+    if (st == HVD_ERR_INVALID && arrival && hvd_mpi_arrival_is_open(arrival))
+        hvd_mpi_lose(); /* others have messages of this list that they will not read */
     if (st == HVD_OK && arrival && !hvd_mpi_arrival_is_open(arrival))
         st = open_on_own(m, arrival, err);
     return st == HVD_OK ? attend(m, options, learn_step, err) : st;

@@ -23,10 +23,11 @@ struct hvd_mpi_options {
 /*
  * Joins the ranks of a communicator, or some of them, on communicators of its own. Initialises MPI
  * unless the program did. Collective over those ranks. HVD_ERR_STATE when MPI was finalised already
- * or its thread level is too low, HVD_ERR_INVALID when this rank is not one of `ranks`, or they are
- * no ranks of comm; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. A failure inside MPI's own initialisation ends
- * the process: that is Open MPI's doing. destroy finalises MPI when this call, or one that
- * failed before, initialised it. HVD_ERR_GONE: a rank did not come, see mpi_arrival.h.
+ * or its thread level is too low, HVD_ERR_INVALID when this rank is not one of `ranks`, they are no
+ * ranks of comm, or others pass them in another order; HVD_ERR_NOMEM, HVD_ERR_SYSTEM. A failure
+ * inside MPI's own initialisation ends the process: that is Open MPI's doing. destroy finalises MPI
+ * when this call, or one that failed before, initialised it. HVD_ERR_GONE: a rank did not come, or
+ * another one's list differs, see mpi_arrival.h.
  */
 hvd_status_t hvd_mpi_create(const struct hvd_mpi_options *options, struct hvd_transport **out,
                             struct hvd_err *err);

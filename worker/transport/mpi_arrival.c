@@ -3,7 +3,8 @@
  * program's MPI_COMM_WORLD, on which nobody but we have sent so far: messages come from neighbours
  * alone, with a tag of their own, and whoever leaves has received all that were sent to it. When
  * the job does not begin, a fourth message goes to all neighbours but the one it came from, and
- * says why.
+ * says why. Where the program lists the ranks, each BEAT has the list: who gets another one than
+ * its own ends the job for all ranks of its list.
  */
 #include "worker/transport/mpi_arrival.h"
 
@@ -17,6 +18,7 @@
 #include "base/mem.h"
 #include "base/rank_state.h"
 #include "worker/core/arrival.h"
+#include "worker/core/rank_list.h"
 #include "worker/core/types.h"
 #include "worker/transport/mpi.h"
 
@@ -27,14 +29,16 @@
 #define LOOK_MAX_NS 100000000
 #define YIELDS 2000 /* before the last wait sleeps between its looks */
 #define NAP_NS 100000
+#define OTHERS_AT_ONCE 32
 
 /* A message. */
 struct word {
     int32_t what; /* enum hvd_arrival_message, or END */
     int32_t text_len;
     int64_t interval_ns;
+    uint64_t list; /* of a BEAT: the digest of the ranks that its sender passes */
     char host[HOST_LEN];
-    char text[HVD_TEXT_MAX + 1]; /* of END; not sent beyond its end */
+    char text[HVD_TEXT_MAX + 1]; /* of END, or the list; not sent beyond its end */
 };
 
 /* One on its way out. */
@@ -53,6 +57,9 @@ struct hvd_mpi_arrival {
     struct hvd_arrival *ranks; /* NULL: not open */
     MPI_Comm comm;
     const int *ranks_there;
+    struct hvd_rank_list list; /* of ranks_there */
+    int size;
+    int next_member; /* of whom a message is looked for next */
     bool is_late;
     bool can_attend;
     char (*hosts)[HOST_LEN]; /* by neighbour; "" where not known */
@@ -130,11 +137,15 @@ bool hvd_mpi_arrival_is_open(const struct hvd_mpi_arrival *a)
 
 /* --- Messages --------------------------------------------------------------------------------- */
 
-static int rank_there(const struct hvd_mpi_arrival *a, int neighbour)
+/* Of a rank of the job. */
+static int rank_there(const struct hvd_mpi_arrival *a, int rank)
 {
-    const int rank = hvd_arrival_rank(a->ranks, neighbour);
-
     return a->ranks_there ? a->ranks_there[rank] : rank;
+}
+
+static int neighbour_there(const struct hvd_mpi_arrival *a, int neighbour)
+{
+    return rank_there(a, hvd_arrival_rank(a->ranks, neighbour));
 }
 
 static hvd_status_t fail(struct hvd_err *err, int rc, const char *what)
@@ -146,7 +157,7 @@ static hvd_status_t fail(struct hvd_err *err, int rc, const char *what)
     return HVD_FAIL(err, HVD_ERR_SYSTEM, rc, "%s: %.*s", what, len, text);
 }
 
-static hvd_status_t send(struct hvd_mpi_arrival *a, int neighbour, int what, const char *text,
+static hvd_status_t send(struct hvd_mpi_arrival *a, int there, int what, const char *text,
                          struct hvd_err *err)
 {
     struct outgoing *o = hvd_calloc(1, sizeof(*o));
@@ -155,11 +166,11 @@ static hvd_status_t send(struct hvd_mpi_arrival *a, int neighbour, int what, con
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a message");
     o->word.what = what;
     o->word.interval_ns = hvd_arrival_interval(a->ranks);
+    o->word.list = a->list.digest;
     gethostname(o->word.host, HOST_LEN - 1);
     o->word.text_len = snprintf(o->word.text, sizeof(o->word.text), "%s", text);
     const size_t len = offsetof(struct word, text) + strlen(o->word.text) + 1;
-    const int rc = MPI_Isend(&o->word, (int)len, MPI_BYTE, rank_there(a, neighbour), TAG, a->comm,
-                             &o->request);
+    const int rc = MPI_Isend(&o->word, (int)len, MPI_BYTE, there, TAG, a->comm, &o->request);
     if (rc != MPI_SUCCESS) {
         hvd_free(o);
         return fail(err, rc, "MPI_Isend");
@@ -173,7 +184,7 @@ static hvd_status_t send(struct hvd_mpi_arrival *a, int neighbour, int what, con
 static void spread(struct hvd_mpi_arrival *a, int except, const char *text)
 {
     for (int i = 0; i < hvd_arrival_neighbours(a->ranks); i++)
-        if (i != except && send(a, i, END, text, NULL) != HVD_OK)
+        if (i != except && send(a, neighbour_there(a, i), END, text, NULL) != HVD_OK)
             break; /* they notice by themselves that this rank is gone */
     reap(a);
 }
@@ -184,21 +195,49 @@ static hvd_status_t end(struct hvd_mpi_arrival *a, int from, const char *text, s
     return HVD_FAIL(err, HVD_ERR_GONE, 0, "%.900s", text);
 }
 
-static hvd_status_t take(struct hvd_mpi_arrival *a, int neighbour, struct word *word,
+/* Whoever waits for this list waits in vain, also those that are no neighbours. */
+static hvd_status_t differ(struct hvd_mpi_arrival *a, int there, const struct word *word,
+                           struct hvd_err *err)
+{
+    char host[HOST_LEN] = "";
+    char text[HVD_TEXT_MAX];
+    int self = 0;
+
+    MPI_Comm_rank(a->comm, &self);
+    gethostname(host, sizeof(host) - 1);
+    hvd_rank_list_explain(
+        &(struct hvd_rank_list_of){.rank = self, .host = host, .list = a->list.text},
+        &(struct hvd_rank_list_of){.rank = there, .host = word->host, .list = word->text}, text,
+        sizeof(text));
+    for (int i = 0; i < a->size; i++)
+        if (rank_there(a, i) != self && send(a, rank_there(a, i), END, text, NULL) != HVD_OK)
+            break;
+    reap(a);
+    return HVD_FAIL(err, HVD_ERR_GONE, 0, "%.900s", text);
+}
+
+/* A message; neighbour is -1 where it comes from another rank of the list. */
+static hvd_status_t take(struct hvd_mpi_arrival *a, int neighbour, int there, struct word *word,
                          struct hvd_err *err)
 {
     word->host[HOST_LEN - 1] = '\0';
     word->text[HVD_TEXT_MAX] = '\0';
-    memcpy(a->hosts[neighbour], word->host, HOST_LEN);
+    if (neighbour >= 0)
+        memcpy(a->hosts[neighbour], word->host, HOST_LEN);
     if (word->what == END)
         return end(a, neighbour, word->text, err);
+    if (word->what == HVD_ARRIVAL_BEAT && word->list != a->list.digest)
+        return differ(a, there, word, err);
+    if (neighbour < 0)
+        return HVD_OK;
     hvd_arrival_heard(a->ranks, neighbour, (enum hvd_arrival_message)word->what, word->interval_ns,
                       now_ns());
     return HVD_OK;
 }
 
-/* All that has come from a neighbour. */
-static hvd_status_t receive(struct hvd_mpi_arrival *a, int neighbour, struct hvd_err *err)
+/* All that has come from a rank; neighbour: which one it is, or -1. */
+static hvd_status_t receive(struct hvd_mpi_arrival *a, int neighbour, int there,
+                            struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
     struct word word;
@@ -206,14 +245,41 @@ static hvd_status_t receive(struct hvd_mpi_arrival *a, int neighbour, struct hvd
     while (st == HVD_OK) {
         MPI_Message message;
         int found = 0;
-        int rc = MPI_Improbe(rank_there(a, neighbour), TAG, a->comm, &found, &message,
-                             MPI_STATUS_IGNORE);
+        int rc = MPI_Improbe(there, TAG, a->comm, &found, &message, MPI_STATUS_IGNORE);
         if (rc == MPI_SUCCESS && !found)
             return HVD_OK;
         memset(&word, 0, sizeof(word));
         if (rc == MPI_SUCCESS)
             rc = MPI_Mrecv(&word, (int)sizeof(word), MPI_BYTE, &message, MPI_STATUS_IGNORE);
-        st = rc == MPI_SUCCESS ? take(a, neighbour, &word, err) : fail(err, rc, "MPI_Mrecv");
+        st = rc == MPI_SUCCESS ? take(a, neighbour, there, &word, err) : fail(err, rc, "MPI_Mrecv");
+    }
+    return st;
+}
+
+static bool is_neighbour(const struct hvd_mpi_arrival *a, int rank)
+{
+    for (int i = 0; i < hvd_arrival_neighbours(a->ranks); i++)
+        if (hvd_arrival_rank(a->ranks, i) == rank)
+            return true;
+    return false;
+}
+
+/*
+ * A rank of the list that is no neighbour sends here when its own list is another one. A few of
+ * them are looked at each time. Ranks that are not in the list may be early for another job: what
+ * they have sent is left for that.
+ */
+static hvd_status_t receive_from_others(struct hvd_mpi_arrival *a, struct hvd_err *err)
+{
+    hvd_status_t st = HVD_OK;
+    int self = 0;
+
+    MPI_Comm_rank(a->comm, &self);
+    for (int i = 0; st == HVD_OK && i < a->size && i < OTHERS_AT_ONCE; i++) {
+        const int rank = a->next_member;
+        a->next_member = (rank + 1) % a->size;
+        if (rank_there(a, rank) != self && !is_neighbour(a, rank))
+            st = receive(a, -1, rank_there(a, rank), err);
     }
     return st;
 }
@@ -304,11 +370,11 @@ static hvd_status_t look(struct hvd_mpi_arrival *a, struct hvd_err *err)
     if (!a->ranks)
         return look_unnamed(a, err);
     for (int i = 0; i < hvd_arrival_neighbours(a->ranks) && st == HVD_OK; i++)
-        st = receive(a, i, err);
+        st = receive(a, i, neighbour_there(a, i), err);
     hvd_arrival_tick(a->ranks, now_ns());
     while (st == HVD_OK && hvd_arrival_next(a->ranks, &step)) {
         if (step.action == HVD_ARRIVAL_SEND)
-            st = send(a, step.neighbour, (int)step.message, "", err);
+            st = send(a, neighbour_there(a, step.neighbour), (int)step.message, a->list.text, err);
         else if (step.action == HVD_ARRIVAL_WARN)
             warn(a, &step);
         else
@@ -342,11 +408,21 @@ hvd_status_t hvd_mpi_arrival_open(struct hvd_mpi_arrival *a,
     a->ranks = made;
     a->comm = *(const MPI_Comm *)ranks->comm;
     a->ranks_there = ranks->ranks;
+    a->size = ranks->size;
+    hvd_rank_list_init(&a->list, ranks->ranks, ranks->ranks ? ranks->size : 0);
     a->is_late = ranks->is_late;
     a->can_attend = ranks->can_attend;
     if (a->can_attend)
         hvd_rank_state_set(HVD_RANK_MEETING);
     return look(a, err);
+}
+
+/* While this rank waits for all. */
+static hvd_status_t look_around(struct hvd_mpi_arrival *a, struct hvd_err *err)
+{
+    const hvd_status_t st = look(a, err);
+
+    return st == HVD_OK && a->ranks ? receive_from_others(a, err) : st;
 }
 
 static int64_t look_ns(const struct hvd_mpi_arrival *a)
@@ -368,7 +444,7 @@ hvd_status_t hvd_mpi_arrival_attend(struct hvd_mpi_arrival *a, hvd_aside_fn fn, 
     if (!a->can_attend || hvd_aside_start("horovod-init", fn, ctx, &aside) != HVD_OK)
         return fn(ctx, err);
     while (st == HVD_OK && !hvd_aside_wait(aside, look_ns(a)))
-        st = look(a, err);
+        st = look_around(a, err);
     const bool is_left = !hvd_aside_end(aside, &returned, st == HVD_OK ? err : NULL);
     if (st == HVD_OK)
         return returned;

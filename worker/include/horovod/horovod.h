@@ -151,13 +151,14 @@ typedef struct horovod_output horovod_output_t;
  * itself, jobs may follow one another.
  * ranks = NULL with n_ranks = 0 means all processes. Else the job is those n_ranks processes of
  * MPI_COMM_WORLD alone, which become the ranks 0, 1, ... in the order given: they call with the
- * same list, and wait for nobody else. So several jobs may run side by side, each with a list of
- * its own. For a process that is not in its own list it fails; such a process may try again with
- * another list, and calls horovod_shutdown before it ends, which finalises MPI.
- * Process sets to begin with, the same on every rank: n_process_sets of them, process_set_sizes
- * says how many ranks each has, process_set_ranks lists them one set behind the other. They are
- * numbered from 1; one that there is already, as the whole job, keeps the number that it has. None:
- * NULL, NULL, 0.
+ * same list in the same order, else it fails on all of them, and no other job begins in these
+ * processes where Horovod has initialised MPI. They wait for nobody else. So several jobs may run
+ * side by side, each with a list of its own. For a process that is not in its own list it fails;
+ * such a process may try again with another list, and calls horovod_shutdown before it ends, which
+ * finalises MPI. Process sets to begin with, the same on every rank: n_process_sets of them,
+ * process_set_sizes says how many ranks each has, process_set_ranks lists them one set behind the
+ * other. They are numbered from 1; one that there is already, as the whole job, keeps the number
+ * that it has. None: NULL, NULL, 0.
  */
 HOROVOD_API bool horovod_init(const int *ranks, int n_ranks, const int *process_set_ranks,
                               const int *process_set_sizes, int n_process_sets);
