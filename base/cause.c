@@ -97,6 +97,16 @@ bool hvd_cause_is_frame(struct hvd_strview line)
     return frame && at < line.len && (line.data[at] == ' ' || has_digit_at(line, at));
 }
 
+/* What follows "*** An error occurred in MPI_Init_thread", without the name of a process: it has
+ * none yet. */
+static bool is_of_early_abort(struct hvd_strview line)
+{
+    return starts_with(line, "*** on a NULL communicator") ||
+           starts_with(line, "*** MPI_ERRORS_ARE_FATAL") ||
+           starts_with(line, "***    and MPI will try to terminate") ||
+           starts_with(line, "***    and potentially your ");
+}
+
 /* Lines around a stack, of Open MPI's handlers and of other runtimes. */
 static bool is_stack(struct hvd_strview line)
 {
@@ -113,12 +123,13 @@ static bool is_stack(struct hvd_strview line)
         "] ***    and MPI will try to terminate",
         "] ***    and potentially your ",
         "] ***    and potentially your job",
+        "] Local abort before MPI_INIT completed ", /* "... completed successfully, but ..." */
         "note: run with `RUST_BACKTRACE",
     };
     static const char *const heads[] = {"(most recent call first):", "C++ CapturedTraceback:"};
 
-    if (hvd_cause_is_frame(line) || has_any(line, handler, COUNT(handler)) ||
-        has_any(line, heads, COUNT(heads)))
+    if (hvd_cause_is_frame(line) || is_of_early_abort(line) ||
+        has_any(line, handler, COUNT(handler)) || has_any(line, heads, COUNT(heads)))
         return true;
     return starts_with(line, "Extension modules: ") || /* faulthandler */
            (starts_with(line, "File \"") && find(line, ", line "));
@@ -170,6 +181,15 @@ static bool is_of_group(const struct trace *t, struct hvd_strview line)
            line.data[t->column + 1] == ' ';
 }
 
+/* A frame at the beginning of its line: what stood before the head of the traceback, as a progress
+ * bar without the end of its line, is before no other line of it. */
+static void drop_prefix(struct trace *t, struct hvd_strview line)
+{
+    if ((t->state == OPEN && starts_with(line, "  File \"")) ||
+        (t->state == OF_GROUP && starts_with(line, "  |   File \"")))
+        t->column = 0;
+}
+
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
@@ -179,8 +199,10 @@ static bool is_blank(char c)
 static bool trace_line(struct trace *t, struct hvd_strview line, struct hvd_strview *exception)
 {
     const bool is_in_group = t->state == OF_GROUP || t->state == IN_GROUP;
-    size_t at = t->column;
+    size_t at;
 
+    drop_prefix(t, line);
+    at = t->column;
     if (is_in_group && !is_of_group(t, line) && hvd_strview_trim(line).len > 0)
         t->state = OUTSIDE;
     if (t->state == IN_GROUP)

@@ -76,6 +76,7 @@ def test_why_a_rank_has_no_output_file_is_in_the_last_line(run, tmp_path):
     ("sys.stderr.write(chr(13).join(f'{n}%' for n in range(101)) + chr(10)); os._exit(1)", ": 100%"),
     ("sys.stderr.write('\\033[31mred\\033[0m'); sys.stderr.flush(); os._exit(1)", ": red"),
     ("raise ValueError('first\\nsecond')", ": ValueError: first"),
+    ("sys.stderr.write(chr(13) + 'epoch 3:  50%|#####     | 500/1000'); raise ValueError('bad batch')", ": ValueError: bad batch"),
 ])
 def test_what_a_rank_wrote_last_is_in_the_last_line(fail, text, ends):
     result = fail(text)
@@ -120,6 +121,9 @@ IMPORTED = "import horovod.numpy\n"
     ("import atexit\natexit.register(lambda: {}[1])\nraise ValueError('bad batch')", "raised ValueError: bad batch"),
     ("sys.stderr = open('/dev/null', 'w')\nraise ValueError('unseen')", "raised ValueError: unseen"),
     ("raise ValueError", "raised ValueError"),
+    ("raise ValueError('Caught ValueError in DataLoader worker process 0.\\nOriginal Traceback (most recent call last):\\n'\n"
+     "                 '  File \"w.py\", line 1, in f\\n    g()\\nOSError: bad sample\\nand more\\n')", "raised OSError: bad sample"),
+    ("sys.stderr.write('\\repoch 3:  50%|#####     | 500/1000')\nraise ValueError('bad batch')", "raised ValueError: bad batch"),
     *([("error = ValueError('bad')\nerror.add_note('a note\\n' * 1000)\nraise error", "raised ValueError: bad"),
        ("raise ExceptionGroup('both', [ValueError('x'), KeyError('y')])", "raised ExceptionGroup: both (2 sub-exceptions)")]
       if sys.version_info >= (3, 11) else []),

@@ -143,6 +143,37 @@ static void a_prefix_of_each_line_does_not_hide_a_traceback(void **state)
             "ValueError: d");
 }
 
+static void what_stood_on_the_line_before_a_traceback_is_no_prefix_of_the_others(void **state)
+{
+    (void)state;
+    is_line("epoch 3:  50%|#####     | 500/1000" TRACEBACK "ValueError: bad batch\n",
+            "ValueError: bad batch");
+    is_line("5%" TRACEBACK "ValueError: bad batch\nmore\n", "ValueError: bad batch");
+    is_line("50%|###  |   + Exception Group Traceback (most recent call last):\n"
+            "  |   File \"train.py\", line 1, in <module>\n"
+            "  |     raise ExceptionGroup('two of them', all)\n"
+            "  | ExceptionGroup: two of them (2 sub-exceptions)\n"
+            "  +-+---------------- 1 ----------------\n"
+            "    | ValueError: first\n"
+            "    +------------------------------------\n",
+            "ExceptionGroup: two of them (2 sub-exceptions)");
+}
+
+static void an_mpi_init_that_failed_is_not_said_to_have_completed(void **state)
+{
+#define EARLY                                                                                      \
+    "*** An error occurred in MPI_Init_thread\n*** on a NULL communicator\n"                       \
+    "*** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,\n"                   \
+    "***    and potentially your MPI job)\n"
+    (void)state;
+    is_line(EARLY "[vm:9609] Local abort before MPI_INIT completed completed successfully, but am "
+                  "not able to aggregate error messages, and not able to guarantee that all other "
+                  "processes were killed!\n",
+            "*** An error occurred in MPI_Init_thread");
+    is_line("no such device\n" EARLY, "*** An error occurred in MPI_Init_thread");
+#undef EARLY
+}
+
 static void a_traceback_without_its_end_names_no_frame(void **state)
 {
     (void)state;
@@ -309,6 +340,8 @@ int main(void)
         cmocka_unit_test(what_follows_the_line_of_an_exception_does_not_hide_it),
         cmocka_unit_test(frames_of_a_stack_are_no_cause),
         cmocka_unit_test(a_prefix_of_each_line_does_not_hide_a_traceback),
+        cmocka_unit_test(what_stood_on_the_line_before_a_traceback_is_no_prefix_of_the_others),
+        cmocka_unit_test(an_mpi_init_that_failed_is_not_said_to_have_completed),
         cmocka_unit_test(a_traceback_without_its_end_names_no_frame),
         cmocka_unit_test(a_crash_is_named_by_what_stands_before_its_stack),
         cmocka_unit_test(the_banners_of_mpirun_are_no_cause),

@@ -9,12 +9,20 @@ from horovod import _core
 _before = sys.excepthook
 
 
+def _origin_of(lines):
+    """The first line of a message; of an exception that PyTorch brought from another process the one that it had there."""
+    for number, line in enumerate(lines):
+        if line.startswith("Original Traceback (most recent call last):"):
+            return next((inner.rstrip() for inner in lines[number + 1:] if inner.strip() and not inner.startswith(" ")), lines[0])
+    return lines[0]
+
+
 def words_of(kind, value, traceback):
     """The line that names an exception, as Python writes it: without what a message, a note or a group has behind it."""
     try:
         for part in tracebacks.TracebackException(kind, value, traceback, limit=0).format_exception_only():
             if part.strip() and not part.startswith(" "):  # as the place of a SyntaxError does
-                return part.strip().splitlines()[0]
+                return _origin_of(part.strip().splitlines())
     except Exception:  # pylint: disable=broad-except  # whatever its own text ends with
         pass
     return kind.__name__
