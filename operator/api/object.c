@@ -81,7 +81,7 @@ hvd_status_t hvd_object_read(enum hvd_kind kind, struct hvd_strview text, cJSON 
     struct result result = {NULL, false};
     hvd_status_t st;
 
-    options.gate = NULL;
+    options.gates = NULL;
     options.take = take_object;
     options.ctx = &result;
     st = pick(text, &options);

@@ -255,6 +255,13 @@ static bool holds(struct hvd_strview text, const char *part)
     return memmem(text.data, text.len, part, strlen(part)) != NULL;
 }
 
+static bool holds_any(struct hvd_strview text, const char *const *parts)
+{
+    while (*parts && !holds(text, *parts))
+        parts++;
+    return *parts != NULL;
+}
+
 /* Whether the rest of the object is wanted, now that its metadata is copied. An error in the place
  * of an object has no uid. */
 static void pass_gate(struct hvd_picker *p, struct hvd_pick_level *level)
@@ -262,9 +269,9 @@ static void pass_gate(struct hvd_picker *p, struct hvd_pick_level *level)
     const struct hvd_strview copy = {p->_out.data + level->member_at,
                                      p->_out.len - level->member_at};
 
-    if (p->_options.gate && level->shape == p->_options.object && level->row && p->_is_copying &&
+    if (p->_options.gates && level->shape == p->_options.object && level->row && p->_is_copying &&
         strcmp(level->row->name, "metadata") == 0)
-        level->is_shut = holds(copy, "\"uid\"") && !holds(copy, p->_options.gate);
+        level->is_shut = holds(copy, "\"uid\"") && !holds_any(copy, p->_options.gates);
 }
 
 static hvd_status_t end_value(struct hvd_picker *p)

@@ -47,8 +47,9 @@ struct hvd_pick_options {
                                        limits apply; NULL: the whole text is one */
     size_t max_bytes;               /* of the copy of each member of an object */
     size_t max_total;               /* of the copy of the text; 0: there is one object in it */
-    const char *gate;    /* where the copy of an object's metadata has a uid and does not hold this
-                            text, what comes behind it is not wanted; NULL: it always is */
+    const char *const *gates; /* where the copy of an object's metadata has a uid and holds none of
+                                 these texts, what comes behind it is not wanted; NULL: it is;
+                                 the last one is NULL */
     const char *trouble; /* what is wrong with every object of the text; NULL: nothing is known */
     bool has_items;      /* an array of objects is handed on one by one, and empty in the whole */
     hvd_pick_fn take;

@@ -124,6 +124,10 @@ const struct hvd_shape *hvd_reduced_shape(bool has_status)
 
 struct hvd_pick_options hvd_kind_pick(enum hvd_kind kind)
 {
+    /* A child of a job, or one that has lost its owner reference. */
+    static const char *const gates[] = {"\"HorovodJob\"", "\"" HVD_ANNOTATION_JOB_UID "\"",
+                                        "\"" HVD_ANNOTATION_SPEC_HASH "\"",
+                                        "\"" HVD_ANNOTATION_ATTEMPT "\"", NULL};
     const bool is_child = kind == HVD_KIND_SECRET || kind == HVD_KIND_SERVICE ||
                           kind == HVD_KIND_STATEFULSET || kind == HVD_KIND_CONFIGMAP ||
                           kind == HVD_KIND_JOB || kind == HVD_KIND_VOLCANO_PODGROUP ||
@@ -133,6 +137,6 @@ struct hvd_pick_options hvd_kind_pick(enum hvd_kind kind)
         .shape = hvd_kind_shape(kind),
         .object = hvd_kind_shape(kind),
         .max_bytes = kind == HVD_KIND_HOROVODJOB ? HVD_KIND_JOB_MAX : HVD_KIND_OBJECT_MAX,
-        .gate = is_child ? "\"HorovodJob\"" : NULL,
+        .gates = is_child ? gates : NULL,
     };
 }

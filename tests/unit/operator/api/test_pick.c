@@ -7,6 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "operator/api/pick.h"
+#include "operator/api/shape.h"
 
 #define TEXT_SIZE 65536
 
@@ -198,8 +199,9 @@ static const struct hvd_shape line[] = {{"type", NULL}, {"object", object}, {NUL
 
 static const struct hvd_pick_options of_page = {
     .shape = page, .object = object, .max_bytes = 100, .has_items = true};
+static const char *const gates[] = {"\"Owner\"", "\"Mark\"", NULL};
 static const struct hvd_pick_options of_line = {
-    .shape = line, .object = object, .max_bytes = 100, .gate = "\"Owner\""};
+    .shape = line, .object = object, .max_bytes = 100, .gates = gates};
 
 #define TIMES_10(s) s s s s s s s s s s
 #define TEXT_60 TIMES_10("012345")
@@ -352,6 +354,8 @@ static void of_objects_of_others_only_the_metadata_is_wanted(void **state)
          "\"spec\":{\"a\":1}}}",
          "{\"object\":{\"metadata\":{\"uid\":\"u\",\"owners\":[{\"kind\":\"Owner\"}]},"
          "\"spec\":{\"a\":1}}}"},
+        {"{\"object\":{\"metadata\":{\"uid\":\"u\",\"labels\":{\"Mark\":1}},\"spec\":{\"a\":1}}}",
+         "{\"object\":{\"metadata\":{\"uid\":\"u\",\"labels\":{\"Mark\":1}},\"spec\":{\"a\":1}}}"},
         {"{\"object\":{\"metadata\":{},\"status\":{\"code\":410}}}",
          "{\"object\":{\"metadata\":{},\"status\":{\"code\":410}}}"},
     };
@@ -361,6 +365,31 @@ static void of_objects_of_others_only_the_metadata_is_wanted(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         assert_int_equal(pick_cut(of_line, hvd_strview_of(rows[i].text), &copy), HVD_OK);
         assert_string_equal(copy.text, rows[i].left);
+    }
+}
+
+/* A child that has lost its owner reference is compared with what was written: all of it counts. */
+static void a_child_without_its_owner_is_wanted(void **state)
+{
+    static const struct {
+        const char *annotation;
+        bool is_wanted;
+    } rows[] = {{"horovod.io/job-uid", true},
+                {"horovod.io/spec-hash", true}, /* an older operator's has no uid */
+                {"horovod.io/attempt", true},
+                {"example.com/other", false}};
+    struct hvd_pick_options options = hvd_kind_pick(HVD_KIND_STATEFULSET);
+    static struct copy copy;
+    char text[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        (void)snprintf(text, sizeof(text),
+                       "{\"metadata\":{\"uid\":\"u\",\"annotations\":{\"%s\":\"1\"}},"
+                       "\"spec\":{\"replicas\":2}}",
+                       rows[i].annotation);
+        assert_int_equal(pick_cut(options, hvd_strview_of(text), &copy), HVD_OK);
+        assert_int_equal(strstr(copy.text, "replicas") != NULL, rows[i].is_wanted);
     }
 }
 
@@ -625,6 +654,7 @@ int main(void)
         cmocka_unit_test(what_nests_too_deep_is_left_out_and_named_with_its_depth),
         cmocka_unit_test(an_object_of_many_values_costs_no_more_than_a_bounded_tree),
         cmocka_unit_test(of_objects_of_others_only_the_metadata_is_wanted),
+        cmocka_unit_test(a_child_without_its_owner_is_wanted),
         cmocka_unit_test(objects_of_a_list_that_is_gathered_have_limits_each),
         cmocka_unit_test(what_is_no_object_has_one_limit),
         cmocka_unit_test(a_taker_ends_the_picking_and_another_text_may_follow),
