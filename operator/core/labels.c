@@ -144,9 +144,9 @@ void hvd_labels_restore(struct hvd_pass *p)
 
         if (object->meta.is_deleting || is_leaving(p, object))
             continue;
-        if (object->meta.lost_labels)
-            restore(p, object, &n_told);
-        else if (hvd_owner_is_lost(p->job, object))
+        if (hvd_owner_is_lost(p->job, object)) /* first: the watch then shows a child of the job */
             adopt(p, object);
+        else if (object->meta.lost_labels)
+            restore(p, object, &n_told);
     }
 }

@@ -124,6 +124,39 @@ static bool is_group_lost(const cJSON *meta, const char *tail)
     return len > 0 && (!group || strlen(group) != len || strncmp(group, tail + 1, len) != 0);
 }
 
+static struct hvd_strview view_of(const char *text)
+{
+    return text ? hvd_strview_of(text) : (struct hvd_strview){NULL, 0};
+}
+
+/*
+ * The job that a StatefulSet, Job or PodGroup of ours without a controller was made for, which its
+ * name begins with; without data: nothing tells. Labels are edited together with owner references:
+ * of such an object the annotation is what is left.
+ */
+static struct hvd_strview job_of_released(const cJSON *object, const struct hvd_object *out)
+{
+    const cJSON *annotations = hvd_json_at(object, "metadata.annotations");
+    const struct hvd_strview none = {NULL, 0};
+    struct hvd_strview job = view_of(out->meta.name);
+    const char *service = hvd_json_str(object, "spec.serviceName");
+
+    if (out->meta.owner_kind || !out->meta.name ||
+        !hvd_json_get(annotations, HVD_ANNOTATION_JOB_UID))
+        return none;
+    if (out->kind == HVD_KIND_VOLCANO_PODGROUP || out->kind == HVD_KIND_PLUGINS_PODGROUP)
+        return job;
+    if (out->kind == HVD_KIND_JOB && hvd_str_has_suffix(out->meta.name, "-master")) {
+        job.len -= strlen("-master");
+        return job;
+    }
+    if (out->kind != HVD_KIND_STATEFULSET || !service ||
+        !hvd_str_has_prefix(out->meta.name, service) ||
+        !hvd_str_has_prefix(out->meta.name + strlen(service), "-worker"))
+        return none;
+    return hvd_strview_of(service);
+}
+
 /* The job that the object belongs to, and which of its labels do not say so. */
 static bool observe_labels(const cJSON *object, const char *member, struct hvd_object *out)
 {
@@ -132,26 +165,28 @@ static bool observe_labels(const cJSON *object, const char *member, struct hvd_o
     const cJSON *meta = hvd_json_get(object, "metadata");
     const char *kind = hvd_kind_info(HVD_KIND_HOROVODJOB)->kind;
     const char *label = label_of(meta, HVD_LABEL_JOB);
-    const char *job = label;
+    struct hvd_strview job = job_of_released(object, out);
     bool is_managed = hvd_str_equal(label_of(meta, HVD_LABEL_MANAGED_BY), HVD_MANAGER);
 
     if (member)
-        job = hvd_json_str(object, "spec.subdomain");
+        job = view_of(hvd_json_str(object, "spec.subdomain"));
     else if (hvd_str_equal(out->meta.owner_kind, kind))
-        job = out->meta.owner_name;
+        job = view_of(out->meta.owner_name);
+    else if (!job.data)
+        job = view_of(label);
     if (out->kind == HVD_KIND_STATEFULSET || out->kind == HVD_KIND_JOB)
         out->meta.role = out->kind == HVD_KIND_JOB ? HVD_ROLE_MASTER : HVD_ROLE_WORKER;
     else if (!member)
         out->meta.role = is_managed ? role_of(meta) : HVD_ROLE_NONE;
     out->meta.is_in_sight = label != NULL;
     out->meta.lost_labels = is_managed ? 0 : HVD_LOST_MANAGER;
-    if (!label || !hvd_str_equal(label, job))
+    if (!label || !job.data || !hvd_strview_equal(job, label))
         out->meta.lost_labels |= HVD_LOST_JOB;
     if (out->meta.role && !hvd_str_equal(label_of(meta, HVD_LABEL_ROLE), roles[out->meta.role]))
         out->meta.lost_labels |= HVD_LOST_ROLE;
     if (member && out->meta.role == HVD_ROLE_WORKER && is_group_lost(meta, member))
         out->meta.lost_labels |= HVD_LOST_GROUP;
-    return hvd_observe_text_n(job, job ? strlen(job) : 0, &out->meta.job);
+    return hvd_observe_text_n(job.data, job.len, &out->meta.job);
 }
 
 /* Whether the Job controller has made the pod for a master's Job of ours: it alone gives a pod

@@ -54,20 +54,21 @@ static const char *made_for(const struct hvd_object *child)
     }
 }
 
-/* One that does not tell is an older operator's: of those that are as old as the job, some may be
- * of a job of this name that was deleted in that second. */
+/* One that does not tell is an older operator's, and has to have its labels: of those that are as
+ * old as the job, some may be of a job of this name that was deleted in that second. */
 static bool is_made_for(const struct hvd_job *job, const struct hvd_object *child)
 {
     const char *uid = made_for(child);
 
     return uid ? strcmp(uid, job->uid) == 0
-               : job->created_s > 0 && child->meta.created_s > job->created_s;
+               : !child->meta.lost_labels && job->created_s > 0 &&
+                     child->meta.created_s > job->created_s;
 }
 
 bool hvd_owner_is_lost(const struct hvd_job *job, const struct hvd_object *child)
 {
-    return has_our_annotation(child) && !child->meta.owner_uid && !child->meta.lost_labels &&
-           is_made_for(job, child) && has_our_name(job, child);
+    return has_our_annotation(child) && !child->meta.owner_uid && is_made_for(job, child) &&
+           has_our_name(job, child);
 }
 
 bool hvd_owner_is_job(const struct hvd_job *job, const struct hvd_object *child)

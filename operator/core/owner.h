@@ -13,9 +13,10 @@ bool hvd_owner_is_job(const struct hvd_job *job, const struct hvd_object *child)
 
 /*
  * Whether the job's own StatefulSet, Job or PodGroup has no controller any more, because somebody
- * removed the reference: it has our name, labels and annotation, and was made after the job. One
- * that was made before belonged to an earlier job, which was deleted without its children: it is
- * somebody else's. So are other kinds without an owner, as nothing tells them from copies.
+ * removed the reference: it has our name, and an annotation with the job's uid, whatever its labels
+ * are; one without a uid, from an older operator, has our labels and was made after the job. One
+ * of an earlier job, which was deleted without its children, is somebody else's. So are other kinds
+ * without an owner, as nothing tells them from copies.
  */
 bool hvd_owner_is_lost(const struct hvd_job *job, const struct hvd_object *child);
 

@@ -1,5 +1,7 @@
 """Labels of ours that somebody edits, against the real API server and its controllers: its watches tell DELETED of what
 they no longer select, and the StatefulSet controller lets go of a pod that it no longer selects."""
+import signal
+
 import pytest
 
 from kubeapi import until
@@ -116,6 +118,36 @@ def test_an_owner_reference_that_is_edited_away_is_restored(ns, operator, kind):
     reasons = [reason for reason, _ in ns.events()]
     assert "Restarting" not in reasons and "Conflict" not in reasons
     assert ("OwnerRestored" in reasons) == (job.plural != "pods"), "pods are their controllers' to adopt"
+
+
+@pytest.mark.parametrize("away", [None, "frozen", "stopped"])
+def test_an_owner_reference_and_a_label_that_are_edited_away_together_are_restored(ns, run_operator, away):
+    """In one write, in two that the operator sees at once, and while none runs."""
+    operator = run_operator()
+    jobs = [Edited(ns, f"j{i}", kind, JOB, value) for i, (kind, value) in enumerate(
+        (kind, value) for kind in ("statefulsets", "jobs") for value in (None, "another"))]
+    for job in jobs:
+        job.start()
+    if away == "frozen":
+        operator.process.send_signal(signal.SIGSTOP)
+    elif away:
+        operator.stop()
+    for job in jobs:
+        edits = [{"labels": {job.label: job.value}}, {"ownerReferences": None}]
+        for edit in edits if away == "frozen" else [{**edits[0], **edits[1]}]:
+            ns.patch(job.plural, job.object, {"metadata": edit})
+    if away == "frozen":
+        operator.process.send_signal(signal.SIGCONT)
+    elif away:
+        run_operator()
+    for job in jobs:
+        job.check_restored()
+        until("it has its owner again", lambda job=job: job.meta().get("ownerReferences"))
+        assert job.meta()["ownerReferences"][0]["controller"]
+    for job in jobs:
+        job.finish()
+        reasons = [reason for reason, _ in ns.events(job.name)]
+        assert reasons.count("OwnerRestored") == 1 and "Conflict" not in reasons
 
 
 def test_a_job_whose_objects_are_all_hidden_suspends_and_resumes(ns, run_operator):

@@ -328,6 +328,61 @@ static void a_set_and_a_job_get_their_owner_back(void **state)
     }
 }
 
+/* One write, or two in either order, takes labels and owner at once: the annotation is left. */
+static void try_release(const char *const child[2], const char *const edit[2], bool is_away)
+{
+    const char *kind = child[0], *name = child[1];
+    struct world w;
+    char uid[32];
+    cJSON *meta;
+
+    print_message("%s %s=%s%s\n", name, edit[0], edit[1] ? edit[1] : "",
+                  is_away ? ", nobody looks" : "");
+    world_init(&w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    if (strcmp(kind, "PodGroup") == 0)
+        w.settings.gang = HVD_GANG_PLUGINS;
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    meta = (cJSON *)hvd_json_get(world_find(&w, kind, name), "metadata");
+    (void)snprintf(uid, sizeof(uid), "%s", hvd_json_str(meta, "uid"));
+    cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
+    world_label(&w, kind, name, edit[0], edit[1]);
+    if (is_away)
+        world_restart(&w);
+    world_settle(&w);
+    world_is_state(&w, "Running");
+    meta = (cJSON *)hvd_json_get(world_find(&w, kind, name), "metadata");
+    assert_string_equal(hvd_json_str(meta, "uid"), uid);
+    assert_string_equal(
+        cJSON_GetStringValue((cJSON *)hvd_json_get(hvd_json_get(meta, "labels"), HVD_LABEL_JOB)),
+        "digits");
+    assert_int_equal(cJSON_GetArraySize(hvd_json_get(meta, "ownerReferences")), 1);
+    assert_int_equal(world_events(&w, "OwnerRestored"), 1);
+    assert_int_equal(world_events(&w, "LabelsRestored"), 1);
+    assert_int_equal(world_events(&w, "Restarting") + world_events(&w, "Conflict"), 0);
+    assert_string_equal(world_status(&w, "ready"), "2/2");
+    world_end_master(&w, 0, "");
+    world_settle(&w);
+    world_is_state(&w, "Succeeded");
+    assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+    world_fini(&w);
+}
+
+static void a_child_without_owner_and_label_gets_both_back(void **state)
+{
+    static const char *const children[][2] = {
+        {"StatefulSet", "digits-worker"}, {"Job", "digits-master"}, {"PodGroup", "digits"}};
+    static const char *const edits[][2] = {
+        {HVD_LABEL_JOB, NULL}, {HVD_LABEL_JOB, "another"}, {HVD_LABEL_MANAGED_BY, "argocd"}};
+
+    (void)state;
+    for (size_t i = 0; i < N(children) * N(edits); i++) {
+        try_release(children[i / N(edits)], edits[i % N(edits)], false);
+        if (i / N(edits) < 2 || edits[i % N(edits)][1]) /* no PodGroup is looked for by its name */
+            try_release(children[i / N(edits)], edits[i % N(edits)], true);
+    }
+}
+
 /* What an earlier job of this name left, which was deleted without its children, is not taken,
  * however short the time between the two. An older operator does not write whose an object is. */
 static void what_an_earlier_job_has_left_is_somebody_elses(void **state)
@@ -405,6 +460,7 @@ int main(void)
         cmocka_unit_test(a_worker_of_a_group_gets_its_groups_label_back),
         cmocka_unit_test(labels_are_put_back_while_a_job_waits_for_its_workers),
         cmocka_unit_test(a_set_and_a_job_get_their_owner_back),
+        cmocka_unit_test(a_child_without_owner_and_label_gets_both_back),
         cmocka_unit_test(what_an_earlier_job_has_left_is_somebody_elses),
         cmocka_unit_test(what_is_gone_is_looked_for_once),
     };
