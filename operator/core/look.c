@@ -14,6 +14,7 @@
 
 #define PODS_AT_ONCE 8   /* of a group: they are a sample of what keeps a set from making pods */
 #define FOREIGN_MS 60000 /* how often one of somebody else's is looked for */
+#define OWNER_S 15 /* how long a pod may be to go before its owner, if unseen, is looked for */
 #define SELECTOR_MAX 256
 #define POD_NAME_MAX (HVD_CHILD_NAME_MAX + 16)
 
@@ -190,6 +191,43 @@ static void look_for_pods(struct hvd_pass *p)
     }
 }
 
+/* Whether the view has an object of that kind and name. */
+static bool is_in_view(const struct hvd_pass *p, enum hvd_kind kind, const char *name)
+{
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (object->kind == kind && hvd_str_equal(object->meta.name, name))
+            return true;
+    }
+    return false;
+}
+
+/* StatefulSets and Jobs of our names whose pods are to go without them, and which may be there: of
+ * what an earlier job of this name has left without an owner no watch reports. In good order the
+ * pods are gone soon, and nothing is looked for. */
+static void look_for_owners(struct hvd_pass *p)
+{
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *pod = p->view->objects[i];
+        const enum hvd_kind kind =
+            pod->meta.role == HVD_ROLE_MASTER ? HVD_KIND_JOB : HVD_KIND_STATEFULSET;
+        int64_t since_s;
+
+        if (!hvd_pods_is_ours(p->view, pod, &p->owners) || !pod->meta.owner_name ||
+            is_in_view(p, kind, pod->meta.owner_name) || is_gone(p, kind, pod->meta.owner_name))
+            continue;
+        since_s = hvd_lingering_since_s(p, pod);
+        if (!since_s)
+            continue;
+        if (p->now_s >= since_s + OWNER_S) {
+            look(p, kind, pod->meta.owner_name);
+            return;
+        }
+        hvd_plan_wake(p->plan, (since_s + OWNER_S) * 1000);
+    }
+}
+
 bool hvd_look_for_missing(struct hvd_pass *p)
 {
     for (size_t i = 0; i < p->view->n_objects; i++) {
@@ -199,6 +237,7 @@ bool hvd_look_for_missing(struct hvd_pass *p)
             look(p, object->kind, object->meta.name);
     }
     look_for_children(p);
+    look_for_owners(p);
     if (!hvd_job_is_finished(&p->job->status))
         look_for_pods(p);
     return p->plan->n_actions > 0;

@@ -259,6 +259,45 @@ static void controllers_that_are_slow_are_waited_for(void **state)
     world_fini(&w);
 }
 
+/* kubectl delete --cascade=orphan, and the job is made again: no watch reports of the StatefulSet
+ * and the Job without an owner, but their pods run, and are not to go. */
+static void what_an_earlier_job_has_left_is_not_to_go(void **state)
+{
+    static const char *const left[][2] = {{"StatefulSet", "digits-worker"},
+                                          {"Job", "digits-master"}};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct world w;
+
+        world_start(&w, "");
+        for (size_t n = i; n < 2; n++) { /* all of it; only what the master needs */
+            assert_true(world_patch(&w, left[n][0], left[n][1],
+                                    "{\"metadata\":{\"ownerReferences\":null}}"));
+            world_label(&w, left[n][0], left[n][1], HVD_LABEL_JOB, NULL);
+        }
+        for (size_t n = 0; n < WORLD_CHILDREN; n++) {
+            if (strcmp(world_children[n][0], "Job") != 0 &&
+                (i || strcmp(world_children[n][0], "StatefulSet") != 0))
+                world_remove(&w, world_children[n][0], world_children[n][1]);
+        }
+        while (world_controllers(&w))
+            continue;
+        assert_true(world_patch(&w, "HorovodJob", "digits",
+                                "{\"metadata\":{\"uid\":\"another\"},\"status\":null}"));
+        restart_operator(&w);
+        pass_alone(&w, HOUR_MS);
+        world_settle(&w);
+        assert_string_not_equal(world_condition(&w, "DeletionBlocked"), "True");
+        assert_int_equal(world_events(&w, "DeletionBlocked"), 0);
+        assert_int_equal(world_events(&w, "Conflict"), 1);
+        assert_non_null(world_find(&w, "Pod", "digits-master-abcde"));
+        if (!strstr(world_status(&w, "message"), left[i][1]))
+            fail_msg("%s", world_status(&w, "message"));
+        world_fini(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +310,7 @@ int main(void)
         cmocka_unit_test(a_start_that_waits_for_old_workers_names_one),
         cmocka_unit_test(what_others_remove_late_has_its_time_as_well),
         cmocka_unit_test(a_set_that_is_removed_under_the_master_has_its_time),
+        cmocka_unit_test(what_an_earlier_job_has_left_is_not_to_go),
         cmocka_unit_test(controllers_that_are_slow_are_waited_for),
     };
 
