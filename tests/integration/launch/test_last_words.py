@@ -273,10 +273,12 @@ MORE = ["print('saving emergency checkpoint', file=sys.stderr); sys.exit(1)", "r
 @pytest.mark.parametrize("more", MORE, ids=["writes", "raises"])
 @pytest.mark.parametrize("what, words", [
     ("hvd.shutdown(); sys.exit(0)", "called horovod_shutdown while other ranks waited for tensor allreduce.last"),
+    ("try: {}[1]\n        except KeyError: import traceback; traceback.print_exc()\n        sys.exit(0)",
+     "called horovod_shutdown while other ranks waited for tensor allreduce.last"),
     ("os.execlp('sleep', 'sleep', '60')", "is lost: "),
     ("time.sleep(60)", "kept other ranks waiting: Tensor allreduce.last is stalled for longer than 2 seconds "),
     ("raise ValueError('bad batch')", ("raised ValueError: bad batch", "failed: ValueError: bad batch")),
-], ids=["left", "lost", "stalled", "failed"])
+], ids=["left", "handled", "lost", "stalled", "failed"])
 def test_a_rank_that_followed_another_is_not_named_whatever_it_writes(run, script, what, words, more):
     result = run("-np", 3, script(FOLLOW.replace("FAIL", what).replace("MORE", more)),
                  env={"PYTHONPATH": str(PYTHON), "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",

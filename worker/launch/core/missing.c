@@ -25,7 +25,8 @@ enum state {
 struct member {
     enum state state;
     bool stood_still; /* it was stopped when the first rank ended: what it does later is its end */
-    int64_t heard_ms; /* the last notice, by the clock below */
+    bool has_succeeded; /* it ended with 0, and was not stopped */
+    int64_t heard_ms;   /* the last notice, by the clock below */
 };
 
 struct hvd_missing {
@@ -316,6 +317,12 @@ void hvd_missing_end(struct hvd_missing *missing, const struct hvd_report *end)
                (end->phase != HVD_RANK_OUTSIDE && end->phase != HVD_RANK_ENDED);
     had_come = had_come && !member->stood_still;
     member->state = had_come ? GONE : LEFT_OUT;
+    member->has_succeeded = !end->was_stopped && hvd_report_is_good(end);
+}
+
+bool hvd_missing_has_succeeded(const struct hvd_missing *missing, int64_t rank)
+{
+    return missing && rank >= 0 && rank < missing->n && missing->members[rank].has_succeeded;
 }
 
 int64_t hvd_missing_unheard(const struct hvd_missing *missing, int64_t *first)

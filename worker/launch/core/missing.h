@@ -43,6 +43,10 @@ enum hvd_missing_step hvd_missing_hear(struct hvd_missing *missing, const struct
 /* A rank has ended, as reported. missing may be NULL. */
 void hvd_missing_end(struct hvd_missing *missing, const struct hvd_report *end);
 
+/* Whether a rank has reported that it ended well, and without having been stopped; false where
+ * missing is NULL. */
+bool hvd_missing_has_succeeded(const struct hvd_missing *missing, int64_t rank);
+
 /* How many ranks have not reported their end, and the first of them; 0 where missing is NULL. */
 int64_t hvd_missing_unheard(const struct hvd_missing *missing, int64_t *first);
 

@@ -19,6 +19,7 @@
 #include "base/cause.h"
 #include "base/mem.h"
 #include "worker/launch/core/missing.h"
+#include "worker/launch/core/report_words.h"
 
 #define MARK '\036'
 #define BREAK '\037'
@@ -30,85 +31,6 @@
 #define SIGNAL_CODE_MIN 129
 #define RANK_CODE_MAX 192
 #define CUT_OFF_CODE 14 /* MPI_ERR_UNKNOWN: Open MPI 5 ends a rank so whose connection broke */
-
-/* The rank that the library's words name as the reason of the end of a job; -1: none. */
-static int64_t named_by(struct hvd_strview line)
-{
-    const int64_t blamed = hvd_cause_blamed(line);
-    struct hvd_strview host;
-    int64_t awaited = -1;
-
-    return blamed < 0 && hvd_cause_awaited(line, &awaited, &host).len > 0 ? awaited : blamed;
-}
-
-/* Copies text, cut where it is too long. */
-static void set_text(char *out, size_t size, struct hvd_strview text)
-{
-    size_t len = text.len < size ? text.len : size - 1;
-
-    while (len < text.len && len > 0 && ((unsigned char)text.data[len] & 0xC0) == 0x80)
-        len--;
-    if (len > 0)
-        memcpy(out, text.data, len);
-    out[len] = '\0';
-}
-
-/* The cause and the last lines, from all that is left of a stream; false when that is nothing. */
-static bool take_lines(struct hvd_report *report, const struct hvd_tail *tail)
-{
-    char text[HVD_TAIL_MAX + 1];
-
-    (void)hvd_tail_clean(tail, text, sizeof(text));
-    set_text(report->line, sizeof(report->line), hvd_cause_line(hvd_strview_of(text)));
-    (void)hvd_tail_clean(tail, report->log, sizeof(report->log));
-    return text[0] != '\0';
-}
-
-static bool has_traceback(const struct hvd_tail *tail)
-{
-    char text[HVD_TAIL_MAX + 1];
-
-    (void)hvd_tail_clean(tail, text, sizeof(text));
-    return strstr(text, "Traceback (most recent call last):") != NULL;
-}
-
-void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out,
-                           const struct hvd_tail *err)
-{
-    report->words = HVD_WORDS_UNKNOWN;
-    if (report->was_stopped && !has_traceback(err))
-        return;
-    if (take_lines(report, err))
-        report->words = HVD_WORDS_STDERR;
-    else
-        report->words = take_lines(report, out) ? HVD_WORDS_STDOUT : HVD_WORDS_NONE;
-}
-
-void hvd_report_take_exception(struct hvd_report *report, const char *words)
-{
-    struct hvd_tail tail = {0};
-    char text[HVD_TAIL_MAX + 1];
-
-    hvd_tail_add(&tail, hvd_strview_of(words));
-    if (hvd_tail_clean(&tail, text, sizeof(text)) == 0)
-        return;
-    set_text(report->line, sizeof(report->line), hvd_strview_of(text));
-    report->words = HVD_WORDS_STDERR;
-}
-
-void hvd_report_take_heard(struct hvd_report *report, const char *words)
-{
-    const struct hvd_strview line = hvd_strview_of(words);
-    const int64_t rank = named_by(line);
-
-    if (rank < 0 || hvd_cause_blamed(line) == report->rank || report->was_stopped ||
-        (report->signal != 0 && report->signal != SIGABRT))
-        return;
-    hvd_report_take_exception(report, words);
-    report->has_raised = false;
-    if (report->follows == 0 && rank != report->rank)
-        report->follows = rank + 1;
-}
 
 hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonce, char *out,
                                size_t size)
@@ -222,10 +144,10 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                                .warning_ms = value[12],
                                .shutdown_ms = value[13],
                                .has_raised = value[14] != 0};
-    set_text(out->host, sizeof(out->host), host);
+    hvd_report_set_text(out->host, sizeof(out->host), host);
     if (words.data)
-        set_text(out->line, sizeof(out->line), hvd_strview_cut(&words, BREAK));
-    set_text(out->log, sizeof(out->log), words);
+        hvd_report_set_text(out->line, sizeof(out->line), hvd_strview_cut(&words, BREAK));
+    hvd_report_set_text(out->log, sizeof(out->log), words);
     for (char *c = strchr(out->log, BREAK); c; c = strchr(c, BREAK))
         *c = '\n';
     return true;
@@ -234,7 +156,8 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
 /* The rank because of which that one failed, by its library or its message; -1: none is known. */
 static int64_t blamed_by(const struct hvd_report *report)
 {
-    return report->follows > 0 ? report->follows - 1 : named_by(hvd_strview_of(report->line));
+    return report->follows > 0 ? report->follows - 1
+                               : hvd_report_named_by(hvd_strview_of(report->line));
 }
 
 /* Whether the other rank is the one that the first failure blames. */
@@ -294,7 +217,7 @@ static void drop_log_of_loss(struct hvd_report *report)
         hvd_tail_add(&own, line);
         hvd_tail_add(&own, hvd_strview_of("\n"));
     }
-    (void)take_lines(report, &own);
+    (void)hvd_report_take_lines(report, &own);
 }
 
 /* The rank that left while others waited for it, as the first failure's message has it. */
@@ -309,8 +232,8 @@ static void note_left(struct hvd_report_stream *stream)
                                        .rank = hvd_cause_blamed(hvd_strview_of(seen->line)),
                                        .exit_code = hvd_report_exit_code(seen),
                                        .limit_bytes = INT64_MAX};
-    set_text(stream->left.host, sizeof(stream->left.host), host);
-    set_text(stream->left.line, sizeof(stream->left.line), tensor);
+    hvd_report_set_text(stream->left.host, sizeof(stream->left.host), host);
+    hvd_report_set_text(stream->left.line, sizeof(stream->left.line), tensor);
     (void)memcpy(stream->left.log, seen->log, sizeof(stream->left.log));
     stream->has_left = stream->left.rank != seen->rank;
 }
@@ -384,7 +307,7 @@ static void lose_host(struct hvd_report_stream *stream, struct hvd_strview name)
 {
     stream->lost =
         (struct hvd_report){.kind = HVD_REPORT_LOST_HOST, .rank = -1, .limit_bytes = INT64_MAX};
-    set_text(stream->lost.host, sizeof(stream->lost.host), name);
+    hvd_report_set_text(stream->lost.host, sizeof(stream->lost.host), name);
     stream->has_lost = stream->lost.host[0] != '\0';
 }
 
@@ -431,8 +354,8 @@ static void read_exited(struct hvd_report_stream *stream, const char *line)
     const char *node = strstr(line, "node ");
 
     if (node)
-        set_text(stream->aborted.host, sizeof(stream->aborted.host),
-                 (struct hvd_strview){node + 5, strcspn(node + 5, " \n")});
+        hvd_report_set_text(stream->aborted.host, sizeof(stream->aborted.host),
+                            (struct hvd_strview){node + 5, strcspn(node + 5, " \n")});
     stream->has_aborted = true;
 }
 
@@ -548,7 +471,8 @@ static void find_exception(struct hvd_report_stream *stream)
     struct hvd_tail lines = {0};
 
     found.rank = blamed_by(&stream->cause);
-    if (found.rank < 0 || found.rank == stream->cause.rank)
+    if (found.rank < 0 || found.rank == stream->cause.rank ||
+        hvd_missing_has_succeeded(stream->missing, found.rank)) /* it was handled */
         return;
     find_lines(stream, found.rank, &lines);
     hvd_report_take_words(&found, &none, &lines);
@@ -567,8 +491,8 @@ static void find_lost_rank(struct hvd_report_stream *stream)
     stream->lost = *seen;
     stream->lost.kind = HVD_REPORT_LOST_RANK;
     stream->lost.rank = hvd_cause_blamed(hvd_strview_of(seen->line));
-    set_text(stream->lost.host, sizeof(stream->lost.host), host);
-    set_text(stream->lost.line, sizeof(stream->lost.line), why);
+    hvd_report_set_text(stream->lost.host, sizeof(stream->lost.host), host);
+    hvd_report_set_text(stream->lost.line, sizeof(stream->lost.line), why);
     stream->has_lost = true;
     stream->cause = stream->lost;
 }
@@ -595,8 +519,8 @@ static void find_awaited_rank(struct hvd_report_stream *stream)
         why.len = (size_t)(again - why.data);
     stream->cause.kind = is_lost ? HVD_REPORT_LOST_RANK : HVD_REPORT_AWAITED;
     stream->cause.rank = rank;
-    set_text(stream->cause.host, sizeof(stream->cause.host), host);
-    set_text(stream->cause.line, sizeof(stream->cause.line), why);
+    hvd_report_set_text(stream->cause.host, sizeof(stream->cause.host), host);
+    hvd_report_set_text(stream->cause.line, sizeof(stream->cause.line), why);
 }
 
 /* The rank that had not come, where the one that failed had waited for it too long, and its library
@@ -674,7 +598,7 @@ static void find_words(struct hvd_report_stream *stream)
     struct hvd_tail lines = {0};
 
     find_lines(stream, stream->text.rank, &lines);
-    if (take_lines(&stream->text, &lines))
+    if (hvd_report_take_lines(&stream->text, &lines))
         stream->text.words = HVD_WORDS_STDERR;
 }
 
@@ -708,8 +632,8 @@ static void find_abort(struct hvd_report_stream *stream)
             continue;
         has_found = true;
         at += sizeof(error) - 1;
-        set_text(stream->aborted.line, sizeof(stream->aborted.line),
-                 (struct hvd_strview){at, (size_t)(line.data + line.len - at)});
+        hvd_report_set_text(stream->aborted.line, sizeof(stream->aborted.line),
+                            (struct hvd_strview){at, (size_t)(line.data + line.len - at)});
         rank = hvd_strview_cut(&rank, ']');
         if (rank.len > 1 && rank.data[0] == '[') {
             rank = (struct hvd_strview){rank.data + 1, rank.len - 1};
@@ -843,8 +767,8 @@ static void give_up(struct hvd_report_stream *stream)
     stream->absent = (struct hvd_report){.kind = HVD_REPORT_MISSING,
                                          .rank = hvd_missing_rank(stream->missing),
                                          .limit_bytes = INT64_MAX};
-    set_text(stream->absent.line, sizeof(stream->absent.line),
-             hvd_strview_of(hvd_missing_text(stream->missing)));
+    hvd_report_set_text(stream->absent.line, sizeof(stream->absent.line),
+                        hvd_strview_of(hvd_missing_text(stream->missing)));
     stream->is_stuck = true;
 }
 
@@ -985,9 +909,9 @@ void hvd_report_stream_refusal(const struct hvd_report_stream *stream, char *out
         if (line.len == 0 || is_rank || hvd_cause_is_banner(line))
             continue;
         if (n > 0)
-            set_text(out + n, size - n, hvd_strview_of(" "));
+            hvd_report_set_text(out + n, size - n, hvd_strview_of(" "));
         n += strlen(out + n);
-        set_text(out + n, size - n, line);
+        hvd_report_set_text(out + n, size - n, line);
         n += strlen(out + n);
         is_open = line.data[line.len - 1] == ':';
     }

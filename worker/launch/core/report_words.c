@@ -1,0 +1,86 @@
+/*
+ * The words of a report: from what the rank wrote, what Python said of its exception, and what the
+ * library had told it.
+ */
+#include "worker/launch/core/report_words.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "base/cause.h"
+
+int64_t hvd_report_named_by(struct hvd_strview line)
+{
+    const int64_t blamed = hvd_cause_blamed(line);
+    struct hvd_strview host;
+    int64_t awaited = -1;
+
+    return blamed < 0 && hvd_cause_awaited(line, &awaited, &host).len > 0 ? awaited : blamed;
+}
+
+void hvd_report_set_text(char *out, size_t size, struct hvd_strview text)
+{
+    size_t len = text.len < size ? text.len : size - 1;
+
+    while (len < text.len && len > 0 && ((unsigned char)text.data[len] & 0xC0) == 0x80)
+        len--;
+    if (len > 0)
+        memcpy(out, text.data, len);
+    out[len] = '\0';
+}
+
+bool hvd_report_take_lines(struct hvd_report *report, const struct hvd_tail *tail)
+{
+    char text[HVD_TAIL_MAX + 1];
+
+    (void)hvd_tail_clean(tail, text, sizeof(text));
+    hvd_report_set_text(report->line, sizeof(report->line), hvd_cause_line(hvd_strview_of(text)));
+    (void)hvd_tail_clean(tail, report->log, sizeof(report->log));
+    return text[0] != '\0';
+}
+
+static bool has_traceback(const struct hvd_tail *tail)
+{
+    char text[HVD_TAIL_MAX + 1];
+
+    (void)hvd_tail_clean(tail, text, sizeof(text));
+    return strstr(text, "Traceback (most recent call last):") != NULL;
+}
+
+void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out,
+                           const struct hvd_tail *err)
+{
+    report->words = HVD_WORDS_UNKNOWN;
+    if (report->was_stopped && !has_traceback(err))
+        return;
+    if (hvd_report_take_lines(report, err))
+        report->words = HVD_WORDS_STDERR;
+    else
+        report->words = hvd_report_take_lines(report, out) ? HVD_WORDS_STDOUT : HVD_WORDS_NONE;
+}
+
+void hvd_report_take_exception(struct hvd_report *report, const char *words)
+{
+    struct hvd_tail tail = {0};
+    char text[HVD_TAIL_MAX + 1];
+
+    hvd_tail_add(&tail, hvd_strview_of(words));
+    if (hvd_tail_clean(&tail, text, sizeof(text)) == 0)
+        return;
+    hvd_report_set_text(report->line, sizeof(report->line), hvd_strview_of(text));
+    report->words = HVD_WORDS_STDERR;
+}
+
+void hvd_report_take_heard(struct hvd_report *report, const char *words)
+{
+    const struct hvd_strview line = hvd_strview_of(words);
+    const int64_t rank = hvd_report_named_by(line);
+
+    if (rank < 0 || hvd_cause_blamed(line) == report->rank || report->was_stopped ||
+        (report->signal != 0 && report->signal != SIGABRT))
+        return;
+    hvd_report_take_exception(report, words);
+    report->has_raised = false;
+    if (report->follows == 0 && rank != report->rank)
+        report->follows = rank + 1;
+}

@@ -1,0 +1,17 @@
+#ifndef HVD_WORKER_LAUNCH_CORE_REPORT_WORDS_H
+#define HVD_WORKER_LAUNCH_CORE_REPORT_WORDS_H
+
+#include "worker/launch/core/report.h"
+
+/* What those who read and write reports share. */
+
+/* Copies text, cut where it is too long, and not within a character. size is at least 1. */
+void hvd_report_set_text(char *out, size_t size, struct hvd_strview text);
+
+/* The cause and the last lines, from all that is left of a stream; false when that is nothing. */
+bool hvd_report_take_lines(struct hvd_report *report, const struct hvd_tail *tail);
+
+/* The rank that the library's words name as the reason of the end of a job; -1: none. */
+int64_t hvd_report_named_by(struct hvd_strview line);
+
+#endif
