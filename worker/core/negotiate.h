@@ -104,9 +104,10 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
                                     struct hvd_buf *report);
 
 /*
- * The tensor that has waited longest, if since before_ns at least: its name, borrowed until the
- * next call; NULL when there is none. missing: the first *n_missing of the ranks it waits for, as
- * they are numbered in the job; *n_missing becomes how many these are in all.
+ * The tensor that has waited longest, if since before_ns at least, or the one of its group that it
+ * waits for: its name, borrowed until the next call; NULL when there is none. missing: the first
+ * *n_missing of the ranks it waits for, as they are numbered in the job; *n_missing becomes how
+ * many these are in all.
  */
 const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
                                    int *n_missing);

@@ -261,14 +261,38 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
     return st;
 }
 
+/* The ranks that a tensor waits for: how many, and the first of them. */
+static int find_missing(const struct hvd_negotiator *n, struct want want, int *missing, int room)
+{
+    int found = 0;
+
+    for (int rank = 0; rank < n->size; rank++) {
+        if (!is_missing(n, want, rank))
+            continue;
+        if (found < room)
+            missing[found] = n->options.ranks[rank];
+        found++;
+    }
+    return found;
+}
+
+/* A tensor that all ranks have asked for waits for another one of its group. */
+static const struct hvd_waiting *find_awaited(const struct hvd_negotiator *n,
+                                              const struct hvd_waiting *w)
+{
+    const struct hvd_waiting *other = w->is_complete && w->cluster ? w->cluster->first : NULL;
+
+    while (other && find_missing(n, (struct want){.named = other}, NULL, 0) == 0)
+        other = other->next;
+    return other ? other : w;
+}
+
 const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
                                    int *n_missing)
 {
     const struct hvd_waiting *oldest = NULL;
     struct hvd_ready_stall stall = {0};
     struct hvd_ready_stall oldest_slot = {.since_ns = before_ns};
-    const int room = *n_missing;
-    int found = 0;
 
     if (n->is_ending)
         return NULL;
@@ -281,14 +305,9 @@ const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t befor
     if (!oldest && !oldest_slot.name)
         return NULL;
     const bool is_slot = !oldest || (oldest_slot.name && oldest_slot.since_ns < oldest->since_ns);
-    for (int rank = 0; rank < n->size; rank++) {
-        const struct want want = {.named = is_slot ? NULL : oldest, .slot = oldest_slot.slot};
-        if (!is_missing(n, want, rank))
-            continue;
-        if (found < room)
-            missing[found] = n->options.ranks[rank];
-        found++;
-    }
-    *n_missing = found;
+    if (!is_slot)
+        oldest = find_awaited(n, oldest);
+    const struct want want = {.named = is_slot ? NULL : oldest, .slot = oldest_slot.slot};
+    *n_missing = find_missing(n, want, missing, *n_missing);
     return is_slot ? oldest_slot.name : oldest->name;
 }

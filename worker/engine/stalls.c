@@ -53,8 +53,8 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
         return HVD_OK;
     snprintf(text, sizeof(text),
              "Tensor %.300s is stalled for longer than %.3g seconds "
-             "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): it waits for",
-             name, (double)limit_ns / 1e9);
+             "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): it waits for%s",
+             name, (double)limit_ns / 1e9, n_ranks == 0 ? " the other tensors of its group" : "");
     add_ranks(e, ranks, n_ranks, text, sizeof(text));
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", text);
     /* Without a thread of its own a rank does not answer, though its program runs. */

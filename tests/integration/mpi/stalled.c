@@ -4,6 +4,7 @@
  * 0; WHAT it does meanwhile, and what else is special:
  *
  *     other   submits another tensor, and handles that it fails
+ *     group   submits a group without the tensor, and the others one with it
  *     late    submits the tensor once the others were told
  *     again   the same; then all begin another job
  *     set     the same, with a tensor of a process set without rank 0
@@ -44,6 +45,27 @@ static horovod_status_t reduce(const char *name, int set, horovod_error_t *err)
                              err);
 }
 
+/* The first n of two tensors, as a group; what becomes of the first. */
+static horovod_status_t reduce_group(int n, horovod_error_t *err)
+{
+    const int64_t shape = 4;
+    float data[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}};
+    const void *inputs[2] = {data[0], data[1]};
+    void *outputs[2] = {data[0], data[1]};
+    const horovod_tensor_t *tensors[2];
+    horovod_handle_t handles[2];
+
+    tensors[0] = HOROVOD_TENSOR(.name = "first", .dtype = HOROVOD_FLOAT32, .ndim = 1,
+                                .shape = &shape, .op = HOROVOD_SUM);
+    tensors[1] = HOROVOD_TENSOR(.name = "second", .dtype = HOROVOD_FLOAT32, .ndim = 1,
+                                .shape = &shape, .op = HOROVOD_SUM);
+    if (horovod_grouped_allreduce_async(n, inputs, outputs, tensors, handles, err) != HOROVOD_OK)
+        return err->status;
+    for (int i = n - 1; i > 0; i--)
+        (void)horovod_wait(handles[i], err);
+    return horovod_wait(handles[0], err);
+}
+
 static void say(const char *word, const char *rest)
 {
     printf("%s %d %d %s\n", word, horovod_rank(), (int)getpid(), rest);
@@ -77,6 +99,8 @@ static horovod_status_t be_the_victim(int set, horovod_error_t *err)
 {
     if (is("other") || is("hang"))
         return reduce("other", set, err);
+    if (is("group"))
+        return reduce_group(1, err);
     if (is("stop"))
         (void)raise(SIGSTOP);
     if (is("late") || is("again") || is("set"))
@@ -128,6 +152,8 @@ static int run(int victim)
     } else if (set > 0 && rank == 0) { /* is no member */
         wait_for_mark();
         (void)reduce("alone", 0, &err);
+    } else if (is("group")) {
+        (void)reduce_group(2, &err);
     } else {
         (void)reduce("gradient", set, &err);
         make_mark();

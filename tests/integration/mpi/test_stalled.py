@@ -72,6 +72,13 @@ def test_a_stall_that_every_rank_handles_ends_the_job_with_0(stalled, launcher, 
     assert_left_in_order(*stalled(launcher, what, n, victim, **more), n)
 
 
+@pytest.mark.parametrize("victim", [0, 1])
+def test_of_a_group_the_tensor_that_is_missing_is_named(stalled, victim):
+    code, text = stalled("horovodrun", "group", 3, victim)
+    assert_left_in_order(code, text, 3)
+    assert re.search(rf"level=error .*Tensor second is stalled .*: it waits for rank {victim} on host \S+\. Will shutdown", text), text
+
+
 @pytest.mark.parametrize("more", [{}, {"STALLED_OWNS": "1"}], ids=["", "the_program_owns_mpi"])
 def test_after_a_stall_another_job_begins_in_the_same_processes(stalled, more):
     code, text = stalled("horovodrun", "again", **more)

@@ -359,6 +359,29 @@ static void the_tensor_that_waits_longest_is_overdue(void **state)
     destroy(n);
 }
 
+/* Rank 1 groups g0 and g1, the others g0, g1 and g2. */
+static void of_a_group_the_tensor_that_is_missing_is_overdue(void **state)
+{
+    static const char *const names[] = {"g0", "g1", "g2"};
+    struct hvd_negotiator *n = NULL;
+    int missing[2] = {-1, -1};
+    int n_missing = 2;
+
+    (void)state;
+    assert_int_equal(create(3, &n), HVD_OK);
+    for (int i = 0; i < 8; i++) { /* rank 1 is first */
+        const int rank = i < 2 ? 1 : (i - 2) / 3 * 2;
+        struct hvd_request req = request(names[i < 2 ? i : (i - 2) % 3]);
+        req.group = rank == 1 ? 22 : 33;
+        req.group_size = rank == 1 ? 2 : 3;
+        assert_int_equal(ask_for(n, rank, &req, i < 2 ? 10 : 40, NULL), HVD_OK);
+    }
+    assert_string_equal(hvd_negotiator_overdue(n, 20, missing, &n_missing), "g2");
+    assert_int_equal(n_missing, 1);
+    assert_int_equal(missing[0], 1);
+    destroy(n);
+}
+
 static hvd_status_t negotiate_all(struct hvd_negotiator *n)
 {
     struct hvd_request req = request("t");
@@ -406,6 +429,7 @@ int main(void)
         cmocka_unit_test(a_refusal_fails_the_tensor_with_the_first_reason),
         cmocka_unit_test(who_refused_waits_for_nobody),
         cmocka_unit_test(the_tensor_that_waits_longest_is_overdue),
+        cmocka_unit_test(of_a_group_the_tensor_that_is_missing_is_overdue),
         cmocka_unit_test(every_allocation_may_fail),
     };
 
