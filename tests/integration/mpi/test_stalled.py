@@ -121,5 +121,4 @@ def test_a_stall_that_ranks_do_not_survive_names_whom_they_waited_for(stalled, w
     code, text = stalled("horovodrun", what)
     assert code == 1, text
     last = text.rstrip().splitlines()[-1]
-    assert re.match("horovodrun: rank [02] on host .* exited with code 1", last), text
-    assert re.search(f"{STALL} rank 1 on host", last), text
+    assert re.fullmatch(rf"horovodrun: rank 1 on host \S+ kept other ranks waiting: {STALL} rank 1 on host \S+", last), text
