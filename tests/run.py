@@ -205,6 +205,7 @@ def openmpi5():
         return [Result("Open MPI 5 from PyPI", "failed", str(error))]
     return (pytest("tests/integration/mpi/test_mpi.py", "dev", only="not 4", environment=environment)
             + pytest("tests/integration/mpi/test_faults.py", "dev", environment=environment)
+            + pytest("tests/integration/mpi/test_lists.py", "dev", environment=environment)
             + pytest("tests/integration/mpi/test_stalled.py", "dev", environment=environment)
             + pytest("tests/integration/launch", "dev", environment=environment))
 
