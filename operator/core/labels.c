@@ -52,11 +52,13 @@ static void report_many(struct hvd_pass *p)
     hvd_pass_event(p, "LabelsRestored", message, true);
 }
 
-/* The pod of a worker or of the current master; false for every other. */
+/* The pod of a worker or of the current master, also while its Job has not adopted it again: no
+ * watch reports of that without the label. False for every other. */
 static bool is_our_pod(const struct hvd_pass *p, const struct hvd_object *pod,
                        struct hvd_worker *worker)
 {
-    return hvd_pods_identify(p->view, pod, &p->owners, worker) || pod == p->pods.master;
+    return hvd_pods_identify(p->view, pod, &p->owners, worker) || pod == p->pods.master ||
+           (pod == p->pods.stray && hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS);
 }
 
 /* n_told: events of this pass. */

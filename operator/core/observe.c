@@ -189,6 +189,15 @@ static bool observe_labels(const cJSON *object, const char *member, struct hvd_o
     return hvd_observe_text_n(job.data, job.len, &out->meta.job);
 }
 
+/* Whether the pod has the label; or has lost it, but not the annotation with the job's uid. */
+static bool has_or_lost(const cJSON *meta, const char *name, const char *wanted)
+{
+    const char *label = label_of(meta, name);
+
+    return label ? hvd_str_equal(label, wanted)
+                 : hvd_json_get(hvd_json_get(meta, "annotations"), HVD_ANNOTATION_JOB_UID) != NULL;
+}
+
 /* Whether the Job controller has made the pod for a master's Job of ours: it alone gives a pod
  * these labels, of which the first is older than the others. */
 static bool is_made_for_master(const cJSON *object, const char *job)
@@ -201,9 +210,9 @@ static bool is_made_for_master(const cJSON *object, const char *job)
 
     for (size_t i = 0; i < sizeof(by_controller) / sizeof(by_controller[0]); i++)
         is_made = is_made || label_of(meta, by_controller[i]);
-    return is_made && role_of(meta) == HVD_ROLE_MASTER &&
-           hvd_str_equal(label_of(meta, HVD_LABEL_MANAGED_BY), HVD_MANAGER) &&
-           hvd_str_equal(label_of(meta, HVD_LABEL_JOB), job);
+    return is_made && has_or_lost(meta, HVD_LABEL_ROLE, "master") &&
+           has_or_lost(meta, HVD_LABEL_MANAGED_BY, HVD_MANAGER) &&
+           has_or_lost(meta, HVD_LABEL_JOB, job);
 }
 
 static bool observe_place_in_job(const cJSON *object, struct hvd_object *out)

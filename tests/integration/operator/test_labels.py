@@ -43,9 +43,12 @@ class Edited:
     def edit(self):
         self.ns.patch(self.plural, self.object, {"metadata": {"labels": {self.label: self.value}}})
 
-    def check_restored(self):
+    def check_restored_labels(self):
         until(lambda: f"labels of {self.object} are restored after {self.label}={self.value}: {self.labels()}",
               lambda: self.was.items() <= self.labels().items())
+
+    def check_restored(self):
+        self.check_restored_labels()
         if self.plural == "pods":
             until("it has its controller", lambda: self.meta().get("ownerReferences"))
         assert self.ns.state(self.name) == "Running"
@@ -148,6 +151,16 @@ def test_an_owner_reference_and_a_label_that_are_edited_away_together_are_restor
         job.finish()
         reasons = [reason for reason, _ in ns.events(job.name)]
         assert reasons.count("OwnerRestored") == 1 and "Conflict" not in reasons
+
+
+def test_a_master_that_loses_its_owner_reference_and_a_label_together_gets_both_back(ns, operator):
+    job = Edited(ns, "digits", "masters", JOB, None).start()
+    ns.patch("pods", job.master, {"metadata": {"labels": {JOB: None}, "ownerReferences": None}})
+    job.check_restored_labels()
+    until("its Job has adopted it", lambda: job.meta().get("ownerReferences"))
+    ns.wait_state("Running")
+    assert job.uids() == job.known
+    job.finish()
 
 
 def test_a_job_whose_objects_are_all_hidden_suspends_and_resumes(ns, run_operator):

@@ -68,6 +68,28 @@ static void the_next_attempt_waits_until_it_is_gone(void **state)
     world_fini(&w);
 }
 
+/* The Job adopts it again, which the watch shows once the pod has its labels. */
+static void one_that_loses_its_labels_too_gets_them_back(void **state)
+{
+    static const char *const labels[] = {HVD_LABEL_JOB, HVD_LABEL_MANAGED_BY, HVD_LABEL_ROLE};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
+        struct world w;
+
+        world_start(&w, "");
+        let_go(&w);
+        world_label(&w, "Pod", MASTER, labels[i], NULL);
+        (void)world_pass(&w);
+        (void)world_pass(&w);
+        assert_non_null(
+            hvd_json_get(hvd_json_at(world_find(&w, "Pod", MASTER), "metadata.labels"), labels[i]));
+        assert_int_equal(world_events(&w, "LabelsRestored"), 1);
+        assert_int_equal(world_events(&w, "MasterRemoved"), 0);
+        world_fini(&w);
+    }
+}
+
 static void a_suspended_job_has_none(void **state)
 {
     struct world w;
@@ -250,6 +272,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_attempt_waits_until_it_is_gone),
+        cmocka_unit_test(one_that_loses_its_labels_too_gets_them_back),
         cmocka_unit_test(a_suspended_job_has_none),
         cmocka_unit_test(a_resumed_job_is_not_said_to_be_suspended),
         cmocka_unit_test(a_webhook_that_writes_another_hash_suspends_nothing),
