@@ -734,8 +734,8 @@ static void keep_status(struct run *run, const struct hvd_action *action, const 
         return;
     hvd_kept_names(run->entry->lost, names, sizeof(names));
     log_action(run, HVD_LOG_ERROR,
-               "the HorovodJob definition in the cluster is older than this operator", action,
-               names);
+               "the API server does not keep all of the status: an older definition, or a webhook",
+               action, names);
 }
 
 static void on_write_ok(struct step *step, const struct hvd_kube_response *response)

@@ -262,7 +262,8 @@ static bool is_young(struct hvd_pass *p)
     return true;
 }
 
-/* A definition in the cluster that is older than this operator drops fields without a word. */
+/* A definition in the cluster that is older than this operator drops fields without a word, a
+ * webhook any. */
 static bool report_lost(struct hvd_pass *p)
 {
     const struct hvd_condition *was = &p->job->status.conditions[HVD_COND_CONTESTED];
@@ -272,15 +273,20 @@ static bool report_lost(struct hvd_pass *p)
     if (!p->view->lost)
         return false;
     hvd_kept_names(p->view->lost, names, sizeof(names));
-    hvd_pass_text(message, sizeof(message),
-                  "the HorovodJob definition in the cluster does not keep %s: apply the definition "
-                  "of this version (kubectl apply --server-side -f charts/horovod/crds/)",
-                  names);
-    if (!hvd_str_equal(was->reason, update.reason)) {
+    if (hvd_kept_lacks_conditions(p->view->lost))
+        hvd_pass_text(message, sizeof(message),
+                      "%s of this HorovodJob are written and not kept, as a mutating admission "
+                      "webhook drops them: exempt horovodjobs/status from it; the operator knows "
+                      "them only as long as it runs",
+                      names);
+    else
+        hvd_pass_text(
+            message, sizeof(message),
+            "the HorovodJob definition in the cluster does not keep %s: apply the definition "
+            "of this version (kubectl apply --server-side -f charts/horovod/crds/)",
+            names);
+    if (!hvd_str_equal(was->reason, update.reason))
         hvd_pass_event(p, "StatusNotKept", message, true);
-        if (!p->st) /* the status that goes with it may seem repeated */
-            p->plan->actions[p->plan->n_actions - 1].repair = HVD_REPAIR_STATUS;
-    }
     update.message = message;
     hvd_pass_condition(p, &update);
     return true;
@@ -294,6 +300,8 @@ void hvd_contest_report(struct hvd_pass *p)
         "no write of the operator to the job's objects was undone for 10 minutes"};
     char message[MESSAGE_SIZE];
 
+    if (hvd_kept_lacks_conditions(p->view->lost) && report_lost(p))
+        return;
     if (hvd_job_is_finished(&p->next)) {
         update.reason = "JobFinished";
         update.message = "the job has finished";

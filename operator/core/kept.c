@@ -1,5 +1,6 @@
 /*
- * Members of the status that an older definition in the cluster drops: see kept.h. Pure.
+ * Members and conditions of the status that an older definition in the cluster drops, or a webhook:
+ * see kept.h. Pure.
  */
 #include "operator/core/kept.h"
 
@@ -10,6 +11,7 @@
 #include "operator/api/json.h"
 
 #define STATUS "status"
+#define CONDITIONS "conditions"
 
 /* Whether found lacks the value, or a member of it. */
 static bool lacks(const cJSON *value, const cJSON *found)
@@ -46,9 +48,57 @@ static bool add_lost(cJSON *lost, const cJSON *values, const cJSON *found)
 
     cJSON_ArrayForEach(item, values)
     {
-        if (!cJSON_IsNull(item) && !hvd_str_equal(item->string, "conditions") &&
+        if (!cJSON_IsNull(item) && !hvd_str_equal(item->string, CONDITIONS) &&
             lacks(item, hvd_json_get(found, item->string)) && !add(lost, item))
             return false;
+    }
+    return true;
+}
+
+static bool is_own(const char *type)
+{
+    bool is = false;
+
+    for (int i = 0; i < HVD_N_CONDITIONS; i++)
+        is = is || strcmp(hvd_condition_str((enum hvd_condition_type)i), type) == 0;
+    return is;
+}
+
+static bool has_condition(const cJSON *list, const char *type)
+{
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, list)
+    {
+        if (hvd_str_equal(hvd_json_str(item, "type"), type))
+            return true;
+    }
+    return false;
+}
+
+/* Adds to the list of that parent, which is made, a copy of each condition that it lacks. Those of
+ * other writers are theirs to keep. False: out of memory. */
+static bool add_conditions(cJSON *parent, const cJSON *conditions, const cJSON *found)
+{
+    cJSON *list = cJSON_GetObjectItemCaseSensitive(parent, CONDITIONS);
+    const cJSON *item = NULL;
+
+    cJSON_ArrayForEach(item, conditions)
+    {
+        const char *type = hvd_json_str(item, "type");
+        cJSON *copy;
+
+        if (!type || !is_own(type) || has_condition(found, type))
+            continue;
+        if (!cJSON_IsArray(list)) {
+            cJSON_DeleteItemFromObjectCaseSensitive(parent, CONDITIONS);
+            list = cJSON_AddArrayToObject(parent, CONDITIONS);
+        }
+        copy = list ? cJSON_Duplicate(item, true) : NULL;
+        if (!copy || !cJSON_AddItemToArray(list, copy)) {
+            cJSON_Delete(copy);
+            return false;
+        }
     }
     return true;
 }
@@ -64,7 +114,8 @@ hvd_status_t hvd_kept_compare(const char *sent, const cJSON *answer, cJSON **los
     values = hvd_json_get(body, STATUS);
     if (st == HVD_OK && hvd_json_str(values, "state") &&
         hvd_str_equal(hvd_json_str(found, "state"), hvd_json_str(values, "state"))) {
-        if (!add_lost(now, *lost, found) || !add_lost(now, values, found))
+        if (!add_lost(now, *lost, found) || !add_lost(now, values, found) ||
+            !add_conditions(now, hvd_json_get(values, CONDITIONS), hvd_json_get(found, CONDITIONS)))
             st = HVD_ERR_NOMEM;
         if (st == HVD_OK) {
             cJSON_Delete(*lost);
@@ -86,7 +137,10 @@ static hvd_status_t restore(cJSON *object, const cJSON *lost)
         return HVD_OK;
     cJSON_ArrayForEach(item, lost)
     {
-        if (lacks(item, hvd_json_get(status, item->string)) && !add(status, item))
+        const cJSON *found = hvd_json_get(status, item->string);
+
+        if (hvd_str_equal(item->string, CONDITIONS) ? !add_conditions(status, item, found)
+                                                    : lacks(item, found) && !add(status, item))
             return HVD_ERR_NOMEM;
     }
     return HVD_OK;
@@ -107,6 +161,11 @@ hvd_status_t hvd_kept_decode(const cJSON *object, const cJSON *lost, struct hvd_
     }
     cJSON_Delete(copy);
     return st;
+}
+
+bool hvd_kept_lacks_conditions(const cJSON *lost)
+{
+    return hvd_json_get(lost, CONDITIONS) != NULL;
 }
 
 void hvd_kept_names(const cJSON *lost, char *out, size_t size)

@@ -20,6 +20,7 @@
 #include "operator/core/children.h"
 #include "operator/core/hash.h"
 #include "operator/core/hosts.h"
+#include "operator/core/kept.h"
 #include "operator/core/look.h"
 #include "operator/core/loss.h"
 #include "operator/core/owner.h"
@@ -38,6 +39,7 @@
 #define COUNTS_MIN_MS 5000
 #define COUNTS_MAX_MS 30000
 #define COUNTS_JOB_MS 250
+#define KEPT_MS 300000 /* how often conditions that are not kept are written again */
 
 /* Files a set under the group that it has the name of. */
 static void find_group(struct hvd_pass *p, const struct hvd_object *set)
@@ -634,10 +636,12 @@ static bool is_beginning(const struct hvd_pass *p)
 
 /*
  * What the status holds, without its times, which differ each time that somebody undoes it, and
- * without the condition that reports this.
+ * without the condition that reports this; that it begins to report what is not kept makes it
+ * another one, which is no repetition.
  */
 static uint64_t hash_status(struct hvd_pass *p)
 {
+    static const char reason[] = "StatusNotKept";
     const struct hvd_job job = {.namespace = "", .name = ""};
     struct hvd_job_status status = p->next; /* owns nothing */
     uint64_t hash = HVD_HASH_START;
@@ -651,6 +655,9 @@ static uint64_t hash_status(struct hvd_pass *p)
         p->st = hvd_job_status_encode(&job, &status, NULL, &text, NULL);
     hash = hvd_hash_text(hash, text);
     hvd_free(text);
+    if (hvd_str_equal(p->next.conditions[HVD_COND_CONTESTED].reason, reason) &&
+        !hvd_str_equal(p->job->status.conditions[HVD_COND_CONTESTED].reason, reason))
+        hash = hvd_hash_text(hash, reason);
     return hash;
 }
 
@@ -712,6 +719,19 @@ static void add_status(struct hvd_pass *p, struct hvd_action *action)
         p->st = hvd_plan_add(p->plan, action, p->job->namespace, p->job->name);
 }
 
+/* Whether a status whose conditions were not kept is tried again: nothing would be written to a job
+ * that has ended, and an operator that starts anew must find them. */
+static bool is_kept_anew(struct hvd_pass *p)
+{
+    const int64_t due_ms = p->view->status_written_ms + KEPT_MS;
+
+    if (!hvd_kept_lacks_conditions(p->view->lost))
+        return false;
+    if (p->now_ms < due_ms)
+        hvd_plan_wake(p->plan, due_ms);
+    return p->now_ms >= due_ms;
+}
+
 /* Adds the status patch, behind all that must have happened before it is true. */
 static void write_status(struct hvd_pass *p)
 {
@@ -723,7 +743,8 @@ static void write_status(struct hvd_pass *p)
     const struct hvd_failure *unwritten = hvd_refusal_of_status(p);
     int64_t due_ms = status_due_ms(p);
 
-    if (p->st || hvd_job_status_equal(&p->next, &p->view->job->status) || is_beginning(p))
+    if (p->st || is_beginning(p) ||
+        (hvd_job_status_equal(&p->next, &p->view->job->status) && !is_kept_anew(p)))
         return;
     if (p->now_ms < due_ms) {
         hvd_plan_wake(p->plan, due_ms);
@@ -783,10 +804,12 @@ static bool is_let_go(const struct hvd_pass *p)
 
 static void act(struct hvd_pass *p)
 {
-    if (hvd_job_is_finished(&p->job->status))
+    if (hvd_job_is_finished(&p->job->status)) {
         hvd_outcome_clean(p);
-    else
+        hvd_contest_report(p);
+    } else {
         decide(p);
+    }
     hvd_terminating_report(p);
     write_status(p);
     if (hvd_refusal_is_leaving(p))

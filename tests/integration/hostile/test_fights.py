@@ -233,6 +233,29 @@ def test_a_webhook_that_changes_what_is_created_costs_few_writes(server, ns, ope
             assert_each_below(server, ns, since, FIGHTS, MOST_WRITES + 12)
 
 
+def drop_conditions(request):
+    """Of `bare` all conditions, of the others those that say how a job has ended."""
+    found = (request["object"].get("status") or {}).get("conditions") or []
+    kept = [] if request["name"] == "bare" else [c for c in found if c["type"] not in ("Failed", "Succeeded")]
+    return webhook.patch(put("/status/conditions", kept)(request["object"])) if kept != found else {}
+
+
+def test_a_job_whose_conditions_a_webhook_drops_ends_after_its_last_attempt(server, ns, operator, hook_server):
+    hook_server.answer = drop_conditions
+    with asked(server, ns, hook_server, resources=["horovodjobs/status"]):
+        for job in ("bare", "failing", "succeeding"):
+            since = server.audit_size()
+            ns.end_master(run_job(ns, job), code=int(job != "succeeding"))
+            until(f"the workers of {job} are removed", lambda name=job: not ns.get("statefulsets", f"{name}-worker"), LIMIT_S)
+            until(f"{job} is reported", lambda name=job: ("StatusNotKept", 1) in ns.events(name), LIMIT_S)
+            assert ns.state(job) == ("Succeeded" if job == "succeeding" else "Failed")
+            assert ns.condition("Failed", job) is None and ns.condition("Succeeded", job) is None
+            time.sleep(5)  # in which another attempt would begin
+            assert ns.status(job)["attempts"] == 1 and not ns.get("statefulsets", f"{job}-worker")
+            writes = [write for write in server.writes(ns.name, since) if write[1] in ("horovodjobs/status", "events/")]
+            assert len(writes) <= MOST_WRITES, writes
+
+
 # ---- webhooks that deny, are slow, or are mad ----
 
 def slow(_):

@@ -1,4 +1,5 @@
-/* A definition in the cluster that is older than the operator: fields of the status are dropped. */
+/* A definition in the cluster that is older than the operator, or a webhook: fields of the status
+ * are dropped. */
 #include "tests/unit/support.h"
 
 #include <stdio.h>
@@ -90,6 +91,69 @@ static void a_field_that_is_not_kept_counts_all_the_same(void **state)
     }
 }
 
+#define CONDITION(type) "{\"type\":\"" type "\",\"status\":\"True\",\"reason\":\"R\"}"
+#define ENDED(conditions) "{\"state\":\"Failed\",\"conditions\":" conditions "}}"
+
+static void answer_to(struct bench *b, const char *sent, const char *text)
+{
+    cJSON *object = cJSON_Parse(text);
+
+    assert_int_equal(hvd_store_put_status(&b->store, b->entry, sent, object, NULL), HVD_OK);
+    cJSON_Delete(object);
+}
+
+static bool has_failed(const struct bench *b)
+{
+    return b->entry->job.status.conditions[HVD_COND_FAILED].truth == HVD_TRUE;
+}
+
+/* All of them, or the one that counts. */
+static void a_condition_that_is_not_kept_counts_all_the_same(void **state)
+{
+    static const char *const kept[] = {HEAD("2") "{\"state\":\"Failed\"}}", HEAD("2") ENDED("[]"),
+                                       HEAD("2") ENDED("[" CONDITION("Running") "]")};
+    static const char sent[] =
+        "{\"status\":" ENDED("[" CONDITION("Running") "," CONDITION("Failed") "]");
+    struct bench b;
+    char names[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+        set_up(&b);
+        watch(&b, HEAD("1") "{}}");
+        answer_to(&b, sent, kept[i]);
+        watch(&b, kept[i]);
+        assert_true(has_failed(&b));
+        hvd_kept_names(b.entry->lost, names, sizeof(names));
+        assert_string_equal(names, "status.conditions");
+        assert_true(hvd_kept_lacks_conditions(b.entry->lost));
+        watch(&b, HEAD("3") ENDED("[" CONDITION("Policy") "]"));
+        assert_true(has_failed(&b));
+        answer_to(&b, sent, HEAD("4") ENDED("[" CONDITION("Failed") "," CONDITION("Running") "]"));
+        assert_null(b.entry->lost);
+        assert_true(has_failed(&b));
+        tear_down(&b);
+    }
+}
+
+/* Whatever their order, and what the API server or others make of their members. */
+static void conditions_that_others_add_change_or_remove_are_no_loss(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b);
+    watch(&b, HEAD("1") "{}}");
+    answer_to(&b, "{\"status\":" ENDED("[" CONDITION("Policy") "," CONDITION("Failed") "]"),
+              HEAD("2")
+                  ENDED("[" CONDITION("Audit") ",{\"type\":\"Failed\",\"status\":\"True\","
+                                               "\"message\":\"other\",\"observedGeneration\":1}]"));
+    assert_null(b.entry->lost);
+    watch(&b, HEAD("3") ENDED("[]"));
+    assert_false(has_failed(&b));
+    tear_down(&b);
+}
+
 static void what_others_write_to_the_status_is_no_loss(void **state)
 {
     struct bench b;
@@ -124,6 +188,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_field_that_is_not_kept_counts_all_the_same),
+        cmocka_unit_test(a_condition_that_is_not_kept_counts_all_the_same),
+        cmocka_unit_test(conditions_that_others_add_change_or_remove_are_no_loss),
         cmocka_unit_test(what_others_write_to_the_status_is_no_loss),
         cmocka_unit_test(another_job_of_the_name_gets_nothing_of_it),
     };

@@ -548,6 +548,37 @@ static void a_definition_that_drops_fields_is_named_with_the_remedy(void **state
     cJSON_Delete(lost);
 }
 
+/* Also when the job has ended, which only the condition tells. */
+static void conditions_that_are_not_kept_are_named_and_written_now_and_then(void **state)
+{
+    cJSON *lost = cJSON_Parse("{\"conditions\":[{\"type\":\"Failed\",\"status\":\"True\"}]}");
+    struct world w;
+    int n_sent;
+
+    (void)state;
+    for (int has_ended = 0; has_ended < 2; has_ended++) {
+        world_start(&w, "");
+        if (has_ended) {
+            world_end_master(&w, 1, "no");
+            world_settle(&w);
+            world_is_state(&w, "Failed");
+        }
+        w.lost = lost;
+        fight(&w, NULL, MINUTE_MS);
+        assert_string_equal(world_condition_text(&w, "Contested", "reason"), "StatusNotKept");
+        assert_non_null(strstr(world_condition_text(&w, "Contested", "message"), "webhook"));
+        assert_int_equal(world_events(&w, "StatusNotKept"), 1);
+        n_sent = w.n_sent;
+        fight(&w, NULL, 60 * MINUTE_MS);
+        assert_in_range(w.n_sent - n_sent, 6, 14);
+        w.lost = NULL;
+        fight(&w, NULL, 30 * MINUTE_MS);
+        assert_string_equal(world_condition(&w, "Contested"), "False");
+        world_fini(&w);
+    }
+    cJSON_Delete(lost);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -561,6 +592,7 @@ int main(void)
         cmocka_unit_test(a_list_made_immutable_ends_no_job),
         cmocka_unit_test(the_template_of_running_workers_stays_and_is_repaired_at_the_next_start),
         cmocka_unit_test(a_definition_that_drops_fields_is_named_with_the_remedy),
+        cmocka_unit_test(conditions_that_are_not_kept_are_named_and_written_now_and_then),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
