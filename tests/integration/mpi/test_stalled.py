@@ -9,18 +9,21 @@ import pytest
 from test_mpi import BUILD, PROGRAMS, environment, limits
 
 TIMEOUT = 90
-SETTINGS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
-            "HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
+# Who has not answered for half of the first one is silent, and ends the job otherwise: a busy machine has twice the time.
+CHECK_S = 2
+SHUTDOWN_S = 3
 LAUNCHERS = {"mpirun": ["mpirun", "--allow-run-as-root", "--oversubscribe"],
              "horovodrun": [str(BUILD / "worker" / "horovodrun"), "--no-prefix-output"]}
-STALL = r"Tensor \S+ is stalled for longer than 2 seconds \(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS\): it waits for"
+STALL = r"Tensor \S+ is stalled for longer than \S+ seconds \(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS\): it waits for"
 
 
 @pytest.fixture(name="stalled")
 def fixture_stalled(tmp_path):
     """stalled(launcher, what, n, victim, **settings): the job's exit code, and what it wrote."""
     def play(launcher, what, n=3, victim=1, **more):
-        env = environment(**SETTINGS, MARK=str(tmp_path / "mark"), **more)
+        slowness = min(2, limits.seconds(1))
+        env = environment(HOROVOD_STALL_CHECK_TIME_SECONDS=f"{CHECK_S * slowness:.1f}",
+                          HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=f"{SHUTDOWN_S * slowness:.1f}", HOROVOD_DYNAMIC_PROCESS_SETS="1", MARK=str(tmp_path / "mark"), **more)
         text = ""
         command = [*LAUNCHERS[launcher], "-np", str(n), str(PROGRAMS / "mpi_stalled"), what, str(victim)]
         with subprocess.Popen(command, env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -54,12 +57,14 @@ def assert_all_told(text, ranks):
     assert set(map(int, told)) == set(ranks), text
     for line in told.values():
         assert re.match(f"Horovod has been shut down. {STALL} rank", line), text
-    assert set(map(int, re.findall(r"^down (\d+)", text, re.M))) >= set(ranks), text
+    # mpirun ends all as soon as one has left without MPI_Finalize.
+    assert set(map(int, re.findall(r"^down (\d+)", text, re.M))) & set(ranks), text
 
 
 def assert_left_in_order(code, text, n):
     assert code == 0, text
     assert_all_told(text, range(n))
+    assert sorted(map(int, re.findall(r"^down (\d+)", text, re.M))) == list(range(n)), text
     assert re.search(rf"level=error .*{STALL} rank .*Will shutdown", text), text
     assert "did not call" not in text and " is lost" not in text, text
 
@@ -92,7 +97,7 @@ def test_a_rank_that_does_not_leave_after_a_stall_is_named_and_holds_nobody(stal
     code, text = stalled(launcher, "stay", n, victim, **more)
     assert code != 0, text
     assert_all_told(text, set(range(n)) - {victim})
-    assert re.search(rf"level=error .*Rank {victim} on host \S+ did not call horovod_shutdown in the 10 seconds since the "
+    assert re.search(rf"level=error .*Rank {victim} on host \S+ did not call horovod_shutdown in the \S+ seconds since the "
                      rf"job was to end: {STALL} rank {victim} on host", text), text
     if launcher == "horovodrun":
         last = text.rstrip().splitlines()[-1]
