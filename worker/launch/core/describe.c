@@ -100,11 +100,22 @@ static bool has_raised(const struct hvd_report *report)
            report->exit_code == 1 && report->words == HVD_WORDS_STDERR && report->line[0] != '\0';
 }
 
+/* Appends how a process ended: by its exit code, or by a signal. */
+static void add_end(const struct hvd_report *report, char *out, size_t size)
+{
+    const char *name = sigdescr_np(report->signal);
+    const size_t len = strlen(out);
+
+    if (report->signal == 0)
+        (void)snprintf(out + len, size - len, "exited with code %d", report->exit_code);
+    else
+        (void)snprintf(out + len, size - len, "was killed by signal %d (%s)", report->signal,
+                       name ? name : "unknown");
+}
+
 /* The process of a rank, as it ended. */
 static void describe_end(const struct hvd_report *report, const char *host, char *out, size_t size)
 {
-    const char *name = sigdescr_np(report->signal);
-
     if (report->signal == 0 && report->exit_code == 0)
         (void)snprintf(out, size, "rank %" PRId64 " on host %s exited without horovod_shutdown",
                        report->rank, host);
@@ -113,31 +124,21 @@ static void describe_end(const struct hvd_report *report, const char *host, char
     else if (has_raised(report))
         (void)snprintf(out, size, "rank %" PRId64 " on host %s raised %s", report->rank, host,
                        report->line);
-    else if (report->signal == 0)
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s exited with code %d", report->rank,
-                       host, report->exit_code);
-    else
-        (void)snprintf(out, size, "rank %" PRId64 " on host %s was killed by signal %d (%s)",
-                       report->rank, host, report->signal, name ? name : "unknown");
+    else {
+        (void)snprintf(out, size, "rank %" PRId64 " on host %s ", report->rank, host);
+        add_end(report, out, size);
+    }
 }
 
 /* "one of 2 ranks whose reports are lost, the first is rank 2 on host w, was killed by signal 9" */
 static void describe_unheard(const struct hvd_report *report, const char *host, char *out,
                              size_t size)
 {
-    const char *name = sigdescr_np(report->signal);
-    size_t len;
-
     (void)snprintf(out, size,
                    "one of %" PRId64 " ranks whose reports are lost, the first is rank %" PRId64
                    " on host %s, ",
                    report->n_ranks, report->rank, host);
-    len = strlen(out);
-    if (report->signal == 0)
-        (void)snprintf(out + len, size - len, "exited with code %d", report->exit_code);
-    else
-        (void)snprintf(out + len, size - len, "was killed by signal %d (%s)", report->signal,
-                       name ? name : "unknown");
+    add_end(report, out, size);
 }
 
 void hvd_describe_report(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
