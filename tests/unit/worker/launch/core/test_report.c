@@ -1,12 +1,11 @@
 #include "tests/unit/support.h"
+#include "tests/unit/worker/launch/core/reports.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "worker/launch/core/describe.h"
 #include "worker/launch/core/report.h"
-
-#define NONCE "0123456789abcdef"
 
 static const struct hvd_report killed = {
     .rank = 1, .host = "digits-worker-1", .signal = 9, .is_oom = true, .limit_bytes = 67108864};
@@ -319,19 +318,6 @@ static void the_last_line_names_rank_host_and_reason(void **state)
     "HorovodInternalError: Horovod has been shut down. Rank 1 on host w called horovod_shutdown. " \
     "(tensor t)"
 
-/* A report of a rank that ended with code 1 and wrote so to its streams. */
-static struct hvd_report wrote(int64_t rank, const char *out, const char *err)
-{
-    struct hvd_report report = {
-        .rank = rank, .host = "h", .exit_code = 1, .limit_bytes = INT64_MAX};
-    struct hvd_tail tails[2] = {0};
-
-    hvd_tail_add(&tails[0], hvd_strview_of(out));
-    hvd_tail_add(&tails[1], hvd_strview_of(err));
-    hvd_report_take_words(&report, &tails[0], &tails[1]);
-    return report;
-}
-
 /* The same of one that was stopped after that. */
 static struct hvd_report wrote_and_was_stopped(int64_t rank, const char *err)
 {
@@ -342,29 +328,6 @@ static struct hvd_report wrote_and_was_stopped(int64_t rank, const char *err)
     hvd_tail_add(&tails[1], hvd_strview_of(err));
     hvd_report_take_words(&report, &tails[0], &tails[1]);
     return report;
-}
-
-/* The last line after these reports, which come in that order; *log is what goes with it. */
-static void conclude(const struct hvd_report *reports, size_t n, char line[HVD_REPORT_MAX],
-                     char log[HVD_REPORT_LOG_MAX + 1])
-{
-    struct hvd_hosts none = {0};
-    struct hvd_report_stream stream;
-    struct hvd_buf pass;
-    char text[HVD_REPORT_MAX];
-
-    hvd_report_stream_init(&stream, NONCE, NULL);
-    hvd_buf_init(&pass, 100);
-    for (size_t i = 0; i < n; i++) {
-        assert_int_equal(hvd_report_format(&reports[i], NONCE, text, sizeof(text)), HVD_OK);
-        assert_int_equal(hvd_report_stream_feed(&stream, hvd_strview_of(text), &pass), HVD_OK);
-    }
-    assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
-    assert_int_equal(pass.len, 0);
-    hvd_describe_report(hvd_report_stream_failure(&stream), &none, line, HVD_REPORT_MAX);
-    assert_int_equal(hvd_report_exit_code(hvd_report_stream_failure(&stream)), 1);
-    (void)snprintf(log, HVD_REPORT_LOG_MAX + 1, "%s", hvd_report_stream_failure(&stream)->log);
-    hvd_buf_fini(&pass);
 }
 
 static void the_last_words_of_the_first_rank_that_fails_go_with_it(void **state)
@@ -524,19 +487,6 @@ static void a_rank_that_others_have_lost_is_named(void **state)
     assert_string_equal(line, "rank 3 on host w is lost: no answer");
     conclude(own, 2, line, log);
     assert_string_equal(line, "rank 3 on host h exited with code 1: KeyError: 'learning_rate'");
-}
-
-/* What is fed is one report. */
-static void feed_report(struct hvd_report_stream *stream, const struct hvd_report *report)
-{
-    char text[HVD_REPORT_MAX];
-    struct hvd_buf pass;
-
-    hvd_buf_init(&pass, 100);
-    assert_int_equal(hvd_report_format(report, NONCE, text, sizeof(text)), HVD_OK);
-    assert_int_equal(hvd_report_stream_feed(stream, hvd_strview_of(text), &pass), HVD_OK);
-    assert_int_equal(pass.len, 0);
-    hvd_buf_fini(&pass);
 }
 
 /* A rank that is within horovod_init for long. */

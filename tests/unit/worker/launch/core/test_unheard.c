@@ -2,28 +2,16 @@
  * What the launcher makes of a job when mpirun has lost the report of the rank that failed.
  */
 #include "tests/unit/support.h"
+#include "tests/unit/worker/launch/core/reports.h"
 
 #include "worker/launch/core/describe.h"
 #include "worker/launch/core/report.h"
-
-#define NONCE "0123456789abcdef"
 
 /* A rank that mpirun has stopped. */
 static struct hvd_report stopped(int64_t rank)
 {
     return (struct hvd_report){
         .rank = rank, .host = "h", .signal = 15, .was_stopped = true, .limit_bytes = INT64_MAX};
-}
-
-static void feed(struct hvd_report_stream *stream, const struct hvd_report *report)
-{
-    char text[HVD_REPORT_MAX];
-    struct hvd_buf pass;
-
-    hvd_buf_init(&pass, 100);
-    assert_int_equal(hvd_report_format(report, NONCE, text, sizeof(text)), HVD_OK);
-    assert_int_equal(hvd_report_stream_feed(stream, hvd_strview_of(text), &pass), HVD_OK);
-    hvd_buf_fini(&pass);
 }
 
 /* The last line when these ranks alone have reported, and mpirun has ended with that code. */
@@ -39,7 +27,7 @@ static void conclude_code(const char *list, const struct hvd_report *reports, si
     hvd_report_stream_init(&stream, NONCE, &hosts);
     hvd_buf_init(&pass, 1000);
     for (size_t i = 0; i < n; i++)
-        feed(&stream, &reports[i]);
+        feed_report(&stream, &reports[i]);
     stream.mpirun_code = code;
     assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
     failure = hvd_report_stream_failure(&stream);
