@@ -205,6 +205,13 @@ class Namespace:
             if pod["metadata"]["name"] in self.started.get(job, ()) and pod["status"].get("phase") == "Pending":
                 self.try_set_pod(pod["metadata"]["name"])
 
+    def until(self, what, check, job="digits", timeout=CONTROLLERS_S):
+        """until() while kubelets go on starting what replaces workers: a set may be made twice, and its pods with it."""
+        def checked():
+            self.start_new_workers(job)
+            return check()
+        return until(what, checked, timeout)
+
     def start_master(self, job="digits", timeout=CONTROLLERS_S):
         """The name of the pod, of an attempt that has not ended."""
         def started():

@@ -57,7 +57,7 @@ def test_pods_with_numbers_like_those_of_workers_are_no_workers(ns, operator, at
         bystander.succeeds()
         assert ns.state() != "Succeeded"
         if when == "before the master":
-            until("the master's Job", lambda: ns.get("jobs", "digits-master"), LIMIT_S)
+            ns.until("the master's Job", lambda: ns.get("jobs", "digits-master"), timeout=LIMIT_S)
             master = until("its pod", lambda: next((name for name in uids(ns, "pods") if name.startswith("digits-master-")
                                                     and name != "digits-master-zzzzz"), None), LIMIT_S)
             ns.set_pod(master, container="master")

@@ -142,7 +142,7 @@ def test_what_is_repaired_is_as_it_was_and_the_job_goes_on(server, ns, operator)
 def test_a_master_that_is_held_before_it_runs_is_released(server, ns, operator, field):
     ns.apply_job()
     ns.start_workers()
-    until("the master's Job", lambda: ns.get("jobs", "digits-master"))
+    ns.until("the master's Job", lambda: ns.get("jobs", "digits-master"))
     change(ns, "Job", field)
     until("it is released", lambda: not holds(at(ns.get("jobs", "digits-master"), field), VALUES["Job"][field]))
 
@@ -184,7 +184,7 @@ def test_a_master_that_ended_before_the_first_status_has_its_end(server, ns, run
     operator = run_operator()
     ns.apply_job()
     ns.start_workers()
-    until("the master's Job", lambda: ns.get("jobs", "digits-master"))
+    ns.until("the master's Job", lambda: ns.get("jobs", "digits-master"))
     operator.process.kill()
     operator.process.wait()
     master = ns.start_master()

@@ -60,10 +60,8 @@ def test_a_master_that_fails_gives_its_exit_code_and_last_line(ns, operator):
     ns.start_workers()
     master = ns.start_master()
     ns.wait_state("Running")
-    begin = time.monotonic()
     ns.end_master(master, 3, "loading\nno such file: train.csv\n")
     ns.wait_state("Failed", timeout=5)
-    assert time.monotonic() - begin < 5
     condition = ns.condition("Failed")
     assert condition["reason"] == "MasterFailed"
     assert "exited with code 3" in condition["message"] and "attempt 1 of 1" in condition["message"]

@@ -97,7 +97,7 @@ def test_after_a_kill_the_other_leads_within_twenty_seconds_and_goes_on(ns, run_
     ns.start_workers(1, "half")
     until("the other leads", lambda: leads(standby), 25)
     took = time.monotonic() - begin
-    assert 9 < took <= 20, took
+    assert 9 < took <= limits.seconds(20), took
     ns.start_master("half")
     ns.wait_state("Running", "half")
     assert_each_event_once(ns, "half", "MasterStarted")
@@ -155,7 +155,6 @@ def test_two_that_take_turns_make_what_one_would_have_made(server, ns, run_candi
             ns.apply_job(name, replicas=1)
             until("its workers", lambda name=name: ns.workers(name), 30)
             ns.start_workers(1, name)
-            until("its master", lambda name=name: ns.master(name), 30)
             master = ns.start_master(name)
             ns.wait_state("Running", name, 30)
             ns.end_master(master)

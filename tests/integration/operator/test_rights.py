@@ -191,7 +191,7 @@ def looks_at_nodes(server, ns, node):
     until("the workers", lambda: ns.workers("ranks"))
     bind(server, ns, "ranks-worker-0", node)
     ns.start_workers(1, "ranks")
-    until("the master", lambda: ns.master("ranks"))
+    ns.until("the master", lambda: ns.master("ranks"), "ranks")
 
 
 def tells_why_there_are_no_pods(ns):

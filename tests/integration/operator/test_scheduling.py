@@ -109,7 +109,7 @@ def test_a_group_follows_its_job_and_nothing_else(server, ns, run_operator, gang
     assert group(ns, gang)["spec"]["minMember"] == 4
     assert group(ns, gang)["metadata"]["uid"] != old["metadata"]["uid"]
     ns.start_workers(4)
-    until("another master", lambda: ns.master() not in (None, master))
+    ns.until("another master", lambda: ns.master() not in (None, master))
     rest(operator)
     # A restart writes nothing, whatever runs.
     operator.stop()

@@ -83,7 +83,7 @@ def test_a_master_suspended_by_hand_starts_again_and_ends(ns, operator, held):
     until("the attempt has ended", lambda: ns.status().get("interruptions") == 1)
     until("its workers are gone", lambda: not {uid(ns, "pods", n) for n in ns.workers()} & set(workers.values()))
     ns.start_workers(2)
-    until("another Job", lambda: uid(ns, "jobs", "digits-master") not in (None, job))
+    ns.until("another Job", lambda: uid(ns, "jobs", "digits-master") not in (None, job))
     ns.end_master(ns.start_master())
     ns.wait_state("Succeeded")
     status = ns.status()
@@ -94,11 +94,11 @@ def test_a_master_suspended_by_hand_starts_again_and_ends(ns, operator, held):
 def test_a_master_suspended_before_it_ran_is_resumed(ns, operator):
     ns.apply_job(replicas=2)
     ns.start_workers(2)
-    first = until("the master's pod", ns.master)
+    first = ns.until("the master's pod", ns.master)
     job = uid(ns, "jobs", "digits-master")
     ns.patch("jobs", "digits-master", {"spec": {"suspend": True}})
     until("it is resumed", lambda: ns.get("jobs", "digits-master")["spec"]["suspend"] is False)
-    until("another pod", lambda: ns.master() not in (None, first))
+    ns.until("another pod", lambda: ns.master() not in (None, first))
     ns.end_master(ns.start_master())
     ns.wait_state("Succeeded")
     assert uid(ns, "jobs", "digits-master") == job and ns.status()["interruptions"] == 0
