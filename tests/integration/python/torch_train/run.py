@@ -1,5 +1,6 @@
 """All checks of what trains, in one job: each rank runs this program."""
 import optimizers  # noqa: F401
+import sparse  # noqa: F401
 import derived  # noqa: F401
 import normalisation  # noqa: F401
 import exchange  # noqa: F401

@@ -4,37 +4,44 @@ A hook at each parameter tells when backward() has finished its gradient, which 
 once, so that gradients are reduced while backward() still computes others. Every rank submits all
 of its parameters between two updates, those without a gradient as zeros, because the ranks may
 differ in what they used.
+
+A sparse gradient travels as two allgathers, and an empty stand-in takes its place among the dense
+ones. Where another rank has a dense gradient, or none and so dense zeros, the shapes differ, which
+every rank gets as an error: the dense one follows as a sparse one then, which the others wait for.
 """
+import contextlib
 import weakref
 
 import torch
 
 from horovod import _core
+from horovod.common import refusals
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import split_list
 from horovod.torch.asynchronous import REFUSALS
 from horovod.torch.compression import NoneCompressor
 from horovod.torch.functions import broadcast_object
 from horovod.torch.handles import all_written
-from horovod.torch.mpi_ops import (Adasum, Average, allreduce_async_, grouped_allreduce_async_,
+from horovod.torch.mpi_ops import (Adasum, Average, Max, Sum, allreduce_, allreduce_async_, grouped_allreduce_async_,
                                    sparse_allreduce_async, synchronize)
 
 
 class _Entry:
     """A parameter, its name in the job, and how many backward passes its gradient waits for."""
     __slots__ = ("parameter", "name", "group", "passes_left", "is_under_way", "sparse_dims", "hook",
-                 "dense", "submitted", "__weakref__")
+                 "dense", "submitted", "gathering", "__weakref__")
 
-    def __init__(self, parameter, name, passes):
+    def __init__(self, parameter, name, passes, sparse_dims):
         self.parameter = parameter
         self.name = name
         self.group = None
         self.passes_left = passes
         self.is_under_way = False
-        self.sparse_dims = 0  # of the last gradient, if that was sparse
+        self.sparse_dims = sparse_dims  # of the last gradient, if that was sparse
         self.hook = None
         self.dense = None  # what is submitted in place of a sparse gradient
         self.submitted = None  # the parameter's gradient, while what it holds is under way
+        self.gathering = None  # the handle of a sparse gradient that is under way
 
 
 class _Group:
@@ -47,14 +54,39 @@ class _Group:
 
 
 class _Flight:
-    """Gradients that were submitted together, as they were compressed, and how to wait for them."""
-    __slots__ = ("entries", "gradients", "contexts", "handle")
+    """Gradients that were submitted together, as they were compressed, and how to wait for them.
 
-    def __init__(self, entries, gradients, contexts, handle):
+    A sparse gradient is None here, and its entry has the handle.
+    """
+    __slots__ = ("entries", "gradients", "contexts", "handle", "is_group")
+
+    def __init__(self, entries, gradients, contexts, handle, is_group):
         self.entries = entries
         self.gradients = gradients
         self.contexts = contexts
         self.handle = handle
+        self.is_group = is_group
+
+
+class _Failures:
+    """What went wrong while gradients were received."""
+
+    def __init__(self):
+        self.first = None
+        self.unlike = {}  # {entry, or flight of a group: the error of ranks that have not the same there}
+
+    @contextlib.contextmanager
+    def noted(self, what=None):
+        """Notes what its body raises for an entry or flight, or for what is not to be tried again, and goes on."""
+        try:
+            yield
+        except (RuntimeError, ValueError) as error:
+            if what is None or not (isinstance(error, HorovodInternalError) and str(error).startswith("Mismatched ")):
+                self.first = self.first or error
+            elif isinstance(what, _Flight) and not what.is_group:
+                self.unlike[what.entries[0]] = error
+            else:
+                self.unlike[what] = error
 
 
 def _attach(parameter, function):
@@ -70,16 +102,17 @@ class Gradients:
     """What an optimizer needs to have its gradients reduced.
 
     names: what a parameter is called, by parameter. groups: None, a number of groups, or lists of
-    parameters that are reduced together.
+    parameters that are reduced together. is_sparse: the optimizer takes nothing but sparse gradients.
     """
 
     def __init__(self, names, compression, passes, op, predivide_factor, groups, sparse_as_dense,
-                 process_set):
+                 process_set, is_sparse=False):
         self.passes = passes
         self.is_reduced = False  # nothing was computed since the last finish()
         self._names = names
         self._compression = compression
         self._sparse_as_dense = sparse_as_dense
+        self._sparse_dims = 1 if is_sparse else 0  # of a parameter that has had no gradient yet
         self._process_set = process_set
         self._how = {"op": op, "process_set": process_set}
         if op == Average:
@@ -132,7 +165,7 @@ class Gradients:
                         for group, (known, n) in zip(param_groups, watched)))
 
     def _enter(self, parameter, name):
-        entry = _Entry(parameter, name, self.passes)
+        entry = _Entry(parameter, name, self.passes, self._sparse_dims)
         ours, its = weakref.ref(self), weakref.ref(entry)  # a model does not keep its optimizer
         submit = _core.allreduce_async
 
@@ -229,17 +262,23 @@ class Gradients:
             self._submit(group.entries)
 
     def _submit(self, entries):
-        dense = []
+        gradients = []
         for entry in entries:
             entry.is_under_way = True
-            gradient = self._gradient_of(entry)
+            gradients.append(self._gradient_of(entry))
+        self._check_sparse(entries, gradients)
+        self._submit_dense(entries, gradients)
+        for entry, gradient in zip(entries, gradients):
             if gradient.is_sparse:
-                handle = sparse_allreduce_async(gradient, entry.name, self._op, self._process_set)
-                self._flights.append(_Flight([entry], None, None, handle))
-            else:
-                dense.append((entry, gradient))
-        if dense:
-            self._submit_dense(*zip(*dense))
+                entry.gathering = sparse_allreduce_async(gradient, entry.name, self._op, self._process_set)
+
+    def _check_sparse(self, entries, gradients):
+        """ValueError, which the other ranks get as well, where sparse gradients cannot be reduced as they are to be."""
+        if self._op in (Average, Sum) or not any(gradient.is_sparse for gradient in gradients):
+            return
+        error = ValueError("Sparse tensors can be averaged and summed only.")
+        refusals.tell(error, "allreduce", entries[0].name, self._process_set, len(entries) if entries[0].group else 0)
+        raise error
 
     def _gradient_of(self, entry):
         """What to submit for a parameter: its gradient, or zeros of the same kind."""
@@ -255,13 +294,20 @@ class Gradients:
         return gradient
 
     def _submit_dense(self, entries, gradients):
-        packed, contexts = zip(*(self._compression.compress(g) for g in gradients))
-        name = entries[0].name
-        if entries[0].group is None:
-            handle = allreduce_async_(packed[0], name=name, **self._how)
-        else:
+        packed, contexts = zip(*map(self._packed, entries, gradients))
+        name, is_group = entries[0].name, entries[0].group is not None
+        if is_group:
             handle = grouped_allreduce_async_(list(packed), name=name, **self._how)
-        self._flights.append(_Flight(entries, gradients, contexts, handle))
+        else:
+            handle = allreduce_async_(packed[0], name=name, **self._how)
+        gradients = [None if gradient.is_sparse else gradient for gradient in gradients]
+        self._flights.append(_Flight(entries, gradients, contexts, handle, is_group))
+
+    def _packed(self, entry, gradient):
+        """(what is sent among the dense gradients, what decompress needs of it)."""
+        if gradient is None or gradient.is_sparse:
+            return _stand_in(entry.parameter), None
+        return self._compression.compress(gradient)
 
     def finish(self, param_groups):
         """Submits what no backward pass has reached, and waits until every gradient is reduced.
@@ -283,44 +329,93 @@ class Gradients:
                 self._submit([entry] if entry.group is None else entry.group.entries)
 
     def _receive_all(self):
-        failure = None
         self._end_pass()  # of one that ended with an exception
         handles, self._handles = self._handles, []
         flights, self._flights = self._flights, []
+        found = _Failures()
         reduced = []
         for entry, handle in handles:
-            try:
+            with found.noted(entry):
                 reduced.append(_core.wait(handle))
                 if entry.parameter.grad is not reduced[-1]:
                     _replace(entry, reduced[-1])
-            except (RuntimeError, ValueError) as error:
-                failure = failure or error
         all_written(reduced)
         with torch.no_grad():
             for flight in flights:
-                try:
+                with found.noted(flight):
                     self._receive(flight)
-                except (RuntimeError, ValueError) as error:
-                    failure = failure or error
+            if found.unlike:
+                self._agree(found)
         self._count_anew()
-        return failure
+        return found.first
 
     def _receive(self, flight):
-        if flight.gradients is None:
-            flight.entries[0].parameter.grad = flight.handle()
-            return
         received = synchronize(flight.handle)
-        if flight.entries[0].group is None:
+        if not flight.is_group:
             received = [received]
+        failure = None
         for entry, gradient, packed, context in zip(flight.entries, flight.gradients, received, flight.contexts):
-            reduced = self._compression.decompress(packed, context)
-            if entry.dense is gradient:  # the optimizer gets the kind of gradient that it expects
-                entry.parameter.grad = reduced.to_sparse(entry.sparse_dims)
-            elif reduced is not gradient:
-                gradient.copy_(reduced)
-            if entry.dense is None and entry.parameter.grad is not entry.submitted:
-                _replace(entry, gradient)
-            entry.dense = entry.submitted = None
+            if gradient is not None:
+                self._take_over(entry, gradient, self._compression.decompress(packed, context))
+                continue
+            try:
+                _take_gathered(entry)
+            except (RuntimeError, ValueError) as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    @staticmethod
+    def _take_over(entry, gradient, reduced):
+        if entry.dense is gradient:  # the optimizer gets the kind of gradient that it expects
+            entry.parameter.grad = reduced.to_sparse(entry.sparse_dims)
+        elif reduced is not gradient:
+            gradient.copy_(reduced)
+        if entry.dense is None and entry.parameter.grad is not entry.submitted:
+            _replace(entry, gradient)
+
+    def _agree(self, found):
+        """What the ranks have of different shapes: sparse on some and dense on others is all sparse; else an error it is.
+
+        A group is tried again one by one. Every rank has got the same errors, and so does the same.
+        """
+        self._try_again(found)
+        unlike = sorted(found.unlike.items(), key=lambda pair: pair[0].name)
+        if not unlike:
+            return
+        dims = torch.tensor([entry.sparse_dims if entry.gathering is not None else 0 for entry, _ in unlike])
+        try:
+            allreduce_(dims, name=f"{unlike[0][0].name}.sparse_dims", op=Max, process_set=self._process_set)
+        except RuntimeError as error:
+            found.first = found.first or error
+            return
+        for (entry, error), n in zip(unlike, dims.tolist()):
+            with found.noted():
+                if n == 0:
+                    raise error
+                if entry.gathering is None:
+                    entry.gathering = sparse_allreduce_async(_as_sparse(entry.parameter, n), entry.name, self._op,
+                                                             self._process_set)
+                    entry.sparse_dims = n
+        for (entry, _), n in zip(unlike, dims.tolist()):
+            with found.noted():
+                if n > 0:
+                    _take_gathered(entry)
+
+    def _try_again(self, found):
+        """Submits what groups had of different shapes one by one, and receives it."""
+        groups = [flight for flight in found.unlike if isinstance(flight, _Flight)]
+        again = []
+        for flight in groups:
+            del found.unlike[flight]
+            for entry, gradient in zip(flight.entries, flight.gradients):
+                with found.noted():
+                    packed, context = self._packed(entry, gradient)
+                    handle = allreduce_async_(packed, name=entry.name, **self._how)
+                    again.append(_Flight([entry], [gradient], [context], handle, False))
+        for flight in again:
+            with found.noted(flight):
+                self._receive(flight)
 
     def restart(self):
         """Waits for what is under way, whatever becomes of it, and begins anew."""
@@ -331,6 +426,7 @@ class Gradients:
         for entry in self._entries.values():
             entry.passes_left = self.passes
             entry.is_under_way = False
+            entry.dense = entry.submitted = entry.gathering = None
             if entry.group is not None:
                 entry.group.n_missing = len(entry.group.entries)
 
@@ -341,6 +437,24 @@ def _replace(entry, reduced):
         raise ValueError(f"the gradient of {entry.name} was set to None between backward() and step(), while it was being reduced. "
                          "Call step() or synchronize() first, or do that before backward().")
     entry.parameter.grad = reduced
+
+
+def _take_gathered(entry):
+    """Gives a parameter its sparse gradient; nothing where it was not submitted, which was an error then."""
+    if entry.gathering is not None:
+        entry.parameter.grad = entry.gathering()
+
+
+def _stand_in(parameter):
+    """What is reduced in place of a sparse gradient: no elements, and another shape than that of a dense one."""
+    return parameter.new_empty((0, 0) if parameter.dim() == 1 else (0,), requires_grad=False)
+
+
+def _as_sparse(parameter, sparse_dims):
+    """The gradient of a parameter as a sparse one."""
+    if parameter.grad is None:
+        return _zeros(parameter, sparse_dims)
+    return parameter.grad.detach().to_sparse(sparse_dims)
 
 
 def _zeros(parameter, sparse_dims):

@@ -40,7 +40,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._should_synchronize = True
         self._parameter_names = _all_names(self, _names(self, named_parameters))
         self._gradients = Gradients(self._parameter_names, compression, backward_passes_per_step, op,
-                                    gradient_predivide_factor, groups, sparse_as_dense, process_set)
+                                    gradient_predivide_factor, groups, sparse_as_dense, process_set,
+                                    is_sparse=isinstance(self, torch.optim.SparseAdam))
         self._register_hooks()
 
     def _register_hooks(self):
@@ -283,7 +284,8 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
         and multiplied by it when the sum is divided by the number of ranks.
     groups: gradients that are reduced as one, once all of them are there: a number of groups, or
         lists of parameters. num_groups is its former name.
-    sparse_as_dense: sparse gradients are made dense before.
+    sparse_as_dense: sparse gradients are made dense before. Without it a gradient that is sparse on
+        some ranks and dense on others, or missing there, is sparse on all.
     process_set: the ranks that train this model.
     """
     _check_passes(backward_passes_per_step)
