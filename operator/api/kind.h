@@ -55,6 +55,7 @@ bool hvd_kind_allows(enum hvd_kind kind, const char *verb);
 #define HVD_ANNOTATION_SPEC_HASH "horovod.io/spec-hash"
 #define HVD_ANNOTATION_GENERATION "horovod.io/generation" /* with which a set was started */
 #define HVD_ANNOTATION_ATTEMPT "horovod.io/attempt"
+#define HVD_ANNOTATION_END "horovod.io/end" /* of a job, while its status cannot be written */
 #define HVD_ANNOTATION_WORKERS "horovod.io/workers"
 #define HVD_ANNOTATION_WORKERS_HASH "horovod.io/workers-hash"
 #define HVD_ANNOTATION_SCALED_DOWN "horovod.io/scaled-down"

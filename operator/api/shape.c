@@ -25,7 +25,7 @@ static const struct hvd_shape
     annotations_of_ours[] = {{HVD_ANNOTATION_JOB_UID, ALL}, {HVD_ANNOTATION_SPEC_HASH, ALL},
                              {HVD_ANNOTATION_GENERATION, ALL}, {HVD_ANNOTATION_ATTEMPT, ALL},
                              {HVD_ANNOTATION_WORKERS, ALL}, {HVD_ANNOTATION_WORKERS_HASH, ALL},
-                             {HVD_ANNOTATION_SCALED_DOWN, ALL},
+                             {HVD_ANNOTATION_SCALED_DOWN, ALL}, {HVD_ANNOTATION_END, ALL},
                              {HVD_ANNOTATION_CONTAINER, ALL},
                              {HVD_ANNOTATION_HOSTS, ALL}, {HVD_ANNOTATION_TOPOLOGY, ALL}, END},
     labels_of_ours[] = {{HVD_LABEL_MANAGED_BY, ALL}, {HVD_LABEL_JOB, ALL}, {HVD_LABEL_ROLE, ALL},

@@ -16,6 +16,7 @@
 #include "operator/core/gang.h"
 #include "operator/core/hash.h"
 #include "operator/core/hosts.h"
+#include "operator/core/mark.h"
 #include "operator/core/observe_internal.h"
 #include "operator/core/packed.h"
 
@@ -379,6 +380,24 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
            hvd_observe_annotation(object, HVD_ANNOTATION_SCALED_DOWN, &out->u.job.scaled_down);
 }
 
+static bool observe_configmap(const cJSON *object, struct hvd_object *out)
+{
+    const cJSON *end =
+        hvd_json_get(hvd_json_at(object, "metadata.annotations"), HVD_ANNOTATION_END);
+    const char *text = cJSON_GetStringValue((cJSON *)end);
+
+    out->u.configmap.is_immutable = hvd_json_true(object, "immutable");
+    out->u.configmap.is_shadowed = hvd_hosts_has_any(hvd_json_get(object, "binaryData"));
+    out->u.configmap.data_hash = hvd_hosts_hash(hvd_json_get(object, "data"));
+    if (!text)
+        return true;
+    out->u.configmap.end =
+        hvd_strndup(text, (size_t)hvd_observe_cut(text, strlen(text), HVD_MARK_TEXT_MAX));
+    if (out->u.configmap.end)
+        hvd_str_disarm(out->u.configmap.end);
+    return out->u.configmap.end != NULL;
+}
+
 static bool observe_podgroup(const cJSON *object, struct hvd_object *out)
 {
     hvd_gang_observe(hvd_json_get(object, "spec"), out->u.podgroup.fields);
@@ -395,10 +414,7 @@ static bool observe_kind(const cJSON *object, struct hvd_object *out)
     case HVD_KIND_STATEFULSET:
         return observe_statefulset(object, out);
     case HVD_KIND_CONFIGMAP:
-        out->u.configmap.is_immutable = hvd_json_true(object, "immutable");
-        out->u.configmap.is_shadowed = hvd_hosts_has_any(hvd_json_get(object, "binaryData"));
-        out->u.configmap.data_hash = hvd_hosts_hash(hvd_json_get(object, "data"));
-        return true;
+        return observe_configmap(object, out);
     case HVD_KIND_JOB:
         return observe_job(object, out);
     case HVD_KIND_POD:

@@ -155,6 +155,7 @@ struct hvd_object {
             uint64_t data_hash; /* hvd_hosts_hash of its data */
             bool is_immutable;
             bool is_shadowed; /* binaryData holds a file of the list, so that data cannot */
+            char *end;        /* annotation: how the job has ended (mark.h), or NULL */
         } configmap;
         struct {
             char *made_for;        /* as of a StatefulSet */

@@ -102,7 +102,7 @@ void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *messag
                                                           .message = message});
     finish(p, HVD_JOB_FAILED, reason);
     set(p, HVD_COND_FAILED, HVD_TRUE, (const char *const[2]){reason, message});
-    hvd_pass_event(p, is_template ? reason : "Failed", message, true);
+    hvd_pass_end_event(p, is_template ? reason : "Failed", message, true);
 }
 
 /* Whether the master's container is known to have failed: its pod may still run others. */
@@ -192,6 +192,13 @@ static void describe_failure(const struct hvd_pass *p, const struct verdict *ver
                       *line ? ": " : "", line);
 }
 
+static void end_well(struct hvd_pass *p, const char *message)
+{
+    finish(p, HVD_JOB_SUCCEEDED, "Succeeded");
+    set(p, HVD_COND_SUCCEEDED, HVD_TRUE, (const char *const[2]){"MasterSucceeded", message});
+    hvd_pass_end_event(p, "Succeeded", message, false);
+}
+
 static void succeed(struct hvd_pass *p)
 {
     char message[MESSAGE_SIZE], attempt[HVD_ATTEMPT_SIZE], name[HVD_CHILD_NAME_MAX];
@@ -203,9 +210,7 @@ static void succeed(struct hvd_pass *p)
                   attempt,
                   p->child[HVD_KIND_JOB] ? "" : "; it was deleted before its end was read");
     hvd_sidecars_name(p, message, sizeof(message));
-    finish(p, HVD_JOB_SUCCEEDED, "Succeeded");
-    set(p, HVD_COND_SUCCEEDED, HVD_TRUE, (const char *const[2]){"MasterSucceeded", message});
-    hvd_pass_event(p, "Succeeded", message, false);
+    end_well(p, message);
 }
 
 /* Asks the rules about the worker that was lost and about the master. */
@@ -356,6 +361,42 @@ bool hvd_outcome_is_uncleared(const struct hvd_pass *p)
            (hvd_pass_child(p, HVD_KIND_JOB) == HVD_CHILD_OURS && attempt_of(p, job) <= ended);
 }
 
+/* Notes in the next status that the attempt has begun, and which Job it has. */
+static void note_begun(struct hvd_pass *p, const struct hvd_object *job)
+{
+    if (attempt_of(p, job) > p->next.attempts)
+        p->next.attempts = attempt_of(p, job);
+    if (!p->st && !hvd_str_equal(p->next.master_uid, job->meta.uid))
+        p->st = hvd_job_set_master_uid(&p->next, job->meta.uid);
+}
+
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+void hvd_outcome_noted(struct hvd_pass *p)
+{
+    const struct hvd_mark *mark = &p->mark;
+    const struct hvd_object *job = current_job(p);
+
+    if (job)
+        note_begun(p, job);
+    p->next.attempts = larger(p->next.attempts, mark->attempts);
+    p->next.failures = larger(p->next.failures, mark->failures);
+    p->next.interruptions = larger(p->next.interruptions, mark->interruptions);
+    if (mark->state == HVD_JOB_SUCCEEDED) {
+        end_well(p, mark->message);
+        return;
+    }
+    if (hvd_job_ended(&p->next) > hvd_job_ended(&p->job->status)) {
+        p->next.cleaned = hvd_job_ended(&p->next);
+        keep_log(p);
+        note_end(p, mark->reason, mark->message);
+    }
+    hvd_outcome_fail(p, mark->reason, mark->message);
+}
+
 bool hvd_outcome_master(struct hvd_pass *p)
 {
     const struct hvd_object *job = current_job(p);
@@ -363,10 +404,7 @@ bool hvd_outcome_master(struct hvd_pass *p)
 
     if (!job)
         return false;
-    if (attempt_of(p, job) > p->next.attempts)
-        p->next.attempts = attempt_of(p, job);
-    if (!p->st && !hvd_str_equal(p->next.master_uid, job->meta.uid))
-        p->st = hvd_job_set_master_uid(&p->next, job->meta.uid);
+    note_begun(p, job);
     if (job->u.job.is_complete || (pod && pod->u.pod.phase == HVD_POD_SUCCEEDED)) {
         succeed(p);
         return true;

@@ -52,7 +52,7 @@ static const struct field
                         FIELD(LONG, u.statefulset.generation),
                         FIELD(TEXT, u.statefulset.spec_hash)},
     of_configmap[] = {FIELD(HASH, u.configmap.data_hash), FIELD(BOOL, u.configmap.is_immutable),
-                    FIELD(BOOL, u.configmap.is_shadowed)},
+                    FIELD(BOOL, u.configmap.is_shadowed), FIELD(TEXT, u.configmap.end)},
     of_job[] = {FIELD(TEXT, u.job.made_for), FIELD(INT, u.job.attempt), FIELD(TEXT, u.job.workers),
                 FIELD(TEXT, u.job.scaled_down),
                 FIELD(HASH, u.job.workers_hash),

@@ -245,6 +245,16 @@ void hvd_pass_event(struct hvd_pass *p, const char *reason, const char *message,
         p->st = hvd_plan_event(p->plan, p->job, &event, p->now_s);
 }
 
+void hvd_pass_end_event(struct hvd_pass *p, const char *reason, const char *message,
+                        bool is_warning)
+{
+    const struct hvd_event event = {reason, message, is_warning, "end"};
+
+    p->is_urgent = true;
+    if (!p->st)
+        p->st = hvd_plan_event(p->plan, p->job, &event, p->now_s);
+}
+
 void hvd_pass_patch(struct hvd_pass *p, const struct hvd_object *object,
                     const struct hvd_patch *patch)
 {

@@ -7,6 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "operator/api/json.h"
+#include "operator/core/mark.h"
 #include "operator/core/plan.h"
 #include "operator/core/pods.h"
 #include "operator/core/reconcile.h"
@@ -41,6 +42,7 @@ struct hvd_pass {
     size_t too_long;            /* bytes of a list that no ConfigMap can hold; 0: it fits */
     int64_t settled_ms;         /* until then a status that is about to change again waits; or 0 */
     struct hvd_job_status next; /* what the status should be */
+    struct hvd_mark mark;       /* how the job has ended, as no status could say yet */
     struct hvd_attempt_end end; /* of the attempt that ends in this pass */
     char *end_message;          /* owned: its message */
     bool is_urgent;             /* the status says something that must not wait */
@@ -138,6 +140,10 @@ void hvd_pass_attempt_end(struct hvd_pass *p, const struct hvd_attempt_end *end)
 
 /* Sets the state of the next status. */
 void hvd_pass_state(struct hvd_pass *p, enum hvd_job_state state);
+
+/* The same of the end of the job, which has one event, whatever the status says meanwhile. */
+void hvd_pass_end_event(struct hvd_pass *p, const char *reason, const char *message,
+                        bool is_warning);
 
 /* Adds an event and makes the status urgent. */
 void hvd_pass_event(struct hvd_pass *p, const char *reason, const char *message, bool is_warning);
@@ -385,6 +391,9 @@ bool hvd_outcome_master(struct hvd_pass *p);
 void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *message);
 
 #define HVD_REASON_DELETED "Deleted" /* of the end of a HorovodJob that is being deleted */
+
+/* Ends the job as its ConfigMap says (mark.h). */
+void hvd_outcome_noted(struct hvd_pass *p);
 
 /* Whether a HorovodJob that is being deleted has no master any more, or never gets one; it has
  * failed then. */

@@ -537,12 +537,23 @@ static void wind_down(struct hvd_pass *p)
     show_master(p);
 }
 
+/* An end that was carried out, and of which no status says anything yet. */
+static void take_noted(struct hvd_pass *p)
+{
+    if (p->next.start_s == 0 && !p->job->spec.is_suspended)
+        p->next.start_s = find_start_s(p);
+    hvd_outcome_noted(p);
+}
+
 static void decide(struct hvd_pass *p)
 {
     char message[MESSAGE_SIZE];
 
     p->next.observed_generation = p->job->generation;
-    if (p->job->invalid)
+    hvd_mark_find(p);
+    if (p->mark.state != HVD_JOB_NEW)
+        take_noted(p);
+    else if (p->job->invalid)
         hvd_outcome_fail(p, HVD_REASON_TEMPLATE, p->job->invalid);
     else if (is_refused(p, message))
         hvd_outcome_fail(p, HVD_REASON_TEMPLATE, message);
@@ -674,9 +685,9 @@ static void drop_events(struct hvd_plan *plan, bool is_all)
 /*
  * What follows from the cluster and the spec alone is carried out also where the status cannot be
  * written: an operator that starts anew decides the same again. Workers go that nobody uses any
- * more, and all that runs of a job whose time is over or whose template is wrong. What only the
- * status would remember is left as it is: the Job of a failed attempt, which tells of the failure
- * that is not counted yet.
+ * more, and all that runs of a job whose time is over or whose template is wrong, once the end is
+ * noted on the ConfigMap. What only the status would remember is left as it is: the Job of a failed
+ * attempt, which tells of the failure that is not counted yet.
  */
 static void finish_unwritten(struct hvd_pass *p)
 {
@@ -685,6 +696,8 @@ static void finish_unwritten(struct hvd_pass *p)
     if (!hvd_job_is_finished(&p->next))
         return;
     p->is_carried_out = true;
+    if (!hvd_mark_note(p))
+        return;
     if (failed->truth == HVD_TRUE && (hvd_str_equal(failed->reason, HVD_REASON_DEADLINE) ||
                                       hvd_str_equal(failed->reason, HVD_REASON_TEMPLATE)))
         hvd_outcome_take_down(p);

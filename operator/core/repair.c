@@ -66,6 +66,8 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
     [HVD_REPAIR_IMMUTABLE] = {"immutable", {3600000, 3600000}, {{"f:immutable"}}},
     [HVD_REPAIR_HOSTS_SEEN] = {"metadata.annotations[" HVD_ANNOTATION_HOSTS "]", WAITS,
                                {{"f:metadata", "f:annotations", "f:" HVD_ANNOTATION_HOSTS}}},
+    [HVD_REPAIR_END] = {"metadata.annotations[" HVD_ANNOTATION_END "]", WAITS,
+                        {{"f:metadata", "f:annotations", "f:" HVD_ANNOTATION_END}}},
     [HVD_REPAIR_WORKERS] = {"metadata.annotations[" HVD_ANNOTATION_WORKERS "]", WAITS,
                             {{"f:metadata", "f:annotations", "f:" HVD_ANNOTATION_WORKERS}}},
     [HVD_REPAIR_SUSPEND] = {"spec.suspend or spec.parallelism", WAITS,

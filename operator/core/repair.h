@@ -52,6 +52,7 @@ enum hvd_repair {
     HVD_REPAIR_DEADLINE,   /* activeDeadlineSeconds of it */
     HVD_REPAIR_BACKOFF,    /* backoffLimit of it */
     HVD_REPAIR_GANG,       /* spec of the PodGroup */
+    HVD_REPAIR_END,        /* annotation of the ConfigMap */
     HVD_REPAIR_STATUS,     /* of the HorovodJob */
     HVD_N_REPAIRS,
 };

@@ -234,3 +234,46 @@ def test_an_end_is_counted_before_the_next_attempt(server, ns, operator, code):
     ns.start_master()
     ns.wait_state("Running")
     assert ns.events().count(("Restarting", 1)) == 1
+
+
+def is_over(ns, state, masters):
+    """The end is told once, and nothing has run but those masters."""
+    ns.wait_state(state, timeout=60)
+    until("nothing is left of the workers", lambda: not ns.get("statefulsets", "digits-worker") and not ns.workers(), 60)
+    started = [event for event in ns.list("events") if event["reason"] == "MasterStarted" and event["involvedObject"]["name"] == "digits"]
+    assert {event["message"].split()[1] for event in started} == set(masters), started
+    assert [event for event, _ in ns.events() if event in ("Succeeded", "Failed")] == [state]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_an_end_that_no_status_tells_of_outlives_the_operator_and_the_job(server, ns, run_operator, code):
+    """The status was never written, the workers are gone, and then the master's Job: a new operator runs nothing again."""
+    operator = run_operator()
+    ns.apply_job("probe", suspend=True)
+    with denying(server, ns, "horovodjobs/status", "UPDATE", lambda: patch_status(ns, "probe")):
+        ns.apply_job()
+        ns.start_workers()
+        master = ns.start_master()
+        until("the event", lambda: ("MasterStarted", 1) in ns.events(), 60)
+        ns.end_master(master, code=code)
+        until("the workers are removed", lambda: ns.get("statefulsets", "digits-worker") is None, 60)
+        operator.stop()
+        ns.delete("jobs", "digits-master")
+        until("its pod is removed", lambda: ns.get("pods", master) is None, 60)
+        operator = run_operator()
+        until("the status is refused again", lambda: sum(denied_writes(operator, name) for name in ("horovodjobs/status", "horovodjobs")), 60)
+        assert ns.status() == {}
+    is_over(ns, "Failed" if code else "Succeeded", [master])
+
+
+def test_a_deadline_that_was_carried_out_is_kept_whatever_it_is_then(server, ns, run_operator):
+    operator = run_operator()
+    master = start(ns, activeDeadlineSeconds=20)
+    with denying(server, ns, "horovodjobs/status", "UPDATE", lambda: patch_status(ns)):
+        until("the workers are removed", lambda: ns.get("statefulsets", "digits-worker") is None, 90)
+        until("the master is removed", lambda: ns.get("jobs", "digits-master") is None, 60)
+        ns.patch("horovodjobs", "digits", {"spec": {"activeDeadlineSeconds": 100000}})
+        operator.stop()
+        run_operator()
+    is_over(ns, "Failed", [master])
+    assert ns.condition("Failed")["reason"] == "DeadlineExceeded"

@@ -233,6 +233,7 @@ static void a_fight_over_anything_costs_twelve_requests_and_then_one_in_five_min
     struct world w;
 
     (void)state;
+    is_fought[HVD_REPAIR_END] = true; /* of a job that has ended: test_mark.c */
     for (size_t i = 0; i < N_STRANGERS; i++) {
         const struct stranger *s = &strangers[i];
         int most = s->n_sent ? s->n_sent : SHORT;
