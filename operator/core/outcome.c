@@ -397,6 +397,22 @@ void hvd_outcome_noted(struct hvd_pass *p)
     hvd_outcome_fail(p, mark->reason, mark->message);
 }
 
+bool hvd_outcome_late(struct hvd_pass *p)
+{
+    const struct hvd_object *job = p->child[HVD_KIND_JOB], *pod = p->pods.master;
+    char message[MESSAGE_SIZE];
+
+    if (hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS || !job->u.job.is_complete ||
+        attempt_of(p, job) <= p->job->status.cleaned || hvd_altered_is_wrong(p, HVD_KIND_JOB) ||
+        (current_job(p) && !hvd_pass_is_stopping(p)))
+        return false;
+    hvd_pass_text(message, sizeof(message),
+                  "%s %s succeeded: its attempt had been given up, and it was not removed in time",
+                  pod ? "pod" : "Job", pod ? pod->meta.name : job->meta.name);
+    end_well(p, message);
+    return true;
+}
+
 bool hvd_outcome_master(struct hvd_pass *p)
 {
     const struct hvd_object *job = current_job(p);

@@ -395,6 +395,11 @@ void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *messag
 /* Ends the job as its ConfigMap says (mark.h). */
 void hvd_outcome_noted(struct hvd_pass *p);
 
+/* Whether the master's Job has completed though its attempt was given up: it was suspended, or has
+ * failed for a lost worker, and the Job could not be deleted in time. The job has succeeded then.
+ */
+bool hvd_outcome_late(struct hvd_pass *p);
+
 /* Whether a HorovodJob that is being deleted has no master any more, or never gets one; it has
  * failed then. */
 bool hvd_outcome_abandoned(struct hvd_pass *p);

@@ -557,6 +557,8 @@ static void decide(struct hvd_pass *p)
         hvd_outcome_fail(p, HVD_REASON_TEMPLATE, p->job->invalid);
     else if (is_refused(p, message))
         hvd_outcome_fail(p, HVD_REASON_TEMPLATE, message);
+    else if (hvd_outcome_late(p))
+        ; /* it has succeeded all the same */
     else if (p->job->is_deleting)
         wind_down(p);
     else if (p->job->spec.is_suspended || hvd_ensure_is_outdated(p)) {

@@ -7,7 +7,7 @@ import pytest
 from kubeapi import ApiError, until
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-GROUPS = {"configmaps": "", "horovodjobs": "horovod.io", "horovodjobs/status": "horovod.io"}
+GROUPS = {"configmaps": "", "jobs": "batch", "horovodjobs": "horovod.io", "horovodjobs/status": "horovod.io"}
 
 
 @contextlib.contextmanager
@@ -277,3 +277,20 @@ def test_a_deadline_that_was_carried_out_is_kept_whatever_it_is_then(server, ns,
         run_operator()
     is_over(ns, "Failed", [master])
     assert ns.condition("Failed")["reason"] == "DeadlineExceeded"
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_master_that_succeeds_before_it_can_be_suspended_has_succeeded(server, ns, operator, is_resumed):
+    master = start(ns)
+
+    def remove():
+        ns.api.request("DELETE", f"{ns.path('jobs', 'digits-master')}?dryRun=All")
+    with denying(server, ns, "jobs", "DELETE", remove):
+        ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+        ns.wait_state("Suspended", timeout=60)
+        if is_resumed:
+            ns.patch("horovodjobs", "digits", {"spec": {"suspend": False}})
+        ns.end_master(master)
+        ns.wait_state("Succeeded", timeout=60)
+    is_over(ns, "Succeeded", [master])
+    assert ns.get("jobs", "digits-master")

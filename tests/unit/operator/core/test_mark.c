@@ -225,6 +225,84 @@ static void what_somebody_else_notes_does_no_harm(void **state)
     hvd_free(text);
 }
 
+/* ---- masters that succeed though their attempt was given up ---- */
+
+static void complete(struct world *w)
+{
+    assert_true(world_patch(w, "Job", "digits-master",
+                            "{\"status\":{\"conditions\":[{\"type\":\"Complete\","
+                            "\"status\":\"True\"}]}}"));
+}
+
+static void a_master_that_succeeds_before_it_can_be_suspended_has_succeeded(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct world w;
+
+        world_start(&w, "");
+        w.deny_kind = "Job";
+        w.has_waits = i % 2;
+        world_edit(&w, "{\"suspend\":true}");
+        go_on(&w, 4);
+        world_is_state(&w, "Suspended");
+        if (i / 2) {
+            world_edit(&w, "{\"suspend\":false}");
+            go_on(&w, 4);
+        }
+        assert_non_null(world_find(&w, "Job", "digits-master"));
+        world_end_master(&w, 0, NULL);
+        complete(&w);
+        go_on(&w, 4);
+        world_is_state(&w, "Succeeded");
+        w.deny_kind = NULL;
+        go_on(&w, 40);
+        world_is_state(&w, "Succeeded");
+        assert_string_equal(world_condition(&w, "Suspended"), "False");
+        assert_int_equal(world_events(&w, "Succeeded"), 1);
+        assert_int_equal(world_events(&w, "Resumed"), 0);
+        assert_int_equal(world_events(&w, "MasterStarted"), 1);
+        world_fini(&w);
+    }
+}
+
+/* The attempt had failed for a worker; the Job that is to go succeeds. */
+static void a_master_that_succeeds_after_its_attempt_failed_has_succeeded(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, ",\"backoffLimit\":3");
+    w.deny_kind = "Job";
+    world_end_worker(&w, "digits-worker-1", 137, "OOMKilled");
+    go_on(&w, 10);
+    world_is_state(&w, "Restarting");
+    world_end_master(&w, 0, NULL);
+    complete(&w);
+    go_on(&w, 4);
+    w.deny_kind = NULL;
+    go_on(&w, 10);
+    world_is_state(&w, "Succeeded");
+    assert_int_equal(world_events(&w, "Succeeded"), 1);
+    world_fini(&w);
+}
+
+/* A Job that is on its way out may be stopped by that, and say that it has completed. */
+static void a_job_that_is_being_deleted_does_not_succeed_late(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    world_hold(&w, "Job", "digits-master");
+    world_edit(&w, "{\"suspend\":true}");
+    go_on(&w, 4);
+    complete(&w);
+    go_on(&w, 4);
+    world_is_state(&w, "Suspended");
+    world_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +312,9 @@ int main(void)
         cmocka_unit_test(an_end_that_cannot_be_noted_holds_nothing_up),
         cmocka_unit_test(a_note_that_others_take_away_costs_a_bounded_number_of_writes),
         cmocka_unit_test(what_somebody_else_notes_does_no_harm),
+        cmocka_unit_test(a_master_that_succeeds_before_it_can_be_suspended_has_succeeded),
+        cmocka_unit_test(a_master_that_succeeds_after_its_attempt_failed_has_succeeded),
+        cmocka_unit_test(a_job_that_is_being_deleted_does_not_succeed_late),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
