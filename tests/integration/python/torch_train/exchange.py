@@ -96,6 +96,63 @@ def to_broadcast_an_optimizers_state_changes_no_parameter():
 
 
 @check
+def an_optimizer_without_state_has_gradients_of_zeros_behind_it():
+    for options in ({}, {"sparse": True}):
+        frozen = torch.nn.Parameter(torch.ones(2, dtype=torch.int32), requires_grad=False)
+        free, other = torch.nn.Parameter(torch.randn(4, 2)), torch.nn.Parameter(torch.randn(2, 2))
+        other.grad = torch.full((2, 2), 3.0) if not options else torch.full((2, 2), 3.0).to_sparse(1)
+        if options:
+            optimizer = torch.optim.SparseAdam([free, other], lr=0.1)
+        else:
+            optimizer = torch.optim.SGD([frozen, free, other], lr=0.1, momentum=0.9, weight_decay=0.1, nesterov=True)
+        optimizer = hvd.DistributedOptimizer(optimizer)
+        before = free.detach().clone()
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        assert frozen.grad is None and other.grad.is_sparse == bool(options) == free.grad.is_sparse
+        assert torch.equal(before, free) and other.grad.to_dense().tolist() == [[3.0] * 2] * 2
+        zeros = free.grad.to_dense()
+        assert not zeros.any() and torch.equal(hvd.broadcast(zeros, root_rank=0), zeros)
+        optimizer.zero_grad()
+
+
+def kinds_of_optimizers():
+    """Every class of torch.optim whose state can be sent."""
+    optim = torch.optim
+    return [kind for name, kind in sorted(vars(optim).items())
+            if isinstance(kind, type) and issubclass(kind, optim.Optimizer) and kind not in (optim.Optimizer, optim.LBFGS)]
+
+
+@check
+def every_optimizer_of_torch_takes_over_the_roots_state_whoever_has_any():
+    for kind in kinds_of_optimizers():
+        is_sparse = kind is torch.optim.SparseAdam
+        for has_state in (hvd.rank() == 0, hvd.rank() != 0, False, True):
+            table = torch.nn.Parameter(torch.ones(4, 2))
+            optimizer = kind([table], lr=0.1 * (hvd.rank() + 1))
+            for is_taken_over in (False, True):
+                if is_taken_over:
+                    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+                    texts = hvd.allgather_object(numbers_of(optimizer))
+                    assert set(texts) == {texts[0]}, texts
+                    hvd.broadcast_parameters([table], root_rank=0)
+                if is_taken_over or has_state:
+                    optimizer.zero_grad()
+                    rows = torch.tensor([3 if is_taken_over else hvd.rank() % 4])
+                    torch.nn.functional.embedding(rows, table, sparse=is_sparse).square().sum().backward()
+                    optimizer.step()
+            same_on_all_ranks(table)
+
+
+@check
+def nothing_can_be_broadcast_and_gathered():
+    for nothing in ({}, [], iter(()), {"none": None}, torch.nn.Module().state_dict()):
+        hvd.broadcast_parameters(nothing, root_rank=0)
+    for nothing in (None, {}, b"", torch.empty(0)):
+        assert type(hvd.broadcast_object(nothing if hvd.rank() == 0 else 1, root_rank=0)) is type(nothing)
+        assert len(hvd.allgather_object(nothing)) == hvd.size()
+
+
+@check
 def the_state_of_lbfgs_is_refused():
     optimizer = torch.optim.LBFGS(perceptron().parameters())
     assert "LBFGS" in raises(ValueError, hvd.broadcast_optimizer_state, optimizer, 0)

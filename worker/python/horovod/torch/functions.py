@@ -75,12 +75,15 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
     """Gives every rank the root's optimizer state and options, in place.
 
     The state becomes exactly the root's, also where the root has state that this rank has not or
-    the reverse. No step is made for it, so no parameter changes. model is not needed for that, and
-    taken because scripts pass it.
+    the reverse. No step is made for it, so no parameter changes. As in Horovod, parameters of an
+    optimizer without state have gradients of zeros afterwards where they had none. model is not
+    needed for that, and taken because scripts pass it.
     """
     del model
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
+    if not optimizer.state:
+        _give_gradients(optimizer)
     places = _places(optimizer)
     tensors = []
     if rank() == root_rank:
@@ -99,6 +102,15 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
             optimizer.state[parameter] = holder
         elif parameter is not None:
             optimizer.state.pop(parameter, None)
+
+
+def _give_gradients(optimizer):
+    """Gradients of zeros for parameters that want one and have none."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.requires_grad and parameter.grad is None:
+                zeros = torch.zeros_like(parameter, requires_grad=False)
+                parameter.grad = zeros.to_sparse(1) if isinstance(optimizer, torch.optim.SparseAdam) else zeros
 
 
 def _different(described):
