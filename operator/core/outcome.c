@@ -19,6 +19,7 @@
 #include "operator/core/repair_internal.h"
 
 #define MESSAGE_SIZE 1024
+#define NAME_SIZE 256         /* of a pod */
 #define RANK_SIZE 640         /* of a message, so that the attempt has room behind it */
 #define POD_LAG_S 5           /* how long the pod's own story may come after its Job's */
 #define LOST_GRACE_S 30       /* how long a master may outlive a worker that it needs */
@@ -128,6 +129,23 @@ static const char *failed_rank(const struct hvd_pass *p, char out[RANK_SIZE])
     return out;
 }
 
+static void describe_replaced(const struct hvd_pass *p, char out[MESSAGE_SIZE])
+{
+    const struct hvd_object *job = p->child[HVD_KIND_JOB];
+
+    if (p->pods.other)
+        hvd_pass_text(out, MESSAGE_SIZE,
+                      "pod %s was let go by Job %s, as somebody changed or removed its label "
+                      "batch.kubernetes.io/controller-uid, and the Job made pod %s beside it",
+                      p->replaced, job->meta.name, p->pods.other->meta.name);
+    else
+        hvd_pass_text(out, MESSAGE_SIZE,
+                      "pod %s is gone, after somebody changed or removed its label "
+                      "batch.kubernetes.io/controller-uid, or by itself, and Job %s made pod %s in "
+                      "its place",
+                      p->replaced, job->meta.name, p->pods.master->meta.name);
+}
+
 /* How the master ended, and its last words. */
 static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], const char **line)
 {
@@ -137,7 +155,9 @@ static void describe_master(const struct hvd_pass *p, char out[MESSAGE_SIZE], co
     char text[MESSAGE_SIZE - 256];
 
     *line = "";
-    if (view && has_master_failed(p)) {
+    if (p->replaced) {
+        describe_replaced(p, out);
+    } else if (view && has_master_failed(p)) {
         *line = view->last_line ? view->last_line : "";
         hvd_ending_of_master(view, text, sizeof(text));
         hvd_pass_text(out, MESSAGE_SIZE, "pod %s %s", pod->meta.name, text);
@@ -224,13 +244,13 @@ static void judge(struct hvd_pass *p, struct verdict *out)
     struct hvd_policy_case cases[2] = {{HVD_ROLE_WORKER, false, 0, false},
                                        {HVD_ROLE_MASTER, false, 0, false}};
     size_t first = lost ? 0 : 1;
-    size_t end = has_master_ended(p) || is_stuck(pod) ? 2 : 1;
+    size_t end = has_master_ended(p) || is_stuck(pod) || p->replaced ? 2 : 1;
     int rule = 0;
 
     if (lost)
         cases[0] = (struct hvd_policy_case){HVD_ROLE_WORKER, lost->has_exit_code, lost->exit_code,
                                             lost->is_disruption};
-    if (pod) {
+    if (pod && !p->replaced) {
         cases[1].has_exit_code = pod->u.pod.has_failed;
         cases[1].exit_code = pod->u.pod.exit_code;
         cases[1].is_disruption = hvd_loss_is_disruption(pod);
@@ -413,6 +433,46 @@ bool hvd_outcome_late(struct hvd_pass *p)
     return true;
 }
 
+/*
+ * The pod in whose place the Job has made another one. The Job controller lets go a pod whose
+ * labels it selects no more, and makes the next one at once, beside the workers of the first. It
+ * may be gone when somebody looks: then the status names it. False if there is none.
+ */
+static bool find_replaced(const struct hvd_pass *p, char out[NAME_SIZE])
+{
+    static const char pod[] = "pod ";
+    const struct hvd_job_status *known = &p->job->status;
+    const struct hvd_condition *running = &known->conditions[HVD_COND_RUNNING];
+    const struct hvd_object *job = p->child[HVD_KIND_JOB], *master = p->pods.master;
+    const char *text = running->truth == HVD_TRUE && running->message ? running->message : "";
+
+    if (!master)
+        return false;
+    if (p->pods.other) {
+        hvd_pass_text(out, NAME_SIZE, "%s", master->meta.name);
+        return true;
+    }
+    if (!hvd_str_has_prefix(text, pod) || !hvd_str_equal(known->master_uid, job->meta.uid))
+        return false;
+    text += sizeof(pod) - 1;
+    hvd_pass_text(out, NAME_SIZE, "%.*s", (int)strcspn(text, " "), text);
+    return hvd_str_has_prefix(out, job->meta.name) && out[strlen(job->meta.name)] == '-' &&
+           strcmp(out, master->meta.name) != 0;
+}
+
+/* Ends the attempt whose master was replaced; true if so. */
+static bool fail_replaced(struct hvd_pass *p)
+{
+    char name[NAME_SIZE];
+
+    if (!find_replaced(p, name))
+        return false;
+    p->replaced = name;
+    fail_attempt(p);
+    p->replaced = NULL;
+    return true;
+}
+
 bool hvd_outcome_master(struct hvd_pass *p)
 {
     const struct hvd_object *job = current_job(p);
@@ -432,7 +492,7 @@ bool hvd_outcome_master(struct hvd_pass *p)
     if (is_stuck(pod))
         hvd_plan_wake(p->plan, overdue_ms(p, pod, STUCK_S));
     if (!has_master_ended(p))
-        return false;
+        return fail_replaced(p);
     if (pod && hvd_sidecars_hold(p) && !job->u.job.is_failed) {
         if (!hvd_sidecars_are_over(p))
             return false;
@@ -727,7 +787,7 @@ static bool is_kept(const struct hvd_pass *p, const struct hvd_object *pod)
 /* Whether its set or Job has let the pod go, so that nobody else takes it down. */
 static bool is_stray(const struct hvd_pass *p, const struct hvd_object *pod)
 {
-    return pod->u.pod.is_orphan && !is_adopted(p, pod) && !is_kept(p, pod);
+    return hvd_pods_is_let_go(p->job, pod) && !is_adopted(p, pod) && !is_kept(p, pod);
 }
 
 /* Removes pods of that role that nobody else would take down: those whose set or Job let them go
@@ -763,7 +823,7 @@ void hvd_outcome_remove_stray(struct hvd_pass *p)
         return;
     /* Of an owner reference that was edited away: the Job's controller writes it again. */
     if (job && !job->meta.is_deleting && !job->u.job.is_complete && !job->u.job.is_failed &&
-        !p->pods.master)
+        p->pods.master == pod)
         return;
     hvd_pass_delete(p, pod);
     if (p->plan->n_actions == n_before)
@@ -845,7 +905,7 @@ static void clean(struct hvd_pass *p)
         return;
     p->next.observed_generation = p->job->generation;
     remove_workers(p);
-    if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p) &&
+    if (spec->clean_pod_policy != HVD_CLEAN_ALL && has_master_ended(p) && !p->pods.other &&
         !hvd_altered_is_wrong(p, HVD_KIND_JOB)) {
         hvd_sidecars_stop(p);
         hvd_outcome_remove_stray(p);

@@ -59,6 +59,8 @@ struct hvd_pass {
     bool is_blocked;      /* a foreign child or a refusal was reported in this pass */
     char obstacle[512];   /* its text; "": none */
     const char *trace;    /* how a Job that is gone has failed, by its events; or NULL */
+    const char
+        *replaced; /* the master's pod, in whose place its Job has made another one; or NULL */
     const char *deferred; /* replicas that wait for the next attempt; "": none */
     struct hvd_trouble troubles[HVD_TROUBLES_MAX];
     size_t n_troubles;

@@ -105,6 +105,31 @@ static bool is_stray_master(const struct hvd_job *job, const struct hvd_object *
     return hvd_str_has_prefix(pod->meta.name, name) && pod->meta.name[strlen(name)] == '-';
 }
 
+/* Whether the message of a condition is about the pod of that name. */
+static bool is_about(const struct hvd_condition *condition, const char *name)
+{
+    static const char pod[] = "pod ";
+    const char *text =
+        hvd_str_has_prefix(condition->message, pod) ? condition->message + sizeof(pod) - 1 : NULL;
+
+    return text && hvd_str_has_prefix(text, name) && text[strlen(name)] == ' ';
+}
+
+/* Whether the status names the pod as its master, or as the one whose end it tells of. */
+static bool is_named(const struct hvd_job *job, const struct hvd_object *pod)
+{
+    const struct hvd_condition *conditions = job->status.conditions;
+
+    return is_about(&conditions[HVD_COND_RUNNING], pod->meta.name) ||
+           is_about(&conditions[HVD_COND_FAILED], pod->meta.name);
+}
+
+bool hvd_pods_is_let_go(const struct hvd_job *job, const struct hvd_object *pod)
+{
+    return pod->u.pod.is_orphan || (pod->meta.role == HVD_ROLE_MASTER && !pod->meta.owner_kind &&
+                                    is_stray_master(job, pod) && is_named(job, pod));
+}
+
 /* Whether the pod's controller has the kind and a name that the job's own has, or had them. */
 static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object *pod)
 {
@@ -112,7 +137,7 @@ static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object 
     const enum hvd_kind kind = is_master ? HVD_KIND_JOB : HVD_KIND_STATEFULSET;
     char name[HVD_CHILD_NAME_MAX];
 
-    if (pod->u.pod.is_orphan)
+    if (hvd_pods_is_let_go(job, pod))
         return !is_of_earlier_job(job, pod) &&
                (is_master ? is_stray_master(job, pod) : is_set_name(job, pod->meta.name));
     if (!hvd_str_equal(pod->meta.owner_kind, hvd_kind_info(kind)->kind))
@@ -201,6 +226,40 @@ static void add_worker(const struct hvd_view *view, const struct hvd_worker *wor
     }
 }
 
+static void add_master(const struct hvd_view *view, const struct hvd_object *pod,
+                       const struct hvd_pod_owners *owners, struct hvd_pods *out)
+{
+    const struct hvd_object **place = NULL;
+
+    out->n_masters++;
+    if (is_owned_by(view, pod, owners->master_job))
+        place = &out->master;
+    else if (hvd_pods_is_let_go(view->job, pod))
+        place = &out->stray;
+    if (place && (!*place || !is_named(view->job, *place)))
+        *place = pod;
+}
+
+static bool is_finished(const struct hvd_object *pod)
+{
+    return pod->u.pod.phase == HVD_POD_SUCCEEDED || pod->u.pod.phase == HVD_POD_FAILED;
+}
+
+/* A pod that the Job of the attempt has let go is the attempt's master all the same: the Job takes
+ * it back, or makes another one, whose end counts where the first one has none. */
+static void settle_master(const struct hvd_view *view, const struct hvd_object *job,
+                          struct hvd_pods *pods)
+{
+    const struct hvd_object *first = pods->stray;
+
+    if (!first || !job || !hvd_owner_is_job(view->job, job) ||
+        first->meta.created_s < job->meta.created_s ||
+        (pods->master && is_finished(pods->master) && !is_finished(first)))
+        return;
+    pods->other = pods->master;
+    pods->master = first;
+}
+
 hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_owners *owners,
                               struct hvd_pods *out)
 {
@@ -225,12 +284,9 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
             }
             continue;
         }
-        pods.n_masters++;
-        if (is_owned_by(view, pod, owners->master_job))
-            pods.master = pod;
-        else if (pod->u.pod.is_orphan)
-            pods.stray = pod;
+        add_master(view, pod, owners, &pods);
     }
+    settle_master(view, owners->master_job, &pods);
     *out = pods;
     return HVD_OK;
 }

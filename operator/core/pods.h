@@ -19,7 +19,9 @@ struct hvd_pods {
     int32_t n_of[HVD_JOB_GROUPS_MAX];       /* made by each group's set, in any state */
     size_t n_workers;                       /* in any state, terminating ones too */
     size_t n_masters;                       /* likewise */
-    const struct hvd_object *master;        /* the pod of the current master Job; NULL if none */
+    /* The first pod of the current master Job, also while that has let it go; NULL if none. */
+    const struct hvd_object *master;
+    const struct hvd_object *other; /* what that Job has made beside a master that it let go */
     const struct hvd_object *stray; /* a master that its Job has let go: nobody else removes it */
     const struct hvd_object *troubled; /* the first worker that something keeps from being Ready */
     const struct hvd_object *slow;     /* the worker that is at its stage for the longest time */
@@ -49,6 +51,10 @@ void hvd_pods_sort(struct hvd_pods *pods);
  * somebody else's: it is no worker and no master, nothing waits for it, and it is left alone. */
 bool hvd_pods_is_ours(const struct hvd_view *view, const struct hvd_object *pod,
                       const struct hvd_pod_owners *owners);
+
+/* Whether a pod of ours has lost the controller that made it. That the Job controller made it, the
+ * labels tell that it gives its pods; without them the status does, where it names the master. */
+bool hvd_pods_is_let_go(const struct hvd_job *job, const struct hvd_object *pod);
 
 /* Which worker the pod is, also one that its set has let go; false when no set of ours made it. */
 bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod,

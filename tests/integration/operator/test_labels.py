@@ -16,9 +16,9 @@ WRITES_MAX = 4  # of one edit: the labels, an event, the status, and the creatio
 class Edited:
     """A running job, one object of which is about to lose a label."""
 
-    def __init__(self, ns, name, kind, label, value):
+    def __init__(self, ns, name, kind, label, value, **spec):
         self.ns, self.name, self.kind, self.label, self.value = ns, name, kind, label, value
-        ns.apply_job(name)
+        ns.apply_job(name, **spec)
 
     def start(self):
         ns, name, kind = self.ns, self.name, self.kind
@@ -161,6 +161,77 @@ def test_a_master_that_loses_its_owner_reference_and_a_label_together_gets_both_
     ns.wait_state("Running")
     assert job.uids() == job.known
     job.finish()
+
+
+OF_JOB_CONTROLLER = ["batch.kubernetes.io/controller-uid", "controller-uid", "batch.kubernetes.io/job-name", "job-name"]
+
+
+def master_names(ns):
+    return [pod["metadata"]["name"] for pod in ns.list("pods") if "-master-" in pod["metadata"]["name"]]
+
+
+def event_texts(ns, reason):
+    return [event["message"] for event in ns.list("events") if event["reason"] == reason]
+
+
+@pytest.mark.parametrize("n_labels", [1, 4])
+@pytest.mark.parametrize("away", [False, True], ids=["seen", "unseen"])
+def test_an_attempt_whose_master_is_let_go_by_its_job_has_ended_and_counts(ns, run_operator, n_labels, away):
+    """The Job controller makes another master beside the workers of the first. Unseen, the first one is gone as well."""
+    def let_go(master):
+        ns.patch("pods", master, {"metadata": {"labels": dict.fromkeys(OF_JOB_CONTROLLER[:n_labels])}})
+
+    def uid(plural, name):
+        return (ns.get(plural, name) or {}).get("metadata", {}).get("uid")
+
+    operator = run_operator()
+    job = Edited(ns, "digits", "masters", None, None, backoffLimit=1).start()
+    if away:
+        operator.stop()
+    let_go(job.master)
+    if away:
+        until("the Job has made another", lambda: len(master_names(ns)) == 2)
+        ns.delete("pods", job.master)
+        until("the first one is gone", lambda: len(master_names(ns)) == 1)
+        run_operator()
+    until(lambda: f"the attempt has ended: {ns.status()}", lambda: ns.status()["failures"] == 1)
+    [text] = until("its event", lambda: event_texts(ns, "Restarting"))
+    assert f"pod {job.master} " in text and OF_JOB_CONTROLLER[0] in text and "(attempt 1 of 2)" in text
+
+    def has_new_job():
+        ns.start_new_workers("digits")
+        return uid("jobs", "digits-master") not in (None, job.known["jobs", "digits-master"])
+    until("the next attempt", has_new_job, 60)
+    master = ns.start_master()
+    ns.wait_state("Running")
+    assert master_names(ns) == [master] != [job.master]
+    for plural, name in job.known:
+        if plural == "pods":
+            assert uid(plural, name) != job.known[plural, name], name
+    let_go(master)
+    ns.wait_state("Failed")
+    assert f"pod {master} " in ns.condition("Failed")["message"] and OF_JOB_CONTROLLER[0] in ns.condition("Failed")["message"]
+    until("nothing runs", lambda: not ns.list("pods"))
+
+
+def test_what_the_job_controller_puts_back_or_does_not_read_costs_no_write(server, ns, operator):
+    """The owner reference of the master's pod, again and again, and the labels by which no Job selects."""
+    job = Edited(ns, "digits", "masters", None, None).start()
+    ns.apply_job("last")
+    ns.start_workers(job="last")
+    ns.start_master("last")
+    ns.wait_state("Running", "last")
+    before = len(server.writes(ns.name))
+    for _ in range(10):
+        ns.patch("pods", job.master, {"metadata": {"ownerReferences": None}})
+        until("its Job has adopted it", lambda: job.meta().get("ownerReferences"))
+    ns.patch("pods", job.master, {"metadata": {"labels": dict.fromkeys(OF_JOB_CONTROLLER[1:])}})
+    ns.patch("horovodjobs", "last", {"spec": {"suspend": True}})
+    ns.wait_state("Suspended", "last")  # what came before it was seen before it
+    assert [name for *_, name, _ in server.writes(ns.name)[before:] if name.startswith("digits")] == []
+    assert job.uids() == job.known and ns.state() == "Running"
+    ns.end_master(job.master)
+    ns.wait_state("Succeeded")
 
 
 def test_a_job_whose_objects_are_all_hidden_suspends_and_resumes(ns, run_operator):

@@ -188,37 +188,190 @@ static void a_master_that_its_job_takes_back_stays(void **state)
     world_fini(&w);
 }
 
-/* Somebody edited the label by which the Job selects: it makes another pod beside it. */
-static void of_two_masters_the_one_without_a_job_is_removed(void **state)
+/* The uid of a worker, which the next attempt makes anew. Owned. */
+static char *uid_of_worker(const struct world *w)
 {
-    cJSON *pod, *job;
+    return strdup(hvd_json_str(world_find(w, "Pod", "digits-worker-0"), "metadata.uid"));
+}
+
+static int n_masters(const struct world *w)
+{
+    const cJSON *object = NULL;
+    int n = 0;
+
+    cJSON_ArrayForEach(object, w->objects)
+    {
+        const char *name = hvd_json_str(object, "metadata.name");
+
+        n += strcmp(hvd_json_str(object, "kind"), "Pod") == 0 &&
+             strncmp(name, "digits-master-", strlen("digits-master-")) == 0;
+    }
+    return n;
+}
+
+/* Edits of the labels by which the Job controller finds its pods. */
+#define UID_LABEL "batch.kubernetes.io/controller-uid"
+#define NO_UID "{\"metadata\":{\"labels\":{\"" UID_LABEL "\":null}}}"
+#define NO_LABELS                                                                                  \
+    "{\"metadata\":{\"labels\":{\"" UID_LABEL "\":null,\"controller-uid\":null,"                   \
+    "\"batch.kubernetes.io/job-name\":null,\"job-name\":null}}}"
+static const char no_labels[] = NO_LABELS;
+#define OTHER_UID "{\"metadata\":{\"labels\":{\"" UID_LABEL "\":\"mine\"}}}"
+static const char *const releases[] = {NO_UID, no_labels, OTHER_UID};
+#define N_RELEASES (sizeof(releases) / sizeof(releases[0]))
+
+/* Somebody edits a label by which the Job selects, and it makes another pod beside the old one. */
+static void release(struct world *w, const char *patch)
+{
+    const int n = n_masters(w);
+
+    assert_true(world_patch(w, "Pod", MASTER, patch));
+    while (n_masters(w) == n)
+        assert_true(world_controllers(w));
+}
+
+static void an_attempt_whose_master_was_let_go_has_ended_and_counts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_RELEASES; i++) {
+        struct world w;
+        char *first, *worker, *next;
+
+        world_start(&w, ",\"backoffLimit\":1");
+        first = uid_of_master(&w);
+        worker = uid_of_worker(&w);
+        release(&w, releases[i]);
+        for (int n = 0; n < 3; n++)
+            (void)world_pass(&w);
+        assert_int_equal(world_events(&w, "Restarting"), 1);
+        assert_non_null(
+            strstr(world_condition_text(&w, "Running", "message"),
+                   "pod " MASTER " was let go by Job digits-master, as somebody changed or removed "
+                   "its label " UID_LABEL ", and the Job made pod digits-master-00000 beside it "
+                   "(attempt 1 of 2)"));
+        assert_null(world_find(&w, "Job", "digits-master"));
+        assert_null(world_find(&w, "Pod", MASTER));
+        pass_time(&w, 20 * SECOND_MS);
+        world_is_state(&w, "Running");
+        assert_int_equal(n_masters(&w), 1);
+        next = uid_of_master(&w);
+        assert_string_not_equal(first, next);
+        free(next);
+        next = uid_of_worker(&w);
+        assert_string_not_equal(worker, next);
+        assert_string_equal(world_condition_text(&w, "Running", "message"),
+                            "pod " MASTER " is running (attempt 2 of 2)");
+        free(next);
+        free(worker);
+        free(first);
+
+        release(&w, releases[i]);
+        pass_time(&w, 20 * SECOND_MS);
+        world_is_state(&w, "Failed");
+        assert_non_null(strstr(world_condition_text(&w, "Failed", "message"), UID_LABEL));
+        assert_int_equal(n_masters(&w), 0);
+        assert_null(world_find(&w, "Pod", "digits-worker-0"));
+        world_fini(&w);
+    }
+}
+
+/* Nobody has looked meanwhile: the status names the first master. */
+static void a_master_that_was_replaced_unseen_has_ended_its_attempt(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_RELEASES; i++) {
+        struct world w;
+        char *worker, *next;
+
+        world_start(&w, ",\"backoffLimit\":1");
+        worker = uid_of_worker(&w);
+        release(&w, releases[i]);
+        world_remove(&w, "Pod", MASTER);
+        while (world_controllers(&w))
+            ;
+        world_restart(&w);
+        pass_time(&w, 20 * SECOND_MS);
+        world_is_state(&w, "Running");
+        assert_int_equal(world_events(&w, "Restarting"), 1);
+        assert_int_equal(n_masters(&w), 1);
+        next = uid_of_worker(&w);
+        assert_string_not_equal(worker, next);
+        assert_non_null(strstr(world_status(&w, "message"), "(attempt 2 of 2)"));
+        free(next);
+        free(worker);
+        world_fini(&w);
+    }
+}
+
+/* What the first one has come to counts, and ends the second one, of which nobody knew. */
+static void the_end_of_a_master_that_was_let_go_is_that_of_its_attempt(void **state)
+{
+    (void)state;
+    for (int code = 0; code < 2; code++) {
+        struct world w;
+
+        world_start(&w, "");
+        release(&w, NO_UID);
+        while (world_controllers(&w))
+            ;
+        world_end_master(&w, code, "last words");
+        world_restart(&w);
+        pass_time(&w, 20 * SECOND_MS);
+        world_is_state(&w, code ? "Failed" : "Succeeded");
+        if (code)
+            assert_string_equal(world_condition_text(&w, "Failed", "message"),
+                                "pod " MASTER " container master exited with code 1 (attempt 1 of "
+                                "1): last words");
+        assert_null(world_find(&w, "Pod", "digits-master-00000"));
+        assert_non_null(world_find(&w, "Pod", MASTER)); /* with its logs */
+        world_fini(&w);
+    }
+}
+
+/* By the other labels of its own the Job controller finds no pod. */
+static void labels_that_nobody_selects_by_cost_nothing(void **state)
+{
+    static const char *const names[] = {"controller-uid", "job-name",
+                                        "batch.kubernetes.io/job-name"};
     struct world w;
-    char text[96];
+    int n_sent;
 
     (void)state;
     world_start(&w, "");
-    let_go(&w);
+    n_sent = w.n_sent;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        world_label(&w, "Pod", MASTER, names[i], NULL);
+        pass_time(&w, 60 * SECOND_MS);
+    }
+    assert_int_equal(w.n_sent, n_sent);
+    world_is_state(&w, "Running");
+    world_fini(&w);
+}
+
+/* One that the Job of an earlier attempt has let go, and that nobody saw. */
+static void a_master_from_before_its_job_is_removed(void **state)
+{
+    struct world w;
+    cJSON *pod;
+    char *text;
+
+    (void)state;
+    world_start(&w, "");
     pod = cJSON_Duplicate(world_find(&w, "Pod", MASTER), true);
-    job = world_find(&w, "Job", "digits-master");
-    cJSON_DeleteItemFromObject(cJSON_GetObjectItem(pod, "metadata"), "uid");
     cJSON_ReplaceItemInObject(cJSON_GetObjectItem(pod, "metadata"), "name",
                               cJSON_CreateString("digits-master-other"));
-    char *copy = cJSON_PrintUnformatted(pod);
-    world_put(&w, copy);
-    (void)snprintf(text, sizeof(text), "%s", hvd_json_str(job, "metadata.uid"));
-    char patch[256];
-    (void)snprintf(
-        patch, sizeof(patch),
-        "{\"metadata\":{\"ownerReferences\":[{\"kind\":\"Job\",\"name\":\"digits-master\","
-        "\"uid\":\"%s\",\"controller\":true}]}}",
-        text);
-    assert_true(world_patch(&w, "Pod", "digits-master-other", patch));
+    cJSON_DeleteItemFromObject(cJSON_GetObjectItem(pod, "metadata"), "ownerReferences");
+    text = cJSON_PrintUnformatted(pod);
+    world_put(&w, text);
+    assert_true(world_patch(&w, "Pod", "digits-master-other",
+                            "{\"metadata\":{\"creationTimestamp\":\"2023-11-14T22:13:10Z\","
+                            "\"labels\":{\"" UID_LABEL "\":\"another\"}}}"));
     pass_time(&w, 10 * SECOND_MS);
-    assert_null(world_find(&w, "Pod", MASTER));
-    assert_non_null(world_find(&w, "Pod", "digits-master-other"));
+    assert_null(world_find(&w, "Pod", "digits-master-other"));
     world_is_state(&w, "Running");
     assert_int_equal(world_events(&w, "MasterRemoved"), 1);
-    free(copy);
+    assert_int_equal(world_events(&w, "Restarting"), 0);
+    free(text);
     cJSON_Delete(pod);
     world_fini(&w);
 }
@@ -228,7 +381,7 @@ static void of_two_masters_the_one_without_a_job_is_removed(void **state)
 static void a_pod_that_only_looks_so_is_left_alone(void **state)
 {
     static const char *const patches[] = {
-        "{\"metadata\":{\"labels\":{\"batch.kubernetes.io/controller-uid\":null}}}",
+        no_labels,
         "{\"metadata\":{\"labels\":{\"horovod.io/role\":\"worker\"}}}",
         "{\"metadata\":{\"labels\":{\"app.kubernetes.io/managed-by\":\"me\"}}}",
         "{\"metadata\":{\"labels\":{\"horovod.io/job-name\":\"other\"}}}",
@@ -278,7 +431,11 @@ int main(void)
         cmocka_unit_test(a_webhook_that_writes_another_hash_suspends_nothing),
         cmocka_unit_test(a_job_that_has_finished_keeps_only_the_logs),
         cmocka_unit_test(a_master_that_its_job_takes_back_stays),
-        cmocka_unit_test(of_two_masters_the_one_without_a_job_is_removed),
+        cmocka_unit_test(an_attempt_whose_master_was_let_go_has_ended_and_counts),
+        cmocka_unit_test(a_master_that_was_replaced_unseen_has_ended_its_attempt),
+        cmocka_unit_test(the_end_of_a_master_that_was_let_go_is_that_of_its_attempt),
+        cmocka_unit_test(labels_that_nobody_selects_by_cost_nothing),
+        cmocka_unit_test(a_master_from_before_its_job_is_removed),
         cmocka_unit_test(a_pod_that_only_looks_so_is_left_alone),
     };
 

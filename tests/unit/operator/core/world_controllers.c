@@ -133,6 +133,59 @@ static bool run_set(struct world *w, const cJSON *set)
     return changed;
 }
 
+#define UID_LABEL "batch.kubernetes.io/controller-uid"
+
+/* Makes the pod of a Job, with the labels that the Job controller gives its pods. */
+static void make_master(struct world *w, const cJSON *job)
+{
+    static const char *const of_uid[] = {UID_LABEL, "controller-uid"};
+    static const char *const of_name[] = {"batch.kubernetes.io/job-name", "job-name"};
+    struct hvd_jb jb = {0};
+    char name[64] = "digits-master-abcde";
+    cJSON *pod, *labels;
+
+    for (int i = 0; world_find(w, "Pod", name); i++)
+        (void)snprintf(name, sizeof(name), "digits-master-%05d", i);
+    make_pod(w, job, name);
+    pod = world_find(w, "Pod", name);
+    labels = hvd_jb_ensure_object(&jb, cJSON_GetObjectItem(pod, "metadata"), "labels");
+    for (size_t i = 0; i < sizeof(of_uid) / sizeof(of_uid[0]); i++) {
+        hvd_jb_copy(&jb, labels, of_uid[i], hvd_json_at(job, "metadata.uid"));
+        hvd_jb_copy(&jb, labels, of_name[i], hvd_json_at(job, "metadata.name"));
+    }
+    assert_false(jb.failed);
+}
+
+/* The controller takes a pod back that nobody has, and in place of one that it does not select any
+ * more it makes another. True if it does. */
+static bool claim_master(struct world *w, cJSON *job)
+{
+    struct hvd_jb jb = {0};
+    cJSON *pod = NULL;
+
+    cJSON_ArrayForEach(pod, w->objects)
+    {
+        cJSON *meta = cJSON_GetObjectItem(pod, "metadata");
+        const cJSON *owners = hvd_json_get(meta, "ownerReferences");
+        const cJSON *label = hvd_json_get(hvd_json_get(meta, "labels"), UID_LABEL);
+        bool is_selected = world_is(job, "metadata.uid", label ? label->valuestring : "");
+
+        if (!world_is(pod, "kind", "Pod") || (owners && owner_of(w, pod) != job) ||
+            is_selected == (owners != NULL) || (owners && !hvd_json_at(job, "spec.template")))
+            continue;
+        if (is_selected) {
+            own(&jb, meta, job);
+        } else {
+            cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
+            make_master(w, job);
+        }
+        assert_false(jb.failed);
+        world_stamp(w, pod, false);
+        return true;
+    }
+    return false;
+}
+
 /* The pod of a Job that may make none is removed. */
 static bool hold_job(struct world *w, cJSON *job)
 {
@@ -147,10 +200,10 @@ static bool run_job(struct world *w, cJSON *job)
     if (hvd_json_true(job, "spec.suspend") || hvd_json_int(job, "spec.parallelism", 1) == 0)
         return hold_job(w, job);
     if (hvd_json_at(job, "status.started"))
-        return false;
+        return claim_master(w, job);
     cJSON_DeleteItemFromObject(job, "status");
     cJSON_AddTrueToObject(cJSON_AddObjectToObject(job, "status"), "started");
-    make_pod(w, job, "digits-master-abcde");
+    make_master(w, job);
     return true;
 }
 
