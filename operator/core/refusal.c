@@ -248,6 +248,17 @@ const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
     return known ? known->message : NULL;
 }
 
+/* Whether the set made the pod, also one that it has let go and takes back. */
+static bool is_of_set(const struct hvd_pass *p, const struct hvd_object *set,
+                      const struct hvd_object *pod)
+{
+    struct hvd_worker worker;
+
+    return hvd_str_equal(pod->meta.owner_uid, set->meta.uid) ||
+           (hvd_pods_identify(p->view, pod, &p->owners, &worker) &&
+            p->owners.sets[worker.group] == set);
+}
+
 /* Counts the pods of the set; *newest_s becomes when the last of them was made, if that is later.
  */
 static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *set,
@@ -258,7 +269,7 @@ static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
 
-        if (pod->kind != HVD_KIND_POD || !hvd_str_equal(pod->meta.owner_uid, set->meta.uid))
+        if (pod->kind != HVD_KIND_POD || !is_of_set(p, set, pod))
             continue;
         n++;
         if (pod->meta.created_s > *newest_s)

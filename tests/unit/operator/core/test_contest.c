@@ -77,6 +77,8 @@ static const struct stranger strangers[] = {
             "{\"metadata\":{\"ownerReferences\":null}}"),
     CHANGED(HVD_REPAIR_OWNER, "Job", "digits-master", "metadata.ownerReferences",
             "{\"metadata\":{\"ownerReferences\":null}}"),
+    CHANGED(HVD_REPAIR_OWNER, "PodGroup", "digits", "metadata.ownerReferences",
+            "{\"metadata\":{\"ownerReferences\":null}}"),
     CHANGED(HVD_REPAIR_SELECTOR, "Service", "digits", "spec.selector",
             "{\"spec\":{\"selector\":{\"tier\":\"web\"}}}"),
     CHANGED(HVD_REPAIR_SELECTOR, "Service", "digits", "spec.selector",
@@ -196,7 +198,7 @@ static void begin(struct world *w, const struct stranger *s)
     const char *more = s->more ? s->more : "";
     char spec[256];
 
-    if (s->repair == HVD_REPAIR_GANG) {
+    if (strcmp(s->kind, "PodGroup") == 0) {
         world_init(w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
         w->settings.gang = HVD_GANG_VOLCANO;
         world_settle(w);
@@ -255,6 +257,37 @@ static void a_fight_over_anything_costs_twelve_requests_and_then_one_in_five_min
     }
     for (int i = 0; i < HVD_N_REPAIRS; i++)
         assert_true(is_fought[i]); /* a repair without a row in the table */
+}
+
+/* Whoever takes the owner reference of a pod away fights with the controller that made the pod. */
+static void what_controllers_put_back_costs_nothing(void **state)
+{
+    static const char *const pods[] = {"digits-master-abcde", "digits-worker-0"};
+    struct world w;
+    int n_sent;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(pods) / sizeof(pods[0]); i++) {
+        world_start(&w, "");
+        n_sent = w.n_sent;
+        for (int64_t end_ms = w.now_ms + 70 * MINUTE_MS; w.now_ms < end_ms;
+             w.now_ms += 3 * SECOND_MS) {
+            assert_true(
+                world_patch(&w, "Pod", pods[i], "{\"metadata\":{\"ownerReferences\":null}}"));
+            (void)world_pass(&w);
+            assert_true(world_controllers(&w));
+            assert_non_null(
+                hvd_json_at(world_find(&w, "Pod", pods[i]), "metadata.ownerReferences"));
+            (void)world_pass(&w);
+        }
+        if (w.n_sent != n_sent)
+            fail_msg("%s: %d requests", pods[i], w.n_sent - n_sent);
+        world_is_state(&w, "Running");
+        world_end_master(&w, 0, "done");
+        world_settle(&w);
+        world_is_state(&w, "Succeeded");
+        world_fini(&w);
+    }
 }
 
 static void a_fight_that_ends_is_repaired_and_reported_no_more(void **state)
@@ -584,6 +617,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fight_over_anything_costs_twelve_requests_and_then_one_in_five_minutes),
+        cmocka_unit_test(what_controllers_put_back_costs_nothing),
         cmocka_unit_test(a_fight_that_ends_is_repaired_and_reported_no_more),
         cmocka_unit_test(what_the_user_changes_back_and_forth_is_no_fight),
         cmocka_unit_test(a_restarted_operator_takes_a_fight_up_where_it_was),
