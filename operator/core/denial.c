@@ -39,10 +39,11 @@ struct hvd_attempted_write hvd_denials_write(enum hvd_kind kind, const char *nam
                                              enum hvd_repair repair, uint64_t value,
                                              int64_t generation)
 {
-    return (struct hvd_attempted_write){.key = hvd_repair_key(kind, name, repair),
-                                        .value = repair == HVD_REPAIR_STATUS ? 0 : value,
-                                        .generation = generation,
-                                        .is_of_pod = kind == HVD_KIND_POD};
+    return (struct hvd_attempted_write){
+        .key = hvd_repair_key(kind, name, repair),
+        .value = repair == HVD_REPAIR_STATUS ? value >> HVD_DENIALS_NEWS_SHIFT : value,
+        .generation = generation,
+        .is_of_pod = kind == HVD_KIND_POD};
 }
 
 /* Whether another write of that sort gets a wait of its own. */

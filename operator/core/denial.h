@@ -28,8 +28,10 @@ struct hvd_attempted_write {
     bool is_of_pod;
 };
 
-/* The write of that repair to that object. A status differs with all that happens: it counts as the
- * same one for a whole generation. */
+#define HVD_DENIALS_NEWS_SHIFT 32
+
+/* The write of that repair to that object. A status differs with all that happens: of its value the
+ * upper half counts, which is a hash of what is news in it. */
 struct hvd_attempted_write hvd_denials_write(enum hvd_kind kind, const char *name,
                                              enum hvd_repair repair, uint64_t value,
                                              int64_t generation);

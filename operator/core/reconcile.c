@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "operator/api/finalizers.h"
 #include "operator/core/children.h"
+#include "operator/core/denial.h"
 #include "operator/core/hash.h"
 #include "operator/core/hosts.h"
 #include "operator/core/kept.h"
@@ -647,10 +648,25 @@ static bool is_beginning(const struct hvd_pass *p)
     return p->plan->n_actions && p->job->status.state == HVD_JOB_NEW && !p->is_denied;
 }
 
+/* What of the status is news to a user: where the job stands. Counts of workers and texts change
+ * with all that happens. */
+static uint64_t hash_news(const struct hvd_job_status *status)
+{
+    const struct hvd_condition *stopped = &status->conditions[HVD_COND_SUSPENDED];
+    const enum hvd_job_state state =
+        status->state == HVD_JOB_STARTING ? HVD_JOB_PENDING : status->state;
+    uint64_t hash = hvd_hash_number(HVD_HASH_START, state);
+
+    hash = hvd_hash_number(hash, status->attempts);
+    hash = hvd_hash_number(hash, status->failures);
+    hash = hvd_hash_number(hash, status->interruptions);
+    return hvd_hash_number(hash, stopped->truth);
+}
+
 /*
  * What the status holds, without its times, which differ each time that somebody undoes it, and
  * without the condition that reports this; that it begins to report what is not kept makes it
- * another one, which is no repetition.
+ * another one, which is no repetition. The upper half is of the news in it (denial.h).
  */
 static uint64_t hash_status(struct hvd_pass *p)
 {
@@ -671,7 +687,7 @@ static uint64_t hash_status(struct hvd_pass *p)
     if (hvd_str_equal(p->next.conditions[HVD_COND_CONTESTED].reason, reason) &&
         !hvd_str_equal(p->job->status.conditions[HVD_COND_CONTESTED].reason, reason))
         hash = hvd_hash_text(hash, reason);
-    return hash;
+    return hash_news(&p->next) << HVD_DENIALS_NEWS_SHIFT | hash >> HVD_DENIALS_NEWS_SHIFT;
 }
 
 /* Removes the events, or of those only the ones that are about no repair. */

@@ -88,12 +88,14 @@ static void a_write_that_has_changed_is_tried_once_a_second(void **state)
     hvd_denials_destroy(denials);
 }
 
-static void a_status_is_the_same_write_for_a_generation(void **state)
+static void a_status_is_the_same_write_until_there_is_news_in_it(void **state)
 {
     const struct hvd_attempted_write one =
         hvd_denials_write(HVD_KIND_HOROVODJOB, "j", HVD_REPAIR_STATUS, 1, 1);
     const struct hvd_attempted_write two =
         hvd_denials_write(HVD_KIND_HOROVODJOB, "j", HVD_REPAIR_STATUS, 2, 1);
+    const struct hvd_attempted_write news = hvd_denials_write(
+        HVD_KIND_HOROVODJOB, "j", HVD_REPAIR_STATUS, (uint64_t)1 << HVD_DENIALS_NEWS_SHIFT, 1);
     struct hvd_denials *denials = NULL;
     int64_t now_ms = START_MS, due_ms;
 
@@ -103,6 +105,10 @@ static void a_status_is_the_same_write_for_a_generation(void **state)
     due_ms = hvd_denials_due_ms(denials, &one, now_ms);
     assert_true(due_ms == 0 || due_ms > now_ms);
     assert_int_equal(hvd_denials_due_ms(denials, &two, now_ms), due_ms);
+    assert_int_equal(hvd_denials_note(&denials, &two, now_ms, 0), HVD_OK);
+    assert_int_equal(hvd_denials_due_ms(denials, &news, now_ms), now_ms + 1000);
+    assert_int_equal(hvd_denials_due_ms(denials, &news, now_ms + 1000), 0);
+    assert_true(hvd_denials_due_ms(denials, &one, now_ms + 1000) > now_ms + 1000);
     hvd_denials_destroy(denials);
 }
 
@@ -164,7 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_write_that_is_denied_waits_ever_longer_up_to_30_seconds),
         cmocka_unit_test(a_write_that_has_changed_is_tried_once_a_second),
-        cmocka_unit_test(a_status_is_the_same_write_for_a_generation),
+        cmocka_unit_test(a_status_is_the_same_write_until_there_is_news_in_it),
         cmocka_unit_test(a_server_that_names_a_wait_gets_it),
         cmocka_unit_test(a_clock_that_is_set_back_makes_no_wait_longer),
         cmocka_unit_test(many_pods_share_a_wait_and_hold_no_other_object_up),

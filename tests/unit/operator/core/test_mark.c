@@ -192,6 +192,42 @@ static void a_note_that_others_take_away_costs_a_bounded_number_of_writes(void *
     world_fini(&w);
 }
 
+/* What a status waits for that holds no news is no wait of one that does. */
+static void news_do_not_wait_for_the_next_try_of_an_older_status(void **state)
+{
+    static const char *const events[] = {"Failed", "Succeeded", "Suspended"};
+
+    (void)state;
+    for (size_t i = 0; i < 3 * 20; i++) {
+        struct world w;
+        int64_t since_ms;
+
+        begin(&w, true, ",\"activeDeadlineSeconds\":1000");
+        w.has_waits = true;
+        for (size_t n = 0; n < 300 + 10 * i; n++) {
+            (void)world_pass(&w);
+            w.now_ms += 100;
+        }
+        if (i % 3 == 0)
+            w.now_ms += 1000000;
+        else if (i % 3 == 1)
+            world_end_master(&w, 0, NULL);
+        else
+            world_edit(&w, "{\"suspend\":true}");
+        since_ms = w.now_ms;
+        while (world_events(&w, events[i % 3]) == 0) {
+            (void)world_pass(&w);
+            while (world_controllers(&w))
+                (void)world_pass(&w);
+            w.now_ms += 50;
+        }
+        assert_in_range(w.now_ms - since_ms, 0, 1500);
+        go_on(&w, 10);
+        assert_int_equal(world_events(&w, events[i % 3]), 1);
+        world_fini(&w);
+    }
+}
+
 /* One of its own writing counts as it is; anything else counts for nothing. */
 static void what_somebody_else_notes_does_no_harm(void **state)
 {
@@ -311,6 +347,7 @@ int main(void)
         cmocka_unit_test(what_is_edited_after_the_end_changes_nothing),
         cmocka_unit_test(an_end_that_cannot_be_noted_holds_nothing_up),
         cmocka_unit_test(a_note_that_others_take_away_costs_a_bounded_number_of_writes),
+        cmocka_unit_test(news_do_not_wait_for_the_next_try_of_an_older_status),
         cmocka_unit_test(what_somebody_else_notes_does_no_harm),
         cmocka_unit_test(a_master_that_succeeds_before_it_can_be_suspended_has_succeeded),
         cmocka_unit_test(a_master_that_succeeds_after_its_attempt_failed_has_succeeded),
