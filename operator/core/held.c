@@ -58,7 +58,7 @@ bool hvd_held_ends_attempt(struct hvd_pass *p)
     hvd_pass_state(p, HVD_JOB_RESTARTING);
     hvd_pass_condition(
         p, &(struct hvd_condition_update){HVD_COND_RUNNING, HVD_FALSE, reason, message});
-    hvd_pass_event(p, "Restarting", message, true);
+    hvd_pass_end_event(p, "Restarting", message, true);
     return true;
 }
 

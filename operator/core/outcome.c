@@ -348,7 +348,7 @@ static void fail_attempt(struct hvd_pass *p)
     note_end(p, reason, message);
     hvd_pass_state(p, HVD_JOB_RESTARTING);
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, message});
-    hvd_pass_event(p, "Restarting", message, true);
+    hvd_pass_end_event(p, "Restarting", message, true);
 }
 
 /* Which attempt the Job is; one that lost its annotation is the current one. */
@@ -683,7 +683,7 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
         return true;
     p->next.interruptions++;
     hvd_pass_attempt_end(p, &(struct hvd_attempt_end){.reason = reason, .message = message});
-    hvd_pass_event(p, "Restarting", message, true);
+    hvd_pass_end_event(p, "Restarting", message, true);
     return true;
 }
 

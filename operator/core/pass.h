@@ -143,7 +143,8 @@ void hvd_pass_attempt_end(struct hvd_pass *p, const struct hvd_attempt_end *end)
 /* Sets the state of the next status. */
 void hvd_pass_state(struct hvd_pass *p, enum hvd_job_state state);
 
-/* The same of the end of the job, which has one event, whatever the status says meanwhile. */
+/* The same of the end of the attempt, or of the job, which has one event, whatever is found out
+ * about it, and whatever the status says, until that end is counted. */
 void hvd_pass_end_event(struct hvd_pass *p, const char *reason, const char *message,
                         bool is_warning);
 

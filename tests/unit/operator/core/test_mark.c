@@ -192,6 +192,35 @@ static void a_note_that_others_take_away_costs_a_bounded_number_of_writes(void *
     world_fini(&w);
 }
 
+/* The failure is told of, and cannot be counted; later only an event about its Job is left. */
+static void a_failure_that_cannot_be_counted_is_told_once(void **state)
+{
+    (void)state;
+    for (int is_restarted = 0; is_restarted < 2; is_restarted++) {
+        struct world w;
+
+        begin(&w, false, ",\"backoffLimit\":2");
+        world_end_master(&w, 1, "boom");
+        go_on(&w, 4);
+        w.trace = HVD_FAILURE_FAILED;
+        w.trace_text = "Job has reached the specified backoff limit";
+        world_remove(&w, "Job", "digits-master");
+        if (is_restarted)
+            restart(&w);
+        go_on(&w, 10);
+        w.is_status_denied = false;
+        go_on(&w, 10);
+        assert_int_equal(world_events(&w, "Restarting"), 1);
+        w.trace = HVD_FAILURE_NO_TRACE;
+        go_on(&w, 10);
+        world_is_state(&w, "Running");
+        world_end_master(&w, 1, "boom");
+        go_on(&w, 2);
+        assert_int_equal(world_events(&w, "Restarting"), 2);
+        world_fini(&w);
+    }
+}
+
 /* What a status waits for that holds no news is no wait of one that does. */
 static void news_do_not_wait_for_the_next_try_of_an_older_status(void **state)
 {
@@ -347,6 +376,7 @@ int main(void)
         cmocka_unit_test(what_is_edited_after_the_end_changes_nothing),
         cmocka_unit_test(an_end_that_cannot_be_noted_holds_nothing_up),
         cmocka_unit_test(a_note_that_others_take_away_costs_a_bounded_number_of_writes),
+        cmocka_unit_test(a_failure_that_cannot_be_counted_is_told_once),
         cmocka_unit_test(news_do_not_wait_for_the_next_try_of_an_older_status),
         cmocka_unit_test(what_somebody_else_notes_does_no_harm),
         cmocka_unit_test(a_master_that_succeeds_before_it_can_be_suspended_has_succeeded),
