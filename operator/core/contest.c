@@ -65,11 +65,11 @@ static void keep_denial(struct hvd_pass *p, const struct hvd_write *write)
     const struct hvd_failure *known = hvd_pass_failure(p, write->kind, write->name);
 
     if (!known || known->type != HVD_FAILURE_DENIED || !hvd_refusal_is_told(known) ||
-        write->repair == HVD_REPAIR_STATUS || p->held_back || is_creation(write))
+        write->repair == HVD_REPAIR_STATUS || is_creation(write))
         return;
-    p->held_back = known;
-    p->is_removal_held = is_of_existence(write) || write->repair == HVD_REPAIR_ADDRESS ||
-                         write->repair == HVD_REPAIR_IMMUTABLE;
+    hvd_refusal_add(p, known,
+                    is_of_existence(write) || write->repair == HVD_REPAIR_ADDRESS ||
+                        write->repair == HVD_REPAIR_IMMUTABLE);
 }
 
 /* Whether an operator before this one has reported that others undo the write. */

@@ -23,6 +23,14 @@ struct hvd_trouble {
     char text[1024];
 };
 
+#define HVD_DENIED_MAX 8
+
+/* A change or deletion that was denied, and is tried again in this pass, or waits for that. */
+struct hvd_denied {
+    const struct hvd_failure *known;
+    bool is_removal;
+};
+
 /*
  * Within operator/core only: one run of hvd_reconcile. The first failure (out of memory, or a spec
  * that has to be read first) stays in st and makes every further call do nothing.
@@ -49,13 +57,14 @@ struct hvd_pass {
     bool has_no_room;           /* the gang scheduler has not let the workers in yet */
     bool is_list_frozen;        /* the list differs and was made immutable */
     bool is_denied;             /* one that is tried again in this pass, and may fail again */
-    const struct hvd_failure *held_back; /* why a write was denied that waits for its turn */
-    bool is_rescaled;                    /* a set has other replicas than it should have */
-    bool is_occupied;                    /* pods of others are in the way of workers */
+    struct hvd_denied denied[HVD_DENIED_MAX]; /* in the order of kinds and names */
+    size_t n_denied;
+    bool has_more_denied; /* than have room */
+    bool is_rescaled;     /* a set has other replicas than it should have */
+    bool is_occupied;     /* pods of others are in the way of workers */
     bool is_carried_out;  /* what the status says is done, whether it is written or not */
     bool is_child_held;   /* a child was denied, and waits for its next try */
     bool is_held_untold;  /* a write waits so, and nothing is told of its denial yet */
-    bool is_removal_held; /* held_back is about a deletion */
     bool is_blocked;      /* a foreign child or a refusal was reported in this pass */
     char obstacle[512];   /* its text; "": none */
     const char *trace;    /* how a Job that is gone has failed, by its events; or NULL */
@@ -300,7 +309,12 @@ const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
 /* The failure of a status that was refused and is told of; NULL: none. Borrowed from the view. */
 const struct hvd_failure *hvd_refusal_of_status(const struct hvd_pass *p);
 
-/* A change or a deletion that is planned and was denied the last time. */
+/* Notes a change or a deletion that was denied the last time and waits for its next try; known is
+ * borrowed. */
+void hvd_refusal_add(struct hvd_pass *p, const struct hvd_failure *known, bool is_removal);
+
+/* All changes and deletions that are planned, or wait, and were denied the last time: each object
+ * once, with the words of those who deny them. False, and out untouched, if there are none. */
 bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size);
 
 /* Whether the API server has refused an object because the namespace is being deleted: it refuses

@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/children.h"
+#include "operator/core/observe_internal.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
 
@@ -27,6 +28,8 @@
 #define SLOW_TEXT "2 minutes"
 #define LEAVING_RETRY_MS 3600000 /* a deletion of a namespace is for ever */
 #define MESSAGE_SIZE 512
+#define NAME_MAX_BYTES 253 /* of objects */
+#define DENIED_SIZE (HVD_DENIED_MAX * (NAME_MAX_BYTES + HVD_OBSERVE_TEXT_MAX + 64))
 
 /* ---- what an answer means ---- */
 
@@ -403,19 +406,31 @@ bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size)
     return true;
 }
 
-static void describe_denial(const struct hvd_failure *known, bool is_delete, char *out, size_t size)
+static int compare_failures(const struct hvd_failure *a, const struct hvd_failure *b)
 {
-    hvd_pass_text(out, size, "%s %s cannot be %s, will be tried again: %s",
-                  hvd_kind_info(known->kind)->kind, known->name, is_delete ? "deleted" : "changed",
-                  known->message ? known->message : "forbidden");
+    return a->kind != b->kind ? (int)a->kind - (int)b->kind : strcmp(a->name, b->name);
 }
 
-bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size)
+void hvd_refusal_add(struct hvd_pass *p, const struct hvd_failure *known, bool is_removal)
 {
-    if (p->held_back) {
-        describe_denial(p->held_back, p->is_removal_held, out, size);
-        return true;
-    }
+    size_t at = 0;
+
+    while (at < p->n_denied && compare_failures(p->denied[at].known, known) < 0)
+        at++;
+    if (at < p->n_denied && compare_failures(p->denied[at].known, known) == 0)
+        return;
+    p->has_more_denied = p->has_more_denied || p->n_denied == HVD_DENIED_MAX;
+    if (at == HVD_DENIED_MAX)
+        return;
+    if (p->n_denied < HVD_DENIED_MAX)
+        p->n_denied++;
+    memmove(&p->denied[at + 1], &p->denied[at], (p->n_denied - 1 - at) * sizeof(p->denied[0]));
+    p->denied[at] = (struct hvd_denied){known, is_removal};
+}
+
+/* What is tried in this pass. */
+static void add_planned(struct hvd_pass *p)
+{
     for (size_t i = 0; i < p->plan->n_actions; i++) {
         const struct hvd_action *action = &p->plan->actions[i];
         const struct hvd_failure *known = hvd_pass_failure(p, action->kind, action->name);
@@ -425,8 +440,64 @@ bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size)
             known->type != HVD_FAILURE_DENIED || !hvd_refusal_is_told(known))
             continue;
         p->is_denied = true;
-        describe_denial(known, !is_patch, out, size);
-        return true;
+        hvd_refusal_add(p, known, !is_patch);
+    }
+}
+
+static const char *words_of(const struct hvd_denied *denied)
+{
+    return denied->known->message ? denied->known->message : "forbidden";
+}
+
+/* Whether an earlier one has the same words. */
+static bool is_worded_before(const struct hvd_denied *const *denied, size_t at)
+{
+    for (size_t i = 0; i < at; i++) {
+        if (strcmp(words_of(denied[i]), words_of(denied[at])) == 0)
+            return true;
     }
     return false;
+}
+
+/* Writes all denied deletions, or changes: each object once, and then the words of each denial
+ * once. Returns how many bytes; there is room for all. */
+static size_t describe_denied(const struct hvd_pass *p, bool is_removal, char *out, size_t size)
+{
+    const struct hvd_denied *found[HVD_DENIED_MAX];
+    size_t n = 0, len = 0;
+
+    for (size_t i = 0; i < p->n_denied; i++) {
+        if (p->denied[i].is_removal == is_removal)
+            found[n++] = &p->denied[i];
+    }
+    for (size_t i = 0; i < n; i++) {
+        const char *before = i == 0 ? "" : i + 1 == n && !p->has_more_denied ? " and " : ", ";
+
+        len += (size_t)snprintf(out + len, size - len, "%s%s %.*s", before,
+                                hvd_kind_info(found[i]->known->kind)->kind, NAME_MAX_BYTES,
+                                found[i]->known->name);
+    }
+    if (n > 0)
+        len += (size_t)snprintf(out + len, size - len, "%s cannot be %s, will be tried again",
+                                p->has_more_denied ? " and others" : "",
+                                is_removal ? "deleted" : "changed");
+    for (size_t i = 0; i < n; i++) {
+        if (!is_worded_before(found, i))
+            len += (size_t)snprintf(out + len, size - len, "%s%.*s", i == 0 ? ": " : "; ",
+                                    HVD_OBSERVE_TEXT_MAX, words_of(found[i]));
+    }
+    return len;
+}
+
+bool hvd_refusal_of_change(struct hvd_pass *p, char *out, size_t size)
+{
+    char removals[DENIED_SIZE] = "", changes[DENIED_SIZE] = "";
+
+    add_planned(p);
+    if (p->n_denied == 0)
+        return false;
+    (void)describe_denied(p, true, removals, sizeof(removals));
+    (void)describe_denied(p, false, changes, sizeof(changes));
+    hvd_pass_text(out, size, "%s%s%s", removals, *removals && *changes ? "; " : "", changes);
+    return true;
 }

@@ -84,6 +84,27 @@ def test_a_removal_after_the_end_that_is_denied_is_told_of_and_tried_again(fake,
     assert fake.job_state() == "Succeeded"
 
 
+def test_removals_that_are_denied_together_are_all_named(fake, operator):
+    def deny(plural, message):
+        return fake.fault("answer", verb="delete", resource=plural, times=-1, code=403, reason="Forbidden", message=message)
+
+    def tells(words):
+        return told(fake, "WorkersReady") == f"the job has finished; {words}"
+    deny("statefulsets", FAILURES[0])
+    of_jobs = deny("jobs", FAILURES[0])
+    fake.play(run_ms=50)
+    fake.apply_job(replicas=2, cleanPodPolicy="All")
+    fake.wait_state("Succeeded")
+    until(lambda: f"both are named: {told(fake, 'WorkersReady')}", lambda: tells(
+        f"StatefulSet digits-worker and Job digits-master cannot be deleted, will be tried again: {FAILURES[0]}"), 60)
+    fake.clear_faults(of_jobs)
+    until(lambda: f"one is named: {told(fake, 'WorkersReady')}", lambda: tells(
+        f"StatefulSet digits-worker cannot be deleted, will be tried again: {FAILURES[0]}"), 60)
+    assert fake.get("jobs", "digits-master") is None
+    fake.clear_faults()
+    until("the job tells no more", lambda: told(fake, "WorkersReady") == "the workers are removed: the job has finished", 60)
+
+
 def test_a_webhook_that_keeps_one_namespace_waiting_does_not_hold_up_the_others(fake, operator):
     """More jobs than may have plans under way wait for answers that do not come; each would ask again after half a minute."""
     for resource in ("secrets", "services", "configmaps", "statefulsets"):

@@ -198,6 +198,45 @@ static void a_removal_that_is_denied_after_the_end_is_told_of(void **state)
     }
 }
 
+/* Each is named once and in one order, also while some of them wait for their next try. */
+static void all_removals_that_are_denied_are_named_at_once(void **state)
+{
+    static const char message[] =
+        "the job has finished; StatefulSet digits-worker and Job digits-master cannot be deleted, "
+        "will be tried again: admission webhook \"a\" denied the request: no";
+
+    (void)state;
+    for (int has_waits = 0; has_waits < 2; has_waits++) {
+        struct world w;
+        int n_writes;
+
+        world_start(&w, ",\"cleanPodPolicy\":\"All\"");
+        w.has_waits = has_waits == 1;
+        world_end_master(&w, 0, NULL);
+        w.deny_kind = "";
+        for (int n = 0; n < 10; n++) {
+            world_pass(&w);
+            (void)world_controllers(&w);
+            w.now_ms += 1000;
+        }
+        world_is_state(&w, "Succeeded");
+        has_message(&w, "WorkersReady", message);
+        assert_string_equal(world_condition_text(&w, "WorkersReady", "reason"), "RemovalDenied");
+        n_writes = w.n_writes;
+        for (int n = 0; n < 200; n++) { /* the two come due at different times */
+            world_pass(&w);
+            has_message(&w, "WorkersReady", message);
+            w.now_ms += 1000;
+        }
+        assert_int_equal(w.n_writes, n_writes);
+        w.deny_kind = NULL;
+        go_on(&w, 60000);
+        assert_null(world_find(&w, "Job", "digits-master"));
+        has_message(&w, "WorkersReady", "the workers are removed: the job has finished");
+        world_fini(&w);
+    }
+}
+
 static void a_job_that_may_not_be_removed_and_then_shall_stay_tells_of_its_workers(void **state)
 {
     struct world w;
@@ -635,6 +674,7 @@ int main(void)
         cmocka_unit_test(a_webhook_that_denies_a_change_is_told_of),
         cmocka_unit_test(a_suspension_that_is_denied_is_told_of),
         cmocka_unit_test(a_removal_that_is_denied_after_the_end_is_told_of),
+        cmocka_unit_test(all_removals_that_are_denied_are_named_at_once),
         cmocka_unit_test(a_job_that_may_not_be_removed_and_then_shall_stay_tells_of_its_workers),
         cmocka_unit_test(a_status_that_is_refused_is_told_of_and_holds_no_workers),
         cmocka_unit_test(a_suspension_is_carried_out_though_the_status_is_refused),
