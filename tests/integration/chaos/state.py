@@ -26,12 +26,15 @@ def metadata(meta):
     annotations = meta.get("annotations", {})
     annotations.pop("horovod.io/workers", None)  # the fewest that were wanted, as far as anybody saw
     annotations.pop("horovod.io/job-uid", None)
+    annotations.pop("horovod.io/end", None)  # of a job whose status could not be written for a while
     annotations.pop("horovod.io/generation", None)  # when the set was started depends on when a change was seen
     annotations.pop("horovod.io/workers-hash", None)  # of uids; and none once fewer were wanted
     annotations.pop("horovod.io/scaled-down", None)  # when, and from how many, as far as anybody saw
     told = annotations.get("horovod.io/hosts")
     if told:  # hash, how often it was told, when
         meta["annotations"]["horovod.io/hosts"] = told.rsplit("-", 1)[0]
+    if not annotations:
+        meta.pop("annotations", None)
     return meta
 
 
