@@ -112,6 +112,14 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
 const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
                                    int *n_missing);
 
+/*
+ * Why a rank has not the group of a tensor that is waited for. A rank whose binding is given a
+ * group without tensors does not know how many the others have: it refuses the group of one tensor.
+ * The text of that refusal, borrowed until the next call; NULL when there is none, or the tensor is
+ * not called "NAME_2of3".
+ */
+const char *hvd_negotiator_empty_group(const struct hvd_negotiator *n, const char *name);
+
 /* The tensor that has waited longest: its name, borrowed until the next call, and since when; NULL
  * when there is none. */
 const char *hvd_negotiator_oldest(const struct hvd_negotiator *n, int64_t *since_ns);

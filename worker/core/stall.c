@@ -3,6 +3,8 @@
  * long. Pure: the time comes in, text goes out.
  */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "worker/core/negotiate_internal.h"
@@ -175,6 +177,38 @@ hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int party, struct 
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "out of memory for who has asked for a tensor");
 }
 
+/* The length of the text without the number at its end. */
+static size_t without_number(const char *text, size_t len)
+{
+    while (len > 0 && text[len - 1] >= '0' && text[len - 1] <= '9')
+        len--;
+    return len;
+}
+
+/* The length of NAME in "NAME_2of3"; 0: the tensor is of no group that bindings have named. */
+static size_t group_name_length(const char *name)
+{
+    const size_t len = strlen(name);
+    const size_t of = without_number(name, len);
+    if (of == len || of < 2 || strncmp(name + of - 2, "of", 2) != 0)
+        return 0;
+    const size_t place = without_number(name, of - 2);
+    return place == of - 2 || place == 0 || name[place - 1] != '_' ? 0 : place - 1;
+}
+
+const char *hvd_negotiator_empty_group(const struct hvd_negotiator *n, const char *name)
+{
+    char only[HVD_NAME_MAX + sizeof("_1of1")];
+    const size_t len = group_name_length(name);
+
+    if (len == 0 || len > HVD_NAME_MAX)
+        return NULL;
+    snprintf(only, sizeof(only), "%.*s_1of1", (int)len, name);
+    const struct hvd_waiting *w =
+        (const struct hvd_waiting *)hvd_names_find(&n->waiting, hvd_strview_of(only));
+    return w && w->n_refused > 0 ? w->text : NULL;
+}
+
 static hvd_status_t report_name(const struct hvd_negotiator *n, struct hvd_buf *report, int rank,
                                 int number, const char *name)
 {
@@ -187,26 +221,34 @@ static hvd_status_t report_name(const struct hvd_negotiator *n, struct hvd_buf *
     return number <= NAMES_PER_RANK_MAX ? hvd_buf_printf(report, ", %s", name) : HVD_OK;
 }
 
-/* Adds "\nrank on host h: [a, b, ...]" when the rank is missing from a newly stalled tensor. */
+/* Adds "\nrank on host h: [a, b, ...]" when the rank is missing from a newly stalled tensor, and
+ * why some rank has not the group of one of them. */
 static hvd_status_t report_rank(const struct hvd_negotiator *n, int rank, int64_t before_ns,
                                 struct hvd_buf *report)
 {
     struct hvd_ready_stall stall = {0};
     hvd_status_t st = HVD_OK;
+    const char *why = NULL;
     int n_names = 0;
 
-    for (const struct hvd_waiting *w = first_waiting(n); w && st == HVD_OK; w = next_waiting(w))
-        if (!w->is_reported && w->since_ns <= before_ns &&
-            is_missing(n, (struct want){.named = w}, rank))
-            st = report_name(n, report, n->options.ranks[rank], ++n_names, w->name);
+    for (const struct hvd_waiting *w = first_waiting(n); w && st == HVD_OK; w = next_waiting(w)) {
+        if (w->is_reported || w->since_ns > before_ns ||
+            !is_missing(n, (struct want){.named = w}, rank))
+            continue;
+        st = report_name(n, report, n->options.ranks[rank], ++n_names, w->name);
+        why = why ? why : hvd_negotiator_empty_group(n, w->name);
+    }
     for (uint32_t from = 0; st == HVD_OK && hvd_ready_next_stall(n->ready, from, &stall);
-         from = stall.slot + 1)
-        if (!*stall.is_reported && stall.since_ns <= before_ns &&
-            is_missing(n, (struct want){.slot = stall.slot}, rank))
-            st = report_name(n, report, n->options.ranks[rank], ++n_names, stall.name);
+         from = stall.slot + 1) {
+        if (*stall.is_reported || stall.since_ns > before_ns ||
+            !is_missing(n, (struct want){.slot = stall.slot}, rank))
+            continue;
+        st = report_name(n, report, n->options.ranks[rank], ++n_names, stall.name);
+        why = why ? why : hvd_negotiator_empty_group(n, stall.name);
+    }
     if (st == HVD_OK && n_names > 0)
         st = hvd_buf_puts(report, n_names > NAMES_PER_RANK_MAX ? " ...]" : "]");
-    return st;
+    return st == HVD_OK && why ? hvd_buf_printf(report, ": %.500s", why) : st;
 }
 
 static hvd_status_t write_report(const struct hvd_negotiator *n, int64_t before_ns,

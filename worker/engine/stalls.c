@@ -36,6 +36,15 @@ static void add_ranks(const struct hvd_engine *e, const int *ranks, int n_ranks,
     }
 }
 
+/* Another sentence follows the text, with a full stop of its own. */
+static void trim_full_stop(char *text)
+{
+    const size_t len = strlen(text);
+
+    if (len > 0 && text[len - 1] == '.')
+        text[len - 1] = '\0';
+}
+
 /* Ends the job when a tensor has waited for too long: every rank hears which, and for whom. */
 static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set, int64_t now_ns,
                                 struct hvd_err *err)
@@ -55,7 +64,12 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
              "Tensor %.300s is stalled for longer than %.3g seconds "
              "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): it waits for%s",
              name, (double)limit_ns / 1e9, n_ranks == 0 ? " the other tensors of its group" : "");
+    const char *why = hvd_negotiator_empty_group(set->negotiator, name);
     add_ranks(e, ranks, n_ranks, text, sizeof(text));
+    const size_t len = strlen(text);
+    if (why)
+        snprintf(text + len, sizeof(text) - len, ": %.300s", why);
+    trim_full_stop(text);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", text);
     /* Without a thread of its own a rank does not answer, though its program runs. */
     if (!hvd_beats_are_missed(set) || e->topology.thread_bound)

@@ -353,7 +353,8 @@ HOROVOD_API int64_t horovod_reducescatter_rows(int64_t rows, int rank, int size)
 /*
  * Groups: n tensors of one process set that complete together, or all fail when one of them does.
  * handles receives n handles, each to be ended as any other; on failure nothing was submitted.
- * inputs and outputs hold n pointers, tensors n descriptions.
+ * inputs and outputs hold n pointers, tensors n descriptions. n = 0 does nothing, and counts as no
+ * call: ranks that pass a group wait for this one, unless it refuses theirs with horovod_refuse.
  */
 HOROVOD_API horovod_status_t horovod_grouped_allreduce_async(int n, const void *const *inputs,
                                                              void *const *outputs,

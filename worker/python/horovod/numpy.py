@@ -66,6 +66,18 @@ def _all_dense(arrays):
     return dense
 
 
+def _group_of(arrays, word, name, process_set):
+    """The arrays of a group as a list. Other ranks hear of one without arrays, as of one array that this rank refuses."""
+    try:
+        arrays = list(arrays)
+    except Exception as error:
+        _refusals.tell(error, word, name, process_set, 1)
+        raise
+    if not arrays:
+        _refusals.announce("its group has no arrays", word, name, process_set, 1)
+    return arrays
+
+
 def _empty(like, rows=None):
     """Memory for a result of the same type; rows: another first dimension."""
     shape = tuple(like.shape) if rows is None else (rows, *like.shape[1:])
@@ -138,7 +150,7 @@ def allreduce_(array, name=None, op=Average, prescale_factor=1.0, postscale_fact
 def grouped_allreduce_async(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
                             process_set=global_process_set):
     """See grouped_allreduce."""
-    arrays = list(arrays)
+    arrays = _group_of(arrays, "allreduce", name, process_set)
     try:
         arrays = _all_dense(arrays)
         outputs = [_empty(array) for array in arrays]
@@ -151,7 +163,7 @@ def grouped_allreduce_async(arrays, name=None, op=Average, prescale_factor=1.0, 
 
 def grouped_allreduce(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
                       process_set=global_process_set):
-    """allreduce of several arrays that complete together."""
+    """allreduce of several arrays that complete together; none give none, at once."""
     return synchronize(grouped_allreduce_async(arrays, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -171,8 +183,8 @@ def allgather(array, name=None, process_set=global_process_set):
 
 
 def grouped_allgather(arrays, name=None, process_set=global_process_set):
-    """allgather of several arrays that complete together."""
-    arrays = list(arrays)
+    """allgather of several arrays that complete together; none give none, at once."""
+    arrays = _group_of(arrays, "allgather", name, process_set)
     try:
         arrays = _all_dense(arrays)
         handle = _core.grouped_allgather_async(arrays, name, process_set.process_set_id)

@@ -6,7 +6,7 @@ import re
 import torch
 from checks import check, only_the_last_refuses, raises
 from errors import the_job_goes_on
-from inputs import mine
+from inputs import mine, reduced, same
 
 import horovod.torch as hvd
 from horovod.torch import handles
@@ -43,6 +43,33 @@ def a_group_of_what_is_no_tensor_is_refused_by_the_name_of_its_type():
             text = raises(ValueError, function, thing)
             assert text == f"A group is a sequence of tensors, not {kind}.", (name, text)
         assert raises(ValueError, function, []) == "A group needs at least one tensor.", name
+    the_job_goes_on()
+
+
+@check
+def a_group_that_one_rank_has_without_tensors_is_an_error_on_the_others():
+    """Of one tensor at once; what groups of more wait for is in test_groups.py."""
+    for call, function in GROUPS.items():
+        word = re.match("grouped_([a-z]*)", call)[0]
+        for name in ("none", None):
+            for nothing, words in (([], "A group needs at least one tensor."), (iter(()), "A group needs at least one tensor."),
+                                   (3, "A group is a sequence of tensors, not int.")):
+                only_the_last_refuses(words, f"{word}.{name or 'noname'}", lambda f=function, n=name, t=nothing: f(t, name=n),
+                                      lambda f=function, n=name, c=call: done(c, f([torch.ones(4)], name=n)))
+            sums = done(call, function([torch.ones(4), torch.ones(2, 2)], name=name))  # of all ranks, whatever the last refused
+            assert len(sums) == 2
+    the_job_goes_on()
+
+
+@check
+def groups_that_all_ranks_have_without_tensors_count_alike_and_hold_up_nothing():
+    for name in ("empty", None):
+        for _ in range(3):
+            for function in GROUPS.values():
+                raises(ValueError, function, [], name=name)
+        for tensors in ([mine()], [mine(), mine()]):
+            for result in hvd.grouped_allreduce(tensors, name=name, op=hvd.Sum):
+                same(result, reduced("sum"))
     the_job_goes_on()
 
 

@@ -337,6 +337,40 @@ static void who_refused_waits_for_nobody(void **state)
     destroy(n);
 }
 
+static void of_a_group_that_a_rank_has_without_tensors_its_refusal_is_told(void **state)
+{
+    static const char *const named[] = {"g_1of3", "a_b_12of30", "g_1of2_1of3"};
+    static const char *const others[] = {"g",     "g_1of",  "g_of3", "_1of3",     "of3",
+                                         "g1of3", "h_1of3", "3",     "g_1of3 or", ""};
+    struct hvd_negotiator *n = NULL;
+    struct hvd_buf report;
+    struct hvd_request req = request("g_1of3");
+    const int64_t second = 1000000000;
+
+    (void)state;
+    hvd_buf_init(&report, 4096);
+    assert_int_equal(create(3, &n), HVD_OK);
+    assert_null(hvd_negotiator_empty_group(n, "g_1of3"));
+    refuse(n, 2, "g_1of1", "none in g", 0);
+    refuse(n, 1, "a_b_1of1", "none in a_b", 0);
+    refuse(n, 1, "g_1of2_1of1", "none in g_1of2", 0);
+    ask(n, 0, "h_1of1");
+    assert_string_equal(hvd_negotiator_empty_group(n, named[0]), "none in g");
+    assert_string_equal(hvd_negotiator_empty_group(n, named[1]), "none in a_b");
+    assert_string_equal(hvd_negotiator_empty_group(n, named[2]), "none in g_1of2");
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_null(hvd_negotiator_empty_group(n, others[i]));
+    ask(n, 1, "h_1of1");
+    ask(n, 2, "h_1of1");
+    assert_string_equal(take_plan(n), "0:h_1of1");
+    assert_int_equal(ask_for(n, 0, &req, 5 * second, NULL), HVD_OK);
+    assert_int_equal(ask_for(n, 1, &req, 5 * second, NULL), HVD_OK);
+    assert_int_equal(hvd_negotiator_stalled(n, 66 * second, 60 * second, &report), HVD_OK);
+    assert_non_null(strstr(report.data, "Missing ranks:\n2: [g_1of3]: none in g"));
+    hvd_buf_fini(&report);
+    destroy(n);
+}
+
 static void the_tensor_that_waits_longest_is_overdue(void **state)
 {
     struct hvd_negotiator *n = NULL;
@@ -428,6 +462,7 @@ int main(void)
         cmocka_unit_test(a_stall_names_tensors_and_missing_ranks_once),
         cmocka_unit_test(a_refusal_fails_the_tensor_with_the_first_reason),
         cmocka_unit_test(who_refused_waits_for_nobody),
+        cmocka_unit_test(of_a_group_that_a_rank_has_without_tensors_its_refusal_is_told),
         cmocka_unit_test(the_tensor_that_waits_longest_is_overdue),
         cmocka_unit_test(of_a_group_the_tensor_that_is_missing_is_overdue),
         cmocka_unit_test(every_allocation_may_fail),

@@ -100,12 +100,22 @@ def explained(tensors, process_set, name=None):
     return None, None
 
 
-def group_of(tensors):
-    """The tensors of a group as a tuple; ValueError when there are none."""
+def group_of(tensors, word, name, process_set):
+    """The tensors of a group as a tuple; ValueError when there are none, as of one tensor that this rank refuses."""
     try:
-        tensors = tuple(tensors)
+        tensors = _all_of(tensors)
+    except Exception as error:  # pylint: disable=broad-except  # also a generator's own
+        refusals.tell(error, word, name, process_set, 1)
+        raise
+    return tensors
+
+
+def _all_of(tensors):
+    try:
+        tensors = iter(tensors)
     except TypeError:
         raise ValueError(f"A group is a sequence of tensors, not {type(tensors).__qualname__}.") from None
+    tensors = tuple(tensors)
     if not tensors:
         raise ValueError("A group needs at least one tensor.")
     return tensors
@@ -200,7 +210,7 @@ def allreduced(tensor, average, name, op, prescale_factor, postscale_factor, pro
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                             process_set=global_process_set):
     """Submits tensors that are reduced together; synchronize gives a tuple of new tensors."""
-    tensors = group_of(tensors)
+    tensors = group_of(tensors, "allreduce", name, process_set)
     try:
         op = reduction(op, average, process_set)
         if prescale_factor and postscale_factor:
@@ -220,7 +230,7 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                              process_set=global_process_set):
     """Submits tensors that are reduced together; the results replace them once synchronized."""
-    tensors = group_of(tensors)
+    tensors = group_of(tensors, "allreduce", name, process_set)
     try:
         op = reduction(op, average, process_set)
         if prescale_factor and postscale_factor:
@@ -304,7 +314,7 @@ def gather_async(tensor, name, process_set, finish):
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     """Submits tensors that are gathered together; synchronize gives a tuple of tensors."""
-    tensors = group_of(tensors)
+    tensors = group_of(tensors, "allgather", name, process_set)
     return grouped_gather_async(tensors, name, process_set, partial(_gathered, tensors))
 
 
@@ -430,7 +440,7 @@ def scattered(tensor, name, op, process_set, prescale_factor, postscale_factor):
 def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0,
                                 postscale_factor=1.0):
     """Submits tensors that are reduced and scattered together; synchronize gives a tuple of tensors."""
-    tensors = group_of(tensors)
+    tensors = group_of(tensors, "reducescatter", name, process_set)
     try:
         tensors, before, after = _factors(tensors, prescale_factor, postscale_factor)
         sources = _each(dense, tensors)

@@ -146,7 +146,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
 
 def _compressed(tensors, compression, word, name, process_set):
     """(the tensors of a group as they are sent, what decompress needs of each; None where nothing was done)."""
-    tensors = group_of(tensors)
+    tensors = group_of(tensors, word, name, process_set)
     if compression is Compression.none:
         return tensors, None
     try:
@@ -234,7 +234,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     """The allgathers of `tensors`, done together: a tuple of new tensors, with gradients."""
-    tensors = group_of(tensors)
+    tensors = group_of(tensors, "allgather", name, process_set)
     if _has_gradient(*tensors):
         return HorovodGroupedAllgather.apply(name, process_set, *tensors)
     return synchronize(grouped_allgather_async(tensors, name, process_set))

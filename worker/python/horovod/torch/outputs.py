@@ -7,7 +7,7 @@ import torch
 
 from horovod import _core
 from horovod.torch import handles
-from horovod.torch.asynchronous import Adasum, _rows_for, _scatter, _split_counts, reduction, refused
+from horovod.torch.asynchronous import Adasum, _rows_for, _scatter, _split_counts, group_of, reduction, refused
 from horovod.torch.handles import dense, keep
 
 
@@ -36,6 +36,7 @@ def _allreduce_async(tensor, output, name, op, prescale_factor, postscale_factor
 
 
 def _grouped_allreduce_async(tensors, outputs, name, op, prescale_factor, postscale_factor, process_set):
+    tensors = group_of(tensors, "allreduce", name, process_set)
     try:
         if op == Adasum:
             reduction(op, None, process_set)
@@ -56,6 +57,7 @@ def _allgather_async(tensor, output, name, process_set):
 
 
 def _grouped_allgather_async(tensors, outputs, name, process_set):
+    tensors = group_of(tensors, "allgather", name, process_set)
     try:
         handle = _core.grouped_allgather_async([dense(tensor) for tensor in tensors], name, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
@@ -99,6 +101,7 @@ def _reducescatter_async(tensor, output, name, op, process_set, prescale_factor,
 
 
 def _grouped_reducescatter_async(tensors, outputs, name, op, process_set, prescale_factor, postscale_factor):
+    tensors = group_of(tensors, "reducescatter", name, process_set)
     try:
         sources = [dense(tensor) for tensor in tensors]
         targets = [_rows_for(source, process_set) for source in sources]
