@@ -223,6 +223,21 @@ static bool gather_shared(struct hvd_pass *p, char out[MESSAGE_SIZE])
     return true;
 }
 
+/* Adds to what is contested. A sum, as records come in any order; without the other writer's name,
+ * and without the status itself: whoever undoes that would make it another one each time. */
+static void add_contested(struct hvd_pass *p, uint64_t key, enum hvd_repair repair)
+{
+    if (repair != HVD_REPAIR_STATUS)
+        p->contested += hvd_hash_number(HVD_HASH_START, (int64_t)key);
+}
+
+/* Whether the record is of a fight that is reported, or was and is looked into again. */
+static bool is_reported(const struct hvd_pass *p, const struct hvd_repair_record *record)
+{
+    return (record->text || record->is_announced) &&
+           hvd_repair_is_again(record, record->value, p->now_ms);
+}
+
 /* Gathers what is contested, as much as there is room for; false if nothing is. */
 static bool gather(struct hvd_pass *p, char out[MESSAGE_SIZE])
 {
@@ -230,13 +245,17 @@ static bool gather(struct hvd_pass *p, char out[MESSAGE_SIZE])
     int64_t longest_ms = 5 * MINUTE_MS;
     size_t len = 0;
 
-    if (gather_shared(p, out))
+    if (gather_shared(p, out)) {
         len = strlen(out);
+        add_contested(p, HVD_CROWD_KEY, HVD_REPAIR_LABELS);
+    }
     for (size_t i = 0; repairs && i < repairs->n; i++) {
         const struct hvd_repair_record *record = &repairs->records[i];
 
-        if (!record->text || !hvd_repair_is_again(record, record->value, p->now_ms) ||
-            len + strlen(record->text) + ADVICE_SIZE >= MESSAGE_SIZE)
+        if (!is_reported(p, record))
+            continue;
+        add_contested(p, record->key, (enum hvd_repair)record->repair);
+        if (!record->text || len + strlen(record->text) + ADVICE_SIZE >= MESSAGE_SIZE)
             continue;
         hvd_pass_text(out + len, MESSAGE_SIZE - len, "%s%s", len ? "; " : "", record->text);
         len = strlen(out);

@@ -55,6 +55,7 @@ bool hvd_held_ends_attempt(struct hvd_pass *p)
     if (p->next.attempts <= hvd_job_ended(&p->job->status))
         p->next.attempts = hvd_job_ended(&p->job->status) + 1;
     p->next.interruptions++;
+    hvd_pass_attempt_end(p, &(struct hvd_attempt_end){.reason = reason, .message = message});
     hvd_pass_state(p, HVD_JOB_RESTARTING);
     hvd_pass_condition(
         p, &(struct hvd_condition_update){HVD_COND_RUNNING, HVD_FALSE, reason, message});

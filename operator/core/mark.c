@@ -1,7 +1,8 @@
 /*
  * The end of a job whose status the API server refuses, noted on the job's ConfigMap before
  * anything is removed for it: an operator that starts anew would find neither workers nor Job, or
- * another deadline, and run the job once more. Pure.
+ * another deadline, and run the job once more. So is the suspension of an attempt: whoever finds no
+ * Job when the job is resumed would take it for deleted by somebody else. Pure.
  */
 #include "operator/core/mark.h"
 
@@ -36,7 +37,7 @@ static bool read_count(const char **at, int32_t *out)
 
 static enum hvd_job_state read_state(const char **at)
 {
-    static const enum hvd_job_state ends[] = {HVD_JOB_SUCCEEDED, HVD_JOB_FAILED};
+    static const enum hvd_job_state ends[] = {HVD_JOB_SUCCEEDED, HVD_JOB_FAILED, HVD_JOB_SUSPENDED};
 
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
         const char *name = hvd_job_state_str(ends[i]);
@@ -78,21 +79,38 @@ char *hvd_mark_encode(const struct hvd_mark *mark)
     return hvd_strdup(text);
 }
 
+bool hvd_mark_is_end(const struct hvd_pass *p)
+{
+    return p->mark.state == HVD_JOB_SUCCEEDED || p->mark.state == HVD_JOB_FAILED;
+}
+
+/* Whether the suspension that is noted is that of the attempt which the status shows under way. */
+static bool is_of_attempt(const struct hvd_mark *mark, const struct hvd_job_status *status)
+{
+    return status->attempts > hvd_job_ended(status) && mark->failures == status->failures &&
+           mark->interruptions == status->interruptions + 1;
+}
+
 void hvd_mark_find(struct hvd_pass *p)
 {
     const struct hvd_object *map = p->child[HVD_KIND_CONFIGMAP];
+    const struct hvd_job_status *status = &p->job->status;
 
     p->mark = (struct hvd_mark){.state = HVD_JOB_NEW};
     if (map && hvd_pass_is_ours(p, map))
         (void)hvd_mark_decode(map->u.configmap.end, &p->mark);
+    if (p->mark.state == HVD_JOB_SUSPENDED && !is_of_attempt(&p->mark, status))
+        p->mark = (struct hvd_mark){.state = HVD_JOB_NEW};
 }
 
-/* What the next status says of the end. */
+/* What the next status says of the end, or of the suspension. */
 static void describe(const struct hvd_pass *p, struct hvd_mark *out)
 {
     const struct hvd_job_status *next = &p->next;
-    const struct hvd_condition *end =
-        &next->conditions[next->state == HVD_JOB_FAILED ? HVD_COND_FAILED : HVD_COND_SUCCEEDED];
+    const enum hvd_condition_type type = next->state == HVD_JOB_FAILED      ? HVD_COND_FAILED
+                                         : next->state == HVD_JOB_SUSPENDED ? HVD_COND_RUNNING
+                                                                            : HVD_COND_SUCCEEDED;
+    const struct hvd_condition *end = &next->conditions[type];
 
     *out = (struct hvd_mark){.state = next->state,
                              .attempts = next->attempts,
@@ -112,7 +130,7 @@ bool hvd_mark_note(struct hvd_pass *p)
     cJSON *root, *meta;
     char *text;
 
-    if (p->st || p->mark.state != HVD_JOB_NEW ||
+    if (p->st || hvd_mark_is_end(p) || p->mark.state == p->next.state ||
         hvd_pass_child(p, HVD_KIND_CONFIGMAP) != HVD_CHILD_OURS)
         return true;
     describe(p, &mark);

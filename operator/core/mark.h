@@ -12,9 +12,10 @@
 
 struct hvd_pass;
 
-/* How a job has ended, as its ConfigMap says (HVD_ANNOTATION_END) while its status cannot. */
+/* How a job has ended, or that its attempt was suspended, as its ConfigMap says
+ * (HVD_ANNOTATION_END) while its status cannot. */
 struct hvd_mark {
-    enum hvd_job_state state; /* HVD_JOB_SUCCEEDED or _FAILED; _NEW: nothing is noted */
+    enum hvd_job_state state; /* HVD_JOB_SUCCEEDED, _FAILED, _SUSPENDED; _NEW: nothing is noted */
     int32_t attempts;         /* as the status is to have them */
     int32_t failures;
     int32_t interruptions;
@@ -28,11 +29,15 @@ bool hvd_mark_decode(const char *text, struct hvd_mark *out);
 /* Prints it; the caller frees it with hvd_free. NULL: out of memory. */
 char *hvd_mark_encode(const struct hvd_mark *mark);
 
-/* Reads what the job's ConfigMap says into the pass. */
+/* Reads what the job's ConfigMap says into the pass. A suspension counts for the attempt that the
+ * status shows under way, and no longer. */
 void hvd_mark_find(struct hvd_pass *p);
 
-/* Notes the end that the next status says, before anything is removed for it. True once it is
- * noted, or where it cannot be. */
+/* Whether an end is noted, which is final. */
+bool hvd_mark_is_end(const struct hvd_pass *p);
+
+/* Notes the end, or the suspension, that the next status says, before anything is removed for it.
+ * True once it is noted, or where it cannot be. */
 bool hvd_mark_note(struct hvd_pass *p);
 
 #endif

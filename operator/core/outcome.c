@@ -581,6 +581,8 @@ static bool has_left_trace(struct hvd_pass *p, const char *name)
         return false;
     if (!is_trace(trace)) {
         hvd_trace_ask(p, name);
+        /* Until it is decided, whether the spec has changed since (describe_deleted) is kept. */
+        p->next.observed_generation = p->job->status.observed_generation;
         return true;
     }
     if (trace->type == HVD_FAILURE_NO_TRACE || trace->type == HVD_FAILURE_BEGUN)
@@ -641,6 +643,25 @@ static bool has_begun_unseen(const struct hvd_pass *p, const char *name)
              hvd_job_ended(&p->job->status) == 0));
 }
 
+/* The words for a Job that is gone. An operator that may write neither status nor note deletes it
+ * for what the spec said then: where the status is of an older spec nobody knows who did it. */
+static void describe_deleted(const struct hvd_pass *p, const char *name, char out[MESSAGE_SIZE])
+{
+    static const char by[] = " by somebody, or by this operator for a suspension or an end that no "
+                             "status tells of";
+    const struct hvd_job_status *known = &p->job->status;
+    const char *told = known->conditions[HVD_COND_RUNNING].message;
+    const bool is_doubtful =
+        known->observed_generation != p->job->generation || (told && strstr(told, by));
+    char attempt[HVD_ATTEMPT_SIZE];
+
+    hvd_pass_attempt(p, attempt);
+    hvd_pass_text(out, MESSAGE_SIZE, "Job %s was deleted%s (%s)%s%s%s", name, is_doubtful ? by : "",
+                  attempt, p->pods.stray ? "; its pod " : "",
+                  p->pods.stray ? p->pods.stray->meta.name : "",
+                  p->pods.stray ? " is removed before the next attempt" : "");
+}
+
 /*
  * A watch of Jobs that lags behind the one of HorovodJobs looks the same for a moment: what is
  * missing is looked for again a little later before it counts.
@@ -650,7 +671,7 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
     static const char reason[] = "MasterDeleted";
     const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
     int64_t since_ms = p->view->status_written_ms;
-    char message[MESSAGE_SIZE], name[HVD_CHILD_NAME_MAX], attempt[HVD_ATTEMPT_SIZE];
+    char message[MESSAGE_SIZE], name[HVD_CHILD_NAME_MAX];
     const struct hvd_write creation = {HVD_KIND_JOB, name, HVD_REPAIR_MASTER, HVD_REPAIR_PRESENT};
 
     const int32_t ended = hvd_job_ended(&p->job->status);
@@ -663,10 +684,7 @@ bool hvd_outcome_vanished(struct hvd_pass *p)
         p->next.attempts = ended + 1;
     if (!hvd_str_equal(running->reason, reason) && has_left_trace(p, name))
         return true;
-    hvd_pass_attempt(p, attempt);
-    hvd_pass_text(message, sizeof(message), "Job %s was deleted (%s)%s%s%s", name, attempt,
-                  p->pods.stray ? "; its pod " : "", p->pods.stray ? p->pods.stray->meta.name : "",
-                  p->pods.stray ? " is removed before the next attempt" : "");
+    describe_deleted(p, name, message);
     hvd_pass_state(p, HVD_JOB_RESTARTING);
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){reason, message});
     if (!hvd_str_equal(running->reason, reason)) {

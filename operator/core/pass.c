@@ -81,7 +81,8 @@ bool hvd_pass_is_stopping(const struct hvd_pass *p)
     const struct hvd_condition *known = &p->job->status.conditions[HVD_COND_SUSPENDED];
 
     return known->truth == HVD_TRUE ||
-           (known->truth == HVD_FALSE && hvd_str_equal(known->reason, HVD_REASON_SUSPENDING));
+           (known->truth == HVD_FALSE && hvd_str_equal(known->reason, HVD_REASON_SUSPENDING)) ||
+           (p->mark.state == HVD_JOB_SUSPENDED && !p->job->spec.is_suspended);
 }
 
 const cJSON *hvd_pass_spec(struct hvd_pass *p)

@@ -50,7 +50,7 @@ struct hvd_pass {
     size_t too_long;            /* bytes of a list that no ConfigMap can hold; 0: it fits */
     int64_t settled_ms;         /* until then a status that is about to change again waits; or 0 */
     struct hvd_job_status next; /* what the status should be */
-    struct hvd_mark mark;       /* how the job has ended, as no status could say yet */
+    struct hvd_mark mark;       /* how the job, or its attempt, has ended, as no status says yet */
     struct hvd_attempt_end end; /* of the attempt that ends in this pass */
     char *end_message;          /* owned: its message */
     bool is_urgent;             /* the status says something that must not wait */
@@ -75,6 +75,7 @@ struct hvd_pass {
     size_t n_troubles;
     size_t n_recorded;    /* writes of this plan that get a record of their own */
     unsigned n_shared[2]; /* those that share one backoff (crowd.h): first ones, repeated ones */
+    uint64_t contested;   /* a hash of which repairs are reported as undone; 0: none */
     hvd_status_t st;
 };
 
@@ -109,7 +110,8 @@ bool hvd_pass_is_leftover(const struct hvd_pass *p, const struct hvd_object *obj
 #define HVD_REASON_TEMPLATE "InvalidTemplate"
 
 /* Whether the persisted status says that the job is suspended, or is being suspended: it then is
- * cleared away before it starts again. */
+ * cleared away before it starts again. So it is where a note says it of a job that is not suspended
+ * any more (mark.h). */
 bool hvd_pass_is_stopping(const struct hvd_pass *p);
 
 /* The failure reported for the object of that kind and name; NULL if none. Borrowed from the view.

@@ -211,7 +211,8 @@ static void add_worker(const struct hvd_view *view, const struct hvd_worker *wor
 {
     const struct hvd_object *pod = worker->pod;
 
-    if (pod->meta.is_deleting)
+    /* One beyond those that the job wants is another writer's, or goes soon. */
+    if (pod->meta.is_deleting || worker->ordinal >= view->job->spec.groups[worker->group].replicas)
         return;
     if (pod->u.pod.trouble && (!out->troubled || compare(worker, troubled) < 0)) {
         out->troubled = pod;
@@ -219,8 +220,7 @@ static void add_worker(const struct hvd_view *view, const struct hvd_worker *wor
     }
     if (pod->u.pod.stage && (!out->slow || is_slower(pod, out->slow)))
         out->slow = pod;
-    if (pod->u.pod.is_ready && (pod->u.pod.ip || !view->job->spec.has_ip_names) &&
-        worker->ordinal < view->job->spec.groups[worker->group].replicas) {
+    if (pod->u.pod.is_ready && (pod->u.pod.ip || !view->job->spec.has_ip_names)) {
         out->ready[out->n_ready++] = *worker;
         out->n_ready_of[worker->group]++;
     }

@@ -458,22 +458,34 @@ static void show_suspension(struct hvd_pass *p)
         (const char *const[2]){is_idle ? "Suspended" : HVD_REASON_SUSPENDING, suspended});
 }
 
-static void suspend(struct hvd_pass *p)
+/* Notes that the attempt under way has ended for it. */
+static void end_suspended(struct hvd_pass *p)
 {
-    const bool is_known = hvd_pass_is_stopping(p);
+    p->next.interruptions++;
+    hvd_pass_attempt_end(p, &(struct hvd_attempt_end){.reason = "Suspended", .message = suspended});
+}
 
-    if (!is_known && hvd_outcome_is_under_way(p)) {
-        p->next.interruptions++;
-        hvd_pass_attempt_end(
-            p, &(struct hvd_attempt_end){.reason = "Suspended", .message = suspended});
-    }
+static void show_stopped(struct hvd_pass *p)
+{
     hvd_retry_forget(p);
     hvd_pass_state(p, HVD_JOB_SUSPENDED);
     p->next.start_s = 0;
     set(p, HVD_COND_RUNNING, HVD_FALSE, (const char *const[2]){"Suspended", ""});
-    /* Where the status cannot be written: that spec.suspend is true is as lasting. */
+}
+
+static void suspend(struct hvd_pass *p)
+{
+    const struct hvd_job_status *known = &p->job->status;
+    const bool is_known = hvd_pass_is_stopping(p);
+
+    if (!is_known && hvd_outcome_is_under_way(p))
+        end_suspended(p);
+    show_stopped(p);
+    /* Where the status cannot be written: that spec.suspend is true is as lasting, and that the
+     * attempt which the status shows has ended for it is noted. */
     p->is_carried_out = !is_known && p->job->spec.is_suspended && hvd_refusal_of_status(p);
-    if (is_known || p->is_carried_out)
+    if (is_known ||
+        (p->is_carried_out && (known->attempts <= hvd_job_ended(known) || hvd_mark_note(p))))
         stop(p);
     if (!is_known)
         hvd_pass_event(p, "Suspended", suspended, false);
@@ -502,6 +514,18 @@ static void resume(struct hvd_pass *p)
     set(p, HVD_COND_SUSPENDED, HVD_FALSE, (const char *const[2]){"Resumed", message});
     hvd_pass_state(p, HVD_JOB_PENDING);
     hvd_pass_event(p, "Resumed", message, false);
+}
+
+/* The job was suspended, and is not any more, and no status could say it: its attempt has ended,
+ * and it is resumed as if one had. */
+static void take_suspension(struct hvd_pass *p, struct hvd_job_status *known)
+{
+    if (p->st || p->mark.state != HVD_JOB_SUSPENDED || p->job->spec.is_suspended)
+        return;
+    end_suspended(p);
+    show_stopped(p);
+    known->interruptions = p->next.interruptions;
+    known->state = p->next.state;
 }
 
 /* Whether the master has ended before its suspension was seen: that is its outcome then. */
@@ -551,8 +575,7 @@ static void decide(struct hvd_pass *p)
     char message[MESSAGE_SIZE];
 
     p->next.observed_generation = p->job->generation;
-    hvd_mark_find(p);
-    if (p->mark.state != HVD_JOB_NEW)
+    if (hvd_mark_is_end(p))
         take_noted(p);
     else if (p->job->invalid)
         hvd_outcome_fail(p, HVD_REASON_TEMPLATE, p->job->invalid);
@@ -665,8 +688,9 @@ static uint64_t hash_news(const struct hvd_job_status *status)
 
 /*
  * What the status holds, without its times, which differ each time that somebody undoes it, and
- * without the condition that reports this; that it begins to report what is not kept makes it
- * another one, which is no repetition. The upper half is of the news in it (denial.h).
+ * without the words of the condition that reports this. Another repair that is contested, and that
+ * it begins to report what is not kept, make it another one, which is no repetition. The upper half
+ * is of the news in it (denial.h).
  */
 static uint64_t hash_status(struct hvd_pass *p)
 {
@@ -682,7 +706,7 @@ static uint64_t hash_status(struct hvd_pass *p)
         status.conditions[i].since_s = 0;
     if (!p->st)
         p->st = hvd_job_status_encode(&job, &status, NULL, &text, NULL);
-    hash = hvd_hash_text(hash, text);
+    hash = hvd_hash_number(hvd_hash_text(hash, text), (int64_t)p->contested);
     hvd_free(text);
     if (hvd_str_equal(p->next.conditions[HVD_COND_CONTESTED].reason, reason) &&
         !hvd_str_equal(p->job->status.conditions[HVD_COND_CONTESTED].reason, reason))
@@ -806,6 +830,7 @@ static hvd_status_t prepare(struct hvd_pass *p)
     hvd_status_t st;
 
     find_children(p);
+    hvd_mark_find(p);
     st = hvd_pods_collect(p->view, &p->owners, &p->pods);
     if (!st)
         st = hvd_job_status_copy(&p->job->status, &p->next);
@@ -874,6 +899,7 @@ hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct h
     p.job = &job;
     p.deferred = scaling.text;
     p.st = prepare(&p);
+    take_suspension(&p, &job.status);
     if (!p.st && !is_let_go(&p) && !hvd_look_for_missing(&p))
         act(&p);
     cJSON_Delete(p.spec);

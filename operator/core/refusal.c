@@ -251,20 +251,30 @@ const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
     return known ? known->message : NULL;
 }
 
-/* Whether the set made the pod, also one that it has let go and takes back. */
+/* Whether the pod is one of the first n of the set, also one that it has let go and takes back. */
 static bool is_of_set(const struct hvd_pass *p, const struct hvd_object *set,
-                      const struct hvd_object *pod)
+                      const struct hvd_object *pod, int64_t n)
 {
     struct hvd_worker worker;
 
-    return hvd_str_equal(pod->meta.owner_uid, set->meta.uid) ||
-           (hvd_pods_identify(p->view, pod, &p->owners, &worker) &&
-            p->owners.sets[worker.group] == set);
+    if (!hvd_pods_identify(p->view, pod, &p->owners, &worker))
+        return hvd_str_equal(pod->meta.owner_uid, set->meta.uid);
+    return p->owners.sets[worker.group] == set && worker.ordinal < n;
 }
 
-/* Counts the pods of the set; *newest_s becomes when the last of them was made, if that is later.
- */
-static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *set,
+/* How many pods the set of that group has to make. Those beyond the ones that the job wants are
+ * another writer's, and how they fare is no trouble of the job. */
+static int64_t count_due(const struct hvd_pass *p, size_t group)
+{
+    const int64_t wanted = p->job->spec.groups[group].replicas;
+    const int64_t n = p->owners.sets[group]->u.statefulset.replicas;
+
+    return n < wanted ? n : wanted;
+}
+
+/* Counts those of the first n pods of the set that are there; *newest_s becomes when the last of
+ * them was made, if that is later. */
+static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *set, int64_t n_due,
                              int64_t *newest_s)
 {
     int64_t n = 0;
@@ -272,7 +282,7 @@ static int64_t count_pods_of(const struct hvd_pass *p, const struct hvd_object *
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
 
-        if (pod->kind != HVD_KIND_POD || !is_of_set(p, set, pod))
+        if (pod->kind != HVD_KIND_POD || !is_of_set(p, set, pod, n_due))
             continue;
         n++;
         if (pod->meta.created_s > *newest_s)
@@ -318,12 +328,13 @@ static bool is_refused(const struct hvd_pass *p, const struct hvd_object *object
 }
 
 /* Pods that a set does not make, though nothing tells why. */
-static bool describe_slow_set(struct hvd_pass *p, const struct hvd_object *set, char *out,
-                              size_t size)
+static bool describe_slow_set(struct hvd_pass *p, size_t group, char *out, size_t size)
 {
+    const struct hvd_object *set = p->owners.sets[group];
+    const int64_t n_due = count_due(p, group);
     const char *told = p->job->status.conditions[HVD_COND_WORKERS_READY].message;
     int64_t newest_s = 0;
-    const int64_t n_missing = set->u.statefulset.replicas - count_pods_of(p, set, &newest_s);
+    const int64_t n_missing = n_due - count_pods_of(p, set, n_due, &newest_s);
     int64_t from_ms = since_ms(p, set);
     char cause[256];
 
@@ -332,8 +343,8 @@ static bool describe_slow_set(struct hvd_pass *p, const struct hvd_object *set, 
     from_ms = from_ms < newest_s * 1000 ? newest_s * 1000 : from_ms;
     if (p->is_occupied || is_refused(p, set) || !is_slow(p, told, cause, from_ms))
         return false;
-    hvd_pass_text(out, size, "%d of %d %s after " SLOW_TEXT ": %s", (int)n_missing,
-                  (int)set->u.statefulset.replicas, cause,
+    hvd_pass_text(out, size, "%d of %d %s after " SLOW_TEXT ": %s", (int)n_missing, (int)n_due,
+                  cause,
                   set->u.statefulset.is_unseen
                       ? "the StatefulSet controller has not seen the StatefulSet yet, see whether "
                         "kube-controller-manager runs"
@@ -377,13 +388,13 @@ bool hvd_refusal_of_workers(struct hvd_pass *p, char *out, size_t size)
         const char *reason;
 
         if (hvd_pass_set(p, i) != HVD_CHILD_OURS ||
-            count_pods_of(p, set, &newest_s) >= set->u.statefulset.replicas)
+            count_pods_of(p, set, count_due(p, i), &newest_s) >= count_due(p, i))
             continue;
         reason = hvd_refusal_ask(p, set, HVD_ASK_CREATION, since_ms(p, set));
         if (!is_found && reason)
             hvd_pass_text(out, size, "pods of StatefulSet %s cannot be made: %s", set->meta.name,
                           reason);
-        is_found = is_found || reason || describe_slow_set(p, set, out, size);
+        is_found = is_found || reason || describe_slow_set(p, i, out, size);
     }
     return is_found;
 }

@@ -5,6 +5,7 @@ import re
 import subprocess
 import time
 
+from audit import lines_of
 from kubeapi import Api
 from operator_process import OperatorProcess, ROOT
 
@@ -32,12 +33,9 @@ class Server:
 
     def all_writes(self, since=0):
         """What programs called horovod-operator wrote since then, from the audit log: (namespace, write) of each."""
-        with (self.directory / "audit.log").open("rb") as log:
-            log.seek(since)
-            lines = log.read().decode().splitlines()
         found = []
-        for line in lines:
-            event = json.loads(line) if "horovod-operator/" in line else {"verb": "get"}
+        for line in lines_of(self.directory / "audit.log", since):
+            event = json.loads(line) if b"horovod-operator/" in line else {"verb": "get"}
             if event["verb"] not in ("get", "list", "watch") and event["stage"] == "ResponseComplete":
                 ref = event["objectRef"]
                 found.append((ref.get("namespace", ""), (event["verb"], ref["resource"] + "/" + ref.get("subresource", ""),

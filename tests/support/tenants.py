@@ -1,6 +1,8 @@
 """Tenants of a cluster, played: what their users and the kubelets of their nodes do."""
 import os
 
+from kubeapi import Namespace, until
+
 LIMIT_S = int(os.environ.get("HVD_HOSTILE_LIMIT_S", "60"))  # for anything to happen, on a machine that is busy with an attack
 WRITES_OF_A_LIFE = 16  # of the operator for a job of two workers: 11, and those of progress on a slow machine
 
@@ -37,3 +39,16 @@ class Bystander:
         finish(self.ns, name, run_job(self.ns, name))
         assert self.ns.status(name)["attempts"] == 1
         self.lives += 1
+
+    def assert_few_writes(self, server, of_a_life=WRITES_OF_A_LIFE):
+        """The operator wrote no more for its jobs than they need."""
+        writes = server.writes(self.ns.name)
+        assert len(writes) <= self.lives * of_a_life, writes
+
+
+def bystander_on(server, name="bystander"):
+    """One in a namespace of its own, on a server that is the test's own."""
+    server.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    ns = Namespace(server.api, name)
+    until("the service account", lambda: ns.get("serviceaccounts", "default"), LIMIT_S)
+    return Bystander(ns)

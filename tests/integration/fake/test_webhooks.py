@@ -1,4 +1,6 @@
 """What webhooks of the cluster do to a job's objects: the job tells, and goes on when they let it."""
+import contextlib
+
 import pytest
 
 from fake import Operator, until
@@ -134,3 +136,31 @@ def test_a_status_that_may_not_be_written_is_an_event_and_keeps_no_workers(fake,
     fake.clear_faults()
     fake.wait_state("Succeeded", timeout=60)
     assert len([w for w in fake.writes() if w["verb"] == "create" and w["resource"] == "jobs"]) == 1, "one master, once"
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_suspension_that_no_status_tells_of_is_no_deletion_by_somebody_else(fake, tmp_path, is_restarted):
+    """The operator deletes the master's Job for it, may be another one when the job is resumed, and accuses nobody."""
+    def seen(reason):
+        return [event for event in fake.objects("events") if event["reason"] == reason]
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(Operator(fake.kubeconfig(), tmp_path)).wait_ready()
+        fake.play(run_ms=-1)
+        fake.apply_job(replicas=2)
+        fake.wait_state("Running")
+        fake.fault("answer", verb="patch", resource="horovodjobs", subresource="status", times=-1, code=403, reason="Forbidden",
+                   message=FAILURES[0])
+        fake.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+        until("it is carried out", lambda: not fake.get("jobs", "digits-master") and fake.state()["objects"]["pods"] == 0)
+        if is_restarted:
+            first.stop()
+            stack.enter_context(Operator(fake.kubeconfig(), tmp_path)).wait_ready()
+        fake.patch("horovodjobs", "digits", {"spec": {"suspend": False}})
+        generation = fake.get("horovodjobs", "digits")["metadata"]["generation"]
+        fake.clear_faults()
+        until("it runs again", lambda: seen("Resumed") and fake.job_state() == "Running", 60)
+        status = fake.get("horovodjobs", "digits")["status"]
+        assert status["observedGeneration"] == generation
+        assert (status["attempts"], status["failures"], status["interruptions"]) == (2, 0, 1), status
+        assert status["attemptLogs"]["1"]["reason"] == "Suspended", status
+        assert not seen("Restarting") and len(seen("Resumed")) == 1

@@ -6,7 +6,7 @@ import yaml
 from kubeapi import Namespace, until
 from operator_process import ROOT
 from real_server import Operator, Server
-from tenants import LIMIT_S, finish, run_job
+from tenants import LIMIT_S, bystander_on, finish, run_job
 
 LATER_FIELDS = ["failuresInARow", "nextAttemptTime", "attemptLogs", "failureLog", "cleaned", "interruptions", "sshPort", "image",
                 "masterUID"]
@@ -80,6 +80,9 @@ def test_a_job_fails_restarts_and_succeeds_with_a_definition_of_an_older_version
     assert ns.condition("Contested")["reason"] == "StatusNotKept", ns.status()
     assert "status.cleaned" in ns.condition("Contested")["message"]
     assert [event for event in ns.events() if event[0] == "StatusNotKept"] == [("StatusNotKept", 1)]
+    bystander = bystander_on(server)
+    bystander.succeeds()
+    bystander.assert_few_writes(server, MOST_WRITES)
     finish(ns, master=master)
     assert ns.status()["attempts"] == 2 and ns.status()["failures"] == 1
     writes = server.writes("default")
@@ -94,6 +97,9 @@ def test_a_definition_without_the_status_subresource_is_reported_and_ends_nothin
     master = ns.start_master(timeout=LIMIT_S)
     apply(server, definition())
     ns.wait_state("Running", timeout=LIMIT_S)
+    bystander = bystander_on(server)
+    bystander.succeeds()
+    bystander.assert_few_writes(server)
     finish(ns, master=master)
     writes = server.writes("default")
     assert len(writes) <= MOST_WRITES, writes

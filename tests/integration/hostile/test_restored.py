@@ -11,7 +11,7 @@ import pytest
 from kubeapi import Api, Namespace, until
 from real_server import Operator, Server
 from operator_process import ROOT
-from tenants import finish, start_pods
+from tenants import WRITES_OF_A_LIFE, bystander_on, finish, start_pods
 
 N_LATER = 600  # versions that the backup lacks: more than what is written after it was restored
 LIMIT_S = 45  # a new connection with back-off, and no silence of 90 s
@@ -92,6 +92,7 @@ def test_jobs_are_seen_after_the_server_was_restored_from_a_backup(restorable, t
             process.wait()
         shutil.rmtree(etcd)
         backup.rename(etcd)
+        since = server.audit_size()
         started = server.start(commands)
         ns = Namespace(server.api, "default")
         assert ns.get("horovodjobs", "lost") is None
@@ -101,7 +102,12 @@ def test_jobs_are_seen_after_the_server_was_restored_from_a_backup(restorable, t
             until(f"workers of {job}", lambda: ns.get("statefulsets", f"{job}-worker"), LIMIT_S)
             finish(ns, job, start_pods(ns, job))
         print(f"both succeeded {time.monotonic() - begin:.1f} s after the restoration")
+        bystander = bystander_on(server)
+        bystander.succeeds()
+        bystander.assert_few_writes(server)
         assert "back at an older version" in operator.log.read_text()
+        writes = [write for write in server.writes("default", since) if not write[1].startswith("leases")]
+        assert len(writes) <= 3 * WRITES_OF_A_LIFE, writes  # new, kept, and what was begun for the one that is lost
         operator.stop()
     finally:
         operator.kill()

@@ -34,14 +34,16 @@ def until_over(ns, job):
           lambda: (ns.condition("DeletionBlocked", job) or {}).get("status") == "False", NAMED_S)
 
 
-def test_what_controllers_leave_undone_is_named(server, ns, run_operator):
+def test_what_controllers_leave_undone_is_named(server, ns, bystander, run_operator):
     since = server.audit_size()
     operator = run_operator()
+    other = run_job(bystander.ns)
     masters = {job: run_job(ns, job, backoffLimit=1 if job == "fail" else 0) for job in ("suspend", "fail", "end")}
     with standstill(server):
         ns.patch("horovodjobs", "suspend", {"spec": {"suspend": True}})
         for job in ("fail", "end"):
             ns.end_master(masters[job], 1)
+        finish(bystander.ns, master=other)
         ns.apply_job("late")
         for job in masters:
             until_told(ns, job, "DeletionBlocked", " is to go, as ", "check kube-controller-manager, or delete the pod")
@@ -67,13 +69,21 @@ def test_what_controllers_leave_undone_is_named(server, ns, run_operator):
         finish(ns, job, start_pods(ns, job))
     writes = server.writes(ns.name, since)
     assert len(writes) <= 5 * WRITES_OF_A_JOB + WRITES_OF_A_JOB + 4 * WRITES_OF_A_WAIT, writes
+    writes = server.writes(bystander.ns.name, since)
+    assert len(writes) <= WRITES_OF_A_JOB + WRITES_OF_A_WAIT, writes  # its workers are not removed in time either
 
 
-def test_controllers_that_stand_still_for_a_moment_are_no_news(server, ns, operator):
+def test_controllers_that_stand_still_for_a_moment_are_no_news(server, ns, bystander, operator):
+    since = server.audit_size()
     run_job(ns)
+    other = run_job(bystander.ns)
     with standstill(server):
         ns.patch("horovodjobs", "digits", {"spec": {"suspend": True}})
+        finish(bystander.ns, master=other)
         until("the set has no replicas", lambda: ns.get("statefulsets", "digits-worker")["spec"]["replicas"] == 0, LIMIT_S)
     until("the suspension", lambda: (ns.condition("Suspended") or {}).get("status") == "True", LIMIT_S)
     assert not ns.condition("DeletionBlocked")
     assert "DeletionBlocked" not in [reason for reason, _ in ns.events()]
+    for place in (ns, bystander.ns):
+        writes = server.writes(place.name, since)
+        assert len(writes) <= WRITES_OF_A_JOB + WRITES_OF_A_WAIT, writes

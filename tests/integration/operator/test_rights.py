@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import gangs
+from audit import lines_of
 from conftest import ROOT
 from kubeapi import Api, ApiError, until
 
@@ -53,7 +54,7 @@ def config_of(server, ns, account, path):
 def requests_of(server, ns, account):
     """What the account asked for, as (group, resource, verb), and the requests that were forbidden."""
     used, refused = set(), []
-    for line in (server.directory / "audit.log").read_text().splitlines():
+    for line in map(bytes.decode, lines_of(server.directory / "audit.log")):
         if f"system:serviceaccount:{ns.name}:{account}" not in line:
             continue
         event = json.loads(line)

@@ -58,6 +58,8 @@ static void a_suspended_master_that_ran_starts_again_with_new_workers(void **sta
         assert_int_equal(number(&w, "status.attempts"), 2);
         assert_int_equal(number(&w, "status.interruptions"), 1);
         assert_int_equal(number(&w, "status.failures"), 0);
+        assert_string_equal(world_status(&w, "attemptLogs.1.reason"), "MasterSuspended");
+        assert_non_null(strstr(world_status(&w, "attemptLogs.1.message"), "by another writer"));
         assert_int_equal(world_events(&w, "Restarting"), 1);
         world_end_master(&w, 0, NULL);
         world_settle(&w);

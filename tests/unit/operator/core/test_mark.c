@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/core/mark.h"
 #include "tests/unit/operator/core/world.h"
@@ -131,6 +132,136 @@ static void what_is_edited_after_the_end_changes_nothing(void **state)
                             i % 2 ? "MasterFailed" : "DeadlineExceeded");
         assert_int_equal(world_events(&w, "Failed"), 1);
         assert_int_equal(world_events(&w, "Suspended"), 0);
+        world_fini(&w);
+    }
+}
+
+/* Whether an event has these words. */
+static bool is_told(const struct world *w, const char *words)
+{
+    const cJSON *event = NULL;
+
+    cJSON_ArrayForEach(event, w->events)
+    {
+        const char *message = hvd_json_str(event, "message");
+
+        if (message && strstr(message, words))
+            return true;
+    }
+    return false;
+}
+
+/* A job that runs is suspended, and resumed after n_times, while no status can be written. */
+static void suspend_unwritten(struct world *w, const char *more, int n_times, bool is_restarted)
+{
+    begin(w, false, more);
+    for (int i = 0; i < n_times; i++) {
+        world_edit(w, "{\"suspend\":true}");
+        go_on(w, 10);
+        assert_null(world_find(w, "Job", "digits-master"));
+        if (is_restarted)
+            restart(w);
+        world_edit(w, "{\"suspend\":false}");
+        go_on(w, 10);
+        assert_null(world_find(w, "Job", "digits-master"));
+    }
+}
+
+/* The operator itself has deleted the master's Job: nobody else is accused of it. */
+static void a_suspension_that_was_carried_out_is_not_told_as_a_deletion_by_others(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct world w;
+
+        suspend_unwritten(&w, "", 1 + i % 2, i / 2 % 2);
+        w.is_status_denied = false;
+        w.has_waits = i / 4;
+        go_on(&w, 10);
+        world_is_state(&w, "Running");
+        assert_string_equal(world_status(&w, "attemptLogs.1.reason"), "Suspended");
+        assert_int_equal(
+            hvd_json_int(hvd_json_get(world_find(&w, "HorovodJob", "digits"), "status"),
+                         "interruptions", -1),
+            1);
+        assert_false(is_told(&w, "was deleted"));
+        assert_int_equal(world_events(&w, "Restarting"), 0);
+        assert_int_equal(world_events(&w, "Resumed"), 1);
+        assert_in_range(world_events(&w, "Suspended"), 1, 2);
+        /* What was noted of the first start is nothing of the second one. */
+        world_remove(&w, "Job", "digits-master");
+        restart(&w);
+        go_on(&w, 10);
+        assert_true(is_told(&w, "Job digits-master was deleted (attempt 1 of 1 after 1"));
+        world_end_master(&w, 0, NULL);
+        w.is_status_denied = true;
+        go_on(&w, 4);
+        assert_true(hvd_str_has_prefix(noted(&w), "Succeeded 3 0 2 "));
+        w.is_status_denied = false;
+        go_on(&w, 10);
+        world_is_state(&w, "Succeeded");
+        world_fini(&w);
+    }
+}
+
+/* The job is deleted, succeeds, or gets a wrong template meanwhile. */
+static void what_follows_a_suspension_that_was_carried_out_is_told_as_it_is(void **state)
+{
+    struct world w;
+
+    (void)state;
+    suspend_unwritten(&w, "", 1, true);
+    world_hold(&w, "HorovodJob", "digits");
+    world_remove(&w, "HorovodJob", "digits");
+    w.is_status_denied = false;
+    go_on(&w, 10);
+    world_is_state(&w, "Failed");
+    assert_string_equal(world_status(&w, "attemptLogs.1.reason"), "Suspended");
+    assert_false(is_told(&w, "its master's Job was"));
+    world_fini(&w);
+
+    begin(&w, false, MORE);
+    world_edit(&w, "{\"suspend\":true}");
+    go_on(&w, 10);
+    assert_true(hvd_str_has_prefix(noted(&w), "Suspended 1 0 1 Suspended "));
+    world_edit(&w, "{\"suspend\":false,\"command\":[]}");
+    go_on(&w, 10);
+    assert_true(hvd_str_has_prefix(noted(&w), "Failed 1 0 1 InvalidTemplate "));
+    restart(&w);
+    w.is_status_denied = false;
+    go_on(&w, 10);
+    world_is_state(&w, "Failed");
+    assert_string_equal(world_condition_text(&w, "Failed", "reason"), "InvalidTemplate");
+    world_fini(&w);
+}
+
+/* Neither status nor note: nobody knows who has deleted the Job, and nobody is accused. */
+static void a_deletion_that_could_be_the_operators_accuses_nobody(void **state)
+{
+    static const char *const edits[] = {"{\"suspend\":true}", "{\"suspend\":false}"};
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct world w;
+
+        begin(&w, false, i % 2 ? MORE : "");
+        w.deny_kind = "ConfigMap";
+        if (i / 2 % 2)
+            world_remove(&w, "ConfigMap", "digits-hosts");
+        if (i % 2 == 0)
+            world_edit(&w, edits[0]);
+        go_on(&w, 40);
+        assert_null(world_find(&w, "Job", "digits-master"));
+        if (i / 4)
+            restart(&w);
+        world_edit(&w, i % 2 ? "{\"activeDeadlineSeconds\":100000}" : edits[1]);
+        w.deny_kind = NULL;
+        w.is_status_denied = false;
+        go_on(&w, 10);
+        world_is_state(&w, "Running");
+        assert_int_equal(world_events(&w, "Restarting"), 1);
+        assert_true(is_told(&w, "for a suspension or an end that no status tells of"));
+        assert_non_null(strstr(world_status(&w, "attemptLogs.1.message"), "by this operator"));
         world_fini(&w);
     }
 }
@@ -374,6 +505,9 @@ int main(void)
         cmocka_unit_test(an_end_that_no_status_tells_of_is_not_run_again),
         cmocka_unit_test(a_deadline_that_was_carried_out_is_not_forgotten),
         cmocka_unit_test(what_is_edited_after_the_end_changes_nothing),
+        cmocka_unit_test(a_suspension_that_was_carried_out_is_not_told_as_a_deletion_by_others),
+        cmocka_unit_test(what_follows_a_suspension_that_was_carried_out_is_told_as_it_is),
+        cmocka_unit_test(a_deletion_that_could_be_the_operators_accuses_nobody),
         cmocka_unit_test(an_end_that_cannot_be_noted_holds_nothing_up),
         cmocka_unit_test(a_note_that_others_take_away_costs_a_bounded_number_of_writes),
         cmocka_unit_test(a_failure_that_cannot_be_counted_is_told_once),

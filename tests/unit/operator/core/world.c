@@ -564,6 +564,7 @@ static bool patch_object(struct world *w, const struct hvd_action *action)
 {
     cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
     cJSON *patch = cJSON_Parse(action->body);
+    const int64_t ended = world_ended(w);
     bool ok = object && patch;
 
     assert_non_null(patch);
@@ -583,6 +584,7 @@ static bool patch_object(struct world *w, const struct hvd_action *action)
     cJSON_Delete(patch);
     if (ok) {
         world_stamp(w, object, false);
+        world_check_ends(w, ended);
         w->n_writes++;
     } else {
         w->n_conflicts++;
@@ -665,13 +667,64 @@ static bool is_write(const struct hvd_action *action)
            action->type != HVD_ACTION_READ_SPEC && action->type != HVD_ACTION_TRACE;
 }
 
+const struct world_write world_writes[] = {
+    {"Secret", HVD_REPAIR_EXISTENCE, false},
+    {"Service", HVD_REPAIR_EXISTENCE, false},
+    {"ConfigMap", HVD_REPAIR_EXISTENCE, false},
+    {"StatefulSet", HVD_REPAIR_EXISTENCE, false},
+    {"PodGroup", HVD_REPAIR_EXISTENCE, false},
+    {"Pod", HVD_REPAIR_EXISTENCE, true},
+    {"HorovodJob", HVD_REPAIR_EXISTENCE, true},
+    {"Job", HVD_REPAIR_MASTER, false},
+    {"Secret", HVD_REPAIR_LABELS, false},
+    {"Service", HVD_REPAIR_LABELS, false},
+    {"ConfigMap", HVD_REPAIR_LABELS, false},
+    {"StatefulSet", HVD_REPAIR_LABELS, false},
+    {"PodGroup", HVD_REPAIR_LABELS, false},
+    {"Job", HVD_REPAIR_LABELS, false},
+    {"Pod", HVD_REPAIR_LABELS, false},
+    {"StatefulSet", HVD_REPAIR_OWNER, false},
+    {"PodGroup", HVD_REPAIR_OWNER, false},
+    {"Job", HVD_REPAIR_OWNER, false},
+    {"Service", HVD_REPAIR_SELECTOR, false},
+    {"Service", HVD_REPAIR_UNREADY, false},
+    {"Service", HVD_REPAIR_TYPE, false},
+    {"Service", HVD_REPAIR_ADDRESS, false},
+    {"StatefulSet", HVD_REPAIR_REPLICAS, false},
+    {"StatefulSet", HVD_REPAIR_STRATEGY, false},
+    {"StatefulSet", HVD_REPAIR_ORDINALS, false},
+    {"ConfigMap", HVD_REPAIR_HOSTS, false},
+    {"ConfigMap", HVD_REPAIR_IMMUTABLE, false},
+    {"ConfigMap", HVD_REPAIR_END, true},
+    {"Pod", HVD_REPAIR_HOSTS_SEEN, false},
+    {"Job", HVD_REPAIR_WORKERS, false},
+    {"Job", HVD_REPAIR_SUSPEND, false},
+    {"Job", HVD_REPAIR_TTL, false},
+    {"Job", HVD_REPAIR_DEADLINE, false},
+    {"Job", HVD_REPAIR_BACKOFF, false},
+    {"PodGroup", HVD_REPAIR_GANG, false},
+    {"HorovodJob", HVD_REPAIR_STATUS, false},
+    {NULL, HVD_REPAIR_NONE, false},
+};
+
+/* Every write has a repair, so that none can be repeated without a pause, and a row of its own. */
+static void check_write(const struct hvd_action *action)
+{
+    const struct world_write *write = world_writes;
+    const char *kind = hvd_kind_info(action->kind)->kind;
+
+    while (write->kind && (write->repair != action->repair || strcmp(write->kind, kind) != 0))
+        write++;
+    if (!write->kind)
+        fail_msg("no row in world_writes: %s, repair %d", kind, (int)action->repair);
+}
+
 static bool perform(struct world *w, const struct hvd_job *job, const struct hvd_action *action)
 {
     if (is_write(action)) {
         w->n_sent++;
-        /* Every write has a repair, so that none can be repeated without a pause. */
         if (action->type != HVD_ACTION_EVENT)
-            assert_int_not_equal(action->repair, HVD_REPAIR_NONE);
+            check_write(action);
     }
     switch (action->type) {
     case HVD_ACTION_READ_SPEC:

@@ -38,6 +38,7 @@ struct world {
     int actions_left;   /* the operator dies after so many actions; -1: never */
     bool is_dead;
     bool is_kubelet_off; /* pods stay Pending */
+    bool is_full;        /* the scheduler has tried to place new pods, in vain */
     struct hvd_failure failures[WORLD_FAILURES];
     char failure_text[WORLD_FAILURES][128];
     size_t n_failures;
@@ -73,6 +74,16 @@ cJSON *world_find(const struct world *w, const char *kind, const char *name);
 
 /* Adds a copy of the object (JSON text), with a uid and a resourceVersion. */
 cJSON *world_put(struct world *w, const char *text);
+
+/* A write that the operator may make to an object, by what it repairs. */
+struct world_write {
+    const char *kind;
+    enum hvd_repair repair;
+    bool is_once; /* nobody can undo it: a further one is about another object, or an end */
+};
+
+/* All of them: a test in which the operator makes another one fails. Ends with NULL. */
+extern const struct world_write world_writes[];
 
 /* Edits a label as a user would; value NULL removes it. Without the job's the watch says DELETED.
  */

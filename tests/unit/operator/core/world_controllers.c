@@ -224,6 +224,24 @@ static bool is_held(const struct world *w, const cJSON *pod)
     return !group || n < hvd_json_int(group, "spec.minMember", 0);
 }
 
+/* What the scheduler tells of a pod that fits on no node; true if it is news. */
+static bool place_nowhere(struct world *w, cJSON *pod, cJSON *status)
+{
+    struct hvd_jb jb = {0};
+    cJSON *placed;
+
+    if (cJSON_GetArraySize(hvd_json_get(status, "conditions")) > 0)
+        return false;
+    placed = hvd_jb_object(&jb, hvd_jb_array(&jb, status, "conditions"), NULL);
+    hvd_jb_str(&jb, placed, "type", "PodScheduled");
+    hvd_jb_str(&jb, placed, "status", "False");
+    hvd_jb_str(&jb, placed, "reason", "Unschedulable");
+    hvd_jb_str(&jb, placed, "message", "0/1 nodes are available");
+    assert_false(jb.failed);
+    world_stamp(w, pod, false);
+    return true;
+}
+
 static bool run_pod(struct world *w, cJSON *pod)
 {
     struct hvd_jb jb = {0};
@@ -231,6 +249,8 @@ static bool run_pod(struct world *w, cJSON *pod)
     char time[HVD_RFC3339_SIZE];
     cJSON *ready, *container;
 
+    if (w->is_full && world_is(status, "phase", "Pending"))
+        return place_nowhere(w, pod, status);
     if (w->is_kubelet_off || is_held(w, pod) || !world_is(status, "phase", "Pending"))
         return false;
     hvd_jb_str(&jb, status, "phase", "Running");

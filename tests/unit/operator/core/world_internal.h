@@ -13,6 +13,13 @@ bool world_is(const cJSON *object, const char *path, const char *text);
 /* Gives an object its next version, and a new one its identity. */
 void world_stamp(struct world *w, cJSON *object, bool is_new);
 
+/* How many attempts have ended, by the job's status. */
+int64_t world_ended(const struct world *w);
+
+/* Fails the test if a status counts more attempts than had ended before, and the end of one of them
+ * has no entry in attemptLogs. */
+void world_check_ends(const struct world *w, int64_t ended_before);
+
 /* Sets w->trace by w->trace_events, if there are any. */
 void world_read_events(struct world *w, const struct hvd_action *action);
 

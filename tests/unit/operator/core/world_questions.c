@@ -92,3 +92,21 @@ char *world_digest(const struct world *w)
     }
     return out;
 }
+
+int64_t world_ended(const struct world *w)
+{
+    const cJSON *job = world_find(w, "HorovodJob", "digits");
+
+    return hvd_json_int(job, "status.failures", 0) + hvd_json_int(job, "status.interruptions", 0);
+}
+
+void world_check_ends(const struct world *w, int64_t ended_before)
+{
+    const int64_t ended = world_ended(w);
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "attemptLogs.%d.reason", (int)ended);
+    if (ended > ended_before && ended_before >= 0 && !*world_status(w, path))
+        fail_msg("attempt %d has no entry in attemptLogs: %s", (int)ended,
+                 world_condition_text(w, "Running", "message"));
+}
