@@ -21,7 +21,8 @@ struct neighbour {
     bool is_gone;
     bool is_warned;
     bool is_lost;
-    int64_t heard_ns;
+    int64_t heard_ns;           /* when something came from it; 0: not yet */
+    int64_t quiet_ns;           /* since when nothing came, while something is waited for; 0: - */
     int64_t probed_ns;          /* the first probe without an answer; 0: there is none */
     enum hvd_wait_kind kind;    /* of what it waits for */
     struct waiting waiting;     /* that */
@@ -37,11 +38,13 @@ struct hvd_heartbeat {
     int64_t warning_ns;
     int64_t shutdown_ns;
     int64_t ticked_ns; /* 0: not yet */
+    int64_t ran_ns;    /* the end of the last gap in which this rank did not run; 0: none */
     struct waiting own[HVD_WAIT_KINDS];
     bool is_active; /* something has been waited for so long that neighbours are probed */
     bool is_overdue_warned;
     bool is_overdue_lost;
-    bool must_warn; /* what is to be done about data */
+    int64_t known_ns; /* since when a rank is known to be silent; 0: none is */
+    bool must_warn;   /* what is to be done about data */
     bool must_lose;
     int n;
     struct neighbour neighbours[];
@@ -78,7 +81,7 @@ void hvd_heartbeat_heard(struct hvd_heartbeat *h, int neighbour, int64_t now_ns)
 {
     struct neighbour *n = &h->neighbours[neighbour];
 
-    n->heard_ns = now_ns;
+    n->heard_ns = n->quiet_ns = now_ns;
     n->probed_ns = 0;
     n->is_warned = false;
 }
@@ -136,10 +139,12 @@ static void skip_gap(struct hvd_heartbeat *h, int64_t now_ns)
     h->ticked_ns = now_ns;
     if (gap_ns <= h->warning_ns / 2)
         return;
+    h->ran_ns = now_ns;
+    shift(&h->known_ns, gap_ns, now_ns);
     for (int kind = 0; kind < HVD_WAIT_KINDS; kind++)
         shift(&h->own[kind].since_ns, gap_ns, now_ns);
     for (int i = 0; i < h->n; i++) {
-        shift(&h->neighbours[i].heard_ns, gap_ns, now_ns);
+        shift(&h->neighbours[i].quiet_ns, gap_ns, now_ns);
         shift(&h->neighbours[i].probed_ns, gap_ns, now_ns);
     }
 }
@@ -151,7 +156,9 @@ static void take_waits(struct hvd_heartbeat *h, const struct hvd_waits *waits)
         struct waiting *to = &h->own[kind];
         if (from->since_ns == to->said_ns)
             continue;
-        to->said_ns = to->since_ns = from->since_ns;
+        to->said_ns =
+            from->since_ns; /* what began unseen before this rank went on counts from then */
+        to->since_ns = from->since_ns ? later(from->since_ns, h->ran_ns) : 0;
         set_name(to, from->name);
         if (kind == HVD_WAIT_DATA)
             h->is_overdue_warned = h->is_overdue_lost = false;
@@ -188,6 +195,22 @@ static bool is_silent(const struct hvd_heartbeat *h, const struct neighbour *n, 
     return n->probed_ns > 0 && h->ticked_ns - n->probed_ns >= ns;
 }
 
+/* Whether a neighbour is waited for, and for how long nothing came from it meanwhile. What was
+ * before the end of a gap counts only where it was watched. */
+static void note_quiet(struct hvd_heartbeat *h, struct neighbour *n, const struct waiting *w)
+{
+    if (!w)
+        n->quiet_ns = 0;
+    else if (n->quiet_ns == 0)
+        n->quiet_ns = later(later(n->heard_ns, h->ran_ns), w->since_ns);
+}
+
+static int64_t quiet_for(const struct hvd_heartbeat *h, const struct neighbour *n,
+                         const struct waiting *w)
+{
+    return w ? h->ticked_ns - later(n->quiet_ns, w->since_ns) : 0;
+}
+
 /* A leaf that has not asked for a tensor is missing from it: the stall report says so. */
 static bool may_lose(const struct neighbour *n, enum hvd_wait_kind kind)
 {
@@ -202,6 +225,7 @@ static void look_at(struct hvd_heartbeat *h, int i)
     const int64_t waited_ns = w ? h->ticked_ns - w->since_ns : 0;
 
     n->must_probe = n->must_warn = n->must_lose = false;
+    note_quiet(h, n, w);
     if (n->position < 0 || n->is_gone || n->is_lost)
         return;
     if (waited_ns < h->warning_ns / 4) {
@@ -213,7 +237,7 @@ static void look_at(struct hvd_heartbeat *h, int i)
     if (!is_silent(h, n, h->warning_ns / 2))
         return;
     n->must_warn = !n->is_warned && waited_ns >= h->warning_ns;
-    n->must_lose = h->shutdown_ns > 0 && waited_ns >= h->shutdown_ns && may_lose(n, kind);
+    n->must_lose = h->shutdown_ns > 0 && quiet_for(h, n, w) >= h->shutdown_ns && may_lose(n, kind);
 }
 
 static bool knows_of_silence(const struct hvd_heartbeat *h, bool *is_near)
@@ -229,18 +253,24 @@ static bool knows_of_silence(const struct hvd_heartbeat *h, bool *is_near)
     return is_known || *is_near;
 }
 
-/* Data that moves nowhere: who is next to a silent rank says so, and is waited for. */
+/* Data that moves nowhere: who is next to a silent rank says so once its silence has lasted, and is
+ * waited for. */
 static void look_at_data(struct hvd_heartbeat *h)
 {
     const struct waiting *w = &h->own[HVD_WAIT_DATA];
     const int64_t waited_ns = w->said_ns ? h->ticked_ns - w->since_ns : 0;
     bool is_near = false;
     const bool is_known = knows_of_silence(h, &is_near);
-    const int64_t grace_ns = is_known ? h->warning_ns / 2 : 0;
+    const int64_t grace_ns = h->warning_ns / 2;
 
+    if (!is_known)
+        h->known_ns = 0;
+    else if (h->known_ns == 0)
+        h->known_ns = h->ticked_ns;
     h->must_warn = !h->is_overdue_warned && waited_ns >= h->warning_ns && !is_known;
     h->must_lose = !h->is_overdue_lost && h->shutdown_ns > 0 && !is_near &&
-                   waited_ns >= h->shutdown_ns + grace_ns;
+                   waited_ns >= h->shutdown_ns &&
+                   (!is_known || h->ticked_ns - h->known_ns >= h->shutdown_ns + grace_ns);
 }
 
 void hvd_heartbeat_tick(struct hvd_heartbeat *h, const struct hvd_waits *waits, int64_t now_ns)
@@ -282,8 +312,7 @@ static bool next_of(struct hvd_heartbeat *h, int i, struct hvd_beat_step *step)
     *step = (struct hvd_beat_step){.neighbour = i};
     const struct waiting *w = longest(h, i, &step->kind);
     describe(h, w, step);
-    if (w)
-        step->silent_ns = h->ticked_ns - later(n->heard_ns, w->since_ns);
+    step->silent_ns = quiet_for(h, n, w);
     if (n->must_probe) {
         step->action = HVD_BEAT_PROBE;
         n->must_probe = false;

@@ -15,9 +15,9 @@
  * every neighbour is probed, one probe at a time: messages arrive, or the neighbour is lost. Who is
  * probed waits too, on behalf of who asks: it probes its own other neighbours, so that whoever
  * waits, every rank of the tree is looked at by those next to it. An idle rank looks for probes a
- * few times in W; who has not answered for half of W is silent. What is known of silent ranks goes
- * with the answers, so that who is not next to them learns of them as well: nobody else is to blame
- * then.
+ * few times in W; who has not answered for half of W is silent, and is given up when nothing has
+ * come from it for the shutdown time. What is known of silent ranks goes with the answers, so that
+ * who is not next to them learns of them as well: nobody else is to blame then.
  *
  * Times are only compared with each other. While this rank itself did not run, nobody else is to
  * blame for anything: a gap between two ticks does not count. Pure.
@@ -65,7 +65,7 @@ void hvd_heartbeat_tick(struct hvd_heartbeat *h, const struct hvd_waits *waits, 
 enum hvd_beat_action {
     HVD_BEAT_PROBE,        /* send a PING */
     HVD_BEAT_WARN,         /* the neighbour is silent, and the warning time is over; once */
-    HVD_BEAT_LOSE,         /* the neighbour is silent, and the shutdown time is over; once */
+    HVD_BEAT_LOSE,         /* the neighbour has been silent for the shutdown time; once */
     HVD_BEAT_OVERDUE_WARN, /* data moves nowhere, and nobody is silent; once */
     HVD_BEAT_OVERDUE_LOSE, /* the same, and the shutdown time is over; once */
 };
@@ -76,7 +76,7 @@ struct hvd_beat_step {
     enum hvd_wait_kind kind; /* what is waited for here ... */
     struct hvd_strview name; /* borrowed until the next call */
     int64_t waited_ns;       /* ... for so long ... */
-    int64_t silent_ns;       /* ... and the neighbour was not heard for so much of it */
+    int64_t silent_ns;       /* ... and nothing came from the neighbour for so much of it */
 };
 
 /* The next thing to be done; false when there is none. */

@@ -189,6 +189,15 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
 /* --- What comes of it --------------------------------------------------------------------------
  */
 
+/* Between the names of a list: "a", "a and b", "a, b and c". */
+static void add_separator(int i, int n, char *text, size_t size)
+{
+    const size_t len = strlen(text);
+
+    if (i > 0)
+        snprintf(text + len, size - len, "%s", i + 1 == n ? " and" : ",");
+}
+
 /* " rank 1 on host a" */
 static void add_rank(const struct hvd_engine *e, int rank, char *text, size_t size)
 {
@@ -270,8 +279,10 @@ static void add_awaited(struct hvd_engine *e, const struct hvd_flight *f, char t
         add_rank(e, e->topology.rank, text, HVD_TEXT_MAX);
         snprintf(text + strlen(text), HVD_TEXT_MAX - strlen(text), " waits for");
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        add_separator(i, n, text, HVD_TEXT_MAX);
         add_rank(e, ranks[i], text, HVD_TEXT_MAX);
+    }
 }
 
 /* Whether the flight's data is on its way over the transport. */
@@ -301,8 +312,10 @@ static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
     }
     snprintf(text + len, HVD_TEXT_MAX - len,
              n_silent > 0 ? ": no answer comes from" : ", though all ranks answer");
-    for (int i = 0; i < n_silent; i++)
+    for (int i = 0; i < n_silent; i++) {
+        add_separator(i, n_silent, text, HVD_TEXT_MAX);
         add_rank(e, hvd_rank_at(set, silent[i]), text, HVD_TEXT_MAX);
+    }
     if (f && n_silent == 0 && is_moving(set, f))
         add_awaited(e, f, text);
 }

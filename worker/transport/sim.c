@@ -606,9 +606,11 @@ static int sim_awaits(struct hvd_transport *t, const struct hvd_collective *c, i
 
     pthread_mutex_lock(&sim->mu);
     const int size = r->set->size;
-    const int next = (rank_in(r->set, t->topology.rank) + 1) % size;
+    const int self = rank_in(r->set, t->topology.rank);
+    const int next = (self + 1) % size;
+    const int previous = (self + size - 1) % size;
     for (int i = 0; i < size && n < room; i++)
-        if (!r->parts[i] || (sim->options.faults.no_data && i == next))
+        if (!r->parts[i] || (sim->options.faults.no_data && (i == next || i == previous)))
             ranks[n++] = r->set->ranks[i];
     pthread_mutex_unlock(&sim->mu);
     return n;

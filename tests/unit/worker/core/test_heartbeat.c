@@ -24,6 +24,7 @@ struct scene {
     int n_probes[N];
     int64_t warned[N]; /* when, from the begin on; -1: not */
     int64_t lost[N];
+    int64_t silent; /* of the last one that was lost, as it was given */
     int64_t overdue;
     int64_t ended;
     struct hvd_beat_step last;
@@ -58,6 +59,7 @@ static void note(struct scene *s, const struct hvd_beat_step *step)
     case HVD_BEAT_LOSE:
         assert_int_equal(s->lost[step->neighbour], -1);
         s->lost[step->neighbour] = at;
+        s->silent = step->silent_ns;
         break;
     case HVD_BEAT_OVERDUE_WARN:
         assert_int_equal(s->overdue, -1);
@@ -267,6 +269,97 @@ static void who_answers_again_is_warned_of_again(void **state)
     hvd_heartbeat_destroy(s.h);
 }
 
+/* A wait may be long before a rank stands still: what counts is how long it does. */
+static void a_silence_counts_from_its_begin_and_not_from_that_of_the_wait(void **state)
+{
+    /* data would be overdue while all answer */
+    static const enum hvd_wait_kind kinds[] = {HVD_WAIT_PLAN, HVD_WAIT_LEAVE, HVD_WAIT_SET};
+    struct scene s;
+
+    (void)state;
+    for (size_t k = 0; k < 3; k++) {
+        for (int64_t before = 2 * TICK; before <= 3 * SHUTDOWN; before += 3 * TICK) {
+            open_scene(&s, SHUTDOWN);
+            wait_for(&s, kinds[k], BEGIN);
+            go_on(&s, before); /* the last answer comes then */
+            s.answers[RELAY] = false;
+            go_on(&s, before + SHUTDOWN - TICK);
+            assert_int_equal(s.lost[RELAY], -1);
+            go_on(&s, before + SHUTDOWN + TICK);
+            assert_int_equal(s.lost[RELAY], before + SHUTDOWN);
+            assert_int_equal(s.silent, SHUTDOWN);
+            hvd_heartbeat_destroy(s.h);
+        }
+    }
+}
+
+static void a_pause_that_is_shorter_than_the_shutdown_time_ends_nothing(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    for (int64_t pause = TICK; pause < SHUTDOWN; pause += TICK) {
+        open_scene(&s, SHUTDOWN);
+        wait_for(&s, HVD_WAIT_LEAVE, BEGIN);
+        go_on(&s, 2 * SHUTDOWN);
+        for (int i = 0; i < 3; i++) {
+            s.answers[RELAY] = false;
+            go_on(&s, s.now - BEGIN - TICK + pause);
+            s.warned[RELAY] = -1;
+            s.answers[RELAY] = true;
+            hvd_heartbeat_heard(s.h, RELAY, s.now);
+            go_on(&s, s.now - BEGIN + WARNING);
+        }
+        assert_int_equal(s.lost[RELAY], -1);
+        assert_int_equal(s.ended, -1);
+        hvd_heartbeat_destroy(s.h);
+    }
+}
+
+/* Data may be overdue when a rank falls silent: those next to it give it up, if it stays so. */
+static void a_silence_elsewhere_that_begins_late_is_left_to_those_next_to_it(void **state)
+{
+    const int64_t before = SHUTDOWN - TICK;
+    struct scene s;
+
+    (void)state;
+    open_scene(&s, SHUTDOWN);
+    wait_for(&s, HVD_WAIT_DATA, BEGIN);
+    go_on(&s, before - TICK);
+    while (s.now < BEGIN + before + SHUTDOWN + 2 * WARNING) {
+        hear(&s, RELAY, HVD_WAIT_DATA, s.now - BEGIN, 4);
+        go_on(&s, s.now - BEGIN);
+    }
+    assert_int_equal(s.ended, before + SHUTDOWN + WARNING / 2);
+    hvd_heartbeat_destroy(s.h);
+}
+
+/* What a neighbour has waited for meanwhile is not the fault of those behind this rank. */
+static void a_rank_that_did_not_run_blames_nobody_for_what_others_waited(void **state)
+{
+    for (int is_heard = 0; is_heard < 2; is_heard++) {
+        struct scene s;
+
+        (void)state;
+        open_scene(&s, SHUTDOWN);
+        go_on(&s, WARNING);
+        if (is_heard)
+            hvd_heartbeat_heard(s.h, LEAF, s.now - TICK);
+        s.now += 10 * SHUTDOWN; /* it was stopped */
+        const int64_t woken = s.now;
+        s.answers[LEAF] = false;
+        while (s.now < woken + SHUTDOWN) {
+            hear(&s, PARENT, HVD_WAIT_LEAVE, 10 * SHUTDOWN + s.now - woken, -1);
+            go_on(&s, s.now - BEGIN);
+        }
+        assert_int_equal(s.lost[LEAF], -1);
+        hear(&s, PARENT, HVD_WAIT_LEAVE, 11 * SHUTDOWN, -1);
+        go_on(&s, s.now - BEGIN);
+        assert_int_equal(s.lost[LEAF], woken + SHUTDOWN - BEGIN);
+        hvd_heartbeat_destroy(s.h);
+    }
+}
+
 static void a_rank_that_did_not_run_blames_nobody_for_it(void **state)
 {
     struct scene s;
@@ -288,6 +381,27 @@ static void a_rank_that_did_not_run_blames_nobody_for_it(void **state)
     assert_int_equal(s.overdue, -1);
     for (int i = 0; i < N; i++)
         assert_int_equal(s.lost[i], -1);
+    hvd_heartbeat_destroy(s.h);
+}
+
+/* Of a loop of short transfers, the last one began behind the last look before the stop. */
+static void data_that_waited_while_this_rank_did_not_run_is_not_overdue(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    open_scene(&s, SHUTDOWN);
+    go_on(&s, WARNING);
+    const int64_t began = s.now - TICK / 2;
+    s.now += 10 * SHUTDOWN;
+    const int64_t woken = s.now;
+    wait_for(&s, HVD_WAIT_DATA, began);
+    go_on(&s, woken - BEGIN + WARNING - TICK);
+    assert_int_equal(s.overdue, -1);
+    assert_int_equal(s.ended, -1);
+    go_on(&s, woken - BEGIN + SHUTDOWN);
+    assert_int_equal(s.overdue, woken - BEGIN + WARNING);
+    assert_int_equal(s.ended, woken - BEGIN + SHUTDOWN);
     hvd_heartbeat_destroy(s.h);
 }
 
@@ -334,7 +448,12 @@ int main(void)
         cmocka_unit_test(word_of_a_silent_rank_goes_on_but_not_back),
         cmocka_unit_test(a_silent_rank_elsewhere_is_left_to_those_next_to_it_for_a_while),
         cmocka_unit_test(who_answers_again_is_warned_of_again),
+        cmocka_unit_test(a_silence_counts_from_its_begin_and_not_from_that_of_the_wait),
+        cmocka_unit_test(a_pause_that_is_shorter_than_the_shutdown_time_ends_nothing),
+        cmocka_unit_test(a_silence_elsewhere_that_begins_late_is_left_to_those_next_to_it),
+        cmocka_unit_test(a_rank_that_did_not_run_blames_nobody_for_what_others_waited),
         cmocka_unit_test(a_rank_that_did_not_run_blames_nobody_for_it),
+        cmocka_unit_test(data_that_waited_while_this_rank_did_not_run_is_not_overdue),
         cmocka_unit_test(who_has_left_does_not_have_to_answer),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -341,6 +341,11 @@ static void data_that_moves_nowhere_while_all_answer_is_named(void **state)
         }
         is_in(scene.logs[0],
               "though all ranks answer: rank 0 on host sim-0 waits for rank 1 on host ", -1, 0);
+        if (sizes[i] > 2) /* to the ranks beside it in a ring */
+            is_in(scene.logs[0],
+                  sizes[i] == 5 ? " waits for rank 1 on host sim-0 and rank 4 on host sim-0"
+                                : " waits for rank 1 on host sim-1 and rank 12 on host sim-12",
+                  -1, 0);
         close_scene();
     }
 }

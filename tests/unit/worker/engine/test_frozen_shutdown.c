@@ -20,8 +20,10 @@ struct run {
     int fanout;
     int victim;
     int64_t shutdown_ns;
-    bool answers;    /* the victim drives, and does not leave */
-    bool is_pending; /* a cached tensor, of all but the victim, when the job ends */
+    bool answers;     /* the victim drives, and does not leave */
+    int64_t late_ns;  /* it does so for that time, and then ... */
+    int64_t pause_ns; /* ... it stands still for so long and goes on, or 0: for good */
+    bool is_pending;  /* a cached tensor, of all but the victim, when the job ends */
 
     struct hvd_sim *sim;
     struct hvd_engine *engines[RANKS_MAX];
@@ -41,6 +43,44 @@ static void keep(void *ctx, const struct hvd_log_record *record)
 
     snprintf(r->text + len, sizeof(r->text) - len, "%s\n", record->msg);
     r->is_warned = true;
+}
+
+/* Lets time pass, without and with answers. Holds mu, but in a step. */
+static void pass(struct run *r, int64_t ns, bool answers)
+{
+    struct timespec moment, end;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    ns += end.tv_nsec;
+    end.tv_sec += ns / 1000000000;
+    end.tv_nsec = ns % 1000000000;
+    do {
+        if (answers) {
+            pthread_mutex_unlock(&r->mu);
+            (void)hvd_engine_step(r->engines[r->victim]);
+            pthread_mutex_lock(&r->mu);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &moment);
+        moment.tv_nsec += 50000000;
+        moment.tv_sec += moment.tv_nsec / 1000000000;
+        moment.tv_nsec %= 1000000000;
+        (void)pthread_cond_timedwait(&r->cond, &r->mu, &moment);
+    } while (moment.tv_sec < end.tv_sec ||
+             (moment.tv_sec == end.tv_sec && moment.tv_nsec < end.tv_nsec));
+}
+
+/* Answers for long, and then not. */
+static void fall_silent(struct run *r)
+{
+    pthread_mutex_lock(&r->mu);
+    pass(r, r->late_ns, true);
+    if (r->pause_ns > 0) {
+        pass(r, r->pause_ns, false);
+        pass(r, r->late_ns, true);
+    }
+    while (r->pause_ns == 0 && r->n_ended < r->size - 1)
+        pthread_cond_wait(&r->cond, &r->mu);
+    pthread_mutex_unlock(&r->mu);
 }
 
 /* Until the others have ended, or it is named and would never end. */
@@ -87,7 +127,9 @@ static void *live(void *arg)
         (void)!hvd_engine_wait(r->engines[rank], submit(r, rank, &value), NULL, NULL);
     if (r->is_pending && rank != r->victim)
         (void)submit(r, rank, &value);
-    if (rank == r->victim)
+    if (rank == r->victim && r->late_ns > 0)
+        fall_silent(r);
+    else if (rank == r->victim)
         stay(r);
     (void)hvd_engine_shutdown(r->engines[rank], NULL);
     pthread_mutex_lock(&r->mu);
@@ -102,7 +144,8 @@ static void run_world(void *arg)
     struct run *r = arg;
     const struct hvd_sim_options sim = {
         .size = r->size, .seed = 3, .max_delay = 3, .ranks_per_host = 1};
-    struct hvd_engine_options options = {.cycle_ns = 5000000,
+    /* an idle rank looks once a cycle: where many seconds pass, few looks are enough */
+    struct hvd_engine_options options = {.cycle_ns = r->late_ns > 0 ? 50000000 : 5000000,
                                          .idle_poll_ns = 1000000,
                                          .tree_fanout = r->fanout,
                                          .no_background = true,
@@ -158,6 +201,8 @@ static void expect(const struct run *r, const char *what)
 static const struct run likes[] = {
     {.size = 2}, {.size = 5}, {.size = 7, .fanout = 2}, {.size = 5, .fanout = 1}};
 #define N_LIKES (sizeof(likes) / sizeof(likes[0]))
+/* Two ranks, and a chain of five: of them many seconds pass in little time. */
+#define LATE_STEP (N_LIKES - 1)
 
 static void whoever_stands_still_while_the_others_leave_is_named_and_keeps_nobody(void **state)
 {
@@ -205,12 +250,48 @@ static void who_answers_and_does_not_leave_is_named_and_ends_nothing(void **stat
     }
 }
 
+/* The others have waited for longer than the shutdown time before it stands still. */
+static void who_stands_still_late_is_lost_after_the_shutdown_time_of_silence(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_LIKES; i += LATE_STEP) {
+        for (int victim = 0; victim < likes[i].size; victim++) {
+            struct run r = likes[i];
+            r.victim = victim;
+            r.shutdown_ns = 2 * WARNING;
+            r.late_ns = 5 * WARNING;
+            run(&r);
+            expect(&r, "did not call horovod_shutdown in the 2 seconds since another rank did");
+            expect(&r, "is lost: it has not answered for 4");
+        }
+    }
+}
+
+static void a_pause_shorter_than_the_shutdown_time_ends_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_LIKES; i += LATE_STEP) {
+        for (int victim = 0; victim < likes[i].size; victim++) {
+            struct run r = likes[i];
+            r.victim = victim;
+            r.shutdown_ns = 2 * WARNING;
+            r.late_ns = 3 * WARNING;
+            r.pause_ns = r.shutdown_ns - WARNING / 2;
+            run(&r);
+            if (strstr(r.text, "lost"))
+                fail_msg("%s", r.text);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whoever_stands_still_while_the_others_leave_is_named_and_keeps_nobody),
         cmocka_unit_test(the_same_where_a_cached_tensor_is_pending),
         cmocka_unit_test(who_answers_and_does_not_leave_is_named_and_ends_nothing),
+        cmocka_unit_test(who_stands_still_late_is_lost_after_the_shutdown_time_of_silence),
+        cmocka_unit_test(a_pause_shorter_than_the_shutdown_time_ends_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
