@@ -86,12 +86,21 @@ static void unbind(const struct start *s)
         (void)pthread_setaffinity_np(pthread_self(), sizeof(s->before), &s->before);
 }
 
+static const char *host_of(const void *ctx, int rank)
+{
+    const struct hvd_transport *mpi = ctx;
+
+    return mpi->ops->host(mpi, rank);
+}
+
 static hvd_status_t create_watch(const struct hvd_settings *settings,
                                  const struct hvd_topology *topology, struct hvd_job *job,
                                  struct hvd_err *err)
 {
     const struct hvd_watch_options options = {.rank = topology->rank,
                                               .size = topology->size,
+                                              .host = host_of,
+                                              .ctx = job->mpi,
                                               .timeline = settings->timeline,
                                               .marks_cycles = settings->timeline_marks_cycles,
                                               .all_ranks = settings->timeline_all_ranks,

@@ -15,10 +15,17 @@
 #include "base/mem.h"
 #include "worker/watch/core/flight.h"
 #include "worker/watch/core/path.h"
+#include "worker/watch/core/places.h"
+#include "worker/watch/core/program.h"
 #include "worker/watch/recorder.h"
 #include "worker/watch/writer.h"
 
 #define PATH_BYTES 1100
+#define NAME_BYTES 256
+#define CMDLINE_BYTES 8192
+#define PLACES_MAX                                                                                 \
+    ((int64_t)8 * 1024 * 1024) /* tens of thousands of hosts; others are left out                  \
+                                */
 #define DUMP_MAX ((size_t)1024 * 1024)
 
 struct hvd_watch_state {
@@ -29,6 +36,9 @@ struct hvd_watch_state {
     bool writes_all;
     char dump_path[PATH_BYTES]; /* empty: none */
     char metrics_file[PATH_BYTES];
+    char host[NAME_BYTES];         /* of this rank; empty: not known */
+    char program[NAME_BYTES];      /* what it runs; the same */
+    struct hvd_buf places;         /* records of all hosts, on rank 0 */
     struct hvd_recorder *recorder; /* owned; NULL: none */
     struct hvd_writer *writer;     /* owned; NULL: none */
     const struct hvd_log *log;
@@ -250,6 +260,7 @@ void hvd_watch_destroy(struct hvd_watch *w)
     if (w->_state) {
         hvd_writer_destroy(w->_state->writer);
         hvd_recorder_destroy(w->_state->recorder);
+        hvd_buf_fini(&w->_state->places);
     }
     hvd_free(w->_state);
     hvd_free(w);
@@ -305,19 +316,68 @@ hvd_status_t hvd_watch_stop_timeline(struct hvd_watch *w, struct hvd_err *err)
     return HVD_OK;
 }
 
+/* What the arguments of this process are, as far as they fit. */
+static struct hvd_strview read_cmdline(char text[CMDLINE_BYTES])
+{
+    const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    size_t len = 0;
+    ssize_t n = 0;
+
+    while (fd >= 0 && len < CMDLINE_BYTES) {
+        n = read(fd, text + len, CMDLINE_BYTES - len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        len += (size_t)n;
+    }
+    if (fd >= 0)
+        close(fd);
+    return (struct hvd_strview){.data = text, .len = len};
+}
+
+/* What the head of a timeline says about the job; a part that is not known is missing. The hosts of
+ * all ranks are in rank 0's alone: it always writes one. */
+static hvd_status_t describe_job(struct hvd_watch_state *state, const struct hvd_watch_options *o,
+                                 struct hvd_err *err)
+{
+    const struct hvd_places places = {
+        .rank = o->rank, .size = o->size, .host = o->host, .ctx = o->ctx};
+    const char *host = o->host ? o->host(o->ctx, o->rank) : NULL;
+    char cmdline[CMDLINE_BYTES];
+    char exe[PATH_BYTES];
+    const ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+    exe[len > 0 ? len : 0] = '\0';
+    hvd_program_name(exe, read_cmdline(cmdline), state->program, sizeof(state->program));
+    snprintf(state->host, sizeof(state->host), "%s", host ? host : "");
+    hvd_buf_init(&state->places, o->timeline_bytes > 0 && o->timeline_bytes / 8 < PLACES_MAX
+                                     ? (size_t)(o->timeline_bytes / 8)
+                                     : (size_t)PLACES_MAX);
+    if (o->rank == 0 && o->host && hvd_places_write(&places, &state->places) == HVD_ERR_NOMEM)
+        return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the hosts of the timeline");
+    return HVD_OK;
+}
+
 static hvd_status_t fill(struct hvd_watch *w, const struct hvd_watch_options *o,
                          struct hvd_err *err)
 {
     struct hvd_watch_state *state = w->_state;
-    const struct hvd_writer_options writer = {.watch = w,
-                                              .clock = &state->clock,
-                                              .rank = o->rank,
-                                              .timeline_bytes = o->timeline_bytes,
-                                              .metrics_file = state->metrics_file,
-                                              .has_timeline = state->has_timeline,
-                                              .log = o->log};
-    hvd_status_t st = HVD_OK;
+    struct hvd_writer_options writer = {.watch = w,
+                                        .clock = &state->clock,
+                                        .rank = o->rank,
+                                        .size = o->size,
+                                        .host = state->host,
+                                        .program = state->program,
+                                        .timeline_bytes = o->timeline_bytes,
+                                        .metrics_file = state->metrics_file,
+                                        .has_timeline = state->has_timeline,
+                                        .log = o->log};
+    hvd_status_t st = state->has_timeline ? describe_job(state, o, err) : HVD_OK;
 
+    if (st < 0)
+        return st;
+    writer.places = (struct hvd_strview){state->places.data, state->places.len};
     if (is_set(o->metrics_file))
         st = set_path(state, o->metrics_file, state->metrics_file, err);
     if (st < 0)

@@ -32,6 +32,10 @@ struct hvd_watch {
 struct hvd_watch_options {
     int rank;
     int size;
+    /* Host of a rank, NULL where it is not known; called by hvd_watch_create alone, with ctx. NULL:
+     * no host is known. */
+    const char *(*host)(const void *ctx, int rank);
+    const void *ctx;
     const char *timeline; /* path, or DYNAMIC: may be started later; NULL or empty: may not */
     bool marks_cycles;
     bool all_ranks;              /* every rank writes a timeline, not rank 0 alone */

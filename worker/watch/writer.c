@@ -251,6 +251,10 @@ static hvd_status_t begin_timeline(struct hvd_writer *w, const char *path, bool 
 {
     const struct hvd_trace_options options = {.start_unix_us = now_ns(CLOCK_REALTIME) / 1000,
                                               .rank = w->options.rank,
+                                              .size = w->options.size,
+                                              .host = w->options.host,
+                                              .program = w->options.program,
+                                              .places = w->options.places,
                                               .marks_cycles = marks_cycles};
     hvd_status_t st = hvd_trace_create(&options, &w->trace);
 

@@ -12,7 +12,11 @@ struct hvd_writer_options {
     struct hvd_watch *watch;
     const struct hvd_clock *clock; /* the base of all times */
     int rank;
-    bool has_timeline; /* it may be opened */
+    int size;
+    const char *host;          /* of this rank; NULL: not known */
+    const char *program;       /* what it runs; NULL: not known */
+    struct hvd_strview places; /* see trace.h */
+    bool has_timeline;         /* it may be opened */
     int64_t timeline_bytes;
     const char *metrics_file; /* NULL: none */
     const struct hvd_log *log;

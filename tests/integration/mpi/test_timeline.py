@@ -92,6 +92,17 @@ def test_every_rank_writes_a_timeline_when_asked(file, extra, tmp_path):
         assert names(events)["ALLREDUCE"] == STEPS
 
 
+def test_the_timeline_names_the_program_and_the_hosts_and_no_argument(tmp_path):
+    assert_ok(watch(3, "run", HOROVOD_TIMELINE=str(tmp_path / "t.%d.json")))
+    here = os.uname().nodename
+    for rank in range(3):
+        events = json.loads((tmp_path / f"t.{rank}.json").read_text())
+        head = events[0]["args"]
+        assert (head["program"], head["host"], head["size"]) == ("mpi_watch", here, 3), head
+        places = [event["args"] for event in events if "ranks" in event.get("args", {})]
+        assert places == [{"name": "rank 0", "host": here, "ranks": "0-2"}] * (rank == 0)
+
+
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_program_starts_and_stops_the_timeline(n, tmp_path):
     path = tmp_path / "dynamic.json"

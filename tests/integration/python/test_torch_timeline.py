@@ -24,7 +24,7 @@ def horovodrun(*arguments, cwd):
 def the_job(tmp_path_factory):
     """The folder with the timelines of two ranks that trained, and their report."""
     folder = tmp_path_factory.mktemp("timelines")
-    horovodrun("-np", 2, "--timeline-filename", "timeline.%d.json", ranks.TORCH_PYTHON, SCRIPT, cwd=folder)
+    horovodrun("-np", 2, "--timeline-filename", "timeline.%d.json", ranks.TORCH_PYTHON, "-u", SCRIPT, "--secret", cwd=folder)
     horovodrun("--timeline-report", "report.html", "timeline.0.json", "timeline.1.json", cwd=folder)
     return folder
 
@@ -116,4 +116,13 @@ def test_every_record_is_of_the_trace_event_format(rank, job):
             named.add(event["pid"])
         else:
             assert isinstance(event["ts"], (int, float)) and event["ts"] >= 0 and event["pid"] in named, event
-    assert seen["B"] == seen["E"] > 0 and seen["M"] == 2 * len(named), seen
+    # Rank 0 lists the hosts, here one, in further records that repeat its name.
+    assert seen["B"] == seen["E"] > 0 and seen["M"] == 2 * len(named) + (rank == 0), seen
+    assert {event["args"]["name"] for event in records(job, rank)
+            if event.get("name") == "process_name" and event["pid"] == 0} == {f"rank {rank}"}
+
+
+def test_the_report_names_the_script_and_none_of_its_arguments(job):
+    assert {records(job, rank)[0]["args"]["program"] for rank in range(2)} == {SCRIPT.name}
+    page = (job / "report.html").read_text(encoding="utf-8")
+    assert f"<dt>program</dt><dd>{SCRIPT.name}</dd>" in page and "secret" not in page

@@ -14,7 +14,6 @@
 #include <strings.h>
 
 #include "base/mem.h"
-#include "worker/launch/timeline/reader.h"
 
 #define OPEN_MAX 8
 #define NO_CLASS HVD_TL_ALL
@@ -278,6 +277,13 @@ static hvd_status_t end(struct reading *r, struct lane *lane, const struct hvd_t
     return st;
 }
 
+/* The job has that rank. */
+static void see_rank(struct hvd_tl_model *model, int64_t rank)
+{
+    if (rank >= model->n_job)
+        model->n_job = rank + 1;
+}
+
 /* "3": the coordinator knows that rank 3 has the tensor. Else it is a mark with a length. */
 static hvd_status_t tick(struct reading *r, struct lane *lane, const struct hvd_tl_event *e)
 {
@@ -294,6 +300,7 @@ static hvd_status_t tick(struct reading *r, struct lane *lane, const struct hvd_
         return HVD_OK;
     if (op->last_tick < 0)
         op->first_tick_ns = e->at_ns;
+    see_rank(r->model, rank);
     op->last_tick = (int32_t)rank;
     op->last_tick_ns = e->at_ns;
     if (rank == r->rank->rank)
@@ -315,6 +322,35 @@ static void mark(struct hvd_tl_rank *rank, const struct hvd_tl_event *e)
         (void)snprintf(rank->trouble, sizeof(rank->trouble), "%.16s: %.200s", e->name, e->text);
 }
 
+/* Where some of the job's ranks are. */
+static hvd_status_t add_place(struct hvd_tl_model *m, const struct hvd_tl_event *e)
+{
+    struct hvd_tl_place *places =
+        grow(m->places, m->n_places, &m->_places_capacity, sizeof(*places));
+    struct hvd_tl_place *place = places ? &places[m->n_places] : NULL;
+
+    if (!place)
+        return HVD_ERR_NOMEM;
+    m->places = places;
+    *place = (struct hvd_tl_place){.host = hvd_strdup(e->host), .ranks = hvd_strdup(e->ranks)};
+    m->n_places++;
+    return place->host && place->ranks ? HVD_OK : HVD_ERR_NOMEM;
+}
+
+/* A record about the rank that writes the trace, or about ranks of the job. */
+static hvd_status_t describe_job(struct reading *r, const struct hvd_tl_event *e)
+{
+    if (e->host[0] && e->ranks[0])
+        return add_place(r->model, e);
+    if (e->host[0])
+        memcpy(r->rank->host, e->host, sizeof(e->host));
+    if (e->program[0])
+        memcpy(r->rank->program, e->program, sizeof(e->program));
+    if (e->size > 0 && e->size <= INT32_MAX)
+        see_rank(r->model, e->size - 1);
+    return HVD_OK;
+}
+
 /* A record about the trace: who writes it, since when, or the name of a tensor. */
 static hvd_status_t describe(struct reading *r, const struct hvd_tl_event *e)
 {
@@ -328,7 +364,9 @@ static hvd_status_t describe(struct reading *r, const struct hvd_tl_event *e)
         r->rank->rank = e->rank;
     if (e->epoch_us >= 0)
         r->rank->epoch_us = e->epoch_us;
-    if (e->pid == 0 || e->text[0] == '\0')
+    if (e->pid == 0)
+        return describe_job(r, e);
+    if (e->text[0] == '\0')
         return HVD_OK;
     st = intern(r->model, e->text, &tensor);
     lane = st == HVD_OK ? get_lane(r, e->pid) : NULL;
@@ -387,6 +425,7 @@ hvd_status_t hvd_tl_model_add(struct hvd_tl_model *model, struct hvd_strview tex
         return HVD_FAIL(err, st, 0, "out of memory for the timeline");
     if (r.rank->n_events == 0)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "there is no record of a timeline in it");
+    see_rank(model, r.rank->rank);
     for (size_t i = 0; i + 1 < model->n_ranks; i++)
         if (ranks[i].rank == r.rank->rank)
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "there is another one of rank %" PRId64,
@@ -429,6 +468,11 @@ void hvd_tl_model_fini(struct hvd_tl_model *model)
         hvd_free(model->ranks[i].edges);
     for (size_t i = 0; i < model->n_tensors; i++)
         hvd_free(model->tensors[i].name);
+    for (size_t i = 0; i < model->n_places; i++) {
+        hvd_free(model->places[i].host);
+        hvd_free(model->places[i].ranks);
+    }
+    hvd_free(model->places);
     hvd_free(model->ranks);
     hvd_free(model->ops);
     hvd_free(model->tensors);

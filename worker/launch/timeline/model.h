@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/str.h"
+#include "worker/launch/timeline/reader.h"
 
 /* Timelines that one report takes at most. */
 #define HVD_TL_RANKS_MAX 1024
@@ -54,10 +55,18 @@ struct hvd_tl_tensor {
     uint64_t hash;
 };
 
+/* Ranks of a host, as a timeline says it: "0-3, 8". */
+struct hvd_tl_place {
+    char *host;  /* owned */
+    char *ranks; /* owned */
+};
+
 /* One timeline. */
 struct hvd_tl_rank {
-    int64_t rank;     /* as it says, else its index */
-    int64_t epoch_us; /* -1: not said */
+    int64_t rank;                  /* as it says, else its index */
+    char host[HVD_TL_NAME_MAX];    /* of the rank; empty: not said */
+    char program[HVD_TL_NAME_MAX]; /* that it runs; the same */
+    int64_t epoch_us;              /* -1: not said */
     int64_t first_ns;
     int64_t last_ns;
     int64_t n_events;
@@ -75,6 +84,11 @@ struct hvd_tl_rank {
 struct hvd_tl_model {
     struct hvd_tl_rank *ranks; /* owned */
     size_t n_ranks;
+    int64_t n_job;               /* ranks that the job has, as far as the timelines show */
+    struct hvd_tl_place *places; /* owned: in the order of the hosts' first ranks; a host whose list
+                                    is long has several, one behind the other */
+    size_t n_places;
+    size_t _places_capacity;
     struct hvd_tl_op *ops; /* owned; only those that came to their end */
     size_t n_ops;
     size_t _ops_capacity;

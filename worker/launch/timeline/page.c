@@ -8,7 +8,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
+
+#include "worker/launch/timeline/page_internal.h"
 
 #define RANKS_SHOWN 64
 #define MATRIX_RANKS 32
@@ -16,15 +17,7 @@
 #define WIDTH 900.0
 #define LANE 22.0
 #define LEFT 70.0 /* of the picture: the names of the ranks */
-#define FILES_SHOWN 8
 #define TICKS 6
-
-struct page {
-    const struct hvd_tl_model *m;
-    const struct hvd_tl_analysis *a;
-    const struct hvd_tl_about *about;
-    struct hvd_buf *out;
-};
 
 static const struct {
     const char *id;
@@ -41,8 +34,9 @@ static const struct {
 
 static const char head[] =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-    "<title>Where the time went</title>\n<style>\n"
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>";
+static const char style[] =
+    "Where the time went</title>\n<style>\n"
     ":root{color-scheme:light dark;--mo:#2a7fd4;--co:#7b5ec6;--qu:#e0b23c;--ne:#e07b39;"
     "--wa:#cf3f4f;--id:#c9ced6;--bw:#3d9a5f}\n"
     "@media(prefers-color-scheme:dark){:root{--id:#454c57}}\n"
@@ -71,23 +65,6 @@ static const char head[] =
 
 /* --- Small things ------------------------------------------------------------------------------
  */
-
-static hvd_status_t put_escaped(struct hvd_buf *out, const char *text)
-{
-    hvd_status_t st = HVD_OK;
-
-    for (; *text && st == HVD_OK; text++) {
-        const char c = *text;
-
-        st = c == '<'    ? hvd_buf_puts(out, "&lt;")
-             : c == '>'  ? hvd_buf_puts(out, "&gt;")
-             : c == '&'  ? hvd_buf_puts(out, "&amp;")
-             : c == '"'  ? hvd_buf_puts(out, "&quot;")
-             : c == '\'' ? hvd_buf_puts(out, "&#39;")
-                         : hvd_buf_add(out, &c, 1);
-    }
-    return st;
-}
 
 /* A time with three digits that matter: "1.23 ms". */
 static hvd_status_t put_time(struct hvd_buf *out, double ns)
@@ -124,7 +101,7 @@ static double percent(double part, double whole)
 }
 
 /* The name of a timeline: "rank 3"; the one behind the last is all that have none. */
-static hvd_status_t put_rank(const struct page *p, size_t i)
+static hvd_status_t put_rank(const struct hvd_tl_page_out *p, size_t i)
 {
     if (i >= p->m->n_ranks)
         return hvd_buf_puts(p->out, "other ranks");
@@ -136,7 +113,7 @@ static int64_t span_of(const struct hvd_tl_rank *rank)
     return rank->last_ns - rank->first_ns;
 }
 
-static hvd_status_t put_key(const struct page *p)
+static hvd_status_t put_key(const struct hvd_tl_page_out *p)
 {
     hvd_status_t st = hvd_buf_puts(p->out, "<p class=\"key\">");
 
@@ -149,7 +126,7 @@ static hvd_status_t put_key(const struct page *p)
 /* --- Sections ----------------------------------------------------------------------------------
  */
 
-static hvd_status_t put_summary(const struct page *p)
+static hvd_status_t put_summary(const struct hvd_tl_page_out *p)
 {
     const struct hvd_tl_analysis *a = p->a;
     double total = 0;
@@ -171,61 +148,16 @@ static hvd_status_t put_summary(const struct page *p)
     if (st == HVD_OK)
         st = hvd_buf_printf(
             p->out,
-            " each on average, %zu collectives, %zu tensors, %" PRId64 " steps.\n"
+            " each on average, %zu collective%s, %zu tensor%s, %" PRId64 " step%s.\n"
             "For %.1f %% of the time nothing was outstanding. Of the rest most, %.1f %% of "
             "the time, was <b>%s</b>: %s.</p>\n",
-            p->m->n_ops, a->n_rows, a->n_steps, percent(sums[HVD_TL_IDLE], total),
+            p->m->n_ops, p->m->n_ops == 1 ? "" : "s", a->n_rows, a->n_rows == 1 ? "" : "s",
+            a->n_steps, a->n_steps == 1 ? "" : "s", percent(sums[HVD_TL_IDLE], total),
             percent(sums[most], total), classes[most].name, classes[most].meaning);
     return st;
 }
 
-/* The moment that the first timeline began; nothing where none says it. */
-static hvd_status_t put_beginning(const struct page *p)
-{
-    int64_t first_us = -1;
-    char text[32];
-    struct tm tm;
-
-    for (size_t i = 0; i < p->m->n_ranks; i++) {
-        const int64_t us = p->m->ranks[i].epoch_us;
-        first_us = us >= 0 && (first_us < 0 || us < first_us) ? us : first_us;
-    }
-    const time_t seconds = (time_t)(first_us / 1000000);
-    if (first_us < 0 || !gmtime_r(&seconds, &tm) ||
-        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &tm) == 0)
-        return HVD_OK;
-    return hvd_buf_printf(p->out, ", began %s", text);
-}
-
-/* Which job it is about, where its timelines came from, and where and when the page was made. */
-static hvd_status_t put_about(const struct page *p)
-{
-    const struct hvd_tl_about *about = p->about;
-    hvd_status_t st = hvd_buf_printf(p->out, "<dl class=\"about\"><dt>job</dt><dd>%zu rank%s",
-                                     p->m->n_ranks, p->m->n_ranks == 1 ? "" : "s");
-
-    if (st == HVD_OK)
-        st = put_beginning(p);
-    if (st == HVD_OK && about->n_files > 0)
-        st = hvd_buf_puts(p->out, "</dd><dt>files</dt><dd>");
-    for (size_t i = 0; i < about->n_files && i < FILES_SHOWN && st == HVD_OK; i++) {
-        st = hvd_buf_puts(p->out, i ? ", " : "");
-        if (st == HVD_OK)
-            st = put_escaped(p->out, about->files[i]);
-    }
-    if (st == HVD_OK && about->n_files > FILES_SHOWN)
-        st = hvd_buf_printf(p->out, " and %zu more", about->n_files - FILES_SHOWN);
-    if (st == HVD_OK && about->host && about->made) {
-        st = hvd_buf_puts(p->out, "</dd><dt>page</dt><dd>made on host ");
-        if (st == HVD_OK)
-            st = put_escaped(p->out, about->host);
-        if (st == HVD_OK)
-            st = hvd_buf_printf(p->out, ", %s", about->made);
-    }
-    return st == HVD_OK ? hvd_buf_puts(p->out, "</dd></dl>\n") : st;
-}
-
-static hvd_status_t put_share_row(const struct page *p, size_t i)
+static hvd_status_t put_share_row(const struct hvd_tl_page_out *p, size_t i)
 {
     const struct hvd_tl_share *share = &p->a->shares[i];
     const double total = (double)span_of(&p->m->ranks[i]);
@@ -250,7 +182,7 @@ static hvd_status_t put_share_row(const struct page *p, size_t i)
     return st == HVD_OK ? hvd_buf_puts(p->out, "</td></tr>\n") : st;
 }
 
-static hvd_status_t put_shares(const struct page *p)
+static hvd_status_t put_shares(const struct hvd_tl_page_out *p)
 {
     hvd_status_t st = hvd_buf_puts(p->out, "<h2>Each rank</h2>\n");
 
@@ -271,7 +203,7 @@ static hvd_status_t put_shares(const struct page *p)
 }
 
 /* One rank's lane in the picture of the typical step. */
-static hvd_status_t put_lane(const struct page *p, size_t i)
+static hvd_status_t put_lane(const struct hvd_tl_page_out *p, size_t i)
 {
     const struct hvd_tl_share *share = &p->a->shares[i];
     const double length = (double)(p->a->step_to_ns - p->a->step_from_ns);
@@ -299,7 +231,7 @@ static hvd_status_t put_lane(const struct page *p, size_t i)
 }
 
 /* Whether the picture has a green line anywhere. */
-static bool has_green(const struct page *p, size_t n)
+static bool has_green(const struct hvd_tl_page_out *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < p->a->shares[i].n_step; k++)
@@ -318,7 +250,7 @@ static double tick_of(double length)
 }
 
 /* Lines through the lanes with their times below them, and what they are. */
-static hvd_status_t put_axis(const struct page *p, size_t n)
+static hvd_status_t put_axis(const struct hvd_tl_page_out *p, size_t n)
 {
     const double length = (double)(p->a->step_to_ns - p->a->step_from_ns);
     const double bottom = (double)n * LANE;
@@ -347,7 +279,7 @@ static hvd_status_t put_axis(const struct page *p, size_t n)
                         : st;
 }
 
-static hvd_status_t put_step(const struct page *p)
+static hvd_status_t put_step(const struct hvd_tl_page_out *p)
 {
     const size_t n = p->a->n_ranks < MATRIX_RANKS ? p->a->n_ranks : MATRIX_RANKS;
     hvd_status_t st;
@@ -379,7 +311,7 @@ static hvd_status_t put_step(const struct page *p)
 }
 
 /* Whether ranks without a timeline were waited for: then they have a column. */
-static bool has_others(const struct page *p)
+static bool has_others(const struct hvd_tl_page_out *p)
 {
     bool has = p->a->n_ranks > MATRIX_RANKS || p->a->n_last[p->a->n_ranks] > 0;
 
@@ -389,7 +321,8 @@ static bool has_others(const struct page *p)
 }
 
 /* One rank that waited, and for whom. */
-static hvd_status_t put_waiter(const struct page *p, size_t i, size_t n, size_t n_columns)
+static hvd_status_t put_waiter(const struct hvd_tl_page_out *p, size_t i, size_t n,
+                               size_t n_columns)
 {
     const double *waited = &p->a->waited_ns[i * (p->a->n_ranks + 1)];
     hvd_status_t st = hvd_buf_puts(p->out, "<tr><td>");
@@ -404,7 +337,7 @@ static hvd_status_t put_waiter(const struct page *p, size_t i, size_t n, size_t 
     return st == HVD_OK ? hvd_buf_puts(p->out, "</td></tr>\n") : st;
 }
 
-static hvd_status_t put_waits(const struct page *p)
+static hvd_status_t put_waits(const struct hvd_tl_page_out *p)
 {
     const size_t n = p->a->n_ranks < MATRIX_RANKS ? p->a->n_ranks : MATRIX_RANKS;
     const size_t n_columns = n + has_others(p);
@@ -437,7 +370,7 @@ static hvd_status_t put_waits(const struct page *p)
     return st == HVD_OK ? hvd_buf_puts(p->out, "</tr></table>\n") : st;
 }
 
-static hvd_status_t put_overlap(const struct page *p)
+static hvd_status_t put_overlap(const struct hvd_tl_page_out *p)
 {
     double moving = 0;
     double beside = 0;
@@ -448,7 +381,8 @@ static hvd_status_t put_overlap(const struct page *p)
         beside += (double)p->a->shares[i].beside_ns;
     }
     if (st == HVD_OK && !p->a->has_backward && p->a->n_steps < 2)
-        return hvd_buf_puts(p->out, "There are no steps to tell it by.</p>\n");
+        return hvd_buf_puts(p->out, p->a->n_steps == 1 ? "One step is too few to tell it by.</p>\n"
+                                                       : "There are no steps to tell it by.</p>\n");
     if (st == HVD_OK)
         st = hvd_buf_printf(p->out, "%.1f %% of the time in which data moved, ",
                             percent(beside, moving));
@@ -468,7 +402,7 @@ static hvd_status_t put_overlap(const struct page *p)
     return st;
 }
 
-static hvd_status_t put_row(const struct page *p, const struct hvd_tl_row *row)
+static hvd_status_t put_row(const struct hvd_tl_page_out *p, const struct hvd_tl_row *row)
 {
     const double n = (double)row->n;
     const double times[] = {row->waiting_ns / n, row->negotiating_ns / n, row->queued_ns / n,
@@ -476,7 +410,7 @@ static hvd_status_t put_row(const struct page *p, const struct hvd_tl_row *row)
     hvd_status_t st = hvd_buf_puts(p->out, "<tr><td>");
 
     if (st == HVD_OK)
-        st = put_escaped(p->out, p->m->tensors[row->tensor].name);
+        st = hvd_tl_put_escaped(p->out, p->m->tensors[row->tensor].name);
     if (st == HVD_OK)
         st = hvd_buf_printf(p->out, "</td><td>%" PRId64 "</td><td>", row->n);
     if (st == HVD_OK && row->n_sized > 0)
@@ -491,7 +425,7 @@ static hvd_status_t put_row(const struct page *p, const struct hvd_tl_row *row)
     return st;
 }
 
-static hvd_status_t put_tensors(const struct page *p)
+static hvd_status_t put_tensors(const struct hvd_tl_page_out *p)
 {
     hvd_status_t st = hvd_buf_printf(
         p->out,
@@ -507,7 +441,7 @@ static hvd_status_t put_tensors(const struct page *p)
 }
 
 /* What makes the numbers less sure. */
-static hvd_status_t put_notes(const struct page *p)
+static hvd_status_t put_notes(const struct hvd_tl_page_out *p)
 {
     hvd_status_t st = HVD_OK;
 
@@ -526,7 +460,7 @@ static hvd_status_t put_notes(const struct page *p)
                                 " stalls, losses or failures. ",
                                 rank->n_damaged, rank->n_dropped, rank->n_stalls);
         if (st == HVD_OK)
-            st = put_escaped(p->out, rank->trouble);
+            st = hvd_tl_put_escaped(p->out, rank->trouble);
         if (st == HVD_OK)
             st = hvd_buf_puts(p->out, "</p>\n");
     }
@@ -542,12 +476,16 @@ static hvd_status_t put_notes(const struct page *p)
 hvd_status_t hvd_tl_page(const struct hvd_tl_model *model, const struct hvd_tl_analysis *analysis,
                          const struct hvd_tl_about *about, struct hvd_buf *out)
 {
-    static hvd_status_t (*const sections[])(const struct page *) = {
-        put_summary, put_about, put_notes,   put_shares,
-        put_step,    put_waits, put_overlap, put_tensors};
-    const struct page p = {.m = model, .a = analysis, .about = about, .out = out};
+    static hvd_status_t (*const sections[])(const struct hvd_tl_page_out *) = {
+        put_summary, hvd_tl_put_about, put_notes,   put_shares,
+        put_step,    put_waits,        put_overlap, put_tensors};
+    const struct hvd_tl_page_out p = {.m = model, .a = analysis, .about = about, .out = out};
     hvd_status_t st = hvd_buf_puts(out, head);
 
+    if (st == HVD_OK)
+        st = hvd_tl_put_title(&p);
+    if (st == HVD_OK)
+        st = hvd_buf_puts(out, style);
     for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]) && st == HVD_OK; i++)
         st = sections[i](&p);
     if (st == HVD_OK)

@@ -250,6 +250,34 @@ static int64_t count_of(const char *shape)
     return count;
 }
 
+/* A string, or a value of another kind that is passed over: other writers may have fields of that
+ * name. */
+static bool take_if_string(struct scan *s, char *out, size_t size)
+{
+    skip_space(s);
+    return s->at < s->end && *s->at == '"' ? take_string(s, out, size) : skip_value(s, 1);
+}
+
+/* Fields by which a record tells of a job. */
+static bool take_job(struct scan *s, const char *key)
+{
+    struct hvd_tl_event *e = s->event;
+    char *const texts[] = {e->host, e->program, e->ranks};
+    static const struct {
+        const char *key;
+        size_t size;
+    } fields[] = {
+        {"host", sizeof(e->host)}, {"program", sizeof(e->program)}, {"ranks", sizeof(e->ranks)}};
+
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (strcmp(key, fields[i].key) == 0)
+            return take_if_string(s, texts[i], fields[i].size);
+    skip_space(s);
+    return strcmp(key, "size") == 0 && s->at < s->end && *s->at >= '0' && *s->at <= '9'
+               ? take_integer(s, &e->size)
+               : skip_value(s, 1);
+}
+
 static bool take_argument(struct scan *s, const char *key)
 {
     struct hvd_tl_event *e = s->event;
@@ -271,7 +299,7 @@ static bool take_argument(struct scan *s, const char *key)
         s->count = count_of(text);
         return true;
     }
-    return skip_value(s, 1);
+    return take_job(s, key);
 }
 
 static bool take_arguments(struct scan *s)

@@ -8,6 +8,7 @@
 
 /* Bytes of a text that are kept; the rest of a longer one is cut off. */
 #define HVD_TL_TEXT_MAX 1024
+#define HVD_TL_NAME_MAX 256
 
 /* One record of a timeline. Numbers that it does not have are 0. */
 struct hvd_tl_event {
@@ -15,10 +16,14 @@ struct hvd_tl_event {
     int64_t pid;
     int64_t at_ns;
     int64_t dur_ns;
-    int64_t rank;     /* of the writer, from the first record; -1: not said */
-    int64_t epoch_us; /* when the timeline began; -1: not said */
-    int64_t bytes;    /* of the tensor; -1: not said */
-    int64_t dropped;  /* how many events are missing */
+    int64_t rank;                  /* of the writer, from the first record; -1: not said */
+    int64_t epoch_us;              /* when the timeline began; -1: not said */
+    int64_t bytes;                 /* of the tensor; -1: not said */
+    int64_t dropped;               /* how many events are missing */
+    int64_t size;                  /* ranks of the job; 0: not said */
+    char host[HVD_TL_NAME_MAX];    /* of the writer, or of `ranks`; empty: not said */
+    char program[HVD_TL_NAME_MAX]; /* what the writer runs; the same */
+    char ranks[HVD_TL_TEXT_MAX];   /* the ranks of `host`: "0-3, 8"; the same */
     char name[HVD_TL_TEXT_MAX];
     char text[HVD_TL_TEXT_MAX]; /* the name or text among the arguments */
 };

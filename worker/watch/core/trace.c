@@ -586,6 +586,23 @@ static void forget_all(struct hvd_trace *trace)
                 trace->sets[set].at[i]->lane = NULL;
 }
 
+/* Who writes the trace, and where: fields that viewers do not show. */
+static void put_writer(struct record *r, const struct hvd_trace_options *o)
+{
+    if (o->size > 0) {
+        hvd_json_raw(&r->json, ",\"size\":");
+        hvd_json_int(&r->json, o->size);
+    }
+    if (o->host && *o->host) {
+        hvd_json_raw(&r->json, ",\"host\":");
+        hvd_json_string(&r->json, hvd_strview_of(o->host));
+    }
+    if (o->program && *o->program) {
+        hvd_json_raw(&r->json, ",\"program\":");
+        hvd_json_string(&r->json, hvd_strview_of(o->program));
+    }
+}
+
 hvd_status_t hvd_trace_open(struct hvd_trace *trace, struct hvd_buf *lines)
 {
     struct record r = {.lines = lines};
@@ -599,12 +616,15 @@ hvd_status_t hvd_trace_open(struct hvd_trace *trace, struct hvd_buf *lines)
     hvd_json_int(&r.json, trace->options.rank);
     hvd_json_raw(&r.json, ",\"start_time_since_epoch_in_micros\":");
     hvd_json_int(&r.json, trace->options.start_unix_us);
+    put_writer(&r, &trace->options);
     hvd_json_raw(&r.json, "}");
     close_record(&r);
     open_record(&r, "M", 0, 0);
     put_name(&r, "", "process_sort_index");
     hvd_json_raw(&r.json, ",\"args\":{\"sort_index\":0}");
     close_record(&r);
+    if (r.status == HVD_OK && trace->options.places.len > 0)
+        r.status = hvd_buf_add(lines, trace->options.places.data, trace->options.places.len);
     return r.status;
 }
 

@@ -2,6 +2,7 @@
 #define HVD_WORKER_WATCH_CORE_TRACE_H
 
 #include "base/buf.h"
+#include "base/str.h"
 #include "worker/watch/core/event.h"
 
 /*
@@ -29,7 +30,11 @@ struct hvd_trace;
 struct hvd_trace_options {
     int64_t start_unix_us; /* when the trace begins, which is 0 in its records */
     int rank;
-    bool marks_cycles; /* a CYCLE_START for every plan */
+    int size;                  /* ranks of the job; 0: not known */
+    const char *host;          /* of the writer; NULL or empty: not known. Borrowed for its life */
+    const char *program;       /* what it runs; the same */
+    struct hvd_strview places; /* records of all hosts, see places.h; may be empty; borrowed */
+    bool marks_cycles;         /* a CYCLE_START for every plan */
 };
 
 /* A trace without tensors. HVD_ERR_NOMEM. */

@@ -371,6 +371,34 @@ static void an_idle_watch_does_not_wake_up_and_notices_the_next_tensor(void **st
     hvd_watch_destroy(w);
 }
 
+static const char *host_of(const void *ctx, int rank)
+{
+    return ((const char *const *)ctx)[rank];
+}
+
+static void a_timeline_names_the_program_and_the_hosts_of_all_ranks(void **state)
+{
+    static const char *const hosts[] = {"a", "b", "a", NULL};
+    struct hvd_watch_options options = {
+        .size = 4, .host = host_of, .ctx = hosts, .timeline = in_dir("places.%d.json")};
+    struct hvd_watch *w = NULL;
+
+    (void)state;
+    for (; options.rank < 2; options.rank++) {
+        assert_int_equal(hvd_watch_create(&options, &w, NULL), HVD_OK);
+        hvd_watch_destroy(w);
+    }
+    const char *path = in_dir("places.0.json");
+    assert_true(
+        file_has(path, "\"size\":4,\"host\":\"a\",\"program\":\"test_worker_watch_watch\"}"));
+    assert_true(file_has(path, "\"host\":\"a\",\"ranks\":\"0, 2\"}"));
+    assert_true(file_has(path, "\"host\":\"b\",\"ranks\":\"1\"}"));
+    path = in_dir("places.1.json");
+    assert_true(
+        file_has(path, "\"size\":4,\"host\":\"b\",\"program\":\"test_worker_watch_watch\"}"));
+    assert_false(file_has(path, "\"ranks\"")); /* rank 0's has them */
+}
+
 static void a_failure_dumps_the_last_events(void **state)
 {
     const struct hvd_watch_options options = {
@@ -394,8 +422,11 @@ static void a_failure_dumps_the_last_events(void **state)
 
 static void running_out_of_memory_is_reported(void **state)
 {
+    static const char *const hosts[] = {"a"};
     const struct hvd_watch_options options = {.rank = 0,
                                               .size = 1,
+                                              .host = host_of,
+                                              .ctx = hosts,
                                               .timeline = in_dir("m.json"),
                                               .flight_recorder = in_dir("m.txt"),
                                               .metrics_file = in_dir("mm.prom")};
@@ -426,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_file_of_metrics_that_can_be_none_is_refused),
         cmocka_unit_test(a_timeline_may_be_a_device),
         cmocka_unit_test(an_idle_watch_does_not_wake_up_and_notices_the_next_tensor),
+        cmocka_unit_test(a_timeline_names_the_program_and_the_hosts_of_all_ranks),
         cmocka_unit_test(a_failure_dumps_the_last_events),
         cmocka_unit_test(running_out_of_memory_is_reported),
     };

@@ -1,5 +1,6 @@
 #include "tests/unit/support.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -11,6 +12,8 @@
 static const char first[] =
     "[\n{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"rank "
     "0\",\"rank\":0,\"start_time_since_epoch_in_micros\":1750000000000000}},\n"
+    "{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"rank 0\",\"host\":"
+    "\"node\",\"ranks\":\"0-1\"}},\n"
     "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"g<1>\"}},\n"
     "{\"ph\":\"B\",\"pid\":1,\"ts\":90.000,\"name\":\"NEGOTIATE_ALLREDUCE\"},\n"
     "{\"ph\":\"X\",\"pid\":1,\"ts\":100.000,\"name\":\"0\",\"dur\":0},\n"
@@ -307,6 +310,129 @@ static void the_page_says_it_and_needs_nothing_else(void **state)
     hvd_buf_fini(&page);
 }
 
+/* The head of a page of timelines, each with fields of its own in its first record. */
+static void make_head(const char *const *fields, size_t n, struct hvd_buf *page)
+{
+    struct hvd_tl_model m = {0};
+    struct hvd_tl_analysis a = {0};
+    struct hvd_buf text;
+
+    hvd_buf_init(&text, 1 << 20);
+    hvd_buf_init(page, 1 << 20);
+    for (size_t i = 0; i < n; i++) {
+        hvd_buf_reset(&text);
+        assert_int_equal(
+            hvd_buf_printf(
+                &text,
+                "[\n{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":"
+                "\"rank %zu\",\"rank\":%zu,%s}},\n{\"ph\":\"i\",\"pid\":0,\"ts\":1}\n]",
+                i, i, fields[i]),
+            HVD_OK);
+        assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(text.data), NULL), HVD_OK);
+        assert_int_equal(m.ranks[m.n_ranks - 1].n_damaged, 0);
+    }
+    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    assert_int_equal(hvd_tl_page(&m, &a, &(struct hvd_tl_about){0}, page), HVD_OK);
+    hvd_tl_analysis_fini(&a);
+    hvd_tl_model_fini(&m);
+    hvd_buf_fini(&text);
+}
+
+#define PLACE(host, ranks)                                                                         \
+    "}},\n{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"rank 0\","        \
+    "\"host\":\"" host "\",\"ranks\":\"" ranks "\""
+
+static void the_head_names_the_program_and_the_hosts_of_all_ranks(void **state)
+{
+    static const char *const fields[] = {
+        "\"size\":9,\"host\":\"a\",\"program\":\"train<1>.py\"" PLACE("a", "0-3") PLACE("b", "4")
+            PLACE("c<", "5") PLACE("c<", "7") PLACE("d", "6, 8"),
+        "\"size\":9,\"host\":\"a\",\"program\":\"train<1>.py\""};
+    struct hvd_buf page;
+
+    (void)state;
+    make_head(fields, 2, &page);
+    assert_non_null(strstr(page.data, "<title>train&lt;1&gt;.py: Where the time went</title>"));
+    assert_non_null(strstr(page.data, "<dt>program</dt><dd>train&lt;1&gt;.py</dd>"));
+    assert_non_null(strstr(page.data, "<dt>job</dt><dd>9 ranks, 2 of them with a timeline"));
+    assert_non_null(strstr(page.data, "<dt>hosts</dt><dd>a (ranks 0-3); b (rank 4); "
+                                      "c&lt; (ranks 5, ...); d (ranks 6, 8)</dd>"));
+    hvd_buf_fini(&page);
+}
+
+static void the_head_names_the_hosts_of_the_timelines_that_there_are(void **state)
+{
+    static const char *const fields[] = {"\"host\":\"a\",\"program\":\"x\"", "\"host\":\"a\"",
+                                         "\"host\":\"b\",\"program\":\"y\"",
+                                         "\"host\":\"a\",\"program\":\"x\"", "\"z\":0"};
+    struct hvd_buf page;
+
+    (void)state;
+    make_head(fields, 5, &page);
+    assert_non_null(strstr(page.data, "<title>x, y: Where"));
+    assert_non_null(strstr(page.data, "<dt>programs</dt><dd>x, y</dd>"));
+    assert_non_null(strstr(page.data, "<dt>hosts</dt><dd>a (ranks 0-1, 3); b (rank 2)</dd>"));
+    hvd_buf_fini(&page);
+}
+
+static void a_head_of_many_hosts_and_programs_counts_the_rest(void **state)
+{
+    char texts[20][64];
+    const char *fields[20];
+    struct hvd_buf page;
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        snprintf(texts[i], sizeof(texts[i]), "\"host\":\"h%d\",\"program\":\"p%d\"", i, i);
+        fields[i] = texts[i];
+    }
+    make_head(fields, 20, &page);
+    assert_non_null(strstr(page.data, "; h15 (rank 15) and 4 more</dd>"));
+    assert_non_null(strstr(page.data, ", p7 and 12 more</dd>"));
+    hvd_buf_fini(&page);
+}
+
+static void a_timeline_without_those_fields_has_a_head_without_them(void **state)
+{
+    /* Of another writer, who means something else by them. */
+    static const char *const fields[] = {
+        "\"size\":\"large\",\"host\":1,\"program\":[\"x\",{}],\"ranks\":null"};
+    struct hvd_buf page;
+
+    (void)state;
+    make_head(fields, 1, &page);
+    assert_non_null(strstr(page.data, "<title>Where the time went</title>"));
+    assert_non_null(strstr(page.data, "<dl class=\"about\"><dt>job</dt><dd>1 rank</dd>\n</dl>"));
+    hvd_buf_fini(&page);
+}
+
+static void the_page_of_one_timeline_of_several_counts_what_there_is(void **state)
+{
+    static const char *const steps[] = {", 0 steps.", ", 1 step.", ", 2 steps."};
+    static const char *const overlaps[] = {"There are no steps to tell it by.",
+                                           "One step is too few to tell it by.", "%"};
+
+    (void)state;
+    for (int64_t n = 0; n < 3; n++) {
+        struct hvd_tl_model m = {0};
+        struct hvd_tl_analysis a = {0};
+        struct hvd_buf page = {0};
+
+        assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(horovods), NULL), HVD_OK);
+        assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+        a.n_steps = n;
+        hvd_buf_init(&page, 1 << 20);
+        assert_int_equal(hvd_tl_page(&m, &a, &(struct hvd_tl_about){0}, &page), HVD_OK);
+        assert_non_null(strstr(page.data, "<dd>2 ranks, 1 of them with a timeline"));
+        assert_non_null(strstr(page.data, " 1 collective, 1 tensor,"));
+        assert_non_null(strstr(page.data, steps[n]));
+        assert_non_null(strstr(strstr(page.data, "<h2>Overlap</h2>"), overlaps[n]));
+        hvd_buf_fini(&page);
+        hvd_tl_analysis_fini(&a);
+        hvd_tl_model_fini(&m);
+    }
+}
+
 static void the_picture_of_a_step_has_an_axis_and_says_what_is_in_it(void **state)
 {
     struct hvd_tl_model m = {0};
@@ -352,6 +478,11 @@ int main(void)
         cmocka_unit_test(ranks_that_do_not_fit_together_wait_for_nobody),
         cmocka_unit_test(what_is_no_timeline_is_refused),
         cmocka_unit_test(the_page_says_it_and_needs_nothing_else),
+        cmocka_unit_test(the_head_names_the_program_and_the_hosts_of_all_ranks),
+        cmocka_unit_test(the_head_names_the_hosts_of_the_timelines_that_there_are),
+        cmocka_unit_test(a_head_of_many_hosts_and_programs_counts_the_rest),
+        cmocka_unit_test(a_timeline_without_those_fields_has_a_head_without_them),
+        cmocka_unit_test(the_page_of_one_timeline_of_several_counts_what_there_is),
         cmocka_unit_test(the_picture_of_a_step_has_an_axis_and_says_what_is_in_it),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -57,6 +57,31 @@ static struct hvd_trace *create(bool marks_cycles)
     return trace;
 }
 
+static void the_first_records_name_the_program_and_the_hosts(void **state)
+{
+    static const char places[] = "{\"ph\":\"M\",\"pid\":0}\n";
+    struct hvd_trace_options o = options;
+    struct hvd_trace *trace = NULL;
+    struct hvd_buf lines;
+
+    (void)state;
+    o.size = 4;
+    o.host = "node\n\"a\"";
+    o.program = "train.py";
+    o.places = hvd_strview_of(places);
+    assert_int_equal(hvd_trace_create(&o, &trace), HVD_OK);
+    hvd_buf_init(&lines, 1 << 20);
+    for (int file = 0; file < 2; file++) { /* also in the one after that which was set aside */
+        hvd_buf_reset(&lines);
+        assert_int_equal(hvd_trace_open(trace, &lines), HVD_OK);
+        assert_non_null(strstr(lines.data, "1700000000000000,\"size\":4,\"host\":\"node\\u000a"
+                                           "\\\"a\\\"\",\"program\":\"train.py\"}}\n"));
+        assert_true(hvd_str_has_suffix(lines.data, places));
+    }
+    hvd_buf_fini(&lines);
+    hvd_trace_destroy(trace);
+}
+
 #define LANE(pid, name)                                                                            \
     "{\"ph\":\"M\",\"pid\":" pid ",\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"" name \
     "\"}}\n{\"ph\":\"M\",\"pid\":" pid                                                             \
@@ -424,6 +449,7 @@ static void running_out_of_memory_loses_records_and_nothing_else(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_records_name_the_program_and_the_hosts),
         cmocka_unit_test(a_tensor_goes_through_the_phases_of_horovods_timeline),
         cmocka_unit_test(the_first_rank_that_asks_opens_the_negotiation),
         cmocka_unit_test(a_tensor_that_fails_says_so_at_its_end),
