@@ -116,6 +116,9 @@ static bool is_stack(struct hvd_strview line)
         "] Signal: ",
         "] Signal code: ",
         "] Failing at address: ",
+        "] Associated errno: ",
+        "] Sending PID: ",
+        "] Band event: ",
         "] *** reported by process ",
         "] *** on communicator ",
         "] *** on a NULL communicator",
@@ -262,12 +265,26 @@ static void take_line(struct search *s, struct hvd_strview whole)
         s->last = line;
 }
 
-struct hvd_strview hvd_cause_line(struct hvd_strview text)
+static struct search search_lines(struct hvd_strview text)
 {
     struct search s = {.any = {"", 0}};
 
     while (text.data)
         take_line(&s, hvd_strview_cut(&text, '\n'));
+    return s;
+}
+
+bool hvd_cause_is_told(struct hvd_strview text)
+{
+    const struct search s = search_lines(text);
+
+    return s.exception.len > 0 || s.last.len > 0;
+}
+
+struct hvd_strview hvd_cause_line(struct hvd_strview text)
+{
+    const struct search s = search_lines(text);
+
     if (s.exception.len > 0)
         return s.exception;
     return s.last.len > 0 ? s.last : s.any;

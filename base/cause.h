@@ -27,6 +27,10 @@ bool hvd_cause_is_frame(struct hvd_strview line);
  */
 struct hvd_strview hvd_cause_line(struct hvd_strview text);
 
+/* Whether that line is one that the program wrote, and no line of a banner or a crash handler that
+ * is given for want of one. */
+bool hvd_cause_is_told(struct hvd_strview text);
+
 /*
  * The rank that the line blames, where it is the message with which libhorovod ends a job because
  * of another rank: its own failure is the cause then, and this line a consequence. -1: none.

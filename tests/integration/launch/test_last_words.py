@@ -95,6 +95,22 @@ def test_a_rank_that_crashes_is_named_by_the_signal_first(fail):
     assert result.last.endswith("was killed by signal 11 (Segmentation fault), last output: step 7"), result
 
 
+STACK = """[vm:01178] *** Process received signal ***
+[vm:01178] Signal: Segmentation fault (11)
+[vm:01178] Signal code:  (-6)
+[vm:01178] Failing at address: 0x49a
+[vm:01178] [ 0] /lib/libc.so.6(+0x3c050)[0x7f6795431050]
+[vm:01178] *** End of error message ***
+"""
+
+
+def test_a_crash_handler_has_no_words_of_the_program(fail):
+    result = fail(f"print('under way', flush=True); sys.stderr.write({STACK!r}); sys.stderr.flush()\n"
+                  "os.kill(os.getpid(), signal.SIGSEGV); time.sleep(9)")
+    assert result.code == 128 + signal.SIGSEGV, result
+    assert result.last.endswith("was killed by signal 11 (Segmentation fault), last output: under way"), result
+
+
 def test_a_rank_that_aborts_is_named_by_its_own_message(fail):
     result = fail("print('corrupted size vs. prev_size', file=sys.stderr); sys.stderr.flush(); os.abort()")
     assert result.code == 128 + signal.SIGABRT, result

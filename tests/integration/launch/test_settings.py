@@ -181,6 +181,8 @@ def test_the_timelines_of_a_job_become_one_page(run, tmp_path):
     page = (tmp_path / "report.html").read_text()
     text = text_of(page)
     assert "2 timelines" in text and text.index("rank 0") < text.index("rank 1"), text
+    assert " program digits job 2 ranks, began 2" in text and "--epochs" not in text, text
+    assert f" hosts {os.uname().nodename} (ranks 0-1) files {tmp_path}/t.1.json, {tmp_path}/t.0.json " in text, text
     assert re.search(r" w1 \d+ 16.0 KiB \d", text), text
     for lane in re.findall(r'<div class="bar">(.*?)</div>', page):
         assert abs(sum(map(float, re.findall(r"width:([\d.]+)%", lane))) - 100) < 0.1, lane

@@ -201,6 +201,26 @@ static void a_crash_is_named_by_what_stands_before_its_stack(void **state)
             "what():  x");
 }
 
+static void the_stack_of_a_crash_is_no_word_of_the_program(void **state)
+{
+    static const char stack[] =
+        "[h:12] *** Process received signal ***\n[h:12] Signal: Bus error (7)\n"
+        "[h:12] Associated errno: Unknown error 3 (3)\n[h:12] Signal code: User function (0)\n"
+        "[h:12] Sending PID: 7, Sending UID: 0, Status: 0\n[h:12] Band event: 1, File Descriptor "
+        ": 2\n[h:12] Failing at address: 0x1\n[h:12] [ 0] /lib/libc.so(+0x1)[0x2]\n"
+        "[h:12] *** End of error message ***\n";
+    char text[1024];
+
+    (void)state;
+    assert_false(hvd_cause_is_told(hvd_strview_of("")));
+    assert_false(hvd_cause_is_told(hvd_strview_of(stack)));
+    assert_false(hvd_cause_is_told(hvd_strview_of(RULER "Process name: [[14440,1],1]\n")));
+    assert_true(hvd_cause_is_told(hvd_strview_of("bad state\n")));
+    (void)snprintf(text, sizeof(text), "bad state\n%s", stack);
+    assert_true(hvd_cause_is_told(hvd_strview_of(text)));
+    is_line(text, "bad state");
+}
+
 static void the_banners_of_mpirun_are_no_cause(void **state)
 {
     (void)state;
@@ -344,6 +364,7 @@ int main(void)
         cmocka_unit_test(an_mpi_init_that_failed_is_not_said_to_have_completed),
         cmocka_unit_test(a_traceback_without_its_end_names_no_frame),
         cmocka_unit_test(a_crash_is_named_by_what_stands_before_its_stack),
+        cmocka_unit_test(the_stack_of_a_crash_is_no_word_of_the_program),
         cmocka_unit_test(the_banners_of_mpirun_are_no_cause),
         cmocka_unit_test(text_without_a_word_has_no_cause),
         cmocka_unit_test(a_shutdown_that_another_rank_caused_blames_it),

@@ -10,22 +10,97 @@
 #include <string.h>
 
 #include "worker/launch/core/cgroup.h"
+#include "worker/launch/core/report_words.h"
 
-/* The host as the list names it: the same name, or the entry of that rank when it starts so. */
-static const char *name_host(const struct hvd_report *report, const struct hvd_hosts *hosts)
+#define RANK_WORD "ank " /* of "Rank 2" and "rank 2" */
+#define HOST_WORD " on host "
+
+/* A rank with its host, as a text has it: "rank 2 on host w". */
+struct place {
+    int64_t rank;
+    struct hvd_strview host;
+};
+
+/* Finds the next place in a text and moves *at behind it; false: there is none. */
+static bool find_place(const char **at, struct place *place)
+{
+    const int64_t range[2] = {0, INT32_MAX};
+    const char *word;
+
+    while ((word = strstr(*at, RANK_WORD)) != NULL) {
+        const char *digits = word + strlen(RANK_WORD);
+        const size_t n = strspn(digits, "0123456789");
+
+        *at = digits + n;
+        if (strncmp(*at, HOST_WORD, strlen(HOST_WORD)) != 0 ||
+            hvd_str_parse_int64((struct hvd_strview){digits, n}, range, &place->rank, NULL) !=
+                HVD_OK)
+            continue;
+        *at += strlen(HOST_WORD);
+        place->host = (struct hvd_strview){*at, strcspn(*at, " ,:;()\"\n")};
+        while (place->host.len > 0 && place->host.data[place->host.len - 1] == '.')
+            place->host.len--; /* of a sentence */
+        *at += place->host.len;
+        return true;
+    }
+    return false;
+}
+
+/* The host that a rank calls by that name, as the list names it: the same name, or the entry of
+ * that rank when it starts so; else that name. */
+static struct hvd_strview name_place(const struct place *place, const struct hvd_hosts *hosts)
+{
+    const char *listed = hvd_hosts_of_rank(hosts, place->rank);
+    const struct hvd_strview own = place->host;
+    size_t label = 0;
+
+    for (size_t i = 0; i < hosts->n; i++)
+        if (hvd_strview_equal(own, hosts->items[i].name))
+            return own;
+    while (label < own.len && own.data[label] != '.')
+        label++;
+    if (listed && label > 0 && strncmp(listed, own.data, label) == 0 &&
+        (listed[label] == '.' || listed[label] == '\0'))
+        return hvd_strview_of(listed);
+    return own;
+}
+
+/* The host of the report's rank. Where nothing is known but the list, it has the name that the text
+ * gives to the same host: "localhost" is called by its own name there. */
+static struct hvd_strview name_host(const struct hvd_report *report, const struct hvd_hosts *hosts)
 {
     const char *listed = hvd_hosts_of_rank(hosts, report->rank);
-    size_t label = strcspn(report->host, ".");
+    struct place place = {.rank = report->rank, .host = hvd_strview_of(report->host)};
+    const char *at = report->line;
 
-    if (report->host[0] == '\0')
-        return listed ? listed : "unknown";
-    for (size_t i = 0; i < hosts->n; i++)
-        if (hvd_str_equal(hosts->items[i].name, report->host))
-            return hosts->items[i].name;
-    if (listed && strncmp(listed, report->host, label) == 0 &&
-        (listed[label] == '.' || listed[label] == '\0'))
-        return listed;
-    return report->host;
+    if (place.host.len > 0)
+        return name_place(&place, hosts);
+    while (listed && find_place(&at, &place))
+        if (place.host.len > 0 && hvd_hosts_of_rank(hosts, place.rank) == listed)
+            return name_place(&place, hosts);
+    return hvd_strview_of(listed ? listed : "unknown");
+}
+
+/* Gives each host in the line the name that it has everywhere else in it. */
+static void unify_hosts(const struct hvd_hosts *hosts, char *out, size_t size)
+{
+    char text[HVD_REPORT_MAX];
+    const char *done = text;
+    const char *at = text;
+    struct place place;
+    size_t len = 0;
+
+    (void)snprintf(text, sizeof(text), "%s", out);
+    out[0] = '\0';
+    while (len < size && find_place(&at, &place)) {
+        const struct hvd_strview name = name_place(&place, hosts);
+
+        len += (size_t)snprintf(out + len, size - len, "%.*s%.*s", (int)(place.host.data - done),
+                                done, (int)name.len, name.data);
+        done = at;
+    }
+    if (len < size)
+        (void)snprintf(out + len, size - len, "%s", done);
 }
 
 /* What the rank's last words add to the way it ended. What it wrote before a signal of others need
@@ -141,10 +216,10 @@ static void describe_unheard(const struct hvd_report *report, const char *host, 
     add_end(report, out, size);
 }
 
-void hvd_describe_report(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
-                         size_t size)
+/* The line, with the names of hosts in its words as the rank had them. */
+static void describe(const struct hvd_report *report, const struct hvd_hosts *hosts,
+                     const char *host, char *out, size_t size)
 {
-    const char *host = name_host(report, hosts);
     char limit[32] = "";
 
     if (report->kind == HVD_REPORT_LOST_SRUN) {
@@ -209,4 +284,15 @@ void hvd_describe_report(const struct hvd_report *report, const struct hvd_hosts
         (void)snprintf(out + strlen(out), size - strlen(out), ": out of memory (limit %s)", limit);
     else
         (void)snprintf(out + strlen(out), size - strlen(out), ": out of memory");
+}
+
+void hvd_describe_report(const struct hvd_report *report, const struct hvd_hosts *hosts, char *out,
+                         size_t size)
+{
+    const struct hvd_strview name = name_host(report, hosts);
+    char host[HVD_HOST_NAME_MAX + 1];
+
+    hvd_report_set_text(host, sizeof(host), name);
+    describe(report, hosts, host, out, size);
+    unify_hosts(hosts, out, size);
 }

@@ -27,6 +27,7 @@ struct member {
     bool stood_still; /* it was stopped when the first rank ended: what it does later is its end */
     bool has_succeeded; /* it ended with 0, and was not stopped */
     int64_t heard_ms;   /* the last notice, by the clock below */
+    int64_t stopped_ms; /* of a rank that is stopped: the first notice of that */
 };
 
 struct hvd_missing {
@@ -227,6 +228,13 @@ static enum hvd_missing_step judge(struct hvd_missing *m, const struct hvd_repor
     return note_step(m, notice, is_lost);
 }
 
+/* Whether the rank has been stopped for the shutdown time: one that goes on before ends nothing. */
+static bool is_stopped_for_good(const struct hvd_missing *m, const struct member *member,
+                                const struct hvd_report *notice)
+{
+    return member->state == STOPPED && m->clock_ms - member->stopped_ms >= notice->shutdown_ms;
+}
+
 /* A rank waits in MPI_Finalize. Whoever has not come may be busy for as long as it likes: a job
  * ends because of ranks that are stopped, and of no others. */
 static enum hvd_missing_step judge_final(struct hvd_missing *m, const struct hvd_report *notice)
@@ -242,7 +250,7 @@ static enum hvd_missing_step judge_final(struct hvd_missing *m, const struct hvd
             return HVD_MISSING_NOTHING;
         if (state != AWAY && state != STOPPED)
             continue;
-        is_lost = is_lost && state == STOPPED;
+        is_lost = is_lost && is_stopped_for_good(m, &m->members[rank], notice);
         if (n++ < NAMED_MAX)
             first[n - 1] = rank;
     }
@@ -277,6 +285,8 @@ enum hvd_missing_step hvd_missing_hear(struct hvd_missing *missing, const struct
         return HVD_MISSING_NOTHING;
     advance(missing, now_ms);
     member = &missing->members[notice->rank];
+    if (member->state != STOPPED)
+        member->stopped_ms = missing->clock_ms;
     member->state = AWAY;
     if (waits)
         member->state = HERE;

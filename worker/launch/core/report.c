@@ -252,9 +252,26 @@ static bool keep_cut_off(struct hvd_report_stream *stream, const struct hvd_repo
     return true;
 }
 
+/* The report names a rank that fell silent, and was still there: what that one has reported since
+ * is no cause. A signal that killed it may be one. */
+static void forget_silenced(struct hvd_report_stream *stream, const struct hvd_report *report)
+{
+    const int64_t rank = hvd_report_silenced(hvd_strview_of(report->line));
+
+    if (rank < 0 || rank == report->rank)
+        return;
+    if (stream->has_cause && stream->cause.rank == rank && stream->cause.signal == 0)
+        stream->has_cause = stream->has_left = false;
+    stream->has_excepted = stream->has_excepted && stream->excepted.rank != rank;
+    stream->has_cut_off = stream->has_cut_off && stream->cut_off.rank != rank;
+}
+
 static void keep(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
-    if (keep_cut_off(stream, report))
+    forget_silenced(stream, report);
+    if ((stream->has_cause &&
+         hvd_report_silenced(hvd_strview_of(stream->cause.line)) == report->rank) ||
+        keep_cut_off(stream, report))
         return;
     if (!report->was_stopped && !stream->has_cause) {
         stream->cause = *report;
@@ -595,11 +612,13 @@ static void blame_cut_off(struct hvd_report_stream *stream)
 /* The last words of the rank that mpirun named. */
 static void find_words(struct hvd_report_stream *stream)
 {
+    static const struct hvd_tail none;
     struct hvd_tail lines = {0};
 
     find_lines(stream, stream->text.rank, &lines);
     if (hvd_report_take_lines(&stream->text, &lines))
         stream->text.words = HVD_WORDS_STDERR;
+    hvd_report_drop_stack(&stream->text, &none, &lines);
 }
 
 /* Whether the library's error names a rank that did not leave a job which had ended. */

@@ -25,7 +25,7 @@
 enum hvd_report_words {
     HVD_WORDS_UNKNOWN, /* nobody watched its output */
     HVD_WORDS_NONE,    /* it wrote nothing */
-    HVD_WORDS_STDOUT,  /* it wrote nothing to stderr */
+    HVD_WORDS_STDOUT,  /* it wrote nothing to stderr, though a crash handler may have */
     HVD_WORDS_STDERR,
 };
 

@@ -18,6 +18,19 @@ int64_t hvd_report_named_by(struct hvd_strview line)
     return blamed < 0 && hvd_cause_awaited(line, &awaited, &host).len > 0 ? awaited : blamed;
 }
 
+int64_t hvd_report_silenced(struct hvd_strview line)
+{
+    static const char *const silences[] = {"it has not answered for ", "it has not come to "};
+    struct hvd_strview host;
+    const struct hvd_strview why = hvd_cause_lost(line, &host);
+
+    for (size_t i = 0; i < sizeof(silences) / sizeof(silences[0]); i++)
+        if (why.len >= strlen(silences[i]) &&
+            memcmp(why.data, silences[i], strlen(silences[i])) == 0)
+            return hvd_cause_blamed(line);
+    return -1;
+}
+
 void hvd_report_set_text(char *out, size_t size, struct hvd_strview text)
 {
     size_t len = text.len < size ? text.len : size - 1;
@@ -47,6 +60,31 @@ static bool has_traceback(const struct hvd_tail *tail)
     return strstr(text, "Traceback (most recent call last):") != NULL;
 }
 
+/* Whether the program wrote any of it: else it is the stack of a crash handler, or a banner. */
+static bool is_told(const struct hvd_tail *tail)
+{
+    char text[HVD_TAIL_MAX + 1];
+
+    (void)hvd_tail_clean(tail, text, sizeof(text));
+    return hvd_cause_is_told(hvd_strview_of(text));
+}
+
+void hvd_report_drop_stack(struct hvd_report *report, const struct hvd_tail *out,
+                           const struct hvd_tail *err)
+{
+    struct hvd_report words = {0};
+
+    if (report->words != HVD_WORDS_STDERR || is_told(err))
+        return;
+    if (hvd_report_take_lines(&words, out) && is_told(out)) {
+        hvd_report_set_text(report->line, sizeof(report->line), hvd_strview_of(words.line));
+        report->words = HVD_WORDS_STDOUT;
+    } else if (report->signal != 0) {
+        report->line[0] = '\0';
+        report->words = HVD_WORDS_NONE;
+    }
+}
+
 void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out,
                            const struct hvd_tail *err)
 {
@@ -57,6 +95,7 @@ void hvd_report_take_words(struct hvd_report *report, const struct hvd_tail *out
         report->words = HVD_WORDS_STDERR;
     else
         report->words = hvd_report_take_lines(report, out) ? HVD_WORDS_STDOUT : HVD_WORDS_NONE;
+    hvd_report_drop_stack(report, out, err);
 }
 
 void hvd_report_take_exception(struct hvd_report *report, const char *words)

@@ -1,6 +1,7 @@
 #include "tests/unit/support.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "worker/launch/core/describe.h"
 
@@ -44,10 +45,53 @@ static void an_exception_is_named_where_it_is_known_to_have_ended_the_rank(void 
     }
 }
 
+static void a_host_has_one_name_in_a_line(void **state)
+{
+    static const char lost[] = "Rank 2 on host vm is lost: it waits for rank 0 on host vm.";
+    static const struct {
+        const char *hosts;
+        struct hvd_report report;
+        const char *line;
+    } cases[] = {
+        {"localhost:3", /* without -H */
+         {.kind = HVD_REPORT_ABORTED, .rank = 0},
+         "rank 0 on host vm aborted the job: "
+         "Rank 2 on host vm is lost: it waits for rank 0 on host vm."},
+        {"alias:3",
+         {.kind = HVD_REPORT_ABORTED, .rank = 0},
+         "rank 0 on host vm aborted the job: "
+         "Rank 2 on host vm is lost: it waits for rank 0 on host vm."},
+        {"vm.domain:3",
+         {.kind = HVD_REPORT_ABORTED, .rank = 0, .host = "vm"},
+         "rank 0 on host vm.domain aborted the job: "
+         "Rank 2 on host vm.domain is lost: it waits for rank 0 on host vm.domain."},
+        {"localhost,vm:2",
+         {.kind = HVD_REPORT_LOST_RANK, .rank = 2, .host = "vm"},
+         "rank 2 on host vm is lost: "
+         "Rank 2 on host vm is lost: it waits for rank 0 on host vm."},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_report report = cases[i].report;
+        struct hvd_hosts hosts = {0};
+        char line[HVD_REPORT_MAX];
+
+        assert_int_equal(hvd_hosts_parse_list(cases[i].hosts, &hosts, NULL), HVD_OK);
+        (void)snprintf(report.line, sizeof(report.line), "%s", lost);
+        hvd_describe_report(&report, &hosts, line, sizeof(line));
+        assert_string_equal(line, cases[i].line);
+        hvd_describe_report(&report, &hosts, line, 40); /* and no more than there is room for */
+        assert_int_equal(strlen(line), 39);
+        hvd_hosts_fini(&hosts);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_exception_is_named_where_it_is_known_to_have_ended_the_rank),
+        cmocka_unit_test(a_host_has_one_name_in_a_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

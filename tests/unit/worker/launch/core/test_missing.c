@@ -302,7 +302,14 @@ static void ranks_that_do_not_come_to_mpi_finalize_are_named(void **state)
     assert_string_equal(hvd_missing_text(job.missing),
                         "rank 1 on host east has not come to MPI_Finalize for 272 s, in which "
                         "other ranks wait for it");
-    (void)hear(&job, 1, HVD_NOTICE_STOPPED, 0);
+    (void)hear(&job, 1, HVD_NOTICE_STOPPED, 0); /* and goes on: a pause ends nothing */
+    assert_int_equal(wait_final(&job, 4 * late + SECOND), HVD_MISSING_NOTHING);
+    (void)hear(&job, 1, HVD_NOTICE_GOES_ON, 0);
+    for (int64_t stopped = 0; stopped < job.shutdown_ms; stopped += 4 * SECOND) {
+        (void)hear(&job, 1, HVD_NOTICE_STOPPED, 0);
+        assert_int_equal(wait_final(&job, 4 * late + SECOND), HVD_MISSING_NOTHING);
+        job.now_ms += 4 * SECOND;
+    }
     assert_int_equal(wait_final(&job, 4 * late + SECOND), HVD_MISSING_END);
     assert_int_equal(hvd_missing_rank(job.missing), 1);
     assert_string_equal(hvd_missing_text(job.missing),

@@ -42,6 +42,64 @@ static void what_the_library_told_a_rank_goes_before_what_that_one_wrote(void **
     }
 }
 
+#define FROZEN                                                                                     \
+    "Horovod has been shut down. Rank 2 on host w is lost: it has not answered for 4 seconds "     \
+    "while "                                                                                       \
+    "tensor t is in transfer (tensor t)"
+#define LOST                                                                                       \
+    "rank 2 on host w is lost: it has not answered for 4 seconds while tensor t is in transfer "   \
+    "(tensor t)"
+
+/* A rank that fell silent goes on once mpirun ends the job, with a signal that wakes it. */
+static void what_a_rank_does_after_it_was_lost_in_silence_is_no_cause(void **state)
+{
+    struct hvd_report told = wrote(0, "", "saving");
+    struct hvd_report left_out = wrote(2, "", "PID 2 7345");
+    struct hvd_report cut_off = wrote(2, "", "PID 2 7345");
+    struct hvd_report raised = wrote(2, "", "no data");
+    struct hvd_report excepted = wrote(2, "", "KeyError: 'x'");
+    struct hvd_report late =
+        wrote(2, "", "allreduce: Horovod has been shut down. Rank 2 failed: x");
+    const struct hvd_report *ends[] = {&left_out, &cut_off, &raised, &excepted, &late};
+    char line[HVD_REPORT_MAX], log[HVD_REPORT_LOG_MAX + 1];
+
+    (void)state;
+    hvd_report_take_heard(&told, FROZEN);
+    cut_off.exit_code = 14;
+    raised.has_raised = true;
+    excepted.was_stopped = true;
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        const struct hvd_report behind[] = {told, *ends[i]};
+        const struct hvd_report before[] = {*ends[i], told};
+
+        conclude(behind, 2, line, log);
+        assert_string_equal(line, LOST);
+        conclude(before, 2, line, log);
+        assert_string_equal(line, LOST);
+    }
+}
+
+static void a_rank_that_crashed_before_it_was_lost_in_silence_is_named(void **state)
+{
+    struct hvd_report told = wrote(0, "", "saving");
+    struct hvd_report crashed = wrote(2, "", "no data");
+    struct hvd_report_stream stream;
+    struct hvd_buf pass;
+
+    (void)state;
+    hvd_report_take_heard(&told, FROZEN);
+    crashed.signal = SIGSEGV;
+    hvd_report_stream_init(&stream, NONCE, NULL);
+    hvd_buf_init(&pass, 100);
+    feed_report(&stream, &crashed);
+    feed_report(&stream, &told);
+    assert_int_equal(hvd_report_stream_finish(&stream, &pass), HVD_OK);
+    assert_int_equal(hvd_report_stream_failure(&stream)->rank, 2);
+    assert_int_equal(hvd_report_stream_failure(&stream)->signal, SIGSEGV);
+    hvd_buf_fini(&pass);
+    hvd_report_stream_fini(&stream);
+}
+
 static void a_rank_that_failed_by_itself_goes_before_what_others_were_told(void **state)
 {
     struct hvd_report reports[2] = {wrote(0, "", "saving"), wrote(1, "", "no data")};
@@ -101,11 +159,58 @@ static void a_traceback_of_a_rank_that_succeeded_is_not_why_others_failed(void *
     }
 }
 
+/* Open MPI 4 and 5 write the stack of a crash to standard error. */
+static void a_crash_has_the_last_words_of_the_program_and_not_those_of_the_handler(void **state)
+{
+    static const char stack[] = "[vm:01178] *** Process received signal ***\n"
+                                "[vm:01178] Signal: Segmentation fault (11)\n"
+                                "[vm:01178] Signal code:  (-6)\n"
+                                "[vm:01178] Failing at address: 0x49a\n"
+                                "[vm:01178] [ 0] /lib/libc.so.6(+0x3c050)[0x7f]\n"
+                                "[vm:01178] *** End of error message ***\n";
+    static const struct {
+        const char *out;
+        const char *before; /* the stack, on standard error */
+        int signal;
+        const char *line;
+    } cases[] = {
+        {"under way\n", "", SIGSEGV,
+         "rank 1 on host h was killed by signal 11 (Segmentation fault), last output: under way"},
+        {"under way\n", "", SIGABRT,
+         "rank 1 on host h was killed by signal 6 (Aborted), last output: under way"},
+        {"under way\n", "bad state\n", SIGSEGV,
+         "rank 1 on host h was killed by signal 11 (Segmentation fault), last output: bad state"},
+        {"under way\n", "bad state\n", SIGABRT,
+         "rank 1 on host h was killed by signal 6 (Aborted): bad state"},
+        {"", "", SIGSEGV, "rank 1 on host h was killed by signal 11 (Segmentation fault)"},
+    };
+    const struct hvd_hosts none = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct hvd_report report = {
+            .rank = 1, .host = "h", .signal = cases[i].signal, .limit_bytes = INT64_MAX};
+        struct hvd_tail tails[2] = {0};
+        char line[HVD_REPORT_MAX];
+
+        hvd_tail_add(&tails[0], hvd_strview_of(cases[i].out));
+        hvd_tail_add(&tails[1], hvd_strview_of(cases[i].before));
+        hvd_tail_add(&tails[1], hvd_strview_of(stack));
+        hvd_report_take_words(&report, &tails[0], &tails[1]);
+        hvd_describe_report(&report, &none, line, sizeof(line));
+        assert_string_equal(line, cases[i].line);
+        assert_non_null(strstr(report.log, "Failing at address")); /* the stack is kept */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_the_library_told_a_rank_goes_before_what_that_one_wrote),
+        cmocka_unit_test(what_a_rank_does_after_it_was_lost_in_silence_is_no_cause),
+        cmocka_unit_test(a_rank_that_crashed_before_it_was_lost_in_silence_is_named),
         cmocka_unit_test(a_rank_that_failed_by_itself_goes_before_what_others_were_told),
+        cmocka_unit_test(a_crash_has_the_last_words_of_the_program_and_not_those_of_the_handler),
         cmocka_unit_test(a_traceback_of_a_rank_that_succeeded_is_not_why_others_failed),
     };
 
