@@ -1,9 +1,10 @@
 """Checks that every rank of one job runs: the collector, for programs with and without a framework.
 
 A check is a function whose name is a sentence. After each, all ranks add up a one: whatever it tried, the job goes on.
-Each rank writes to CHECK_RESULTS/<rank>.json what became of the checks, what those that ended well called of the public
-interface (see witness.py), and which errors they got: {"checks": {sentence: null or traceback}, "called": {entry:
-[parameter]}, "errors": [[type, text]]}. The file grows as checks end. See ranks.py.
+Each rank writes to CHECK_RESULTS/<rank>.json what became of the checks, which are of what is not defined for so many
+ranks and why, what those that ended well called of the public interface (see witness.py), and which errors they got:
+{"checks": {sentence: null or traceback}, "skipped": {sentence: reason}, "called": {entry: [parameter]}, "errors":
+[[type, text]]}. The file grows as checks end. See ranks.py.
 """
 import array
 import json
@@ -17,6 +18,17 @@ import horovod.numpy
 
 CHECKS = []
 ERRORS = []  # (type, text) of what was raised within the check that runs
+
+
+class Skip(Exception):
+    """Raised by a check of what is not defined for this number of ranks, on every rank: its text is the reason."""
+
+
+def needs_adasum():
+    """Skips a check at a number of ranks without Adasum."""
+    size = horovod.numpy.size()
+    if size & (size - 1):
+        raise Skip(f"Adasum is not defined for {size} ranks, no power of two")
 
 
 def check(function):
@@ -41,11 +53,15 @@ def run_checks_alone():
 def _run(rank, witness, before_each, after_each):
     """Runs all checks, and writes what became of them."""
     path = pathlib.Path(os.environ["CHECK_RESULTS"]) / f"{rank}.json"
-    found = {"checks": {}, "called": {}, "errors": []}
+    found = {"checks": {}, "skipped": {}, "called": {}, "errors": []}
     for function in CHECKS:
         before_each()
         ERRORS.clear()
-        failure = _failure_of(function, witness, after_each)
+        try:
+            failure = _failure_of(function, witness, after_each)
+        except Skip as reason:
+            failure = None
+            found["skipped"][function.__name__] = str(reason)
         found["checks"][function.__name__] = failure
         called = witness.take()
         if failure is None:
@@ -71,6 +87,8 @@ def _failure_of(function, witness, after_each):
         finally:
             witness.end()
         after_each(function.__name__)
+    except Skip:
+        raise
     except Exception:  # pylint: disable=broad-except  # a check that fails is a result
         return traceback.format_exc()
     return None

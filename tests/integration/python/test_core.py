@@ -1,4 +1,4 @@
-"""The extension and horovod.numpy, without a framework, at 1, 2 and 4 ranks; see ranks.py."""
+"""The extension and horovod.numpy, without a framework, at 1 to 4 ranks; see ranks.py."""
 import subprocess
 
 import pytest
@@ -6,12 +6,12 @@ from ranks import PYTHON, assert_checked, assert_ended_well, call, checks_of, en
 
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_the_job_ends_well(n):
     assert_ended_well("core", n)
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", checks_of("core"))
 def test_on_every_rank(name, n):
     assert_checked("core", n, name)

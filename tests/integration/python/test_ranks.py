@@ -26,7 +26,8 @@ def is_stuck(pid):
 
 def test_a_job_without_end_is_ended_and_says_what_it_had_written():
     done = mpirun(2, PYTHON, "-c", STUCK, timeout=3)
-    assert done.returncode == 124 and "ended after 3 s" in done.stderr, done
+    limit = re.search(r"ended after (\d+) s", done.stderr)
+    assert done.returncode == 124 and limit and 3 <= int(limit[1]) <= 3 * limits.MOST, done  # which grows with the machine
     ranks = re.findall(r"rank (\d+)", done.stdout)
     assert len(ranks) == 2, done
     until(f"ranks {ranks} have ended", lambda: not any(map(is_stuck, ranks)), limits.seconds(10))  # killed, not yet gone

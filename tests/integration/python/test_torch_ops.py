@@ -4,13 +4,13 @@ import pytest
 from ranks import HERE, TORCH_PYTHON, assert_checked, assert_ended_well, checks_of, mpirun
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", checks_of("torch_ops"))
 def test_on_every_rank(name, n):
     assert_checked("torch_ops", n, name, TORCH_PYTHON)
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_the_job_of_all_checks_ends_well(n):
     assert_ended_well("torch_ops", n, TORCH_PYTHON)
 

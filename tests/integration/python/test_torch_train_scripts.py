@@ -7,9 +7,10 @@ import ranks
 SCRIPTS = sorted((ranks.HERE / "torch_scripts" / "scripts").glob("*.py"))
 
 
+@pytest.mark.parametrize("n", [2, 3])
 @pytest.mark.parametrize("script", [path.stem for path in SCRIPTS])
-def test_a_script_runs_unchanged(script):
-    ranks.assert_checked("torch_scripts", 2, script, ranks.TORCH_PYTHON)
+def test_a_script_runs_unchanged(script, n):
+    ranks.assert_checked("torch_scripts", n, script, ranks.TORCH_PYTHON)
 
 
 def test_the_lines_that_the_readme_shows_are_those_of_the_recipe():
@@ -19,8 +20,9 @@ def test_the_lines_that_the_readme_shows_are_those_of_the_recipe():
     assert len(shown) == 4 and [line for line in recipe if line in shown] == shown
 
 
-def test_the_job_of_all_scripts_ends_well():
-    ranks.assert_ended_well("torch_scripts", 2, ranks.TORCH_PYTHON)
+@pytest.mark.parametrize("n", [2, 3])
+def test_the_job_of_all_scripts_ends_well(n):
+    ranks.assert_ended_well("torch_scripts", n, ranks.TORCH_PYTHON)
 
 
 def test_a_program_that_starts_its_own_ranks_runs_unchanged():

@@ -124,8 +124,22 @@ static inline bool find_dlpack(const struct hvd_dl_dtype *dtype, horovod_dtype_t
     return is_same_dtype(&last->dlpack, dtype);
 }
 
-/* DLPack's description as ours. */
-static inline bool read_dlpack(const struct hvd_dl_tensor *t, const char *what,
+/* Raises what a tensor of a type that has no reduction is refused with; false. */
+static __attribute__((noinline)) bool refuse_type(PyObject *object, const char *what)
+{
+    PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+
+    if (dtype) {
+        PyErr_Format(PyExc_ValueError, "%s: tensors of %S cannot be reduced", what, dtype);
+        Py_DECREF(dtype);
+        return false;
+    }
+    PyErr_Clear();
+    return fail(what, "tensors of this type cannot be reduced");
+}
+
+/* DLPack's description of an object as ours. */
+static inline bool read_dlpack(PyObject *object, const struct hvd_dl_tensor *t, const char *what,
                                struct hvd_py_tensor *out)
 {
     if (t->device.type != HVD_DL_CPU && t->device.type != HVD_DL_CUDA_HOST)
@@ -135,8 +149,49 @@ static inline bool read_dlpack(const struct hvd_dl_tensor *t, const char *what,
     if (!t->data && !is_empty(out))
         return fail(what, no_memory);
     out->data = (char *)t->data + t->byte_offset;
-    return find_dlpack(&t->dtype, &out->dtype) ||
-           fail(what, "tensors of this type cannot be reduced");
+    return find_dlpack(&t->dtype, &out->dtype) || refuse_type(object, what);
+}
+
+/* Whether a dtype object does not say that elements are something else than `dtype`. */
+static bool is_called(PyObject *object, horovod_dtype_t dtype)
+{
+    PyObject *text = PyObject_Str(object);
+    const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    const bool is_same =
+        name && (strncmp(name, "torch.", 6) != 0 || strcmp(name, find_dtype(dtype)->torch) == 0);
+
+    Py_XDECREF(text);
+    return is_same;
+}
+
+/* Whether elements are the bytes as which the exchange table shows them; false with an exception.
+ * PyTorch shows elements of 1 to 7 bits so, too. The dtype object of either kind of bytes is
+ * remembered, as these objects live for ever. */
+static __attribute__((noinline)) bool are_bytes(PyObject *object, const char *what,
+                                                horovod_dtype_t dtype)
+{
+    static PyObject *word;
+    static PyObject *known[2]; /* references: of HOROVOD_UINT8 and HOROVOD_INT8 */
+    PyObject **slot = &known[dtype == HOROVOD_INT8];
+
+    if (!word)
+        word = PyUnicode_InternFromString("dtype");
+    PyObject *own = word ? PyObject_GetAttr(object, word) : NULL;
+    if (!own) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+            return false;
+        PyErr_Clear(); /* there are no other words than the table's */
+        return true;
+    }
+    bool is_fine = own == *slot;
+    if (!is_fine && is_called(own, dtype)) {
+        Py_XDECREF(*slot);
+        Py_INCREF(own);
+        *slot = own;
+        is_fine = true;
+    }
+    Py_DECREF(own);
+    return is_fine || (!PyErr_Occurred() && refuse_type(object, what));
 }
 
 /* Whether the values are what memory holds; false with an exception. PyTorch negates lazily: a view
@@ -160,7 +215,10 @@ static inline bool read_by_exchange(const struct known_type *known, PyObject *ob
             fail(what, "the tensor does not show its memory");
         return false;
     }
-    if (!is_as_stored(known, object, what) || !read_dlpack(&t, what, out))
+    if (!is_as_stored(known, object, what) || !read_dlpack(object, &t, what, out))
+        return false;
+    if ((out->dtype == HOROVOD_UINT8 || out->dtype == HOROVOD_INT8) &&
+        !are_bytes(object, what, out->dtype))
         return false;
     Py_INCREF(object);
     out->keeper = object;
@@ -351,7 +409,7 @@ static bool read_by_capsule(PyObject *object, const char *what, struct hvd_py_te
     PyObject *keeper = PyObject_CallMethod(object, "__dlpack__", NULL);
     const struct hvd_dl_managed *managed = keeper ? PyCapsule_GetPointer(keeper, "dltensor") : NULL;
 
-    if (managed && read_dlpack(&managed->tensor, what, out)) {
+    if (managed && read_dlpack(object, &managed->tensor, what, out)) {
         out->keeper = keeper;
         return true;
     }
@@ -449,12 +507,44 @@ static __attribute__((noinline)) bool read_otherwise(enum way way, PyObject *obj
     return false;
 }
 
+/* Makes the pending exception a ValueError where the library of the tensor says in another that it
+ * cannot show the memory, in the first line of its text; false. */
+static __attribute__((noinline)) bool refuse_object(PyObject *object, const char *what)
+{
+    PyObject *type;
+    PyObject *value;
+    PyObject *trace;
+
+    if (!PyErr_ExceptionMatches(PyExc_RuntimeError) && !PyErr_ExceptionMatches(PyExc_BufferError))
+        return false;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *lines = value ? PyObject_Str(value) : NULL;
+    const char *text = lines ? PyUnicode_AsUTF8AndSize(lines, NULL) : NULL;
+    PyObject *first =
+        PyUnicode_FromStringAndSize(text ? text : "", text ? (Py_ssize_t)strcspn(text, "\n") : 0);
+    PyErr_Clear();
+    PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+    PyErr_Clear();
+    if (first)
+        PyErr_Format(PyExc_ValueError, "%s: the tensor of %S does not show its memory: %U", what,
+                     dtype ? dtype : (PyObject *)Py_TYPE(object), first);
+    else
+        PyErr_NoMemory();
+    Py_XDECREF(dtype);
+    Py_XDECREF(first);
+    Py_XDECREF(lines);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return false;
+}
+
 bool hvd_py_tensor_read(PyObject *object, const char *what, struct hvd_py_tensor *out)
 {
     const struct known_type *known = know(object);
 
     out->is_readonly = false;
-    if (known->way == WAY_EXCHANGE)
-        return read_by_exchange(known, object, what, out);
-    return read_otherwise(known->way, object, what, out);
+    const bool is_read = known->way == WAY_EXCHANGE ? read_by_exchange(known, object, what, out)
+                                                    : read_otherwise(known->way, object, what, out);
+    return is_read || refuse_object(object, what);
 }

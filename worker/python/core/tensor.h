@@ -23,8 +23,8 @@ struct hvd_py_tensor {
  * Reads any object that shows its memory: by the DLPack exchange table of its type, by data_ptr()
  * and the attributes beside it (PyTorch before 2.10), by the buffer protocol, or by __dlpack__().
  * On success out->keeper is the caller's reference. false with an exception: TypeError for an
- * object that does not show its memory, ValueError for memory that is elsewhere, not dense, or of
- * a type without a reduction; the message begins with `what`.
+ * object that has no memory to show, ValueError for memory that is elsewhere, not dense, not shown
+ * by its library, or of a type without a reduction; the message begins with `what`.
  */
 bool hvd_py_tensor_read(PyObject *object, const char *what, struct hvd_py_tensor *out);
 

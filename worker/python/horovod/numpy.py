@@ -35,6 +35,7 @@ try:
 except ImportError:
     _numpy = None
 
+
 def _has_memory(array):
     """Whether what shows an address shows one; NumPy would take other memory."""
     return not hasattr(array, "data_ptr") or array.numel() == 0 or array.data_ptr() != 0
@@ -46,11 +47,26 @@ def _dense(array):
         view = memoryview(array)
         return view if view.c_contiguous else memoryview(view.tobytes()).cast(view.format, view.shape)
     if hasattr(array, "__dlpack__") and not isinstance(array, _numpy.ndarray):
-        if not _has_memory(array):
-            raise ValueError("the tensor has no memory of its own")
-        array = _numpy.from_dlpack(array.resolve_neg() if hasattr(array, "resolve_neg") else array)
+        array = _from_tensor(array)
     array = _numpy.asarray(array)
     return _numpy.ascontiguousarray(array) if array.ndim else array
+
+
+def _from_tensor(tensor):
+    """What shows its memory by DLPack as an array of NumPy's; ValueError, which names the type, where NumPy has none."""
+    try:
+        if not _has_memory(tensor):
+            raise ValueError("the tensor has no memory of its own")
+        array = _numpy.from_dlpack(tensor.resolve_neg() if hasattr(tensor, "resolve_neg") else tensor)
+    except (BufferError, RuntimeError) as error:
+        raise ValueError(f"a tensor of {_type_of(tensor)} cannot be sent as an array: {_refusals.reason_of(error)}") from error
+    if _type_of(tensor).startswith("torch.") and _type_of(tensor) != f"torch.{array.dtype.name}":  # less than a byte
+        raise ValueError(f"a tensor of {_type_of(tensor)} cannot be sent as an array: its elements are no {array.dtype.name}")
+    return array
+
+
+def _type_of(tensor):
+    return str(getattr(tensor, "dtype", type(tensor)))
 
 
 def _all_dense(arrays):

@@ -1,5 +1,6 @@
 """Checks of horovod.run(), for jobs of CHECK_RANKS ranks: this program is none of them, and calls it."""
 import contextlib
+import functools
 import os
 import pathlib
 import subprocess
@@ -157,6 +158,28 @@ def a_launcher_is_called_from_python():
     assert text == "horovodrun ended with 3", text
     _, written = said(raises, RuntimeError, launch._run, filled_in(command=["true"], slots=2))
     assert "flag --slots-per-host: " in written, written
+
+
+def settings(names):
+    """What a rank finds in its environment."""
+    return [os.environ.get(name) for name in names]
+
+
+@check
+def a_function_gets_every_flag_that_a_command_gets():
+    flags = {"timeline_filename": "/tmp/timeline", "fusion_threshold_mb": 3, "cycle_time_ms": 4, "cache_capacity": 5, "verbose": 1,
+             "timeline_mark_cycles": True, "log_level": "error", "hosts": f"localhost:{N}"}
+    names = ("HOROVOD_TIMELINE", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CYCLE_TIME", "HOROVOD_CACHE_CAPACITY",
+             "HOROVOD_TIMELINE_MARK_CYCLES", "HOROVOD_LOG_LEVEL")
+    (found, *others), _ = said(launch._run, filled_in(run_func=functools.partial(settings, names), **flags))
+    assert None not in found and found[0] == "/tmp/timeline" and all(other == found for other in others), found
+    shown = 'echo ' + ' '.join(f"${name}" for name in names)
+    _, written = said(launch._run, filled_in(command=["sh", "-c", shown], **flags))
+    assert written.count(" ".join(found) + "\n") == N, (found, written)
+    said(launch._run, filled_in(run_func=rank_times, disable_cache=True))
+    for name, value, flag in (("min_num_proc", N + 1, "--min-num-proc"), ("slots", 2, "--slots-per-host")):
+        _, written = said(raises, RuntimeError, launch._run, filled_in(run_func=functools.partial(settings, names), **{name: value}))
+        assert f"flag {flag}: " in written, (flag, written)
 
 
 @check

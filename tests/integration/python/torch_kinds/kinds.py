@@ -11,8 +11,6 @@ from torch.testing._internal.two_tensor import TwoTensor
 import horovod.numpy
 import horovod.torch as hvd
 
-ROWS = 6  # a multiple of 1, 2 and 3
-
 
 class Plain(torch.Tensor):
     """A subclass that changes nothing."""
@@ -45,6 +43,10 @@ def _freed(values):
     return tensor
 
 
+def _jagged(values):
+    return torch.nested.nested_tensor([values, values[1:]], layout=torch.jagged)
+
+
 def _window(values):
     return torch.cat([values[:, 0], values[-1:, 1]]).as_strided(values.shape, (1, 1))
 
@@ -73,15 +75,16 @@ REFUSED = {
     "fake": (lambda values: FakeTensorMode().from_tensor(values), "wrapper"),
     "wrapper": (lambda values: TwoTensor(values, values), "wrapper"),
     "nested": (lambda values: torch.nested.nested_tensor([values, values]), "unbind()"),
+    "jagged": (_jagged, "unbind()"),
     "functional": (torch._to_functional_tensor, "functionalization"),
     "freed": (_freed, "storage was freed"),
     "complex": (lambda values: values.to(torch.complex64), "ComplexFloatTensor is not supported"),
     "conjugate": (lambda values: values.to(torch.complex64).conj(), "ComplexFloatTensor is not supported"),
-    "quantized": (lambda values: torch.quantize_per_tensor(values, 0.1, 0, torch.qint8), "is not supported"),
-    "coo": (lambda values: values.to_sparse(), "is not supported"),
-    "csr": (lambda values: values.to_sparse_csr(), "is not supported"),
-    "mkldnn": (lambda values: values.to_mkldnn(), "is not supported"),
-    "float8": (lambda values: values.to(torch.float8_e4m3fn), "is not supported"),
+    "quantized": (lambda values: torch.quantize_per_tensor(values, 0.1, 0, torch.qint8), "dequantize()"),
+    "coo": (lambda values: values.to_sparse(), "sparse_allreduce_async()"),
+    "csr": (lambda values: values.to_sparse_csr(), "to_dense()"),
+    "mkldnn": (lambda values: values.to_mkldnn(), "to_dense()"),
+    "float8": (lambda values: values.to(torch.float8_e4m3fn), "view(torch.uint8)"),
     "uninitialized": (lambda values: torch.nn.parameter.UninitializedParameter(), "uninitialized parameter"),
     "mute": (lambda values: values.clone().as_subclass(Mute), "no <"),
     "a list": (lambda values: values.tolist(), "list is not supported"),
@@ -115,13 +118,20 @@ SCATTERED = {
     "reducescatter": lambda t, name: hvd.reducescatter(t, op=hvd.Sum, name=name),
     "grouped_reducescatter": lambda t, name: hvd.grouped_reducescatter([torch.ones(6), t], op=hvd.Sum, name=name)[1],
 }
+COMPRESSED = {
+    "allreduce": lambda t, name, how: hvd.allreduce(t, op=hvd.Sum, name=name, compression=how),
+    "grouped_allreduce": lambda t, name, how: hvd.grouped_allreduce([torch.ones(3), t], op=hvd.Sum, name=name, compression=how),
+    "reducescatter": lambda t, name, how: hvd.reducescatter(t, op=hvd.Sum, name=name, compression=how),
+    "grouped_reducescatter": lambda t, name, how: hvd.grouped_reducescatter([torch.ones(6), t], name=name, compression=how),
+}
 OUT_OF_PLACE = {**WHOLE, **SENT_BY_ROOT, **GATHERED, **EXCHANGED, **SCATTERED}
 WRITING = {**IN_PLACE, **RECEIVED_IN_PLACE}
 
 
 def values_of(rank):
-    """Plain values of a rank, in rows of one value for what is expanded."""
-    return torch.arange(ROWS * 2.0).reshape(ROWS, 2) + 100 * rank + 1
+    """Plain values of a rank, in rows of one value for what is expanded; every rank can have as many rows."""
+    rows = 3 * hvd.size()
+    return torch.arange(rows * 2.0).reshape(rows, 2) + 100 * rank + 1
 
 
 def wanted(call, tensors):
@@ -208,6 +218,27 @@ def the_others_hear_what_one_rank_refuses():
                     assert reason in text and ("grouped" not in call or "tensor 2 of 2: " in text), (call, kind, text)
         is_right("allreduce", WHOLE["allreduce"], torch.clone, "after")
         is_right("allgather", GATHERED["allgather"], torch.clone, "after")
+
+
+@check
+def what_has_no_values_is_refused_with_compression_too():
+    for kind, (make, words) in REFUSED.items():
+        if kind == "float8":  # is sent as float16
+            continue
+        for call, function in COMPRESSED.items():
+            for compression in (hvd.Compression.fp16, hvd.Compression.bf16):
+                text = told(function, make(values_of(0)), f"{call} {kind}", compression)
+                assert words in text, (call, kind, text)
+
+
+@check
+def arrays_without_values_are_refused_with_an_error_of_the_contract():
+    for kind, (make, _) in REFUSED.items():
+        for call, function in (("allreduce", horovod.numpy.allreduce), ("allreduce_", horovod.numpy.allreduce_),
+                               ("allgather", horovod.numpy.allgather)):
+            if kind == "a list":
+                continue
+            raises(TypeError if kind == "mute" else ValueError, function, make(values_of(0)), f"{call} {kind}")
 
 
 @check

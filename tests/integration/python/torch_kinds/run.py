@@ -1,4 +1,5 @@
 """All checks of the kinds of tensors, in one job: each rank runs this program."""
+import elements  # noqa: F401
 import kinds  # noqa: F401
 import torch
 from checks import run_checks

@@ -98,9 +98,9 @@ def types_that_cannot_be_sent_are_named():
     for function in (hvd.allreduce, hvd.allreduce_, hvd.allgather, hvd.reducescatter, hvd.alltoall,
                      lambda x: hvd.broadcast(x, 0), lambda x: hvd.broadcast_(x, 0), lambda x: hvd.grouped_allreduce([x])):
         text = raises(ValueError, function, torch.zeros(4, dtype=torch.complex64))
-        assert text == "Tensor type torch.ComplexFloatTensor is not supported.", text
+        assert text == "Tensor type torch.ComplexFloatTensor is not supported. Send torch.view_as_real(tensor).", text
         text = raises(ValueError, function, torch.eye(3).to_sparse())
-        assert text == "Tensor type torch.sparse.FloatTensor is not supported.", text
+        assert text.startswith("Tensor type torch.sparse.FloatTensor is not supported. Use hvd.sparse_allreduce_async()"), text
     the_job_goes_on()
 
 

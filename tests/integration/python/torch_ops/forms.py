@@ -192,7 +192,7 @@ def types_and_layouts_that_cannot_be_sent_are_named():
     for tensor in (eight, torch.eye(3).to_sparse_csr()):
         for function in ALLREDUCES + GATHERING + SCATTERING + BROADCASTS:
             text = raises(ValueError, submit_this, function, tensor)
-            assert text.startswith("Tensor type ") and text.endswith(" is not supported."), text
+            assert text.startswith("Tensor type ") and " is not supported. Send tensor." in text, text
     the_job_goes_on()
 
 
@@ -281,3 +281,34 @@ def a_second_start_or_stop_of_a_timeline_does_no_harm():
         assert json.loads(path.read_text(encoding="utf-8"))
         assert "cannot be written" in raises(ValueError, hvd.start_timeline, "/nowhere/timeline.json")
     the_job_goes_on()
+
+
+def _calls_of(function):
+    """How many functions, of Python and of C, this thread calls within a call."""
+    calls = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, argument: calls.append(event) if event in ("call", "c_call") else None)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return len(calls)
+
+
+@check
+def a_group_takes_no_more_calls_than_its_tensors_one_by_one():
+    for count in (1, 4, 16):
+        tensors = [torch.ones(2 * hvd.size(), 3) for _ in range(count)]
+        for word, group, one in (("allreduce", hvd.grouped_allreduce_async, hvd.allreduce_async),
+                                 ("allreduce_", hvd.grouped_allreduce_async_, hvd.allreduce_async_),
+                                 ("allgather", hvd.grouped_allgather_async, hvd.allgather_async),
+                                 ("reducescatter", hvd.grouped_reducescatter_async, hvd.reducescatter_async)):
+            members = _calls_of(lambda: [hvd.synchronize(handle) for handle in [
+                one(tensor, name=f"{word} {count} {i}") for i, tensor in enumerate(tensors)]])  # pylint: disable=cell-var-from-loop
+            whole = _calls_of(lambda: hvd.synchronize(group(tensors, name=f"{word} {count}")))  # pylint: disable=cell-var-from-loop
+            assert whole <= members + (word == "allreduce_"), (word, count, whole, members)  # which is a look at the group
+        for group, one in ((hvd.grouped_allreduce, hvd.allreduce), (hvd.grouped_reducescatter, hvd.reducescatter)):
+            how = {"compression": hvd.Compression.fp16}
+            members = _calls_of(lambda: [one(tensor, **how) for tensor in tensors])  # pylint: disable=cell-var-from-loop
+            whole = _calls_of(lambda: group(tensors, **how))  # pylint: disable=cell-var-from-loop
+            assert whole <= members + 2, (group, count, whole, members)  # what makes a group of what is given, and a list of results

@@ -15,6 +15,8 @@ def running(path):
     """A check that runs a script and then leaves the job, as the end of a program does."""
 
     def run():
+        if path.stem == "adasum":
+            checks.needs_adasum()
         hvd.shutdown()
         try:
             runpy.run_path(str(path), run_name="__main__")

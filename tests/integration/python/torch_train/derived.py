@@ -1,6 +1,6 @@
 """Optimizers that are derived by hand, or from classes of one's own, and process sets that are not registered: the checks."""
 import torch
-from checks import check, raises
+from checks import check, needs_adasum, raises
 from training import batches, mine, perceptron, same_on_all_ranks, same_parameters, sgd, train
 
 import horovod.torch as hvd
@@ -107,6 +107,7 @@ def a_step_passes_on_what_the_wrapped_one_takes():
 
 @check
 def adasum_takes_closures_and_what_the_wrapped_step_takes():
+    needs_adasum()
     inputs, targets = torch.ones(4, 6), torch.ones(4, 3)
     alone, shared = perceptron(), perceptron()
     optimizers = ((alone, Scaled(alone.parameters())),
@@ -135,6 +136,7 @@ def adasum_takes_closures_and_what_the_wrapped_step_takes():
 
 @check
 def adasum_has_a_constructor_with_passes():
+    needs_adasum()
     model = perceptron()
     optimizer = AdasumScaled(model.parameters(), model.named_parameters(), hvd.Compression.fp16, backward_passes_per_step=2)
     assert optimizer.backward_passes_per_step == 2

@@ -4,9 +4,9 @@ import gc
 import warnings
 
 import torch
-from checks import check, raises
-from training import (batches, close, convolution, mine, perceptron, same_on_all_ranks, same_parameters, sgd, train,
-                      trains_as_one_process)
+from checks import check, needs_adasum, raises
+from training import (batches, close, convolution, mine, perceptron, reductions, same_on_all_ranks, same_parameters, sgd,
+                      train, trains_as_one_process)
 
 import horovod.torch as hvd
 
@@ -415,6 +415,7 @@ def gradients_of_different_shapes_fail_on_every_rank_and_training_goes_on():
 
 @check
 def adasum_of_equal_gradients_is_the_step_of_one_process():
+    needs_adasum()
     data = [(torch.ones(4, 6), torch.ones(4, 3))] * 3
     alone, shared = perceptron(), perceptron()
     train(alone, sgd(alone), data)
@@ -428,6 +429,7 @@ def adasum_of_equal_gradients_is_the_step_of_one_process():
 
 @check
 def adasum_adds_steps_that_are_orthogonal():
+    needs_adasum()
     model = torch.nn.Linear(hvd.size(), 1, bias=False)
     torch.nn.init.zeros_(model.weight)
     optimizer = hvd.DistributedOptimizer(sgd(model, lr=1.0, momentum=0.0), op=hvd.Adasum)
@@ -478,7 +480,7 @@ def ranks_whose_data_ends_early_join():
 
 @check
 def a_scheduler_that_was_made_before_does_not_warn():
-    for op in (hvd.Average, hvd.Adasum):
+    for op in reductions():
         model = perceptron()
         original = sgd(model)
         schedule = torch.optim.lr_scheduler.StepLR(original, 1, gamma=0.5)
@@ -582,14 +584,14 @@ def zero_grad_is_that_of_the_wrapped_optimizer():
             super().zero_grad(set_to_none)
 
     for kind in (WithoutArguments, WithZeros):
-        for op in (hvd.Average, hvd.Adasum):
+        for op in reductions():
             model = perceptron()
             optimizer = hvd.DistributedOptimizer(kind(model.parameters(), lr=0.1), model.named_parameters(), op=op)
             model(torch.ones(2, 6)).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
             assert all(not parameter.grad.any() for parameter in model.parameters())
-    for op in (hvd.Average, hvd.Adasum):
+    for op in reductions():
         model = perceptron()
         optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters(), op=op)
         for call in (lambda: optimizer.zero_grad(False), lambda: optimizer.zero_grad(set_to_none=False)):
@@ -613,6 +615,7 @@ def backward_passes_per_step_is_a_number_of_passes():
 
 @check
 def with_adasum_too_a_parameter_without_a_gradient_has_one_of_zeros():
+    needs_adasum()
     model = torch.nn.ModuleList([torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)])
     with torch.no_grad():
         model[1].weight.fill_(1.0)

@@ -4,6 +4,7 @@ import sparse  # noqa: F401
 import derived  # noqa: F401
 import normalisation  # noqa: F401
 import exchange  # noqa: F401
+import adasum  # noqa: F401
 import companions  # noqa: F401  (last: its jobs end and begin anew)
 import torch
 from checks import run_checks

@@ -17,6 +17,11 @@ def same_on_all_ranks(tensor):
     assert all(torch.equal(row, gathered[0]) for row in gathered), gathered
 
 
+def reductions():
+    """What a DistributedOptimizer can reduce with here."""
+    return (hvd.Average,) if hvd.size() & (hvd.size() - 1) else (hvd.Average, hvd.Adasum)
+
+
 def perceptron():
     """A small network, the same on every rank."""
     torch.manual_seed(7)

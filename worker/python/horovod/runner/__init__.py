@@ -81,9 +81,9 @@ def _joined(interfaces):
 
 def _are_elsewhere(options):
     """Whether ranks may run on other hosts."""
-    if options["hostfile"] or options["host_discovery_script"]:
+    if options.get("hostfile") or options.get("host_discovery_script"):
         return True
-    names = {host.partition(":")[0] for host in (options["hosts"] or "").split(",") if host}
+    names = {host.partition(":")[0] for host in (options.get("hosts") or "").split(",") if host}
     return not names <= {"localhost", "127.0.0.1", os.uname().nodename}
 
 
@@ -152,10 +152,15 @@ def run(func, args=(), kwargs=None, num_proc=1, min_num_proc=None, max_num_proc=
         "verbose": bool(verbose), "mpi": use_mpi, "mpi_args": mpi_args,
         "network_interfaces": _joined(network_interfaces or network_interface),
     }
+    return _run_function(func, args, kwargs or {}, num_proc, options, executable)
+
+
+def _run_function(func, args, kwargs, num_proc, options, executable):
+    """What run() does, with the flags of horovodrun as options."""
     folder = tempfile.mkdtemp(prefix="horovod-run-", dir=os.getcwd() if _are_elsewhere(options) else None)
     places = _Places(folder)
     try:
-        _store(places, func, args, kwargs or {})
+        _store(places, func, args, kwargs)
         command = _command(options, num_proc, executable, places)
         status = _call(command)
         return _results(places, num_proc, status, command)

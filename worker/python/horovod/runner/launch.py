@@ -4,7 +4,7 @@ import subprocess
 import sys
 import warnings
 
-from horovod.runner import _NO_GLOO, _flags, _horovodrun, _HorovodArgs, _joined, run
+from horovod.runner import _NO_GLOO, _flags, _horovodrun, _HorovodArgs, _joined, _run_function
 
 # Where the names of arguments are not those of the flags.
 _OTHER_NAMES = {"nics": "network_interfaces", "use_mpi": "mpi", "tcp_flag": "tcp", "slots": "slots_per_host",
@@ -21,8 +21,8 @@ def run_commandline():
 def _options(args):
     """The flags that were filled in, {name with underscores: value}."""
     given = {name: value for name, value in vars(args).items() if name not in _NO_FLAGS and value is not None}
-    if given.get("nics"):
-        given["nics"] = _joined(given["nics"])
+    given["nics"] = _joined(given.get("nics"))
+    given["verbose"] = bool(given.get("verbose"))  # a level in Horovod
     return {_OTHER_NAMES.get(name, name): value for name, value in given.items()}
 
 
@@ -34,10 +34,7 @@ def _run(args):
     if args.use_gloo:
         warnings.warn(_NO_GLOO, stacklevel=2)
     if args.run_func is not None:
-        options = {name: getattr(args, name) for name in (
-            "hosts", "hostfile", "ssh_port", "ssh_identity_file", "start_timeout", "output_filename", "verbose",
-            "mpi_args", "executable")}
-        return run(args.run_func, num_proc=args.num_proc, network_interfaces=args.nics, **options)
+        return _run_function(args.run_func, (), {}, args.num_proc, _options(args), args.executable)
     command = [_horovodrun(), "-np", str(args.num_proc), *_flags(_options(args)), *args.command]
     status = subprocess.call(command)
     if status:

@@ -442,6 +442,12 @@ def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=glob
     """Submits tensors that are reduced and scattered together; synchronize gives a tuple of tensors."""
     tensors = group_of(tensors, "reducescatter", name, process_set)
     try:
+        if prescale_factor and postscale_factor and process_set.included():
+            handle = _as_they_are(partial(_scatter, _core.grouped_reducescatter_async), tensors, tensors,
+                                  _rows_for_all(tensors, process_set), name, op, prescale_factor, postscale_factor,
+                                  process_set.process_set_id)
+            if handle is not None:
+                return handle
         tensors, before, after = _factors(tensors, prescale_factor, postscale_factor)
         sources = _each(dense, tensors)
         targets = _each(partial(_rows_for, process_set=process_set), sources)
@@ -461,6 +467,21 @@ def _scatter(call, source, target, name, op, before, after, set_id):
         unsupported = UnsupportedReduction(str(refusal))
         unsupported.is_told = getattr(refusal, "is_told", False)
         raise unsupported from None
+
+
+def _rows_for_all(tensors, process_set):
+    """The same as _rows_for for a group, of which each number of rows is asked for once; ValueError for what is no tensor."""
+    rank, size, known, room = process_set.rank(), process_set.size(), {}, []
+    for tensor in tensors:
+        try:
+            n, *others = tensor.shape
+            if n not in known:
+                known[n] = _core.reducescatter_rows(n, rank, size)
+            room.append(tensor.new_empty((known[n], *others)))
+        except (AttributeError, TypeError, ValueError):  # no tensor, or one without dimensions, which the runtime refuses
+            handles.check_is_tensor(tensor)
+            room.append(torch.empty_like(tensor))
+    return tuple(room)
 
 
 def _rows_for(tensor, process_set):

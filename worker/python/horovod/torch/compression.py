@@ -1,7 +1,7 @@
 """Types that are sent in place of a tensor's own, to save bandwidth."""
 import torch
 
-from horovod.torch.handles import check_is_tensor
+from horovod.torch.handles import check_supported
 
 
 class Compressor:
@@ -34,8 +34,14 @@ class NoneCompressor(Compressor):
 
 def _narrow(tensor, dtype):
     """(tensor as dtype, its own type) for floating point; others are left alone."""
-    check_is_tensor(tensor)
-    return (tensor.to(dtype) if tensor.dtype.is_floating_point else tensor), tensor.dtype
+    try:
+        has_memory = tensor.data_ptr()
+    except Exception:  # pylint: disable=broad-except  # of what has no memory, or is no tensor: it is refused by name
+        has_memory = 0
+    if not has_memory:  # a conversion would give values that are not there
+        check_supported(tensor)
+    own = tensor.dtype
+    return (tensor.to(dtype) if own.is_floating_point else tensor), own
 
 
 def _restore(tensor, dtype):

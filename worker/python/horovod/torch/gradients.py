@@ -23,7 +23,7 @@ from horovod.torch.compression import NoneCompressor
 from horovod.torch.functions import broadcast_object
 from horovod.torch.handles import all_written
 from horovod.torch.mpi_ops import (Adasum, Average, Max, Sum, allreduce_, allreduce_async_, grouped_allreduce_async_,
-                                   sparse_allreduce_async, synchronize)
+                                   size, sparse_allreduce_async, synchronize)
 
 
 class _Entry:
@@ -96,6 +96,63 @@ def _attach(parameter, function):
     accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
     its = weakref.ref(parameter)
     return accumulator, accumulator.register_hook(lambda *_: function(its()))  # lives while it is kept
+
+
+def _one_pass_more(name, passes, since):
+    """What to raise for a backward pass more than there may be."""
+    return AssertionError(f"the gradient of {name} was computed once more before step(), {since}: this optimizer takes "
+                          f"backward_passes_per_step={passes} passes. Give DistributedOptimizer a larger "
+                          "backward_passes_per_step to add up gradients.")
+
+
+class Passes:
+    """Counts the backward passes of each parameter between two steps, for an optimizer that reduces in step() alone."""
+
+    def __init__(self, passes):
+        self.passes = passes
+        self.is_paused = False  # within a step
+        self._hooks = {}
+        self._made = {}
+
+    def watch(self, named):
+        """Counts from now on those of the pairs (name, parameter) that are not counted yet."""
+        for name, parameter in named:
+            if parameter not in self._hooks:
+                self._hooks[parameter] = self._hook(parameter, name)
+
+    def _hook(self, parameter, name):
+        ours = weakref.ref(self)  # a model does not keep its optimizer
+
+        def arrived(parameter):
+            passes = ours()
+            if passes is not None and not passes.is_paused:
+                passes._count(parameter, name)
+
+        return _attach(parameter, arrived)
+
+    def _count(self, parameter, name):
+        made = self._made.get(parameter, 0)
+        if made >= self.passes and size() > 1:
+            raise _one_pass_more(name, self.passes, "after its last pass")
+        self._made[parameter] = made + 1
+
+    def await_step(self):
+        """Whether a gradient is complete that step() has not taken yet."""
+        return size() > 1 and any(made >= self.passes for made in self._made.values())
+
+    def restart(self):
+        """Begins anew."""
+        self._made.clear()
+
+    @contextlib.contextmanager
+    def of_one_step(self):
+        """Within it closures make as many passes as they like; behind it counting begins anew."""
+        self.is_paused = True
+        try:
+            yield
+        finally:
+            self.is_paused = False
+            self.restart()
 
 
 class Gradients:
@@ -242,10 +299,7 @@ class Gradients:
         if self._process_set.size() == 1:
             return
         if entry.passes_left <= 0:
-            raise AssertionError(
-                f"the gradient of {entry.name} was computed once more before step(), after it was "
-                f"submitted: this optimizer takes backward_passes_per_step={self.passes} passes. "
-                "Give DistributedOptimizer a larger backward_passes_per_step to add up gradients.")
+            raise _one_pass_more(entry.name, self.passes, "after it was submitted")
         self._begin_pass()
         self.is_reduced = False
         entry.passes_left -= 1

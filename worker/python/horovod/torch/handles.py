@@ -33,18 +33,33 @@ def check_is_tensor(thing):
 
 
 def check_supported(tensor, name=None):
-    """ValueError for what cannot be sent: no tensor, not strided, of another type, or without memory."""
+    """ValueError for what cannot be sent: no tensor, nested, not strided, of another type, or without memory."""
     check_is_tensor(tensor)
-    if tensor.layout is not torch.strided or tensor.dtype not in _DTYPES:
-        raise ValueError(f"Tensor type {type_of(tensor)} is not supported.")
+    if not tensor.is_nested and (tensor.layout is not torch.strided or tensor.dtype not in _DTYPES):
+        raise ValueError(f"Tensor type {type_of(tensor)} is not supported. {_remedy(tensor)}")
     why = _unreadable(tensor)
     if why is not None:
         which = "A tensor" if name is None else f"Tensor {name}"
         raise ValueError(f"{which} of {type(tensor).__name__}, shape {_shape_of(tensor)}, cannot be sent: {why}.")
 
 
+def _remedy(tensor):
+    """What to do with a tensor whose layout or type is not supported."""
+    if tensor.layout is torch.sparse_coo:
+        return "Use hvd.sparse_allreduce_async(), or send tensor.to_dense()."
+    if tensor.layout is not torch.strided:
+        return "Send tensor.to_dense()."
+    if tensor.is_quantized:
+        return "Send tensor.dequantize(), or tensor.int_repr()."
+    if tensor.is_complex():
+        return "Send torch.view_as_real(tensor)."
+    if str(tensor.dtype).startswith("torch.float8"):
+        return "Send tensor.float(), or its bytes, tensor.view(torch.uint8)."
+    return "Send its bytes, tensor.view(torch.uint8)."
+
+
 def _unreadable(tensor):
-    """Why the values of a strided tensor are not to be had, and what to do; None where they are."""
+    """Why the values of a nested or strided tensor are not to be had, and what to do; None where they are."""
     if tensor.is_meta:
         return "the meta device has no values; give it memory with to_empty() first"
     if tensor.is_nested:

@@ -9,8 +9,9 @@ import weakref
 
 import torch
 
+from horovod.torch.asynchronous import reduction
 from horovod.torch.compression import Compression
-from horovod.torch.gradients import Gradients
+from horovod.torch.gradients import Gradients, Passes
 from horovod.torch.mpi_ops import (Adasum, Average, allreduce_async_, global_process_set,
                                    rocm_built, size, synchronize)
 
@@ -140,13 +141,23 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         self.backward_passes_per_step = backward_passes_per_step
         self._compression = compression
         self._parameter_names = _all_names(self, _names(self, named_parameters))
+        self._passes = Passes(backward_passes_per_step)
+        self._register_hooks()
 
     def set_backward_passes_per_step(self, passes):
         """How many backward passes the script makes per step: gradients add up until step()."""
-        self.backward_passes_per_step = passes
+        _check_passes(passes)
+        self.backward_passes_per_step = self._passes.passes = passes
+        self._passes.restart()
 
     def _register_hooks(self):
-        """Nothing: step() reduces, and needs no hooks."""
+        """Attaches hooks, which count backward passes, to parameters that have none; step() does it as well."""
+        self._passes.watch(self._trained())
+
+    def load_state_dict(self, *args, **kwargs):
+        """As the wrapped optimizer's; gradients that step() has not taken are given up."""
+        self._passes.restart()
+        super().load_state_dict(*args, **kwargs)
 
     def synchronize(self):
         """Nothing: what is reduced exists only in step()."""
@@ -158,12 +169,15 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
 
     def step(self, closure=None, **kwargs):
         """A step of this rank alone, then all ranks take over the Adasum of what changed."""
+        reduction(Adasum, None, global_process_set)  # NotImplementedError before anything has moved
         named = self._trained()
+        self._passes.watch(named)
         for _, parameter in named:  # what no backward pass has reached has a gradient of zeros, as with Average
             if parameter.grad is None and closure is None:
                 parameter.grad = torch.zeros_like(parameter, requires_grad=False)
         before = [parameter.detach().clone() for _, parameter in named]
-        loss = super().step(*(() if closure is None else (closure,)), **kwargs)
+        with self._passes.of_one_step():
+            loss = super().step(*(() if closure is None else (closure,)), **kwargs)
         _note_step(self)
         with torch.no_grad():
             flights = [self._submit(name, parameter.detach() - start)
@@ -185,7 +199,10 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
         return allreduce_async_(packed, name=name, op=Adasum), context
 
     def zero_grad(self, *args, **kwargs):
-        """As the wrapped optimizer's."""
+        """As the wrapped optimizer's; AssertionError while step() has gradients to take."""
+        if self._passes.await_step() and not self._passes.is_paused:
+            raise AssertionError("zero_grad() between backward() and step(): step() would move nothing. Call step() first, or "
+                                 "zero_grad() before backward().")
         return super().zero_grad(*args, **kwargs)
 
 

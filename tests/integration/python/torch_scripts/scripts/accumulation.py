@@ -36,18 +36,22 @@ def adjust_learning_rate(epoch, batch_idx):
         param_group["lr"] = base_lr * hvd.size() * lr_adj
 
 
-first = last = None
+def average_loss():
+    with torch.no_grad():
+        return hvd.allreduce(F.mse_loss(model(data), target), name="loss").item()
+
+
+first = average_loss()
 for epoch in range(epochs):
     for batch_idx, (inputs, labels) in enumerate(loader):
         adjust_learning_rate(epoch, batch_idx)
         optimizer.zero_grad()
         for i in range(0, len(inputs), batch_size):
             loss = F.mse_loss(model(inputs[i:i + batch_size]), labels[i:i + batch_size])
-            last = loss.item()
-            first = first or last
             loss.div_(math.ceil(float(len(inputs)) / batch_size))
             loss.backward()
         optimizer.step()
+last = average_loss()
 if hvd.rank() == 0:
     print("loss", first, "to", last)
 assert last < first / 2

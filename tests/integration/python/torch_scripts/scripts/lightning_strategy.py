@@ -86,7 +86,7 @@ rates = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
 optimizers = strategy.setup(model, optimizers, schedulers)
 
 generator = torch.Generator().manual_seed(0)
-inputs = torch.randn(64, 5, generator=generator)
+inputs = torch.randn(32 * hvd.size(), 5, generator=generator)
 data = TensorDataset(inputs, inputs.sum(1, keepdim=True))
 sampler = DistributedSampler(data, **strategy.sampler_options)
 losses = []

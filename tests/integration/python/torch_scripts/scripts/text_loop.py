@@ -13,7 +13,7 @@ class Texts(Dataset):
     """Sequences in which each token is the last one plus 3."""
 
     def __len__(self):
-        return 67
+        return 33 * hvd.size() + 1
 
     def __getitem__(self, index):
         return (torch.arange(9) * 3 + index) % 17
