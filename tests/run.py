@@ -19,6 +19,9 @@ import time
 import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import limits  # noqa: E402  (the path above)
+
 REPORTS = ROOT / "build" / "reports"
 PYTEST = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.support.budget", "-q", "-rs"]
 SUMMARY_CHARS = 160  # of a line of the summary
@@ -27,7 +30,7 @@ GRACE_S = 600  # for a test that was begun within the suite's budget of time
 
 @dataclasses.dataclass
 class Result:
-    """One test: outcome is passed, failed or skipped; text says why it failed or was skipped."""
+    """One test: outcome is passed, failed, skipped or left out, as what a selection takes out; text says why it is not passed."""
     name: str
     outcome: str
     text: str = ""
@@ -41,14 +44,15 @@ ASIDE = threading.local()  # in the thread of suites that run beside others: .is
 
 
 def call(command, timeout, environment=None):
-    """(exit status, output) of a command; past the timeout it is ended, with all it started."""
+    """(exit status, output) of a command; past the timeout, grown as the machine is slow, it is ended, with all it started."""
     if getattr(ASIDE, "is_aside", False):
         command = ["nice", "-n", "10", *command]
+    begin = time.monotonic()
     process = subprocess.Popen(command, cwd=ROOT, text=True, errors="replace", stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
                                env={**os.environ, **(environment or {})})
     try:
-        output, _ = process.communicate(timeout=timeout)
+        output = limits.output_of(process, timeout)
         return process.returncode, output
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 15)
@@ -57,7 +61,7 @@ def call(command, timeout, environment=None):
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             output, _ = process.communicate()
-        return 124, f"{output}\nended after {timeout} s"
+        return 124, f"{output}\nended after {time.monotonic() - begin:.0f} s"
 
 
 BUILT = {}
@@ -96,8 +100,18 @@ def tap_results(program, failed, output):
     return results or [Result(program, "passed")]
 
 
-def ctest(preset, label, without=None):
-    """Runs the programs with a label, but those whose whole name matches; every cmocka case is a result."""
+def left_out_programs(preset, label, names, why):
+    """The programs with a label whose whole name matches, as results of what is left out."""
+    status, output = call(["ctest", "--test-dir", str(build_dir(preset)), "-N", "-L", f"^{label}$", "-R", f"^({names})$"], 60)
+    found = re.findall(r"^ *Test +#\d+: (\S+)", output, re.M)
+    if status or not found:
+        return [Result(f"ctest -N -R {names}", "failed", output)]
+    return [Result(name, "left out", why) for name in found]
+
+
+def ctest(preset, label, without=None, why=""):
+    """Runs the programs with a label, but those whose whole name matches, which are left out for the reason why; every
+    cmocka case is a result."""
     failure = build(preset)
     if failure:
         return [failure]
@@ -110,7 +124,7 @@ def ctest(preset, label, without=None):
                            "--output-junit", str(report)], 2400)
     if not report.exists():
         return [Result(f"ctest -L {label} ({preset})", "failed", output)]
-    results = []
+    results = left_out_programs(preset, label, without, why) if without else []
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         failed = case.get("status") != "run"
         results += tap_results(case.get("name"), failed, case.findtext("system-out") or "")
@@ -119,9 +133,9 @@ def ctest(preset, label, without=None):
     return results
 
 
-def pytest(path, preset="dev", timeout=1800, only=None, environment=None, part=None):
+def pytest(path, preset="dev", timeout=1800, only=None, environment=None, part=None, why=""):
     """Runs a folder of pytest files, or those whose names match, with HVD_BUILD_DIR set to the preset's build; of a part,
-    (a name, arguments), what these arguments leave."""
+    (a name, arguments), what these arguments leave. Others than `only` are left out for the reason why."""
     failure = build(preset)
     if failure:
         return [failure]
@@ -131,12 +145,16 @@ def pytest(path, preset="dev", timeout=1800, only=None, environment=None, part=N
     report = REPORTS / f"pytest-{path.replace('/', '-')}{name}-{preset}.xml"
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
+    left_out = report.with_suffix(".left-out")
+    left_out.unlink(missing_ok=True)
+    if why and not OPTIONS.k:
+        environment = {**(environment or {}), "HVD_LEFT_OUT": str(left_out)}
     status, output = call([*PYTEST, f"--junitxml={report}", *words, *arguments], timeout + GRACE_S,
                           {"HVD_BUILD_DIR": str(build_dir(preset)), "HVD_SUITE_BUDGET_S": str(timeout),
                            "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})})
     if not report.exists():
         return [Result(f"pytest {path}", "failed", output)]
-    results = []
+    results = [Result(name, "left out", why) for name in (left_out.read_text(encoding="utf-8").splitlines() if left_out.exists() else [])]
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         name = f"{case.get('classname', '').rsplit('.', 1)[-1]}: {case.get('name')}"
         broken = case.find("failure") if case.find("failure") is not None else case.find("error")
@@ -187,10 +205,12 @@ ONE_THREAD = """test_(buf|status|str|operator_.*|kube_.*|launch_.*|app_.*
 
 def sanitized(preset):
     without = "".join(ONE_THREAD.split()) if preset == "tsan" else None
-    results = ctest(preset, "unit", without)
-    results += pytest("tests/integration/mpi", preset, only=f"not ({' '.join(UNSANITIZED.split())})")
+    results = ctest(preset, "unit", without, "one thread, in which no two can race")
+    results += pytest("tests/integration/mpi", preset, only=f"not ({' '.join(UNSANITIZED.split())})",
+                      why="a sanitizer has nothing more to find there: see UNSANITIZED in tests/run.py")
     # The operator has one thread.
-    return results + (pytest("tests/integration/chaos", preset, only="one_operator") if preset == "asan" else [])
+    return results + (pytest("tests/integration/chaos", preset, only="one_operator", why="one operator is enough for memory")
+                      if preset == "asan" else [])
 
 
 def openmpi5():
@@ -219,11 +239,24 @@ def python():
 
 
 def fuzz():
-    """Ten seconds for each decoder; when asked for by name a minute, 100,000 random programs of collectives, and 1,000
-    schedules of faults for the operator."""
+    """Ten seconds for each decoder; when asked for by name a minute, 100,000 random programs of collectives on the simulated
+    transport and 2,000 of each kind on each real one, 200 ranks stopped anywhere, and 1,000 schedules of faults for the
+    operator."""
     is_long = "fuzz" in OPTIONS.suites
     os.environ.setdefault("HVD_FUZZ_SECONDS", "60" if is_long else "10")
-    return pytest("tests/fuzz", "fuzz") + (programs() + schedules() if is_long else [])
+    return pytest("tests/fuzz", "fuzz") + (programs() + real_programs() + stops() + schedules() if is_long else [])
+
+
+def real_programs():
+    """Random programs over MPI and shared memory, on one host and on two."""
+    return pytest("tests/integration/mpi/test_random.py", timeout=5400,
+                  environment={"HOROVOD_TEST_PROGRAMS": os.environ.get("HOROVOD_TEST_PROGRAMS", "2000")})
+
+
+def stops():
+    """Ranks that are stopped at places and moments which are drawn."""
+    return pytest("tests/integration/mpi/test_frozen.py", timeout=7200, only="wherever_and_whenever",
+                  environment={"HVD_FROZEN_SEEDS": os.environ.get("HVD_FROZEN_SEEDS", "200")})
 
 
 def schedules():
@@ -369,14 +402,27 @@ def first_error(text):
     return (marked or [line for line in lines if line] or [""])[0][:SUMMARY_CHARS]
 
 
+def listed(names):
+    """All names in one line: each file once, and each test once with all its parameters."""
+    files = {}
+    for name in names:
+        file, _, test = name.rpartition(": ")
+        test, bracket, parameters = test.partition("[")
+        files.setdefault(file, {}).setdefault(test, []).extend([parameters.rstrip("]")] if bracket else [])
+    return "; ".join((f"{file}: " if file else "") + ", ".join(
+        test + (f"[{' '.join(parameters)}]" if parameters else "") for test, parameters in tests.items())
+        for file, tests in files.items())
+
+
 def summarize():
-    """What was skipped, once for each reason, and then, where a reader of the end of a log looks, what failed and why."""
-    skipped = {}
+    """What was skipped or left out, a line for each reason with all names, and then, where a reader of the end of a log looks,
+    what failed and why."""
+    others = {}
     for suite, result in NOT_PASSED:
-        if result.outcome == "skipped":
-            skipped.setdefault((suite, result.text), []).append(result.name)
-    for (suite, reason), names in skipped.items():
-        print(f"skipped {suite}, {len(names)}: {reason}: {names[0][:SUMMARY_CHARS]}{' ...' if len(names) > 1 else ''}")
+        if result.outcome != "failed":
+            others.setdefault((result.outcome, suite, result.text), []).append(result.name)
+    for (outcome, suite, reason), names in others.items():
+        print(f"{outcome} {suite}, {len(names)}: {reason}: {listed(names)}")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     say(f"processor time: {used.ru_utime + used.ru_stime:.0f} s on {os.cpu_count()} processors")
     for suite, result in NOT_PASSED:

@@ -59,8 +59,10 @@ class Audit:
     """The requests of one namespace that were answered, in the order of their answers."""
 
     def __init__(self, path, ns):
-        self.log, self.ns, self.rest, self.records = open(path, encoding="utf-8"), ns, "", []
-        self.log.seek(0, 2)
+        self.log, self.ns, self.rest, self.records = open(path, encoding="utf-8", errors="replace"), ns, "", []
+        size = self.log.seek(0, 2)
+        self.is_within = size > 0  # a line that was being written, or at the end of one
+        self.log.seek(max(size - 1, 0))
 
     def close(self):
         self.log.close()
@@ -69,6 +71,9 @@ class Audit:
         """All that is known by now."""
         lines = (self.rest + self.log.read()).split("\n")
         self.rest = lines.pop()
+        if self.is_within and lines:
+            lines.pop(0)
+            self.is_within = False
         found = map(parse, (line for line in lines if f'"namespace":"{self.ns}"' in line))
         self.records += [r for r in found if r["ns"] == self.ns and r["stage"] == "ResponseComplete"]
         return self.records
@@ -112,18 +117,27 @@ def steps(records):
 
 def reactions(records):
     """What the operator adds, of each job in milliseconds: from the last worker's being Ready to the request for the master's
-    Job, and to its existence; from the end of the master's pod to the status that tells of it."""
+    Job, and to its existence; from the end of the master's pod to the status that tells of it. ValueError names the jobs without
+    one of these."""
     ready, ended = ready_workers(records), ended_masters(records)
-    found = {"asked": [], "made": [], "told": []}
+    found, missing = {"asked": [], "made": [], "told": []}, []
     for r in made(records, [LATE]):
         job = r["name"].rsplit("-master", 1)[0]
+        if job not in ready:
+            missing.append(f"{job}: its master was made, and not all of its workers were Ready")
+            continue
         found["asked"].append(1000 * (r["at"] - ready[job]))
         found["made"].append(1000 * (r["done"] - ready[job]))
     for name, at in ended.items():
         job = name.rsplit("-master-", 1)[0]
         told = [r["done"] for r in records if r["agent"].startswith(AGENT) and r["verb"] == "patch" and r["done"] > at and
                 (r["resource"], r["sub"], r["name"]) == ("horovodjobs", "status", job)]
-        found["told"].append(1000 * (min(told) - at))
+        if told:
+            found["told"].append(1000 * (min(told) - at))
+        else:
+            missing.append(f"{job}: no status was written after pod {name} had ended")
+    if missing:
+        raise ValueError(f"the audit log has no reaction of: " + "; ".join(missing))
     return found
 
 

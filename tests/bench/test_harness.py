@@ -500,6 +500,23 @@ def test_the_steps_of_jobs_are_those_of_the_audit_log(tmp_path):
                                     "create statefulsets": 1, "patch horovodjobs/status": 3}
 
 
+@pytest.mark.parametrize("left_out, words", [
+    (lambda line: "horovodjobs" in line, "j1: no status was written after pod j1-master-x had ended"),
+    (lambda line: "j1-worker-3" in line, "j1: its master was made, and not all of its workers were Ready")])
+def test_a_job_without_a_reaction_is_named(tmp_path, left_out, words):
+    lines = [*life("j0"), *(line for line in life("j1") if not left_out(line))]
+    with pytest.raises(ValueError, match=f"^the audit log has no reaction of: {words}$"):
+        nodes.reactions(read_audit(tmp_path / "audit.log", *lines))
+
+
+def test_a_log_that_was_left_within_a_line_is_read_from_the_next_one(tmp_path):
+    path, lines = tmp_path / "audit.log", list(life())
+    path.write_text(lines[0][:60], encoding="utf-8")
+    with contextlib.closing(nodes.Audit(path, "jobs-0")) as audit:
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        assert [r["resource"] for r in audit.read()] == [r["resource"] for r in map(nodes.parse, lines[1:])]
+
+
 def test_a_job_is_ready_with_its_last_worker_alone(tmp_path):
     lines = [line for job in ("j0", "j1") for line in life(job) if "j1-worker-3" not in line]
     assert list(nodes.ready_workers(read_audit(tmp_path / "audit.log", *lines))) == ["j0"]

@@ -1,8 +1,12 @@
 """What script/test adds to the runners of tests: limits of time that follow the machine, and a suite that ends at its budget."""
+import http.client
+import importlib.util
+import itertools
 import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -10,6 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import limits  # noqa: E402  (the path above)
+
+budget = sys.modules["tests.support.budget"]  # the plugin
 
 
 def test_a_limit_grows_with_the_programs_that_want_to_run_and_with_a_sanitizer(monkeypatch):
@@ -25,7 +31,88 @@ def test_a_limit_grows_with_the_programs_that_want_to_run_and_with_a_sanitizer(m
 
 
 def test_past_its_budget_a_suite_begins_no_test_and_reports_the_others(tmp_path):
-    (tmp_path / "test_slow.py").write_text("import time\n\n\ndef test_first():\n    time.sleep(1.5)\n\n\ndef test_second():\n    pass\n")
+    (tmp_path / "test_slow.py").write_text("import time\nimport limits\n\nlimits.slowness = lambda: 1.0\n\n\n"
+                                           "def test_first():\n    time.sleep(1.5)\n\n\ndef test_second():\n    pass\n")
     done = subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.support.budget", "-q", str(tmp_path)],
                           cwd=ROOT, env={**os.environ, "HVD_SUITE_BUDGET_S": "1"}, capture_output=True, text=True, check=False)
     assert "1 passed, 1 error" in done.stdout and "not begun: the suite took longer than 1 s" in done.stdout, done.stdout
+
+
+def test_what_has_grown_does_not_grow_again(monkeypatch):
+    monkeypatch.setattr(limits, "slowness", lambda: 3.0)
+    monkeypatch.setenv("HVD_BUILD_DIR", "/somewhere/build")
+    assert limits.seconds(limits.seconds(20)) == 60
+
+
+def test_limits_of_processes_grow_in_every_suite(monkeypatch):
+    assert subprocess.Popen.wait.is_grown, "the plugin tests.support.budget is not there"
+    monkeypatch.setattr(limits, "slowness", lambda: 1000.0)
+    command = [sys.executable, "-c", "import sys, time; sys.stdin.read(); time.sleep(0.2); print('end')"]
+    assert subprocess.run(command, input=b"x", capture_output=True, timeout=0.01, check=True).stdout == b"end\n"
+    assert subprocess.run(command, stdin=subprocess.DEVNULL, timeout=0.01, check=True).returncode == 0
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+        assert process.wait(timeout=0.01) == 0
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=limits.Seconds(0.01))
+        process.kill()
+
+
+def test_limits_of_connections_grow_in_every_suite(monkeypatch):
+    monkeypatch.setattr(limits, "slowness", lambda: 3.0)
+    monkeypatch.setenv("HVD_BUILD_DIR", "/somewhere/build")
+    for kind in (http.client.HTTPConnection, http.client.HTTPSConnection):
+        assert kind("127.0.0.1", 1, timeout=5).timeout == 15
+        assert kind("127.0.0.1", 1, timeout=limits.Seconds(5)).timeout == 5
+        assert kind("127.0.0.1", 1, timeout=None).timeout is None
+        assert not isinstance(kind("127.0.0.1", 1).timeout, float)
+
+
+def test_the_budget_grows_with_the_machine(monkeypatch):
+    monkeypatch.setattr(budget, "slowest", 1.0)
+    monkeypatch.setattr(budget, "BUDGET_S", 100.0)
+    monkeypatch.setattr(budget, "BEGIN", time.monotonic() - 250)
+    monkeypatch.setattr(limits, "slowness", lambda: 3.0)
+    budget.pytest_runtest_setup(None)
+    monkeypatch.setattr(limits, "slowness", lambda: 1.0)
+    budget.pytest_runtest_setup(None)  # it was slow before
+    monkeypatch.setattr(budget, "BEGIN", time.monotonic() - 350)
+    with pytest.raises(pytest.fail.Exception, match="longer than 300 s"):
+        budget.pytest_runtest_setup(None)
+
+
+def test_the_limit_of_a_suite_grows_while_it_runs(monkeypatch):
+    speeds = itertools.chain([1.0], itertools.repeat(1000.0))
+    monkeypatch.setattr(limits, "slowness", lambda: next(speeds))
+    command = [sys.executable, "-c", "import time; time.sleep(0.3); print('end')"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert limits.output_of(process, 0.05) == "end\n"
+    monkeypatch.setattr(limits, "slowness", lambda: 1.0)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=subprocess.PIPE, text=True) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            limits.output_of(process, 0.05)
+        process.kill()
+
+
+def test_what_a_selection_takes_out_is_written_down(tmp_path):
+    (tmp_path / "test_two.py").write_text("import pytest\n\n\n@pytest.mark.parametrize('n', [1, 2])\ndef test_bits(n):\n    pass\n\n\n"
+                                          "def test_second():\n    pass\n")
+    subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.support.budget", "-q", "-k", "not bits",
+                    str(tmp_path)], cwd=ROOT, env={**os.environ, "HVD_LEFT_OUT": str(tmp_path / "left")}, capture_output=True, check=True)
+    assert (tmp_path / "left").read_text().splitlines() == ["test_two: test_bits[1]", "test_two: test_bits[2]"]
+
+
+def test_the_summary_names_all_that_was_skipped_or_left_out_once(capsys, monkeypatch):
+    spec = importlib.util.spec_from_file_location("suites", ROOT / "tests" / "run.py")
+    suites = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "suites", suites)
+    monkeypatch.setattr(sys, "argv", ["run.py"])
+    spec.loader.exec_module(suites)
+    results = [suites.Result(f"test_two: test_bits[{n}]", "left out", "no thread") for n in (1, 2)]
+    results += [suites.Result("test_a", "left out", "no thread"), suites.Result("test_two: test_second", "skipped", "no device"),
+                suites.Result("test_two: test_third", "passed")]
+    suites.report("tsan", results, 1)
+    suites.summarize()
+    written = capsys.readouterr().out
+    assert "left out tsan, 3: no thread: test_two: test_bits[1 2]; test_a\n" in written, written
+    assert "skipped tsan, 1: no device: test_two: test_second\n" in written, written

@@ -8,11 +8,15 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/support"))
+from audit import lines_of  # noqa: E402
+
 VERSION = (ROOT / "VERSION").read_text(encoding="utf-8").strip()
 WORKER_IMAGE = f"localhost/horovod-worker:{VERSION}"
 
@@ -58,17 +62,13 @@ class Cluster:
     def write_events(self, since, namespace, user="system:serviceaccount:"):
         """Write requests of the operator's account in a namespace in the audit log, from a byte offset on, in order."""
         found = []
-        with open(self.audit_log, "rb") as log:
-            log.seek(since)
-            for line in log:
-                if not line.endswith(b"\n"):
-                    break  # being written
-                event = json.loads(line)
-                reference = event.get("objectRef", {})
-                if (event["verb"] in ("create", "update", "patch", "delete", "deletecollection")
-                        and reference.get("namespace") == namespace and "horovod" in event["user"]["username"]
-                        and event["user"]["username"].startswith(user)):
-                    found.append(event)
+        for line in lines_of(self.audit_log, since):
+            event = json.loads(line)
+            reference = event.get("objectRef", {})
+            if (event["verb"] in ("create", "update", "patch", "delete", "deletecollection")
+                    and reference.get("namespace") == namespace and "horovod" in event["user"]["username"]
+                    and event["user"]["username"].startswith(user)):
+                found.append(event)
         return found
 
     def writes(self, since, namespace):
