@@ -276,6 +276,9 @@ void hvd_tell_end(struct hvd_engine *e, int whose, const char *text)
     else if (whose == 0 ||
              hvd_tell_coordinator(e, whose, HVD_LEAVE_FAILED, text) == HVD_ERR_UNAVAILABLE)
         tell_orphans(e, text);
+    /* It may be alive, and is to blame nobody else for ending then. */
+    if (e->topology.rank != 0 && whose == 0)
+        (void)hvd_tell_coordinator(e, 0, HVD_LEAVE_FAILED, text);
 }
 
 void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err)

@@ -194,6 +194,16 @@ hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *p
     return st;
 }
 
+/* Another rank has given up rank 0, which its children tell as well: their way to it may be open
+ * where that of the others is not. */
+static void pass_to_coordinator(struct hvd_engine *e, const struct hvd_reader *reader)
+{
+    char text[HVD_TEXT_MAX + 1];
+
+    if (read_end(*reader, text, NULL) == HVD_OK)
+        (void)hvd_tell_coordinator(e, 0, HVD_LEAVE_FAILED, text);
+}
+
 /* A plan has come from above, or an ABORT, which has no number: from rank 0 itself, which tells
  * everybody, or because of it, and then it is passed on. */
 static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
@@ -204,6 +214,8 @@ static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
 
     if (reader->epoch != 0 || in->from != 0)
         st = send_down(e, set, in->data, in->len, err);
+    if (reader->epoch == 0 && in->from != 0 && set->id == 0 && set->node.parent == 0)
+        pass_to_coordinator(e, reader);
     if (st == HVD_OK && set->relay)
         st = hvd_relay_plan(set->relay, *reader, err);
     return st == HVD_OK ? hvd_apply_plan(e, set, *reader, err) : st;

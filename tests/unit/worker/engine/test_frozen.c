@@ -250,6 +250,33 @@ static void a_coordinator_that_stands_still_under_a_transfer_is_named(void **sta
     }
 }
 
+/* Before it sees that others have ended, whom it would blame. */
+static void a_coordinator_that_was_given_up_hears_so_when_it_goes_on(void **state)
+{
+    struct hvd_err err;
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        freeze_in_transfer(sizes[i], 0, SHUTDOWN);
+        scene.is_frozen[0] = true;
+        pass(SHUTDOWN + 4 * TICK);
+        expect_end(0, "gradient");
+        for (int rank = 1; rank < sizes[i]; rank++) {
+            hvd_engine_destroy(scene.engines[rank]);
+            scene.engines[rank] = NULL;
+            scene.is_frozen[rank] = true;
+        }
+        scene.is_frozen[0] = false;
+        pass(100 * MS);
+        hvd_err_clear(&err);
+        assert_int_equal(hvd_engine_poll(scene.engines[0], scene.handles[0]), 1);
+        assert_int_equal(hvd_engine_wait(scene.engines[0], scene.handles[0], NULL, &err),
+                         HVD_ERR_SHUTDOWN);
+        is_in(err.msg, "Rank 0 on host sim-0 is lost: it has not answered for", 0, 0);
+        close_scene();
+    }
+}
+
 static bool is_leaf(int size, int rank)
 {
     return size < RANKS_MAX                                   ? rank > 0
@@ -400,6 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_stands_still_under_a_transfer_is_named_and_ends_the_job),
         cmocka_unit_test(a_coordinator_that_stands_still_under_a_transfer_is_named),
+        cmocka_unit_test(a_coordinator_that_was_given_up_hears_so_when_it_goes_on),
         cmocka_unit_test(an_inner_node_that_stands_still_is_named_and_nobody_behind_it),
         cmocka_unit_test(rank_0_and_another_one_stand_still),
         cmocka_unit_test(a_rank_that_goes_on_in_time_ends_nothing),
