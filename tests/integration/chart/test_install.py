@@ -95,7 +95,7 @@ def test_the_operator_makes_a_jobs_children_with_the_charts_rights_alone(release
             child.terminate()
     assert child.returncode == 0
     text = log.read_text()
-    assert "forbidden" not in text.lower() and "403" not in text, text
+    assert "forbidden" not in text.lower() and "HTTP 403" not in text, text
 
 
 def test_election_is_switched_on_without_two_operators_at_once_and_rolls_from_then_on(release, helm, kubectl, tmp_path):
