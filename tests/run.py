@@ -12,8 +12,10 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
@@ -40,13 +42,38 @@ def say(text):
     print(f"[{time.monotonic() - BEGIN:4.0f} s] {text}\n", end="", flush=True)  # whole lines, from several threads
 
 
-ASIDE = threading.local()  # in the thread of suites that run beside others: .is_aside
+LANE = threading.local()  # of a thread: the .suite it runs; .is_aside, where it runs beside others at a lower priority
+COUNTING = threading.Lock()
+PROCESSOR_S = collections.Counter()  # by suite; guarded by COUNTING
+
+
+# Runs a command and writes to the file $0 what processor time it took, with all that it has waited for.
+TIMED = '"$@"; status=$?; times > "$0"; exit $status'
+
+
+def processor_seconds(text):
+    """The sum of what `times` of a shell wrote."""
+    return sum(60 * int(minutes) + float(seconds) for minutes, seconds in re.findall(r"(\d+)m([\d.]+)s", text))
+
+
+@contextlib.contextmanager
+def timed(command):
+    """The command in the shell that counts its processor time, for the suite of this thread."""
+    with tempfile.NamedTemporaryFile("r", prefix="times-", encoding="ascii") as times:
+        yield ["sh", "-c", TIMED, times.name, *command]
+        with COUNTING:
+            PROCESSOR_S[getattr(LANE, "suite", "")] += processor_seconds(times.read())
 
 
 def call(command, timeout, environment=None):
     """(exit status, output) of a command; past the timeout, grown as the machine is slow, it is ended, with all it started."""
-    if getattr(ASIDE, "is_aside", False):
+    if getattr(LANE, "is_aside", False):
         command = ["nice", "-n", "10", *command]
+    with timed(command) as counted:
+        return call_counted(counted, timeout, environment)
+
+
+def call_counted(command, timeout, environment):
     begin = time.monotonic()
     process = subprocess.Popen(command, cwd=ROOT, text=True, errors="replace", stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
@@ -62,6 +89,15 @@ def call(command, timeout, environment=None):
             os.killpg(process.pid, 9)
             output, _ = process.communicate()
         return 124, f"{output}\nended after {time.monotonic() - begin:.0f} s"
+
+
+def cache_compilations():
+    """What any of the builds has compiled before, in this tree or in another, is taken from the cache, if ccache is there."""
+    if shutil.which("ccache"):
+        cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "horovod" / "ccache"
+        for name, value in {"CMAKE_C_COMPILER_LAUNCHER": "ccache", "CCACHE_DIR": str(cache), "CCACHE_BASEDIR": str(ROOT),
+                            "CCACHE_NOHASHDIR": "1", "CCACHE_MAXSIZE": "2G"}.items():
+            os.environ.setdefault(name, value)
 
 
 BUILT = {}
@@ -276,7 +312,9 @@ def programs():
 
 def beside(*tasks):
     """The results of functions that run at the same time, unless --serial."""
-    with concurrent.futures.ThreadPoolExecutor(1 if OPTIONS.serial else len(tasks)) as pool:
+    lane = dict(vars(LANE))
+    with concurrent.futures.ThreadPoolExecutor(1 if OPTIONS.serial else len(tasks),
+                                               initializer=lambda: vars(LANE).update(lane)) as pool:
         return [result for done in pool.map(lambda task: task(), tasks) for result in done]
 
 
@@ -391,7 +429,8 @@ def report(suite, results, seconds):
     for result in results:
         if result.outcome == "failed":
             print(f"--- FAILED {suite}: {result.name}\n{result.text[-8000:]}\n---")
-    say(f"{suite}: {count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped in {seconds:.0f} s")
+    say(f"{suite}: {count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped in {seconds:.0f} s, "
+        f"{PROCESSOR_S[suite]:.0f} s of a processor")
     return count
 
 
@@ -467,11 +506,9 @@ ASIDE_SUITES = ("python", "asan", "tsan", "lint", "planted", "fuzz", "clang")
 ASIDE_AT_ONCE = 2
 
 
-COUNTING = threading.Lock()
-
-
 def run_suite(name, total):
     say(f"{name}: {SUITES[name][0]} ...")
+    LANE.suite = name
     begin = time.monotonic()
     results = SUITES[name][1]()
     with COUNTING:
@@ -492,7 +529,7 @@ def run_safely(name, total):
 
 def run_aside(names, total):
     """Takes suites off the list until there is none."""
-    ASIDE.is_aside = True
+    LANE.is_aside = True
     while names:
         try:
             name = names.popleft()
@@ -543,6 +580,7 @@ def main():
         return 0
     if any(getattr(SUITES[name][1], "needs_cluster", False) for name in chosen):
         start_cluster_build()
+    cache_compilations()
     total = {"passed": 0, "failed": 0, "skipped": 0}
     run_chosen(chosen, total)
     for process, _ in CLUSTER_BUILD:

@@ -102,12 +102,23 @@ def test_what_a_selection_takes_out_is_written_down(tmp_path):
     assert (tmp_path / "left").read_text().splitlines() == ["test_two: test_bits[1]", "test_two: test_bits[2]"]
 
 
-def test_the_summary_names_all_that_was_skipped_or_left_out_once(capsys, monkeypatch):
-    spec = importlib.util.spec_from_file_location("suites", ROOT / "tests" / "run.py")
-    suites = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "suites", suites)
-    monkeypatch.setattr(sys, "argv", ["run.py"])
-    spec.loader.exec_module(suites)
+def load(monkeypatch, name, path):
+    """A program of the tests as a module of that name."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(sys, "argv", [path])
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(name="suites")
+def fixture_suites(monkeypatch):
+    """tests/run.py."""
+    return load(monkeypatch, "suites", "tests/run.py")
+
+
+def test_the_summary_names_all_that_was_skipped_or_left_out_once(capsys, suites):
     results = [suites.Result(f"test_two: test_bits[{n}]", "left out", "no thread") for n in (1, 2)]
     results += [suites.Result("test_a", "left out", "no thread"), suites.Result("test_two: test_second", "skipped", "no device"),
                 suites.Result("test_two: test_third", "passed")]
@@ -116,3 +127,42 @@ def test_the_summary_names_all_that_was_skipped_or_left_out_once(capsys, monkeyp
     written = capsys.readouterr().out
     assert "left out tsan, 3: no thread: test_two: test_bits[1 2]; test_a\n" in written, written
     assert "skipped tsan, 1: no device: test_two: test_second\n" in written, written
+
+
+def test_a_suite_counts_the_processor_time_of_all_it_starts_also_in_parts(suites):
+    busy = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"]
+    suites.LANE.suite = "chart"
+    suites.beside(lambda: suites.call(["sh", "-c", '"$@"; exit 3', "sh", *busy], 60)[:1],
+                  lambda: suites.call(busy, 60)[:1])
+    assert 0.5 < suites.PROCESSOR_S["chart"] < 5 and not suites.PROCESSOR_S[""], suites.PROCESSOR_S
+
+
+def test_a_command_keeps_its_exit_code_and_output_and_ends_at_its_limit(suites, monkeypatch):
+    monkeypatch.setattr(limits, "slowness", lambda: 1.0)
+    assert suites.call(["sh", "-c", "echo out; echo err >&2; exit 3"], 60) == (3, "out\nerr\n")
+    status, output = suites.call(["sh", "-c", "echo begun; sleep 60"], 1)
+    assert status == 124 and output.startswith("begun\n") and "ended after" in output, output
+
+
+def test_what_was_compiled_is_found_from_another_clone(suites, monkeypatch):
+    monkeypatch.setattr(suites.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(os, "environ", {"HOME": os.environ["HOME"]})
+    suites.cache_compilations()
+    assert os.environ["CMAKE_C_COMPILER_LAUNCHER"] == "ccache" and os.environ["CCACHE_BASEDIR"] == str(ROOT)
+
+
+def test_a_verdict_of_clang_tidy_holds_in_another_clone(monkeypatch, tmp_path):
+    lint = load(monkeypatch, "lint", "tests/lint/lint.py")
+
+    def key_in(root, text="int a;\n", option="-O2"):
+        root.mkdir(exist_ok=True)
+        (root / ".clang-tidy").write_text("Checks: '*'\n")
+        (root / "a.c").write_text(text)
+        monkeypatch.setattr(lint, "ROOT", root)
+        lint.content.cache_clear()
+        entry = {"file": str(root / "a.c"), "command": f"cc {option} -I{root} -c {root}/a.c"}
+        return lint.tidy_key(entry, [str(root / "a.c")])
+
+    first = key_in(tmp_path / "one")
+    assert first == key_in(tmp_path / "two")
+    assert first != key_in(tmp_path / "two", text="int b;\n") and first != key_in(tmp_path / "two", option="-O3")

@@ -63,6 +63,11 @@ def content(path):
     return hashlib.sha256(path.read_bytes() if path.is_file() else b"").digest()
 
 
+def anywhere(text):
+    """The text without the place of this tree, so that a clone elsewhere has the same key."""
+    return text.replace(str(ROOT), "").encode()
+
+
 def tidy_key(entry, deps):
     """What the verdict on a source depends on, as one hash."""
     digest = hashlib.sha256()
@@ -70,10 +75,10 @@ def tidy_key(entry, deps):
     for folder in pathlib.Path(entry["file"]).parents:
         if folder.is_relative_to(ROOT) and (folder / ".clang-tidy").is_file():
             digest.update(content(folder / ".clang-tidy"))
-    digest.update(entry["command"].encode())
+    digest.update(anywhere(entry["command"]))
     for name in sorted(deps):
         path = pathlib.Path(name) if name.startswith("/") else BUILD / name
-        digest.update(name.encode())
+        digest.update(anywhere(name))
         digest.update(content(path))
     return digest.hexdigest()
 
