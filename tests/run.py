@@ -492,8 +492,7 @@ ALONE = ("unit", "counts", "bench", "docs")
 RUNTIME = ("mpi", "launch", "digits", "collectives", "chaos")
 
 
-# Alone at the end: not beside launch, as both look whether processes of the same programs are left, and a busy machine makes Open MPI 5
-# lose what ranks have written last.
+# Alone at the end: a busy machine makes Open MPI 5 lose what ranks have written last.
 LAST = ("openmpi5",)
 
 

@@ -2,12 +2,13 @@
 
 import contextlib
 import os
-import pathlib
 import shutil
 import subprocess
 import time
 
 import pytest
+
+import processes
 
 # Before a command: it is killed when the tests are, however they end.
 DIE_WITH_ME = ["setpriv", "--pdeathsig", "KILL"]
@@ -25,7 +26,8 @@ def wait_for(condition, what, timeout_s=20):
 
 
 class Hosts:
-    """Two machines made of namespaces (host name, network, mounts), with an sshd each."""
+    """Two machines made of namespaces (host name, network, mounts), with an sshd each. Names, addresses, ports, /etc and /run are
+    their own, so any number of such pairs may be there at once."""
 
     NAMES = ("hvd-east", "hvd-west")
 
@@ -44,11 +46,11 @@ class Hosts:
         (self.folder / "hosts").write_text(
             "127.0.0.1 localhost\n10.77.0.1 hvd-east\n10.77.0.2 hvd-west\n10.77.0.9 hvd-nowhere\n")
         (self.folder / "ssh_config").write_text(f"UserKnownHostsFile {self.folder}/known_hosts\n")
-        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         for name in self.NAMES:
             self.holders.append(subprocess.Popen(
                 [*DIE_WITH_ME, "unshare", "--uts", "--net", "--mount", "--propagation", "private", "sh", "-ec",
-                 'hostname "$0"; mount --bind "$1/hosts" /etc/hosts;'
+                 'hostname "$0"; cp -a /etc "$1/$0.etc"; mount --bind "$1/$0.etc" /etc;'
+                 'mount -t tmpfs none /run; mkdir -m 755 /run/sshd; mount --bind "$1/hosts" /etc/hosts;'
                  'mount --bind "$1/ssh_config" /etc/ssh/ssh_config; ip link set lo up;'
                  'touch "$1/$0.ready"; exec sleep 3600', name, str(self.folder)]))
         for name in self.NAMES:
@@ -68,11 +70,12 @@ class Hosts:
             subprocess.run([*self.enter(1), *command.split()], check=True)
 
     def start_sshd(self, index, path=os.environ["PATH"]):
-        """Starts the sshd of a host, whose sessions then have that PATH."""
+        """Starts the sshd of a host, whose sessions then have that PATH, and the mark of this run of the tests."""
+        variables = [f"PATH={path}", f"{processes.VARIABLE}={processes.RUN}"]
         daemon = subprocess.Popen([
             *DIE_WITH_ME, *self.enter(index), "/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-p", "2222",
             "-h", str(self.key), "-o", f"AuthorizedKeysFile={self.key}.pub", "-o", "UsePAM=no",
-            "-o", "StrictModes=no", "-o", "PidFile=none", "-o", f"SetEnv=PATH={path}"],
+            "-o", "StrictModes=no", "-o", "PidFile=none", "-o", "SetEnv=" + " ".join(variables)],
             stderr=subprocess.DEVNULL)
         self.daemons.append(daemon)
         wait_for(lambda: subprocess.run(

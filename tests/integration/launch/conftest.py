@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 import limits  # noqa: E402
 from emulated_hosts import emulated_hosts, wait_for  # noqa: E402, F401 (tests import wait_for from here)
+from processes import own_processes_with, processes_with  # noqa: E402, F401 (and these)
 
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
 HOROVODRUN = BUILD / "worker" / "horovodrun"
@@ -31,19 +32,6 @@ class Result:
 
     def __repr__(self):
         return f"exit {self.code} after {self.seconds:.1f} s\n{self.out}\n--- stderr\n{self.err}"
-
-
-def processes_with(text):
-    """Ids of the processes that have the text in an argument."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if text.encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                pass
-    return found
 
 
 @pytest.fixture

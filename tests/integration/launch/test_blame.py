@@ -9,7 +9,7 @@ import subprocess
 import openmpi
 import pytest
 import ways
-from conftest import BUILD, HOROVODRUN, ROOT, wait_for
+from conftest import BUILD, HOROVODRUN, ROOT, own_processes_with, wait_for
 
 
 CULPRIT = BUILD / "tests" / "integration" / "launch" / "culprit"
@@ -186,9 +186,10 @@ def processes_on(hosts, index, words):
 
 
 def left_over(hosts):
-    """Processes of mpirun and of ranks on both of the hosts."""
-    return [pid for index in (0, 1) for words in (DAEMON, str(CULPRIT), str(PYTHON_CULPRIT))
-            for pid in processes_on(hosts, index, words)]
+    """Processes of mpirun and of ranks on both of the hosts, and of ranks on this machine."""
+    programs = (str(CULPRIT), str(PYTHON_CULPRIT))
+    return [pid for index in (0, 1) for words in (DAEMON, *programs) for pid in processes_on(hosts, index, words)] + [
+        pid for words in programs for pid in own_processes_with(words)]
 
 
 @pytest.mark.parametrize("cause, way, transport", [(cause, *one) for cause in LOST for one in tried(cause)])

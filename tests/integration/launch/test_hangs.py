@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, HOROVODRUN, processes_with, wait_for
+from conftest import BUILD, HOROVODRUN, own_processes_with, processes_with, wait_for
 
 CULPRIT = BUILD / "tests" / "integration" / "launch" / "culprit"
 PYTHON = BUILD / "python"
@@ -37,7 +37,7 @@ def test_a_rank_that_finalises_mpi_while_others_begin_the_next_job_is_named(host
     done = run([*command, str(CULPRIT)], CULPRIT_CAUSE="between", CULPRIT_RANK="1")
     assert done.stderr.splitlines()[-1] == f"horovodrun: rank 1 on host {host} is in MPI_Finalize, {WAITED_FOR}", done
     assert done.returncode == 1
-    wait_for(lambda: not processes_with(str(CULPRIT)), "no process is left")
+    wait_for(lambda: not own_processes_with(str(CULPRIT)), "no process is left")
 
 
 BETWEEN = """
@@ -90,7 +90,7 @@ def test_a_rank_that_stands_still_before_mpi_is_there_is_named_and_ends_the_job(
     assert len(named) >= 2, done  # a warning, and the last line
     assert done.stderr.splitlines()[-1] == named[-1], done
     assert done.returncode == 1
-    wait_for(lambda: not processes_with(str(CULPRIT)), "no process is left")
+    wait_for(lambda: not own_processes_with(str(CULPRIT)), "no process is left")
 
 
 def test_a_rank_that_comes_late_is_named_and_the_job_goes_on(hosts):
@@ -111,7 +111,7 @@ def test_a_rank_that_is_stopped_before_mpi_finalize_is_named_and_ends_the_job(ho
     assert len(named) >= 2, done  # a warning, and the last line
     assert done.stderr.splitlines()[-1] == named[-1], done
     assert done.returncode == 1
-    wait_for(lambda: not processes_with(str(CULPRIT)), "no process is left")
+    wait_for(lambda: not own_processes_with(str(CULPRIT)), "no process is left")
 
 
 def test_a_rank_that_comes_late_to_mpi_finalize_is_named_and_ends_no_job(hosts):

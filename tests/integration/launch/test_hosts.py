@@ -9,7 +9,8 @@ import pytest
 
 import limits
 import openmpi
-from conftest import BUILD, HOROVODRUN, processes_with, wait_for
+import processes
+from conftest import BUILD, HOROVODRUN, own_processes_with, processes_with, wait_for
 
 BOTH = ["-H", "hvd-east:1,hvd-west:1", "-p", 2222]
 
@@ -82,6 +83,21 @@ def test_a_signal_leaves_no_process_on_either_host(hosts):
         process.terminate()
         assert process.wait(timeout=30) == 143
     wait_for(lambda: not processes_with(mark), "no process is left")
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_looks_for_left_processes_see_those_of_this_run_of_the_tests_on_every_host(hosts, script, is_own):
+    """Two copies of these tests can run at once: no other test could tell that such a look sees nothing at all."""
+    program = script("import time\nprint('up', flush=True)\ntime.sleep(600)\n")
+    env = os.environ if is_own else {**os.environ, processes.VARIABLE: "another run"}
+    with subprocess.Popen([*hosts.enter(0), str(HOROVODRUN), "-np", "2", *map(str, reach(hosts)), str(program)], env=env, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        for _ in range(2):
+            process.stdout.readline()
+        ours = {os.stat(f"/proc/{pid}/ns/uts").st_ino for pid in own_processes_with(f"python3\0{program}")}
+        process.terminate()
+    assert len(ours) == (2 if is_own else 0), ours
+    wait_for(lambda: not processes_with(str(program)), "no process is left")
 
 
 def test_a_host_that_does_not_listen_is_named_with_sshs_words(run, hosts):

@@ -70,7 +70,6 @@ class Pods:
         self.hosts = hosts
         self.folder = folder
         self.daemons = []
-        self.made = []
 
     @staticmethod
     def _literals(file, begin, end):
@@ -95,10 +94,6 @@ class Pods:
 
     def start(self):
         """Puts the files in their places on every host, and starts its sshd."""
-        for path in (self.CONFIG, self.RUN):  # where they are mounted; this machine's own stay empty
-            if not path.exists():
-                path.mkdir()
-                self.made.append(path)
         for name in ("ssh", "hosts"):
             (self.folder / "etc" / name).mkdir(parents=True)
         key = self.folder / "etc/ssh/id"
@@ -116,6 +111,7 @@ class Pods:
         run = self.folder / f"run-{self.hosts.NAMES[index]}"
         run.mkdir()
         for source, place in ((self.folder / "etc", self.CONFIG), (run, self.RUN)):
+            subprocess.run([*self.hosts.enter(index), "mkdir", "-p", str(place)], check=True)
             subprocess.run([*self.hosts.enter(index), "mount", "--bind", str(source), str(place)], check=True)
         options = ["AuthorizedKeysFile=/etc/horovod/ssh/id.pub", "StrictModes=no", "UsePAM=no", "PidFile=none",
                    "PasswordAuthentication=no", "LogLevel=FATAL",
@@ -142,5 +138,3 @@ class Pods:
         for index in range(len(self.daemons)):
             for place in (self.CONFIG, self.RUN):
                 subprocess.run([*self.hosts.enter(index), "umount", str(place)], check=True)
-        for path in self.made:
-            path.rmdir()
