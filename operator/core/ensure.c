@@ -428,11 +428,14 @@ static void ensure_sets(struct hvd_pass *p)
 
 void hvd_ensure_children(struct hvd_pass *p)
 {
+    const struct hvd_settings *settings = hvd_pass_settings(p);
+
     ensure(p, HVD_KIND_SECRET);
     ensure(p, HVD_KIND_SERVICE);
     ensure(p, HVD_KIND_CONFIGMAP);
-    if (hvd_admit_gang(p) && hvd_gang_kind(hvd_pass_settings(p)) != HVD_N_KINDS)
-        ensure(p, hvd_gang_kind(hvd_pass_settings(p)));
+    /* A job that runs goes on without the group that the API server does not know any more. */
+    if (hvd_admit_gang(p) && hvd_gang_kind(settings) != HVD_N_KINDS && !settings->is_gang_missing)
+        ensure(p, hvd_gang_kind(settings));
     /* Workers would mount a foreign Secret or list of that name. A job with pods of others in the
      * way of its workers has all other children. */
     if (!p->is_blocked)

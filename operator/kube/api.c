@@ -83,8 +83,8 @@ static bool is_of_webhook(const cJSON *body)
  * What stands before the API server answers with these codes, too: a load balancer without a
  * backend, a gateway that does not know the cluster. Only the server's own words are a fact about
  * an object: a Status, and one of 404 names it. Of a path that it does not serve, which is asked
- * for by lists and watches, the server has no Status; nor of a PodGroup that is to go after its
- * definition has gone.
+ * for by lists and watches, the server has no Status; nor of a PodGroup that is read or is to go
+ * after its definition has gone.
  */
 static bool is_of_server(const struct hvd_kube_request *request, long code, const cJSON *body)
 {
@@ -94,8 +94,9 @@ static bool is_of_server(const struct hvd_kube_request *request, long code, cons
     const bool is_group =
         path->kind == HVD_KIND_VOLCANO_PODGROUP || path->kind == HVD_KIND_PLUGINS_PODGROUP;
 
-    if (code == 404 && (request->verb == HVD_VERB_LIST || request->verb == HVD_VERB_WATCH ||
-                        (is_group && request->verb == HVD_VERB_DELETE)))
+    if (code == 404 &&
+        (request->verb == HVD_VERB_LIST || request->verb == HVD_VERB_WATCH ||
+         (is_group && (request->verb == HVD_VERB_GET || request->verb == HVD_VERB_DELETE))))
         return true;
     if (strcmp(hvd_json_text(body, "kind"), "Status") != 0)
         return false;

@@ -1,6 +1,7 @@
 """Who places pods, and where: gang schedulers, a controller that queues jobs as Kueue does, priorities, the nodes'
 network, Pod Security. Against the real API server; the tests play schedulers, queues and kubelets."""
 import json
+import signal
 import subprocess
 import time
 
@@ -181,6 +182,30 @@ def test_a_gang_scheduler_that_is_not_installed_is_named_and_waited_for(server, 
     assert ns.state() == "Running" and ns.condition("Running")["status"] == "True"
     ns.end_master(ns.master())
     ns.wait_state("Succeeded")
+
+
+def test_a_group_that_goes_with_its_definition_holds_no_job_up(server, ns, run_operator):
+    """The operator sees the end of the PodGroup when the API server does not know the kind any more: a bare 404."""
+    install(server, "scheduler-plugins")
+    operator = run_operator("--gang-scheduler=scheduler-plugins")
+    ns.apply_job()
+    until("the PodGroup", lambda: group(ns, "scheduler-plugins"), 40)
+    ns.start_workers()
+    master = ns.start_master()
+    ns.wait_state("Running")
+    rest(operator)
+    operator.process.send_signal(signal.SIGSTOP)
+    try:
+        uninstall(server, "scheduler-plugins")
+    finally:
+        operator.process.send_signal(signal.SIGCONT)
+    until("it is noticed", lambda: "PodGroup is not installed" in operator.log.read_text(), 40)
+    before = operator.n_writes()
+    rest(operator)
+    assert ns.state() == "Running" and operator.n_writes() == before
+    ns.end_master(master)
+    ns.wait_state("Succeeded")
+    assert "job not done, retrying" not in operator.log.read_text()
 
 
 def test_without_a_gang_scheduler_nobody_asks_for_groups(ns, operator):

@@ -316,10 +316,18 @@ static void a_missing_gang_scheduler_holds_up_what_is_new_only(void **state)
     settle(&w, &c);
     is_running(&w, &c, 2);
     assert_string_equal(world_condition_text(&w, "Running", "reason"), "MasterStarted");
-    writes = w.n_writes;
+    writes = w.n_sent;
     w.settings.is_gang_missing = true;
     settle(&w, &c);
-    assert_int_equal(w.n_writes, writes);
+    assert_int_equal(w.n_sent, writes);
+    /* The group goes with its definition: none is made that the server does not know. */
+    world_remove(&w, "PodGroup", "digits");
+    settle(&w, &c);
+    assert_int_equal(w.n_sent, writes);
+    world_is_state(&w, "Running");
+    w.settings.is_gang_missing = false;
+    settle(&w, &c);
+    assert_non_null(world_find(&w, "PodGroup", "digits"));
     world_fini(&w);
 }
 

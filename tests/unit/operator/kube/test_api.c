@@ -115,16 +115,20 @@ static void a_404_is_believed_about_the_object_that_it_names(void **state)
 }
 
 /* Its definition may be removed under a job that is running. */
-static void a_podgroup_without_its_definition_needs_no_deletion(void **state)
+static void a_podgroup_without_its_definition_is_gone(void **state)
 {
+    static const hvd_verb_t verbs[] = {HVD_VERB_GET, HVD_VERB_DELETE};
+    static const enum hvd_kind kinds[] = {HVD_KIND_VOLCANO_PODGROUP, HVD_KIND_PLUGINS_PODGROUP};
     struct hvd_kube_request of_group = request;
     struct hvd_err err = {0};
 
     (void)state;
-    of_group.path.kind = HVD_KIND_PLUGINS_PODGROUP;
-    of_group.verb = HVD_VERB_DELETE;
-    assert_int_equal(hvd_kube_judge(&of_group, 404, NULL, &err), HVD_ERR_NOT_FOUND);
-    assert_int_equal(hvd_kube_judge(&of_group, 403, NULL, &err), HVD_ERR_UNAVAILABLE);
+    for (size_t i = 0; i < 4; i++) {
+        of_group.verb = verbs[i % 2];
+        of_group.path.kind = kinds[i / 2];
+        assert_int_equal(hvd_kube_judge(&of_group, 404, NULL, &err), HVD_ERR_NOT_FOUND);
+        assert_int_equal(hvd_kube_judge(&of_group, 403, NULL, &err), HVD_ERR_UNAVAILABLE);
+    }
 }
 
 static void what_a_webhook_does_is_a_denial_whatever_its_code(void **state)
@@ -203,7 +207,7 @@ int main(void)
         cmocka_unit_test(http_codes_become_what_the_caller_can_do),
         cmocka_unit_test(what_is_not_the_servers_is_no_fact),
         cmocka_unit_test(a_404_is_believed_about_the_object_that_it_names),
-        cmocka_unit_test(a_podgroup_without_its_definition_needs_no_deletion),
+        cmocka_unit_test(a_podgroup_without_its_definition_is_gone),
         cmocka_unit_test(what_a_webhook_does_is_a_denial_whatever_its_code),
         cmocka_unit_test(a_patch_of_an_object_that_was_replaced_is_a_conflict),
         cmocka_unit_test(messages_name_verb_object_and_the_servers_text),
