@@ -649,7 +649,7 @@ static bool has_our_kind_of_owner(enum hvd_kind kind, const char *owner_kind)
  * Anybody may give an object our labels, and an owner reference. Of those that no job controls only
  * what stands in the way of a job that is there is filed, and of a job's own only what it is made
  * of, so that the others cost nothing: sets of groups that are no more are to be removed. Until its
- * job comes, an object is believed.
+ * job comes, an object is believed, and a pod kept that the job's StatefulSet would adopt.
  */
 static bool is_of_interest(const struct hvd_store *store, const struct hvd_object *object)
 {
@@ -661,7 +661,7 @@ static bool is_of_interest(const struct hvd_store *store, const struct hvd_objec
     if (!meta->job)
         return false;
     if (object->kind == HVD_KIND_POD)
-        return has_job || object->u.pod.is_orphan ||
+        return has_job || object->u.pod.is_orphan || hvd_look_is_adoptable(object) ||
                has_our_kind_of_owner(object->kind, meta->owner_kind);
     if (!has_job)
         return has_our_kind_of_owner(object->kind, meta->owner_kind);

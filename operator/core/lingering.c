@@ -28,7 +28,7 @@ static bool is_beyond(const struct hvd_pass *p, const struct hvd_object *set,
                       const struct hvd_object *pod)
 {
     return !p->is_rescaled && set->kind == HVD_KIND_STATEFULSET && !set->meta.is_deleting &&
-           hvd_pods_ordinal(set, pod) >= set->u.statefulset.replicas;
+           hvd_pods_number_in(set->meta.name, pod->meta.name) >= set->u.statefulset.replicas;
 }
 
 static void keep_later(int64_t *latest_s, int64_t at_s)

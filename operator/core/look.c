@@ -6,6 +6,8 @@
  */
 #include "operator/core/look.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/children.h"
@@ -248,4 +250,18 @@ bool hvd_look_is_expected(const struct hvd_object *set, const struct hvd_object 
     return !set || set->meta.is_deleting ||
            (set->kind == HVD_KIND_STATEFULSET &&
             hvd_pods_ordinal(set, pod) >= set->u.statefulset.replicas);
+}
+
+bool hvd_look_is_adoptable(const struct hvd_object *pod)
+{
+    const struct hvd_meta *meta = &pod->meta;
+    char set[HVD_CHILD_NAME_MAX];
+    const char *tail = strrchr(meta->name, '-');
+
+    if (meta->role != HVD_ROLE_WORKER || meta->owner_uid || meta->lost_labels ||
+        meta->is_deleting || !tail || (size_t)(tail - meta->name) >= sizeof(set))
+        return false;
+    hvd_pass_text(set, sizeof(set), "%.*s", (int)(tail - meta->name), meta->name);
+    return hvd_pods_number_in(set, meta->name) >= 0 && hvd_str_has_prefix(set, meta->job) &&
+           hvd_str_has_prefix(set + strlen(meta->job), "-worker");
 }

@@ -24,4 +24,8 @@ bool hvd_look_for_missing(struct hvd_pass *p);
  */
 bool hvd_look_is_expected(const struct hvd_object *set, const struct hvd_object *pod);
 
+/* Whether a StatefulSet of the job that the pod's label names takes the pod for its own as soon as
+ * it is made: it has a worker's labels and name, and no owner. */
+bool hvd_look_is_adoptable(const struct hvd_object *pod);
+
 #endif

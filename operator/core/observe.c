@@ -110,9 +110,11 @@ static const char *member_tail(const cJSON *object, struct hvd_meta *meta)
     return meta->role ? tail + strlen("-worker") : NULL;
 }
 
+/* Whether it is a number as a StatefulSet writes it. */
 static bool is_ordinal(const char *text)
 {
-    return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
+    return *text != '\0' && text[strspn(text, "0123456789")] == '\0' &&
+           (*text != '0' || text[1] == '\0');
 }
 
 /* Whether a worker's label names the group that "-GROUP-3" or "-3", the end of its name, does. */

@@ -1,13 +1,15 @@
 /*
  * Pods of others that have the name of a worker: a StatefulSet can make no pod of that name, and
- * takes one without an owner that it selects for its own, whatever its number is, and then removes
- * it with its own. They are named on the condition Running, and a set without pods is held back
- * until they are gone. Pods that no watch shows are found by their name (look.c). Pure.
+ * takes one without an owner that it selects for its own, whatever its number is and however that
+ * is written, and then removes it with its own. They are named on the condition Running, and a set
+ * without pods is held back until they are gone. Pods that no watch shows are found by their name
+ * (look.c). Pure.
  */
 #include <string.h>
 
 #include "base/str.h"
 #include "operator/core/children.h"
+#include "operator/core/look.h"
 #include "operator/core/pass.h"
 
 #define MESSAGE_SIZE 1024
@@ -37,15 +39,16 @@ static void add(struct occupied *found, const char *name, int32_t ordinal)
     found->ordinals[at] = ordinal;
 }
 
-/* Whether the set makes a pod of this number, or takes this one. */
-static bool is_in_the_way(const struct hvd_pass *p, size_t group, const struct hvd_object *pod,
-                          int32_t ordinal)
+/* Whether the set makes a pod of this name, or takes this one. */
+static bool is_in_the_way(const struct hvd_pass *p, size_t group, const char *set,
+                          const struct hvd_object *pod)
 {
-    const bool is_adoptable =
-        !pod->meta.owner_uid && !pod->meta.lost_labels && !pod->meta.is_deleting;
+    const int32_t ordinal = hvd_pods_ordinal_in(set, pod->meta.name);
+    const bool is_made = ordinal >= 0 && ordinal < p->job->spec.groups[group].replicas;
+    const bool is_taken =
+        hvd_look_is_adoptable(pod) && hvd_pods_number_in(set, pod->meta.name) >= 0;
 
-    return (is_adoptable || ordinal < p->job->spec.groups[group].replicas) &&
-           !hvd_pods_is_ours(p->view, pod, &p->owners);
+    return (is_made || is_taken) && !hvd_pods_is_ours(p->view, pod, &p->owners);
 }
 
 static const struct hvd_object *find_pod(const struct hvd_pass *p, const char *name)
@@ -65,9 +68,8 @@ static void find(const struct hvd_pass *p, size_t group, const char *set, struct
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
 
-        ordinal = pod->kind == HVD_KIND_POD ? hvd_pods_ordinal_in(set, pod->meta.name) : -1;
-        if (ordinal >= 0 && is_in_the_way(p, group, pod, ordinal))
-            add(out, pod->meta.name, ordinal);
+        if (pod->kind == HVD_KIND_POD && is_in_the_way(p, group, set, pod))
+            add(out, pod->meta.name, hvd_pods_number_in(set, pod->meta.name));
     }
     for (size_t i = 0; i < p->view->n_failures; i++) {
         const struct hvd_failure *failure = &p->view->failures[i];

@@ -40,6 +40,23 @@ int32_t hvd_pods_ordinal_in(const char *name, const char *pod_name)
     return (int32_t)value;
 }
 
+int32_t hvd_pods_number_in(const char *name, const char *pod_name)
+{
+    int64_t value = 0;
+    const char *text;
+
+    if (!hvd_str_has_prefix(pod_name, name) || pod_name[strlen(name)] != '-')
+        return -1;
+    text = pod_name + strlen(name) + 1;
+    if (*text == '\0')
+        return -1;
+    for (; *text >= '0' && *text <= '9'; text++)
+        value = value < INT32_MAX ? value * 10 + (*text - '0') : INT32_MAX;
+    if (*text != '\0')
+        return -1;
+    return value < INT32_MAX ? (int32_t)value : INT32_MAX;
+}
+
 int32_t hvd_pods_ordinal(const struct hvd_object *set, const struct hvd_object *pod)
 {
     return hvd_pods_ordinal_in(set->meta.name, pod->meta.name);

@@ -67,6 +67,11 @@ int32_t hvd_pods_ordinal(const struct hvd_object *set, const struct hvd_object *
 /* The same by the names alone. */
 int32_t hvd_pods_ordinal_in(const char *set, const char *pod);
 
+/* The number that the StatefulSet controller reads in the name, however many zeros begin it: it
+ * adopts such a pod in place of the worker of that number, or to remove it. INT32_MAX for a larger
+ * one, which it adopts and leaves alone; -1 for a name that is not one of the set's pods. */
+int32_t hvd_pods_number_in(const char *set, const char *pod);
+
 /* Frees what it owns. A zeroed struct is legal. */
 void hvd_pods_fini(struct hvd_pods *pods);
 

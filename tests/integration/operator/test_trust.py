@@ -217,15 +217,48 @@ def test_what_others_say_has_no_control_characters_where_it_is_told(ns, operator
     assert not re.search(r"\\u00[01]|[\x7f\u202a-\u202e\u2066-\u2069]", told(ns)), told(ns)
 
 
+def create_worker(ns, name):
+    """A pod of somebody else's, with all labels of a worker and no owner."""
+    ns.create("pods", {"metadata": {"name": name, "labels": {**LABELS, "horovod.io/role": "worker"}},
+                       "spec": {"containers": [{"name": "worker", "image": "i"}]}})
+    ns.set_pod(name)
+
+
+@pytest.mark.parametrize("names", [["digits-worker-00"], ["digits-worker-01", "digits-worker-007"], ["digits-worker-4294967297"]])
+def test_pods_that_a_set_would_take_for_workers_are_named_and_left_alone(ns, operator, names):
+    """The StatefulSet controller reads 0 in worker-00, and would remove what it has adopted with its own."""
+    for name in names:
+        create_worker(ns, name)
+    create_worker(ns, "digits-worker-1x")  # no set takes it
+    with pytest.raises(ApiError) as refused:
+        create_worker(ns, "digits-worker-+1")
+    assert refused.value.code == 422
+    ns.apply_job(replicas=2)
+    until(lambda: f"they are named: {ns.condition('Running')}", lambda: f" {ns.name}/{', '.join(names)} ha" in (
+        ns.condition("Running") or {"message": ""})["message"], 40)
+    assert ns.condition("Running")["reason"] == "Conflict" and ns.get("statefulsets", "digits-worker") is None
+    assert [reason for reason, _ in ns.events()].count("Conflict") == 1
+    for name in names:
+        assert not ns.get("pods", name)["metadata"].get("ownerReferences")
+        ns.delete("pods", name)
+    ns.start_workers(2)
+    master = ns.start_master()
+    ns.wait_state("Running")
+    assert hosts(ns) == lines([0, 1])
+    ns.end_master(master)
+    ns.wait_state("Succeeded")
+    assert ns.get("pods", "digits-worker-1x")
+
+
 def test_a_pod_in_the_place_of_a_worker_is_named(ns, operator):
     """The StatefulSet controller takes worker-00 for worker-0, adopts it, and makes no other."""
-    ns.create("pods", {"metadata": {"name": "digits-worker-00", "labels": {**LABELS, "horovod.io/role": "worker"}},
-                       "spec": {"containers": [{"name": "worker", "image": "i"}]}})
-    ns.set_pod("digits-worker-00")
     ns.apply_job(replicas=2)
+    until("the workers", lambda: len(ns.workers()) == 2)
+    create_worker(ns, "digits-worker-00")
     until("it is adopted", lambda: ns.get("pods", "digits-worker-00")["metadata"].get("ownerReferences"))
-    until("the message names it", lambda: "pod digits-worker-00" in (ns.condition("WorkersReady") or {"message": ""})
-          ["message"], 40)
+    ns.delete("pods", "digits-worker-0")
+    until("the message names it", lambda: "pod digits-worker-00 takes the place of a worker" in (
+        ns.condition("WorkersReady") or {"message": ""})["message"], 40)
     assert ns.status()["ready"] == "0/2"
     ns.delete("pods", "digits-worker-00")
     ns.start_workers(2)

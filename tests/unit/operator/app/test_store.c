@@ -441,6 +441,39 @@ static void a_deletion_keeps_the_time_at_which_it_was_seen(void **state)
     assert_true(going_ms(b) <= (begin_ms > 1 ? begin_ms : 1) && going_ms(b) > 0);
 }
 
+#define LOOSE(name, role)                                                                          \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"" name "\",\"uid\":\"" name                    \
+    "\",\"resourceVersion\":\"3\",\"labels\":{\"app.kubernetes.io/managed-by\":"                   \
+    "\"horovod-operator\",\"horovod.io/job-name\":\"j\",\"horovod.io/role\":\"" role "\"}}}"
+
+/* Nobody would tell of it again when its job comes: others of no owner are found by their name. */
+static void a_pod_that_a_set_would_take_is_kept_until_its_job_comes(void **state)
+{
+    static const struct {
+        const char *name, *text;
+        bool is_kept;
+    } cases[] = {
+        {"j-worker-0", LOOSE("j-worker-0", "worker"), true},
+        {"j-worker-00", LOOSE("j-worker-00", "worker"), true},
+        {"j-worker-big-007", LOOSE("j-worker-big-007", "worker"), true},
+        {"j-worker-4294967297", LOOSE("j-worker-4294967297", "worker"), true},
+        {"j-worker-0", LOOSE("j-worker-0", "master"), false},
+        {"j-worker-1x", LOOSE("j-worker-1x", "worker"), false},
+        {"j-worker", LOOSE("j-worker", "worker"), false},
+        {"other-worker-0", LOOSE("other-worker-0", "worker"), false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct bench *b = *state;
+
+        print_message("%s\n", cases[i].text);
+        (void)put(b, HVD_KIND_POD, cases[i].text);
+        assert_int_equal(hvd_store_find(&b->store, HVD_KIND_POD, "ns", cases[i].name) != NULL,
+                         cases[i].is_kept);
+        hvd_store_remove(&b->store, HVD_KIND_POD, "ns", cases[i].name, NULL);
+    }
+}
+
 static void an_end_that_was_seen_or_nobody_looks_for_is_forgotten(void **state)
 {
     struct bench *b = *state;
@@ -805,6 +838,7 @@ int main(void)
         TEST(a_child_that_changes_its_job_moves),
         TEST(how_a_worker_ended_stays_until_it_was_looked_at),
         TEST(a_deletion_keeps_the_time_at_which_it_was_seen),
+        TEST(a_pod_that_a_set_would_take_is_kept_until_its_job_comes),
         TEST(an_end_that_was_seen_or_nobody_looks_for_is_forgotten),
         TEST(failures_end_with_our_object_or_a_new_generation),
         TEST(blocked_jobs_go_on_as_soon_as_the_object_of_another_is_removed),

@@ -16,6 +16,8 @@
 #define HOUR_MS (3600 * SECOND_MS)
 #define SPEC "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}"
 
+#define MANAGED                                                                                    \
+    "\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":\"digits\""
 #define OURS                                                                                       \
     "\"app.kubernetes.io/managed-by\":\"horovod-operator\",\"horovod.io/job-name\":\"digits\","    \
     "\"horovod.io/role\":\"worker\""
@@ -201,7 +203,15 @@ static void what_holds_a_set_up_is_what_it_would_meet(void **state)
                  {"digits-worker-1", OURS, OWNED, true},
                  {"digits-worker-7", "\"horovod.io/job-name\":\"digits\"", "", false},
                  {"digits-worker-1", "\"horovod.io/job-name\":\"digits\"", "", true},
+                 {"digits-worker-00", OURS, "", true},
+                 {"digits-worker-01", OURS, "", true},
+                 {"digits-worker-007", OURS, "", true},
+                 {"digits-worker-4294967297", OURS, "", true},
                  {"digits-worker-01", OURS, OWNED, false},
+                 {"digits-worker-01", MANAGED, "", false},
+                 {"digits-worker-+1", OURS, "", false},
+                 {"digits-worker-1x", OURS, "", false},
+                 {"digits-worker-", OURS, "", false},
                  {"digits-worker-x", OURS, "", false}};
 
     (void)state;

@@ -46,7 +46,7 @@ static void put(struct world *w, const struct stranger *stranger)
 
 static const struct stranger strangers[] = {
     {.name = "stray", .role = "worker"},
-    {.name = "digits-worker-00", .role = "worker"},
+    {"digits-worker-00", "worker", ",\"controller\":true", "StatefulSet", "other-worker", NULL},
     {.name = "digits-worker-77", .role = "worker", .more = DELETED},
     {.name = "digits-master-zzzzz", .role = "master"},
     {.name = "digits-master-yyyyy", .role = "master", .more = DELETED},
@@ -167,6 +167,53 @@ static void a_worker_has_one_name_and_one_controller(void **state)
     }
 }
 
+/* The set takes it for its own while its workers are there, makes none in its place, and removes it
+ * with them, but for one whose number it cannot read: that one is named. */
+static void a_pod_that_a_set_takes_for_a_worker_is_no_second_one(void **state)
+{
+    static const char *const names[] = {"digits-worker-00", "digits-worker-007",
+                                        "digits-worker-4294967297"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const struct stranger pod = {.name = names[i], .role = "worker"};
+        char expected[128];
+        struct world w;
+
+        print_message("%s\n", names[i]);
+        world_init(&w, "{\"image\":\"img\",\"command\":[\"train\"],\"worker\":{\"replicas\":2}}");
+        w.is_kubelet_off = true;
+        world_settle(&w);
+        put(&w, &pod);
+        if (i == 0)
+            while (world_controllers(&w))
+                continue;
+        w.is_kubelet_off = false;
+        world_settle(&w);
+        world_is_state(&w, "Running");
+        assert_string_equal(hostfile(&w), HOSTS);
+        world_edit(&w, "{\"suspend\":true}");
+        world_settle(&w);
+        w.now_ms += 900000;
+        world_settle(&w);
+        if (!world_find(&w, "Pod", names[i])) {
+            assert_string_equal(world_condition(&w, "Suspended"), "True");
+        } else {
+            assert_string_equal(world_condition(&w, "Suspended"), "False");
+            (void)snprintf(expected, sizeof(expected), "%s is to go, as StatefulSet digits-worker",
+                           names[i]);
+            assert_non_null(
+                strstr(world_condition_text(&w, "DeletionBlocked", "message"), expected));
+            world_remove(&w, "Pod", names[i]);
+        }
+        world_edit(&w, "{\"suspend\":false}");
+        world_settle(&w);
+        world_is_state(&w, "Running");
+        assert_string_equal(hostfile(&w), HOSTS);
+        world_fini(&w);
+    }
+}
+
 /* Of a set that was deleted the pods are there for a while, also those of a group that is gone. */
 static void pods_of_a_set_that_is_gone_are_waited_for(void **state)
 {
@@ -238,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pods_with_our_labels_and_another_owner_change_nothing),
         cmocka_unit_test(a_worker_has_one_name_and_one_controller),
+        cmocka_unit_test(a_pod_that_a_set_takes_for_a_worker_is_no_second_one),
         cmocka_unit_test(pods_of_a_set_that_is_gone_are_waited_for),
         cmocka_unit_test(pods_of_foreign_children_are_nobody),
     };

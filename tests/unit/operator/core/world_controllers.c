@@ -97,9 +97,10 @@ static bool claim(struct world *w, const cJSON *set, cJSON *pod)
 {
     struct hvd_jb jb = {0};
     cJSON *meta = cJSON_GetObjectItem(pod, "metadata");
-    bool is_owned = hvd_json_get(meta, "ownerReferences") != NULL;
+    bool is_owned = cJSON_GetArraySize(hvd_json_get(meta, "ownerReferences")) > 0;
 
-    if (is_owned == is_selected(set, pod))
+    if (is_owned == is_selected(set, pod) || (is_owned && owner_of(w, pod) != set) ||
+        (!is_owned && hvd_json_get(meta, "deletionTimestamp")))
         return false;
     if (is_owned)
         cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
@@ -110,27 +111,64 @@ static bool claim(struct world *w, const cJSON *set, cJSON *pod)
     return true;
 }
 
+/* The number in the name of a pod of the set, as the controller reads it, whatever zeros begin it;
+ * -1 for another name. */
+static int64_t number_of(const cJSON *set, const cJSON *pod)
+{
+    const char *prefix = hvd_json_str(set, "metadata.name");
+    const char *name = hvd_json_str(pod, "metadata.name");
+    const char *text = name + strlen(prefix) + 1;
+
+    if (!world_is(pod, "kind", "Pod") || !hvd_str_has_prefix(name, prefix) || text[-1] != '-' ||
+        *text == '\0' || text[strspn(text, "0123456789")] != '\0')
+        return -1;
+    return strtoll(text, NULL, 10);
+}
+
+/* Removes the pods of the set beyond its replicas, but for those whose number it cannot read. */
+static bool condemn(struct world *w, const cJSON *set, int64_t replicas)
+{
+    bool changed = false;
+    cJSON *pod = NULL, *next;
+
+    for (pod = w->objects->child; pod; pod = next) {
+        const int64_t number = number_of(set, pod);
+
+        next = pod->next;
+        if (number >= replicas && number <= INT32_MAX && owner_of(w, pod) == set)
+            changed = world_delete_pod(w, pod) || changed;
+    }
+    return changed;
+}
+
 static bool run_set(struct world *w, const cJSON *set)
 {
     int64_t replicas = hvd_json_int(set, "spec.replicas", 0);
     bool changed = false;
+    cJSON *pod = NULL;
     char name[64];
 
-    for (int i = 0; i < 16 || i < replicas; i++) {
-        cJSON *pod;
+    cJSON_ArrayForEach(pod, w->objects)
+    {
+        const int64_t number = number_of(set, pod);
 
-        (void)snprintf(name, sizeof(name), "%s-%d", hvd_json_str(set, "metadata.name"), i);
-        pod = world_find(w, "Pod", name);
-        if (pod && claim(w, set, pod))
+        (void)snprintf(name, sizeof(name), "%s-%lld", hvd_json_str(set, "metadata.name"),
+                       (long long)number);
+        if (number >= 0 && claim(w, set, pod))
             return true;
-        if (i < replicas && !pod) {
-            make_pod(w, set, name);
-            changed = true;
-        } else if (i >= replicas && pod && owner_of(w, pod) == set) {
-            changed = world_delete_pod(w, pod) || changed;
-        }
+        /* It stands still with a pod that takes the place of one with another name. */
+        if (number >= 0 && number < replicas && owner_of(w, pod) == set &&
+            !world_is(pod, "metadata.name", name))
+            return false;
     }
-    return changed;
+    for (int i = 0; i < replicas; i++) {
+        (void)snprintf(name, sizeof(name), "%s-%d", hvd_json_str(set, "metadata.name"), i);
+        if (world_find(w, "Pod", name))
+            continue;
+        make_pod(w, set, name);
+        changed = true;
+    }
+    return condemn(w, set, replicas) || changed;
 }
 
 #define UID_LABEL "batch.kubernetes.io/controller-uid"
