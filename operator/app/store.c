@@ -719,19 +719,27 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
     return HVD_OK;
 }
 
-/* Notes when the deletion of the pod was seen; see hvd_pod_view. */
-static void note_deletion(struct hvd_store *store, struct hvd_object *pod)
+/* Notes what the pod itself does not tell: when its deletion was seen (hvd_pod_view), and that a
+ * master was seen with its Job, which has let it go, whatever labels somebody has left it. */
+static void note_history(struct hvd_store *store, struct hvd_object *pod)
 {
+    const bool is_free = pod->meta.role == HVD_ROLE_MASTER && !pod->meta.owner_kind;
     struct hvd_pod_view *view = &pod->u.pod;
-    struct hvd_record *record;
     struct hvd_object known = {0};
+    struct hvd_record *record;
 
-    if (pod->kind != HVD_KIND_POD || view->deleted_s == 0)
+    if (pod->kind != HVD_KIND_POD || (view->deleted_s == 0 && !is_free))
         return;
     record = find_record(store, HVD_KIND_POD, pod->meta.namespace, pod->meta.name);
     if (record)
         unpack(record, &known);
-    if (!record || !hvd_str_equal(known.meta.uid, pod->meta.uid))
+    if (record && !hvd_str_equal(known.meta.uid, pod->meta.uid))
+        record = NULL;
+    if (record && is_free)
+        view->is_orphan |= known.u.pod.is_orphan || hvd_str_equal(known.meta.owner_kind, "Job");
+    if (view->deleted_s == 0)
+        return;
+    if (!record)
         view->going_ms = hvd_clock_ms() - view->grace_s * 1000;
     else
         view->going_ms = known.u.pod.going_ms ? known.u.pod.going_ms : hvd_clock_ms();
@@ -766,7 +774,7 @@ static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON
     st = hvd_observe(kind, object, &projection, err);
     if (st != HVD_OK)
         return st;
-    note_deletion(store, &projection);
+    note_history(store, &projection);
     if (source == OF_WATCH || !is_behind(store, &projection))
         st = take_object(store, &projection);
     hvd_object_fini(&projection);

@@ -214,6 +214,61 @@ def test_an_attempt_whose_master_is_let_go_by_its_job_has_ended_and_counts(ns, r
     until("nothing runs", lambda: not ns.list("pods"))
 
 
+OURS = [MANAGER, JOB, ROLE, "horovod.io/group"]
+
+
+def lose(ns, operator, run_operator, pod, labels, is_seen):
+    """Somebody removes these labels of a pod while the operator is frozen, and sees it then, or while none runs."""
+    if is_seen:
+        operator.process.send_signal(signal.SIGSTOP)
+    else:
+        operator.stop()
+    try:
+        was = ns.get("pods", pod)["metadata"]
+        ns.patch("pods", pod, {"metadata": {"labels": dict.fromkeys(labels)}})
+    finally:
+        if is_seen:
+            operator.process.send_signal(signal.SIGCONT)
+    if not is_seen:
+        run_operator()
+    return was
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen", "unseen"])
+@pytest.mark.parametrize("kind", ["worker", "master"])
+def test_a_pod_that_loses_all_our_labels_before_the_first_status_gets_them_back(ns, run_operator, kind, is_seen):
+    operator = run_operator()
+    ns.apply_job()
+    until("the workers", lambda: len(ns.workers()) == 2)
+    if kind == "master":
+        ns.start_workers()
+    pod = "digits-worker-1" if kind == "worker" else ns.until("the master's pod", ns.master)
+    was = lose(ns, operator, run_operator, pod, OURS, is_seen)
+    until(lambda: f"labels are back: {ns.get('pods', pod)['metadata']} {ns.status()}",
+          lambda: was["labels"].items() <= ns.get("pods", pod)["metadata"].get("labels", {}).items(), 60)
+    until("its controller has it", lambda: ns.get("pods", pod)["metadata"].get("ownerReferences"), 60)
+    if kind == "worker":
+        ns.start_workers()
+    master = ns.start_master()
+    ns.wait_state("Running")
+    assert ns.get("pods", pod)["metadata"]["uid"] == was["uid"] and len(ns.list("pods")) == 3
+    ns.end_master(master)
+    ns.wait_state("Succeeded")
+    assert [reason for reason, _ in ns.events()].count("LabelsRestored") == 1
+
+
+def test_a_master_that_loses_every_label_before_the_first_status_ends_its_attempt(ns, run_operator):
+    """Its Job lets it go, and makes another one."""
+    operator = run_operator()
+    ns.apply_job()
+    ns.start_workers()
+    master = ns.until("the master's pod", ns.master)
+    lose(ns, operator, run_operator, master, OURS + OF_JOB_CONTROLLER, True)
+    ns.wait_state("Failed", timeout=60)
+    assert f"pod {master} was let go by Job digits-master" in ns.condition("Failed")["message"], ns.status()
+    until("nothing runs", lambda: not ns.list("pods"), 60)
+
+
 def test_what_the_job_controller_puts_back_or_does_not_read_costs_no_write(server, ns, operator):
     """The owner reference of the master's pod, again and again, and the labels by which no Job selects."""
     job = Edited(ns, "digits", "masters", None, None).start()

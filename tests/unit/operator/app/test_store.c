@@ -441,6 +441,50 @@ static void a_deletion_keeps_the_time_at_which_it_was_seen(void **state)
     assert_true(going_ms(b) <= (begin_ms > 1 ? begin_ms : 1) && going_ms(b) > 0);
 }
 
+#define OF_JOB                                                                                     \
+    ",\"ownerReferences\":[{\"kind\":\"Job\",\"name\":\"j-master\",\"uid\":\"m1\",\"controller\":" \
+    "true}],\"labels\":{\"app.kubernetes.io/managed-by\":\"horovod-operator\","                    \
+    "\"horovod.io/job-name\":\"j\",\"horovod.io/role\":\"master\"}"
+#define MASTER(uid, version, more)                                                                 \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"j-master-abcde\",\"uid\":\"" uid               \
+    "\",\"resourceVersion\":\"" version "\",\"creationTimestamp\":\"2026-01-01T00:00:00Z\"" more   \
+    "},\"spec\":{\"subdomain\":\"j\"}}"
+
+/* What it looks like afterwards tells nothing: no label and no owner is left. */
+static void a_master_that_was_seen_with_its_job_stays_one_without_any_label(void **state)
+{
+    static const char *const uids[] = {MASTER("p1", "9", ""), MASTER("p2", "9", "")};
+
+    for (size_t i = 0; i < 2; i++) {
+        const struct hvd_object *pod;
+        struct bench *b;
+        cJSON *answer;
+
+        if (i > 0) {
+            assert_int_equal(tear_down(state), 0);
+            assert_int_equal(set_up(state), 0);
+        }
+        b = *state;
+        answer = cJSON_Parse(uids[i]);
+        (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+        (void)put(b, HVD_KIND_JOB, CHILD("j-master", "m1", "2", "j", "u1"));
+        (void)put(b, HVD_KIND_POD, MASTER("p1", "3", OF_JOB));
+        hvd_store_miss(&b->store, HVD_KIND_POD, "ns", "j-master-abcde", "p1", false);
+        pod = hvd_store_find(&b->store, HVD_KIND_POD, "ns", "j-master-abcde");
+        assert_true(pod->meta.is_doubtful && !pod->u.pod.is_orphan);
+        assert_int_equal(hvd_store_put_answer(&b->store, HVD_KIND_POD, answer, NULL), HVD_OK);
+        pod = hvd_store_find(&b->store, HVD_KIND_POD, "ns", "j-master-abcde");
+        assert_false(pod->meta.is_doubtful);
+        assert_int_equal(pod->u.pod.is_orphan, i == 0);
+        cJSON_Delete(answer);
+        answer = cJSON_Parse(MASTER("p1", "10", ""));
+        assert_int_equal(hvd_store_put_answer(&b->store, HVD_KIND_POD, answer, NULL), HVD_OK);
+        pod = hvd_store_find(&b->store, HVD_KIND_POD, "ns", "j-master-abcde");
+        assert_int_equal(pod->u.pod.is_orphan, i == 0);
+        cJSON_Delete(answer);
+    }
+}
+
 #define LOOSE(name, role)                                                                          \
     "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"" name "\",\"uid\":\"" name                    \
     "\",\"resourceVersion\":\"3\",\"labels\":{\"app.kubernetes.io/managed-by\":"                   \
@@ -838,6 +882,7 @@ int main(void)
         TEST(a_child_that_changes_its_job_moves),
         TEST(how_a_worker_ended_stays_until_it_was_looked_at),
         TEST(a_deletion_keeps_the_time_at_which_it_was_seen),
+        TEST(a_master_that_was_seen_with_its_job_stays_one_without_any_label),
         TEST(a_pod_that_a_set_would_take_is_kept_until_its_job_comes),
         TEST(an_end_that_was_seen_or_nobody_looks_for_is_forgotten),
         TEST(failures_end_with_our_object_or_a_new_generation),

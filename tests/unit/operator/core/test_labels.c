@@ -128,6 +128,123 @@ static void every_pod_gets_back_what_was_edited_while_nobody_looked(void **state
         try_edit(&of_pods[i], true);
 }
 
+/* Seconds in which the operator and the controllers act. */
+static void pass_time(struct world *w, int seconds)
+{
+    for (int i = 0; i < seconds; i++) {
+        (void)world_pass(w);
+        while (world_controllers(w))
+            (void)world_pass(w);
+        w->now_ms += 1000;
+    }
+}
+
+/* A job of which no status was written yet, with a worker or a master that waits for its kubelet.
+ */
+static void begin(struct world *w, bool is_master)
+{
+    world_init(w, "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}}");
+    w->is_kubelet_off = !is_master;
+    while (!world_find(w, "Pod", is_master ? "digits-master-abcde" : "digits-worker-1")) {
+        (void)world_pass(w);
+        (void)world_controllers(w);
+    }
+    w->is_kubelet_off = true;
+    assert_string_equal(world_status(w, "state"), "");
+}
+
+/* Those of ours, or all, also the Job controller's, which lets go the pod then. */
+static void lose_labels(struct world *w, const char *pod, bool is_all)
+{
+    static const char *const ours[] = {HVD_LABEL_GROUP, HVD_LABEL_ROLE, HVD_LABEL_MANAGED_BY,
+                                       HVD_LABEL_JOB};
+
+    if (is_all)
+        (void)world_patch(w, "Pod", pod,
+                          "{\"metadata\":{\"labels\":{\"batch.kubernetes.io/controller-uid\":null,"
+                          "\"controller-uid\":null,\"batch.kubernetes.io/job-name\":null,"
+                          "\"job-name\":null}}}");
+    for (size_t i = 0; i < N(ours); i++)
+        world_label(w, "Pod", pod, ours[i], NULL);
+}
+
+/* Whoever sees it, or not: the job goes on with the pod that it has. */
+static void a_pod_that_loses_all_labels_before_the_first_status_gets_them_back(void **state)
+{
+    static const char *const pods[] = {"digits-worker-1", "digits-master-abcde"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const char *pod = pods[i % 2];
+        struct world w;
+        char uid[32];
+
+        print_message("%s%s\n", pod, i / 2 ? ", nobody looks" : "");
+        begin(&w, i % 2);
+        (void)snprintf(uid, sizeof(uid), "%s",
+                       hvd_json_str(world_find(&w, "Pod", pod), "metadata.uid"));
+        lose_labels(&w, pod, false);
+        if (i / 2) {
+            while (world_controllers(&w))
+                continue;
+            world_restart(&w);
+        }
+        pass_time(&w, 60);
+        w.is_kubelet_off = false;
+        pass_time(&w, 60);
+        world_is_state(&w, "Running");
+        assert_string_equal(hvd_json_str(world_find(&w, "Pod", pod), "metadata.uid"), uid);
+        assert_int_equal(world_events(&w, "LabelsRestored"), 1);
+        assert_string_equal(world_status(&w, "ready"), "2/2");
+        world_end_master(&w, 0, "");
+        pass_time(&w, 60);
+        world_is_state(&w, "Succeeded");
+        world_fini(&w);
+    }
+}
+
+static int n_masters(const struct world *w)
+{
+    const cJSON *object = NULL;
+    int n = 0;
+
+    cJSON_ArrayForEach(object, w->objects)
+    {
+        n += hvd_str_equal(hvd_json_str(object, "kind"), "Pod") &&
+             hvd_str_has_prefix(hvd_json_str(object, "metadata.name"), "digits-master-");
+    }
+    return n;
+}
+
+/* Its Job lets it go and makes another one. It does not run on beside that: the attempt has ended,
+ * whether it had run or not. */
+static void a_master_that_loses_every_label_before_the_first_status_ends_its_attempt(void **state)
+{
+    static const char pod[] = "digits-master-abcde";
+
+    (void)state;
+    for (int has_run = 0; has_run < 2; has_run++) {
+        struct world w;
+
+        begin(&w, true);
+        w.is_kubelet_off = !has_run;
+        while (world_controllers(&w))
+            continue;
+        assert_int_equal(n_masters(&w), 1);
+        lose_labels(&w, pod, true);
+        while (world_controllers(&w))
+            continue;
+        assert_int_equal(n_masters(&w), 2);
+        w.is_kubelet_off = false;
+        pass_time(&w, 60);
+        world_is_state(&w, "Failed");
+        assert_non_null(strstr(world_condition_text(&w, "Failed", "message"),
+                               "pod digits-master-abcde was let go by Job digits-master"));
+        assert_int_equal(n_masters(&w), 0);
+        world_fini(&w);
+    }
+}
+
 /* A job that is made, suspended and resumed, restarted and done, in good order. */
 static void an_ordinary_life_needs_no_look(void **state)
 {
@@ -453,6 +570,8 @@ int main(void)
         cmocka_unit_test(every_child_gets_back_what_was_edited_while_nobody_looked),
         cmocka_unit_test(every_pod_gets_its_labels_back_and_its_set_adopts_it_again),
         cmocka_unit_test(every_pod_gets_back_what_was_edited_while_nobody_looked),
+        cmocka_unit_test(a_pod_that_loses_all_labels_before_the_first_status_gets_them_back),
+        cmocka_unit_test(a_master_that_loses_every_label_before_the_first_status_ends_its_attempt),
         cmocka_unit_test(an_ordinary_life_needs_no_look),
         cmocka_unit_test(what_is_hidden_is_taken_down_with_the_rest),
         cmocka_unit_test(a_set_that_is_hidden_does_not_outlive_its_job),

@@ -270,7 +270,11 @@ void world_restart(struct world *w)
 {
     cJSON *object = NULL;
 
-    cJSON_ArrayForEach(object, w->objects) set_sight(object, NULL);
+    cJSON_ArrayForEach(object, w->objects)
+    {
+        set_sight(object, NULL);
+        cJSON_DeleteItemFromObjectCaseSensitive(object, WORLD_RELEASED);
+    }
     cJSON_Delete(w->gone);
     w->gone = cJSON_CreateObject();
     w->n_failures = 0;
@@ -836,6 +840,8 @@ static size_t observe_all(const struct world *w, struct hvd_object *out)
         assert_int_equal(hvd_observe(kind_of(object), object, &out[n], NULL), HVD_OK);
         if (out[n].kind == HVD_KIND_POD && out[n].u.pod.deleted_s)
             out[n].u.pod.going_ms = w->going_ms;
+        if (hvd_json_get(object, WORLD_RELEASED) && !out[n].meta.owner_kind)
+            out[n].u.pod.is_orphan = true;
         out[n].meta.is_doubtful = world_is(object, SIGHT, "doubtful");
         if (hvd_str_equal(out[n].meta.job, "digits") &&
             (out[n].meta.is_in_sight || hvd_json_get(object, SIGHT)))

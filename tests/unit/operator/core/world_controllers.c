@@ -215,6 +215,7 @@ static bool claim_master(struct world *w, cJSON *job)
             own(&jb, meta, job);
         } else {
             cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
+            cJSON_AddTrueToObject(pod, WORLD_RELEASED);
             make_master(w, job);
         }
         assert_false(jb.failed);

@@ -7,6 +7,9 @@
 
 #define WORLD_MAX_OBJECTS 128
 
+/* A member of a pod whose Job lets it go while the operator runs, which has seen both. */
+#define WORLD_RELEASED "released"
+
 /* Whether that text stands at the path of an object. */
 bool world_is(const cJSON *object, const char *path, const char *text);
 
