@@ -421,9 +421,58 @@ static void a_pod_that_only_looks_so_is_left_alone(void **state)
     }
 }
 
+/* kubectl delete --cascade=orphan of the set or the Job of a running master, and somebody else's of
+ * that name comes in its place. */
+static void what_stands_in_the_place_of_an_orphaned_owner_is_named(void **state)
+{
+    static const struct {
+        const char *kind, *name, *foreign;
+        const char *pods[2];
+    } cases[] = {
+        {"StatefulSet",
+         "digits-worker",
+         "{\"kind\":\"StatefulSet\",\"metadata\":{\"name\":\"digits-worker\",\"namespace\":"
+         "\"default\"}"
+         ",\"spec\":{\"replicas\":0}}",
+         {"digits-worker-0", "digits-worker-1"}},
+        {"Job",
+         "digits-master",
+         "{\"kind\":\"Job\",\"metadata\":{\"name\":\"digits-master\",\"namespace\":\"default\"},"
+         "\"spec\":{\"suspend\":true},\"status\":{}}",
+         {MASTER, MASTER}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char expected[128];
+        struct world w;
+
+        print_message("%s\n", cases[i].kind);
+        world_start(&w, ",\"backoffLimit\":1");
+        for (size_t n = 0; n < 2; n++)
+            (void)world_patch(&w, "Pod", cases[i].pods[n],
+                              "{\"metadata\":{\"ownerReferences\":null}}");
+        world_remove(&w, cases[i].kind, cases[i].name);
+        (void)world_put(&w, cases[i].foreign);
+        pass_time(&w, 120 * SECOND_MS);
+        (void)snprintf(expected, sizeof(expected), "%s default/%s exists and is not controlled",
+                       cases[i].kind, cases[i].name);
+        assert_non_null(strstr(world_condition_text(&w, "Running", "message"), expected));
+        assert_int_equal(world_events(&w, "Conflict"), 1);
+        world_remove(&w, cases[i].kind, cases[i].name);
+        pass_time(&w, 180 * SECOND_MS);
+        world_is_state(&w, "Running");
+        world_end_master(&w, 0, "");
+        pass_time(&w, 60 * SECOND_MS);
+        world_is_state(&w, "Succeeded");
+        world_fini(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_stands_in_the_place_of_an_orphaned_owner_is_named),
         cmocka_unit_test(the_next_attempt_waits_until_it_is_gone),
         cmocka_unit_test(one_that_loses_its_labels_too_gets_them_back),
         cmocka_unit_test(a_suspended_job_has_none),
