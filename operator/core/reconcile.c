@@ -339,8 +339,10 @@ static bool is_rekeyed(const struct hvd_pass *p)
         return state == HVD_CHILD_MISSING && has_workers(p);
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
+        struct hvd_worker worker; /* another pod that its set has taken runs no ranks */
 
-        if (hvd_pods_is_ours(p->view, pod, &p->owners) && pod->meta.role == HVD_ROLE_WORKER &&
+        if (hvd_pods_is_ours(p->view, pod, &p->owners) &&
+            hvd_pods_identify(p->view, pod, &p->owners, &worker) &&
             pod->meta.created_s < secret->meta.created_s)
             return true;
     }
