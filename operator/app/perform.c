@@ -118,7 +118,7 @@ static unsigned told_from(const struct hvd_entry *entry, const struct hvd_action
 {
     const struct hvd_failure *known = find_failure(entry, action);
 
-    if ((type != HVD_FAILURE_DENIED && type != HVD_FAILURE_STATUS) ||
+    if ((type != HVD_FAILURE_DENIED && type != HVD_FAILURE_STATUS && type != HVD_FAILURE_UNREAD) ||
         hvd_refusal_judge(action, response->status, response->code, response->body) !=
             HVD_REFUSAL_UNSERVED)
         return 1;
@@ -138,7 +138,7 @@ static void note_failure(struct run *run, const struct hvd_action *action,
         .message = type == HVD_FAILURE_FOREIGN ? NULL
                    : *text                     ? text
                                                : hvd_answer_message(response),
-        .at_ms = server_ms(run),
+        .at_ms = server_ms(run) + (type == HVD_FAILURE_UNREAD ? response->retry_after_ms : 0),
         .value = action->value,
         .told_from = told_from(run->entry, action, type, response),
     };
@@ -425,6 +425,21 @@ static void on_spec(void *ctx, const struct hvd_kube_response *response)
 
 /* ---- looking for an object that the watch does not show ---- */
 
+/* Nobody knows whether it is there. An answer is told of; the job waits, and the next try does. */
+static void fail_look(struct step *step, const struct hvd_kube_response *response)
+{
+    struct run *run = step->run;
+
+    if (response->code == 0) {
+        fail_with(run, response);
+    } else {
+        log_action(run, HVD_LOG_WARN, "cannot look for an object, retrying", step->action,
+                   hvd_answer_message(response));
+        note_failure(run, step->action, HVD_FAILURE_UNREAD, response);
+    }
+    finish_step(step);
+}
+
 /* An object of that name is there, and is not the job's: it counts as gone. A pod keeps that of a
  * worker from being made. */
 static void note_alien(struct run *run, const struct hvd_action *action)
@@ -447,11 +462,12 @@ static void on_looked(void *ctx, const struct hvd_kube_response *response)
     const struct hvd_action *action = step->action;
     struct run *run = step->run;
     const struct hvd_failure *known = find_failure(run->entry, action);
+    const bool is_over =
+        known && (known->type == HVD_FAILURE_FOREIGN || known->type == HVD_FAILURE_UNREAD);
     const struct hvd_object *found;
 
     if (response->status != HVD_OK && response->status != HVD_ERR_NOT_FOUND) {
-        fail_with(run, response);
-        finish_step(step);
+        fail_look(step, response);
         return;
     }
     if (response->status == HVD_OK)
@@ -460,7 +476,7 @@ static void on_looked(void *ctx, const struct hvd_kube_response *response)
         forget(step);
     /* One that is somebody else's is filed elsewhere, or nowhere. */
     found = hvd_store_find(run->p.store, action->kind, action->namespace, action->name);
-    if (known && known->type == HVD_FAILURE_FOREIGN)
+    if (is_over)
         hvd_entry_drop_failure(run->entry, action->kind, action->name);
     if (response->status == HVD_OK &&
         (!found || !run->entry->has_job || !hvd_str_equal(found->meta.job, run->entry->job.name)))
@@ -476,10 +492,10 @@ static void on_searched(void *ctx, const struct hvd_kube_response *response)
     const cJSON *items = cJSON_GetObjectItemCaseSensitive(response->body, "items"), *item;
 
     if (response->status != HVD_OK) {
-        fail_with(run, response);
-        finish_step(step);
+        fail_look(step, response);
         return;
     }
+    hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
     cJSON_ArrayForEach(item, items) keep(run, step->action->kind, item);
     if (hvd_entry_note_gone(run->entry, step->action->kind, step->action->name) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);

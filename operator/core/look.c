@@ -13,11 +13,16 @@
 #include "operator/core/children.h"
 #include "operator/core/loss.h"
 #include "operator/core/plan.h"
+#include "operator/core/refusal.h"
+#include "operator/core/trouble.h"
 
 #define PODS_AT_ONCE 8   /* of a group: they are a sample of what keeps a set from making pods */
 #define FOREIGN_MS 60000 /* how often one of somebody else's is looked for */
 #define OWNER_S 15 /* how long a pod may be to go before its owner, if unseen, is looked for */
+#define UNREAD_MIN_MS 100 /* how long a look that was refused waits, twice as long each time */
+#define UNREAD_MAX_MS 30000
 #define SELECTOR_MAX 256
+#define MESSAGE_SIZE 1024
 #define POD_NAME_MAX (HVD_CHILD_NAME_MAX + 16)
 
 static bool is_gone(const struct hvd_pass *p, enum hvd_kind kind, const char *name)
@@ -29,11 +34,31 @@ static bool is_gone(const struct hvd_pass *p, enum hvd_kind kind, const char *na
     return false;
 }
 
+/* Whether it was looked for, was answered by a refusal, and is to be looked for again later. */
+static bool is_put_off(struct hvd_pass *p, enum hvd_kind kind, const char *name)
+{
+    const struct hvd_failure *failure = hvd_pass_failure(p, kind, name);
+    int64_t wait_ms = UNREAD_MIN_MS;
+
+    if (!failure || failure->type != HVD_FAILURE_UNREAD)
+        return false;
+    for (unsigned i = 1; i < failure->n && wait_ms < UNREAD_MAX_MS; i++)
+        wait_ms *= 2;
+    wait_ms = wait_ms < UNREAD_MAX_MS ? wait_ms : UNREAD_MAX_MS;
+    if (p->now_ms >= failure->at_ms + wait_ms)
+        return false;
+    hvd_plan_wake(p->plan, failure->at_ms + wait_ms);
+    p->is_unsure = true;
+    if (hvd_refusal_is_told(failure) && !p->unread)
+        p->unread = failure;
+    return true;
+}
+
 static void look(struct hvd_pass *p, enum hvd_kind kind, const char *name)
 {
     const struct hvd_action action = {.type = HVD_ACTION_LOOK, .kind = kind};
 
-    if (!p->st)
+    if (!p->st && !is_put_off(p, kind, name))
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, name);
 }
 
@@ -144,7 +169,7 @@ static void look_for_master(struct hvd_pass *p)
 
     if (p->pods.master || hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS ||
         job->u.job.is_complete || job->u.job.is_failed || is_gone(p, HVD_KIND_POD, job->meta.uid) ||
-        p->st)
+        p->st || is_put_off(p, HVD_KIND_POD, job->meta.uid))
         return;
     failure = hvd_pass_failure(p, HVD_KIND_JOB, job->meta.name);
     if (p->job->status.state != HVD_JOB_RUNNING &&
@@ -242,7 +267,36 @@ bool hvd_look_for_missing(struct hvd_pass *p)
     look_for_owners(p);
     if (!hvd_job_is_finished(&p->job->status))
         look_for_pods(p);
-    return p->plan->n_actions > 0;
+    return p->plan->n_actions > 0 || p->is_unsure;
+}
+
+void hvd_look_report(struct hvd_pass *p)
+{
+    const struct hvd_condition *known = &p->job->status.conditions[HVD_COND_WORKERS_READY];
+    struct hvd_condition_update update = {HVD_COND_WORKERS_READY, known->truth, known->reason,
+                                          NULL};
+    char message[MESSAGE_SIZE];
+
+    if (!p->unread || p->plan->n_actions > 0 || hvd_job_is_finished(&p->job->status))
+        return;
+    hvd_pass_text(message, sizeof(message),
+                  "%s %s cannot be read, will be tried again, and the job waits for that: %s",
+                  hvd_kind_info(p->unread->kind)->kind, p->unread->name,
+                  p->unread->message ? p->unread->message : "forbidden");
+    hvd_trouble_note(p, HVD_COND_WORKERS_READY, message, sizeof(message));
+    update.message = message;
+    if (known->truth == HVD_ABSENT) {
+        update.truth = HVD_FALSE;
+        update.reason = "WaitingForWorkers";
+    }
+    hvd_pass_condition(p, &update);
+    if (p->job->status.state == HVD_JOB_NEW) {
+        hvd_pass_state(p, HVD_JOB_PENDING);
+        p->next.workers_desired = p->job->spec.replicas;
+        if (p->job->generation == 1) /* a later one may not be that of what runs (start.c) */
+            p->next.observed_generation = 1;
+    }
+    p->is_urgent = true;
 }
 
 bool hvd_look_is_expected(const struct hvd_object *set, const struct hvd_object *pod)

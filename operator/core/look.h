@@ -18,6 +18,10 @@
  */
 bool hvd_look_for_missing(struct hvd_pass *p);
 
+/* Tells on the condition WorkersReady, and in an event, what could not be read and holds the job up
+ * while it waits for the next try. */
+void hvd_look_report(struct hvd_pass *p);
+
 /*
  * Whether the end of this pod was to be expected, as its set (NULL: gone) has no place for it any
  * more: what the watch tells of it needs no confirmation.

@@ -59,15 +59,17 @@ struct hvd_pass {
     bool is_denied;             /* one that is tried again in this pass, and may fail again */
     struct hvd_denied denied[HVD_DENIED_MAX]; /* in the order of kinds and names */
     size_t n_denied;
-    bool has_more_denied; /* than have room */
-    bool is_rescaled;     /* a set has other replicas than it should have */
-    bool is_occupied;     /* pods of others are in the way of workers */
-    bool is_carried_out;  /* what the status says is done, whether it is written or not */
-    bool is_child_held;   /* a child was denied, and waits for its next try */
-    bool is_held_untold;  /* a write waits so, and nothing is told of its denial yet */
-    bool is_blocked;      /* a foreign child or a refusal was reported in this pass */
-    char obstacle[512];   /* its text; "": none */
-    const char *trace;    /* how a Job that is gone has failed, by its events; or NULL */
+    bool has_more_denied;             /* than have room */
+    bool is_rescaled;                 /* a set has other replicas than it should have */
+    bool is_occupied;                 /* pods of others are in the way of workers */
+    bool is_unsure;                   /* something has to be looked for, and the next try waits */
+    const struct hvd_failure *unread; /* why, if that is told of */
+    bool is_carried_out; /* what the status says is done, whether it is written or not */
+    bool is_child_held;  /* a child was denied, and waits for its next try */
+    bool is_held_untold; /* a write waits so, and nothing is told of its denial yet */
+    bool is_blocked;     /* a foreign child or a refusal was reported in this pass */
+    char obstacle[512];  /* its text; "": none */
+    const char *trace;   /* how a Job that is gone has failed, by its events; or NULL */
     const char
         *replaced; /* the master's pod, in whose place its Job has made another one; or NULL */
     const char *deferred; /* replicas that wait for the next attempt; "": none */

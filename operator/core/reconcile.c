@@ -862,6 +862,12 @@ static bool is_let_go(const struct hvd_pass *p)
 
 static void act(struct hvd_pass *p)
 {
+    if (hvd_look_for_missing(p)) {
+        hvd_look_report(p);
+        if (p->unread && p->plan->n_actions == 0)
+            write_status(p);
+        return;
+    }
     if (hvd_job_is_finished(&p->job->status)) {
         hvd_outcome_clean(p);
         hvd_contest_report(p);
@@ -902,7 +908,7 @@ hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct h
     p.deferred = scaling.text;
     p.st = prepare(&p);
     take_suspension(&p, &job.status);
-    if (!p.st && !is_let_go(&p) && !hvd_look_for_missing(&p))
+    if (!p.st && !is_let_go(&p))
         act(&p);
     cJSON_Delete(p.spec);
     cJSON_Delete(p.hosts_data);

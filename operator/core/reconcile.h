@@ -41,6 +41,8 @@ enum hvd_failure_type {
     HVD_FAILURE_DENIED,   /* hvd_refusal_judge: refused for any other reason (quota, RBAC,
                              admission, a server in trouble): retried by the shell with backoff */
     HVD_FAILURE_STATUS,   /* the same of the status of the job itself */
+    HVD_FAILURE_UNREAD,   /* HVD_ACTION_LOOK was answered, and not by what is there or is not: 403,
+                             say */
     HVD_FAILURE_LEAVING,  /* hvd_refusal_judge: its namespace is being deleted; of an event, which
                              has no name here, too */
     HVD_FAILURE_NO_PODS,  /* the answer to HVD_ACTION_EXPLAIN; without a message nobody knows why */
@@ -70,7 +72,7 @@ struct hvd_failure {
     bool is_alone;
     uint64_t value;     /* of the action */
     unsigned n;         /* how often in a row the object failed so; counted by the shell */
-    unsigned told_from; /* of DENIED and STATUS: nothing is told of it before n is that
+    unsigned told_from; /* of DENIED, STATUS and UNREAD: nothing is told of it before n is that
                            (hvd_refusal_ is_told) */
 };
 

@@ -34,6 +34,7 @@ static const struct cause *find_cause(const char *text, const char **end)
         {" cannot be scheduled", "Unschedulable", false},
         {" cannot be made", "PodsNotCreated", false},
         {" cannot be made, will be tried again", "Denied", false}, /* the child itself */
+        {" cannot be read, will be tried again", "Denied", true},
         {" cannot start", "ContainerNotStarted", true},
         {" keeps ending", "ContainerKeepsEnding", false},
         {" is not ready", "ContainerNotReady", true},

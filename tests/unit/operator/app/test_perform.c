@@ -7,6 +7,7 @@
 #include "operator/app/clock.h"
 #include "operator/app/perform.h"
 #include "operator/core/denial.h"
+#include "operator/core/refusal.h"
 #include "operator/core/trace.h"
 #include "tests/unit/operator/app/objects.h"
 #include "tests/unit/operator/kube/fake_api.h"
@@ -585,6 +586,18 @@ static void look(struct bench *b, const char *selector)
     perform(b);
 }
 
+/* The job is decided anew, and the next try waits. */
+static void is_unread(const struct bench *b, unsigned n, unsigned told_from)
+{
+    const struct hvd_failure *failure = &b->entry->failures[b->entry->n_failures - 1];
+
+    assert_int_equal(b->status, HVD_OK);
+    assert_true(b->entry->n_failures > 0);
+    assert_int_equal(failure->type, HVD_FAILURE_UNREAD);
+    assert_int_equal(failure->n, n);
+    assert_int_equal(failure->told_from, told_from);
+}
+
 static void what_a_look_finds_is_known_and_what_it_does_not_is_gone(void **state)
 {
     struct bench *b = *state;
@@ -600,11 +613,19 @@ static void what_a_look_finds_is_known_and_what_it_does_not_is_gone(void **state
     hvd_store_miss(&b->store, HVD_KIND_SERVICE, "ns", "j", "s1", false);
     look(b, NULL);
     fake_api_answer(fake_api_last(&b->fake), 503, NULL);
-    assert_int_not_equal(b->status, HVD_OK);
+    is_unread(b, 1, HVD_REFUSAL_LASTS);
     assert_true(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j")->meta.is_doubtful);
+    look(b, NULL);
+    fake_api_answer(fake_api_last(&b->fake), 403, "{\"kind\":\"Status\",\"message\":\"no right\"}");
+    is_unread(b, 1, 1);
+    assert_string_equal(b->entry->failures[0].message, "no right");
+    look(b, NULL);
+    fake_api_break(fake_api_last(&b->fake), HVD_ERR_TIMEOUT);
+    assert_int_equal(b->status, HVD_ERR_TIMEOUT);
     look(b, NULL);
     fake_api_answer(fake_api_last(&b->fake), 404, GONE);
     assert_int_equal(b->status, HVD_OK);
+    assert_int_equal(b->entry->n_failures, 0);
     assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
     assert_int_equal(b->entry->n_gone, 1);
     assert_int_equal(b->entry->gone[0].kind, HVD_KIND_SERVICE);
@@ -662,7 +683,7 @@ static void a_404_of_a_load_balancer_forgets_no_job(void **state)
     }
     look(b, NULL);
     fake_api_answer(fake_api_last(&b->fake), 404, "{\"code\":404}");
-    assert_int_not_equal(b->status, HVD_OK);
+    is_unread(b, 1, HVD_REFUSAL_LASTS);
     assert_int_equal(b->entry->n_gone, 0);
     assert_true(hvd_doubts_due_ms(&b->store.doubts) == INT64_MAX);
 }

@@ -154,7 +154,7 @@ static void begin(struct world *w, bool is_master)
 }
 
 /* Those of ours, or all, also the Job controller's, which lets go the pod then. */
-static void lose_labels(struct world *w, const char *pod, bool is_all)
+static void lose_labels(struct world *w, const char *pod, bool is_all, const char *kind)
 {
     static const char *const ours[] = {HVD_LABEL_GROUP, HVD_LABEL_ROLE, HVD_LABEL_MANAGED_BY,
                                        HVD_LABEL_JOB};
@@ -165,7 +165,7 @@ static void lose_labels(struct world *w, const char *pod, bool is_all)
                           "\"controller-uid\":null,\"batch.kubernetes.io/job-name\":null,"
                           "\"job-name\":null}}}");
     for (size_t i = 0; i < N(ours); i++)
-        world_label(w, "Pod", pod, ours[i], NULL);
+        world_label(w, kind, pod, ours[i], NULL);
 }
 
 /* Whoever sees it, or not: the job goes on with the pod that it has. */
@@ -183,7 +183,7 @@ static void a_pod_that_loses_all_labels_before_the_first_status_gets_them_back(v
         begin(&w, i % 2);
         (void)snprintf(uid, sizeof(uid), "%s",
                        hvd_json_str(world_find(&w, "Pod", pod), "metadata.uid"));
-        lose_labels(&w, pod, false);
+        lose_labels(&w, pod, false, "Pod");
         if (i / 2) {
             while (world_controllers(&w))
                 continue;
@@ -231,7 +231,7 @@ static void a_master_that_loses_every_label_before_the_first_status_ends_its_att
         while (world_controllers(&w))
             continue;
         assert_int_equal(n_masters(&w), 1);
-        lose_labels(&w, pod, true);
+        lose_labels(&w, pod, true, "Pod");
         while (world_controllers(&w))
             continue;
         assert_int_equal(n_masters(&w), 2);
@@ -241,6 +241,54 @@ static void a_master_that_loses_every_label_before_the_first_status_ends_its_att
         assert_non_null(strstr(world_condition_text(&w, "Failed", "message"),
                                "pod digits-master-abcde was let go by Job digits-master"));
         assert_int_equal(n_masters(&w), 0);
+        world_fini(&w);
+    }
+}
+
+/* Nobody knows whether the pod is there: nothing is decided, and that is told, with a wait between
+ * two tries that grows. */
+static void what_may_not_be_read_holds_its_job_up_and_is_told(void **state)
+{
+    static const struct {
+        const char *unread, *kind, *name;
+    } cases[] = {{"Pod", "Pod", "digits-worker-0"},
+                 {"Pod", "Pod", "digits-master-abcde"},
+                 {"StatefulSet", "StatefulSet", "digits-worker"},
+                 {"Job", "Job", "digits-master"}};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * N(cases); i++) {
+        const char *kind = cases[i / 2].kind, *name = cases[i / 2].name;
+        char expected[128];
+        struct world w;
+        int n_sent;
+
+        print_message("%s%s\n", name, i % 2 ? " before the first status" : "");
+        if (i % 2)
+            begin(&w, true);
+        else
+            world_start(&w, "");
+        w.is_kubelet_off = false;
+        w.unread_kind = cases[i / 2].unread;
+        lose_labels(&w, name, false, kind);
+        pass_time(&w, 600);
+        (void)snprintf(expected, sizeof(expected),
+                       "%s %s cannot be read, will be tried again, and the job waits", kind, name);
+        assert_non_null(strstr(world_condition_text(&w, "WorkersReady", "message"), expected));
+        assert_int_equal(world_events(&w, "Denied"), 1);
+        assert_string_equal(world_status(&w, "state"), i % 2 ? "Pending" : "Running");
+        assert_in_range(w.n_looked, 20, 60);
+        n_sent = w.n_sent;
+        pass_time(&w, 600);
+        assert_int_equal(w.n_sent, n_sent);
+        w.unread_kind = NULL;
+        pass_time(&w, 120);
+        world_is_state(&w, "Running");
+        assert_null(strstr(world_condition_text(&w, "WorkersReady", "message"), "cannot be read"));
+        assert_int_equal(world_events(&w, "LabelsRestored"), 1);
+        world_end_master(&w, 0, "");
+        pass_time(&w, 60);
+        world_is_state(&w, "Succeeded");
         world_fini(&w);
     }
 }
@@ -572,6 +620,7 @@ int main(void)
         cmocka_unit_test(every_pod_gets_back_what_was_edited_while_nobody_looked),
         cmocka_unit_test(a_pod_that_loses_all_labels_before_the_first_status_gets_them_back),
         cmocka_unit_test(a_master_that_loses_every_label_before_the_first_status_ends_its_attempt),
+        cmocka_unit_test(what_may_not_be_read_holds_its_job_up_and_is_told),
         cmocka_unit_test(an_ordinary_life_needs_no_look),
         cmocka_unit_test(what_is_hidden_is_taken_down_with_the_rest),
         cmocka_unit_test(a_set_that_is_hidden_does_not_outlive_its_job),

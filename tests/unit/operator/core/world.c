@@ -353,18 +353,19 @@ static void remember(struct world *w, const struct hvd_action *action, enum hvd_
                                     .at_ms = w->now_ms};
 }
 
-/* Forgets the failure of that object, as after a success. */
-static void forget(struct world *w, const struct hvd_action *action)
+/* Forgets the failure of that object, as after a success; returns how often it has failed. */
+static unsigned forget(struct world *w, const struct hvd_action *action)
 {
     for (size_t i = 0; i < w->n_failures; i++) {
         if (w->failures[i].kind != action->kind || strcmp(w->failures[i].name, action->name) != 0)
             continue;
-        w->n_failures--;
-        w->failures[i] = w->failures[w->n_failures];
+        const unsigned n = w->failures[i].n;
+        w->failures[i] = w->failures[--w->n_failures];
         memmove(w->failure_text[i], w->failure_text[w->n_failures], 128);
         w->failures[i].name = w->failure_text[i];
-        return;
+        return n;
     }
+    return 0;
 }
 
 /* The write waits for its next try. */
@@ -427,8 +428,15 @@ static bool look(struct world *w, const struct hvd_action *action)
 {
     cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
     struct hvd_object found = {0};
+    unsigned n;
 
     w->n_looked++;
+    n = forget(w, action);
+    if (w->unread_kind && strcmp(w->unread_kind, hvd_kind_info(action->kind)->kind) == 0) {
+        remember(w, action, HVD_FAILURE_UNREAD);
+        w->failures[w->n_failures - 1].n = n + 1;
+        return false;
+    }
     if (action->body)
         return search(w, action);
     if (object)

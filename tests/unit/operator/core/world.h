@@ -44,6 +44,7 @@ struct world {
     size_t n_failures;
     const char *refuse_kind; /* creates of this kind answer 422 */
     const char *deny_kind;   /* writes of this kind are denied by a webhook; "": of all */
+    const char *unread_kind; /* what is looked for of this kind is answered by 403 */
     bool has_waits;          /* what is denied waits; else each pass tries it again */
     unsigned deny_from;      /* such a denial is told of from then on (told_from) */
     bool is_leaving;         /* the namespace is being deleted: creates and events answer 403 */
