@@ -33,6 +33,7 @@
 #include "operator/app/queue.h"
 #include "operator/app/server.h"
 #include "operator/app/sshports.h"
+#include "operator/app/stages.h"
 #include "operator/app/store.h"
 #include "operator/core/ports.h"
 #include "operator/core/server_clock.h"
@@ -79,6 +80,7 @@ struct hvd_operator {
     bool has_moved;       /* the estimate of the server's clock, by more than MOVED_MS */
     bool is_skew_told;    /* the log says that this machine's clock differs */
     struct hvd_pace pace; /* of looks at the network */
+    struct hvd_stages stages;
     uint32_t random;
 };
 
@@ -165,6 +167,7 @@ static void on_put(void *ctx, enum hvd_kind kind, const cJSON *object)
     struct hvd_err err = {0};
     hvd_status_t st;
 
+    hvd_stages_put(&op->stages, kind, object);
     note_trouble(op, kind, object);
     begin_feeding(op);
     st = hvd_store_put(&op->store, kind, object, &err);
@@ -516,6 +519,7 @@ static void pace(struct hvd_operator *op)
     if (left_us > 0)
         hvd_clock_sleep_us(left_us);
     hvd_pace_look(&op->pace, hvd_clock_us());
+    hvd_stages_look(&op->stages);
 }
 
 /* Waits, then moves what can move. *is_stopped tells whether stop_fd became readable. */
@@ -526,8 +530,10 @@ static hvd_status_t turn(struct hvd_operator *op, int timeout_ms, bool *is_stopp
     unsigned readable = 0;
     hvd_status_t st;
 
-    (void)hvd_kube_client_flush(op->client);
+    if (hvd_kube_client_flush(op->client))
+        hvd_stages_sent(&op->stages);
     st = hvd_kube_client_wait(op->client, fds, op->server ? 2 : 1, timeout_ms, &readable, err);
+    hvd_stages_woke(&op->stages);
     pace(op);
     if (st == HVD_OK)
         st = hvd_kube_client_step(op->client, err);
@@ -779,6 +785,7 @@ static hvd_status_t create_parts(struct hvd_operator *op, struct hvd_err *err)
         .store = &op->store,
         .metrics = &op->metrics,
         .log = op->setup.log,
+        .stages = &op->stages,
         .clock = &op->clock,
         .explainer = &op->explainer,
         .performed = on_performed,
@@ -802,6 +809,7 @@ hvd_status_t hvd_operator_create(const struct hvd_operator_setup *setup, struct 
     op->setup = *setup;
     hvd_loglimit_init(&op->limit, setup->log, hvd_clock_ms);
     op->setup.log = &op->limit.log;
+    op->stages.log = op->setup.log;
     op->random = (uint32_t)hvd_clock_us();
     hvd_server_clock_init(&op->clock, hvd_clock_local_ms(), hvd_clock_ms());
     op->settings.gang = setup->options->gang;

@@ -23,6 +23,7 @@
 #include "operator/app/answer.h"
 #include "operator/app/clock.h"
 #include "operator/app/sshkey.h"
+#include "operator/app/stages.h"
 #include "operator/core/children.h"
 #include "operator/core/denial.h"
 #include "operator/core/kept.h"
@@ -67,6 +68,13 @@ struct step {
 };
 
 static void pump(struct run *run);
+
+static struct hvd_stages_write stage_of(const struct run *run, const struct hvd_action *action)
+{
+    return (struct hvd_stages_write){
+        run->entry->key, action->type == HVD_ACTION_EVENT ? HVD_KIND_EVENT : action->kind,
+        action->type == HVD_ACTION_PATCH_STATUS};
+}
 
 /* ---- results ---- */
 
@@ -782,7 +790,9 @@ static void on_write_done(void *ctx, const struct hvd_kube_response *response)
     struct step *step = ctx;
     const struct hvd_action *action = step->action;
     bool is_create = action->type == HVD_ACTION_CREATE || action->type == HVD_ACTION_CREATE_SECRET;
+    const struct hvd_stages_write write = stage_of(step->run, action);
 
+    hvd_stages_answered(step->run->p.stages, &write);
     if (action->type == HVD_ACTION_EVENT) {
         on_event_done(step, response);
         return;
@@ -856,6 +866,9 @@ static hvd_status_t send_write(struct step *step, const char *body, struct hvd_e
         .ctx = step,
     };
 
+    const struct hvd_stages_write write = stage_of(step->run, a);
+
+    hvd_stages_asked(p->stages, &write);
     return p->api->send(p->api->self, &request, NULL, err);
 }
 

@@ -30,6 +30,7 @@ struct hvd_performer {
     struct hvd_store *store;
     struct hvd_metrics *metrics;
     const struct hvd_log *log;
+    const struct hvd_stages *stages; /* NULL: nobody measures */
     const struct hvd_server_clock *clock;
     struct hvd_explainer *explainer;
     hvd_performed_fn performed;

@@ -27,6 +27,18 @@ struct hvd_process_usage hvd_process_usage(void)
     return usage;
 }
 
+int64_t hvd_process_waited_us(void)
+{
+    FILE *schedstat = fopen("/proc/thread-self/schedstat", "re");
+    long long ran_ns = 0, waited_ns = 0;
+
+    if (schedstat && fscanf(schedstat, "%lld %lld", &ran_ns, &waited_ns) != 2)
+        waited_ns = 0;
+    if (schedstat)
+        (void)fclose(schedstat);
+    return waited_ns / 1000;
+}
+
 void hvd_process_identity(char *out, size_t size)
 {
     char host[128] = "";

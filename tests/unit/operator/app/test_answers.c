@@ -162,7 +162,7 @@ static int set_up(void **state)
     hvd_store_init(&b.store, &b.queue, on_changed, &b);
     fake_api_init(&b.fake);
     b.performer = (struct hvd_performer){
-        &b.fake.api, &b.store, &b.metrics, NULL, &b.clock, NULL, on_performed, &b,
+        &b.fake.api, &b.store, &b.metrics, NULL, NULL, &b.clock, NULL, on_performed, &b,
     };
     job = cJSON_Parse(JOB("j", "u1", "1"));
     assert_int_equal(hvd_store_put(&b.store, HVD_KIND_HOROVODJOB, job, NULL), HVD_OK);

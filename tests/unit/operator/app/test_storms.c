@@ -113,7 +113,7 @@ static void set_up(struct bench *b)
     hvd_store_init(&b->store, &b->queue, on_changed, b);
     fake_api_init(&b->fake);
     b->performer = (struct hvd_performer){
-        &b->fake.api, &b->store, &b->metrics, NULL, &b->clock, NULL, on_performed, b,
+        &b->fake.api, &b->store, &b->metrics, NULL, NULL, &b->clock, NULL, on_performed, b,
     };
     put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
 }
