@@ -42,6 +42,8 @@ def measure_rows(name, options):
     table = measure.Table(options.seed)
     for part in BENCHMARKS[name]:
         PARTS[part](table, options)
+    if not table.rows:
+        return
     OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / f"{name}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in table.rows), encoding="utf-8")
@@ -68,6 +70,8 @@ def main():
                         help="also the gradients of ResNet-50 and BERT-large; needs 6 GB of memory")
     parser.add_argument("--first", action="store_true",
                         help="operator: run before all other programs of this machine; needs root")
+    parser.add_argument("--stages", action="store_true",
+                        help="nodes: instead of the rows, print the stages of what the operator adds, with the operator's log at debug")
     parser.add_argument("--minutes", type=float, default=5, help="operator: how long jobs come and go in long (default: 5)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: terminated"))

@@ -17,9 +17,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 import jobs
 import measure
+import stages
 
 from fake import Operator, until  # (jobs has set the path, fake that of tests/support)
 from kubeapi import Api, ApiError, PATHS
@@ -32,6 +34,7 @@ LATE = "jobs"  # those of the masters, which wait for Ready workers
 AGENT = "horovod-operator/"
 POSTING, CLIENT = "posting as many objects", "a client without an operator"
 LIMIT_S = 300
+EVERY_S = 0.25  # between two jobs, so that the processors are not busy all the time
 PATIENCE_S = 10  # with a program that was told to end
 # A node whose renewals come late on a busy machine must not count as lost: that would be about the machine.
 PATIENT = ["--node-monitor-grace-period=15m"]
@@ -102,6 +105,14 @@ def ready_workers(records):
     return {job: max(times) for job, times in found.items() if len(times) == jobs.N_WORKERS}
 
 
+def last_workers(records):
+    """job -> (the worker that was Ready last, when)."""
+    found = {}
+    for name, times in plays(records, "worker").items():
+        found.setdefault(name.rsplit("-worker-", 1)[0], []).append((times[0], name))
+    return {job: max(pairs)[::-1] for job, pairs in found.items()}
+
+
 def ended_masters(records):
     return {name: times[1] for name, times in plays(records, "master").items() if len(times) > 1}
 
@@ -130,8 +141,7 @@ def reactions(records):
         found["made"].append(1000 * (r["done"] - ready[job]))
     for name, at in ended.items():
         job = name.rsplit("-master-", 1)[0]
-        told = [r["done"] for r in records if r["agent"].startswith(AGENT) and r["verb"] == "patch" and r["done"] > at and
-                (r["resource"], r["sub"], r["name"]) == ("horovodjobs", "status", job)]
+        told = [r["done"] for r in records if is_told(r, job, at)]
         if told:
             found["told"].append(1000 * (min(told) - at))
         else:
@@ -139,6 +149,12 @@ def reactions(records):
     if missing:
         raise ValueError(f"the audit log has no reaction of: " + "; ".join(missing))
     return found
+
+
+def is_told(r, job, at):
+    """Whether this is a status of the job that the operator wrote after that time."""
+    return (r["agent"].startswith(AGENT) and r["verb"] == "patch" and r["done"] > at and
+            (r["resource"], r["sub"], r["name"]) == ("horovodjobs", "status", job))
 
 
 def count(records):
@@ -198,14 +214,20 @@ def cluster(flags=()):
         process = subprocess.Popen([kwok, "--kubeconfig", kubeconfig, "--manage-all-nodes", "--node-lease-duration-seconds", "40"],
                                    stdout=log, stderr=log)
         stack.callback(end, process)
+        pathlib.Path(f"{folder}/server/kwok.pid").write_text(str(process.pid))
         prepare(kubeconfig)
         yield kubeconfig, folder
 
 
+def programs(folder):
+    """name -> process of those of the server."""
+    return {record.stem: int(record.read_text().split()[0]) for record in sorted(pathlib.Path(folder).glob("*.pid"))}
+
+
 def go_first(folder):
     """The server's programs have sessions of their own, which jobs.go_first does not reach."""
-    for record in pathlib.Path(folder).glob("*.pid"):
-        pathlib.Path(f"/proc/{record.read_text().split()[0]}/autogroup").write_text("-20")
+    for pid in programs(folder).values():
+        pathlib.Path(f"/proc/{pid}/autogroup").write_text("-20")
 
 
 def prepare(kubeconfig):
@@ -322,6 +344,40 @@ def hundred_jobs(kubeconfig, folder, child, number):
             with_client(kubeconfig, folder, f"copies-{number}", pool, child))
 
 
+def traced(kubeconfig, folder, ns, every_s):
+    """100 jobs, one every so many seconds, to their success: their events of each kind, in stages, and who used the processors."""
+    pool, api, found = Pool(kubeconfig), Api(kubeconfig), {"ready-to-request": [], "ready-to-master": [], "pod-to-status": []}
+    offset_us = stages.boot_offset_us()
+    with new_namespace(kubeconfig, folder, ns) as audit, \
+            Operator(kubeconfig, folder, "--namespace", ns, "--log-level", "debug") as operator:
+        operator.wait_ready()
+        metrics = api.stream("/metrics").read().decode()
+        pids = programs(f"{folder}/server") | {"operator": operator.process.pid}
+        with stages.Follower(kubeconfig, ns, folder) as follower, stages.Processors(pids) as processors:
+            begin = time.monotonic()
+            for i in range(0, jobs.N_JOBS, 1 if every_s else jobs.N_JOBS):
+                pool.post([(f"{PATHS['horovodjobs']}/namespaces/{ns}/horovodjobs", manifest(name))
+                           for name in (NAMES[i:i + 1] if every_s else NAMES)])
+                time.sleep(max(0, begin + (i + 1) * every_s - time.monotonic()))
+            until(lambda: f"all have succeeded: {count(audit.read())}",
+                  lambda: operator.metric("horovod_operator_jobs", state="Succeeded") == jobs.N_JOBS, LIMIT_S, 0.2)
+        waits = stages.goroutine_waits(metrics, api.stream("/metrics").read().decode())
+        operator.stop()
+        records, trace = audit.read(), stages.Trace(operator.log.read_text(), offset_us)
+    seen, ready = stages.read_follower(follower.text), last_workers(records)
+    for r in made(records, [LATE]):
+        if stage := stages.ready_stages(trace, seen, ready[r["name"].rsplit("-master", 1)[0]], r):
+            found["ready-to-request"].append(stages.without(stage, stages.ANSWER))
+            found["ready-to-master"].append(stage)
+    for name, at in ended_masters(records).items():
+        job = name.rsplit("-master-", 1)[0]
+        status = min((r for r in records if is_told(r, job, at)), key=lambda r: r["done"])
+        about = [r for r in made(records, ["events"]) if r["agent"].startswith(AGENT) and r["name"].startswith(f"{job}.")]
+        if stage := stages.ended_stages(trace, seen, (name, at), status, about):
+            found["pod-to-status"].append(stage)
+    return found, processors, waits
+
+
 # --- the table -----------------------------------------------------------------------------------------------------
 
 def measure_case(table, name, flags, launches, is_first):
@@ -353,7 +409,24 @@ def goes_first(options):
     return options.first
 
 
+def show_stages(options):
+    """Prints where the time goes: 100 jobs at once, and one after the other."""
+    with cluster(LIFTED) as (kubeconfig, folder):
+        if goes_first(options):
+            go_first(f"{folder}/server")
+        pattern(kubeconfig, folder)  # a first job, for what is slow but once
+        for name, every_s in (("at once", 0), (f"one every {EVERY_S} s", EVERY_S)):
+            runs = [traced(kubeconfig, folder, f"traced-{'paced' if every_s else 'burst'}-{i}", every_s)
+                    for i in range(max(1, options.launches // 3))]
+            for what in runs[0][0]:
+                stages.show(f"{what}, {jobs.N_JOBS} jobs {name}", [event for found, _, _ in runs for event in found[what]])
+            stages.show_processors(*runs[-1][1:])
+
+
 def measure_rows(table, options):
+    if options.stages:
+        show_stages(options)
+        return
     measure_case(table, "real", LIFTED, max(1, options.launches // 3), goes_first(options))
 
 

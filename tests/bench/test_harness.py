@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import subprocess
 import xml.etree.ElementTree as ElementTree
 
@@ -18,6 +19,7 @@ import picture
 import python
 import results
 import simulated
+import stages
 import steps
 
 
@@ -544,12 +546,118 @@ def test_each_case_of_real_nodes_has_its_rows(monkeypatch, capsys):
     monkeypatch.setattr(nodes, "cluster", lambda flags: contextlib.nullcontext(("kubeconfig", "folder")))
     table = measure.Table(1)
     for part in nodes.measure_rows, nodes.measure_limited:
-        part(table, argparse.Namespace(first=False, launches=6))
+        part(table, argparse.Namespace(first=False, launches=6, stages=False))
     found = {row["name"]: (row["ratio_p50"], row["n"], results.target(row)) for row in table.rows}
     assert found["real-children-but-masters"] == (0.5, 2, 1.2) and found["real-limited-children-but-masters"] == (0.5, 1, 1.2)
     assert found["real-workers-ready"] == (1, 2, 1.2) and found["real-limited-masters-ended"] == (1, 1, 1.2)
     assert found["real-cpu-of-100-jobs"] == (1.25, 2, None) and found["real-ready-to-request-p99"] == (0.5, 2, 1)
     assert capsys.readouterr().out.count("100 create jobs") == 2
+
+
+# --- stages.py ----------------------------------------------------------------------------------------------------
+
+OFFSET_US = 1_000_000  # of the monotonic clock to that of the audit log
+
+
+def logged(msg, at_ms, **fields):
+    """A line of the operator's log at a time of the audit log."""
+    words = {name: value if name in ("resource", "name", "version", "job", "subresource", "waited_us") else 1000 * value - OFFSET_US
+             for name, value in fields.items()}
+    return " ".join(['time=x level=debug subsystem=stages', f'msg="{msg}"', *(f"{k}={v}" for k, v in words.items()),
+                     f"at_us={1000 * at_ms - OFFSET_US}"])
+
+
+def came(name, version, at_ms, *, before_us, looked_us, waited_us=0):
+    return logged("object came", at_ms, resource="pods", name=name, version=version, before_us=before_us, woken_us=looked_us,
+                  looked_us=looked_us, waited_us=waited_us)
+
+
+def trace_of(*lines):
+    return stages.Trace("\n".join(["level=info subsystem=operator msg=created at_us=1", *lines]), OFFSET_US)
+
+
+def test_stages_of_a_ready_worker_add_up_to_its_total():
+    trace = trace_of(came("j0-worker-1", 7, 3012, before_us=3008, looked_us=3010, waited_us=500),
+                     logged("request made", 3015, job="ns/j0", resource="jobs"),
+                     logged("requests left", 3016, waited_us=2500))
+    follower = stages.read_follower("3004000 j0-worker-1 6 -\n3009000 j0-worker-1 7 ready\n3010000 j0-worker-1 8 ready\n")
+    found = stages.ready_stages(trace, follower, ("j0-worker-1", 3.0), {"name": "j0-master", "at": 3.02, "done": 3.05})
+    assert found == {stages.SERVER: pytest.approx(8), stages.LOOK: pytest.approx(2), stages.TAKE: pytest.approx(2),
+                     stages.DECIDE: pytest.approx(3), stages.LEAVE: pytest.approx(1), stages.RECEIVE: pytest.approx(4),
+                     stages.ANSWER: pytest.approx(30), stages.FLOOR: pytest.approx(9), stages.WAITED: pytest.approx(2)}
+    assert stages.total(found) == pytest.approx(50)
+    assert stages.total(stages.without(found, stages.ANSWER)) == pytest.approx(20)
+
+
+def test_stages_of_an_end_have_those_of_the_event_before_the_status():
+    trace = trace_of(came("j0-master-x", 9, 4003, before_us=3999, looked_us=4002),
+                     logged("request made", 4004, job="ns/j0", resource="events"), logged("requests left", 4005),
+                     logged("answer came", 4030, job="ns/j0", resource="events"),
+                     logged("request made", 4031, job="ns/j0", resource="horovodjobs", subresource="status"),
+                     logged("requests left", 4032))
+    follower = stages.read_follower("4001000 j0-master-x 9 succeeded\n")
+    status, event = {"name": "j0", "at": 4.040, "done": 4.060}, {"at": 4.010, "done": 4.025}
+    found = stages.ended_stages(trace, follower, ("j0-master-x", 4.0), status, [event, {"at": 3.0, "done": 3.5}])
+    assert [round(found[name]) for name in stages.ORDER] == [0, 2, 1, 1, 1, 5, 15, 7, 8, 20]
+    assert stages.total(found) == pytest.approx(60)
+    alone = stages.ended_stages(trace_of(came("j0-master-x", 9, 4003, before_us=3999, looked_us=4002)), follower,
+                                ("j0-master-x", 4.0), status, [])
+    assert stages.EVENT_SENT not in alone and stages.total(alone) == pytest.approx(60)
+
+
+def test_an_object_that_no_watch_brought_has_no_stages():
+    assert stages.ready_stages(trace_of(), {}, ("j0-worker-1", 3.0), {"name": "j0-master", "at": 3.02, "done": 3.05}) is None
+
+
+def test_the_slowest_events_have_columns_of_their_own():
+    events = [{stages.SERVER: 1.0, stages.ANSWER: 3.0, stages.FLOOR: 1.0, stages.WAITED: 0.0}] * 95
+    events += [{stages.SERVER: 90.0, stages.ANSWER: 10.0, stages.FLOOR: 80.0, stages.WAITED: 5.0}] * 5
+    lines = {name: rest for name, *rest in stages.table(events)}
+    assert list(lines) == [stages.SERVER, stages.ANSWER, "total", stages.FLOOR, stages.WAITED]
+    assert lines[stages.SERVER] == [1, 90, pytest.approx((95 + 450) / 880), 90, 0.9]
+    assert lines["total"] == [4, 100, 1, 100, 1] and lines[stages.WAITED][3:] == [5, 0.05]
+
+
+def test_goroutines_waited_as_the_difference_of_two_pages_says():
+    def page(total, *counts):
+        rows = zip(("0", "0.001", "0.128", "+Inf"), counts)
+        return "".join(f'go_sched_latencies_seconds_bucket{{le="{edge}"}} {n}\n' for edge, n in rows) + \
+            f"go_sched_latencies_seconds_sum {total}\n"
+    assert stages.goroutine_waits(page(1, 5, 5, 5, 5), page(3, 5, 1000, 1004, 1005)) == (pytest.approx(2), 1, 1000)
+    assert stages.goroutine_waits(page(1, 0, 0, 0, 0), page(2, 0, 50, 100, 100))[1] == 128
+    assert stages.goroutine_waits("", "") is None
+
+
+def test_a_follower_notes_what_a_pod_is():
+    import follower
+
+    def line(**status):
+        return json.dumps({"type": "MODIFIED", "object": {"metadata": {"name": "p", "resourceVersion": "7"}, "status": status}})
+    assert follower.row(5, line(phase="Running", conditions=[{"type": "Ready", "status": "True"}])) == "5 p 7 ready\n"
+    assert follower.row(5, line(phase="Running", conditions=[{"type": "Ready", "status": "False"}])) == "5 p 7 -\n"
+    assert follower.row(5, line(phase="Succeeded")) == "5 p 7 succeeded\n"
+
+
+def test_stages_are_printed_in_place_of_the_rows(monkeypatch, capsys):
+    events = [{stages.SERVER: 1.0, stages.RECEIVE: 3.0, stages.FLOOR: 1.0, stages.WAITED: 0.0}]
+    processors = argparse.Namespace(wall_s=2.0, spent={"operator": (0.5, 1.25)})
+    asked = []
+    monkeypatch.setattr(nodes, "traced", lambda *args: asked.append(args[2:]) or ({"ready-to-request": events}, processors, (0.5, 1, 9)))
+    monkeypatch.setattr(nodes, "pattern", lambda *_: {})
+    monkeypatch.setattr(nodes, "cluster", lambda flags: contextlib.nullcontext(("kubeconfig", "folder")))
+    table = measure.Table(1)
+    nodes.measure_rows(table, argparse.Namespace(first=False, launches=6, stages=True))
+    out = capsys.readouterr().out
+    assert table.rows == [] and asked == [("traced-burst-0", 0), ("traced-burst-1", 0), ("traced-paced-0", 0.25), ("traced-paced-1", 0.25)]
+    assert "ready-to-request, 100 jobs at once: 2 events" in out and "ready-to-request, 100 jobs one every 0.25 s: 2 events" in out
+    assert re.search(r"operator +0.50 +1.25", out) and "0.50 ms as the mean" in out
+
+
+def test_what_programs_ran_and_waited_is_read_from_the_kernel():
+    with stages.Processors({"this": os.getpid()}) as processors:
+        sum(range(3000000))
+    ran, waited = processors.spent["this"]
+    assert ran > 0 and waited >= 0 and processors.wall_s > 0
 
 
 def test_a_program_that_does_not_end_when_told_to_is_ended(monkeypatch):

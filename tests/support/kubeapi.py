@@ -78,6 +78,15 @@ class Api:
             raise ApiError(response.status, document)
         return document
 
+    def stream(self, path):
+        """The answer of a watch, which gives its lines as they come, on a connection of its own."""
+        connection = http.client.HTTPSConnection(self.server.hostname, self.server.port, context=self.context)
+        connection.request("GET", path)
+        response = connection.getresponse()
+        if response.status >= 300:
+            raise ApiError(response.status, json.loads(response.read() or b"{}"))
+        return response
+
 
 class Namespace:
     """The objects of one namespace, by plural name."""

@@ -1,0 +1,43 @@
+"""follower.py KUBECONFIG NS FILE: the least that a client can do. It watches the pods of a namespace over TLS and notes when
+each line came; once standard input ends it writes them to FILE, one a line: microseconds of the time of day, name, version,
+and "ready", "succeeded" or "-". It prints a line as soon as the watch is open."""
+import json
+import os
+import pathlib
+import sys
+import threading
+import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from kubeapi import Api  # noqa: E402  (the path above)
+
+
+def state(pod):
+    status = pod.get("status", {})
+    if status.get("phase") == "Succeeded":
+        return "succeeded"
+    return "ready" if any((c["type"], c["status"]) == ("Ready", "True") for c in status.get("conditions", [])) else "-"
+
+
+def row(at_us, line):
+    """The line of the file for a line of the watch."""
+    pod = json.loads(line)["object"]
+    return f"{at_us} {pod['metadata']['name']} {pod['metadata']['resourceVersion']} {state(pod)}\n"
+
+
+def main(kubeconfig, ns, path):
+    found = []
+
+    def write():
+        sys.stdin.read()
+        pathlib.Path(path).write_text("".join(row(*pair) for pair in found[:]), encoding="utf-8")
+        os._exit(0)  # the other thread waits for a line
+    stream = Api(kubeconfig).stream(f"/api/v1/namespaces/{ns}/pods?watch=1&labelSelector=horovod.io/job-name")
+    threading.Thread(target=write).start()
+    print("open", flush=True)
+    for line in stream:
+        found.append((time.time_ns() // 1000, line))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
