@@ -41,7 +41,6 @@
 #include "operator/kube/watch.h"
 
 #define SUBSYSTEM "operator"
-#define COALESCE_MS 2
 /* While so many plans are under way and quick, no new job is begun: what is urgent would stand
  * behind it in the server. */
 #define MAX_STARTING 8
@@ -119,7 +118,7 @@ static void on_changed(void *ctx, struct hvd_entry *entry)
         entry->event_us = hvd_clock_us();
     op->n_changes++;
     op->is_port_free |= hvd_sshports_note(entry);
-    want(op, entry, hvd_clock_ms() + (op->is_feeding ? COALESCE_MS : 0));
+    want(op, entry, hvd_clock_ms());
 }
 
 static void on_begin(void *ctx, enum hvd_kind kind)

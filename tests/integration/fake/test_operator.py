@@ -134,3 +134,20 @@ def test_404s_that_pass_make_no_job_forgotten(fake, operator, reason, verb):
     until("some are answered 404", lambda: [r["verb"] for r in fake.requests() if r["code"] == 404].count(verb) >= 2 - (verb == "get"))
     fake.clear_faults()
     fake.wait_state("Succeeded", timeout=40)
+
+
+def test_a_change_is_acted_on_at_the_look_that_brought_it(fake, tmp_path):
+    names = [f"j{i}" for i in range(5)]
+    fake.play(ready_ms=300, run_ms=300)  # when all children are there: what follows depends on the pod alone
+    with Operator(fake.kubeconfig(), tmp_path, "--log-level", "debug") as operator:
+        operator.wait_ready()
+        for name in names:
+            fake.apply_job(name, replicas=2)
+            fake.wait_state("Succeeded", name)
+        assert operator.stop() == 0
+        lines = [dict(word.split("=", 1) for word in line.replace('"', "").split() if "=" in word)
+                 for line in operator.log.read_text().splitlines() if "subsystem=stages" in line]
+    made = {line["job"]: line["look"] for line in lines if line["msg"] == "request" and line["resource"] == "jobs"}
+    ready = {name: [line["look"] for line in lines if line["msg"] == "object" and line["name"].startswith(f"{name}-worker-")]
+             for name in names}
+    assert [name for name in names if made[f"default/{name}"] not in ready[name]] == []
