@@ -375,7 +375,7 @@ def traced(kubeconfig, folder, ns, every_s):
         about = [r for r in made(records, ["events"]) if r["agent"].startswith(AGENT) and r["name"].startswith(f"{job}.")]
         if stage := stages.ended_stages(trace, seen, (name, at), status, about):
             found["pod-to-status"].append(stage)
-    return found, processors, waits
+    return found, processors, waits, (count(records).get("watch pods", 0), stages.openings(follower.text))
 
 
 # --- the table -----------------------------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ def show_stages(options):
             runs = [traced(kubeconfig, folder, f"traced-{'paced' if every_s else 'burst'}-{i}", every_s)
                     for i in range(max(1, options.launches // 3))]
             for what in runs[0][0]:
-                stages.show(f"{what}, {jobs.N_JOBS} jobs {name}", [event for found, _, _ in runs for event in found[what]])
+                stages.show(f"{what}, {jobs.N_JOBS} jobs {name}", [event for found, *_ in runs for event in found[what]])
             stages.show_processors(*runs[-1][1:])
 
 

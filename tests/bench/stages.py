@@ -81,6 +81,11 @@ def read_follower(text):
     return found
 
 
+def openings(text):
+    """How often the follower opened its watch."""
+    return sum(line.split()[1] == "opened" for line in text.splitlines())
+
+
 class Follower:
     """The client that only watches, while the `with` statement lasts; then `text` is what it saw."""
 
@@ -233,9 +238,10 @@ def goroutine_waits(before, after):
             int(n))
 
 
-def show_processors(processors, waits):
+def show_processors(processors, waits, opened):
     print(f"\nprocessors, {processors.wall_s:.1f} s: {'program':<26} {'ran s':>8} {'waited s':>9}")
     for name, (ran, waited) in processors.spent.items():
         print(f"{'':<20} {name:<26} {ran:>8.2f} {waited:>9.2f}")
     if waits:
         print(f"goroutines of kube-apiserver waited to be run {waits[0]:.2f} ms as the mean, 99 % less than {waits[1]:.2f} ms ({waits[2]})")
+    print(f"watches of pods, the first and those after one that the server ended: {opened[0]} of the operator, {opened[1]} of the follower")

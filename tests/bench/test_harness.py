@@ -636,13 +636,14 @@ def test_a_follower_notes_what_a_pod_is():
     assert follower.row(5, line(phase="Running", conditions=[{"type": "Ready", "status": "True"}])) == "5 p 7 ready\n"
     assert follower.row(5, line(phase="Running", conditions=[{"type": "Ready", "status": "False"}])) == "5 p 7 -\n"
     assert follower.row(5, line(phase="Succeeded")) == "5 p 7 succeeded\n"
+    assert stages.openings(follower.row(5, None) + follower.row(6, line(phase="Succeeded")) + follower.row(7, None)) == 2
 
 
 def test_stages_are_printed_in_place_of_the_rows(monkeypatch, capsys):
     events = [{stages.SERVER: 1.0, stages.RECEIVE: 3.0, stages.FLOOR: 1.0, stages.WAITED: 0.0}]
     processors = argparse.Namespace(wall_s=2.0, spent={"operator": (0.5, 1.25)})
     asked = []
-    monkeypatch.setattr(nodes, "traced", lambda *args: asked.append(args[2:]) or ({"ready-to-request": events}, processors, (0.5, 1, 9)))
+    monkeypatch.setattr(nodes, "traced", lambda *args: asked.append(args[2:]) or ({"ready-to-request": events}, processors, (0.5, 1, 9), (2, 1)))
     monkeypatch.setattr(nodes, "pattern", lambda *_: {})
     monkeypatch.setattr(nodes, "cluster", lambda flags: contextlib.nullcontext(("kubeconfig", "folder")))
     table = measure.Table(1)
@@ -651,6 +652,7 @@ def test_stages_are_printed_in_place_of_the_rows(monkeypatch, capsys):
     assert table.rows == [] and asked == [("traced-burst-0", 0), ("traced-burst-1", 0), ("traced-paced-0", 0.25), ("traced-paced-1", 0.25)]
     assert "ready-to-request, 100 jobs at once: 2 events" in out and "ready-to-request, 100 jobs one every 0.25 s: 2 events" in out
     assert re.search(r"operator +0.50 +1.25", out) and "0.50 ms as the mean" in out
+    assert "2 of the operator, 1 of the follower" in out
 
 
 def test_what_programs_ran_and_waited_is_read_from_the_kernel():
