@@ -34,6 +34,12 @@ struct neighbour {
     bool must_lose;
 };
 
+/* A rank that does not answer, next to this one or not. */
+struct silence {
+    int position;
+    int64_t since_ns; /* or earlier */
+};
+
 struct hvd_heartbeat {
     int64_t warning_ns;
     int64_t shutdown_ns;
@@ -46,6 +52,8 @@ struct hvd_heartbeat {
     int64_t known_ns; /* since when a rank is known to be silent; 0: none is */
     bool must_warn;   /* what is to be done about data */
     bool must_lose;
+    int n_silences;
+    struct silence silences[HVD_SILENT_MAX];
     int n;
     struct neighbour neighbours[];
 };
@@ -141,6 +149,8 @@ static void skip_gap(struct hvd_heartbeat *h, int64_t now_ns)
         return;
     h->ran_ns = now_ns;
     shift(&h->known_ns, gap_ns, now_ns);
+    for (int i = 0; i < h->n_silences; i++)
+        shift(&h->silences[i].since_ns, gap_ns, now_ns);
     for (int kind = 0; kind < HVD_WAIT_KINDS; kind++)
         shift(&h->own[kind].since_ns, gap_ns, now_ns);
     for (int i = 0; i < h->n; i++) {
@@ -273,6 +283,36 @@ static void look_at_data(struct hvd_heartbeat *h)
                    (!is_known || h->ticked_ns - h->known_ns >= h->shutdown_ns + grace_ns);
 }
 
+/* Since when a rank has been silent that was not so far: whoever says so has waited that long for
+ * its answer. */
+static int64_t silent_since(const struct hvd_heartbeat *h, int position)
+{
+    for (int i = 0; i < h->n; i++)
+        if (h->neighbours[i].position == position && h->neighbours[i].probed_ns > 0)
+            return h->neighbours[i].probed_ns;
+    return h->ticked_ns - h->warning_ns / 4;
+}
+
+/* Keeps since when the silent ranks have been silent. */
+static void note_silences(struct hvd_heartbeat *h)
+{
+    struct silence found[HVD_SILENT_MAX];
+    int positions[HVD_SILENT_MAX];
+    const int n = hvd_heartbeat_silent(h, -1, positions);
+
+    for (int i = 0; i < n; i++) {
+        found[i] = (struct silence){.position = positions[i]};
+        for (int k = 0; k < h->n_silences; k++)
+            if (h->silences[k].position == positions[i])
+                found[i] = h->silences[k];
+        if (found[i].since_ns == 0)
+            found[i].since_ns = silent_since(h, positions[i]);
+    }
+    for (int i = 0; i < n; i++)
+        h->silences[i] = found[i];
+    h->n_silences = n;
+}
+
 void hvd_heartbeat_tick(struct hvd_heartbeat *h, const struct hvd_waits *waits, int64_t now_ns)
 {
     enum hvd_wait_kind kind = HVD_WAIT_NONE;
@@ -291,6 +331,7 @@ void hvd_heartbeat_tick(struct hvd_heartbeat *h, const struct hvd_waits *waits, 
     for (int i = 0; i < h->n; i++)
         look_at(h, i);
     look_at_data(h);
+    note_silences(h);
 }
 
 static void describe(const struct hvd_heartbeat *h, const struct waiting *w,
@@ -374,6 +415,16 @@ int hvd_heartbeat_silent(const struct hvd_heartbeat *h, int neighbour, int *posi
         for (int k = 0; k < n->n_silent; k++)
             add_silent(n->silent[k], positions, &n_found);
     }
+    return n_found;
+}
+
+int hvd_heartbeat_missed(const struct hvd_heartbeat *h, int64_t ns, int *positions)
+{
+    int n_found = 0;
+
+    for (int i = 0; i < h->n_silences; i++)
+        if (h->ticked_ns - h->silences[i].since_ns >= ns)
+            positions[n_found++] = h->silences[i].position;
     return n_found;
 }
 

@@ -86,6 +86,9 @@ bool hvd_heartbeat_next(struct hvd_heartbeat *h, struct hvd_beat_step *step);
  * their positions, at most HVD_SILENT_MAX; how many. */
 int hvd_heartbeat_silent(const struct hvd_heartbeat *h, int neighbour, int *positions);
 
+/* The same of those that have been silent for so long, as of the last tick. */
+int hvd_heartbeat_missed(const struct hvd_heartbeat *h, int64_t ns, int *positions);
+
 /* Whether neighbours are probed, as of the last tick: then the next one is to come in time. */
 bool hvd_heartbeat_is_active(const struct hvd_heartbeat *h);
 

@@ -112,6 +112,10 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
 const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
                                    int *n_missing);
 
+/* Whether a rank at one of these positions has not asked for that tensor, as far as is known. */
+bool hvd_negotiator_awaits(const struct hvd_negotiator *n, int64_t before_ns, const int *positions,
+                           int n_positions);
+
 /*
  * Why a rank has not the group of a tensor that is waited for. A rank whose binding is given a
  * group without tensors does not know how many the others have: it refuses the group of one tensor.

@@ -329,8 +329,9 @@ static const struct hvd_waiting *find_awaited(const struct hvd_negotiator *n,
     return other ? other : w;
 }
 
-const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
-                                   int *n_missing)
+/* The name of the tensor that has waited longest, if since before_ns at least; NULL: none. */
+static const char *find_overdue(const struct hvd_negotiator *n, int64_t before_ns,
+                                struct want *want)
 {
     const struct hvd_waiting *oldest = NULL;
     struct hvd_ready_stall stall = {0};
@@ -349,7 +350,30 @@ const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t befor
     const bool is_slot = !oldest || (oldest_slot.name && oldest_slot.since_ns < oldest->since_ns);
     if (!is_slot)
         oldest = find_awaited(n, oldest);
-    const struct want want = {.named = is_slot ? NULL : oldest, .slot = oldest_slot.slot};
-    *n_missing = find_missing(n, want, missing, *n_missing);
+    *want = (struct want){.named = is_slot ? NULL : oldest, .slot = oldest_slot.slot};
     return is_slot ? oldest_slot.name : oldest->name;
+}
+
+const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
+                                   int *n_missing)
+{
+    struct want want = {0};
+    const char *name = find_overdue(n, before_ns, &want);
+
+    if (name)
+        *n_missing = find_missing(n, want, missing, *n_missing);
+    return name;
+}
+
+bool hvd_negotiator_awaits(const struct hvd_negotiator *n, int64_t before_ns, const int *positions,
+                           int n_positions)
+{
+    struct want want = {0};
+
+    if (!find_overdue(n, before_ns, &want))
+        return false;
+    for (int i = 0; i < n_positions; i++)
+        if (has_not_asked(n, want, positions[i]))
+            return true;
+    return false;
 }

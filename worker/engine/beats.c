@@ -96,11 +96,17 @@ hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int posit
     return is_ping ? send_beat(e, set, HVD_MESSAGE_PONG, &answer, err) : HVD_OK;
 }
 
-bool hvd_beats_are_missed(const struct hvd_set *set)
+bool hvd_beats_are_missed(const struct hvd_engine *e, const struct hvd_set *set, int64_t before_ns)
 {
-    int silent[HVD_SILENT_MAX];
+    const int64_t warning_ns = e->options.stall_warning_ns;
+    int missed[HVD_SILENT_MAX];
 
-    return set->heartbeat && hvd_heartbeat_silent(set->heartbeat, -1, silent) > 0;
+    if (!set->heartbeat)
+        return false;
+    if (hvd_heartbeat_missed(set->heartbeat, warning_ns, missed) > 0)
+        return true;
+    const int n = hvd_heartbeat_missed(set->heartbeat, warning_ns / 2, missed);
+    return hvd_negotiator_awaits(set->negotiator, before_ns, missed, n);
 }
 
 bool hvd_beats_are_active(const struct hvd_engine *e)
@@ -405,10 +411,14 @@ static void spare_those_behind(struct hvd_set *set)
                               hvd_heartbeat_silent(set->heartbeat, -1, silent));
 }
 
-/* Rank 0 was told of a lost rank and does nothing about it: it is lost as well. */
+/* Rank 0 was told of a lost rank and does nothing about it: it is lost as well. Of a stall, which
+ * all ranks are to survive, it may hear later: it may be busy. */
 static hvd_status_t check_rank_0(struct hvd_engine *e, struct hvd_err *err)
 {
-    if (e->told_ns == 0 || e->now_ns - e->told_ns < e->options.stall_warning_ns / 2)
+    const int64_t warning_ns = e->options.stall_warning_ns;
+
+    if (e->told_ns == 0 ||
+        e->now_ns - e->told_ns < (e->is_stall_told ? warning_ns : warning_ns / 2))
         return HVD_OK;
     return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", e->told);
 }

@@ -750,8 +750,12 @@ hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int posit
 /* Whether somebody waits so long that neighbours are watched: the driver looks more often. */
 bool hvd_beats_are_active(const struct hvd_engine *e);
 
-/* Whether a rank of the set is known not to answer. */
-bool hvd_beats_are_missed(const struct hvd_set *set);
+/*
+ * Whether a rank of the set, of which this one is the coordinator, cannot be expected to leave the
+ * job that is about to end for a tensor that has waited since before_ns: nothing has come from it
+ * for the warning time, or, where the tensor waits for it, for half of that. Others may be busy.
+ */
+bool hvd_beats_are_missed(const struct hvd_engine *e, const struct hvd_set *set, int64_t before_ns);
 
 /* Probes those who are waited for, warns of those who do not answer, gives them up. Failure: the
  * job ends. */

@@ -72,7 +72,7 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     trim_full_stop(text);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", text);
     /* Without a thread of its own a rank does not answer, though its program runs. */
-    if (!hvd_beats_are_missed(set) || e->topology.thread_bound)
+    if (e->topology.thread_bound || !hvd_beats_are_missed(e, set, now_ns - limit_ns))
         return hvd_end_for_stall(e, text, err);
     /* Of another set: rank 0 hears of it as of any failure here. */
     return set->id == 0

@@ -437,9 +437,43 @@ static void every_allocation_may_fail(void **state)
     HVD_MEM_TORTURE(create());
 }
 
+/* Next to this rank, and as a neighbour says. */
+static void who_is_silent_is_missed_once_that_has_lasted(void **state)
+{
+    int missed[HVD_SILENT_MAX];
+    struct scene s;
+
+    (void)state;
+    open_scene(&s, SHUTDOWN);
+    wait_for(&s, HVD_WAIT_DATA, BEGIN);
+    s.answers[RELAY] = false;
+    go_on(&s, WARNING / 2); /* probed after a quarter: silent, but not for half of the time */
+    assert_int_equal(hvd_heartbeat_silent(s.h, -1, missed), 1);
+    assert_int_equal(hvd_heartbeat_missed(s.h, WARNING / 2, missed), 0);
+    go_on(&s, WARNING * 3 / 4);
+    assert_int_equal(hvd_heartbeat_missed(s.h, WARNING / 2, missed), 1);
+    assert_int_equal(missed[0], 2);
+    assert_int_equal(hvd_heartbeat_missed(s.h, WARNING, missed), 0);
+    hvd_heartbeat_heard(s.h, RELAY, s.now); /* it was busy */
+    s.answers[RELAY] = true;
+    go_on(&s, WARNING * 3 / 4 + TICK);
+    assert_int_equal(hvd_heartbeat_missed(s.h, 0, missed), 0);
+
+    const int64_t told = s.now - BEGIN;
+    while (s.now - BEGIN < told + WARNING / 2) {
+        hear(&s, LEAF, HVD_WAIT_NONE, 0, 4);
+        go_on(&s, s.now - BEGIN);
+    }
+    assert_int_equal(hvd_heartbeat_missed(s.h, WARNING / 2, missed), 1);
+    assert_int_equal(missed[0], 4);
+    assert_int_equal(hvd_heartbeat_missed(s.h, WARNING, missed), 0);
+    hvd_heartbeat_destroy(s.h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_silent_is_missed_once_that_has_lasted),
         cmocka_unit_test(nothing_is_sent_before_a_quarter_of_the_warning_time),
         cmocka_unit_test(a_silent_neighbour_is_warned_of_and_given_up_at_the_times_that_were_set),
         cmocka_unit_test(nobody_is_given_up_where_that_is_not_asked_for),

@@ -26,12 +26,17 @@ enum what {
     HANGS,  /* submits another one, is told, and stands still */
 };
 
+/* A rank that is busy while the job ends does not answer for so long. */
+#define BUSY_FROM (SHUTDOWN - WARNING * 7 / 8)
+#define BUSY_UNTIL (SHUTDOWN + WARNING / 2)
+
 struct run {
     int size;
     int fanout;
     int victim;
     enum what what;
     bool is_cached; /* the tensor, so that ranks ask for it by a bit */
+    int busy;       /* one of the others, or -1 */
 
     struct hvd_sim *sim;
     struct hvd_engine *engines[RANKS_MAX];
@@ -99,6 +104,42 @@ static void stall(struct run *r, int rank, const char *name)
         expect_status(r, rank, HVD_ERR_INVALID, HVD_OK, err.msg);
 }
 
+/* Waits until then, and answers meanwhile or not. */
+static void pass(struct run *r, int rank, int64_t until_ns, bool answers)
+{
+    int64_t now_ns;
+
+    while ((now_ns = hvd_now_ns()) < until_ns) {
+        const int64_t next_ns = now_ns + 50000000;
+        const struct timespec moment = {.tv_sec = next_ns / 1000000000,
+                                        .tv_nsec = next_ns % 1000000000};
+        if (answers)
+            (void)hvd_engine_step(r->engines[rank]);
+        pthread_mutex_lock(&r->mu);
+        (void)pthread_cond_timedwait(&r->cond, &r->mu, &moment);
+        pthread_mutex_unlock(&r->mu);
+    }
+}
+
+/* Submits as the others do, and does not run for a while around the end of the job. */
+static void be_busy(struct run *r, int rank)
+{
+    const int64_t begin_ns = hvd_now_ns();
+    int64_t value = 1;
+    int64_t handle = 0;
+    const struct hvd_submission s = {
+        .request = world_request(HVD_ALLREDUCE, "t", 1), .input = &value, .output = &value};
+    struct hvd_err err = {0};
+    hvd_status_t st = hvd_engine_submit(r->engines[rank], &s, &handle, &err);
+
+    if (st == HVD_OK) {
+        pass(r, rank, begin_ns + BUSY_FROM, true);
+        pass(r, rank, begin_ns + BUSY_UNTIL, false);
+        st = hvd_engine_wait(r->engines[rank], handle, NULL, &err);
+    }
+    expect_status(r, rank, st, HVD_ERR_SHUTDOWN, err.msg);
+}
+
 static void be_the_victim(struct run *r, int rank)
 {
     switch (r->what) {
@@ -131,7 +172,10 @@ static void *live(void *arg)
     if (rank == r->victim) {
         be_the_victim(r, rank);
     } else {
-        stall(r, rank, "t");
+        if (rank == r->busy)
+            be_busy(r, rank);
+        else
+            stall(r, rank, "t");
         count(r, &r->n_told);
     }
     (void)hvd_engine_shutdown(r->engines[rank], NULL);
@@ -144,6 +188,8 @@ static void *live(void *arg)
 /* Who stands still has no thread that answers. */
 static bool has_background(const struct run *r, int rank)
 {
+    if (rank == r->busy)
+        return false;
     return rank != r->victim || (r->what != FROZEN && r->what != HANGS);
 }
 
@@ -188,8 +234,19 @@ static void run_world(void *arg)
     pthread_mutex_destroy(&r->mu);
 }
 
-static const struct run likes[] = {{.size = 3}, {.size = 6, .fanout = 2}};
+static const struct run likes[] = {{.size = 3}, {.size = 6, .fanout = 2}, {.size = 4, .fanout = 1}};
 #define N_LIKES (sizeof(likes) / sizeof(likes[0]))
+
+static void play(struct run *r, void (*judge)(const struct run *r))
+{
+    r->log = (struct hvd_log){.level = HVD_LOG_WARN, .sink = keep, .ctx = r};
+    const char *stopped = turns_run(1, run_world, r);
+
+    if (stopped || r->problem[0])
+        fail_msg("rank %d of %d, busy %d: %s", r->victim, r->size, r->busy,
+                 stopped ? stopped : r->problem);
+    judge(r);
+}
 
 /* Every shape, with every rank in turn as the victim, and what is true of each run. */
 static void run_all(enum what what, bool is_cached, void (*judge)(const struct run *r))
@@ -202,11 +259,8 @@ static void run_all(enum what what, bool is_cached, void (*judge)(const struct r
             r.victim = victim;
             r.what = what;
             r.is_cached = is_cached;
-            r.log = (struct hvd_log){.level = HVD_LOG_WARN, .sink = keep, .ctx = &r};
-            const char *stopped = turns_run(1, run_world, &r);
-            if (stopped || r.problem[0])
-                fail_msg("rank %d of %d: %s", victim, r.size, stopped ? stopped : r.problem);
-            judge(&r);
+            r.busy = -1;
+            play(&r, judge);
         }
     }
 }
@@ -279,6 +333,25 @@ static void a_rank_that_does_not_leave_after_a_stall_is_named_and_keeps_nobody(v
     run_all(STAY, true, named_who_stayed);
 }
 
+/* It has asked for the tensor, so nobody waits for it, and goes on before it is missed. */
+static void a_rank_that_is_busy_when_a_stall_ends_the_job_leaves_in_order_too(void **state)
+{
+    static struct run r;
+
+    (void)state;
+    for (size_t i = 0; i < N_LIKES; i++) {
+        for (int at = 0; at < 2 * likes[i].size; at++) {
+            r = likes[i];
+            r.what = LATE;
+            r.is_cached = true;
+            r.victim = at < r.size ? 0 : r.size - 1;
+            r.busy = at % r.size;
+            if (r.busy != r.victim)
+                play(&r, left_in_order);
+        }
+    }
+}
+
 /* The bits that are left over are no reason to wait. */
 static void a_rank_that_stands_still_after_a_stall_is_named_for_that(void **state)
 {
@@ -297,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_that_handle_a_stall_leave_in_order),
         cmocka_unit_test(a_rank_that_does_not_leave_after_a_stall_is_named_and_keeps_nobody),
+        cmocka_unit_test(a_rank_that_is_busy_when_a_stall_ends_the_job_leaves_in_order_too),
         cmocka_unit_test(a_rank_that_stands_still_after_a_stall_is_named_for_that),
         cmocka_unit_test(nobody_waits_for_a_rank_that_stood_still_before_the_stall),
     };
