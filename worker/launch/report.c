@@ -16,7 +16,6 @@
 #include "worker/launch/timeline/page.h"
 
 #define TIMELINE_MAX ((size_t)4 << 30)
-#define PAGE_MAX ((size_t)256 << 20)
 
 static hvd_status_t add_file(struct hvd_tl_model *model, const char *path, struct hvd_err *err)
 {
@@ -83,7 +82,7 @@ hvd_status_t hvd_report_make(const char *page, char *const *timelines, size_t n,
     struct hvd_buf text = {0};
     hvd_status_t st = HVD_OK;
 
-    hvd_buf_init(&text, PAGE_MAX);
+    hvd_buf_init(&text, HVD_TL_PAGE_MAX);
     for (size_t i = 0; i < n && st == HVD_OK; i++)
         st = add_file(&model, timelines[i], err);
     if (st == HVD_OK) {

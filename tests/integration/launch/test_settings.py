@@ -1,6 +1,7 @@
 """What horovodrun is told besides the program: a configuration file, files for output, Slurm, --check-build."""
 
 import html
+import html.parser
 import os
 import re
 import shutil
@@ -172,6 +173,43 @@ def text_of(page):
     return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)))
 
 
+class Structure(html.parser.HTMLParser):
+    """Fails at what is not closed where it was opened, and notes ids, classes and texts of the picture."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.classes, self.texts = [], [], []
+        self.feed(page)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.classes += dict(attrs).get("class", "").split()
+        if tag not in ("meta", "rect", "path", "line"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.classes += dict(attrs).get("class", "").split()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, (tag, self.open, self.getpos())
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "text":
+            self.texts.append(data)
+
+
+def assert_readable(page):
+    """The picture of a step has lanes, an axis of one unit and a legend; a green line is named where there is one."""
+    found = Structure(page)
+    lanes = [text for text in found.texts if text.startswith("rank ")]
+    ticks = [text for text in found.texts if re.fullmatch(r"0|[\d.]+ (ns|\xb5s|ms|s)", text)]
+    assert lanes and found.classes.count("frame") == len(lanes) and "time since the step began" in found.texts, found.texts
+    assert 3 <= len(ticks) <= 7 and ticks[0] == "0" and len({tick.split()[1] for tick in ticks[1:]}) == 1, ticks
+    assert page.count('<ul class="key') == 2 and page.count("nothing outstanding</li>") == 1
+    assert ("The green line" in page) == ("bw" in found.classes) == ('<path class="bw"' in page)
+
+
 def test_the_timelines_of_a_job_become_one_page(run, tmp_path):
     digits = BUILD / "examples" / "digits"
     assert run("-np", 2, "--timeline-filename", tmp_path / "t.%d.json", digits, "--epochs", 2).code == 0
@@ -188,6 +226,19 @@ def test_the_timelines_of_a_job_become_one_page(run, tmp_path):
         assert abs(sum(map(float, re.findall(r"width:([\d.]+)%", lane))) - 100) < 0.1, lane
     assert "<script" not in page and "http" not in page
     assert "do not fit together" not in text and "could not be read" not in text, text
+    assert_readable(page)
+
+
+def test_a_timeline_that_breaks_off_becomes_a_page_that_says_so(run, tmp_path):
+    digits = BUILD / "examples" / "digits"
+    assert run("-np", 2, "--timeline-filename", tmp_path / "t.%d.json", digits, "--epochs", 2).code == 0
+    whole = (tmp_path / "t.0.json").read_text()
+    (tmp_path / "t.0.json").write_text(whole[:whole.index('"ts":', 3 * len(whole) // 4)])
+    assert run("--timeline-report", "report.html", "t.0.json", "t.1.json", cwd=tmp_path).code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert re.search(r"rank 0: 1 record could not be read, .*its file breaks off", text_of(page)), text_of(page)
+    assert "rank 1:" not in text_of(page)
+    assert_readable(page)
 
 
 def test_the_timeline_of_the_coordinator_alone_tells_whom_it_waited_for(run, tmp_path):

@@ -17,10 +17,6 @@
 
 #include "base/mem.h"
 
-/* Ranks of a collective that agreed so far apart are not of the same one. */
-#define SAME_MAX_NS INT64_C(200000000)
-#define STRETCHES_MAX 4000
-
 static int compare(int64_t a, int64_t b)
 {
     return (a > b) - (a < b);
@@ -151,7 +147,7 @@ static struct last find_last(const struct hvd_tl_model *m, struct hvd_tl_analysi
                                  .rank = timeline_of(m, ops[i].last_tick)};
     }
     a->n_groups += last.rank >= 0;
-    if (k > 1 && high - low > SAME_MAX_NS) {
+    if (k > 1 && high - low > HVD_TL_SAME_MAX_NS) {
         a->n_odd++;
         last.rank = -1;
     }
@@ -214,6 +210,36 @@ static hvd_status_t add_groups(struct hvd_tl_model *m, struct hvd_tl_analysis *a
             st = add_part(m, a, &m->ops[i + j], last);
     }
     return st;
+}
+
+/* Which ranks' last collectives ended first and last, by the first rank's clock. */
+static hvd_status_t find_ends(const struct hvd_tl_model *m, struct hvd_tl_analysis *a)
+{
+    int64_t *ends = hvd_calloc(m->n_ranks + 1, sizeof(*ends));
+
+    if (!ends)
+        return HVD_ERR_NOMEM;
+    for (size_t i = 0; i < m->n_ranks; i++)
+        ends[i] = INT64_MIN;
+    for (size_t i = 0; i < m->n_ops; i++) {
+        const struct hvd_tl_op *op = &m->ops[i];
+        const int64_t done = op->done_ns + a->shares[op->rank].offset_ns;
+
+        ends[op->rank] = done > ends[op->rank] ? done : ends[op->rank];
+    }
+    a->ends_first = m->n_ranks;
+    for (size_t i = 0; i < m->n_ranks; i++) {
+        if (ends[i] == INT64_MIN)
+            continue;
+        if (a->ends_first == m->n_ranks)
+            a->ends_first = a->ends_last = i;
+        a->ends_first = ends[i] < ends[a->ends_first] ? i : a->ends_first;
+        a->ends_last = ends[i] > ends[a->ends_last] ? i : a->ends_last;
+    }
+    if (a->ends_first < m->n_ranks)
+        a->ends_apart_ns = ends[a->ends_last] - ends[a->ends_first];
+    hvd_free(ends);
+    return HVD_OK;
 }
 
 /* --- Steps -------------------------------------------------------------------------------------
@@ -348,8 +374,6 @@ static hvd_status_t add_stretch(struct sweep *s, struct hvd_tl_stretch stretch)
         last->to_ns = stretch.to_ns;
         return HVD_OK;
     }
-    if (share->n_step == STRETCHES_MAX)
-        return HVD_OK;
     if (!share->step || share->n_step == share->_step_capacity) {
         const size_t capacity = share->_step_capacity ? 2 * share->_step_capacity : 64;
         struct hvd_tl_stretch *more = hvd_realloc(share->step, capacity, sizeof(*more));
@@ -443,6 +467,8 @@ hvd_status_t hvd_tl_analyse(struct hvd_tl_model *model, struct hvd_tl_analysis *
         st = find_offsets(model, &a);
     if (st == HVD_OK)
         st = add_groups(model, &a);
+    if (st == HVD_OK)
+        st = find_ends(model, &a);
     if (st == HVD_OK)
         st = find_steps(model, &a);
     if (st == HVD_OK)

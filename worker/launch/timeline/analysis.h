@@ -3,6 +3,9 @@
 
 #include "worker/launch/timeline/model.h"
 
+/* Ranks of a collective that agreed further apart are not of the same one. */
+#define HVD_TL_SAME_MAX_NS INT64_C(200000000)
+
 /* A stretch of the typical step in which one class counted. */
 struct hvd_tl_stretch {
     int64_t from_ns;
@@ -46,7 +49,10 @@ struct hvd_tl_analysis {
     int64_t n_steps;
     int64_t step_from_ns; /* the typical step; equal: there is none */
     int64_t step_to_ns;
-    bool has_backward; /* beside_ns is about marks, not about the handing out of tensors */
+    size_t ends_first;     /* the timeline whose last collective ends first */
+    size_t ends_last;      /* and last */
+    int64_t ends_apart_ns; /* and the time between; 0: fewer than two have collectives */
+    bool has_backward;     /* beside_ns is about marks, not about the handing out of tensors */
 };
 
 /* Computes all of it; adds edges to the model and orders what is in it. HVD_ERR_NOMEM. */

@@ -16,6 +16,8 @@
 #include "base/mem.h"
 
 #define OPEN_MAX 8
+#define NEVER INT64_MIN
+#define BACK_NS INT64_C(200000000) /* a clock that goes back further has jumped */
 #define NO_CLASS HVD_TL_ALL
 
 enum level { LEVEL_NONE, LEVEL_NEGOTIATION, LEVEL_OPERATION, LEVEL_ACTIVITY, LEVEL_MARK };
@@ -40,6 +42,9 @@ struct reading {
     struct lane *lanes; /* by pid, open addressing; pid -1: free */
     size_t n_lanes;
     size_t size;
+    int64_t at_ns;     /* of the record before */
+    bool is_described; /* a record says what the trace is of */
+    bool has_rank;     /* and of which rank: only this library does, and it ends its files */
 };
 
 /* Room for one more of n; NULL when out of memory. */
@@ -204,8 +209,8 @@ static hvd_status_t add_edge(struct reading *r, uint8_t class_, int64_t at_ns, i
 static void begin_op(struct lane *lane, const struct reading *r, const struct hvd_tl_event *e)
 {
     lane->op = (struct hvd_tl_op){.asked_ns = e->at_ns,
-                                  .agreed_ns = -1,
-                                  .moving_ns = -1,
+                                  .agreed_ns = NEVER,
+                                  .moving_ns = NEVER,
                                   .bytes = -1,
                                   .last_tick = -1,
                                   .rank = r->index,
@@ -229,7 +234,7 @@ static hvd_status_t begin(struct reading *r, struct lane *lane, const struct hvd
     } else if (lane->n_open > 0 && lane->level[lane->n_open - 1] == LEVEL_OPERATION) {
         level = LEVEL_ACTIVITY;
         class_ = class_of(e->name);
-        if (class_ == HVD_TL_MOVING && lane->op.moving_ns < 0)
+        if (class_ == HVD_TL_MOVING && lane->op.moving_ns == NEVER)
             lane->op.moving_ns = e->at_ns;
     } else if (lane->n_open > 0) {
         level = LEVEL_NONE;
@@ -239,23 +244,32 @@ static hvd_status_t begin(struct reading *r, struct lane *lane, const struct hvd
     return add_edge(r, class_, e->at_ns, 1);
 }
 
+/* A clock that goes back within a collective makes its parts empty, and none of them negative. */
+static void put_in_order(struct hvd_tl_op *op)
+{
+    op->agreed_ns = op->agreed_ns > op->asked_ns ? op->agreed_ns : op->asked_ns;
+    op->moving_ns = op->moving_ns > op->agreed_ns ? op->moving_ns : op->agreed_ns;
+    op->done_ns = op->done_ns > op->moving_ns ? op->done_ns : op->moving_ns;
+}
+
 /* A collective has come to its end. */
 static hvd_status_t add_op(struct reading *r, struct lane *lane, const struct hvd_tl_event *e)
 {
     struct hvd_tl_model *m = r->model;
     struct hvd_tl_op *ops;
 
-    if (!lane->has_op || lane->op.agreed_ns < 0)
+    if (!lane->has_op || lane->op.agreed_ns == NEVER)
         return HVD_OK;
     ops = grow(m->ops, m->n_ops, &m->_ops_capacity, sizeof(*ops));
     if (!ops)
         return HVD_ERR_NOMEM;
     m->ops = ops;
     lane->op.done_ns = e->at_ns;
+    if (lane->op.moving_ns == NEVER)
+        lane->op.moving_ns = e->at_ns;
+    put_in_order(&lane->op);
     lane->op.bytes = e->bytes;
     lane->op.sequence = lane->n_times++;
-    if (lane->op.moving_ns < 0)
-        lane->op.moving_ns = e->at_ns;
     ops[m->n_ops++] = lane->op;
     lane->has_op = false;
     return HVD_OK;
@@ -360,6 +374,8 @@ static hvd_status_t describe(struct reading *r, const struct hvd_tl_event *e)
 
     if (strcmp(e->name, "process_name") != 0)
         return HVD_OK;
+    r->is_described = true;
+    r->has_rank = r->has_rank || e->rank >= 0;
     if (e->rank >= 0 && e->rank <= INT32_MAX)
         r->rank->rank = e->rank;
     if (e->epoch_us >= 0)
@@ -382,6 +398,12 @@ static hvd_status_t add_event(struct reading *r, const struct hvd_tl_event *e)
 
     if (e->phase == 'M' || e->pid < 0)
         return e->phase == 'M' && e->pid >= 0 ? describe(r, e) : HVD_OK;
+    if (e->phase != 'X') { /* other writers' stand where they end */
+        r->rank->n_back += r->rank->n_events > 0 && e->at_ns < r->at_ns - BACK_NS;
+        r->at_ns = e->at_ns;
+    }
+    if (r->rank->n_events == 0)
+        r->rank->last_ns = e->at_ns;
     if (r->rank->n_events++ == 0 || e->at_ns < r->rank->first_ns)
         r->rank->first_ns = e->at_ns;
     if (e->at_ns > r->rank->last_ns)
@@ -420,10 +442,13 @@ hvd_status_t hvd_tl_model_add(struct hvd_tl_model *model, struct hvd_strview tex
     while (st == HVD_OK && hvd_tl_read(&reader, &event))
         st = add_event(&r, &event);
     r.rank->n_damaged = reader.n_damaged;
+    r.rank->is_cut = r.has_rank && !reader.has_end;
+    for (size_t i = 0; i < r.size; i++)
+        r.rank->n_open += r.lanes[i].pid != -1 && r.lanes[i].has_op;
     hvd_free(r.lanes);
     if (st < 0)
         return HVD_FAIL(err, st, 0, "out of memory for the timeline");
-    if (r.rank->n_events == 0)
+    if (r.rank->n_events == 0 && !r.is_described)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "there is no record of a timeline in it");
     see_rank(model, r.rank->rank);
     for (size_t i = 0; i + 1 < model->n_ranks; i++)

@@ -73,6 +73,9 @@ struct hvd_tl_rank {
     int64_t n_damaged;
     int64_t n_dropped;
     int64_t n_stalls;
+    int64_t n_open;            /* collectives that were asked for and have no end */
+    int64_t n_back;            /* how often an event is far earlier than the one before it */
+    bool is_cut;               /* the text breaks off */
     char trouble[256];         /* the first stall, loss or failure; empty: none */
     struct hvd_tl_edge *edges; /* owned */
     size_t n_edges;

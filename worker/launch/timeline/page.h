@@ -4,6 +4,9 @@
 #include "base/buf.h"
 #include "worker/launch/timeline/analysis.h"
 
+/* No page is larger, whatever its timelines hold. */
+#define HVD_TL_PAGE_MAX ((size_t)2 << 20)
+
 /* What the head of the page says beside what is in the timelines; all borrowed. */
 struct hvd_tl_about {
     char *const *files; /* of the timelines */

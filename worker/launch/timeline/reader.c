@@ -377,6 +377,7 @@ bool hvd_tl_read(struct hvd_tl_reader *reader, struct hvd_tl_event *out)
         reader->rest =
             (struct hvd_strview){.data = next ? next : end, .len = next ? (size_t)(end - next) : 0};
     }
+    reader->has_end = reader->rest.len > 0 && memchr(reader->rest.data, ']', reader->rest.len);
     reader->rest.len = 0;
     return false;
 }

@@ -32,6 +32,7 @@ struct hvd_tl_event {
 struct hvd_tl_reader {
     struct hvd_strview rest;
     int64_t n_damaged; /* records that are no JSON, e.g. for quotes in a tensor's name */
+    bool has_end;      /* behind the last record the array ends; known when there is no next one */
 };
 
 /* Fills *out with the next record; false at the end of the text. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/mem.h"
 #include "worker/launch/timeline/analysis.h"
 #include "worker/launch/timeline/page.h"
 #include "worker/launch/timeline/reader.h"
@@ -297,9 +298,10 @@ static void the_page_says_it_and_needs_nothing_else(void **state)
 
     (void)state;
     assert_int_equal(make_page(&page), HVD_OK);
-    assert_non_null(strstr(page.data, "<td>g&lt;1&gt;</td><td>2</td><td>24 B</td>"));
-    assert_non_null(strstr(page.data, "<tr><td>rank 0</td><td></td><td>250 &micro;s</td></tr>"));
-    assert_non_null(strstr(page.data, "<td>was the last</td><td>0.0 %</td><td>100.0 %</td>"));
+    assert_non_null(strstr(page.data, "class=\"name\">g&lt;1&gt;</th><td>2</td><td>24 B</td>"));
+    assert_non_null(
+        strstr(page.data, "<tr><th scope=\"row\">rank 0</th><td></td><td>250 &micro;s</td></tr>"));
+    assert_non_null(strstr(page.data, "was the last</th><td>0.0 %</td><td>100.0 %</td>"));
     assert_non_null(strstr(page.data, "<dt>job</dt><dd>2 ranks"));
     assert_non_null(strstr(page.data, "<dt>files</dt><dd>t.0.json, t.&lt;1&gt;.json</dd>"));
     assert_non_null(strstr(page.data, "made on host here, 2026-01-02 03:04:05 UTC"));
@@ -433,6 +435,23 @@ static void the_page_of_one_timeline_of_several_counts_what_there_is(void **stat
     }
 }
 
+/* How often a text is in another. */
+static size_t count_of(const char *text, const char *what)
+{
+    size_t n = 0;
+
+    for (const char *at = strstr(text, what); at; at = strstr(at + 1, what))
+        n++;
+    return n;
+}
+
+static void page_of(const struct hvd_tl_model *m, const struct hvd_tl_analysis *a,
+                    struct hvd_buf *page)
+{
+    hvd_buf_init(page, HVD_TL_PAGE_MAX);
+    assert_int_equal(hvd_tl_page(m, a, &(struct hvd_tl_about){0}, page), HVD_OK);
+}
+
 static void the_picture_of_a_step_has_an_axis_and_says_what_is_in_it(void **state)
 {
     struct hvd_tl_model m = {0};
@@ -441,15 +460,399 @@ static void the_picture_of_a_step_has_an_axis_and_says_what_is_in_it(void **stat
 
     (void)state;
     analyse_steps("", &m, &a);
-    hvd_buf_init(&page, 1 << 20);
-    assert_int_equal(hvd_tl_page(&m, &a, &(struct hvd_tl_about){0}, &page), HVD_OK);
-    assert_non_null(strstr(page.data, "text-anchor=\"start\">0</text>"));
-    assert_non_null(strstr(page.data, ">50.0 &micro;s</text>")); /* of 250 */
-    assert_non_null(strstr(page.data, "text-anchor=\"end\">250 &micro;s</text>"));
+    page_of(&m, &a, &page);
+    /* At most six ticks behind 0, all in one unit, each a part of the width; every second one has
+     * a label that a narrow page leaves out. */
+    assert_non_null(strstr(page.data, "<text x=\"0.000%\" y=\"39\">0</text>"));
+    assert_non_null(
+        strstr(page.data, "<text class=\"between\" x=\"20.000%\" y=\"39\">50 &micro;s"));
+    assert_non_null(strstr(page.data, "<text x=\"80.000%\" y=\"39\">200 &micro;s</text>"));
+    assert_non_null(strstr(page.data, "x=\"100.000%\" y=\"39\">250 &micro;s</text>"));
+    assert_int_equal(count_of(page.data, "<line "), 6);
     assert_non_null(strstr(page.data, "time since the step began</text>"));
-    assert_non_null(strstr(page.data, "<rect class=\"bw\""));
+    assert_non_null(strstr(page.data, "text-anchor=\"end\">rank 0</text>"));
+    /* Both tensors, 10 to 40 and 60 to 90 of 250, and the green line below the handing out. */
+    assert_non_null(strstr(page.data, "<path class=\"mo\" d=\"M40.00 2h120.00v14H40.00zM240.00 2h"
+                                      "120.00v14H240.00z\"/>"));
+    assert_non_null(strstr(page.data, "<path class=\"bw\" d=\"M0.00 16h200.00v3H0.00z\"/>"));
     assert_non_null(strstr(page.data, "The green line: from the first to the last"));
+    assert_non_null(strstr(page.data, "<li><i class=\"bw\"></i>handing out</li>"));
     hvd_buf_fini(&page);
+    hvd_tl_analysis_fini(&a);
+    hvd_tl_model_fini(&m);
+}
+
+static void a_green_line_is_named_where_one_is_drawn(void **state)
+{
+    struct hvd_tl_model m = {0};
+    struct hvd_tl_analysis a = {0};
+    struct hvd_buf page = {0};
+
+    (void)state;
+    analyse_steps("", &m, &a);
+    for (size_t k = 0; k < a.shares[0].n_step; k++)
+        a.shares[0].step[k].is_backward = false;
+    page_of(&m, &a, &page);
+    assert_null(strstr(page.data, "class=\"bw\""));
+    assert_null(strstr(page.data, "The green line"));
+    hvd_buf_fini(&page);
+    /* One that is too short to be seen is no line. */
+    a.shares[0].step[0].to_ns = a.shares[0].step[0].from_ns + 1;
+    a.shares[0].step[0].is_backward = true;
+    page_of(&m, &a, &page);
+    assert_null(strstr(page.data, "class=\"bw\""));
+    assert_null(strstr(page.data, "The green line"));
+    hvd_buf_fini(&page);
+    hvd_tl_analysis_fini(&a);
+    hvd_tl_model_fini(&m);
+}
+
+static void labels_keep_their_size_and_wide_parts_scroll_by_themselves(void **state)
+{
+    struct hvd_buf page = {0};
+    const char *svg;
+
+    (void)state;
+    assert_int_equal(make_page(&page), HVD_OK);
+    /* The image with the text is never scaled, that with the lanes holds no text. */
+    svg = strstr(page.data, "<svg class=\"step\" width=\"100%\" height=\"");
+    assert_null(strstr(page.data, "min-width"));
+    assert_true(!svg || !strstr(svg, "viewBox") || strstr(svg, "preserveAspectRatio=\"none\""));
+    /* Letters: never below 11 px. */
+    for (const char *at = strstr(page.data, "font"); at; at = strstr(at + 1, "font")) {
+        int px = 0;
+        int end = 0;
+
+        if (sscanf(at, "font:%dpx%n", &px, &end) == 1 && end > 0)
+            assert_in_range(px, 11, 99);
+        if (sscanf(at, "font-size:%dpx%n", &px, &end) == 1 && end > 0)
+            assert_in_range(px, 11, 99);
+    }
+    /* Two ranks fit; what is wider scrolls by keys as well. */
+    assert_non_null(strstr(page.data, "<div class=\"scroll\"><table"));
+    assert_non_null(strstr(page.data, ".scroll{overflow-x:auto}"));
+    /* Heads of lines and columns are such; paper keeps the colours. */
+    assert_int_equal(count_of(page.data, "<thead>"), 3);
+    assert_non_null(strstr(page.data, "<th scope=\"row\" rowspan=\"2\">rank 0</th>"));
+    assert_non_null(strstr(page.data, "print-color-adjust:exact"));
+    assert_non_null(strstr(page.data, "<b>queued</b>: agreed, but behind other tensors</li>"));
+    hvd_buf_fini(&page);
+}
+
+/* The timeline of a rank with one collective of every of n tensors, every `steps` times; what comes
+ * before a name makes it long. */
+static void write_rank(struct hvd_buf *text, size_t rank, int n, int steps, const char *before)
+{
+    hvd_buf_reset(text);
+    assert_int_equal(hvd_buf_printf(text,
+                                    "[\n{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":"
+                                    "{\"name\":\"rank %zu\",\"rank\":%zu}},\n",
+                                    rank, rank),
+                     HVD_OK);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(
+            hvd_buf_printf(text,
+                           "{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":"
+                           "\"%s%d\"}},\n",
+                           i + 1, before, i),
+            HVD_OK);
+    for (int i = 0; i < n * steps; i++)
+        assert_int_equal(
+            hvd_buf_printf(
+                text,
+                "{\"ph\":\"B\",\"pid\":%d,\"ts\":%d,\"name\":\"NEGOTIATE_ALLREDUCE\"},\n"
+                "{\"ph\":\"E\",\"pid\":%d,\"ts\":%d},\n"
+                "{\"ph\":\"B\",\"pid\":%d,\"ts\":%d,\"name\":\"ALLREDUCE\"},\n"
+                "{\"ph\":\"B\",\"pid\":%d,\"ts\":%d,\"name\":\"MPI_ALLREDUCE\"},\n"
+                "{\"ph\":\"E\",\"pid\":%d,\"ts\":%d},\n{\"ph\":\"E\",\"pid\":%d,\"ts\":%d},\n",
+                i % n + 1, i * 100 + (int)rank, i % n + 1, i * 100 + 60, i % n + 1, i * 100 + 60,
+                i % n + 1, i * 100 + 60, i % n + 1, i * 100 + 90, i % n + 1, i * 100 + 90),
+            HVD_OK);
+    assert_int_equal(hvd_buf_puts(text, "{\"ph\":\"i\",\"pid\":0,\"ts\":0,\"name\":\"x\"}\n]\n"),
+                     HVD_OK);
+}
+
+/* The page of that many of them. */
+static void make_large(size_t n_ranks, int n, int steps, const char *before, struct hvd_buf *page)
+{
+    struct hvd_tl_model m = {0};
+    struct hvd_tl_analysis a = {0};
+    struct hvd_buf text;
+
+    hvd_buf_init(&text, 64 << 20);
+    for (size_t i = 0; i < n_ranks; i++) {
+        write_rank(&text, i, n, steps, before);
+        assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(text.data), NULL), HVD_OK);
+    }
+    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    page_of(&m, &a, page);
+    hvd_tl_analysis_fini(&a);
+    hvd_tl_model_fini(&m);
+    hvd_buf_fini(&text);
+}
+
+static void a_step_of_many_events_is_drawn_to_its_end_and_the_page_stays_small(void **state)
+{
+    struct hvd_buf page = {0};
+    const char *path;
+    double x = 0;
+    double width = 0;
+
+    (void)state;
+    make_large(2, 9000, 2, "t", &page); /* 108,000 events of each rank, 18,000 stretches a step */
+    assert_in_range(page.len, 1, 100000);
+    assert_non_null(strstr(page.data, "is drawn in 1000 cells of one length"));
+    path = strstr(page.data, "<path class=\"");
+    assert_non_null(path);
+    path = strchr(path, 'M');
+    assert_non_null(path);
+    for (; *path != '"'; path = strchr(path, 'z') + 1)
+        assert_int_equal(sscanf(path, "M%lf %*dh%lf", &x, &width), 2);
+    assert_true(x + width > 999);
+    hvd_buf_fini(&page);
+}
+
+static void a_page_of_many_ranks_is_no_wider_than_eight(void **state)
+{
+    struct hvd_buf page = {0};
+    const char *waits;
+
+    (void)state;
+    make_large(40, 3, 3, "t", &page);
+    waits = strstr(page.data, "<h2>Waiting for whom</h2>");
+    assert_non_null(waits);
+    assert_non_null(strstr(waits, "The 8 ranks that were waited for the longest have a column."));
+    /* Rank 39 is the last to ask, always. */
+    assert_non_null(strstr(waits, "<th scope=\"col\">rank 39</th>"));
+    assert_non_null(strstr(waits, "<div class=\"scroll\" tabindex=\"0\" role=\"region\""));
+    assert_int_equal(count_of(waits, "<th scope=\"col\">rank "), 8);
+    assert_non_null(strstr(waits, "<p>8 more ranks have no line.</p>"));
+    assert_non_null(strstr(page.data, " 8 more ranks are not drawn."));
+    hvd_buf_fini(&page);
+}
+
+static void a_long_name_is_folded_and_nothing_of_it_is_lost(void **state)
+{
+    static const char before[] = "layers.\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
+                                 "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
+                                 "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
+                                 "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4.attention.<output>."
+                                 "LayerNorm.of.the.last.block.weight.";
+    struct hvd_buf page = {0};
+    char part[64];
+
+    (void)state;
+    make_large(1, 1, 2, before, &page);
+    (void)snprintf(part, sizeof(part), "%.55s&hellip;", before); /* 56 cuts a letter into two */
+    assert_non_null(strstr(page.data, part));
+    assert_non_null(strstr(page.data, "orm.of.the.last.block.weight.0</summary>layers."));
+    assert_non_null(strstr(page.data,
+                           ".attention.&lt;output&gt;.LayerNorm.of.the.last.block.weight.0"
+                           "</details>"));
+    hvd_buf_fini(&page);
+}
+
+/* The page of one rank's text, then of another's where there is one. */
+static void page_of_texts(const char *one, const char *other, struct hvd_buf *page)
+{
+    struct hvd_tl_model m = {0};
+    struct hvd_tl_analysis a = {0};
+
+    assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(one), NULL), HVD_OK);
+    if (other)
+        assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(other), NULL), HVD_OK);
+    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    page_of(&m, &a, page);
+    hvd_tl_analysis_fini(&a);
+    hvd_tl_model_fini(&m);
+}
+
+static void a_job_without_a_collective_has_a_page(void **state)
+{
+    struct hvd_buf page = {0};
+
+    (void)state;
+    page_of_texts(
+        "[\n{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"rank 0\","
+        "\"rank\":0,\"host\":\"h\",\"program\":\"p\",\"size\":2}}\n]\n",
+        NULL, &page);
+    assert_non_null(strstr(page.data, "1 timeline, in which no collective came to its end."));
+    assert_non_null(strstr(page.data, "<dt>program</dt><dd>p</dd>"));
+    assert_null(strstr(page.data, "<h2>"));
+    assert_null(strstr(page.data, "class=\"note\""));
+    hvd_buf_fini(&page);
+}
+
+static void what_a_killed_rank_did_not_write_is_noted(void **state)
+{
+    struct hvd_buf page = {0};
+    char cut[sizeof(first)] = "";
+
+    (void)state;
+    page_of_texts(first, NULL, &page);
+    assert_null(strstr(page.data, "class=\"note\""));
+    hvd_buf_fini(&page);
+    /* In the middle of a record. */
+    memcpy(cut, first, (size_t)(strstr(first, "600.500") - first));
+    page_of_texts(cut, NULL, &page);
+    assert_non_null(strstr(page.data, "no collective came to its end"));
+    assert_non_null(strstr(page.data, "<p class=\"note\">rank 0: 1 record could not be read, 1 "
+                                      "collective has no end, its file breaks off, so that later "
+                                      "events are missing.</p>"));
+    hvd_buf_fini(&page);
+    /* Between two. */
+    *(strstr(cut, "{\"ph\":\"E\",\"pid\":1,\"ts\":600.000}")) = '\0';
+    page_of_texts(cut, NULL, &page);
+    assert_non_null(strstr(page.data, "rank 0: 1 collective has no end, its file breaks off"));
+    hvd_buf_fini(&page);
+}
+
+/* Three steps of one tensor on a rank; the last is shifted by that many microseconds. */
+static const char *three_steps(int rank, int shift, char *text, size_t size)
+{
+    int len =
+        snprintf(text, size,
+                 "[\n{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"rank\":%d}},\n"
+                 "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"t\"}}",
+                 rank);
+
+    for (int i = 0; i < 3; i++) {
+        const int at = i * 1000 + (i == 2 ? shift : 0);
+
+        len += snprintf(text + len, size - (size_t)len,
+                        ",\n{\"ph\":\"B\",\"pid\":1,\"ts\":%d,\"name\":\"NEGOTIATE_ALLREDUCE\"},\n"
+                        "{\"ph\":\"E\",\"pid\":1,\"ts\":%d},\n"
+                        "{\"ph\":\"B\",\"pid\":1,\"ts\":%d,\"name\":\"ALLREDUCE\"},\n"
+                        "{\"ph\":\"E\",\"pid\":1,\"ts\":%d}",
+                        at, at + 10, at + 10, at + 500);
+    }
+    (void)snprintf(text + len, size - (size_t)len, "\n]\n");
+    return text;
+}
+
+static void a_clock_that_jumps_is_noted(void **state)
+{
+    char one[2048];
+    char other[2048];
+    struct hvd_buf page = {0};
+
+    (void)state;
+    page_of_texts(three_steps(0, 0, one, sizeof(one)), three_steps(1, 100, other, sizeof(other)),
+                  &page);
+    assert_null(strstr(page.data, "class=\"note\""));
+    hvd_buf_fini(&page);
+    /* Forward. */
+    page_of_texts(one, three_steps(1, 900000000, other, sizeof(other)), &page);
+    assert_non_null(strstr(page.data, "<p class=\"note\">The last collective of rank 0 ends 900 s "
+                                      "before that of rank 1: "));
+    assert_non_null(strstr(page.data, "<p class=\"note\">1 of 3 collectives do not fit together"));
+    hvd_buf_fini(&page);
+    /* Back, to before the timeline began. */
+    page_of_texts(one, three_steps(1, -900000000, other, sizeof(other)), &page);
+    assert_non_null(strstr(page.data, "<p class=\"note\">rank 1: 1 time its clock went back.</p>"));
+    assert_non_null(strstr(page.data, "<p class=\"note\">1 of 3 collectives do not fit together"));
+    assert_null(strstr(page.data, ">-"));
+    hvd_buf_fini(&page);
+}
+
+static void a_page_names_no_more_than_sixteen_troubled_ranks(void **state)
+{
+    struct hvd_tl_model m = {0};
+    struct hvd_tl_analysis a = {0};
+    struct hvd_buf page = {0};
+    char text[256];
+
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        (void)snprintf(
+            text, sizeof(text),
+            "[{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"rank\":%d}},\n"
+            "{\"ph\":\"i\",\"pid\":0,\"ts\":1,\"name\":\"LOST\",\"args\":{\"text\":\"gone\"}}]",
+            i);
+        assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(text), NULL), HVD_OK);
+    }
+    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    page_of(&m, &a, &page);
+    assert_int_equal(count_of(page.data, "1 stall, loss or failure. The first: LOST: gone"), 16);
+    assert_non_null(strstr(page.data, "The same goes for 24 more ranks."));
+    hvd_buf_fini(&page);
+    hvd_tl_analysis_fini(&a);
+    hvd_tl_model_fini(&m);
+}
+
+/* A lane of n parts, each of which differs from the next, and so does the green line. */
+static void fill_step(struct hvd_tl_analysis *a, size_t i, size_t n)
+{
+    const int64_t length = (a->step_to_ns - a->step_from_ns) / (int64_t)n;
+    struct hvd_tl_share *share = &a->shares[i];
+
+    hvd_free(share->step);
+    share->step = hvd_calloc(n, sizeof(*share->step));
+    assert_non_null(share->step);
+    share->n_step = n;
+    for (size_t k = 0; k < n; k++)
+        share->step[k] =
+            (struct hvd_tl_stretch){.from_ns = a->step_from_ns + (int64_t)k * length,
+                                    .to_ns = a->step_from_ns + (int64_t)(k + 1) * length,
+                                    .class_ = (uint8_t)(k % HVD_TL_CLASSES),
+                                    .is_backward = k % 2};
+}
+
+static void the_largest_page_stays_below_its_limit(void **state)
+{
+    struct hvd_tl_model m = {0};
+    struct hvd_tl_analysis a = {0};
+    struct hvd_buf text;
+    struct hvd_buf page;
+    char name[1001] = "";
+    char path[4096] = "";
+    char *files[9];
+
+    (void)state;
+    memset(name, '<', sizeof(name) - 1);
+    memset(path, '"', sizeof(path) - 1);
+    for (size_t i = 0; i < 9; i++)
+        files[i] = path;
+    hvd_buf_init(&text, 64 << 20);
+    for (size_t i = 0; i < 80; i++) {
+        write_rank(&text, i, 40, 3, name);
+        assert_int_equal(hvd_tl_model_add(&m, hvd_strview_of(text.data), NULL), HVD_OK);
+        memset(m.ranks[i].trouble, '<', sizeof(m.ranks[i].trouble) - 1);
+        memset(m.ranks[i].host, '<', sizeof(m.ranks[i].host) - 1);
+        memset(m.ranks[i].program, '<', sizeof(m.ranks[i].program) - 1);
+        m.ranks[i].host[0] = m.ranks[i].program[0] = (char)('0' + i);
+        m.ranks[i].n_stalls = 1;
+    }
+    assert_int_equal(hvd_tl_analyse(&m, &a), HVD_OK);
+    for (size_t i = 0; i < 80; i++)
+        fill_step(&a, i, 1000);
+    hvd_buf_init(&page, HVD_TL_PAGE_MAX);
+    assert_int_equal(
+        hvd_tl_page(&m, &a, &(struct hvd_tl_about){.files = files, .n_files = 9}, &page), HVD_OK);
+    assert_in_range(page.len, HVD_TL_PAGE_MAX / 2, HVD_TL_PAGE_MAX);
+    hvd_buf_fini(&page);
+    hvd_buf_fini(&text);
+    hvd_tl_analysis_fini(&a);
+    hvd_tl_model_fini(&m);
+}
+
+static void without_memory_for_its_cells_there_is_no_page(void **state)
+{
+    struct hvd_tl_model m = {0};
+    struct hvd_tl_analysis a = {0};
+
+    (void)state;
+    analyse_steps("", &m, &a);
+    fill_step(&a, 0, 5000);
+    HVD_MEM_TORTURE({
+        struct hvd_buf page = {0};
+        hvd_status_t st;
+
+        hvd_buf_init(&page, HVD_TL_PAGE_MAX);
+        st = hvd_tl_page(&m, &a, &(struct hvd_tl_about){0}, &page);
+        assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
+        hvd_buf_fini(&page);
+    });
     hvd_tl_analysis_fini(&a);
     hvd_tl_model_fini(&m);
 }
@@ -484,6 +887,17 @@ int main(void)
         cmocka_unit_test(a_timeline_without_those_fields_has_a_head_without_them),
         cmocka_unit_test(the_page_of_one_timeline_of_several_counts_what_there_is),
         cmocka_unit_test(the_picture_of_a_step_has_an_axis_and_says_what_is_in_it),
+        cmocka_unit_test(a_green_line_is_named_where_one_is_drawn),
+        cmocka_unit_test(labels_keep_their_size_and_wide_parts_scroll_by_themselves),
+        cmocka_unit_test(a_step_of_many_events_is_drawn_to_its_end_and_the_page_stays_small),
+        cmocka_unit_test(a_page_of_many_ranks_is_no_wider_than_eight),
+        cmocka_unit_test(a_long_name_is_folded_and_nothing_of_it_is_lost),
+        cmocka_unit_test(a_job_without_a_collective_has_a_page),
+        cmocka_unit_test(what_a_killed_rank_did_not_write_is_noted),
+        cmocka_unit_test(a_clock_that_jumps_is_noted),
+        cmocka_unit_test(a_page_names_no_more_than_sixteen_troubled_ranks),
+        cmocka_unit_test(the_largest_page_stays_below_its_limit),
+        cmocka_unit_test(without_memory_for_its_cells_there_is_no_page),
         cmocka_unit_test(every_allocation_may_fail),
     };
 

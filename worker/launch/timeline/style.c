@@ -1,0 +1,61 @@
+/*
+ * The style sheet of the report. A page is read on a telephone, beside an editor, on a wide screen
+ * and on paper: what is wider than it scrolls within itself, labels keep their size, and colours
+ * are framed where they do not stand out from the page by themselves.
+ */
+#include "worker/launch/timeline/page_internal.h"
+
+const char hvd_tl_style[] =
+    "<style>\n"
+    ":root{color-scheme:light dark;--mo:#2a7fd4;--co:#7b5ec6;--qu:#e0b23c;--ne:#d9702e;"
+    "--wa:#cf3f4f;--id:#c9ced6;--bw:#2f8f55;--frame:#7d8590;--rule:#8886}\n"
+    "@media(prefers-color-scheme:dark){:root{--id:#454c57}}\n"
+    "*{box-sizing:border-box}\n"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:1030px;margin:2em auto;padding:0 15px}\n"
+    "h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}\n"
+    ".mo{background:var(--mo);fill:var(--mo)}.co{background:var(--co);fill:var(--co)}"
+    ".qu{background:var(--qu);fill:var(--qu)}.ne{background:var(--ne);fill:var(--ne)}"
+    ".wa{background:var(--wa);fill:var(--wa)}.id{background:var(--id);fill:var(--id)}"
+    ".bw{background:var(--bw);fill:var(--bw)}\n"
+    ".bar,.key i,th i,.step path{print-color-adjust:exact;-webkit-print-color-adjust:exact}\n"
+    /* The head, and what the colours are. */
+    ".about{display:grid;grid-template-columns:max-content 1fr;gap:0 1em;margin:0}"
+    ".about dd{margin:0;overflow-wrap:anywhere}\n"
+    ".key{display:flex;flex-wrap:wrap;gap:0 1.2em;margin:1em 0;padding:0;list-style:none}"
+    ".key.full{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,22em),1fr))}\n"
+    ".key i,th i{display:inline-block;width:11px;height:11px;margin-right:.4em;"
+    "border:1px solid var(--frame)}\n"
+    /* Tables. */
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}.fill{width:100%}\n"
+    "th,td{padding:.2em .5em;text-align:right;border-bottom:1px solid var(--rule)}"
+    "td,.fit th{white-space:nowrap}th:first-child{text-align:left;padding-left:0}"
+    "th[scope=row]{font-weight:normal}td:last-child,th:last-child{padding-right:0}\n"
+    ".short{display:none}.bars td{border-bottom:0}.bars td{padding:.5em 0 0}"
+    ".shares th[scope=row]{vertical-align:top;white-space:nowrap}\n"
+    ".bar{display:flex;height:1.1em;border:1px solid var(--frame)}.bar i{flex:0 1 auto}\n"
+    ".names "
+    ".name{white-space:normal;overflow-wrap:anywhere}details{word-break:break-all}summary{cursor:"
+    "pointer}\n"
+    ".scroll{overflow-x:auto}"
+    ".scroll th:first-child{position:sticky;left:0;background:Canvas;padding-right:1em;"
+    "border-right:1px solid var(--rule)}\n"
+    ":focus-visible{outline:2px solid var(--mo);outline-offset:2px}\n"
+    /* The picture: its width is the page's, the size of its letters is not. */
+    ".step{display:block;overflow:visible;width:calc(100% - 100px);margin-left:70px}"
+    ".step text{font:12px system-ui,sans-serif;fill:currentColor}.step line{stroke:#8886}"
+    ".step .frame{fill:none;stroke:var(--frame)}\n"
+    ".note{border-left:4px solid var(--wa);padding:.2em .8em;overflow-wrap:anywhere}"
+    ".dim{opacity:.75}\n"
+    "@media(max-width:700px){body{margin:1em auto}table{font-size:13px}th,td{padding:.2em .3em}"
+    ".shares th,.names th{font-size:12px}.shares thead th{vertical-align:bottom;font-size:11px}"
+    ".shares thead i{display:block;margin:0 0 2px auto}"
+    ".long{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}"
+    ".short{display:inline}.step .between{display:none}"
+    ".names tr{display:grid;grid-template-columns:2fr repeat(5,3fr)}"
+    ".names tr>*{border:0;padding:.1em 0}.names tr{border-bottom:1px solid var(--rule)}"
+    ".names .name{grid-column:1/-1;font-size:13px}}\n"
+    "@media print{body{margin:0;max-width:none;font-size:11pt}h2{break-after:avoid}"
+    "tr,.step,.bar,.note{break-inside:avoid}.bars{break-after:avoid}"
+    "table{font-size:12px}th,td{padding:.2em .3em}"
+    ".scroll{overflow:visible}.scroll th:first-child{position:static}.dim{opacity:1}}\n"
+    "</style>\n";
