@@ -1,4 +1,5 @@
 """script/bench timeline: the picture of docs/timeline.md, out of the timelines of two ranks that train a ResNet-18."""
+import html
 import pathlib
 import re
 import subprocess
@@ -14,33 +15,31 @@ TRAINING = ["--model", "resnet18", "--batch-size", "4", "--image-size", "64", "-
 KEYS = {"mo": "data moves", "qu": "queued", "ne": "negotiating", "wa": "waiting for a rank", "id": "nothing outstanding",
         "bw": "backward"}
 COLOURS = "".join(f".{key}{{fill:{colour}}}" for key, colour in {
-    "mo": "#2a7fd4", "co": "#7b5ec6", "qu": "#e0b23c", "ne": "#e07b39", "wa": "#cf3f4f", "id": "#c9ced6",
-    "bw": "#3d9a5f"}.items())
-WIDTH, LINE, MARGIN = 991, 18, 6
+    "mo": "#2a7fd4", "co": "#7b5ec6", "qu": "#e0b23c", "ne": "#d9702e", "wa": "#cf3f4f", "id": "#c9ced6",
+    "bw": "#2f8f55"}.items())
+WIDTH, LINE, MARGIN, LEFT, RIGHT = 991, 18, 6, 62, 24
 
 
 def picture(page):
     """The typical step of a report as an image of its own, with a key and what is said of overlap."""
-    found = re.search(r'<svg viewBox="0 0 (\d+) (\d+)"[^>]*>(.*?)</svg>', page, re.DOTALL)
+    found = re.search(r'<svg class="step" width="100%" height="(\d+)"[^>]*>(.*)</svg>', page, re.DOTALL)
     overlap = re.search(r"<h2>Overlap</h2>\s*<p>(.*?)</p>", page, re.DOTALL)
     if not found or not overlap:
         raise SystemExit("bench: the report has no typical step")
-    y = int(found[2]) + LINE
+    y = int(found[1]) + LINE
     height, key, x = y + 2 * LINE, [], 0
     for name, text in KEYS.items():
-        key += [f'<rect class="{name}" x="{x}" y="{y - 10}" width="11" height="11"/>',
+        key += [f'<rect class="{name}" x="{x}" y="{y - 10}" width="11" height="11" stroke="#7d8590"/>',
                 f'<text x="{x + 16}" y="{y}">{text}</text>']
         x += 40 + 7 * len(text)
+    # Places in it are parts of its width, as on the page.
+    step = f'<svg x="{LEFT}" width="{WIDTH - 2 * MARGIN - LEFT - RIGHT}" height="{found[1]}" overflow="visible">'
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-{MARGIN} 0 {WIDTH} {height}" font-family="sans-serif" '
         'font-size="12">',
         f"<style>{COLOURS}</style>", f'<rect x="-{MARGIN}" width="{WIDTH}" height="{height}" fill="white"/>',
-        thinned(found[3]).strip(), *key, f'<text x="0" y="{y + LINE}">{overlap[1]}</text>', "</svg>"]) + "\n"
-
-
-def thinned(lanes):
-    """Without what is narrower than can be seen."""
-    return re.sub(r'<rect [^>]*width="0\.0\d"[^>]*/>', "", lanes)
+        step, html.unescape(found[2]).strip(), "</svg>", *key, f'<text x="0" y="{y + LINE}">{html.unescape(overlap[1])}</text>',
+        "</svg>"]) + "\n"
 
 
 def train(folder, environment):
