@@ -212,33 +212,41 @@ static hvd_status_t add_groups(struct hvd_tl_model *m, struct hvd_tl_analysis *a
     return st;
 }
 
-/* Which ranks' last collectives ended first and last, by the first rank's clock. */
+/* When a collective ended, by the first rank's clock. */
+static int64_t end_of(const struct hvd_tl_analysis *a, const struct hvd_tl_op *op)
+{
+    return op->done_ns + a->shares[op->rank].offset_ns;
+}
+
+/*
+ * Which ranks' last collectives ended first and last, and how far apart they did. It is no distance
+ * when both are the same collective: then one of the ranks, or its clock, was only late.
+ */
 static hvd_status_t find_ends(const struct hvd_tl_model *m, struct hvd_tl_analysis *a)
 {
-    int64_t *ends = hvd_calloc(m->n_ranks + 1, sizeof(*ends));
+    const struct hvd_tl_op **lasts = hvd_calloc(m->n_ranks + 1, sizeof(struct hvd_tl_op *));
+    const struct hvd_tl_op *first = NULL;
+    const struct hvd_tl_op *last = NULL;
 
-    if (!ends)
+    if (!lasts)
         return HVD_ERR_NOMEM;
-    for (size_t i = 0; i < m->n_ranks; i++)
-        ends[i] = INT64_MIN;
     for (size_t i = 0; i < m->n_ops; i++) {
-        const struct hvd_tl_op *op = &m->ops[i];
-        const int64_t done = op->done_ns + a->shares[op->rank].offset_ns;
+        const struct hvd_tl_op **known = &lasts[m->ops[i].rank];
 
-        ends[op->rank] = done > ends[op->rank] ? done : ends[op->rank];
+        *known = *known && end_of(a, *known) > end_of(a, &m->ops[i]) ? *known : &m->ops[i];
     }
-    a->ends_first = m->n_ranks;
     for (size_t i = 0; i < m->n_ranks; i++) {
-        if (ends[i] == INT64_MIN)
+        if (!lasts[i])
             continue;
-        if (a->ends_first == m->n_ranks)
-            a->ends_first = a->ends_last = i;
-        a->ends_first = ends[i] < ends[a->ends_first] ? i : a->ends_first;
-        a->ends_last = ends[i] > ends[a->ends_last] ? i : a->ends_last;
+        first = first && end_of(a, first) <= end_of(a, lasts[i]) ? first : lasts[i];
+        last = last && end_of(a, last) >= end_of(a, lasts[i]) ? last : lasts[i];
     }
-    if (a->ends_first < m->n_ranks)
-        a->ends_apart_ns = ends[a->ends_last] - ends[a->ends_first];
-    hvd_free(ends);
+    hvd_free(lasts);
+    if (!first || (first->tensor == last->tensor && first->sequence == last->sequence))
+        return HVD_OK;
+    a->ends_first = (size_t)first->rank;
+    a->ends_last = (size_t)last->rank;
+    a->ends_apart_ns = end_of(a, last) - end_of(a, first);
     return HVD_OK;
 }
 

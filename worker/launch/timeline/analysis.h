@@ -49,10 +49,11 @@ struct hvd_tl_analysis {
     int64_t n_steps;
     int64_t step_from_ns; /* the typical step; equal: there is none */
     int64_t step_to_ns;
-    size_t ends_first;     /* the timeline whose last collective ends first */
-    size_t ends_last;      /* and last */
-    int64_t ends_apart_ns; /* and the time between; 0: fewer than two have collectives */
-    bool has_backward;     /* beside_ns is about marks, not about the handing out of tensors */
+    size_t ends_first; /* the timeline whose last collective ends first */
+    size_t ends_last;  /* and last */
+    int64_t
+        ends_apart_ns; /* and the time between; 0: that is the same collective, or there is none */
+    bool has_backward; /* beside_ns is about marks, not about the handing out of tensors */
 };
 
 /* Computes all of it; adds edges to the model and orders what is in it. HVD_ERR_NOMEM. */

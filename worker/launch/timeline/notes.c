@@ -76,10 +76,9 @@ static hvd_status_t put_ends(const struct hvd_tl_page_out *p)
         st = hvd_buf_puts(p->out, " before that of ");
     if (st == HVD_OK)
         st = hvd_tl_put_rank(p, a->ends_last);
-    return st == HVD_OK
-               ? hvd_buf_puts(p->out, ": it took part in no more, its later events are missing, or "
-                                      "a clock jumped.</p>\n")
-               : st;
+    return st == HVD_OK ? hvd_buf_puts(p->out, ": it took part in no more, or its later events are "
+                                               "missing.</p>\n")
+                        : st;
 }
 
 hvd_status_t hvd_tl_put_notes(const struct hvd_tl_page_out *p)
@@ -99,8 +98,8 @@ hvd_status_t hvd_tl_put_notes(const struct hvd_tl_page_out *p)
         st = hvd_buf_printf(p->out,
                             "<p class=\"note\">%" PRId64 " of %" PRId64
                             " collectives do not fit together between the ranks and count as "
-                            "negotiating: events are missing, a timeline began later, or a clock "
-                            "jumped.</p>\n",
+                            "negotiating: events are missing, a timeline began later, a clock "
+                            "jumped, or a rank stood still.</p>\n",
                             p->a->n_odd, p->a->n_groups);
     return st;
 }
