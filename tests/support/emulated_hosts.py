@@ -37,6 +37,10 @@ class Hosts:
         self.daemons = []
         self.key = folder / "id"
 
+    def temporary(self, index):
+        """The folder for temporary files of a host's sessions."""
+        return self.folder / f"{self.NAMES[index]}.tmp"
+
     def enter(self, index):
         """The words before a command that make it run on that host."""
         return ["nsenter", "--target", str(self.holders[index].pid), "--uts", "--net", "--mount"]
@@ -46,7 +50,8 @@ class Hosts:
         (self.folder / "hosts").write_text(
             "127.0.0.1 localhost\n10.77.0.1 hvd-east\n10.77.0.2 hvd-west\n10.77.0.9 hvd-nowhere\n")
         (self.folder / "ssh_config").write_text(f"UserKnownHostsFile {self.folder}/known_hosts\n")
-        for name in self.NAMES:
+        for index, name in enumerate(self.NAMES):
+            self.temporary(index).mkdir()
             self.holders.append(subprocess.Popen(
                 [*DIE_WITH_ME, "unshare", "--uts", "--net", "--mount", "--propagation", "private", "sh", "-ec",
                  'hostname "$0"; cp -a /etc "$1/$0.etc"; mount --bind "$1/$0.etc" /etc;'
@@ -70,8 +75,8 @@ class Hosts:
             subprocess.run([*self.enter(1), *command.split()], check=True)
 
     def start_sshd(self, index, path=os.environ["PATH"]):
-        """Starts the sshd of a host, whose sessions then have that PATH, and the mark of this run of the tests."""
-        variables = [f"PATH={path}", f"{processes.VARIABLE}={processes.RUN}"]
+        """Starts the sshd of a host, whose sessions then have that PATH, a TMPDIR of their own, and the mark of this run."""
+        variables = [f"PATH={path}", f"TMPDIR={self.temporary(index)}", f"{processes.VARIABLE}={processes.RUN}"]
         daemon = subprocess.Popen([
             *DIE_WITH_ME, *self.enter(index), "/usr/sbin/sshd", "-D", "-e", "-f", "/dev/null", "-p", "2222",
             "-h", str(self.key), "-o", f"AuthorizedKeysFile={self.key}.pub", "-o", "UsePAM=no",

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -254,35 +253,6 @@ hvd_status_t hvd_here_ensure_stack(struct hvd_err *err)
                     "(ulimit -s)",
                     (unsigned long long)limit.rlim_max >> 10,
                     (unsigned long long)STACK_OF_MPIRUN >> 10);
-}
-
-static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *where)
-{
-    (void)about;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
-
-void hvd_here_remove_session(pid_t mpirun)
-{
-    const char *set = getenv("TMPDIR");
-    const char *folder = set && set[0] ? set : "/tmp";
-    char host[HVD_HOST_NAME_MAX + 1] = "";
-    char paths[3][4096];
-    struct stat about;
-    int n[3];
-
-    (void)gethostname(host, sizeof(host) - 1);
-    n[0] = snprintf(paths[0], sizeof(paths[0]), "%s/ompi.%s.%u/pid.%d", folder, host, geteuid(),
-                    (int)mpirun);
-    n[1] = snprintf(paths[1], sizeof(paths[1]), "%s/prte.%s.%u/dvm.%d", folder, host, geteuid(),
-                    (int)mpirun);
-    n[2] = snprintf(paths[2], sizeof(paths[2]), "%s/ompi.%d", folder, (int)mpirun);
-    for (size_t i = 0; i < 3; i++)
-        if (n[i] > 0 && (size_t)n[i] < sizeof(paths[i]) && lstat(paths[i], &about) == 0 &&
-            S_ISDIR(about.st_mode) && about.st_uid == geteuid())
-            (void)nftw(paths[i], remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Appends what the program writes on standard output, and with_errors on standard error. */

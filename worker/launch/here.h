@@ -49,10 +49,6 @@ hvd_status_t hvd_here_check_interfaces(const char *names, struct hvd_err *err);
  * thread. */
 hvd_status_t hvd_here_ensure_stack(struct hvd_err *err);
 
-/* Removes the folder that an mpirun of that id, which has ended, has left behind, having had no
- * time to do so: Open MPI 4, 5, and 5.0.11 each have a name of their own for it. */
-void hvd_here_remove_session(pid_t mpirun);
-
 /* The major version of the mpirun in PATH. HVD_ERR_NOT_FOUND says what to install. */
 hvd_status_t hvd_here_mpi_major(int *out, struct hvd_err *err);
 

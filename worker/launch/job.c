@@ -476,7 +476,6 @@ static hvd_status_t run_to_end(struct run *run, int *out_code, struct hvd_err *e
         watch(run);
         end_orphans(run);
         finish(run);
-        hvd_here_remove_session(run->pid);
         *out_code = conclude(run, run->job);
     }
     hvd_process_close(&run->in.to);

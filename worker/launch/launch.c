@@ -24,6 +24,7 @@
 #include "worker/launch/job.h"
 #include "worker/launch/process.h"
 #include "worker/launch/rank.h"
+#include "worker/launch/session.h"
 
 #define TERMINATION_LOG "HOROVOD_TERMINATION_LOG"
 #define HOSTFILE_MAX ((size_t)16 << 20)
@@ -46,6 +47,7 @@ struct launch {
     char *output_dir;      /* owned: absolute; NULL: none */
     char *termination_log; /* owned: NULL: none */
     char self[4096];
+    char daemon_wrapper[1024];
     char nonce[HVD_REPORT_NONCE_MAX];
 };
 
@@ -382,6 +384,40 @@ static hvd_status_t prepare_environment(struct launch *l, struct hvd_err *err)
     return st;
 }
 
+/* Whether a shell reads the text as it is: Open MPI quotes nothing. */
+static bool is_plain(const char *text)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._+-";
+
+    return text[strspn(text, plain)] == '\0';
+}
+
+/* Daemons on other hosts are started through this program there, which gives them a folder, too.
+ * NULL: they are not. */
+static const char *wrap_daemons(struct launch *l)
+{
+    const char *place = hvd_session_place(false);
+
+    place = place ? place : "-";
+    if (!l->has_wrapper || !is_plain(l->self) || !is_plain(place) ||
+        hvd_session_is_chosen(&l->options->mpi_args) ||
+        snprintf(l->daemon_wrapper, sizeof(l->daemon_wrapper), "%s " HVD_SESSION_EXEC " %s",
+                 l->self, place) >= (int)sizeof(l->daemon_wrapper))
+        return NULL;
+    return l->daemon_wrapper;
+}
+
+/* Whether this host gets a folder for mpirun's files: mpirun tells its daemons of it, so all hosts
+ * get one or none does. */
+static bool wants_session(struct launch *l)
+{
+    for (size_t i = 0; i < l->hosts.n; i++)
+        if (!l->hosts.items[i].is_local && !wrap_daemons(l))
+            return false;
+    return !hvd_session_is_chosen(&l->options->mpi_args);
+}
+
 static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
 {
     static const char *const none[] = {NULL};
@@ -405,6 +441,7 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
         .is_root = geteuid() == 0,
         .can_ptrace = hvd_here_can_ptrace(),
         .is_typed = isatty(STDIN_FILENO),
+        .daemon_wrapper = wrap_daemons(l),
         .is_crowded = hvd_here_is_crowded(&l->hosts),
         .names = l->names.n ? (const char *const *)l->names.items : none,
         .rank_wrapper = l->has_wrapper ? wrapper : none,
@@ -451,6 +488,33 @@ static bool has_time_limit(const struct hvd_args *mpi_args)
     return false;
 }
 
+/* Runs mpirun, in a folder of its own. */
+static hvd_status_t run_job(struct launch *l, int *out_code, struct hvd_err *err)
+{
+    const struct hvd_args *mpi_args = &l->options->mpi_args;
+    const struct hvd_job job = {.argv = l->argv.items,
+                                .nonce = l->nonce,
+                                .hosts = &l->hosts,
+                                .termination_log = l->termination_log,
+                                .grace_ms = l->has_wrapper ? l->options->stop_grace_s * 1000 : 0,
+                                .mpi_major = l->mpi_major,
+                                .may_go_on = hvd_mpirun_may_go_on(mpi_args, environ),
+                                .has_srun = l->ssh.way == HVD_WAY_SRUN && !has_time_limit(mpi_args),
+                                .is_verbose = l->options->is_verbose};
+    struct hvd_session session = {.fd = -1};
+    hvd_status_t st;
+
+    if (l->options->is_verbose)
+        show_command(l);
+    if (wants_session(l))
+        hvd_session_open(&session, l->self, hvd_session_place(true));
+    st = hvd_session_export(&session, err);
+    if (st == HVD_OK)
+        st = hvd_job_run(&job, out_code, err);
+    hvd_session_close(&session);
+    return st;
+}
+
 hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
                         struct hvd_err *err)
 {
@@ -483,22 +547,8 @@ hvd_status_t hvd_launch(const struct hvd_launch_options *options, int *out_code,
         st = prepare_environment(&l, err);
     if (st == HVD_OK)
         st = build_command(&l, err);
-    if (st == HVD_OK) {
-        const bool has_srun = l.ssh.way == HVD_WAY_SRUN && !has_time_limit(&options->mpi_args);
-        struct hvd_job job = {.argv = l.argv.items,
-                              .nonce = l.nonce,
-                              .hosts = &l.hosts,
-                              .termination_log = l.termination_log,
-                              .grace_ms = l.has_wrapper ? options->stop_grace_s * 1000 : 0,
-                              .mpi_major = l.mpi_major,
-                              .may_go_on = hvd_mpirun_may_go_on(&options->mpi_args, environ),
-                              .has_srun = has_srun,
-                              .is_verbose = options->is_verbose};
-
-        if (options->is_verbose)
-            show_command(&l);
-        st = hvd_job_run(&job, out_code, err);
-    }
+    if (st == HVD_OK)
+        st = run_job(&l, out_code, err);
     if (st < 0)
         *out_code = l.code;
     hvd_args_fini(&l.argv);

@@ -16,6 +16,7 @@
 #include "worker/launch/process.h"
 #include "worker/launch/rank.h"
 #include "worker/launch/report.h"
+#include "worker/launch/session.h"
 
 #define EXIT_NOT_STARTED 1
 #define EXIT_USAGE 2
@@ -134,6 +135,10 @@ int main(int argc, char **argv)
     fill_standard_streams();
     if (argc > 1 && strcmp(argv[1], HVD_RANK_EXEC) == 0)
         return hvd_rank_exec(argc, argv);
+    if (argc > 1 && strcmp(argv[1], HVD_SESSION_KEEP) == 0)
+        return hvd_session_keep(argc, argv);
+    if (argc > 1 && strcmp(argv[1], HVD_SESSION_EXEC) == 0)
+        return hvd_session_exec(argc, argv);
     st = parse(argc, argv, &line, &err);
     code = st < 0 ? EXIT_USAGE : 0;
     if (st == HVD_OK) {

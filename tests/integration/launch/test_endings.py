@@ -259,8 +259,7 @@ def test_a_second_signal_ends_the_grace_and_nothing_is_left(script, tmp_path, fi
     assert process.returncode == 128 + first, err
     assert "Segmentation" not in err
     wait_for(lambda: not processes_with(str(program)), "no process is left")
-    left = [path for path in (tmp_path / "temporary").rglob("*") if path.parent.parent.name == "temporary"]
-    assert not left, left
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_a_rank_on_another_host_has_its_grace_too(hosts, script, tmp_path):

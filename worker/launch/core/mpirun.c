@@ -187,6 +187,23 @@ static hvd_status_t add_ssh(const struct hvd_mpirun_plan *plan, struct hvd_args 
     return st;
 }
 
+/* What the daemons on the other hosts are started by. */
+static hvd_status_t add_agent(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+                              struct hvd_err *err)
+{
+    const bool is_4 = plan->mpi_major < 5;
+    struct hvd_buf words = {0};
+    hvd_status_t st;
+
+    hvd_buf_init(&words, LIST_MAX);
+    st = hvd_buf_printf(&words, "%s %s", plan->daemon_wrapper, is_4 ? "orted" : "prted");
+    if (st == HVD_OK)
+        st = add_setting(out, is_4 ? "--mca" : "--prtemca",
+                         is_4 ? "orte_launch_agent" : "prte_launch_agent", words.data, err);
+    hvd_buf_fini(&words);
+    return st;
+}
+
 /* How the daemons on the other hosts are started and talk. */
 static hvd_status_t add_remote(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
                                struct hvd_err *err)
@@ -198,6 +215,8 @@ static hvd_status_t add_remote(const struct hvd_mpirun_plan *plan, struct hvd_ar
     if (st == HVD_OK)
         st = add_setting(out, flag, is_4 ? "orte_keep_fqdn_hostnames" : "prte_keep_fqdn_hostnames",
                          "1", err);
+    if (st == HVD_OK && plan->daemon_wrapper)
+        st = add_agent(plan, out, err);
     if (st == HVD_OK && plan->interfaces)
         st = add_setting(out, flag, is_4 ? "oob_tcp_if_include" : "prte_if_include",
                          plan->interfaces, err);

@@ -41,7 +41,8 @@ struct hvd_mpirun_plan {
     bool can_ptrace;                 /* without it one process may not copy from another's memory */
     bool is_typed;                   /* somebody at a terminal waits for unfinished lines */
     bool is_crowded;                 /* more processes than processors here: waiting ranks yield */
-    const char *const *names;        /* variables to export, NULL-terminated */
+    const char *daemon_wrapper; /* words before the daemon's name, on other hosts; NULL: none */
+    const char *const *names;   /* variables to export, NULL-terminated */
     const char *const *rank_wrapper; /* stands before the command, NULL-terminated; empty: none */
     const char *const *command;      /* NULL-terminated */
 };

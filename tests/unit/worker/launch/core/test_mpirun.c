@@ -184,6 +184,7 @@ static void other_hosts_are_reached_by_open_mpi_4_with_the_users_port_and_key(vo
                                          .can_ptrace = true,
                                          .ssh = {.port = 2222, .identity = "/k"},
                                          .interfaces = "eth0",
+                                         .daemon_wrapper = "/h --session-exec",
                                          .names = none,
                                          .rank_wrapper = none,
                                          .command = command};
@@ -193,7 +194,8 @@ static void other_hosts_are_reached_by_open_mpi_4_with_the_users_port_and_key(vo
                   "mpirun -np 3 -H a.b:1,c.b:2 --bind-to none --map-by slot "
                   "--mca plm_rsh_agent ssh --mca plm_rsh_args '-o BatchMode=yes "
                   "-o StrictHostKeyChecking=accept-new -p 2222 -i /k' "
-                  "--mca orte_keep_fqdn_hostnames 1 --mca oob_tcp_if_include eth0 "
+                  "--mca orte_keep_fqdn_hostnames 1 "
+                  "--mca orte_launch_agent '/h --session-exec orted' --mca oob_tcp_if_include eth0 "
                   "--mca btl_tcp_if_include eth0 train --name 'a b'");
 }
 
@@ -201,6 +203,7 @@ static void open_mpi_5_has_its_own_names_and_the_operators_ssh_config_is_used(vo
 {
     const struct hvd_mpirun_plan plan = {.mpi_major = 5,
                                          .ssh = {.config = "/etc/horovod/hosts/ssh_config"},
+                                         .daemon_wrapper = "/h --session-exec",
                                          .names = none,
                                          .rank_wrapper = none,
                                          .command = command};
@@ -209,7 +212,9 @@ static void open_mpi_5_has_its_own_names_and_the_operators_ssh_config_is_used(vo
     check_command(plan, "a.b:1", false,
                   "mpirun -np 1 -H a.b:1 --bind-to none --map-by slot --prtemca plm_ssh_agent ssh "
                   "--prtemca plm_ssh_args '-o BatchMode=yes -F /etc/horovod/hosts/ssh_config' "
-                  "--prtemca prte_keep_fqdn_hostnames 1 --mca smsc '^cma' train --name 'a b'");
+                  "--prtemca prte_keep_fqdn_hostnames 1 "
+                  "--prtemca prte_launch_agent '/h --session-exec prted' "
+                  "--mca smsc '^cma' train --name 'a b'");
 }
 
 static void the_users_own_arguments_come_last_and_replace_the_placing(void **state)

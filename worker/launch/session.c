@@ -1,0 +1,268 @@
+/*
+ * Where mpirun and its daemons keep their files: a folder for each job on each host. Open MPI
+ * leaves files behind when one of its processes is killed, or loses the others; a folder of its own
+ * can be removed whole.
+ *
+ * Whoever uses the folder has one open descriptor of it, with a shared lock, inherited from the
+ * process that made it. So the exclusive lock can be had when all of them have ended, however:
+ *
+ *     horovodrun, mpirun (daemon) --shared lock--> folder <--waits for exclusive lock-- keeper
+ *
+ * The keeper removes the folder then. Where it was killed too, the next job of the user does, which
+ * tries the lock of each such folder. Links are never followed; another user's folder is left
+ * alone.
+ */
+#include "worker/launch/session.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "worker/launch/process.h"
+
+#define NAME "horovodrun-%u-"
+#define RANDOM "XXXXXX"
+#define OPEN_FOLDERS 8 /* descriptors of a removal */
+#define EXIT_NOT_EXECUTABLE 126
+#define EXIT_NOT_FOUND 127
+
+/* What names the place of mpirun's files, of both generations: on all hosts, on its own, on others.
+ */
+static const char *const everywhere[] = {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"};
+static const char *const here[] = {"OMPI_MCA_orte_local_tmpdir_base",
+                                   "PRTE_MCA_prte_local_tmpdir_base"};
+static const char *const others[] = {"OMPI_MCA_orte_remote_tmpdir_base",
+                                     "PRTE_MCA_prte_remote_tmpdir_base",
+                                     "OMPI_MCA_orte_launch_agent", "PRTE_MCA_prte_launch_agent"};
+
+/* Whether it is still the folder that was opened, and this user's. */
+static bool is_ours(int fd, const char *path)
+{
+    struct stat opened;
+    struct stat named;
+
+    return fstat(fd, &opened) == 0 && lstat(path, &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev && opened.st_uid == geteuid() && S_ISDIR(named.st_mode);
+}
+
+static int remove_entry(const char *path, const struct stat *about, int type, struct FTW *where)
+{
+    (void)about;
+    (void)type;
+    (void)where;
+    (void)remove(path); /* what stays is the next job's to remove */
+    return 0;
+}
+
+static void remove_tree(const char *path)
+{
+    (void)nftw(path, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* Opens the folder; -1 where it is none. Another one's descriptor must not stay in our children. */
+static int open_folder(const char *path, int flags)
+{
+    return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | flags);
+}
+
+/* Removes a folder that no process has. */
+static void remove_if_left(const char *path)
+{
+    int fd = open_folder(path, O_CLOEXEC);
+
+    if (fd >= 0 && is_ours(fd, path) && flock(fd, LOCK_EX | LOCK_NB) == 0 && is_ours(fd, path))
+        remove_tree(path);
+    hvd_process_close(&fd);
+}
+
+/* Removes what jobs have left of which no process is there to do so. */
+static void sweep(const char *base)
+{
+    char name[64];
+    char path[4096];
+    const struct dirent *entry;
+    DIR *folder = opendir(base);
+    const int len = snprintf(name, sizeof(name), NAME, (unsigned)geteuid());
+
+    while (folder && (entry = readdir(folder)) != NULL) {
+        if (strncmp(entry->d_name, name, (size_t)len) != 0 ||
+            strlen(entry->d_name) != (size_t)len + strlen(RANDOM))
+            continue;
+        if (snprintf(path, sizeof(path), "%s/%s", base, entry->d_name) < (int)sizeof(path))
+            remove_if_left(path);
+    }
+    if (folder)
+        (void)closedir(folder);
+}
+
+/* Makes the folder and locks it, before a job that looks for left ones can: such a one may have
+ * removed it in between. */
+static bool make_in(struct hvd_session *session, const char *base)
+{
+    for (int i = 0; i < 10; i++) {
+        const int len = snprintf(session->path, sizeof(session->path), "%s/" NAME RANDOM, base,
+                                 (unsigned)geteuid());
+
+        if (len < 0 || (size_t)len >= sizeof(session->path) || !mkdtemp(session->path))
+            return false;
+        session->fd = open_folder(session->path, 0);
+        if (session->fd >= 0 && flock(session->fd, LOCK_SH) != 0) {
+            hvd_process_close(&session->fd);
+            (void)rmdir(session->path);
+            return false;
+        }
+        if (session->fd >= 0 && is_ours(session->fd, session->path))
+            return true;
+        hvd_process_close(&session->fd);
+    }
+    return false;
+}
+
+/* In a child: becomes the keeper, which has nothing of its parent but the folder's name. */
+_Noreturn static void become_keeper(const char *self, char *path)
+{
+    char *argv[] = {"horovodrun", HVD_SESSION_KEEP, path, NULL};
+    const int null = open("/dev/null", O_RDWR);
+    sigset_t all;
+
+    (void)setsid();
+    for (int i = 0; i <= STDERR_FILENO; i++)
+        (void)dup2(null, i);
+    (void)close_range(STDERR_FILENO + 1, ~0U, 0);
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, NULL);
+    (void)!chdir("/"); /* holds no other folder */
+    (void)execv(self, argv);
+    _exit(1);
+}
+
+void hvd_session_open(struct hvd_session *session, const char *self, const char *place)
+{
+    /* As Open MPI looks for a place. */
+    const char *const places[] = {place, getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp"};
+
+    *session = (struct hvd_session){.fd = -1};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && session->fd < 0; i++) {
+        if (!places[i] || places[i][0] != '/')
+            continue;
+        sweep(places[i]);
+        (void)make_in(session, places[i]);
+    }
+    if (session->fd < 0)
+        return;
+    session->keeper = fork();
+    if (session->keeper == 0)
+        become_keeper(self, session->path);
+}
+
+void hvd_session_close(struct hvd_session *session)
+{
+    if (session->fd < 0)
+        return;
+    remove_tree(session->path);
+    if (session->keeper > 0) {
+        (void)kill(session->keeper, SIGKILL);
+        (void)waitpid(session->keeper, NULL, 0);
+    }
+    hvd_process_close(&session->fd);
+}
+
+hvd_status_t hvd_session_export(const struct hvd_session *session, struct hvd_err *err)
+{
+    for (size_t i = 0; i < 2 && session->fd >= 0; i++) {
+        (void)unsetenv(here[i]); /* Open MPI refuses it beside the other, also in ranks */
+        if (setenv(everywhere[i], session->path, 1) != 0)
+            return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the environment");
+    }
+    return HVD_OK;
+}
+
+const char *hvd_session_place(bool is_here)
+{
+    for (size_t i = 0; i < 2; i++) {
+        if (getenv(everywhere[i]))
+            return getenv(everywhere[i]);
+        if (is_here && getenv(here[i]))
+            return getenv(here[i]);
+    }
+    return NULL;
+}
+
+bool hvd_session_is_chosen(const struct hvd_args *mpi_args)
+{
+    for (size_t i = 0; i < mpi_args->n; i++)
+        if (strstr(mpi_args->items[i], "tmpdir_base") || strstr(mpi_args->items[i], "launch_agent"))
+            return true;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (getenv(others[i]))
+            return true;
+    return false;
+}
+
+int hvd_session_keep(int argc, char **argv)
+{
+    char name[64];
+    const char *base = argc == 3 ? strrchr(argv[2], '/') : NULL;
+    int fd;
+    int got;
+
+    (void)snprintf(name, sizeof(name), "/" NAME, (unsigned)geteuid());
+    if (!base || !hvd_str_has_prefix(base, name))
+        return 2;
+    fd = open_folder(argv[2], O_CLOEXEC);
+    if (fd < 0)
+        return 0; /* removed already */
+    do
+        got = flock(fd, LOCK_EX);
+    while (got != 0 && errno == EINTR);
+    if (got == 0 && is_ours(fd, argv[2]))
+        remove_tree(argv[2]);
+    hvd_process_close(&fd);
+    return got == 0 ? 0 : 1;
+}
+
+/* Takes the places that are another host's from the arguments of a daemon, "-mca NAME VALUE":
+ * mpirun passes on what it was told of its own. */
+static void drop_places(char **argv)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; argv[i]; i++)
+        if (argv[i][0] == '-' && argv[i + 1] && argv[i + 2] &&
+            hvd_str_has_suffix(argv[i + 1], "_tmpdir_base"))
+            i += 2;
+        else
+            argv[n++] = argv[i];
+    argv[n] = NULL;
+}
+
+int hvd_session_exec(int argc, char **argv)
+{
+    struct hvd_session session;
+    char self[4096];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    int why;
+
+    if (argc < 4)
+        return 2;
+    drop_places(argv + 4);
+    if (n > 0) {
+        self[n] = '\0';
+        hvd_session_open(&session, self, argv[2]);
+        (void)!hvd_session_export(&session, NULL);
+    }
+    (void)execvp(argv[3], argv + 3);
+    why = errno;
+    (void)fprintf(stderr, "horovodrun: cannot run %.200s: %s\n", argv[3], strerror(why));
+    return why == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+}
