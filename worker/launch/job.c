@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "worker/launch/core/deadline.h"
 #include "worker/launch/core/describe.h"
+#include "worker/launch/core/packet.h"
 #include "worker/launch/core/report.h"
 #include "worker/launch/here.h"
 #include "worker/launch/process.h"
@@ -33,6 +34,7 @@
 #define DRAIN_MS 2000      /* how long mpirun's output is awaited after its end */
 #define STOP_MS 30000      /* that mpirun has for its own stop, everywhere */
 #define ASK_AGAIN_MS 5000
+#define QUEUE_BYTES ((size_t)1 << 16) /* of output that waits: then no more is read */
 #define ORPHANS_MAX                                                                                \
     4096                /* of mpirun: the wrappers of this host, and an ssh for each other host    \
                          */
@@ -49,6 +51,10 @@ struct run {
     struct hvd_pump out; /* mpirun's standard output */
     struct hvd_banner_filter out_banners; /* of mpirun's standard output */
     struct hvd_report_stream stream;
+    struct hvd_packet_reader packets; /* within mpirun's standard error */
+    struct hvd_buf rest;              /* of what was read last: no packets */
+    struct hvd_buf queue;             /* the ranks' standard output that came in packets */
+    size_t n_passed;                  /* of the queue */
     struct hvd_buf pass;
     bool has_ended;
     int status;
@@ -168,6 +174,35 @@ static void show_remark(struct run *run)
         (void)fprintf(stderr, "horovodrun: %s\n", remark);
 }
 
+/* Output that came in packets, on its way: into the pump as far as that has room. */
+static void pass_queue(struct run *run)
+{
+    if (run->n_passed < run->queue.len)
+        run->n_passed += hvd_pump_put(&run->out, run->queue.data + run->n_passed,
+                                      run->queue.len - run->n_passed);
+    if (run->n_passed == run->queue.len || run->n_passed >= QUEUE_BYTES) {
+        hvd_buf_consume(&run->queue, run->n_passed);
+        run->n_passed = 0;
+    }
+}
+
+/* Whether output waits for whoever reads ours. */
+static bool has_output(const struct run *run)
+{
+    return run->out.n > 0 || run->queue.len > 0;
+}
+
+/* What was no packet in the text that was read last. */
+static void take_rest(struct run *run)
+{
+    run->stream.now_ms = hvd_process_now_ms();
+    if (run->rest.len > 0)
+        (void)!hvd_report_stream_feed(
+            &run->stream, (struct hvd_strview){.data = run->rest.data, .len = run->rest.len},
+            &run->pass);
+    hvd_buf_reset(&run->rest);
+}
+
 static void take_text(struct run *run)
 {
     ssize_t n = read(run->from, run->chunk, sizeof(run->chunk));
@@ -175,12 +210,16 @@ static void take_text(struct run *run)
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     hvd_buf_reset(&run->pass);
-    run->stream.now_ms = hvd_process_now_ms();
-    if (n > 0)
-        (void)!hvd_report_stream_feed(
-            &run->stream, (struct hvd_strview){.data = run->chunk, .len = (size_t)n}, &run->pass);
-    else
+    if (n > 0) {
+        const struct hvd_strview text = {.data = run->chunk, .len = (size_t)n};
+
+        (void)!hvd_packet_feed(&run->packets, text, &run->queue, &run->rest);
+    } else {
+        (void)!hvd_packet_idle(&run->packets, &run->rest);
         hvd_process_close(&run->from);
+    }
+    take_rest(run);
+    pass_queue(run);
     if (run->pass.len > 0)
         hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
     show_remark(run);
@@ -195,7 +234,7 @@ static void look_at_deadline(struct run *run, int64_t now_ms)
         return;
     switch (hvd_deadline_look(&run->deadline, now_ms,
                               hvd_report_stream_is_ending(&run->stream, was_asked),
-                              run->force_at_ms > 0 || run->out.n > 0)) {
+                              run->force_at_ms > 0 || has_output(run))) {
     case HVD_DEADLINE_STOP:
         if (run->kill_at_ms > 0) /* stopped already, for ranks that wait in vain */
             break;
@@ -248,6 +287,8 @@ static void look_at_clock(struct run *run)
 static void pass_idle(struct run *run)
 {
     hvd_buf_reset(&run->pass);
+    (void)!hvd_packet_idle(&run->packets, &run->rest);
+    take_rest(run);
     (void)!hvd_report_stream_idle(&run->stream, &run->pass);
     if (run->pass.len > 0)
         hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
@@ -290,7 +331,8 @@ static int patience_ms(const struct run *run)
 {
     if (run->has_ended)
         return 50;
-    if (hvd_report_stream_is_holding(&run->stream) || hvd_banner_is_holding(&run->out_banners))
+    if (hvd_report_stream_is_holding(&run->stream) || hvd_banner_is_holding(&run->out_banners) ||
+        hvd_packet_is_holding(&run->packets))
         return FLUSH_AFTER_MS;
     if (run->force_at_ms > 0 || run->kill_at_ms > 0 || run->deadline.last_ms > 0)
         return 200;
@@ -307,8 +349,9 @@ static void swallow(struct run *run)
 /* Waits until something happens, and sees to it. */
 static void watch_once(struct run *run)
 {
+    const bool has_room = run->queue.len - run->n_passed < QUEUE_BYTES;
     struct pollfd fds[4] = {{.fd = run->signals, .events = POLLIN},
-                            {.fd = run->from, .events = POLLIN}};
+                            {.fd = has_room ? run->from : -1, .events = POLLIN}};
 
     hvd_pump_poll(&run->out, &fds[2]);
     hvd_pump_poll(&run->in, &fds[3]);
@@ -324,6 +367,7 @@ static void watch_once(struct run *run)
         hvd_pump_step(&run->out, &fds[2]);
     else if (fds[2].revents)
         swallow(run);
+    pass_queue(run);
     move_banners(run);
     hvd_pump_step(&run->in, &fds[3]);
     if (run->in.n == 0 && (run->in.from < 0 || run->in.is_broken))
@@ -336,7 +380,7 @@ static void watch(struct run *run)
 {
     int64_t until_ms = 0;
 
-    while (!run->has_ended || run->from >= 0 || run->out.from >= 0 || run->out.n > 0) {
+    while (!run->has_ended || run->from >= 0 || run->out.from >= 0 || has_output(run)) {
         if (run->has_ended && until_ms == 0) {
             until_ms = hvd_process_now_ms() + DRAIN_MS;
             (void)signal_orphans(run, SIGTERM); /* which may hold the streams open */
@@ -497,12 +541,17 @@ hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_er
     run->deadline.grace_ms = job->grace_ms;
     run->from = run->signals = run->in.from = run->in.to = run->out.from = -1;
     hvd_buf_init(&run->pass, (size_t)4 * CHUNK_BYTES);
+    hvd_buf_init(&run->rest, (size_t)2 * CHUNK_BYTES);
+    hvd_buf_init(&run->queue, 2 * QUEUE_BYTES + CHUNK_BYTES);
+    hvd_packet_init(&run->packets, job->nonce);
     hvd_report_stream_init(&run->stream, job->nonce, job->hosts);
     run->stream.shows_banners = job->is_verbose;
     run->stream.has_srun = job->has_srun;
     st = run_to_end(run, out_code, err);
     hvd_report_stream_fini(&run->stream);
     hvd_buf_fini(&run->pass);
+    hvd_buf_fini(&run->rest);
+    hvd_buf_fini(&run->queue);
     hvd_free(run);
     return st;
 }

@@ -425,10 +425,16 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
     const char *mode = o->has_timestamp   ? HVD_RANK_STAMP
                        : o->has_no_prefix ? HVD_RANK_PLAIN
                                           : HVD_RANK_PREFIX;
+    const bool has_packets = l->mpi_major < 5 && !hvd_mpirun_changes_output(&o->mpi_args);
     char grace[32];
-    const char *const wrapper[] = {
-        l->self, HVD_RANK_EXEC, l->nonce, mode, l->output_dir ? l->output_dir : HVD_RANK_NO_FILES,
-        grace,   NULL};
+    const char *const wrapper[] = {l->self,
+                                   HVD_RANK_EXEC,
+                                   l->nonce,
+                                   mode,
+                                   l->output_dir ? l->output_dir : HVD_RANK_NO_FILES,
+                                   grace,
+                                   has_packets ? HVD_RANK_PACKETS : HVD_RANK_STREAMS,
+                                   NULL};
     struct hvd_mpirun_plan plan = {
         .mpi_major = l->mpi_major,
         .hosts = &l->hosts,

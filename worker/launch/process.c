@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "worker/launch/core/packet.h"
+
 hvd_status_t hvd_process_pipe(int ends[2], struct hvd_err *err)
 {
     if (pipe2(ends, O_CLOEXEC) == 0)
@@ -134,23 +136,20 @@ void hvd_process_write_all(int fd, const char *data, size_t len)
     }
 }
 
-void hvd_process_keep_writes(int fd)
+bool hvd_process_keep_writes(int fd)
 {
     struct stat found;
     const int flags = fcntl(fd, F_GETFL);
 
-    if (flags >= 0 && fstat(fd, &found) == 0 && S_ISFIFO(found.st_mode))
-        (void)fcntl(fd, F_SETFL, flags | O_DIRECT); /* "packets": see pipe(2) */
+    return flags >= 0 && fstat(fd, &found) == 0 && S_ISFIFO(found.st_mode) &&
+           fcntl(fd, F_SETFL, flags | O_DIRECT) == 0; /* "packets": see pipe(2) */
 }
 
 void hvd_process_write_lines(int fd, const char *data, size_t len)
 {
     while (len > 0) {
-        size_t n = len < PIPE_BUF ? len : PIPE_BUF;
-        const char *end = n < len ? memrchr(data, '\n', n) : NULL;
+        const size_t n = hvd_packet_cut((struct hvd_strview){.data = data, .len = len}, PIPE_BUF);
 
-        if (end)
-            n = (size_t)(end - data) + 1;
         hvd_process_write_all(fd, data, n);
         data += n;
         len -= n;

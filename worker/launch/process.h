@@ -33,8 +33,8 @@ hvd_status_t hvd_process_read_file(const char *path, struct hvd_buf *buf, struct
 void hvd_process_write_all(int fd, const char *data, size_t len);
 
 /* Makes a pipe hand out each write of at most PIPE_BUF bytes as it is, to a reader with room for
- * so many; nothing where it is no pipe. */
-void hvd_process_keep_writes(int fd);
+ * so many; false where it is no pipe. */
+bool hvd_process_keep_writes(int fd);
 
 /* As hvd_process_write_all, in writes of whole lines as far as they fit into PIPE_BUF. */
 void hvd_process_write_lines(int fd, const char *data, size_t len);

@@ -96,6 +96,20 @@ static void fill(struct hvd_pump *pump)
         sift(pump, (size_t)n);
 }
 
+size_t hvd_pump_put(struct hvd_pump *pump, const char *data, size_t len)
+{
+    const size_t n = len < HVD_PUMP_BYTES ? len : HVD_PUMP_BYTES;
+
+    if (pump->is_broken || pump->failure)
+        return len;
+    if (pump->n > 0)
+        return 0;
+    memcpy(pump->data, data, n);
+    pump->at = 0;
+    pump->n = n;
+    return n;
+}
+
 void hvd_pump_step(struct hvd_pump *pump, const struct pollfd *fd)
 {
     if (fd->fd < 0 || fd->revents == 0)

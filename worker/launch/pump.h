@@ -33,6 +33,10 @@ bool hvd_pump_is_aside(const struct hvd_pump *pump);
  * which is not closed, and nothing is left in the pump. */
 void hvd_pump_step(struct hvd_pump *pump, const struct pollfd *fd);
 
+/* Puts up to len bytes into a pump in which there is nothing, as if they had been read; returns how
+ * many. A pump that is broken, or has failed, drops all. */
+size_t hvd_pump_put(struct hvd_pump *pump, const char *data, size_t len);
+
 /* Nothing more has come: what is held back and may be no banner is moved, too. For a pump that has
  * banners, and nothing in it. */
 void hvd_pump_idle(struct hvd_pump *pump);

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@
 #include "base/mem.h"
 #include "base/rank_state.h"
 #include "worker/launch/core/environment.h"
+#include "worker/launch/core/packet.h"
 #include "worker/launch/core/prefix.h"
 #include "worker/launch/core/report.h"
 #include "worker/launch/core/tail.h"
@@ -65,8 +67,9 @@ struct wrapper {
     char **command;
     bool has_prefix;
     bool has_stamp;
-    int signals; /* signalfd */
-    int guard;   /* to the guard; -1 = there is none */
+    bool has_packets; /* standard output goes to standard error, in packets */
+    int signals;      /* signalfd */
+    int guard;        /* to the guard; -1 = there is none */
     struct stream streams[2];
     pid_t pid;
     bool has_ended;
@@ -198,6 +201,26 @@ static const char *stamp(const struct wrapper *w, char *out, size_t size)
     return out;
 }
 
+/* Writes lines where mpirun passes them on whole. */
+static void give_out(const struct wrapper *w, const struct stream *stream, struct hvd_strview text)
+{
+    char packet[PIPE_BUF];
+
+    if (!w->has_packets || stream != &w->streams[0]) {
+        hvd_process_write_lines(stream->to, text.data, text.len);
+        return;
+    }
+    while (text.len > 0) {
+        const size_t n = hvd_packet_cut(text, sizeof(packet) - HVD_PACKET_HEAD_LEN);
+
+        hvd_packet_head(w->nonce, n, packet);
+        memcpy(packet + HVD_PACKET_HEAD_LEN, text.data, n);
+        hvd_process_write_all(STDERR_FILENO, packet, HVD_PACKET_HEAD_LEN + n);
+        text.data += n;
+        text.len -= n;
+    }
+}
+
 /* Carries what the program wrote; with is_idle gives out an incomplete line, too. */
 static void carry(struct wrapper *w, struct stream *stream, bool is_idle)
 {
@@ -220,7 +243,7 @@ static void carry(struct wrapper *w, struct stream *stream, bool is_idle)
     if (n <= 0 && !is_idle)
         hvd_process_close(&stream->from);
     if (out.len > 0)
-        hvd_process_write_lines(stream->to, out.data, out.len);
+        give_out(w, stream, (struct hvd_strview){.data = out.data, .len = out.len});
     hvd_buf_fini(&out);
 }
 
@@ -524,7 +547,9 @@ static void take_arguments(struct wrapper *w, char **argv)
     w->has_prefix = w->has_stamp || strcmp(argv[3], HVD_RANK_PREFIX) == 0;
     w->folder = strcmp(argv[4], HVD_RANK_NO_FILES) == 0 ? NULL : argv[4];
     w->grace_ms = strtoll(argv[5], NULL, 10);
-    w->command = argv + 6;
+    w->has_packets =
+        strcmp(argv[6], HVD_RANK_PACKETS) == 0 && strlen(w->nonce) == HVD_PACKET_NONCE_LEN;
+    w->command = argv + 7;
     w->signals = w->guard = -1;
     for (int i = 0; i < 2; i++) {
         w->streams[i].from = w->streams[i].file.fd = -1;
@@ -544,7 +569,7 @@ int hvd_rank_exec(int argc, char **argv)
     struct wrapper *w;
     int code;
 
-    if (argc < 7)
+    if (argc < 8)
         return refuse("horovodrun: " HVD_RANK_EXEC " is for mpirun alone\n", 2);
     (void)prctl(PR_SET_PDEATHSIG, SIGHUP);
     if (getppid() != daemon)
@@ -553,8 +578,8 @@ int hvd_rank_exec(int argc, char **argv)
     if (!w)
         return refuse("horovodrun: out of memory\n", 126);
     take_arguments(w, argv);
-    hvd_process_keep_writes(
-        STDERR_FILENO); /* mpirun passes on what it reads at once in one piece */
+    /* mpirun passes on what it reads at once in one piece. */
+    w->has_packets = hvd_process_keep_writes(STDERR_FILENO) && w->has_packets;
     code = run(w);
     hvd_prefix_fini(&w->streams[0].prefix);
     hvd_prefix_fini(&w->streams[1].prefix);

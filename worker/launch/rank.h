@@ -18,11 +18,15 @@
 /* The fourth when the output goes into no files. */
 #define HVD_RANK_NO_FILES "-"
 
+/* The sixth: which way standard output takes to the launcher. */
+#define HVD_RANK_STREAMS "streams" /* its own */
+#define HVD_RANK_PACKETS "packets" /* in packets on standard error (core/packet.h) */
+
 /*
  * The wrapper around one rank: argv is {horovodrun, --rank-exec, NONCE, MODE, FOLDER, GRACE,
- * PROGRAM, ...}; GRACE is in milliseconds. Runs the program and returns its exit code, 128 + signal
- * when one killed it, 127 or 126 when it cannot be run, 2 when argv is not as above. Must be called
- * by the main thread, before any other exists.
+ * WAY, PROGRAM, ...}; GRACE is in milliseconds. Runs the program and returns its exit code, 128 +
+ * signal when one killed it, 127 or 126 when it cannot be run, 2 when argv is not as above. Must be
+ * called by the main thread, before any other exists.
  */
 int hvd_rank_exec(int argc, char **argv);
 

@@ -232,12 +232,13 @@ def test_a_host_whose_link_goes_down_is_not_waited_for(hosts, spread):
                 assert line, "the job ended too soon"
                 n_ready += "under way" in line
             subprocess.run([*link, "down"], check=True)
-            _, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=120)
             left_here = [pid for words in (str(CULPRIT), "hvd-west") for pid in in_space_of(hosts, 0, words)]
         finally:
             subprocess.run([*link, "up"], check=True)
             end_what_is_left(hosts)
     lost = [f"horovodrun: rank {rank} on host hvd-west is lost: " for rank in range(spread[0], sum(spread))]
     assert err.splitlines()[-1].startswith(tuple(lost)), err
+    assert "-----" not in err + out and "***" not in err + out, err + out
     assert process.returncode == 1, err
     assert not left_here, left_here

@@ -54,6 +54,41 @@ def test_lines_of_several_ranks_on_standard_error_are_whole(run):
     assert sorted(result.err.splitlines()) == sorted(expected)
 
 
+FLOOD = """
+import sys
+for n in range(20000):
+    sys.stdout.write(f'{n} ' + 'x' * (n % 100) + chr(10))
+    if n % 1000 == 0:
+        sys.stdout.write(f'{n} ' + 'y' * 3900 + chr(10))
+sys.stdout.write('last')
+"""
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_lines_of_several_ranks_on_standard_output_are_whole_and_in_order(is_slow):
+    with subprocess.Popen([str(HOROVODRUN), "-np", "3", "python3", "-c", FLOOD], stdout=subprocess.PIPE, text=True) as process:
+        if is_slow:
+            time.sleep(1)
+        out = process.communicate(timeout=60)[0]
+    assert process.returncode == 0
+    out = out.replace("<stdout>:last", "<stdout>:last\n")  # other ranks' lines may go on behind it
+    for rank in range(3):
+        expected = []
+        for n in range(20000):
+            expected += [f"{n} " + "x" * (n % 100)] + ([f"{n} " + "y" * 3900] if n % 1000 == 0 else [])
+        mark = f"[{rank}]<stdout>:"
+        seen = [line[len(mark):] for line in out.splitlines() if line.startswith(mark)]
+        assert seen == [*expected, "last"], rank
+
+
+def test_bytes_of_any_kind_pass_through_standard_output(tmp_path):
+    data = os.urandom(200000) + b"\035\036\0\n" * 1000
+    (tmp_path / "data").write_bytes(data)
+    done = subprocess.run([str(HOROVODRUN), "-np", "1", "--no-prefix-output", "cat", str(tmp_path / "data")], stdout=subprocess.PIPE,
+                          timeout=60, check=False)
+    assert done.returncode == 0 and done.stdout == data
+
+
 @pytest.mark.skipif(openmpi.major() == 5, reason="Open MPI 5 passes on whole lines only, but at a terminal")
 def test_a_line_that_does_not_end_is_shown_before_the_program_ends(tmp_path):
     with subprocess.Popen([str(HOROVODRUN), "-np", "1", "sh", "-c", "printf 'half'; sleep 600"],

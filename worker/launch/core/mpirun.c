@@ -315,6 +315,18 @@ static bool has_word(const char *text, const char *const *words)
     return false;
 }
 
+bool hvd_mpirun_changes_output(const struct hvd_args *mpi_args)
+{
+    /* --tag-output, --timestamp-output, --output-filename, --merge-stderr-to-stdout, --xml, --xterm
+     */
+    static const char *const words[] = {"output", "stderr", "xml", "xterm", NULL};
+
+    for (size_t i = 0; i < mpi_args->n; i++)
+        if (has_word(mpi_args->items[i], words))
+            return true;
+    return false;
+}
+
 bool hvd_mpirun_may_go_on(const struct hvd_args *mpi_args, char *const *variables)
 {
     /* --enable-recovery, --continuous, --with-ft; of --runtime-options and of variables

@@ -70,6 +70,9 @@ hvd_status_t hvd_mpirun_reach(const struct hvd_launch_ssh *ssh, const char *host
  */
 bool hvd_mpirun_may_go_on(const struct hvd_args *mpi_args, char *const *variables);
 
+/* Whether arguments may tell mpirun to change or redirect what ranks write. */
+bool hvd_mpirun_changes_output(const struct hvd_args *mpi_args);
+
 /* What the way is called in messages: "ssh". */
 const char *hvd_mpirun_way_name(const struct hvd_launch_ssh *ssh);
 
