@@ -514,6 +514,7 @@ static hvd_status_t run_to_end(struct run *run, int *out_code, struct hvd_err *e
     out = run->out.from;
     if (st == HVD_OK)
         st = hvd_process_spawn(&spawn, &run->pid, err);
+    hvd_report_stream_set_mpirun(&run->stream, run->pid);
     for (int i = 0; i < 3; i++)
         hvd_process_close(&spawn.fds[i]);
     if (st == HVD_OK) {

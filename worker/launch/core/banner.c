@@ -4,6 +4,7 @@
  */
 #include "worker/launch/core/banner.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define RULER_MIN 20
@@ -14,6 +15,7 @@ enum state {
     AFTER_ONE, /* behind a ruler: the line may still begin a banner */
     IN_BANNER, /* up to the next ruler */
     IN_ABORT,  /* within the lines about a connection that broke */
+    IN_CRASH,  /* within the stack of mpirun itself */
 };
 
 /* How the banners of Open MPI 4 and 5 about the end of processes begin. */
@@ -35,15 +37,21 @@ static const char *const intros[] = {
     "WARNING: Open MPI failed to TCP connect to a peer MPI process",
 };
 
-/* What mpirun writes without rulers, behind "[HOST:PID] " but for the last. */
+/* What mpirun writes without rulers: the first ones behind "[HOST:PID] ", the last ones because of
+ * what the launcher has done. */
 static const char *const lines[] = {
     "*** An error occurred in Socket closed\n", /* several lines, with which Open MPI 5 ends a rank
                                                  */
     "PMIX ERROR: ",
-    "mpirun: Forwarding signal 14 to job\n", /* HVD_RANK_STOP_SIGNAL: the launcher's own doing */
+    "*** Process received signal ***\n",     /* of mpirun's own process: it crashes when stopped */
+    "mpirun: Forwarding signal 14 to job\n", /* HVD_RANK_STOP_SIGNAL */
+    "mpirun: abort is already in progress...hit ctrl-c again to forcibly terminate\n\n",
+    "prterun: abort is already in progress...hit ctrl-c again to forcibly terminate\n\n",
+    "Abort is in progress...hit ctrl-c again to forcibly terminate\n\n",
 };
-enum { ABORTED, FAILED, FORWARDED, N_LINES };
+enum { ABORTED, FAILED, CRASHED, OWN_DOING, N_LINES = OWN_DOING + 4 };
 
+#define CRASH_END "*** End of error message ***\n"
 #define ABORT_END "MPI will try to terminate your MPI job as well)\n"
 #define NAME_MAX_LEN 280 /* of HOST:PID */
 
@@ -89,30 +97,42 @@ static bool may_be(const char *text, size_t len, const char *words, bool *whole)
     return *whole || (len < n && memcmp(text, words, len) == 0);
 }
 
-/* Which of the lines without rulers it may be, or is (*whole); N_LINES: none. */
-static int may_be_line(const char *line, size_t len, bool *whole)
+/* Whether "[HOST:PID] ", which ends before `end`, is the process of mpirun. */
+static bool is_mpirun(const struct hvd_banner_filter *filter, const char *line, const char *end)
 {
+    const char *colon = memrchr(line, ':', (size_t)(end - line));
+
+    return colon && filter->mpirun > 0 && strtol(colon + 1, NULL, 10) == filter->mpirun;
+}
+
+/* Which of the lines without rulers it may be, or is (*whole); N_LINES: none. */
+static int may_be_line(const struct hvd_banner_filter *filter, size_t len, bool *whole)
+{
+    const char *line = filter->_held + filter->_line;
     const char *end = line[0] == '[' ? memchr(line, ' ', len) : NULL;
+    const int first = line[0] == '[' ? 0 : OWN_DOING;
+    const char *text = end ? end + 1 : line;
 
     *whole = false;
-    if (line[0] != '[')
-        return may_be(line, len, lines[FORWARDED], whole) ? FORWARDED : N_LINES;
-    if (!end)
+    if (line[0] == '[' && !end)
         return len < NAME_MAX_LEN && !memchr(line, '<', len) ? ABORTED : N_LINES;
-    if (end[-1] != ']')
+    if (end && end[-1] != ']')
         return N_LINES;
-    for (int i = 0; i < FORWARDED; i++)
-        if (may_be(end + 1, len - (size_t)(end + 1 - line), lines[i], whole))
+    for (int i = first; i < (first ? N_LINES : OWN_DOING); i++)
+        if (may_be(text, len - (size_t)(text - line), lines[i], whole) &&
+            (i != CRASHED || is_mpirun(filter, line, end)))
             return i;
+    *whole = false;
     return N_LINES;
 }
 
 /* Whether the line may be an error of PMIx, which may stand within any other of mpirun's texts; it
  * is one when it ends. */
-static bool may_be_failed(const char *line, size_t len)
+static bool may_be_failed(const struct hvd_banner_filter *filter, size_t len)
 {
     bool whole = false;
-    const int which = may_be_line(line, len, &whole);
+    const char *line = filter->_held + filter->_line;
+    const int which = may_be_line(filter, len, &whole);
 
     if (line[len - 1] == '\n')
         return which == FAILED && whole;
@@ -139,7 +159,7 @@ static hvd_status_t grow_intro(struct hvd_banner_filter *filter, struct hvd_buf 
     const size_t len = filter->_n_held - filter->_line;
     bool whole = false;
 
-    if (!may_be_intro(line, len, &whole) && !may_be_failed(line, len))
+    if (!may_be_intro(line, len, &whole) && !may_be_failed(filter, len))
         return release(filter, pass);
     if (line[len - 1] == '\n')
         filter->_line = filter->_n_held;
@@ -167,18 +187,34 @@ static hvd_status_t grow_line(struct hvd_banner_filter *filter, struct hvd_buf *
     bool whole = false;
     const char *line = filter->_held + filter->_line;
     const size_t len = filter->_n_held - filter->_line;
-    const int which = may_be_line(line, len, &whole);
+    const int which = may_be_line(filter, len, &whole);
 
     if (which == N_LINES)
         return release(filter, pass);
     if (!whole || (which == FAILED && line[len - 1] != '\n'))
         return HVD_OK;
-    if (which == FORWARDED)
+    if (which >= OWN_DOING)
         filter->_n_held = filter->_line;
-    filter->_state = which == ABORTED ? IN_ABORT : AT_LINE;
-    filter->_n_was = which == ABORTED ? filter->_n_was : filter->_n_held;
+    filter->_state = which == ABORTED ? IN_ABORT : which == CRASHED ? IN_CRASH : AT_LINE;
+    filter->_n_was = filter->_state == AT_LINE ? filter->_n_held : filter->_n_was;
     filter->_line = filter->_n_held;
     return HVD_OK;
+}
+
+/* The stack of mpirun itself, up to its last line; it has no other process to write beside it. */
+static void grow_crash(struct hvd_banner_filter *filter)
+{
+    const size_t n = strlen(CRASH_END);
+    const char *line = filter->_held + filter->_line;
+    const size_t len = filter->_n_held - filter->_line;
+
+    if (line[len - 1] != '\n')
+        return;
+    if (len > n && memcmp(line + len - n, CRASH_END, n) == 0) {
+        filter->_state = AT_LINE;
+        filter->_n_was = filter->_n_held;
+    }
+    filter->_line = filter->_n_held;
 }
 
 /* The lines about a connection that broke begin with "[HOST:PID] ***", each; errors of PMIx may
@@ -191,7 +227,7 @@ static hvd_status_t grow_abort(struct hvd_banner_filter *filter, struct hvd_buf 
 
     if (line[len - 1] != '\n')
         return HVD_OK;
-    if (!may_be_failed(line, len) && (line[0] != '[' || !memmem(line, len, "] ***", 5)))
+    if (!may_be_failed(filter, len) && (line[0] != '[' || !memmem(line, len, "] ***", 5)))
         return release(filter, pass);
     if (len > n && memcmp(line + len - n, ABORT_END, n) == 0) {
         filter->_state = AT_LINE;
@@ -225,14 +261,17 @@ hvd_status_t hvd_banner_feed(struct hvd_banner_filter *filter, char c, struct hv
         return grow_abort(filter, pass);
     if (filter->_state == AFTER_ONE)
         return grow_intro(filter, pass);
-    grow_banner(filter);
+    if (filter->_state == IN_CRASH)
+        grow_crash(filter);
+    else
+        grow_banner(filter);
     return HVD_OK;
 }
 
 bool hvd_banner_is_holding(const struct hvd_banner_filter *filter)
 {
     return filter->_n_held > filter->_n_was && filter->_state != IN_BANNER &&
-           filter->_state != IN_ABORT;
+           filter->_state != IN_ABORT && filter->_state != IN_CRASH;
 }
 
 bool hvd_banner_has_whole(const struct hvd_banner_filter *filter)

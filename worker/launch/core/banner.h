@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/status.h"
@@ -12,11 +13,13 @@
 /*
  * The banners of mpirun within its output: paragraphs between two rulers of dashes that begin with
  * one of its sentences about a process that ended, and lines of Open MPI 5 about a connection that
- * broke and about errors of its own. The launcher names the cause in one line of its own, so they
- * are held back, and shown only where it cannot. That mpirun passes on the launcher's own signal is
- * left out. A zeroed struct is a filter that holds nothing.
+ * broke and about errors of its own, and the stack of mpirun itself, which may crash when stopped.
+ * The launcher names the cause in one line of its own, so they are held back, and shown only where
+ * it cannot. What mpirun says of the launcher's own signals is left out. A zeroed struct is a
+ * filter that holds nothing.
  */
 struct hvd_banner_filter {
+    int64_t mpirun;             /* its process, whose own stack is held back, too; 0: not known */
     char _held[HVD_BANNER_MAX]; /* what may be a banner, or is one */
     size_t _n_held;
     size_t _line;  /* in _held: where the current line begins */

@@ -70,6 +70,11 @@ void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce,
         stream->missing = hvd_missing_create(hosts);
 }
 
+void hvd_report_stream_set_mpirun(struct hvd_report_stream *stream, int64_t pid)
+{
+    stream->_banners.mpirun = pid;
+}
+
 void hvd_report_stream_fini(struct hvd_report_stream *stream)
 {
     hvd_missing_destroy(stream->missing);

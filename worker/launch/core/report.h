@@ -160,6 +160,9 @@ struct hvd_report_stream {
 void hvd_report_stream_init(struct hvd_report_stream *stream, const char *nonce,
                             const struct hvd_hosts *hosts);
 
+/* Which process mpirun is: its own stack is held back as its banners are. */
+void hvd_report_stream_set_mpirun(struct hvd_report_stream *stream, int64_t pid);
+
 /* Frees what the stream owns. */
 void hvd_report_stream_fini(struct hvd_report_stream *stream);
 

@@ -10,11 +10,14 @@
 #define NOTICED                                                                                    \
     "mpirun noticed that process rank 1 with PID 7 on node w exited on signal 9 (Killed).\n"
 
+static int64_t mpirun; /* which process it is */
+
 /* What passes of the text at once, and *held what is kept of banners. */
 static void filter_text(const char *text, struct hvd_buf *pass, struct hvd_buf *held)
 {
     struct hvd_banner_filter *filter = calloc(1, sizeof(*filter));
 
+    filter->mpirun = mpirun;
     hvd_buf_init(pass, 1 << 20);
     hvd_buf_init(held, 1 << 20);
     for (const char *c = text; *c; c++)
@@ -88,6 +91,36 @@ static void that_the_launchers_own_signal_is_passed_on_is_left_out(void **state)
     expect("mpirun: Forwarding signal 10 to job\n", "mpirun: Forwarding signal 10 to job\n", "");
 }
 
+#define STACK                                                                                      \
+    "[hvd-east:00640] *** Process received signal ***\n"                                           \
+    "[hvd-east:00640] Signal: Segmentation fault (11)\n"                                           \
+    "[hvd-east:00640] [ 0] /lib/libpmix.so.2(PMIx_Finalize+0x703)[0x7f4179850e83]\n"               \
+    "[hvd-east:00640] *** End of error message ***\n"
+
+static void the_stack_of_mpirun_itself_is_held_back_and_no_other(void **state)
+{
+    (void)state;
+    mpirun = 640;
+    expect("one\n" STACK "two\n" FAILED, "one\ntwo\n", STACK FAILED);
+    expect(STACK RULER NOTICED RULER, "", STACK RULER NOTICED RULER);
+    expect("[hvd-east:00640] *** Process received", "[hvd-east:00640] *** Process received", "");
+    expect("[hvd-east:00640] *** Process received signal ***\nits end is missing", "",
+           "[hvd-east:00640] *** Process received signal ***\nits end is missing");
+    mpirun = 6400;
+    expect(STACK, STACK, "");
+    mpirun = 0;
+    expect(STACK, STACK, "");
+}
+
+static void what_mpirun_writes_when_the_launcher_stops_it_again_is_left_out(void **state)
+{
+#define AGAIN "in progress...hit ctrl-c again to forcibly terminate\n\n"
+    (void)state;
+    expect("one\nmpirun: abort is already " AGAIN "two\n", "one\ntwo\n", "");
+    expect("prterun: abort is already " AGAIN "Abort is " AGAIN, "", "");
+    expect("mpirun: abort is late\n", "mpirun: abort is late\n", "");
+}
+
 static void a_programs_own_lines_pass_as_they_are(void **state)
 {
     static const char *const texts[] = {
@@ -153,6 +186,8 @@ int main(void)
         cmocka_unit_test(an_error_of_pmix_may_stand_within_any_other_text),
         cmocka_unit_test(what_open_mpi_5_writes_of_a_broken_connection_is_held_back),
         cmocka_unit_test(that_the_launchers_own_signal_is_passed_on_is_left_out),
+        cmocka_unit_test(the_stack_of_mpirun_itself_is_held_back_and_no_other),
+        cmocka_unit_test(what_mpirun_writes_when_the_launcher_stops_it_again_is_left_out),
         cmocka_unit_test(a_programs_own_lines_pass_as_they_are),
         cmocka_unit_test(what_comes_after_a_silence_is_in_order),
         cmocka_unit_test(more_than_is_kept_passes),
