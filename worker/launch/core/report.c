@@ -381,6 +381,24 @@ static void read_exited(struct hvd_report_stream *stream, const char *line)
     stream->has_aborted = true;
 }
 
+/* "Connection to west closed by remote host.", by ssh: mpirun ends because of that, and the daemon
+ * there may have stopped its ranks in an orderly way before. */
+static void read_hung_up(struct hvd_report_stream *stream, const char *line)
+{
+    static const char before[] = "Connection to ";
+    static const char behind[] = " closed by remote host.";
+
+    if (stream->_hung_up > 0 || !hvd_str_has_prefix(line, before) || !strstr(line, behind))
+        return;
+    line += sizeof(before) - 1;
+    for (size_t i = 0; stream->hosts && i < stream->hosts->n; i++) {
+        const char *name = stream->hosts->items[i].name;
+
+        if (hvd_str_has_prefix(line, name) && hvd_str_has_prefix(line + strlen(name), behind))
+            stream->_hung_up = i + 1;
+    }
+}
+
 /* What mpirun's own words on a line say about a rank that failed. */
 static void read_mpirun_line(struct hvd_report_stream *stream, const char *line)
 {
@@ -391,6 +409,7 @@ static void read_mpirun_line(struct hvd_report_stream *stream, const char *line)
 
     read_lost_daemon(stream, line);
     read_exited(stream, line);
+    read_hung_up(stream, line);
     if (strstr(line, "] *** An error occurred in Socket closed"))
         stream->has_broken = true;
     if (stream->has_text)
@@ -577,6 +596,15 @@ static void find_lost_srun(struct hvd_report_stream *stream)
         stream->lost.kind = HVD_REPORT_LOST_SRUN;
 }
 
+/* No rank failed by itself, and the ssh to a host has ended. */
+static bool find_hung_up(struct hvd_report_stream *stream)
+{
+    if (stream->_hung_up == 0)
+        return false;
+    lose_host(stream, hvd_strview_of(stream->hosts->items[stream->_hung_up - 1].name));
+    return true;
+}
+
 /* No rank failed by itself, and those of all hosts but one have reported that they were stopped:
  * that one is lost. */
 static bool find_silent_host(struct hvd_report_stream *stream)
@@ -719,7 +747,7 @@ static void find_silent(struct hvd_report_stream *stream)
     if (stream->has_srun)
         find_lost_srun(stream);
     else if (!find_unheard_rank(stream, SIGNAL_CODE_MIN) && !stream->blames_absent &&
-             !find_silent_host(stream))
+             !find_hung_up(stream) && !find_silent_host(stream))
         (void)find_unheard_rank(stream, RANK_CODE_MIN);
     if (!hvd_report_stream_failure(stream) && stream->mpirun_code != 0) {
         char why[8];

@@ -136,6 +136,7 @@ struct hvd_report_stream {
     int64_t _exited_rank; /* 1 + the one because of which mpirun ended, by its own words; 0: none */
     bool has_aborted;     /* and that one did not finalise MPI */
     struct hvd_report aborted;
+    size_t _hung_up; /* 1 + the host whose ssh has ended, by its own words; 0: none */
     bool has_srun;   /* one srun keeps the daemons on other hosts: they end together */
     bool has_broken; /* Open MPI 5 ended ranks whose connection to another one broke */
     bool has_cut_off;

@@ -167,6 +167,25 @@ static void a_host_that_is_lost_is_named_and_no_rank_that_was_stopped(void **sta
     assert_string_equal(line, "");
 }
 
+static void a_host_is_lost_whose_ssh_has_hung_up_though_its_ranks_were_stopped(void **state)
+{
+    static const char closed[] = "Connection to west closed by remote host.\n";
+    const int64_t all[] = {0, 1, 2};
+    char line[HVD_REPORT_MAX];
+
+    (void)state;
+    conclude_run("east:2,west:1", closed, all, 3, line);
+    assert_string_equal(line, "host west unreachable: mpirun has lost its daemon there, and with "
+                              "it rank 2");
+    conclude_run("east:2,west:1", closed, all + 2, 1, line); /* the reports of east are lost */
+    assert_string_equal(line, "host west unreachable: mpirun has lost its daemon there, and with "
+                              "it rank 2");
+    conclude_run("east:2,west.jobs:1", closed, all, 3, line);
+    assert_string_equal(line, "");
+    conclude_run("east:2,west:1", "Connection to west is slow\n", all, 3, line);
+    assert_string_equal(line, "");
+}
+
 static void a_host_is_lost_whose_daemon_open_mpi_5_has_seen_end(void **state)
 {
     static const char ended[] =
@@ -884,6 +903,7 @@ int main(void)
         cmocka_unit_test(of_ranks_that_come_no_more_the_one_with_an_exception_is_named),
         cmocka_unit_test(mpirun_is_to_end_once_a_rank_has_failed_or_was_stopped),
         cmocka_unit_test(a_rank_that_a_stalled_tensor_waits_for_and_nobody_hears_is_lost),
+        cmocka_unit_test(a_host_is_lost_whose_ssh_has_hung_up_though_its_ranks_were_stopped),
         cmocka_unit_test(a_host_is_lost_whose_daemon_open_mpi_5_has_seen_end),
         cmocka_unit_test(a_rank_that_open_mpi_5_ended_for_its_connection_is_no_cause),
         cmocka_unit_test(mpiruns_own_words_are_read_when_no_wrapper_reported),
