@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import limits
 import processes
 
 # Before a command: it is killed when the tests are, however they end.
@@ -16,6 +17,7 @@ DIE_WITH_ME = ["setpriv", "--pdeathsig", "KILL"]
 
 def wait_for(condition, what, timeout_s=20):
     """Polls until the condition holds and returns its value."""
+    timeout_s = limits.seconds(timeout_s)
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
         value = condition()
