@@ -18,6 +18,15 @@ LARGEST = 16 << 20  # bytes of a file: more than mpirun's own files have
 RANK = 'import os, sys, time, signal\nrank = int(os.environ["OMPI_COMM_WORLD_RANK"])\n'
 
 
+@pytest.fixture(name="temporary", autouse=True)
+def fixture_temporary(tmp_path_factory, monkeypatch):
+    """However a job ends, nothing is left in its folder for temporary files."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    wait_for(lambda: not list(folder.iterdir()), f"nothing is left in {folder}")
+
+
 def test_output_that_nobody_reads_any_more_ends_the_job_without_a_crash():
     mark = f"mark-{uuid.uuid4()}"
     with subprocess.Popen([str(HOROVODRUN), "-np", "2", "sh", "-c", "while :; do echo line; done", mark],
@@ -248,10 +257,9 @@ def test_a_program_that_does_not_stop_is_killed_at_the_end_of_its_grace(script):
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_the_grace_and_nothing_is_left(script, tmp_path, first):
+def test_a_second_signal_ends_the_grace_and_nothing_is_left(script, temporary, first):
     program = script(DEAF)
-    (tmp_path / "temporary").mkdir()
-    with start("--stop-grace", 600, program, env={**os.environ, "TMPDIR": str(tmp_path / "temporary")}) as process:
+    with start("--stop-grace", 600, program) as process:
         process.send_signal(first)
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
@@ -259,7 +267,7 @@ def test_a_second_signal_ends_the_grace_and_nothing_is_left(script, tmp_path, fi
     assert process.returncode == 128 + first, err
     assert "Segmentation" not in err
     wait_for(lambda: not processes_with(str(program)), "no process is left")
-    assert not list((tmp_path / "temporary").iterdir())
+    assert not list(temporary.iterdir())
 
 
 def test_a_rank_on_another_host_has_its_grace_too(hosts, script, tmp_path):
