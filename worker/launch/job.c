@@ -349,7 +349,8 @@ static void swallow(struct run *run)
 /* Waits until something happens, and sees to it. */
 static void watch_once(struct run *run)
 {
-    const bool has_room = run->queue.len - run->n_passed < QUEUE_BYTES;
+    /* What mpirun has left in the pipe when it ended says why. */
+    const bool has_room = run->has_ended || run->queue.len - run->n_passed < QUEUE_BYTES;
     struct pollfd fds[4] = {{.fd = run->signals, .events = POLLIN},
                             {.fd = has_room ? run->from : -1, .events = POLLIN}};
 
@@ -543,7 +544,7 @@ hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_er
     run->from = run->signals = run->in.from = run->in.to = run->out.from = -1;
     hvd_buf_init(&run->pass, (size_t)4 * CHUNK_BYTES);
     hvd_buf_init(&run->rest, (size_t)2 * CHUNK_BYTES);
-    hvd_buf_init(&run->queue, 2 * QUEUE_BYTES + CHUNK_BYTES);
+    hvd_buf_init(&run->queue, 4 * QUEUE_BYTES); /* and what is in the pipe at the end */
     hvd_packet_init(&run->packets, job->nonce);
     hvd_report_stream_init(&run->stream, job->nonce, job->hosts);
     run->stream.shows_banners = job->is_verbose;
