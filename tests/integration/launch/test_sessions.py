@@ -146,6 +146,15 @@ def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path, run):
     assert (result.code, result.err) == (0, ""), result
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_root_that_is_read_only_has_its_folder_where_tmpdir_says(tmp_path, run):
+    read_only = ["unshare", "--mount", "--propagation", "private", "sh", "-ec",
+                 'mount -t tmpfs none "$0"; mount -o remount,ro,bind /; "$@"; ls -A "$0"', str(tmp_path)]
+    result = run("-np", 1, "--no-prefix-output", "sh", "-c", "echo $PMIX_SERVER_TMPDIR", before=read_only, env={"TMPDIR": str(tmp_path)})
+    assert result.code == 0 and len(result.out.splitlines()) == 1, result
+    assert result.out.startswith(f"{tmp_path}/{MINE}"), result
+
+
 def test_the_place_that_the_user_has_given_mpirun_is_used(tmp_path, run):
     name = "PRTE_MCA_prte_tmpdir_base" if openmpi.major() == 5 else "OMPI_MCA_orte_tmpdir_base"
     result = run("-np", 1, "--no-prefix-output", "sh", "-c", f"ls {tmp_path}; echo $PMIX_SERVER_TMPDIR", env={name: str(tmp_path)})
