@@ -304,6 +304,7 @@ static hvd_status_t submit(struct hvd_engine *engine, const struct call *call, b
 struct group {
     enum hvd_op op;
     int n;
+    bool is_empty; /* to be refused: a group without tensors, of which the one has the name */
     const void *const *inputs;
     void *const *outputs; /* NULL where the library makes them */
     const horovod_tensor_t *const *tensors;
@@ -327,8 +328,9 @@ static void tell_group_refused(struct hvd_engine *engine, const struct group *g,
         struct prepared p;
         if (identify(&call, &p, &t, NULL) != HVD_OK)
             continue;
-        name_unnamed_of_group(engine, &p,
-                              (struct place_in_group){(uint32_t)i, (uint32_t)g->n, number});
+        name_unnamed_of_group(
+            engine, &p,
+            (struct place_in_group){(uint32_t)i, g->is_empty ? 0 : (uint32_t)g->n, number});
         tell_refused(engine, &p, st, reason);
     }
 }
@@ -553,13 +555,15 @@ horovod_status_t horovod_refuse(const char *collective, int n,
                                 const horovod_tensor_t *const *tensors, const char *reason,
                                 horovod_error_t *err)
 {
-    struct group g = {.n = n > 0 ? n : 1, .tensors = tensors};
+    const bool is_empty = n == HOROVOD_EMPTY_GROUP;
+    struct group g = {.n = n > 0 ? n : 1, .is_empty = is_empty, .tensors = tensors};
     struct hvd_err why = {0};
     char text[HVD_ERR_MSG_MAX];
     uint64_t number = 0;
     hvd_status_t st = HVD_OK;
 
-    if (!collective || !find_word(collective, &g.op) || n < 0 || !tensors || !reason) {
+    if (!collective || !find_word(collective, &g.op) || (n < 0 && !is_empty) || !tensors ||
+        !reason) {
         st = HVD_FAIL(&why, HVD_ERR_INVALID, 0, "horovod_refuse: no such collective, or NULL");
         return hvd_api_status(st, &why, err);
     }
@@ -567,7 +571,7 @@ horovod_status_t horovod_refuse(const char *collective, int n,
     if (!engine)
         return hvd_api_not_initialized(err);
     copy_reason(reason, text, sizeof(text));
-    if (n > 0) {
+    if (n != 0) {
         tell_group_refused(engine, &g, &number, HVD_ERR_INVALID, text);
     } else {
         const struct call call = call_of(&g, 0);
@@ -715,14 +719,16 @@ horovod_status_t horovod_grouped_allreduce_async(int n, const void *const *input
                                                  const horovod_tensor_t *const *tensors,
                                                  horovod_handle_t *handles, horovod_error_t *err)
 {
-    return run_grouped(&(struct group){HVD_ALLREDUCE, n, inputs, outputs, tensors}, handles, err);
+    return run_grouped(&(struct group){HVD_ALLREDUCE, n, false, inputs, outputs, tensors}, handles,
+                       err);
 }
 
 horovod_status_t horovod_grouped_allgather_async(int n, const void *const *inputs,
                                                  const horovod_tensor_t *const *tensors,
                                                  horovod_handle_t *handles, horovod_error_t *err)
 {
-    return run_grouped(&(struct group){HVD_ALLGATHER, n, inputs, NULL, tensors}, handles, err);
+    return run_grouped(&(struct group){HVD_ALLGATHER, n, false, inputs, NULL, tensors}, handles,
+                       err);
 }
 
 horovod_status_t horovod_grouped_reducescatter_async(int n, const void *const *inputs,
@@ -731,8 +737,8 @@ horovod_status_t horovod_grouped_reducescatter_async(int n, const void *const *i
                                                      horovod_handle_t *handles,
                                                      horovod_error_t *err)
 {
-    return run_grouped(&(struct group){HVD_REDUCESCATTER, n, inputs, outputs, tensors}, handles,
-                       err);
+    return run_grouped(&(struct group){HVD_REDUCESCATTER, n, false, inputs, outputs, tensors},
+                       handles, err);
 }
 
 horovod_status_t horovod_join(int *last_rank, horovod_error_t *err)

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "worker/core/fusion.h"
+#include "worker/core/group_name.h"
 
 hvd_status_t hvd_cache_create(struct hvd_cache **out, struct hvd_err *err)
 {
@@ -45,7 +46,7 @@ void hvd_cache_destroy(struct hvd_cache *c)
 
 struct hvd_slot *hvd_cache_find(const struct hvd_cache *c, struct hvd_strview name)
 {
-    struct hvd_named *found = hvd_names_find(&c->_names, name);
+    struct hvd_named *found = hvd_names_find(&c->_names, hvd_group_name_key(name));
     char *at = (char *)found;
 
     return found ? (struct hvd_slot *)(void *)(at - offsetof(struct hvd_slot, named)) : NULL;
@@ -110,7 +111,7 @@ hvd_status_t hvd_cache_put(struct hvd_cache *c, const struct hvd_request *req,
 {
     struct hvd_slot *slot = make_room(c, step->slot) ? create_slot(req, step) : NULL;
 
-    if (!slot || !hvd_names_add(&c->_names, slot->request.name, &slot->named)) {
+    if (!slot || !hvd_names_add(&c->_names, hvd_group_name_key(slot->request.name), &slot->named)) {
         if (slot)
             hvd_free(slot->rows);
         hvd_free(slot);

@@ -39,7 +39,8 @@ hvd_status_t hvd_cache_create(struct hvd_cache **out, struct hvd_err *err);
 /* NULL is fine. */
 void hvd_cache_destroy(struct hvd_cache *c);
 
-/* The slot of a name; NULL when it is not cached. Borrowed until it is removed. */
+/* The slot of a name; NULL when it is not cached. Borrowed until it is removed. Of a group's head
+ * it may be that of a group of another number of tensors (group_name.h). */
 struct hvd_slot *hvd_cache_find(const struct hvd_cache *c, struct hvd_strview name);
 
 /* The slot of an index; NULL when it is free. Borrowed until it is removed. */

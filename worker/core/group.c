@@ -160,6 +160,32 @@ void hvd_group_leave(struct hvd_waiting *w)
         hvd_free(cluster);
 }
 
+struct hvd_cluster *hvd_group_cut(struct hvd_cluster *cluster)
+{
+    struct hvd_waiting *w = cluster ? cluster->first : NULL;
+
+    if (!cluster)
+        return NULL;
+    cluster->first = NULL;
+    cluster->last = NULL;
+    cluster->n_members = 0;
+    cluster->n_complete = 0;
+    while (w) {
+        struct hvd_waiting *next = w->next;
+        w->cluster = NULL;
+        w->next = NULL;
+        if (!w->is_dropped) {
+            append(cluster, w);
+            cluster->n_complete += w->is_complete;
+        }
+        w = next;
+    }
+    if (cluster->n_members > 0)
+        return cluster;
+    hvd_free(cluster);
+    return NULL;
+}
+
 void hvd_group_fini(struct hvd_negotiator *n)
 {
     while (n->open_groups) {

@@ -671,7 +671,7 @@ static bool take_step(struct hvd_reader *r, struct hvd_step *step)
         return false;
     step->kind = (unsigned char)head[0];
     step->device = (enum hvd_device)head[3];
-    if (!(step->kind >= HVD_STEP_ERROR && step->kind <= HVD_STEP_EVICT) &&
+    if (!(step->kind >= HVD_STEP_ERROR && step->kind <= HVD_STEP_DROP) &&
         strcmp(hvd_op_name(step->kind), "UNKNOWN") == 0)
         return false;
     if (!take_double(r, &step->prescale) || !take_double(r, &step->postscale) ||

@@ -92,6 +92,7 @@ enum hvd_step_kind {
     HVD_STEP_ABORT = 10,   /* the same, at once: also what is moving already */
     HVD_STEP_DOWN = 11,    /* every rank has left: nothing follows */
     HVD_STEP_EVICT = 12,   /* the slot is free again; who asked for it by bit asks by name */
+    HVD_STEP_DROP = 13,    /* the tensor ends with text, on ranks that have asked for it */
 };
 
 /* One step as it stands in a plan; everything is borrowed from the message. */

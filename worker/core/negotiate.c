@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/group_name.h"
 #include "worker/core/mismatch.h"
 #include "worker/core/negotiate_internal.h"
 
@@ -55,6 +56,7 @@ static void destroy_waiting(struct hvd_waiting *w)
     if (!w)
         return;
     hvd_group_leave(w);
+    hvd_tally_forget(w);
     hvd_free(w->text);
     hvd_free(w->rows);
     hvd_free(w);
@@ -107,7 +109,7 @@ static struct hvd_waiting *add_waiting(struct hvd_negotiator *n, const struct hv
         if (!w->rows)
             goto fail;
     }
-    if (hvd_names_add(&n->waiting, w->first.name, &w->named))
+    if (hvd_names_add(&n->waiting, hvd_group_name_key(w->first.name), &w->named))
         return w;
 fail:
     destroy_waiting(w);
@@ -240,16 +242,22 @@ static hvd_status_t plan_tensor(struct hvd_negotiator *n, const struct hvd_waiti
     return st == HVD_OK ? add_step(n, &step, w->rows, err) : st;
 }
 
-static hvd_status_t plan_error(struct hvd_negotiator *n, const struct hvd_waiting *w,
-                               const char *text, struct hvd_err *err)
+static hvd_status_t plan_end(struct hvd_negotiator *n, enum hvd_step_kind kind,
+                             const struct hvd_waiting *w, const char *text, struct hvd_err *err)
 {
-    const struct hvd_step step = {.kind = HVD_STEP_ERROR,
+    const struct hvd_step step = {.kind = (int)kind,
                                   .slot = HVD_NO_SLOT,
                                   .reduce = HVD_SUM,
                                   .name = w->first.name,
                                   .text = hvd_strview_of(text)};
 
     return add_step(n, &step, NULL, err);
+}
+
+static hvd_status_t plan_error(struct hvd_negotiator *n, const struct hvd_waiting *w,
+                               const char *text, struct hvd_err *err)
+{
+    return plan_end(n, HVD_STEP_ERROR, w, text, err);
 }
 
 /* A tensor that is in no group. */
@@ -270,6 +278,11 @@ static hvd_status_t plan_alone(struct hvd_negotiator *n, struct hvd_waiting *w, 
     if (st == HVD_OK)
         forget(n, w);
     return st;
+}
+
+static bool is_cluster_complete(const struct hvd_cluster *cluster)
+{
+    return cluster->n_open == 0 && cluster->n_complete == cluster->n_members;
 }
 
 /* All tensors of a cluster: they run, or all fail for the reason of the first that cannot. */
@@ -303,6 +316,30 @@ static hvd_status_t plan_cluster(struct hvd_negotiator *n, struct hvd_cluster *c
     return st;
 }
 
+/* Groups of one name that ranks have not alike, or that one refuses: all of them fail, the head
+ * last, behind which programs may have submitted the next group of that name. */
+static hvd_status_t plan_drop(struct hvd_negotiator *n, struct hvd_waiting *head,
+                              struct hvd_err *err)
+{
+    char text[HVD_TEXT_MAX + 1];
+    hvd_status_t st = HVD_OK;
+
+    hvd_tally_explain(n, head, text, sizeof(text));
+    struct hvd_cluster *rest = hvd_tally_drop(n, head);
+    for (struct hvd_named *item = n->waiting.first; item && st == HVD_OK;) {
+        struct hvd_waiting *w = (struct hvd_waiting *)item;
+        item = hvd_names_next(item);
+        if (!w->is_dropped || w == head)
+            continue;
+        st = plan_end(n, HVD_STEP_DROP, w, text, err);
+        forget(n, w);
+    }
+    if (st == HVD_OK)
+        st = plan_error(n, head, text, err);
+    forget(n, head);
+    return st == HVD_OK && rest && is_cluster_complete(rest) ? plan_cluster(n, rest, err) : st;
+}
+
 /* Keeps the sentence why a tensor fails. */
 static hvd_status_t keep_text(struct hvd_waiting *w, int check, const char *text)
 {
@@ -324,6 +361,13 @@ static bool is_seen_by_all(const struct hvd_negotiator *n, const struct hvd_wait
     return hvd_positions_count(w->seen, n->joined, n->size) == n->size;
 }
 
+/* Whether all ranks have asked for the head, and the groups cannot run. */
+static bool is_head_of_failed(const struct hvd_waiting *w)
+{
+    return w->is_complete &&
+           (w->tallies || (w->n_refused > 0 && hvd_group_name_is_head(w->first.name)));
+}
+
 /* Plans the tensor, or its group, when nothing is missing. May free it. */
 static hvd_status_t complete(struct hvd_negotiator *n, struct hvd_waiting *w, struct hvd_err *err)
 {
@@ -337,11 +381,11 @@ static hvd_status_t complete(struct hvd_negotiator *n, struct hvd_waiting *w, st
         if (w->cluster)
             w->cluster->n_complete++;
     }
+    if (is_head_of_failed(w) && !(w->cluster && w->cluster->n_open > 0))
+        return plan_drop(n, w, err);
     if (!w->cluster)
         return w->is_complete ? plan_alone(n, w, err) : HVD_OK;
-    if (w->cluster->n_open > 0 || w->cluster->n_complete < w->cluster->n_members)
-        return HVD_OK;
-    return plan_cluster(n, w->cluster, err);
+    return is_cluster_complete(w->cluster) ? plan_cluster(n, w->cluster, err) : HVD_OK;
 }
 
 /* --- What ranks ask for ----------------------------------------------------------------------- */
@@ -364,7 +408,8 @@ static hvd_status_t compare(const struct hvd_negotiator *n, struct hvd_waiting *
 static struct hvd_waiting *get_waiting(struct hvd_negotiator *n, const struct hvd_ask *ask,
                                        int64_t now_ns)
 {
-    struct hvd_waiting *w = (struct hvd_waiting *)hvd_names_find(&n->waiting, ask->request.name);
+    struct hvd_waiting *w =
+        (struct hvd_waiting *)hvd_names_find(&n->waiting, hvd_group_name_key(ask->request.name));
 
     if (!w) {
         w = add_waiting(n, &ask->request);
@@ -487,11 +532,14 @@ static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
                           const struct hvd_ask *ask, struct hvd_err *err)
 {
     const int first = hvd_spans_at(&ask->by, 0).first;
-    hvd_status_t st = mark(n, w, ask, err);
+    hvd_status_t st = hvd_tally_count(n, w, ask);
 
-    if (st != HVD_OK)
-        return st;
-    st = ask->refusal.len > 0 ? refuse(w, ask) : compare(n, w, first, &ask->request);
+    if (st == HVD_OK) {
+        st = mark(n, w, ask, err);
+        if (st != HVD_OK)
+            return st;
+        st = ask->refusal.len > 0 ? refuse(w, ask) : compare(n, w, first, &ask->request);
+    }
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "out of memory for a tensor of rank %d",
                         hvd_world_rank(n, first));

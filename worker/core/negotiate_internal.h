@@ -24,11 +24,21 @@ struct hvd_waiting {
     int64_t since_ns;
     bool is_reported;
     bool is_complete;
+    bool is_dropped;                   /* fails with a group that ranks have not alike */
+    struct hvd_tally *tallies;         /* of such a group's head: see there; owned */
     struct hvd_cluster *cluster;       /* NULL: alone */
     struct hvd_membership *membership; /* groups that it was counted in; owned */
     struct hvd_waiting *next;          /* in the cluster */
     uint64_t *seen;                    /* positions; behind the name, in the same block */
     char name[];
+};
+
+/* Ranks that have so many tensors in a group. The head of a group has tallies once ranks have asked
+ * for it with different numbers. */
+struct hvd_tally {
+    struct hvd_tally *next;
+    uint32_t n_tensors;
+    uint64_t asked[]; /* positions */
 };
 
 /* Tensors that complete together: those of one group, and of every group of another rank that has
@@ -96,8 +106,32 @@ hvd_status_t hvd_group_enter(struct hvd_negotiator *n, struct hvd_waiting *w,
 /* Frees the tensor's cluster when the tensor was its last member. */
 void hvd_group_leave(struct hvd_waiting *w);
 
+/* Takes what is dropped out of a cluster (NULL is fine). Returns the cluster; NULL when nothing is
+ * left: it is freed then. */
+struct hvd_cluster *hvd_group_cut(struct hvd_cluster *cluster);
+
 /* Forgets the groups that ranks have begun. */
 void hvd_group_fini(struct hvd_negotiator *n);
+
+/* --- tally.c ---------------------------------------------------------------------------------- */
+
+/* Counts how many tensors the ranks of a request have in their group, if it asks for a head; before
+ * they are marked as seen. HVD_ERR_NOMEM. */
+hvd_status_t hvd_tally_count(const struct hvd_negotiator *n, struct hvd_waiting *w,
+                             const struct hvd_ask *ask);
+
+/* Frees the tallies. */
+void hvd_tally_forget(struct hvd_waiting *w);
+
+/* Writes which ranks have how many tensors in the group, where that differs, and why one refused
+ * it.
+ */
+void hvd_tally_explain(const struct hvd_negotiator *n, const struct hvd_waiting *w, char *text,
+                       size_t size);
+
+/* Marks the head and all that ranks have asked for of its groups as dropped, and takes it out of
+ * its cluster. Returns what is left of that; NULL when nothing is. */
+struct hvd_cluster *hvd_tally_drop(struct hvd_negotiator *n, struct hvd_waiting *w);
 
 /* --- stall.c ---------------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/group_name.h"
 #include "worker/core/names.h"
 
 #define LOOK_MAX 8 /* slots that hvd_ready_stale looks at */
@@ -120,7 +121,7 @@ void hvd_ready_destroy(struct hvd_ready *r)
 
 uint32_t hvd_ready_find(const struct hvd_ready *r, struct hvd_strview name)
 {
-    const struct slot *s = (const struct slot *)hvd_names_find(&r->names, name);
+    const struct slot *s = (const struct slot *)hvd_names_find(&r->names, hvd_group_name_key(name));
 
     return s ? s->index : HVD_NO_SLOT;
 }
@@ -236,8 +237,8 @@ hvd_status_t hvd_ready_assign(struct hvd_ready *r, const struct hvd_ready_tensor
                        .name = name,
                        .may_join = tensor->may_join,
                        .since = epoch};
-    if (!hvd_names_add(&r->names, (struct hvd_strview){.data = name, .len = tensor->name.len},
-                       &s->named))
+    const struct hvd_strview copy = {.data = name, .len = tensor->name.len};
+    if (!hvd_names_add(&r->names, hvd_group_name_key(copy), &s->named))
         return HVD_ERR_NOMEM;
     r->first_free = next_free;
     r->pages[index / 64].live |= bit_of(index);

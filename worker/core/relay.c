@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/group_name.h"
 #include "worker/core/relay_internal.h"
 
 #define FULL ((size_t)256 * 1024) /* bytes of requests that are not collected any longer */
@@ -15,7 +16,7 @@
 /* A request, and who makes it. */
 struct variant {
     struct variant *next;
-    struct hvd_request request; /* the name is the tensor's */
+    struct hvd_request request; /* the name is behind the refusal */
     int64_t *rows;              /* allgather: by position from the subtree's first; owned */
     struct hvd_strview refusal; /* behind `asked`; empty: none */
     uint64_t asked[];           /* positions from the subtree's first */
@@ -133,7 +134,7 @@ static struct tensor *add_tensor(struct hvd_relay *r, struct hvd_strview name)
     memcpy(copy, name.data, name.len);
     t->name = (struct hvd_strview){.data = copy, .len = name.len};
     t->last = &t->variants;
-    if (hvd_names_add(&r->waiting, t->name, &t->named))
+    if (hvd_names_add(&r->waiting, hvd_group_name_key(t->name), &t->named))
         return t;
     hvd_free(t);
     return NULL;
@@ -151,9 +152,17 @@ static bool is_same(const struct hvd_request *a, const struct hvd_request *b)
     return hvd_request_equal(a, &other);
 }
 
+/* Whether two names of one tensor are the same: those of a head differ by the group's number. */
+static bool is_same_name(struct hvd_strview a, struct hvd_strview b)
+{
+    return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+}
+
 /* Refusals are one variant: the first says why. */
 static bool is_variant(const struct variant *v, const struct hvd_ask *ask)
 {
+    if (!is_same_name(v->request.name, ask->request.name))
+        return false;
     if (v->refusal.len > 0 || ask->refusal.len > 0)
         return v->refusal.len > 0 && ask->refusal.len > 0;
     return is_same(&v->request, &ask->request);
@@ -171,13 +180,15 @@ static struct variant *get_variant(const struct hvd_relay *r, struct tensor *t,
         v = v->next;
     if (v)
         return v;
-    v = hvd_calloc(1, sizeof(*v) + words * sizeof(uint64_t) + ask->refusal.len);
+    v = hvd_calloc(1, sizeof(*v) + words * sizeof(uint64_t) + ask->refusal.len + req->name.len);
     if (!v)
         return NULL;
-    v->refusal = (struct hvd_strview){.data = (char *)(v->asked + words), .len = ask->refusal.len};
-    memcpy((char *)(v->asked + words), ask->refusal.len ? ask->refusal.data : "", ask->refusal.len);
+    char *text = (char *)(v->asked + words);
+    v->refusal = (struct hvd_strview){.data = text, .len = ask->refusal.len};
+    memcpy(text, ask->refusal.len ? ask->refusal.data : "", ask->refusal.len);
     v->request = *req;
-    v->request.name = t->name;
+    v->request.name.data = text + ask->refusal.len;
+    memcpy(text + ask->refusal.len, req->name.data, req->name.len);
     if (hvd_request_has_rows(req)) {
         v->rows = hvd_calloc((size_t)r->size, sizeof(*v->rows));
         if (!v->rows) {
@@ -225,8 +236,8 @@ static hvd_status_t emit_variant(struct hvd_relay *r, const struct tensor *t,
     return st == HVD_OK ? hvd_message_add_request(&r->requests, &v->request, &by) : st;
 }
 
-/* The parent is to know all that is known here. */
-static hvd_status_t emit(struct hvd_relay *r, struct tensor *t, int64_t now_ns)
+/* The parent is to know all that is known here of one tensor. */
+static hvd_status_t emit_one(struct hvd_relay *r, struct tensor *t, int64_t now_ns)
 {
     hvd_status_t st = HVD_OK;
 
@@ -234,6 +245,45 @@ static hvd_status_t emit(struct hvd_relay *r, struct tensor *t, int64_t now_ns)
         st = emit_variant(r, t, v, now_ns);
     memcpy(t->sent, t->seen, hvd_positions_words(r->size) * sizeof(*t->sent));
     return st;
+}
+
+/* Likewise of what the subtree has asked for of the head's groups besides the head. */
+static hvd_status_t emit_members(struct hvd_relay *r, const struct tensor *head, int64_t now_ns)
+{
+    char text[HVD_NAME_MAX + 1];
+    struct hvd_group_name group;
+    hvd_status_t st = HVD_OK;
+
+    for (const struct variant *v = head->variants; v; v = v->next) {
+        if (!hvd_group_name_parse(v->request.name, &group))
+            continue;
+        for (uint32_t i = 2; i <= group.n && st == HVD_OK; i++) {
+            const struct hvd_strview name =
+                hvd_group_name_of(&group, i, group.n, text, sizeof(text));
+            struct tensor *t = (struct tensor *)hvd_names_find(&r->waiting, name);
+            if (!t)
+                break;
+            st = emit_one(r, t, now_ns);
+        }
+    }
+    return st;
+}
+
+/* Whether all of the subtree have asked, and in one way: nobody waits for another tensor of a group
+ * then. */
+static bool is_uniform(const struct hvd_relay *r, const struct tensor *t)
+{
+    return t->n_seen == r->size && t->variants && !t->variants->next;
+}
+
+/* The parent is to know all that is known here: of a head's groups, the head last. */
+static hvd_status_t emit(struct hvd_relay *r, struct tensor *t, int64_t now_ns)
+{
+    hvd_status_t st = HVD_OK;
+
+    if (!is_uniform(r, t) && hvd_group_name_is_head(t->name))
+        st = emit_members(r, t, now_ns);
+    return st == HVD_OK ? emit_one(r, t, now_ns) : st;
 }
 
 /* Passes the tensor on when the whole subtree has asked. May free it. */
@@ -322,7 +372,8 @@ hvd_status_t hvd_relay_request(struct hvd_relay *r, const struct hvd_ask *ask, i
         return HVD_OK;
     if (ask->request.op == HVD_JOIN)
         return join(r, ask, now_ns, err);
-    struct tensor *t = (struct tensor *)hvd_names_find(&r->waiting, ask->request.name);
+    const struct hvd_strview key = hvd_group_name_key(ask->request.name);
+    struct tensor *t = (struct tensor *)hvd_names_find(&r->waiting, key);
     const bool is_first = !t;
     if (!t)
         t = add_tensor(r, ask->request.name);
@@ -333,7 +384,7 @@ hvd_status_t hvd_relay_request(struct hvd_relay *r, const struct hvd_ask *ask, i
     st = mark(r, t, ask, err);
     if (st != HVD_OK)
         return st;
-    if (is_first && hvd_names_find(&r->cached, ask->request.name))
+    if (is_first && hvd_names_find(&r->cached, key))
         st = emit(r, t, now_ns);
     if (st == HVD_OK)
         st = complete(r, t, now_ns);
@@ -400,10 +451,21 @@ static void end(struct hvd_relay *r)
     r->n_due = 0;
 }
 
+/* A tensor has failed of which the subtree may not have asked for all. */
+static void drop(struct hvd_relay *r, struct hvd_strview name)
+{
+    struct tensor *t = (struct tensor *)hvd_names_find(&r->waiting, hvd_group_name_key(name));
+
+    if (t)
+        forget(r, t);
+}
+
 static hvd_status_t follow(struct hvd_relay *r, const struct hvd_step *step)
 {
     if (step->kind == HVD_STEP_EVICT)
         hvd_relay_uncache(r, step->slot);
+    else if (step->kind == HVD_STEP_DROP)
+        drop(r, step->name);
     else if (step->kind == HVD_JOIN)
         unjoin(r);
     else if (step->kind == HVD_STEP_SHUTDOWN || step->kind == HVD_STEP_ABORT)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/group_name.h"
 #include "worker/core/mismatch.h"
 #include "worker/core/relay_internal.h"
 
@@ -77,8 +78,8 @@ hvd_status_t hvd_relay_cache(struct hvd_relay *r, const struct hvd_step *step)
         return HVD_ERR_NOMEM;
     s->index = slot;
     memcpy(s->name, step->name.data, step->name.len);
-    if (!hvd_names_add(&r->cached, (struct hvd_strview){.data = s->name, .len = step->name.len},
-                       &s->named)) {
+    const struct hvd_strview name = {.data = s->name, .len = step->name.len};
+    if (!hvd_names_add(&r->cached, hvd_group_name_key(name), &s->named)) {
         hvd_free(s);
         return HVD_ERR_NOMEM;
     }

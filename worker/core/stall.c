@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/group_name.h"
 #include "worker/core/negotiate_internal.h"
 
 #define NAMES_PER_RANK_MAX 6
@@ -38,10 +39,27 @@ struct want {
     uint32_t slot;
 };
 
+/* Whether the rank at a position has asked for the head of the tensor's group, and so for all that
+ * it has of it. */
+static bool has_named_head(const struct hvd_negotiator *n, const struct hvd_waiting *w,
+                           int position)
+{
+    char text[HVD_NAME_MAX + 1];
+    struct hvd_group_name group;
+
+    if (!hvd_group_name_parse(w->first.name, &group) || group.i == 1)
+        return false;
+    const struct hvd_strview name = hvd_group_name_of(&group, 1, 1, text, sizeof(text));
+    const struct hvd_waiting *head =
+        (const struct hvd_waiting *)hvd_names_find(&n->waiting, hvd_group_name_key(name));
+    return head && hvd_positions_has(head->seen, position);
+}
+
 /* Whether the rank at a position has neither asked for the tensor by name nor joined. */
 static bool has_not_named(const struct hvd_negotiator *n, const struct hvd_waiting *w, int position)
 {
-    return !hvd_positions_has(w->seen, position) && !hvd_positions_has(n->joined, position);
+    return !hvd_positions_has(w->seen, position) && !hvd_positions_has(n->joined, position) &&
+           !has_named_head(n, w, position);
 }
 
 static struct hvd_partial_note *find_note(const struct hvd_negotiator *n, uint32_t slot)
@@ -204,8 +222,8 @@ const char *hvd_negotiator_empty_group(const struct hvd_negotiator *n, const cha
     if (len == 0 || len > HVD_NAME_MAX)
         return NULL;
     snprintf(only, sizeof(only), "%.*s_1of1", (int)len, name);
-    const struct hvd_waiting *w =
-        (const struct hvd_waiting *)hvd_names_find(&n->waiting, hvd_strview_of(only));
+    const struct hvd_waiting *w = (const struct hvd_waiting *)hvd_names_find(
+        &n->waiting, hvd_group_name_key(hvd_strview_of(only)));
     return w && w->n_refused > 0 ? w->text : NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/group_name.h"
 #include "worker/core/names.h"
 
 struct row {
@@ -49,7 +50,7 @@ void hvd_table_destroy(struct hvd_table *t)
 
 static struct row *find(const struct hvd_table *t, struct hvd_strview name)
 {
-    return (struct row *)hvd_names_find(&t->rows, name);
+    return (struct row *)hvd_names_find(&t->rows, hvd_group_name_key(name));
 }
 
 hvd_status_t hvd_table_add(struct hvd_table *t, struct hvd_strview name, void *owner,
@@ -65,6 +66,7 @@ hvd_status_t hvd_table_add(struct hvd_table *t, struct hvd_strview name, void *o
     if (!row)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a pending tensor");
     row->owner = owner;
+    name = hvd_group_name_key(name);
     memcpy(row->name, name.data, name.len);
     name.data = row->name;
     if (!hvd_names_add(&t->rows, name, &row->named)) {

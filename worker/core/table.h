@@ -3,7 +3,8 @@
 
 #include "worker/core/types.h"
 
-/* The tensors that this rank has submitted and that are not done: name -> owner. */
+/* The tensors that this rank has submitted and that are not done: name -> owner. Heads of groups of
+ * one name are one name, whatever their number of tensors (group_name.h). */
 struct hvd_table;
 
 /* An empty table. HVD_ERR_NOMEM. */

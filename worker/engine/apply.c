@@ -169,11 +169,13 @@ static hvd_status_t apply_tensor(struct hvd_engine *e, struct hvd_set *set,
         const bool computes = step->kind == HVD_ALLREDUCE && step->count > 0;
         return computes ? agree(e, set, NULL, step, err) : HVD_OK;
     }
+    if (!entry && step->kind == HVD_STEP_DROP)
+        return HVD_OK;
     if (!entry)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "the plan has tensor %.*s, which this rank did not submit",
                         (int)step->name.len, step->name.data);
-    if (step->kind == HVD_STEP_ERROR) {
+    if (step->kind == HVD_STEP_ERROR || step->kind == HVD_STEP_DROP) {
         snprintf(text, sizeof(text), "%.*s", (int)step->text.len, step->text.data);
         hvd_entry_finish_unlocked(e, entry, HVD_ERR_MISMATCH, text);
         return HVD_OK;

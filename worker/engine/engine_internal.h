@@ -77,19 +77,21 @@ struct hvd_entry {
 
 _Static_assert(offsetof(struct hvd_entry, set) <= 64, "what is used each time is in one line");
 
+/* First in, first out. */
+struct hvd_entry_list {
+    struct hvd_entry *first;
+    struct hvd_entry *last;
+};
+
 /* Why this rank did not take a tensor that the program submitted, which the others may wait for:
  * see refuse.c. */
 struct hvd_refusal {
     uint32_t n_again;         /* refused so often behind this one, before this one was answered */
     struct hvd_entry *behind; /* submitted well since then: waits for the answer; NULL: none */
-    char *reason;             /* owned */
-    char *last_reason;        /* of those behind; owned; NULL: the same */
-};
-
-/* First in, first out. */
-struct hvd_entry_list {
-    struct hvd_entry *first;
-    struct hvd_entry *last;
+    struct hvd_entry_list members; /* of a head: those of the group that `behind` is the head of */
+    char *reason;                  /* owned */
+    char *last_reason;             /* of those behind; owned; NULL: the same */
+    uint32_t last_n;               /* likewise of a head: the number of its group */
 };
 
 #define HVD_HANDLE_CHUNKS 26
@@ -419,8 +421,16 @@ void hvd_entry_put(struct hvd_engine *e, struct hvd_entry *entry);
 /* NULL is fine. */
 void hvd_refusal_destroy(struct hvd_refusal *refusal);
 
-/* The refusal of that name that is not answered yet; NULL when there is none. mu. */
+/* The refusal that has to be answered before the name is asked for: that of the name, or of the
+ * head of its group. NULL when there is none. mu. */
 struct hvd_entry *hvd_refusal_find(const struct hvd_set *set, struct hvd_strview name);
+
+/* Lines an entry up behind a refusal that hvd_refusal_find has given. False when one of that name
+ * waits there already. mu. */
+bool hvd_refusal_follow(struct hvd_entry *refused, struct hvd_entry *entry);
+
+/* Takes an entry back that has lined up behind a refusal. mu. */
+void hvd_refusal_unfollow(struct hvd_entry *entry);
 
 /* What the others are told: rank, tensor and reason, into text. Caller is the driver. */
 struct hvd_strview hvd_refusal_text(const struct hvd_engine *e, const struct hvd_entry *entry,

@@ -9,6 +9,10 @@
  *     refused ─> refused again (counted) ─> submitted well (behind) ─> asked for when its turn
  * comes
  *
+ * Of a group whose tensors are named after it (core/group_name.h) the head alone is refused, for
+ * all of it; and all of the next group of that name lines up behind, as a rank that asked for a
+ * part of it already could not be told from one whose group before had such tensors.
+ *
  * Nothing is announced that cannot keep anybody waiting, see engine.h. Where there is no memory for
  * it, or for a join, the job ends, which takes none.
  */
@@ -16,8 +20,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/group_name.h"
 #include "worker/engine/engine_internal.h"
 
+#define GROUP_DIGITS_MAX 9 /* in a name, of the number of a group */
 #define REFUSALS_MAX 65536 /* not answered, of a set; more are a program that nobody follows */
 
 void hvd_refusal_destroy(struct hvd_refusal *refusal)
@@ -29,11 +35,71 @@ void hvd_refusal_destroy(struct hvd_refusal *refusal)
     hvd_free(refusal);
 }
 
+/* What is pending by the name of the head of the name's group; NULL when it is of no group, or the
+ * head itself. Holds mu. */
+static struct hvd_entry *find_head(const struct hvd_set *set, struct hvd_strview name)
+{
+    char text[HVD_NAME_MAX + 1];
+    struct hvd_group_name group;
+
+    if (!hvd_group_name_parse(name, &group) || group.i == 1)
+        return NULL;
+    return hvd_table_find(set->table, hvd_group_name_of(&group, 1, group.n, text, sizeof(text)));
+}
+
+static bool is_refused(const struct hvd_entry *entry)
+{
+    return entry && entry->refusal;
+}
+
 struct hvd_entry *hvd_refusal_find(const struct hvd_set *set, struct hvd_strview name)
 {
-    struct hvd_entry *entry = hvd_table_find(set->table, name);
+    struct hvd_entry *head = find_head(set, name);
 
-    return entry && entry->refusal ? entry : NULL;
+    if (is_refused(head))
+        return head;
+    struct hvd_entry *entry = hvd_table_find(set->table, name);
+    return is_refused(entry) ? entry : NULL;
+}
+
+/* Whether the entry has the name of the refusal, and is not another one of its group. */
+static bool is_of_name(const struct hvd_entry *refused, const struct hvd_entry *entry)
+{
+    const struct hvd_strview a = hvd_group_name_key(refused->request.name);
+    const struct hvd_strview b = hvd_group_name_key(entry->request.name);
+
+    return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+}
+
+bool hvd_refusal_follow(struct hvd_entry *refused, struct hvd_entry *entry)
+{
+    struct hvd_refusal *refusal = refused->refusal;
+
+    if (!is_of_name(refused, entry))
+        hvd_entry_list_add(&refusal->members, entry);
+    else if (refusal->behind)
+        return false;
+    else
+        refusal->behind = entry;
+    entry->is_behind = true;
+    return true;
+}
+
+void hvd_refusal_unfollow(struct hvd_entry *entry)
+{
+    struct hvd_refusal *refusal = hvd_refusal_find(entry->set, entry->request.name)->refusal;
+    struct hvd_entry_list kept = {0};
+    struct hvd_entry *member;
+
+    entry->is_behind = false;
+    if (refusal->behind == entry) {
+        refusal->behind = NULL;
+        return;
+    }
+    while ((member = hvd_entry_list_take(&refusal->members)))
+        if (member != entry)
+            hvd_entry_list_add(&kept, member);
+    refusal->members = kept;
 }
 
 struct hvd_strview hvd_refusal_text(const struct hvd_engine *e, const struct hvd_entry *entry,
@@ -57,7 +123,7 @@ static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
     if (refusal)
         refusal->reason = hvd_strdup(refused->reason);
     if (refusal && refusal->reason)
-        entry = hvd_entry_take(e, refused->name.len + 1);
+        entry = hvd_entry_take(e, refused->name.len + 1 + GROUP_DIGITS_MAX);
     if (!entry) {
         hvd_refusal_destroy(refusal);
         return NULL;
@@ -109,27 +175,58 @@ static void let_go(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *
 
 /* One more of a name whose refusal is not answered. Of many reasons the last is told, or where
  * there is no memory for it the one before. Holds mu. */
-static void refuse_again(struct hvd_refusal *refusal, const char *reason)
+static void refuse_again(struct hvd_refusal *refusal, const struct hvd_refused *refused)
 {
+    struct hvd_group_name group;
+
     if (refusal->behind) /* which is what the others wait for */
         return;
     refusal->n_again++;
-    char *copy = hvd_strdup(reason);
+    char *copy = hvd_strdup(refused->reason);
     if (!copy)
         return;
     hvd_free(refusal->last_reason);
     refusal->last_reason = copy;
+    if (hvd_group_name_parse(refused->name, &group))
+        refusal->last_n = group.n;
+}
+
+/* A head has the number of its group in its name, for which there is room. */
+static void rename_head(struct hvd_entry *entry, uint32_t n)
+{
+    char text[HVD_NAME_MAX + 1];
+    struct hvd_group_name group;
+
+    if (!hvd_group_name_parse(entry->request.name, &group))
+        return;
+    const struct hvd_strview name = hvd_group_name_of(&group, 1, n, text, sizeof(text));
+    if (name.len == 0 || name.len >= entry->name_room)
+        return;
+    memcpy(entry->name, name.data, name.len);
+    entry->name[name.len] = '\0';
+    entry->request.name.len = name.len;
 }
 
 /* The next of them is to be told. Holds mu. */
-static void take_again(struct hvd_refusal *refusal)
+static void take_again(struct hvd_entry *entry)
 {
+    struct hvd_refusal *refusal = entry->refusal;
+
     refusal->n_again--;
     if (!refusal->last_reason)
         return;
     hvd_free(refusal->reason);
     refusal->reason = refusal->last_reason;
     refusal->last_reason = NULL;
+    rename_head(entry, refusal->last_n);
+}
+
+/* Whether the name is of a group for which the head is refused. */
+static bool is_refused_by_head(struct hvd_strview name)
+{
+    struct hvd_group_name group;
+
+    return hvd_group_name_parse(name, &group) && group.i > 1;
 }
 
 /* Whether some rank may wait for this one to submit the name. Holds mu. */
@@ -154,10 +251,10 @@ void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
 {
     pthread_mutex_lock(&e->mu);
     struct hvd_set *set = hvd_set_find(e, refused->set);
-    if (is_awaited(e, set, refused)) {
-        struct hvd_entry *entry = hvd_refusal_find(set, refused->name);
-        if (entry) {
-            refuse_again(entry->refusal, refused->reason);
+    if (is_awaited(e, set, refused) && !is_refused_by_head(refused->name)) {
+        struct hvd_entry *entry = hvd_table_find(set->table, refused->name);
+        if (is_refused(entry)) {
+            refuse_again(entry->refusal, refused);
         } else if (!is_pending(set, refused->name)) {
             const bool is_join = hvd_strview_equal(refused->name, HVD_JOIN_NAME);
             entry = is_join ? NULL : add_refusal(e, set, refused);
@@ -171,26 +268,43 @@ void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
     pthread_mutex_unlock(&e->mu);
 }
 
+/* What has lined up is asked for now; the status of those before it, or that it cannot be. Holds
+ * mu.
+ */
+static hvd_status_t release(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
+                            hvd_status_t before)
+{
+    const hvd_status_t st = hvd_table_add(set->table, entry->request.name, entry, NULL);
+
+    entry->is_behind = false;
+    if (st == HVD_OK)
+        queue(e, entry);
+    else
+        hvd_entry_finish(e, entry, st, "out of memory for a tensor");
+    return before == HVD_OK ? st : before;
+}
+
 hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
                                   struct hvd_entry *entry)
 {
+    struct hvd_refusal *refusal = entry->refusal;
     hvd_status_t st = HVD_OK;
 
     pthread_mutex_lock(&e->mu);
-    struct hvd_entry *next = entry->refusal->n_again > 0 ? entry : entry->refusal->behind;
-    if (next)
-        st = hvd_table_add(set->table, next->request.name, next, NULL);
-    if (next && st == HVD_OK)
-        queue(e, next);
-    if (next == entry) {
-        take_again(entry->refusal);
+    if (refusal->n_again > 0) {
+        st = hvd_table_add(set->table, entry->request.name, entry, NULL);
+        if (st == HVD_OK) {
+            queue(e, entry);
+            take_again(entry);
+        }
     } else {
-        if (next)
-            next->is_behind = false;
+        struct hvd_entry *member;
+        while ((member = hvd_entry_list_take(&refusal->members)))
+            st = release(e, set, member, st);
+        if (refusal->behind)
+            st = release(e, set, refusal->behind, st);
         let_go(e, set, entry);
     }
-    if (next && st != HVD_OK)
-        hvd_entry_finish(e, next, st, "out of memory for a tensor");
     pthread_mutex_unlock(&e->mu);
     return st;
 }
@@ -198,6 +312,10 @@ hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
 void hvd_refusal_drop(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                       const char *text)
 {
+    struct hvd_entry *member;
+
+    while ((member = hvd_entry_list_take(&entry->refusal->members)))
+        hvd_entry_finish(e, member, HVD_ERR_SHUTDOWN, text);
     if (entry->refusal->behind)
         hvd_entry_finish(e, entry->refusal->behind, HVD_ERR_SHUTDOWN, text);
     let_go(e, set, entry);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/group_name.h"
 #include "worker/engine/engine_internal.h"
 
 #define HVD_DUPLICATE_NAME                                                                         \
@@ -52,7 +53,9 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
 /* The slot that stands for exactly this tensor, in a group of that size; NULL when none does. */
 static struct hvd_slot *matching_slot(struct hvd_slot *slot, const struct hvd_request *req)
 {
-    if (!slot || !hvd_request_equal(&slot->request, req) || slot->group_size != req->group_size)
+    if (!slot || !hvd_request_equal(&slot->request, req) || slot->group_size != req->group_size ||
+        slot->request.name.len != req->name.len ||
+        memcmp(slot->request.name.data, req->name.data, req->name.len) != 0)
         return NULL;
     return slot;
 }
@@ -81,13 +84,16 @@ static hvd_status_t accept_behind(struct hvd_engine *e, const struct hvd_submiss
                                   struct hvd_entry *refused, struct hvd_entry **out,
                                   struct hvd_err *err)
 {
-    if (refused->refusal->behind)
-        return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
     struct hvd_entry *entry = hvd_entry_create(e, s, NULL);
+
     if (!entry)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
-    entry->is_behind = true;
-    refused->refusal->behind = entry;
+    if (!hvd_refusal_follow(refused, entry)) {
+        bool is_loose = false;
+        (void)hvd_handles_end(entry, entry->handle, &is_loose);
+        hvd_entry_recycle(e, entry, is_loose);
+        return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
+    }
     *out = entry;
     return HVD_OK;
 }
@@ -135,7 +141,7 @@ static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
     if (entry->slot)
         hvd_cache_own(entry->set->cache, entry->slot->index, NULL);
     else if (entry->is_behind)
-        hvd_refusal_find(entry->set, entry->request.name)->refusal->behind = NULL;
+        hvd_refusal_unfollow(entry);
     else
         hvd_table_take(entry->set->table, entry->request.name);
     (void)hvd_handles_end(entry, entry->handle, &is_loose);
@@ -390,6 +396,22 @@ static hvd_status_t accept_group(struct hvd_engine *e, const struct hvd_submissi
     return HVD_OK;
 }
 
+/* Its head last: whoever knows the head of a group knows the rest of it. Holds mu. */
+static void enqueue_group(struct hvd_engine *e, struct hvd_entry *const *entries, uint32_t n,
+                          bool is_waited_now)
+{
+    uint32_t head = n;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (head == n && hvd_group_name_is_head(entries[i]->request.name))
+            head = i;
+        else
+            enqueue(e, entries[i], is_waited_now);
+    }
+    if (head < n)
+        enqueue(e, entries[head], is_waited_now);
+}
+
 hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_submission *submissions,
                                      uint32_t n, int64_t *handles, struct hvd_err *err)
 {
@@ -399,10 +421,10 @@ hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_subm
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a group of %u tensors", n);
     pthread_mutex_lock(&e->mu);
     hvd_status_t st = accept_group(e, submissions, n, entries, err);
-    for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
+    if (st == HVD_OK)
+        enqueue_group(e, entries, n, submissions[0].is_waited_now);
+    for (uint32_t i = 0; i < n && st == HVD_OK; i++)
         handles[i] = entries[i]->handle;
-        enqueue(e, entries[i], submissions[0].is_waited_now);
-    }
     if (st == HVD_OK && n > 0)
         call_driver(e, submissions[0].is_waited_now);
     pthread_mutex_unlock(&e->mu);

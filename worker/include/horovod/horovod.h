@@ -274,9 +274,12 @@ HOROVOD_API const char *horovod_status_name(horovod_status_t status);
  * reason that its caller has found: else they would wait for it. It is for bindings, which look at
  * what a program gives before they submit it. collective is "allreduce", "allgather", "broadcast",
  * "alltoall" or "reducescatter"; n descriptions of a group, or with n = 0 tensors[0] alone, of
- * which name and process_set count. HOROVOD_INVALID_ARGUMENT for another word, and for NULL;
- * HOROVOD_PRECONDITION_ERROR when not initialised.
+ * which name and process_set count. With n = HOROVOD_EMPTY_GROUP the program has given a group
+ * without tensors: the name of tensors[0], where there is one, is "grouped_NAME_1of0", and groups
+ * with tensors fail whose names are "grouped_NAME_1of3" and so on. HOROVOD_INVALID_ARGUMENT for
+ * another word, and for NULL; HOROVOD_PRECONDITION_ERROR when not initialised.
  */
+#define HOROVOD_EMPTY_GROUP (-1)
 HOROVOD_API horovod_status_t horovod_refuse(const char *collective, int n,
                                             const horovod_tensor_t *const *tensors,
                                             const char *reason, horovod_error_t *err);
@@ -355,6 +358,10 @@ HOROVOD_API int64_t horovod_reducescatter_rows(int64_t rows, int rank, int size)
  * handles receives n handles, each to be ended as any other; on failure nothing was submitted.
  * inputs and outputs hold n pointers, tensors n descriptions. n = 0 does nothing, and counts as no
  * call: ranks that pass a group wait for this one, unless it refuses theirs with horovod_refuse.
+ * Ranks find each other's groups by the names of the tensors. Where these are "grouped_NAME_1of3",
+ * "grouped_NAME_2of3" and so on, as the library names those without names, a rank may have only one
+ * group of a NAME pending, and ranks whose groups of a NAME have different numbers of tensors get
+ * an error that says which rank has how many.
  */
 HOROVOD_API horovod_status_t horovod_grouped_allreduce_async(int n, const void *const *inputs,
                                                              void *const *outputs,

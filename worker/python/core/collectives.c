@@ -200,7 +200,8 @@ PyObject *hvd_py_broadcast_async(PyObject *module, PyObject *const *args, Py_ssi
     return read_broadcasting(args, n_args, &s) ? hvd_py_submit(&s) : NULL;
 }
 
-/* (what, name, n or 0 for no group, set_id, reason in bytes) */
+/* (what, name, n of a group, 0 for no group or -1 for one without tensors, set_id, reason in bytes)
+ */
 PyObject *hvd_py_refuse(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     struct hvd_py_submission s = {.tensor = {.size = sizeof(s.tensor), .op = HOROVOD_SUM}};
@@ -210,6 +211,8 @@ PyObject *hvd_py_refuse(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
     if (!count_is(n_args, 5) || !read_int(args[2], &n) ||
         !hvd_py_read_set(args[3], &s.tensor.process_set))
         return NULL;
+    if (n < HOROVOD_EMPTY_GROUP)
+        return PyErr_Format(PyExc_ValueError, "%d is no number of tensors", n);
     const char *reason = PyBytes_AsString(args[4]);
     if (!reason)
         return NULL;
@@ -218,7 +221,7 @@ PyObject *hvd_py_refuse(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
         s.what = (enum hvd_py_collective)i;
         if (PyUnicode_CompareWithASCIIString(args[0], hvd_py_word(s.what)) != 0)
             continue;
-        if (n > 0)
+        if (n != 0)
             hvd_py_tell_refused_group(&s, n, reason);
         else
             hvd_py_tell_refused(&s, reason);

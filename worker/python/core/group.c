@@ -12,6 +12,7 @@
 
 struct group {
     int n;
+    int of; /* the number in the names: n, or 0 of a group without tensors that is refused */
     PyObject *inputs; /* tuples */
     PyObject *outputs;
     const void **in;
@@ -43,14 +44,15 @@ static bool make_base(const struct hvd_py_submission *s, char base[HVD_PY_NAME_M
     return true;
 }
 
-/* Writes a positive number in decimal; what is behind it. */
+/* Writes a number from 0 on in decimal; what is behind it. */
 static char *put_number(char *at, int number)
 {
     char digits[DIGITS_MAX];
     int n = 0;
 
-    for (; number > 0; number /= 10)
+    do
         digits[n++] = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
     while (n > 0)
         *at++ = digits[--n];
     return at;
@@ -61,7 +63,7 @@ static void write_names(struct group *g, const char *base)
 {
     const size_t n_base = strlen(base);
     char tail[DIGITS_MAX + 3] = "of";
-    char *end = put_number(tail + 2, g->n);
+    char *end = put_number(tail + 2, g->of);
 
     for (int i = 0; i < g->n; i++) {
         char *name = g->names + (size_t)i * g->name_size;
@@ -165,6 +167,7 @@ static bool open_group(const struct hvd_py_submission *s, struct group *g)
         return false;
     }
     g->n = (int)n;
+    g->of = g->n;
     if (!make_names(s, g) || !make_room(g, hvd_py_makes_output(s->what)))
         return false;
     for (int i = 0; i < g->n; i++) {
@@ -204,10 +207,11 @@ static horovod_status_t call(enum hvd_py_collective what, const struct group *g,
 
 void hvd_py_tell_refused_group(const struct hvd_py_submission *s, int n, const char *reason)
 {
-    struct group g = {.n = n};
+    const bool is_empty = n == HOROVOD_EMPTY_GROUP;
+    struct group g = {.n = is_empty ? 1 : n, .of = is_empty ? 0 : n};
 
     if (make_names(s, &g) && make_room(&g, false)) {
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < g.n; i++) {
             g.tensors[i] = s->tensor;
             g.tensors[i].name = g.names ? g.names + (size_t)i * g.name_size : NULL;
             g.pointers[i] = &g.tensors[i];

@@ -57,7 +57,7 @@ PyObject *hvd_py_submit_group(const struct hvd_py_submission *s);
  * name and process set are looked at. Never fails: what nobody can be told of is left out. */
 void hvd_py_tell_refused(const struct hvd_py_submission *s, const char *reason);
 
-/* The same for a group of n > 0 tensors. */
+/* The same for a group of n > 0 tensors, or HOROVOD_EMPTY_GROUP. */
 void hvd_py_tell_refused_group(const struct hvd_py_submission *s, int n, const char *reason);
 
 #endif

@@ -83,14 +83,14 @@ def _all_dense(arrays):
 
 
 def _group_of(arrays, word, name, process_set):
-    """The arrays of a group as a list. Other ranks hear of one without arrays, as of one array that this rank refuses."""
+    """The arrays of a group as a list; ValueError when there are none, which fails the group of the other ranks."""
     try:
         arrays = list(arrays)
+        if not arrays:
+            raise ValueError("A group needs at least one array.")
     except Exception as error:
-        _refusals.tell(error, word, name, process_set, 1)
+        _refusals.tell(error, word, name, process_set, _refusals.EMPTY_GROUP)
         raise
-    if not arrays:
-        _refusals.announce("its group has no arrays", word, name, process_set, 1)
     return arrays
 
 
@@ -179,7 +179,7 @@ def grouped_allreduce_async(arrays, name=None, op=Average, prescale_factor=1.0, 
 
 def grouped_allreduce(arrays, name=None, op=Average, prescale_factor=1.0, postscale_factor=1.0,
                       process_set=global_process_set):
-    """allreduce of several arrays that complete together; none give none, at once."""
+    """allreduce of several arrays that complete together; ValueError when there are none."""
     return synchronize(grouped_allreduce_async(arrays, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -199,7 +199,7 @@ def allgather(array, name=None, process_set=global_process_set):
 
 
 def grouped_allgather(arrays, name=None, process_set=global_process_set):
-    """allgather of several arrays that complete together; none give none, at once."""
+    """allgather of several arrays that complete together; ValueError when there are none."""
     arrays = _group_of(arrays, "allgather", name, process_set)
     try:
         arrays = _all_dense(arrays)

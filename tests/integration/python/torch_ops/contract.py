@@ -48,7 +48,7 @@ def a_group_of_what_is_no_tensor_is_refused_by_the_name_of_its_type():
 
 @check
 def a_group_that_one_rank_has_without_tensors_is_an_error_on_the_others():
-    """Of one tensor at once; what groups of more wait for is in test_groups.py."""
+    """Whatever brought the last rank to it; differing.py has groups of more."""
     for call, function in GROUPS.items():
         word = re.match("grouped_([a-z]*)", call)[0]
         for name in ("none", None):

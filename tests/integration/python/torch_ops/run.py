@@ -4,6 +4,7 @@ import os
 import allreduces  # noqa: F401
 import below  # noqa: F401
 import contract  # noqa: F401
+import differing  # noqa: F401
 import errors  # noqa: F401
 import forms  # noqa: F401
 import gradients  # noqa: F401

@@ -2,6 +2,8 @@
 from horovod import _core
 from horovod.common.exceptions import HorovodInternalError
 
+EMPTY_GROUP = -1  # the number of tensors of a group that has none, or is no group
+
 
 def reason_of(error):
     """The first line of what an exception says, else its type."""
@@ -11,7 +13,7 @@ def reason_of(error):
 
 def announce(reason, word, name, process_set, n=0):
     """Has the calls of the other ranks fail that stand for one of this rank: of a collective ("allreduce", ...), of n tensors
-    of a group, or one."""
+    of a group (EMPTY_GROUP: it has none), or one."""
     number = getattr(process_set, "process_set_id", None)
     if number is not None:
         _core.refuse(word, name, n, number, reason.encode("utf-8", "replace"))

@@ -101,11 +101,11 @@ def explained(tensors, process_set, name=None):
 
 
 def group_of(tensors, word, name, process_set):
-    """The tensors of a group as a tuple; ValueError when there are none, as of one tensor that this rank refuses."""
+    """The tensors of a group as a tuple; ValueError when there are none, which fails the group of the other ranks."""
     try:
         tensors = _all_of(tensors)
     except Exception as error:  # pylint: disable=broad-except  # also a generator's own
-        refusals.tell(error, word, name, process_set, 1)
+        refusals.tell(error, word, name, process_set, refusals.EMPTY_GROUP)
         raise
     return tensors
 

@@ -1,0 +1,213 @@
+/*
+ * Groups of one name of which ranks have different numbers of tensors, or that some rank refuses.
+ * The heads of these groups are one tensor (group_name.h): it is asked for by every rank with its
+ * number in the name, or refused for all of the group. When all ranks have done so, what they have
+ * asked for of these groups fails for all. Nothing of it is on its way by then, as ranks ask for a
+ * head last and relays pass it on last. Pure.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/core/group_name.h"
+#include "worker/core/negotiate_internal.h"
+
+#define RANGES_MAX 8 /* of ranks that a sentence names for each number of tensors */
+
+static struct hvd_tally *add_tally(const struct hvd_negotiator *n, struct hvd_waiting *w,
+                                   uint32_t n_tensors)
+{
+    struct hvd_tally **end = &w->tallies;
+    struct hvd_tally *t =
+        hvd_calloc(1, sizeof(*t) + hvd_positions_words(n->size) * sizeof(*t->asked));
+
+    if (!t)
+        return NULL;
+    t->n_tensors = n_tensors;
+    while (*end)
+        end = &(*end)->next;
+    *end = t;
+    return t;
+}
+
+static struct hvd_tally *find_tally(const struct hvd_waiting *w, uint32_t n_tensors)
+{
+    struct hvd_tally *t = w->tallies;
+
+    while (t && t->n_tensors != n_tensors)
+        t = t->next;
+    return t;
+}
+
+hvd_status_t hvd_tally_count(const struct hvd_negotiator *n, struct hvd_waiting *w,
+                             const struct hvd_ask *ask)
+{
+    struct hvd_group_name first;
+    struct hvd_group_name asked;
+
+    if (!hvd_group_name_parse(ask->request.name, &asked) || asked.i != 1 ||
+        !hvd_group_name_parse(w->first.name, &first))
+        return HVD_OK;
+    if (!w->tallies) {
+        if (first.n == asked.n)
+            return HVD_OK;
+        struct hvd_tally *same = add_tally(n, w, first.n);
+        if (!same)
+            return HVD_ERR_NOMEM;
+        memcpy(same->asked, w->seen, hvd_positions_words(n->size) * sizeof(*same->asked));
+    }
+    struct hvd_tally *t = find_tally(w, asked.n);
+    if (!t)
+        t = add_tally(n, w, asked.n);
+    for (uint32_t i = 0; t && i < ask->by.n; i++)
+        hvd_positions_add(t->asked, hvd_spans_at(&ask->by, i));
+    return t ? HVD_OK : HVD_ERR_NOMEM;
+}
+
+void hvd_tally_forget(struct hvd_waiting *w)
+{
+    while (w->tallies) {
+        struct hvd_tally *next = w->tallies->next;
+        hvd_free(w->tallies);
+        w->tallies = next;
+    }
+}
+
+/* --- The sentence ----------------------------------------------------------------------------- */
+
+/* A text that is cut when it is full. */
+struct sentence {
+    char *out;
+    size_t size;
+    size_t len;
+};
+
+static void put(struct sentence *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(struct sentence *s, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    const int n = vsnprintf(s->out + s->len, s->size - s->len, fmt, ap);
+    va_end(ap);
+    if (n > 0)
+        s->len = s->len + (size_t)n < s->size ? s->len + (size_t)n : s->size - 1;
+}
+
+static bool has_rank(const struct hvd_negotiator *n, const struct hvd_tally *t, int rank)
+{
+    return hvd_positions_has(t->asked, n->options.tree->position_of[rank]);
+}
+
+/* The rank behind a row of ranks in the set that all are in the tally, and in the job too. */
+static int end_of_range(const struct hvd_negotiator *n, const struct hvd_tally *t, int rank)
+{
+    int end = rank + 1;
+
+    while (end < n->size && has_rank(n, t, end) &&
+           n->options.ranks[end] == n->options.ranks[end - 1] + 1)
+        end++;
+    return end;
+}
+
+/* "3 on ranks 0, 2-5", from the first rank that has so many. */
+static void put_tally(const struct hvd_negotiator *n, const struct hvd_tally *t, int first,
+                      struct sentence *s)
+{
+    const int *ranks = n->options.ranks;
+    int n_ranges = 0;
+
+    if (t->n_tensors > 0)
+        put(s, "%" PRIu32 " on ", t->n_tensors);
+    else
+        put(s, "none on ");
+    put(s, hvd_positions_count(t->asked, t->asked, n->size) > 1 ? "ranks " : "rank ");
+    for (int rank = first; rank < n->size; rank++) {
+        if (!has_rank(n, t, rank))
+            continue;
+        const int end = end_of_range(n, t, rank);
+        if (++n_ranges > RANGES_MAX) {
+            put(s, ", ...");
+            return;
+        }
+        put(s, n_ranges > 1 ? ", %d" : "%d", ranks[rank]);
+        if (end > rank + 1)
+            put(s, "-%d", ranks[end - 1]);
+        rank = end - 1;
+    }
+}
+
+/* The tally of a rank of the set, when no rank before it is in it; else NULL. */
+static const struct hvd_tally *begins_tally(const struct hvd_negotiator *n,
+                                            const struct hvd_waiting *w, int rank)
+{
+    const struct hvd_tally *t = w->tallies;
+
+    while (t && !has_rank(n, t, rank))
+        t = t->next;
+    for (int before = 0; t && before < rank; before++)
+        if (has_rank(n, t, before))
+            return NULL;
+    return t;
+}
+
+void hvd_tally_explain(const struct hvd_negotiator *n, const struct hvd_waiting *w, char *text,
+                       size_t size)
+{
+    struct sentence s = {.out = text, .size = size};
+    struct hvd_group_name group = {.base = w->first.name};
+    const char *between = "";
+
+    if (!w->tallies) {
+        put(&s, "%s", w->text ? w->text : "");
+        return;
+    }
+    (void)hvd_group_name_parse(w->first.name, &group);
+    put(&s, "Mismatched number of tensors in group %.*s: ",
+        group.base.len > 200 ? 200 : (int)group.base.len, group.base.data);
+    for (int rank = 0; rank < n->size; rank++) {
+        const struct hvd_tally *t = begins_tally(n, w, rank);
+        if (!t)
+            continue;
+        put(&s, "%s", between);
+        put_tally(n, t, rank, &s);
+        between = "; ";
+    }
+    put(&s, ".");
+    if (w->failed_check == HVD_REFUSED)
+        put(&s, " %s", w->text);
+}
+
+/* --- What fails ------------------------------------------------------------------------------- */
+
+/* Marks the other tensors of a group of so many. */
+static void drop_members(const struct hvd_negotiator *n, const struct hvd_group_name *group,
+                         uint32_t n_tensors)
+{
+    char text[HVD_NAME_MAX + 1];
+
+    for (uint32_t i = 2; i <= n_tensors; i++) {
+        const struct hvd_strview name = hvd_group_name_of(group, i, n_tensors, text, sizeof(text));
+        struct hvd_waiting *member = (struct hvd_waiting *)hvd_names_find(&n->waiting, name);
+        if (!member) /* all who have such a group refused it */
+            return;
+        member->is_dropped = true;
+    }
+}
+
+struct hvd_cluster *hvd_tally_drop(struct hvd_negotiator *n, struct hvd_waiting *w)
+{
+    struct hvd_group_name group;
+
+    if (!hvd_group_name_parse(w->first.name, &group))
+        return w->cluster;
+    if (!w->tallies)
+        drop_members(n, &group, group.n);
+    for (const struct hvd_tally *t = w->tallies; t; t = t->next)
+        drop_members(n, &group, t->n_tensors);
+    w->is_dropped = true;
+    return hvd_group_cut(w->cluster);
+}
