@@ -10,6 +10,7 @@ import forms  # noqa: F401
 import gradients  # noqa: F401
 import older  # noqa: F401
 import others  # noqa: F401
+import packed  # noqa: F401
 import beginnings  # noqa: F401  (last: its jobs end and begin anew)
 import torch
 from checks import run_checks

@@ -13,6 +13,7 @@ Raises ValueError for what is wrong on this rank; then nothing was submitted. Ra
 get HorovodInternalError from synchronize.
 """
 from functools import partial
+from operator import attrgetter
 
 import torch
 
@@ -315,11 +316,7 @@ def gather_async(tensor, name, process_set, finish):
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     """Submits tensors that are gathered together; synchronize gives a tuple of tensors."""
     tensors = group_of(tensors, "allgather", name, process_set)
-    return grouped_gather_async(tensors, name, process_set, partial(_gathered, tensors))
-
-
-def _gathered(tensors, outputs):
-    return tuple(handles.from_output(output, tensor) for output, tensor in zip(outputs, tensors))
+    return grouped_gather_async(tensors, name, process_set, partial(handles.from_outputs, likes=tensors))
 
 
 def grouped_gather_async(tensors, name, process_set, finish):
@@ -470,18 +467,19 @@ def _scatter(call, source, target, name, op, before, after, set_id):
 
 
 def _rows_for_all(tensors, process_set):
-    """The same as _rows_for for a group, of which each number of rows is asked for once; ValueError for what is no tensor."""
-    rank, size, known, room = process_set.rank(), process_set.size(), {}, []
-    for tensor in tensors:
-        try:
-            n, *others = tensor.shape
-            if n not in known:
-                known[n] = _core.reducescatter_rows(n, rank, size)
-            room.append(tensor.new_empty((known[n], *others)))
-        except (AttributeError, TypeError, ValueError):  # no tensor, or one without dimensions, which the runtime refuses
+    """The same as _rows_for for a group, once for each shape; ValueError for what is no tensor."""
+    rank, size = process_set.rank(), process_set.size()
+    try:
+        shapes = tuple(map(_shape_of, tensors))
+        scattered_shapes = {shape: (_core.reducescatter_rows(shape[0], rank, size), *shape[1:]) for shape in set(shapes)}
+        return tuple(map(torch.Tensor.new_empty, tensors, map(scattered_shapes.__getitem__, shapes)))
+    except (AttributeError, TypeError, IndexError):  # no tensor, or one without dimensions, which the runtime refuses
+        for tensor in tensors:
             handles.check_is_tensor(tensor)
-            room.append(torch.empty_like(tensor))
-    return tuple(room)
+        return tuple(_rows_for(tensor, process_set) for tensor in tensors)
+
+
+_shape_of = attrgetter("shape")
 
 
 def _rows_for(tensor, process_set):

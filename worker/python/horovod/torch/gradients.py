@@ -19,7 +19,7 @@ from horovod.common import refusals
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.util import split_list
 from horovod.torch.asynchronous import REFUSALS
-from horovod.torch.compression import NoneCompressor
+from horovod.torch.compression import NoneCompressor, copy_all, pack
 from horovod.torch.functions import broadcast_object
 from horovod.torch.handles import all_written
 from horovod.torch.mpi_ops import (Adasum, Average, Max, Sum, allreduce_, allreduce_async_, grouped_allreduce_async_,
@@ -56,7 +56,7 @@ class _Group:
 class _Flight:
     """Gradients that were submitted together, as they were compressed, and how to wait for them.
 
-    A sparse gradient is None here, and its entry has the handle.
+    A sparse gradient is None here, and its entry has the handle. Without contexts a copy into the gradients restores their type.
     """
     __slots__ = ("entries", "gradients", "contexts", "handle", "is_group")
 
@@ -348,7 +348,7 @@ class Gradients:
         return gradient
 
     def _submit_dense(self, entries, gradients):
-        packed, contexts = zip(*map(self._packed, entries, gradients))
+        packed, contexts = self._all_packed(entries, gradients)
         name, is_group = entries[0].name, entries[0].group is not None
         if is_group:
             handle = grouped_allreduce_async_(list(packed), name=name, **self._how)
@@ -356,6 +356,13 @@ class Gradients:
             handle = allreduce_async_(packed[0], name=name, **self._how)
         gradients = [None if gradient.is_sparse else gradient for gradient in gradients]
         self._flights.append(_Flight(entries, gradients, contexts, handle, is_group))
+
+    def _all_packed(self, entries, gradients):
+        """(what is sent for each gradient, what decompress needs of each; None where a copy into the gradient does it)."""
+        packed = pack(gradients, self._compression)
+        if packed is not None:
+            return packed, None
+        return zip(*map(self._packed, entries, gradients))
 
     def _packed(self, entry, gradient):
         """(what is sent among the dense gradients, what decompress needs of it)."""
@@ -408,6 +415,11 @@ class Gradients:
         if not flight.is_group:
             received = [received]
         failure = None
+        if flight.contexts is None:
+            copy_all(flight.gradients, received)
+            for entry, gradient in zip(flight.entries, flight.gradients):
+                self._take_over(entry, gradient, gradient)
+            return
         for entry, gradient, packed, context in zip(flight.entries, flight.gradients, received, flight.contexts):
             if gradient is not None:
                 self._take_over(entry, gradient, self._compression.decompress(packed, context))

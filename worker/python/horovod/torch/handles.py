@@ -5,8 +5,10 @@ copied; else the work is done on a copy, and what is left to do at the end (brin
 where it belongs) is kept with the handle until `synchronize`, by the extension.
 """
 import contextlib
+from operator import attrgetter
 
 import torch
+import torch.utils.dlpack
 
 from horovod import _core
 
@@ -220,8 +222,19 @@ def from_output(output, like):
     if not _reads_dlpack(like.dtype):
         tensor = _from_buffer(output, like)
     else:
-        tensor = torch.from_dlpack(output)
+        tensor = _from_capsule(output.__dlpack__())
     return tensor if like.is_cpu else tensor.to(like.device)
+
+
+def from_outputs(outputs, likes):
+    """The same for those of a group, as a tuple: nothing is done for each in Python where all are on the host."""
+    if all(map(_is_cpu, likes)) and all(map(_reads_dlpack, set(map(_dtype_of, likes)))):
+        return tuple(map(_from_capsule, map(_core.Output.__dlpack__, outputs)))
+    return tuple(map(from_output, outputs, likes))
+
+
+_is_cpu, _dtype_of = attrgetter("is_cpu"), attrgetter("dtype")
+_from_capsule = getattr(torch._C, "_from_dlpack", torch.utils.dlpack.from_dlpack)  # which looks at each before it calls that
 
 
 _dlpack_dtypes = {}

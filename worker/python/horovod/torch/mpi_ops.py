@@ -5,6 +5,8 @@ submits is named by counters, so every rank runs the same backward passes in the
 Parameters and errors are those of horovod.torch.asynchronous; what fails later than at the
 submission raises HorovodInternalError, and the job goes on unless that says otherwise.
 """
+from operator import attrgetter
+
 import torch
 
 from horovod import _core
@@ -20,7 +22,7 @@ from horovod.torch.asynchronous import (  # noqa: F401
     grouped_allreduce_async_, grouped_gather_async, grouped_reducescatter_async,
     group_of, handle_average_backwards_compatibility, reducescatter_async, reduction, refused, scattered,
     sparse_allreduce_async)
-from horovod.torch.compression import Compression
+from horovod.torch.compression import Compression, pack, unpack
 from horovod.torch.handles import NO_TENSORS, bump, poll, synchronize
 from horovod.torch.outputs import (  # noqa: F401
     _allgather_async, _allreduce_async, _alltoall_async, _broadcast_async, _grouped_allgather_async,
@@ -60,10 +62,13 @@ def shutdown(*args, **kwargs):
     return _basics.shutdown(*args, **kwargs)
 
 
+_requires_grad = attrgetter("requires_grad")
+
+
 def _has_gradient(*tensors):
     """Whether a result of these tensors is to be part of the graph."""
     try:
-        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        return torch.is_grad_enabled() and any(map(_requires_grad, tensors))
     except (AttributeError, TypeError):  # what is no tensor, or does not answer, is refused where it is submitted
         return False
 
@@ -145,11 +150,14 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
 
 
 def _compressed(tensors, compression, word, name, process_set):
-    """(the tensors of a group as they are sent, what decompress needs of each; None where nothing was done)."""
+    """(the tensors of a group as they are sent; what decompress needs of each, of all the type that they had, or None)."""
     tensors = group_of(tensors, word, name, process_set)
     if compression is Compression.none:
         return tensors, None
     try:
+        packed = pack(tensors, compression)
+        if packed is not None:
+            return packed, tensors[0].dtype
         return zip(*map(compression.compress, tensors))
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, word, tensors, name, process_set, len(tensors))
@@ -159,6 +167,8 @@ def _decompressed(results, contexts, compression):
     """The results of a group as they were before _compressed, as a list."""
     if contexts is None:
         return list(results)
+    if isinstance(contexts, torch.dtype):
+        return unpack(results, contexts)
     return [compression.decompress(result, ctx) for result, ctx in zip(results, contexts)]
 
 
@@ -167,7 +177,9 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
     """The reductions of `tensors`, done together: a list of new tensors, with gradients."""
     sent, contexts = _compressed(tensors, compression, "allreduce", name, process_set)
     options = (average, name, op, prescale_factor, postscale_factor, process_set)
-    if _has_gradient(*sent):
+    if isinstance(contexts, torch.dtype):  # memory that nobody else has
+        results = synchronize(grouped_allreduce_async_(sent, *options))
+    elif _has_gradient(*sent):
         results = HorovodGroupedAllreduce.apply(*options, *sent)
     else:
         results = synchronize(grouped_allreduce_async(sent, *options))
@@ -222,7 +234,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
 
         def finish(outputs):
             ctx.places = [(_offset(output, process_set), tensor.shape[0]) for output, tensor in zip(outputs, tensors)]
-            return tuple(handles.from_output(output, tensor) for output, tensor in zip(outputs, tensors))
+            return handles.from_outputs(outputs, tensors)
 
         return synchronize(grouped_gather_async(tensors, name, process_set, finish))
 
