@@ -300,6 +300,8 @@ static hvd_status_t submit(struct hvd_engine *engine, const struct call *call, b
     return st;
 }
 
+#define GROUP_ON_STACK 32 /* tensors that need no memory to be recognised */
+
 /* A group of calls of one kind. */
 struct group {
     enum hvd_op op;
@@ -371,17 +373,16 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *
     return st;
 }
 
-/* Submits an allreduce that the engine expects; false: nothing was done. A description of another
- * version, one without a name, and one that is wrong go the long way. */
-static bool submit_expected(struct hvd_engine *engine, const struct call *call, bool is_waited_now,
-                            int64_t *handle)
+/* What the engine may expect, as it is described; false: a description of another version, one
+ * without a name, and one that is wrong, which go the long way. */
+static bool describe(const struct call *call, struct hvd_described *out)
 {
     const horovod_tensor_t *t = call->tensor;
 
     if (call->op != HVD_ALLREDUCE || !t || t->size != sizeof(*t) || !t->name || t->reserved != 0 ||
         t->process_set < 0 || (t->ndim > 0 && !t->shape))
         return false;
-    const struct hvd_described described = {
+    *out = (struct hvd_described){
         .op = HVD_ALLREDUCE,
         .dtype = (int)t->dtype,
         .reduce = (int)t->op,
@@ -394,9 +395,42 @@ static bool submit_expected(struct hvd_engine *engine, const struct call *call, 
         .input = call->input,
         .output = call->output,
         .set = (uint32_t)t->process_set,
-        .is_waited_now = is_waited_now,
     };
+    return true;
+}
+
+/* Submits an allreduce that the engine expects; false: nothing was done. */
+static bool submit_expected(struct hvd_engine *engine, const struct call *call, bool is_waited_now,
+                            int64_t *handle)
+{
+    struct hvd_described described;
+
+    if (!describe(call, &described))
+        return false;
+    described.is_waited_now = is_waited_now;
     return hvd_engine_submit_expected(engine, &described, handle);
+}
+
+/* The same for a group. One tensor is no group to the engine. */
+static bool submit_expected_group(struct hvd_engine *engine, const struct group *g,
+                                  int64_t *handles)
+{
+    struct hvd_described on_stack[GROUP_ON_STACK];
+    struct hvd_described *d =
+        g->n <= GROUP_ON_STACK ? on_stack : hvd_malloc((size_t)g->n, sizeof(*d));
+    bool is_one = d && g->op == HVD_ALLREDUCE && g->n > 0;
+
+    for (int i = 0; is_one && i < g->n; i++) {
+        const struct call call = call_of(g, i);
+        is_one = describe(&call, &d[i]) && d[i].set == d[0].set;
+        d[i].group_size = g->n > 1 ? (uint32_t)g->n : 0;
+    }
+    if (is_one)
+        is_one = g->n > 1 ? hvd_engine_submit_expected_group(engine, d, (uint32_t)g->n, handles)
+                          : hvd_engine_submit_expected(engine, d, handles);
+    if (d != on_stack)
+        hvd_free(d);
+    return is_one;
 }
 
 /* The other ranks hear of a call that nobody has looked at, if they can. The engine is entered. */
@@ -523,7 +557,8 @@ static horovod_status_t run_grouped(const struct group *g, horovod_handle_t *han
     if (!engine)
         return is_whole ? hvd_api_not_initialized(err) : hvd_api_status(st, &why, err);
     if (is_whole)
-        st = submit_group(engine, g, handles, &why);
+        st = submit_expected_group(engine, g, handles) ? HVD_OK
+                                                       : submit_group(engine, g, handles, &why);
     else if (g->tensors)
         tell_group_refused(engine, g, &number, HVD_ERR_INVALID, why.msg);
     hvd_api_leave();

@@ -110,7 +110,8 @@ struct hvd_described {
     const void *input;
     void *output;
     uint32_t set;
-    bool is_waited_now; /* see hvd_submission */
+    bool is_waited_now;  /* see hvd_submission */
+    uint32_t group_size; /* 0: alone */
 };
 
 /*
@@ -120,6 +121,11 @@ struct hvd_described {
  */
 bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described *d,
                                 int64_t *handle);
+
+/* The same for the n > 1 tensors of a group, which is one that was agreed on as a group: all of
+ * them or none. They are of one set. */
+bool hvd_engine_submit_expected_group(struct hvd_engine *e, const struct hvd_described *d,
+                                      uint32_t n, int64_t *handles);
 
 /*
  * Submits a tensor; *handle is for hvd_engine_wait. HVD_ERR_EXISTS when the name is pending,

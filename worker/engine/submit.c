@@ -234,7 +234,7 @@ static bool is_described(const struct hvd_slot *slot, const struct hvd_described
 
     if (req->op != d->op || (int)req->dtype != d->dtype || (int)req->reduce != d->reduce ||
         req->device != HVD_CPU || d->device != HVD_CPU || req->ndim != d->ndim ||
-        slot->group_size != 0 || !hvd_factor_equal(req->prescale, d->prescale) ||
+        slot->group_size != d->group_size || !hvd_factor_equal(req->prescale, d->prescale) ||
         !hvd_factor_equal(req->postscale, d->postscale))
         return false;
     for (int i = 0; i < req->ndim; i++)
@@ -256,24 +256,44 @@ static void fetch_ahead(const struct hvd_set *set, const struct hvd_slot *slot)
     __builtin_prefetch(next + 1, 0); /* the name */
 }
 
-/* The slot that the description is for, with a resident that is idle; NULL: not that simple. Holds
- * mu. */
-static struct hvd_slot *recognise(struct hvd_engine *e, struct hvd_set *set,
-                                  const struct hvd_described *d)
+/* Whether the set takes what is expected. Holds mu. */
+static bool is_open(struct hvd_engine *e, const struct hvd_set *set, bool is_waited_now)
 {
-    if (!set || set->is_ended || set->is_join_pending || e->sets[0]->is_join_pending ||
-        set->n_refusals > 0 || e->is_ended || atomic_load(&e->is_leaving) ||
-        e->infos[set->id].is_removed || (d->is_waited_now && !hvd_drive_allowed(e)))
-        return NULL;
-    struct hvd_slot *slot = expected_slot(set);
+    return set && !set->is_ended && !set->is_join_pending && !e->sets[0]->is_join_pending &&
+           set->n_refusals == 0 && !e->is_ended && !atomic_load(&e->is_leaving) &&
+           !e->infos[set->id].is_removed && (!is_waited_now || hvd_drive_allowed(e));
+}
+
+/* Whether the description is for the slot (which may be NULL), and its resident is idle. Holds mu.
+ */
+static bool is_expected(const struct hvd_set *set, const struct hvd_slot *slot,
+                        const struct hvd_described *d)
+{
     if (!slot || !is_described(slot, d) || hvd_cache_owner(set->cache, slot->index))
-        return NULL;
+        return false;
     const struct hvd_entry *resident = slot->resident;
     const size_t bytes = (size_t)slot->count * hvd_dtype_size(d->dtype);
-    if (!resident || bytes == 0 || !is_memory_good(d->input, d->output, bytes) ||
-        atomic_load_explicit(&resident->ticket, memory_order_acquire) != 0)
-        return NULL;
-    return slot;
+    return resident && bytes > 0 && is_memory_good(d->input, d->output, bytes) &&
+           atomic_load_explicit(&resident->ticket, memory_order_acquire) == 0;
+}
+
+/* Submits what the slot is for; the handle. Holds mu. */
+static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct hvd_slot *slot,
+                             const struct hvd_described *d)
+{
+    struct hvd_entry *entry = slot->resident;
+
+    fetch_ahead(set, slot);
+    entry->input = d->input;
+    entry->data = d->output;
+    entry->slot = slot;
+    hvd_handles_renew(entry);
+    hvd_cache_own(set->cache, slot->index, entry);
+    count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype), d->is_waited_now);
+    hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request, true);
+    queue_bit(set, slot);
+    learn_order(set, slot);
+    return entry->handle;
 }
 
 bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described *d,
@@ -281,24 +301,50 @@ bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described
 {
     pthread_mutex_lock(&e->mu);
     struct hvd_set *set = hvd_set_find(e, d->set);
-    struct hvd_slot *slot = recognise(e, set, d);
-    if (slot) {
-        struct hvd_entry *entry = slot->resident;
-        fetch_ahead(set, slot);
-        entry->input = d->input;
-        entry->data = d->output;
-        entry->slot = slot;
-        hvd_handles_renew(entry);
-        hvd_cache_own(set->cache, slot->index, entry);
-        count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype), d->is_waited_now);
-        hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request, true);
-        queue_bit(set, slot);
-        learn_order(set, slot);
-        *handle = entry->handle;
+    struct hvd_slot *slot = is_open(e, set, d->is_waited_now) ? expected_slot(set) : NULL;
+    const bool is_taken = is_expected(set, slot, d);
+    if (is_taken) {
+        *handle = take_expected(e, set, slot, d);
         call_driver(e, d->is_waited_now);
     }
     pthread_mutex_unlock(&e->mu);
-    return slot != NULL;
+    return is_taken;
+}
+
+/* Whether the slots from this one on, each behind the one before, are one group of the n that are
+ * described, beginning with d[first]. Holds mu. */
+static bool is_expected_group(const struct hvd_set *set, const struct hvd_slot *slot,
+                              const struct hvd_described *d, uint32_t n, uint32_t first)
+{
+    const uint32_t group = slot ? slot->group : 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        if (!is_expected(set, slot, &d[(first + k) % n]) || slot->group != group)
+            return false;
+        slot = hvd_cache_at(set->cache, slot->follower);
+    }
+    return true;
+}
+
+bool hvd_engine_submit_expected_group(struct hvd_engine *e, const struct hvd_described *d,
+                                      uint32_t n, int64_t *handles)
+{
+    pthread_mutex_lock(&e->mu);
+    struct hvd_set *set = hvd_set_find(e, d[0].set);
+    struct hvd_slot *slot = is_open(e, set, d[0].is_waited_now) ? expected_slot(set) : NULL;
+    /* The head, where there is one, comes last: enqueue_group. */
+    const uint32_t first = slot && is_expected(set, slot, &d[0]) ? 0 : 1;
+    const bool is_taken = is_expected_group(set, slot, d, n, first);
+    for (uint32_t k = 0; is_taken && k < n; k++) {
+        const uint32_t i = (first + k) % n;
+        struct hvd_slot *next = hvd_cache_at(set->cache, slot->follower);
+        handles[i] = take_expected(e, set, slot, &d[i]);
+        slot = next;
+    }
+    if (is_taken)
+        call_driver(e, d[0].is_waited_now);
+    pthread_mutex_unlock(&e->mu);
+    return is_taken;
 }
 
 /* --- Any tensor ------------------------------------------------------------------------------- */

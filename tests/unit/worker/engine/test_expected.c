@@ -90,6 +90,68 @@ static int step(struct world *w, struct tensors *tensors)
     return n_expected;
 }
 
+#define N_GROUP 5
+
+/* Submits a group of all ranks the way the API does, and waits; on how many it was expected. */
+static int group_step(struct world *w, const char *base, uint32_t n, int64_t *data)
+{
+    static int64_t handles[MAX_RANKS][N_GROUP];
+    struct hvd_described d[N_GROUP];
+    struct hvd_submission s[N_GROUP];
+    char names[N_GROUP][64];
+    int n_expected = 0;
+
+    for (int rank = 0; rank < w->size; rank++) {
+        for (uint32_t i = 0; i < n; i++) {
+            int64_t *at = &data[(uint32_t)rank * N_GROUP + i];
+            snprintf(names[i], sizeof(names[i]), "%s_%uof%u", base, i + 1, n);
+            *at = rank + 1;
+            d[i] = describe(names[i], at, at);
+            d[i].group_size = n;
+            s[i] = (struct hvd_submission){
+                .request = world_request(HVD_ALLREDUCE, names[i], 1), .input = at, .output = at};
+        }
+        if (hvd_engine_submit_expected_group(w->engines[rank], d, n, handles[rank]))
+            n_expected++;
+        else
+            assert_int_equal(hvd_engine_submit_group(w->engines[rank], s, n, handles[rank], NULL),
+                             HVD_OK);
+    }
+    world_settle(w);
+    for (int rank = 0; rank < w->size; rank++) {
+        for (uint32_t i = 0; i < n; i++) {
+            assert_int_equal(hvd_engine_wait(w->engines[rank], handles[rank][i], NULL, NULL),
+                             HVD_OK);
+            assert_int_equal(data[(uint32_t)rank * N_GROUP + i], w->size * (w->size + 1) / 2);
+        }
+    }
+    return n_expected;
+}
+
+/* A group with a head (core/group_name.h), which is asked for last, and one without. */
+static void a_group_that_comes_again_is_expected(void **state)
+{
+    static const char *const bases[] = {"grouped_g", "group"};
+    static int64_t data[MAX_RANKS * N_GROUP];
+    struct world w;
+
+    (void)state;
+    for (int k = 0; k < 6; k++) {
+        const char *base = bases[k % 2];
+        world_open(&w, k / 2 + 1, (uint64_t)k + 1, &world_manual);
+        assert_int_equal(group_step(&w, base, N_GROUP, data), 0);
+        for (int i = 0; i < 2; i++) /* the order is learned */
+            group_step(&w, base, N_GROUP, data);
+        const unsigned long before = hvd_mem_allocations();
+        assert_int_equal(group_step(&w, base, N_GROUP, data), w.size);
+        assert_int_equal(hvd_mem_allocations(), before);
+        assert_int_equal(group_step(&w, base, N_GROUP - 1, data), 0); /* another group */
+        group_step(&w, base, N_GROUP, data);
+        world_close(&w);
+        assert_int_equal(hvd_mem_live(), 0);
+    }
+}
+
 static void tensors_in_the_order_of_the_last_step_are_expected(void **state)
 {
     static const int sizes[] = {1, 2, 3, 8};
@@ -274,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_in_the_order_of_the_last_step_are_expected),
+        cmocka_unit_test(a_group_that_comes_again_is_expected),
         cmocka_unit_test(only_the_very_tensor_is_expected),
         cmocka_unit_test(threads_submit_and_wait_at_the_same_time),
         cmocka_unit_test(of_two_threads_that_wait_for_a_tensor_one_does),
