@@ -1,9 +1,11 @@
 """What a group of tensors costs beside the same tensors one by one, both from PyTorch, in turn within one launch.
 
-groups.py TURNS prints a JSON line for each collective: the medians over the turns of "group" and "members", in microseconds. Each
-rank runs it; rank 0 prints."""
+groups.py TURNS [NAME] prints a JSON line for each collective (whose name has NAME): the medians over the turns of "group" and
+"members", in microseconds, and of their "ratio", turn by turn, with its 95 % bootstrap interval "ci95". Each rank runs it, in the
+same order of the two in each turn, drawn at random; rank 0 prints."""
 import functools
 import json
+import random
 import statistics
 import sys
 import time
@@ -15,6 +17,7 @@ import horovod.torch as hvd
 N_TENSORS, N_ELEMENTS = 1024, 1024  # of float32: 4 KiB
 SMALL = (1, 4, 16)  # tensors of a small group, which is called CALLS times in a turn
 CALLS = 20
+ORDER = random.Random(1)
 
 
 def members(submit, tensors, names):
@@ -62,20 +65,38 @@ def timed(function, calls):
 def compare(what, of_group, of_members, calls):
     for function in 2 * (of_group, of_members):
         timed(function, calls)  # until names and buffers are known
-    turns = [(timed(of_group, calls), timed(of_members, calls)) for _ in range(int(sys.argv[1]))]
+    turns = [turn(of_group, of_members, calls) for _ in range(int(sys.argv[1]))]
+    ratios = [group_us / members_us for group_us, members_us in turns]
     if hvd.rank() == 0:
-        print(json.dumps({"what": what, "group": statistics.median(turn[0] for turn in turns),
-                          "members": statistics.median(turn[1] for turn in turns)}), flush=True)
+        print(json.dumps({"what": what, "group": statistics.median(group_us for group_us, _ in turns),
+                          "members": statistics.median(members_us for _, members_us in turns),
+                          "ratio": statistics.median(ratios), "ci95": interval(ratios)}), flush=True)
+
+
+def turn(of_group, of_members, calls):
+    """(time of the group, of the members), in an order that all ranks draw alike."""
+    if ORDER.random() < 0.5:
+        return timed(of_group, calls), timed(of_members, calls)
+    members_us = timed(of_members, calls)
+    return timed(of_group, calls), members_us
+
+
+def interval(ratios):
+    """The middle 95 % of medians of as many turns, drawn again and again."""
+    draw = random.Random(2)
+    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(1000))
+    return medians[25], medians[974]
 
 
 def main():
     torch.set_num_threads(1)
     hvd.init()
-    for what, *functions in cases(N_TENSORS):
-        compare(what, *functions, 1)
-    for n in SMALL:
+    wanted = sys.argv[2] if len(sys.argv) > 2 else ""
+    for n, calls in ((N_TENSORS, 1), *((n, CALLS) for n in SMALL)):
         for what, *functions in cases(n):
-            compare(f"{what}-of-{n}", *functions, CALLS)
+            name = what if n == N_TENSORS else f"{what}-of-{n}"
+            if wanted in name:
+                compare(name, *functions, calls)
     hvd.shutdown()
 
 

@@ -61,7 +61,7 @@ def groups(table, options, n_launches):
                 for _ in range(n_launches)]
     for lines in zip(*launches):
         table.add("python", f"group-{lines[0]['what']}", "the same tensors one by one", "us",
-                  {"any": [(line["group"], line["members"], line["group"] / line["members"]) for line in lines]})
+                  {"any": [(line["group"], line["members"], line["ratio"]) for line in lines]})
 
 
 # --- Training ----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import get_average_backwards_compatibility_fun
 from horovod.torch import handles
-from horovod.torch.handles import dense, keep, written
+from horovod.torch.handles import dense, keep, synchronize, written
 
 _basics = HorovodBasics(__file__)
 
@@ -103,6 +103,8 @@ def explained(tensors, process_set, name=None):
 
 def group_of(tensors, word, name, process_set):
     """The tensors of a group as a tuple; ValueError when there are none, which fails the group of the other ranks."""
+    if type(tensors) in (list, tuple) and tensors:
+        return tuple(tensors)
     try:
         tensors = _all_of(tensors)
     except Exception as error:  # pylint: disable=broad-except  # also a generator's own
@@ -248,6 +250,20 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allreduce", tensors, name, process_set, len(tensors))
     return keep(handle, handles.all_of([handles.write_back(*pair) for pair in zip(tensors, targets)]))
+
+
+def group_reduced_in_place(tensors, average, name, op, prescale_factor, postscale_factor, process_set):
+    """The reductions of tensors that only the caller has, in their memory, waited for."""
+    if not (prescale_factor and postscale_factor):
+        return synchronize(grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set))
+    try:
+        if op is None or op == Adasum or average is not None:
+            op = reduction(op, average, process_set)
+        handle = _core.grouped_allreduce_async(tensors, tensors, name, op, prescale_factor, postscale_factor,
+                                               process_set.process_set_id)
+    except Exception as error:  # pylint: disable=broad-except
+        raise refused(error, "allreduce", tensors, name, process_set, len(tensors))
+    return _core.wait(handle)
 
 
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):

@@ -20,7 +20,7 @@ from horovod.torch.asynchronous import (  # noqa: F401
     REFUSALS, Adasum, Average, Max, Min, Product, Sum, _basics, allgather_async, allreduce_async, allreduce_async_,
     allreduced, alltoall_async, broadcast_async, broadcast_async_, broadcasted, gather_async, grouped_allgather_async, grouped_allreduce_async,
     grouped_allreduce_async_, grouped_gather_async, grouped_reducescatter_async,
-    group_of, handle_average_backwards_compatibility, reducescatter_async, reduction, refused, scattered,
+    group_of, group_reduced_in_place, handle_average_backwards_compatibility, reducescatter_async, reduction, refused, scattered,
     sparse_allreduce_async)
 from horovod.torch.compression import Compression, pack, unpack
 from horovod.torch.handles import NO_TENSORS, bump, poll, synchronize
@@ -175,11 +175,14 @@ def _decompressed(results, contexts, compression):
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0,
                       postscale_factor=1.0, process_set=global_process_set):
     """The reductions of `tensors`, done together: a list of new tensors, with gradients."""
+    tensors = group_of(tensors, "allreduce", name, process_set)
+    packed = pack(tensors, compression)
+    if packed is not None:  # memory that nobody else has
+        return unpack(group_reduced_in_place(packed, average, name, op, prescale_factor, postscale_factor, process_set),
+                      tensors[0].dtype)
     sent, contexts = _compressed(tensors, compression, "allreduce", name, process_set)
     options = (average, name, op, prescale_factor, postscale_factor, process_set)
-    if isinstance(contexts, torch.dtype):  # memory that nobody else has
-        results = synchronize(grouped_allreduce_async_(sent, *options))
-    elif _has_gradient(*sent):
+    if _has_gradient(*sent):
         results = HorovodGroupedAllreduce.apply(*options, *sent)
     else:
         results = synchronize(grouped_allreduce_async(sent, *options))
