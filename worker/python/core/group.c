@@ -2,7 +2,6 @@
  * A group of tensors on its way from Python to the runtime: all are read before anything is
  * submitted, all share one flight, and each has the group's name with its place behind.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "worker/python/core/errors.h"
@@ -15,11 +14,11 @@ struct group {
     int of; /* the number in the names: n, or 0 of a group without tensors that is refused */
     PyObject *inputs; /* tuples */
     PyObject *outputs;
+    horovod_tensor_t *tensors; /* owned; what follows lies behind them in the same memory */
+    int64_t (*shapes)[HVD_PY_NDIM_MAX];
     const void **in;
     void **out;
-    horovod_tensor_t *tensors;
     const horovod_tensor_t **pointers;
-    int64_t (*shapes)[HVD_PY_NDIM_MAX];
     char *names; /* n of name_size bytes; NULL: they have none */
     size_t name_size;
     struct hvd_py_flight *flight;
@@ -40,7 +39,11 @@ static bool make_base(const struct hvd_py_submission *s, char base[HVD_PY_NAME_M
                      HVD_PY_NAME_MAX - 64, s->name);
         return false;
     }
-    snprintf(base, HVD_PY_NAME_MAX + 1, "grouped_%s.%s", word, name);
+    const size_t n_word = strlen(word); /* not by snprintf, which takes longer than all else here */
+    memcpy(base, "grouped_", 8);
+    memcpy(base + 8, word, n_word);
+    base[8 + n_word] = '.';
+    memcpy(base + 8 + n_word + 1, name, (size_t)n_name + 1);
     return true;
 }
 
@@ -96,15 +99,15 @@ static bool make_room(struct group *g, bool makes_outputs)
 {
     const size_t n = (size_t)g->n;
 
-    g->in = PyMem_Calloc(n, sizeof(void *));
-    g->out = PyMem_Calloc(n, sizeof(void *));
-    g->tensors = PyMem_Calloc(n, sizeof(*g->tensors));
-    g->pointers = PyMem_Calloc(n, sizeof(horovod_tensor_t *));
-    g->shapes = PyMem_Calloc(n, sizeof(*g->shapes));
-    if (!g->in || !g->out || !g->tensors || !g->pointers || !g->shapes) {
+    g->tensors = PyMem_Calloc(n, sizeof(*g->tensors) + sizeof(*g->shapes) + 3 * sizeof(void *));
+    if (!g->tensors) {
         PyErr_NoMemory();
         return false;
     }
+    g->shapes = (int64_t(*)[HVD_PY_NDIM_MAX])(void *)(g->tensors + n);
+    g->in = (const void **)(void *)(g->shapes + n);
+    g->out = (void **)(void *)(g->in + n);
+    g->pointers = (const horovod_tensor_t **)(void *)(g->out + n);
     g->flight = hvd_py_flight_create(g->n, 2 * g->n, makes_outputs);
     return g->flight != NULL;
 }
@@ -184,11 +187,7 @@ static void close_group(struct group *g)
     if (g->flight)
         hvd_py_flight_destroy(g->flight);
     PyMem_Free(g->names);
-    PyMem_Free(g->shapes);
-    PyMem_Free(g->pointers);
     PyMem_Free(g->tensors);
-    PyMem_Free(g->out);
-    PyMem_Free(g->in);
     Py_XDECREF(g->outputs);
     Py_XDECREF(g->inputs);
 }

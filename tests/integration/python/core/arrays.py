@@ -62,7 +62,9 @@ def a_group_completes_together():
     assert results[0].tolist() == [total()] * 2 and float(results[1]) == total()
     gathered = hvd.grouped_allgather([mine("int8", (1,)), mine("int16", (2,))])
     assert [len(one) for one in gathered] == [hvd.size(), 2 * hvd.size()]
-    assert hvd.grouped_allreduce([]) == []
+    for nothing in ([], (), iter(())):
+        for function in (hvd.grouped_allreduce, hvd.grouped_allreduce_async, hvd.grouped_allgather):
+            assert raises(ValueError, function, nothing) == "A group needs at least one array."
 
 
 @check

@@ -146,15 +146,19 @@ def _room_for_all(tensors):
         raise
 
 
+def _check_needs_copies(error, tensors):
+    """Raises what the runtime has refused tensors with, unless it needs copies of some of them."""
+    if (isinstance(error, HorovodInternalError) or getattr(error, "is_told", False)
+            or all(dense(tensor) is tensor for tensor in tensors)):
+        raise error
+
+
 def _as_they_are(call, tensors, *arguments):
     """Calls the runtime for a group, without a look at each tensor; None where it needs copies of some."""
     try:
         return call(*arguments)
-    except HorovodInternalError:
-        raise
     except REFUSALS as error:
-        if getattr(error, "is_told", False) or all(dense(tensor) is tensor for tensor in tensors):
-            raise
+        _check_needs_copies(error, tensors)
     return None
 
 
@@ -235,11 +239,15 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
     """Submits tensors that are reduced together; the results replace them once synchronized."""
     tensors = group_of(tensors, "allreduce", name, process_set)
     try:
-        op = reduction(op, average, process_set)
+        if op is None or op == Adasum or average is not None:
+            op = reduction(op, average, process_set)
         if prescale_factor and postscale_factor:
-            handle = _as_they_are(_core.grouped_allreduce_async, tensors, tensors, tensors, name, op,
-                                  prescale_factor, postscale_factor, process_set.process_set_id)
-            if handle is not None:
+            try:  # as _as_they_are, a call less
+                handle = _core.grouped_allreduce_async(tensors, tensors, name, op, prescale_factor, postscale_factor,
+                                                       process_set.process_set_id)
+            except REFUSALS as error:
+                _check_needs_copies(error, tensors)
+            else:
                 handles.all_written(tensors)
                 return handle
         targets = _each(handles.dense_in_place, tensors)
@@ -338,8 +346,10 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
 def grouped_gather_async(tensors, name, process_set, finish):
     """Submits a grouped allgather; synchronize gives finish(the runtime's outputs)."""
     try:
-        handle = _as_they_are(_core.grouped_allgather_async, tensors, tensors, name, process_set.process_set_id)
-        if handle is None:
+        try:
+            handle = _core.grouped_allgather_async(tensors, name, process_set.process_set_id)
+        except REFUSALS as error:
+            _check_needs_copies(error, tensors)
             handle = _core.grouped_allgather_async(_each(dense, tensors), name, process_set.process_set_id)
     except Exception as error:  # pylint: disable=broad-except
         raise refused(error, "allgather", tensors, name, process_set, len(tensors))

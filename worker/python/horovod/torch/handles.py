@@ -228,7 +228,7 @@ def from_output(output, like):
 
 def from_outputs(outputs, likes):
     """The same for those of a group, as a tuple: nothing is done for each in Python where all are on the host."""
-    if all(map(_is_cpu, likes)) and all(map(_reads_dlpack, set(map(_dtype_of, likes)))):
+    if len(outputs) > 1 and all(map(_is_cpu, likes)) and all(map(_reads_dlpack, set(map(_dtype_of, likes)))):
         return tuple(map(_from_capsule, map(_core.Output.__dlpack__, outputs)))
     return tuple(map(from_output, outputs, likes))
 
