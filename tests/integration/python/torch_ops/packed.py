@@ -31,7 +31,7 @@ def a_compressed_group_has_the_bits_of_its_tensors_one_by_one():
 def a_compressed_group_takes_tensors_of_every_form():
     forms = {
         "strided": thirds(3, 4).t(), "expanded": thirds(1, 3).expand(4, 3), "double": thirds(4, dtype=torch.float64), "whole": torch.ones(3, dtype=torch.int64),
-        "empty": torch.zeros(0, 3), "single": torch.tensor(2.5), "negative": torch.ones(3, dtype=torch.cfloat).conj().imag,
+        "empty": torch.zeros(0, 3), "single": torch.tensor(2.5), "negative": torch.tensor([1 + 2j, 3 - 4j]).conj().imag,
         "zero": torch._efficientzerotensor(3), "half": thirds(4, dtype=torch.float16), "parameter": torch.nn.Parameter(thirds(3)),
     }
     for compression in COMPRESSIONS:

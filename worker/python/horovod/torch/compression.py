@@ -94,7 +94,7 @@ _to.update({torch.float16: torch.Tensor.half, torch.bfloat16: torch.Tensor.bfloa
 def pack(tensors, compression):
     """A group's tensors in the type that is sent, in memory of their own; None where each is to be compressed for itself.
 
-    Of one floating-point type in the host's memory, another than what is sent, and no part of a graph, they are packed.
+    Of one floating-point type in dense memory of the host, another than what is sent, and no part of a graph, they are packed.
     """
     if not (compression is FP16Compressor or compression is BF16Compressor) or not _PLAIN_TYPES.issuperset(map(type, tensors)):
         return None
@@ -102,7 +102,7 @@ def pack(tensors, compression):
     try:
         (is_cpu, dtype, layout, requires_grad), *others = set(map(_traits_of, tensors))
         if (others or not is_cpu or not dtype.is_floating_point or dtype is sent or layout is not torch.strided or requires_grad
-                or not all(map(torch.Tensor.data_ptr, tensors))):
+                or not all(map(torch.Tensor.is_contiguous, tensors)) or not all(map(torch.Tensor.data_ptr, tensors))):
             return None
         return tuple(map(_to[sent], tensors))
     except Exception:  # pylint: disable=broad-except  # of what does not answer; that is refused by name, one by one
