@@ -62,6 +62,28 @@ def compressed_gradients_train_nearly_as_in_one_process():
 
 
 @check
+def compressed_groups_have_the_bits_of_compressed_gradients():
+    """Also of gradients that are not contiguous, and of two types."""
+    trained = []
+    for groups in (None, 1, 3):
+        torch.manual_seed(5)
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(16, 5))
+        model = model.to(memory_format=torch.channels_last)
+        model[3].double()
+        optimizer = hvd.DistributedOptimizer(sgd(model), named_parameters=model.named_parameters(), compression=hvd.Compression.fp16,
+                                             groups=groups)
+        torch.manual_seed(hvd.rank())
+        for _ in range(3):
+            optimizer.zero_grad()
+            features = model[2](model[1](model[0](torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last))))
+            model[3](features.double()).square().sum().backward()
+            optimizer.step()
+        trained.append([parameter.detach().clone() for parameter in model.parameters()])
+    for other in trained[1:]:
+        assert all(map(torch.equal, trained[0], other)), (trained[0], other)
+
+
+@check
 def gradients_that_are_not_contiguous_train_as_in_one_process():
     trains_as_one_process(make_model=convolution, shape=(3, 6, 6))
     trains_as_one_process(make_model=convolution, shape=(3, 6, 6), groups=2)
