@@ -183,13 +183,11 @@ static void without_names(int round)
 {
     static const char *const none[2] = {NULL, NULL};
     char names[2][64];
-    const char *const full_names[2] = {names[0], names[1]};
+    const char *const full_names[2] = {names[1], names[1]}; /* of a group the head is refused */
 
     snprintf(names[0], sizeof(names[0]), "allreduce.noname.%d", 3 * round + 2);
     one_call(9, NULL, names[0], 0);
-    for (int i = 0; i < 2; i++)
-        snprintf(names[i], sizeof(names[i]), "grouped_allreduce.noname.%d_%dof2", 3 * round + 3,
-                 i + 1);
+    snprintf(names[1], sizeof(names[1]), "grouped_allreduce.noname.%d_1of2", 3 * round + 3);
     one_group(none, full_names, false);
     check_sum(NULL);
 }
@@ -233,6 +231,36 @@ static void group_by_itself(const char *const names[2], const char *const full_n
         expect_refused(horovod_wait(handles[i], &err), &err, full_names[i], "the second is none");
 }
 
+/* The last rank has a group without tensors, as a binding announces it. */
+static void empty_group(void)
+{
+    const horovod_tensor_t first = {
+        .size = sizeof(first), .name = "grouped_c_1of2", .dtype = HOROVOD_INT64};
+    horovod_tensor_t other = first;
+    const horovod_tensor_t *const tensors[] = {&first, &other};
+    int64_t data[2] = {0};
+    const void *const inputs[] = {&data[0], &data[1]};
+    horovod_handle_t handles[2] = {0};
+    horovod_error_t err = {0};
+
+    if (is_last()) {
+        other.name = "grouped_c_1of0";
+        check(horovod_refuse("allreduce", HOROVOD_EMPTY_GROUP, &tensors[1], "there is none",
+                             &err) == HOROVOD_OK,
+              "horovod_refuse", err.message);
+        return;
+    }
+    other.name = "grouped_c_2of2";
+    void *const outputs[] = {&data[0], &data[1]};
+    check(horovod_grouped_allreduce_async(2, inputs, outputs, tensors, handles, &err) == HOROVOD_OK,
+          "group", err.message);
+    for (int i = 0; i < 2; i++) {
+        expect_refused(horovod_wait(handles[i], &err), &err, "grouped_c_1of0", "there is none");
+        check(strstr(err.message, "Mismatched number of tensors in group grouped_c: 2 on rank"),
+              "the numbers", err.message);
+    }
+}
+
 static void wrong_refusals(void)
 {
     const horovod_tensor_t t = {.size = sizeof(t), .name = "never"};
@@ -242,7 +270,7 @@ static void wrong_refusals(void)
     check(horovod_refuse("barrier", 0, tensors, "why", NULL) == bad, "a barrier", "is refused");
     check(horovod_refuse(NULL, 0, tensors, "why", NULL) == bad, "no collective", "is refused");
     check(horovod_refuse("allreduce", 0, NULL, "why", NULL) == bad, "nothing", "is refused");
-    check(horovod_refuse("allreduce", -1, tensors, "why", NULL) == bad, "-1", "is refused");
+    check(horovod_refuse("allreduce", -2, tensors, "why", NULL) == bad, "-2", "is refused");
     check(horovod_refuse("allreduce", 0, tensors, NULL, NULL) == bad, "no reason", "is given");
 }
 
@@ -252,7 +280,7 @@ static void all_by_itself(void)
     static const char *const none[2] = {NULL, NULL};
     static const char *const names[2] = {"group.a", "group.b"};
     static const char *const unnamed[2] = {"grouped_allreduce.noname.1_1of2",
-                                           "grouped_allreduce.noname.1_2of2"};
+                                           "grouped_allreduce.noname.1_1of2"};
 
     wrong_refusals();
     by_itself("mine", "mine");
@@ -261,6 +289,7 @@ static void all_by_itself(void)
     by_itself(NULL, "broadcast.noname.2");
     group_by_itself(names, names);
     group_by_itself(none, unnamed);
+    empty_group();
     check_sum("after refusals of its own");
 }
 
