@@ -269,6 +269,9 @@ HOROVOD_API const char *horovod_status_name(horovod_status_t status);
  * every rank; HOROVOD_ABORTED.
  */
 
+/* The number of tensors of a group that has none, for horovod_refuse. */
+#define HOROVOD_EMPTY_GROUP (-1)
+
 /*
  * Has the calls of the other ranks fail that stand for a call which this rank does not make, for a
  * reason that its caller has found: else they would wait for it. It is for bindings, which look at
@@ -279,7 +282,6 @@ HOROVOD_API const char *horovod_status_name(horovod_status_t status);
  * with tensors fail whose names are "grouped_NAME_1of3" and so on. HOROVOD_INVALID_ARGUMENT for
  * another word, and for NULL; HOROVOD_PRECONDITION_ERROR when not initialised.
  */
-#define HOROVOD_EMPTY_GROUP (-1)
 HOROVOD_API horovod_status_t horovod_refuse(const char *collective, int n,
                                             const horovod_tensor_t *const *tensors,
                                             const char *reason, horovod_error_t *err);
