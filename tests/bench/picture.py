@@ -20,6 +20,11 @@ COLOURS = "".join(f".{key}{{fill:{colour}}}" for key, colour in {
 WIDTH, LINE, MARGIN, LEFT, RIGHT = 991, 18, 6, 62, 24
 
 
+def as_xml(text):
+    """HTML with what XML has no name for, as it is."""
+    return re.sub(r"&(?!(?:lt|gt|amp|quot|apos);)\w+;", lambda found: html.unescape(found[0]), text)
+
+
 def picture(page):
     """The typical step of a report as an image of its own, with a key and what is said of overlap."""
     found = re.search(r'<svg class="step" width="100%" height="(\d+)"[^>]*>(.*)</svg>', page, re.DOTALL)
@@ -38,7 +43,7 @@ def picture(page):
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-{MARGIN} 0 {WIDTH} {height}" font-family="sans-serif" '
         'font-size="12">',
         f"<style>{COLOURS}</style>", f'<rect x="-{MARGIN}" width="{WIDTH}" height="{height}" fill="white"/>',
-        step, html.unescape(found[2]).strip(), "</svg>", *key, f'<text x="0" y="{y + LINE}">{html.unescape(overlap[1])}</text>',
+        step, as_xml(found[2]).strip(), "</svg>", *key, f'<text x="0" y="{y + LINE}">{as_xml(overlap[1])}</text>',
         "</svg>"]) + "\n"
 
 

@@ -421,13 +421,16 @@ def test_memory_is_beside_torch_alone_and_gloo_when_idle_and_beside_ddp_at_its_p
 
 
 def test_the_picture_of_a_step_is_taken_out_of_the_report():
-    lanes = ('<text x="0" y="13">rank 0</text><rect class="mo" x="1" y="2" width="0.04" height="14"/>'
-             '<rect class="bw" x="1" width="9"/>')
-    page = f'<html><svg viewBox="0 0 985 66" role="img">{lanes}</svg><h2>Overlap</h2>\n<p>72.5 % of the time</p></html>'
+    lanes = '<text x="0" y="13">3 &micro;s of &lt;a&gt;</text><rect class="bw" x="1%" width="9%"/>'
+    page = (f'<html><svg class="step" width="100%" height="66" role="img">{lanes}</svg><h2>Overlap</h2>\n<p>72.5 % of the '
+            'time &times; 2</p></html>')
     drawn = ElementTree.fromstring(picture.picture(page))
-    classes = [element.get("class") for element in drawn if element.get("class")]
-    assert classes[0] == "bw" and classes[1:] == list(picture.KEYS)
-    assert [element.text for element in drawn if element.text][-1] == "72.5 % of the time"
+    space = "{http://www.w3.org/2000/svg}"
+    step = drawn.find(f"{space}svg")
+    assert [element.get("class") for element in step if element.get("class")] == ["bw"]
+    assert step.find(f"{space}text").text == "3 µs of <a>"
+    assert [element.get("class") for element in drawn if element.get("class")] == list(picture.KEYS)
+    assert [element.text for element in drawn if element.text and element.text.strip()][-1] == "72.5 % of the time × 2"
     with pytest.raises(SystemExit, match="no typical step"):
         picture.picture("<html></html>")
 
