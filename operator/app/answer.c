@@ -4,6 +4,7 @@
  */
 #include "operator/app/answer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "operator/api/json.h"
@@ -27,6 +28,25 @@ bool hvd_answer_has_missed(const struct hvd_action *action,
 
     return action->type == HVD_ACTION_PATCH && action->is_json_patch &&
            strncmp(hvd_json_text(response->body, "message"), text, strlen(text)) == 0;
+}
+
+static bool names(const char *body, const char *text)
+{
+    char quoted[80]; /* a uid or a version */
+
+    (void)snprintf(quoted, sizeof(quoted), "\"%s\"", text);
+    return *text && body && strstr(body, quoted);
+}
+
+bool hvd_answer_is_about(const struct hvd_action *action, const struct hvd_kube_response *response,
+                         const cJSON *object, const char *uid)
+{
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
+    const char *body = action->body;
+
+    return strcmp(hvd_json_text(meta, "uid"), uid) == 0 && names(body, uid) &&
+           (response->code == 404 || !strstr(body, "\"resourceVersion\"") ||
+            names(body, hvd_json_text(meta, "resourceVersion")));
 }
 
 bool hvd_answer_is_of_write(const struct hvd_action *action)

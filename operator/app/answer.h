@@ -20,6 +20,11 @@ bool hvd_answer_is_worth_another(const struct hvd_kube_response *response);
 bool hvd_answer_has_missed(const struct hvd_action *action,
                            const struct hvd_kube_response *response);
 
+/* Whether the object has that uid, and the body of the write names it, in its version if it names
+ * one. After a 404 any version will do. */
+bool hvd_answer_is_about(const struct hvd_action *action, const struct hvd_kube_response *response,
+                         const cJSON *object, const char *uid);
+
 /* Whether the action is a write, and no read or question. */
 bool hvd_answer_is_of_write(const struct hvd_action *action);
 

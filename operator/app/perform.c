@@ -340,25 +340,12 @@ static void read_existing(struct step *step)
 
 static void on_refused(struct step *step, const struct hvd_kube_response *response);
 
-static bool names(const char *body, const char *text)
-{
-    char quoted[UID_SIZE + 2];
-
-    (void)snprintf(quoted, sizeof(quoted), "\"%s\"", text);
-    return *text && body && strstr(body, quoted);
-}
-
-/* Whether the object that was read again is the very one that the write was about, in the version
- * that the write names, if it names one: then its answer is a refusal. */
+/* Whether the object that was read again is the very one that the write was about: then the answer
+ * to that is a refusal. */
 static bool is_as_meant(const struct step *step, const cJSON *object)
 {
-    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(object, "metadata");
-    const char *uid = hvd_json_text(meta, "uid"), *body = step->action->body;
-
-    if (!step->doubt || strcmp(uid, step->uid) != 0 || !names(body, uid))
-        return false;
-    return step->doubt->response.code == 404 || !strstr(body, "\"resourceVersion\"") ||
-           names(body, hvd_json_text(meta, "resourceVersion"));
+    return step->doubt &&
+           hvd_answer_is_about(step->action, &step->doubt->response, object, step->uid);
 }
 
 /* Keeps the answer until the object was read again. False: out of memory. */
