@@ -1,6 +1,8 @@
 """What others write into a job's own objects and status, and beside them, on a real API server."""
+import contextlib
 import json
 import re
+import signal
 import time
 
 import pytest
@@ -75,6 +77,16 @@ def test_a_foreign_child_beside_a_running_master_is_told_of_until_it_is_gone(ns,
 
 # ---- the master's Job, suspended by hand ----
 
+@contextlib.contextmanager
+def standing_still(operator):
+    """The operator does nothing meanwhile."""
+    operator.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        operator.process.send_signal(signal.SIGCONT)
+
+
 @pytest.mark.parametrize("held", [{"suspend": True}, {"parallelism": 0}], ids=["suspend", "parallelism"])
 def test_a_master_suspended_by_hand_starts_again_and_ends(ns, operator, held):
     start(ns)
@@ -96,7 +108,9 @@ def test_a_master_suspended_before_it_ran_is_resumed(ns, operator):
     ns.start_workers(2)
     first = ns.until("the master's pod", ns.master)
     job = uid(ns, "jobs", "digits-master")
-    ns.patch("jobs", "digits-master", {"spec": {"suspend": True}})
+    with standing_still(operator):  # it is faster than the Job controller, which would see no suspension
+        ns.patch("jobs", "digits-master", {"spec": {"suspend": True}})
+        ns.until("its pod goes", lambda: first not in [pod["metadata"]["name"] for pod in ns.pods_of("digits", "master")])
     until("it is resumed", lambda: ns.get("jobs", "digits-master")["spec"]["suspend"] is False)
     ns.until("another pod", lambda: ns.master() not in (None, first))
     ns.end_master(ns.start_master())
