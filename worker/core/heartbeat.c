@@ -24,6 +24,7 @@ struct neighbour {
     int64_t heard_ns;           /* when something came from it; 0: not yet */
     int64_t quiet_ns;           /* since when nothing came, while something is waited for; 0: - */
     int64_t probed_ns;          /* the first probe without an answer; 0: there is none */
+    int64_t sent_ns;            /* the last probe; 0: none yet */
     enum hvd_wait_kind kind;    /* of what it waits for */
     struct waiting waiting;     /* that */
     int64_t waiting_until_ns;   /* if it does not say so again */
@@ -221,6 +222,14 @@ static int64_t quiet_for(const struct hvd_heartbeat *h, const struct neighbour *
     return w ? h->ticked_ns - later(n->quiet_ns, w->since_ns) : 0;
 }
 
+/* Whether the last probe is so old that another one may follow. A probe makes the neighbour tick
+ * and probe at once: without a pause, two that wait would answer each other for as long as they do.
+ */
+static bool may_probe(const struct hvd_heartbeat *h, const struct neighbour *n)
+{
+    return n->sent_ns == 0 || h->ticked_ns - n->sent_ns >= h->warning_ns / 16;
+}
+
 /* A leaf that has not asked for a tensor is missing from it: the stall report says so. */
 static bool may_lose(const struct neighbour *n, enum hvd_wait_kind kind)
 {
@@ -243,7 +252,7 @@ static void look_at(struct hvd_heartbeat *h, int i)
         n->is_warned = false;
         return;
     }
-    n->must_probe = n->probed_ns == 0;
+    n->must_probe = n->probed_ns == 0 && may_probe(h, n);
     if (!is_silent(h, n, h->warning_ns / 2))
         return;
     n->must_warn = !n->is_warned && waited_ns >= h->warning_ns;
@@ -357,7 +366,7 @@ static bool next_of(struct hvd_heartbeat *h, int i, struct hvd_beat_step *step)
     if (n->must_probe) {
         step->action = HVD_BEAT_PROBE;
         n->must_probe = false;
-        n->probed_ns = h->ticked_ns;
+        n->probed_ns = n->sent_ns = h->ticked_ns;
     } else if (n->must_warn) {
         step->action = HVD_BEAT_WARN;
         n->must_warn = false;

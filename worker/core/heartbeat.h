@@ -12,12 +12,13 @@
  *     messages that come in   ───┘                  └──> warn of data that moves nowhere, or end it
  *
  * Nothing happens until something has been waited for a quarter of the warning time W. From then on
- * every neighbour is probed, one probe at a time: messages arrive, or the neighbour is lost. Who is
- * probed waits too, on behalf of who asks: it probes its own other neighbours, so that whoever
- * waits, every rank of the tree is looked at by those next to it. An idle rank looks for probes a
- * few times in W; who has not answered for half of W is silent, and is given up when nothing has
- * come from it for the shutdown time. What is known of silent ranks goes with the answers, so that
- * who is not next to them learns of them as well: nobody else is to blame then.
+ * every neighbour is probed, one probe at a time, at most 16 in W: messages arrive, or the
+ * neighbour is lost. Who is probed waits too, on behalf of who asks: it probes its own other
+ * neighbours, so that whoever waits, every rank of the tree is looked at by those next to it. An
+ * idle rank looks for probes a few times in W; who has not answered for half of W is silent, and is
+ * given up when nothing has come from it for the shutdown time. What is known of silent ranks goes
+ * with the answers, so that who is not next to them learns of them as well: nobody else is to blame
+ * then.
  *
  * Times are only compared with each other. While this rank itself did not run, nobody else is to
  * blame for anything: a gap between two ticks does not count. Pure.

@@ -394,6 +394,26 @@ static void nothing_is_probed_while_all_goes_well(void **state)
     close_scene();
 }
 
+/* A probe makes its receiver look, and probe too: two that wait do not do so in a circle. */
+static void who_waits_probes_a_few_times_in_the_warning_time(void **state)
+{
+    const uint64_t n_times = 10;
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        const uint64_t n_edges = (uint64_t)sizes[i] - 1;
+        open_scene(sizes[i], 0, NULL);
+        for (int rank = 1; rank < sizes[i]; rank++) /* rank 0 computes for long */
+            submit(rank, 0, "gradient");
+        pass(WARNING);
+        const uint64_t messages = hvd_sim_messages(scene.sim);
+        pass((int64_t)n_times * WARNING);
+        const uint64_t n_probes = (hvd_sim_messages(scene.sim) - messages) / 2; /* and answers */
+        assert_in_range(n_probes, 2 * n_edges * n_times, 2 * n_edges * n_times * 16);
+        close_scene();
+    }
+}
+
 /* Who has joined waits for as long as the others train. */
 static void nothing_is_probed_for_a_rank_that_has_joined(void **state)
 {
@@ -433,6 +453,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_goes_on_in_time_ends_nothing),
         cmocka_unit_test(data_that_moves_nowhere_while_all_answer_is_named),
         cmocka_unit_test(nothing_is_probed_while_all_goes_well),
+        cmocka_unit_test(who_waits_probes_a_few_times_in_the_warning_time),
         cmocka_unit_test(nothing_is_probed_for_a_rank_that_has_joined),
     };
 

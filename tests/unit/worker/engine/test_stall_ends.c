@@ -27,7 +27,7 @@ enum what {
 };
 
 /* A rank that is busy while the job ends does not answer for so long. */
-#define BUSY_FROM (SHUTDOWN - WARNING * 7 / 8)
+#define BUSY_FROM (SHUTDOWN - WARNING * 5 / 8)
 #define BUSY_UNTIL (SHUTDOWN + WARNING / 2)
 
 struct run {
