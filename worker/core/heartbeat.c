@@ -10,7 +10,9 @@
 /* Something that is waited for, here or by a neighbour. */
 struct waiting {
     int64_t said_ns;  /* since when, as it was said; 0: nothing is */
-    int64_t since_ns; /* the same, without the time that this rank did not run */
+    int64_t since_ns; /* the same, or since when nothing has moved, without the time that this rank
+                         did not run */
+    uint64_t moved;   /* of the last tick */
     size_t name_len;
     char name[NAME_MAX_SHOWN];
 };
@@ -165,11 +167,15 @@ static void take_waits(struct hvd_heartbeat *h, const struct hvd_waits *waits)
     for (int kind = 0; kind < HVD_WAIT_KINDS; kind++) {
         const struct hvd_wait *from = &waits->of[kind];
         struct waiting *to = &h->own[kind];
-        if (from->since_ns == to->said_ns)
+        const bool has_moved = to->said_ns != 0 && from->since_ns != 0 && from->moved != to->moved;
+        to->moved = from->moved;
+        if (from->since_ns == to->said_ns && !has_moved)
             continue;
         to->said_ns =
             from->since_ns; /* what began unseen before this rank went on counts from then */
         to->since_ns = from->since_ns ? later(from->since_ns, h->ran_ns) : 0;
+        if (has_moved)
+            to->since_ns = h->ticked_ns;
         set_name(to, from->name);
         if (kind == HVD_WAIT_DATA)
             h->is_overdue_warned = h->is_overdue_lost = false;

@@ -53,6 +53,8 @@ void hvd_heartbeat_leave(struct hvd_heartbeat *h, int neighbour);
 struct hvd_wait {
     int64_t since_ns;
     struct hvd_strview name; /* of a tensor; may be empty */
+    uint64_t moved;          /* of data: another number each time that some has moved. What has
+                                moved since the last tick is waited for from this one on */
 };
 
 struct hvd_waits {

@@ -166,6 +166,18 @@ static void see_pending(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
         *wait = (struct hvd_wait){.since_ns = set->pending_ns, .name = hvd_strview_of(name)};
 }
 
+/* How far all data of the set is: another number once some of it has moved. What waits behind it
+ * is on its way as well. */
+static uint64_t count_moved(struct hvd_engine *e, const struct hvd_set *set)
+{
+    uint64_t n = set->n_landed << 48;
+
+    for (int i = 0; i < set->n_moving && e->transport->ops->moved; i++)
+        if (!hvd_staging_is_landing(set->moving[i]))
+            n += e->transport->ops->moved(e->transport, &set->moving[i]->move);
+    return n;
+}
+
 /* All that this rank waits for in the set. */
 static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_waits *waits,
                         char name[NAME_SHOWN])
@@ -180,8 +192,9 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
         return;
     }
     if (f)
-        waits->of[HVD_WAIT_DATA] =
-            (struct hvd_wait){.since_ns = f->since_ns, .name = hvd_strview_of(hvd_flight_name(f))};
+        waits->of[HVD_WAIT_DATA] = (struct hvd_wait){.since_ns = f->since_ns,
+                                                     .name = hvd_strview_of(hvd_flight_name(f)),
+                                                     .moved = count_moved(e, set)};
     if (set->id == 0 && e->left_ns > 0 && !e->is_done)
         waits->of[HVD_WAIT_LEAVE].since_ns = e->left_ns;
     if (set->negotiator) {
@@ -308,9 +321,14 @@ static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
     int silent[HVD_SILENT_MAX];
     const int n_silent = hvd_heartbeat_silent(set->heartbeat, -1, silent);
 
+    const int64_t transfer_ns = f ? e->now_ns - f->since_ns : step->waited_ns;
+
     snprintf(text, HVD_TEXT_MAX, "Tensor %.*s (%s) has been in transfer for %.3g seconds",
              step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len, step->name.data,
-             f ? hvd_op_name((int)f->request.op) : "", seconds(step->waited_ns));
+             f ? hvd_op_name((int)f->request.op) : "", seconds(transfer_ns));
+    if (transfer_ns > step->waited_ns)
+        snprintf(text + strlen(text), HVD_TEXT_MAX - strlen(text),
+                 " and has not moved for %.3g seconds", seconds(step->waited_ns));
     const size_t len = strlen(text);
     if (f && hvd_staging_is_landing(f)) {
         snprintf(text + len, HVD_TEXT_MAX - len, ": the device of this rank is not done");

@@ -209,6 +209,7 @@ struct hvd_set {
     struct hvd_flight *todo_last;
     struct hvd_flight *moving[HVD_MOVING_MAX];
     int n_moving;
+    uint64_t n_landed;                /* flights, or phases of them, that have moved to their end */
     bool is_held;                     /* what moves has more to come: nothing may overtake it */
     struct hvd_adasum *adasum;        /* its memory; owned; NULL: never used */
     struct hvd_entry_list unready;    /* their inputs are not there yet; not asked for */

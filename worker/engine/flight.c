@@ -466,6 +466,7 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
         if (st != HVD_OK)
             return HVD_WRAP(err, st, "tensor %s", hvd_flight_name(f));
         *progressed = true;
+        set->n_landed++;
         set->moving[i] = set->moving[--set->n_moving];
         if (f->has_more)
             st = go_on(e, set, f, err);

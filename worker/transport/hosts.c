@@ -353,6 +353,21 @@ int hvd_hosts_awaits(struct hvd_hosts *h, int *ranks, int room)
                     room < h->team->n_carriers ? room : h->team->n_carriers);
 }
 
+/* A chunk that has arrived has moved further than any that is carried. */
+#define MOVED_SHIFT 32
+
+uint64_t hvd_hosts_moved(struct hvd_hosts *h)
+{
+    uint64_t n = (h->n_staged + h->n_carried + h->n_arrived + h->n_fetched) << MOVED_SHIFT;
+
+    for (uint64_t number = h->n_arrived; number < h->n_carried && h->far->ops->moved; number++) {
+        struct hvd_hosts_chunk *chunk = chunk_of(h, number);
+        n += chunk->is_carried ? h->far->ops->moved(h->far, &chunk->far)
+                               : (uint64_t)1 << (MOVED_SHIFT - 8);
+    }
+    return n;
+}
+
 const int64_t *hvd_hosts_befores(struct hvd_hosts *h, const struct hvd_hosts_move *mv)
 {
     int64_t before = 0;

@@ -49,6 +49,7 @@ hvd_status_t hvd_hosts_start(struct hvd_hosts *h, struct hvd_collective *c, stru
 hvd_status_t hvd_hosts_test(struct hvd_hosts *h, struct hvd_collective *c, struct hvd_err *err);
 void hvd_hosts_abandon(struct hvd_hosts *h, struct hvd_collective *c);
 int hvd_hosts_awaits(struct hvd_hosts *h, int *ranks, int room); /* the first one that moves */
+uint64_t hvd_hosts_moved(struct hvd_hosts *h);                   /* of all of them */
 
 /* Whether a mate has brought something on that this rank can go on with. */
 bool hvd_hosts_has_news(const struct hvd_hosts *h);

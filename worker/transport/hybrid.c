@@ -192,6 +192,17 @@ static int hybrid_awaits(struct hvd_transport *t, const struct hvd_collective *c
     return mover->ops->awaits ? mover->ops->awaits(mover, c, ranks, room) : 0;
 }
 
+static uint64_t hybrid_moved(struct hvd_transport *t, const struct hvd_collective *c)
+{
+    struct hvd_hybrid *h = self(t);
+    const struct hvd_hybrid_set *set = find_set(h, c->set);
+    struct hvd_transport *mover = mover_of(h, set);
+
+    if (is_for_hosts(set, c))
+        return hvd_hosts_moved(set->hosts);
+    return mover->ops->moved ? mover->ops->moved(mover, c) : 0;
+}
+
 /* --- Sleep ------------------------------------------------------------------------------------ */
 
 static uint32_t hybrid_listen(struct hvd_transport *t)
@@ -394,9 +405,9 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
 #define COMMON_OPS                                                                                 \
     .name = "shm+mpi", .send = hybrid_send, .receive = hybrid_receive, .recycle = hybrid_recycle,  \
     .flush = hybrid_flush, .start = hybrid_start, .test = hybrid_test, .awaits = hybrid_awaits,    \
-    .add_set = hybrid_add_set, .adds_aside = hybrid_adds_aside, .remove_set = hybrid_remove_set,   \
-    .abandon = hybrid_abandon, .host = hybrid_host, .host_number = hybrid_host_number,             \
-    .destroy = hybrid_destroy
+    .moved = hybrid_moved, .add_set = hybrid_add_set, .adds_aside = hybrid_adds_aside,             \
+    .remove_set = hybrid_remove_set, .abandon = hybrid_abandon, .host = hybrid_host,               \
+    .host_number = hybrid_host_number, .destroy = hybrid_destroy
 
 static const struct hvd_transport_ops hybrid_ops = {
     COMMON_OPS,          .listen = hybrid_listen, .sleep = hybrid_sleep,

@@ -314,6 +314,12 @@ static int mpi_awaits(struct hvd_transport *t, const struct hvd_collective *c, i
     return c->set == 0 ? n : translate(m, place->comm, ranks, n);
 }
 
+static uint64_t mpi_moved(struct hvd_transport *t, const struct hvd_collective *c)
+{
+    (void)t;
+    return hvd_mpi_move_moved(c->_state);
+}
+
 /* --- Process sets ----------------------------------------------------------------------------- */
 
 static hvd_status_t add_set(struct mpi_transport *m, uint32_t id, const int *ranks, int n_ranks,
@@ -482,6 +488,7 @@ static const struct hvd_transport_ops mpi_ops = {
     .test = mpi_test,
     .abandon = mpi_abandon,
     .awaits = mpi_awaits,
+    .moved = mpi_moved,
     .host = mpi_host,
     .destroy = mpi_destroy,
 };

@@ -14,6 +14,7 @@
 #include "worker/reduce/reduce.h"
 
 #define TAG 2
+#define COPY_BYTES ((int64_t)16 << 20) /* in a call, of what is only copied */
 
 static size_t width_of(const struct hvd_collective *c)
 {
@@ -87,14 +88,24 @@ static bool reserve_counts(struct hvd_mpi_move *mv, int size)
     return true;
 }
 
-static int64_t n_chunks(const struct hvd_mpi_mover *m, int64_t elements)
+/* Elements in a call: of a broadcast or alltoall fewer, so that its way can be seen. */
+static int64_t call_elements(const struct hvd_mpi_mover *m, const struct hvd_collective *c)
 {
-    return (elements + m->chunk_elements - 1) / m->chunk_elements;
+    const int64_t most = COPY_BYTES / (int64_t)width_of(c);
+
+    if (c->op != HVD_BROADCAST && c->op != HVD_ALLTOALL)
+        return m->chunk_elements;
+    return most < m->chunk_elements ? most : m->chunk_elements;
 }
 
-static int64_t chunk_at(const struct hvd_mpi_mover *m, int64_t count, int64_t at)
+static int64_t n_chunks(int64_t elements, int64_t in_call)
 {
-    return count - at < m->chunk_elements ? count - at : m->chunk_elements;
+    return (elements + in_call - 1) / in_call;
+}
+
+static int64_t chunk_at(int64_t in_call, int64_t count, int64_t at)
+{
+    return count - at < in_call ? count - at : in_call;
 }
 
 /* What is to be started, where. */
@@ -149,9 +160,9 @@ static int start_calls(const struct job *j, char *data)
 
     for (int64_t at = 0; at < c->count && rc == MPI_SUCCESS; at += j->mover->chunk_elements) {
         rc = MPI_Iallreduce(MPI_IN_PLACE, data + (size_t)at * width_of(c),
-                            (int)chunk_at(j->mover, c->count, at), hvd_mpi_type(c->dtype),
-                            hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce), j->place.comm,
-                            next_request(j));
+                            (int)chunk_at(j->mover->chunk_elements, c->count, at),
+                            hvd_mpi_type(c->dtype), hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce),
+                            j->place.comm, next_request(j));
         rc = count_call(j, rc);
     }
     return rc;
@@ -182,11 +193,11 @@ static int start_scatter_by_parts(const struct job *j, const char *input)
         for (int64_t at = 0; at < c->counts[root] && rc == MPI_SUCCESS;
              at += j->mover->chunk_elements) {
             const size_t offset = (size_t)at * width_of(c);
-            rc = MPI_Ireduce(input + offset,
-                             root == j->place.rank ? (char *)c->output + offset : NULL,
-                             (int)chunk_at(j->mover, c->counts[root], at), hvd_mpi_type(c->dtype),
-                             hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce), root, j->place.comm,
-                             next_request(j));
+            rc = MPI_Ireduce(
+                input + offset, root == j->place.rank ? (char *)c->output + offset : NULL,
+                (int)chunk_at(j->mover->chunk_elements, c->counts[root], at),
+                hvd_mpi_type(c->dtype), hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce), root,
+                j->place.comm, next_request(j));
             rc = count_call(j, rc);
         }
         input += (size_t)c->counts[root] * width_of(c);
@@ -223,10 +234,11 @@ static int start_scatter(const struct job *j)
 /* One broadcast of `count` elements at `data`, in as many calls as it takes. */
 static int start_cast(const struct job *j, int root, char *data, int64_t count)
 {
+    const int64_t in_call = call_elements(j->mover, j->c);
     int rc = MPI_SUCCESS;
 
-    for (int64_t at = 0; at < count && rc == MPI_SUCCESS; at += j->mover->chunk_elements) {
-        rc = MPI_Ibcast(data + (size_t)at * width_of(j->c), (int)chunk_at(j->mover, count, at),
+    for (int64_t at = 0; at < count && rc == MPI_SUCCESS; at += in_call) {
+        rc = MPI_Ibcast(data + (size_t)at * width_of(j->c), (int)chunk_at(in_call, count, at),
                         hvd_mpi_type(j->c->dtype), root, j->place.comm, next_request(j));
         rc = count_call(j, rc);
     }
@@ -302,11 +314,12 @@ static int start_exchange(const struct job *j, int peer, const char *from, char 
                           int64_t count)
 {
     const MPI_Datatype type = hvd_mpi_type(j->c->dtype);
+    const int64_t in_call = call_elements(j->mover, j->c);
     int rc = MPI_SUCCESS;
 
-    for (int64_t at = 0; at < count && rc == MPI_SUCCESS; at += j->mover->chunk_elements) {
+    for (int64_t at = 0; at < count && rc == MPI_SUCCESS; at += in_call) {
         const size_t offset = (size_t)at * width_of(j->c);
-        const int n = (int)chunk_at(j->mover, count, at);
+        const int n = (int)chunk_at(in_call, count, at);
         rc = from ? MPI_Isend(from + offset, n, type, peer, TAG, j->place.comm, next_request(j))
                   : MPI_Irecv(into + offset, n, type, peer, TAG, j->place.comm, next_request(j));
         rc = count_call(j, rc);
@@ -351,14 +364,15 @@ static int start_alltoall(const struct job *j)
 static int64_t n_calls(const struct hvd_mpi_mover *m, struct hvd_mpi_place place,
                        const struct hvd_collective *c)
 {
+    const int64_t in_call = call_elements(m, c);
     int64_t n = 0;
 
     if (c->op == HVD_ALLREDUCE || c->op == HVD_BROADCAST)
-        return n_chunks(m, c->count);
+        return n_chunks(c->count, in_call);
     for (int i = 0; i < place.size; i++) {
-        n += n_chunks(m, c->counts[i]);
+        n += n_chunks(c->counts[i], in_call);
         if (c->op == HVD_ALLTOALL)
-            n += n_chunks(m, c->received[i]);
+            n += n_chunks(c->received[i], in_call);
     }
     return n > 0 ? n : 1;
 }
@@ -443,6 +457,20 @@ int hvd_mpi_move_test(struct hvd_mpi_place place, const struct hvd_collective *c
     if (mv->algorithm != HVD_ALGORITHM_MPI)
         return hvd_mpi_steps_test(place, c, mv, done);
     return MPI_Testall(mv->n_requests, mv->requests, done, MPI_STATUSES_IGNORE);
+}
+
+uint64_t hvd_mpi_move_moved(struct hvd_mpi_move *mv)
+{
+    uint64_t n = 0;
+
+    if (mv->algorithm != HVD_ALGORITHM_MPI)
+        return hvd_mpi_steps_moved(mv);
+    for (int i = 0; i < mv->n_requests; i++) {
+        int done = 0;
+        if (MPI_Request_get_status(mv->requests[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+            n += done != 0;
+    }
+    return n;
 }
 
 void hvd_mpi_move_finish(struct hvd_mpi_mover *mover, struct hvd_mpi_place place,

@@ -29,6 +29,7 @@ struct hvd_mpi_move {
     int64_t next_element; /* that no run has begun with */
     int64_t run_elements;
     uint32_t next_tag; /* of the next run */
+    uint64_t n_steps;  /* of all runs, taken so far */
     int room;          /* of requests */
     int n_requests;
     int *counts_displs; /* two by rank; owned */
@@ -64,6 +65,9 @@ uint32_t hvd_mpi_move_tags(const struct hvd_mpi_move *mv, const struct hvd_colle
 int hvd_mpi_move_test(struct hvd_mpi_place place, const struct hvd_collective *c,
                       struct hvd_mpi_move *mv, int *done);
 
+/* How many of its calls are complete, or how many messages of its steps have moved. */
+uint64_t hvd_mpi_move_moved(struct hvd_mpi_move *mv);
+
 /*
  * Starts a collective. Returns the move, or NULL when out of memory (*rc is MPI_SUCCESS then) or
  * when MPI failed; the calls that were started belong to *broken then, which may be NULL.
@@ -89,6 +93,9 @@ int hvd_mpi_steps_test(struct hvd_mpi_place place, const struct hvd_collective *
 /* mpi_steps.c: the ranks of the place whose messages the steps wait for, or who do not take ours;
  * at most room, how many. 0 for what MPI moves. */
 int hvd_mpi_steps_awaits(const struct hvd_mpi_move *mv, int *ranks, int room);
+
+/* mpi_steps.c: the messages that were sent or received so far, of what is moved in steps. */
+uint64_t hvd_mpi_steps_moved(const struct hvd_mpi_move *mv);
 
 /* Frees a list of moves. */
 void hvd_mpi_move_destroy(struct hvd_mpi_move *mv);

@@ -51,7 +51,8 @@ static int post(const struct hvd_collective *c, MPI_Comm comm, struct hvd_mpi_ru
 }
 
 /* Steps on as far as it goes without waiting. */
-static int move_on(const struct hvd_collective *c, MPI_Comm comm, struct hvd_mpi_run *run)
+static int move_on(const struct hvd_collective *c, MPI_Comm comm, struct hvd_mpi_move *mv,
+                   struct hvd_mpi_run *run)
 {
     const size_t width = hvd_dtype_size((int)c->dtype);
     int done = 1;
@@ -66,6 +67,7 @@ static int move_on(const struct hvd_collective *c, MPI_Comm comm, struct hvd_mpi
             hvd_reduce_combine(c->dtype, c->reduce, run->data + (size_t)x->receive_at * width,
                                run->room, x->receive_count);
         run->is_active = ++run->step < run->n_steps;
+        mv->n_steps++;
         if (run->is_active)
             rc = post(c, comm, run);
         else
@@ -127,7 +129,7 @@ int hvd_mpi_steps_test(struct hvd_mpi_place place, const struct hvd_collective *
     for (int i = 0; i < HVD_MPI_RUNS && rc == MPI_SUCCESS; i++) {
         struct hvd_mpi_run *run = &mv->runs[i];
         if (run->is_active)
-            rc = move_on(c, place.comm, run);
+            rc = move_on(c, place.comm, mv, run);
         if (rc == MPI_SUCCESS && !run->is_active && mv->next_element < c->count)
             rc = begin(place, c, mv, run);
         if (run->is_active)
@@ -166,12 +168,29 @@ int hvd_mpi_steps_awaits(const struct hvd_mpi_move *mv, int *ranks, int room)
     return n;
 }
 
+uint64_t hvd_mpi_steps_moved(const struct hvd_mpi_move *mv)
+{
+    uint64_t n = 2 * mv->n_steps;
+
+    for (int i = 0; i < HVD_MPI_RUNS; i++) {
+        const struct hvd_mpi_run *run = &mv->runs[i];
+        for (int k = 0; k < 2 && run->is_active; k++) {
+            int done = 1;
+            n +=
+                MPI_Request_get_status(run->requests[k], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+                done;
+        }
+    }
+    return n;
+}
+
 int hvd_mpi_steps_start(const struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
                         const struct hvd_collective *c, struct hvd_mpi_move *mv)
 {
     int rc = MPI_SUCCESS;
 
     mv->next_element = 0;
+    mv->n_steps = 0;
     mv->next_tag = place.next_tag;
     mv->run_elements = run_elements(mover, place.size, hvd_dtype_size((int)c->dtype));
     for (int i = 0; i < HVD_MPI_RUNS; i++)

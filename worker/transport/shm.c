@@ -148,6 +148,7 @@ static const struct hvd_transport_ops shm_ops = {
     .start = hvd_shm_start,
     .test = hvd_shm_test,
     .awaits = hvd_shm_awaits,
+    .moved = hvd_shm_moved,
     .abandon = hvd_shm_abandon,
     .host = shm_host,
     .destroy = shm_destroy,

@@ -231,6 +231,7 @@ hvd_status_t hvd_shm_start(struct hvd_transport *t, struct hvd_collective *c, st
 hvd_status_t hvd_shm_test(struct hvd_transport *t, struct hvd_collective *c, struct hvd_err *err);
 void hvd_shm_abandon(struct hvd_transport *t, struct hvd_collective *c);
 int hvd_shm_awaits(struct hvd_transport *t, const struct hvd_collective *c, int *ranks, int room);
+uint64_t hvd_shm_moved(struct hvd_transport *t, const struct hvd_collective *c);
 
 /* Whether the collective that is next can go on. */
 bool hvd_shm_can_move(const struct hvd_shm *s);

@@ -48,6 +48,15 @@ int hvd_shm_awaits(struct hvd_transport *t, const struct hvd_collective *c, int 
     return n;
 }
 
+/* Half rounds: all collectives move in them, one after the other. */
+uint64_t hvd_shm_moved(struct hvd_transport *t, const struct hvd_collective *c)
+{
+    const struct hvd_shm *s = (const struct hvd_shm *)t;
+
+    (void)c;
+    return 2 * s->round + (s->first && s->first->is_posted);
+}
+
 static void post(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     mv->steps->write(s, mv);

@@ -39,6 +39,7 @@ struct round {
     uint64_t number;
     int n_joined;
     int n_released;
+    uint64_t n_moved; /* by hvd_sim_move */
     bool is_done;
     bool is_broken;                /* a rank gave it up: it never finishes, and the cause comes as
                                       a message, as it does where data moves through real wires */
@@ -509,6 +510,30 @@ static void note_start(struct hvd_sim *sim, struct round *r, int rank)
         r->done_ns = at + takes;
 }
 
+/* The round is done if all have come and all has moved; false when out of memory. Holds mu. */
+static bool end_round(struct hvd_sim *sim, struct round *r)
+{
+    const struct hvd_sim_faults *faults = &sim->options.faults;
+
+    if (r->n_joined < r->set->size || r->is_broken || faults->no_data ||
+        r->n_moved < faults->n_moves)
+        return true;
+    r->is_done = compute(sim, r);
+    return r->is_done;
+}
+
+void hvd_sim_move(struct hvd_sim *sim)
+{
+    pthread_mutex_lock(&sim->mu);
+    for (struct round *r = sim->rounds; r; r = r->next) {
+        if (r->is_done || r->n_joined < r->set->size)
+            continue;
+        r->n_moved++;
+        (void)end_round(sim, r);
+    }
+    pthread_mutex_unlock(&sim->mu);
+}
+
 static hvd_status_t sim_start(struct hvd_transport *t, struct hvd_collective *c,
                               struct hvd_err *err)
 {
@@ -525,9 +550,7 @@ static hvd_status_t sim_start(struct hvd_transport *t, struct hvd_collective *c,
         r->parts[rank] = c;
         r->n_joined++;
         c->_state = r;
-        bool is_whole = r->n_joined == set->size && !r->is_broken && !sim->options.faults.no_data;
-        good = !is_whole || compute(sim, r);
-        r->is_done = good && is_whole;
+        good = end_round(sim, r);
         count_event(sim);
         note_start(sim, r, t->topology.rank);
     }
@@ -612,6 +635,17 @@ static int sim_awaits(struct hvd_transport *t, const struct hvd_collective *c, i
     for (int i = 0; i < size && n < room; i++)
         if (!r->parts[i] || (sim->options.faults.no_data && (i == next || i == previous)))
             ranks[n++] = r->set->ranks[i];
+    pthread_mutex_unlock(&sim->mu);
+    return n;
+}
+
+static uint64_t sim_moved(struct hvd_transport *t, const struct hvd_collective *c)
+{
+    struct hvd_sim *sim = ((struct sim_rank *)t)->sim;
+    const struct round *r = c->_state;
+
+    pthread_mutex_lock(&sim->mu);
+    const uint64_t n = (uint64_t)r->n_joined + r->n_moved;
     pthread_mutex_unlock(&sim->mu);
     return n;
 }
@@ -738,6 +772,7 @@ static const struct hvd_transport_ops sim_ops = {
     .test = sim_test,
     .abandon = sim_abandon,
     .awaits = sim_awaits,
+    .moved = sim_moved,
     .host = sim_host,
     .host_number = sim_host_number,
     .destroy = sim_leave,

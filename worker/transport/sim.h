@@ -32,6 +32,7 @@ struct hvd_sim_faults {
     uint64_t duplicate;   /* message number so much comes twice: a transport must not, and ... */
     uint64_t lose;        /* ... this one never: whoever uses it finds out in its own way */
     bool no_data;         /* collectives start and never end: every rank waits for the next one */
+    uint64_t n_moves;     /* a collective that all have started takes so many of hvd_sim_move */
 };
 
 struct hvd_sim_options {
@@ -58,6 +59,9 @@ hvd_status_t hvd_sim_join(struct hvd_sim *sim, int rank, struct hvd_transport **
 
 /* The rank dies: what it sent stays on its way, nothing else comes from it, its peers are told. */
 void hvd_sim_kill(struct hvd_sim *sim, int rank);
+
+/* The data of every collective that all its ranks have started moves on a little: see n_moves. */
+void hvd_sim_move(struct hvd_sim *sim);
 
 /* Control messages sent so far, by all ranks. */
 uint64_t hvd_sim_messages(struct hvd_sim *sim);

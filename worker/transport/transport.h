@@ -123,6 +123,11 @@ struct hvd_transport_ops {
      * at most `room` of them into ranks; how many, 0 where that is not known. NULL: never known. */
     int (*awaits)(struct hvd_transport *t, const struct hvd_collective *c, int *ranks, int room);
 
+    /* How far such a collective is, as a number that never falls: it grows when data of it, or of
+     * one that it waits behind, has come or gone here. What cannot be seen does not count: a call
+     * of MPI shows its end alone. NULL: never known. */
+    uint64_t (*moved)(struct hvd_transport *t, const struct hvd_collective *c);
+
     /* The host name of a rank where this rank knows it, else NULL. Borrowed. */
     const char *(*host)(const struct hvd_transport *t, int rank);
 

@@ -168,6 +168,45 @@ static void data_that_moves_nowhere_while_all_answer_is_overdue(void **state)
     hvd_heartbeat_destroy(s.h);
 }
 
+static void data_that_creeps_is_waited_for_and_overdue_once_it_stops(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    open_scene(&s, SHUTDOWN);
+    wait_for(&s, HVD_WAIT_DATA, BEGIN);
+    for (int step = 1; step <= 20; step++) { /* each time just before the warning */
+        go_on(&s, step * (WARNING - TICK));
+        s.waits.of[HVD_WAIT_DATA].moved++;
+    }
+    go_on(&s, s.now - BEGIN); /* which sees the last one */
+    const int64_t stopped = s.now - TICK - BEGIN;
+    assert_true(stopped > 8 * SHUTDOWN);
+    assert_int_equal(s.overdue, -1);
+    go_on(&s, stopped + SHUTDOWN + WARNING);
+    assert_int_equal(s.overdue, stopped + WARNING);
+    assert_int_equal(s.ended, stopped + SHUTDOWN);
+    hvd_heartbeat_destroy(s.h);
+}
+
+/* A transfer that waits behind another one is on its way as well. */
+static void what_waits_behind_data_that_has_moved_counts_from_then(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    open_scene(&s, SHUTDOWN);
+    wait_for(&s, HVD_WAIT_DATA, BEGIN);
+    go_on(&s, WARNING - TICK);
+    wait_for(&s, HVD_WAIT_DATA, BEGIN + 1); /* agreed on with the first one */
+    s.waits.of[HVD_WAIT_DATA].moved = 1;
+    const int64_t then = s.now - BEGIN;
+    go_on(&s, then + SHUTDOWN + WARNING);
+    assert_int_equal(s.overdue, then + WARNING);
+    assert_int_equal(s.ended, then + SHUTDOWN);
+    hvd_heartbeat_destroy(s.h);
+}
+
 /* What a neighbour says. */
 static void hear(struct scene *s, int neighbour, enum hvd_wait_kind kind, int64_t age, int silent)
 {
@@ -473,6 +512,8 @@ static void who_is_silent_is_missed_once_that_has_lasted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(data_that_creeps_is_waited_for_and_overdue_once_it_stops),
+        cmocka_unit_test(what_waits_behind_data_that_has_moved_counts_from_then),
         cmocka_unit_test(who_is_silent_is_missed_once_that_has_lasted),
         cmocka_unit_test(nothing_is_sent_before_a_quarter_of_the_warning_time),
         cmocka_unit_test(a_silent_neighbour_is_warned_of_and_given_up_at_the_times_that_were_set),

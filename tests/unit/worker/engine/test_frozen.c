@@ -377,6 +377,63 @@ static void data_that_moves_nowhere_while_all_answer_is_named(void **state)
     }
 }
 
+/* A slow link: something moves now and then, and the whole takes ten times the shutdown time. */
+static void data_that_creeps_comes_to_its_end(void **state)
+{
+    const int64_t pause = WARNING * 3 / 4;
+    const struct hvd_sim_faults faults = {.n_moves = (uint64_t)(10 * SHUTDOWN / pause)};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        open_scene(sizes[i], SHUTDOWN, &faults);
+        for (int rank = 0; rank < sizes[i]; rank++)
+            submit(rank, 0, "gradient");
+        for (uint64_t n = 0; n < faults.n_moves; n++) {
+            pass(pause);
+            hvd_sim_move(scene.sim);
+        }
+        pass(TICK);
+        for (int rank = 0; rank < sizes[i]; rank++) {
+            assert_int_equal(hvd_engine_wait(scene.engines[rank], scene.handles[rank], NULL, NULL),
+                             HVD_OK);
+            assert_int_equal(scene.value[rank], sizes[i]);
+            assert_string_equal(scene.logs[rank], "");
+        }
+        close_scene();
+    }
+}
+
+/* Then it stops: the times count from its last move, which the text has both of. */
+static void data_that_creeps_and_stops_is_named_from_then_on(void **state)
+{
+    const struct hvd_sim_faults faults = {.n_moves = 100};
+    struct hvd_err err = {0};
+
+    (void)state;
+    open_scene(5, SHUTDOWN, &faults);
+    for (int rank = 0; rank < 5; rank++)
+        submit(rank, 0, "gradient");
+    for (int n = 0; n < 5; n++) {
+        pass(WARNING * 3 / 4);
+        hvd_sim_move(scene.sim);
+    }
+    const int64_t stopped_ns = now_ns;
+    pass(WARNING - TICK);
+    assert_int_equal(scene.warned_ns, 0);
+    pass(3 * TICK);
+    assert_true(scene.warned_ns >= stopped_ns + WARNING);
+    is_in(scene.logs[0], "Tensor gradient (ALLREDUCE) has been in transfer for 9", -1, 0);
+    is_in(scene.logs[0], " seconds and has not moved for 2", -1, 0);
+    pass(SHUTDOWN - WARNING);
+    for (int rank = 0; rank < 5; rank++) {
+        assert_int_equal(hvd_engine_wait(scene.engines[rank], scene.handles[rank], NULL, &err),
+                         HVD_ERR_SHUTDOWN);
+        is_in(err.msg, " seconds and has not moved for 4", -1, rank);
+        is_in(err.msg, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", -1, rank);
+    }
+    close_scene();
+}
+
 static void nothing_is_probed_while_all_goes_well(void **state)
 {
     (void)state;
@@ -452,6 +509,8 @@ int main(void)
         cmocka_unit_test(rank_0_and_another_one_stand_still),
         cmocka_unit_test(a_rank_that_goes_on_in_time_ends_nothing),
         cmocka_unit_test(data_that_moves_nowhere_while_all_answer_is_named),
+        cmocka_unit_test(data_that_creeps_comes_to_its_end),
+        cmocka_unit_test(data_that_creeps_and_stops_is_named_from_then_on),
         cmocka_unit_test(nothing_is_probed_while_all_goes_well),
         cmocka_unit_test(who_waits_probes_a_few_times_in_the_warning_time),
         cmocka_unit_test(nothing_is_probed_for_a_rank_that_has_joined),

@@ -79,12 +79,29 @@ static const char *messages_arrive_whole_and_in_order(struct hvd_transport *t)
     return problem;
 }
 
+/* How far it is never falls. */
+static const char *check_moved(struct hvd_transport *t, const struct hvd_collective *c,
+                               uint64_t *before)
+{
+    const uint64_t now = t->ops->moved ? t->ops->moved(t, c) : 0;
+
+    if (now < *before)
+        return "a collective moves backwards";
+    *before = now;
+    return NULL;
+}
+
 static const char *finish(struct hvd_transport *t, struct hvd_collective *c)
 {
+    const char *problem = NULL;
+    uint64_t moved = 0;
+
     for (;;) {
         hvd_status_t st = t->ops->test(t, c, NULL);
         if (st != HVD_INPROGRESS)
-            return st == HVD_OK ? NULL : "a collective failed";
+            return st == HVD_OK ? problem : "a collective failed";
+        if (!problem)
+            problem = check_moved(t, c, &moved);
         sched_yield();
     }
 }
@@ -305,11 +322,14 @@ static const char *who_is_late_is_awaited(struct hvd_transport *t, const struct 
 
     if (!problem && t->ops->start(t, &c, NULL) != HVD_OK)
         problem = "a collective does not start late";
+    uint64_t moved = 0;
     for (int look = 0; look < 100 && last > 0 && t->topology.rank == 0 && !problem; look++) {
         if (t->ops->test(t, &c, NULL) != HVD_INPROGRESS)
             problem = "a collective ends before all have begun";
         else
             problem = check_awaited(t, &c);
+        if (!problem)
+            problem = check_moved(t, &c, &moved);
     }
     if (last > 0 && t->topology.rank == 0 && t->ops->send(t, last, "go", 2, NULL) != HVD_OK)
         problem = "send failed";
