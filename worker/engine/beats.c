@@ -272,18 +272,49 @@ static void warn_of(struct hvd_engine *e, const struct hvd_set *set,
     warn(e, text + 1);
 }
 
+/* "; rank 3 on host b has not answered either": who is silent besides, as behind the same link. */
+static void add_as_silent(const struct hvd_engine *e, const struct hvd_set *set, int lost,
+                          char *text, size_t size)
+{
+    int silent[HVD_SILENT_MAX];
+    int others[HVD_SILENT_MAX];
+    const int n_silent =
+        hvd_heartbeat_missed(set->heartbeat, e->options.stall_warning_ns / 2, silent);
+    int n = 0;
+
+    for (int i = 0; i < n_silent; i++)
+        if (hvd_rank_at(set, silent[i]) != lost)
+            others[n++] = hvd_rank_at(set, silent[i]);
+    if (n == 0)
+        return;
+    const int n_named = n > STAY_NAMED ? STAY_NAMED : n;
+    snprintf(text + strlen(text), size - strlen(text), ";");
+    for (int i = 0; i < n_named; i++) {
+        add_separator(i, n, text, size);
+        add_rank(e, others[i], text, size);
+    }
+    if (n > n_named)
+        snprintf(text + strlen(text), size - strlen(text), " and %d more", n - n_named);
+    snprintf(text + strlen(text), size - strlen(text), " %s not answered either",
+             n == 1 ? "has" : "have");
+}
+
 /* A silent neighbour ends the job, as one that is lost. */
 static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
                             const struct hvd_beat_step *step, struct hvd_err *err)
 {
+    const int rank = rank_of(set, step->neighbour);
     char text[HVD_TEXT_MAX] = "";
 
     snprintf(text, sizeof(text), "it has not answered for %.3g seconds while ",
              seconds(step->silent_ns));
     add_wait(set, step, text, sizeof(text));
-    hvd_err_set(err, HVD_ERR_TIMEOUT, 0, "%.380s, for longer than %.3g seconds (%s)", text,
-                (double)e->options.stall_shutdown_ns / 1e9, shutdown_time);
-    return hvd_give_up_rank(e, rank_of(set, step->neighbour), err);
+    snprintf(text + strlen(text), sizeof(text) - strlen(text),
+             ", for longer than %.3g seconds (%s)", (double)e->options.stall_shutdown_ns / 1e9,
+             shutdown_time);
+    add_as_silent(e, set, rank, text, sizeof(text));
+    hvd_err_set(err, HVD_ERR_TIMEOUT, 0, "%s", text);
+    return hvd_give_up_rank(e, rank, err);
 }
 
 /* Who the data is to come from, or go to, where the transport knows it. */

@@ -23,7 +23,7 @@ static void write_loss(const struct hvd_engine *e, int rank, const char *why,
 {
     const char *host = e->transport->ops->host(e->transport, rank);
 
-    snprintf(text, HVD_TEXT_MAX, "Rank %d%s%.64s is lost: %.500s", rank, host ? " on host " : "",
+    snprintf(text, HVD_TEXT_MAX, "Rank %d%s%.64s is lost: %.860s", rank, host ? " on host " : "",
              host ? host : "", why);
 }
 

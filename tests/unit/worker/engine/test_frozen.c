@@ -329,6 +329,30 @@ static void rank_0_and_another_one_stand_still(void **state)
     }
 }
 
+/* As ranks of a host whose link is down: below rank 0, and below another one. */
+static void ranks_that_are_silent_together_are_all_named(void **state)
+{
+    static const struct {
+        int size, first, n;
+        const char *others;
+    } cases[] = {
+        {5, 2, 2, "; rank 3 on host sim-0 has not answered either"},
+        {5, 1, 4,
+         "; rank 2 on host sim-0, rank 3 on host sim-0 and rank 4 on host sim-0 have not "},
+        {RANKS_MAX, 3, 2, "; rank 4 on host sim-4 has not answered either"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        freeze_in_transfer(cases[i].size, cases[i].first, SHUTDOWN);
+        for (int k = 0; k < cases[i].n; k++)
+            scene.is_frozen[cases[i].first + k] = true;
+        pass(SHUTDOWN + 4 * TICK);
+        expect_end(cases[i].first, cases[i].others);
+        close_scene();
+    }
+}
+
 static void a_rank_that_goes_on_in_time_ends_nothing(void **state)
 {
     (void)state;
@@ -507,6 +531,7 @@ int main(void)
         cmocka_unit_test(a_coordinator_that_was_given_up_hears_so_when_it_goes_on),
         cmocka_unit_test(an_inner_node_that_stands_still_is_named_and_nobody_behind_it),
         cmocka_unit_test(rank_0_and_another_one_stand_still),
+        cmocka_unit_test(ranks_that_are_silent_together_are_all_named),
         cmocka_unit_test(a_rank_that_goes_on_in_time_ends_nothing),
         cmocka_unit_test(data_that_moves_nowhere_while_all_answer_is_named),
         cmocka_unit_test(data_that_creeps_comes_to_its_end),
