@@ -19,6 +19,11 @@ bool hvd_strview_equal(struct hvd_strview view, const char *s)
     return view.len == strlen(s) && memcmp(view.data, s, view.len) == 0;
 }
 
+bool hvd_strview_same(struct hvd_strview a, struct hvd_strview b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
+
 struct hvd_strview hvd_strview_cut(struct hvd_strview *rest, char separator)
 {
     struct hvd_strview head = *rest;

@@ -19,6 +19,9 @@ struct hvd_strview hvd_strview_of(const char *s);
 /* Whether the view holds exactly the string. */
 bool hvd_strview_equal(struct hvd_strview view, const char *s);
 
+/* Whether both views hold the same text. */
+bool hvd_strview_same(struct hvd_strview a, struct hvd_strview b);
+
 /*
  * Cuts the view at the first separator: returns what stands before it and moves *rest behind it.
  * Without a separator returns all and leaves *rest with data == NULL, which ends a loop:

@@ -6,36 +6,15 @@
 #include "worker/core/mismatch.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
-/* A text that is cut when it is full. */
-struct cut {
-    char *out;
-    size_t size;
-    size_t len;
-};
+#include "base/text.h"
 
-static void put(struct cut *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(struct cut *c, const char *fmt, ...)
+static void put_shape(struct hvd_text *c, const struct hvd_request *req)
 {
-    va_list ap;
-
-    va_start(ap, fmt);
-    int n = vsnprintf(c->out + c->len, c->size - c->len, fmt, ap);
-    va_end(ap);
-    if (n > 0)
-        c->len = c->len + (size_t)n < c->size ? c->len + (size_t)n : c->size - 1;
-}
-
-static void put_shape(struct cut *c, const struct hvd_request *req)
-{
-    put(c, "[");
+    hvd_text_add(c, "[");
     for (int i = 0; i < req->ndim; i++)
-        put(c, i ? ", %" PRId64 : "%" PRId64, req->shape[i]);
-    put(c, "]");
+        hvd_text_add(c, i ? ", %" PRId64 : "%" PRId64, req->shape[i]);
+    hvd_text_add(c, "]");
 }
 
 /* The first dimension from which on the shapes differ; -1 when they do not. */
@@ -48,12 +27,13 @@ static int differing_dimension(const struct hvd_request *a, const struct hvd_req
 }
 
 static bool gather_shapes_differ(const struct hvd_request *a, const struct hvd_request *b,
-                                 struct cut *c)
+                                 struct hvd_text *c)
 {
     const char *op = hvd_op_name((int)a->op);
 
     if (a->ndim != b->ndim) {
-        put(c,
+        hvd_text_add(
+            c,
             "Mismatched %s tensor shapes: One rank sent a tensor of rank %d, but another rank sent "
             "a tensor of rank %d.",
             op, a->ndim, b->ndim);
@@ -62,23 +42,25 @@ static bool gather_shapes_differ(const struct hvd_request *a, const struct hvd_r
     int d = differing_dimension(a, b, 1);
     if (d < 0)
         return false;
-    put(c,
+    hvd_text_add(
+        c,
         "Mismatched %s tensor shapes: One rank sent a tensor with dimension %d equal to %" PRId64
         ", but another rank sent a tensor with dimension %d equal to %" PRId64 ".",
         op, d, a->shape[d], d, b->shape[d]);
     return true;
 }
 
-static bool shapes_differ(const struct hvd_request *a, const struct hvd_request *b, struct cut *c)
+static bool shapes_differ(const struct hvd_request *a, const struct hvd_request *b,
+                          struct hvd_text *c)
 {
     if (a->ndim == b->ndim && differing_dimension(a, b, 0) < 0)
         return false;
-    put(c, "Mismatched %s tensor shapes: One rank sent a tensor of shape ",
-        hvd_op_name((int)a->op));
+    hvd_text_add(c, "Mismatched %s tensor shapes: One rank sent a tensor of shape ",
+                 hvd_op_name((int)a->op));
     put_shape(c, a);
-    put(c, ", but another rank sent a tensor of shape ");
+    hvd_text_add(c, ", but another rank sent a tensor of shape ");
     put_shape(c, b);
-    put(c, ".");
+    hvd_text_add(c, ".");
     return true;
 }
 
@@ -89,19 +71,22 @@ static bool factors_differ(const struct hvd_request *a, const struct hvd_request
 }
 
 /* Where the data comes from, and where it lies. */
-static int compare_places(const struct hvd_request *a, const struct hvd_request *b, struct cut *c)
+static int compare_places(const struct hvd_request *a, const struct hvd_request *b,
+                          struct hvd_text *c)
 {
     static const char *const devices[] = {[HVD_CPU] = "CPU", [HVD_GPU] = "GPU"};
 
     if (a->op == HVD_BROADCAST && a->root != b->root) {
-        put(c,
+        hvd_text_add(
+            c,
             "Mismatched BROADCAST root ranks: One rank specified root rank %d, but another rank "
             "specified root rank %d.",
             a->root, b->root);
         return 11;
     }
     if (a->device != b->device) {
-        put(c,
+        hvd_text_add(
+            c,
             "Mismatched %s CPU/GPU device selection: One rank specified device %s, but another "
             "rank specified device %s.",
             hvd_op_name((int)a->op), devices[a->device], devices[b->device]);
@@ -110,29 +95,32 @@ static int compare_places(const struct hvd_request *a, const struct hvd_request 
     return 0;
 }
 
-static int compare(const struct hvd_request *a, const struct hvd_request *b, struct cut *c)
+static int compare(const struct hvd_request *a, const struct hvd_request *b, struct hvd_text *c)
 {
     if (a->dtype != b->dtype) {
-        put(c, "Mismatched data types: One rank had type %s, but another rank had type %s.",
-            hvd_dtype_name((int)a->dtype), hvd_dtype_name((int)b->dtype));
+        hvd_text_add(c,
+                     "Mismatched data types: One rank had type %s, but another rank had type %s.",
+                     hvd_dtype_name((int)a->dtype), hvd_dtype_name((int)b->dtype));
         return 1;
     }
     if (a->op != b->op) {
-        put(c, "Mismatched operations: One rank did an %s, but another rank did an %s.",
-            hvd_op_name((int)a->op), hvd_op_name((int)b->op));
+        hvd_text_add(c, "Mismatched operations: One rank did an %s, but another rank did an %s.",
+                     hvd_op_name((int)a->op), hvd_op_name((int)b->op));
         return 2;
     }
     if (!hvd_op_is_uneven(a->op) && shapes_differ(a, b, c))
         return 3;
     if (factors_differ(a, b)) {
-        put(c,
+        hvd_text_add(
+            c,
             "Mismatched prescale and/or postscale factors: One rank sent factors (%g, %g), but "
             "another rank sent factors (%g, %g).",
             a->prescale, a->postscale, b->prescale, b->postscale);
         return 4;
     }
     if (a->reduce != b->reduce) {
-        put(c,
+        hvd_text_add(
+            c,
             "Mismatched reduction operation: One rank sent reduction op %s, but another rank sent "
             "reduction op %s.",
             hvd_reduce_name((int)a->reduce), hvd_reduce_name((int)b->reduce));
@@ -146,33 +134,35 @@ static int compare(const struct hvd_request *a, const struct hvd_request *b, str
 int hvd_unsupported(const struct hvd_request *req, bool any_joined, char *text, size_t size)
 {
     const char *op = hvd_op_name((int)req->op);
-    struct cut c = {.out = text, .size = size};
+    struct hvd_text c = hvd_text_in(text, size);
 
     if (any_joined && req->op == HVD_ALLGATHER) {
-        put(&c, "Allgather is not supported with Join at this time. Specify sparse_to_dense=True "
+        hvd_text_add(
+            &c, "Allgather is not supported with Join at this time. Specify sparse_to_dense=True "
                 "if using DistributedOptimizer");
         return 6;
     }
     if (any_joined && req->op == HVD_ALLTOALL) {
-        put(&c, "Alltoall is not supported with Join at this time.");
+        hvd_text_add(&c, "Alltoall is not supported with Join at this time.");
         return 6;
     }
     if (any_joined && req->op == HVD_ALLREDUCE && req->reduce != HVD_SUM &&
         req->reduce != HVD_AVERAGE && req->reduce != HVD_ADASUM) {
-        put(&c, "Allreduce with %s is not supported with Join: zeros would change the result.",
-            hvd_reduce_name((int)req->reduce));
+        hvd_text_add(&c,
+                     "Allreduce with %s is not supported with Join: zeros would change the result.",
+                     hvd_reduce_name((int)req->reduce));
         return 6;
     }
     if (req->ndim == 0 && (hvd_op_is_uneven(req->op) || req->op == HVD_REDUCESCATTER)) {
-        put(&c, "Process-set rank zero tried to %s a rank-zero tensor.", op);
+        hvd_text_add(&c, "Process-set rank zero tried to %s a rank-zero tensor.", op);
         return 7;
     }
     if (any_joined && req->op == HVD_REDUCESCATTER) {
-        put(&c, "Reducescatter is not supported with Join at this time.");
+        hvd_text_add(&c, "Reducescatter is not supported with Join at this time.");
         return 9;
     }
     if (any_joined && req->op == HVD_BROADCAST) {
-        put(&c, "Broadcast is not supported with Join at this time.");
+        hvd_text_add(&c, "Broadcast is not supported with Join at this time.");
         return 11;
     }
     return 0;
@@ -180,12 +170,12 @@ int hvd_unsupported(const struct hvd_request *req, bool any_joined, char *text, 
 
 int hvd_mismatch(struct hvd_asked one, struct hvd_asked other, char *text, size_t size)
 {
-    struct cut c = {.out = text, .size = size};
+    struct hvd_text c = hvd_text_in(text, size);
     int check = compare(one.req, other.req, &c);
 
     if (check != 0)
-        put(&c, " (tensor %.*s: rank %d, then rank %d)",
-            one.req->name.len > 200 ? 200 : (int)one.req->name.len, one.req->name.data, one.rank,
-            other.rank);
+        hvd_text_add(&c, " (tensor %.*s: rank %d, then rank %d)",
+                     one.req->name.len > 200 ? 200 : (int)one.req->name.len, one.req->name.data,
+                     one.rank, other.rank);
     return check;
 }

@@ -152,16 +152,11 @@ static bool is_same(const struct hvd_request *a, const struct hvd_request *b)
     return hvd_request_equal(a, &other);
 }
 
-/* Whether two names of one tensor are the same: those of a head differ by the group's number. */
-static bool is_same_name(struct hvd_strview a, struct hvd_strview b)
-{
-    return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
-}
-
-/* Refusals are one variant: the first says why. */
+/* Names of one tensor differ where it is the head of groups of other numbers. Refusals are one
+ * variant: the first says why. */
 static bool is_variant(const struct variant *v, const struct hvd_ask *ask)
 {
-    if (!is_same_name(v->request.name, ask->request.name))
+    if (!hvd_strview_same(v->request.name, ask->request.name))
         return false;
     if (v->refusal.len > 0 || ask->refusal.len > 0)
         return v->refusal.len > 0 && ask->refusal.len > 0;

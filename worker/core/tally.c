@@ -6,11 +6,10 @@
  * head last and relays pass it on last. Pure.
  */
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "worker/core/group_name.h"
 #include "worker/core/negotiate_internal.h"
 
@@ -77,26 +76,6 @@ void hvd_tally_forget(struct hvd_waiting *w)
 
 /* --- The sentence ----------------------------------------------------------------------------- */
 
-/* A text that is cut when it is full. */
-struct sentence {
-    char *out;
-    size_t size;
-    size_t len;
-};
-
-static void put(struct sentence *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(struct sentence *s, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    const int n = vsnprintf(s->out + s->len, s->size - s->len, fmt, ap);
-    va_end(ap);
-    if (n > 0)
-        s->len = s->len + (size_t)n < s->size ? s->len + (size_t)n : s->size - 1;
-}
-
 static bool has_rank(const struct hvd_negotiator *n, const struct hvd_tally *t, int rank)
 {
     return hvd_positions_has(t->asked, n->options.tree->position_of[rank]);
@@ -115,27 +94,27 @@ static int end_of_range(const struct hvd_negotiator *n, const struct hvd_tally *
 
 /* "3 on ranks 0, 2-5", from the first rank that has so many. */
 static void put_tally(const struct hvd_negotiator *n, const struct hvd_tally *t, int first,
-                      struct sentence *s)
+                      struct hvd_text *s)
 {
     const int *ranks = n->options.ranks;
     int n_ranges = 0;
 
     if (t->n_tensors > 0)
-        put(s, "%" PRIu32 " on ", t->n_tensors);
+        hvd_text_add(s, "%" PRIu32 " on ", t->n_tensors);
     else
-        put(s, "none on ");
-    put(s, hvd_positions_count(t->asked, t->asked, n->size) > 1 ? "ranks " : "rank ");
+        hvd_text_add(s, "none on ");
+    hvd_text_add(s, hvd_positions_count(t->asked, t->asked, n->size) > 1 ? "ranks " : "rank ");
     for (int rank = first; rank < n->size; rank++) {
         if (!has_rank(n, t, rank))
             continue;
         const int end = end_of_range(n, t, rank);
         if (++n_ranges > RANGES_MAX) {
-            put(s, ", ...");
+            hvd_text_add(s, ", ...");
             return;
         }
-        put(s, n_ranges > 1 ? ", %d" : "%d", ranks[rank]);
+        hvd_text_add(s, n_ranges > 1 ? ", %d" : "%d", ranks[rank]);
         if (end > rank + 1)
-            put(s, "-%d", ranks[end - 1]);
+            hvd_text_add(s, "-%d", ranks[end - 1]);
         rank = end - 1;
     }
 }
@@ -157,28 +136,28 @@ static const struct hvd_tally *begins_tally(const struct hvd_negotiator *n,
 void hvd_tally_explain(const struct hvd_negotiator *n, const struct hvd_waiting *w, char *text,
                        size_t size)
 {
-    struct sentence s = {.out = text, .size = size};
+    struct hvd_text s = hvd_text_in(text, size);
     struct hvd_group_name group = {.base = w->first.name};
     const char *between = "";
 
     if (!w->tallies) {
-        put(&s, "%s", w->text ? w->text : "");
+        hvd_text_add(&s, "%s", w->text ? w->text : "");
         return;
     }
     (void)hvd_group_name_parse(w->first.name, &group);
-    put(&s, "Mismatched number of tensors in group %.*s: ",
-        group.base.len > 200 ? 200 : (int)group.base.len, group.base.data);
+    hvd_text_add(&s, "Mismatched number of tensors in group %.*s: ",
+                 group.base.len > 200 ? 200 : (int)group.base.len, group.base.data);
     for (int rank = 0; rank < n->size; rank++) {
         const struct hvd_tally *t = begins_tally(n, w, rank);
         if (!t)
             continue;
-        put(&s, "%s", between);
+        hvd_text_add(&s, "%s", between);
         put_tally(n, t, rank, &s);
         between = "; ";
     }
-    put(&s, ".");
+    hvd_text_add(&s, ".");
     if (w->failed_check == HVD_REFUSED)
-        put(&s, " %s", w->text);
+        hvd_text_add(&s, " %s", w->text);
 }
 
 /* --- What fails ------------------------------------------------------------------------------- */

@@ -10,8 +10,6 @@
 #include "worker/engine/staging.h"
 
 #define NAME_SHOWN 200
-#define HOST_SHOWN 64
-#define STAY_NAMED 4
 
 static const char shutdown_time[] = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";
 
@@ -208,39 +206,19 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
 /* --- What comes of it --------------------------------------------------------------------------
  */
 
-/* Between the names of a list: "a", "a and b", "a, b and c". */
-static void add_separator(int i, int n, char *text, size_t size)
-{
-    const size_t len = strlen(text);
-
-    if (i > 0)
-        snprintf(text + len, size - len, "%s", i + 1 == n ? " and" : ",");
-}
-
-/* " rank 1 on host a" */
-static void add_rank(const struct hvd_engine *e, int rank, char *text, size_t size)
-{
-    const char *host = e->transport->ops->host(e->transport, rank);
-    const size_t len = strlen(text);
-
-    snprintf(text + len, size - len, " rank %d%s%.*s", rank, host ? " on host " : "", HOST_SHOWN,
-             host ? host : "");
-}
-
 /* "tensor t is in transfer" */
-static void add_wait(const struct hvd_set *set, const struct hvd_beat_step *step, char *text,
-                     size_t size)
+static void add_wait(const struct hvd_set *set, const struct hvd_beat_step *step,
+                     struct hvd_text *text)
 {
-    const size_t len = strlen(text);
     const int n = step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len;
 
     if (step->kind == HVD_WAIT_LEAVE)
-        snprintf(text + len, size - len, "the job shuts down");
+        hvd_text_add(text, "the job shuts down");
     else if (step->kind == HVD_WAIT_SET)
-        snprintf(text + len, size - len, "process set %u is made", set->id);
+        hvd_text_add(text, "process set %u is made", set->id);
     else
-        snprintf(text + len, size - len, "tensor %.*s %s", n, n > 0 ? step->name.data : "",
-                 step->kind == HVD_WAIT_DATA ? "is in transfer" : "waits to be agreed on");
+        hvd_text_add(text, "tensor %.*s %s", n, n > 0 ? step->name.data : "",
+                     step->kind == HVD_WAIT_DATA ? "is in transfer" : "waits to be agreed on");
 }
 
 static double seconds(int64_t ns)
@@ -259,22 +237,21 @@ static void warn(struct hvd_engine *e, const char *text)
 static void warn_of(struct hvd_engine *e, const struct hvd_set *set,
                     const struct hvd_beat_step *step)
 {
-    char text[HVD_TEXT_MAX] = "";
+    const int rank = rank_of(set, step->neighbour);
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
 
-    add_rank(e, rank_of(set, step->neighbour), text, sizeof(text));
-    text[1] = 'R';
-    const size_t len = strlen(text);
-    snprintf(text + len, sizeof(text) - len, " has not answered for %.3g seconds while ",
-             seconds(step->silent_ns));
-    add_wait(set, step, text, sizeof(text));
-    const size_t end = strlen(text);
-    snprintf(text + end, sizeof(text) - end, ": it may be stopped, or cut off.");
-    warn(e, text + 1);
+    hvd_add_ranks(e, &rank, 1, &text);
+    out[0] = 'R';
+    hvd_text_add(&text, " has not answered for %.3g seconds while ", seconds(step->silent_ns));
+    add_wait(set, step, &text);
+    hvd_text_add(&text, ": it may be stopped, or cut off.");
+    warn(e, out);
 }
 
 /* "; rank 3 on host b has not answered either": who is silent besides, as behind the same link. */
 static void add_as_silent(const struct hvd_engine *e, const struct hvd_set *set, int lost,
-                          char *text, size_t size)
+                          struct hvd_text *text)
 {
     int silent[HVD_SILENT_MAX];
     int others[HVD_SILENT_MAX];
@@ -287,16 +264,9 @@ static void add_as_silent(const struct hvd_engine *e, const struct hvd_set *set,
             others[n++] = hvd_rank_at(set, silent[i]);
     if (n == 0)
         return;
-    const int n_named = n > STAY_NAMED ? STAY_NAMED : n;
-    snprintf(text + strlen(text), size - strlen(text), ";");
-    for (int i = 0; i < n_named; i++) {
-        add_separator(i, n, text, size);
-        add_rank(e, others[i], text, size);
-    }
-    if (n > n_named)
-        snprintf(text + strlen(text), size - strlen(text), " and %d more", n - n_named);
-    snprintf(text + strlen(text), size - strlen(text), " %s not answered either",
-             n == 1 ? "has" : "have");
+    hvd_text_add(text, "; ");
+    hvd_add_ranks(e, others, n, text);
+    hvd_text_add(text, " %s not answered either", n == 1 ? "has" : "have");
 }
 
 /* A silent neighbour ends the job, as one that is lost. */
@@ -304,35 +274,31 @@ static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
                             const struct hvd_beat_step *step, struct hvd_err *err)
 {
     const int rank = rank_of(set, step->neighbour);
-    char text[HVD_TEXT_MAX] = "";
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
 
-    snprintf(text, sizeof(text), "it has not answered for %.3g seconds while ",
-             seconds(step->silent_ns));
-    add_wait(set, step, text, sizeof(text));
-    snprintf(text + strlen(text), sizeof(text) - strlen(text),
-             ", for longer than %.3g seconds (%s)", (double)e->options.stall_shutdown_ns / 1e9,
-             shutdown_time);
-    add_as_silent(e, set, rank, text, sizeof(text));
-    hvd_err_set(err, HVD_ERR_TIMEOUT, 0, "%s", text);
+    hvd_text_add(&text, "it has not answered for %.3g seconds while ", seconds(step->silent_ns));
+    add_wait(set, step, &text);
+    hvd_text_add(&text, ", for longer than %.3g seconds (%s)",
+                 (double)e->options.stall_shutdown_ns / 1e9, shutdown_time);
+    add_as_silent(e, set, rank, &text);
+    hvd_err_set(err, HVD_ERR_TIMEOUT, 0, "%s", out);
     return hvd_give_up_rank(e, rank, err);
 }
 
 /* Who the data is to come from, or go to, where the transport knows it. */
-static void add_awaited(struct hvd_engine *e, const struct hvd_flight *f, char text[HVD_TEXT_MAX])
+static void add_awaited(struct hvd_engine *e, const struct hvd_flight *f, struct hvd_text *text)
 {
     struct hvd_transport *t = e->transport;
-    int ranks[STAY_NAMED];
-    const int n = t->ops->awaits ? t->ops->awaits(t, &f->move, ranks, STAY_NAMED) : 0;
+    int ranks[HVD_RANKS_NAMED];
+    const int n = t->ops->awaits ? t->ops->awaits(t, &f->move, ranks, HVD_RANKS_NAMED) : 0;
 
-    if (n > 0) {
-        snprintf(text + strlen(text), HVD_TEXT_MAX - strlen(text), ":");
-        add_rank(e, e->topology.rank, text, HVD_TEXT_MAX);
-        snprintf(text + strlen(text), HVD_TEXT_MAX - strlen(text), " waits for");
-    }
-    for (int i = 0; i < n; i++) {
-        add_separator(i, n, text, HVD_TEXT_MAX);
-        add_rank(e, ranks[i], text, HVD_TEXT_MAX);
-    }
+    if (n == 0)
+        return;
+    hvd_text_add(text, ": ");
+    hvd_add_ranks(e, &e->topology.rank, 1, text);
+    hvd_text_add(text, " waits for ");
+    hvd_add_ranks(e, ranks, n, text);
 }
 
 /* Whether the flight's data is on its way over the transport. */
@@ -346,39 +312,37 @@ static bool is_moving(const struct hvd_set *set, const struct hvd_flight *f)
 
 /* Data that moves nowhere, although all around this rank answer. */
 static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
-                             const struct hvd_beat_step *step, char text[HVD_TEXT_MAX])
+                             const struct hvd_beat_step *step, struct hvd_text *text)
 {
     const struct hvd_flight *f = oldest_flight(set);
+    const int64_t transfer_ns = f ? e->now_ns - f->since_ns : step->waited_ns;
     int silent[HVD_SILENT_MAX];
     const int n_silent = hvd_heartbeat_silent(set->heartbeat, -1, silent);
 
-    const int64_t transfer_ns = f ? e->now_ns - f->since_ns : step->waited_ns;
-
-    snprintf(text, HVD_TEXT_MAX, "Tensor %.*s (%s) has been in transfer for %.3g seconds",
-             step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len, step->name.data,
-             f ? hvd_op_name((int)f->request.op) : "", seconds(transfer_ns));
+    hvd_text_add(text, "Tensor %.*s (%s) has been in transfer for %.3g seconds",
+                 step->name.len > NAME_SHOWN ? NAME_SHOWN : (int)step->name.len, step->name.data,
+                 f ? hvd_op_name((int)f->request.op) : "", seconds(transfer_ns));
     if (transfer_ns > step->waited_ns)
-        snprintf(text + strlen(text), HVD_TEXT_MAX - strlen(text),
-                 " and has not moved for %.3g seconds", seconds(step->waited_ns));
-    const size_t len = strlen(text);
+        hvd_text_add(text, " and has not moved for %.3g seconds", seconds(step->waited_ns));
     if (f && hvd_staging_is_landing(f)) {
-        snprintf(text + len, HVD_TEXT_MAX - len, ": the device of this rank is not done");
-        return;
+        hvd_text_add(text, ": the device of this rank is not done");
+    } else if (n_silent > 0) {
+        for (int i = 0; i < n_silent; i++)
+            silent[i] = hvd_rank_at(set, silent[i]);
+        hvd_text_add(text, ": no answer comes from ");
+        hvd_add_ranks(e, silent, n_silent, text);
+    } else {
+        hvd_text_add(text, ", though all ranks answer");
+        if (f && is_moving(set, f))
+            add_awaited(e, f, text);
     }
-    snprintf(text + len, HVD_TEXT_MAX - len,
-             n_silent > 0 ? ": no answer comes from" : ", though all ranks answer");
-    for (int i = 0; i < n_silent; i++) {
-        add_separator(i, n_silent, text, HVD_TEXT_MAX);
-        add_rank(e, hvd_rank_at(set, silent[i]), text, HVD_TEXT_MAX);
-    }
-    if (f && n_silent == 0 && is_moving(set, f))
-        add_awaited(e, f, text);
 }
 
 static hvd_status_t act(struct hvd_engine *e, struct hvd_set *set, const struct hvd_beat_step *step,
                         struct hvd_err *err)
 {
-    char text[HVD_TEXT_MAX];
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
 
     switch (step->action) {
     case HVD_BEAT_PROBE:
@@ -389,13 +353,13 @@ static hvd_status_t act(struct hvd_engine *e, struct hvd_set *set, const struct 
     case HVD_BEAT_LOSE:
         return give_up(e, set, step, err);
     case HVD_BEAT_OVERDUE_WARN:
-        describe_overdue(e, set, step, text);
-        warn(e, text);
+        describe_overdue(e, set, step, &text);
+        warn(e, out);
         return HVD_OK;
     case HVD_BEAT_OVERDUE_LOSE:
     default:
-        describe_overdue(e, set, step, text);
-        return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%.600s (%s)", text, shutdown_time);
+        describe_overdue(e, set, step, &text);
+        return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s (%s)", out, shutdown_time);
     }
 }
 
@@ -423,7 +387,9 @@ static bool is_silent(const struct hvd_set *set, int position)
 static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *set)
 {
     const struct hvd_node *node = &set->node;
-    char text[HVD_TEXT_MAX] = "";
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
+    int ranks[HVD_RANKS_NAMED];
     int n = 0;
 
     if (e->left_ns == 0 || e->is_down || e->is_stay_warned ||
@@ -432,22 +398,19 @@ static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *s
     e->is_stay_warned = true;
     for (int party = 0; party <= node->n_children; party++) {
         const struct hvd_span span = hvd_node_party_span(node, party);
-        if (span.n > 1 || has_left(set, span.first) || is_silent(set, span.first) ||
-            ++n > STAY_NAMED)
+        if (span.n > 1 || has_left(set, span.first) || is_silent(set, span.first))
             continue;
-        if (n > 1)
-            snprintf(text + strlen(text), sizeof(text) - strlen(text), ",");
-        add_rank(e, hvd_rank_at(set, span.first), text, sizeof(text));
+        if (n < HVD_RANKS_NAMED)
+            ranks[n] = hvd_rank_at(set, span.first);
+        n++;
     }
-    if (n > STAY_NAMED)
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), " and %d more", n - STAY_NAMED);
     if (n == 0)
         return;
-    snprintf(text + strlen(text), sizeof(text) - strlen(text),
-             " did not call horovod_shutdown in the %.3g seconds since another rank did",
-             seconds(e->now_ns - e->left_ns));
-    text[1] = 'R';
-    warn(e, text + 1);
+    hvd_add_ranks(e, ranks, n, &text);
+    out[0] = 'R';
+    hvd_text_add(&text, " did not call horovod_shutdown in the %.3g seconds since another rank did",
+                 seconds(e->now_ns - e->left_ns));
+    warn(e, out);
 }
 
 /* The coordinator names who does not answer, and not all behind them. */

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/text.h"
 #include "worker/core/cache.h"
 #include "worker/core/fusion.h"
 #include "worker/core/heartbeat.h"
@@ -696,6 +697,12 @@ hvd_status_t hvd_end_because(struct hvd_engine *e, int rank, const char *text, s
 /* The same as hvd_lose_rank for a rank that does not answer any more, whatever it is to this one.
  */
 hvd_status_t hvd_give_up_rank(struct hvd_engine *e, int rank, struct hvd_err *err);
+
+#define HVD_RANKS_NAMED 4
+
+/* Appends the first HVD_RANKS_NAMED of n ranks, where the others are counted: "rank 1 on host a,
+ * rank 3 on host b and rank 4 on host b". */
+void hvd_add_ranks(const struct hvd_engine *e, const int *ranks, int n, struct hvd_text *text);
 
 /* --- hear.c: caller is the driver, without mu --------------------------------------------------
  */

@@ -17,14 +17,36 @@
 #include "base/rank_state.h"
 #include "worker/engine/engine_internal.h"
 
-/* How the loss of a rank is told. */
-static void write_loss(const struct hvd_engine *e, int rank, const char *why,
-                       char text[HVD_TEXT_MAX])
+/* "rank 1 on host a" */
+static void add_rank(const struct hvd_engine *e, int rank, struct hvd_text *text)
 {
     const char *host = e->transport->ops->host(e->transport, rank);
 
-    snprintf(text, HVD_TEXT_MAX, "Rank %d%s%.64s is lost: %.860s", rank, host ? " on host " : "",
-             host ? host : "", why);
+    hvd_text_add(text, "rank %d%s%.64s", rank, host ? " on host " : "", host ? host : "");
+}
+
+void hvd_add_ranks(const struct hvd_engine *e, const int *ranks, int n, struct hvd_text *text)
+{
+    const int n_named = n > HVD_RANKS_NAMED ? HVD_RANKS_NAMED : n;
+
+    for (int i = 0; i < n_named; i++) {
+        if (i > 0)
+            hvd_text_add(text, i + 1 == n ? " and " : ", ");
+        add_rank(e, ranks[i], text);
+    }
+    if (n > n_named)
+        hvd_text_add(text, " and %d more", n - n_named);
+}
+
+/* How the loss of a rank is told. */
+static void write_loss(const struct hvd_engine *e, int rank, const char *why,
+                       char out[HVD_TEXT_MAX])
+{
+    struct hvd_text text = hvd_text_in(out, HVD_TEXT_MAX);
+
+    add_rank(e, rank, &text);
+    out[0] = 'R';
+    hvd_text_add(&text, " is lost: %s", why);
 }
 
 static void note_told(struct hvd_engine *e, const char *text)

@@ -65,10 +65,8 @@ struct hvd_entry *hvd_refusal_find(const struct hvd_set *set, struct hvd_strview
 /* Whether the entry has the name of the refusal, and is not another one of its group. */
 static bool is_of_name(const struct hvd_entry *refused, const struct hvd_entry *entry)
 {
-    const struct hvd_strview a = hvd_group_name_key(refused->request.name);
-    const struct hvd_strview b = hvd_group_name_key(entry->request.name);
-
-    return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+    return hvd_strview_same(hvd_group_name_key(refused->request.name),
+                            hvd_group_name_key(entry->request.name));
 }
 
 bool hvd_refusal_follow(struct hvd_entry *refused, struct hvd_entry *entry)

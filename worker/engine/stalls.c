@@ -13,28 +13,11 @@
 
 #define STALL_CHECK_NS 1000000000
 #define STALL_REPORT_MAX 2048
-#define STALLED_RANKS_NAMED 4
 
 /* All ranks may take the shutdown time to leave a job that a stall has ended, but: */
 #define LEAVE_MIN_NS INT64_C(10000000000)
 #define LEAVE_MAX_NS INT64_C(30000000000)
 #define LEAVE_LATE_NS INT64_C(5000000000) /* and who is to name them has so long to do it */
-
-/* Appends " rank 1 on host a, rank 3 on host b and 2 more". What does not fit is left out. */
-static void add_ranks(const struct hvd_engine *e, const int *ranks, int n_ranks, char *text,
-                      size_t size)
-{
-    for (int i = 0; i < n_ranks && i < STALLED_RANKS_NAMED; i++) {
-        const char *host = e->transport->ops->host(e->transport, ranks[i]);
-        const size_t len = strlen(text);
-        snprintf(text + len, size - len, "%s rank %d%s%.64s", i ? "," : "", ranks[i],
-                 host ? " on host " : "", host ? host : "");
-    }
-    if (n_ranks > STALLED_RANKS_NAMED) {
-        const size_t len = strlen(text);
-        snprintf(text + len, size - len, " and %d more", n_ranks - STALLED_RANKS_NAMED);
-    }
-}
 
 /* Another sentence follows the text, with a full stop of its own. */
 static void trim_full_stop(char *text)
@@ -49,9 +32,10 @@ static void trim_full_stop(char *text)
 static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set, int64_t now_ns,
                                 struct hvd_err *err)
 {
-    int ranks[STALLED_RANKS_NAMED];
-    int n_ranks = STALLED_RANKS_NAMED;
-    char text[HVD_TEXT_MAX];
+    int ranks[HVD_RANKS_NAMED];
+    int n_ranks = HVD_RANKS_NAMED;
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
     const int64_t limit_ns = e->options.stall_shutdown_ns;
     const bool is_looked_for = limit_ns > 0 && e->stalled_ns == 0 && !e->is_stall_told;
     const char *name =
@@ -60,24 +44,26 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
 
     if (!name)
         return HVD_OK;
-    snprintf(text, sizeof(text),
-             "Tensor %.300s is stalled for longer than %.3g seconds "
-             "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): it waits for%s",
-             name, (double)limit_ns / 1e9, n_ranks == 0 ? " the other tensors of its group" : "");
+    hvd_text_add(&text,
+                 "Tensor %.300s is stalled for longer than %.3g seconds "
+                 "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): it waits for ",
+                 name, (double)limit_ns / 1e9);
+    if (n_ranks > 0)
+        hvd_add_ranks(e, ranks, n_ranks, &text);
+    else
+        hvd_text_add(&text, "the other tensors of its group");
     const char *why = hvd_negotiator_empty_group(set->negotiator, name);
-    add_ranks(e, ranks, n_ranks, text, sizeof(text));
-    const size_t len = strlen(text);
     if (why)
-        snprintf(text + len, sizeof(text) - len, ": %.300s", why);
-    trim_full_stop(text);
-    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", text);
+        hvd_text_add(&text, ": %.300s", why);
+    trim_full_stop(out);
+    hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", out);
     /* Without a thread of its own a rank does not answer, though its program runs. */
     if (e->topology.thread_bound || !hvd_beats_are_missed(e, set, now_ns - limit_ns))
-        return hvd_end_for_stall(e, text, err);
+        return hvd_end_for_stall(e, out, err);
     /* Of another set: rank 0 hears of it as of any failure here. */
     return set->id == 0
-               ? hvd_negotiator_leave(set->negotiator, (struct hvd_span){.n = 1}, true, text, err)
-               : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
+               ? hvd_negotiator_leave(set->negotiator, (struct hvd_span){.n = 1}, true, out, err)
+               : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", out);
 }
 
 static int64_t leave_limit_ns(const struct hvd_engine *e)
@@ -108,7 +94,7 @@ static bool have_all_left(const struct hvd_set *world, struct hvd_span span)
  * these are in all. Who passes on what others say sees to those behind it. is_late: it has not
  * done so in time, and is named.
  */
-static int find_staying(const struct hvd_set *world, bool is_late, int ranks[STALLED_RANKS_NAMED])
+static int find_staying(const struct hvd_set *world, bool is_late, int ranks[HVD_RANKS_NAMED])
 {
     int n_ranks = 0;
 
@@ -116,7 +102,7 @@ static int find_staying(const struct hvd_set *world, bool is_late, int ranks[STA
         const struct hvd_span span = hvd_node_party_span(&world->node, party);
         if ((span.n > 1 && !is_late) || have_all_left(world, span))
             continue;
-        if (n_ranks < STALLED_RANKS_NAMED)
+        if (n_ranks < HVD_RANKS_NAMED)
             ranks[n_ranks] = hvd_rank_at(world, span.first);
         n_ranks++;
     }
@@ -129,9 +115,10 @@ static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd
     const struct hvd_set *world = e->sets[0];
     const int64_t limit_ns = leave_limit_ns(e);
     const int64_t waited_ns = now_ns - e->stalled_ns;
-    int ranks[STALLED_RANKS_NAMED];
+    int ranks[HVD_RANKS_NAMED];
     char cause[HVD_TEXT_MAX + 1];
-    char text[HVD_TEXT_MAX] = "";
+    char out[HVD_TEXT_MAX];
+    struct hvd_text text = hvd_text_in(out, sizeof(out));
 
     if (e->is_down || e->told_ns > 0 || waited_ns < limit_ns)
         return HVD_OK;
@@ -140,14 +127,12 @@ static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd
     if (n_ranks == 0)
         return HVD_OK;
     hvd_first_cause(e, cause);
-    add_ranks(e, ranks, n_ranks, text, sizeof(text));
-    const size_t len = strlen(text);
-    snprintf(
-        text + len, sizeof(text) - len,
-        "%s did not call horovod_shutdown in the %.3g seconds since the job was to end: %.600s",
+    hvd_add_ranks(e, ranks, n_ranks, &text);
+    out[0] = 'R';
+    hvd_text_add(
+        &text, "%s did not call horovod_shutdown in the %.3g seconds since the job was to end: %s",
         is_late ? ", or a rank behind it," : "", (double)limit_ns / 1e9, cause);
-    text[1] = 'R';
-    return hvd_end_because(e, ranks[0], text + 1, err);
+    return hvd_end_because(e, ranks[0], out, err);
 }
 
 hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,

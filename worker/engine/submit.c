@@ -54,8 +54,7 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
 static struct hvd_slot *matching_slot(struct hvd_slot *slot, const struct hvd_request *req)
 {
     if (!slot || !hvd_request_equal(&slot->request, req) || slot->group_size != req->group_size ||
-        slot->request.name.len != req->name.len ||
-        memcmp(slot->request.name.data, req->name.data, req->name.len) != 0)
+        !hvd_strview_same(slot->request.name, req->name))
         return NULL;
     return slot;
 }

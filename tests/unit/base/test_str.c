@@ -17,6 +17,15 @@ static void cut_walks_through_all_items(void **state)
     assert_null(rest.data);
 }
 
+static void views_are_the_same_when_their_texts_are(void **state)
+{
+    (void)state;
+    assert_true(hvd_strview_same(hvd_strview_of("ab"), (struct hvd_strview){"abc", 2}));
+    assert_false(hvd_strview_same(hvd_strview_of("ab"), hvd_strview_of("abc")));
+    assert_false(hvd_strview_same(hvd_strview_of("ab"), hvd_strview_of("ac")));
+    assert_true(hvd_strview_same((struct hvd_strview){0}, hvd_strview_of("")));
+}
+
 static void trim_takes_white_space_from_both_ends(void **state)
 {
     (void)state;
@@ -134,6 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cut_walks_through_all_items),
+        cmocka_unit_test(views_are_the_same_when_their_texts_are),
         cmocka_unit_test(trim_takes_white_space_from_both_ends),
         cmocka_unit_test(integers_are_decimal_whole_and_in_range),
         cmocka_unit_test(the_extremes_of_64_bits_are_read),

@@ -6,11 +6,11 @@
 #include "worker/launch/core/hosts.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 
 static const int64_t slots_range[2] = {1, 1000000};
 
@@ -170,30 +170,16 @@ int64_t hvd_hosts_slots(const struct hvd_hosts *hosts)
     return sum;
 }
 
-/* Appends to a text of fixed size what still fits into it. */
-static void append(char *out, size_t size, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void append(char *out, size_t size, const char *fmt, ...)
-{
-    size_t len = strlen(out);
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (len + 1 < size)
-        (void)vsnprintf(out + len, size - len, fmt, ap);
-    va_end(ap);
-}
-
 hvd_status_t hvd_hosts_fit(struct hvd_hosts *hosts, int64_t n_proc, struct hvd_err *err)
 {
     int64_t slots = hvd_hosts_slots(hosts);
-    char names[256] = "";
+    char names[256];
+    struct hvd_text text = hvd_text_in(names, sizeof(names));
 
     if (n_proc > slots) {
         for (size_t i = 0; i < hosts->n && i < 4; i++)
-            append(names, sizeof(names), "%s%s:%" PRId64, i ? ", " : "", hosts->items[i].name,
-                   hosts->items[i].slots);
+            hvd_text_add(&text, "%s%s:%" PRId64, i ? ", " : "", hosts->items[i].name,
+                         hosts->items[i].slots);
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "-np %" PRId64 " is more than the %" PRId64 " slots of %zu host%s (%s%s): "
                         "lower -np or give the hosts more slots",
@@ -238,7 +224,8 @@ hvd_status_t hvd_hosts_check_versions(const struct hvd_hosts *hosts, int this_ma
     size_t n_usual = count_version(hosts, this_major) + 1;
     int usual = this_major;
     size_t n_odd = 0;
-    char names[320] = "";
+    char names[320];
+    struct hvd_text text = hvd_text_in(names, sizeof(names));
 
     for (size_t i = 0; i < hosts->n; i++) {
         int major = hosts->items[i].mpi_major;
@@ -250,14 +237,14 @@ hvd_status_t hvd_hosts_check_versions(const struct hvd_hosts *hosts, int this_ma
         }
     }
     if (usual != this_major)
-        append(names, sizeof(names), "this host has Open MPI %d", this_major);
+        hvd_text_add(&text, "this host has Open MPI %d", this_major);
     n_odd += usual != this_major;
     for (size_t i = 0; i < hosts->n; i++) {
         const struct hvd_host *host = &hosts->items[i];
 
         if (host->mpi_major != 0 && host->mpi_major != usual && !host->is_local && ++n_odd <= 4)
-            append(names, sizeof(names), "%s%s has Open MPI %d", n_odd > 1 ? ", " : "", host->name,
-                   host->mpi_major);
+            hvd_text_add(&text, "%s%s has Open MPI %d", n_odd > 1 ? ", " : "", host->name,
+                         host->mpi_major);
     }
     if (n_odd == 0)
         return HVD_OK;
