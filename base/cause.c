@@ -372,6 +372,13 @@ struct hvd_strview hvd_cause_awaited(struct hvd_strview line, int64_t *rank,
         host->data = rest.data + strlen(on_host);
         host->len =
             span_of((struct hvd_strview){host->data, rest.len - strlen(on_host)}, " ,", false);
+        rest.len -= (size_t)(host->data + host->len - rest.data);
+        rest.data = host->data + host->len;
+    }
+    rest = hvd_strview_trim(rest);
+    if (starts_with(rest, ", ") || starts_with(rest, "and ")) { /* more ranks */
+        const char *name = find(rest, " (tensor ");
+        end = name ? name : rest.data + rest.len;
     }
     return (struct hvd_strview){at, (size_t)(end - at)};
 }

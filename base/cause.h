@@ -46,8 +46,8 @@ struct hvd_strview hvd_cause_lost(struct hvd_strview line, struct hvd_strview *h
 
 /*
  * The rank that a tensor waited for until that ended the job, as the line has it: why, with the
- * rank in *rank and where it ran in *host (empty where that is not said); the first one where the
- * tensor waited for several. {.len = 0} when the line does not say so.
+ * rank in *rank and where it ran in *host (empty where that is not said); where the tensor waited
+ * for several, the first one, and why names all. {.len = 0} when the line does not say so.
  */
 struct hvd_strview hvd_cause_awaited(struct hvd_strview line, int64_t *rank,
                                      struct hvd_strview *host);

@@ -282,27 +282,40 @@ static void a_shutdown_that_another_rank_caused_blames_it(void **state)
 static void a_rank_that_a_stalled_tensor_waited_for_is_told_with_its_host(void **state)
 {
     static const char why[] = "Tensor t is stalled for longer than 4 seconds (X)";
+    static const char all[] =
+        "Tensor t is stalled for longer than 4 seconds (X): it waits for rank ";
     static const struct {
         const char *line, *host;
         int64_t rank;
+        const char *ranks; /* NULL: one, and why does not repeat it */
     } cases[] = {
         {"ERR Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it "
          "waits for rank 12 on host w-1, rank 3 on host w and 2 more (tensor t)",
-         "w-1", 12},
+         "w-1", 12, "12 on host w-1, rank 3 on host w and 2 more"},
+        {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it waits "
+         "for rank 2 on host w and rank 3 on host w (tensor t)",
+         "w", 2, "2 on host w and rank 3 on host w"},
+        {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it waits "
+         "for rank 2 and rank 3",
+         "", 2, "2 and rank 3"},
         {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it waits "
          "for rank 1 on host w",
-         "w", 1},
+         "w", 1, NULL},
+        {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it waits "
+         "for rank 1 on host w (tensor t)",
+         "w", 1, NULL},
         {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it waits "
          "for rank 1, rank 2",
-         "", 1},
+         "", 1, "1, rank 2"},
         {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X): it waits "
          "for rank x",
-         NULL, -1},
-        {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X)", NULL, -1},
+         NULL, -1, NULL},
+        {"Horovod has been shut down. Tensor t is stalled for longer than 4 seconds (X)", NULL, -1,
+         NULL},
         {": it waits for rank 1 Horovod has been shut down. Tensor t is stalled for longer than 4",
-         NULL, -1},
-        {"Tensor t is stalled for longer than 4 seconds (X): it waits for rank 1", NULL, -1},
-        {"", NULL, -1},
+         NULL, -1, NULL},
+        {"Tensor t is stalled for longer than 4 seconds (X): it waits for rank 1", NULL, -1, NULL},
+        {"", NULL, -1, NULL},
     };
 
     (void)state;
@@ -316,7 +329,12 @@ static void a_rank_that_a_stalled_tensor_waited_for_is_told_with_its_host(void *
         assert_int_equal(rank, cases[i].rank);
         if (!cases[i].host)
             continue;
-        assert_true(hvd_strview_equal(found, why));
+        char want[160];
+        if (cases[i].ranks)
+            snprintf(want, sizeof(want), "%s%s", all, cases[i].ranks);
+        else
+            snprintf(want, sizeof(want), "%s", why);
+        assert_true(hvd_strview_equal(found, want));
         assert_true(hvd_strview_equal(host, cases[i].host));
     }
 }
