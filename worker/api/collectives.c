@@ -241,7 +241,10 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
         st = find_place(engine, call, t->process_set, &place, err);
     if (st != HVD_OK)
         return st;
-    st = make_request(call->op, t, top->size, req, err);
+    if (call->op == HVD_BROADCAST)
+        st = hvd_engine_check_root(engine, (uint32_t)t->process_set, t->root_rank, err);
+    if (st == HVD_OK)
+        st = make_request(call->op, t, top->size, req, err);
     if (st == HVD_OK && req->reduce == HVD_ADASUM)
         st = hvd_plan_check_adasum(place.size, err);
     if (st == HVD_OK)

@@ -5,6 +5,7 @@
  */
 #include "worker/core/negotiate.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -547,6 +548,15 @@ static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
     return st == HVD_OK ? complete(n, w, err) : st;
 }
 
+/* Whether a rank of the job, which a broadcast begins with, is in the set. */
+static bool has_root(const struct hvd_negotiator *n, const struct hvd_request *req)
+{
+    for (int i = 0; i < n->size && req->op == HVD_BROADCAST; i++)
+        if (n->options.ranks[i] == req->root)
+            return true;
+    return req->op != HVD_BROADCAST;
+}
+
 hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, const struct hvd_ask *ask,
                                     int64_t now_ns, struct hvd_err *err)
 {
@@ -555,6 +565,9 @@ hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, const struct hvd_a
 
     if (!hvd_spans_within(&ask->by, n->options.node->span))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that do not exist");
+    if (st == HVD_OK && !has_root(n, &ask->request))
+        st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "root rank %d is not in process set %" PRIu32,
+                      ask->request.root, n->options.set);
     if (st != HVD_OK)
         return HVD_WRAP(err, st, "request of rank %d", hvd_world_rank(n, first));
     if (n->is_ending)

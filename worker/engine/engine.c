@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "worker/core/rank_list.h"
 #include "worker/engine/engine_internal.h"
 
 void hvd_engine_destroy(struct hvd_engine *e)
@@ -129,6 +130,24 @@ hvd_status_t hvd_engine_place(struct hvd_engine *e, uint32_t set, struct hvd_pla
                ? HVD_OK
                : HVD_FAIL(err, HVD_ERR_DENIED, 0,
                           "Rank %d is not a member of the provided process set.", e->topology.rank);
+}
+
+hvd_status_t hvd_engine_check_root(struct hvd_engine *e, uint32_t set, int root,
+                                   struct hvd_err *err)
+{
+    struct hvd_rank_list list;
+
+    pthread_mutex_lock(&e->mu);
+    const struct hvd_set *found = hvd_set_find(e, set);
+    const bool is_good = !found || hvd_set_rank_of(found, root) >= 0;
+    if (!is_good)
+        hvd_rank_list_init(&list, found->ranks, found->place.size);
+    pthread_mutex_unlock(&e->mu);
+    return is_good ? HVD_OK
+                   : HVD_FAIL(err, HVD_ERR_INVALID, 0,
+                              "broadcast received invalid root rank %d for provided process set: "
+                              "its ranks are %s",
+                              root, list.text);
 }
 
 uint64_t hvd_engine_count_unnamed(struct hvd_engine *e, uint32_t set, enum hvd_op op)

@@ -187,6 +187,11 @@ int hvd_engine_sets(struct hvd_engine *e, uint32_t *ids, int room);
  * there is no such set. Any thread, member or not. */
 int hvd_engine_set_ranks(struct hvd_engine *e, uint32_t id, int *ranks, int room);
 
+/* HVD_ERR_INVALID when a rank of the job is not in the process set: no broadcast can begin there.
+ * HVD_OK also where there is no such set, or this rank is not in it. Any thread. */
+hvd_status_t hvd_engine_check_root(struct hvd_engine *e, uint32_t set, int root,
+                                   struct hvd_err *err);
+
 /* This rank in the process set, and its size, into *place. HVD_ERR_NOT_FOUND when there is no such
  * set, HVD_ERR_DENIED when this rank is not in it. Any thread. */
 hvd_status_t hvd_engine_place(struct hvd_engine *e, uint32_t set, struct hvd_place *place,

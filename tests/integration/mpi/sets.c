@@ -65,6 +65,28 @@ static void cast_in(int set)
     check(value == 77, "cast", "a value is wrong");
 }
 
+/* Rank 0 of the job is not in the set: no rank waits for it, and the set goes on. */
+static void cast_from_outside(int odds)
+{
+    const int roots[] = {0, horovod_size(), -1};
+    horovod_error_t err = {0};
+    int32_t value = 1;
+
+    if (horovod_process_set_included(odds) != 1)
+        return;
+    for (int i = 0; i < 3; i++) {
+        const horovod_status_t st =
+            horovod_broadcast(&value, &value,
+                              HOROVOD_TENSOR(.name = "outside", .dtype = HOROVOD_INT32,
+                                             .root_rank = roots[i], .process_set = odds),
+                              &err);
+        check(st == HOROVOD_INVALID_ARGUMENT, "outside", horovod_status_name(st));
+        check(strstr(err.message, "invalid root rank") && strstr(err.message, "its ranks are 1"),
+              "outside", err.message);
+    }
+    cast_in(odds);
+}
+
 static void refuse(int foreign, int removed)
 {
     horovod_error_t err = {0};
@@ -148,6 +170,7 @@ void mode_sets(void)
     }
     use_evens_and_odds(1, 2);
     reduce_unnamed_groups(1);
+    cast_from_outside(2);
     const int backwards[] = {1, 0};
     const int again = horovod_add_process_set(backwards, 2);
     check(again == (size == 2 ? HOROVOD_PROCESS_SET_ERROR_EXISTING_SET : 3), "add", "wrong number");

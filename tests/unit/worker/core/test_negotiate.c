@@ -24,20 +24,25 @@ static void close_world(void)
     hvd_tree_fini(&world.tree);
 }
 
-/* Without a cache, but where a test says otherwise. */
-static hvd_status_t create(int size, struct hvd_negotiator **out)
+/* Of the first ranks of a job. Without a cache, but where a test says otherwise. */
+static hvd_status_t create_in(int world_size, int size, struct hvd_negotiator **out)
 {
     const struct hvd_tree_options shape = {.size = size, .fanout = size};
     const struct hvd_negotiator_options options = {.tree = &world.tree,
                                                    .node = &world.root,
                                                    .ranks = ranks,
-                                                   .world_size = size,
+                                                   .world_size = world_size,
                                                    .fusion_bytes = 1024};
     hvd_status_t st = hvd_tree_init(&world.tree, &shape, NULL);
 
     if (st == HVD_OK)
         st = hvd_node_init(&world.root, &world.tree, 0, NULL);
     return st == HVD_OK ? hvd_negotiator_create(&options, out, NULL) : st;
+}
+
+static hvd_status_t create(int size, struct hvd_negotiator **out)
+{
+    return create_in(size, size, out);
 }
 
 static void destroy(struct hvd_negotiator *n)
@@ -226,6 +231,25 @@ static void asking_twice_is_the_peers_fault(void **state)
     assert_string_equal(err.msg, "rank 1 or one of the 0 behind it asked twice for tensor t");
     req.ndim = -1;
     assert_int_equal(ask_for(n, 0, &req, 0, NULL), HVD_ERR_INVALID);
+    destroy(n);
+}
+
+static void a_root_that_is_not_in_the_set_is_the_peers_fault(void **state)
+{
+    struct hvd_negotiator *n = NULL;
+    struct hvd_request req = request("t");
+    struct hvd_err err = {0};
+
+    (void)state;
+    assert_int_equal(create_in(4, 3, &n), HVD_OK);
+    req.op = HVD_BROADCAST;
+    req.root = 3;
+    assert_int_equal(ask_for(n, 1, &req, 0, &err), HVD_ERR_INVALID);
+    assert_string_equal(err.msg, "request of rank 1: root rank 3 is not in process set 0");
+    req.root = 2;
+    for (int rank = 0; rank < 3; rank++)
+        assert_int_equal(ask_for(n, rank, &req, 0, NULL), HVD_OK);
+    assert_string_equal(take_plan(n), "2:t");
     destroy(n);
 }
 
@@ -458,6 +482,7 @@ int main(void)
         cmocka_unit_test(rows_of_an_allgather_are_in_rank_order),
         cmocka_unit_test(a_mismatch_becomes_an_error_step_and_the_lowest_check_wins),
         cmocka_unit_test(asking_twice_is_the_peers_fault),
+        cmocka_unit_test(a_root_that_is_not_in_the_set_is_the_peers_fault),
         cmocka_unit_test(the_first_rank_to_leave_ends_the_job_and_the_last_one_closes_it),
         cmocka_unit_test(a_stall_names_tensors_and_missing_ranks_once),
         cmocka_unit_test(a_refusal_fails_the_tensor_with_the_first_reason),
