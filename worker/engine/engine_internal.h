@@ -112,10 +112,19 @@ struct hvd_entry_block {
     uint32_t n;
 };
 
+/* That a flight under way reads or writes memory of that address. */
+struct hvd_use {
+    struct hvd_use *next; /* in a bucket of the set */
+    const void *at;
+    const struct hvd_flight *flight;
+    bool writes;
+};
+
 /* A tensor of a flight. */
 struct hvd_member {
     struct hvd_entry *entry; /* NULL: this rank has joined and contributes zeros */
     uint32_t slot;           /* in a cached run */
+    bool is_shared;          /* has memory of a member before it, and moves in a copy */
     int64_t count;
 };
 
@@ -128,10 +137,13 @@ struct hvd_flight {
     struct hvd_collective move;
     struct hvd_member *members; /* in the run's block */
     struct hvd_piece *pieces;   /* the same; NULL for one tensor alone */
+    struct hvd_use *uses;       /* the same, with room for two of each member */
     uint32_t n_members;
+    uint32_t n_uses;             /* while it is under way */
     int64_t *by_rank;            /* allgather: agreed rows; reducescatter: elements; owned */
     int64_t *splits;             /* alltoall: the entry's; owned */
     void *zeros;                 /* for ranks that joined; owned */
+    void *copies;                /* of members that share memory; owned */
     struct hvd_staging *staging; /* on the device, or on its way; owned; NULL: of the host */
     int64_t since_ns;            /* agreed; 0: stalls are not looked for */
     bool is_prepared;            /* `work` and `move` hold the next time too, but for the memory */
@@ -157,6 +169,7 @@ struct hvd_run {
 #define HVD_CHANGE_NAME "process_set.change"
 
 #define HVD_MOVING_MAX 8
+#define HVD_USES_BITS 9
 
 /* What is asked for at once. */
 struct hvd_asking {
@@ -210,6 +223,7 @@ struct hvd_set {
     struct hvd_flight *todo_last;
     struct hvd_flight *moving[HVD_MOVING_MAX];
     int n_moving;
+    struct hvd_use *uses[1 << HVD_USES_BITS]; /* of what moves, by address */
     uint64_t n_landed;                /* flights, or phases of them, that have moved to their end */
     bool is_held;                     /* what moves has more to come: nothing may overtake it */
     struct hvd_adasum *adasum;        /* its memory; owned; NULL: never used */
@@ -532,6 +546,20 @@ void hvd_run_release(struct hvd_set *set, struct hvd_run *run);
 
 /* Frees the run and all that its flights own. NULL is fine. */
 void hvd_run_destroy(struct hvd_run *run);
+
+/* --- sharing.c: caller is the driver, without mu -----------------------------------------------
+ */
+
+/* Notes the memory of a flight of the host that is to start, and copies what its members share.
+ * HVD_INPROGRESS, and nothing is noted, while another flight of the set has some of it;
+ * HVD_ERR_NOMEM. */
+hvd_status_t hvd_sharing_claim(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err);
+
+/* The results of the copies go to their tensors. */
+void hvd_sharing_write_back(struct hvd_flight *f);
+
+/* The flight is done with its memory, noted or not. */
+void hvd_sharing_release(struct hvd_set *set, struct hvd_flight *f);
 
 /* --- flight.c: caller is the driver, without mu ----------------------------------------------- */
 

@@ -48,6 +48,9 @@ static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_
         status = f->members[0].entry->status;
         message = change_text(status);
     }
+    if (f->copies && status == HVD_OK)
+        hvd_sharing_write_back(f);
+    hvd_sharing_release(set, f);
     hvd_free(f->zeros);
     f->zeros = NULL;
     hvd_free(f->splits);
@@ -309,8 +312,10 @@ static void line_up(struct hvd_set *set, struct hvd_flight *f)
 static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                                   struct hvd_err *err)
 {
-    hvd_status_t st = HVD_OK;
+    hvd_status_t st = f->staging ? HVD_OK : hvd_sharing_claim(set, f, err);
 
+    if (st != HVD_OK)
+        return st;
     if (f->work.moves_data && (!f->staging || f->request.op == HVD_ALLTOALL))
         compute_alone(f);
     if (f->request.op == HVD_ALLTOALL) {
@@ -363,12 +368,19 @@ hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct 
     return depart(e, set, f, err);
 }
 
+/* The memory of a flight of the host; HVD_INPROGRESS while another one moves it. A second phase has
+ * it already. */
+static hvd_status_t claim(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err)
+{
+    return f->is_second ? HVD_OK : hvd_sharing_claim(set, f, err);
+}
+
 static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                                struct hvd_err *err)
 {
     while (set->n_moving < HVD_MOVING_MAX && set->todo && !set->is_held) {
         struct hvd_flight *f = set->todo;
-        hvd_status_t st = f->staging ? hvd_staging_board(e, set, f, err) : HVD_OK;
+        hvd_status_t st = f->staging ? hvd_staging_board(e, set, f, err) : claim(set, f, err);
         if (st == HVD_INPROGRESS)
             return HVD_OK;
         const bool asks = f->has_more && hvd_staging_asks(f);

@@ -50,6 +50,7 @@ static void empty(struct hvd_run *run)
         hvd_free(run->flights[i].by_rank);
         hvd_free(run->flights[i].splits);
         hvd_free(run->flights[i].zeros);
+        hvd_free(run->flights[i].copies);
         hvd_staging_destroy(run->flights[i].staging);
     }
     run->n_flights = 0;
@@ -132,7 +133,8 @@ static struct hvd_run *take_block(struct hvd_set *set, size_t bytes)
 static size_t run_bytes(size_t n_flights, size_t n_members, size_t n_key)
 {
     return (sizeof(struct hvd_run) + 15) / 16 * 16 + n_flights * sizeof(struct hvd_flight) +
-           n_members * (sizeof(struct hvd_member) + sizeof(struct hvd_piece)) +
+           n_members *
+               (sizeof(struct hvd_member) + sizeof(struct hvd_piece) + 2 * sizeof(struct hvd_use)) +
            n_key * sizeof(uint64_t);
 }
 
@@ -147,14 +149,15 @@ static size_t room_of_run(const struct hvd_set *set, size_t bytes, uint32_t n_ke
     return any > bytes && any <= ALIKE_MAX ? any : bytes;
 }
 
-/* One block: run, flights, members, pieces, key. Members, pieces and key are not initialised. */
+/* One block: run, flights, and what is not initialised: members, pieces, uses, key. */
 static struct hvd_run *create_run(struct hvd_set *set, uint32_t n_flights, uint32_t n_members,
                                   uint32_t n_key)
 {
     const size_t flights_at = (sizeof(struct hvd_run) + 15) / 16 * 16;
     const size_t members_at = flights_at + n_flights * sizeof(struct hvd_flight);
     const size_t pieces_at = members_at + n_members * sizeof(struct hvd_member);
-    const size_t key_at = pieces_at + n_members * sizeof(struct hvd_piece);
+    const size_t uses_at = pieces_at + n_members * sizeof(struct hvd_piece);
+    const size_t key_at = uses_at + 2 * n_members * sizeof(struct hvd_use);
     const size_t bytes = run_bytes(n_flights, n_members, n_key);
     struct hvd_run *run = take_block(set, room_of_run(set, bytes, n_key));
     char *block = (char *)run;
@@ -168,6 +171,7 @@ static struct hvd_run *create_run(struct hvd_set *set, uint32_t n_flights, uint3
     run->n_flights = n_flights;
     run->flights[0].members = (struct hvd_member *)(void *)(block + members_at);
     run->flights[0].pieces = (struct hvd_piece *)(void *)(block + pieces_at);
+    run->flights[0].uses = (struct hvd_use *)(void *)(block + uses_at);
     run->key = (uint64_t *)(void *)(block + key_at);
     return run;
 }
@@ -208,6 +212,7 @@ static hvd_status_t fill_flight(struct hvd_set *set, struct hvd_run *run, uint32
     if (index + 1 < run->n_flights) {
         run->flights[index + 1].members = f->members + n;
         run->flights[index + 1].pieces = f->pieces + n;
+        run->flights[index + 1].uses = f->uses + (size_t)2 * n;
     }
     if (n == 1)
         f->pieces = NULL;

@@ -28,8 +28,9 @@ static const struct {
     {"adasum", mode_adasum},       {"fork", mode_fork},
     {"started", mode_started},     {"inside", mode_inside},
     {"alone", mode_alone},         {"after_abort", mode_after_abort},
-    {"halves", mode_halves},       {"some", mode_some},
-    {"comms", mode_comms},         {"bad_comms", mode_bad_comms},
+    {"tied", mode_tied},           {"halves", mode_halves},
+    {"some", mode_some},           {"comms", mode_comms},
+    {"bad_comms", mode_bad_comms},
 };
 
 void check(bool good, const char *what, const char *detail)

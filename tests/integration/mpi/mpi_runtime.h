@@ -36,6 +36,7 @@ void mode_kinds(void);
 
 /* Process sets: from the start, added and removed, side by side, and what is refused. */
 void mode_sets(void);
+void mode_tied(void);
 
 /* Without HOROVOD_DYNAMIC_PROCESS_SETS sets stay as they are. */
 void mode_fixed_sets(void);

@@ -62,6 +62,13 @@ def test_every_kind_of_collective_works_with_and_without_shared_memory(n, shm):
     assert_ok(runtime(n, "kinds", HOROVOD_SHM=shm))
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("shm", ["0", "1"])
+@pytest.mark.parametrize("fusion", [{}, {"HOROVOD_FUSION_THRESHOLD": "0"}], ids=["fused", "apart"])
+def test_memory_of_several_tensors_is_reduced_as_if_each_were_alone(n, shm, fusion):
+    assert_ok(runtime(n, "tied", HOROVOD_SHM=shm, **fusion))
+
+
 @pytest.mark.parametrize("n", [2, 4])
 @pytest.mark.parametrize("shm", ["0", "1"])
 def test_process_sets_work_side_by_side_with_and_without_shared_memory(n, shm):

@@ -290,6 +290,9 @@ HOROVOD_API horovod_status_t horovod_refuse(const char *collective, int n,
  * output = reduction of the inputs of all ranks, element by element, the same bits on every rank.
  * Same shape, type and op on every rank. input and output are as large as the shape says; they may
  * be the same memory, but must not overlap otherwise; both may be NULL when there are no elements.
+ * So with tensors of a set that are pending together: those that begin at the same address are
+ * reduced one after the other in the agreed order, or, in what is fused, all read before one is
+ * written. Memory that overlaps in another way, or across sets, gives undefined results.
  */
 HOROVOD_API horovod_status_t horovod_allreduce_async(const void *input, void *output,
                                                      const horovod_tensor_t *tensor,
