@@ -23,6 +23,7 @@ struct page {
     atomic_uint phase;
     atomic_uint blamed; /* 1 + the rank; 0: none */
     atomic_bool joins_all;
+    atomic_bool has_mpi;
     atomic_bool is_final;
     atomic_uint joins;
     atomic_int pid;
@@ -119,6 +120,8 @@ void hvd_rank_state_set(enum hvd_rank_phase phase)
         atomic_store(&page->pid, getpid());
         (void)atomic_fetch_add(&page->joins, 1);
     }
+    if (phase > HVD_RANK_JOINING && phase < HVD_RANK_ENDED)
+        atomic_store(&page->has_mpi, true);
     atomic_store(&page->phase, (unsigned)phase);
 }
 
@@ -246,4 +249,11 @@ bool hvd_rank_state_is_final(void)
     struct page *page = atomic_load(&mapped);
 
     return page && atomic_load(&page->is_final);
+}
+
+bool hvd_rank_state_keeps_mpi(void)
+{
+    struct page *page = atomic_load(&mapped);
+
+    return page && atomic_load(&page->has_mpi) && !atomic_load(&page->is_final);
 }

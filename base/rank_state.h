@@ -93,4 +93,8 @@ void hvd_rank_state_finalise(void);
 /* Whether it has said so. */
 bool hvd_rank_state_is_final(void);
 
+/* Whether MPI was initialised and not finalised: of a process that has ended, as after a job that
+ * was aborted, mpirun takes that for a failure and ends all others. */
+bool hvd_rank_state_keeps_mpi(void);
+
 #endif

@@ -238,10 +238,10 @@ static void look_at_deadline(struct run *run, int64_t now_ms)
     case HVD_DEADLINE_STOP:
         if (run->kill_at_ms > 0) /* stopped already, for ranks that wait in vain */
             break;
-        (void)fprintf(stderr,
-                      "horovodrun: mpirun has not ended %" PRId64
-                      " s after a rank failed: it is stopped\n",
-                      run->deadline.waited_ms / 1000);
+        (void)fprintf(
+            stderr, "horovodrun: mpirun has not ended %" PRId64 " s after %s: it is stopped\n",
+            run->deadline.waited_ms / 1000,
+            hvd_report_stream_has_failure(&run->stream) ? "a rank failed" : "the job was aborted");
         stop_mpirun(run, SIGTERM);
         break;
     case HVD_DEADLINE_KILL:

@@ -451,11 +451,13 @@ static int report(struct wrapper *w)
     end.follows = hvd_rank_state_blamed() + 1;
     code = hvd_report_is_good(&end) ? 0 : hvd_report_exit_code(&end);
     end.has_raised = code != 0 && has_raised(w);
+    end.has_aborted = hvd_rank_state_keeps_mpi();
     if (code != 0)
         hvd_report_take_words(&end, &w->streams[0].tail, &w->streams[1].tail);
     if (end.has_raised && !end.was_stopped)
         hvd_report_take_exception(&end, hvd_rank_state_words());
-    if (code != 0 && hvd_rank_state_joins_all()) /* the numbers of ranks are those of horovodrun */
+    if ((code != 0 || end.has_aborted) &&
+        hvd_rank_state_joins_all()) /* the numbers of ranks are those of horovodrun */
         hvd_report_take_heard(&end, hvd_rank_state_heard());
     (void)gethostname(end.host, sizeof(end.host) - 1);
     if (code == 128 + SIGKILL && !w->was_stopped && hvd_here_oom_kills() > w->oom_kills_before) {

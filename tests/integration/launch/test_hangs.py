@@ -216,14 +216,15 @@ def test_a_rank_that_is_cut_off_in_mpi_init_is_named(hosts):
     assert process.returncode == 1, err
 
 
-@pytest.mark.parametrize("spread", [(1, 1), (2, 2)])
-def test_a_host_whose_link_goes_down_is_not_waited_for(hosts, spread):
+@pytest.mark.parametrize("spread, others", [((1, 1), ""), ((2, 2), ""), ((1, 1), "handle"), ((2, 2), "handle")])
+def test_a_host_whose_link_goes_down_is_not_waited_for(hosts, spread, others):
+    """Whether the ranks that are left exit with 1, or handle the error and exit with 0."""
     link = [*hosts.enter(0), "ip", "link", "set", "hvd0"]
     names = ",".join(f"{name}:{n}" for name, n in zip(hosts.NAMES, spread))
     command = [*hosts.enter(0), str(HOROVODRUN), "-np", str(sum(spread)), "-H", names, "-p", "2222", "-i", str(hosts.key),
                str(CULPRIT)]
-    env = {**os.environ, "CULPRIT_CAUSE": "none", "CULPRIT_RANK": "-1", "HOROVOD_STALL_CHECK_TIME_SECONDS": "2",
-           "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "4"}
+    env = {**os.environ, "CULPRIT_CAUSE": "none", "CULPRIT_RANK": "-1", "CULPRIT_OTHERS": others,
+           "HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "4"}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             n_ready = 0
@@ -237,11 +238,13 @@ def test_a_host_whose_link_goes_down_is_not_waited_for(hosts, spread):
         finally:
             subprocess.run([*link, "up"], check=True)
             end_what_is_left(hosts)
-    lost = [f"horovodrun: rank {rank} on host hvd-west is lost: " for rank in range(spread[0], sum(spread))]
+    lost = [f"rank {rank} on host hvd-west is lost: " for rank in range(spread[0], sum(spread))]
+    aborted = [f"rank {rank} on host hvd-east aborted the job: R{words[1:]}" for words in lost for rank in range(spread[0])]
+    lost = [f"horovodrun: {words}" for words in (aborted if others else lost)]
     last = err.splitlines()[-1]
     assert last.startswith(tuple(lost)), err
     for rank in range(spread[0], sum(spread)):
-        assert f"rank {rank} on host hvd-west" in last, err
+        assert f"ank {rank} on host hvd-west" in last, err
     assert "-----" not in err + out and "***" not in err + out, err + out
     assert process.returncode == 1, err
     assert not left_here, left_here

@@ -44,9 +44,11 @@ static void what_a_rank_waits_for_and_that_it_joins_no_job_more_is_read(void **s
     hvd_rank_state_join_all(false);
     assert_false(hvd_rank_state_joins_all());
     assert_false(hvd_rank_state_is_final());
+    assert_true(hvd_rank_state_keeps_mpi()); /* it was in a job before */
     hvd_rank_state_finalise();
     hvd_rank_state_set(HVD_RANK_JOINING); /* which fails */
     assert_true(hvd_rank_state_is_final());
+    assert_false(hvd_rank_state_keeps_mpi());
 }
 
 static void it_is_known_how_often_it_has_come_and_how_long_it_waits(void **state)

@@ -330,9 +330,9 @@ bool hvd_mpirun_changes_output(const struct hvd_args *mpi_args)
 bool hvd_mpirun_may_go_on(const struct hvd_args *mpi_args, char *const *variables)
 {
     /* --enable-recovery, --continuous, --with-ft; of --runtime-options and of variables
-     * recoverable, and what a rank's exit code means */
-    static const char *const words[] = {"recover",         "continuous", "with-ft", "abort",
-                                        "runtime-options", "rtos",       NULL};
+     * recoverable, what a rank's exit code means, and the end without MPI_Finalize */
+    static const char *const words[] = {"recover",         "continuous", "with-ft",      "abort",
+                                        "runtime-options", "rtos",       "without_sync", NULL};
 
     for (size_t i = 0; mpi_args && i < mpi_args->n; i++)
         if (has_word(mpi_args->items[i], words))

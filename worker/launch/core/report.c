@@ -3,8 +3,8 @@
  * standard error; mpirun carries it here among everything else; the stream takes it out again:
  *
  *     \036 horovod-rank NONCE rank=1 host=h exit=1 signal=0 stopped=0 oom=0 limit=67108864 words=3
- *     phase=4 notice=0 follows=0 waited=0 warning=60000 shutdown=0 raised=0 \037 the line that
- * names the cause \037 its last lines, \037 between them \036 \n
+ *     phase=4 notice=0 follows=0 waited=0 warning=60000 shutdown=0 raised=0 aborted=0 \037 the line
+ * that names the cause \037 its last lines, \037 between them \036 \n
  *
  * When the wrapper itself was killed there is none: then mpirun's own words are read, and the
  * rank's lines among what passed.
@@ -23,7 +23,7 @@
 
 #define MARK '\036'
 #define BREAK '\037'
-#define FIELDS 15
+#define FIELDS 16
 #define WAITS_LONG_MS 10000 /* a rank is not merely on its way through horovod_init */
 /* Exit codes of mpirun that are a rank's. 1 may be its own, those below 256 are errors of its own,
  * and a low one may also be the signal that has killed its ssh. */
@@ -35,15 +35,16 @@
 hvd_status_t hvd_report_format(const struct hvd_report *report, const char *nonce, char *out,
                                size_t size)
 {
-    int head = snprintf(out, size,
-                        "\036horovod-rank %s rank=%" PRId64
-                        " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64
-                        " words=%d phase=%d notice=%d follows=%" PRId64 " waited=%" PRId64
-                        " warning=%" PRId64 " shutdown=%" PRId64 " raised=%d",
-                        nonce, report->rank, report->host, report->exit_code, report->signal,
-                        report->was_stopped, report->is_oom, report->limit_bytes, report->words,
-                        report->phase, report->notice, report->follows, report->waited_ms,
-                        report->warning_ms, report->shutdown_ms, report->has_raised);
+    int head =
+        snprintf(out, size,
+                 "\036horovod-rank %s rank=%" PRId64
+                 " host=%s exit=%d signal=%d stopped=%d oom=%d limit=%" PRId64
+                 " words=%d phase=%d notice=%d follows=%" PRId64 " waited=%" PRId64
+                 " warning=%" PRId64 " shutdown=%" PRId64 " raised=%d aborted=%d",
+                 nonce, report->rank, report->host, report->exit_code, report->signal,
+                 report->was_stopped, report->is_oom, report->limit_bytes, report->words,
+                 report->phase, report->notice, report->follows, report->waited_ms,
+                 report->warning_ms, report->shutdown_ms, report->has_raised, report->has_aborted);
     int rest;
 
     if (head <= 0 || (size_t)head >= size)
@@ -113,7 +114,8 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                         {"waited", INT64_MAX},
                         {"warning", INT64_MAX},
                         {"shutdown", INT64_MAX},
-                        {"raised", 1}};
+                        {"raised", 1},
+                        {"aborted", 1}};
     int64_t value[FIELDS] = {0};
     struct hvd_strview host = {0};
     struct hvd_strview words = text;
@@ -148,7 +150,8 @@ static bool parse_report(struct hvd_strview text, const char *nonce, struct hvd_
                                .waited_ms = value[11],
                                .warning_ms = value[12],
                                .shutdown_ms = value[13],
-                               .has_raised = value[14] != 0};
+                               .has_raised = value[14] != 0,
+                               .has_aborted = value[15] != 0};
     hvd_report_set_text(out->host, sizeof(out->host), host);
     if (words.data)
         hvd_report_set_text(out->line, sizeof(out->line), hvd_strview_cut(&words, BREAK));
@@ -257,18 +260,49 @@ static bool keep_cut_off(struct hvd_report_stream *stream, const struct hvd_repo
     return true;
 }
 
+/* Whether the rank was ended by what befell it alone. SIGPIPE, SIGHUP and SIGTERM also come from
+ * whoever is gone already, or takes the job down. */
+static bool has_own_signal(const struct hvd_report *report)
+{
+    static const int others[] = {0, SIGABRT, SIGPIPE, SIGHUP, SIGTERM};
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (report->signal == others[i])
+            return false;
+    return true;
+}
+
 /* The report names a rank that fell silent, and was still there: what that one has reported since
- * is no cause. A signal that killed it may be one. */
+ * is no cause. A signal of its own may be one. */
 static void forget_silenced(struct hvd_report_stream *stream, const struct hvd_report *report)
 {
     const int64_t rank = hvd_report_silenced(hvd_strview_of(report->line));
 
     if (rank < 0 || rank == report->rank)
         return;
-    if (stream->has_cause && stream->cause.rank == rank && stream->cause.signal == 0)
+    if (stream->has_cause && stream->cause.rank == rank && !has_own_signal(&stream->cause))
         stream->has_cause = stream->has_left = false;
     stream->has_excepted = stream->has_excepted && stream->excepted.rank != rank;
     stream->has_cut_off = stream->has_cut_off && stream->cut_off.rank != rank;
+}
+
+/* Whether a peer or mpirun that was gone already has ended the rank, or whoever takes the job down.
+ */
+static bool has_others_signal(const struct hvd_report *report)
+{
+    return report->signal != 0 && report->signal != SIGABRT && !has_own_signal(report);
+}
+
+/* Whether others have left the job, which was aborted, and this rank's end is a consequence: it had
+ * fallen silent and was woken, or such a signal has ended it. */
+static bool is_woken(const struct hvd_report_stream *stream, const struct hvd_report *report)
+{
+    const struct hvd_report *left = &stream->abandoned;
+
+    if (!stream->has_abandoned || left->follows == 0 || has_own_signal(report))
+        return false;
+    return has_others_signal(report) ||
+           hvd_report_silenced(hvd_strview_of(left->line)) == report->rank;
 }
 
 static void keep(struct hvd_report_stream *stream, const struct hvd_report *report)
@@ -276,7 +310,7 @@ static void keep(struct hvd_report_stream *stream, const struct hvd_report *repo
     forget_silenced(stream, report);
     if ((stream->has_cause &&
          hvd_report_silenced(hvd_strview_of(stream->cause.line)) == report->rank) ||
-        keep_cut_off(stream, report))
+        is_woken(stream, report) || keep_cut_off(stream, report))
         return;
     if (!report->was_stopped && !stream->has_cause) {
         stream->cause = *report;
@@ -665,6 +699,21 @@ static bool names_who_stayed(struct hvd_strview error)
     return false;
 }
 
+/* No log of it has passed: why the job was aborted is what a rank was told. */
+static void take_told(struct hvd_report_stream *stream)
+{
+    static const char head[] = "Horovod has been shut down. ";
+    const char *line = stream->abandoned.line;
+
+    if (!hvd_str_has_prefix(line, head))
+        return;
+    hvd_report_set_text(stream->aborted.line, sizeof(stream->aborted.line),
+                        hvd_strview_of(line + sizeof(head) - 1));
+    stream->aborted.rank = stream->abandoned.rank;
+    hvd_report_set_text(stream->aborted.host, sizeof(stream->aborted.host),
+                        hvd_strview_of(stream->abandoned.host));
+}
+
 /* Why the job was aborted, and the rank that found it: the library's first error that passed. A
  * stall has ended it in order, unless one that came later says who did not leave. */
 static void find_abort(struct hvd_report_stream *stream)
@@ -698,6 +747,26 @@ static void find_abort(struct hvd_report_stream *stream)
     const size_t len = strlen(stream->aborted.line);
     if (len > 0 && stream->aborted.line[len - 1] == '"')
         stream->aborted.line[len - 1] = '\0';
+    if (!has_found && stream->has_abandoned)
+        take_told(stream);
+}
+
+/* Whether a rank has ended without horovod_init. */
+static bool is_absent(const struct hvd_report_stream *stream)
+{
+    return stream->has_absent && stream->absent.notice == HVD_NOTICE_END &&
+           stream->absent.phase == HVD_RANK_OUTSIDE;
+}
+
+/* mpirun has not said that a rank ended without MPI_Finalize, as it had to be stopped: a rank has.
+ * Where another one did not come at all, that is the failure. */
+static void take_abandoned(struct hvd_report_stream *stream)
+{
+    if (stream->has_aborted || !stream->has_abandoned || is_absent(stream))
+        return;
+    stream->aborted = stream->abandoned;
+    stream->aborted.line[0] = '\0';
+    stream->has_aborted = true;
 }
 
 /* No rank has reported a failure, and by mpirun's exit code one had it: its report is lost. It is
@@ -721,13 +790,6 @@ static bool find_unheard_rank(struct hvd_report_stream *stream, int code_min)
     if (n == 1)
         find_words(stream);
     return true;
-}
-
-/* Whether a rank has ended without horovod_init. */
-static bool is_absent(const struct hvd_report_stream *stream)
-{
-    return stream->has_absent && stream->absent.notice == HVD_NOTICE_END &&
-           stream->absent.phase == HVD_RANK_OUTSIDE;
 }
 
 /* Such a rank is the failure where mpirun names it as one without MPI_Finalize, or others have
@@ -762,6 +824,7 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
     hvd_status_t st = pass_held(stream, pass);
 
     judge_cut_off(stream);
+    take_abandoned(stream);
     if (stream->has_aborted)
         find_abort(stream);
     stream->blames_absent = is_absent_to_blame(stream);
@@ -785,6 +848,21 @@ hvd_status_t hvd_report_stream_finish(struct hvd_report_stream *stream, struct h
         (stream->shows_banners || (!stream->hides_banners && !hvd_report_stream_failure(stream))))
         st = hvd_banner_take(&stream->_banners, pass);
     return st;
+}
+
+/* A rank that has ended with 0 after a job that was aborted, and what its library had told it: the
+ * first one whose library named another rank says most. */
+static void note_abandoned(struct hvd_report_stream *stream, const struct hvd_report *report)
+{
+    forget_silenced(stream, report);
+    if (stream->has_cause && has_others_signal(&stream->cause) &&
+        blamed_by(report) == stream->cause.rank)
+        stream->has_cause = stream->has_left = false;
+    if (stream->has_abandoned && (stream->abandoned.follows > 0 || report->follows == 0))
+        return;
+    stream->abandoned = *report;
+    stream->abandoned.kind = HVD_REPORT_ABORTED;
+    stream->has_abandoned = true;
 }
 
 /* A rank that joins no job any more: one with an exception says most about why. */
@@ -865,6 +943,8 @@ static hvd_status_t end_held(struct hvd_report_stream *stream, struct hvd_buf *p
     if (!hvd_report_is_good(&report)) {
         keep(stream, &report);
     } else if (!report.was_stopped) {
+        if (report.has_aborted)
+            note_abandoned(stream, &report);
         note_absent(stream, &report);
     }
     return HVD_OK;
@@ -906,7 +986,13 @@ bool hvd_report_stream_is_stuck(const struct hvd_report_stream *stream)
 
 bool hvd_report_stream_is_ending(const struct hvd_report_stream *stream, bool was_asked)
 {
-    return stream->has_cause || stream->has_cut_off || (stream->n_stopped > 0 && !was_asked);
+    return stream->has_cause || stream->has_cut_off || stream->has_abandoned ||
+           (stream->n_stopped > 0 && !was_asked);
+}
+
+bool hvd_report_stream_has_failure(const struct hvd_report_stream *stream)
+{
+    return stream->has_cause || stream->has_cut_off || !stream->has_abandoned;
 }
 
 bool hvd_report_stream_is_holding(const struct hvd_report_stream *stream)

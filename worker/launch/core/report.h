@@ -74,6 +74,7 @@ struct hvd_report {
     int64_t follows;     /* 1 + the rank because of which its job has ended; 0: none is known */
     bool was_stopped;    /* the wrapper had been told to end it: a consequence, not a cause */
     bool has_raised;     /* an exception that nothing caught ended it: Python has said so */
+    bool has_aborted;    /* it has left MPI as it was, as after a job that was aborted */
     bool is_oom;         /* the kernel killed it for memory */
     int64_t limit_bytes; /* memory limit of its cgroup; INT64_MAX = unknown or none */
     enum hvd_report_words words;
@@ -136,6 +137,8 @@ struct hvd_report_stream {
     int64_t _exited_rank; /* 1 + the one because of which mpirun ended, by its own words; 0: none */
     bool has_aborted;     /* and that one did not finalise MPI */
     struct hvd_report aborted;
+    bool has_abandoned; /* a rank that ended well has left MPI as it was: mpirun has to end */
+    struct hvd_report abandoned;
     size_t _hung_up; /* 1 + the host whose ssh has ended, by its own words; 0: none */
     bool has_srun;   /* one srun keeps the daemons on other hosts: they end together */
     bool has_broken; /* Open MPI 5 ended ranks whose connection to another one broke */
@@ -197,6 +200,10 @@ const struct hvd_report *hvd_report_stream_failure(const struct hvd_report_strea
 /* Whether a rank has failed, by what wrappers have reported, or mpirun has begun to stop ranks that
  * it was not asked to stop: then it has to end soon. */
 bool hvd_report_stream_is_ending(const struct hvd_report_stream *stream, bool was_asked);
+
+/* Whether a rank has reported a failure: without one a job that is ending was aborted, and ranks
+ * have ended with 0, or were stopped. */
+bool hvd_report_stream_has_failure(const struct hvd_report_stream *stream);
 
 /* Whether the rank had an exception of its own before it was stopped: its last words are those. */
 bool hvd_report_has_exception(const struct hvd_report *report);

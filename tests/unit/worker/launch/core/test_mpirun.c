@@ -318,7 +318,8 @@ static void a_mpirun_that_may_go_on_without_a_rank_is_known(void **state)
     static char *const nothing[] = {NULL};
     static char *const others[] = {"PATH=/recovery", "OMPI_MCA_btl=tcp", "HOROVOD_X=abort", NULL};
     static char *const variables[][2] = {{"OMPI_MCA_orte_enable_recovery=1", NULL},
-                                         {"PRTE_MCA_prte_enable_recovery=1", NULL}};
+                                         {"PRTE_MCA_prte_enable_recovery=1", NULL},
+                                         {"OMPI_MCA_orte_allowed_exit_without_sync=1", NULL}};
     static char *usual[] = {"--mca", "btl_tcp_if_exclude", "lo"};
 
     (void)state;
