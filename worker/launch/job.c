@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -62,6 +63,7 @@ struct run {
     int64_t ask_at_ms;       /* within the grace: when the wrappers are told (again) */
     int64_t force_at_ms;     /* when the grace is over; 0 = there is none */
     int64_t kill_at_ms;      /* when mpirun has had its time to stop; 0 = it was not asked */
+    bool is_in_line;         /* what was shown last on standard error has no end of its line */
     bool has_closed_output;  /* nobody reads it */
     bool has_lost_output;    /* it goes to a file that takes no more */
     char chunk[CHUNK_BYTES]; /* for one read */
@@ -165,13 +167,35 @@ static void take_signal(struct run *run)
         take_stop(run, number);
 }
 
+/* Shows what has passed of the ranks' and mpirun's lines. */
+static void show_passed(struct run *run)
+{
+    if (run->pass.len == 0)
+        return;
+    hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
+    run->is_in_line = run->pass.data[run->pass.len - 1] != '\n';
+}
+
+/* A line of the launcher's own stands alone, also behind one that a rank has not ended. */
+__attribute__((format(printf, 2, 3))) static void say(struct run *run, const char *format, ...)
+{
+    va_list list;
+
+    va_start(list, format);
+    (void)fputs(run->is_in_line ? "\nhorovodrun: " : "horovodrun: ", stderr);
+    (void)vfprintf(stderr, format, list);
+    (void)fputc('\n', stderr);
+    va_end(list);
+    run->is_in_line = false;
+}
+
 /* Who is missing, where others wait. */
 static void show_remark(struct run *run)
 {
     const char *remark = hvd_report_stream_remark(&run->stream);
 
     if (remark && run->stop_signal == 0 && run->kill_at_ms == 0)
-        (void)fprintf(stderr, "horovodrun: %s\n", remark);
+        say(run, "%s", remark);
 }
 
 /* Output that came in packets, on its way: into the pump as far as that has room. */
@@ -220,8 +244,7 @@ static void take_text(struct run *run)
     }
     take_rest(run);
     pass_queue(run);
-    if (run->pass.len > 0)
-        hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
+    show_passed(run);
     show_remark(run);
 }
 
@@ -238,8 +261,7 @@ static void look_at_deadline(struct run *run, int64_t now_ms)
     case HVD_DEADLINE_STOP:
         if (run->kill_at_ms > 0) /* stopped already, for ranks that wait in vain */
             break;
-        (void)fprintf(
-            stderr, "horovodrun: mpirun has not ended %" PRId64 " s after %s: it is stopped\n",
+        say(run, "mpirun has not ended %" PRId64 " s after %s: it is stopped",
             run->deadline.waited_ms / 1000,
             hvd_report_stream_has_failure(&run->stream) ? "a rank failed" : "the job was aborted");
         stop_mpirun(run, SIGTERM);
@@ -274,8 +296,7 @@ static void look_at_clock(struct run *run)
     }
     if (run->out.failure && !run->out.is_broken && !run->has_lost_output) {
         run->has_lost_output = true;
-        (void)fprintf(stderr, "horovodrun: standard output ends here, and the job goes on: %s\n",
-                      strerror(run->out.failure));
+        say(run, "standard output ends here, and the job goes on: %s", strerror(run->out.failure));
     }
     if (run->out.is_broken && !run->has_closed_output) {
         run->has_closed_output = true;
@@ -290,8 +311,7 @@ static void pass_idle(struct run *run)
     (void)!hvd_packet_idle(&run->packets, &run->rest);
     take_rest(run);
     (void)!hvd_report_stream_idle(&run->stream, &run->pass);
-    if (run->pass.len > 0)
-        hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
+    show_passed(run);
     if (run->out.banners && run->out.n == 0)
         hvd_pump_idle(&run->out);
 }
@@ -310,8 +330,7 @@ static void move_banners(struct run *run)
         (void)!hvd_report_stream_feed(
             &run->stream, (struct hvd_strview){.data = text.data, .len = text.len}, &run->pass);
     hvd_buf_fini(&text);
-    if (run->pass.len > 0)
-        hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
+    show_passed(run);
 }
 
 /* mpirun has ended, and all that it wrote is here. */
@@ -322,8 +341,7 @@ static void finish(struct run *run)
         run->stream.mpirun_code = WIFEXITED(run->status) ? WEXITSTATUS(run->status) : 0;
     run->stream.hides_banners = run->stop_signal != 0 || run->has_closed_output;
     (void)!hvd_report_stream_finish(&run->stream, &run->pass);
-    if (run->pass.len > 0)
-        hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
+    show_passed(run);
 }
 
 /* How long nothing may happen. */
@@ -419,18 +437,18 @@ static void write_termination_log(const char *path, const struct hvd_report *fai
 }
 
 /* mpirun ended badly, and no rank did. */
-static int conclude_refusal(const struct run *run, int code)
+static int conclude_refusal(struct run *run, int code)
 {
     char why[LAST_LINE_MAX];
 
     hvd_report_stream_refusal(&run->stream, why, sizeof(why));
-    (void)fprintf(stderr, "horovodrun: mpirun ended with code %d before any rank failed: %s\n",
-                  code, why[0] ? why : "it gave no reason");
+    say(run, "mpirun ended with code %d before any rank failed: %s", code,
+        why[0] ? why : "it gave no reason");
     return code;
 }
 
 /* The last line, and the exit code that goes with it. */
-static int conclude(const struct run *run, const struct hvd_job *job)
+static int conclude(struct run *run, const struct hvd_job *job)
 {
     const struct hvd_report *failure = hvd_report_stream_failure(&run->stream);
     int code = WIFSIGNALED(run->status) ? 128 + WTERMSIG(run->status) : WEXITSTATUS(run->status);
@@ -438,12 +456,12 @@ static int conclude(const struct run *run, const struct hvd_job *job)
     char line[LAST_LINE_MAX];
 
     if (run->has_closed_output && !run->stop_signal) {
-        (void)fprintf(stderr, "horovodrun: nobody reads standard output: the job was stopped\n");
+        say(run, "nobody reads standard output: the job was stopped");
         return 128 + SIGPIPE;
     }
     if (run->stop_signal && !run->stream.has_cause) {
-        (void)fprintf(stderr, "horovodrun: stopped by signal %d (%s)\n", run->stop_signal,
-                      signal_name ? signal_name : "unknown");
+        say(run, "stopped by signal %d (%s)", run->stop_signal,
+            signal_name ? signal_name : "unknown");
         return 128 + run->stop_signal;
     }
     if (code == 0 && !(failure && (failure->kind == HVD_REPORT_LOST_HOST || run->kill_at_ms > 0)))
@@ -451,7 +469,7 @@ static int conclude(const struct run *run, const struct hvd_job *job)
     if (!failure)
         return conclude_refusal(run, code);
     hvd_describe_report(failure, job->hosts, line, sizeof(line));
-    (void)fprintf(stderr, "horovodrun: %s\n", line);
+    say(run, "%s", line);
     if (job->termination_log)
         write_termination_log(job->termination_log, failure, line);
     return hvd_report_exit_code(failure);

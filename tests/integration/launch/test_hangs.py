@@ -239,7 +239,7 @@ def test_a_host_whose_link_goes_down_is_not_waited_for(hosts, spread, others):
             subprocess.run([*link, "up"], check=True)
             end_what_is_left(hosts)
     lost = [f"rank {rank} on host hvd-west is lost: " for rank in range(spread[0], sum(spread))]
-    aborted = [f"rank {rank} on host hvd-east aborted the job: R{words[1:]}" for words in lost for rank in range(spread[0])]
+    aborted = [f"rank {rank} on host hvd-east aborted the job: " for rank in range(spread[0])]  # as lost, or by the stalled tensor
     lost = [f"horovodrun: {words}" for words in (aborted if others else lost)]
     last = err.splitlines()[-1]
     assert last.startswith(tuple(lost)), err

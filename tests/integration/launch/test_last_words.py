@@ -356,3 +356,11 @@ def test_a_run_that_is_stopped_writes_no_last_words(tmp_path):
         process.terminate()
         assert process.wait(30) == 128 + signal.SIGTERM
     assert words.read_text() == ""
+
+
+def test_a_last_line_without_an_end_hides_no_line_and_shows_no_banner(run):
+    done = run("-np", "2", "sh", "-c", "printf 'loss 0.5' >&2; [ $OMPI_COMM_WORLD_RANK = 1 ] && sleep 60; exit 3")
+    host = os.uname().nodename
+    assert done.err.splitlines()[-1] == f"horovodrun: rank 0 on host {host} exited with code 3: loss 0.5", done
+    assert "[0]<stderr>:loss 0.5" in done.err and "-----" not in done.out + done.err, done
+    assert done.code == 3

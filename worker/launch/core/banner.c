@@ -153,12 +153,25 @@ static hvd_status_t grow_ruler(struct hvd_banner_filter *filter, struct hvd_buf 
     return line[len - 1] == '-' ? HVD_OK : release(filter, pass);
 }
 
+/* Behind a ruler of a rank another one may begin: the dash that came last is its first. */
+static hvd_status_t begin_again(struct hvd_banner_filter *filter, struct hvd_buf *pass)
+{
+    hvd_status_t st;
+
+    filter->_n_held--;
+    st = release(filter, pass);
+    filter->_held[filter->_n_held++] = '-';
+    return st;
+}
+
 static hvd_status_t grow_intro(struct hvd_banner_filter *filter, struct hvd_buf *pass)
 {
     const char *line = filter->_held + filter->_line;
     const size_t len = filter->_n_held - filter->_line;
     bool whole = false;
 
+    if (line[0] == '-')
+        return begin_again(filter, pass);
     if (!may_be_intro(line, len, &whole) && !may_be_failed(filter, len))
         return release(filter, pass);
     if (line[len - 1] == '\n')
@@ -237,13 +250,28 @@ static hvd_status_t grow_abort(struct hvd_banner_filter *filter, struct hvd_buf 
     return HVD_OK;
 }
 
+/* Whether one of mpirun's texts may begin with it behind what a rank has written of its line: a
+ * ruler, or a line about the launcher's own doing. */
+static bool may_begin_within(char c)
+{
+    bool begins = c == '-';
+
+    for (int i = OWN_DOING; i < N_LINES && !begins; i++)
+        begins = lines[i][0] == c;
+    return begins;
+}
+
 hvd_status_t hvd_banner_feed(struct hvd_banner_filter *filter, char c, struct hvd_buf *pass)
 {
     hvd_status_t st = HVD_OK;
 
-    if (filter->_state == IN_LINE) {
+    if (filter->_state == IN_LINE && !may_begin_within(c)) {
         filter->_state = c == '\n' ? AT_LINE : IN_LINE;
         return hvd_buf_add(pass, &c, 1);
+    }
+    if (filter->_state == IN_LINE) { /* mpirun writes behind a line that has no end yet */
+        filter->_state = AT_LINE;
+        filter->_line = filter->_n_held;
     }
     if (filter->_n_held == sizeof(filter->_held)) { /* more banners than are worth keeping */
         filter->_n_was = 0;
