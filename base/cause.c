@@ -290,20 +290,32 @@ struct hvd_strview hvd_cause_line(struct hvd_strview text)
     return s.last.len > 0 ? s.last : s.any;
 }
 
+/* What follows the word in the line; {NULL, 0}: the word is not there. */
+static struct hvd_strview behind(struct hvd_strview line, const char *word)
+{
+    const char *at = find(line, word);
+
+    if (!at)
+        return (struct hvd_strview){NULL, 0};
+    at += strlen(word);
+    return (struct hvd_strview){at, (size_t)(line.data + line.len - at)};
+}
+
 int64_t hvd_cause_blamed(struct hvd_strview line)
 {
     static const char *const ends[] = {" is lost: ", " called horovod_shutdown", " failed: "};
     static const char rank_word[] = "Rank ";
     const int64_t range[2] = {0, INT32_MAX};
-    const char *at = find(line, "Horovod has been shut down. ");
-    struct hvd_strview rest, digits;
+    struct hvd_strview rest = behind(line, "Horovod has been shut down. ");
+    struct hvd_strview digits;
+    size_t n_ends = COUNT(ends);
     int64_t rank = -1;
 
-    if (!at)
-        return -1;
-    at += strlen("Horovod has been shut down. ");
-    rest = (struct hvd_strview){at, (size_t)(line.data + line.len - at)};
-    if (!starts_with(rest, rank_word) || !has_any(rest, ends, COUNT(ends)))
+    if (!rest.data) { /* whatever else ends it there is wrong on every rank */
+        rest = behind(line, "horovod_init failed: ");
+        n_ends = 1;
+    }
+    if (!starts_with(rest, rank_word) || !has_any(rest, ends, n_ends))
         return -1;
     rest.data += strlen(rank_word);
     rest.len -= strlen(rank_word);
@@ -342,7 +354,10 @@ struct hvd_strview hvd_cause_lost(struct hvd_strview line, struct hvd_strview *h
         return *host;
     *host = between(line, " on host ", at);
     at += strlen(lost);
-    return (struct hvd_strview){at, (size_t)(line.data + line.len - at)};
+    struct hvd_strview why = {at, (size_t)(line.data + line.len - at)};
+    if (why.len > 0 && why.data[why.len - 1] == '"' && find(line, " msg=\"")) /* of a log line */
+        why.len--;
+    return why;
 }
 
 struct hvd_strview hvd_cause_awaited(struct hvd_strview line, int64_t *rank,

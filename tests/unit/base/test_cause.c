@@ -271,6 +271,10 @@ static void a_shutdown_that_another_rank_caused_blames_it(void **state)
         {"Horovod has been shut down. Rank 99999999999 is lost: y", -1},
         {"Horovod has been shut down. Rank", -1},
         {"KeyError: 'Rank 1 is lost: '", -1},
+        {"time=1 level=error subsystem=api msg=\"horovod_init failed: Rank 2 on host w is lost: "
+         "x\"",
+         2},
+        {"horovod_init failed: Rank 2 on host w failed: HOROVOD_X is no number", -1},
         {"", -1},
     };
 

@@ -155,6 +155,21 @@ static void a_broken_pipe_of_a_rank_that_others_have_lost_is_no_cause(void **sta
     assert_string_equal(line, "rank 2 on host west is lost: it has not answered for 6 seconds");
 }
 
+/* A log line of the library is no subject: the rank that it names is. */
+static void a_rank_that_was_lost_in_init_is_named_in_place_of_the_one_that_says_so(void **state)
+{
+    struct hvd_report seen = woken(0, 0, 1);
+    char line[HVD_REPORT_MAX];
+
+    (void)state;
+    seen.words = HVD_WORDS_STDERR;
+    (void)strcpy(seen.line,
+                 "time=2026 level=error subsystem=api msg=\"horovod_init failed: " SILENT "\"");
+    const struct hvd_report reports[] = {seen, woken(2, SIGPIPE, 0)};
+    end_with(reports, 2, line);
+    assert_string_equal(line, "rank 2 on host west is lost: it has not answered for 6 seconds");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +177,7 @@ int main(void)
         cmocka_unit_test(an_aborted_job_that_all_leave_with_0_has_its_reason_without_mpiruns_words),
         cmocka_unit_test(the_end_of_a_rank_that_was_woken_is_no_cause),
         cmocka_unit_test(a_broken_pipe_of_a_rank_that_a_tensor_waited_for_is_no_cause),
+        cmocka_unit_test(a_rank_that_was_lost_in_init_is_named_in_place_of_the_one_that_says_so),
         cmocka_unit_test(a_broken_pipe_of_a_rank_that_others_have_lost_is_no_cause),
     };
 
