@@ -5,6 +5,10 @@
 
 /* What those who read and write reports share. */
 
+/* Reads what stands between the two marks of such a line; false when it is no report of the run
+ * with that nonce. */
+bool hvd_report_parse(struct hvd_strview text, const char *nonce, struct hvd_report *out);
+
 /* Copies text, cut where it is too long, and not within a character. size is at least 1. */
 void hvd_report_set_text(char *out, size_t size, struct hvd_strview text);
 
