@@ -181,6 +181,13 @@ def what_is_wrong_with_the_arguments_is_a_value_error():
     assert "missing" in refused(named_parameters=named[1:])
     assert "missing" in refused(named_parameters=[])
     assert "negative" in refused(groups=-1)
+    assert "0" in refused(groups=0)
+    for factor in (0, 0.0, float("inf"), float("nan")):
+        assert "gradient_predivide_factor must be" in refused(gradient_predivide_factor=factor)
+    assert "op must be" in refused(op=99)
+    for name in ("compression", "process_set"):
+        assert f"{name} must " in raises(TypeError, hvd.DistributedOptimizer, sgd(model), **{name: None})
+    assert "a number" in raises(TypeError, hvd.DistributedOptimizer, sgd(model), gradient_predivide_factor="2x")
     assert "list of lists" in refused(groups="all")
     assert "list of lists" in refused(groups=[model[0].weight])
     assert "torch.Tensor" in refused(groups=[["0.weight"]])

@@ -5,6 +5,8 @@ import derived  # noqa: F401
 import normalisation  # noqa: F401
 import exchange  # noqa: F401
 import adasum  # noqa: F401
+import agreement  # noqa: F401
+import copies  # noqa: F401
 import companions  # noqa: F401  (last: its jobs end and begin anew)
 import torch
 from checks import run_checks

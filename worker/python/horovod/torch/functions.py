@@ -179,11 +179,15 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
 
 def allgather_object(obj, name=None):
     """The objects of all ranks, a list in the order of the ranks."""
-    name = name or "allgather_object"
-    data = _pickled(obj, "allgather", f"{name}.size", global_process_set)
-    lengths = allgather(torch.tensor([len(data)], dtype=torch.int64), f"{name}.size").tolist()
+    return gather_objects(obj, name or "allgather_object", global_process_set)
+
+
+def gather_objects(obj, name, process_set):
+    """The same in a process set, in the order of its ranks."""
+    data = _pickled(obj, "allgather", f"{name}.size", process_set)
+    lengths = allgather(torch.tensor([len(data)], dtype=torch.int64), f"{name}.size", process_set).tolist()
     gathered = bytearray(sum(lengths))
-    _bytes(gathered).copy_(allgather(_bytes(data), f"{name}.data"))
+    _bytes(gathered).copy_(allgather(_bytes(data), f"{name}.data", process_set))
     view, ends = memoryview(gathered), itertools.accumulate(lengths)
     return [pickle.loads(view[end - length:end]) for end, length in zip(ends, lengths)]
 

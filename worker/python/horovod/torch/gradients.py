@@ -17,10 +17,9 @@ import torch
 from horovod import _core
 from horovod.common import refusals
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.util import split_list
+from horovod.torch import grouping
 from horovod.torch.asynchronous import REFUSALS
 from horovod.torch.compression import NoneCompressor, copy_all, pack
-from horovod.torch.functions import broadcast_object
 from horovod.torch.handles import all_written
 from horovod.torch.mpi_ops import (Adasum, Average, Max, Sum, allreduce_, allreduce_async_, grouped_allreduce_async_,
                                    size, sparse_allreduce_async, synchronize)
@@ -81,12 +80,20 @@ class _Failures:
         try:
             yield
         except (RuntimeError, ValueError) as error:
-            if what is None or not (isinstance(error, HorovodInternalError) and str(error).startswith("Mismatched ")):
+            if what is None or not _may_be_sparse_elsewhere(error):
                 self.first = self.first or error
             elif isinstance(what, _Flight) and not what.is_group:
                 self.unlike[what.entries[0]] = error
             else:
                 self.unlike[what] = error
+
+
+def _may_be_sparse_elsewhere(error):
+    """Whether it is the error of ranks that have not the same there, and reduce it in the same way: with Adasum on another
+    rank nobody there would take part in what follows."""
+    text = str(error)
+    return (isinstance(error, HorovodInternalError) and text.startswith("Mismatched ")
+            and not text.startswith(("Mismatched reduction operation", "Mismatched prescale")))
 
 
 def _attach(parameter, function):
@@ -103,6 +110,11 @@ def _one_pass_more(name, passes, since):
     return AssertionError(f"the gradient of {name} was computed once more before step(), {since}: this optimizer takes "
                           f"backward_passes_per_step={passes} passes. Give DistributedOptimizer a larger "
                           "backward_passes_per_step to add up gradients.")
+
+
+def copied_names(names, memo):
+    """{parameter: name} for the deep copies of the parameters that were made, by memo."""
+    return {memo[id(parameter)]: name for parameter, name in names.items() if id(parameter) in memo}
 
 
 class Passes:
@@ -166,6 +178,7 @@ class Gradients:
                  process_set, is_sparse=False):
         self.passes = passes
         self.is_reduced = False  # nothing was computed since the last finish()
+        self._options = (compression, op, predivide_factor, sparse_as_dense, process_set, is_sparse)
         self._names = names
         self._compression = compression
         self._sparse_as_dense = sparse_as_dense
@@ -177,6 +190,7 @@ class Gradients:
         self._op = op
         self._arguments = ()  # of the short way
         self._groups = groups
+        self._is_compared = False  # the groups, with those of the other ranks
         self._entries = {}
         self._flights = []
         # What is reduced in place, one by one, and so needs nothing but to be waited for: (entry, handle). Such
@@ -185,6 +199,14 @@ class Gradients:
         self._takes_short_way = False
         self._is_marked = False  # the timeline has the beginning of a backward pass
         self._watched = []
+
+    def copied(self, memo):
+        """One for a deep copy of the optimizer, whose parameters memo has. It watches them from the first finish() on."""
+        groups = self._groups
+        if groups is not None and not isinstance(groups, int):
+            groups = [[memo[id(parameter)] for parameter in members if id(parameter) in memo] for members in groups]
+        compression, op, predivide_factor, *others = self._options
+        return Gradients(copied_names(self._names, memo), compression, self.passes, op, predivide_factor, groups, *others)
 
     def is_in_flight(self):
         """Whether gradients were submitted and not received yet."""
@@ -203,14 +225,16 @@ class Gradients:
         """Attaches hooks to those of the parameters that want a gradient and have no hook yet."""
         if not self._takes_part() or self._are_watched(param_groups):
             return
-        is_first = not self._entries
-        for i, group in enumerate(param_groups):
-            for j, parameter in enumerate(group["params"]):
-                if parameter.requires_grad and parameter not in self._entries:
-                    name = self._names.get(parameter, f"noname.{i}.{j}")
-                    self._entries[parameter] = self._enter(parameter, name)
-        if is_first:
-            self._form_groups()
+        new = {parameter: self._names.get(parameter, f"noname.{i}.{j}")
+               for i, group in enumerate(param_groups) for j, parameter in enumerate(group["params"])
+               if parameter.requires_grad and parameter not in self._entries}
+        groups = self._agreed_groups(new)  # which raises before there are hooks
+        for parameter, name in new.items():
+            self._entries[parameter] = self._enter(parameter, name)
+        for members in groups:
+            group = _Group([self._entries[parameter] for parameter in members])
+            for entry in group.entries:
+                entry.group = group
         self._watched = [(group["params"], len(group["params"])) for group in param_groups]
 
     def _are_watched(self, param_groups):
@@ -268,26 +292,19 @@ class Gradients:
             _core.timeline_mark("BACKWARD", False)
         self._is_marked = self._takes_short_way = False
 
-    def _form_groups(self):
-        lists = self._groups
-        if not lists:
-            return
-        order = self._order_of_all()
-        if isinstance(lists, int):
-            entries = sorted(self._entries.values(), key=order)
-            lists = split_list([entry.parameter for entry in entries], min(lists, len(entries)) or 1)
-        for members in lists:
-            group = _Group(sorted((self._entries[p] for p in members if p in self._entries), key=order))
-            for entry in group.entries:
-                entry.group = group
-
-    def _order_of_all(self):
-        """What to sort entries by: the ranks may hold them in different orders, and form the same groups."""
-        names = [entry.name for entry in self._entries.values()]
-        if self._process_set.size() > 1:
-            names = broadcast_object(names, (self._process_set.ranks or [0])[0], "groups", self._process_set)
-        places = {name: place for place, name in enumerate(names)}
-        return lambda entry: places.get(entry.name, len(places))
+    def _agreed_groups(self, new):
+        """Which of the new parameters, {parameter: name}, are reduced as one, as lists, the same on all ranks: of the first
+        that there are. Those that come later are reduced alone."""
+        if not self._groups or self._entries or (self._is_compared and not new):
+            return []
+        self._is_compared = True
+        groups = self._groups
+        if not isinstance(groups, int):
+            groups = [[new[parameter] for parameter in members if parameter in new] for members in groups]
+        frozen = [name for parameter, name in self._names.items() if parameter not in new and not parameter.requires_grad]
+        of_name = {name: parameter for parameter, name in new.items()}
+        plan = grouping.Plan(list(of_name), frozen, groups)
+        return [[of_name[name] for name in members] for members in grouping.agreed(plan, self._process_set)]
 
     def set_passes(self, passes):
         """From now on a gradient is complete after that many backward passes."""

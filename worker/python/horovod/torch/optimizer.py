@@ -4,16 +4,27 @@ DistributedOptimizer makes, out of an optimizer, one of a class derived from the
 which goes on with the same parameters and state; schedulers made for the former keep working.
 """
 import contextlib
+import copy
+import math
 import warnings
 import weakref
 
 import torch
 
+from horovod.torch import grouping
 from horovod.torch.asynchronous import reduction
 from horovod.torch.compression import Compression
-from horovod.torch.gradients import Gradients, Passes
-from horovod.torch.mpi_ops import (Adasum, Average, allreduce_async_, global_process_set,
-                                   rocm_built, size, synchronize)
+from horovod.torch.gradients import Gradients, Passes, copied_names
+from horovod.torch.mpi_ops import (Adasum, Average, Max, Min, ProcessSet, Product, Sum, allreduce_async_,
+                                   global_process_set, rocm_built, size, synchronize)
+
+
+class _NotBegun:
+    """Stands for what __init__ and DistributedOptimizer give an optimizer, where it has come without them."""
+
+    def __get__(self, optimizer, kind=None):
+        raise RuntimeError("this DistributedOptimizer was made without its arguments, as pickle does: it reduces no gradients. "
+                           "Save optimizer.state_dict(), and load it into one that hvd.DistributedOptimizer has made.")
 
 
 class _DistributedOptimizer(torch.optim.Optimizer):
@@ -21,6 +32,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     params are the parameter groups of an optimizer; DistributedOptimizer describes the others.
     """
+
+    _gradients = _NotBegun()
+    _should_synchronize = True
 
     def __init__(self, params, named_parameters, compression, backward_passes_per_step=1,
                  op=Average, gradient_predivide_factor=1.0, groups=None, sparse_as_dense=False,
@@ -31,19 +45,31 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _begin(self, named_parameters, compression, backward_passes_per_step, op,
                gradient_predivide_factor, groups, sparse_as_dense, process_set):
-        _check_groups(groups)
-        _check_overridden(type(self))
+        with grouping.told(groups, process_set):
+            _check_passes(backward_passes_per_step)
+            _check_reduction(compression, op, gradient_predivide_factor, process_set)
+            _check_groups(groups)
+            _check_overridden(type(self))
+            names = _all_names(self, _names(self, named_parameters))
         self.backward_passes_per_step = backward_passes_per_step
         self.op = op
         self.gradient_predivide_factor = gradient_predivide_factor
         self.sparse_as_dense = sparse_as_dense
         self.process_set = process_set
-        self._should_synchronize = True
-        self._parameter_names = _all_names(self, _names(self, named_parameters))
-        self._gradients = Gradients(self._parameter_names, compression, backward_passes_per_step, op,
+        self._parameter_names = names
+        self._gradients = Gradients(names, compression, backward_passes_per_step, op,
                                     gradient_predivide_factor, groups, sparse_as_dense, process_set,
                                     is_sparse=isinstance(self, torch.optim.SparseAdam))
         self._register_hooks()
+
+    def __copy__(self):
+        return _shallow_copy(self)
+
+    def __deepcopy__(self, memo):
+        """One for the copied parameters. Its first step attaches hooks to them: until then nothing is reduced."""
+        copied = _deep_copy(self, memo)
+        copied._gradients = self._gradients.copied(memo)
+        return copied
 
     def _register_hooks(self):
         """Attaches hooks to parameters that have none, as those of a group that was added; step() does it as well."""
@@ -133,16 +159,29 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
     params are the parameter groups of an optimizer; DistributedOptimizer describes the others.
     """
 
+    _passes = _parameter_names = _NotBegun()
+
     def __init__(self, params, named_parameters, compression, backward_passes_per_step=1):
         super().__init__(params)
         self._begin(named_parameters, compression, backward_passes_per_step)
 
     def _begin(self, named_parameters, compression, backward_passes_per_step):
+        _check_passes(backward_passes_per_step)
+        _check_reduction(compression, Adasum, 1.0, global_process_set)
+        self._parameter_names = _all_names(self, _names(self, named_parameters))
         self.backward_passes_per_step = backward_passes_per_step
         self._compression = compression
-        self._parameter_names = _all_names(self, _names(self, named_parameters))
         self._passes = Passes(backward_passes_per_step)
         self._register_hooks()
+
+    def __copy__(self):
+        return _shallow_copy(self)
+
+    def __deepcopy__(self, memo):
+        """One for the copied parameters. Its first step attaches hooks to them, which count backward passes."""
+        copied = _deep_copy(self, memo)
+        copied._passes = Passes(self._passes.passes)
+        return copied
 
     def set_backward_passes_per_step(self, passes):
         """How many backward passes the script makes per step: gradients add up until step()."""
@@ -249,12 +288,43 @@ def _check_passes(passes):
         raise ValueError(f"backward_passes_per_step must be > 0, a whole number: {passes!r}.")
 
 
+def _check_reduction(compression, op, predivide_factor, process_set):
+    """TypeError or ValueError for what no gradient could be reduced with."""
+    if not all(callable(getattr(compression, method, None)) for method in ("compress", "decompress")):
+        raise TypeError("compression must be one of hvd.Compression, as Compression.none or Compression.fp16, or have its methods "
+                        f"compress and decompress: {compression!r}.")
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError("process_set must be an hvd.ProcessSet, as hvd.global_process_set, which is the default: "
+                        f"{process_set!r}.")
+    if op is not None and op not in (Average, Sum, Adasum, Min, Max, Product):
+        raise ValueError(f"op must be Average, Sum or Adasum, or Min, Max or Product: {op!r}.")
+    _check_predivide_factor(predivide_factor, op)
+
+
+def _check_predivide_factor(factor, op):
+    try:
+        inverse = 1.0 / float(factor)
+    except ZeroDivisionError:
+        inverse = math.inf
+    except (TypeError, ValueError):
+        raise TypeError(f"gradient_predivide_factor must be a number: {factor!r}.") from None
+    if factor != 1.0:
+        if rocm_built():
+            raise ValueError("gradient_predivide_factor is not for ROCm.")
+        if op != Average:
+            raise ValueError("gradient_predivide_factor is for op=Average alone.")
+    if not (math.isfinite(inverse) and inverse):
+        raise ValueError(f"gradient_predivide_factor must be a finite number other than 0: {factor!r}.")
+
+
 def _check_groups(groups):
     if groups is None:
         return
     if isinstance(groups, int) and not isinstance(groups, bool):
         if groups < 0:
             raise ValueError(f"groups must not be negative: {groups}.")
+        if groups == 0:
+            raise ValueError("groups must not be 0: leave it out, or give None, for no groups.")
         return
     if not isinstance(groups, list) or any(not isinstance(g, (list, tuple)) for g in groups):
         raise ValueError("groups must be a number of groups or a list of lists of torch.Tensor.")
@@ -279,6 +349,32 @@ def _adopt(kind, optimizer):
     return adopted
 
 
+_OPTIONS = ("backward_passes_per_step", "op", "gradient_predivide_factor", "sparse_as_dense", "process_set", "_compression")
+
+
+def _shallow_copy(optimizer):
+    """One of the same parameters, whose gradients are reduced once for both."""
+    make, arguments, state, *_ = optimizer.__reduce_ex__(4)
+    copied = make(*arguments)
+    copied.__setstate__(dict(state))
+    for name, value in vars(optimizer).items():
+        if name != "step":  # a scheduler's, which counts steps of this one
+            vars(copied).setdefault(name, value)
+    return copied
+
+
+def _deep_copy(optimizer, memo):
+    """A copy of what the wrapped class copies, with the options that are this module's."""
+    make, arguments, state, *_ = optimizer.__reduce_ex__(4)
+    copied = memo[id(optimizer)] = make(*arguments)
+    copied.__setstate__(copy.deepcopy(state, memo))
+    for name in _OPTIONS:
+        if name in vars(optimizer):
+            setattr(copied, name, getattr(optimizer, name))
+    copied._parameter_names = copied_names(optimizer._parameter_names, memo)
+    return copied
+
+
 def _note_step(adopted):
     """A scheduler that was made for the original optimizer looks there whether a step came before its own."""
     original = getattr(adopted, "_adopted", lambda: None)()
@@ -300,27 +396,24 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     gradient_predivide_factor: with Average, gradients are divided by it before they are added up,
         and multiplied by it when the sum is divided by the number of ranks.
     groups: gradients that are reduced as one, once all of them are there: a number of groups, or
-        lists of parameters. num_groups is its former name.
+        lists of parameters. num_groups is its former name. Ranks with groups compare them here.
     sparse_as_dense: sparse gradients are made dense before. Without it a gradient that is sparse on
         some ranks and dense on others, or missing there, is sparse on all.
     process_set: the ranks that train this model.
     """
-    _check_passes(backward_passes_per_step)
-    if gradient_predivide_factor != 1.0:
-        if rocm_built():
-            raise ValueError("gradient_predivide_factor is not for ROCm.")
-        if op != Average:
-            raise ValueError("gradient_predivide_factor is for op=Average alone.")
     if num_groups:
         warnings.warn("num_groups is called groups now.", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
-    if op == Adasum and process_set != global_process_set:
-        raise NotImplementedError("Adasum is for the whole job: it takes no process set here.")
-    if op == Adasum and size() > 1:
-        adopted = _adopt(_DistributedAdasumOptimizer, optimizer)
+    with grouping.told(groups, process_set):
+        _check_passes(backward_passes_per_step)
+        _check_reduction(compression, op, gradient_predivide_factor, process_set)
+        if op == Adasum and process_set != global_process_set:
+            raise NotImplementedError("Adasum is for the whole job: it takes no process set here.")
+        is_adasum = op == Adasum and size() > 1
+        adopted = _adopt(_DistributedAdasumOptimizer if is_adasum else _DistributedOptimizer, optimizer)
+    if is_adasum:
         adopted._begin(named_parameters, compression, backward_passes_per_step)
     else:
-        adopted = _adopt(_DistributedOptimizer, optimizer)
         adopted._begin(named_parameters, compression, backward_passes_per_step, op,
                        gradient_predivide_factor, groups, sparse_as_dense, process_set)
     return adopted
