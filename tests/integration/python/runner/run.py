@@ -48,6 +48,17 @@ def refused(**options):
 
 
 @check
+def the_launcher_of_a_build_is_found():
+    build = pathlib.Path(horovod.__file__).parent.parent.parent
+    elsewhere = os.environ["PATH"]
+    os.environ["PATH"] = "/nowhere"
+    try:
+        assert horovod.runner._horovodrun() == os.path.realpath(build / "worker" / "horovodrun")
+    finally:
+        os.environ["PATH"] = elsewhere
+
+
+@check
 def every_rank_returns_what_it_computed():
     assert horovod.run(rank_times, num_proc=N) == [(rank, N) for rank in range(N)]
     assert horovod.runner.run is horovod.run

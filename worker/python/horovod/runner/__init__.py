@@ -52,9 +52,11 @@ class _HorovodArgs:
 
 
 def _horovodrun():
-    """The launcher that came with this package, else that in PATH."""
-    beside = os.path.join(sysconfig.get_path("scripts"), "horovodrun")
-    path = beside if os.path.exists(beside) else shutil.which("horovodrun")
+    """The launcher that came with this package, in a tree of a build or among the scripts, else that in PATH."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    beside = [os.path.realpath(os.path.join(package, "horovodrun")),
+              os.path.join(sysconfig.get_path("scripts"), "horovodrun")]
+    path = next(filter(os.path.exists, beside), None) or shutil.which("horovodrun")
     if not path:
         raise RuntimeError("horovodrun was found neither beside this Python nor in PATH")
     return path
