@@ -22,6 +22,7 @@
 #include "operator/api/shape.h"
 #include "operator/app/answer.h"
 #include "operator/app/clock.h"
+#include "operator/app/reads.h"
 #include "operator/app/sshkey.h"
 #include "operator/app/stages.h"
 #include "operator/core/children.h"
@@ -29,12 +30,10 @@
 #include "operator/core/kept.h"
 #include "operator/core/refusal.h"
 #include "operator/core/trace.h"
-#include "operator/kube/url.h"
 
 #define SUBSYSTEM "operator"
 #define UID_SIZE 64
-#define QUERY_MAX 1024
-#define METADATA "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
 #define STRICT "?fieldManager=horovod-operator&fieldValidation=Strict"
 #define LENIENT "?fieldManager=horovod-operator"
 
@@ -239,29 +238,12 @@ static void finish_step(struct step *step)
 
 /* ---- reading an object again, after 409 or 404 ---- */
 
-static hvd_status_t send_read(struct step *step, hvd_kube_done_fn on_done, struct hvd_err *err)
-{
-    const struct hvd_action *action = step->action;
-    bool is_node = action->kind == HVD_KIND_NODE;
-    const struct hvd_kube_request request = {
-        .verb = HVD_VERB_GET,
-        .path = {.kind = action->kind,
-                 .ns = is_node ? NULL : action->namespace,
-                 .name = action->name},
-        .accept = action->kind == HVD_KIND_SECRET || is_node ? METADATA : NULL,
-        .shape = hvd_kind_shape(action->kind),
-        .on_done = on_done,
-        .ctx = step,
-    };
-
-    return step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
-}
-
 static void send_get(struct step *step, hvd_kube_done_fn on_done)
 {
     struct run *run = step->run;
     struct hvd_err err = {0};
-    hvd_status_t st = send_read(step, on_done, &err);
+    hvd_status_t st =
+        hvd_reads_get(step->run->p.api, step->action, &(struct hvd_asker){on_done, step}, &err);
 
     if (st != HVD_OK) {
         fail_run(run, st, err.msg, 0);
@@ -330,7 +312,8 @@ static void read_existing(struct step *step)
     hvd_status_t st = hvd_store_set_failure(run->p.store, run->entry, &failure);
 
     if (st == HVD_OK)
-        st = send_read(step, on_existing, &err);
+        st = hvd_reads_get(step->run->p.api, step->action, &(struct hvd_asker){on_existing, step},
+                           &err);
     if (st == HVD_OK)
         return;
     hvd_entry_drop_failure(run->entry, action->kind, action->name);
@@ -497,32 +480,6 @@ static void on_searched(void *ctx, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
-static hvd_status_t send_look(struct step *step, struct hvd_err *err)
-{
-    const struct hvd_action *action = step->action;
-    struct hvd_kube_request request = {
-        .verb = HVD_VERB_LIST,
-        .path = {.kind = action->kind, .ns = action->namespace},
-        .on_done = on_searched,
-        .ctx = step,
-    };
-    bool is_first = true;
-    struct hvd_buf query;
-    hvd_status_t st;
-
-    if (!action->body)
-        return send_read(step, on_looked, err);
-    hvd_buf_init(&query, QUERY_MAX);
-    st = hvd_url_put_query(&query, &is_first, "labelSelector", action->body);
-    if (st == HVD_OK)
-        st = hvd_buf_add(&query, "", 1);
-    request.query = query.data;
-    if (st == HVD_OK)
-        st = step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
-    hvd_buf_fini(&query);
-    return st;
-}
-
 /* ---- reading a node ---- */
 
 /* A node that may not be read, or is gone, has no labels: the pods' own have to do. */
@@ -562,20 +519,6 @@ static void on_attributed(void *ctx, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
-static hvd_status_t send_attribution(struct step *step, struct hvd_err *err)
-{
-    const struct hvd_action *action = step->action;
-    const struct hvd_kube_request request = {
-        .verb = HVD_VERB_GET,
-        .path = {.kind = action->kind, .ns = action->namespace, .name = action->name},
-        .accept = METADATA,
-        .on_done = on_attributed,
-        .ctx = step,
-    };
-
-    return step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
-}
-
 /* ---- asking how a Job that is gone had ended ---- */
 
 /* Who may not list events knows nothing; any other answer is worth waiting for. */
@@ -612,25 +555,6 @@ static void on_traced(void *ctx, const struct hvd_kube_response *response)
     if (hvd_store_set_failure(run->p.store, run->entry, &failure) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
     finish_step(step);
-}
-
-static hvd_status_t send_trace(struct step *step, struct hvd_err *err)
-{
-    const struct hvd_action *action = step->action;
-    struct hvd_kube_request request = {
-        .verb = HVD_VERB_LIST,
-        .path = {.kind = HVD_KIND_EVENT, .ns = action->namespace},
-        .on_done = on_traced,
-        .ctx = step,
-    };
-    char query[HVD_CHILD_NAME_MAX + 96];
-
-    (void)snprintf(query, sizeof(query),
-                   "?limit=500&fieldSelector=involvedObject.kind%%3DJob%%2C"
-                   "involvedObject.name%%3D%s",
-                   action->name);
-    request.query = query;
-    return step->run->p.api->send(step->run->p.api->self, &request, NULL, err);
 }
 
 /* ---- answers, by what was asked ---- */
@@ -847,7 +771,7 @@ static hvd_status_t send_write(struct step *step, const char *body, struct hvd_e
         .content_type = !is_patch          ? "application/json"
                         : a->is_json_patch ? "application/json-patch+json"
                                            : "application/merge-patch+json",
-        .accept = a->kind == HVD_KIND_SECRET ? METADATA : NULL,
+        .accept = a->kind == HVD_KIND_SECRET ? HVD_READS_METADATA : NULL,
         .shape = hvd_kind_shape(a->type == HVD_ACTION_EVENT ? HVD_KIND_EVENT : a->kind),
         .on_done = on_write_done,
         .ctx = step,
@@ -881,18 +805,31 @@ static hvd_status_t send_secret(struct step *step, struct hvd_err *err)
     return st;
 }
 
+/* What takes the answer to a read; NULL: the action is none. */
+static hvd_kube_done_fn reader_of(const struct hvd_action *action)
+{
+    switch (action->type) {
+    case HVD_ACTION_LOCATE:
+        return on_located;
+    case HVD_ACTION_LOOK:
+        return action->body ? on_searched : on_looked;
+    case HVD_ACTION_READ_SPEC:
+        return on_spec;
+    case HVD_ACTION_TRACE:
+        return on_traced;
+    case HVD_ACTION_ATTRIBUTE:
+        return on_attributed;
+    default:
+        return NULL;
+    }
+}
+
 static hvd_status_t send_action(struct step *step, struct hvd_err *err)
 {
-    if (step->action->type == HVD_ACTION_LOCATE)
-        return send_read(step, on_located, err);
-    if (step->action->type == HVD_ACTION_LOOK)
-        return send_look(step, err);
-    if (step->action->type == HVD_ACTION_READ_SPEC)
-        return send_read(step, on_spec, err);
-    if (step->action->type == HVD_ACTION_TRACE)
-        return send_trace(step, err);
-    if (step->action->type == HVD_ACTION_ATTRIBUTE)
-        return send_attribution(step, err);
+    const struct hvd_asker asker = {reader_of(step->action), step};
+
+    if (asker.on_done)
+        return hvd_reads_send(step->run->p.api, step->action, &asker, err);
     if (step->action->type == HVD_ACTION_CREATE_SECRET)
         return send_secret(step, err);
     return send_write(step, step->action->body, err);
