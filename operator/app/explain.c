@@ -76,8 +76,10 @@ hvd_status_t hvd_explainer_ask(struct hvd_explainer *explainer, struct hvd_entry
 
     /* The last answer holds until the next. */
     if (known && known->type == HVD_FAILURE_NO_PODS && hvd_str_equal(known->uid, action->body) &&
-        known->question == action->question)
+        known->question == action->question) {
         question.message = known->message;
+        question.is_unread = known->is_unread;
+    }
     st = hvd_entry_set_failure(entry, &question);
     if (st == HVD_OK && action->kind == HVD_KIND_POD)
         forget_pods(entry);
@@ -134,16 +136,19 @@ static bool choose(struct hvd_explainer *explainer)
     return true;
 }
 
-/* Replaces the answer; true if that is a change. */
-static bool answer(struct hvd_failure *failure, const char *text, int64_t at_ms)
+/* Replaces the answer; true if that is a change. Events that could not be read leave the last one.
+ */
+static bool answer(struct hvd_failure *failure, const char *text, bool is_unread, int64_t at_ms)
 {
-    const bool was_open = failure->is_open;
+    const bool was_open = failure->is_open, was_unread = failure->is_unread;
     char *copy = NULL;
 
     failure->at_ms = at_ms;
     failure->is_open = failure->is_alone = false;
-    if (hvd_str_equal(failure->message, text))
-        return was_open && !text; /* what events do not explain is looked for */
+    failure->is_unread = is_unread;
+    if (is_unread ||
+        hvd_str_equal(failure->message, text)) /* what they do not explain is looked for */
+        return was_unread != is_unread || (was_open && !failure->message);
     copy = text ? hvd_strdup(text) : NULL;
     if (text && !copy)
         return false; /* the old answer stays */
@@ -171,11 +176,11 @@ static bool answer_one(const struct answers *answers, struct hvd_failure *failur
         (!is_wide && !hvd_str_equal(failure->uid, answers->explainer->_uid)))
         return false;
     is_found = answers->index && hvd_explain_find(answers->index, &what, text);
-    if (!is_found && is_wide && (answers->is_cut || failure->is_alone)) {
+    if (!is_found && answers->index && is_wide && (answers->is_cut || failure->is_alone)) {
         failure->is_alone = failure->is_open;
         return false;
     }
-    return answer(failure, is_found ? text : NULL, answers->at_ms);
+    return answer(failure, is_found ? text : NULL, !answers->index, answers->at_ms);
 }
 
 static void answer_all(const struct answers *answers)

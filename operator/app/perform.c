@@ -125,7 +125,8 @@ static unsigned told_from(const struct hvd_entry *entry, const struct hvd_action
 {
     const struct hvd_failure *known = find_failure(entry, action);
 
-    if ((type != HVD_FAILURE_DENIED && type != HVD_FAILURE_STATUS && type != HVD_FAILURE_UNREAD) ||
+    if ((type != HVD_FAILURE_DENIED && type != HVD_FAILURE_STATUS && type != HVD_FAILURE_UNREAD &&
+         type != HVD_FAILURE_UNTRACED) ||
         hvd_refusal_judge(action, response->status, response->code, response->body) !=
             HVD_REFUSAL_UNSERVED)
         return 1;
@@ -145,7 +146,9 @@ static void note_failure(struct run *run, const struct hvd_action *action,
         .message = type == HVD_FAILURE_FOREIGN ? NULL
                    : *text                     ? text
                                                : hvd_answer_message(response),
-        .at_ms = server_ms(run) + (type == HVD_FAILURE_UNREAD ? response->retry_after_ms : 0),
+        .at_ms = server_ms(run) + (type == HVD_FAILURE_UNREAD || type == HVD_FAILURE_UNTRACED
+                                       ? response->retry_after_ms
+                                       : 0),
         .value = action->value,
         .told_from = told_from(run->entry, action, type, response),
     };
@@ -179,7 +182,7 @@ static void fail_told(struct run *run, const struct hvd_action *action,
                       const struct hvd_kube_response *response)
 {
     const struct hvd_failure *known = find_failure(run->entry, action);
-    const bool is_status = action->type == HVD_ACTION_PATCH_STATUS;
+    const bool is_status = action->repair == HVD_REPAIR_STATUS;
     const enum hvd_failure_type type = is_status ? HVD_FAILURE_STATUS : HVD_FAILURE_DENIED;
 
     if (response->code == 0) {
@@ -380,6 +383,29 @@ static void reread(struct step *step, const struct hvd_kube_response *response)
     finish_step(step);
 }
 
+/* ---- reads that are refused ---- */
+
+/* Nobody knows what is there. An answer is told of; what needs it waits, and the next try does. */
+static void fail_read(const struct step *step, const struct hvd_kube_response *response,
+                      enum hvd_failure_type type)
+{
+    struct run *run = step->run;
+
+    if (response->code == 0) {
+        fail_with(run, response);
+        return;
+    }
+    log_action(run, HVD_LOG_WARN, "cannot read an object or its events, retrying", step->action,
+               hvd_answer_message(response));
+    note_failure(run, step->action, type, response);
+}
+
+/* Whether the account has no right to read it. One that is not known (401) may be in a moment. */
+static bool is_forbidden(const struct hvd_kube_response *response)
+{
+    return response->status == HVD_ERR_DENIED && response->code == 403;
+}
+
 /* ---- reading the spec that a pass needs, and that is not held ---- */
 
 static void on_spec(void *ctx, const struct hvd_kube_response *response)
@@ -387,36 +413,27 @@ static void on_spec(void *ctx, const struct hvd_kube_response *response)
     struct step *step = ctx;
     struct run *run = step->run;
     struct hvd_err err = {0};
+    const struct hvd_failure *known = find_failure(run->entry, step->action);
+    const bool is_unread = known && known->type == HVD_FAILURE_UNREAD;
     hvd_status_t st;
 
     if (response->status == HVD_OK) {
         st = hvd_store_put_spec(run->p.store, response->body, &err);
         if (st != HVD_OK)
             fail_run(run, st, err.msg, 0);
+        else if (is_unread)
+            hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
     } else if (response->status == HVD_ERR_NOT_FOUND) {
         forget(step);
-    } else {
+    } else if (known && !is_unread) { /* what is known of a write to the job is worth more */
         fail_with(run, response);
+    } else {
+        fail_read(step, response, HVD_FAILURE_UNREAD);
     }
     finish_step(step);
 }
 
 /* ---- looking for an object that the watch does not show ---- */
-
-/* Nobody knows whether it is there. An answer is told of; the job waits, and the next try does. */
-static void fail_look(struct step *step, const struct hvd_kube_response *response)
-{
-    struct run *run = step->run;
-
-    if (response->code == 0) {
-        fail_with(run, response);
-    } else {
-        log_action(run, HVD_LOG_WARN, "cannot look for an object, retrying", step->action,
-                   hvd_answer_message(response));
-        note_failure(run, step->action, HVD_FAILURE_UNREAD, response);
-    }
-    finish_step(step);
-}
 
 /* An object of that name is there, and is not the job's: it counts as gone. A pod keeps that of a
  * worker from being made. */
@@ -445,7 +462,8 @@ static void on_looked(void *ctx, const struct hvd_kube_response *response)
     const struct hvd_object *found;
 
     if (response->status != HVD_OK && response->status != HVD_ERR_NOT_FOUND) {
-        fail_look(step, response);
+        fail_read(step, response, HVD_FAILURE_UNREAD);
+        finish_step(step);
         return;
     }
     if (response->status == HVD_OK)
@@ -470,7 +488,8 @@ static void on_searched(void *ctx, const struct hvd_kube_response *response)
     const cJSON *items = cJSON_GetObjectItemCaseSensitive(response->body, "items"), *item;
 
     if (response->status != HVD_OK) {
-        fail_look(step, response);
+        fail_read(step, response, HVD_FAILURE_UNREAD);
+        finish_step(step);
         return;
     }
     hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
@@ -490,12 +509,16 @@ static void on_located(void *ctx, const struct hvd_kube_response *response)
     const cJSON *object = response->status == HVD_OK ? response->body : NULL;
 
     if (response->status != HVD_OK && response->status != HVD_ERR_NOT_FOUND &&
-        response->status != HVD_ERR_DENIED)
-        fail_with(run, response);
-    else if (hvd_place_cache_put(&run->p.store->places, step->action->name, step->action->body,
-                                 object) != HVD_OK)
+        !is_forbidden(response)) {
+        fail_read(step, response, HVD_FAILURE_UNREAD);
+        finish_step(step);
+        return;
+    }
+    hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
+    if (hvd_place_cache_put(&run->p.store->places, step->action->name, step->action->body,
+                            object) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
-    if (response->status == HVD_ERR_DENIED)
+    if (is_forbidden(response))
         log_action(run, HVD_LOG_WARN, "cannot read a node, the pods' own labels have to do",
                    step->action, hvd_answer_message(response));
     finish_step(step);
@@ -503,25 +526,43 @@ static void on_located(void *ctx, const struct hvd_kube_response *response)
 
 /* ---- asking who else writes to an object ---- */
 
-/* What cannot be read has an unknown writer. */
+/* The writer is known: the write waits for its next repair, and no longer for a read. */
+static void end_denial(struct run *run, const struct hvd_action *action)
+{
+    const struct hvd_failure *known = find_failure(run->entry, action);
+    const struct hvd_attempted_write write = hvd_denials_write(
+        action->kind, action->name, action->repair, action->value, run->generation);
+
+    if (known && known->value == action->value &&
+        (known->type == HVD_FAILURE_DENIED || known->type == HVD_FAILURE_STATUS))
+        hvd_entry_drop_failure(run->entry, action->kind, action->name);
+    hvd_denials_drop(&run->entry->repairs.denials, &write);
+}
+
+/* What is gone, or may not be read, has an unknown writer. Any other refusal counts like one of the
+ * write itself, which waits for it. */
 static void on_attributed(void *ctx, const struct hvd_kube_response *response)
 {
     struct step *step = ctx;
     struct run *run = step->run;
-    bool is_known = response->status == HVD_OK || response->status == HVD_ERR_NOT_FOUND ||
-                    response->status == HVD_ERR_DENIED;
+    const bool is_known = response->status == HVD_OK || response->status == HVD_ERR_NOT_FOUND ||
+                          is_forbidden(response);
 
-    if (!is_known)
-        fail_with(run, response);
-    else if (hvd_repairs_attribute(&run->entry->repairs, step->action,
-                                   response->status == HVD_OK ? response->body : NULL) != HVD_OK)
+    if (!is_known) {
+        fail_told(run, step->action, response);
+        finish_step(step);
+        return;
+    }
+    end_denial(run, step->action);
+    if (hvd_repairs_attribute(&run->entry->repairs, step->action,
+                              response->status == HVD_OK ? response->body : NULL) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
     finish_step(step);
 }
 
 /* ---- asking how a Job that is gone had ended ---- */
 
-/* Who may not list events knows nothing; any other answer is worth waiting for. */
+/* Who may not list events knows nothing; any other answer is worth waiting for, and told of. */
 static void on_traced(void *ctx, const struct hvd_kube_response *response)
 {
     struct step *step = ctx;
@@ -536,14 +577,14 @@ static void on_traced(void *ctx, const struct hvd_kube_response *response)
                                   .at_ms = server_ms(run)};
 
     hvd_trace_decode(action->body, &bounds);
-    if (response->status != HVD_OK && response->status != HVD_ERR_DENIED) {
-        fail_with(run, response);
-        finish_step(step);
-        return;
-    }
     /* Another HorovodJob of that name has other bounds. */
     if (!run->entry->has_job || !hvd_str_equal(run->entry->job.uid, bounds.job_uid)) {
         run->is_broken = true;
+        finish_step(step);
+        return;
+    }
+    if (response->status != HVD_OK && !is_forbidden(response)) {
+        fail_read(step, response, HVD_FAILURE_UNTRACED);
         finish_step(step);
         return;
     }

@@ -34,23 +34,30 @@ static bool is_gone(const struct hvd_pass *p, enum hvd_kind kind, const char *na
     return false;
 }
 
-/* Whether it was looked for, was answered by a refusal, and is to be looked for again later. */
-static bool is_put_off(struct hvd_pass *p, enum hvd_kind kind, const char *name)
+bool hvd_look_waits(struct hvd_pass *p, const struct hvd_failure *failure)
 {
-    const struct hvd_failure *failure = hvd_pass_failure(p, kind, name);
     int64_t wait_ms = UNREAD_MIN_MS;
 
-    if (!failure || failure->type != HVD_FAILURE_UNREAD)
-        return false;
     for (unsigned i = 1; i < failure->n && wait_ms < UNREAD_MAX_MS; i++)
         wait_ms *= 2;
     wait_ms = wait_ms < UNREAD_MAX_MS ? wait_ms : UNREAD_MAX_MS;
     if (p->now_ms >= failure->at_ms + wait_ms)
         return false;
     hvd_plan_wake(p->plan, failure->at_ms + wait_ms);
-    p->is_unsure = true;
+    return true;
+}
+
+bool hvd_look_is_put_off(struct hvd_pass *p, enum hvd_kind kind, const char *name)
+{
+    const struct hvd_failure *failure = hvd_pass_failure(p, kind, name);
+
+    if (!failure || failure->type != HVD_FAILURE_UNREAD)
+        return false;
     if (hvd_refusal_is_told(failure) && !p->unread)
         p->unread = failure;
+    if (!hvd_look_waits(p, failure))
+        return false;
+    p->is_unsure = true;
     return true;
 }
 
@@ -58,7 +65,7 @@ static void look(struct hvd_pass *p, enum hvd_kind kind, const char *name)
 {
     const struct hvd_action action = {.type = HVD_ACTION_LOOK, .kind = kind};
 
-    if (!p->st && !is_put_off(p, kind, name))
+    if (!p->st && !hvd_look_is_put_off(p, kind, name))
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, name);
 }
 
@@ -169,7 +176,7 @@ static void look_for_master(struct hvd_pass *p)
 
     if (p->pods.master || hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS ||
         job->u.job.is_complete || job->u.job.is_failed || is_gone(p, HVD_KIND_POD, job->meta.uid) ||
-        p->st || is_put_off(p, HVD_KIND_POD, job->meta.uid))
+        p->st || hvd_look_is_put_off(p, HVD_KIND_POD, job->meta.uid))
         return;
     failure = hvd_pass_failure(p, HVD_KIND_JOB, job->meta.name);
     if (p->job->status.state != HVD_JOB_RUNNING &&
@@ -270,6 +277,17 @@ bool hvd_look_for_missing(struct hvd_pass *p)
     return p->plan->n_actions > 0 || p->is_unsure;
 }
 
+bool hvd_look_describe(const struct hvd_pass *p, char *out, size_t size)
+{
+    if (!p->unread)
+        return false;
+    hvd_pass_text(out, size, "%s %s cannot be read, will be tried again, and the %s for that: %s",
+                  hvd_kind_info(p->unread->kind)->kind, p->unread->name,
+                  p->unread->kind == HVD_KIND_NODE ? "list of hosts waits" : "job waits",
+                  p->unread->message ? p->unread->message : "forbidden");
+    return true;
+}
+
 void hvd_look_report(struct hvd_pass *p)
 {
     const struct hvd_condition *known = &p->job->status.conditions[HVD_COND_WORKERS_READY];
@@ -277,12 +295,9 @@ void hvd_look_report(struct hvd_pass *p)
                                           NULL};
     char message[MESSAGE_SIZE];
 
-    if (!p->unread || p->plan->n_actions > 0 || hvd_job_is_finished(&p->job->status))
+    if (p->plan->n_actions > 0 || hvd_job_is_finished(&p->job->status) ||
+        !hvd_look_describe(p, message, sizeof(message)))
         return;
-    hvd_pass_text(message, sizeof(message),
-                  "%s %s cannot be read, will be tried again, and the job waits for that: %s",
-                  hvd_kind_info(p->unread->kind)->kind, p->unread->name,
-                  p->unread->message ? p->unread->message : "forbidden");
     hvd_trouble_note(p, HVD_COND_WORKERS_READY, message, sizeof(message));
     update.message = message;
     if (known->truth == HVD_ABSENT) {
@@ -293,6 +308,8 @@ void hvd_look_report(struct hvd_pass *p)
     if (p->job->status.state == HVD_JOB_NEW) {
         hvd_pass_state(p, HVD_JOB_PENDING);
         p->next.workers_desired = p->job->spec.replicas;
+        if (p->next.start_s == 0 && !p->job->spec.is_suspended) /* its deadline counts */
+            p->next.start_s = p->now_s;
         if (p->job->generation == 1) /* a later one may not be that of what runs (start.c) */
             p->next.observed_generation = 1;
     }

@@ -18,6 +18,17 @@
  */
 bool hvd_look_for_missing(struct hvd_pass *p);
 
+/* Whether a read that was answered by that refusal waits for its next try, for which the plan
+ * wakes then. */
+bool hvd_look_waits(struct hvd_pass *p, const struct hvd_failure *failure);
+
+/* The same of the read of that object (HVD_FAILURE_UNREAD), if it was refused; where that is to be
+ * told of it becomes p->unread. */
+bool hvd_look_is_put_off(struct hvd_pass *p, enum hvd_kind kind, const char *name);
+
+/* Describes what could not be read (p->unread); false, and out untouched, if nothing is. */
+bool hvd_look_describe(const struct hvd_pass *p, char *out, size_t size);
+
 /* Tells on the condition WorkersReady, and in an event, what could not be read and holds the job up
  * while it waits for the next try. */
 void hvd_look_report(struct hvd_pass *p);

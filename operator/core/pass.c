@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "operator/core/children.h"
+#include "operator/core/look.h"
 #include "operator/core/owner.h"
 #include "operator/core/plan.h"
 #include "operator/core/trouble.h"
@@ -141,7 +142,7 @@ static bool locate(struct hvd_pass *p)
         if (worker->place)
             continue;
         n_asked++;
-        if (!is_asked_for(p, node))
+        if (!is_asked_for(p, node) && !hvd_look_is_put_off(p, HVD_KIND_NODE, node))
             ask_for(p, node);
     }
     return n_asked == 0 && !p->st;

@@ -62,7 +62,7 @@ struct hvd_pass {
     bool has_more_denied;             /* than have room */
     bool is_rescaled;                 /* a set has other replicas than it should have */
     bool is_occupied;                 /* pods of others are in the way of workers */
-    bool is_unsure;                   /* something has to be looked for, and the next try waits */
+    bool is_unsure;                   /* something has to be read, and the next try waits */
     const struct hvd_failure *unread; /* why, if that is told of */
     bool is_carried_out; /* what the status says is done, whether it is written or not */
     bool is_child_held;  /* a child was denied, and waits for its next try */
@@ -310,6 +310,9 @@ bool hvd_refusal_of_master(struct hvd_pass *p, char *out, size_t size);
 const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
                             enum hvd_question question, int64_t since_ms);
 
+/* Why nothing is known of the object from its events: they name no cause, or cannot be read. */
+const char *hvd_refusal_silence(const struct hvd_pass *p, const struct hvd_object *object);
+
 /* The failure of a status that was refused and is told of; NULL: none. Borrowed from the view. */
 const struct hvd_failure *hvd_refusal_of_status(const struct hvd_pass *p);
 
@@ -365,7 +368,8 @@ void hvd_labels_restore(struct hvd_pass *p);
 
 /* trace.c: the end of a master's Job that is gone. */
 
-/* Asks how the Job of that name had ended; its events since the attempt began may tell. */
+/* Asks how the Job of that name had ended; its events since the attempt began may tell. Where they
+ * could not be read, that is told of and asked again later. */
 void hvd_trace_ask(struct hvd_pass *p, const char *name);
 
 /* retry.c: the wait between attempts. */

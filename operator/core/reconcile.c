@@ -135,7 +135,8 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
     const struct hvd_object *pod = p->pods.troubled;
     char slow[HVD_STAGE_TEXT_SIZE];
 
-    if (hvd_refusal_of_change(p, out, size) || hvd_refusal_of_workers(p, out, size))
+    if (hvd_refusal_of_change(p, out, size) || hvd_look_describe(p, out, size) ||
+        hvd_refusal_of_workers(p, out, size))
         return true;
     if (pod)
         hvd_pass_text(out, size, "pod %s %s", pod->meta.name, pod->u.pod.trouble);
@@ -860,12 +861,22 @@ static bool is_let_go(const struct hvd_pass *p)
            (is_orphaned || hvd_finalizers_has(p->job->finalizers, HVD_FINALIZER_ORPHAN));
 }
 
+/* What has to be read could not be, which is told of. The job waits, but for its deadline. */
+static void wait_for_read(struct hvd_pass *p)
+{
+    hvd_look_report(p);
+    if (!p->unread || p->plan->n_actions > 0)
+        return;
+    if (!hvd_job_is_finished(&p->next) && !p->job->spec.is_suspended && !hvd_pass_is_stopping(p) &&
+        p->next.start_s > 0)
+        (void)is_overdue(p);
+    write_status(p);
+}
+
 static void act(struct hvd_pass *p)
 {
     if (hvd_look_for_missing(p)) {
-        hvd_look_report(p);
-        if (p->unread && p->plan->n_actions == 0)
-            write_status(p);
+        wait_for_read(p);
         return;
     }
     if (hvd_job_is_finished(&p->job->status)) {
@@ -880,48 +891,71 @@ static void act(struct hvd_pass *p)
         drop_events(p->plan, true);
 }
 
-/* The plan of a pass that needs the spec and has not got it: nothing that was decided without it
- * counts. */
-static hvd_status_t read_spec(struct hvd_plan *plan, const struct hvd_job *job)
+/* Asks for the spec, without which the pass decided nothing that counts, or waits for the next try.
+ */
+static void read_spec(struct hvd_pass *p)
 {
     const struct hvd_action action = {.type = HVD_ACTION_READ_SPEC, .kind = HVD_KIND_HOROVODJOB};
 
-    hvd_plan_fini(plan);
-    return hvd_plan_add(plan, &action, job->namespace, job->name);
+    if (p->st)
+        return;
+    if (hvd_look_is_put_off(p, HVD_KIND_HOROVODJOB, p->job->name))
+        wait_for_read(p);
+    else
+        p->st = hvd_plan_add(p->plan, &action, p->job->namespace, p->job->name);
 }
 
-hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct hvd_plan *out,
-                           struct hvd_err *err)
+/* One pass; HVD_INPROGRESS: it needs the spec, and is to be made again with is_specless. */
+static hvd_status_t make_pass(const struct hvd_view *view, int64_t now_ms, bool is_specless,
+                              struct hvd_plan *out)
 {
     struct hvd_pass p = {.now_ms = now_ms, .now_s = now_ms / 1000, .plan = out};
+    struct hvd_job job = *view->job; /* owns nothing */
     struct hvd_scaling scaling;
-    struct hvd_job job;
 
-    if (!is_view(view))
-        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "reconcile: a view without a decoded job");
-    job = *view->job; /* owns nothing */
     hvd_job_status_bound(&job.status, job.created_s, p.now_s);
-    if (view->job->spec.is_foreign)
-        return HVD_OK;
     p.view = hvd_scaling_hold(view, &job, &scaling);
     p.job = &job;
     p.deferred = scaling.text;
     p.st = prepare(&p);
-    take_suspension(&p, &job.status);
-    if (!p.st && !is_let_go(&p))
-        act(&p);
+    if (is_specless) {
+        read_spec(&p);
+    } else {
+        take_suspension(&p, &job.status);
+        if (!p.st && !is_let_go(&p))
+            act(&p);
+    }
     cJSON_Delete(p.spec);
     cJSON_Delete(p.hosts_data);
     cJSON_Delete(p.all_hosts_data);
     hvd_pods_fini(&p.pods);
     hvd_job_status_fini(&p.next);
     hvd_free(p.end_message);
-    if (p.st == HVD_INPROGRESS)
-        p.st = read_spec(out, view->job);
-    if (p.st) {
+    return p.st;
+}
+
+hvd_status_t hvd_reconcile(const struct hvd_view *view, int64_t now_ms, struct hvd_plan *out,
+                           struct hvd_err *err)
+{
+    hvd_status_t st;
+
+    if (!is_view(view))
+        return HVD_FAIL(err, HVD_ERR_INVALID, 0, "reconcile: a view without a decoded job");
+    if (view->job->spec.is_foreign)
+        return HVD_OK;
+    st = make_pass(view, now_ms, false, out);
+    if (st == HVD_INPROGRESS) {
+        const int64_t wake_at_ms = out->wake_at_ms;
+
         hvd_plan_fini(out);
-        return HVD_FAIL(err, p.st, 0, "HorovodJob %s/%s: %s", view->job->namespace, view->job->name,
-                        hvd_status_str(p.st));
+        st = make_pass(view, now_ms, true, out);
+        if (wake_at_ms)
+            hvd_plan_wake(out, wake_at_ms);
+    }
+    if (st) {
+        hvd_plan_fini(out);
+        return HVD_FAIL(err, st, 0, "HorovodJob %s/%s: %s", view->job->namespace, view->job->name,
+                        hvd_status_str(st));
     }
     return HVD_OK;
 }

@@ -41,8 +41,9 @@ enum hvd_failure_type {
     HVD_FAILURE_DENIED,   /* hvd_refusal_judge: refused for any other reason (quota, RBAC,
                              admission, a server in trouble): retried by the shell with backoff */
     HVD_FAILURE_STATUS,   /* the same of the status of the job itself */
-    HVD_FAILURE_UNREAD,   /* HVD_ACTION_LOOK was answered, and not by what is there or is not: 403,
-                             say */
+    HVD_FAILURE_UNREAD,   /* HVD_ACTION_LOOK, LOCATE or READ_SPEC was answered, and not by what is
+                             there or is not: 403, say */
+    HVD_FAILURE_UNTRACED, /* HVD_ACTION_TRACE was, and not by a list or by 403 */
     HVD_FAILURE_LEAVING,  /* hvd_refusal_judge: its namespace is being deleted; of an event, which
                              has no name here, too */
     HVD_FAILURE_NO_PODS,  /* the answer to HVD_ACTION_EXPLAIN; without a message nobody knows why */
@@ -70,10 +71,11 @@ struct hvd_failure {
     int64_t since_s;
     bool is_open;
     bool is_alone;
+    bool is_unread;     /* the last list of events was refused, so they tell nothing */
     uint64_t value;     /* of the action */
     unsigned n;         /* how often in a row the object failed so; counted by the shell */
-    unsigned told_from; /* of DENIED, STATUS and UNREAD: nothing is told of it before n is that
-                           (hvd_refusal_ is_told) */
+    unsigned told_from; /* of DENIED, STATUS, UNREAD and UNTRACED: nothing is told of it before n is
+                           that (hvd_refusal_ is_told) */
 };
 
 /*
@@ -121,10 +123,10 @@ enum hvd_action_type {
                            found by view.places from then on */
     HVD_ACTION_EXPLAIN, /* ask the events about the object of that kind, name and uid (body): at
                            once an open HVD_FAILURE_NO_PODS; what hvd_explain_find reads in a list
-                           is its message, also if it is nothing or the list failed */
+                           is its message, also if it is nothing; a list that failed leaves it */
     HVD_ACTION_TRACE,   /* LIST the events about the Job of that name, which is gone; what
                            hvd_trace_find reads of those within the bounds in body becomes a failure,
-                           likewise if nobody may list them */
+                           likewise if nobody may list them (403) */
     HVD_ACTION_LOOK, /* GET the object of that kind and name: what is found takes its place in the
                         view, whatever its labels are; what is not is in view.gone from then on.
                         With a body: LIST  by that label selector, where name only names what was

@@ -251,6 +251,15 @@ const char *hvd_refusal_ask(struct hvd_pass *p, const struct hvd_object *object,
     return known ? known->message : NULL;
 }
 
+const char *hvd_refusal_silence(const struct hvd_pass *p, const struct hvd_object *object)
+{
+    const struct hvd_failure *known = hvd_pass_failure(p, object->kind, object->meta.name);
+
+    return known && known->type == HVD_FAILURE_NO_PODS && known->is_unread
+               ? "its events cannot be read"
+               : "its events name no cause";
+}
+
 /* Whether the pod is one of the first n of the set, also one that it has let go and takes back. */
 static bool is_of_set(const struct hvd_pass *p, const struct hvd_object *set,
                       const struct hvd_object *pod, int64_t n)
@@ -348,7 +357,7 @@ static bool describe_slow_set(struct hvd_pass *p, size_t group, char *out, size_
                   set->u.statefulset.is_unseen
                       ? "the StatefulSet controller has not seen the StatefulSet yet, see whether "
                         "kube-controller-manager runs"
-                      : "its events name no cause");
+                      : hvd_refusal_silence(p, set));
     return true;
 }
 
@@ -368,7 +377,7 @@ static bool describe_slow_job(struct hvd_pass *p, const struct hvd_object *job, 
                   job->u.job.manager     ? "its spec.managedBy names another controller, "
                   : job->u.job.is_unseen ? "the Job controller has not seen the Job yet, see "
                                            "whether kube-controller-manager runs"
-                                         : "its events name no cause",
+                                         : hvd_refusal_silence(p, job),
                   job->u.job.manager ? job->u.job.manager : "");
     return true;
 }

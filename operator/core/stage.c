@@ -10,8 +10,11 @@
 #define SLOW_S 120
 #define SLOW_TEXT "2 minutes"
 
-static void describe(const struct hvd_pod_view *pod, const char *name, char *out, size_t size)
+/* silence: what its events have to say. */
+static void describe(const struct hvd_object *object, const char *silence, char *out, size_t size)
 {
+    const struct hvd_pod_view *pod = &object->u.pod;
+    const char *name = object->meta.name;
     const char *container = pod->stage_container ? pod->stage_container : "?";
 
     switch (pod->stage) {
@@ -38,8 +41,8 @@ static void describe(const struct hvd_pod_view *pod, const char *name, char *out
     case HVD_STAGE_READY:
         hvd_pass_text(out, size,
                       "pod %s container %s is not ready after " SLOW_TEXT
-                      ": its events name no cause, see its readiness probe",
-                      name, container);
+                      ": %s, see its readiness probe",
+                      name, container, silence);
         break;
     case HVD_STAGE_GATES:
         hvd_pass_text(out, size,
@@ -51,8 +54,8 @@ static void describe(const struct hvd_pod_view *pod, const char *name, char *out
     default:
         hvd_pass_text(out, size,
                       "pod %s has not started on node %s after " SLOW_TEXT
-                      ": its events name no cause, a large image may still be pulled",
-                      name, pod->node ? pod->node : "?");
+                      ": %s, a large image may still be pulled",
+                      name, pod->node ? pod->node : "?", silence);
         break;
     }
 }
@@ -92,6 +95,6 @@ bool hvd_stage_describe(struct hvd_pass *p, const struct hvd_object *pod,
         hvd_plan_wake(p->plan, since_ms + SLOW_S * 1000);
         return false;
     }
-    describe(view, pod->meta.name, out, HVD_STAGE_TEXT_SIZE);
+    describe(pod, hvd_refusal_silence(p, pod), out, HVD_STAGE_TEXT_SIZE);
     return true;
 }

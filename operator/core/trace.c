@@ -16,10 +16,13 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/rfc3339.h"
+#include "operator/core/look.h"
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
+#include "operator/core/refusal.h"
 
 #define BODY_SIZE 128
+#define MESSAGE_SIZE 512
 
 static int64_t later(int64_t a, int64_t b)
 {
@@ -83,12 +86,38 @@ static void bound_unseen(struct hvd_pass *p, struct hvd_trace_bounds *out)
     hvd_free(room);
 }
 
+/*
+ * Whether the events could not be read the last time and are asked for again later; the condition
+ * Running tells of it. Its time is a bound of what is asked where the status does not name the
+ * master's Job: it is left alone then.
+ */
+static bool is_put_off(struct hvd_pass *p, const char *name)
+{
+    const struct hvd_job_status *status = &p->job->status;
+    const struct hvd_failure *failure = hvd_pass_failure(p, HVD_KIND_JOB, name);
+    char message[MESSAGE_SIZE];
+
+    if (!failure || failure->type != HVD_FAILURE_UNTRACED)
+        return false;
+    hvd_pass_text(
+        message, sizeof(message),
+        "the job waits for the events about Job %s, which tell whether it has ended: they "
+        "cannot be read, will be tried again: %s",
+        name, failure->message ? failure->message : "no reason given");
+    if (hvd_refusal_is_told(failure) &&
+        (status->attempts <= hvd_job_ended(status) || status->master_uid))
+        hvd_ensure_report(p, "Denied", message);
+    return hvd_look_waits(p, failure);
+}
+
 void hvd_trace_ask(struct hvd_pass *p, const char *name)
 {
     const struct hvd_condition *running = &p->job->status.conditions[HVD_COND_RUNNING];
     struct hvd_action action = {.type = HVD_ACTION_TRACE, .kind = HVD_KIND_JOB};
     struct hvd_trace_bounds bounds = {.made_s = p->job->created_s, .ended_s = p->job->created_s};
 
+    if (p->st || is_put_off(p, name))
+        return;
     (void)snprintf(bounds.job_uid, sizeof(bounds.job_uid), "%s", p->job->uid);
     if (p->job->status.attempts <= hvd_job_ended(&p->job->status))
         bound_unseen(p, &bounds);

@@ -134,13 +134,19 @@ static void one_question_is_answered_by_a_list_about_its_object(void **state)
     assert_int_equal(entry->failures[0].type, HVD_FAILURE_NO_PODS);
     assert_string_equal(entry->failures[0].message, "no room");
     assert_false(entry->failures[0].is_open);
-    /* Asked again the last answer holds, until there is none. */
+    /* Asked again the last answer holds, also where a list is refused, until there is none. */
     ask(b, entry, "u");
     assert_string_equal(entry->failures[0].message, "no room");
     assert_int_equal(
         run_for(b, 10000, 403, "{\"kind\":\"Status\",\"message\":\"no right to list events\"}"), 1);
-    assert_null(entry->failures[0].message);
+    assert_string_equal(entry->failures[0].message, "no room");
+    assert_true(entry->failures[0].is_unread);
     assert_false(entry->failures[0].is_open);
+    ask(b, entry, "u");
+    assert_true(entry->failures[0].is_unread);
+    (void)run_for(b, 10000, 200, "{\"items\":[]}");
+    assert_null(entry->failures[0].message);
+    assert_false(entry->failures[0].is_unread);
     /* The answer about another object of that name is none about this one. */
     ask(b, entry, "u");
     (void)run_for(b, 10000, 200, "{\"items\":[" EVENT("u", "no room") "]}");

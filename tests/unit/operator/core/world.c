@@ -424,19 +424,39 @@ static bool is_status_denied(struct world *w, const struct hvd_action *action)
     return true;
 }
 
+/* Whether the read is refused; the failure counts how often it was so in a row. */
+static bool is_unread(struct world *w, const struct hvd_action *action)
+{
+    const bool is_trace = action->type == HVD_ACTION_TRACE;
+    const char *kind = is_trace ? "Event" : hvd_kind_info(action->kind)->kind;
+    unsigned n = 0;
+
+    if (action->type != HVD_ACTION_LOOK && action->type != HVD_ACTION_LOCATE &&
+        action->type != HVD_ACTION_READ_SPEC && !is_trace)
+        return false;
+    w->n_looked += action->type == HVD_ACTION_LOOK;
+    for (size_t i = 0; i < w->n_failures; i++) {
+        const struct hvd_failure *known = &w->failures[i];
+
+        if ((known->type == HVD_FAILURE_UNREAD || known->type == HVD_FAILURE_UNTRACED) &&
+            known->kind == action->kind && strcmp(known->name, action->name) == 0)
+            n = forget(w, action);
+    }
+    if (!w->unread_kind || strcmp(w->unread_kind, kind) != 0)
+        return false;
+    w->n_unread++;
+    remember(w, action, is_trace ? HVD_FAILURE_UNTRACED : HVD_FAILURE_UNREAD);
+    w->failures[w->n_failures - 1].n = n + 1;
+    w->failures[w->n_failures - 1].told_from = w->deny_from;
+    return true;
+}
+
 static bool look(struct world *w, const struct hvd_action *action)
 {
     cJSON *object = world_find(w, hvd_kind_info(action->kind)->kind, action->name);
     struct hvd_object found = {0};
-    unsigned n;
 
-    w->n_looked++;
-    n = forget(w, action);
-    if (w->unread_kind && strcmp(w->unread_kind, hvd_kind_info(action->kind)->kind) == 0) {
-        remember(w, action, HVD_FAILURE_UNREAD);
-        w->failures[w->n_failures - 1].n = n + 1;
-        return false;
-    }
+    forget(w, action);
     if (action->body)
         return search(w, action);
     if (object)
@@ -679,46 +699,6 @@ static bool is_write(const struct hvd_action *action)
            action->type != HVD_ACTION_READ_SPEC && action->type != HVD_ACTION_TRACE;
 }
 
-const struct world_write world_writes[] = {
-    {"Secret", HVD_REPAIR_EXISTENCE, false},
-    {"Service", HVD_REPAIR_EXISTENCE, false},
-    {"ConfigMap", HVD_REPAIR_EXISTENCE, false},
-    {"StatefulSet", HVD_REPAIR_EXISTENCE, false},
-    {"PodGroup", HVD_REPAIR_EXISTENCE, false},
-    {"Pod", HVD_REPAIR_EXISTENCE, true},
-    {"HorovodJob", HVD_REPAIR_EXISTENCE, true},
-    {"Job", HVD_REPAIR_MASTER, false},
-    {"Secret", HVD_REPAIR_LABELS, false},
-    {"Service", HVD_REPAIR_LABELS, false},
-    {"ConfigMap", HVD_REPAIR_LABELS, false},
-    {"StatefulSet", HVD_REPAIR_LABELS, false},
-    {"PodGroup", HVD_REPAIR_LABELS, false},
-    {"Job", HVD_REPAIR_LABELS, false},
-    {"Pod", HVD_REPAIR_LABELS, false},
-    {"StatefulSet", HVD_REPAIR_OWNER, false},
-    {"PodGroup", HVD_REPAIR_OWNER, false},
-    {"Job", HVD_REPAIR_OWNER, false},
-    {"Service", HVD_REPAIR_SELECTOR, false},
-    {"Service", HVD_REPAIR_UNREADY, false},
-    {"Service", HVD_REPAIR_TYPE, false},
-    {"Service", HVD_REPAIR_ADDRESS, false},
-    {"StatefulSet", HVD_REPAIR_REPLICAS, false},
-    {"StatefulSet", HVD_REPAIR_STRATEGY, false},
-    {"StatefulSet", HVD_REPAIR_ORDINALS, false},
-    {"ConfigMap", HVD_REPAIR_HOSTS, false},
-    {"ConfigMap", HVD_REPAIR_IMMUTABLE, false},
-    {"ConfigMap", HVD_REPAIR_END, true},
-    {"Pod", HVD_REPAIR_HOSTS_SEEN, false},
-    {"Job", HVD_REPAIR_WORKERS, false},
-    {"Job", HVD_REPAIR_SUSPEND, false},
-    {"Job", HVD_REPAIR_TTL, false},
-    {"Job", HVD_REPAIR_DEADLINE, false},
-    {"Job", HVD_REPAIR_BACKOFF, false},
-    {"PodGroup", HVD_REPAIR_GANG, false},
-    {"HorovodJob", HVD_REPAIR_STATUS, false},
-    {NULL, HVD_REPAIR_NONE, false},
-};
-
 /* Every write has a repair, so that none can be repeated without a pause, and a row of its own. */
 static void check_write(const struct hvd_action *action)
 {
@@ -738,6 +718,8 @@ static bool perform(struct world *w, const struct hvd_job *job, const struct hvd
         if (action->type != HVD_ACTION_EVENT)
             check_write(action);
     }
+    if (is_unread(w, action))
+        return false;
     switch (action->type) {
     case HVD_ACTION_READ_SPEC:
         w->n_read++;

@@ -44,9 +44,10 @@ struct world {
     size_t n_failures;
     const char *refuse_kind; /* creates of this kind answer 422 */
     const char *deny_kind;   /* writes of this kind are denied by a webhook; "": of all */
-    const char *unread_kind; /* what is looked for of this kind is answered by 403 */
+    const char *unread_kind; /* reads of this kind are refused ("Event": those that tell of ends) */
+    int n_unread;            /* so many were */
     bool has_waits;          /* what is denied waits; else each pass tries it again */
-    unsigned deny_from;      /* such a denial is told of from then on (told_from) */
+    unsigned deny_from;      /* such a denial or refusal is told of from then on (told_from) */
     bool is_leaving;         /* the namespace is being deleted: creates and events answer 403 */
     bool is_status_denied;   /* patches of the job's status are */
     const char *alter_kind;  /* a webhook patches objects of this kind while they are made */

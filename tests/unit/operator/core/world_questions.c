@@ -1,5 +1,6 @@
 /*
- * What tests ask of the world of world.h: its events, its job's status, and all of it as one text.
+ * What tests ask of the world of world.h: its events, its job's status, all of it as one text, and
+ * which writes there are.
  */
 #include "tests/unit/support.h"
 
@@ -10,6 +11,46 @@
 #include <string.h>
 
 #include "operator/api/json.h"
+
+const struct world_write world_writes[] = {
+    {"Secret", HVD_REPAIR_EXISTENCE, false},
+    {"Service", HVD_REPAIR_EXISTENCE, false},
+    {"ConfigMap", HVD_REPAIR_EXISTENCE, false},
+    {"StatefulSet", HVD_REPAIR_EXISTENCE, false},
+    {"PodGroup", HVD_REPAIR_EXISTENCE, false},
+    {"Pod", HVD_REPAIR_EXISTENCE, true},
+    {"HorovodJob", HVD_REPAIR_EXISTENCE, true},
+    {"Job", HVD_REPAIR_MASTER, false},
+    {"Secret", HVD_REPAIR_LABELS, false},
+    {"Service", HVD_REPAIR_LABELS, false},
+    {"ConfigMap", HVD_REPAIR_LABELS, false},
+    {"StatefulSet", HVD_REPAIR_LABELS, false},
+    {"PodGroup", HVD_REPAIR_LABELS, false},
+    {"Job", HVD_REPAIR_LABELS, false},
+    {"Pod", HVD_REPAIR_LABELS, false},
+    {"StatefulSet", HVD_REPAIR_OWNER, false},
+    {"PodGroup", HVD_REPAIR_OWNER, false},
+    {"Job", HVD_REPAIR_OWNER, false},
+    {"Service", HVD_REPAIR_SELECTOR, false},
+    {"Service", HVD_REPAIR_UNREADY, false},
+    {"Service", HVD_REPAIR_TYPE, false},
+    {"Service", HVD_REPAIR_ADDRESS, false},
+    {"StatefulSet", HVD_REPAIR_REPLICAS, false},
+    {"StatefulSet", HVD_REPAIR_STRATEGY, false},
+    {"StatefulSet", HVD_REPAIR_ORDINALS, false},
+    {"ConfigMap", HVD_REPAIR_HOSTS, false},
+    {"ConfigMap", HVD_REPAIR_IMMUTABLE, false},
+    {"ConfigMap", HVD_REPAIR_END, true},
+    {"Pod", HVD_REPAIR_HOSTS_SEEN, false},
+    {"Job", HVD_REPAIR_WORKERS, false},
+    {"Job", HVD_REPAIR_SUSPEND, false},
+    {"Job", HVD_REPAIR_TTL, false},
+    {"Job", HVD_REPAIR_DEADLINE, false},
+    {"Job", HVD_REPAIR_BACKOFF, false},
+    {"PodGroup", HVD_REPAIR_GANG, false},
+    {"HorovodJob", HVD_REPAIR_STATUS, false},
+    {NULL, HVD_REPAIR_NONE, false},
+};
 
 int world_events(const struct world *w, const char *reason)
 {

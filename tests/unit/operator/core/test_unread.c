@@ -1,0 +1,208 @@
+#include "tests/unit/support.h"
+
+#include <string.h>
+
+#include "operator/api/json.h"
+#include "operator/core/refusal.h"
+#include "tests/unit/operator/core/world.h"
+
+/* Reads that are refused for long, beside those of objects that no watch shows (test_labels.c): the
+ * job tells of it, what does not need the answer goes on, and no read comes more often than its
+ * wait allows. */
+
+#define SPEC(more) "{\"image\":\"i\",\"command\":[\"t\"],\"worker\":{\"replicas\":2}" more "}"
+#define EVENTS                                                                                     \
+    "the job waits for the events about Job digits-master, which tell whether it has ended: they " \
+    "cannot be read, will be tried again: "
+
+static int64_t number(const struct world *w, const char *path)
+{
+    return hvd_json_int(hvd_json_get(world_find(w, "HorovodJob", "digits"), "status"), path, -1);
+}
+
+/* Passes at the times that the operator wants, for so long. */
+static void pass_time(struct world *w, int seconds)
+{
+    const int64_t end_ms = w->now_ms + (int64_t)seconds * 1000;
+
+    while (w->now_ms < end_ms) {
+        world_settle(w);
+        w->now_ms = w->wake_at_ms > w->now_ms ? w->wake_at_ms : w->now_ms + 2000;
+    }
+}
+
+static void tells(const struct world *w, const char *type, const char *text)
+{
+    const char *message = world_condition_text(w, type, "message");
+
+    if (!message || !strstr(message, text))
+        fail_msg("%s: %s", type, message ? message : "(none)");
+}
+
+/* Refusals cost few requests, and nothing is written for them once they are told of. */
+static void is_bounded(struct world *w, const char *type, const char *text)
+{
+    int n_sent;
+
+    tells(w, type, text);
+    assert_int_equal(world_events(w, "Denied"), 1);
+    assert_in_range(w->n_unread, 5, 40);
+    n_sent = w->n_sent;
+    pass_time(w, 300);
+    assert_int_equal(w->n_sent, n_sent);
+    tells(w, type, text);
+}
+
+static void a_master_that_is_gone_is_told_of_while_its_events_cannot_be_read(void **state)
+{
+    static const enum hvd_failure_type ends[] = {HVD_FAILURE_NO_TRACE, HVD_FAILURE_SUCCEEDED};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct world w;
+
+        world_start(&w, "");
+        w.unread_kind = "Event";
+        w.deny_from = HVD_REFUSAL_LASTS;
+        world_remove(&w, "Job", "digits-master");
+        pass_time(&w, 5);
+        assert_int_equal(world_events(&w, "Denied"), 0);
+        assert_in_range(w.n_unread, 3, HVD_REFUSAL_LASTS - 1);
+        pass_time(&w, 300);
+        assert_string_equal(world_condition(&w, "Running"), "False");
+        assert_string_equal(world_condition_text(&w, "Running", "reason"), "Denied");
+        is_bounded(&w, "Running", EVENTS);
+        assert_int_equal(number(&w, "attempts"), 1);
+        w.unread_kind = NULL;
+        w.trace = ends[i];
+        pass_time(&w, 120);
+        world_is_state(&w, i ? "Succeeded" : "Running");
+        assert_int_equal(number(&w, "attempts"), i ? 1 : 2);
+        assert_int_equal(number(&w, "interruptions"), i ? 0 : 1);
+        assert_null(strstr(world_condition_text(&w, "Running", "message"), "cannot be read"));
+        world_fini(&w);
+    }
+}
+
+/* Begins a job whose workers are Ready; the operator that made them is no more. */
+static void begin(struct world *w, const char *spec)
+{
+    world_init(w, spec);
+    w->is_kubelet_off = true;
+    world_settle(w);
+    cJSON_DeleteItemFromObject(world_find(w, "HorovodJob", "digits"), "status");
+    w->is_kubelet_off = false;
+    while (world_controllers(w))
+        continue;
+    world_restart(w);
+    hvd_repairs_fini(&w->repairs);
+    w->status_written_ms = 0;
+}
+
+static void a_job_without_a_status_gets_one_while_events_cannot_be_read(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, SPEC(""));
+    w.unread_kind = "Event";
+    pass_time(&w, 300);
+    world_is_state(&w, "Starting");
+    assert_string_equal(world_status(&w, "ready"), "2/2");
+    is_bounded(&w, "Running", EVENTS);
+    assert_null(world_find(&w, "Job", "digits-master"));
+    w.unread_kind = NULL;
+    pass_time(&w, 60);
+    world_is_state(&w, "Running");
+    assert_int_equal(number(&w, "attempts"), 1);
+    world_fini(&w);
+}
+
+/* Whatever cannot be read. */
+static void a_deadline_is_carried_out_while_something_cannot_be_read(void **state)
+{
+    static const char *const kinds[] = {"Event", "Secret", "Pod"};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct world w;
+        int64_t from_ms;
+
+        print_message("%s\n", kinds[i]);
+        begin(&w, SPEC(",\"activeDeadlineSeconds\":40"));
+        if (i == 1)
+            world_label(&w, "Secret", "digits-ssh", "horovod.io/job-name", NULL);
+        if (i == 2)
+            world_label(&w, "Pod", "digits-worker-0", "horovod.io/job-name", NULL);
+        w.unread_kind = kinds[i];
+        from_ms = w.now_ms;
+        while (!*world_condition(&w, "Failed") && w.now_ms < from_ms + 300000) {
+            world_settle(&w);
+            w.now_ms = w.wake_at_ms > w.now_ms ? w.wake_at_ms : w.now_ms + 2000;
+        }
+        world_is_state(&w, "Failed");
+        assert_string_equal(world_condition_text(&w, "Failed", "reason"), "DeadlineExceeded");
+        assert_true(w.now_ms <= from_ms + 75000); /* a try lasts no longer than its wait */
+        world_fini(&w);
+    }
+}
+
+static void nodes_that_cannot_be_read_hold_up_the_list_and_are_told_of(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, SPEC(",\"topologyKeys\":[\"zone\"]"));
+    w.unread_kind = "Node";
+    w.is_kubelet_off = true;
+    world_settle(&w);
+    for (int i = 0; i < 2; i++) {
+        cJSON *pod = world_find(&w, "Pod", i ? "digits-worker-1" : "digits-worker-0");
+
+        cJSON_AddStringToObject(cJSON_GetObjectItem(pod, "spec"), "nodeName", "node-0");
+    }
+    w.is_kubelet_off = false;
+    pass_time(&w, 300);
+    is_bounded(&w, "WorkersReady",
+               "2 of 2 workers are ready; Node node-0 cannot be read, will be tried again, and the "
+               "list of hosts waits for that: ");
+    assert_null(world_find(&w, "Job", "digits-master"));
+    w.unread_kind = NULL;
+    pass_time(&w, 60);
+    world_is_state(&w, "Running");
+    tells(&w, "WorkersReady", "2 of 2 workers are ready");
+    world_fini(&w);
+}
+
+static void a_spec_that_cannot_be_read_is_told_of_and_no_child_is_made(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_init(&w, SPEC(""));
+    w.keeps_no_spec = true;
+    w.unread_kind = "HorovodJob";
+    pass_time(&w, 300);
+    world_is_state(&w, "Pending");
+    is_bounded(&w, "WorkersReady",
+               "HorovodJob digits cannot be read, will be tried again, and the job waits for that");
+    assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+    w.unread_kind = NULL;
+    pass_time(&w, 60);
+    world_is_state(&w, "Running");
+    world_fini(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_master_that_is_gone_is_told_of_while_its_events_cannot_be_read),
+        cmocka_unit_test(a_job_without_a_status_gets_one_while_events_cannot_be_read),
+        cmocka_unit_test(a_deadline_is_carried_out_while_something_cannot_be_read),
+        cmocka_unit_test(nodes_that_cannot_be_read_hold_up_the_list_and_are_told_of),
+        cmocka_unit_test(a_spec_that_cannot_be_read_is_told_of_and_no_child_is_made),
+    };
+
+    hvd_json_use_base_memory();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
