@@ -34,6 +34,48 @@ static bool is_being_attributed(const struct hvd_pass *p, const struct hvd_write
     return false;
 }
 
+/* As managedFields have them, the labels that differ. */
+static void add_labels(const struct hvd_pass *p, const struct hvd_write *write, struct hvd_jb *jb,
+                       cJSON *keys)
+{
+    static const struct {
+        enum hvd_label bit;
+        const char *key;
+    } labels[] = {{HVD_LOST_MANAGER, "f:" HVD_LABEL_MANAGED_BY},
+                  {HVD_LOST_JOB, "f:" HVD_LABEL_JOB},
+                  {HVD_LOST_ROLE, "f:" HVD_LABEL_ROLE},
+                  {HVD_LOST_GROUP, "f:" HVD_LABEL_GROUP}};
+
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (object->kind != write->kind || !hvd_str_equal(object->meta.name, write->name))
+            continue;
+        for (size_t n = 0; n < sizeof(labels) / sizeof(labels[0]); n++) {
+            if (object->meta.lost_labels & (int32_t)labels[n].bit)
+                hvd_jb_str(jb, keys, NULL, labels[n].key);
+        }
+    }
+}
+
+/* The keys whose owner has undone the write, where they stand beside those of others: a JSON array.
+ * NULL: out of memory. */
+static char *print_keys(const struct hvd_pass *p, const struct hvd_write *write)
+{
+    struct hvd_jb jb = {0};
+    cJSON *root = hvd_jb_root(&jb);
+    cJSON *keys = hvd_jb_array(&jb, root, "keys");
+    char *text;
+
+    if (write->repair == HVD_REPAIR_LABELS)
+        add_labels(p, write, &jb, keys);
+    else if (write->repair == HVD_REPAIR_OWNER)
+        hvd_jb_fmt(&jb, keys, NULL, "k:{\"uid\":\"%s\"}", p->job->uid);
+    text = hvd_jb_print(&jb, keys);
+    cJSON_Delete(root);
+    return text;
+}
+
 /* Looks up who undid the write; it is not sent before that is known. */
 static void attribute(struct hvd_pass *p, const struct hvd_write *write)
 {
@@ -44,8 +86,9 @@ static void attribute(struct hvd_pass *p, const struct hvd_write *write)
 
     if (p->st || is_being_attributed(p, write))
         return;
-    action.body = hvd_strdup("{}");
-    p->st = hvd_plan_add(p->plan, &action, p->job->namespace, write->name);
+    action.body = print_keys(p, write);
+    p->st = !action.body ? HVD_ERR_NOMEM
+                         : hvd_plan_add(p->plan, &action, p->job->namespace, write->name);
 }
 
 static bool is_of_existence(const struct hvd_write *write)

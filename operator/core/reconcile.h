@@ -134,7 +134,8 @@ enum hvd_action_type {
     HVD_ACTION_READ_SPEC, /* GET the HorovodJob: the text of its spec is in the view of the next
                              pass */
     HVD_ACTION_ATTRIBUTE, /* GET the object's metadata with its managedFields, for
-                             hvd_repairs_attribute, which gets none if it is gone or denied */
+                             hvd_repairs_attribute, which gets none if it is gone or denied; body
+                             holds the keys that matter */
     HVD_ACTION_EVENT,     /* POST body; 409 is success: the name is derived from the occurrence */
 };
 

@@ -24,7 +24,7 @@
 #define TEXT_SIZE 384
 #define NAME_SIZE 128
 #define CARRIED 16 /* repairs, after which the next one waits for the longest time */
-#define PATHS_MAX 4
+#define PATHS_MAX 8
 #define PATH_MAX 3
 
 /* A path in managedFields. */
@@ -33,7 +33,10 @@ typedef const char *const field_path[PATH_MAX + 1];
 struct repair_info {
     const char *field;  /* for people; NULL: the object as a whole */
     int64_t wait_ms[2]; /* after the first write and after the second; then twice as long each */
+    /* In managedFields, down to the keys that the operator sets: what stands beside them may be
+     * anybody's, and a key that was removed has no owner. With is_keyed the action names them. */
     field_path paths[PATHS_MAX];
+    bool is_keyed;
 };
 
 /* clang-format off */
@@ -46,11 +49,9 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
     [HVD_REPAIR_MASTER] = {NULL, {0, 600000}, {{NULL}}},
     /* The first of them is an event, too. */
     [HVD_REPAIR_LABELS] = {"metadata.labels", {2000, 4000},
-                           {{"f:metadata", "f:labels", "f:" HVD_LABEL_MANAGED_BY},
-                            {"f:metadata", "f:labels", "f:" HVD_LABEL_JOB},
-                            {"f:metadata", "f:labels", "f:" HVD_LABEL_ROLE}}},
+                           {{"f:metadata", "f:labels"}}, true},
     [HVD_REPAIR_OWNER] = {"metadata.ownerReferences", {2000, 4000},
-                          {{"f:metadata", "f:ownerReferences"}}},
+                          {{"f:metadata", "f:ownerReferences"}}, true},
     [HVD_REPAIR_SELECTOR] = {"spec.selector", WAITS, {{"f:spec", "f:selector"}}},
     [HVD_REPAIR_UNREADY] = {"spec.publishNotReadyAddresses", WAITS,
                             {{"f:spec", "f:publishNotReadyAddresses"}}},
@@ -61,7 +62,12 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
     [HVD_REPAIR_REPLICAS] = {"spec.replicas", WAITS, {{"f:spec", "f:replicas"}}},
     [HVD_REPAIR_STRATEGY] = {"spec.updateStrategy", WAITS, {{"f:spec", "f:updateStrategy"}}},
     [HVD_REPAIR_ORDINALS] = {"spec.ordinals", WAITS, {{"f:spec", "f:ordinals"}}},
-    [HVD_REPAIR_HOSTS] = {"data", WAITS, {{"f:data"}, {"f:binaryData"}}},
+    [HVD_REPAIR_HOSTS] = {"data", WAITS,
+                          {{"f:data", "f:hostfile"}, {"f:data", "f:hosts"},
+                           {"f:data", "f:discover_hosts.sh"}, {"f:data", "f:ssh_config"},
+                           {"f:binaryData", "f:hostfile"}, {"f:binaryData", "f:hosts"},
+                           {"f:binaryData", "f:discover_hosts.sh"},
+                           {"f:binaryData", "f:ssh_config"}}},
     /* Each costs new workers, and seven requests. */
     [HVD_REPAIR_IMMUTABLE] = {"immutable", {3600000, 3600000}, {{"f:immutable"}}},
     [HVD_REPAIR_HOSTS_SEEN] = {"metadata.annotations[" HVD_ANNOTATION_HOSTS "]", WAITS,
@@ -77,7 +83,10 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
     [HVD_REPAIR_DEADLINE] = {"spec.activeDeadlineSeconds", WAITS,
                              {{"f:spec", "f:activeDeadlineSeconds"}}},
     [HVD_REPAIR_BACKOFF] = {"spec.backoffLimit", WAITS, {{"f:spec", "f:backoffLimit"}}},
-    [HVD_REPAIR_GANG] = {"spec", WAITS, {{"f:spec"}}},
+    [HVD_REPAIR_GANG] = {"spec", WAITS,
+                         {{"f:spec", "f:minMember"}, {"f:spec", "f:minResources"},
+                          {"f:spec", "f:queue"}, {"f:spec", "f:priorityClassName"},
+                          {"f:spec", "f:scheduleTimeoutSeconds"}}},
     [HVD_REPAIR_STATUS] = {"status", WAITS, {{"f:status"}}},
 };
 /* clang-format on */
@@ -362,25 +371,37 @@ void hvd_repairs_announced(struct hvd_repairs *repairs, const struct hvd_action 
 
 /* ---- who else writes ---- */
 
-/* Whether the fields of an entry hold the path. */
-static bool has_path(const cJSON *fields, field_path path)
+/* Whether the fields of an entry hold the path, and there one of the keys (NULL: whatever is
+ * there).
+ */
+static bool has_path(const cJSON *fields, field_path path, const cJSON *keys)
 {
+    const cJSON *key = NULL;
+
     for (size_t i = 0; path[i]; i++)
         fields = hvd_json_get(fields, path[i]);
-    return path[0] && fields;
+    if (!path[0] || !keys)
+        return path[0] && fields;
+    cJSON_ArrayForEach(key, keys)
+    {
+        if (cJSON_IsString(key) && hvd_json_get(fields, key->valuestring))
+            return true;
+    }
+    return false;
 }
 
-static bool has_any(const cJSON *fields, const struct repair_info *info)
+static bool has_any(const cJSON *fields, const struct repair_info *info, const cJSON *keys)
 {
     bool has = !info->paths[0][0];
 
     for (size_t i = 0; i < PATHS_MAX && !has; i++)
-        has = has_path(fields, info->paths[i]);
+        has = has_path(fields, info->paths[i], info->is_keyed ? keys : NULL);
     return has;
 }
 
 /* The manager, other than this operator, that wrote to the fields last; NULL if none did. */
-static const char *find_manager(const cJSON *object, const struct repair_info *info)
+static const char *find_manager(const cJSON *object, const struct repair_info *info,
+                                const cJSON *keys)
 {
     const cJSON *entry = NULL;
     const char *found = NULL, *last = "";
@@ -391,7 +412,7 @@ static const char *find_manager(const cJSON *object, const struct repair_info *i
         const char *time = hvd_json_str(entry, "time"); /* RFC 3339 in UTC: sorts as text */
 
         if (!manager || strcmp(manager, HVD_MANAGER) == 0 || strcmp(time ? time : "", last) < 0 ||
-            !has_any(hvd_json_get(entry, "fieldsV1"), info))
+            !has_any(hvd_json_get(entry, "fieldsV1"), info, keys))
             continue;
         found = manager;
         last = time ? time : "";
@@ -427,10 +448,12 @@ hvd_status_t hvd_repairs_attribute(struct hvd_repairs *repairs, const struct hvd
 {
     uint64_t key = hvd_repair_key(action->kind, action->name, action->repair);
     struct hvd_repair_record *record = find(repairs, key);
-    const char *manager = find_manager(object, &infos[action->repair]);
+    cJSON *keys = action->body ? cJSON_Parse(action->body) : NULL;
+    const char *manager = find_manager(object, &infos[action->repair], keys);
     char by[NAME_SIZE + 16], text[TEXT_SIZE];
     char *copy;
 
+    cJSON_Delete(keys);
     if (!record)
         return HVD_OK;
     if (manager)

@@ -641,6 +641,59 @@ static void the_other_writer_is_named_by_its_manager(void **state)
     }
 }
 
+/* A key that is removed has no owner: whoever owns what stands beside it is not accused. */
+static void who_owns_other_keys_of_a_field_is_not_accused(void **state)
+{
+    static const struct {
+        enum hvd_repair repair;
+        const char *kind, *name, *edit, *fields, *by;
+    } cases[] = {
+#define OTHERS "an admission webhook or another program"
+#define LABELS_OF(edit_, fields_, by_)                                                             \
+    {HVD_REPAIR_LABELS,                                                                            \
+     "Pod",                                                                                        \
+     "digits-worker-0",                                                                            \
+     ",\"labels\":{\"horovod.io/role\":" edit_ "}}",                                               \
+     "\"f:metadata\":{\"f:labels\":" fields_ "}",                                                  \
+     by_}
+        LABELS_OF("null", "{\".\":{},\"f:horovod.io/job-name\":{},\"f:a\":{}}", OTHERS),
+        LABELS_OF("\"x\"", "{\".\":{},\"f:horovod.io/role\":{}}", "manager \"m\""),
+        {HVD_REPAIR_HOSTS, "ConfigMap", "digits-hosts", "},\"data\":{\"hostfile\":null}",
+         "\"f:data\":{\"f:extra\":{}}", OTHERS},
+        {HVD_REPAIR_HOSTS, "ConfigMap", "digits-hosts", "},\"data\":{\"hostfile\":\"x\"}",
+         "\"f:data\":{\"f:hostfile\":{}}", "manager \"m\""},
+        {HVD_REPAIR_OWNER, "StatefulSet", "digits-worker", ",\"ownerReferences\":null}",
+         "\"f:metadata\":{\"f:ownerReferences\":{\".\":{},\"k:{\\\"uid\\\":\\\"other\\\"}\":{}}}",
+         OTHERS},
+        {HVD_REPAIR_OWNER, "StatefulSet", "digits-worker", ",\"ownerReferences\":null}",
+         "\"f:metadata\":{\"f:ownerReferences\":{\"k:{\\\"uid\\\":\\\"uid-1\\\"}\":{}}}",
+         "manager \"m\""},
+        {HVD_REPAIR_GANG, "PodGroup", "digits", "},\"spec\":{\"minMember\":null}",
+         "\"f:spec\":{\"f:minTaskMember\":{}}", OTHERS},
+    };
+    struct world w;
+    char patch[768], text[160];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct stranger s = {.repair = cases[i].repair,
+                                   .kind = cases[i].kind,
+                                   .name = cases[i].name,
+                                   .patch = patch};
+
+        (void)snprintf(
+            patch, sizeof(patch),
+            "{\"metadata\":{\"managedFields\":[{\"manager\":\"m\",\"fieldsV1\":{%s}}]%s}",
+            cases[i].fields, cases[i].edit);
+        print_message("%s\n", patch);
+        begin(&w, &s);
+        fight(&w, &s, MINUTE_MS);
+        (void)snprintf(text, sizeof(text), ": changed again by %s after each repair", cases[i].by);
+        assert_non_null(strstr(world_condition_text(&w, "Contested", "message"), text));
+        world_fini(&w);
+    }
+}
+
 static void a_restarted_operator_ends_the_report_only_when_it_was_calm_for_long(void **state)
 {
     const struct stranger *s = &strangers[0];
@@ -816,6 +869,7 @@ int main(void)
         cmocka_unit_test(a_restarted_operator_takes_a_fight_up_where_it_was),
         cmocka_unit_test(a_repair_that_the_api_server_refuses_is_reported_as_that),
         cmocka_unit_test(the_other_writer_is_named_by_its_manager),
+        cmocka_unit_test(who_owns_other_keys_of_a_field_is_not_accused),
         cmocka_unit_test(a_restarted_operator_ends_the_report_only_when_it_was_calm_for_long),
         cmocka_unit_test(a_list_made_immutable_ends_no_job),
         cmocka_unit_test(the_template_of_running_workers_stays_and_is_repaired_at_the_next_start),
