@@ -115,6 +115,14 @@ bool hvd_follow_is_missing(const struct hvd_follow *follow, enum hvd_kind kind)
     return false;
 }
 
+unsigned hvd_follow_count_cuts(const struct hvd_follow *follow, enum hvd_kind kind)
+{
+    for (size_t i = 0; i < follow->_n; i++)
+        if (follow->_kinds[i] == kind)
+            return hvd_watch_health(follow->_watches[i]).n_cuts;
+    return 0;
+}
+
 bool hvd_follow_explain(enum hvd_kind kind, const struct hvd_watch_health *health, int64_t now_ms,
                         struct hvd_buf *out)
 {

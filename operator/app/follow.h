@@ -47,6 +47,10 @@ void hvd_follow_relist(struct hvd_follow *follow, enum hvd_kind kind);
 /* Watches that have listed once. */
 size_t hvd_follow_count_synced(const struct hvd_follow *follow);
 
+/* How often the stream of the kind has ended before its time, as it does when the definition of the
+ * kind is removed, also where that is back before anybody asks for it. */
+unsigned hvd_follow_count_cuts(const struct hvd_follow *follow, enum hvd_kind kind);
+
 /* Whether the server does not know the kind. */
 bool hvd_follow_is_missing(const struct hvd_follow *follow, enum hvd_kind kind);
 

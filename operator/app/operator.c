@@ -69,6 +69,7 @@ struct hvd_operator {
     struct hvd_server *server;
     struct hvd_permits permits; /* of the plans under way */
     bool is_port_free;          /* a job may have waited for it */
+    unsigned gang_cuts;         /* of the watch of PodGroups, as they were last looked at */
     bool is_ready;
     bool was_leader;
     bool is_feeding;    /* a watch is speaking, not an answer to a write of ours */
@@ -421,21 +422,39 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
 
 /* ---- the loop ---- */
 
+/* The groups of all jobs are gone, or were, for one cause: nobody fights over any of them, and what
+ * was denied meanwhile is tried at once. */
+static void forget_groups(struct hvd_operator *op, enum hvd_kind kind)
+{
+    struct hvd_entry *entry = hvd_store_next(&op->store, NULL);
+
+    for (; entry; entry = hvd_store_next(&op->store, entry)) {
+        if (!entry->has_job)
+            continue;
+        hvd_repairs_forget(&entry->repairs, kind, entry->job.name);
+        hvd_entry_drop_failure(entry, kind, entry->job.name);
+        want(op, entry, hvd_clock_ms());
+    }
+}
+
 /* Installed meanwhile, or removed: every job is looked at again. */
 static void follow_gang(struct hvd_operator *op)
 {
-    bool is_missing = hvd_follow_is_missing(&op->follow, hvd_gang_kind(&op->settings));
-    struct hvd_entry *entry;
+    const enum hvd_kind kind = hvd_gang_kind(&op->settings);
+    const bool is_missing = hvd_follow_is_missing(&op->follow, kind);
+    const unsigned n_cuts = hvd_follow_count_cuts(&op->follow, kind);
 
+    if (is_missing == op->settings.is_gang_missing && n_cuts == op->gang_cuts)
+        return;
+    op->gang_cuts = n_cuts;
+    forget_groups(op, kind);
     if (is_missing == op->settings.is_gang_missing)
         return;
     op->settings.is_gang_missing = is_missing;
     HVD_LOG_KV(op->setup.log, is_missing ? HVD_LOG_ERROR : HVD_LOG_INFO, SUBSYSTEM,
                is_missing ? "the gang scheduler's PodGroup is not installed: jobs wait for it"
                           : "the gang scheduler's PodGroup is installed",
-               {"api", hvd_kind_info(hvd_gang_kind(&op->settings))->api_version});
-    for (entry = hvd_store_next(&op->store, NULL); entry; entry = hvd_store_next(&op->store, entry))
-        want(op, entry, hvd_clock_ms());
+               {"api", hvd_kind_info(kind)->api_version});
 }
 
 /* While lists come in, what was freed stays for the next page of one: to give back as much memory

@@ -245,15 +245,26 @@ static struct hvd_repair_record *add(struct hvd_repairs *repairs, uint64_t key)
     return &repairs->records[repairs->n++];
 }
 
-/* The operator deletes the object itself: the creation that follows was not undone by others. */
-static void forget_creation(struct hvd_repairs *repairs, const struct hvd_action *action)
+/* What follows was not undone by another writer. */
+static void forget_creation(struct hvd_repairs *repairs, enum hvd_kind kind, const char *name)
 {
-    uint64_t key = hvd_repair_key(action->kind, action->name, HVD_REPAIR_EXISTENCE);
+    const uint64_t key = hvd_repair_key(kind, name, hvd_repair_of_existence(kind));
 
     for (size_t i = repairs->n; i > 0; i--) {
         if (repairs->records[i - 1].key == key)
             remove_at(repairs, i - 1);
     }
+}
+
+void hvd_repairs_forget(struct hvd_repairs *repairs, enum hvd_kind kind, const char *name)
+{
+    const struct hvd_attempted_write write =
+        hvd_denials_write(kind, name, hvd_repair_of_existence(kind), HVD_REPAIR_PRESENT, 0);
+
+    forget_creation(repairs, kind, name);
+    hvd_denials_drop(&repairs->denials, &write);
+    if (!repairs->n)
+        free_room(repairs);
 }
 
 void hvd_repairs_begin(struct hvd_repairs *repairs, const struct hvd_job *job, int64_t now_ms)
@@ -313,7 +324,7 @@ static void note(struct hvd_repairs *repairs, const struct hvd_action *action, i
         return;
     hvd_repairs_prune(repairs, now_ms);
     if (action->type == HVD_ACTION_DELETE && infos[action->repair].field)
-        forget_creation(repairs, action);
+        forget_creation(repairs, action->kind, action->name); /* the operator deletes it itself */
     record = find(repairs, key);
     is_new = !record;
     if (!record && hvd_repairs_has_room(repairs, action->kind, 0))

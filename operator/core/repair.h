@@ -104,6 +104,10 @@ void hvd_repairs_note_refused(struct hvd_repairs *repairs, const struct hvd_acti
 hvd_status_t hvd_repairs_attribute(struct hvd_repairs *repairs, const struct hvd_action *action,
                                    const cJSON *object);
 
+/* Forgets that the object of that kind and name was made, and that its creation was denied: it is
+ * gone for a cause that is no other writer's. */
+void hvd_repairs_forget(struct hvd_repairs *repairs, enum hvd_kind kind, const char *name);
+
 /* Records that an event was written; those that are about no repair are ignored. */
 void hvd_repairs_announced(struct hvd_repairs *repairs, const struct hvd_action *action);
 

@@ -24,6 +24,7 @@
 #define DEFAULT_PAGE 250
 #define SILENCE_MS 90000 /* bookmarks come every minute, or a little later */
 #define WATCH_MIN_S 240
+#define CUT_S 230 /* a stream that ends sooner was ended for another reason than its age */
 #define WATCH_SPREAD_S 61
 #define WATCH_GRACE_MS 15000
 #define VERSION_MAX 64
@@ -60,6 +61,7 @@ struct hvd_watch {
     int64_t begun_ms;    /* when the stream was asked for */
     unsigned n_silences; /* streams given up in a row because nothing came */
     uint64_t all_silences;
+    unsigned n_cuts;     /* streams that the server ended before their time */
     unsigned n_failures; /* in a row */
     int64_t delay_ms;    /* from the next step on; -1: due_ms counts */
     int64_t due_ms;
@@ -669,6 +671,8 @@ void hvd_watch_destroy(struct hvd_watch *watch)
 
 static void note_health(struct hvd_watch *watch, int64_t now_ms)
 {
+    if (watch->was_open && !watch->is_open && now_ms - watch->begun_ms < CUT_S * 1000)
+        watch->n_cuts++;
     if (watch->is_open != watch->was_open || watch->changed_ms < 0)
         watch->changed_ms = now_ms;
     watch->was_open = watch->is_open;
@@ -755,6 +759,7 @@ struct hvd_watch_health hvd_watch_health(const struct hvd_watch *watch)
         .changed_ms = watch->changed_ms,
         .heard_ms = watch->heard_ms,
         .n_silences = watch->all_silences,
+        .n_cuts = watch->n_cuts,
         .problem = watch->problem,
     };
 }

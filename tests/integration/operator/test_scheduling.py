@@ -607,3 +607,21 @@ def test_a_quota_that_is_used_up_is_told_of_and_waited_for(server, ns, operator)
     ns.start_master()
     ns.wait_state("Running")
     assert ns.condition("Running")["reason"] == "MasterStarted"
+
+
+def test_a_definition_that_goes_and_comes_again_and_again_is_no_fight(server, ns, run_operator):
+    """Its groups go with it each time: no other writer deletes them, and each job has its group again."""
+    gang = "scheduler-plugins"
+    install(server, gang)
+    run_operator(f"--gang-scheduler={gang}")
+    ns.apply_job()
+    ns.start_workers()
+    ns.start_master()
+    ns.wait_state("Running")
+    for _ in range(6):
+        until("the group", lambda: group(ns, gang), 40)
+        uninstall(server, gang)
+        install(server, gang)
+    until("the group", lambda: group(ns, gang), 40)
+    assert (ns.condition("Contested") or {}).get("status") != "True", ns.status()
+    assert ns.state() == "Running"

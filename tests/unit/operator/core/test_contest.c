@@ -7,6 +7,8 @@
 
 #include "base/str.h"
 #include "operator/api/json.h"
+#include "operator/core/denial.h"
+#include "operator/core/plan.h"
 #include "tests/unit/operator/core/world.h"
 
 #define SECOND_MS 1000
@@ -641,6 +643,34 @@ static void the_other_writer_is_named_by_its_manager(void **state)
     }
 }
 
+/* The definition of PodGroups was removed, and all of them with it, as the shell has noticed. */
+static void groups_that_go_with_their_definition_are_no_fight(void **state)
+{
+    struct hvd_write creation = {HVD_KIND_VOLCANO_PODGROUP, "digits", HVD_REPAIR_EXISTENCE,
+                                 HVD_REPAIR_PRESENT};
+    struct world w;
+
+    (void)state;
+    begin(&w, &strangers[3]);
+    assert_string_equal(strangers[3].kind, "PodGroup");
+    for (int i = 0; i < 6; i++) {
+        const struct hvd_attempted_write denied =
+            hvd_denials_write(creation.kind, creation.name, creation.repair, creation.value, 1);
+
+        assert_non_null(world_find(&w, "PodGroup", "digits"));
+        world_remove(&w, "PodGroup", "digits");
+        for (int n = 0; n < 9; n++)
+            assert_int_equal(hvd_denials_note(&w.repairs.denials, &denied, w.now_ms, 0), HVD_OK);
+        hvd_repairs_forget(&w.repairs, creation.kind, creation.name);
+        w.now_ms += SECOND_MS;
+        (void)world_pass(&w);
+    }
+    world_settle(&w);
+    assert_non_null(world_find(&w, "PodGroup", "digits"));
+    assert_string_not_equal(world_condition(&w, "Contested"), "True");
+    world_fini(&w);
+}
+
 /* A key that is removed has no owner: whoever owns what stands beside it is not accused. */
 static void who_owns_other_keys_of_a_field_is_not_accused(void **state)
 {
@@ -870,6 +900,7 @@ int main(void)
         cmocka_unit_test(a_repair_that_the_api_server_refuses_is_reported_as_that),
         cmocka_unit_test(the_other_writer_is_named_by_its_manager),
         cmocka_unit_test(who_owns_other_keys_of_a_field_is_not_accused),
+        cmocka_unit_test(groups_that_go_with_their_definition_are_no_fight),
         cmocka_unit_test(a_restarted_operator_ends_the_report_only_when_it_was_calm_for_long),
         cmocka_unit_test(a_list_made_immutable_ends_no_job),
         cmocka_unit_test(the_template_of_running_workers_stays_and_is_repaired_at_the_next_start),
