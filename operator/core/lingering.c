@@ -110,7 +110,12 @@ void hvd_lingering_describe(const struct hvd_pass *p, const struct hvd_object *p
 {
     const struct hvd_object *owner = owner_of(p, pod);
 
-    if (owner)
+    if (owner && !hvd_pods_is_numbered(pod))
+        hvd_pass_text(out, size,
+                      "is to go, and StatefulSet %s, which has taken it, never deletes a pod whose "
+                      "name has no worker's number: delete the pod",
+                      owner->meta.name);
+    else if (owner)
         hvd_pass_text(out, size,
                       "is to go, as StatefulSet %s has %d replicas, and the StatefulSet controller "
                       "has not deleted it: check kube-controller-manager, or delete the pod",

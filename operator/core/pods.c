@@ -277,6 +277,23 @@ static void settle_master(const struct hvd_view *view, const struct hvd_object *
     pods->master = first;
 }
 
+bool hvd_pods_is_numbered(const struct hvd_object *pod)
+{
+    const char *tail = strrchr(pod->meta.name, '-');
+    int64_t number = 0;
+
+    if (!tail || !tail[1])
+        return false;
+    for (tail++; *tail; tail++) {
+        if (*tail < '0' || *tail > '9')
+            return false;
+        number = number * 10 + (*tail - '0');
+        if (number > INT32_MAX)
+            return false;
+    }
+    return true;
+}
+
 hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_owners *owners,
                               struct hvd_pods *out)
 {
@@ -295,9 +312,10 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
             if (hvd_pods_identify(view, pod, owners, &worker)) {
                 pods.n_of[worker.group]++;
                 add_worker(view, &worker, &pods, &troubled);
-            } else if (find_owner(view, pod, owners) && !pod->meta.is_deleting &&
-                       (!pods.misnamed || strcmp(pod->meta.name, pods.misnamed->meta.name) < 0)) {
-                pods.misnamed = pod;
+            } else if (find_owner(view, pod, owners) && !pod->meta.is_deleting) {
+                pods.n_misnamed++;
+                if (!pods.misnamed || strcmp(pod->meta.name, pods.misnamed->meta.name) < 0)
+                    pods.misnamed = pod;
             }
             continue;
         }

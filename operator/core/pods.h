@@ -26,7 +26,8 @@ struct hvd_pods {
     const struct hvd_object *troubled; /* the first worker that something keeps from being Ready */
     const struct hvd_object *slow;     /* the worker that is at its stage for the longest time */
     const struct hvd_object
-        *misnamed; /* held by a set of ours as a worker, whose name it has not */
+        *misnamed;     /* held by a set of ours as a worker, whose name it has not; the first */
+    size_t n_misnamed; /* how many are */
 };
 
 /* Who made the pods; each may be NULL. */
@@ -40,6 +41,10 @@ struct hvd_pod_owners {
  */
 hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_owners *owners,
                               struct hvd_pods *out);
+
+/* Whether its StatefulSet reads a number in the pod's name, as in "00": the pod then stands for a
+ * worker. One that is no int32 has none, and no controller ever deletes the pod. */
+bool hvd_pods_is_numbered(const struct hvd_object *pod);
 
 /* Brings the Ready workers into the order of the list: by their places, then by group and number.
  */

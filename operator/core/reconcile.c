@@ -129,6 +129,25 @@ static void tell_deferred(struct hvd_pass *p)
         hvd_pass_event(p, "ScalingDeferred", p->deferred, false);
 }
 
+/* Pods that a set has taken, and that are no workers. */
+static void describe_misnamed(const struct hvd_pass *p, char *out, size_t size)
+{
+    const struct hvd_object *pod = p->pods.misnamed;
+    char others[48] = "";
+
+    if (p->pods.n_misnamed > 1)
+        (void)snprintf(others, sizeof(others), " (and %zu more such pods)", p->pods.n_misnamed - 1);
+    if (hvd_pods_is_numbered(pod))
+        hvd_pass_text(out, size,
+                      "pod %s takes the place of a worker in StatefulSet %s: delete it%s",
+                      pod->meta.name, pod->meta.owner_name, others);
+    else
+        hvd_pass_text(out, size,
+                      "pod %s belongs to StatefulSet %s and is no worker, as its name has no "
+                      "worker's number: delete it%s",
+                      pod->meta.name, pod->meta.owner_name, others);
+}
+
 /* What keeps workers from being Ready, if anything is known to; false if not. */
 static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
 {
@@ -141,8 +160,7 @@ static bool describe_trouble(struct hvd_pass *p, char *out, size_t size)
     if (pod)
         hvd_pass_text(out, size, "pod %s %s", pod->meta.name, pod->u.pod.trouble);
     else if (p->pods.misnamed)
-        hvd_pass_text(out, size, "pod %s takes the place of a worker in StatefulSet %s: delete it",
-                      p->pods.misnamed->meta.name, p->pods.misnamed->meta.owner_name);
+        describe_misnamed(p, out, size);
     else if (p->pods.slow && hvd_stage_describe(p, p->pods.slow, slow)) {
         hvd_pass_text(out, size, "%s", slow);
         return true;
