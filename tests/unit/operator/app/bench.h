@@ -30,12 +30,17 @@ struct bench {
     int64_t wake_at_ms;
 };
 
+/* Set-up and tear-down of a cmocka test, whose state becomes a bench with the job ns/j; the second
+ * fails where memory is left. */
 int bench_set_up(void **state);
+
+/* The other one. */
 int bench_tear_down(void **state);
 
 /* Appends an action on the Service j, or on the job for a status patch. */
 void bench_plan(struct bench *b, enum hvd_action_type type, bool waits);
 
+/* Performs the plan; its answers are the test's to give. */
 void bench_perform(struct bench *b);
 
 /* Whether a write waits for its next try, and the job does not wait with it. */
