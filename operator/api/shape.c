@@ -50,11 +50,15 @@ static const struct hvd_shape
                       {"selector", ALL}, END},
     set_status[] = {{"updateRevision", ALL}, {"observedGeneration", ALL}, END},
     job_status[] = {{"conditions", condition}, {"startTime", ALL}, END},
+    template_pod[] = {{"restartPolicy", TAIL}, END},
+    template_mark[] = {{HVD_ANNOTATION_JOB_UID, ALL}, END},
+    template_meta[] = {{"annotations", template_mark}, END},
+    template_spec[] = {{"metadata", template_meta}, {"spec", template_pod}, END},
+    template_of_set[] = {{"metadata", template_meta}, END},
     statefulset_spec[] = {{"replicas", ALL}, {"ordinals", ALL}, {"updateStrategy", ALL},
                           {"serviceName", TAIL}, {"podManagementPolicy", TAIL},
-                          {"volumeClaimTemplates", uid_only}, {"selector", uid_only}, END},
-    template_pod[] = {{"restartPolicy", TAIL}, END},
-    template_spec[] = {{"spec", template_pod}, END},
+                          {"volumeClaimTemplates", uid_only}, {"selector", uid_only},
+                          {"template", template_of_set}, END},
     job_spec[] = {{"suspend", ALL}, {"parallelism", ALL}, {"ttlSecondsAfterFinished", ALL},
                   {"activeDeadlineSeconds", ALL}, {"backoffLimit", ALL}, {"managedBy", TAIL},
                   {"completions", ALL}, {"completionMode", TAIL}, {"backoffLimitPerIndex", ALL},
@@ -124,10 +128,16 @@ const struct hvd_shape *hvd_reduced_shape(bool has_status)
 
 struct hvd_pick_options hvd_kind_pick(enum hvd_kind kind)
 {
-    /* A child of a job, or one that has lost its owner reference. */
-    static const char *const gates[] = {"\"HorovodJob\"", "\"" HVD_ANNOTATION_JOB_UID "\"",
+    /* A child of a job, or one that has lost its owner reference: of all metadata the name alone
+     * cannot be edited. */
+    static const char *const gates[] = {"\"HorovodJob\"",
+                                        "\"" HVD_ANNOTATION_JOB_UID "\"",
                                         "\"" HVD_ANNOTATION_SPEC_HASH "\"",
-                                        "\"" HVD_ANNOTATION_ATTEMPT "\"", NULL};
+                                        "\"" HVD_ANNOTATION_ATTEMPT "\"",
+                                        "-worker",
+                                        "-master\"",
+                                        "-hosts\"",
+                                        NULL};
     const bool is_child = kind == HVD_KIND_SECRET || kind == HVD_KIND_SERVICE ||
                           kind == HVD_KIND_STATEFULSET || kind == HVD_KIND_CONFIGMAP ||
                           kind == HVD_KIND_JOB || kind == HVD_KIND_VOLCANO_PODGROUP ||

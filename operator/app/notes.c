@@ -34,8 +34,8 @@ static void remove_failure(struct hvd_entry *entry, size_t at)
 }
 
 /* That of the child; NULL: none. */
-static struct hvd_failure *find_failure(const struct hvd_entry *entry, enum hvd_kind kind,
-                                        const char *name)
+struct hvd_failure *hvd_entry_failure(const struct hvd_entry *entry, enum hvd_kind kind,
+                                      const char *name)
 {
     for (size_t i = 0; i < entry->n_failures; i++) {
         if (entry->failures[i].kind == kind && strcmp(entry->failures[i].name, name) == 0)
@@ -46,7 +46,7 @@ static struct hvd_failure *find_failure(const struct hvd_entry *entry, enum hvd_
 
 void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name)
 {
-    const struct hvd_failure *failure = find_failure(entry, kind, name);
+    const struct hvd_failure *failure = hvd_entry_failure(entry, kind, name);
 
     if (failure)
         remove_failure(entry, (size_t)(failure - entry->failures));
@@ -83,7 +83,7 @@ static char *copy_message(const char *message)
 /* How often it has failed so by now, this time included. */
 static unsigned count_failures(const struct hvd_entry *entry, const struct hvd_failure *failure)
 {
-    const struct hvd_failure *known = find_failure(entry, failure->kind, failure->name);
+    const struct hvd_failure *known = hvd_entry_failure(entry, failure->kind, failure->name);
 
     if (!known || known->type != failure->type)
         return 1;
@@ -119,7 +119,7 @@ hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_fai
         free_failure(&copy);
         return HVD_ERR_NOMEM;
     }
-    place = find_failure(entry, failure->kind, failure->name);
+    place = hvd_entry_failure(entry, failure->kind, failure->name);
     if (place)
         free_failure(place);
     else

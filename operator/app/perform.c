@@ -28,6 +28,7 @@
 #include "operator/core/children.h"
 #include "operator/core/denial.h"
 #include "operator/core/kept.h"
+#include "operator/core/owner.h"
 #include "operator/core/refusal.h"
 #include "operator/core/trace.h"
 
@@ -111,12 +112,7 @@ static int64_t server_ms(const struct run *run)
 static const struct hvd_failure *find_failure(const struct hvd_entry *entry,
                                               const struct hvd_action *action)
 {
-    for (size_t i = 0; i < entry->n_failures; i++) {
-        if (entry->failures[i].kind == action->kind &&
-            strcmp(entry->failures[i].name, action->name) == 0)
-            return &entry->failures[i];
-    }
-    return NULL;
+    return hvd_entry_failure(entry, action->kind, action->name);
 }
 
 /* From which answer in a row a failure is told of: what is told of already stays so. */
@@ -205,6 +201,16 @@ static void keep(struct run *run, enum hvd_kind kind, const cJSON *object)
         fail_run(run, st, err.msg, 0);
 }
 
+static void keep_written(struct run *run, const struct hvd_action *action, const cJSON *object)
+{
+    struct hvd_err err = {0};
+
+    if (action->type == HVD_ACTION_PATCH)
+        keep(run, action->kind, object);
+    else if (hvd_store_put_made(run->p.store, run->entry, action->kind, object, &err) != HVD_OK)
+        fail_run(run, HVD_ERR_NOMEM, err.msg, 0);
+}
+
 /* The object that the step was about is gone; a new one of its name may be known already. */
 static void forget(const struct step *step)
 {
@@ -254,22 +260,26 @@ static void send_get(struct step *step, hvd_kube_done_fn on_done)
     }
 }
 
-/* Whose controller is the job? The uid decides, not the name. */
-static bool is_ours(const struct run *run, const cJSON *object)
+/* It is kept: the end of one that is somebody else's is of interest, if it is labelled. */
+static void take_existing(const struct step *step, const struct hvd_kube_response *response)
 {
-    const cJSON *owners = cJSON_GetObjectItemCaseSensitive(
-        cJSON_GetObjectItemCaseSensitive(object, "metadata"), "ownerReferences");
-    const cJSON *owner;
+    const struct hvd_action *action = step->action;
+    struct run *run = step->run;
+    const struct hvd_object *found;
 
-    if (!run->entry->has_job)
-        return false;
-    cJSON_ArrayForEach(owner, owners)
-    {
-        if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(owner, "controller")) &&
-            strcmp(hvd_json_text(owner, "uid"), run->entry->job.uid) == 0)
-            return true;
+    if (find_failure(run->entry, action))
+        keep(run, action->kind, response->body);
+    found = hvd_store_find(run->p.store, action->kind, action->namespace, action->name);
+    if (found && run->entry->has_job && hvd_owner_is_job(&run->entry->job, found)) {
+        hvd_entry_drop_failure(run->entry, action->kind, action->name);
+        log_action(run, HVD_LOG_INFO, "adopted", action, NULL);
+    } else if (!find_failure(run->entry, action)) {
+        run->is_broken = true; /* it was removed since it was read */
+    } else {
+        log_action(run, HVD_LOG_WARN, "an object of this name belongs to somebody else", action,
+                   NULL);
+        note_failure(run, action, HVD_FAILURE_FOREIGN, response);
     }
-    return false;
 }
 
 /*
@@ -287,18 +297,8 @@ static void on_existing(void *ctx, const struct hvd_kube_response *response)
     } else if (response->status != HVD_OK) {
         hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
         fail_told(run, step->action, response);
-    } else if (is_ours(run, response->body)) {
-        hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
-        log_action(run, HVD_LOG_INFO, "adopted", step->action, NULL);
-        keep(run, step->action->kind, response->body);
-    } else if (!find_failure(run->entry, step->action)) {
-        run->is_broken = true; /* it was removed since it was read */
     } else {
-        log_action(run, HVD_LOG_WARN, "an object of this name belongs to somebody else",
-                   step->action, NULL);
-        keep(run, step->action->kind,
-             response->body); /* its end is of interest, if it is labelled */
-        note_failure(run, step->action, HVD_FAILURE_FOREIGN, response);
+        take_existing(step, response);
     }
     finish_step(step);
 }
@@ -727,7 +727,7 @@ static void on_write_ok(struct step *step, const struct hvd_kube_response *respo
     if (action->type == HVD_ACTION_PATCH_STATUS)
         keep_status(run, action, response->body);
     else
-        keep(run, action->kind, response->body);
+        keep_written(run, action, response->body);
     if (action->type == HVD_ACTION_PATCH_STATUS) {
         run->entry->status_written_ms = server_ms(run);
         log_state(run);

@@ -13,10 +13,11 @@
 #include "base/str.h"
 #include "operator/api/json.h"
 #include "operator/api/version.h"
-#include "operator/app/clock.h"
+#include "operator/app/history.h"
 #include "operator/core/children.h"
 #include "operator/core/kept.h"
 #include "operator/core/look.h"
+#include "operator/core/owner.h"
 #include "operator/core/packed.h"
 
 struct hvd_record {
@@ -532,7 +533,7 @@ static void drop_failure_of_ours(struct hvd_entry *entry, const struct hvd_objec
 {
     if (object->kind == HVD_KIND_POD)
         hvd_entry_drop_answer(entry, object->meta.owner_uid);
-    if (entry->has_job && hvd_str_equal(object->meta.owner_uid, entry->job.uid))
+    if (entry->has_job && object->kind != HVD_KIND_POD && hvd_owner_is_job(&entry->job, object))
         hvd_entry_drop_failure(entry, object->kind, object->meta.name);
 }
 
@@ -620,22 +621,6 @@ static void trust_record(struct hvd_store *store, struct hvd_record *record)
     touch(store, record->entry);
 }
 
-static bool is_child_name(const struct hvd_job *job, enum hvd_kind kind, const char *name)
-{
-    char child[HVD_CHILD_NAME_MAX];
-
-    if (kind != HVD_KIND_STATEFULSET) {
-        hvd_child_name(job, kind, child);
-        return strcmp(child, name) == 0;
-    }
-    for (size_t i = 0; i < job->spec.n_groups; i++) {
-        hvd_group_name(job, i, child);
-        if (strcmp(child, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Whether the controller is of a kind that ours have. */
 static bool has_our_kind_of_owner(enum hvd_kind kind, const char *owner_kind)
 {
@@ -665,8 +650,8 @@ static bool is_of_interest(const struct hvd_store *store, const struct hvd_objec
                has_our_kind_of_owner(object->kind, meta->owner_kind);
     if (!has_job)
         return has_our_kind_of_owner(object->kind, meta->owner_kind);
-    return is_child_name(&entry->job, object->kind, meta->name) ||
-           (object->kind == HVD_KIND_STATEFULSET && hvd_str_equal(meta->owner_uid, entry->job.uid));
+    return hvd_owner_has_name(&entry->job, object->kind, meta->name) ||
+           (object->kind == HVD_KIND_STATEFULSET && hvd_owner_is_job(&entry->job, object));
 }
 
 /* What stood in the way of a job that went, or was believed until this one came. */
@@ -719,34 +704,6 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
     return HVD_OK;
 }
 
-/* Notes what the pod itself does not tell: when its deletion was seen (hvd_pod_view), and that a
- * master was seen with its Job, which has let it go, whatever labels somebody has left it. */
-static void note_history(struct hvd_store *store, struct hvd_object *pod)
-{
-    const bool is_free = pod->meta.role == HVD_ROLE_MASTER && !pod->meta.owner_kind;
-    struct hvd_pod_view *view = &pod->u.pod;
-    struct hvd_object known = {0};
-    struct hvd_record *record;
-
-    if (pod->kind != HVD_KIND_POD || (view->deleted_s == 0 && !is_free))
-        return;
-    record = find_record(store, HVD_KIND_POD, pod->meta.namespace, pod->meta.name);
-    if (record)
-        unpack(record, &known);
-    if (record && !hvd_str_equal(known.meta.uid, pod->meta.uid))
-        record = NULL;
-    if (record && is_free)
-        view->is_orphan |= known.u.pod.is_orphan || hvd_str_equal(known.meta.owner_kind, "Job");
-    if (view->deleted_s == 0)
-        return;
-    if (!record)
-        view->going_ms = hvd_clock_ms() - view->grace_s * 1000;
-    else
-        view->going_ms = known.u.pod.going_ms ? known.u.pod.going_ms : hvd_clock_ms();
-    if (view->going_ms <= 0)
-        view->going_ms = 1;
-}
-
 /*
  * Whether an answer is behind what its watch has told: the object was of this version before the
  * watch told of a later one, or of its end, so that not even a doubt is settled by it. What lacks
@@ -774,8 +731,8 @@ static hvd_status_t put(struct hvd_store *store, enum hvd_kind kind, const cJSON
     st = hvd_observe(kind, object, &projection, err);
     if (st != HVD_OK)
         return st;
-    note_history(store, &projection);
-    if (source == OF_WATCH || !is_behind(store, &projection))
+    st = hvd_history_note(store, &projection);
+    if (st == HVD_OK && (source == OF_WATCH || !is_behind(store, &projection)))
         st = take_object(store, &projection);
     hvd_object_fini(&projection);
     if (st != HVD_OK)
@@ -793,6 +750,25 @@ hvd_status_t hvd_store_put_answer(struct hvd_store *store, enum hvd_kind kind, c
                                   struct hvd_err *err)
 {
     return put(store, kind, object, OF_ANSWER, err);
+}
+
+hvd_status_t hvd_store_put_made(struct hvd_store *store, const struct hvd_entry *entry,
+                                enum hvd_kind kind, const cJSON *object, struct hvd_err *err)
+{
+    struct hvd_object made = {0};
+    struct hvd_record *record;
+    hvd_status_t st = entry->has_job ? hvd_observe(kind, object, &made, err) : HVD_ERR_STATE;
+
+    if (st != HVD_OK)
+        return entry->has_job ? st : hvd_store_put_answer(store, kind, object, err);
+    st = hvd_history_note_made(&entry->job, &made);
+    record = find_record(store, kind, made.meta.namespace, made.meta.name);
+    if (record && made.meta.noted) /* the watch does not tell who has made it */
+        record->is_stale = true;
+    if (st == HVD_OK && !is_behind(store, &made))
+        st = take_object(store, &made);
+    hvd_object_fini(&made);
+    return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "%s: out of memory", hvd_kind_info(kind)->kind);
 }
 
 hvd_status_t hvd_store_put_spec(struct hvd_store *store, const cJSON *object, struct hvd_err *err)
@@ -825,8 +801,9 @@ static bool is_end_expected(struct hvd_store *store, const struct hvd_entry *ent
 
     if (!entry->has_job || entry->job.spec.is_foreign)
         return true;
-    if (object->kind != HVD_KIND_POD || !meta->owner_kind)
-        return false;
+    if (object->kind != HVD_KIND_POD || !meta->owner_kind ||
+        (meta->role == HVD_ROLE_MASTER && object->u.pod.phase == HVD_POD_RUNNING))
+        return false; /* a master that runs is deleted before it ends */
     kind = strcmp(meta->owner_kind, "Job") == 0 ? HVD_KIND_JOB : HVD_KIND_STATEFULSET;
     owner = hvd_store_find(store, kind, meta->namespace, meta->owner_name);
     return hvd_look_is_expected(
@@ -846,8 +823,9 @@ static void miss_record(struct hvd_store *store, struct hvd_record *record, bool
         return;
     }
     /* Without the note, which is for lack of memory, it is looked for. */
-    if (entry->has_job && object.kind != HVD_KIND_POD &&
-        is_child_name(&entry->job, object.kind, object.meta.name))
+    if (entry->has_job && (object.kind == HVD_KIND_POD
+                               ? object.meta.role == HVD_ROLE_MASTER
+                               : hvd_owner_has_name(&entry->job, object.kind, object.meta.name)))
         (void)!hvd_entry_note_gone(entry, object.kind, object.meta.name);
     remove_record(store, record);
 }

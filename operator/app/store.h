@@ -112,6 +112,11 @@ hvd_status_t hvd_store_put(struct hvd_store *store, enum hvd_kind kind, const cJ
 hvd_status_t hvd_store_put_answer(struct hvd_store *store, enum hvd_kind kind, const cJSON *object,
                                   struct hvd_err *err);
 
+/* Takes in the answer to the creation of a child of the entry's job likewise: it is the job's, and
+ * is filed as such, also where it came without its owner reference or its labels. */
+hvd_status_t hvd_store_put_made(struct hvd_store *store, const struct hvd_entry *entry,
+                                enum hvd_kind kind, const cJSON *object, struct hvd_err *err);
+
 /* Takes in the answer to a status patch with that body likewise; what it lacks of the body stays
  * with the entry, and counts as a part of each version of the job. */
 hvd_status_t hvd_store_put_status(struct hvd_store *store, struct hvd_entry *entry,
@@ -218,6 +223,10 @@ void hvd_store_wake_waiters(struct hvd_store *store, enum hvd_kind kind, const c
 
 /* The entry, which is about to be freed, waits for no object. */
 void hvd_store_unlink_waiter(struct hvd_entry *entry);
+
+/* The failure of that child; NULL: none. Borrowed until the next change. */
+struct hvd_failure *hvd_entry_failure(const struct hvd_entry *entry, enum hvd_kind kind,
+                                      const char *name);
 
 /* Forgets the failure of that child. */
 void hvd_entry_drop_failure(struct hvd_entry *entry, enum hvd_kind kind, const char *name);

@@ -78,6 +78,12 @@ cJSON *hvd_child_mark(struct hvd_jb *jb, cJSON *parent, const char *key, const s
     return annotations;
 }
 
+/* Whether children of that kind have annotations of ours. */
+static bool has_mark(enum hvd_kind kind)
+{
+    return kind != HVD_KIND_SECRET && kind != HVD_KIND_SERVICE && kind != HVD_KIND_CONFIGMAP;
+}
+
 /* A child with its metadata; returns metadata. */
 static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, enum hvd_kind kind,
                     const char *name)
@@ -92,7 +98,7 @@ static cJSON *start(struct hvd_jb *jb, cJSON *root, const struct hvd_job *job, e
     hvd_jb_str(jb, meta, "namespace", job->namespace);
     hvd_child_labels(jb, meta, job, kind);
     hvd_child_owner(jb, hvd_jb_object(jb, hvd_jb_array(jb, meta, "ownerReferences"), NULL), job);
-    if (kind != HVD_KIND_SECRET && kind != HVD_KIND_SERVICE && kind != HVD_KIND_CONFIGMAP)
+    if (has_mark(kind))
         hvd_child_mark(jb, meta, "annotations", job);
     return meta;
 }
@@ -261,6 +267,25 @@ static void job_spec(struct hvd_jb *jb, cJSON *root, cJSON *meta, const struct h
     pod_meta = (cJSON *)hvd_json_at(spec, "template.metadata");
     hvd_jb_str(jb, hvd_jb_ensure_object(jb, pod_meta, "annotations"), HVD_ANNOTATION_HOSTS,
                in->hosts_seen);
+}
+
+void hvd_child_restore_marks(struct hvd_jb *jb, cJSON *meta, const struct hvd_child_inputs *in,
+                             const struct hvd_object *child)
+{
+    char hash[HVD_HASH_SIZE];
+    cJSON *annotations;
+
+    if (!has_mark(child->kind))
+        return;
+    annotations = hvd_child_mark(jb, meta, "annotations", in->job);
+    if (child->kind == HVD_KIND_JOB && !child->u.job.attempt)
+        hvd_jb_fmt(jb, annotations, HVD_ANNOTATION_ATTEMPT, "%d", in->attempt);
+    if (child->kind == HVD_KIND_JOB && !child->u.job.workers)
+        put_workers(jb, annotations, in->job);
+    if (child->kind != HVD_KIND_STATEFULSET || !in->spec)
+        return;
+    spec_hash(jb, in->spec, hash);
+    hvd_jb_str(jb, annotations, HVD_ANNOTATION_SPEC_HASH, hash);
 }
 
 hvd_status_t hvd_child_encode(enum hvd_kind kind, const struct hvd_child_inputs *in, char **out,

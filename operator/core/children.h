@@ -83,6 +83,14 @@ void hvd_child_labels(struct hvd_jb *jb, cJSON *meta, const struct hvd_job *job,
  * its owner is known without a reference (owner.h); returns them. */
 cJSON *hvd_child_mark(struct hvd_jb *jb, cJSON *parent, const char *key, const struct hvd_job *job);
 
+/*
+ * Adds to the metadata of a merge patch those of the child's annotations that it has lost: the
+ * job's uid, of the master's Job the attempt and its workers, of a StatefulSet the hash of the spec
+ * where in->spec is given.
+ */
+void hvd_child_restore_marks(struct hvd_jb *jb, cJSON *meta, const struct hvd_child_inputs *in,
+                             const struct hvd_object *child);
+
 /* Puts the reference to the job, as its controller, into owner. */
 void hvd_child_owner(struct hvd_jb *jb, cJSON *owner, const struct hvd_job *job);
 

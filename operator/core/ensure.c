@@ -14,6 +14,7 @@
 #include "operator/core/gang.h"
 #include "operator/core/hosts.h"
 #include "operator/core/loss.h"
+#include "operator/core/owner.h"
 #include "operator/core/pass.h"
 #include "operator/core/patch.h"
 #include "operator/core/plan.h"
@@ -380,6 +381,9 @@ static void ensure_child(struct hvd_pass *p, const struct child *child)
     case HVD_CHILD_OURS:
         break;
     }
+    /* Of one that is to get its owner reference back first nothing else may be read (shape.h). */
+    if (child->kind != HVD_KIND_STATEFULSET && hvd_owner_is_lost(p->job, child->object))
+        return;
     if (child->kind == HVD_KIND_SERVICE)
         repair_service(p, child->object);
     if (child->kind == HVD_KIND_STATEFULSET)

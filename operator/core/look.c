@@ -34,6 +34,18 @@ static bool is_gone(const struct hvd_pass *p, enum hvd_kind kind, const char *na
     return false;
 }
 
+/* Whether the view has an object of that kind and name. */
+static bool is_in_view(const struct hvd_pass *p, enum hvd_kind kind, const char *name)
+{
+    for (size_t i = 0; i < p->view->n_objects; i++) {
+        const struct hvd_object *object = p->view->objects[i];
+
+        if (object->kind == kind && hvd_str_equal(object->meta.name, name))
+            return true;
+    }
+    return false;
+}
+
 bool hvd_look_waits(struct hvd_pass *p, const struct hvd_failure *failure)
 {
     int64_t wait_ms = UNREAD_MIN_MS;
@@ -190,6 +202,18 @@ static void look_for_master(struct hvd_pass *p)
                         : HVD_ERR_NOMEM;
 }
 
+/* The master's pod that the status names, of an attempt that is not cleared away: without a single
+ * label no watch shows it, and its Job has let it go. */
+static void look_for_named(struct hvd_pass *p)
+{
+    const struct hvd_job_status *status = &p->job->status;
+    char name[HVD_POD_NAME_SIZE];
+
+    if (status->attempts > status->cleaned && hvd_pods_named(p->job, name) &&
+        !is_in_view(p, HVD_KIND_POD, name))
+        look_unless_gone(p, HVD_KIND_POD, name);
+}
+
 /* Pods of others in the way of workers, of which no watch tells that they go. */
 static void look_for_foreign(struct hvd_pass *p)
 {
@@ -207,6 +231,7 @@ static void look_for_foreign(struct hvd_pass *p)
 
 static void look_for_pods(struct hvd_pass *p)
 {
+    look_for_named(p);
     look_for_master(p);
     look_for_foreign(p);
     for (size_t i = 0; i < p->job->spec.n_groups && !p->st; i++) {
@@ -219,22 +244,12 @@ static void look_for_pods(struct hvd_pass *p)
         failure = hvd_pass_failure(p, HVD_KIND_STATEFULSET, set->meta.name);
         if (p->pods.n_of[i] < counted_on)
             look_for_workers(p, i, counted_on, 1);
+        else if (is_clearing(p) && p->pods.n_of[i] < set->u.statefulset.replicas)
+            look_for_workers(p, i, set->u.statefulset.replicas, 1);
         else if (failure && failure->type == HVD_FAILURE_NO_PODS && !failure->message &&
                  !failure->is_open && p->pods.n_of[i] < set->u.statefulset.replicas)
             look_for_workers(p, i, set->u.statefulset.replicas, PODS_AT_ONCE);
     }
-}
-
-/* Whether the view has an object of that kind and name. */
-static bool is_in_view(const struct hvd_pass *p, enum hvd_kind kind, const char *name)
-{
-    for (size_t i = 0; i < p->view->n_objects; i++) {
-        const struct hvd_object *object = p->view->objects[i];
-
-        if (object->kind == kind && hvd_str_equal(object->meta.name, name))
-            return true;
-    }
-    return false;
 }
 
 /* StatefulSets and Jobs of our names whose pods are to go without them, and which may be there: of

@@ -134,18 +134,15 @@ static struct hvd_strview view_of(const char *text)
 
 /*
  * The job that a StatefulSet, Job or PodGroup of ours without a controller was made for, which its
- * name begins with; without data: nothing tells. Labels are edited together with owner references:
- * of such an object the annotation is what is left.
+ * name begins with; without data: nothing tells. Labels are edited together with owner references.
  */
 static struct hvd_strview job_of_released(const cJSON *object, const struct hvd_object *out)
 {
-    const cJSON *annotations = hvd_json_at(object, "metadata.annotations");
     const struct hvd_strview none = {NULL, 0};
     struct hvd_strview job = view_of(out->meta.name);
     const char *service = hvd_json_str(object, "spec.serviceName");
 
-    if (out->meta.owner_kind || !out->meta.name ||
-        !hvd_json_get(annotations, HVD_ANNOTATION_JOB_UID))
+    if (out->meta.owner_kind || !out->meta.name || !out->meta.made_for)
         return none;
     if (out->kind == HVD_KIND_VOLCANO_PODGROUP || out->kind == HVD_KIND_PLUGINS_PODGROUP)
         return job;
@@ -192,13 +189,17 @@ static bool observe_labels(const cJSON *object, const char *member, struct hvd_o
     return hvd_observe_text_n(job.data, job.len, &out->meta.job);
 }
 
+static bool has_mark(const cJSON *meta)
+{
+    return hvd_json_get(hvd_json_get(meta, "annotations"), HVD_ANNOTATION_JOB_UID) != NULL;
+}
+
 /* Whether the pod has the label; or has lost it, but not the annotation with the job's uid. */
 static bool has_or_lost(const cJSON *meta, const char *name, const char *wanted)
 {
     const char *label = label_of(meta, name);
 
-    return label ? hvd_str_equal(label, wanted)
-                 : hvd_json_get(hvd_json_get(meta, "annotations"), HVD_ANNOTATION_JOB_UID) != NULL;
+    return label ? hvd_str_equal(label, wanted) : has_mark(meta);
 }
 
 /* Whether the Job controller has made the pod for a master's Job of ours: it alone gives a pod
@@ -218,6 +219,21 @@ static bool is_made_for_master(const cJSON *object, const char *job)
            has_or_lost(meta, HVD_LABEL_JOB, job);
 }
 
+/* A pod template cannot be edited, or is what the pods are made from: it tells more than the
+ * annotation of the child, which goes with its owner reference where somebody replaces both. */
+static bool observe_made_for(const cJSON *object, struct hvd_object *out)
+{
+    const bool is_pod = out->kind == HVD_KIND_POD;
+    const cJSON *annotations = hvd_json_at(object, "spec.template.metadata.annotations");
+    const char *uid = cJSON_GetStringValue(
+        (cJSON *)hvd_json_get(is_pod ? NULL : annotations, HVD_ANNOTATION_JOB_UID));
+
+    if (is_pod && !out->u.pod.is_orphan)
+        return true;
+    return uid ? hvd_observe_text_n(uid, strlen(uid), &out->meta.made_for)
+               : hvd_observe_annotation(object, HVD_ANNOTATION_JOB_UID, &out->meta.made_for);
+}
+
 static bool observe_place_in_job(const cJSON *object, struct hvd_object *out)
 {
     const char *member = out->kind == HVD_KIND_POD ? member_tail(object, &out->meta) : NULL;
@@ -227,8 +243,7 @@ static bool observe_place_in_job(const cJSON *object, struct hvd_object *out)
             out->meta.role == HVD_ROLE_WORKER
                 ? is_ordinal(strrchr(member, '-') + 1)
                 : is_made_for_master(object, hvd_json_str(object, "spec.subdomain"));
-    if (out->kind == HVD_KIND_POD && out->u.pod.is_orphan &&
-        !hvd_observe_annotation(object, HVD_ANNOTATION_JOB_UID, &out->u.pod.made_for))
+    if (!observe_made_for(object, out))
         return false;
     return observe_labels(object, member, out);
 }
@@ -316,7 +331,6 @@ static bool observe_statefulset(const cJSON *object, struct hvd_object *out)
     out->u.statefulset.generation = observe_number(object, HVD_ANNOTATION_GENERATION, INT64_MAX);
     out->u.statefulset.replicas = hvd_json_int(object, "spec.replicas", 1);
     return hvd_observe_altered(object, out) &&
-           hvd_observe_annotation(object, HVD_ANNOTATION_JOB_UID, &out->u.statefulset.made_for) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.statefulset.spec_hash);
 }
 
@@ -377,7 +391,6 @@ static bool observe_job(const cJSON *object, struct hvd_object *out)
     out->u.job.is_unseen = !hvd_json_at(object, "status.startTime");
     return hvd_observe_text(failed, "message", &out->u.job.message) &&
            observe_manager(object, &out->u.job.manager) && hvd_observe_altered(object, out) &&
-           hvd_observe_annotation(object, HVD_ANNOTATION_JOB_UID, &out->u.job.made_for) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_WORKERS, &out->u.job.workers) &&
            hvd_observe_annotation(object, HVD_ANNOTATION_SCALED_DOWN, &out->u.job.scaled_down);
 }
@@ -404,8 +417,7 @@ static bool observe_podgroup(const cJSON *object, struct hvd_object *out)
 {
     hvd_gang_observe(hvd_json_get(object, "spec"), out->u.podgroup.fields);
     out->u.podgroup.is_pending = hvd_observe_is(object, "status.phase", "Pending");
-    return hvd_observe_annotation(object, HVD_ANNOTATION_JOB_UID, &out->u.podgroup.made_for) &&
-           hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.podgroup.spec_hash);
+    return hvd_observe_annotation(object, HVD_ANNOTATION_SPEC_HASH, &out->u.podgroup.spec_hash);
 }
 
 static bool observe_kind(const cJSON *object, struct hvd_object *out)

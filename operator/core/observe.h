@@ -37,6 +37,13 @@ enum hvd_job_field {
     HVD_JOB_BACKOFF = 4,  /* a backoffLimit: the Job makes a second master beside old workers */
 };
 
+/* What the shell has noted of an object, by its uid. */
+enum hvd_noted {
+    HVD_NOTED_NOT,
+    HVD_NOTED_SEEN, /* its controller was a HorovodJob, that of made_for */
+    HVD_NOTED_MADE, /* the operator has made it for that one, and it came without a controller */
+};
+
 struct hvd_meta {
     char *namespace;
     char *name;
@@ -48,6 +55,11 @@ struct hvd_meta {
     char *owner_kind; /* the controlling owner reference */
     char *owner_name;
     char *owner_uid;
+    /* The uid of the HorovodJob that it was made for. Of a child that has a pod template the
+     * template tells it, else its own annotation, else, in the shell, what was seen of it before
+     * (history.h). Of a pod only where no controller has it. NULL: nothing tells it. */
+    char *made_for;
+    enum hvd_noted noted;
     enum hvd_role role;
     int64_t created_s;
     bool is_deleting;
@@ -81,7 +93,6 @@ enum hvd_pod_stage {
 struct hvd_pod_view {
     enum hvd_pod_phase phase;
     bool is_orphan; /* a StatefulSet or the Job of its job made it, and controls it no more */
-    char *made_for; /* of such a one: the uid of its HorovodJob; NULL: it does not tell */
     bool is_ready;
     char *trouble; /* what keeps it from being Ready and will not pass by itself; NULL: nothing */
     enum hvd_pod_stage stage;
@@ -145,10 +156,9 @@ struct hvd_object {
             uint64_t revision; /* a hash of the name of its template's revision; 0: none yet */
             bool is_on_delete; /* the update strategy, and nothing else in it */
             struct hvd_altered altered;
-            bool is_unseen;  /* its controller has not seen it as it is */
-            bool is_shifted; /* its first worker has another number than 0 */
-            char *made_for;  /* annotation: the uid of its HorovodJob; NULL: an older operator's */
-            int64_t generation; /* likewise: of its HorovodJob when it was started; 0: not told */
+            bool is_unseen;     /* its controller has not seen it as it is */
+            bool is_shifted;    /* its first worker has another number than 0 */
+            int64_t generation; /* annotation: of its HorovodJob when it was started; 0: not told */
             char *spec_hash;
         } statefulset;
         struct {
@@ -158,7 +168,6 @@ struct hvd_object {
             char *end;        /* annotation: how the job has ended (mark.h), or NULL */
         } configmap;
         struct {
-            char *made_for;        /* as of a StatefulSet */
             int32_t attempt;       /* 0: not ours */
             char *workers;         /* annotation horovod.io/workers: replicas of each group */
             char *scaled_down;     /* annotation: when and how workers were let go, or NULL */
@@ -174,7 +183,6 @@ struct hvd_object {
             char *message;    /* of the condition Failed */
         } job;
         struct {
-            char *made_for;                   /* as of a StatefulSet */
             char *spec_hash;                  /* annotation of ours */
             uint64_t fields[HVD_GANG_FIELDS]; /* of what we may set, hashes; 0: absent */
             bool is_pending;                  /* the gang scheduler does not place it yet */

@@ -1,4 +1,7 @@
-/* Whose a child is: the job's whose uid its controller has. Pure. */
+/*
+ * Whose a child is: the job's whose uid its controller has. Its metadata may be edited, though:
+ * what the job has made stays its own as long as something else tells it. Pure.
+ */
 #include "operator/core/owner.h"
 
 #include <string.h>
@@ -6,20 +9,38 @@
 #include "base/str.h"
 #include "operator/core/children.h"
 
-static bool has_our_name(const struct hvd_job *job, const struct hvd_object *child)
+bool hvd_owner_has_name(const struct hvd_job *job, enum hvd_kind kind, const char *name)
 {
-    char name[HVD_CHILD_NAME_MAX];
+    char child[HVD_CHILD_NAME_MAX];
 
-    if (child->kind != HVD_KIND_STATEFULSET) {
-        hvd_child_name(job, child->kind, name);
-        return hvd_str_equal(child->meta.name, name);
+    if (kind != HVD_KIND_STATEFULSET) {
+        hvd_child_name(job, kind, child);
+        return hvd_str_equal(name, child);
     }
     for (size_t i = 0; i < job->spec.n_groups; i++) {
-        hvd_group_name(job, i, name);
-        if (hvd_str_equal(child->meta.name, name))
+        hvd_group_name(job, i, child);
+        if (hvd_str_equal(name, child))
             return true;
     }
     return false;
+}
+
+bool hvd_owner_is_set_name(const struct hvd_job *job, const char *name)
+{
+    char set[HVD_CHILD_NAME_MAX];
+    size_t len;
+
+    hvd_child_name(job, HVD_KIND_STATEFULSET, set);
+    len = strlen(set);
+    return hvd_str_has_prefix(name, set) && (name[len] == '\0' || name[len] == '-');
+}
+
+/* Whether the name is one that a child of the job has, or had. */
+static bool has_our_name(const struct hvd_job *job, const struct hvd_object *child)
+{
+    return child->kind == HVD_KIND_STATEFULSET
+               ? hvd_owner_is_set_name(job, child->meta.name)
+               : hvd_owner_has_name(job, child->kind, child->meta.name);
 }
 
 /* Whether it has the annotation that this operator gives objects of its kind. */
@@ -38,36 +59,28 @@ static bool has_our_annotation(const struct hvd_object *child)
     }
 }
 
-/* The uid of the HorovodJob that it was made for; NULL: it does not tell. */
-static const char *made_for(const struct hvd_object *child)
+/* Whether the operator has noted the object, by its uid, as one of this job. */
+static bool is_noted(const struct hvd_job *job, const struct hvd_object *child)
 {
-    switch (child->kind) {
-    case HVD_KIND_STATEFULSET:
-        return child->u.statefulset.made_for;
-    case HVD_KIND_JOB:
-        return child->u.job.made_for;
-    case HVD_KIND_VOLCANO_PODGROUP:
-    case HVD_KIND_PLUGINS_PODGROUP:
-        return child->u.podgroup.made_for;
-    default:
-        return NULL;
-    }
+    return (child->meta.noted && hvd_str_equal(child->meta.made_for, job->uid)) ||
+           (child->kind == HVD_KIND_JOB && job->status.master_uid &&
+            hvd_str_equal(child->meta.uid, job->status.master_uid));
 }
 
 /* One that does not tell is an older operator's, and has to have its labels: of those that are as
  * old as the job, some may be of a job of this name that was deleted in that second. */
 static bool is_made_for(const struct hvd_job *job, const struct hvd_object *child)
 {
-    const char *uid = made_for(child);
-
-    return uid ? strcmp(uid, job->uid) == 0
-               : !child->meta.lost_labels && job->created_s > 0 &&
-                     child->meta.created_s > job->created_s;
+    if (child->meta.made_for)
+        return hvd_str_equal(child->meta.made_for, job->uid);
+    return has_our_annotation(child) && !child->meta.lost_labels && job->created_s > 0 &&
+           child->meta.created_s > job->created_s;
 }
 
 bool hvd_owner_is_lost(const struct hvd_job *job, const struct hvd_object *child)
 {
-    return has_our_annotation(child) && !child->meta.owner_uid && is_made_for(job, child) &&
+    return child->kind != HVD_KIND_POD && !hvd_str_equal(child->meta.owner_uid, job->uid) &&
+           (is_noted(job, child) || (!child->meta.owner_uid && is_made_for(job, child))) &&
            has_our_name(job, child);
 }
 

@@ -366,6 +366,13 @@ bool hvd_stage_describe(struct hvd_pass *p, const struct hvd_object *pod,
 /* Restores those of all objects of the job that stay, and tells of each edit in an event. */
 void hvd_labels_restore(struct hvd_pass *p);
 
+/* Restores the owner references alone: what a finished job keeps goes with it. */
+void hvd_labels_restore_owners(struct hvd_pass *p);
+
+/* Restores those of a master that its Job has let go and that only the status names: it is found
+ * then, whatever the next status names. */
+void hvd_labels_restore_stray(struct hvd_pass *p);
+
 /* trace.c: the end of a master's Job that is gone. */
 
 /* Asks how the Job of that name had ended; its events since the attempt began may tell. Where they

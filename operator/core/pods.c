@@ -14,6 +14,8 @@
 #include "operator/core/owner.h"
 #include "operator/core/topology.h"
 
+static const char pod_word[] = "pod "; /* of a message that is about one: its name follows */
+
 static int compare(const void *a, const void *b)
 {
     const struct hvd_worker *x = a;
@@ -79,7 +81,7 @@ static bool is_owned_by(const struct hvd_view *view, const struct hvd_object *po
  */
 static bool is_of_earlier_job(const struct hvd_job *job, const struct hvd_object *pod)
 {
-    const char *uid = pod->u.pod.made_for;
+    const char *uid = pod->meta.made_for;
 
     return uid ? strcmp(uid, job->uid) != 0 : pod->meta.created_s < job->created_s;
 }
@@ -101,17 +103,6 @@ static bool is_let_go_by(const struct hvd_view *view, const struct hvd_object *p
     return *ordinal >= 0;
 }
 
-/* Whether the name is that of a set of the job: of a group that the spec has, or had once. */
-static bool is_set_name(const struct hvd_job *job, const char *name)
-{
-    char set[HVD_CHILD_NAME_MAX];
-    size_t len;
-
-    hvd_group_name(job, 0, set);
-    len = strlen(set);
-    return hvd_str_has_prefix(name, set) && (name[len] == '\0' || name[len] == '-');
-}
-
 /* Whether the master's Job of this job has made the pod, and let it go: it was deleted with
  * --cascade=orphan, or somebody has edited the pod's labels. */
 static bool is_stray_master(const struct hvd_job *job, const struct hvd_object *pod)
@@ -125,9 +116,9 @@ static bool is_stray_master(const struct hvd_job *job, const struct hvd_object *
 /* Whether the message of a condition is about the pod of that name. */
 static bool is_about(const struct hvd_condition *condition, const char *name)
 {
-    static const char pod[] = "pod ";
-    const char *text =
-        hvd_str_has_prefix(condition->message, pod) ? condition->message + sizeof(pod) - 1 : NULL;
+    const char *text = hvd_str_has_prefix(condition->message, pod_word)
+                           ? condition->message + sizeof(pod_word) - 1
+                           : NULL;
 
     return text && hvd_str_has_prefix(text, name) && text[strlen(name)] == ' ';
 }
@@ -139,6 +130,30 @@ static bool is_named(const struct hvd_job *job, const struct hvd_object *pod)
 
     return is_about(&conditions[HVD_COND_RUNNING], pod->meta.name) ||
            is_about(&conditions[HVD_COND_FAILED], pod->meta.name);
+}
+
+bool hvd_pods_named(const struct hvd_job *job, char out[HVD_POD_NAME_SIZE])
+{
+    static const enum hvd_condition_type types[] = {HVD_COND_RUNNING, HVD_COND_FAILED};
+    char master[HVD_CHILD_NAME_MAX];
+    const char *text;
+    size_t len;
+
+    hvd_child_name(job, HVD_KIND_JOB, master);
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        text = job->status.conditions[types[i]].message;
+        if (!hvd_str_has_prefix(text, pod_word))
+            continue;
+        text += sizeof(pod_word) - 1;
+        len = strcspn(text, " ");
+        if (hvd_str_has_prefix(text, master) && text[strlen(master)] == '-' &&
+            len < HVD_POD_NAME_SIZE) {
+            memcpy(out, text, len);
+            out[len] = '\0';
+            return true;
+        }
+    }
+    return false;
 }
 
 bool hvd_pods_is_let_go(const struct hvd_job *job, const struct hvd_object *pod)
@@ -156,11 +171,11 @@ static bool has_name_of_ours(const struct hvd_job *job, const struct hvd_object 
 
     if (hvd_pods_is_let_go(job, pod))
         return !is_of_earlier_job(job, pod) &&
-               (is_master ? is_stray_master(job, pod) : is_set_name(job, pod->meta.name));
+               (is_master ? is_stray_master(job, pod) : hvd_owner_is_set_name(job, pod->meta.name));
     if (!hvd_str_equal(pod->meta.owner_kind, hvd_kind_info(kind)->kind))
         return false;
     if (!is_master)
-        return is_set_name(job, pod->meta.owner_name);
+        return hvd_owner_is_set_name(job, pod->meta.owner_name);
     hvd_child_name(job, HVD_KIND_JOB, name);
     return hvd_str_equal(pod->meta.owner_name, name);
 }

@@ -61,6 +61,12 @@ bool hvd_pods_is_ours(const struct hvd_view *view, const struct hvd_object *pod,
  * labels tell that it gives its pods; without them the status does, where it names the master. */
 bool hvd_pods_is_let_go(const struct hvd_job *job, const struct hvd_object *pod);
 
+#define HVD_POD_NAME_SIZE 254
+
+/* The master's pod that the status names, as the one that runs or whose end it tells of; false: it
+ * names none. */
+bool hvd_pods_named(const struct hvd_job *job, char out[HVD_POD_NAME_SIZE]);
+
 /* Which worker the pod is, also one that its set has let go; false when no set of ours made it. */
 bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod,
                        const struct hvd_pod_owners *owners, struct hvd_worker *out);

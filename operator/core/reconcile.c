@@ -616,6 +616,8 @@ static void decide(struct hvd_pass *p)
     hvd_outcome_bury(p);
     if (!hvd_job_is_finished(&p->next) && !p->job->is_deleting)
         hvd_labels_restore(p);
+    else
+        hvd_labels_restore_stray(p);
     hvd_contest_report(p);
 }
 
@@ -899,6 +901,8 @@ static void act(struct hvd_pass *p)
     }
     if (hvd_job_is_finished(&p->job->status)) {
         hvd_outcome_clean(p);
+        if (!p->job->is_deleting)
+            hvd_labels_restore_owners(p);
         hvd_contest_report(p);
     } else {
         decide(p);

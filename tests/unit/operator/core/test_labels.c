@@ -493,6 +493,116 @@ static void a_set_and_a_job_get_their_owner_back(void **state)
     }
 }
 
+/* Whether the annotations that the operator reads are there again. */
+static void check_marks(const struct world *w, const char *kind, const char *name)
+{
+    const cJSON *annotations =
+        hvd_json_get(hvd_json_get(world_find(w, kind, name), "metadata"), "annotations");
+    const bool is_set = strcmp(kind, "StatefulSet") == 0;
+
+    assert_non_null(hvd_json_get(annotations, "horovod.io/job-uid"));
+    assert_true(!is_set == !!hvd_json_get(annotations, "horovod.io/attempt"));
+    assert_true(!is_set == !!hvd_json_get(annotations, "horovod.io/workers"));
+    assert_true(is_set == !!hvd_json_get(annotations, "horovod.io/spec-hash"));
+}
+
+static void strip(struct world *w, const char *const child[2], int how)
+{
+    static const char *const members[] = {"ownerReferences", "annotations", "labels"};
+    cJSON *meta = (cJSON *)hvd_json_get(world_find(w, child[0], child[1]), "metadata");
+
+    for (int i = 0; i < (how & 1 ? 3 : 2); i++)
+        cJSON_DeleteItemFromObjectCaseSensitive(meta, members[i]);
+    if (how & 1) /* no watch shows it any more */
+        world_restart(w);
+}
+
+/* kubectl replace with a bare manifest: of all metadata nothing but the name is left, and what the
+ * job is doing goes on, to whatever end. */
+static void a_set_and_a_job_that_lose_all_metadata_stay_the_jobs(void **state)
+{
+    static const char *const table[][2] = {{"StatefulSet", "digits-worker"},
+                                           {"Job", "digits-master"}};
+
+    (void)state;
+    for (int i = 0; i < 2 * 2 * 4; i++) {
+        const char *const *child = table[i / 8];
+        const int end = i % 4; /* success, failure, suspension, suspension at once */
+        struct world w;
+
+        print_message("%s, %d\n", child[0], i % 8);
+        world_start(&w, "");
+        strip(&w, child, i / 4 % 2);
+        if (end == 3)
+            world_edit(&w, "{\"suspend\":true}");
+        world_settle(&w);
+        assert_int_equal(world_events(&w, "Conflict"), 0);
+        if (end < 3) {
+            assert_int_equal(world_events(&w, "OwnerRestored"), 1);
+            check_marks(&w, child[0], child[1]);
+            world_is_state(&w, "Running");
+        }
+        if (end < 2)
+            world_end_master(&w, end, "");
+        else
+            world_edit(&w, "{\"suspend\":true}");
+        world_settle(&w);
+        world_is_state(&w, end == 0 ? "Succeeded" : end == 1 ? "Failed" : "Suspended");
+        assert_null(world_find(&w, "Pod", "digits-worker-0"));
+        if (end < 2) {
+            assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+        } else {
+            assert_string_equal(world_condition(&w, "Suspended"), "True");
+            assert_null(world_find(&w, "Job", "digits-master"));
+            assert_null(world_find(&w, "Pod", "digits-master-abcde"));
+        }
+        world_fini(&w);
+    }
+}
+
+/* The status has noted its uid, whoever claims it; another Job of that name is not the job's. */
+static void a_job_whose_uid_is_noted_is_the_jobs_whoever_claims_it(void **state)
+{
+    (void)state;
+    for (int is_noted = 0; is_noted < 2; is_noted++) {
+        struct world w;
+        cJSON *meta, *owner;
+
+        world_start(&w, "");
+        meta = (cJSON *)hvd_json_get(world_find(&w, "Job", "digits-master"), "metadata");
+        owner = cJSON_GetArrayItem(hvd_json_get(meta, "ownerReferences"), 0);
+        cJSON_ReplaceItemInObjectCaseSensitive(owner, "kind", cJSON_CreateString("Secret"));
+        stamp_owner(&w, meta);
+        cJSON_ReplaceItemInObjectCaseSensitive(
+            owner, "uid",
+            cJSON_CreateString(
+                hvd_json_str(world_find(&w, "Secret", "digits-ssh"), "metadata.uid")));
+        if (!is_noted)
+            cJSON_ReplaceItemInObjectCaseSensitive(meta, "uid", cJSON_CreateString("another"));
+        world_settle(&w);
+        assert_int_equal(world_events(&w, "OwnerRestored"), is_noted);
+        assert_int_equal(world_events(&w, "Conflict"), !is_noted);
+        world_fini(&w);
+    }
+}
+
+/* A worker that lost every label before the master was started, and that its set has let go. */
+static void a_worker_without_any_label_is_found_when_its_job_is_suspended(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, true);
+    assert_true(world_patch(&w, "Pod", "digits-worker-1",
+                            "{\"metadata\":{\"labels\":null,\"ownerReferences\":null}}"));
+    world_restart(&w);
+    world_edit(&w, "{\"suspend\":true}");
+    world_settle(&w);
+    assert_string_equal(world_condition(&w, "Suspended"), "True");
+    assert_null(world_find(&w, "Pod", "digits-worker-1"));
+    world_fini(&w);
+}
+
 /* One write, or two in either order, takes labels and owner at once: the annotation is left. */
 static void try_release(const char *const child[2], const char *const edit[2], bool is_away)
 {
@@ -569,7 +679,7 @@ static void what_an_earlier_job_has_left_is_somebody_elses(void **state)
         const char *made_for = cases[i % N(cases)].made_for;
         const int64_t at_s = cases[i % N(cases)].later_s;
         char time[HVD_RFC3339_SIZE];
-        cJSON *meta, *annotations;
+        cJSON *meta, *annotations, *of_template;
         struct world w;
 
         print_message("%s, %zu\n", kind, i % N(cases));
@@ -587,9 +697,16 @@ static void what_an_earlier_job_has_left_is_somebody_elses(void **state)
                            time);
         cJSON_DeleteItemFromObjectCaseSensitive(meta, "ownerReferences");
         cJSON_ReplaceItemInObjectCaseSensitive(meta, "creationTimestamp", cJSON_CreateString(time));
+        of_template =
+            (cJSON *)hvd_json_at(world_find(&w, kind, name), "spec.template.metadata.annotations");
         cJSON_DeleteItemFromObjectCaseSensitive(annotations, "horovod.io/job-uid");
+        cJSON_DeleteItemFromObjectCaseSensitive(of_template, "horovod.io/job-uid");
+        if (i / N(cases) == 1 && !cases[i % N(cases)].is_taken) /* the status notes the job's own */
+            cJSON_ReplaceItemInObjectCaseSensitive(meta, "uid", cJSON_CreateString("earlier"));
         if (made_for)
             cJSON_AddStringToObject(annotations, "horovod.io/job-uid", made_for);
+        if (made_for && of_template)
+            cJSON_AddStringToObject(of_template, "horovod.io/job-uid", made_for);
         world_settle(&w);
         assert_int_equal(world_events(&w, "OwnerRestored"), cases[i % N(cases)].is_taken);
         assert_int_equal(world_events(&w, "Conflict"), !cases[i % N(cases)].is_taken);
@@ -628,6 +745,9 @@ int main(void)
         cmocka_unit_test(a_worker_of_a_group_gets_its_groups_label_back),
         cmocka_unit_test(labels_are_put_back_while_a_job_waits_for_its_workers),
         cmocka_unit_test(a_set_and_a_job_get_their_owner_back),
+        cmocka_unit_test(a_set_and_a_job_that_lose_all_metadata_stay_the_jobs),
+        cmocka_unit_test(a_job_whose_uid_is_noted_is_the_jobs_whoever_claims_it),
+        cmocka_unit_test(a_worker_without_any_label_is_found_when_its_job_is_suspended),
         cmocka_unit_test(a_child_without_owner_and_label_gets_both_back),
         cmocka_unit_test(what_an_earlier_job_has_left_is_somebody_elses),
         cmocka_unit_test(what_is_gone_is_looked_for_once),

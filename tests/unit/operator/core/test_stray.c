@@ -303,6 +303,62 @@ static void a_master_that_was_replaced_unseen_has_ended_its_attempt(void **state
     }
 }
 
+/* No label is left, and nobody has looked meanwhile: the status names it. */
+static void a_named_master_that_lost_every_label_unseen_is_found_by_its_name(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct world w;
+        char *first, *next;
+
+        print_message("%d\n", i);
+        world_start(&w, i == 0 ? "" : ",\"backoffLimit\":1");
+        first = uid_of_master(&w);
+        release(&w, no_labels);
+        assert_true(world_patch(&w, "Pod", MASTER, "{\"metadata\":{\"labels\":null}}"));
+        if (i == 2)
+            world_edit(&w, "{\"suspend\":true}");
+        if (i == 3)
+            world_remove(&w, "Job", "digits-master");
+        world_restart(&w);
+        pass_time(&w, 30 * SECOND_MS);
+        assert_int_equal(world_events(&w, "LabelsRestored"), 1);
+        assert_int_equal(n_masters(&w), i == 0 || i == 2 ? 0 : 1);
+        next = uid_of_master(&w);
+        if (next)
+            assert_string_not_equal(first, next);
+        world_is_state(&w, i == 0 ? "Failed" : i == 2 ? "Suspended" : "Running");
+        if (i == 2)
+            assert_string_equal(world_condition(&w, "Suspended"), "True");
+        free(next);
+        free(first);
+        world_fini(&w);
+    }
+}
+
+/* Whatever the status names from then on: it ends slowly, and the operator starts anew. */
+static void one_that_got_its_labels_back_is_waited_for(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, ",\"backoffLimit\":1");
+    w.lost_pod = MASTER;
+    release(&w, no_labels);
+    assert_true(world_patch(&w, "Pod", MASTER, "{\"metadata\":{\"labels\":null}}"));
+    world_edit(&w, "{\"suspend\":true}");
+    world_restart(&w);
+    pass_time(&w, 10 * SECOND_MS);
+    world_restart(&w);
+    pass_time(&w, 10 * SECOND_MS);
+    assert_string_equal(world_condition_text(&w, "Running", "message"), "");
+    assert_string_equal(world_condition(&w, "Suspended"), "False");
+    world_remove(&w, "Pod", MASTER);
+    pass_time(&w, 10 * SECOND_MS);
+    assert_string_equal(world_condition(&w, "Suspended"), "True");
+    world_fini(&w);
+}
+
 /* What the first one has come to counts, and ends the second one, of which nobody knew. */
 static void the_end_of_a_master_that_was_let_go_is_that_of_its_attempt(void **state)
 {
@@ -482,6 +538,8 @@ int main(void)
         cmocka_unit_test(a_master_that_its_job_takes_back_stays),
         cmocka_unit_test(an_attempt_whose_master_was_let_go_has_ended_and_counts),
         cmocka_unit_test(a_master_that_was_replaced_unseen_has_ended_its_attempt),
+        cmocka_unit_test(a_named_master_that_lost_every_label_unseen_is_found_by_its_name),
+        cmocka_unit_test(one_that_got_its_labels_back_is_waited_for),
         cmocka_unit_test(the_end_of_a_master_that_was_let_go_is_that_of_its_attempt),
         cmocka_unit_test(labels_that_nobody_selects_by_cost_nothing),
         cmocka_unit_test(a_master_from_before_its_job_is_removed),

@@ -158,11 +158,6 @@ cJSON *world_put(struct world *w, const char *text)
     return object;
 }
 
-void world_drop(struct world *w, cJSON *object)
-{
-    cJSON_Delete(cJSON_DetachItemViaPointer(w->objects, object));
-}
-
 static bool is_held(const cJSON *object)
 {
     return cJSON_GetArraySize(hvd_json_at(object, "metadata.finalizers")) > 0;
