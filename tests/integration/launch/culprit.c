@@ -115,6 +115,16 @@ static int go_on_without(int culprit)
     return 0;
 }
 
+/* What the others make of the error that they get. */
+static int end_aborted(const char *others)
+{
+    const bool is_handled = strcmp(others, "handle") == 0;
+
+    if (is_handled || strcmp(others, "shutdown") == 0)
+        horovod_shutdown();
+    return is_handled ? 0 : 1;
+}
+
 int main(void)
 {
     const char *who = getenv("CULPRIT_RANK");
@@ -147,11 +157,8 @@ int main(void)
             (void)fprintf(stderr, "under way\n");
         if (step == STEPS_BEFORE && who && cause && horovod_rank() == atoi(who))
             fail(cause);
-        if (reduce(data, step)) {
-            if (others && (strcmp(others, "shutdown") == 0 || strcmp(others, "handle") == 0))
-                horovod_shutdown();
-            return others && strcmp(others, "handle") == 0 ? 0 : 1;
-        }
+        if (reduce(data, step))
+            return end_aborted(others ? others : "");
     }
     horovod_shutdown();
     return 0;

@@ -20,12 +20,13 @@ void world_drop(struct world *w, cJSON *object)
 {
     const char *name = hvd_json_str(object, "metadata.name");
     const cJSON *labels = hvd_json_at(object, "metadata.labels");
+    const int64_t now_s = w->now_ms / 1000;
 
     /* The watch tells of the end of a master that it shows. */
     if (world_is(object, "kind", "Pod") && strstr(name, "-master-") &&
         hvd_json_get(labels, HVD_LABEL_JOB)) {
         cJSON_DeleteItemFromObjectCaseSensitive(w->gone, name);
-        cJSON_AddNumberToObject(w->gone, name, (double)(HVD_KIND_POD + 100 * (w->now_ms / 1000)));
+        cJSON_AddNumberToObject(w->gone, name, (double)(HVD_KIND_POD + 100 * now_s));
     }
     cJSON_Delete(cJSON_DetachItemViaPointer(w->objects, object));
 }

@@ -62,6 +62,40 @@ static void expect(const int64_t *got, int size, int64_t factor)
         assert_int_equal(got[i], factor * sum_of(size, i));
 }
 
+/* The last of several ranks has no tied tensors, and gets the same. */
+static int64_t *twin_of(int size, int rank)
+{
+    return rank == size - 1 && size > 1 ? data.out[rank] : data.own[rank];
+}
+
+static void submit_tied(struct world *w, int size, int rank, int64_t handles[3])
+{
+    int64_t *const tensors[] = {data.own[rank], data.other[rank], twin_of(size, rank)};
+    static const char *const names[] = {"a", "b", "c"};
+
+    for (int i = 0; i < N; i++)
+        data.own[rank][i] = data.other[rank][i] = data.out[rank][i] = value_of(rank, i);
+    for (int i = 0; i < 3; i++)
+        handles[i] = submit(w, rank, names[i], tensors[i], tensors[i]);
+}
+
+/* By name, then by a bit, laid out and again. */
+static void reduce_tied(struct world *w, int size)
+{
+    int64_t handles[MAX_RANKS][3];
+
+    for (int rank = 0; rank < size; rank++)
+        submit_tied(w, size, rank, handles[rank]);
+    world_settle(w);
+    for (int rank = 0; rank < size; rank++) {
+        for (int i = 0; i < 3; i++)
+            wait_for(w, rank, handles[rank][i]);
+        expect(data.own[rank], size, 1);
+        expect(data.other[rank], size, 1);
+        expect(twin_of(size, rank), size, 1);
+    }
+}
+
 /* They move as one: all are read before one is written. */
 static void a_tensor_that_is_twice_in_what_is_fused_is_reduced_once(void **state)
 {
@@ -71,27 +105,8 @@ static void a_tensor_that_is_twice_in_what_is_fused_is_reduced_once(void **state
     for (int size = 1; size <= 4; size++) {
         for (uint64_t seed = 1; seed <= 3; seed++) {
             open_world(&w, size, seed, 1 << 20);
-            for (int turn = 0; turn < 3; turn++) { /* by name, then by a bit, laid out and again */
-                int64_t handles[MAX_RANKS][3];
-                for (int rank = 0; rank < size; rank++) {
-                    /* the last rank has no tied tensors, and gets the same */
-                    int64_t *twin = rank == size - 1 && size > 1 ? data.out[rank] : data.own[rank];
-                    for (int i = 0; i < N; i++)
-                        data.own[rank][i] = data.other[rank][i] = twin[i] = value_of(rank, i);
-                    handles[rank][0] = submit(&w, rank, "a", data.own[rank], data.own[rank]);
-                    handles[rank][1] = submit(&w, rank, "b", data.other[rank], data.other[rank]);
-                    handles[rank][2] = submit(&w, rank, "c", twin, twin);
-                }
-                world_settle(&w);
-                for (int rank = 0; rank < size; rank++) {
-                    for (int i = 0; i < 3; i++)
-                        wait_for(&w, rank, handles[rank][i]);
-                    expect(data.own[rank], size, 1);
-                    expect(data.other[rank], size, 1);
-                    if (rank == size - 1 && size > 1)
-                        expect(data.out[rank], size, 1);
-                }
-            }
+            for (int turn = 0; turn < 3; turn++)
+                reduce_tied(&w, size);
             world_close(&w);
         }
     }
