@@ -3,10 +3,9 @@
 #include <string.h>
 
 #include "operator/api/json.h"
-#include "operator/app/perform.h"
 #include "operator/core/refusal.h"
+#include "tests/unit/operator/app/bench.h"
 #include "tests/unit/operator/app/objects.h"
-#include "tests/unit/operator/kube/fake_api.h"
 
 /* What follows from each answer to a write: the table of docs/operator.md, "What is refused". */
 
@@ -126,60 +125,6 @@ static const struct {
     {HVD_KIND_HOROVODJOB, HVD_ACTION_DELETE, false, DELETION},
 };
 
-struct bench {
-    struct hvd_queue queue;
-    struct hvd_store store;
-    struct hvd_metrics metrics;
-    struct fake_api fake;
-    struct hvd_performer performer;
-    struct hvd_server_clock clock;
-    struct hvd_entry *entry;
-    unsigned n_performed;
-    hvd_status_t status;
-};
-
-static void on_changed(void *ctx, struct hvd_entry *entry)
-{
-    ((struct bench *)ctx)->entry = entry;
-}
-
-static void on_performed(void *ctx, struct hvd_entry *entry, const struct hvd_outcome *outcome)
-{
-    struct bench *b = ctx;
-
-    (void)entry;
-    b->n_performed++;
-    b->status = outcome->status;
-}
-
-static int set_up(void **state)
-{
-    static struct bench b;
-    cJSON *job;
-
-    hvd_json_use_base_memory();
-    memset(&b, 0, sizeof(b));
-    hvd_store_init(&b.store, &b.queue, on_changed, &b);
-    fake_api_init(&b.fake);
-    b.performer = (struct hvd_performer){
-        &b.fake.api, &b.store, &b.metrics, NULL, NULL, &b.clock, NULL, on_performed, &b,
-    };
-    job = cJSON_Parse(JOB("j", "u1", "1"));
-    assert_int_equal(hvd_store_put(&b.store, HVD_KIND_HOROVODJOB, job, NULL), HVD_OK);
-    cJSON_Delete(job);
-    *state = &b;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct bench *b = *state;
-
-    hvd_store_fini(&b->store);
-    hvd_queue_fini(&b->queue);
-    return hvd_mem_live() == 0 ? 0 : -1;
-}
-
 /* One action that is answered so. */
 static void answer(struct bench *b, const struct hvd_action *action, long code, const char *body)
 {
@@ -242,7 +187,7 @@ static void every_answer_to_every_write_is_final_or_tried_again(void **state)
                                               .is_template = writes[n].is_template};
             struct bench *b;
 
-            assert_int_equal(set_up(state), 0);
+            assert_int_equal(bench_set_up(state), 0);
             b = *state;
             print_message("%ld of write %zu: %s\n", rows[i].code, n,
                           rows[i].body ? rows[i].body : "no document");
@@ -251,7 +196,7 @@ static void every_answer_to_every_write_is_final_or_tried_again(void **state)
             if (b->n_performed == 0) /* the object that was read again */
                 fake_api_answer(fake_api_last(&b->fake), 404, NULL);
             assert_int_equal(b->n_performed, 1);
-            assert_int_equal(tear_down(state), 0);
+            assert_int_equal(bench_tear_down(state), 0);
         }
     }
 }
@@ -263,7 +208,7 @@ static void a_server_in_trouble_is_told_of_when_it_lasts_and_again_at_once(void 
 {
     struct bench *b;
 
-    assert_int_equal(set_up(state), 0);
+    assert_int_equal(bench_set_up(state), 0);
     b = *state;
     for (unsigned n = 1; n <= HVD_REFUSAL_LASTS + 1; n++) {
         answer(b, &create, n % 2 ? 503 : 429, NULL);
@@ -276,7 +221,7 @@ static void a_server_in_trouble_is_told_of_when_it_lasts_and_again_at_once(void 
     assert_true(hvd_refusal_is_told(failure_of(b)));
     answer(b, &create, 201, CHILD("j", "s1", "5", "j", "u1"));
     assert_int_equal(b->entry->n_failures, 0);
-    assert_int_equal(tear_down(state), 0);
+    assert_int_equal(bench_tear_down(state), 0);
 }
 
 /* The row that counts begins with the first answer that is told of. */
@@ -284,14 +229,14 @@ static void a_denial_after_a_few_troubles_is_the_first_of_its_row(void **state)
 {
     struct bench *b;
 
-    assert_int_equal(set_up(state), 0);
+    assert_int_equal(bench_set_up(state), 0);
     b = *state;
     answer(b, &create, 503, NULL);
     answer(b, &create, 503, NULL);
     answer(b, &create, 403, STATUS("Forbidden", "no right", ""));
     assert_int_equal(failure_of(b)->n, 1);
     assert_true(hvd_refusal_is_told(failure_of(b)));
-    assert_int_equal(tear_down(state), 0);
+    assert_int_equal(bench_tear_down(state), 0);
 }
 
 static void a_request_without_an_answer_is_no_refusal(void **state)
@@ -299,7 +244,7 @@ static void a_request_without_an_answer_is_no_refusal(void **state)
     struct hvd_plan plan = {0};
     struct bench *b;
 
-    assert_int_equal(set_up(state), 0);
+    assert_int_equal(bench_set_up(state), 0);
     b = *state;
     plan.actions = hvd_calloc(1, sizeof(struct hvd_action));
     plan.n_actions = 1;
@@ -311,7 +256,7 @@ static void a_request_without_an_answer_is_no_refusal(void **state)
     fake_api_break(fake_api_last(&b->fake), HVD_ERR_TIMEOUT);
     assert_int_equal(b->status, HVD_ERR_TIMEOUT);
     assert_int_equal(b->entry->n_failures, 0);
-    assert_int_equal(tear_down(state), 0);
+    assert_int_equal(bench_tear_down(state), 0);
 }
 
 /* A status that is refused has an event, which needs the same patience. */
@@ -327,14 +272,14 @@ static void a_refused_status_is_told_of_likewise(void **state)
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
         struct bench *b;
 
-        assert_int_equal(set_up(state), 0);
+        assert_int_equal(bench_set_up(state), 0);
         b = *state;
         answer(b, &patch, codes[i].code, STATUS("a", "no", ""));
         assert_int_equal(b->status, HVD_OK);
         assert_non_null(b->entry->repairs.denials);
         assert_int_equal(failure_of(b)->type, HVD_FAILURE_STATUS);
         assert_int_equal(failure_of(b)->told_from, codes[i].told_from);
-        assert_int_equal(tear_down(state), 0);
+        assert_int_equal(bench_tear_down(state), 0);
     }
 }
 
@@ -346,7 +291,7 @@ static void a_read_that_is_denied_is_told_of(void **state)
     struct bench *b;
 
     for (int is_patch = 0; is_patch < 2; is_patch++) {
-        assert_int_equal(set_up(state), 0);
+        assert_int_equal(bench_set_up(state), 0);
         b = *state;
         answer(b, is_patch ? &patch : &create, 409,
                is_patch ? STATUS("Conflict", "no", "") : STATUS("AlreadyExists", "no", ""));
@@ -354,7 +299,7 @@ static void a_read_that_is_denied_is_told_of(void **state)
         fake_api_answer(fake_api_last(&b->fake), 403, STATUS("Forbidden", "no right to read", ""));
         check(b, TOLD);
         assert_string_equal(failure_of(b)->message, "no right to read");
-        assert_int_equal(tear_down(state), 0);
+        assert_int_equal(bench_tear_down(state), 0);
     }
 }
 
@@ -369,14 +314,14 @@ static void a_trouble_does_not_replace_what_is_known_of_pods(void **state)
                                       .message = "exceeded quota"};
     struct bench *b;
 
-    assert_int_equal(set_up(state), 0);
+    assert_int_equal(bench_set_up(state), 0);
     b = *state;
     assert_int_equal(hvd_entry_set_failure(b->entry, &known), HVD_OK);
     answer(b, &patch, 503, NULL);
     assert_int_equal(failure_of(b)->type, HVD_FAILURE_NO_PODS);
     answer(b, &patch, 403, STATUS("Forbidden", "no", ""));
     assert_int_equal(failure_of(b)->type, HVD_FAILURE_DENIED);
-    assert_int_equal(tear_down(state), 0);
+    assert_int_equal(bench_tear_down(state), 0);
 }
 
 /* A JSON patch that cannot be decoded is answered with the whole object, which hides the field. */
