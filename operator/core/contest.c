@@ -69,7 +69,7 @@ static char *print_keys(const struct hvd_pass *p, const struct hvd_write *write)
 
     if (write->repair == HVD_REPAIR_LABELS)
         add_labels(p, write, &jb, keys);
-    else if (write->repair == HVD_REPAIR_OWNER)
+    else
         hvd_jb_fmt(&jb, keys, NULL, "k:{\"uid\":\"%s\"}", p->job->uid);
     text = hvd_jb_print(&jb, keys);
     cJSON_Delete(root);
@@ -84,11 +84,15 @@ static void attribute(struct hvd_pass *p, const struct hvd_write *write)
                                 .repair = write->repair,
                                 .value = write->value};
 
+    const bool is_keyed = write->repair == HVD_REPAIR_LABELS || write->repair == HVD_REPAIR_OWNER;
+
     if (p->st || is_being_attributed(p, write))
         return;
-    action.body = print_keys(p, write);
-    p->st = !action.body ? HVD_ERR_NOMEM
-                         : hvd_plan_add(p->plan, &action, p->job->namespace, write->name);
+    if (is_keyed)
+        action.body = print_keys(p, write);
+    p->st = is_keyed && !action.body
+                ? HVD_ERR_NOMEM
+                : hvd_plan_add(p->plan, &action, p->job->namespace, write->name);
 }
 
 static bool is_of_existence(const struct hvd_write *write)

@@ -34,9 +34,8 @@ struct repair_info {
     const char *field;  /* for people; NULL: the object as a whole */
     int64_t wait_ms[2]; /* after the first write and after the second; then twice as long each */
     /* In managedFields, down to the keys that the operator sets: what stands beside them may be
-     * anybody's, and a key that was removed has no owner. With is_keyed the action names them. */
+     * anybody's, and a key that was removed has no owner. */
     field_path paths[PATHS_MAX];
-    bool is_keyed;
 };
 
 /* clang-format off */
@@ -49,9 +48,9 @@ static const struct repair_info infos[HVD_N_REPAIRS] = {
     [HVD_REPAIR_MASTER] = {NULL, {0, 600000}, {{NULL}}},
     /* The first of them is an event, too. */
     [HVD_REPAIR_LABELS] = {"metadata.labels", {2000, 4000},
-                           {{"f:metadata", "f:labels"}}, true},
+                           {{"f:metadata", "f:labels"}}},
     [HVD_REPAIR_OWNER] = {"metadata.ownerReferences", {2000, 4000},
-                          {{"f:metadata", "f:ownerReferences"}}, true},
+                          {{"f:metadata", "f:ownerReferences"}}},
     [HVD_REPAIR_SELECTOR] = {"spec.selector", WAITS, {{"f:spec", "f:selector"}}},
     [HVD_REPAIR_UNREADY] = {"spec.publishNotReadyAddresses", WAITS,
                             {{"f:spec", "f:publishNotReadyAddresses"}}},
@@ -406,7 +405,7 @@ static bool has_any(const cJSON *fields, const struct repair_info *info, const c
     bool has = !info->paths[0][0];
 
     for (size_t i = 0; i < PATHS_MAX && !has; i++)
-        has = has_path(fields, info->paths[i], info->is_keyed ? keys : NULL);
+        has = has_path(fields, info->paths[i], keys);
     return has;
 }
 
