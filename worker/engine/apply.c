@@ -9,15 +9,26 @@
 #include "base/mem.h"
 #include "worker/engine/engine_internal.h"
 
-/* What this rank asked for, off the table; NULL when it did not ask. */
-static struct hvd_entry *take_named(struct hvd_engine *e, struct hvd_set *set,
-                                    struct hvd_strview name, bool *is_join_pending)
+/* What a rank has under the name of a step. */
+struct found {
+    struct hvd_entry *entry; /* off the table; NULL: it did not ask, or refused */
+    bool is_refused;         /* and answered: by then the program may refuse the name again */
+    bool is_join_pending;
+};
+
+static hvd_status_t take_named(struct hvd_engine *e, struct hvd_set *set, struct hvd_strview name,
+                               struct found *found, struct hvd_err *err)
 {
+    hvd_status_t st = HVD_OK;
+
     pthread_mutex_lock(&e->mu);
-    struct hvd_entry *entry = hvd_table_take(set->table, name);
-    *is_join_pending = set->is_join_pending;
+    found->entry = hvd_table_take(set->table, name);
+    found->is_refused = found->entry && found->entry->refusal;
+    found->is_join_pending = set->is_join_pending;
+    if (found->is_refused)
+        st = hvd_refusal_answered(e, set, found->entry, err);
     pthread_mutex_unlock(&e->mu);
-    return entry;
+    return st;
 }
 
 static hvd_status_t copy_rows(const struct hvd_step *step, struct hvd_agreed *a)
@@ -160,12 +171,13 @@ static hvd_status_t apply_tensor(struct hvd_engine *e, struct hvd_set *set,
                                  const struct hvd_step *step, struct hvd_err *err)
 {
     char text[HVD_TEXT_MAX + 1];
-    bool is_join_pending = false;
-    struct hvd_entry *entry = take_named(e, set, step->name, &is_join_pending);
+    struct found found;
+    hvd_status_t st = take_named(e, set, step->name, &found, err);
+    struct hvd_entry *entry = found.entry;
 
-    if (entry && entry->refusal)
-        return hvd_refusal_answered(e, set, entry);
-    if (!entry && is_join_pending) {
+    if (found.is_refused)
+        return st;
+    if (!entry && found.is_join_pending) {
         const bool computes = step->kind == HVD_ALLREDUCE && step->count > 0;
         return computes ? agree(e, set, NULL, step, err) : HVD_OK;
     }
@@ -184,7 +196,6 @@ static hvd_status_t apply_tensor(struct hvd_engine *e, struct hvd_set *set,
         end_join(e, set, entry, step);
         return HVD_OK;
     }
-    hvd_status_t st = HVD_OK;
     if (step->kind != (int)entry->request.op)
         st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has an %s for tensor %s, which is an %s",
                       hvd_op_name(step->kind), entry->name, hvd_op_name((int)entry->request.op));

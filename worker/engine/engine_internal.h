@@ -453,9 +453,10 @@ struct hvd_strview hvd_refusal_text(const struct hvd_engine *e, const struct hvd
                                     char *text, size_t size);
 
 /* All ranks have asked for the name, or refused it, and it has failed for all: the next refusal of
- * the name goes out, or what was submitted behind. HVD_ERR_NOMEM. Caller is the driver. */
+ * the name goes out, or what was submitted behind. The entry is off the table since mu was taken:
+ * in between the program could use its name. HVD_ERR_NOMEM. Holds mu. */
 hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
-                                  struct hvd_entry *entry);
+                                  struct hvd_entry *entry, struct hvd_err *err);
 
 /* The set has ended: nobody asks any more. What was submitted behind ends with the text. mu. */
 void hvd_refusal_drop(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,

@@ -270,9 +270,9 @@ void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
  * mu.
  */
 static hvd_status_t release(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
-                            hvd_status_t before)
+                            hvd_status_t before, struct hvd_err *err)
 {
-    const hvd_status_t st = hvd_table_add(set->table, entry->request.name, entry, NULL);
+    const hvd_status_t st = hvd_table_add(set->table, entry->request.name, entry, err);
 
     entry->is_behind = false;
     if (st == HVD_OK)
@@ -283,14 +283,13 @@ static hvd_status_t release(struct hvd_engine *e, struct hvd_set *set, struct hv
 }
 
 hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
-                                  struct hvd_entry *entry)
+                                  struct hvd_entry *entry, struct hvd_err *err)
 {
     struct hvd_refusal *refusal = entry->refusal;
     hvd_status_t st = HVD_OK;
 
-    pthread_mutex_lock(&e->mu);
     if (refusal->n_again > 0) {
-        st = hvd_table_add(set->table, entry->request.name, entry, NULL);
+        st = hvd_table_add(set->table, entry->request.name, entry, err);
         if (st == HVD_OK) {
             queue(e, entry);
             take_again(entry);
@@ -298,12 +297,11 @@ hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
     } else {
         struct hvd_entry *member;
         while ((member = hvd_entry_list_take(&refusal->members)))
-            st = release(e, set, member, st);
+            st = release(e, set, member, st, err);
         if (refusal->behind)
-            st = release(e, set, refusal->behind, st);
+            st = release(e, set, refusal->behind, st, err);
         let_go(e, set, entry);
     }
-    pthread_mutex_unlock(&e->mu);
     return st;
 }
 

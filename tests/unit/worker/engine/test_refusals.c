@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/unit/worker/engine/turns.h"
 #include "tests/unit/worker/engine/world.h"
 
 #define CALLS 7
+#define N_SEEDS 300
 #define REASON "input and output overlap in part"
 
 static const int sizes[] = {1, 2, 3, 5, 8};
@@ -387,6 +389,47 @@ static void a_process_set_that_one_rank_refuses_fails_on_all(void **state)
     }
 }
 
+/* All ranks refuse the name some times, as fast as they can, and then submit it. */
+static void refuse_and_submit(struct world *w, int rank)
+{
+    for (int call = 0; call < CALLS; call++) {
+        const struct hvd_submission s = tensor(rank, call, "again");
+        struct hvd_err err = {0};
+        int64_t handle = 0;
+
+        for (int i = 0; i < call % 4; i++)
+            refuse(w, rank, "again");
+        hvd_status_t st = hvd_engine_submit(w->engines[rank], &s, &handle, &err);
+        if (st == HVD_OK)
+            st = hvd_engine_wait(w->engines[rank], handle, NULL, &err);
+        world_expect(st == HVD_OK, err.msg, rank);
+        world_expect(data[rank][call] == w->size * (w->size - 1) / 2 + w->size * call, "sum", rank);
+    }
+}
+
+static void run_in_turns(void *arg)
+{
+    struct world w;
+
+    world_open(&w, *(const int *)arg, 1, &world_threaded);
+    world_run(&w, refuse_and_submit);
+    world_close(&w);
+}
+
+/* The thread that answers a refusal and the program, which refuses the name again, step by step. */
+static void a_name_is_refused_again_while_it_is_answered(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+        int size = 2 + (int)(seed % 3);
+        const char *stopped = turns_run(seed, run_in_turns, &size);
+        if (stopped)
+            fail_msg("seed %d: %s", (int)seed, stopped);
+        assert_int_equal(world_problems(), 0);
+        assert_int_equal(hvd_mem_live(), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +442,7 @@ int main(void)
         cmocka_unit_test(a_refusal_that_nobody_follows_ends_with_the_job),
         cmocka_unit_test(a_refusal_that_cannot_be_announced_ends_the_job),
         cmocka_unit_test(a_process_set_that_one_rank_refuses_fails_on_all),
+        cmocka_unit_test(a_name_is_refused_again_while_it_is_answered),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
