@@ -20,11 +20,13 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "worker/launch/core/banner.h"
 #include "worker/launch/core/deadline.h"
 #include "worker/launch/core/describe.h"
 #include "worker/launch/core/packet.h"
 #include "worker/launch/core/report.h"
 #include "worker/launch/here.h"
+#include "worker/launch/outlet.h"
 #include "worker/launch/process.h"
 #include "worker/launch/pump.h"
 #include "worker/launch/rank.h"
@@ -35,7 +37,6 @@
 #define DRAIN_MS 2000      /* how long mpirun's output is awaited after its end */
 #define STOP_MS 30000      /* that mpirun has for its own stop, everywhere */
 #define ASK_AGAIN_MS 5000
-#define QUEUE_BYTES ((size_t)1 << 16) /* of output that waits: then no more is read */
 #define ORPHANS_MAX                                                                                \
     4096                /* of mpirun: the wrappers of this host, and an ssh for each other host    \
                          */
@@ -46,16 +47,16 @@
 struct run {
     const struct hvd_job *job;
     pid_t pid;
-    int from; /* mpirun's standard error; -1 = ended */
+    int from;     /* mpirun's standard error; -1 = ended */
+    int from_out; /* its standard output; -1 = ended */
     int signals;
-    struct hvd_pump in;  /* what is typed; otherwise mpirun has standard input itself */
-    struct hvd_pump out; /* mpirun's standard output */
+    struct hvd_pump in; /* what is typed; otherwise mpirun has standard input itself */
+    struct hvd_outlet outlet;
     struct hvd_banner_filter out_banners; /* of mpirun's standard output */
     struct hvd_report_stream stream;
     struct hvd_packet_reader packets; /* within mpirun's standard error */
-    struct hvd_buf rest;              /* of what was read last: no packets */
-    struct hvd_buf queue;             /* the ranks' standard output that came in packets */
-    size_t n_passed;                  /* of the queue */
+    struct hvd_buf packet;            /* the ranks' standard output that came in packets */
+    struct hvd_buf rest;              /* of what was read: no packets */
     struct hvd_buf pass;
     bool has_ended;
     int status;
@@ -63,7 +64,6 @@ struct run {
     int64_t ask_at_ms;       /* within the grace: when the wrappers are told (again) */
     int64_t force_at_ms;     /* when the grace is over; 0 = there is none */
     int64_t kill_at_ms;      /* when mpirun has had its time to stop; 0 = it was not asked */
-    bool is_in_line;         /* what was shown last on standard error has no end of its line */
     bool has_closed_output;  /* nobody reads it */
     bool has_lost_output;    /* it goes to a file that takes no more */
     char chunk[CHUNK_BYTES]; /* for one read */
@@ -121,7 +121,8 @@ static void end_orphans(struct run *run)
 static void kill_mpirun(struct run *run)
 {
     watch_orphans(run);
-    (void)kill(-run->pid, SIGKILL);
+    if (!run->has_ended)
+        (void)kill(-run->pid, SIGKILL);
 }
 
 /* mpirun is to end all that it has started. */
@@ -131,7 +132,8 @@ static void stop_mpirun(struct run *run, int number)
     run->force_at_ms = 0;
     if (run->kill_at_ms == 0)
         run->kill_at_ms = hvd_process_now_ms() + STOP_MS;
-    (void)kill(run->pid, number);
+    if (!run->has_ended) /* it may be another's process then */
+        (void)kill(run->pid, number);
 }
 
 /* The first signal leaves programs their grace, the next ends that, and one more kills. */
@@ -167,26 +169,29 @@ static void take_signal(struct run *run)
         take_stop(run, number);
 }
 
-/* Shows what has passed of the ranks' and mpirun's lines. */
-static void show_passed(struct run *run)
+/* Shows what has been put into a buffer for one of the streams, and empties it. */
+static void show(struct run *run, enum hvd_stream stream, struct hvd_buf *text)
 {
-    if (run->pass.len == 0)
-        return;
-    hvd_process_write_all(STDERR_FILENO, run->pass.data, run->pass.len);
-    run->is_in_line = run->pass.data[run->pass.len - 1] != '\n';
+    if (text->len > 0)
+        hvd_outlet_show(&run->outlet, stream,
+                        (struct hvd_strview){.data = text->data, .len = text->len});
+    hvd_buf_reset(text);
 }
 
 /* A line of the launcher's own stands alone, also behind one that a rank has not ended. */
 __attribute__((format(printf, 2, 3))) static void say(struct run *run, const char *format, ...)
 {
+    struct hvd_buf line = {0};
+    char text[2 * LAST_LINE_MAX];
     va_list list;
 
     va_start(list, format);
-    (void)fputs(run->is_in_line ? "\nhorovodrun: " : "horovodrun: ", stderr);
-    (void)vfprintf(stderr, format, list);
-    (void)fputc('\n', stderr);
+    (void)vsnprintf(text, sizeof(text), format, list);
     va_end(list);
-    run->is_in_line = false;
+    hvd_buf_init(&line, sizeof(text) + 32);
+    if (hvd_buf_printf(&line, "horovodrun: %s\n", text) == HVD_OK)
+        hvd_outlet_say(&run->outlet, (struct hvd_strview){.data = line.data, .len = line.len});
+    hvd_buf_fini(&line);
 }
 
 /* Who is missing, where others wait. */
@@ -198,24 +203,6 @@ static void show_remark(struct run *run)
         say(run, "%s", remark);
 }
 
-/* Output that came in packets, on its way: into the pump as far as that has room. */
-static void pass_queue(struct run *run)
-{
-    if (run->n_passed < run->queue.len)
-        run->n_passed += hvd_pump_put(&run->out, run->queue.data + run->n_passed,
-                                      run->queue.len - run->n_passed);
-    if (run->n_passed == run->queue.len || run->n_passed >= QUEUE_BYTES) {
-        hvd_buf_consume(&run->queue, run->n_passed);
-        run->n_passed = 0;
-    }
-}
-
-/* Whether output waits for whoever reads ours. */
-static bool has_output(const struct run *run)
-{
-    return run->out.n > 0 || run->queue.len > 0;
-}
-
 /* What was no packet in the text that was read last. */
 static void take_rest(struct run *run)
 {
@@ -225,27 +212,54 @@ static void take_rest(struct run *run)
             &run->stream, (struct hvd_strview){.data = run->rest.data, .len = run->rest.len},
             &run->pass);
     hvd_buf_reset(&run->rest);
+    show(run, HVD_STREAM_ERR, &run->pass);
 }
 
+/* Reads a chunk of one of mpirun's streams; false where there is nothing, or no more (*from is -1
+ * then, and closed). */
+static bool read_chunk(struct run *run, int *from, struct hvd_strview *text)
+{
+    const ssize_t n = read(*from, run->chunk, sizeof(run->chunk));
+
+    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+        hvd_process_close(from);
+    *text = (struct hvd_strview){.data = run->chunk, .len = n > 0 ? (size_t)n : 0};
+    return n > 0;
+}
+
+/* Packets and what stands between them, in the order in which they were written. */
 static void take_text(struct run *run)
 {
-    ssize_t n = read(run->from, run->chunk, sizeof(run->chunk));
+    struct hvd_strview text;
 
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return;
-    hvd_buf_reset(&run->pass);
-    if (n > 0) {
-        const struct hvd_strview text = {.data = run->chunk, .len = (size_t)n};
-
-        (void)!hvd_packet_feed(&run->packets, text, &run->queue, &run->rest);
-    } else {
+    if (read_chunk(run, &run->from, &text)) {
+        while (text.len > 0) {
+            (void)!hvd_packet_step(&run->packets, &text, &run->packet, &run->rest);
+            show(run, HVD_STREAM_OUT, &run->packet);
+            take_rest(run);
+        }
+    } else if (run->from < 0) {
         (void)!hvd_packet_idle(&run->packets, &run->rest);
-        hvd_process_close(&run->from);
+        take_rest(run);
     }
-    take_rest(run);
-    pass_queue(run);
-    show_passed(run);
     show_remark(run);
+}
+
+/* mpirun's standard output; that of Open MPI 5 has banners in it. */
+static void take_out(struct run *run)
+{
+    struct hvd_strview text;
+
+    if (!read_chunk(run, &run->from_out, &text)) {
+        if (run->from_out < 0)
+            (void)!hvd_banner_idle(&run->out_banners, &run->pass);
+    } else if (run->job->mpi_major < 5) {
+        hvd_outlet_show(&run->outlet, HVD_STREAM_OUT, text);
+    } else {
+        for (size_t i = 0; i < text.len; i++)
+            (void)!hvd_banner_feed(&run->out_banners, text.data[i], &run->pass);
+    }
+    show(run, HVD_STREAM_OUT, &run->pass);
 }
 
 /* mpirun has its time to end after a rank has failed, and no more. */
@@ -257,7 +271,7 @@ static void look_at_deadline(struct run *run, int64_t now_ms)
         return;
     switch (hvd_deadline_look(&run->deadline, now_ms,
                               hvd_report_stream_is_ending(&run->stream, was_asked),
-                              run->force_at_ms > 0 || has_output(run))) {
+                              run->force_at_ms > 0 || hvd_outlet_is_waiting(&run->outlet))) {
     case HVD_DEADLINE_STOP:
         if (run->kill_at_ms > 0) /* stopped already, for ranks that wait in vain */
             break;
@@ -277,13 +291,14 @@ static void look_at_deadline(struct run *run, int64_t now_ms)
 /* What is due by the clock, or because every rank has ended that was to. */
 static void look_at_clock(struct run *run)
 {
+    const struct hvd_pump *out = &run->outlet.pump;
     const int64_t now_ms = hvd_process_now_ms();
     const bool have_all_ended = run->stream.n_ended >= hvd_hosts_slots(run->job->hosts);
 
     look_at_deadline(run, now_ms);
     if (run->force_at_ms > 0 && (have_all_ended || now_ms >= run->force_at_ms))
         stop_mpirun(run, SIGTERM);
-    if (run->force_at_ms > 0 && now_ms >= run->ask_at_ms) {
+    if (run->force_at_ms > 0 && now_ms >= run->ask_at_ms && !run->has_ended) {
         /* Again, too: Open MPI 4 passes a signal that comes before its ranks run on to none. */
         (void)kill(run->pid, HVD_RANK_STOP_SIGNAL);
         run->ask_at_ms = now_ms + ASK_AGAIN_MS;
@@ -294,11 +309,11 @@ static void look_at_clock(struct run *run)
         kill_mpirun(run);
         run->kill_at_ms = now_ms + STOP_MS;
     }
-    if (run->out.failure && !run->out.is_broken && !run->has_lost_output) {
+    if (out->failure && !out->is_broken && !run->has_lost_output) {
         run->has_lost_output = true;
-        say(run, "standard output ends here, and the job goes on: %s", strerror(run->out.failure));
+        say(run, "standard output ends here, and the job goes on: %s", strerror(out->failure));
     }
-    if (run->out.is_broken && !run->has_closed_output) {
+    if (out->is_broken && !run->has_closed_output) {
         run->has_closed_output = true;
         stop_mpirun(run, SIGTERM);
     }
@@ -307,13 +322,12 @@ static void look_at_clock(struct run *run)
 /* What was held back is no banner: it is shown. */
 static void pass_idle(struct run *run)
 {
-    hvd_buf_reset(&run->pass);
     (void)!hvd_packet_idle(&run->packets, &run->rest);
     take_rest(run);
     (void)!hvd_report_stream_idle(&run->stream, &run->pass);
-    show_passed(run);
-    if (run->out.banners && run->out.n == 0)
-        hvd_pump_idle(&run->out);
+    show(run, HVD_STREAM_ERR, &run->pass);
+    (void)!hvd_banner_idle(&run->out_banners, &run->pass);
+    show(run, HVD_STREAM_OUT, &run->pass);
 }
 
 /* Open MPI 5 writes its banner about a daemon that has ended to standard output: it is read, and
@@ -325,23 +339,21 @@ static void move_banners(struct run *run)
     if (!hvd_banner_has_whole(&run->out_banners))
         return;
     hvd_buf_init(&text, HVD_BANNER_MAX);
-    hvd_buf_reset(&run->pass);
     if (hvd_banner_take(&run->out_banners, &text) == HVD_OK)
         (void)!hvd_report_stream_feed(
             &run->stream, (struct hvd_strview){.data = text.data, .len = text.len}, &run->pass);
     hvd_buf_fini(&text);
-    show_passed(run);
+    show(run, HVD_STREAM_ERR, &run->pass);
 }
 
 /* mpirun has ended, and all that it wrote is here. */
 static void finish(struct run *run)
 {
-    hvd_buf_reset(&run->pass);
     if (run->stop_signal == 0 && run->kill_at_ms == 0)
         run->stream.mpirun_code = WIFEXITED(run->status) ? WEXITSTATUS(run->status) : 0;
     run->stream.hides_banners = run->stop_signal != 0 || run->has_closed_output;
     (void)!hvd_report_stream_finish(&run->stream, &run->pass);
-    show_passed(run);
+    show(run, HVD_STREAM_ERR, &run->pass);
 }
 
 /* How long nothing may happen. */
@@ -350,45 +362,36 @@ static int patience_ms(const struct run *run)
     if (run->has_ended)
         return 50;
     if (hvd_report_stream_is_holding(&run->stream) || hvd_banner_is_holding(&run->out_banners) ||
-        hvd_packet_is_holding(&run->packets))
+        hvd_packet_is_holding(&run->packets) || hvd_outlet_is_holding(&run->outlet))
         return FLUSH_AFTER_MS;
     if (run->force_at_ms > 0 || run->kill_at_ms > 0 || run->deadline.last_ms > 0)
         return 200;
     return hvd_pump_is_aside(&run->in) ? 1000 : -1;
 }
 
-/* mpirun does not write into a pipe that nobody reads: it is asked to stop first. */
-static void swallow(struct run *run)
-{
-    if (read(run->out.from, run->chunk, sizeof(run->chunk)) <= 0)
-        run->out.from = -1;
-}
-
 /* Waits until something happens, and sees to it. */
 static void watch_once(struct run *run)
 {
-    /* What mpirun has left in the pipe when it ended says why. */
-    const bool has_room = run->has_ended || run->queue.len - run->n_passed < QUEUE_BYTES;
-    struct pollfd fds[4] = {{.fd = run->signals, .events = POLLIN},
-                            {.fd = has_room ? run->from : -1, .events = POLLIN}};
+    /* What mpirun has left in the pipes when it ended says why. */
+    const bool has_room = run->has_ended || hvd_outlet_has_room(&run->outlet);
+    struct pollfd fds[5] = {{.fd = run->signals, .events = POLLIN},
+                            {.fd = has_room ? run->from : -1, .events = POLLIN},
+                            {.fd = has_room ? run->from_out : -1, .events = POLLIN}};
 
-    hvd_pump_poll(&run->out, &fds[2]);
-    hvd_pump_poll(&run->in, &fds[3]);
-    if (run->out.is_broken)
-        fds[2] = (struct pollfd){.fd = run->out.from, .events = POLLIN};
-    if (poll(fds, 4, patience_ms(run)) <= 0) {
+    hvd_outlet_poll(&run->outlet, &fds[3]);
+    hvd_pump_poll(&run->in, &fds[4]);
+    if (poll(fds, 5, patience_ms(run)) <= 0) {
         pass_idle(run);
+        hvd_outlet_step(&run->outlet, NULL);
         return;
     }
     if (fds[1].revents)
         take_text(run);
-    if (!run->out.is_broken)
-        hvd_pump_step(&run->out, &fds[2]);
-    else if (fds[2].revents)
-        swallow(run);
-    pass_queue(run);
+    if (fds[2].revents)
+        take_out(run);
+    hvd_outlet_step(&run->outlet, &fds[3]);
     move_banners(run);
-    hvd_pump_step(&run->in, &fds[3]);
+    hvd_pump_step(&run->in, &fds[4]);
     if (run->in.n == 0 && (run->in.from < 0 || run->in.is_broken))
         hvd_process_close(&run->in.to); /* the end of what is typed is passed on, too */
     if (fds[0].revents)
@@ -399,18 +402,22 @@ static void watch(struct run *run)
 {
     int64_t until_ms = 0;
 
-    while (!run->has_ended || run->from >= 0 || run->out.from >= 0 || has_output(run)) {
+    while (!run->has_ended || run->from >= 0 || run->from_out >= 0 ||
+           hvd_outlet_is_waiting(&run->outlet)) {
         if (run->has_ended && until_ms == 0) {
             until_ms = hvd_process_now_ms() + DRAIN_MS;
             (void)signal_orphans(run, SIGTERM); /* which may hold the streams open */
         }
         watch_once(run);
         look_at_clock(run);
-        if (run->out.from < 0 && run->out.n == 0 && hvd_banner_is_holding(&run->out_banners))
-            hvd_pump_idle(&run->out);
         if (until_ms && hvd_process_now_ms() > until_ms)
             break;
+        if (run->has_ended && run->from < 0 && run->from_out < 0) {
+            pass_idle(run);
+            hvd_outlet_end(&run->outlet);
+        }
     }
+    hvd_outlet_part(&run->outlet);
 }
 
 /*
@@ -510,10 +517,7 @@ static hvd_status_t open_streams(struct run *run, struct hvd_spawn *spawn, struc
         run->in.to = in[1];
         run->in.is_terminal = true;
     }
-    run->out.from = out[0];
-    run->out.to = STDOUT_FILENO;
-    if (run->job->mpi_major >= 5)
-        run->out.banners = &run->out_banners;
+    run->from_out = out[0];
     run->from = text[0];
     spawn->fds[0] = in[0];
     spawn->fds[1] = out[1];
@@ -525,12 +529,10 @@ static hvd_status_t open_streams(struct run *run, struct hvd_spawn *spawn, struc
 static hvd_status_t run_to_end(struct run *run, int *out_code, struct hvd_err *err)
 {
     struct hvd_spawn spawn = {.argv = run->job->argv, .fds = {-1, -1, -1}, .death_signal = SIGTERM};
-    int out;
     hvd_status_t st = block_signals(run, err);
 
     if (st == HVD_OK)
         st = open_streams(run, &spawn, err);
-    out = run->out.from;
     if (st == HVD_OK)
         st = hvd_process_spawn(&spawn, &run->pid, err);
     hvd_report_stream_set_mpirun(&run->stream, run->pid);
@@ -543,7 +545,7 @@ static hvd_status_t run_to_end(struct run *run, int *out_code, struct hvd_err *e
         *out_code = conclude(run, run->job);
     }
     hvd_process_close(&run->in.to);
-    hvd_process_close(&out);
+    hvd_process_close(&run->from_out);
     hvd_process_close(&run->from);
     hvd_process_close(&run->signals);
     return st;
@@ -559,10 +561,11 @@ hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_er
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory");
     run->job = job;
     run->deadline.grace_ms = job->grace_ms;
-    run->from = run->signals = run->in.from = run->in.to = run->out.from = -1;
+    run->from = run->from_out = run->signals = run->in.from = run->in.to = -1;
     hvd_buf_init(&run->pass, (size_t)4 * CHUNK_BYTES);
     hvd_buf_init(&run->rest, (size_t)2 * CHUNK_BYTES);
-    hvd_buf_init(&run->queue, 4 * QUEUE_BYTES); /* and what is in the pipe at the end */
+    hvd_buf_init(&run->packet, CHUNK_BYTES);
+    hvd_outlet_init(&run->outlet);
     hvd_packet_init(&run->packets, job->nonce);
     hvd_report_stream_init(&run->stream, job->nonce, job->hosts);
     run->stream.shows_banners = job->is_verbose;
@@ -571,7 +574,8 @@ hvd_status_t hvd_job_run(const struct hvd_job *job, int *out_code, struct hvd_er
     hvd_report_stream_fini(&run->stream);
     hvd_buf_fini(&run->pass);
     hvd_buf_fini(&run->rest);
-    hvd_buf_fini(&run->queue);
+    hvd_buf_fini(&run->packet);
+    hvd_outlet_fini(&run->outlet);
     hvd_free(run);
     return st;
 }

@@ -35,8 +35,7 @@ static bool has_no_reader(int failure, int fd)
 
 static void drain(struct hvd_pump *pump)
 {
-    const size_t some = pump->n < HVD_PUMP_BYTES ? pump->n : HVD_PUMP_BYTES;
-    const ssize_t n = pump->failure ? 0 : write(pump->to, pump->data + pump->at, some);
+    const ssize_t n = pump->failure ? 0 : write(pump->to, pump->data + pump->at, pump->n);
 
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
         pump->is_broken = has_no_reader(errno, pump->to);
@@ -50,37 +49,6 @@ static void drain(struct hvd_pump *pump)
     pump->n -= (size_t)n;
 }
 
-/* Puts what passes into the pump: no more than came and was held back. */
-static void put(struct hvd_pump *pump, const struct hvd_buf *pass)
-{
-    if (pass->len > 0)
-        memcpy(pump->data, pass->data, pass->len);
-    pump->at = 0;
-    pump->n = pass->len;
-}
-
-/* Keeps the banners back among the n bytes in the pump. */
-static void sift(struct hvd_pump *pump, size_t n)
-{
-    struct hvd_buf pass = {0};
-
-    hvd_buf_init(&pass, sizeof(pump->data));
-    for (size_t i = 0; i < n; i++)
-        (void)!hvd_banner_feed(pump->banners, pump->data[i], &pass);
-    put(pump, &pass);
-    hvd_buf_fini(&pass);
-}
-
-void hvd_pump_idle(struct hvd_pump *pump)
-{
-    struct hvd_buf pass = {0};
-
-    hvd_buf_init(&pass, sizeof(pump->data));
-    (void)!hvd_banner_idle(pump->banners, &pass);
-    put(pump, &pass);
-    hvd_buf_fini(&pass);
-}
-
 static void fill(struct hvd_pump *pump)
 {
     const ssize_t n = read(pump->from, pump->data, HVD_PUMP_BYTES);
@@ -92,8 +60,6 @@ static void fill(struct hvd_pump *pump)
         pump->from = -1;
     pump->at = 0;
     pump->n = n > 0 ? (size_t)n : 0;
-    if (pump->banners && n > 0)
-        sift(pump, (size_t)n);
 }
 
 size_t hvd_pump_put(struct hvd_pump *pump, const char *data, size_t len)

@@ -5,21 +5,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "worker/launch/core/banner.h"
-
 #define HVD_PUMP_BYTES 4096 /* PIPE_BUF: a pipe that may be written to takes so much at once */
 
 /* Bytes on their way from one descriptor to another, without ever waiting for either. */
 struct hvd_pump {
     int from; /* -1: ended */
     int to;
-    bool is_terminal;                  /* read only while this process is in its foreground */
-    bool is_broken;                    /* nobody reads any more */
-    int failure;                       /* errno of a write that failed: the rest is dropped; 0 */
-    struct hvd_banner_filter *banners; /* keeps mpirun's banners back; borrowed; NULL: all passes */
+    bool is_terminal; /* read only while this process is in its foreground */
+    bool is_broken;   /* nobody reads any more */
+    int failure;      /* errno of a write that failed: the rest is dropped; 0 */
     size_t at;
     size_t n;
-    char data[HVD_PUMP_BYTES + HVD_BANNER_MAX];
+    char data[HVD_PUMP_BYTES];
 };
 
 /* What the pump waits for, into *fd: nothing (fd->fd is -1) when it has ended, is broken, or may
@@ -36,9 +33,5 @@ void hvd_pump_step(struct hvd_pump *pump, const struct pollfd *fd);
 /* Puts up to len bytes into a pump in which there is nothing, as if they had been read; returns how
  * many. A pump that is broken, or has failed, drops all. */
 size_t hvd_pump_put(struct hvd_pump *pump, const char *data, size_t len);
-
-/* Nothing more has come: what is held back and may be no banner is moved, too. For a pump that has
- * banners, and nothing in it. */
-void hvd_pump_idle(struct hvd_pump *pump);
 
 #endif

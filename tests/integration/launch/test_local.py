@@ -81,6 +81,48 @@ def test_lines_of_several_ranks_on_standard_output_are_whole_and_in_order(is_slo
         assert seen == [*expected, "last"], rank
 
 
+BOTH = """
+import sys
+for n in range(6000):
+    for stream in (sys.stdout, sys.stderr):
+        stream.write(f"{n} " + "x" * (n % 150) + ";" + chr(10))
+        if n % 500 == 0:
+            stream.write(f"{n} " + "y" * 3900 + ";" + chr(10))
+"""
+
+
+@pytest.mark.parametrize("way", ["pipe", "file", "two opens"])
+def test_lines_of_both_streams_in_one_pipe_or_file_are_whole(tmp_path, way):
+    path = tmp_path / "log"
+    words = [str(HOROVODRUN), "-np", "4", "python3", "-c", BOTH]
+    if way == "pipe":
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+        text = done.stdout
+    else:
+        with path.open("a") as one, path.open("a") as two:
+            done = subprocess.run(words, stdout=one, stderr=one if way == "file" else two, timeout=60, check=False)
+        text = path.read_text()
+    assert done.returncode == 0
+    expected = [line for n in range(6000) for line in [f"{n} " + "x" * (n % 150) + ";"] + [f"{n} " + "y" * 3900 + ";"] * (n % 500 == 0)]
+    seen = {f"[{rank}]<{stream}>": [] for rank in range(4) for stream in ("stdout", "stderr")}
+    torn = []
+    for line in text.splitlines():
+        mark, _, rest = line.partition(":")
+        seen.get(mark, torn).append(rest)
+    assert not torn, torn[:3]
+    for mark, lines in seen.items():
+        assert lines == expected, mark
+
+
+def test_a_line_without_an_end_holds_up_no_line_of_the_other_stream():
+    text = "import sys, time; print('half', end='', flush=True); print('whole', file=sys.stderr, flush=True); time.sleep(600)"
+    with subprocess.Popen([str(HOROVODRUN), "-np", "1", "python3", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        seen = b""
+        while b"whole" not in seen or (openmpi.major() < 5 and b"half" not in seen):  # 5 passes on whole lines only
+            seen += os.read(process.stdout.fileno(), 1000)
+        process.terminate()
+
+
 def test_bytes_of_any_kind_pass_through_standard_output(tmp_path):
     data = os.urandom(200000) + b"\035\036\0\n" * 1000
     (tmp_path / "data").write_bytes(data)

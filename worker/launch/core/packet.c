@@ -71,29 +71,36 @@ static hvd_status_t grow_head(struct hvd_packet_reader *reader, char c, struct h
     return HVD_OK;
 }
 
+hvd_status_t hvd_packet_step(struct hvd_packet_reader *reader, struct hvd_strview *data,
+                             struct hvd_buf *out, struct hvd_buf *rest)
+{
+    hvd_status_t st;
+    size_t n = 1;
+
+    if (reader->_n_left > 0) {
+        n = data->len < reader->_n_left ? data->len : reader->_n_left;
+        st = hvd_buf_add(out, data->data, n);
+        reader->_n_left -= n;
+    } else if (reader->_n_head > 0 || data->data[0] == MARK) {
+        st = grow_head(reader, data->data[0], rest);
+    } else {
+        const char *mark = memchr(data->data, MARK, data->len);
+
+        n = mark ? (size_t)(mark - data->data) : data->len;
+        st = hvd_buf_add(rest, data->data, n);
+    }
+    data->data += n;
+    data->len -= n;
+    return st;
+}
+
 hvd_status_t hvd_packet_feed(struct hvd_packet_reader *reader, struct hvd_strview data,
                              struct hvd_buf *out, struct hvd_buf *rest)
 {
     hvd_status_t st = HVD_OK;
 
-    while (data.len > 0 && st == HVD_OK) {
-        size_t n = 1;
-
-        if (reader->_n_left > 0) {
-            n = data.len < reader->_n_left ? data.len : reader->_n_left;
-            st = hvd_buf_add(out, data.data, n);
-            reader->_n_left -= n;
-        } else if (reader->_n_head > 0 || data.data[0] == MARK) {
-            st = grow_head(reader, data.data[0], rest);
-        } else {
-            const char *mark = memchr(data.data, MARK, data.len);
-
-            n = mark ? (size_t)(mark - data.data) : data.len;
-            st = hvd_buf_add(rest, data.data, n);
-        }
-        data.data += n;
-        data.len -= n;
-    }
+    while (data.len > 0 && st == HVD_OK)
+        st = hvd_packet_step(reader, &data, out, rest);
     return st;
 }
 

@@ -32,7 +32,12 @@ void hvd_packet_init(struct hvd_packet_reader *reader, const char *nonce);
 /* Writes the head of a packet of so many bytes, at most 65535, HVD_PACKET_HEAD_LEN bytes. */
 void hvd_packet_head(const char *nonce, size_t len, char *out);
 
-/* Takes bytes; appends those of packets to out, the rest to rest. Fails as hvd_buf_add. */
+/* Takes bytes off *data, at least one and all of one kind: appends those of a packet to out, others
+ * to rest. There must be some. Fails as hvd_buf_add. */
+hvd_status_t hvd_packet_step(struct hvd_packet_reader *reader, struct hvd_strview *data,
+                             struct hvd_buf *out, struct hvd_buf *rest);
+
+/* Takes all bytes in such steps. Fails as hvd_buf_add. */
 hvd_status_t hvd_packet_feed(struct hvd_packet_reader *reader, struct hvd_strview data,
                              struct hvd_buf *out, struct hvd_buf *rest);
 

@@ -1,0 +1,132 @@
+/*
+ * Two streams in one order, line by line. At most one of them is within a line at the end of the
+ * text, its owner; bytes of the other one are held until that line ends. What is held is older than
+ * whatever the owner writes behind that end, so it goes first. Pure.
+ */
+#include "worker/launch/core/merge.h"
+
+#include <string.h>
+
+void hvd_merge_init(struct hvd_merge *merge, size_t max)
+{
+    *merge = (struct hvd_merge){0};
+    hvd_buf_init(&merge->text, max);
+    hvd_buf_init(&merge->_held, max);
+}
+
+void hvd_merge_fini(struct hvd_merge *merge)
+{
+    hvd_buf_fini(&merge->text);
+    hvd_buf_fini(&merge->_held);
+}
+
+/* Appends to the text, whose last line is that stream's then. */
+static hvd_status_t append(struct hvd_merge *merge, enum hvd_stream stream, struct hvd_strview data,
+                           int64_t now_ms)
+{
+    if (data.len == 0)
+        return HVD_OK;
+    merge->_is_open = data.data[data.len - 1] != '\n';
+    merge->_owner = stream;
+    merge->_since_ms = now_ms;
+    return hvd_buf_add(&merge->text, data.data, data.len);
+}
+
+static enum hvd_stream other(enum hvd_stream stream)
+{
+    return stream == HVD_STREAM_OUT ? HVD_STREAM_ERR : HVD_STREAM_OUT;
+}
+
+/* Appends the first bytes of what is held. */
+static hvd_status_t append_held(struct hvd_merge *merge, size_t len, int64_t now_ms)
+{
+    const hvd_status_t st =
+        append(merge, other(merge->_owner),
+               (struct hvd_strview){.data = merge->_held.data, .len = len}, now_ms);
+
+    hvd_buf_consume(&merge->_held, len);
+    return st;
+}
+
+/* The bytes up to the end of the first line, or of the last one; all where none ends. */
+static size_t up_to_end(struct hvd_strview data, bool is_last)
+{
+    const char *end = NULL;
+
+    if (data.len > 0)
+        end = is_last ? memrchr(data.data, '\n', data.len) : memchr(data.data, '\n', data.len);
+    return end ? (size_t)(end - data.data) + 1 : data.len;
+}
+
+/* Bytes of the owner of the line while the other stream waits. */
+static hvd_status_t end_line(struct hvd_merge *merge, struct hvd_strview data, int64_t now_ms)
+{
+    const enum hvd_stream owner = merge->_owner;
+    const size_t n = up_to_end(data, false);
+    hvd_status_t st =
+        append(merge, owner, (struct hvd_strview){.data = data.data, .len = n}, now_ms);
+
+    data.data += n;
+    data.len -= n;
+    if (!merge->_is_open && st == HVD_OK) {
+        const struct hvd_strview held = {.data = merge->_held.data, .len = merge->_held.len};
+        const size_t lines = up_to_end(held, true);
+
+        /* A line that is held and has no end yet is not begun before what the owner has here. */
+        if (data.len == 0 || held.data[lines - 1] == '\n')
+            st = append_held(merge, data.len == 0 ? held.len : lines, now_ms);
+        if (st == HVD_OK)
+            st = append(merge, owner, data, now_ms);
+        if (st == HVD_OK && !merge->_is_open && merge->_held.len > 0)
+            st = append_held(merge, merge->_held.len, now_ms);
+    }
+    return st;
+}
+
+hvd_status_t hvd_merge_add(struct hvd_merge *merge, enum hvd_stream stream, struct hvd_strview data,
+                           int64_t now_ms)
+{
+    if (data.len == 0)
+        return HVD_OK;
+    if (merge->_is_open && merge->_owner != stream)
+        return hvd_buf_add(&merge->_held, data.data, data.len);
+    if (merge->_held.len > 0)
+        return end_line(merge, data, now_ms);
+    return append(merge, stream, data, now_ms);
+}
+
+size_t hvd_merge_len(const struct hvd_merge *merge)
+{
+    return merge->text.len + merge->_held.len;
+}
+
+bool hvd_merge_is_holding(const struct hvd_merge *merge)
+{
+    return merge->_held.len > 0;
+}
+
+hvd_status_t hvd_merge_release(struct hvd_merge *merge)
+{
+    return merge->_held.len > 0 ? append_held(merge, merge->_held.len, merge->_since_ms) : HVD_OK;
+}
+
+hvd_status_t hvd_merge_tick(struct hvd_merge *merge, int64_t now_ms, int64_t patience_ms)
+{
+    if (merge->_held.len == 0 || now_ms - merge->_since_ms < patience_ms)
+        return HVD_OK;
+    return append_held(merge, merge->_held.len, now_ms);
+}
+
+hvd_status_t hvd_merge_say(struct hvd_merge *merge, struct hvd_strview line)
+{
+    hvd_status_t st = hvd_merge_release(merge);
+
+    if (st == HVD_OK && merge->_is_open)
+        st = append(merge, merge->_owner, hvd_strview_of("\n"), merge->_since_ms);
+    return st == HVD_OK ? append(merge, HVD_STREAM_ERR, line, merge->_since_ms) : st;
+}
+
+bool hvd_merge_is_in_line(const struct hvd_merge *merge)
+{
+    return merge->_is_open;
+}

@@ -1,0 +1,121 @@
+/*
+ * The way out. Standard output goes through a pump that asks before it writes, so that a reader who
+ * is slow holds up no signal. Standard error is written to directly, unless it is the same thing:
+ * then its lines take their place in one order with the others, or they would be put into them.
+ */
+#include "worker/launch/outlet.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "worker/launch/process.h"
+
+#define ROOM_BYTES ((size_t)1 << 16) /* of output that waits: then no more is read */
+#define HOLD_MS 100                  /* a line that gets no more is not waited for */
+
+static bool is_same(int a, int b)
+{
+    struct stat first;
+    struct stat second;
+
+    return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+void hvd_outlet_init(struct hvd_outlet *outlet)
+{
+    *outlet = (struct hvd_outlet){.pump = {.from = -1, .to = STDOUT_FILENO},
+                                  .is_joint = is_same(STDOUT_FILENO, STDERR_FILENO)};
+    hvd_merge_init(&outlet->merge, 8 * ROOM_BYTES); /* and what is in the pipes at the end */
+}
+
+void hvd_outlet_fini(struct hvd_outlet *outlet)
+{
+    hvd_merge_fini(&outlet->merge);
+}
+
+/* On its way: into the pump as far as that has room. */
+static void pass(struct hvd_outlet *outlet)
+{
+    struct hvd_buf *text = &outlet->merge.text;
+
+    if (outlet->n_passed < text->len)
+        outlet->n_passed += hvd_pump_put(&outlet->pump, text->data + outlet->n_passed,
+                                         text->len - outlet->n_passed);
+    if (outlet->n_passed == text->len || outlet->n_passed >= ROOM_BYTES) {
+        hvd_buf_consume(text, outlet->n_passed);
+        outlet->n_passed = 0;
+    }
+}
+
+/* Whether standard error takes the way of standard output: one that takes no more is tried anew. */
+static bool is_joint(const struct hvd_outlet *outlet)
+{
+    return outlet->is_joint && !outlet->pump.failure;
+}
+
+void hvd_outlet_show(struct hvd_outlet *outlet, enum hvd_stream stream, struct hvd_strview data)
+{
+    if (data.len == 0)
+        return;
+    if (stream == HVD_STREAM_OUT || is_joint(outlet)) {
+        (void)!hvd_merge_add(&outlet->merge, stream, data, hvd_process_now_ms());
+        pass(outlet);
+        return;
+    }
+    hvd_process_write_all(STDERR_FILENO, data.data, data.len);
+    outlet->is_in_line = data.data[data.len - 1] != '\n';
+}
+
+void hvd_outlet_say(struct hvd_outlet *outlet, struct hvd_strview line)
+{
+    if (is_joint(outlet)) {
+        (void)!hvd_merge_say(&outlet->merge, line);
+        pass(outlet);
+        return;
+    }
+    if (outlet->is_in_line)
+        hvd_process_write_all(STDERR_FILENO, "\n", 1);
+    hvd_outlet_show(outlet, HVD_STREAM_ERR, line);
+}
+
+bool hvd_outlet_has_room(const struct hvd_outlet *outlet)
+{
+    return hvd_merge_len(&outlet->merge) - outlet->n_passed < ROOM_BYTES;
+}
+
+bool hvd_outlet_is_waiting(const struct hvd_outlet *outlet)
+{
+    return outlet->pump.n > 0 || hvd_merge_len(&outlet->merge) > 0;
+}
+
+bool hvd_outlet_is_holding(const struct hvd_outlet *outlet)
+{
+    return hvd_merge_is_holding(&outlet->merge);
+}
+
+void hvd_outlet_poll(const struct hvd_outlet *outlet, struct pollfd *fd)
+{
+    hvd_pump_poll(&outlet->pump, fd);
+}
+
+void hvd_outlet_step(struct hvd_outlet *outlet, const struct pollfd *fd)
+{
+    if (fd)
+        hvd_pump_step(&outlet->pump, fd);
+    (void)!hvd_merge_tick(&outlet->merge, hvd_process_now_ms(), HOLD_MS);
+    pass(outlet);
+}
+
+void hvd_outlet_end(struct hvd_outlet *outlet)
+{
+    (void)!hvd_merge_release(&outlet->merge);
+    pass(outlet);
+}
+
+void hvd_outlet_part(struct hvd_outlet *outlet)
+{
+    if (is_joint(outlet))
+        outlet->is_in_line = hvd_merge_is_in_line(&outlet->merge);
+    outlet->is_joint = false;
+}
