@@ -398,6 +398,8 @@ static void watch_once(struct run *run)
         take_signal(run);
 }
 
+/* Watches mpirun until it has ended and what it wrote is here; then whoever reads ours may take the
+ * time that it takes, unless the job is to stop. */
 static void watch(struct run *run)
 {
     int64_t until_ms = 0;
@@ -410,8 +412,13 @@ static void watch(struct run *run)
         }
         watch_once(run);
         look_at_clock(run);
-        if (until_ms && hvd_process_now_ms() > until_ms)
-            break;
+        if (until_ms && hvd_process_now_ms() > until_ms) {
+            if (run->stop_signal)
+                break;
+            end_orphans(run);
+            hvd_process_close(&run->from);
+            hvd_process_close(&run->from_out);
+        }
         if (run->has_ended && run->from < 0 && run->from_out < 0) {
             pass_idle(run);
             hvd_outlet_end(&run->outlet);

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -121,6 +122,29 @@ def test_a_line_without_an_end_holds_up_no_line_of_the_other_stream():
         while b"whole" not in seen or (openmpi.major() < 5 and b"half" not in seen):  # 5 passes on whole lines only
             seen += os.read(process.stdout.fileno(), 1000)
         process.terminate()
+
+
+def written_to_nobody(tmp_path):
+    """A job that has written more than a pipe holds, and has ended, while nobody has read: horovodrun alone is left."""
+    mark = f"mark-{tmp_path}"
+    process = subprocess.Popen([str(HOROVODRUN), "-np", "1", "sh", "-c", "seq 9000; :", mark], stdout=subprocess.PIPE, text=True,
+                               stderr=subprocess.DEVNULL)
+    select.select([process.stdout], [], [])
+    wait_for(lambda: processes_with(mark) == [process.pid], "mpirun has ended")
+    return process
+
+
+def test_a_reader_who_is_slow_gets_all_that_was_written(tmp_path):
+    with written_to_nobody(tmp_path) as process:
+        time.sleep(3)  # longer than what mpirun has left in its pipes is waited for
+        assert process.communicate(timeout=60)[0].splitlines() == [f"[0]<stdout>:{n}" for n in range(1, 9001)]
+    assert process.returncode == 0
+
+
+def test_a_reader_who_never_reads_keeps_no_job_from_being_stopped(tmp_path):
+    with written_to_nobody(tmp_path) as process:
+        process.terminate()
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM
 
 
 def test_bytes_of_any_kind_pass_through_standard_output(tmp_path):
