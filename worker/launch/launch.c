@@ -494,7 +494,7 @@ static bool has_time_limit(const struct hvd_args *mpi_args)
     return false;
 }
 
-/* Runs mpirun, in a folder of its own. */
+/* Runs mpirun, in folders of its own. */
 static hvd_status_t run_job(struct launch *l, int *out_code, struct hvd_err *err)
 {
     const struct hvd_args *mpi_args = &l->options->mpi_args;
@@ -507,14 +507,14 @@ static hvd_status_t run_job(struct launch *l, int *out_code, struct hvd_err *err
                                 .may_go_on = hvd_mpirun_may_go_on(mpi_args, environ),
                                 .has_srun = l->ssh.way == HVD_WAY_SRUN && !has_time_limit(mpi_args),
                                 .is_verbose = l->options->is_verbose};
-    struct hvd_session session = {.fd = -1};
+    struct hvd_session session = HVD_SESSION_NONE;
     hvd_status_t st;
 
     if (l->options->is_verbose)
         show_command(l);
     if (wants_session(l))
         hvd_session_open(&session, l->self, hvd_session_place(true));
-    st = hvd_session_export(&session, err);
+    st = hvd_session_export(&session, l->mpi_major, err);
     if (st == HVD_OK)
         st = hvd_job_run(&job, out_code, err);
     hvd_session_close(&session);

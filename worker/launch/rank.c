@@ -39,6 +39,7 @@
 #include "worker/launch/here.h"
 #include "worker/launch/output.h"
 #include "worker/launch/process.h"
+#include "worker/launch/session.h"
 
 #define FLUSH_AFTER_MS 100 /* an incomplete line is shown after this silence */
 #define KILL_AFTER_MS 800  /* mpirun kills us 1 s after SIGTERM: the program goes first */
@@ -515,6 +516,8 @@ static int run(struct wrapper *w)
 
     if (st == HVD_OK)
         st = unpack_environment(&err);
+    if (st == HVD_OK)
+        st = hvd_session_share(&err);
     w->oom_kills_before = hvd_here_oom_kills();
     (void)hvd_rank_state_create();
     if (st == HVD_OK)

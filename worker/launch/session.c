@@ -1,9 +1,9 @@
 /*
- * Where mpirun and its daemons keep their files: a folder for each job on each host. Open MPI
- * leaves files behind when one of its processes is killed, or loses the others; a folder of its own
- * can be removed whole.
+ * Where mpirun and its daemons keep their files, and ranks their shared memory: two folders for
+ * each job on each host. Open MPI leaves files behind when one of its processes is killed, or loses
+ * the others; a folder of its own can be removed whole.
  *
- * Whoever uses the folder has one open descriptor of it, with a shared lock, inherited from the
+ * Whoever uses a folder has one open descriptor of it, with a shared lock, inherited from the
  * process that made it. So the exclusive lock can be had when all of them have ended, however:
  *
  *     horovodrun, mpirun (daemon) --shared lock--> folder <--waits for exclusive lock-- keeper
@@ -33,6 +33,9 @@
 #define NAME "horovodrun-%u-"
 #define RANDOM "XXXXXX"
 #define OPEN_FOLDERS 8 /* descriptors of a removal */
+#define KEPT_MAX 2     /* folders of a job */
+#define SHARED_BASE "/dev/shm"
+#define SHARED "HOROVOD_LAUNCH_SHARED" /* to wrappers: a variable of Open MPI's, and its value */
 #define EXIT_NOT_EXECUTABLE 126
 #define EXIT_NOT_FOUND 127
 
@@ -44,6 +47,10 @@ static const char *const here[] = {"OMPI_MCA_orte_local_tmpdir_base",
 static const char *const others[] = {"OMPI_MCA_orte_remote_tmpdir_base",
                                      "PRTE_MCA_prte_remote_tmpdir_base",
                                      "OMPI_MCA_orte_launch_agent", "PRTE_MCA_prte_launch_agent"};
+
+/* What names the place of shared memory to ranks, of Open MPI 4 and 5. */
+static const char *const backing[] = {"OMPI_MCA_btl_vader_backing_directory",
+                                      "OMPI_MCA_btl_sm_backing_directory"};
 
 /* Whether it is still the folder that was opened, and this user's. */
 static bool is_ours(int fd, const char *path)
@@ -107,34 +114,39 @@ static void sweep(const char *base)
 
 /* Makes the folder and locks it, before a job that looks for left ones can: such a one may have
  * removed it in between. */
-static bool make_in(struct hvd_session *session, const char *base)
+static bool make_in(struct hvd_session_folder *folder, const char *base)
 {
     for (int i = 0; i < 10; i++) {
-        const int len = snprintf(session->path, sizeof(session->path), "%s/" NAME RANDOM, base,
+        const int len = snprintf(folder->path, sizeof(folder->path), "%s/" NAME RANDOM, base,
                                  (unsigned)geteuid());
 
-        if (len < 0 || (size_t)len >= sizeof(session->path) || !mkdtemp(session->path))
+        if (len < 0 || (size_t)len >= sizeof(folder->path) || !mkdtemp(folder->path))
             return false;
-        session->fd = open_folder(session->path, 0);
-        if (session->fd >= 0 && flock(session->fd, LOCK_SH) != 0) {
-            hvd_process_close(&session->fd);
-            (void)rmdir(session->path);
+        folder->fd = open_folder(folder->path, 0);
+        if (folder->fd >= 0 && flock(folder->fd, LOCK_SH) != 0) {
+            hvd_process_close(&folder->fd);
+            (void)rmdir(folder->path);
             return false;
         }
-        if (session->fd >= 0 && is_ours(session->fd, session->path))
+        if (folder->fd >= 0 && is_ours(folder->fd, folder->path))
             return true;
-        hvd_process_close(&session->fd);
+        hvd_process_close(&folder->fd);
     }
     return false;
 }
 
-/* In a child: becomes the keeper, which has nothing of its parent but the folder's name. */
-_Noreturn static void become_keeper(const char *self, char *path)
+/* In a child: becomes the keeper, which has nothing of its parent but the folders' names. */
+_Noreturn static void become_keeper(const char *self, struct hvd_session *session)
 {
-    char *argv[] = {"horovodrun", HVD_SESSION_KEEP, path, NULL};
+    char *argv[3 + KEPT_MAX] = {"horovodrun", HVD_SESSION_KEEP};
     const int null = open("/dev/null", O_RDWR);
     sigset_t all;
+    int n = 2;
 
+    if (session->files.fd >= 0)
+        argv[n++] = session->files.path;
+    if (session->shared.fd >= 0)
+        argv[n++] = session->shared.path;
     (void)setsid();
     for (int i = 0; i <= STDERR_FILENO; i++)
         (void)dup2(null, i);
@@ -151,40 +163,97 @@ void hvd_session_open(struct hvd_session *session, const char *self, const char 
     /* As Open MPI looks for a place. */
     const char *const places[] = {place, getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp"};
 
-    *session = (struct hvd_session){.fd = -1};
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && session->fd < 0; i++) {
+    *session = HVD_SESSION_NONE;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && session->files.fd < 0; i++) {
         if (!places[i] || places[i][0] != '/')
             continue;
         sweep(places[i]);
-        (void)make_in(session, places[i]);
+        (void)make_in(&session->files, places[i]);
     }
-    if (session->fd < 0)
+    sweep(SHARED_BASE);
+    (void)make_in(&session->shared, SHARED_BASE);
+    if (session->files.fd < 0 && session->shared.fd < 0)
         return;
     session->keeper = fork();
     if (session->keeper == 0)
-        become_keeper(self, session->path);
+        become_keeper(self, session);
 }
 
 void hvd_session_close(struct hvd_session *session)
 {
-    if (session->fd < 0)
-        return;
-    remove_tree(session->path);
+    if (session->files.fd >= 0)
+        remove_tree(session->files.path);
+    if (session->shared.fd >= 0)
+        remove_tree(session->shared.path);
     if (session->keeper > 0) {
         (void)kill(session->keeper, SIGKILL);
         (void)waitpid(session->keeper, NULL, 0);
     }
-    hvd_process_close(&session->fd);
+    hvd_process_close(&session->files.fd);
+    hvd_process_close(&session->shared.fd);
 }
 
-hvd_status_t hvd_session_export(const struct hvd_session *session, struct hvd_err *err)
+static hvd_status_t set(const char *name, const char *value, struct hvd_err *err)
 {
-    for (size_t i = 0; i < 2 && session->fd >= 0; i++) {
+    return setenv(name, value, 1) == 0
+               ? HVD_OK
+               : HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the environment");
+}
+
+/* Whether it may be a folder of a job of this user. */
+static bool is_named(const char *path)
+{
+    const char *base = strrchr(path, '/');
+    char name[64];
+
+    (void)snprintf(name, sizeof(name), "/" NAME, (unsigned)geteuid());
+    return base && hvd_str_has_prefix(base, name);
+}
+
+hvd_status_t hvd_session_export(const struct hvd_session *session, int mpi_major,
+                                struct hvd_err *err)
+{
+    char entry[sizeof(session->shared.path) + 64];
+    hvd_status_t st = HVD_OK;
+
+    for (size_t i = 0; i < 2 && session->files.fd >= 0 && st == HVD_OK; i++) {
         (void)unsetenv(here[i]); /* Open MPI refuses it beside the other, also in ranks */
-        if (setenv(everywhere[i], session->path, 1) != 0)
-            return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the environment");
+        st = set(everywhere[i], session->files.path, err);
     }
-    return HVD_OK;
+    (void)unsetenv(SHARED); /* srun passes on that of another host */
+    for (size_t i = 0; i < 2; i++) {
+        const char *given = getenv(backing[i]);
+
+        if (given && is_named(given))
+            (void)unsetenv(backing[i]); /* of a job whose rank starts this one */
+    }
+    if (st == HVD_OK && session->shared.fd >= 0) {
+        (void)snprintf(entry, sizeof(entry), "%s=%s", backing[mpi_major < 5 ? 0 : 1],
+                       session->shared.path);
+        st = set(SHARED, entry, err);
+    }
+    return st;
+}
+
+hvd_status_t hvd_session_share(struct hvd_err *err)
+{
+    const char *entry = getenv(SHARED);
+    hvd_status_t st = HVD_OK;
+
+    for (size_t i = 0; entry && i < 2; i++) {
+        const size_t len = strlen(backing[i]);
+        int fd = -1;
+
+        if (getenv(backing[0]) || getenv(backing[1]))
+            break; /* the user has chosen another place */
+        if (strncmp(entry, backing[i], len) == 0 && entry[len] == '=')
+            fd = open_folder(entry + len + 1, O_CLOEXEC);
+        if (fd >= 0 && is_ours(fd, entry + len + 1))
+            st = set(backing[i], entry + len + 1, err);
+        hvd_process_close(&fd);
+    }
+    (void)unsetenv(SHARED);
+    return st;
 }
 
 const char *hvd_session_place(bool is_here)
@@ -209,26 +278,33 @@ bool hvd_session_is_chosen(const struct hvd_args *mpi_args)
     return false;
 }
 
-int hvd_session_keep(int argc, char **argv)
+/* Waits until no process has the folder, and removes it; false where it cannot be locked. */
+static bool keep(const char *path)
 {
-    char name[64];
-    const char *base = argc == 3 ? strrchr(argv[2], '/') : NULL;
-    int fd;
+    int fd = open_folder(path, O_CLOEXEC);
     int got;
 
-    (void)snprintf(name, sizeof(name), "/" NAME, (unsigned)geteuid());
-    if (!base || !hvd_str_has_prefix(base, name))
-        return 2;
-    fd = open_folder(argv[2], O_CLOEXEC);
     if (fd < 0)
-        return 0; /* removed already */
+        return true; /* removed already */
     do
         got = flock(fd, LOCK_EX);
     while (got != 0 && errno == EINTR);
-    if (got == 0 && is_ours(fd, argv[2]))
-        remove_tree(argv[2]);
+    if (got == 0 && is_ours(fd, path))
+        remove_tree(path);
     hvd_process_close(&fd);
-    return got == 0 ? 0 : 1;
+    return got == 0;
+}
+
+int hvd_session_keep(int argc, char **argv)
+{
+    bool is_good = true;
+
+    for (int i = 2; i < argc; i++)
+        if (!is_named(argv[i]))
+            return 2;
+    for (int i = 2; i < argc; i++)
+        is_good = keep(argv[i]) && is_good;
+    return argc < 3 ? 2 : is_good ? 0 : 1;
 }
 
 /* Takes the places that are another host's from the arguments of a daemon, "-mca NAME VALUE":
@@ -259,7 +335,7 @@ int hvd_session_exec(int argc, char **argv)
     if (n > 0) {
         self[n] = '\0';
         hvd_session_open(&session, self, argv[2]);
-        (void)!hvd_session_export(&session, NULL);
+        (void)!hvd_session_export(&session, hvd_str_has_suffix(argv[3], "orted") ? 4 : 5, NULL);
     }
     (void)execvp(argv[3], argv + 3);
     why = errno;

@@ -13,27 +13,44 @@
 /* The first argument by which horovodrun knows that it stands before mpirun's daemon. */
 #define HVD_SESSION_EXEC "--session-exec"
 
-/* The folder of a job on this host, in which mpirun and its daemon keep their files. */
-struct hvd_session {
-    int fd; /* of the folder, locked for as long as any process has it; -1: there is none */
-    pid_t keeper;
+/* A folder of a job on this host. */
+struct hvd_session_folder {
+    int fd; /* locked for as long as any process has it; -1: there is none */
     char path[4096];
 };
 
+/* The folders of a job on this host: in `files` mpirun and its daemon keep theirs, and in `shared`
+ * the ranks their shared memory. */
+struct hvd_session {
+    struct hvd_session_folder files;
+    struct hvd_session_folder shared;
+    pid_t keeper;
+};
+
+/* One without folders. */
+#define HVD_SESSION_NONE ((struct hvd_session){.files.fd = -1, .shared.fd = -1})
+
 /*
- * Removes the folders of jobs of this user that have no process any more, makes one, and starts its
- * keeper: the program `self`, which removes the folder once no process has its descriptor. Programs
- * started here get it. It is in `place` (may be NULL), else where Open MPI would keep its files.
- * Where no folder can be made, or be locked, there is none.
+ * Removes the folders of jobs of this user that have no process any more, makes those of this job,
+ * and starts their keeper: the program `self`, which removes them once no process has their
+ * descriptors. Programs started here get these. `files` is in `place` (may be NULL), else where
+ * Open MPI would keep its files; `shared` in /dev/shm. Where a folder cannot be made, or be locked,
+ * there is none.
  */
 void hvd_session_open(struct hvd_session *session, const char *self, const char *place);
 
-/* Removes the folder and ends the keeper: what used the folder on this host has ended. */
+/* Removes the folders and ends the keeper: what used them on this host has ended. */
 void hvd_session_close(struct hvd_session *session);
 
-/* Names the folder to mpirun, or to its daemon, in the environment, instead of a place that stands
- * there already. Without a folder changes nothing. HVD_ERR_NOMEM. */
-hvd_status_t hvd_session_export(const struct hvd_session *session, struct hvd_err *err);
+/* Names the folders to mpirun, or to its daemon, of that major version, and to the wrappers that it
+ * starts, in the environment: `files` instead of a place that stands there already. A folder that
+ * there is not is not named. HVD_ERR_NOMEM. */
+hvd_status_t hvd_session_export(const struct hvd_session *session, int mpi_major,
+                                struct hvd_err *err);
+
+/* In the wrapper around a rank: names the folder for shared memory to Open MPI, in the environment,
+ * unless that has one already. Without a folder on this host changes nothing. HVD_ERR_NOMEM. */
+hvd_status_t hvd_session_share(struct hvd_err *err);
 
 /* The place for files that variables name to mpirun, for this host or for others; NULL: none. */
 const char *hvd_session_place(bool is_here);
@@ -42,7 +59,7 @@ const char *hvd_session_place(bool is_here);
  * folder of ours has no place. */
 bool hvd_session_is_chosen(const struct hvd_args *mpi_args);
 
-/* The keeper: argv is {horovodrun, --session-keep, FOLDER}. Returns the exit code. */
+/* The keeper: argv is {horovodrun, --session-keep, FOLDER, ...}. Returns the exit code. */
 int hvd_session_keep(int argc, char **argv);
 
 /*

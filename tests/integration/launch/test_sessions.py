@@ -1,4 +1,4 @@
-"""What Open MPI keeps in folders for temporary files is gone when the job is, however it has ended, on every host."""
+"""What Open MPI keeps in folders for temporary files and shared memory is gone when the job is, however it has ended, on every host."""
 
 import contextlib
 import fcntl
@@ -14,6 +14,9 @@ from conftest import BUILD, HOROVODRUN, own_processes_with, processes_with, wait
 
 DAEMON = "prted" if openmpi.major() == 5 else "orted"
 MINE = f"horovodrun-{os.geteuid()}-"
+PLACE = "OMPI_MCA_btl_sm_backing_directory" if openmpi.major() == 5 else "OMPI_MCA_btl_vader_backing_directory"
+SHARED = pathlib.Path("/dev/shm")
+CULPRIT = BUILD / "tests" / "integration" / "launch" / "culprit"
 
 
 class Job:
@@ -27,18 +30,21 @@ class Job:
         words = ["-H", "hvd-east:1,hvd-west:1", "-p", "2222", "-i", str(hosts.key)] if hosts else []
         before = hosts.enter(0) if hosts else []
         self.mark = f"mark-{tmp_path}"
-        program = ["sh", "-c", "echo up; " + ("exit 0" if ends else "sleep 600; :"), self.mark]
+        program = ["sh", "-c", f"echo up ${PLACE}; " + ("exit 0" if ends else "sleep 600; :"), self.mark]
         self.process = subprocess.Popen([*before, str(HOROVODRUN), "-np", "2", *words, *program], text=True,
                                         env={**os.environ, "TMPDIR": str(self.here)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.shared = set()
         for _ in range(2):
             line = self.process.stdout.readline()
-            assert line.endswith("up\n"), line
+            assert f"up {SHARED}/{MINE}" in line, line
+            self.shared.add(pathlib.Path(line.split()[1]))
+        assert len(self.shared) == (2 if hosts else 1), self.shared
         if not ends:
             assert all(self.left()), [list(folder.iterdir()) for folder in self.folders]
 
     def left(self):
-        """What is in each of the folders."""
-        return [sorted(path.name for path in folder.iterdir()) for folder in self.folders]
+        """What is in each of the folders for temporary files, and which of those for shared memory are there."""
+        return [sorted(path.name for path in folder.iterdir()) for folder in self.folders] + [sorted(filter(pathlib.Path.exists, self.shared))]
 
     def kill(self, *names):
         """Kills what has one of these names among the processes of the job, without warning."""
@@ -103,7 +109,7 @@ def test_the_next_job_removes_what_is_left_where_the_keeper_was_killed_too(tmp_p
     job.wait()
     assert len(job.left()[0]) == 1, job.left()
     assert run("-np", 1, "true", env={"TMPDIR": str(job.here)}).code == 0
-    assert job.left() == [[]]
+    assert job.left() == [[], []]
 
 
 def test_folders_that_are_no_jobs_or_are_in_use_or_anothers_stay(tmp_path, run):
@@ -160,3 +166,58 @@ def test_the_place_that_the_user_has_given_mpirun_is_used(tmp_path, run):
     result = run("-np", 1, "--no-prefix-output", "sh", "-c", f"ls {tmp_path}; echo $PMIX_SERVER_TMPDIR", env={name: str(tmp_path)})
     assert result.code == 0 and result.out.splitlines()[1].startswith(f"{tmp_path}/{MINE}"), result
     assert not list(tmp_path.iterdir())
+
+
+def under_way(*words, **variables):
+    """A job of two ranks that reduce for ever, and the variables that they have."""
+    process = subprocess.Popen([str(HOROVODRUN), "-np", "2", *words, str(CULPRIT)], env={**os.environ, **variables}, text=True,
+                               stderr=subprocess.PIPE)
+    for _ in range(2):
+        assert "under way" in process.stderr.readline()
+    found = {}
+    for pid in own_processes_with(str(CULPRIT)):
+        if os.readlink(f"/proc/{pid}/exe") == str(CULPRIT):
+            text = pathlib.Path(f"/proc/{pid}/environ").read_text(encoding="utf-8")
+            found[pid] = dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
+    assert len(found) == 2, found
+    return process, found
+
+
+@pytest.mark.parametrize("killed", ["mpirun", "ranks"])
+def test_shared_memory_of_ranks_that_were_killed_is_gone(killed):
+    process, ranks = under_way()
+    folders = {pathlib.Path(variables[PLACE]) for variables in ranks.values()}
+    assert len(folders) == 1 and not any("HOROVOD_LAUNCH_SHARED" in variables for variables in ranks.values())
+    folder = folders.pop()
+    segments = [path.name for path in folder.iterdir()]
+    assert len(segments) == 2 and not any((SHARED / name).exists() for name in segments), segments
+    with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as children:
+        mpirun = [int(pid) for pid in children.read().split() if Job.name(int(pid)) == "mpirun"]
+    for pid in mpirun if killed == "mpirun" else ranks:
+        os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    wait_for(lambda: not folder.exists(), f"{folder} is gone")
+
+
+@pytest.mark.parametrize("way", ["variable", "argument", "x"])
+def test_the_place_for_shared_memory_that_the_user_has_given_is_used(tmp_path, way):
+    name = PLACE.removeprefix("OMPI_MCA_")
+    words = {"variable": [], "argument": ["--mpi-args", f"--mca {name} {tmp_path}"], "x": ["-x", f"{PLACE}={tmp_path}"]}[way]
+    process, ranks = under_way(*words, **({PLACE: str(tmp_path)} if way == "variable" else {}))
+    assert [variables[PLACE] for variables in ranks.values()] == [str(tmp_path)] * 2
+    assert len(list(tmp_path.iterdir())) == 2
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+def test_a_job_that_a_rank_starts_has_a_place_of_its_own(run):
+    another = SHARED / f"{MINE}nested"
+    result = run("-np", 1, "--no-prefix-output", "sh", "-c", f"echo ${PLACE}", env={PLACE: str(another)})
+    assert result.code == 0 and result.out.startswith(f"{SHARED}/{MINE}") and result.out.strip() != str(another), result
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_where_there_is_no_writable_shared_memory_ranks_go_without(run):
+    read_only = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", 'mount -t tmpfs -o ro none /dev/shm; exec "$@"', "sh"]
+    result = run("-np", 1, "--no-prefix-output", "sh", "-c", f"echo at ${PLACE}", before=read_only)
+    assert (result.code, result.out, result.err) == (0, "at\n", ""), result
