@@ -508,13 +508,14 @@ static hvd_status_t run_job(struct launch *l, int *out_code, struct hvd_err *err
                                 .has_srun = l->ssh.way == HVD_WAY_SRUN && !has_time_limit(mpi_args),
                                 .is_verbose = l->options->is_verbose};
     struct hvd_session session = HVD_SESSION_NONE;
-    hvd_status_t st;
+    hvd_status_t st = HVD_OK;
 
     if (l->options->is_verbose)
         show_command(l);
     if (wants_session(l))
-        hvd_session_open(&session, l->self, hvd_session_place(true));
-    st = hvd_session_export(&session, l->mpi_major, err);
+        st = hvd_session_open(&session, l->self, hvd_session_place(true), l->mpi_major, err);
+    if (st == HVD_OK)
+        st = hvd_session_export(&session, l->mpi_major, err);
     if (st == HVD_OK)
         st = hvd_job_run(&job, out_code, err);
     hvd_session_close(&session);

@@ -24,16 +24,21 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/str.h"
 #include "worker/launch/process.h"
 
 #define NAME "horovodrun-%u-"
 #define RANDOM "XXXXXX"
-#define OPEN_FOLDERS 8 /* descriptors of a removal */
-#define KEPT_MAX 2     /* folders of a job */
+#define OPEN_FOLDERS 8           /* descriptors of a removal */
+#define ROOM_4 ((size_t)9 << 20) /* Open MPI 4: PMIx allocates two segments of 4 MiB at once */
+#define ROOM_5 ((size_t)1 << 20)
+#define ROOM_FILES 64
+#define KEPT_MAX 2 /* folders of a job */
 #define SHARED_BASE "/dev/shm"
 #define SHARED "HOROVOD_LAUNCH_SHARED" /* to wrappers: a variable of Open MPI's, and its value */
 #define EXIT_NOT_EXECUTABLE 126
@@ -158,25 +163,114 @@ _Noreturn static void become_keeper(const char *self, struct hvd_session *sessio
     _exit(1);
 }
 
-void hvd_session_open(struct hvd_session *session, const char *self, const char *place)
+static size_t room_of(int mpi_major)
+{
+    return mpi_major < 5 ? ROOM_4 : ROOM_5;
+}
+
+static bool is_without_room(int why)
+{
+    return why == ENOSPC || why == EDQUOT;
+}
+
+/* Whether the folder takes so many bytes, and some files: mpirun would hang, or end with errors of
+ * its own. A file system that cannot tell has room. */
+static bool has_room(const struct hvd_session_folder *folder, size_t size)
+{
+    static const char name[] = "room";
+    struct statvfs about;
+    int fd;
+    bool is_full;
+
+    if (fstatvfs(folder->fd, &about) == 0 && about.f_files > 0 &&
+        (geteuid() == 0 ? about.f_ffree : about.f_favail) < ROOM_FILES)
+        return false;
+    fd = openat(folder->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    is_full = (fd < 0 || fallocate(fd, 0, 0, (off_t)size) != 0) && is_without_room(errno);
+    (void)unlinkat(folder->fd, name, 0);
+    hvd_process_close(&fd);
+    return !is_full;
+}
+
+/* Makes the folder for files in the first of the places that has room; appends those to `full` that
+ * have none. */
+static void make_files(struct hvd_session *session, const char *const *places, size_t room,
+                       struct hvd_buf *full)
+{
+    struct hvd_session_folder *files = &session->files;
+
+    for (; *places && files->fd < 0; places++) {
+        sweep(*places);
+        if (!make_in(files, *places) && !is_without_room(errno))
+            continue;
+        if (files->fd >= 0 && has_room(files, room))
+            break;
+        if (files->fd >= 0)
+            remove_tree(files->path);
+        hvd_process_close(&files->fd);
+        (void)!hvd_buf_printf(full, "%s%.300s", full->len ? " and " : "", *places);
+    }
+}
+
+static bool has_string(const char *const *list, const char *text)
+{
+    for (; *list; list++)
+        if (strcmp(*list, text) == 0)
+            return true;
+    return false;
+}
+
+/* Makes the folder for files, or says why there is none. */
+static hvd_status_t open_files(struct hvd_session *session, const char *place, int mpi_major,
+                               struct hvd_err *err)
 {
     /* As Open MPI looks for a place. */
-    const char *const places[] = {place, getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp"};
+    const char *const all[] = {place, getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp"};
+    const char *places[sizeof(all) / sizeof(all[0]) + 1] = {0};
+    char host[256] = "";
+    struct hvd_buf full = {0};
+    size_t n = 0;
+    hvd_status_t st = HVD_OK;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i] && all[i][0] == '/' && !has_string(places, all[i]))
+            places[n++] = all[i];
+    hvd_buf_init(&full, 2048);
+    make_files(session, places, room_of(mpi_major), &full);
+    (void)gethostname(host, sizeof(host) - 1);
+    if (full.len > 0 && session->files.fd < 0)
+        st = HVD_FAIL(err, HVD_ERR_SYSTEM, ENOSPC,
+                      "host %s: no room in %s for the %zu MiB of mpirun's temporary files: remove "
+                      "files there, or set TMPDIR to a folder with room",
+                      host, full.data, room_of(mpi_major) >> 20);
+    else if (full.len > 0)
+        (void)fprintf(stderr,
+                      "horovodrun: host %s: no room in %s for the %zu MiB of mpirun's temporary "
+                      "files: they are in %.*s\n",
+                      host, full.data, room_of(mpi_major) >> 20,
+                      (int)(strrchr(session->files.path, '/') - session->files.path),
+                      session->files.path);
+    hvd_buf_fini(&full);
+    return st;
+}
+
+hvd_status_t hvd_session_open(struct hvd_session *session, const char *self, const char *place,
+                              int mpi_major, struct hvd_err *err)
+{
+    hvd_status_t st;
 
     *session = HVD_SESSION_NONE;
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && session->files.fd < 0; i++) {
-        if (!places[i] || places[i][0] != '/')
-            continue;
-        sweep(places[i]);
-        (void)make_in(&session->files, places[i]);
-    }
+    st = open_files(session, place, mpi_major, err);
+    if (st < 0)
+        return st;
     sweep(SHARED_BASE);
     (void)make_in(&session->shared, SHARED_BASE);
     if (session->files.fd < 0 && session->shared.fd < 0)
-        return;
+        return HVD_OK;
     session->keeper = fork();
     if (session->keeper == 0)
         become_keeper(self, session);
+    return HVD_OK;
 }
 
 void hvd_session_close(struct hvd_session *session)
@@ -333,9 +427,15 @@ int hvd_session_exec(int argc, char **argv)
         return 2;
     drop_places(argv + 4);
     if (n > 0) {
+        const int mpi_major = hvd_str_has_suffix(argv[3], "orted") ? 4 : 5;
+        struct hvd_err err = {0};
+
         self[n] = '\0';
-        hvd_session_open(&session, self, argv[2]);
-        (void)!hvd_session_export(&session, hvd_str_has_suffix(argv[3], "orted") ? 4 : 5, NULL);
+        if (hvd_session_open(&session, self, argv[2], mpi_major, &err) < 0) {
+            (void)fprintf(stderr, "horovodrun: %s\n", err.msg);
+            return 1;
+        }
+        (void)!hvd_session_export(&session, mpi_major, NULL);
     }
     (void)execvp(argv[3], argv + 3);
     why = errno;

@@ -35,9 +35,12 @@ struct hvd_session {
  * and starts their keeper: the program `self`, which removes them once no process has their
  * descriptors. Programs started here get these. `files` is in `place` (may be NULL), else where
  * Open MPI would keep its files; `shared` in /dev/shm. Where a folder cannot be made, or be locked,
- * there is none.
+ * there is none. A place without room for the files of that major version of mpirun is left for the
+ * next one, with a line on standard error. HVD_ERR_SYSTEM, without folders, where there was one
+ * without room and no other: err names the places.
  */
-void hvd_session_open(struct hvd_session *session, const char *self, const char *place);
+hvd_status_t hvd_session_open(struct hvd_session *session, const char *self, const char *place,
+                              int mpi_major, struct hvd_err *err);
 
 /* Removes the folders and ends the keeper: what used them on this host has ended. */
 void hvd_session_close(struct hvd_session *session);
@@ -65,7 +68,7 @@ int hvd_session_keep(int argc, char **argv);
 /*
  * In place of mpirun's daemon on another host: argv is {horovodrun, --session-exec, PLACE, DAEMON,
  * ...}, PLACE as in hvd_session_open, "-" for none. Opens a session there and becomes the daemon;
- * returns 127 or 126 where it cannot.
+ * returns 127 or 126 where it cannot, 1 where there is no room.
  */
 int hvd_session_exec(int argc, char **argv);
 

@@ -16,6 +16,7 @@
 #include "worker/core/rank_list.h"
 #include "worker/transport/mpi_move.h"
 #include "worker/transport/mpi_ranks.h"
+#include "worker/transport/mpi_room.h"
 
 #define TAG 1
 #define SET_TAG 100 /* of the messages that make a communicator of some ranks */
@@ -555,6 +556,10 @@ static hvd_status_t enter_mpi(struct mpi_transport *m, bool allow_single_thread,
         return HVD_FAIL(err, HVD_ERR_STATE, 0,
                         "a communicator is given, and MPI is not initialised");
     if (!is_initialized) {
+        hvd_status_t st = hvd_mpi_check_room(err);
+
+        if (st < 0)
+            return st;
         int rc = MPI_Init_thread(
             NULL, NULL, allow_single_thread ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, &level);
         if (rc != MPI_SUCCESS)

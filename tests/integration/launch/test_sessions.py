@@ -138,6 +138,52 @@ def test_folders_that_are_no_jobs_or_are_in_use_or_anothers_stay(tmp_path, run):
     assert (aside / "file").exists()
 
 
+FULL = {"bytes": "size=64k", "half": "size=5m", "files": "size=20m,nr_inodes=8"}
+
+
+def with_full(tmp_path, kind, more):
+    """What stands before a command for which a folder has no room."""
+    fill = 'head -c 1000000 /dev/zero > "$0/fill" 2> /dev/null || true' if kind == "bytes" else "true"
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-ec",
+            f'mount -t tmpfs -o {FULL[kind]} none "$0"; {fill}; {more}; cd /; exec "$@"', str(tmp_path)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+@pytest.mark.parametrize("kind", ["bytes", "files"])
+def test_a_place_without_room_is_named_and_left_for_the_next_one(tmp_path, run, kind):
+    result = run("-np", 2, BUILD / "examples" / "digits", "--epochs", 1, before=with_full(tmp_path, kind, "true"),
+                 env={"TMPDIR": str(tmp_path), "TEMP": "", "TMP": ""})
+    assert result.code == 0 and len(result.err.splitlines()) == 1, result
+    assert f" no room in {tmp_path} for the " in result.err and result.err.endswith(" temporary files: they are in /tmp\n"), result
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+@pytest.mark.parametrize("kind", FULL)
+def test_where_no_place_has_room_the_job_does_not_start_and_names_them(tmp_path, run, kind):
+    if kind == "half" and openmpi.major() == 5:
+        pytest.skip("that is enough for Open MPI 5")
+    result = run("-np", 2, "true", before=with_full(tmp_path, kind, 'mkdir "$0/more"; mount --bind "$0" /tmp'),
+                 env={"TMPDIR": "/tmp/more", "TEMP": "", "TMP": ""})
+    assert result.code == 1 and len(result.err.splitlines()) == 1, result
+    assert " no room in /tmp/more and /tmp for the " in result.err and "set TMPDIR to a folder with room" in result.err, result
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+@pytest.mark.parametrize("way", ["alone", "mpirun"])
+@pytest.mark.parametrize("kind", ["bytes", "files"])
+def test_horovod_init_names_a_place_without_room(tmp_path, way, kind):
+    if openmpi.major() == 5 and (way == "mpirun" or kind == "bytes"):
+        pytest.skip("Open MPI 5 alone needs few bytes; its mpirun does not begin")
+    if (way, kind) == ("mpirun", "files"):
+        pytest.skip("mpirun does not begin")
+    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"] if way == "mpirun" else []
+    done = subprocess.run([*with_full(tmp_path, kind, "true"), *words, str(BUILD / "examples" / "digits"), "--epochs", "1"], text=True,
+                          env={**os.environ, "TMPDIR": str(tmp_path)}, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    said = [line for line in done.stderr.splitlines() if "horovod_init failed" in line]
+    assert done.returncode != 0 and len(said) == (2 if way == "mpirun" else 1), done
+    assert all(f" in {tmp_path}" in line and "set TMPDIR to a folder with room" in line for line in said), said
+
+
 @pytest.mark.parametrize("is_users", [False, True])
 def test_programs_of_mpi_run_in_such_a_folder(tmp_path, run, hosts, is_users):
     name = "PRTE_MCA_prte_tmpdir_base" if openmpi.major() == 5 else "OMPI_MCA_orte_tmpdir_base"
