@@ -668,9 +668,12 @@ static void on_delete_ok(struct step *step, const struct hvd_kube_response *resp
     const struct hvd_action *action = step->action;
     struct run *run = step->run;
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(response->body, "metadata");
-    /* The answer is a Status, or the object: with the time of its end if it is still there. */
-    bool is_gone =
-        response->status == HVD_ERR_NOT_FOUND || *hvd_json_text(meta, "deletionTimestamp") == '\0';
+    /* The answer is a Status, or the object: with the time of its end if it is still there. One
+     * that another client ended meanwhile, as a controller does that removes the last finalizer, is
+     * answered with that time, and without a version. */
+    const bool is_gone = response->status == HVD_ERR_NOT_FOUND ||
+                         *hvd_json_text(meta, "deletionTimestamp") == '\0' ||
+                         *hvd_json_text(meta, "resourceVersion") == '\0';
 
     hvd_entry_drop_failure(run->entry, action->kind, action->name);
     if (response->status == HVD_OK) {

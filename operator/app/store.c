@@ -707,13 +707,16 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
 /*
  * Whether an answer is behind what its watch has told: the object was of this version before the
  * watch told of a later one, or of its end, so that not even a doubt is settled by it. What lacks
- * our label is out of the watch's sight: of that it tells nothing.
+ * our label is out of the watch's sight: of that it tells nothing. An answer without a version is
+ * about an object that was gone when it was written.
  */
 static bool is_behind(struct hvd_store *store, const struct hvd_object *object)
 {
     const struct hvd_meta *meta = &object->meta;
     const struct hvd_record *record;
 
+    if (!meta->resource_version || !*meta->resource_version)
+        return true;
     if (!meta->is_in_sight || !is_over(store, object->kind, meta->resource_version))
         return false;
     record = find_record(store, object->kind, meta->namespace, meta->name);

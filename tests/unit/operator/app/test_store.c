@@ -316,6 +316,19 @@ static void an_answer_that_comes_after_the_end_brings_nothing_back(void **state)
     cJSON_Delete(job);
 }
 
+/* The API server answers so to a deletion that another client finished meanwhile. */
+static void an_answer_without_a_version_is_not_taken_in(void **state)
+{
+    struct bench *b = *state;
+
+    (void)put(b, HVD_KIND_HOROVODJOB, JOB("j", "u1", "1"));
+    put_answer(b, HVD_KIND_SERVICE, CHILD("j", "s1", "", "j", "u1"));
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    (void)put(b, HVD_KIND_SERVICE, CHILD("j", "s1", "3", "j", "u1"));
+    put_answer(b, HVD_KIND_SERVICE, CHILD("j", "s1", "", "j", "u1"));
+    assert_string_equal(service(b)->resource_version, "3");
+}
+
 /* A read of what a job of that name left was answered before the collector took it, and arrives
  * after the watch told of that: the new job must not wait for what is gone. */
 static void an_answer_from_before_the_end_settles_no_doubt(void **state)
@@ -878,6 +891,7 @@ int main(void)
         TEST(what_is_doubted_goes_with_its_job),
         TEST(pods_that_their_set_has_no_place_for_are_not_looked_for),
         TEST(an_answer_that_comes_after_the_end_brings_nothing_back),
+        TEST(an_answer_without_a_version_is_not_taken_in),
         TEST(an_answer_from_before_the_end_settles_no_doubt),
         TEST(a_child_that_changes_its_job_moves),
         TEST(how_a_worker_ended_stays_until_it_was_looked_at),
