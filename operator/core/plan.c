@@ -46,7 +46,7 @@ hvd_status_t hvd_plan_add(struct hvd_plan *plan, const struct hvd_action *action
 {
     struct hvd_action made = *action;
     bool needs_body = made.type != HVD_ACTION_CREATE_SECRET && made.type != HVD_ACTION_LOOK &&
-                      made.type != HVD_ACTION_READ_SPEC;
+                      made.type != HVD_ACTION_READ_SPEC && made.type != HVD_ACTION_ATTRIBUTE;
 
     made.namespace = hvd_strdup(namespace);
     made.name = hvd_strdup(name);
