@@ -169,6 +169,8 @@ static hvd_status_t put_numbers(const struct hvd_metrics *metrics, struct hvd_bu
     } rows[] = {
         {"horovod_operator_queue_depth", "gauge", "Jobs that wait to be looked at.",
          (double)metrics->queue_depth},
+        {"horovod_operator_plans_active", "gauge",
+         "Jobs whose requests are sent and not all answered.", (double)metrics->plans_active},
         {"horovod_operator_spec_bytes", "gauge",
          "Texts of specs that are held, which are read again where they are not.",
          (double)metrics->spec_bytes},

@@ -55,6 +55,7 @@ struct hvd_metrics {
     double cpu_s;
     double clock_skew_s; /* this machine's clock less the API server's */
     size_t queue_depth;
+    size_t plans_active;
     size_t spec_bytes; /* of the texts of specs that are held */
     size_t jobs[HVD_N_JOB_STATES];
     size_t watches_synced;

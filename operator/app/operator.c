@@ -724,6 +724,7 @@ static hvd_status_t put_metrics(void *ctx, struct hvd_buf *out)
     int64_t now_ms = hvd_clock_ms();
 
     metrics->queue_depth = hvd_queue_depth(&op->queue, now_ms);
+    metrics->plans_active = hvd_permits_active(&op->permits);
     metrics->watches_synced = hvd_follow_count_synced(&op->follow);
     memcpy(metrics->jobs, op->store.n_by_state, sizeof(metrics->jobs));
     metrics->n_watches = 0;

@@ -8,6 +8,7 @@ import time
 from audit import lines_of
 from kubeapi import Api
 from operator_process import OperatorProcess, ROOT
+from waiting import until
 
 
 class Server:
@@ -54,11 +55,33 @@ class Server:
 class Operator(OperatorProcess):
     """One that is to end well."""
 
-    def n_writes(self):
+    def n_writes(self, page=None):
         """Its writes that were answered, but those of the Lease; from one look, as they go on."""
         series = re.findall(r'^horovod_operator_api_requests_total\{verb="(create|patch|delete)",resource="(\w+)".*\} (\d+)$',
-                            self.get("/metrics")[1], re.M)
+                            page or self.get("/metrics")[1], re.M)
         return sum(int(count) for _, resource, count in series if resource != "leases")
+
+    def settled_writes(self, timeout=20):
+        """n_writes() once no job waits and no answer is outstanding. Anybody sees a write before the operator has the answer, and
+        counts it: a number that was read then is one too low."""
+        def settled():
+            page = self.get("/metrics")[1]
+            return (self.n_writes(page),) if self.is_at_rest(page) else None
+        return until("the operator rests", settled, timeout)[0]
+
+    def is_at_rest(self, page=None):
+        """Whether no job waits and no answer is outstanding, from one look."""
+        page = page or self.get("/metrics")[1]
+        return all(f"\nhorovod_operator_{gauge} 0\n" in page for gauge in ("queue_depth", "plans_active"))
+
+    def assert_writes_stay(self, expected, seconds=3):
+        """Nothing is to happen, so there is nothing to wait for: the number of writes, answered and under way, is this one
+        for so long."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            n_writes = self.settled_writes()
+            assert n_writes == expected, f"{n_writes} writes, {expected} were expected"
+            time.sleep(0.1)
 
     def stop(self):
         """Seconds from SIGTERM to the end."""

@@ -81,7 +81,7 @@ def test_pods_and_children_of_jobs_that_are_not_there_cost_nothing(ns, operator,
             for name in [name for name in uids(ns, plural) if name.startswith("none")]:
                 ns.api.request("DELETE", ns.path(plural, name), {"gracePeriodSeconds": 0})
         bystander.succeeds()
-        until("nothing waits", lambda: operator.metric("horovod_operator_queue_depth") == 0, LIMIT_S)
+        until("nothing waits", operator.is_at_rest, LIMIT_S)
 
 
 WORST = {

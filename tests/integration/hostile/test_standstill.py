@@ -56,7 +56,7 @@ def test_what_controllers_leave_undone_is_named(server, ns, bystander, run_opera
         operator = run_operator()
         ns.apply_job("next")
         until("the restarted operator has looked at all", lambda: ns.get("statefulsets", "next-worker"), LIMIT_S)
-        until("rest", lambda: operator.metric("horovod_operator_queue_depth") == 0, LIMIT_S)
+        until("rest", operator.is_at_rest, LIMIT_S)
         for job in masters:
             assert [reason for reason, _ in ns.events(job)].count("DeletionBlocked") == 1, ns.events(job)
             assert ns.condition("DeletionBlocked", job)["status"] == "True"

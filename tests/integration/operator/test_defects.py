@@ -26,7 +26,7 @@ def run(ns, name="digits", replicas=2, **spec):
 
 
 def rest(operator):
-    until("rest", lambda: operator.metric("horovod_operator_queue_depth") == 0)
+    until("rest", operator.is_at_rest)
 
 
 def hosts(ns, name="digits"):
@@ -200,7 +200,7 @@ def test_a_hundred_changes_at_once_wait_for_no_rate_limit(ns, operator):
     for name in names:
         ns.apply_job(name, replicas=1)
     until("all are seen", lambda: operator.metric("horovod_operator_jobs") == 150, 60)
-    until("rest", lambda: operator.metric("horovod_operator_queue_depth") == 0, 60)
+    until("rest", operator.is_at_rest, 60)
     begin = time.monotonic()
     for name in names:
         ns.patch("horovodjobs", name, {"spec": {"suspend": True}})

@@ -181,7 +181,7 @@ def test_hosts_of_one_rack_stand_together(server, ns, run_operator, tmp_path, ri
         ns.start_workers(4)
         ns.start_master()
         assert hosts(ns) == lines([2, 0, 1, 3] if "none" in rights else [1, 3, 0, 2])
-        until("rest", lambda: operator.metric("horovod_operator_queue_depth") == 0)
+        until("rest", operator.is_at_rest)
         assert operator.metric("horovod_operator_api_requests_total", resource="nodes", verb="get") == 3
     finally:
         for node in racks:
@@ -245,7 +245,7 @@ def test_a_job_of_fixed_size_is_scaled_with_its_next_attempt(server, ns, operato
         server.kubectl("scale", "horovodjob", "digits", f"--replicas={replicas}", "-n", ns.name)
         until("it is told", lambda: message("Running").endswith(waits.format(replicas)))
         assert message("WorkersReady") == "3 of 3 workers are ready; " + waits.format(replicas)
-    until("rest", lambda: operator.metric("horovod_operator_queue_depth") == 0)
+    until("rest", operator.is_at_rest)
     assert ns.events().count(("ScalingDeferred", 1)) == 2
     assert ns.workers() == {f"digits-worker-{i}" for i in range(3)} and hosts(ns) == lines(range(3))
     assert ns.api.request("GET", ns.path("horovodjobs", "digits", "scale"))["status"]["replicas"] == 3

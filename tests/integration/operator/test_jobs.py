@@ -95,8 +95,8 @@ def test_the_same_manifest_again_writes_nothing(server, ns, operator):
     ns.start_master()
     ns.wait_state("Running")
     until("the last event", lambda: ("MasterStarted", 1) in ns.events())
-    until("rest", lambda: operator.metric("horovod_operator_queue_depth") == 0)
-    before, audited, writes = versions(ns), server.writes(ns.name), operator.n_writes()
+    writes = operator.settled_writes()
+    before, audited = versions(ns), server.writes(ns.name)
     seen = operator.metric("horovod_operator_reconcile_seconds_count")
     job = ns.get("horovodjobs", "digits")
     again = {key: job[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": "digits"}}
@@ -107,7 +107,7 @@ def test_the_same_manifest_again_writes_nothing(server, ns, operator):
     after = versions(ns)
     assert {k: v for k, v in after.items() if k[0] != "horovodjobs"} == \
         {k: v for k, v in before.items() if k[0] != "horovodjobs"}
-    assert operator.n_writes() == writes
+    assert operator.settled_writes() == writes
     assert server.writes(ns.name) == audited
 
 
@@ -124,12 +124,12 @@ def test_a_restart_writes_nothing(server, ns, run_operator, stage):
         ns.end_master(master)
         ns.wait_state("Succeeded")
         until("the workers are removed", lambda: not ns.workers())
-    until("rest", lambda: first.metric("horovod_operator_queue_depth") == 0)
+    until("rest", first.is_at_rest)
     first.stop()
     before, audited = versions(ns), server.writes(ns.name)
     second = run_operator()
     until("the job is looked at", lambda: second.metric("horovod_operator_reconcile_seconds_count") >= 1)
-    until("rest", lambda: second.metric("horovod_operator_queue_depth") == 0)
+    until("rest", second.is_at_rest)
     assert second.n_writes() == 0
     assert versions(ns) == before and server.writes(ns.name) == audited
 

@@ -107,7 +107,7 @@ def test_causes_of_pending_are_events_of_the_job_each_once(ns, operator):
             wait(name, "ErrImagePull", "rpc error: code = Unknown desc = " + error.format(port))
     text = "pod digits-worker-0 image r.example/none:1 cannot be pulled: "
     until(lambda: f"the registry's words, not {message(ns, 'WorkersReady')}", lambda: ("; " + text) in message(ns, "WorkersReady"), 40)
-    until("rest", lambda: operator.metric("horovod_operator_queue_depth") == 0)
+    until("rest", operator.is_at_rest)
     pulling = [found for reason, found in causes() if reason == "ImagePullFailed"]
     assert len(pulling) == 1 and pulling[0].startswith(text + "dial tcp") and len(causes()) == 2
 

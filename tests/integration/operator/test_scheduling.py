@@ -19,7 +19,7 @@ def rest(operator):
     """Until all that has happened was looked at and nothing is left to do."""
     def idle():
         seen = operator.metric("horovod_operator_reconcile_seconds_count")
-        if operator.metric("horovod_operator_queue_depth") != 0:
+        if not operator.is_at_rest():
             return False
         time.sleep(0.2)
         return operator.metric("horovod_operator_reconcile_seconds_count") == seen
@@ -87,9 +87,9 @@ def test_a_group_follows_its_job_and_nothing_else(server, ns, run_operator, gang
     # What the gang scheduler and others write stays, and is no reason to write.
     patch_group(ns, gang, {"metadata": {"labels": {"other": "x"}}})
     patch_group(ns, gang, {"status": {"phase": "Running", "running": 2}}, "/status")
-    before = operator.n_writes()
+    before = operator.settled_writes()
     rest(operator)
-    assert operator.n_writes() == before
+    assert operator.settled_writes() == before
     # What is ours is repaired.
     patch_group(ns, gang, {"spec": {"minMember": 1, "minResources": {"memory": "1Gi"}}})
     until("the repair", lambda: group(ns, gang)["spec"]["minMember"] == 2)
@@ -200,9 +200,9 @@ def test_a_group_that_goes_with_its_definition_holds_no_job_up(server, ns, run_o
     finally:
         operator.process.send_signal(signal.SIGCONT)
     until("it is noticed", lambda: "PodGroup is not installed" in operator.log.read_text(), 40)
-    before = operator.n_writes()
+    before = operator.settled_writes()
     rest(operator)
-    assert ns.state() == "Running" and operator.n_writes() == before
+    assert ns.state() == "Running" and operator.settled_writes() == before
     ns.end_master(master)
     ns.wait_state("Succeeded")
     assert "job not done, retrying" not in operator.log.read_text()

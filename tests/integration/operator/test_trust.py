@@ -26,14 +26,6 @@ def uid(ns, plural, name):
     return found and found["metadata"]["uid"]
 
 
-def stays(what, condition, seconds=3):
-    """Whether it holds at each look for so long: nothing is to happen, so there is nothing to wait for."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        assert condition(), what
-        time.sleep(0.1)
-
-
 # ---- children of others ----
 
 FOREIGN = {
@@ -64,8 +56,7 @@ def test_a_foreign_child_beside_a_running_master_is_told_of_until_it_is_gone(ns,
           in ns.condition("Running")["message"])
     until("an event", lambda: ("Conflict", 1) in ns.events())
     assert ns.state() == "Running" and ns.condition("Running")["status"] == "True"
-    writes = operator.n_writes()
-    stays("no write", lambda: operator.n_writes() == writes)
+    operator.assert_writes_stay(operator.settled_writes())
     ns.delete(plural, name)
     until("it is made again", lambda: (ns.get(plural, name) or {"metadata": {}})["metadata"].get("ownerReferences"),
           80)  # it looks again once a minute
@@ -140,13 +131,13 @@ def test_a_forged_status_is_corrected_by_one_write(ns, operator, server, what):
     master = start(ns)
     until("all is told", lambda: ns.status().get("ready") == "2/2" and ns.status()["hosts"] == 2, 40)
     before = ns.status()
-    writes = operator.n_writes()
+    writes = operator.settled_writes()
     ns.patch("horovodjobs", "digits", {"status": FORGED[what]}, "status")
     until(f"{what} is corrected", lambda: all(ns.status().get(k) != v for k, v in FORGED[what].items()), 40)
     after = ns.status()
     changed = {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)}
     assert changed <= {"startTime"}, (changed, before, after)
-    stays("one write", lambda: operator.n_writes() == writes + 1)
+    operator.assert_writes_stay(writes + 1)
     ns.end_master(master)
     ns.wait_state("Succeeded")
     assert "attempt" in ns.status()["message"] and "-" not in ns.status()["message"].split("(attempt")[1]
@@ -165,8 +156,7 @@ def test_conditions_of_others_stay_and_a_forged_end_is_made_whole(ns, operator):
     ns.wait_state("Failed", timeout=40)
     assert ns.condition("Succeeded")["status"] == "False" and ns.status()["completionTime"]
     assert ns.condition("example.com/Audited") == other
-    writes = operator.n_writes()
-    stays("no write", lambda: operator.n_writes() == writes)
+    operator.assert_writes_stay(operator.settled_writes())
 
 
 # ---- pods of others, and texts ----

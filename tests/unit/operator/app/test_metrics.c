@@ -56,12 +56,14 @@ static void every_line_is_a_comment_or_a_sample(void **state)
 
     (void)state;
     m = (struct hvd_metrics){.queue_depth = 3,
+                             .plans_active = 6,
                              .jobs = {[HVD_JOB_RUNNING] = 2},
                              .n_unreadable = {[HVD_KIND_CONFIGMAP] = 4}};
     hvd_metrics_add_watch(&m, HVD_KIND_POD, &(struct hvd_watch_health){.n_silences = 5}, 0);
     hvd_buf_init(&text, 64 * 1024);
     assert_int_equal(hvd_metrics_encode(&m, &text), HVD_OK);
     assert_non_null(strstr(text.data, "horovod_operator_queue_depth 3\n"));
+    assert_non_null(strstr(text.data, "horovod_operator_plans_active 6\n"));
     assert_non_null(strstr(
         text.data, "horovod_operator_unreadable_objects_total{resource=\"configmaps\"} 4\n"));
     assert_null(strstr(text.data, "objects_total{resource=\"pods\"}"));
