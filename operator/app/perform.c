@@ -134,7 +134,8 @@ static unsigned told_from(const struct hvd_entry *entry, const struct hvd_action
 static void note_failure(struct run *run, const struct hvd_action *action,
                          enum hvd_failure_type type, const struct hvd_kube_response *response)
 {
-    const char *text = hvd_refusal_words(response->body);
+    /* A success that is none, as one with another object, has no words of the server. */
+    const char *text = response->code < 300 ? "" : hvd_refusal_words(response->body);
     const struct hvd_failure failure = {
         .type = type,
         .kind = action->kind,

@@ -108,6 +108,45 @@ static bool is_of_server(const struct hvd_kube_request *request, long code, cons
              (!*kind || strcmp(kind, hvd_kind_info(path->kind)->resource) == 0)));
 }
 
+/*
+ * Whether an answer that is a success holds another object than the one that the request names: a
+ * proxy or a webhook is wrong. A deletion may be answered with a Status, which names nothing.
+ */
+static bool is_of_another(const struct hvd_kube_request *request, const cJSON *body)
+{
+    const struct hvd_url_path *path = &request->path;
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(body, "metadata");
+    const char *name = hvd_json_text(meta, "name"), *ns = hvd_json_text(meta, "namespace");
+    const char *kind = hvd_json_text(body, "kind");
+    const bool is_deletion = request->verb == HVD_VERB_DELETE;
+
+    if (!path->name || !body ||
+        (request->verb != HVD_VERB_GET && request->verb != HVD_VERB_PATCH && !is_deletion) ||
+        (is_deletion && !*name))
+        return false;
+    return strcmp(name, path->name) != 0 || (path->ns && *ns && strcmp(ns, path->ns) != 0) ||
+           (*kind && strcmp(kind, "PartialObjectMetadata") != 0 &&
+            strcmp(kind, hvd_kind_info(path->kind)->kind) != 0);
+}
+
+/* Such an answer is worth another try, later. */
+static hvd_status_t refuse_another(const struct hvd_kube_request *request, long code,
+                                   const cJSON *body, struct hvd_err *err)
+{
+    const cJSON *meta = cJSON_GetObjectItemCaseSensitive(body, "metadata");
+    const char *kind = hvd_json_text(body, "kind"), *ns = hvd_json_text(meta, "namespace");
+    const char *name = hvd_json_text(meta, "name");
+    char what[512];
+
+    (void)hvd_kube_describe(request, what, sizeof(what));
+    hvd_err_set(err, HVD_ERR_UNAVAILABLE, (int)code,
+                "%s: HTTP %ld with another object, %.63s %.63s%s%.253s: check proxies and webhooks "
+                "before the API server",
+                what, code, *kind ? kind : "of no kind", ns, *ns ? "/" : "",
+                *name ? name : "without a name");
+    return HVD_ERR_UNAVAILABLE;
+}
+
 /* Codes that are believed, so that they have to be the server's. */
 static bool is_fact(long code)
 {
@@ -149,6 +188,8 @@ hvd_status_t hvd_kube_judge(const struct hvd_kube_request *request, long code, c
     const char *text = hvd_json_text(body, "message");
     char what[512];
 
+    if (st == HVD_OK && is_of_another(request, body))
+        return refuse_another(request, code, body, err);
     if (st == HVD_OK)
         return st;
     (void)hvd_kube_describe(request, what, sizeof(what));

@@ -100,7 +100,8 @@ struct hvd_kube_api {
  * Turns an HTTP status and the server's Status document (may be NULL) into a status, once and for
  * all, and fills err with "verb resource ns/name: HTTP code: text". A code that would be a fact
  * about an object (400, 403, 404, 409, 410, 422) and comes without a Status, or as a 404 about
- * something else, is HVD_ERR_UNAVAILABLE: something before the server answered.
+ * something else, is HVD_ERR_UNAVAILABLE: something before the server answered. So is a success
+ * with another object than the request names.
  */
 hvd_status_t hvd_kube_judge(const struct hvd_kube_request *request, long code, const cJSON *body,
                             struct hvd_err *err);

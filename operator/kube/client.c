@@ -486,6 +486,7 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
     curl_off_t retry_after_s = 0;
     cJSON *body = NULL;
     hvd_status_t read;
+    char what[512];
 
     (void)curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &response.code);
     (void)curl_easy_getinfo(call->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
@@ -504,9 +505,9 @@ static void finish_call(struct hvd_kube_call *call, CURLcode rc)
             HVD_FAIL(&err, read, 0, "%s %s: out of memory", hvd_verb_name(call->request.verb),
                      hvd_kind_info(call->request.path.kind)->resource);
     if (response.status == HVD_OK && !call->request.on_data && !body)
-        response.status = HVD_FAIL(
-            &err, HVD_ERR_UNAVAILABLE, (int)response.code, "%s %s: the answer is not JSON",
-            hvd_verb_name(call->request.verb), hvd_kind_info(call->request.path.kind)->resource);
+        response.status =
+            HVD_FAIL(&err, HVD_ERR_UNAVAILABLE, (int)response.code, "%s: the answer is not JSON",
+                     hvd_kube_describe(&call->request, what, sizeof(what)));
     response.retry_after_ms = (int64_t)retry_after_s * 1000;
     response.body = body;
     response.err = response.status == HVD_OK ? NULL : &err;

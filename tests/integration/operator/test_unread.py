@@ -85,3 +85,27 @@ def test_an_account_that_is_not_known_for_a_moment_knows_no_less(ns, run_operato
     assert ns.status()["attempts"] == 1 and ns.get("jobs", "digits-master") is None
     proxy.rule = lambda method, path: None
     ns.wait_state("Succeeded", timeout=LIMIT_S)
+
+
+def test_another_object_than_the_one_asked_for_is_told_of_and_asked_for_ever_later(ns, run_operator, proxy):
+    """A proxy that confuses answers says nothing about the pod: it is not taken for gone, nor asked for without a pause."""
+    run_operator(kubeconfig=proxy.kubeconfig)
+    ns.apply_job()
+    ns.start_workers()
+    master = ns.start_master()
+    ns.wait_state("Running")
+    other = ns.get("pods", "digits-worker-1")
+    path_of_pod = ns.path("pods", "digits-worker-0")
+    proxy.rule = lambda method, path: (200, other) if method == "GET" and path.split("?")[0] == path_of_pod else None
+    ns.patch("pods", "digits-worker-0", {"metadata": {"labels": {"horovod.io/job-name": None}}})
+    text = ("Pod digits-worker-0 cannot be read, will be tried again, and the job waits for that: "
+            f"get pods {ns.name}/digits-worker-0: HTTP 200 with another object, Pod {ns.name}/digits-worker-1: ")
+    until(lambda: f"it is told of: {ns.status()}", lambda: text in (ns.condition("WorkersReady") or {"message": ""})["message"], LIMIT_S)
+    assert [reason for reason, _ in ns.events() if reason == "Denied"] == ["Denied"]
+    assert 8 <= len(proxy.refused) <= 16
+    assert ns.state() == "Running" and ns.master() == master
+    proxy.rule = lambda method, path: None
+    until("the label is back", lambda: ("LabelsRestored", 1) in ns.events(), LIMIT_S)
+    ns.end_master(master)
+    ns.wait_state("Succeeded", timeout=LIMIT_S)
+    assert ns.status()["attempts"] == 1

@@ -114,6 +114,46 @@ static void a_404_is_believed_about_the_object_that_it_names(void **state)
         assert_int_equal(judge_of(rows[i].verb, 404, rows[i].body, &err), rows[i].expected);
 }
 
+static void a_success_is_believed_about_the_object_that_was_asked_for(void **state)
+{
+#define OBJECT(kind, ns, name)                                                                     \
+    "{\"kind\":\"" kind "\",\"metadata\":{\"namespace\":\"" ns "\",\"name\":\"" name "\"}}"
+    static const struct {
+        hvd_verb_t verb;
+        const char *body;
+        hvd_status_t expected;
+    } rows[] = {
+        {HVD_VERB_GET, OBJECT("StatefulSet", "default", "digits-worker"), HVD_OK},
+        {HVD_VERB_GET, OBJECT("PartialObjectMetadata", "default", "digits-worker"), HVD_OK},
+        {HVD_VERB_GET, "{\"metadata\":{\"name\":\"digits-worker\"}}", HVD_OK},
+        {HVD_VERB_GET, OBJECT("StatefulSet", "default", "other"), HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_GET, OBJECT("StatefulSet", "other", "digits-worker"), HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_GET, OBJECT("Service", "default", "digits-worker"), HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_GET, "{}", HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_GET, "[]", HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_GET, STATUS(",\"status\":\"Success\""), HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_PATCH, OBJECT("StatefulSet", "default", "digits-worker"), HVD_OK},
+        {HVD_VERB_PATCH, OBJECT("StatefulSet", "default", "other"), HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_PATCH, "{}", HVD_ERR_UNAVAILABLE},
+        /* Most kinds are deleted without a word about what they were. */
+        {HVD_VERB_DELETE, STATUS(",\"status\":\"Success\""), HVD_OK},
+        {HVD_VERB_DELETE, OBJECT("StatefulSet", "default", "digits-worker"), HVD_OK},
+        {HVD_VERB_DELETE, OBJECT("StatefulSet", "default", "other"), HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_LIST, "{\"items\":[]}", HVD_OK},
+        {HVD_VERB_WATCH, NULL, HVD_OK},
+    };
+    struct hvd_err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        assert_int_equal(judge_of(rows[i].verb, 200, rows[i].body, &err), rows[i].expected);
+    assert_int_equal(judge_of(HVD_VERB_GET, 200, OBJECT("Service", "n", "o"), &err),
+                     HVD_ERR_UNAVAILABLE);
+    assert_string_equal(err.msg, "get statefulsets default/digits-worker: HTTP 200 with another "
+                                 "object, Service n/o: check proxies and webhooks before the API "
+                                 "server");
+}
+
 /* Its definition may be removed under a job that is running. */
 static void a_podgroup_without_its_definition_is_gone(void **state)
 {
@@ -207,6 +247,7 @@ int main(void)
         cmocka_unit_test(http_codes_become_what_the_caller_can_do),
         cmocka_unit_test(what_is_not_the_servers_is_no_fact),
         cmocka_unit_test(a_404_is_believed_about_the_object_that_it_names),
+        cmocka_unit_test(a_success_is_believed_about_the_object_that_was_asked_for),
         cmocka_unit_test(a_podgroup_without_its_definition_is_gone),
         cmocka_unit_test(what_a_webhook_does_is_a_denial_whatever_its_code),
         cmocka_unit_test(a_patch_of_an_object_that_was_replaced_is_a_conflict),

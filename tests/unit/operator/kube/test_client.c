@@ -19,8 +19,8 @@
 /* An answer with its end, and one whose end does not come. */
 #define ANSWER(length)                                                                             \
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " length                 \
-    "\r\n\r\n{\"items\":[]}\n"
-static char whole[] = ANSWER("13"), endless[] = ANSWER("14"), cut[] = ANSWER("99") "{\n";
+    "\r\n\r\n{\"metadata\":{\"name\":\"p\"}}\n"
+static char whole[] = ANSWER("26"), endless[] = ANSWER("27"), cut[] = ANSWER("99") "{\n";
 
 /* A server that answers the first request and is silent to all others. */
 static struct {
