@@ -75,6 +75,7 @@ static void find_children(struct hvd_pass *p)
 }
 
 static const char suspended[] = "the job is suspended by spec.suspend";
+static const char suspending[] = "the job is being suspended by spec.suspend"; /* no event yet */
 
 static void set(struct hvd_pass *p, enum hvd_condition_type type, enum hvd_truth truth,
                 const char *const reason_message[2])
@@ -469,14 +470,29 @@ static void show_suspended(struct hvd_pass *p, const char *text)
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"Suspended", message});
 }
 
-/* The condition Suspended is true once no pod is left, nor anything that would make one. */
+/* Whether an event is to tell of the suspension that the status has begun. */
+static bool is_untold(const struct hvd_pass *p)
+{
+    return hvd_str_equal(p->job->status.conditions[HVD_COND_SUSPENDED].message, suspending);
+}
+
+/*
+ * The condition Suspended is true once no pod is left, nor anything that would make one. Where
+ * something is, the event waits for the pass after the status: who takes the suspension back before
+ * that has stopped nothing.
+ */
 static void show_suspension(struct hvd_pass *p)
 {
     const bool is_idle = !has_workers(p) && p->pods.n_masters == 0 &&
                          hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS;
+    const bool is_known = hvd_pass_is_stopping(p);
+    const bool waits = !is_known && !is_idle && !p->is_carried_out;
 
+    if (is_known ? is_untold(p) : !waits)
+        hvd_pass_event(p, "Suspended", suspended, false);
     set(p, HVD_COND_SUSPENDED, is_idle ? HVD_TRUE : HVD_FALSE,
-        (const char *const[2]){is_idle ? "Suspended" : HVD_REASON_SUSPENDING, suspended});
+        (const char *const[2]){is_idle ? "Suspended" : HVD_REASON_SUSPENDING,
+                               waits ? suspending : suspended});
 }
 
 /* Notes that the attempt under way has ended for it. */
@@ -508,8 +524,6 @@ static void suspend(struct hvd_pass *p)
     if (is_known ||
         (p->is_carried_out && (known->attempts <= hvd_job_ended(known) || hvd_mark_note(p))))
         stop(p);
-    if (!is_known)
-        hvd_pass_event(p, "Suspended", suspended, false);
     show_suspended(p, suspended);
     show_suspension(p);
 }
@@ -521,6 +535,8 @@ static void resume(struct hvd_pass *p)
     static const char message[] = "the job is resumed";
     static const char waiting[] = "the job resumes as soon as what its last start left is gone";
 
+    if (is_untold(p))
+        hvd_pass_event(p, "Suspended", suspended, false);
     if (!hvd_outcome_quiesce(p)) {
         show_suspended(p, waiting);
         set(p, HVD_COND_SUSPENDED, HVD_FALSE,
