@@ -92,7 +92,8 @@ static hvd_status_t attend(struct hvd_engine *e, struct hvd_set *set, struct hvd
     while (st == HVD_OK && !hvd_aside_wait(aside, look_ns(e)))
         st = look(e, set, err);
     e->making = NULL;
-    if (!hvd_aside_end(aside, &made, st == HVD_OK ? err : NULL))
+    e->transport->is_left = !hvd_aside_end(aside, &made, st == HVD_OK ? err : NULL);
+    if (e->transport->is_left)
         return st;
     hvd_free(m);
     return st == HVD_OK ? made : st;

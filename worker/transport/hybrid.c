@@ -304,9 +304,10 @@ static void tear_down(struct hvd_hybrid *h, struct hvd_hybrid_set *set, bool cle
         hvd_team_fini(&set->team);
 }
 
-static hvd_status_t add_set(struct hvd_hybrid *h, uint32_t id, const int *ranks, int n_ranks,
-                            struct hvd_err *err)
+static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t id, const int *ranks,
+                                   int n_ranks, struct hvd_err *err)
 {
+    struct hvd_hybrid *h = self(t);
     hvd_status_t st = h->far->ops->add_set(h->far, id, ranks, n_ranks, err);
 
     if (st != HVD_OK)
@@ -331,17 +332,6 @@ static hvd_status_t add_set(struct hvd_hybrid *h, uint32_t id, const int *ranks,
     if (set)
         tear_down(h, set, false, true);
     hvd_free(set);
-    return st;
-}
-
-static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t id, const int *ranks,
-                                   int n_ranks, struct hvd_err *err)
-{
-    struct hvd_hybrid *h = self(t);
-
-    atomic_store(&h->is_adding, true);
-    const hvd_status_t st = add_set(h, id, ranks, n_ranks, err);
-    atomic_store(&h->is_adding, false);
     return st;
 }
 
@@ -375,7 +365,8 @@ static bool hybrid_destroy(struct hvd_transport *t, bool clean)
     struct hvd_hybrid *h = self(t);
     bool is_quiet = true;
 
-    if (!clean && atomic_load(&h->is_adding)) { /* another thread works on everything below */
+    if (!clean && t->is_left) { /* the thread works on everything below */
+        h->far->is_left = true;
         h->far->ops->destroy(h->far, false);
         return false;
     }

@@ -1,8 +1,6 @@
 #ifndef HVD_WORKER_TRANSPORT_HYBRID_INTERNAL_H
 #define HVD_WORKER_TRANSPORT_HYBRID_INTERNAL_H
 
-#include <stdatomic.h>
-
 #include "worker/transport/hybrid.h"
 
 /* A process set and what moves its collectives. */
@@ -25,7 +23,6 @@ struct hvd_hybrid {
     bool has_processes;                /* mates are processes, not threads */
     int n_far;                         /* collectives that move where nobody wakes */
     bool is_far_next;                  /* where receive looks first */
-    atomic_bool is_adding;             /* a set, perhaps in another thread */
     int lost;                          /* a mate of set 0, as rank of the job; -1: none */
 };
 

@@ -7,7 +7,6 @@
  */
 #include "worker/transport/mpi.h"
 
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,7 +44,6 @@ struct mpi_transport {
     MPI_Comm control;
     struct hvd_mpi_place world; /* set 0 */
     struct mpi_set *sets;       /* owned */
-    atomic_bool is_adding;      /* a set, perhaps in another thread */
     bool owns_mpi;
     struct hvd_mpi_mover mover;
     struct outgoing *outgoing;
@@ -323,9 +321,10 @@ static uint64_t mpi_moved(struct hvd_transport *t, const struct hvd_collective *
 
 /* --- Process sets ----------------------------------------------------------------------------- */
 
-static hvd_status_t add_set(struct mpi_transport *m, uint32_t id, const int *ranks, int n_ranks,
-                            struct hvd_err *err)
+static hvd_status_t mpi_add_set(struct hvd_transport *t, uint32_t id, const int *ranks, int n_ranks,
+                                struct hvd_err *err)
 {
+    struct mpi_transport *m = self(t);
     struct mpi_set *set = hvd_calloc(1, sizeof(*set));
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Group members = MPI_GROUP_NULL;
@@ -354,17 +353,6 @@ static hvd_status_t add_set(struct mpi_transport *m, uint32_t id, const int *ran
     set->next = m->sets;
     m->sets = set;
     return HVD_OK;
-}
-
-static hvd_status_t mpi_add_set(struct hvd_transport *t, uint32_t id, const int *ranks, int n_ranks,
-                                struct hvd_err *err)
-{
-    struct mpi_transport *m = self(t);
-
-    atomic_store(&m->is_adding, true);
-    const hvd_status_t st = add_set(m, id, ranks, n_ranks, err);
-    atomic_store(&m->is_adding, false);
-    return st;
 }
 
 static bool mpi_adds_aside(const struct hvd_transport *t)
@@ -442,9 +430,8 @@ static bool mpi_destroy(struct hvd_transport *t, bool clean)
         MPI_Finalize();
     is_mpi_lost = is_mpi_lost || !clean;
     /* MPI may still write to what is moving, and read what is sent: that memory must stay. */
-    const bool is_quiet =
-        clean || (!m->abandoned && !m->outgoing && m->incoming_request == MPI_REQUEST_NULL &&
-                  !atomic_load(&m->is_adding));
+    const bool is_quiet = clean || (!m->abandoned && !m->outgoing &&
+                                    m->incoming_request == MPI_REQUEST_NULL && !t->is_left);
     if (is_quiet)
         free_transport(m);
     return is_quiet;

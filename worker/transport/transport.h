@@ -107,8 +107,8 @@ struct hvd_transport_ops {
                             struct hvd_err *err);
 
     /* Whether add_set may run in another thread while this one sends and receives messages, and
-     * calls nothing else; destroy, without `clean`, too, after which add_set never returns or does
-     * no harm. NULL: it may not. */
+     * calls nothing else; once `is_left` is set, abandon and destroy without `clean` too. NULL: it
+     * may not. */
     bool (*adds_aside)(const struct hvd_transport *t);
 
     /* Ends that: nothing of the set moves any more. Every member calls it. */
@@ -136,7 +136,8 @@ struct hvd_transport_ops {
     int (*host_number)(const struct hvd_transport *t, int rank);
 
     /* Frees everything. clean: all ranks have agreed to leave, nothing is moving. Returns whether
-     * memory of abandoned collectives is certainly not written to any more. */
+     * memory of abandoned collectives is certainly not written to any more. With `is_left` it frees
+     * nothing that add_set may use, and returns false. */
     bool (*destroy)(struct hvd_transport *t, bool clean);
 
     /* Sleeping until a peer sends a message or moves a collective on. All are NULL where the
@@ -161,6 +162,8 @@ struct hvd_transport_ops {
 struct hvd_transport {
     const struct hvd_transport_ops *ops;
     struct hvd_topology topology;
+    bool is_left; /* by its user, for good: add_set runs, or is about to, in a thread for which
+                     nobody waits any more */
 };
 
 #endif

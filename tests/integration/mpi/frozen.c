@@ -5,7 +5,8 @@
  *     large   16 MiB in one tensor, again and again
  *     small   an element, with a pause
  *     sets    1 MiB in the process set of the even ranks, or the odd ones
- *     making  process sets of all ranks but one, made and removed, again and again
+ *     making  process sets of all ranks but one, made and removed, again and again; with
+ * VICTIM_CALL the rank in VICTIM waits before a call as below, one behind those of horovod_init
  *     init    as small; in horovod_init the rank in VICTIM waits for a signal before the call of
  * MPI that VICTIM_CALL counts, from 0 on, of those that wait for all ranks; with VICTIM_OWNS the
  * program initialises MPI itself leave   a little, then horovod_shutdown; the rank in VICTIM waits
@@ -24,6 +25,7 @@
 #define MEDIUM ((int64_t)256 << 10)
 #define LITTLE 20 /* steps */
 #define RANKS_MAX 64
+#define LAST_MS 100 /* after the shutdown, in which what is left behind may do harm */
 
 static void pause_ms(long ms)
 {
@@ -233,6 +235,8 @@ int main(int argc, char **argv)
     if (st != HOROVOD_OK)
         say("told", err.message);
     horovod_shutdown();
+    if (st != HOROVOD_OK)
+        pause_ms(LAST_MS);
     say("down", "");
     return st == HOROVOD_OK ? 0 : 1;
 }

@@ -201,6 +201,17 @@ def test_a_rank_stopped_while_process_sets_are_made_is_named(victim, shm):
     play("making", 4, victim, HOROVOD_SHM=shm)
 
 
+# The calls in which the members of a set hand each other memory, behind those of horovod_init.
+@pytest.mark.parametrize("call", [CALLS_OF_INIT, CALLS_OF_INIT + 1])
+def test_a_rank_stopped_while_a_process_set_shares_memory_is_named_and_the_others_end_by_themselves(call):
+    job = Job(4, "making", 3, HOROVOD_SHM="1", VICTIM_CALL=str(call))
+    try:
+        job.stopped = int(job.wait_for("stays", 1)[0].split()[2])
+        assert_told(job)  # all are down: none has ended by a signal
+    finally:
+        job.end()
+
+
 @pytest.mark.parametrize("call", range(CALLS_OF_INIT))
 def test_a_rank_stopped_in_init_is_named(call):
     victim = call % 4
