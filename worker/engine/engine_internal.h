@@ -551,7 +551,7 @@ void hvd_run_destroy(struct hvd_run *run);
 /* --- sharing.c: caller is the driver, without mu -----------------------------------------------
  */
 
-/* Notes the memory of a flight of the host that is to start, and copies what its members share.
+/* Notes the memory of a flight that is to start; of the host: and copies what its members share.
  * HVD_INPROGRESS, and nothing is noted, while another flight of the set has some of it;
  * HVD_ERR_NOMEM. */
 hvd_status_t hvd_sharing_claim(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err);

@@ -308,7 +308,8 @@ static void line_up(struct hvd_set *set, struct hvd_flight *f)
     set->todo_last = f;
 }
 
-/* A set of one rank: everything at once, but on the device. */
+/* A set of one rank: everything at once, but on the device, where its stream keeps the order. So no
+ * other flight has memory of the host, and the claim is never HVD_INPROGRESS. */
 static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                                   struct hvd_err *err)
 {

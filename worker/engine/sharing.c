@@ -2,13 +2,14 @@
  * Memory that several tensors have, as that of tied weights: the same tensor twice in a group, or
  * submitted again while it is pending. Flights of a set that have memory of the same address move
  * one after the other, in the agreed order, as if each were alone; within a flight all members are
- * read before any is written. Which tensors share memory is this rank's affair: others may start
- * sooner, and wait for its data. The driver's.
+ * read before any is written. So do flights of the device that go through the memory of the host;
+ * those that are on its stream keep their order there. Which tensors share memory is this rank's
+ * affair: others may start sooner, and wait for its data. The driver's.
  */
 #include <string.h>
 
 #include "base/mem.h"
-#include "worker/engine/engine_internal.h"
+#include "worker/engine/staging.h"
 
 static struct hvd_use **bucket_of(struct hvd_set *set, const void *at)
 {
@@ -17,11 +18,21 @@ static struct hvd_use **bucket_of(struct hvd_set *set, const void *at)
     return &set->uses[hash >> (64 - HVD_USES_BITS)];
 }
 
+/* Whether two flights have no memory in common, as one of the host and one of the device, or keep
+ * their order by themselves. */
+static bool is_apart(const struct hvd_flight *a, const struct hvd_flight *b)
+{
+    if (!a->staging || !b->staging)
+        return a->staging != b->staging;
+    return hvd_staging_is_launched(a->staging) && hvd_staging_is_launched(b->staging);
+}
+
 /* The use of the memory that does not go together with another one; NULL when there is none. */
-static const struct hvd_use *find_conflict(struct hvd_set *set, const void *at, bool writes)
+static const struct hvd_use *find_conflict(struct hvd_set *set, const struct hvd_flight *f,
+                                           const void *at, bool writes)
 {
     for (const struct hvd_use *u = *bucket_of(set, at); u; u = u->next)
-        if (u->at == at && (writes || u->writes))
+        if (u->at == at && (writes || u->writes) && !is_apart(u->flight, f))
             return u;
     return NULL;
 }
@@ -63,7 +74,7 @@ static hvd_status_t claim_member(struct hvd_set *set, struct hvd_flight *f,
 
     *is_shared = false;
     for (int writes = is_in_place; writes < 2; writes++) {
-        const struct hvd_use *other = at[writes] ? find_conflict(set, at[writes], writes) : NULL;
+        const struct hvd_use *other = at[writes] ? find_conflict(set, f, at[writes], writes) : NULL;
         if (other && other->flight != f)
             return HVD_INPROGRESS;
         *is_shared = *is_shared || other;
@@ -108,7 +119,7 @@ hvd_status_t hvd_sharing_claim(struct hvd_set *set, struct hvd_flight *f, struct
         }
         bytes += m->is_shared ? bytes_of(f, m) : 0;
     }
-    return bytes > 0 && f->pieces ? make_copies(f, bytes, err) : HVD_OK;
+    return bytes > 0 && f->pieces && !f->staging ? make_copies(f, bytes, err) : HVD_OK;
 }
 
 void hvd_sharing_write_back(struct hvd_flight *f)

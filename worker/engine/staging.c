@@ -42,6 +42,8 @@ struct block {
 struct hvd_staging {
     struct hvd_device_port *device;
     enum phase phase;
+    bool is_claimed;            /* it has its memory: see hvd_sharing_claim */
+    bool is_launched;           /* by collectives of the device */
     struct hvd_collective move; /* the flight's, while it asks */
     bool has_more;              /* likewise */
     struct hvd_piece whole;     /* the tensor on the device, where it is one */
@@ -56,6 +58,7 @@ struct hvd_set_device {
     struct hvd_device_stream *out;
     struct block *free; /* owned */
     uint32_t set;
+    uint32_t n_unclaimed; /* flights that have begun, and have not got their memory */
     enum mode mode;
     char question[QUESTION_LEN];
 };
@@ -208,6 +211,7 @@ void hvd_staging_end(struct hvd_set *set, struct hvd_flight *f)
         s->block = NULL;
     }
     s->phase = HERE;
+    s->is_claimed = s->is_launched = false;
 }
 
 /* The driver has to look until the event is done. */
@@ -480,6 +484,34 @@ static bool is_staged(const struct hvd_set *set, const struct hvd_flight *f)
     return set->on_device->mode == STAGED || f->request.reduce == HVD_ADASUM;
 }
 
+/* The flight's memory, in its turn. HVD_INPROGRESS: an earlier flight has some of it. */
+static hvd_status_t claim(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err)
+{
+    struct hvd_staging *s = f->staging;
+
+    if (s->is_claimed)
+        return HVD_OK;
+    s->is_launched = !is_staged(set, f);
+    const hvd_status_t st = hvd_sharing_claim(set, f, err);
+    s->is_claimed = st == HVD_OK;
+    set->on_device->n_unclaimed -= s->is_claimed;
+    return st;
+}
+
+/* Before its turn, only where every flight in front has got its memory: one that waited for memory
+ * of this one would hold it up for ever. */
+static hvd_status_t claim_early(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err)
+{
+    if (set->on_device->n_unclaimed++ > 0 || set->on_device->mode != STAGED)
+        return HVD_INPROGRESS;
+    return claim(set, f, err);
+}
+
+bool hvd_staging_is_launched(const struct hvd_staging *s)
+{
+    return s->is_launched;
+}
+
 hvd_status_t hvd_staging_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                                struct hvd_err *err)
 {
@@ -493,11 +525,13 @@ hvd_status_t hvd_staging_begin(struct hvd_engine *e, struct hvd_set *set, struct
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a flight");
     f->staging->device = set->on_device->device;
     f->staging->phase = HERE;
+    if (set->place.size == 1 || !f->work.moves_data)
+        return HVD_OK;
     /* Loads while others move, once it is known that it has to. */
-    if (set->place.size > 1 && set->on_device->mode == STAGED && f->work.moves_data &&
-        !is_prelude(f))
+    st = claim_early(set, f, err);
+    if (st == HVD_OK && !is_prelude(f))
         return load(e, set, f, err);
-    return HVD_OK;
+    return st == HVD_INPROGRESS ? HVD_OK : st;
 }
 
 hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
@@ -510,9 +544,10 @@ hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct
         return launch(e, set, f, err);
     if (set->on_device->mode == UNKNOWN)
         return ask(set, f, err);
-    if (is_prelude(f) || s->phase == ABOARD)
-        return HVD_OK;
-    if (!is_staged(set, f))
+    st = claim(set, f, err);
+    if (st != HVD_OK || is_prelude(f) || s->phase == ABOARD)
+        return st;
+    if (s->is_launched)
         return launch(e, set, f, err);
     if (s->phase == HERE)
         st = load(e, set, f, err);

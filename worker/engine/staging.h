@@ -20,11 +20,15 @@ hvd_status_t hvd_staging_reserve(const struct hvd_engine *e, struct horovod_outp
 
 /*
  * It is the flight's turn. HVD_OK: f->move can start over the transport, or is on its way already
- * (hvd_staging_is_landing); HVD_INPROGRESS: its inputs are not in the memory of the host yet. Else
- * what the device says.
+ * (hvd_staging_is_landing); HVD_INPROGRESS: an earlier flight has memory of it, or its inputs are
+ * not in the memory of the host yet. Else what the device says.
  */
 hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
                                struct hvd_err *err);
+
+/* Whether the flight has got its memory to move by collectives of the device: such flights follow
+ * each other on one stream. */
+bool hvd_staging_is_launched(const struct hvd_staging *s);
 
 /* For the two below: asked of a flight that has a staging. */
 bool hvd_staging_is_asking(const struct hvd_staging *s);

@@ -795,6 +795,123 @@ static void an_output_outlives_its_engine(void **state)
     close_devices(&w);
 }
 
+/* --- The same memory in several tensors ------------------------------------------------------- */
+
+static int64_t submit_at(struct fleet *w, int rank, struct hvd_submission *s, float *at)
+{
+    int64_t handle = 0;
+
+    s->input = at;
+    s->output = hvd_op_keeps_shape(s->request.op) ? at : NULL;
+    assert_int_equal(hvd_engine_submit(w->engines[rank], s, &handle, NULL), HVD_OK);
+    return handle;
+}
+
+/* All of `n` elements, into a buffer of the host. */
+static void all_are(struct fleet *w, int rank, const float *at, int64_t n, float wanted)
+{
+    float got[MAX_COUNT * MAX_RANKS];
+
+    fake_get(w->devices[rank], got, at, (size_t)n * sizeof(float));
+    for (int64_t i = 0; i < n; i++)
+        if (got[i] != wanted)
+            fail_msg("rank %d of %d has %g and not %g", rank, w->size, (double)got[i],
+                     (double)wanted);
+}
+
+/* Sums in place, each with its own factor: they are not fused. */
+static void sum_twice(struct fleet *w)
+{
+    struct held held[2][MAX_RANKS];
+    float *at[MAX_RANKS];
+    const int size = w->size;
+    const float first = (float)(size * (size + 1)) / 2;
+
+    for (int rank = 0; rank < size; rank++) {
+        const float mine = (float)(rank + 1);
+        at[rank] = fake_put(w->devices[rank], &mine, sizeof(mine));
+        for (int i = 0; i < 2; i++) {
+            struct hvd_submission s = {.request = request(HVD_ALLREDUCE, i ? "b" : "a", 1)};
+            s.request.prescale = i + 1;
+            held[i][rank].handle = submit_at(w, rank, &s, at[rank]);
+        }
+    }
+    assert_true(settle(w, held, 2));
+    for (int rank = 0; rank < size; rank++) {
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(hvd_engine_wait(w->engines[rank], held[i][rank].handle, NULL, NULL),
+                             HVD_OK);
+        all_are(w, rank, at[rank], 1, 2 * (float)size * first);
+        w->devices[rank]->ops->free(w->devices[rank], at[rank]);
+    }
+}
+
+/* An alltoall and an allgather read what sums write: each what the one in front has left. */
+enum { SPLIT_FIRST, SUM_FIRST, GATHER, SUM_LAST, N_MIXED };
+
+static void submit_mixed(struct fleet *w, int rank, float *at, struct held (*held)[MAX_RANKS])
+{
+    static const enum hvd_op ops[] = {HVD_ALLTOALL, HVD_ALLREDUCE, HVD_ALLGATHER, HVD_ALLREDUCE};
+    static const char *const names[] = {"split", "sum", "gather", "last"};
+    int64_t splits[MAX_RANKS];
+
+    for (int i = 0; i < w->size; i++)
+        splits[i] = 2;
+    for (int i = 0; i < N_MIXED; i++) {
+        struct hvd_submission s = {.request = request(ops[i], names[i], 2 * (int64_t)w->size)};
+        s.splits = ops[i] == HVD_ALLTOALL ? splits : NULL;
+        s.request.prescale = i == SUM_LAST ? 2 : 1;
+        held[i][rank].handle = submit_at(w, rank, &s, at);
+    }
+}
+
+static void read_and_write(struct fleet *w)
+{
+    struct held held[N_MIXED][MAX_RANKS];
+    float *at[MAX_RANKS];
+    const int size = w->size;
+    const float sum = (float)(size * (size + 1)) / 2;
+
+    for (int rank = 0; rank < size; rank++) {
+        float mine[2 * MAX_RANKS];
+        for (int i = 0; i < 2 * size; i++)
+            mine[i] = (float)(rank + 1);
+        at[rank] = fake_put(w->devices[rank], mine, 2 * (size_t)size * sizeof(float));
+        submit_mixed(w, rank, at[rank], held);
+    }
+    assert_true(settle(w, held, N_MIXED));
+    for (int rank = 0; rank < size; rank++) {
+        struct hvd_outcome outcomes[N_MIXED] = {0};
+        for (int i = 0; i < N_MIXED; i++)
+            assert_int_equal(
+                hvd_engine_wait(w->engines[rank], held[i][rank].handle, &outcomes[i], NULL),
+                HVD_OK);
+        const float *sent = outcomes[SPLIT_FIRST].output->data;
+        for (int from = 0; from < size; from++)
+            all_are(w, rank, sent + (ptrdiff_t)2 * from, 2, (float)(from + 1));
+        all_are(w, rank, outcomes[GATHER].output->data, 2 * (int64_t)size * size, sum);
+        all_are(w, rank, at[rank], 2 * (int64_t)size, 2 * (float)size * sum);
+        hvd_output_destroy(outcomes[SPLIT_FIRST].output);
+        hvd_output_destroy(outcomes[GATHER].output);
+        w->devices[rank]->ops->free(w->devices[rank], at[rank]);
+    }
+}
+
+static void flights_with_the_same_memory_of_the_device_move_one_after_the_other(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < N_SIZES * N_ABILITIES * 8; k++) {
+        const struct fake_options fake = {.seed = k, .max_delay = k % 4 * 2};
+        struct fleet w;
+        open_fleet(&w, sizes[k % N_SIZES], (enum ability)(k / N_SIZES % N_ABILITIES), fake, -1);
+        for (int turn = 0; turn < 3; turn++) { /* by name, then by a bit */
+            sum_twice(&w);
+            read_and_write(&w);
+        }
+        close_fleet(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -813,6 +930,7 @@ int main(void)
         cmocka_unit_test(a_loop_takes_no_memory_of_its_own),
         cmocka_unit_test(a_larger_flight_takes_the_place_of_a_smaller_one),
         cmocka_unit_test(an_output_outlives_its_engine),
+        cmocka_unit_test(flights_with_the_same_memory_of_the_device_move_one_after_the_other),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
