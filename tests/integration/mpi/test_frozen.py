@@ -24,7 +24,7 @@ SETTINGS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1.5", "HOROVOD_STALL_SHUTDOWN_T
             "HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
 # Drawn ranks, places and moments.
 SEEDS = int(os.environ.get("HVD_FROZEN_SEEDS", "4"))
-# Seconds until the others have ended, for a machine with more ranks than processors.
+# Seconds until the others have ended, for a machine with more ranks than processors that has nothing else to do.
 BOUND = 60
 
 
@@ -59,7 +59,8 @@ class Job:
 
     def wait_for(self, word, n):
         """Reads on until n lines begin with the word; these lines."""
-        end = time.monotonic() + BOUND
+        bound = limits.seconds(BOUND)
+        end = time.monotonic() + bound
         while True:
             found = [line for line in self.lines if line.split()[:1] == [word]]
             if len(found) >= n:
@@ -67,7 +68,7 @@ class Job:
             try:
                 line = self.queue.get(timeout=max(end - time.monotonic(), 0.01))
             except queue.Empty:
-                raise AssertionError(f"{len(found)} of {n} said {word!r} in {BOUND} s: {self.text()}") from None
+                raise AssertionError(f"{len(found)} of {n} said {word!r} in {bound:.0f} s: {self.text()}") from None
             assert line is not None, f"{len(found)} of {n} said {word!r}: {self.text()}"
             self.lines.append(line)
 
