@@ -279,6 +279,8 @@ static void look_for_owners(struct hvd_pass *p)
 
 bool hvd_look_for_missing(struct hvd_pass *p)
 {
+    const bool is_finished = hvd_job_is_finished(&p->job->status);
+
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *object = p->view->objects[i];
 
@@ -287,9 +289,9 @@ bool hvd_look_for_missing(struct hvd_pass *p)
     }
     look_for_children(p);
     look_for_owners(p);
-    if (!hvd_job_is_finished(&p->job->status))
+    if (!is_finished)
         look_for_pods(p);
-    return p->plan->n_actions > 0 || p->is_unsure;
+    return p->plan->n_actions > 0 || (p->is_unsure && !is_finished);
 }
 
 bool hvd_look_describe(const struct hvd_pass *p, char *out, size_t size)

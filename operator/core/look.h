@@ -14,7 +14,8 @@
 /*
  * Plans HVD_ACTION_LOOK for what the view leaves open: objects that the watch shows no longer, and
  * those that should be there and are neither seen nor known to be gone. True if there is any:
- * nothing else may be decided before the answers are in the view.
+ * nothing else may be decided before the answers are in the view. So too while a look that was
+ * refused waits, but not of a finished job: its end is decided, and a deletion names the uid.
  */
 bool hvd_look_for_missing(struct hvd_pass *p);
 

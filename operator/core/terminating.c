@@ -45,6 +45,8 @@ static int64_t due_s(const struct hvd_pass *p, const struct hvd_object *object)
 {
     const struct hvd_meta *meta = &object->meta;
 
+    if (meta->is_doubtful) /* nobody knows whether it is there */
+        return 0;
     if (!meta->is_deleting && object->kind == HVD_KIND_POD) {
         const int64_t since_s = hvd_lingering_since_s(p, object);
 

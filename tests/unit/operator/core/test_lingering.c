@@ -298,9 +298,32 @@ static void what_an_earlier_job_has_left_is_not_to_go(void **state)
     }
 }
 
+/* Whether it is there nobody knows. */
+static void a_pod_that_cannot_be_read_is_accused_of_nothing(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, "");
+    world_end_master(&w, 0, NULL);
+    while (!*world_condition(&w, "Succeeded"))
+        (void)world_pass(&w);
+    world_label(&w, "Pod", "digits-worker-0", "horovod.io/job-name", NULL);
+    world_label(&w, "Pod", "digits-worker-1", "horovod.io/job-name", NULL);
+    w.unread_kind = "Pod";
+    pass_alone(&w, 300 * SECOND_MS);
+    assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+    assert_string_not_equal(world_condition(&w, "DeletionBlocked"), "True");
+    w.unread_kind = NULL; /* they are there, and nobody deletes them */
+    pass_alone(&w, 120 * SECOND_MS);
+    assert_string_equal(world_condition(&w, "DeletionBlocked"), "True");
+    world_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pod_that_cannot_be_read_is_accused_of_nothing),
         cmocka_unit_test(a_job_that_is_suspended_names_what_stays),
         cmocka_unit_test(the_pod_that_is_named_first_stays_named),
         cmocka_unit_test(an_attempt_that_waits_for_pods_names_one),

@@ -143,6 +143,52 @@ static void a_deadline_is_carried_out_while_something_cannot_be_read(void **stat
         world_is_state(&w, "Failed");
         assert_string_equal(world_condition_text(&w, "Failed", "reason"), "DeadlineExceeded");
         assert_true(w.now_ms <= from_ms + 75000); /* a try lasts no longer than its wait */
+        pass_time(&w, 60);
+        assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+        assert_null(world_find(&w, "Pod", "digits-worker-0"));
+        assert_null(world_find(&w, "Pod", "digits-worker-1"));
+        world_fini(&w);
+    }
+}
+
+/* An object of the job has lost its label, and cannot be read. */
+static void lose(struct world *w, const char *const object[2])
+{
+    world_label(w, object[0], object[1], "horovod.io/job-name", NULL);
+    w->unread_kind = object[0];
+}
+
+static void a_finished_job_is_cleaned_while_something_cannot_be_read(void **state)
+{
+    static const char *const lost[][2] = {{"Secret", "digits-ssh"},
+                                          {"Pod", "digits-worker-0"},
+                                          {"StatefulSet", "digits-worker"},
+                                          {"Job", "digits-master"}};
+
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        const bool is_late = i / 4;
+        struct world w;
+
+        print_message("%s, %s\n", lost[i % 4][0], is_late ? "a deadline" : "a success");
+        world_start(&w, ",\"activeDeadlineSeconds\":100,\"ttlSecondsAfterFinished\":600");
+        if (is_late)
+            w.now_ms += 100000;
+        else
+            world_end_master(&w, 0, NULL);
+        while (!*world_condition(&w, is_late ? "Failed" : "Succeeded"))
+            (void)world_pass(&w);
+        assert_non_null(world_find(&w, "StatefulSet", "digits-worker"));
+        lose(&w, lost[i % 4]);
+        pass_time(&w, 60);
+        assert_in_range(w.n_unread, 1, 12);
+        assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+        assert_null(world_find(&w, "Pod", "digits-worker-0"));
+        if (is_late)
+            assert_null(world_find(&w, "Job", "digits-master"));
+        assert_non_null(world_find(&w, "HorovodJob", "digits"));
+        pass_time(&w, 600);
+        assert_null(world_find(&w, "HorovodJob", "digits"));
         world_fini(&w);
     }
 }
@@ -199,6 +245,7 @@ int main(void)
         cmocka_unit_test(a_master_that_is_gone_is_told_of_while_its_events_cannot_be_read),
         cmocka_unit_test(a_job_without_a_status_gets_one_while_events_cannot_be_read),
         cmocka_unit_test(a_deadline_is_carried_out_while_something_cannot_be_read),
+        cmocka_unit_test(a_finished_job_is_cleaned_while_something_cannot_be_read),
         cmocka_unit_test(nodes_that_cannot_be_read_hold_up_the_list_and_are_told_of),
         cmocka_unit_test(a_spec_that_cannot_be_read_is_told_of_and_no_child_is_made),
     };

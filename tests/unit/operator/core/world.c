@@ -894,6 +894,7 @@ static size_t decide_once(struct world *w, bool *has_looked)
     size_t n_actions;
 
     *has_looked = false;
+    w->wake_at_ms = 0;
     if (!object)
         return 0;
     assert_int_equal(hvd_job_decode(object, &job, NULL), HVD_OK);
