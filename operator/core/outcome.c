@@ -275,13 +275,13 @@ static void keep_log(struct hvd_pass *p)
         p->st = hvd_job_set_failure_log(&p->next, has_lines ? pod->u.pod.last_lines : NULL);
 }
 
-/* Notes the loss of a worker, if there was one; true if so. */
+/* Notes the loss of a worker, if there was one; true if so. One that is not seen may be there. */
 static bool note_loss(struct hvd_pass *p)
 {
     struct hvd_worker_failure found;
     char text[HVD_LOSS_TEXT_SIZE];
 
-    if (p->st || !hvd_loss_find(p, &found, text))
+    if (p->st || p->is_unsure || !hvd_loss_find(p, &found, text))
         return false;
     p->st = hvd_job_set_worker_failure(&p->next, &found);
     p->is_urgent = true;
@@ -473,6 +473,13 @@ static bool fail_replaced(struct hvd_pass *p)
     return true;
 }
 
+bool hvd_outcome_is_success(const struct hvd_pass *p)
+{
+    const struct hvd_object *job = current_job(p), *pod = p->pods.master;
+
+    return job && (job->u.job.is_complete || (pod && pod->u.pod.phase == HVD_POD_SUCCEEDED));
+}
+
 bool hvd_outcome_master(struct hvd_pass *p)
 {
     const struct hvd_object *job = current_job(p);
@@ -481,7 +488,7 @@ bool hvd_outcome_master(struct hvd_pass *p)
     if (!job)
         return false;
     note_begun(p, job);
-    if (job->u.job.is_complete || (pod && pod->u.pod.phase == HVD_POD_SUCCEEDED)) {
+    if (hvd_outcome_is_success(p)) {
         succeed(p);
         return true;
     }

@@ -379,6 +379,15 @@ void hvd_labels_restore_stray(struct hvd_pass *p);
  * could not be read, that is told of and asked again later. */
 void hvd_trace_ask(struct hvd_pass *p, const char *name);
 
+/* deadline.c: activeDeadlineSeconds. */
+
+/* True once it is over, and the job failed for it; else wakes then. */
+bool hvd_deadline_ends_job(struct hvd_pass *p);
+
+/* The same of a job that waits for a read: if its master has ended by then, the job ends as that
+ * says. has_spec: what follows from a failure can be asked of the spec. */
+void hvd_deadline_ends_waiting(struct hvd_pass *p, bool has_spec);
+
 /* retry.c: the wait between attempts. */
 
 /* Notes that the attempt under way has failed and another one follows; returns for how many seconds
@@ -418,6 +427,9 @@ bool hvd_terminating_leaves_pod(struct hvd_pass *p, const struct hvd_object *pod
 
 /* Looks whether the current master has ended; true if so, and the next status says it. */
 bool hvd_outcome_master(struct hvd_pass *p);
+
+/* Whether it has succeeded, as its Job or its pod says. */
+bool hvd_outcome_is_success(const struct hvd_pass *p);
 
 /* The condition Failed, final. event is its reason for kubectl describe. */
 void hvd_outcome_fail(struct hvd_pass *p, const char *reason, const char *message);

@@ -281,26 +281,6 @@ static void show_waiting(struct hvd_pass *p)
         hvd_pass_state(p, HVD_JOB_PENDING);
 }
 
-/* True once activeDeadlineSeconds is over, and the job failed for it. */
-static bool is_overdue(struct hvd_pass *p)
-{
-    const struct hvd_job_spec *spec = &p->job->spec;
-    int64_t end_ms = (p->next.start_s + spec->active_deadline_s) * 1000;
-    char message[MESSAGE_SIZE];
-
-    if (spec->active_deadline_s < 0)
-        return false;
-    if (p->now_ms < end_ms) {
-        hvd_plan_wake(p->plan, end_ms);
-        return false;
-    }
-    (void)snprintf(message, sizeof(message),
-                   "the job was active for longer than activeDeadlineSeconds (%lld)",
-                   (long long)spec->active_deadline_s);
-    hvd_outcome_fail(p, HVD_REASON_DEADLINE, message);
-    return true;
-}
-
 /*
  * The workers are Ready and the master was just made: it will run in a moment, which is then
  * written together with this. Says until when to wait for it.
@@ -415,7 +395,7 @@ static void run(struct hvd_pass *p)
         count_workers(p);
         return;
     }
-    if (hvd_outcome_master(p) || is_overdue(p))
+    if (hvd_outcome_master(p) || hvd_deadline_ends_job(p))
         return;
     if (hvd_outcome_is_uncleared(p)) {
         restart(p);
@@ -591,7 +571,7 @@ static void wind_down(struct hvd_pass *p)
         return;
     if (p->next.start_s == 0)
         p->next.start_s = p->now_s;
-    if (is_overdue(p) || hvd_outcome_lost(p))
+    if (hvd_deadline_ends_job(p) || hvd_outcome_lost(p))
         return;
     hvd_ensure_hosts(p);
     hvd_ensure_master_told(p);
@@ -898,21 +878,19 @@ static bool is_let_go(const struct hvd_pass *p)
 }
 
 /* What has to be read could not be, which is told of. The job waits, but for its deadline. */
-static void wait_for_read(struct hvd_pass *p)
+static void wait_for_read(struct hvd_pass *p, bool has_spec)
 {
     hvd_look_report(p);
     if (!p->unread || p->plan->n_actions > 0)
         return;
-    if (!hvd_job_is_finished(&p->next) && !p->job->spec.is_suspended && !hvd_pass_is_stopping(p) &&
-        p->next.start_s > 0)
-        (void)is_overdue(p);
+    hvd_deadline_ends_waiting(p, has_spec);
     write_status(p);
 }
 
 static void act(struct hvd_pass *p)
 {
     if (hvd_look_for_missing(p)) {
-        wait_for_read(p);
+        wait_for_read(p, true);
         return;
     }
     if (hvd_job_is_finished(&p->job->status)) {
@@ -938,7 +916,7 @@ static void read_spec(struct hvd_pass *p)
     if (p->st)
         return;
     if (hvd_look_is_put_off(p, HVD_KIND_HOROVODJOB, p->job->name))
-        wait_for_read(p);
+        wait_for_read(p, false);
     else
         p->st = hvd_plan_add(p->plan, &action, p->job->namespace, p->job->name);
 }

@@ -193,6 +193,71 @@ static void a_finished_job_is_cleaned_while_something_cannot_be_read(void **stat
     }
 }
 
+/* The master has ended before the deadline, and what follows waits for the read. */
+static void at_its_deadline_a_job_ends_as_its_master_has(void **state)
+{
+    static const struct {
+        int exit_code;
+        bool is_noted; /* on the ConfigMap, and nothing else is left of it */
+        const char *state, *reason;
+    } cases[] = {{0, false, "Succeeded", "MasterSucceeded"},
+                 {3, false, "Failed", "MasterFailed"},
+                 {0, true, "Succeeded", "MasterSucceeded"},
+                 {3, true, "Failed", "MasterFailed"}};
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct world w;
+
+        print_message("case %zu\n", i);
+        world_start(&w, ",\"activeDeadlineSeconds\":200,\"backoffLimit\":0");
+        if (cases[i].is_noted) {
+            w.has_waits = w.is_status_denied = true;
+            world_end_master(&w, cases[i].exit_code, NULL);
+            pass_time(&w, 10);
+            world_remove(&w, "Job", "digits-master");
+            while (world_controllers(&w))
+                continue;
+            w.is_status_denied = false;
+        }
+        lose(&w, (const char *[2]){"Secret", "digits-ssh"});
+        pass_time(&w, 20);
+        if (!cases[i].is_noted)
+            world_end_master(&w, cases[i].exit_code, NULL);
+        pass_time(&w, 60);
+        world_is_state(&w, "Running");
+        pass_time(&w, 200);
+        world_is_state(&w, cases[i].state);
+        assert_string_equal(world_condition_text(&w, cases[i].state, "reason"), cases[i].reason);
+        assert_int_equal(number(&w, "failures"), cases[i].exit_code ? 1 : 0);
+        assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+        world_fini(&w);
+    }
+}
+
+/* What follows from the failure only the spec says. */
+static void a_job_without_a_spec_meets_its_deadline_whatever_its_master_did(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world w;
+
+        world_start(&w, ",\"activeDeadlineSeconds\":200,\"backoffLimit\":0");
+        w.keeps_no_spec = true;
+        lose(&w, (const char *[2]){"Secret", "digits-ssh"});
+        pass_time(&w, 20);
+        world_end_master(&w, i ? 0 : 3, NULL);
+        pass_time(&w, 60);
+        w.unread_kind = "HorovodJob";
+        pass_time(&w, 300);
+        world_is_state(&w, i ? "Succeeded" : "Failed");
+        if (i == 0)
+            assert_string_equal(world_condition_text(&w, "Failed", "reason"), "DeadlineExceeded");
+        assert_null(world_find(&w, "StatefulSet", "digits-worker"));
+        world_fini(&w);
+    }
+}
+
 static void nodes_that_cannot_be_read_hold_up_the_list_and_are_told_of(void **state)
 {
     struct world w;
@@ -246,6 +311,8 @@ int main(void)
         cmocka_unit_test(a_job_without_a_status_gets_one_while_events_cannot_be_read),
         cmocka_unit_test(a_deadline_is_carried_out_while_something_cannot_be_read),
         cmocka_unit_test(a_finished_job_is_cleaned_while_something_cannot_be_read),
+        cmocka_unit_test(at_its_deadline_a_job_ends_as_its_master_has),
+        cmocka_unit_test(a_job_without_a_spec_meets_its_deadline_whatever_its_master_did),
         cmocka_unit_test(nodes_that_cannot_be_read_hold_up_the_list_and_are_told_of),
         cmocka_unit_test(a_spec_that_cannot_be_read_is_told_of_and_no_child_is_made),
     };
