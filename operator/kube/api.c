@@ -108,6 +108,18 @@ static bool is_of_server(const struct hvd_kube_request *request, long code, cons
              (!*kind || strcmp(kind, hvd_kind_info(path->kind)->resource) == 0)));
 }
 
+/* Whether the body is a Status without a failure in it. Which of its fields are read depends on the
+ * kind of the object. */
+static bool is_success(const cJSON *body)
+{
+    const cJSON *code = cJSON_GetObjectItemCaseSensitive(body, "code");
+    const char *status = hvd_json_text(body, "status");
+
+    return strcmp(hvd_json_text(body, "kind"), "Status") == 0 &&
+           (!*status || strcmp(status, "Success") == 0) &&
+           !(cJSON_IsNumber(code) && code->valuedouble >= 300);
+}
+
 /*
  * Whether an answer that is a success holds another object than the one that the request names: a
  * proxy or a webhook is wrong. A deletion may be answered with a Status, which names nothing.
@@ -121,9 +133,10 @@ static bool is_of_another(const struct hvd_kube_request *request, const cJSON *b
     const bool is_deletion = request->verb == HVD_VERB_DELETE;
 
     if (!path->name || !body ||
-        (request->verb != HVD_VERB_GET && request->verb != HVD_VERB_PATCH && !is_deletion) ||
-        (is_deletion && !*name))
+        (request->verb != HVD_VERB_GET && request->verb != HVD_VERB_PATCH && !is_deletion))
         return false;
+    if (is_deletion && !*name)
+        return !is_success(body);
     return strcmp(name, path->name) != 0 || (path->ns && *ns && strcmp(ns, path->ns) != 0) ||
            (*kind && strcmp(kind, "PartialObjectMetadata") != 0 &&
             strcmp(kind, hvd_kind_info(path->kind)->kind) != 0);

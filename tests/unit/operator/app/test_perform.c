@@ -455,6 +455,32 @@ static void a_delete_that_takes_time_is_seen_in_the_store(void **state)
     assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
 }
 
+/* The object is there until the API server itself says that it is not. */
+static void a_delete_is_done_when_the_api_server_says_so(void **state)
+{
+    static const char *const answers[] = {"{}", "[]",
+                                          "{\"kind\":\"Status\",\"status\":\"Failure\"}",
+                                          "{\"kind\":\"Status\",\"code\":403}"};
+    struct bench *b = *state;
+    cJSON *service = cJSON_Parse(CHILD("j", "s1", "5", "j", "u1"));
+
+    assert_int_equal(hvd_store_put(&b->store, HVD_KIND_SERVICE, service, NULL), HVD_OK);
+    cJSON_Delete(service);
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        bench_plan(b, HVD_ACTION_DELETE, false);
+        bench_perform(b);
+        fake_api_answer(fake_api_last(&b->fake), 200, answers[i]);
+        assert_non_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+        assert_int_equal(b->entry->failures[0].type, HVD_FAILURE_DENIED);
+        assert_true(bench_is_put_off(b));
+    }
+    bench_plan(b, HVD_ACTION_DELETE, false);
+    bench_perform(b);
+    fake_api_answer(fake_api_last(&b->fake), 200, "{\"kind\":\"Status\",\"status\":\"Success\"}");
+    assert_null(hvd_store_find(&b->store, HVD_KIND_SERVICE, "ns", "j"));
+    assert_int_equal(b->entry->n_failures, 0);
+}
+
 /* The API server answers the deletion of a Service with what it was. */
 static void an_answer_with_what_was_deleted_brings_nothing_back(void **state)
 {
@@ -608,6 +634,7 @@ int main(void)
         TEST(a_delete_that_was_denied_is_forgotten_when_it_succeeds),
         TEST(a_delete_is_never_wrong_in_itself),
         TEST(a_delete_that_takes_time_is_seen_in_the_store),
+        TEST(a_delete_is_done_when_the_api_server_says_so),
         TEST(an_answer_with_what_was_deleted_brings_nothing_back),
         TEST(a_delete_that_another_client_finishes_brings_nothing_back),
         TEST(events_never_hold_a_job_up_unless_the_server_is_away),

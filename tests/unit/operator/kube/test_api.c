@@ -139,6 +139,15 @@ static void a_success_is_believed_about_the_object_that_was_asked_for(void **sta
         {HVD_VERB_DELETE, STATUS(",\"status\":\"Success\""), HVD_OK},
         {HVD_VERB_DELETE, OBJECT("StatefulSet", "default", "digits-worker"), HVD_OK},
         {HVD_VERB_DELETE, OBJECT("StatefulSet", "default", "other"), HVD_ERR_UNAVAILABLE},
+        /* Of some kinds nothing but kind, code and message of it is read. */
+        {HVD_VERB_DELETE, STATUS(""), HVD_OK},
+        {HVD_VERB_DELETE, STATUS(",\"code\":200"), HVD_OK},
+        {HVD_VERB_DELETE, STATUS(",\"status\":\"Failure\""), HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_DELETE, STATUS(",\"code\":404"), HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_DELETE, "{}", HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_DELETE, "[]", HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_DELETE, "\"ok\"", HVD_ERR_UNAVAILABLE},
+        {HVD_VERB_DELETE, "{\"kind\":\"StatefulSet\"}", HVD_ERR_UNAVAILABLE},
         {HVD_VERB_LIST, "{\"items\":[]}", HVD_OK},
         {HVD_VERB_WATCH, NULL, HVD_OK},
     };
