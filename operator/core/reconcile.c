@@ -450,12 +450,6 @@ static void show_suspended(struct hvd_pass *p, const char *text)
     set(p, HVD_COND_WORKERS_READY, HVD_FALSE, (const char *const[2]){"Suspended", message});
 }
 
-/* Whether an event is to tell of the suspension that the status has begun. */
-static bool is_untold(const struct hvd_pass *p)
-{
-    return hvd_str_equal(p->job->status.conditions[HVD_COND_SUSPENDED].message, suspending);
-}
-
 /*
  * The condition Suspended is true once no pod is left, nor anything that would make one. Where
  * something is, the event waits for the pass after the status: who takes the suspension back before
@@ -468,7 +462,7 @@ static void show_suspension(struct hvd_pass *p)
     const bool is_known = hvd_pass_is_stopping(p);
     const bool waits = !is_known && !is_idle && !p->is_carried_out;
 
-    if (is_known ? is_untold(p) : !waits)
+    if (!is_known && !waits)
         hvd_pass_event(p, "Suspended", suspended, false);
     set(p, HVD_COND_SUSPENDED, is_idle ? HVD_TRUE : HVD_FALSE,
         (const char *const[2]){is_idle ? "Suspended" : HVD_REASON_SUSPENDING,
@@ -515,8 +509,6 @@ static void resume(struct hvd_pass *p)
     static const char message[] = "the job is resumed";
     static const char waiting[] = "the job resumes as soon as what its last start left is gone";
 
-    if (is_untold(p))
-        hvd_pass_event(p, "Suspended", suspended, false);
     if (!hvd_outcome_quiesce(p)) {
         show_suspended(p, waiting);
         set(p, HVD_COND_SUSPENDED, HVD_FALSE,
@@ -587,11 +579,19 @@ static void take_noted(struct hvd_pass *p)
     hvd_outcome_noted(p);
 }
 
+/* The event of a suspension that the status has begun, whatever this pass decides. */
+static void tell_suspension(struct hvd_pass *p)
+{
+    if (hvd_str_equal(p->job->status.conditions[HVD_COND_SUSPENDED].message, suspending))
+        hvd_pass_event(p, "Suspended", suspended, false);
+}
+
 static void decide(struct hvd_pass *p)
 {
     char message[MESSAGE_SIZE];
 
     p->next.observed_generation = p->job->generation;
+    tell_suspension(p);
     if (hvd_mark_is_end(p))
         take_noted(p);
     else if (p->job->invalid)

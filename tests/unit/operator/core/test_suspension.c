@@ -49,11 +49,45 @@ static void a_job_made_suspended_is_told_of_at_once(void **state)
     world_fini(&w);
 }
 
+/* Whatever happens once the status has begun it. */
+static void a_suspension_that_has_begun_is_told_of_however_the_job_ends(void **state)
+{
+    static const char *const ends[] = {"Succeeded", "Failed", "Failed"};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct world w;
+
+        print_message("case %zu\n", i);
+        world_start(&w, "");
+        world_hold(&w, "HorovodJob", "digits");
+        world_edit(&w, "{\"suspend\":true}");
+        while (!*world_condition(&w, "Suspended"))
+            (void)world_pass(&w);
+        assert_int_equal(world_events(&w, "Suspended"), 0);
+        if (i == 0)
+            assert_true(world_patch(
+                &w, "Job", "digits-master",
+                "{\"status\":{\"conditions\":[{\"type\":\"Complete\",\"status\":\"True\"}]}}"));
+        if (i == 1)
+            world_edit(&w, "{\"image\":null}");
+        if (i == 2) {
+            world_edit(&w, "{\"suspend\":false}");
+            world_remove(&w, "HorovodJob", "digits");
+        }
+        world_settle(&w);
+        world_is_state(&w, ends[i]);
+        assert_int_equal(world_events(&w, "Suspended"), 1);
+        world_fini(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_suspension_is_told_of_where_it_has_stopped_something),
         cmocka_unit_test(a_job_made_suspended_is_told_of_at_once),
+        cmocka_unit_test(a_suspension_that_has_begun_is_told_of_however_the_job_ends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
