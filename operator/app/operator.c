@@ -422,17 +422,24 @@ static void reconcile(struct hvd_operator *op, struct hvd_entry *entry)
 
 /* ---- the loop ---- */
 
-/* The groups of all jobs are gone, or were, for one cause: nobody fights over any of them, and what
- * was denied meanwhile is tried at once. */
-static void forget_groups(struct hvd_operator *op, enum hvd_kind kind)
+/*
+ * The groups of all jobs are gone, or were, for one cause: nobody fights over any of them, and what
+ * was denied meanwhile is tried at once. Where that is not certain, as the stream has only ended
+ * early, a fight that is known stays one, and denials wait on.
+ */
+static void forget_groups(struct hvd_operator *op, enum hvd_kind kind, bool is_certain)
 {
     struct hvd_entry *entry = hvd_store_next(&op->store, NULL);
 
     for (; entry; entry = hvd_store_next(&op->store, entry)) {
         if (!entry->has_job)
             continue;
-        hvd_repairs_forget(&entry->repairs, kind, entry->job.name);
-        hvd_entry_drop_failure(entry, kind, entry->job.name);
+        if (is_certain) {
+            hvd_repairs_forget(&entry->repairs, kind, entry->job.name);
+            hvd_entry_drop_failure(entry, kind, entry->job.name);
+        } else {
+            hvd_repairs_excuse(&entry->repairs, kind, entry->job.name);
+        }
         want(op, entry, hvd_clock_ms());
     }
 }
@@ -443,12 +450,13 @@ static void follow_gang(struct hvd_operator *op)
     const enum hvd_kind kind = hvd_gang_kind(&op->settings);
     const bool is_missing = hvd_follow_is_missing(&op->follow, kind);
     const unsigned n_cuts = hvd_follow_count_cuts(&op->follow, kind);
+    const bool is_changed = is_missing != op->settings.is_gang_missing;
 
-    if (is_missing == op->settings.is_gang_missing && n_cuts == op->gang_cuts)
+    if (!is_changed && n_cuts == op->gang_cuts)
         return;
     op->gang_cuts = n_cuts;
-    forget_groups(op, kind);
-    if (is_missing == op->settings.is_gang_missing)
+    forget_groups(op, kind, is_changed);
+    if (!is_changed)
         return;
     op->settings.is_gang_missing = is_missing;
     HVD_LOG_KV(op->setup.log, is_missing ? HVD_LOG_ERROR : HVD_LOG_INFO, SUBSYSTEM,

@@ -244,13 +244,22 @@ static struct hvd_repair_record *add(struct hvd_repairs *repairs, uint64_t key)
     return &repairs->records[repairs->n++];
 }
 
+/* Whether another writer is known to undo it. */
+static bool is_known_fight(const struct hvd_repair_record *record)
+{
+    return record->text || record->is_announced;
+}
+
 /* What follows was not undone by another writer. */
-static void forget_creation(struct hvd_repairs *repairs, enum hvd_kind kind, const char *name)
+static void forget_creation(struct hvd_repairs *repairs, enum hvd_kind kind, const char *name,
+                            bool keeps_fight)
 {
     const uint64_t key = hvd_repair_key(kind, name, hvd_repair_of_existence(kind));
 
     for (size_t i = repairs->n; i > 0; i--) {
-        if (repairs->records[i - 1].key == key)
+        const struct hvd_repair_record *record = &repairs->records[i - 1];
+
+        if (record->key == key && !(keeps_fight && is_known_fight(record)))
             remove_at(repairs, i - 1);
     }
 }
@@ -260,8 +269,15 @@ void hvd_repairs_forget(struct hvd_repairs *repairs, enum hvd_kind kind, const c
     const struct hvd_attempted_write write =
         hvd_denials_write(kind, name, hvd_repair_of_existence(kind), HVD_REPAIR_PRESENT, 0);
 
-    forget_creation(repairs, kind, name);
+    forget_creation(repairs, kind, name, false);
     hvd_denials_drop(&repairs->denials, &write);
+    if (!repairs->n)
+        free_room(repairs);
+}
+
+void hvd_repairs_excuse(struct hvd_repairs *repairs, enum hvd_kind kind, const char *name)
+{
+    forget_creation(repairs, kind, name, true);
     if (!repairs->n)
         free_room(repairs);
 }
@@ -323,7 +339,7 @@ static void note(struct hvd_repairs *repairs, const struct hvd_action *action, i
         return;
     hvd_repairs_prune(repairs, now_ms);
     if (action->type == HVD_ACTION_DELETE && infos[action->repair].field)
-        forget_creation(repairs, action->kind, action->name); /* the operator deletes it itself */
+        forget_creation(repairs, action->kind, action->name, false); /* it deletes it itself */
     record = find(repairs, key);
     is_new = !record;
     if (!record && hvd_repairs_has_room(repairs, action->kind, 0))

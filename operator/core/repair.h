@@ -108,6 +108,10 @@ hvd_status_t hvd_repairs_attribute(struct hvd_repairs *repairs, const struct hvd
  * gone for a cause that is no other writer's. */
 void hvd_repairs_forget(struct hvd_repairs *repairs, enum hvd_kind kind, const char *name);
 
+/* Forgets that it was made, unless another writer is known to undo that: it may be gone for such a
+ * cause. */
+void hvd_repairs_excuse(struct hvd_repairs *repairs, enum hvd_kind kind, const char *name);
+
 /* Records that an event was written; those that are about no repair are ignored. */
 void hvd_repairs_announced(struct hvd_repairs *repairs, const struct hvd_action *action);
 

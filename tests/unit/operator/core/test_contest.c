@@ -671,6 +671,32 @@ static void groups_that_go_with_their_definition_are_no_fight(void **state)
     world_fini(&w);
 }
 
+/* A stream that ends early says little: a fight that is known goes on, and costs no more than
+ * others. */
+static void a_fight_that_is_known_outlasts_streams_that_end_early(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, &strangers[3]);
+    for (int i = 0; i < 60; i++) {
+        if (world_find(&w, "PodGroup", "digits"))
+            world_remove(&w, "PodGroup", "digits");
+        for (int n = 0; n < 20; n++) { /* a minute, at whose end the load balancer ends it */
+            (void)world_pass(&w);
+            if (world_find(&w, "PodGroup", "digits"))
+                world_remove(&w, "PodGroup", "digits");
+            w.now_ms += 3 * SECOND_MS;
+        }
+        hvd_repairs_excuse(&w.repairs, HVD_KIND_VOLCANO_PODGROUP, "digits");
+        (void)world_pass(&w);
+        assert_string_equal(world_condition(&w, "Contested"), "True");
+    }
+    assert_int_equal(world_events(&w, "RepairNotKept"), 1);
+    assert_in_range(w.n_sent, 10, 40);
+    world_fini(&w);
+}
+
 /* A key that is removed has no owner: whoever owns what stands beside it is not accused. */
 static void who_owns_other_keys_of_a_field_is_not_accused(void **state)
 {
@@ -901,6 +927,7 @@ int main(void)
         cmocka_unit_test(the_other_writer_is_named_by_its_manager),
         cmocka_unit_test(who_owns_other_keys_of_a_field_is_not_accused),
         cmocka_unit_test(groups_that_go_with_their_definition_are_no_fight),
+        cmocka_unit_test(a_fight_that_is_known_outlasts_streams_that_end_early),
         cmocka_unit_test(a_restarted_operator_ends_the_report_only_when_it_was_calm_for_long),
         cmocka_unit_test(a_list_made_immutable_ends_no_job),
         cmocka_unit_test(the_template_of_running_workers_stays_and_is_repaired_at_the_next_start),
