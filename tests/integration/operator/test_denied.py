@@ -104,7 +104,7 @@ def test_a_suspension_is_carried_out_while_the_status_is_denied(server, ns, oper
         until("the master's Job is removed", lambda: ns.get("jobs", "digits-master") is None, 60)
         until("no worker is wanted", lambda: wanted(ns) == 0)
         assert ns.state() == "Running"  # as it was written last
-        until("the event", lambda: ("StatusNotWritten", 1) in ns.events(), 60)
+        until("both events", lambda: {("StatusNotWritten", 1), ("Suspended", 1)} <= set(ns.events()), 60)
         assert ns.events().count(("Suspended", 1)) == 1
     ns.wait_state("Suspended", timeout=60)
     assert ns.status()["failures"] == 0
