@@ -153,9 +153,10 @@ static char *join_owners(struct hvd_pass *p, const struct hvd_object *child)
  * somebody replaces the whole object. Owned. */
 static char *replace_owners(struct hvd_pass *p, const struct hvd_object *child)
 {
-    const bool has_hash =
+    const bool has_hash = /* or nobody will ask for it, or it may be of another spec */
         child->kind != HVD_KIND_STATEFULSET || child->u.statefulset.spec_hash ||
-        p->job->generation != p->job->status.observed_generation; /* it may be of another spec */
+        hvd_job_is_finished(&p->job->status) ||
+        p->job->generation != p->job->status.observed_generation;
     const struct hvd_child_inputs in = {.job = p->job,
                                         .spec = has_hash ? NULL : hvd_pass_spec(p),
                                         .attempt = hvd_job_ended(&p->job->status) + 1};

@@ -193,6 +193,28 @@ static void a_finished_job_is_cleaned_while_something_cannot_be_read(void **stat
     }
 }
 
+/* A child that it keeps has lost all metadata, and only the spec has what is missing of them. */
+static void a_finished_job_expires_while_its_spec_cannot_be_read(void **state)
+{
+    struct world w;
+
+    (void)state;
+    world_start(&w, ",\"cleanPodPolicy\":\"None\",\"ttlSecondsAfterFinished\":600");
+    world_end_master(&w, 0, NULL);
+    world_settle(&w);
+    world_is_state(&w, "Succeeded");
+    w.keeps_no_spec = true;
+    w.unread_kind = "HorovodJob";
+    assert_true(world_patch(&w, "StatefulSet", "digits-worker",
+                            "{\"metadata\":{\"ownerReferences\":null,\"annotations\":null}}"));
+    world_settle(&w);
+    assert_non_null(
+        hvd_json_at(world_find(&w, "StatefulSet", "digits-worker"), "metadata.ownerReferences"));
+    pass_time(&w, 700);
+    assert_null(world_find(&w, "HorovodJob", "digits"));
+    world_fini(&w);
+}
+
 /* The master has ended before the deadline, and what follows waits for the read. */
 static void at_its_deadline_a_job_ends_as_its_master_has(void **state)
 {
@@ -311,6 +333,7 @@ int main(void)
         cmocka_unit_test(a_job_without_a_status_gets_one_while_events_cannot_be_read),
         cmocka_unit_test(a_deadline_is_carried_out_while_something_cannot_be_read),
         cmocka_unit_test(a_finished_job_is_cleaned_while_something_cannot_be_read),
+        cmocka_unit_test(a_finished_job_expires_while_its_spec_cannot_be_read),
         cmocka_unit_test(at_its_deadline_a_job_ends_as_its_master_has),
         cmocka_unit_test(a_job_without_a_spec_meets_its_deadline_whatever_its_master_did),
         cmocka_unit_test(nodes_that_cannot_be_read_hold_up_the_list_and_are_told_of),
