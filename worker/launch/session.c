@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -173,6 +174,15 @@ static bool is_without_room(int why)
     return why == ENOSPC || why == EDQUOT;
 }
 
+/* So many bytes, or as many as a file may have (ulimit -f): beyond that SIGXFSZ would end us. */
+static off_t largest(size_t size)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size ? (off_t)limit.rlim_cur
+                                                                        : (off_t)size;
+}
+
 /* Whether the folder takes so many bytes, and some files: mpirun would hang, or end with errors of
  * its own. A file system that cannot tell has room. */
 static bool has_room(const struct hvd_session_folder *folder, size_t size)
@@ -186,7 +196,7 @@ static bool has_room(const struct hvd_session_folder *folder, size_t size)
         (geteuid() == 0 ? about.f_ffree : about.f_favail) < ROOM_FILES)
         return false;
     fd = openat(folder->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    is_full = (fd < 0 || fallocate(fd, 0, 0, (off_t)size) != 0) && is_without_room(errno);
+    is_full = (fd < 0 || fallocate(fd, 0, 0, largest(size)) != 0) && is_without_room(errno);
     (void)unlinkat(folder->fd, name, 0);
     hvd_process_close(&fd);
     return !is_full;

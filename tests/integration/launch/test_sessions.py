@@ -193,6 +193,20 @@ def test_programs_of_mpi_run_in_such_a_folder(tmp_path, run, hosts, is_users):
     wait_for(lambda: not list(tmp_path.iterdir()) + list(hosts.temporary(1).iterdir()), "nothing is left")
 
 
+LIMITED = ["prlimit", f"--fsize={6 << 20}", "--"]  # as `ulimit -f 6144`; PMIx of Open MPI 4 needs files of 4 MiB
+
+
+def test_a_file_may_be_smaller_than_the_room_that_is_looked_for(run):
+    result = run("-np", 2, "true", before=LIMITED)
+    assert (result.code, result.err) == (0, ""), result
+
+
+def test_a_daemon_may_write_smaller_files_than_the_room_that_is_looked_for(run, script, tmp_path):
+    daemon = script("", name="orted")
+    result = run("--session-exec", tmp_path, daemon, before=LIMITED)
+    assert (result.code, result.err) == (0, ""), result
+
+
 def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path, run):
     result = run("-np", 1, "true", env={"TMPDIR": str(tmp_path / "nonexistent")})
     assert (result.code, result.err) == (0, ""), result
