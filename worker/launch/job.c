@@ -118,6 +118,13 @@ static void end_orphans(struct run *run)
     run->n_orphans = 0;
 }
 
+/* One that has ended may be another's process by now. */
+static void signal_mpirun(const struct run *run, int number)
+{
+    if (!run->has_ended)
+        (void)kill(run->pid, number);
+}
+
 static void kill_mpirun(struct run *run)
 {
     watch_orphans(run);
@@ -132,8 +139,7 @@ static void stop_mpirun(struct run *run, int number)
     run->force_at_ms = 0;
     if (run->kill_at_ms == 0)
         run->kill_at_ms = hvd_process_now_ms() + STOP_MS;
-    if (!run->has_ended) /* it may be another's process then */
-        (void)kill(run->pid, number);
+    signal_mpirun(run, number);
 }
 
 /* The first signal leaves programs their grace, the next ends that, and one more kills. */
@@ -164,7 +170,7 @@ static void take_signal(struct run *run)
     if (number == SIGCHLD)
         run->has_ended = run->has_ended || waitpid(run->pid, &run->status, WNOHANG) == run->pid;
     else if (number == SIGUSR1 || number == SIGUSR2)
-        (void)kill(run->pid, number);
+        signal_mpirun(run, number);
     else if (number != SIGTTIN)
         take_stop(run, number);
 }
@@ -300,7 +306,7 @@ static void look_at_clock(struct run *run)
         stop_mpirun(run, SIGTERM);
     if (run->force_at_ms > 0 && now_ms >= run->ask_at_ms && !run->has_ended) {
         /* Again, too: Open MPI 4 passes a signal that comes before its ranks run on to none. */
-        (void)kill(run->pid, HVD_RANK_STOP_SIGNAL);
+        signal_mpirun(run, HVD_RANK_STOP_SIGNAL);
         run->ask_at_ms = now_ms + ASK_AGAIN_MS;
     }
     if (run->kill_at_ms == 0 && hvd_report_stream_is_stuck(&run->stream))

@@ -349,6 +349,36 @@ time.sleep(60)
     assert len(list(tmp_path.glob("hit-*"))) == 2
 
 
+# In a process namespace of its own: another process gets the number of an mpirun that has ended, while horovodrun waits for a reader.
+REUSED = """
+import pathlib, select, signal, subprocess, sys, time
+job = "seq 9000; until test -e go; do sleep 0.1; done"
+process = subprocess.Popen([sys.argv[1], "-np", "1", "sh", "-c", job], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+select.select([process.stdout], [], [])
+def others():
+    pids = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in pids if "--session-keep" not in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
+mpirun, = others()
+pathlib.Path("go").touch()
+while others():
+    time.sleep(0.01)
+bystander = None
+while not bystander or bystander.pid != mpirun:
+    pathlib.Path("/proc/sys/kernel/ns_last_pid").write_text(str(mpirun - 1))
+    bystander = subprocess.Popen(["sleep", "600"])
+process.send_signal(signal.SIGUSR1)
+process.terminate()
+print(process.wait(), bystander.poll())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a process namespace needs root")
+def test_a_user_signal_after_the_end_of_mpirun_reaches_no_other_process(tmp_path):
+    done = subprocess.run(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "python3", "-c", REUSED,
+                           str(HOROVODRUN)], cwd=tmp_path, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{128 + signal.SIGTERM} None\n"), done
+
+
 def test_children_of_a_rank_that_failed_are_ended(run):
     mark = f"mark-{uuid.uuid4()}"
     result = run("-np", 1, "sh", "-c", "sh -c 'sleep 600; :' \"$0\" & exit 4", mark)
