@@ -64,7 +64,7 @@ struct run {
     int64_t ask_at_ms;       /* within the grace: when the wrappers are told (again) */
     int64_t force_at_ms;     /* when the grace is over; 0 = there is none */
     int64_t kill_at_ms;      /* when mpirun has had its time to stop; 0 = it was not asked */
-    bool has_closed_output;  /* nobody reads it */
+    bool has_closed_output;  /* nobody reads it: mpirun, which had not ended, was stopped */
     bool has_lost_output;    /* it goes to a file that takes no more */
     char chunk[CHUNK_BYTES]; /* for one read */
     struct hvd_deadline deadline;
@@ -319,7 +319,7 @@ static void look_at_clock(struct run *run)
         run->has_lost_output = true;
         say(run, "standard output ends here, and the job goes on: %s", strerror(out->failure));
     }
-    if (out->is_broken && !run->has_closed_output) {
+    if (out->is_broken && !run->has_closed_output && !run->has_ended) {
         run->has_closed_output = true;
         stop_mpirun(run, SIGTERM);
     }
@@ -475,7 +475,7 @@ static int conclude(struct run *run, const struct hvd_job *job)
     const char *signal_name = sigdescr_np(run->stop_signal);
     char line[LAST_LINE_MAX];
 
-    if (run->has_closed_output && !run->stop_signal) {
+    if (run->has_closed_output && !run->stop_signal && !run->stream.has_cause) {
         say(run, "nobody reads standard output: the job was stopped");
         return 128 + SIGPIPE;
     }

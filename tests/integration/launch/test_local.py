@@ -124,13 +124,13 @@ def test_a_line_without_an_end_holds_up_no_line_of_the_other_stream():
         process.terminate()
 
 
-def written_to_nobody(tmp_path):
+def written_to_nobody(tmp_path, code=0, stderr=subprocess.DEVNULL):
     """A job that has written more than a pipe holds, and has ended, while nobody has read: horovodrun alone is left."""
-    mark = f"mark-{tmp_path}"
-    process = subprocess.Popen([str(HOROVODRUN), "-np", "1", "sh", "-c", "seq 9000; :", mark], stdout=subprocess.PIPE, text=True,
-                               stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([str(HOROVODRUN), "-np", "1", "sh", "-c", f"seq 9000; exit {code}"], stdout=subprocess.PIPE, text=True,
+                               stderr=stderr, env={**os.environ, "HOROVOD_TERMINATION_LOG": str(tmp_path / "log")})
     select.select([process.stdout], [], [])
-    wait_for(lambda: processes_with(mark) == [process.pid], "mpirun has ended")
+    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    wait_for(lambda: not set(map(int, children.read_text().split())) - set(processes_with("--session-keep")), "mpirun has ended")
     return process
 
 
@@ -145,6 +145,18 @@ def test_a_reader_who_never_reads_keeps_no_job_from_being_stopped(tmp_path):
     with written_to_nobody(tmp_path) as process:
         process.terminate()
         assert process.wait(timeout=60) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_reader_who_leaves_after_the_end_of_the_job_takes_no_result_with_it(tmp_path, code):
+    (tmp_path / "log").touch()
+    with written_to_nobody(tmp_path, code, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        err = process.stderr.read()
+        assert process.wait(timeout=60) == code, err
+    says = f"horovodrun: rank 0 on host {os.uname().nodename} exited with code 3, last output: 9000\n" if code else ""
+    assert err == says
+    assert (tmp_path / "log").read_text().endswith(says)
 
 
 def test_bytes_of_any_kind_pass_through_standard_output(tmp_path):
