@@ -375,13 +375,20 @@ static int patience_ms(const struct run *run)
     return hvd_pump_is_aside(&run->in) ? 1000 : -1;
 }
 
+/* Whether mpirun's standard error is read whoever reads our standard output: nothing of it goes
+ * there. */
+static bool is_apart(const struct run *run)
+{
+    return !run->job->has_packets && !hvd_outlet_is_joint(&run->outlet);
+}
+
 /* Waits until something happens, and sees to it. */
 static void watch_once(struct run *run)
 {
     /* What mpirun has left in the pipes when it ended says why. */
     const bool has_room = run->has_ended || hvd_outlet_has_room(&run->outlet);
     struct pollfd fds[5] = {{.fd = run->signals, .events = POLLIN},
-                            {.fd = has_room ? run->from : -1, .events = POLLIN},
+                            {.fd = has_room || is_apart(run) ? run->from : -1, .events = POLLIN},
                             {.fd = has_room ? run->from_out : -1, .events = POLLIN}};
 
     hvd_outlet_poll(&run->outlet, &fds[3]);

@@ -14,6 +14,7 @@ struct hvd_job {
     const char *termination_log;   /* file for the last words of the rank that failed; NULL: none */
     int64_t grace_ms; /* that the wrappers give programs after SIGTERM; 0: they are not told */
     int mpi_major;    /* of mpirun */
+    bool has_packets; /* ranks' standard output comes within mpirun's standard error */
     bool may_go_on;   /* mpirun was told that ranks may fail: it has no time to end then */
     bool has_srun;    /* mpirun ends when the srun of its daemons does, and for no time limit */
     bool is_verbose;  /* shows mpirun's own words about a failure too */

@@ -418,6 +418,12 @@ static bool wants_session(struct launch *l)
     return !hvd_session_is_chosen(&l->options->mpi_args);
 }
 
+/* Whether wrappers send standard output in packets (core/packet.h). */
+static bool has_packets(const struct launch *l)
+{
+    return l->mpi_major < 5 && !hvd_mpirun_changes_output(&l->options->mpi_args);
+}
+
 static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
 {
     static const char *const none[] = {NULL};
@@ -425,7 +431,6 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
     const char *mode = o->has_timestamp   ? HVD_RANK_STAMP
                        : o->has_no_prefix ? HVD_RANK_PLAIN
                                           : HVD_RANK_PREFIX;
-    const bool has_packets = l->mpi_major < 5 && !hvd_mpirun_changes_output(&o->mpi_args);
     char grace[32];
     const char *const wrapper[] = {l->self,
                                    HVD_RANK_EXEC,
@@ -433,7 +438,7 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
                                    mode,
                                    l->output_dir ? l->output_dir : HVD_RANK_NO_FILES,
                                    grace,
-                                   has_packets ? HVD_RANK_PACKETS : HVD_RANK_STREAMS,
+                                   has_packets(l) ? HVD_RANK_PACKETS : HVD_RANK_STREAMS,
                                    NULL};
     struct hvd_mpirun_plan plan = {
         .mpi_major = l->mpi_major,
@@ -504,6 +509,7 @@ static hvd_status_t run_job(struct launch *l, int *out_code, struct hvd_err *err
                                 .termination_log = l->termination_log,
                                 .grace_ms = l->has_wrapper ? l->options->stop_grace_s * 1000 : 0,
                                 .mpi_major = l->mpi_major,
+                                .has_packets = l->has_wrapper && has_packets(l),
                                 .may_go_on = hvd_mpirun_may_go_on(mpi_args, environ),
                                 .has_srun = l->ssh.way == HVD_WAY_SRUN && !has_time_limit(mpi_args),
                                 .is_verbose = l->options->is_verbose};

@@ -48,8 +48,8 @@ static void pass(struct hvd_outlet *outlet)
     }
 }
 
-/* Whether standard error takes the way of standard output: one that takes no more is tried anew. */
-static bool is_joint(const struct hvd_outlet *outlet)
+/* One that takes no more is tried anew. */
+bool hvd_outlet_is_joint(const struct hvd_outlet *outlet)
 {
     return outlet->is_joint && !outlet->pump.failure;
 }
@@ -58,7 +58,7 @@ void hvd_outlet_show(struct hvd_outlet *outlet, enum hvd_stream stream, struct h
 {
     if (data.len == 0)
         return;
-    if (stream == HVD_STREAM_OUT || is_joint(outlet)) {
+    if (stream == HVD_STREAM_OUT || hvd_outlet_is_joint(outlet)) {
         (void)!hvd_merge_add(&outlet->merge, stream, data, hvd_process_now_ms());
         pass(outlet);
         return;
@@ -69,7 +69,7 @@ void hvd_outlet_show(struct hvd_outlet *outlet, enum hvd_stream stream, struct h
 
 void hvd_outlet_say(struct hvd_outlet *outlet, struct hvd_strview line)
 {
-    if (is_joint(outlet)) {
+    if (hvd_outlet_is_joint(outlet)) {
         (void)!hvd_merge_say(&outlet->merge, line);
         pass(outlet);
         return;
@@ -115,7 +115,7 @@ void hvd_outlet_end(struct hvd_outlet *outlet)
 
 void hvd_outlet_part(struct hvd_outlet *outlet)
 {
-    if (is_joint(outlet))
+    if (hvd_outlet_is_joint(outlet))
         outlet->is_in_line = hvd_merge_is_in_line(&outlet->merge);
     outlet->is_joint = false;
 }

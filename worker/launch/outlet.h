@@ -37,6 +37,9 @@ void hvd_outlet_say(struct hvd_outlet *outlet, struct hvd_strview line);
 /* Whether more may be put into it; it takes more nevertheless, within a limit. */
 bool hvd_outlet_has_room(const struct hvd_outlet *outlet);
 
+/* Whether standard error takes the way of standard output. */
+bool hvd_outlet_is_joint(const struct hvd_outlet *outlet);
+
 /* Whether something in it waits for whoever reads ours. */
 bool hvd_outlet_is_waiting(const struct hvd_outlet *outlet);
 

@@ -159,6 +159,40 @@ def test_a_reader_who_leaves_after_the_end_of_the_job_takes_no_result_with_it(tm
     assert (tmp_path / "log").read_text().endswith(says)
 
 
+# Standard output has a way of its own: with Open MPI 4 where an argument for mpirun changes it.
+APART = ["--mpi-args", "--tag-output"] if openmpi.major() == 4 else []
+
+
+def test_a_reader_of_standard_output_who_pauses_holds_up_no_standard_error():
+    # horovodrun has no room for more of it, and mpirun is not blocked, which writes both streams in turn.
+    program = "seq 9000; sleep 1; echo late >&2; sleep 600"
+    with subprocess.Popen([str(HOROVODRUN), "-np", "1", *APART, "sh", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        assert select.select([process.stderr], [], [], limits.seconds(10))[0], "nothing comes"
+        assert process.stderr.readline().endswith("late\n")
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_a_reader_who_leaves_after_a_rank_has_failed_does_not_hide_that(tmp_path):
+    # More than the pipes hold, so that mpirun cannot end.
+    text = f"""print("line\\n" * 200000, flush=True)
+with open("{tmp_path}/new", "w") as new:
+    new.write(f"{{os.getpid()}} {{os.getppid()}}")
+os.rename("{tmp_path}/new", "{tmp_path}/pids")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with subprocess.Popen([str(HOROVODRUN), "-np", "1", *APART, "python3", "-c", RANK + text], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        wait_for((tmp_path / "pids").exists, "the rank has written all")
+        pids = (tmp_path / "pids").read_text().split()
+        wait_for(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids), "the rank and its wrapper have ended")
+        process.stdout.close()
+        err = process.stderr.read()
+        assert process.wait(timeout=60) == 128 + signal.SIGKILL, err
+    assert "was killed by signal 9" in err.splitlines()[-1], err
+
+
 def test_bytes_of_any_kind_pass_through_standard_output(tmp_path):
     data = os.urandom(200000) + b"\035\036\0\n" * 1000
     (tmp_path / "data").write_bytes(data)
