@@ -325,14 +325,18 @@ static void look_at_clock(struct run *run)
     }
 }
 
-/* What was held back is no banner: it is shown. */
-static void pass_idle(struct run *run)
+/* What was held back is no banner, and begins no packet: it is shown. Only for streams that are
+ * read: the rest may be in the pipe. */
+static void pass_idle(struct run *run, bool reads_text, bool reads_out)
 {
-    (void)!hvd_packet_idle(&run->packets, &run->rest);
-    take_rest(run);
-    (void)!hvd_report_stream_idle(&run->stream, &run->pass);
-    show(run, HVD_STREAM_ERR, &run->pass);
-    (void)!hvd_banner_idle(&run->out_banners, &run->pass);
+    if (reads_text) {
+        (void)!hvd_packet_idle(&run->packets, &run->rest);
+        take_rest(run);
+        (void)!hvd_report_stream_idle(&run->stream, &run->pass);
+        show(run, HVD_STREAM_ERR, &run->pass);
+    }
+    if (reads_out)
+        (void)!hvd_banner_idle(&run->out_banners, &run->pass);
     show(run, HVD_STREAM_OUT, &run->pass);
 }
 
@@ -387,22 +391,27 @@ static void watch_once(struct run *run)
 {
     /* What mpirun has left in the pipes when it ended says why. */
     const bool has_room = run->has_ended || hvd_outlet_has_room(&run->outlet);
+    const bool reads_text = has_room || is_apart(run);
     struct pollfd fds[5] = {{.fd = run->signals, .events = POLLIN},
-                            {.fd = has_room || is_apart(run) ? run->from : -1, .events = POLLIN},
+                            {.fd = reads_text ? run->from : -1, .events = POLLIN},
                             {.fd = has_room ? run->from_out : -1, .events = POLLIN}};
+
+    enum hvd_merge_look look = has_room ? HVD_MERGE_IDLE : HVD_MERGE_AWAY;
 
     hvd_outlet_poll(&run->outlet, &fds[3]);
     hvd_pump_poll(&run->in, &fds[4]);
     if (poll(fds, 5, patience_ms(run)) <= 0) {
-        pass_idle(run);
-        hvd_outlet_step(&run->outlet, NULL);
+        pass_idle(run, reads_text, has_room);
+        hvd_outlet_step(&run->outlet, NULL, look);
         return;
     }
+    if (has_room && (fds[1].revents || fds[2].revents))
+        look = HVD_MERGE_BUSY;
     if (fds[1].revents)
         take_text(run);
     if (fds[2].revents)
         take_out(run);
-    hvd_outlet_step(&run->outlet, &fds[3]);
+    hvd_outlet_step(&run->outlet, &fds[3], look);
     move_banners(run);
     hvd_pump_step(&run->in, &fds[4]);
     if (run->in.n == 0 && (run->in.from < 0 || run->in.is_broken))
@@ -433,7 +442,7 @@ static void watch(struct run *run)
             hvd_process_close(&run->from_out);
         }
         if (run->has_ended && run->from < 0 && run->from_out < 0) {
-            pass_idle(run);
+            pass_idle(run, true, true);
             hvd_outlet_end(&run->outlet);
         }
     }

@@ -11,7 +11,7 @@
 #include "worker/launch/process.h"
 
 #define ROOM_BYTES ((size_t)1 << 16) /* of output that waits: then no more is read */
-#define HOLD_MS 100                  /* a line that gets no more is not waited for */
+#define HOLD_MS 100                  /* so long a line is waited for */
 
 static bool is_same(int a, int b)
 {
@@ -99,11 +99,15 @@ void hvd_outlet_poll(const struct hvd_outlet *outlet, struct pollfd *fd)
     hvd_pump_poll(&outlet->pump, fd);
 }
 
-void hvd_outlet_step(struct hvd_outlet *outlet, const struct pollfd *fd)
+void hvd_outlet_step(struct hvd_outlet *outlet, const struct pollfd *fd, enum hvd_merge_look look)
 {
     if (fd)
         hvd_pump_step(&outlet->pump, fd);
-    (void)!hvd_merge_tick(&outlet->merge, hvd_process_now_ms(), HOLD_MS);
+    pass(outlet);
+    (void)!hvd_merge_tick(&outlet->merge, hvd_process_now_ms(), look, HOLD_MS);
+    /* The end of the line is not read where what waits for it leaves no room. */
+    if (outlet->merge.text.len == 0 && !hvd_outlet_has_room(outlet))
+        (void)!hvd_merge_release(&outlet->merge);
     pass(outlet);
 }
 

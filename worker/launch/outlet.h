@@ -49,8 +49,9 @@ bool hvd_outlet_is_holding(const struct hvd_outlet *outlet);
 /* What it waits for, as hvd_pump_poll. */
 void hvd_outlet_poll(const struct hvd_outlet *outlet, struct pollfd *fd);
 
-/* Moves what can be moved after poll said so; fd may be NULL. */
-void hvd_outlet_step(struct hvd_outlet *outlet, const struct pollfd *fd);
+/* Moves what can be moved after poll said so; fd may be NULL. `look` is what there was to read for
+ * it until now, since the last step. */
+void hvd_outlet_step(struct hvd_outlet *outlet, const struct pollfd *fd, enum hvd_merge_look look);
 
 /* Nothing more comes from the ranks: no line is waited for. */
 void hvd_outlet_end(struct hvd_outlet *outlet);

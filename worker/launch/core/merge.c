@@ -1,7 +1,9 @@
 /*
  * Two streams in one order, line by line. At most one of them is within a line at the end of the
  * text, its owner; bytes of the other one are held until that line ends. What is held is older than
- * whatever the owner writes behind that end, so it goes first. Pure.
+ * whatever the owner writes behind that end, so it goes first. The time that it waits counts in
+ * steps of a look each, so that a reader that pauses, or a launcher that was stopped, cuts no line
+ * whose end is in the pipe. Pure.
  */
 #include "worker/launch/core/merge.h"
 
@@ -21,14 +23,12 @@ void hvd_merge_fini(struct hvd_merge *merge)
 }
 
 /* Appends to the text, whose last line is that stream's then. */
-static hvd_status_t append(struct hvd_merge *merge, enum hvd_stream stream, struct hvd_strview data,
-                           int64_t now_ms)
+static hvd_status_t append(struct hvd_merge *merge, enum hvd_stream stream, struct hvd_strview data)
 {
     if (data.len == 0)
         return HVD_OK;
     merge->_is_open = data.data[data.len - 1] != '\n';
     merge->_owner = stream;
-    merge->_since_ms = now_ms;
     return hvd_buf_add(&merge->text, data.data, data.len);
 }
 
@@ -37,14 +37,14 @@ static enum hvd_stream other(enum hvd_stream stream)
     return stream == HVD_STREAM_OUT ? HVD_STREAM_ERR : HVD_STREAM_OUT;
 }
 
-/* Appends the first bytes of what is held. */
-static hvd_status_t append_held(struct hvd_merge *merge, size_t len, int64_t now_ms)
+/* Appends the first bytes of what is held; the rest begins to wait, for another line. */
+static hvd_status_t append_held(struct hvd_merge *merge, size_t len)
 {
-    const hvd_status_t st =
-        append(merge, other(merge->_owner),
-               (struct hvd_strview){.data = merge->_held.data, .len = len}, now_ms);
+    const hvd_status_t st = append(merge, other(merge->_owner),
+                                   (struct hvd_strview){.data = merge->_held.data, .len = len});
 
     hvd_buf_consume(&merge->_held, len);
+    merge->_waited_ms = 0;
     return st;
 }
 
@@ -59,12 +59,11 @@ static size_t up_to_end(struct hvd_strview data, bool is_last)
 }
 
 /* Bytes of the owner of the line while the other stream waits. */
-static hvd_status_t end_line(struct hvd_merge *merge, struct hvd_strview data, int64_t now_ms)
+static hvd_status_t end_line(struct hvd_merge *merge, struct hvd_strview data)
 {
     const enum hvd_stream owner = merge->_owner;
     const size_t n = up_to_end(data, false);
-    hvd_status_t st =
-        append(merge, owner, (struct hvd_strview){.data = data.data, .len = n}, now_ms);
+    hvd_status_t st = append(merge, owner, (struct hvd_strview){.data = data.data, .len = n});
 
     data.data += n;
     data.len -= n;
@@ -74,11 +73,11 @@ static hvd_status_t end_line(struct hvd_merge *merge, struct hvd_strview data, i
 
         /* A line that is held and has no end yet is not begun before what the owner has here. */
         if (data.len == 0 || held.data[lines - 1] == '\n')
-            st = append_held(merge, data.len == 0 ? held.len : lines, now_ms);
+            st = append_held(merge, data.len == 0 ? held.len : lines);
         if (st == HVD_OK)
-            st = append(merge, owner, data, now_ms);
+            st = append(merge, owner, data);
         if (st == HVD_OK && !merge->_is_open && merge->_held.len > 0)
-            st = append_held(merge, merge->_held.len, now_ms);
+            st = append_held(merge, merge->_held.len);
     }
     return st;
 }
@@ -88,11 +87,15 @@ hvd_status_t hvd_merge_add(struct hvd_merge *merge, enum hvd_stream stream, stru
 {
     if (data.len == 0)
         return HVD_OK;
+    if (merge->_held.len == 0) {
+        merge->_looked_ms = now_ms;
+        merge->_waited_ms = 0;
+    }
     if (merge->_is_open && merge->_owner != stream)
         return hvd_buf_add(&merge->_held, data.data, data.len);
     if (merge->_held.len > 0)
-        return end_line(merge, data, now_ms);
-    return append(merge, stream, data, now_ms);
+        return end_line(merge, data);
+    return append(merge, stream, data);
 }
 
 size_t hvd_merge_len(const struct hvd_merge *merge)
@@ -107,14 +110,21 @@ bool hvd_merge_is_holding(const struct hvd_merge *merge)
 
 hvd_status_t hvd_merge_release(struct hvd_merge *merge)
 {
-    return merge->_held.len > 0 ? append_held(merge, merge->_held.len, merge->_since_ms) : HVD_OK;
+    return merge->_held.len > 0 ? append_held(merge, merge->_held.len) : HVD_OK;
 }
 
-hvd_status_t hvd_merge_tick(struct hvd_merge *merge, int64_t now_ms, int64_t patience_ms)
+hvd_status_t hvd_merge_tick(struct hvd_merge *merge, int64_t now_ms, enum hvd_merge_look look,
+                            int64_t patience_ms)
 {
-    if (merge->_held.len == 0 || now_ms - merge->_since_ms < patience_ms)
+    int64_t passed_ms = now_ms - merge->_looked_ms;
+
+    if (merge->_held.len == 0)
         return HVD_OK;
-    return append_held(merge, merge->_held.len, now_ms);
+    if (look == HVD_MERGE_BUSY && passed_ms > HVD_MERGE_LOOK_MS)
+        passed_ms = HVD_MERGE_LOOK_MS;
+    merge->_looked_ms = now_ms;
+    merge->_waited_ms += look == HVD_MERGE_AWAY ? 0 : passed_ms;
+    return merge->_waited_ms < patience_ms ? HVD_OK : hvd_merge_release(merge);
 }
 
 hvd_status_t hvd_merge_say(struct hvd_merge *merge, struct hvd_strview line)
@@ -122,8 +132,8 @@ hvd_status_t hvd_merge_say(struct hvd_merge *merge, struct hvd_strview line)
     hvd_status_t st = hvd_merge_release(merge);
 
     if (st == HVD_OK && merge->_is_open)
-        st = append(merge, merge->_owner, hvd_strview_of("\n"), merge->_since_ms);
-    return st == HVD_OK ? append(merge, HVD_STREAM_ERR, line, merge->_since_ms) : st;
+        st = append(merge, merge->_owner, hvd_strview_of("\n"));
+    return st == HVD_OK ? append(merge, HVD_STREAM_ERR, line) : st;
 }
 
 bool hvd_merge_is_in_line(const struct hvd_merge *merge)

@@ -65,6 +65,11 @@ static void a_line_is_not_cut_by_the_other_stream(void **state)
     hvd_merge_fini(&merge);
 }
 
+static void look(struct hvd_merge *merge, enum hvd_merge_look look, int64_t now_ms)
+{
+    assert_int_equal(hvd_merge_tick(merge, now_ms, look, PATIENCE_MS), HVD_OK);
+}
+
 static void a_prompt_is_waited_for_a_while_only(void **state)
 {
     struct hvd_merge merge;
@@ -72,13 +77,67 @@ static void a_prompt_is_waited_for_a_while_only(void **state)
     (void)state;
     hvd_merge_init(&merge, 1000);
     out(&merge, "prompt> ", 1000);
+    look(&merge, HVD_MERGE_IDLE, 1040);
     err(&merge, "line\n", 1050);
-    assert_int_equal(hvd_merge_tick(&merge, 1099, PATIENCE_MS), HVD_OK);
+    look(&merge, HVD_MERGE_IDLE, 1149);
     assert_string_equal(merge.text.data, "prompt> ");
-    assert_int_equal(hvd_merge_tick(&merge, 1100, PATIENCE_MS), HVD_OK);
+    look(&merge, HVD_MERGE_IDLE, 1150);
     assert_string_equal(merge.text.data, "prompt> line\n");
-    err(&merge, "more\n", 1101);
+    err(&merge, "more\n", 1151);
     assert_string_equal(merge.text.data, "prompt> line\nmore\n");
+    hvd_merge_fini(&merge);
+}
+
+static void a_progress_bar_holds_up_the_other_stream_no_longer_than_a_prompt(void **state)
+{
+    struct hvd_merge merge;
+
+    (void)state;
+    hvd_merge_init(&merge, 1000);
+    err(&merge, "\r10%", 1000);
+    out(&merge, "line\n", 1000);
+    for (int64_t now_ms = 1050; now_ms < 1000 + PATIENCE_MS; now_ms += 50) {
+        err(&merge, "\r11%", now_ms);
+        look(&merge, HVD_MERGE_BUSY, now_ms);
+        assert_true(hvd_merge_is_holding(&merge));
+    }
+    err(&merge, "\r12%", 1000 + PATIENCE_MS);
+    look(&merge, HVD_MERGE_BUSY, 1000 + PATIENCE_MS);
+    assert_false(hvd_merge_is_holding(&merge));
+    assert_string_equal(merge.text.data, "\r10%\r11%\r12%line\n");
+    hvd_merge_fini(&merge);
+}
+
+static void a_line_whose_end_is_in_the_pipe_is_not_cut(void **state)
+{
+    struct hvd_merge merge;
+
+    (void)state;
+    hvd_merge_init(&merge, 1000);
+    out(&merge, "half", 1000);
+    err(&merge, "whole\n", 1000);
+    look(&merge, HVD_MERGE_AWAY, 5000); /* the reader has paused: nothing was read */
+    err(&merge, "more\n", 9000);        /* this process was stopped, and has read a part */
+    look(&merge, HVD_MERGE_BUSY, 9000);
+    out(&merge, " done\n", 9001);
+    assert_string_equal(merge.text.data, "half done\nwhole\nmore\n");
+    hvd_merge_fini(&merge);
+}
+
+static void what_is_left_of_what_waits_has_a_wait_of_its_own(void **state)
+{
+    struct hvd_merge merge;
+
+    (void)state;
+    hvd_merge_init(&merge, 1000);
+    out(&merge, "a", 1000);
+    err(&merge, "b\nc", 1000);
+    look(&merge, HVD_MERGE_IDLE, 1090);
+    out(&merge, "\nd", 1090); /* shows b, and c waits for the end of d */
+    look(&merge, HVD_MERGE_IDLE, 1100);
+    assert_string_equal(merge.text.data, "a\nb\nd");
+    look(&merge, HVD_MERGE_IDLE, 1190);
+    assert_string_equal(merge.text.data, "a\nb\ndc");
     hvd_merge_fini(&merge);
 }
 
@@ -161,6 +220,9 @@ int main(void)
         cmocka_unit_test(lines_come_in_the_order_in_which_they_were_written),
         cmocka_unit_test(a_line_is_not_cut_by_the_other_stream),
         cmocka_unit_test(a_prompt_is_waited_for_a_while_only),
+        cmocka_unit_test(a_progress_bar_holds_up_the_other_stream_no_longer_than_a_prompt),
+        cmocka_unit_test(a_line_whose_end_is_in_the_pipe_is_not_cut),
+        cmocka_unit_test(what_is_left_of_what_waits_has_a_wait_of_its_own),
         cmocka_unit_test(a_line_of_our_own_stands_alone),
         cmocka_unit_test(a_full_one_says_so),
         cmocka_unit_test(no_line_is_cut_however_the_pieces_come),
