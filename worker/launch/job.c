@@ -446,7 +446,16 @@ static void watch(struct run *run)
             hvd_outlet_end(&run->outlet);
         }
     }
-    hvd_outlet_part(&run->outlet);
+    if (run->stop_signal)
+        hvd_outlet_part(&run->outlet);
+}
+
+/* The last words wait for whoever reads ours, too, unless the job is to stop. */
+static void see_off(struct run *run)
+{
+    hvd_outlet_end(&run->outlet);
+    while (run->stop_signal == 0 && hvd_outlet_is_waiting(&run->outlet))
+        watch_once(run);
 }
 
 /*
@@ -572,6 +581,7 @@ static hvd_status_t run_to_end(struct run *run, int *out_code, struct hvd_err *e
         end_orphans(run);
         finish(run);
         *out_code = conclude(run, run->job);
+        see_off(run);
     }
     hvd_process_close(&run->in.to);
     hvd_process_close(&run->from_out);

@@ -11,6 +11,7 @@
 #include "worker/launch/process.h"
 
 #define ROOM_BYTES ((size_t)1 << 16) /* of output that waits: then no more is read */
+#define PART_MS 1000                 /* for last words beside what nobody reads */
 #define HOLD_MS 100                  /* so long a line is waited for */
 
 static bool is_same(int a, int b)
@@ -54,6 +55,14 @@ bool hvd_outlet_is_joint(const struct hvd_outlet *outlet)
     return outlet->is_joint && !outlet->pump.failure;
 }
 
+static void write_error(const struct hvd_outlet *outlet, const char *data, size_t len)
+{
+    if (outlet->until_ms > 0)
+        hvd_process_write_until(STDERR_FILENO, data, len, outlet->until_ms);
+    else
+        hvd_process_write_all(STDERR_FILENO, data, len);
+}
+
 void hvd_outlet_show(struct hvd_outlet *outlet, enum hvd_stream stream, struct hvd_strview data)
 {
     if (data.len == 0)
@@ -63,7 +72,7 @@ void hvd_outlet_show(struct hvd_outlet *outlet, enum hvd_stream stream, struct h
         pass(outlet);
         return;
     }
-    hvd_process_write_all(STDERR_FILENO, data.data, data.len);
+    write_error(outlet, data.data, data.len);
     outlet->is_in_line = data.data[data.len - 1] != '\n';
 }
 
@@ -75,7 +84,7 @@ void hvd_outlet_say(struct hvd_outlet *outlet, struct hvd_strview line)
         return;
     }
     if (outlet->is_in_line)
-        hvd_process_write_all(STDERR_FILENO, "\n", 1);
+        write_error(outlet, "\n", 1);
     hvd_outlet_show(outlet, HVD_STREAM_ERR, line);
 }
 
@@ -122,4 +131,5 @@ void hvd_outlet_part(struct hvd_outlet *outlet)
     if (hvd_outlet_is_joint(outlet))
         outlet->is_in_line = hvd_merge_is_in_line(&outlet->merge);
     outlet->is_joint = false;
+    outlet->until_ms = hvd_process_now_ms() + PART_MS;
 }

@@ -19,6 +19,7 @@ struct hvd_outlet {
     size_t n_passed;        /* of merge.text, into the pump */
     bool is_joint;          /* standard error goes the same way */
     bool is_in_line;        /* what was shown last on standard error has no end of its line */
+    int64_t until_ms;       /* so long standard error is waited for; 0: for ever */
 };
 
 /* Prepares it: looks whether the two streams are the same. */
@@ -56,7 +57,8 @@ void hvd_outlet_step(struct hvd_outlet *outlet, const struct pollfd *fd, enum hv
 /* Nothing more comes from the ranks: no line is waited for. */
 void hvd_outlet_end(struct hvd_outlet *outlet);
 
-/* From here on standard error is written to at once, whatever is in it. */
+/* From here on standard error is written to at once, whatever is in it, and waits for whoever reads
+ * that for a short time in all: what does not fit is lost. */
 void hvd_outlet_part(struct hvd_outlet *outlet);
 
 #endif

@@ -136,6 +136,27 @@ void hvd_process_write_all(int fd, const char *data, size_t len)
     }
 }
 
+void hvd_process_write_until(int fd, const char *data, size_t len, int64_t until_ms)
+{
+    while (len > 0) {
+        const int64_t left_ms = until_ms - hvd_process_now_ms();
+        struct pollfd wait = {.fd = fd, .events = POLLOUT};
+        /* A pipe that may be written to takes so much at once. */
+        const size_t n_most = len < PIPE_BUF ? len : PIPE_BUF;
+        ssize_t n;
+
+        if (poll(&wait, 1, left_ms > 0 ? (int)left_ms : 0) <= 0)
+            return;
+        n = write(fd, data, n_most);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return;
+        if (n > 0) {
+            data += n;
+            len -= (size_t)n;
+        }
+    }
+}
+
 bool hvd_process_keep_writes(int fd)
 {
     struct stat found;

@@ -32,6 +32,10 @@ hvd_status_t hvd_process_read_file(const char *path, struct hvd_buf *buf, struct
 /* Writes everything, waiting where it must. What fails is lost: there is nobody left to tell. */
 void hvd_process_write_all(int fd, const char *data, size_t len);
 
+/* The same, but waits for whoever reads it no longer than until then, by hvd_process_now_ms: what
+ * does not fit is lost. */
+void hvd_process_write_until(int fd, const char *data, size_t len, int64_t until_ms);
+
 /* Makes a pipe hand out each write of at most PIPE_BUF bytes as it is, to a reader with room for
  * so many; false where it is no pipe. */
 bool hvd_process_keep_writes(int fd);

@@ -180,7 +180,7 @@ static off_t largest(size_t size)
     struct rlimit limit;
 
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size ? (off_t)limit.rlim_cur
-                                                                        : (off_t)size;
+                                                                         : (off_t)size;
 }
 
 /* Whether the folder takes so many bytes, and some files: mpirun would hang, or end with errors of

@@ -1,5 +1,6 @@
 """horovodrun on this machine alone, over the real mpirun."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -168,6 +169,15 @@ def written_to_nobody(tmp_path, code=0, stderr=subprocess.DEVNULL):
     return process
 
 
+def fill(pipe):
+    """Leaves no room for a single byte in it."""
+    fd = os.open(f"/proc/self/fd/{pipe.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(fd, b"x")
+    os.close(fd)
+
+
 def test_a_reader_who_is_slow_gets_all_that_was_written(tmp_path):
     with written_to_nobody(tmp_path) as process:
         time.sleep(3)  # longer than what mpirun has left in its pipes is waited for
@@ -175,10 +185,23 @@ def test_a_reader_who_is_slow_gets_all_that_was_written(tmp_path):
     assert process.returncode == 0
 
 
-def test_a_reader_who_never_reads_keeps_no_job_from_being_stopped(tmp_path):
-    with written_to_nobody(tmp_path) as process:
+@pytest.mark.parametrize("stderr", [subprocess.DEVNULL, subprocess.STDOUT])
+def test_a_reader_who_never_reads_keeps_no_job_from_being_stopped(tmp_path, stderr):
+    with written_to_nobody(tmp_path, stderr=stderr) as process:
+        fill(process.stdout)
         process.terminate()
-        assert process.wait(timeout=60) == 128 + signal.SIGTERM
+        try:
+            assert process.wait(timeout=10) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
+
+
+def test_the_last_line_waits_for_a_slow_reader_of_both_streams(tmp_path):
+    with written_to_nobody(tmp_path, code=3, stderr=subprocess.STDOUT) as process:
+        lines = process.communicate(timeout=60)[0].splitlines()
+    assert process.returncode == 3
+    assert lines[:-1] == [f"[0]<stdout>:{n}" for n in range(1, 9001)]
+    assert lines[-1] == f"horovodrun: rank 0 on host {os.uname().nodename} exited with code 3, last output: 9000"
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -193,14 +216,14 @@ def test_a_reader_who_leaves_after_the_end_of_the_job_takes_no_result_with_it(tm
     assert (tmp_path / "log").read_text().endswith(says)
 
 
-# Standard output has a way of its own: with Open MPI 4 where an argument for mpirun changes it.
-APART = ["--mpi-args", "--tag-output"] if openmpi.major() == 4 else []
+# horovodrun has no room for all of it, and mpirun, which writes both streams in turn, is not blocked: a pipe holds 64 KiB.
+MUCH = 'print(("x" * 999 + "\\n") * 165, end="", flush=True)'
 
 
+@pytest.mark.skipif(openmpi.major() == 4, reason="with Open MPI 4 both streams come in one")
 def test_a_reader_of_standard_output_who_pauses_holds_up_no_standard_error():
-    # horovodrun has no room for more of it, and mpirun is not blocked, which writes both streams in turn.
-    program = "seq 9000; sleep 1; echo late >&2; sleep 600"
-    with subprocess.Popen([str(HOROVODRUN), "-np", "1", *APART, "sh", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    text = f"import sys, time; {MUCH}; time.sleep(1); print('late', file=sys.stderr, flush=True); time.sleep(600)"
+    with subprocess.Popen([str(HOROVODRUN), "-np", "1", "python3", "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True) as process:
         assert select.select([process.stderr], [], [], limits.seconds(10))[0], "nothing comes"
         assert process.stderr.readline().endswith("late\n")
@@ -208,15 +231,15 @@ def test_a_reader_of_standard_output_who_pauses_holds_up_no_standard_error():
         process.communicate(timeout=60)
 
 
+@pytest.mark.skipif(openmpi.major() == 4, reason="with Open MPI 4 the report is behind what nobody reads")
 def test_a_reader_who_leaves_after_a_rank_has_failed_does_not_hide_that(tmp_path):
-    # More than the pipes hold, so that mpirun cannot end.
-    text = f"""print("line\\n" * 200000, flush=True)
+    text = f"""{MUCH}
 with open("{tmp_path}/new", "w") as new:
     new.write(f"{{os.getpid()}} {{os.getppid()}}")
 os.rename("{tmp_path}/new", "{tmp_path}/pids")
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    with subprocess.Popen([str(HOROVODRUN), "-np", "1", *APART, "python3", "-c", RANK + text], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    with subprocess.Popen([str(HOROVODRUN), "-np", "1", "python3", "-c", RANK + text], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True) as process:
         wait_for((tmp_path / "pids").exists, "the rank has written all")
         pids = (tmp_path / "pids").read_text().split()
