@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -75,8 +76,25 @@ static void parcel_init(struct parcel *p, uint64_t proof)
 
 /* --- Offering --------------------------------------------------------------------------------- */
 
+/* A file, also one of memory, that grows beyond `ulimit -f` ends the process by SIGXFSZ. */
+static hvd_status_t check_file_size(size_t size, struct hvd_err *err)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        size <= limit.rlim_cur)
+        return HVD_OK;
+    return HVD_FAIL(err, HVD_ERR_SYSTEM, EFBIG,
+                    "%zu bytes of shared memory are more than ulimit -f allows (%llu KiB)", size,
+                    (unsigned long long)limit.rlim_cur / 1024);
+}
+
 static hvd_status_t make_memory(struct hvd_shm_offer *offer, size_t size, struct hvd_err *err)
 {
+    const hvd_status_t st = check_file_size(size, err);
+
+    if (st != HVD_OK)
+        return st;
     offer->fd = memfd_create("horovod", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (offer->fd < 0)
         return fail(err, "memfd_create");

@@ -262,6 +262,27 @@ static void memory_that_runs_out_is_reported(void **state)
     assert_int_equal(hvd_mem_live(), 0);
 }
 
+static void memory_beyond_the_largest_file_size_is_refused(void **state)
+{
+    struct hvd_shm_offer offer;
+    struct hvd_err err = {0};
+    struct rlimit before, small;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = SIZE;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_equal(hvd_shm_offer_init(&offer, SIZE + 1, &err), HVD_ERR_SYSTEM);
+    hvd_shm_offer_fini(&offer);
+    const hvd_status_t fits = hvd_shm_offer_init(&offer, SIZE, NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(fits, HVD_OK);
+    hvd_shm_offer_fini(&offer);
+    assert_non_null(
+        strstr(err.msg, "4097 bytes of shared memory are more than ulimit -f allows (4 KiB)"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +293,7 @@ int main(void)
         cmocka_unit_test(memory_of_an_impostor_is_not_taken),
         cmocka_unit_test(descriptors_that_run_out_cost_the_silent_ones_their_place),
         cmocka_unit_test(memory_that_runs_out_is_reported),
+        cmocka_unit_test(memory_beyond_the_largest_file_size_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
