@@ -83,7 +83,6 @@ static void attribute(struct hvd_pass *p, const struct hvd_write *write)
                                 .kind = write->kind,
                                 .repair = write->repair,
                                 .value = write->value};
-
     const bool is_keyed = write->repair == HVD_REPAIR_LABELS || write->repair == HVD_REPAIR_OWNER;
 
     if (p->st || is_being_attributed(p, write))

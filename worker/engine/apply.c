@@ -22,11 +22,14 @@ static hvd_status_t take_named(struct hvd_engine *e, struct hvd_set *set, struct
     hvd_status_t st = HVD_OK;
 
     pthread_mutex_lock(&e->mu);
-    found->entry = hvd_table_take(set->table, name);
-    found->is_refused = found->entry && found->entry->refusal;
-    found->is_join_pending = set->is_join_pending;
-    if (found->is_refused)
-        st = hvd_refusal_answered(e, set, found->entry, err);
+    struct hvd_entry *entry = hvd_table_take(set->table, name);
+    *found = (struct found){.entry = entry,
+                            .is_refused = entry && entry->refusal,
+                            .is_join_pending = set->is_join_pending};
+    if (found->is_refused) {
+        found->entry = NULL; /* let go, or on its way again */
+        st = hvd_refusal_answered(e, set, entry, err);
+    }
     pthread_mutex_unlock(&e->mu);
     return st;
 }

@@ -49,7 +49,7 @@ static void pass(struct hvd_outlet *outlet)
     }
 }
 
-/* One that takes no more is tried anew. */
+/* Where standard output takes no more, standard error is tried by itself. */
 bool hvd_outlet_is_joint(const struct hvd_outlet *outlet)
 {
     return outlet->is_joint && !outlet->pump.failure;
