@@ -1,12 +1,11 @@
 """libhorovod.so as others load it: at run time, from C and from Python."""
 import os
 import pathlib
-import subprocess
 import sys
 
 import pytest
 
-from test_mpi import environment
+from test_mpi import mpirun
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
@@ -27,11 +26,6 @@ library.horovod_shutdown()
 
 pytestmark = pytest.mark.skipif(
     "san" in BUILD.name, reason="a sanitizer must be there before the library is opened, and knows no names after it")
-
-
-def mpirun(n, *command):
-    return subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *map(str, command)],
-                          text=True, capture_output=True, timeout=120, check=False, env=environment())
 
 
 @pytest.mark.parametrize("n", [1, 2])

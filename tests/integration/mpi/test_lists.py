@@ -2,11 +2,10 @@
 import os
 import pathlib
 import re
-import subprocess
 
 import pytest
 
-from test_mpi import environment
+from test_mpi import mpirun
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD_DIR", ROOT / "build")).resolve()
@@ -17,10 +16,7 @@ OWN = pytest.mark.parametrize("own", ["horovod", "program"], ids=lambda own: f"m
 
 def ends(own, *lists):
     """What each rank writes at the end. A rank that fails for what another one reported may be ended before it writes."""
-    env = {**environment(), **({"LISTS_MPI": "1"} if own == "program" else {})}
-    done = subprocess.run(
-        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(len(lists)), str(LISTS), *lists],
-        text=True, capture_output=True, timeout=60, check=False, env=env)
+    done = mpirun(len(lists), LISTS, *lists, **({"LISTS_MPI": "1"} if own == "program" else {}))
     said = dict(line[1:].split("] ", 1) for line in done.stdout.splitlines() if line.startswith("["))
     return done, said
 

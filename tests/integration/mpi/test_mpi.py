@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ TIMEOUT = 120
 
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import limits  # noqa: E402  (the path above)
+import streams  # noqa: E402
 
 
 def environment(**extra):
@@ -37,9 +39,14 @@ def environment(**extra):
 
 
 def mpirun(n, *command, **extra):
-    return subprocess.run(
-        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *map(str, command)],
-        env=environment(**extra), capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
+    """The completed job of n ranks, whose output stands rank by rank before mpirun's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(n), *streams.apart(folder, command)],
+            env=environment(**extra), capture_output=True, text=True, timeout=limits.seconds(TIMEOUT), check=False)
+        done.stdout = streams.written(folder, "out") + done.stdout
+        done.stderr = streams.written(folder, "err") + done.stderr
+    return done
 
 
 def runtime(n, mode, **extra):

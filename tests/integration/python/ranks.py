@@ -26,6 +26,7 @@ TORCH_PYTHON = str(TORCH / "bin" / "python")
 TIMEOUT = 240
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import limits  # noqa: E402  (the path above)
+import streams  # noqa: E402
 
 ALONE = {"runner"}  # folders whose run.py is no rank: it starts jobs itself
 
@@ -67,8 +68,13 @@ def _end(process):
 
 
 def mpirun(n, *command, timeout=None, **extra):
-    """The completed job of n ranks; see call."""
-    return call("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", n, *command, timeout=timeout, **extra)
+    """The completed job of n ranks, whose output stands rank by rank before mpirun's own; see call."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = call("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", n, *streams.apart(folder, command),
+                    timeout=timeout, **extra)
+        done.stdout = streams.written(folder, "out") + done.stdout
+        done.stderr = streams.written(folder, "err") + done.stderr
+    return done
 
 
 def call(*command, timeout=None, **extra):

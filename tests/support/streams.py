@@ -1,0 +1,20 @@
+"""Ranks under a bare mpirun that write into files of their own.
+
+mpirun passes on what it finds in a rank's pipe, up to 4 KiB at once: on a busy machine a piece ends in the middle of a line, and a
+line of another rank comes in between. A test that reads lines gives each rank its own files instead.
+"""
+import pathlib
+
+# $0 is the folder. exec: the rank stays the process that mpirun has started.
+REDIRECT = 'exec "$@" >"$0/$OMPI_COMM_WORLD_RANK.out" 2>"$0/$OMPI_COMM_WORLD_RANK.err"'
+
+
+def apart(folder, command):
+    """The command of a rank, to stand after mpirun's own words."""
+    return ["sh", "-c", REDIRECT, str(folder), *map(str, command)]
+
+
+def written(folder, stream):
+    """What the ranks have written to "out" or "err", rank by rank."""
+    files = sorted(pathlib.Path(folder).glob(f"*.{stream}"), key=lambda file: int(file.stem))
+    return "".join(file.read_text(encoding="utf-8", errors="replace") for file in files)
