@@ -27,6 +27,7 @@ import limits  # noqa: E402  (the path above)
 REPORTS = ROOT / "build" / "reports"
 PYTEST = ["/usr/bin/python3", "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.support.budget", "-q", "-rs"]
 SUMMARY_CHARS = 160  # of a line of the summary
+SUMMARY_LINES = 4  # of what a failed test saw last
 GRACE_S = 600  # for a test that was begun within the suite's budget of time
 
 
@@ -449,6 +450,14 @@ def first_error(text):
     return (marked or [line for line in lines if line] or [""])[0][:SUMMARY_CHARS]
 
 
+def error_end(text):
+    """The statement that failed, and the last lines of what pytest marks: which of a test's checks it was, and what it saw."""
+    lines = text.splitlines()
+    statements = [line[1:].strip() for line in lines if line.startswith("> ")]
+    marked = [line[2:].strip() for line in lines if line.startswith("E ") and line[2:].strip()]
+    return [f"    {line[:SUMMARY_CHARS]}" for line in [*statements[-1:], *marked[1:][-SUMMARY_LINES:]]]
+
+
 def listed(names):
     """All names in one line: each file once, and each test once with all its parameters."""
     files = {}
@@ -474,7 +483,7 @@ def summarize():
     say(f"processor time: {used.ru_utime + used.ru_stime:.0f} s on {os.cpu_count()} processors")
     for suite, result in NOT_PASSED:
         if result.outcome == "failed":
-            print(f"FAILED {suite}: {result.name}: {first_error(result.text)}")
+            print("\n".join([f"FAILED {suite}: {result.name}: {first_error(result.text)}", *error_end(result.text)]))
 
 
 def parse_arguments():
