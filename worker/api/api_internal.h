@@ -48,14 +48,13 @@ struct hvd_engine *hvd_api_enter(bool is_running);
 /* Ends what hvd_api_enter began. */
 void hvd_api_leave(void);
 
-/* The watch of the engine that was entered, and its log, until hvd_api_leave. */
-struct hvd_watch *hvd_api_watch(const struct hvd_log **log);
+/* Telemetry of the engine that was entered, and its log, until hvd_api_leave. */
+struct hvd_telemetry *hvd_api_telemetry(const struct hvd_log **log);
 
 /* Whether process sets may be added and removed; else says how to have that. */
 bool hvd_api_allows_set_changes(void);
 
-/* --- forked.c: what takes no lock, so that a forked process may call it ------------------------
- */
+/* --- forked.c: what takes no lock, so that a forked process may call it ----------------------- */
 
 /* Has children of fork() marked from now on. HVD_ERR_NOMEM. */
 hvd_status_t hvd_api_watch_forks(struct hvd_err *err);
@@ -72,8 +71,7 @@ bool hvd_api_parents_place(struct hvd_topology *place);
 /* Why a forked process cannot do anything, into *why. */
 void hvd_api_explain_fork(struct hvd_err *why);
 
-/* --- started.c ---------------------------------------------------------------------------------
- */
+/* --- started.c -------------------------------------------------------------------------------- */
 
 /* The variable that a rank leaves to the processes that it starts. */
 #define HVD_API_RANK_PROCESS "HOROVOD_RANK_PROCESS"
@@ -102,8 +100,7 @@ horovod_status_t hvd_api_status(hvd_status_t st, const struct hvd_err *from, hor
 /* Fails because Horovod is not initialised. */
 horovod_status_t hvd_api_not_initialized(horovod_error_t *err);
 
-/* --- log.c -------------------------------------------------------------------------------------
- */
+/* --- log.c ------------------------------------------------------------------------------------ */
 
 /* A log to standard error from `level` on; hides_time leaves the time out of its lines. */
 struct hvd_log hvd_api_log(enum hvd_log_level level, bool hides_time);

@@ -93,23 +93,23 @@ static const char *host_of(const void *ctx, int rank)
     return mpi->ops->host(mpi, rank);
 }
 
-static hvd_status_t create_watch(const struct hvd_settings *settings,
-                                 const struct hvd_topology *topology, struct hvd_job *job,
-                                 struct hvd_err *err)
+static hvd_status_t create_telemetry(const struct hvd_settings *settings,
+                                     const struct hvd_topology *topology, struct hvd_job *job,
+                                     struct hvd_err *err)
 {
-    const struct hvd_watch_options options = {.rank = topology->rank,
-                                              .size = topology->size,
-                                              .host = host_of,
-                                              .ctx = job->mpi,
-                                              .timeline = settings->timeline,
-                                              .marks_cycles = settings->timeline_marks_cycles,
-                                              .all_ranks = settings->timeline_all_ranks,
-                                              .timeline_bytes = settings->timeline_max_bytes,
-                                              .metrics_file = settings->metrics_file,
-                                              .flight_recorder = settings->flight_recorder,
-                                              .log = &job->log};
+    const struct hvd_telemetry_options options = {.rank = topology->rank,
+                                                  .size = topology->size,
+                                                  .host = host_of,
+                                                  .ctx = job->mpi,
+                                                  .timeline = settings->timeline,
+                                                  .marks_cycles = settings->timeline_marks_cycles,
+                                                  .all_ranks = settings->timeline_all_ranks,
+                                                  .timeline_bytes = settings->timeline_max_bytes,
+                                                  .metrics_file = settings->metrics_file,
+                                                  .flight_recorder = settings->flight_recorder,
+                                                  .log = &job->log};
 
-    return hvd_watch_create(&options, &job->watch, err);
+    return hvd_telemetry_create(&options, &job->telemetry, err);
 }
 
 /* Rank 0 decides for all. */
@@ -168,7 +168,7 @@ static hvd_status_t prepare(struct start *s, struct hvd_job *job, struct hvd_err
     hvd_status_t st = bind_to_core(s, place->local_rank, err);
 
     if (st == HVD_OK)
-        st = create_watch(&s->settings, place, job, err);
+        st = create_telemetry(&s->settings, place, job, err);
     if (st == HVD_OK)
         st = create_autotune(&s->settings, place, job, err);
     return st;
@@ -342,7 +342,7 @@ static hvd_status_t start_engine(const struct start *s, struct hvd_job *job, str
                                                .adasum_chunk_bytes = settings->adasum_chunk_bytes,
                                                .log = &job->log,
                                                .autotune = job->autotune,
-                                               .watch = job->watch};
+                                               .telemetry = job->telemetry};
 
     return hvd_engine_create(s->transport, &options, &job->engine, err);
 }
@@ -369,10 +369,10 @@ void hvd_job_fini(struct hvd_job *job)
 {
     hvd_engine_destroy(job->engine);
     hvd_autotune_destroy(job->autotune);
-    hvd_watch_destroy(job->watch);
+    hvd_telemetry_destroy(job->telemetry);
     job->engine = NULL;
     job->autotune = NULL;
-    job->watch = NULL;
+    job->telemetry = NULL;
     job->mpi = NULL;
 }
 

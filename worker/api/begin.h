@@ -6,10 +6,10 @@
 
 /* A job in this process. It stays where it is while it runs: its parts know the log by address. */
 struct hvd_job {
-    struct hvd_engine *engine;     /* owned; NULL: none */
-    struct hvd_watch *watch;       /* owned; outlives the engine */
-    struct hvd_autotune *autotune; /* owned; outlives the engine; rank 0's; NULL: none */
-    struct hvd_transport *mpi;     /* the engine's */
+    struct hvd_engine *engine;       /* owned; NULL: none */
+    struct hvd_telemetry *telemetry; /* owned; outlives the engine */
+    struct hvd_autotune *autotune;   /* owned; outlives the engine; rank 0's; NULL: none */
+    struct hvd_transport *mpi;       /* the engine's */
     struct hvd_log log;
     bool has_dynamic_sets;
 };

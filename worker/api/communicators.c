@@ -56,7 +56,7 @@ int horovod_comm_process_set(void *comm)
 
     if (engine) {
         const struct hvd_log *log;
-        hvd_api_watch(&log);
+        hvd_api_telemetry(&log);
         result = HOROVOD_PROCESS_SET_ERROR_UNKNOWN_SET;
         if (mpi->topology.threads_multiple)
             result = find_comm(engine, mpi, &comm);

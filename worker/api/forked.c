@@ -23,14 +23,14 @@ static void mark_child(void)
     atomic_store(&forked.is_child, true);
 }
 
-static void watch(void)
+static void telemetry(void)
 {
     atomic_store(&forked.is_watched, pthread_atfork(NULL, NULL, mark_child) == 0);
 }
 
 hvd_status_t hvd_api_watch_forks(struct hvd_err *err)
 {
-    pthread_once(&forked.once, watch);
+    pthread_once(&forked.once, telemetry);
     if (!atomic_load(&forked.is_watched))
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for pthread_atfork");
     return HVD_OK;

@@ -147,7 +147,7 @@ static void leave(bool keeps_mpi)
         if (st == HVD_OK) {
             atomic_store(&api.is_running, false);
             hvd_api_place_for_children(NULL);
-            hvd_watch_end(atomic_load(&api.job)->watch);
+            hvd_telemetry_end(atomic_load(&api.job)->telemetry);
         } else {
             hvd_log(&atomic_load(&api.job)->log, HVD_LOG_ERROR, "api",
                     "horovod_shutdown failed: %s", err.msg);
@@ -188,12 +188,12 @@ int horovod_is_initialized(void)
     return !hvd_api_is_forked() && atomic_load_explicit(&api.is_running, memory_order_acquire);
 }
 
-struct hvd_watch *hvd_api_watch(const struct hvd_log **log)
+struct hvd_telemetry *hvd_api_telemetry(const struct hvd_log **log)
 {
     struct hvd_job *job = atomic_load_explicit(&api.job, memory_order_acquire);
 
     *log = &job->log;
-    return job->watch;
+    return job->telemetry;
 }
 
 bool hvd_api_allows_set_changes(void)

@@ -106,7 +106,8 @@ static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     if (!entry)             /* joined */
         return agree_joined(step, a, err);
     a->request = &entry->request;
-    hvd_watch_agreed(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request, false);
+    hvd_telemetry_agreed(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
+                         false);
     if (step->n_rows != (step->kind == HVD_ALLGATHER ? (uint32_t)set->place.size : 0))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has %u rows for tensor %s", step->n_rows,
                         entry->name);
@@ -134,7 +135,7 @@ static void requeue(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry 
     entry->index = HVD_NO_SLOT;
     if (entry->is_listed)
         return;
-    hvd_watch_named(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request);
+    hvd_telemetry_named(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request);
     hvd_entry_list_add(&set->queue, entry);
     if (!(*word & bit)) {
         hvd_add(&e->n_queued, 1);
@@ -271,7 +272,7 @@ hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, struct hv
     struct hvd_step step;
     hvd_status_t st = HVD_OK;
 
-    hvd_watch_plan(e->options.watch);
+    hvd_telemetry_plan(e->options.telemetry);
     /* Number 0 is the coordinator's last word, out of turn. */
     if (reader.epoch != 0 && reader.epoch != set->epoch + 1)
         st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "plan %llu follows plan %llu",

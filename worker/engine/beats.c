@@ -115,8 +115,7 @@ bool hvd_beats_are_active(const struct hvd_engine *e)
     return false;
 }
 
-/* --- What this rank waits for ------------------------------------------------------------------
- */
+/* --- What this rank waits for ----------------------------------------------------------------- */
 
 /* The flight that was agreed first, of those that are not done; NULL: none. */
 static const struct hvd_flight *oldest_flight(const struct hvd_set *set)
@@ -203,8 +202,7 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
     }
 }
 
-/* --- What comes of it --------------------------------------------------------------------------
- */
+/* --- What comes of it ------------------------------------------------------------------------- */
 
 /* "tensor t is in transfer" */
 static void add_wait(const struct hvd_set *set, const struct hvd_beat_step *step,
@@ -231,7 +229,7 @@ static double seconds(int64_t ns)
 static void warn(struct hvd_engine *e, const char *text)
 {
     hvd_log(e->options.log, HVD_LOG_WARN, "engine", "%s", text);
-    hvd_watch_stalled(e->options.watch, 1, text);
+    hvd_telemetry_stalled(e->options.telemetry, 1, text);
 }
 
 static void warn_of(struct hvd_engine *e, const struct hvd_set *set,

@@ -220,7 +220,7 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
         ns = held_ns;
     if ((atomic_load(&e->n_queued) == 0 || held_ns > 0) &&
         !(is_background && (e->waiters || atomic_load(&e->is_leaving) || e->must_stop))) {
-        hvd_watch_slept(e->options.watch);
+        hvd_telemetry_slept(e->options.telemetry);
         if (is_woken(e)) {
             sleep_in_transport(e, held_ns > 0 ? held_ns : SLEEP_WOKEN_NS);
         } else if (e->transport->ops->listen) { /* some peers wake, others do not */
@@ -402,8 +402,8 @@ static void count_wakeup(struct hvd_engine *e)
 {
     if (!is_idle(e))
         return;
-    hvd_watch_add(&e->counters.idle_wakeups, 1);
-    hvd_watch_idled(e->options.watch);
+    hvd_telemetry_add(&e->counters.idle_wakeups, 1);
+    hvd_telemetry_idled(e->options.telemetry);
 }
 
 /* Whether tensors of other ranks wait here, and may stall. The driver's. */

@@ -46,11 +46,11 @@ static bool has_pending(const struct hvd_set *set)
     return has;
 }
 
-/* The watch hears once why the job cannot go on. */
+/* Telemetry hears once why the job cannot go on. */
 static void report_failure(struct hvd_engine *e, const char *cause)
 {
     if (!e->has_reported_failure)
-        hvd_watch_failed(e->options.watch, cause);
+        hvd_telemetry_failed(e->options.telemetry, cause);
     e->has_reported_failure = true;
 }
 

@@ -5,8 +5,8 @@
 #include "worker/core/plan.h"
 #include "worker/device/device.h"
 #include "worker/engine/output.h"
+#include "worker/telemetry/telemetry.h"
 #include "worker/transport/transport.h"
-#include "worker/watch/watch.h"
 
 /*
  * The engine of one rank: takes tensors from any thread, agrees with the other ranks, moves the
@@ -30,16 +30,16 @@
 struct hvd_engine;
 
 struct hvd_engine_options {
-    int64_t cycle_ns;               /* a driver without progress sleeps at most so long */
-    int64_t idle_poll_ns;           /* see above */
-    int64_t stall_warning_ns;       /* 0: no stall warnings, and nobody is asked for an answer */
-    int64_t stall_shutdown_ns;      /* a tensor that waits so long ends the job; 0: none does */
-    int64_t grace_ns;               /* below a second: a job that failed is left so much later, so
-                                       that the others hear why before they see that this rank is
-                                       gone */
-    const struct hvd_log *log;      /* borrowed, for the life of the engine */
-    struct hvd_watch *watch;        /* borrowed, likewise; NULL: nobody watches */
-    bool no_background;             /* tensors move only while somebody waits or polls */
+    int64_t cycle_ns;                /* a driver without progress sleeps at most so long */
+    int64_t idle_poll_ns;            /* see above */
+    int64_t stall_warning_ns;        /* 0: no stall warnings, and nobody is asked for an answer */
+    int64_t stall_shutdown_ns;       /* a tensor that waits so long ends the job; 0: none does */
+    int64_t grace_ns;                /* below a second: a job that failed is left so much later, so
+                                        that the others hear why before they see that this rank is
+                                        gone */
+    const struct hvd_log *log;       /* borrowed, for the life of the engine */
+    struct hvd_telemetry *telemetry; /* borrowed, likewise; NULL: nobody watches */
+    bool no_background;              /* tensors move only while somebody waits or polls */
     struct hvd_autotune *autotune;  /* borrowed, for the life of the engine; rank 0's; NULL: none */
     struct hvd_device_port *device; /* borrowed, for the life of the engine and its outputs; NULL:
                                        no tensor is on a device */

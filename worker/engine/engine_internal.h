@@ -68,7 +68,7 @@ struct hvd_entry {
     char *message;                 /* the reason of a failure; owned, may be NULL */
     char *name;                    /* owned */
     size_t name_room;
-    uint32_t index;              /* of its slot, for the watch; HVD_NO_SLOT: none */
+    uint32_t index;              /* of its slot, for telemetry; HVD_NO_SLOT: none */
     struct hvd_refusal *refusal; /* owned; NULL: it was taken, as nearly all are */
     bool is_behind;              /* a refusal of the same name that is not answered yet */
     bool is_part;                /* this rank's part of `join` in another set; see join.c */
@@ -306,19 +306,20 @@ struct hvd_engine {
 
     /* the driver's */
     struct hvd_transport *transport;
-    struct horovod_output *orphans;      /* of aborted collectives; owned */
-    struct hvd_engine_counters counters; /* see hvd_watch_add; the background counts its wake-ups */
-    struct hvd_early *early;             /* in the order they came; owned */
-    struct hvd_set *making;              /* a set whose members are waited for; NULL: none */
-    int64_t making_ns;                   /* since when */
-    int n_on_device;                     /* events of the device that are waited for */
-    bool has_taken;                      /* what is to be asked for: in `asking` of the sets */
+    struct horovod_output *orphans; /* of aborted collectives; owned */
+    struct hvd_engine_counters
+        counters;            /* see hvd_telemetry_add; the background counts its wake-ups */
+    struct hvd_early *early; /* in the order they came; owned */
+    struct hvd_set *making;  /* a set whose members are waited for; NULL: none */
+    int64_t making_ns;       /* since when */
+    int n_on_device;         /* events of the device that are waited for */
+    bool has_taken;          /* what is to be asked for: in `asking` of the sets */
     bool is_leave_sent;
     bool is_down; /* the plan said so */
     int n_done;   /* children that have told, after that, that they are done with all under them */
     bool is_done; /* this rank with all under it, and the parent is told */
     bool is_aborted;           /* the peers cannot be counted on */
-    bool has_reported_failure; /* to the watch */
+    bool has_reported_failure; /* to telemetry */
     int64_t next_stall_check_ns;
     int64_t now_ns;  /* of this step; 0 where stalls are not looked for */
     int64_t left_ns; /* when a rank left that this one knows of; 0: none has */
@@ -395,10 +396,10 @@ static inline void hvd_add(atomic_size_t *number, size_t n)
 }
 
 /* Who watches the entry: nobody the library's own. */
-static inline struct hvd_watch *hvd_entry_watch(const struct hvd_engine *e,
-                                                const struct hvd_entry *entry)
+static inline struct hvd_telemetry *hvd_entry_telemetry(const struct hvd_engine *e,
+                                                        const struct hvd_entry *entry)
 {
-    return entry->changes_sets ? NULL : e->options.watch;
+    return entry->changes_sets ? NULL : e->options.telemetry;
 }
 
 /* Whether the flight's tensors were cached when they were agreed. */
@@ -462,8 +463,7 @@ hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
 void hvd_refusal_drop(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                       const char *text);
 
-/* --- join.c: mu where nothing else is said -----------------------------------------------------
- */
+/* --- join.c: mu where nothing else is said ---------------------------------------------------- */
 
 /* This rank joins, which is about to be queued: it does so in all its sets. HVD_ERR_NOMEM: in none.
  */
@@ -502,8 +502,7 @@ struct hvd_set *hvd_set_find(const struct hvd_engine *e, uint32_t id);
 /* The rank in the set of a rank of the job; -1 when it is not a member. */
 int hvd_set_rank_of(const struct hvd_set *set, int world_rank);
 
-/* --- agree_set.c: caller is the driver, without mu ---------------------------------------------
- */
+/* --- agree_set.c: caller is the driver, without mu -------------------------------------------- */
 
 /* Makes the next process set; may wait for its other members. HVD_ERR_NOMEM, HVD_ERR_SYSTEM: the
  * ranks have diverged then. */
@@ -514,8 +513,7 @@ hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_rank
  * ends. Failure: as above. */
 hvd_status_t hvd_set_changed(struct hvd_engine *e, struct hvd_entry *entry, struct hvd_err *err);
 
-/* --- make_set.c: caller is the driver, without mu ----------------------------------------------
- */
+/* --- make_set.c: caller is the driver, without mu --------------------------------------------- */
 
 /* Has the transport make what the set needs, in which all members take part; answers other ranks
  * meanwhile. HVD_ERR_GONE: the job ends, for the reason in err; otherwise as add_set. */
@@ -548,8 +546,7 @@ void hvd_run_release(struct hvd_set *set, struct hvd_run *run);
 /* Frees the run and all that its flights own. NULL is fine. */
 void hvd_run_destroy(struct hvd_run *run);
 
-/* --- sharing.c: caller is the driver, without mu -----------------------------------------------
- */
+/* --- sharing.c: caller is the driver, without mu ---------------------------------------------- */
 
 /* Notes the memory of a flight that is to start; of the host: and copies what its members share.
  * HVD_INPROGRESS, and nothing is noted, while another flight of the set has some of it;
@@ -576,15 +573,13 @@ const char *hvd_flight_name(const struct hvd_flight *f);
 hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                                  struct hvd_err *err);
 
-/* --- tune.c: caller is the driver, without mu --------------------------------------------------
- */
+/* --- tune.c: caller is the driver, without mu ------------------------------------------------- */
 
 /* A flight has landed, its entries are not finished yet: counts it, and sets what comes of it.
  * There is an autotune. */
 void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_flight *f);
 
-/* --- tell.c: for the timeline and the recorder; caller is the driver ---------------------------
- */
+/* --- tell.c: for the timeline and the recorder; caller is the driver -------------------------- */
 
 /* Cached tensors were asked for here. */
 void hvd_tell_asked(struct hvd_engine *e, struct hvd_set *set, const uint64_t *words,
@@ -659,8 +654,7 @@ void hvd_end_free_lost(struct hvd_engine *e);
 /* Does what can be done now; whether anything happened. */
 bool hvd_progress_step(struct hvd_engine *e);
 
-/* --- ask.c: caller is the driver, without mu ---------------------------------------------------
- */
+/* --- ask.c: caller is the driver, without mu -------------------------------------------------- */
 
 /* Takes what was submitted, for hvd_ask_queued to ask for; nothing while inputs are waited for on a
  * device, behind which it may have to line up. Caller holds mu, and has a step follow. */
@@ -677,8 +671,7 @@ bool hvd_is_batch_full(const struct hvd_engine *e);
 /* Whether what is queued has waited long enough for more to come. */
 bool hvd_progress_is_due(struct hvd_engine *e);
 
-/* --- leave.c: caller is the driver, without mu -------------------------------------------------
- */
+/* --- leave.c: caller is the driver, without mu ------------------------------------------------ */
 
 /* The rank of the job that a position of the set's tree is. */
 static inline int hvd_rank_at(const struct hvd_set *set, int position)
@@ -733,8 +726,7 @@ hvd_status_t hvd_give_up_rank(struct hvd_engine *e, int rank, struct hvd_err *er
  * rank 3 on host b and rank 4 on host b". */
 void hvd_add_ranks(const struct hvd_engine *e, const int *ranks, int n, struct hvd_text *text);
 
-/* --- hear.c: caller is the driver, without mu --------------------------------------------------
- */
+/* --- hear.c: caller is the driver, without mu ------------------------------------------------- */
 
 /* Sends a control message. */
 hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t len,
@@ -749,7 +741,7 @@ hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32
 hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
                                   const struct hvd_ask *ask, int64_t now_ns, struct hvd_err *err);
 
-/* For the watch: a rank of the job has asked for a tensor. */
+/* For telemetry: a rank of the job has asked for a tensor. */
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request);
 
 /* Sends what was made in this step: the coordinator its plan, which it follows as well, an inner
@@ -772,14 +764,12 @@ hvd_status_t hvd_hear_end(struct hvd_engine *e, struct hvd_err *err);
  * Caller holds mu. */
 bool hvd_hears_others(const struct hvd_engine *e);
 
-/* --- stalls.c: caller is the driver, without mu ------------------------------------------------
- */
+/* --- stalls.c: caller is the driver, without mu ----------------------------------------------- */
 
 /* Whether it is time to look; then the next time is later. */
 bool hvd_is_stall_check_due(struct hvd_engine *e, int64_t now_ns);
 
-/* --- beats.c: caller is the driver, without mu -------------------------------------------------
- */
+/* --- beats.c: caller is the driver, without mu ------------------------------------------------ */
 
 /* The set's heartbeat, if there is to be one. HVD_ERR_NOMEM. */
 hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
@@ -808,8 +798,7 @@ bool hvd_beats_are_missed(const struct hvd_engine *e, const struct hvd_set *set,
  * job ends. */
 hvd_status_t hvd_check_beats(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
 
-/* --- stalls.c, again ---------------------------------------------------------------------------
- */
+/* --- stalls.c, again -------------------------------------------------------------------------- */
 
 /* Warns of the tensors of a set that wait too long here, its coordinator, or ends the job; an inner
  * node of the tree tells what it knows of them. */

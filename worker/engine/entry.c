@@ -198,8 +198,8 @@ void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_
 {
     const uint64_t bytes = (uint64_t)entry->count * hvd_dtype_size((int)entry->request.dtype);
 
-    hvd_watch_done(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request, bytes,
-                   status);
+    hvd_telemetry_done(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
+                       bytes, status);
     hvd_tell_slot_ended(e, entry, status);
     entry->status = status;
     if (status != HVD_OK)
@@ -223,18 +223,18 @@ static void finish_together(struct hvd_engine *e, const struct hvd_flight *f)
         n++;
         publish(entry);
     }
-    hvd_watch_done_many(e->options.watch, (int)f->request.op, n,
-                        (uint64_t)count * hvd_dtype_size((int)f->request.dtype));
+    hvd_telemetry_done_many(e->options.telemetry, (int)f->request.op, n,
+                            (uint64_t)count * hvd_dtype_size((int)f->request.dtype));
     hvd_add(&e->n_outstanding, 0 - (size_t)n);
 }
 
 void hvd_entries_finish(struct hvd_engine *e, const struct hvd_flight *f, hvd_status_t status,
                         const char *message)
 {
-    const unsigned on = e->options.watch ? hvd_watch_on(e->options.watch) : 0;
+    const unsigned on = e->options.telemetry ? hvd_telemetry_on(e->options.telemetry) : 0;
 
     if (status == HVD_OK && f->request.op == HVD_ALLREDUCE &&
-        (!on || (!(on & HVD_WATCH_RECORDER) && hvd_flight_is_cached(f)))) {
+        (!on || (!(on & HVD_TELEMETRY_RECORDER) && hvd_flight_is_cached(f)))) {
         if (on)
             hvd_tell_ended(e, f);
         finish_together(e, f);

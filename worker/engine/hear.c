@@ -22,11 +22,11 @@
 hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t len,
                       struct hvd_err *err)
 {
-    hvd_watch_sent(e->options.watch, len);
+    hvd_telemetry_sent(e->options.telemetry, len);
     return e->transport->ops->send(e->transport, rank, data, len, err);
 }
 
-/* For the watch: a rank, or all under a child, have asked for cached tensors. */
+/* For telemetry: a rank, or all under a child, have asked for cached tensors. */
 static void tell_party_ready(struct hvd_engine *e, struct hvd_set *set, int party,
                              const struct hvd_reader *bits)
 {
@@ -39,7 +39,7 @@ static void tell_party_ready(struct hvd_engine *e, struct hvd_set *set, int part
 static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int party,
                                const struct hvd_reader *bits, int64_t now_ns, struct hvd_err *err)
 {
-    if (e->options.watch && hvd_watch_on(e->options.watch))
+    if (e->options.telemetry && hvd_telemetry_on(e->options.telemetry))
         tell_party_ready(e, set, party, bits);
     return set->negotiator ? hvd_negotiator_bits(set->negotiator, party, bits, now_ns, err)
                            : hvd_relay_bits(set->relay, party, bits, now_ns, err);
@@ -60,7 +60,7 @@ hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32
     return count_bits(e, set, 0, &bits, now_ns, err);
 }
 
-/* Whether the watch hears of it: not of what the library itself asks for. */
+/* Whether telemetry hears of it: not of what the library itself asks for. */
 static bool is_told(const struct hvd_set *set, const struct hvd_ask *ask)
 {
     return ask->refusal.len == 0 && (set->id == 0 || ask->request.op != HVD_JOIN);
@@ -77,7 +77,7 @@ hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request)
 {
     if (!hvd_strview_equal(request->name, HVD_CHANGE_NAME))
-        hvd_watch_ready(e->options.watch, rank, request, false);
+        hvd_telemetry_ready(e->options.telemetry, rank, request, false);
 }
 
 /* Hands a plan down: first to those that pass it on most. */
@@ -221,11 +221,11 @@ static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
     return st == HVD_OK ? hvd_apply_plan(e, set, *reader, err) : st;
 }
 
-/* For the watch: every rank that an item stands for. */
+/* For telemetry: every rank that an item stands for. */
 static void tell_all_ready(const struct hvd_engine *e, const struct hvd_set *set,
                            const struct hvd_ask *ask)
 {
-    for (uint32_t i = 0; e->options.watch && i < ask->by.n; i++) {
+    for (uint32_t i = 0; e->options.telemetry && i < ask->by.n; i++) {
         const struct hvd_span span = hvd_spans_at(&ask->by, i);
         for (int k = 0; k < span.n; k++)
             hvd_tell_ready(e, hvd_rank_at(set, span.first + k), &ask->request);
@@ -381,7 +381,7 @@ hvd_status_t hvd_hear(struct hvd_engine *e, int64_t now_ns, bool *progressed, st
             return HVD_OK;
         *progressed = true;
         if (st == HVD_OK) {
-            hvd_watch_received(e->options.watch, in.len);
+            hvd_telemetry_received(e->options.telemetry, in.len);
             st = read_message(e, &in, now_ns, err);
             drop_message(e, &in);
             if (st == HVD_OK && e->early && !e->making) /* kept while a set was made just now */

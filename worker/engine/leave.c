@@ -257,7 +257,7 @@ static hvd_status_t end_for_loss(struct hvd_engine *e, int rank, struct hvd_err 
     write_loss(e, rank, err->msg, text);
     hvd_err_clear(err);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
-    hvd_watch_lost(e->options.watch, rank, text);
+    hvd_telemetry_lost(e->options.telemetry, rank, text);
     return hvd_negotiator_leave(world->negotiator, who, true, text, err);
 }
 

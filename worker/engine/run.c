@@ -280,9 +280,9 @@ static void count_run(struct hvd_engine *e, const struct hvd_run *run)
 
     for (uint32_t i = 0; i < run->n_flights; i++)
         n_tensors += run->flights[i].n_members;
-    hvd_watch_add(&e->counters.plans, 1);
-    hvd_watch_add(&e->counters.flights, run->n_flights);
-    hvd_watch_add(&e->counters.tensors, n_tensors);
+    hvd_telemetry_add(&e->counters.plans, 1);
+    hvd_telemetry_add(&e->counters.flights, run->n_flights);
+    hvd_telemetry_add(&e->counters.tensors, n_tensors);
 }
 
 /* Begins all flights of a run whose members have their entries and which is counted. */
@@ -296,7 +296,7 @@ static hvd_status_t begin_run(struct hvd_engine *e, struct hvd_set *set, struct 
     set->runs = run;
     set->n_runs++;
     run->n_open = n;
-    hvd_watch_run(e->options.watch, n);
+    hvd_telemetry_run(e->options.telemetry, n);
     for (uint32_t i = 0; i < n; i++) { /* the last one may free the run */
         st = hvd_flight_begin(e, set, &run->flights[i], err);
         if (st != HVD_OK) {
@@ -439,11 +439,11 @@ hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struc
 
     if (st != HVD_OK)
         return st;
-    hvd_watch_add(is_hit ? &e->counters.plan_hits : &e->counters.plan_misses, 1);
+    hvd_telemetry_add(is_hit ? &e->counters.plan_hits : &e->counters.plan_misses, 1);
     st = take_entries(e, set, run, err);
     if (st == HVD_OK)
         count_run(e, run);
-    hvd_watch_laid_out(e->options.watch, is_hit);
+    hvd_telemetry_laid_out(e->options.telemetry, is_hit);
     if (st == HVD_OK)
         hvd_tell_agreed(e, set, run);
     if (st == HVD_OK)

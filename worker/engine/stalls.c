@@ -151,8 +151,8 @@ hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t
         hvd_negotiator_stalled(set->negotiator, now_ns, e->options.stall_warning_ns, &report);
     if (report.len > 0) { /* a report that was cut is still one */
         hvd_log(e->options.log, HVD_LOG_WARN, "engine", "%s", report.data);
-        hvd_watch_stalled(e->options.watch, (int)hvd_negotiator_waiting(set->negotiator),
-                          report.data);
+        hvd_telemetry_stalled(e->options.telemetry, (int)hvd_negotiator_waiting(set->negotiator),
+                              report.data);
     }
     hvd_buf_fini(&report);
     if (st == HVD_ERR_NOMEM)

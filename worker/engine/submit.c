@@ -185,8 +185,8 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
     } else {
         count_queued(e, entry->count * (int64_t)width, is_waited_now);
     }
-    hvd_watch_submitted(hvd_entry_watch(e, entry), (uint64_t)entry->handle, &entry->request,
-                        bit != NULL);
+    hvd_telemetry_submitted(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
+                            bit != NULL);
     if (entry->request.op == HVD_JOIN)
         entry->set->is_join_pending = true;
     if (entry->slot)
@@ -289,7 +289,7 @@ static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct h
     hvd_handles_renew(entry);
     hvd_cache_own(set->cache, slot->index, entry);
     count_queued(e, slot->count * (int64_t)hvd_dtype_size(d->dtype), d->is_waited_now);
-    hvd_watch_submitted(e->options.watch, (uint64_t)entry->handle, &entry->request, true);
+    hvd_telemetry_submitted(e->options.telemetry, (uint64_t)entry->handle, &entry->request, true);
     queue_bit(set, slot);
     learn_order(set, slot);
     return entry->handle;

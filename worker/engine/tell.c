@@ -1,5 +1,5 @@
 /*
- * What the watch hears of cached tensors. The timeline hears of many at once, by their slots: one
+ * What telemetry hears of cached tensors. The timeline hears of many at once, by their slots: one
  * event and one reading of the clock for a message, a plan or a collective, whatever the number of
  * tensors. The flight recorder, which is for the last events before a failure, hears of each. The
  * driver's.
@@ -10,7 +10,7 @@
 
 static unsigned what_is_on(const struct hvd_engine *e)
 {
-    return e->options.watch ? hvd_watch_on(e->options.watch) : 0;
+    return e->options.telemetry ? hvd_telemetry_on(e->options.telemetry) : 0;
 }
 
 static bool is_own(const struct hvd_request *request)
@@ -23,9 +23,9 @@ static bool has_timeline(struct hvd_engine *e, struct hvd_set *set)
 {
     const uint32_t end = hvd_cache_end(set->cache);
 
-    if (!(what_is_on(e) & HVD_WATCH_TIMELINE))
+    if (!(what_is_on(e) & HVD_TELEMETRY_TIMELINE))
         return false;
-    const unsigned n_told = hvd_watch_timelines(e->options.watch);
+    const unsigned n_told = hvd_telemetry_timelines(e->options.telemetry);
     if (set->n_told == n_told)
         return true;
     set->n_told = n_told;
@@ -39,19 +39,19 @@ static bool has_timeline(struct hvd_engine *e, struct hvd_set *set)
 
 void hvd_tell_slot(struct hvd_engine *e, struct hvd_set *set, const struct hvd_slot *slot)
 {
-    if ((what_is_on(e) & HVD_WATCH_TIMELINE) &&
-        set->n_told == hvd_watch_timelines(e->options.watch) && !is_own(&slot->request))
-        hvd_watch_record_slot(e->options.watch, set->id, slot->index, &slot->request);
+    if ((what_is_on(e) & HVD_TELEMETRY_TIMELINE) &&
+        set->n_told == hvd_telemetry_timelines(e->options.telemetry) && !is_own(&slot->request))
+        hvd_telemetry_record_slot(e->options.telemetry, set->id, slot->index, &slot->request);
 }
 
 void hvd_tell_asked(struct hvd_engine *e, struct hvd_set *set, const uint64_t *words,
                     uint32_t n_words)
 {
     if (has_timeline(e, set))
-        hvd_watch_record_slots(e->options.watch, &(struct hvd_slots_seen){.kind = HVD_EVENT_ASKED,
-                                                                          .set = set->id,
-                                                                          .n_words = n_words,
-                                                                          .words = words});
+        hvd_telemetry_record_slots(
+            e->options.telemetry,
+            &(struct hvd_trace_slots){
+                .kind = HVD_EVENT_ASKED, .set = set->id, .n_words = n_words, .words = words});
 }
 
 /* The slots of a word that the message means: who sent it may not have known the last plans. */
@@ -76,7 +76,7 @@ static void tell_each_ready(const struct hvd_engine *e, const struct hvd_set *se
         const struct hvd_slot *slot =
             hvd_cache_at(set->cache, w * 64 + (uint32_t)__builtin_ctzll(word));
         if (slot && !is_own(&slot->request))
-            hvd_watch_ready(e->options.watch, rank, &slot->request, true);
+            hvd_telemetry_ready(e->options.telemetry, rank, &slot->request, true);
     }
 }
 
@@ -89,22 +89,23 @@ void hvd_tell_ready_bits(struct hvd_engine *e, struct hvd_set *set, int rank,
 
     for (uint32_t w = 0; on && w < bits->n_words; w++) {
         words[w % WORDS] = meant(set, bits, w);
-        if (on & HVD_WATCH_RECORDER)
+        if (on & HVD_TELEMETRY_RECORDER)
             tell_each_ready(e, set, rank, w, words[w % WORDS]);
         if (!is_drawn || (w % WORDS != WORDS - 1 && w + 1 != bits->n_words))
             continue;
-        hvd_watch_record_slots(e->options.watch, &(struct hvd_slots_seen){.kind = HVD_EVENT_READY,
-                                                                          .detail = rank,
-                                                                          .set = set->id,
-                                                                          .first = w - w % WORDS,
-                                                                          .n_words = w % WORDS + 1,
-                                                                          .words = words});
+        hvd_telemetry_record_slots(e->options.telemetry,
+                                   &(struct hvd_trace_slots){.kind = HVD_EVENT_READY,
+                                                             .detail = rank,
+                                                             .set = set->id,
+                                                             .first = w - w % WORDS,
+                                                             .n_words = w % WORDS + 1,
+                                                             .words = words});
     }
 }
 
 /* Tells the timeline of the cached tensors of a flight that this rank has. */
 static void tell_members(const struct hvd_engine *e, const struct hvd_flight *f,
-                         struct hvd_slots_seen seen)
+                         struct hvd_trace_slots seen)
 {
     uint64_t words[WORDS];
 
@@ -114,7 +115,7 @@ static void tell_members(const struct hvd_engine *e, const struct hvd_flight *f,
         if (!f->members[i].entry)
             continue;
         if (seen.n_words > 0 && (word < seen.first || word >= seen.first + WORDS)) {
-            hvd_watch_record_slots(e->options.watch, &seen);
+            hvd_telemetry_record_slots(e->options.telemetry, &seen);
             seen.n_words = 0;
         }
         if (seen.n_words == 0)
@@ -124,7 +125,7 @@ static void tell_members(const struct hvd_engine *e, const struct hvd_flight *f,
         words[word - seen.first] |= (uint64_t)1 << (f->members[i].slot % 64);
     }
     if (seen.n_words > 0)
-        hvd_watch_record_slots(e->options.watch, &seen);
+        hvd_telemetry_record_slots(e->options.telemetry, &seen);
 }
 
 void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_run *run)
@@ -135,12 +136,12 @@ void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set, const struct hvd
     for (uint32_t i = 0; on && i < run->n_flights; i++) {
         const struct hvd_flight *f = &run->flights[i];
         if (is_drawn)
-            tell_members(e, f, (struct hvd_slots_seen){.kind = HVD_EVENT_AGREED, .set = set->id});
-        for (uint32_t m = 0; (on & HVD_WATCH_RECORDER) && m < f->n_members; m++)
+            tell_members(e, f, (struct hvd_trace_slots){.kind = HVD_EVENT_AGREED, .set = set->id});
+        for (uint32_t m = 0; (on & HVD_TELEMETRY_RECORDER) && m < f->n_members; m++)
             if (f->members[m].entry)
-                hvd_watch_agreed(hvd_entry_watch(e, f->members[m].entry),
-                                 (uint64_t)f->members[m].entry->handle,
-                                 &f->members[m].entry->request, true);
+                hvd_telemetry_agreed(hvd_entry_telemetry(e, f->members[m].entry),
+                                     (uint64_t)f->members[m].entry->handle,
+                                     &f->members[m].entry->request, true);
     }
 }
 
@@ -155,14 +156,14 @@ void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hv
     if (is_cached && has_timeline(e, set))
         tell_members(
             e, f,
-            (struct hvd_slots_seen){.kind = HVD_EVENT_STARTED, .set = set->id, .text = transport});
-    if (is_cached && !(on & HVD_WATCH_RECORDER))
+            (struct hvd_trace_slots){.kind = HVD_EVENT_STARTED, .set = set->id, .text = transport});
+    if (is_cached && !(on & HVD_TELEMETRY_RECORDER))
         return;
     for (uint32_t i = 0; i < f->n_members; i++)
         if (f->members[i].entry)
-            hvd_watch_started(hvd_entry_watch(e, f->members[i].entry),
-                              (uint64_t)f->members[i].entry->handle, &f->members[i].entry->request,
-                              transport, is_cached);
+            hvd_telemetry_started(hvd_entry_telemetry(e, f->members[i].entry),
+                                  (uint64_t)f->members[i].entry->handle,
+                                  &f->members[i].entry->request, transport, is_cached);
 }
 
 void hvd_tell_ended(struct hvd_engine *e, const struct hvd_flight *f)
@@ -172,7 +173,7 @@ void hvd_tell_ended(struct hvd_engine *e, const struct hvd_flight *f)
     for (uint32_t i = 0; i < f->n_members && !set; i++)
         set = f->members[i].entry ? f->members[i].entry->set : NULL;
     if (set && has_timeline(e, set))
-        tell_members(e, f, (struct hvd_slots_seen){.kind = HVD_EVENT_DONE, .set = set->id});
+        tell_members(e, f, (struct hvd_trace_slots){.kind = HVD_EVENT_DONE, .set = set->id});
 }
 
 void hvd_tell_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry, hvd_status_t status)
@@ -180,11 +181,11 @@ void hvd_tell_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry, hv
     const uint64_t word = (uint64_t)1 << (entry->index % 64);
 
     if (entry->index != HVD_NO_SLOT && !entry->changes_sets && has_timeline(e, entry->set))
-        hvd_watch_record_slots(e->options.watch,
-                               &(struct hvd_slots_seen){.kind = HVD_EVENT_DONE,
-                                                        .detail = (int32_t)status,
-                                                        .set = entry->set->id,
-                                                        .first = entry->index / 64,
-                                                        .n_words = 1,
-                                                        .words = &word});
+        hvd_telemetry_record_slots(e->options.telemetry,
+                                   &(struct hvd_trace_slots){.kind = HVD_EVENT_DONE,
+                                                             .detail = (int32_t)status,
+                                                             .set = entry->set->id,
+                                                             .first = entry->index / 64,
+                                                             .n_words = 1,
+                                                             .words = &word});
 }

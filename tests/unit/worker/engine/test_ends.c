@@ -1,4 +1,5 @@
-/* What a job's end looks like to its watch, and that names without end take no memory without end.
+/* What a job's end looks like to its telemetry, and that names without end take no memory without
+ * end.
  */
 #include "tests/unit/support.h"
 
@@ -7,7 +8,7 @@
 #include <stdio.h>
 
 #include "tests/unit/worker/engine/world.h"
-#include "worker/watch/watch.h"
+#include "worker/telemetry/telemetry.h"
 
 #define SEEDS 60
 
@@ -39,21 +40,21 @@ static void sum_pending(struct world *w, int rank)
     world_expect(hvd_engine_shutdown(w->engines[rank], NULL) == HVD_OK, "the end", rank);
 }
 
-/* How many failures the watch of all ranks has counted. */
+/* How many failures telemetry of all ranks has counted. */
 static uint64_t failures_of(void (*body)(struct world *w, int rank), int size, uint64_t seed)
 {
     const struct hvd_sim_options sim = {.size = size, .seed = seed, .max_delay = 3};
-    struct hvd_watch *watches[MAX_RANKS];
+    struct hvd_telemetry *telemetries[MAX_RANKS];
     struct world w = {.size = size};
     uint64_t n = 0;
 
     assert_int_equal(hvd_sim_create(&sim, &w.sim, NULL), HVD_OK);
     for (int rank = 0; rank < size; rank++) {
-        const struct hvd_watch_options about = {.rank = rank, .size = size};
+        const struct hvd_telemetry_options about = {.rank = rank, .size = size};
         struct hvd_engine_options options = world_threaded;
         struct hvd_transport *t;
-        assert_int_equal(hvd_watch_create(&about, &watches[rank], NULL), HVD_OK);
-        options.watch = watches[rank];
+        assert_int_equal(hvd_telemetry_create(&about, &telemetries[rank], NULL), HVD_OK);
+        options.telemetry = telemetries[rank];
         assert_int_equal(hvd_sim_join(w.sim, rank, &t, NULL), HVD_OK);
         assert_int_equal(hvd_engine_create(t, &options, &w.engines[rank], NULL), HVD_OK);
     }
@@ -61,8 +62,8 @@ static uint64_t failures_of(void (*body)(struct world *w, int rank), int size, u
     world_destroy(&w);
     for (int rank = 0; rank < size; rank++) {
         struct hvd_counts counts;
-        hvd_watch_counts(watches[rank], &counts);
-        hvd_watch_destroy(watches[rank]);
+        hvd_telemetry_counts(telemetries[rank], &counts);
+        hvd_telemetry_destroy(telemetries[rank]);
         n += counts.job_failures;
     }
     assert_int_equal(world_problems(), 0);

@@ -1,0 +1,67 @@
+#ifndef HVD_WORKER_TELEMETRY_CORE_EVENT_H
+#define HVD_WORKER_TELEMETRY_CORE_EVENT_H
+
+#include "worker/core/types.h"
+
+/* What happened to a tensor, or to the job. */
+enum hvd_event_kind {
+    HVD_EVENT_READY = 1, /* coordinator: rank `detail` has asked for the tensor */
+    HVD_EVENT_SUBMITTED, /* here; the only event with type and shape */
+    HVD_EVENT_AGREED,    /* it is in a plan, all ranks have it */
+    HVD_EVENT_STARTED,   /* its data moves; the name is the transport's */
+    HVD_EVENT_DONE,      /* detail: hvd_status_t */
+    HVD_EVENT_PLAN,      /* a plan begins; detail: how many messages came before, or 0 */
+    HVD_EVENT_STALLED,   /* the name is a report; detail: how many tensors wait */
+    HVD_EVENT_LOST,      /* rank `detail`; the name says why */
+    HVD_EVENT_FAILED,    /* the job cannot go on; the name says why */
+    HVD_EVENT_SLOT,  /* the tensor of that name, type and shape is cached from now on; id: where */
+    HVD_EVENT_ASKED, /* as SUBMITTED, for cached tensors */
+    HVD_EVENT_MARK,  /* a phase of the program; detail: 1 it begins, 0 it ends */
+};
+
+#define HVD_EVENT_KINDS 13
+
+/*
+ * A cached tensor is asked for, planned and moved together with others, and so are its events: one
+ * event for many tensors says which by bits, in words of 64 that its name begins with. Its id is
+ * hvd_event_place(set, first word). Kinds: ASKED, READY, AGREED, STARTED, DONE.
+ */
+#define HVD_EVENT_WORDS_MAX 64
+
+/* Where a slot is, or the 64 slots of a word: the id of an event. */
+static inline uint64_t hvd_event_place(uint32_t set, uint32_t index)
+{
+    return (uint64_t)set << 32 | index;
+}
+
+/* The part of every event that has a fixed size. */
+struct hvd_event {
+    uint64_t ticks; /* of the clock, see worker/telemetry/clock.h */
+    uint64_t id;    /* names the tensor from SUBMITTED to DONE; 0: none */
+    int32_t detail;
+    uint16_t name_len; /* <= HVD_NAME_MAX */
+    uint8_t kind;
+    uint8_t op;
+    uint8_t dtype;
+    uint8_t reduce;
+    uint8_t ndim;
+    uint8_t n_words; /* of bits, with which the name begins; 0: of one tensor, or of none */
+};
+
+/* An event with what belongs to it. */
+struct hvd_note {
+    struct hvd_event event;
+    int64_t shape[HVD_NDIM_MAX];
+    char name[HVD_NAME_MAX + 1]; /* event.name_len bytes, terminated */
+};
+
+/* How many cached tensors an event is about, by its words; 0: it is about one by name, or none. */
+uint64_t hvd_event_count_slots(const struct hvd_event *event, const char *name);
+
+/* "SUBMITTED"; "UNKNOWN" for a kind that does not exist. */
+const char *hvd_event_kind_name(int kind);
+
+/* The timeline's name of an operation: "ALLREDUCE", "ADASUM"; suffix: as in MPI_BCAST. */
+const char *hvd_event_op_name(const struct hvd_event *event, bool suffix);
+
+#endif

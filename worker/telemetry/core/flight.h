@@ -1,0 +1,23 @@
+#ifndef HVD_WORKER_TELEMETRY_CORE_FLIGHT_H
+#define HVD_WORKER_TELEMETRY_CORE_FLIGHT_H
+
+#include "base/buf.h"
+#include "worker/telemetry/core/event.h"
+
+/* What opens a dump of the flight recorder. */
+struct hvd_flight_head {
+    int rank;
+    int size;
+    const char *why;
+    const char *when; /* the time of the dump, readable */
+    uint64_t n_events;
+    uint64_t n_recorded; /* ever; the older ones are overwritten */
+};
+
+/* Appends the head of a dump. HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE. */
+hvd_status_t hvd_flight_add_head(const struct hvd_flight_head *head, struct hvd_buf *out);
+
+/* Appends an event as a line; age_ns is how long before the dump it happened. Failures as above. */
+hvd_status_t hvd_flight_add(const struct hvd_note *note, int64_t age_ns, struct hvd_buf *out);
+
+#endif

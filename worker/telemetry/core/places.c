@@ -1,0 +1,115 @@
+/*
+ * The hosts of a job with their ranks, as records of a timeline.
+ */
+#include "worker/telemetry/core/places.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "worker/telemetry/core/json.h"
+
+#define RANKS_MAX 900 /* bytes of a list of ranks in one record */
+#define RANGE_MAX 32
+
+/* A rank, and the first rank of its host once that is known. */
+struct place {
+    const char *host;
+    int rank;
+    int first;
+};
+
+static int by_host(const void *left, const void *right)
+{
+    const struct place *a = left;
+    const struct place *b = right;
+    const int order = strcmp(a->host, b->host);
+
+    return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+static int by_first(const void *left, const void *right)
+{
+    const struct place *a = left;
+    const struct place *b = right;
+
+    return a->first != b->first ? (a->first > b->first) - (a->first < b->first)
+                                : (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+/* The ranks whose hosts are known, those of a host together; how many. */
+static size_t gather(const struct hvd_places *from, struct place *out)
+{
+    size_t n = 0;
+
+    for (int rank = 0; rank < from->size; rank++) {
+        const char *host = from->host(from->ctx, rank);
+        if (host && *host)
+            out[n++] = (struct place){.host = host, .rank = rank};
+    }
+    if (n > 0)
+        qsort(out, n, sizeof(*out), by_host);
+    for (size_t i = 0; i < n; i++)
+        out[i].first =
+            i > 0 && strcmp(out[i].host, out[i - 1].host) == 0 ? out[i - 1].first : out[i].rank;
+    if (n > 0)
+        qsort(out, n, sizeof(*out), by_first);
+    return n;
+}
+
+/* Writes ranges from the first of n places on, all of one host, until the text is full; how many
+ * places that were. */
+static size_t list(const struct place *places, size_t n, char text[RANKS_MAX])
+{
+    size_t len = 0;
+    size_t i = 0;
+
+    text[0] = '\0';
+    while (i < n && places[i].first == places[0].first && len + RANGE_MAX < RANKS_MAX) {
+        size_t end = i + 1;
+
+        while (end < n && places[end].first == places[0].first &&
+               places[end].rank == places[end - 1].rank + 1)
+            end++;
+        len += (size_t)snprintf(text + len, RANKS_MAX - len, "%s%d", i > 0 ? ", " : "",
+                                places[i].rank);
+        if (end > i + 1)
+            len += (size_t)snprintf(text + len, RANKS_MAX - len, "-%d", places[end - 1].rank);
+        i = end;
+    }
+    return i;
+}
+
+static hvd_status_t put(const struct hvd_places *from, const char *host, const char *ranks,
+                        struct hvd_buf *lines)
+{
+    struct hvd_json json;
+
+    json.len = 0;
+    hvd_json_raw(&json, "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{"
+                        "\"name\":\"rank ");
+    hvd_json_int(&json, from->rank);
+    hvd_json_raw(&json, "\",\"host\":");
+    hvd_json_string(&json, hvd_strview_of(host));
+    hvd_json_raw(&json, ",\"ranks\":\"");
+    hvd_json_raw(&json, ranks);
+    hvd_json_raw(&json, "\"}}\n");
+    return hvd_buf_add(lines, json.text, json.len);
+}
+
+hvd_status_t hvd_places_write(const struct hvd_places *from, struct hvd_buf *lines)
+{
+    struct place *places = hvd_calloc((size_t)from->size + 1, sizeof(*places));
+    hvd_status_t st = places ? HVD_OK : HVD_ERR_NOMEM;
+    const size_t n = places ? gather(from, places) : 0;
+    char ranks[RANKS_MAX];
+
+    for (size_t i = 0; i < n && st == HVD_OK;) {
+        const char *host = places[i].host;
+        i += list(places + i, n - i, ranks);
+        st = put(from, host, ranks, lines);
+    }
+    hvd_free(places);
+    return st;
+}

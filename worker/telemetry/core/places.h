@@ -1,0 +1,22 @@
+#ifndef HVD_WORKER_TELEMETRY_CORE_PLACES_H
+#define HVD_WORKER_TELEMETRY_CORE_PLACES_H
+
+#include "base/buf.h"
+
+/* Where the ranks of a job are. */
+struct hvd_places {
+    int rank; /* of the writer */
+    int size;
+    const char *(*host)(const void *ctx, int rank); /* of a rank; NULL where it is not known */
+    const void *ctx;
+};
+
+/*
+ * Appends a record of a timeline for each host, by the first of its ranks: who they are, as
+ * "0-3, 8". Several records where that is long. The records are about the writer's process of the
+ * trace and carry its name, so that a viewer reads nothing new from them. HVD_ERR_NOMEM,
+ * HVD_ERR_TOO_LARGE.
+ */
+hvd_status_t hvd_places_write(const struct hvd_places *places, struct hvd_buf *lines);
+
+#endif
