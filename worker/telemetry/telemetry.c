@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "worker/telemetry/core/flight.h"
 #include "worker/telemetry/core/path.h"
 #include "worker/telemetry/core/places.h"
 #include "worker/telemetry/core/program.h"
+#include "worker/telemetry/core/recorder_dump.h"
 #include "worker/telemetry/recorder.h"
 #include "worker/telemetry/writer.h"
 
@@ -153,19 +153,20 @@ static hvd_status_t encode_dump(const struct hvd_telemetry_state *state, const c
 
     if (gmtime_r(&seconds, &tm))
         strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    const struct hvd_flight_head head = {.rank = state->rank,
-                                         .size = state->size,
-                                         .why = why,
-                                         .when = when,
-                                         .n_events = n - first,
-                                         .n_recorded = n};
-    hvd_status_t st = hvd_flight_add_head(&head, out);
+    const struct hvd_recorder_dump_head head = {.rank = state->rank,
+                                                .size = state->size,
+                                                .why = why,
+                                                .when = when,
+                                                .n_events = n - first,
+                                                .n_recorded = n};
+    hvd_status_t st = hvd_recorder_dump_add_head(&head, out);
     hvd_clock_sync(&clock);
     const int64_t now = hvd_clock_since_base(&clock, hvd_clock_ticks(&clock));
     for (uint64_t i = first; st == HVD_OK && i < n; i++) {
         struct hvd_note note;
         if (hvd_recorder_get(state->recorder, i, &note))
-            st = hvd_flight_add(&note, now - hvd_clock_since_base(&clock, note.event.ticks), out);
+            st = hvd_recorder_dump_add(&note, now - hvd_clock_since_base(&clock, note.event.ticks),
+                                       out);
     }
     return st;
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "worker/telemetry/core/flight.h"
+#include "worker/telemetry/core/recorder_dump.h"
 
 static void expect(const struct hvd_event *event, const char *name, const char *words)
 {
@@ -13,7 +13,7 @@ static void expect(const struct hvd_event *event, const char *name, const char *
     snprintf(note.name, sizeof(note.name), "%s", name);
     note.event.name_len = (uint16_t)strlen(note.name);
     hvd_buf_init(&text, 4096);
-    assert_int_equal(hvd_flight_add(&note, 1500000, &text), HVD_OK);
+    assert_int_equal(hvd_recorder_dump_add(&note, 1500000, &text), HVD_OK);
     assert_non_null(strstr(text.data, "1.500000 ms"));
     assert_non_null(strstr(text.data, words));
     assert_ptr_equal(strchr(text.data, '\n'), text.data + text.len - 1);
@@ -38,17 +38,17 @@ static void every_event_is_one_line_that_says_what_happened(void **state)
 
 static void the_head_names_the_rank_and_the_reason(void **state)
 {
-    const struct hvd_flight_head head = {.rank = 1,
-                                         .size = 4,
-                                         .why = "rank 2 is lost",
-                                         .when = "2026-01-01T00:00:00Z",
-                                         .n_events = 3,
-                                         .n_recorded = 9};
+    const struct hvd_recorder_dump_head head = {.rank = 1,
+                                                .size = 4,
+                                                .why = "rank 2 is lost",
+                                                .when = "2026-01-01T00:00:00Z",
+                                                .n_events = 3,
+                                                .n_recorded = 9};
     struct hvd_buf text;
 
     (void)state;
     hvd_buf_init(&text, 4096);
-    assert_int_equal(hvd_flight_add_head(&head, &text), HVD_OK);
+    assert_int_equal(hvd_recorder_dump_add_head(&head, &text), HVD_OK);
     assert_non_null(strstr(text.data, "rank 1 of 4 at 2026-01-01T00:00:00Z: rank 2 is lost\n"));
     assert_non_null(strstr(text.data, "the last 3 of 9 events"));
     hvd_buf_fini(&text);

@@ -1,13 +1,14 @@
 /*
  * The text of a flight recorder's dump: made for reading, one event a line, oldest first.
  */
-#include "worker/telemetry/core/flight.h"
+#include "worker/telemetry/core/recorder_dump.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-hvd_status_t hvd_flight_add_head(const struct hvd_flight_head *head, struct hvd_buf *out)
+hvd_status_t hvd_recorder_dump_add_head(const struct hvd_recorder_dump_head *head,
+                                        struct hvd_buf *out)
 {
     return hvd_buf_printf(
         out,
@@ -44,7 +45,7 @@ static void describe(const struct hvd_event *e, char *out, size_t size)
     }
 }
 
-hvd_status_t hvd_flight_add(const struct hvd_note *note, int64_t age_ns, struct hvd_buf *out)
+hvd_status_t hvd_recorder_dump_add(const struct hvd_note *note, int64_t age_ns, struct hvd_buf *out)
 {
     const struct hvd_event *e = &note->event;
     char what[96];

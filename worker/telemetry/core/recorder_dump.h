@@ -1,11 +1,11 @@
-#ifndef HVD_WORKER_TELEMETRY_CORE_FLIGHT_H
-#define HVD_WORKER_TELEMETRY_CORE_FLIGHT_H
+#ifndef HVD_WORKER_TELEMETRY_CORE_RECORDER_DUMP_H
+#define HVD_WORKER_TELEMETRY_CORE_RECORDER_DUMP_H
 
 #include "base/buf.h"
 #include "worker/telemetry/core/event.h"
 
 /* What opens a dump of the flight recorder. */
-struct hvd_flight_head {
+struct hvd_recorder_dump_head {
     int rank;
     int size;
     const char *why;
@@ -15,9 +15,11 @@ struct hvd_flight_head {
 };
 
 /* Appends the head of a dump. HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE. */
-hvd_status_t hvd_flight_add_head(const struct hvd_flight_head *head, struct hvd_buf *out);
+hvd_status_t hvd_recorder_dump_add_head(const struct hvd_recorder_dump_head *head,
+                                        struct hvd_buf *out);
 
 /* Appends an event as a line; age_ns is how long before the dump it happened. Failures as above. */
-hvd_status_t hvd_flight_add(const struct hvd_note *note, int64_t age_ns, struct hvd_buf *out);
+hvd_status_t hvd_recorder_dump_add(const struct hvd_note *note, int64_t age_ns,
+                                   struct hvd_buf *out);
 
 #endif
