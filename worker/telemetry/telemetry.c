@@ -14,8 +14,8 @@
 
 #include "base/mem.h"
 #include "worker/telemetry/core/path.h"
-#include "worker/telemetry/core/places.h"
 #include "worker/telemetry/core/program.h"
+#include "worker/telemetry/core/rank_hosts.h"
 #include "worker/telemetry/core/recorder_dump.h"
 #include "worker/telemetry/recorder.h"
 #include "worker/telemetry/writer.h"
@@ -23,7 +23,7 @@
 #define PATH_BYTES 1100
 #define NAME_BYTES 256
 #define CMDLINE_BYTES 8192
-#define PLACES_MAX                                                                                 \
+#define RANK_HOSTS_MAX                                                                             \
     ((int64_t)8 * 1024 * 1024) /* tens of thousands of hosts; others are left out                  \
                                 */
 #define DUMP_MAX ((size_t)1024 * 1024)
@@ -38,7 +38,7 @@ struct hvd_telemetry_state {
     char metrics_file[PATH_BYTES];
     char host[NAME_BYTES];         /* of this rank; empty: not known */
     char program[NAME_BYTES];      /* what it runs; the same */
-    struct hvd_buf places;         /* records of all hosts, on rank 0 */
+    struct hvd_buf rank_hosts;     /* records of all hosts, on rank 0 */
     struct hvd_recorder *recorder; /* owned; NULL: none */
     struct hvd_writer *writer;     /* owned; NULL: none */
     const struct hvd_log *log;
@@ -88,7 +88,7 @@ static void record_words(struct hvd_telemetry *w, const struct hvd_trace_slots *
     char name[HVD_EVENT_WORDS_MAX * sizeof(*seen->words) + HVD_TELEMETRY_TEXT_MAX];
     const struct hvd_event event = {
         .ticks = ticks,
-        .id = hvd_event_place(seen->set, seen->first + first),
+        .id = hvd_event_slot_id(seen->set, seen->first + first),
         .detail = seen->detail,
         .kind = (uint8_t)seen->kind,
         .n_words = (uint8_t)n_words,
@@ -128,7 +128,7 @@ void hvd_telemetry_record_slot(struct hvd_telemetry *w, uint32_t set, uint32_t i
                                const struct hvd_request *request)
 {
     const struct hvd_event event = {.ticks = hvd_clock_ticks(&w->_state->clock),
-                                    .id = hvd_event_place(set, index),
+                                    .id = hvd_event_slot_id(set, index),
                                     .kind = HVD_EVENT_SLOT,
                                     .op = (uint8_t)request->op,
                                     .dtype = (uint8_t)request->dtype,
@@ -262,7 +262,7 @@ void hvd_telemetry_destroy(struct hvd_telemetry *w)
     if (w->_state) {
         hvd_writer_destroy(w->_state->writer);
         hvd_recorder_destroy(w->_state->recorder);
-        hvd_buf_fini(&w->_state->places);
+        hvd_buf_fini(&w->_state->rank_hosts);
     }
     hvd_free(w->_state);
     hvd_free(w);
@@ -343,7 +343,7 @@ static struct hvd_strview read_cmdline(char text[CMDLINE_BYTES])
 static hvd_status_t describe_job(struct hvd_telemetry_state *state,
                                  const struct hvd_telemetry_options *o, struct hvd_err *err)
 {
-    const struct hvd_places places = {
+    const struct hvd_rank_hosts rank_hosts = {
         .rank = o->rank, .size = o->size, .host = o->host, .ctx = o->ctx};
     const char *host = o->host ? o->host(o->ctx, o->rank) : NULL;
     char cmdline[CMDLINE_BYTES];
@@ -353,10 +353,11 @@ static hvd_status_t describe_job(struct hvd_telemetry_state *state,
     exe[len > 0 ? len : 0] = '\0';
     hvd_program_name(exe, read_cmdline(cmdline), state->program, sizeof(state->program));
     snprintf(state->host, sizeof(state->host), "%s", host ? host : "");
-    hvd_buf_init(&state->places, o->timeline_bytes > 0 && o->timeline_bytes / 8 < PLACES_MAX
-                                     ? (size_t)(o->timeline_bytes / 8)
-                                     : (size_t)PLACES_MAX);
-    if (o->rank == 0 && o->host && hvd_places_write(&places, &state->places) == HVD_ERR_NOMEM)
+    hvd_buf_init(&state->rank_hosts, o->timeline_bytes > 0 && o->timeline_bytes / 8 < RANK_HOSTS_MAX
+                                         ? (size_t)(o->timeline_bytes / 8)
+                                         : (size_t)RANK_HOSTS_MAX);
+    if (o->rank == 0 && o->host &&
+        hvd_rank_hosts_write(&rank_hosts, &state->rank_hosts) == HVD_ERR_NOMEM)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the hosts of the timeline");
     return HVD_OK;
 }
@@ -379,7 +380,7 @@ static hvd_status_t fill(struct hvd_telemetry *w, const struct hvd_telemetry_opt
 
     if (st < 0)
         return st;
-    writer.places = (struct hvd_strview){state->places.data, state->places.len};
+    writer.rank_hosts = (struct hvd_strview){state->rank_hosts.data, state->rank_hosts.len};
     if (is_set(o->metrics_file))
         st = set_path(state, o->metrics_file, state->metrics_file, err);
     if (st < 0)

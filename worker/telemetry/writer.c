@@ -254,7 +254,7 @@ static hvd_status_t begin_timeline(struct hvd_writer *w, const char *path, bool 
                                               .size = w->options.size,
                                               .host = w->options.host,
                                               .program = w->options.program,
-                                              .places = w->options.places,
+                                              .rank_hosts = w->options.rank_hosts,
                                               .marks_cycles = marks_cycles};
     hvd_status_t st = hvd_trace_create(&options, &w->trace);
 

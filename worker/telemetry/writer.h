@@ -13,10 +13,10 @@ struct hvd_writer_options {
     const struct hvd_clock *clock; /* the base of all times */
     int rank;
     int size;
-    const char *host;          /* of this rank; NULL: not known */
-    const char *program;       /* what it runs; NULL: not known */
-    struct hvd_strview places; /* see trace.h */
-    bool has_timeline;         /* it may be opened */
+    const char *host;              /* of this rank; NULL: not known */
+    const char *program;           /* what it runs; NULL: not known */
+    struct hvd_strview rank_hosts; /* see trace.h */
+    bool has_timeline;             /* it may be opened */
     int64_t timeline_bytes;
     const char *metrics_file; /* NULL: none */
     const struct hvd_log *log;

@@ -24,12 +24,12 @@ enum hvd_event_kind {
 /*
  * A cached tensor is asked for, planned and moved together with others, and so are its events: one
  * event for many tensors says which by bits, in words of 64 that its name begins with. Its id is
- * hvd_event_place(set, first word). Kinds: ASKED, READY, AGREED, STARTED, DONE.
+ * hvd_event_slot_id(set, first word). Kinds: ASKED, READY, AGREED, STARTED, DONE.
  */
 #define HVD_EVENT_WORDS_MAX 64
 
 /* Where a slot is, or the 64 slots of a word: the id of an event. */
-static inline uint64_t hvd_event_place(uint32_t set, uint32_t index)
+static inline uint64_t hvd_event_slot_id(uint32_t set, uint32_t index)
 {
     return (uint64_t)set << 32 | index;
 }

@@ -409,7 +409,7 @@ static void add_slots(struct hvd_trace *trace, struct record *r, const struct hv
             const uint32_t index =
                 ((uint32_t)note->event.id + w) * 64 + (uint32_t)__builtin_ctzll(bits);
             struct slot **slot =
-                find_slot(trace, hvd_event_place((uint32_t)(note->event.id >> 32), index));
+                find_slot(trace, hvd_event_slot_id((uint32_t)(note->event.id >> 32), index));
             if (slot && *slot)
                 add_of_slot(trace, r, *slot, note, ns);
         }
@@ -440,8 +440,7 @@ static void add_mark(struct record *r, const char *name, const struct hvd_note *
     close_record(r);
 }
 
-/* --- Phases of the program ---------------------------------------------------------------------
- */
+/* --- Phases of the program -------------------------------------------------------------------- */
 
 /* Ends open phases until so many are left. */
 static void end_phases(struct hvd_trace *trace, struct record *r, int n_left, int64_t ns)
@@ -623,8 +622,9 @@ hvd_status_t hvd_trace_open(struct hvd_trace *trace, struct hvd_buf *lines)
     put_name(&r, "", "process_sort_index");
     hvd_json_raw(&r.json, ",\"args\":{\"sort_index\":0}");
     close_record(&r);
-    if (r.status == HVD_OK && trace->options.places.len > 0)
-        r.status = hvd_buf_add(lines, trace->options.places.data, trace->options.places.len);
+    if (r.status == HVD_OK && trace->options.rank_hosts.len > 0)
+        r.status =
+            hvd_buf_add(lines, trace->options.rank_hosts.data, trace->options.rank_hosts.len);
     return r.status;
 }
 

@@ -30,11 +30,12 @@ struct hvd_trace;
 struct hvd_trace_options {
     int64_t start_unix_us; /* when the trace begins, which is 0 in its records */
     int rank;
-    int size;                  /* ranks of the job; 0: not known */
-    const char *host;          /* of the writer; NULL or empty: not known. Borrowed for its life */
-    const char *program;       /* what it runs; the same */
-    struct hvd_strview places; /* records of all hosts, see places.h; may be empty; borrowed */
-    bool marks_cycles;         /* a CYCLE_START for every plan */
+    int size;            /* ranks of the job; 0: not known */
+    const char *host;    /* of the writer; NULL or empty: not known. Borrowed for its life */
+    const char *program; /* what it runs; the same */
+    struct hvd_strview
+        rank_hosts;    /* records of all hosts, see rank_hosts.h; may be empty; borrowed */
+    bool marks_cycles; /* a CYCLE_START for every plan */
 };
 
 /* A trace without tensors. HVD_ERR_NOMEM. */

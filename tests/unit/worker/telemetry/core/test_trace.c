@@ -59,7 +59,7 @@ static struct hvd_trace *create(bool marks_cycles)
 
 static void the_first_records_name_the_program_and_the_hosts(void **state)
 {
-    static const char places[] = "{\"ph\":\"M\",\"pid\":0}\n";
+    static const char rank_hosts[] = "{\"ph\":\"M\",\"pid\":0}\n";
     struct hvd_trace_options o = options;
     struct hvd_trace *trace = NULL;
     struct hvd_buf lines;
@@ -68,7 +68,7 @@ static void the_first_records_name_the_program_and_the_hosts(void **state)
     o.size = 4;
     o.host = "node\n\"a\"";
     o.program = "train.py";
-    o.places = hvd_strview_of(places);
+    o.rank_hosts = hvd_strview_of(rank_hosts);
     assert_int_equal(hvd_trace_create(&o, &trace), HVD_OK);
     hvd_buf_init(&lines, 1 << 20);
     for (int file = 0; file < 2; file++) { /* also in the one after that which was set aside */
@@ -76,7 +76,7 @@ static void the_first_records_name_the_program_and_the_hosts(void **state)
         assert_int_equal(hvd_trace_open(trace, &lines), HVD_OK);
         assert_non_null(strstr(lines.data, "1700000000000000,\"size\":4,\"host\":\"node\\u000a"
                                            "\\\"a\\\"\",\"program\":\"train.py\"}}\n"));
-        assert_true(hvd_str_has_suffix(lines.data, places));
+        assert_true(hvd_str_has_suffix(lines.data, rank_hosts));
     }
     hvd_buf_fini(&lines);
     hvd_trace_destroy(trace);
@@ -338,7 +338,7 @@ static struct hvd_note of_slots(enum hvd_event_kind kind, uint32_t first, int de
                                 const char *text)
 {
     struct hvd_note n = {.event = {.kind = (uint8_t)kind,
-                                   .id = hvd_event_place(2, first),
+                                   .id = hvd_event_slot_id(2, first),
                                    .detail = detail,
                                    .n_words = 1,
                                    .name_len = (uint16_t)(sizeof(word) + strlen(text))}};
@@ -350,7 +350,7 @@ static struct hvd_note of_slots(enum hvd_event_kind kind, uint32_t first, int de
 
 static struct hvd_note slot(uint32_t index, const char *name)
 {
-    struct hvd_note n = note(HVD_EVENT_SUBMITTED, hvd_event_place(2, index), 0, name);
+    struct hvd_note n = note(HVD_EVENT_SUBMITTED, hvd_event_slot_id(2, index), 0, name);
 
     n.event.kind = HVD_EVENT_SLOT;
     return n;

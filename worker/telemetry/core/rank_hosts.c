@@ -1,7 +1,7 @@
 /*
  * The hosts of a job with their ranks, as records of a timeline.
  */
-#include "worker/telemetry/core/places.h"
+#include "worker/telemetry/core/rank_hosts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int by_first(const void *left, const void *right)
 }
 
 /* The ranks whose hosts are known, those of a host together; how many. */
-static size_t gather(const struct hvd_places *from, struct place *out)
+static size_t gather(const struct hvd_rank_hosts *from, struct place *out)
 {
     size_t n = 0;
 
@@ -60,28 +60,28 @@ static size_t gather(const struct hvd_places *from, struct place *out)
 
 /* Writes ranges from the first of n places on, all of one host, until the text is full; how many
  * places that were. */
-static size_t list(const struct place *places, size_t n, char text[RANKS_MAX])
+static size_t list(const struct place *rank_hosts, size_t n, char text[RANKS_MAX])
 {
     size_t len = 0;
     size_t i = 0;
 
     text[0] = '\0';
-    while (i < n && places[i].first == places[0].first && len + RANGE_MAX < RANKS_MAX) {
+    while (i < n && rank_hosts[i].first == rank_hosts[0].first && len + RANGE_MAX < RANKS_MAX) {
         size_t end = i + 1;
 
-        while (end < n && places[end].first == places[0].first &&
-               places[end].rank == places[end - 1].rank + 1)
+        while (end < n && rank_hosts[end].first == rank_hosts[0].first &&
+               rank_hosts[end].rank == rank_hosts[end - 1].rank + 1)
             end++;
         len += (size_t)snprintf(text + len, RANKS_MAX - len, "%s%d", i > 0 ? ", " : "",
-                                places[i].rank);
+                                rank_hosts[i].rank);
         if (end > i + 1)
-            len += (size_t)snprintf(text + len, RANKS_MAX - len, "-%d", places[end - 1].rank);
+            len += (size_t)snprintf(text + len, RANKS_MAX - len, "-%d", rank_hosts[end - 1].rank);
         i = end;
     }
     return i;
 }
 
-static hvd_status_t put(const struct hvd_places *from, const char *host, const char *ranks,
+static hvd_status_t put(const struct hvd_rank_hosts *from, const char *host, const char *ranks,
                         struct hvd_buf *lines)
 {
     struct hvd_json json;
@@ -98,18 +98,18 @@ static hvd_status_t put(const struct hvd_places *from, const char *host, const c
     return hvd_buf_add(lines, json.text, json.len);
 }
 
-hvd_status_t hvd_places_write(const struct hvd_places *from, struct hvd_buf *lines)
+hvd_status_t hvd_rank_hosts_write(const struct hvd_rank_hosts *from, struct hvd_buf *lines)
 {
-    struct place *places = hvd_calloc((size_t)from->size + 1, sizeof(*places));
-    hvd_status_t st = places ? HVD_OK : HVD_ERR_NOMEM;
-    const size_t n = places ? gather(from, places) : 0;
+    struct place *rank_hosts = hvd_calloc((size_t)from->size + 1, sizeof(*rank_hosts));
+    hvd_status_t st = rank_hosts ? HVD_OK : HVD_ERR_NOMEM;
+    const size_t n = rank_hosts ? gather(from, rank_hosts) : 0;
     char ranks[RANKS_MAX];
 
     for (size_t i = 0; i < n && st == HVD_OK;) {
-        const char *host = places[i].host;
-        i += list(places + i, n - i, ranks);
+        const char *host = rank_hosts[i].host;
+        i += list(rank_hosts + i, n - i, ranks);
         st = put(from, host, ranks, lines);
     }
-    hvd_free(places);
+    hvd_free(rank_hosts);
     return st;
 }

@@ -1,10 +1,10 @@
-#ifndef HVD_WORKER_TELEMETRY_CORE_PLACES_H
-#define HVD_WORKER_TELEMETRY_CORE_PLACES_H
+#ifndef HVD_WORKER_TELEMETRY_CORE_RANK_HOSTS_H
+#define HVD_WORKER_TELEMETRY_CORE_RANK_HOSTS_H
 
 #include "base/buf.h"
 
 /* Where the ranks of a job are. */
-struct hvd_places {
+struct hvd_rank_hosts {
     int rank; /* of the writer */
     int size;
     const char *(*host)(const void *ctx, int rank); /* of a rank; NULL where it is not known */
@@ -17,6 +17,6 @@ struct hvd_places {
  * trace and carry its name, so that a viewer reads nothing new from them. HVD_ERR_NOMEM,
  * HVD_ERR_TOO_LARGE.
  */
-hvd_status_t hvd_places_write(const struct hvd_places *places, struct hvd_buf *lines);
+hvd_status_t hvd_rank_hosts_write(const struct hvd_rank_hosts *rank_hosts, struct hvd_buf *lines);
 
 #endif
