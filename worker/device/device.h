@@ -6,7 +6,7 @@
 
 /*
  * What the engine needs of a device that has memory of its own: a rank has one. docs/device.md
- * draws the life of a flight over it.
+ * draws the life of a fused operation over it.
  *
  * Nothing here blocks, but where it says so. What is put on a stream runs in the order it was put
  * there, and later; streams do not wait for each other. An event tells that everything before it on

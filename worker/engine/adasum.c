@@ -12,7 +12,8 @@
  *
  * At the end every rank has 1 / 2^k of the result, and an allgather brings it together. The bits
  * depend on the transport and on timing in nothing. Coefficients are of each tensor, also where
- * several move as one. The memory is kept for the next flight; one alone works in its output.
+ * several move as one. The memory is kept for the next fused operation; one alone works in its
+ * output.
  */
 #include "worker/engine/adasum.h"
 
@@ -31,7 +32,7 @@ enum phase {
     GATHER_RESULT,
 };
 
-/* Elements [at, at + len) of the flight's. */
+/* Elements [at, at + len) of the fused operation's. */
 struct stretch {
     int64_t at;
     int64_t len;
@@ -43,7 +44,7 @@ struct room {
     size_t bytes;
 };
 
-/* Memory, as much as the largest flight took; and how far the one under way is. */
+/* Memory, as much as the largest fused operation took; and how far the one under way is. */
 struct hvd_adasum {
     struct room mine;
     struct room theirs;
@@ -70,7 +71,7 @@ void hvd_adasum_destroy(struct hvd_adasum *a)
     hvd_free(a);
 }
 
-bool hvd_adasum_is(const struct hvd_flight *f)
+bool hvd_adasum_is(const struct hvd_fused_op *f)
 {
     return f->request.op == HVD_ALLREDUCE && f->request.reduce == HVD_ADASUM;
 }
@@ -122,7 +123,7 @@ static bool make_room(struct room *room, size_t bytes)
     return room->data;
 }
 
-static hvd_status_t reserve(struct hvd_set *set, const struct hvd_flight *f, struct hvd_err *err)
+static hvd_status_t reserve(struct hvd_set *set, const struct hvd_fused_op *f, struct hvd_err *err)
 {
     const size_t n = (size_t)set->place.size;
     const size_t bytes = (size_t)f->work.count * hvd_dtype_size((int)f->request.dtype);
@@ -143,7 +144,7 @@ static hvd_status_t reserve(struct hvd_set *set, const struct hvd_flight *f, str
 /* --- The collectives -------------------------------------------------------------------------- */
 
 /* The next part of the halves. */
-static void set_exchange(const struct hvd_set *set, struct hvd_flight *f)
+static void set_exchange(const struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
@@ -169,7 +170,7 @@ static void set_exchange(const struct hvd_set *set, struct hvd_flight *f)
         .received = a->counts + n};
 }
 
-static void begin_level(const struct hvd_set *set, struct hvd_flight *f)
+static void begin_level(const struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->adasum;
     const struct stretch whole = a->stretch;
@@ -181,7 +182,7 @@ static void begin_level(const struct hvd_set *set, struct hvd_flight *f)
 }
 
 /* Allgather of `input`; counts[2n ...] are filled in. */
-static void set_gather(const struct hvd_set *set, struct hvd_flight *f, enum hvd_dtype dtype,
+static void set_gather(const struct hvd_set *set, struct hvd_fused_op *f, enum hvd_dtype dtype,
                        const void *input, void *output)
 {
     struct hvd_adasum *a = set->adasum;
@@ -211,7 +212,7 @@ static struct stretch cut(const struct hvd_adasum *a, struct stretch tensor)
 
 /* Both halves are here: what they add to the dots of each tensor. The first vector is always that
  * of the lower ranks. */
-static void begin_dots(const struct hvd_set *set, struct hvd_flight *f)
+static void begin_dots(const struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
@@ -236,7 +237,7 @@ static void begin_dots(const struct hvd_set *set, struct hvd_flight *f)
 }
 
 /* The dots of a tensor over both groups. */
-static void add_dots(const struct hvd_set *set, const struct hvd_flight *f, uint32_t tensor,
+static void add_dots(const struct hvd_set *set, const struct hvd_fused_op *f, uint32_t tensor,
                      double sums[DOTS])
 {
     const struct hvd_adasum *a = set->adasum;
@@ -252,7 +253,7 @@ static void add_dots(const struct hvd_set *set, const struct hvd_flight *f, uint
             sums[k] += dots[row * (size_t)(rank + 1) + tensor * DOTS + k];
 }
 
-static void combine(const struct hvd_set *set, const struct hvd_flight *f)
+static void combine(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
     const struct hvd_adasum *a = set->adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
@@ -274,7 +275,7 @@ static void combine(const struct hvd_set *set, const struct hvd_flight *f)
     }
 }
 
-static void begin_result(const struct hvd_set *set, struct hvd_flight *f)
+static void begin_result(const struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
@@ -289,7 +290,7 @@ static void begin_result(const struct hvd_set *set, struct hvd_flight *f)
 /* --- In and out ------------------------------------------------------------------------------- */
 
 /* The memory of a tensor: the caller's, or zeros for a rank that has joined. */
-static struct hvd_piece piece_of(const struct hvd_flight *f, uint32_t i)
+static struct hvd_piece piece_of(const struct hvd_fused_op *f, uint32_t i)
 {
     const struct hvd_entry *entry = f->members[i].entry;
 
@@ -302,7 +303,7 @@ static struct hvd_piece piece_of(const struct hvd_flight *f, uint32_t i)
                               .count = f->members[i].count};
 }
 
-static void take_in(struct hvd_adasum *a, const struct hvd_flight *f)
+static void take_in(struct hvd_adasum *a, const struct hvd_fused_op *f)
 {
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     const struct hvd_scaling scaling = {
@@ -318,7 +319,7 @@ static void take_in(struct hvd_adasum *a, const struct hvd_flight *f)
 }
 
 /* The shares lie in the order of the ranks, which is not that of the elements. */
-static void hand_out(const struct hvd_set *set, const struct hvd_flight *f)
+static void hand_out(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
     const struct hvd_adasum *a = set->adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
@@ -341,8 +342,8 @@ static void hand_out(const struct hvd_set *set, const struct hvd_flight *f)
     }
 }
 
-hvd_status_t hvd_adasum_begin(const struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
-                              struct hvd_err *err)
+hvd_status_t hvd_adasum_begin(const struct hvd_engine *e, struct hvd_set *set,
+                              struct hvd_fused_op *f, struct hvd_err *err)
 {
     const int64_t width = (int64_t)hvd_dtype_size((int)f->request.dtype);
     const int64_t chunk = e->options.adasum_chunk_bytes / width;
@@ -359,7 +360,7 @@ hvd_status_t hvd_adasum_begin(const struct hvd_engine *e, struct hvd_set *set, s
     return HVD_OK;
 }
 
-bool hvd_adasum_advance(struct hvd_set *set, struct hvd_flight *f)
+bool hvd_adasum_advance(struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->adasum;
 

@@ -117,10 +117,10 @@ bool hvd_beats_are_active(const struct hvd_engine *e)
 
 /* --- What this rank waits for ----------------------------------------------------------------- */
 
-/* The flight that was agreed first, of those that are not done; NULL: none. */
-static const struct hvd_flight *oldest_flight(const struct hvd_set *set)
+/* The fused operation that was agreed first, of those that are not done; NULL: none. */
+static const struct hvd_fused_op *oldest_fused_op(const struct hvd_set *set)
 {
-    const struct hvd_flight *oldest = set->todo;
+    const struct hvd_fused_op *oldest = set->todo;
 
     for (int i = 0; i < set->n_moving; i++)
         if (!oldest || set->moving[i]->since_ns < oldest->since_ns)
@@ -179,7 +179,7 @@ static uint64_t count_moved(struct hvd_engine *e, const struct hvd_set *set)
 static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_waits *waits,
                         char name[NAME_SHOWN])
 {
-    const struct hvd_flight *f = oldest_flight(set);
+    const struct hvd_fused_op *f = oldest_fused_op(set);
     struct hvd_wait *plan = &waits->of[HVD_WAIT_PLAN];
 
     *waits = (struct hvd_waits){0};
@@ -190,7 +190,7 @@ static void look_around(struct hvd_engine *e, struct hvd_set *set, struct hvd_wa
     }
     if (f)
         waits->of[HVD_WAIT_DATA] = (struct hvd_wait){.since_ns = f->since_ns,
-                                                     .name = hvd_strview_of(hvd_flight_name(f)),
+                                                     .name = hvd_strview_of(hvd_fused_op_name(f)),
                                                      .moved = count_moved(e, set)};
     if (set->id == 0 && e->left_ns > 0 && !e->is_done)
         waits->of[HVD_WAIT_LEAVE].since_ns = e->left_ns;
@@ -285,7 +285,7 @@ static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
 }
 
 /* Who the data is to come from, or go to, where the transport knows it. */
-static void add_awaited(struct hvd_engine *e, const struct hvd_flight *f, struct hvd_text *text)
+static void add_awaited(struct hvd_engine *e, const struct hvd_fused_op *f, struct hvd_text *text)
 {
     struct hvd_transport *t = e->transport;
     int ranks[HVD_RANKS_NAMED];
@@ -299,8 +299,8 @@ static void add_awaited(struct hvd_engine *e, const struct hvd_flight *f, struct
     hvd_add_ranks(e, ranks, n, text);
 }
 
-/* Whether the flight's data is on its way over the transport. */
-static bool is_moving(const struct hvd_set *set, const struct hvd_flight *f)
+/* Whether the fused operation's data is on its way over the transport. */
+static bool is_moving(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
     for (int i = 0; i < set->n_moving; i++)
         if (set->moving[i] == f)
@@ -312,7 +312,7 @@ static bool is_moving(const struct hvd_set *set, const struct hvd_flight *f)
 static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
                              const struct hvd_beat_step *step, struct hvd_text *text)
 {
-    const struct hvd_flight *f = oldest_flight(set);
+    const struct hvd_fused_op *f = oldest_fused_op(set);
     const int64_t transfer_ns = f ? e->now_ns - f->since_ns : step->waited_ns;
     int silent[HVD_SILENT_MAX];
     const int n_silent = hvd_heartbeat_silent(set->heartbeat, -1, silent);

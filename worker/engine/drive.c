@@ -124,9 +124,9 @@ static bool is_late(const struct hvd_waiter *w)
     return w->deadline_ns > 0 && hvd_now_ns() >= w->deadline_ns;
 }
 
-/* Whether flights are under way. Those of a rank that has joined are nobody's tensors here, but
- * other ranks wait for them. The driver's, or nobody drives. */
-static bool has_flights(const struct hvd_engine *e)
+/* Whether fused operations are under way. Those of a rank that has joined are nobody's tensors
+ * here, but other ranks wait for them. The driver's, or nobody drives. */
+static bool has_fused_ops(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++)
         if (e->sets[i] && (e->sets[i]->todo || e->sets[i]->n_moving > 0))
@@ -144,7 +144,7 @@ static bool is_leave_watched(const struct hvd_engine *e)
  * sleeps so that it has to be woken for that only where somebody else drove for long. Holds mu. */
 static void wake_background(struct hvd_engine *e)
 {
-    if (e->is_deep && (atomic_load(&e->n_outstanding) > 0 || has_flights(e) ||
+    if (e->is_deep && (atomic_load(&e->n_outstanding) > 0 || has_fused_ops(e) ||
                        ((!e->is_ended || is_leave_watched(e)) && hvd_hears_others(e))))
         pthread_cond_signal(&e->background_cond);
 }
@@ -184,7 +184,7 @@ static bool has_work(const struct hvd_engine *e)
     const size_t n_queued = atomic_load(&e->n_queued);
 
     return atomic_load(&e->n_outstanding) > n_queued || (n_queued > 0 && hold_ns(e) == 0) ||
-           has_flights(e) || atomic_load(&e->has_lost_refusal);
+           has_fused_ops(e) || atomic_load(&e->has_lost_refusal);
 }
 
 /* Whether the transport wakes the driver for all that it waits for: a device wakes nobody. The

@@ -146,8 +146,8 @@ hvd_status_t hvd_end_pending(struct hvd_engine *e, const char *cause, struct hvd
     return st;
 }
 
-/* A flight that may still be moving: its memory stays until the transport is gone. */
-static void lose(struct hvd_engine *e, struct hvd_flight *f)
+/* A fused operation that may still be moving: its memory stays until the transport is gone. */
+static void lose(struct hvd_engine *e, struct hvd_fused_op *f)
 {
     for (uint32_t i = 0; i < f->n_members; i++) {
         struct hvd_entry *entry = f->members[i].entry;
@@ -159,7 +159,7 @@ static void lose(struct hvd_engine *e, struct hvd_flight *f)
     }
 }
 
-static void end_flight(struct hvd_engine *e, const struct hvd_flight *f, const char *text)
+static void end_fused_op(struct hvd_engine *e, const struct hvd_fused_op *f, const char *text)
 {
     for (uint32_t i = 0; i < f->n_members; i++)
         if (f->members[i].entry)
@@ -174,11 +174,11 @@ static void abort_set(struct hvd_engine *e, struct hvd_set *set, const char *tex
         if (!hvd_staging_is_landing(set->moving[i]))
             e->transport->ops->abandon(e->transport, &set->moving[i]->move);
         lose(e, set->moving[i]);
-        end_flight(e, set->moving[i], text);
+        end_fused_op(e, set->moving[i], text);
     }
     set->n_moving = 0; /* the runs stay in set->runs, busy for good */
-    for (struct hvd_flight *f = set->todo; f; f = f->next)
-        end_flight(e, f, text);
+    for (struct hvd_fused_op *f = set->todo; f; f = f->next)
+        end_fused_op(e, f, text);
     set->todo = NULL;
 }
 

@@ -112,15 +112,15 @@ struct hvd_entry_block {
     uint32_t n;
 };
 
-/* That a flight under way reads or writes memory of that address. */
+/* That a fused operation under way reads or writes memory of that address. */
 struct hvd_use {
     struct hvd_use *next; /* in a bucket of the set */
     const void *at;
-    const struct hvd_flight *flight;
+    const struct hvd_fused_op *fused_op;
     bool writes;
 };
 
-/* A tensor of a flight. */
+/* A tensor of a fused operation. */
 struct hvd_member {
     struct hvd_entry *entry; /* NULL: this rank has joined and contributes zeros */
     uint32_t slot;           /* in a cached run */
@@ -129,8 +129,8 @@ struct hvd_member {
 };
 
 /* Tensors that move as one collective. */
-struct hvd_flight {
-    struct hvd_flight *next; /* in todo */
+struct hvd_fused_op {
+    struct hvd_fused_op *next; /* in todo */
     struct hvd_run *run;
     struct hvd_request request; /* of its first tensor, for what they have in common; no name */
     struct hvd_work work;
@@ -151,8 +151,8 @@ struct hvd_flight {
     bool has_more; /* behind what moves comes another one: alltoall with its splits, Adasum */
 };
 
-/* An agreed set of tensors, divided into flights. One that came as bits is kept, and used again
- * when the same bits come. */
+/* An agreed set of tensors, divided into fused operations. One that came as bits is kept, and used
+ * again when the same bits come. */
 struct hvd_run {
     struct hvd_run *next; /* in set->runs */
     uint64_t *key;        /* the bits; in the run's block; NULL: not cached */
@@ -160,9 +160,9 @@ struct hvd_run {
     size_t room; /* bytes of the block */
     int64_t fusion;
     bool is_whole;   /* cached: this rank has all its tensors */
-    uint32_t n_open; /* flights that are not done */
-    uint32_t n_flights;
-    struct hvd_flight *flights;
+    uint32_t n_open; /* fused operations that are not done */
+    uint32_t n_fused_ops;
+    struct hvd_fused_op *fused_ops;
 };
 
 /* The library's own tensor: what ranks say about process sets. */
@@ -217,15 +217,15 @@ struct hvd_set {
     uint32_t agreed_room;
     struct hvd_run *runs; /* cached, or under way */
     uint32_t n_runs;
-    struct hvd_run *spare;   /* memory for the next one; owned */
-    unsigned n_told;         /* the timeline that has been told of the slots */
-    struct hvd_flight *todo; /* in the agreed order, not started */
-    struct hvd_flight *todo_last;
-    struct hvd_flight *moving[HVD_MOVING_MAX];
+    struct hvd_run *spare;     /* memory for the next one; owned */
+    unsigned n_told;           /* the timeline that has been told of the slots */
+    struct hvd_fused_op *todo; /* in the agreed order, not started */
+    struct hvd_fused_op *todo_last;
+    struct hvd_fused_op *moving[HVD_MOVING_MAX];
     int n_moving;
     struct hvd_use *uses[1 << HVD_USES_BITS]; /* of what moves, by address */
-    uint64_t n_landed;                /* flights, or phases of them, that have moved to their end */
-    bool is_held;                     /* what moves has more to come: nothing may overtake it */
+    uint64_t n_landed; /* fused operations, or phases of them, that have moved to their end */
+    bool is_held;      /* what moves has more to come: nothing may overtake it */
     struct hvd_adasum *adasum;        /* its memory; owned; NULL: never used */
     struct hvd_entry_list unready;    /* their inputs are not there yet; not asked for */
     struct hvd_set_device *on_device; /* owned; NULL: nothing of the set was on it yet */
@@ -380,9 +380,9 @@ static inline bool hvd_entry_is_done(const struct hvd_entry *entry)
     return atomic_load_explicit(&entry->end, memory_order_acquire) != HVD_ENTRY_PENDING;
 }
 
-/* Going through a flight, at member i: what is needed soon is on its way into the cache by then,
- * for the entries lie in the order of their first submission. */
-static inline void hvd_fetch_member(const struct hvd_flight *f, uint32_t i)
+/* Going through a fused operation, at member i: what is needed soon is on its way into the cache by
+ * then, for the entries lie in the order of their first submission. */
+static inline void hvd_fetch_member(const struct hvd_fused_op *f, uint32_t i)
 {
     if (i + 8 < f->n_members)
         __builtin_prefetch(f->members[i + 8].entry, 1);
@@ -402,8 +402,8 @@ static inline struct hvd_telemetry *hvd_entry_telemetry(const struct hvd_engine 
     return entry->changes_sets ? NULL : e->options.telemetry;
 }
 
-/* Whether the flight's tensors were cached when they were agreed. */
-static inline bool hvd_flight_is_cached(const struct hvd_flight *f)
+/* Whether the fused operation's tensors were cached when they were agreed. */
+static inline bool hvd_fused_op_is_cached(const struct hvd_fused_op *f)
 {
     return f->members[0].slot != HVD_NO_SLOT;
 }
@@ -412,8 +412,8 @@ static inline bool hvd_flight_is_cached(const struct hvd_flight *f)
 void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_t status,
                       const char *message);
 
-/* The same for all tensors of a flight. mu. */
-void hvd_entries_finish(struct hvd_engine *e, const struct hvd_flight *f, hvd_status_t status,
+/* The same for all tensors of a fused operation. mu. */
+void hvd_entries_finish(struct hvd_engine *e, const struct hvd_fused_op *f, hvd_status_t status,
                         const char *message);
 
 /* The same for one, taking mu. */
@@ -540,44 +540,45 @@ hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struc
 /* A slot has changed its meaning: cached runs are not used any more. */
 void hvd_run_invalidate(struct hvd_set *set);
 
-/* One flight of the run is done or given up; frees the run when it is the last and not cached. */
+/* One fused operation of the run is done or given up; frees the run when it is the last and not
+ * cached. */
 void hvd_run_release(struct hvd_set *set, struct hvd_run *run);
 
-/* Frees the run and all that its flights own. NULL is fine. */
+/* Frees the run and all that its fused operations own. NULL is fine. */
 void hvd_run_destroy(struct hvd_run *run);
 
 /* --- sharing.c: caller is the driver, without mu ---------------------------------------------- */
 
-/* Notes the memory of a flight that is to start; of the host: and copies what its members share.
- * HVD_INPROGRESS, and nothing is noted, while another flight of the set has some of it;
- * HVD_ERR_NOMEM. */
-hvd_status_t hvd_sharing_claim(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err);
+/* Notes the memory of a fused operation that is to start; of the host: and copies what its members
+ * share. HVD_INPROGRESS, and nothing is noted, while another fused operation of the set has some of
+ * it; HVD_ERR_NOMEM. */
+hvd_status_t hvd_sharing_claim(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err);
 
 /* The results of the copies go to their tensors. */
-void hvd_sharing_write_back(struct hvd_flight *f);
+void hvd_sharing_write_back(struct hvd_fused_op *f);
 
-/* The flight is done with its memory, noted or not. */
-void hvd_sharing_release(struct hvd_set *set, struct hvd_flight *f);
+/* The fused operation is done with its memory, noted or not. */
+void hvd_sharing_release(struct hvd_set *set, struct hvd_fused_op *f);
 
-/* --- flight.c: caller is the driver, without mu ----------------------------------------------- */
+/* --- fused_op.c: caller is the driver, without mu --------------------------------------------- */
 
-/* Puts a flight, whose members have their entries, on its way: finishes it when there is nothing to
- * move, else appends it to todo. */
-hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
-                              struct hvd_err *err);
+/* Puts a fused operation, whose members have their entries, on its way: finishes it when there is
+ * nothing to move, else appends it to todo. */
+hvd_status_t hvd_fused_op_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                                struct hvd_err *err);
 
-/* The name that a flight is told by: of its first tensor. Borrowed. */
-const char *hvd_flight_name(const struct hvd_flight *f);
+/* The name that a fused operation is told by: of its first tensor. Borrowed. */
+const char *hvd_fused_op_name(const struct hvd_fused_op *f);
 
 /* Starts what may start and tests what moves. Failure: the transport is broken. */
-hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
-                                 struct hvd_err *err);
+hvd_status_t hvd_fused_op_progress(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                                   struct hvd_err *err);
 
 /* --- tune.c: caller is the driver, without mu ------------------------------------------------- */
 
-/* A flight has landed, its entries are not finished yet: counts it, and sets what comes of it.
- * There is an autotune. */
-void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_flight *f);
+/* A fused operation has landed, its entries are not finished yet: counts it, and sets what comes of
+ * it. There is an autotune. */
+void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f);
 
 /* --- tell.c: for the timeline and the recorder; caller is the driver -------------------------- */
 
@@ -592,11 +593,11 @@ void hvd_tell_ready_bits(struct hvd_engine *e, struct hvd_set *set, int rank,
 /* Cached tensors are in a plan, and laid out. */
 void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_run *run);
 
-/* A flight starts. */
-void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hvd_flight *f);
+/* A fused operation starts. */
+void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f);
 
-/* A flight of cached tensors has ended well. */
-void hvd_tell_ended(struct hvd_engine *e, const struct hvd_flight *f);
+/* A fused operation of cached tensors has ended well. */
+void hvd_tell_ended(struct hvd_engine *e, const struct hvd_fused_op *f);
 
 /* A cached tensor has ended. */
 void hvd_tell_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry, hvd_status_t status);

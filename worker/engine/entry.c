@@ -209,7 +209,7 @@ void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_
 }
 
 /* Allreduces that went well while nobody records events: counted together. Holds mu. */
-static void finish_together(struct hvd_engine *e, const struct hvd_flight *f)
+static void finish_together(struct hvd_engine *e, const struct hvd_fused_op *f)
 {
     int64_t count = 0;
     uint32_t n = 0;
@@ -228,13 +228,13 @@ static void finish_together(struct hvd_engine *e, const struct hvd_flight *f)
     hvd_add(&e->n_outstanding, 0 - (size_t)n);
 }
 
-void hvd_entries_finish(struct hvd_engine *e, const struct hvd_flight *f, hvd_status_t status,
+void hvd_entries_finish(struct hvd_engine *e, const struct hvd_fused_op *f, hvd_status_t status,
                         const char *message)
 {
     const unsigned on = e->options.telemetry ? hvd_telemetry_on(e->options.telemetry) : 0;
 
     if (status == HVD_OK && f->request.op == HVD_ALLREDUCE &&
-        (!on || (!(on & HVD_TELEMETRY_RECORDER) && hvd_flight_is_cached(f)))) {
+        (!on || (!(on & HVD_TELEMETRY_RECORDER) && hvd_fused_op_is_cached(f)))) {
         if (on)
             hvd_tell_ended(e, f);
         finish_together(e, f);

@@ -13,7 +13,7 @@ static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *pr
     hvd_status_t st = hvd_publish_plan(e, set, progressed, err);
 
     if (st == HVD_OK && (set->todo || set->n_moving > 0))
-        st = hvd_flight_progress(e, set, progressed, err);
+        st = hvd_fused_op_progress(e, set, progressed, err);
     return st;
 }
 

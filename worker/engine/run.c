@@ -1,6 +1,6 @@
 /*
- * From an agreed set of tensors to flights: what is fused, laid out once, and used again when the
- * same bits come. The driver's.
+ * From an agreed set of tensors to fused operations: what is fused, laid out once, and used again
+ * when the same bits come. The driver's.
  */
 #include <string.h>
 
@@ -43,17 +43,17 @@ void hvd_run_forget(struct hvd_set *set)
     set->n_agreed = 0;
 }
 
-/* Frees all that the flights own. */
+/* Frees all that the fused operations own. */
 static void empty(struct hvd_run *run)
 {
-    for (uint32_t i = 0; i < run->n_flights; i++) {
-        hvd_free(run->flights[i].by_rank);
-        hvd_free(run->flights[i].splits);
-        hvd_free(run->flights[i].zeros);
-        hvd_free(run->flights[i].copies);
-        hvd_staging_destroy(run->flights[i].staging);
+    for (uint32_t i = 0; i < run->n_fused_ops; i++) {
+        hvd_free(run->fused_ops[i].by_rank);
+        hvd_free(run->fused_ops[i].splits);
+        hvd_free(run->fused_ops[i].zeros);
+        hvd_free(run->fused_ops[i].copies);
+        hvd_staging_destroy(run->fused_ops[i].staging);
     }
-    run->n_flights = 0;
+    run->n_fused_ops = 0;
 }
 
 void hvd_run_destroy(struct hvd_run *run)
@@ -86,7 +86,7 @@ void hvd_run_invalidate(struct hvd_set *set)
 {
     for (struct hvd_run **at = &set->runs; *at;) {
         struct hvd_run *run = *at;
-        run->key = NULL; /* when the last flight is done it goes */
+        run->key = NULL; /* when the last fused operation is done it goes */
         if (run->n_open > 0) {
             at = &run->next;
             continue;
@@ -130,9 +130,9 @@ static struct hvd_run *take_block(struct hvd_set *set, size_t bytes)
 }
 
 /* Bytes of a run with that many of each. */
-static size_t run_bytes(size_t n_flights, size_t n_members, size_t n_key)
+static size_t run_bytes(size_t n_fused_ops, size_t n_members, size_t n_key)
 {
-    return (sizeof(struct hvd_run) + 15) / 16 * 16 + n_flights * sizeof(struct hvd_flight) +
+    return (sizeof(struct hvd_run) + 15) / 16 * 16 + n_fused_ops * sizeof(struct hvd_fused_op) +
            n_members *
                (sizeof(struct hvd_member) + sizeof(struct hvd_piece) + 2 * sizeof(struct hvd_use)) +
            n_key * sizeof(uint64_t);
@@ -149,16 +149,16 @@ static size_t room_of_run(const struct hvd_set *set, size_t bytes, uint32_t n_ke
     return any > bytes && any <= ALIKE_MAX ? any : bytes;
 }
 
-/* One block: run, flights, and what is not initialised: members, pieces, uses, key. */
-static struct hvd_run *create_run(struct hvd_set *set, uint32_t n_flights, uint32_t n_members,
+/* One block: run, fused operations, and what is not initialised: members, pieces, uses, key. */
+static struct hvd_run *create_run(struct hvd_set *set, uint32_t n_fused_ops, uint32_t n_members,
                                   uint32_t n_key)
 {
-    const size_t flights_at = (sizeof(struct hvd_run) + 15) / 16 * 16;
-    const size_t members_at = flights_at + n_flights * sizeof(struct hvd_flight);
+    const size_t fused_ops_at = (sizeof(struct hvd_run) + 15) / 16 * 16;
+    const size_t members_at = fused_ops_at + n_fused_ops * sizeof(struct hvd_fused_op);
     const size_t pieces_at = members_at + n_members * sizeof(struct hvd_member);
     const size_t uses_at = pieces_at + n_members * sizeof(struct hvd_piece);
     const size_t key_at = uses_at + 2 * n_members * sizeof(struct hvd_use);
-    const size_t bytes = run_bytes(n_flights, n_members, n_key);
+    const size_t bytes = run_bytes(n_fused_ops, n_members, n_key);
     struct hvd_run *run = take_block(set, room_of_run(set, bytes, n_key));
     char *block = (char *)run;
 
@@ -167,17 +167,17 @@ static struct hvd_run *create_run(struct hvd_set *set, uint32_t n_flights, uint3
     const size_t room = run->room;
     memset(block, 0, members_at);
     run->room = room;
-    run->flights = (struct hvd_flight *)(void *)(block + flights_at);
-    run->n_flights = n_flights;
-    run->flights[0].members = (struct hvd_member *)(void *)(block + members_at);
-    run->flights[0].pieces = (struct hvd_piece *)(void *)(block + pieces_at);
-    run->flights[0].uses = (struct hvd_use *)(void *)(block + uses_at);
+    run->fused_ops = (struct hvd_fused_op *)(void *)(block + fused_ops_at);
+    run->n_fused_ops = n_fused_ops;
+    run->fused_ops[0].members = (struct hvd_member *)(void *)(block + members_at);
+    run->fused_ops[0].pieces = (struct hvd_piece *)(void *)(block + pieces_at);
+    run->fused_ops[0].uses = (struct hvd_use *)(void *)(block + uses_at);
     run->key = (uint64_t *)(void *)(block + key_at);
     return run;
 }
 
-/* What a flight needs to know of every rank. */
-static hvd_status_t fill_by_rank(struct hvd_set *set, struct hvd_flight *f,
+/* What a fused operation needs to know of every rank. */
+static hvd_status_t fill_by_rank(struct hvd_set *set, struct hvd_fused_op *f,
                                  const struct hvd_agreed *a)
 {
     const size_t n = (size_t)set->place.size;
@@ -192,11 +192,11 @@ static hvd_status_t fill_by_rank(struct hvd_set *set, struct hvd_flight *f,
     return HVD_OK;
 }
 
-/* Fills a flight from a batch; members and pieces are the next free ones of the run. */
-static hvd_status_t fill_flight(struct hvd_set *set, struct hvd_run *run, uint32_t index,
-                                const struct hvd_batch *batch)
+/* Fills a fused operation from a batch; members and pieces are the next free ones of the run. */
+static hvd_status_t fill_fused_op(struct hvd_set *set, struct hvd_run *run, uint32_t index,
+                                  const struct hvd_batch *batch)
 {
-    struct hvd_flight *f = &run->flights[index];
+    struct hvd_fused_op *f = &run->fused_ops[index];
     uint32_t n = 0;
 
     f->run = run;
@@ -209,10 +209,10 @@ static hvd_status_t fill_flight(struct hvd_set *set, struct hvd_run *run, uint32
                                               .count = set->items[i].count};
         f->work.count += set->items[i].count;
     }
-    if (index + 1 < run->n_flights) {
-        run->flights[index + 1].members = f->members + n;
-        run->flights[index + 1].pieces = f->pieces + n;
-        run->flights[index + 1].uses = f->uses + (size_t)2 * n;
+    if (index + 1 < run->n_fused_ops) {
+        run->fused_ops[index + 1].members = f->members + n;
+        run->fused_ops[index + 1].pieces = f->pieces + n;
+        run->fused_ops[index + 1].uses = f->uses + (size_t)2 * n;
     }
     if (n == 1)
         f->pieces = NULL;
@@ -234,11 +234,11 @@ static void fill_item(const struct hvd_engine *e, struct hvd_set *set, uint32_t 
         return;
     }
     if (!hvd_shape_count(req->shape, req->ndim, &item->count))
-        item->count = 0; /* found out when the flight begins */
+        item->count = 0; /* found out when the fused operation begins */
     item->kind = hvd_fusion_kind(req, item->count);
 }
 
-/* The agreed tensors, described for fusion, as flights. n_key 0: not cached. */
+/* The agreed tensors, described for fusion, as fused operations. n_key 0: not cached. */
 static struct hvd_run *build_run(struct hvd_set *set, int64_t fusion, uint32_t n_key)
 {
     hvd_status_t st = HVD_OK;
@@ -250,7 +250,7 @@ static struct hvd_run *build_run(struct hvd_set *set, int64_t fusion, uint32_t n
     run->fusion = fusion;
     run->n_key = n_key;
     for (uint32_t i = 0; i < n && st == HVD_OK; i++)
-        st = fill_flight(set, run, i, &set->batches[i]);
+        st = fill_fused_op(set, run, i, &set->batches[i]);
     if (st != HVD_OK) {
         hvd_run_destroy(run);
         return NULL;
@@ -262,10 +262,10 @@ static struct hvd_run *build_run(struct hvd_set *set, int64_t fusion, uint32_t n
 static void fail_rest(struct hvd_engine *e, struct hvd_set *set, struct hvd_run *run, uint32_t from,
                       const char *reason)
 {
-    const uint32_t n = run->n_flights;
+    const uint32_t n = run->n_fused_ops;
 
     for (uint32_t i = from; i < n; i++) { /* the last one may free the run */
-        struct hvd_flight *f = &run->flights[i];
+        struct hvd_fused_op *f = &run->fused_ops[i];
         for (uint32_t m = 0; m < f->n_members; m++)
             if (f->members[m].entry)
                 hvd_entry_finish_unlocked(e, f->members[m].entry, HVD_ERR_SHUTDOWN, reason);
@@ -278,18 +278,18 @@ static void count_run(struct hvd_engine *e, const struct hvd_run *run)
 {
     uint64_t n_tensors = 0;
 
-    for (uint32_t i = 0; i < run->n_flights; i++)
-        n_tensors += run->flights[i].n_members;
+    for (uint32_t i = 0; i < run->n_fused_ops; i++)
+        n_tensors += run->fused_ops[i].n_members;
     hvd_telemetry_add(&e->counters.plans, 1);
-    hvd_telemetry_add(&e->counters.flights, run->n_flights);
+    hvd_telemetry_add(&e->counters.flights, run->n_fused_ops);
     hvd_telemetry_add(&e->counters.tensors, n_tensors);
 }
 
-/* Begins all flights of a run whose members have their entries and which is counted. */
+/* Begins all fused operations of a run whose members have their entries and which is counted. */
 static hvd_status_t begin_run(struct hvd_engine *e, struct hvd_set *set, struct hvd_run *run,
                               struct hvd_err *err)
 {
-    const uint32_t n = run->n_flights;
+    const uint32_t n = run->n_fused_ops;
     hvd_status_t st = HVD_OK;
 
     run->next = set->runs;
@@ -298,7 +298,7 @@ static hvd_status_t begin_run(struct hvd_engine *e, struct hvd_set *set, struct 
     run->n_open = n;
     hvd_telemetry_run(e->options.telemetry, n);
     for (uint32_t i = 0; i < n; i++) { /* the last one may free the run */
-        st = hvd_flight_begin(e, set, &run->flights[i], err);
+        st = hvd_fused_op_begin(e, set, &run->fused_ops[i], err);
         if (st != HVD_OK) {
             fail_rest(e, set, run, i, err ? err->msg : hvd_status_str(st));
             break;
@@ -411,8 +411,8 @@ static hvd_status_t take_entries(struct hvd_engine *e, struct hvd_set *set, stru
 {
     uint32_t missing = HVD_NO_SLOT;
 
-    for (uint32_t i = 0; i < run->n_flights; i++) {
-        struct hvd_flight *f = &run->flights[i];
+    for (uint32_t i = 0; i < run->n_fused_ops; i++) {
+        struct hvd_fused_op *f = &run->fused_ops[i];
         for (uint32_t m = 0; m < f->n_members; m++) {
             const uint32_t index = f->members[m].slot;
             f->members[m].entry = hvd_cache_owner(set->cache, index);
@@ -448,7 +448,7 @@ hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struc
         hvd_tell_agreed(e, set, run);
     if (st == HVD_OK)
         return begin_run(e, set, run, err);
-    run->n_open = run->n_flights;
+    run->n_open = run->n_fused_ops;
     run->key = NULL;
     run->next = set->runs;
     set->runs = run;

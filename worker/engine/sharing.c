@@ -1,10 +1,11 @@
 /*
  * Memory that several tensors have, as that of tied weights: the same tensor twice in a group, or
- * submitted again while it is pending. Flights of a set that have memory of the same address move
- * one after the other, in the agreed order, as if each were alone; within a flight all members are
- * read before any is written. So do flights of the device that go through the memory of the host;
- * those that are on its stream keep their order there. Which tensors share memory is this rank's
- * affair: others may start sooner, and wait for its data. The driver's.
+ * submitted again while it is pending. Fused operations of a set that have memory of the same
+ * address move one after the other, in the agreed order, as if each were alone; within a fused
+ * operation all members are read before any is written. So do fused operations of the device that
+ * go through the memory of the host; those that are on its stream keep their order there. Which
+ * tensors share memory is this rank's affair: others may start sooner, and wait for its data. The
+ * driver's.
  */
 #include <string.h>
 
@@ -18,9 +19,9 @@ static struct hvd_use **bucket_of(struct hvd_set *set, const void *at)
     return &set->uses[hash >> (64 - HVD_USES_BITS)];
 }
 
-/* Whether two flights have no memory in common, as one of the host and one of the device, or keep
- * their order by themselves. */
-static bool is_apart(const struct hvd_flight *a, const struct hvd_flight *b)
+/* Whether two fused operations have no memory in common, as one of the host and one of the device,
+ * or keep their order by themselves. */
+static bool is_apart(const struct hvd_fused_op *a, const struct hvd_fused_op *b)
 {
     if (!a->staging || !b->staging)
         return a->staging != b->staging;
@@ -28,25 +29,25 @@ static bool is_apart(const struct hvd_flight *a, const struct hvd_flight *b)
 }
 
 /* The use of the memory that does not go together with another one; NULL when there is none. */
-static const struct hvd_use *find_conflict(struct hvd_set *set, const struct hvd_flight *f,
+static const struct hvd_use *find_conflict(struct hvd_set *set, const struct hvd_fused_op *f,
                                            const void *at, bool writes)
 {
     for (const struct hvd_use *u = *bucket_of(set, at); u; u = u->next)
-        if (u->at == at && (writes || u->writes) && !is_apart(u->flight, f))
+        if (u->at == at && (writes || u->writes) && !is_apart(u->fused_op, f))
             return u;
     return NULL;
 }
 
-static void add_use(struct hvd_set *set, struct hvd_flight *f, const void *at, bool writes)
+static void add_use(struct hvd_set *set, struct hvd_fused_op *f, const void *at, bool writes)
 {
     struct hvd_use **bucket = bucket_of(set, at);
     struct hvd_use *use = &f->uses[f->n_uses++];
 
-    *use = (struct hvd_use){.next = *bucket, .at = at, .flight = f, .writes = writes};
+    *use = (struct hvd_use){.next = *bucket, .at = at, .fused_op = f, .writes = writes};
     *bucket = use;
 }
 
-void hvd_sharing_release(struct hvd_set *set, struct hvd_flight *f)
+void hvd_sharing_release(struct hvd_set *set, struct hvd_fused_op *f)
 {
     while (f->n_uses > 0) {
         const struct hvd_use *use = &f->uses[--f->n_uses];
@@ -59,14 +60,14 @@ void hvd_sharing_release(struct hvd_set *set, struct hvd_flight *f)
     f->copies = NULL;
 }
 
-static size_t bytes_of(const struct hvd_flight *f, const struct hvd_member *m)
+static size_t bytes_of(const struct hvd_fused_op *f, const struct hvd_member *m)
 {
     return (size_t)m->count * hvd_dtype_size((int)f->request.dtype);
 }
 
-/* Whether a member has memory of another flight (HVD_INPROGRESS), or, into *is_shared, of one
- * before it. Notes what it has. */
-static hvd_status_t claim_member(struct hvd_set *set, struct hvd_flight *f,
+/* Whether a member has memory of another fused operation (HVD_INPROGRESS), or, into *is_shared, of
+ * one before it. Notes what it has. */
+static hvd_status_t claim_member(struct hvd_set *set, struct hvd_fused_op *f,
                                  const struct hvd_member *m, bool *is_shared)
 {
     const void *const at[] = {m->entry->input, m->entry->data};
@@ -75,7 +76,7 @@ static hvd_status_t claim_member(struct hvd_set *set, struct hvd_flight *f,
     *is_shared = false;
     for (int writes = is_in_place; writes < 2; writes++) {
         const struct hvd_use *other = at[writes] ? find_conflict(set, f, at[writes], writes) : NULL;
-        if (other && other->flight != f)
+        if (other && other->fused_op != f)
             return HVD_INPROGRESS;
         *is_shared = *is_shared || other;
     }
@@ -86,7 +87,7 @@ static hvd_status_t claim_member(struct hvd_set *set, struct hvd_flight *f,
 }
 
 /* Members that share memory with others move in copies of their own. */
-static hvd_status_t make_copies(struct hvd_flight *f, size_t bytes, struct hvd_err *err)
+static hvd_status_t make_copies(struct hvd_fused_op *f, size_t bytes, struct hvd_err *err)
 {
     char *at = f->copies = hvd_malloc(bytes, 1);
 
@@ -103,7 +104,7 @@ static hvd_status_t make_copies(struct hvd_flight *f, size_t bytes, struct hvd_e
     return HVD_OK;
 }
 
-hvd_status_t hvd_sharing_claim(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err)
+hvd_status_t hvd_sharing_claim(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
     size_t bytes = 0;
 
@@ -122,7 +123,7 @@ hvd_status_t hvd_sharing_claim(struct hvd_set *set, struct hvd_flight *f, struct
     return bytes > 0 && f->pieces && !f->staging ? make_copies(f, bytes, err) : HVD_OK;
 }
 
-void hvd_sharing_write_back(struct hvd_flight *f)
+void hvd_sharing_write_back(struct hvd_fused_op *f)
 {
     for (uint32_t i = 0; i < f->n_members; i++)
         if (f->members[i].is_shared)

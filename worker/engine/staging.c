@@ -1,15 +1,15 @@
 /*
- * Flights of tensors on the device. Where every rank's device has collectives of its own, a flight
- * is put on a stream as a whole: pack, collective, unpack. Elsewhere it goes through the memory of
- * the host, and moves as any other in between:
+ * Fused operations of tensors on the device. Where every rank's device has collectives of its own,
+ * a fused operation is put on a stream as a whole: pack, collective, unpack. Elsewhere it goes
+ * through the memory of the host, and moves as any other in between:
  *
  *     begin ── load ──> (its turn) ── transport ──> landed ── unload ──> done
  *              pack,                                          unpack,
  *              event                                          event
  *
- * Which of the two it is, the ranks of a set tell each other in front of its first flight, with the
- * key that their devices meet by. The driver's. Memory of the host and buffers on the device are
- * kept by the set, as many as were in use at once, so a program in its loop takes none.
+ * Which of the two it is, the ranks of a set tell each other in front of its first fused operation,
+ * with the key that their devices meet by. The driver's. Memory of the host and buffers on the
+ * device are kept by the set, as many as were in use at once, so a program in its loop takes none.
  */
 #include "worker/engine/staging.h"
 
@@ -44,7 +44,7 @@ struct hvd_staging {
     enum phase phase;
     bool is_claimed;            /* it has its memory: see hvd_sharing_claim */
     bool is_launched;           /* by collectives of the device */
-    struct hvd_collective move; /* the flight's, while it asks */
+    struct hvd_collective move; /* the fused operation's, while it asks */
     bool has_more;              /* likewise */
     struct hvd_piece whole;     /* the tensor on the device, where it is one */
     struct hvd_piece host;      /* and in the memory of the host */
@@ -58,7 +58,7 @@ struct hvd_set_device {
     struct hvd_device_stream *out;
     struct block *free; /* owned */
     uint32_t set;
-    uint32_t n_unclaimed; /* flights that have begun, and have not got their memory */
+    uint32_t n_unclaimed; /* fused operations that have begun, and have not got their memory */
     enum mode mode;
     char question[QUESTION_LEN];
 };
@@ -200,7 +200,7 @@ void hvd_staging_destroy(struct hvd_staging *s)
     hvd_free(s);
 }
 
-void hvd_staging_end(struct hvd_set *set, struct hvd_flight *f)
+void hvd_staging_end(struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_staging *s = f->staging;
 
@@ -225,7 +225,7 @@ static hvd_status_t record(struct hvd_engine *e, struct hvd_staging *s,
     return st;
 }
 
-hvd_status_t hvd_staging_test(struct hvd_engine *e, struct hvd_flight *f, struct hvd_err *err)
+hvd_status_t hvd_staging_test(struct hvd_engine *e, struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
 
@@ -241,8 +241,8 @@ hvd_status_t hvd_staging_test(struct hvd_engine *e, struct hvd_flight *f, struct
 
 /* --- Through the memory of the host ----------------------------------------------------------- */
 
-/* Elements of the flight on this rank, going in and coming out. */
-static void count_elements(const struct hvd_set *set, const struct hvd_flight *f, int64_t *in,
+/* Elements of the fused operation on this rank, going in and coming out. */
+static void count_elements(const struct hvd_set *set, const struct hvd_fused_op *f, int64_t *in,
                            int64_t *out)
 {
     const struct hvd_collective *c = &f->move;
@@ -257,7 +257,7 @@ static void count_elements(const struct hvd_set *set, const struct hvd_flight *f
 }
 
 /* The inputs as one, or the pieces. */
-static struct hvd_device_copy copy_of(const struct hvd_flight *f, int64_t count, void *buffer,
+static struct hvd_device_copy copy_of(const struct hvd_fused_op *f, int64_t count, void *buffer,
                                       bool is_host)
 {
     struct hvd_staging *s = f->staging;
@@ -271,7 +271,7 @@ static struct hvd_device_copy copy_of(const struct hvd_flight *f, int64_t count,
 }
 
 /* Where each tensor lies in the memory of the host. */
-static void point_to_host(struct hvd_flight *f, char *input, char *output)
+static void point_to_host(struct hvd_fused_op *f, char *input, char *output)
 {
     const size_t width = hvd_dtype_size((int)f->request.dtype);
 
@@ -285,13 +285,13 @@ static void point_to_host(struct hvd_flight *f, char *input, char *output)
     }
 }
 
-struct hvd_piece hvd_staging_piece(const struct hvd_flight *f, uint32_t i)
+struct hvd_piece hvd_staging_piece(const struct hvd_fused_op *f, uint32_t i)
 {
     return f->pieces ? f->pieces[i] : f->staging->host;
 }
 
 /* Puts the way into the memory of the host on the stream. */
-static hvd_status_t load(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+static hvd_status_t load(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                          struct hvd_err *err)
 {
     struct hvd_set_device *on = set->on_device;
@@ -321,7 +321,7 @@ static hvd_status_t load(struct hvd_engine *e, struct hvd_set *set, struct hvd_f
     return st;
 }
 
-hvd_status_t hvd_staging_unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+hvd_status_t hvd_staging_unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                                 struct hvd_err *err)
 {
     struct hvd_set_device *on = set->on_device;
@@ -356,8 +356,9 @@ static bool scales(const struct hvd_scaling *s)
            s->divisor != 1;
 }
 
-/* The flight's tensors as one, in memory of the device; where they are if they can stay. */
-static hvd_status_t gather_pieces(struct hvd_set *set, struct hvd_flight *f, int64_t in,
+/* The fused operation's tensors as one, in memory of the device; where they are if they can stay.
+ */
+static hvd_status_t gather_pieces(struct hvd_set *set, struct hvd_fused_op *f, int64_t in,
                                   int64_t out, struct hvd_err *err)
 {
     struct hvd_set_device *on = set->on_device;
@@ -384,7 +385,7 @@ static hvd_status_t gather_pieces(struct hvd_set *set, struct hvd_flight *f, int
 }
 
 /* Everything onto the stream. A set of one rank has no collective. */
-static hvd_status_t launch(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+static hvd_status_t launch(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
     struct hvd_set_device *on = set->on_device;
@@ -414,7 +415,7 @@ static hvd_status_t launch(struct hvd_engine *e, struct hvd_set *set, struct hvd
 /* --- Which of the two ------------------------------------------------------------------------- */
 
 /* f->move becomes the question: the key, from rank 0, and whether somebody has no collectives. */
-static hvd_status_t ask(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err)
+static hvd_status_t ask(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct hvd_set_device *on = set->on_device;
     struct hvd_staging *s = f->staging;
@@ -439,7 +440,7 @@ static hvd_status_t ask(struct hvd_set *set, struct hvd_flight *f, struct hvd_er
     return st;
 }
 
-hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                                 struct hvd_err *err)
 {
     struct hvd_set_device *on = set->on_device;
@@ -473,19 +474,20 @@ bool hvd_staging_is_unloading(const struct hvd_staging *s)
 }
 
 /* Whether f->move is about memory of the host anyway: an alltoall's splits. */
-static bool is_prelude(const struct hvd_flight *f)
+static bool is_prelude(const struct hvd_fused_op *f)
 {
     return f->request.op == HVD_ALLTOALL && f->has_more;
 }
 
 /* Adasum is not a collective of a device: its halves move over the transport. */
-static bool is_staged(const struct hvd_set *set, const struct hvd_flight *f)
+static bool is_staged(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
     return set->on_device->mode == STAGED || f->request.reduce == HVD_ADASUM;
 }
 
-/* The flight's memory, in its turn. HVD_INPROGRESS: an earlier flight has some of it. */
-static hvd_status_t claim(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err)
+/* The fused operation's memory, in its turn. HVD_INPROGRESS: an earlier fused operation has some of
+ * it. */
+static hvd_status_t claim(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;
 
@@ -498,9 +500,9 @@ static hvd_status_t claim(struct hvd_set *set, struct hvd_flight *f, struct hvd_
     return st;
 }
 
-/* Before its turn, only where every flight in front has got its memory: one that waited for memory
- * of this one would hold it up for ever. */
-static hvd_status_t claim_early(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err)
+/* Before its turn, only where every fused operation in front has got its memory: one that waited
+ * for memory of this one would hold it up for ever. */
+static hvd_status_t claim_early(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
     if (set->on_device->n_unclaimed++ > 0 || set->on_device->mode != STAGED)
         return HVD_INPROGRESS;
@@ -512,7 +514,7 @@ bool hvd_staging_is_launched(const struct hvd_staging *s)
     return s->is_launched;
 }
 
-hvd_status_t hvd_staging_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+hvd_status_t hvd_staging_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                                struct hvd_err *err)
 {
     hvd_status_t st = open_set(e, set, err);
@@ -534,7 +536,7 @@ hvd_status_t hvd_staging_begin(struct hvd_engine *e, struct hvd_set *set, struct
     return st == HVD_INPROGRESS ? HVD_OK : st;
 }
 
-hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                                struct hvd_err *err)
 {
     struct hvd_staging *s = f->staging;

@@ -103,8 +103,8 @@ void hvd_tell_ready_bits(struct hvd_engine *e, struct hvd_set *set, int rank,
     }
 }
 
-/* Tells the timeline of the cached tensors of a flight that this rank has. */
-static void tell_members(const struct hvd_engine *e, const struct hvd_flight *f,
+/* Tells the timeline of the cached tensors of a fused operation that this rank has. */
+static void tell_members(const struct hvd_engine *e, const struct hvd_fused_op *f,
                          struct hvd_trace_slots seen)
 {
     uint64_t words[WORDS];
@@ -133,8 +133,8 @@ void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set, const struct hvd
     const unsigned on = what_is_on(e);
     const bool is_drawn = on && has_timeline(e, set);
 
-    for (uint32_t i = 0; on && i < run->n_flights; i++) {
-        const struct hvd_flight *f = &run->flights[i];
+    for (uint32_t i = 0; on && i < run->n_fused_ops; i++) {
+        const struct hvd_fused_op *f = &run->fused_ops[i];
         if (is_drawn)
             tell_members(e, f, (struct hvd_trace_slots){.kind = HVD_EVENT_AGREED, .set = set->id});
         for (uint32_t m = 0; (on & HVD_TELEMETRY_RECORDER) && m < f->n_members; m++)
@@ -145,10 +145,10 @@ void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set, const struct hvd
     }
 }
 
-void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hvd_flight *f)
+void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f)
 {
     const unsigned on = what_is_on(e);
-    const bool is_cached = hvd_flight_is_cached(f);
+    const bool is_cached = hvd_fused_op_is_cached(f);
     const char *transport = e->transport->ops->name;
 
     if (!on || f->is_second)
@@ -166,7 +166,7 @@ void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hv
                                   &f->members[i].entry->request, transport, is_cached);
 }
 
-void hvd_tell_ended(struct hvd_engine *e, const struct hvd_flight *f)
+void hvd_tell_ended(struct hvd_engine *e, const struct hvd_fused_op *f)
 {
     struct hvd_set *set = NULL;
 

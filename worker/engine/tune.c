@@ -5,7 +5,7 @@
 #include "worker/autotune/autotune.h"
 #include "worker/engine/engine_internal.h"
 
-void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_flight *f)
+void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f)
 {
     const int64_t width = (int64_t)hvd_dtype_size((int)f->request.dtype);
     bool is_full = false;

@@ -283,10 +283,10 @@ static inline void hvd_telemetry_idled(struct hvd_telemetry *w)
 }
 
 /* The agreed tensors of a plan are on their way in so many collectives. The driver. */
-static inline void hvd_telemetry_run(struct hvd_telemetry *w, uint32_t n_flights)
+static inline void hvd_telemetry_run(struct hvd_telemetry *w, uint32_t n_fused_ops)
 {
     if (w)
-        hvd_telemetry_add(&w->_counts.flights, n_flights);
+        hvd_telemetry_add(&w->_counts.flights, n_fused_ops);
 }
 
 /* The cached tensors of a plan have been laid out, before (a hit) or now. The driver. */

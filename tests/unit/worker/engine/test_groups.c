@@ -46,7 +46,7 @@ static void submit(struct world *w, int rank)
     }
 }
 
-/* The flights that all of it took. */
+/* The fused operations that all of it took. */
 static uint64_t run(struct world *w)
 {
     struct hvd_engine_counters before, after;

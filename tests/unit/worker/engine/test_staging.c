@@ -491,7 +491,7 @@ static void with_threads_and_late_inputs_every_tensor_ends(void **state)
 
 /* --- Ranks that differ ------------------------------------------------------------------------ */
 
-#define ON_HOST 2 /* of four tensors: in the same plan, and never in the same flight */
+#define ON_HOST 2 /* of four tensors: in the same plan, and never in the same fused operation */
 
 static void submit_four(struct fleet *w, int rank, struct held (*held)[MAX_RANKS])
 {
@@ -731,7 +731,7 @@ static void a_loop_takes_no_memory_of_its_own(void **state)
     }
 }
 
-static void a_larger_flight_takes_the_place_of_a_smaller_one(void **state)
+static void a_larger_fused_op_replaces_a_smaller_one(void **state)
 {
     enum { LARGE = 40000 };
     static float values[LARGE];
@@ -928,7 +928,7 @@ int main(void)
         cmocka_unit_test(an_event_that_fails_ends_the_job_with_its_reason),
         cmocka_unit_test(an_input_that_fails_ends_the_job_with_its_reason),
         cmocka_unit_test(a_loop_takes_no_memory_of_its_own),
-        cmocka_unit_test(a_larger_flight_takes_the_place_of_a_smaller_one),
+        cmocka_unit_test(a_larger_fused_op_replaces_a_smaller_one),
         cmocka_unit_test(an_output_outlives_its_engine),
         cmocka_unit_test(flights_with_the_same_memory_of_the_device_move_one_after_the_other),
     };

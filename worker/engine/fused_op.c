@@ -10,7 +10,7 @@
 #include "worker/engine/staging.h"
 #include "worker/reduce/reduce.h"
 
-const char *hvd_flight_name(const struct hvd_flight *f)
+const char *hvd_fused_op_name(const struct hvd_fused_op *f)
 {
     return f->members[0].entry ? f->members[0].entry->name : "of other ranks";
 }
@@ -30,8 +30,8 @@ static const char *change_text(hvd_status_t status)
     }
 }
 
-/* What the end of a flight means to others than its tensors. */
-static void wind_up(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+/* What the end of a fused operation means to others than its tensors. */
+static void wind_up(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                     hvd_status_t status)
 {
     if (f->staging)
@@ -40,8 +40,8 @@ static void wind_up(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight
         hvd_tune_landed(e, set, f);
 }
 
-/* Publishes how all tensors of a flight ended, and lets go of it. */
-static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+/* Publishes how all tensors of a fused operation ended, and lets go of it. */
+static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                           hvd_status_t status, const char *message)
 {
     if (status == HVD_OK && f->members[0].entry && f->members[0].entry->changes_sets) {
@@ -63,14 +63,14 @@ static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     hvd_run_release(set, f->run);
 }
 
-static hvd_status_t no_memory(struct hvd_err *err, const struct hvd_flight *f, size_t bytes)
+static hvd_status_t no_memory(struct hvd_err *err, const struct hvd_fused_op *f, size_t bytes)
 {
     return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory: tensor %s needs %zu bytes",
-                    hvd_flight_name(f), bytes);
+                    hvd_fused_op_name(f), bytes);
 }
 
 /* Zeros in place of the tensors that this rank does not have; they receive the result too. */
-static hvd_status_t make_zeros(struct hvd_flight *f, struct hvd_err *err)
+static hvd_status_t make_zeros(struct hvd_fused_op *f, struct hvd_err *err)
 {
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     size_t bytes = 0;
@@ -87,7 +87,7 @@ static hvd_status_t make_zeros(struct hvd_flight *f, struct hvd_err *err)
 }
 
 /* The memory of each member, as pieces or as the one input and output. */
-static void set_memory(struct hvd_flight *f)
+static void set_memory(struct hvd_fused_op *f)
 {
     const size_t width = hvd_dtype_size((int)f->request.dtype);
     char *zeros = f->zeros;
@@ -114,7 +114,7 @@ static void set_memory(struct hvd_flight *f)
 }
 
 /* Memory for a result whose size is known now. */
-static hvd_status_t reserve(const struct hvd_engine *e, struct hvd_flight *f, int64_t total,
+static hvd_status_t reserve(const struct hvd_engine *e, struct hvd_fused_op *f, int64_t total,
                             struct hvd_err *err)
 {
     const size_t bytes = (size_t)total * hvd_dtype_size((int)f->request.dtype);
@@ -123,7 +123,7 @@ static hvd_status_t reserve(const struct hvd_engine *e, struct hvd_flight *f, in
     if (f->request.device != HVD_CPU) {
         hvd_status_t st = hvd_staging_reserve(e, output, bytes, err);
         if (st != HVD_OK)
-            return HVD_WRAP(err, st, "tensor %s", hvd_flight_name(f));
+            return HVD_WRAP(err, st, "tensor %s", hvd_fused_op_name(f));
     } else if (hvd_output_reserve(output, bytes) != HVD_OK)
         return no_memory(err, f, bytes);
     f->move.output = output->data;
@@ -131,7 +131,7 @@ static hvd_status_t reserve(const struct hvd_engine *e, struct hvd_flight *f, in
 }
 
 static hvd_status_t prepare_gather(const struct hvd_engine *e, const struct hvd_set *set,
-                                   struct hvd_flight *f, struct hvd_err *err)
+                                   struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct hvd_entry *entry = f->members[0].entry;
 
@@ -148,7 +148,7 @@ static hvd_status_t prepare_gather(const struct hvd_engine *e, const struct hvd_
 }
 
 /* First the ranks tell each other how many rows come. */
-static hvd_status_t prepare_splits(const struct hvd_set *set, struct hvd_flight *f,
+static hvd_status_t prepare_splits(const struct hvd_set *set, struct hvd_fused_op *f,
                                    struct hvd_err *err)
 {
     struct hvd_entry *entry = f->members[0].entry;
@@ -172,7 +172,7 @@ static hvd_status_t prepare_splits(const struct hvd_set *set, struct hvd_flight 
 
 /* Then the rows move. */
 static hvd_status_t prepare_rows(const struct hvd_engine *e, const struct hvd_set *set,
-                                 struct hvd_flight *f, struct hvd_err *err)
+                                 struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct horovod_output *output = f->members[0].entry->output;
     const int64_t row = hvd_request_row_elements(&f->request);
@@ -186,7 +186,7 @@ static hvd_status_t prepare_rows(const struct hvd_engine *e, const struct hvd_se
             __builtin_mul_overflow(output->rows[i], row, &output->counts[i]) ||
             __builtin_add_overflow(total, output->counts[i], &total) || total > INT64_MAX / 8)
             return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "tensor %s receives more than memory can",
-                            hvd_flight_name(f));
+                            hvd_fused_op_name(f));
         output->n_rows += output->rows[i];
     }
     f->move.dtype = f->request.dtype;
@@ -200,14 +200,14 @@ static hvd_status_t prepare_rows(const struct hvd_engine *e, const struct hvd_se
     return reserve(e, f, total, err);
 }
 
-/* The name that the flight is told by: of its first tensor, as it is this time. */
-static void set_name(struct hvd_flight *f)
+/* The name that the fused operation is told by: of its first tensor, as it is this time. */
+static void set_name(struct hvd_fused_op *f)
 {
     if (f->members[0].entry)
         f->request.name = f->members[0].entry->request.name;
 }
 
-static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                             struct hvd_err *err)
 {
     const struct hvd_request *req = &f->request;
@@ -242,20 +242,20 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         return prepare_gather(e, set, f, err);
     if (req->op == HVD_ALLTOALL)
         return prepare_splits(set, f, err);
-    const int64_t count = f->work.count; /* of a fused flight: the sum */
+    const int64_t count = f->work.count; /* of a fused operation: the sum */
     st = hvd_plan_work(req, NULL, set->place, f->by_rank, &f->work, err);
     if (f->n_members > 1) {
         f->work.count = count;
         f->work.moves_data = true;
     }
     f->move.counts = f->by_rank;
-    f->is_prepared = st == HVD_OK && hvd_flight_is_cached(f) && hvd_op_keeps_shape(req->op) &&
+    f->is_prepared = st == HVD_OK && hvd_fused_op_is_cached(f) && hvd_op_keeps_shape(req->op) &&
                      req->device == HVD_CPU && !hvd_adasum_is(f);
     return st;
 }
 
-/* A flight of cached tensors, as it was prepared before. All of them are there. */
-static void prepare_again(struct hvd_flight *f)
+/* A fused operation of cached tensors, as it was prepared before. All of them are there. */
+static void prepare_again(struct hvd_fused_op *f)
 {
     f->move._state = NULL;
     set_name(f);
@@ -263,7 +263,7 @@ static void prepare_again(struct hvd_flight *f)
 }
 
 /* A set of one rank: the result is the input, scaled. */
-static void compute_alone(const struct hvd_flight *f)
+static void compute_alone(const struct hvd_fused_op *f)
 {
     const struct hvd_collective *c = &f->move;
     const struct hvd_piece whole = {.input = c->input, .output = c->output, .count = c->count};
@@ -281,9 +281,9 @@ static void compute_alone(const struct hvd_flight *f)
     }
 }
 
-/* A flight has landed. An agreement about process sets is acted upon first. On failure it is not
- * finished. */
-static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+/* A fused operation has landed. An agreement about process sets is acted upon first. On failure it
+ * is not finished. */
+static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                              struct hvd_err *err)
 {
     struct hvd_entry *entry = f->members[0].entry;
@@ -298,7 +298,7 @@ static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct h
 }
 
 /* Starts behind what was agreed before. */
-static void line_up(struct hvd_set *set, struct hvd_flight *f)
+static void line_up(struct hvd_set *set, struct hvd_fused_op *f)
 {
     f->next = NULL;
     if (set->todo)
@@ -309,8 +309,8 @@ static void line_up(struct hvd_set *set, struct hvd_flight *f)
 }
 
 /* A set of one rank: everything at once, but on the device, where its stream keeps the order. So no
- * other flight has memory of the host, and the claim is never HVD_INPROGRESS. */
-static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+ * other fused operation has memory of the host, and the claim is never HVD_INPROGRESS. */
+static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                                   struct hvd_err *err)
 {
     hvd_status_t st = f->staging ? HVD_OK : hvd_sharing_claim(set, f, err);
@@ -332,8 +332,8 @@ static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, str
     return st == HVD_OK ? complete(e, set, f, err) : st;
 }
 
-/* A flight that is prepared goes on its way. */
-static hvd_status_t depart(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+/* A fused operation that is prepared goes on its way. */
+static hvd_status_t depart(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
     if (set->place.size == 1)
@@ -346,8 +346,8 @@ static hvd_status_t depart(struct hvd_engine *e, struct hvd_set *set, struct hvd
     return HVD_OK;
 }
 
-hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
-                              struct hvd_err *err)
+hvd_status_t hvd_fused_op_begin(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
+                                struct hvd_err *err)
 {
     struct hvd_err why;
 
@@ -369,9 +369,9 @@ hvd_status_t hvd_flight_begin(struct hvd_engine *e, struct hvd_set *set, struct 
     return depart(e, set, f, err);
 }
 
-/* The memory of a flight of the host; HVD_INPROGRESS while another one moves it. A second phase has
- * it already. */
-static hvd_status_t claim(struct hvd_set *set, struct hvd_flight *f, struct hvd_err *err)
+/* The memory of a fused operation of the host; HVD_INPROGRESS while another one moves it. A second
+ * phase has it already. */
+static hvd_status_t claim(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
     return f->is_second ? HVD_OK : hvd_sharing_claim(set, f, err);
 }
@@ -380,7 +380,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
                                struct hvd_err *err)
 {
     while (set->n_moving < HVD_MOVING_MAX && set->todo && !set->is_held) {
-        struct hvd_flight *f = set->todo;
+        struct hvd_fused_op *f = set->todo;
         hvd_status_t st = f->staging ? hvd_staging_board(e, set, f, err) : claim(set, f, err);
         if (st == HVD_INPROGRESS)
             return HVD_OK;
@@ -392,7 +392,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
         if (st == HVD_OK && !hvd_staging_is_landing(f))
             st = e->transport->ops->start(e->transport, &f->move, err);
         if (st != HVD_OK)
-            return HVD_WRAP(err, st, "tensor %s", hvd_flight_name(f));
+            return HVD_WRAP(err, st, "tensor %s", hvd_fused_op_name(f));
         set->todo = f->next;
         set->moving[set->n_moving++] = f;
         set->is_held = f->has_more;
@@ -402,7 +402,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
 }
 
 /* Starts before anything else of the set. */
-static void push_in(struct hvd_set *set, struct hvd_flight *f)
+static void push_in(struct hvd_set *set, struct hvd_fused_op *f)
 {
     f->next = set->todo;
     if (!set->todo)
@@ -410,18 +410,18 @@ static void push_in(struct hvd_set *set, struct hvd_flight *f)
     set->todo = f;
 }
 
-/* The data has moved, all of it, for a flight of the device: what is of the device goes back there.
- * On failure it is not finished; what is landing then ends with the job. */
-static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+/* The data has moved, all of it, for a fused operation of the device: what is of the device goes
+ * back there. On failure it is not finished; what is landing then ends with the job. */
+static hvd_status_t unload(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
     set->moving[set->n_moving++] = f; /* it was among them just now */
     hvd_status_t st = hvd_staging_unload(e, set, f, err);
-    return st == HVD_OK ? st : HVD_WRAP(err, st, "tensor %s", hvd_flight_name(f));
+    return st == HVD_OK ? st : HVD_WRAP(err, st, "tensor %s", hvd_fused_op_name(f));
 }
 
-/* All of a flight's data has moved. Failure: as above. */
-static inline hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+/* All of a fused operation's data has moved. Failure: as above. */
+static inline hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                                 struct hvd_err *err)
 {
     if (f->staging && !hvd_staging_is_landing(f) && f->work.moves_data)
@@ -431,7 +431,7 @@ static inline hvd_status_t land(struct hvd_engine *e, struct hvd_set *set, struc
 
 /* A phase has ended: the next one moves before anything else of the set. An alltoall knows its
  * splits now, its rows follow. */
-static hvd_status_t go_on(struct hvd_engine *e, struct hvd_set *set, struct hvd_flight *f,
+static hvd_status_t go_on(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                           struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
@@ -460,13 +460,13 @@ static hvd_status_t go_on(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     return HVD_OK;
 }
 
-hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
-                                 struct hvd_err *err)
+hvd_status_t hvd_fused_op_progress(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                                   struct hvd_err *err)
 {
     hvd_status_t st = start_todo(e, set, progressed, err);
 
     for (int i = 0; i < set->n_moving && st == HVD_OK;) {
-        struct hvd_flight *f = set->moving[i];
+        struct hvd_fused_op *f = set->moving[i];
         if (hvd_staging_is_landing(f))
             st = hvd_staging_test(e, f, err);
         else
@@ -477,7 +477,7 @@ hvd_status_t hvd_flight_progress(struct hvd_engine *e, struct hvd_set *set, bool
             continue;
         }
         if (st != HVD_OK)
-            return HVD_WRAP(err, st, "tensor %s", hvd_flight_name(f));
+            return HVD_WRAP(err, st, "tensor %s", hvd_fused_op_name(f));
         *progressed = true;
         set->n_landed++;
         set->moving[i] = set->moving[--set->n_moving];
