@@ -196,7 +196,8 @@ static hvd_status_t prepare_splits(struct prepared *p, const horovod_tensor_t *t
     if (!p->splits)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for splits");
     p->submission.splits = p->splits;
-    return hvd_plan_splits(&p->submission.request, t->splits, t->n_splits, size, p->splits, err);
+    return hvd_op_layout_splits(&p->submission.request, t->splits, t->n_splits, size, p->splits,
+                                err);
 }
 
 /* What the call is about, as far as it can be told; *t is its description. p is zero. */
@@ -246,7 +247,7 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
     if (st == HVD_OK)
         st = make_request(call->op, t, top->size, req, err);
     if (st == HVD_OK && req->reduce == HVD_ADASUM)
-        st = hvd_plan_check_adasum(place.size, err);
+        st = hvd_op_layout_check_adasum(place.size, err);
     if (st == HVD_OK)
         st = check_memory(call, req, top, &place, err);
     if (st == HVD_OK && call->op == HVD_ALLTOALL)

@@ -2,7 +2,7 @@
 #define HVD_WORKER_ENGINE_ENGINE_H
 
 #include "worker/autotune/autotune.h"
-#include "worker/core/plan.h"
+#include "worker/core/op_layout.h"
 #include "worker/device/device.h"
 #include "worker/engine/output.h"
 #include "worker/telemetry/telemetry.h"
@@ -68,12 +68,13 @@ struct hvd_submission {
     struct hvd_request request; /* legal: see hvd_request_check */
     const void *input;          /* of the device, like output, when request.device says so */
     void *output;               /* allreduce, broadcast, reducescatter */
-    void *ready;           /* the device's event that says that input is there; it stays as long as
-                              input does. NULL: it is there */
-    const int64_t *splits; /* alltoall: rows to each rank of the set; legal: see hvd_plan_splits */
-    uint32_t set;          /* the process set */
-    bool changes_sets;     /* the engine's own */
-    bool is_waited_now;    /* the same thread waits at once: nobody has to be woken to drive */
+    void *ready; /* the device's event that says that input is there; it stays as long as
+                    input does. NULL: it is there */
+    const int64_t
+        *splits;       /* alltoall: rows to each rank of the set; legal: see hvd_op_layout_splits */
+    uint32_t set;      /* the process set */
+    bool changes_sets; /* the engine's own */
+    bool is_waited_now; /* the same thread waits at once: nobody has to be woken to drive */
 };
 
 /* An engine on the transport, which it owns from now on also on failure. HVD_ERR_NOMEM,

@@ -137,8 +137,8 @@ static hvd_status_t prepare_gather(const struct hvd_engine *e, const struct hvd_
 
     if (!entry || hvd_output_create(set->place.size, &entry->output) != HVD_OK)
         return no_memory(err, f, sizeof(struct horovod_output));
-    hvd_status_t st =
-        hvd_plan_work(&f->request, f->by_rank, set->place, entry->output->counts, &f->work, err);
+    hvd_status_t st = hvd_op_layout_work(&f->request, f->by_rank, set->place, entry->output->counts,
+                                         &f->work, err);
     if (st != HVD_OK)
         return st;
     memcpy(entry->output->rows, f->by_rank, (size_t)set->place.size * sizeof(int64_t));
@@ -152,7 +152,7 @@ static hvd_status_t prepare_splits(const struct hvd_set *set, struct hvd_fused_o
                                    struct hvd_err *err)
 {
     struct hvd_entry *entry = f->members[0].entry;
-    hvd_status_t st = hvd_plan_work(&f->request, NULL, set->place, NULL, &f->work, err);
+    hvd_status_t st = hvd_op_layout_work(&f->request, NULL, set->place, NULL, &f->work, err);
 
     if (st == HVD_OK && (!entry || hvd_output_create(set->place.size, &entry->output) != HVD_OK))
         st = no_memory(err, f, sizeof(struct horovod_output));
@@ -232,7 +232,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         return st;
     set_memory(f);
     if (hvd_adasum_is(f))
-        st = hvd_plan_check_adasum(set->place.size, err);
+        st = hvd_op_layout_check_adasum(set->place.size, err);
     if (st != HVD_OK)
         return st;
     if (hvd_op_is_uneven(req->op) && !f->members[0].entry)
@@ -243,7 +243,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
     if (req->op == HVD_ALLTOALL)
         return prepare_splits(set, f, err);
     const int64_t count = f->work.count; /* of a fused operation: the sum */
-    st = hvd_plan_work(req, NULL, set->place, f->by_rank, &f->work, err);
+    st = hvd_op_layout_work(req, NULL, set->place, f->by_rank, &f->work, err);
     if (f->n_members > 1) {
         f->work.count = count;
         f->work.moves_data = true;

@@ -510,9 +510,9 @@ static void other_numbers_of_ranks_are_refused_in_the_words_of_horovod(void **st
     struct hvd_err err = {0};
 
     (void)state;
-    assert_int_equal(hvd_plan_check_adasum(1, NULL), HVD_OK);
-    assert_int_equal(hvd_plan_check_adasum(64, NULL), HVD_OK);
-    assert_int_equal(hvd_plan_check_adasum(3, &err), HVD_ERR_INVALID);
+    assert_int_equal(hvd_op_layout_check_adasum(1, NULL), HVD_OK);
+    assert_int_equal(hvd_op_layout_check_adasum(64, NULL), HVD_OK);
+    assert_int_equal(hvd_op_layout_check_adasum(3, &err), HVD_ERR_INVALID);
     assert_non_null(
         strstr(err.msg, "Running Adasum with non-power of 2 ranks is not supported yet."));
 }

@@ -3,7 +3,7 @@
  * anything has to move at all. Pure arithmetic with overflow checks; it is also the last guard
  * against a plan that does not fit what this rank submitted.
  */
-#include "worker/core/plan.h"
+#include "worker/core/op_layout.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -53,9 +53,9 @@ static void plan_scatter(const struct hvd_request *req, struct hvd_place place, 
     work->moves_data = work->count > 0;
 }
 
-hvd_status_t hvd_plan_work(const struct hvd_request *req, const int64_t *rows,
-                           struct hvd_place place, int64_t *counts, struct hvd_work *work,
-                           struct hvd_err *err)
+hvd_status_t hvd_op_layout_work(const struct hvd_request *req, const int64_t *rows,
+                                struct hvd_place place, int64_t *counts, struct hvd_work *work,
+                                struct hvd_err *err)
 {
     struct hvd_work w = {0};
     hvd_status_t st = HVD_OK;
@@ -81,7 +81,7 @@ hvd_status_t hvd_plan_work(const struct hvd_request *req, const int64_t *rows,
     return st;
 }
 
-hvd_status_t hvd_plan_check_adasum(int size, struct hvd_err *err)
+hvd_status_t hvd_op_layout_check_adasum(int size, struct hvd_err *err)
 {
     if ((size & (size - 1)) == 0)
         return HVD_OK;
@@ -90,8 +90,8 @@ hvd_status_t hvd_plan_check_adasum(int size, struct hvd_err *err)
                     size);
 }
 
-hvd_status_t hvd_plan_splits(const struct hvd_request *req, const int64_t *given, int n_given,
-                             int size, int64_t *splits, struct hvd_err *err)
+hvd_status_t hvd_op_layout_splits(const struct hvd_request *req, const int64_t *given, int n_given,
+                                  int size, int64_t *splits, struct hvd_err *err)
 {
     const int64_t rows = req->ndim > 0 ? req->shape[0] : 0;
     int64_t sum = 0;
