@@ -96,7 +96,7 @@ static hvd_status_t agree_joined(const struct hvd_step *step, struct hvd_agreed 
 static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                           const struct hvd_step *step, struct hvd_err *err)
 {
-    struct hvd_agreed *a = hvd_run_agree(set);
+    struct hvd_agreed *a = hvd_exec_plan_agree(set);
     hvd_status_t st = a ? copy_rows(step, a) : HVD_ERR_NOMEM;
 
     if (st != HVD_OK)
@@ -151,7 +151,7 @@ static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t in
 {
     hvd_status_t st = HVD_OK;
 
-    hvd_run_invalidate(set);
+    hvd_exec_plan_invalidate(set);
     set->changed = set->epoch;
     pthread_mutex_lock(&e->mu);
     struct hvd_slot *slot = hvd_cache_at(set->cache, index);
@@ -235,7 +235,7 @@ static hvd_status_t apply_step(struct hvd_engine *e, struct hvd_set *set,
         return evict(e, set, step->slot, err);
     if (step->kind < HVD_STEP_SHUTDOWN || step->kind > HVD_STEP_DOWN)
         return apply_tensor(e, set, step, err);
-    hvd_status_t st = hvd_run_agreed(e, set, fusion, err);
+    hvd_status_t st = hvd_exec_plan_begin(e, set, fusion, err);
     return st == HVD_OK ? apply_notice(e, set, step, err) : st;
 }
 
@@ -245,7 +245,7 @@ static void drop_agreed(struct hvd_engine *e, struct hvd_set *set, const char *r
     for (uint32_t i = 0; i < set->n_agreed; i++)
         if (set->agreed[i].entry)
             hvd_entry_finish_unlocked(e, set->agreed[i].entry, HVD_ERR_SHUTDOWN, reason);
-    hvd_run_forget(set);
+    hvd_exec_plan_forget(set);
 }
 
 /* The coordinator of all ranks may change how long they hold back and how much they fuse. */
@@ -282,14 +282,14 @@ hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, struct hv
     if (st == HVD_OK && set->id == 0)
         adopt(e, &reader);
     if (st == HVD_OK && reader.n_words > 0)
-        st = hvd_run_bits(e, set, &reader, err);
+        st = hvd_exec_plan_begin_bits(e, set, &reader, err);
     while (st == HVD_OK && reader.left > 0 && !e->is_aborted) {
         st = hvd_reader_step(&reader, &step, err);
         if (st == HVD_OK)
             st = apply_step(e, set, &step, reader.fusion, err);
     }
     if (st == HVD_OK && !e->is_aborted)
-        st = hvd_run_agreed(e, set, reader.fusion, err);
+        st = hvd_exec_plan_begin(e, set, reader.fusion, err);
     if (st == HVD_OK)
         return HVD_OK;
     drop_agreed(e, set, err ? err->msg : hvd_status_str(st));

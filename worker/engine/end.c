@@ -176,7 +176,7 @@ static void abort_set(struct hvd_engine *e, struct hvd_set *set, const char *tex
         lose(e, set->moving[i]);
         end_fused_op(e, set->moving[i], text);
     }
-    set->n_moving = 0; /* the runs stay in set->runs, busy for good */
+    set->n_moving = 0; /* the execution plans stay in set->exec_plans, busy for good */
     for (struct hvd_fused_op *f = set->todo; f; f = f->next)
         end_fused_op(e, f, text);
     set->todo = NULL;

@@ -353,7 +353,7 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
     for (uint32_t i = 0; i < e->n_sets && !is_quiet; i++) {
         if (!e->sets[i])
             continue;
-        e->sets[i]->runs = NULL; /* MPI may still look at them: they stay */
+        e->sets[i]->exec_plans = NULL; /* MPI may still look at them: they stay */
         e->sets[i]->adasum = NULL;
     }
     return HVD_OK;

@@ -123,7 +123,7 @@ struct hvd_use {
 /* A tensor of a fused operation. */
 struct hvd_member {
     struct hvd_entry *entry; /* NULL: this rank has joined and contributes zeros */
-    uint32_t slot;           /* in a cached run */
+    uint32_t slot;           /* in a cached execution plan */
     bool is_shared;          /* has memory of a member before it, and moves in a copy */
     int64_t count;
 };
@@ -131,11 +131,11 @@ struct hvd_member {
 /* Tensors that move as one collective. */
 struct hvd_fused_op {
     struct hvd_fused_op *next; /* in todo */
-    struct hvd_run *run;
+    struct hvd_exec_plan *exec_plan;
     struct hvd_request request; /* of its first tensor, for what they have in common; no name */
     struct hvd_work work;
     struct hvd_collective move;
-    struct hvd_member *members; /* in the run's block */
+    struct hvd_member *members; /* in the execution plan's block */
     struct hvd_piece *pieces;   /* the same; NULL for one tensor alone */
     struct hvd_use *uses;       /* the same, with room for two of each member */
     uint32_t n_members;
@@ -153,9 +153,9 @@ struct hvd_fused_op {
 
 /* An agreed set of tensors, divided into fused operations. One that came as bits is kept, and used
  * again when the same bits come. */
-struct hvd_run {
-    struct hvd_run *next; /* in set->runs */
-    uint64_t *key;        /* the bits; in the run's block; NULL: not cached */
+struct hvd_exec_plan {
+    struct hvd_exec_plan *next; /* in set->exec_plans */
+    uint64_t *key;              /* the bits; in the execution plan's block; NULL: not cached */
     uint32_t n_key;
     size_t room; /* bytes of the block */
     int64_t fusion;
@@ -215,11 +215,11 @@ struct hvd_set {
     struct hvd_batch *batches;
     uint32_t n_agreed;
     uint32_t agreed_room;
-    struct hvd_run *runs; /* cached, or under way */
-    uint32_t n_runs;
-    struct hvd_run *spare;     /* memory for the next one; owned */
-    unsigned n_told;           /* the timeline that has been told of the slots */
-    struct hvd_fused_op *todo; /* in the agreed order, not started */
+    struct hvd_exec_plan *exec_plans; /* cached, or under way */
+    uint32_t n_exec_plans;
+    struct hvd_exec_plan *spare; /* memory for the next one; owned */
+    unsigned n_told;             /* the timeline that has been told of the slots */
+    struct hvd_fused_op *todo;   /* in the agreed order, not started */
     struct hvd_fused_op *todo_last;
     struct hvd_fused_op *moving[HVD_MOVING_MAX];
     int n_moving;
@@ -519,33 +519,33 @@ hvd_status_t hvd_set_changed(struct hvd_engine *e, struct hvd_entry *entry, stru
  * meanwhile. HVD_ERR_GONE: the job ends, for the reason in err; otherwise as add_set. */
 hvd_status_t hvd_set_make(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
 
-/* --- run.c: caller is the driver, without mu -------------------------------------------------- */
+/* --- exec_plan.c: caller is the driver, without mu -------------------------------------------- */
 
 /* Makes room for one more agreed tensor of the plan at hand and returns it, zeroed and counted.
  * NULL when out of memory. */
-struct hvd_agreed *hvd_run_agree(struct hvd_set *set);
+struct hvd_agreed *hvd_exec_plan_agree(struct hvd_set *set);
 
 /* Forgets the agreed tensors of the plan at hand. */
-void hvd_run_forget(struct hvd_set *set);
+void hvd_exec_plan_forget(struct hvd_set *set);
 
 /* Puts the agreed tensors on their way, in order. HVD_ERR_NOMEM, HVD_ERR_INVALID: their entries end
  * with the job. */
-hvd_status_t hvd_run_agreed(struct hvd_engine *e, struct hvd_set *set, int64_t fusion,
-                            struct hvd_err *err);
+hvd_status_t hvd_exec_plan_begin(struct hvd_engine *e, struct hvd_set *set, int64_t fusion,
+                                 struct hvd_err *err);
 
 /* The same for the cached tensors of a plan. */
-hvd_status_t hvd_run_bits(struct hvd_engine *e, struct hvd_set *set, const struct hvd_reader *plan,
-                          struct hvd_err *err);
+hvd_status_t hvd_exec_plan_begin_bits(struct hvd_engine *e, struct hvd_set *set,
+                                      const struct hvd_reader *plan, struct hvd_err *err);
 
-/* A slot has changed its meaning: cached runs are not used any more. */
-void hvd_run_invalidate(struct hvd_set *set);
+/* A slot has changed its meaning: cached execution plans are not used any more. */
+void hvd_exec_plan_invalidate(struct hvd_set *set);
 
-/* One fused operation of the run is done or given up; frees the run when it is the last and not
- * cached. */
-void hvd_run_release(struct hvd_set *set, struct hvd_run *run);
+/* One fused operation of the execution plan is done or given up; frees the execution plan when it
+ * is the last and not cached. */
+void hvd_exec_plan_release(struct hvd_set *set, struct hvd_exec_plan *exec_plan);
 
-/* Frees the run and all that its fused operations own. NULL is fine. */
-void hvd_run_destroy(struct hvd_run *run);
+/* Frees the execution plan and all that its fused operations own. NULL is fine. */
+void hvd_exec_plan_destroy(struct hvd_exec_plan *exec_plan);
 
 /* --- sharing.c: caller is the driver, without mu ---------------------------------------------- */
 
@@ -591,7 +591,8 @@ void hvd_tell_ready_bits(struct hvd_engine *e, struct hvd_set *set, int rank,
                          const struct hvd_reader *bits);
 
 /* Cached tensors are in a plan, and laid out. */
-void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_run *run);
+void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set,
+                     const struct hvd_exec_plan *exec_plan);
 
 /* A fused operation starts. */
 void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f);

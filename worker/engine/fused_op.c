@@ -60,7 +60,7 @@ static inline void finish(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     pthread_mutex_lock(&e->mu);
     hvd_entries_finish(e, f, status, message);
     pthread_mutex_unlock(&e->mu);
-    hvd_run_release(set, f->run);
+    hvd_exec_plan_release(set, f->exec_plan);
 }
 
 static hvd_status_t no_memory(struct hvd_err *err, const struct hvd_fused_op *f, size_t bytes)
@@ -352,7 +352,7 @@ hvd_status_t hvd_fused_op_begin(struct hvd_engine *e, struct hvd_set *set, struc
     struct hvd_err why;
 
     f->since_ns = e->now_ns;
-    if (f->is_prepared && f->run->is_whole) {
+    if (f->is_prepared && f->exec_plan->is_whole) {
         prepare_again(f);
         return depart(e, set, f, err);
     }

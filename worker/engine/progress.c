@@ -3,7 +3,7 @@
  * ever blocking. One thread at a time runs it (see drive.c); it takes mu only to fetch what was
  * submitted and to publish what is done.
  *
- *   queue ─> bits, requests ─> coordinator ─> plan ─> run ─> todo ─> moving ─> done
+ *   queue ─> bits, requests ─> coordinator ─> plan ─> exec_plan ─> todo ─> moving ─> done
  */
 #include "worker/engine/staging.h"
 

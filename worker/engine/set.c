@@ -12,13 +12,13 @@ void hvd_set_destroy(struct hvd_set *set)
 {
     if (!set)
         return;
-    while (set->runs) {
-        struct hvd_run *next = set->runs->next;
-        hvd_run_destroy(set->runs);
-        set->runs = next;
+    while (set->exec_plans) {
+        struct hvd_exec_plan *next = set->exec_plans->next;
+        hvd_exec_plan_destroy(set->exec_plans);
+        set->exec_plans = next;
     }
     hvd_free(set->spare);
-    hvd_run_forget(set);
+    hvd_exec_plan_forget(set);
     hvd_set_device_destroy(set->on_device);
     hvd_adasum_destroy(set->adasum);
     hvd_free(set->agreed);
@@ -83,8 +83,9 @@ static bool is_over(const struct hvd_engine *e, const struct hvd_set *set)
     if (!set->is_ended || !e->infos[set->id].is_removed || set->todo || set->n_moving > 0 ||
         set->unready.first)
         return false;
-    for (const struct hvd_run *run = set->runs; run; run = run->next)
-        if (run->n_open > 0)
+    for (const struct hvd_exec_plan *exec_plan = set->exec_plans; exec_plan;
+         exec_plan = exec_plan->next)
+        if (exec_plan->n_open > 0)
             return false;
     return true;
 }

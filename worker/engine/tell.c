@@ -128,13 +128,14 @@ static void tell_members(const struct hvd_engine *e, const struct hvd_fused_op *
         hvd_telemetry_record_slots(e->options.telemetry, &seen);
 }
 
-void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_run *run)
+void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set,
+                     const struct hvd_exec_plan *exec_plan)
 {
     const unsigned on = what_is_on(e);
     const bool is_drawn = on && has_timeline(e, set);
 
-    for (uint32_t i = 0; on && i < run->n_fused_ops; i++) {
-        const struct hvd_fused_op *f = &run->fused_ops[i];
+    for (uint32_t i = 0; on && i < exec_plan->n_fused_ops; i++) {
+        const struct hvd_fused_op *f = &exec_plan->fused_ops[i];
         if (is_drawn)
             tell_members(e, f, (struct hvd_trace_slots){.kind = HVD_EVENT_AGREED, .set = set->id});
         for (uint32_t m = 0; (on & HVD_TELEMETRY_RECORDER) && m < f->n_members; m++)

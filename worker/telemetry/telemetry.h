@@ -283,7 +283,7 @@ static inline void hvd_telemetry_idled(struct hvd_telemetry *w)
 }
 
 /* The agreed tensors of a plan are on their way in so many collectives. The driver. */
-static inline void hvd_telemetry_run(struct hvd_telemetry *w, uint32_t n_fused_ops)
+static inline void hvd_telemetry_fused(struct hvd_telemetry *w, uint32_t n_fused_ops)
 {
     if (w)
         hvd_telemetry_add(&w->_counts.flights, n_fused_ops);
