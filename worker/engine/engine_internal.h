@@ -30,21 +30,21 @@ enum hvd_entry_end {
     HVD_ENTRY_ENDED,  /* ended; what is to be known about it is under mu */
 };
 
-/* In a ticket: the entry goes to the pool when its wait has ended. */
+/* In a claim: the entry goes to the pool when its wait has ended. */
 #define HVD_LOOSE INT64_MIN
 
 /*
  * A tensor from submission to the end of its wait, then used again. Once its tensor is cached an
  * entry is the resident of the slot: the next submission finds it as it is. Other entries are loose
  * and come from a pool. Memory of entries is given back with the engine only, so any thread may
- * look at the ticket of any entry, at any time.
+ * look at the claim of any entry, at any time.
  *
- * ticket: the handle (| HVD_LOOSE) from submission on; 0: idle. Who exchanges the ticket of a done
+ * claim: the handle (| HVD_LOOSE) from submission on; 0: idle. Who exchanges the claim of a done
  * tensor for 0 ends its wait, and nobody else does: see handles.c.
  */
 struct hvd_entry {
     /* what a cached tensor needs each time: a line of the cache */
-    _Alignas(64) _Atomic int64_t ticket;
+    _Alignas(64) _Atomic int64_t claim;
     int64_t handle; /* the last one */
     const void *input;
     void *data;                /* the caller's output */
@@ -331,7 +331,7 @@ struct hvd_engine {
 
 /* --- handles.c: caller holds mu where nothing else is said ------------------------------------ */
 
-/* Gives the entry a handle (entry->handle) and a ticket, loose. HVD_ERR_NOMEM. */
+/* Gives the entry a handle (entry->handle) and a claim, loose. HVD_ERR_NOMEM. */
 hvd_status_t hvd_handles_add(struct hvd_handles *h, struct hvd_entry *entry);
 
 /* Gives an idle resident its next handle. */

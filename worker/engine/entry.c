@@ -133,8 +133,7 @@ struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submis
 {
     struct hvd_entry *resident = slot ? slot->resident : NULL;
 
-    if (!resident || s->splits ||
-        atomic_load_explicit(&resident->ticket, memory_order_acquire) != 0)
+    if (!resident || s->splits || atomic_load_explicit(&resident->claim, memory_order_acquire) != 0)
         return create_loose(e, s);
     describe(resident, s);
     hvd_handles_renew(resident);
@@ -164,7 +163,7 @@ void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot)
     slot->resident = entry;
     entry->slot = slot;
     entry->index = slot->index;
-    atomic_store_explicit(&entry->ticket, entry->handle, memory_order_release);
+    atomic_store_explicit(&entry->claim, entry->handle, memory_order_release);
 }
 
 void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_slot *slot)
@@ -174,8 +173,8 @@ void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_slot *slot)
     slot->resident = NULL;
     if (!entry)
         return;
-    int64_t ticket = entry->handle;
-    if (!atomic_compare_exchange_strong(&entry->ticket, &ticket, entry->handle | HVD_LOOSE))
+    int64_t claim = entry->handle;
+    if (!atomic_compare_exchange_strong(&entry->claim, &claim, entry->handle | HVD_LOOSE))
         hvd_entry_recycle(e, entry, true); /* it was idle */
     entry->slot = NULL;
 }

@@ -3,8 +3,8 @@
  * the high half counts how often the slot was used, so a handle that was ended is recognised.
  *
  * Slots are added under mu and never move, so a handle is looked up without a lock. The entry's
- * ticket then says whether the handle still stands for it. Most waits are for a tensor that has
- * ended simply; they end by one exchange of the ticket, resident -> 0, which succeeds once. All
+ * claim then says whether the handle still stands for it. Most waits are for a tensor that has
+ * ended simply; they end by one exchange of the claim, resident -> 0, which succeeds once. All
  * others are ended under mu. Neither can end what the other one has:
  *
  *     pending ──(driver, mu: nobody registered)──> simple ──(any thread: exchange)──> idle
@@ -64,11 +64,11 @@ static int64_t make_handle(uint32_t generation, uint32_t index)
     return (int64_t)(generation & INT32_MAX) << 32 | index;
 }
 
-/* Who sees the ticket sees that the tensor is pending. */
-static void begin(struct hvd_entry *entry, int64_t ticket)
+/* Who sees the claim sees that the tensor is pending. */
+static void begin(struct hvd_entry *entry, int64_t claim)
 {
     atomic_store_explicit(&entry->end, HVD_ENTRY_PENDING, memory_order_relaxed);
-    atomic_store_explicit(&entry->ticket, ticket, memory_order_release);
+    atomic_store_explicit(&entry->claim, claim, memory_order_release);
 }
 
 hvd_status_t hvd_handles_add(struct hvd_handles *h, struct hvd_entry *entry)
@@ -107,33 +107,33 @@ struct hvd_entry *hvd_handles_find(const struct hvd_handles *h, int64_t handle)
 
     if (!entry)
         return NULL;
-    const int64_t ticket = atomic_load_explicit(&entry->ticket, memory_order_acquire);
-    return (ticket & ~HVD_LOOSE) == handle ? entry : NULL;
+    const int64_t claim = atomic_load_explicit(&entry->claim, memory_order_acquire);
+    return (claim & ~HVD_LOOSE) == handle ? entry : NULL;
 }
 
 bool hvd_handles_end_simply(const struct hvd_handles *h, int64_t handle)
 {
     struct hvd_entry *entry = look_up(h, handle);
-    int64_t ticket = handle;
+    int64_t claim = handle;
 
-    /* The ticket first: see begin. */
-    return entry && atomic_load_explicit(&entry->ticket, memory_order_acquire) == handle &&
+    /* The claim first: see begin. */
+    return entry && atomic_load_explicit(&entry->claim, memory_order_acquire) == handle &&
            atomic_load_explicit(&entry->end, memory_order_acquire) == HVD_ENTRY_SIMPLE &&
-           atomic_compare_exchange_strong_explicit(&entry->ticket, &ticket, 0, memory_order_acq_rel,
+           atomic_compare_exchange_strong_explicit(&entry->claim, &claim, 0, memory_order_acq_rel,
                                                    memory_order_relaxed);
 }
 
 bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_loose)
 {
-    int64_t ticket = atomic_load_explicit(&entry->ticket, memory_order_relaxed);
+    int64_t claim = atomic_load_explicit(&entry->claim, memory_order_relaxed);
 
-    *is_loose = ticket == (handle | HVD_LOOSE);
-    if (ticket != handle && !*is_loose)
+    *is_loose = claim == (handle | HVD_LOOSE);
+    if (claim != handle && !*is_loose)
         return false;
     /* Only where a resident has ended simply may somebody without mu be faster. */
     if (!*is_loose && atomic_load_explicit(&entry->end, memory_order_relaxed) == HVD_ENTRY_SIMPLE)
-        return atomic_compare_exchange_strong(&entry->ticket, &ticket, 0);
-    atomic_store_explicit(&entry->ticket, 0, memory_order_release);
+        return atomic_compare_exchange_strong(&entry->claim, &claim, 0);
+    atomic_store_explicit(&entry->claim, 0, memory_order_release);
     return true;
 }
 
@@ -142,7 +142,7 @@ void hvd_handles_remove(struct hvd_handles *h, struct hvd_entry *entry)
     const uint64_t handle = (uint64_t)entry->handle;
     struct hvd_handle_slot *slot = slot_at(h, (uint32_t)handle);
 
-    atomic_store_explicit(&entry->ticket, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->claim, 0, memory_order_relaxed);
     slot->generation = (uint32_t)(handle >> 32);
     slot->next_free = h->first_free;
     h->first_free = (uint32_t)handle;

@@ -273,7 +273,7 @@ static bool is_expected(const struct hvd_set *set, const struct hvd_slot *slot,
     const struct hvd_entry *resident = slot->resident;
     const size_t bytes = (size_t)slot->count * hvd_dtype_size(d->dtype);
     return resident && bytes > 0 && is_memory_good(d->input, d->output, bytes) &&
-           atomic_load_explicit(&resident->ticket, memory_order_acquire) == 0;
+           atomic_load_explicit(&resident->claim, memory_order_acquire) == 0;
 }
 
 /* Submits what the slot is for; the handle. Holds mu. */
