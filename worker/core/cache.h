@@ -22,7 +22,7 @@ struct hvd_cache {
 struct hvd_slot {
     uint32_t index;
     uint32_t follower; /* the user's: a slot, or HVD_NO_SLOT */
-    void *resident;    /* the user's */
+    void *slot_entry;  /* the user's */
     int64_t count;     /* elements of this rank's tensor */
     uint32_t group;    /* 0: alone */
     uint32_t group_size;

@@ -267,7 +267,7 @@ static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, int64_t ti
                                 struct hvd_outcome *outcome, struct hvd_err *err)
 {
     struct hvd_err why;
-    bool is_loose = false;
+    bool is_transient = false;
 
     hvd_err_clear(&why);
     struct hvd_entry *entry = claim(e, handle, &why);
@@ -277,10 +277,10 @@ static hvd_status_t wait_locked(struct hvd_engine *e, int64_t handle, int64_t ti
         hvd_entry_is_done(entry) ? HVD_OK : wait_registered(e, entry, timeout_ns, err);
     if (st != HVD_OK)
         return st;
-    if (!hvd_handles_end(entry, handle, &is_loose))
+    if (!hvd_handles_end(entry, handle, &is_transient))
         return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0, "another thread waited for this handle");
     st = read_result(entry, outcome, err);
-    hvd_entry_recycle(e, entry, is_loose);
+    hvd_entry_recycle(e, entry, is_transient);
     return st;
 }
 

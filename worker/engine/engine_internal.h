@@ -31,16 +31,16 @@ enum hvd_entry_end {
 };
 
 /* In a claim: the entry goes to the pool when its wait has ended. */
-#define HVD_LOOSE INT64_MIN
+#define HVD_TRANSIENT INT64_MIN
 
 /*
  * A tensor from submission to the end of its wait, then used again. Once its tensor is cached an
- * entry is the resident of the slot: the next submission finds it as it is. Other entries are loose
+ * entry is the slot's entry: the next submission finds it as it is. Other entries are transient
  * and come from a pool. Memory of entries is given back with the engine only, so any thread may
  * look at the claim of any entry, at any time.
  *
- * claim: the handle (| HVD_LOOSE) from submission on; 0: idle. Who exchanges the claim of a done
- * tensor for 0 ends its wait, and nobody else does: see handles.c.
+ * claim: the handle (| HVD_TRANSIENT) from submission on; 0: idle. Who exchanges the claim of a
+ * done tensor for 0 ends its wait, and nobody else does: see handles.c.
  */
 struct hvd_entry {
     /* what a cached tensor needs each time: a line of the cache */
@@ -274,7 +274,7 @@ struct hvd_engine {
     /* guarded by mu */
     struct hvd_handles handles;
     struct hvd_set_info *infos;     /* of every set, as all ranks know it; owned */
-    struct hvd_entry *pool;         /* loose entries to be used again */
+    struct hvd_entry *pool;         /* transient entries to be used again */
     struct hvd_entry_block *blocks; /* of all entries; owned */
     struct hvd_waiter *waiters;
     uint32_t last_group;
@@ -331,23 +331,23 @@ struct hvd_engine {
 
 /* --- handles.c: caller holds mu where nothing else is said ------------------------------------ */
 
-/* Gives the entry a handle (entry->handle) and a claim, loose. HVD_ERR_NOMEM. */
+/* Gives the entry a handle (entry->handle) and a claim, transient. HVD_ERR_NOMEM. */
 hvd_status_t hvd_handles_add(struct hvd_handles *h, struct hvd_entry *entry);
 
-/* Gives an idle resident its next handle. */
+/* Gives an idle slot entry its next handle. */
 void hvd_handles_renew(struct hvd_entry *entry);
 
 /* The entry of a handle; NULL when it is not one of ours or its wait has ended. Any thread, without
  * mu: the entry may have ended before the caller looks at it. */
 struct hvd_entry *hvd_handles_find(const struct hvd_handles *h, int64_t handle);
 
-/* Ends the wait of a resident that has ended simply; whether it was that, and nobody else did so
+/* Ends the wait of a slot entry that has ended simply; whether it was that, and nobody else did so
  * before. Any thread, without mu. */
 bool hvd_handles_end_simply(const struct hvd_handles *h, int64_t handle);
 
-/* Ends the wait of an entry that has ended; false when somebody else has done so. *is_loose:
+/* Ends the wait of an entry that has ended; false when somebody else has done so. *is_transient:
  * whether the entry has to go to the pool. */
-bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_loose);
+bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_transient);
 
 /* Forgets the entry; its handle is unknown from then on. */
 void hvd_handles_remove(struct hvd_handles *h, struct hvd_entry *entry);
@@ -357,18 +357,18 @@ void hvd_handles_fini(struct hvd_handles *h);
 
 /* --- entry.c: caller holds mu where it says so ------------------------------------------------ */
 
-/* An entry with a handle for the submission: the resident of the slot (may be NULL) when that is
- * idle, else a loose one. NULL when out of memory. mu. */
+/* An entry with a handle for the submission: the slot's entry (may be NULL) when that is
+ * idle, else a transient one. NULL when out of memory. mu. */
 struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submission *s,
                                    struct hvd_slot *slot);
 
 /* Lets go of an entry whose wait has ended, or that was never submitted. mu. */
-void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_loose);
+void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_transient);
 
-/* Makes the entry of a tensor the resident of the slot that it is cached in. mu. */
+/* Makes the entry of a tensor that of the slot that it is cached in. mu. */
 void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot);
 
-/* The slot is about to be freed: its resident, if any, is loose from now on. mu. */
+/* The slot is about to be freed: its entry, if any, is transient from now on. mu. */
 void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_slot *slot);
 
 /* Frees all entries. */

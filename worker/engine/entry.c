@@ -97,8 +97,8 @@ static void describe(struct hvd_entry *entry, const struct hvd_submission *s)
     entry->request.group_size = s->request.group_size;
 }
 
-/* A loose entry. Holds mu. */
-static struct hvd_entry *create_loose(struct hvd_engine *e, const struct hvd_submission *s)
+/* A transient entry. Holds mu. */
+static struct hvd_entry *create_transient(struct hvd_engine *e, const struct hvd_submission *s)
 {
     const struct hvd_request *req = &s->request;
     struct hvd_set *set = hvd_set_find(e, s->set);
@@ -131,16 +131,17 @@ static struct hvd_entry *create_loose(struct hvd_engine *e, const struct hvd_sub
 struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submission *s,
                                    struct hvd_slot *slot)
 {
-    struct hvd_entry *resident = slot ? slot->resident : NULL;
+    struct hvd_entry *slot_entry = slot ? slot->slot_entry : NULL;
 
-    if (!resident || s->splits || atomic_load_explicit(&resident->claim, memory_order_acquire) != 0)
-        return create_loose(e, s);
-    describe(resident, s);
-    hvd_handles_renew(resident);
-    return resident;
+    if (!slot_entry || s->splits ||
+        atomic_load_explicit(&slot_entry->claim, memory_order_acquire) != 0)
+        return create_transient(e, s);
+    describe(slot_entry, s);
+    hvd_handles_renew(slot_entry);
+    return slot_entry;
 }
 
-void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_loose)
+void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_transient)
 {
     hvd_output_destroy(entry->output);
     hvd_free(entry->splits);
@@ -152,7 +153,7 @@ void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_lo
     entry->is_listed = false;
     entry->status = HVD_OK;
     entry->waiter = NULL;
-    if (!is_loose)
+    if (!is_transient)
         return;
     hvd_handles_remove(&e->handles, entry);
     hvd_entry_put(e, entry);
@@ -160,7 +161,7 @@ void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_lo
 
 void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot)
 {
-    slot->resident = entry;
+    slot->slot_entry = entry;
     entry->slot = slot;
     entry->index = slot->index;
     atomic_store_explicit(&entry->claim, entry->handle, memory_order_release);
@@ -168,13 +169,13 @@ void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot)
 
 void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_slot *slot)
 {
-    struct hvd_entry *entry = slot->resident;
+    struct hvd_entry *entry = slot->slot_entry;
 
-    slot->resident = NULL;
+    slot->slot_entry = NULL;
     if (!entry)
         return;
     int64_t claim = entry->handle;
-    if (!atomic_compare_exchange_strong(&entry->claim, &claim, entry->handle | HVD_LOOSE))
+    if (!atomic_compare_exchange_strong(&entry->claim, &claim, entry->handle | HVD_TRANSIENT))
         hvd_entry_recycle(e, entry, true); /* it was idle */
     entry->slot = NULL;
 }

@@ -4,7 +4,7 @@
  *
  * Slots are added under mu and never move, so a handle is looked up without a lock. The entry's
  * claim then says whether the handle still stands for it. Most waits are for a tensor that has
- * ended simply; they end by one exchange of the claim, resident -> 0, which succeeds once. All
+ * ended simply; they end by one exchange of the claim, slot entry -> 0, which succeeds once. All
  * others are ended under mu. Neither can end what the other one has:
  *
  *     pending ──(driver, mu: nobody registered)──> simple ──(any thread: exchange)──> idle
@@ -79,7 +79,7 @@ hvd_status_t hvd_handles_add(struct hvd_handles *h, struct hvd_entry *entry)
         return st;
     struct hvd_handle_slot *slot = slot_at(h, h->first_free);
     entry->handle = make_handle(slot->generation + 1, h->first_free);
-    begin(entry, entry->handle | HVD_LOOSE);
+    begin(entry, entry->handle | HVD_TRANSIENT);
     h->first_free = slot->next_free;
     atomic_store_explicit(&slot->entry, entry, memory_order_release);
     return HVD_OK;
@@ -108,7 +108,7 @@ struct hvd_entry *hvd_handles_find(const struct hvd_handles *h, int64_t handle)
     if (!entry)
         return NULL;
     const int64_t claim = atomic_load_explicit(&entry->claim, memory_order_acquire);
-    return (claim & ~HVD_LOOSE) == handle ? entry : NULL;
+    return (claim & ~HVD_TRANSIENT) == handle ? entry : NULL;
 }
 
 bool hvd_handles_end_simply(const struct hvd_handles *h, int64_t handle)
@@ -123,15 +123,16 @@ bool hvd_handles_end_simply(const struct hvd_handles *h, int64_t handle)
                                                    memory_order_relaxed);
 }
 
-bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_loose)
+bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_transient)
 {
     int64_t claim = atomic_load_explicit(&entry->claim, memory_order_relaxed);
 
-    *is_loose = claim == (handle | HVD_LOOSE);
-    if (claim != handle && !*is_loose)
+    *is_transient = claim == (handle | HVD_TRANSIENT);
+    if (claim != handle && !*is_transient)
         return false;
-    /* Only where a resident has ended simply may somebody without mu be faster. */
-    if (!*is_loose && atomic_load_explicit(&entry->end, memory_order_relaxed) == HVD_ENTRY_SIMPLE)
+    /* Only where a slot entry has ended simply may somebody without mu be faster. */
+    if (!*is_transient &&
+        atomic_load_explicit(&entry->end, memory_order_relaxed) == HVD_ENTRY_SIMPLE)
         return atomic_compare_exchange_strong(&entry->claim, &claim, 0);
     atomic_store_explicit(&entry->claim, 0, memory_order_release);
     return true;

@@ -88,9 +88,9 @@ static hvd_status_t accept_behind(struct hvd_engine *e, const struct hvd_submiss
     if (!entry)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
     if (!hvd_refusal_follow(refused, entry)) {
-        bool is_loose = false;
-        (void)hvd_handles_end(entry, entry->handle, &is_loose);
-        hvd_entry_recycle(e, entry, is_loose);
+        bool is_transient = false;
+        (void)hvd_handles_end(entry, entry->handle, &is_transient);
+        hvd_entry_recycle(e, entry, is_transient);
         return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
     }
     *out = entry;
@@ -135,7 +135,7 @@ static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
 /* Takes back what accept did. Holds mu. */
 static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
 {
-    bool is_loose = false;
+    bool is_transient = false;
 
     if (entry->slot)
         hvd_cache_own(entry->set->cache, entry->slot->index, NULL);
@@ -143,8 +143,8 @@ static void take_back(struct hvd_engine *e, struct hvd_entry *entry)
         hvd_refusal_unfollow(entry);
     else
         hvd_table_take(entry->set->table, entry->request.name);
-    (void)hvd_handles_end(entry, entry->handle, &is_loose);
-    hvd_entry_recycle(e, entry, is_loose);
+    (void)hvd_handles_end(entry, entry->handle, &is_transient);
+    hvd_entry_recycle(e, entry, is_transient);
 }
 
 /* One more tensor is queued, of that many bytes. What is waited for at once needs no clock: it is
@@ -263,24 +263,24 @@ static bool is_open(struct hvd_engine *e, const struct hvd_set *set, bool is_wai
            !e->infos[set->id].is_removed && (!is_waited_now || hvd_drive_allowed(e));
 }
 
-/* Whether the description is for the slot (which may be NULL), and its resident is idle. Holds mu.
+/* Whether the description is for the slot (which may be NULL), and its entry is idle. Holds mu.
  */
 static bool is_expected(const struct hvd_set *set, const struct hvd_slot *slot,
                         const struct hvd_described *d)
 {
     if (!slot || !is_described(slot, d) || hvd_cache_owner(set->cache, slot->index))
         return false;
-    const struct hvd_entry *resident = slot->resident;
+    const struct hvd_entry *slot_entry = slot->slot_entry;
     const size_t bytes = (size_t)slot->count * hvd_dtype_size(d->dtype);
-    return resident && bytes > 0 && is_memory_good(d->input, d->output, bytes) &&
-           atomic_load_explicit(&resident->claim, memory_order_acquire) == 0;
+    return slot_entry && bytes > 0 && is_memory_good(d->input, d->output, bytes) &&
+           atomic_load_explicit(&slot_entry->claim, memory_order_acquire) == 0;
 }
 
 /* Submits what the slot is for; the handle. Holds mu. */
 static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct hvd_slot *slot,
                              const struct hvd_described *d)
 {
-    struct hvd_entry *entry = slot->resident;
+    struct hvd_entry *entry = slot->slot_entry;
 
     fetch_ahead(set, slot);
     entry->input = d->input;

@@ -43,17 +43,17 @@ static void a_wait_is_ended_once(void **state)
 {
     struct hvd_handles h = {.n_slots = 0};
     static struct hvd_entry entry;
-    struct hvd_slot slot = {.resident = NULL};
-    bool is_loose = false;
+    struct hvd_slot slot = {.slot_entry = NULL};
+    bool is_transient = false;
 
     (void)state;
     assert_int_equal(hvd_handles_add(&h, &entry), HVD_OK);
     const int64_t first = entry.handle;
     entry.end = HVD_ENTRY_SIMPLE;
-    assert_false(hvd_handles_end_simply(&h, first)); /* loose: it goes to the pool, under mu */
-    assert_true(hvd_handles_end(&entry, first, &is_loose));
-    assert_true(is_loose);
-    assert_false(hvd_handles_end(&entry, first, &is_loose));
+    assert_false(hvd_handles_end_simply(&h, first)); /* transient: it goes to the pool, under mu */
+    assert_true(hvd_handles_end(&entry, first, &is_transient));
+    assert_true(is_transient);
+    assert_false(hvd_handles_end(&entry, first, &is_transient));
     hvd_handles_remove(&h, &entry);
 
     assert_int_equal(hvd_handles_add(&h, &entry), HVD_OK);
@@ -74,8 +74,8 @@ static void a_wait_is_ended_once(void **state)
     assert_false(hvd_handles_end_simply(&h, entry.handle));
     entry.end = HVD_ENTRY_SIMPLE;
     assert_false(hvd_handles_end_simply(&h, second));
-    assert_true(hvd_handles_end(&entry, entry.handle, &is_loose));
-    assert_false(is_loose);
+    assert_true(hvd_handles_end(&entry, entry.handle, &is_transient));
+    assert_false(is_transient);
     hvd_handles_remove(&h, &entry);
     hvd_handles_fini(&h);
 }
