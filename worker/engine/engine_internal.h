@@ -98,10 +98,10 @@ struct hvd_refusal {
 #define HVD_HANDLE_CHUNKS 26
 
 /* Handles to entries; a handle holds a generation, so that an old one is not taken for a new one.
- * The slots lie in chunks that stay where they are, each twice as large as the one before. */
+ * The records lie in chunks that stay where they are, each twice as large as the one before. */
 struct hvd_handles {
-    struct hvd_handle_slot *_Atomic chunks[HVD_HANDLE_CHUNKS]; /* owned */
-    uint32_t n_slots;
+    struct hvd_handle_record *_Atomic chunks[HVD_HANDLE_CHUNKS]; /* owned */
+    uint32_t n_records;
     uint32_t first_free; /* index + 1; 0: none */
 };
 

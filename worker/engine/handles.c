@@ -1,8 +1,8 @@
 /*
- * Handles: small numbers that the program holds for its pending tensors. The low half is a slot,
- * the high half counts how often the slot was used, so a handle that was ended is recognised.
+ * Handles: small numbers that the program holds for its pending tensors. The low half is a record,
+ * the high half counts how often the record was used, so a handle that was ended is recognised.
  *
- * Slots are added under mu and never move, so a handle is looked up without a lock. The entry's
+ * Records are added under mu and never move, so a handle is looked up without a lock. The entry's
  * claim then says whether the handle still stands for it. Most waits are for a tensor that has
  * ended simply; they end by one exchange of the claim, slot entry -> 0, which succeeds once. All
  * others are ended under mu. Neither can end what the other one has:
@@ -17,16 +17,16 @@
 #include "base/mem.h"
 #include "worker/engine/engine_internal.h"
 
-#define FIRST_CHUNK 16 /* slots */
+#define FIRST_CHUNK 16 /* records */
 
-struct hvd_handle_slot {
+struct hvd_handle_record {
     struct hvd_entry *_Atomic entry; /* NULL: free */
     uint32_t generation;             /* of its last handle, while it is free */
     uint32_t next_free;              /* index + 1; 0: none */
 };
 
-/* The slot of an index from 1 on, which may be anything; NULL when there is none. */
-static struct hvd_handle_slot *slot_at(const struct hvd_handles *h, uint32_t index)
+/* The record of an index from 1 on, which may be anything; NULL when there is none. */
+static struct hvd_handle_record *record_at(const struct hvd_handles *h, uint32_t index)
 {
     const uint32_t at = index - 1 + FIRST_CHUNK; /* chunk k begins at 16 << k */
 
@@ -35,7 +35,7 @@ static struct hvd_handle_slot *slot_at(const struct hvd_handles *h, uint32_t ind
     const unsigned k = 31 - (unsigned)__builtin_clz(at) - 4;
     if (k >= HVD_HANDLE_CHUNKS)
         return NULL;
-    struct hvd_handle_slot *chunk = atomic_load_explicit(&h->chunks[k], memory_order_acquire);
+    struct hvd_handle_record *chunk = atomic_load_explicit(&h->chunks[k], memory_order_acquire);
     return chunk ? &chunk[at - ((uint32_t)FIRST_CHUNK << k)] : NULL;
 }
 
@@ -48,13 +48,13 @@ static hvd_status_t grow(struct hvd_handles *h)
     if (k == HVD_HANDLE_CHUNKS)
         return HVD_ERR_NOMEM;
     const uint32_t n = (uint32_t)FIRST_CHUNK << k;
-    struct hvd_handle_slot *chunk = hvd_calloc(n, sizeof(*chunk));
+    struct hvd_handle_record *chunk = hvd_calloc(n, sizeof(*chunk));
     if (!chunk)
         return HVD_ERR_NOMEM;
     for (uint32_t i = 0; i + 1 < n; i++)
-        chunk[i].next_free = h->n_slots + i + 2;
-    h->first_free = h->n_slots + 1;
-    h->n_slots += n;
+        chunk[i].next_free = h->n_records + i + 2;
+    h->first_free = h->n_records + 1;
+    h->n_records += n;
     atomic_store_explicit(&h->chunks[k], chunk, memory_order_release);
     return HVD_OK;
 }
@@ -77,11 +77,11 @@ hvd_status_t hvd_handles_add(struct hvd_handles *h, struct hvd_entry *entry)
 
     if (st != HVD_OK)
         return st;
-    struct hvd_handle_slot *slot = slot_at(h, h->first_free);
-    entry->handle = make_handle(slot->generation + 1, h->first_free);
+    struct hvd_handle_record *record = record_at(h, h->first_free);
+    entry->handle = make_handle(record->generation + 1, h->first_free);
     begin(entry, entry->handle | HVD_TRANSIENT);
-    h->first_free = slot->next_free;
-    atomic_store_explicit(&slot->entry, entry, memory_order_release);
+    h->first_free = record->next_free;
+    atomic_store_explicit(&record->entry, entry, memory_order_release);
     return HVD_OK;
 }
 
@@ -96,9 +96,9 @@ void hvd_handles_renew(struct hvd_entry *entry)
 /* The entry that the handle was given to, perhaps long ago. */
 static struct hvd_entry *look_up(const struct hvd_handles *h, int64_t handle)
 {
-    struct hvd_handle_slot *slot = handle > 0 ? slot_at(h, (uint32_t)handle) : NULL;
+    struct hvd_handle_record *record = handle > 0 ? record_at(h, (uint32_t)handle) : NULL;
 
-    return slot ? atomic_load_explicit(&slot->entry, memory_order_acquire) : NULL;
+    return record ? atomic_load_explicit(&record->entry, memory_order_acquire) : NULL;
 }
 
 struct hvd_entry *hvd_handles_find(const struct hvd_handles *h, int64_t handle)
@@ -141,18 +141,18 @@ bool hvd_handles_end(struct hvd_entry *entry, int64_t handle, bool *is_transient
 void hvd_handles_remove(struct hvd_handles *h, struct hvd_entry *entry)
 {
     const uint64_t handle = (uint64_t)entry->handle;
-    struct hvd_handle_slot *slot = slot_at(h, (uint32_t)handle);
+    struct hvd_handle_record *record = record_at(h, (uint32_t)handle);
 
     atomic_store_explicit(&entry->claim, 0, memory_order_relaxed);
-    slot->generation = (uint32_t)(handle >> 32);
-    slot->next_free = h->first_free;
+    record->generation = (uint32_t)(handle >> 32);
+    record->next_free = h->first_free;
     h->first_free = (uint32_t)handle;
-    atomic_store_explicit(&slot->entry, NULL, memory_order_relaxed);
+    atomic_store_explicit(&record->entry, NULL, memory_order_relaxed);
 }
 
 void hvd_handles_fini(struct hvd_handles *h)
 {
     for (unsigned k = 0; k < HVD_HANDLE_CHUNKS; k++)
         hvd_free(atomic_load(&h->chunks[k]));
-    *h = (struct hvd_handles){.n_slots = 0};
+    *h = (struct hvd_handles){.n_records = 0};
 }

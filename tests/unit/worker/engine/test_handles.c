@@ -6,7 +6,7 @@
 
 static void a_handle_finds_its_entry_until_it_is_removed(void **state)
 {
-    struct hvd_handles h = {.n_slots = 0};
+    struct hvd_handles h = {.n_records = 0};
     static struct hvd_entry entries[N];
 
     (void)state;
@@ -27,7 +27,7 @@ static void numbers_that_are_no_handles_find_nothing(void **state)
 {
     static const int64_t wrong[] = {
         0, -1, 1, 17, INT64_MAX, INT64_MIN, (int64_t)1 << 32, 0x7ffffff1, UINT32_MAX};
-    struct hvd_handles h = {.n_slots = 0};
+    struct hvd_handles h = {.n_records = 0};
     static struct hvd_entry entry;
 
     (void)state;
@@ -41,9 +41,9 @@ static void numbers_that_are_no_handles_find_nothing(void **state)
 
 static void a_wait_is_ended_once(void **state)
 {
-    struct hvd_handles h = {.n_slots = 0};
+    struct hvd_handles h = {.n_records = 0};
     static struct hvd_entry entry;
-    struct hvd_slot slot = {.slot_entry = NULL};
+    struct hvd_slot record = {.slot_entry = NULL};
     bool is_transient = false;
 
     (void)state;
@@ -57,7 +57,7 @@ static void a_wait_is_ended_once(void **state)
     hvd_handles_remove(&h, &entry);
 
     assert_int_equal(hvd_handles_add(&h, &entry), HVD_OK);
-    hvd_entry_settle(&entry, &slot);
+    hvd_entry_settle(&entry, &record);
     const int64_t second = entry.handle;
     assert_false(hvd_handles_end_simply(&h, second)); /* pending */
     entry.end = HVD_ENTRY_ENDED;
@@ -86,7 +86,7 @@ static void growing_may_fail(void **state)
 
     (void)state;
     HVD_MEM_TORTURE({
-        struct hvd_handles h = {.n_slots = 0};
+        struct hvd_handles h = {.n_records = 0};
         hvd_status_t st = HVD_OK;
         int n = 0;
         while (n < N && (st = hvd_handles_add(&h, &entries[n])) == HVD_OK)
