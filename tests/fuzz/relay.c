@@ -110,7 +110,7 @@ static bool is_near(struct hvd_reader plan)
 
     while (plan.left > 0)
         if (hvd_reader_step(&plan, &step, &err) != HVD_OK ||
-            (step.slot != HVD_NO_SLOT && step.slot >= FAR_SLOT))
+            (step.slot != HVD_CACHE_NO_SLOT && step.slot >= FAR_SLOT))
             return false;
     return true;
 }

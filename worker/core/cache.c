@@ -22,7 +22,7 @@ hvd_status_t hvd_cache_create(struct hvd_cache **out, struct hvd_err *err)
 
 void hvd_cache_remove(struct hvd_cache *c, uint32_t index)
 {
-    struct hvd_slot *slot = hvd_cache_at(c, index);
+    struct hvd_cache_slot *slot = hvd_cache_at(c, index);
 
     if (!slot)
         return;
@@ -44,12 +44,13 @@ void hvd_cache_destroy(struct hvd_cache *c)
     hvd_free(c);
 }
 
-struct hvd_slot *hvd_cache_find(const struct hvd_cache *c, struct hvd_strview name)
+struct hvd_cache_slot *hvd_cache_find(const struct hvd_cache *c, struct hvd_strview name)
 {
     struct hvd_named *found = hvd_names_find(&c->_names, hvd_group_name_key(name));
     char *at = (char *)found;
 
-    return found ? (struct hvd_slot *)(void *)(at - offsetof(struct hvd_slot, named)) : NULL;
+    return found ? (struct hvd_cache_slot *)(void *)(at - offsetof(struct hvd_cache_slot, named))
+                 : NULL;
 }
 
 static bool make_room(struct hvd_cache *c, uint32_t index)
@@ -59,7 +60,8 @@ static bool make_room(struct hvd_cache *c, uint32_t index)
     while (capacity <= index)
         capacity *= 2;
     if (capacity > c->_capacity) {
-        struct hvd_slot **slots = hvd_realloc(c->_slots, capacity, sizeof(struct hvd_slot *));
+        struct hvd_cache_slot **slots =
+            hvd_realloc(c->_slots, capacity, sizeof(struct hvd_cache_slot *));
         if (!slots)
             return false;
         c->_slots = slots;
@@ -76,20 +78,21 @@ static bool make_room(struct hvd_cache *c, uint32_t index)
     return true;
 }
 
-static struct hvd_slot *create_slot(const struct hvd_request *req, const struct hvd_step *step)
+static struct hvd_cache_slot *create_slot(const struct hvd_request *req,
+                                          const struct hvd_step *step)
 {
-    struct hvd_slot *slot = hvd_malloc(1, sizeof(*slot) + req->name.len + 1);
+    struct hvd_cache_slot *slot = hvd_malloc(1, sizeof(*slot) + req->name.len + 1);
 
     if (!slot)
         return NULL;
     char *name = (char *)(slot + 1);
     memcpy(name, req->name.data, req->name.len);
     name[req->name.len] = '\0';
-    *slot = (struct hvd_slot){.index = step->slot,
-                              .follower = HVD_NO_SLOT,
-                              .group = step->group,
-                              .group_size = step->group_size,
-                              .request = *req};
+    *slot = (struct hvd_cache_slot){.index = step->slot,
+                                    .follower = HVD_CACHE_NO_SLOT,
+                                    .group = step->group,
+                                    .group_size = step->group_size,
+                                    .request = *req};
     if (!hvd_shape_count(req->shape, req->ndim, &slot->count))
         slot->count = 0;
     slot->kind = hvd_fusion_kind(req, slot->count);
@@ -109,7 +112,7 @@ static struct hvd_slot *create_slot(const struct hvd_request *req, const struct 
 hvd_status_t hvd_cache_put(struct hvd_cache *c, const struct hvd_request *req,
                            const struct hvd_step *step, struct hvd_err *err)
 {
-    struct hvd_slot *slot = make_room(c, step->slot) ? create_slot(req, step) : NULL;
+    struct hvd_cache_slot *slot = make_room(c, step->slot) ? create_slot(req, step) : NULL;
 
     if (!slot || !hvd_names_add(&c->_names, hvd_group_name_key(slot->request.name), &slot->named)) {
         if (slot)

@@ -11,17 +11,17 @@
  */
 struct hvd_cache {
     struct hvd_names _names;
-    struct hvd_slot **_slots; /* by index; owned */
-    void **_owners;           /* by index */
+    struct hvd_cache_slot **_slots; /* by index; owned */
+    void **_owners;                 /* by index */
     uint32_t _end;
     uint32_t _capacity;
 };
 
-/* A cached tensor, what is looked at most first. What the user keeps in it is NULL and HVD_NO_SLOT
- * to begin with, and the cache's to forget. */
-struct hvd_slot {
+/* A cached tensor, what is looked at most first. What the user keeps in it is NULL and
+ * HVD_CACHE_NO_SLOT to begin with, and the cache's to forget. */
+struct hvd_cache_slot {
     uint32_t index;
-    uint32_t follower; /* the user's: a slot, or HVD_NO_SLOT */
+    uint32_t follower; /* the user's: a slot, or HVD_CACHE_NO_SLOT */
     void *slot_entry;  /* the user's */
     int64_t count;     /* elements of this rank's tensor */
     uint32_t group;    /* 0: alone */
@@ -41,10 +41,10 @@ void hvd_cache_destroy(struct hvd_cache *c);
 
 /* The slot of a name; NULL when it is not cached. Borrowed until it is removed. Of a group's head
  * it may be that of a group of another number of tensors (group_name.h). */
-struct hvd_slot *hvd_cache_find(const struct hvd_cache *c, struct hvd_strview name);
+struct hvd_cache_slot *hvd_cache_find(const struct hvd_cache *c, struct hvd_strview name);
 
 /* The slot of an index; NULL when it is free. Borrowed until it is removed. */
-static inline struct hvd_slot *hvd_cache_at(const struct hvd_cache *c, uint32_t index)
+static inline struct hvd_cache_slot *hvd_cache_at(const struct hvd_cache *c, uint32_t index)
 {
     return index < c->_end ? c->_slots[index] : NULL;
 }

@@ -325,7 +325,7 @@ static bool open_head(struct hvd_reader *r)
         r->n_words = r->left;
         r->left = 0;
     }
-    if (r->n_words > r->_rest.len / 8 || r->n_words > HVD_SLOTS_MAX / 64 || r->fusion < 0)
+    if (r->n_words > r->_rest.len / 8 || r->n_words > HVD_CACHE_SLOTS_MAX / 64 || r->fusion < 0)
         return false;
     r->_rest.len -= (size_t)r->n_words * 8;
     r->_words = r->_rest.data + r->_rest.len;
@@ -585,7 +585,7 @@ hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partia
 
     if (st != HVD_OK)
         return st;
-    const bool good = take_uint32(r, &got.slot) && got.slot < HVD_SLOTS_MAX &&
+    const bool good = take_uint32(r, &got.slot) && got.slot < HVD_CACHE_SLOTS_MAX &&
                       take_by(r, &got.age_ms, &got.by, &n);
     st = finish_item(r, good, err);
     if (st == HVD_OK)
@@ -679,7 +679,7 @@ static bool take_step(struct hvd_reader *r, struct hvd_step *step)
         return false;
     step->count = (int64_t)count;
     return take_uint32(r, &step->slot) &&
-           (step->slot == HVD_NO_SLOT || step->slot < HVD_SLOTS_MAX) &&
+           (step->slot == HVD_CACHE_NO_SLOT || step->slot < HVD_CACHE_SLOTS_MAX) &&
            take_uint32(r, &step->group) && take_uint32(r, &step->group_size) &&
            take_text(r, HVD_NAME_MAX, &step->name) && take_rows(r, step) &&
            take_text(r, HVD_TEXT_MAX, &step->text);

@@ -80,10 +80,10 @@ enum hvd_wait_kind {
 #define HVD_MESSAGE_MAX ((size_t)64 << 20)
 
 /* The slot of a tensor that is not cached. */
-#define HVD_NO_SLOT UINT32_MAX
+#define HVD_CACHE_NO_SLOT UINT32_MAX
 
 /* Slots at most; bounds what a message can make a rank allocate. */
-#define HVD_SLOTS_MAX ((uint32_t)1 << 24)
+#define HVD_CACHE_SLOTS_MAX ((uint32_t)1 << 24)
 
 /* The steps of a plan: an hvd_op to perform, or one of these. */
 enum hvd_step_kind {
@@ -104,7 +104,7 @@ struct hvd_step {
     double prescale;
     double postscale;
     int64_t count;       /* elements of the input, for ranks that joined; JOIN: the last rank */
-    uint32_t slot;       /* the tensor is cached there from now on; or HVD_NO_SLOT */
+    uint32_t slot;       /* the tensor is cached there from now on; or HVD_CACHE_NO_SLOT */
     uint32_t group;      /* of the cached tensor: 0 alone, else the group's number */
     uint32_t group_size; /* how many cached tensors complete together */
     struct hvd_strview name;

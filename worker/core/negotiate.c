@@ -81,7 +81,7 @@ void hvd_negotiator_destroy(struct hvd_negotiator *n)
     if (!n)
         return;
     forget_all(n);
-    hvd_partial_forget(n, HVD_NO_SLOT);
+    hvd_partial_forget(n, HVD_CACHE_NO_SLOT);
     hvd_ready_destroy(n->ready);
     hvd_buf_fini(&n->plan);
     hvd_free(n->left);
@@ -138,7 +138,7 @@ static hvd_status_t add_notice(struct hvd_negotiator *n, int kind, const char *t
                                struct hvd_err *err)
 {
     const struct hvd_step step = {.kind = kind,
-                                  .slot = HVD_NO_SLOT,
+                                  .slot = HVD_CACHE_NO_SLOT,
                                   .reduce = HVD_SUM,
                                   .name = {.data = ""},
                                   .text = hvd_strview_of(text)};
@@ -151,7 +151,7 @@ static hvd_status_t evict(struct hvd_negotiator *n, uint32_t slot, struct hvd_er
     hvd_status_t st = HVD_OK;
 
     /* All of a group: it is asked for as a whole, by bits or by names. */
-    for (slot = hvd_ready_group_first(n->ready, slot); st == HVD_OK && slot != HVD_NO_SLOT;) {
+    for (slot = hvd_ready_group_first(n->ready, slot); st == HVD_OK && slot != HVD_CACHE_NO_SLOT;) {
         const struct hvd_step step = {.kind = HVD_STEP_EVICT,
                                       .slot = slot,
                                       .reduce = HVD_SUM,
@@ -189,9 +189,9 @@ static hvd_status_t make_room(struct hvd_negotiator *n, uint32_t wanted, bool *h
     hvd_status_t st = HVD_OK;
     uint32_t stale = 0;
 
-    while (st == HVD_OK && hvd_ready_room(n->ready) < wanted && stale != HVD_NO_SLOT) {
+    while (st == HVD_OK && hvd_ready_room(n->ready) < wanted && stale != HVD_CACHE_NO_SLOT) {
         stale = hvd_ready_stale(n->ready, n->epoch, STALE_AGE);
-        if (stale != HVD_NO_SLOT)
+        if (stale != HVD_CACHE_NO_SLOT)
             st = evict(n, stale, err);
     }
     *has_room = hvd_ready_room(n->ready) >= wanted;
@@ -211,7 +211,7 @@ static hvd_status_t assign_slot(struct hvd_negotiator *n, const struct hvd_waiti
 
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "out of memory for a cached tensor");
-    if (step->group == HVD_NO_SLOT)
+    if (step->group == HVD_CACHE_NO_SLOT)
         step->group = step->slot + 1;
     return HVD_OK;
 }
@@ -226,7 +226,7 @@ static hvd_status_t plan_tensor(struct hvd_negotiator *n, const struct hvd_waiti
                             .device = w->first.device,
                             .prescale = w->first.prescale,
                             .postscale = w->first.postscale,
-                            .slot = HVD_NO_SLOT,
+                            .slot = HVD_CACHE_NO_SLOT,
                             .name = w->first.name,
                             .text = {.data = ""},
                             .n_rows = w->rows ? (uint32_t)n->size : 0};
@@ -247,7 +247,7 @@ static hvd_status_t plan_end(struct hvd_negotiator *n, enum hvd_step_kind kind,
                              const struct hvd_waiting *w, const char *text, struct hvd_err *err)
 {
     const struct hvd_step step = {.kind = (int)kind,
-                                  .slot = HVD_NO_SLOT,
+                                  .slot = HVD_CACHE_NO_SLOT,
                                   .reduce = HVD_SUM,
                                   .name = w->first.name,
                                   .text = hvd_strview_of(text)};
@@ -292,7 +292,7 @@ static hvd_status_t plan_cluster(struct hvd_negotiator *n, struct hvd_cluster *c
 {
     bool is_cached = n->n_joined == 0;
     const char *text = NULL;
-    uint32_t group = HVD_NO_SLOT;
+    uint32_t group = HVD_CACHE_NO_SLOT;
     hvd_status_t st = HVD_OK;
 
     for (const struct hvd_waiting *w = cluster->first; w; w = w->next) {
@@ -428,7 +428,7 @@ static hvd_status_t end_join(struct hvd_negotiator *n, int last, const struct hv
 {
     const struct hvd_step step = {.kind = HVD_JOIN,
                                   .reduce = HVD_SUM,
-                                  .slot = HVD_NO_SLOT,
+                                  .slot = HVD_CACHE_NO_SLOT,
                                   .count = hvd_world_rank(n, last),
                                   .name = req->name,
                                   .text = {.data = ""}};
@@ -469,7 +469,7 @@ static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hv
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d joined twice",
                         hvd_world_rank(n, position));
     /* What cannot be done with zeros is asked for by name, and refused with a reason. */
-    while (st == HVD_OK && (slot = hvd_ready_not_joinable(n->ready)) != HVD_NO_SLOT)
+    while (st == HVD_OK && (slot = hvd_ready_not_joinable(n->ready)) != HVD_CACHE_NO_SLOT)
         st = evict(n, slot, err);
     if (st != HVD_OK)
         return st;
@@ -576,7 +576,7 @@ hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, const struct hvd_a
         return join_all(n, ask, err);
 
     const uint32_t slot = hvd_ready_find(n->ready, ask->request.name);
-    if (slot != HVD_NO_SLOT) {
+    if (slot != HVD_CACHE_NO_SLOT) {
         st = evict(n, slot, err);
         if (st != HVD_OK)
             return st;

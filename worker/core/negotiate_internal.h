@@ -135,7 +135,7 @@ struct hvd_cluster *hvd_tally_drop(struct hvd_negotiator *n, struct hvd_waiting 
 
 /* --- stall.c ---------------------------------------------------------------------------------- */
 
-/* Forgets who has asked for a slot; HVD_NO_SLOT: for any. */
+/* Forgets who has asked for a slot; HVD_CACHE_NO_SLOT: for any. */
 void hvd_partial_forget(struct hvd_negotiator *n, uint32_t slot);
 
 /* --- negotiate.c ------------------------------------------------------------------------------ */

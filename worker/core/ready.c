@@ -22,7 +22,7 @@ struct slot {
     uint64_t since;      /* bits of ranks that have not seen this plan mean something else */
     uint32_t group;      /* index of the first of its group + 1; 0: alone */
     uint32_t group_size; /* at the first: how many; elsewhere not used */
-    uint32_t group_next; /* HVD_NO_SLOT behind the last */
+    uint32_t group_next; /* HVD_CACHE_NO_SLOT behind the last */
     uint32_t group_last; /* at the first */
     uint32_t n_complete; /* at the first */
     char *name;          /* owned */
@@ -48,7 +48,7 @@ struct hvd_ready {
     uint32_t n_slots; /* made so far */
     uint32_t n_words; /* of 64 slots, that there is room for */
     uint32_t n_live;
-    uint32_t first_free; /* HVD_NO_SLOT: none */
+    uint32_t first_free; /* HVD_CACHE_NO_SLOT: none */
     uint32_t hand;       /* of hvd_ready_stale */
     uint64_t changed;    /* the last plan that gave a slot a meaning, or took it */
     struct page *pages;  /* n_words; owned, as all that follow */
@@ -74,9 +74,9 @@ hvd_status_t hvd_ready_create(int size, uint32_t capacity, struct hvd_ready **ou
     r->size = size;
     for (r->n_planes = 1; size >> r->n_planes; r->n_planes++)
         ;
-    r->capacity = capacity < HVD_SLOTS_MAX ? capacity : HVD_SLOTS_MAX;
+    r->capacity = capacity < HVD_CACHE_SLOTS_MAX ? capacity : HVD_CACHE_SLOTS_MAX;
     r->joined = joined;
-    r->first_free = HVD_NO_SLOT;
+    r->first_free = HVD_CACHE_NO_SLOT;
     *out = r;
     return HVD_OK;
 }
@@ -123,7 +123,7 @@ uint32_t hvd_ready_find(const struct hvd_ready *r, struct hvd_strview name)
 {
     const struct slot *s = (const struct slot *)hvd_names_find(&r->names, hvd_group_name_key(name));
 
-    return s ? s->index : HVD_NO_SLOT;
+    return s ? s->index : HVD_CACHE_NO_SLOT;
 }
 
 uint32_t hvd_ready_room(const struct hvd_ready *r)
@@ -182,17 +182,17 @@ static bool grow(struct hvd_ready *r)
     return true;
 }
 
-/* A slot that is not in use; HVD_NO_SLOT when out of memory. */
+/* A slot that is not in use; HVD_CACHE_NO_SLOT when out of memory. */
 static uint32_t find_free(struct hvd_ready *r)
 {
-    if (r->first_free != HVD_NO_SLOT)
+    if (r->first_free != HVD_CACHE_NO_SLOT)
         return r->first_free;
     if (r->n_slots == r->n_words * 64 && !grow(r))
-        return HVD_NO_SLOT;
+        return HVD_CACHE_NO_SLOT;
     struct slot *s = hvd_calloc(1, sizeof(*s));
     if (!s)
-        return HVD_NO_SLOT;
-    s->next_free = HVD_NO_SLOT;
+        return HVD_CACHE_NO_SLOT;
+    s->next_free = HVD_CACHE_NO_SLOT;
     page_of(r, r->n_slots)->slots[r->n_slots % 64] = s;
     r->first_free = r->n_slots;
     return r->n_slots++;
@@ -202,11 +202,11 @@ static void enter_group(struct hvd_ready *r, uint32_t index, const struct hvd_re
 {
     struct slot *s = slot_at(r, index);
 
-    s->group_next = HVD_NO_SLOT;
+    s->group_next = HVD_CACHE_NO_SLOT;
     if (tensor->group == 0)
         return;
     r->pages[index / 64].grouped |= bit_of(index);
-    s->group = tensor->group == HVD_NO_SLOT ? index + 1 : tensor->group;
+    s->group = tensor->group == HVD_CACHE_NO_SLOT ? index + 1 : tensor->group;
     struct slot *first = slot_at(r, s->group - 1);
     if (first == s) {
         s->group_size = tensor->group_size;
@@ -220,12 +220,12 @@ hvd_status_t hvd_ready_assign(struct hvd_ready *r, const struct hvd_ready_tensor
                               uint64_t epoch, uint32_t *slot)
 {
     if (r->n_live >= r->capacity) {
-        *slot = HVD_NO_SLOT;
+        *slot = HVD_CACHE_NO_SLOT;
         return HVD_OK;
     }
     char *name = hvd_strndup(tensor->name.data, tensor->name.len);
-    uint32_t index = name ? find_free(r) : HVD_NO_SLOT;
-    if (index == HVD_NO_SLOT) {
+    uint32_t index = name ? find_free(r) : HVD_CACHE_NO_SLOT;
+    if (index == HVD_CACHE_NO_SLOT) {
         hvd_free(name);
         return HVD_ERR_NOMEM;
     }
@@ -356,7 +356,7 @@ uint32_t hvd_ready_stale(struct hvd_ready *r, uint64_t epoch, uint64_t age)
             page_of(r, r->hand)->last[r->hand % 64] + age <= epoch)
             return r->hand;
     }
-    return HVD_NO_SLOT;
+    return HVD_CACHE_NO_SLOT;
 }
 
 uint32_t hvd_ready_not_joinable(const struct hvd_ready *r)
@@ -364,7 +364,7 @@ uint32_t hvd_ready_not_joinable(const struct hvd_ready *r)
     for (uint32_t i = 0; i < r->n_slots; i++)
         if (is_live(r, i) && !slot_at(r, i)->may_join)
             return i;
-    return HVD_NO_SLOT;
+    return HVD_CACHE_NO_SLOT;
 }
 
 /* Slots of a word are in the next plan. */
@@ -387,7 +387,7 @@ static void complete(struct hvd_ready *r, uint32_t slot)
     struct slot *first = slot_at(r, s->group - 1);
     if (++first->n_complete < first->group_size)
         return;
-    for (uint32_t i = s->group - 1; i != HVD_NO_SLOT; i = slot_at(r, i)->group_next)
+    for (uint32_t i = s->group - 1; i != HVD_CACHE_NO_SLOT; i = slot_at(r, i)->group_next)
         set_ready(r, i / 64, bit_of(i));
 }
 

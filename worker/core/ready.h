@@ -17,20 +17,20 @@ hvd_status_t hvd_ready_create(int size, uint32_t capacity, struct hvd_ready **ou
 /* NULL is fine. */
 void hvd_ready_destroy(struct hvd_ready *r);
 
-/* The slot of a name; HVD_NO_SLOT when there is none. */
+/* The slot of a name; HVD_CACHE_NO_SLOT when there is none. */
 uint32_t hvd_ready_find(const struct hvd_ready *r, struct hvd_strview name);
 
 /* What is cached: copied. */
 struct hvd_ready_tensor {
     struct hvd_strview name;
-    uint32_t group; /* 0: alone; else the slot of the group's first tensor + 1, or HVD_NO_SLOT for
-                       this one to be the first */
+    uint32_t group; /* 0: alone; else the slot of the group's first tensor + 1, or HVD_CACHE_NO_SLOT
+                       for this one to be the first */
     uint32_t group_size;
     bool may_join; /* zeros of ranks that joined make sense */
 };
 
 /*
- * Gives out a slot from the plan of that epoch on. HVD_NO_SLOT in *slot when all are in use.
+ * Gives out a slot from the plan of that epoch on. HVD_CACHE_NO_SLOT in *slot when all are in use.
  * HVD_ERR_NOMEM.
  */
 hvd_status_t hvd_ready_assign(struct hvd_ready *r, const struct hvd_ready_tensor *tensor,
@@ -39,8 +39,8 @@ hvd_status_t hvd_ready_assign(struct hvd_ready *r, const struct hvd_ready_tensor
 /* How many more slots can be given out. */
 uint32_t hvd_ready_room(const struct hvd_ready *r);
 
-/* The slot that is to be evicted after this one because they are of one group; HVD_NO_SLOT behind
- * the last. Begin with hvd_ready_group_first. */
+/* The slot that is to be evicted after this one because they are of one group; HVD_CACHE_NO_SLOT
+ * behind the last. Begin with hvd_ready_group_first. */
 uint32_t hvd_ready_group_next(const struct hvd_ready *r, uint32_t slot);
 uint32_t hvd_ready_group_first(const struct hvd_ready *r, uint32_t slot);
 
@@ -48,10 +48,11 @@ uint32_t hvd_ready_group_first(const struct hvd_ready *r, uint32_t slot);
 void hvd_ready_evict(struct hvd_ready *r, uint32_t slot, uint64_t epoch);
 
 /* A slot that is in use and has not been ready for at least `age` plans, looking at a few only;
- * HVD_NO_SLOT when none was found. */
+ * HVD_CACHE_NO_SLOT when none was found. */
 uint32_t hvd_ready_stale(struct hvd_ready *r, uint64_t epoch, uint64_t age);
 
-/* A slot in use that joined ranks cannot contribute zeros to; HVD_NO_SLOT when there is none. */
+/* A slot in use that joined ranks cannot contribute zeros to; HVD_CACHE_NO_SLOT when there is none.
+ */
 uint32_t hvd_ready_not_joinable(const struct hvd_ready *r);
 
 /* A party asks for the slots in a BITS message. HVD_ERR_INVALID when it has asked before. Slots

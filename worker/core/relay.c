@@ -465,7 +465,7 @@ static hvd_status_t follow(struct hvd_relay *r, const struct hvd_step *step)
         unjoin(r);
     else if (step->kind == HVD_STEP_SHUTDOWN || step->kind == HVD_STEP_ABORT)
         end(r);
-    else if (step->slot != HVD_NO_SLOT)
+    else if (step->slot != HVD_CACHE_NO_SLOT)
         return hvd_relay_cache(r, step);
     return HVD_OK;
 }

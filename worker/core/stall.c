@@ -147,7 +147,7 @@ void hvd_partial_forget(struct hvd_negotiator *n, uint32_t slot)
 {
     for (struct hvd_partial_note **at = &n->notes; *at;) {
         struct hvd_partial_note *note = *at;
-        if (slot != HVD_NO_SLOT && note->slot != slot) {
+        if (slot != HVD_CACHE_NO_SLOT && note->slot != slot) {
             at = &note->next;
             continue;
         }

@@ -60,7 +60,7 @@ static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set, struc
         hvd_cache_remove(set->cache, step->slot);
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the bits of a set");
     }
-    struct hvd_slot *slot = hvd_cache_at(set->cache, step->slot);
+    struct hvd_cache_slot *slot = hvd_cache_at(set->cache, step->slot);
     if (st == HVD_OK) {
         slot->since = set->epoch;
         set->changed = set->epoch;
@@ -111,7 +111,7 @@ static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     if (step->n_rows != (step->kind == HVD_ALLGATHER ? (uint32_t)set->place.size : 0))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has %u rows for tensor %s", step->n_rows,
                         entry->name);
-    return step->slot == HVD_NO_SLOT ? HVD_OK : put_in_slot(e, set, entry, step, err);
+    return step->slot == HVD_CACHE_NO_SLOT ? HVD_OK : put_in_slot(e, set, entry, step, err);
 }
 
 static void end_join(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
@@ -132,7 +132,7 @@ static void requeue(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry 
     uint64_t *word = &set->queued_bits[index / 64];
 
     entry->slot = NULL;
-    entry->index = HVD_NO_SLOT;
+    entry->index = HVD_CACHE_NO_SLOT;
     if (entry->is_listed)
         return;
     hvd_telemetry_named(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request);
@@ -154,7 +154,7 @@ static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t in
     hvd_exec_plan_invalidate(set);
     set->changed = set->epoch;
     pthread_mutex_lock(&e->mu);
-    struct hvd_slot *slot = hvd_cache_at(set->cache, index);
+    struct hvd_cache_slot *slot = hvd_cache_at(set->cache, index);
     struct hvd_entry *entry = slot ? hvd_cache_owner(set->cache, index) : NULL;
     if (entry)
         st = hvd_table_add(set->table, entry->request.name, entry, err);

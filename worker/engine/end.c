@@ -219,7 +219,7 @@ void hvd_abandon_stalled(struct hvd_engine *e)
 static void tell_abort(struct hvd_engine *e, int rank, const char *text)
 {
     const struct hvd_step step = {.kind = HVD_STEP_ABORT,
-                                  .slot = HVD_NO_SLOT,
+                                  .slot = HVD_CACHE_NO_SLOT,
                                   .reduce = HVD_SUM,
                                   .name = {.data = ""},
                                   .text = hvd_strview_of(text)};

@@ -47,14 +47,14 @@ struct hvd_entry {
     _Alignas(64) _Atomic int64_t claim;
     int64_t handle; /* the last one */
     const void *input;
-    void *data;                /* the caller's output */
-    struct hvd_slot *slot;     /* guarded by mu; asked for by this bit; NULL: by name */
-    struct hvd_waiter *waiter; /* guarded by mu; NULL: nobody has registered */
-    struct hvd_entry *next;    /* in the list that holds it: queue, pool */
-    _Atomic uint8_t end;       /* enum hvd_entry_end; set under mu, last */
-    bool changes_sets;         /* its result is an agreement about process sets */
-    bool is_listed;            /* in a list of what is to be asked for; the driver's once it is */
-    hvd_status_t status;       /* final once it has ended */
+    void *data;                  /* the caller's output */
+    struct hvd_cache_slot *slot; /* guarded by mu; asked for by this bit; NULL: by name */
+    struct hvd_waiter *waiter;   /* guarded by mu; NULL: nobody has registered */
+    struct hvd_entry *next;      /* in the list that holds it: queue, pool */
+    _Atomic uint8_t end;         /* enum hvd_entry_end; set under mu, last */
+    bool changes_sets;           /* its result is an agreement about process sets */
+    bool is_listed;              /* in a list of what is to be asked for; the driver's once it is */
+    hvd_status_t status;         /* final once it has ended */
 
     struct hvd_set *set;
     void *ready;                   /* see hvd_submission */
@@ -68,7 +68,7 @@ struct hvd_entry {
     char *message;                 /* the reason of a failure; owned, may be NULL */
     char *name;                    /* owned */
     size_t name_room;
-    uint32_t index;              /* of its slot, for telemetry; HVD_NO_SLOT: none */
+    uint32_t index;              /* of its slot, for telemetry; HVD_CACHE_NO_SLOT: none */
     struct hvd_refusal *refusal; /* owned; NULL: it was taken, as nearly all are */
     bool is_behind;              /* a refusal of the same name that is not answered yet */
     bool is_part;                /* this rank's part of `join` in another set; see join.c */
@@ -193,7 +193,7 @@ struct hvd_set {
     uint64_t *queued_bits;       /* to be asked for by bits, likewise; owned */
     uint32_t n_queued_words;     /* of them have been set */
     uint32_t n_words;            /* there is room for, here and in `bits` */
-    uint32_t last;               /* the slot that was submitted last; HVD_NO_SLOT */
+    uint32_t last;               /* the slot that was submitted last; HVD_CACHE_NO_SLOT */
     bool is_ended;               /* nothing may be submitted */
     uint64_t n_unnamed[HVD_REDUCESCATTER + 1]; /* tensors without a name, by operation */
     bool is_join_pending;
@@ -360,16 +360,16 @@ void hvd_handles_fini(struct hvd_handles *h);
 /* An entry with a handle for the submission: the slot's entry (may be NULL) when that is
  * idle, else a transient one. NULL when out of memory. mu. */
 struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submission *s,
-                                   struct hvd_slot *slot);
+                                   struct hvd_cache_slot *slot);
 
 /* Lets go of an entry whose wait has ended, or that was never submitted. mu. */
 void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_transient);
 
 /* Makes the entry of a tensor that of the slot that it is cached in. mu. */
-void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot);
+void hvd_entry_settle(struct hvd_entry *entry, struct hvd_cache_slot *slot);
 
 /* The slot is about to be freed: its entry, if any, is transient from now on. mu. */
-void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_slot *slot);
+void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_cache_slot *slot);
 
 /* Frees all entries. */
 void hvd_entries_destroy(struct hvd_engine *e);
@@ -405,7 +405,7 @@ static inline struct hvd_telemetry *hvd_entry_telemetry(const struct hvd_engine 
 /* Whether the fused operation's tensors were cached when they were agreed. */
 static inline bool hvd_fused_op_is_cached(const struct hvd_fused_op *f)
 {
-    return f->members[0].slot != HVD_NO_SLOT;
+    return f->members[0].slot != HVD_CACHE_NO_SLOT;
 }
 
 /* Publishes how a tensor ended and wakes who waits for it. mu. */
@@ -604,7 +604,7 @@ void hvd_tell_ended(struct hvd_engine *e, const struct hvd_fused_op *f);
 void hvd_tell_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry, hvd_status_t status);
 
 /* A tensor is in a slot from now on. */
-void hvd_tell_slot(struct hvd_engine *e, struct hvd_set *set, const struct hvd_slot *slot);
+void hvd_tell_slot(struct hvd_engine *e, struct hvd_set *set, const struct hvd_cache_slot *slot);
 
 /* --- apply.c: caller is the driver, without mu ------------------------------------------------ */
 

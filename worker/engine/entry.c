@@ -116,7 +116,7 @@ static struct hvd_entry *create_transient(struct hvd_engine *e, const struct hvd
     memcpy(entry->name, req->name.data, req->name.len);
     entry->name[req->name.len] = '\0';
     entry->slot = NULL;
-    entry->index = HVD_NO_SLOT;
+    entry->index = HVD_CACHE_NO_SLOT;
     entry->set = set;
     entry->request = *req;
     entry->request.name.data = entry->name;
@@ -129,7 +129,7 @@ static struct hvd_entry *create_transient(struct hvd_engine *e, const struct hvd
 }
 
 struct hvd_entry *hvd_entry_create(struct hvd_engine *e, const struct hvd_submission *s,
-                                   struct hvd_slot *slot)
+                                   struct hvd_cache_slot *slot)
 {
     struct hvd_entry *slot_entry = slot ? slot->slot_entry : NULL;
 
@@ -159,7 +159,7 @@ void hvd_entry_recycle(struct hvd_engine *e, struct hvd_entry *entry, bool is_tr
     hvd_entry_put(e, entry);
 }
 
-void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot)
+void hvd_entry_settle(struct hvd_entry *entry, struct hvd_cache_slot *slot)
 {
     slot->slot_entry = entry;
     entry->slot = slot;
@@ -167,7 +167,7 @@ void hvd_entry_settle(struct hvd_entry *entry, struct hvd_slot *slot)
     atomic_store_explicit(&entry->claim, entry->handle, memory_order_release);
 }
 
-void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_slot *slot)
+void hvd_entry_unsettle(struct hvd_engine *e, struct hvd_cache_slot *slot)
 {
     struct hvd_entry *entry = slot->slot_entry;
 

@@ -30,14 +30,14 @@ struct hvd_agreed *hvd_exec_plan_agree(struct hvd_set *set)
         set->agreed_room = room;
     }
     struct hvd_agreed *a = &set->agreed[set->n_agreed++];
-    *a = (struct hvd_agreed){.slot = HVD_NO_SLOT};
+    *a = (struct hvd_agreed){.slot = HVD_CACHE_NO_SLOT};
     return a;
 }
 
 void hvd_exec_plan_forget(struct hvd_set *set)
 {
     for (uint32_t i = 0; i < set->n_agreed; i++) {
-        if (set->agreed[i].slot == HVD_NO_SLOT)
+        if (set->agreed[i].slot == HVD_CACHE_NO_SLOT)
             hvd_free(set->agreed[i].rows);
         hvd_free(set->agreed[i].own);
     }
@@ -226,7 +226,7 @@ static hvd_status_t fill_fused_op(struct hvd_set *set, struct hvd_exec_plan *exe
 
 /* Describes an agreed tensor for fusion. kind: where it is known already. */
 static void fill_item(const struct hvd_engine *e, struct hvd_set *set, uint32_t i,
-                      const struct hvd_slot *slot)
+                      const struct hvd_cache_slot *slot)
 {
     const struct hvd_request *req = set->agreed[i].request;
     struct hvd_fusable *item = &set->items[i];
@@ -363,7 +363,7 @@ static struct hvd_exec_plan *find_exec_plan(struct hvd_set *set, const struct hv
 /* Slots lie anywhere: what is needed soon is on its way into the cache by then. */
 static void fetch_slot(const struct hvd_cache *cache, uint32_t index)
 {
-    const struct hvd_slot *slot = hvd_cache_at(cache, index);
+    const struct hvd_cache_slot *slot = hvd_cache_at(cache, index);
 
     if (slot)
         __builtin_prefetch(slot, 0);
@@ -378,7 +378,7 @@ static hvd_status_t make_exec_plan(const struct hvd_engine *e, struct hvd_set *s
     for (uint32_t w = 0; w < plan->n_words; w++) {
         for (uint64_t word = hvd_reader_word(plan, w); word != 0; word &= word - 1) {
             const uint32_t index = w * 64 + (uint32_t)__builtin_ctzll(word);
-            const struct hvd_slot *slot = hvd_cache_at(set->cache, index);
+            const struct hvd_cache_slot *slot = hvd_cache_at(set->cache, index);
             fetch_slot(set->cache, index + FETCH_AHEAD);
             if (!slot)
                 return HVD_FAIL(err, HVD_ERR_INVALID, 0,
@@ -416,7 +416,7 @@ static bool has_joined(struct hvd_engine *e, const struct hvd_set *set)
 static hvd_status_t take_entries(struct hvd_engine *e, struct hvd_set *set,
                                  struct hvd_exec_plan *exec_plan, struct hvd_err *err)
 {
-    uint32_t missing = HVD_NO_SLOT;
+    uint32_t missing = HVD_CACHE_NO_SLOT;
 
     for (uint32_t i = 0; i < exec_plan->n_fused_ops; i++) {
         struct hvd_fused_op *f = &exec_plan->fused_ops[i];
@@ -425,11 +425,11 @@ static hvd_status_t take_entries(struct hvd_engine *e, struct hvd_set *set,
             f->members[m].entry = hvd_cache_owner(set->cache, index);
             if (f->members[m].entry)
                 hvd_cache_own(set->cache, index, NULL);
-            else if (missing == HVD_NO_SLOT)
+            else if (missing == HVD_CACHE_NO_SLOT)
                 missing = index;
         }
     }
-    exec_plan->is_whole = missing == HVD_NO_SLOT;
+    exec_plan->is_whole = missing == HVD_CACHE_NO_SLOT;
     if (exec_plan->is_whole || has_joined(e, set))
         return HVD_OK;
     return HVD_FAIL(err, HVD_ERR_INVALID, 0,

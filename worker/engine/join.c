@@ -23,7 +23,7 @@ static struct hvd_entry *add_part(struct hvd_engine *e, struct hvd_set *set, str
     part->request = join->request;
     part->request.name.data = part->name;
     part->slot = NULL;
-    part->index = HVD_NO_SLOT;
+    part->index = HVD_CACHE_NO_SLOT;
     part->set = set;
     part->count = 0;
     part->changes_sets = false;

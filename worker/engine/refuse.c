@@ -136,7 +136,7 @@ static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
         .name = {.data = entry->name, .len = refused->name.len},
     };
     entry->slot = NULL;
-    entry->index = HVD_NO_SLOT;
+    entry->index = HVD_CACHE_NO_SLOT;
     entry->set = set;
     entry->count = 0;
     entry->changes_sets = false;
@@ -240,7 +240,7 @@ static bool is_awaited(const struct hvd_engine *e, const struct hvd_set *set,
 /* Whether the name is pending: that is what the others wait for. Holds mu. */
 static bool is_pending(const struct hvd_set *set, struct hvd_strview name)
 {
-    const struct hvd_slot *slot = hvd_cache_find(set->cache, name);
+    const struct hvd_cache_slot *slot = hvd_cache_find(set->cache, name);
 
     return hvd_table_find(set->table, name) || (slot && hvd_cache_owner(set->cache, slot->index));
 }

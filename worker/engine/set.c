@@ -158,7 +158,7 @@ hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a process set");
     }
     set->id = id;
-    set->last = HVD_NO_SLOT;
+    set->last = HVD_CACHE_NO_SLOT;
     set->place.size = n_ranks;
     hvd_buf_init(&set->message, HVD_MESSAGE_MAX);
     for (int i = 0; i < n_ranks; i++) {

@@ -51,7 +51,8 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
 }
 
 /* The slot that stands for exactly this tensor, in a group of that size; NULL when none does. */
-static struct hvd_slot *matching_slot(struct hvd_slot *slot, const struct hvd_request *req)
+static struct hvd_cache_slot *matching_slot(struct hvd_cache_slot *slot,
+                                            const struct hvd_request *req)
 {
     if (!slot || !hvd_request_equal(&slot->request, req) || slot->group_size != req->group_size ||
         !hvd_strview_same(slot->request.name, req->name))
@@ -60,17 +61,17 @@ static struct hvd_slot *matching_slot(struct hvd_slot *slot, const struct hvd_re
 }
 
 /* The slot that is expected next, a guess; NULL when there is none. Holds mu. */
-static struct hvd_slot *expected_slot(const struct hvd_set *set)
+static struct hvd_cache_slot *expected_slot(const struct hvd_set *set)
 {
-    const struct hvd_slot *last = hvd_cache_at(set->cache, set->last);
+    const struct hvd_cache_slot *last = hvd_cache_at(set->cache, set->last);
 
     return last ? hvd_cache_at(set->cache, last->follower) : NULL;
 }
 
 /* The slot was submitted behind the last one. Holds mu. */
-static void learn_order(struct hvd_set *set, const struct hvd_slot *slot)
+static void learn_order(struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
-    struct hvd_slot *last = hvd_cache_at(set->cache, set->last);
+    struct hvd_cache_slot *last = hvd_cache_at(set->cache, set->last);
 
     if (last && last->follower != slot->index)
         last->follower = slot->index;
@@ -109,8 +110,8 @@ static hvd_status_t accept(struct hvd_engine *e, const struct hvd_submission *s,
     struct hvd_entry *refused = set->n_refusals ? hvd_refusal_find(set, s->request.name) : NULL;
     if (refused)
         return accept_behind(e, s, refused, out, err);
-    struct hvd_slot *slot = hvd_cache_find(set->cache, s->request.name);
-    struct hvd_slot *match = matching_slot(slot, &s->request);
+    struct hvd_cache_slot *slot = hvd_cache_find(set->cache, s->request.name);
+    struct hvd_cache_slot *match = matching_slot(slot, &s->request);
     if ((slot && hvd_cache_owner(set->cache, slot->index)) ||
         (match && hvd_table_find(set->table, s->request.name)))
         return HVD_FAIL(err, HVD_ERR_EXISTS, 0, HVD_DUPLICATE_NAME);
@@ -162,7 +163,7 @@ static void count_queued(struct hvd_engine *e, int64_t bytes, bool is_waited_now
 }
 
 /* Asks for the slot by its bit. Holds mu. */
-static void queue_bit(struct hvd_set *set, const struct hvd_slot *slot)
+static void queue_bit(struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
     const uint32_t word = slot->index / 64;
 
@@ -174,7 +175,7 @@ static void queue_bit(struct hvd_set *set, const struct hvd_slot *slot)
 /* The tensor is on its way from here on. Holds mu. */
 static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waited_now)
 {
-    const struct hvd_slot *bit = entry->request.device == HVD_CPU ? entry->slot : NULL;
+    const struct hvd_cache_slot *bit = entry->request.device == HVD_CPU ? entry->slot : NULL;
     const size_t width = hvd_dtype_size((int)entry->request.dtype);
 
     if (!hvd_shape_count(entry->request.shape, entry->request.ndim, &entry->count))
@@ -227,7 +228,7 @@ static bool is_memory_good(const void *input, const void *output, size_t bytes)
 }
 
 /* Whether the description asks for what the slot stands for. The slot's request is a legal one. */
-static bool is_described(const struct hvd_slot *slot, const struct hvd_described *d)
+static bool is_described(const struct hvd_cache_slot *slot, const struct hvd_described *d)
 {
     const struct hvd_request *req = &slot->request;
 
@@ -244,9 +245,9 @@ static bool is_described(const struct hvd_slot *slot, const struct hvd_described
 
 /* What is looked at for the tensor after this one is on its way into the cache by then. Holds mu.
  */
-static void fetch_ahead(const struct hvd_set *set, const struct hvd_slot *slot)
+static void fetch_ahead(const struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
-    const struct hvd_slot *next = hvd_cache_at(set->cache, slot->follower);
+    const struct hvd_cache_slot *next = hvd_cache_at(set->cache, slot->follower);
 
     if (!next)
         return;
@@ -265,7 +266,7 @@ static bool is_open(struct hvd_engine *e, const struct hvd_set *set, bool is_wai
 
 /* Whether the description is for the slot (which may be NULL), and its entry is idle. Holds mu.
  */
-static bool is_expected(const struct hvd_set *set, const struct hvd_slot *slot,
+static bool is_expected(const struct hvd_set *set, const struct hvd_cache_slot *slot,
                         const struct hvd_described *d)
 {
     if (!slot || !is_described(slot, d) || hvd_cache_owner(set->cache, slot->index))
@@ -277,7 +278,7 @@ static bool is_expected(const struct hvd_set *set, const struct hvd_slot *slot,
 }
 
 /* Submits what the slot is for; the handle. Holds mu. */
-static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct hvd_slot *slot,
+static int64_t take_expected(struct hvd_engine *e, struct hvd_set *set, struct hvd_cache_slot *slot,
                              const struct hvd_described *d)
 {
     struct hvd_entry *entry = slot->slot_entry;
@@ -300,7 +301,7 @@ bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described
 {
     pthread_mutex_lock(&e->mu);
     struct hvd_set *set = hvd_set_find(e, d->set);
-    struct hvd_slot *slot = is_open(e, set, d->is_waited_now) ? expected_slot(set) : NULL;
+    struct hvd_cache_slot *slot = is_open(e, set, d->is_waited_now) ? expected_slot(set) : NULL;
     const bool is_taken = is_expected(set, slot, d);
     if (is_taken) {
         *handle = take_expected(e, set, slot, d);
@@ -312,7 +313,7 @@ bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described
 
 /* Whether the slots from this one on, each behind the one before, are one group of the n that are
  * described, beginning with d[first]. Holds mu. */
-static bool is_expected_group(const struct hvd_set *set, const struct hvd_slot *slot,
+static bool is_expected_group(const struct hvd_set *set, const struct hvd_cache_slot *slot,
                               const struct hvd_described *d, uint32_t n, uint32_t first)
 {
     const uint32_t group = slot ? slot->group : 0;
@@ -330,13 +331,13 @@ bool hvd_engine_submit_expected_group(struct hvd_engine *e, const struct hvd_des
 {
     pthread_mutex_lock(&e->mu);
     struct hvd_set *set = hvd_set_find(e, d[0].set);
-    struct hvd_slot *slot = is_open(e, set, d[0].is_waited_now) ? expected_slot(set) : NULL;
+    struct hvd_cache_slot *slot = is_open(e, set, d[0].is_waited_now) ? expected_slot(set) : NULL;
     /* The head, where there is one, comes last: enqueue_group. */
     const uint32_t first = slot && is_expected(set, slot, &d[0]) ? 0 : 1;
     const bool is_taken = is_expected_group(set, slot, d, n, first);
     for (uint32_t k = 0; is_taken && k < n; k++) {
         const uint32_t i = (first + k) % n;
-        struct hvd_slot *next = hvd_cache_at(set->cache, slot->follower);
+        struct hvd_cache_slot *next = hvd_cache_at(set->cache, slot->follower);
         handles[i] = take_expected(e, set, slot, &d[i]);
         slot = next;
     }

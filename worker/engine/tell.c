@@ -30,14 +30,14 @@ static bool has_timeline(struct hvd_engine *e, struct hvd_set *set)
         return true;
     set->n_told = n_told;
     for (uint32_t i = 0; i < end; i++) {
-        const struct hvd_slot *slot = hvd_cache_at(set->cache, i);
+        const struct hvd_cache_slot *slot = hvd_cache_at(set->cache, i);
         if (slot)
             hvd_tell_slot(e, set, slot);
     }
     return true;
 }
 
-void hvd_tell_slot(struct hvd_engine *e, struct hvd_set *set, const struct hvd_slot *slot)
+void hvd_tell_slot(struct hvd_engine *e, struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
     if ((what_is_on(e) & HVD_TELEMETRY_TIMELINE) &&
         set->n_told == hvd_telemetry_timelines(e->options.telemetry) && !is_own(&slot->request))
@@ -61,7 +61,7 @@ static uint64_t meant(const struct hvd_set *set, const struct hvd_reader *bits, 
 
     for (uint64_t left = bits->epoch < set->changed ? word : 0; left != 0; left &= left - 1) {
         const uint32_t bit = (uint32_t)__builtin_ctzll(left);
-        const struct hvd_slot *slot = hvd_cache_at(set->cache, w * 64 + bit);
+        const struct hvd_cache_slot *slot = hvd_cache_at(set->cache, w * 64 + bit);
         if (!slot || slot->since > bits->epoch)
             word &= ~((uint64_t)1 << bit);
     }
@@ -73,7 +73,7 @@ static void tell_each_ready(const struct hvd_engine *e, const struct hvd_set *se
                             uint32_t w, uint64_t word)
 {
     for (; word != 0; word &= word - 1) {
-        const struct hvd_slot *slot =
+        const struct hvd_cache_slot *slot =
             hvd_cache_at(set->cache, w * 64 + (uint32_t)__builtin_ctzll(word));
         if (slot && !is_own(&slot->request))
             hvd_telemetry_ready(e->options.telemetry, rank, &slot->request, true);
@@ -181,7 +181,7 @@ void hvd_tell_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry, hv
 {
     const uint64_t word = (uint64_t)1 << (entry->index % 64);
 
-    if (entry->index != HVD_NO_SLOT && !entry->changes_sets && has_timeline(e, entry->set))
+    if (entry->index != HVD_CACHE_NO_SLOT && !entry->changes_sets && has_timeline(e, entry->set))
         hvd_telemetry_record_slots(e->options.telemetry,
                                    &(struct hvd_trace_slots){.kind = HVD_EVENT_DONE,
                                                              .detail = (int32_t)status,

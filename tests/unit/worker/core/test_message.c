@@ -80,7 +80,7 @@ static void build_plan(struct hvd_buf *buf)
                                     .n_rows = 3};
     const struct hvd_step error = {.kind = HVD_STEP_ERROR,
                                    .reduce = HVD_SUM,
-                                   .slot = HVD_NO_SLOT,
+                                   .slot = HVD_CACHE_NO_SLOT,
                                    .name = {.data = "bad", .len = 3},
                                    .text = {.data = "why", .len = 3}};
     assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_PLAN, 1), HVD_OK);

@@ -10,7 +10,7 @@ static uint32_t assign(struct hvd_ready *r, const char *name, uint32_t group, ui
 {
     const struct hvd_ready_tensor tensor = {
         .name = hvd_strview_of(name), .group = group, .group_size = group_size, .may_join = true};
-    uint32_t slot = HVD_NO_SLOT;
+    uint32_t slot = HVD_CACHE_NO_SLOT;
 
     assert_int_equal(hvd_ready_assign(r, &tensor, 1, &slot), HVD_OK);
     return slot;
@@ -88,7 +88,7 @@ static void a_group_is_ready_as_a_whole(void **state)
 
     (void)state;
     assert_int_equal(hvd_ready_create(2, 10, &r, NULL), HVD_OK);
-    const uint32_t first = assign(r, "a", HVD_NO_SLOT, 3);
+    const uint32_t first = assign(r, "a", HVD_CACHE_NO_SLOT, 3);
     assign(r, "b", first + 1, 3);
     assign(r, "c", first + 1, 3);
     for (int round = 0; round < 2; round++) {
@@ -100,7 +100,7 @@ static void a_group_is_ready_as_a_whole(void **state)
     }
     assert_int_equal(hvd_ready_group_first(r, 2), 0);
     assert_int_equal(hvd_ready_group_next(r, 0), 1);
-    assert_int_equal(hvd_ready_group_next(r, 2), HVD_NO_SLOT);
+    assert_int_equal(hvd_ready_group_next(r, 2), HVD_CACHE_NO_SLOT);
     hvd_ready_destroy(r);
 }
 
@@ -113,7 +113,7 @@ static void bits_for_what_a_slot_was_before_are_ignored(void **state)
     assign(r, "a", 0, 0);
     assert_int_equal(ask(r, 0, 1, 1), HVD_OK);
     hvd_ready_evict(r, 0, 5);
-    assert_int_equal(hvd_ready_find(r, hvd_strview_of("a")), HVD_NO_SLOT);
+    assert_int_equal(hvd_ready_find(r, hvd_strview_of("a")), HVD_CACHE_NO_SLOT);
     assert_int_equal(ask(r, 1, 4, 1), HVD_OK);
     const struct hvd_ready_tensor tensor = {.name = hvd_strview_of("b")};
     uint32_t slot = 99;
@@ -158,8 +158,8 @@ static void a_slot_is_given_again_only_after_a_long_time_without_use(void **stat
     assert_int_equal(hvd_ready_create(1, 1, &r, NULL), HVD_OK);
     assign(r, "a", 0, 0);
     assert_int_equal(hvd_ready_room(r), 0);
-    assert_int_equal(assign(r, "b", 0, 0), HVD_NO_SLOT);
-    assert_int_equal(hvd_ready_stale(r, 50, 100), HVD_NO_SLOT);
+    assert_int_equal(assign(r, "b", 0, 0), HVD_CACHE_NO_SLOT);
+    assert_int_equal(hvd_ready_stale(r, 50, 100), HVD_CACHE_NO_SLOT);
     assert_int_equal(hvd_ready_stale(r, 101, 100), 0);
     hvd_ready_destroy(r);
 }
@@ -171,7 +171,7 @@ static void fill(void)
     hvd_status_t st = hvd_ready_create(2, 1000, &r, NULL);
 
     for (int i = 0; i < 70 && st == HVD_OK; i++) {
-        uint32_t slot = HVD_NO_SLOT;
+        uint32_t slot = HVD_CACHE_NO_SLOT;
         snprintf(name, sizeof(name), "t%d", i);
         const struct hvd_ready_tensor tensor = {.name = hvd_strview_of(name)};
         st = hvd_ready_assign(r, &tensor, 1, &slot);

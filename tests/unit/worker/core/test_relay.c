@@ -323,7 +323,7 @@ static void who_has_joined_counts_but_is_not_among_those_that_ask(void **state)
     assert_string_equal(take(&w), "");
     ask(&w, 1, HVD_JOIN, "join", 0);
     assert_string_equal(take(&w), "u@3+1;join@1+1;");
-    const struct hvd_step end = step(HVD_JOIN, HVD_NO_SLOT, "join");
+    const struct hvd_step end = step(HVD_JOIN, HVD_CACHE_NO_SLOT, "join");
     assert_int_equal(follow(&w, 2, &end, 1, 1), HVD_OK);
     ask(&w, 3, HVD_ALLREDUCE, "v", 4);
     assert_string_equal(take(&w), "");
@@ -426,7 +426,7 @@ static void refusals_go_up_as_one_with_the_first_reason(void **state)
 
 static void after_a_shutdown_nothing_goes_up_but_leaves(void **state)
 {
-    const struct hvd_step end = step(HVD_STEP_SHUTDOWN, HVD_NO_SLOT, "");
+    const struct hvd_step end = step(HVD_STEP_SHUTDOWN, HVD_CACHE_NO_SLOT, "");
     struct relay w;
 
     (void)state;

@@ -43,7 +43,7 @@ static void a_wait_is_ended_once(void **state)
 {
     struct hvd_handles h = {.n_records = 0};
     static struct hvd_entry entry;
-    struct hvd_slot record = {.slot_entry = NULL};
+    struct hvd_cache_slot record = {.slot_entry = NULL};
     bool is_transient = false;
 
     (void)state;
