@@ -69,21 +69,21 @@ void hvd_reduce_force_variant(enum hvd_reduce_variant variant)
     atomic_store_explicit(&chosen, (int)variant, memory_order_relaxed);
 }
 
-static enum hvd_reduce_slot slot_of(enum hvd_reduce op)
+static enum hvd_reduce_kernel kernel_of(enum hvd_reduce op)
 {
     switch (op) {
     case HVD_MIN:
-        return HVD_SLOT_MIN;
+        return HVD_KERNEL_MIN;
     case HVD_MAX:
-        return HVD_SLOT_MAX;
+        return HVD_KERNEL_MAX;
     case HVD_PRODUCT:
-        return HVD_SLOT_PRODUCT;
+        return HVD_KERNEL_PRODUCT;
     case HVD_AVERAGE:
     case HVD_SUM:
     case HVD_ADASUM:
         break;
     }
-    return HVD_SLOT_SUM;
+    return HVD_KERNEL_SUM;
 }
 
 const struct hvd_half_kernels *hvd_reduce_half(enum hvd_dtype dtype)
@@ -96,11 +96,11 @@ const struct hvd_half_kernels *hvd_reduce_half(enum hvd_dtype dtype)
 hvd_combine_fn hvd_reduce_kernel(enum hvd_dtype dtype, enum hvd_reduce op)
 {
     const struct hvd_half_kernels *half = hvd_reduce_half(dtype);
-    enum hvd_reduce_slot slot = slot_of(op);
+    enum hvd_reduce_kernel kernel = kernel_of(op);
 
     if (half)
-        return half->combine[slot];
+        return half->combine[kernel];
     if (dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64)
-        return hvd_reduce_floats[hvd_reduce_variant()][dtype][slot];
-    return hvd_reduce_integers[hvd_reduce_variant()][dtype][slot];
+        return hvd_reduce_floats[hvd_reduce_variant()][dtype][kernel];
+    return hvd_reduce_integers[hvd_reduce_variant()][dtype][kernel];
 }

@@ -24,7 +24,7 @@ static float32x4_t canonical4(float32x4_t x)
     return vbslq_f32(vceqq_f32(x, x), x, vdupq_n_f32(NAN));
 }
 
-#define COMBINE(NAME, SLOT, OPERATION)                                                             \
+#define COMBINE(NAME, KERNEL, OPERATION)                                                           \
     void NAME(void *out, const void *a, const void *b, int64_t count)                              \
     {                                                                                              \
         uint16_t *o = out;                                                                         \
@@ -37,11 +37,11 @@ static float32x4_t canonical4(float32x4_t x)
             store4(o + i, canonical4(low));                                                        \
             store4(o + i + 4, canonical4(high));                                                   \
         }                                                                                          \
-        hvd_reduce_float16[HVD_REDUCE_PORTABLE].combine[SLOT](o + i, x + i, y + i, count - i);     \
+        hvd_reduce_float16[HVD_REDUCE_PORTABLE].combine[KERNEL](o + i, x + i, y + i, count - i);   \
     }
 
-COMBINE(hvd_float16_sum_neon, HVD_SLOT_SUM, vaddq_f32)
-COMBINE(hvd_float16_product_neon, HVD_SLOT_PRODUCT, vmulq_f32)
+COMBINE(hvd_float16_sum_neon, HVD_KERNEL_SUM, vaddq_f32)
+COMBINE(hvd_float16_product_neon, HVD_KERNEL_PRODUCT, vmulq_f32)
 
 void hvd_float16_times_neon(uint16_t *out, const uint16_t *in, float by, int64_t count)
 {

@@ -43,7 +43,7 @@ HVD_TARGET_AVX512 static __m512 canonical16(__m512 x)
     return _mm512_mask_mov_ps(x, is_nan, _mm512_set1_ps(NAN));
 }
 
-#define COMBINE(NAME, TARGET, WIDTH, SLOT, OPERATION)                                              \
+#define COMBINE(NAME, TARGET, WIDTH, KERNEL, OPERATION)                                            \
     TARGET void NAME(void *out, const void *a, const void *b, int64_t count)                       \
     {                                                                                              \
         uint16_t *o = out;                                                                         \
@@ -53,13 +53,13 @@ HVD_TARGET_AVX512 static __m512 canonical16(__m512 x)
         for (; i + WIDTH <= count; i += WIDTH)                                                     \
             store##WIDTH(o + i,                                                                    \
                          canonical##WIDTH(OPERATION(load##WIDTH(x + i), load##WIDTH(y + i))));     \
-        hvd_reduce_float16[HVD_REDUCE_PORTABLE].combine[SLOT](o + i, x + i, y + i, count - i);     \
+        hvd_reduce_float16[HVD_REDUCE_PORTABLE].combine[KERNEL](o + i, x + i, y + i, count - i);   \
     }
 
-COMBINE(hvd_float16_sum_avx2, HVD_TARGET_AVX2, 8, HVD_SLOT_SUM, _mm256_add_ps)
-COMBINE(hvd_float16_product_avx2, HVD_TARGET_AVX2, 8, HVD_SLOT_PRODUCT, _mm256_mul_ps)
-COMBINE(hvd_float16_sum_avx512, HVD_TARGET_AVX512, 16, HVD_SLOT_SUM, _mm512_add_ps)
-COMBINE(hvd_float16_product_avx512, HVD_TARGET_AVX512, 16, HVD_SLOT_PRODUCT, _mm512_mul_ps)
+COMBINE(hvd_float16_sum_avx2, HVD_TARGET_AVX2, 8, HVD_KERNEL_SUM, _mm256_add_ps)
+COMBINE(hvd_float16_product_avx2, HVD_TARGET_AVX2, 8, HVD_KERNEL_PRODUCT, _mm256_mul_ps)
+COMBINE(hvd_float16_sum_avx512, HVD_TARGET_AVX512, 16, HVD_KERNEL_SUM, _mm512_add_ps)
+COMBINE(hvd_float16_product_avx512, HVD_TARGET_AVX512, 16, HVD_KERNEL_PRODUCT, _mm512_mul_ps)
 
 #define SCALE(NAME, TARGET, WIDTH, OPERATION, SET)                                                 \
     TARGET void NAME(uint16_t *out, const uint16_t *in, float by, int64_t count)                   \

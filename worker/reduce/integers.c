@@ -56,8 +56,9 @@ HVD_REDUCE_EACH_VARIANT(KERNELS)
 
 #define ROW(TYPE, BITS, VARIANT)                                                                   \
     {                                                                                              \
-        [HVD_SLOT_SUM] = add##BITS##_##VARIANT, [HVD_SLOT_MIN] = min_##TYPE##_##VARIANT,           \
-        [HVD_SLOT_MAX] = max_##TYPE##_##VARIANT, [HVD_SLOT_PRODUCT] = multiply##BITS##_##VARIANT,  \
+        [HVD_KERNEL_SUM] = add##BITS##_##VARIANT, [HVD_KERNEL_MIN] = min_##TYPE##_##VARIANT,       \
+        [HVD_KERNEL_MAX] = max_##TYPE##_##VARIANT,                                                 \
+        [HVD_KERNEL_PRODUCT] = multiply##BITS##_##VARIANT,                                         \
     }
 
 #define ROWS(INDEX, VARIANT)                                                                       \

@@ -23,14 +23,14 @@ enum hvd_reduce_variant {
 #define HVD_REDUCE_VARIANTS 4
 
 /* Columns of the kernel tables. */
-enum hvd_reduce_slot {
-    HVD_SLOT_SUM,
-    HVD_SLOT_MIN,
-    HVD_SLOT_MAX,
-    HVD_SLOT_PRODUCT,
+enum hvd_reduce_kernel {
+    HVD_KERNEL_SUM,
+    HVD_KERNEL_MIN,
+    HVD_KERNEL_MAX,
+    HVD_KERNEL_PRODUCT,
 };
 
-#define HVD_REDUCE_SLOTS 4
+#define HVD_REDUCE_KERNELS 4
 
 /* HVD_REDUCE_EACH_VARIANT(X) expands X(name, attribute) for every variant of this architecture that
  * is made from the same source; HVD_REDUCE_TABLE(X) expands X(index, name) likewise. */
@@ -65,11 +65,11 @@ struct hvd_half_kernels {
     hvd_widen_fn widen;
     hvd_narrow_fn narrow;
     hvd_half_scale_fn times;
-    hvd_combine_fn combine[HVD_REDUCE_SLOTS];
+    hvd_combine_fn combine[HVD_REDUCE_KERNELS];
 };
 
 /* Rows of types that the file is not for are NULL. */
-typedef const hvd_combine_fn hvd_combine_table[HVD_REDUCE_VARIANTS][HVD_DTYPES][HVD_REDUCE_SLOTS];
+typedef const hvd_combine_fn hvd_combine_table[HVD_REDUCE_VARIANTS][HVD_DTYPES][HVD_REDUCE_KERNELS];
 extern hvd_combine_table hvd_reduce_integers;
 extern hvd_combine_table hvd_reduce_floats;
 extern const struct hvd_half_kernels hvd_reduce_float16[HVD_REDUCE_VARIANTS];

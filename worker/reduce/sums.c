@@ -12,8 +12,7 @@
 
 #define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 
-/* --- AVX2 --------------------------------------------------------------------------------------
- */
+/* --- AVX2 ------------------------------------------------------------------------------------- */
 
 HVD_TARGET_AVX2 static inline __m256i load_avx2(const void *in)
 {
@@ -96,8 +95,7 @@ HVD_TARGET_AVX2 static inline __m256i sum_bfloat16_avx2(const char *a, const cha
     return _mm256_packus_epi32(low, high);
 }
 
-/* --- AVX-512 -----------------------------------------------------------------------------------
- */
+/* --- AVX-512 ---------------------------------------------------------------------------------- */
 
 HVD_TARGET_AVX512 static inline __m512i load_avx512(const void *in)
 {
@@ -184,8 +182,7 @@ HVD_TARGET_AVX512 static inline __m512i sum_bfloat16_avx512(const char *a, const
     return _mm512_packus_epi32(low, high);
 }
 
-/* --- Loops -------------------------------------------------------------------------------------
- */
+/* --- Loops ------------------------------------------------------------------------------------ */
 
 /* The processor finds the lines of one stream by itself; not soon enough at the start of each page.
  */
@@ -261,8 +258,8 @@ KERNELS(float64, avx512, HVD_TARGET_AVX512, __m512i)
         for (; i + width <= count; i += width)                                                     \
             store_##VARIANT(                                                                       \
                 o + i, sum_bfloat16_##VARIANT((const char *)(x + i), (const char *)(y + i), 1));   \
-        hvd_reduce_bfloat16[HVD_REDUCE_PORTABLE].combine[HVD_SLOT_SUM](o + i, x + i, y + i,        \
-                                                                       count - i);                 \
+        hvd_reduce_bfloat16[HVD_REDUCE_PORTABLE].combine[HVD_KERNEL_SUM](o + i, x + i, y + i,      \
+                                                                         count - i);               \
     }
 
 BFLOAT16(avx2, HVD_TARGET_AVX2, __m256i)
