@@ -16,14 +16,14 @@
 
 _Static_assert(sizeof(struct hvd_event) % sizeof(uint64_t) == 0, "an event is whole words");
 
-struct slot {
+struct cell {
     atomic_uint_fast64_t number; /* plus one; 0 while it is written */
     atomic_uint_fast64_t words[WORDS];
 };
 
 struct hvd_recorder {
     atomic_uint_fast64_t n_recorded;
-    struct slot slots[HVD_RECORDER_EVENTS];
+    struct cell cells[HVD_RECORDER_EVENTS];
 };
 
 hvd_status_t hvd_recorder_create(struct hvd_recorder **out)
@@ -63,7 +63,7 @@ void hvd_recorder_put(struct hvd_recorder *recorder, const struct hvd_event *eve
 {
     const uint64_t number =
         atomic_fetch_add_explicit(&recorder->n_recorded, 1, memory_order_relaxed);
-    struct slot *slot = &recorder->slots[number % HVD_RECORDER_EVENTS];
+    struct cell *cell = &recorder->cells[number % HVD_RECORDER_EVENTS];
     uint64_t words[WORDS];
     struct hvd_event kept = *event;
 
@@ -71,11 +71,11 @@ void hvd_recorder_put(struct hvd_recorder *recorder, const struct hvd_event *eve
     kept.ndim = 0;
     memcpy(words, &kept, sizeof(kept));
     const size_t n = EVENT_WORDS + (kept.name_len + sizeof(uint64_t) - 1) / sizeof(uint64_t);
-    atomic_store_explicit(&slot->number, 0, memory_order_relaxed);
+    atomic_store_explicit(&cell->number, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     for (size_t i = 0; i < n; i++)
-        atomic_store_explicit(&slot->words[i], words[i], memory_order_relaxed);
-    atomic_store_explicit(&slot->number, number + 1, memory_order_release);
+        atomic_store_explicit(&cell->words[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&cell->number, number + 1, memory_order_release);
 }
 
 uint64_t hvd_recorder_count(const struct hvd_recorder *recorder)
@@ -85,15 +85,15 @@ uint64_t hvd_recorder_count(const struct hvd_recorder *recorder)
 
 bool hvd_recorder_get(const struct hvd_recorder *recorder, uint64_t number, struct hvd_note *note)
 {
-    const struct slot *slot = &recorder->slots[number % HVD_RECORDER_EVENTS];
+    const struct cell *cell = &recorder->cells[number % HVD_RECORDER_EVENTS];
     uint64_t words[WORDS];
 
-    if (atomic_load_explicit(&slot->number, memory_order_acquire) != number + 1)
+    if (atomic_load_explicit(&cell->number, memory_order_acquire) != number + 1)
         return false;
     for (size_t i = 0; i < WORDS; i++)
-        words[i] = atomic_load_explicit(&slot->words[i], memory_order_relaxed);
+        words[i] = atomic_load_explicit(&cell->words[i], memory_order_relaxed);
     atomic_thread_fence(memory_order_acquire);
-    if (atomic_load_explicit(&slot->number, memory_order_relaxed) != number + 1)
+    if (atomic_load_explicit(&cell->number, memory_order_relaxed) != number + 1)
         return false;
     memcpy(&note->event, words, sizeof(note->event));
     memcpy(note->name, words + EVENT_WORDS, note->event.name_len);

@@ -1,11 +1,11 @@
 /*
- * A bounded queue of records of one or more 64-byte slots:
+ * A bounded queue of records of one or more 64-byte cells:
  *
- *     slot:  n_slots (0: not written yet) | event | shape, name ... | continued in the next slots
+ *     cell:  n_cells (0: not written yet) | event | shape, name ... | continued in the next cells
  *
- * A producer reserves slots by moving `head` (compare and swap), writes them, and publishes them by
- * storing n_slots last. The reader zeroes what it has read before it moves `tail`, so a reserved
- * slot is always "not written yet", whatever it held before.
+ * A producer reserves cells by moving `head` (compare and swap), writes them, and publishes them by
+ * storing n_cells last. The reader zeroes what it has read before it moves `tail`, so a reserved
+ * cell is always "not written yet", whatever it held before.
  */
 #include "worker/telemetry/ring.h"
 
@@ -14,48 +14,48 @@
 
 #include "base/mem.h"
 
-#define SLOT_BYTES 64
+#define CELL_BYTES 64
 #define LINE 128 /* two cache lines: neighbours are fetched in pairs */
-#define HEAD_BYTES (offsetof(struct slot, payload))
+#define HEAD_BYTES (offsetof(struct cell, payload))
 
-struct slot {
-    atomic_uint n_slots;
+struct cell {
+    atomic_uint n_cells;
     struct hvd_event event;
-    char payload[SLOT_BYTES - sizeof(atomic_uint) - 4 - sizeof(struct hvd_event)];
+    char payload[CELL_BYTES - sizeof(atomic_uint) - 4 - sizeof(struct hvd_event)];
 };
 
-_Static_assert(sizeof(struct slot) == SLOT_BYTES, "a slot is a cache line");
+_Static_assert(sizeof(struct cell) == CELL_BYTES, "a slot is a cache line");
 
 /* What producers share, what the reader publishes, and what is the reader's alone lie apart. */
 struct hvd_ring {
-    void *memory; /* owned; the slots are in it, aligned */
-    struct slot *slots;
-    uint64_t n_slots;
+    void *memory; /* owned; the cells are in it, aligned */
+    struct cell *cells;
+    uint64_t n_cells;
     char apart_1[LINE];
-    atomic_uint_fast64_t head; /* slots reserved, ever */
+    atomic_uint_fast64_t head; /* cells reserved, ever */
     atomic_uint_fast64_t n_dropped;
     char apart_2[LINE];
-    atomic_uint_fast64_t tail; /* slots read and zeroed, ever */
+    atomic_uint_fast64_t tail; /* cells read and zeroed, ever */
     char apart_3[LINE];
-    uint64_t read; /* slots read, ever */
+    uint64_t read; /* cells read, ever */
     uint64_t told; /* what tail is: producers learn of room an eighth of the ring at a time */
 };
 
-hvd_status_t hvd_ring_create(uint64_t n_slots, struct hvd_ring **out)
+hvd_status_t hvd_ring_create(uint64_t n_cells, struct hvd_ring **out)
 {
     struct hvd_ring *ring = hvd_calloc(1, sizeof(*ring));
 
     if (!ring)
         return HVD_ERR_NOMEM;
-    ring->memory = hvd_calloc(n_slots + 1, sizeof(*ring->slots));
+    ring->memory = hvd_calloc(n_cells + 1, sizeof(*ring->cells));
     if (!ring->memory) {
         hvd_free(ring);
         return HVD_ERR_NOMEM;
     }
-    const size_t past = (uintptr_t)ring->memory % SLOT_BYTES;
-    void *aligned = (char *)ring->memory + (past ? SLOT_BYTES - past : 0);
-    ring->slots = aligned;
-    ring->n_slots = n_slots;
+    const size_t past = (uintptr_t)ring->memory % CELL_BYTES;
+    void *aligned = (char *)ring->memory + (past ? CELL_BYTES - past : 0);
+    ring->cells = aligned;
+    ring->n_cells = n_cells;
     *out = ring;
     return HVD_OK;
 }
@@ -68,17 +68,17 @@ void hvd_ring_destroy(struct hvd_ring *ring)
     hvd_free(ring);
 }
 
-/* The first bytes of a record's payload are in its own slot, the rest fills whole slots, which may
+/* The first bytes of a record's payload are in its own cell, the rest fills whole cells, which may
  * start anew at the beginning of the ring. */
 static void copy_in(struct hvd_ring *ring, uint64_t first, size_t at, const void *data, size_t len)
 {
     const char *from = data;
 
     while (len > 0) {
-        const uint64_t slot = first + (at + HEAD_BYTES) / SLOT_BYTES;
-        const size_t in_slot = (at + HEAD_BYTES) % SLOT_BYTES;
-        const size_t n = len < SLOT_BYTES - in_slot ? len : SLOT_BYTES - in_slot;
-        memcpy((char *)&ring->slots[slot & (ring->n_slots - 1)] + in_slot, from, n);
+        const uint64_t cell = first + (at + HEAD_BYTES) / CELL_BYTES;
+        const size_t in_cell = (at + HEAD_BYTES) % CELL_BYTES;
+        const size_t n = len < CELL_BYTES - in_cell ? len : CELL_BYTES - in_cell;
+        memcpy((char *)&ring->cells[cell & (ring->n_cells - 1)] + in_cell, from, n);
         from += n;
         at += n;
         len -= n;
@@ -90,10 +90,10 @@ static void copy_out(const struct hvd_ring *ring, size_t at, void *data, size_t 
     char *to = data;
 
     while (len > 0) {
-        const uint64_t slot = ring->read + (at + HEAD_BYTES) / SLOT_BYTES;
-        const size_t in_slot = (at + HEAD_BYTES) % SLOT_BYTES;
-        const size_t n = len < SLOT_BYTES - in_slot ? len : SLOT_BYTES - in_slot;
-        memcpy(to, (const char *)&ring->slots[slot & (ring->n_slots - 1)] + in_slot, n);
+        const uint64_t cell = ring->read + (at + HEAD_BYTES) / CELL_BYTES;
+        const size_t in_cell = (at + HEAD_BYTES) % CELL_BYTES;
+        const size_t n = len < CELL_BYTES - in_cell ? len : CELL_BYTES - in_cell;
+        memcpy(to, (const char *)&ring->cells[cell & (ring->n_cells - 1)] + in_cell, n);
         to += n;
         at += n;
         len -= n;
@@ -105,23 +105,23 @@ bool hvd_ring_put(struct hvd_ring *ring, const struct hvd_event *event, const in
 {
     const size_t shape_bytes = event->ndim * sizeof(*shape);
     const size_t bytes = HEAD_BYTES + shape_bytes + event->name_len;
-    const uint64_t n = (bytes + SLOT_BYTES - 1) / SLOT_BYTES;
+    const uint64_t n = (bytes + CELL_BYTES - 1) / CELL_BYTES;
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
 
     do {
-        if (head + n - atomic_load_explicit(&ring->tail, memory_order_acquire) > ring->n_slots) {
+        if (head + n - atomic_load_explicit(&ring->tail, memory_order_acquire) > ring->n_cells) {
             atomic_fetch_add_explicit(&ring->n_dropped, 1, memory_order_relaxed);
             *wants_reader = true;
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&ring->head, &head, head + n,
                                                     memory_order_relaxed, memory_order_relaxed));
-    struct slot *slot = &ring->slots[head & (ring->n_slots - 1)];
-    slot->event = *event;
+    struct cell *cell = &ring->cells[head & (ring->n_cells - 1)];
+    cell->event = *event;
     copy_in(ring, head, 0, shape, shape_bytes);
     copy_in(ring, head, shape_bytes, name, event->name_len);
-    atomic_store_explicit(&slot->n_slots, (unsigned)n, memory_order_release);
-    if ((head ^ (head + n)) & (ring->n_slots / 4))
+    atomic_store_explicit(&cell->n_cells, (unsigned)n, memory_order_release);
+    if ((head ^ (head + n)) & (ring->n_cells / 4))
         *wants_reader = true;
     return true;
 }
@@ -134,25 +134,25 @@ static void release(struct hvd_ring *ring)
 
 bool hvd_ring_take(struct hvd_ring *ring, struct hvd_note *note)
 {
-    struct slot *slot = &ring->slots[ring->read & (ring->n_slots - 1)];
-    const unsigned n = atomic_load_explicit(&slot->n_slots, memory_order_acquire);
+    struct cell *cell = &ring->cells[ring->read & (ring->n_cells - 1)];
+    const unsigned n = atomic_load_explicit(&cell->n_cells, memory_order_acquire);
 
     if (n == 0) {
         if (ring->told != ring->read)
             release(ring);
         return false;
     }
-    const size_t shape_bytes = slot->event.ndim * sizeof(note->shape[0]);
-    note->event = slot->event;
+    const size_t shape_bytes = cell->event.ndim * sizeof(note->shape[0]);
+    note->event = cell->event;
     copy_out(ring, 0, note->shape, shape_bytes);
     copy_out(ring, shape_bytes, note->name, note->event.name_len);
     note->name[note->event.name_len] = '\0';
     for (unsigned i = 0; i < n; i++) {
-        struct slot *used = &ring->slots[(ring->read + i) & (ring->n_slots - 1)];
+        struct cell *used = &ring->cells[(ring->read + i) & (ring->n_cells - 1)];
         memset(used, 0, sizeof(*used));
     }
     ring->read += n;
-    if (ring->read - ring->told >= ring->n_slots / 8)
+    if (ring->read - ring->told >= ring->n_cells / 8)
         release(ring);
     return true;
 }

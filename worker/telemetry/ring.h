@@ -9,9 +9,9 @@
  */
 struct hvd_ring;
 
-/* A ring of n_slots (a power of 2) of 64 bytes; an event takes one, more with a long name or shape.
+/* A ring of n_cells (a power of 2) of 64 bytes; an event takes one, more with a long name or shape.
  * HVD_ERR_NOMEM. */
-hvd_status_t hvd_ring_create(uint64_t n_slots, struct hvd_ring **out);
+hvd_status_t hvd_ring_create(uint64_t n_cells, struct hvd_ring **out);
 
 /* Frees the ring, with the events in it. NULL is fine. */
 void hvd_ring_destroy(struct hvd_ring *ring);

@@ -24,7 +24,7 @@
 #include "worker/telemetry/ring.h"
 #include "worker/telemetry/tracefile.h"
 
-#define RING_SLOTS ((uint64_t)1 << 17)
+#define RING_CELLS ((uint64_t)1 << 17)
 #define ROUND_NS 20000000
 #define METRICS_ROUND_NS 500000000
 #define METRICS_EVERY_NS 2000000000
@@ -497,7 +497,7 @@ hvd_status_t hvd_writer_create(const struct hvd_writer_options *options, struct 
     struct hvd_writer *w = hvd_calloc(1, sizeof(*w));
     int rc = 0;
 
-    if (!w || (options->has_timeline && hvd_ring_create(RING_SLOTS, &w->ring) != HVD_OK)) {
+    if (!w || (options->has_timeline && hvd_ring_create(RING_CELLS, &w->ring) != HVD_OK)) {
         hvd_free(w);
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the watch");
     }
