@@ -98,17 +98,17 @@ struct place_in_group {
 
 /* Names one of a group that has no name, by the number of the group and its place in it. */
 static void name_unnamed_of_group(struct hvd_engine *engine, struct prepared *p,
-                                  struct place_in_group place)
+                                  struct place_in_group self)
 {
     struct hvd_request *req = &p->submission.request;
 
     if (!p->is_unnamed)
         return;
     p->is_unnamed = false;
-    if (*place.number == 0)
-        *place.number = hvd_engine_count_unnamed(engine, p->submission.set, req->op);
+    if (*self.number == 0)
+        *self.number = hvd_engine_count_unnamed(engine, p->submission.set, req->op);
     snprintf(p->name, sizeof(p->name), "grouped_%s.noname.%" PRIu64 "_%" PRIu32 "of%" PRIu32,
-             words[req->op], *place.number, place.i + 1, place.n);
+             words[req->op], *self.number, self.i + 1, self.n);
     req->name = hvd_strview_of(p->name);
 }
 
@@ -146,7 +146,7 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
 }
 
 static hvd_status_t check_memory(const struct call *call, const struct hvd_request *req,
-                                 const struct hvd_topology *top, const struct hvd_place *place,
+                                 const struct hvd_topology *top, const struct hvd_self *self,
                                  struct hvd_err *err)
 {
     const size_t width = hvd_dtype_size((int)req->dtype);
@@ -161,7 +161,7 @@ static hvd_status_t check_memory(const struct call *call, const struct hvd_reque
     if (hvd_op_keeps_shape(req->op))
         out = count;
     else if (req->op == HVD_REDUCESCATTER && req->ndim > 0)
-        out = hvd_rows_of(req->shape[0], place->rank, place->size) * hvd_request_row_elements(req);
+        out = hvd_rows_of(req->shape[0], self->rank, self->size) * hvd_request_row_elements(req);
     if (out == 0)
         return HVD_OK;
     if (!call->output)
@@ -172,12 +172,12 @@ static hvd_status_t check_memory(const struct call *call, const struct hvd_reque
 }
 
 /* The place of this rank in the set that the tensor names. */
-static hvd_status_t find_place(struct hvd_engine *engine, const struct call *call, int set,
-                               struct hvd_place *place, struct hvd_err *err)
+static hvd_status_t find_self(struct hvd_engine *engine, const struct call *call, int set,
+                              struct hvd_self *self, struct hvd_err *err)
 {
     const char *op = hvd_op_name((int)call->op);
     hvd_status_t st =
-        set < 0 ? HVD_ERR_NOT_FOUND : hvd_engine_place(engine, (uint32_t)set, place, NULL);
+        set < 0 ? HVD_ERR_NOT_FOUND : hvd_engine_self(engine, (uint32_t)set, self, NULL);
 
     if (st == HVD_ERR_NOT_FOUND)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
@@ -235,11 +235,11 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
 {
     const struct hvd_topology *top = hvd_engine_topology(engine);
     struct hvd_request *req = &p->submission.request;
-    struct hvd_place place = {0};
+    struct hvd_self self = {0};
     hvd_status_t st = check_fields(call->tensor, err);
 
     if (st == HVD_OK)
-        st = find_place(engine, call, t->process_set, &place, err);
+        st = find_self(engine, call, t->process_set, &self, err);
     if (st != HVD_OK)
         return st;
     if (call->op == HVD_BROADCAST)
@@ -247,11 +247,11 @@ static hvd_status_t prepare_tensor(struct hvd_engine *engine, const struct call 
     if (st == HVD_OK)
         st = make_request(call->op, t, top->size, req, err);
     if (st == HVD_OK && req->reduce == HVD_ADASUM)
-        st = hvd_op_layout_check_adasum(place.size, err);
+        st = hvd_op_layout_check_adasum(self.size, err);
     if (st == HVD_OK)
-        st = check_memory(call, req, top, &place, err);
+        st = check_memory(call, req, top, &self, err);
     if (st == HVD_OK && call->op == HVD_ALLTOALL)
-        st = prepare_splits(p, t, place.size, err);
+        st = prepare_splits(p, t, self.size, err);
     if (st != HVD_OK && t->name && req->name.len > 0)
         return HVD_WRAP(err, st, "tensor %.200s", t->name);
     return st;
@@ -262,14 +262,14 @@ static hvd_status_t prepare(struct hvd_engine *engine, const struct call *call, 
                             struct hvd_err *err)
 {
     horovod_tensor_t t;
-    struct hvd_place place;
+    struct hvd_self self;
     hvd_status_t st = identify(call, p, &t, err);
 
     if (st != HVD_OK)
         return st;
     if (call->op != HVD_BARRIER && call->op != HVD_JOIN)
         return prepare_tensor(engine, call, &t, p, err);
-    st = find_place(engine, call, t.process_set, &place, err);
+    st = find_self(engine, call, t.process_set, &self, err);
     p->submission.request.reduce = HVD_SUM;
     p->submission.request.prescale = 1;
     p->submission.request.postscale = 1;

@@ -50,24 +50,24 @@ int horovod_remove_process_set(int id)
 }
 
 /* The place of this rank in the set, or an error. */
-static int find_place(int id, struct hvd_place *place)
+static int find_self(int id, struct hvd_self *self)
 {
     struct hvd_engine *engine = hvd_api_enter(true);
 
     if (!engine)
         return HOROVOD_PROCESS_SET_ERROR_INIT;
     hvd_status_t st =
-        id >= 0 ? hvd_engine_place(engine, (uint32_t)id, place, NULL) : HVD_ERR_NOT_FOUND;
+        id >= 0 ? hvd_engine_self(engine, (uint32_t)id, self, NULL) : HVD_ERR_NOT_FOUND;
     hvd_api_leave();
     return st == HVD_OK ? 0 : convert(st);
 }
 
 int horovod_process_set_rank(int id)
 {
-    struct hvd_place place = {0};
-    int error = find_place(id, &place);
+    struct hvd_self self = {0};
+    int error = find_self(id, &self);
 
-    return error < 0 ? error : place.rank;
+    return error < 0 ? error : self.rank;
 }
 
 int horovod_process_set_size(int id)
@@ -83,8 +83,8 @@ int horovod_process_set_size(int id)
 
 int horovod_process_set_included(int id)
 {
-    struct hvd_place place = {0};
-    int error = find_place(id, &place);
+    struct hvd_self self = {0};
+    int error = find_self(id, &self);
 
     if (error == HOROVOD_PROCESS_SET_ERROR_FOREIGN_SET)
         return 0;

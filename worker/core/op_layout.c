@@ -23,17 +23,17 @@ static bool add_rows(const int64_t *rows, int64_t row_elements, int size, int64_
 }
 
 static hvd_status_t plan_gather(const struct hvd_request *req, const int64_t *rows,
-                                struct hvd_place place, int64_t *counts, struct hvd_work *work,
+                                struct hvd_self self, int64_t *counts, struct hvd_work *work,
                                 struct hvd_err *err)
 {
     int64_t row_elements = 1;
 
-    if (!rows || rows[place.rank] != req->shape[0])
+    if (!rows || rows[self.rank] != req->shape[0])
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "the plan has other rows for tensor %.*s than this rank submitted",
                         (int)req->name.len, req->name.data);
     if (!hvd_shape_count(req->shape + 1, req->ndim - 1, &row_elements) ||
-        !add_rows(rows, row_elements, place.size, counts, work))
+        !add_rows(rows, row_elements, self.size, counts, work))
         return HVD_FAIL(err, HVD_ERR_TOO_LARGE, 0,
                         "the gathered tensor %.*s has more elements than memory can",
                         (int)req->name.len, req->name.data);
@@ -41,20 +41,20 @@ static hvd_status_t plan_gather(const struct hvd_request *req, const int64_t *ro
     return HVD_OK;
 }
 
-static void plan_scatter(const struct hvd_request *req, struct hvd_place place, int64_t *counts,
+static void plan_scatter(const struct hvd_request *req, struct hvd_self self, int64_t *counts,
                          struct hvd_work *work)
 {
     const int64_t row_elements = hvd_request_row_elements(req);
 
-    for (int i = 0; i < place.size; i++)
-        counts[i] = hvd_rows_of(req->shape[0], i, place.size) * row_elements;
-    work->total_rows = hvd_rows_of(req->shape[0], place.rank, place.size);
-    work->total = counts[place.rank];
+    for (int i = 0; i < self.size; i++)
+        counts[i] = hvd_rows_of(req->shape[0], i, self.size) * row_elements;
+    work->total_rows = hvd_rows_of(req->shape[0], self.rank, self.size);
+    work->total = counts[self.rank];
     work->moves_data = work->count > 0;
 }
 
 hvd_status_t hvd_op_layout_work(const struct hvd_request *req, const int64_t *rows,
-                                struct hvd_place place, int64_t *counts, struct hvd_work *work,
+                                struct hvd_self self, int64_t *counts, struct hvd_work *work,
                                 struct hvd_err *err)
 {
     struct hvd_work w = {0};
@@ -67,9 +67,9 @@ hvd_status_t hvd_op_layout_work(const struct hvd_request *req, const int64_t *ro
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has tensor %.*s without dimensions",
                         (int)req->name.len, req->name.data);
     if (req->op == HVD_ALLGATHER) {
-        st = plan_gather(req, rows, place, counts, &w, err);
+        st = plan_gather(req, rows, self, counts, &w, err);
     } else if (req->op == HVD_REDUCESCATTER) {
-        plan_scatter(req, place, counts, &w);
+        plan_scatter(req, self, counts, &w);
     } else if (req->op == HVD_ALLTOALL) {
         w.moves_data = hvd_request_row_elements(req) > 0;
     } else {

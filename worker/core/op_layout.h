@@ -12,7 +12,7 @@ struct hvd_work {
 };
 
 /* Who performs the operation. */
-struct hvd_place {
+struct hvd_self {
     int rank;
     int size;
 };
@@ -24,7 +24,7 @@ struct hvd_place {
  * request: the ranks have diverged. HVD_ERR_TOO_LARGE when the output cannot exist.
  */
 hvd_status_t hvd_op_layout_work(const struct hvd_request *req, const int64_t *rows,
-                                struct hvd_place place, int64_t *counts, struct hvd_work *work,
+                                struct hvd_self self, int64_t *counts, struct hvd_work *work,
                                 struct hvd_err *err);
 
 /*

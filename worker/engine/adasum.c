@@ -125,7 +125,7 @@ static bool make_room(struct room *room, size_t bytes)
 
 static hvd_status_t reserve(struct hvd_set *set, const struct hvd_fused_op *f, struct hvd_err *err)
 {
-    const size_t n = (size_t)set->place.size;
+    const size_t n = (size_t)set->self.size;
     const size_t bytes = (size_t)f->work.count * hvd_dtype_size((int)f->request.dtype);
     const size_t dots = f->n_members * DOTS * (n + 1) * sizeof(double);
     struct hvd_adasum *a = set->adasum;
@@ -148,8 +148,8 @@ static void set_exchange(const struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
-    const int n = set->place.size;
-    const int partner = set->place.rank ^ 1 << a->level;
+    const int n = set->self.size;
+    const int partner = set->self.rank ^ 1 << a->level;
     const int64_t sent = at_most(a->away.len - a->done, a->chunk);
     const int64_t received = at_most(a->stretch.len - a->done, a->chunk);
 
@@ -175,8 +175,8 @@ static void begin_level(const struct hvd_set *set, struct hvd_fused_op *f)
     struct hvd_adasum *a = set->adasum;
     const struct stretch whole = a->stretch;
 
-    a->stretch = keep(whole, set->place.rank, a->level);
-    a->away = keep(whole, set->place.rank ^ 1 << a->level, a->level);
+    a->stretch = keep(whole, set->self.rank, a->level);
+    a->away = keep(whole, set->self.rank ^ 1 << a->level, a->level);
     a->done = 0;
     set_exchange(set, f);
 }
@@ -186,7 +186,7 @@ static void set_gather(const struct hvd_set *set, struct hvd_fused_op *f, enum h
                        const void *input, void *output)
 {
     struct hvd_adasum *a = set->adasum;
-    const int64_t *counts = a->counts + 2 * set->place.size;
+    const int64_t *counts = a->counts + 2 * set->self.size;
 
     f->move = (struct hvd_collective){.op = HVD_ALLGATHER,
                                       .dtype = dtype,
@@ -195,7 +195,7 @@ static void set_gather(const struct hvd_set *set, struct hvd_fused_op *f, enum h
                                       .set = set->id,
                                       .input = input,
                                       .output = output,
-                                      .count = counts[set->place.rank],
+                                      .count = counts[set->self.rank],
                                       .counts = counts};
 }
 
@@ -216,7 +216,7 @@ static void begin_dots(const struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
-    const bool is_upper = set->place.rank >> a->level & 1;
+    const bool is_upper = set->self.rank >> a->level & 1;
     const char *vector = a->theirs.data;
     double *dots = a->dots.data;
     struct stretch tensor = {0, 0};
@@ -230,8 +230,8 @@ static void begin_dots(const struct hvd_set *set, struct hvd_fused_op *f)
                         dots + (size_t)i * DOTS);
         tensor.at += tensor.len;
     }
-    for (int rank = 0; rank < set->place.size; rank++)
-        a->counts[2 * set->place.size + rank] = (int64_t)f->n_members * DOTS;
+    for (int rank = 0; rank < set->self.size; rank++)
+        a->counts[2 * set->self.size + rank] = (int64_t)f->n_members * DOTS;
     a->phase = GATHER_DOTS;
     set_gather(set, f, HVD_FLOAT64, dots, dots + (size_t)f->n_members * DOTS);
 }
@@ -242,7 +242,7 @@ static void add_dots(const struct hvd_set *set, const struct hvd_fused_op *f, ui
 {
     const struct hvd_adasum *a = set->adasum;
     const int n_group = 2 << a->level;
-    const int first = set->place.rank / n_group * n_group;
+    const int first = set->self.rank / n_group * n_group;
     const size_t row = (size_t)f->n_members * DOTS;
     const double *dots = a->dots.data;
 
@@ -257,7 +257,7 @@ static void combine(const struct hvd_set *set, const struct hvd_fused_op *f)
 {
     const struct hvd_adasum *a = set->adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
-    const bool is_upper = set->place.rank >> a->level & 1;
+    const bool is_upper = set->self.rank >> a->level & 1;
     const char *vector = a->theirs.data;
     struct stretch tensor = {0, 0};
     double sums[DOTS];
@@ -279,7 +279,7 @@ static void begin_result(const struct hvd_set *set, struct hvd_fused_op *f)
 {
     struct hvd_adasum *a = set->adasum;
     const size_t width = hvd_dtype_size((int)f->request.dtype);
-    const int n = set->place.size;
+    const int n = set->self.size;
 
     for (int rank = 0; rank < n; rank++)
         a->counts[2 * n + rank] = share(f->work.count, rank, n).len;
@@ -327,8 +327,8 @@ static void hand_out(const struct hvd_set *set, const struct hvd_fused_op *f)
         .prescale = 1, .postscale = f->request.postscale, .divisor = 1};
     const char *from = a->theirs.data;
 
-    for (int rank = 0; rank < set->place.size; rank++) {
-        const struct stretch s = share(f->work.count, rank, set->place.size);
+    for (int rank = 0; rank < set->self.size; rank++) {
+        const struct stretch s = share(f->work.count, rank, set->self.size);
         memcpy(a->work + (size_t)s.at * width, from, (size_t)s.len * width);
         from += (size_t)s.len * width;
     }
@@ -375,7 +375,7 @@ bool hvd_adasum_advance(struct hvd_set *set, struct hvd_fused_op *f)
         return false;
     case GATHER_DOTS:
         combine(set, f);
-        if (2 << a->level++ < set->place.size)
+        if (2 << a->level++ < set->self.size)
             begin_level(set, f);
         else
             begin_result(set, f);

@@ -108,7 +108,7 @@ static hvd_status_t agree(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     a->request = &entry->request;
     hvd_telemetry_agreed(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
                          false);
-    if (step->n_rows != (step->kind == HVD_ALLGATHER ? (uint32_t)set->place.size : 0))
+    if (step->n_rows != (step->kind == HVD_ALLGATHER ? (uint32_t)set->self.size : 0))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "the plan has %u rows for tensor %s", step->n_rows,
                         entry->name);
     return step->slot == HVD_CACHE_NO_SLOT ? HVD_OK : put_in_slot(e, set, entry, step, err);

@@ -33,7 +33,7 @@ hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, s
                                                   .shutdown_ns = e->options.stall_shutdown_ns,
                                                   .node = &set->node};
 
-    if (options.warning_ns == 0 || set->place.size == 1)
+    if (options.warning_ns == 0 || set->self.size == 1)
         return HVD_OK;
     return hvd_heartbeat_create(&options, &set->heartbeat, err);
 }

@@ -114,14 +114,14 @@ const struct hvd_topology *hvd_engine_topology(const struct hvd_engine *e)
     return &e->topology;
 }
 
-hvd_status_t hvd_engine_place(struct hvd_engine *e, uint32_t set, struct hvd_place *place,
-                              struct hvd_err *err)
+hvd_status_t hvd_engine_self(struct hvd_engine *e, uint32_t set, struct hvd_self *self,
+                             struct hvd_err *err)
 {
     pthread_mutex_lock(&e->mu);
     const struct hvd_set *found = hvd_set_find(e, set);
     const bool exists = set < e->n_sets && !e->infos[set].is_removed;
     if (found && exists)
-        *place = found->place;
+        *self = found->self;
     pthread_mutex_unlock(&e->mu);
     if (!exists)
         return HVD_FAIL(err, HVD_ERR_NOT_FOUND, 0,
@@ -141,7 +141,7 @@ hvd_status_t hvd_engine_check_root(struct hvd_engine *e, uint32_t set, int root,
     const struct hvd_set *found = hvd_set_find(e, set);
     const bool is_good = !found || hvd_set_rank_of(found, root) >= 0;
     if (!is_good)
-        hvd_rank_list_init(&list, found->ranks, found->place.size);
+        hvd_rank_list_init(&list, found->ranks, found->self.size);
     pthread_mutex_unlock(&e->mu);
     return is_good ? HVD_OK
                    : HVD_FAIL(err, HVD_ERR_INVALID, 0,

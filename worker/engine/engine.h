@@ -195,8 +195,8 @@ hvd_status_t hvd_engine_check_root(struct hvd_engine *e, uint32_t set, int root,
 
 /* This rank in the process set, and its size, into *place. HVD_ERR_NOT_FOUND when there is no such
  * set, HVD_ERR_DENIED when this rank is not in it. Any thread. */
-hvd_status_t hvd_engine_place(struct hvd_engine *e, uint32_t set, struct hvd_place *place,
-                              struct hvd_err *err);
+hvd_status_t hvd_engine_self(struct hvd_engine *e, uint32_t set, struct hvd_self *self,
+                             struct hvd_err *err);
 
 /* The number of the next tensor of this operation and process set that has no name, from 1; 0 when
  * this rank is not in the set. Any thread. */

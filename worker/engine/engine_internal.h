@@ -180,11 +180,11 @@ struct hvd_asking {
 /* A process set, as its members and nobody else has it. */
 struct hvd_set {
     uint32_t id;
-    struct hvd_place place; /* in the set */
-    struct hvd_tree tree;   /* over its ranks; constant, as the next one */
-    struct hvd_node node;   /* this rank in it */
-    int *ranks;             /* of the job, by rank of the set; owned */
-    int64_t *ones;          /* by rank: each 1; owned */
+    struct hvd_self self; /* in the set */
+    struct hvd_tree tree; /* over its ranks; constant, as the next one */
+    struct hvd_node node; /* this rank in it */
+    int *ranks;           /* of the job, by rank of the set; owned */
+    int64_t *ones;        /* by rank: each 1; owned */
 
     /* guarded by mu */
     struct hvd_cache *cache;

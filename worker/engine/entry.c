@@ -106,7 +106,7 @@ static struct hvd_entry *create_transient(struct hvd_engine *e, const struct hvd
 
     if (!entry)
         return NULL;
-    entry->splits = s->splits ? copy_splits(s->splits, set->place.size) : NULL;
+    entry->splits = s->splits ? copy_splits(s->splits, set->self.size) : NULL;
     if ((s->splits && !entry->splits) || hvd_handles_add(&e->handles, entry) != HVD_OK) {
         hvd_free(entry->splits);
         entry->splits = NULL;

@@ -184,7 +184,7 @@ static struct hvd_exec_plan *create_exec_plan(struct hvd_set *set, uint32_t n_fu
 static hvd_status_t fill_by_rank(struct hvd_set *set, struct hvd_fused_op *f,
                                  const struct hvd_agreed *a)
 {
-    const size_t n = (size_t)set->place.size;
+    const size_t n = (size_t)set->self.size;
 
     if (f->request.op != HVD_ALLGATHER && f->request.op != HVD_REDUCESCATTER)
         return HVD_OK;

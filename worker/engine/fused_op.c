@@ -135,13 +135,13 @@ static hvd_status_t prepare_gather(const struct hvd_engine *e, const struct hvd_
 {
     struct hvd_entry *entry = f->members[0].entry;
 
-    if (!entry || hvd_output_create(set->place.size, &entry->output) != HVD_OK)
+    if (!entry || hvd_output_create(set->self.size, &entry->output) != HVD_OK)
         return no_memory(err, f, sizeof(struct horovod_output));
-    hvd_status_t st = hvd_op_layout_work(&f->request, f->by_rank, set->place, entry->output->counts,
+    hvd_status_t st = hvd_op_layout_work(&f->request, f->by_rank, set->self, entry->output->counts,
                                          &f->work, err);
     if (st != HVD_OK)
         return st;
-    memcpy(entry->output->rows, f->by_rank, (size_t)set->place.size * sizeof(int64_t));
+    memcpy(entry->output->rows, f->by_rank, (size_t)set->self.size * sizeof(int64_t));
     entry->output->n_rows = f->work.total_rows;
     f->move.counts = entry->output->counts;
     return reserve(e, f, f->work.total, err);
@@ -152,9 +152,9 @@ static hvd_status_t prepare_splits(const struct hvd_set *set, struct hvd_fused_o
                                    struct hvd_err *err)
 {
     struct hvd_entry *entry = f->members[0].entry;
-    hvd_status_t st = hvd_op_layout_work(&f->request, NULL, set->place, NULL, &f->work, err);
+    hvd_status_t st = hvd_op_layout_work(&f->request, NULL, set->self, NULL, &f->work, err);
 
-    if (st == HVD_OK && (!entry || hvd_output_create(set->place.size, &entry->output) != HVD_OK))
+    if (st == HVD_OK && (!entry || hvd_output_create(set->self.size, &entry->output) != HVD_OK))
         st = no_memory(err, f, sizeof(struct horovod_output));
     if (st != HVD_OK)
         return st;
@@ -163,7 +163,7 @@ static hvd_status_t prepare_splits(const struct hvd_set *set, struct hvd_fused_o
     f->move.dtype = HVD_INT64;
     f->move.input = f->splits;
     f->move.output = entry->output->rows;
-    f->move.count = set->place.size;
+    f->move.count = set->self.size;
     f->move.counts = set->ones;
     f->move.received = set->ones;
     f->work.moves_data = true;
@@ -176,11 +176,11 @@ static hvd_status_t prepare_rows(const struct hvd_engine *e, const struct hvd_se
 {
     struct horovod_output *output = f->members[0].entry->output;
     const int64_t row = hvd_request_row_elements(&f->request);
-    int64_t *counts = f->splits + set->place.size;
+    int64_t *counts = f->splits + set->self.size;
     int64_t total = 0;
 
     output->n_rows = 0;
-    for (int i = 0; i < set->place.size; i++) {
+    for (int i = 0; i < set->self.size; i++) {
         counts[i] = f->splits[i] * row;
         if (output->rows[i] < 0 ||
             __builtin_mul_overflow(output->rows[i], row, &output->counts[i]) ||
@@ -192,7 +192,7 @@ static hvd_status_t prepare_rows(const struct hvd_engine *e, const struct hvd_se
     f->move.dtype = f->request.dtype;
     f->move.input = f->members[0].entry->input;
     f->move.count = 0;
-    for (int i = 0; i < set->place.size; i++)
+    for (int i = 0; i < set->self.size; i++)
         f->move.count += counts[i];
     f->move.counts = counts;
     f->move.received = output->counts;
@@ -219,7 +219,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         .reduce = is_average ? HVD_SUM : req->reduce,
         .scaling = {.prescale = req->prescale,
                     .postscale = req->postscale,
-                    .divisor = is_average ? set->place.size : 1},
+                    .divisor = is_average ? set->self.size : 1},
         .root = req->op == HVD_BROADCAST ? hvd_set_rank_of(set, req->root) : 0,
         .set = set->id,
         .count = f->work.count,
@@ -232,7 +232,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
         return st;
     set_memory(f);
     if (hvd_adasum_is(f))
-        st = hvd_op_layout_check_adasum(set->place.size, err);
+        st = hvd_op_layout_check_adasum(set->self.size, err);
     if (st != HVD_OK)
         return st;
     if (hvd_op_is_uneven(req->op) && !f->members[0].entry)
@@ -243,7 +243,7 @@ static hvd_status_t prepare(struct hvd_engine *e, struct hvd_set *set, struct hv
     if (req->op == HVD_ALLTOALL)
         return prepare_splits(set, f, err);
     const int64_t count = f->work.count; /* of a fused operation: the sum */
-    st = hvd_op_layout_work(req, NULL, set->place, f->by_rank, &f->work, err);
+    st = hvd_op_layout_work(req, NULL, set->self, f->by_rank, &f->work, err);
     if (f->n_members > 1) {
         f->work.count = count;
         f->work.moves_data = true;
@@ -336,7 +336,7 @@ static hvd_status_t perform_alone(struct hvd_engine *e, struct hvd_set *set, str
 static hvd_status_t depart(struct hvd_engine *e, struct hvd_set *set, struct hvd_fused_op *f,
                            struct hvd_err *err)
 {
-    if (set->place.size == 1)
+    if (set->self.size == 1)
         return perform_alone(e, set, f, err);
     if (!f->work.moves_data) {
         finish(e, set, f, HVD_OK, NULL);

@@ -51,7 +51,7 @@ static void queue_part(struct hvd_engine *e, struct hvd_entry *part)
 /* Whether the set waits for this rank, and does not know yet that it joins. */
 static bool is_concerned(const struct hvd_engine *e, const struct hvd_set *set)
 {
-    return set && set->place.size > 1 && !set->is_ended && !set->is_join_pending &&
+    return set && set->self.size > 1 && !set->is_ended && !set->is_join_pending &&
            !e->infos[set->id].is_removed;
 }
 

@@ -37,12 +37,12 @@ static hvd_status_t make(void *ctx, struct hvd_err *err)
 /* NULL: out of memory. */
 static struct making *create(const struct hvd_engine *e, const struct hvd_set *set)
 {
-    const size_t n = (size_t)set->place.size;
+    const size_t n = (size_t)set->self.size;
     struct making *m = hvd_malloc(1, sizeof(*m) + n * sizeof(m->ranks[0]));
 
     if (!m)
         return NULL;
-    *m = (struct making){.transport = e->transport, .id = set->id, .n_ranks = set->place.size};
+    *m = (struct making){.transport = e->transport, .id = set->id, .n_ranks = set->self.size};
     memcpy(m->ranks, set->ranks, n * sizeof(m->ranks[0]));
     return m;
 }
@@ -108,5 +108,5 @@ hvd_status_t hvd_set_make(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     if (m && hvd_aside_start("horovod-set", make, m, &aside) == HVD_OK)
         return attend(e, set, aside, m, err);
     hvd_free(m);
-    return t->ops->add_set(t, set->id, set->ranks, set->place.size, err);
+    return t->ops->add_set(t, set->id, set->ranks, set->self.size, err);
 }

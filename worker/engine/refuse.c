@@ -231,7 +231,7 @@ static bool is_refused_by_head(struct hvd_strview name)
 static bool is_awaited(const struct hvd_engine *e, const struct hvd_set *set,
                        const struct hvd_refused *refused)
 {
-    return set && set->place.size > 1 && !set->is_ended && !set->is_join_pending &&
+    return set && set->self.size > 1 && !set->is_ended && !set->is_join_pending &&
            !e->sets[0]->is_join_pending && !e->is_ended && !atomic_load(&e->is_leaving) &&
            !e->infos[set->id].is_removed && refused->name.len > 0 &&
            refused->name.len <= HVD_NAME_MAX && set->n_refusals < REFUSALS_MAX;

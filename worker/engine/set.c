@@ -47,10 +47,10 @@ static hvd_status_t find_hosts(const struct hvd_engine *e, const struct hvd_set 
     *hosts = NULL;
     if (!t->ops->host_number && e->topology.local_size == e->topology.size)
         return HVD_OK;
-    *hosts = hvd_malloc((size_t)set->place.size, sizeof(**hosts));
+    *hosts = hvd_malloc((size_t)set->self.size, sizeof(**hosts));
     if (!*hosts)
         return HVD_ERR_NOMEM;
-    for (int i = 0; i < set->place.size; i++) /* not known: each rank is on a host of its own */
+    for (int i = 0; i < set->self.size; i++) /* not known: each rank is on a host of its own */
         (*hosts)[i] = t->ops->host_number ? t->ops->host_number(t, set->ranks[i]) : set->ranks[i];
     return HVD_OK;
 }
@@ -66,12 +66,12 @@ static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, s
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "out of memory for a process set");
     const struct hvd_tree_options shape = {
-        .size = set->place.size, .hosts = hosts, .fanout = e->options.tree_fanout};
+        .size = set->self.size, .hosts = hosts, .fanout = e->options.tree_fanout};
     st = hvd_tree_init(&set->tree, &shape, err);
     hvd_free(hosts);
     if (st == HVD_OK)
-        st = hvd_node_init(&set->node, &set->tree, set->tree.position_of[set->place.rank], err);
-    if (st == HVD_OK && set->node.n_children > 0 && set->place.rank != 0)
+        st = hvd_node_init(&set->node, &set->tree, set->tree.position_of[set->self.rank], err);
+    if (st == HVD_OK && set->node.n_children > 0 && set->self.rank != 0)
         st = hvd_relay_create(&relay, &set->relay, err);
     return st;
 }
@@ -93,7 +93,7 @@ static bool is_over(const struct hvd_engine *e, const struct hvd_set *set)
 bool hvd_set_retire(struct hvd_engine *e, struct hvd_set *set)
 {
     const uint32_t end = hvd_cache_end(set->cache);
-    const bool is_shared = set->place.size > 1;
+    const bool is_shared = set->self.size > 1;
     const uint32_t id = set->id;
 
     if (!is_over(e, set))
@@ -138,7 +138,7 @@ static hvd_status_t fill(const struct hvd_engine *e, struct hvd_set *set, struct
         st = grow_tree(e, set, err);
     if (st == HVD_OK)
         st = hvd_beats_create(e, set, err);
-    if (st == HVD_OK && set->place.rank == 0)
+    if (st == HVD_OK && set->self.rank == 0)
         st = hvd_negotiator_create(&options, &set->negotiator, err);
     return st;
 }
@@ -159,13 +159,13 @@ hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *
     }
     set->id = id;
     set->last = HVD_CACHE_NO_SLOT;
-    set->place.size = n_ranks;
+    set->self.size = n_ranks;
     hvd_buf_init(&set->message, HVD_MESSAGE_MAX);
     for (int i = 0; i < n_ranks; i++) {
         set->ranks[i] = ranks[i];
         set->ones[i] = 1;
         if (ranks[i] == e->topology.rank)
-            set->place.rank = i;
+            set->self.rank = i;
     }
     hvd_status_t st = fill(e, set, err);
     if (st != HVD_OK) {
@@ -209,7 +209,7 @@ struct hvd_set *hvd_set_find(const struct hvd_engine *e, uint32_t id)
 int hvd_set_rank_of(const struct hvd_set *set, int world_rank)
 {
     int low = 0;
-    int high = set->place.size;
+    int high = set->self.size;
 
     while (low < high) { /* ranks are sorted */
         int middle = low + (high - low) / 2;

@@ -248,10 +248,10 @@ static void count_elements(const struct hvd_set *set, const struct hvd_fused_op 
     const struct hvd_collective *c = &f->move;
     const struct hvd_entry *entry = f->members[0].entry;
 
-    *in = c->op == HVD_BROADCAST && c->root != set->place.rank ? 0 : c->count;
+    *in = c->op == HVD_BROADCAST && c->root != set->self.rank ? 0 : c->count;
     *out = c->count;
     if (c->op == HVD_REDUCESCATTER)
-        *out = c->counts[set->place.rank];
+        *out = c->counts[set->self.rank];
     else if (hvd_op_is_uneven(c->op))
         *out = (int64_t)(entry->output->bytes / hvd_dtype_size((int)c->dtype));
 }
@@ -367,7 +367,7 @@ static hvd_status_t gather_pieces(struct hvd_set *set, struct hvd_fused_op *f, i
     const int64_t larger = in > out ? in : out;
 
     const bool is_whole = !f->pieces && f->members[0].entry;
-    if (is_whole && set->place.size > 1 && !scales(&f->move.scaling))
+    if (is_whole && set->self.size > 1 && !scales(&f->move.scaling))
         return HVD_OK;
     hvd_status_t st = take_block(on, (size_t)larger * width, false, &s->block, err);
     if (st != HVD_OK)
@@ -398,7 +398,7 @@ static hvd_status_t launch(struct hvd_engine *e, struct hvd_set *set, struct hvd
     s->whole = (struct hvd_piece){.input = f->move.input, .output = f->move.output};
     hvd_status_t st = gather_pieces(set, f, in, out, err);
     f->move.scaling = (struct hvd_scaling){.prescale = 1, .postscale = 1, .divisor = 1};
-    if (st == HVD_OK && set->place.size > 1)
+    if (st == HVD_OK && set->self.size > 1)
         st = s->device->ops->start(s->device, on->in, &f->move, err);
     if (st == HVD_OK && s->block && out > 0) {
         struct hvd_device_copy copy = copy_of(f, out, s->block->memory, false);
@@ -423,7 +423,7 @@ static hvd_status_t ask(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_
 
     memset(on->question, 0, sizeof(on->question));
     on->question[HVD_DEVICE_KEY_MAX] = on->device->ops->start ? 0 : 1;
-    if (on->device->ops->start && set->place.rank == 0)
+    if (on->device->ops->start && set->self.rank == 0)
         st = on->device->ops->make_key(on->device, on->question, err);
     s->move = f->move;
     s->has_more = f->has_more;
@@ -446,7 +446,7 @@ hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struc
     struct hvd_set_device *on = set->on_device;
     struct hvd_staging *s = f->staging;
     const struct hvd_device_group group = {
-        .set = set->id, .rank = set->place.rank, .size = set->place.size, .ranks = set->ranks};
+        .set = set->id, .rank = set->self.rank, .size = set->self.size, .ranks = set->ranks};
     hvd_status_t st = HVD_OK;
 
     (void)e;
@@ -527,7 +527,7 @@ hvd_status_t hvd_staging_begin(struct hvd_engine *e, struct hvd_set *set, struct
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a flight");
     f->staging->device = set->on_device->device;
     f->staging->phase = HERE;
-    if (set->place.size == 1 || !f->work.moves_data)
+    if (set->self.size == 1 || !f->work.moves_data)
         return HVD_OK;
     /* Loads while others move, once it is known that it has to. */
     st = claim_early(set, f, err);
@@ -542,7 +542,7 @@ hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct
     struct hvd_staging *s = f->staging;
     hvd_status_t st = HVD_OK;
 
-    if (set->place.size == 1)
+    if (set->self.size == 1)
         return launch(e, set, f, err);
     if (set->on_device->mode == UNKNOWN)
         return ask(set, f, err);

@@ -6,7 +6,7 @@
 
 static const struct hvd_request gather = {
     .op = HVD_ALLGATHER, .ndim = 2, .shape = {2, 5}, .name = {.data = "t", .len = 1}};
-static const struct hvd_place place = {.rank = 1, .size = 3};
+static const struct hvd_self self = {.rank = 1, .size = 3};
 
 static void an_allreduce_moves_its_elements(void **state)
 {
@@ -14,16 +14,16 @@ static void an_allreduce_moves_its_elements(void **state)
     struct hvd_work work = {0};
 
     (void)state;
-    assert_int_equal(hvd_op_layout_work(&req, NULL, place, NULL, &work, NULL), HVD_OK);
+    assert_int_equal(hvd_op_layout_work(&req, NULL, self, NULL, &work, NULL), HVD_OK);
     assert_int_equal(work.count, 6);
     assert_int_equal(work.total, 6);
     assert_true(work.moves_data);
     req.shape[0] = 0;
-    assert_int_equal(hvd_op_layout_work(&req, NULL, place, NULL, &work, NULL), HVD_OK);
+    assert_int_equal(hvd_op_layout_work(&req, NULL, self, NULL, &work, NULL), HVD_OK);
     assert_false(work.moves_data);
     req.op = HVD_BARRIER;
     req.ndim = 0;
-    assert_int_equal(hvd_op_layout_work(&req, NULL, place, NULL, &work, NULL), HVD_OK);
+    assert_int_equal(hvd_op_layout_work(&req, NULL, self, NULL, &work, NULL), HVD_OK);
     assert_false(work.moves_data);
 }
 
@@ -34,7 +34,7 @@ static void an_allgather_is_laid_out_by_rank(void **state)
     struct hvd_work work = {0};
 
     (void)state;
-    assert_int_equal(hvd_op_layout_work(&gather, agreed, place, counts, &work, NULL), HVD_OK);
+    assert_int_equal(hvd_op_layout_work(&gather, agreed, self, counts, &work, NULL), HVD_OK);
     assert_int_equal(work.count, 10);
     assert_int_equal(work.total_rows, 9);
     assert_int_equal(work.total, 45);
@@ -48,7 +48,7 @@ static void the_first_ranks_of_a_reducescatter_get_a_row_more(void **state)
     int64_t counts[3];
 
     (void)state;
-    assert_int_equal(hvd_op_layout_work(&req, NULL, place, counts, &work, NULL), HVD_OK);
+    assert_int_equal(hvd_op_layout_work(&req, NULL, self, counts, &work, NULL), HVD_OK);
     assert_int_equal(counts[0], 9);
     assert_int_equal(counts[1], 9);
     assert_int_equal(counts[2], 6);
@@ -66,14 +66,12 @@ static void a_plan_that_does_not_fit_is_refused(void **state)
     struct hvd_work work = {0};
 
     (void)state;
-    assert_int_equal(hvd_op_layout_work(&gather, others, place, counts, &work, NULL),
+    assert_int_equal(hvd_op_layout_work(&gather, others, self, counts, &work, NULL),
                      HVD_ERR_INVALID);
-    assert_int_equal(hvd_op_layout_work(&gather, NULL, place, counts, &work, NULL),
-                     HVD_ERR_INVALID);
-    assert_int_equal(hvd_op_layout_work(&gather, huge, place, counts, &work, NULL),
+    assert_int_equal(hvd_op_layout_work(&gather, NULL, self, counts, &work, NULL), HVD_ERR_INVALID);
+    assert_int_equal(hvd_op_layout_work(&gather, huge, self, counts, &work, NULL),
                      HVD_ERR_TOO_LARGE);
-    assert_int_equal(hvd_op_layout_work(&scalar, NULL, place, counts, &work, NULL),
-                     HVD_ERR_INVALID);
+    assert_int_equal(hvd_op_layout_work(&scalar, NULL, self, counts, &work, NULL), HVD_ERR_INVALID);
 }
 
 static void expect_splits(int64_t rows, const int64_t *given, int n, const char *words)

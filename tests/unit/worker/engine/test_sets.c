@@ -68,7 +68,7 @@ static void be_refused(struct world *w, int rank)
     const int twice[] = {0, 0};
     const int outside[] = {w->size};
     const int one[] = {rank == 0 ? 0 : 1};
-    struct hvd_place place;
+    struct hvd_self self;
     struct hvd_err err = {0};
     uint32_t id = 0;
     int ranks[MAX_RANKS];
@@ -87,7 +87,7 @@ static void be_refused(struct world *w, int rank)
                  "no mismatch", rank);
     world_expect(strstr(err.msg, "Different ranks tried to set up mismatching") != NULL, err.msg,
                  rank);
-    world_expect(hvd_engine_place(w->engines[rank], two, &place, NULL) ==
+    world_expect(hvd_engine_self(w->engines[rank], two, &self, NULL) ==
                      (rank < 2 ? HVD_OK : HVD_ERR_DENIED),
                  "place", rank);
     world_expect(hvd_engine_set_ranks(w->engines[rank], two, ranks, MAX_RANKS) == 2 &&
