@@ -60,13 +60,13 @@ bool hvd_api_allows_set_changes(void);
 hvd_status_t hvd_api_watch_forks(struct hvd_err *err);
 
 /* Where the rank is that children are forked from; NULL: the job has ended. Holds life. */
-void hvd_api_place_for_children(const struct hvd_topology *place);
+void hvd_api_topology_for_children(const struct hvd_topology *topology);
 
 /* Whether this process was forked from one that has used Horovod. */
 bool hvd_api_is_forked(void);
 
 /* The place of the rank that this process was forked from; false when there was no job. */
-bool hvd_api_parents_place(struct hvd_topology *place);
+bool hvd_api_parents_topology(struct hvd_topology *topology);
 
 /* Why a forked process cannot do anything, into *why. */
 void hvd_api_explain_fork(struct hvd_err *why);

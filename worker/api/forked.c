@@ -14,8 +14,8 @@ static struct {
     pthread_once_t once;
     atomic_bool is_watched;
     atomic_bool is_child;
-    atomic_bool has_place; /* a job runs, or ran when this process was forked */
-    struct hvd_topology place;
+    atomic_bool has_topology; /* a job runs, or ran when this process was forked */
+    struct hvd_topology topology;
 } forked = {.once = PTHREAD_ONCE_INIT};
 
 static void mark_child(void)
@@ -36,11 +36,11 @@ hvd_status_t hvd_api_watch_forks(struct hvd_err *err)
     return HVD_OK;
 }
 
-void hvd_api_place_for_children(const struct hvd_topology *place)
+void hvd_api_topology_for_children(const struct hvd_topology *topology)
 {
-    if (place)
-        forked.place = *place;
-    atomic_store_explicit(&forked.has_place, place != NULL, memory_order_release);
+    if (topology)
+        forked.topology = *topology;
+    atomic_store_explicit(&forked.has_topology, topology != NULL, memory_order_release);
 }
 
 bool hvd_api_is_forked(void)
@@ -48,23 +48,23 @@ bool hvd_api_is_forked(void)
     return atomic_load_explicit(&forked.is_child, memory_order_relaxed);
 }
 
-bool hvd_api_parents_place(struct hvd_topology *place)
+bool hvd_api_parents_topology(struct hvd_topology *topology)
 {
-    if (!atomic_load_explicit(&forked.has_place, memory_order_acquire))
+    if (!atomic_load_explicit(&forked.has_topology, memory_order_acquire))
         return false;
-    *place = forked.place;
+    *topology = forked.topology;
     return true;
 }
 
 void hvd_api_explain_fork(struct hvd_err *why)
 {
-    struct hvd_topology place;
+    struct hvd_topology topology;
 
-    if (hvd_api_parents_place(&place))
+    if (hvd_api_parents_topology(&topology))
         hvd_err_set(why, HVD_ERR_STATE, 0,
                     "This process was forked from rank %d and is no part of the job: only the "
                     "process that called horovod_init may use Horovod.",
-                    place.rank);
+                    topology.rank);
     else
         hvd_err_set(why, HVD_ERR_STATE, 0,
                     "This process was forked from one that has used Horovod, and cannot use it: "

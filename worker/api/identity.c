@@ -7,7 +7,7 @@
 static bool get_topology(struct hvd_topology *out)
 {
     if (hvd_api_is_forked())
-        return hvd_api_parents_place(out);
+        return hvd_api_parents_topology(out);
     struct hvd_engine *engine = hvd_api_enter(true);
     if (!engine)
         return false;

@@ -56,7 +56,7 @@ static void install(struct hvd_job *job)
     atomic_store(&api.engine, job->engine);
     hvd_inside_drain();
     destroy_job(old);
-    hvd_api_place_for_children(hvd_engine_topology(job->engine));
+    hvd_api_topology_for_children(hvd_engine_topology(job->engine));
     atomic_store_explicit(&api.is_running, true, memory_order_release);
 }
 
@@ -146,7 +146,7 @@ static void leave(bool keeps_mpi)
         hvd_rank_state_set(HVD_RANK_ENDED);
         if (st == HVD_OK) {
             atomic_store(&api.is_running, false);
-            hvd_api_place_for_children(NULL);
+            hvd_api_topology_for_children(NULL);
             hvd_telemetry_end(atomic_load(&api.job)->telemetry);
         } else {
             hvd_log(&atomic_load(&api.job)->log, HVD_LOG_ERROR, "api",

@@ -83,7 +83,7 @@ static const struct variable honoured[] = {
     {"HOROVOD_FLIGHT_RECORDER", PATH, FIELD(flight_recorder), 0, 0, "", 0},
 };
 
-#define MPI_PLACES "ranks come from MPI"
+#define FROM_MPI "ranks come from MPI"
 #define NO_GLOO "there is no Gloo in this library"
 #define NO_GPU "this library moves the memory of the host"
 
@@ -91,13 +91,13 @@ static const struct {
     const char *name;
     const char *why;
 } without_effect[] = {
-    {"HOROVOD_RANK", MPI_PLACES},
-    {"HOROVOD_SIZE", MPI_PLACES},
-    {"HOROVOD_LOCAL_RANK", MPI_PLACES},
-    {"HOROVOD_LOCAL_SIZE", MPI_PLACES},
-    {"HOROVOD_CROSS_RANK", MPI_PLACES},
-    {"HOROVOD_CROSS_SIZE", MPI_PLACES},
-    {"HOROVOD_HOSTNAME", MPI_PLACES},
+    {"HOROVOD_RANK", FROM_MPI},
+    {"HOROVOD_SIZE", FROM_MPI},
+    {"HOROVOD_LOCAL_RANK", FROM_MPI},
+    {"HOROVOD_LOCAL_SIZE", FROM_MPI},
+    {"HOROVOD_CROSS_RANK", FROM_MPI},
+    {"HOROVOD_CROSS_SIZE", FROM_MPI},
+    {"HOROVOD_HOSTNAME", FROM_MPI},
     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", NO_GLOO},
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", NO_GLOO},
     {"HOROVOD_GLOO_IFACE", NO_GLOO},

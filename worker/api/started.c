@@ -17,17 +17,17 @@
 
 #include "worker/api/api_internal.h"
 
-#define PLACE_MAX 512
+#define LOCATION_MAX 512
 
 /* What a process has of a launcher. */
-struct place {
+struct location {
     const char *rank;
-    char text[PLACE_MAX];
+    char text[LOCATION_MAX];
 };
 
 /* Open MPI sets PMIX_NAMESPACE also in a process alone, once MPI is initialised: its children then
  * are alone as well. Slurm's own protocol knows the other names. */
-static bool find_place(struct place *out)
+static bool find_location(struct location *out)
 {
     static const char *const names[][2] = {{"PMIX_NAMESPACE", "PMIX_RANK"},
                                            {"PMI_JOBID", "PMI_RANK"}};
@@ -54,13 +54,13 @@ static bool lives(pid_t pid)
 hvd_status_t hvd_api_check_started(struct hvd_err *err)
 {
     const char *left = getenv(HVD_API_RANK_PROCESS);
-    struct place place;
+    struct location location;
     char *end = NULL;
 
-    if (!left || !find_place(&place))
+    if (!left || !find_location(&location))
         return HVD_OK;
     const long pid = strtol(left, &end, 10);
-    if (pid <= 0 || pid == (long)getpid() || *end != ' ' || strcmp(end + 1, place.text) != 0 ||
+    if (pid <= 0 || pid == (long)getpid() || *end != ' ' || strcmp(end + 1, location.text) != 0 ||
         !lives((pid_t)pid))
         return HVD_OK;
     return HVD_FAIL(err, HVD_ERR_STATE, 0,
@@ -68,17 +68,17 @@ hvd_status_t hvd_api_check_started(struct hvd_err *err)
                     "Horovod already, and is no part of the job. In Python, guard the main module "
                     "with if __name__ == \"__main__\": where processes are started with \"spawn\" "
                     "(a DataLoader's workers), each of them imports that module.",
-                    place.rank, pid);
+                    location.rank, pid);
 }
 
 void hvd_api_mark_children(void)
 {
-    struct place place;
-    char value[PLACE_MAX + 32];
+    struct location location;
+    char value[LOCATION_MAX + 32];
 
-    if (!find_place(&place))
+    if (!find_location(&location))
         return;
-    (void)snprintf(value, sizeof(value), "%ld %s", (long)getpid(), place.text);
+    (void)snprintf(value, sizeof(value), "%ld %s", (long)getpid(), location.text);
     const char *left = getenv(HVD_API_RANK_PROCESS);
     if (!left || strcmp(left, value) != 0)
         (void)setenv(HVD_API_RANK_PROCESS, value, 1); /* without it children are as they are */
