@@ -1,7 +1,7 @@
 /*
  * How long ranks take to agree, from 16 to 27,360 of them, simulated: the real coordinator and
- * relays, their real messages, and a modelled network (simulation.h). Prints tables, or with --json
- * a line for each run. What is counted is exact, what is a time is modelled.
+ * aggregators, their real messages, and a modelled network (simulation.h). Prints tables, or with
+ * --json a line for each run. What is counted is exact, what is a time is modelled.
  */
 #include <stdio.h>
 #include <string.h>

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "worker/core/aggregator.h"
 #include "worker/core/negotiate.h"
-#include "worker/core/relay.h"
 
 const struct hvd_network simulation_network = {
     .near = {.latency_ns = 200, .overhead_ns = 100, .gap_ns = 100, .byte_ns = 0.1},
@@ -39,7 +39,7 @@ struct world {
     struct hvd_clock *clock;
     struct hvd_tree tree;
     struct hvd_node *nodes;
-    struct hvd_relay **relays; /* by position; NULL: a leaf, or the root */
+    struct hvd_aggregator **aggregators; /* by position; NULL: a leaf, or the root */
     struct hvd_negotiator *root;
     int *ranks;
     int *n_up;
@@ -225,10 +225,10 @@ static const struct hvd_buf *asked_by(struct world *w, int position)
 
 /* --- What ranks do ---------------------------------------------------------------------------- */
 
-/* Takes in what a party says, itself included. */
-static void hear(struct world *w, int position, int party, const char *data, size_t len)
+/* Takes in what a branch says, itself included. */
+static void hear(struct world *w, int position, int branch, const char *data, size_t len)
 {
-    struct hvd_relay *relay = w->relays[position];
+    struct hvd_aggregator *aggregator = w->aggregators[position];
     struct hvd_reader reader;
     struct hvd_err err = {0};
     struct hvd_ask ask;
@@ -237,17 +237,17 @@ static void hear(struct world *w, int position, int party, const char *data, siz
 
     if (st == HVD_OK && reader.type == HVD_MESSAGE_BITS) {
         work_ns += reader.n_words * w->options->word_ns;
-        st = relay ? hvd_relay_bits(relay, party, &reader, 0, &err)
-                   : hvd_negotiator_bits(w->root, party, &reader, 0, &err);
+        st = aggregator ? hvd_aggregator_bits(aggregator, branch, &reader, 0, &err)
+                        : hvd_negotiator_bits(w->root, branch, &reader, 0, &err);
     }
     while (st == HVD_OK && reader.left > 0) {
         st = hvd_reader_request(&reader, &ask, &err);
         if (st != HVD_OK)
             break;
         work_ns += w->options->item_ns;
-        w->step->root_items += !relay;
-        st = relay ? hvd_relay_request(relay, &ask, 0, &err)
-                   : hvd_negotiator_request(w->root, &ask, 0, &err);
+        w->step->root_items += !aggregator;
+        st = aggregator ? hvd_aggregator_request(aggregator, &ask, 0, &err)
+                        : hvd_negotiator_request(w->root, &ask, 0, &err);
     }
     if (st != HVD_OK)
         blame(w, "a message that goes up", &err);
@@ -273,8 +273,8 @@ static void follow(struct world *w, int position, const char *data, size_t len)
 
     if (st == HVD_OK && (int)n_steps != (w->is_cached ? 0 : w->options->n_tensors))
         blame(w, "a plan does not have all tensors", NULL);
-    if (st == HVD_OK && w->relays[position])
-        st = hvd_relay_plan(w->relays[position], reader, &err);
+    if (st == HVD_OK && w->aggregators[position])
+        st = hvd_aggregator_plan(w->aggregators[position], reader, &err);
     if (st != HVD_OK)
         blame(w, "a plan", &err);
     const int64_t done_ns =
@@ -292,8 +292,8 @@ static void speak(struct world *w, int position)
     const struct hvd_buf *buf = NULL;
     struct hvd_err err = {0};
 
-    while (w->relays[position] && hvd_relay_next(w->relays[position], &buf, &err) == HVD_OK &&
-           buf) {
+    while (w->aggregators[position] &&
+           hvd_aggregator_next(w->aggregators[position], &buf, &err) == HVD_OK && buf) {
         struct message *m = copy_message(w, buf->data, buf->len);
         if (m)
             send(w, position, w->nodes[position].parent, m, m->len);
@@ -328,7 +328,7 @@ static void deliver(struct world *w, struct event *event)
         send_down(w, to, event->message);
         follow(w, to, data, len);
     } else {
-        hear(w, to, hvd_node_party(&w->nodes[to], event->from), data, len);
+        hear(w, to, hvd_node_branch(&w->nodes[to], event->from), data, len);
         speak(w, to);
     }
     if (to == 0)
@@ -410,11 +410,11 @@ static hvd_status_t open_ranks(struct world *w)
     hvd_status_t st = hvd_negotiator_create(&root, &w->root, NULL);
 
     for (int i = 1; i < w->options->n_ranks && st == HVD_OK; i++) {
-        const struct hvd_relay_options relay = {.node = &w->nodes[i],
-                                                .world_size = w->options->n_ranks};
+        const struct hvd_aggregator_options aggregator = {.node = &w->nodes[i],
+                                                          .world_size = w->options->n_ranks};
         w->ranks[i] = i;
         if (w->nodes[i].n_children > 0)
-            st = hvd_relay_create(&relay, &w->relays[i], NULL);
+            st = hvd_aggregator_create(&aggregator, &w->aggregators[i], NULL);
     }
     return st;
 }
@@ -425,20 +425,20 @@ static bool open_world(struct world *w, const struct simulation_options *options
 
     *w = (struct world){.options = options};
     w->nodes = calloc(n, sizeof(*w->nodes));
-    w->relays = calloc(n, sizeof(struct hvd_relay *));
+    w->aggregators = calloc(n, sizeof(struct hvd_aggregator *));
     w->ranks = calloc(n, sizeof(int));
     w->n_up = calloc(n, sizeof(int));
     w->n_down = calloc(n, sizeof(int));
     w->spans_at = calloc((size_t)options->n_tensors, sizeof(size_t));
     hvd_buf_init(&w->asked, HVD_MESSAGE_MAX);
-    return w->nodes && w->relays && w->ranks && w->n_up && w->n_down && w->spans_at &&
+    return w->nodes && w->aggregators && w->ranks && w->n_up && w->n_down && w->spans_at &&
            open_clock(w) && open_tree(w) == HVD_OK && open_ranks(w) == HVD_OK;
 }
 
 static void close_world(struct world *w)
 {
-    for (int i = 0; i < w->options->n_ranks && w->nodes && w->relays; i++) {
-        hvd_relay_destroy(w->relays[i]);
+    for (int i = 0; i < w->options->n_ranks && w->nodes && w->aggregators; i++) {
+        hvd_aggregator_destroy(w->aggregators[i]);
         hvd_node_fini(&w->nodes[i]);
     }
     hvd_negotiator_destroy(w->root);
@@ -446,7 +446,7 @@ static void close_world(struct world *w)
     hvd_clock_destroy(w->clock);
     free(w->heap);
     free(w->nodes);
-    free(w->relays);
+    free(w->aggregators);
     free(w->ranks);
     free(w->n_up);
     free(w->n_down);

@@ -7,8 +7,8 @@
 #include "worker/transport/loggp.h"
 
 /*
- * The negotiation of thousands of ranks in one process: the real coordinator, the real relays, the
- * real bytes of every message, and the modelled time of the network and the processors between
+ * The negotiation of thousands of ranks in one process: the real coordinator, the real aggregators,
+ * the real bytes of every message, and the modelled time of the network and the processors between
  * them. There are no engines, and no data moves.
  *
  *     first     every rank asks for n tensors by name, at time 0; all get slots

@@ -31,8 +31,8 @@ struct hvd_heartbeat_options {
     const struct hvd_node *node; /* borrowed for the call */
 };
 
-/* Neighbours are numbered: 0 the parent (also of the root, which has none), then as the parties of
- * hvd_node_party. HVD_ERR_NOMEM. */
+/* Neighbours are numbered: 0 the parent (also of the root, which has none), then as the branches of
+ * hvd_node_branch. HVD_ERR_NOMEM. */
 hvd_status_t hvd_heartbeat_create(const struct hvd_heartbeat_options *options,
                                   struct hvd_heartbeat **out, struct hvd_err *err);
 

@@ -27,7 +27,7 @@ int hvd_world_rank(const struct hvd_negotiator *n, int position)
 hvd_status_t hvd_negotiator_create(const struct hvd_negotiator_options *options,
                                    struct hvd_negotiator **out, struct hvd_err *err)
 {
-    const int n_parties = 1 + options->node->n_children;
+    const int n_branches = 1 + options->node->n_children;
     const size_t words = hvd_positions_words(options->tree->size);
     struct hvd_negotiator *n = hvd_calloc(1, sizeof(*n));
     hvd_status_t st = HVD_ERR_NOMEM;
@@ -39,9 +39,9 @@ hvd_status_t hvd_negotiator_create(const struct hvd_negotiator_options *options,
     hvd_buf_init(&n->plan, HVD_MESSAGE_MAX);
     n->left = hvd_calloc(words, sizeof(*n->left));
     n->joined = hvd_calloc(words, sizeof(*n->joined));
-    n->n_joined_of = hvd_calloc((size_t)n_parties, sizeof(*n->n_joined_of));
+    n->n_joined_of = hvd_calloc((size_t)n_branches, sizeof(*n->n_joined_of));
     if (n->left && n->joined && n->n_joined_of)
-        st = hvd_ready_create(n_parties, options->cache_capacity, &n->ready, err);
+        st = hvd_ready_create(n_branches, options->cache_capacity, &n->ready, err);
     else
         hvd_err_set(err, st, 0, "out of memory for the negotiation");
     if (st != HVD_OK) {
@@ -461,7 +461,7 @@ static hvd_status_t complete_waiting(struct hvd_negotiator *n, struct hvd_err *e
 static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hvd_request *req,
                          struct hvd_err *err)
 {
-    const int party = hvd_node_party(n->options.node, position);
+    const int branch = hvd_node_branch(n->options.node, position);
     hvd_status_t st = HVD_OK;
     uint32_t slot;
 
@@ -475,8 +475,8 @@ static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hv
         return st;
     hvd_positions_add(n->joined, (struct hvd_span){.first = position, .n = 1});
     n->n_joined++;
-    if (++n->n_joined_of[party] == hvd_node_party_span(n->options.node, party).n)
-        hvd_ready_join(n->ready, party);
+    if (++n->n_joined_of[branch] == hvd_node_branch_span(n->options.node, branch).n)
+        hvd_ready_join(n->ready, branch);
     st = complete_waiting(n, err);
     return st == HVD_OK && n->n_joined == n->size ? end_join(n, position, req, err) : st;
 }
@@ -588,10 +588,10 @@ hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, const struct hvd_a
     return count(n, w, ask, err);
 }
 
-hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int party, const struct hvd_reader *bits,
-                                 int64_t now_ns, struct hvd_err *err)
+hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int branch,
+                                 const struct hvd_reader *bits, int64_t now_ns, struct hvd_err *err)
 {
-    return n->is_ending ? HVD_OK : hvd_ready_bits(n->ready, party, bits, now_ns, err);
+    return n->is_ending ? HVD_OK : hvd_ready_bits(n->ready, branch, bits, now_ns, err);
 }
 
 /* --- The end ---------------------------------------------------------------------------------- */

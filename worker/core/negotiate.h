@@ -9,13 +9,13 @@
  *
  *     requests of ranks ──> waiting ──all ranks seen──> step in the plan (or an ERROR step)
  *     a rank refused    ──> the same, and an ERROR step with its reason
- *     bits of parties   ──> ready book ──all parties seen──> words of the plan
+ *     bits of branches  ──> ready book ──all branches seen─> words of the plan
  *     a rank leaves     ──> SHUTDOWN step once (ABORT when it failed); all left ──> DOWN step
  *
- * The coordinator is the root of the set's tree. Its parties are itself and its children, each with
- * all that hangs under it: what these say was merged on its way up (relay.h), so that their number
- * and not that of the ranks decides what there is to do. A request says which positions make it; a
- * bit comes when the whole subtree has asked.
+ * The coordinator is the root of the set's tree. Its branches are itself and its children, each
+ * with all that hangs under it: what these say was merged on its way up (aggregator.h), so that
+ * their number and not that of the ranks decides what there is to do. A request says which
+ * positions make it; a bit comes when the whole subtree has asked.
  *
  * The order of the plan is the order in which tensors became complete. A tensor that was agreed
  * gets a slot, and is asked for by its bit from then on; asking for it by name frees the slot on
@@ -56,14 +56,16 @@ void hvd_negotiator_destroy(struct hvd_negotiator *n);
 hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, const struct hvd_ask *ask,
                                     int64_t now_ns, struct hvd_err *err);
 
-/* Counts the bits of a party, from a BITS message. Failures as above. */
-hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int party, const struct hvd_reader *bits,
-                                 int64_t now_ns, struct hvd_err *err);
+/* Counts the bits of a branch, from a BITS message. Failures as above. */
+hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int branch,
+                                 const struct hvd_reader *bits, int64_t now_ns,
+                                 struct hvd_err *err);
 
-/* Remembers which ranks of a party have asked for what the party as a whole has not, from a PARTIAL
- * message, which is read. For reports of stalls alone. Failures as above. */
-hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int party, struct hvd_reader *partial,
-                                    int64_t now_ns, struct hvd_err *err);
+/* Remembers which ranks of a branch have asked for what the branch as a whole has not, from a
+ * PARTIAL message, which is read. For reports of stalls alone. Failures as above. */
+hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int branch,
+                                    struct hvd_reader *partial, int64_t now_ns,
+                                    struct hvd_err *err);
 
 /*
  * Ranks will ask for nothing any more, because of text; failed: they cannot go on, so nothing can.

@@ -67,7 +67,7 @@ struct hvd_membership {
     uint32_t group_size;
 };
 
-/* Ranks that have asked for a cached tensor by bit, of parties that have not as a whole. */
+/* Ranks that have asked for a cached tensor by bit, of branches that have not as a whole. */
 struct hvd_partial_note {
     struct hvd_partial_note *next;
     uint32_t slot;
@@ -83,7 +83,7 @@ struct hvd_negotiator {
     uint64_t epoch;                 /* of the plan that was sent last */
     uint64_t *left;                 /* positions */
     uint64_t *joined;               /* the same */
-    int *n_joined_of;               /* by party; owned */
+    int *n_joined_of;               /* by branch; owned */
     struct hvd_partial_note *notes; /* owned */
     int size;
     int n_joined;

@@ -32,7 +32,7 @@ struct slot {
 struct page {
     uint64_t live;
     uint64_t grouped;
-    uint64_t begun;    /* ranks below parties have asked, that have not as a whole */
+    uint64_t begun;    /* ranks below branches have asked, that have not as a whole */
     uint64_t complete; /* every rank has asked; those of groups wait for the others */
     bool is_reported[64];
     uint64_t last[64];      /* the plan that it was last ready in */

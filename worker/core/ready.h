@@ -4,13 +4,13 @@
 #include "worker/core/message.h"
 
 /*
- * The coordinator's book of cached tensors: which party has asked for which slot, and which slots
- * every party has asked for (or has joined). A party is the coordinator or a child of its in the
+ * The coordinator's book of cached tensors: which branch has asked for which slot, and which slots
+ * every branch has asked for (or has joined). A branch is the coordinator or a child of its in the
  * tree, with all ranks below. A group is ready when all its slots are.
  */
 struct hvd_ready;
 
-/* A book for `size` parties with at most `capacity` slots. HVD_ERR_NOMEM. */
+/* A book for `size` branches with at most `capacity` slots. HVD_ERR_NOMEM. */
 hvd_status_t hvd_ready_create(int size, uint32_t capacity, struct hvd_ready **out,
                               struct hvd_err *err);
 
@@ -55,12 +55,12 @@ uint32_t hvd_ready_stale(struct hvd_ready *r, uint64_t epoch, uint64_t age);
  */
 uint32_t hvd_ready_not_joinable(const struct hvd_ready *r);
 
-/* A party asks for the slots in a BITS message. HVD_ERR_INVALID when it has asked before. Slots
+/* A branch asks for the slots in a BITS message. HVD_ERR_INVALID when it has asked before. Slots
  * that it could not know have changed are ignored: it will ask again by name. */
-hvd_status_t hvd_ready_bits(struct hvd_ready *r, int party, const struct hvd_reader *bits,
+hvd_status_t hvd_ready_bits(struct hvd_ready *r, int branch, const struct hvd_reader *bits,
                             int64_t now_ns, struct hvd_err *err);
 
-/* Some rank of a party asks for the slot since then, the party as a whole may not; epoch: of what
+/* Some rank of a branch asks for the slot since then, the branch as a whole may not; epoch: of what
  * that rank knew. False when that is over already. */
 bool hvd_ready_begin(struct hvd_ready *r, uint32_t slot, uint64_t epoch, int64_t since_ns);
 
@@ -75,14 +75,14 @@ struct hvd_ready_stall {
 /* The next one from slot number `from` on, into *stall; false when there is none. */
 bool hvd_ready_next_stall(const struct hvd_ready *r, uint32_t from, struct hvd_ready_stall *stall);
 
-/* Whether the party has neither asked for the slot nor joined. */
-bool hvd_ready_is_missing(const struct hvd_ready *r, uint32_t slot, int party);
+/* Whether the branch has neither asked for the slot nor joined. */
+bool hvd_ready_is_missing(const struct hvd_ready *r, uint32_t slot, int branch);
 
 /* How many slots some ranks have asked for and others have not. */
 size_t hvd_ready_waiting(const struct hvd_ready *r);
 
-/* All of a party contribute zeros from now on to what they do not ask for; all stop doing so. */
-void hvd_ready_join(struct hvd_ready *r, int party);
+/* All of a branch contribute zeros from now on to what they do not ask for; all stop doing so. */
+void hvd_ready_join(struct hvd_ready *r, int branch);
 void hvd_ready_unjoin(struct hvd_ready *r);
 
 /* The ready slots, as words of bits, borrowed until hvd_ready_take; NULL and 0 when there are none.

@@ -3,7 +3,7 @@
  * The heads of these groups are one tensor (group_name.h): it is asked for by every rank with its
  * number in the name, or refused for all of the group. When all ranks have done so, what they have
  * asked for of these groups fails for all. Nothing of it is on its way by then, as ranks ask for a
- * head last and relays pass it on last. Pure.
+ * head last and aggregators pass it on last. Pure.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -351,7 +351,7 @@ void hvd_node_fini(struct hvd_node *node)
     *node = (struct hvd_node){0};
 }
 
-int hvd_node_party(const struct hvd_node *node, int position)
+int hvd_node_branch(const struct hvd_node *node, int position)
 {
     int low = 0;
     int high = node->n_children;
@@ -370,9 +370,9 @@ int hvd_node_party(const struct hvd_node *node, int position)
     return 1 + low;
 }
 
-struct hvd_span hvd_node_party_span(const struct hvd_node *node, int party)
+struct hvd_span hvd_node_branch_span(const struct hvd_node *node, int branch)
 {
-    if (party > 0)
-        return node->children[party - 1];
+    if (branch > 0)
+        return node->children[branch - 1];
     return (struct hvd_span){.first = node->span.first, .n = 1};
 }

@@ -7,7 +7,7 @@
 
 /*
  * Who speaks to whom about the tensors of a process set: a tree over its ranks. What ranks ask for
- * goes up and is merged on the way (relay.h), plans come down.
+ * goes up and is merged on the way (aggregator.h), plans come down.
  *
  *       host 0       0                        ranks of a host hang under its first rank ...
  *                 /  |  \
@@ -75,11 +75,11 @@ hvd_status_t hvd_node_init(struct hvd_node *node, const struct hvd_tree *t, int 
 /* Frees what it owns. A zeroed struct is fine. */
 void hvd_node_fini(struct hvd_node *node);
 
-/* The party that a position of the subtree belongs to: 0 the node itself, 1 + i its i-th child with
- * all that hangs under it; -1 for a position elsewhere. */
-int hvd_node_party(const struct hvd_node *node, int position);
+/* The branch that a position of the subtree belongs to: 0 the node itself, 1 + i its i-th child
+ * with all that hangs under it; -1 for a position elsewhere. */
+int hvd_node_branch(const struct hvd_node *node, int position);
 
-/* The stretch of positions of a party. */
-struct hvd_span hvd_node_party_span(const struct hvd_node *node, int party);
+/* The stretch of positions of a branch. */
+struct hvd_span hvd_node_branch_span(const struct hvd_node *node, int branch);
 
 #endif

@@ -9,7 +9,7 @@
 /* Whether what this rank asks for takes the way of what others do, without a message. */
 static bool hears_itself(const struct hvd_set *set)
 {
-    return set->negotiator || set->relay;
+    return set->negotiator || set->aggregator;
 }
 
 /* Sends set->message up the tree, if there is anything in it. */

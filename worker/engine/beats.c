@@ -18,7 +18,7 @@ static int neighbour_of(const struct hvd_set *set, int position)
 {
     if (position == set->node.parent)
         return 0;
-    return hvd_is_child(set, position) ? hvd_node_party(&set->node, position) : -1;
+    return hvd_is_child(set, position) ? hvd_node_branch(&set->node, position) : -1;
 }
 
 static int rank_of(const struct hvd_set *set, int neighbour)
@@ -46,10 +46,10 @@ void hvd_beats_heard(struct hvd_set *set, int position, int64_t now_ns)
         hvd_heartbeat_heard(set->heartbeat, neighbour, now_ns);
 }
 
-void hvd_beats_left(struct hvd_engine *e, int party)
+void hvd_beats_left(struct hvd_engine *e, int branch)
 {
     if (e->sets[0]->heartbeat)
-        hvd_heartbeat_leave(e->sets[0]->heartbeat, party);
+        hvd_heartbeat_leave(e->sets[0]->heartbeat, branch);
 }
 
 /* Sends a PING or PONG, with all that others know. A lost rank is reported by receive. */
@@ -366,7 +366,7 @@ static bool has_left(const struct hvd_set *set, int position)
 {
     if (set->negotiator)
         return hvd_negotiator_has_left(set->negotiator, position);
-    return set->relay ? hvd_relay_has_left(set->relay, position) : true;
+    return set->aggregator ? hvd_aggregator_has_left(set->aggregator, position) : true;
 }
 
 static bool is_silent(const struct hvd_set *set, int position)
@@ -394,8 +394,8 @@ static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *s
         e->now_ns - e->left_ns < e->options.stall_warning_ns)
         return;
     e->is_stay_warned = true;
-    for (int party = 0; party <= node->n_children; party++) {
-        const struct hvd_span span = hvd_node_party_span(node, party);
+    for (int branch = 0; branch <= node->n_children; branch++) {
+        const struct hvd_span span = hvd_node_branch_span(node, branch);
         if (span.n > 1 || has_left(set, span.first) || is_silent(set, span.first))
             continue;
         if (n < HVD_RANKS_NAMED)

@@ -413,7 +413,7 @@ static bool has_waiting(const struct hvd_engine *e)
         const struct hvd_set *set = e->sets[i];
         if (set && set->negotiator && hvd_negotiator_waiting(set->negotiator) > 0)
             return true;
-        if (set && set->relay && hvd_relay_waiting(set->relay) > 0)
+        if (set && set->aggregator && hvd_aggregator_waiting(set->aggregator) > 0)
             return true;
     }
     return false;

@@ -5,12 +5,12 @@
 #include <stdatomic.h>
 
 #include "base/text.h"
+#include "worker/core/aggregator.h"
 #include "worker/core/cache.h"
 #include "worker/core/fusion.h"
 #include "worker/core/heartbeat.h"
 #include "worker/core/negotiate.h"
 #include "worker/core/op_layout.h"
-#include "worker/core/relay.h"
 #include "worker/core/table.h"
 #include "worker/engine/engine.h"
 
@@ -201,7 +201,7 @@ struct hvd_set {
 
     /* the driver's */
     struct hvd_negotiator *negotiator; /* of the set's first rank; owned */
-    struct hvd_relay *relay;           /* of the tree's other inner nodes; owned */
+    struct hvd_aggregator *aggregator; /* of the tree's other inner nodes; owned */
     struct hvd_heartbeat *heartbeat;   /* owned; NULL: alone, or stalls are not looked for */
     int64_t pending;                   /* the handle that waited to be agreed when it looked last */
     int64_t pending_ns;                /* since when */
@@ -684,9 +684,9 @@ static inline int hvd_rank_at(const struct hvd_set *set, int position)
 /* Whether a position is a child of this rank in the set's tree. */
 static inline bool hvd_is_child(const struct hvd_set *set, int position)
 {
-    const int party = hvd_node_party(&set->node, position);
+    const int branch = hvd_node_branch(&set->node, position);
 
-    return party > 0 && set->node.children[party - 1].first == position;
+    return branch > 0 && set->node.children[branch - 1].first == position;
 }
 
 /* Sends up the tree. A parent that is lost is no failure of this rank, and told on; HVD_ERR_GONE
@@ -700,8 +700,8 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
 /* All is done here, in a job that is down: says so to the parent once all under this rank have. */
 hvd_status_t hvd_hear_done(struct hvd_engine *e, struct hvd_err *err);
 
-/* Reads a LEAVE of a party: HVD_ERR_INVALID when it makes no sense, HVD_ERR_NOMEM. */
-hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *reader,
+/* Reads a LEAVE of a branch: HVD_ERR_INVALID when it makes no sense, HVD_ERR_NOMEM. */
+hvd_status_t hvd_read_leave(struct hvd_engine *e, int branch, struct hvd_reader *reader,
                             struct hvd_err *err);
 
 /*
@@ -779,8 +779,8 @@ hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, s
 /* A rank of the set, by its position, has sent something. */
 void hvd_beats_heard(struct hvd_set *set, int position, int64_t now_ns);
 
-/* A party of all ranks has told that it is done: it answers no more. */
-void hvd_beats_left(struct hvd_engine *e, int party);
+/* A branch of all ranks has told that it is done: it answers no more. */
+void hvd_beats_left(struct hvd_engine *e, int branch);
 
 /* Reads a PING, which is answered, or a PONG. HVD_ERR_INVALID; else as hvd_send. */
 hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int position,

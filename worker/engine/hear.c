@@ -1,12 +1,12 @@
 /*
  * Messages between ranks, along the tree of a set: requests, bits and leaves go up to its root, the
- * coordinator, merged on the way by relays (core/relay.h); its plans come down. What a rank that
- * hears of others asks for itself takes the same way without a message. The driver's.
+ * coordinator, merged on the way by aggregators (core/aggregator.h); its plans come down. What a
+ * rank that hears of others asks for itself takes the same way without a message. The driver's.
  *
  *                      coordinator                       negotiator: counts, plans
  *      requests, bits,  ^      |  plans
  *      partial, leaves  |      v
- *                        relay                           merges, and passes plans on as they are
+ *                     aggregator                          merges, and passes plans on as they are
  *                       ^      |                         before it follows them
  *                       |      v
  *                        leaf
@@ -27,29 +27,29 @@ hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t l
 }
 
 /* For telemetry: a rank, or all under a child, have asked for cached tensors. */
-static void tell_party_ready(struct hvd_engine *e, struct hvd_set *set, int party,
-                             const struct hvd_reader *bits)
+static void tell_branch_ready(struct hvd_engine *e, struct hvd_set *set, int branch,
+                              const struct hvd_reader *bits)
 {
-    const struct hvd_span span = hvd_node_party_span(&set->node, party);
+    const struct hvd_span span = hvd_node_branch_span(&set->node, branch);
 
     for (int i = 0; set->negotiator && i < span.n; i++)
         hvd_tell_ready_bits(e, set, hvd_rank_at(set, span.first + i), bits);
 }
 
-static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int party,
+static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int branch,
                                const struct hvd_reader *bits, int64_t now_ns, struct hvd_err *err)
 {
     if (e->options.telemetry && hvd_telemetry_on(e->options.telemetry))
-        tell_party_ready(e, set, party, bits);
-    return set->negotiator ? hvd_negotiator_bits(set->negotiator, party, bits, now_ns, err)
-                           : hvd_relay_bits(set->relay, party, bits, now_ns, err);
+        tell_branch_ready(e, set, branch, bits);
+    return set->negotiator ? hvd_negotiator_bits(set->negotiator, branch, bits, now_ns, err)
+                           : hvd_aggregator_bits(set->aggregator, branch, bits, now_ns, err);
 }
 
 static hvd_status_t count_request(struct hvd_set *set, const struct hvd_ask *ask, int64_t now_ns,
                                   struct hvd_err *err)
 {
     return set->negotiator ? hvd_negotiator_request(set->negotiator, ask, now_ns, err)
-                           : hvd_relay_request(set->relay, ask, now_ns, err);
+                           : hvd_aggregator_request(set->aggregator, ask, now_ns, err);
 }
 
 hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
@@ -96,14 +96,14 @@ static hvd_status_t send_down(struct hvd_engine *e, const struct hvd_set *set, c
     return HVD_OK;
 }
 
-/* What a relay has for its parent. */
+/* What an aggregator has for its parent. */
 static hvd_status_t send_up(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                             struct hvd_err *err)
 {
     const struct hvd_buf *message = NULL;
     hvd_status_t st;
 
-    while ((st = hvd_relay_next(set->relay, &message, err)) == HVD_OK && message) {
+    while ((st = hvd_aggregator_next(set->aggregator, &message, err)) == HVD_OK && message) {
         *progressed = true;
         st = hvd_send_up(e, set, message->data, message->len, err);
         if (st != HVD_OK)
@@ -174,7 +174,7 @@ hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *p
 
     if (e->is_aborted)
         return HVD_OK;
-    if (set->relay)
+    if (set->aggregator)
         return send_up(e, set, progressed, err);
     if (!set->negotiator)
         return HVD_OK;
@@ -216,8 +216,8 @@ static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
         st = send_down(e, set, in->data, in->len, err);
     if (reader->epoch == 0 && in->from != 0 && set->id == 0 && set->node.parent == 0)
         pass_to_coordinator(e, reader);
-    if (st == HVD_OK && set->relay)
-        st = hvd_relay_plan(set->relay, *reader, err);
+    if (st == HVD_OK && set->aggregator)
+        st = hvd_aggregator_plan(set->aggregator, *reader, err);
     return st == HVD_OK ? hvd_apply_plan(e, set, *reader, err) : st;
 }
 
@@ -232,10 +232,10 @@ static void tell_all_ready(const struct hvd_engine *e, const struct hvd_set *set
     }
 }
 
-static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int party,
+static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int branch,
                                   struct hvd_reader *reader, int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_span span = hvd_node_party_span(&set->node, party);
+    const struct hvd_span span = hvd_node_branch_span(&set->node, branch);
     struct hvd_ask ask;
     hvd_status_t st = HVD_OK;
     bool progressed = false;
@@ -249,7 +249,7 @@ static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int
         if (st == HVD_OK)
             st = count_request(set, &ask, now_ns, err);
     }
-    if (st == HVD_OK && set->relay && hvd_relay_is_full(set->relay))
+    if (st == HVD_OK && set->aggregator && hvd_aggregator_is_full(set->aggregator))
         st = send_up(e, set, &progressed, err);
     return st;
 }
@@ -259,11 +259,11 @@ static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
                                  const struct hvd_inbound *in, struct hvd_reader *reader,
                                  int64_t now_ns, struct hvd_err *err)
 {
-    const int party =
-        hvd_node_party(&set->node, set->tree.position_of[hvd_set_rank_of(set, in->from)]);
+    const int branch =
+        hvd_node_branch(&set->node, set->tree.position_of[hvd_set_rank_of(set, in->from)]);
 
     if (set->negotiator)
-        return hvd_negotiator_partial(set->negotiator, party, reader, now_ns, err);
+        return hvd_negotiator_partial(set->negotiator, branch, reader, now_ns, err);
     return hvd_send_up(e, set, in->data, in->len, err);
 }
 
@@ -298,7 +298,8 @@ static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader
         return position == set->node.parent || hvd_is_child(set, position);
     if (reader->type == HVD_MESSAGE_PLAN)
         return !set->negotiator && (reader->epoch == 0 || position == set->node.parent);
-    if ((!set->negotiator && !set->relay) || (reader->type == HVD_MESSAGE_LEAVE && set->id != 0))
+    if ((!set->negotiator && !set->aggregator) ||
+        (reader->type == HVD_MESSAGE_LEAVE && set->id != 0))
         return false;
     if (reader->type == HVD_MESSAGE_LEAVE && set->negotiator)
         return position > 0;
@@ -337,20 +338,20 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "rank %d sent a message of type %d about process set %u to rank %d",
                         in->from, (int)reader.type, reader.set, e->topology.rank);
-    const int party = hvd_node_party(&set->node, set->tree.position_of[from]);
+    const int branch = hvd_node_branch(&set->node, set->tree.position_of[from]);
     hvd_beats_heard(set, set->tree.position_of[from], now_ns);
     if (reader.type == HVD_MESSAGE_PLAN)
         return e->making ? end_making(&reader, err) : read_plan(e, set, in, &reader, err);
     if (reader.type == HVD_MESSAGE_BITS)
-        st = count_bits(e, set, party, &reader, now_ns, err);
+        st = count_bits(e, set, branch, &reader, now_ns, err);
     else if (reader.type == HVD_MESSAGE_PARTIAL)
         st = read_partial(e, set, in, &reader, now_ns, err);
     else if (reader.type >= HVD_MESSAGE_PING)
         st = hvd_beats_read(e, set, set->tree.position_of[from], &reader, err);
     else if (reader.type == HVD_MESSAGE_LEAVE)
-        st = hvd_read_leave(e, party, &reader, err);
+        st = hvd_read_leave(e, branch, &reader, err);
     else
-        st = read_requests(e, set, party, &reader, now_ns, err);
+        st = read_requests(e, set, branch, &reader, now_ns, err);
     return st == HVD_OK ? st : HVD_WRAP(err, st, "from rank %d", in->from);
 }
 

@@ -143,8 +143,8 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
     write_left(e, e->topology.rank, text);
     if (e->sets[0]->negotiator)
         return hvd_negotiator_leave(e->sets[0]->negotiator, self, false, text, err);
-    if (e->sets[0]->relay)
-        return hvd_relay_leave(e->sets[0]->relay, self, false, text, err);
+    if (e->sets[0]->aggregator)
+        return hvd_aggregator_leave(e->sets[0]->aggregator, self, false, text, err);
     return send_leave(e, self, text, err);
 }
 
@@ -197,7 +197,7 @@ static hvd_status_t count_done(struct hvd_engine *e, struct hvd_span who, struct
     if (who.n != child.n || e->n_done == e->sets[0]->node.n_children)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that had left");
     e->n_done++;
-    hvd_beats_left(e, hvd_node_party(&e->sets[0]->node, child.first));
+    hvd_beats_left(e, hvd_node_branch(&e->sets[0]->node, child.first));
     return HVD_OK;
 }
 
@@ -213,7 +213,7 @@ static hvd_status_t read_stall(const struct hvd_set *world, struct hvd_strview c
     return hvd_negotiator_close(world->negotiator, text, err);
 }
 
-hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *reader,
+hvd_status_t hvd_read_leave(struct hvd_engine *e, int branch, struct hvd_reader *reader,
                             struct hvd_err *err)
 {
     struct hvd_set *set = e->sets[0];
@@ -228,7 +228,7 @@ hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *
     const bool failed = why == HVD_LEAVE_FAILED;
     if (why == HVD_LEAVE_STALLED)
         return read_stall(set, cause, err);
-    const struct hvd_span span = failed ? set->node.span : hvd_node_party_span(&set->node, party);
+    const struct hvd_span span = failed ? set->node.span : hvd_node_branch_span(&set->node, branch);
     if (who.first < span.first || who.first + who.n > span.first + span.n)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
     if (e->is_down && !failed) /* each has left already: the child is done, with all under it */
@@ -236,7 +236,7 @@ hvd_status_t hvd_read_leave(struct hvd_engine *e, int party, struct hvd_reader *
     note_leave(e);
     write_cause(e, who, failed, cause, text);
     return set->negotiator ? hvd_negotiator_leave(set->negotiator, who, failed, text, err)
-                           : hvd_relay_leave(set->relay, who, failed, text, err);
+                           : hvd_aggregator_leave(set->aggregator, who, failed, text, err);
 }
 
 /* Whether a rank is next to this one in the tree of the job. */

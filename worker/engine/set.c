@@ -27,7 +27,7 @@ void hvd_set_destroy(struct hvd_set *set)
     hvd_free(set->bits);
     hvd_free(set->queued_bits);
     hvd_buf_fini(&set->message);
-    hvd_relay_destroy(set->relay);
+    hvd_aggregator_destroy(set->aggregator);
     hvd_heartbeat_destroy(set->heartbeat);
     hvd_negotiator_destroy(set->negotiator);
     hvd_table_destroy(set->table);
@@ -59,7 +59,7 @@ static hvd_status_t find_hosts(const struct hvd_engine *e, const struct hvd_set 
 static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     int *hosts = NULL;
-    const struct hvd_relay_options relay = {
+    const struct hvd_aggregator_options aggregator = {
         .node = &set->node, .set = set->id, .world_size = e->topology.size};
     hvd_status_t st = find_hosts(e, set, &hosts);
 
@@ -72,7 +72,7 @@ static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, s
     if (st == HVD_OK)
         st = hvd_node_init(&set->node, &set->tree, set->tree.position_of[set->self.rank], err);
     if (st == HVD_OK && set->node.n_children > 0 && set->self.rank != 0)
-        st = hvd_relay_create(&relay, &set->relay, err);
+        st = hvd_aggregator_create(&aggregator, &set->aggregator, err);
     return st;
 }
 

@@ -78,7 +78,7 @@ static int64_t leave_limit_ns(const struct hvd_engine *e)
 static bool has_left(const struct hvd_set *world, int position)
 {
     return world->negotiator ? hvd_negotiator_has_left(world->negotiator, position)
-                             : hvd_relay_has_left(world->relay, position);
+                             : hvd_aggregator_has_left(world->aggregator, position);
 }
 
 static bool have_all_left(const struct hvd_set *world, struct hvd_span span)
@@ -98,8 +98,8 @@ static int find_staying(const struct hvd_set *world, bool is_late, int ranks[HVD
 {
     int n_ranks = 0;
 
-    for (int party = 0; party <= world->node.n_children; party++) {
-        const struct hvd_span span = hvd_node_party_span(&world->node, party);
+    for (int branch = 0; branch <= world->node.n_children; branch++) {
+        const struct hvd_span span = hvd_node_branch_span(&world->node, branch);
         if ((span.n > 1 && !is_late) || have_all_left(world, span))
             continue;
         if (n_ranks < HVD_RANKS_NAMED)
@@ -140,10 +140,11 @@ hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t
 {
     struct hvd_buf report;
 
-    if (set->id == 0 && e->stalled_ns > 0 && (set->negotiator || set->relay))
+    if (set->id == 0 && e->stalled_ns > 0 && (set->negotiator || set->aggregator))
         return end_leaving(e, now_ns, err);
-    if (set->relay) /* in time for the coordinator to name who is missing */
-        return hvd_relay_stalled(set->relay, now_ns, e->options.stall_warning_ns / 2, err);
+    if (set->aggregator) /* in time for the coordinator to name who is missing */
+        return hvd_aggregator_stalled(set->aggregator, now_ns, e->options.stall_warning_ns / 2,
+                                      err);
     if (!set->negotiator)
         return HVD_OK;
     hvd_buf_init(&report, STALL_REPORT_MAX);

@@ -14,7 +14,7 @@
 static struct hvd_span children[] = {{.first = 2, .n = 3}, {.first = 5, .n = 1}};
 static const struct hvd_node inner = {
     .parent = 0, .span = {.first = 1, .n = 5}, .children = children, .n_children = 2};
-enum { PARENT, RELAY, LEAF, N };
+enum { PARENT, AGGREGATOR, LEAF, N };
 
 struct scene {
     struct hvd_heartbeat *h;
@@ -238,17 +238,17 @@ static void who_is_probed_probes_the_others_for_as_long_as_it_is(void **state)
         go_on(&s, s.now - BEGIN);
     }
     assert_int_equal(s.n_probes[PARENT], 0); /* it is there */
-    assert_true(s.n_probes[RELAY] > 3);
+    assert_true(s.n_probes[AGGREGATOR] > 3);
     assert_int_equal(s.n_probes[LEAF], 1);
     assert_int_equal(s.warned[LEAF], WARNING - 500 * MS);
     assert_true(hvd_strview_equal(s.last.name, "theirs"));
-    const int n_probes = s.n_probes[RELAY];
+    const int n_probes = s.n_probes[AGGREGATOR];
     go_on(&s, s.now - BEGIN + WARNING / 2); /* its wait is over: it says nothing any more */
     assert_false(hvd_heartbeat_is_active(s.h));
-    const int n_last = s.n_probes[RELAY];
+    const int n_last = s.n_probes[AGGREGATOR];
     go_on(&s, 10 * WARNING);
     assert_in_range(n_last, n_probes, n_probes + 4);
-    assert_int_equal(s.n_probes[RELAY], n_last);
+    assert_int_equal(s.n_probes[AGGREGATOR], n_last);
     hvd_heartbeat_destroy(s.h);
 }
 
@@ -262,13 +262,13 @@ static void word_of_a_silent_rank_goes_on_but_not_back(void **state)
     wait_for(&s, HVD_WAIT_DATA, BEGIN);
     s.answers[LEAF] = false;
     while (s.now < BEGIN + SHUTDOWN + WARNING / 4) {
-        hear(&s, RELAY, HVD_WAIT_DATA, s.now - BEGIN, 4);
+        hear(&s, AGGREGATOR, HVD_WAIT_DATA, s.now - BEGIN, 4);
         go_on(&s, s.now - BEGIN);
     }
     assert_int_equal(hvd_heartbeat_silent(s.h, -1, positions), 2);
     assert_int_equal(positions[0], 4);
     assert_int_equal(positions[1], 5); /* the leaf's */
-    assert_int_equal(hvd_heartbeat_silent(s.h, RELAY, positions), 1);
+    assert_int_equal(hvd_heartbeat_silent(s.h, AGGREGATOR, positions), 1);
     assert_int_equal(positions[0], 5);
     assert_int_equal(s.overdue, -1); /* somebody is to blame */
     assert_int_equal(s.ended, -1);
@@ -283,7 +283,7 @@ static void a_silent_rank_elsewhere_is_left_to_those_next_to_it_for_a_while(void
     open_scene(&s, SHUTDOWN);
     wait_for(&s, HVD_WAIT_DATA, BEGIN);
     while (s.now < BEGIN + SHUTDOWN + 2 * WARNING) {
-        hear(&s, RELAY, HVD_WAIT_DATA, s.now - BEGIN, 4);
+        hear(&s, AGGREGATOR, HVD_WAIT_DATA, s.now - BEGIN, 4);
         go_on(&s, s.now - BEGIN);
     }
     assert_int_equal(s.overdue, -1);
@@ -321,11 +321,11 @@ static void a_silence_counts_from_its_begin_and_not_from_that_of_the_wait(void *
             open_scene(&s, SHUTDOWN);
             wait_for(&s, kinds[k], BEGIN);
             go_on(&s, before); /* the last answer comes then */
-            s.answers[RELAY] = false;
+            s.answers[AGGREGATOR] = false;
             go_on(&s, before + SHUTDOWN - TICK);
-            assert_int_equal(s.lost[RELAY], -1);
+            assert_int_equal(s.lost[AGGREGATOR], -1);
             go_on(&s, before + SHUTDOWN + TICK);
-            assert_int_equal(s.lost[RELAY], before + SHUTDOWN);
+            assert_int_equal(s.lost[AGGREGATOR], before + SHUTDOWN);
             assert_int_equal(s.silent, SHUTDOWN);
             hvd_heartbeat_destroy(s.h);
         }
@@ -342,14 +342,14 @@ static void a_pause_that_is_shorter_than_the_shutdown_time_ends_nothing(void **s
         wait_for(&s, HVD_WAIT_LEAVE, BEGIN);
         go_on(&s, 2 * SHUTDOWN);
         for (int i = 0; i < 3; i++) {
-            s.answers[RELAY] = false;
+            s.answers[AGGREGATOR] = false;
             go_on(&s, s.now - BEGIN - TICK + pause);
-            s.warned[RELAY] = -1;
-            s.answers[RELAY] = true;
-            hvd_heartbeat_heard(s.h, RELAY, s.now);
+            s.warned[AGGREGATOR] = -1;
+            s.answers[AGGREGATOR] = true;
+            hvd_heartbeat_heard(s.h, AGGREGATOR, s.now);
             go_on(&s, s.now - BEGIN + WARNING);
         }
-        assert_int_equal(s.lost[RELAY], -1);
+        assert_int_equal(s.lost[AGGREGATOR], -1);
         assert_int_equal(s.ended, -1);
         hvd_heartbeat_destroy(s.h);
     }
@@ -366,7 +366,7 @@ static void a_silence_elsewhere_that_begins_late_is_left_to_those_next_to_it(voi
     wait_for(&s, HVD_WAIT_DATA, BEGIN);
     go_on(&s, before - TICK);
     while (s.now < BEGIN + before + SHUTDOWN + 2 * WARNING) {
-        hear(&s, RELAY, HVD_WAIT_DATA, s.now - BEGIN, 4);
+        hear(&s, AGGREGATOR, HVD_WAIT_DATA, s.now - BEGIN, 4);
         go_on(&s, s.now - BEGIN);
     }
     assert_int_equal(s.ended, before + SHUTDOWN + WARNING / 2);
@@ -485,7 +485,7 @@ static void who_is_silent_is_missed_once_that_has_lasted(void **state)
     (void)state;
     open_scene(&s, SHUTDOWN);
     wait_for(&s, HVD_WAIT_DATA, BEGIN);
-    s.answers[RELAY] = false;
+    s.answers[AGGREGATOR] = false;
     go_on(&s, WARNING / 2); /* probed after a quarter: silent, but not for half of the time */
     assert_int_equal(hvd_heartbeat_silent(s.h, -1, missed), 1);
     assert_int_equal(hvd_heartbeat_missed(s.h, WARNING / 2, missed), 0);
@@ -493,8 +493,8 @@ static void who_is_silent_is_missed_once_that_has_lasted(void **state)
     assert_int_equal(hvd_heartbeat_missed(s.h, WARNING / 2, missed), 1);
     assert_int_equal(missed[0], 2);
     assert_int_equal(hvd_heartbeat_missed(s.h, WARNING, missed), 0);
-    hvd_heartbeat_heard(s.h, RELAY, s.now); /* it was busy */
-    s.answers[RELAY] = true;
+    hvd_heartbeat_heard(s.h, AGGREGATOR, s.now); /* it was busy */
+    s.answers[AGGREGATOR] = true;
     go_on(&s, WARNING * 3 / 4 + TICK);
     assert_int_equal(hvd_heartbeat_missed(s.h, 0, missed), 0);
 

@@ -33,21 +33,21 @@ static struct found check(const struct hvd_tree_options *options)
         for (int i = 0; i < node.n_children; i++) {
             struct hvd_node child;
             assert_int_equal(node.children[i].first, next);
-            assert_int_equal(hvd_node_party(&node, next), i + 1);
+            assert_int_equal(hvd_node_branch(&node, next), i + 1);
             next += node.children[i].n;
-            assert_int_equal(hvd_node_party(&node, next - 1), i + 1);
+            assert_int_equal(hvd_node_branch(&node, next - 1), i + 1);
             assert_int_equal(hvd_node_init(&child, &t, node.children[i].first, NULL), HVD_OK);
             assert_int_equal(child.parent, position);
             assert_int_equal(child.span.n, node.children[i].n);
-            assert_int_equal(hvd_node_party_span(&node, i + 1).n, child.span.n);
+            assert_int_equal(hvd_node_branch_span(&node, i + 1).n, child.span.n);
             depth[child.span.first] = depth[position] + 1;
             n_reached++;
             hvd_node_fini(&child);
         }
         assert_int_equal(next, position + node.span.n);
-        assert_int_equal(hvd_node_party(&node, position), 0);
-        assert_int_equal(hvd_node_party(&node, next), -1);
-        assert_int_equal(hvd_node_party(&node, position - 1), -1);
+        assert_int_equal(hvd_node_branch(&node, position), 0);
+        assert_int_equal(hvd_node_branch(&node, next), -1);
+        assert_int_equal(hvd_node_branch(&node, position - 1), -1);
         if (depth[position] > found.depth)
             found.depth = depth[position];
         if (node.n_children > found.children_max)

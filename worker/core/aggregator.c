@@ -1,15 +1,15 @@
 /*
- * A relay; see relay.h. Pure: requests, bits and plans go in, messages for the parent come out.
- * Memory per waiting tensor is two bits a rank of the subtree, one more for every request that
- * differs, and 8 bytes a rank for an allgather.
+ * An aggregator; see aggregator.h. Pure: requests, bits and plans go in, messages for the parent
+ * come out. Memory per waiting tensor is two bits a rank of the subtree, one more for every request
+ * that differs, and 8 bytes a rank for an allgather.
  */
-#include "worker/core/relay.h"
+#include "worker/core/aggregator.h"
 
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/aggregator_internal.h"
 #include "worker/core/group_name.h"
-#include "worker/core/relay_internal.h"
 
 #define FULL ((size_t)256 * 1024) /* bytes of requests that are not collected any longer */
 
@@ -34,16 +34,16 @@ struct tensor {
     struct hvd_strview name;
 };
 
-hvd_status_t hvd_relay_create(const struct hvd_relay_options *options, struct hvd_relay **out,
-                              struct hvd_err *err)
+hvd_status_t hvd_aggregator_create(const struct hvd_aggregator_options *options,
+                                   struct hvd_aggregator **out, struct hvd_err *err)
 {
-    struct hvd_relay *r = hvd_calloc(1, sizeof(*r));
+    struct hvd_aggregator *r = hvd_calloc(1, sizeof(*r));
     const size_t words = hvd_positions_words(options->node->span.n);
 
     if (r) {
         r->options = *options;
         r->size = options->node->span.n;
-        r->n_parties = 1 + options->node->n_children;
+        r->n_branches = 1 + options->node->n_children;
         hvd_buf_init(&r->bits, HVD_MESSAGE_MAX);
         hvd_buf_init(&r->requests, HVD_MESSAGE_MAX);
         hvd_buf_init(&r->partial, HVD_MESSAGE_MAX);
@@ -51,10 +51,10 @@ hvd_status_t hvd_relay_create(const struct hvd_relay_options *options, struct hv
         hvd_buf_init(&r->last_leave, HVD_MESSAGE_MAX);
         r->joined = hvd_calloc(words, sizeof(*r->joined));
         r->left = hvd_calloc(words, sizeof(*r->left));
-        r->n_joined_of = hvd_calloc((size_t)r->n_parties, sizeof(*r->n_joined_of));
+        r->n_joined_of = hvd_calloc((size_t)r->n_branches, sizeof(*r->n_joined_of));
     }
     if (!r || !r->joined || !r->left || !r->n_joined_of) {
-        hvd_relay_destroy(r);
+        hvd_aggregator_destroy(r);
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a relay");
     }
     *out = r;
@@ -72,19 +72,19 @@ static void destroy_tensor(struct tensor *t)
     hvd_free(t);
 }
 
-static void forget(struct hvd_relay *r, struct tensor *t)
+static void forget(struct hvd_aggregator *r, struct tensor *t)
 {
     hvd_names_remove(&r->waiting, &t->named);
     destroy_tensor(t);
 }
 
-void hvd_relay_destroy(struct hvd_relay *r)
+void hvd_aggregator_destroy(struct hvd_aggregator *r)
 {
     if (!r)
         return;
     while (r->waiting.first)
         forget(r, (struct tensor *)r->waiting.first);
-    hvd_relay_bits_fini(r);
+    hvd_aggregator_bits_fini(r);
     hvd_buf_fini(&r->bits);
     hvd_buf_fini(&r->requests);
     hvd_buf_fini(&r->partial);
@@ -97,7 +97,7 @@ void hvd_relay_destroy(struct hvd_relay *r)
     hvd_free(r);
 }
 
-bool hvd_relay_room(struct hvd_relay *r, uint32_t n)
+bool hvd_aggregator_room(struct hvd_aggregator *r, uint32_t n)
 {
     if (n <= r->spans_room)
         return true;
@@ -110,7 +110,7 @@ bool hvd_relay_room(struct hvd_relay *r, uint32_t n)
     return true;
 }
 
-uint32_t hvd_relay_age(int64_t now_ns, int64_t since_ns)
+uint32_t hvd_aggregator_age(int64_t now_ns, int64_t since_ns)
 {
     const int64_t ms = (now_ns - since_ns) / 1000000;
 
@@ -120,7 +120,7 @@ uint32_t hvd_relay_age(int64_t now_ns, int64_t since_ns)
 /* --- Tensors asked for by name ---------------------------------------------------------------- */
 
 /* A tensor that nobody has asked for yet, in the map; NULL when out of memory. */
-static struct tensor *add_tensor(struct hvd_relay *r, struct hvd_strview name)
+static struct tensor *add_tensor(struct hvd_aggregator *r, struct hvd_strview name)
 {
     const size_t words = hvd_positions_words(r->size);
     const size_t head = (sizeof(struct tensor) + 7) / 8 * 8;
@@ -164,7 +164,7 @@ static bool is_variant(const struct variant *v, const struct hvd_ask *ask)
 }
 
 /* The variant of a request, made when this is the first one; NULL when out of memory. */
-static struct variant *get_variant(const struct hvd_relay *r, struct tensor *t,
+static struct variant *get_variant(const struct hvd_aggregator *r, struct tensor *t,
                                    const struct hvd_ask *ask)
 {
     const size_t words = hvd_positions_words(r->size);
@@ -197,14 +197,14 @@ static struct variant *get_variant(const struct hvd_relay *r, struct tensor *t,
 }
 
 /* A span, from the subtree's first position on. */
-static struct hvd_span relative(const struct hvd_relay *r, struct hvd_span span)
+static struct hvd_span relative(const struct hvd_aggregator *r, struct hvd_span span)
 {
     span.first -= r->options.node->span.first;
     return span;
 }
 
 /* What has been asked for in one way, and the parent does not know. */
-static hvd_status_t emit_variant(struct hvd_relay *r, const struct tensor *t,
+static hvd_status_t emit_variant(struct hvd_aggregator *r, const struct tensor *t,
                                  const struct variant *v, int64_t now_ns)
 {
     const int base = r->options.node->span.first;
@@ -214,7 +214,7 @@ static hvd_status_t emit_variant(struct hvd_relay *r, const struct tensor *t,
 
     for (int from = 0; hvd_positions_next(v->asked, t->sent, r->size, from, &span);
          from = span.first + span.n) {
-        if (!hvd_relay_room(r, n + 1))
+        if (!hvd_aggregator_room(r, n + 1))
             return HVD_ERR_NOMEM;
         r->spans[n++] = (struct hvd_span){.first = base + span.first, .n = span.n};
     }
@@ -222,7 +222,7 @@ static hvd_status_t emit_variant(struct hvd_relay *r, const struct tensor *t,
         return HVD_OK;
     const struct hvd_by by = {.spans = r->spans,
                               .n_spans = n,
-                              .age_ms = hvd_relay_age(now_ns, t->since_ns),
+                              .age_ms = hvd_aggregator_age(now_ns, t->since_ns),
                               .rows = v->rows,
                               .rows_first = base,
                               .refusal = v->refusal};
@@ -232,7 +232,7 @@ static hvd_status_t emit_variant(struct hvd_relay *r, const struct tensor *t,
 }
 
 /* The parent is to know all that is known here of one tensor. */
-static hvd_status_t emit_one(struct hvd_relay *r, struct tensor *t, int64_t now_ns)
+static hvd_status_t emit_one(struct hvd_aggregator *r, struct tensor *t, int64_t now_ns)
 {
     hvd_status_t st = HVD_OK;
 
@@ -243,7 +243,8 @@ static hvd_status_t emit_one(struct hvd_relay *r, struct tensor *t, int64_t now_
 }
 
 /* Likewise of what the subtree has asked for of the head's groups besides the head. */
-static hvd_status_t emit_members(struct hvd_relay *r, const struct tensor *head, int64_t now_ns)
+static hvd_status_t emit_members(struct hvd_aggregator *r, const struct tensor *head,
+                                 int64_t now_ns)
 {
     char text[HVD_NAME_MAX + 1];
     struct hvd_group_name group;
@@ -266,13 +267,13 @@ static hvd_status_t emit_members(struct hvd_relay *r, const struct tensor *head,
 
 /* Whether all of the subtree have asked, and in one way: nobody waits for another tensor of a group
  * then. */
-static bool is_uniform(const struct hvd_relay *r, const struct tensor *t)
+static bool is_uniform(const struct hvd_aggregator *r, const struct tensor *t)
 {
     return t->n_seen == r->size && t->variants && !t->variants->next;
 }
 
 /* The parent is to know all that is known here: of a head's groups, the head last. */
-static hvd_status_t emit(struct hvd_relay *r, struct tensor *t, int64_t now_ns)
+static hvd_status_t emit(struct hvd_aggregator *r, struct tensor *t, int64_t now_ns)
 {
     hvd_status_t st = HVD_OK;
 
@@ -282,7 +283,7 @@ static hvd_status_t emit(struct hvd_relay *r, struct tensor *t, int64_t now_ns)
 }
 
 /* Passes the tensor on when the whole subtree has asked. May free it. */
-static hvd_status_t complete(struct hvd_relay *r, struct tensor *t, int64_t now_ns)
+static hvd_status_t complete(struct hvd_aggregator *r, struct tensor *t, int64_t now_ns)
 {
     if (t->n_seen < r->size &&
         (r->n_joined == 0 || hvd_positions_count(t->seen, r->joined, r->size) < r->size))
@@ -293,7 +294,7 @@ static hvd_status_t complete(struct hvd_relay *r, struct tensor *t, int64_t now_
 }
 
 /* The positions have asked. HVD_ERR_INVALID when one of them had before. */
-static hvd_status_t mark(struct hvd_relay *r, struct tensor *t, const struct hvd_ask *ask,
+static hvd_status_t mark(struct hvd_aggregator *r, struct tensor *t, const struct hvd_ask *ask,
                          struct hvd_err *err)
 {
     struct variant *v = get_variant(r, t, ask);
@@ -315,7 +316,7 @@ static hvd_status_t mark(struct hvd_relay *r, struct tensor *t, const struct hvd
     return HVD_OK;
 }
 
-static hvd_status_t complete_all(struct hvd_relay *r, int64_t now_ns)
+static hvd_status_t complete_all(struct hvd_aggregator *r, int64_t now_ns)
 {
     hvd_status_t st = HVD_OK;
 
@@ -329,7 +330,7 @@ static hvd_status_t complete_all(struct hvd_relay *r, int64_t now_ns)
 
 /* Ranks contribute zeros from now on to what they do not ask for. What that completes goes first.
  */
-static hvd_status_t join(struct hvd_relay *r, const struct hvd_ask *ask, int64_t now_ns,
+static hvd_status_t join(struct hvd_aggregator *r, const struct hvd_ask *ask, int64_t now_ns,
                          struct hvd_err *err)
 {
     struct hvd_span spans[1];
@@ -343,8 +344,8 @@ static hvd_status_t join(struct hvd_relay *r, const struct hvd_ask *ask, int64_t
         hvd_positions_add(r->joined, relative(r, spans[0]));
         r->n_joined += spans[0].n;
         for (int k = 0; k < spans[0].n; k++)
-            r->n_joined_of[hvd_node_party(r->options.node, spans[0].first + k)]++;
-        hvd_relay_bits_complete(r);
+            r->n_joined_of[hvd_node_branch(r->options.node, spans[0].first + k)]++;
+        hvd_aggregator_bits_complete(r);
         st = complete_all(r, now_ns);
         if (st == HVD_OK && r->requests.len == 0)
             st = hvd_message_begin(&r->requests, HVD_MESSAGE_REQUESTS, r->options.set);
@@ -354,8 +355,8 @@ static hvd_status_t join(struct hvd_relay *r, const struct hvd_ask *ask, int64_t
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "a join: %s", hvd_status_str(st));
 }
 
-hvd_status_t hvd_relay_request(struct hvd_relay *r, const struct hvd_ask *ask, int64_t now_ns,
-                               struct hvd_err *err)
+hvd_status_t hvd_aggregator_request(struct hvd_aggregator *r, const struct hvd_ask *ask,
+                                    int64_t now_ns, struct hvd_err *err)
 {
     hvd_status_t st = hvd_request_check(&ask->request, r->options.world_size, err);
 
@@ -386,15 +387,15 @@ hvd_status_t hvd_relay_request(struct hvd_relay *r, const struct hvd_ask *ask, i
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "requests: %s", hvd_status_str(st));
 }
 
-size_t hvd_relay_waiting(const struct hvd_relay *r)
+size_t hvd_aggregator_waiting(const struct hvd_aggregator *r)
 {
     return hvd_names_count(&r->waiting);
 }
 
 /* --- Leaving ---------------------------------------------------------------------------------- */
 
-static hvd_status_t write_leave(const struct hvd_relay *r, struct hvd_buf *buf, struct hvd_span who,
-                                bool failed, const char *text)
+static hvd_status_t write_leave(const struct hvd_aggregator *r, struct hvd_buf *buf,
+                                struct hvd_span who, bool failed, const char *text)
 {
     hvd_status_t st = hvd_message_begin(buf, HVD_MESSAGE_LEAVE, r->options.set);
 
@@ -403,8 +404,8 @@ static hvd_status_t write_leave(const struct hvd_relay *r, struct hvd_buf *buf, 
     return st == HVD_OK ? hvd_message_add_leave(buf, who, why, text) : st;
 }
 
-hvd_status_t hvd_relay_leave(struct hvd_relay *r, struct hvd_span who, bool failed,
-                             const char *text, struct hvd_err *err)
+hvd_status_t hvd_aggregator_leave(struct hvd_aggregator *r, struct hvd_span who, bool failed,
+                                  const char *text, struct hvd_err *err)
 {
     const struct hvd_span all = r->options.node->span;
     const bool was_all = hvd_positions_count(r->left, r->left, r->size) == r->size;
@@ -422,22 +423,22 @@ hvd_status_t hvd_relay_leave(struct hvd_relay *r, struct hvd_span who, bool fail
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "leaving: %s", hvd_status_str(st));
 }
 
-bool hvd_relay_has_left(const struct hvd_relay *r, int position)
+bool hvd_aggregator_has_left(const struct hvd_aggregator *r, int position)
 {
     return hvd_positions_has(r->left, position - r->options.node->span.first);
 }
 
 /* --- Plans ------------------------------------------------------------------------------------ */
 
-static void unjoin(struct hvd_relay *r)
+static void unjoin(struct hvd_aggregator *r)
 {
     memset(r->joined, 0, hvd_positions_words(r->size) * sizeof(*r->joined));
-    memset(r->n_joined_of, 0, (size_t)r->n_parties * sizeof(*r->n_joined_of));
+    memset(r->n_joined_of, 0, (size_t)r->n_branches * sizeof(*r->n_joined_of));
     r->n_joined = 0;
 }
 
 /* Nothing is asked for any more. */
-static void end(struct hvd_relay *r)
+static void end(struct hvd_aggregator *r)
 {
     r->is_ending = true;
     while (r->waiting.first)
@@ -447,7 +448,7 @@ static void end(struct hvd_relay *r)
 }
 
 /* A tensor has failed of which the subtree may not have asked for all. */
-static void drop(struct hvd_relay *r, struct hvd_strview name)
+static void drop(struct hvd_aggregator *r, struct hvd_strview name)
 {
     struct tensor *t = (struct tensor *)hvd_names_find(&r->waiting, hvd_group_name_key(name));
 
@@ -455,10 +456,10 @@ static void drop(struct hvd_relay *r, struct hvd_strview name)
         forget(r, t);
 }
 
-static hvd_status_t follow(struct hvd_relay *r, const struct hvd_step *step)
+static hvd_status_t follow(struct hvd_aggregator *r, const struct hvd_step *step)
 {
     if (step->kind == HVD_STEP_EVICT)
-        hvd_relay_uncache(r, step->slot);
+        hvd_aggregator_uncache(r, step->slot);
     else if (step->kind == HVD_STEP_DROP)
         drop(r, step->name);
     else if (step->kind == HVD_JOIN)
@@ -466,18 +467,19 @@ static hvd_status_t follow(struct hvd_relay *r, const struct hvd_step *step)
     else if (step->kind == HVD_STEP_SHUTDOWN || step->kind == HVD_STEP_ABORT)
         end(r);
     else if (step->slot != HVD_CACHE_NO_SLOT)
-        return hvd_relay_cache(r, step);
+        return hvd_aggregator_cache(r, step);
     return HVD_OK;
 }
 
-hvd_status_t hvd_relay_plan(struct hvd_relay *r, struct hvd_reader plan, struct hvd_err *err)
+hvd_status_t hvd_aggregator_plan(struct hvd_aggregator *r, struct hvd_reader plan,
+                                 struct hvd_err *err)
 {
     struct hvd_step step;
     hvd_status_t st = HVD_OK;
 
     if (plan.epoch != 0) /* the coordinator's last word, out of turn, has none */
         r->epoch = plan.epoch;
-    hvd_relay_take(r, &plan);
+    hvd_aggregator_take(r, &plan);
     while (plan.left > 0) {
         st = hvd_reader_step(&plan, &step, err);
         if (st != HVD_OK)
@@ -491,11 +493,11 @@ hvd_status_t hvd_relay_plan(struct hvd_relay *r, struct hvd_reader plan, struct 
 
 /* --- For the parent --------------------------------------------------------------------------- */
 
-hvd_status_t hvd_relay_stalled(struct hvd_relay *r, int64_t now_ns, int64_t limit_ns,
-                               struct hvd_err *err)
+hvd_status_t hvd_aggregator_stalled(struct hvd_aggregator *r, int64_t now_ns, int64_t limit_ns,
+                                    struct hvd_err *err)
 {
     const int64_t before_ns = now_ns - limit_ns;
-    hvd_status_t st = r->is_ending ? HVD_OK : hvd_relay_write_partial(r, now_ns, before_ns);
+    hvd_status_t st = r->is_ending ? HVD_OK : hvd_aggregator_write_partial(r, now_ns, before_ns);
 
     for (struct hvd_named *item = r->waiting.first; item && st == HVD_OK;
          item = hvd_names_next(item)) {
@@ -506,8 +508,8 @@ hvd_status_t hvd_relay_stalled(struct hvd_relay *r, int64_t now_ns, int64_t limi
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "stalled tensors: %s", hvd_status_str(st));
 }
 
-hvd_status_t hvd_relay_next(struct hvd_relay *r, const struct hvd_buf **message,
-                            struct hvd_err *err)
+hvd_status_t hvd_aggregator_next(struct hvd_aggregator *r, const struct hvd_buf **message,
+                                 struct hvd_err *err)
 {
     struct hvd_buf *const order[] = {&r->bits, &r->requests, &r->partial, &r->first_leave,
                                      &r->last_leave};
@@ -518,7 +520,7 @@ hvd_status_t hvd_relay_next(struct hvd_relay *r, const struct hvd_buf **message,
         (r->requests.len | r->partial.len | r->first_leave.len | r->last_leave.len) == 0)
         return HVD_OK; /* as nearly always */
     if (r->n_given == 0 && r->n_due > 0) {
-        hvd_status_t st = hvd_relay_write_bits(r);
+        hvd_status_t st = hvd_aggregator_write_bits(r);
         if (st != HVD_OK)
             return HVD_FAIL(err, st, 0, "bits: %s", hvd_status_str(st));
     }
@@ -535,7 +537,7 @@ hvd_status_t hvd_relay_next(struct hvd_relay *r, const struct hvd_buf **message,
     return HVD_OK;
 }
 
-bool hvd_relay_is_full(const struct hvd_relay *r)
+bool hvd_aggregator_is_full(const struct hvd_aggregator *r)
 {
     return r->requests.len >= FULL;
 }

@@ -1,9 +1,9 @@
 /*
- * Messages taken in, not only decoded: a relay or a coordinator that peers tell anything, in any
- * order, goes on or refuses, and what it sends itself is well-formed. The input is a stream of
- * party(1) length(2) message; the first byte says who takes them in, and how many children it has.
+ * Messages taken in, not only decoded: an aggregator or a coordinator that peers tell anything, in
+ * any order, goes on or refuses, and what it sends itself is well-formed. The input is a stream of
+ * branch(1) length(2) message; the first byte says who takes them in, and how many children it has.
  */
-#include "worker/core/relay.h"
+#include "worker/core/aggregator.h"
 #include "tests/fuzz/fuzz.h"
 #include "worker/core/negotiate.h"
 
@@ -15,7 +15,7 @@ static const int ranks[N_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
 struct hearer {
     struct hvd_tree tree;
     struct hvd_node node;
-    struct hvd_relay *relay; /* one of these */
+    struct hvd_aggregator *aggregator; /* one of these */
     struct hvd_negotiator *root;
 };
 
@@ -28,20 +28,21 @@ static hvd_status_t open_hearer(struct hearer *h, uint8_t kind)
 
     if (st == HVD_OK)
         st = hvd_node_init(&h->node, &h->tree, kind % 2, &err);
-    const struct hvd_relay_options relay = {.node = &h->node, .world_size = N_RANKS};
+    const struct hvd_aggregator_options aggregator = {.node = &h->node, .world_size = N_RANKS};
     const struct hvd_negotiator_options root = {.tree = &h->tree,
                                                 .node = &h->node,
                                                 .ranks = ranks,
                                                 .world_size = N_RANKS,
                                                 .cache_capacity = 70};
     if (st == HVD_OK && kind % 2)
-        return h->node.n_children > 0 ? hvd_relay_create(&relay, &h->relay, &err) : HVD_ERR_INVALID;
+        return h->node.n_children > 0 ? hvd_aggregator_create(&aggregator, &h->aggregator, &err)
+                                      : HVD_ERR_INVALID;
     return st == HVD_OK ? hvd_negotiator_create(&root, &h->root, &err) : st;
 }
 
 static void close_hearer(struct hearer *h)
 {
-    hvd_relay_destroy(h->relay);
+    hvd_aggregator_destroy(h->aggregator);
     hvd_negotiator_destroy(h->root);
     hvd_node_fini(&h->node);
     hvd_tree_fini(&h->tree);
@@ -72,7 +73,7 @@ static void check(const struct hvd_buf *message)
     }
 }
 
-static hvd_status_t hear_items(struct hearer *h, int party, struct hvd_reader *reader,
+static hvd_status_t hear_items(struct hearer *h, int branch, struct hvd_reader *reader,
                                struct hvd_err *err)
 {
     struct hvd_strview text;
@@ -85,16 +86,17 @@ static hvd_status_t hear_items(struct hearer *h, int party, struct hvd_reader *r
         if (reader->type == HVD_MESSAGE_REQUESTS) {
             st = hvd_reader_request(reader, &ask, err);
             if (st == HVD_OK)
-                st = h->relay ? hvd_relay_request(h->relay, &ask, 1, err)
-                              : hvd_negotiator_request(h->root, &ask, 1, err);
+                st = h->aggregator ? hvd_aggregator_request(h->aggregator, &ask, 1, err)
+                                   : hvd_negotiator_request(h->root, &ask, 1, err);
         } else if (reader->type == HVD_MESSAGE_LEAVE) {
             st = hvd_reader_leave(reader, &who, &why, &text, err);
             if (st == HVD_OK)
-                st = h->relay
-                         ? hvd_relay_leave(h->relay, who, why == HVD_LEAVE_FAILED, "why", err)
+                st = h->aggregator
+                         ? hvd_aggregator_leave(h->aggregator, who, why == HVD_LEAVE_FAILED, "why",
+                                                err)
                          : hvd_negotiator_leave(h->root, who, why == HVD_LEAVE_FAILED, "why", err);
         } else if (h->root && reader->type == HVD_MESSAGE_PARTIAL) {
-            st = hvd_negotiator_partial(h->root, party, reader, 1, err);
+            st = hvd_negotiator_partial(h->root, branch, reader, 1, err);
         } else {
             return HVD_ERR_INVALID;
         }
@@ -115,7 +117,7 @@ static bool is_near(struct hvd_reader plan)
     return true;
 }
 
-static hvd_status_t hear(struct hearer *h, int party, const uint8_t *data, size_t size)
+static hvd_status_t hear(struct hearer *h, int branch, const uint8_t *data, size_t size)
 {
     struct hvd_reader reader;
     struct hvd_err err = {0};
@@ -124,12 +126,12 @@ static hvd_status_t hear(struct hearer *h, int party, const uint8_t *data, size_
     if (st != HVD_OK)
         return st;
     if (reader.type == HVD_MESSAGE_BITS)
-        return h->relay ? hvd_relay_bits(h->relay, party, &reader, 1, &err)
-                        : hvd_negotiator_bits(h->root, party, &reader, 1, &err);
+        return h->aggregator ? hvd_aggregator_bits(h->aggregator, branch, &reader, 1, &err)
+                             : hvd_negotiator_bits(h->root, branch, &reader, 1, &err);
     if (reader.type == HVD_MESSAGE_PLAN)
-        return h->relay && is_near(reader) ? hvd_relay_plan(h->relay, reader, &err)
-                                           : HVD_ERR_INVALID;
-    return hear_items(h, party, &reader, &err);
+        return h->aggregator && is_near(reader) ? hvd_aggregator_plan(h->aggregator, reader, &err)
+                                                : HVD_ERR_INVALID;
+    return hear_items(h, branch, &reader, &err);
 }
 
 static void speak(struct hearer *h)
@@ -139,9 +141,9 @@ static void speak(struct hearer *h)
     struct hvd_buf report;
 
     hvd_buf_init(&report, 4096);
-    if (h->relay) {
-        MUST(hvd_relay_stalled(h->relay, 2000000, 1, &err) == HVD_OK);
-        while (hvd_relay_next(h->relay, &message, &err) == HVD_OK && message)
+    if (h->aggregator) {
+        MUST(hvd_aggregator_stalled(h->aggregator, 2000000, 1, &err) == HVD_OK);
+        while (hvd_aggregator_next(h->aggregator, &message, &err) == HVD_OK && message)
             check(message);
     } else {
         (void)hvd_negotiator_stalled(h->root, 2000000, 1, &report);
@@ -158,12 +160,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool good = size > 0 && open_hearer(&h, data[0]) == HVD_OK;
 
     for (size_t at = 1; good && size - at >= 3;) {
-        const int party = data[at] % (1 + h.node.n_children);
+        const int branch = data[at] % (1 + h.node.n_children);
         const size_t len = (size_t)(data[at + 1] | data[at + 2] << 8);
         at += 3;
         if (len > size - at)
             break;
-        good = hear(&h, party, data + at, len) == HVD_OK;
+        good = hear(&h, branch, data + at, len) == HVD_OK;
         at += len;
         if (good)
             speak(&h);

@@ -1,13 +1,14 @@
 /*
- * The part of a relay that knows cached tensors: slots, and which party has asked for which by bit.
- * Pure. Bits are handled by the word: what all parties have asked for is the AND of their words.
+ * The part of an aggregator that knows cached tensors: slots, and which branch has asked for which
+ * by bit. Pure. Bits are handled by the word: what all branches have asked for is the AND of their
+ * words.
  */
 #include <string.h>
 
 #include "base/mem.h"
+#include "worker/core/aggregator_internal.h"
 #include "worker/core/group_name.h"
 #include "worker/core/mismatch.h"
-#include "worker/core/relay_internal.h"
 
 static uint64_t bit_of(uint32_t slot)
 {
@@ -15,7 +16,7 @@ static uint64_t bit_of(uint32_t slot)
 }
 
 /* The page of a slot; NULL when none of its slots was ever given. */
-static struct hvd_relay_page *page_of(const struct hvd_relay *r, uint32_t slot)
+static struct hvd_aggregator_page *page_of(const struct hvd_aggregator *r, uint32_t slot)
 {
     return slot / 64 < r->n_pages ? r->pages[slot / 64] : NULL;
 }
@@ -23,12 +24,13 @@ static struct hvd_relay_page *page_of(const struct hvd_relay *r, uint32_t slot)
 /* --- Slots ------------------------------------------------------------------------------------ */
 
 /* The page of a slot, made when there is none; NULL when out of memory. */
-static struct hvd_relay_page *make_page(struct hvd_relay *r, uint32_t slot)
+static struct hvd_aggregator_page *make_page(struct hvd_aggregator *r, uint32_t slot)
 {
     const uint32_t n = slot / 64 + 1;
 
     if (n > r->n_pages) {
-        struct hvd_relay_page **pages = hvd_realloc(r->pages, n, sizeof(struct hvd_relay_page *));
+        struct hvd_aggregator_page **pages =
+            hvd_realloc(r->pages, n, sizeof(struct hvd_aggregator_page *));
         if (!pages)
             return NULL;
         for (uint32_t i = r->n_pages; i < n; i++)
@@ -37,14 +39,14 @@ static struct hvd_relay_page *make_page(struct hvd_relay *r, uint32_t slot)
         r->n_pages = n;
     }
     if (!r->pages[slot / 64])
-        r->pages[slot / 64] =
-            hvd_calloc(1, sizeof(struct hvd_relay_page) + (size_t)r->n_parties * sizeof(uint64_t));
+        r->pages[slot / 64] = hvd_calloc(1, sizeof(struct hvd_aggregator_page) +
+                                                (size_t)r->n_branches * sizeof(uint64_t));
     return r->pages[slot / 64];
 }
 
-void hvd_relay_uncache(struct hvd_relay *r, uint32_t slot)
+void hvd_aggregator_uncache(struct hvd_aggregator *r, uint32_t slot)
 {
-    struct hvd_relay_page *page = page_of(r, slot);
+    struct hvd_aggregator_page *page = page_of(r, slot);
 
     if (!page || !page->slots[slot % 64])
         return;
@@ -58,22 +60,22 @@ void hvd_relay_uncache(struct hvd_relay *r, uint32_t slot)
     page->n_told[slot % 64] = 0;
     page->since[slot % 64] = r->epoch;
     r->changed = r->epoch;
-    for (int party = 0; party < r->n_parties; party++)
-        page->seen[party] &= ~bit_of(slot);
+    for (int branch = 0; branch < r->n_branches; branch++)
+        page->seen[branch] &= ~bit_of(slot);
 }
 
-hvd_status_t hvd_relay_cache(struct hvd_relay *r, const struct hvd_step *step)
+hvd_status_t hvd_aggregator_cache(struct hvd_aggregator *r, const struct hvd_step *step)
 {
     char text[8];
     const uint32_t slot = step->slot;
     const struct hvd_request req = {
         .op = (enum hvd_op)step->kind, .reduce = step->reduce, .ndim = 1};
 
-    hvd_relay_uncache(r, slot);
-    struct hvd_relay_page *page = make_page(r, slot);
+    hvd_aggregator_uncache(r, slot);
+    struct hvd_aggregator_page *page = make_page(r, slot);
     if (!page)
         return HVD_ERR_NOMEM;
-    struct hvd_relay_slot *s = hvd_calloc(1, sizeof(*s) + step->name.len + 1);
+    struct hvd_aggregator_slot *s = hvd_calloc(1, sizeof(*s) + step->name.len + 1);
     if (!s)
         return HVD_ERR_NOMEM;
     s->index = slot;
@@ -92,11 +94,11 @@ hvd_status_t hvd_relay_cache(struct hvd_relay *r, const struct hvd_step *step)
     return HVD_OK;
 }
 
-void hvd_relay_bits_fini(struct hvd_relay *r)
+void hvd_aggregator_bits_fini(struct hvd_aggregator *r)
 {
     for (uint32_t page = 0; page < r->n_pages; page++) {
         for (uint32_t i = 0; r->pages[page] && i < 64; i++)
-            hvd_relay_uncache(r, page * 64 + i);
+            hvd_aggregator_uncache(r, page * 64 + i);
         hvd_free(r->pages[page]);
     }
     hvd_free(r->pages);
@@ -104,21 +106,21 @@ void hvd_relay_bits_fini(struct hvd_relay *r)
 
 /* --- Bits ------------------------------------------------------------------------------------- */
 
-/* The slots of a page, among these, that every party has asked for or has joined, go up. */
-static void complete(struct hvd_relay *r, uint32_t index, uint64_t among)
+/* The slots of a page, among these, that every branch has asked for or has joined, go up. */
+static void complete(struct hvd_aggregator *r, uint32_t index, uint64_t among)
 {
-    struct hvd_relay_page *page = r->pages[index];
+    struct hvd_aggregator_page *page = r->pages[index];
     uint64_t *seen = page->seen;
 
-    for (int party = 0; party < r->n_parties && among != 0; party++) {
+    for (int branch = 0; branch < r->n_branches && among != 0; branch++) {
         const bool has_joined =
-            r->n_joined_of[party] == hvd_node_party_span(r->options.node, party).n;
-        among &= seen[party] | (has_joined ? page->joinable : 0);
+            r->n_joined_of[branch] == hvd_node_branch_span(r->options.node, branch).n;
+        among &= seen[branch] | (has_joined ? page->joinable : 0);
     }
     if (among == 0)
         return;
-    for (int party = 0; party < r->n_parties; party++)
-        seen[party] &= ~among;
+    for (int branch = 0; branch < r->n_branches; branch++)
+        seen[branch] &= ~among;
     page->sent |= among;
     page->due |= among;
     for (uint64_t bits = among; bits != 0; bits &= bits - 1)
@@ -127,17 +129,17 @@ static void complete(struct hvd_relay *r, uint32_t index, uint64_t among)
         r->n_due = index + 1;
 }
 
-/* The slots of a page that some party has asked for, and not all. */
-static uint64_t any_seen(const struct hvd_relay *r, const struct hvd_relay_page *page)
+/* The slots of a page that some branch has asked for, and not all. */
+static uint64_t any_seen(const struct hvd_aggregator *r, const struct hvd_aggregator_page *page)
 {
     uint64_t any = 0;
 
-    for (int party = 0; page && party < r->n_parties; party++)
-        any |= page->seen[party];
+    for (int branch = 0; page && branch < r->n_branches; branch++)
+        any |= page->seen[branch];
     return any;
 }
 
-void hvd_relay_bits_complete(struct hvd_relay *r)
+void hvd_aggregator_bits_complete(struct hvd_aggregator *r)
 {
     for (uint32_t page = 0; page < r->n_pages; page++)
         if (r->pages[page])
@@ -145,7 +147,7 @@ void hvd_relay_bits_complete(struct hvd_relay *r)
 }
 
 /* Of the bits, those that mean what the slots are now. */
-static uint64_t current(const struct hvd_relay_page *page, uint64_t bits, uint64_t epoch)
+static uint64_t current(const struct hvd_aggregator_page *page, uint64_t bits, uint64_t epoch)
 {
     uint64_t kept = bits & page->live;
 
@@ -155,11 +157,12 @@ static uint64_t current(const struct hvd_relay_page *page, uint64_t bits, uint64
     return kept;
 }
 
-/* The bits of a page, of one party. False when it has asked for one of them before. */
-static bool mark(struct hvd_relay *r, int party, uint32_t index, uint64_t bits, int64_t now_ns)
+/* The bits of a page, of one branch. False when it has asked for one of them before. */
+static bool mark(struct hvd_aggregator *r, int branch, uint32_t index, uint64_t bits,
+                 int64_t now_ns)
 {
-    struct hvd_relay_page *page = r->pages[index];
-    uint64_t *seen = &page->seen[party];
+    struct hvd_aggregator_page *page = r->pages[index];
+    uint64_t *seen = &page->seen[branch];
 
     if (bits & (*seen | page->sent))
         return false;
@@ -170,32 +173,32 @@ static bool mark(struct hvd_relay *r, int party, uint32_t index, uint64_t bits, 
     return true;
 }
 
-hvd_status_t hvd_relay_bits(struct hvd_relay *r, int party, const struct hvd_reader *bits,
-                            int64_t now_ns, struct hvd_err *err)
+hvd_status_t hvd_aggregator_bits(struct hvd_aggregator *r, int branch,
+                                 const struct hvd_reader *bits, int64_t now_ns, struct hvd_err *err)
 {
     for (uint32_t i = 0; i < bits->n_words && !r->is_ending; i++) {
         uint64_t word = hvd_reader_word(bits, i);
         if (word == 0)
             continue;
-        const struct hvd_relay_page *page = page_of(r, i * 64);
+        const struct hvd_aggregator_page *page = page_of(r, i * 64);
         if (!page)
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "slot %u was asked for, which was never given",
                             i * 64);
         word = bits->epoch < r->changed ? current(page, word, bits->epoch) : word & page->live;
-        if (!mark(r, party, i, word, now_ns))
+        if (!mark(r, branch, i, word, now_ns))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a cached tensor was asked for twice");
     }
     return HVD_OK;
 }
 
-void hvd_relay_take(struct hvd_relay *r, const struct hvd_reader *plan)
+void hvd_aggregator_take(struct hvd_aggregator *r, const struct hvd_reader *plan)
 {
     for (uint32_t i = 0; i < plan->n_words && i < r->n_pages; i++)
         if (r->pages[i])
             r->pages[i]->sent &= ~hvd_reader_word(plan, i);
 }
 
-hvd_status_t hvd_relay_write_bits(struct hvd_relay *r)
+hvd_status_t hvd_aggregator_write_bits(struct hvd_aggregator *r)
 {
     uint64_t any = 0;
     uint32_t n = 0;
@@ -220,16 +223,16 @@ hvd_status_t hvd_relay_write_bits(struct hvd_relay *r)
 
 /* --- Stalls ----------------------------------------------------------------------------------- */
 
-/* The parties that have asked for a slot, as spans; how many parties these are. */
-static int spans_of(struct hvd_relay *r, uint32_t slot, uint32_t *n_spans)
+/* The branches that have asked for a slot, as spans; how many branches these are. */
+static int spans_of(struct hvd_aggregator *r, uint32_t slot, uint32_t *n_spans)
 {
     int n = 0;
 
     *n_spans = 0;
-    for (int party = 0; party < r->n_parties; party++) {
-        const struct hvd_span span = hvd_node_party_span(r->options.node, party);
+    for (int branch = 0; branch < r->n_branches; branch++) {
+        const struct hvd_span span = hvd_node_branch_span(r->options.node, branch);
         struct hvd_span *last = *n_spans > 0 ? &r->spans[*n_spans - 1] : NULL;
-        if (!(page_of(r, slot)->seen[party] & bit_of(slot)))
+        if (!(page_of(r, slot)->seen[branch] & bit_of(slot)))
             continue;
         n++;
         if (last && last->first + last->n == span.first)
@@ -240,9 +243,9 @@ static int spans_of(struct hvd_relay *r, uint32_t slot, uint32_t *n_spans)
     return n;
 }
 
-static hvd_status_t tell(struct hvd_relay *r, uint32_t slot, int64_t now_ns)
+static hvd_status_t tell(struct hvd_aggregator *r, uint32_t slot, int64_t now_ns)
 {
-    struct hvd_relay_page *page = page_of(r, slot);
+    struct hvd_aggregator_page *page = page_of(r, slot);
     uint32_t n_spans = 0;
     hvd_status_t st = HVD_OK;
     const int n = spans_of(r, slot, &n_spans);
@@ -254,15 +257,16 @@ static hvd_status_t tell(struct hvd_relay *r, uint32_t slot, int64_t now_ns)
         st = hvd_message_begin_partial(&r->partial, r->options.set, r->epoch);
     const struct hvd_by by = {.spans = r->spans,
                               .n_spans = n_spans,
-                              .age_ms = hvd_relay_age(now_ns, page->begun_ns[slot % 64])};
+                              .age_ms = hvd_aggregator_age(now_ns, page->begun_ns[slot % 64])};
     return st == HVD_OK ? hvd_message_add_partial(&r->partial, slot, &by) : st;
 }
 
-hvd_status_t hvd_relay_write_partial(struct hvd_relay *r, int64_t now_ns, int64_t before_ns)
+hvd_status_t hvd_aggregator_write_partial(struct hvd_aggregator *r, int64_t now_ns,
+                                          int64_t before_ns)
 {
     hvd_status_t st = HVD_OK;
 
-    if (!hvd_relay_room(r, (uint32_t)r->n_parties))
+    if (!hvd_aggregator_room(r, (uint32_t)r->n_branches))
         return HVD_ERR_NOMEM;
     for (uint32_t page = 0; page < r->n_pages; page++)
         for (uint64_t bits = any_seen(r, r->pages[page]); bits != 0 && st == HVD_OK;

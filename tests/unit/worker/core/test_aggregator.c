@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "worker/core/aggregator.h"
 #include "worker/core/negotiate.h"
-#include "worker/core/relay.h"
 
 /*
- * The relay at position 1 of this tree; what it sends is written as text:
+ * The aggregator at position 1 of this tree; what it sends is written as text:
  *
  *          0
  *        /   \
@@ -15,28 +15,28 @@
  *      / \   / \
  *     2   3 5   6
  */
-struct relay {
+struct aggregator {
     struct hvd_tree tree;
     struct hvd_node node;
-    struct hvd_relay *r;
+    struct hvd_aggregator *r;
 };
 
-static hvd_status_t open_relay(struct relay *w)
+static hvd_status_t open_aggregator(struct aggregator *w)
 {
     const struct hvd_tree_options shape = {.size = 7, .fanout = 2};
-    const struct hvd_relay_options options = {.node = &w->node, .set = 5, .world_size = 7};
+    const struct hvd_aggregator_options options = {.node = &w->node, .set = 5, .world_size = 7};
     hvd_status_t st;
 
-    *w = (struct relay){0};
+    *w = (struct aggregator){0};
     st = hvd_tree_init(&w->tree, &shape, NULL);
     if (st == HVD_OK)
         st = hvd_node_init(&w->node, &w->tree, 1, NULL);
-    return st == HVD_OK ? hvd_relay_create(&options, &w->r, NULL) : st;
+    return st == HVD_OK ? hvd_aggregator_create(&options, &w->r, NULL) : st;
 }
 
-static void close_relay(struct relay *w)
+static void close_aggregator(struct aggregator *w)
 {
-    hvd_relay_destroy(w->r);
+    hvd_aggregator_destroy(w->r);
     hvd_node_fini(&w->node);
     hvd_tree_fini(&w->tree);
 }
@@ -53,22 +53,22 @@ static struct hvd_request request(enum hvd_op op, const char *name, int64_t rows
                                 .name = hvd_strview_of(name)};
 }
 
-static hvd_status_t ask_at(struct relay *w, int position, const struct hvd_request *req,
+static hvd_status_t ask_at(struct aggregator *w, int position, const struct hvd_request *req,
                            int64_t now_ns)
 {
     const struct hvd_ask ask = hvd_ask_of(req, position);
 
-    return hvd_relay_request(w->r, &ask, now_ns, NULL);
+    return hvd_aggregator_request(w->r, &ask, now_ns, NULL);
 }
 
-static void ask(struct relay *w, int position, enum hvd_op op, const char *name, int64_t rows)
+static void ask(struct aggregator *w, int position, enum hvd_op op, const char *name, int64_t rows)
 {
     const struct hvd_request req = request(op, name, rows);
 
     assert_int_equal(ask_at(w, position, &req, 0), HVD_OK);
 }
 
-static hvd_status_t bits(struct relay *w, int party, uint64_t epoch, uint64_t word)
+static hvd_status_t bits(struct aggregator *w, int branch, uint64_t epoch, uint64_t word)
 {
     struct hvd_reader reader;
     struct hvd_buf buf;
@@ -76,7 +76,7 @@ static hvd_status_t bits(struct relay *w, int party, uint64_t epoch, uint64_t wo
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     assert_int_equal(hvd_message_bits(&buf, 5, epoch, &word, 1), HVD_OK);
     assert_int_equal(hvd_reader_init(&reader, buf.data, buf.len, NULL), HVD_OK);
-    hvd_status_t st = hvd_relay_bits(w->r, party, &reader, 0, NULL);
+    hvd_status_t st = hvd_aggregator_bits(w->r, branch, &reader, 0, NULL);
     hvd_buf_fini(&buf);
     return st;
 }
@@ -135,22 +135,22 @@ static void put_message(const struct hvd_buf *message, char *text, size_t size)
 }
 
 /* Everything that goes up now. */
-static const char *take(struct relay *w)
+static const char *take(struct aggregator *w)
 {
     static char text[1024];
     const struct hvd_buf *message = NULL;
 
     text[0] = '\0';
     for (;;) {
-        assert_int_equal(hvd_relay_next(w->r, &message, NULL), HVD_OK);
+        assert_int_equal(hvd_aggregator_next(w->r, &message, NULL), HVD_OK);
         if (!message)
             return text;
         put_message(message, text + strlen(text), sizeof(text) - strlen(text));
     }
 }
 
-static hvd_status_t follow(struct relay *w, uint64_t epoch, const struct hvd_step *steps, int n,
-                           uint64_t word)
+static hvd_status_t follow(struct aggregator *w, uint64_t epoch, const struct hvd_step *steps,
+                           int n, uint64_t word)
 {
     const struct hvd_plan_head head = {.epoch = epoch, .words = &word, .n_words = word ? 1 : 0};
     struct hvd_reader reader;
@@ -165,7 +165,7 @@ static hvd_status_t follow(struct relay *w, uint64_t epoch, const struct hvd_ste
     if (st == HVD_OK)
         st = hvd_reader_init(&reader, plan.data, plan.len, NULL);
     if (st == HVD_OK)
-        st = hvd_relay_plan(w->r, reader, NULL);
+        st = hvd_aggregator_plan(w->r, reader, NULL);
     hvd_buf_fini(&plan);
     return st;
 }
@@ -180,7 +180,7 @@ static struct hvd_step step(int kind, uint32_t slot, const char *name)
 }
 
 /* Slots 0 and 1 of allreduces a and b, 2 of a broadcast c, from plan 1 on. */
-static void cache_three(struct relay *w)
+static void cache_three(struct aggregator *w)
 {
     const struct hvd_step steps[] = {step(HVD_ALLREDUCE, 0, "a"), step(HVD_ALLREDUCE, 1, "b"),
                                      step(HVD_BROADCAST, 2, "c")};
@@ -190,29 +190,29 @@ static void cache_three(struct relay *w)
 
 static void what_all_ask_for_alike_goes_up_once(void **state)
 {
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     ask(&w, 3, HVD_ALLREDUCE, "t", 4);
     ask(&w, 1, HVD_ALLREDUCE, "t", 4);
     ask(&w, 1, HVD_ALLREDUCE, "u", 4);
     assert_string_equal(take(&w), "");
-    assert_int_equal(hvd_relay_waiting(w.r), 2);
+    assert_int_equal(hvd_aggregator_waiting(w.r), 2);
     ask(&w, 2, HVD_ALLREDUCE, "t", 4);
     assert_string_equal(take(&w), "t@1+3;");
     assert_string_equal(take(&w), "");
     ask(&w, 2, HVD_ALLREDUCE, "t", 4); /* the next time */
-    assert_int_equal(hvd_relay_waiting(w.r), 2);
-    close_relay(&w);
+    assert_int_equal(hvd_aggregator_waiting(w.r), 2);
+    close_aggregator(&w);
 }
 
 static void requests_that_differ_go_up_with_who_makes_each(void **state)
 {
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     ask(&w, 1, HVD_ALLREDUCE, "t", 4);
     ask(&w, 2, HVD_ALLREDUCE, "t", 5);
     ask(&w, 3, HVD_ALLREDUCE, "t", 4);
@@ -224,15 +224,15 @@ static void requests_that_differ_go_up_with_who_makes_each(void **state)
     grouped.group_size = 1;
     assert_int_equal(ask_at(&w, 3, &grouped, 0), HVD_OK);
     assert_string_equal(take(&w), "g@1+2;g@3+1;");
-    close_relay(&w);
+    close_aggregator(&w);
 }
 
 static void an_allgather_brings_the_rows_of_every_rank(void **state)
 {
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     ask(&w, 3, HVD_ALLGATHER, "t", 30);
     ask(&w, 1, HVD_ALLGATHER, "t", 10);
     ask(&w, 2, HVD_ALLGATHER, "t", 20);
@@ -240,15 +240,15 @@ static void an_allgather_brings_the_rows_of_every_rank(void **state)
     ask(&w, 3, HVD_ALLTOALL, "s", 4);
     ask(&w, 1, HVD_ALLTOALL, "s", 6);
     assert_string_equal(take(&w), "t@1+3 10 20 30;s@1+3;");
-    close_relay(&w);
+    close_aggregator(&w);
 }
 
 static void bits_go_up_when_every_party_has_asked(void **state)
 {
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     cache_three(&w);
     for (uint64_t round = 1; round <= 3; round++) { /* a bit that is not cleared would show */
         assert_int_equal(bits(&w, 0, round, 3), HVD_OK);
@@ -265,17 +265,17 @@ static void bits_go_up_when_every_party_has_asked(void **state)
     }
     assert_int_equal(bits(&w, 1, 4, 1), HVD_OK);
     assert_int_equal(bits(&w, 1, 4, (uint64_t)1 << 60), HVD_OK); /* was in use once, maybe */
-    close_relay(&w);
+    close_aggregator(&w);
 }
 
 static void bits_for_what_a_slot_was_before_are_dropped(void **state)
 {
     const struct hvd_step evict = step(HVD_STEP_EVICT, 0, "");
     const struct hvd_step again = step(HVD_ALLREDUCE, 0, "z");
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     cache_three(&w);
     assert_int_equal(bits(&w, 0, 1, 1), HVD_OK);
     assert_int_equal(follow(&w, 2, &evict, 1, 0), HVD_OK);
@@ -283,18 +283,18 @@ static void bits_for_what_a_slot_was_before_are_dropped(void **state)
     assert_int_equal(follow(&w, 3, &again, 1, 0), HVD_OK);
     assert_int_equal(bits(&w, 2, 2, 1), HVD_OK);
     assert_string_equal(take(&w), "");
-    for (int party = 0; party < 3; party++)
-        assert_int_equal(bits(&w, party, 3, 1), HVD_OK);
+    for (int branch = 0; branch < 3; branch++)
+        assert_int_equal(bits(&w, branch, 3, 1), HVD_OK);
     assert_string_equal(take(&w), "bits 1;");
-    close_relay(&w);
+    close_aggregator(&w);
 }
 
 static void a_cached_tensor_asked_for_by_name_goes_up_at_once(void **state)
 {
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     cache_three(&w);
     ask(&w, 2, HVD_ALLREDUCE, "a", 4);
     assert_string_equal(take(&w), "a@2+1;");
@@ -302,15 +302,15 @@ static void a_cached_tensor_asked_for_by_name_goes_up_at_once(void **state)
     assert_string_equal(take(&w), "");
     ask(&w, 3, HVD_ALLREDUCE, "a", 4);
     assert_string_equal(take(&w), "a@1+1,3+1;");
-    close_relay(&w);
+    close_aggregator(&w);
 }
 
 static void who_has_joined_counts_but_is_not_among_those_that_ask(void **state)
 {
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     cache_three(&w);
     ask(&w, 1, HVD_ALLREDUCE, "t", 4);
     ask(&w, 3, HVD_ALLREDUCE, "t", 4);
@@ -327,54 +327,56 @@ static void who_has_joined_counts_but_is_not_among_those_that_ask(void **state)
     assert_int_equal(follow(&w, 2, &end, 1, 1), HVD_OK);
     ask(&w, 3, HVD_ALLREDUCE, "v", 4);
     assert_string_equal(take(&w), "");
-    close_relay(&w);
+    close_aggregator(&w);
 }
 
 static void what_waits_too_long_goes_up_as_far_as_it_is_known(void **state)
 {
     const int64_t second = 1000000000;
     const struct hvd_request late = request(HVD_ALLREDUCE, "t", 4);
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     cache_three(&w);
     assert_int_equal(ask_at(&w, 3, &late, 5 * second), HVD_OK);
     assert_int_equal(bits(&w, 1, 1, 2), HVD_OK); /* at 0 s */
-    assert_int_equal(hvd_relay_stalled(w.r, 9 * second, 10 * second, NULL), HVD_OK);
+    assert_int_equal(hvd_aggregator_stalled(w.r, 9 * second, 10 * second, NULL), HVD_OK);
     assert_string_equal(take(&w), "");
-    assert_int_equal(hvd_relay_stalled(w.r, 12 * second, 10 * second, NULL), HVD_OK);
+    assert_int_equal(hvd_aggregator_stalled(w.r, 12 * second, 10 * second, NULL), HVD_OK);
     assert_string_equal(take(&w), "slot 1@2+1 12000ms;");
-    assert_int_equal(hvd_relay_stalled(w.r, 15 * second, 10 * second, NULL), HVD_OK);
+    assert_int_equal(hvd_aggregator_stalled(w.r, 15 * second, 10 * second, NULL), HVD_OK);
     assert_string_equal(take(&w), "t@3+1;");
     assert_int_equal(bits(&w, 2, 1, 2), HVD_OK);
     assert_int_equal(ask_at(&w, 1, &late, 15 * second), HVD_OK);
-    assert_int_equal(hvd_relay_stalled(w.r, 16 * second, 10 * second, NULL), HVD_OK);
+    assert_int_equal(hvd_aggregator_stalled(w.r, 16 * second, 10 * second, NULL), HVD_OK);
     assert_string_equal(take(&w), "t@1+1;slot 1@2+2 16000ms;");
-    assert_int_equal(hvd_relay_stalled(w.r, 17 * second, 10 * second, NULL), HVD_OK);
+    assert_int_equal(hvd_aggregator_stalled(w.r, 17 * second, 10 * second, NULL), HVD_OK);
     assert_string_equal(take(&w), "");
     assert_int_equal(ask_at(&w, 2, &late, 17 * second), HVD_OK);
     assert_string_equal(take(&w), "t@2+1;");
-    close_relay(&w);
+    close_aggregator(&w);
 }
 
 static void the_first_to_leave_is_named_and_the_rest_are_counted(void **state)
 {
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     for (int position = 2; position <= 3; position++)
-        assert_int_equal(hvd_relay_leave(w.r, (struct hvd_span){.first = position, .n = 1}, false,
-                                         "had enough", NULL),
+        assert_int_equal(hvd_aggregator_leave(w.r, (struct hvd_span){.first = position, .n = 1},
+                                              false, "had enough", NULL),
                          HVD_OK);
     assert_string_equal(take(&w), "leave 2+1 had enough;");
     assert_int_equal(
-        hvd_relay_leave(w.r, (struct hvd_span){.first = 1, .n = 1}, false, "too", NULL), HVD_OK);
+        hvd_aggregator_leave(w.r, (struct hvd_span){.first = 1, .n = 1}, false, "too", NULL),
+        HVD_OK);
     assert_string_equal(take(&w), "leave 1+3 too;");
-    assert_int_equal(hvd_relay_leave(w.r, (struct hvd_span){.first = 4, .n = 1}, false, "", NULL),
-                     HVD_ERR_INVALID);
-    close_relay(&w);
+    assert_int_equal(
+        hvd_aggregator_leave(w.r, (struct hvd_span){.first = 4, .n = 1}, false, "", NULL),
+        HVD_ERR_INVALID);
+    close_aggregator(&w);
 }
 
 static void who_is_elsewhere_or_asks_twice_is_at_fault(void **state)
@@ -382,10 +384,10 @@ static void who_is_elsewhere_or_asks_twice_is_at_fault(void **state)
     const struct hvd_request req = request(HVD_ALLREDUCE, "t", 4);
     const struct hvd_request join = request(HVD_JOIN, "j", 0);
     struct hvd_request illegal = req;
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     assert_int_equal(ask_at(&w, 4, &req, 0), HVD_ERR_INVALID);
     assert_int_equal(ask_at(&w, 0, &req, 0), HVD_ERR_INVALID);
     assert_int_equal(ask_at(&w, 2, &req, 0), HVD_OK);
@@ -395,24 +397,24 @@ static void who_is_elsewhere_or_asks_twice_is_at_fault(void **state)
     illegal.ndim = -1;
     assert_int_equal(ask_at(&w, 3, &illegal, 0), HVD_ERR_INVALID);
     assert_int_equal(bits(&w, 1, 0, 1), HVD_ERR_INVALID);
-    close_relay(&w);
+    close_aggregator(&w);
 }
 
-static void refuse(struct relay *w, int position, const char *name, const char *reason)
+static void refuse(struct aggregator *w, int position, const char *name, const char *reason)
 {
     const struct hvd_request req = request(HVD_ALLREDUCE, name, 4);
     struct hvd_ask ask = hvd_ask_of(&req, position);
 
     ask.refusal = hvd_strview_of(reason);
-    assert_int_equal(hvd_relay_request(w->r, &ask, 0, NULL), HVD_OK);
+    assert_int_equal(hvd_aggregator_request(w->r, &ask, 0, NULL), HVD_OK);
 }
 
 static void refusals_go_up_as_one_with_the_first_reason(void **state)
 {
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     refuse(&w, 3, "t", "of 3");
     ask(&w, 2, HVD_ALLREDUCE, "t", 4);
     assert_string_equal(take(&w), "");
@@ -421,25 +423,26 @@ static void refusals_go_up_as_one_with_the_first_reason(void **state)
     cache_three(&w);
     refuse(&w, 2, "b", "of 2"); /* cached: the others have asked by bit, or will */
     assert_string_equal(take(&w), "b@2+1 not: of 2;");
-    close_relay(&w);
+    close_aggregator(&w);
 }
 
 static void after_a_shutdown_nothing_goes_up_but_leaves(void **state)
 {
     const struct hvd_step end = step(HVD_STEP_SHUTDOWN, HVD_CACHE_NO_SLOT, "");
-    struct relay w;
+    struct aggregator w;
 
     (void)state;
-    assert_int_equal(open_relay(&w), HVD_OK);
+    assert_int_equal(open_aggregator(&w), HVD_OK);
     ask(&w, 2, HVD_ALLREDUCE, "t", 4);
     assert_int_equal(follow(&w, 1, &end, 1, 0), HVD_OK);
     for (int position = 1; position <= 3; position++)
         ask(&w, position, HVD_ALLREDUCE, "t", 4);
-    assert_int_equal(hvd_relay_waiting(w.r), 0);
+    assert_int_equal(hvd_aggregator_waiting(w.r), 0);
     assert_int_equal(
-        hvd_relay_leave(w.r, (struct hvd_span){.first = 1, .n = 3}, false, "all", NULL), HVD_OK);
+        hvd_aggregator_leave(w.r, (struct hvd_span){.first = 1, .n = 3}, false, "all", NULL),
+        HVD_OK);
     assert_string_equal(take(&w), "leave 1+3 all;leave 1+3 all;");
-    close_relay(&w);
+    close_aggregator(&w);
 }
 
 static void a_group_has_the_same_number_in_any_order(void **state)
@@ -456,7 +459,7 @@ static void a_group_has_the_same_number_in_any_order(void **state)
 }
 
 /* Some of everything, as far as memory goes. */
-static hvd_status_t work(struct relay *w)
+static hvd_status_t work(struct aggregator *w)
 {
     const struct hvd_step steps[] = {step(HVD_ALLREDUCE, 70, "a"), step(HVD_STEP_EVICT, 70, "")};
     const struct hvd_request t = request(HVD_ALLGATHER, "t", 4);
@@ -469,10 +472,10 @@ static hvd_status_t work(struct relay *w)
     if (st == HVD_OK)
         st = ask_at(w, 1, &u, 0);
     if (st == HVD_OK)
-        st = hvd_relay_stalled(w->r, 100, 10, NULL);
+        st = hvd_aggregator_stalled(w->r, 100, 10, NULL);
     if (st == HVD_OK)
-        st = hvd_relay_leave(w->r, (struct hvd_span){.first = 1, .n = 3}, false, "x", NULL);
-    while (st == HVD_OK && (st = hvd_relay_next(w->r, &message, NULL)) == HVD_OK && message)
+        st = hvd_aggregator_leave(w->r, (struct hvd_span){.first = 1, .n = 3}, false, "x", NULL);
+    while (st == HVD_OK && (st = hvd_aggregator_next(w->r, &message, NULL)) == HVD_OK && message)
         assert_true(message->len > 0);
     return st == HVD_OK ? follow(w, 2, steps + 1, 1, 0) : st;
 }
@@ -481,12 +484,12 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     HVD_MEM_TORTURE({
-        struct relay w;
-        hvd_status_t st = open_relay(&w);
+        struct aggregator w;
+        hvd_status_t st = open_aggregator(&w);
         if (st == HVD_OK)
             st = work(&w);
         assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
-        close_relay(&w);
+        close_aggregator(&w);
     });
 }
 

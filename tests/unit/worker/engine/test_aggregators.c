@@ -177,8 +177,8 @@ static void stall(struct deep_world *w, const char *name)
 
 static void a_stall_names_exactly_the_ranks_that_are_missing(void **state)
 {
-    /* A relay tells what it knows half of this before the warning: so long may a busy machine keep
-     * this thread from stepping them. */
+    /* An aggregator tells what it knows half of this before the warning: so long may a busy machine
+     * keep this thread from stepping them. */
     const struct hvd_engine_options options = {.no_background = true,
                                                .stall_warning_ns = 1000000000};
     struct deep_world w;
