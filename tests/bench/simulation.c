@@ -49,7 +49,7 @@ struct world {
     size_t heap_room;
     uint64_t n_events;
     struct hvd_buf asked; /* what every rank asks for, but for its position */
-    size_t *spans_at;     /* by tensor: where that is */
+    size_t *ranges_at;    /* by tensor: where that is */
     bool is_cached;
     uint64_t epoch;
     struct simulation_step *step;
@@ -186,11 +186,11 @@ static struct hvd_request request_for(int tensor, char name[96])
     return request;
 }
 
-/* What rank 0 asks for; where in the requests it says that it is position 0, into w->spans_at. */
+/* What rank 0 asks for; where in the requests it says that it is position 0, into w->ranges_at. */
 static void write_asked(struct world *w)
 {
-    const struct hvd_span self = {.first = 0, .n = 1};
-    const struct hvd_by by = {.spans = &self, .n_spans = 1};
+    const struct hvd_pos_range self = {.first = 0, .n = 1};
+    const struct hvd_by by = {.ranges = &self, .n_ranges = 1};
     const uint32_t n_words = (uint32_t)(w->options->n_tensors + 63) / 64;
     struct hvd_buf *buf = &w->asked;
     hvd_status_t st;
@@ -207,7 +207,7 @@ static void write_asked(struct world *w)
         for (int i = 0; i < w->options->n_tensors && st == HVD_OK; i++) {
             const struct hvd_request request = request_for(i, name);
             st = hvd_message_add_request(buf, &request, &by);
-            w->spans_at[i] = buf->len - sizeof(uint64_t); /* the last that stands in one */
+            w->ranges_at[i] = buf->len - sizeof(uint64_t); /* the last that stands in one */
         }
     }
     if (st != HVD_OK)
@@ -219,7 +219,7 @@ static const struct hvd_buf *asked_by(struct world *w, int position)
 {
     for (int i = 0; i < w->options->n_tensors && !w->is_cached && w->asked.len > 0; i++)
         for (int byte = 0; byte < 4; byte++)
-            w->asked.data[w->spans_at[i] + (size_t)byte] = (char)(position >> (8 * byte));
+            w->asked.data[w->ranges_at[i] + (size_t)byte] = (char)(position >> (8 * byte));
     return &w->asked;
 }
 
@@ -429,9 +429,9 @@ static bool open_world(struct world *w, const struct simulation_options *options
     w->ranks = calloc(n, sizeof(int));
     w->n_up = calloc(n, sizeof(int));
     w->n_down = calloc(n, sizeof(int));
-    w->spans_at = calloc((size_t)options->n_tensors, sizeof(size_t));
+    w->ranges_at = calloc((size_t)options->n_tensors, sizeof(size_t));
     hvd_buf_init(&w->asked, HVD_MESSAGE_MAX);
-    return w->nodes && w->aggregators && w->ranks && w->n_up && w->n_down && w->spans_at &&
+    return w->nodes && w->aggregators && w->ranks && w->n_up && w->n_down && w->ranges_at &&
            open_clock(w) && open_tree(w) == HVD_OK && open_ranks(w) == HVD_OK;
 }
 
@@ -450,7 +450,7 @@ static void close_world(struct world *w)
     free(w->ranks);
     free(w->n_up);
     free(w->n_down);
-    free(w->spans_at);
+    free(w->ranges_at);
     hvd_buf_fini(&w->asked);
 }
 

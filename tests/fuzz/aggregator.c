@@ -55,7 +55,7 @@ static void check(const struct hvd_buf *message)
     struct hvd_err err = {0};
     struct hvd_partial partial;
     struct hvd_strview text;
-    struct hvd_span who;
+    struct hvd_pos_range who;
     struct hvd_step step;
     struct hvd_ask ask;
     enum hvd_leave_why why;
@@ -77,7 +77,7 @@ static hvd_status_t hear_items(struct hearer *h, int branch, struct hvd_reader *
                                struct hvd_err *err)
 {
     struct hvd_strview text;
-    struct hvd_span who;
+    struct hvd_pos_range who;
     struct hvd_ask ask;
     enum hvd_leave_why why;
     hvd_status_t st = HVD_OK;

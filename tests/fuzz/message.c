@@ -36,17 +36,17 @@ static hvd_status_t copy_step(struct hvd_reader *reader, struct hvd_buf *again)
 }
 
 /* The spans of an item, the caller's to free. */
-static struct hvd_span *spans_of(const struct hvd_spans *by, uint32_t *n_positions)
+static struct hvd_pos_range *ranges_of(const struct hvd_pos_ranges *by, uint32_t *n_positions)
 {
-    struct hvd_span *spans = malloc(by->n * sizeof(*spans));
+    struct hvd_pos_range *ranges = malloc(by->n * sizeof(*ranges));
 
-    MUST(spans);
+    MUST(ranges);
     *n_positions = 0;
     for (uint32_t i = 0; i < by->n; i++) {
-        spans[i] = hvd_spans_at(by, i);
-        *n_positions += (uint32_t)spans[i].n;
+        ranges[i] = hvd_pos_ranges_at(by, i);
+        *n_positions += (uint32_t)ranges[i].n;
     }
-    return spans;
+    return ranges;
 }
 
 static hvd_status_t copy_request(struct hvd_reader *reader, struct hvd_buf *again)
@@ -59,29 +59,29 @@ static hvd_status_t copy_request(struct hvd_reader *reader, struct hvd_buf *agai
 
     if (st != HVD_OK)
         return st;
-    struct hvd_span *spans = spans_of(&ask.by, &n);
+    struct hvd_pos_range *ranges = ranges_of(&ask.by, &n);
     struct hvd_by by = {
-        .spans = spans, .n_spans = ask.by.n, .age_ms = ask.age_ms, .refusal = ask.refusal};
+        .ranges = ranges, .n_ranges = ask.by.n, .age_ms = ask.age_ms, .refusal = ask.refusal};
     if (hvd_request_has_rows(&ask.request)) { /* read in order, written by position */
-        const size_t reach = (size_t)(spans[by.n_spans - 1].first - spans[0].first) +
-                             (size_t)spans[by.n_spans - 1].n;
+        const size_t reach = (size_t)(ranges[by.n_ranges - 1].first - ranges[0].first) +
+                             (size_t)ranges[by.n_ranges - 1].n;
         uint32_t row = 0;
         if (reach > ((size_t)1 << 24)) { /* few spans may be far apart */
-            free(spans);
+            free(ranges);
             return HVD_ERR_TOO_LARGE;
         }
         rows = malloc(reach * sizeof(*rows));
         MUST(rows);
-        for (uint32_t i = 0; i < by.n_spans; i++)
-            for (int k = 0; k < spans[i].n; k++)
-                rows[spans[i].first - spans[0].first + k] = hvd_ask_row(&ask, row++);
+        for (uint32_t i = 0; i < by.n_ranges; i++)
+            for (int k = 0; k < ranges[i].n; k++)
+                rows[ranges[i].first - ranges[0].first + k] = hvd_ask_row(&ask, row++);
         MUST(row == n);
         by.rows = rows;
-        by.rows_first = spans[0].first;
+        by.rows_first = ranges[0].first;
     }
     st = hvd_message_add_request(again, &ask.request, &by);
     free(rows);
-    free(spans);
+    free(ranges);
     return st;
 }
 
@@ -94,10 +94,10 @@ static hvd_status_t copy_partial(struct hvd_reader *reader, struct hvd_buf *agai
 
     if (st != HVD_OK)
         return st;
-    struct hvd_span *spans = spans_of(&partial.by, &n);
-    const struct hvd_by by = {.spans = spans, .n_spans = partial.by.n, .age_ms = partial.age_ms};
+    struct hvd_pos_range *ranges = ranges_of(&partial.by, &n);
+    const struct hvd_by by = {.ranges = ranges, .n_ranges = partial.by.n, .age_ms = partial.age_ms};
     st = hvd_message_add_partial(again, partial.slot, &by);
-    free(spans);
+    free(ranges);
     return st;
 }
 
@@ -105,7 +105,7 @@ static hvd_status_t copy_item(struct hvd_reader *reader, struct hvd_buf *again)
 {
     struct hvd_err err = {0};
     struct hvd_strview text;
-    struct hvd_span who;
+    struct hvd_pos_range who;
     char copy[HVD_TEXT_MAX + 1];
     enum hvd_leave_why why;
     hvd_status_t st;

@@ -38,11 +38,11 @@ hvd_status_t hvd_aggregator_create(const struct hvd_aggregator_options *options,
                                    struct hvd_aggregator **out, struct hvd_err *err)
 {
     struct hvd_aggregator *r = hvd_calloc(1, sizeof(*r));
-    const size_t words = hvd_positions_words(options->node->span.n);
+    const size_t words = hvd_positions_words(options->node->range.n);
 
     if (r) {
         r->options = *options;
-        r->size = options->node->span.n;
+        r->size = options->node->range.n;
         r->n_branches = 1 + options->node->n_children;
         hvd_buf_init(&r->bits, HVD_MESSAGE_MAX);
         hvd_buf_init(&r->requests, HVD_MESSAGE_MAX);
@@ -90,7 +90,7 @@ void hvd_aggregator_destroy(struct hvd_aggregator *r)
     hvd_buf_fini(&r->partial);
     hvd_buf_fini(&r->first_leave);
     hvd_buf_fini(&r->last_leave);
-    hvd_free(r->spans);
+    hvd_free(r->ranges);
     hvd_free(r->joined);
     hvd_free(r->left);
     hvd_free(r->n_joined_of);
@@ -99,14 +99,14 @@ void hvd_aggregator_destroy(struct hvd_aggregator *r)
 
 bool hvd_aggregator_room(struct hvd_aggregator *r, uint32_t n)
 {
-    if (n <= r->spans_room)
+    if (n <= r->ranges_room)
         return true;
-    const uint32_t room = n > 2 * r->spans_room ? n : 2 * r->spans_room;
-    struct hvd_span *spans = hvd_realloc(r->spans, room, sizeof(*spans));
-    if (!spans)
+    const uint32_t room = n > 2 * r->ranges_room ? n : 2 * r->ranges_room;
+    struct hvd_pos_range *ranges = hvd_realloc(r->ranges, room, sizeof(*ranges));
+    if (!ranges)
         return false;
-    r->spans = spans;
-    r->spans_room = room;
+    r->ranges = ranges;
+    r->ranges_room = room;
     return true;
 }
 
@@ -196,32 +196,32 @@ static struct variant *get_variant(const struct hvd_aggregator *r, struct tensor
     return v;
 }
 
-/* A span, from the subtree's first position on. */
-static struct hvd_span relative(const struct hvd_aggregator *r, struct hvd_span span)
+/* A range, from the subtree's first position on. */
+static struct hvd_pos_range relative(const struct hvd_aggregator *r, struct hvd_pos_range range)
 {
-    span.first -= r->options.node->span.first;
-    return span;
+    range.first -= r->options.node->range.first;
+    return range;
 }
 
 /* What has been asked for in one way, and the parent does not know. */
 static hvd_status_t emit_variant(struct hvd_aggregator *r, const struct tensor *t,
                                  const struct variant *v, int64_t now_ns)
 {
-    const int base = r->options.node->span.first;
-    struct hvd_span span = {0};
+    const int base = r->options.node->range.first;
+    struct hvd_pos_range range = {0};
     uint32_t n = 0;
     hvd_status_t st = HVD_OK;
 
-    for (int from = 0; hvd_positions_next(v->asked, t->sent, r->size, from, &span);
-         from = span.first + span.n) {
+    for (int from = 0; hvd_positions_next(v->asked, t->sent, r->size, from, &range);
+         from = range.first + range.n) {
         if (!hvd_aggregator_room(r, n + 1))
             return HVD_ERR_NOMEM;
-        r->spans[n++] = (struct hvd_span){.first = base + span.first, .n = span.n};
+        r->ranges[n++] = (struct hvd_pos_range){.first = base + range.first, .n = range.n};
     }
     if (n == 0)
         return HVD_OK;
-    const struct hvd_by by = {.spans = r->spans,
-                              .n_spans = n,
+    const struct hvd_by by = {.ranges = r->ranges,
+                              .n_ranges = n,
                               .age_ms = hvd_aggregator_age(now_ns, t->since_ns),
                               .rows = v->rows,
                               .rows_first = base,
@@ -303,15 +303,15 @@ static hvd_status_t mark(struct hvd_aggregator *r, struct tensor *t, const struc
     if (!v)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
     for (uint32_t i = 0; i < ask->by.n; i++) {
-        const struct hvd_span span = relative(r, hvd_spans_at(&ask->by, i));
-        if (hvd_positions_any(t->seen, span))
+        const struct hvd_pos_range range = relative(r, hvd_pos_ranges_at(&ask->by, i));
+        if (hvd_positions_any(t->seen, range))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "tensor %.*s was asked for twice",
                             (int)t->name.len, t->name.data);
-        hvd_positions_add(t->seen, span);
-        hvd_positions_add(v->asked, span);
-        t->n_seen += span.n;
-        for (int k = 0; v->rows && k < span.n; k++)
-            v->rows[span.first + k] = hvd_ask_row(ask, row++);
+        hvd_positions_add(t->seen, range);
+        hvd_positions_add(v->asked, range);
+        t->n_seen += range.n;
+        for (int k = 0; v->rows && k < range.n; k++)
+            v->rows[range.first + k] = hvd_ask_row(ask, row++);
     }
     return HVD_OK;
 }
@@ -333,18 +333,18 @@ static hvd_status_t complete_all(struct hvd_aggregator *r, int64_t now_ns)
 static hvd_status_t join(struct hvd_aggregator *r, const struct hvd_ask *ask, int64_t now_ns,
                          struct hvd_err *err)
 {
-    struct hvd_span spans[1];
-    const struct hvd_by by = {.spans = spans, .n_spans = 1};
+    struct hvd_pos_range ranges[1];
+    const struct hvd_by by = {.ranges = ranges, .n_ranges = 1};
     hvd_status_t st = HVD_OK;
 
     for (uint32_t i = 0; i < ask->by.n && st == HVD_OK; i++) {
-        spans[0] = hvd_spans_at(&ask->by, i);
-        if (hvd_positions_any(r->joined, relative(r, spans[0])))
+        ranges[0] = hvd_pos_ranges_at(&ask->by, i);
+        if (hvd_positions_any(r->joined, relative(r, ranges[0])))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a rank joined twice");
-        hvd_positions_add(r->joined, relative(r, spans[0]));
-        r->n_joined += spans[0].n;
-        for (int k = 0; k < spans[0].n; k++)
-            r->n_joined_of[hvd_node_branch(r->options.node, spans[0].first + k)]++;
+        hvd_positions_add(r->joined, relative(r, ranges[0]));
+        r->n_joined += ranges[0].n;
+        for (int k = 0; k < ranges[0].n; k++)
+            r->n_joined_of[hvd_node_branch(r->options.node, ranges[0].first + k)]++;
         hvd_aggregator_bits_complete(r);
         st = complete_all(r, now_ns);
         if (st == HVD_OK && r->requests.len == 0)
@@ -362,7 +362,7 @@ hvd_status_t hvd_aggregator_request(struct hvd_aggregator *r, const struct hvd_a
 
     if (st != HVD_OK)
         return st;
-    if (!hvd_spans_within(&ask->by, r->options.node->span))
+    if (!hvd_pos_ranges_within(&ask->by, r->options.node->range))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
     if (r->is_ending)
         return HVD_OK;
@@ -395,7 +395,7 @@ size_t hvd_aggregator_waiting(const struct hvd_aggregator *r)
 /* --- Leaving ---------------------------------------------------------------------------------- */
 
 static hvd_status_t write_leave(const struct hvd_aggregator *r, struct hvd_buf *buf,
-                                struct hvd_span who, bool failed, const char *text)
+                                struct hvd_pos_range who, bool failed, const char *text)
 {
     hvd_status_t st = hvd_message_begin(buf, HVD_MESSAGE_LEAVE, r->options.set);
 
@@ -404,10 +404,10 @@ static hvd_status_t write_leave(const struct hvd_aggregator *r, struct hvd_buf *
     return st == HVD_OK ? hvd_message_add_leave(buf, who, why, text) : st;
 }
 
-hvd_status_t hvd_aggregator_leave(struct hvd_aggregator *r, struct hvd_span who, bool failed,
+hvd_status_t hvd_aggregator_leave(struct hvd_aggregator *r, struct hvd_pos_range who, bool failed,
                                   const char *text, struct hvd_err *err)
 {
-    const struct hvd_span all = r->options.node->span;
+    const struct hvd_pos_range all = r->options.node->range;
     const bool was_all = hvd_positions_count(r->left, r->left, r->size) == r->size;
     hvd_status_t st = HVD_OK;
 
@@ -425,7 +425,7 @@ hvd_status_t hvd_aggregator_leave(struct hvd_aggregator *r, struct hvd_span who,
 
 bool hvd_aggregator_has_left(const struct hvd_aggregator *r, int position)
 {
-    return hvd_positions_has(r->left, position - r->options.node->span.first);
+    return hvd_positions_has(r->left, position - r->options.node->range.first);
 }
 
 /* --- Plans ------------------------------------------------------------------------------------ */

@@ -7,7 +7,7 @@
  * An inner node of a set's tree: merges what its branches (itself, and every child with all that
  * hangs under it) ask for, so that its parent hears of a tensor once.
  *
- *     requests of positions ──> waiting ──all of the subtree──> one request, by spans ──┐
+ *     requests of positions ──> waiting ──all of the subtree──> one request, by ranges ─┐
  *     bits of branches      ──> words   ──all branches, ANDed─> BITS ───────────────────┼─> parent
  *     JOIN                  ──────────────────────at once─────────────────────────────>─┤
  *     leaves                ──> the first one at once, the last one for all ────────────┘
@@ -40,7 +40,7 @@ hvd_status_t hvd_aggregator_create(const struct hvd_aggregator_options *options,
 void hvd_aggregator_destroy(struct hvd_aggregator *r);
 
 /*
- * A branch asks by name; the positions are within hvd_node_branch_span. now_ns is only compared
+ * A branch asks by name; the positions are within hvd_node_branch_range. now_ns is only compared
  * with later ones. HVD_ERR_INVALID when the request is illegal or one of them has asked for the
  * name already, HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE: the peer or the job is broken then.
  */
@@ -53,7 +53,7 @@ hvd_status_t hvd_aggregator_bits(struct hvd_aggregator *r, int branch,
                                  struct hvd_err *err);
 
 /* Ranks below leave; text is passed on with the first of them. Failures as above. */
-hvd_status_t hvd_aggregator_leave(struct hvd_aggregator *r, struct hvd_span who, bool failed,
+hvd_status_t hvd_aggregator_leave(struct hvd_aggregator *r, struct hvd_pos_range who, bool failed,
                                   const char *text, struct hvd_err *err);
 
 /* Whether the rank at a position below, or this one, has left. */

@@ -114,7 +114,7 @@ static void complete(struct hvd_aggregator *r, uint32_t index, uint64_t among)
 
     for (int branch = 0; branch < r->n_branches && among != 0; branch++) {
         const bool has_joined =
-            r->n_joined_of[branch] == hvd_node_branch_span(r->options.node, branch).n;
+            r->n_joined_of[branch] == hvd_node_branch_range(r->options.node, branch).n;
         among &= seen[branch] | (has_joined ? page->joinable : 0);
     }
     if (among == 0)
@@ -223,22 +223,22 @@ hvd_status_t hvd_aggregator_write_bits(struct hvd_aggregator *r)
 
 /* --- Stalls ----------------------------------------------------------------------------------- */
 
-/* The branches that have asked for a slot, as spans; how many branches these are. */
-static int spans_of(struct hvd_aggregator *r, uint32_t slot, uint32_t *n_spans)
+/* The branches that have asked for a slot, as ranges; how many branches these are. */
+static int ranges_of(struct hvd_aggregator *r, uint32_t slot, uint32_t *n_ranges)
 {
     int n = 0;
 
-    *n_spans = 0;
+    *n_ranges = 0;
     for (int branch = 0; branch < r->n_branches; branch++) {
-        const struct hvd_span span = hvd_node_branch_span(r->options.node, branch);
-        struct hvd_span *last = *n_spans > 0 ? &r->spans[*n_spans - 1] : NULL;
+        const struct hvd_pos_range range = hvd_node_branch_range(r->options.node, branch);
+        struct hvd_pos_range *last = *n_ranges > 0 ? &r->ranges[*n_ranges - 1] : NULL;
         if (!(page_of(r, slot)->seen[branch] & bit_of(slot)))
             continue;
         n++;
-        if (last && last->first + last->n == span.first)
-            last->n += span.n;
+        if (last && last->first + last->n == range.first)
+            last->n += range.n;
         else
-            r->spans[(*n_spans)++] = span;
+            r->ranges[(*n_ranges)++] = range;
     }
     return n;
 }
@@ -246,17 +246,17 @@ static int spans_of(struct hvd_aggregator *r, uint32_t slot, uint32_t *n_spans)
 static hvd_status_t tell(struct hvd_aggregator *r, uint32_t slot, int64_t now_ns)
 {
     struct hvd_aggregator_page *page = page_of(r, slot);
-    uint32_t n_spans = 0;
+    uint32_t n_ranges = 0;
     hvd_status_t st = HVD_OK;
-    const int n = spans_of(r, slot, &n_spans);
+    const int n = ranges_of(r, slot, &n_ranges);
 
     if (n == page->n_told[slot % 64])
         return HVD_OK;
     page->n_told[slot % 64] = n;
     if (r->partial.len == 0)
         st = hvd_message_begin_partial(&r->partial, r->options.set, r->epoch);
-    const struct hvd_by by = {.spans = r->spans,
-                              .n_spans = n_spans,
+    const struct hvd_by by = {.ranges = r->ranges,
+                              .n_ranges = n_ranges,
                               .age_ms = hvd_aggregator_age(now_ns, page->begun_ns[slot % 64])};
     return st == HVD_OK ? hvd_message_add_partial(&r->partial, slot, &by) : st;
 }

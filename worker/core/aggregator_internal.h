@@ -41,8 +41,8 @@ struct hvd_aggregator {
 
     /* by name */
     struct hvd_names waiting;
-    struct hvd_span *spans; /* scratch; owned */
-    uint32_t spans_room;
+    struct hvd_pos_range *ranges; /* scratch; owned */
+    uint32_t ranges_room;
 
     /* positions from the first of the subtree on; owned */
     uint64_t *joined;
@@ -84,7 +84,7 @@ void hvd_aggregator_bits_fini(struct hvd_aggregator *r);
 
 /* --- aggregator.c ----------------------------------------------------------------------------- */
 
-/* Room for one more span in r->spans; false when out of memory. */
+/* Room for one more range in r->ranges; false when out of memory. */
 bool hvd_aggregator_room(struct hvd_aggregator *r, uint32_t n);
 
 /* Milliseconds since then, as they stand in a message. */

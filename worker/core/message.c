@@ -13,7 +13,7 @@
 #define SET_AT 8
 #define PLAN_LEN 24 /* epoch, fusion, cycle, n_words */
 #define EPOCH_LEN 8
-#define SPAN_LEN 8
+#define RANGE_LEN 8
 #define VERSION 6
 #define REFUSED 0x80 /* in the op of a request: a text follows */
 
@@ -162,11 +162,11 @@ static hvd_status_t put_by(struct hvd_buf *buf, const struct hvd_by *by)
     hvd_status_t st = put_uint(buf, by->age_ms, 4);
 
     if (st == HVD_OK)
-        st = put_uint(buf, by->n_spans, 4);
-    for (uint32_t i = 0; st == HVD_OK && i < by->n_spans; i++) {
-        st = put_uint(buf, (uint32_t)by->spans[i].first, 4);
+        st = put_uint(buf, by->n_ranges, 4);
+    for (uint32_t i = 0; st == HVD_OK && i < by->n_ranges; i++) {
+        st = put_uint(buf, (uint32_t)by->ranges[i].first, 4);
         if (st == HVD_OK)
-            st = put_uint(buf, (uint32_t)by->spans[i].n, 4);
+            st = put_uint(buf, (uint32_t)by->ranges[i].n, 4);
     }
     return st;
 }
@@ -178,9 +178,9 @@ static hvd_status_t put_rows(struct hvd_buf *buf, const struct hvd_request *req,
 
     if (!by->rows)
         return put_uint(buf, (uint64_t)req->shape[0], 8);
-    for (uint32_t i = 0; i < by->n_spans; i++) {
-        const int64_t *rows = by->rows + (by->spans[i].first - by->rows_first);
-        for (int k = 0; st == HVD_OK && k < by->spans[i].n; k++)
+    for (uint32_t i = 0; i < by->n_ranges; i++) {
+        const int64_t *rows = by->rows + (by->ranges[i].first - by->rows_first);
+        for (int k = 0; st == HVD_OK && k < by->ranges[i].n; k++)
             st = put_uint(buf, (uint64_t)rows[k], 8);
     }
     return st;
@@ -232,7 +232,7 @@ hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_reque
         st = put_text(buf, req->name);
     for (int i = 0; st == HVD_OK && i < req->ndim; i++) {
         const bool is_row = i == 0 && by->rows && hvd_request_has_rows(req);
-        const int64_t n = is_row ? by->rows[by->spans[0].first - by->rows_first] : req->shape[i];
+        const int64_t n = is_row ? by->rows[by->ranges[0].first - by->rows_first] : req->shape[i];
         st = put_uint(buf, (uint64_t)n, 8);
     }
     if (st == HVD_OK)
@@ -249,8 +249,8 @@ static struct hvd_strview cut_text(const char *text)
     return (struct hvd_strview){.data = text, .len = strnlen(text, HVD_TEXT_MAX)};
 }
 
-hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_span who, enum hvd_leave_why why,
-                                   const char *text)
+hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_pos_range who,
+                                   enum hvd_leave_why why, const char *text)
 {
     const size_t start = buf->len;
     hvd_status_t st = put_uint(buf, (uint32_t)who.first, 4);
@@ -461,24 +461,25 @@ static bool take_dtype_reduce(const char *p, enum hvd_dtype *dtype, enum hvd_red
     return true;
 }
 
-struct hvd_span hvd_spans_at(const struct hvd_spans *spans, uint32_t i)
+struct hvd_pos_range hvd_pos_ranges_at(const struct hvd_pos_ranges *ranges, uint32_t i)
 {
-    const char *p = spans->_bytes + (size_t)i * SPAN_LEN;
+    const char *p = ranges->_bytes + (size_t)i * RANGE_LEN;
 
-    if (!spans->_bytes)
-        return spans->one;
-    return (struct hvd_span){.first = (int)load_uint(p, 4), .n = (int)load_uint(p + 4, 4)};
+    if (!ranges->_bytes)
+        return ranges->one;
+    return (struct hvd_pos_range){.first = (int)load_uint(p, 4), .n = (int)load_uint(p + 4, 4)};
 }
 
-bool hvd_spans_within(const struct hvd_spans *spans, struct hvd_span span)
+bool hvd_pos_ranges_within(const struct hvd_pos_ranges *ranges, struct hvd_pos_range range)
 {
-    const struct hvd_span last = hvd_spans_at(spans, spans->n - 1);
+    const struct hvd_pos_range last = hvd_pos_ranges_at(ranges, ranges->n - 1);
 
-    return hvd_spans_at(spans, 0).first >= span.first && last.first + last.n <= span.first + span.n;
+    return hvd_pos_ranges_at(ranges, 0).first >= range.first &&
+           last.first + last.n <= range.first + range.n;
 }
 
-/* A span behind position *end, which becomes the end of this one. */
-static bool check_span(const char *p, int64_t *end)
+/* A range behind position *end, which becomes the end of this one. */
+static bool check_range(const char *p, int64_t *end)
 {
     const int64_t first = (int64_t)load_uint(p, 4);
     const int64_t n = (int64_t)load_uint(p + 4, 4);
@@ -489,20 +490,20 @@ static bool check_span(const char *p, int64_t *end)
     return true;
 }
 
-/* The age, then spans; *n becomes how many positions they have. */
-static bool take_by(struct hvd_reader *r, uint32_t *age_ms, struct hvd_spans *by, uint64_t *n)
+/* The age, then ranges; *n becomes how many positions they have. */
+static bool take_by(struct hvd_reader *r, uint32_t *age_ms, struct hvd_pos_ranges *by, uint64_t *n)
 {
     int64_t end = -1;
 
     if (!take_uint32(r, age_ms) || !take_uint32(r, &by->n) || by->n == 0 ||
-        by->n > r->_rest.len / SPAN_LEN)
+        by->n > r->_rest.len / RANGE_LEN)
         return false;
-    by->_bytes = take(r, (size_t)by->n * SPAN_LEN);
+    by->_bytes = take(r, (size_t)by->n * RANGE_LEN);
     *n = 0;
     for (uint32_t i = 0; i < by->n; i++) {
-        if (!check_span(by->_bytes + (size_t)i * SPAN_LEN, &end))
+        if (!check_range(by->_bytes + (size_t)i * RANGE_LEN, &end))
             return false;
-        *n += (uint64_t)hvd_spans_at(by, i).n;
+        *n += (uint64_t)hvd_pos_ranges_at(by, i).n;
     }
     return true;
 }
@@ -593,8 +594,9 @@ hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partia
     return st;
 }
 
-hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, enum hvd_leave_why *why,
-                              struct hvd_strview *text, struct hvd_err *err)
+hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_pos_range *who,
+                              enum hvd_leave_why *why, struct hvd_strview *text,
+                              struct hvd_err *err)
 {
     uint64_t flag = 0;
     int64_t end = -1;
@@ -603,12 +605,12 @@ hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, enum h
 
     if (st != HVD_OK)
         return st;
-    const char *span = take(r, SPAN_LEN);
-    bool good = span && check_span(span, &end) && take_uint(r, 1, &flag) &&
+    const char *range = take(r, RANGE_LEN);
+    bool good = range && check_range(range, &end) && take_uint(r, 1, &flag) &&
                 flag <= HVD_LEAVE_STALLED && take_text(r, HVD_TEXT_MAX, &got);
     st = finish_item(r, good, err);
     if (st == HVD_OK) {
-        *who = hvd_spans_at(&(struct hvd_spans){.n = 1, ._bytes = span}, 0);
+        *who = hvd_pos_ranges_at(&(struct hvd_pos_ranges){.n = 1, ._bytes = range}, 0);
         *why = (enum hvd_leave_why)flag;
         *text = got;
     }

@@ -14,11 +14,11 @@
  *     header    'h' 'v' version(1) type(1) count(4) set(4)
  *     REQUESTS  count times: op(1; + 0x80: a refusal) dtype(1) reduce(1) device(1) ndim(1)
  *               root(4) group(4) group_size(4) prescale(8) postscale(8) name_len(2) name
- *               shape(8 each) age_ms(4) spans, and of an allgather rows(8 each) of each position
+ *               shape(8 each) age_ms(4) ranges, and of an allgather rows(8 each) of each position
  *               in them; of a refusal text_len(2) text, which is not empty
  *     BITS      epoch(8), then count words(8): the cached tensors, by slot, that all of the
  *               sender's subtree asks for
- *     PARTIAL   epoch(8), then count times: slot(4) age_ms(4) spans
+ *     PARTIAL   epoch(8), then count times: slot(4) age_ms(4) ranges
  *     LEAVE     count = 1: first(4) n(4) why(1) text_len(2) text
  *     PLAN      epoch(8) fusion(8) cycle(4) n_words(4), then count times: kind(1) dtype(1)
  *               reduce(1) device(1) prescale(8) postscale(8) count(8) slot(4) group(4)
@@ -26,17 +26,17 @@
  *               n_words words(8): the cached tensors that every rank has asked for
  *     PING      kind(1) age_ms(4) name_len(2) name, then count times: position(4)
  *     PONG      the same
- *     spans     n_spans(4), then so often: first(4) n(4)
+ *     ranges     n_ranges(4), then so often: first(4) n(4)
  *
  * A request with a refusal is of ranks that did not take what the program submitted: it fails for
  * all, with this text.
  *
  * The first four go up the tree of the set, a plan comes down; PING and PONG go between neighbours
  * in it: what the sender waits for and for how long, and the positions of which it knows that they
- * do not answer (heartbeat.h). Whoever gets a PING sends a PONG. Spans are the positions in the
+ * do not answer (heartbeat.h). Whoever gets a PING sends a PONG. Ranges are the positions in the
  * tree that ask for exactly this, in order, with gaps between them. A PARTIAL says who has asked
  * for a cached tensor by bit when others of the subtree take long: nobody acts on it, a report of
- * stalls tells who is missing. age_ms is how long the sender has known of the tensor. Whose span
+ * stalls tells who is missing. age_ms is how long the sender has known of the tensor. Whose range
  * leaves has called shutdown, or failed, or ends the job for a tensor of a process set that has
  * stalled; these two are sent to the coordinator directly. A LEAVE
  * behind the DOWN step says that all is done in the sender's subtree: its parent may go.
@@ -113,17 +113,18 @@ struct hvd_step {
     const char *_rows; /* unaligned, read with hvd_step_row */
 };
 
-/* Positions that do the same: spans in order, with gaps between them; read with hvd_spans_at. */
-struct hvd_spans {
+/* Positions that do the same: ranges in order, with gaps between them; read with hvd_pos_ranges_at.
+ */
+struct hvd_pos_ranges {
     uint32_t n;
-    struct hvd_span one; /* when there are no bytes */
-    const char *_bytes;  /* of a message; NULL: just one */
+    struct hvd_pos_range one; /* when there are no bytes */
+    const char *_bytes;       /* of a message; NULL: just one */
 };
 
 /* A request, and who makes it; everything is borrowed. */
 struct hvd_ask {
     struct hvd_request request; /* of an allgather: with the rows of the first position */
-    struct hvd_spans by;
+    struct hvd_pos_ranges by;
     uint32_t age_ms;
     struct hvd_strview refusal; /* why it was refused there; empty: it was not */
     const char *_rows;          /* NULL: those of the request */
@@ -133,7 +134,7 @@ struct hvd_ask {
 struct hvd_partial {
     uint32_t slot;
     uint32_t age_ms;
-    struct hvd_spans by;
+    struct hvd_pos_ranges by;
 };
 
 /* A PING or PONG; everything is borrowed. */
@@ -192,8 +193,8 @@ hvd_status_t hvd_message_end_plan(struct hvd_buf *buf, const struct hvd_plan_hea
 
 /* Who an item is about; all borrowed. */
 struct hvd_by {
-    const struct hvd_span *spans; /* in order, with gaps between them */
-    uint32_t n_spans;
+    const struct hvd_pos_range *ranges; /* in order, with gaps between them */
+    uint32_t n_ranges;
     uint32_t age_ms;
     const int64_t *rows; /* allgather: that of position p is rows[p - rows_first]; NULL: those of
                             the request, which is one position's */
@@ -212,8 +213,8 @@ hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_reque
 hvd_status_t hvd_message_add_partial(struct hvd_buf *buf, uint32_t slot, const struct hvd_by *by);
 
 /* As above; text longer than HVD_TEXT_MAX is cut. */
-hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_span who, enum hvd_leave_why why,
-                                   const char *text);
+hvd_status_t hvd_message_add_leave(struct hvd_buf *buf, struct hvd_pos_range who,
+                                   enum hvd_leave_why why, const char *text);
 
 /* As above; rows (n_rows of them) may be NULL when there are none, name and text may be empty. */
 hvd_status_t hvd_message_add_step(struct hvd_buf *buf, const struct hvd_step *step,
@@ -235,8 +236,9 @@ hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partia
                                 struct hvd_err *err);
 
 /* As above. *text is borrowed from the message. */
-hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_span *who, enum hvd_leave_why *why,
-                              struct hvd_strview *text, struct hvd_err *err);
+hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_pos_range *who,
+                              enum hvd_leave_why *why, struct hvd_strview *text,
+                              struct hvd_err *err);
 
 /* All of a PING or PONG. Failures as above. */
 hvd_status_t hvd_reader_beat(struct hvd_reader *r, struct hvd_beat *beat, struct hvd_err *err);
@@ -266,16 +268,16 @@ int64_t hvd_step_row(const struct hvd_step *step, uint32_t rank);
 /* What one position asks for. */
 struct hvd_ask hvd_ask_of(const struct hvd_request *req, int position);
 
-/* The spans, i < spans->n. */
-struct hvd_span hvd_spans_at(const struct hvd_spans *spans, uint32_t i);
+/* The ranges, i < ranges->n. */
+struct hvd_pos_range hvd_pos_ranges_at(const struct hvd_pos_ranges *ranges, uint32_t i);
 
-/* Whether all of them are within the span. */
-bool hvd_spans_within(const struct hvd_spans *spans, struct hvd_span span);
+/* Whether all of them are within the range. */
+bool hvd_pos_ranges_within(const struct hvd_pos_ranges *ranges, struct hvd_pos_range range);
 
 /* Whether requests of this kind bring the rows of every position. */
 bool hvd_request_has_rows(const struct hvd_request *req);
 
-/* The rows of the i-th position of the spans. Never negative. */
+/* The rows of the i-th position of the ranges. Never negative. */
 int64_t hvd_ask_row(const struct hvd_ask *ask, uint32_t i);
 
 #endif

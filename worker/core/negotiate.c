@@ -415,7 +415,7 @@ static struct hvd_waiting *get_waiting(struct hvd_negotiator *n, const struct hv
     if (!w) {
         w = add_waiting(n, &ask->request);
         if (w)
-            w->first_position = hvd_spans_at(&ask->by, 0).first;
+            w->first_position = hvd_pos_ranges_at(&ask->by, 0).first;
     }
     if (w && w->n_seen == w->n_refused) /* nobody has waited so far */
         w->since_ns = now_ns - (int64_t)ask->age_ms * 1000000;
@@ -473,9 +473,9 @@ static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hv
         st = evict(n, slot, err);
     if (st != HVD_OK)
         return st;
-    hvd_positions_add(n->joined, (struct hvd_span){.first = position, .n = 1});
+    hvd_positions_add(n->joined, (struct hvd_pos_range){.first = position, .n = 1});
     n->n_joined++;
-    if (++n->n_joined_of[branch] == hvd_node_branch_span(n->options.node, branch).n)
+    if (++n->n_joined_of[branch] == hvd_node_branch_range(n->options.node, branch).n)
         hvd_ready_join(n->ready, branch);
     st = complete_waiting(n, err);
     return st == HVD_OK && n->n_joined == n->size ? end_join(n, position, req, err) : st;
@@ -487,14 +487,14 @@ static hvd_status_t join_all(struct hvd_negotiator *n, const struct hvd_ask *ask
     hvd_status_t st = HVD_OK;
 
     for (uint32_t i = 0; i < ask->by.n; i++) {
-        const struct hvd_span span = hvd_spans_at(&ask->by, i);
-        for (int k = 0; k < span.n && st == HVD_OK; k++)
-            st = join(n, span.first + k, &ask->request, err);
+        const struct hvd_pos_range range = hvd_pos_ranges_at(&ask->by, i);
+        for (int k = 0; k < range.n && st == HVD_OK; k++)
+            st = join(n, range.first + k, &ask->request, err);
     }
     return st;
 }
 
-/* The ranks in the spans have asked. HVD_ERR_INVALID when one of them had before. */
+/* The ranks in the ranges have asked. HVD_ERR_INVALID when one of them had before. */
 static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
                          const struct hvd_ask *ask, struct hvd_err *err)
 {
@@ -502,15 +502,15 @@ static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
     uint32_t row = 0;
 
     for (uint32_t i = 0; i < ask->by.n; i++) {
-        const struct hvd_span span = hvd_spans_at(&ask->by, i);
-        if (hvd_positions_any(w->seen, span))
+        const struct hvd_pos_range range = hvd_pos_ranges_at(&ask->by, i);
+        if (hvd_positions_any(w->seen, range))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                             "rank %d or one of the %d behind it asked twice for tensor %s",
-                            hvd_world_rank(n, span.first), span.n - 1, w->name);
-        hvd_positions_add(w->seen, span);
-        w->n_seen += span.n;
-        for (int k = 0; has_rows && k < span.n; k++)
-            w->rows[n->options.tree->rank_at[span.first + k]] = hvd_ask_row(ask, row++);
+                            hvd_world_rank(n, range.first), range.n - 1, w->name);
+        hvd_positions_add(w->seen, range);
+        w->n_seen += range.n;
+        for (int k = 0; has_rows && k < range.n; k++)
+            w->rows[n->options.tree->rank_at[range.first + k]] = hvd_ask_row(ask, row++);
     }
     return HVD_OK;
 }
@@ -521,7 +521,7 @@ static hvd_status_t refuse(struct hvd_waiting *w, const struct hvd_ask *ask)
     char text[HVD_TEXT_MAX + 1];
 
     for (uint32_t i = 0; i < ask->by.n; i++)
-        w->n_refused += hvd_spans_at(&ask->by, i).n;
+        w->n_refused += hvd_pos_ranges_at(&ask->by, i).n;
     if (w->failed_check == HVD_REFUSED)
         return HVD_OK;
     snprintf(text, sizeof(text), "%.*s", (int)ask->refusal.len, ask->refusal.data);
@@ -532,7 +532,7 @@ static hvd_status_t refuse(struct hvd_waiting *w, const struct hvd_ask *ask)
 static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
                           const struct hvd_ask *ask, struct hvd_err *err)
 {
-    const int first = hvd_spans_at(&ask->by, 0).first;
+    const int first = hvd_pos_ranges_at(&ask->by, 0).first;
     hvd_status_t st = hvd_tally_count(n, w, ask);
 
     if (st == HVD_OK) {
@@ -560,10 +560,10 @@ static bool has_root(const struct hvd_negotiator *n, const struct hvd_request *r
 hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, const struct hvd_ask *ask,
                                     int64_t now_ns, struct hvd_err *err)
 {
-    const int first = hvd_spans_at(&ask->by, 0).first;
+    const int first = hvd_pos_ranges_at(&ask->by, 0).first;
     hvd_status_t st = hvd_request_check(&ask->request, n->options.world_size, err);
 
-    if (!hvd_spans_within(&ask->by, n->options.node->span))
+    if (!hvd_pos_ranges_within(&ask->by, n->options.node->range))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that do not exist");
     if (st == HVD_OK && !has_root(n, &ask->request))
         st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "root rank %d is not in process set %" PRIu32,
@@ -609,7 +609,7 @@ hvd_status_t hvd_negotiator_close(struct hvd_negotiator *n, const char *text, st
     return st;
 }
 
-hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, struct hvd_span who, bool failed,
+hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, struct hvd_pos_range who, bool failed,
                                   const char *text, struct hvd_err *err)
 {
     const int n_left = hvd_positions_count(n->left, n->left, n->size);

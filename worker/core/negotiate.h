@@ -71,7 +71,7 @@ hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int branch,
  * Ranks will ask for nothing any more, because of text; failed: they cannot go on, so nothing can.
  * Again for the same rank has no effect. Failures as above.
  */
-hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, struct hvd_span who, bool failed,
+hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, struct hvd_pos_range who, bool failed,
                                   const char *text, struct hvd_err *err);
 
 /* Whether a rank has failed: then everybody is told at once and nothing follows. */

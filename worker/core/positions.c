@@ -1,5 +1,5 @@
 /*
- * Sets of positions in a tree; see positions.h. Pure. A span costs a step per 64 positions.
+ * Sets of positions in a tree; see positions.h. Pure. A range costs a step per 64 positions.
  */
 #include "worker/core/positions.h"
 
@@ -13,26 +13,26 @@ bool hvd_positions_has(const uint64_t *set, int position)
     return set[position / 64] >> (position % 64) & 1;
 }
 
-/* The positions of a word that are in the span. */
-static uint64_t mask(int word, struct hvd_span span)
+/* The positions of a word that are in the range. */
+static uint64_t mask(int word, struct hvd_pos_range range)
 {
-    const int begin = span.first > word * 64 ? span.first - word * 64 : 0;
-    const int end = span.first + span.n < word * 64 + 64 ? span.first + span.n - word * 64 : 64;
+    const int begin = range.first > word * 64 ? range.first - word * 64 : 0;
+    const int end = range.first + range.n < word * 64 + 64 ? range.first + range.n - word * 64 : 64;
     const uint64_t up_to_end = end == 64 ? UINT64_MAX : ((uint64_t)1 << end) - 1;
 
     return up_to_end & (UINT64_MAX << begin);
 }
 
-void hvd_positions_add(uint64_t *set, struct hvd_span span)
+void hvd_positions_add(uint64_t *set, struct hvd_pos_range range)
 {
-    for (int word = span.first / 64; word * 64 < span.first + span.n; word++)
-        set[word] |= mask(word, span);
+    for (int word = range.first / 64; word * 64 < range.first + range.n; word++)
+        set[word] |= mask(word, range);
 }
 
-bool hvd_positions_any(const uint64_t *set, struct hvd_span span)
+bool hvd_positions_any(const uint64_t *set, struct hvd_pos_range range)
 {
-    for (int word = span.first / 64; word * 64 < span.first + span.n; word++)
-        if (set[word] & mask(word, span))
+    for (int word = range.first / 64; word * 64 < range.first + range.n; word++)
+        if (set[word] & mask(word, range))
             return true;
     return false;
 }
@@ -64,12 +64,13 @@ static int find(const uint64_t *set, const uint64_t *without, int size, int from
 }
 
 bool hvd_positions_next(const uint64_t *set, const uint64_t *without, int size, int from,
-                        struct hvd_span *span)
+                        struct hvd_pos_range *range)
 {
     const int first = find(set, without, size, from, true);
 
     if (first == size)
         return false;
-    *span = (struct hvd_span){.first = first, .n = find(set, without, size, first, false) - first};
+    *range =
+        (struct hvd_pos_range){.first = first, .n = find(set, without, size, first, false) - first};
     return true;
 }

@@ -15,11 +15,11 @@ size_t hvd_positions_words(int size);
 /* Whether a position is in the set. */
 bool hvd_positions_has(const uint64_t *set, int position);
 
-/* Adds a span. */
-void hvd_positions_add(uint64_t *set, struct hvd_span span);
+/* Adds a range. */
+void hvd_positions_add(uint64_t *set, struct hvd_pos_range range);
 
-/* Whether any position of the span is in the set. */
-bool hvd_positions_any(const uint64_t *set, struct hvd_span span);
+/* Whether any position of the range is in the set. */
+bool hvd_positions_any(const uint64_t *set, struct hvd_pos_range range);
 
 /* How many positions are in one of two sets, or both. */
 int hvd_positions_count(const uint64_t *a, const uint64_t *b, int size);
@@ -29,6 +29,6 @@ int hvd_positions_count(const uint64_t *a, const uint64_t *b, int size);
  * on; false when there are none before size.
  */
 bool hvd_positions_next(const uint64_t *set, const uint64_t *without, int size, int from,
-                        struct hvd_span *span);
+                        struct hvd_pos_range *range);
 
 #endif

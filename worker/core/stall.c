@@ -171,14 +171,14 @@ static hvd_status_t keep_note(struct hvd_negotiator *n, const struct hvd_partial
         n->notes = note;
     }
     for (uint32_t i = 0; i < partial->by.n; i++)
-        hvd_positions_add(note->seen, hvd_spans_at(&partial->by, i));
+        hvd_positions_add(note->seen, hvd_pos_ranges_at(&partial->by, i));
     return HVD_OK;
 }
 
 hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int branch,
                                     struct hvd_reader *partial, int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_span span = hvd_node_branch_span(n->options.node, branch);
+    const struct hvd_pos_range range = hvd_node_branch_range(n->options.node, branch);
     struct hvd_partial item;
     hvd_status_t st = HVD_OK;
 
@@ -186,7 +186,7 @@ hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int branch,
         st = hvd_reader_partial(partial, &item, err);
         if (st != HVD_OK)
             return st;
-        if (!hvd_spans_within(&item.by, span))
+        if (!hvd_pos_ranges_within(&item.by, range))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "bits of ranks that are elsewhere");
         if (!n->is_ending && hvd_ready_begin(n->ready, item.slot, partial->epoch,
                                              now_ns - (int64_t)item.age_ms * 1000000))

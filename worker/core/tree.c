@@ -331,7 +331,7 @@ hvd_status_t hvd_node_init(struct hvd_node *node, const struct hvd_tree *t, int 
     const int end = position + t->n_below[position];
 
     *node = (struct hvd_node){.parent = t->parent_of[position],
-                              .span = {.first = position, .n = t->n_below[position]}};
+                              .range = {.first = position, .n = t->n_below[position]}};
     for (int child = position + 1; child < end; child += t->n_below[child])
         node->n_children++;
     if (node->n_children == 0)
@@ -341,7 +341,7 @@ hvd_status_t hvd_node_init(struct hvd_node *node, const struct hvd_tree *t, int 
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a place in a tree");
     int n = 0;
     for (int child = position + 1; child < end; child += t->n_below[child])
-        node->children[n++] = (struct hvd_span){.first = child, .n = t->n_below[child]};
+        node->children[n++] = (struct hvd_pos_range){.first = child, .n = t->n_below[child]};
     return HVD_OK;
 }
 
@@ -356,9 +356,9 @@ int hvd_node_branch(const struct hvd_node *node, int position)
     int low = 0;
     int high = node->n_children;
 
-    if (position == node->span.first)
+    if (position == node->range.first)
         return 0;
-    if (position < node->span.first || position >= node->span.first + node->span.n)
+    if (position < node->range.first || position >= node->range.first + node->range.n)
         return -1;
     while (high - low > 1) {
         const int middle = low + (high - low) / 2;
@@ -370,9 +370,9 @@ int hvd_node_branch(const struct hvd_node *node, int position)
     return 1 + low;
 }
 
-struct hvd_span hvd_node_branch_span(const struct hvd_node *node, int branch)
+struct hvd_pos_range hvd_node_branch_range(const struct hvd_node *node, int branch)
 {
     if (branch > 0)
         return node->children[branch - 1];
-    return (struct hvd_span){.first = node->span.first, .n = 1};
+    return (struct hvd_pos_range){.first = node->range.first, .n = 1};
 }

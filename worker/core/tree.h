@@ -19,7 +19,7 @@
  *
  * Ranks have a position in the tree: a rank first, then one behind the other all that hangs under
  * its children, so every subtree is a stretch of positions that begins with its root. A set of
- * ranks that agree is then a few pairs of numbers (struct hvd_span), however many they are.
+ * ranks that agree is then a few pairs of numbers (struct hvd_pos_range), however many they are.
  * Position 0 is rank 0 of the set, the coordinator.
  *
  * With a given fan-out the first ranks of hosts form a tree of their own, divided evenly. Without
@@ -31,7 +31,7 @@
  */
 
 /* Positions first to first + n - 1; n >= 1. */
-struct hvd_span {
+struct hvd_pos_range {
     int first;
     int n;
 };
@@ -55,9 +55,9 @@ struct hvd_tree {
 
 /* One rank's place in it. */
 struct hvd_node {
-    int parent;                /* position; -1: the root */
-    struct hvd_span span;      /* its subtree; span.first is its own position */
-    struct hvd_span *children; /* their subtrees, by position; owned */
+    int parent;                     /* position; -1: the root */
+    struct hvd_pos_range range;     /* its subtree; range.first is its own position */
+    struct hvd_pos_range *children; /* their subtrees, by position; owned */
     int n_children;
 };
 
@@ -80,6 +80,6 @@ void hvd_node_fini(struct hvd_node *node);
 int hvd_node_branch(const struct hvd_node *node, int position);
 
 /* The stretch of positions of a branch. */
-struct hvd_span hvd_node_branch_span(const struct hvd_node *node, int branch);
+struct hvd_pos_range hvd_node_branch_range(const struct hvd_node *node, int branch);
 
 #endif

@@ -25,7 +25,7 @@ static hvd_status_t send_message(struct hvd_engine *e, struct hvd_set *set, stru
 static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
                                  const struct hvd_entry *entry, int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_span self = {.first = set->node.span.first, .n = 1};
+    const struct hvd_pos_range self = {.first = set->node.range.first, .n = 1};
     char text[HVD_TEXT_MAX + 1];
     struct hvd_ask ask = hvd_ask_of(&entry->request, self.first);
     hvd_status_t st = HVD_OK;
@@ -36,7 +36,7 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
         ask.refusal = hvd_refusal_text(e, entry, text, sizeof(text));
     if (hears_itself(set))
         return hvd_hear_own_request(e, set, &ask, now_ns, err);
-    const struct hvd_by by = {.spans = &self, .n_spans = 1, .refusal = ask.refusal};
+    const struct hvd_by by = {.ranges = &self, .n_ranges = 1, .refusal = ask.refusal};
     if (set->message.len == 0)
         st = hvd_message_begin(&set->message, HVD_MESSAGE_REQUESTS, set->id);
     if (st == HVD_OK)

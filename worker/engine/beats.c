@@ -395,11 +395,11 @@ static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *s
         return;
     e->is_stay_warned = true;
     for (int branch = 0; branch <= node->n_children; branch++) {
-        const struct hvd_span span = hvd_node_branch_span(node, branch);
-        if (span.n > 1 || has_left(set, span.first) || is_silent(set, span.first))
+        const struct hvd_pos_range range = hvd_node_branch_range(node, branch);
+        if (range.n > 1 || has_left(set, range.first) || is_silent(set, range.first))
             continue;
         if (n < HVD_RANKS_NAMED)
-            ranks[n] = hvd_rank_at(set, span.first);
+            ranks[n] = hvd_rank_at(set, range.first);
         n++;
     }
     if (n == 0)

@@ -241,7 +241,7 @@ static void tell_abort(struct hvd_engine *e, int rank, const char *text)
 hvd_status_t hvd_tell_coordinator(struct hvd_engine *e, int whose, enum hvd_leave_why why,
                                   const char *text)
 {
-    const struct hvd_span who = {.first = e->sets[0]->tree.position_of[whose], .n = 1};
+    const struct hvd_pos_range who = {.first = e->sets[0]->tree.position_of[whose], .n = 1};
     struct hvd_buf buf;
 
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
@@ -259,7 +259,7 @@ hvd_status_t hvd_tell_coordinator(struct hvd_engine *e, int whose, enum hvd_leav
 static void tell_orphans(struct hvd_engine *e, const char *text)
 {
     const struct hvd_set *world = e->sets[0];
-    const int self = world->node.span.first;
+    const int self = world->node.range.first;
 
     for (int position = 1; position < world->tree.size; position++) {
         const int parent = world->tree.parent_of[position];

@@ -30,10 +30,10 @@ hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t l
 static void tell_branch_ready(struct hvd_engine *e, struct hvd_set *set, int branch,
                               const struct hvd_reader *bits)
 {
-    const struct hvd_span span = hvd_node_branch_span(&set->node, branch);
+    const struct hvd_pos_range range = hvd_node_branch_range(&set->node, branch);
 
-    for (int i = 0; set->negotiator && i < span.n; i++)
-        hvd_tell_ready_bits(e, set, hvd_rank_at(set, span.first + i), bits);
+    for (int i = 0; set->negotiator && i < range.n; i++)
+        hvd_tell_ready_bits(e, set, hvd_rank_at(set, range.first + i), bits);
 }
 
 static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int branch,
@@ -226,23 +226,23 @@ static void tell_all_ready(const struct hvd_engine *e, const struct hvd_set *set
                            const struct hvd_ask *ask)
 {
     for (uint32_t i = 0; e->options.telemetry && i < ask->by.n; i++) {
-        const struct hvd_span span = hvd_spans_at(&ask->by, i);
-        for (int k = 0; k < span.n; k++)
-            hvd_tell_ready(e, hvd_rank_at(set, span.first + k), &ask->request);
+        const struct hvd_pos_range range = hvd_pos_ranges_at(&ask->by, i);
+        for (int k = 0; k < range.n; k++)
+            hvd_tell_ready(e, hvd_rank_at(set, range.first + k), &ask->request);
     }
 }
 
 static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int branch,
                                   struct hvd_reader *reader, int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_span span = hvd_node_branch_span(&set->node, branch);
+    const struct hvd_pos_range range = hvd_node_branch_range(&set->node, branch);
     struct hvd_ask ask;
     hvd_status_t st = HVD_OK;
     bool progressed = false;
 
     while (st == HVD_OK && reader->left > 0) {
         st = hvd_reader_request(reader, &ask, err);
-        if (st == HVD_OK && !hvd_spans_within(&ask.by, span))
+        if (st == HVD_OK && !hvd_pos_ranges_within(&ask.by, range))
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
         if (st == HVD_OK && set->negotiator && is_told(set, &ask))
             tell_all_ready(e, set, &ask);
@@ -310,7 +310,7 @@ static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader
 static bool is_for_now(struct hvd_reader reader)
 {
     struct hvd_strview text;
-    struct hvd_span who;
+    struct hvd_pos_range who;
     enum hvd_leave_why why = HVD_LEAVE_CALLED;
 
     if (reader.type == HVD_MESSAGE_LEAVE)

@@ -91,7 +91,7 @@ hvd_status_t hvd_send_up(struct hvd_engine *e, const struct hvd_set *set, const 
 }
 
 /* Tells the parent in the tree of the job that ranks leave. */
-static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_span who, const char *text,
+static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_pos_range who, const char *text,
                                struct hvd_err *err)
 {
     struct hvd_buf buf;
@@ -126,7 +126,7 @@ static void write_left(const struct hvd_engine *e, int rank, char text[HVD_TEXT_
 
 hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
 {
-    const struct hvd_span self = {.first = e->sets[0]->node.span.first, .n = 1};
+    const struct hvd_pos_range self = {.first = e->sets[0]->node.range.first, .n = 1};
     char text[HVD_TEXT_MAX + 1];
 
     if (!atomic_load(&e->is_leaving) || e->is_leave_sent || e->is_aborted)
@@ -156,7 +156,7 @@ hvd_status_t hvd_hear_done(struct hvd_engine *e, struct hvd_err *err)
     if (e->n_done < node->n_children)
         return HVD_OK;
     if (node->parent >= 0)
-        st = send_leave(e, node->span, "", err);
+        st = send_leave(e, node->range, "", err);
     e->is_done = st == HVD_OK;
     return st;
 }
@@ -176,7 +176,7 @@ static void name_host(int rank, const char *host, struct hvd_strview cause,
 }
 
 /* Why the job ends: the words of a rank that failed, or who called shutdown. */
-static void write_cause(const struct hvd_engine *e, struct hvd_span who, bool failed,
+static void write_cause(const struct hvd_engine *e, struct hvd_pos_range who, bool failed,
                         struct hvd_strview cause, char text[HVD_TEXT_MAX + 1])
 {
     const int rank = hvd_rank_at(e->sets[0], who.first);
@@ -191,8 +191,8 @@ static void write_cause(const struct hvd_engine *e, struct hvd_span who, bool fa
 }
 
 /* A child says so, of all under it. */
-static hvd_status_t count_done(struct hvd_engine *e, struct hvd_span who, struct hvd_span child,
-                               struct hvd_err *err)
+static hvd_status_t count_done(struct hvd_engine *e, struct hvd_pos_range who,
+                               struct hvd_pos_range child, struct hvd_err *err)
 {
     if (who.n != child.n || e->n_done == e->sets[0]->node.n_children)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that had left");
@@ -219,7 +219,7 @@ hvd_status_t hvd_read_leave(struct hvd_engine *e, int branch, struct hvd_reader 
     struct hvd_set *set = e->sets[0];
     char text[HVD_TEXT_MAX + 1];
     struct hvd_strview cause = {0};
-    struct hvd_span who;
+    struct hvd_pos_range who;
     enum hvd_leave_why why = HVD_LEAVE_CALLED;
     hvd_status_t st = hvd_reader_leave(reader, &who, &why, &cause, err);
 
@@ -228,11 +228,12 @@ hvd_status_t hvd_read_leave(struct hvd_engine *e, int branch, struct hvd_reader 
     const bool failed = why == HVD_LEAVE_FAILED;
     if (why == HVD_LEAVE_STALLED)
         return read_stall(set, cause, err);
-    const struct hvd_span span = failed ? set->node.span : hvd_node_branch_span(&set->node, branch);
-    if (who.first < span.first || who.first + who.n > span.first + span.n)
+    const struct hvd_pos_range range =
+        failed ? set->node.range : hvd_node_branch_range(&set->node, branch);
+    if (who.first < range.first || who.first + who.n > range.first + range.n)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
     if (e->is_down && !failed) /* each has left already: the child is done, with all under it */
-        return count_done(e, who, span, err);
+        return count_done(e, who, range, err);
     note_leave(e);
     write_cause(e, who, failed, cause, text);
     return set->negotiator ? hvd_negotiator_leave(set->negotiator, who, failed, text, err)
@@ -251,7 +252,7 @@ static bool is_neighbour(const struct hvd_set *world, int rank)
 static hvd_status_t end_for_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
     struct hvd_set *world = e->sets[0];
-    const struct hvd_span who = {.first = world->tree.position_of[rank], .n = 1};
+    const struct hvd_pos_range who = {.first = world->tree.position_of[rank], .n = 1};
     char text[HVD_TEXT_MAX];
 
     write_loss(e, rank, err->msg, text);
@@ -293,7 +294,7 @@ hvd_status_t hvd_end_for_stall(struct hvd_engine *e, const char *text, struct hv
 hvd_status_t hvd_end_because(struct hvd_engine *e, int rank, const char *text, struct hvd_err *err)
 {
     struct hvd_set *world = e->sets[0];
-    const struct hvd_span who = {.first = world->tree.position_of[rank], .n = 1};
+    const struct hvd_pos_range who = {.first = world->tree.position_of[rank], .n = 1};
 
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
     if (world->negotiator)

@@ -61,9 +61,9 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     if (e->topology.thread_bound || !hvd_beats_are_missed(e, set, now_ns - limit_ns))
         return hvd_end_for_stall(e, out, err);
     /* Of another set: rank 0 hears of it as of any failure here. */
-    return set->id == 0
-               ? hvd_negotiator_leave(set->negotiator, (struct hvd_span){.n = 1}, true, out, err)
-               : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", out);
+    return set->id == 0 ? hvd_negotiator_leave(set->negotiator, (struct hvd_pos_range){.n = 1},
+                                               true, out, err)
+                        : HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", out);
 }
 
 static int64_t leave_limit_ns(const struct hvd_engine *e)
@@ -81,10 +81,10 @@ static bool has_left(const struct hvd_set *world, int position)
                              : hvd_aggregator_has_left(world->aggregator, position);
 }
 
-static bool have_all_left(const struct hvd_set *world, struct hvd_span span)
+static bool have_all_left(const struct hvd_set *world, struct hvd_pos_range range)
 {
-    for (int i = 0; i < span.n; i++)
-        if (!has_left(world, span.first + i))
+    for (int i = 0; i < range.n; i++)
+        if (!has_left(world, range.first + i))
             return false;
     return true;
 }
@@ -99,11 +99,11 @@ static int find_staying(const struct hvd_set *world, bool is_late, int ranks[HVD
     int n_ranks = 0;
 
     for (int branch = 0; branch <= world->node.n_children; branch++) {
-        const struct hvd_span span = hvd_node_branch_span(&world->node, branch);
-        if ((span.n > 1 && !is_late) || have_all_left(world, span))
+        const struct hvd_pos_range range = hvd_node_branch_range(&world->node, branch);
+        if ((range.n > 1 && !is_late) || have_all_left(world, range))
             continue;
         if (n_ranks < HVD_RANKS_NAMED)
-            ranks[n_ranks] = hvd_rank_at(world, span.first);
+            ranks[n_ranks] = hvd_rank_at(world, range.first);
         n_ranks++;
     }
     return n_ranks;

@@ -81,14 +81,14 @@ static hvd_status_t bits(struct aggregator *w, int branch, uint64_t epoch, uint6
     return st;
 }
 
-static size_t put_spans(const struct hvd_spans *by, char *text, size_t size)
+static size_t put_ranges(const struct hvd_pos_ranges *by, char *text, size_t size)
 {
     size_t len = 0;
 
     for (uint32_t i = 0; i < by->n; i++) {
-        const struct hvd_span span = hvd_spans_at(by, i);
+        const struct hvd_pos_range range = hvd_pos_ranges_at(by, i);
         len +=
-            (size_t)snprintf(text + len, size - len, "%s%d+%d", i ? "," : "", span.first, span.n);
+            (size_t)snprintf(text + len, size - len, "%s%d+%d", i ? "," : "", range.first, range.n);
     }
     return len;
 }
@@ -99,7 +99,7 @@ static void put_message(const struct hvd_buf *message, char *text, size_t size)
     struct hvd_reader r;
     struct hvd_ask item;
     struct hvd_partial partial;
-    struct hvd_span who;
+    struct hvd_pos_range who;
     struct hvd_strview why;
     enum hvd_leave_why kind;
     size_t len = 0;
@@ -112,10 +112,10 @@ static void put_message(const struct hvd_buf *message, char *text, size_t size)
         assert_int_equal(hvd_reader_request(&r, &item, NULL), HVD_OK);
         len += (size_t)snprintf(text + len, size - len, "%.*s@", (int)item.request.name.len,
                                 item.request.name.data);
-        len += put_spans(&item.by, text + len, size - len);
+        len += put_ranges(&item.by, text + len, size - len);
         uint32_t n = 0;
         for (uint32_t i = 0; i < item.by.n; i++)
-            n += (uint32_t)hvd_spans_at(&item.by, i).n;
+            n += (uint32_t)hvd_pos_ranges_at(&item.by, i).n;
         for (uint32_t i = 0; i < n && hvd_request_has_rows(&item.request); i++)
             len += (size_t)snprintf(text + len, size - len, " %d", (int)hvd_ask_row(&item, i));
         len += (size_t)snprintf(text + len, size - len, "%s%.*s;", item.refusal.len ? " not: " : "",
@@ -124,7 +124,7 @@ static void put_message(const struct hvd_buf *message, char *text, size_t size)
     while (r.left > 0 && r.type == HVD_MESSAGE_PARTIAL) {
         assert_int_equal(hvd_reader_partial(&r, &partial, NULL), HVD_OK);
         len += (size_t)snprintf(text + len, size - len, "slot %u@", partial.slot);
-        len += put_spans(&partial.by, text + len, size - len);
+        len += put_ranges(&partial.by, text + len, size - len);
         len += (size_t)snprintf(text + len, size - len, " %ums;", partial.age_ms);
     }
     while (r.left > 0) {
@@ -365,16 +365,17 @@ static void the_first_to_leave_is_named_and_the_rest_are_counted(void **state)
     (void)state;
     assert_int_equal(open_aggregator(&w), HVD_OK);
     for (int position = 2; position <= 3; position++)
-        assert_int_equal(hvd_aggregator_leave(w.r, (struct hvd_span){.first = position, .n = 1},
+        assert_int_equal(hvd_aggregator_leave(w.r,
+                                              (struct hvd_pos_range){.first = position, .n = 1},
                                               false, "had enough", NULL),
                          HVD_OK);
     assert_string_equal(take(&w), "leave 2+1 had enough;");
     assert_int_equal(
-        hvd_aggregator_leave(w.r, (struct hvd_span){.first = 1, .n = 1}, false, "too", NULL),
+        hvd_aggregator_leave(w.r, (struct hvd_pos_range){.first = 1, .n = 1}, false, "too", NULL),
         HVD_OK);
     assert_string_equal(take(&w), "leave 1+3 too;");
     assert_int_equal(
-        hvd_aggregator_leave(w.r, (struct hvd_span){.first = 4, .n = 1}, false, "", NULL),
+        hvd_aggregator_leave(w.r, (struct hvd_pos_range){.first = 4, .n = 1}, false, "", NULL),
         HVD_ERR_INVALID);
     close_aggregator(&w);
 }
@@ -439,7 +440,7 @@ static void after_a_shutdown_nothing_goes_up_but_leaves(void **state)
         ask(&w, position, HVD_ALLREDUCE, "t", 4);
     assert_int_equal(hvd_aggregator_waiting(w.r), 0);
     assert_int_equal(
-        hvd_aggregator_leave(w.r, (struct hvd_span){.first = 1, .n = 3}, false, "all", NULL),
+        hvd_aggregator_leave(w.r, (struct hvd_pos_range){.first = 1, .n = 3}, false, "all", NULL),
         HVD_OK);
     assert_string_equal(take(&w), "leave 1+3 all;leave 1+3 all;");
     close_aggregator(&w);
@@ -474,7 +475,8 @@ static hvd_status_t work(struct aggregator *w)
     if (st == HVD_OK)
         st = hvd_aggregator_stalled(w->r, 100, 10, NULL);
     if (st == HVD_OK)
-        st = hvd_aggregator_leave(w->r, (struct hvd_span){.first = 1, .n = 3}, false, "x", NULL);
+        st = hvd_aggregator_leave(w->r, (struct hvd_pos_range){.first = 1, .n = 3}, false, "x",
+                                  NULL);
     while (st == HVD_OK && (st = hvd_aggregator_next(w->r, &message, NULL)) == HVD_OK && message)
         assert_true(message->len > 0);
     return st == HVD_OK ? follow(w, 2, steps + 1, 1, 0) : st;

@@ -11,9 +11,9 @@
 #define BEGIN (1000 * MS)
 
 /* Position 1 of a tree: the parent is 0, one child is a leaf, the other one has ranks below. */
-static struct hvd_span children[] = {{.first = 2, .n = 3}, {.first = 5, .n = 1}};
+static struct hvd_pos_range children[] = {{.first = 2, .n = 3}, {.first = 5, .n = 1}};
 static const struct hvd_node inner = {
-    .parent = 0, .span = {.first = 1, .n = 5}, .children = children, .n_children = 2};
+    .parent = 0, .range = {.first = 1, .n = 5}, .children = children, .n_children = 2};
 enum { PARENT, AGGREGATOR, LEAF, N };
 
 struct scene {

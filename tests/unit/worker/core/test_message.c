@@ -15,8 +15,8 @@ static const struct hvd_request request = {
     .name = {.data = "layer/weight", .len = 12},
 };
 
-static const struct hvd_span spans[] = {{.first = 3, .n = 2}, {.first = 9, .n = 1}};
-static const struct hvd_by by = {.spans = spans, .n_spans = 2, .age_ms = 70};
+static const struct hvd_pos_range ranges[] = {{.first = 3, .n = 2}, {.first = 9, .n = 1}};
+static const struct hvd_by by = {.ranges = ranges, .n_ranges = 2, .age_ms = 70};
 
 static void build_requests(struct hvd_buf *buf)
 {
@@ -101,7 +101,7 @@ static void build_leave(struct hvd_buf *buf)
 {
     hvd_buf_init(buf, HVD_MESSAGE_MAX);
     assert_int_equal(hvd_message_begin(buf, HVD_MESSAGE_LEAVE, 0), HVD_OK);
-    assert_int_equal(hvd_message_add_leave(buf, spans[0], HVD_LEAVE_FAILED, "out of memory"),
+    assert_int_equal(hvd_message_add_leave(buf, ranges[0], HVD_LEAVE_FAILED, "out of memory"),
                      HVD_OK);
 }
 
@@ -148,12 +148,12 @@ static void requests_come_back_as_they_were(void **state)
     assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_ERR_INVALID);
     assert_int_equal(ask.age_ms, 70);
     assert_int_equal(ask.by.n, 2);
-    assert_int_equal(hvd_spans_at(&ask.by, 0).first, 3);
-    assert_int_equal(hvd_spans_at(&ask.by, 0).n, 2);
-    assert_int_equal(hvd_spans_at(&ask.by, 1).first, 9);
-    assert_true(hvd_spans_within(&ask.by, (struct hvd_span){.first = 3, .n = 7}));
-    assert_false(hvd_spans_within(&ask.by, (struct hvd_span){.first = 4, .n = 7}));
-    assert_false(hvd_spans_within(&ask.by, (struct hvd_span){.first = 3, .n = 6}));
+    assert_int_equal(hvd_pos_ranges_at(&ask.by, 0).first, 3);
+    assert_int_equal(hvd_pos_ranges_at(&ask.by, 0).n, 2);
+    assert_int_equal(hvd_pos_ranges_at(&ask.by, 1).first, 9);
+    assert_true(hvd_pos_ranges_within(&ask.by, (struct hvd_pos_range){.first = 3, .n = 7}));
+    assert_false(hvd_pos_ranges_within(&ask.by, (struct hvd_pos_range){.first = 4, .n = 7}));
+    assert_false(hvd_pos_ranges_within(&ask.by, (struct hvd_pos_range){.first = 3, .n = 6}));
     hvd_buf_fini(&buf);
 }
 
@@ -191,14 +191,14 @@ static void a_partial_comes_back_as_it_was(void **state)
     hvd_buf_fini(&buf);
 }
 
-static void spans_that_touch_or_go_back_are_refused(void **state)
+static void ranges_that_touch_or_go_back_are_refused(void **state)
 {
-    static const struct hvd_span bad[][2] = {
+    static const struct hvd_pos_range bad[][2] = {
         {{3, 2}, {5, 1}}, {{3, 2}, {4, 1}}, {{3, 2}, {1, 1}}, {{3, 0}, {9, 1}}, {{3, 2}, {9, 0}}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        const struct hvd_by worse = {.spans = bad[i], .n_spans = 2};
+        const struct hvd_by worse = {.ranges = bad[i], .n_ranges = 2};
         struct hvd_partial partial;
         struct hvd_reader r;
         struct hvd_buf buf;
@@ -298,7 +298,7 @@ static void a_leave_comes_back_as_it_was(void **state)
     struct hvd_buf buf;
     struct hvd_reader r;
     struct hvd_strview text;
-    struct hvd_span who;
+    struct hvd_pos_range who;
     enum hvd_leave_why why = HVD_LEAVE_CALLED;
 
     (void)state;
@@ -339,7 +339,7 @@ static bool read_all(const char *data, size_t len)
     struct hvd_reader r;
     struct hvd_ask ask;
     struct hvd_partial partial;
-    struct hvd_span who;
+    struct hvd_pos_range who;
     struct hvd_step step;
     struct hvd_strview text;
     enum hvd_leave_why why;
@@ -475,7 +475,7 @@ int main(void)
         cmocka_unit_test(requests_come_back_as_they_were),
         cmocka_unit_test(the_rows_of_an_allgather_come_back_by_position),
         cmocka_unit_test(a_partial_comes_back_as_it_was),
-        cmocka_unit_test(spans_that_touch_or_go_back_are_refused),
+        cmocka_unit_test(ranges_that_touch_or_go_back_are_refused),
         cmocka_unit_test(a_plan_comes_back_as_it_was),
         cmocka_unit_test(bits_come_back_as_they_were),
         cmocka_unit_test(a_refusal_comes_back_with_its_reason),

@@ -61,7 +61,8 @@ static hvd_status_t ask_for(struct hvd_negotiator *n, int rank, const struct hvd
 
 static hvd_status_t leave(struct hvd_negotiator *n, int rank, bool failed, const char *text)
 {
-    return hvd_negotiator_leave(n, (struct hvd_span){.first = rank, .n = 1}, failed, text, NULL);
+    return hvd_negotiator_leave(n, (struct hvd_pos_range){.first = rank, .n = 1}, failed, text,
+                                NULL);
 }
 
 static const struct hvd_buf *plan_of(struct hvd_negotiator *n)

@@ -27,7 +27,7 @@ static struct found check(const struct hvd_tree_options *options)
         struct hvd_node node;
         assert_int_equal(t.position_of[t.rank_at[position]], position);
         assert_int_equal(hvd_node_init(&node, &t, position, NULL), HVD_OK);
-        assert_int_equal(node.span.first, position);
+        assert_int_equal(node.range.first, position);
         assert_true(position == 0 ? node.parent == -1 : node.parent < position);
         int next = position + 1;
         for (int i = 0; i < node.n_children; i++) {
@@ -38,13 +38,13 @@ static struct found check(const struct hvd_tree_options *options)
             assert_int_equal(hvd_node_branch(&node, next - 1), i + 1);
             assert_int_equal(hvd_node_init(&child, &t, node.children[i].first, NULL), HVD_OK);
             assert_int_equal(child.parent, position);
-            assert_int_equal(child.span.n, node.children[i].n);
-            assert_int_equal(hvd_node_branch_span(&node, i + 1).n, child.span.n);
-            depth[child.span.first] = depth[position] + 1;
+            assert_int_equal(child.range.n, node.children[i].n);
+            assert_int_equal(hvd_node_branch_range(&node, i + 1).n, child.range.n);
+            depth[child.range.first] = depth[position] + 1;
             n_reached++;
             hvd_node_fini(&child);
         }
-        assert_int_equal(next, position + node.span.n);
+        assert_int_equal(next, position + node.range.n);
         assert_int_equal(hvd_node_branch(&node, position), 0);
         assert_int_equal(hvd_node_branch(&node, next), -1);
         assert_int_equal(hvd_node_branch(&node, position - 1), -1);
