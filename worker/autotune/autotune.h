@@ -7,7 +7,7 @@
 
 /*
  * The search for settings with its log, on the rank that decides for all: docs/autotune.md. One
- * thread at a time, the driver of the engine.
+ * thread at a time, the progress owner of the engine.
  */
 struct hvd_autotune;
 

@@ -10,8 +10,8 @@
  *
  * Nothing here blocks, but where it says so. What is put on a stream runs in the order it was put
  * there, and later; streams do not wait for each other. An event tells that everything before it on
- * its stream is done. One thread at a time calls (the driver of the engine), not always the same
- * one; `free` alone may be called by any thread at any time.
+ * its stream is done. One thread at a time calls (the progress owner of the engine), not always the
+ * same one; `free` alone may be called by any thread at any time.
  *
  * Failures are converted to hvd_status_t here, once, with the device's own words in err:
  * HVD_ERR_NOMEM, HVD_ERR_SYSTEM, HVD_ERR_UNAVAILABLE when a peer of a collective is lost. A device

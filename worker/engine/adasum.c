@@ -1,5 +1,5 @@
 /*
- * Adasum of a process set of 2^k ranks: vector halving, distance doubling. The driver's.
+ * Adasum of a process set of 2^k ranks: vector halving, distance doubling. The progress owner's.
  *
  * After level l every group of 2^l neighbours has the sum of its members, a stretch of it on each.
  * On the next level a rank and its partner, 2^l away, have the same stretch of two sums. The lower

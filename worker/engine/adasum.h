@@ -5,7 +5,8 @@
 
 /*
  * An allreduce with HVD_ADASUM as a row of collectives that the transport has; caller is the
- * driver, without mu. One of them moves at a time in a process set, and nothing overtakes it there.
+ * progress owner, without mu. One of them moves at a time in a process set, and nothing overtakes
+ * it there.
  */
 
 /* Whether the fused operation is one. */

@@ -1,8 +1,8 @@
 /*
  * Making and removing process sets while the job runs. Every rank of the job calls; an allgather of
- * what each wants is the agreement, and the driver acts when it is done: in the same order on every
- * rank, because only one such call is under way at a time. Numbers are never used again, so nothing
- * that is late can be taken for something new.
+ * what each wants is the agreement, and the progress owner acts when it is done: in the same order
+ * on every rank, because only one such call is under way at a time. Numbers are never used again,
+ * so nothing that is late can be taken for something new.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
  * Following a plan: first the cached tensors that it names by bits, then its steps, in order. What
- * stands between two notices runs as one. The driver's.
+ * stands between two notices runs as one. The progress owner's.
  */
 #include <inttypes.h>
 #include <stdio.h>

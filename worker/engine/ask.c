@@ -1,6 +1,6 @@
 /*
  * What this rank asks the coordinator for: everything that was submitted, as bits where the tensor
- * is cached, by name otherwise. The driver's.
+ * is cached, by name otherwise. The progress owner's.
  */
 #include "worker/engine/staging.h"
 

@@ -1,7 +1,7 @@
 /*
  * Ranks that do not answer while something is waited for, and data that moves nowhere: who is
  * probed, warned of, given up. core/heartbeat.h decides, for each process set along its tree; here
- * is what this rank waits for, and what comes of it. The driver's.
+ * is what this rank waits for, and what comes of it. The progress owner's.
  */
 #include <stdio.h>
 #include <string.h>

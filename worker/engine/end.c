@@ -1,7 +1,7 @@
 /*
  * The ends of a job. An orderly shutdown (SHUTDOWN step) ends the tensors that are not agreed yet
  * and lets the agreed ones finish; after a failure (ABORT step, or an error here) nothing is waited
- * for. The driver's.
+ * for. The progress owner's.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * The engine's life and its face to the API: create, poll, wait, shut down; submit is in submit.c.
  * Any thread; the state shared between threads is under mu, the work itself is in progress.c, who
- * does it in drive.c.
+ * does it in progress_owner.c.
  */
 #include "worker/engine/engine.h"
 
@@ -74,7 +74,7 @@ static hvd_status_t fill(struct hvd_engine *e, struct hvd_err *err)
 
     if (st != HVD_OK || !wants_background)
         return st;
-    int rc = pthread_create(&e->background, NULL, hvd_drive_background, e);
+    int rc = pthread_create(&e->background, NULL, hvd_progress_owner_background, e);
     if (rc != 0)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, rc, "the background thread does not start: %s",
                         strerror(rc));
@@ -179,7 +179,7 @@ int hvd_engine_poll(struct hvd_engine *e, int64_t handle)
         return entry ? 1 : -1;
     pthread_mutex_lock(&e->mu);
     atomic_store(&e->is_urgent, true);
-    hvd_drive_once(e);
+    hvd_progress_owner_once(e);
     entry = hvd_handles_find(&e->handles, handle); /* mu was free in between */
     int result = entry ? hvd_entry_is_done(entry) : -1;
     pthread_mutex_unlock(&e->mu);
@@ -218,8 +218,8 @@ static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_
                           : "no such handle: it was waited for already, or never given out");
         return NULL;
     }
-    if (!hvd_drive_allowed(e) && !hvd_entry_is_done(entry)) {
-        hvd_drive_refuse(entry->request.name, err);
+    if (!hvd_progress_owner_allowed(e) && !hvd_entry_is_done(entry)) {
+        hvd_progress_owner_refuse(entry->request.name, err);
         return NULL;
     }
     return entry;
@@ -230,12 +230,12 @@ static hvd_status_t wait_long(struct hvd_engine *e, struct hvd_waiter *waiter, i
                               struct hvd_err *err)
 {
     if (hvd_cond_init(&waiter->cond) != HVD_OK) {
-        hvd_drive_release(e);
+        hvd_progress_owner_release(e);
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "no condition variable");
     }
     waiter->deadline_ns = timeout_ns < 0 ? 0 : hvd_now_ns() + timeout_ns;
     waiter->can_sleep = true;
-    hvd_drive_wait(e, waiter);
+    hvd_progress_owner_wait(e, waiter);
     pthread_cond_destroy(&waiter->cond);
     return HVD_OK;
 }
@@ -252,8 +252,8 @@ static hvd_status_t wait_registered(struct hvd_engine *e, struct hvd_entry *entr
     waiter.entry = entry;
     waiter.can_sleep = false;
     entry->waiter = &waiter;
-    if (hvd_drive_first(e, &waiter, timeout_ns == 0) || timeout_ns == 0)
-        hvd_drive_release(e);
+    if (hvd_progress_owner_first(e, &waiter, timeout_ns == 0) || timeout_ns == 0)
+        hvd_progress_owner_release(e);
     else
         st = wait_long(e, &waiter, timeout_ns, err);
     if (st == HVD_OK && hvd_entry_is_done(entry))
@@ -308,7 +308,7 @@ bool hvd_engine_step(struct hvd_engine *e)
 {
     atomic_store(&e->is_urgent, true);
     pthread_mutex_lock(&e->mu);
-    bool progressed = hvd_drive_once(e);
+    bool progressed = hvd_progress_owner_once(e);
     pthread_mutex_unlock(&e->mu);
     return progressed;
 }
@@ -318,18 +318,18 @@ static void take_over(struct hvd_engine *e)
 {
     e->is_ended = true;
     e->must_stop = true;
-    hvd_drive_kick(e);
+    hvd_progress_owner_kick(e);
     pthread_cond_broadcast(&e->background_cond);
-    while (e->is_driven)
+    while (e->has_progress_owner)
         pthread_cond_wait(&e->background_cond, &e->mu);
-    e->is_driven = true;
+    e->has_progress_owner = true;
 }
 
 hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
 {
     struct hvd_waiter waiter = {.can_sleep = true};
 
-    if (!hvd_drive_allowed(e))
+    if (!hvd_progress_owner_allowed(e))
         return HVD_FAIL(err, HVD_ERR_STATE, 0,
                         "HOROVOD_MPI_THREADS_DISABLE is set: horovod_shutdown works in the thread "
                         "that called horovod_init alone");
@@ -337,7 +337,7 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "no condition variable");
     pthread_mutex_lock(&e->mu);
     atomic_store(&e->is_leaving, true);
-    hvd_drive_wait(e, &waiter);
+    hvd_progress_owner_wait(e, &waiter);
     take_over(e);
     pthread_mutex_unlock(&e->mu);
     pthread_cond_destroy(&waiter.cond);

@@ -16,21 +16,22 @@
  * somebody waits or polls: then everything that will come has come.
  *
  *   submit ──> queue ──┐                       ┌──> start, test collectives ──> done ──> waiter
- *                      ├─ step(), one driver ──┤
+ *                      ├─ step(), one owner ───┤
  *   messages of peers ─┘                       └──> requests, plans to peers
  *
- * The driver is a waiting thread when there is one (no hand-over to another thread for a small
- * tensor), else the background thread, which sleeps while nothing is outstanding here. Only those
- * that hear of other ranks, the coordinator and the inner nodes of a set's tree (core/tree.h), then
- * sleep in the transport, until a peer wakes them; where a peer cannot, they look from every
- * `idle_poll_ns` down to once a second: no tensor can complete without their own request, so all
- * they can be late for is another rank's shutdown and a stall warning. Where stalls are looked for,
- * all others look a few times in the warning time whether somebody asks if they are there.
+ * The progress owner is a waiting thread when there is one (no hand-over to another thread for a
+ * small tensor), else the background thread, which sleeps while nothing is outstanding here. Only
+ * those that hear of other ranks, the coordinator and the inner nodes of a set's tree
+ * (core/tree.h), then sleep in the transport, until a peer wakes them; where a peer cannot, they
+ * look from every `idle_poll_ns` down to once a second: no tensor can complete without their own
+ * request, so all they can be late for is another rank's shutdown and a stall warning. Where stalls
+ * are looked for, all others look a few times in the warning time whether somebody asks if they are
+ * there.
  */
 struct hvd_engine;
 
 struct hvd_engine_options {
-    int64_t cycle_ns;                /* a driver without progress sleeps at most so long */
+    int64_t cycle_ns;                /* a progress owner without progress sleeps at most so long */
     int64_t idle_poll_ns;            /* see above */
     int64_t stall_warning_ns;        /* 0: no stall warnings, and nobody is asked for an answer */
     int64_t stall_shutdown_ns;       /* a tensor that waits so long ends the job; 0: none does */

@@ -53,8 +53,8 @@ struct hvd_entry {
     struct hvd_entry *next;      /* in the list that holds it: queue, pool */
     _Atomic uint8_t end;         /* enum hvd_entry_end; set under mu, last */
     bool changes_sets;           /* its result is an agreement about process sets */
-    bool is_listed;              /* in a list of what is to be asked for; the driver's once it is */
-    hvd_status_t status;         /* final once it has ended */
+    bool is_listed;      /* in a list of what is to be asked for; the progress owner's once it is */
+    hvd_status_t status; /* final once it has ended */
 
     struct hvd_set *set;
     void *ready;                   /* see hvd_submission */
@@ -199,7 +199,7 @@ struct hvd_set {
     bool is_join_pending;
     uint32_t n_refusals; /* in the table, not answered yet */
 
-    /* the driver's */
+    /* the progress owner's */
     struct hvd_negotiator *negotiator; /* of the set's first rank; owned */
     struct hvd_aggregator *aggregator; /* of the tree's other inner nodes; owned */
     struct hvd_heartbeat *heartbeat;   /* owned; NULL: alone, or stalls are not looked for */
@@ -264,7 +264,7 @@ struct hvd_agreed {
 struct hvd_engine {
     struct hvd_topology topology;      /* constant */
     struct hvd_engine_options options; /* constant, but for cycle_ns and fusion_bytes, which the
-                                          driver changes under mu */
+                                          progress owner changes under mu */
     pthread_t owner;                   /* constant: who made it; drives alone if thread_bound */
     pthread_t background;
     bool has_background; /* guarded by the caller of shutdown */
@@ -282,9 +282,9 @@ struct hvd_engine {
                                 then on; 0: it is not; the clock is read once a batch */
     int64_t queued_bytes;
     bool is_new_batch;       /* the first of a batch was queued just now */
-    bool is_driven;          /* some thread runs step(): it owns the driver's section */
-    pthread_cond_t *sleeper; /* the driver sleeps on it; signal to hand it work */
-    bool is_asleep;          /* the driver sleeps in the transport; wake it to hand it work */
+    bool has_progress_owner; /* some thread runs step(): it owns the progress owner's section */
+    pthread_cond_t *sleeper; /* the progress owner sleeps on it; signal to hand it work */
+    bool is_asleep; /* the progress owner sleeps in the transport; wake it to hand it work */
     pthread_cond_t background_cond;
     bool is_deep;       /* the background sleeps until it is signalled */
     bool must_stop;     /* the background thread */
@@ -301,10 +301,11 @@ struct hvd_engine {
     atomic_bool has_lost_refusal; /* there was no memory to announce one */
     atomic_bool is_over; /* every rank has left, or nothing can be heard of them any more */
 
-    struct hvd_set **sets; /* by number; changed by the driver under mu; owned; may have gaps */
+    struct hvd_set *
+        *sets; /* by number; changed by the progress owner under mu; owned; may have gaps */
     uint32_t n_sets;
 
-    /* the driver's */
+    /* the progress owner's */
     struct hvd_transport *transport;
     struct horovod_output *orphans; /* of aborted collectives; owned */
     struct hvd_engine_counters
@@ -449,7 +450,7 @@ bool hvd_refusal_follow(struct hvd_entry *refused, struct hvd_entry *entry);
 /* Takes an entry back that has lined up behind a refusal. mu. */
 void hvd_refusal_unfollow(struct hvd_entry *entry);
 
-/* What the others are told: rank, tensor and reason, into text. Caller is the driver. */
+/* What the others are told: rank, tensor and reason, into text. Caller is the progress owner. */
 struct hvd_strview hvd_refusal_text(const struct hvd_engine *e, const struct hvd_entry *entry,
                                     char *text, size_t size);
 
@@ -485,12 +486,12 @@ void hvd_join_forget(const struct hvd_engine *e, const struct hvd_entry *join);
 hvd_status_t hvd_set_create(const struct hvd_engine *e, uint32_t id, const int *ranks, int n_ranks,
                             struct hvd_set **out, struct hvd_err *err);
 
-/* Makes room for the bits of all slots that there are. HVD_ERR_NOMEM. Caller is the driver and
- * holds mu. */
+/* Makes room for the bits of all slots that there are. HVD_ERR_NOMEM. Caller is the progress owner
+ * and holds mu. */
 hvd_status_t hvd_set_make_room(struct hvd_set *set);
 
 /* Forgets a set that was removed and has nothing to do any more; whether it was one. What peers
- * still say about it is not heard. Caller is the driver. */
+ * still say about it is not heard. Caller is the progress owner. */
 bool hvd_set_retire(struct hvd_engine *e, struct hvd_set *set);
 
 /* Frees the set and what it still has to do, not its entries. NULL is fine. */
@@ -502,7 +503,7 @@ struct hvd_set *hvd_set_find(const struct hvd_engine *e, uint32_t id);
 /* The rank in the set of a rank of the job; -1 when it is not a member. */
 int hvd_set_rank_of(const struct hvd_set *set, int world_rank);
 
-/* --- agree_set.c: caller is the driver, without mu -------------------------------------------- */
+/* --- agree_set.c: caller is the progress owner, without mu ------------------------------------ */
 
 /* Makes the next process set; may wait for its other members. HVD_ERR_NOMEM, HVD_ERR_SYSTEM: the
  * ranks have diverged then. */
@@ -513,13 +514,13 @@ hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_rank
  * ends. Failure: as above. */
 hvd_status_t hvd_set_changed(struct hvd_engine *e, struct hvd_entry *entry, struct hvd_err *err);
 
-/* --- make_set.c: caller is the driver, without mu --------------------------------------------- */
+/* --- make_set.c: caller is the progress owner, without mu ------------------------------------- */
 
 /* Has the transport make what the set needs, in which all members take part; answers other ranks
  * meanwhile. HVD_ERR_GONE: the job ends, for the reason in err; otherwise as add_set. */
 hvd_status_t hvd_set_make(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
 
-/* --- exec_plan.c: caller is the driver, without mu -------------------------------------------- */
+/* --- exec_plan.c: caller is the progress owner, without mu ------------------------------------ */
 
 /* Makes room for one more agreed tensor of the plan at hand and returns it, zeroed and counted.
  * NULL when out of memory. */
@@ -547,7 +548,7 @@ void hvd_exec_plan_release(struct hvd_set *set, struct hvd_exec_plan *exec_plan)
 /* Frees the execution plan and all that its fused operations own. NULL is fine. */
 void hvd_exec_plan_destroy(struct hvd_exec_plan *exec_plan);
 
-/* --- sharing.c: caller is the driver, without mu ---------------------------------------------- */
+/* --- sharing.c: caller is the progress owner, without mu -------------------------------------- */
 
 /* Notes the memory of a fused operation that is to start; of the host: and copies what its members
  * share. HVD_INPROGRESS, and nothing is noted, while another fused operation of the set has some of
@@ -560,7 +561,7 @@ void hvd_sharing_write_back(struct hvd_fused_op *f);
 /* The fused operation is done with its memory, noted or not. */
 void hvd_sharing_release(struct hvd_set *set, struct hvd_fused_op *f);
 
-/* --- fused_op.c: caller is the driver, without mu --------------------------------------------- */
+/* --- fused_op.c: caller is the progress owner, without mu ------------------------------------- */
 
 /* Puts a fused operation, whose members have their entries, on its way: finishes it when there is
  * nothing to move, else appends it to todo. */
@@ -574,13 +575,13 @@ const char *hvd_fused_op_name(const struct hvd_fused_op *f);
 hvd_status_t hvd_fused_op_progress(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                                    struct hvd_err *err);
 
-/* --- tune.c: caller is the driver, without mu ------------------------------------------------- */
+/* --- tune.c: caller is the progress owner, without mu ----------------------------------------- */
 
 /* A fused operation has landed, its entries are not finished yet: counts it, and sets what comes of
  * it. There is an autotune. */
 void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f);
 
-/* --- tell.c: for the timeline and the recorder; caller is the driver -------------------------- */
+/* --- tell.c: for the timeline and the recorder; caller is the progress owner ------------------ */
 
 /* Cached tensors were asked for here. */
 void hvd_tell_asked(struct hvd_engine *e, struct hvd_set *set, const uint64_t *words,
@@ -606,13 +607,13 @@ void hvd_tell_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry, hv
 /* A tensor is in a slot from now on. */
 void hvd_tell_slot(struct hvd_engine *e, struct hvd_set *set, const struct hvd_cache_slot *slot);
 
-/* --- apply.c: caller is the driver, without mu ------------------------------------------------ */
+/* --- apply.c: caller is the progress owner, without mu ---------------------------------------- */
 
 /* Follows a plan of the coordinator, of which nothing has been read yet. */
 hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, struct hvd_reader reader,
                             struct hvd_err *err);
 
-/* --- end.c: caller is the driver, without mu -------------------------------------------------- */
+/* --- end.c: caller is the progress owner, without mu ------------------------------------------ */
 
 /* The program is told that the job has ended, with the text: horovodrun is to know as well. */
 void hvd_note_heard(const char *text);
@@ -651,12 +652,12 @@ void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err);
 /* Frees what was abandoned, once nothing writes to it any more. */
 void hvd_end_free_lost(struct hvd_engine *e);
 
-/* --- progress.c: caller is the driver and does not hold mu ------------------------------------ */
+/* --- progress.c: caller is the progress owner and does not hold mu ---------------------------- */
 
 /* Does what can be done now; whether anything happened. */
 bool hvd_progress_step(struct hvd_engine *e);
 
-/* --- ask.c: caller is the driver, without mu -------------------------------------------------- */
+/* --- ask.c: caller is the progress owner, without mu ------------------------------------------ */
 
 /* Takes what was submitted, for hvd_ask_queued to ask for; nothing while inputs are waited for on a
  * device, behind which it may have to line up. Caller holds mu, and has a step follow. */
@@ -673,7 +674,7 @@ bool hvd_is_batch_full(const struct hvd_engine *e);
 /* Whether what is queued has waited long enough for more to come. */
 bool hvd_progress_is_due(struct hvd_engine *e);
 
-/* --- leave.c: caller is the driver, without mu ------------------------------------------------ */
+/* --- leave.c: caller is the progress owner, without mu ---------------------------------------- */
 
 /* The rank of the job that a position of the set's tree is. */
 static inline int hvd_rank_at(const struct hvd_set *set, int position)
@@ -728,7 +729,7 @@ hvd_status_t hvd_give_up_rank(struct hvd_engine *e, int rank, struct hvd_err *er
  * rank 3 on host b and rank 4 on host b". */
 void hvd_add_ranks(const struct hvd_engine *e, const int *ranks, int n, struct hvd_text *text);
 
-/* --- hear.c: caller is the driver, without mu ------------------------------------------------- */
+/* --- hear.c: caller is the progress owner, without mu ----------------------------------------- */
 
 /* Sends a control message. */
 hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t len,
@@ -766,12 +767,12 @@ hvd_status_t hvd_hear_end(struct hvd_engine *e, struct hvd_err *err);
  * Caller holds mu. */
 bool hvd_hears_others(const struct hvd_engine *e);
 
-/* --- stalls.c: caller is the driver, without mu ----------------------------------------------- */
+/* --- stalls.c: caller is the progress owner, without mu --------------------------------------- */
 
 /* Whether it is time to look; then the next time is later. */
 bool hvd_is_stall_check_due(struct hvd_engine *e, int64_t now_ns);
 
-/* --- beats.c: caller is the driver, without mu ------------------------------------------------ */
+/* --- beats.c: caller is the progress owner, without mu ---------------------------------------- */
 
 /* The set's heartbeat, if there is to be one. HVD_ERR_NOMEM. */
 hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
@@ -786,7 +787,8 @@ void hvd_beats_left(struct hvd_engine *e, int branch);
 hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int position,
                             struct hvd_reader *reader, struct hvd_err *err);
 
-/* Whether somebody waits so long that neighbours are watched: the driver looks more often. */
+/* Whether somebody waits so long that neighbours are watched: the progress owner looks more often.
+ */
 bool hvd_beats_are_active(const struct hvd_engine *e);
 
 /*
@@ -807,7 +809,7 @@ hvd_status_t hvd_check_beats(struct hvd_engine *e, struct hvd_set *set, struct h
 hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
                               struct hvd_err *err);
 
-/* --- drive.c ---------------------------------------------------------------------------------- */
+/* --- progress_owner.c ------------------------------------------------------------------------- */
 
 /* Nanoseconds of a clock that never jumps. */
 int64_t hvd_now_ns(void);
@@ -820,31 +822,31 @@ hvd_status_t hvd_cond_init(pthread_cond_t *cond);
 
 /* Drives for the waiter's entry, which is registered, for as long as that goes on without sleeping;
  * false: somebody else drives, or has to. A waiter that can sleep is not needed for it. is_brief:
- * for what takes some microseconds alone. hvd_drive_release has to follow, or hvd_drive_wait.
- * Caller holds mu, and holds it afterwards. */
-bool hvd_drive_first(struct hvd_engine *e, const struct hvd_waiter *waiter, bool is_brief);
+ * for what takes some microseconds alone. hvd_progress_owner_release has to follow, or
+ * hvd_progress_owner_wait. Caller holds mu, and holds it afterwards. */
+bool hvd_progress_owner_first(struct hvd_engine *e, const struct hvd_waiter *waiter, bool is_brief);
 
 /* Nobody drives, or will at once: calls somebody if there is anything left to drive. Caller holds
  * mu. */
-void hvd_drive_release(struct hvd_engine *e);
+void hvd_progress_owner_release(struct hvd_engine *e);
 
 /* Waits until the waiter's entry is done, or the job is over for a waiter without entry; drives
  * when nobody else does. Caller holds mu, and holds it afterwards. */
-void hvd_drive_wait(struct hvd_engine *e, struct hvd_waiter *waiter);
+void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter);
 
 /* One step when nobody drives and this thread may. Caller holds mu, and holds it afterwards. */
-bool hvd_drive_once(struct hvd_engine *e);
+bool hvd_progress_owner_once(struct hvd_engine *e);
 
 /* Whether this thread may drive. */
-bool hvd_drive_allowed(const struct hvd_engine *e);
+bool hvd_progress_owner_allowed(const struct hvd_engine *e);
 
 /* HVD_ERR_STATE into err, for a tensor that this thread may not wait for, as it may not drive. */
-void hvd_drive_refuse(struct hvd_strview name, struct hvd_err *err);
+void hvd_progress_owner_refuse(struct hvd_strview name, struct hvd_err *err);
 
 /* Tells whoever drives, or should, that there is work. Caller holds mu. */
-void hvd_drive_kick(struct hvd_engine *e);
+void hvd_progress_owner_kick(struct hvd_engine *e);
 
 /* The background thread's function; arg is the engine. */
-void *hvd_drive_background(void *arg);
+void *hvd_progress_owner_background(void *arg);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * From an agreed set of tensors to fused operations: what is fused, laid out once, and used again
- * when the same bits come. The driver's.
+ * when the same bits come. The progress owner's.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /*
  * One collective from the plan to its result: memory for what the library returns, the description
- * for the transport, start, test, finish. The driver's. Collectives of a set start in the agreed
- * order; they finish as they like.
+ * for the transport, start, test, finish. The progress owner's. Collectives of a set start in the
+ * agreed order; they finish as they like.
  */
 #include <string.h>
 

@@ -7,12 +7,12 @@
  * ended simply; they end by one exchange of the claim, slot entry -> 0, which succeeds once. All
  * others are ended under mu. Neither can end what the other one has:
  *
- *     pending ──(driver, mu: nobody registered)──> simple ──(any thread: exchange)──> idle
+ *     pending ──(owner, mu: nobody registered)──> simple ──(any thread: exchange)──> idle
  *        │                                            └─────(mu: exchange)──────────> idle
- *        └──(driver, mu: a waiter is registered, or there is a result)──> ended ──(mu)──> idle
+ *        └──(owner, mu: a waiter is registered, or there is a result)──> ended ──(mu)──> idle
  *
- * A waiter registers under mu and only while the tensor is pending, so the driver, which holds mu
- * as well, sees it and wakes it.
+ * A waiter registers under mu and only while the tensor is pending, so the progress owner, which
+ * holds mu as well, sees it and wakes it.
  */
 #include "base/mem.h"
 #include "worker/engine/engine_internal.h"

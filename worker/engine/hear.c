@@ -1,7 +1,8 @@
 /*
  * Messages between ranks, along the tree of a set: requests, bits and leaves go up to its root, the
  * coordinator, merged on the way by aggregators (core/aggregator.h); its plans come down. What a
- * rank that hears of others asks for itself takes the same way without a message. The driver's.
+ * rank that hears of others asks for itself takes the same way without a message. The progress
+ * owner's.
  *
  *                      coordinator                       negotiator: counts, plans
  *      requests, bits,  ^      |  plans

@@ -1,7 +1,7 @@
 /*
  * Inputs that a device has yet to produce. A tensor is not asked for before its event is done, so
  * no rank waits for it in the agreed order, and whatever that event waits for can move meanwhile,
- * also when it was submitted later. The driver's.
+ * also when it was submitted later. The progress owner's.
  */
 #include "worker/engine/staging.h"
 

@@ -1,5 +1,5 @@
 /*
- * Who leaves the job, and who is lost. The driver's.
+ * Who leaves the job, and who is lost. The progress owner's.
  *
  * In order: a rank that leaves says so behind its last request, up the tree. After the last plan it
  * goes when all is done with it and with all under it, which goes up as a second LEAVE; so whoever

@@ -1,10 +1,10 @@
 /*
  * Making what a process set needs of the transport, which waits for the set's other members. Where
- * the transport allows it, a thread of its own makes it, and the driver, which has nothing else to
- * do meanwhile, answers who asks whether this rank is there and looks itself whether the members
- * do. So a member that stands still is named, and ends the job, as under a tensor.
+ * the transport allows it, a thread of its own makes it, and the progress owner, which has nothing
+ * else to do meanwhile, answers who asks whether this rank is there and looks itself whether the
+ * members do. So a member that stands still is named, and ends the job, as under a tensor.
  *
- *     driver   ── starts ──┬── every now and then: messages, heartbeat of the set ──┬── goes on
+ *     owner    ── starts ──┬── every now and then: messages, heartbeat of the set ──┬── goes on
  *     thread               └────── add_set, which waits for the members ────────────┘
  *
  * Messages that have to do with tensors are kept in order until the set is there (hear.c). When the
@@ -57,7 +57,7 @@ static int64_t look_ns(const struct hvd_engine *e)
     return ns < LOOK_MAX_NS ? ns : LOOK_MAX_NS;
 }
 
-/* What the driver does meanwhile. A failure ends the job. */
+/* What the progress owner does meanwhile. A failure ends the job. */
 static hvd_status_t look(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     bool progressed = false;

@@ -1,7 +1,7 @@
 /*
  * The step function: everything one rank does to get its tensors reduced, a bit at a time, without
- * ever blocking. One thread at a time runs it (see drive.c); it takes mu only to fetch what was
- * submitted and to publish what is done.
+ * ever blocking. One thread at a time runs it (see progress_owner.c); it takes mu only to fetch
+ * what was submitted and to publish what is done.
  *
  *   queue ─> bits, requests ─> coordinator ─> plan ─> exec_plan ─> todo ─> moving ─> done
  */

@@ -260,7 +260,7 @@ void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
                 queue(e, entry);
             else
                 atomic_store(&e->has_lost_refusal, true);
-            hvd_drive_kick(e);
+            hvd_progress_owner_kick(e);
         }
     }
     pthread_mutex_unlock(&e->mu);

@@ -77,7 +77,7 @@ static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, s
 }
 
 /* Whether nothing of the set will happen any more, here: it was removed, its members know, and what
- * was agreed is done. The driver's. */
+ * was agreed is done. The progress owner's. */
 static bool is_over(const struct hvd_engine *e, const struct hvd_set *set)
 {
     if (!set->is_ended || !e->infos[set->id].is_removed || set->todo || set->n_moving > 0 ||

@@ -5,7 +5,7 @@
  * operation all members are read before any is written. So do fused operations of the device that
  * go through the memory of the host; those that are on its stream keep their order there. Which
  * tensors share memory is this rank's affair: others may start sooner, and wait for its data. The
- * driver's.
+ * progress owner's.
  */
 #include <string.h>
 

@@ -8,8 +8,9 @@
  *              event                                          event
  *
  * Which of the two it is, the ranks of a set tell each other in front of its first fused operation,
- * with the key that their devices meet by. The driver's. Memory of the host and buffers on the
- * device are kept by the set, as many as were in use at once, so a program in its loop takes none.
+ * with the key that their devices meet by. The progress owner's. Memory of the host and buffers on
+ * the device are kept by the set, as many as were in use at once, so a program in its loop takes
+ * none.
  */
 #include "worker/engine/staging.h"
 
@@ -214,7 +215,7 @@ void hvd_staging_end(struct hvd_set *set, struct hvd_fused_op *f)
     s->is_claimed = s->is_launched = false;
 }
 
-/* The driver has to look until the event is done. */
+/* The progress owner has to look until the event is done. */
 static hvd_status_t record(struct hvd_engine *e, struct hvd_staging *s,
                            struct hvd_device_stream *stream, struct hvd_err *err)
 {

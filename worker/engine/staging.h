@@ -5,8 +5,8 @@
 
 /*
  * Fused operations of tensors on the device: what happens to them besides moving, and inputs that
- * are not there yet. Caller is the driver, without mu. docs/device.md draws it. A fused operation
- * of the host's tensors has no staging, and passes nothing of this.
+ * are not there yet. Caller is the progress owner, without mu. docs/device.md draws it. A fused
+ * operation of the host's tensors has no staging, and passes nothing of this.
  */
 
 /* The fused operation, described as if its memory were the host's, is one of the device: makes its

@@ -37,8 +37,8 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
     if (set->is_ended)
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s",
                         e->cause ? e->cause : "Horovod has been shut down.");
-    if (s->is_waited_now && !hvd_drive_allowed(e)) {
-        hvd_drive_refuse(s->request.name, err);
+    if (s->is_waited_now && !hvd_progress_owner_allowed(e)) {
+        hvd_progress_owner_refuse(s->request.name, err);
         return HVD_ERR_STATE;
     }
     if (s->request.device != HVD_CPU && !e->options.device)
@@ -203,17 +203,17 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
 }
 
 /* Wakes who has to see what was submitted, and nobody who will look anyway. Holds mu. */
-static void call_driver(struct hvd_engine *e, bool is_waited_now)
+static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
 {
     const bool is_full = hvd_is_batch_full(e);
 
-    /* A driver that sleeps in the transport has to learn when the new batch is due. */
+    /* A progress owner that sleeps in the transport has to learn when the new batch is due. */
     const bool must_hear = is_full || (e->is_asleep && e->is_new_batch) ||
                            atomic_load(&e->n_waiters) > 0 || e->options.cycle_ns == 0;
 
     e->is_new_batch = false;
-    if (e->is_driven ? must_hear : (!is_waited_now && (e->is_deep || is_full)))
-        hvd_drive_kick(e);
+    if (e->has_progress_owner ? must_hear : (!is_waited_now && (e->is_deep || is_full)))
+        hvd_progress_owner_kick(e);
 }
 
 /* --- The tensor that was expected ------------------------------------------------------------- */
@@ -261,7 +261,7 @@ static bool is_open(struct hvd_engine *e, const struct hvd_set *set, bool is_wai
 {
     return set && !set->is_ended && !set->is_join_pending && !e->sets[0]->is_join_pending &&
            set->n_refusals == 0 && !e->is_ended && !atomic_load(&e->is_leaving) &&
-           !e->infos[set->id].is_removed && (!is_waited_now || hvd_drive_allowed(e));
+           !e->infos[set->id].is_removed && (!is_waited_now || hvd_progress_owner_allowed(e));
 }
 
 /* Whether the description is for the slot (which may be NULL), and its entry is idle. Holds mu.
@@ -305,7 +305,7 @@ bool hvd_engine_submit_expected(struct hvd_engine *e, const struct hvd_described
     const bool is_taken = is_expected(set, slot, d);
     if (is_taken) {
         *handle = take_expected(e, set, slot, d);
-        call_driver(e, d->is_waited_now);
+        call_progress_owner(e, d->is_waited_now);
     }
     pthread_mutex_unlock(&e->mu);
     return is_taken;
@@ -342,7 +342,7 @@ bool hvd_engine_submit_expected_group(struct hvd_engine *e, const struct hvd_des
         slot = next;
     }
     if (is_taken)
-        call_driver(e, d[0].is_waited_now);
+        call_progress_owner(e, d[0].is_waited_now);
     pthread_mutex_unlock(&e->mu);
     return is_taken;
 }
@@ -363,7 +363,7 @@ hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission
     if (st == HVD_OK) {
         *handle = entry->handle;
         enqueue(e, entry, submission->is_waited_now);
-        call_driver(e, submission->is_waited_now);
+        call_progress_owner(e, submission->is_waited_now);
     }
     pthread_mutex_unlock(&e->mu);
     return st;
@@ -472,7 +472,7 @@ hvd_status_t hvd_engine_submit_group(struct hvd_engine *e, const struct hvd_subm
     for (uint32_t i = 0; i < n && st == HVD_OK; i++)
         handles[i] = entries[i]->handle;
     if (st == HVD_OK && n > 0)
-        call_driver(e, submissions[0].is_waited_now);
+        call_progress_owner(e, submissions[0].is_waited_now);
     pthread_mutex_unlock(&e->mu);
     hvd_free(entries);
     return st;

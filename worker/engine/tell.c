@@ -2,7 +2,7 @@
  * What telemetry hears of cached tensors. The timeline hears of many at once, by their slots: one
  * event and one reading of the clock for a message, a plan or a collective, whatever the number of
  * tensors. The flight recorder, which is for the last events before a failure, hears of each. The
- * driver's.
+ * progress owner's.
  */
 #include "worker/engine/engine_internal.h"
 

@@ -1,6 +1,6 @@
 /*
  * Autotuning: what landed is counted on the coordinator of all ranks, and the settings that come of
- * it go out with its next plan, so every rank takes them at the same one. The driver's.
+ * it go out with its next plan, so every rank takes them at the same one. The progress owner's.
  */
 #include "worker/autotune/autotune.h"
 #include "worker/engine/engine_internal.h"

@@ -21,7 +21,7 @@ struct hvd_telemetry {
     atomic_uint _on;        /* what records events: HVD_TELEMETRY_...; 0: nothing */
     atomic_uint _timelines; /* begun so far */
     atomic_uint_fast64_t _submitted;
-    struct hvd_counts _counts; /* the driver's: see hvd_telemetry_add */
+    struct hvd_counts _counts; /* the progress owner's: see hvd_telemetry_add */
     struct hvd_telemetry_state *_state;
 };
 
@@ -116,7 +116,7 @@ static inline unsigned hvd_telemetry_timelines(const struct hvd_telemetry *w)
     return atomic_load_explicit(&w->_timelines, memory_order_acquire);
 }
 
-/* Adds to a counter that the driver alone changes: others may read it at the same time. */
+/* Adds to a counter that the progress owner alone changes: others may read it at the same time. */
 static inline void hvd_telemetry_add(uint64_t *counter, uint64_t n)
 {
     __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
@@ -149,7 +149,7 @@ static inline void hvd_telemetry_submitted(struct hvd_telemetry *w, uint64_t id,
                 .kind = HVD_EVENT_SUBMITTED, .id = id, .request = request, .name = request->name});
 }
 
-/* A tensor that was cached is asked for by its name. The driver. */
+/* A tensor that was cached is asked for by its name. The progress owner. */
 static inline void hvd_telemetry_named(struct hvd_telemetry *w, uint64_t id,
                                        const struct hvd_request *request)
 {
@@ -162,7 +162,8 @@ static inline void hvd_telemetry_named(struct hvd_telemetry *w, uint64_t id,
                 .kind = HVD_EVENT_SUBMITTED, .id = id, .request = request, .name = request->name});
 }
 
-/* The coordinator has heard that a rank asks for a tensor. is_slot: as above. The driver. */
+/* The coordinator has heard that a rank asks for a tensor. is_slot: as above. The progress owner.
+ */
 static inline void hvd_telemetry_ready(struct hvd_telemetry *w, int rank,
                                        const struct hvd_request *request, bool is_slot)
 {
@@ -177,7 +178,7 @@ static inline void hvd_telemetry_ready(struct hvd_telemetry *w, int rank,
                                                        .name = request->name});
 }
 
-/* A plan has the tensor. is_slot: as above. The driver. */
+/* A plan has the tensor. is_slot: as above. The progress owner. */
 static inline void hvd_telemetry_agreed(struct hvd_telemetry *w, uint64_t id,
                                         const struct hvd_request *request, bool is_slot)
 {
@@ -190,7 +191,7 @@ static inline void hvd_telemetry_agreed(struct hvd_telemetry *w, uint64_t id,
             &(struct hvd_trace_event){.kind = HVD_EVENT_AGREED, .id = id, .request = request});
 }
 
-/* The tensor's data begins to move over a transport. is_slot: as above. The driver. */
+/* The tensor's data begins to move over a transport. is_slot: as above. The progress owner. */
 static inline void hvd_telemetry_started(struct hvd_telemetry *w, uint64_t id,
                                          const struct hvd_request *request, const char *transport,
                                          bool is_slot)
@@ -206,7 +207,7 @@ static inline void hvd_telemetry_started(struct hvd_telemetry *w, uint64_t id,
                                                        .name = hvd_strview_of(transport)});
 }
 
-/* The tensor has ended; bytes of this rank's input. The driver. */
+/* The tensor has ended; bytes of this rank's input. The progress owner. */
 static inline void hvd_telemetry_done(struct hvd_telemetry *w, uint64_t id,
                                       const struct hvd_request *request, uint64_t bytes,
                                       hvd_status_t status)
@@ -228,7 +229,7 @@ static inline void hvd_telemetry_done(struct hvd_telemetry *w, uint64_t id,
                 .kind = HVD_EVENT_DONE, .id = id, .request = request, .detail = (int32_t)status});
 }
 
-/* n tensors of an operation have ended well while nobody recorded events. The driver. */
+/* n tensors of an operation have ended well while nobody recorded events. The progress owner. */
 static inline void hvd_telemetry_done_many(struct hvd_telemetry *w, int op, uint32_t n,
                                            uint64_t bytes)
 {
@@ -239,7 +240,7 @@ static inline void hvd_telemetry_done_many(struct hvd_telemetry *w, int op, uint
     hvd_telemetry_add(&w->_counts.bytes[op % HVD_TELEMETRY_OPS], bytes);
 }
 
-/* A plan is followed. The driver. */
+/* A plan is followed. The progress owner. */
 static inline void hvd_telemetry_plan(struct hvd_telemetry *w)
 {
     if (!w)
@@ -250,7 +251,7 @@ static inline void hvd_telemetry_plan(struct hvd_telemetry *w)
         hvd_telemetry_record(w, on, &(struct hvd_trace_event){.kind = HVD_EVENT_PLAN});
 }
 
-/* A control message was sent. The driver. */
+/* A control message was sent. The progress owner. */
 static inline void hvd_telemetry_sent(struct hvd_telemetry *w, size_t bytes)
 {
     if (!w)
@@ -259,7 +260,7 @@ static inline void hvd_telemetry_sent(struct hvd_telemetry *w, size_t bytes)
     hvd_telemetry_add(&w->_counts.message_bytes_sent, bytes);
 }
 
-/* A control message came in. The driver. */
+/* A control message came in. The progress owner. */
 static inline void hvd_telemetry_received(struct hvd_telemetry *w, size_t bytes)
 {
     if (!w)
@@ -268,7 +269,7 @@ static inline void hvd_telemetry_received(struct hvd_telemetry *w, size_t bytes)
     hvd_telemetry_add(&w->_counts.message_bytes_received, bytes);
 }
 
-/* The driver found nothing to do for long, and sleeps. The driver. */
+/* The progress owner found nothing to do for long, and sleeps. The progress owner. */
 static inline void hvd_telemetry_slept(struct hvd_telemetry *w)
 {
     if (w)
@@ -282,14 +283,14 @@ static inline void hvd_telemetry_idled(struct hvd_telemetry *w)
         hvd_telemetry_add(&w->_counts.idle_wakeups, 1);
 }
 
-/* The agreed tensors of a plan are on their way in so many collectives. The driver. */
+/* The agreed tensors of a plan are on their way in so many collectives. The progress owner. */
 static inline void hvd_telemetry_fused(struct hvd_telemetry *w, uint32_t n_fused_ops)
 {
     if (w)
         hvd_telemetry_add(&w->_counts.flights, n_fused_ops);
 }
 
-/* The cached tensors of a plan have been laid out, before (a hit) or now. The driver. */
+/* The cached tensors of a plan have been laid out, before (a hit) or now. The progress owner. */
 static inline void hvd_telemetry_laid_out(struct hvd_telemetry *w, bool is_hit)
 {
     if (w)
@@ -309,7 +310,7 @@ static inline bool hvd_telemetry_marked(struct hvd_telemetry *w, const char *nam
     return (on & HVD_TELEMETRY_TIMELINE) != 0;
 }
 
-/* Tensors wait for ranks: the report. The driver. */
+/* Tensors wait for ranks: the report. The progress owner. */
 static inline void hvd_telemetry_stalled(struct hvd_telemetry *w, int n_tensors, const char *report)
 {
     if (!w)
@@ -323,7 +324,7 @@ static inline void hvd_telemetry_stalled(struct hvd_telemetry *w, int n_tensors,
                                                        .name = hvd_strview_of(report)});
 }
 
-/* A rank is gone. The driver. */
+/* A rank is gone. The progress owner. */
 static inline void hvd_telemetry_lost(struct hvd_telemetry *w, int rank, const char *why)
 {
     if (!w)
@@ -337,7 +338,7 @@ static inline void hvd_telemetry_lost(struct hvd_telemetry *w, int rank, const c
                                                        .name = hvd_strview_of(why)});
 }
 
-/* The job cannot go on: records it, and dumps the flight recorder. The driver. */
+/* The job cannot go on: records it, and dumps the flight recorder. The progress owner. */
 void hvd_telemetry_failed(struct hvd_telemetry *w, const char *why);
 
 #endif

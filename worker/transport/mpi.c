@@ -1,9 +1,9 @@
 /*
  * The MPI transport. Control messages are point-to-point on one duplicated communicator, data moves
  * in nonblocking calls on another and on one for each process set (mpi_move.c), so every function
- * returns at once. All calls come from one thread at a time (the engine's driver), which is why
- * MPI_THREAD_SERIALIZED is enough when MPI is ours. Errors are returned by MPI (MPI_ERRORS_RETURN)
- * and converted here.
+ * returns at once. All calls come from one thread at a time (the engine's progress owner), which is
+ * why MPI_THREAD_SERIALIZED is enough when MPI is ours. Errors are returned by MPI
+ * (MPI_ERRORS_RETURN) and converted here.
  */
 #include "worker/transport/mpi.h"
 

@@ -21,7 +21,7 @@ struct hvd_counts {
     uint64_t messages_received;
     uint64_t message_bytes_sent;
     uint64_t message_bytes_received;
-    uint64_t sleeps;       /* times a driver found nothing to do for so long that it slept */
+    uint64_t sleeps; /* times a progress owner found nothing to do for so long that it slept */
     uint64_t idle_wakeups; /* of the background while there was nothing to do */
     uint64_t stall_warnings;
     uint64_t ranks_lost;

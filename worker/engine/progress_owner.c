@@ -1,15 +1,16 @@
 /*
- * Who drives, and how long it looks before it sleeps. At most one thread is the driver; the right
- * to drive passes through mu, so the driver's part of the engine needs no lock of its own. A
- * waiting thread goes before the background thread, which gives way as soon as somebody waits.
+ * Who drives, and how long it looks before it sleeps. At most one thread is the progress owner; the
+ * right to drive passes through mu, so the progress owner's part of the engine needs no lock of its
+ * own. A waiting thread goes before the background thread, which gives way as soon as somebody
+ * waits.
  *
- * A driver that found nothing to do looks again: at once for a short while, then letting others
- * run, then it sleeps. MPI wakes nobody, so with MPI it sleeps from 50 us up to the cycle time;
- * over shared memory until a peer wakes it. Anybody with new work wakes it from that sleep.
+ * A progress owner that found nothing to do looks again: at once for a short while, then letting
+ * others run, then it sleeps. MPI wakes nobody, so with MPI it sleeps from 50 us up to the cycle
+ * time; over shared memory until a peer wakes it. Anybody with new work wakes it from that sleep.
  *
  * With nothing outstanding here the background sleeps until it is called, 10 ms after the last
- * submission. A rank that hears others sleeps in the transport then, as the driver: without end
- * where peers wake it, else from idle_poll_ns up to a second, which is how late it may be for
+ * submission. A rank that hears others sleeps in the transport then, as the progress owner: without
+ * end where peers wake it, else from idle_poll_ns up to a second, which is how late it may be for
  * another rank's shutdown or a stall warning. Where stalls are looked for, every idle rank looks a
  * few times in the warning time whether somebody asks if it is there (core/heartbeat.h).
  */
@@ -34,8 +35,8 @@
     100000000 /* while data moves, sleep only after so long without progress                       \
                */
 
-/* How long a driver has found nothing to do. */
-struct patience {
+/* How long a progress owner has found nothing to do. */
+struct backoff {
     unsigned n_idle;
     int64_t idle_since_ns;
     int64_t sleep_ns;
@@ -83,12 +84,12 @@ static bool wait_for(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t ns)
     return wait_until(cond, mu, hvd_now_ns() + ns);
 }
 
-bool hvd_drive_allowed(const struct hvd_engine *e)
+bool hvd_progress_owner_allowed(const struct hvd_engine *e)
 {
     return !e->topology.thread_bound || pthread_equal(pthread_self(), e->owner);
 }
 
-void hvd_drive_refuse(struct hvd_strview name, struct hvd_err *err)
+void hvd_progress_owner_refuse(struct hvd_strview name, struct hvd_err *err)
 {
     hvd_err_set(err, HVD_ERR_STATE, 0,
                 "HOROVOD_MPI_THREADS_DISABLE is set: tensor %.*s can be waited for in the thread "
@@ -96,8 +97,8 @@ void hvd_drive_refuse(struct hvd_strview name, struct hvd_err *err)
                 name.len > 200 ? 200 : (int)name.len, name.data);
 }
 
-/* Ends the driver's sleep if it sleeps. Holds mu. */
-static void wake_driver(struct hvd_engine *e)
+/* Ends the progress owner's sleep if it sleeps. Holds mu. */
+static void wake_progress_owner(struct hvd_engine *e)
 {
     if (e->sleeper)
         pthread_cond_signal(e->sleeper);
@@ -105,10 +106,10 @@ static void wake_driver(struct hvd_engine *e)
         e->transport->ops->wake(e->transport);
 }
 
-void hvd_drive_kick(struct hvd_engine *e)
+void hvd_progress_owner_kick(struct hvd_engine *e)
 {
-    wake_driver(e);
-    if (!e->is_driven)
+    wake_progress_owner(e);
+    if (!e->has_progress_owner)
         pthread_cond_signal(&e->background_cond);
 }
 
@@ -125,7 +126,7 @@ static bool is_late(const struct hvd_waiter *w)
 }
 
 /* Whether fused operations are under way. Those of a rank that has joined are nobody's tensors
- * here, but other ranks wait for them. The driver's, or nobody drives. */
+ * here, but other ranks wait for them. The progress owner's, or nobody drives. */
 static bool has_fused_ops(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++)
@@ -150,9 +151,9 @@ static void wake_background(struct hvd_engine *e)
 }
 
 /* Passes the right to drive on to a thread that waits, else to the background. Holds mu. */
-static void release_driver(struct hvd_engine *e, const struct hvd_waiter *self)
+static void release_progress_owner(struct hvd_engine *e, const struct hvd_waiter *self)
 {
-    e->is_driven = false;
+    e->has_progress_owner = false;
     if (e->must_stop) {
         pthread_cond_broadcast(&e->background_cond);
         return;
@@ -187,8 +188,8 @@ static bool has_work(const struct hvd_engine *e)
            has_fused_ops(e) || atomic_load(&e->has_lost_refusal);
 }
 
-/* Whether the transport wakes the driver for all that it waits for: a device wakes nobody. The
- * driver's. */
+/* Whether the transport wakes the progress owner for all that it waits for: a device wakes nobody.
+ * The progress owner's. */
 static bool is_woken(const struct hvd_engine *e)
 {
     const struct hvd_transport_ops *ops = e->transport->ops;
@@ -234,7 +235,7 @@ static void sleep_a_little(struct hvd_engine *e, pthread_cond_t *cond, bool is_b
     pthread_mutex_unlock(&e->mu);
 }
 
-/* Whether data is on its way. The driver's. */
+/* Whether data is on its way. The progress owner's. */
 static bool is_moving(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++)
@@ -243,9 +244,9 @@ static bool is_moving(const struct hvd_engine *e)
     return false;
 }
 
-/* What the driver does between two steps. */
-static void be_patient(struct hvd_engine *e, struct patience *p, pthread_cond_t *cond,
-                       bool is_background)
+/* What the progress owner does between two steps. */
+static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *cond,
+                     bool is_background)
 {
     static const unsigned spin_steps[] = {SPIN_STEPS, SPIN_STEPS / 8};
     const unsigned spin = e->is_crowded ? 0 : spin_steps[is_background];
@@ -268,13 +269,13 @@ static void be_patient(struct hvd_engine *e, struct patience *p, pthread_cond_t 
         sched_yield();
 }
 
-static void step_patiently(struct hvd_engine *e, struct patience *p, pthread_cond_t *cond,
-                           bool is_background)
+static void step_backing_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *cond,
+                             bool is_background)
 {
     if (hvd_progress_step(e))
-        *p = (struct patience){0};
+        *p = (struct backoff){0};
     else
-        be_patient(e, p, cond, is_background);
+        back_off(e, p, cond, is_background);
 }
 
 /* Whether what is outstanding is as little as fits in some microseconds: this tensor alone, or what
@@ -292,15 +293,16 @@ static bool is_little(const struct hvd_engine *e, const struct hvd_entry *entry)
            entry->count * (int64_t)hvd_dtype_size((int)entry->request.dtype) <= BRIEF_BYTES;
 }
 
-bool hvd_drive_first(struct hvd_engine *e, const struct hvd_waiter *waiter, bool is_brief)
+bool hvd_progress_owner_first(struct hvd_engine *e, const struct hvd_waiter *waiter, bool is_brief)
 {
     const unsigned n_idle_max = e->is_crowded ? 0 : SPIN_STEPS;
     unsigned n_steps = is_brief ? BRIEF_STEPS : UINT_MAX;
     unsigned n_idle = 0;
 
-    if (e->is_driven || !hvd_drive_allowed(e) || (is_brief && !is_little(e, waiter->entry)))
+    if (e->has_progress_owner || !hvd_progress_owner_allowed(e) ||
+        (is_brief && !is_little(e, waiter->entry)))
         return false;
-    e->is_driven = true;
+    e->has_progress_owner = true;
     hvd_add(&e->n_waiters, 1);
     hvd_ask_take(e); /* while mu is at hand */
     pthread_mutex_unlock(&e->mu);
@@ -309,37 +311,37 @@ bool hvd_drive_first(struct hvd_engine *e, const struct hvd_waiter *waiter, bool
     while (!is_waiter_done(e, waiter) && n_idle <= n_idle_max && --n_steps > 0);
     pthread_mutex_lock(&e->mu);
     hvd_add(&e->n_waiters, (size_t)-1);
-    e->is_driven = false;
+    e->has_progress_owner = false;
     return is_waiter_done(e, waiter);
 }
 
-void hvd_drive_release(struct hvd_engine *e)
+void hvd_progress_owner_release(struct hvd_engine *e)
 {
-    if (!e->is_driven)
-        release_driver(e, NULL);
+    if (!e->has_progress_owner)
+        release_progress_owner(e, NULL);
 }
 
-void hvd_drive_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
+void hvd_progress_owner_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
 {
     waiter->next = e->waiters;
     e->waiters = waiter;
     atomic_fetch_add(&e->n_waiters, 1);
     while (!is_waiter_done(e, waiter) && !is_late(waiter)) {
-        if (e->is_driven || !hvd_drive_allowed(e)) {
-            wake_driver(e);
+        if (e->has_progress_owner || !hvd_progress_owner_allowed(e)) {
+            wake_progress_owner(e);
             if (waiter->deadline_ns > 0)
                 wait_until(&waiter->cond, &e->mu, waiter->deadline_ns);
             else
                 pthread_cond_wait(&waiter->cond, &e->mu);
             continue;
         }
-        struct patience patience = {0};
-        e->is_driven = true;
+        struct backoff backoff = {0};
+        e->has_progress_owner = true;
         pthread_mutex_unlock(&e->mu);
-        while (!is_waiter_done(e, waiter) && !(patience.n_idle > SPIN_STEPS && is_late(waiter)))
-            step_patiently(e, &patience, &waiter->cond, false);
+        while (!is_waiter_done(e, waiter) && !(backoff.n_idle > SPIN_STEPS && is_late(waiter)))
+            step_backing_off(e, &backoff, &waiter->cond, false);
         pthread_mutex_lock(&e->mu);
-        release_driver(e, waiter);
+        release_progress_owner(e, waiter);
     }
     struct hvd_waiter **at = &e->waiters;
     while (*at != waiter)
@@ -348,38 +350,38 @@ void hvd_drive_wait(struct hvd_engine *e, struct hvd_waiter *waiter)
     /* With the last waiter gone, what else is outstanding is the background's to drive. One that
      * gave up may have been called to drive. */
     const bool is_last = atomic_fetch_sub(&e->n_waiters, 1) == 1;
-    if (e->is_driven)
+    if (e->has_progress_owner)
         return;
     if (is_last)
         wake_background(e);
     else if (waiter->deadline_ns > 0)
-        release_driver(e, waiter);
+        release_progress_owner(e, waiter);
 }
 
-bool hvd_drive_once(struct hvd_engine *e)
+bool hvd_progress_owner_once(struct hvd_engine *e)
 {
-    if (e->is_driven || !hvd_drive_allowed(e))
+    if (e->has_progress_owner || !hvd_progress_owner_allowed(e))
         return false;
-    e->is_driven = true;
+    e->has_progress_owner = true;
     pthread_mutex_unlock(&e->mu);
     bool progressed = hvd_progress_step(e);
     pthread_mutex_lock(&e->mu);
-    release_driver(e, NULL);
+    release_progress_owner(e, NULL);
     return progressed;
 }
 
 /* Drives until there is nothing to drive here or somebody else wants to. Holds mu in between. */
 static void drive_outstanding(struct hvd_engine *e)
 {
-    struct patience patience = {0};
+    struct backoff backoff = {0};
 
-    e->is_driven = true;
+    e->has_progress_owner = true;
     do {
         pthread_mutex_unlock(&e->mu);
-        step_patiently(e, &patience, &e->background_cond, true);
+        step_backing_off(e, &backoff, &e->background_cond, true);
         pthread_mutex_lock(&e->mu);
     } while (has_work(e) && atomic_load(&e->n_waiters) == 0);
-    release_driver(e, NULL);
+    release_progress_owner(e, NULL);
 }
 
 /* What the background remembers while it has nothing to do. */
@@ -406,7 +408,7 @@ static void count_wakeup(struct hvd_engine *e)
     hvd_telemetry_idled(e->options.telemetry);
 }
 
-/* Whether tensors of other ranks wait here, and may stall. The driver's. */
+/* Whether tensors of other ranks wait here, and may stall. The progress owner's. */
 static bool has_waiting(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++) {
@@ -427,12 +429,12 @@ static int64_t probe_ns(const struct hvd_engine *e)
 
     if (warning_ns == 0 || e->topology.size == 1 || atomic_load(&e->is_over))
         return -1;
-    const bool is_active = !e->is_driven && hvd_beats_are_active(e);
+    const bool is_active = !e->has_progress_owner && hvd_beats_are_active(e);
     const int64_t ns = is_active ? warning_ns / 8 + 1 : warning_ns / 4 + 1;
     return e->stalled_ns > 0 && ns > LOOK_MAX_NS ? LOOK_MAX_NS : ns;
 }
 
-/* How long the driver may sleep while other ranks may have something to say. */
+/* How long the progress owner may sleep while other ranks may have something to say. */
 static int64_t listen_ns(const struct hvd_engine *e, struct rest *rest)
 {
     const int64_t due_ns = e->options.stall_warning_ns / 8;
@@ -445,13 +447,13 @@ static int64_t listen_ns(const struct hvd_engine *e, struct rest *rest)
     return due_ns > 0 && due_ns < rest->look_ns ? due_ns : rest->look_ns;
 }
 
-/* Sleeps, as the driver, until other ranks may have something to say. Nobody drives. Holds mu,
- * which is free in between. */
+/* Sleeps, as the progress owner, until other ranks may have something to say. Nobody drives. Holds
+ * mu, which is free in between. */
 static void listen_to_others(struct hvd_engine *e, struct rest *rest)
 {
     const int64_t ns = listen_ns(e, rest);
 
-    e->is_driven = true;
+    e->has_progress_owner = true;
     if (e->transport->ops->listen) {
         sleep_in_transport(e, ns);
     } else {
@@ -460,7 +462,7 @@ static void listen_to_others(struct hvd_engine *e, struct rest *rest)
         e->sleeper = NULL;
     }
     count_wakeup(e);
-    release_driver(e, NULL);
+    release_progress_owner(e, NULL);
 }
 
 /* Sleeps until there may be something to drive. listens: or something to hear. Holds mu. */
@@ -485,7 +487,7 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
                  e->options.cycle_ns > SLEEP_MIN_NS ? e->options.cycle_ns : SLEEP_MIN_NS);
         return;
     }
-    if (listens && !e->is_driven && is_idle(e)) {
+    if (listens && !e->has_progress_owner && is_idle(e)) {
         listen_to_others(e, rest);
         return;
     }
@@ -499,7 +501,7 @@ static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
     count_wakeup(e);
 }
 
-void *hvd_drive_background(void *arg)
+void *hvd_progress_owner_background(void *arg)
 {
     struct hvd_engine *e = arg;
     struct rest rest = {0};
@@ -507,17 +509,17 @@ void *hvd_drive_background(void *arg)
     pthread_setname_np(pthread_self(), "horovod");
     pthread_mutex_lock(&e->mu);
     while (!e->must_stop) {
-        const bool is_free = !e->is_driven && !e->waiters;
+        const bool is_free = !e->has_progress_owner && !e->waiters;
         if (is_free && has_work(e)) {
             drive_outstanding(e);
             continue;
         }
         const bool looks = (!e->is_ended || is_leave_watched(e)) && hvd_hears_others(e);
         if (is_free && (looks || rest.is_due) && atomic_load(&e->n_queued) == 0 &&
-            hvd_drive_once(e)) /* leaves mu for a while: look again */
+            hvd_progress_owner_once(e)) /* leaves mu for a while: look again */
             rest.look_ns = 0;
         rest.is_due = false;
-        if (e->must_stop || (!e->is_driven && !e->waiters && has_work(e)))
+        if (e->must_stop || (!e->has_progress_owner && !e->waiters && has_work(e)))
             continue;
         sleep_well(e, &rest, looks);
     }
