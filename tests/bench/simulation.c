@@ -231,7 +231,7 @@ static void hear(struct world *w, int position, int branch, const char *data, si
     struct hvd_aggregator *aggregator = w->aggregators[position];
     struct hvd_reader reader;
     struct hvd_err err = {0};
-    struct hvd_ask ask;
+    struct hvd_merged_request ask;
     int64_t work_ns = 0;
     hvd_status_t st = hvd_reader_init(&reader, data, len, &err);
 

@@ -57,7 +57,7 @@ static void check(const struct hvd_buf *message)
     struct hvd_strview text;
     struct hvd_pos_range who;
     struct hvd_step step;
-    struct hvd_ask ask;
+    struct hvd_merged_request ask;
     enum hvd_leave_why why;
 
     MUST(hvd_reader_init(&reader, message->data, message->len, &err) == HVD_OK);
@@ -78,7 +78,7 @@ static hvd_status_t hear_items(struct hearer *h, int branch, struct hvd_reader *
 {
     struct hvd_strview text;
     struct hvd_pos_range who;
-    struct hvd_ask ask;
+    struct hvd_merged_request ask;
     enum hvd_leave_why why;
     hvd_status_t st = HVD_OK;
 

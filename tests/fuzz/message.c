@@ -52,7 +52,7 @@ static struct hvd_pos_range *ranges_of(const struct hvd_pos_ranges *by, uint32_t
 static hvd_status_t copy_request(struct hvd_reader *reader, struct hvd_buf *again)
 {
     struct hvd_err err = {0};
-    struct hvd_ask ask;
+    struct hvd_merged_request ask;
     uint32_t n = 0;
     int64_t *rows = NULL;
     hvd_status_t st = hvd_reader_request(reader, &ask, &err);
@@ -74,7 +74,7 @@ static hvd_status_t copy_request(struct hvd_reader *reader, struct hvd_buf *agai
         MUST(rows);
         for (uint32_t i = 0; i < by.n_ranges; i++)
             for (int k = 0; k < ranges[i].n; k++)
-                rows[ranges[i].first - ranges[0].first + k] = hvd_ask_row(&ask, row++);
+                rows[ranges[i].first - ranges[0].first + k] = hvd_merged_request_row(&ask, row++);
         MUST(row == n);
         by.rows = rows;
         by.rows_first = ranges[0].first;

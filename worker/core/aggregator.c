@@ -22,7 +22,7 @@ struct variant {
     uint64_t asked[];           /* positions from the subtree's first */
 };
 
-/* A tensor that some ranks of the subtree have asked for by name. */
+/* A tensor that some ranks of the subtree have requested by name. */
 struct tensor {
     struct hvd_named named;   /* first */
     struct variant *variants; /* in the order they came; owned */
@@ -117,9 +117,9 @@ uint32_t hvd_aggregator_age(int64_t now_ns, int64_t since_ns)
     return ms < 0 ? 0 : ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
-/* --- Tensors asked for by name ---------------------------------------------------------------- */
+/* --- Tensors requested by name ---------------------------------------------------------------- */
 
-/* A tensor that nobody has asked for yet, in the map; NULL when out of memory. */
+/* A tensor that nobody has requested yet, in the map; NULL when out of memory. */
 static struct tensor *add_tensor(struct hvd_aggregator *r, struct hvd_strview name)
 {
     const size_t words = hvd_positions_words(r->size);
@@ -154,36 +154,36 @@ static bool is_same(const struct hvd_request *a, const struct hvd_request *b)
 
 /* Names of one tensor differ where it is the head of groups of other numbers. Refusals are one
  * variant: the first says why. */
-static bool is_variant(const struct variant *v, const struct hvd_ask *ask)
+static bool is_variant(const struct variant *v, const struct hvd_merged_request *merged)
 {
-    if (!hvd_strview_same(v->request.name, ask->request.name))
+    if (!hvd_strview_same(v->request.name, merged->request.name))
         return false;
-    if (v->refusal.len > 0 || ask->refusal.len > 0)
-        return v->refusal.len > 0 && ask->refusal.len > 0;
-    return is_same(&v->request, &ask->request);
+    if (v->refusal.len > 0 || merged->refusal.len > 0)
+        return v->refusal.len > 0 && merged->refusal.len > 0;
+    return is_same(&v->request, &merged->request);
 }
 
 /* The variant of a request, made when this is the first one; NULL when out of memory. */
 static struct variant *get_variant(const struct hvd_aggregator *r, struct tensor *t,
-                                   const struct hvd_ask *ask)
+                                   const struct hvd_merged_request *merged)
 {
     const size_t words = hvd_positions_words(r->size);
-    const struct hvd_request *req = &ask->request;
+    const struct hvd_request *req = &merged->request;
     struct variant *v = t->variants;
 
-    while (v && !is_variant(v, ask))
+    while (v && !is_variant(v, merged))
         v = v->next;
     if (v)
         return v;
-    v = hvd_calloc(1, sizeof(*v) + words * sizeof(uint64_t) + ask->refusal.len + req->name.len);
+    v = hvd_calloc(1, sizeof(*v) + words * sizeof(uint64_t) + merged->refusal.len + req->name.len);
     if (!v)
         return NULL;
     char *text = (char *)(v->asked + words);
-    v->refusal = (struct hvd_strview){.data = text, .len = ask->refusal.len};
-    memcpy(text, ask->refusal.len ? ask->refusal.data : "", ask->refusal.len);
+    v->refusal = (struct hvd_strview){.data = text, .len = merged->refusal.len};
+    memcpy(text, merged->refusal.len ? merged->refusal.data : "", merged->refusal.len);
     v->request = *req;
-    v->request.name.data = text + ask->refusal.len;
-    memcpy(text + ask->refusal.len, req->name.data, req->name.len);
+    v->request.name.data = text + merged->refusal.len;
+    memcpy(text + merged->refusal.len, req->name.data, req->name.len);
     if (hvd_request_has_rows(req)) {
         v->rows = hvd_calloc((size_t)r->size, sizeof(*v->rows));
         if (!v->rows) {
@@ -203,7 +203,7 @@ static struct hvd_pos_range relative(const struct hvd_aggregator *r, struct hvd_
     return range;
 }
 
-/* What has been asked for in one way, and the parent does not know. */
+/* What has been requested in one way, and the parent does not know. */
 static hvd_status_t emit_variant(struct hvd_aggregator *r, const struct tensor *t,
                                  const struct variant *v, int64_t now_ns)
 {
@@ -242,7 +242,7 @@ static hvd_status_t emit_one(struct hvd_aggregator *r, struct tensor *t, int64_t
     return st;
 }
 
-/* Likewise of what the subtree has asked for of the head's groups besides the head. */
+/* Likewise of what the subtree has requested of the head's groups besides the head. */
 static hvd_status_t emit_members(struct hvd_aggregator *r, const struct tensor *head,
                                  int64_t now_ns)
 {
@@ -294,16 +294,16 @@ static hvd_status_t complete(struct hvd_aggregator *r, struct tensor *t, int64_t
 }
 
 /* The positions have asked. HVD_ERR_INVALID when one of them had before. */
-static hvd_status_t mark(struct hvd_aggregator *r, struct tensor *t, const struct hvd_ask *ask,
-                         struct hvd_err *err)
+static hvd_status_t mark(struct hvd_aggregator *r, struct tensor *t,
+                         const struct hvd_merged_request *merged, struct hvd_err *err)
 {
-    struct variant *v = get_variant(r, t, ask);
+    struct variant *v = get_variant(r, t, merged);
     uint32_t row = 0;
 
     if (!v)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
-    for (uint32_t i = 0; i < ask->by.n; i++) {
-        const struct hvd_pos_range range = relative(r, hvd_pos_ranges_at(&ask->by, i));
+    for (uint32_t i = 0; i < merged->by.n; i++) {
+        const struct hvd_pos_range range = relative(r, hvd_pos_ranges_at(&merged->by, i));
         if (hvd_positions_any(t->seen, range))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "tensor %.*s was asked for twice",
                             (int)t->name.len, t->name.data);
@@ -311,7 +311,7 @@ static hvd_status_t mark(struct hvd_aggregator *r, struct tensor *t, const struc
         hvd_positions_add(v->asked, range);
         t->n_seen += range.n;
         for (int k = 0; v->rows && k < range.n; k++)
-            v->rows[range.first + k] = hvd_ask_row(ask, row++);
+            v->rows[range.first + k] = hvd_merged_request_row(merged, row++);
     }
     return HVD_OK;
 }
@@ -328,17 +328,17 @@ static hvd_status_t complete_all(struct hvd_aggregator *r, int64_t now_ns)
     return st;
 }
 
-/* Ranks contribute zeros from now on to what they do not ask for. What that completes goes first.
+/* Ranks contribute zeros from now on to what they do not request. What that completes goes first.
  */
-static hvd_status_t join(struct hvd_aggregator *r, const struct hvd_ask *ask, int64_t now_ns,
-                         struct hvd_err *err)
+static hvd_status_t join(struct hvd_aggregator *r, const struct hvd_merged_request *merged,
+                         int64_t now_ns, struct hvd_err *err)
 {
     struct hvd_pos_range ranges[1];
     const struct hvd_by by = {.ranges = ranges, .n_ranges = 1};
     hvd_status_t st = HVD_OK;
 
-    for (uint32_t i = 0; i < ask->by.n && st == HVD_OK; i++) {
-        ranges[0] = hvd_pos_ranges_at(&ask->by, i);
+    for (uint32_t i = 0; i < merged->by.n && st == HVD_OK; i++) {
+        ranges[0] = hvd_pos_ranges_at(&merged->by, i);
         if (hvd_positions_any(r->joined, relative(r, ranges[0])))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a rank joined twice");
         hvd_positions_add(r->joined, relative(r, ranges[0]));
@@ -350,34 +350,35 @@ static hvd_status_t join(struct hvd_aggregator *r, const struct hvd_ask *ask, in
         if (st == HVD_OK && r->requests.len == 0)
             st = hvd_message_begin(&r->requests, HVD_MESSAGE_REQUESTS, r->options.set);
         if (st == HVD_OK)
-            st = hvd_message_add_request(&r->requests, &ask->request, &by);
+            st = hvd_message_add_request(&r->requests, &merged->request, &by);
     }
     return st == HVD_OK ? st : HVD_FAIL(err, st, 0, "a join: %s", hvd_status_str(st));
 }
 
-hvd_status_t hvd_aggregator_request(struct hvd_aggregator *r, const struct hvd_ask *ask,
-                                    int64_t now_ns, struct hvd_err *err)
+hvd_status_t hvd_aggregator_request(struct hvd_aggregator *r,
+                                    const struct hvd_merged_request *merged, int64_t now_ns,
+                                    struct hvd_err *err)
 {
-    hvd_status_t st = hvd_request_check(&ask->request, r->options.world_size, err);
+    hvd_status_t st = hvd_request_check(&merged->request, r->options.world_size, err);
 
     if (st != HVD_OK)
         return st;
-    if (!hvd_pos_ranges_within(&ask->by, r->options.node->range))
+    if (!hvd_pos_ranges_within(&merged->by, r->options.node->range))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
     if (r->is_ending)
         return HVD_OK;
-    if (ask->request.op == HVD_JOIN)
-        return join(r, ask, now_ns, err);
-    const struct hvd_strview key = hvd_group_name_key(ask->request.name);
+    if (merged->request.op == HVD_JOIN)
+        return join(r, merged, now_ns, err);
+    const struct hvd_strview key = hvd_group_name_key(merged->request.name);
     struct tensor *t = (struct tensor *)hvd_names_find(&r->waiting, key);
     const bool is_first = !t;
     if (!t)
-        t = add_tensor(r, ask->request.name);
+        t = add_tensor(r, merged->request.name);
     if (!t)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
     if (is_first)
-        t->since_ns = now_ns - (int64_t)ask->age_ms * 1000000;
-    st = mark(r, t, ask, err);
+        t->since_ns = now_ns - (int64_t)merged->age_ms * 1000000;
+    st = mark(r, t, merged, err);
     if (st != HVD_OK)
         return st;
     if (is_first && hvd_names_find(&r->cached, key))
@@ -437,7 +438,7 @@ static void unjoin(struct hvd_aggregator *r)
     r->n_joined = 0;
 }
 
-/* Nothing is asked for any more. */
+/* Nothing is requested any more. */
 static void end(struct hvd_aggregator *r)
 {
     r->is_ending = true;
@@ -447,7 +448,7 @@ static void end(struct hvd_aggregator *r)
     r->n_due = 0;
 }
 
-/* A tensor has failed of which the subtree may not have asked for all. */
+/* A tensor has failed of which the subtree may not have requested all. */
 static void drop(struct hvd_aggregator *r, struct hvd_strview name)
 {
     struct tensor *t = (struct tensor *)hvd_names_find(&r->waiting, hvd_group_name_key(name));

@@ -5,7 +5,7 @@
 
 /*
  * An inner node of a set's tree: merges what its branches (itself, and every child with all that
- * hangs under it) ask for, so that its parent hears of a tensor once.
+ * hangs under it) request, so that its parent hears of a tensor once.
  *
  *     requests of positions ──> waiting ──all of the subtree──> one request, by ranges ─┐
  *     bits of branches      ──> words   ──all branches, ANDed─> BITS ───────────────────┼─> parent
@@ -16,7 +16,7 @@
  *
  * Nothing is decided here. Requests of one name that differ go up as one request each, with the
  * positions that make it, so that the coordinator sees what is wrong. Ranks that have joined count
- * as having asked, but are not among the positions. A tensor that has a slot and is asked for by
+ * as having asked, but are not among the positions. A tensor that has a slot and is requested by
  * name all the same must go up at once, for the coordinator to take the slot away: the others have
  * asked by bit, and will ask by name when they hear of that.
  *
@@ -41,11 +41,12 @@ void hvd_aggregator_destroy(struct hvd_aggregator *r);
 
 /*
  * A branch asks by name; the positions are within hvd_node_branch_range. now_ns is only compared
- * with later ones. HVD_ERR_INVALID when the request is illegal or one of them has asked for the
+ * with later ones. HVD_ERR_INVALID when the request is illegal or one of them has requested the
  * name already, HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE: the peer or the job is broken then.
  */
-hvd_status_t hvd_aggregator_request(struct hvd_aggregator *r, const struct hvd_ask *ask,
-                                    int64_t now_ns, struct hvd_err *err);
+hvd_status_t hvd_aggregator_request(struct hvd_aggregator *r,
+                                    const struct hvd_merged_request *merged, int64_t now_ns,
+                                    struct hvd_err *err);
 
 /* A branch asks by bits, in a BITS message. Failures as above. */
 hvd_status_t hvd_aggregator_bits(struct hvd_aggregator *r, int branch,
@@ -64,7 +65,7 @@ hvd_status_t hvd_aggregator_plan(struct hvd_aggregator *r, struct hvd_reader pla
                                  struct hvd_err *err);
 
 /*
- * Passes on what is known of tensors that have waited for limit_ns: who has asked for them. What
+ * Passes on what is known of tensors that have waited for limit_ns: who has requested them. What
  * was passed on once is not again, unless more ranks have asked since. Failures as above.
  */
 hvd_status_t hvd_aggregator_stalled(struct hvd_aggregator *r, int64_t now_ns, int64_t limit_ns,
@@ -78,7 +79,7 @@ hvd_status_t hvd_aggregator_next(struct hvd_aggregator *r, const struct hvd_buf 
 /* Whether so much is to be sent that it should be sent before more is taken in. */
 bool hvd_aggregator_is_full(const struct hvd_aggregator *r);
 
-/* Tensors that some ranks of the subtree have asked for by name and others have not. */
+/* Tensors that some ranks of the subtree have requested by name and others have not. */
 size_t hvd_aggregator_waiting(const struct hvd_aggregator *r);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The part of an aggregator that knows cached tensors: slots, and which branch has asked for which
- * by bit. Pure. Bits are handled by the word: what all branches have asked for is the AND of their
+ * The part of an aggregator that knows cached tensors: slots, and which branch has requested which
+ * by bit. Pure. Bits are handled by the word: what all branches have requested is the AND of their
  * words.
  */
 #include <string.h>
@@ -106,7 +106,7 @@ void hvd_aggregator_bits_fini(struct hvd_aggregator *r)
 
 /* --- Bits ------------------------------------------------------------------------------------- */
 
-/* The slots of a page, among these, that every branch has asked for or has joined, go up. */
+/* The slots of a page, among these, that every branch has requested or has joined, go up. */
 static void complete(struct hvd_aggregator *r, uint32_t index, uint64_t among)
 {
     struct hvd_aggregator_page *page = r->pages[index];
@@ -129,7 +129,7 @@ static void complete(struct hvd_aggregator *r, uint32_t index, uint64_t among)
         r->n_due = index + 1;
 }
 
-/* The slots of a page that some branch has asked for, and not all. */
+/* The slots of a page that some branch has requested, and not all. */
 static uint64_t any_seen(const struct hvd_aggregator *r, const struct hvd_aggregator_page *page)
 {
     uint64_t any = 0;
@@ -157,7 +157,7 @@ static uint64_t current(const struct hvd_aggregator_page *page, uint64_t bits, u
     return kept;
 }
 
-/* The bits of a page, of one branch. False when it has asked for one of them before. */
+/* The bits of a page, of one branch. False when it has requested one of them before. */
 static bool mark(struct hvd_aggregator *r, int branch, uint32_t index, uint64_t bits,
                  int64_t now_ns)
 {
@@ -223,7 +223,7 @@ hvd_status_t hvd_aggregator_write_bits(struct hvd_aggregator *r)
 
 /* --- Stalls ----------------------------------------------------------------------------------- */
 
-/* The branches that have asked for a slot, as ranges; how many branches these are. */
+/* The branches that have requested a slot, as ranges; how many branches these are. */
 static int ranges_of(struct hvd_aggregator *r, uint32_t slot, uint32_t *n_ranges)
 {
     int n = 0;

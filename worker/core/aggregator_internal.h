@@ -22,7 +22,7 @@ struct hvd_aggregator_page {
     int64_t begun_ns[64];
     int n_told[64];                        /* branches that the parent was told of, in a PARTIAL */
     struct hvd_aggregator_slot *slots[64]; /* owned; NULL: not in use */
-    uint64_t seen[];                       /* by branch: what it has asked for */
+    uint64_t seen[];                       /* by branch: what it has requested */
 };
 
 struct hvd_aggregator {
@@ -75,7 +75,7 @@ void hvd_aggregator_take(struct hvd_aggregator *r, const struct hvd_reader *plan
 /* The bits that are due, into r->bits, or nothing. HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE. */
 hvd_status_t hvd_aggregator_write_bits(struct hvd_aggregator *r);
 
-/* Writes into r->partial which branches have asked for slots that have waited since before_ns. */
+/* Writes into r->partial which branches have requested slots that have waited since before_ns. */
 hvd_status_t hvd_aggregator_write_partial(struct hvd_aggregator *r, int64_t now_ns,
                                           int64_t before_ns);
 

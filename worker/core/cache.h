@@ -5,7 +5,7 @@
 #include "worker/core/names.h"
 
 /*
- * What one rank knows of the tensors that were agreed before: a tensor in a slot is asked for by a
+ * What one rank knows of the tensors that were agreed before: a tensor in a slot is requested by a
  * bit instead of a description. The coordinator gives out slots in the plan, so that a slot means
  * the same tensor on every rank. One thread at a time.
  */
@@ -70,7 +70,7 @@ static inline void hvd_cache_own(struct hvd_cache *c, uint32_t index, void *owne
 }
 
 /*
- * Caches what this rank asked for in the slot that the step names; what was there, or under that
+ * Caches what this rank requested in the slot that the step names; what was there, or under that
  * name elsewhere, must be removed before. HVD_ERR_NOMEM; the cache is as it was then.
  */
 hvd_status_t hvd_cache_put(struct hvd_cache *c, const struct hvd_request *req,

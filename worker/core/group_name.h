@@ -8,7 +8,7 @@
  * second of three. The first of them is the group's head, by which ranks that have other numbers of
  * tensors in a group of that name find each other: the heads "grouped_NAME_1of3" and
  * "grouped_NAME_1of2" are one tensor to every table of names, and so is "grouped_NAME_1of0", by
- * which a rank refuses a group without tensors. A rank asks for the head last: who knows a rank's
+ * which a rank refuses a group without tensors. A rank requests the head last: who knows a rank's
  * head knows all its tensors of the group. Pure.
  */
 struct hvd_group_name {

@@ -236,7 +236,7 @@ static bool may_probe(const struct hvd_heartbeat *h, const struct neighbour *n)
     return n->sent_ns == 0 || h->ticked_ns - n->sent_ns >= h->warning_ns / 16;
 }
 
-/* A leaf that has not asked for a tensor is missing from it: the stall report says so. */
+/* A leaf that has not requested a tensor is missing from it: the stall report says so. */
 static bool may_lose(const struct neighbour *n, enum hvd_wait_kind kind)
 {
     return n->is_inner || kind != HVD_WAIT_PLAN;

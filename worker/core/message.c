@@ -509,25 +509,27 @@ static bool take_by(struct hvd_reader *r, uint32_t *age_ms, struct hvd_pos_range
 }
 
 /* n rows; the first one stands in the shape as well. */
-static bool take_ask_rows(struct hvd_reader *r, struct hvd_ask *ask, uint64_t n)
+static bool take_merged_rows(struct hvd_reader *r, struct hvd_merged_request *merged, uint64_t n)
 {
     if (n > r->_rest.len / 8)
         return false;
-    ask->_rows = take(r, n * 8);
+    merged->_rows = take(r, n * 8);
     for (uint32_t i = 0; i < n; i++)
-        if (hvd_ask_row(ask, i) < 0)
+        if (hvd_merged_request_row(merged, i) < 0)
             return false;
-    return hvd_ask_row(ask, 0) == ask->request.shape[0];
+    return hvd_merged_request_row(merged, 0) == merged->request.shape[0];
 }
 
-int64_t hvd_ask_row(const struct hvd_ask *ask, uint32_t i)
+int64_t hvd_merged_request_row(const struct hvd_merged_request *merged, uint32_t i)
 {
-    return ask->_rows ? (int64_t)load_uint(ask->_rows + (size_t)i * 8, 8) : ask->request.shape[0];
+    return merged->_rows ? (int64_t)load_uint(merged->_rows + (size_t)i * 8, 8)
+                         : merged->request.shape[0];
 }
 
-struct hvd_ask hvd_ask_of(const struct hvd_request *req, int position)
+struct hvd_merged_request hvd_merged_request_of(const struct hvd_request *req, int position)
 {
-    return (struct hvd_ask){.request = *req, .by = {.n = 1, .one = {.first = position, .n = 1}}};
+    return (struct hvd_merged_request){.request = *req,
+                                       .by = {.n = 1, .one = {.first = position, .n = 1}}};
 }
 
 static bool take_request(struct hvd_reader *r, struct hvd_request *req, bool *is_refused)
@@ -552,28 +554,30 @@ static bool take_request(struct hvd_reader *r, struct hvd_request *req, bool *is
            take_text(r, HVD_NAME_MAX, &req->name) && take_shape(r, req);
 }
 
-static bool take_ask(struct hvd_reader *r, struct hvd_ask *ask)
+static bool take_merged(struct hvd_reader *r, struct hvd_merged_request *merged)
 {
     bool is_refused = false;
     uint64_t n = 0;
 
-    if (!take_request(r, &ask->request, &is_refused) || !take_by(r, &ask->age_ms, &ask->by, &n))
+    if (!take_request(r, &merged->request, &is_refused) ||
+        !take_by(r, &merged->age_ms, &merged->by, &n))
         return false;
-    if (hvd_request_has_rows(&ask->request) && !take_ask_rows(r, ask, n))
+    if (hvd_request_has_rows(&merged->request) && !take_merged_rows(r, merged, n))
         return false;
-    return !is_refused || (take_text(r, HVD_TEXT_MAX, &ask->refusal) && ask->refusal.len > 0);
+    return !is_refused || (take_text(r, HVD_TEXT_MAX, &merged->refusal) && merged->refusal.len > 0);
 }
 
-hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_ask *ask, struct hvd_err *err)
+hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_merged_request *merged,
+                                struct hvd_err *err)
 {
-    struct hvd_ask got = {0};
+    struct hvd_merged_request got = {0};
     hvd_status_t st = begin_item(r, HVD_MESSAGE_REQUESTS, err);
 
     if (st != HVD_OK)
         return st;
-    st = finish_item(r, take_ask(r, &got), err);
+    st = finish_item(r, take_merged(r, &got), err);
     if (st == HVD_OK)
-        *ask = got;
+        *merged = got;
     return st;
 }
 

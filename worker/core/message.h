@@ -17,13 +17,13 @@
  *               shape(8 each) age_ms(4) ranges, and of an allgather rows(8 each) of each position
  *               in them; of a refusal text_len(2) text, which is not empty
  *     BITS      epoch(8), then count words(8): the cached tensors, by slot, that all of the
- *               sender's subtree asks for
+ *               sender's subtree requests
  *     PARTIAL   epoch(8), then count times: slot(4) age_ms(4) ranges
  *     LEAVE     count = 1: first(4) n(4) why(1) text_len(2) text
  *     PLAN      epoch(8) fusion(8) cycle(4) n_words(4), then count times: kind(1) dtype(1)
  *               reduce(1) device(1) prescale(8) postscale(8) count(8) slot(4) group(4)
  *               group_size(4) name_len(2) name n_rows(4) rows(8 each) text_len(2) text; then
- *               n_words words(8): the cached tensors that every rank has asked for
+ *               n_words words(8): the cached tensors that every rank has requested
  *     PING      kind(1) age_ms(4) name_len(2) name, then count times: position(4)
  *     PONG      the same
  *     ranges     n_ranges(4), then so often: first(4) n(4)
@@ -34,12 +34,12 @@
  * The first four go up the tree of the set, a plan comes down; PING and PONG go between neighbours
  * in it: what the sender waits for and for how long, and the positions of which it knows that they
  * do not answer (heartbeat.h). Whoever gets a PING sends a PONG. Ranges are the positions in the
- * tree that ask for exactly this, in order, with gaps between them. A PARTIAL says who has asked
- * for a cached tensor by bit when others of the subtree take long: nobody acts on it, a report of
- * stalls tells who is missing. age_ms is how long the sender has known of the tensor. Whose range
- * leaves has called shutdown, or failed, or ends the job for a tensor of a process set that has
- * stalled; these two are sent to the coordinator directly. A LEAVE
- * behind the DOWN step says that all is done in the sender's subtree: its parent may go.
+ * tree that request exactly this, in order, with gaps between them. A PARTIAL says who has
+ * requested a cached tensor by bit when others of the subtree take long: nobody acts on it, a
+ * report of stalls tells who is missing. age_ms is how long the sender has known of the tensor.
+ * Whose range leaves has called shutdown, or failed, or ends the job for a tensor of a process set
+ * that has stalled; these two are sent to the coordinator directly. A LEAVE behind the DOWN step
+ * says that all is done in the sender's subtree: its parent may go.
  *
  * A plan is the agreed order: every rank performs first the cached tensors by slot, then the steps
  * as they stand. epoch numbers the plans of a set; what a rank says in BITS refers to the slots as
@@ -91,8 +91,8 @@ enum hvd_step_kind {
     HVD_STEP_SHUTDOWN = 9, /* all pending tensors end with text */
     HVD_STEP_ABORT = 10,   /* the same, at once: also what is moving already */
     HVD_STEP_DOWN = 11,    /* every rank has left: nothing follows */
-    HVD_STEP_EVICT = 12,   /* the slot is free again; who asked for it by bit asks by name */
-    HVD_STEP_DROP = 13,    /* the tensor ends with text, on ranks that have asked for it */
+    HVD_STEP_EVICT = 12,   /* the slot is free again; who requested it by bit asks by name */
+    HVD_STEP_DROP = 13,    /* the tensor ends with text, on ranks that have requested it */
 };
 
 /* One step as it stands in a plan; everything is borrowed from the message. */
@@ -122,7 +122,7 @@ struct hvd_pos_ranges {
 };
 
 /* A request, and who makes it; everything is borrowed. */
-struct hvd_ask {
+struct hvd_merged_request {
     struct hvd_request request; /* of an allgather: with the rows of the first position */
     struct hvd_pos_ranges by;
     uint32_t age_ms;
@@ -130,7 +130,7 @@ struct hvd_ask {
     const char *_rows;          /* NULL: those of the request */
 };
 
-/* Who has asked for a cached tensor. */
+/* Who has requested a cached tensor. */
 struct hvd_partial {
     uint32_t slot;
     uint32_t age_ms;
@@ -229,7 +229,8 @@ hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
  * left, or when bytes follow the last one. The request is decoded, not checked against the job:
  * see hvd_request_check.
  */
-hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_ask *ask, struct hvd_err *err);
+hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_merged_request *merged,
+                                struct hvd_err *err);
 
 /* As above. */
 hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partial,
@@ -265,8 +266,8 @@ static inline uint64_t hvd_reader_word(const struct hvd_reader *r, uint32_t i)
 /* The rows of a rank, rank < step->n_rows. Never negative. */
 int64_t hvd_step_row(const struct hvd_step *step, uint32_t rank);
 
-/* What one position asks for. */
-struct hvd_ask hvd_ask_of(const struct hvd_request *req, int position);
+/* What one position requests. */
+struct hvd_merged_request hvd_merged_request_of(const struct hvd_request *req, int position);
 
 /* The ranges, i < ranges->n. */
 struct hvd_pos_range hvd_pos_ranges_at(const struct hvd_pos_ranges *ranges, uint32_t i);
@@ -278,6 +279,6 @@ bool hvd_pos_ranges_within(const struct hvd_pos_ranges *ranges, struct hvd_pos_r
 bool hvd_request_has_rows(const struct hvd_request *req);
 
 /* The rows of the i-th position of the ranges. Never negative. */
-int64_t hvd_ask_row(const struct hvd_ask *ask, uint32_t i);
+int64_t hvd_merged_request_row(const struct hvd_merged_request *merged, uint32_t i);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * Whether two ranks mean the same thing by a name, and the sentence that every rank gets when they
- * do not. The sentences start with the words users of Horovod know and search for; who asked for
+ * do not. The sentences start with the words users of Horovod know and search for; who requested
  * what is added behind. Pure.
  */
 #include "worker/core/mismatch.h"
@@ -168,7 +168,8 @@ int hvd_unsupported(const struct hvd_request *req, bool any_joined, char *text, 
     return 0;
 }
 
-int hvd_mismatch(struct hvd_asked one, struct hvd_asked other, char *text, size_t size)
+int hvd_mismatch(struct hvd_request_of_rank one, struct hvd_request_of_rank other, char *text,
+                 size_t size)
 {
     struct hvd_text c = hvd_text_in(text, size);
     int check = compare(one.req, other.req, &c);

@@ -3,8 +3,8 @@
 
 #include "worker/core/types.h"
 
-/* Two ranks ask for the same name: what the first of them asked for and who it was. */
-struct hvd_asked {
+/* Two ranks request the same name: what the first of them requested and who it was. */
+struct hvd_request_of_rank {
     int rank;
     const struct hvd_request *req;
 };
@@ -16,7 +16,8 @@ struct hvd_asked {
  * allgather or alltoall, 11 root, 12 device. The numbers are Horovod's; 6, 7 and 9 are
  * hvd_unsupported's, and 10 (a fusion buffer that is too small) cannot happen here.
  */
-int hvd_mismatch(struct hvd_asked one, struct hvd_asked other, char *text, size_t size);
+int hvd_mismatch(struct hvd_request_of_rank one, struct hvd_request_of_rank other, char *text,
+                 size_t size);
 
 /*
  * Whether a tensor that all ranks agree about cannot be computed all the same: 6, 9 or 11 when some

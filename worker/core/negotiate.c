@@ -90,7 +90,7 @@ void hvd_negotiator_destroy(struct hvd_negotiator *n)
     hvd_free(n);
 }
 
-/* A tensor that nobody has asked for yet, in the map; NULL when out of memory. */
+/* A tensor that nobody has requested yet, in the map; NULL when out of memory. */
 static struct hvd_waiting *add_waiting(struct hvd_negotiator *n, const struct hvd_request *req)
 {
     const size_t align = sizeof(uint64_t);
@@ -150,7 +150,7 @@ static hvd_status_t evict(struct hvd_negotiator *n, uint32_t slot, struct hvd_er
 {
     hvd_status_t st = HVD_OK;
 
-    /* All of a group: it is asked for as a whole, by bits or by names. */
+    /* All of a group: it is requested as a whole, by bits or by names. */
     for (slot = hvd_ready_group_first(n->ready, slot); st == HVD_OK && slot != HVD_CACHE_NO_SLOT;) {
         const struct hvd_step step = {.kind = HVD_STEP_EVICT,
                                       .slot = slot,
@@ -354,7 +354,7 @@ static hvd_status_t keep_text(struct hvd_waiting *w, int check, const char *text
     return HVD_OK;
 }
 
-/* Whether every rank has asked for the tensor or has joined. */
+/* Whether every rank has requested the tensor or has joined. */
 static bool is_seen_by_all(const struct hvd_negotiator *n, const struct hvd_waiting *w)
 {
     if (n->n_joined == 0)
@@ -362,7 +362,7 @@ static bool is_seen_by_all(const struct hvd_negotiator *n, const struct hvd_wait
     return hvd_positions_count(w->seen, n->joined, n->size) == n->size;
 }
 
-/* Whether all ranks have asked for the head, and the groups cannot run. */
+/* Whether all ranks have requested the head, and the groups cannot run. */
 static bool is_head_of_failed(const struct hvd_waiting *w)
 {
     return w->is_complete &&
@@ -389,16 +389,18 @@ static hvd_status_t complete(struct hvd_negotiator *n, struct hvd_waiting *w, st
     return is_cluster_complete(w->cluster) ? plan_cluster(n, w->cluster, err) : HVD_OK;
 }
 
-/* --- What ranks ask for ----------------------------------------------------------------------- */
+/* --- What ranks request ----------------------------------------------------------------------- */
 
 /* Compares with the first request; keeps the sentence of the lowest check that failed. */
 static hvd_status_t compare(const struct hvd_negotiator *n, struct hvd_waiting *w, int position,
                             const struct hvd_request *req)
 {
     char text[HVD_TEXT_MAX];
-    int check = hvd_mismatch(
-        (struct hvd_asked){.rank = hvd_world_rank(n, w->first_position), .req = &w->first},
-        (struct hvd_asked){.rank = hvd_world_rank(n, position), .req = req}, text, sizeof(text));
+    int check =
+        hvd_mismatch((struct hvd_request_of_rank){.rank = hvd_world_rank(n, w->first_position),
+                                                  .req = &w->first},
+                     (struct hvd_request_of_rank){.rank = hvd_world_rank(n, position), .req = req},
+                     text, sizeof(text));
 
     if (check == 0 || (w->failed_check != 0 && w->failed_check <= check))
         return HVD_OK;
@@ -406,19 +408,19 @@ static hvd_status_t compare(const struct hvd_negotiator *n, struct hvd_waiting *
 }
 
 /* The tensor of the request; made when this is the first one. NULL when out of memory. */
-static struct hvd_waiting *get_waiting(struct hvd_negotiator *n, const struct hvd_ask *ask,
-                                       int64_t now_ns)
+static struct hvd_waiting *get_waiting(struct hvd_negotiator *n,
+                                       const struct hvd_merged_request *merged, int64_t now_ns)
 {
     struct hvd_waiting *w =
-        (struct hvd_waiting *)hvd_names_find(&n->waiting, hvd_group_name_key(ask->request.name));
+        (struct hvd_waiting *)hvd_names_find(&n->waiting, hvd_group_name_key(merged->request.name));
 
     if (!w) {
-        w = add_waiting(n, &ask->request);
+        w = add_waiting(n, &merged->request);
         if (w)
-            w->first_position = hvd_pos_ranges_at(&ask->by, 0).first;
+            w->first_position = hvd_pos_ranges_at(&merged->by, 0).first;
     }
     if (w && w->n_seen == w->n_refused) /* nobody has waited so far */
-        w->since_ns = now_ns - (int64_t)ask->age_ms * 1000000;
+        w->since_ns = now_ns - (int64_t)merged->age_ms * 1000000;
     return w;
 }
 
@@ -468,7 +470,7 @@ static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hv
     if (hvd_positions_has(n->joined, position))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d joined twice",
                         hvd_world_rank(n, position));
-    /* What cannot be done with zeros is asked for by name, and refused with a reason. */
+    /* What cannot be done with zeros is requested by name, and refused with a reason. */
     while (st == HVD_OK && (slot = hvd_ready_not_joinable(n->ready)) != HVD_CACHE_NO_SLOT)
         st = evict(n, slot, err);
     if (st != HVD_OK)
@@ -481,28 +483,28 @@ static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hv
     return st == HVD_OK && n->n_joined == n->size ? end_join(n, position, req, err) : st;
 }
 
-static hvd_status_t join_all(struct hvd_negotiator *n, const struct hvd_ask *ask,
+static hvd_status_t join_all(struct hvd_negotiator *n, const struct hvd_merged_request *merged,
                              struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
 
-    for (uint32_t i = 0; i < ask->by.n; i++) {
-        const struct hvd_pos_range range = hvd_pos_ranges_at(&ask->by, i);
+    for (uint32_t i = 0; i < merged->by.n; i++) {
+        const struct hvd_pos_range range = hvd_pos_ranges_at(&merged->by, i);
         for (int k = 0; k < range.n && st == HVD_OK; k++)
-            st = join(n, range.first + k, &ask->request, err);
+            st = join(n, range.first + k, &merged->request, err);
     }
     return st;
 }
 
 /* The ranks in the ranges have asked. HVD_ERR_INVALID when one of them had before. */
 static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
-                         const struct hvd_ask *ask, struct hvd_err *err)
+                         const struct hvd_merged_request *merged, struct hvd_err *err)
 {
-    const bool has_rows = w->rows && hvd_request_has_rows(&ask->request);
+    const bool has_rows = w->rows && hvd_request_has_rows(&merged->request);
     uint32_t row = 0;
 
-    for (uint32_t i = 0; i < ask->by.n; i++) {
-        const struct hvd_pos_range range = hvd_pos_ranges_at(&ask->by, i);
+    for (uint32_t i = 0; i < merged->by.n; i++) {
+        const struct hvd_pos_range range = hvd_pos_ranges_at(&merged->by, i);
         if (hvd_positions_any(w->seen, range))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                             "rank %d or one of the %d behind it asked twice for tensor %s",
@@ -510,41 +512,42 @@ static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
         hvd_positions_add(w->seen, range);
         w->n_seen += range.n;
         for (int k = 0; has_rows && k < range.n; k++)
-            w->rows[n->options.tree->rank_at[range.first + k]] = hvd_ask_row(ask, row++);
+            w->rows[n->options.tree->rank_at[range.first + k]] =
+                hvd_merged_request_row(merged, row++);
     }
     return HVD_OK;
 }
 
 /* Ranks did not take the tensor: it fails for all, with what the first of them says. */
-static hvd_status_t refuse(struct hvd_waiting *w, const struct hvd_ask *ask)
+static hvd_status_t refuse(struct hvd_waiting *w, const struct hvd_merged_request *merged)
 {
     char text[HVD_TEXT_MAX + 1];
 
-    for (uint32_t i = 0; i < ask->by.n; i++)
-        w->n_refused += hvd_pos_ranges_at(&ask->by, i).n;
+    for (uint32_t i = 0; i < merged->by.n; i++)
+        w->n_refused += hvd_pos_ranges_at(&merged->by, i).n;
     if (w->failed_check == HVD_REFUSED)
         return HVD_OK;
-    snprintf(text, sizeof(text), "%.*s", (int)ask->refusal.len, ask->refusal.data);
+    snprintf(text, sizeof(text), "%.*s", (int)merged->refusal.len, merged->refusal.data);
     return keep_text(w, HVD_REFUSED, text);
 }
 
 /* Counts a request for a tensor. */
 static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
-                          const struct hvd_ask *ask, struct hvd_err *err)
+                          const struct hvd_merged_request *merged, struct hvd_err *err)
 {
-    const int first = hvd_pos_ranges_at(&ask->by, 0).first;
-    hvd_status_t st = hvd_tally_count(n, w, ask);
+    const int first = hvd_pos_ranges_at(&merged->by, 0).first;
+    hvd_status_t st = hvd_tally_count(n, w, merged);
 
     if (st == HVD_OK) {
-        st = mark(n, w, ask, err);
+        st = mark(n, w, merged, err);
         if (st != HVD_OK)
             return st;
-        st = ask->refusal.len > 0 ? refuse(w, ask) : compare(n, w, first, &ask->request);
+        st = merged->refusal.len > 0 ? refuse(w, merged) : compare(n, w, first, &merged->request);
     }
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "out of memory for a tensor of rank %d",
                         hvd_world_rank(n, first));
-    st = hvd_group_enter(n, w, &ask->request, err);
+    st = hvd_group_enter(n, w, &merged->request, err);
     return st == HVD_OK ? complete(n, w, err) : st;
 }
 
@@ -557,35 +560,36 @@ static bool has_root(const struct hvd_negotiator *n, const struct hvd_request *r
     return req->op != HVD_BROADCAST;
 }
 
-hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, const struct hvd_ask *ask,
-                                    int64_t now_ns, struct hvd_err *err)
+hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n,
+                                    const struct hvd_merged_request *merged, int64_t now_ns,
+                                    struct hvd_err *err)
 {
-    const int first = hvd_pos_ranges_at(&ask->by, 0).first;
-    hvd_status_t st = hvd_request_check(&ask->request, n->options.world_size, err);
+    const int first = hvd_pos_ranges_at(&merged->by, 0).first;
+    hvd_status_t st = hvd_request_check(&merged->request, n->options.world_size, err);
 
-    if (!hvd_pos_ranges_within(&ask->by, n->options.node->range))
+    if (!hvd_pos_ranges_within(&merged->by, n->options.node->range))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that do not exist");
-    if (st == HVD_OK && !has_root(n, &ask->request))
+    if (st == HVD_OK && !has_root(n, &merged->request))
         st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "root rank %d is not in process set %" PRIu32,
-                      ask->request.root, n->options.set);
+                      merged->request.root, n->options.set);
     if (st != HVD_OK)
         return HVD_WRAP(err, st, "request of rank %d", hvd_world_rank(n, first));
     if (n->is_ending)
         return HVD_OK;
-    if (ask->request.op == HVD_JOIN)
-        return join_all(n, ask, err);
+    if (merged->request.op == HVD_JOIN)
+        return join_all(n, merged, err);
 
-    const uint32_t slot = hvd_ready_find(n->ready, ask->request.name);
+    const uint32_t slot = hvd_ready_find(n->ready, merged->request.name);
     if (slot != HVD_CACHE_NO_SLOT) {
         st = evict(n, slot, err);
         if (st != HVD_OK)
             return st;
     }
-    struct hvd_waiting *w = get_waiting(n, ask, now_ns);
+    struct hvd_waiting *w = get_waiting(n, merged, now_ns);
     if (!w)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor of rank %d",
                         hvd_world_rank(n, first));
-    return count(n, w, ask, err);
+    return count(n, w, merged, err);
 }
 
 hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int branch,

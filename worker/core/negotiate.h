@@ -4,8 +4,8 @@
 #include "worker/core/message.h"
 
 /*
- * The coordinator's side of the agreement, for one process set: which tensors every rank has asked
- * for, in which order they will run, and whether the ranks mean the same thing.
+ * The coordinator's side of the agreement, for one process set: which tensors every rank has
+ * requested, in which order they will run, and whether the ranks mean the same thing.
  *
  *     requests of ranks ──> waiting ──all ranks seen──> step in the plan (or an ERROR step)
  *     a rank refused    ──> the same, and an ERROR step with its reason
@@ -18,7 +18,7 @@
  * positions make it; a bit comes when the whole subtree has asked.
  *
  * The order of the plan is the order in which tensors became complete. A tensor that was agreed
- * gets a slot, and is asked for by its bit from then on; asking for it by name frees the slot on
+ * gets a slot, and is requested by its bit from then on; requesting it by name frees the slot on
  * every rank, and who had asked by bit asks by name too. Tensors of a group are planned together,
  * or fail together: a group is known by a number made from its names (hvd_group_number), so it is
  * the same one on every rank. Ranks that have joined count as having asked. After a SHUTDOWN or
@@ -49,26 +49,27 @@ void hvd_negotiator_destroy(struct hvd_negotiator *n);
 
 /*
  * Counts a request of the ranks at some positions; now_ns is only compared with later ones.
- * HVD_ERR_INVALID when the request is illegal or one of them has asked for the name already,
+ * HVD_ERR_INVALID when the request is illegal or one of them has requested the name already,
  * HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE: the peer or the job is broken then, a mismatch between ranks is
  * no failure.
  */
-hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n, const struct hvd_ask *ask,
-                                    int64_t now_ns, struct hvd_err *err);
+hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n,
+                                    const struct hvd_merged_request *merged, int64_t now_ns,
+                                    struct hvd_err *err);
 
 /* Counts the bits of a branch, from a BITS message. Failures as above. */
 hvd_status_t hvd_negotiator_bits(struct hvd_negotiator *n, int branch,
                                  const struct hvd_reader *bits, int64_t now_ns,
                                  struct hvd_err *err);
 
-/* Remembers which ranks of a branch have asked for what the branch as a whole has not, from a
+/* Remembers which ranks of a branch have requested what the branch as a whole has not, from a
  * PARTIAL message, which is read. For reports of stalls alone. Failures as above. */
 hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int branch,
                                     struct hvd_reader *partial, int64_t now_ns,
                                     struct hvd_err *err);
 
 /*
- * Ranks will ask for nothing any more, because of text; failed: they cannot go on, so nothing can.
+ * Ranks will request nothing any more, because of text; failed: they cannot go on, so nothing can.
  * Again for the same rank has no effect. Failures as above.
  */
 hvd_status_t hvd_negotiator_leave(struct hvd_negotiator *n, struct hvd_pos_range who, bool failed,
@@ -114,7 +115,7 @@ hvd_status_t hvd_negotiator_stalled(struct hvd_negotiator *n, int64_t now_ns, in
 const char *hvd_negotiator_overdue(const struct hvd_negotiator *n, int64_t before_ns, int *missing,
                                    int *n_missing);
 
-/* Whether a rank at one of these positions has not asked for that tensor, as far as is known. */
+/* Whether a rank at one of these positions has not requested that tensor, as far as is known. */
 bool hvd_negotiator_awaits(const struct hvd_negotiator *n, int64_t before_ns, const int *positions,
                            int n_positions);
 

@@ -11,7 +11,7 @@ struct hvd_cluster;
 /* Before all mismatches: a rank did not take the tensor. */
 #define HVD_REFUSED (-1)
 
-/* A tensor that some ranks have asked for by name. */
+/* A tensor that some ranks have requested by name. */
 struct hvd_waiting {
     struct hvd_named named;   /* first */
     struct hvd_request first; /* the name is at `name` */
@@ -33,8 +33,8 @@ struct hvd_waiting {
     char name[];
 };
 
-/* Ranks that have so many tensors in a group. The head of a group has tallies once ranks have asked
- * for it with different numbers. */
+/* Ranks that have so many tensors in a group. The head of a group has tallies once ranks have
+ * requested it with different numbers. */
 struct hvd_tally {
     struct hvd_tally *next;
     uint32_t n_tensors;
@@ -67,7 +67,7 @@ struct hvd_membership {
     uint32_t group_size;
 };
 
-/* Ranks that have asked for a cached tensor by bit, of branches that have not as a whole. */
+/* Ranks that have requested a cached tensor by bit, of branches that have not as a whole. */
 struct hvd_partial_note {
     struct hvd_partial_note *next;
     uint32_t slot;
@@ -115,10 +115,10 @@ void hvd_group_fini(struct hvd_negotiator *n);
 
 /* --- tally.c ---------------------------------------------------------------------------------- */
 
-/* Counts how many tensors the ranks of a request have in their group, if it asks for a head; before
+/* Counts how many tensors the ranks of a request have in their group, if it requests a head; before
  * they are marked as seen. HVD_ERR_NOMEM. */
 hvd_status_t hvd_tally_count(const struct hvd_negotiator *n, struct hvd_waiting *w,
-                             const struct hvd_ask *ask);
+                             const struct hvd_merged_request *merged);
 
 /* Frees the tallies. */
 void hvd_tally_forget(struct hvd_waiting *w);
@@ -129,13 +129,13 @@ void hvd_tally_forget(struct hvd_waiting *w);
 void hvd_tally_explain(const struct hvd_negotiator *n, const struct hvd_waiting *w, char *text,
                        size_t size);
 
-/* Marks the head and all that ranks have asked for of its groups as dropped, and takes it out of
+/* Marks the head and all that ranks have requested of its groups as dropped, and takes it out of
  * its cluster. Returns what is left of that; NULL when nothing is. */
 struct hvd_cluster *hvd_tally_drop(struct hvd_negotiator *n, struct hvd_waiting *w);
 
 /* --- stall.c ---------------------------------------------------------------------------------- */
 
-/* Forgets who has asked for a slot; HVD_CACHE_NO_SLOT: for any. */
+/* Forgets who has requested a slot; HVD_CACHE_NO_SLOT: for any. */
 void hvd_partial_forget(struct hvd_negotiator *n, uint32_t slot);
 
 /* --- negotiate.c ------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /*
  * The coordinator's book of cached tensors; see ready.h. Pure. A word of 64 slots is counted at
- * once: how many ranks have asked for each is a counter that stands upright, bit p of it in plane
+ * once: how many ranks have requested each is a counter that stands upright, bit p of it in plane
  * p, so adding a word of requests is the addition of a carry. Slots in groups, and all while a rank
  * has joined, are counted one by one. Memory is taken only when a slot is given out.
  */
@@ -272,7 +272,7 @@ static uint64_t *planes_of(const struct hvd_ready *r, uint32_t word)
     return &r->planes[(size_t)word * (size_t)r->n_planes];
 }
 
-/* The slots of a word that some rank has asked for. */
+/* The slots of a word that some rank has requested. */
 static uint64_t any_seen(const struct hvd_ready *r, uint32_t word)
 {
     uint64_t any = 0;
@@ -282,7 +282,7 @@ static uint64_t any_seen(const struct hvd_ready *r, uint32_t word)
     return any;
 }
 
-/* One more rank has asked for these slots; returns those that all ranks have asked for now. */
+/* One more rank has requested these slots; returns those that all ranks have requested now. */
 static uint64_t count_word(struct hvd_ready *r, uint32_t word, uint64_t bits)
 {
     uint64_t *planes = planes_of(r, word);
@@ -298,7 +298,7 @@ static uint64_t count_word(struct hvd_ready *r, uint32_t word, uint64_t bits)
     return full;
 }
 
-/* How many ranks have asked for the slot. */
+/* How many ranks have requested the slot. */
 static int n_seen(const struct hvd_ready *r, uint32_t slot)
 {
     int n = 0;
@@ -308,7 +308,7 @@ static int n_seen(const struct hvd_ready *r, uint32_t slot)
     return n;
 }
 
-/* Nobody has asked for these slots of a word. */
+/* Nobody has requested these slots of a word. */
 static void forget_word(struct hvd_ready *r, uint32_t word, uint64_t bits)
 {
     for (int rank = 0; rank < r->size; rank++)
@@ -374,7 +374,7 @@ static void set_ready(struct hvd_ready *r, uint32_t word, uint64_t bits)
     r->has_ready = r->has_ready || bits != 0;
 }
 
-/* Every rank has asked for the slot. */
+/* Every rank has requested the slot. */
 static void complete(struct hvd_ready *r, uint32_t slot)
 {
     const struct slot *s = slot_at(r, slot);
@@ -409,7 +409,7 @@ struct asking {
     int64_t now_ns;
 };
 
-/* The first rank has asked for these slots of a word. */
+/* The first rank has requested these slots of a word. */
 static void note_time(struct hvd_ready *r, uint32_t word, uint64_t bits, int64_t now_ns)
 {
     struct page *page = &r->pages[word];
@@ -534,7 +534,7 @@ bool hvd_ready_is_missing(const struct hvd_ready *r, uint32_t slot, int rank)
     return !r->joined[rank] && !(*seen_word(r, rank, slot) & bit_of(slot));
 }
 
-/* The slots of a word that some ranks have asked for and others have not. */
+/* The slots of a word that some ranks have requested and others have not. */
 static uint64_t waiting_in(const struct hvd_ready *r, uint32_t word)
 {
     return (any_seen(r, word) | r->pages[word].begun) & r->pages[word].live &

@@ -4,8 +4,8 @@
 #include "worker/core/message.h"
 
 /*
- * The coordinator's book of cached tensors: which branch has asked for which slot, and which slots
- * every branch has asked for (or has joined). A branch is the coordinator or a child of its in the
+ * The coordinator's book of cached tensors: which branch has requested which slot, and which slots
+ * every branch has requested (or has joined). A branch is the coordinator or a child of its in the
  * tree, with all ranks below. A group is ready when all its slots are.
  */
 struct hvd_ready;
@@ -44,7 +44,7 @@ uint32_t hvd_ready_room(const struct hvd_ready *r);
 uint32_t hvd_ready_group_next(const struct hvd_ready *r, uint32_t slot);
 uint32_t hvd_ready_group_first(const struct hvd_ready *r, uint32_t slot);
 
-/* Frees a slot from the plan of that epoch on; who has asked for it has asked in vain. */
+/* Frees a slot from the plan of that epoch on; who has requested it has asked in vain. */
 void hvd_ready_evict(struct hvd_ready *r, uint32_t slot, uint64_t epoch);
 
 /* A slot that is in use and has not been ready for at least `age` plans, looking at a few only;
@@ -55,16 +55,16 @@ uint32_t hvd_ready_stale(struct hvd_ready *r, uint64_t epoch, uint64_t age);
  */
 uint32_t hvd_ready_not_joinable(const struct hvd_ready *r);
 
-/* A branch asks for the slots in a BITS message. HVD_ERR_INVALID when it has asked before. Slots
+/* A branch requests the slots in a BITS message. HVD_ERR_INVALID when it has asked before. Slots
  * that it could not know have changed are ignored: it will ask again by name. */
 hvd_status_t hvd_ready_bits(struct hvd_ready *r, int branch, const struct hvd_reader *bits,
                             int64_t now_ns, struct hvd_err *err);
 
-/* Some rank of a branch asks for the slot since then, the branch as a whole may not; epoch: of what
+/* Some rank of a branch requests the slot since then, the branch as a whole may not; epoch: of what
  * that rank knew. False when that is over already. */
 bool hvd_ready_begin(struct hvd_ready *r, uint32_t slot, uint64_t epoch, int64_t since_ns);
 
-/* A slot that some ranks have asked for and others have not. */
+/* A slot that some ranks have requested and others have not. */
 struct hvd_ready_stall {
     uint32_t slot;
     const char *name; /* borrowed */
@@ -75,13 +75,13 @@ struct hvd_ready_stall {
 /* The next one from slot number `from` on, into *stall; false when there is none. */
 bool hvd_ready_next_stall(const struct hvd_ready *r, uint32_t from, struct hvd_ready_stall *stall);
 
-/* Whether the branch has neither asked for the slot nor joined. */
+/* Whether the branch has neither requested the slot nor joined. */
 bool hvd_ready_is_missing(const struct hvd_ready *r, uint32_t slot, int branch);
 
-/* How many slots some ranks have asked for and others have not. */
+/* How many slots some ranks have requested and others have not. */
 size_t hvd_ready_waiting(const struct hvd_ready *r);
 
-/* All of a branch contribute zeros from now on to what they do not ask for; all stop doing so. */
+/* All of a branch contribute zeros from now on to what they do not request; all stop doing so. */
 void hvd_ready_join(struct hvd_ready *r, int branch);
 void hvd_ready_unjoin(struct hvd_ready *r);
 

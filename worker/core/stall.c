@@ -1,5 +1,5 @@
 /*
- * Who waits for whom: tensors that some ranks have asked for by name and others have not, for too
+ * Who waits for whom: tensors that some ranks have requested by name and others have not, for too
  * long. Pure: the time comes in, text goes out.
  */
 #include <inttypes.h>
@@ -39,7 +39,7 @@ struct want {
     uint32_t slot;
 };
 
-/* Whether the rank at a position has asked for the head of the tensor's group, and so for all that
+/* Whether the rank at a position has requested the head of the tensor's group, and so for all that
  * it has of it. */
 static bool has_named_head(const struct hvd_negotiator *n, const struct hvd_waiting *w,
                            int position)
@@ -55,7 +55,7 @@ static bool has_named_head(const struct hvd_negotiator *n, const struct hvd_wait
     return head && hvd_positions_has(head->seen, position);
 }
 
-/* Whether the rank at a position has neither asked for the tensor by name nor joined. */
+/* Whether the rank at a position has neither requested the tensor by name nor joined. */
 static bool has_not_named(const struct hvd_negotiator *n, const struct hvd_waiting *w, int position)
 {
     return !hvd_positions_has(w->seen, position) && !hvd_positions_has(n->joined, position) &&
@@ -156,7 +156,7 @@ void hvd_partial_forget(struct hvd_negotiator *n, uint32_t slot)
     }
 }
 
-/* Ranks that have asked for a slot, for as long as nothing comes of it. */
+/* Ranks that have requested a slot, for as long as nothing comes of it. */
 static hvd_status_t keep_note(struct hvd_negotiator *n, const struct hvd_partial *partial)
 {
     const size_t words = hvd_positions_words(n->size);
@@ -336,7 +336,7 @@ static int find_missing(const struct hvd_negotiator *n, struct want want, int *m
     return found;
 }
 
-/* A tensor that all ranks have asked for waits for another one of its group. */
+/* A tensor that all ranks have requested waits for another one of its group. */
 static const struct hvd_waiting *find_awaited(const struct hvd_negotiator *n,
                                               const struct hvd_waiting *w)
 {

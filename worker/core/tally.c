@@ -1,8 +1,8 @@
 /*
  * Groups of one name of which ranks have different numbers of tensors, or that some rank refuses.
- * The heads of these groups are one tensor (group_name.h): it is asked for by every rank with its
+ * The heads of these groups are one tensor (group_name.h): it is requested by every rank with its
  * number in the name, or refused for all of the group. When all ranks have done so, what they have
- * asked for of these groups fails for all. Nothing of it is on its way by then, as ranks ask for a
+ * requested of these groups fails for all. Nothing of it is on its way by then, as ranks request a
  * head last and aggregators pass it on last. Pure.
  */
 #include <inttypes.h>
@@ -41,12 +41,12 @@ static struct hvd_tally *find_tally(const struct hvd_waiting *w, uint32_t n_tens
 }
 
 hvd_status_t hvd_tally_count(const struct hvd_negotiator *n, struct hvd_waiting *w,
-                             const struct hvd_ask *ask)
+                             const struct hvd_merged_request *merged)
 {
     struct hvd_group_name first;
     struct hvd_group_name asked;
 
-    if (!hvd_group_name_parse(ask->request.name, &asked) || asked.i != 1 ||
+    if (!hvd_group_name_parse(merged->request.name, &asked) || asked.i != 1 ||
         !hvd_group_name_parse(w->first.name, &first))
         return HVD_OK;
     if (!w->tallies) {
@@ -60,8 +60,8 @@ hvd_status_t hvd_tally_count(const struct hvd_negotiator *n, struct hvd_waiting 
     struct hvd_tally *t = find_tally(w, asked.n);
     if (!t)
         t = add_tally(n, w, asked.n);
-    for (uint32_t i = 0; t && i < ask->by.n; i++)
-        hvd_positions_add(t->asked, hvd_pos_ranges_at(&ask->by, i));
+    for (uint32_t i = 0; t && i < merged->by.n; i++)
+        hvd_positions_add(t->asked, hvd_pos_ranges_at(&merged->by, i));
     return t ? HVD_OK : HVD_ERR_NOMEM;
 }
 

@@ -6,7 +6,7 @@
 #include "base/status.h"
 
 /*
- * Who speaks to whom about the tensors of a process set: a tree over its ranks. What ranks ask for
+ * Who speaks to whom about the tensors of a process set: a tree over its ranks. What ranks request
  * goes up and is merged on the way (aggregator.h), plans come down.
  *
  *       host 0       0                        ranks of a host hang under its first rank ...

@@ -69,7 +69,7 @@ enum hvd_device {
     HVD_GPU = 1,
 };
 
-/* What one rank asks for. The name is borrowed; whoever keeps a request copies it. Most of what two
+/* What one rank requests. The name is borrowed; whoever keeps a request copies it. Most of what two
  * requests are compared by lies in the first 64 bytes. */
 struct hvd_request {
     enum hvd_op op;
@@ -116,7 +116,7 @@ bool hvd_op_is_uneven(enum hvd_op op);
  * itself. */
 bool hvd_factor_equal(double a, double b);
 
-/* Whether both ask for the same, but for name and group: what was agreed for one holds for the
+/* Whether both request the same, but for name and group: what was agreed for one holds for the
  * other. */
 bool hvd_request_equal(const struct hvd_request *a, const struct hvd_request *b);
 

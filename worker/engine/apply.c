@@ -124,7 +124,7 @@ static void end_join(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry
     pthread_mutex_unlock(&e->mu);
 }
 
-/* An entry that is or was asked for by a bit is asked for by name. Holds mu. */
+/* An entry that is or was requested by a bit is requested by name. Holds mu. */
 static void requeue(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,
                     uint32_t index)
 {
@@ -145,7 +145,7 @@ static void requeue(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry 
     entry->is_listed = true;
 }
 
-/* The slot is free again. Who waits in it is asked for by name. */
+/* The slot is free again. Who waits in it is requested by name. */
 static hvd_status_t evict(struct hvd_engine *e, struct hvd_set *set, uint32_t index,
                           struct hvd_err *err)
 {

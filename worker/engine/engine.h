@@ -33,7 +33,7 @@ struct hvd_engine;
 struct hvd_engine_options {
     int64_t cycle_ns;                /* a progress owner without progress sleeps at most so long */
     int64_t idle_poll_ns;            /* see above */
-    int64_t stall_warning_ns;        /* 0: no stall warnings, and nobody is asked for an answer */
+    int64_t stall_warning_ns;        /* 0: no stall warnings, and nobody is asked to answer */
     int64_t stall_shutdown_ns;       /* a tensor that waits so long ends the job; 0: none does */
     int64_t grace_ns;                /* below a second: a job that failed is left so much later, so
                                         that the others hear why before they see that this rank is
@@ -44,7 +44,7 @@ struct hvd_engine_options {
     struct hvd_autotune *autotune;  /* borrowed, for the life of the engine; rank 0's; NULL: none */
     struct hvd_device_port *device; /* borrowed, for the life of the engine and its outputs; NULL:
                                        no tensor is on a device */
-    uint32_t cache_capacity;        /* tensors that are asked for by a bit, at most; 0: none */
+    uint32_t cache_capacity;        /* tensors that are requested by a bit, at most; 0: none */
     int tree_fanout;         /* ranks that speak to one at most, as core/tree.h has it; 0: chosen.
                                 The same on every rank */
     int64_t fusion_bytes;    /* allreduces of one type move together up to so many; 0: alone */

@@ -48,12 +48,12 @@ struct hvd_entry {
     int64_t handle; /* the last one */
     const void *input;
     void *data;                  /* the caller's output */
-    struct hvd_cache_slot *slot; /* guarded by mu; asked for by this bit; NULL: by name */
+    struct hvd_cache_slot *slot; /* guarded by mu; requested by this bit; NULL: by name */
     struct hvd_waiter *waiter;   /* guarded by mu; NULL: nobody has registered */
     struct hvd_entry *next;      /* in the list that holds it: queue, pool */
     _Atomic uint8_t end;         /* enum hvd_entry_end; set under mu, last */
     bool changes_sets;           /* its result is an agreement about process sets */
-    bool is_listed;      /* in a list of what is to be asked for; the progress owner's once it is */
+    bool is_listed;      /* in a list of what is to be requested; the progress owner's once it is */
     hvd_status_t status; /* final once it has ended */
 
     struct hvd_set *set;
@@ -171,8 +171,8 @@ struct hvd_exec_plan {
 #define HVD_MOVING_MAX 8
 #define HVD_USES_BITS 9
 
-/* What is asked for at once. */
-struct hvd_asking {
+/* What is requested at once. */
+struct hvd_outgoing {
     struct hvd_entry *first; /* by name, and those on a device */
     uint32_t n_words;        /* of the set's `bits`, for all others */
 };
@@ -188,9 +188,9 @@ struct hvd_set {
 
     /* guarded by mu */
     struct hvd_cache *cache;
-    struct hvd_table *table;     /* asked for by name, not in a plan yet */
-    struct hvd_entry_list queue; /* to be asked for by name, or on a device; not sent yet */
-    uint64_t *queued_bits;       /* to be asked for by bits, likewise; owned */
+    struct hvd_table *table;     /* requested by name, not in a plan yet */
+    struct hvd_entry_list queue; /* to be requested by name, or on a device; not sent yet */
+    uint64_t *queued_bits;       /* to be requested by bits, likewise; owned */
     uint32_t n_queued_words;     /* of them have been set */
     uint32_t n_words;            /* there is room for, here and in `bits` */
     uint32_t last;               /* the slot that was submitted last; HVD_CACHE_NO_SLOT */
@@ -206,11 +206,11 @@ struct hvd_set {
     int64_t pending;                   /* the handle that waited to be agreed when it looked last */
     int64_t pending_ns;                /* since when */
     struct hvd_buf message;
-    uint64_t epoch;            /* of the plan that was followed last */
-    uint64_t changed;          /* of the last plan that changed what a slot stands for */
-    struct hvd_asking asking;  /* taken from the queues, not asked for yet */
-    uint64_t *bits;            /* of that, and being sent, else 0; owned */
-    struct hvd_fusable *items; /* scratch of the plan at hand; owned */
+    uint64_t epoch;               /* of the plan that was followed last */
+    uint64_t changed;             /* of the last plan that changed what a slot stands for */
+    struct hvd_outgoing outgoing; /* taken from the queues, not requested yet */
+    uint64_t *bits;               /* of that, and being sent, else 0; owned */
+    struct hvd_fusable *items;    /* scratch of the plan at hand; owned */
     struct hvd_agreed *agreed;
     struct hvd_batch *batches;
     uint32_t n_agreed;
@@ -227,7 +227,7 @@ struct hvd_set {
     uint64_t n_landed; /* fused operations, or phases of them, that have moved to their end */
     bool is_held;      /* what moves has more to come: nothing may overtake it */
     struct hvd_adasum *adasum;        /* its memory; owned; NULL: never used */
-    struct hvd_entry_list unready;    /* their inputs are not there yet; not asked for */
+    struct hvd_entry_list unready;    /* their inputs are not there yet; not requested */
     struct hvd_set_device *on_device; /* owned; NULL: nothing of the set was on it yet */
 };
 
@@ -314,7 +314,7 @@ struct hvd_engine {
     struct hvd_set *making;  /* a set whose members are waited for; NULL: none */
     int64_t making_ns;       /* since when */
     int n_on_device;         /* events of the device that are waited for */
-    bool has_taken;          /* what is to be asked for: in `asking` of the sets */
+    bool has_taken;          /* what is to be requested: in `outgoing` of the sets */
     bool is_leave_sent;
     bool is_down; /* the plan said so */
     int n_done;   /* children that have told, after that, that they are done with all under them */
@@ -439,7 +439,7 @@ void hvd_entry_put(struct hvd_engine *e, struct hvd_entry *entry);
 /* NULL is fine. */
 void hvd_refusal_destroy(struct hvd_refusal *refusal);
 
-/* The refusal that has to be answered before the name is asked for: that of the name, or of the
+/* The refusal that has to be answered before the name is requested: that of the name, or of the
  * head of its group. NULL when there is none. mu. */
 struct hvd_entry *hvd_refusal_find(const struct hvd_set *set, struct hvd_strview name);
 
@@ -454,7 +454,7 @@ void hvd_refusal_unfollow(struct hvd_entry *entry);
 struct hvd_strview hvd_refusal_text(const struct hvd_engine *e, const struct hvd_entry *entry,
                                     char *text, size_t size);
 
-/* All ranks have asked for the name, or refused it, and it has failed for all: the next refusal of
+/* All ranks have requested the name, or refused it, and it has failed for all: the next refusal of
  * the name goes out, or what was submitted behind. The entry is off the table since mu was taken:
  * in between the program could use its name. HVD_ERR_NOMEM. Holds mu. */
 hvd_status_t hvd_refusal_answered(struct hvd_engine *e, struct hvd_set *set,
@@ -583,11 +583,11 @@ void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd
 
 /* --- tell.c: for the timeline and the recorder; caller is the progress owner ------------------ */
 
-/* Cached tensors were asked for here. */
+/* Cached tensors were requested here. */
 void hvd_tell_asked(struct hvd_engine *e, struct hvd_set *set, const uint64_t *words,
                     uint32_t n_words);
 
-/* The coordinator has heard that a rank of the job asks for cached tensors. */
+/* The coordinator has heard that a rank of the job requests cached tensors. */
 void hvd_tell_ready_bits(struct hvd_engine *e, struct hvd_set *set, int rank,
                          const struct hvd_reader *bits);
 
@@ -657,22 +657,22 @@ void hvd_end_free_lost(struct hvd_engine *e);
 /* Does what can be done now; whether anything happened. */
 bool hvd_progress_step(struct hvd_engine *e);
 
-/* --- ask.c: caller is the progress owner, without mu ------------------------------------------ */
+/* --- request_send.c: caller is the progress owner, without mu --------------------------------- */
 
-/* Takes what was submitted, for hvd_ask_queued to ask for; nothing while inputs are waited for on a
- * device, behind which it may have to line up. Caller holds mu, and has a step follow. */
-void hvd_ask_take(struct hvd_engine *e);
+/* Takes what was submitted, for hvd_request_send_queued to request; nothing while inputs are waited
+ * for on a device, behind which it may have to line up. Caller holds mu, and has a step follow. */
+void hvd_request_send_take(struct hvd_engine *e);
 
-/* Asks for what was taken, else for what was submitted since the last time, unless it is held back.
+/* Requests what was taken, else for what was submitted since the last time, unless it is held back.
  */
-hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
-                            struct hvd_err *err);
+hvd_status_t hvd_request_send_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                                     struct hvd_err *err);
 
 /* Whether as much is queued as moves at once. Caller holds mu. */
-bool hvd_is_batch_full(const struct hvd_engine *e);
+bool hvd_request_send_is_full(const struct hvd_engine *e);
 
 /* Whether what is queued has waited long enough for more to come. */
-bool hvd_progress_is_due(struct hvd_engine *e);
+bool hvd_request_send_is_due(struct hvd_engine *e);
 
 /* --- leave.c: caller is the progress owner, without mu ---------------------------------------- */
 
@@ -735,16 +735,17 @@ void hvd_add_ranks(const struct hvd_engine *e, const int *ranks, int n, struct h
 hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t len,
                       struct hvd_err *err);
 
-/* Asks for the cached tensors in set->bits on a rank that hears of others, itself among them. What
+/* Requests the cached tensors in set->bits on a rank that hears of others, itself among them. What
  * set->bits holds then is to be forgotten. */
 hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
                                int64_t now_ns, struct hvd_err *err);
 
 /* The same with one request, on a rank that hears of others. */
 hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
-                                  const struct hvd_ask *ask, int64_t now_ns, struct hvd_err *err);
+                                  const struct hvd_merged_request *merged, int64_t now_ns,
+                                  struct hvd_err *err);
 
-/* For telemetry: a rank of the job has asked for a tensor. */
+/* For telemetry: a rank of the job has requested a tensor. */
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request);
 
 /* Sends what was made in this step: the coordinator its plan, which it follows as well, an inner

@@ -411,8 +411,9 @@ static bool has_joined(struct hvd_engine *e, const struct hvd_set *set)
     return has;
 }
 
-/* Gives the members the entries that wait in their slots. That takes no mu: every rank has asked
- * for these slots, or has joined, so nobody else touches their owners before they are NULL. */
+/* Gives the members the entries that wait in their slots. That takes no mu: every rank has
+ * requested these slots, or has joined, so nobody else touches their owners before they are NULL.
+ */
 static hvd_status_t take_entries(struct hvd_engine *e, struct hvd_set *set,
                                  struct hvd_exec_plan *exec_plan, struct hvd_err *err)
 {

@@ -384,7 +384,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
         hvd_status_t st = f->staging ? hvd_staging_board(e, set, f, err) : claim(set, f, err);
         if (st == HVD_INPROGRESS)
             return HVD_OK;
-        const bool asks = f->has_more && hvd_staging_asks(f);
+        const bool asks = f->has_more && hvd_staging_exchanges(f);
         if (!asks)
             hvd_tell_started(e, set, f);
         if (st == HVD_OK && f->has_more && !f->is_second && !asks && hvd_adasum_is(f))
@@ -437,7 +437,7 @@ static hvd_status_t go_on(struct hvd_engine *e, struct hvd_set *set, struct hvd_
     hvd_status_t st = HVD_OK;
     bool is_landed = false;
 
-    if (hvd_staging_asks(f)) {
+    if (hvd_staging_exchanges(f)) {
         set->is_held = false;
         hvd_status_t answered = hvd_staging_answer(e, set, f, err);
         if (answered == HVD_OK)

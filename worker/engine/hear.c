@@ -1,7 +1,7 @@
 /*
  * Messages between ranks, along the tree of a set: requests, bits and leaves go up to its root, the
  * coordinator, merged on the way by aggregators (core/aggregator.h); its plans come down. What a
- * rank that hears of others asks for itself takes the same way without a message. The progress
+ * rank that hears of others requests itself takes the same way without a message. The progress
  * owner's.
  *
  *                      coordinator                       negotiator: counts, plans
@@ -27,7 +27,7 @@ hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t l
     return e->transport->ops->send(e->transport, rank, data, len, err);
 }
 
-/* For telemetry: a rank, or all under a child, have asked for cached tensors. */
+/* For telemetry: a rank, or all under a child, have requested cached tensors. */
 static void tell_branch_ready(struct hvd_engine *e, struct hvd_set *set, int branch,
                               const struct hvd_reader *bits)
 {
@@ -46,11 +46,11 @@ static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int br
                            : hvd_aggregator_bits(set->aggregator, branch, bits, now_ns, err);
 }
 
-static hvd_status_t count_request(struct hvd_set *set, const struct hvd_ask *ask, int64_t now_ns,
-                                  struct hvd_err *err)
+static hvd_status_t count_request(struct hvd_set *set, const struct hvd_merged_request *merged,
+                                  int64_t now_ns, struct hvd_err *err)
 {
-    return set->negotiator ? hvd_negotiator_request(set->negotiator, ask, now_ns, err)
-                           : hvd_aggregator_request(set->aggregator, ask, now_ns, err);
+    return set->negotiator ? hvd_negotiator_request(set->negotiator, merged, now_ns, err)
+                           : hvd_aggregator_request(set->aggregator, merged, now_ns, err);
 }
 
 hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
@@ -61,18 +61,19 @@ hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32
     return count_bits(e, set, 0, &bits, now_ns, err);
 }
 
-/* Whether telemetry hears of it: not of what the library itself asks for. */
-static bool is_told(const struct hvd_set *set, const struct hvd_ask *ask)
+/* Whether telemetry hears of it: not of what the library itself requests. */
+static bool is_told(const struct hvd_set *set, const struct hvd_merged_request *merged)
 {
-    return ask->refusal.len == 0 && (set->id == 0 || ask->request.op != HVD_JOIN);
+    return merged->refusal.len == 0 && (set->id == 0 || merged->request.op != HVD_JOIN);
 }
 
 hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
-                                  const struct hvd_ask *ask, int64_t now_ns, struct hvd_err *err)
+                                  const struct hvd_merged_request *merged, int64_t now_ns,
+                                  struct hvd_err *err)
 {
-    if (set->negotiator && is_told(set, ask))
-        hvd_tell_ready(e, e->topology.rank, &ask->request);
-    return count_request(set, ask, now_ns, err);
+    if (set->negotiator && is_told(set, merged))
+        hvd_tell_ready(e, e->topology.rank, &merged->request);
+    return count_request(set, merged, now_ns, err);
 }
 
 void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request)
@@ -224,12 +225,12 @@ static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
 
 /* For telemetry: every rank that an item stands for. */
 static void tell_all_ready(const struct hvd_engine *e, const struct hvd_set *set,
-                           const struct hvd_ask *ask)
+                           const struct hvd_merged_request *merged)
 {
-    for (uint32_t i = 0; e->options.telemetry && i < ask->by.n; i++) {
-        const struct hvd_pos_range range = hvd_pos_ranges_at(&ask->by, i);
+    for (uint32_t i = 0; e->options.telemetry && i < merged->by.n; i++) {
+        const struct hvd_pos_range range = hvd_pos_ranges_at(&merged->by, i);
         for (int k = 0; k < range.n; k++)
-            hvd_tell_ready(e, hvd_rank_at(set, range.first + k), &ask->request);
+            hvd_tell_ready(e, hvd_rank_at(set, range.first + k), &merged->request);
     }
 }
 
@@ -237,18 +238,18 @@ static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int
                                   struct hvd_reader *reader, int64_t now_ns, struct hvd_err *err)
 {
     const struct hvd_pos_range range = hvd_node_branch_range(&set->node, branch);
-    struct hvd_ask ask;
+    struct hvd_merged_request merged;
     hvd_status_t st = HVD_OK;
     bool progressed = false;
 
     while (st == HVD_OK && reader->left > 0) {
-        st = hvd_reader_request(reader, &ask, err);
-        if (st == HVD_OK && !hvd_pos_ranges_within(&ask.by, range))
+        st = hvd_reader_request(reader, &merged, err);
+        if (st == HVD_OK && !hvd_pos_ranges_within(&merged.by, range))
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
-        if (st == HVD_OK && set->negotiator && is_told(set, &ask))
-            tell_all_ready(e, set, &ask);
+        if (st == HVD_OK && set->negotiator && is_told(set, &merged))
+            tell_all_ready(e, set, &merged);
         if (st == HVD_OK)
-            st = count_request(set, &ask, now_ns, err);
+            st = count_request(set, &merged, now_ns, err);
     }
     if (st == HVD_OK && set->aggregator && hvd_aggregator_is_full(set->aggregator))
         st = send_up(e, set, &progressed, err);

@@ -1,11 +1,11 @@
 /*
- * Inputs that a device has yet to produce. A tensor is not asked for before its event is done, so
+ * Inputs that a device has yet to produce. A tensor is not requested before its event is done, so
  * no rank waits for it in the agreed order, and whatever that event waits for can move meanwhile,
  * also when it was submitted later. The progress owner's.
  */
 #include "worker/engine/staging.h"
 
-/* Whether the tensor may be asked for. Nothing is asked for behind a join, so that waits for all
+/* Whether the tensor may be requested. Nothing is requested behind a join, so that waits for all
  * that was submitted before it. */
 static hvd_status_t query(const struct hvd_engine *e, const struct hvd_set *set,
                           const struct hvd_entry *entry, struct hvd_err *err)

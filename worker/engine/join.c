@@ -39,7 +39,7 @@ static struct hvd_entry *add_part(struct hvd_engine *e, struct hvd_set *set, str
     return part;
 }
 
-/* Asked for behind everything that was submitted to the set. Holds mu. */
+/* Requested behind everything that was submitted to the set. Holds mu. */
 static void queue_part(struct hvd_engine *e, struct hvd_entry *part)
 {
     part->set->is_join_pending = true;

@@ -29,7 +29,7 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0,
                       "out of memory for a join, or for announcing that a tensor was refused");
     if (st == HVD_OK)
-        st = hvd_ask_queued(e, now_ns, progressed, err);
+        st = hvd_request_send_queued(e, now_ns, progressed, err);
 
     if (st == HVD_OK)
         st = hvd_hear_leave(e, progressed, err);

@@ -173,7 +173,7 @@ static int64_t hold_ns(const struct hvd_engine *e)
 {
     if (atomic_load(&e->n_queued) == 0 || atomic_load(&e->n_waiters) > 0 ||
         atomic_load(&e->is_urgent) || atomic_load(&e->is_leaving) || e->options.cycle_ns == 0 ||
-        hvd_is_batch_full(e))
+        hvd_request_send_is_full(e))
         return 0;
     int64_t ns = e->first_queued_ns + e->options.cycle_ns - hvd_now_ns();
     return ns > 0 ? ns : 0;
@@ -304,7 +304,7 @@ bool hvd_progress_owner_first(struct hvd_engine *e, const struct hvd_waiter *wai
         return false;
     e->has_progress_owner = true;
     hvd_add(&e->n_waiters, 1);
-    hvd_ask_take(e); /* while mu is at hand */
+    hvd_request_send_take(e); /* while mu is at hand */
     pthread_mutex_unlock(&e->mu);
     do
         n_idle = hvd_progress_step(e) ? 0 : n_idle + 1;

@@ -1,16 +1,16 @@
 /*
  * Tensors that this rank did not take from its program, for the ranks that did: they would wait for
- * it for ever. A refusal is asked for by name like a tensor, with the reason, and so it fails on
- * every rank once all have asked for the name or refused it. Here nobody waits for it.
+ * it for ever. A refusal is requested by name like a tensor, with the reason, and so it fails on
+ * every rank once all have requested the name or refused it. Here nobody waits for it.
  *
  * What follows under the same name lines up behind: each call of the program, refused or not, then
  * stands for one call of every other rank, whoever is early.
  *
- *     refused ─> refused again (counted) ─> submitted well (behind) ─> asked for when its turn
+ *     refused ─> refused again (counted) ─> submitted well (behind) ─> requested when its turn
  * comes
  *
  * Of a group whose tensors are named after it (core/group_name.h) the head alone is refused, for
- * all of it; and all of the next group of that name lines up behind, as a rank that asked for a
+ * all of it; and all of the next group of that name lines up behind, as a rank that requested a
  * part of it already could not be told from one whose group before had such tensors.
  *
  * Nothing is announced that cannot keep anybody waiting, see engine.h. Where there is no memory for
@@ -152,7 +152,7 @@ static struct hvd_entry *add_refusal(struct hvd_engine *e, struct hvd_set *set,
     return entry;
 }
 
-/* To be asked for at once. Holds mu. */
+/* To be requested at once. Holds mu. */
 static void queue(struct hvd_engine *e, struct hvd_entry *entry)
 {
     entry->is_listed = true;
@@ -266,7 +266,7 @@ void hvd_engine_refuse(struct hvd_engine *e, const struct hvd_refused *refused)
     pthread_mutex_unlock(&e->mu);
 }
 
-/* What has lined up is asked for now; the status of those before it, or that it cannot be. Holds
+/* What has lined up is requested now; the status of those before it, or that it cannot be. Holds
  * mu.
  */
 static hvd_status_t release(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *entry,

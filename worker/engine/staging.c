@@ -26,11 +26,11 @@
 enum mode { UNKNOWN, STAGED, DIRECT };
 
 enum phase {
-    HERE,    /* nothing was done yet */
-    ASKING,  /* f->move is the question */
-    LOADING, /* the inputs are on their way to the memory of the host */
-    ABOARD,  /* they are there: f->move is about that memory */
-    LANDING, /* the results are on their way to where they belong */
+    HERE,       /* nothing was done yet */
+    EXCHANGING, /* f->move is the question */
+    LOADING,    /* the inputs are on their way to the memory of the host */
+    ABOARD,     /* they are there: f->move is about that memory */
+    LANDING,    /* the results are on their way to where they belong */
 };
 
 struct block {
@@ -416,7 +416,7 @@ static hvd_status_t launch(struct hvd_engine *e, struct hvd_set *set, struct hvd
 /* --- Which of the two ------------------------------------------------------------------------- */
 
 /* f->move becomes the question: the key, from rank 0, and whether somebody has no collectives. */
-static hvd_status_t ask(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
+static hvd_status_t exchange_keys(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_err *err)
 {
     struct hvd_set_device *on = set->on_device;
     struct hvd_staging *s = f->staging;
@@ -437,7 +437,7 @@ static hvd_status_t ask(struct hvd_set *set, struct hvd_fused_op *f, struct hvd_
                                       .input = on->question,
                                       .output = on->question,
                                       .count = QUESTION_LEN};
-    s->phase = ASKING;
+    s->phase = EXCHANGING;
     return st;
 }
 
@@ -464,9 +464,9 @@ hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struc
     return st;
 }
 
-bool hvd_staging_is_asking(const struct hvd_staging *s)
+bool hvd_staging_is_exchanging(const struct hvd_staging *s)
 {
-    return s->phase == ASKING;
+    return s->phase == EXCHANGING;
 }
 
 bool hvd_staging_is_unloading(const struct hvd_staging *s)
@@ -546,7 +546,7 @@ hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct
     if (set->self.size == 1)
         return launch(e, set, f, err);
     if (set->on_device->mode == UNKNOWN)
-        return ask(set, f, err);
+        return exchange_keys(set, f, err);
     st = claim(set, f, err);
     if (st != HVD_OK || is_prelude(f) || s->phase == ABOARD)
         return st;

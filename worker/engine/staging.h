@@ -31,13 +31,13 @@ hvd_status_t hvd_staging_board(struct hvd_engine *e, struct hvd_set *set, struct
 bool hvd_staging_is_launched(const struct hvd_staging *s);
 
 /* For the two below: asked of a fused operation that has a staging. */
-bool hvd_staging_is_asking(const struct hvd_staging *s);
+bool hvd_staging_is_exchanging(const struct hvd_staging *s);
 bool hvd_staging_is_unloading(const struct hvd_staging *s);
 
 /* Whether f->move asks the ranks of the set what their devices can do; f->has_more then. */
-static inline bool hvd_staging_asks(const struct hvd_fused_op *f)
+static inline bool hvd_staging_exchanges(const struct hvd_fused_op *f)
 {
-    return f->staging && hvd_staging_is_asking(f->staging);
+    return f->staging && hvd_staging_is_exchanging(f->staging);
 }
 
 /* Whether only the device has something to do for the fused operation still. */

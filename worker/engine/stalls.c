@@ -1,6 +1,6 @@
 /*
  * Tensors that wait for too long: named in the log, with the ranks they wait for, and the end of
- * the job where that was asked for. The progress owner's.
+ * the job where that was requested. The progress owner's.
  *
  * That end is an orderly one where all ranks answer: every rank can call horovod_shutdown, and the
  * job succeeds if its programs do. A rank that does not answer cannot leave: nobody waits for it.

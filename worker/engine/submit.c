@@ -1,5 +1,5 @@
 /*
- * Taking tensors in, from any thread, under mu. A tensor that is cached is asked for by a bit; its
+ * Taking tensors in, from any thread, under mu. A tensor that is cached is requested by a bit; its
  * entry lies ready in its slot. Programs submit the same tensors in much the same order each time:
  * each slot remembers which one followed it last, so the next tensor is expected before it comes,
  * and only has to be compared.
@@ -78,7 +78,7 @@ static void learn_order(struct hvd_set *set, const struct hvd_cache_slot *slot)
     set->last = slot->index;
 }
 
-/* Takes a tensor in whose name was refused just before: it is asked for once that is answered, so
+/* Takes a tensor in whose name was refused just before: it is requested once that is answered, so
  * that each submission here stands for one of the others. Holds mu. */
 static hvd_status_t accept_behind(struct hvd_engine *e, const struct hvd_submission *s,
                                   struct hvd_entry *refused, struct hvd_entry **out,
@@ -162,7 +162,7 @@ static void count_queued(struct hvd_engine *e, int64_t bytes, bool is_waited_now
     hvd_add(&e->n_queued, 1);
 }
 
-/* Asks for the slot by its bit. Holds mu. */
+/* Requests the slot by its bit. Holds mu. */
 static void queue_bit(struct hvd_set *set, const struct hvd_cache_slot *slot)
 {
     const uint32_t word = slot->index / 64;
@@ -205,7 +205,7 @@ static void enqueue(struct hvd_engine *e, struct hvd_entry *entry, bool is_waite
 /* Wakes who has to see what was submitted, and nobody who will look anyway. Holds mu. */
 static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
 {
-    const bool is_full = hvd_is_batch_full(e);
+    const bool is_full = hvd_request_send_is_full(e);
 
     /* A progress owner that sleeps in the transport has to learn when the new batch is due. */
     const bool must_hear = is_full || (e->is_asleep && e->is_new_batch) ||
@@ -227,7 +227,7 @@ static bool is_memory_good(const void *input, const void *output, size_t bytes)
     return input && output && (from == to || (from < to ? to - from : from - to) >= bytes);
 }
 
-/* Whether the description asks for what the slot stands for. The slot's request is a legal one. */
+/* Whether the description requests what the slot stands for. The slot's request is a legal one. */
 static bool is_described(const struct hvd_cache_slot *slot, const struct hvd_described *d)
 {
     const struct hvd_request *req = &slot->request;
@@ -369,7 +369,7 @@ hvd_status_t hvd_engine_submit(struct hvd_engine *e, const struct hvd_submission
     return st;
 }
 
-/* A group is asked for by bits only when its tensors are the very group that was cached. */
+/* A group is requested by bits only when its tensors are the very group that was cached. */
 static bool is_cached_group(struct hvd_entry *const *entries, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -378,7 +378,7 @@ static bool is_cached_group(struct hvd_entry *const *entries, uint32_t n)
     return true;
 }
 
-/* Asks for all of a group by name. Holds mu. */
+/* Requests all of a group by name. Holds mu. */
 static hvd_status_t move_to_table(struct hvd_entry *const *entries, uint32_t n, struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;

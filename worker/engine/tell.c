@@ -51,7 +51,7 @@ void hvd_tell_asked(struct hvd_engine *e, struct hvd_set *set, const uint64_t *w
         hvd_telemetry_record_slots(
             e->options.telemetry,
             &(struct hvd_trace_slots){
-                .kind = HVD_EVENT_ASKED, .set = set->id, .n_words = n_words, .words = words});
+                .kind = HVD_EVENT_REQUESTED, .set = set->id, .n_words = n_words, .words = words});
 }
 
 /* The slots of a word that the message means: who sent it may not have known the last plans. */

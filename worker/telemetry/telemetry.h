@@ -149,7 +149,7 @@ static inline void hvd_telemetry_submitted(struct hvd_telemetry *w, uint64_t id,
                 .kind = HVD_EVENT_SUBMITTED, .id = id, .request = request, .name = request->name});
 }
 
-/* A tensor that was cached is asked for by its name. The progress owner. */
+/* A tensor that was cached is requested by its name. The progress owner. */
 static inline void hvd_telemetry_named(struct hvd_telemetry *w, uint64_t id,
                                        const struct hvd_request *request)
 {
@@ -162,7 +162,7 @@ static inline void hvd_telemetry_named(struct hvd_telemetry *w, uint64_t id,
                 .kind = HVD_EVENT_SUBMITTED, .id = id, .request = request, .name = request->name});
 }
 
-/* The coordinator has heard that a rank asks for a tensor. is_slot: as above. The progress owner.
+/* The coordinator has heard that a rank requests a tensor. is_slot: as above. The progress owner.
  */
 static inline void hvd_telemetry_ready(struct hvd_telemetry *w, int rank,
                                        const struct hvd_request *request, bool is_slot)

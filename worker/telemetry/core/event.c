@@ -11,7 +11,7 @@ static const char *const kind_names[HVD_EVENT_KINDS] = {
     [HVD_EVENT_DONE] = "DONE",       [HVD_EVENT_PLAN] = "PLAN",
     [HVD_EVENT_STALLED] = "STALLED", [HVD_EVENT_LOST] = "LOST",
     [HVD_EVENT_FAILED] = "FAILED",   [HVD_EVENT_SLOT] = "SLOT",
-    [HVD_EVENT_ASKED] = "ASKED",     [HVD_EVENT_MARK] = "MARK",
+    [HVD_EVENT_REQUESTED] = "ASKED", [HVD_EVENT_MARK] = "MARK",
 };
 
 static const char *const op_names[][2] = {

@@ -5,7 +5,7 @@
 
 /* What happened to a tensor, or to the job. */
 enum hvd_event_kind {
-    HVD_EVENT_READY = 1, /* coordinator: rank `detail` has asked for the tensor */
+    HVD_EVENT_READY = 1, /* coordinator: rank `detail` has requested the tensor */
     HVD_EVENT_SUBMITTED, /* here; the only event with type and shape */
     HVD_EVENT_AGREED,    /* it is in a plan, all ranks have it */
     HVD_EVENT_STARTED,   /* its data moves; the name is the transport's */
@@ -14,15 +14,15 @@ enum hvd_event_kind {
     HVD_EVENT_STALLED,   /* the name is a report; detail: how many tensors wait */
     HVD_EVENT_LOST,      /* rank `detail`; the name says why */
     HVD_EVENT_FAILED,    /* the job cannot go on; the name says why */
-    HVD_EVENT_SLOT,  /* the tensor of that name, type and shape is cached from now on; id: where */
-    HVD_EVENT_ASKED, /* as SUBMITTED, for cached tensors */
-    HVD_EVENT_MARK,  /* a phase of the program; detail: 1 it begins, 0 it ends */
+    HVD_EVENT_SLOT, /* the tensor of that name, type and shape is cached from now on; id: where */
+    HVD_EVENT_REQUESTED, /* as SUBMITTED, for cached tensors */
+    HVD_EVENT_MARK,      /* a phase of the program; detail: 1 it begins, 0 it ends */
 };
 
 #define HVD_EVENT_KINDS 13
 
 /*
- * A cached tensor is asked for, planned and moved together with others, and so are its events: one
+ * A cached tensor is requested, planned and moved together with others, and so are its events: one
  * event for many tensors says which by bits, in words of 64 that its name begins with. Its id is
  * hvd_event_slot_id(set, first word). Kinds: ASKED, READY, AGREED, STARTED, DONE.
  */

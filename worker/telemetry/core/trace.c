@@ -375,7 +375,7 @@ static void add_of_slot(struct hvd_trace *trace, struct record *r, struct slot *
     if (!lane)
         return;
     switch (note->event.kind) {
-    case HVD_EVENT_ASKED:
+    case HVD_EVENT_REQUESTED:
         start_negotiating(r, lane, &slot->event, ns);
         break;
     case HVD_EVENT_READY:

@@ -56,7 +56,7 @@ static struct hvd_request request(enum hvd_op op, const char *name, int64_t rows
 static hvd_status_t ask_at(struct aggregator *w, int position, const struct hvd_request *req,
                            int64_t now_ns)
 {
-    const struct hvd_ask ask = hvd_ask_of(req, position);
+    const struct hvd_merged_request ask = hvd_merged_request_of(req, position);
 
     return hvd_aggregator_request(w->r, &ask, now_ns, NULL);
 }
@@ -97,7 +97,7 @@ static size_t put_ranges(const struct hvd_pos_ranges *by, char *text, size_t siz
 static void put_message(const struct hvd_buf *message, char *text, size_t size)
 {
     struct hvd_reader r;
-    struct hvd_ask item;
+    struct hvd_merged_request item;
     struct hvd_partial partial;
     struct hvd_pos_range who;
     struct hvd_strview why;
@@ -117,7 +117,8 @@ static void put_message(const struct hvd_buf *message, char *text, size_t size)
         for (uint32_t i = 0; i < item.by.n; i++)
             n += (uint32_t)hvd_pos_ranges_at(&item.by, i).n;
         for (uint32_t i = 0; i < n && hvd_request_has_rows(&item.request); i++)
-            len += (size_t)snprintf(text + len, size - len, " %d", (int)hvd_ask_row(&item, i));
+            len += (size_t)snprintf(text + len, size - len, " %d",
+                                    (int)hvd_merged_request_row(&item, i));
         len += (size_t)snprintf(text + len, size - len, "%s%.*s;", item.refusal.len ? " not: " : "",
                                 (int)item.refusal.len, item.refusal.data);
     }
@@ -404,7 +405,7 @@ static void who_is_elsewhere_or_asks_twice_is_at_fault(void **state)
 static void refuse(struct aggregator *w, int position, const char *name, const char *reason)
 {
     const struct hvd_request req = request(HVD_ALLREDUCE, name, 4);
-    struct hvd_ask ask = hvd_ask_of(&req, position);
+    struct hvd_merged_request ask = hvd_merged_request_of(&req, position);
 
     ask.refusal = hvd_strview_of(reason);
     assert_int_equal(hvd_aggregator_request(w->r, &ask, 0, NULL), HVD_OK);

@@ -129,7 +129,7 @@ static void requests_come_back_as_they_were(void **state)
 {
     struct hvd_buf buf;
     struct hvd_reader r;
-    struct hvd_ask ask;
+    struct hvd_merged_request ask;
 
     (void)state;
     build_requests(&buf);
@@ -161,16 +161,16 @@ static void the_rows_of_an_allgather_come_back_by_position(void **state)
 {
     struct hvd_buf buf;
     struct hvd_reader r;
-    struct hvd_ask ask;
+    struct hvd_merged_request ask;
 
     (void)state;
     build_gather(&buf);
     assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
     assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_OK);
     assert_int_equal(ask.request.shape[0], 11);
-    assert_int_equal(hvd_ask_row(&ask, 0), 11);
-    assert_int_equal(hvd_ask_row(&ask, 1), 12);
-    assert_int_equal(hvd_ask_row(&ask, 2), 17);
+    assert_int_equal(hvd_merged_request_row(&ask, 0), 11);
+    assert_int_equal(hvd_merged_request_row(&ask, 1), 12);
+    assert_int_equal(hvd_merged_request_row(&ask, 2), 17);
     hvd_buf_fini(&buf);
 }
 
@@ -264,7 +264,7 @@ static void a_refusal_comes_back_with_its_reason(void **state)
 {
     struct hvd_buf buf;
     struct hvd_reader r;
-    struct hvd_ask ask;
+    struct hvd_merged_request ask;
 
     (void)state;
     build_refusal(&buf);
@@ -337,7 +337,7 @@ static void a_ping_comes_back_as_it_was(void **state)
 static bool read_all(const char *data, size_t len)
 {
     struct hvd_reader r;
-    struct hvd_ask ask;
+    struct hvd_merged_request ask;
     struct hvd_partial partial;
     struct hvd_pos_range who;
     struct hvd_step step;

@@ -17,8 +17,8 @@ static void expect(const struct hvd_request *a, const struct hvd_request *b, int
                    const char *text)
 {
     char got[HVD_TEXT_MAX] = "";
-    int n = hvd_mismatch((struct hvd_asked){.rank = 3, .req = a},
-                         (struct hvd_asked){.rank = 1, .req = b}, got, sizeof(got));
+    int n = hvd_mismatch((struct hvd_request_of_rank){.rank = 3, .req = a},
+                         (struct hvd_request_of_rank){.rank = 1, .req = b}, got, sizeof(got));
 
     assert_int_equal(n, check);
     if (check == 0) {
@@ -167,8 +167,9 @@ static void a_text_too_long_is_cut(void **state)
 
     (void)state;
     other.dtype = HVD_INT32;
-    assert_int_equal(hvd_mismatch((struct hvd_asked){.rank = 0, .req = &base},
-                                  (struct hvd_asked){.rank = 1, .req = &other}, text, sizeof(text)),
+    assert_int_equal(hvd_mismatch((struct hvd_request_of_rank){.rank = 0, .req = &base},
+                                  (struct hvd_request_of_rank){.rank = 1, .req = &other}, text,
+                                  sizeof(text)),
                      1);
     assert_string_equal(text, "Mismatched data typ");
 }

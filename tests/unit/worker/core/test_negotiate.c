@@ -54,7 +54,7 @@ static void destroy(struct hvd_negotiator *n)
 static hvd_status_t ask_for(struct hvd_negotiator *n, int rank, const struct hvd_request *req,
                             int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_ask ask = hvd_ask_of(req, rank);
+    const struct hvd_merged_request ask = hvd_merged_request_of(req, rank);
 
     return hvd_negotiator_request(n, &ask, now_ns, err);
 }
@@ -300,7 +300,7 @@ static void refuse(struct hvd_negotiator *n, int rank, const char *name, const c
                    int64_t now_ns)
 {
     const struct hvd_request req = request(name);
-    struct hvd_ask ask = hvd_ask_of(&req, rank);
+    struct hvd_merged_request ask = hvd_merged_request_of(&req, rank);
 
     ask.refusal = hvd_strview_of(reason);
     assert_int_equal(hvd_negotiator_request(n, &ask, now_ns, NULL), HVD_OK);

@@ -362,13 +362,13 @@ static void cached_tensors_have_events_in_common(void **state)
     struct hvd_buf lines;
 
     (void)state;
-    expect(trace, of_slots(HVD_EVENT_ASKED, 0, 0, 3, ""), 500, ""); /* unknown so far */
+    expect(trace, of_slots(HVD_EVENT_REQUESTED, 0, 0, 3, ""), 500, ""); /* unknown so far */
     expect(trace, slot(1, "b"), 1000, "");
     expect(trace, slot(66, "c"), 1000, "");
     expect(trace, of_slots(HVD_EVENT_READY, 0, 1, 2, ""), 1500,
            LANE("1", "b") BEGIN("1", "1.500", "NEGOTIATE_ALLREDUCE") TICK("1", "1.500", "1"));
-    expect(trace, of_slots(HVD_EVENT_ASKED, 0, 0, 2, ""), 2000, "");
-    expect(trace, of_slots(HVD_EVENT_ASKED, 1, 0, 4, ""), 2000,
+    expect(trace, of_slots(HVD_EVENT_REQUESTED, 0, 0, 2, ""), 2000, "");
+    expect(trace, of_slots(HVD_EVENT_REQUESTED, 1, 0, 4, ""), 2000,
            LANE("2", "c") BEGIN("2", "2.000", "NEGOTIATE_ALLREDUCE"));
     expect(trace, of_slots(HVD_EVENT_AGREED, 0, 0, 2, ""), 3000,
            END("1", "3.000") BEGIN("1", "3.000", "ALLREDUCE") BEGIN("1", "3.000", "QUEUE"));
@@ -384,7 +384,7 @@ static void cached_tensors_have_events_in_common(void **state)
     hvd_buf_fini(&lines);
     expect(trace, of_slots(HVD_EVENT_AGREED, 0, 0, 2, ""), 6000, LANE("1", "b")); /* joined */
     expect(trace, slot(1, "d"), 6500, "");
-    expect(trace, of_slots(HVD_EVENT_ASKED, 0, 0, 2, ""), 7000,
+    expect(trace, of_slots(HVD_EVENT_REQUESTED, 0, 0, 2, ""), 7000,
            LANE("2", "d") BEGIN("2", "7.000", "NEGOTIATE_ALLREDUCE"));
     expect(trace, of_slots(HVD_EVENT_DONE, 0, HVD_ERR_SHUTDOWN, 2, ""), 8000,
            END_WITH("2", "8.000", ",\"error\":\"shut down\""));
@@ -397,7 +397,7 @@ static hvd_status_t live(void)
     const struct hvd_note notes[] = {note(HVD_EVENT_SUBMITTED, 1, 0, "a"),
                                      note(HVD_EVENT_SUBMITTED, 2, 0, "b"),
                                      note(HVD_EVENT_DONE, 2, 0, ""), slot(40, "c"),
-                                     of_slots(HVD_EVENT_ASKED, 0, 0, (uint64_t)1 << 40, "")};
+                                     of_slots(HVD_EVENT_REQUESTED, 0, 0, (uint64_t)1 << 40, "")};
     struct hvd_trace *trace = NULL;
     struct hvd_buf lines;
     hvd_status_t st = hvd_trace_create(&options, &trace);

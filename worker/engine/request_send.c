@@ -6,7 +6,7 @@
 
 #define REQUESTS_FLUSH ((size_t)256 * 1024) /* bytes of requests in a message, about */
 
-/* Whether what this rank asks for takes the way of what others do, without a message. */
+/* Whether what this rank requests takes the way of what others do, without a message. */
 static bool hears_itself(const struct hvd_set *set)
 {
     return set->negotiator || set->aggregator;
@@ -27,20 +27,20 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
 {
     const struct hvd_pos_range self = {.first = set->node.range.first, .n = 1};
     char text[HVD_TEXT_MAX + 1];
-    struct hvd_ask ask = hvd_ask_of(&entry->request, self.first);
+    struct hvd_merged_request merged = hvd_merged_request_of(&entry->request, self.first);
     hvd_status_t st = HVD_OK;
 
-    if (ask.request.group != 0)
-        ask.request.group = entry->group_number;
+    if (merged.request.group != 0)
+        merged.request.group = entry->group_number;
     if (entry->refusal)
-        ask.refusal = hvd_refusal_text(e, entry, text, sizeof(text));
+        merged.refusal = hvd_refusal_text(e, entry, text, sizeof(text));
     if (hears_itself(set))
-        return hvd_hear_own_request(e, set, &ask, now_ns, err);
-    const struct hvd_by by = {.ranges = &self, .n_ranges = 1, .refusal = ask.refusal};
+        return hvd_hear_own_request(e, set, &merged, now_ns, err);
+    const struct hvd_by by = {.ranges = &self, .n_ranges = 1, .refusal = merged.refusal};
     if (set->message.len == 0)
         st = hvd_message_begin(&set->message, HVD_MESSAGE_REQUESTS, set->id);
     if (st == HVD_OK)
-        st = hvd_message_add_request(&set->message, &ask.request, &by);
+        st = hvd_message_add_request(&set->message, &merged.request, &by);
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "requests of %zu bytes: %s", set->message.len,
                         hvd_status_str(st));
@@ -67,8 +67,8 @@ static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_
 }
 
 /* Asks by name. */
-static hvd_status_t ask_by_name(struct hvd_engine *e, struct hvd_set *set, struct hvd_entry *first,
-                                int64_t now_ns, struct hvd_err *err)
+static hvd_status_t request_by_name(struct hvd_engine *e, struct hvd_set *set,
+                                    struct hvd_entry *first, int64_t now_ns, struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
 
@@ -82,8 +82,8 @@ static hvd_status_t ask_by_name(struct hvd_engine *e, struct hvd_set *set, struc
 }
 
 /* Asks by bits in one message, for the rest by name in others. */
-static hvd_status_t ask(struct hvd_engine *e, struct hvd_set *set, struct hvd_asking *what,
-                        int64_t now_ns, struct hvd_err *err)
+static hvd_status_t send_outgoing(struct hvd_engine *e, struct hvd_set *set,
+                                  struct hvd_outgoing *what, int64_t now_ns, struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
 
@@ -99,21 +99,21 @@ static hvd_status_t ask(struct hvd_engine *e, struct hvd_set *set, struct hvd_as
     if (what->n_words > 0)
         st = send_bits(e, set, what->n_words, now_ns, err);
     if (st == HVD_OK)
-        st = ask_by_name(e, set, what->first, now_ns, err);
+        st = request_by_name(e, set, what->first, now_ns, err);
     return st == HVD_OK ? send_message(e, set, err) : st;
 }
 
-bool hvd_is_batch_full(const struct hvd_engine *e)
+bool hvd_request_send_is_full(const struct hvd_engine *e)
 {
     return e->options.fusion_bytes > 0 && e->queued_bytes >= e->options.fusion_bytes;
 }
 
-bool hvd_progress_is_due(struct hvd_engine *e)
+bool hvd_request_send_is_due(struct hvd_engine *e)
 {
     if (atomic_load(&e->n_waiters) > 0 || atomic_load(&e->is_urgent) || e->options.cycle_ns == 0)
         return true;
     pthread_mutex_lock(&e->mu);
-    const bool is_full = hvd_is_batch_full(e) || atomic_load(&e->is_leaving);
+    const bool is_full = hvd_request_send_is_full(e) || atomic_load(&e->is_leaving);
     const int64_t since_ns = e->first_queued_ns;
     pthread_mutex_unlock(&e->mu);
     return is_full || hvd_now_ns() - since_ns >= e->options.cycle_ns;
@@ -124,7 +124,8 @@ static void take_queued(struct hvd_set *set)
 {
     uint64_t *bits = set->bits;
 
-    set->asking = (struct hvd_asking){.first = set->queue.first, .n_words = set->n_queued_words};
+    set->outgoing =
+        (struct hvd_outgoing){.first = set->queue.first, .n_words = set->n_queued_words};
     set->bits = set->queued_bits;
     set->queued_bits = bits;
     set->queue = (struct hvd_entry_list){0};
@@ -144,18 +145,19 @@ static void take_all(struct hvd_engine *e)
     atomic_store_explicit(&e->n_queued, 0, memory_order_release);
 }
 
-void hvd_ask_take(struct hvd_engine *e)
+void hvd_request_send_take(struct hvd_engine *e)
 {
     if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) > 0 && e->n_on_device == 0)
         take_all(e);
 }
 
-/* Whether anything is to be asked for now: it has been taken from the queues then. */
+/* Whether anything is to be requested now: it has been taken from the queues then. */
 static bool has_taken(struct hvd_engine *e)
 {
     if (e->has_taken)
         return true;
-    if (atomic_load_explicit(&e->n_queued, memory_order_acquire) == 0 || !hvd_progress_is_due(e))
+    if (atomic_load_explicit(&e->n_queued, memory_order_acquire) == 0 ||
+        !hvd_request_send_is_due(e))
         return false;
     pthread_mutex_lock(&e->mu);
     take_all(e);
@@ -163,8 +165,8 @@ static bool has_taken(struct hvd_engine *e)
     return true;
 }
 
-hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
-                            struct hvd_err *err)
+hvd_status_t hvd_request_send_queued(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                                     struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
 
@@ -176,12 +178,12 @@ hvd_status_t hvd_ask_queued(struct hvd_engine *e, int64_t now_ns, bool *progress
         struct hvd_set *set = e->sets[i];
         if (!set)
             continue;
-        struct hvd_asking what = set->asking;
-        set->asking = (struct hvd_asking){0};
+        struct hvd_outgoing what = set->outgoing;
+        set->outgoing = (struct hvd_outgoing){0};
         if (e->options.device && what.first)
             st = hvd_inputs_sift(e, set, &what.first, err);
         if (st == HVD_OK && (what.first || what.n_words > 0))
-            st = ask(e, set, &what, now_ns, err);
+            st = send_outgoing(e, set, &what, now_ns, err);
     }
     return st;
 }
