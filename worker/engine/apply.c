@@ -68,7 +68,7 @@ static hvd_status_t put_in_slot(struct hvd_engine *e, struct hvd_set *set, struc
     }
     pthread_mutex_unlock(&e->mu);
     if (st == HVD_OK)
-        hvd_tell_slot(e, set, slot);
+        hvd_trace_hooks_slot(e, set, slot);
     return st;
 }
 

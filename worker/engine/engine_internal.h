@@ -218,7 +218,7 @@ struct hvd_set {
     struct hvd_exec_plan *exec_plans; /* cached, or under way */
     uint32_t n_exec_plans;
     struct hvd_exec_plan *spare; /* memory for the next one; owned */
-    unsigned n_told;             /* the timeline that has been told of the slots */
+    unsigned n_traced;           /* the timeline that has been told of the slots */
     struct hvd_fused_op *todo;   /* in the agreed order, not started */
     struct hvd_fused_op *todo_last;
     struct hvd_fused_op *moving[HVD_MOVING_MAX];
@@ -581,31 +581,34 @@ hvd_status_t hvd_fused_op_progress(struct hvd_engine *e, struct hvd_set *set, bo
  * it. There is an autotune. */
 void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f);
 
-/* --- tell.c: for the timeline and the recorder; caller is the progress owner ------------------ */
+/* --- trace_hooks.c: for the timeline and the recorder; caller is the progress owner ----------- */
 
 /* Cached tensors were requested here. */
-void hvd_tell_asked(struct hvd_engine *e, struct hvd_set *set, const uint64_t *words,
-                    uint32_t n_words);
+void hvd_trace_hooks_requested(struct hvd_engine *e, struct hvd_set *set, const uint64_t *words,
+                               uint32_t n_words);
 
 /* The coordinator has heard that a rank of the job requests cached tensors. */
-void hvd_tell_ready_bits(struct hvd_engine *e, struct hvd_set *set, int rank,
-                         const struct hvd_reader *bits);
+void hvd_trace_hooks_ready_bits(struct hvd_engine *e, struct hvd_set *set, int rank,
+                                const struct hvd_reader *bits);
 
 /* Cached tensors are in a plan, and laid out. */
-void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set,
-                     const struct hvd_exec_plan *exec_plan);
+void hvd_trace_hooks_agreed(struct hvd_engine *e, struct hvd_set *set,
+                            const struct hvd_exec_plan *exec_plan);
 
 /* A fused operation starts. */
-void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f);
+void hvd_trace_hooks_started(struct hvd_engine *e, struct hvd_set *set,
+                             const struct hvd_fused_op *f);
 
 /* A fused operation of cached tensors has ended well. */
-void hvd_tell_ended(struct hvd_engine *e, const struct hvd_fused_op *f);
+void hvd_trace_hooks_ended(struct hvd_engine *e, const struct hvd_fused_op *f);
 
 /* A cached tensor has ended. */
-void hvd_tell_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry, hvd_status_t status);
+void hvd_trace_hooks_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry,
+                                hvd_status_t status);
 
 /* A tensor is in a slot from now on. */
-void hvd_tell_slot(struct hvd_engine *e, struct hvd_set *set, const struct hvd_cache_slot *slot);
+void hvd_trace_hooks_slot(struct hvd_engine *e, struct hvd_set *set,
+                          const struct hvd_cache_slot *slot);
 
 /* --- apply.c: caller is the progress owner, without mu ---------------------------------------- */
 

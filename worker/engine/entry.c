@@ -200,7 +200,7 @@ void hvd_entry_finish(struct hvd_engine *e, struct hvd_entry *entry, hvd_status_
 
     hvd_telemetry_done(hvd_entry_telemetry(e, entry), (uint64_t)entry->handle, &entry->request,
                        bytes, status);
-    hvd_tell_slot_ended(e, entry, status);
+    hvd_trace_hooks_slot_ended(e, entry, status);
     entry->status = status;
     if (status != HVD_OK)
         entry->message = hvd_strdup(message); /* without memory the status has to do */
@@ -236,7 +236,7 @@ void hvd_entries_finish(struct hvd_engine *e, const struct hvd_fused_op *f, hvd_
     if (status == HVD_OK && f->request.op == HVD_ALLREDUCE &&
         (!on || (!(on & HVD_TELEMETRY_RECORDER) && hvd_fused_op_is_cached(f)))) {
         if (on)
-            hvd_tell_ended(e, f);
+            hvd_trace_hooks_ended(e, f);
         finish_together(e, f);
         return;
     }

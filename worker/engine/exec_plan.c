@@ -453,7 +453,7 @@ hvd_status_t hvd_exec_plan_begin_bits(struct hvd_engine *e, struct hvd_set *set,
         count_exec_plan(e, exec_plan);
     hvd_telemetry_laid_out(e->options.telemetry, is_hit);
     if (st == HVD_OK)
-        hvd_tell_agreed(e, set, exec_plan);
+        hvd_trace_hooks_agreed(e, set, exec_plan);
     if (st == HVD_OK)
         return begin_exec_plan(e, set, exec_plan, err);
     exec_plan->n_open = exec_plan->n_fused_ops;

@@ -386,7 +386,7 @@ static hvd_status_t start_todo(struct hvd_engine *e, struct hvd_set *set, bool *
             return HVD_OK;
         const bool asks = f->has_more && hvd_staging_exchanges(f);
         if (!asks)
-            hvd_tell_started(e, set, f);
+            hvd_trace_hooks_started(e, set, f);
         if (st == HVD_OK && f->has_more && !f->is_second && !asks && hvd_adasum_is(f))
             st = hvd_adasum_begin(e, set, f, err);
         if (st == HVD_OK && !hvd_staging_is_landing(f))

@@ -34,7 +34,7 @@ static void tell_branch_ready(struct hvd_engine *e, struct hvd_set *set, int bra
     const struct hvd_pos_range range = hvd_node_branch_range(&set->node, branch);
 
     for (int i = 0; set->negotiator && i < range.n; i++)
-        hvd_tell_ready_bits(e, set, hvd_rank_at(set, range.first + i), bits);
+        hvd_trace_hooks_ready_bits(e, set, hvd_rank_at(set, range.first + i), bits);
 }
 
 static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int branch,

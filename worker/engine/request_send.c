@@ -52,7 +52,7 @@ static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_
 {
     hvd_status_t st;
 
-    hvd_tell_asked(e, set, set->bits, n_words);
+    hvd_trace_hooks_requested(e, set, set->bits, n_words);
     if (hears_itself(set)) {
         st = hvd_hear_own_bits(e, set, n_words, now_ns, err);
     } else {

@@ -25,27 +25,28 @@ static bool has_timeline(struct hvd_engine *e, struct hvd_set *set)
 
     if (!(what_is_on(e) & HVD_TELEMETRY_TIMELINE))
         return false;
-    const unsigned n_told = hvd_telemetry_timelines(e->options.telemetry);
-    if (set->n_told == n_told)
+    const unsigned n_traced = hvd_telemetry_timelines(e->options.telemetry);
+    if (set->n_traced == n_traced)
         return true;
-    set->n_told = n_told;
+    set->n_traced = n_traced;
     for (uint32_t i = 0; i < end; i++) {
         const struct hvd_cache_slot *slot = hvd_cache_at(set->cache, i);
         if (slot)
-            hvd_tell_slot(e, set, slot);
+            hvd_trace_hooks_slot(e, set, slot);
     }
     return true;
 }
 
-void hvd_tell_slot(struct hvd_engine *e, struct hvd_set *set, const struct hvd_cache_slot *slot)
+void hvd_trace_hooks_slot(struct hvd_engine *e, struct hvd_set *set,
+                          const struct hvd_cache_slot *slot)
 {
     if ((what_is_on(e) & HVD_TELEMETRY_TIMELINE) &&
-        set->n_told == hvd_telemetry_timelines(e->options.telemetry) && !is_own(&slot->request))
+        set->n_traced == hvd_telemetry_timelines(e->options.telemetry) && !is_own(&slot->request))
         hvd_telemetry_record_slot(e->options.telemetry, set->id, slot->index, &slot->request);
 }
 
-void hvd_tell_asked(struct hvd_engine *e, struct hvd_set *set, const uint64_t *words,
-                    uint32_t n_words)
+void hvd_trace_hooks_requested(struct hvd_engine *e, struct hvd_set *set, const uint64_t *words,
+                               uint32_t n_words)
 {
     if (has_timeline(e, set))
         hvd_telemetry_record_slots(
@@ -80,8 +81,8 @@ static void tell_each_ready(const struct hvd_engine *e, const struct hvd_set *se
     }
 }
 
-void hvd_tell_ready_bits(struct hvd_engine *e, struct hvd_set *set, int rank,
-                         const struct hvd_reader *bits)
+void hvd_trace_hooks_ready_bits(struct hvd_engine *e, struct hvd_set *set, int rank,
+                                const struct hvd_reader *bits)
 {
     const unsigned on = what_is_on(e);
     const bool is_drawn = on && has_timeline(e, set);
@@ -128,8 +129,8 @@ static void tell_members(const struct hvd_engine *e, const struct hvd_fused_op *
         hvd_telemetry_record_slots(e->options.telemetry, &seen);
 }
 
-void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set,
-                     const struct hvd_exec_plan *exec_plan)
+void hvd_trace_hooks_agreed(struct hvd_engine *e, struct hvd_set *set,
+                            const struct hvd_exec_plan *exec_plan)
 {
     const unsigned on = what_is_on(e);
     const bool is_drawn = on && has_timeline(e, set);
@@ -146,7 +147,8 @@ void hvd_tell_agreed(struct hvd_engine *e, struct hvd_set *set,
     }
 }
 
-void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hvd_fused_op *f)
+void hvd_trace_hooks_started(struct hvd_engine *e, struct hvd_set *set,
+                             const struct hvd_fused_op *f)
 {
     const unsigned on = what_is_on(e);
     const bool is_cached = hvd_fused_op_is_cached(f);
@@ -167,7 +169,7 @@ void hvd_tell_started(struct hvd_engine *e, struct hvd_set *set, const struct hv
                                   &f->members[i].entry->request, transport, is_cached);
 }
 
-void hvd_tell_ended(struct hvd_engine *e, const struct hvd_fused_op *f)
+void hvd_trace_hooks_ended(struct hvd_engine *e, const struct hvd_fused_op *f)
 {
     struct hvd_set *set = NULL;
 
@@ -177,7 +179,8 @@ void hvd_tell_ended(struct hvd_engine *e, const struct hvd_fused_op *f)
         tell_members(e, f, (struct hvd_trace_slots){.kind = HVD_EVENT_DONE, .set = set->id});
 }
 
-void hvd_tell_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry, hvd_status_t status)
+void hvd_trace_hooks_slot_ended(struct hvd_engine *e, const struct hvd_entry *entry,
+                                hvd_status_t status)
 {
     const uint64_t word = (uint64_t)1 << (entry->index % 64);
 
