@@ -610,10 +610,10 @@ void hvd_trace_hooks_slot_ended(struct hvd_engine *e, const struct hvd_entry *en
 void hvd_trace_hooks_slot(struct hvd_engine *e, struct hvd_set *set,
                           const struct hvd_cache_slot *slot);
 
-/* --- apply.c: caller is the progress owner, without mu ---------------------------------------- */
+/* --- plan_apply.c: caller is the progress owner, without mu ----------------------------------- */
 
 /* Follows a plan of the coordinator, of which nothing has been read yet. */
-hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, struct hvd_reader reader,
+hvd_status_t hvd_plan_apply(struct hvd_engine *e, struct hvd_set *set, struct hvd_reader reader,
                             struct hvd_err *err);
 
 /* --- end.c: caller is the progress owner, without mu ------------------------------------------ */

@@ -191,7 +191,7 @@ hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *p
     if (st == HVD_OK)
         st = hvd_reader_init(&reader, plan->data, plan->len, err);
     if (st == HVD_OK)
-        st = hvd_apply_plan(e, set, reader, err);
+        st = hvd_plan_apply(e, set, reader, err);
     hvd_negotiator_plan_sent(set->negotiator);
     return st;
 }
@@ -220,7 +220,7 @@ static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
         pass_to_coordinator(e, reader);
     if (st == HVD_OK && set->aggregator)
         st = hvd_aggregator_plan(set->aggregator, *reader, err);
-    return st == HVD_OK ? hvd_apply_plan(e, set, *reader, err) : st;
+    return st == HVD_OK ? hvd_plan_apply(e, set, *reader, err) : st;
 }
 
 /* For telemetry: every rank that an item stands for. */

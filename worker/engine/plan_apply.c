@@ -266,7 +266,7 @@ static void adopt(struct hvd_engine *e, const struct hvd_reader *plan)
             plan->epoch, plan->fusion, (double)plan->cycle_us / 1000);
 }
 
-hvd_status_t hvd_apply_plan(struct hvd_engine *e, struct hvd_set *set, struct hvd_reader reader,
+hvd_status_t hvd_plan_apply(struct hvd_engine *e, struct hvd_set *set, struct hvd_reader reader,
                             struct hvd_err *err)
 {
     struct hvd_step step;
