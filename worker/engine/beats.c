@@ -66,7 +66,7 @@ static hvd_status_t send_beat(struct hvd_engine *e, struct hvd_set *set, enum hv
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     hvd_status_t st = hvd_message_beat(&buf, type, set->id, &beat, silent);
     if (st == HVD_OK)
-        st = hvd_send(e, rank_of(set, step->neighbour), buf.data, buf.len, err);
+        st = hvd_control_send(e, rank_of(set, step->neighbour), buf.data, buf.len, err);
     else
         st = HVD_FAIL(err, st, 0, "a probe: %s", hvd_status_str(st));
     hvd_buf_fini(&buf);

@@ -233,7 +233,7 @@ static void tell_abort(struct hvd_engine *e, int rank, const char *text)
     if (st == HVD_OK)
         st = hvd_message_end_plan(&buf, &head);
     if (st == HVD_OK)
-        st = hvd_send(e, rank, buf.data, buf.len, NULL);
+        st = hvd_control_send(e, rank, buf.data, buf.len, NULL);
     (void)st; /* the peer may be the one that is lost */
     hvd_buf_fini(&buf);
 }
@@ -249,7 +249,7 @@ hvd_status_t hvd_tell_coordinator(struct hvd_engine *e, int whose, enum hvd_leav
     if (st == HVD_OK)
         st = hvd_message_add_leave(&buf, who, why, text);
     if (st == HVD_OK)
-        st = hvd_send(e, 0, buf.data, buf.len, NULL);
+        st = hvd_control_send(e, 0, buf.data, buf.len, NULL);
     hvd_buf_fini(&buf);
     return st;
 }

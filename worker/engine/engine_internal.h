@@ -694,7 +694,7 @@ static inline bool hvd_is_child(const struct hvd_set *set, int position)
 }
 
 /* Sends up the tree. A parent that is lost is no failure of this rank, and told on; HVD_ERR_GONE
- * when it is rank 0. Else as hvd_send. */
+ * when it is rank 0. Else as hvd_control_send. */
 hvd_status_t hvd_send_up(struct hvd_engine *e, const struct hvd_set *set, const void *data,
                          size_t len, struct hvd_err *err);
 
@@ -716,7 +716,7 @@ hvd_status_t hvd_read_leave(struct hvd_engine *e, int branch, struct hvd_reader 
 hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err);
 
 /* The job is to end in order, because of a stall that this rank has found: all are told the text.
- * Failures as hvd_send. */
+ * Failures as hvd_control_send. */
 hvd_status_t hvd_end_for_stall(struct hvd_engine *e, const char *text, struct hvd_err *err);
 
 /* Ends the job because of that rank, for all, with the text: as who passes on what it says. */
@@ -732,44 +732,46 @@ hvd_status_t hvd_give_up_rank(struct hvd_engine *e, int rank, struct hvd_err *er
  * rank 3 on host b and rank 4 on host b". */
 void hvd_add_ranks(const struct hvd_engine *e, const int *ranks, int n, struct hvd_text *text);
 
-/* --- hear.c: caller is the progress owner, without mu ----------------------------------------- */
+/* --- control.c: caller is the progress owner, without mu -------------------------------------- */
 
 /* Sends a control message. */
-hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t len,
-                      struct hvd_err *err);
+hvd_status_t hvd_control_send(struct hvd_engine *e, int rank, const void *data, size_t len,
+                              struct hvd_err *err);
 
-/* Requests the cached tensors in set->bits on a rank that hears of others, itself among them. What
- * set->bits holds then is to be forgotten. */
-hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
-                               int64_t now_ns, struct hvd_err *err);
+/* Requests the cached tensors in set->bits on a rank that receives for others, itself among them.
+ * What set->bits holds then is to be forgotten. */
+hvd_status_t hvd_control_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
+                                  int64_t now_ns, struct hvd_err *err);
 
-/* The same with one request, on a rank that hears of others. */
-hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
-                                  const struct hvd_merged_request *merged, int64_t now_ns,
-                                  struct hvd_err *err);
+/* The same with one request, on a rank that receives for others. */
+hvd_status_t hvd_control_own_request(struct hvd_engine *e, struct hvd_set *set,
+                                     const struct hvd_merged_request *merged, int64_t now_ns,
+                                     struct hvd_err *err);
 
 /* For telemetry: a rank of the job has requested a tensor. */
-void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request);
+void hvd_control_trace_ready(const struct hvd_engine *e, int rank,
+                             const struct hvd_request *request);
 
 /* Sends what was made in this step: the coordinator its plan, which it follows as well, an inner
  * node of the tree what goes up. */
-hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
-                              struct hvd_err *err);
+hvd_status_t hvd_control_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                                      struct hvd_err *err);
 
 /* Reads what peers have sent. */
-hvd_status_t hvd_hear(struct hvd_engine *e, int64_t now_ns, bool *progressed, struct hvd_err *err);
+hvd_status_t hvd_control_recv(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                              struct hvd_err *err);
 
 /* Reads what came too early and is not any more. */
-hvd_status_t hvd_hear_early(struct hvd_engine *e, int64_t now_ns, bool *progressed,
-                            struct hvd_err *err);
+hvd_status_t hvd_control_recv_early(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                                    struct hvd_err *err);
 
 /* While a set is made: whether a rank has failed that the coordinator, which this rank is then, has
  * to end the job for. HVD_ERR_GONE: it has, err says why; HVD_ERR_INVALID. */
-hvd_status_t hvd_hear_end(struct hvd_engine *e, struct hvd_err *err);
+hvd_status_t hvd_control_recv_end(struct hvd_engine *e, struct hvd_err *err);
 
 /* Whether this rank passes on what others say: then it looks for messages also when it is idle.
  * Caller holds mu. */
-bool hvd_hears_others(const struct hvd_engine *e);
+bool hvd_control_serves_others(const struct hvd_engine *e);
 
 /* --- stalls.c: caller is the progress owner, without mu --------------------------------------- */
 
@@ -787,7 +789,7 @@ void hvd_beats_heard(struct hvd_set *set, int position, int64_t now_ns);
 /* A branch of all ranks has told that it is done: it answers no more. */
 void hvd_beats_left(struct hvd_engine *e, int branch);
 
-/* Reads a PING, which is answered, or a PONG. HVD_ERR_INVALID; else as hvd_send. */
+/* Reads a PING, which is answered, or a PONG. HVD_ERR_INVALID; else as hvd_control_send. */
 hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int position,
                             struct hvd_reader *reader, struct hvd_err *err);
 

@@ -84,7 +84,7 @@ hvd_status_t hvd_send_up(struct hvd_engine *e, const struct hvd_set *set, const 
 {
     const int parent = hvd_rank_at(set, set->node.parent);
 
-    const hvd_status_t st = hvd_send(e, parent, data, len, err);
+    const hvd_status_t st = hvd_control_send(e, parent, data, len, err);
     if (st != HVD_ERR_UNAVAILABLE)
         return st;
     return hear_loss(e, parent, err);

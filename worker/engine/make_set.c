@@ -7,8 +7,9 @@
  *     owner    ── starts ──┬── every now and then: messages, heartbeat of the set ──┬── goes on
  *     thread               └────── add_set, which waits for the members ────────────┘
  *
- * Messages that have to do with tensors are kept in order until the set is there (hear.c). When the
- * job ends meanwhile, the thread is left behind with what it works on: MPI cannot be called off.
+ * Messages that have to do with tensors are kept in order until the set is there (control.c). When
+ * the job ends meanwhile, the thread is left behind with what it works on: MPI cannot be called
+ * off.
  */
 #include <string.h>
 
@@ -63,14 +64,14 @@ static hvd_status_t look(struct hvd_engine *e, struct hvd_set *set, struct hvd_e
     bool progressed = false;
 
     e->now_ns = hvd_coarse_now_ns();
-    hvd_status_t st = hvd_hear(e, e->now_ns, &progressed, err);
+    hvd_status_t st = hvd_control_recv(e, e->now_ns, &progressed, err);
     if (st == HVD_OK)
-        st = hvd_hear_end(e, err);
+        st = hvd_control_recv_end(e, err);
     if (st == HVD_OK && hvd_is_stall_check_due(e, e->now_ns))
         st = hvd_check_beats(e, e->sets[0], err);
     if (st == HVD_OK)
         st = hvd_check_beats(e, set, err);
-    return st == HVD_OK ? hvd_hear_end(e, err) : st;
+    return st == HVD_OK ? hvd_control_recv_end(e, err) : st;
 }
 
 static bool is_aside(const struct hvd_engine *e)

@@ -10,7 +10,7 @@
 static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
                              struct hvd_err *err)
 {
-    hvd_status_t st = hvd_publish_plan(e, set, progressed, err);
+    hvd_status_t st = hvd_control_publish_plan(e, set, progressed, err);
 
     if (st == HVD_OK && (set->todo || set->n_moving > 0))
         st = hvd_fused_op_progress(e, set, progressed, err);
@@ -34,9 +34,9 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     if (st == HVD_OK)
         st = hvd_hear_leave(e, progressed, err);
     if (st == HVD_OK && e->early)
-        st = hvd_hear_early(e, now_ns, progressed, err);
+        st = hvd_control_recv_early(e, now_ns, progressed, err);
     if (st == HVD_OK && e->topology.size > 1)
-        st = hvd_hear(e, now_ns, progressed, err);
+        st = hvd_control_recv(e, now_ns, progressed, err);
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
         if (e->sets[i] && !hvd_set_retire(e, e->sets[i]))
             st = step_set(e, e->sets[i], progressed, err);

@@ -9,10 +9,10 @@
  * time; over shared memory until a peer wakes it. Anybody with new work wakes it from that sleep.
  *
  * With nothing outstanding here the background sleeps until it is called, 10 ms after the last
- * submission. A rank that hears others sleeps in the transport then, as the progress owner: without
- * end where peers wake it, else from idle_poll_ns up to a second, which is how late it may be for
- * another rank's shutdown or a stall warning. Where stalls are looked for, every idle rank looks a
- * few times in the warning time whether somebody asks if it is there (core/heartbeat.h).
+ * submission. A rank that receives for others sleeps in the transport then, as the progress owner:
+ * without end where peers wake it, else from idle_poll_ns up to a second, which is how late it may
+ * be for another rank's shutdown or a stall warning. Where stalls are looked for, every idle rank
+ * looks a few times in the warning time whether somebody asks if it is there (core/heartbeat.h).
  */
 #include <errno.h>
 #include <limits.h>
@@ -135,7 +135,8 @@ static bool has_fused_ops(const struct hvd_engine *e)
     return false;
 }
 
-/* Whether a stall has ended the job, and not all have left: who hears others looks on. Holds mu. */
+/* Whether a stall has ended the job, and not all have left: who receives for others looks on. Holds
+ * mu. */
 static bool is_leave_watched(const struct hvd_engine *e)
 {
     return e->stalled_ns > 0 && !atomic_load(&e->is_over);
@@ -146,7 +147,7 @@ static bool is_leave_watched(const struct hvd_engine *e)
 static void wake_background(struct hvd_engine *e)
 {
     if (e->is_deep && (atomic_load(&e->n_outstanding) > 0 || has_fused_ops(e) ||
-                       ((!e->is_ended || is_leave_watched(e)) && hvd_hears_others(e))))
+                       ((!e->is_ended || is_leave_watched(e)) && hvd_control_serves_others(e))))
         pthread_cond_signal(&e->background_cond);
 }
 
@@ -514,7 +515,7 @@ void *hvd_progress_owner_background(void *arg)
             drive_outstanding(e);
             continue;
         }
-        const bool looks = (!e->is_ended || is_leave_watched(e)) && hvd_hears_others(e);
+        const bool looks = (!e->is_ended || is_leave_watched(e)) && hvd_control_serves_others(e);
         if (is_free && (looks || rest.is_due) && atomic_load(&e->n_queued) == 0 &&
             hvd_progress_owner_once(e)) /* leaves mu for a while: look again */
             rest.look_ns = 0;

@@ -7,7 +7,7 @@
 #define REQUESTS_FLUSH ((size_t)256 * 1024) /* bytes of requests in a message, about */
 
 /* Whether what this rank requests takes the way of what others do, without a message. */
-static bool hears_itself(const struct hvd_set *set)
+static bool serves_itself(const struct hvd_set *set)
 {
     return set->negotiator || set->aggregator;
 }
@@ -34,8 +34,8 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
         merged.request.group = entry->group_number;
     if (entry->refusal)
         merged.refusal = hvd_refusal_text(e, entry, text, sizeof(text));
-    if (hears_itself(set))
-        return hvd_hear_own_request(e, set, &merged, now_ns, err);
+    if (serves_itself(set))
+        return hvd_control_own_request(e, set, &merged, now_ns, err);
     const struct hvd_by by = {.ranges = &self, .n_ranges = 1, .refusal = merged.refusal};
     if (set->message.len == 0)
         st = hvd_message_begin(&set->message, HVD_MESSAGE_REQUESTS, set->id);
@@ -53,8 +53,8 @@ static hvd_status_t send_bits(struct hvd_engine *e, struct hvd_set *set, uint32_
     hvd_status_t st;
 
     hvd_trace_hooks_requested(e, set, set->bits, n_words);
-    if (hears_itself(set)) {
-        st = hvd_hear_own_bits(e, set, n_words, now_ns, err);
+    if (serves_itself(set)) {
+        st = hvd_control_own_bits(e, set, n_words, now_ns, err);
     } else {
         st = hvd_message_bits(&set->message, set->id, set->epoch, set->bits, n_words);
         st = st == HVD_OK

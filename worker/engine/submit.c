@@ -208,11 +208,11 @@ static void call_progress_owner(struct hvd_engine *e, bool is_waited_now)
     const bool is_full = hvd_request_send_is_full(e);
 
     /* A progress owner that sleeps in the transport has to learn when the new batch is due. */
-    const bool must_hear = is_full || (e->is_asleep && e->is_new_batch) ||
-                           atomic_load(&e->n_waiters) > 0 || e->options.cycle_ns == 0;
+    const bool must_receive = is_full || (e->is_asleep && e->is_new_batch) ||
+                              atomic_load(&e->n_waiters) > 0 || e->options.cycle_ns == 0;
 
     e->is_new_batch = false;
-    if (e->has_progress_owner ? must_hear : (!is_waited_now && (e->is_deep || is_full)))
+    if (e->has_progress_owner ? must_receive : (!is_waited_now && (e->is_deep || is_full)))
         hvd_progress_owner_kick(e);
 }
 

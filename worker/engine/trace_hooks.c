@@ -70,8 +70,8 @@ static uint64_t meant(const struct hvd_set *set, const struct hvd_reader *bits, 
 }
 
 /* For the recorder. */
-static void tell_each_ready(const struct hvd_engine *e, const struct hvd_set *set, int rank,
-                            uint32_t w, uint64_t word)
+static void trace_each_ready(const struct hvd_engine *e, const struct hvd_set *set, int rank,
+                             uint32_t w, uint64_t word)
 {
     for (; word != 0; word &= word - 1) {
         const struct hvd_cache_slot *slot =
@@ -91,7 +91,7 @@ void hvd_trace_hooks_ready_bits(struct hvd_engine *e, struct hvd_set *set, int r
     for (uint32_t w = 0; on && w < bits->n_words; w++) {
         words[w % WORDS] = meant(set, bits, w);
         if (on & HVD_TELEMETRY_RECORDER)
-            tell_each_ready(e, set, rank, w, words[w % WORDS]);
+            trace_each_ready(e, set, rank, w, words[w % WORDS]);
         if (!is_drawn || (w % WORDS != WORDS - 1 && w + 1 != bits->n_words))
             continue;
         hvd_telemetry_record_slots(e->options.telemetry,

@@ -1,7 +1,7 @@
 /*
  * Messages between ranks, along the tree of a set: requests, bits and leaves go up to its root, the
  * coordinator, merged on the way by aggregators (core/aggregator.h); its plans come down. What a
- * rank that hears of others requests itself takes the same way without a message. The progress
+ * rank that receives for others requests itself takes the same way without a message. The progress
  * owner's.
  *
  *                      coordinator                       negotiator: counts, plans
@@ -20,16 +20,16 @@
 
 #define RECEIVE_MAX 64 /* messages in a step */
 
-hvd_status_t hvd_send(struct hvd_engine *e, int rank, const void *data, size_t len,
-                      struct hvd_err *err)
+hvd_status_t hvd_control_send(struct hvd_engine *e, int rank, const void *data, size_t len,
+                              struct hvd_err *err)
 {
     hvd_telemetry_sent(e->options.telemetry, len);
     return e->transport->ops->send(e->transport, rank, data, len, err);
 }
 
 /* For telemetry: a rank, or all under a child, have requested cached tensors. */
-static void tell_branch_ready(struct hvd_engine *e, struct hvd_set *set, int branch,
-                              const struct hvd_reader *bits)
+static void trace_branch_ready(struct hvd_engine *e, struct hvd_set *set, int branch,
+                               const struct hvd_reader *bits)
 {
     const struct hvd_pos_range range = hvd_node_branch_range(&set->node, branch);
 
@@ -41,7 +41,7 @@ static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int br
                                const struct hvd_reader *bits, int64_t now_ns, struct hvd_err *err)
 {
     if (e->options.telemetry && hvd_telemetry_on(e->options.telemetry))
-        tell_branch_ready(e, set, branch, bits);
+        trace_branch_ready(e, set, branch, bits);
     return set->negotiator ? hvd_negotiator_bits(set->negotiator, branch, bits, now_ns, err)
                            : hvd_aggregator_bits(set->aggregator, branch, bits, now_ns, err);
 }
@@ -53,8 +53,8 @@ static hvd_status_t count_request(struct hvd_set *set, const struct hvd_merged_r
                            : hvd_aggregator_request(set->aggregator, merged, now_ns, err);
 }
 
-hvd_status_t hvd_hear_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
-                               int64_t now_ns, struct hvd_err *err)
+hvd_status_t hvd_control_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
+                                  int64_t now_ns, struct hvd_err *err)
 {
     const struct hvd_reader bits = hvd_reader_of_bits(set->bits, n_words, set->epoch);
 
@@ -67,16 +67,17 @@ static bool is_told(const struct hvd_set *set, const struct hvd_merged_request *
     return merged->refusal.len == 0 && (set->id == 0 || merged->request.op != HVD_JOIN);
 }
 
-hvd_status_t hvd_hear_own_request(struct hvd_engine *e, struct hvd_set *set,
-                                  const struct hvd_merged_request *merged, int64_t now_ns,
-                                  struct hvd_err *err)
+hvd_status_t hvd_control_own_request(struct hvd_engine *e, struct hvd_set *set,
+                                     const struct hvd_merged_request *merged, int64_t now_ns,
+                                     struct hvd_err *err)
 {
     if (set->negotiator && is_told(set, merged))
-        hvd_tell_ready(e, e->topology.rank, &merged->request);
+        hvd_control_trace_ready(e, e->topology.rank, &merged->request);
     return count_request(set, merged, now_ns, err);
 }
 
-void hvd_tell_ready(const struct hvd_engine *e, int rank, const struct hvd_request *request)
+void hvd_control_trace_ready(const struct hvd_engine *e, int rank,
+                             const struct hvd_request *request)
 {
     if (!hvd_strview_equal(request->name, HVD_CHANGE_NAME))
         hvd_telemetry_ready(e->options.telemetry, rank, request, false);
@@ -88,7 +89,7 @@ static hvd_status_t send_down(struct hvd_engine *e, const struct hvd_set *set, c
 {
     for (int i = 0; i < set->node.n_children; i++) {
         const int rank = hvd_rank_at(set, set->node.children[i].first);
-        hvd_status_t st = hvd_send(e, rank, data, len, err);
+        hvd_status_t st = hvd_control_send(e, rank, data, len, err);
         /* A lost rank is reported by receive, which says more. */
         if (st == HVD_ERR_UNAVAILABLE)
             hvd_err_clear(err);
@@ -152,7 +153,7 @@ static hvd_status_t end_making(const struct hvd_reader *reader, struct hvd_err *
     return st == HVD_OK ? HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", text) : st;
 }
 
-hvd_status_t hvd_hear_end(struct hvd_engine *e, struct hvd_err *err)
+hvd_status_t hvd_control_recv_end(struct hvd_engine *e, struct hvd_err *err)
 {
     struct hvd_negotiator *n = e->sets[0]->negotiator;
     const struct hvd_buf *plan = NULL;
@@ -167,8 +168,8 @@ hvd_status_t hvd_hear_end(struct hvd_engine *e, struct hvd_err *err)
     return st == HVD_OK ? end_making(&reader, err) : st;
 }
 
-hvd_status_t hvd_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
-                              struct hvd_err *err)
+hvd_status_t hvd_control_publish_plan(struct hvd_engine *e, struct hvd_set *set, bool *progressed,
+                                      struct hvd_err *err)
 {
     const struct hvd_buf *plan = NULL;
     struct hvd_reader reader;
@@ -224,13 +225,13 @@ static hvd_status_t read_plan(struct hvd_engine *e, struct hvd_set *set,
 }
 
 /* For telemetry: every rank that an item stands for. */
-static void tell_all_ready(const struct hvd_engine *e, const struct hvd_set *set,
-                           const struct hvd_merged_request *merged)
+static void trace_all_ready(const struct hvd_engine *e, const struct hvd_set *set,
+                            const struct hvd_merged_request *merged)
 {
     for (uint32_t i = 0; e->options.telemetry && i < merged->by.n; i++) {
         const struct hvd_pos_range range = hvd_pos_ranges_at(&merged->by, i);
         for (int k = 0; k < range.n; k++)
-            hvd_tell_ready(e, hvd_rank_at(set, range.first + k), &merged->request);
+            hvd_control_trace_ready(e, hvd_rank_at(set, range.first + k), &merged->request);
     }
 }
 
@@ -247,7 +248,7 @@ static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int
         if (st == HVD_OK && !hvd_pos_ranges_within(&merged.by, range))
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
         if (st == HVD_OK && set->negotiator && is_told(set, &merged))
-            tell_all_ready(e, set, &merged);
+            trace_all_ready(e, set, &merged);
         if (st == HVD_OK)
             st = count_request(set, &merged, now_ns, err);
     }
@@ -357,7 +358,7 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     return st == HVD_OK ? st : HVD_WRAP(err, st, "from rank %d", in->from);
 }
 
-bool hvd_hears_others(const struct hvd_engine *e)
+bool hvd_control_serves_others(const struct hvd_engine *e)
 {
     for (uint32_t i = 0; i < e->n_sets; i++)
         if (e->sets[i] && e->sets[i]->node.n_children > 0)
@@ -374,7 +375,8 @@ static void drop_message(struct hvd_engine *e, struct hvd_inbound *in)
         hvd_free(in->data);
 }
 
-hvd_status_t hvd_hear(struct hvd_engine *e, int64_t now_ns, bool *progressed, struct hvd_err *err)
+hvd_status_t hvd_control_recv(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                              struct hvd_err *err)
 {
     struct hvd_inbound in;
 
@@ -388,7 +390,7 @@ hvd_status_t hvd_hear(struct hvd_engine *e, int64_t now_ns, bool *progressed, st
             st = read_message(e, &in, now_ns, err);
             drop_message(e, &in);
             if (st == HVD_OK && e->early && !e->making) /* kept while a set was made just now */
-                st = hvd_hear_early(e, now_ns, progressed, err);
+                st = hvd_control_recv_early(e, now_ns, progressed, err);
         } else if (st == HVD_ERR_GONE) {
             st = hvd_lose_rank(e, in.from, err);
         }
@@ -398,8 +400,8 @@ hvd_status_t hvd_hear(struct hvd_engine *e, int64_t now_ns, bool *progressed, st
     return HVD_OK;
 }
 
-hvd_status_t hvd_hear_early(struct hvd_engine *e, int64_t now_ns, bool *progressed,
-                            struct hvd_err *err)
+hvd_status_t hvd_control_recv_early(struct hvd_engine *e, int64_t now_ns, bool *progressed,
+                                    struct hvd_err *err)
 {
     hvd_status_t st = HVD_OK;
 
