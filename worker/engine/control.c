@@ -140,7 +140,7 @@ static hvd_status_t publish_end(struct hvd_engine *e, const struct hvd_buf *plan
     if (st == HVD_OK)
         st = read_end(reader, text, err);
     if (st == HVD_OK)
-        hvd_tell_end(e, 0, text);
+        hvd_job_end_announce(e, 0, text);
     return st;
 }
 
@@ -204,7 +204,7 @@ static void pass_to_coordinator(struct hvd_engine *e, const struct hvd_reader *r
     char text[HVD_TEXT_MAX + 1];
 
     if (read_end(*reader, text, NULL) == HVD_OK)
-        (void)hvd_tell_coordinator(e, 0, HVD_LEAVE_FAILED, text);
+        (void)hvd_job_end_report(e, 0, HVD_LEAVE_FAILED, text);
 }
 
 /* A plan has come from above, or an ABORT, which has no number: from rank 0 itself, which tells

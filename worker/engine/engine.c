@@ -195,7 +195,7 @@ static hvd_status_t read_result(struct hvd_entry *entry, struct hvd_outcome *out
 
     if (st == HVD_ERR_SHUTDOWN && entry->message && !entry->changes_sets) {
         (void)HVD_FAIL(&told, st, 0, "%s (tensor %.200s)", entry->message, entry->name);
-        hvd_note_heard(told.msg);
+        hvd_job_end_note(told.msg);
         return HVD_FAIL(err, st, 0, "%s", told.msg);
     }
     if (st != HVD_OK)
@@ -349,7 +349,7 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
     bool is_quiet = e->transport->ops->destroy(e->transport, e->is_down && !e->is_aborted);
     e->transport = NULL;
     if (is_quiet)
-        hvd_end_free_lost(e);
+        hvd_job_end_free_lost(e);
     for (uint32_t i = 0; i < e->n_sets && !is_quiet; i++) {
         if (!e->sets[i])
             continue;

@@ -60,12 +60,12 @@ static void note_told(struct hvd_engine *e, const char *text)
 /* Rank 0 is to end the job, or to be given up itself. */
 static void tell_rank_0(struct hvd_engine *e, int rank, const char *text)
 {
-    hvd_tell_end(e, rank, text);
+    hvd_job_end_announce(e, rank, text);
     note_told(e, text);
 }
 
 /* This rank, not the coordinator, sees that a neighbour is lost: rank 0 is told, and ends the job
- * here too. The loss of rank 0 itself ends it now, as HVD_ERR_GONE: see hvd_fail_engine. */
+ * here too. The loss of rank 0 itself ends it now, as HVD_ERR_GONE: see hvd_job_end_fail. */
 static hvd_status_t hear_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
     char text[HVD_TEXT_MAX];
@@ -137,7 +137,7 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
     /* The job fails, whoever handles the stall: nobody is kept waiting for those who do not come.
      */
     if (e->stalled_ns > 0 && hvd_rank_state_raised() == getpid()) {
-        hvd_abandon_stalled(e);
+        hvd_job_end_abandon_stalled(e);
         return HVD_OK;
     }
     write_left(e, e->topology.rank, text);
@@ -284,7 +284,7 @@ hvd_status_t hvd_end_for_stall(struct hvd_engine *e, const char *text, struct hv
 
     if (world->negotiator)
         return hvd_negotiator_close(world->negotiator, text, err);
-    if (hvd_tell_coordinator(e, e->topology.rank, HVD_LEAVE_STALLED, text) != HVD_OK)
+    if (hvd_job_end_report(e, e->topology.rank, HVD_LEAVE_STALLED, text) != HVD_OK)
         return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
     e->is_stall_told = true;
     note_told(e, text);

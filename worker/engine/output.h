@@ -14,7 +14,7 @@ struct horovod_output {
     size_t bytes;
     int64_t n_rows;
     int n_ranks;
-    struct horovod_output *next_orphan; /* the engine's, see hvd_abort_all */
+    struct horovod_output *next_orphan; /* the engine's, see hvd_job_end_abort */
     int64_t *counts;                    /* elements by rank, behind rows in the same block */
     int64_t rows[];                     /* by rank */
 };

@@ -218,11 +218,11 @@ static hvd_status_t apply_notice(struct hvd_engine *e, struct hvd_set *set,
 
     snprintf(text, sizeof(text), "%.*s", (int)step->text.len, step->text.data);
     if (step->kind == HVD_STEP_SHUTDOWN && set->id == 0)
-        return hvd_end_pending(e, text, err);
+        return hvd_job_end_pending(e, text, err);
     if (step->kind == HVD_STEP_SHUTDOWN)
-        hvd_end_set(e, set, text);
+        hvd_job_end_set(e, set, text);
     else if (step->kind == HVD_STEP_ABORT)
-        hvd_abort_all(e, text);
+        hvd_job_end_abort(e, text);
     else
         e->is_down = true;
     return HVD_OK;

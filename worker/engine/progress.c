@@ -71,7 +71,7 @@ bool hvd_progress_step(struct hvd_engine *e)
     if (st == HVD_OK && e->is_down && !e->is_done && !e->is_aborted && is_quiet(e))
         st = hvd_hear_done(e, &err);
     if (st != HVD_OK) {
-        hvd_fail_engine(e, &err);
+        hvd_job_end_fail(e, &err);
         progressed = true;
     }
     if ((e->is_aborted || e->is_done) && !atomic_load(&e->is_over)) {

@@ -126,7 +126,7 @@ static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd
     const int n_ranks = find_staying(world, is_late, ranks);
     if (n_ranks == 0)
         return HVD_OK;
-    hvd_first_cause(e, cause);
+    hvd_job_end_first_cause(e, cause);
     hvd_add_ranks(e, ranks, n_ranks, &text);
     out[0] = 'R';
     hvd_text_add(

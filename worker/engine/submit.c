@@ -25,7 +25,7 @@ static hvd_status_t refuse(const struct hvd_engine *e, const struct hvd_set *set
                        e->cause ? e->cause : "Horovod has been shut down.",
                        s->request.name.len > 200 ? 200 : (int)s->request.name.len,
                        s->request.name.data);
-        hvd_note_heard(told.msg);
+        hvd_job_end_note(told.msg);
         return HVD_FAIL(err, HVD_ERR_SHUTDOWN, 0, "%s", told.msg);
     }
     if (s->set < e->n_sets && e->infos[s->set].is_removed)

@@ -28,7 +28,7 @@ static void end_slots(struct hvd_engine *e, struct hvd_set *set, const char *tex
     }
 }
 
-void hvd_note_heard(const char *text)
+void hvd_job_end_note(const char *text)
 {
     if (hvd_str_has_prefix(text, SHUT_DOWN))
         hvd_rank_state_hear(text);
@@ -54,7 +54,7 @@ static void report_failure(struct hvd_engine *e, const char *cause)
     e->has_reported_failure = true;
 }
 
-void hvd_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
+void hvd_job_end_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
 {
     struct hvd_entry *entry;
 
@@ -124,7 +124,7 @@ static void note_stall(struct hvd_engine *e, const char *cause)
     pthread_mutex_unlock(&e->mu);
 }
 
-hvd_status_t hvd_end_pending(struct hvd_engine *e, const char *cause, struct hvd_err *err)
+hvd_status_t hvd_job_end_pending(struct hvd_engine *e, const char *cause, struct hvd_err *err)
 {
     char text[HVD_ERR_MSG_MAX];
     struct hvd_strview host, tensor;
@@ -139,7 +139,7 @@ hvd_status_t hvd_end_pending(struct hvd_engine *e, const char *cause, struct hvd
         if (!set)
             continue;
         if (i == 0)
-            hvd_end_set(e, set, text);
+            hvd_job_end_set(e, set, text);
         else if (set->negotiator) /* its members hear it in the order of its plans */
             st = hvd_negotiator_close(set->negotiator, text, err);
     }
@@ -169,7 +169,7 @@ static void end_fused_op(struct hvd_engine *e, const struct hvd_fused_op *f, con
 static void abort_set(struct hvd_engine *e, struct hvd_set *set, const char *text)
 {
     hvd_staging_abort(e, set);
-    hvd_end_set(e, set, text);
+    hvd_job_end_set(e, set, text);
     for (int i = 0; i < set->n_moving; i++) {
         if (!hvd_staging_is_landing(set->moving[i]))
             e->transport->ops->abandon(e->transport, &set->moving[i]->move);
@@ -182,7 +182,7 @@ static void abort_set(struct hvd_engine *e, struct hvd_set *set, const char *tex
     set->todo = NULL;
 }
 
-void hvd_abort_all(struct hvd_engine *e, const char *cause)
+void hvd_job_end_abort(struct hvd_engine *e, const char *cause)
 {
     char text[HVD_ERR_MSG_MAX];
 
@@ -195,7 +195,7 @@ void hvd_abort_all(struct hvd_engine *e, const char *cause)
             abort_set(e, e->sets[i], text);
 }
 
-void hvd_first_cause(struct hvd_engine *e, char text[HVD_TEXT_MAX + 1])
+void hvd_job_end_first_cause(struct hvd_engine *e, char text[HVD_TEXT_MAX + 1])
 {
     const char *cause = NULL;
 
@@ -206,17 +206,17 @@ void hvd_first_cause(struct hvd_engine *e, char text[HVD_TEXT_MAX + 1])
     pthread_mutex_unlock(&e->mu);
 }
 
-void hvd_abandon_stalled(struct hvd_engine *e)
+void hvd_job_end_abandon_stalled(struct hvd_engine *e)
 {
     char cause[HVD_TEXT_MAX + 1];
 
-    hvd_first_cause(e, cause);
-    hvd_tell_end(e, e->topology.rank, cause);
-    hvd_abort_all(e, cause);
+    hvd_job_end_first_cause(e, cause);
+    hvd_job_end_announce(e, e->topology.rank, cause);
+    hvd_job_end_abort(e, cause);
 }
 
 /* Tells a rank, not rank 0, that nothing goes on because of text. */
-static void tell_abort(struct hvd_engine *e, int rank, const char *text)
+static void announce_abort(struct hvd_engine *e, int rank, const char *text)
 {
     const struct hvd_step step = {.kind = HVD_STEP_ABORT,
                                   .slot = HVD_CACHE_NO_SLOT,
@@ -238,8 +238,8 @@ static void tell_abort(struct hvd_engine *e, int rank, const char *text)
     hvd_buf_fini(&buf);
 }
 
-hvd_status_t hvd_tell_coordinator(struct hvd_engine *e, int whose, enum hvd_leave_why why,
-                                  const char *text)
+hvd_status_t hvd_job_end_report(struct hvd_engine *e, int whose, enum hvd_leave_why why,
+                                const char *text)
 {
     const struct hvd_pos_range who = {.first = e->sets[0]->tree.position_of[whose], .n = 1};
     struct hvd_buf buf;
@@ -264,24 +264,24 @@ static void tell_orphans(struct hvd_engine *e, const char *text)
     for (int position = 1; position < world->tree.size; position++) {
         const int parent = world->tree.parent_of[position];
         if (position != self && (parent == 0 || parent == self))
-            tell_abort(e, hvd_rank_at(world, position), text);
+            announce_abort(e, hvd_rank_at(world, position), text);
     }
 }
 
-void hvd_tell_end(struct hvd_engine *e, int whose, const char *text)
+void hvd_job_end_announce(struct hvd_engine *e, int whose, const char *text)
 {
     if (e->topology.rank == 0)
         for (int rank = 1; rank < e->topology.size; rank++)
-            tell_abort(e, rank, text);
+            announce_abort(e, rank, text);
     else if (whose == 0 ||
-             hvd_tell_coordinator(e, whose, HVD_LEAVE_FAILED, text) == HVD_ERR_UNAVAILABLE)
+             hvd_job_end_report(e, whose, HVD_LEAVE_FAILED, text) == HVD_ERR_UNAVAILABLE)
         tell_orphans(e, text);
     /* It may be alive, and is to blame nobody else for ending then. */
     if (e->topology.rank != 0 && whose == 0)
-        (void)hvd_tell_coordinator(e, 0, HVD_LEAVE_FAILED, text);
+        (void)hvd_job_end_report(e, 0, HVD_LEAVE_FAILED, text);
 }
 
-void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err)
+void hvd_job_end_fail(struct hvd_engine *e, const struct hvd_err *err)
 {
     char cause[HVD_ERR_MSG_MAX];
     const char *host = e->transport->ops->host(e->transport, e->topology.rank);
@@ -295,12 +295,12 @@ void hvd_fail_engine(struct hvd_engine *e, const struct hvd_err *err)
         snprintf(cause, sizeof(cause), "Rank %d%s%.64s failed: %.800s", e->topology.rank,
                  host ? " on host " : "", host ? host : "", err->msg);
     /* before peers can see that something was given up */
-    hvd_tell_end(e, is_orphan ? 0 : e->topology.rank, cause);
-    hvd_abort_all(e, cause);
+    hvd_job_end_announce(e, is_orphan ? 0 : e->topology.rank, cause);
+    hvd_job_end_abort(e, cause);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", cause);
 }
 
-void hvd_end_free_lost(struct hvd_engine *e)
+void hvd_job_end_free_lost(struct hvd_engine *e)
 {
     while (e->orphans) {
         struct horovod_output *next = e->orphans->next_orphan;
