@@ -18,13 +18,13 @@ static int neighbour_of(const struct hvd_set *set, int position)
 {
     if (position == set->node.parent)
         return 0;
-    return hvd_is_child(set, position) ? hvd_node_branch(&set->node, position) : -1;
+    return hvd_membership_is_child(set, position) ? hvd_node_branch(&set->node, position) : -1;
 }
 
 static int rank_of(const struct hvd_set *set, int neighbour)
 {
-    return hvd_rank_at(set,
-                       neighbour == 0 ? set->node.parent : set->node.children[neighbour - 1].first);
+    return hvd_membership_rank_at(set, neighbour == 0 ? set->node.parent
+                                                      : set->node.children[neighbour - 1].first);
 }
 
 hvd_status_t hvd_beats_create(const struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
@@ -258,8 +258,8 @@ static void add_as_silent(const struct hvd_engine *e, const struct hvd_set *set,
     int n = 0;
 
     for (int i = 0; i < n_silent; i++)
-        if (hvd_rank_at(set, silent[i]) != lost)
-            others[n++] = hvd_rank_at(set, silent[i]);
+        if (hvd_membership_rank_at(set, silent[i]) != lost)
+            others[n++] = hvd_membership_rank_at(set, silent[i]);
     if (n == 0)
         return;
     hvd_text_add(text, "; ");
@@ -281,7 +281,7 @@ static hvd_status_t give_up(struct hvd_engine *e, const struct hvd_set *set,
                  (double)e->options.stall_shutdown_ns / 1e9, shutdown_time);
     add_as_silent(e, set, rank, &text);
     hvd_err_set(err, HVD_ERR_TIMEOUT, 0, "%s", out);
-    return hvd_give_up_rank(e, rank, err);
+    return hvd_membership_give_up(e, rank, err);
 }
 
 /* Who the data is to come from, or go to, where the transport knows it. */
@@ -326,7 +326,7 @@ static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
         hvd_text_add(text, ": the device of this rank is not done");
     } else if (n_silent > 0) {
         for (int i = 0; i < n_silent; i++)
-            silent[i] = hvd_rank_at(set, silent[i]);
+            silent[i] = hvd_membership_rank_at(set, silent[i]);
         hvd_text_add(text, ": no answer comes from ");
         hvd_add_ranks(e, silent, n_silent, text);
     } else {
@@ -399,7 +399,7 @@ static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *s
         if (range.n > 1 || has_left(set, range.first) || is_silent(set, range.first))
             continue;
         if (n < HVD_RANKS_NAMED)
-            ranks[n] = hvd_rank_at(set, range.first);
+            ranks[n] = hvd_membership_rank_at(set, range.first);
         n++;
     }
     if (n == 0)

@@ -34,7 +34,7 @@ static void trace_branch_ready(struct hvd_engine *e, struct hvd_set *set, int br
     const struct hvd_pos_range range = hvd_node_branch_range(&set->node, branch);
 
     for (int i = 0; set->negotiator && i < range.n; i++)
-        hvd_trace_hooks_ready_bits(e, set, hvd_rank_at(set, range.first + i), bits);
+        hvd_trace_hooks_ready_bits(e, set, hvd_membership_rank_at(set, range.first + i), bits);
 }
 
 static hvd_status_t count_bits(struct hvd_engine *e, struct hvd_set *set, int branch,
@@ -88,7 +88,7 @@ static hvd_status_t send_down(struct hvd_engine *e, const struct hvd_set *set, c
                               size_t len, struct hvd_err *err)
 {
     for (int i = 0; i < set->node.n_children; i++) {
-        const int rank = hvd_rank_at(set, set->node.children[i].first);
+        const int rank = hvd_membership_rank_at(set, set->node.children[i].first);
         hvd_status_t st = hvd_control_send(e, rank, data, len, err);
         /* A lost rank is reported by receive, which says more. */
         if (st == HVD_ERR_UNAVAILABLE)
@@ -108,7 +108,7 @@ static hvd_status_t send_up(struct hvd_engine *e, struct hvd_set *set, bool *pro
 
     while ((st = hvd_aggregator_next(set->aggregator, &message, err)) == HVD_OK && message) {
         *progressed = true;
-        st = hvd_send_up(e, set, message->data, message->len, err);
+        st = hvd_membership_send_up(e, set, message->data, message->len, err);
         if (st != HVD_OK)
             return st;
     }
@@ -231,7 +231,8 @@ static void trace_all_ready(const struct hvd_engine *e, const struct hvd_set *se
     for (uint32_t i = 0; e->options.telemetry && i < merged->by.n; i++) {
         const struct hvd_pos_range range = hvd_pos_ranges_at(&merged->by, i);
         for (int k = 0; k < range.n; k++)
-            hvd_control_trace_ready(e, hvd_rank_at(set, range.first + k), &merged->request);
+            hvd_control_trace_ready(e, hvd_membership_rank_at(set, range.first + k),
+                                    &merged->request);
     }
 }
 
@@ -267,7 +268,7 @@ static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
 
     if (set->negotiator)
         return hvd_negotiator_partial(set->negotiator, branch, reader, now_ns, err);
-    return hvd_send_up(e, set, in->data, in->len, err);
+    return hvd_membership_send_up(e, set, in->data, in->len, err);
 }
 
 /* A peer has made a set that this rank is about to make: what it says has to wait, as all does
@@ -298,7 +299,7 @@ static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader
     if (position < 0)
         return false;
     if (reader->type >= HVD_MESSAGE_PING)
-        return position == set->node.parent || hvd_is_child(set, position);
+        return position == set->node.parent || hvd_membership_is_child(set, position);
     if (reader->type == HVD_MESSAGE_PLAN)
         return !set->negotiator && (reader->epoch == 0 || position == set->node.parent);
     if ((!set->negotiator && !set->aggregator) ||
@@ -306,7 +307,7 @@ static bool may_say(const struct hvd_set *set, int from, const struct hvd_reader
         return false;
     if (reader->type == HVD_MESSAGE_LEAVE && set->negotiator)
         return position > 0;
-    return hvd_is_child(set, position);
+    return hvd_membership_is_child(set, position);
 }
 
 /* Whether a message is for now, although a set is being made: a probe, or that the job ends. */
@@ -352,7 +353,7 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
     else if (reader.type >= HVD_MESSAGE_PING)
         st = hvd_beats_read(e, set, set->tree.position_of[from], &reader, err);
     else if (reader.type == HVD_MESSAGE_LEAVE)
-        st = hvd_read_leave(e, branch, &reader, err);
+        st = hvd_membership_read_leave(e, branch, &reader, err);
     else
         st = read_requests(e, set, branch, &reader, now_ns, err);
     return st == HVD_OK ? st : HVD_WRAP(err, st, "from rank %d", in->from);
@@ -392,7 +393,7 @@ hvd_status_t hvd_control_recv(struct hvd_engine *e, int64_t now_ns, bool *progre
             if (st == HVD_OK && e->early && !e->making) /* kept while a set was made just now */
                 st = hvd_control_recv_early(e, now_ns, progressed, err);
         } else if (st == HVD_ERR_GONE) {
-            st = hvd_lose_rank(e, in.from, err);
+            st = hvd_membership_lose(e, in.from, err);
         }
         if (st != HVD_OK)
             return st;

@@ -256,7 +256,7 @@ hvd_status_t hvd_job_end_report(struct hvd_engine *e, int whose, enum hvd_leave_
 
 /* The coordinator is lost, which not all may have seen: its children hear of it from here, and each
  * passes it on to those under it, as this rank does. */
-static void tell_orphans(struct hvd_engine *e, const char *text)
+static void notify_orphans(struct hvd_engine *e, const char *text)
 {
     const struct hvd_set *world = e->sets[0];
     const int self = world->node.range.first;
@@ -264,7 +264,7 @@ static void tell_orphans(struct hvd_engine *e, const char *text)
     for (int position = 1; position < world->tree.size; position++) {
         const int parent = world->tree.parent_of[position];
         if (position != self && (parent == 0 || parent == self))
-            announce_abort(e, hvd_rank_at(world, position), text);
+            announce_abort(e, hvd_membership_rank_at(world, position), text);
     }
 }
 
@@ -275,7 +275,7 @@ void hvd_job_end_announce(struct hvd_engine *e, int whose, const char *text)
             announce_abort(e, rank, text);
     else if (whose == 0 ||
              hvd_job_end_report(e, whose, HVD_LEAVE_FAILED, text) == HVD_ERR_UNAVAILABLE)
-        tell_orphans(e, text);
+        notify_orphans(e, text);
     /* It may be alive, and is to blame nobody else for ending then. */
     if (e->topology.rank != 0 && whose == 0)
         (void)hvd_job_end_report(e, 0, HVD_LEAVE_FAILED, text);

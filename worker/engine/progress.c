@@ -32,7 +32,7 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
         st = hvd_request_send_queued(e, now_ns, progressed, err);
 
     if (st == HVD_OK)
-        st = hvd_hear_leave(e, progressed, err);
+        st = hvd_membership_send_leave(e, progressed, err);
     if (st == HVD_OK && e->early)
         st = hvd_control_recv_early(e, now_ns, progressed, err);
     if (st == HVD_OK && e->topology.size > 1)
@@ -69,7 +69,7 @@ bool hvd_progress_step(struct hvd_engine *e)
     if (!e->is_aborted && !e->is_done)
         st = step(e, &progressed, &err);
     if (st == HVD_OK && e->is_down && !e->is_done && !e->is_aborted && is_quiet(e))
-        st = hvd_hear_done(e, &err);
+        st = hvd_membership_send_done(e, &err);
     if (st != HVD_OK) {
         hvd_job_end_fail(e, &err);
         progressed = true;

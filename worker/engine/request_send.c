@@ -17,7 +17,8 @@ static hvd_status_t send_message(struct hvd_engine *e, struct hvd_set *set, stru
 {
     if (set->message.len == 0)
         return HVD_OK;
-    const hvd_status_t st = hvd_send_up(e, set, set->message.data, set->message.len, err);
+    const hvd_status_t st =
+        hvd_membership_send_up(e, set, set->message.data, set->message.len, err);
     hvd_buf_reset(&set->message);
     return st;
 }

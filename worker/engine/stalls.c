@@ -59,7 +59,7 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s. Will shutdown.", out);
     /* Without a thread of its own a rank does not answer, though its program runs. */
     if (e->topology.thread_bound || !hvd_beats_are_missed(e, set, now_ns - limit_ns))
-        return hvd_end_for_stall(e, out, err);
+        return hvd_membership_end_for_stall(e, out, err);
     /* Of another set: rank 0 hears of it as of any failure here. */
     return set->id == 0 ? hvd_negotiator_leave(set->negotiator, (struct hvd_pos_range){.n = 1},
                                                true, out, err)
@@ -103,7 +103,7 @@ static int find_staying(const struct hvd_set *world, bool is_late, int ranks[HVD
         if ((range.n > 1 && !is_late) || have_all_left(world, range))
             continue;
         if (n_ranks < HVD_RANKS_NAMED)
-            ranks[n_ranks] = hvd_rank_at(world, range.first);
+            ranks[n_ranks] = hvd_membership_rank_at(world, range.first);
         n_ranks++;
     }
     return n_ranks;
@@ -132,7 +132,7 @@ static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd
     hvd_text_add(
         &text, "%s did not call horovod_shutdown in the %.3g seconds since the job was to end: %s",
         is_late ? ", or a rank behind it," : "", (double)limit_ns / 1e9, cause);
-    return hvd_end_because(e, ranks[0], out, err);
+    return hvd_membership_end_for_rank(e, ranks[0], out, err);
 }
 
 hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,

@@ -49,7 +49,7 @@ static void write_loss(const struct hvd_engine *e, int rank, const char *why,
     hvd_text_add(&text, " is lost: %s", why);
 }
 
-static void note_told(struct hvd_engine *e, const char *text)
+static void note_report(struct hvd_engine *e, const char *text)
 {
     if (e->told_ns > 0)
         return;
@@ -58,15 +58,15 @@ static void note_told(struct hvd_engine *e, const char *text)
 }
 
 /* Rank 0 is to end the job, or to be given up itself. */
-static void tell_rank_0(struct hvd_engine *e, int rank, const char *text)
+static void report_to_rank_0(struct hvd_engine *e, int rank, const char *text)
 {
     hvd_job_end_announce(e, rank, text);
-    note_told(e, text);
+    note_report(e, text);
 }
 
 /* This rank, not the coordinator, sees that a neighbour is lost: rank 0 is told, and ends the job
  * here too. The loss of rank 0 itself ends it now, as HVD_ERR_GONE: see hvd_job_end_fail. */
-static hvd_status_t hear_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
+static hvd_status_t note_loss(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
     char text[HVD_TEXT_MAX];
 
@@ -74,20 +74,20 @@ static hvd_status_t hear_loss(struct hvd_engine *e, int rank, struct hvd_err *er
     hvd_err_clear(err);
     if (rank == 0)
         return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", text);
-    tell_rank_0(e, rank, text);
+    report_to_rank_0(e, rank, text);
     return HVD_OK;
 }
 
 /* Sends up the tree. A parent that is lost is no failure of this rank. */
-hvd_status_t hvd_send_up(struct hvd_engine *e, const struct hvd_set *set, const void *data,
-                         size_t len, struct hvd_err *err)
+hvd_status_t hvd_membership_send_up(struct hvd_engine *e, const struct hvd_set *set,
+                                    const void *data, size_t len, struct hvd_err *err)
 {
-    const int parent = hvd_rank_at(set, set->node.parent);
+    const int parent = hvd_membership_rank_at(set, set->node.parent);
 
     const hvd_status_t st = hvd_control_send(e, parent, data, len, err);
     if (st != HVD_ERR_UNAVAILABLE)
         return st;
-    return hear_loss(e, parent, err);
+    return note_loss(e, parent, err);
 }
 
 /* Tells the parent in the tree of the job that ranks leave. */
@@ -101,7 +101,7 @@ static hvd_status_t send_leave(struct hvd_engine *e, struct hvd_pos_range who, c
     if (st == HVD_OK)
         st = hvd_message_add_leave(&buf, who, HVD_LEAVE_CALLED, text);
     if (st == HVD_OK)
-        st = hvd_send_up(e, e->sets[0], buf.data, buf.len, err);
+        st = hvd_membership_send_up(e, e->sets[0], buf.data, buf.len, err);
     else
         st = HVD_FAIL(err, st, 0, "leaving: %s", hvd_status_str(st));
     hvd_buf_fini(&buf);
@@ -124,7 +124,7 @@ static void write_left(const struct hvd_engine *e, int rank, char text[HVD_TEXT_
              host ? " on host " : "", host ? host : "");
 }
 
-hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
+hvd_status_t hvd_membership_send_leave(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
 {
     const struct hvd_pos_range self = {.first = e->sets[0]->node.range.first, .n = 1};
     char text[HVD_TEXT_MAX + 1];
@@ -148,7 +148,7 @@ hvd_status_t hvd_hear_leave(struct hvd_engine *e, bool *progressed, struct hvd_e
     return send_leave(e, self, text, err);
 }
 
-hvd_status_t hvd_hear_done(struct hvd_engine *e, struct hvd_err *err)
+hvd_status_t hvd_membership_send_done(struct hvd_engine *e, struct hvd_err *err)
 {
     const struct hvd_node *node = &e->sets[0]->node;
     hvd_status_t st = HVD_OK;
@@ -179,7 +179,7 @@ static void name_host(int rank, const char *host, struct hvd_strview cause,
 static void write_cause(const struct hvd_engine *e, struct hvd_pos_range who, bool failed,
                         struct hvd_strview cause, char text[HVD_TEXT_MAX + 1])
 {
-    const int rank = hvd_rank_at(e->sets[0], who.first);
+    const int rank = hvd_membership_rank_at(e->sets[0], who.first);
     const char *host = e->transport->ops->host(e->transport, rank);
 
     if (failed)
@@ -213,8 +213,8 @@ static hvd_status_t read_stall(const struct hvd_set *world, struct hvd_strview c
     return hvd_negotiator_close(world->negotiator, text, err);
 }
 
-hvd_status_t hvd_read_leave(struct hvd_engine *e, int branch, struct hvd_reader *reader,
-                            struct hvd_err *err)
+hvd_status_t hvd_membership_read_leave(struct hvd_engine *e, int branch, struct hvd_reader *reader,
+                                       struct hvd_err *err)
 {
     struct hvd_set *set = e->sets[0];
     char text[HVD_TEXT_MAX + 1];
@@ -245,7 +245,7 @@ static bool is_neighbour(const struct hvd_set *world, int rank)
 {
     const int position = world->tree.position_of[rank];
 
-    return position == world->node.parent || hvd_is_child(world, position);
+    return position == world->node.parent || hvd_membership_is_child(world, position);
 }
 
 /* The coordinator ends the job because of a rank that is lost. */
@@ -264,21 +264,22 @@ static hvd_status_t end_for_loss(struct hvd_engine *e, int rank, struct hvd_err 
 
 /* A rank is gone for good. The coordinator ends the job; its neighbours in the tree make sure that
  * the coordinator knows, others hear of it. */
-hvd_status_t hvd_lose_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
+hvd_status_t hvd_membership_lose(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
     struct hvd_set *world = e->sets[0];
 
     if (rank == e->topology.rank) /* the others go on without it, and nothing will come any more */
         return HVD_WRAP(err, HVD_ERR_UNAVAILABLE, "this rank is cut off from the others");
     if (!world->negotiator && (rank == 0 || is_neighbour(world, rank)))
-        return hear_loss(e, rank, err);
+        return note_loss(e, rank, err);
     if (world->negotiator)
         return end_for_loss(e, rank, err);
     hvd_err_clear(err);
     return HVD_OK;
 }
 
-hvd_status_t hvd_end_for_stall(struct hvd_engine *e, const char *text, struct hvd_err *err)
+hvd_status_t hvd_membership_end_for_stall(struct hvd_engine *e, const char *text,
+                                          struct hvd_err *err)
 {
     struct hvd_set *world = e->sets[0];
 
@@ -287,11 +288,12 @@ hvd_status_t hvd_end_for_stall(struct hvd_engine *e, const char *text, struct hv
     if (hvd_job_end_report(e, e->topology.rank, HVD_LEAVE_STALLED, text) != HVD_OK)
         return HVD_FAIL(err, HVD_ERR_TIMEOUT, 0, "%s", text);
     e->is_stall_told = true;
-    note_told(e, text);
+    note_report(e, text);
     return HVD_OK;
 }
 
-hvd_status_t hvd_end_because(struct hvd_engine *e, int rank, const char *text, struct hvd_err *err)
+hvd_status_t hvd_membership_end_for_rank(struct hvd_engine *e, int rank, const char *text,
+                                         struct hvd_err *err)
 {
     struct hvd_set *world = e->sets[0];
     const struct hvd_pos_range who = {.first = world->tree.position_of[rank], .n = 1};
@@ -299,11 +301,11 @@ hvd_status_t hvd_end_because(struct hvd_engine *e, int rank, const char *text, s
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
     if (world->negotiator)
         return hvd_negotiator_leave(world->negotiator, who, true, text, err);
-    tell_rank_0(e, rank, text);
+    report_to_rank_0(e, rank, text);
     return HVD_OK;
 }
 
-hvd_status_t hvd_give_up_rank(struct hvd_engine *e, int rank, struct hvd_err *err)
+hvd_status_t hvd_membership_give_up(struct hvd_engine *e, int rank, struct hvd_err *err)
 {
     char text[HVD_TEXT_MAX];
 
@@ -311,5 +313,5 @@ hvd_status_t hvd_give_up_rank(struct hvd_engine *e, int rank, struct hvd_err *er
         return end_for_loss(e, rank, err);
     write_loss(e, rank, err->msg, text);
     hvd_log(e->options.log, HVD_LOG_ERROR, "engine", "%s", text);
-    return hear_loss(e, rank, err);
+    return note_loss(e, rank, err);
 }
