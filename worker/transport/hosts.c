@@ -33,12 +33,12 @@ static bool is_legal(const struct hvd_hosts_shape *shape, int size)
            shape->stage_bytes >= (size_t)size * PART_MIN;
 }
 
-size_t hvd_hosts_size(const struct hvd_hosts_shape *shape, int n_mates, int size)
+size_t hvd_hosts_size(const struct hvd_hosts_shape *shape, int n_local, int size)
 {
     const struct hvd_hosts_shape full = with_defaults(shape, size);
-    const size_t n = (size_t)n_mates;
+    const size_t n = (size_t)n_local;
 
-    if (n_mates < 1 || !is_legal(&full, size))
+    if (n_local < 1 || !is_legal(&full, size))
         return 0;
     return n * sizeof(struct hvd_hosts_flags) + (size_t)full.n_slots * n * full.stage_bytes;
 }
@@ -59,37 +59,37 @@ static uint64_t read_flag(const _Atomic uint64_t *flag)
 static void raise_flag(struct hvd_hosts *h, _Atomic uint64_t *flag, uint64_t value)
 {
     atomic_store_explicit(flag, value, memory_order_release);
-    for (int place = 0; h->bell && place < h->team->n_mates; place++)
-        if (place != h->team->place)
-            hvd_shm_nudge(h->bell, h->bell_ranks[place]);
+    for (int local_rank = 0; h->bell && local_rank < h->team->n_local; local_rank++)
+        if (local_rank != h->team->local_rank)
+            hvd_shm_nudge(h->bell, h->bell_ranks[local_rank]);
 }
 
-static bool is_staged(const struct hvd_hosts *h, int place, uint64_t number)
+static bool is_staged(const struct hvd_hosts *h, int local_rank, uint64_t number)
 {
-    if (place != HVD_HOSTS_ALL)
-        return read_flag(&h->flags[place].staged) > number;
-    for (int i = 0; i < h->team->n_mates; i++)
+    if (local_rank != HVD_HOSTS_ALL)
+        return read_flag(&h->flags[local_rank].staged) > number;
+    for (int i = 0; i < h->team->n_local; i++)
         if (read_flag(&h->flags[i].staged) <= number)
             return false;
     return true;
 }
 
-static bool has_arrived(const struct hvd_hosts *h, int place, uint64_t number)
+static bool has_arrived(const struct hvd_hosts *h, int local_rank, uint64_t number)
 {
-    if (place != HVD_HOSTS_ALL)
-        return read_flag(&h->flags[place].arrived) > number;
-    for (int i = 0; i < h->team->n_carriers; i++)
+    if (local_rank != HVD_HOSTS_ALL)
+        return read_flag(&h->flags[local_rank].arrived) > number;
+    for (int i = 0; i < h->team->n_leaders; i++)
         if (read_flag(&h->flags[i].arrived) <= number)
             return false;
     return true;
 }
 
-/* Whether all mates have fetched what was in the slot. */
+/* Whether all local peers have fetched what was in the slot. */
 static bool is_free(const struct hvd_hosts *h, uint64_t number)
 {
     const uint64_t n_slots = (uint64_t)h->shape.n_slots;
 
-    for (int i = 0; i < h->team->n_mates; i++)
+    for (int i = 0; i < h->team->n_local; i++)
         if (read_flag(&h->flags[i].fetched) + n_slots <= number)
             return false;
     return true;
@@ -107,12 +107,12 @@ static bool can_stage(const struct hvd_hosts *h)
     return h->next && is_free(h, h->n_staged);
 }
 
-static bool can_carry(const struct hvd_hosts *h)
+static bool can_exchange(const struct hvd_hosts *h)
 {
-    if (h->n_carried == h->n_staged)
+    if (h->n_exchanged == h->n_staged)
         return false;
-    const struct hvd_hosts_move *mv = chunk_of(h, h->n_carried)->mv;
-    return !mv->carries || is_staged(h, mv->awaits_stage, h->n_carried);
+    const struct hvd_hosts_move *mv = chunk_of(h, h->n_exchanged)->mv;
+    return !mv->leads || is_staged(h, mv->awaits_stage, h->n_exchanged);
 }
 
 static bool can_fetch(const struct hvd_hosts *h)
@@ -126,7 +126,7 @@ static bool can_fetch(const struct hvd_hosts *h)
 
 bool hvd_hosts_has_news(const struct hvd_hosts *h)
 {
-    return !h->is_broken && (can_stage(h) || can_carry(h) || can_fetch(h));
+    return !h->is_broken && (can_stage(h) || can_exchange(h) || can_fetch(h));
 }
 
 static void stage(struct hvd_hosts *h)
@@ -139,50 +139,51 @@ static void stage(struct hvd_hosts *h)
     chunk->number = h->n_staged;
     chunk->at = mv->staged;
     chunk->count = left < mv->stride ? left : mv->stride;
-    chunk->is_carried = false;
+    chunk->is_exchanged = false;
     mv->steps->stage(h, chunk);
     mv->staged += chunk->count;
     if (mv->staged == mv->total)
         h->next = mv->next;
-    raise_flag(h, &h->flags[h->team->place].staged, ++h->n_staged);
+    raise_flag(h, &h->flags[h->team->local_rank].staged, ++h->n_staged);
 }
 
-static void carry(struct hvd_hosts *h)
+static void exchange(struct hvd_hosts *h)
 {
-    struct hvd_hosts_chunk *chunk = chunk_of(h, h->n_carried++);
+    struct hvd_hosts_chunk *chunk = chunk_of(h, h->n_exchanged++);
 
-    if (!chunk->mv->carries || !chunk->mv->steps->carry(h, chunk))
+    if (!chunk->mv->leads || !chunk->mv->steps->exchange(h, chunk))
         return;
     if (h->far->ops->start(h->far, &chunk->far, &h->failure) == HVD_OK)
-        chunk->is_carried = true;
+        chunk->is_exchanged = true;
     else
         h->is_broken = true;
 }
 
-/* Looks for what has come from the other groups; whether anything has. */
+/* Looks for what has come from the other domains; whether anything has. */
 static bool arrive(struct hvd_hosts *h)
 {
     const uint64_t before = h->n_arrived;
 
-    for (uint64_t number = before; number < h->n_carried && !h->is_broken; number++) {
+    for (uint64_t number = before; number < h->n_exchanged && !h->is_broken; number++) {
         struct hvd_hosts_chunk *chunk = chunk_of(h, number);
-        if (!chunk->is_carried)
+        if (!chunk->is_exchanged)
             continue;
         hvd_status_t st = h->far->ops->test(h->far, &chunk->far, &h->failure);
         if (st == HVD_INPROGRESS)
             continue;
-        chunk->is_carried = false;
+        chunk->is_exchanged = false;
         h->is_broken = st != HVD_OK;
         if (h->is_broken)
             h->far->ops->abandon(h->far, &chunk->far);
         else if (chunk->mv->steps->arrive)
             chunk->mv->steps->arrive(h, chunk);
     }
-    while (h->n_arrived < h->n_carried && !h->is_broken && !chunk_of(h, h->n_arrived)->is_carried)
+    while (h->n_arrived < h->n_exchanged && !h->is_broken &&
+           !chunk_of(h, h->n_arrived)->is_exchanged)
         h->n_arrived++;
     if (h->n_arrived == before)
         return false;
-    raise_flag(h, &h->flags[h->team->place].arrived, h->n_arrived);
+    raise_flag(h, &h->flags[h->team->local_rank].arrived, h->n_arrived);
     return true;
 }
 
@@ -198,7 +199,7 @@ static void fetch(struct hvd_hosts *h)
         if (!h->first)
             h->last = NULL;
     }
-    raise_flag(h, &h->flags[h->team->place].fetched, ++h->n_fetched);
+    raise_flag(h, &h->flags[h->team->local_rank].fetched, ++h->n_fetched);
 }
 
 /* Takes everything as far as it goes. */
@@ -206,8 +207,8 @@ static void progress(struct hvd_hosts *h)
 {
     for (int busy = 0; busy < BUSY_MAX && h->first && !h->is_broken; busy++) {
         bool moved = arrive(h);
-        if (!h->is_broken && can_carry(h)) {
-            carry(h);
+        if (!h->is_broken && can_exchange(h)) {
+            exchange(h);
             moved = true;
         }
         if (!h->is_broken && can_fetch(h)) {
@@ -300,11 +301,11 @@ void hvd_hosts_abandon(struct hvd_hosts *h, struct hvd_collective *c)
     if (!mv->is_done) {
         hvd_err_set(&h->failure, HVD_ERR_CANCELED, 0, "an earlier collective was given up");
         h->is_broken = true;
-        for (uint64_t number = h->n_arrived; number < h->n_carried; number++) {
+        for (uint64_t number = h->n_arrived; number < h->n_exchanged; number++) {
             struct hvd_hosts_chunk *chunk = chunk_of(h, number);
-            if (chunk->is_carried)
+            if (chunk->is_exchanged)
                 h->far->ops->abandon(h->far, &chunk->far);
-            chunk->is_carried = false;
+            chunk->is_exchanged = false;
         }
     }
     struct hvd_hosts_move *last = NULL;
@@ -320,17 +321,18 @@ void hvd_hosts_abandon(struct hvd_hosts *h, struct hvd_collective *c)
     put_back(h, c);
 }
 
-/* Adds the mates whose flags have not come past a number; `place`: of one of them, or of all. */
+/* Adds the local peers whose flags have not come past a number; `local_rank`: of one of them, or of
+ * all. */
 static int add_late(const struct hvd_hosts *h, const _Atomic uint64_t *first, uint64_t number,
-                    int place, int *ranks, int room)
+                    int local_rank, int *ranks, int room)
 {
     const size_t stride = sizeof(struct hvd_hosts_flags) / sizeof(*first);
     int n = 0;
 
-    for (int i = 0; i < h->team->n_mates && n < room; i++)
-        if ((place == HVD_HOSTS_ALL || place == i) &&
+    for (int i = 0; i < h->team->n_local && n < room; i++)
+        if ((local_rank == HVD_HOSTS_ALL || local_rank == i) &&
             read_flag(&first[(size_t)i * stride]) <= number)
-            ranks[n++] = h->team->ranks[h->team->mates[i]];
+            ranks[n++] = h->team->ranks[h->team->local_peers[i]];
     return n;
 }
 
@@ -345,25 +347,25 @@ int hvd_hosts_awaits(struct hvd_hosts *h, int *ranks, int room)
                                            ranks, room);
     struct hvd_hosts_chunk *chunk = chunk_of(h, number);
     const struct hvd_hosts_move *mv = chunk->mv;
-    if ((number >= h->n_carried && mv->carries) || mv->fetches_stage)
+    if ((number >= h->n_exchanged && mv->leads) || mv->fetches_stage)
         return add_late(h, &h->flags[0].staged, number, mv->awaits_stage, ranks, room);
-    if (chunk->is_carried)
+    if (chunk->is_exchanged)
         return h->far->ops->awaits ? h->far->ops->awaits(h->far, &chunk->far, ranks, room) : 0;
     return add_late(h, &h->flags[0].arrived, number, mv->awaits_arrival, ranks,
-                    room < h->team->n_carriers ? room : h->team->n_carriers);
+                    room < h->team->n_leaders ? room : h->team->n_leaders);
 }
 
-/* A chunk that has arrived has moved further than any that is carried. */
+/* A chunk that has arrived has moved further than any that is exchanged. */
 #define MOVED_SHIFT 32
 
 uint64_t hvd_hosts_moved(struct hvd_hosts *h)
 {
-    uint64_t n = (h->n_staged + h->n_carried + h->n_arrived + h->n_fetched) << MOVED_SHIFT;
+    uint64_t n = (h->n_staged + h->n_exchanged + h->n_arrived + h->n_fetched) << MOVED_SHIFT;
 
-    for (uint64_t number = h->n_arrived; number < h->n_carried && h->far->ops->moved; number++) {
+    for (uint64_t number = h->n_arrived; number < h->n_exchanged && h->far->ops->moved; number++) {
         struct hvd_hosts_chunk *chunk = chunk_of(h, number);
-        n += chunk->is_carried ? h->far->ops->moved(h->far, &chunk->far)
-                               : (uint64_t)1 << (MOVED_SHIFT - 8);
+        n += chunk->is_exchanged ? h->far->ops->moved(h->far, &chunk->far)
+                                 : (uint64_t)1 << (MOVED_SHIFT - 8);
     }
     return n;
 }
@@ -407,22 +409,22 @@ void hvd_hosts_destroy(struct hvd_hosts *h)
 
 static bool allocate(struct hvd_hosts *h, const struct hvd_hosts_options *options)
 {
-    const size_t n_mates = (size_t)h->team->n_mates;
-    const size_t n_groups = (size_t)h->team->n_groups;
+    const size_t n_local = (size_t)h->team->n_local;
+    const size_t n_domains = (size_t)h->team->n_domains;
     const size_t n_slots = (size_t)h->shape.n_slots;
 
-    h->bell_ranks = hvd_malloc(n_mates, sizeof(int));
+    h->bell_ranks = hvd_malloc(n_local, sizeof(int));
     h->befores = hvd_calloc((size_t)h->team->size, sizeof(int64_t));
     h->chunks = hvd_calloc(n_slots, sizeof(struct hvd_hosts_chunk));
-    h->counts = hvd_calloc(n_slots * n_groups, sizeof(int64_t));
+    h->counts = hvd_calloc(n_slots * n_domains, sizeof(int64_t));
     h->scratch = hvd_malloc(HVD_SHM_SCRATCH, 1);
-    h->sources = hvd_calloc(n_mates, sizeof(const char *));
+    h->sources = hvd_calloc(n_local, sizeof(const char *));
     if (!h->bell_ranks || !h->befores || !h->chunks || !h->counts || !h->scratch || !h->sources)
         return false;
     if (h->bell)
-        memcpy(h->bell_ranks, options->bell_ranks, n_mates * sizeof(int));
+        memcpy(h->bell_ranks, options->bell_ranks, n_local * sizeof(int));
     for (size_t i = 0; i < n_slots; i++)
-        h->chunks[i].counts = h->counts + i * n_groups;
+        h->chunks[i].counts = h->counts + i * n_domains;
     return true;
 }
 
@@ -446,7 +448,7 @@ hvd_status_t hvd_hosts_create(const struct hvd_hosts_options *options, struct hv
             .bell = options->bell,
             .flags = options->segment,
             .stages = (char *)options->segment +
-                      (size_t)options->team->n_mates * sizeof(struct hvd_hosts_flags),
+                      (size_t)options->team->n_local * sizeof(struct hvd_hosts_flags),
         };
     if (!h || !allocate(h, options)) {
         hvd_hosts_destroy(h);

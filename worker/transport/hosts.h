@@ -5,8 +5,8 @@
 #include "worker/transport/transport.h"
 
 /*
- * Collectives of a process set on several hosts: within a group of ranks through memory that they
- * share, between the groups through another transport, of which only the carriers of each group
+ * Collectives of a process set on several hosts: within a domain of ranks through memory that they
+ * share, between the domains through another transport, of which only the leaders of each domain
  * make use. What crosses between hosts is what one rank per host would send. Not a transport
  * itself: it has no messages and does not sleep.
  */
@@ -23,15 +23,17 @@ struct hvd_hosts_options {
     const struct hvd_team *team; /* borrowed */
     struct hvd_transport *far;   /* reaches all ranks; borrowed */
     uint32_t peers_set; /* where this rank carries: far's set of the team's peers, by job rank */
-    struct hvd_transport *bell; /* of shared memory: where mates sleep; borrowed. NULL: nowhere */
-    const int *bell_ranks;      /* by place: which rank there a mate is; borrowed for the call */
-    void *segment; /* of hvd_hosts_size bytes, shared by the mates and zeroed before the first of
-                      them; borrowed until destroy */
+    struct hvd_transport
+        *bell; /* of shared memory: where local peers sleep; borrowed. NULL: nowhere */
+    const int
+        *bell_ranks; /* by local rank: which rank there a local peer is; borrowed for the call */
+    void *segment; /* of hvd_hosts_size bytes, shared by the local peers and zeroed before the first
+                      of them; borrowed until destroy */
 };
 
-/* Bytes of the memory that a group of so many mates shares; 0 when the shape is not a legal one for
- * a team of `size` ranks. */
-size_t hvd_hosts_size(const struct hvd_hosts_shape *shape, int n_mates, int size);
+/* Bytes of the memory that a domain of so many local peers shares; 0 when the shape is not a legal
+ * one for a team of `size` ranks. */
+size_t hvd_hosts_size(const struct hvd_hosts_shape *shape, int n_local, int size);
 
 /* Attaches this rank. HVD_ERR_NOMEM, HVD_ERR_INVALID for a shape that is none. */
 hvd_status_t hvd_hosts_create(const struct hvd_hosts_options *options, struct hvd_hosts **out,
@@ -41,7 +43,7 @@ hvd_status_t hvd_hosts_create(const struct hvd_hosts_options *options, struct hv
 void hvd_hosts_destroy(struct hvd_hosts *h);
 
 /* Whether it moves an operation. Not an alltoall: every element of one goes from one rank to one
- * other, so that going through carriers would send no byte less between hosts. */
+ * other, so that going through leaders would send no byte less between hosts. */
 bool hvd_hosts_moves(enum hvd_op op);
 
 /* As the ops of transport.h of the same names. */
@@ -51,7 +53,7 @@ void hvd_hosts_abandon(struct hvd_hosts *h, struct hvd_collective *c);
 int hvd_hosts_awaits(struct hvd_hosts *h, int *ranks, int room); /* the first one that moves */
 uint64_t hvd_hosts_moved(struct hvd_hosts *h);                   /* of all of them */
 
-/* Whether a mate has brought something on that this rank can go on with. */
+/* Whether a local peer has brought something on that this rank can go on with. */
 bool hvd_hosts_has_news(const struct hvd_hosts *h);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * Broadcast and allgather of ranks on several hosts. Only the first rank of each group speaks to
- * other groups, so each byte crosses to a host once.
+ * Broadcast and allgather of ranks on several hosts. Only the first rank of each domain speaks to
+ * other domains, so each byte crosses to a host once.
  *
- * Broadcast: the root stages a chunk; its mates, its group's carrier among them, read it there. The
- * carriers of other groups get it in their stages, where their mates read it.
+ * Broadcast: the root stages a chunk; its local peers, its domain's leader among them, read it
+ * there. The leaders of other domains get it in their stages, where their local peers read it.
  *
- * Allgather: everybody writes a window of its part into the stage of the group's carrier, at the
- * place where it belongs between the windows of all ranks; the carriers exchange what their groups
+ * Allgather: everybody writes a window of its part into the stage of the domain's leader, at the
+ * place where it belongs between the windows of all ranks; the leaders exchange what their domains
  * have, in place.
  */
 #include <string.h>
@@ -29,7 +29,7 @@ static void put(const struct hvd_hosts_move *mv, int64_t at, const char *data, i
         hvd_shm_copy(out, data, (size_t)count * mv->width);
 }
 
-/* The carriers' collective; the caller fills in what is special. */
+/* The leaders' collective; the caller fills in what is special. */
 static void carry_on(const struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, enum hvd_op op)
 {
     chunk->far = (struct hvd_collective){.op = op,
@@ -46,13 +46,14 @@ static bool is_root(const struct hvd_hosts *h, const struct hvd_hosts_move *mv)
     return h->team->rank == mv->c->root;
 }
 
-/* Where this group has the chunk. */
+/* Where this domain has the chunk. */
 static char *cast_area(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk)
 {
     const int root = chunk->mv->c->root;
 
     return hvd_hosts_stage(
-        h, h->team->group_of[root] == h->team->group ? h->team->place_of[root] : 0, chunk->number);
+        h, h->team->domain_of[root] == h->team->domain ? h->team->local_rank_of[root] : 0,
+        chunk->number);
 }
 
 static void stage_root(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
@@ -64,10 +65,10 @@ static void stage_root(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
                      (size_t)chunk->count * mv->width);
 }
 
-static bool carry_root(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
+static bool exchange_root(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 {
     carry_on(h, chunk, HVD_BROADCAST);
-    chunk->far.root = h->team->group_of[chunk->mv->c->root]; /* carriers count as groups do */
+    chunk->far.root = h->team->domain_of[chunk->mv->c->root]; /* leaders count as domains do */
     chunk->far.input = cast_area(h, chunk);
     chunk->far.output = cast_area(h, chunk);
     chunk->far.count = chunk->count;
@@ -83,7 +84,7 @@ static void fetch_root(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
         chunk->count);
 }
 
-static const struct hvd_hosts_steps broadcast_steps = {stage_root, carry_root, NULL, fetch_root};
+static const struct hvd_hosts_steps broadcast_steps = {stage_root, exchange_root, NULL, fetch_root};
 
 void hvd_hosts_plan_broadcast(struct hvd_hosts *h, struct hvd_hosts_move *mv)
 {
@@ -93,32 +94,32 @@ void hvd_hosts_plan_broadcast(struct hvd_hosts *h, struct hvd_hosts_move *mv)
     mv->total = mv->c->count;
     mv->stride = (int64_t)(h->shape.stage_bytes / mv->width);
     mv->streams = mv->total * (int64_t)mv->width >= STREAM_MIN;
-    mv->carries = h->team->place == 0;
-    mv->fetches_stage = h->team->group_of[root] == h->team->group;
-    mv->awaits_stage = mv->fetches_stage ? h->team->place_of[root] : h->team->place;
+    mv->leads = h->team->local_rank == 0;
+    mv->fetches_stage = h->team->domain_of[root] == h->team->domain;
+    mv->awaits_stage = mv->fetches_stage ? h->team->local_rank_of[root] : h->team->local_rank;
     mv->awaits_arrival = 0;
     mv->steps = &broadcast_steps;
 }
 
 /* --- Allgather -------------------------------------------------------------------------------- */
 
-/* Where the window of the i-th rank, in the order of the groups, begins in the carrier's stage. */
+/* Where the window of the i-th rank, in the order of the domains, begins in the leader's stage. */
 static size_t window_offset(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk, int i)
 {
     int64_t before = 0;
 
     while (i-- > 0)
-        before += hvd_hosts_window(chunk, chunk->mv->c->counts[h->team->by_group[i]]);
+        before += hvd_hosts_window(chunk, chunk->mv->c->counts[h->team->by_domain[i]]);
     return (size_t)before * chunk->mv->width;
 }
 
-/* The number of this group's first rank in the order of the groups. */
-static int first_of_group(const struct hvd_team *team)
+/* The number of this domain's first rank in the order of the domains. */
+static int first_of_domain(const struct hvd_team *team)
 {
     int first = 0;
 
-    for (int group = 0; group < team->group; group++)
-        first += team->group_sizes[group];
+    for (int domain = 0; domain < team->domain; domain++)
+        first += team->domain_sizes[domain];
     return first;
 }
 
@@ -126,25 +127,25 @@ static void stage_mine(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 {
     const struct hvd_hosts_move *mv = chunk->mv;
     const int64_t count = hvd_hosts_window(chunk, mv->c->count);
-    const size_t offset = window_offset(h, chunk, first_of_group(h->team) + h->team->place);
+    const size_t offset = window_offset(h, chunk, first_of_domain(h->team) + h->team->local_rank);
 
     if (count > 0)
         hvd_shm_copy(hvd_hosts_stage(h, 0, chunk->number) + offset,
                      mv->input + (size_t)chunk->at * mv->width, (size_t)count * mv->width);
 }
 
-static bool carry_group(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
+static bool exchange_domain(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 {
     const struct hvd_team *team = h->team;
     char *stage = hvd_hosts_stage(h, 0, chunk->number);
 
     carry_on(h, chunk, HVD_ALLGATHER);
-    memset(chunk->counts, 0, (size_t)team->n_groups * sizeof(int64_t));
+    memset(chunk->counts, 0, (size_t)team->n_domains * sizeof(int64_t));
     for (int rank = 0; rank < team->size; rank++)
-        chunk->counts[team->group_of[rank]] += hvd_hosts_window(chunk, chunk->mv->c->counts[rank]);
-    chunk->far.input = stage + window_offset(h, chunk, first_of_group(team));
+        chunk->counts[team->domain_of[rank]] += hvd_hosts_window(chunk, chunk->mv->c->counts[rank]);
+    chunk->far.input = stage + window_offset(h, chunk, first_of_domain(team));
     chunk->far.output = stage;
-    chunk->far.count = chunk->counts[team->group];
+    chunk->far.count = chunk->counts[team->domain];
     chunk->far.counts = chunk->counts;
     return true;
 }
@@ -156,7 +157,7 @@ static void fetch_all(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     const char *data = hvd_hosts_stage(h, 0, chunk->number);
 
     for (int i = 0; i < h->team->size; i++) {
-        const int rank = h->team->by_group[i];
+        const int rank = h->team->by_domain[i];
         const int64_t count = hvd_hosts_window(chunk, mv->c->counts[rank]);
         put(mv, befores[rank] + chunk->at,
             rank == h->team->rank ? mv->input + (size_t)chunk->at * mv->width : data, count);
@@ -164,7 +165,8 @@ static void fetch_all(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
     }
 }
 
-static const struct hvd_hosts_steps allgather_steps = {stage_mine, carry_group, NULL, fetch_all};
+static const struct hvd_hosts_steps allgather_steps = {stage_mine, exchange_domain, NULL,
+                                                       fetch_all};
 
 void hvd_hosts_plan_allgather(struct hvd_hosts *h, struct hvd_hosts_move *mv)
 {
@@ -179,13 +181,13 @@ void hvd_hosts_plan_allgather(struct hvd_hosts *h, struct hvd_hosts_move *mv)
     }
     mv->input = c->input;
     if (c->input == c->output && c->count > 0) { /* the parts of others may land on it */
-        char *place = (char *)c->output + (size_t)befores[h->team->rank] * mv->width;
-        memmove(place, c->input, (size_t)c->count * mv->width);
-        mv->input = place;
+        char *local_rank = (char *)c->output + (size_t)befores[h->team->rank] * mv->width;
+        memmove(local_rank, c->input, (size_t)c->count * mv->width);
+        mv->input = local_rank;
     }
     mv->stride = (int64_t)(h->shape.stage_bytes / (size_t)h->team->size / mv->width);
     mv->streams = all * (int64_t)mv->width >= STREAM_MIN;
-    mv->carries = h->team->place == 0;
+    mv->leads = h->team->local_rank == 0;
     mv->awaits_arrival = 0;
     mv->steps = &allgather_steps;
 }

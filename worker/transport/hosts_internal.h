@@ -7,16 +7,16 @@
 #include "worker/transport/shm_internal.h"
 
 /*
- * The segment: the flags of each mate, then n_slots slots with a stage of each mate.
+ * The segment: the flags of each local peer, then n_slots slots with a stage of each local peer.
  *
  * Collectives are cut into chunks, numbered from 0 through the life of the segment; all ranks cut
  * the same way. A chunk uses slot number % n_slots and goes through four steps at every rank, each
  * step in the order of the numbers, the steps of different chunks side by side:
  *
- *     stage     write into the slot, once all mates have fetched what was in it before; flag
- *     carry     carriers: what the mates have staged goes to the other groups; asynchronous
- *     arrive    carriers: what came from the other groups lies in their stages; flag
- *     fetch     from the stages of the carriers into the output; flag
+ *     stage     write into the slot, once all local peers have fetched what was in it; flag
+ *     exchange  leaders: what the local peers have staged goes to the other domains; asynchronous
+ *     arrive    leaders: what came from the other domains lies in their stages; flag
+ *     fetch     from the stages of the leaders into the output; flag
  *
  * A flag counts chunks. Every flag has one writer, and no step waits for a later one of an earlier
  * chunk other than fetch, which frees slots: so no rank waits for itself.
@@ -27,8 +27,7 @@ struct hvd_hosts_flags {
     _Alignas(HVD_SHM_LINE) _Atomic uint64_t fetched;
 };
 
-/* --- hosts_payload.c: the elements of a reduction, in one piece or many ------------------------
- */
+/* --- hosts_payload.c: the elements of a reduction, in one piece or many ----------------------- */
 
 /* The payload as one run of elements. The place last used is remembered, so going through it in
  * order costs a step for each piece. */
@@ -57,16 +56,16 @@ void hvd_hosts_payload_scatter(struct hvd_hosts_payload *p, int64_t from, int64_
 
 /* --- hosts.c ---------------------------------------------------------------------------------- */
 
-#define HVD_HOSTS_ALL (-1) /* every mate, or every carrier */
+#define HVD_HOSTS_ALL (-1) /* every local peer, or every leader */
 
 struct hvd_hosts_chunk;
 
 /* How an operation goes through the steps. */
 struct hvd_hosts_steps {
     void (*stage)(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk);
-    /* Prepares chunk->far of a carrier; whether there is anything to be carried. */
-    bool (*carry)(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk);
-    /* What was carried is there. May be NULL. */
+    /* Prepares chunk->far of a leader; whether there is anything to be exchanged. */
+    bool (*exchange)(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk);
+    /* What was exchanged is there. May be NULL. */
     void (*arrive)(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk);
     void (*fetch)(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk);
 };
@@ -84,11 +83,12 @@ struct hvd_hosts_move {
     int64_t stride; /* elements in a chunk, or of each part in a chunk */
     int64_t total;  /* elements, or of the longest part */
     bool streams;   /* outputs are written past the caches */
-    bool carries;   /* this rank does */
+    bool leads;     /* this rank does */
     bool is_done;
-    int awaits_stage;   /* what the carrier waits for: the stage of this place, or HVD_HOSTS_ALL */
-    int awaits_arrival; /* what is fetched: the result of this place, or HVD_HOSTS_ALL */
-    bool fetches_stage; /* fetch waits as the carrier does: the data comes from this group */
+    int awaits_stage;   /* what the leader waits for: the stage of this local rank, or HVD_HOSTS_ALL
+                         */
+    int awaits_arrival; /* what is fetched: the result of this local rank, or HVD_HOSTS_ALL */
+    bool fetches_stage; /* fetch waits as the leader does: the data comes from this domain */
 };
 
 /* A part of a collective under way. */
@@ -97,7 +97,7 @@ struct hvd_hosts_chunk {
     uint64_t number;
     int64_t at;    /* its first element, or of each part */
     int64_t count; /* elements, or at most so many of each part */
-    bool is_carried;
+    bool is_exchanged;
     struct hvd_collective far;
     int64_t *counts; /* by peer, for far; the hosts' */
 };
@@ -108,7 +108,7 @@ struct hvd_hosts {
     struct hvd_transport *far;
     uint32_t peers_set;
     struct hvd_transport *bell;
-    int *bell_ranks; /* by place; owned */
+    int *bell_ranks; /* by local rank; owned */
     struct hvd_hosts_flags *flags;
     char *stages;
     int64_t *befores; /* by rank of the team: see hvd_hosts_befores; owned */
@@ -116,7 +116,7 @@ struct hvd_hosts {
     struct hvd_hosts_chunk *chunks; /* n_slots; owned */
     int64_t *counts;                /* of all chunks; owned */
     uint64_t n_staged;
-    uint64_t n_carried;
+    uint64_t n_exchanged;
     uint64_t n_arrived;
     uint64_t n_fetched;
     struct hvd_hosts_move *first; /* not finished */
@@ -126,15 +126,16 @@ struct hvd_hosts {
     bool is_broken;         /* a collective was given up, or failed */
     struct hvd_err failure; /* why */
     char *scratch;          /* HVD_SHM_SCRATCH bytes; owned */
-    const char **sources;   /* by place; owned */
+    const char **sources;   /* by local rank; owned */
 };
 
-/* The stage of a mate for a chunk. */
-static inline char *hvd_hosts_stage(const struct hvd_hosts *h, int place, uint64_t number)
+/* The stage of a local peer for a chunk. */
+static inline char *hvd_hosts_stage(const struct hvd_hosts *h, int local_rank, uint64_t number)
 {
     const size_t slot = (size_t)(number % (uint64_t)h->shape.n_slots);
 
-    return h->stages + (slot * (size_t)h->team->n_mates + (size_t)place) * h->shape.stage_bytes;
+    return h->stages +
+           (slot * (size_t)h->team->n_local + (size_t)local_rank) * h->shape.stage_bytes;
 }
 
 /* Fill in how a collective is moved: mv->c and mv->width are set. hosts_reduce.c, hosts_copy.c. */

@@ -1,16 +1,16 @@
 /*
  * Reductions of ranks on several hosts.
  *
- * An allreduce goes in chunks; a chunk has a slice for each carrier of a group. A rank stages all
- * slices but its own; a carrier reduces its slice over its mates, in the order of the places, then
- * with its peers in the other groups; everybody fetches all slices. Each host so sends and receives
- * what a single rank would, spread over its carriers.
+ * An allreduce goes in chunks; a chunk has a slice for each leader of a domain. A rank stages all
+ * slices but its own; a leader reduces its slice over its local peers, in the order of the local
+ * ranks, then with its peers in the other domains; everybody fetches all slices. Each host so sends
+ * and receives what a single rank would, spread over its leaders.
  *
- * A reducescatter goes in windows of every rank's part. A carrier reduces the windows of the ranks
- * that it serves in all groups (those with its place, modulo the number of carriers), and its peers
- * and it scatter them among the groups.
+ * A reducescatter goes in windows of every rank's part. A leader reduces the windows of the ranks
+ * that it serves in all domains (those with its local rank, modulo the number of leaders), and its
+ * peers and it scatter them among the domains.
  *
- * An element is reduced by one carrier of each group, and what the peers make of it is the same
+ * An element is reduced by one leader of each domain, and what the peers make of it is the same
  * bits for all of them, so it is for everybody. Scaling before the sum happens while staging,
  * scaling after it once, when the sum has arrived.
  */
@@ -23,15 +23,15 @@
 
 static const struct hvd_scaling unscaled = {.prescale = 1, .postscale = 1, .divisor = 1};
 
-/* h->sources from an offset on, reduced in the order of the places. out is none of them. */
+/* h->sources from an offset on, reduced in the order of the local ranks. out is none of them. */
 static void fold(const struct hvd_hosts *h, const struct hvd_collective *c, char *out,
                  size_t offset, int64_t count)
 {
     const char *const *from = h->sources;
 
     hvd_reduce_combine_into(c->dtype, c->reduce, out, from[0] + offset, from[1] + offset, count);
-    for (int place = 2; place < h->team->n_mates; place++)
-        hvd_reduce_combine(c->dtype, c->reduce, out, from[place] + offset, count);
+    for (int local_rank = 2; local_rank < h->team->n_local; local_rank++)
+        hvd_reduce_combine(c->dtype, c->reduce, out, from[local_rank] + offset, count);
 }
 
 /* What the peers do with what lies at `data`. */
@@ -56,15 +56,16 @@ struct slice {
     int64_t to;
 };
 
-/* The slice of a place; begins with a line, may be empty. Others than carriers have none. */
+/* The slice of a local rank; begins with a line, may be empty. Others than leaders have none. */
 static struct slice slice_of(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk,
-                             int place)
+                             int local_rank)
 {
-    const int64_t n = h->team->n_carriers;
+    const int64_t n = h->team->n_leaders;
     const int64_t line = (int64_t)(HVD_SHM_LINE / chunk->mv->width);
     const int64_t share = (chunk->count + n - 1) / n;
     const int64_t step = (share + line - 1) / line * line;
-    const int64_t from = step * place < chunk->count && place < n ? step * place : chunk->count;
+    const int64_t from =
+        step * local_rank < chunk->count && local_rank < n ? step * local_rank : chunk->count;
 
     return (struct slice){.from = from,
                           .to = from + step < chunk->count ? from + step : chunk->count};
@@ -73,23 +74,23 @@ static struct slice slice_of(const struct hvd_hosts *h, const struct hvd_hosts_c
 static void stage_slices(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 {
     struct hvd_hosts_move *mv = chunk->mv;
-    const struct slice mine = slice_of(h, chunk, h->team->place);
-    char *stage = hvd_hosts_stage(h, h->team->place, chunk->number);
+    const struct slice mine = slice_of(h, chunk, h->team->local_rank);
+    char *stage = hvd_hosts_stage(h, h->team->local_rank, chunk->number);
 
     hvd_hosts_payload_gather(&mv->in, mv->c, chunk->at, mine.from, stage);
     hvd_hosts_payload_gather(&mv->in, mv->c, chunk->at + mine.to, chunk->count - mine.to,
                              stage + (size_t)mine.to * mv->width);
 }
 
-/* The slice over the mates, by blocks that stay in the first cache. */
+/* The slice over the local peers, by blocks that stay in the first cache. */
 static void reduce_slice(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, struct slice mine)
 {
     struct hvd_hosts_move *mv = chunk->mv;
-    const int me = h->team->place;
+    const int me = h->team->local_rank;
     const int64_t block = (int64_t)(HVD_SHM_SCRATCH / mv->width);
 
-    for (int place = 0; place < h->team->n_mates; place++)
-        h->sources[place] = hvd_hosts_stage(h, place, chunk->number);
+    for (int local_rank = 0; local_rank < h->team->n_local; local_rank++)
+        h->sources[local_rank] = hvd_hosts_stage(h, local_rank, chunk->number);
     char *out = hvd_hosts_stage(h, me, chunk->number);
     for (int64_t at = mine.from; at < mine.to; at += block) {
         const int64_t n = mine.to - at < block ? mine.to - at : block;
@@ -106,15 +107,16 @@ static void reduce_slice(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, str
     }
 }
 
-static bool carry_slice(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
+static bool exchange_slice(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 {
     struct hvd_hosts_move *mv = chunk->mv;
-    const struct slice mine = slice_of(h, chunk, h->team->place);
-    char *data = hvd_hosts_stage(h, h->team->place, chunk->number) + (size_t)mine.from * mv->width;
+    const struct slice mine = slice_of(h, chunk, h->team->local_rank);
+    char *data =
+        hvd_hosts_stage(h, h->team->local_rank, chunk->number) + (size_t)mine.from * mv->width;
 
     if (mine.from == mine.to)
         return false;
-    if (h->team->n_mates > 1)
+    if (h->team->n_local > 1)
         reduce_slice(h, chunk, mine);
     else
         hvd_hosts_payload_gather(&mv->in, mv->c, chunk->at + mine.from, mine.to - mine.from, data);
@@ -132,18 +134,19 @@ static void finish_slice(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 static void fetch_slices(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 {
     struct hvd_hosts_move *mv = chunk->mv;
-    const int n_carriers = h->team->n_carriers;
+    const int n_leaders = h->team->n_leaders;
 
-    for (int i = 0; i < n_carriers; i++) {
-        const int place = (h->team->place + i) % n_carriers;
-        const struct slice slice = slice_of(h, chunk, place);
-        hvd_hosts_payload_scatter(
-            &mv->out, chunk->at + slice.from, slice.to - slice.from,
-            hvd_hosts_stage(h, place, chunk->number) + (size_t)slice.from * mv->width, mv->streams);
+    for (int i = 0; i < n_leaders; i++) {
+        const int local_rank = (h->team->local_rank + i) % n_leaders;
+        const struct slice slice = slice_of(h, chunk, local_rank);
+        hvd_hosts_payload_scatter(&mv->out, chunk->at + slice.from, slice.to - slice.from,
+                                  hvd_hosts_stage(h, local_rank, chunk->number) +
+                                      (size_t)slice.from * mv->width,
+                                  mv->streams);
     }
 }
 
-static const struct hvd_hosts_steps allreduce_steps = {stage_slices, carry_slice, finish_slice,
+static const struct hvd_hosts_steps allreduce_steps = {stage_slices, exchange_slice, finish_slice,
                                                        fetch_slices};
 
 void hvd_hosts_plan_allreduce(struct hvd_hosts *h, struct hvd_hosts_move *mv)
@@ -153,68 +156,69 @@ void hvd_hosts_plan_allreduce(struct hvd_hosts *h, struct hvd_hosts_move *mv)
     mv->total = mv->c->count;
     mv->stride = (int64_t)(h->shape.stage_bytes / mv->width);
     mv->streams = mv->total * (int64_t)mv->width >= STREAM_MIN;
-    mv->carries = h->team->place < h->team->n_carriers;
+    mv->leads = h->team->local_rank < h->team->n_leaders;
     mv->awaits_arrival = HVD_HOSTS_ALL;
     mv->steps = &allreduce_steps;
 }
 
 /* --- Reducescatter ---------------------------------------------------------------------------- */
 
-/* What a carrier's peers and it serve: so many elements from an offset on. */
+/* What a leader's peers and it serve: so many elements from an offset on. */
 struct region {
     int64_t from;
     int64_t count;
 };
 
-/* In the first half of a stage lie windows of all ranks, in the team's order by carrier. The region
- * of the carrier whose rank that is, and of its peers. */
+/* In the first half of a stage lie windows of all ranks, in the team's order by leader. The region
+ * of the leader whose rank that is, and of its peers. */
 static struct region region_of(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk,
-                               int carrier)
+                               int leader)
 {
     const struct hvd_team *team = h->team;
     struct region region = {0};
 
     for (int i = 0; i < team->size; i++) {
-        const int rank = team->by_carrier[i];
-        const int place = team->place_of[team->carrier_of[rank]];
+        const int rank = team->by_leader[i];
+        const int local_rank = team->local_rank_of[team->leader_of[rank]];
         const int64_t n = hvd_hosts_window(chunk, chunk->mv->c->counts[rank]);
-        if (place < team->place_of[carrier])
+        if (local_rank < team->local_rank_of[leader])
             region.from += n;
-        else if (place == team->place_of[carrier])
+        else if (local_rank == team->local_rank_of[leader])
             region.count += n;
     }
     return region;
 }
 
-/* What a carrier gets of its region goes to the second half. */
-static char *result_of(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk, int place)
+/* What a leader gets of its region goes to the second half. */
+static char *result_of(const struct hvd_hosts *h, const struct hvd_hosts_chunk *chunk,
+                       int local_rank)
 {
-    return hvd_hosts_stage(h, place, chunk->number) + h->shape.stage_bytes / 2;
+    return hvd_hosts_stage(h, local_rank, chunk->number) + h->shape.stage_bytes / 2;
 }
 
 static void stage_windows(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 {
     struct hvd_hosts_move *mv = chunk->mv;
     const int64_t *befores = hvd_hosts_befores(h, mv);
-    char *stage = hvd_hosts_stage(h, h->team->place, chunk->number);
+    char *stage = hvd_hosts_stage(h, h->team->local_rank, chunk->number);
 
     for (int i = 0; i < h->team->size; i++) {
-        const int rank = h->team->by_carrier[i];
+        const int rank = h->team->by_leader[i];
         const int64_t n = hvd_hosts_window(chunk, mv->c->counts[rank]);
         hvd_hosts_payload_gather(&mv->in, mv->c, befores[rank] + chunk->at, n, stage);
         stage += (size_t)n * mv->width;
     }
 }
 
-/* The region over the mates, into this rank's stage. */
+/* The region over the local peers, into this rank's stage. */
 static void reduce_region(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, struct region mine)
 {
     const size_t width = chunk->mv->width;
     const int64_t block = (int64_t)(HVD_SHM_SCRATCH / width);
-    char *out = hvd_hosts_stage(h, h->team->place, chunk->number);
+    char *out = hvd_hosts_stage(h, h->team->local_rank, chunk->number);
 
-    for (int place = 0; place < h->team->n_mates; place++)
-        h->sources[place] = hvd_hosts_stage(h, place, chunk->number);
+    for (int local_rank = 0; local_rank < h->team->n_local; local_rank++)
+        h->sources[local_rank] = hvd_hosts_stage(h, local_rank, chunk->number);
     for (int64_t at = mine.from; at < mine.from + mine.count; at += block) {
         const int64_t left = mine.from + mine.count - at;
         const int64_t n = left < block ? left : block;
@@ -223,7 +227,7 @@ static void reduce_region(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk, st
     }
 }
 
-static bool carry_region(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
+static bool exchange_region(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 {
     const struct hvd_team *team = h->team;
     const struct region mine = region_of(h, chunk, team->rank);
@@ -232,22 +236,23 @@ static bool carry_region(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 
     if (mine.count == 0)
         return false;
-    if (team->n_mates > 1)
+    if (team->n_local > 1)
         reduce_region(h, chunk, mine);
     carry_on(h, chunk, HVD_REDUCESCATTER,
-             hvd_hosts_stage(h, team->place, chunk->number) + (size_t)mine.from * chunk->mv->width,
+             hvd_hosts_stage(h, team->local_rank, chunk->number) +
+                 (size_t)mine.from * chunk->mv->width,
              mine.count);
-    chunk->far.output = result_of(h, chunk, team->place);
+    chunk->far.output = result_of(h, chunk, team->local_rank);
     chunk->far.counts = chunk->counts;
     for (int i = 0; i < team->size; i++) {
-        const int rank = team->by_carrier[i];
-        const int carrier = team->carrier_of[rank];
-        if (team->place_of[carrier] != team->place)
+        const int rank = team->by_leader[i];
+        const int leader = team->leader_of[rank];
+        if (team->local_rank_of[leader] != team->local_rank)
             continue;
-        if (carrier != last)
+        if (leader != last)
             chunk->counts[n_peers++] = 0;
         chunk->counts[n_peers - 1] += hvd_hosts_window(chunk, chunk->mv->c->counts[rank]);
-        last = carrier;
+        last = leader;
     }
     return true;
 }
@@ -256,21 +261,21 @@ static void fetch_window(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 {
     const struct hvd_team *team = h->team;
     struct hvd_hosts_move *mv = chunk->mv;
-    const int carrier = team->carrier_of[team->rank];
+    const int leader = team->leader_of[team->rank];
     const int64_t count = hvd_hosts_window(chunk, mv->c->counts[team->rank]);
-    const char *data = result_of(h, chunk, team->place_of[carrier]);
+    const char *data = result_of(h, chunk, team->local_rank_of[leader]);
     char *out = (char *)mv->c->output + (size_t)chunk->at * mv->width;
 
     if (count == 0)
         return;
-    for (int rank = 0; rank < team->rank; rank++) /* the carrier serves in rank order */
-        if (team->carrier_of[rank] == carrier)
+    for (int rank = 0; rank < team->rank; rank++) /* the leader serves in rank order */
+        if (team->leader_of[rank] == leader)
             data += (size_t)hvd_hosts_window(chunk, mv->c->counts[rank]) * mv->width;
     hvd_shm_copy(out, data, (size_t)count * mv->width);
     hvd_reduce_finish(mv->c->dtype, &mv->c->scaling, out, count);
 }
 
-static const struct hvd_hosts_steps scatter_steps = {stage_windows, carry_region, NULL,
+static const struct hvd_hosts_steps scatter_steps = {stage_windows, exchange_region, NULL,
                                                      fetch_window};
 
 void hvd_hosts_plan_reducescatter(struct hvd_hosts *h, struct hvd_hosts_move *mv)
@@ -282,7 +287,7 @@ void hvd_hosts_plan_reducescatter(struct hvd_hosts *h, struct hvd_hosts_move *mv
         if (mv->c->counts[rank] > mv->total)
             mv->total = mv->c->counts[rank];
     mv->stride = (int64_t)(h->shape.stage_bytes / 2 / (size_t)team->size / mv->width);
-    mv->carries = team->place < team->n_carriers;
-    mv->awaits_arrival = team->place_of[team->carrier_of[team->rank]];
+    mv->leads = team->local_rank < team->n_leaders;
+    mv->awaits_arrival = team->local_rank_of[team->leader_of[team->rank]];
     mv->steps = &scatter_steps;
 }

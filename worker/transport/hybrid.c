@@ -19,7 +19,7 @@ static struct hvd_hybrid *self(struct hvd_transport *t)
 /* Whether messages between a rank and this one go through memory. */
 static bool is_near(const struct hvd_hybrid *h, int rank)
 {
-    return h->world.near && h->world.team.group_of[rank] == h->world.team.group;
+    return h->world.near && h->world.team.domain_of[rank] == h->world.team.domain;
 }
 
 static hvd_status_t hybrid_send(struct hvd_transport *t, int to, const void *data, size_t len,
@@ -29,7 +29,7 @@ static hvd_status_t hybrid_send(struct hvd_transport *t, int to, const void *dat
     struct hvd_transport *near = h->world.near;
 
     if (is_near(h, to))
-        return near->ops->send(near, h->world.team.place_of[to], data, len, err);
+        return near->ops->send(near, h->world.team.local_rank_of[to], data, len, err);
     return h->far->ops->send(h->far, to, data, len, err);
 }
 
@@ -40,7 +40,7 @@ static hvd_status_t receive_near(struct hvd_hybrid *h, struct hvd_inbound *in, s
 
     if (st != HVD_OK && st != HVD_ERR_GONE)
         return st;
-    in->from = h->world.team.mates[in->from];
+    in->from = h->world.team.local_peers[in->from];
     if (st == HVD_OK)
         return st;
     h->lost = in->from;
@@ -53,7 +53,7 @@ static hvd_status_t hybrid_receive(struct hvd_transport *t, struct hvd_inbound *
     struct hvd_hybrid *h = self(t);
     hvd_status_t st = HVD_INPROGRESS;
 
-    if (h->world.team.n_groups == 1)
+    if (h->world.team.n_domains == 1)
         return receive_near(h, in, err);
     h->is_far_next = !h->is_far_next; /* neither starves the other */
     if (h->is_far_next || !h->world.near)
@@ -71,7 +71,7 @@ static void hybrid_flush(struct hvd_transport *t)
 
     if (h->world.near)
         hvd_shm_flush((struct hvd_shm *)h->world.near);
-    if (h->world.team.n_groups > 1 && h->far->ops->flush)
+    if (h->world.team.n_domains > 1 && h->far->ops->flush)
         h->far->ops->flush(h->far);
 }
 
@@ -98,7 +98,7 @@ static int hybrid_host_number(const struct hvd_transport *t, int rank)
 {
     const struct hvd_hybrid *h = (const struct hvd_hybrid *)t;
 
-    return h->world.team.group_of[rank];
+    return h->world.team.domain_of[rank];
 }
 
 /* --- Collectives ------------------------------------------------------------------------------ */
@@ -115,7 +115,7 @@ static struct hvd_hybrid_set *find_set(struct hvd_hybrid *h, uint32_t id)
     return set;
 }
 
-/* Whether it goes by way of carriers. */
+/* Whether it goes by way of leaders. */
 static bool is_for_hosts(const struct hvd_hybrid_set *set, const struct hvd_collective *c)
 {
     return set->hosts && hvd_hosts_moves(c->op);
@@ -124,7 +124,7 @@ static bool is_for_hosts(const struct hvd_hybrid_set *set, const struct hvd_coll
 /* The transport that moves it if not. */
 static struct hvd_transport *mover_of(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
 {
-    return set->team.n_groups == 1 && set->near ? set->near : h->far;
+    return set->team.n_domains == 1 && set->near ? set->near : h->far;
 }
 
 /* Whether it moves where nobody wakes. */
@@ -236,41 +236,41 @@ static void hybrid_wake(struct hvd_transport *t)
     near->ops->wake(near);
 }
 
-/* MPI wakes nobody: with other groups about, a message of theirs may come at any time. */
+/* MPI wakes nobody: with other domains about, a message of theirs may come at any time. */
 static bool hybrid_wakes(const struct hvd_transport *t)
 {
     const struct hvd_hybrid *h = (const struct hvd_hybrid *)t;
 
-    return h->world.team.n_groups == 1 && h->n_far == 0;
+    return h->world.team.n_domains == 1 && h->n_far == 0;
 }
 
 /* --- Process sets ----------------------------------------------------------------------------- */
 
-/* What a set of several groups needs besides memory. */
+/* What a set of several domains needs besides memory. */
 static hvd_status_t make_hosts(struct hvd_hybrid *h, struct hvd_hybrid_set *set,
                                struct hvd_err *err)
 {
     struct hvd_team *team = &set->team;
-    const uint32_t peers_set = hvd_hybrid_peers_set(team->set, team->place);
-    const size_t n = (size_t)(team->n_mates > team->n_groups ? team->n_mates : team->n_groups);
+    const uint32_t peers_set = hvd_hybrid_peers_set(team->set, team->local_rank);
+    const size_t n = (size_t)(team->n_local > team->n_domains ? team->n_local : team->n_domains);
     int *ranks = hvd_malloc(n, sizeof(int));
     hvd_status_t st = HVD_OK;
 
     if (!ranks)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for collectives between hosts");
-    if (team->place < team->n_carriers) {
-        hvd_team_peers(team, team->place, ranks);
-        st = h->far->ops->add_set(h->far, peers_set, ranks, team->n_groups, err);
+    if (team->local_rank < team->n_leaders) {
+        hvd_team_peers(team, team->local_rank, ranks);
+        st = h->far->ops->add_set(h->far, peers_set, ranks, team->n_domains, err);
         set->has_peers = st == HVD_OK;
     }
-    for (int place = 0; place < team->n_mates; place++)
-        ranks[place] = h->world.team.place_of[team->ranks[team->mates[place]]];
+    for (int local_rank = 0; local_rank < team->n_local; local_rank++)
+        ranks[local_rank] = h->world.team.local_rank_of[team->ranks[team->local_peers[local_rank]]];
     const struct hvd_hosts_options options = {
         .shape = h->options.hosts,
         .team = team,
         .far = h->far,
         .peers_set = peers_set,
-        .bell = team->n_mates > 1 ? h->world.near : NULL,
+        .bell = team->n_local > 1 ? h->world.near : NULL,
         .bell_ranks = ranks,
         .segment = hvd_hybrid_hosts_area(h, set),
     };
@@ -286,7 +286,7 @@ static hvd_status_t set_up(struct hvd_hybrid *h, struct hvd_hybrid_set *set, con
 {
     hvd_status_t st = hvd_hybrid_share(h, set, keys, why, err);
 
-    if (st == HVD_OK && set->segment && set->team.n_groups > 1)
+    if (st == HVD_OK && set->segment && set->team.n_domains > 1)
         st = make_hosts(h, set, err);
     return st;
 }
@@ -295,7 +295,7 @@ static hvd_status_t set_up(struct hvd_hybrid *h, struct hvd_hybrid_set *set, con
 static void tear_down(struct hvd_hybrid *h, struct hvd_hybrid_set *set, bool clean, bool is_quiet)
 {
     if (set->has_peers && clean)
-        h->far->ops->remove_set(h->far, hvd_hybrid_peers_set(set->team.set, set->team.place));
+        h->far->ops->remove_set(h->far, hvd_hybrid_peers_set(set->team.set, set->team.local_rank));
     if (is_quiet)
         hvd_hosts_destroy(set->hosts);
     if (is_quiet || !set->hosts)
@@ -320,7 +320,7 @@ static hvd_status_t hybrid_add_set(struct hvd_transport *t, uint32_t id, const i
         st = hvd_team_init(&set->team, id, ranks, n_ranks, h->base.topology.rank, err);
     if (st == HVD_OK) {
         for (int i = 0; i < n_ranks; i++)
-            keys[i] = h->world.team.group_of[ranks[i]];
+            keys[i] = h->world.team.domain_of[ranks[i]];
         st = set_up(h, set, keys, NULL, err);
     }
     hvd_free(keys);
@@ -421,7 +421,7 @@ static hvd_status_t join(struct hvd_hybrid *h, struct hvd_err *why, struct hvd_e
         ranks[rank] = rank;
     st = hvd_team_init(&h->world.team, 0, ranks, size, h->far->topology.rank, err);
     if (st == HVD_OK)
-        st = hvd_hybrid_find_homes(h, ranks, err);
+        st = hvd_hybrid_domains_find(h, ranks, err);
     if (st == HVD_OK)
         st = set_up(h, &h->world, ranks, why, err);
     hvd_free(ranks);
@@ -447,8 +447,8 @@ static void log_choice(const struct hvd_hybrid *h, const struct hvd_hybrid_optio
         hvd_log(options->log, HVD_LOG_INFO, "transport",
                 "%s: %d ranks in %d groups that share memory, rank %d with %d others; %d ranks of "
                 "each group speak to the other groups",
-                h->base.ops->name, team->size, team->n_groups, team->rank, team->n_mates - 1,
-                team->n_groups > 1 ? team->n_carriers : 0);
+                h->base.ops->name, team->size, team->n_domains, team->rank, team->n_local - 1,
+                team->n_domains > 1 ? team->n_leaders : 0);
 }
 
 /* MPI divides ranks by who launched them, and cannot be told better once it has begun. */
@@ -456,13 +456,13 @@ static void warn_of_mpi(const struct hvd_hybrid *h, const struct hvd_hybrid_opti
 {
     const int local_size = h->base.topology.local_size;
 
-    if (options->wants_shm && h->world.team.n_mates < local_size)
+    if (options->wants_shm && h->world.team.n_local < local_size)
         hvd_log(options->log, HVD_LOG_WARN, "transport",
                 "rank %d on host %s shares memory with %d of the %d other ranks that MPI takes to "
                 "be on its "
                 "host: should MPI's own shared memory fail between them, turn it off with "
                 "OMPI_MCA_btl=^vader (Open MPI 5: ^sm)",
-                h->world.team.rank, own_host(h), h->world.team.n_mates - 1, local_size - 1);
+                h->world.team.rank, own_host(h), h->world.team.n_local - 1, local_size - 1);
 }
 
 hvd_status_t hvd_hybrid_create(struct hvd_transport *far, const struct hvd_hybrid_options *options,

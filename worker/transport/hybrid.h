@@ -14,9 +14,9 @@ struct hvd_hybrid_options {
 };
 
 /*
- * The best transport for the ranks that `far` reaches. Ranks that share memory are a group:
- * messages and data between them go through it. Where there is one group, `far` is kept for its
- * names of hosts and for the end. Where there are more, it carries what goes from group to group:
+ * The best transport for the ranks that `far` reaches. Ranks that share memory are a domain:
+ * messages and data between them go through it. Where there is one domain, `far` is kept for its
+ * names of hosts and for the end. Where there are more, it carries what goes from domain to domain:
  * messages, and collectives as hosts.h says. Where nobody shares memory, *out is `far` itself.
  * Process sets are divided in the same way.
  *

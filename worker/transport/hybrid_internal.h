@@ -7,10 +7,10 @@
 struct hvd_hybrid_set {
     struct hvd_hybrid_set *next;
     struct hvd_team team;
-    void *segment; /* shared by the mates; owned */
+    void *segment; /* shared by the local peers; owned */
     size_t segment_bytes;
-    struct hvd_transport *near; /* of the mates; NULL: none is needed, or there is one rank */
-    struct hvd_hosts *hosts;    /* NULL: one group, or no group of more than one rank */
+    struct hvd_transport *near; /* of the local peers; NULL: none is needed, or there is one rank */
+    struct hvd_hosts *hosts;    /* NULL: one domain, or no domain of more than one rank */
     bool has_peers;             /* far has a set of this rank's peers */
 };
 
@@ -20,16 +20,16 @@ struct hvd_hybrid {
     struct hvd_hybrid_options options; /* but for the log */
     struct hvd_hybrid_set world;       /* set 0 */
     struct hvd_hybrid_set *sets;       /* the others; owned */
-    bool has_processes;                /* mates are processes, not threads */
+    bool has_processes;                /* local peers are processes, not threads */
     int n_far;                         /* collectives that move where nobody wakes */
     bool is_far_next;                  /* where receive looks first */
-    int lost;                          /* a mate of set 0, as rank of the job; -1: none */
+    int lost;                          /* a local peer of set 0, as rank of the job; -1: none */
 };
 
-/* far's set of the ranks of a process set that have the same place. */
-static inline uint32_t hvd_hybrid_peers_set(uint32_t set, int place)
+/* far's set of the ranks of a process set that have the same local rank. */
+static inline uint32_t hvd_hybrid_peers_set(uint32_t set, int local_rank)
 {
-    return UINT32_C(1) << 31 | set << 10 | ((uint32_t)place & 1023);
+    return UINT32_C(1) << 31 | set << 10 | ((uint32_t)local_rank & 1023);
 }
 
 /*
@@ -40,9 +40,9 @@ hvd_status_t hvd_hybrid_tell(struct hvd_transport *far, const struct hvd_team *t
                              const void *mine, size_t len, void *all, struct hvd_err *err);
 
 /*
- * hybrid_share.c. Divides the ranks of a set into groups and gives every group its memory:
- * set->team is divided by the keys as far as all ranks of a group do get it, set->segment is there
- * for every rank when any two share memory, set->near where it is needed. Collective. Why a group
+ * hybrid_share.c. Divides the ranks of a set into domains and gives every domain its memory:
+ * set->team is divided by the keys as far as all ranks of a domain do get it, set->segment is there
+ * for every rank when any two share memory, set->near where it is needed. Collective. Why a domain
  * that was tried did not come about goes to `why`; a failure is one of far, or HVD_ERR_NOMEM, and
  * leaves what hvd_hybrid_unshare frees.
  */
@@ -56,9 +56,9 @@ void hvd_hybrid_unshare(struct hvd_hybrid_set *set, bool clean);
 void *hvd_hybrid_hosts_area(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set);
 
 /*
- * hybrid_homes.c. Which ranks of the job may share memory, as keys for a team, by rank: the others
- * do not try. Collective. HVD_ERR_NOMEM, or what far returned on failure.
+ * hybrid_domains.c. Which ranks of the job may share memory, as keys for a team, by rank: the
+ * others do not try. Collective. HVD_ERR_NOMEM, or what far returned on failure.
  */
-hvd_status_t hvd_hybrid_find_homes(struct hvd_hybrid *h, int *keys, struct hvd_err *err);
+hvd_status_t hvd_hybrid_domains_find(struct hvd_hybrid *h, int *keys, struct hvd_err *err);
 
 #endif

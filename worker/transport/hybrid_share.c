@@ -1,10 +1,10 @@
 /*
- * Giving the ranks of a group memory in common: the first rank of each group offers some, the
+ * Giving the ranks of a domain memory in common: the first rank of each domain offers some, the
  * others take it; then all hear for whom that worked. Both steps are allgathers, so that every rank
- * decides the same. A group of which one rank did not get the memory falls apart into its ranks.
+ * decides the same. A domain of which one rank did not get the memory falls apart into its ranks.
  *
- * The memory holds a segment of shm.h where the group has to pass messages, or is all of the set;
- * behind it one of hosts.h where there are other groups.
+ * The memory holds a segment of shm.h where the domain has to pass messages, or is all of the set;
+ * behind it one of hosts.h where there are other domains.
  */
 #include <sched.h>
 #include <sys/mman.h>
@@ -50,18 +50,18 @@ hvd_status_t hvd_hybrid_tell(struct hvd_transport *far, const struct hvd_team *t
 /* A rank alone has nobody to pass messages to; sets but 0 pass none. */
 static bool needs_near(const struct hvd_hybrid_set *set)
 {
-    return set->team.n_mates > 1 && (set->team.set == 0 || set->team.n_groups == 1);
+    return set->team.n_local > 1 && (set->team.set == 0 || set->team.n_domains == 1);
 }
 
 static struct hvd_shm_shape near_shape(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
 {
     struct hvd_shm_shape shape = h->options.shape;
 
-    shape.n_ranks = set->team.n_mates;
+    shape.n_ranks = set->team.n_local;
     if (set->team.set != 0)
         shape.ring_bytes = RING_MIN; /* its messages go the way of set 0 */
-    if (set->team.n_groups > 1)      /* its collectives too go elsewhere */
-        shape.stage_bytes = (size_t)set->team.n_mates * RING_MIN;
+    if (set->team.n_domains > 1)     /* its collectives too go elsewhere */
+        shape.stage_bytes = (size_t)set->team.n_local * RING_MIN;
     return shape;
 }
 
@@ -76,8 +76,8 @@ static size_t segment_bytes(const struct hvd_hybrid *h, const struct hvd_hybrid_
 {
     size_t bytes = near_bytes(h, set);
 
-    if (set->team.n_groups > 1)
-        bytes += hvd_hosts_size(&h->options.hosts, set->team.n_mates, set->team.size);
+    if (set->team.n_domains > 1)
+        bytes += hvd_hosts_size(&h->options.hosts, set->team.n_local, set->team.size);
     return bytes;
 }
 
@@ -86,18 +86,18 @@ void *hvd_hybrid_hosts_area(const struct hvd_hybrid *h, const struct hvd_hybrid_
     return (char *)set->segment + near_bytes(h, set);
 }
 
-/* --- A group's memory ------------------------------------------------------------------------- */
+/* --- A domain's memory ------------------------------------------------------------------------ */
 
-/* By place of the mates: which rank of set 0's group each is, and behind that which of the job. The
- * caller's to free. NULL: out of memory. */
+/* By local rank of the local peers: which rank of set 0's domain each is, and behind that which of
+ * the job. The caller's to free. NULL: out of memory. */
 static int *find_numbers(const struct hvd_hybrid *h, const struct hvd_hybrid_set *set)
 {
-    const int n = set->team.n_mates;
+    const int n = set->team.n_local;
     int *numbers = hvd_malloc((size_t)n * 2, sizeof(int));
 
-    for (int place = 0; numbers && place < n; place++) {
-        numbers[n + place] = set->team.ranks[set->team.mates[place]];
-        numbers[place] = h->world.team.place_of[numbers[n + place]];
+    for (int local_rank = 0; numbers && local_rank < n; local_rank++) {
+        numbers[n + local_rank] = set->team.ranks[set->team.local_peers[local_rank]];
+        numbers[local_rank] = h->world.team.local_rank_of[numbers[n + local_rank]];
     }
     return numbers;
 }
@@ -111,16 +111,16 @@ static hvd_status_t attach_near(const struct hvd_hybrid *h, struct hvd_hybrid_se
     int *numbers = find_numbers(h, set);
     const struct hvd_shm_options options = {
         .shape = near_shape(h, set),
-        .topology = {.rank = team->place,
-                     .size = team->n_mates,
-                     .local_rank = team->place,
-                     .local_size = team->n_mates},
+        .topology = {.rank = team->local_rank,
+                     .size = team->n_local,
+                     .local_rank = team->local_rank,
+                     .local_size = team->n_local},
         .segment = set->segment,
         .fd = h->has_processes ? fd : -1,
-        .is_crowded = n_processors > 0 && h->world.team.n_mates > n_processors,
+        .is_crowded = n_processors > 0 && h->world.team.n_local > n_processors,
         .bell = set == &h->world ? NULL : h->world.near,
         .bell_ranks = numbers,
-        .names = numbers ? numbers + team->n_mates : NULL,
+        .names = numbers ? numbers + team->n_local : NULL,
     };
     hvd_status_t st = HVD_OK;
 
@@ -146,21 +146,21 @@ static hvd_status_t attach(const struct hvd_hybrid *h, struct hvd_hybrid_set *se
     return st;
 }
 
-/* The first mate hands the memory out, the others fetch it. `offers`: of all ranks. */
+/* The first local peer hands the memory out, the others fetch it. `offers`: of all ranks. */
 static hvd_status_t exchange(const struct hvd_hybrid *h, struct hvd_hybrid_set *set,
                              struct hvd_shm_offer *mine, const struct hvd_shm_offer *offers,
                              struct hvd_err *err)
 {
     const int timeout_ms = h->options.timeout_ms > 0 ? h->options.timeout_ms : TIMEOUT_MS;
-    const struct hvd_shm_offer *offer = &offers[set->team.mates[0]];
+    const struct hvd_shm_offer *offer = &offers[set->team.local_peers[0]];
     int fd = -1;
     hvd_status_t st;
 
     if (offer->name_len == 0)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "rank %d could not offer memory",
-                        set->team.ranks[set->team.mates[0]]);
-    if (set->team.place == 0) {
-        st = hvd_shm_offer_serve(mine, set->team.n_mates - 1, timeout_ms, err);
+                        set->team.ranks[set->team.local_peers[0]]);
+    if (set->team.local_rank == 0) {
+        st = hvd_shm_offer_serve(mine, set->team.n_local - 1, timeout_ms, err);
         fd = mine->fd;
         if (st == HVD_OK)
             mine->fd = -1;
@@ -180,27 +180,27 @@ void hvd_hybrid_unshare(struct hvd_hybrid_set *set, bool clean)
     set->segment = NULL;
 }
 
-/* --- All groups ------------------------------------------------------------------------------- */
+/* --- All domains ------------------------------------------------------------------------------ */
 
-/* The team without the groups of which a rank was not successful; whether any two share memory. */
+/* The team without the domains of which a rank was not successful; whether any two share memory. */
 static bool regroup(struct hvd_team *team, const char *is_good, int *keys)
 {
     const int size = team->size;
     bool shares = false;
 
     for (int rank = 0; rank < size; rank++)
-        keys[rank] = team->group_of[rank] + size;
+        keys[rank] = team->domain_of[rank] + size;
     for (int rank = 0; rank < size; rank++)
-        for (int mate = 0; !is_good[rank] && mate < size; mate++)
-            if (team->group_of[mate] == team->group_of[rank])
-                keys[mate] = mate;
-    hvd_team_group(team, keys);
-    for (int group = 0; group < team->n_groups; group++)
-        shares = shares || team->group_sizes[group] > 1;
+        for (int local_peer = 0; !is_good[rank] && local_peer < size; local_peer++)
+            if (team->domain_of[local_peer] == team->domain_of[rank])
+                keys[local_peer] = local_peer;
+    hvd_team_divide(team, keys);
+    for (int domain = 0; domain < team->n_domains; domain++)
+        shares = shares || team->domain_sizes[domain] > 1;
     return shares;
 }
 
-/* Memory of its own for a rank that is alone in its group but not in the set. */
+/* Memory of its own for a rank that is alone in its domain but not in the set. */
 static hvd_status_t map_alone(const struct hvd_hybrid *h, struct hvd_hybrid_set *set,
                               struct hvd_err *err)
 {
@@ -213,7 +213,7 @@ static hvd_status_t map_alone(const struct hvd_hybrid *h, struct hvd_hybrid_set 
     return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for collectives between hosts");
 }
 
-/* Tries to share memory with the mates; whether that worked is what all are told. */
+/* Tries to share memory with the local peers; whether that worked is what all are told. */
 static hvd_status_t try(struct hvd_hybrid *h, struct hvd_hybrid_set *set, void *all,
                         struct hvd_err *why, struct hvd_err *err)
 {
@@ -221,12 +221,12 @@ static hvd_status_t try(struct hvd_hybrid *h, struct hvd_hybrid_set *set, void *
     hvd_status_t shared = HVD_OK;
 
     set->segment_bytes = segment_bytes(h, set);
-    if (set->team.place == 0 && set->team.n_mates > 1)
+    if (set->team.local_rank == 0 && set->team.n_local > 1)
         shared = hvd_shm_offer_init(&offer, set->segment_bytes, why);
     if (shared != HVD_OK)
         offer.name_len = 0;
     hvd_status_t st = hvd_hybrid_tell(h->far, &set->team, &offer, sizeof(offer), all, err);
-    if (st == HVD_OK && shared == HVD_OK && set->team.n_mates > 1)
+    if (st == HVD_OK && shared == HVD_OK && set->team.n_local > 1)
         shared = exchange(h, set, &offer, all, why);
     hvd_shm_offer_fini(&offer);
     const char is_good = shared == HVD_OK;
@@ -238,8 +238,8 @@ hvd_status_t hvd_hybrid_share(struct hvd_hybrid *h, struct hvd_hybrid_set *set, 
 {
     const size_t n = (size_t)set->team.size;
 
-    hvd_team_group(&set->team, keys);
-    if (set->team.n_groups == set->team.size)
+    hvd_team_divide(&set->team, keys);
+    if (set->team.n_domains == set->team.size)
         return HVD_OK;
     int *new_keys = hvd_malloc(n, sizeof(int));
     void *all = hvd_calloc(n, sizeof(struct hvd_shm_offer));
@@ -249,9 +249,9 @@ hvd_status_t hvd_hybrid_share(struct hvd_hybrid *h, struct hvd_hybrid_set *set, 
     else
         hvd_err_set(err, st, 0, "out of memory for setting up shared memory");
     if (st == HVD_OK) {
-        const int n_mates = set->team.n_mates;
+        const int n_local = set->team.n_local;
         const bool shares = regroup(&set->team, all, new_keys);
-        if (set->team.n_mates < n_mates) {
+        if (set->team.n_local < n_local) {
             hvd_hybrid_unshare(set, true);
             hvd_err_set(why, HVD_ERR_UNAVAILABLE, 0, "another rank could not share the memory");
         }

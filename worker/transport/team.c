@@ -11,10 +11,10 @@
 
 #define N_ARRAYS 8
 
-/* A rank and who carries for it. */
+/* A rank and who serves it. */
 struct served {
-    int place; /* of the carrier */
-    int carrier;
+    int local_rank; /* of the leader */
+    int leader;
     int rank;
 };
 
@@ -34,13 +34,13 @@ hvd_status_t hvd_team_init(struct hvd_team *team, uint32_t set, const int *ranks
     *team = (struct hvd_team){.set = set,
                               .size = n_ranks,
                               .ranks = block,
-                              .group_of = block + n,
-                              .place_of = block + 2 * n,
-                              .group_sizes = block + 3 * n,
-                              .mates = block + 4 * n,
-                              .carrier_of = block + 5 * n,
-                              .by_group = block + 6 * n,
-                              .by_carrier = block + 7 * n,
+                              .domain_of = block + n,
+                              .local_rank_of = block + 2 * n,
+                              .domain_sizes = block + 3 * n,
+                              .local_peers = block + 4 * n,
+                              .leader_of = block + 5 * n,
+                              .by_domain = block + 6 * n,
+                              .by_leader = block + 7 * n,
                               ._served = served};
     for (int i = 0; i < n_ranks; i++) {
         team->ranks[i] = ranks[i];
@@ -50,60 +50,60 @@ hvd_status_t hvd_team_init(struct hvd_team *team, uint32_t set, const int *ranks
     return HVD_OK;
 }
 
-/* The group of the first rank with the same key; a new one when there is none before. */
-static int find_group(struct hvd_team *team, const int *keys, int rank)
+/* The domain of the first rank with the same key; a new one when there is none before. */
+static int find_domain(struct hvd_team *team, const int *keys, int rank)
 {
     for (int before = rank - 1; before >= 0; before--)
         if (keys[before] == keys[rank])
-            return team->group_of[before];
-    team->group_sizes[team->n_groups] = 0;
-    return team->n_groups++;
+            return team->domain_of[before];
+    team->domain_sizes[team->n_domains] = 0;
+    return team->n_domains++;
 }
 
-/* by_group; uses by_carrier for where the groups end. */
-static void order_by_group(struct hvd_team *team)
+/* by_domain; uses by_leader for where the domains end. */
+static void order_by_domain(struct hvd_team *team)
 {
-    int *begins = team->by_carrier;
+    int *begins = team->by_leader;
     int begin = 0;
 
-    for (int group = 0; group < team->n_groups; group++) {
-        begins[group] = begin;
-        begin += team->group_sizes[group];
+    for (int domain = 0; domain < team->n_domains; domain++) {
+        begins[domain] = begin;
+        begin += team->domain_sizes[domain];
     }
     for (int rank = 0; rank < team->size; rank++)
-        team->by_group[begins[team->group_of[rank]] + team->place_of[rank]] = rank;
+        team->by_domain[begins[team->domain_of[rank]] + team->local_rank_of[rank]] = rank;
 }
 
 /*
- * The smallest group limits it. So that every carrier and its peers add up the groups in the same
- * order, which is that of their ranks, carriers end where that is not the order of the groups.
+ * The smallest domain limits it. So that every leader and its peers add up the domains in the same
+ * order, which is that of their ranks, leaders end where that is not the order of the domains.
  */
-static void count_carriers(struct hvd_team *team)
+static void count_leaders(struct hvd_team *team)
 {
-    const int *group = team->by_group;
+    const int *domain = team->by_domain;
     const int *last = NULL;
 
-    team->n_carriers = team->group_sizes[0];
-    for (int i = 0; i < team->n_groups; i++) {
-        if (team->group_sizes[i] < team->n_carriers)
-            team->n_carriers = team->group_sizes[i];
-        for (int place = 0; last && place < team->n_carriers; place++)
-            if (last[place] > group[place])
-                team->n_carriers = place;
-        last = group;
-        group += team->group_sizes[i];
+    team->n_leaders = team->domain_sizes[0];
+    for (int i = 0; i < team->n_domains; i++) {
+        if (team->domain_sizes[i] < team->n_leaders)
+            team->n_leaders = team->domain_sizes[i];
+        for (int local_rank = 0; last && local_rank < team->n_leaders; local_rank++)
+            if (last[local_rank] > domain[local_rank])
+                team->n_leaders = local_rank;
+        last = domain;
+        domain += team->domain_sizes[i];
     }
 }
 
-/* carrier_of, from by_group. */
-static void find_carriers(struct hvd_team *team)
+/* leader_of, from by_domain. */
+static void find_leaders(struct hvd_team *team)
 {
-    const int *group = team->by_group;
+    const int *domain = team->by_domain;
 
-    for (int i = 0; i < team->n_groups; i++) {
-        for (int place = 0; place < team->group_sizes[i]; place++)
-            team->carrier_of[group[place]] = group[place % team->n_carriers];
-        group += team->group_sizes[i];
+    for (int i = 0; i < team->n_domains; i++) {
+        for (int local_rank = 0; local_rank < team->domain_sizes[i]; local_rank++)
+            team->leader_of[domain[local_rank]] = domain[local_rank % team->n_leaders];
+        domain += team->domain_sizes[i];
     }
 }
 
@@ -112,53 +112,53 @@ static int compare(const void *a, const void *b)
     const struct served *x = a;
     const struct served *y = b;
 
-    if (x->place != y->place)
-        return x->place < y->place ? -1 : 1;
-    if (x->carrier != y->carrier)
-        return x->carrier < y->carrier ? -1 : 1;
+    if (x->local_rank != y->local_rank)
+        return x->local_rank < y->local_rank ? -1 : 1;
+    if (x->leader != y->leader)
+        return x->leader < y->leader ? -1 : 1;
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* by_carrier, from carrier_of. */
-static void order_by_carrier(struct hvd_team *team)
+/* by_leader, from leader_of. */
+static void order_by_leader(struct hvd_team *team)
 {
     struct served *served = team->_served;
 
     for (int rank = 0; rank < team->size; rank++)
-        served[rank] = (struct served){.place = team->place_of[team->carrier_of[rank]],
-                                       .carrier = team->carrier_of[rank],
+        served[rank] = (struct served){.local_rank = team->local_rank_of[team->leader_of[rank]],
+                                       .leader = team->leader_of[rank],
                                        .rank = rank};
     qsort(served, (size_t)team->size, sizeof(struct served), compare);
     for (int i = 0; i < team->size; i++)
-        team->by_carrier[i] = served[i].rank;
+        team->by_leader[i] = served[i].rank;
 }
 
-void hvd_team_group(struct hvd_team *team, const int *keys)
+void hvd_team_divide(struct hvd_team *team, const int *keys)
 {
-    team->n_groups = 0;
+    team->n_domains = 0;
     for (int rank = 0; rank < team->size; rank++) {
-        const int group = find_group(team, keys, rank);
-        team->group_of[rank] = group;
-        team->place_of[rank] = team->group_sizes[group]++;
+        const int domain = find_domain(team, keys, rank);
+        team->domain_of[rank] = domain;
+        team->local_rank_of[rank] = team->domain_sizes[domain]++;
     }
-    team->group = team->group_of[team->rank];
-    team->place = team->place_of[team->rank];
-    team->n_mates = team->group_sizes[team->group];
+    team->domain = team->domain_of[team->rank];
+    team->local_rank = team->local_rank_of[team->rank];
+    team->n_local = team->domain_sizes[team->domain];
     for (int rank = 0; rank < team->size; rank++)
-        if (team->group_of[rank] == team->group)
-            team->mates[team->place_of[rank]] = rank;
-    order_by_group(team);
-    count_carriers(team);
-    find_carriers(team);
-    order_by_carrier(team);
+        if (team->domain_of[rank] == team->domain)
+            team->local_peers[team->local_rank_of[rank]] = rank;
+    order_by_domain(team);
+    count_leaders(team);
+    find_leaders(team);
+    order_by_leader(team);
 }
 
-void hvd_team_peers(const struct hvd_team *team, int place, int *ranks)
+void hvd_team_peers(const struct hvd_team *team, int local_rank, int *ranks)
 {
     int n = 0;
 
     for (int rank = 0; rank < team->size; rank++)
-        if (team->place_of[rank] == place)
+        if (team->local_rank_of[rank] == local_rank)
             ranks[n++] = team->ranks[rank];
 }
 

@@ -25,7 +25,7 @@ static const struct layout layouts[] = {
     {4, {0, 0, 1, 1}},             /* as launchers fill hosts */
     {4, {0, 1, 0, 1}},             /* dealt out in turn */
     {5, {0, 0, 0, 1, 1}},          /* uneven */
-    {8, {0, 0, 0, 0, 1, 1, 1, 1}}, /* four carriers */
+    {8, {0, 0, 0, 0, 1, 1, 1, 1}}, /* four leaders */
     {5, {1, 0, 0, 1, 2}},          /* uneven, three hosts, no order */
     {6, {0, 1, 2, 0, 1, 2}},
 };
@@ -170,7 +170,7 @@ static void a_job_shares_memory_unless_every_rank_is_alone(void **state)
     }
 }
 
-static void a_rank_with_mates_can_sleep_but_not_for_other_hosts(void **state)
+static void a_rank_with_local_peers_can_sleep_but_not_for_other_hosts(void **state)
 {
     struct world w;
 
@@ -186,17 +186,17 @@ static void a_rank_with_mates_can_sleep_but_not_for_other_hosts(void **state)
 }
 
 /* Only what crosses between hosts may cost messages of the far transport. */
-static const char *talk_to_the_mate(struct hvd_transport *t)
+static const char *talk_to_the_local_peer(struct hvd_transport *t)
 {
-    const int mate = t->topology.rank ^ 1;
+    const int local_peer = t->topology.rank ^ 1;
     struct hvd_inbound in = {0};
     hvd_status_t st;
 
-    if (t->ops->send(t, mate, "hello", 5, NULL) != HVD_OK)
+    if (t->ops->send(t, local_peer, "hello", 5, NULL) != HVD_OK)
         return "send failed";
     while ((st = t->ops->receive(t, &in, NULL)) == HVD_INPROGRESS)
         sched_yield();
-    if (st != HVD_OK || in.from != mate || in.len != 5 || memcmp(in.data, "hello", 5) != 0)
+    if (st != HVD_OK || in.from != local_peer || in.len != 5 || memcmp(in.data, "hello", 5) != 0)
         return "another message came";
     t->ops->recycle(t, &in);
     return NULL;
@@ -209,12 +209,12 @@ static void messages_within_a_host_do_not_leave_it(void **state)
     (void)state;
     open_world(&w, &layouts[3], 0);
     const uint64_t before = hvd_sim_messages(w.sim);
-    try_on_all(&w, talk_to_the_mate);
+    try_on_all(&w, talk_to_the_local_peer);
     assert_int_equal(hvd_sim_messages(w.sim), before);
     close_world(&w);
 }
 
-/* Sleeps until the collective is finished: nothing but the mates' part in it ends that. */
+/* Sleeps until the collective is finished: nothing but the local peers' part in it ends that. */
 static hvd_status_t sleep_until_finished(struct hvd_transport *t, struct hvd_collective *c)
 {
     for (;;) {
@@ -266,7 +266,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_collective_is_right_on_any_hosts),
         cmocka_unit_test(payloads_of_many_chunks_are_right_on_any_hosts),
         cmocka_unit_test(a_job_shares_memory_unless_every_rank_is_alone),
-        cmocka_unit_test(a_rank_with_mates_can_sleep_but_not_for_other_hosts),
+        cmocka_unit_test(a_rank_with_local_peers_can_sleep_but_not_for_other_hosts),
         cmocka_unit_test(messages_within_a_host_do_not_leave_it),
         cmocka_unit_test(a_sleep_ends_when_a_process_set_moves),
     };

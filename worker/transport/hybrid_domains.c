@@ -10,7 +10,7 @@
 #include "worker/transport/hybrid_internal.h"
 
 /* Where a rank lives. */
-struct home {
+struct domain {
     uint64_t kernel;
     uint64_t network;
     uint64_t host; /* see hvd_hybrid_options */
@@ -42,9 +42,9 @@ static uint64_t namespace_of(const char *path)
     return stat(path, &about) == 0 ? (uint64_t)about.st_ino : 0;
 }
 
-static struct home find_home(const struct hvd_hybrid_options *options)
+static struct domain find_domain(const struct hvd_hybrid_options *options)
 {
-    struct home home = {
+    struct domain domain = {
         .kernel = hash_file("/proc/sys/kernel/random/boot_id"),
         .network = namespace_of("/proc/self/ns/net"),
         .host = options->host,
@@ -53,54 +53,54 @@ static struct home find_home(const struct hvd_hybrid_options *options)
         .wants_shm = options->wants_shm,
     };
 
-    if (home.kernel == 0 || home.network == 0)
-        home.wants_shm = false;
-    return home;
+    if (domain.kernel == 0 || domain.network == 0)
+        domain.wants_shm = false;
+    return domain;
 }
 
-static bool is_one_home(const struct home *a, const struct home *b)
+static bool is_one_domain(const struct domain *a, const struct domain *b)
 {
     return a->kernel == b->kernel && a->network == b->network && a->host == b->host;
 }
 
-/* The first rank with the same home; itself when there is none before. */
-static int first_at_home(const struct home *homes, int rank)
+/* The first rank with the same domain; itself when there is none before. */
+static int first_in_domain(const struct domain *domains, int rank)
 {
     int first = rank;
 
     for (int before = rank - 1; before >= 0; before--)
-        if (is_one_home(&homes[before], &homes[rank]))
+        if (is_one_domain(&domains[before], &domains[rank]))
             first = before;
     return first;
 }
 
 /* Ranks in one process, as in tests, cannot see each other's locks. */
-static bool is_process(const struct home *homes, int size, int rank)
+static bool is_process(const struct domain *domains, int size, int rank)
 {
     for (int i = 0; i < size; i++)
-        if (i != rank && homes[i].pid == homes[rank].pid && homes[i].pids == homes[rank].pids &&
-            is_one_home(&homes[i], &homes[rank]))
+        if (i != rank && domains[i].pid == domains[rank].pid &&
+            domains[i].pids == domains[rank].pids && is_one_domain(&domains[i], &domains[rank]))
             return false;
     return true;
 }
 
-hvd_status_t hvd_hybrid_find_homes(struct hvd_hybrid *h, int *keys, struct hvd_err *err)
+hvd_status_t hvd_hybrid_domains_find(struct hvd_hybrid *h, int *keys, struct hvd_err *err)
 {
-    const struct home mine = find_home(&h->options);
+    const struct domain mine = find_domain(&h->options);
     const int size = h->world.team.size;
-    struct home *homes = hvd_calloc((size_t)size, sizeof(*homes));
+    struct domain *domains = hvd_calloc((size_t)size, sizeof(*domains));
 
-    if (!homes)
+    if (!domains)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for where the ranks are");
-    hvd_status_t st = hvd_hybrid_tell(h->far, &h->world.team, &mine, sizeof(mine), homes, err);
+    hvd_status_t st = hvd_hybrid_tell(h->far, &h->world.team, &mine, sizeof(mine), domains, err);
     if (st == HVD_OK) {
         bool wants_shm = true;
         for (int rank = 0; rank < size; rank++)
-            wants_shm = wants_shm && homes[rank].wants_shm;
+            wants_shm = wants_shm && domains[rank].wants_shm;
         for (int rank = 0; rank < size; rank++)
-            keys[rank] = wants_shm ? first_at_home(homes, rank) : rank;
-        h->has_processes = is_process(homes, size, h->world.team.rank);
+            keys[rank] = wants_shm ? first_in_domain(domains, rank) : rank;
+        h->has_processes = is_process(domains, size, h->world.team.rank);
     }
-    hvd_free(homes);
+    hvd_free(domains);
     return st;
 }

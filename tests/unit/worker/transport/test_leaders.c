@@ -24,30 +24,30 @@ static void init_team(struct hvd_team *team, const struct layout *layout, int ra
     static const int ranks[MAX_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
 
     assert_int_equal(hvd_team_init(team, 0, ranks, layout->size, rank, NULL), HVD_OK);
-    hvd_team_group(team, layout->hosts);
+    hvd_team_divide(team, layout->hosts);
 }
 
-static void groups_and_places_are_in_the_order_of_ranks(void **state)
+static void domains_and_local_ranks_are_in_the_order_of_ranks(void **state)
 {
     static const struct layout layout = {6, {7, 3, 7, 3, 3, 9}};
     struct hvd_team team;
 
     (void)state;
     init_team(&team, &layout, 3);
-    assert_int_equal(team.n_groups, 3);
-    assert_memory_equal(team.group_of, ((int[]){0, 1, 0, 1, 1, 2}), 6 * sizeof(int));
-    assert_memory_equal(team.place_of, ((int[]){0, 0, 1, 1, 2, 0}), 6 * sizeof(int));
-    assert_memory_equal(team.by_group, ((int[]){0, 2, 1, 3, 4, 5}), 6 * sizeof(int));
-    assert_int_equal(team.n_mates, 3);
-    assert_memory_equal(team.mates, ((int[]){1, 3, 4}), 3 * sizeof(int));
-    assert_int_equal(team.group, 1);
-    assert_int_equal(team.place, 1);
-    assert_int_equal(team.n_carriers, 1); /* one rank is alone */
-    assert_memory_equal(team.carrier_of, ((int[]){0, 1, 0, 1, 1, 5}), 6 * sizeof(int));
+    assert_int_equal(team.n_domains, 3);
+    assert_memory_equal(team.domain_of, ((int[]){0, 1, 0, 1, 1, 2}), 6 * sizeof(int));
+    assert_memory_equal(team.local_rank_of, ((int[]){0, 0, 1, 1, 2, 0}), 6 * sizeof(int));
+    assert_memory_equal(team.by_domain, ((int[]){0, 2, 1, 3, 4, 5}), 6 * sizeof(int));
+    assert_int_equal(team.n_local, 3);
+    assert_memory_equal(team.local_peers, ((int[]){1, 3, 4}), 3 * sizeof(int));
+    assert_int_equal(team.domain, 1);
+    assert_int_equal(team.local_rank, 1);
+    assert_int_equal(team.n_leaders, 1); /* one rank is alone */
+    assert_memory_equal(team.leader_of, ((int[]){0, 1, 0, 1, 1, 5}), 6 * sizeof(int));
     hvd_team_fini(&team);
 }
 
-static void the_smallest_group_limits_the_carriers(void **state)
+static void the_smallest_domain_limits_the_leaders(void **state)
 {
     static const struct layout layout = {8, {0, 0, 0, 0, 0, 1, 1, 1}};
     int peers[2];
@@ -55,15 +55,15 @@ static void the_smallest_group_limits_the_carriers(void **state)
 
     (void)state;
     init_team(&team, &layout, 4);
-    assert_int_equal(team.n_carriers, 3);
-    assert_memory_equal(team.carrier_of, ((int[]){0, 1, 2, 0, 1, 5, 6, 7}), 8 * sizeof(int));
-    assert_memory_equal(team.by_carrier, ((int[]){0, 3, 5, 1, 4, 6, 2, 7}), 8 * sizeof(int));
+    assert_int_equal(team.n_leaders, 3);
+    assert_memory_equal(team.leader_of, ((int[]){0, 1, 2, 0, 1, 5, 6, 7}), 8 * sizeof(int));
+    assert_memory_equal(team.by_leader, ((int[]){0, 3, 5, 1, 4, 6, 2, 7}), 8 * sizeof(int));
     hvd_team_peers(&team, 2, peers);
     assert_memory_equal(peers, ((int[]){2, 7}), sizeof(peers));
     hvd_team_fini(&team);
 }
 
-static void peers_add_up_the_groups_in_one_order(void **state)
+static void peers_add_up_the_domains_in_one_order(void **state)
 {
     static const struct layout mirrored = {6, {0, 1, 2, 2, 1, 0}};
     static const struct layout dealt = {6, {0, 1, 2, 0, 1, 2}};
@@ -71,10 +71,10 @@ static void peers_add_up_the_groups_in_one_order(void **state)
 
     (void)state;
     init_team(&team, &mirrored, 0);
-    assert_int_equal(team.n_carriers, 1); /* the second places would begin with the last group */
+    assert_int_equal(team.n_leaders, 1); /* the second places would begin with the last domain */
     hvd_team_fini(&team);
     init_team(&team, &dealt, 0);
-    assert_int_equal(team.n_carriers, 2);
+    assert_int_equal(team.n_leaders, 2);
     hvd_team_fini(&team);
 }
 
@@ -106,7 +106,7 @@ struct rank {
 struct world {
     struct hvd_sim *sim;
     struct rank ranks[MAX_RANKS];
-    void *segments[MAX_RANKS]; /* by group; mapped once, so that the sanitizer sees all of it */
+    void *segments[MAX_RANKS]; /* by domain; mapped once, so that the sanitizer sees all of it */
     int size;
 };
 
@@ -139,23 +139,23 @@ static void open_rank(struct world *w, const struct layout *layout, int rank,
     assert_int_equal(hvd_sim_join(w->sim, rank, &r->far, NULL), HVD_OK);
     r->base = (struct hvd_transport){.ops = &rank_ops, .topology = r->far->topology};
     init_team(&r->team, layout, rank);
-    if (!w->segments[r->team.group]) {
-        const size_t bytes = hvd_hosts_size(shape, r->team.n_mates, layout->size);
+    if (!w->segments[r->team.domain]) {
+        const size_t bytes = hvd_hosts_size(shape, r->team.n_local, layout->size);
         assert_true(bytes > 0);
-        w->segments[r->team.group] = aligned_alloc(128, bytes);
-        memset(w->segments[r->team.group], 0, bytes);
+        w->segments[r->team.domain] = aligned_alloc(128, bytes);
+        memset(w->segments[r->team.domain], 0, bytes);
     }
     r->options = (struct hvd_hosts_options){.shape = *shape,
                                             .team = &r->team,
                                             .far = r->far,
-                                            .peers_set = PEERS_SET + (uint32_t)r->team.place,
-                                            .segment = w->segments[r->team.group]};
-    if (r->team.place >= r->team.n_carriers)
+                                            .peers_set = PEERS_SET + (uint32_t)r->team.local_rank,
+                                            .segment = w->segments[r->team.domain]};
+    if (r->team.local_rank >= r->team.n_leaders)
         return;
     int peers[MAX_RANKS];
-    hvd_team_peers(&r->team, r->team.place, peers);
+    hvd_team_peers(&r->team, r->team.local_rank, peers);
     assert_int_equal(
-        r->far->ops->add_set(r->far, r->options.peers_set, peers, r->team.n_groups, NULL), HVD_OK);
+        r->far->ops->add_set(r->far, r->options.peers_set, peers, r->team.n_domains, NULL), HVD_OK);
 }
 
 static void open_world(struct world *w, const struct layout *layout, size_t stage_bytes)
@@ -302,9 +302,9 @@ static void hosts_without_memory_leave_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_and_places_are_in_the_order_of_ranks),
-        cmocka_unit_test(the_smallest_group_limits_the_carriers),
-        cmocka_unit_test(peers_add_up_the_groups_in_one_order),
+        cmocka_unit_test(domains_and_local_ranks_are_in_the_order_of_ranks),
+        cmocka_unit_test(the_smallest_domain_limits_the_leaders),
+        cmocka_unit_test(peers_add_up_the_domains_in_one_order),
         cmocka_unit_test(a_team_without_memory_leaves_nothing),
         cmocka_unit_test(every_kind_passes_between_threads_without_a_race),
         cmocka_unit_test(a_collective_that_is_given_up_ends_all_that_follow),
