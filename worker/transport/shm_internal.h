@@ -154,7 +154,7 @@ struct hvd_shm {
     unsigned n_spins; /* looks before saying HVD_INPROGRESS */
     bool is_tuned;    /* the seats of all ranks have been looked at */
     struct hvd_shm_tuning tuning;
-    int *order;                               /* of the ranks, group after group; owned */
+    int *order;                               /* of the ranks, locality after locality; owned */
     struct hvd_shm_pace paces[HVD_SHM_PACES]; /* by size; rank 0's are for all */
     struct hvd_shm_counts counts;
 
@@ -239,8 +239,7 @@ bool hvd_shm_can_move(const struct hvd_shm *s);
 /* Frees the collectives. */
 void hvd_shm_moves_fini(struct hvd_shm *s);
 
-/* --- Reductions: shm_reduce.c, shm_slices.c, shm_exchange.c; shm_copy.c ------------------------
- */
+/* --- Reductions: shm_reduce.c, shm_slices.c, shm_exchange.c; shm_copy.c ----------------------- */
 
 /* Prepare a move of the operation: mv->c is set. */
 void hvd_shm_plan_allreduce(struct hvd_shm *s, struct hvd_shm_move *mv);

@@ -81,10 +81,10 @@ static int count_cores(const struct hvd_seat *seats, int n_ranks)
     return n;
 }
 
-/* --- Groups ----------------------------------------------------------------------------------- */
+/* --- Localities ------------------------------------------------------------------------------- */
 
-/* The place by which ranks are parted. */
-typedef int32_t (*place_fn)(const struct hvd_seat *seat);
+/* The locality by which ranks are parted. */
+typedef int32_t (*locality_fn)(const struct hvd_seat *seat);
 
 static int32_t package_of(const struct hvd_seat *seat)
 {
@@ -96,39 +96,44 @@ static int32_t numa_of(const struct hvd_seat *seat)
     return seat->numa;
 }
 
-static int count_mates(const struct hvd_seat *seats, int n_ranks, place_fn place, int rank)
+static int count_members(const struct hvd_seat *seats, int n_ranks, locality_fn locality_of,
+                         int rank)
 {
     int n = 0;
 
     for (int other = 0; other < n_ranks; other++)
-        n += place(&seats[other]) == place(&seats[rank]);
+        n += locality_of(&seats[other]) == locality_of(&seats[rank]);
     return n;
 }
 
-/* How many places there are, with as many ranks each, at least two; 1 when it is not like that. */
-static int count_groups(const struct hvd_seat *seats, int n_ranks, place_fn place)
+/* How many localities there are, with as many ranks each, at least two; 1 when it is not like that.
+ */
+static int count_localities(const struct hvd_seat *seats, int n_ranks, locality_fn locality_of)
 {
-    const int n_mates = count_mates(seats, n_ranks, place, 0);
+    const int n_members = count_members(seats, n_ranks, locality_of, 0);
 
     for (int rank = 0; rank < n_ranks; rank++)
-        if (place(&seats[rank]) < 0 || count_mates(seats, n_ranks, place, rank) != n_mates)
+        if (locality_of(&seats[rank]) < 0 ||
+            count_members(seats, n_ranks, locality_of, rank) != n_members)
             return 1;
-    return n_mates >= 2 ? n_ranks / n_mates : 1;
+    return n_members >= 2 ? n_ranks / n_members : 1;
 }
 
-static bool is_before(const struct hvd_seat *a, const struct hvd_seat *b, place_fn place)
+static bool is_before(const struct hvd_seat *a, const struct hvd_seat *b, locality_fn locality_of)
 {
-    if (place(a) != place(b))
-        return place(a) < place(b);
+    if (locality_of(a) != locality_of(b))
+        return locality_of(a) < locality_of(b);
     return a->l3 < b->l3;
 }
 
-/* Ranks by place, then by cache, then by number. */
-static void sort_ranks(const struct hvd_seat *seats, int n_ranks, place_fn place, int *order)
+/* Ranks by locality, then by cache, then by number. */
+static void sort_ranks(const struct hvd_seat *seats, int n_ranks, locality_fn locality_of,
+                       int *order)
 {
     for (int i = 0; i < n_ranks; i++) {
         int at = i;
-        for (; place && at > 0 && is_before(&seats[i], &seats[order[at - 1]], place); at--)
+        for (; locality_of && at > 0 && is_before(&seats[i], &seats[order[at - 1]], locality_of);
+             at--)
             order[at] = order[at - 1];
         order[at] = i;
     }
@@ -138,19 +143,19 @@ void hvd_shm_tune(const struct hvd_seat *seats, int n_ranks, size_t stage_bytes,
                   struct hvd_shm_tuning *tuning, int *order)
 {
     const int n_cores = count_cores(seats, n_ranks);
-    place_fn place = package_of;
+    locality_fn locality_of = package_of;
 
     *tuning = (struct hvd_shm_tuning){
         .stream_bytes = size_streams(seats, n_ranks),
         .is_crowded = n_cores > 0 && n_ranks > n_cores,
         .is_apart =
             n_ranks == 2 && seats[0].l3 >= 0 && seats[1].l3 >= 0 && seats[0].l3 != seats[1].l3,
-        .n_groups = count_groups(seats, n_ranks, package_of),
+        .n_localities = count_localities(seats, n_ranks, package_of),
     };
     size_chunks(seats, n_ranks, stage_bytes, tuning);
-    if (tuning->n_groups == 1) {
-        place = numa_of;
-        tuning->n_groups = count_groups(seats, n_ranks, numa_of);
+    if (tuning->n_localities == 1) {
+        locality_of = numa_of;
+        tuning->n_localities = count_localities(seats, n_ranks, numa_of);
     }
-    sort_ranks(seats, n_ranks, tuning->n_groups > 1 ? place : NULL, order);
+    sort_ranks(seats, n_ranks, tuning->n_localities > 1 ? locality_of : NULL, order);
 }

@@ -13,15 +13,15 @@ struct hvd_shm_tuning {
     size_t stream_bytes;   /* outputs of so much are written past the caches */
     bool is_crowded;       /* more ranks than cores: who waits gives way */
     bool is_apart;         /* two ranks without a common cache */
-    int n_groups; /* of as many ranks each, a package or node each; 1: they are not parted */
+    int n_localities; /* of as many ranks each, a package or node each; 1: they are not parted */
 };
 
 /*
  * Pure. Chunks stay in the second-level cache together with what they meet there; outputs go past
  * the caches when those of all ranks and their inputs fill the third. Ranks that span several
- * packages evenly, or else nodes of memory, two or more in each, are groups. order gets the ranks,
- * group after group, neighbours in a group next to each other; without groups in their order.
- * stage_bytes is the most that a chunk may have.
+ * packages evenly, or else nodes of memory, two or more in each, are localities. order gets the
+ * ranks, locality after locality, neighbours in a locality next to each other; without localities
+ * in their order. stage_bytes is the most that a chunk may have.
  */
 void hvd_shm_tune(const struct hvd_seat *seats, int n_ranks, size_t stage_bytes,
                   struct hvd_shm_tuning *tuning, int *order);

@@ -100,7 +100,7 @@ void shm_world_seat(struct hvd_seat *seats, int size, int n_packages)
     }
 }
 
-void shm_world_try_groups(shm_trial_fn run, size_t stage_bytes)
+void shm_world_try_localities(shm_trial_fn run, size_t stage_bytes)
 {
     static const int scenes[][2] = {{4, 2}, {8, 2}, {8, 4}};
     struct hvd_seat seats[SHM_WORLD_MAX];

@@ -39,7 +39,7 @@ void shm_world_run(const struct shm_world *w, shm_trial_fn run);
 void shm_world_try_sizes(shm_trial_fn run, size_t stage_bytes);
 
 /* The same for 4 and 8 ranks on 2 and 4 packages, neighbours and not. */
-void shm_world_try_groups(shm_trial_fn run, size_t stage_bytes);
+void shm_world_try_localities(shm_trial_fn run, size_t stage_bytes);
 
 /* Seats of so many ranks, in turn on so many packages. */
 void shm_world_seat(struct hvd_seat *seats, int size, int n_packages);

@@ -19,11 +19,11 @@ static void shared_memory_keeps_what_the_port_promises(void **state)
     shm_world_try_sizes(hvd_transport_conformance, 0);
 }
 
-static void ranks_in_groups_keep_it_too(void **state)
+static void ranks_in_localities_keep_it_too(void **state)
 {
     (void)state;
-    shm_world_try_groups(hvd_transport_conformance, 1024);
-    shm_world_try_groups(hvd_transport_conformance, 0);
+    shm_world_try_localities(hvd_transport_conformance, 1024);
+    shm_world_try_localities(hvd_transport_conformance, 0);
 }
 
 /* --- Every type and reduction ----------------------------------------------------------------- */
@@ -89,7 +89,7 @@ static void every_type_and_reduction_works(void **state)
 {
     (void)state;
     shm_world_try_sizes(every_type_is_reduced, 1024);
-    shm_world_try_groups(every_type_is_reduced, 1024);
+    shm_world_try_localities(every_type_is_reduced, 1024);
 }
 
 /* --- Fusion and scaling ----------------------------------------------------------------------- */
@@ -160,8 +160,8 @@ static void fused_tensors_go_straight_to_and_from_their_memory(void **state)
     (void)state;
     shm_world_try_sizes(pieces_are_fused, 1024);
     shm_world_try_sizes(pieces_are_fused, 0);
-    shm_world_try_groups(pieces_are_fused, 1024);
-    shm_world_try_groups(pieces_are_fused, 0);
+    shm_world_try_localities(pieces_are_fused, 1024);
+    shm_world_try_localities(pieces_are_fused, 0);
 }
 
 /* --- The same bits ---------------------------------------------------------------------------- */
@@ -211,8 +211,8 @@ static void sums_are_the_same_bits_on_every_rank(void **state)
     (void)state;
     shm_world_try_sizes(add_up_alike, 1024);
     shm_world_try_sizes(add_up_alike, 0);
-    shm_world_try_groups(add_up_alike, 1024);
-    shm_world_try_groups(add_up_alike, 0);
+    shm_world_try_localities(add_up_alike, 1024);
+    shm_world_try_localities(add_up_alike, 0);
 }
 
 /* --- Alltoall and reducescatter --------------------------------------------------------------- */
@@ -485,7 +485,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_memory_keeps_what_the_port_promises),
-        cmocka_unit_test(ranks_in_groups_keep_it_too),
+        cmocka_unit_test(ranks_in_localities_keep_it_too),
         cmocka_unit_test(every_type_and_reduction_works),
         cmocka_unit_test(fused_tensors_go_straight_to_and_from_their_memory),
         cmocka_unit_test(sums_are_the_same_bits_on_every_rank),

@@ -21,7 +21,7 @@ struct design {
     int n_ranks;
     unsigned reads;
     unsigned writes;
-    int n_groups;
+    int n_localities;
 };
 
 static const struct design designs[] = {
@@ -105,7 +105,7 @@ static void bytes_are_copied_as_often_as_designed(void **state)
     (void)state;
     for (design = designs; design < designs + sizeof(designs) / sizeof(*designs); design++) {
         print_message("# %s\n", design->name);
-        shm_world_seat(seats, design->n_ranks, design->n_groups);
+        shm_world_seat(seats, design->n_ranks, design->n_localities);
         shm_world_open_with(&w, design->n_ranks, &options);
         shm_world_run(&w, count_bytes);
         shm_world_close(&w);

@@ -132,7 +132,7 @@ static void ranks_without_a_common_cache_are_apart(void **state)
     assert_false(s.tuning.is_apart); /* not known */
 }
 
-static void ranks_on_two_packages_are_two_groups(void **state)
+static void ranks_on_two_packages_are_two_localities(void **state)
 {
     static const int by_turns[MOST] = {0, 4, 1, 5, 2, 6, 3, 7};
     static const int expected[] = {0, 2, 4, 6, 1, 3, 5, 7};
@@ -140,16 +140,16 @@ static void ranks_on_two_packages_are_two_groups(void **state)
 
     (void)state;
     seat_all(&s, "package:2 numa:1 l3:1(size=33554432) core:4 pu:1", in_turn, 8);
-    assert_int_equal(s.tuning.n_groups, 2);
+    assert_int_equal(s.tuning.n_localities, 2);
     assert_memory_equal(s.order, in_turn, 8 * sizeof(int));
     seat_all(&s, "package:2 numa:1 l3:1(size=33554432) core:4 pu:1", by_turns, 8);
-    assert_int_equal(s.tuning.n_groups, 2);
+    assert_int_equal(s.tuning.n_localities, 2);
     assert_memory_equal(s.order, expected, sizeof(expected));
     seat_all(&s, "package:2 numa:1 l3:1(size=33554432) core:4 pu:1", in_turn, 4);
-    assert_int_equal(s.tuning.n_groups, 1); /* all on the first */
+    assert_int_equal(s.tuning.n_localities, 1); /* all on the first */
 }
 
-static void nodes_of_one_package_are_groups_too(void **state)
+static void nodes_of_one_package_are_localities_too(void **state)
 {
     static const int caches[MOST] = {3, 0, 2, 1};
     static const int expected[] = {1, 3, 2, 0};
@@ -157,13 +157,13 @@ static void nodes_of_one_package_are_groups_too(void **state)
 
     (void)state;
     seat_all(&s, "package:1 numa:4 l3:1(size=33554432) core:2 pu:1", in_turn, 8);
-    assert_int_equal(s.tuning.n_groups, 4);
+    assert_int_equal(s.tuning.n_localities, 4);
     seat_all(&s, "package:1 numa:2 l3:2(size=33554432) core:1 pu:1", caches, 4);
-    assert_int_equal(s.tuning.n_groups, 2);
+    assert_int_equal(s.tuning.n_localities, 2);
     assert_memory_equal(s.order, expected, sizeof(expected)); /* neighbours together */
 }
 
-static void uneven_groups_are_none(void **state)
+static void uneven_localities_are_none(void **state)
 {
     static const int uneven[MOST] = {0, 1, 2, 4};
     static const int alone[MOST] = {0, 4};
@@ -171,10 +171,10 @@ static void uneven_groups_are_none(void **state)
 
     (void)state;
     seat_all(&s, "package:2 core:4 pu:1", uneven, 4);
-    assert_int_equal(s.tuning.n_groups, 1);
+    assert_int_equal(s.tuning.n_localities, 1);
     assert_memory_equal(s.order, in_turn, 4 * sizeof(int));
     seat_all(&s, "package:2 core:4 pu:1", alone, 2); /* one on each: nothing to be near to */
-    assert_int_equal(s.tuning.n_groups, 1);
+    assert_int_equal(s.tuning.n_localities, 1);
 }
 
 int main(void)
@@ -187,9 +187,9 @@ int main(void)
         cmocka_unit_test(chunks_are_no_larger_than_a_stage),
         cmocka_unit_test(more_ranks_than_cores_are_a_crowd),
         cmocka_unit_test(ranks_without_a_common_cache_are_apart),
-        cmocka_unit_test(ranks_on_two_packages_are_two_groups),
-        cmocka_unit_test(nodes_of_one_package_are_groups_too),
-        cmocka_unit_test(uneven_groups_are_none),
+        cmocka_unit_test(ranks_on_two_packages_are_two_localities),
+        cmocka_unit_test(nodes_of_one_package_are_localities_too),
+        cmocka_unit_test(uneven_localities_are_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
