@@ -42,7 +42,7 @@ static struct hvd_shm_shape with_defaults(const struct hvd_shm_shape *shape)
 
 /* Where the areas begin; the last is the size of the whole. */
 struct layout {
-    size_t seats;
+    size_t cpu_locations;
     size_t slots;
     size_t rings;
     size_t stages;
@@ -52,9 +52,9 @@ struct layout {
 static struct layout lay_out(const struct hvd_shm_shape *shape)
 {
     const size_t n = (size_t)shape->n_ranks;
-    struct layout at = {.seats = n * sizeof(struct hvd_shm_desk)};
+    struct layout at = {.cpu_locations = n * sizeof(struct hvd_shm_desk)};
 
-    at.slots = aligned(at.seats + n * sizeof(struct hvd_seat), HVD_SHM_LINE);
+    at.slots = aligned(at.cpu_locations + n * sizeof(struct hvd_cpu_location), HVD_SHM_LINE);
     at.rings = at.slots + n * 2 * sizeof(struct hvd_shm_slot);
     at.stages =
         aligned(at.rings + n * n * (sizeof(struct hvd_shm_ring) + shape->ring_bytes), HVD_SHM_PAGE);
@@ -176,7 +176,7 @@ static void place(struct hvd_shm *s, const struct hvd_shm_options *options)
     char *base = s->segment;
 
     s->desks = (struct hvd_shm_desk *)(void *)base;
-    s->seats = (struct hvd_seat *)(void *)(base + at.seats);
+    s->cpu_locations = (struct hvd_cpu_location *)(void *)(base + at.cpu_locations);
     s->slots = (struct hvd_shm_slot *)(void *)(base + at.slots);
     s->rings = base + at.rings;
     s->stages = base + at.stages;
@@ -188,19 +188,19 @@ static void place(struct hvd_shm *s, const struct hvd_shm_options *options)
 }
 
 /* Shows the others where this rank is. */
-static void take_seat(struct hvd_shm *s, const struct hvd_shm_options *options)
+static void publish_cpu_location(struct hvd_shm *s, const struct hvd_shm_options *options)
 {
     const struct hvd_shm *bell = (const struct hvd_shm *)options->bell;
-    struct hvd_seat *seat = &s->seats[s->base.topology.rank];
+    struct hvd_cpu_location *cpu_location = &s->cpu_locations[s->base.topology.rank];
 
-    if (options->seat)
-        *seat = *options->seat;
+    if (options->cpu_location)
+        *cpu_location = *options->cpu_location;
     else if (bell)
-        *seat = bell->seats[bell->base.topology.rank];
+        *cpu_location = bell->cpu_locations[bell->base.topology.rank];
     else if (s->fd >= 0)
-        hvd_seat_read(NULL, -1, seat);
+        hvd_cpu_location_read(NULL, -1, cpu_location);
     else
-        hvd_seat_init(seat);
+        hvd_cpu_location_init(cpu_location);
 }
 
 void hvd_shm_tune_once(struct hvd_shm *s)
@@ -208,7 +208,7 @@ void hvd_shm_tune_once(struct hvd_shm *s)
     if (s->is_tuned)
         return;
     s->is_tuned = true;
-    hvd_shm_tune(s->seats, s->shape.n_ranks, s->shape.stage_bytes, &s->tuning, s->order);
+    hvd_shm_tune(s->cpu_locations, s->shape.n_ranks, s->shape.stage_bytes, &s->tuning, s->order);
     if (s->tuning.is_crowded)
         s->n_spins = 0;
     for (int i = 0; i < HVD_SHM_PACES; i++)
@@ -257,7 +257,7 @@ hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_tr
     if (st == HVD_OK)
         st = hvd_shm_lock(s, err);
     if (st == HVD_OK) {
-        take_seat(s, options);
+        publish_cpu_location(s, options);
         populate(s);
     }
     if (st != HVD_OK) {

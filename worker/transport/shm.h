@@ -1,7 +1,7 @@
 #ifndef HVD_WORKER_TRANSPORT_SHM_H
 #define HVD_WORKER_TRANSPORT_SHM_H
 
-#include "worker/transport/seat.h"
+#include "worker/transport/cpu_location.h"
 #include "worker/transport/transport.h"
 
 /*
@@ -31,9 +31,10 @@ struct hvd_shm_options {
     int fd;                       /* of the segment, owned; a rank that ends without a word is told
                                      by its lock on it. -1: no rank can be told lost */
     bool is_crowded;              /* more ranks than processors: never spin. Found out too, where
-                                     the seats are known */
-    const struct hvd_seat *seat;  /* of this rank; borrowed for the call. NULL: that of `bell`, or
-                                     else found out, if fd says that ranks are processes */
+                                     the locations are known */
+    const struct hvd_cpu_location
+        *cpu_location; /* of this rank; borrowed for the call. NULL: that of `bell`, or
+          else found out, if fd says that ranks are processes */
     const struct hvd_transport *bell; /* also of shared memory: whoever sleeps there is woken when
                                          this one moves, and nobody sleeps here. Outlives this one.
                                          NULL: ranks sleep here */

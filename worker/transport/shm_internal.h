@@ -11,7 +11,7 @@
  * The segment, areas in this order:
  *
  *     desk of each rank         doorbell to wake it, how it is
- *     seat of each rank         where it runs
+ *     cpu_location of each rank where it runs
  *     slots of each rank, two   flag "posted", the payload of a small collective right behind it
  *     rings, from x to          control messages
  *     stages of each rank, two  the payload of other collectives
@@ -152,14 +152,14 @@ struct hvd_shm {
     bool owns_mapping;
     int fd;
     unsigned n_spins; /* looks before saying HVD_INPROGRESS */
-    bool is_tuned;    /* the seats of all ranks have been looked at */
+    bool is_tuned;    /* the locations of all ranks have been looked at */
     struct hvd_shm_tuning tuning;
     int *order;                               /* of the ranks, locality after locality; owned */
     struct hvd_shm_pace paces[HVD_SHM_PACES]; /* by size; rank 0's are for all */
     struct hvd_shm_counts counts;
 
     struct hvd_shm_desk *desks;
-    struct hvd_seat *seats;
+    struct hvd_cpu_location *cpu_locations;
     struct hvd_shm_desk *
         *bells; /* for each rank, the desk with the doorbell that wakes it; owned */
     struct hvd_shm_slot *slots;

@@ -1,5 +1,5 @@
 /*
- * Decides by where the ranks are; see the header. A pure function of the seats, which all ranks
+ * Decides by where the ranks are; see the header. A pure function of the locations, which all ranks
  * see alike, so that all decide alike.
  */
 #include "worker/transport/shm_tuning.h"
@@ -26,14 +26,14 @@ static size_t power_below(size_t x)
     return x;
 }
 
-static void size_chunks(const struct hvd_seat *seats, int n_ranks, size_t stage_bytes,
-                        struct hvd_shm_tuning *tuning)
+static void size_chunks(const struct hvd_cpu_location *cpu_locations, int n_ranks,
+                        size_t stage_bytes, struct hvd_shm_tuning *tuning)
 {
     size_t l2 = 0;
 
     for (int rank = 0; rank < n_ranks; rank++)
-        if (seats[rank].l2_bytes > 0 && (l2 == 0 || seats[rank].l2_bytes < l2))
-            l2 = (size_t)seats[rank].l2_bytes;
+        if (cpu_locations[rank].l2_bytes > 0 && (l2 == 0 || cpu_locations[rank].l2_bytes < l2))
+            l2 = (size_t)cpu_locations[rank].l2_bytes;
     if (l2 == 0)
         l2 = EXCHANGE_DEFAULT * EXCHANGE_SHARE;
     l2 = power_below(l2);
@@ -42,23 +42,24 @@ static void size_chunks(const struct hvd_seat *seats, int n_ranks, size_t stage_
 }
 
 /* How many ranks may be under the third-level cache of this one. */
-static int sharing(const struct hvd_seat *seats, int n_ranks, int rank)
+static int sharing(const struct hvd_cpu_location *cpu_locations, int n_ranks, int rank)
 {
     int n = 0;
 
     for (int other = 0; other < n_ranks; other++)
-        n += seats[rank].l3 < 0 || seats[other].l3 < 0 || seats[other].l3 == seats[rank].l3;
+        n += cpu_locations[rank].l3 < 0 || cpu_locations[other].l3 < 0 ||
+             cpu_locations[other].l3 == cpu_locations[rank].l3;
     return n;
 }
 
-static size_t size_streams(const struct hvd_seat *seats, int n_ranks)
+static size_t size_streams(const struct hvd_cpu_location *cpu_locations, int n_ranks)
 {
     size_t least = STREAM_MAX;
     bool is_known = false;
 
     for (int rank = 0; rank < n_ranks; rank++) {
-        const size_t share =
-            (size_t)seats[rank].l3_bytes / 2 / (size_t)sharing(seats, n_ranks, rank);
+        const size_t share = (size_t)cpu_locations[rank].l3_bytes / 2 /
+                             (size_t)sharing(cpu_locations, n_ranks, rank);
         is_known = is_known || share > 0;
         if (share > 0 && share < least)
             least = share;
@@ -67,14 +68,14 @@ static size_t size_streams(const struct hvd_seat *seats, int n_ranks)
 }
 
 /* Cores that some rank may run on. 0: not known. */
-static int count_cores(const struct hvd_seat *seats, int n_ranks)
+static int count_cores(const struct hvd_cpu_location *cpu_locations, int n_ranks)
 {
     int n = 0;
 
-    for (int word = 0; word < HVD_SEAT_CORES / 64; word++) {
+    for (int word = 0; word < HVD_CPU_LOCATION_CORES / 64; word++) {
         uint64_t any = 0;
         for (int rank = 0; rank < n_ranks; rank++)
-            any |= seats[rank].cores[word];
+            any |= cpu_locations[rank].cores[word];
         for (; any; any &= any - 1)
             n++;
     }
@@ -84,42 +85,44 @@ static int count_cores(const struct hvd_seat *seats, int n_ranks)
 /* --- Localities ------------------------------------------------------------------------------- */
 
 /* The locality by which ranks are parted. */
-typedef int32_t (*locality_fn)(const struct hvd_seat *seat);
+typedef int32_t (*locality_fn)(const struct hvd_cpu_location *cpu_location);
 
-static int32_t package_of(const struct hvd_seat *seat)
+static int32_t package_of(const struct hvd_cpu_location *cpu_location)
 {
-    return seat->package;
+    return cpu_location->package;
 }
 
-static int32_t numa_of(const struct hvd_seat *seat)
+static int32_t numa_of(const struct hvd_cpu_location *cpu_location)
 {
-    return seat->numa;
+    return cpu_location->numa;
 }
 
-static int count_members(const struct hvd_seat *seats, int n_ranks, locality_fn locality_of,
-                         int rank)
+static int count_members(const struct hvd_cpu_location *cpu_locations, int n_ranks,
+                         locality_fn locality_of, int rank)
 {
     int n = 0;
 
     for (int other = 0; other < n_ranks; other++)
-        n += locality_of(&seats[other]) == locality_of(&seats[rank]);
+        n += locality_of(&cpu_locations[other]) == locality_of(&cpu_locations[rank]);
     return n;
 }
 
 /* How many localities there are, with as many ranks each, at least two; 1 when it is not like that.
  */
-static int count_localities(const struct hvd_seat *seats, int n_ranks, locality_fn locality_of)
+static int count_localities(const struct hvd_cpu_location *cpu_locations, int n_ranks,
+                            locality_fn locality_of)
 {
-    const int n_members = count_members(seats, n_ranks, locality_of, 0);
+    const int n_members = count_members(cpu_locations, n_ranks, locality_of, 0);
 
     for (int rank = 0; rank < n_ranks; rank++)
-        if (locality_of(&seats[rank]) < 0 ||
-            count_members(seats, n_ranks, locality_of, rank) != n_members)
+        if (locality_of(&cpu_locations[rank]) < 0 ||
+            count_members(cpu_locations, n_ranks, locality_of, rank) != n_members)
             return 1;
     return n_members >= 2 ? n_ranks / n_members : 1;
 }
 
-static bool is_before(const struct hvd_seat *a, const struct hvd_seat *b, locality_fn locality_of)
+static bool is_before(const struct hvd_cpu_location *a, const struct hvd_cpu_location *b,
+                      locality_fn locality_of)
 {
     if (locality_of(a) != locality_of(b))
         return locality_of(a) < locality_of(b);
@@ -127,35 +130,36 @@ static bool is_before(const struct hvd_seat *a, const struct hvd_seat *b, locali
 }
 
 /* Ranks by locality, then by cache, then by number. */
-static void sort_ranks(const struct hvd_seat *seats, int n_ranks, locality_fn locality_of,
-                       int *order)
+static void sort_ranks(const struct hvd_cpu_location *cpu_locations, int n_ranks,
+                       locality_fn locality_of, int *order)
 {
     for (int i = 0; i < n_ranks; i++) {
         int at = i;
-        for (; locality_of && at > 0 && is_before(&seats[i], &seats[order[at - 1]], locality_of);
+        for (; locality_of && at > 0 &&
+               is_before(&cpu_locations[i], &cpu_locations[order[at - 1]], locality_of);
              at--)
             order[at] = order[at - 1];
         order[at] = i;
     }
 }
 
-void hvd_shm_tune(const struct hvd_seat *seats, int n_ranks, size_t stage_bytes,
+void hvd_shm_tune(const struct hvd_cpu_location *cpu_locations, int n_ranks, size_t stage_bytes,
                   struct hvd_shm_tuning *tuning, int *order)
 {
-    const int n_cores = count_cores(seats, n_ranks);
+    const int n_cores = count_cores(cpu_locations, n_ranks);
     locality_fn locality_of = package_of;
 
     *tuning = (struct hvd_shm_tuning){
-        .stream_bytes = size_streams(seats, n_ranks),
+        .stream_bytes = size_streams(cpu_locations, n_ranks),
         .is_crowded = n_cores > 0 && n_ranks > n_cores,
-        .is_apart =
-            n_ranks == 2 && seats[0].l3 >= 0 && seats[1].l3 >= 0 && seats[0].l3 != seats[1].l3,
-        .n_localities = count_localities(seats, n_ranks, package_of),
+        .is_apart = n_ranks == 2 && cpu_locations[0].l3 >= 0 && cpu_locations[1].l3 >= 0 &&
+                    cpu_locations[0].l3 != cpu_locations[1].l3,
+        .n_localities = count_localities(cpu_locations, n_ranks, package_of),
     };
-    size_chunks(seats, n_ranks, stage_bytes, tuning);
+    size_chunks(cpu_locations, n_ranks, stage_bytes, tuning);
     if (tuning->n_localities == 1) {
         locality_of = numa_of;
-        tuning->n_localities = count_localities(seats, n_ranks, numa_of);
+        tuning->n_localities = count_localities(cpu_locations, n_ranks, numa_of);
     }
-    sort_ranks(seats, n_ranks, tuning->n_localities > 1 ? locality_of : NULL, order);
+    sort_ranks(cpu_locations, n_ranks, tuning->n_localities > 1 ? locality_of : NULL, order);
 }

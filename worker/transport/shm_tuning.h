@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "worker/transport/seat.h"
+#include "worker/transport/cpu_location.h"
 
 /* How the ranks of a segment go about it, by where they are. The same on all ranks. */
 struct hvd_shm_tuning {
@@ -23,7 +23,7 @@ struct hvd_shm_tuning {
  * ranks, locality after locality, neighbours in a locality next to each other; without localities
  * in their order. stage_bytes is the most that a chunk may have.
  */
-void hvd_shm_tune(const struct hvd_seat *seats, int n_ranks, size_t stage_bytes,
+void hvd_shm_tune(const struct hvd_cpu_location *cpu_locations, int n_ranks, size_t stage_bytes,
                   struct hvd_shm_tuning *tuning, int *order);
 
 #endif

@@ -27,7 +27,7 @@ void shm_world_open_with(struct shm_world *w, int size, const struct hvd_shm_opt
     full.segment = w->segment;
     full.fd = -1;
     for (int rank = 0; rank < size; rank++) {
-        full.seat = options->seat ? &options->seat[rank] : NULL;
+        full.cpu_location = options->cpu_location ? &options->cpu_location[rank] : NULL;
         full.topology = (struct hvd_topology){
             .rank = rank, .size = size, .local_rank = rank, .local_size = size};
         assert_int_equal(hvd_shm_create(&full, &w->ranks[rank], NULL), HVD_OK);
@@ -92,26 +92,26 @@ void shm_world_try_sizes(shm_trial_fn run, size_t stage_bytes)
     }
 }
 
-void shm_world_seat(struct hvd_seat *seats, int size, int n_packages)
+void shm_world_cpu_location(struct hvd_cpu_location *cpu_locations, int size, int n_packages)
 {
     for (int rank = 0; rank < size; rank++) {
-        hvd_seat_init(&seats[rank]);
-        seats[rank].package = rank % n_packages;
+        hvd_cpu_location_init(&cpu_locations[rank]);
+        cpu_locations[rank].package = rank % n_packages;
     }
 }
 
 void shm_world_try_localities(shm_trial_fn run, size_t stage_bytes)
 {
     static const int scenes[][2] = {{4, 2}, {8, 2}, {8, 4}};
-    struct hvd_seat seats[SHM_WORLD_MAX];
+    struct hvd_cpu_location cpu_locations[SHM_WORLD_MAX];
     const struct hvd_shm_options options = {
         .shape = {.stage_bytes = stage_bytes, .small_bytes = 256, .ring_bytes = 4096},
         .is_crowded = true,
-        .seat = seats};
+        .cpu_location = cpu_locations};
     struct shm_world w;
 
     for (size_t i = 0; i < sizeof(scenes) / sizeof(*scenes); i++) {
-        shm_world_seat(seats, scenes[i][0], scenes[i][1]);
+        shm_world_cpu_location(cpu_locations, scenes[i][0], scenes[i][1]);
         shm_world_open_with(&w, scenes[i][0], &options);
         shm_world_run(&w, run);
         shm_world_close(&w);

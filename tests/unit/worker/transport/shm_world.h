@@ -26,7 +26,7 @@ typedef const char *(*shm_trial_fn)(struct hvd_transport *t);
 void shm_world_open(struct shm_world *w, int size, size_t stage_bytes);
 
 /* The same with options of the test's; what says which rank it is and what it shares is filled in.
- * seat is an array, of all ranks, or NULL. */
+ * location is an array, of all ranks, or NULL. */
 void shm_world_open_with(struct shm_world *w, int size, const struct hvd_shm_options *options);
 
 /* Ends all ranks. */
@@ -41,8 +41,8 @@ void shm_world_try_sizes(shm_trial_fn run, size_t stage_bytes);
 /* The same for 4 and 8 ranks on 2 and 4 packages, neighbours and not. */
 void shm_world_try_localities(shm_trial_fn run, size_t stage_bytes);
 
-/* Seats of so many ranks, in turn on so many packages. */
-void shm_world_seat(struct hvd_seat *seats, int size, int n_packages);
+/* Locations of so many ranks, in turn on so many packages. */
+void shm_world_cpu_location(struct hvd_cpu_location *cpu_locations, int size, int n_packages);
 
 /* A sum of one number over all ranks, in place. */
 struct hvd_collective shm_sum(int32_t *value);

@@ -98,14 +98,14 @@ static const char *count_bytes(struct hvd_transport *t)
 
 static void bytes_are_copied_as_often_as_designed(void **state)
 {
-    struct hvd_seat seats[SHM_WORLD_MAX];
-    const struct hvd_shm_options options = {.is_crowded = true, .seat = seats};
+    struct hvd_cpu_location cpu_locations[SHM_WORLD_MAX];
+    const struct hvd_shm_options options = {.is_crowded = true, .cpu_location = cpu_locations};
     struct shm_world w;
 
     (void)state;
     for (design = designs; design < designs + sizeof(designs) / sizeof(*designs); design++) {
         print_message("# %s\n", design->name);
-        shm_world_seat(seats, design->n_ranks, design->n_localities);
+        shm_world_cpu_location(cpu_locations, design->n_ranks, design->n_localities);
         shm_world_open_with(&w, design->n_ranks, &options);
         shm_world_run(&w, count_bytes);
         shm_world_close(&w);

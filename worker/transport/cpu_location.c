@@ -2,15 +2,15 @@
  * Asks hwloc where this thread may run, and what the caches there are like. The only file that
  * knows hwloc. What the host does not allow, by its cpuset, is left out.
  */
-#include "worker/transport/seat.h"
+#include "worker/transport/cpu_location.h"
 
 #include <hwloc.h>
 #include <stdbool.h>
 #include <string.h>
 
-void hvd_seat_init(struct hvd_seat *seat)
+void hvd_cpu_location_init(struct hvd_cpu_location *cpu_location)
 {
-    *seat = (struct hvd_seat){.package = -1, .numa = -1, .l3 = -1};
+    *cpu_location = (struct hvd_cpu_location){.package = -1, .numa = -1, .l3 = -1};
 }
 
 /* Devices are of no interest, and take long to find. */
@@ -39,17 +39,18 @@ static bool find_processors(hwloc_topology_t topology, int processor, hwloc_bitm
     return !hwloc_bitmap_iszero(where);
 }
 
-static void mark_cores(hwloc_topology_t topology, hwloc_const_bitmap_t where, struct hvd_seat *seat)
+static void mark_cores(hwloc_topology_t topology, hwloc_const_bitmap_t where,
+                       struct hvd_cpu_location *cpu_location)
 {
     const hwloc_obj_type_t type =
         hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
 
-    for (unsigned i = 0; i < HVD_SEAT_CORES; i++) {
+    for (unsigned i = 0; i < HVD_CPU_LOCATION_CORES; i++) {
         hwloc_obj_t core = hwloc_get_obj_by_type(topology, type, i);
         if (!core)
             return;
         if (hwloc_bitmap_intersects(core->cpuset, where))
-            seat->cores[i / 64] |= UINT64_C(1) << i % 64;
+            cpu_location->cores[i / 64] |= UINT64_C(1) << i % 64;
     }
 }
 
@@ -78,24 +79,25 @@ static int32_t find_around(hwloc_obj_t inner, hwloc_obj_type_t type)
     return -1;
 }
 
-void hvd_seat_read(const char *synthetic, int processor, struct hvd_seat *seat)
+void hvd_cpu_location_read(const char *synthetic, int processor,
+                           struct hvd_cpu_location *cpu_location)
 {
     hwloc_topology_t topology;
     hwloc_bitmap_t where = hwloc_bitmap_alloc();
 
-    hvd_seat_init(seat);
+    hvd_cpu_location_init(cpu_location);
     if (!where)
         return;
     if (load(&topology, synthetic)) {
         if (find_processors(topology, processor, where)) {
             hwloc_obj_t inner = hwloc_get_obj_covering_cpuset(topology, where);
-            mark_cores(topology, where, seat);
-            seat->l2_bytes = find_cache(topology, where, HWLOC_OBJ_L2CACHE);
-            seat->l3_bytes = find_cache(topology, where, HWLOC_OBJ_L3CACHE);
-            seat->package = find_around(inner, HWLOC_OBJ_PACKAGE);
-            seat->l3 = find_around(inner, HWLOC_OBJ_L3CACHE);
+            mark_cores(topology, where, cpu_location);
+            cpu_location->l2_bytes = find_cache(topology, where, HWLOC_OBJ_L2CACHE);
+            cpu_location->l3_bytes = find_cache(topology, where, HWLOC_OBJ_L3CACHE);
+            cpu_location->package = find_around(inner, HWLOC_OBJ_PACKAGE);
+            cpu_location->l3 = find_around(inner, HWLOC_OBJ_L3CACHE);
             if (inner && inner->nodeset && hwloc_bitmap_weight(inner->nodeset) == 1)
-                seat->numa = hwloc_bitmap_first(inner->nodeset);
+                cpu_location->numa = hwloc_bitmap_first(inner->nodeset);
         }
         hwloc_topology_destroy(topology);
     }
