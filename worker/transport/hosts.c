@@ -59,9 +59,9 @@ static uint64_t read_flag(const _Atomic uint64_t *flag)
 static void raise_flag(struct hvd_hosts *h, _Atomic uint64_t *flag, uint64_t value)
 {
     atomic_store_explicit(flag, value, memory_order_release);
-    for (int local_rank = 0; h->bell && local_rank < h->team->n_local; local_rank++)
+    for (int local_rank = 0; h->doorbell && local_rank < h->team->n_local; local_rank++)
         if (local_rank != h->team->local_rank)
-            hvd_shm_nudge(h->bell, h->bell_ranks[local_rank]);
+            hvd_shm_nudge(h->doorbell, h->doorbell_ranks[local_rank]);
 }
 
 static bool is_staged(const struct hvd_hosts *h, int local_rank, uint64_t number)
@@ -398,7 +398,7 @@ void hvd_hosts_destroy(struct hvd_hosts *h)
         return;
     free_moves(h->first);
     free_moves(h->spare);
-    hvd_free(h->bell_ranks);
+    hvd_free(h->doorbell_ranks);
     hvd_free(h->befores);
     hvd_free(h->chunks);
     hvd_free(h->counts);
@@ -413,16 +413,16 @@ static bool allocate(struct hvd_hosts *h, const struct hvd_hosts_options *option
     const size_t n_domains = (size_t)h->team->n_domains;
     const size_t n_slots = (size_t)h->shape.n_slots;
 
-    h->bell_ranks = hvd_malloc(n_local, sizeof(int));
+    h->doorbell_ranks = hvd_malloc(n_local, sizeof(int));
     h->befores = hvd_calloc((size_t)h->team->size, sizeof(int64_t));
     h->chunks = hvd_calloc(n_slots, sizeof(struct hvd_hosts_chunk));
     h->counts = hvd_calloc(n_slots * n_domains, sizeof(int64_t));
     h->scratch = hvd_malloc(HVD_SHM_SCRATCH, 1);
     h->sources = hvd_calloc(n_local, sizeof(const char *));
-    if (!h->bell_ranks || !h->befores || !h->chunks || !h->counts || !h->scratch || !h->sources)
+    if (!h->doorbell_ranks || !h->befores || !h->chunks || !h->counts || !h->scratch || !h->sources)
         return false;
-    if (h->bell)
-        memcpy(h->bell_ranks, options->bell_ranks, n_local * sizeof(int));
+    if (h->doorbell)
+        memcpy(h->doorbell_ranks, options->doorbell_ranks, n_local * sizeof(int));
     for (size_t i = 0; i < n_slots; i++)
         h->chunks[i].counts = h->counts + i * n_domains;
     return true;
@@ -445,7 +445,7 @@ hvd_status_t hvd_hosts_create(const struct hvd_hosts_options *options, struct hv
             .shape = shape,
             .far = options->far,
             .peers_set = options->peers_set,
-            .bell = options->bell,
+            .doorbell = options->doorbell,
             .flags = options->segment,
             .stages = (char *)options->segment +
                       (size_t)options->team->n_local * sizeof(struct hvd_hosts_flags),

@@ -24,9 +24,9 @@ struct hvd_hosts_options {
     struct hvd_transport *far;   /* reaches all ranks; borrowed */
     uint32_t peers_set; /* where this rank carries: far's set of the team's peers, by job rank */
     struct hvd_transport
-        *bell; /* of shared memory: where local peers sleep; borrowed. NULL: nowhere */
-    const int
-        *bell_ranks; /* by local rank: which rank there a local peer is; borrowed for the call */
+        *doorbell; /* of shared memory: where local peers sleep; borrowed. NULL: nowhere */
+    const int *
+        doorbell_ranks; /* by local rank: which rank there a local peer is; borrowed for the call */
     void *segment; /* of hvd_hosts_size bytes, shared by the local peers and zeroed before the first
                       of them; borrowed until destroy */
 };

@@ -107,8 +107,8 @@ struct hvd_hosts {
     struct hvd_hosts_shape shape;
     struct hvd_transport *far;
     uint32_t peers_set;
-    struct hvd_transport *bell;
-    int *bell_ranks; /* by local rank; owned */
+    struct hvd_transport *doorbell;
+    int *doorbell_ranks; /* by local rank; owned */
     struct hvd_hosts_flags *flags;
     char *stages;
     int64_t *befores; /* by rank of the team: see hvd_hosts_befores; owned */

@@ -270,8 +270,8 @@ static hvd_status_t make_hosts(struct hvd_hybrid *h, struct hvd_hybrid_set *set,
         .team = team,
         .far = h->far,
         .peers_set = peers_set,
-        .bell = team->n_local > 1 ? h->world.near : NULL,
-        .bell_ranks = ranks,
+        .doorbell = team->n_local > 1 ? h->world.near : NULL,
+        .doorbell_ranks = ranks,
         .segment = hvd_hybrid_hosts_area(h, set),
     };
     if (st == HVD_OK)

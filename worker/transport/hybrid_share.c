@@ -118,8 +118,8 @@ static hvd_status_t attach_near(const struct hvd_hybrid *h, struct hvd_hybrid_se
         .segment = set->segment,
         .fd = h->has_processes ? fd : -1,
         .is_crowded = n_processors > 0 && h->world.team.n_local > n_processors,
-        .bell = set == &h->world ? NULL : h->world.near,
-        .bell_ranks = numbers,
+        .doorbell = set == &h->world ? NULL : h->world.near,
+        .doorbell_ranks = numbers,
         .names = numbers ? numbers + team->n_local : NULL,
     };
     hvd_status_t st = HVD_OK;

@@ -52,7 +52,7 @@ struct layout {
 static struct layout lay_out(const struct hvd_shm_shape *shape)
 {
     const size_t n = (size_t)shape->n_ranks;
-    struct layout at = {.cpu_locations = n * sizeof(struct hvd_shm_desk)};
+    struct layout at = {.cpu_locations = n * sizeof(struct hvd_shm_wake_flag)};
 
     at.slots = aligned(at.cpu_locations + n * sizeof(struct hvd_cpu_location), HVD_SHM_LINE);
     at.rings = at.slots + n * 2 * sizeof(struct hvd_shm_slot);
@@ -105,7 +105,7 @@ static void free_shm(struct hvd_shm *s)
     hvd_free(s->names);
     hvd_free(s->scratch);
     hvd_free(s->sources);
-    hvd_free(s->bells);
+    hvd_free(s->doorbells);
     hvd_free(s->order);
     hvd_free(s);
 }
@@ -134,7 +134,7 @@ static bool shm_destroy(struct hvd_transport *t, bool clean)
 
     if (clean) {
         say_farewell(s);
-        atomic_store(&s->desks[t->topology.rank].has_left, 1);
+        atomic_store(&s->wake_flags[t->topology.rank].has_left, 1);
     }
     free_shm(s);
     return true;
@@ -175,28 +175,29 @@ static void place(struct hvd_shm *s, const struct hvd_shm_options *options)
     const struct layout at = lay_out(&s->shape);
     char *base = s->segment;
 
-    s->desks = (struct hvd_shm_desk *)(void *)base;
+    s->wake_flags = (struct hvd_shm_wake_flag *)(void *)base;
     s->cpu_locations = (struct hvd_cpu_location *)(void *)(base + at.cpu_locations);
     s->slots = (struct hvd_shm_slot *)(void *)(base + at.slots);
     s->rings = base + at.rings;
     s->stages = base + at.stages;
-    const struct hvd_shm *bell = (const struct hvd_shm *)options->bell;
+    const struct hvd_shm *doorbell = (const struct hvd_shm *)options->doorbell;
     for (int rank = 0; s->names && rank < s->shape.n_ranks; rank++)
         s->names[rank] = options->names ? options->names[rank] : rank;
-    for (int rank = 0; s->bells && rank < s->shape.n_ranks; rank++)
-        s->bells[rank] = bell ? bell->bells[options->bell_ranks[rank]] : &s->desks[rank];
+    for (int rank = 0; s->doorbells && rank < s->shape.n_ranks; rank++)
+        s->doorbells[rank] =
+            doorbell ? doorbell->doorbells[options->doorbell_ranks[rank]] : &s->wake_flags[rank];
 }
 
 /* Shows the others where this rank is. */
 static void publish_cpu_location(struct hvd_shm *s, const struct hvd_shm_options *options)
 {
-    const struct hvd_shm *bell = (const struct hvd_shm *)options->bell;
+    const struct hvd_shm *doorbell = (const struct hvd_shm *)options->doorbell;
     struct hvd_cpu_location *cpu_location = &s->cpu_locations[s->base.topology.rank];
 
     if (options->cpu_location)
         *cpu_location = *options->cpu_location;
-    else if (bell)
-        *cpu_location = bell->cpu_locations[bell->base.topology.rank];
+    else if (doorbell)
+        *cpu_location = doorbell->cpu_locations[doorbell->base.topology.rank];
     else if (s->fd >= 0)
         hvd_cpu_location_read(NULL, -1, cpu_location);
     else
@@ -245,14 +246,14 @@ hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_tr
         .names = hvd_calloc(n, sizeof(int)),
         .scratch = hvd_malloc(HVD_SHM_SCRATCH, 1),
         .sources = hvd_calloc(n, sizeof(const char *)),
-        .bells = hvd_calloc(n, sizeof(struct hvd_shm_desk *)),
+        .doorbells = hvd_calloc(n, sizeof(struct hvd_shm_wake_flag *)),
         .order = hvd_calloc(n, sizeof(int)),
         .lost = -1,
     };
     place(s, options);
     hvd_status_t st = HVD_OK;
     if (!s->letters || !s->arrivals || !s->is_lost || !s->is_told || !s->scratch || !s->sources ||
-        !s->bells || !s->order || !s->names)
+        !s->doorbells || !s->order || !s->names)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the shared memory transport");
     if (st == HVD_OK)
         st = hvd_shm_lock(s, err);

@@ -33,12 +33,12 @@ struct hvd_shm_options {
     bool is_crowded;              /* more ranks than processors: never spin. Found out too, where
                                      the locations are known */
     const struct hvd_cpu_location
-        *cpu_location; /* of this rank; borrowed for the call. NULL: that of `bell`, or
+        *cpu_location; /* of this rank; borrowed for the call. NULL: that of `doorbell`, or
           else found out, if fd says that ranks are processes */
-    const struct hvd_transport *bell; /* also of shared memory: whoever sleeps there is woken when
-                                         this one moves, and nobody sleeps here. Outlives this one.
-                                         NULL: ranks sleep here */
-    const int *bell_ranks;            /* which rank there each rank is; borrowed for the call */
+    const struct hvd_transport *doorbell; /* also of shared memory: whoever sleeps there is woken
+                                         when this one moves, and nobody sleeps here. Outlives this
+                                         one. NULL: ranks sleep here */
+    const int *doorbell_ranks;            /* which rank there each rank is; borrowed for the call */
     const int *names; /* how each rank is called in errors; borrowed for the call. NULL: by its
                          number here */
 };

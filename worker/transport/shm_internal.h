@@ -10,7 +10,7 @@
 /*
  * The segment, areas in this order:
  *
- *     desk of each rank         doorbell to wake it, how it is
+ *     wake_flag of each rank    doorbell to wake it, how it is
  *     cpu_location of each rank where it runs
  *     slots of each rank, two   flag "posted", the payload of a small collective right behind it
  *     rings, from x to          control messages
@@ -32,7 +32,7 @@
 #define HVD_SHM_STRETCH ((size_t)1024) /* shorter ones are put together first */
 
 /* Each word has one writer but for the doorbell, which anybody rings. */
-struct hvd_shm_desk {
+struct hvd_shm_wake_flag {
     _Alignas(HVD_SHM_LINE) _Atomic uint32_t doorbell; /* a futex */
     _Atomic uint32_t is_asleep;                       /* or about to sleep */
     _Alignas(HVD_SHM_LINE) _Atomic uint32_t has_left; /* destroyed its transport in agreement */
@@ -158,10 +158,10 @@ struct hvd_shm {
     struct hvd_shm_pace paces[HVD_SHM_PACES]; /* by size; rank 0's are for all */
     struct hvd_shm_counts counts;
 
-    struct hvd_shm_desk *desks;
+    struct hvd_shm_wake_flag *wake_flags;
     struct hvd_cpu_location *cpu_locations;
-    struct hvd_shm_desk *
-        *bells; /* for each rank, the desk with the doorbell that wakes it; owned */
+    struct hvd_shm_wake_flag *
+        *doorbells; /* for each rank, the wake flag with the doorbell that wakes it; owned */
     struct hvd_shm_slot *slots;
     char *rings;
     char *stages;
@@ -322,10 +322,10 @@ static inline void hvd_shm_fence(void)
 }
 
 /* Wakes a rank that sleeps, after something was written for it. */
-void hvd_shm_ring_bell(struct hvd_shm *s, int rank);
+void hvd_shm_ring_doorbell(struct hvd_shm *s, int rank);
 
 /* Wakes every other rank that sleeps. */
-void hvd_shm_ring_bells(struct hvd_shm *s);
+void hvd_shm_ring_doorbells(struct hvd_shm *s);
 
 /* Called when nothing is new: looks from time to time whether the others are alive. */
 void hvd_shm_check_alive(struct hvd_shm *s);

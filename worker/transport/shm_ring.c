@@ -76,7 +76,7 @@ static bool push(struct hvd_shm *s, int to, struct progress *p)
     }
     if (written != before) {
         atomic_store_explicit(&ring->written, written, memory_order_release);
-        hvd_shm_ring_bell(s, to);
+        hvd_shm_ring_doorbell(s, to);
     }
     return p->n_sent == p->len;
 }

@@ -63,7 +63,7 @@ static void post(struct hvd_shm *s, struct hvd_shm_move *mv)
     atomic_store_explicit(&hvd_shm_slot(s, s->base.topology.rank, s->round)->posted, s->round + 1,
                           memory_order_release);
     mv->is_posted = true;
-    hvd_shm_ring_bells(s);
+    hvd_shm_ring_doorbells(s);
 }
 
 /* Takes the first collective half a round further; it is ready. */

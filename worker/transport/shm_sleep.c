@@ -30,27 +30,27 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static void wake(struct hvd_shm_desk *desk)
+static void wake(struct hvd_shm_wake_flag *wake_flag)
 {
-    atomic_fetch_add(&desk->doorbell, 1);
-    (void)syscall(SYS_futex, &desk->doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
+    atomic_fetch_add(&wake_flag->doorbell, 1);
+    (void)syscall(SYS_futex, &wake_flag->doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 static void wake_if_asleep(struct hvd_shm *s, int rank)
 {
-    if (!atomic_load_explicit(&s->bells[rank]->is_asleep, memory_order_relaxed))
+    if (!atomic_load_explicit(&s->doorbells[rank]->is_asleep, memory_order_relaxed))
         return;
     s->counts.wakes++;
-    wake(s->bells[rank]);
+    wake(s->doorbells[rank]);
 }
 
-void hvd_shm_ring_bell(struct hvd_shm *s, int rank)
+void hvd_shm_ring_doorbell(struct hvd_shm *s, int rank)
 {
     hvd_shm_fence();
     wake_if_asleep(s, rank);
 }
 
-void hvd_shm_ring_bells(struct hvd_shm *s)
+void hvd_shm_ring_doorbells(struct hvd_shm *s)
 {
     hvd_shm_fence();
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
@@ -61,10 +61,10 @@ void hvd_shm_ring_bells(struct hvd_shm *s)
 uint32_t hvd_shm_listen(struct hvd_transport *t)
 {
     struct hvd_shm *s = (struct hvd_shm *)t;
-    struct hvd_shm_desk *desk = &s->desks[t->topology.rank];
-    const uint32_t ticket = atomic_load(&desk->doorbell);
+    struct hvd_shm_wake_flag *wake_flag = &s->wake_flags[t->topology.rank];
+    const uint32_t ticket = atomic_load(&wake_flag->doorbell);
 
-    atomic_store(&desk->is_asleep, 1);
+    atomic_store(&wake_flag->is_asleep, 1);
     hvd_shm_fence();
     return ticket;
 }
@@ -72,7 +72,7 @@ uint32_t hvd_shm_listen(struct hvd_transport *t)
 void hvd_shm_sleep(struct hvd_transport *t, uint32_t ticket, int64_t timeout_ns)
 {
     struct hvd_shm *s = (struct hvd_shm *)t;
-    struct hvd_shm_desk *desk = &s->desks[t->topology.rank];
+    struct hvd_shm_wake_flag *wake_flag = &s->wake_flags[t->topology.rank];
 
     hvd_shm_flush(s);
     if (s->n_letters > 0 && (timeout_ns < 0 || timeout_ns > LETTER_NS))
@@ -81,10 +81,10 @@ void hvd_shm_sleep(struct hvd_transport *t, uint32_t ticket, int64_t timeout_ns)
                                      .tv_nsec = (long)(timeout_ns % 1000000000)};
     if (timeout_ns != 0 && !hvd_shm_has_mail(s) && !hvd_shm_can_move(s)) {
         s->counts.sleeps++;
-        (void)syscall(SYS_futex, &desk->doorbell, FUTEX_WAIT, ticket,
+        (void)syscall(SYS_futex, &wake_flag->doorbell, FUTEX_WAIT, ticket,
                       timeout_ns < 0 ? NULL : &timeout, NULL, 0);
     }
-    atomic_store(&desk->is_asleep, 0);
+    atomic_store(&wake_flag->is_asleep, 0);
     s->n_idle = IDLE_CALLS; /* time has passed: look who is alive */
 }
 
@@ -92,7 +92,7 @@ void hvd_shm_wake(struct hvd_transport *t)
 {
     const struct hvd_shm *s = (const struct hvd_shm *)t;
 
-    wake(s->bells[t->topology.rank]);
+    wake(s->doorbells[t->topology.rank]);
 }
 
 bool hvd_shm_has_news(const struct hvd_transport *t)
@@ -104,7 +104,7 @@ bool hvd_shm_has_news(const struct hvd_transport *t)
 
 void hvd_shm_nudge(const struct hvd_transport *t, int rank)
 {
-    hvd_shm_ring_bell((struct hvd_shm *)t, rank);
+    hvd_shm_ring_doorbell((struct hvd_shm *)t, rank);
 }
 
 /* --- Who is alive ----------------------------------------------------------------------------- */
@@ -123,12 +123,12 @@ static bool is_alive(struct hvd_shm *s, int rank)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_start = rank, .l_len = 1};
 
-    if (rank == s->base.topology.rank || atomic_load(&s->desks[rank].has_left))
+    if (rank == s->base.topology.rank || atomic_load(&s->wake_flags[rank].has_left))
         return true;
     s->counts.looks++;
     if (fcntl(s->fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK)
         return true;
-    return atomic_load(&s->desks[rank].has_left); /* between the two looks */
+    return atomic_load(&s->wake_flags[rank].has_left); /* between the two looks */
 }
 
 void hvd_shm_check_alive(struct hvd_shm *s)

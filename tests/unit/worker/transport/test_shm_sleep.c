@@ -75,7 +75,7 @@ static const int members[] = {1, 3};
 /* Memory of their own for some ranks of a world, where they sleep. */
 static void open_subset(struct shm_world *sub, const struct shm_world *w)
 {
-    struct hvd_shm_options options = {.shape = {.n_ranks = 2}, .fd = -1, .bell_ranks = members};
+    struct hvd_shm_options options = {.shape = {.n_ranks = 2}, .fd = -1, .doorbell_ranks = members};
     const size_t bytes = hvd_shm_size(&options.shape);
 
     *sub =
@@ -85,7 +85,7 @@ static void open_subset(struct shm_world *sub, const struct shm_world *w)
     options.segment = sub->segment;
     for (int rank = 0; rank < 2; rank++) {
         options.topology = (struct hvd_topology){.rank = rank, .size = 2};
-        options.bell = w->ranks[members[rank]];
+        options.doorbell = w->ranks[members[rank]];
         assert_int_equal(hvd_shm_create(&options, &sub->ranks[rank], NULL), HVD_OK);
     }
 }
