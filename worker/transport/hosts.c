@@ -11,7 +11,7 @@
 #include "worker/transport/hosts_internal.h"
 
 #define STAGE_DEFAULT ((size_t)512 << 10)
-#define SLOTS_DEFAULT 4
+#define BUFFERS_DEFAULT 4
 #define PART_MIN ((size_t)2 * HVD_SHM_LINE) /* of a stage, for each rank of the team */
 #define BUSY_MAX 64                         /* rounds in a call: control messages want their turn */
 
@@ -22,14 +22,14 @@ static struct hvd_hosts_shape with_defaults(const struct hvd_hosts_shape *shape,
     if (full.stage_bytes == 0)
         full.stage_bytes =
             STAGE_DEFAULT > (size_t)size * PART_MIN ? STAGE_DEFAULT : (size_t)size * PART_MIN;
-    if (full.n_slots == 0)
-        full.n_slots = SLOTS_DEFAULT;
+    if (full.n_buffers == 0)
+        full.n_buffers = BUFFERS_DEFAULT;
     return full;
 }
 
 static bool is_legal(const struct hvd_hosts_shape *shape, int size)
 {
-    return shape->stage_bytes % HVD_SHM_LINE == 0 && shape->n_slots > 0 &&
+    return shape->stage_bytes % HVD_SHM_LINE == 0 && shape->n_buffers > 0 &&
            shape->stage_bytes >= (size_t)size * PART_MIN;
 }
 
@@ -40,7 +40,7 @@ size_t hvd_hosts_size(const struct hvd_hosts_shape *shape, int n_local, int size
 
     if (n_local < 1 || !is_legal(&full, size))
         return 0;
-    return n * sizeof(struct hvd_hosts_flags) + (size_t)full.n_slots * n * full.stage_bytes;
+    return n * sizeof(struct hvd_hosts_flags) + (size_t)full.n_buffers * n * full.stage_bytes;
 }
 
 bool hvd_hosts_moves(enum hvd_op op)
@@ -84,13 +84,13 @@ static bool has_arrived(const struct hvd_hosts *h, int local_rank, uint64_t numb
     return true;
 }
 
-/* Whether all local peers have fetched what was in the slot. */
+/* Whether all local peers have fetched what was in the buffer. */
 static bool is_free(const struct hvd_hosts *h, uint64_t number)
 {
-    const uint64_t n_slots = (uint64_t)h->shape.n_slots;
+    const uint64_t n_buffers = (uint64_t)h->shape.n_buffers;
 
     for (int i = 0; i < h->team->n_local; i++)
-        if (read_flag(&h->flags[i].fetched) + n_slots <= number)
+        if (read_flag(&h->flags[i].fetched) + n_buffers <= number)
             return false;
     return true;
 }
@@ -99,7 +99,7 @@ static bool is_free(const struct hvd_hosts *h, uint64_t number)
 
 static struct hvd_hosts_chunk *chunk_of(const struct hvd_hosts *h, uint64_t number)
 {
-    return &h->chunks[number % (uint64_t)h->shape.n_slots];
+    return &h->chunks[number % (uint64_t)h->shape.n_buffers];
 }
 
 static bool can_stage(const struct hvd_hosts *h)
@@ -339,12 +339,12 @@ static int add_late(const struct hvd_hosts *h, const _Atomic uint64_t *first, ui
 int hvd_hosts_awaits(struct hvd_hosts *h, int *ranks, int room)
 {
     const uint64_t number = h->n_fetched;
-    const uint64_t n_slots = (uint64_t)h->shape.n_slots;
+    const uint64_t n_buffers = (uint64_t)h->shape.n_buffers;
 
-    if (number == h->n_staged) /* for room: what was in the slot is to be fetched */
-        return number < n_slots ? 0
-                                : add_late(h, &h->flags[0].fetched, number - n_slots, HVD_HOSTS_ALL,
-                                           ranks, room);
+    if (number == h->n_staged) /* for room: what was in the buffer is to be fetched */
+        return number < n_buffers ? 0
+                                  : add_late(h, &h->flags[0].fetched, number - n_buffers,
+                                             HVD_HOSTS_ALL, ranks, room);
     struct hvd_hosts_chunk *chunk = chunk_of(h, number);
     const struct hvd_hosts_move *mv = chunk->mv;
     if ((number >= h->n_exchanged && mv->leads) || mv->fetches_stage)
@@ -411,19 +411,19 @@ static bool allocate(struct hvd_hosts *h, const struct hvd_hosts_options *option
 {
     const size_t n_local = (size_t)h->team->n_local;
     const size_t n_domains = (size_t)h->team->n_domains;
-    const size_t n_slots = (size_t)h->shape.n_slots;
+    const size_t n_buffers = (size_t)h->shape.n_buffers;
 
     h->doorbell_ranks = hvd_malloc(n_local, sizeof(int));
     h->befores = hvd_calloc((size_t)h->team->size, sizeof(int64_t));
-    h->chunks = hvd_calloc(n_slots, sizeof(struct hvd_hosts_chunk));
-    h->counts = hvd_calloc(n_slots * n_domains, sizeof(int64_t));
+    h->chunks = hvd_calloc(n_buffers, sizeof(struct hvd_hosts_chunk));
+    h->counts = hvd_calloc(n_buffers * n_domains, sizeof(int64_t));
     h->scratch = hvd_malloc(HVD_SHM_SCRATCH, 1);
     h->sources = hvd_calloc(n_local, sizeof(const char *));
     if (!h->doorbell_ranks || !h->befores || !h->chunks || !h->counts || !h->scratch || !h->sources)
         return false;
     if (h->doorbell)
         memcpy(h->doorbell_ranks, options->doorbell_ranks, n_local * sizeof(int));
-    for (size_t i = 0; i < n_slots; i++)
+    for (size_t i = 0; i < n_buffers; i++)
         h->chunks[i].counts = h->counts + i * n_domains;
     return true;
 }

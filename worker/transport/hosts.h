@@ -15,7 +15,7 @@ struct hvd_hosts;
 /* The shape of the shared memory; the same for all ranks of the team. 0 takes the default. */
 struct hvd_hosts_shape {
     size_t stage_bytes; /* of a chunk, at each rank; a multiple of 128 */
-    int n_slots;        /* chunks that are under way at once */
+    int n_buffers;      /* chunks that are under way at once */
 };
 
 struct hvd_hosts_options {

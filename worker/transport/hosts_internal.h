@@ -7,19 +7,20 @@
 #include "worker/transport/shm_internal.h"
 
 /*
- * The segment: the flags of each local peer, then n_slots slots with a stage of each local peer.
+ * The segment: the flags of each local peer, then n_buffers buffers with a stage of each local
+ * peer.
  *
  * Collectives are cut into chunks, numbered from 0 through the life of the segment; all ranks cut
- * the same way. A chunk uses slot number % n_slots and goes through four steps at every rank, each
- * step in the order of the numbers, the steps of different chunks side by side:
+ * the same way. A chunk uses buffer number % n_buffers and goes through four steps at every rank,
+ * each step in the order of the numbers, the steps of different chunks side by side:
  *
- *     stage     write into the slot, once all local peers have fetched what was in it; flag
+ *     stage     write into the buffer, once all local peers have fetched what was in it; flag
  *     exchange  leaders: what the local peers have staged goes to the other domains; asynchronous
  *     arrive    leaders: what came from the other domains lies in their stages; flag
  *     fetch     from the stages of the leaders into the output; flag
  *
  * A flag counts chunks. Every flag has one writer, and no step waits for a later one of an earlier
- * chunk other than fetch, which frees slots: so no rank waits for itself.
+ * chunk other than fetch, which frees buffers: so no rank waits for itself.
  */
 struct hvd_hosts_flags {
     _Alignas(HVD_SHM_LINE) _Atomic uint64_t staged;
@@ -113,7 +114,7 @@ struct hvd_hosts {
     char *stages;
     int64_t *befores; /* by rank of the team: see hvd_hosts_befores; owned */
 
-    struct hvd_hosts_chunk *chunks; /* n_slots; owned */
+    struct hvd_hosts_chunk *chunks; /* n_buffers; owned */
     int64_t *counts;                /* of all chunks; owned */
     uint64_t n_staged;
     uint64_t n_exchanged;
@@ -132,10 +133,10 @@ struct hvd_hosts {
 /* The stage of a local peer for a chunk. */
 static inline char *hvd_hosts_stage(const struct hvd_hosts *h, int local_rank, uint64_t number)
 {
-    const size_t slot = (size_t)(number % (uint64_t)h->shape.n_slots);
+    const size_t buffer = (size_t)(number % (uint64_t)h->shape.n_buffers);
 
     return h->stages +
-           (slot * (size_t)h->team->n_local + (size_t)local_rank) * h->shape.stage_bytes;
+           (buffer * (size_t)h->team->n_local + (size_t)local_rank) * h->shape.stage_bytes;
 }
 
 /* Fill in how a collective is moved: mv->c and mv->width are set. hosts_reduce.c, hosts_copy.c. */

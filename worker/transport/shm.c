@@ -43,7 +43,7 @@ static struct hvd_shm_shape with_defaults(const struct hvd_shm_shape *shape)
 /* Where the areas begin; the last is the size of the whole. */
 struct layout {
     size_t cpu_locations;
-    size_t slots;
+    size_t cells;
     size_t rings;
     size_t stages;
     size_t end;
@@ -54,8 +54,8 @@ static struct layout lay_out(const struct hvd_shm_shape *shape)
     const size_t n = (size_t)shape->n_ranks;
     struct layout at = {.cpu_locations = n * sizeof(struct hvd_shm_wake_flag)};
 
-    at.slots = aligned(at.cpu_locations + n * sizeof(struct hvd_cpu_location), HVD_SHM_LINE);
-    at.rings = at.slots + n * 2 * sizeof(struct hvd_shm_slot);
+    at.cells = aligned(at.cpu_locations + n * sizeof(struct hvd_cpu_location), HVD_SHM_LINE);
+    at.rings = at.cells + n * 2 * sizeof(struct hvd_shm_cell);
     at.stages =
         aligned(at.rings + n * n * (sizeof(struct hvd_shm_ring) + shape->ring_bytes), HVD_SHM_PAGE);
     at.end = at.stages + n * 2 * (shape->stage_bytes + HVD_SHM_PAGE);
@@ -177,7 +177,7 @@ static void place(struct hvd_shm *s, const struct hvd_shm_options *options)
 
     s->wake_flags = (struct hvd_shm_wake_flag *)(void *)base;
     s->cpu_locations = (struct hvd_cpu_location *)(void *)(base + at.cpu_locations);
-    s->slots = (struct hvd_shm_slot *)(void *)(base + at.slots);
+    s->cells = (struct hvd_shm_cell *)(void *)(base + at.cells);
     s->rings = base + at.rings;
     s->stages = base + at.stages;
     const struct hvd_shm *doorbell = (const struct hvd_shm *)options->doorbell;

@@ -50,7 +50,7 @@ static void put(struct hvd_shm *s, const struct hvd_shm_move *mv, int64_t at, co
 static char *root_area(const struct hvd_shm *s, const struct hvd_shm_move *mv)
 {
     if ((size_t)mv->total * width_of(mv) <= s->shape.small_bytes)
-        return (char *)hvd_shm_slot(s, mv->c->root, s->round)->payload;
+        return (char *)hvd_shm_cell(s, mv->c->root, s->round)->payload;
     return hvd_shm_stage(s, mv->c->root, s->round);
 }
 
@@ -98,7 +98,7 @@ static int64_t round_count(const struct hvd_shm_move *mv, int64_t count)
 static char *gather_area(const struct hvd_shm *s, const struct hvd_shm_move *mv, int rank)
 {
     if ((size_t)mv->total * width_of(mv) <= s->shape.small_bytes)
-        return (char *)hvd_shm_slot(s, rank, s->round)->payload;
+        return (char *)hvd_shm_cell(s, rank, s->round)->payload;
     return hvd_shm_stage(s, rank, s->round);
 }
 

@@ -78,7 +78,7 @@ static void stage(struct hvd_shm_payload *p, int64_t from, int64_t count, char *
 static void write_first(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     const int64_t count = least(mv->stride, mv->total - mv->at);
-    struct hvd_shm_slot *slot = hvd_shm_slot(s, s->base.topology.rank, s->round);
+    struct hvd_shm_cell *cell = hvd_shm_cell(s, s->base.topology.rank, s->round);
     struct hvd_shm_pace *pace = pace_of(s, mv);
 
     if (mv->is_second)
@@ -86,8 +86,8 @@ static void write_first(struct hvd_shm *s, struct hvd_shm_move *mv)
     const bool is_timed = s->base.topology.rank == 0 && hvd_shm_pace_asks(pace);
     if (is_timed)
         mv->spent_ns = -now_ns();
-    slot->is_past = pace->is_past;
-    stage(&mv->payload, mv->at, count, place_at(s, mv, s->round, mv->at), slot->is_past);
+    cell->is_past = pace->is_past;
+    stage(&mv->payload, mv->at, count, place_at(s, mv, s->round, mv->at), cell->is_past);
     hvd_reduce_stream_end();
     hvd_shm_count(s, (size_t)count * mv->payload.width, 1, 1);
     if (is_timed)
@@ -203,12 +203,12 @@ static bool read_chunk(struct hvd_shm *s, struct hvd_shm_move *mv)
     };
 
     if (me != 0) /* rank 0 tries, the other does as it did */
-        pace->is_past = hvd_shm_slot(s, 0, s->round)->is_past;
+        pace->is_past = hvd_shm_cell(s, 0, s->round)->is_past;
     x.is_past = pace->is_past;
     x.count_ahead = least(mv->stride, mv->total - mv->at - x.count);
     if (x.count_ahead > 0) {
         x.stage = place_at(s, mv, s->round + 1, mv->at + x.count);
-        hvd_shm_slot(s, me, s->round + 1)->is_past = x.is_past;
+        hvd_shm_cell(s, me, s->round + 1)->is_past = x.is_past;
     }
     take_chunk(s, mv, &x);
     if (me == 0)

@@ -12,13 +12,13 @@
  *
  *     wake_flag of each rank    doorbell to wake it, how it is
  *     cpu_location of each rank where it runs
- *     slots of each rank, two   flag "posted", the payload of a small collective right behind it
+ *     cells of each rank, two  flag "posted", the payload of a small collective right behind it
  *     rings, from x to          control messages
  *     stages of each rank, two  the payload of other collectives
  *
  * Collectives advance in rounds, numbered from 0 through the life of the segment; all ranks go
  * through the same rounds because they start the same collectives in the same order. In round k a
- * rank writes into its own area k % 2, posts k + 1 in its slot k % 2, waits for the others, reads
+ * rank writes into its own area k % 2, posts k + 1 in its cell k % 2, waits for the others, reads
  * theirs. It writes only once all ranks have posted round k - 1: by then they are done reading
  * round k - 2, which lay in the same area. So no round ends with a barrier.
  */
@@ -38,7 +38,7 @@ struct hvd_shm_wake_flag {
     _Alignas(HVD_SHM_LINE) _Atomic uint32_t has_left; /* destroyed its transport in agreement */
 };
 
-struct hvd_shm_slot {
+struct hvd_shm_cell {
     _Alignas(HVD_SHM_LINE) _Atomic uint64_t posted;
     uint32_t place;   /* where in the stage an allreduce begins; see shm_reduce.c */
     uint32_t is_past; /* an exchange went past the caches into the stage; see shm_pace.h */
@@ -162,7 +162,7 @@ struct hvd_shm {
     struct hvd_cpu_location *cpu_locations;
     struct hvd_shm_wake_flag *
         *doorbells; /* for each rank, the wake flag with the doorbell that wakes it; owned */
-    struct hvd_shm_slot *slots;
+    struct hvd_shm_cell *cells;
     char *rings;
     char *stages;
 
@@ -196,10 +196,10 @@ static inline void hvd_shm_count(struct hvd_shm *s, size_t bytes, unsigned n_rea
     s->counts.bytes_written += bytes * n_writes;
 }
 
-/* The slot of a rank in a round. */
-static inline struct hvd_shm_slot *hvd_shm_slot(const struct hvd_shm *s, int rank, uint64_t round)
+/* The cell of a rank in a round. */
+static inline struct hvd_shm_cell *hvd_shm_cell(const struct hvd_shm *s, int rank, uint64_t round)
 {
-    return &s->slots[(size_t)rank * 2 + round % 2];
+    return &s->cells[(size_t)rank * 2 + round % 2];
 }
 
 /* The staging area of a rank in a round. A page longer than the shape says. */
@@ -211,7 +211,7 @@ static inline char *hvd_shm_stage(const struct hvd_shm *s, int rank, uint64_t ro
 /* Where a rank's chunk of an allreduce lies that was posted in a round. */
 static inline const char *hvd_shm_chunk(const struct hvd_shm *s, int rank, uint64_t round)
 {
-    return hvd_shm_stage(s, rank, round) + hvd_shm_slot(s, rank, round)->place;
+    return hvd_shm_stage(s, rank, round) + hvd_shm_cell(s, rank, round)->place;
 }
 
 /* The ring from a rank to a rank. */

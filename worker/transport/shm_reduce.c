@@ -69,9 +69,9 @@ int64_t hvd_shm_part(const struct hvd_shm *s, size_t width)
  * flag all the time, so a line that is written twice would be taken away in between. */
 static void *small_area(const struct hvd_shm *s, int rank, size_t bytes)
 {
-    struct hvd_shm_slot *slot = hvd_shm_slot(s, rank, s->round);
+    struct hvd_shm_cell *cell = hvd_shm_cell(s, rank, s->round);
 
-    return bytes <= HVD_SHM_HEAD ? slot->payload : slot->payload + HVD_SHM_HEAD;
+    return bytes <= HVD_SHM_HEAD ? cell->payload : cell->payload + HVD_SHM_HEAD;
 }
 
 static void write_small(struct hvd_shm *s, struct hvd_shm_move *mv)
@@ -116,12 +116,12 @@ static const struct hvd_shm_steps small_steps = {write_small, read_small};
 
 char *hvd_shm_choose_place(struct hvd_shm *s, struct hvd_shm_payload *p, uint64_t round, int64_t at)
 {
-    struct hvd_shm_slot *slot = hvd_shm_slot(s, s->base.topology.rank, round);
+    struct hvd_shm_cell *cell = hvd_shm_cell(s, s->base.topology.rank, round);
     struct hvd_piece first;
 
     hvd_shm_payload_stretch(p, at, 1, &first);
-    slot->place = (uint32_t)((uintptr_t)first.output % HVD_SHM_PAGE);
-    return hvd_shm_stage(s, s->base.topology.rank, round) + slot->place;
+    cell->place = (uint32_t)((uintptr_t)first.output % HVD_SHM_PAGE);
+    return hvd_shm_stage(s, s->base.topology.rank, round) + cell->place;
 }
 
 static const struct hvd_shm_steps *choose_steps(const struct hvd_shm *s, size_t bytes)

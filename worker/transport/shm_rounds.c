@@ -8,11 +8,11 @@
 
 #define BUSY_MAX 256 /* rounds in a call: control messages want their turn */
 
-/* Whether every rank has posted so many rounds. `which` is the round whose slots say so. */
+/* Whether every rank has posted so many rounds. `which` is the round whose cells say so. */
 static bool all_posted(const struct hvd_shm *s, uint64_t rounds)
 {
     for (int rank = 0; rank < s->shape.n_ranks; rank++)
-        if (atomic_load_explicit(&hvd_shm_slot(s, rank, rounds - 1)->posted, memory_order_acquire) <
+        if (atomic_load_explicit(&hvd_shm_cell(s, rank, rounds - 1)->posted, memory_order_acquire) <
             rounds)
             return false;
     return true;
@@ -24,7 +24,7 @@ static bool is_ready(const struct hvd_shm *s, const struct hvd_shm_move *mv)
         return s->round == 0 || all_posted(s, s->round);
     if (mv->waits_for < 0)
         return all_posted(s, s->round + 1);
-    return atomic_load_explicit(&hvd_shm_slot(s, mv->waits_for, s->round)->posted,
+    return atomic_load_explicit(&hvd_shm_cell(s, mv->waits_for, s->round)->posted,
                                 memory_order_acquire) > s->round;
 }
 
@@ -41,7 +41,7 @@ int hvd_shm_awaits(struct hvd_transport *t, const struct hvd_collective *c, int 
     const uint64_t rounds = s->round + mv->is_posted;
     for (int rank = 0; rank < s->shape.n_ranks && n < room; rank++) {
         const bool counts = !mv->is_posted || mv->waits_for < 0 || mv->waits_for == rank;
-        if (counts && atomic_load_explicit(&hvd_shm_slot(s, rank, rounds - 1)->posted,
+        if (counts && atomic_load_explicit(&hvd_shm_cell(s, rank, rounds - 1)->posted,
                                            memory_order_acquire) < rounds)
             ranks[n++] = s->names[rank];
     }
@@ -60,7 +60,7 @@ uint64_t hvd_shm_moved(struct hvd_transport *t, const struct hvd_collective *c)
 static void post(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     mv->steps->write(s, mv);
-    atomic_store_explicit(&hvd_shm_slot(s, s->base.topology.rank, s->round)->posted, s->round + 1,
+    atomic_store_explicit(&hvd_shm_cell(s, s->base.topology.rank, s->round)->posted, s->round + 1,
                           memory_order_release);
     mv->is_posted = true;
     hvd_shm_ring_doorbells(s);

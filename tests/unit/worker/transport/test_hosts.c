@@ -85,7 +85,7 @@ static void open_world(struct world *w, const struct layout *layout, size_t stag
         trials[rank].options = (struct hvd_hybrid_options){
             .wants_shm = true,
             .host = (uint64_t)layout->hosts[rank],
-            .hosts = {.stage_bytes = stage_bytes, .n_slots = stage_bytes ? 2 : 0}};
+            .hosts = {.stage_bytes = stage_bytes, .n_buffers = stage_bytes ? 2 : 0}};
         assert_int_equal(hvd_sim_join(w->sim, rank, &trials[rank].transport, NULL), HVD_OK);
     }
     in_threads(trials, w->size, run_create);

@@ -160,7 +160,7 @@ static void open_rank(struct world *w, const struct layout *layout, int rank,
 
 static void open_world(struct world *w, const struct layout *layout, size_t stage_bytes)
 {
-    const struct hvd_hosts_shape shape = {.stage_bytes = stage_bytes, .n_slots = 2};
+    const struct hvd_hosts_shape shape = {.stage_bytes = stage_bytes, .n_buffers = 2};
     const struct hvd_sim_options options = {.size = layout->size, .seed = 3, .max_delay = 2};
 
     *w = (struct world){.size = layout->size};
@@ -271,8 +271,8 @@ static void a_failure_between_hosts_is_that_of_the_collective(void **state)
 
 static void shapes_that_hold_no_chunk_are_refused(void **state)
 {
-    const struct hvd_hosts_shape small = {.stage_bytes = 1024, .n_slots = 2};
-    const struct hvd_hosts_shape odd = {.stage_bytes = 100000, .n_slots = 2};
+    const struct hvd_hosts_shape small = {.stage_bytes = 1024, .n_buffers = 2};
+    const struct hvd_hosts_shape odd = {.stage_bytes = 100000, .n_buffers = 2};
     const struct hvd_hosts_shape normal = {0};
 
     (void)state;
