@@ -181,9 +181,9 @@ void hvd_hosts_plan_allgather(struct hvd_hosts *h, struct hvd_hosts_move *mv)
     }
     mv->input = c->input;
     if (c->input == c->output && c->count > 0) { /* the parts of others may land on it */
-        char *local_rank = (char *)c->output + (size_t)befores[h->team->rank] * mv->width;
-        memmove(local_rank, c->input, (size_t)c->count * mv->width);
-        mv->input = local_rank;
+        char *own = (char *)c->output + (size_t)befores[h->team->rank] * mv->width;
+        memmove(own, c->input, (size_t)c->count * mv->width);
+        mv->input = own;
     }
     mv->stride = (int64_t)(h->shape.stage_bytes / (size_t)h->team->size / mv->width);
     mv->streams = all * (int64_t)mv->width >= STREAM_MIN;

@@ -36,14 +36,14 @@ struct outgoing {
 struct mpi_set {
     struct mpi_set *next;
     uint32_t id;
-    struct hvd_mpi_place place;
+    struct hvd_mpi_channel channel;
 };
 
 struct mpi_transport {
     struct hvd_transport base; /* first */
     MPI_Comm control;
-    struct hvd_mpi_place world; /* set 0 */
-    struct mpi_set *sets;       /* owned */
+    struct hvd_mpi_channel world; /* set 0 */
+    struct mpi_set *sets;         /* owned */
     bool owns_mpi;
     struct hvd_mpi_mover mover;
     struct outgoing *outgoing;
@@ -222,7 +222,7 @@ static hvd_status_t mpi_receive(struct hvd_transport *t, struct hvd_inbound *in,
 /* --- Collectives ------------------------------------------------------------------------------ */
 
 /* Who moves the tensors of a process set; NULL when there is no such set. */
-static struct hvd_mpi_place *find_place(struct mpi_transport *m, uint32_t id)
+static struct hvd_mpi_channel *find_channel(struct mpi_transport *m, uint32_t id)
 {
     struct mpi_set *set = m->sets;
 
@@ -230,22 +230,22 @@ static struct hvd_mpi_place *find_place(struct mpi_transport *m, uint32_t id)
         return &m->world;
     while (set && set->id != id)
         set = set->next;
-    return set ? &set->place : NULL;
+    return set ? &set->channel : NULL;
 }
 
 static hvd_status_t mpi_start(struct hvd_transport *t, struct hvd_collective *c,
                               struct hvd_err *err)
 {
     struct mpi_transport *m = self(t);
-    struct hvd_mpi_place *place = find_place(m, c->set);
+    struct hvd_mpi_channel *channel = find_channel(m, c->set);
     struct hvd_mpi_move *broken = NULL;
     int rc = MPI_SUCCESS;
 
-    if (!place)
+    if (!channel)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "no process set %u", c->set);
-    c->_state = hvd_mpi_move_start(&m->mover, *place, c, &rc, &broken);
+    c->_state = hvd_mpi_move_start(&m->mover, *channel, c, &rc, &broken);
     if (c->_state) {
-        place->next_tag += hvd_mpi_move_tags(c->_state, c);
+        channel->next_tag += hvd_mpi_move_tags(c->_state, c);
         return HVD_OK;
     }
     if (broken) {
@@ -261,15 +261,15 @@ static hvd_status_t mpi_test(struct hvd_transport *t, struct hvd_collective *c, 
 {
     struct mpi_transport *m = self(t);
     struct hvd_mpi_move *mv = c->_state;
-    const struct hvd_mpi_place *place = find_place(m, c->set);
+    const struct hvd_mpi_channel *channel = find_channel(m, c->set);
     int done = 0;
-    int rc = hvd_mpi_move_test(*place, c, mv, &done);
+    int rc = hvd_mpi_move_test(*channel, c, mv, &done);
 
     if (rc != MPI_SUCCESS)
         return fail(err, rc, hvd_op_name((int)c->op));
     if (!done)
         return HVD_INPROGRESS;
-    hvd_mpi_move_finish(&m->mover, *place, c, mv);
+    hvd_mpi_move_finish(&m->mover, *channel, c, mv);
     c->_state = NULL;
     return HVD_OK;
 }
@@ -307,10 +307,10 @@ static int translate(struct mpi_transport *m, MPI_Comm comm, int *ranks, int n)
 static int mpi_awaits(struct hvd_transport *t, const struct hvd_collective *c, int *ranks, int room)
 {
     struct mpi_transport *m = self(t);
-    const struct hvd_mpi_place *place = find_place(m, c->set);
+    const struct hvd_mpi_channel *channel = find_channel(m, c->set);
     const int n = hvd_mpi_steps_awaits(c->_state, ranks, room);
 
-    return c->set == 0 ? n : translate(m, place->comm, ranks, n);
+    return c->set == 0 ? n : translate(m, channel->comm, ranks, n);
 }
 
 static uint64_t mpi_moved(struct hvd_transport *t, const struct hvd_collective *c)
@@ -347,9 +347,9 @@ static hvd_status_t mpi_add_set(struct hvd_transport *t, uint32_t id, const int 
     }
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     set->id = id;
-    set->place.comm = comm;
-    MPI_Comm_rank(comm, &set->place.rank);
-    MPI_Comm_size(comm, &set->place.size);
+    set->channel.comm = comm;
+    MPI_Comm_rank(comm, &set->channel.rank);
+    MPI_Comm_size(comm, &set->channel.size);
     set->next = m->sets;
     m->sets = set;
     return HVD_OK;
@@ -369,7 +369,7 @@ static void mpi_remove_set(struct hvd_transport *t, uint32_t id)
         if (set->id != id)
             continue;
         *at = set->next;
-        MPI_Comm_free(&set->place.comm);
+        MPI_Comm_free(&set->channel.comm);
         hvd_free(set);
         return;
     }

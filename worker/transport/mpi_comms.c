@@ -68,7 +68,7 @@ hvd_status_t hvd_comm_ranks(const struct hvd_transport *job, const void *comm, i
     return HVD_OK;
 }
 
-/* The lowest rank of this rank's communicator in a place of the array, or why there is none. */
+/* The lowest rank of this rank's communicator at an index of the array, or why there is none. */
 static int leader_of(const struct hvd_transport *job, MPI_Comm comm, int *ranks, int *n)
 {
     *n = 0;
@@ -82,8 +82,8 @@ static int leader_of(const struct hvd_transport *job, MPI_Comm comm, int *ranks,
     return ranks[0];
 }
 
-/* Every rank's leader in one place, into leaders; whether the communicators are as they seem. */
-static hvd_status_t exchange(const struct hvd_transport *job, MPI_Comm comm, int place,
+/* Every rank's leader at one index, into leaders; whether the communicators are as they seem. */
+static hvd_status_t exchange(const struct hvd_transport *job, MPI_Comm comm, int index,
                              int *leaders, struct hvd_err *err)
 {
     const MPI_Comm all = *(const MPI_Comm *)hvd_mpi_comm(job);
@@ -107,10 +107,10 @@ static hvd_status_t exchange(const struct hvd_transport *job, MPI_Comm comm, int
     return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                     "communicator %d is no process set: its members must be ranks of the job, in "
                     "the order that they have there, and pass the same communicator",
-                    place);
+                    index);
 }
 
-/* One place of the array: a set for each leader, in order. */
+/* One index of the array: a set for each leader, in order. */
 static void add_sets(const int *leaders, int size, struct hvd_comm_sets *out, int *n_ranks)
 {
     for (int leader = 0; leader < size; leader++) {
@@ -182,16 +182,16 @@ struct verdict {
 hvd_status_t hvd_comm_agree(const struct hvd_transport *job, hvd_status_t st, struct hvd_err *err)
 {
     const MPI_Comm all = *(const MPI_Comm *)hvd_mpi_comm(job);
-    const struct hvd_topology *place = &job->topology;
-    const char *host = job->ops->host(job, place->rank);
+    const struct hvd_topology *self = &job->topology;
+    const char *host = job->ops->host(job, self->rank);
     struct verdict verdict = {.status = (int32_t)st};
-    int first = st == HVD_OK ? place->size : place->rank;
+    int first = st == HVD_OK ? self->size : self->rank;
     int rc = MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, all);
 
-    if (rc == MPI_SUCCESS && first == place->size)
+    if (rc == MPI_SUCCESS && first == self->size)
         return HVD_OK;
-    if (first == place->rank)
-        snprintf(verdict.text, sizeof(verdict.text), "Rank %d%s%.64s: %.800s", place->rank,
+    if (first == self->rank)
+        snprintf(verdict.text, sizeof(verdict.text), "Rank %d%s%.64s: %.800s", self->rank,
                  host ? " on host " : "", host ? host : "", err ? err->msg : hvd_status_str(st));
     if (rc == MPI_SUCCESS)
         rc = MPI_Bcast(&verdict, sizeof(verdict), MPI_BYTE, first, all);

@@ -25,7 +25,7 @@ hvd_status_t hvd_comm_ranks(const struct hvd_transport *job, const void *comm, i
 
 /*
  * The process sets of the communicators comms[1], ..., comms[n_comms - 1], an array of MPI_Comm.
- * In one place of the array ranks may have different communicators, as MPI_Comm_split makes them:
+ * At one index of the array ranks may have different communicators, as MPI_Comm_split makes them:
  * each is a set, in the order of their lowest ranks. MPI_COMM_NULL: this rank is in none there.
  * Collective over the job; the same result on every rank. HVD_ERR_INVALID, on every rank, for
  * different n_comms, a communicator that has others than ranks of the job or has them in another

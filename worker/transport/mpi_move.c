@@ -111,7 +111,7 @@ static int64_t chunk_at(int64_t in_call, int64_t count, int64_t at)
 /* What is to be started, where. */
 struct job {
     const struct hvd_mpi_mover *mover;
-    struct hvd_mpi_place place;
+    struct hvd_mpi_channel channel;
     const struct hvd_collective *c;
     struct hvd_mpi_move *mv;
 };
@@ -162,7 +162,7 @@ static int start_calls(const struct job *j, char *data)
         rc = MPI_Iallreduce(MPI_IN_PLACE, data + (size_t)at * width_of(c),
                             (int)chunk_at(j->mover->chunk_elements, c->count, at),
                             hvd_mpi_type(c->dtype), hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce),
-                            j->place.comm, next_request(j));
+                            j->channel.comm, next_request(j));
         rc = count_call(j, rc);
     }
     return rc;
@@ -175,7 +175,7 @@ static int start_allreduce(const struct job *j)
     if (c->pieces)
         pack(c, j->mv->packed);
     if (j->mv->algorithm != HVD_ALGORITHM_MPI)
-        return hvd_mpi_steps_start(j->mover, j->place, c, j->mv);
+        return hvd_mpi_steps_start(j->mover, j->channel, c, j->mv);
     if (c->pieces)
         return start_calls(j, j->mv->packed);
     if (c->input != c->output || is_prescaled(c))
@@ -189,15 +189,15 @@ static int start_scatter_by_parts(const struct job *j, const char *input)
     const struct hvd_collective *c = j->c;
     int rc = MPI_SUCCESS;
 
-    for (int root = 0; root < j->place.size; root++) {
+    for (int root = 0; root < j->channel.size; root++) {
         for (int64_t at = 0; at < c->counts[root] && rc == MPI_SUCCESS;
              at += j->mover->chunk_elements) {
             const size_t offset = (size_t)at * width_of(c);
             rc = MPI_Ireduce(
-                input + offset, root == j->place.rank ? (char *)c->output + offset : NULL,
+                input + offset, root == j->channel.rank ? (char *)c->output + offset : NULL,
                 (int)chunk_at(j->mover->chunk_elements, c->counts[root], at),
                 hvd_mpi_type(c->dtype), hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce), root,
-                j->place.comm, next_request(j));
+                j->channel.comm, next_request(j));
             rc = count_call(j, rc);
         }
         input += (size_t)c->counts[root] * width_of(c);
@@ -221,12 +221,12 @@ static int start_scatter(const struct job *j)
     }
     if (c->count > j->mover->chunk_elements)
         return start_scatter_by_parts(j, input);
-    for (int i = 0; i < j->place.size; i++)
+    for (int i = 0; i < j->channel.size; i++)
         j->mv->counts_displs[i] = (int)c->counts[i];
     return count_call(j, MPI_Ireduce_scatter(input, c->output, j->mv->counts_displs,
                                              hvd_mpi_type(c->dtype),
                                              hvd_mpi_op(&j->mover->ops, c->dtype, c->reduce),
-                                             j->place.comm, next_request(j)));
+                                             j->channel.comm, next_request(j)));
 }
 
 /* --- Copies ----------------------------------------------------------------------------------- */
@@ -239,7 +239,7 @@ static int start_cast(const struct job *j, int root, char *data, int64_t count)
 
     for (int64_t at = 0; at < count && rc == MPI_SUCCESS; at += in_call) {
         rc = MPI_Ibcast(data + (size_t)at * width_of(j->c), (int)chunk_at(in_call, count, at),
-                        hvd_mpi_type(j->c->dtype), root, j->place.comm, next_request(j));
+                        hvd_mpi_type(j->c->dtype), root, j->channel.comm, next_request(j));
         rc = count_call(j, rc);
     }
     return rc;
@@ -249,7 +249,7 @@ static int start_broadcast(const struct job *j)
 {
     const struct hvd_collective *c = j->c;
 
-    if (j->place.rank == c->root && c->output != c->input)
+    if (j->channel.rank == c->root && c->output != c->input)
         memcpy(c->output, c->input, (size_t)c->count * width_of(c));
     return start_cast(j, c->root, c->output, c->count);
 }
@@ -268,10 +268,10 @@ static int64_t sum_of(const int64_t *counts, int size)
 static void put_in_place(const struct job *j)
 {
     const struct hvd_collective *c = j->c;
-    char *place = (char *)c->output + (size_t)sum_of(c->counts, j->place.rank) * width_of(c);
+    char *own = (char *)c->output + (size_t)sum_of(c->counts, j->channel.rank) * width_of(c);
 
-    if (c->count > 0 && place != c->input)
-        memmove(place, c->input, (size_t)c->count * width_of(c));
+    if (c->count > 0 && own != c->input)
+        memmove(own, c->input, (size_t)c->count * width_of(c));
 }
 
 /* An allgather too large for one call: every rank broadcasts its part into place. */
@@ -281,7 +281,7 @@ static int start_gather_by_parts(const struct job *j)
     char *part = c->output;
     int rc = MPI_SUCCESS;
 
-    for (int i = 0; i < j->place.size && rc == MPI_SUCCESS; i++) {
+    for (int i = 0; i < j->channel.size && rc == MPI_SUCCESS; i++) {
         rc = start_cast(j, i, part, c->counts[i]);
         part += (size_t)c->counts[i] * width_of(c);
     }
@@ -292,20 +292,20 @@ static int start_gather(const struct job *j)
 {
     const struct hvd_collective *c = j->c;
     int *counts = j->mv->counts_displs;
-    int *displs = counts + j->place.size;
+    int *displs = counts + j->channel.size;
     int at = 0;
 
     put_in_place(j);
-    if (sum_of(c->counts, j->place.size) > j->mover->chunk_elements)
+    if (sum_of(c->counts, j->channel.size) > j->mover->chunk_elements)
         return start_gather_by_parts(j);
-    for (int i = 0; i < j->place.size; i++) {
+    for (int i = 0; i < j->channel.size; i++) {
         counts[i] = (int)c->counts[i];
         displs[i] = at;
         at += counts[i];
     }
     return count_call(j,
                       MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->output, counts, displs,
-                                      hvd_mpi_type(c->dtype), j->place.comm, next_request(j)));
+                                      hvd_mpi_type(c->dtype), j->channel.comm, next_request(j)));
 }
 
 /* Messages between this rank and another one, chunks in order: out of `from`, or into `into` when
@@ -320,8 +320,8 @@ static int start_exchange(const struct job *j, int peer, const char *from, char 
     for (int64_t at = 0; at < count && rc == MPI_SUCCESS; at += in_call) {
         const size_t offset = (size_t)at * width_of(j->c);
         const int n = (int)chunk_at(in_call, count, at);
-        rc = from ? MPI_Isend(from + offset, n, type, peer, TAG, j->place.comm, next_request(j))
-                  : MPI_Irecv(into + offset, n, type, peer, TAG, j->place.comm, next_request(j));
+        rc = from ? MPI_Isend(from + offset, n, type, peer, TAG, j->channel.comm, next_request(j))
+                  : MPI_Irecv(into + offset, n, type, peer, TAG, j->channel.comm, next_request(j));
         rc = count_call(j, rc);
     }
     return rc;
@@ -336,20 +336,20 @@ static int start_alltoall(const struct job *j)
     int rc = MPI_SUCCESS;
 
     if (in == out && j->mv->packed) {
-        memcpy(j->mv->packed, in, (size_t)sum_of(c->counts, j->place.size) * width_of(c));
+        memcpy(j->mv->packed, in, (size_t)sum_of(c->counts, j->channel.size) * width_of(c));
         in = j->mv->packed;
     }
 
-    for (int i = 0; i < j->place.size && rc == MPI_SUCCESS; i++) {
-        if (i == j->place.rank)
+    for (int i = 0; i < j->channel.size && rc == MPI_SUCCESS; i++) {
+        if (i == j->channel.rank)
             mine = out;
         else
             rc = start_exchange(j, i, NULL, out, c->received[i]);
         out += (size_t)c->received[i] * width_of(c);
     }
-    for (int i = 0; i < j->place.size && rc == MPI_SUCCESS; i++) {
+    for (int i = 0; i < j->channel.size && rc == MPI_SUCCESS; i++) {
         const size_t bytes = (size_t)c->counts[i] * width_of(c);
-        if (i != j->place.rank)
+        if (i != j->channel.rank)
             rc = start_exchange(j, i, in, NULL, c->counts[i]);
         else if (bytes > 0 && in)
             memcpy(mine, in, bytes);
@@ -361,7 +361,7 @@ static int start_alltoall(const struct job *j)
 /* --- All of them ------------------------------------------------------------------------------ */
 
 /* MPI calls that the collective takes at most. */
-static int64_t n_calls(const struct hvd_mpi_mover *m, struct hvd_mpi_place place,
+static int64_t n_calls(const struct hvd_mpi_mover *m, struct hvd_mpi_channel channel,
                        const struct hvd_collective *c)
 {
     const int64_t in_call = call_elements(m, c);
@@ -369,7 +369,7 @@ static int64_t n_calls(const struct hvd_mpi_mover *m, struct hvd_mpi_place place
 
     if (c->op == HVD_ALLREDUCE || c->op == HVD_BROADCAST)
         return n_chunks(c->count, in_call);
-    for (int i = 0; i < place.size; i++) {
+    for (int i = 0; i < channel.size; i++) {
         n += n_chunks(c->counts[i], in_call);
         if (c->op == HVD_ALLTOALL)
             n += n_chunks(c->received[i], in_call);
@@ -377,7 +377,7 @@ static int64_t n_calls(const struct hvd_mpi_mover *m, struct hvd_mpi_place place
     return n > 0 ? n : 1;
 }
 
-static bool reserve(struct hvd_mpi_move *mv, struct hvd_mpi_place place,
+static bool reserve(struct hvd_mpi_move *mv, struct hvd_mpi_channel channel,
                     const struct hvd_collective *c)
 {
     const size_t bytes = (size_t)c->count * width_of(c);
@@ -387,9 +387,9 @@ static bool reserve(struct hvd_mpi_move *mv, struct hvd_mpi_place place,
     if (c->op == HVD_REDUCESCATTER && is_scatter_packed(c) && !reserve_packed(mv, bytes))
         return false;
     if (c->op == HVD_ALLTOALL && c->input == c->output &&
-        !reserve_packed(mv, (size_t)sum_of(c->counts, place.size) * width_of(c)))
+        !reserve_packed(mv, (size_t)sum_of(c->counts, channel.size) * width_of(c)))
         return false;
-    return reserve_counts(mv, place.size);
+    return reserve_counts(mv, channel.size);
 }
 
 static int start(const struct job *j)
@@ -408,35 +408,35 @@ static int start(const struct job *j)
     }
 }
 
-static enum hvd_algorithm choose(const struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+static enum hvd_algorithm choose(const struct hvd_mpi_mover *mover, struct hvd_mpi_channel channel,
                                  const struct hvd_collective *c)
 {
     if (c->op != HVD_ALLREDUCE)
         return HVD_ALGORITHM_MPI;
     if (mover->algorithm != HVD_ALGORITHM_AUTO)
         return mover->algorithm;
-    return hvd_algorithm_choose(&mover->table, c->count * (int64_t)width_of(c), place.size,
+    return hvd_algorithm_choose(&mover->table, c->count * (int64_t)width_of(c), channel.size,
                                 mover->is_deterministic);
 }
 
-struct hvd_mpi_move *hvd_mpi_move_start(struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+struct hvd_mpi_move *hvd_mpi_move_start(struct hvd_mpi_mover *mover, struct hvd_mpi_channel channel,
                                         const struct hvd_collective *c, int *rc,
                                         struct hvd_mpi_move **broken)
 {
-    const enum hvd_algorithm algorithm = choose(mover, place, c);
+    const enum hvd_algorithm algorithm = choose(mover, channel, c);
     struct hvd_mpi_move *mv =
-        take_move(mover, algorithm == HVD_ALGORITHM_MPI ? n_calls(mover, place, c) : 1);
+        take_move(mover, algorithm == HVD_ALGORITHM_MPI ? n_calls(mover, channel, c) : 1);
 
     *rc = MPI_SUCCESS;
     *broken = NULL;
-    if (mv && !reserve(mv, place, c)) {
+    if (mv && !reserve(mv, channel, c)) {
         keep_move(mover, mv);
         mv = NULL;
     }
     if (!mv)
         return NULL;
     mv->algorithm = algorithm;
-    const struct job job = {.mover = mover, .place = place, .c = c, .mv = mv};
+    const struct job job = {.mover = mover, .channel = channel, .c = c, .mv = mv};
     *rc = start(&job);
     if (*rc == MPI_SUCCESS)
         return mv;
@@ -451,11 +451,11 @@ uint32_t hvd_mpi_move_tags(const struct hvd_mpi_move *mv, const struct hvd_colle
     return (uint32_t)((c->count + mv->run_elements - 1) / mv->run_elements);
 }
 
-int hvd_mpi_move_test(struct hvd_mpi_place place, const struct hvd_collective *c,
+int hvd_mpi_move_test(struct hvd_mpi_channel channel, const struct hvd_collective *c,
                       struct hvd_mpi_move *mv, int *done)
 {
     if (mv->algorithm != HVD_ALGORITHM_MPI)
-        return hvd_mpi_steps_test(place, c, mv, done);
+        return hvd_mpi_steps_test(channel, c, mv, done);
     return MPI_Testall(mv->n_requests, mv->requests, done, MPI_STATUSES_IGNORE);
 }
 
@@ -473,13 +473,13 @@ uint64_t hvd_mpi_move_moved(struct hvd_mpi_move *mv)
     return n;
 }
 
-void hvd_mpi_move_finish(struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+void hvd_mpi_move_finish(struct hvd_mpi_mover *mover, struct hvd_mpi_channel channel,
                          const struct hvd_collective *c, struct hvd_mpi_move *mv)
 {
     if (c->op == HVD_ALLREDUCE && mv->algorithm == HVD_ALGORITHM_MPI)
         hvd_reduce_finish(c->dtype, &c->scaling, c->pieces ? mv->packed : c->output, c->count);
     else if (c->op == HVD_REDUCESCATTER)
-        hvd_reduce_finish(c->dtype, &c->scaling, c->output, c->counts[place.rank]);
+        hvd_reduce_finish(c->dtype, &c->scaling, c->output, c->counts[channel.rank]);
     if (c->op == HVD_ALLREDUCE && c->pieces)
         unpack(c, mv->packed);
     keep_move(mover, mv);

@@ -51,18 +51,18 @@ struct hvd_mpi_mover {
 };
 
 /* Who moves it. */
-struct hvd_mpi_place {
+struct hvd_mpi_channel {
     MPI_Comm comm;
     int rank;
     int size;
     uint32_t next_tag; /* of messages of runs; the same on all ranks */
 };
 
-/* How many tags a collective takes of its place. */
+/* How many tags a collective takes of its channel. */
 uint32_t hvd_mpi_move_tags(const struct hvd_mpi_move *mv, const struct hvd_collective *c);
 
 /* Whether everything that was started is complete; moves it on. An MPI error code. */
-int hvd_mpi_move_test(struct hvd_mpi_place place, const struct hvd_collective *c,
+int hvd_mpi_move_test(struct hvd_mpi_channel channel, const struct hvd_collective *c,
                       struct hvd_mpi_move *mv, int *done);
 
 /* How many of its calls are complete, or how many messages of its steps have moved. */
@@ -72,25 +72,25 @@ uint64_t hvd_mpi_move_moved(struct hvd_mpi_move *mv);
  * Starts a collective. Returns the move, or NULL when out of memory (*rc is MPI_SUCCESS then) or
  * when MPI failed; the calls that were started belong to *broken then, which may be NULL.
  */
-struct hvd_mpi_move *hvd_mpi_move_start(struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+struct hvd_mpi_move *hvd_mpi_move_start(struct hvd_mpi_mover *mover, struct hvd_mpi_channel channel,
                                         const struct hvd_collective *c, int *rc,
                                         struct hvd_mpi_move **broken);
 
 /* All calls are complete: scales and unpacks the result, and keeps the move for the next one. */
-void hvd_mpi_move_finish(struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+void hvd_mpi_move_finish(struct hvd_mpi_mover *mover, struct hvd_mpi_channel channel,
                          const struct hvd_collective *c, struct hvd_mpi_move *mv);
 
 /* mpi_steps.c: begins an allreduce by mv->algorithm. Fused tensors were packed, and will be
  * unpacked when it is done; the rest, scaling of the sum included, is done here. An MPI error code.
  */
-int hvd_mpi_steps_start(const struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+int hvd_mpi_steps_start(const struct hvd_mpi_mover *mover, struct hvd_mpi_channel channel,
                         const struct hvd_collective *c, struct hvd_mpi_move *mv);
 
 /* mpi_steps.c: as hvd_mpi_move_test. */
-int hvd_mpi_steps_test(struct hvd_mpi_place place, const struct hvd_collective *c,
+int hvd_mpi_steps_test(struct hvd_mpi_channel channel, const struct hvd_collective *c,
                        struct hvd_mpi_move *mv, int *done);
 
-/* mpi_steps.c: the ranks of the place whose messages the steps wait for, or who do not take ours;
+/* mpi_steps.c: the ranks of the channel whose messages the steps wait for, or who do not take ours;
  * at most room, how many. 0 for what MPI moves. */
 int hvd_mpi_steps_awaits(const struct hvd_mpi_move *mv, int *ranks, int room);
 

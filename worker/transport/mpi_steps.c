@@ -89,7 +89,7 @@ static bool reserve_room(struct hvd_mpi_run *run, size_t bytes)
 }
 
 /* The next chunk on its way. */
-static int begin(struct hvd_mpi_place place, const struct hvd_collective *c,
+static int begin(struct hvd_mpi_channel channel, const struct hvd_collective *c,
                  struct hvd_mpi_move *mv, struct hvd_mpi_run *run)
 {
     const size_t width = hvd_dtype_size((int)c->dtype);
@@ -98,8 +98,8 @@ static int begin(struct hvd_mpi_place place, const struct hvd_collective *c,
 
     run->schedule =
         (struct hvd_schedule){.algorithm = mv->algorithm,
-                              .n_ranks = place.size,
-                              .rank = place.rank,
+                              .n_ranks = channel.size,
+                              .rank = channel.rank,
                               .count = left < mv->run_elements ? left : mv->run_elements};
     if (!reserve_room(run, (size_t)hvd_schedule_room(&run->schedule) * width))
         return MPI_ERR_NO_MEM;
@@ -115,12 +115,12 @@ static int begin(struct hvd_mpi_place place, const struct hvd_collective *c,
                             run->schedule.count);
     run->is_active = run->n_steps > 0;
     if (run->is_active)
-        return post(c, place.comm, run);
+        return post(c, channel.comm, run);
     hvd_reduce_finish(c->dtype, &c->scaling, run->data, run->schedule.count);
     return MPI_SUCCESS;
 }
 
-int hvd_mpi_steps_test(struct hvd_mpi_place place, const struct hvd_collective *c,
+int hvd_mpi_steps_test(struct hvd_mpi_channel channel, const struct hvd_collective *c,
                        struct hvd_mpi_move *mv, int *done)
 {
     int rc = MPI_SUCCESS;
@@ -129,9 +129,9 @@ int hvd_mpi_steps_test(struct hvd_mpi_place place, const struct hvd_collective *
     for (int i = 0; i < HVD_MPI_RUNS && rc == MPI_SUCCESS; i++) {
         struct hvd_mpi_run *run = &mv->runs[i];
         if (run->is_active)
-            rc = move_on(c, place.comm, mv, run);
+            rc = move_on(c, channel.comm, mv, run);
         if (rc == MPI_SUCCESS && !run->is_active && mv->next_element < c->count)
-            rc = begin(place, c, mv, run);
+            rc = begin(channel, c, mv, run);
         if (run->is_active)
             *done = 0;
     }
@@ -184,18 +184,18 @@ uint64_t hvd_mpi_steps_moved(const struct hvd_mpi_move *mv)
     return n;
 }
 
-int hvd_mpi_steps_start(const struct hvd_mpi_mover *mover, struct hvd_mpi_place place,
+int hvd_mpi_steps_start(const struct hvd_mpi_mover *mover, struct hvd_mpi_channel channel,
                         const struct hvd_collective *c, struct hvd_mpi_move *mv)
 {
     int rc = MPI_SUCCESS;
 
     mv->next_element = 0;
     mv->n_steps = 0;
-    mv->next_tag = place.next_tag;
-    mv->run_elements = run_elements(mover, place.size, hvd_dtype_size((int)c->dtype));
+    mv->next_tag = channel.next_tag;
+    mv->run_elements = run_elements(mover, channel.size, hvd_dtype_size((int)c->dtype));
     for (int i = 0; i < HVD_MPI_RUNS; i++)
         mv->runs[i].is_active = false;
     for (int i = 0; i < HVD_MPI_RUNS && rc == MPI_SUCCESS && mv->next_element < c->count; i++)
-        rc = begin(place, c, mv, &mv->runs[i]);
+        rc = begin(channel, c, mv, &mv->runs[i]);
     return rc;
 }

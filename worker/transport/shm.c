@@ -170,7 +170,7 @@ static void populate(const struct hvd_shm *s)
 #endif
 }
 
-static void place(struct hvd_shm *s, const struct hvd_shm_options *options)
+static void set_areas(struct hvd_shm *s, const struct hvd_shm_options *options)
 {
     const struct layout at = lay_out(&s->shape);
     char *base = s->segment;
@@ -250,7 +250,7 @@ hvd_status_t hvd_shm_create(const struct hvd_shm_options *options, struct hvd_tr
         .order = hvd_calloc(n, sizeof(int)),
         .lost = -1,
     };
-    place(s, options);
+    set_areas(s, options);
     hvd_status_t st = HVD_OK;
     if (!s->letters || !s->arrivals || !s->is_lost || !s->is_told || !s->scratch || !s->sources ||
         !s->doorbells || !s->order || !s->names)

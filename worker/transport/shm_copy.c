@@ -144,9 +144,9 @@ void hvd_shm_plan_allgather(struct hvd_shm *s, struct hvd_shm_move *mv)
     }
     mv->input = c->input;
     if (c->input == c->output && c->count > 0) { /* the parts of others may land on it */
-        char *place = (char *)c->output + (size_t)before * width;
-        memmove(place, c->input, (size_t)c->count * width);
-        mv->input = place;
+        char *own = (char *)c->output + (size_t)before * width;
+        memmove(own, c->input, (size_t)c->count * width);
+        mv->input = own;
     }
     mv->stride = (int64_t)(s->shape.stage_bytes / width);
     mv->streams = (size_t)all * width >= s->tuning.stream_bytes;

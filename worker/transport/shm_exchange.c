@@ -39,9 +39,9 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static char *place_at(struct hvd_shm *s, struct hvd_shm_move *mv, uint64_t round, int64_t at)
+static char *stage_at(struct hvd_shm *s, struct hvd_shm_move *mv, uint64_t round, int64_t at)
 {
-    return hvd_shm_choose_place(s, &mv->payload, round, at);
+    return hvd_shm_choose_offset(s, &mv->payload, round, at);
 }
 
 static int64_t now_ns(void)
@@ -87,7 +87,7 @@ static void write_first(struct hvd_shm *s, struct hvd_shm_move *mv)
     if (is_timed)
         mv->spent_ns = -now_ns();
     cell->is_past = pace->is_past;
-    stage(&mv->payload, mv->at, count, place_at(s, mv, s->round, mv->at), cell->is_past);
+    stage(&mv->payload, mv->at, count, stage_at(s, mv, s->round, mv->at), cell->is_past);
     hvd_reduce_stream_end();
     hvd_shm_count(s, (size_t)count * mv->payload.width, 1, 1);
     if (is_timed)
@@ -207,7 +207,7 @@ static bool read_chunk(struct hvd_shm *s, struct hvd_shm_move *mv)
     x.is_past = pace->is_past;
     x.count_ahead = least(mv->stride, mv->total - mv->at - x.count);
     if (x.count_ahead > 0) {
-        x.stage = place_at(s, mv, s->round + 1, mv->at + x.count);
+        x.stage = stage_at(s, mv, s->round + 1, mv->at + x.count);
         hvd_shm_cell(s, me, s->round + 1)->is_past = x.is_past;
     }
     take_chunk(s, mv, &x);

@@ -40,7 +40,7 @@ struct hvd_shm_wake_flag {
 
 struct hvd_shm_cell {
     _Alignas(HVD_SHM_LINE) _Atomic uint64_t posted;
-    uint32_t place;   /* where in the stage an allreduce begins; see shm_reduce.c */
+    uint32_t offset;  /* where in the stage an allreduce begins; see shm_reduce.c */
     uint32_t is_past; /* an exchange went past the caches into the stage; see shm_pace.h */
     /* aligned for every type; begins in the line of the flag, and fills it */
     unsigned char payload[HVD_SHM_HEAD + HVD_SHM_SMALL_MAX];
@@ -211,7 +211,7 @@ static inline char *hvd_shm_stage(const struct hvd_shm *s, int rank, uint64_t ro
 /* Where a rank's chunk of an allreduce lies that was posted in a round. */
 static inline const char *hvd_shm_chunk(const struct hvd_shm *s, int rank, uint64_t round)
 {
-    return hvd_shm_stage(s, rank, round) + hvd_shm_cell(s, rank, round)->place;
+    return hvd_shm_stage(s, rank, round) + hvd_shm_cell(s, rank, round)->offset;
 }
 
 /* The ring from a rank to a rank. */
@@ -257,8 +257,8 @@ hvd_status_t hvd_shm_plan_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv, s
  * all addresses of an element equal modulo a page, none does. Measured: a factor of 3 for tensors
  * from malloc, which begin 16 bytes into a page.
  */
-char *hvd_shm_choose_place(struct hvd_shm *s, struct hvd_shm_payload *p, uint64_t round,
-                           int64_t at);
+char *hvd_shm_choose_offset(struct hvd_shm *s, struct hvd_shm_payload *p, uint64_t round,
+                            int64_t at);
 
 /* How a reduction is made of the first so many s->sources, in their order. */
 struct hvd_shm_fold {

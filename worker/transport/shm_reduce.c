@@ -114,14 +114,15 @@ static const struct hvd_shm_steps small_steps = {write_small, read_small};
 
 /* --- Larger ones ------------------------------------------------------------------------------ */
 
-char *hvd_shm_choose_place(struct hvd_shm *s, struct hvd_shm_payload *p, uint64_t round, int64_t at)
+char *hvd_shm_choose_offset(struct hvd_shm *s, struct hvd_shm_payload *p, uint64_t round,
+                            int64_t at)
 {
     struct hvd_shm_cell *cell = hvd_shm_cell(s, s->base.topology.rank, round);
     struct hvd_piece first;
 
     hvd_shm_payload_stretch(p, at, 1, &first);
-    cell->place = (uint32_t)((uintptr_t)first.output % HVD_SHM_PAGE);
-    return hvd_shm_stage(s, s->base.topology.rank, round) + cell->place;
+    cell->offset = (uint32_t)((uintptr_t)first.output % HVD_SHM_PAGE);
+    return hvd_shm_stage(s, s->base.topology.rank, round) + cell->offset;
 }
 
 static const struct hvd_shm_steps *choose_steps(const struct hvd_shm *s, size_t bytes)

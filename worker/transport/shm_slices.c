@@ -82,7 +82,7 @@ static void stage_others(struct hvd_shm *s, struct hvd_shm_move *mv, const struc
     const struct slice mine = slice_of(mv, p, p->index);
     const size_t width = mv->payload.width;
     const int64_t count = chunk_count(mv);
-    char *stage = hvd_shm_choose_place(s, &mv->payload, s->round, mv->at);
+    char *stage = hvd_shm_choose_offset(s, &mv->payload, s->round, mv->at);
 
     hvd_shm_payload_gather(&mv->payload, mv->at, mine.from, stage);
     hvd_shm_payload_gather(&mv->payload, mv->at + mine.to, count - mine.to,
@@ -143,7 +143,7 @@ static void reduce_mine(struct hvd_shm *s, struct hvd_shm_move *mv, const struct
     const struct slice mine = slice_of(mv, p, p->index);
     const size_t width = mv->payload.width;
     const int64_t most = (int64_t)(HVD_SHM_SCRATCH / width);
-    char *stage = hvd_shm_choose_place(s, &mv->payload, s->round, mv->at);
+    char *stage = hvd_shm_choose_offset(s, &mv->payload, s->round, mv->at);
     const int n_sources = mv->phase == 1 ? p->locality_size : s->tuning.n_localities;
     struct block block = {.from = mine.from};
 

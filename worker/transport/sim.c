@@ -697,7 +697,7 @@ static void sim_remove_set(struct hvd_transport *t, uint32_t id)
     (void)id;
 }
 
-static struct hvd_topology place(const struct hvd_sim_options *options, int rank)
+static struct hvd_topology topology_of(const struct hvd_sim_options *options, int rank)
 {
     const int size = options->size;
     const int per_host = options->ranks_per_host > 0 ? options->ranks_per_host : size;
@@ -729,7 +729,7 @@ static int sim_host_number(const struct hvd_transport *t, int rank)
 {
     const struct sim_rank *me = (const struct sim_rank *)t;
 
-    return place(&me->sim->options, rank).cross_rank;
+    return topology_of(&me->sim->options, rank).cross_rank;
 }
 
 static void destroy_letters(struct letter *letter)
@@ -835,7 +835,7 @@ hvd_status_t hvd_sim_create(const struct hvd_sim_options *options, struct hvd_si
     }
     for (int rank = 0; rank < options->size; rank++)
         snprintf(sim->hosts[rank], sizeof(*sim->hosts), "sim-%d",
-                 place(&sim->options, rank).cross_rank);
+                 topology_of(&sim->options, rank).cross_rank);
     *out = sim;
     return HVD_OK;
 }
@@ -873,7 +873,7 @@ hvd_status_t hvd_sim_join(struct hvd_sim *sim, int rank, struct hvd_transport **
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for simulated rank %d", rank);
     }
     me->base.ops = &sim_ops;
-    me->base.topology = place(&sim->options, rank);
+    me->base.topology = topology_of(&sim->options, rank);
     me->sim = sim;
     me->death_told = told;
     pthread_mutex_lock(&sim->mu);
