@@ -25,8 +25,8 @@ static void destroy_one(struct hvd_mpi_move *mv)
 {
     hvd_free(mv->counts_displs);
     hvd_free(mv->packed);
-    for (int i = 0; i < HVD_MPI_RUNS; i++)
-        hvd_free(mv->runs[i].room);
+    for (int i = 0; i < HVD_MPI_CHUNKS; i++)
+        hvd_free(mv->chunks[i].room);
     hvd_free(mv);
 }
 
@@ -448,7 +448,7 @@ uint32_t hvd_mpi_move_tags(const struct hvd_mpi_move *mv, const struct hvd_colle
 {
     if (mv->algorithm == HVD_ALGORITHM_MPI)
         return 0;
-    return (uint32_t)((c->count + mv->run_elements - 1) / mv->run_elements);
+    return (uint32_t)((c->count + mv->steps_elements - 1) / mv->steps_elements);
 }
 
 int hvd_mpi_move_test(struct hvd_mpi_channel channel, const struct hvd_collective *c,

@@ -5,10 +5,10 @@
 #include "worker/transport/mpi_types.h"
 #include "worker/transport/transport.h"
 
-#define HVD_MPI_RUNS 4
+#define HVD_MPI_CHUNKS 4
 
 /* A chunk of an allreduce on its way through the steps of an algorithm of ours. */
-struct hvd_mpi_run {
+struct hvd_mpi_chunk {
     bool is_active;
     struct hvd_schedule schedule;
     struct hvd_exchange exchange; /* of the step */
@@ -24,12 +24,12 @@ struct hvd_mpi_run {
 /* The MPI calls of one collective. Kept for the next one. */
 struct hvd_mpi_move {
     struct hvd_mpi_move *next;    /* among the spare or the abandoned */
-    enum hvd_algorithm algorithm; /* MPI: requests below; else runs */
-    struct hvd_mpi_run runs[HVD_MPI_RUNS];
-    int64_t next_element; /* that no run has begun with */
-    int64_t run_elements;
-    uint32_t next_tag; /* of the next run */
-    uint64_t n_steps;  /* of all runs, taken so far */
+    enum hvd_algorithm algorithm; /* MPI: requests below; else chunks */
+    struct hvd_mpi_chunk chunks[HVD_MPI_CHUNKS];
+    int64_t next_element; /* that no chunk has begun with */
+    int64_t steps_elements;
+    uint32_t next_tag; /* of the next chunk */
+    uint64_t n_steps;  /* of all chunks, taken so far */
     int room;          /* of requests */
     int n_requests;
     int *counts_displs; /* two by rank; owned */
@@ -55,7 +55,7 @@ struct hvd_mpi_channel {
     MPI_Comm comm;
     int rank;
     int size;
-    uint32_t next_tag; /* of messages of runs; the same on all ranks */
+    uint32_t next_tag; /* of messages of chunks; the same on all ranks */
 };
 
 /* How many tags a collective takes of its channel. */
