@@ -226,20 +226,20 @@ static void progress(struct hvd_hosts *h)
 
 /* --- Collectives ------------------------------------------------------------------------------ */
 
-static void plan(struct hvd_hosts *h, struct hvd_hosts_move *mv)
+static void prepare(struct hvd_hosts *h, struct hvd_hosts_move *mv)
 {
     switch ((int)mv->c->op) {
     case HVD_ALLREDUCE:
-        hvd_hosts_plan_allreduce(h, mv);
+        hvd_hosts_prepare_allreduce(h, mv);
         break;
     case HVD_REDUCESCATTER:
-        hvd_hosts_plan_reducescatter(h, mv);
+        hvd_hosts_prepare_reducescatter(h, mv);
         break;
     case HVD_BROADCAST:
-        hvd_hosts_plan_broadcast(h, mv);
+        hvd_hosts_prepare_broadcast(h, mv);
         break;
     default:
-        hvd_hosts_plan_allgather(h, mv);
+        hvd_hosts_prepare_allgather(h, mv);
         break;
     }
 }
@@ -256,7 +256,7 @@ hvd_status_t hvd_hosts_start(struct hvd_hosts *h, struct hvd_collective *c, stru
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a collective");
     *mv = (struct hvd_hosts_move){
         .c = c, .width = hvd_dtype_size((int)c->dtype), .awaits_stage = HVD_HOSTS_ALL};
-    plan(h, mv);
+    prepare(h, mv);
     c->_state = mv;
     if (h->last)
         h->last->next = mv;

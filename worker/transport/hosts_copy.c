@@ -86,7 +86,7 @@ static void fetch_root(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 
 static const struct hvd_hosts_steps broadcast_steps = {stage_root, exchange_root, NULL, fetch_root};
 
-void hvd_hosts_plan_broadcast(struct hvd_hosts *h, struct hvd_hosts_move *mv)
+void hvd_hosts_prepare_broadcast(struct hvd_hosts *h, struct hvd_hosts_move *mv)
 {
     const int root = mv->c->root;
 
@@ -168,7 +168,7 @@ static void fetch_all(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 static const struct hvd_hosts_steps allgather_steps = {stage_mine, exchange_domain, NULL,
                                                        fetch_all};
 
-void hvd_hosts_plan_allgather(struct hvd_hosts *h, struct hvd_hosts_move *mv)
+void hvd_hosts_prepare_allgather(struct hvd_hosts *h, struct hvd_hosts_move *mv)
 {
     const struct hvd_collective *c = mv->c;
     const int64_t *befores = hvd_hosts_befores(h, mv);

@@ -140,10 +140,10 @@ static inline char *hvd_hosts_stage(const struct hvd_hosts *h, int local_rank, u
 }
 
 /* Fill in how a collective is moved: mv->c and mv->width are set. hosts_reduce.c, hosts_copy.c. */
-void hvd_hosts_plan_allreduce(struct hvd_hosts *h, struct hvd_hosts_move *mv);
-void hvd_hosts_plan_reducescatter(struct hvd_hosts *h, struct hvd_hosts_move *mv);
-void hvd_hosts_plan_broadcast(struct hvd_hosts *h, struct hvd_hosts_move *mv);
-void hvd_hosts_plan_allgather(struct hvd_hosts *h, struct hvd_hosts_move *mv);
+void hvd_hosts_prepare_allreduce(struct hvd_hosts *h, struct hvd_hosts_move *mv);
+void hvd_hosts_prepare_reducescatter(struct hvd_hosts *h, struct hvd_hosts_move *mv);
+void hvd_hosts_prepare_broadcast(struct hvd_hosts *h, struct hvd_hosts_move *mv);
+void hvd_hosts_prepare_allgather(struct hvd_hosts *h, struct hvd_hosts_move *mv);
 
 /* For each rank of the team, how many elements the parts before its own have. Until the next call.
  */

@@ -149,7 +149,7 @@ static void fetch_slices(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 static const struct hvd_hosts_steps allreduce_steps = {stage_slices, exchange_slice, finish_slice,
                                                        fetch_slices};
 
-void hvd_hosts_plan_allreduce(struct hvd_hosts *h, struct hvd_hosts_move *mv)
+void hvd_hosts_prepare_allreduce(struct hvd_hosts *h, struct hvd_hosts_move *mv)
 {
     hvd_hosts_payload_init(&mv->in, mv->c);
     hvd_hosts_payload_init(&mv->out, mv->c);
@@ -278,7 +278,7 @@ static void fetch_window(struct hvd_hosts *h, struct hvd_hosts_chunk *chunk)
 static const struct hvd_hosts_steps scatter_steps = {stage_windows, exchange_region, NULL,
                                                      fetch_window};
 
-void hvd_hosts_plan_reducescatter(struct hvd_hosts *h, struct hvd_hosts_move *mv)
+void hvd_hosts_prepare_reducescatter(struct hvd_hosts *h, struct hvd_hosts_move *mv)
 {
     const struct hvd_team *team = h->team;
 

@@ -73,7 +73,7 @@ static bool read_root(struct hvd_shm *s, struct hvd_shm_move *mv)
 
 static const struct hvd_shm_steps broadcast_steps = {write_root, read_root};
 
-void hvd_shm_plan_broadcast(struct hvd_shm *s, struct hvd_shm_move *mv)
+void hvd_shm_prepare_broadcast(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     const struct hvd_collective *c = mv->c;
 
@@ -128,7 +128,7 @@ static bool read_all(struct hvd_shm *s, struct hvd_shm_move *mv)
 
 static const struct hvd_shm_steps allgather_steps = {write_mine, read_all};
 
-void hvd_shm_plan_allgather(struct hvd_shm *s, struct hvd_shm_move *mv)
+void hvd_shm_prepare_allgather(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     const struct hvd_collective *c = mv->c;
     const size_t width = width_of(mv);
@@ -220,7 +220,8 @@ static bool read_from_all(struct hvd_shm *s, struct hvd_shm_move *mv)
 
 static const struct hvd_shm_steps alltoall_steps = {write_for_all, read_from_all};
 
-hvd_status_t hvd_shm_plan_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv, struct hvd_err *err)
+hvd_status_t hvd_shm_prepare_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv,
+                                      struct hvd_err *err)
 {
     const struct hvd_collective *c = mv->c;
     const size_t width = width_of(mv);

@@ -242,13 +242,14 @@ void hvd_shm_moves_fini(struct hvd_shm *s);
 /* --- Reductions: shm_reduce.c, shm_slices.c, shm_exchange.c; shm_copy.c ----------------------- */
 
 /* Prepare a move of the operation: mv->c is set. */
-void hvd_shm_plan_allreduce(struct hvd_shm *s, struct hvd_shm_move *mv);
-void hvd_shm_plan_reducescatter(struct hvd_shm *s, struct hvd_shm_move *mv);
-void hvd_shm_plan_broadcast(struct hvd_shm *s, struct hvd_shm_move *mv);
-void hvd_shm_plan_allgather(struct hvd_shm *s, struct hvd_shm_move *mv);
+void hvd_shm_prepare_allreduce(struct hvd_shm *s, struct hvd_shm_move *mv);
+void hvd_shm_prepare_reducescatter(struct hvd_shm *s, struct hvd_shm_move *mv);
+void hvd_shm_prepare_broadcast(struct hvd_shm *s, struct hvd_shm_move *mv);
+void hvd_shm_prepare_allgather(struct hvd_shm *s, struct hvd_shm_move *mv);
 
 /* The same; HVD_ERR_NOMEM when the input has to be copied and cannot. */
-hvd_status_t hvd_shm_plan_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv, struct hvd_err *err);
+hvd_status_t hvd_shm_prepare_alltoall(struct hvd_shm *s, struct hvd_shm_move *mv,
+                                      struct hvd_err *err);
 
 /*
  * Where an allreduce's chunk that begins with element `at` is to lie in this rank's stage of a

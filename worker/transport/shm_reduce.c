@@ -134,7 +134,7 @@ static const struct hvd_shm_steps *choose_steps(const struct hvd_shm *s, size_t 
     return s->shape.n_ranks == 2 ? &hvd_shm_exchange_steps : &hvd_shm_slice_steps;
 }
 
-void hvd_shm_plan_allreduce(struct hvd_shm *s, struct hvd_shm_move *mv)
+void hvd_shm_prepare_allreduce(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     hvd_shm_payload_init(&mv->payload, mv->c);
     const size_t width = mv->payload.width;
@@ -199,7 +199,7 @@ static bool read_part(struct hvd_shm *s, struct hvd_shm_move *mv)
 
 static const struct hvd_shm_steps part_steps = {write_parts, read_part};
 
-void hvd_shm_plan_reducescatter(struct hvd_shm *s, struct hvd_shm_move *mv)
+void hvd_shm_prepare_reducescatter(struct hvd_shm *s, struct hvd_shm_move *mv)
 {
     hvd_shm_payload_init(&mv->payload, mv->c);
     mv->stride = hvd_shm_part(s, mv->payload.width);

@@ -124,22 +124,22 @@ static void put_back(struct hvd_shm *s, struct hvd_shm_move *mv)
     s->spare = mv;
 }
 
-static hvd_status_t plan(struct hvd_shm *s, struct hvd_shm_move *mv, struct hvd_err *err)
+static hvd_status_t prepare(struct hvd_shm *s, struct hvd_shm_move *mv, struct hvd_err *err)
 {
     switch ((int)mv->c->op) {
     case HVD_ALLREDUCE:
-        hvd_shm_plan_allreduce(s, mv);
+        hvd_shm_prepare_allreduce(s, mv);
         return HVD_OK;
     case HVD_BROADCAST:
-        hvd_shm_plan_broadcast(s, mv);
+        hvd_shm_prepare_broadcast(s, mv);
         return HVD_OK;
     case HVD_ALLGATHER:
-        hvd_shm_plan_allgather(s, mv);
+        hvd_shm_prepare_allgather(s, mv);
         return HVD_OK;
     case HVD_ALLTOALL:
-        return hvd_shm_plan_alltoall(s, mv, err);
+        return hvd_shm_prepare_alltoall(s, mv, err);
     case HVD_REDUCESCATTER:
-        hvd_shm_plan_reducescatter(s, mv);
+        hvd_shm_prepare_reducescatter(s, mv);
         return HVD_OK;
     default:
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "%s moves no data", hvd_op_name((int)mv->c->op));
@@ -155,7 +155,7 @@ hvd_status_t hvd_shm_start(struct hvd_transport *t, struct hvd_collective *c, st
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a collective");
     hvd_shm_tune_once(s);
     *mv = (struct hvd_shm_move){.c = c, .waits_for = -1};
-    hvd_status_t st = plan(s, mv, err);
+    hvd_status_t st = prepare(s, mv, err);
     if (st != HVD_OK) {
         put_back(s, mv);
         return st;
