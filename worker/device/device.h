@@ -40,7 +40,7 @@ struct hvd_device_copy {
 };
 
 /* The members of a process set, for collectives of the device's own. */
-struct hvd_device_group {
+struct hvd_device_set {
     uint32_t set;
     int rank; /* within the set */
     int size;
@@ -101,7 +101,7 @@ struct hvd_device_ops {
      */
     hvd_status_t (*make_key)(struct hvd_device_port *d, char key[HVD_DEVICE_KEY_MAX],
                              struct hvd_err *err);
-    hvd_status_t (*add_set)(struct hvd_device_port *d, const struct hvd_device_group *group,
+    hvd_status_t (*add_set)(struct hvd_device_port *d, const struct hvd_device_set *device_set,
                             const char key[HVD_DEVICE_KEY_MAX], struct hvd_err *err);
     void (*remove_set)(struct hvd_device_port *d, uint32_t set);
     hvd_status_t (*start)(struct hvd_device_port *d, struct hvd_device_stream *stream,

@@ -446,7 +446,7 @@ hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struc
 {
     struct hvd_set_device *on = set->on_device;
     struct hvd_staging *s = f->staging;
-    const struct hvd_device_group group = {
+    const struct hvd_device_set device_set = {
         .set = set->id, .rank = set->self.rank, .size = set->self.size, .ranks = set->ranks};
     hvd_status_t st = HVD_OK;
 
@@ -458,7 +458,7 @@ hvd_status_t hvd_staging_answer(struct hvd_engine *e, struct hvd_set *set, struc
         on->mode = STAGED;
         return HVD_OK;
     }
-    st = on->device->ops->add_set(on->device, &group, on->question, err);
+    st = on->device->ops->add_set(on->device, &device_set, on->question, err);
     if (st == HVD_OK)
         on->mode = DIRECT;
     return st;

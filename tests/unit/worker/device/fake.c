@@ -71,8 +71,8 @@ struct fake {
     int n_queries;
     int n_allocs;
     bool is_aborted;
-    struct hvd_device_group groups[MAX_SETS];
-    bool has_group[MAX_SETS];
+    struct hvd_device_set device_sets[MAX_SETS];
+    bool has_device_set[MAX_SETS];
 };
 
 static void die(const char *why)
@@ -249,13 +249,13 @@ static int64_t sum(const int64_t *counts, int n)
 
 static int64_t output_elements(const struct fake *f, const struct hvd_collective *c)
 {
-    const struct hvd_device_group *group = &f->groups[c->set];
+    const struct hvd_device_set *device_set = &f->device_sets[c->set];
 
     if (c->op == HVD_ALLGATHER)
-        return sum(c->counts, group->size);
+        return sum(c->counts, device_set->size);
     if (c->op == HVD_ALLTOALL)
-        return sum(c->received, group->size);
-    return c->op == HVD_REDUCESCATTER ? c->counts[group->rank] : c->count;
+        return sum(c->received, device_set->size);
+    return c->op == HVD_REDUCESCATTER ? c->counts[device_set->rank] : c->count;
 }
 
 static void start_inner(struct fake *f, struct item *item)
@@ -264,7 +264,7 @@ static void start_inner(struct fake *f, struct item *item)
     const size_t width = hvd_dtype_size((int)c->dtype);
     const size_t in = (size_t)c->count * width;
     const size_t out = (size_t)output_elements(f, c) * width;
-    const bool reads = c->op != HVD_BROADCAST || c->root == f->groups[c->set].rank;
+    const bool reads = c->op != HVD_BROADCAST || c->root == f->device_sets[c->set].rank;
 
     item->input = calloc(1, in + 1);
     item->output = calloc(1, out + 1);
@@ -528,7 +528,7 @@ static hvd_status_t fake_make_key(struct hvd_device_port *d, char key[HVD_DEVICE
     return HVD_OK;
 }
 
-static hvd_status_t fake_add_set(struct hvd_device_port *d, const struct hvd_device_group *group,
+static hvd_status_t fake_add_set(struct hvd_device_port *d, const struct hvd_device_set *device_set,
                                  const char key[HVD_DEVICE_KEY_MAX], struct hvd_err *err)
 {
     struct fake *f = fake_of(d);
@@ -537,22 +537,23 @@ static hvd_status_t fake_add_set(struct hvd_device_port *d, const struct hvd_dev
     for (int i = 0; i < HVD_DEVICE_KEY_MAX; i++)
         if (key[i] != (char)(i * 37 + 11))
             die("the key is not the one that rank 0 made");
-    if (group->set >= MAX_SETS || f->has_group[group->set])
+    if (device_set->set >= MAX_SETS || f->has_device_set[device_set->set])
         die("a set is made twice, or there are too many");
-    f->groups[group->set] = *group;
-    f->groups[group->set].ranks = NULL;
-    f->has_group[group->set] = true;
-    return group->set == 0 ? HVD_OK
-                           : mover->ops->add_set(mover, group->set, group->ranks, group->size, err);
+    f->device_sets[device_set->set] = *device_set;
+    f->device_sets[device_set->set].ranks = NULL;
+    f->has_device_set[device_set->set] = true;
+    return device_set->set == 0 ? HVD_OK
+                                : mover->ops->add_set(mover, device_set->set, device_set->ranks,
+                                                      device_set->size, err);
 }
 
 static void fake_remove_set(struct hvd_device_port *d, uint32_t set)
 {
     struct fake *f = fake_of(d);
 
-    if (set >= MAX_SETS || !f->has_group[set])
+    if (set >= MAX_SETS || !f->has_device_set[set])
         die("a set is removed that there is not");
-    f->has_group[set] = false;
+    f->has_device_set[set] = false;
 }
 
 static hvd_status_t fake_start(struct hvd_device_port *d, struct hvd_device_stream *stream,
@@ -563,7 +564,7 @@ static hvd_status_t fake_start(struct hvd_device_port *d, struct hvd_device_stre
 
     if (st != HVD_OK)
         return st;
-    if (c->set >= MAX_SETS || !f->has_group[c->set])
+    if (c->set >= MAX_SETS || !f->has_device_set[c->set])
         die("a collective of a set that was not made");
     if (c->pieces || (c->count > 0 && c->input && !is_ours(f, c->input)) ||
         (c->output && !is_ours(f, c->output)))
