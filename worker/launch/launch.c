@@ -440,7 +440,7 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
                                    grace,
                                    has_packets(l) ? HVD_RANK_PACKETS : HVD_RANK_STREAMS,
                                    NULL};
-    struct hvd_mpirun_plan plan = {
+    struct hvd_mpirun_command given = {
         .mpi_major = l->mpi_major,
         .hosts = &l->hosts,
         .ssh = l->ssh,
@@ -460,7 +460,7 @@ static hvd_status_t build_command(struct launch *l, struct hvd_err *err)
     };
 
     (void)snprintf(grace, sizeof(grace), "%" PRId64, o->stop_grace_s * 1000);
-    return hvd_mpirun_build(&plan, &l->argv, err);
+    return hvd_mpirun_build(&given, &l->argv, err);
 }
 
 /* The exact command, names of variables instead of values. */

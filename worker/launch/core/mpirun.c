@@ -113,49 +113,49 @@ static hvd_status_t add_setting(struct hvd_args *out, const char *flag, const ch
 }
 
 /* Whether Open MPI 4 would give the first ranks to this machine, which is not the first host. */
-static bool needs_sequence(const struct hvd_mpirun_plan *plan)
+static bool needs_sequence(const struct hvd_mpirun_command *given)
 {
-    const struct hvd_hosts *hosts = plan->hosts;
+    const struct hvd_hosts *hosts = given->hosts;
     bool is_here = false;
 
     for (size_t i = 1; i < hosts->n; i++)
         is_here = is_here || hosts->items[i].is_local;
-    return plan->mpi_major < 5 && is_here && !hosts->items[0].is_local &&
-           (!plan->binding || plan->binding->n == 0);
+    return given->mpi_major < 5 && is_here && !hosts->items[0].is_local &&
+           (!given->binding || given->binding->n == 0);
 }
 
 /* The hosts, and how many processes each takes: as a number, or in a sequence the name so often. */
-static hvd_status_t list_hosts(const struct hvd_mpirun_plan *plan, struct hvd_buf *list)
+static hvd_status_t list_hosts(const struct hvd_mpirun_command *given, struct hvd_buf *list)
 {
     hvd_status_t st = HVD_OK;
 
-    for (size_t i = 0; i < plan->hosts->n && st == HVD_OK; i++) {
-        const struct hvd_host *host = &plan->hosts->items[i];
+    for (size_t i = 0; i < given->hosts->n && st == HVD_OK; i++) {
+        const struct hvd_host *host = &given->hosts->items[i];
 
-        if (!needs_sequence(plan))
+        if (!needs_sequence(given))
             st = hvd_buf_printf(list, "%s%s:%" PRId64, i ? "," : "", host->name, host->slots);
-        for (int64_t k = 0; needs_sequence(plan) && k < host->slots && st == HVD_OK; k++)
+        for (int64_t k = 0; needs_sequence(given) && k < host->slots && st == HVD_OK; k++)
             st = hvd_buf_printf(list, "%s%s", i || k ? "," : "", host->name);
     }
     return st;
 }
 
-static hvd_status_t add_hosts(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+static hvd_status_t add_hosts(const struct hvd_mpirun_command *given, struct hvd_args *out,
                               struct hvd_err *err)
 {
     struct hvd_buf list = {0};
     hvd_status_t st;
 
     hvd_buf_init(&list, LIST_MAX);
-    st = list_hosts(plan, &list);
+    st = list_hosts(given, &list);
     if (st < 0)
         st = HVD_FAIL(err, st, 0,
                       "the host list does not fit into an argument of mpirun (%zu bytes)%s",
-                      LIST_MAX, needs_sequence(plan) ? ": put this machine first in it" : "");
+                      LIST_MAX, needs_sequence(given) ? ": put this machine first in it" : "");
     else
         st = hvd_args_add(out, "-np", err);
     if (st == HVD_OK)
-        st = hvd_args_addf(out, err, "%" PRId64, hvd_hosts_slots(plan->hosts));
+        st = hvd_args_addf(out, err, "%" PRId64, hvd_hosts_slots(given->hosts));
     if (st == HVD_OK)
         st = hvd_args_add_all(out, (const char *const[]){"-H", list.data, NULL}, err);
     hvd_buf_fini(&list);
@@ -163,14 +163,14 @@ static hvd_status_t add_hosts(const struct hvd_mpirun_plan *plan, struct hvd_arg
 }
 
 /* How ssh starts the daemons on the other hosts. */
-static hvd_status_t add_ssh(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+static hvd_status_t add_ssh(const struct hvd_mpirun_command *given, struct hvd_args *out,
                             struct hvd_err *err)
 {
-    const bool is_4 = plan->mpi_major < 5;
+    const bool is_4 = given->mpi_major < 5;
     const char *flag = is_4 ? "--mca" : "--prtemca";
     struct hvd_args ssh = {0};
     struct hvd_buf text = {0};
-    hvd_status_t st = hvd_mpirun_ssh_options(&plan->ssh, &ssh, err);
+    hvd_status_t st = hvd_mpirun_ssh_options(&given->ssh, &ssh, err);
 
     hvd_buf_init(&text, (size_t)1 << 16);
     for (size_t i = 0; i < ssh.n && st == HVD_OK; i++)
@@ -179,7 +179,7 @@ static hvd_status_t add_ssh(const struct hvd_mpirun_plan *plan, struct hvd_args 
         st = add_setting(out, flag, is_4 ? "plm_rsh_agent" : "plm_ssh_agent", "ssh", err);
     if (st == HVD_OK)
         st = add_setting(out, flag, is_4 ? "plm_rsh_args" : "plm_ssh_args", text.data, err);
-    if (st == HVD_OK && plan->hosts->n >= MANY_HOSTS)
+    if (st == HVD_OK && given->hosts->n >= MANY_HOSTS)
         st = add_setting(out, flag, is_4 ? "plm_rsh_no_tree_spawn" : "plm_ssh_no_tree_spawn", "1",
                          err);
     hvd_buf_fini(&text);
@@ -188,15 +188,15 @@ static hvd_status_t add_ssh(const struct hvd_mpirun_plan *plan, struct hvd_args 
 }
 
 /* What the daemons on the other hosts are started by. */
-static hvd_status_t add_agent(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+static hvd_status_t add_agent(const struct hvd_mpirun_command *given, struct hvd_args *out,
                               struct hvd_err *err)
 {
-    const bool is_4 = plan->mpi_major < 5;
+    const bool is_4 = given->mpi_major < 5;
     struct hvd_buf words = {0};
     hvd_status_t st;
 
     hvd_buf_init(&words, LIST_MAX);
-    st = hvd_buf_printf(&words, "%s %s", plan->daemon_wrapper, is_4 ? "orted" : "prted");
+    st = hvd_buf_printf(&words, "%s %s", given->daemon_wrapper, is_4 ? "orted" : "prted");
     if (st == HVD_OK)
         st = add_setting(out, is_4 ? "--mca" : "--prtemca",
                          is_4 ? "orte_launch_agent" : "prte_launch_agent", words.data, err);
@@ -205,21 +205,21 @@ static hvd_status_t add_agent(const struct hvd_mpirun_plan *plan, struct hvd_arg
 }
 
 /* How the daemons on the other hosts are started and talk. */
-static hvd_status_t add_remote(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+static hvd_status_t add_remote(const struct hvd_mpirun_command *given, struct hvd_args *out,
                                struct hvd_err *err)
 {
-    const bool is_4 = plan->mpi_major < 5;
+    const bool is_4 = given->mpi_major < 5;
     const char *flag = is_4 ? "--mca" : "--prtemca";
-    hvd_status_t st = plan->ssh.way == HVD_WAY_SSH ? add_ssh(plan, out, err) : HVD_OK;
+    hvd_status_t st = given->ssh.way == HVD_WAY_SSH ? add_ssh(given, out, err) : HVD_OK;
 
     if (st == HVD_OK)
         st = add_setting(out, flag, is_4 ? "orte_keep_fqdn_hostnames" : "prte_keep_fqdn_hostnames",
                          "1", err);
-    if (st == HVD_OK && plan->daemon_wrapper)
-        st = add_agent(plan, out, err);
-    if (st == HVD_OK && plan->interfaces)
+    if (st == HVD_OK && given->daemon_wrapper)
+        st = add_agent(given, out, err);
+    if (st == HVD_OK && given->interfaces)
         st = add_setting(out, flag, is_4 ? "oob_tcp_if_include" : "prte_if_include",
-                         plan->interfaces, err);
+                         given->interfaces, err);
     return st;
 }
 
@@ -235,72 +235,72 @@ static hvd_status_t add_copies(struct hvd_args *out, const struct hvd_args *more
 }
 
 /* What the processes themselves need to know. */
-static hvd_status_t add_process_settings(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
-                                         struct hvd_err *err)
+static hvd_status_t add_process_settings(const struct hvd_mpirun_command *given,
+                                         struct hvd_args *out, struct hvd_err *err)
 {
-    const bool is_4 = plan->mpi_major < 5;
+    const bool is_4 = given->mpi_major < 5;
     hvd_status_t st = HVD_OK;
 
-    if (!plan->can_ptrace)
+    if (!given->can_ptrace)
         st = add_setting(out, "--mca", is_4 ? "btl_vader_single_copy_mechanism" : "smsc",
                          is_4 ? "none" : "^cma", err);
-    if (st == HVD_OK && plan->is_crowded)
+    if (st == HVD_OK && given->is_crowded)
         st = add_setting(out, "--mca", "mpi_yield_when_idle", "1", err);
-    if (st == HVD_OK && (plan->is_tcp || plan->is_alone))
+    if (st == HVD_OK && (given->is_tcp || given->is_alone))
         st = add_setting(out, "--mca", "pml", "ob1", err);
-    if (st == HVD_OK && plan->is_tcp)
+    if (st == HVD_OK && given->is_tcp)
         st = add_setting(out, "--mca", "btl", is_4 ? "self,vader,tcp" : "self,sm,tcp", err);
-    else if (st == HVD_OK && plan->is_alone)
+    else if (st == HVD_OK && given->is_alone)
         st = add_setting(out, "--mca", "btl", is_4 ? "self,vader" : "self,sm", err);
-    if (st == HVD_OK && plan->interfaces)
-        st = add_setting(out, "--mca", "btl_tcp_if_include", plan->interfaces, err);
-    for (size_t i = 0; plan->names[i] && st == HVD_OK; i++)
-        st = hvd_args_add_all(out, (const char *const[]){"-x", plan->names[i], NULL}, err);
+    if (st == HVD_OK && given->interfaces)
+        st = add_setting(out, "--mca", "btl_tcp_if_include", given->interfaces, err);
+    for (size_t i = 0; given->names[i] && st == HVD_OK; i++)
+        st = hvd_args_add_all(out, (const char *const[]){"-x", given->names[i], NULL}, err);
     return st;
 }
 
 /* Open MPI 5 holds a line back until it is complete, also the prompt of a debugger, unless told. */
-static hvd_status_t add_raw(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+static hvd_status_t add_raw(const struct hvd_mpirun_command *given, struct hvd_args *out,
                             struct hvd_err *err)
 {
-    if (plan->mpi_major < 5 || !plan->is_typed)
+    if (given->mpi_major < 5 || !given->is_typed)
         return HVD_OK;
-    for (size_t i = 0; plan->mpi_args && i < plan->mpi_args->n; i++)
-        if (strcmp(plan->mpi_args->items[i], "--output") == 0)
+    for (size_t i = 0; given->mpi_args && i < given->mpi_args->n; i++)
+        if (strcmp(given->mpi_args->items[i], "--output") == 0)
             return HVD_OK;
     return hvd_args_add_all(out, (const char *const[]){"--output", ":raw", NULL}, err);
 }
 
-hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_command *given, struct hvd_args *out,
                               struct hvd_err *err)
 {
     static const char *const by_slot[] = {"--bind-to", "none", "--map-by", "slot", NULL};
     static const char *const in_sequence[] = {"--bind-to", "none", "--map-by", "seq", NULL};
-    const char *const *placing = needs_sequence(plan) ? in_sequence : by_slot;
+    const char *const *placing = needs_sequence(given) ? in_sequence : by_slot;
     bool has_remote = false;
     hvd_status_t st = hvd_args_add(out, "mpirun", err);
 
-    for (size_t i = 0; i < plan->hosts->n; i++)
-        has_remote = has_remote || !plan->hosts->items[i].is_local;
-    if (st == HVD_OK && plan->is_root)
+    for (size_t i = 0; i < given->hosts->n; i++)
+        has_remote = has_remote || !given->hosts->items[i].is_local;
+    if (st == HVD_OK && given->is_root)
         st = hvd_args_add(out, "--allow-run-as-root", err);
     if (st == HVD_OK)
-        st = add_hosts(plan, out, err);
+        st = add_hosts(given, out, err);
     if (st == HVD_OK)
-        st = plan->binding && plan->binding->n ? add_copies(out, plan->binding, err)
-                                               : hvd_args_add_all(out, placing, err);
+        st = given->binding && given->binding->n ? add_copies(out, given->binding, err)
+                                                 : hvd_args_add_all(out, placing, err);
     if (st == HVD_OK && has_remote)
-        st = add_remote(plan, out, err);
+        st = add_remote(given, out, err);
     if (st == HVD_OK)
-        st = add_process_settings(plan, out, err);
+        st = add_process_settings(given, out, err);
     if (st == HVD_OK)
-        st = add_raw(plan, out, err);
+        st = add_raw(given, out, err);
     if (st == HVD_OK)
-        st = add_copies(out, plan->mpi_args, err);
+        st = add_copies(out, given->mpi_args, err);
     if (st == HVD_OK)
-        st = hvd_args_add_all(out, plan->rank_wrapper, err);
+        st = hvd_args_add_all(out, given->rank_wrapper, err);
     if (st == HVD_OK)
-        st = hvd_args_add_all(out, plan->command, err);
+        st = hvd_args_add_all(out, given->command, err);
     if (st < 0)
         hvd_args_fini(out);
     return st;

@@ -28,7 +28,7 @@ struct hvd_launch_ssh {
 };
 
 /* All that decides the command line of mpirun. Everything is borrowed. */
-struct hvd_mpirun_plan {
+struct hvd_mpirun_command {
     int mpi_major;
     const struct hvd_hosts *hosts; /* what the processes fill exactly */
     struct hvd_launch_ssh ssh;
@@ -54,7 +54,7 @@ struct hvd_mpirun_plan {
 hvd_status_t hvd_mpirun_parse_version(struct hvd_strview text, int *out_major, struct hvd_err *err);
 
 /* Fills *out, which must be empty, with mpirun's arguments. On failure it is empty. */
-hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_plan *plan, struct hvd_args *out,
+hvd_status_t hvd_mpirun_build(const struct hvd_mpirun_command *given, struct hvd_args *out,
                               struct hvd_err *err);
 
 /*

@@ -35,7 +35,7 @@ static void versions_of_open_mpi_are_read_and_others_refused(void **state)
 }
 
 /* Builds the command of the plan for a host list and compares it, quoted, with the expected one. */
-static void check_command(struct hvd_mpirun_plan plan, const char *list, bool is_local,
+static void check_command(struct hvd_mpirun_command given, const char *list, bool is_local,
                           const char *expected)
 {
     struct hvd_hosts hosts = {0};
@@ -46,8 +46,8 @@ static void check_command(struct hvd_mpirun_plan plan, const char *list, bool is
     assert_int_equal(hvd_hosts_parse_list(list, &hosts, NULL), HVD_OK);
     for (size_t i = 0; i < hosts.n; i++)
         hosts.items[i].is_local = is_local;
-    plan.hosts = &hosts;
-    assert_int_equal(hvd_mpirun_build(&plan, &args, NULL), HVD_OK);
+    given.hosts = &hosts;
+    assert_int_equal(hvd_mpirun_build(&given, &args, NULL), HVD_OK);
     assert_int_equal(hvd_args_quote_all(&text, &args), HVD_OK);
     assert_string_equal(text.data, expected);
     hvd_buf_fini(&text);
@@ -57,37 +57,37 @@ static void check_command(struct hvd_mpirun_plan plan, const char *list, bool is
 
 static void here_no_ssh_is_configured(void **state)
 {
-    const struct hvd_mpirun_plan plan = {.mpi_major = 4,
-                                         .can_ptrace = true,
-                                         .names = names,
-                                         .rank_wrapper = wrapper,
-                                         .command = command};
+    const struct hvd_mpirun_command given = {.mpi_major = 4,
+                                             .can_ptrace = true,
+                                             .names = names,
+                                             .rank_wrapper = wrapper,
+                                             .command = command};
 
     (void)state;
-    check_command(plan, "localhost:2", true,
+    check_command(given, "localhost:2", true,
                   "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot -x HOROVOD_LAUNCH_ENV "
                   "/bin/horovodrun --rank-exec n prefix train --name 'a b'");
 }
 
 static void ranks_of_one_host_open_no_port(void **state)
 {
-    struct hvd_mpirun_plan plan = {.mpi_major = 4,
-                                   .can_ptrace = true,
-                                   .is_alone = true,
-                                   .names = none,
-                                   .rank_wrapper = none,
-                                   .command = command};
+    struct hvd_mpirun_command given = {.mpi_major = 4,
+                                       .can_ptrace = true,
+                                       .is_alone = true,
+                                       .names = none,
+                                       .rank_wrapper = none,
+                                       .command = command};
 
     (void)state;
-    check_command(plan, "localhost:2", true,
+    check_command(given, "localhost:2", true,
                   "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --mca pml ob1 --mca "
                   "btl self,vader train --name 'a b'");
-    plan.mpi_major = 5;
-    check_command(plan, "localhost:2", true,
+    given.mpi_major = 5;
+    check_command(given, "localhost:2", true,
                   "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --mca pml ob1 --mca "
                   "btl self,sm train --name 'a b'");
-    plan.is_tcp = true; /* asked for */
-    check_command(plan, "localhost:2", true,
+    given.is_tcp = true; /* asked for */
+    check_command(given, "localhost:2", true,
                   "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --mca pml ob1 --mca "
                   "btl self,sm,tcp train --name 'a b'");
 }
@@ -95,25 +95,25 @@ static void ranks_of_one_host_open_no_port(void **state)
 static void a_prompt_at_a_terminal_is_not_held_back_by_open_mpi_5(void **state)
 {
     struct hvd_args more = {0};
-    struct hvd_mpirun_plan plan = {.mpi_major = 5,
-                                   .can_ptrace = true,
-                                   .is_typed = true,
-                                   .mpi_args = &more,
-                                   .names = none,
-                                   .rank_wrapper = none,
-                                   .command = command};
+    struct hvd_mpirun_command given = {.mpi_major = 5,
+                                       .can_ptrace = true,
+                                       .is_typed = true,
+                                       .mpi_args = &more,
+                                       .names = none,
+                                       .rank_wrapper = none,
+                                       .command = command};
 
     (void)state;
-    check_command(plan, "localhost:2", true,
+    check_command(given, "localhost:2", true,
                   "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --output :raw train "
                   "--name 'a b'");
     assert_int_equal(hvd_args_split(&more, "--output tag", NULL), HVD_OK);
-    check_command(plan, "localhost:2", true,
+    check_command(given, "localhost:2", true,
                   "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --output tag train "
                   "--name 'a b'");
-    plan.mpi_args = NULL;
-    plan.mpi_major = 4;
-    check_command(plan, "localhost:2", true,
+    given.mpi_args = NULL;
+    given.mpi_major = 4;
+    check_command(given, "localhost:2", true,
                   "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot train --name 'a b'");
     hvd_args_fini(&more);
 }
@@ -126,14 +126,14 @@ static void ranks_follow_the_list_wherever_this_machine_stands_in_it(void **stat
     struct hvd_buf text = {0};
     struct hvd_hosts hosts = {0};
     struct hvd_err err = {0};
-    struct hvd_mpirun_plan plan = {.mpi_major = 4,
-                                   .ssh = {.way = HVD_WAY_SRUN},
-                                   .hosts = &hosts,
-                                   .can_ptrace = true,
-                                   .binding = &binding,
-                                   .names = none,
-                                   .rank_wrapper = none,
-                                   .command = command};
+    struct hvd_mpirun_command given = {.mpi_major = 4,
+                                       .ssh = {.way = HVD_WAY_SRUN},
+                                       .hosts = &hosts,
+                                       .can_ptrace = true,
+                                       .binding = &binding,
+                                       .names = none,
+                                       .rank_wrapper = none,
+                                       .command = command};
     static const char *const expected[] = {
         "mpirun -np 4 -H w,w,e,s --bind-to none --map-by seq ",
         "mpirun -np 4 -H w:2,e:1,s:1 --bind-to none --map-by slot ",
@@ -145,10 +145,10 @@ static void ranks_follow_the_list_wherever_this_machine_stands_in_it(void **stat
     assert_int_equal(hvd_hosts_parse_list("w:2,e:1,s:1", &hosts, NULL), HVD_OK);
     hosts.items[1].is_local = true;
     for (size_t i = 0; i < 3; i++) {
-        plan.mpi_major = i == 1 ? 5 : 4;
+        given.mpi_major = i == 1 ? 5 : 4;
         if (i == 2)
             assert_int_equal(hvd_args_split(&binding, "--map-by node", NULL), HVD_OK);
-        assert_int_equal(hvd_mpirun_build(&plan, &args, NULL), HVD_OK);
+        assert_int_equal(hvd_mpirun_build(&given, &args, NULL), HVD_OK);
         hvd_buf_reset(&text);
         assert_int_equal(hvd_args_quote_all(&text, &args), HVD_OK);
         assert_memory_equal(text.data, expected[i], strlen(expected[i]));
@@ -156,7 +156,7 @@ static void ranks_follow_the_list_wherever_this_machine_stands_in_it(void **stat
     }
     hvd_args_fini(&binding);
     hosts.items[0].slots = 100000;
-    assert_int_equal(hvd_mpirun_build(&plan, &args, &err), HVD_ERR_TOO_LARGE);
+    assert_int_equal(hvd_mpirun_build(&given, &args, &err), HVD_ERR_TOO_LARGE);
     assert_non_null(strstr(err.msg, "put this machine first"));
     hvd_hosts_fini(&hosts);
     hvd_buf_fini(&text);
@@ -164,15 +164,15 @@ static void ranks_follow_the_list_wherever_this_machine_stands_in_it(void **stat
 
 static void root_crowding_and_missing_capabilities_are_told_to_open_mpi_4(void **state)
 {
-    const struct hvd_mpirun_plan plan = {.mpi_major = 4,
-                                         .is_root = true,
-                                         .is_crowded = true,
-                                         .names = none,
-                                         .rank_wrapper = none,
-                                         .command = command};
+    const struct hvd_mpirun_command given = {.mpi_major = 4,
+                                             .is_root = true,
+                                             .is_crowded = true,
+                                             .names = none,
+                                             .rank_wrapper = none,
+                                             .command = command};
 
     (void)state;
-    check_command(plan, "localhost:8", true,
+    check_command(given, "localhost:8", true,
                   "mpirun --allow-run-as-root -np 8 -H localhost:8 --bind-to none --map-by slot "
                   "--mca btl_vader_single_copy_mechanism none --mca mpi_yield_when_idle 1 "
                   "train --name 'a b'");
@@ -180,17 +180,17 @@ static void root_crowding_and_missing_capabilities_are_told_to_open_mpi_4(void *
 
 static void other_hosts_are_reached_by_open_mpi_4_with_the_users_port_and_key(void **state)
 {
-    const struct hvd_mpirun_plan plan = {.mpi_major = 4,
-                                         .can_ptrace = true,
-                                         .ssh = {.port = 2222, .identity = "/k"},
-                                         .interfaces = "eth0",
-                                         .daemon_wrapper = "/h --session-exec",
-                                         .names = none,
-                                         .rank_wrapper = none,
-                                         .command = command};
+    const struct hvd_mpirun_command given = {.mpi_major = 4,
+                                             .can_ptrace = true,
+                                             .ssh = {.port = 2222, .identity = "/k"},
+                                             .interfaces = "eth0",
+                                             .daemon_wrapper = "/h --session-exec",
+                                             .names = none,
+                                             .rank_wrapper = none,
+                                             .command = command};
 
     (void)state;
-    check_command(plan, "a.b:1,c.b:2", false,
+    check_command(given, "a.b:1,c.b:2", false,
                   "mpirun -np 3 -H a.b:1,c.b:2 --bind-to none --map-by slot "
                   "--mca plm_rsh_agent ssh --mca plm_rsh_args '-o BatchMode=yes "
                   "-o StrictHostKeyChecking=accept-new -p 2222 -i /k' "
@@ -201,15 +201,15 @@ static void other_hosts_are_reached_by_open_mpi_4_with_the_users_port_and_key(vo
 
 static void open_mpi_5_has_its_own_names_and_the_operators_ssh_config_is_used(void **state)
 {
-    const struct hvd_mpirun_plan plan = {.mpi_major = 5,
-                                         .ssh = {.config = "/etc/horovod/hosts/ssh_config"},
-                                         .daemon_wrapper = "/h --session-exec",
-                                         .names = none,
-                                         .rank_wrapper = none,
-                                         .command = command};
+    const struct hvd_mpirun_command given = {.mpi_major = 5,
+                                             .ssh = {.config = "/etc/horovod/hosts/ssh_config"},
+                                             .daemon_wrapper = "/h --session-exec",
+                                             .names = none,
+                                             .rank_wrapper = none,
+                                             .command = command};
 
     (void)state;
-    check_command(plan, "a.b:1", false,
+    check_command(given, "a.b:1", false,
                   "mpirun -np 1 -H a.b:1 --bind-to none --map-by slot --prtemca plm_ssh_agent ssh "
                   "--prtemca plm_ssh_args '-o BatchMode=yes -F /etc/horovod/hosts/ssh_config' "
                   "--prtemca prte_keep_fqdn_hostnames 1 "
@@ -222,32 +222,32 @@ static void the_users_own_arguments_come_last_and_replace_the_placing(void **sta
     static char *const words[] = {"--bind-to", "core", "--x y", NULL};
     struct hvd_args binding = {.items = (char **)words, .n = 2};
     struct hvd_args more = {.items = (char **)words + 2, .n = 1};
-    const struct hvd_mpirun_plan plan = {.mpi_major = 5,
-                                         .is_tcp = true,
-                                         .can_ptrace = true,
-                                         .binding = &binding,
-                                         .mpi_args = &more,
-                                         .names = none,
-                                         .rank_wrapper = wrapper,
-                                         .command = command};
+    const struct hvd_mpirun_command given = {.mpi_major = 5,
+                                             .is_tcp = true,
+                                             .can_ptrace = true,
+                                             .binding = &binding,
+                                             .mpi_args = &more,
+                                             .names = none,
+                                             .rank_wrapper = wrapper,
+                                             .command = command};
 
     (void)state;
-    check_command(plan, "localhost:1", true,
+    check_command(given, "localhost:1", true,
                   "mpirun -np 1 -H localhost:1 --bind-to core --mca pml ob1 --mca btl self,sm,tcp "
                   "'--x y' /bin/horovodrun --rank-exec n prefix train --name 'a b'");
 }
 
 static void slurm_starts_the_daemons_itself(void **state)
 {
-    const struct hvd_mpirun_plan plan = {.mpi_major = 4,
-                                         .can_ptrace = true,
-                                         .ssh = {.way = HVD_WAY_SRUN, .port = 22},
-                                         .names = none,
-                                         .rank_wrapper = none,
-                                         .command = command};
+    const struct hvd_mpirun_command given = {.mpi_major = 4,
+                                             .can_ptrace = true,
+                                             .ssh = {.way = HVD_WAY_SRUN, .port = 22},
+                                             .names = none,
+                                             .rank_wrapper = none,
+                                             .command = command};
 
     (void)state;
-    check_command(plan, "n1:1", false,
+    check_command(given, "n1:1", false,
                   "mpirun -np 1 -H n1:1 --bind-to none --map-by slot "
                   "--mca orte_keep_fqdn_hostnames 1 train --name 'a b'");
 }
@@ -290,19 +290,19 @@ static void a_host_is_reached_by_the_way_that_there_is(void **state)
 static void every_allocation_may_fail(void **state)
 {
     struct hvd_hosts hosts = {0};
-    const struct hvd_mpirun_plan plan = {.mpi_major = 4,
-                                         .hosts = &hosts,
-                                         .ssh = {.port = 1, .identity = "/k"},
-                                         .interfaces = "eth0",
-                                         .names = names,
-                                         .rank_wrapper = wrapper,
-                                         .command = command};
+    const struct hvd_mpirun_command given = {.mpi_major = 4,
+                                             .hosts = &hosts,
+                                             .ssh = {.port = 1, .identity = "/k"},
+                                             .interfaces = "eth0",
+                                             .names = names,
+                                             .rank_wrapper = wrapper,
+                                             .command = command};
 
     (void)state;
     assert_int_equal(hvd_hosts_parse_list("a,b", &hosts, NULL), HVD_OK);
     HVD_MEM_TORTURE({
         struct hvd_args args = {0};
-        hvd_status_t st = hvd_mpirun_build(&plan, &args, NULL);
+        hvd_status_t st = hvd_mpirun_build(&given, &args, NULL);
 
         assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
         assert_true(st == HVD_OK || args.n == 0);
