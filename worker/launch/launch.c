@@ -397,13 +397,13 @@ static bool is_plain(const char *text)
  * NULL: they are not. */
 static const char *wrap_daemons(struct launch *l)
 {
-    const char *place = hvd_session_place(false);
+    const char *folder = hvd_session_folder(false);
 
-    place = place ? place : "-";
-    if (!l->has_wrapper || !is_plain(l->self) || !is_plain(place) ||
+    folder = folder ? folder : "-";
+    if (!l->has_wrapper || !is_plain(l->self) || !is_plain(folder) ||
         hvd_session_is_chosen(&l->options->mpi_args) ||
         snprintf(l->daemon_wrapper, sizeof(l->daemon_wrapper), "%s " HVD_SESSION_EXEC " %s",
-                 l->self, place) >= (int)sizeof(l->daemon_wrapper))
+                 l->self, folder) >= (int)sizeof(l->daemon_wrapper))
         return NULL;
     return l->daemon_wrapper;
 }
@@ -519,7 +519,7 @@ static hvd_status_t run_job(struct launch *l, int *out_code, struct hvd_err *err
     if (l->options->is_verbose)
         show_command(l);
     if (wants_session(l))
-        st = hvd_session_open(&session, l->self, hvd_session_place(true), l->mpi_major, err);
+        st = hvd_session_open(&session, l->self, hvd_session_folder(true), l->mpi_major, err);
     if (st == HVD_OK)
         st = hvd_session_export(&session, l->mpi_major, err);
     if (st == HVD_OK)

@@ -204,21 +204,21 @@ static bool has_room(const struct hvd_session_folder *folder, size_t size)
 
 /* Makes the folder for files in the first of the places that has room; appends those to `full` that
  * have none. */
-static void make_files(struct hvd_session *session, const char *const *places, size_t room,
+static void make_files(struct hvd_session *session, const char *const *folders, size_t room,
                        struct hvd_buf *full)
 {
     struct hvd_session_folder *files = &session->files;
 
-    for (; *places && files->fd < 0; places++) {
-        sweep(*places);
-        if (!make_in(files, *places) && !is_without_room(errno))
+    for (; *folders && files->fd < 0; folders++) {
+        sweep(*folders);
+        if (!make_in(files, *folders) && !is_without_room(errno))
             continue;
         if (files->fd >= 0 && has_room(files, room))
             break;
         if (files->fd >= 0)
             remove_tree(files->path);
         hvd_process_close(&files->fd);
-        (void)!hvd_buf_printf(full, "%s%.300s", full->len ? " and " : "", *places);
+        (void)!hvd_buf_printf(full, "%s%.300s", full->len ? " and " : "", *folders);
     }
 }
 
@@ -231,22 +231,22 @@ static bool has_string(const char *const *list, const char *text)
 }
 
 /* Makes the folder for files, or says why there is none. */
-static hvd_status_t open_files(struct hvd_session *session, const char *place, int mpi_major,
+static hvd_status_t open_files(struct hvd_session *session, const char *folder, int mpi_major,
                                struct hvd_err *err)
 {
     /* As Open MPI looks for a place. */
-    const char *const all[] = {place, getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp"};
-    const char *places[sizeof(all) / sizeof(all[0]) + 1] = {0};
+    const char *const all[] = {folder, getenv("TMPDIR"), getenv("TEMP"), getenv("TMP"), "/tmp"};
+    const char *folders[sizeof(all) / sizeof(all[0]) + 1] = {0};
     char host[256] = "";
     struct hvd_buf full = {0};
     size_t n = 0;
     hvd_status_t st = HVD_OK;
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        if (all[i] && all[i][0] == '/' && !has_string(places, all[i]))
-            places[n++] = all[i];
+        if (all[i] && all[i][0] == '/' && !has_string(folders, all[i]))
+            folders[n++] = all[i];
     hvd_buf_init(&full, 2048);
-    make_files(session, places, room_of(mpi_major), &full);
+    make_files(session, folders, room_of(mpi_major), &full);
     (void)gethostname(host, sizeof(host) - 1);
     if (full.len > 0 && session->files.fd < 0)
         st = HVD_FAIL(err, HVD_ERR_SYSTEM, ENOSPC,
@@ -264,13 +264,13 @@ static hvd_status_t open_files(struct hvd_session *session, const char *place, i
     return st;
 }
 
-hvd_status_t hvd_session_open(struct hvd_session *session, const char *self, const char *place,
+hvd_status_t hvd_session_open(struct hvd_session *session, const char *self, const char *folder,
                               int mpi_major, struct hvd_err *err)
 {
     hvd_status_t st;
 
     *session = HVD_SESSION_NONE;
-    st = open_files(session, place, mpi_major, err);
+    st = open_files(session, folder, mpi_major, err);
     if (st < 0)
         return st;
     sweep(SHARED_BASE);
@@ -360,7 +360,7 @@ hvd_status_t hvd_session_share(struct hvd_err *err)
     return st;
 }
 
-const char *hvd_session_place(bool is_here)
+const char *hvd_session_folder(bool is_here)
 {
     for (size_t i = 0; i < 2; i++) {
         if (getenv(everywhere[i]))
@@ -413,7 +413,7 @@ int hvd_session_keep(int argc, char **argv)
 
 /* Takes the places that are another host's from the arguments of a daemon, "-mca NAME VALUE":
  * mpirun passes on what it was told of its own. */
-static void drop_places(char **argv)
+static void drop_folders(char **argv)
 {
     size_t n = 0;
 
@@ -435,7 +435,7 @@ int hvd_session_exec(int argc, char **argv)
 
     if (argc < 4)
         return 2;
-    drop_places(argv + 4);
+    drop_folders(argv + 4);
     if (n > 0) {
         const int mpi_major = hvd_str_has_suffix(argv[3], "orted") ? 4 : 5;
         struct hvd_err err = {0};

@@ -39,7 +39,7 @@ struct hvd_session {
  * next one, with a line on standard error. HVD_ERR_SYSTEM, without folders, where there was one
  * without room and no other: err names the places.
  */
-hvd_status_t hvd_session_open(struct hvd_session *session, const char *self, const char *place,
+hvd_status_t hvd_session_open(struct hvd_session *session, const char *self, const char *folder,
                               int mpi_major, struct hvd_err *err);
 
 /* Removes the folders and ends the keeper: what used them on this host has ended. */
@@ -55,8 +55,8 @@ hvd_status_t hvd_session_export(const struct hvd_session *session, int mpi_major
  * unless that has one already. Without a folder on this host changes nothing. HVD_ERR_NOMEM. */
 hvd_status_t hvd_session_share(struct hvd_err *err);
 
-/* The place for files that variables name to mpirun, for this host or for others; NULL: none. */
-const char *hvd_session_place(bool is_here);
+/* The folder for files that variables name to mpirun, for this host or for others; NULL: none. */
+const char *hvd_session_folder(bool is_here);
 
 /* Whether the user tells mpirun otherwise where to keep its files, or how to start daemons: then a
  * folder of ours has no place. */

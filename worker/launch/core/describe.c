@@ -16,13 +16,13 @@
 #define HOST_WORD " on host "
 
 /* A rank with its host, as a text has it: "rank 2 on host w". */
-struct place {
+struct mention {
     int64_t rank;
     struct hvd_strview host;
 };
 
-/* Finds the next place in a text and moves *at behind it; false: there is none. */
-static bool find_place(const char **at, struct place *place)
+/* Finds the next mention in a text and moves *at behind it; false: there is none. */
+static bool find_mention(const char **at, struct mention *mention)
 {
     const int64_t range[2] = {0, INT32_MAX};
     const char *word;
@@ -33,14 +33,14 @@ static bool find_place(const char **at, struct place *place)
 
         *at = digits + n;
         if (strncmp(*at, HOST_WORD, strlen(HOST_WORD)) != 0 ||
-            hvd_str_parse_int64((struct hvd_strview){digits, n}, range, &place->rank, NULL) !=
+            hvd_str_parse_int64((struct hvd_strview){digits, n}, range, &mention->rank, NULL) !=
                 HVD_OK)
             continue;
         *at += strlen(HOST_WORD);
-        place->host = (struct hvd_strview){*at, strcspn(*at, " ,:;()\"\n")};
-        while (place->host.len > 0 && place->host.data[place->host.len - 1] == '.')
-            place->host.len--; /* of a sentence */
-        *at += place->host.len;
+        mention->host = (struct hvd_strview){*at, strcspn(*at, " ,:;()\"\n")};
+        while (mention->host.len > 0 && mention->host.data[mention->host.len - 1] == '.')
+            mention->host.len--; /* of a sentence */
+        *at += mention->host.len;
         return true;
     }
     return false;
@@ -48,10 +48,10 @@ static bool find_place(const char **at, struct place *place)
 
 /* The host that a rank calls by that name, as the list names it: the same name, or the entry of
  * that rank when it starts so; else that name. */
-static struct hvd_strview name_place(const struct place *place, const struct hvd_hosts *hosts)
+static struct hvd_strview name_mention(const struct mention *mention, const struct hvd_hosts *hosts)
 {
-    const char *listed = hvd_hosts_of_rank(hosts, place->rank);
-    const struct hvd_strview own = place->host;
+    const char *listed = hvd_hosts_of_rank(hosts, mention->rank);
+    const struct hvd_strview own = mention->host;
     size_t label = 0;
 
     for (size_t i = 0; i < hosts->n; i++)
@@ -70,14 +70,14 @@ static struct hvd_strview name_place(const struct place *place, const struct hvd
 static struct hvd_strview name_host(const struct hvd_report *report, const struct hvd_hosts *hosts)
 {
     const char *listed = hvd_hosts_of_rank(hosts, report->rank);
-    struct place place = {.rank = report->rank, .host = hvd_strview_of(report->host)};
+    struct mention mention = {.rank = report->rank, .host = hvd_strview_of(report->host)};
     const char *at = report->line;
 
-    if (place.host.len > 0)
-        return name_place(&place, hosts);
-    while (listed && find_place(&at, &place))
-        if (place.host.len > 0 && hvd_hosts_of_rank(hosts, place.rank) == listed)
-            return name_place(&place, hosts);
+    if (mention.host.len > 0)
+        return name_mention(&mention, hosts);
+    while (listed && find_mention(&at, &mention))
+        if (mention.host.len > 0 && hvd_hosts_of_rank(hosts, mention.rank) == listed)
+            return name_mention(&mention, hosts);
     return hvd_strview_of(listed ? listed : "unknown");
 }
 
@@ -87,15 +87,15 @@ static void unify_hosts(const struct hvd_hosts *hosts, char *out, size_t size)
     char text[HVD_REPORT_MAX];
     const char *done = text;
     const char *at = text;
-    struct place place;
+    struct mention mention;
     size_t len = 0;
 
     (void)snprintf(text, sizeof(text), "%s", out);
     out[0] = '\0';
-    while (len < size && find_place(&at, &place)) {
-        const struct hvd_strview name = name_place(&place, hosts);
+    while (len < size && find_mention(&at, &mention)) {
+        const struct hvd_strview name = name_mention(&mention, hosts);
 
-        len += (size_t)snprintf(out + len, size - len, "%.*s%.*s", (int)(place.host.data - done),
+        len += (size_t)snprintf(out + len, size - len, "%.*s%.*s", (int)(mention.host.data - done),
                                 done, (int)name.len, name.data);
         done = at;
     }

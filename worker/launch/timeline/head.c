@@ -41,8 +41,7 @@ static hvd_status_t end_term(const struct hvd_tl_page_out *p, hvd_status_t st)
     return st == HVD_OK ? hvd_buf_puts(p->out, "</dd>\n") : st;
 }
 
-/* --- The program -------------------------------------------------------------------------------
- */
+/* --- The program ------------------------------------------------------------------------------ */
 
 /* The first timeline with the same program as this one; this one, where none comes before it. */
 static size_t first_with_program(const struct hvd_tl_model *m, size_t i)
@@ -102,8 +101,7 @@ static hvd_status_t put_programs(const struct hvd_tl_page_out *p)
     return end_term(p, st);
 }
 
-/* --- The job -----------------------------------------------------------------------------------
- */
+/* --- The job ---------------------------------------------------------------------------------- */
 
 /* The moment that the first timeline began; nothing where none says it. */
 static hvd_status_t put_beginning(const struct hvd_tl_page_out *p)
@@ -136,8 +134,7 @@ static hvd_status_t put_job(const struct hvd_tl_page_out *p)
     return end_term(p, st);
 }
 
-/* --- Its hosts ---------------------------------------------------------------------------------
- */
+/* --- Its hosts -------------------------------------------------------------------------------- */
 
 /* A host, the n-th one, and the beginning of its ranks. */
 static hvd_status_t begin_host(const struct hvd_tl_page_out *p, const char *host, size_t n,
@@ -151,23 +148,22 @@ static hvd_status_t begin_host(const struct hvd_tl_page_out *p, const char *host
 }
 
 /* All hosts, as the timeline of rank 0 lists them; *n: how many. */
-static hvd_status_t put_places(const struct hvd_tl_page_out *p, size_t *n)
+static hvd_status_t put_rank_hosts(const struct hvd_tl_page_out *p, size_t *n)
 {
-    const struct hvd_tl_place *places = p->m->places;
+    const struct hvd_tl_host *hosts = p->m->hosts;
     hvd_status_t st = HVD_OK;
 
     *n = 0;
-    for (size_t i = 0; i < p->m->n_places && st == HVD_OK; i++) {
-        const bool goes_on =
-            i + 1 < p->m->n_places && strcmp(places[i + 1].host, places[i].host) == 0;
+    for (size_t i = 0; i < p->m->n_hosts && st == HVD_OK; i++) {
+        const bool goes_on = i + 1 < p->m->n_hosts && strcmp(hosts[i + 1].host, hosts[i].host) == 0;
 
-        if (i > 0 && strcmp(places[i - 1].host, places[i].host) == 0)
+        if (i > 0 && strcmp(hosts[i - 1].host, hosts[i].host) == 0)
             continue;
         if ((*n)++ >= HOSTS_SHOWN)
             continue;
-        st = begin_host(p, places[i].host, *n - 1, goes_on || strpbrk(places[i].ranks, ",-"));
+        st = begin_host(p, hosts[i].host, *n - 1, goes_on || strpbrk(hosts[i].ranks, ",-"));
         if (st == HVD_OK)
-            st = hvd_tl_put_escaped(p->out, places[i].ranks);
+            st = hvd_tl_put_escaped(p->out, hosts[i].ranks);
         if (st == HVD_OK)
             st = hvd_buf_puts(p->out, goes_on ? ", ...)" : ")");
     }
@@ -226,7 +222,7 @@ static hvd_status_t put_own_hosts(const struct hvd_tl_page_out *p, size_t *n)
 
 static bool names_hosts(const struct hvd_tl_model *m)
 {
-    bool does = m->n_places > 0;
+    bool does = m->n_hosts > 0;
 
     for (size_t i = 0; i < m->n_ranks && !does; i++)
         does = m->ranks[i].host[0] != '\0';
@@ -242,14 +238,13 @@ static hvd_status_t put_hosts(const struct hvd_tl_page_out *p)
         return HVD_OK;
     st = begin_term(p, "hosts");
     if (st == HVD_OK)
-        st = p->m->n_places > 0 ? put_places(p, &n) : put_own_hosts(p, &n);
+        st = p->m->n_hosts > 0 ? put_rank_hosts(p, &n) : put_own_hosts(p, &n);
     if (st == HVD_OK && n > HOSTS_SHOWN)
         st = hvd_buf_printf(p->out, " and %zu more", n - HOSTS_SHOWN);
     return end_term(p, st);
 }
 
-/* --- The page itself ---------------------------------------------------------------------------
- */
+/* --- The page itself -------------------------------------------------------------------------- */
 
 static hvd_status_t put_files(const struct hvd_tl_page_out *p)
 {

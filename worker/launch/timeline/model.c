@@ -72,8 +72,7 @@ hvd_status_t hvd_tl_add_edge(struct hvd_tl_rank *rank, struct hvd_tl_edge edge)
     return HVD_OK;
 }
 
-/* --- Tensors by name ---------------------------------------------------------------------------
- */
+/* --- Tensors by name -------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const char *name)
 {
@@ -133,8 +132,7 @@ static hvd_status_t intern(struct hvd_tl_model *m, const char *name, uint32_t *o
     return HVD_OK;
 }
 
-/* --- Lanes -------------------------------------------------------------------------------------
- */
+/* --- Lanes ------------------------------------------------------------------------------------ */
 
 static struct lane *find_lane(struct lane *lanes, size_t size, int64_t pid)
 {
@@ -178,8 +176,7 @@ static struct lane *get_lane(struct reading *r, int64_t pid)
     return lane;
 }
 
-/* --- Records -----------------------------------------------------------------------------------
- */
+/* --- Records ---------------------------------------------------------------------------------- */
 
 /* What an activity of a collective is, by its name. */
 static uint8_t class_of(const char *name)
@@ -337,25 +334,24 @@ static void mark(struct hvd_tl_rank *rank, const struct hvd_tl_event *e)
 }
 
 /* Where some of the job's ranks are. */
-static hvd_status_t add_place(struct hvd_tl_model *m, const struct hvd_tl_event *e)
+static hvd_status_t add_host(struct hvd_tl_model *m, const struct hvd_tl_event *e)
 {
-    struct hvd_tl_place *places =
-        grow(m->places, m->n_places, &m->_places_capacity, sizeof(*places));
-    struct hvd_tl_place *place = places ? &places[m->n_places] : NULL;
+    struct hvd_tl_host *hosts = grow(m->hosts, m->n_hosts, &m->_hosts_capacity, sizeof(*hosts));
+    struct hvd_tl_host *host = hosts ? &hosts[m->n_hosts] : NULL;
 
-    if (!place)
+    if (!host)
         return HVD_ERR_NOMEM;
-    m->places = places;
-    *place = (struct hvd_tl_place){.host = hvd_strdup(e->host), .ranks = hvd_strdup(e->ranks)};
-    m->n_places++;
-    return place->host && place->ranks ? HVD_OK : HVD_ERR_NOMEM;
+    m->hosts = hosts;
+    *host = (struct hvd_tl_host){.host = hvd_strdup(e->host), .ranks = hvd_strdup(e->ranks)};
+    m->n_hosts++;
+    return host->host && host->ranks ? HVD_OK : HVD_ERR_NOMEM;
 }
 
 /* A record about the rank that writes the trace, or about ranks of the job. */
 static hvd_status_t describe_job(struct reading *r, const struct hvd_tl_event *e)
 {
     if (e->host[0] && e->ranks[0])
-        return add_place(r->model, e);
+        return add_host(r->model, e);
     if (e->host[0])
         memcpy(r->rank->host, e->host, sizeof(e->host));
     if (e->program[0])
@@ -493,11 +489,11 @@ void hvd_tl_model_fini(struct hvd_tl_model *model)
         hvd_free(model->ranks[i].edges);
     for (size_t i = 0; i < model->n_tensors; i++)
         hvd_free(model->tensors[i].name);
-    for (size_t i = 0; i < model->n_places; i++) {
-        hvd_free(model->places[i].host);
-        hvd_free(model->places[i].ranks);
+    for (size_t i = 0; i < model->n_hosts; i++) {
+        hvd_free(model->hosts[i].host);
+        hvd_free(model->hosts[i].ranks);
     }
-    hvd_free(model->places);
+    hvd_free(model->hosts);
     hvd_free(model->ranks);
     hvd_free(model->ops);
     hvd_free(model->tensors);

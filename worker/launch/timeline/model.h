@@ -56,7 +56,7 @@ struct hvd_tl_tensor {
 };
 
 /* Ranks of a host, as a timeline says it: "0-3, 8". */
-struct hvd_tl_place {
+struct hvd_tl_host {
     char *host;  /* owned */
     char *ranks; /* owned */
 };
@@ -87,11 +87,11 @@ struct hvd_tl_rank {
 struct hvd_tl_model {
     struct hvd_tl_rank *ranks; /* owned */
     size_t n_ranks;
-    int64_t n_job;               /* ranks that the job has, as far as the timelines show */
-    struct hvd_tl_place *places; /* owned: in the order of the hosts' first ranks; a host whose list
+    int64_t n_job;             /* ranks that the job has, as far as the timelines show */
+    struct hvd_tl_host *hosts; /* owned: in the order of the hosts' first ranks; a host whose list
                                     is long has several, one behind the other */
-    size_t n_places;
-    size_t _places_capacity;
+    size_t n_hosts;
+    size_t _hosts_capacity;
     struct hvd_tl_op *ops; /* owned; only those that came to their end */
     size_t n_ops;
     size_t _ops_capacity;

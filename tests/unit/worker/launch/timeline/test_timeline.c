@@ -340,15 +340,15 @@ static void make_head(const char *const *fields, size_t n, struct hvd_buf *page)
     hvd_buf_fini(&text);
 }
 
-#define PLACE(host, ranks)                                                                         \
+#define HOST(host, ranks)                                                                          \
     "}},\n{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"rank 0\","        \
     "\"host\":\"" host "\",\"ranks\":\"" ranks "\""
 
 static void the_head_names_the_program_and_the_hosts_of_all_ranks(void **state)
 {
     static const char *const fields[] = {
-        "\"size\":9,\"host\":\"a\",\"program\":\"train<1>.py\"" PLACE("a", "0-3") PLACE("b", "4")
-            PLACE("c<", "5") PLACE("c<", "7") PLACE("d", "6, 8"),
+        "\"size\":9,\"host\":\"a\",\"program\":\"train<1>.py\"" HOST("a", "0-3") HOST("b", "4")
+            HOST("c<", "5") HOST("c<", "7") HOST("d", "6, 8"),
         "\"size\":9,\"host\":\"a\",\"program\":\"train<1>.py\""};
     struct hvd_buf page;
 
