@@ -174,7 +174,7 @@ pid_t hvd_rank_state_raised(void)
     return page ? atomic_load(&page->raised) : 0;
 }
 
-void hvd_rank_state_set_patience(int64_t warning_ms, int64_t shutdown_ms)
+void hvd_rank_state_set_stall_times(int64_t warning_ms, int64_t shutdown_ms)
 {
     struct page *page = atomic_load(&mapped);
 

@@ -50,7 +50,7 @@ void hvd_rank_state_set(enum hvd_rank_phase phase);
 
 /* Says how long this rank waits in horovod_init until others are to be named, and until it gives
  * up; 0: for ever. Any thread. */
-void hvd_rank_state_set_patience(int64_t warning_ms, int64_t shutdown_ms);
+void hvd_rank_state_set_stall_times(int64_t warning_ms, int64_t shutdown_ms);
 
 /* What it has said: 0 before. */
 int64_t hvd_rank_state_warning_ms(void);

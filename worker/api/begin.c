@@ -142,8 +142,8 @@ static hvd_status_t read_settings(struct start *s, struct hvd_job *job, struct h
 
     if (st != HVD_OK)
         return st;
-    hvd_rank_state_set_patience(s->settings.stall_warning_ns / NS_PER_MS,
-                                s->settings.stall_shutdown_ns / NS_PER_MS);
+    hvd_rank_state_set_stall_times(s->settings.stall_warning_ns / NS_PER_MS,
+                                   s->settings.stall_shutdown_ns / NS_PER_MS);
     job->log = hvd_api_log(s->settings.log_level, s->settings.log_hides_time);
     job->has_dynamic_sets = s->settings.dynamic_process_sets;
     hvd_settings_remarks(&environment, remark, &job->log);

@@ -367,7 +367,7 @@ static void finish(struct run *run)
 }
 
 /* How long nothing may happen. */
-static int patience_ms(const struct run *run)
+static int poll_timeout_ms(const struct run *run)
 {
     if (run->has_ended)
         return 50;
@@ -400,7 +400,7 @@ static void watch_once(struct run *run)
 
     hvd_outlet_poll(&run->outlet, &fds[3]);
     hvd_pump_poll(&run->in, &fds[4]);
-    if (poll(fds, 5, patience_ms(run)) <= 0) {
+    if (poll(fds, 5, poll_timeout_ms(run)) <= 0) {
         pass_idle(run, reads_text, has_room);
         hvd_outlet_step(&run->outlet, NULL, look);
         return;

@@ -387,7 +387,7 @@ static void look_at_rank(struct wrapper *w)
 }
 
 /* How long nothing may happen. */
-static int patience_ms(const struct wrapper *w, bool is_holding)
+static int poll_timeout_ms(const struct wrapper *w, bool is_holding)
 {
     if (w->kill_at_ms || w->has_ended || is_holding)
         return FLUSH_AFTER_MS;
@@ -411,7 +411,7 @@ static void watch(struct wrapper *w)
             break;
         if (!w->has_ended)
             look_at_rank(w);
-        if (!step(w, patience_ms(w, is_holding)) && is_holding) {
+        if (!step(w, poll_timeout_ms(w, is_holding)) && is_holding) {
             carry(w, &w->streams[0], true);
             carry(w, &w->streams[1], true);
         }

@@ -75,10 +75,10 @@ static void it_is_known_how_often_it_has_come_and_how_long_it_waits(void **state
     hvd_rank_state_raise(long_words);
     assert_int_equal(strlen(hvd_rank_state_words()), 1023);
     assert_int_equal(hvd_rank_state_warning_ms(), 0);
-    hvd_rank_state_set_patience(60000, 90000);
+    hvd_rank_state_set_stall_times(60000, 90000);
     assert_int_equal(hvd_rank_state_warning_ms(), 60000);
     assert_int_equal(hvd_rank_state_shutdown_ms(), 90000);
-    hvd_rank_state_set_patience(-1, INT64_MIN);
+    hvd_rank_state_set_stall_times(-1, INT64_MIN);
     assert_int_equal(hvd_rank_state_warning_ms(), 0);
     assert_int_equal(hvd_rank_state_shutdown_ms(), 0);
 }

@@ -114,7 +114,7 @@ hvd_status_t hvd_merge_release(struct hvd_merge *merge)
 }
 
 hvd_status_t hvd_merge_tick(struct hvd_merge *merge, int64_t now_ms, enum hvd_merge_look look,
-                            int64_t patience_ms)
+                            int64_t poll_timeout_ms)
 {
     int64_t passed_ms = now_ms - merge->_looked_ms;
 
@@ -124,7 +124,7 @@ hvd_status_t hvd_merge_tick(struct hvd_merge *merge, int64_t now_ms, enum hvd_me
         passed_ms = HVD_MERGE_LOOK_MS;
     merge->_looked_ms = now_ms;
     merge->_waited_ms += look == HVD_MERGE_AWAY ? 0 : passed_ms;
-    return merge->_waited_ms < patience_ms ? HVD_OK : hvd_merge_release(merge);
+    return merge->_waited_ms < poll_timeout_ms ? HVD_OK : hvd_merge_release(merge);
 }
 
 hvd_status_t hvd_merge_say(struct hvd_merge *merge, struct hvd_strview line)

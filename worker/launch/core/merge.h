@@ -55,7 +55,7 @@ bool hvd_merge_is_holding(const struct hvd_merge *merge);
 /* A stream that has waited for so long waits no longer. Fails as hvd_buf_add; then what waited is
  * lost. */
 hvd_status_t hvd_merge_tick(struct hvd_merge *merge, int64_t now_ms, enum hvd_merge_look look,
-                            int64_t patience_ms);
+                            int64_t poll_timeout_ms);
 
 /* What waits is put behind the line that has no end. Fails as hvd_merge_tick. */
 hvd_status_t hvd_merge_release(struct hvd_merge *merge);
