@@ -1,6 +1,6 @@
 /*
  * A group of tensors on its way from Python to the runtime: all are read before anything is
- * submitted, all share one flight, and each has the group's name with its place behind.
+ * submitted, all share one pending operation, and each has the group's name with its place behind.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ struct group {
     const horovod_tensor_t **pointers;
     char *names; /* n of name_size bytes; NULL: they have none */
     size_t name_size;
-    struct hvd_py_flight *flight;
+    struct hvd_py_pending_op *op;
 };
 
 /* "grouped_allreduce.<name>" */
@@ -108,8 +108,8 @@ static bool make_room(struct group *g, bool makes_outputs)
     g->in = (const void **)(void *)(g->shapes + n);
     g->out = (void **)(void *)(g->in + n);
     g->pointers = (const horovod_tensor_t **)(void *)(g->out + n);
-    g->flight = hvd_py_flight_create(g->n, 2 * g->n, makes_outputs);
-    return g->flight != NULL;
+    g->op = hvd_py_pending_op_create(g->n, 2 * g->n, makes_outputs);
+    return g->op != NULL;
 }
 
 static bool read_one(const struct hvd_py_submission *s, struct group *g, int i)
@@ -122,11 +122,11 @@ static bool read_one(const struct hvd_py_submission *s, struct group *g, int i)
     one.output = g->outputs ? PyTuple_GetItem(g->outputs, i) : NULL;
     if (!hvd_py_read_tensors(&one, &in, &out))
         return false;
-    g->flight->keepers[g->flight->n_keepers++] = in.keeper;
+    g->op->keepers[g->op->n_keepers++] = in.keeper;
     if (out.keeper)
-        g->flight->keepers[g->flight->n_keepers++] = out.keeper;
-    if (g->flight->forms)
-        hvd_py_set_form(&g->flight->forms[i], &in);
+        g->op->keepers[g->op->n_keepers++] = out.keeper;
+    if (g->op->forms)
+        hvd_py_set_form(&g->op->forms[i], &in);
     memcpy(g->shapes[i], in.shape, sizeof(g->shapes[i]));
     g->in[i] = in.data;
     g->out[i] = out.data;
@@ -184,8 +184,8 @@ static bool open_group(const struct hvd_py_submission *s, struct group *g)
 
 static void close_group(struct group *g)
 {
-    if (g->flight)
-        hvd_py_flight_destroy(g->flight);
+    if (g->op)
+        hvd_py_pending_op_destroy(g->op);
     PyMem_Free(g->names);
     PyMem_Free(g->tensors);
     Py_XDECREF(g->outputs);
@@ -195,7 +195,7 @@ static void close_group(struct group *g)
 static horovod_status_t call(enum hvd_py_collective what, const struct group *g,
                              horovod_error_t *err)
 {
-    horovod_handle_t *handles = g->flight->handles;
+    horovod_handle_t *handles = g->op->handles;
 
     if (what == HVD_PY_ALLREDUCE)
         return horovod_grouped_allreduce_async(g->n, g->in, g->out, g->pointers, handles, err);
@@ -234,9 +234,9 @@ PyObject *hvd_py_submit_group(const struct hvd_py_submission *s)
         goto out;
     }
     Py_XINCREF(s->output);
-    g.flight->result = s->output;
-    number = PyLong_FromLong(g.flight->number);
-    g.flight = NULL;
+    g.op->result = s->output;
+    number = PyLong_FromLong(g.op->number);
+    g.op = NULL;
 out:
     close_group(&g);
     return number;

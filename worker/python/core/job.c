@@ -97,7 +97,7 @@ static PyObject *begun(bool is_fine)
 static void forget_last_job(void)
 {
     if (!horovod_is_initialized())
-        hvd_py_forget_flights(true);
+        hvd_py_forget_pending_ops(true);
 }
 
 /* init(ranks or None, process_sets) */
@@ -184,7 +184,7 @@ static PyObject *leave(void (*shut_down)(void))
     shut_down();
     PyEval_RestoreThread(state);
     hvd_py_forget_join();
-    hvd_py_forget_flights(false);
+    hvd_py_forget_pending_ops(false);
     Py_RETURN_NONE;
 }
 
@@ -221,8 +221,7 @@ static PyObject *is_initialized(PyObject *module, PyObject *unused)
     return PyBool_FromLong(horovod_is_initialized());
 }
 
-/* --- Who am I, what is there -------------------------------------------------------------------
- */
+/* --- Who am I, what is there ------------------------------------------------------------------ */
 
 static PyObject *number_or_raise(int number)
 {
@@ -290,8 +289,7 @@ static PyObject *reducescatter_rows(PyObject *module, PyObject *args)
     return PyLong_FromLongLong(horovod_reducescatter_rows(rows, rank, size));
 }
 
-/* --- Process sets: numbers below 0 are errors, which Python's layer explains -------------------
- */
+/* --- Process sets: numbers below 0 are errors, which Python's layer explains ------------------ */
 
 static PyObject *add_process_set(PyObject *module, PyObject *ranks)
 {
@@ -407,8 +405,7 @@ static PyObject *comm_process_set(PyObject *module, PyObject *address)
     return PyLong_FromLong(horovod_comm_process_set(*comm));
 }
 
-/* --- Watching it -------------------------------------------------------------------------------
- */
+/* --- Watching it ------------------------------------------------------------------------------ */
 
 /* start_timeline(path, mark_cycles); numbers below 0 are errors, as in the C API */
 static PyObject *start_timeline(PyObject *module, PyObject *args)

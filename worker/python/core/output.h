@@ -1,7 +1,7 @@
 #ifndef HVD_WORKER_PYTHON_CORE_OUTPUT_H
 #define HVD_WORKER_PYTHON_CORE_OUTPUT_H
 
-#include "worker/python/core/flights.h"
+#include "worker/python/core/pending_op.h"
 
 /* Adds the type Output to the module; -1 with an exception. */
 int hvd_py_output_add_type(PyObject *module);

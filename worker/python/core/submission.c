@@ -1,7 +1,7 @@
 /*
- * One tensor on its way from Python to the runtime: its memory, its name, a flight that keeps both
- * objects. Holds the GIL: the runtime takes what is submitted in well under a microsecond, and its
- * threads never wait for Python.
+ * One tensor on its way from Python to the runtime: its memory, its name, a pending operation that
+ * keeps both objects. Holds the GIL: the runtime takes what is submitted in well under a
+ * microsecond, and its threads never wait for Python.
  */
 #include "worker/python/core/submission.h"
 
@@ -179,14 +179,15 @@ static horovod_status_t call_for_no_time(enum hvd_py_collective what, const void
     return HOROVOD_UNKNOWN_ERROR;
 }
 
-/* Takes the keepers into a new flight; NULL with an exception, and they are gone. What is reduced
- * in place is kept as the result. */
-static inline struct hvd_py_flight *keep(const struct hvd_py_submission *s,
-                                         const struct hvd_py_tensor *in,
-                                         const struct hvd_py_tensor *out)
+/* Takes the keepers into a new pending operation; NULL with an exception, and they are gone. What
+ * is reduced in place is kept as the result. */
+static inline struct hvd_py_pending_op *keep(const struct hvd_py_submission *s,
+                                             const struct hvd_py_tensor *in,
+                                             const struct hvd_py_tensor *out)
 {
-    struct hvd_py_flight *f = hvd_py_makes_output(s->what) ? hvd_py_flight_create(1, 2, true)
-                                                           : hvd_py_flight_create_single();
+    struct hvd_py_pending_op *f = hvd_py_makes_output(s->what)
+                                      ? hvd_py_pending_op_create(1, 2, true)
+                                      : hvd_py_pending_op_create_single();
 
     if (!f) {
         Py_DECREF(in->keeper);
@@ -235,11 +236,11 @@ PyObject *hvd_py_submit(const struct hvd_py_submission *s)
 
     if (!prepare(s, &t, name, &in, &out))
         return NULL;
-    struct hvd_py_flight *f = keep(s, &in, &out);
+    struct hvd_py_pending_op *f = keep(s, &in, &out);
     if (!f)
         return NULL;
     if (call(s->what, in.data, out.data, &t, &f->one, &err) != HOROVOD_OK) {
-        hvd_py_flight_destroy(f);
+        hvd_py_pending_op_destroy(f);
         return hvd_py_raise_refused(&err);
     }
     return PyLong_FromLong(f->number);
@@ -273,8 +274,8 @@ static horovod_status_t try_at_once(enum hvd_py_collective what, const void *inp
     return status;
 }
 
-/* Room for a flight is made before anything is submitted, as its memory has to be kept whatever
- * happens; a flight is made only for what takes longer. */
+/* Room for a pending operation is made before anything is submitted, as its memory has to be kept
+ * whatever happens; a pending operation is made only for what takes longer. */
 PyObject *hvd_py_perform(const struct hvd_py_submission *s)
 {
     struct hvd_py_tensor in;
@@ -286,14 +287,14 @@ PyObject *hvd_py_perform(const struct hvd_py_submission *s)
 
     if (!prepare(s, &t, name, &in, &out))
         return NULL;
-    if (hvd_py_flight_reserve())
+    if (hvd_py_pending_op_reserve())
         status = try_at_once(s->what, in.data, out.data, &t, &handle);
     if (status == HOROVOD_IN_PROGRESS) {
-        struct hvd_py_flight *f = keep(s, &in, &out);
+        struct hvd_py_pending_op *f = keep(s, &in, &out);
         if (!f)
             return NULL;
         f->one = handle;
-        PyObject *result = hvd_py_end_flight(f);
+        PyObject *result = hvd_py_end_pending_op(f);
         if (!result)
             hvd_py_mark_told(); /* whatever ended the wait: it is submitted */
         return result;

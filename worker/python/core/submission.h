@@ -1,7 +1,7 @@
 #ifndef HVD_WORKER_PYTHON_CORE_SUBMISSION_H
 #define HVD_WORKER_PYTHON_CORE_SUBMISSION_H
 
-#include "worker/python/core/flights.h"
+#include "worker/python/core/pending_op.h"
 
 enum hvd_py_collective {
     HVD_PY_ALLREDUCE,

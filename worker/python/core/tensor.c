@@ -172,7 +172,7 @@ static __attribute__((noinline)) bool are_bytes(PyObject *object, const char *wh
 {
     static PyObject *word;
     static PyObject *known[2]; /* references: of HOROVOD_UINT8 and HOROVOD_INT8 */
-    PyObject **slot = &known[dtype == HOROVOD_INT8];
+    PyObject **known_type = &known[dtype == HOROVOD_INT8];
 
     if (!word)
         word = PyUnicode_InternFromString("dtype");
@@ -183,11 +183,11 @@ static __attribute__((noinline)) bool are_bytes(PyObject *object, const char *wh
         PyErr_Clear(); /* there are no other words than the table's */
         return true;
     }
-    bool is_fine = own == *slot;
+    bool is_fine = own == *known_type;
     if (!is_fine && is_called(own, dtype)) {
-        Py_XDECREF(*slot);
+        Py_XDECREF(*known_type);
         Py_INCREF(own);
-        *slot = own;
+        *known_type = own;
         is_fine = true;
     }
     Py_DECREF(own);
@@ -225,8 +225,7 @@ static inline bool read_by_exchange(const struct known_type *known, PyObject *ob
     return true;
 }
 
-/* --- data_ptr() and the attributes beside it ---------------------------------------------------
- */
+/* --- data_ptr() and the attributes beside it -------------------------------------------------- */
 
 /* The number of a dtype object, by its name; remembered, as these objects live for ever. */
 static bool read_torch_dtype(PyObject *dtype, const char *what, horovod_dtype_t *out)
@@ -235,14 +234,14 @@ static bool read_torch_dtype(PyObject *dtype, const char *what, horovod_dtype_t 
         PyObject *object; /* a reference */
         horovod_dtype_t dtype;
     } known[N_KNOWN_DTYPES];
-    size_t free_slot = 0;
+    size_t n_known = 0;
 
-    while (free_slot < N_KNOWN_DTYPES && known[free_slot].object) {
-        if (known[free_slot].object == dtype) {
-            *out = known[free_slot].dtype;
+    while (n_known < N_KNOWN_DTYPES && known[n_known].object) {
+        if (known[n_known].object == dtype) {
+            *out = known[n_known].dtype;
             return true;
         }
-        free_slot++;
+        n_known++;
     }
     PyObject *text = PyObject_Str(dtype);
     const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
@@ -255,10 +254,10 @@ static bool read_torch_dtype(PyObject *dtype, const char *what, horovod_dtype_t 
     if (!name || i == N_DTYPES)
         return false;
     *out = dtypes[i].dtype;
-    if (free_slot < N_KNOWN_DTYPES) {
+    if (n_known < N_KNOWN_DTYPES) {
         Py_INCREF(dtype);
-        known[free_slot].object = dtype;
-        known[free_slot].dtype = *out;
+        known[n_known].object = dtype;
+        known[n_known].dtype = *out;
     }
     return true;
 }
@@ -332,8 +331,7 @@ static bool read_by_attributes(PyObject *object, const char *what, struct hvd_py
     return true;
 }
 
-/* --- The buffer protocol -----------------------------------------------------------------------
- */
+/* --- The buffer protocol ---------------------------------------------------------------------- */
 
 /* A letter of the struct module as the kind of its elements, whose size is known otherwise. */
 static bool read_format(const char *format, Py_ssize_t width, horovod_dtype_t *out)
@@ -400,8 +398,7 @@ static bool read_by_buffer(PyObject *object, const char *what, struct hvd_py_ten
     return is_fine;
 }
 
-/* --- __dlpack__() ------------------------------------------------------------------------------
- */
+/* --- __dlpack__() ----------------------------------------------------------------------------- */
 
 /* The capsule is never consumed, so it frees what it holds. */
 static bool read_by_capsule(PyObject *object, const char *what, struct hvd_py_tensor *out)

@@ -2,8 +2,8 @@
  * Waiting for what was submitted. What takes microseconds is done at once, as to hand the GIL over
  * and back takes as long; for everything else the GIL is given up. All handles of a group are ended
  * even when one failed, as what failed is the group; the first reason is raised. Now and then the
- * wait looks after signals: after Ctrl-C the flight stays, with its references, and may be waited
- * for again, and a join is taken up by the next one.
+ * wait looks after signals: after Ctrl-C the pending operation stays, with its references, and may
+ * be waited for again, and a join is taken up by the next one.
  */
 #include "worker/python/core/waiting.h"
 
@@ -13,9 +13,9 @@
 
 #define SIGNALS_MS 100 /* between two looks */
 
-/* Ends handles of a flight, from where it was left; HOROVOD_IN_PROGRESS when one of them takes
- * longer. The flight is this thread's. */
-static horovod_status_t end_handles(struct hvd_py_flight *f, int64_t timeout_ms)
+/* Ends handles of a pending operation, from where it was left; HOROVOD_IN_PROGRESS when one of them
+ * takes longer. The pending operation is this thread's. */
+static horovod_status_t end_handles(struct hvd_py_pending_op *f, int64_t timeout_ms)
 {
     for (; f->n_ended < f->n; f->n_ended++) {
         horovod_error_t err;
@@ -31,7 +31,7 @@ static horovod_status_t end_handles(struct hvd_py_flight *f, int64_t timeout_ms)
 }
 
 /* A list of the outputs, which are its from now on. */
-static PyObject *take_outputs(struct hvd_py_flight *f)
+static PyObject *take_outputs(struct hvd_py_pending_op *f)
 {
     PyObject *list = PyList_New(f->n);
 
@@ -46,9 +46,10 @@ static PyObject *take_outputs(struct hvd_py_flight *f)
     return list;
 }
 
-/* Ends handles of a flight without the GIL. HOROVOD_IN_PROGRESS: with an exception of a signal's.
+/* Ends handles of a pending operation without the GIL. HOROVOD_IN_PROGRESS: with an exception of a
+ * signal's.
  */
-static horovod_status_t end_slowly(struct hvd_py_flight *f)
+static horovod_status_t end_slowly(struct hvd_py_pending_op *f)
 {
     horovod_status_t status = HOROVOD_IN_PROGRESS;
 
@@ -65,7 +66,7 @@ static horovod_status_t end_slowly(struct hvd_py_flight *f)
 }
 
 /* take_result() for what is not there yet. */
-static PyObject *make_result(struct hvd_py_flight *f)
+static PyObject *make_result(struct hvd_py_pending_op *f)
 {
     PyObject *made = Py_None;
     PyObject *function = f->makes_result ? f->result : NULL;
@@ -75,7 +76,7 @@ static PyObject *make_result(struct hvd_py_flight *f)
         made = take_outputs(f);
     else
         Py_INCREF(made);
-    hvd_py_flight_destroy(f);
+    hvd_py_pending_op_destroy(f);
     if (!made || !function) {
         Py_XDECREF(function);
         return made;
@@ -86,20 +87,21 @@ static PyObject *make_result(struct hvd_py_flight *f)
     return result;
 }
 
-/* Ends a flight that succeeded, and gives its result. */
-static PyObject *take_result(struct hvd_py_flight *f)
+/* Ends a pending operation that succeeded, and gives its result. */
+static PyObject *take_result(struct hvd_py_pending_op *f)
 {
     PyObject *result = f->result;
 
     if (!result || f->makes_result)
         return make_result(f);
     f->result = NULL;
-    hvd_py_flight_destroy(f);
+    hvd_py_pending_op_destroy(f);
     return result;
 }
 
-/* What wait() gives. NULL also after an interrupt: the flight is left then, true in *is_left. */
-static PyObject *end_flight(struct hvd_py_flight *f, bool *is_left)
+/* What wait() gives. NULL also after an interrupt: the pending operation is left then, true in
+ * *is_left. */
+static PyObject *end_op(struct hvd_py_pending_op *f, bool *is_left)
 {
     horovod_status_t status = end_handles(f, 0);
 
@@ -112,44 +114,44 @@ static PyObject *end_flight(struct hvd_py_flight *f, bool *is_left)
     if (status == HOROVOD_OK)
         return take_result(f);
     hvd_py_raise_failed(&f->error);
-    hvd_py_flight_destroy(f);
+    hvd_py_pending_op_destroy(f);
     return NULL;
 }
 
-PyObject *hvd_py_end_flight(struct hvd_py_flight *f)
+PyObject *hvd_py_end_pending_op(struct hvd_py_pending_op *f)
 {
     bool is_left = false;
-    PyObject *result = end_flight(f, &is_left);
+    PyObject *result = end_op(f, &is_left);
 
     if (is_left)
         f->is_orphan = true;
     return result;
 }
 
-void hvd_py_forget_flights(bool with_numbers)
+void hvd_py_forget_pending_ops(bool with_numbers)
 {
-    struct hvd_py_flight *f = NULL;
+    struct hvd_py_pending_op *f = NULL;
 
-    for (int64_t i = 0; (f = hvd_py_flight_at(i)) != NULL; i++)
+    for (int64_t i = 0; (f = hvd_py_pending_op_at(i)) != NULL; i++)
         if (f->number > 0 && (with_numbers || f->is_orphan) && !f->is_waited &&
             end_handles(f, 0) != HOROVOD_IN_PROGRESS)
-            hvd_py_flight_destroy(f);
+            hvd_py_pending_op_destroy(f);
 }
 
-/* wait() of a flight that has a number. */
-static PyObject *wait_for(struct hvd_py_flight *f)
+/* wait() of a pending operation that has a number. */
+static PyObject *wait_for(struct hvd_py_pending_op *f)
 {
     bool is_left = false;
 
     if (f->is_waited)
         return PyErr_Format(PyExc_ValueError, "another thread waits for handle %lld",
                             (long long)f->number);
-    return end_flight(f, &is_left);
+    return end_op(f, &is_left);
 }
 
 PyObject *hvd_py_wait(PyObject *module, PyObject *handle)
 {
-    struct hvd_py_flight *f = hvd_py_flight_find(handle);
+    struct hvd_py_pending_op *f = hvd_py_pending_op_find(handle);
 
     (void)module;
     return f ? wait_for(f) : NULL;
@@ -175,7 +177,7 @@ PyObject *hvd_py_synchronize(PyObject *module, PyObject *const *args, Py_ssize_t
     (void)module;
     if (!handle)
         return NULL;
-    struct hvd_py_flight *f = hvd_py_flight_look(handle);
+    struct hvd_py_pending_op *f = hvd_py_pending_op_look(handle);
     if (f)
         return wait_for(f);
     if (PyCallable_Check(handle))
@@ -185,7 +187,7 @@ PyObject *hvd_py_synchronize(PyObject *module, PyObject *const *args, Py_ssize_t
 
 PyObject *hvd_py_attach(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    struct hvd_py_flight *f = n_args == 2 ? hvd_py_flight_find(args[0]) : NULL;
+    struct hvd_py_pending_op *f = n_args == 2 ? hvd_py_pending_op_find(args[0]) : NULL;
 
     (void)module;
     if (n_args != 2)
@@ -206,13 +208,13 @@ PyObject *hvd_py_attach(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
 
 PyObject *hvd_py_poll(PyObject *module, PyObject *handle)
 {
-    const struct hvd_py_flight *f = hvd_py_flight_find(handle);
+    const struct hvd_py_pending_op *f = hvd_py_pending_op_find(handle);
     bool is_done = true;
 
     (void)module;
     if (!f)
         return NULL;
-    /* With the GIL: without, another thread could end the flight. */
+    /* With the GIL: without, another thread could end the pending operation. */
     for (int i = 0; i < f->n && is_done; i++)
         is_done = horovod_poll(f->handles[i]) != 0;
     return PyBool_FromLong(is_done);
@@ -226,14 +228,14 @@ PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id)
     (void)module;
     if (!hvd_py_read_set(set_id, &id))
         return NULL;
-    struct hvd_py_flight *f = hvd_py_flight_create_single();
+    struct hvd_py_pending_op *f = hvd_py_pending_op_create_single();
     if (!f)
         return NULL;
     if (horovod_process_set_barrier_async(id, &f->one, &err) != HOROVOD_OK) {
-        hvd_py_flight_destroy(f);
+        hvd_py_pending_op_destroy(f);
         return hvd_py_raise_refused(&err);
     }
-    return hvd_py_end_flight(f);
+    return hvd_py_end_pending_op(f);
 }
 
 /* Of this rank; an interrupt leaves it pending. The GIL guards it. */

@@ -1,7 +1,7 @@
 #ifndef HVD_WORKER_PYTHON_CORE_WAITING_H
 #define HVD_WORKER_PYTHON_CORE_WAITING_H
 
-#include "worker/python/core/flights.h"
+#include "worker/python/core/pending_op.h"
 
 /* wait(handle), poll(handle), barrier(set_id), join(): see module.c. They need the GIL and give it
  * away while they wait; NULL with an exception. */
@@ -22,12 +22,12 @@ hvd_fastcall_keywords_fn hvd_py_synchronize;
  */
 hvd_fastcall_fn hvd_py_attach;
 
-/* Waits for a flight whose number nobody has, and gives the result of wait(). After an interrupt it
- * stays, with its references, until the job has ended. Needs the GIL. */
-PyObject *hvd_py_end_flight(struct hvd_py_flight *flight);
+/* Waits for a pending operation whose number nobody has, and gives the result of wait(). After an
+ * interrupt it stays, with its references, until the job has ended. Needs the GIL. */
+PyObject *hvd_py_end_pending_op(struct hvd_py_pending_op *op);
 
 /* The job has ended: what was interrupted so is given up, or all that nobody waits for. */
-void hvd_py_forget_flights(bool with_numbers);
+void hvd_py_forget_pending_ops(bool with_numbers);
 
 /* The job has ended: a join that was interrupted is not taken up again. */
 void hvd_py_forget_join(void);

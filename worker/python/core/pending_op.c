@@ -1,51 +1,53 @@
 /*
- * What is under way, by number. A flight holds a reference to all memory that the runtime reads or
- * writes, until its handles were ended: a caller may drop its tensors at once, and an exception
- * while waiting (Ctrl-C) leaves them where they are.
+ * What is under way, by number. A pending operation holds a reference to all memory that the
+ * runtime reads or writes, until its handles were ended: a caller may drop its tensors at once, and
+ * an exception while waiting (Ctrl-C) leaves them where they are.
  *
- * The GIL guards the table. Flights never move. Numbers are counted up and never used twice, so an
- * old number is recognised. A flight is found where the low bits of its number say, and a number
- * whose place is taken by a flight that lasts is passed over: at most half of the places are.
+ * The GIL guards the table. Pending operations never move. Numbers are counted up and never used
+ * twice, so an old number is recognised. A pending operation is found where the low bits of its
+ * number say, and a number whose bucket is taken by a pending operation that lasts is passed over:
+ * at most half of the buckets are.
  */
-#include "worker/python/core/flights.h"
+#include "worker/python/core/pending_op.h"
 
-#define CHUNK 64 /* flights that are made together, and half of the fewest places */
+#define CHUNK 64 /* pending operations that are made together, and half of the fewest buckets */
 
 static struct {
-    struct hvd_py_flight **places; /* n_places of them, a power of two */
-    int64_t n_places;
-    struct hvd_py_flight **chunks;
-    int64_t n_chunks; /* n_chunks * CHUNK flights have at least twice as many places */
-    struct hvd_py_flight *free;
+    struct hvd_py_pending_op **buckets; /* n_buckets of them, a power of two */
+    int64_t n_buckets;
+    struct hvd_py_pending_op **chunks;
+    int64_t n_chunks; /* n_chunks * CHUNK pending operations have at least twice as many buckets */
+    struct hvd_py_pending_op *free;
     int64_t last_number;
 } table;
 
-static struct hvd_py_flight **place_of(int64_t number)
+static struct hvd_py_pending_op **bucket_of(int64_t number)
 {
-    return &table.places[number & (table.n_places - 1)];
+    return &table.buckets[number & (table.n_buckets - 1)];
 }
 
-/* Twice as many places; false: no memory. */
+/* Twice as many buckets; false: no memory. */
 static bool widen(void)
 {
-    const int64_t before = table.n_places;
-    struct hvd_py_flight **old = table.places;
-    const int64_t n_places = before ? 2 * before : 2 * CHUNK;
-    struct hvd_py_flight **places = PyMem_Calloc((size_t)n_places, sizeof(struct hvd_py_flight *));
+    const int64_t before = table.n_buckets;
+    struct hvd_py_pending_op **old = table.buckets;
+    const int64_t n_buckets = before ? 2 * before : 2 * CHUNK;
+    struct hvd_py_pending_op **buckets =
+        PyMem_Calloc((size_t)n_buckets, sizeof(struct hvd_py_pending_op *));
 
-    if (!places)
+    if (!buckets)
         return false;
-    table.places = places;
-    table.n_places = n_places;
+    table.buckets = buckets;
+    table.n_buckets = n_buckets;
     for (int64_t i = 0; i < before; i++)
         if (old[i])
-            *place_of(old[i]->number) = old[i];
+            *bucket_of(old[i]->number) = old[i];
     PyMem_Free(old);
     return true;
 }
 
-/* As a free flight is: one of a single tensor that has just begun. */
-static void reset(struct hvd_py_flight *f)
+/* As a free pending operation is: one of a single tensor that has just begun. */
+static void reset(struct hvd_py_pending_op *f)
 {
     f->n = 1;
     f->n_ended = 0;
@@ -59,14 +61,14 @@ static void reset(struct hvd_py_flight *f)
 
 static bool grow(void)
 {
-    if (table.n_places < 2 * CHUNK * (table.n_chunks + 1) && !widen())
+    if (table.n_buckets < 2 * CHUNK * (table.n_chunks + 1) && !widen())
         return false;
-    struct hvd_py_flight **chunks =
-        PyMem_Realloc(table.chunks, (size_t)(table.n_chunks + 1) * sizeof(struct hvd_py_flight *));
+    struct hvd_py_pending_op **chunks = PyMem_Realloc(
+        table.chunks, (size_t)(table.n_chunks + 1) * sizeof(struct hvd_py_pending_op *));
     if (!chunks)
         return false;
     table.chunks = chunks;
-    struct hvd_py_flight *chunk = PyMem_Calloc(CHUNK, sizeof(*chunk));
+    struct hvd_py_pending_op *chunk = PyMem_Calloc(CHUNK, sizeof(*chunk));
     if (!chunk)
         return false;
     for (int i = 0; i < CHUNK; i++) {
@@ -78,9 +80,9 @@ static bool grow(void)
     return true;
 }
 
-static void release(struct hvd_py_flight *f)
+static void release(struct hvd_py_pending_op *f)
 {
-    *place_of(f->number) = NULL;
+    *bucket_of(f->number) = NULL;
     f->number = 0;
     f->n_ended = 0;
     f->n_keepers = 0;
@@ -92,7 +94,7 @@ static void release(struct hvd_py_flight *f)
     table.free = f;
 }
 
-static bool make_room(struct hvd_py_flight *f, int n, int n_keepers, bool makes_outputs)
+static bool make_room(struct hvd_py_pending_op *f, int n, int n_keepers, bool makes_outputs)
 {
     if (n != 1) {
         f->handles = PyMem_Calloc((size_t)n, sizeof(*f->handles));
@@ -105,7 +107,7 @@ static bool make_room(struct hvd_py_flight *f, int n, int n_keepers, bool makes_
     return f->handles && f->keepers && (!makes_outputs || (f->forms && f->outputs));
 }
 
-bool hvd_py_flight_reserve(void)
+bool hvd_py_pending_op_reserve(void)
 {
     if (table.free || grow())
         return true;
@@ -113,27 +115,27 @@ bool hvd_py_flight_reserve(void)
     return false;
 }
 
-/* Its number is the next one whose place is free. */
-static struct hvd_py_flight *take_off(void)
+/* Its number is the next one whose bucket is free. */
+static struct hvd_py_pending_op *take_off(void)
 {
-    struct hvd_py_flight *f = table.free;
+    struct hvd_py_pending_op *f = table.free;
 
     table.free = f->next_free;
     do
         f->number = ++table.last_number;
-    while (*place_of(f->number));
-    *place_of(f->number) = f;
+    while (*bucket_of(f->number));
+    *bucket_of(f->number) = f;
     return f;
 }
 
-struct hvd_py_flight *hvd_py_flight_create_single(void)
+struct hvd_py_pending_op *hvd_py_pending_op_create_single(void)
 {
-    return hvd_py_flight_reserve() ? take_off() : NULL;
+    return hvd_py_pending_op_reserve() ? take_off() : NULL;
 }
 
-struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outputs)
+struct hvd_py_pending_op *hvd_py_pending_op_create(int n, int n_keepers, bool makes_outputs)
 {
-    struct hvd_py_flight *f = hvd_py_flight_create_single();
+    struct hvd_py_pending_op *f = hvd_py_pending_op_create_single();
 
     if (!f)
         return NULL;
@@ -141,19 +143,19 @@ struct hvd_py_flight *hvd_py_flight_create(int n, int n_keepers, bool makes_outp
     f->makes_outputs = makes_outputs;
     if (make_room(f, n, n_keepers, makes_outputs))
         return f;
-    hvd_py_flight_destroy(f);
+    hvd_py_pending_op_destroy(f);
     PyErr_NoMemory();
     return NULL;
 }
 
-static struct hvd_py_flight *look(int64_t wanted)
+static struct hvd_py_pending_op *look(int64_t wanted)
 {
-    struct hvd_py_flight *f = table.n_places > 0 ? *place_of(wanted) : NULL;
+    struct hvd_py_pending_op *f = table.n_buckets > 0 ? *bucket_of(wanted) : NULL;
 
     return f && f->number == wanted ? f : NULL;
 }
 
-struct hvd_py_flight *hvd_py_flight_look(PyObject *number)
+struct hvd_py_pending_op *hvd_py_pending_op_look(PyObject *number)
 {
     if (!PyLong_Check(number))
         return NULL;
@@ -163,18 +165,18 @@ struct hvd_py_flight *hvd_py_flight_look(PyObject *number)
     return look(wanted);
 }
 
-struct hvd_py_flight *hvd_py_flight_at(int64_t index)
+struct hvd_py_pending_op *hvd_py_pending_op_at(int64_t index)
 {
     return index < table.n_chunks * CHUNK ? &table.chunks[index / CHUNK][index % CHUNK] : NULL;
 }
 
-struct hvd_py_flight *hvd_py_flight_find(PyObject *number)
+struct hvd_py_pending_op *hvd_py_pending_op_find(PyObject *number)
 {
     const int64_t wanted = PyLong_AsLong(number);
 
     if (wanted == -1 && PyErr_Occurred())
         return NULL;
-    struct hvd_py_flight *found = look(wanted);
+    struct hvd_py_pending_op *found = look(wanted);
     if (found)
         return found;
     PyErr_Format(PyExc_ValueError, "Handle %lld was not created or has been cleared.",
@@ -184,7 +186,7 @@ struct hvd_py_flight *hvd_py_flight_find(PyObject *number)
 
 /* A single tensor, which has no memory of its own. Here as below the number goes before references
  * are given up, which may run any code. */
-static void destroy_simple(struct hvd_py_flight *f)
+static void destroy_simple(struct hvd_py_pending_op *f)
 {
     PyObject *first = f->n_keepers > 0 ? f->kept[0] : NULL;
     PyObject *second = f->n_keepers > 1 ? f->kept[1] : NULL;
@@ -196,9 +198,9 @@ static void destroy_simple(struct hvd_py_flight *f)
     Py_XDECREF(result);
 }
 
-static void destroy_large(struct hvd_py_flight *f)
+static void destroy_large(struct hvd_py_pending_op *f)
 {
-    const struct hvd_py_flight was = *f;
+    const struct hvd_py_pending_op was = *f;
     PyObject *const *keepers = was.keepers == f->kept ? was.kept : was.keepers;
 
     reset(f);
@@ -216,7 +218,7 @@ static void destroy_large(struct hvd_py_flight *f)
         PyMem_Free(was.keepers);
 }
 
-void hvd_py_flight_destroy(struct hvd_py_flight *f)
+void hvd_py_pending_op_destroy(struct hvd_py_pending_op *f)
 {
     if (f->n == 1 && !f->makes_outputs)
         destroy_simple(f);
