@@ -7,7 +7,7 @@
 
 #include <limits.h>
 
-#include "worker/python/core/recall.h"
+#include "worker/python/core/arg_cache.h"
 
 static bool count_is(Py_ssize_t n, Py_ssize_t wanted)
 {
@@ -67,12 +67,12 @@ static bool read_reduction(PyObject *const *args, horovod_tensor_t *t)
  * The name is there, and what was said besides the tensors begins at args. */
 static inline bool recall(struct hvd_py_submission *s, PyObject *const *args, int n)
 {
-    s->said = args;
-    s->n_said = n;
-    s->is_recalled = hvd_py_recall(s);
-    if (!s->is_recalled)
+    s->args = args;
+    s->n_args = n;
+    s->is_cached = hvd_py_arg_cache_find(s);
+    if (!s->is_cached)
         s->tensor = (horovod_tensor_t){.size = sizeof(s->tensor), .op = HOROVOD_SUM};
-    return s->is_recalled;
+    return s->is_cached;
 }
 
 /* (input, output, name, op, prescale, postscale, set_id) */
@@ -231,8 +231,7 @@ PyObject *hvd_py_refuse(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
     return Py_None;
 }
 
-/* --- alltoall ----------------------------------------------------------------------------------
- */
+/* --- alltoall --------------------------------------------------------------------------------- */
 
 /* The nth of a tensor's integers; -1 when they are none. */
 static int64_t split_of(const struct hvd_py_tensor *t, int i)

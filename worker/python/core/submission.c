@@ -7,8 +7,8 @@
 
 #include <string.h>
 
+#include "worker/python/core/arg_cache.h"
 #include "worker/python/core/errors.h"
-#include "worker/python/core/recall.h"
 #include "worker/python/core/waiting.h"
 
 static const char *const words[] = {
@@ -213,10 +213,10 @@ static inline bool prepare(const struct hvd_py_submission *s, horovod_tensor_t *
                            struct hvd_py_tensor *out)
 {
     *t = s->tensor;
-    if (!s->is_recalled) {
+    if (!s->is_cached) {
         if (!make_name(s, name, &t->name))
             return false;
-        hvd_py_remember(s, t);
+        hvd_py_arg_cache_put(s, t);
     }
     if (!hvd_py_read_tensors(s, in, out))
         return false;

@@ -17,9 +17,9 @@ struct hvd_py_submission {
     PyObject *input;       /* of a group: a sequence */
     PyObject *output;      /* the same; NULL: the library makes it */
     PyObject *name;        /* a str or None */
-    PyObject *const *said; /* the arguments besides the tensors, the name among them */
-    int n_said;
-    bool is_recalled;        /* what was said is in tensor, the name too */
+    PyObject *const *args; /* the arguments besides the tensors, the name among them */
+    int n_args;
+    bool is_cached;          /* what was said is in tensor, the name too */
     horovod_tensor_t tensor; /* reduction, factors, root, set, splits */
 };
 
