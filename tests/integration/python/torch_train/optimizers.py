@@ -100,7 +100,7 @@ def gradients_are_reduced_while_backward_runs():
 
         @staticmethod
         def backward(ctx, gradient):
-            seen.append(optimizer._gradients.is_in_flight())
+            seen.append(optimizer._gradients.is_pending())
             return gradient
 
     first, last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)

@@ -52,7 +52,7 @@ class _Group:
         self.n_missing = len(entries)
 
 
-class _Flight:
+class _Batch:
     """Gradients that were submitted together, as they were compressed, and how to wait for them.
 
     A sparse gradient is None here, and its entry has the handle. Without contexts a copy into the gradients restores their type.
@@ -72,17 +72,17 @@ class _Failures:
 
     def __init__(self):
         self.first = None
-        self.unlike = {}  # {entry, or flight of a group: the error of ranks that have not the same there}
+        self.unlike = {}  # {entry, or batch of a group: the error of ranks that have not the same there}
 
     @contextlib.contextmanager
     def noted(self, what=None):
-        """Notes what its body raises for an entry or flight, or for what is not to be tried again, and goes on."""
+        """Notes what its body raises for an entry or batch, or for what is not to be tried again, and goes on."""
         try:
             yield
         except (RuntimeError, ValueError) as error:
             if what is None or not _may_be_sparse_elsewhere(error):
                 self.first = self.first or error
-            elif isinstance(what, _Flight) and not what.is_group:
+            elif isinstance(what, _Batch) and not what.is_group:
                 self.unlike[what.entries[0]] = error
             else:
                 self.unlike[what] = error
@@ -192,7 +192,7 @@ class Gradients:
         self._groups = groups
         self._is_compared = False  # the groups, with those of the other ranks
         self._entries = {}
-        self._flights = []
+        self._batches = []
         # What is reduced in place, one by one, and so needs nothing but to be waited for: (entry, handle). Such
         # gradients take the short way, once a step's first has found that all is as it should be.
         self._handles = []
@@ -208,9 +208,9 @@ class Gradients:
         compression, op, predivide_factor, *others = self._options
         return Gradients(copied_names(self._names, memo), compression, self.passes, op, predivide_factor, groups, *others)
 
-    def is_in_flight(self):
+    def is_pending(self):
         """Whether gradients were submitted and not received yet."""
-        return bool(self._handles or self._flights)
+        return bool(self._handles or self._batches)
 
     def _takes_part(self):
         """Whether this rank is in the process set; ValueError where there is none, or none any more: a rank would
@@ -372,7 +372,7 @@ class Gradients:
         else:
             handle = allreduce_async_(packed[0], name=name, **self._how)
         gradients = [None if gradient.is_sparse else gradient for gradient in gradients]
-        self._flights.append(_Flight(entries, gradients, contexts, handle, is_group))
+        self._batches.append(_Batch(entries, gradients, contexts, handle, is_group))
 
     def _all_packed(self, entries, gradients):
         """(what is sent for each gradient, what decompress needs of each; None where a copy into the gradient does it)."""
@@ -409,7 +409,7 @@ class Gradients:
     def _receive_all(self):
         self._end_pass()  # of one that ended with an exception
         handles, self._handles = self._handles, []
-        flights, self._flights = self._flights, []
+        batches, self._batches = self._batches, []
         found = _Failures()
         reduced = []
         for entry, handle in handles:
@@ -419,25 +419,25 @@ class Gradients:
                     _replace(entry, reduced[-1])
         all_written(reduced)
         with torch.no_grad():
-            for flight in flights:
-                with found.noted(flight):
-                    self._receive(flight)
+            for batch in batches:
+                with found.noted(batch):
+                    self._receive(batch)
             if found.unlike:
                 self._agree(found)
         self._count_anew()
         return found.first
 
-    def _receive(self, flight):
-        received = synchronize(flight.handle)
-        if not flight.is_group:
+    def _receive(self, batch):
+        received = synchronize(batch.handle)
+        if not batch.is_group:
             received = [received]
         failure = None
-        if flight.contexts is None:
-            copy_all(flight.gradients, received)
-            for entry, gradient in zip(flight.entries, flight.gradients):
+        if batch.contexts is None:
+            copy_all(batch.gradients, received)
+            for entry, gradient in zip(batch.entries, batch.gradients):
                 self._take_over(entry, gradient, gradient)
             return
-        for entry, gradient, packed, context in zip(flight.entries, flight.gradients, received, flight.contexts):
+        for entry, gradient, packed, context in zip(batch.entries, batch.gradients, received, batch.contexts):
             if gradient is not None:
                 self._take_over(entry, gradient, self._compression.decompress(packed, context))
                 continue
@@ -487,18 +487,18 @@ class Gradients:
 
     def _try_again(self, found):
         """Submits what groups had of different shapes one by one, and receives it."""
-        groups = [flight for flight in found.unlike if isinstance(flight, _Flight)]
+        groups = [batch for batch in found.unlike if isinstance(batch, _Batch)]
         again = []
-        for flight in groups:
-            del found.unlike[flight]
-            for entry, gradient in zip(flight.entries, flight.gradients):
+        for batch in groups:
+            del found.unlike[batch]
+            for entry, gradient in zip(batch.entries, batch.gradients):
                 with found.noted():
                     packed, context = self._packed(entry, gradient)
                     handle = allreduce_async_(packed, name=entry.name, **self._how)
-                    again.append(_Flight([entry], [gradient], [context], handle, False))
-        for flight in again:
-            with found.noted(flight):
-                self._receive(flight)
+                    again.append(_Batch([entry], [gradient], [context], handle, False))
+        for batch in again:
+            with found.noted(batch):
+                self._receive(batch)
 
     def restart(self):
         """Waits for what is under way, whatever becomes of it, and begins anew."""

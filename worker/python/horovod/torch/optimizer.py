@@ -127,7 +127,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def _reduce_for_step(self, closure):
         """Reduces the gradients that there are; the closure to step with, which reduces its own."""
         if closure is not None:
-            if self._gradients.is_in_flight():
+            if self._gradients.is_pending():
                 self.synchronize()
             return lambda: self._reduced(closure)
         if self._gradients.is_reduced:
@@ -146,7 +146,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, *args, **kwargs):
         """As the wrapped optimizer's; AssertionError while gradients are being reduced."""
-        if self._gradients.is_in_flight():
+        if self._gradients.is_pending():
             raise AssertionError(
                 "zero_grad() between backward() and step(): the gradients are being reduced. Call "
                 "step() or synchronize() first, or zero_grad() before backward().")
@@ -219,9 +219,9 @@ class _DistributedAdasumOptimizer(torch.optim.Optimizer):
             loss = super().step(*(() if closure is None else (closure,)), **kwargs)
         _note_step(self)
         with torch.no_grad():
-            flights = [self._submit(name, parameter.detach() - start)
+            pending = [self._submit(name, parameter.detach() - start)
                        for (name, parameter), start in zip(named, before)]
-            for (_, parameter), start, (handle, context) in zip(named, before, flights):
+            for (_, parameter), start, (handle, context) in zip(named, before, pending):
                 change = self._compression.decompress(synchronize(handle), context)
                 parameter.copy_(start + change)
         return loss
