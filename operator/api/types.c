@@ -155,8 +155,8 @@ static bool is_right(const cJSON *item, const struct member *member)
 
 /* A level of a path that is being followed: the member of that name of the level above, or its item
  * of that number. */
-struct place {
-    const struct place *above; /* NULL: spec itself */
+struct field {
+    const struct field *above; /* NULL: spec itself */
     const cJSON *item;
     const char *rest; /* of the member's path */
     const char *name; /* NULL: an item */
@@ -165,64 +165,64 @@ struct place {
 };
 
 /* The path so far, for people: nobody pays for it while all is right. */
-static void describe(const struct place *place, char out[PATH_MAX])
+static void describe(const struct field *field, char out[PATH_MAX])
 {
     size_t len;
 
-    if (!place->above) {
+    if (!field->above) {
         (void)snprintf(out, PATH_MAX, "spec");
         return;
     }
-    describe(place->above, out);
+    describe(field->above, out);
     len = strlen(out);
-    if (place->name)
-        (void)snprintf(out + len, PATH_MAX - len, ".%.*s", place->len, place->name);
+    if (field->name)
+        (void)snprintf(out + len, PATH_MAX - len, ".%.*s", field->len, field->name);
     else
-        (void)snprintf(out + len, PATH_MAX - len, "[%d]", place->number);
+        (void)snprintf(out + len, PATH_MAX - len, "[%d]", field->number);
 }
 
-static void check(const struct place *place, const struct member *member, struct hvd_wrong *wrong);
+static void check(const struct field *field, const struct member *member, struct hvd_wrong *wrong);
 
-static void check_items(const struct place *place, const struct member *member,
+static void check_items(const struct field *field, const struct member *member,
                         struct hvd_wrong *wrong)
 {
-    const char *rest = place->rest + strlen("[]");
+    const char *rest = field->rest + strlen("[]");
     const cJSON *item = NULL;
     int n = 0;
 
-    if (!cJSON_IsArray(place->item))
+    if (!cJSON_IsArray(field->item))
         return; /* which another row complains about */
-    cJSON_ArrayForEach(item, place->item)
+    cJSON_ArrayForEach(item, field->item)
     {
-        const struct place next = {
-            .above = place, .item = item, .rest = *rest == '.' ? rest + 1 : rest, .number = n++};
+        const struct field next = {
+            .above = field, .item = item, .rest = *rest == '.' ? rest + 1 : rest, .number = n++};
 
         check(&next, member, wrong);
     }
 }
 
 /* Follows the path; what is absent, or null, is right. */
-static void check(const struct place *place, const struct member *member, struct hvd_wrong *wrong)
+static void check(const struct field *field, const struct member *member, struct hvd_wrong *wrong)
 {
-    const size_t len = strcspn(place->rest, ".[");
-    struct place next = {
-        .above = place, .rest = place->rest + len, .name = place->rest, .len = (int)len};
+    const size_t len = strcspn(field->rest, ".[");
+    struct field next = {
+        .above = field, .rest = field->rest + len, .name = field->rest, .len = (int)len};
     char text[PATH_MAX];
 
-    if (strncmp(place->rest, "[]", 2) == 0) {
-        check_items(place, member, wrong);
+    if (strncmp(field->rest, "[]", 2) == 0) {
+        check_items(field, member, wrong);
         return;
     }
-    if (*place->rest == '\0') {
-        if (is_right(place->item, member))
+    if (*field->rest == '\0') {
+        if (is_right(field->item, member))
             return;
-        describe(place, text);
+        describe(field, text);
         hvd_spec_complain(wrong, "%s: %s", text, member->what);
         return;
     }
-    memcpy(text, place->rest, len); /* of the table above, where names are short */
+    memcpy(text, field->rest, len); /* of the table above, where names are short */
     text[len] = '\0';
-    next.item = hvd_json_get(place->item, text);
+    next.item = hvd_json_get(field->item, text);
     if (!next.item || cJSON_IsNull(next.item))
         return;
     if (*next.rest == '.')
@@ -237,7 +237,7 @@ void hvd_spec_check_types(const cJSON *spec, struct hvd_wrong *wrong)
     if (!cJSON_IsObject(spec))
         hvd_spec_complain(wrong, "spec: must be an object");
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-        const struct place start = {.item = spec, .rest = members[i].path};
+        const struct field start = {.item = spec, .rest = members[i].path};
 
         check(&start, &members[i], wrong);
     }

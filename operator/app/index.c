@@ -1,7 +1,7 @@
 /*
- * A hash table of chained nodes, which doubles when there are more nodes than slots. Sixteen bytes
- * a node and a pointer a slot is all that it takes: there is a node for each object in the cluster
- * that is ours.
+ * A hash table of chained nodes, which doubles when there are more nodes than buckets. Sixteen
+ * bytes a node and a pointer a bucket is all that it takes: there is a node for each object in the
+ * cluster that is ours.
  */
 #include "operator/app/index.h"
 
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "operator/core/hash.h"
 
-#define FIRST_SLOTS 16
+#define FIRST_BUCKETS 16
 
 static uint64_t hash_of(const struct hvd_index_key *key)
 {
@@ -25,17 +25,17 @@ static bool is_same(const struct hvd_index_key *a, const struct hvd_index_key *b
     return a->kind == b->kind && strcmp(a->name, b->name) == 0 && strcmp(a->space, b->space) == 0;
 }
 
-static size_t slot_of(const struct hvd_index *index, uint64_t hash)
+static size_t bucket_of(const struct hvd_index *index, uint64_t hash)
 {
-    return (size_t)hash & (index->_n_slots - 1);
+    return (size_t)hash & (index->_n_buckets - 1);
 }
 
 static void put(struct hvd_index *index, struct hvd_index_node *node)
 {
-    struct hvd_index_node **slot = &index->_slots[slot_of(index, node->_hash)];
+    struct hvd_index_node **bucket = &index->_buckets[bucket_of(index, node->_hash)];
 
-    node->_next = *slot;
-    *slot = node;
+    node->_next = *bucket;
+    *bucket = node;
 }
 
 static hvd_status_t grow(struct hvd_index *index)
@@ -43,15 +43,15 @@ static hvd_status_t grow(struct hvd_index *index)
     struct hvd_index larger = {.key_of = index->key_of, ._n = index->_n};
     struct hvd_index_node *node, *next;
 
-    larger._n_slots = index->_n_slots ? index->_n_slots * 2 : FIRST_SLOTS;
-    larger._slots = hvd_calloc(larger._n_slots, sizeof(void *));
-    if (!larger._slots)
+    larger._n_buckets = index->_n_buckets ? index->_n_buckets * 2 : FIRST_BUCKETS;
+    larger._buckets = hvd_calloc(larger._n_buckets, sizeof(void *));
+    if (!larger._buckets)
         return HVD_ERR_NOMEM;
     for (node = hvd_index_first(index); node; node = next) {
         next = hvd_index_next(index, node);
         put(&larger, node);
     }
-    hvd_free(index->_slots);
+    hvd_free(index->_buckets);
     *index = larger;
     return HVD_OK;
 }
@@ -60,7 +60,7 @@ struct hvd_index_node *hvd_index_find(const struct hvd_index *index,
                                       const struct hvd_index_key *key)
 {
     const uint64_t hash = hash_of(key);
-    struct hvd_index_node *node = index->_n ? index->_slots[slot_of(index, hash)] : NULL;
+    struct hvd_index_node *node = index->_n ? index->_buckets[bucket_of(index, hash)] : NULL;
 
     for (; node; node = node->_next) {
         struct hvd_index_key own;
@@ -78,7 +78,7 @@ hvd_status_t hvd_index_add(struct hvd_index *index, struct hvd_index_node *node)
 {
     const struct hvd_index_key key = index->key_of(node);
 
-    if (index->_n == index->_n_slots && grow(index) != HVD_OK)
+    if (index->_n == index->_n_buckets && grow(index) != HVD_OK)
         return HVD_ERR_NOMEM;
     node->_hash = hash_of(&key);
     put(index, node);
@@ -90,7 +90,7 @@ hvd_status_t hvd_index_add(struct hvd_index *index, struct hvd_index_node *node)
 static struct hvd_index_node **link_to(const struct hvd_index *index,
                                        const struct hvd_index_node *node)
 {
-    struct hvd_index_node **at = &index->_slots[slot_of(index, node->_hash)];
+    struct hvd_index_node **at = &index->_buckets[bucket_of(index, node->_hash)];
 
     while (*at != node)
         at = &(*at)->_next;
@@ -113,16 +113,16 @@ void hvd_index_remove(struct hvd_index *index, struct hvd_index_node *node)
     node->_next = NULL;
     if (--index->_n)
         return;
-    hvd_free(index->_slots);
-    index->_slots = NULL;
-    index->_n_slots = 0;
+    hvd_free(index->_buckets);
+    index->_buckets = NULL;
+    index->_n_buckets = 0;
 }
 
-static struct hvd_index_node *first_from(const struct hvd_index *index, size_t slot)
+static struct hvd_index_node *first_from(const struct hvd_index *index, size_t bucket)
 {
-    for (; slot < index->_n_slots; slot++)
-        if (index->_slots[slot])
-            return index->_slots[slot];
+    for (; bucket < index->_n_buckets; bucket++)
+        if (index->_buckets[bucket])
+            return index->_buckets[bucket];
     return NULL;
 }
 
@@ -134,7 +134,7 @@ struct hvd_index_node *hvd_index_first(const struct hvd_index *index)
 struct hvd_index_node *hvd_index_next(const struct hvd_index *index,
                                       const struct hvd_index_node *node)
 {
-    return node->_next ? node->_next : first_from(index, slot_of(index, node->_hash) + 1);
+    return node->_next ? node->_next : first_from(index, bucket_of(index, node->_hash) + 1);
 }
 
 size_t hvd_index_count(const struct hvd_index *index)

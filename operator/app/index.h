@@ -11,7 +11,7 @@
  * holders have their keys already, and tell them. One thread.
  */
 struct hvd_index_node {
-    struct hvd_index_node *_next; /* in its slot */
+    struct hvd_index_node *_next; /* in its bucket */
     uint64_t _hash;
 };
 
@@ -27,8 +27,8 @@ typedef struct hvd_index_key (*hvd_index_key_fn)(const struct hvd_index_node *no
 /* Zeroed but for key_of: empty. Frees itself when the last node is removed. */
 struct hvd_index {
     hvd_index_key_fn key_of;
-    struct hvd_index_node **_slots;
-    size_t _n_slots; /* a power of two, or 0 */
+    struct hvd_index_node **_buckets;
+    size_t _n_buckets; /* a power of two, or 0 */
     size_t _n;
 };
 

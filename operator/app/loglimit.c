@@ -1,6 +1,6 @@
 /*
  * Keeps a failure that repeats from filling the log: a small table of what was said lately, by a
- * hash of the message and the object. Objects that share a slot replace each other, which lets a
+ * hash of the message and the object. Objects that share a bucket replace each other, which lets a
  * line too many pass but never loses the first one. Numbers and error texts do not count as
  * different. One thread, the event loop's.
  */
@@ -61,7 +61,7 @@ static void take(void *ctx, const struct hvd_log_record *record)
 {
     struct hvd_loglimit *limit = ctx;
     uint64_t key = key_of(record);
-    size_t i = key % HVD_LOGLIMIT_SLOTS;
+    size_t i = key % HVD_LOGLIMIT_BUCKETS;
     int64_t now_ms = limit->_now_ms();
     unsigned n_suppressed = 0;
 
@@ -69,17 +69,17 @@ static void take(void *ctx, const struct hvd_log_record *record)
         hvd_log_fields(limit->_inner, record);
         return;
     }
-    if (limit->_slots[i].key != key ||
-        now_ms - limit->_slots[i].begin_ms >= HVD_LOGLIMIT_WINDOW_MS) {
-        if (limit->_slots[i].key == key)
-            n_suppressed = limit->_slots[i].n_suppressed;
-        limit->_slots[i].key = key;
-        limit->_slots[i].begin_ms = now_ms;
-        limit->_slots[i].n = 0;
-        limit->_slots[i].n_suppressed = 0;
+    if (limit->_buckets[i].key != key ||
+        now_ms - limit->_buckets[i].begin_ms >= HVD_LOGLIMIT_WINDOW_MS) {
+        if (limit->_buckets[i].key == key)
+            n_suppressed = limit->_buckets[i].n_suppressed;
+        limit->_buckets[i].key = key;
+        limit->_buckets[i].begin_ms = now_ms;
+        limit->_buckets[i].n = 0;
+        limit->_buckets[i].n_suppressed = 0;
     }
-    if (limit->_slots[i].n++ >= HVD_LOGLIMIT_BURST) {
-        limit->_slots[i].n_suppressed++;
+    if (limit->_buckets[i].n++ >= HVD_LOGLIMIT_BURST) {
+        limit->_buckets[i].n_suppressed++;
         limit->n_suppressed++;
         return;
     }

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-#define HVD_LOGLIMIT_SLOTS 256
+#define HVD_LOGLIMIT_BUCKETS 256
 #define HVD_LOGLIMIT_BURST 5
 #define HVD_LOGLIMIT_WINDOW_MS 60000
 
@@ -25,7 +25,7 @@ struct hvd_loglimit {
         int64_t begin_ms;
         unsigned n;
         unsigned n_suppressed;
-    } _slots[HVD_LOGLIMIT_SLOTS];
+    } _buckets[HVD_LOGLIMIT_BUCKETS];
 };
 
 /* Prepares *limit, which must not move afterwards; inner and the clock are borrowed. */

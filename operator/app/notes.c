@@ -109,7 +109,7 @@ static struct hvd_failure *add_failure(struct hvd_entry *entry)
 
 hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_failure *failure)
 {
-    struct hvd_failure copy = *failure, *place;
+    struct hvd_failure copy = *failure, *kept;
 
     copy.n = count_failures(entry, failure);
     copy.name = hvd_strdup(failure->name);
@@ -119,16 +119,16 @@ hvd_status_t hvd_entry_set_failure(struct hvd_entry *entry, const struct hvd_fai
         free_failure(&copy);
         return HVD_ERR_NOMEM;
     }
-    place = hvd_entry_failure(entry, failure->kind, failure->name);
-    if (place)
-        free_failure(place);
+    kept = hvd_entry_failure(entry, failure->kind, failure->name);
+    if (kept)
+        free_failure(kept);
     else
-        place = add_failure(entry);
-    if (!place) {
+        kept = add_failure(entry);
+    if (!kept) {
         free_failure(&copy);
         return HVD_ERR_NOMEM;
     }
-    *place = copy;
+    *kept = copy;
     return HVD_OK;
 }
 

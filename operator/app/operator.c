@@ -364,7 +364,7 @@ static int32_t free_port(struct hvd_operator *op, struct hvd_entry *entry)
 static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
                               struct hvd_plan *plan, struct hvd_err *err)
 {
-    const struct hvd_places places = {hvd_place_cache_find, &op->store.places};
+    const struct hvd_topology_source topology = {hvd_node_topology_find, &op->store.topology};
     struct hvd_view view = {
         .job = &entry->job,
         .n_objects = entry->n_objects,
@@ -378,14 +378,14 @@ static hvd_status_t make_plan(struct hvd_operator *op, struct hvd_entry *entry,
         .status_written_ms = entry->status_written_ms,
         .n_starting = op->store.n_starting,
         .settings = &op->settings,
-        .places = &places,
+        .topology = &topology,
     };
     const struct hvd_object **objects = hvd_entry_objects(entry);
     hvd_status_t st;
 
     if (!objects)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory");
-    op->store.places.now_ms = hvd_clock_ms();
+    op->store.topology.now_ms = hvd_clock_ms();
     hvd_repairs_begin(&entry->repairs, &entry->job, server_ms(op));
     view.objects = objects;
     view.free_port = free_port(op, entry);

@@ -516,8 +516,8 @@ static void on_located(void *ctx, const struct hvd_kube_response *response)
         return;
     }
     hvd_entry_drop_failure(run->entry, step->action->kind, step->action->name);
-    if (hvd_place_cache_put(&run->p.store->places, step->action->name, step->action->body,
-                            object) != HVD_OK)
+    if (hvd_node_topology_put(&run->p.store->topology, step->action->name, step->action->body,
+                              object) != HVD_OK)
         fail_run(run, HVD_ERR_NOMEM, "out of memory", 0);
     if (is_forbidden(response))
         log_action(run, HVD_LOG_WARN, "cannot read a node, the pods' own labels have to do",

@@ -36,7 +36,7 @@ hvd_status_t hvd_queue_reserve(struct hvd_queue *queue)
     return HVD_OK;
 }
 
-static void place(struct hvd_queue_heap *heap, struct hvd_queue_item *item, size_t at)
+static void put_at(struct hvd_queue_heap *heap, struct hvd_queue_item *item, size_t at)
 {
     heap->_items[at] = item;
     item->_index = at + 1;
@@ -47,10 +47,10 @@ static void move_up(struct hvd_queue_heap *heap, size_t at)
     struct hvd_queue_item *item = heap->_items[at];
 
     while (at && heap->_items[(at - 1) / 2]->_due_ms > item->_due_ms) {
-        place(heap, heap->_items[(at - 1) / 2], at);
+        put_at(heap, heap->_items[(at - 1) / 2], at);
         at = (at - 1) / 2;
     }
-    place(heap, item, at);
+    put_at(heap, item, at);
 }
 
 static void move_down(struct hvd_queue_heap *heap, size_t at)
@@ -65,10 +65,10 @@ static void move_down(struct hvd_queue_heap *heap, size_t at)
             child++;
         if (heap->_items[child]->_due_ms >= item->_due_ms)
             break;
-        place(heap, heap->_items[child], at);
+        put_at(heap, heap->_items[child], at);
         at = child;
     }
-    place(heap, item, at);
+    put_at(heap, item, at);
 }
 
 static void put_into_heap(struct hvd_queue *queue, struct hvd_queue_item *item)
@@ -88,7 +88,7 @@ static void remove_from_heap(struct hvd_queue *queue, struct hvd_queue_item *ite
     item->_index = 0;
     if (last == item)
         return;
-    place(heap, last, at);
+    put_at(heap, last, at);
     move_down(heap, at);
     move_up(heap, last->_index - 1);
 }

@@ -62,9 +62,9 @@ static struct hvd_index_key key_of_record(const struct hvd_index_node *node)
 static void unpack(const struct hvd_record *record, struct hvd_object *out)
 {
     const char *ns = record->entry->_texts;
-    const struct hvd_packed_place place = {(enum hvd_kind)record->kind, ns, ns + strlen(ns) + 1};
+    const struct hvd_packed_key key = {(enum hvd_kind)record->kind, ns, ns + strlen(ns) + 1};
 
-    hvd_unpack(record->packed, &place, out);
+    hvd_unpack(record->packed, &key, out);
     out->meta.is_doubtful = record->is_doubtful;
     if (record->is_retired)
         out->u.pod.is_ready = false;
@@ -970,6 +970,6 @@ void hvd_store_fini(struct hvd_store *store)
             free_record(store, entry->records[entry->n_objects - 1]);
         free_entry(store, entry);
     }
-    hvd_place_cache_fini(&store->places);
+    hvd_node_topology_fini(&store->topology);
     *store = (struct hvd_store){0};
 }

@@ -12,8 +12,8 @@
 #include "operator/api/horovodjob.h"
 #include "operator/app/doubts.h"
 #include "operator/app/index.h"
+#include "operator/app/node_topology.h"
 #include "operator/app/permits.h"
-#include "operator/app/places.h"
 #include "operator/app/queue.h"
 #include "operator/app/specs.h"
 #include "operator/app/unrest.h"
@@ -69,14 +69,14 @@ struct hvd_entry {
 typedef void (*hvd_store_changed_fn)(void *ctx, struct hvd_entry *entry);
 
 struct hvd_store {
-    struct hvd_slab slab;          /* where the records are */
-    struct hvd_specs specs;        /* the texts that are held */
-    struct hvd_object found;       /* what hvd_store_find told last */
-    struct hvd_index entries;      /* by namespace and name */
-    struct hvd_index records;      /* of children and pods, by kind, namespace and name */
-    struct hvd_queue *queue;       /* in which every entry has its room; borrowed */
-    struct hvd_place_cache places; /* of nodes */
-    struct hvd_entry *waiters;     /* jobs that a foreign object blocks, or blocked lately */
+    struct hvd_slab slab;              /* where the records are */
+    struct hvd_specs specs;            /* the texts that are held */
+    struct hvd_object found;           /* what hvd_store_find told last */
+    struct hvd_index entries;          /* by namespace and name */
+    struct hvd_index records;          /* of children and pods, by kind, namespace and name */
+    struct hvd_queue *queue;           /* in which every entry has its room; borrowed */
+    struct hvd_node_topology topology; /* of nodes */
+    struct hvd_entry *waiters;         /* jobs that a foreign object blocks, or blocked lately */
     unsigned rounds[HVD_N_KINDS];
     unsigned long long told[HVD_N_KINDS]; /* the version up to which the watch has told all */
     struct hvd_doubts doubts;             /* jobs that an answer called gone */

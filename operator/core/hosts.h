@@ -18,7 +18,7 @@ struct hvd_worker {
     size_t group; /* index into the spec's groups */
     int32_t ordinal;
     const struct hvd_object *pod; /* borrowed; NULL before there is one */
-    const char *place;            /* of its node, where that counts; borrowed */
+    const char *topology;         /* of its node, where that counts; borrowed */
 };
 
 /*

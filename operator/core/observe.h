@@ -81,13 +81,13 @@ enum hvd_pod_phase {
 /* What a pod that is not Ready and shows no trouble is at. */
 enum hvd_pod_stage {
     HVD_STAGE_NONE,
-    HVD_STAGE_GATED,   /* it must not be scheduled yet */
-    HVD_STAGE_PLACE,   /* its scheduler has not told of it */
-    HVD_STAGE_START,   /* its node has it, and not all of its containers run */
-    HVD_STAGE_INIT,    /* an init container runs */
-    HVD_STAGE_SIDECAR, /* a sidecar runs, and its startup probe has not succeeded */
-    HVD_STAGE_READY,   /* a container runs, and is not ready */
-    HVD_STAGE_GATES,   /* all containers are ready, and the pod is not */
+    HVD_STAGE_GATED,    /* it must not be scheduled yet */
+    HVD_STAGE_SCHEDULE, /* its scheduler has not told of it */
+    HVD_STAGE_START,    /* its node has it, and not all of its containers run */
+    HVD_STAGE_INIT,     /* an init container runs */
+    HVD_STAGE_SIDECAR,  /* a sidecar runs, and its startup probe has not succeeded */
+    HVD_STAGE_READY,    /* a container runs, and is not ready */
+    HVD_STAGE_GATES,    /* all containers are ready, and the pod is not */
 };
 
 struct hvd_pod_view {
@@ -105,7 +105,7 @@ struct hvd_pod_view {
     int64_t disrupted_s; /* since when */
     char *node;
     char *ip;          /* of a worker */
-    char *place;       /* of a worker with topology keys: hvd_topology_text of its labels */
+    char *topology;    /* of a worker with topology keys: hvd_topology_text of its labels */
     uint64_t revision; /* of a worker: of the template that it was made from; 0: not known */
     int64_t started_s; /* when the role's container was started; 0: it was not */
     int64_t deleted_s; /* when its grace period is over; 0: it is not being deleted */

@@ -402,7 +402,7 @@ static bool observe_place(const cJSON *object, struct hvd_pod_view *out)
         hvd_json_get(hvd_json_at(object, "metadata.annotations"), HVD_ANNOTATION_TOPOLOGY);
 
     return !cJSON_IsString(keys) || hvd_topology_text(hvd_json_at(object, "metadata.labels"),
-                                                      keys->valuestring, &out->place) == HVD_OK;
+                                                      keys->valuestring, &out->topology) == HVD_OK;
 }
 
 bool hvd_observe_pod(const cJSON *object, struct hvd_object *out)

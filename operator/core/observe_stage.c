@@ -70,7 +70,7 @@ static bool observe_scheduling(const cJSON *object, struct hvd_pod_view *out)
 {
     const cJSON *item = NULL;
 
-    out->stage = HVD_STAGE_PLACE;
+    out->stage = HVD_STAGE_SCHEDULE;
     out->stage_s = time_at(object, "metadata.creationTimestamp");
     cJSON_ArrayForEach(item, hvd_json_at(object, "status.conditions"))
     {

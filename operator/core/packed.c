@@ -70,7 +70,7 @@ static const struct field
                 FIELD(INT, u.pod.stage), FIELD(LONG, u.pod.stage_s), FIELD(TEXT, u.pod.stage_container),
                 FIELD(TEXT, u.pod.hosts_seen), FIELD(TEXT, u.pod.reason),
                 FIELD(TEXT, u.pod.message), FIELD(TEXT, u.pod.disruption), FIELD(LONG, u.pod.disrupted_s), FIELD(TEXT, u.pod.node),
-                FIELD(TEXT, u.pod.ip), FIELD(TEXT, u.pod.place), FIELD(LONG, u.pod.started_s),
+                FIELD(TEXT, u.pod.ip), FIELD(TEXT, u.pod.topology), FIELD(LONG, u.pod.started_s),
                 FIELD(HASH, u.pod.revision), FIELD(LONG, u.pod.deleted_s), FIELD(LONG, u.pod.grace_s),
                 FIELD(LONG, u.pod.going_ms), FIELD(BOOL, u.pod.is_killed),
                 FIELD(BOOL, u.pod.has_failed), FIELD(BOOL, u.pod.is_init), FIELD(INT, u.pod.exit_code),
@@ -323,17 +323,17 @@ static void get_fields(const char **at, struct seen *seen, const struct field *f
     }
 }
 
-void hvd_unpack(const char *packed, const struct hvd_packed_place *place, struct hvd_object *out)
+void hvd_unpack(const char *packed, const struct hvd_packed_key *key, struct hvd_object *out)
 {
-    struct seen seen = begin(packed, place->namespace, place->job);
+    struct seen seen = begin(packed, key->namespace, key->job);
     const char *at = packed + strlen(packed) + 1;
 
-    *out = (struct hvd_object){.kind = place->kind};
+    *out = (struct hvd_object){.kind = key->kind};
     out->meta.name = (char *)packed;
-    out->meta.namespace = (char *)place->namespace;
-    out->meta.job = (char *)place->job;
+    out->meta.namespace = (char *)key->namespace;
+    out->meta.job = (char *)key->job;
     get_fields(&at, &seen, of_all, N(of_all), out);
-    get_fields(&at, &seen, of_kind[place->kind].fields, of_kind[place->kind].n, out);
+    get_fields(&at, &seen, of_kind[key->kind].fields, of_kind[key->kind].n, out);
 }
 
 /* ---- the strings ---- */

@@ -11,8 +11,8 @@
  * job) is the cache's to remember, and not among them.
  */
 
-/* The place under which a packed object is filed. */
-struct hvd_packed_place {
+/* The key under which a packed object is filed. */
+struct hvd_packed_key {
     enum hvd_kind kind;
     const char *namespace;
     const char *job; /* NULL: of none */
@@ -22,8 +22,8 @@ struct hvd_packed_place {
  * how many bytes it takes: what was written is of no use if they are more than the room. */
 size_t hvd_pack(const struct hvd_object *object, char *out, size_t room);
 
-/* The object that was packed. It owns nothing: its strings are in packed and in the place. */
-void hvd_unpack(const char *packed, const struct hvd_packed_place *place, struct hvd_object *out);
+/* The object that was packed. It owns nothing: its strings are in packed and in the key. */
+void hvd_unpack(const char *packed, const struct hvd_packed_key *key, struct hvd_object *out);
 
 /* At most so many strings are in an object. */
 #define HVD_OBJECT_TEXTS_MAX 24

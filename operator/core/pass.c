@@ -124,22 +124,22 @@ static void ask_for(struct hvd_pass *p, const char *node)
     p->st = hvd_plan_add(p->plan, &action, p->job->namespace, node);
 }
 
-/* Finds the places of all Ready workers; asks for nodes that are not known, some at a time, and
+/* Finds the topology of all Ready workers; asks for nodes that are not known, some at a time, and
  * returns false then. */
 static bool locate(struct hvd_pass *p)
 {
-    const struct hvd_places *places = p->view->places;
+    const struct hvd_topology_source *topology = p->view->topology;
     const char *keys = p->job->spec.topology_keys;
     int n_asked = 0;
 
-    if (!keys || !places)
+    if (!keys || !topology)
         return true;
     for (size_t i = 0; i < p->pods.n_ready && !p->st && n_asked < LOCATED_AT_ONCE; i++) {
         struct hvd_worker *worker = &p->pods.ready[i];
         const char *node = worker->pod->u.pod.node;
 
-        worker->place = node ? places->find(places->ctx, node, keys) : "";
-        if (worker->place)
+        worker->topology = node ? topology->find(topology->ctx, node, keys) : "";
+        if (worker->topology)
             continue;
         n_asked++;
         if (!is_asked_for(p, node) && !hvd_look_is_put_off(p, HVD_KIND_NODE, node))

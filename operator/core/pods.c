@@ -228,8 +228,8 @@ bool hvd_pods_identify(const struct hvd_view *view, const struct hvd_object *pod
 /* Which of two slow pods is told of: one on a node, then the one that is for longer. */
 static bool is_slower(const struct hvd_object *a, const struct hvd_object *b)
 {
-    const bool is_placed_a = a->u.pod.stage > HVD_STAGE_PLACE;
-    const bool is_placed_b = b->u.pod.stage > HVD_STAGE_PLACE;
+    const bool is_placed_a = a->u.pod.stage > HVD_STAGE_SCHEDULE;
+    const bool is_placed_b = b->u.pod.stage > HVD_STAGE_SCHEDULE;
 
     if (is_placed_a != is_placed_b)
         return is_placed_a;
@@ -261,15 +261,15 @@ static void add_worker(const struct hvd_view *view, const struct hvd_worker *wor
 static void add_master(const struct hvd_view *view, const struct hvd_object *pod,
                        const struct hvd_pod_owners *owners, struct hvd_pods *out)
 {
-    const struct hvd_object **place = NULL;
+    const struct hvd_object **found = NULL;
 
     out->n_masters++;
     if (is_owned_by(view, pod, owners->master_job))
-        place = &out->master;
+        found = &out->master;
     else if (hvd_pods_is_let_go(view->job, pod))
-        place = &out->stray;
-    if (place && (!*place || !is_named(view->job, *place)))
-        *place = pod;
+        found = &out->stray;
+    if (found && (!*found || !is_named(view->job, *found)))
+        *found = pod;
 }
 
 static bool is_finished(const struct hvd_object *pod)
@@ -345,10 +345,10 @@ static int compare_places(const void *a, const void *b)
 {
     const struct hvd_worker *x = a;
     const struct hvd_worker *y = b;
-    const struct hvd_place place_x = {x->place, x->pod->u.pod.place};
-    const struct hvd_place place_y = {y->place, y->pod->u.pod.place};
-    bool has_places = x->place || y->place || place_x.pod || place_y.pod;
-    int order = has_places ? hvd_topology_compare(&place_x, &place_y) : 0;
+    const struct hvd_topology_pair pair_x = {x->topology, x->pod->u.pod.topology};
+    const struct hvd_topology_pair pair_y = {y->topology, y->pod->u.pod.topology};
+    bool has_topology = x->topology || y->topology || pair_x.pod || pair_y.pod;
+    int order = has_topology ? hvd_topology_compare(&pair_x, &pair_y) : 0;
 
     return order != 0 ? order : compare(a, b);
 }

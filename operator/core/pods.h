@@ -46,7 +46,7 @@ hvd_status_t hvd_pods_collect(const struct hvd_view *view, const struct hvd_pod_
  * worker. One that is no int32 has none, and no controller ever deletes the pod. */
 bool hvd_pods_is_numbered(const struct hvd_object *pod);
 
-/* Brings the Ready workers into the order of the list: by their places, then by group and number.
+/* Brings the Ready workers into the order of the list: by their topology, then by group and number.
  */
 void hvd_pods_sort(struct hvd_pods *pods);
 

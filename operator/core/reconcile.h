@@ -95,7 +95,7 @@ struct hvd_view {
     const struct hvd_object *const
         *objects; /* children and pods filed under namespace/job name, any order */
     size_t n_objects;
-    const struct hvd_places *places; /* NULL: nodes cannot be read */
+    const struct hvd_topology_source *topology; /* NULL: nodes cannot be read */
     const struct hvd_failure *failures;
     size_t n_failures;
     const struct hvd_gone *gone;

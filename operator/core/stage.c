@@ -24,7 +24,7 @@ static void describe(const struct hvd_object *object, const char *silence, char 
                       ": the program that set them has to remove them",
                       name);
         break;
-    case HVD_STAGE_PLACE:
+    case HVD_STAGE_SCHEDULE:
         hvd_pass_text(out, size,
                       "pod %s has not been placed on a node after " SLOW_TEXT
                       ", and no cause is known: see whether scheduler %s runs",
@@ -81,9 +81,9 @@ bool hvd_stage_describe(struct hvd_pass *p, const struct hvd_object *pod,
     const char *words = NULL;
 
     if (view->stage == HVD_STAGE_NONE || pod->meta.is_deleting ||
-        (view->stage == HVD_STAGE_PLACE && p->has_no_room)) /* which says why */
+        (view->stage == HVD_STAGE_SCHEDULE && p->has_no_room)) /* which says why */
         return false;
-    if (view->stage > HVD_STAGE_PLACE && view->stage != HVD_STAGE_INIT &&
+    if (view->stage > HVD_STAGE_SCHEDULE && view->stage != HVD_STAGE_INIT &&
         view->stage != HVD_STAGE_GATES)
         words = hvd_refusal_ask(
             p, pod, view->stage == HVD_STAGE_START ? HVD_ASK_START : HVD_ASK_READY, since_ms);

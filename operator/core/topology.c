@@ -71,7 +71,7 @@ static int compare_values(struct hvd_strview a, struct hvd_strview b)
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-int hvd_topology_compare(const struct hvd_place *a, const struct hvd_place *b)
+int hvd_topology_compare(const struct hvd_topology_pair *a, const struct hvd_topology_pair *b)
 {
     struct hvd_strview a_node = view_of(a->node), a_pod = view_of(a->pod);
     struct hvd_strview b_node = view_of(b->node), b_pod = view_of(b->pod);

@@ -13,7 +13,7 @@
  */
 
 /* The shell's answers about nodes. */
-struct hvd_places {
+struct hvd_topology_source {
     /* The text of a node for these keys (joined by commas); "" if the node is gone or may not be
      * read, NULL while nobody has asked. Borrowed until the next pass. */
     const char *(*find)(void *ctx, const char *node, const char *keys);
@@ -24,13 +24,14 @@ struct hvd_places {
 hvd_status_t hvd_topology_text(const cJSON *labels, const char *keys, char **out);
 
 /*
- * Compares two places, as strcmp does, the first key first; where the node's text has no value for
- * a key, the pod's has the word, and a place without any value comes last. Every text may be NULL.
+ * Compares two positions, as strcmp does, the first key first; where the node's text has no value
+ * for a key, the pod's has the word, and a position without any value comes last. Every text may be
+ * NULL.
  */
-struct hvd_place {
+struct hvd_topology_pair {
     const char *node;
     const char *pod;
 };
-int hvd_topology_compare(const struct hvd_place *a, const struct hvd_place *b);
+int hvd_topology_compare(const struct hvd_topology_pair *a, const struct hvd_topology_pair *b);
 
 #endif

@@ -7,7 +7,7 @@
 #include "operator/api/json.h"
 #include "operator/api/kind.h"
 #include "operator/api/object.h"
-#include "operator/app/places.h"
+#include "operator/app/node_topology.h"
 #include "operator/core/topology.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -38,7 +38,7 @@ static char *place_of(const cJSON *node, const char *keys)
 /* What the shell does with an answer. */
 static void check_cached(const cJSON *node, const char *keys, const char *place)
 {
-    struct hvd_place_cache cache = {.now_ms = 1000};
+    struct hvd_node_topology cache = {.now_ms = 1000};
     char *body = cJSON_PrintUnformatted(node);
 
     MUST(body);
@@ -46,20 +46,20 @@ static void check_cached(const cJSON *node, const char *keys, const char *place)
     (void)!hvd_object_read(HVD_KIND_NODE, hvd_strview_of(body), &parts);
     /* Keys that are written with escapes are not looked for. */
     if (parts && !strchr(body, '\\')) {
-        MUST(hvd_place_cache_put(&cache, "n", keys, parts) == HVD_OK);
-        const char *found = hvd_place_cache_find(&cache, "n", keys);
+        MUST(hvd_node_topology_put(&cache, "n", keys, parts) == HVD_OK);
+        const char *found = hvd_node_topology_find(&cache, "n", keys);
         MUST(found && strcmp(found, place) == 0);
-        MUST(!hvd_place_cache_find(&cache, "m", keys));
+        MUST(!hvd_node_topology_find(&cache, "m", keys));
     }
-    hvd_place_cache_fini(&cache);
+    hvd_node_topology_fini(&cache);
     hvd_json_drop(parts);
     cJSON_free(body);
 }
 
 static void check_order(const char *a, const char *b)
 {
-    const struct hvd_place as_node = {a, NULL}, as_pod = {NULL, a}, other = {b, NULL};
-    const struct hvd_place nowhere = {0};
+    const struct hvd_topology_pair as_node = {a, NULL}, as_pod = {NULL, a}, other = {b, NULL};
+    const struct hvd_topology_pair nowhere = {0};
     const int order = hvd_topology_compare(&as_node, &other);
 
     MUST(hvd_topology_compare(&as_node, &as_node) == 0);

@@ -40,7 +40,7 @@ static void add_pod(struct hvd_buf *out, const struct hvd_pod_view *pod)
 {
     const char *const texts[] = {pod->trouble,   pod->hosts_seen, pod->reason,
                                  pod->message,   pod->disruption, pod->node,
-                                 pod->ip,        pod->place,      pod->container,
+                                 pod->ip,        pod->topology,   pod->container,
                                  pod->last_line, pod->last_lines, pod->container_reason};
     const int64_t numbers[] = {(int64_t)pod->phase, pod->is_ready,   pod->started_s, pod->deleted_s,
                                pod->is_killed,      pod->has_failed, pod->exit_code, pod->restarts,
@@ -96,7 +96,7 @@ static void add_child(struct hvd_buf *out, const struct hvd_object *object)
 /* An object is told in the same way when it was packed. */
 static void check_packed(const struct hvd_object *object, const struct hvd_buf *told)
 {
-    const struct hvd_packed_place place = {object->kind, object->meta.namespace, object->meta.job};
+    const struct hvd_packed_key place = {object->kind, object->meta.namespace, object->meta.job};
     size_t n = hvd_pack(object, NULL, 0);
     char *packed = malloc(n);
     struct hvd_object unpacked;

@@ -87,11 +87,11 @@ static void the_first_line_about_an_object_is_never_lost(void **state)
     (void)state;
     now_ms = 0;
     hvd_loglimit_init(&limit, &inner, read_clock);
-    for (int i = 0; i < 10 * HVD_LOGLIMIT_SLOTS; i++) {
+    for (int i = 0; i < 10 * HVD_LOGLIMIT_BUCKETS; i++) {
         (void)snprintf(job, sizeof(job), "j%d", i);
         say(&limit, HVD_LOG_INFO, job, NULL);
     }
-    assert_int_equal(heard.n, 10 * HVD_LOGLIMIT_SLOTS);
+    assert_int_equal(heard.n, 10 * HVD_LOGLIMIT_BUCKETS);
 }
 
 static void debug_lines_all_pass_and_levels_below_do_not(void **state)

@@ -25,7 +25,7 @@ static void locate(struct bench *b, const char *node)
 
 static const char *place(struct bench *b, const char *node)
 {
-    const char *text = hvd_place_cache_find(&b->store.places, node, "zone");
+    const char *text = hvd_node_topology_find(&b->store.topology, node, "zone");
 
     return text ? text : "(not known)";
 }

@@ -11,7 +11,7 @@
 /* Packs into exactly the bytes that it takes, and unpacks: the bytes, the caller's to free. */
 static char *pack(const struct hvd_object *object, struct hvd_object *out)
 {
-    const struct hvd_packed_place place = {object->kind, object->meta.namespace, object->meta.job};
+    const struct hvd_packed_key place = {object->kind, object->meta.namespace, object->meta.job};
     size_t n = hvd_pack(object, NULL, 0);
     char *packed = malloc(n);
 

@@ -33,7 +33,7 @@ static void labels_become_a_line_for_each_key(void **state)
 static void places_compare_key_by_key(void **state)
 {
     static const struct {
-        struct hvd_place a, b;
+        struct hvd_topology_pair a, b;
         int order;
     } table[] = {
         {{"=a\n=1\n", NULL}, {"=a\n=1\n", NULL}, 0},

@@ -113,7 +113,7 @@ void world_init(struct world *w, const char *spec)
     w->keeps_no_spec = getenv("WORLD_KEEPS_NO_SPEC") != NULL;
     w->objects = cJSON_CreateArray();
     w->events = cJSON_CreateArray();
-    w->places = cJSON_CreateObject();
+    w->topology = cJSON_CreateObject();
     w->gone = cJSON_CreateObject();
     job = world_put(w, "{\"kind\":\"HorovodJob\",\"metadata\":{\"name\":\"digits\",\"namespace\":"
                        "\"default\",\"generation\":1}}");
@@ -124,7 +124,7 @@ void world_fini(struct world *w)
 {
     cJSON_Delete(w->objects);
     cJSON_Delete(w->events);
-    cJSON_Delete(w->places);
+    cJSON_Delete(w->topology);
     cJSON_Delete(w->gone);
     hvd_repairs_fini(&w->repairs);
 }
@@ -664,8 +664,8 @@ static bool locate(struct world *w, const struct hvd_action *action)
 
     assert_int_equal(hvd_topology_text(hvd_json_at(node, "metadata.labels"), action->body, &text),
                      HVD_OK);
-    cJSON_DeleteItemFromObjectCaseSensitive(w->places, action->name);
-    cJSON_AddStringToObject(w->places, action->name, text);
+    cJSON_DeleteItemFromObjectCaseSensitive(w->topology, action->name);
+    cJSON_AddStringToObject(w->topology, action->name, text);
     hvd_free(text);
     w->n_located++;
     return true;
@@ -676,7 +676,7 @@ static const char *find_place(void *ctx, const char *node, const char *keys)
     const struct world *w = ctx;
 
     (void)keys;
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(w->places, node));
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(w->topology, node));
 }
 
 static bool attribute(struct world *w, const struct hvd_action *action)
@@ -877,9 +877,9 @@ static size_t decide_once(struct world *w, bool *has_looked)
     struct hvd_gone gone[WORLD_MAX_OBJECTS];
     struct hvd_job job = {0};
     struct hvd_plan plan = {0};
-    const struct hvd_places places = {find_place, w};
+    const struct hvd_topology_source topology = {find_place, w};
     struct hvd_view view = {.job = &job,
-                            .places = &places,
+                            .topology = &topology,
                             .objects = pointers,
                             .failures = w->failures,
                             .n_failures = w->n_failures,

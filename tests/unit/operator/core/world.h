@@ -34,7 +34,7 @@ struct world {
     bool keeps_no_spec; /* the shell has the text of the spec for the pass after it was read only */
     bool has_spec;      /* which is the next one */
     cJSON *gone;        /* owned; what the operator knows to be gone: kinds by name */
-    cJSON *places;      /* owned; what they said, by name */
+    cJSON *topology;    /* owned; what they said, by name */
     int actions_left;   /* the operator dies after so many actions; -1: never */
     bool is_dead;
     bool is_kubelet_off; /* pods stay Pending */
