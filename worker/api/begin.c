@@ -164,13 +164,13 @@ static hvd_status_t watch_arrival(struct start *s, const struct hvd_job *job, hv
 /* All that this rank can fail in alone, now that it knows its place. */
 static hvd_status_t prepare(struct start *s, struct hvd_job *job, struct hvd_err *err)
 {
-    const struct hvd_topology *place = &job->mpi->topology;
-    hvd_status_t st = bind_to_core(s, place->local_rank, err);
+    const struct hvd_topology *topology = &job->mpi->topology;
+    hvd_status_t st = bind_to_core(s, topology->local_rank, err);
 
     if (st == HVD_OK)
-        st = create_telemetry(&s->settings, place, job, err);
+        st = create_telemetry(&s->settings, topology, job, err);
     if (st == HVD_OK)
-        st = create_autotune(&s->settings, place, job, err);
+        st = create_autotune(&s->settings, topology, job, err);
     return st;
 }
 

@@ -90,15 +90,15 @@ static void name_unnamed(struct hvd_engine *engine, struct prepared *p)
 }
 
 /* A group on its way to the engine. */
-struct place_in_group {
+struct index_in_group {
     uint32_t i;
     uint32_t n;
     uint64_t *number; /* of the group among those with tensors without names; 0: none yet */
 };
 
-/* Names one of a group that has no name, by the number of the group and its place in it. */
+/* Names one of a group that has no name, by the number of the group and its index in it. */
 static void name_unnamed_of_group(struct hvd_engine *engine, struct prepared *p,
-                                  struct place_in_group self)
+                                  struct index_in_group self)
 {
     struct hvd_request *req = &p->submission.request;
 
@@ -171,7 +171,7 @@ static hvd_status_t check_memory(const struct call *call, const struct hvd_reque
     return HVD_OK;
 }
 
-/* The place of this rank in the set that the tensor names. */
+/* The rank of this process in the set that the tensor names. */
 static hvd_status_t find_self(struct hvd_engine *engine, const struct call *call, int set,
                               struct hvd_self *self, struct hvd_err *err)
 {
@@ -324,7 +324,7 @@ static struct call call_of(const struct group *g, int i)
                          .tensor = g->tensors[i]};
 }
 
-/* The same for all of a group. *number: see place_in_group. Takes no memory. */
+/* The same for all of a group. *number: see index_in_group. Takes no memory. */
 static void tell_group_refused(struct hvd_engine *engine, const struct group *g, uint64_t *number,
                                hvd_status_t st, const char *reason)
 {
@@ -336,7 +336,7 @@ static void tell_group_refused(struct hvd_engine *engine, const struct group *g,
             continue;
         name_unnamed_of_group(
             engine, &p,
-            (struct place_in_group){(uint32_t)i, g->is_empty ? 0 : (uint32_t)g->n, number});
+            (struct index_in_group){(uint32_t)i, g->is_empty ? 0 : (uint32_t)g->n, number});
         tell_refused(engine, &p, st, reason);
     }
 }
@@ -365,7 +365,7 @@ static hvd_status_t submit_group(struct hvd_engine *engine, const struct group *
                           i, p[i].submission.set, p[0].submission.set);
     }
     for (uint32_t i = 0; i < n && st == HVD_OK; i++) {
-        name_unnamed_of_group(engine, &p[i], (struct place_in_group){i, n, &number});
+        name_unnamed_of_group(engine, &p[i], (struct index_in_group){i, n, &number});
         submissions[i] = p[i].submission;
     }
     if (st == HVD_OK && n > 0)

@@ -49,7 +49,7 @@ int horovod_remove_process_set(int id)
     return st == HVD_OK ? id : convert(st);
 }
 
-/* The place of this rank in the set, or an error. */
+/* This rank in the set, or an error. */
 static int find_self(int id, struct hvd_self *self)
 {
     struct hvd_engine *engine = hvd_api_enter(true);

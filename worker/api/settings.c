@@ -352,7 +352,7 @@ hvd_status_t hvd_settings_read(const struct hvd_lookup *from, struct hvd_setting
         if (text && read_value(&honoured[i], text, &found) != HVD_OK)
             return refuse(&honoured[i], text, err);
     }
-    if (found.deterministic && hvd_algorithm_depends_on_place(found.mpi_allreduce))
+    if (found.deterministic && hvd_algorithm_depends_on_offset(found.mpi_allreduce))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "HOROVOD_MPI_ALLREDUCE=%s adds up in an order that depends on how tensors "
                         "were fused, and HOROVOD_DETERMINISTIC rules that out: leave one of them",

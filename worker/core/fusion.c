@@ -48,9 +48,9 @@ static int64_t bytes_of(const struct hvd_fusable *item)
     return item->count * (int64_t)hvd_dtype_size(dtype);
 }
 
-/* The place of the open batch of that kind, or where one shall be opened. */
-static unsigned find_place(struct open *open, const struct hvd_fusable *items,
-                           const struct hvd_batch *batches, const struct hvd_fusable *item)
+/* The index of the open batch of that kind, or where one shall be opened. */
+static unsigned find_open(struct open *open, const struct hvd_fusable *items,
+                          const struct hvd_batch *batches, const struct hvd_fusable *item)
 {
     for (unsigned i = 0; i < open->n; i++)
         if (is_same_kind(&items[batches[open->batches[i]].first], item))
@@ -76,13 +76,13 @@ uint32_t hvd_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
 
     for (uint32_t i = 0; i < n; i++) {
         const int64_t bytes = bytes_of(&items[i]);
-        unsigned place = OPEN_MAX;
+        unsigned index = OPEN_MAX;
         items[i].next = HVD_FUSION_END;
         if (items[i].kind != HVD_FUSION_NEVER)
-            place = find_place(&open, items, batches, &items[i]);
-        if (place < open.n &&
-            joins(&batches[open.batches[place]], items, &items[i], bytes, max_bytes)) {
-            struct hvd_batch *batch = &batches[open.batches[place]];
+            index = find_open(&open, items, batches, &items[i]);
+        if (index < open.n &&
+            joins(&batches[open.batches[index]], items, &items[i], bytes, max_bytes)) {
+            struct hvd_batch *batch = &batches[open.batches[index]];
             items[batch->last].next = i;
             batch->last = i;
             batch->n++;
@@ -90,9 +90,9 @@ uint32_t hvd_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
             continue;
         }
         batches[n_batches] = (struct hvd_batch){.first = i, .last = i, .n = 1, .bytes = bytes};
-        if (place < OPEN_MAX && bytes <= max_bytes) {
-            open.batches[place] = n_batches;
-            open.n += place == open.n;
+        if (index < OPEN_MAX && bytes <= max_bytes) {
+            open.batches[index] = n_batches;
+            open.n += index == open.n;
         }
         n_batches++;
     }

@@ -71,8 +71,8 @@ static bool factors_differ(const struct hvd_request *a, const struct hvd_request
 }
 
 /* Where the data comes from, and where it lies. */
-static int compare_places(const struct hvd_request *a, const struct hvd_request *b,
-                          struct hvd_text *c)
+static int compare_devices(const struct hvd_request *a, const struct hvd_request *b,
+                           struct hvd_text *c)
 {
     static const char *const devices[] = {[HVD_CPU] = "CPU", [HVD_GPU] = "GPU"};
 
@@ -128,7 +128,7 @@ static int compare(const struct hvd_request *a, const struct hvd_request *b, str
     }
     if (hvd_op_is_uneven(a->op) && gather_shapes_differ(a, b, c))
         return 8;
-    return compare_places(a, b, c);
+    return compare_devices(a, b, c);
 }
 
 int hvd_unsupported(const struct hvd_request *req, bool any_joined, char *text, size_t size)

@@ -210,8 +210,8 @@ static size_t group_name_length(const char *name)
     const size_t of = without_number(name, len);
     if (of == len || of < 2 || strncmp(name + of - 2, "of", 2) != 0)
         return 0;
-    const size_t place = without_number(name, of - 2);
-    return place == of - 2 || place == 0 || name[place - 1] != '_' ? 0 : place - 1;
+    const size_t end = without_number(name, of - 2);
+    return end == of - 2 || end == 0 || name[end - 1] != '_' ? 0 : end - 1;
 }
 
 const char *hvd_negotiator_empty_group(const struct hvd_negotiator *n, const char *name)

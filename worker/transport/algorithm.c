@@ -30,7 +30,7 @@ int hvd_algorithm_parse(const char *name)
     return -1;
 }
 
-bool hvd_algorithm_depends_on_place(enum hvd_algorithm algorithm)
+bool hvd_algorithm_depends_on_offset(enum hvd_algorithm algorithm)
 {
     return algorithm == HVD_ALGORITHM_RING || algorithm == HVD_ALGORITHM_MPI;
 }

@@ -30,7 +30,7 @@ int hvd_algorithm_parse(const char *name);
 
 /* Whether the order of adding up may depend on the size of the payload and on where in it an
  * element lies. AUTO: not when it has to be deterministic. */
-bool hvd_algorithm_depends_on_place(enum hvd_algorithm algorithm);
+bool hvd_algorithm_depends_on_offset(enum hvd_algorithm algorithm);
 
 /* --- What suits which payload ----------------------------------------------------------------- */
 
@@ -71,7 +71,7 @@ uint64_t hvd_algorithm_table_digest(const struct hvd_algorithm_table *table);
 enum hvd_algorithm hvd_algorithm_choose(const struct hvd_algorithm_table *table, int64_t bytes,
                                         int n_ranks, bool deterministic);
 
-/* --- One rank's part of an allreduce, step by step ------------------------------------------- */
+/* --- One rank's part of an allreduce, step by step -------------------------------------------- */
 
 struct hvd_schedule {
     enum hvd_algorithm algorithm; /* not AUTO or MPI */

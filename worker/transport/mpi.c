@@ -580,7 +580,7 @@ static int learn_hosts(struct mpi_transport *m)
     return MPI_Allgather(here, HOST_LEN, MPI_CHAR, m->hosts, HOST_LEN, MPI_CHAR, m->control);
 }
 
-static int learn_places(struct mpi_transport *m)
+static int learn_topology(struct mpi_transport *m)
 {
     struct hvd_topology *top = &m->base.topology;
     MPI_Comm local = MPI_COMM_NULL;
@@ -678,7 +678,7 @@ static hvd_status_t learn(struct mpi_transport *m, struct hvd_err *err)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for the names of the hosts");
     rc = learn_hosts(m);
     if (rc == MPI_SUCCESS)
-        rc = learn_places(m);
+        rc = learn_topology(m);
     return rc == MPI_SUCCESS ? HVD_OK : fail(err, rc, "setting up MPI communicators");
 }
 

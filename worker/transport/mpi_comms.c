@@ -142,13 +142,13 @@ static hvd_status_t agree_on_number(const struct hvd_transport *job, int n, stru
 hvd_status_t hvd_comm_sets_read(const struct hvd_transport *job, const void *comms, int n_comms,
                                 struct hvd_comm_sets *out, struct hvd_err *err)
 {
-    const size_t n_places = (size_t)n_comms;
+    const size_t n_given = (size_t)n_comms;
     const int size = job->topology.size;
     int *leaders = hvd_malloc((size_t)size, sizeof(*leaders));
     /* the program's may be gone when a call that was left behind goes on */
-    MPI_Comm *given = hvd_malloc(n_places, sizeof(MPI_Comm));
-    struct hvd_comm_sets sets = {.ranks = hvd_malloc(n_places * (size_t)size, sizeof(int)),
-                                 .sizes = hvd_malloc(n_places * (size_t)size, sizeof(int))};
+    MPI_Comm *given = hvd_malloc(n_given, sizeof(MPI_Comm));
+    struct hvd_comm_sets sets = {.ranks = hvd_malloc(n_given * (size_t)size, sizeof(int)),
+                                 .sizes = hvd_malloc(n_given * (size_t)size, sizeof(int))};
     hvd_status_t st = HVD_OK;
     int n_ranks = 0;
 
@@ -156,7 +156,7 @@ hvd_status_t hvd_comm_sets_read(const struct hvd_transport *job, const void *com
     if (!leaders || !given || !sets.ranks || !sets.sizes)
         st = HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for process sets");
     else
-        memcpy(given, comms, n_places * sizeof(MPI_Comm));
+        memcpy(given, comms, n_given * sizeof(MPI_Comm));
     if (st == HVD_OK)
         st = agree_on_number(job, n_comms, err);
     for (int i = 1; i < n_comms && st == HVD_OK; i++) {

@@ -265,7 +265,7 @@ static int64_t sum_of(const int64_t *counts, int size)
 
 /* This rank's part of an allgather to where it belongs; it may lie there, or where other parts will
  * come. */
-static void put_in_place(const struct job *j)
+static void copy_to_output(const struct job *j)
 {
     const struct hvd_collective *c = j->c;
     char *own = (char *)c->output + (size_t)sum_of(c->counts, j->channel.rank) * width_of(c);
@@ -295,7 +295,7 @@ static int start_gather(const struct job *j)
     int *displs = counts + j->channel.size;
     int at = 0;
 
-    put_in_place(j);
+    copy_to_output(j);
     if (sum_of(c->counts, j->channel.size) > j->mover->chunk_elements)
         return start_gather_by_parts(j);
     for (int i = 0; i < j->channel.size; i++) {

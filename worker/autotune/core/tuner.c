@@ -53,7 +53,7 @@ static double from_unit(double x, double min, double max)
 }
 
 /* The place of the settings at the start. */
-static void place_start(struct hvd_tuner *t)
+static void choose_start(struct hvd_tuner *t)
 {
     t->now = t->options.start;
     t->at[FUSION] = to_unit(t->now.fusion_bytes, HVD_TUNER_FUSION_MIN, HVD_TUNER_FUSION_MAX);
@@ -95,7 +95,7 @@ hvd_status_t hvd_tuner_create(const struct hvd_tuner_options *options, struct hv
         t->options.points = 1;
     if (t->options.points > HVD_GAUSSIAN_MAX)
         t->options.points = HVD_GAUSSIAN_MAX;
-    place_start(t);
+    choose_start(t);
     t->is_done = options->is_fusion_fixed && options->is_cycle_fixed;
     *out = t;
     return HVD_OK;
@@ -162,7 +162,7 @@ static int count_at(const struct hvd_tuner *t, const double at[HVD_GAUSSIAN_DIMS
 }
 
 /* Where the most is to be expected; nowhere more often than twice. */
-static void place_next(struct hvd_tuner *t, double next[HVD_GAUSSIAN_DIMS])
+static void choose_next(struct hvd_tuner *t, double next[HVD_GAUSSIAN_DIMS])
 {
     static const double first[][HVD_GAUSSIAN_DIMS] = {{0.5, 0.15}, {0.15, 0.5}, {0.9, 0.85}};
     const uint32_t n_first = sizeof(first) / sizeof(first[0]);
@@ -200,7 +200,7 @@ static int end_point(struct hvd_tuner *t, struct hvd_tuner_report *reports)
     reports[0] = (struct hvd_tuner_report){
         .phase = HVD_TUNER_POINT, .point = t->n_points, .tuning = t->now, .score = score};
     if (t->n_points < t->options.points) {
-        place_next(t, next);
+        choose_next(t, next);
         go_to(t, next);
         return 1;
     }

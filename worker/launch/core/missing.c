@@ -102,7 +102,7 @@ static enum state state_of(const struct member *member)
 }
 
 /* One rank that others wait for in that place. */
-static void describe_one(struct hvd_missing *m, const char *place, int64_t rank, int64_t waited_ms)
+static void describe_one(struct hvd_missing *m, const char *where, int64_t rank, int64_t waited_ms)
 {
     const enum state state = state_of(&m->members[rank]);
     const int64_t seconds = waited_ms / 1000;
@@ -111,18 +111,18 @@ static void describe_one(struct hvd_missing *m, const char *place, int64_t rank,
     if (state == HERE || state == STOPPED)
         (void)snprintf(text, sizeof(text),
                        " is %s, and other ranks have waited for it in %s for %" PRId64 " s",
-                       state == HERE ? "not heard of" : "stopped", place, seconds);
+                       state == HERE ? "not heard of" : "stopped", where, seconds);
     else
         (void)snprintf(text, sizeof(text),
                        " has not come to %s for %" PRId64 " s, in which other ranks wait for it",
-                       place, seconds);
+                       where, seconds);
     m->text[0] = '\0';
     add_rank(m, rank);
     add(m, text);
 }
 
 /* Several ranks, of which the first few are named. */
-static void describe_some(struct hvd_missing *m, const char *place, const int64_t *ranks, int64_t n,
+static void describe_some(struct hvd_missing *m, const char *where, const int64_t *ranks, int64_t n,
                           int64_t waited_ms)
 {
     static const char *const remarks[] = {
@@ -131,7 +131,7 @@ static void describe_some(struct hvd_missing *m, const char *place, const int64_
     (void)snprintf(m->text, sizeof(m->text),
                    "%" PRId64 " ranks have not come to %s for %" PRId64
                    " s, in which other ranks wait for them: ",
-                   n, place, waited_ms / 1000);
+                   n, where, waited_ms / 1000);
     for (int64_t i = 0; i < n && i < NAMED_MAX; i++) {
         const enum state state = state_of(&m->members[ranks[i]]);
 

@@ -13,18 +13,18 @@ bool hvd_path_names_rank(const char *pattern)
 
 bool hvd_path_of_rank(const char *pattern, int rank, char *out, size_t size)
 {
-    const char *place = strstr(pattern, "%d");
+    const char *gap = strstr(pattern, "%d");
     const char *file = strrchr(pattern, '/');
-    const char *rest = place ? place + 2 : NULL;
+    const char *rest = gap ? gap + 2 : NULL;
 
-    if (!place) {
+    if (!gap) {
         file = file ? file + 1 : pattern;
-        place = strrchr(file, '.');
-        if (!place || place == file)
-            place = pattern + strlen(pattern);
-        rest = place;
+        gap = strrchr(file, '.');
+        if (!gap || gap == file)
+            gap = pattern + strlen(pattern);
+        rest = gap;
     }
-    const int n = snprintf(out, size, "%.*s%s%d%s", (int)(place - pattern), pattern,
-                           rest == place ? "." : "", rank, rest);
+    const int n = snprintf(out, size, "%.*s%s%d%s", (int)(gap - pattern), pattern,
+                           rest == gap ? "." : "", rank, rest);
     return n >= 0 && (size_t)n < size;
 }

@@ -14,7 +14,7 @@
 #define RANGE_MAX 32
 
 /* A rank, and the first rank of its host once that is known. */
-struct place {
+struct rank_host {
     const char *host;
     int rank;
     int first;
@@ -22,8 +22,8 @@ struct place {
 
 static int by_host(const void *left, const void *right)
 {
-    const struct place *a = left;
-    const struct place *b = right;
+    const struct rank_host *a = left;
+    const struct rank_host *b = right;
     const int order = strcmp(a->host, b->host);
 
     return order ? order : (a->rank > b->rank) - (a->rank < b->rank);
@@ -31,22 +31,22 @@ static int by_host(const void *left, const void *right)
 
 static int by_first(const void *left, const void *right)
 {
-    const struct place *a = left;
-    const struct place *b = right;
+    const struct rank_host *a = left;
+    const struct rank_host *b = right;
 
     return a->first != b->first ? (a->first > b->first) - (a->first < b->first)
                                 : (a->rank > b->rank) - (a->rank < b->rank);
 }
 
 /* The ranks whose hosts are known, those of a host together; how many. */
-static size_t gather(const struct hvd_rank_hosts *from, struct place *out)
+static size_t gather(const struct hvd_rank_hosts *from, struct rank_host *out)
 {
     size_t n = 0;
 
     for (int rank = 0; rank < from->size; rank++) {
         const char *host = from->host(from->ctx, rank);
         if (host && *host)
-            out[n++] = (struct place){.host = host, .rank = rank};
+            out[n++] = (struct rank_host){.host = host, .rank = rank};
     }
     if (n > 0)
         qsort(out, n, sizeof(*out), by_host);
@@ -60,7 +60,7 @@ static size_t gather(const struct hvd_rank_hosts *from, struct place *out)
 
 /* Writes ranges from the first of n places on, all of one host, until the text is full; how many
  * places that were. */
-static size_t list(const struct place *rank_hosts, size_t n, char text[RANKS_MAX])
+static size_t list(const struct rank_host *rank_hosts, size_t n, char text[RANKS_MAX])
 {
     size_t len = 0;
     size_t i = 0;
@@ -100,7 +100,7 @@ static hvd_status_t put(const struct hvd_rank_hosts *from, const char *host, con
 
 hvd_status_t hvd_rank_hosts_write(const struct hvd_rank_hosts *from, struct hvd_buf *lines)
 {
-    struct place *rank_hosts = hvd_calloc((size_t)from->size + 1, sizeof(*rank_hosts));
+    struct rank_host *rank_hosts = hvd_calloc((size_t)from->size + 1, sizeof(*rank_hosts));
     hvd_status_t st = rank_hosts ? HVD_OK : HVD_ERR_NOMEM;
     const size_t n = rank_hosts ? gather(from, rank_hosts) : 0;
     char ranks[RANKS_MAX];

@@ -300,19 +300,19 @@ static void advance(struct record *r, struct lane *lane, const struct hvd_note *
 #define SLOTS_MAX (1U << 24)
 
 /* Room for a slot of a set; NULL when there is none. */
-static struct slot **find_slot(struct hvd_trace *trace, uint64_t place)
+static struct slot **find_slot(struct hvd_trace *trace, uint64_t id)
 {
-    const uint32_t set = (uint32_t)(place >> 32);
-    const uint32_t index = (uint32_t)place;
+    const uint32_t set = (uint32_t)(id >> 32);
+    const uint32_t index = (uint32_t)id;
 
     return set < trace->n_sets && index < trace->sets[set].n ? &trace->sets[set].at[index] : NULL;
 }
 
 /* As above, making it. NULL when out of memory. */
-static struct slot **make_slot(struct hvd_trace *trace, uint64_t place)
+static struct slot **make_slot(struct hvd_trace *trace, uint64_t id)
 {
-    const uint32_t set = (uint32_t)(place >> 32);
-    const uint32_t index = (uint32_t)place;
+    const uint32_t set = (uint32_t)(id >> 32);
+    const uint32_t index = (uint32_t)id;
 
     if (index >= SLOTS_MAX || set >= SLOTS_MAX)
         return NULL;
