@@ -399,7 +399,7 @@ static void free_record(struct hvd_store *store, struct hvd_record *record)
 
 /* A worker that tells why it ended, to nobody yet: a StatefulSet replaces it within milliseconds.
  */
-static bool has_last_words(const struct hvd_store *store, const struct hvd_record *record)
+static bool has_unread_outcome(const struct hvd_store *store, const struct hvd_record *record)
 {
     struct hvd_object object;
 
@@ -430,7 +430,7 @@ static void remove_record(struct hvd_store *store, struct hvd_record *record)
 {
     struct hvd_entry *entry = record->entry;
 
-    if (has_last_words(store, record)) {
+    if (has_unread_outcome(store, record)) {
         retire_record(store, record);
         return;
     }
@@ -687,7 +687,7 @@ static hvd_status_t take_object(struct hvd_store *store, const struct hvd_object
         }
         is_same = hvd_str_equal(known.meta.uid, meta->uid);
         if (is_wanted && hvd_str_equal(known.meta.job, meta->job) &&
-            (is_same || !has_last_words(store, record))) {
+            (is_same || !has_unread_outcome(store, record))) {
             if (!is_same)
                 drop_failure_of_ours(record->entry, object);
             return change_record(store, record, object);

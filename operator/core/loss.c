@@ -51,7 +51,7 @@ struct loss {
 };
 
 /* The workers of a group that are there, of those that the master started with. */
-struct roll {
+struct worker_count {
     int64_t n_started; /* as the Job says */
     int64_t n_wanted;  /* still */
     int64_t n_seen;
@@ -149,7 +149,7 @@ static enum loss_type judge(const struct hvd_object *pod, const struct span *spa
 }
 
 /* How many workers of each group the master started with and still should have. */
-static void call_roll(const struct hvd_pass *p, struct roll rolls[HVD_JOB_GROUPS_MAX])
+static void count_started(const struct hvd_pass *p, struct worker_count counts[HVD_JOB_GROUPS_MAX])
 {
     const char *text = p->child[HVD_KIND_JOB]->u.job.workers;
     int32_t started[HVD_JOB_GROUPS_MAX];
@@ -158,39 +158,39 @@ static void call_roll(const struct hvd_pass *p, struct roll rolls[HVD_JOB_GROUPS
     for (size_t i = 0; i < n; i++) {
         int32_t wanted = p->job->spec.groups[i].replicas;
 
-        rolls[i].n_started = started[i];
-        rolls[i].n_wanted = started[i] < wanted ? started[i] : wanted;
+        counts[i].n_started = started[i];
+        counts[i].n_wanted = started[i] < wanted ? started[i] : wanted;
     }
 }
 
 int64_t hvd_loss_started(const struct hvd_pass *p)
 {
-    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+    struct worker_count counts[HVD_JOB_GROUPS_MAX] = {{0}};
     int64_t n = 0;
 
-    call_roll(p, rolls);
+    count_started(p, counts);
     for (size_t i = 0; i < p->job->spec.n_groups; i++)
-        n += rolls[i].n_started;
+        n += counts[i].n_started;
     return n;
 }
 
 /* Adds when and which workers are let go, for the case that the program cannot do without. */
 static void put_removal(struct hvd_pass *p, struct hvd_jb *jb, cJSON *annotations,
-                        const struct roll *rolls)
+                        const struct worker_count *counts)
 {
     char text[HVD_LOSS_TEXT_SIZE / 2];
     size_t i = 0;
 
-    while (i + 1 < p->job->spec.n_groups && rolls[i].n_wanted == rolls[i].n_started)
+    while (i + 1 < p->job->spec.n_groups && counts[i].n_wanted == counts[i].n_started)
         i++;
-    hvd_scaling_describe_removal(p->job, i, (int32_t)rolls[i].n_started, text, sizeof(text));
+    hvd_scaling_describe_removal(p->job, i, (int32_t)counts[i].n_started, text, sizeof(text));
     hvd_jb_fmt(jb, annotations, HVD_ANNOTATION_SCALED_DOWN, "%lld %s", (long long)p->now_s, text);
 }
 
 bool hvd_loss_note_fewer(struct hvd_pass *p)
 {
     const struct hvd_object *job = p->child[HVD_KIND_JOB];
-    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+    struct worker_count counts[HVD_JOB_GROUPS_MAX] = {{0}};
     char text[HVD_JOB_GROUPS_MAX * 12] = "";
     struct hvd_jb jb = {0};
     size_t len = 0;
@@ -198,10 +198,10 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
 
     if (p->st || hvd_pass_child(p, HVD_KIND_JOB) != HVD_CHILD_OURS || !job->u.job.workers)
         return false;
-    call_roll(p, rolls);
+    count_started(p, counts);
     for (size_t i = 0; i < p->job->spec.n_groups; i++)
         len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%d", i ? "," : "",
-                                (int)rolls[i].n_wanted);
+                                (int)counts[i].n_wanted);
     if (strcmp(text, job->u.job.workers) == 0)
         return false;
     root = hvd_jb_root(&jb);
@@ -212,7 +212,7 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
     /* The hash was of all of them. */
     hvd_jb_str(&jb, annotations, HVD_ANNOTATION_WORKERS_HASH, NULL);
     if (p->job->spec.is_elastic)
-        put_removal(p, &jb, annotations, rolls);
+        put_removal(p, &jb, annotations, counts);
     hvd_pass_patch(p, job,
                    &(struct hvd_patch){.repair = HVD_REPAIR_WORKERS,
                                        .value = hvd_hash_text(HVD_HASH_START, text),
@@ -222,7 +222,7 @@ bool hvd_loss_note_fewer(struct hvd_pass *p)
 }
 
 /* A sum, as pods come in any order. */
-static uint64_t hash_workers(const struct hvd_pass *p, const struct roll *rolls)
+static uint64_t hash_workers(const struct hvd_pass *p, const struct worker_count *counts)
 {
     struct hvd_worker worker;
     uint64_t sum = 0;
@@ -232,7 +232,7 @@ static uint64_t hash_workers(const struct hvd_pass *p, const struct roll *rolls)
 
         if (pod->kind == HVD_KIND_POD && pod->meta.role == HVD_ROLE_WORKER &&
             hvd_pods_identify(p->view, pod, &p->owners, &worker) &&
-            worker.ordinal < rolls[worker.group].n_wanted)
+            worker.ordinal < counts[worker.group].n_wanted)
             sum +=
                 hvd_hash_number(hvd_hash_text(HVD_HASH_START, pod->meta.uid), pod->u.pod.restarts);
     }
@@ -241,11 +241,11 @@ static uint64_t hash_workers(const struct hvd_pass *p, const struct roll *rolls)
 
 uint64_t hvd_loss_workers_hash(const struct hvd_pass *p)
 {
-    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+    struct worker_count counts[HVD_JOB_GROUPS_MAX] = {{0}};
 
     for (size_t i = 0; i < p->job->spec.n_groups; i++)
-        rolls[i].n_wanted = p->job->spec.groups[i].replicas;
-    return hash_workers(p, rolls);
+        counts[i].n_wanted = p->job->spec.groups[i].replicas;
+    return hash_workers(p, counts);
 }
 
 static bool counts_on_workers(const struct hvd_pass *p)
@@ -256,12 +256,12 @@ static bool counts_on_workers(const struct hvd_pass *p)
 
 int64_t hvd_loss_counted_on(const struct hvd_pass *p, size_t group)
 {
-    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+    struct worker_count counts[HVD_JOB_GROUPS_MAX] = {{0}};
 
     if (!counts_on_workers(p) || hvd_pass_loss(p))
         return 0;
-    call_roll(p, rolls);
-    return rolls[group].n_wanted;
+    count_started(p, counts);
+    return counts[group].n_wanted;
 }
 
 static bool is_more_telling(const struct loss *a, const struct loss *b)
@@ -274,57 +274,57 @@ static bool is_more_telling(const struct loss *a, const struct loss *b)
 }
 
 /* Since when a pod is gone nobody tells. */
-static void look_for_missing(const struct hvd_pass *p, const struct roll *rolls,
+static void look_for_missing(const struct hvd_pass *p, const struct worker_count *counts,
                              const struct span *span, struct loss *worst)
 {
     if (span->until_s != INT64_MAX)
         return;
     for (size_t i = 0; i < p->job->spec.n_groups && worst->type == NOT_LOST; i++) {
-        int64_t n = rolls[i].n_wanted;
+        int64_t n = counts[i].n_wanted;
 
-        if (rolls[i].n_seen >= n || is_cleared(p, i, span))
+        if (counts[i].n_seen >= n || is_cleared(p, i, span))
             continue;
         worst->type = GONE;
         worst->worker.group = i;
         worst->worker.ordinal =
-            rolls[i].n_seen == n - 1 ? (int32_t)(n * (n - 1) / 2 - rolls[i].sum) : -1;
+            counts[i].n_seen == n - 1 ? (int32_t)(n * (n - 1) / 2 - counts[i].sum) : -1;
     }
 }
 
 static void find_worst(const struct hvd_pass *p, const struct span *span, struct loss *worst)
 {
-    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+    struct worker_count counts[HVD_JOB_GROUPS_MAX] = {{0}};
 
-    call_roll(p, rolls);
+    count_started(p, counts);
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
         struct loss loss = {0};
 
         if (pod->kind != HVD_KIND_POD || pod->meta.role != HVD_ROLE_WORKER ||
             !hvd_pods_identify(p->view, pod, &p->owners, &loss.worker) ||
-            loss.worker.ordinal >= rolls[loss.worker.group].n_wanted)
+            loss.worker.ordinal >= counts[loss.worker.group].n_wanted)
             continue;
-        rolls[loss.worker.group].n_seen++;
-        rolls[loss.worker.group].sum += loss.worker.ordinal;
+        counts[loss.worker.group].n_seen++;
+        counts[loss.worker.group].sum += loss.worker.ordinal;
         loss.type = judge(pod, span, is_cleared(p, loss.worker.group, span));
         if (loss.type != NOT_LOST && is_more_telling(&loss, worst))
             *worst = loss;
     }
-    look_for_missing(p, rolls, span, worst);
+    look_for_missing(p, counts, span, worst);
 }
 
 /* Whether the workers are not all those that the master's Job was made for. */
 static bool has_others(const struct hvd_pass *p)
 {
     const uint64_t hash = p->child[HVD_KIND_JOB]->u.job.workers_hash;
-    struct roll rolls[HVD_JOB_GROUPS_MAX] = {{0}};
+    struct worker_count counts[HVD_JOB_GROUPS_MAX] = {{0}};
 
-    call_roll(p, rolls);
+    count_started(p, counts);
     for (size_t i = 0; i < p->job->spec.n_groups; i++) {
-        if (rolls[i].n_wanted != rolls[i].n_started)
+        if (counts[i].n_wanted != counts[i].n_started)
             return false; /* the user lets some go */
     }
-    return hash != 0 && hash != hash_workers(p, rolls);
+    return hash != 0 && hash != hash_workers(p, counts);
 }
 
 /* What happened within the second of the start. Which of several pods that came then is the new

@@ -25,7 +25,7 @@
 #define LOST_GRACE_S 30       /* how long a master may outlive a worker that it needs */
 #define STUCK_S 30            /* how long a deleted master may outlive its grace period */
 #define VANISHED_MS 2000      /* how long a Job must be missing to count as deleted */
-#define BURIED_S 60           /* how long a pod may outlive its grace period */
+#define FORCE_DELETE_S 60     /* how long a pod may outlive its grace period */
 #define REMOVED_AT_ONCE 256   /* pods, in one plan */
 #define INTERRUPTIONS_MAX 100 /* then failures count, whatever the rules say */
 
@@ -730,7 +730,7 @@ bool hvd_outcome_abandoned(struct hvd_pass *p)
 }
 
 /* Removes one pod without grace; another one of its name is another removal. */
-static void bury(struct hvd_pass *p, const struct hvd_object *pod)
+static void force_delete(struct hvd_pass *p, const struct hvd_object *pod)
 {
     const struct hvd_write write = {pod->kind, pod->meta.name, HVD_REPAIR_EXISTENCE,
                                     hvd_hash_text(HVD_HASH_START, pod->meta.uid)};
@@ -739,7 +739,7 @@ static void bury(struct hvd_pass *p, const struct hvd_object *pod)
         p->st = hvd_plan_kill(p->plan, &write, pod);
 }
 
-void hvd_outcome_bury(struct hvd_pass *p)
+void hvd_outcome_force_delete(struct hvd_pass *p)
 {
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *pod = p->view->objects[i];
@@ -748,11 +748,11 @@ void hvd_outcome_bury(struct hvd_pass *p)
         if (!hvd_pods_is_ours(p->view, pod, &p->owners) || pod->u.pod.deleted_s == 0 ||
             pod->u.pod.is_killed)
             continue;
-        due_ms = overdue_ms(p, pod, BURIED_S);
+        due_ms = overdue_ms(p, pod, FORCE_DELETE_S);
         if (p->now_ms < due_ms)
             hvd_plan_wake(p->plan, due_ms);
         else
-            bury(p, pod);
+            force_delete(p, pod);
     }
 }
 
@@ -925,7 +925,7 @@ static void clean(struct hvd_pass *p)
 {
     const struct hvd_job_spec *spec = &p->job->spec;
 
-    hvd_outcome_bury(p);
+    hvd_outcome_force_delete(p);
     if (expire(p))
         return;
     p->next.observed_generation = p->job->generation;

@@ -493,6 +493,6 @@ void hvd_outcome_remove_stray(struct hvd_pass *p);
 bool hvd_outcome_asks_first(struct hvd_pass *p);
 
 /* Removes pods that are long overdue, because nobody on their node answers any more. */
-void hvd_outcome_bury(struct hvd_pass *p);
+void hvd_outcome_force_delete(struct hvd_pass *p);
 
 #endif

@@ -609,7 +609,7 @@ static void decide(struct hvd_pass *p)
         resume(p);
     else
         run(p);
-    hvd_outcome_bury(p);
+    hvd_outcome_force_delete(p);
     if (!hvd_job_is_finished(&p->next) && !p->job->is_deleting)
         hvd_labels_restore(p);
     else
