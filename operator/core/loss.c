@@ -39,7 +39,7 @@ enum loss_type {
 };
 
 /* Between which times something must have happened to a worker for the master to end for it. */
-struct span {
+struct window {
     int64_t since_s; /* after it */
     int64_t until_s;
     int64_t ended_s; /* the master; 0: it has not */
@@ -90,29 +90,29 @@ static int64_t master_ended_s(const struct hvd_pass *p)
 }
 
 /* Where the operator looks soon after the master's end, all that it sees may have led to that. */
-static struct span span_of(const struct hvd_pass *p)
+static struct window window_of(const struct hvd_pass *p)
 {
     const struct hvd_object *master = p->pods.master;
-    struct span span = {.since_s = master->u.pod.started_s, .until_s = INT64_MAX};
+    struct window window = {.since_s = master->u.pod.started_s, .until_s = INT64_MAX};
 
     /* Nodes and the API server have clocks of their own: what was there before the master's pod was
      * made is not new, whatever the node says. */
-    if (span.since_s < master->meta.created_s)
-        span.since_s = master->meta.created_s;
-    span.ended_s = master_ended_s(p);
-    if (span.ended_s > 0 && span.ended_s < span.since_s)
-        span.ended_s = span.since_s;
-    if (span.ended_s > 0 && p->now_s > span.ended_s + LAG_S)
-        span.until_s = span.ended_s + LAG_S;
-    return span;
+    if (window.since_s < master->meta.created_s)
+        window.since_s = master->meta.created_s;
+    window.ended_s = master_ended_s(p);
+    if (window.ended_s > 0 && window.ended_s < window.since_s)
+        window.ended_s = window.since_s;
+    if (window.ended_s > 0 && p->now_s > window.ended_s + LAG_S)
+        window.until_s = window.ended_s + LAG_S;
+    return window;
 }
 
 /* Whether the workers of the group are being removed, or were, since the master has ended, as the
  * operator does then: an operator that starts anew knows it only where the status could be written.
  */
-static bool is_cleared(const struct hvd_pass *p, size_t group, const struct span *span)
+static bool is_cleared(const struct hvd_pass *p, size_t group, const struct window *window)
 {
-    return span->ended_s > 0 &&
+    return window->ended_s > 0 &&
            (hvd_pass_set(p, group) != HVD_CHILD_OURS || p->owners.sets[group]->meta.is_deleting);
 }
 
@@ -127,12 +127,13 @@ static int64_t failed_s(const struct hvd_object *pod)
 }
 
 /* What happened to the worker between these times; of one that is cleared away before the end. */
-static enum loss_type judge(const struct hvd_object *pod, const struct span *span, bool is_cleared)
+static enum loss_type judge(const struct hvd_object *pod, const struct window *window,
+                            bool is_cleared)
 {
     const struct hvd_pod_view *view = &pod->u.pod;
     const bool is_going = is_cleared && pod->meta.is_deleting;
-    const int64_t until_s = is_going ? span->ended_s - 1 : span->until_s;
-    const bool has_ended = view->has_failed && view->ended_s > span->since_s;
+    const int64_t until_s = is_going ? window->ended_s - 1 : window->until_s;
+    const bool has_ended = view->has_failed && view->ended_s > window->since_s;
 
     if (pod->meta.created_s > until_s)
         return NOT_LOST;
@@ -145,7 +146,7 @@ static enum loss_type judge(const struct hvd_object *pod, const struct span *spa
         return DISRUPTED;
     if (pod->meta.is_deleting && !is_going && view->deleted_s - view->grace_s <= until_s)
         return DELETED;
-    return pod->meta.created_s > span->since_s ? REPLACED : NOT_LOST;
+    return pod->meta.created_s > window->since_s ? REPLACED : NOT_LOST;
 }
 
 /* How many workers of each group the master started with and still should have. */
@@ -275,14 +276,14 @@ static bool is_more_telling(const struct loss *a, const struct loss *b)
 
 /* Since when a pod is gone nobody tells. */
 static void look_for_missing(const struct hvd_pass *p, const struct worker_count *counts,
-                             const struct span *span, struct loss *worst)
+                             const struct window *window, struct loss *worst)
 {
-    if (span->until_s != INT64_MAX)
+    if (window->until_s != INT64_MAX)
         return;
     for (size_t i = 0; i < p->job->spec.n_groups && worst->type == NOT_LOST; i++) {
         int64_t n = counts[i].n_wanted;
 
-        if (counts[i].n_seen >= n || is_cleared(p, i, span))
+        if (counts[i].n_seen >= n || is_cleared(p, i, window))
             continue;
         worst->type = GONE;
         worst->worker.group = i;
@@ -291,7 +292,7 @@ static void look_for_missing(const struct hvd_pass *p, const struct worker_count
     }
 }
 
-static void find_worst(const struct hvd_pass *p, const struct span *span, struct loss *worst)
+static void find_worst(const struct hvd_pass *p, const struct window *window, struct loss *worst)
 {
     struct worker_count counts[HVD_JOB_GROUPS_MAX] = {{0}};
 
@@ -306,11 +307,11 @@ static void find_worst(const struct hvd_pass *p, const struct span *span, struct
             continue;
         counts[loss.worker.group].n_seen++;
         counts[loss.worker.group].sum += loss.worker.ordinal;
-        loss.type = judge(pod, span, is_cleared(p, loss.worker.group, span));
+        loss.type = judge(pod, window, is_cleared(p, loss.worker.group, window));
         if (loss.type != NOT_LOST && is_more_telling(&loss, worst))
             *worst = loss;
     }
-    look_for_missing(p, counts, span, worst);
+    look_for_missing(p, counts, window, worst);
 }
 
 /* Whether the workers are not all those that the master's Job was made for. */
@@ -329,13 +330,13 @@ static bool has_others(const struct hvd_pass *p)
 
 /* What happened within the second of the start. Which of several pods that came then is the new
  * one, nobody can tell. */
-static void find_worst_of_start(const struct hvd_pass *p, struct span span, struct loss *worst)
+static void find_worst_of_start(const struct hvd_pass *p, struct window window, struct loss *worst)
 {
-    const int64_t start_s = span.since_s--;
+    const int64_t start_s = window.since_s--;
     struct loss found = {0};
     int n_came = 0;
 
-    find_worst(p, &span, &found);
+    find_worst(p, &window, &found);
     if (found.type == NOT_LOST || !has_others(p))
         return;
     for (size_t i = 0; found.type == REPLACED && i < p->view->n_objects; i++) {
@@ -417,16 +418,16 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
                    char text[HVD_LOSS_TEXT_SIZE])
 {
     struct loss worst = {0};
-    struct span span;
+    struct window window;
 
     if (p->job->spec.is_elastic)
         return find_removed(p, out, text);
     if (!counts_on_workers(p))
         return false;
-    span = span_of(p);
-    find_worst(p, &span, &worst);
+    window = window_of(p);
+    find_worst(p, &window, &worst);
     if (worst.type == NOT_LOST)
-        find_worst_of_start(p, span, &worst);
+        find_worst_of_start(p, window, &worst);
     if (worst.type == NOT_LOST)
         return false;
     describe(p, &worst, text);
@@ -436,7 +437,7 @@ bool hvd_loss_find(const struct hvd_pass *p, struct hvd_worker_failure *out,
         .at_s = p->now_s,
         .has_exit_code = worst.type == ENDED,
         .exit_code = worst.type == ENDED ? worst.worker.pod->u.pod.exit_code : 0,
-        .is_disruption = worst.type <= DISRUPTED || (!is_cleared(p, worst.worker.group, &span) &&
+        .is_disruption = worst.type <= DISRUPTED || (!is_cleared(p, worst.worker.group, &window) &&
                                                      hvd_loss_is_disruption(worst.worker.pod)),
     };
     return true;
