@@ -108,7 +108,7 @@ hvd_status_t hvd_job_decode(const cJSON *object, struct hvd_job *out, struct hvd
     return HVD_OK;
 }
 
-bool hvd_job_is_at_rest(const struct hvd_job *job)
+bool hvd_job_is_idle(const struct hvd_job *job)
 {
     return job->is_deleting || job->invalid || job->spec.is_suspended || job->spec.is_foreign ||
            hvd_job_is_finished(&job->status);

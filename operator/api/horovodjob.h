@@ -200,7 +200,7 @@ bool hvd_job_is_finished(const struct hvd_job_status *status);
 
 /* Whether nothing is to be made of the spec's templates, as things stand: the job has ended or
  * ends, is suspended, has another manager, or a spec that is wrong. */
-bool hvd_job_is_at_rest(const struct hvd_job *job);
+bool hvd_job_is_idle(const struct hvd_job *job);
 
 /* How many attempts have ended and are recorded; the next one, or the one that runs, is one more.
  */

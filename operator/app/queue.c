@@ -119,9 +119,9 @@ void hvd_queue_add(struct hvd_queue *queue, struct hvd_queue_item *item, enum hv
 }
 
 /* For how long an item of that rank lets others go first. */
-static int64_t patience_ms(size_t rank)
+static int64_t delay_ms(size_t rank)
 {
-    return (int64_t)rank * HVD_QUEUE_PATIENCE_MS;
+    return (int64_t)rank * HVD_QUEUE_DELAY_MS;
 }
 
 /* When take may give the first item of that rank. */
@@ -129,7 +129,7 @@ static int64_t taken_ms(const struct hvd_queue_heap *heap, size_t rank, enum hvd
 {
     if (!heap->_n)
         return INT64_MAX;
-    return heap->_items[0]->_due_ms + (rank > (size_t)last ? patience_ms(rank) : 0);
+    return heap->_items[0]->_due_ms + (rank > (size_t)last ? delay_ms(rank) : 0);
 }
 
 static struct hvd_queue_item *first(const struct hvd_queue *queue, enum hvd_queue_rank last,
@@ -144,7 +144,7 @@ static struct hvd_queue_item *first(const struct hvd_queue *queue, enum hvd_queu
 
         if (taken_ms(heap, rank, last) > now_ms)
             continue;
-        at_ms = heap->_items[0]->_due_ms + patience_ms(rank);
+        at_ms = heap->_items[0]->_due_ms + delay_ms(rank);
         if (found && at_ms >= found_ms)
             continue;
         found = heap->_items[0];

@@ -11,7 +11,7 @@
  * What is to be reconciled, when, and what goes first. An item lives inside the thing it stands for
  * (a job), so that adding never allocates but for the heaps themselves, and a job is never in the
  * queue twice. Among those that are due, one of the next rank goes behind all that become due
- * within HVD_QUEUE_PATIENCE_MS after it: it waits, but not for ever.
+ * within HVD_QUEUE_DELAY_MS after it: it waits, but not for ever.
  *
  *            add            take                    done
  *   IDLE ----------> DUE ----------> ACTIVE ---------------------> IDLE
@@ -20,7 +20,7 @@
  *
  * Pure: every call brings the time. One thread.
  */
-#define HVD_QUEUE_PATIENCE_MS 1000
+#define HVD_QUEUE_DELAY_MS 1000
 
 enum hvd_queue_rank { HVD_QUEUE_SOON, HVD_QUEUE_NEXT, HVD_QUEUE_LATER, HVD_N_QUEUE_RANKS };
 
@@ -59,7 +59,7 @@ void hvd_queue_add(struct hvd_queue *queue, struct hvd_queue_item *item, enum hv
                    int64_t due_ms);
 
 /* The item that goes first, now active; NULL when none is due at now_ms. Those of ranks after
- * `last` are as if they were not there until their patience is over. */
+ * `last` are as if they were not there until their delay is over. */
 struct hvd_queue_item *hvd_queue_take(struct hvd_queue *queue, enum hvd_queue_rank last,
                                       int64_t now_ms);
 

@@ -103,7 +103,7 @@ hvd_status_t hvd_specs_hold(struct hvd_store *store, struct hvd_entry *entry, co
     const size_t size = strlen(text) + 1;
     char *copy;
 
-    if (!is_pinned && hvd_job_is_at_rest(&entry->job))
+    if (!is_pinned && hvd_job_is_idle(&entry->job))
         return HVD_OK;
     copy = size <= UINT32_MAX ? hvd_slab_take(&store->slab, size) : NULL;
     if (!copy)
@@ -137,7 +137,7 @@ void hvd_store_planned(struct hvd_store *store, struct hvd_entry *entry)
 {
     if (!entry->job.spec.text)
         return;
-    if (hvd_job_is_at_rest(&entry->job)) {
+    if (hvd_job_is_idle(&entry->job)) {
         hvd_specs_drop(store, entry);
         return;
     }

@@ -19,10 +19,10 @@
 #include "operator/core/pass.h"
 #include "operator/core/plan.h"
 
-#define PATIENCE_MS 5000 /* how long pods may be missing before anybody is asked */
+#define DELAY_MS 5000    /* how long pods may be missing before anybody is asked */
 #define ASK_MIN_MS 15000 /* then as often as the job is old */
 #define ASK_MAX_MS 300000
-#define POD_PATIENCE_MS 15000 /* the same of a pod that is slow: images are pulled for so long */
+#define POD_DELAY_MS 15000 /* the same of a pod that is slow: images are pulled for so long */
 #define ASK_POD_MAX_MS 120000
 #define SLOW_MS 120000 /* then it is told of without a cause */
 #define SLOW_TEXT "2 minutes"
@@ -220,7 +220,7 @@ static int64_t due_ms(const struct hvd_pass *p, const struct hvd_failure *known,
     int64_t every_ms;
 
     if (!known)
-        return since_ms + (is_pod ? POD_PATIENCE_MS : PATIENCE_MS);
+        return since_ms + (is_pod ? POD_DELAY_MS : DELAY_MS);
     every_ms = known->at_ms - from_ms;
     every_ms = every_ms < ASK_MIN_MS ? ASK_MIN_MS : every_ms;
     every_ms = known->at_ms + (every_ms < max_ms ? every_ms : max_ms);

@@ -16,9 +16,9 @@
 
 #define MESSAGE_SIZE 1024
 #define SUBJECT_SIZE 512
-#define PATIENCE_S 10 /* how long after its deletion an object may take to go */
-#define SLOW_S 60     /* the same where the garbage collector has to work first */
-#define KUBELET_S 30  /* the same of a pod, after its grace period, where its kubelet has to */
+#define OVERDUE_S 10 /* how long after its deletion an object may take to go */
+#define SLOW_S 60    /* the same where the garbage collector has to work first */
+#define KUBELET_S 30 /* the same of a pod, after its grace period, where its kubelet has to */
 
 /* The object that is named, and how many there are. */
 struct blocked {
@@ -59,7 +59,7 @@ static int64_t due_s(const struct hvd_pass *p, const struct hvd_object *object)
     if (is_collected(meta->finalizers))
         return meta->deletion_s + SLOW_S;
     return meta->deletion_s +
-           (object->kind == HVD_KIND_POD && !meta->finalizers ? KUBELET_S : PATIENCE_S);
+           (object->kind == HVD_KIND_POD && !meta->finalizers ? KUBELET_S : OVERDUE_S);
 }
 
 /* Begins the message about the object. */
@@ -242,7 +242,7 @@ bool hvd_terminating_leaves_pod(struct hvd_pass *p, const struct hvd_object *pod
 {
     for (size_t i = 0; i < p->view->n_objects; i++) {
         const struct hvd_object *owner = p->view->objects[i];
-        const int64_t due = owner->meta.deletion_s + PATIENCE_S;
+        const int64_t due = owner->meta.deletion_s + OVERDUE_S;
 
         if (owner->kind == HVD_KIND_POD || !owner->meta.is_deleting ||
             !hvd_str_equal(owner->meta.uid, pod->meta.owner_uid))

@@ -153,9 +153,9 @@ static void a_later_rank_waits_no_longer_than_its_patience(void **state)
 
     hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_NEXT, 10);
     hvd_queue_add(&b->queue, &b->items[1], HVD_QUEUE_LATER, 11);
-    hvd_queue_add(&b->queue, &b->items[2], HVD_QUEUE_SOON, 10 + HVD_QUEUE_PATIENCE_MS - 1);
-    hvd_queue_add(&b->queue, &b->items[3], HVD_QUEUE_SOON, 10 + HVD_QUEUE_PATIENCE_MS + 1);
-    hvd_queue_add(&b->queue, &b->items[4], HVD_QUEUE_SOON, 12 + 2 * HVD_QUEUE_PATIENCE_MS);
+    hvd_queue_add(&b->queue, &b->items[2], HVD_QUEUE_SOON, 10 + HVD_QUEUE_DELAY_MS - 1);
+    hvd_queue_add(&b->queue, &b->items[3], HVD_QUEUE_SOON, 10 + HVD_QUEUE_DELAY_MS + 1);
+    hvd_queue_add(&b->queue, &b->items[4], HVD_QUEUE_SOON, 12 + 2 * HVD_QUEUE_DELAY_MS);
     assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 9000), &b->items[2]);
     assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 9000), &b->items[0]);
     assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_LATER, 9000), &b->items[3]);
@@ -169,13 +169,13 @@ static void ranks_that_are_held_back_come_when_their_patience_is_over(void **sta
 
     hvd_queue_add(&b->queue, &b->items[0], HVD_QUEUE_LATER, 10);
     hvd_queue_add(&b->queue, &b->items[1], HVD_QUEUE_NEXT, 10);
-    assert_int_equal(hvd_queue_next_ms(&b->queue, HVD_QUEUE_SOON), 10 + HVD_QUEUE_PATIENCE_MS);
+    assert_int_equal(hvd_queue_next_ms(&b->queue, HVD_QUEUE_SOON), 10 + HVD_QUEUE_DELAY_MS);
     assert_int_equal(hvd_queue_next_ms(&b->queue, HVD_QUEUE_NEXT), 10);
-    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_SOON, 9 + HVD_QUEUE_PATIENCE_MS));
-    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_SOON, 10 + HVD_QUEUE_PATIENCE_MS),
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_SOON, 9 + HVD_QUEUE_DELAY_MS));
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_SOON, 10 + HVD_QUEUE_DELAY_MS),
                      &b->items[1]);
-    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_NEXT, 9 + 2 * HVD_QUEUE_PATIENCE_MS));
-    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_NEXT, 10 + 2 * HVD_QUEUE_PATIENCE_MS),
+    assert_null(hvd_queue_take(&b->queue, HVD_QUEUE_NEXT, 9 + 2 * HVD_QUEUE_DELAY_MS));
+    assert_ptr_equal(hvd_queue_take(&b->queue, HVD_QUEUE_NEXT, 10 + 2 * HVD_QUEUE_DELAY_MS),
                      &b->items[0]);
 }
 
@@ -233,8 +233,8 @@ static void the_heap_keeps_its_order_under_random_use(void **state)
         const struct hvd_queue_item *item = hvd_queue_take(&queue, HVD_QUEUE_LATER, 100000);
         if (!item)
             break;
-        assert_true(item->_due_ms + item->_rank * HVD_QUEUE_PATIENCE_MS >= last);
-        last = item->_due_ms + item->_rank * HVD_QUEUE_PATIENCE_MS;
+        assert_true(item->_due_ms + item->_rank * HVD_QUEUE_DELAY_MS >= last);
+        last = item->_due_ms + item->_rank * HVD_QUEUE_DELAY_MS;
         n_taken++;
     }
     assert_int_equal(hvd_queue_next_ms(&queue, HVD_QUEUE_LATER), INT64_MAX);

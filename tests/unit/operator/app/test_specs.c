@@ -113,22 +113,21 @@ static const struct {
     const char *name;
     const char *spec;
     const char *status;
-} at_rest[] = {
+} idle[] = {
     {"suspended", "{\"suspend\":true}", NULL},
     {"foreign", "{\"managedBy\":\"example.com/other\"}", NULL},
     {"invalid", "{\"image\":7}", NULL},
     {"succeeded", "{}", ENDED("Succeeded")},
     {"failed", "{}", ENDED("Failed")},
 };
-#define N_AT_REST (sizeof(at_rest) / sizeof(at_rest[0]))
+#define N_IDLE (sizeof(idle) / sizeof(idle[0]))
 
 static void a_job_at_rest_holds_no_spec(void **state)
 {
     struct bench *b = *state;
 
-    for (size_t i = 0; i < N_AT_REST; i++) {
-        const struct sample sample = {at_rest[i].name,  1, 1, LARGE_SIZE, at_rest[i].spec,
-                                      at_rest[i].status};
+    for (size_t i = 0; i < N_IDLE; i++) {
+        const struct sample sample = {idle[i].name, 1, 1, LARGE_SIZE, idle[i].spec, idle[i].status};
         struct hvd_entry *entry = put(b, &sample);
 
         assert_null(entry->job.spec.text);
@@ -199,9 +198,8 @@ static void a_spec_that_was_read_stays_for_one_plan(void **state)
 {
     struct bench *b = *state;
 
-    for (size_t i = 0; i < N_AT_REST; i++) {
-        const struct sample sample = {at_rest[i].name,  1, 1, LARGE_SIZE, at_rest[i].spec,
-                                      at_rest[i].status};
+    for (size_t i = 0; i < N_IDLE; i++) {
+        const struct sample sample = {idle[i].name, 1, 1, LARGE_SIZE, idle[i].spec, idle[i].status};
         struct hvd_entry *entry = put(b, &sample);
         unsigned n_changes = b->n_changes;
 
