@@ -31,7 +31,7 @@ static bool read_int(PyObject *number, int *out)
     return true;
 }
 
-bool hvd_py_read_set(PyObject *number, int *out)
+bool hvd_py_collectives_read_set(PyObject *number, int *out)
 {
     if (number != Py_None)
         return read_int(number, out);
@@ -57,7 +57,8 @@ static bool read_reduction(PyObject *const *args, horovod_tensor_t *t)
     int op = 0;
 
     if (!read_int(args[0], &op) || !read_factor(args[1], &t->prescale_factor) ||
-        !read_factor(args[2], &t->postscale_factor) || !hvd_py_read_set(args[3], &t->process_set))
+        !read_factor(args[2], &t->postscale_factor) ||
+        !hvd_py_collectives_read_set(args[3], &t->process_set))
         return false;
     t->op = (horovod_reduce_op_t)op;
     return true;
@@ -90,53 +91,59 @@ static bool read_reducing(enum hvd_py_collective what, PyObject *const *args, Py
     return read_reduction(args + 3, &s->tensor);
 }
 
-PyObject *hvd_py_allreduce(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+PyObject *hvd_py_collectives_allreduce(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     struct hvd_py_submission s;
 
     (void)module;
-    return read_reducing(HVD_PY_ALLREDUCE, args, n_args, &s) ? hvd_py_perform(&s) : NULL;
+    return read_reducing(HVD_PY_ALLREDUCE, args, n_args, &s) ? hvd_py_submission_perform(&s) : NULL;
 }
 
-PyObject *hvd_py_allreduce_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
-{
-    struct hvd_py_submission s;
-
-    (void)module;
-    return read_reducing(HVD_PY_ALLREDUCE, args, n_args, &s) ? hvd_py_submit(&s) : NULL;
-}
-
-PyObject *hvd_py_grouped_allreduce_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
-{
-    struct hvd_py_submission s;
-
-    (void)module;
-    return read_reducing(HVD_PY_ALLREDUCE, args, n_args, &s) ? hvd_py_submit_group(&s) : NULL;
-}
-
-PyObject *hvd_py_reducescatter_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
-{
-    struct hvd_py_submission s;
-
-    (void)module;
-    return read_reducing(HVD_PY_REDUCESCATTER, args, n_args, &s) ? hvd_py_submit(&s) : NULL;
-}
-
-PyObject *hvd_py_reducescatter(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
-{
-    struct hvd_py_submission s;
-
-    (void)module;
-    return read_reducing(HVD_PY_REDUCESCATTER, args, n_args, &s) ? hvd_py_perform(&s) : NULL;
-}
-
-PyObject *hvd_py_grouped_reducescatter_async(PyObject *module, PyObject *const *args,
+PyObject *hvd_py_collectives_allreduce_async(PyObject *module, PyObject *const *args,
                                              Py_ssize_t n_args)
 {
     struct hvd_py_submission s;
 
     (void)module;
-    return read_reducing(HVD_PY_REDUCESCATTER, args, n_args, &s) ? hvd_py_submit_group(&s) : NULL;
+    return read_reducing(HVD_PY_ALLREDUCE, args, n_args, &s) ? hvd_py_submission_submit(&s) : NULL;
+}
+
+PyObject *hvd_py_collectives_grouped_allreduce_async(PyObject *module, PyObject *const *args,
+                                                     Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_reducing(HVD_PY_ALLREDUCE, args, n_args, &s) ? hvd_py_group_submit(&s) : NULL;
+}
+
+PyObject *hvd_py_collectives_reducescatter_async(PyObject *module, PyObject *const *args,
+                                                 Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_reducing(HVD_PY_REDUCESCATTER, args, n_args, &s) ? hvd_py_submission_submit(&s)
+                                                                 : NULL;
+}
+
+PyObject *hvd_py_collectives_reducescatter(PyObject *module, PyObject *const *args,
+                                           Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_reducing(HVD_PY_REDUCESCATTER, args, n_args, &s) ? hvd_py_submission_perform(&s)
+                                                                 : NULL;
+}
+
+PyObject *hvd_py_collectives_grouped_reducescatter_async(PyObject *module, PyObject *const *args,
+                                                         Py_ssize_t n_args)
+{
+    struct hvd_py_submission s;
+
+    (void)module;
+    return read_reducing(HVD_PY_REDUCESCATTER, args, n_args, &s) ? hvd_py_group_submit(&s) : NULL;
 }
 
 /* (input, name, set_id) */
@@ -150,23 +157,25 @@ static bool read_gathering(PyObject *const *args, Py_ssize_t n_args, struct hvd_
     s->name = args[1];
     if (recall(s, args + 1, 2))
         return true;
-    return hvd_py_read_set(args[2], &s->tensor.process_set);
+    return hvd_py_collectives_read_set(args[2], &s->tensor.process_set);
 }
 
-PyObject *hvd_py_allgather_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+PyObject *hvd_py_collectives_allgather_async(PyObject *module, PyObject *const *args,
+                                             Py_ssize_t n_args)
 {
     struct hvd_py_submission s;
 
     (void)module;
-    return read_gathering(args, n_args, &s) ? hvd_py_submit(&s) : NULL;
+    return read_gathering(args, n_args, &s) ? hvd_py_submission_submit(&s) : NULL;
 }
 
-PyObject *hvd_py_grouped_allgather_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+PyObject *hvd_py_collectives_grouped_allgather_async(PyObject *module, PyObject *const *args,
+                                                     Py_ssize_t n_args)
 {
     struct hvd_py_submission s;
 
     (void)module;
-    return read_gathering(args, n_args, &s) ? hvd_py_submit_group(&s) : NULL;
+    return read_gathering(args, n_args, &s) ? hvd_py_group_submit(&s) : NULL;
 }
 
 /* (input, output, root_rank, name, set_id) */
@@ -181,35 +190,36 @@ static bool read_broadcasting(PyObject *const *args, Py_ssize_t n_args, struct h
     if (recall(s, args + 2, 3))
         return true;
     return read_int(args[2], &s->tensor.root_rank) &&
-           hvd_py_read_set(args[4], &s->tensor.process_set);
+           hvd_py_collectives_read_set(args[4], &s->tensor.process_set);
 }
 
-PyObject *hvd_py_broadcast(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+PyObject *hvd_py_collectives_broadcast(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     struct hvd_py_submission s;
 
     (void)module;
-    return read_broadcasting(args, n_args, &s) ? hvd_py_perform(&s) : NULL;
+    return read_broadcasting(args, n_args, &s) ? hvd_py_submission_perform(&s) : NULL;
 }
 
-PyObject *hvd_py_broadcast_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+PyObject *hvd_py_collectives_broadcast_async(PyObject *module, PyObject *const *args,
+                                             Py_ssize_t n_args)
 {
     struct hvd_py_submission s;
 
     (void)module;
-    return read_broadcasting(args, n_args, &s) ? hvd_py_submit(&s) : NULL;
+    return read_broadcasting(args, n_args, &s) ? hvd_py_submission_submit(&s) : NULL;
 }
 
 /* (what, name, n of a group, 0 for no group or -1 for one without tensors, set_id, reason in bytes)
  */
-PyObject *hvd_py_refuse(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+PyObject *hvd_py_collectives_refuse(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     struct hvd_py_submission s = {.tensor = {.size = sizeof(s.tensor), .op = HOROVOD_SUM}};
     int n = 0;
 
     (void)module;
     if (!count_is(n_args, 5) || !read_int(args[2], &n) ||
-        !hvd_py_read_set(args[3], &s.tensor.process_set))
+        !hvd_py_collectives_read_set(args[3], &s.tensor.process_set))
         return NULL;
     if (n < HOROVOD_EMPTY_GROUP)
         return PyErr_Format(PyExc_ValueError, "%d is no number of tensors", n);
@@ -219,12 +229,12 @@ PyObject *hvd_py_refuse(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
     s.name = args[1];
     for (int i = HVD_PY_ALLREDUCE; i <= HVD_PY_REDUCESCATTER; i++) {
         s.what = (enum hvd_py_collective)i;
-        if (PyUnicode_CompareWithASCIIString(args[0], hvd_py_word(s.what)) != 0)
+        if (PyUnicode_CompareWithASCIIString(args[0], hvd_py_submission_word(s.what)) != 0)
             continue;
         if (n != 0)
-            hvd_py_tell_refused_group(&s, n, reason);
+            hvd_py_group_announce_refused(&s, n, reason);
         else
-            hvd_py_tell_refused(&s, reason);
+            hvd_py_submission_announce_refused(&s, reason);
         break;
     }
     Py_INCREF(Py_None);
@@ -304,10 +314,11 @@ static bool read_exchange(PyObject *const *args, Py_ssize_t n_args, struct hvd_p
     s->name = args[2];
     if (recall(s, args + 2, 2))
         return true;
-    return hvd_py_read_set(args[3], &s->tensor.process_set);
+    return hvd_py_collectives_read_set(args[3], &s->tensor.process_set);
 }
 
-PyObject *hvd_py_alltoall_async(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+PyObject *hvd_py_collectives_alltoall_async(PyObject *module, PyObject *const *args,
+                                            Py_ssize_t n_args)
 {
     struct hvd_py_submission s;
     int64_t *splits = NULL;
@@ -321,7 +332,7 @@ PyObject *hvd_py_alltoall_async(PyObject *module, PyObject *const *args, Py_ssiz
             return NULL;
     }
     s.tensor.splits = splits;
-    PyObject *number = hvd_py_submit(&s);
+    PyObject *number = hvd_py_submission_submit(&s);
     PyMem_Free(splits);
     return number;
 }

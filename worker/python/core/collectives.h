@@ -4,26 +4,26 @@
 #include "worker/python/core/tensor.h"
 
 /* The functions of the module that submit tensors; see module.c. All need the GIL, return a number
- * for hvd_py_wait or NULL with an exception, and keep the tensors until the wait. */
-hvd_fastcall_fn hvd_py_allreduce_async;
-hvd_fastcall_fn hvd_py_allgather_async;
-hvd_fastcall_fn hvd_py_broadcast_async;
-hvd_fastcall_fn hvd_py_alltoall_async;
-hvd_fastcall_fn hvd_py_reducescatter_async;
-hvd_fastcall_fn hvd_py_grouped_allreduce_async;
-hvd_fastcall_fn hvd_py_grouped_allgather_async;
-hvd_fastcall_fn hvd_py_grouped_reducescatter_async;
+ * for hvd_py_waiting_wait or NULL with an exception, and keep the tensors until the wait. */
+hvd_fastcall_fn hvd_py_collectives_allreduce_async;
+hvd_fastcall_fn hvd_py_collectives_allgather_async;
+hvd_fastcall_fn hvd_py_collectives_broadcast_async;
+hvd_fastcall_fn hvd_py_collectives_alltoall_async;
+hvd_fastcall_fn hvd_py_collectives_reducescatter_async;
+hvd_fastcall_fn hvd_py_collectives_grouped_allreduce_async;
+hvd_fastcall_fn hvd_py_collectives_grouped_allgather_async;
+hvd_fastcall_fn hvd_py_collectives_grouped_reducescatter_async;
 
 /* The same, waited for: the output, or NULL with an exception. */
-hvd_fastcall_fn hvd_py_allreduce;
-hvd_fastcall_fn hvd_py_broadcast;
-hvd_fastcall_fn hvd_py_reducescatter;
+hvd_fastcall_fn hvd_py_collectives_allreduce;
+hvd_fastcall_fn hvd_py_collectives_broadcast;
+hvd_fastcall_fn hvd_py_collectives_reducescatter;
 
 /* Tells the other ranks of a call that Python refuses: None. */
-hvd_fastcall_fn hvd_py_refuse;
+hvd_fastcall_fn hvd_py_collectives_refuse;
 
 /* Reads the number of a process set; false with an exception, ValueError for the None of a set that
  * is not registered. */
-bool hvd_py_read_set(PyObject *number, int *out);
+bool hvd_py_collectives_read_set(PyObject *number, int *out);
 
 #endif

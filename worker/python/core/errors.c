@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-PyObject *hvd_py_raise_not_initialized(void)
+PyObject *hvd_py_errors_raise_not_initialized(void)
 {
     PyErr_SetString(PyExc_ValueError, HVD_PY_NOT_INITIALIZED);
     return NULL;
@@ -27,7 +27,7 @@ static void raise_text(PyObject *class, const horovod_error_t *err)
     Py_XDECREF(text);
 }
 
-PyObject *hvd_py_raise_failed(const horovod_error_t *err)
+PyObject *hvd_py_errors_raise_failed(const horovod_error_t *err)
 {
     PyObject *module = PyImport_ImportModule("horovod.common.exceptions");
     PyObject *class = module ? PyObject_GetAttrString(module, "HorovodInternalError") : NULL;
@@ -45,7 +45,7 @@ PyObject *hvd_py_raise_failed(const horovod_error_t *err)
     return NULL;
 }
 
-void hvd_py_mark_told(void)
+void hvd_py_errors_mark_reported(void)
 {
     PyObject *type = NULL;
     PyObject *value = NULL;
@@ -58,23 +58,23 @@ void hvd_py_mark_told(void)
     PyErr_Restore(type, value, traceback);
 }
 
-PyObject *hvd_py_raise_refused(const horovod_error_t *err)
+PyObject *hvd_py_errors_raise_refused(const horovod_error_t *err)
 {
     switch (err->status) {
     case HOROVOD_PRECONDITION_ERROR:
         if (!horovod_is_initialized() && horovod_rank() < 0)
-            return hvd_py_raise_not_initialized();
+            return hvd_py_errors_raise_not_initialized();
         break;
     case HOROVOD_INVALID_ARGUMENT:
         raise_text(PyExc_ValueError, err);
-        hvd_py_mark_told();
+        hvd_py_errors_mark_reported();
         return NULL;
     case HOROVOD_OUT_OF_MEMORY:
         PyErr_NoMemory();
-        hvd_py_mark_told();
+        hvd_py_errors_mark_reported();
         return NULL;
     default:
         break;
     }
-    return hvd_py_raise_failed(err);
+    return hvd_py_errors_raise_failed(err);
 }

@@ -27,9 +27,9 @@ struct group {
 /* "grouped_allreduce.<name>" */
 static bool make_base(const struct hvd_py_submission *s, char base[HVD_PY_NAME_MAX + 1])
 {
-    const char *word = hvd_py_word(s->what);
+    const char *word = hvd_py_submission_word(s->what);
     Py_ssize_t n_name = 0;
-    const char *name = hvd_py_read_name(s, &n_name);
+    const char *name = hvd_py_submission_read_name(s, &n_name);
 
     if (!name)
         return false;
@@ -120,13 +120,13 @@ static bool read_one(const struct hvd_py_submission *s, struct group *g, int i)
 
     one.input = PyTuple_GetItem(g->inputs, i);
     one.output = g->outputs ? PyTuple_GetItem(g->outputs, i) : NULL;
-    if (!hvd_py_read_tensors(&one, &in, &out))
+    if (!hvd_py_submission_read_tensors(&one, &in, &out))
         return false;
     g->op->keepers[g->op->n_keepers++] = in.keeper;
     if (out.keeper)
         g->op->keepers[g->op->n_keepers++] = out.keeper;
     if (g->op->forms)
-        hvd_py_set_form(&g->op->forms[i], &in);
+        hvd_py_submission_set_form(&g->op->forms[i], &in);
     memcpy(g->shapes[i], in.shape, sizeof(g->shapes[i]));
     g->in[i] = in.data;
     g->out[i] = out.data;
@@ -166,12 +166,12 @@ static bool open_group(const struct hvd_py_submission *s, struct group *g)
     const Py_ssize_t n = PyTuple_Size(g->inputs);
     if (n > INT32_MAX / 4 || (g->outputs && PyTuple_Size(g->outputs) != n)) {
         PyErr_Format(PyExc_ValueError, "grouped %s: as many outputs as inputs are needed",
-                     hvd_py_word(s->what));
+                     hvd_py_submission_word(s->what));
         return false;
     }
     g->n = (int)n;
     g->of = g->n;
-    if (!make_names(s, g) || !make_room(g, hvd_py_makes_output(s->what)))
+    if (!make_names(s, g) || !make_room(g, hvd_py_submission_makes_output(s->what)))
         return false;
     for (int i = 0; i < g->n; i++) {
         if (!read_one(s, g, i)) {
@@ -204,7 +204,7 @@ static horovod_status_t call(enum hvd_py_collective what, const struct group *g,
     return horovod_grouped_reducescatter_async(g->n, g->in, g->out, g->pointers, handles, err);
 }
 
-void hvd_py_tell_refused_group(const struct hvd_py_submission *s, int n, const char *reason)
+void hvd_py_group_announce_refused(const struct hvd_py_submission *s, int n, const char *reason)
 {
     const bool is_empty = n == HOROVOD_EMPTY_GROUP;
     struct group g = {.n = is_empty ? 1 : n, .of = is_empty ? 0 : n};
@@ -215,13 +215,13 @@ void hvd_py_tell_refused_group(const struct hvd_py_submission *s, int n, const c
             g.tensors[i].name = g.names ? g.names + (size_t)i * g.name_size : NULL;
             g.pointers[i] = &g.tensors[i];
         }
-        (void)horovod_refuse(hvd_py_word(s->what), n, g.pointers, reason, NULL);
+        (void)horovod_refuse(hvd_py_submission_word(s->what), n, g.pointers, reason, NULL);
     }
     PyErr_Clear();
     close_group(&g);
 }
 
-PyObject *hvd_py_submit_group(const struct hvd_py_submission *s)
+PyObject *hvd_py_group_submit(const struct hvd_py_submission *s)
 {
     struct group g = {0};
     horovod_error_t err;
@@ -230,7 +230,7 @@ PyObject *hvd_py_submit_group(const struct hvd_py_submission *s)
     if (!open_group(s, &g))
         goto out;
     if (call(s->what, &g, &err) != HOROVOD_OK) {
-        hvd_py_raise_refused(&err);
+        hvd_py_errors_raise_refused(&err);
         goto out;
     }
     Py_XINCREF(s->output);

@@ -97,7 +97,7 @@ static PyObject *begun(bool is_fine)
 static void forget_last_job(void)
 {
     if (!horovod_is_initialized())
-        hvd_py_forget_pending_ops(true);
+        hvd_py_waiting_forget(true);
 }
 
 /* init(ranks or None, process_sets) */
@@ -183,8 +183,8 @@ static PyObject *leave(void (*shut_down)(void))
 
     shut_down();
     PyEval_RestoreThread(state);
-    hvd_py_forget_join();
-    hvd_py_forget_pending_ops(false);
+    hvd_py_waiting_forget_join();
+    hvd_py_waiting_forget(false);
     Py_RETURN_NONE;
 }
 
@@ -225,7 +225,7 @@ static PyObject *is_initialized(PyObject *module, PyObject *unused)
 
 static PyObject *number_or_raise(int number)
 {
-    return number < 0 ? hvd_py_raise_not_initialized() : PyLong_FromLong(number);
+    return number < 0 ? hvd_py_errors_raise_not_initialized() : PyLong_FromLong(number);
 }
 
 /* A function of the module for one of the library's. */
@@ -267,7 +267,7 @@ static PyObject *mpi_threads_supported(PyObject *module, PyObject *unused)
 
     (void)module;
     (void)unused;
-    return is_supported < 0 ? hvd_py_raise_not_initialized() : PyBool_FromLong(is_supported);
+    return is_supported < 0 ? hvd_py_errors_raise_not_initialized() : PyBool_FromLong(is_supported);
 }
 
 static PyObject *version(PyObject *module, PyObject *unused)
@@ -354,7 +354,7 @@ static PyObject *process_set_ids(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     if (n < 0)
-        return hvd_py_raise_not_initialized();
+        return hvd_py_errors_raise_not_initialized();
     int *ids = PyMem_Calloc((size_t)n + 1, sizeof(*ids));
     if (!ids)
         return PyErr_NoMemory();
@@ -370,7 +370,7 @@ static PyObject *process_set_ranks(PyObject *module, PyObject *number)
     if (!read_id(number, &id))
         return NULL;
     if (horovod_rank() < 0)
-        return hvd_py_raise_not_initialized();
+        return hvd_py_errors_raise_not_initialized();
     const int n = horovod_process_set_size(id);
     int *ranks = n >= 0 ? PyMem_Calloc((size_t)n + 1, sizeof(*ranks)) : NULL;
     if (n >= 0 && !ranks)

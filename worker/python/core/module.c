@@ -8,9 +8,9 @@
 #include "worker/python/core/waiting.h"
 
 /* Its signature is told by the flag METH_FASTCALL. */
-#define FAST(name, text)                                                                           \
+#define FAST(module, name, text)                                                                   \
     {                                                                                              \
-#name, (PyCFunction)(void (*)(void))hvd_py_##name, METH_FASTCALL, text                     \
+#name, (PyCFunction)(void (*)(void))hvd_py_##module##_##name, METH_FASTCALL, text          \
     }
 
 /* Shown to users, by horovod.torch. */
@@ -23,28 +23,33 @@
     "the handle has ended then too. An interrupt leaves the handle as it is."
 
 static PyMethodDef methods[] = {
-    FAST(allreduce, "(input, output, name, op, prescale, postscale, set_id) -> output"),
-    FAST(allreduce_async, "(input, output, name, op, prescale, postscale, set_id) -> handle"),
-    FAST(grouped_allreduce_async,
+    FAST(collectives, allreduce,
+         "(input, output, name, op, prescale, postscale, set_id) -> output"),
+    FAST(collectives, allreduce_async,
+         "(input, output, name, op, prescale, postscale, set_id) -> handle"),
+    FAST(collectives, grouped_allreduce_async,
          "(inputs, outputs, name, op, prescale, postscale, set_id) -> handle"),
-    FAST(allgather_async, "(input, name, set_id) -> handle"),
-    FAST(grouped_allgather_async, "(inputs, name, set_id) -> handle"),
-    FAST(broadcast, "(input, output, root_rank, name, set_id) -> output"),
-    FAST(broadcast_async, "(input, output, root_rank, name, set_id) -> handle"),
-    FAST(alltoall_async, "(input, splits or None, name, set_id) -> handle"),
-    FAST(reducescatter, "(input, output, name, op, prescale, postscale, set_id) -> output"),
-    FAST(reducescatter_async, "(input, output, name, op, prescale, postscale, set_id) -> handle"),
-    FAST(grouped_reducescatter_async,
+    FAST(collectives, allgather_async, "(input, name, set_id) -> handle"),
+    FAST(collectives, grouped_allgather_async, "(inputs, name, set_id) -> handle"),
+    FAST(collectives, broadcast, "(input, output, root_rank, name, set_id) -> output"),
+    FAST(collectives, broadcast_async, "(input, output, root_rank, name, set_id) -> handle"),
+    FAST(collectives, alltoall_async, "(input, splits or None, name, set_id) -> handle"),
+    FAST(collectives, reducescatter,
+         "(input, output, name, op, prescale, postscale, set_id) -> output"),
+    FAST(collectives, reducescatter_async,
+         "(input, output, name, op, prescale, postscale, set_id) -> handle"),
+    FAST(collectives, grouped_reducescatter_async,
          "(inputs, outputs, name, op, prescale, postscale, set_id) -> handle"),
-    FAST(refuse,
+    FAST(collectives, refuse,
          "(word, name, n of a group or 0, set_id, reason): tells the others of a refused call"),
-    {"wait", hvd_py_wait, METH_O, "(handle) -> the output, or a list of those that were made"},
-    {"synchronize", (PyCFunction)(void (*)(void))hvd_py_synchronize, METH_FASTCALL | METH_KEYWORDS,
-     SYNCHRONIZE},
-    FAST(attach, "(handle, result or a function that makes it) -> handle"),
-    {"poll", hvd_py_poll, METH_O, "(handle) -> whether wait would return at once"},
-    {"barrier", hvd_py_barrier, METH_O, "(set_id): waits for all ranks of the set"},
-    {"join", hvd_py_join, METH_NOARGS, "() -> the rank that joined last"},
+    {"wait", hvd_py_waiting_wait, METH_O,
+     "(handle) -> the output, or a list of those that were made"},
+    {"synchronize", (PyCFunction)(void (*)(void))hvd_py_waiting_synchronize,
+     METH_FASTCALL | METH_KEYWORDS, SYNCHRONIZE},
+    FAST(waiting, attach, "(handle, result or a function that makes it) -> handle"),
+    {"poll", hvd_py_waiting_poll, METH_O, "(handle) -> whether wait would return at once"},
+    {"barrier", hvd_py_waiting_barrier, METH_O, "(set_id): waits for all ranks of the set"},
+    {"join", hvd_py_waiting_join, METH_NOARGS, "() -> the rank that joined last"},
     {NULL, NULL, 0, NULL},
 };
 

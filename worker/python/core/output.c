@@ -51,7 +51,7 @@ PyObject *hvd_py_output_create(horovod_output_t *output, const struct hvd_py_for
     self->data = data ? writable(data) : nothing;
     self->dtype = form->dtype;
     self->ndim = form->ndim;
-    Py_ssize_t stride = (Py_ssize_t)hvd_py_dtype_size(form->dtype);
+    Py_ssize_t stride = (Py_ssize_t)hvd_py_tensor_dtype_size(form->dtype);
     for (int i = form->ndim; i-- > 0;) {
         self->shape[i] = i > 0 ? form->shape[i] : horovod_output_rows(output);
         self->strides[i] = stride;
@@ -78,13 +78,13 @@ static int get_buffer(PyObject *object, Py_buffer *view, int flags)
     *view = (Py_buffer){
         .buf = self->data,
         .len = (Py_ssize_t)horovod_output_bytes(self->output),
-        .itemsize = (Py_ssize_t)hvd_py_dtype_size(self->dtype),
+        .itemsize = (Py_ssize_t)hvd_py_tensor_dtype_size(self->dtype),
         .ndim = (flags & PyBUF_ND) ? self->ndim : 1,
         .shape = (flags & PyBUF_ND) ? self->shape : NULL,
         .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->strides : NULL,
     };
     if (flags & PyBUF_FORMAT)
-        view->format = writable(hvd_py_dtype_format(self->dtype));
+        view->format = writable(hvd_py_tensor_dtype_format(self->dtype));
     Py_INCREF(object);
     view->obj = object;
     return 0;
@@ -110,7 +110,7 @@ static void delete_capsule(PyObject *capsule)
 
 static void describe(struct output *self, struct shown *shown)
 {
-    const int64_t width = (int64_t)hvd_py_dtype_size(self->dtype);
+    const int64_t width = (int64_t)hvd_py_tensor_dtype_size(self->dtype);
 
     for (int i = 0; i < self->ndim; i++) {
         shown->shape[i] = self->shape[i];
@@ -120,7 +120,7 @@ static void describe(struct output *self, struct shown *shown)
         .tensor = {.data = self->data,
                    .device = {.type = HVD_DL_CPU},
                    .ndim = self->ndim,
-                   .dtype = hvd_py_dtype_to_dlpack(self->dtype),
+                   .dtype = hvd_py_tensor_dtype_to_dlpack(self->dtype),
                    .shape = shown->shape,
                    .strides = shown->strides},
         .context = self,

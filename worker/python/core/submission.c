@@ -31,12 +31,12 @@ static const struct prefix {
     [HVD_PY_REDUCESCATTER] = PREFIX("reducescatter"),
 };
 
-const char *hvd_py_word(enum hvd_py_collective what)
+const char *hvd_py_submission_word(enum hvd_py_collective what)
 {
     return words[what];
 }
 
-bool hvd_py_makes_output(enum hvd_py_collective what)
+bool hvd_py_submission_makes_output(enum hvd_py_collective what)
 {
     return what == HVD_PY_ALLGATHER || what == HVD_PY_ALLTOALL;
 }
@@ -79,8 +79,8 @@ static bool check_output(const struct hvd_py_submission *s, const struct hvd_py_
     return !why;
 }
 
-bool hvd_py_read_tensors(const struct hvd_py_submission *s, struct hvd_py_tensor *in,
-                         struct hvd_py_tensor *out)
+bool hvd_py_submission_read_tensors(const struct hvd_py_submission *s, struct hvd_py_tensor *in,
+                                    struct hvd_py_tensor *out)
 {
     out->keeper = NULL;
     out->data = NULL;
@@ -101,14 +101,14 @@ bool hvd_py_read_tensors(const struct hvd_py_submission *s, struct hvd_py_tensor
     return false;
 }
 
-void hvd_py_set_form(struct hvd_py_form *form, const struct hvd_py_tensor *in)
+void hvd_py_submission_set_form(struct hvd_py_form *form, const struct hvd_py_tensor *in)
 {
     form->dtype = in->dtype;
     form->ndim = in->ndim;
     memcpy(form->shape, in->shape, sizeof(form->shape));
 }
 
-const char *hvd_py_read_name(const struct hvd_py_submission *s, Py_ssize_t *n)
+const char *hvd_py_submission_read_name(const struct hvd_py_submission *s, Py_ssize_t *n)
 {
     const char *name = PyUnicode_AsUTF8AndSize(s->name, n);
 
@@ -127,7 +127,7 @@ static bool make_name(const struct hvd_py_submission *s, char text[HVD_PY_NAME_M
     *out = NULL;
     if (s->name == Py_None)
         return true;
-    const char *name = hvd_py_read_name(s, &n_name);
+    const char *name = hvd_py_submission_read_name(s, &n_name);
     if (!name)
         return false;
     if ((size_t)n_name + prefix->length > HVD_PY_NAME_MAX || strlen(name) != (size_t)n_name) {
@@ -185,7 +185,7 @@ static inline struct hvd_py_pending_op *keep(const struct hvd_py_submission *s,
                                              const struct hvd_py_tensor *in,
                                              const struct hvd_py_tensor *out)
 {
-    struct hvd_py_pending_op *f = hvd_py_makes_output(s->what)
+    struct hvd_py_pending_op *f = hvd_py_submission_makes_output(s->what)
                                       ? hvd_py_pending_op_create(1, 2, true)
                                       : hvd_py_pending_op_create_single();
 
@@ -202,7 +202,7 @@ static inline struct hvd_py_pending_op *keep(const struct hvd_py_submission *s,
     if (out->keeper)
         f->kept[f->n_keepers++] = out->keeper;
     if (f->forms)
-        hvd_py_set_form(&f->forms[0], in);
+        hvd_py_submission_set_form(&f->forms[0], in);
     return f;
 }
 
@@ -218,7 +218,7 @@ static inline bool prepare(const struct hvd_py_submission *s, horovod_tensor_t *
             return false;
         hvd_py_arg_cache_put(s, t);
     }
-    if (!hvd_py_read_tensors(s, in, out))
+    if (!hvd_py_submission_read_tensors(s, in, out))
         return false;
     t->dtype = in->dtype;
     t->ndim = in->ndim;
@@ -226,7 +226,7 @@ static inline bool prepare(const struct hvd_py_submission *s, horovod_tensor_t *
     return true;
 }
 
-PyObject *hvd_py_submit(const struct hvd_py_submission *s)
+PyObject *hvd_py_submission_submit(const struct hvd_py_submission *s)
 {
     struct hvd_py_tensor in;
     struct hvd_py_tensor out;
@@ -241,12 +241,12 @@ PyObject *hvd_py_submit(const struct hvd_py_submission *s)
         return NULL;
     if (call(s->what, in.data, out.data, &t, &f->one, &err) != HOROVOD_OK) {
         hvd_py_pending_op_destroy(f);
-        return hvd_py_raise_refused(&err);
+        return hvd_py_errors_raise_refused(&err);
     }
     return PyLong_FromLong(f->number);
 }
 
-void hvd_py_tell_refused(const struct hvd_py_submission *s, const char *reason)
+void hvd_py_submission_announce_refused(const struct hvd_py_submission *s, const char *reason)
 {
     char name[HVD_PY_NAME_MAX + 1];
     horovod_tensor_t t = s->tensor;
@@ -268,15 +268,15 @@ static horovod_status_t try_at_once(enum hvd_py_collective what, const void *inp
     if (status == HOROVOD_OK || status == HOROVOD_IN_PROGRESS)
         return status;
     if (*handle)
-        hvd_py_raise_failed(&err);
+        hvd_py_errors_raise_failed(&err);
     else
-        hvd_py_raise_refused(&err);
+        hvd_py_errors_raise_refused(&err);
     return status;
 }
 
 /* Room for a pending operation is made before anything is submitted, as its memory has to be kept
  * whatever happens; a pending operation is made only for what takes longer. */
-PyObject *hvd_py_perform(const struct hvd_py_submission *s)
+PyObject *hvd_py_submission_perform(const struct hvd_py_submission *s)
 {
     struct hvd_py_tensor in;
     struct hvd_py_tensor out;
@@ -294,9 +294,9 @@ PyObject *hvd_py_perform(const struct hvd_py_submission *s)
         if (!f)
             return NULL;
         f->one = handle;
-        PyObject *result = hvd_py_end_pending_op(f);
+        PyObject *result = hvd_py_waiting_end(f);
         if (!result)
-            hvd_py_mark_told(); /* whatever ended the wait: it is submitted */
+            hvd_py_errors_mark_reported(); /* whatever ended the wait: it is submitted */
         return result;
     }
     Py_DECREF(in.keeper);

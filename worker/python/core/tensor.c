@@ -50,21 +50,21 @@ static const struct dtype *find_dtype(horovod_dtype_t dtype)
     return (size_t)dtype < N_DTYPES ? &dtypes[dtype] : NULL;
 }
 
-size_t hvd_py_dtype_size(horovod_dtype_t dtype)
+size_t hvd_py_tensor_dtype_size(horovod_dtype_t dtype)
 {
     const struct dtype *found = find_dtype(dtype);
 
     return found ? found->dlpack.bits / 8U : 0;
 }
 
-struct hvd_dl_dtype hvd_py_dtype_to_dlpack(horovod_dtype_t dtype)
+struct hvd_dl_dtype hvd_py_tensor_dtype_to_dlpack(horovod_dtype_t dtype)
 {
     const struct dtype *found = find_dtype(dtype);
 
     return found ? found->dlpack : (struct hvd_dl_dtype){0};
 }
 
-const char *hvd_py_dtype_format(horovod_dtype_t dtype)
+const char *hvd_py_tensor_dtype_format(horovod_dtype_t dtype)
 {
     const struct dtype *found = find_dtype(dtype);
 

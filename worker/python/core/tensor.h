@@ -29,12 +29,12 @@ struct hvd_py_tensor {
 bool hvd_py_tensor_read(PyObject *object, const char *what, struct hvd_py_tensor *out);
 
 /* Bytes of an element; 0 for an unknown type. */
-size_t hvd_py_dtype_size(horovod_dtype_t dtype);
+size_t hvd_py_tensor_dtype_size(horovod_dtype_t dtype);
 
 /* The type in DLPack's words. */
-struct hvd_dl_dtype hvd_py_dtype_to_dlpack(horovod_dtype_t dtype);
+struct hvd_dl_dtype hvd_py_tensor_dtype_to_dlpack(horovod_dtype_t dtype);
 
 /* The type as a format of the struct module; bfloat16, which has none, as "H". */
-const char *hvd_py_dtype_format(horovod_dtype_t dtype);
+const char *hvd_py_tensor_dtype_format(horovod_dtype_t dtype);
 
 #endif

@@ -113,12 +113,12 @@ static PyObject *end_op(struct hvd_py_pending_op *f, bool *is_left)
     }
     if (status == HOROVOD_OK)
         return take_result(f);
-    hvd_py_raise_failed(&f->error);
+    hvd_py_errors_raise_failed(&f->error);
     hvd_py_pending_op_destroy(f);
     return NULL;
 }
 
-PyObject *hvd_py_end_pending_op(struct hvd_py_pending_op *f)
+PyObject *hvd_py_waiting_end(struct hvd_py_pending_op *f)
 {
     bool is_left = false;
     PyObject *result = end_op(f, &is_left);
@@ -128,7 +128,7 @@ PyObject *hvd_py_end_pending_op(struct hvd_py_pending_op *f)
     return result;
 }
 
-void hvd_py_forget_pending_ops(bool with_numbers)
+void hvd_py_waiting_forget(bool with_numbers)
 {
     struct hvd_py_pending_op *f = NULL;
 
@@ -149,7 +149,7 @@ static PyObject *wait_for(struct hvd_py_pending_op *f)
     return end_op(f, &is_left);
 }
 
-PyObject *hvd_py_wait(PyObject *module, PyObject *handle)
+PyObject *hvd_py_waiting_wait(PyObject *module, PyObject *handle)
 {
     struct hvd_py_pending_op *f = hvd_py_pending_op_find(handle);
 
@@ -169,8 +169,8 @@ static PyObject *read_handle(PyObject *const *args, Py_ssize_t n_args, PyObject 
     return NULL;
 }
 
-PyObject *hvd_py_synchronize(PyObject *module, PyObject *const *args, Py_ssize_t n_args,
-                             PyObject *names)
+PyObject *hvd_py_waiting_synchronize(PyObject *module, PyObject *const *args, Py_ssize_t n_args,
+                                     PyObject *names)
 {
     PyObject *handle = read_handle(args, n_args, names);
 
@@ -185,7 +185,7 @@ PyObject *hvd_py_synchronize(PyObject *module, PyObject *const *args, Py_ssize_t
     Py_RETURN_NONE;
 }
 
-PyObject *hvd_py_attach(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+PyObject *hvd_py_waiting_attach(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     struct hvd_py_pending_op *f = n_args == 2 ? hvd_py_pending_op_find(args[0]) : NULL;
 
@@ -206,7 +206,7 @@ PyObject *hvd_py_attach(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
     return args[0];
 }
 
-PyObject *hvd_py_poll(PyObject *module, PyObject *handle)
+PyObject *hvd_py_waiting_poll(PyObject *module, PyObject *handle)
 {
     const struct hvd_py_pending_op *f = hvd_py_pending_op_find(handle);
     bool is_done = true;
@@ -220,22 +220,22 @@ PyObject *hvd_py_poll(PyObject *module, PyObject *handle)
     return PyBool_FromLong(is_done);
 }
 
-PyObject *hvd_py_barrier(PyObject *module, PyObject *set_id)
+PyObject *hvd_py_waiting_barrier(PyObject *module, PyObject *set_id)
 {
     horovod_error_t err;
     int id = 0;
 
     (void)module;
-    if (!hvd_py_read_set(set_id, &id))
+    if (!hvd_py_collectives_read_set(set_id, &id))
         return NULL;
     struct hvd_py_pending_op *f = hvd_py_pending_op_create_single();
     if (!f)
         return NULL;
     if (horovod_process_set_barrier_async(id, &f->one, &err) != HOROVOD_OK) {
         hvd_py_pending_op_destroy(f);
-        return hvd_py_raise_refused(&err);
+        return hvd_py_errors_raise_refused(&err);
     }
-    return hvd_py_end_pending_op(f);
+    return hvd_py_waiting_end(f);
 }
 
 /* Of this rank; an interrupt leaves it pending. The GIL guards it. */
@@ -244,7 +244,7 @@ static struct {
     bool is_waited;
 } join;
 
-void hvd_py_forget_join(void)
+void hvd_py_waiting_forget_join(void)
 {
     join.handle = 0;
 }
@@ -269,7 +269,7 @@ static horovod_status_t end_join(int *last_rank, horovod_error_t *err)
     return status;
 }
 
-PyObject *hvd_py_join(PyObject *module, PyObject *unused)
+PyObject *hvd_py_waiting_join(PyObject *module, PyObject *unused)
 {
     horovod_error_t err;
     int last_rank = -1;
@@ -277,15 +277,15 @@ PyObject *hvd_py_join(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     if (!horovod_is_initialized())
-        return hvd_py_raise_not_initialized();
+        return hvd_py_errors_raise_not_initialized();
     if (join.is_waited) {
         PyErr_SetString(PyExc_ValueError, "another thread waits for the join");
         return NULL;
     }
     if (!join.handle && horovod_join_async(&join.handle, &err) != HOROVOD_OK)
-        return hvd_py_raise_refused(&err);
+        return hvd_py_errors_raise_refused(&err);
     const horovod_status_t status = end_join(&last_rank, &err);
     if (status == HOROVOD_IN_PROGRESS)
         return NULL;
-    return status == HOROVOD_OK ? PyLong_FromLong(last_rank) : hvd_py_raise_failed(&err);
+    return status == HOROVOD_OK ? PyLong_FromLong(last_rank) : hvd_py_errors_raise_failed(&err);
 }
