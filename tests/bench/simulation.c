@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "worker/core/aggregator.h"
-#include "worker/core/negotiate.h"
+#include "worker/core/negotiator.h"
 
 const struct hvd_network simulation_network = {
     .near = {.latency_ns = 200, .overhead_ns = 100, .gap_ns = 100, .byte_ns = 0.1},

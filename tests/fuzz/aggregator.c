@@ -5,7 +5,7 @@
  */
 #include "worker/core/aggregator.h"
 #include "tests/fuzz/fuzz.h"
-#include "worker/core/negotiate.h"
+#include "worker/core/negotiator.h"
 
 #define N_RANKS 9
 #define FAR_SLOT 512

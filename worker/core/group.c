@@ -5,7 +5,7 @@
  * its groups is still coming in. Pure.
  */
 #include "base/mem.h"
-#include "worker/core/negotiate_internal.h"
+#include "worker/core/negotiator_internal.h"
 
 uint64_t hvd_group_add(uint64_t sum, struct hvd_strview name)
 {

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "worker/core/group_name.h"
-#include "worker/core/negotiate_internal.h"
+#include "worker/core/negotiator_internal.h"
 
 #define RANGES_MAX 8 /* of ranks that a sentence names for each number of tensors */
 

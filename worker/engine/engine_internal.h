@@ -9,7 +9,7 @@
 #include "worker/core/cache.h"
 #include "worker/core/fusion.h"
 #include "worker/core/heartbeat.h"
-#include "worker/core/negotiate.h"
+#include "worker/core/negotiator.h"
 #include "worker/core/op_layout.h"
 #include "worker/core/table.h"
 #include "worker/engine/engine.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "worker/core/aggregator.h"
-#include "worker/core/negotiate.h"
+#include "worker/core/negotiator.h"
 
 /*
  * The aggregator at position 1 of this tree; what it sends is written as text:

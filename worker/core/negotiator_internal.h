@@ -1,8 +1,8 @@
-#ifndef HVD_WORKER_CORE_NEGOTIATE_INTERNAL_H
-#define HVD_WORKER_CORE_NEGOTIATE_INTERNAL_H
+#ifndef HVD_WORKER_CORE_NEGOTIATOR_INTERNAL_H
+#define HVD_WORKER_CORE_NEGOTIATOR_INTERNAL_H
 
 #include "worker/core/names.h"
-#include "worker/core/negotiate.h"
+#include "worker/core/negotiator.h"
 #include "worker/core/positions.h"
 #include "worker/core/ready.h"
 
@@ -133,14 +133,14 @@ void hvd_tally_explain(const struct hvd_negotiator *n, const struct hvd_waiting 
  * its cluster. Returns what is left of that; NULL when nothing is. */
 struct hvd_cluster *hvd_tally_drop(struct hvd_negotiator *n, struct hvd_waiting *w);
 
-/* --- stall.c ---------------------------------------------------------------------------------- */
+/* --- negotiator_stall.c ----------------------------------------------------------------------- */
 
 /* Forgets who has requested a slot; HVD_CACHE_NO_SLOT: for any. */
-void hvd_partial_forget(struct hvd_negotiator *n, uint32_t slot);
+void hvd_negotiator_partial_forget(struct hvd_negotiator *n, uint32_t slot);
 
-/* --- negotiate.c ------------------------------------------------------------------------------ */
+/* --- negotiator.c ----------------------------------------------------------------------------- */
 
 /* The number in the job of the rank at a position. */
-int hvd_world_rank(const struct hvd_negotiator *n, int position);
+int hvd_negotiator_world_rank(const struct hvd_negotiator *n, int position);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "worker/core/negotiate.h"
+#include "worker/core/negotiator.h"
 
 static const int sizes[] = {1, 2, 3, 5, 8};
 #define N_SIZES (sizeof(sizes) / sizeof(sizes[0]))

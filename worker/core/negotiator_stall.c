@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "worker/core/group_name.h"
-#include "worker/core/negotiate_internal.h"
+#include "worker/core/negotiator_internal.h"
 
 #define NAMES_PER_RANK_MAX 6
 #define RANKS_REPORTED_MAX 32
@@ -143,7 +143,7 @@ const char *hvd_negotiator_oldest(const struct hvd_negotiator *n, int64_t *since
     return name;
 }
 
-void hvd_partial_forget(struct hvd_negotiator *n, uint32_t slot)
+void hvd_negotiator_partial_forget(struct hvd_negotiator *n, uint32_t slot)
 {
     for (struct hvd_partial_note **at = &n->notes; *at;) {
         struct hvd_partial_note *note = *at;

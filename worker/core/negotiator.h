@@ -1,5 +1,5 @@
-#ifndef HVD_WORKER_CORE_NEGOTIATE_H
-#define HVD_WORKER_CORE_NEGOTIATE_H
+#ifndef HVD_WORKER_CORE_NEGOTIATOR_H
+#define HVD_WORKER_CORE_NEGOTIATOR_H
 
 #include "worker/core/message.h"
 

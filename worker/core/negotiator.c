@@ -1,9 +1,9 @@
 /*
- * The coordinator's state machine; see negotiate.h. Pure: requests, bits and the time go in, plan
+ * The coordinator's state machine; see negotiator.h. Pure: requests, bits and the time go in, plan
  * bytes come out. Memory per waiting tensor is one bit a rank (and 8 bytes a rank for an
  * allgather), not a request a rank: each request is compared with the first one as it comes.
  */
-#include "worker/core/negotiate.h"
+#include "worker/core/negotiator.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@
 #include "base/mem.h"
 #include "worker/core/group_name.h"
 #include "worker/core/mismatch.h"
-#include "worker/core/negotiate_internal.h"
+#include "worker/core/negotiator_internal.h"
 
 #define STALE_AGE 1000 /* plans without a slot, before another tensor may have it */
 
 /* Groups that are not cached have numbers from here on, so that no slot's is among them. */
 #define UNCACHED_GROUP ((uint32_t)1 << 31)
 
-int hvd_world_rank(const struct hvd_negotiator *n, int position)
+int hvd_negotiator_world_rank(const struct hvd_negotiator *n, int position)
 {
     return n->options.ranks[n->options.tree->rank_at[position]];
 }
@@ -81,7 +81,7 @@ void hvd_negotiator_destroy(struct hvd_negotiator *n)
     if (!n)
         return;
     forget_all(n);
-    hvd_partial_forget(n, HVD_CACHE_NO_SLOT);
+    hvd_negotiator_partial_forget(n, HVD_CACHE_NO_SLOT);
     hvd_ready_destroy(n->ready);
     hvd_buf_fini(&n->plan);
     hvd_free(n->left);
@@ -160,7 +160,7 @@ static hvd_status_t evict(struct hvd_negotiator *n, uint32_t slot, struct hvd_er
         const uint32_t next = hvd_ready_group_next(n->ready, slot);
         st = add_step(n, &step, NULL, err);
         hvd_ready_evict(n->ready, slot, n->epoch + 1);
-        hvd_partial_forget(n, slot);
+        hvd_negotiator_partial_forget(n, slot);
         slot = next;
     }
     return st;
@@ -396,11 +396,11 @@ static hvd_status_t compare(const struct hvd_negotiator *n, struct hvd_waiting *
                             const struct hvd_request *req)
 {
     char text[HVD_TEXT_MAX];
-    int check =
-        hvd_mismatch((struct hvd_request_of_rank){.rank = hvd_world_rank(n, w->first_position),
-                                                  .req = &w->first},
-                     (struct hvd_request_of_rank){.rank = hvd_world_rank(n, position), .req = req},
-                     text, sizeof(text));
+    int check = hvd_mismatch(
+        (struct hvd_request_of_rank){.rank = hvd_negotiator_world_rank(n, w->first_position),
+                                     .req = &w->first},
+        (struct hvd_request_of_rank){.rank = hvd_negotiator_world_rank(n, position), .req = req},
+        text, sizeof(text));
 
     if (check == 0 || (w->failed_check != 0 && w->failed_check <= check))
         return HVD_OK;
@@ -431,7 +431,7 @@ static hvd_status_t end_join(struct hvd_negotiator *n, int last, const struct hv
     const struct hvd_step step = {.kind = HVD_JOIN,
                                   .reduce = HVD_SUM,
                                   .slot = HVD_CACHE_NO_SLOT,
-                                  .count = hvd_world_rank(n, last),
+                                  .count = hvd_negotiator_world_rank(n, last),
                                   .name = req->name,
                                   .text = {.data = ""}};
 
@@ -469,7 +469,7 @@ static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hv
 
     if (hvd_positions_has(n->joined, position))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "rank %d joined twice",
-                        hvd_world_rank(n, position));
+                        hvd_negotiator_world_rank(n, position));
     /* What cannot be done with zeros is requested by name, and refused with a reason. */
     while (st == HVD_OK && (slot = hvd_ready_not_joinable(n->ready)) != HVD_CACHE_NO_SLOT)
         st = evict(n, slot, err);
@@ -508,7 +508,7 @@ static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
         if (hvd_positions_any(w->seen, range))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                             "rank %d or one of the %d behind it asked twice for tensor %s",
-                            hvd_world_rank(n, range.first), range.n - 1, w->name);
+                            hvd_negotiator_world_rank(n, range.first), range.n - 1, w->name);
         hvd_positions_add(w->seen, range);
         w->n_seen += range.n;
         for (int k = 0; has_rows && k < range.n; k++)
@@ -546,7 +546,7 @@ static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
     }
     if (st != HVD_OK)
         return HVD_FAIL(err, st, 0, "out of memory for a tensor of rank %d",
-                        hvd_world_rank(n, first));
+                        hvd_negotiator_world_rank(n, first));
     st = hvd_group_enter(n, w, &merged->request, err);
     return st == HVD_OK ? complete(n, w, err) : st;
 }
@@ -573,7 +573,7 @@ hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n,
         st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "root rank %d is not in process set %" PRIu32,
                       merged->request.root, n->options.set);
     if (st != HVD_OK)
-        return HVD_WRAP(err, st, "request of rank %d", hvd_world_rank(n, first));
+        return HVD_WRAP(err, st, "request of rank %d", hvd_negotiator_world_rank(n, first));
     if (n->is_ending)
         return HVD_OK;
     if (merged->request.op == HVD_JOIN)
@@ -588,7 +588,7 @@ hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n,
     struct hvd_waiting *w = get_waiting(n, merged, now_ns);
     if (!w)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor of rank %d",
-                        hvd_world_rank(n, first));
+                        hvd_negotiator_world_rank(n, first));
     return count(n, w, merged, err);
 }
 
@@ -651,7 +651,7 @@ static void forget_partials(struct hvd_negotiator *n, const struct hvd_plan_head
 {
     for (uint32_t i = 0; n->notes && i < head->n_words; i++)
         for (uint64_t word = head->words[i]; word != 0; word &= word - 1)
-            hvd_partial_forget(n, i * 64 + (uint32_t)__builtin_ctzll(word));
+            hvd_negotiator_partial_forget(n, i * 64 + (uint32_t)__builtin_ctzll(word));
 }
 
 hvd_status_t hvd_negotiator_plan(struct hvd_negotiator *n, const struct hvd_buf **plan,
