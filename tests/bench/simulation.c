@@ -233,7 +233,7 @@ static void hear(struct world *w, int position, int branch, const char *data, si
     struct hvd_err err = {0};
     struct hvd_merged_request ask;
     int64_t work_ns = 0;
-    hvd_status_t st = hvd_reader_init(&reader, data, len, &err);
+    hvd_status_t st = hvd_message_open(&reader, data, len, &err);
 
     if (st == HVD_OK && reader.type == HVD_MESSAGE_BITS) {
         work_ns += reader.n_words * w->options->word_ns;
@@ -241,7 +241,7 @@ static void hear(struct world *w, int position, int branch, const char *data, si
                         : hvd_negotiator_bits(w->root, branch, &reader, 0, &err);
     }
     while (st == HVD_OK && reader.left > 0) {
-        st = hvd_reader_request(&reader, &ask, &err);
+        st = hvd_message_read_request(&reader, &ask, &err);
         if (st != HVD_OK)
             break;
         work_ns += w->options->item_ns;
@@ -268,7 +268,7 @@ static void follow(struct world *w, int position, const char *data, size_t len)
 {
     struct hvd_reader reader;
     struct hvd_err err = {0};
-    hvd_status_t st = hvd_reader_init(&reader, data, len, &err);
+    hvd_status_t st = hvd_message_open(&reader, data, len, &err);
     const int64_t n_steps = st == HVD_OK ? reader.left : 0;
 
     if (st == HVD_OK && (int)n_steps != (w->is_cached ? 0 : w->options->n_tensors))

@@ -60,16 +60,16 @@ static void check(const struct hvd_buf *message)
     struct hvd_merged_request ask;
     enum hvd_leave_why why;
 
-    MUST(hvd_reader_init(&reader, message->data, message->len, &err) == HVD_OK);
+    MUST(hvd_message_open(&reader, message->data, message->len, &err) == HVD_OK);
     while (reader.left > 0) {
         if (reader.type == HVD_MESSAGE_PLAN)
-            MUST(hvd_reader_step(&reader, &step, &err) == HVD_OK);
+            MUST(hvd_message_read_step(&reader, &step, &err) == HVD_OK);
         else if (reader.type == HVD_MESSAGE_REQUESTS)
-            MUST(hvd_reader_request(&reader, &ask, &err) == HVD_OK);
+            MUST(hvd_message_read_request(&reader, &ask, &err) == HVD_OK);
         else if (reader.type == HVD_MESSAGE_PARTIAL)
-            MUST(hvd_reader_partial(&reader, &partial, &err) == HVD_OK);
+            MUST(hvd_message_read_partial(&reader, &partial, &err) == HVD_OK);
         else
-            MUST(hvd_reader_leave(&reader, &who, &why, &text, &err) == HVD_OK);
+            MUST(hvd_message_read_leave(&reader, &who, &why, &text, &err) == HVD_OK);
     }
 }
 
@@ -84,12 +84,12 @@ static hvd_status_t hear_items(struct hearer *h, int branch, struct hvd_reader *
 
     while (st == HVD_OK && reader->left > 0) {
         if (reader->type == HVD_MESSAGE_REQUESTS) {
-            st = hvd_reader_request(reader, &ask, err);
+            st = hvd_message_read_request(reader, &ask, err);
             if (st == HVD_OK)
                 st = h->aggregator ? hvd_aggregator_request(h->aggregator, &ask, 1, err)
                                    : hvd_negotiator_request(h->root, &ask, 1, err);
         } else if (reader->type == HVD_MESSAGE_LEAVE) {
-            st = hvd_reader_leave(reader, &who, &why, &text, err);
+            st = hvd_message_read_leave(reader, &who, &why, &text, err);
             if (st == HVD_OK)
                 st = h->aggregator
                          ? hvd_aggregator_leave(h->aggregator, who, why == HVD_LEAVE_FAILED, "why",
@@ -111,7 +111,7 @@ static bool is_near(struct hvd_reader plan)
     struct hvd_step step;
 
     while (plan.left > 0)
-        if (hvd_reader_step(&plan, &step, &err) != HVD_OK ||
+        if (hvd_message_read_step(&plan, &step, &err) != HVD_OK ||
             (step.slot != HVD_CACHE_NO_SLOT && step.slot >= FAR_SLOT))
             return false;
     return true;
@@ -121,7 +121,7 @@ static hvd_status_t hear(struct hearer *h, int branch, const uint8_t *data, size
 {
     struct hvd_reader reader;
     struct hvd_err err = {0};
-    hvd_status_t st = hvd_reader_init(&reader, data, size, &err);
+    hvd_status_t st = hvd_message_open(&reader, data, size, &err);
 
     if (st != HVD_OK)
         return st;

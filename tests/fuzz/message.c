@@ -12,7 +12,7 @@ static uint64_t *words_of(const struct hvd_reader *reader)
 
     MUST(words);
     for (uint32_t i = 0; i < reader->n_words; i++)
-        words[i] = hvd_reader_word(reader, i);
+        words[i] = hvd_message_word(reader, i);
     return words;
 }
 
@@ -20,14 +20,14 @@ static hvd_status_t copy_step(struct hvd_reader *reader, struct hvd_buf *again)
 {
     struct hvd_err err = {0};
     struct hvd_step step;
-    hvd_status_t st = hvd_reader_step(reader, &step, &err);
+    hvd_status_t st = hvd_message_read_step(reader, &step, &err);
 
     if (st != HVD_OK)
         return st;
     int64_t *rows = malloc(((size_t)step.n_rows + 1) * sizeof(*rows));
     MUST(rows);
     for (uint32_t rank = 0; rank < step.n_rows; rank++) {
-        rows[rank] = hvd_step_row(&step, rank);
+        rows[rank] = hvd_message_step_row(&step, rank);
         MUST(rows[rank] >= 0);
     }
     st = hvd_message_add_step(again, &step, rows);
@@ -43,7 +43,7 @@ static struct hvd_pos_range *ranges_of(const struct hvd_pos_ranges *by, uint32_t
     MUST(ranges);
     *n_positions = 0;
     for (uint32_t i = 0; i < by->n; i++) {
-        ranges[i] = hvd_pos_ranges_at(by, i);
+        ranges[i] = hvd_message_ranges_at(by, i);
         *n_positions += (uint32_t)ranges[i].n;
     }
     return ranges;
@@ -55,14 +55,14 @@ static hvd_status_t copy_request(struct hvd_reader *reader, struct hvd_buf *agai
     struct hvd_merged_request ask;
     uint32_t n = 0;
     int64_t *rows = NULL;
-    hvd_status_t st = hvd_reader_request(reader, &ask, &err);
+    hvd_status_t st = hvd_message_read_request(reader, &ask, &err);
 
     if (st != HVD_OK)
         return st;
     struct hvd_pos_range *ranges = ranges_of(&ask.by, &n);
     struct hvd_by by = {
         .ranges = ranges, .n_ranges = ask.by.n, .age_ms = ask.age_ms, .refusal = ask.refusal};
-    if (hvd_request_has_rows(&ask.request)) { /* read in order, written by position */
+    if (hvd_message_has_rows(&ask.request)) { /* read in order, written by position */
         const size_t reach = (size_t)(ranges[by.n_ranges - 1].first - ranges[0].first) +
                              (size_t)ranges[by.n_ranges - 1].n;
         uint32_t row = 0;
@@ -74,7 +74,7 @@ static hvd_status_t copy_request(struct hvd_reader *reader, struct hvd_buf *agai
         MUST(rows);
         for (uint32_t i = 0; i < by.n_ranges; i++)
             for (int k = 0; k < ranges[i].n; k++)
-                rows[ranges[i].first - ranges[0].first + k] = hvd_merged_request_row(&ask, row++);
+                rows[ranges[i].first - ranges[0].first + k] = hvd_message_request_row(&ask, row++);
         MUST(row == n);
         by.rows = rows;
         by.rows_first = ranges[0].first;
@@ -90,7 +90,7 @@ static hvd_status_t copy_partial(struct hvd_reader *reader, struct hvd_buf *agai
     struct hvd_err err = {0};
     struct hvd_partial partial;
     uint32_t n = 0;
-    hvd_status_t st = hvd_reader_partial(reader, &partial, &err);
+    hvd_status_t st = hvd_message_read_partial(reader, &partial, &err);
 
     if (st != HVD_OK)
         return st;
@@ -116,7 +116,7 @@ static hvd_status_t copy_item(struct hvd_reader *reader, struct hvd_buf *again)
         return copy_request(reader, again);
     if (reader->type == HVD_MESSAGE_PARTIAL)
         return copy_partial(reader, again);
-    st = hvd_reader_leave(reader, &who, &why, &text, &err);
+    st = hvd_message_read_leave(reader, &who, &why, &text, &err);
     if (st != HVD_OK)
         return st;
     MUST(text.len <= HVD_TEXT_MAX);
@@ -132,13 +132,13 @@ static hvd_status_t copy_beat(struct hvd_reader *reader, struct hvd_buf *again)
     struct hvd_err err = {0};
     struct hvd_beat beat;
     int silent[HVD_SILENT_MAX];
-    hvd_status_t st = hvd_reader_beat(reader, &beat, &err);
+    hvd_status_t st = hvd_message_read_beat(reader, &beat, &err);
 
     if (st != HVD_OK)
         return st;
     MUST(beat.n_silent <= HVD_SILENT_MAX);
     for (uint32_t i = 0; i < beat.n_silent; i++) {
-        silent[i] = hvd_beat_silent(&beat, i);
+        silent[i] = hvd_message_beat_silent(&beat, i);
         MUST(silent[i] >= 0);
     }
     return hvd_message_beat(again, type, reader->set, &beat, silent);
@@ -180,7 +180,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hvd_err err = {0};
     struct hvd_buf again;
 
-    if (hvd_reader_init(&reader, data, size, &err) != HVD_OK)
+    if (hvd_message_open(&reader, data, size, &err) != HVD_OK)
         return 0;
     hvd_buf_init(&again, HVD_MESSAGE_MAX);
     if (copy_message(&reader, &again) == HVD_OK) {

@@ -184,7 +184,7 @@ static struct variant *get_variant(const struct hvd_aggregator *r, struct tensor
     v->request = *req;
     v->request.name.data = text + merged->refusal.len;
     memcpy(text + merged->refusal.len, req->name.data, req->name.len);
-    if (hvd_request_has_rows(req)) {
+    if (hvd_message_has_rows(req)) {
         v->rows = hvd_calloc((size_t)r->size, sizeof(*v->rows));
         if (!v->rows) {
             hvd_free(v);
@@ -303,7 +303,7 @@ static hvd_status_t mark(struct hvd_aggregator *r, struct tensor *t,
     if (!v)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a tensor");
     for (uint32_t i = 0; i < merged->by.n; i++) {
-        const struct hvd_pos_range range = relative(r, hvd_pos_ranges_at(&merged->by, i));
+        const struct hvd_pos_range range = relative(r, hvd_message_ranges_at(&merged->by, i));
         if (hvd_positions_any(t->seen, range))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "tensor %.*s was asked for twice",
                             (int)t->name.len, t->name.data);
@@ -311,7 +311,7 @@ static hvd_status_t mark(struct hvd_aggregator *r, struct tensor *t,
         hvd_positions_add(v->asked, range);
         t->n_seen += range.n;
         for (int k = 0; v->rows && k < range.n; k++)
-            v->rows[range.first + k] = hvd_merged_request_row(merged, row++);
+            v->rows[range.first + k] = hvd_message_request_row(merged, row++);
     }
     return HVD_OK;
 }
@@ -338,7 +338,7 @@ static hvd_status_t join(struct hvd_aggregator *r, const struct hvd_merged_reque
     hvd_status_t st = HVD_OK;
 
     for (uint32_t i = 0; i < merged->by.n && st == HVD_OK; i++) {
-        ranges[0] = hvd_pos_ranges_at(&merged->by, i);
+        ranges[0] = hvd_message_ranges_at(&merged->by, i);
         if (hvd_positions_any(r->joined, relative(r, ranges[0])))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a rank joined twice");
         hvd_positions_add(r->joined, relative(r, ranges[0]));
@@ -363,7 +363,7 @@ hvd_status_t hvd_aggregator_request(struct hvd_aggregator *r,
 
     if (st != HVD_OK)
         return st;
-    if (!hvd_pos_ranges_within(&merged->by, r->options.node->range))
+    if (!hvd_message_ranges_within(&merged->by, r->options.node->range))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
     if (r->is_ending)
         return HVD_OK;
@@ -482,7 +482,7 @@ hvd_status_t hvd_aggregator_plan(struct hvd_aggregator *r, struct hvd_reader pla
         r->epoch = plan.epoch;
     hvd_aggregator_take(r, &plan);
     while (plan.left > 0) {
-        st = hvd_reader_step(&plan, &step, err);
+        st = hvd_message_read_step(&plan, &step, err);
         if (st != HVD_OK)
             return st;
         st = follow(r, &step);

@@ -177,7 +177,7 @@ hvd_status_t hvd_aggregator_bits(struct hvd_aggregator *r, int branch,
                                  const struct hvd_reader *bits, int64_t now_ns, struct hvd_err *err)
 {
     for (uint32_t i = 0; i < bits->n_words && !r->is_ending; i++) {
-        uint64_t word = hvd_reader_word(bits, i);
+        uint64_t word = hvd_message_word(bits, i);
         if (word == 0)
             continue;
         const struct hvd_aggregator_page *page = page_of(r, i * 64);
@@ -195,7 +195,7 @@ void hvd_aggregator_take(struct hvd_aggregator *r, const struct hvd_reader *plan
 {
     for (uint32_t i = 0; i < plan->n_words && i < r->n_pages; i++)
         if (r->pages[i])
-            r->pages[i]->sent &= ~hvd_reader_word(plan, i);
+            r->pages[i]->sent &= ~hvd_message_word(plan, i);
 }
 
 hvd_status_t hvd_aggregator_write_bits(struct hvd_aggregator *r)

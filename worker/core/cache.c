@@ -104,7 +104,7 @@ static struct hvd_cache_slot *create_slot(const struct hvd_request *req,
             return NULL;
         }
         for (uint32_t i = 0; i < step->n_rows; i++)
-            slot->rows[i] = hvd_step_row(step, i);
+            slot->rows[i] = hvd_message_step_row(step, i);
     }
     return slot;
 }

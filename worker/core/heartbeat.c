@@ -112,7 +112,7 @@ void hvd_heartbeat_read(struct hvd_heartbeat *h, int neighbour, const struct hvd
     hvd_heartbeat_heard(h, neighbour, now_ns);
     n->n_silent = 0;
     for (uint32_t i = 0; i < beat->n_silent && i < HVD_SILENT_MAX; i++)
-        n->silent[n->n_silent++] = hvd_beat_silent(beat, i);
+        n->silent[n->n_silent++] = hvd_message_beat_silent(beat, i);
     if (beat->kind == HVD_WAIT_NONE)
         return;
     n->kind = beat->kind;

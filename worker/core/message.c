@@ -196,7 +196,7 @@ hvd_status_t hvd_message_add_partial(struct hvd_buf *buf, uint32_t slot, const s
     return end_item(buf, start, st);
 }
 
-bool hvd_request_has_rows(const struct hvd_request *req)
+bool hvd_message_has_rows(const struct hvd_request *req)
 {
     return req->op == HVD_ALLGATHER && req->ndim > 0;
 }
@@ -231,13 +231,13 @@ hvd_status_t hvd_message_add_request(struct hvd_buf *buf, const struct hvd_reque
     if (st == HVD_OK)
         st = put_text(buf, req->name);
     for (int i = 0; st == HVD_OK && i < req->ndim; i++) {
-        const bool is_row = i == 0 && by->rows && hvd_request_has_rows(req);
+        const bool is_row = i == 0 && by->rows && hvd_message_has_rows(req);
         const int64_t n = is_row ? by->rows[by->ranges[0].first - by->rows_first] : req->shape[i];
         st = put_uint(buf, (uint64_t)n, 8);
     }
     if (st == HVD_OK)
         st = put_by(buf, by);
-    if (st == HVD_OK && hvd_request_has_rows(req))
+    if (st == HVD_OK && hvd_message_has_rows(req))
         st = put_rows(buf, req, by);
     if (st == HVD_OK && flag)
         st = put_text(buf, cut_view(by->refusal));
@@ -332,8 +332,8 @@ static bool open_head(struct hvd_reader *r)
     return true;
 }
 
-hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
-                             struct hvd_err *err)
+hvd_status_t hvd_message_open(struct hvd_reader *r, const void *data, size_t len,
+                              struct hvd_err *err)
 {
     const char *p = data;
 
@@ -357,7 +357,7 @@ hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
     return HVD_OK;
 }
 
-struct hvd_reader hvd_reader_of_bits(uint64_t *words, uint32_t n_words, uint64_t epoch)
+struct hvd_reader hvd_message_of_bits(uint64_t *words, uint32_t n_words, uint64_t epoch)
 {
     for (uint32_t i = 0; i < n_words; i++)
         words[i] = htole64(words[i]);
@@ -461,7 +461,7 @@ static bool take_dtype_reduce(const char *p, enum hvd_dtype *dtype, enum hvd_red
     return true;
 }
 
-struct hvd_pos_range hvd_pos_ranges_at(const struct hvd_pos_ranges *ranges, uint32_t i)
+struct hvd_pos_range hvd_message_ranges_at(const struct hvd_pos_ranges *ranges, uint32_t i)
 {
     const char *p = ranges->_bytes + (size_t)i * RANGE_LEN;
 
@@ -470,11 +470,11 @@ struct hvd_pos_range hvd_pos_ranges_at(const struct hvd_pos_ranges *ranges, uint
     return (struct hvd_pos_range){.first = (int)load_uint(p, 4), .n = (int)load_uint(p + 4, 4)};
 }
 
-bool hvd_pos_ranges_within(const struct hvd_pos_ranges *ranges, struct hvd_pos_range range)
+bool hvd_message_ranges_within(const struct hvd_pos_ranges *ranges, struct hvd_pos_range range)
 {
-    const struct hvd_pos_range last = hvd_pos_ranges_at(ranges, ranges->n - 1);
+    const struct hvd_pos_range last = hvd_message_ranges_at(ranges, ranges->n - 1);
 
-    return hvd_pos_ranges_at(ranges, 0).first >= range.first &&
+    return hvd_message_ranges_at(ranges, 0).first >= range.first &&
            last.first + last.n <= range.first + range.n;
 }
 
@@ -503,7 +503,7 @@ static bool take_by(struct hvd_reader *r, uint32_t *age_ms, struct hvd_pos_range
     for (uint32_t i = 0; i < by->n; i++) {
         if (!check_range(by->_bytes + (size_t)i * RANGE_LEN, &end))
             return false;
-        *n += (uint64_t)hvd_pos_ranges_at(by, i).n;
+        *n += (uint64_t)hvd_message_ranges_at(by, i).n;
     }
     return true;
 }
@@ -515,18 +515,18 @@ static bool take_merged_rows(struct hvd_reader *r, struct hvd_merged_request *me
         return false;
     merged->_rows = take(r, n * 8);
     for (uint32_t i = 0; i < n; i++)
-        if (hvd_merged_request_row(merged, i) < 0)
+        if (hvd_message_request_row(merged, i) < 0)
             return false;
-    return hvd_merged_request_row(merged, 0) == merged->request.shape[0];
+    return hvd_message_request_row(merged, 0) == merged->request.shape[0];
 }
 
-int64_t hvd_merged_request_row(const struct hvd_merged_request *merged, uint32_t i)
+int64_t hvd_message_request_row(const struct hvd_merged_request *merged, uint32_t i)
 {
     return merged->_rows ? (int64_t)load_uint(merged->_rows + (size_t)i * 8, 8)
                          : merged->request.shape[0];
 }
 
-struct hvd_merged_request hvd_merged_request_of(const struct hvd_request *req, int position)
+struct hvd_merged_request hvd_message_request_of(const struct hvd_request *req, int position)
 {
     return (struct hvd_merged_request){.request = *req,
                                        .by = {.n = 1, .one = {.first = position, .n = 1}}};
@@ -562,13 +562,13 @@ static bool take_merged(struct hvd_reader *r, struct hvd_merged_request *merged)
     if (!take_request(r, &merged->request, &is_refused) ||
         !take_by(r, &merged->age_ms, &merged->by, &n))
         return false;
-    if (hvd_request_has_rows(&merged->request) && !take_merged_rows(r, merged, n))
+    if (hvd_message_has_rows(&merged->request) && !take_merged_rows(r, merged, n))
         return false;
     return !is_refused || (take_text(r, HVD_TEXT_MAX, &merged->refusal) && merged->refusal.len > 0);
 }
 
-hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_merged_request *merged,
-                                struct hvd_err *err)
+hvd_status_t hvd_message_read_request(struct hvd_reader *r, struct hvd_merged_request *merged,
+                                      struct hvd_err *err)
 {
     struct hvd_merged_request got = {0};
     hvd_status_t st = begin_item(r, HVD_MESSAGE_REQUESTS, err);
@@ -581,8 +581,8 @@ hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_merged_request 
     return st;
 }
 
-hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partial,
-                                struct hvd_err *err)
+hvd_status_t hvd_message_read_partial(struct hvd_reader *r, struct hvd_partial *partial,
+                                      struct hvd_err *err)
 {
     struct hvd_partial got = {0};
     uint64_t n = 0;
@@ -598,9 +598,9 @@ hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partia
     return st;
 }
 
-hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_pos_range *who,
-                              enum hvd_leave_why *why, struct hvd_strview *text,
-                              struct hvd_err *err)
+hvd_status_t hvd_message_read_leave(struct hvd_reader *r, struct hvd_pos_range *who,
+                                    enum hvd_leave_why *why, struct hvd_strview *text,
+                                    struct hvd_err *err)
 {
     uint64_t flag = 0;
     int64_t end = -1;
@@ -614,14 +614,14 @@ hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_pos_range *who,
                 flag <= HVD_LEAVE_STALLED && take_text(r, HVD_TEXT_MAX, &got);
     st = finish_item(r, good, err);
     if (st == HVD_OK) {
-        *who = hvd_pos_ranges_at(&(struct hvd_pos_ranges){.n = 1, ._bytes = range}, 0);
+        *who = hvd_message_ranges_at(&(struct hvd_pos_ranges){.n = 1, ._bytes = range}, 0);
         *why = (enum hvd_leave_why)flag;
         *text = got;
     }
     return st;
 }
 
-int hvd_beat_silent(const struct hvd_beat *beat, uint32_t i)
+int hvd_message_beat_silent(const struct hvd_beat *beat, uint32_t i)
 {
     return (int)load_uint(beat->_silent + (size_t)i * 4, 4);
 }
@@ -638,12 +638,12 @@ static bool take_beat(struct hvd_reader *r, struct hvd_beat *beat)
     beat->_silent = take(r, (size_t)r->left * 4);
     r->left = 0;
     for (uint32_t i = 0; beat->_silent && i < beat->n_silent; i++)
-        if (hvd_beat_silent(beat, i) < 0)
+        if (hvd_message_beat_silent(beat, i) < 0)
             return false;
     return beat->_silent != NULL;
 }
 
-hvd_status_t hvd_reader_beat(struct hvd_reader *r, struct hvd_beat *beat, struct hvd_err *err)
+hvd_status_t hvd_message_read_beat(struct hvd_reader *r, struct hvd_beat *beat, struct hvd_err *err)
 {
     struct hvd_beat got = {0};
     hvd_status_t st = finish_item(r, take_beat(r, &got), err);
@@ -662,7 +662,7 @@ static bool take_rows(struct hvd_reader *r, struct hvd_step *step)
     step->n_rows = (uint32_t)n;
     step->_rows = take(r, n * 8);
     for (uint32_t i = 0; i < step->n_rows; i++)
-        if (hvd_step_row(step, i) < 0)
+        if (hvd_message_step_row(step, i) < 0)
             return false;
     return true;
 }
@@ -691,7 +691,7 @@ static bool take_step(struct hvd_reader *r, struct hvd_step *step)
            take_text(r, HVD_TEXT_MAX, &step->text);
 }
 
-hvd_status_t hvd_reader_step(struct hvd_reader *r, struct hvd_step *step, struct hvd_err *err)
+hvd_status_t hvd_message_read_step(struct hvd_reader *r, struct hvd_step *step, struct hvd_err *err)
 {
     struct hvd_step got = {0};
     hvd_status_t st = begin_item(r, HVD_MESSAGE_PLAN, err);
@@ -704,7 +704,7 @@ hvd_status_t hvd_reader_step(struct hvd_reader *r, struct hvd_step *step, struct
     return st;
 }
 
-int64_t hvd_step_row(const struct hvd_step *step, uint32_t rank)
+int64_t hvd_message_step_row(const struct hvd_step *step, uint32_t rank)
 {
     return (int64_t)load_uint(step->_rows + (size_t)rank * 8, 8);
 }

@@ -110,10 +110,11 @@ struct hvd_step {
     struct hvd_strview name;
     struct hvd_strview text;
     uint32_t n_rows;   /* allgather: the number of ranks */
-    const char *_rows; /* unaligned, read with hvd_step_row */
+    const char *_rows; /* unaligned, read with hvd_message_step_row */
 };
 
-/* Positions that do the same: ranges in order, with gaps between them; read with hvd_pos_ranges_at.
+/* Positions that do the same: ranges in order, with gaps between them; read with
+ * hvd_message_ranges_at.
  */
 struct hvd_pos_ranges {
     uint32_t n;
@@ -142,7 +143,7 @@ struct hvd_beat {
     enum hvd_wait_kind kind;
     uint32_t age_ms;
     struct hvd_strview name; /* of the tensor; may be empty */
-    uint32_t n_silent;       /* at most HVD_SILENT_MAX; read with hvd_beat_silent */
+    uint32_t n_silent;       /* at most HVD_SILENT_MAX; read with hvd_message_beat_silent */
     const char *_silent;
 };
 
@@ -154,7 +155,7 @@ struct hvd_reader {
     uint64_t epoch;    /* BITS, PARTIAL, PLAN */
     int64_t fusion;    /* PLAN: bytes that may be fused, as the coordinator was told */
     uint32_t cycle_us; /* PLAN: how long what is submitted may be held back, likewise */
-    uint32_t n_words;  /* BITS, PLAN: read with hvd_reader_word */
+    uint32_t n_words;  /* BITS, PLAN: read with hvd_message_word */
     const char *_words;
     struct hvd_strview _rest;
 };
@@ -221,41 +222,43 @@ hvd_status_t hvd_message_add_step(struct hvd_buf *buf, const struct hvd_step *st
                                   const int64_t *rows);
 
 /* Opens a message, which must outlive the reader. HVD_ERR_INVALID when it is not one. */
-hvd_status_t hvd_reader_init(struct hvd_reader *r, const void *data, size_t len,
-                             struct hvd_err *err);
+hvd_status_t hvd_message_open(struct hvd_reader *r, const void *data, size_t len,
+                              struct hvd_err *err);
 
 /*
  * The next item of a message of that type; HVD_ERR_INVALID when it is malformed, when there is none
  * left, or when bytes follow the last one. The request is decoded, not checked against the job:
  * see hvd_request_check.
  */
-hvd_status_t hvd_reader_request(struct hvd_reader *r, struct hvd_merged_request *merged,
-                                struct hvd_err *err);
+hvd_status_t hvd_message_read_request(struct hvd_reader *r, struct hvd_merged_request *merged,
+                                      struct hvd_err *err);
 
 /* As above. */
-hvd_status_t hvd_reader_partial(struct hvd_reader *r, struct hvd_partial *partial,
-                                struct hvd_err *err);
+hvd_status_t hvd_message_read_partial(struct hvd_reader *r, struct hvd_partial *partial,
+                                      struct hvd_err *err);
 
 /* As above. *text is borrowed from the message. */
-hvd_status_t hvd_reader_leave(struct hvd_reader *r, struct hvd_pos_range *who,
-                              enum hvd_leave_why *why, struct hvd_strview *text,
-                              struct hvd_err *err);
+hvd_status_t hvd_message_read_leave(struct hvd_reader *r, struct hvd_pos_range *who,
+                                    enum hvd_leave_why *why, struct hvd_strview *text,
+                                    struct hvd_err *err);
 
 /* All of a PING or PONG. Failures as above. */
-hvd_status_t hvd_reader_beat(struct hvd_reader *r, struct hvd_beat *beat, struct hvd_err *err);
+hvd_status_t hvd_message_read_beat(struct hvd_reader *r, struct hvd_beat *beat,
+                                   struct hvd_err *err);
 
 /* The positions, i < beat->n_silent. Never negative. */
-int hvd_beat_silent(const struct hvd_beat *beat, uint32_t i);
+int hvd_message_beat_silent(const struct hvd_beat *beat, uint32_t i);
 
 /* As above. */
-hvd_status_t hvd_reader_step(struct hvd_reader *r, struct hvd_step *step, struct hvd_err *err);
+hvd_status_t hvd_message_read_step(struct hvd_reader *r, struct hvd_step *step,
+                                   struct hvd_err *err);
 
 /* A reader of bits that were not sent: as one of a BITS message, but that set is 0. The words are
  * borrowed, and changed into those of a message. */
-struct hvd_reader hvd_reader_of_bits(uint64_t *words, uint32_t n_words, uint64_t epoch);
+struct hvd_reader hvd_message_of_bits(uint64_t *words, uint32_t n_words, uint64_t epoch);
 
 /* A word of bits, i < r->n_words. */
-static inline uint64_t hvd_reader_word(const struct hvd_reader *r, uint32_t i)
+static inline uint64_t hvd_message_word(const struct hvd_reader *r, uint32_t i)
 {
     uint64_t word;
 
@@ -264,21 +267,21 @@ static inline uint64_t hvd_reader_word(const struct hvd_reader *r, uint32_t i)
 }
 
 /* The rows of a rank, rank < step->n_rows. Never negative. */
-int64_t hvd_step_row(const struct hvd_step *step, uint32_t rank);
+int64_t hvd_message_step_row(const struct hvd_step *step, uint32_t rank);
 
 /* What one position requests. */
-struct hvd_merged_request hvd_merged_request_of(const struct hvd_request *req, int position);
+struct hvd_merged_request hvd_message_request_of(const struct hvd_request *req, int position);
 
 /* The ranges, i < ranges->n. */
-struct hvd_pos_range hvd_pos_ranges_at(const struct hvd_pos_ranges *ranges, uint32_t i);
+struct hvd_pos_range hvd_message_ranges_at(const struct hvd_pos_ranges *ranges, uint32_t i);
 
 /* Whether all of them are within the range. */
-bool hvd_pos_ranges_within(const struct hvd_pos_ranges *ranges, struct hvd_pos_range range);
+bool hvd_message_ranges_within(const struct hvd_pos_ranges *ranges, struct hvd_pos_range range);
 
 /* Whether requests of this kind bring the rows of every position. */
-bool hvd_request_has_rows(const struct hvd_request *req);
+bool hvd_message_has_rows(const struct hvd_request *req);
 
 /* The rows of the i-th position of the ranges. Never negative. */
-int64_t hvd_merged_request_row(const struct hvd_merged_request *merged, uint32_t i);
+int64_t hvd_message_request_row(const struct hvd_merged_request *merged, uint32_t i);
 
 #endif

@@ -417,7 +417,7 @@ static struct hvd_waiting *get_waiting(struct hvd_negotiator *n,
     if (!w) {
         w = add_waiting(n, &merged->request);
         if (w)
-            w->first_position = hvd_pos_ranges_at(&merged->by, 0).first;
+            w->first_position = hvd_message_ranges_at(&merged->by, 0).first;
     }
     if (w && w->n_seen == w->n_refused) /* nobody has waited so far */
         w->since_ns = now_ns - (int64_t)merged->age_ms * 1000000;
@@ -489,7 +489,7 @@ static hvd_status_t join_all(struct hvd_negotiator *n, const struct hvd_merged_r
     hvd_status_t st = HVD_OK;
 
     for (uint32_t i = 0; i < merged->by.n; i++) {
-        const struct hvd_pos_range range = hvd_pos_ranges_at(&merged->by, i);
+        const struct hvd_pos_range range = hvd_message_ranges_at(&merged->by, i);
         for (int k = 0; k < range.n && st == HVD_OK; k++)
             st = join(n, range.first + k, &merged->request, err);
     }
@@ -500,11 +500,11 @@ static hvd_status_t join_all(struct hvd_negotiator *n, const struct hvd_merged_r
 static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
                          const struct hvd_merged_request *merged, struct hvd_err *err)
 {
-    const bool has_rows = w->rows && hvd_request_has_rows(&merged->request);
+    const bool has_rows = w->rows && hvd_message_has_rows(&merged->request);
     uint32_t row = 0;
 
     for (uint32_t i = 0; i < merged->by.n; i++) {
-        const struct hvd_pos_range range = hvd_pos_ranges_at(&merged->by, i);
+        const struct hvd_pos_range range = hvd_message_ranges_at(&merged->by, i);
         if (hvd_positions_any(w->seen, range))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                             "rank %d or one of the %d behind it asked twice for tensor %s",
@@ -513,7 +513,7 @@ static hvd_status_t mark(const struct hvd_negotiator *n, struct hvd_waiting *w,
         w->n_seen += range.n;
         for (int k = 0; has_rows && k < range.n; k++)
             w->rows[n->options.tree->rank_at[range.first + k]] =
-                hvd_merged_request_row(merged, row++);
+                hvd_message_request_row(merged, row++);
     }
     return HVD_OK;
 }
@@ -524,7 +524,7 @@ static hvd_status_t refuse(struct hvd_waiting *w, const struct hvd_merged_reques
     char text[HVD_TEXT_MAX + 1];
 
     for (uint32_t i = 0; i < merged->by.n; i++)
-        w->n_refused += hvd_pos_ranges_at(&merged->by, i).n;
+        w->n_refused += hvd_message_ranges_at(&merged->by, i).n;
     if (w->failed_check == HVD_REFUSED)
         return HVD_OK;
     snprintf(text, sizeof(text), "%.*s", (int)merged->refusal.len, merged->refusal.data);
@@ -535,7 +535,7 @@ static hvd_status_t refuse(struct hvd_waiting *w, const struct hvd_merged_reques
 static hvd_status_t count(struct hvd_negotiator *n, struct hvd_waiting *w,
                           const struct hvd_merged_request *merged, struct hvd_err *err)
 {
-    const int first = hvd_pos_ranges_at(&merged->by, 0).first;
+    const int first = hvd_message_ranges_at(&merged->by, 0).first;
     hvd_status_t st = hvd_tally_count(n, w, merged);
 
     if (st == HVD_OK) {
@@ -564,10 +564,10 @@ hvd_status_t hvd_negotiator_request(struct hvd_negotiator *n,
                                     const struct hvd_merged_request *merged, int64_t now_ns,
                                     struct hvd_err *err)
 {
-    const int first = hvd_pos_ranges_at(&merged->by, 0).first;
+    const int first = hvd_message_ranges_at(&merged->by, 0).first;
     hvd_status_t st = hvd_request_check(&merged->request, n->options.world_size, err);
 
-    if (!hvd_pos_ranges_within(&merged->by, n->options.node->range))
+    if (!hvd_message_ranges_within(&merged->by, n->options.node->range))
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that do not exist");
     if (st == HVD_OK && !has_root(n, &merged->request))
         st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "root rank %d is not in process set %" PRIu32,

@@ -171,7 +171,7 @@ static hvd_status_t keep_note(struct hvd_negotiator *n, const struct hvd_partial
         n->notes = note;
     }
     for (uint32_t i = 0; i < partial->by.n; i++)
-        hvd_positions_add(note->seen, hvd_pos_ranges_at(&partial->by, i));
+        hvd_positions_add(note->seen, hvd_message_ranges_at(&partial->by, i));
     return HVD_OK;
 }
 
@@ -183,10 +183,10 @@ hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int branch,
     hvd_status_t st = HVD_OK;
 
     while (st == HVD_OK && partial->left > 0) {
-        st = hvd_reader_partial(partial, &item, err);
+        st = hvd_message_read_partial(partial, &item, err);
         if (st != HVD_OK)
             return st;
-        if (!hvd_pos_ranges_within(&item.by, range))
+        if (!hvd_message_ranges_within(&item.by, range))
             return HVD_FAIL(err, HVD_ERR_INVALID, 0, "bits of ranks that are elsewhere");
         if (!n->is_ending && hvd_ready_begin(n->ready, item.slot, partial->epoch,
                                              now_ns - (int64_t)item.age_ms * 1000000))

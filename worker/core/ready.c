@@ -463,7 +463,7 @@ hvd_status_t hvd_ready_bits(struct hvd_ready *r, int rank, const struct hvd_read
     hvd_status_t st = HVD_OK;
 
     for (uint32_t w = 0; w < bits->n_words; w++) {
-        uint64_t word = hvd_reader_word(bits, w);
+        uint64_t word = hvd_message_word(bits, w);
         if (word == 0 || mark_word(r, &who, w, word))
             continue;
         for (; word != 0 && st == HVD_OK; word &= word - 1)

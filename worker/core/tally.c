@@ -61,7 +61,7 @@ hvd_status_t hvd_tally_count(const struct hvd_negotiator *n, struct hvd_waiting 
     if (!t)
         t = add_tally(n, w, asked.n);
     for (uint32_t i = 0; t && i < merged->by.n; i++)
-        hvd_positions_add(t->asked, hvd_pos_ranges_at(&merged->by, i));
+        hvd_positions_add(t->asked, hvd_message_ranges_at(&merged->by, i));
     return t ? HVD_OK : HVD_ERR_NOMEM;
 }
 

@@ -82,7 +82,7 @@ hvd_status_t hvd_beats_read(struct hvd_engine *e, struct hvd_set *set, int posit
     const struct hvd_beat_step answer = {.neighbour = neighbour_of(set, position)};
     const bool is_ping = reader->type == HVD_MESSAGE_PING;
     struct hvd_beat beat;
-    hvd_status_t st = hvd_reader_beat(reader, &beat, err);
+    hvd_status_t st = hvd_message_read_beat(reader, &beat, err);
 
     if (st != HVD_OK)
         return st;

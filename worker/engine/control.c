@@ -56,7 +56,7 @@ static hvd_status_t count_request(struct hvd_set *set, const struct hvd_merged_r
 hvd_status_t hvd_control_own_bits(struct hvd_engine *e, struct hvd_set *set, uint32_t n_words,
                                   int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_reader bits = hvd_reader_of_bits(set->bits, n_words, set->epoch);
+    const struct hvd_reader bits = hvd_message_of_bits(set->bits, n_words, set->epoch);
 
     return count_bits(e, set, 0, &bits, now_ns, err);
 }
@@ -123,7 +123,7 @@ static hvd_status_t read_end(struct hvd_reader reader, char text[HVD_TEXT_MAX + 
     hvd_status_t st = HVD_OK;
 
     while (st == HVD_OK && step.kind != HVD_STEP_ABORT)
-        st = hvd_reader_step(&reader, &step, err);
+        st = hvd_message_read_step(&reader, &step, err);
     if (st == HVD_OK)
         snprintf(text, HVD_TEXT_MAX + 1, "%.*s", (int)step.text.len, step.text.data);
     return st;
@@ -135,7 +135,7 @@ static hvd_status_t publish_end(struct hvd_engine *e, const struct hvd_buf *plan
 {
     char text[HVD_TEXT_MAX + 1];
     struct hvd_reader reader;
-    hvd_status_t st = hvd_reader_init(&reader, plan->data, plan->len, err);
+    hvd_status_t st = hvd_message_open(&reader, plan->data, plan->len, err);
 
     if (st == HVD_OK)
         st = read_end(reader, text, err);
@@ -164,7 +164,7 @@ hvd_status_t hvd_control_recv_end(struct hvd_engine *e, struct hvd_err *err)
     hvd_status_t st = hvd_negotiator_plan(n, &plan, err);
     if (st != HVD_OK || !plan)
         return st;
-    st = hvd_reader_init(&reader, plan->data, plan->len, err);
+    st = hvd_message_open(&reader, plan->data, plan->len, err);
     return st == HVD_OK ? end_making(&reader, err) : st;
 }
 
@@ -190,7 +190,7 @@ hvd_status_t hvd_control_publish_plan(struct hvd_engine *e, struct hvd_set *set,
     else
         st = send_down(e, set, plan->data, plan->len, err);
     if (st == HVD_OK)
-        st = hvd_reader_init(&reader, plan->data, plan->len, err);
+        st = hvd_message_open(&reader, plan->data, plan->len, err);
     if (st == HVD_OK)
         st = hvd_plan_apply(e, set, reader, err);
     hvd_negotiator_plan_sent(set->negotiator);
@@ -229,7 +229,7 @@ static void trace_all_ready(const struct hvd_engine *e, const struct hvd_set *se
                             const struct hvd_merged_request *merged)
 {
     for (uint32_t i = 0; e->options.telemetry && i < merged->by.n; i++) {
-        const struct hvd_pos_range range = hvd_pos_ranges_at(&merged->by, i);
+        const struct hvd_pos_range range = hvd_message_ranges_at(&merged->by, i);
         for (int k = 0; k < range.n; k++)
             hvd_control_trace_ready(e, hvd_membership_rank_at(set, range.first + k),
                                     &merged->request);
@@ -245,8 +245,8 @@ static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int
     bool progressed = false;
 
     while (st == HVD_OK && reader->left > 0) {
-        st = hvd_reader_request(reader, &merged, err);
-        if (st == HVD_OK && !hvd_pos_ranges_within(&merged.by, range))
+        st = hvd_message_read_request(reader, &merged, err);
+        if (st == HVD_OK && !hvd_message_ranges_within(&merged.by, range))
             st = HVD_FAIL(err, HVD_ERR_INVALID, 0, "a request of ranks that are elsewhere");
         if (st == HVD_OK && set->negotiator && is_told(set, &merged))
             trace_all_ready(e, set, &merged);
@@ -318,7 +318,7 @@ static bool is_for_now(struct hvd_reader reader)
     enum hvd_leave_why why = HVD_LEAVE_CALLED;
 
     if (reader.type == HVD_MESSAGE_LEAVE)
-        return hvd_reader_leave(&reader, &who, &why, &text, NULL) == HVD_OK &&
+        return hvd_message_read_leave(&reader, &who, &why, &text, NULL) == HVD_OK &&
                why == HVD_LEAVE_FAILED;
     return reader.type >= HVD_MESSAGE_PING ||
            (reader.type == HVD_MESSAGE_PLAN && reader.epoch == 0);
@@ -328,7 +328,7 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
                                  struct hvd_err *err)
 {
     struct hvd_reader reader;
-    hvd_status_t st = hvd_reader_init(&reader, in->data, in->len, err);
+    hvd_status_t st = hvd_message_open(&reader, in->data, in->len, err);
 
     if (st != HVD_OK)
         return HVD_WRAP(err, st, "from rank %d", in->from);

@@ -342,7 +342,7 @@ static bool has_key(const struct hvd_exec_plan *exec_plan, const struct hvd_read
     if (!exec_plan->key || exec_plan->n_key != plan->n_words || exec_plan->fusion != plan->fusion)
         return false;
     for (uint32_t i = 0; i < exec_plan->n_key; i++)
-        if (exec_plan->key[i] != hvd_reader_word(plan, i))
+        if (exec_plan->key[i] != hvd_message_word(plan, i))
             return false;
     return true;
 }
@@ -376,7 +376,7 @@ static hvd_status_t make_exec_plan(const struct hvd_engine *e, struct hvd_set *s
 {
     hvd_exec_plan_forget(set);
     for (uint32_t w = 0; w < plan->n_words; w++) {
-        for (uint64_t word = hvd_reader_word(plan, w); word != 0; word &= word - 1) {
+        for (uint64_t word = hvd_message_word(plan, w); word != 0; word &= word - 1) {
             const uint32_t index = w * 64 + (uint32_t)__builtin_ctzll(word);
             const struct hvd_cache_slot *slot = hvd_cache_at(set->cache, index);
             fetch_slot(set->cache, index + FETCH_AHEAD);
@@ -397,7 +397,7 @@ static hvd_status_t make_exec_plan(const struct hvd_engine *e, struct hvd_set *s
     if (!exec_plan)
         return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for a plan");
     for (uint32_t i = 0; i < plan->n_words; i++)
-        exec_plan->key[i] = hvd_reader_word(plan, i);
+        exec_plan->key[i] = hvd_message_word(plan, i);
     *out = exec_plan;
     return HVD_OK;
 }

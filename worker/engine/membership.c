@@ -221,7 +221,7 @@ hvd_status_t hvd_membership_read_leave(struct hvd_engine *e, int branch, struct 
     struct hvd_strview cause = {0};
     struct hvd_pos_range who;
     enum hvd_leave_why why = HVD_LEAVE_CALLED;
-    hvd_status_t st = hvd_reader_leave(reader, &who, &why, &cause, err);
+    hvd_status_t st = hvd_message_read_leave(reader, &who, &why, &cause, err);
 
     if (st != HVD_OK)
         return st;

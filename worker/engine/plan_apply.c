@@ -42,7 +42,7 @@ static hvd_status_t copy_rows(const struct hvd_step *step, struct hvd_agreed *a)
     if (!a->rows)
         return HVD_ERR_NOMEM;
     for (uint32_t i = 0; i < step->n_rows; i++)
-        a->rows[i] = hvd_step_row(step, i);
+        a->rows[i] = hvd_message_step_row(step, i);
     return HVD_OK;
 }
 
@@ -284,7 +284,7 @@ hvd_status_t hvd_plan_apply(struct hvd_engine *e, struct hvd_set *set, struct hv
     if (st == HVD_OK && reader.n_words > 0)
         st = hvd_exec_plan_begin_bits(e, set, &reader, err);
     while (st == HVD_OK && reader.left > 0 && !e->is_aborted) {
-        st = hvd_reader_step(&reader, &step, err);
+        st = hvd_message_read_step(&reader, &step, err);
         if (st == HVD_OK)
             st = apply_step(e, set, &step, reader.fusion, err);
     }

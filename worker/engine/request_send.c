@@ -28,7 +28,7 @@ static hvd_status_t send_request(struct hvd_engine *e, struct hvd_set *set,
 {
     const struct hvd_pos_range self = {.first = set->node.range.first, .n = 1};
     char text[HVD_TEXT_MAX + 1];
-    struct hvd_merged_request merged = hvd_merged_request_of(&entry->request, self.first);
+    struct hvd_merged_request merged = hvd_message_request_of(&entry->request, self.first);
     hvd_status_t st = HVD_OK;
 
     if (merged.request.group != 0)

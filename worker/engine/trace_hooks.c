@@ -58,7 +58,7 @@ void hvd_trace_hooks_requested(struct hvd_engine *e, struct hvd_set *set, const 
 /* The slots of a word that the message means: who sent it may not have known the last plans. */
 static uint64_t meant(const struct hvd_set *set, const struct hvd_reader *bits, uint32_t w)
 {
-    uint64_t word = hvd_reader_word(bits, w);
+    uint64_t word = hvd_message_word(bits, w);
 
     for (uint64_t left = bits->epoch < set->changed ? word : 0; left != 0; left &= left - 1) {
         const uint32_t bit = (uint32_t)__builtin_ctzll(left);

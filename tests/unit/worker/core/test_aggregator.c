@@ -56,7 +56,7 @@ static struct hvd_request request(enum hvd_op op, const char *name, int64_t rows
 static hvd_status_t ask_at(struct aggregator *w, int position, const struct hvd_request *req,
                            int64_t now_ns)
 {
-    const struct hvd_merged_request ask = hvd_merged_request_of(req, position);
+    const struct hvd_merged_request ask = hvd_message_request_of(req, position);
 
     return hvd_aggregator_request(w->r, &ask, now_ns, NULL);
 }
@@ -75,7 +75,7 @@ static hvd_status_t bits(struct aggregator *w, int branch, uint64_t epoch, uint6
 
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     assert_int_equal(hvd_message_bits(&buf, 5, epoch, &word, 1), HVD_OK);
-    assert_int_equal(hvd_reader_init(&reader, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&reader, buf.data, buf.len, NULL), HVD_OK);
     hvd_status_t st = hvd_aggregator_bits(w->r, branch, &reader, 0, NULL);
     hvd_buf_fini(&buf);
     return st;
@@ -86,7 +86,7 @@ static size_t put_ranges(const struct hvd_pos_ranges *by, char *text, size_t siz
     size_t len = 0;
 
     for (uint32_t i = 0; i < by->n; i++) {
-        const struct hvd_pos_range range = hvd_pos_ranges_at(by, i);
+        const struct hvd_pos_range range = hvd_message_ranges_at(by, i);
         len +=
             (size_t)snprintf(text + len, size - len, "%s%d+%d", i ? "," : "", range.first, range.n);
     }
@@ -104,32 +104,32 @@ static void put_message(const struct hvd_buf *message, char *text, size_t size)
     enum hvd_leave_why kind;
     size_t len = 0;
 
-    assert_int_equal(hvd_reader_init(&r, message->data, message->len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, message->data, message->len, NULL), HVD_OK);
     assert_int_equal(r.set, 5);
     if (r.type == HVD_MESSAGE_BITS)
-        snprintf(text, size, "bits %llu;", (unsigned long long)hvd_reader_word(&r, 0));
+        snprintf(text, size, "bits %llu;", (unsigned long long)hvd_message_word(&r, 0));
     while (r.left > 0 && r.type == HVD_MESSAGE_REQUESTS) {
-        assert_int_equal(hvd_reader_request(&r, &item, NULL), HVD_OK);
+        assert_int_equal(hvd_message_read_request(&r, &item, NULL), HVD_OK);
         len += (size_t)snprintf(text + len, size - len, "%.*s@", (int)item.request.name.len,
                                 item.request.name.data);
         len += put_ranges(&item.by, text + len, size - len);
         uint32_t n = 0;
         for (uint32_t i = 0; i < item.by.n; i++)
-            n += (uint32_t)hvd_pos_ranges_at(&item.by, i).n;
-        for (uint32_t i = 0; i < n && hvd_request_has_rows(&item.request); i++)
+            n += (uint32_t)hvd_message_ranges_at(&item.by, i).n;
+        for (uint32_t i = 0; i < n && hvd_message_has_rows(&item.request); i++)
             len += (size_t)snprintf(text + len, size - len, " %d",
-                                    (int)hvd_merged_request_row(&item, i));
+                                    (int)hvd_message_request_row(&item, i));
         len += (size_t)snprintf(text + len, size - len, "%s%.*s;", item.refusal.len ? " not: " : "",
                                 (int)item.refusal.len, item.refusal.data);
     }
     while (r.left > 0 && r.type == HVD_MESSAGE_PARTIAL) {
-        assert_int_equal(hvd_reader_partial(&r, &partial, NULL), HVD_OK);
+        assert_int_equal(hvd_message_read_partial(&r, &partial, NULL), HVD_OK);
         len += (size_t)snprintf(text + len, size - len, "slot %u@", partial.slot);
         len += put_ranges(&partial.by, text + len, size - len);
         len += (size_t)snprintf(text + len, size - len, " %ums;", partial.age_ms);
     }
     while (r.left > 0) {
-        assert_int_equal(hvd_reader_leave(&r, &who, &kind, &why, NULL), HVD_OK);
+        assert_int_equal(hvd_message_read_leave(&r, &who, &kind, &why, NULL), HVD_OK);
         len += (size_t)snprintf(text + len, size - len, "leave %d+%d %.*s;", who.first, who.n,
                                 (int)why.len, why.data);
     }
@@ -164,7 +164,7 @@ static hvd_status_t follow(struct aggregator *w, uint64_t epoch, const struct hv
     if (st == HVD_OK)
         st = hvd_message_end_plan(&plan, &head);
     if (st == HVD_OK)
-        st = hvd_reader_init(&reader, plan.data, plan.len, NULL);
+        st = hvd_message_open(&reader, plan.data, plan.len, NULL);
     if (st == HVD_OK)
         st = hvd_aggregator_plan(w->r, reader, NULL);
     hvd_buf_fini(&plan);
@@ -405,7 +405,7 @@ static void who_is_elsewhere_or_asks_twice_is_at_fault(void **state)
 static void refuse(struct aggregator *w, int position, const char *name, const char *reason)
 {
     const struct hvd_request req = request(HVD_ALLREDUCE, name, 4);
-    struct hvd_merged_request ask = hvd_merged_request_of(&req, position);
+    struct hvd_merged_request ask = hvd_message_request_of(&req, position);
 
     ask.refusal = hvd_strview_of(reason);
     assert_int_equal(hvd_aggregator_request(w->r, &ask, 0, NULL), HVD_OK);

@@ -220,8 +220,8 @@ static void hear(struct scene *s, int neighbour, enum hvd_wait_kind kind, int64_
     with.n_silent = silent >= 0;
     hvd_buf_init(&buf, 4096);
     assert_int_equal(hvd_message_beat(&buf, HVD_MESSAGE_PING, 0, &with, &silent), HVD_OK);
-    assert_int_equal(hvd_reader_init(&reader, buf.data, buf.len, NULL), HVD_OK);
-    assert_int_equal(hvd_reader_beat(&reader, &got, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&reader, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_beat(&reader, &got, NULL), HVD_OK);
     hvd_heartbeat_read(s->h, neighbour, &got, s->now);
     hvd_buf_fini(&buf);
 }

@@ -133,10 +133,10 @@ static void requests_come_back_as_they_were(void **state)
 
     (void)state;
     build_requests(&buf);
-    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, buf.data, buf.len, NULL), HVD_OK);
     assert_int_equal(r.left, 2);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_OK);
+        assert_int_equal(hvd_message_read_request(&r, &ask, NULL), HVD_OK);
         const struct hvd_request got = ask.request;
         assert_int_equal(got.op, request.op);
         assert_int_equal(got.dtype, request.dtype);
@@ -145,15 +145,15 @@ static void requests_come_back_as_they_were(void **state)
         assert_memory_equal(got.shape, request.shape, 3 * sizeof(int64_t));
         assert_true(hvd_strview_equal(got.name, "layer/weight"));
     }
-    assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_ERR_INVALID);
+    assert_int_equal(hvd_message_read_request(&r, &ask, NULL), HVD_ERR_INVALID);
     assert_int_equal(ask.age_ms, 70);
     assert_int_equal(ask.by.n, 2);
-    assert_int_equal(hvd_pos_ranges_at(&ask.by, 0).first, 3);
-    assert_int_equal(hvd_pos_ranges_at(&ask.by, 0).n, 2);
-    assert_int_equal(hvd_pos_ranges_at(&ask.by, 1).first, 9);
-    assert_true(hvd_pos_ranges_within(&ask.by, (struct hvd_pos_range){.first = 3, .n = 7}));
-    assert_false(hvd_pos_ranges_within(&ask.by, (struct hvd_pos_range){.first = 4, .n = 7}));
-    assert_false(hvd_pos_ranges_within(&ask.by, (struct hvd_pos_range){.first = 3, .n = 6}));
+    assert_int_equal(hvd_message_ranges_at(&ask.by, 0).first, 3);
+    assert_int_equal(hvd_message_ranges_at(&ask.by, 0).n, 2);
+    assert_int_equal(hvd_message_ranges_at(&ask.by, 1).first, 9);
+    assert_true(hvd_message_ranges_within(&ask.by, (struct hvd_pos_range){.first = 3, .n = 7}));
+    assert_false(hvd_message_ranges_within(&ask.by, (struct hvd_pos_range){.first = 4, .n = 7}));
+    assert_false(hvd_message_ranges_within(&ask.by, (struct hvd_pos_range){.first = 3, .n = 6}));
     hvd_buf_fini(&buf);
 }
 
@@ -165,12 +165,12 @@ static void the_rows_of_an_allgather_come_back_by_position(void **state)
 
     (void)state;
     build_gather(&buf);
-    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
-    assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_request(&r, &ask, NULL), HVD_OK);
     assert_int_equal(ask.request.shape[0], 11);
-    assert_int_equal(hvd_merged_request_row(&ask, 0), 11);
-    assert_int_equal(hvd_merged_request_row(&ask, 1), 12);
-    assert_int_equal(hvd_merged_request_row(&ask, 2), 17);
+    assert_int_equal(hvd_message_request_row(&ask, 0), 11);
+    assert_int_equal(hvd_message_request_row(&ask, 1), 12);
+    assert_int_equal(hvd_message_request_row(&ask, 2), 17);
     hvd_buf_fini(&buf);
 }
 
@@ -182,9 +182,9 @@ static void a_partial_comes_back_as_it_was(void **state)
 
     (void)state;
     build_partial(&buf);
-    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, buf.data, buf.len, NULL), HVD_OK);
     assert_int_equal(r.epoch, 8);
-    assert_int_equal(hvd_reader_partial(&r, &partial, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_partial(&r, &partial, NULL), HVD_OK);
     assert_int_equal(partial.slot, 65);
     assert_int_equal(partial.age_ms, 70);
     assert_int_equal(partial.by.n, 2);
@@ -205,8 +205,8 @@ static void ranges_that_touch_or_go_back_are_refused(void **state)
         hvd_buf_init(&buf, HVD_MESSAGE_MAX);
         assert_int_equal(hvd_message_begin_partial(&buf, 3, 8), HVD_OK);
         assert_int_equal(hvd_message_add_partial(&buf, 65, &worse), HVD_OK);
-        assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
-        assert_int_equal(hvd_reader_partial(&r, &partial, NULL), HVD_ERR_INVALID);
+        assert_int_equal(hvd_message_open(&r, buf.data, buf.len, NULL), HVD_OK);
+        assert_int_equal(hvd_message_read_partial(&r, &partial, NULL), HVD_ERR_INVALID);
         hvd_buf_fini(&buf);
     }
 }
@@ -219,15 +219,15 @@ static void a_plan_comes_back_as_it_was(void **state)
 
     (void)state;
     build_plan(&buf);
-    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
-    assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_step(&r, &step, NULL), HVD_OK);
     assert_int_equal(step.kind, HVD_ALLGATHER);
     assert_int_equal(r.set, 1);
     assert_int_equal(r.epoch, 9);
     assert_int_equal(r.fusion, 77);
     assert_int_equal(r.cycle_us, 5);
     assert_int_equal(r.n_words, 2);
-    assert_true(hvd_reader_word(&r, 1) == (uint64_t)1 << 63);
+    assert_true(hvd_message_word(&r, 1) == (uint64_t)1 << 63);
     assert_int_equal(step.dtype, HVD_BFLOAT16);
     assert_int_equal(step.device, HVD_GPU);
     assert_true(step.prescale > 0.4 && step.prescale < 0.6);
@@ -236,8 +236,8 @@ static void a_plan_comes_back_as_it_was(void **state)
     assert_int_equal(step.group, 2);
     assert_int_equal(step.group_size, 7);
     assert_int_equal(step.n_rows, 3);
-    assert_int_equal(hvd_step_row(&step, 2), (int64_t)1 << 33);
-    assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+    assert_int_equal(hvd_message_step_row(&step, 2), (int64_t)1 << 33);
+    assert_int_equal(hvd_message_read_step(&r, &step, NULL), HVD_OK);
     assert_int_equal(step.kind, HVD_STEP_ERROR);
     assert_true(hvd_strview_equal(step.name, "bad"));
     assert_true(hvd_strview_equal(step.text, "why"));
@@ -251,12 +251,12 @@ static void bits_come_back_as_they_were(void **state)
 
     (void)state;
     build_bits(&buf);
-    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, buf.data, buf.len, NULL), HVD_OK);
     assert_int_equal(r.type, HVD_MESSAGE_BITS);
     assert_int_equal(r.set, 2);
     assert_int_equal(r.epoch, 41);
     assert_int_equal(r.n_words, 3);
-    assert_int_equal(hvd_reader_word(&r, 2), 6);
+    assert_int_equal(hvd_message_word(&r, 2), 6);
     hvd_buf_fini(&buf);
 }
 
@@ -268,12 +268,12 @@ static void a_refusal_comes_back_with_its_reason(void **state)
 
     (void)state;
     build_refusal(&buf);
-    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
-    assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_request(&r, &ask, NULL), HVD_OK);
     assert_int_equal(ask.request.op, request.op);
     assert_true(hvd_strview_equal(ask.request.name, "layer/weight"));
     assert_true(hvd_strview_equal(ask.refusal, "input is NULL"));
-    assert_int_equal(hvd_reader_request(&r, &ask, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_request(&r, &ask, NULL), HVD_OK);
     assert_int_equal(ask.refusal.len, 0);
     hvd_buf_fini(&buf);
 }
@@ -281,16 +281,16 @@ static void a_refusal_comes_back_with_its_reason(void **state)
 static void bits_that_are_not_sent_read_like_those_of_a_message(void **state)
 {
     uint64_t words[] = {1, 0, (uint64_t)6 << 40};
-    struct hvd_reader r = hvd_reader_of_bits(words, 3, 41);
+    struct hvd_reader r = hvd_message_of_bits(words, 3, 41);
 
     (void)state;
     assert_int_equal(r.type, HVD_MESSAGE_BITS);
     assert_int_equal(r.epoch, 41);
     assert_int_equal(r.left, 0);
     assert_int_equal(r.n_words, 3);
-    assert_int_equal(hvd_reader_word(&r, 0), 1);
-    assert_int_equal(hvd_reader_word(&r, 1), 0);
-    assert_true(hvd_reader_word(&r, 2) == (uint64_t)6 << 40);
+    assert_int_equal(hvd_message_word(&r, 0), 1);
+    assert_int_equal(hvd_message_word(&r, 1), 0);
+    assert_true(hvd_message_word(&r, 2) == (uint64_t)6 << 40);
 }
 
 static void a_leave_comes_back_as_it_was(void **state)
@@ -303,8 +303,8 @@ static void a_leave_comes_back_as_it_was(void **state)
 
     (void)state;
     build_leave(&buf);
-    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
-    assert_int_equal(hvd_reader_leave(&r, &who, &why, &text, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_leave(&r, &who, &why, &text, NULL), HVD_OK);
     assert_int_equal(why, HVD_LEAVE_FAILED);
     assert_int_equal(who.first, 3);
     assert_int_equal(who.n, 2);
@@ -320,16 +320,16 @@ static void a_ping_comes_back_as_it_was(void **state)
 
     (void)state;
     build_ping(&buf);
-    assert_int_equal(hvd_reader_init(&r, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, buf.data, buf.len, NULL), HVD_OK);
     assert_int_equal(r.type, HVD_MESSAGE_PING);
     assert_int_equal(r.set, 4);
-    assert_int_equal(hvd_reader_beat(&r, &beat, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_beat(&r, &beat, NULL), HVD_OK);
     assert_int_equal(beat.kind, HVD_WAIT_DATA);
     assert_int_equal(beat.age_ms, 2500);
     assert_true(hvd_strview_equal(beat.name, "gradient"));
     assert_int_equal(beat.n_silent, 2);
-    assert_int_equal(hvd_beat_silent(&beat, 0), 7);
-    assert_int_equal(hvd_beat_silent(&beat, 1), 2);
+    assert_int_equal(hvd_message_beat_silent(&beat, 0), 7);
+    assert_int_equal(hvd_message_beat_silent(&beat, 1), 2);
     hvd_buf_fini(&buf);
 }
 
@@ -344,19 +344,19 @@ static bool read_all(const char *data, size_t len)
     struct hvd_strview text;
     enum hvd_leave_why why;
     struct hvd_beat beat;
-    hvd_status_t st = hvd_reader_init(&r, data, len, NULL);
+    hvd_status_t st = hvd_message_open(&r, data, len, NULL);
 
     if (st == HVD_OK && r.type >= HVD_MESSAGE_PING)
-        return hvd_reader_beat(&r, &beat, NULL) == HVD_OK;
+        return hvd_message_read_beat(&r, &beat, NULL) == HVD_OK;
     while (st == HVD_OK && r.left > 0) {
         if (r.type == HVD_MESSAGE_REQUESTS)
-            st = hvd_reader_request(&r, &ask, NULL);
+            st = hvd_message_read_request(&r, &ask, NULL);
         else if (r.type == HVD_MESSAGE_LEAVE)
-            st = hvd_reader_leave(&r, &who, &why, &text, NULL);
+            st = hvd_message_read_leave(&r, &who, &why, &text, NULL);
         else if (r.type == HVD_MESSAGE_PARTIAL)
-            st = hvd_reader_partial(&r, &partial, NULL);
+            st = hvd_message_read_partial(&r, &partial, NULL);
         else
-            st = hvd_reader_step(&r, &step, NULL);
+            st = hvd_message_read_step(&r, &step, NULL);
     }
     return st == HVD_OK;
 }

@@ -54,7 +54,7 @@ static void destroy(struct hvd_negotiator *n)
 static hvd_status_t ask_for(struct hvd_negotiator *n, int rank, const struct hvd_request *req,
                             int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_merged_request ask = hvd_merged_request_of(req, rank);
+    const struct hvd_merged_request ask = hvd_message_request_of(req, rank);
 
     return hvd_negotiator_request(n, &ask, now_ns, err);
 }
@@ -104,9 +104,9 @@ static const char *take_plan(struct hvd_negotiator *n)
     text[0] = '\0';
     if (!plan)
         return text;
-    assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, plan->data, plan->len, NULL), HVD_OK);
     while (r.left > 0) {
-        assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+        assert_int_equal(hvd_message_read_step(&r, &step, NULL), HVD_OK);
         len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%d:%.*s", len ? " " : "",
                                 step.kind, (int)step.name.len, step.name.data);
     }
@@ -145,10 +145,10 @@ static void a_plan_says_where_tensors_are_and_what_was_tuned(void **state)
     hvd_negotiator_tune(n, 4096, 250);
     assert_int_equal(ask_for(n, 0, &req, 0, NULL), HVD_OK);
     const struct hvd_buf *plan = plan_of(n);
-    assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, plan->data, plan->len, NULL), HVD_OK);
     assert_int_equal(r.fusion, 4096);
     assert_int_equal(r.cycle_us, 250);
-    assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_step(&r, &step, NULL), HVD_OK);
     assert_int_equal(step.device, HVD_GPU);
     destroy(n);
 }
@@ -185,11 +185,11 @@ static void rows_of_an_allgather_are_in_rank_order(void **state)
         assert_int_equal(ask_for(n, rank, &req, 0, NULL), HVD_OK);
     }
     const struct hvd_buf *plan = plan_of(n);
-    assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
-    assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, plan->data, plan->len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_step(&r, &step, NULL), HVD_OK);
     assert_int_equal(step.n_rows, 3);
     for (uint32_t rank = 0; rank < 3; rank++)
-        assert_int_equal(hvd_step_row(&step, rank), rank * 10);
+        assert_int_equal(hvd_message_step_row(&step, rank), rank * 10);
     destroy(n);
 }
 
@@ -208,8 +208,8 @@ static void a_mismatch_becomes_an_error_step_and_the_lowest_check_wins(void **st
     req.dtype = HVD_UINT8;
     assert_int_equal(ask_for(n, 2, &req, 0, NULL), HVD_OK);
     const struct hvd_buf *plan = plan_of(n);
-    assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
-    assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&r, plan->data, plan->len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_read_step(&r, &step, NULL), HVD_OK);
     assert_int_equal(step.kind, HVD_STEP_ERROR);
     assert_int_equal(strncmp(step.text.data, "Mismatched data types", 21), 0);
     hvd_negotiator_plan_sent(n);
@@ -300,7 +300,7 @@ static void refuse(struct hvd_negotiator *n, int rank, const char *name, const c
                    int64_t now_ns)
 {
     const struct hvd_request req = request(name);
-    struct hvd_merged_request ask = hvd_merged_request_of(&req, rank);
+    struct hvd_merged_request ask = hvd_message_request_of(&req, rank);
 
     ask.refusal = hvd_strview_of(reason);
     assert_int_equal(hvd_negotiator_request(n, &ask, now_ns, NULL), HVD_OK);
@@ -329,8 +329,8 @@ static void a_refusal_fails_the_tensor_with_the_first_reason(void **state)
         }
         const struct hvd_buf *plan = plan_of(n);
         assert_non_null(plan);
-        assert_int_equal(hvd_reader_init(&r, plan->data, plan->len, NULL), HVD_OK);
-        assert_int_equal(hvd_reader_step(&r, &step, NULL), HVD_OK);
+        assert_int_equal(hvd_message_open(&r, plan->data, plan->len, NULL), HVD_OK);
+        assert_int_equal(hvd_message_read_step(&r, &step, NULL), HVD_OK);
         assert_int_equal(step.kind, HVD_STEP_ERROR);
         assert_true(hvd_strview_equal(step.text, first == 3 ? "of 3" : "of 2"));
         destroy(n);

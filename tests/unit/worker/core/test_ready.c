@@ -23,7 +23,7 @@ static hvd_status_t ask(struct hvd_ready *r, int rank, uint64_t epoch, uint64_t 
 
     hvd_buf_init(&buf, HVD_MESSAGE_MAX);
     assert_int_equal(hvd_message_bits(&buf, 0, epoch, &word, 1), HVD_OK);
-    assert_int_equal(hvd_reader_init(&reader, buf.data, buf.len, NULL), HVD_OK);
+    assert_int_equal(hvd_message_open(&reader, buf.data, buf.len, NULL), HVD_OK);
     hvd_status_t st = hvd_ready_bits(r, rank, &reader, 70, NULL);
     hvd_buf_fini(&buf);
     return st;
