@@ -328,7 +328,7 @@ static void deliver(struct world *w, struct event *event)
         send_down(w, to, event->message);
         follow(w, to, data, len);
     } else {
-        hear(w, to, hvd_node_branch(&w->nodes[to], event->from), data, len);
+        hear(w, to, hvd_tree_node_branch(&w->nodes[to], event->from), data, len);
         speak(w, to);
     }
     if (to == 0)
@@ -395,7 +395,7 @@ static hvd_status_t open_tree(struct world *w)
     if (st == HVD_OK)
         st = hvd_tree_init(&w->tree, &shape, NULL);
     for (int i = 0; i < n && st == HVD_OK; i++)
-        st = hvd_node_init(&w->nodes[i], &w->tree, i, NULL);
+        st = hvd_tree_node_init(&w->nodes[i], &w->tree, i, NULL);
     free(hosts);
     return st;
 }
@@ -439,7 +439,7 @@ static void close_world(struct world *w)
 {
     for (int i = 0; i < w->options->n_ranks && w->nodes && w->aggregators; i++) {
         hvd_aggregator_destroy(w->aggregators[i]);
-        hvd_node_fini(&w->nodes[i]);
+        hvd_tree_node_fini(&w->nodes[i]);
     }
     hvd_negotiator_destroy(w->root);
     hvd_tree_fini(&w->tree);

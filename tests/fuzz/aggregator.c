@@ -27,7 +27,7 @@ static hvd_status_t open_hearer(struct hearer *h, uint8_t kind)
     hvd_status_t st = hvd_tree_init(&h->tree, &shape, &err);
 
     if (st == HVD_OK)
-        st = hvd_node_init(&h->node, &h->tree, kind % 2, &err);
+        st = hvd_tree_node_init(&h->node, &h->tree, kind % 2, &err);
     const struct hvd_aggregator_options aggregator = {.node = &h->node, .world_size = N_RANKS};
     const struct hvd_negotiator_options root = {.tree = &h->tree,
                                                 .node = &h->node,
@@ -44,7 +44,7 @@ static void close_hearer(struct hearer *h)
 {
     hvd_aggregator_destroy(h->aggregator);
     hvd_negotiator_destroy(h->root);
-    hvd_node_fini(&h->node);
+    hvd_tree_node_fini(&h->node);
     hvd_tree_fini(&h->tree);
 }
 

@@ -344,7 +344,7 @@ static hvd_status_t join(struct hvd_aggregator *r, const struct hvd_merged_reque
         hvd_positions_add(r->joined, relative(r, ranges[0]));
         r->n_joined += ranges[0].n;
         for (int k = 0; k < ranges[0].n; k++)
-            r->n_joined_of[hvd_node_branch(r->options.node, ranges[0].first + k)]++;
+            r->n_joined_of[hvd_tree_node_branch(r->options.node, ranges[0].first + k)]++;
         hvd_aggregator_bits_complete(r);
         st = complete_all(r, now_ns);
         if (st == HVD_OK && r->requests.len == 0)

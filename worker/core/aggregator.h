@@ -40,9 +40,9 @@ hvd_status_t hvd_aggregator_create(const struct hvd_aggregator_options *options,
 void hvd_aggregator_destroy(struct hvd_aggregator *r);
 
 /*
- * A branch asks by name; the positions are within hvd_node_branch_range. now_ns is only compared
- * with later ones. HVD_ERR_INVALID when the request is illegal or one of them has requested the
- * name already, HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE: the peer or the job is broken then.
+ * A branch asks by name; the positions are within hvd_tree_node_branch_range. now_ns is only
+ * compared with later ones. HVD_ERR_INVALID when the request is illegal or one of them has
+ * requested the name already, HVD_ERR_NOMEM, HVD_ERR_TOO_LARGE: the peer or the job is broken then.
  */
 hvd_status_t hvd_aggregator_request(struct hvd_aggregator *r,
                                     const struct hvd_merged_request *merged, int64_t now_ns,

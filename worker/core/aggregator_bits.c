@@ -87,7 +87,7 @@ hvd_status_t hvd_aggregator_cache(struct hvd_aggregator *r, const struct hvd_ste
     }
     page->slots[slot % 64] = s;
     page->live |= bit_of(slot);
-    if (hvd_unsupported(&req, true, text, sizeof(text)) == 0)
+    if (hvd_mismatch_unsupported(&req, true, text, sizeof(text)) == 0)
         page->joinable |= bit_of(slot);
     page->since[slot % 64] = r->epoch;
     r->changed = r->epoch;
@@ -114,7 +114,7 @@ static void complete(struct hvd_aggregator *r, uint32_t index, uint64_t among)
 
     for (int branch = 0; branch < r->n_branches && among != 0; branch++) {
         const bool has_joined =
-            r->n_joined_of[branch] == hvd_node_branch_range(r->options.node, branch).n;
+            r->n_joined_of[branch] == hvd_tree_node_branch_range(r->options.node, branch).n;
         among &= seen[branch] | (has_joined ? page->joinable : 0);
     }
     if (among == 0)
@@ -230,7 +230,7 @@ static int ranges_of(struct hvd_aggregator *r, uint32_t slot, uint32_t *n_ranges
 
     *n_ranges = 0;
     for (int branch = 0; branch < r->n_branches; branch++) {
-        const struct hvd_pos_range range = hvd_node_branch_range(r->options.node, branch);
+        const struct hvd_pos_range range = hvd_tree_node_branch_range(r->options.node, branch);
         struct hvd_pos_range *last = *n_ranges > 0 ? &r->ranges[*n_ranges - 1] : NULL;
         if (!(page_of(r, slot)->seen[branch] & bit_of(slot)))
             continue;

@@ -68,8 +68,8 @@ static bool joins(const struct hvd_batch *batch, const struct hvd_fusable *items
            batch->bytes <= max_bytes - bytes;
 }
 
-uint32_t hvd_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
-                  struct hvd_batch *batches)
+uint32_t hvd_fusion_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
+                         struct hvd_batch *batches)
 {
     struct open open = {.n = 0};
     uint32_t n_batches = 0;

@@ -34,7 +34,7 @@ struct hvd_batch {
  * and tensors keep their order within one. Deterministic: the same on every rank for the same
  * input. batches has room for n. Returns how many there are.
  */
-uint32_t hvd_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
-                  struct hvd_batch *batches);
+uint32_t hvd_fusion_fuse(struct hvd_fusable *items, uint32_t n, int64_t max_bytes,
+                         struct hvd_batch *batches);
 
 #endif

@@ -32,7 +32,7 @@ struct hvd_heartbeat_options {
 };
 
 /* Neighbours are numbered: 0 the parent (also of the root, which has none), then as the branches of
- * hvd_node_branch. HVD_ERR_NOMEM. */
+ * hvd_tree_node_branch. HVD_ERR_NOMEM. */
 hvd_status_t hvd_heartbeat_create(const struct hvd_heartbeat_options *options,
                                   struct hvd_heartbeat **out, struct hvd_err *err);
 

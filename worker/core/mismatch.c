@@ -131,7 +131,8 @@ static int compare(const struct hvd_request *a, const struct hvd_request *b, str
     return compare_devices(a, b, c);
 }
 
-int hvd_unsupported(const struct hvd_request *req, bool any_joined, char *text, size_t size)
+int hvd_mismatch_unsupported(const struct hvd_request *req, bool any_joined, char *text,
+                             size_t size)
 {
     const char *op = hvd_op_name((int)req->op);
     struct hvd_text c = hvd_text_in(text, size);

@@ -14,7 +14,7 @@ struct hvd_request_of_rank {
  * that failed (a lower one is reported first) and writes the sentence for every rank into text:
  * 1 data type, 2 operation, 3 shape, 4 pre- or postscale factor, 5 reduction, 8 dimensions of an
  * allgather or alltoall, 11 root, 12 device. The numbers are Horovod's; 6, 7 and 9 are
- * hvd_unsupported's, and 10 (a fusion buffer that is too small) cannot happen here.
+ * hvd_mismatch_unsupported's, and 10 (a fusion buffer that is too small) cannot happen here.
  */
 int hvd_mismatch(struct hvd_request_of_rank one, struct hvd_request_of_rank other, char *text,
                  size_t size);
@@ -24,6 +24,7 @@ int hvd_mismatch(struct hvd_request_of_rank one, struct hvd_request_of_rank othe
  * ranks have joined and zeros from them make no sense, 7 when it has no dimension to work along;
  * else 0. Writes the sentence into text.
  */
-int hvd_unsupported(const struct hvd_request *req, bool any_joined, char *text, size_t size);
+int hvd_mismatch_unsupported(const struct hvd_request *req, bool any_joined, char *text,
+                             size_t size);
 
 #endif

@@ -206,7 +206,7 @@ static hvd_status_t assign_slot(struct hvd_negotiator *n, const struct hvd_waiti
         .name = w->first.name,
         .group = step->group,
         .group_size = step->group_size,
-        .may_join = hvd_unsupported(&w->first, true, text, sizeof(text)) == 0};
+        .may_join = hvd_mismatch_unsupported(&w->first, true, text, sizeof(text)) == 0};
     hvd_status_t st = hvd_ready_assign(n->ready, &tensor, n->epoch + 1, &step->slot);
 
     if (st != HVD_OK)
@@ -375,7 +375,7 @@ static hvd_status_t complete(struct hvd_negotiator *n, struct hvd_waiting *w, st
     char text[HVD_TEXT_MAX];
 
     if (!w->is_complete && is_seen_by_all(n, w)) {
-        int check = hvd_unsupported(&w->first, w->n_seen < n->size, text, sizeof(text));
+        int check = hvd_mismatch_unsupported(&w->first, w->n_seen < n->size, text, sizeof(text));
         if (check != 0 && !w->text && keep_text(w, check, text) != HVD_OK)
             return HVD_FAIL(err, HVD_ERR_NOMEM, 0, "out of memory for tensor %s", w->name);
         w->is_complete = true;
@@ -463,7 +463,7 @@ static hvd_status_t complete_waiting(struct hvd_negotiator *n, struct hvd_err *e
 static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hvd_request *req,
                          struct hvd_err *err)
 {
-    const int branch = hvd_node_branch(n->options.node, position);
+    const int branch = hvd_tree_node_branch(n->options.node, position);
     hvd_status_t st = HVD_OK;
     uint32_t slot;
 
@@ -477,7 +477,7 @@ static hvd_status_t join(struct hvd_negotiator *n, int position, const struct hv
         return st;
     hvd_positions_add(n->joined, (struct hvd_pos_range){.first = position, .n = 1});
     n->n_joined++;
-    if (++n->n_joined_of[branch] == hvd_node_branch_range(n->options.node, branch).n)
+    if (++n->n_joined_of[branch] == hvd_tree_node_branch_range(n->options.node, branch).n)
         hvd_ready_join(n->ready, branch);
     st = complete_waiting(n, err);
     return st == HVD_OK && n->n_joined == n->size ? end_join(n, position, req, err) : st;

@@ -76,7 +76,7 @@ static bool has_not_marked(const struct hvd_negotiator *n, uint32_t slot, int po
 {
     const struct hvd_partial_note *note = find_note(n, slot);
 
-    return hvd_ready_is_missing(n->ready, slot, hvd_node_branch(n->options.node, position)) &&
+    return hvd_ready_is_missing(n->ready, slot, hvd_tree_node_branch(n->options.node, position)) &&
            !hvd_positions_has(n->joined, position) &&
            !(note && hvd_positions_has(note->seen, position));
 }
@@ -178,7 +178,7 @@ static hvd_status_t keep_note(struct hvd_negotiator *n, const struct hvd_partial
 hvd_status_t hvd_negotiator_partial(struct hvd_negotiator *n, int branch,
                                     struct hvd_reader *partial, int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_pos_range range = hvd_node_branch_range(n->options.node, branch);
+    const struct hvd_pos_range range = hvd_tree_node_branch_range(n->options.node, branch);
     struct hvd_partial item;
     hvd_status_t st = HVD_OK;
 

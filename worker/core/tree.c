@@ -325,8 +325,8 @@ void hvd_tree_fini(struct hvd_tree *t)
     *t = (struct hvd_tree){0};
 }
 
-hvd_status_t hvd_node_init(struct hvd_node *node, const struct hvd_tree *t, int position,
-                           struct hvd_err *err)
+hvd_status_t hvd_tree_node_init(struct hvd_node *node, const struct hvd_tree *t, int position,
+                                struct hvd_err *err)
 {
     const int end = position + t->n_below[position];
 
@@ -345,13 +345,13 @@ hvd_status_t hvd_node_init(struct hvd_node *node, const struct hvd_tree *t, int 
     return HVD_OK;
 }
 
-void hvd_node_fini(struct hvd_node *node)
+void hvd_tree_node_fini(struct hvd_node *node)
 {
     hvd_free(node->children);
     *node = (struct hvd_node){0};
 }
 
-int hvd_node_branch(const struct hvd_node *node, int position)
+int hvd_tree_node_branch(const struct hvd_node *node, int position)
 {
     int low = 0;
     int high = node->n_children;
@@ -370,7 +370,7 @@ int hvd_node_branch(const struct hvd_node *node, int position)
     return 1 + low;
 }
 
-struct hvd_pos_range hvd_node_branch_range(const struct hvd_node *node, int branch)
+struct hvd_pos_range hvd_tree_node_branch_range(const struct hvd_node *node, int branch)
 {
     if (branch > 0)
         return node->children[branch - 1];

@@ -69,17 +69,17 @@ hvd_status_t hvd_tree_init(struct hvd_tree *t, const struct hvd_tree_options *op
 void hvd_tree_fini(struct hvd_tree *t);
 
 /* The node at a position. HVD_ERR_NOMEM. */
-hvd_status_t hvd_node_init(struct hvd_node *node, const struct hvd_tree *t, int position,
-                           struct hvd_err *err);
+hvd_status_t hvd_tree_node_init(struct hvd_node *node, const struct hvd_tree *t, int position,
+                                struct hvd_err *err);
 
 /* Frees what it owns. A zeroed struct is fine. */
-void hvd_node_fini(struct hvd_node *node);
+void hvd_tree_node_fini(struct hvd_node *node);
 
 /* The branch that a position of the subtree belongs to: 0 the node itself, 1 + i its i-th child
  * with all that hangs under it; -1 for a position elsewhere. */
-int hvd_node_branch(const struct hvd_node *node, int position);
+int hvd_tree_node_branch(const struct hvd_node *node, int position);
 
 /* The stretch of positions of a branch. */
-struct hvd_pos_range hvd_node_branch_range(const struct hvd_node *node, int branch);
+struct hvd_pos_range hvd_tree_node_branch_range(const struct hvd_node *node, int branch);
 
 #endif

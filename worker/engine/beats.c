@@ -18,7 +18,7 @@ static int neighbour_of(const struct hvd_set *set, int position)
 {
     if (position == set->node.parent)
         return 0;
-    return hvd_membership_is_child(set, position) ? hvd_node_branch(&set->node, position) : -1;
+    return hvd_membership_is_child(set, position) ? hvd_tree_node_branch(&set->node, position) : -1;
 }
 
 static int rank_of(const struct hvd_set *set, int neighbour)
@@ -395,7 +395,7 @@ static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *s
         return;
     e->is_stay_warned = true;
     for (int branch = 0; branch <= node->n_children; branch++) {
-        const struct hvd_pos_range range = hvd_node_branch_range(node, branch);
+        const struct hvd_pos_range range = hvd_tree_node_branch_range(node, branch);
         if (range.n > 1 || has_left(set, range.first) || is_silent(set, range.first))
             continue;
         if (n < HVD_RANKS_NAMED)

@@ -31,7 +31,7 @@ hvd_status_t hvd_control_send(struct hvd_engine *e, int rank, const void *data, 
 static void trace_branch_ready(struct hvd_engine *e, struct hvd_set *set, int branch,
                                const struct hvd_reader *bits)
 {
-    const struct hvd_pos_range range = hvd_node_branch_range(&set->node, branch);
+    const struct hvd_pos_range range = hvd_tree_node_branch_range(&set->node, branch);
 
     for (int i = 0; set->negotiator && i < range.n; i++)
         hvd_trace_hooks_ready_bits(e, set, hvd_membership_rank_at(set, range.first + i), bits);
@@ -239,7 +239,7 @@ static void trace_all_ready(const struct hvd_engine *e, const struct hvd_set *se
 static hvd_status_t read_requests(struct hvd_engine *e, struct hvd_set *set, int branch,
                                   struct hvd_reader *reader, int64_t now_ns, struct hvd_err *err)
 {
-    const struct hvd_pos_range range = hvd_node_branch_range(&set->node, branch);
+    const struct hvd_pos_range range = hvd_tree_node_branch_range(&set->node, branch);
     struct hvd_merged_request merged;
     hvd_status_t st = HVD_OK;
     bool progressed = false;
@@ -264,7 +264,7 @@ static hvd_status_t read_partial(struct hvd_engine *e, struct hvd_set *set,
                                  int64_t now_ns, struct hvd_err *err)
 {
     const int branch =
-        hvd_node_branch(&set->node, set->tree.position_of[hvd_set_rank_of(set, in->from)]);
+        hvd_tree_node_branch(&set->node, set->tree.position_of[hvd_set_rank_of(set, in->from)]);
 
     if (set->negotiator)
         return hvd_negotiator_partial(set->negotiator, branch, reader, now_ns, err);
@@ -342,7 +342,7 @@ static hvd_status_t read_message(struct hvd_engine *e, const struct hvd_inbound 
         return HVD_FAIL(err, HVD_ERR_INVALID, 0,
                         "rank %d sent a message of type %d about process set %u to rank %d",
                         in->from, (int)reader.type, reader.set, e->topology.rank);
-    const int branch = hvd_node_branch(&set->node, set->tree.position_of[from]);
+    const int branch = hvd_tree_node_branch(&set->node, set->tree.position_of[from]);
     hvd_beats_heard(set, set->tree.position_of[from], now_ns);
     if (reader.type == HVD_MESSAGE_PLAN)
         return e->making ? end_making(&reader, err) : read_plan(e, set, in, &reader, err);

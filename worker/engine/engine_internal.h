@@ -688,7 +688,7 @@ static inline int hvd_membership_rank_at(const struct hvd_set *set, int position
 /* Whether a position is a child of this rank in the set's tree. */
 static inline bool hvd_membership_is_child(const struct hvd_set *set, int position)
 {
-    const int branch = hvd_node_branch(&set->node, position);
+    const int branch = hvd_tree_node_branch(&set->node, position);
 
     return branch > 0 && set->node.children[branch - 1].first == position;
 }

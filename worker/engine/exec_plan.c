@@ -248,7 +248,7 @@ static struct hvd_exec_plan *build_exec_plan(struct hvd_set *set, int64_t fusion
 {
     hvd_status_t st = HVD_OK;
 
-    uint32_t n = hvd_fuse(set->items, set->n_agreed, fusion, set->batches);
+    uint32_t n = hvd_fusion_fuse(set->items, set->n_agreed, fusion, set->batches);
     struct hvd_exec_plan *exec_plan = create_exec_plan(set, n, set->n_agreed, n_key);
     if (!exec_plan)
         return NULL;

@@ -197,7 +197,7 @@ static hvd_status_t count_done(struct hvd_engine *e, struct hvd_pos_range who,
     if (who.n != child.n || e->n_done == e->sets[0]->node.n_children)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that had left");
     e->n_done++;
-    hvd_beats_left(e, hvd_node_branch(&e->sets[0]->node, child.first));
+    hvd_beats_left(e, hvd_tree_node_branch(&e->sets[0]->node, child.first));
     return HVD_OK;
 }
 
@@ -229,7 +229,7 @@ hvd_status_t hvd_membership_read_leave(struct hvd_engine *e, int branch, struct 
     if (why == HVD_LEAVE_STALLED)
         return read_stall(set, cause, err);
     const struct hvd_pos_range range =
-        failed ? set->node.range : hvd_node_branch_range(&set->node, branch);
+        failed ? set->node.range : hvd_tree_node_branch_range(&set->node, branch);
     if (who.first < range.first || who.first + who.n > range.first + range.n)
         return HVD_FAIL(err, HVD_ERR_INVALID, 0, "ranks left that are elsewhere");
     if (e->is_down && !failed) /* each has left already: the child is done, with all under it */

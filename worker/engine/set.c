@@ -32,7 +32,7 @@ void hvd_set_destroy(struct hvd_set *set)
     hvd_negotiator_destroy(set->negotiator);
     hvd_table_destroy(set->table);
     hvd_cache_destroy(set->cache);
-    hvd_node_fini(&set->node);
+    hvd_tree_node_fini(&set->node);
     hvd_tree_fini(&set->tree);
     hvd_free(set->ones);
     hvd_free(set->ranks);
@@ -70,7 +70,7 @@ static hvd_status_t grow_tree(const struct hvd_engine *e, struct hvd_set *set, s
     st = hvd_tree_init(&set->tree, &shape, err);
     hvd_free(hosts);
     if (st == HVD_OK)
-        st = hvd_node_init(&set->node, &set->tree, set->tree.position_of[set->self.rank], err);
+        st = hvd_tree_node_init(&set->node, &set->tree, set->tree.position_of[set->self.rank], err);
     if (st == HVD_OK && set->node.n_children > 0 && set->self.rank != 0)
         st = hvd_aggregator_create(&aggregator, &set->aggregator, err);
     return st;

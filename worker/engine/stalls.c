@@ -99,7 +99,7 @@ static int find_staying(const struct hvd_set *world, bool is_late, int ranks[HVD
     int n_ranks = 0;
 
     for (int branch = 0; branch <= world->node.n_children; branch++) {
-        const struct hvd_pos_range range = hvd_node_branch_range(&world->node, branch);
+        const struct hvd_pos_range range = hvd_tree_node_branch_range(&world->node, branch);
         if ((range.n > 1 && !is_late) || have_all_left(world, range))
             continue;
         if (n_ranks < HVD_RANKS_NAMED)

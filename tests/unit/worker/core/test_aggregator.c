@@ -30,14 +30,14 @@ static hvd_status_t open_aggregator(struct aggregator *w)
     *w = (struct aggregator){0};
     st = hvd_tree_init(&w->tree, &shape, NULL);
     if (st == HVD_OK)
-        st = hvd_node_init(&w->node, &w->tree, 1, NULL);
+        st = hvd_tree_node_init(&w->node, &w->tree, 1, NULL);
     return st == HVD_OK ? hvd_aggregator_create(&options, &w->r, NULL) : st;
 }
 
 static void close_aggregator(struct aggregator *w)
 {
     hvd_aggregator_destroy(w->r);
-    hvd_node_fini(&w->node);
+    hvd_tree_node_fini(&w->node);
     hvd_tree_fini(&w->tree);
 }
 

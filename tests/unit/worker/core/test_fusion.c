@@ -28,7 +28,7 @@ static void expect(struct world *w, int64_t max_bytes, const char *want)
     char got[2 * MAX + 1] = "";
     size_t at = 0;
 
-    w->n_batches = hvd_fuse(w->items, w->n, max_bytes, w->batches);
+    w->n_batches = hvd_fusion_fuse(w->items, w->n, max_bytes, w->batches);
     for (uint32_t b = 0; b < w->n_batches; b++) {
         int64_t bytes = 0;
         uint32_t n = 0;
@@ -118,7 +118,7 @@ static void more_kinds_than_can_be_open_lose_no_tensor(void **state)
     for (int i = 0; i < 60; i++)
         items[i] = (struct hvd_fusable){
             .request = &kinds[i % 20], .count = 1, .kind = hvd_fusion_kind(&kinds[i % 20], 1)};
-    uint32_t n_batches = hvd_fuse(items, 60, 1000, batches);
+    uint32_t n_batches = hvd_fusion_fuse(items, 60, 1000, batches);
     for (uint32_t b = 0; b < n_batches; b++)
         n += batches[b].n;
     assert_int_equal(n, 60);

@@ -20,7 +20,7 @@ static struct world world;
 
 static void close_world(void)
 {
-    hvd_node_fini(&world.root);
+    hvd_tree_node_fini(&world.root);
     hvd_tree_fini(&world.tree);
 }
 
@@ -36,7 +36,7 @@ static hvd_status_t create_in(int world_size, int size, struct hvd_negotiator **
     hvd_status_t st = hvd_tree_init(&world.tree, &shape, NULL);
 
     if (st == HVD_OK)
-        st = hvd_node_init(&world.root, &world.tree, 0, NULL);
+        st = hvd_tree_node_init(&world.root, &world.tree, 0, NULL);
     return st == HVD_OK ? hvd_negotiator_create(&options, out, NULL) : st;
 }
 

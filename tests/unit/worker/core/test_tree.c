@@ -26,33 +26,33 @@ static struct found check(const struct hvd_tree_options *options)
     for (int position = 0; position < options->size; position++) {
         struct hvd_node node;
         assert_int_equal(t.position_of[t.rank_at[position]], position);
-        assert_int_equal(hvd_node_init(&node, &t, position, NULL), HVD_OK);
+        assert_int_equal(hvd_tree_node_init(&node, &t, position, NULL), HVD_OK);
         assert_int_equal(node.range.first, position);
         assert_true(position == 0 ? node.parent == -1 : node.parent < position);
         int next = position + 1;
         for (int i = 0; i < node.n_children; i++) {
             struct hvd_node child;
             assert_int_equal(node.children[i].first, next);
-            assert_int_equal(hvd_node_branch(&node, next), i + 1);
+            assert_int_equal(hvd_tree_node_branch(&node, next), i + 1);
             next += node.children[i].n;
-            assert_int_equal(hvd_node_branch(&node, next - 1), i + 1);
-            assert_int_equal(hvd_node_init(&child, &t, node.children[i].first, NULL), HVD_OK);
+            assert_int_equal(hvd_tree_node_branch(&node, next - 1), i + 1);
+            assert_int_equal(hvd_tree_node_init(&child, &t, node.children[i].first, NULL), HVD_OK);
             assert_int_equal(child.parent, position);
             assert_int_equal(child.range.n, node.children[i].n);
-            assert_int_equal(hvd_node_branch_range(&node, i + 1).n, child.range.n);
+            assert_int_equal(hvd_tree_node_branch_range(&node, i + 1).n, child.range.n);
             depth[child.range.first] = depth[position] + 1;
             n_reached++;
-            hvd_node_fini(&child);
+            hvd_tree_node_fini(&child);
         }
         assert_int_equal(next, position + node.range.n);
-        assert_int_equal(hvd_node_branch(&node, position), 0);
-        assert_int_equal(hvd_node_branch(&node, next), -1);
-        assert_int_equal(hvd_node_branch(&node, position - 1), -1);
+        assert_int_equal(hvd_tree_node_branch(&node, position), 0);
+        assert_int_equal(hvd_tree_node_branch(&node, next), -1);
+        assert_int_equal(hvd_tree_node_branch(&node, position - 1), -1);
         if (depth[position] > found.depth)
             found.depth = depth[position];
         if (node.n_children > found.children_max)
             found.children_max = node.n_children;
-        hvd_node_fini(&node);
+        hvd_tree_node_fini(&node);
     }
     assert_int_equal(n_reached, options->size);
     hvd_tree_fini(&t);
@@ -92,9 +92,9 @@ static void ranks_dealt_out_over_hosts_hang_under_the_first_of_theirs(void **sta
     assert_int_equal(hvd_tree_init(&t, &options, NULL), HVD_OK);
     static const int expected[] = {0, 2, 6, 1, 3, 4, 5};
     assert_memory_equal(t.rank_at, expected, sizeof(expected));
-    assert_int_equal(hvd_node_init(&node, &t, t.position_of[3], NULL), HVD_OK);
+    assert_int_equal(hvd_tree_node_init(&node, &t, t.position_of[3], NULL), HVD_OK);
     assert_int_equal(t.rank_at[node.parent], 1);
-    hvd_node_fini(&node);
+    hvd_tree_node_fini(&node);
     hvd_tree_fini(&t);
 }
 
@@ -124,9 +124,9 @@ static void build(void)
     hvd_status_t st = hvd_tree_init(&t, &options, NULL);
 
     if (st == HVD_OK)
-        st = hvd_node_init(&node, &t, 0, NULL);
+        st = hvd_tree_node_init(&node, &t, 0, NULL);
     assert_int_equal(st, hvd_mem_fired() ? HVD_ERR_NOMEM : HVD_OK);
-    hvd_node_fini(&node);
+    hvd_tree_node_fini(&node);
     hvd_tree_fini(&t);
 }
 
