@@ -67,8 +67,8 @@ static void put_set(struct hvd_engine *e, uint32_t id, struct hvd_set *set)
     pthread_mutex_unlock(&e->mu);
 }
 
-hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_ranks, uint32_t *id,
-                              struct hvd_err *err)
+hvd_status_t hvd_agree_set_register(struct hvd_engine *e, const int *ranks, int n_ranks,
+                                    uint32_t *id, struct hvd_err *err)
 {
     struct hvd_set *set = NULL;
     bool is_member = false;
@@ -85,7 +85,7 @@ hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_rank
     if (st == HVD_OK)
         put_set(e, *id, set);
     if (st == HVD_OK && is_member && *id != 0 && n_ranks > 1)
-        st = hvd_set_make(e, set, err);
+        st = hvd_make_set(e, set, err);
     if (st != HVD_OK) {
         put_set(e, *id, NULL);
         hvd_set_destroy(set);
@@ -122,7 +122,7 @@ static hvd_status_t add(struct hvd_engine *e, struct hvd_entry *entry, const int
         entry->status = HVD_ERR_CONFLICT;
         return HVD_OK;
     }
-    hvd_status_t st = hvd_set_register(e, ranks, n_ranks, &id, err);
+    hvd_status_t st = hvd_agree_set_register(e, ranks, n_ranks, &id, err);
     entry->number = id;
     return st == HVD_OK ? close_late(e, id, err) : st;
 }
@@ -146,7 +146,8 @@ static hvd_status_t remove_set(struct hvd_engine *e, struct hvd_entry *entry, in
     return hvd_negotiator_close(set->negotiator, HVD_SET_REMOVED, err);
 }
 
-hvd_status_t hvd_set_changed(struct hvd_engine *e, struct hvd_entry *entry, struct hvd_err *err)
+hvd_status_t hvd_agree_set_changed(struct hvd_engine *e, struct hvd_entry *entry,
+                                   struct hvd_err *err)
 {
     const struct horovod_output *output = entry->output;
     const int32_t *data = output->data;

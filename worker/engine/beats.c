@@ -239,7 +239,7 @@ static void warn_of(struct hvd_engine *e, const struct hvd_set *set,
     char out[HVD_TEXT_MAX];
     struct hvd_text text = hvd_text_in(out, sizeof(out));
 
-    hvd_add_ranks(e, &rank, 1, &text);
+    hvd_membership_add_ranks(e, &rank, 1, &text);
     out[0] = 'R';
     hvd_text_add(&text, " has not answered for %.3g seconds while ", seconds(step->silent_ns));
     add_wait(set, step, &text);
@@ -263,7 +263,7 @@ static void add_as_silent(const struct hvd_engine *e, const struct hvd_set *set,
     if (n == 0)
         return;
     hvd_text_add(text, "; ");
-    hvd_add_ranks(e, others, n, text);
+    hvd_membership_add_ranks(e, others, n, text);
     hvd_text_add(text, " %s not answered either", n == 1 ? "has" : "have");
 }
 
@@ -294,9 +294,9 @@ static void add_awaited(struct hvd_engine *e, const struct hvd_fused_op *f, stru
     if (n == 0)
         return;
     hvd_text_add(text, ": ");
-    hvd_add_ranks(e, &e->topology.rank, 1, text);
+    hvd_membership_add_ranks(e, &e->topology.rank, 1, text);
     hvd_text_add(text, " waits for ");
-    hvd_add_ranks(e, ranks, n, text);
+    hvd_membership_add_ranks(e, ranks, n, text);
 }
 
 /* Whether the fused operation's data is on its way over the transport. */
@@ -328,7 +328,7 @@ static void describe_overdue(struct hvd_engine *e, const struct hvd_set *set,
         for (int i = 0; i < n_silent; i++)
             silent[i] = hvd_membership_rank_at(set, silent[i]);
         hvd_text_add(text, ": no answer comes from ");
-        hvd_add_ranks(e, silent, n_silent, text);
+        hvd_membership_add_ranks(e, silent, n_silent, text);
     } else {
         hvd_text_add(text, ", though all ranks answer");
         if (f && is_moving(set, f))
@@ -404,7 +404,7 @@ static void warn_of_those_who_stay(struct hvd_engine *e, const struct hvd_set *s
     }
     if (n == 0)
         return;
-    hvd_add_ranks(e, ranks, n, &text);
+    hvd_membership_add_ranks(e, ranks, n, &text);
     out[0] = 'R';
     hvd_text_add(&text, " did not call horovod_shutdown in the %.3g seconds since another rank did",
                  seconds(e->now_ns - e->left_ns));
@@ -433,7 +433,7 @@ static hvd_status_t check_rank_0(struct hvd_engine *e, struct hvd_err *err)
     return HVD_FAIL(err, HVD_ERR_GONE, 0, "%s", e->told);
 }
 
-hvd_status_t hvd_check_beats(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+hvd_status_t hvd_beats_check(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     char name[NAME_SHOWN] = "";
     struct hvd_beat_step step;

@@ -43,7 +43,7 @@ static hvd_status_t init_locks(struct hvd_engine *e)
 {
     if (pthread_mutex_init(&e->mu, NULL) != 0)
         return HVD_ERR_SYSTEM;
-    if (hvd_cond_init(&e->background_cond) == HVD_OK)
+    if (hvd_engine_cond_init(&e->background_cond) == HVD_OK)
         return HVD_OK;
     pthread_mutex_destroy(&e->mu);
     return HVD_ERR_SYSTEM;
@@ -62,7 +62,7 @@ static hvd_status_t make_world(struct hvd_engine *e, struct hvd_err *err)
         return HVD_FAIL(err, st, 0, "out of memory for the process sets");
     for (int i = 0; i < size; i++)
         ranks[i] = i;
-    st = hvd_set_register(e, ranks, size, &id, err);
+    st = hvd_agree_set_register(e, ranks, size, &id, err);
     hvd_free(ranks);
     return st;
 }
@@ -229,11 +229,11 @@ static struct hvd_entry *claim(struct hvd_engine *e, int64_t handle, struct hvd_
 static hvd_status_t wait_long(struct hvd_engine *e, struct hvd_waiter *waiter, int64_t timeout_ns,
                               struct hvd_err *err)
 {
-    if (hvd_cond_init(&waiter->cond) != HVD_OK) {
+    if (hvd_engine_cond_init(&waiter->cond) != HVD_OK) {
         hvd_progress_owner_release(e);
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "no condition variable");
     }
-    waiter->deadline_ns = timeout_ns < 0 ? 0 : hvd_now_ns() + timeout_ns;
+    waiter->deadline_ns = timeout_ns < 0 ? 0 : hvd_engine_now_ns() + timeout_ns;
     waiter->can_sleep = true;
     hvd_progress_owner_wait(e, waiter);
     pthread_cond_destroy(&waiter->cond);
@@ -333,7 +333,7 @@ hvd_status_t hvd_engine_shutdown(struct hvd_engine *e, struct hvd_err *err)
         return HVD_FAIL(err, HVD_ERR_STATE, 0,
                         "HOROVOD_MPI_THREADS_DISABLE is set: horovod_shutdown works in the thread "
                         "that called horovod_init alone");
-    if (hvd_cond_init(&waiter.cond) != HVD_OK)
+    if (hvd_engine_cond_init(&waiter.cond) != HVD_OK)
         return HVD_FAIL(err, HVD_ERR_SYSTEM, 0, "no condition variable");
     pthread_mutex_lock(&e->mu);
     atomic_store(&e->is_leaving, true);

@@ -20,7 +20,7 @@ struct hvd_waiter {
     bool can_sleep;                /* cond, next and deadline_ns are there; mu */
     struct hvd_waiter *next;
     pthread_cond_t cond;
-    int64_t deadline_ns; /* hvd_now_ns() from which on it waits no more; 0: none */
+    int64_t deadline_ns; /* hvd_engine_now_ns() from which on it waits no more; 0: none */
 };
 
 /* How far a tensor is. */
@@ -85,7 +85,7 @@ struct hvd_entry_list {
 };
 
 /* Why this rank did not take a tensor that the program submitted, which the others may wait for:
- * see refuse.c. */
+ * see refusal.c. */
 struct hvd_refusal {
     uint32_t n_again;         /* refused so often behind this one, before this one was answered */
     struct hvd_entry *behind; /* submitted well since then: waits for the answer; NULL: none */
@@ -434,7 +434,7 @@ struct hvd_entry *hvd_entry_take(struct hvd_engine *e, size_t name_room);
 /* Puts an entry that has no handle back. mu. */
 void hvd_entry_put(struct hvd_engine *e, struct hvd_entry *entry);
 
-/* --- refuse.c --------------------------------------------------------------------------------- */
+/* --- refusal.c -------------------------------------------------------------------------------- */
 
 /* NULL is fine. */
 void hvd_refusal_destroy(struct hvd_refusal *refusal);
@@ -507,18 +507,19 @@ int hvd_set_rank_of(const struct hvd_set *set, int world_rank);
 
 /* Makes the next process set; may wait for its other members. HVD_ERR_NOMEM, HVD_ERR_SYSTEM: the
  * ranks have diverged then. */
-hvd_status_t hvd_set_register(struct hvd_engine *e, const int *ranks, int n_ranks, uint32_t *id,
-                              struct hvd_err *err);
+hvd_status_t hvd_agree_set_register(struct hvd_engine *e, const int *ranks, int n_ranks,
+                                    uint32_t *id, struct hvd_err *err);
 
 /* All ranks have said what they want of the process sets: does it. entry->status becomes how it
  * ends. Failure: as above. */
-hvd_status_t hvd_set_changed(struct hvd_engine *e, struct hvd_entry *entry, struct hvd_err *err);
+hvd_status_t hvd_agree_set_changed(struct hvd_engine *e, struct hvd_entry *entry,
+                                   struct hvd_err *err);
 
 /* --- make_set.c: caller is the progress owner, without mu ------------------------------------- */
 
 /* Has the transport make what the set needs, in which all members take part; answers other ranks
  * meanwhile. HVD_ERR_GONE: the job ends, for the reason in err; otherwise as add_set. */
-hvd_status_t hvd_set_make(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
+hvd_status_t hvd_make_set(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
 
 /* --- exec_plan.c: caller is the progress owner, without mu ------------------------------------ */
 
@@ -733,7 +734,8 @@ hvd_status_t hvd_membership_give_up(struct hvd_engine *e, int rank, struct hvd_e
 
 /* Appends the first HVD_RANKS_NAMED of n ranks, where the others are counted: "rank 1 on host a,
  * rank 3 on host b and rank 4 on host b". */
-void hvd_add_ranks(const struct hvd_engine *e, const int *ranks, int n, struct hvd_text *text);
+void hvd_membership_add_ranks(const struct hvd_engine *e, const int *ranks, int n,
+                              struct hvd_text *text);
 
 /* --- control.c: caller is the progress owner, without mu -------------------------------------- */
 
@@ -779,7 +781,7 @@ bool hvd_control_serves_others(const struct hvd_engine *e);
 /* --- stalls.c: caller is the progress owner, without mu --------------------------------------- */
 
 /* Whether it is time to look; then the next time is later. */
-bool hvd_is_stall_check_due(struct hvd_engine *e, int64_t now_ns);
+bool hvd_stalls_is_due(struct hvd_engine *e, int64_t now_ns);
 
 /* --- beats.c: caller is the progress owner, without mu ---------------------------------------- */
 
@@ -809,25 +811,25 @@ bool hvd_beats_are_missed(const struct hvd_engine *e, const struct hvd_set *set,
 
 /* Probes those who are waited for, warns of those who do not answer, gives them up. Failure: the
  * job ends. */
-hvd_status_t hvd_check_beats(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
+hvd_status_t hvd_beats_check(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err);
 
 /* --- stalls.c, again -------------------------------------------------------------------------- */
 
 /* Warns of the tensors of a set that wait too long here, its coordinator, or ends the job; an inner
  * node of the tree tells what it knows of them. */
-hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
+hvd_status_t hvd_stalls_check(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
                               struct hvd_err *err);
 
 /* --- progress_owner.c ------------------------------------------------------------------------- */
 
 /* Nanoseconds of a clock that never jumps. */
-int64_t hvd_now_ns(void);
+int64_t hvd_engine_now_ns(void);
 
 /* The same, up to a tick of the kernel behind (some milliseconds), in a fifth of the time. */
-int64_t hvd_coarse_now_ns(void);
+int64_t hvd_engine_coarse_now_ns(void);
 
 /* A condition whose timed waits use that clock. HVD_ERR_SYSTEM. */
-hvd_status_t hvd_cond_init(pthread_cond_t *cond);
+hvd_status_t hvd_engine_cond_init(pthread_cond_t *cond);
 
 /* Drives for the waiter's entry, which is registered, for as long as that goes on without sleeping;
  * false: somebody else drives, or has to. A waiter that can sleep is not needed for it. is_brief:

@@ -287,7 +287,7 @@ static hvd_status_t complete(struct hvd_engine *e, struct hvd_set *set, struct h
                              struct hvd_err *err)
 {
     struct hvd_entry *entry = f->members[0].entry;
-    hvd_status_t st = entry && entry->changes_sets ? hvd_set_changed(e, entry, err) : HVD_OK;
+    hvd_status_t st = entry && entry->changes_sets ? hvd_agree_set_changed(e, entry, err) : HVD_OK;
 
     if (st == HVD_OK) {
         finish(e, set, f, HVD_OK, NULL);

@@ -63,14 +63,14 @@ static hvd_status_t look(struct hvd_engine *e, struct hvd_set *set, struct hvd_e
 {
     bool progressed = false;
 
-    e->now_ns = hvd_coarse_now_ns();
+    e->now_ns = hvd_engine_coarse_now_ns();
     hvd_status_t st = hvd_control_recv(e, e->now_ns, &progressed, err);
     if (st == HVD_OK)
         st = hvd_control_recv_end(e, err);
-    if (st == HVD_OK && hvd_is_stall_check_due(e, e->now_ns))
-        st = hvd_check_beats(e, e->sets[0], err);
+    if (st == HVD_OK && hvd_stalls_is_due(e, e->now_ns))
+        st = hvd_beats_check(e, e->sets[0], err);
     if (st == HVD_OK)
-        st = hvd_check_beats(e, set, err);
+        st = hvd_beats_check(e, set, err);
     return st == HVD_OK ? hvd_control_recv_end(e, err) : st;
 }
 
@@ -89,7 +89,7 @@ static hvd_status_t attend(struct hvd_engine *e, struct hvd_set *set, struct hvd
     hvd_status_t made = HVD_OK;
 
     e->making = set;
-    e->making_ns = hvd_coarse_now_ns();
+    e->making_ns = hvd_engine_coarse_now_ns();
     while (st == HVD_OK && !hvd_aside_wait(aside, look_ns(e)))
         st = look(e, set, err);
     e->making = NULL;
@@ -100,7 +100,7 @@ static hvd_status_t attend(struct hvd_engine *e, struct hvd_set *set, struct hvd
     return st == HVD_OK ? made : st;
 }
 
-hvd_status_t hvd_set_make(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
+hvd_status_t hvd_make_set(struct hvd_engine *e, struct hvd_set *set, struct hvd_err *err)
 {
     struct hvd_transport *t = e->transport;
     struct making *m = is_aside(e) ? create(e, set) : NULL;

@@ -25,7 +25,8 @@ static void add_rank(const struct hvd_engine *e, int rank, struct hvd_text *text
     hvd_text_add(text, "rank %d%s%.64s", rank, host ? " on host " : "", host ? host : "");
 }
 
-void hvd_add_ranks(const struct hvd_engine *e, const int *ranks, int n, struct hvd_text *text)
+void hvd_membership_add_ranks(const struct hvd_engine *e, const int *ranks, int n,
+                              struct hvd_text *text)
 {
     const int n_named = n > HVD_RANKS_NAMED ? HVD_RANKS_NAMED : n;
 

@@ -20,7 +20,7 @@ static hvd_status_t step_set(struct hvd_engine *e, struct hvd_set *set, bool *pr
 static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err *err)
 {
     /* how long tensors wait is told in seconds, and this is done in every step */
-    const int64_t now_ns = e->options.stall_warning_ns > 0 ? hvd_coarse_now_ns() : 0;
+    const int64_t now_ns = e->options.stall_warning_ns > 0 ? hvd_engine_coarse_now_ns() : 0;
     hvd_status_t st = e->n_on_device > 0 ? hvd_inputs_poll(e, progressed, err) : HVD_OK;
 
     e->now_ns = now_ns;
@@ -40,11 +40,11 @@ static hvd_status_t step(struct hvd_engine *e, bool *progressed, struct hvd_err 
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
         if (e->sets[i] && !hvd_set_retire(e, e->sets[i]))
             st = step_set(e, e->sets[i], progressed, err);
-    if (st != HVD_OK || !hvd_is_stall_check_due(e, now_ns))
+    if (st != HVD_OK || !hvd_stalls_is_due(e, now_ns))
         return st;
     for (uint32_t i = 0; i < e->n_sets && st == HVD_OK; i++)
-        if (e->sets[i] && (st = hvd_check_beats(e, e->sets[i], err)) == HVD_OK && !e->is_aborted)
-            st = hvd_check_stalls(e, e->sets[i], now_ns, err);
+        if (e->sets[i] && (st = hvd_beats_check(e, e->sets[i], err)) == HVD_OK && !e->is_aborted)
+            st = hvd_stalls_check(e, e->sets[i], now_ns, err);
     return st;
 }
 

@@ -42,7 +42,7 @@ struct backoff {
     int64_t sleep_ns;
 };
 
-int64_t hvd_now_ns(void)
+int64_t hvd_engine_now_ns(void)
 {
     struct timespec now;
 
@@ -50,7 +50,7 @@ int64_t hvd_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-int64_t hvd_coarse_now_ns(void)
+int64_t hvd_engine_coarse_now_ns(void)
 {
     struct timespec now;
 
@@ -58,7 +58,7 @@ int64_t hvd_coarse_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-hvd_status_t hvd_cond_init(pthread_cond_t *cond)
+hvd_status_t hvd_engine_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attr;
 
@@ -81,7 +81,7 @@ static bool wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t at)
 
 static bool wait_for(pthread_cond_t *cond, pthread_mutex_t *mu, int64_t ns)
 {
-    return wait_until(cond, mu, hvd_now_ns() + ns);
+    return wait_until(cond, mu, hvd_engine_now_ns() + ns);
 }
 
 bool hvd_progress_owner_allowed(const struct hvd_engine *e)
@@ -122,7 +122,7 @@ static bool is_waiter_done(const struct hvd_engine *e, const struct hvd_waiter *
 /* Whether it has waited as long as it wants to. */
 static bool is_late(const struct hvd_waiter *w)
 {
-    return w->deadline_ns > 0 && hvd_now_ns() >= w->deadline_ns;
+    return w->deadline_ns > 0 && hvd_engine_now_ns() >= w->deadline_ns;
 }
 
 /* Whether fused operations are under way. Those of a rank that has joined are nobody's tensors
@@ -176,7 +176,7 @@ static int64_t hold_ns(const struct hvd_engine *e)
         atomic_load(&e->is_urgent) || atomic_load(&e->is_leaving) || e->options.cycle_ns == 0 ||
         hvd_request_send_is_full(e))
         return 0;
-    int64_t ns = e->first_queued_ns + e->options.cycle_ns - hvd_now_ns();
+    int64_t ns = e->first_queued_ns + e->options.cycle_ns - hvd_engine_now_ns();
     return ns > 0 ? ns : 0;
 }
 
@@ -253,11 +253,12 @@ static void back_off(struct hvd_engine *e, struct backoff *p, pthread_cond_t *co
     const unsigned spin = e->is_crowded ? 0 : spin_steps[is_background];
 
     if (p->n_idle++ == 0)
-        p->idle_since_ns = hvd_now_ns();
+        p->idle_since_ns = hvd_engine_now_ns();
     if (p->n_idle <= spin)
         return;
     if (p->n_idle <= (is_background ? spin : YIELD_STEPS) ||
-        (!is_woken(e) && is_moving(e) && hvd_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
+        (!is_woken(e) && is_moving(e) &&
+         hvd_engine_now_ns() - p->idle_since_ns < YIELD_MOVING_NS)) {
         sched_yield();
         return;
     }
@@ -470,7 +471,7 @@ static void listen_to_others(struct hvd_engine *e, struct rest *rest)
 static void sleep_well(struct hvd_engine *e, struct rest *rest, bool listens)
 {
     const unsigned long n_submitted = atomic_load(&e->n_submitted);
-    const int64_t now_ns = hvd_now_ns();
+    const int64_t now_ns = hvd_engine_now_ns();
     const int64_t held_ns = e->waiters ? 0 : hold_ns(e);
 
     if (n_submitted != rest->n_submitted) {

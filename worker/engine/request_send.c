@@ -117,7 +117,7 @@ bool hvd_request_send_is_due(struct hvd_engine *e)
     const bool is_full = hvd_request_send_is_full(e) || atomic_load(&e->is_leaving);
     const int64_t since_ns = e->first_queued_ns;
     pthread_mutex_unlock(&e->mu);
-    return is_full || hvd_now_ns() - since_ns >= e->options.cycle_ns;
+    return is_full || hvd_engine_now_ns() - since_ns >= e->options.cycle_ns;
 }
 
 /* Takes what was submitted to the set. Holds mu. */

@@ -19,7 +19,7 @@ void hvd_set_destroy(struct hvd_set *set)
     }
     hvd_free(set->spare);
     hvd_exec_plan_forget(set);
-    hvd_set_device_destroy(set->on_device);
+    hvd_staging_set_destroy(set->on_device);
     hvd_adasum_destroy(set->adasum);
     hvd_free(set->agreed);
     hvd_free(set->items);

@@ -143,7 +143,7 @@ hvd_status_t hvd_staging_reserve(const struct hvd_engine *e, struct horovod_outp
 
 /* --- Begin and end ---------------------------------------------------------------------------- */
 
-void hvd_set_device_destroy(struct hvd_set_device *on)
+void hvd_staging_set_destroy(struct hvd_set_device *on)
 {
     if (!on)
         return;
@@ -181,7 +181,7 @@ static hvd_status_t open_set(const struct hvd_engine *e, struct hvd_set *set, st
     if (st == HVD_OK)
         set->on_device = on;
     else
-        hvd_set_device_destroy(on);
+        hvd_staging_set_destroy(on);
     return st;
 }
 

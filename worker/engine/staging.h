@@ -69,7 +69,7 @@ void hvd_staging_abort(struct hvd_engine *e, struct hvd_set *set);
 
 /* Frees a fused operation's staging, and what a set has of the device. NULL is fine. */
 void hvd_staging_destroy(struct hvd_staging *s);
-void hvd_set_device_destroy(struct hvd_set_device *on);
+void hvd_staging_set_destroy(struct hvd_set_device *on);
 
 /* --- inputs.c --------------------------------------------------------------------------------- */
 

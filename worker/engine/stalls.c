@@ -49,7 +49,7 @@ static hvd_status_t end_stalled(struct hvd_engine *e, const struct hvd_set *set,
                  "(HOROVOD_STALL_SHUTDOWN_TIME_SECONDS): it waits for ",
                  name, (double)limit_ns / 1e9);
     if (n_ranks > 0)
-        hvd_add_ranks(e, ranks, n_ranks, &text);
+        hvd_membership_add_ranks(e, ranks, n_ranks, &text);
     else
         hvd_text_add(&text, "the other tensors of its group");
     const char *why = hvd_negotiator_empty_group(set->negotiator, name);
@@ -127,7 +127,7 @@ static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd
     if (n_ranks == 0)
         return HVD_OK;
     hvd_job_end_first_cause(e, cause);
-    hvd_add_ranks(e, ranks, n_ranks, &text);
+    hvd_membership_add_ranks(e, ranks, n_ranks, &text);
     out[0] = 'R';
     hvd_text_add(
         &text, "%s did not call horovod_shutdown in the %.3g seconds since the job was to end: %s",
@@ -135,7 +135,7 @@ static hvd_status_t end_leaving(struct hvd_engine *e, int64_t now_ns, struct hvd
     return hvd_membership_end_for_rank(e, ranks[0], out, err);
 }
 
-hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
+hvd_status_t hvd_stalls_check(struct hvd_engine *e, struct hvd_set *set, int64_t now_ns,
                               struct hvd_err *err)
 {
     struct hvd_buf report;
@@ -161,7 +161,7 @@ hvd_status_t hvd_check_stalls(struct hvd_engine *e, struct hvd_set *set, int64_t
     return end_stalled(e, set, now_ns, err);
 }
 
-bool hvd_is_stall_check_due(struct hvd_engine *e, int64_t now_ns)
+bool hvd_stalls_is_due(struct hvd_engine *e, int64_t now_ns)
 {
     const int64_t limit_ns = e->options.stall_warning_ns;
 

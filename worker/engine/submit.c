@@ -154,7 +154,7 @@ static void count_queued(struct hvd_engine *e, int64_t bytes, bool is_waited_now
 {
     e->queued_bytes += bytes;
     if (atomic_load_explicit(&e->n_queued, memory_order_relaxed) == 0) {
-        e->first_queued_ns = is_waited_now ? 0 : hvd_now_ns();
+        e->first_queued_ns = is_waited_now ? 0 : hvd_engine_now_ns();
         e->is_new_batch = true;
     }
     hvd_add(&e->n_outstanding, 1);

@@ -20,6 +20,6 @@ void hvd_tune_landed(struct hvd_engine *e, struct hvd_set *set, const struct hvd
     }
     if (!is_full)
         return;
-    const struct hvd_tuning tuning = hvd_autotune_next(e->options.autotune, hvd_now_ns());
+    const struct hvd_tuning tuning = hvd_autotune_next(e->options.autotune, hvd_engine_now_ns());
     hvd_negotiator_tune(set->negotiator, tuning.fusion_bytes, (uint32_t)tuning.cycle_us);
 }

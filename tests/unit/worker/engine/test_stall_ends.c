@@ -109,7 +109,7 @@ static void pass(struct run *r, int rank, int64_t until_ns, bool answers)
 {
     int64_t now_ns;
 
-    while ((now_ns = hvd_now_ns()) < until_ns) {
+    while ((now_ns = hvd_engine_now_ns()) < until_ns) {
         const int64_t next_ns = now_ns + 50000000;
         const struct timespec moment = {.tv_sec = next_ns / 1000000000,
                                         .tv_nsec = next_ns % 1000000000};
@@ -124,7 +124,7 @@ static void pass(struct run *r, int rank, int64_t until_ns, bool answers)
 /* Submits as the others do, and does not run for a while around the end of the job. */
 static void be_busy(struct run *r, int rank)
 {
-    const int64_t begin_ns = hvd_now_ns();
+    const int64_t begin_ns = hvd_engine_now_ns();
     int64_t value = 1;
     int64_t handle = 0;
     const struct hvd_submission s = {
